@@ -31,7 +31,7 @@ ready: $(INSTALLED)
 # The verifier that a pack of evidence brings along: made anew where what it is made of has changed.
 PACKED := dist/verify.mjs
 BUNDLE := rolldown scripts/verifying/alone.ts --platform node --format esm --logLevel silent --file
-$(PACKED): $(INSTALLED) $(wildcard scripts/*.ts scripts/verifying/*.ts db/*.ts db/audit/*.ts db/audit/*/*.ts)
+$(PACKED): $(INSTALLED) $(wildcard scripts/*.ts scripts/verifying/*.ts db/*.ts db/ledger/*/*.ts db/support/*.ts)
 	@$(BUNDLE) $@ >/dev/null
 	@touch $@
 
@@ -136,10 +136,10 @@ release: ready ## check, pack and tag the committed tree; publishes nothing: mak
 	@exec node scripts/release.ts $(if $(DRY),--dry)
 
 bench: ready ## measure (see docs/performance.md): make bench ARGS="--quick --only ledger"
-	exec node scripts/bench.ts $(ARGS)
+	exec node test/bench/main.ts $(ARGS)
 
 siege: ready ## attack a gateway for half an hour while honest callers use it: make siege ARGS="--minutes 5"
-	@exec node scripts/siege.ts $(ARGS)
+	@exec node test/siege/main.ts $(ARGS)
 
 soak: ready ## let things go wrong for 20 minutes with three gateways on PostgreSQL: make soak ARGS="--minutes 5"
 	@exec node test/cluster/soak.ts $(ARGS)

@@ -1,11 +1,11 @@
 import type { Compilable, Kysely } from 'kysely'
-import type { RowCounts } from './audit/counts/row-counts.ts'
-import type { LedgerReader } from './audit/reader.ts'
-import type { TreeRows } from './audit/tree/rows.ts'
-import type { Writer } from './audit/writer.ts'
 import type { AuthorityMoves } from './authority-moves.ts'
-import type { Notices } from './notices.ts'
+import type { RowCounts } from './ledger/counts/row-counts.ts'
+import type { LedgerReader } from './ledger/read/reader.ts'
+import type { Writer } from './ledger/record/writer.ts'
+import type { TreeRows } from './ledger/tree/rows.ts'
 import type { Schema } from './schema.ts'
+import type { Notices } from './support/notices.ts'
 
 /**
  * A compiled query. The parameters take, in order, the places of the values that the query was built with.
@@ -13,7 +13,7 @@ import type { Schema } from './schema.ts'
  */
 export type Lookup<R> = (...parameters: readonly unknown[]) => R | undefined | Promise<R | undefined>
 
-/** A connection that reads. What is written goes through the ledger (db/audit), as `Statement`s. */
+/** A connection that reads. What is written goes through the ledger (db/ledger), as `Statement`s. */
 export interface Database {
   readonly kysely: Kysely<Schema>
   readonly engine: 'sqlite' | 'postgres'

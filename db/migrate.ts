@@ -1,6 +1,5 @@
 import { type Kysely, sql } from 'kysely'
 import { type Migration, Migrator } from 'kysely/migration'
-import { messageOf } from './error-message.ts'
 import * as principals from './migrations/0001_principals.ts'
 import * as certificatePins from './migrations/0002_certificate_pins.ts'
 import * as settings from './migrations/0003_settings.ts'
@@ -18,6 +17,7 @@ import * as rowCounts from './migrations/0071_row_counts.ts'
 import * as wholeDigests from './migrations/0072_whole_digests.ts'
 import * as trustedCas from './migrations/0074_trusted_cas.ts'
 import type { Schema } from './schema.ts'
+import { messageOf } from './support/error-message.ts'
 
 /** Migrations by name. They run in the order of the names. */
 export type Migrations = Readonly<Record<string, Migration>>

@@ -308,7 +308,7 @@ interface ProposalTable {
   readonly decided_at: ColumnType<string | null, string | null, string | null>
 }
 
-/** One row of the ledger (docs/ledger.md#row), a view on SQLite (docs/ledger.md#table). Written by db/audit alone. */
+/** One row of the ledger (docs/ledger.md#row), a view on SQLite (docs/ledger.md#table). Written by db/ledger alone. */
 interface AuditLogTable {
   readonly stream: string
   readonly seq: number

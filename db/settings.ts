@@ -1,6 +1,6 @@
 import { sql } from 'kysely'
 import type { Database } from './database.ts'
-import { type Assertion, type Statement, statementOf, timestamp } from './statement.ts'
+import { type Assertion, type Statement, statementOf, timestamp } from './support/statement.ts'
 
 /**
  * The names of what the service remembers about itself. `admin_secret_hash` is a bcrypt or argon2id string,

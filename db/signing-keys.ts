@@ -1,7 +1,7 @@
 import type { Selectable } from 'kysely'
 import type { Database } from './database.ts'
 import type { Schema } from './schema.ts'
-import { type Statement, statementOf, timestamp } from './statement.ts'
+import { type Statement, statementOf, timestamp } from './support/statement.ts'
 
 export type SigningKeyRow = Selectable<Schema['signing_keys']>
 

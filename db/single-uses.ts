@@ -1,5 +1,5 @@
 import type { Database } from './database.ts'
-import { type Statement, statementOf } from './statement.ts'
+import { type Statement, statementOf } from './support/statement.ts'
 
 /** Half of a SHA-256 in hex: nobody finds another proof of the same one. */
 const DIGITS = 32

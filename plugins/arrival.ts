@@ -1,6 +1,6 @@
 import type { X509Certificate } from 'node:crypto'
 import type { IncomingHttpHeaders } from 'node:http'
-import type { JsonObject } from '../db/json.ts'
+import type { JsonObject } from '../db/support/json.ts'
 
 /** The leaf certificate of a TLS client that has proven it holds the key. Says nothing about who that is. */
 export interface Peer {

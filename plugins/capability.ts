@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { missingOf } from '../db/audit/authority/rule.ts'
+import { missingOf } from '../db/ledger/authority/rule.ts'
 import type { CallAuthority } from './arrival.ts'
 import type { AccessToken, Demand, Principal } from './facts.ts'
 import type { Granted } from './permit.ts'

@@ -1,6 +1,6 @@
 import type { Hash } from 'node:crypto'
-import type { JsonObject } from '../db/json.ts'
 import type { PrincipalType } from '../db/schema.ts'
+import type { JsonObject } from '../db/support/json.ts'
 
 /**
  * The facts that plugins establish about a request, by name. Each is written once: what a later plugin asks

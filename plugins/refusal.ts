@@ -1,6 +1,6 @@
 import type { FieldError } from '../db/capabilities.ts'
-import type { JsonObject } from '../db/json.ts'
-import { DatabaseUnavailable } from '../db/unavailable.ts'
+import type { JsonObject } from '../db/support/json.ts'
+import { DatabaseUnavailable } from '../db/support/unavailable.ts'
 import type { Receipt, Summarised } from './arrival.ts'
 
 /** The outside of a refusal: its HTTP status, the vendors' word for its kind, and one plain sentence. */

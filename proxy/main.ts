@@ -1,8 +1,8 @@
-import './no-debugger.ts'
-import './v8-flags.ts'
-import type { Gateway } from './gateway.ts'
-import { refuseUnsafeRuntime } from './runtime-check.ts'
+import './boot/no-debugger.ts'
+import './boot/v8-flags.ts'
+import { refuseUnsafeRuntime } from './boot/runtime-check.ts'
 import { visibleLines } from './visible.ts'
+import type { Gateway } from './wiring/gateway.ts'
 
 const HELP = `usage: node proxy/main.ts [--accept-rollback REASON]
 
@@ -25,7 +25,7 @@ if (process.argv.includes('--help')) {
 async function main(): Promise<void> {
   refuseUnsafeRuntime(process)
   // Only now: on a Node that is too old the native modules would crash before any message.
-  const { readSettings } = await import('./settings.ts')
+  const { readSettings } = await import('./boot/settings.ts')
   const settings = readSettings(process.env, process.cwd())
   const accepting = acceptRollbackIn(process.argv)
   if (settings.workers > 1) {
@@ -35,8 +35,8 @@ async function main(): Promise<void> {
     return startWorkers(settings)
   }
   const [{ startGateway }, { nextSteps }] = await Promise.all([
-    import('./gateway.ts'),
-    import('./next-steps.ts'),
+    import('./wiring/gateway.ts'),
+    import('./wiring/next-steps.ts'),
   ])
   const gateway = await startGateway(settings, accepting)
   // Before anybody is told that it is ready: who reads that may send a signal at once.

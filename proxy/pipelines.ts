@@ -22,7 +22,6 @@ import { type Arrival, Pipeline, type Plugin } from '../plugins/plugin.ts'
 import { metricsReader } from '../plugins/secrets/metrics-token.ts'
 import { tokenProof } from './auth/token-proof.ts'
 import { tokenRequest } from './auth/token-request.ts'
-import type { Configuration } from './configuration.ts'
 import type { Endpoint } from './llm/dialects/registry.ts'
 import { JUDGED_MEMBERS, type LlmTarget, llmCall, llmMembers } from './llm/routing.ts'
 import { mcpState, mcpTool } from './mcp/gate/checks.ts'
@@ -34,6 +33,7 @@ import { type McpMessage, mcpMessage, mcpPeek, type Peeked } from './mcp/protoco
 import { type Form, form, formToken, secretInForm, withFormToken } from './operators/pages/form.ts'
 import { isFromElsewhere, visitor } from './operators/pages/visitor.ts'
 import { rulesOf } from './operators/sessions/rules.ts'
+import type { Configuration } from './wiring/configuration.ts'
 
 const MIB = 1024 * 1024
 /**

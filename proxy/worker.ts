@@ -1,13 +1,13 @@
 // The process of one worker (docs/operating.md#workers). proxy/workers/crew.ts starts it and nothing else.
-import './no-debugger.ts'
-import './v8-flags.ts'
+import './boot/no-debugger.ts'
+import './boot/v8-flags.ts'
 import cluster from 'node:cluster'
 import { Socket } from 'node:net'
 import { openLink } from '../db/sqlite/workers/link.ts'
-import { type Gateway, startGateway } from './gateway.ts'
-import { nextSteps } from './next-steps.ts'
-import { refuseUnsafeRuntime } from './runtime-check.ts'
+import { refuseUnsafeRuntime } from './boot/runtime-check.ts'
 import { visibleLines } from './visible.ts'
+import { type Gateway, startGateway } from './wiring/gateway.ts'
+import { nextSteps } from './wiring/next-steps.ts'
 import { Channel } from './workers/channel.ts'
 import { BEAT_MS, DATABASE_FD, type OfParent, type OfWorker, type Orders } from './workers/messages.ts'
 

@@ -1,5 +1,5 @@
 import { readFileSync } from 'node:fs'
-import { isObject } from '../db/json.ts'
+import { isObject } from '../db/support/json.ts'
 
 /**
  * Finds what a lock file must not say: a package without a digest, which npm would install unproven, and one

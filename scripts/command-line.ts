@@ -36,7 +36,7 @@ export async function commandLine(
     return name === undefined ? WRONG_USAGE : 0
   }
   if (name === '--version' || name === '-V') {
-    const { VERSION } = await import('../proxy/version.ts')
+    const { VERSION } = await import('../proxy/boot/version.ts')
     print(VERSION)
     return 0
   }

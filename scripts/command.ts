@@ -1,5 +1,5 @@
 import { parseArgs } from 'node:util'
-import { messageOf } from '../db/error-message.ts'
+import { messageOf } from '../db/support/error-message.ts'
 import { print, printError, printNotice, printOurs } from './print.ts'
 
 /** One option of a verb: `parseArgs` reads its type, multiple and default; the help shows all of it. */

@@ -1,4 +1,4 @@
-import { messageOf } from '../db/error-message.ts'
+import { messageOf } from '../db/support/error-message.ts'
 import { visible } from '../proxy/visible.ts'
 import { printable } from './admin/printable.ts'
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env node
-import '../proxy/no-debugger.ts'
-import { refuseUnsafeRuntime } from '../proxy/runtime-check.ts'
+import '../proxy/boot/no-debugger.ts'
+import { refuseUnsafeRuntime } from '../proxy/boot/runtime-check.ts'
 import { commandLine, type Row } from './command-line.ts'
 
 const VERBS: Readonly<Record<string, Row>> = {

@@ -1,4 +1,4 @@
-import { isObject } from '../db/json.ts'
+import { isObject } from '../db/support/json.ts'
 
 /** What npm has found out of the signatures of the installed packages. */
 export type SignatureVerdict =

@@ -4,7 +4,7 @@ import { CHOOSE_THEMSELVES, SAME_ON_EVERY_ENGINE, testFiles } from './support/db
 // `TEST_ENGINE=postgres make test` runs what reaches the choice of the engine, and nothing else: a test that has a
 // database and does not reach it would pass there without having been asked. So each is named here, with the reason.
 const ONE_ENGINE: Readonly<Record<string, string>> = {
-  'test/db/audit/': 'the ledger on SQLite; test/db/postgres has its counterparts',
+  'test/db/ledger/': 'the ledger on SQLite; test/db/postgres has its counterparts',
   ...CHOOSE_THEMSELVES,
   ...SAME_ON_EVERY_ENGINE,
   'test/db/migrate.test.ts':
@@ -12,7 +12,7 @@ const ONE_ENGINE: Readonly<Record<string, string>> = {
   'test/db/mcp/migration.test.ts': 'tables of a SQLite file of before',
   'test/docs/verify-py-rules.test.ts': 'rows that are made, not stored',
   'test/plugins/audit/outcomes.test.ts': 'transactions in a write-ahead log',
-  'test/scripts/bench/': 'the bench measures SQLite',
+  'test/bench/': 'the bench measures SQLite',
   'test/scripts/demo/demo.test.ts': 'the demonstration makes its own SQLite file',
   'test/scripts/verbs/verify.test.ts': 'a SQLite file; verify-postgres.test.ts beside it',
   'test/scripts/verbs/verify-postgres.test.ts': 'PostgreSQL alone',
@@ -24,8 +24,8 @@ const OPEN_NONE = [
   'test/db/mcp/authority.test.ts',
   'test/plugins/policy/config.test.ts',
   'test/proxy/admin/approvals.test.ts',
-  'test/proxy/configuration.test.ts',
-  'test/proxy/settings.test.ts',
+  'test/proxy/wiring/configuration.test.ts',
+  'test/proxy/boot/settings.test.ts',
   'test/scripts/print.test.ts',
   'test/scripts/verifying/',
 ]

@@ -42,10 +42,10 @@ await t.test('imports point only right and down', async (t) => {
   }
 })
 
-// What each room of `proxy` may import beside itself, and beside what lies in `proxy` itself and imports no
-// room: settings, names, networks, version, visible. A room that is not named here does not exist. `admin` and `tasks`
-// may use the pins of MCP.
+// What each room of `proxy` may import alongside itself. `wiring` joins the rooms and may import all of them. `admin` and `tasks`
+// may use the pins of MCP. A room that is not named here does not exist.
 const ROOMS: Readonly<Record<string, readonly string[]>> = {
+  boot: [],
   telemetry: [],
   egress: ['tls'],
   tls: [],
@@ -60,17 +60,12 @@ const ROOMS: Readonly<Record<string, readonly string[]>> = {
   operators: ['http', 'admin', 'egress'],
   dashboard: ['http', 'admin', 'operators', 'proofs'],
   openapi: ['http', 'auth', 'llm', 'mcp', 'operators', 'admin', 'dashboard'],
-  workers: ['http', 'telemetry'],
+  workers: ['http', 'telemetry', 'boot'],
 }
+/** Any room may import these. */
 const LEAVES = [
-  'settings.ts',
-  'networks.ts',
-  'names.ts',
-  'version.ts',
+  ...['settings', 'networks', 'names', 'version', 'data-directory'].map((name) => `boot/${name}.ts`),
   'visible.ts',
-  'data-directory.ts',
-  'prepare-directory.ts',
-  'configuration.ts',
 ]
 
 await t.test(
@@ -78,28 +73,30 @@ await t.test(
   async (t) => {
     for (const [file, target] of await imports('proxy')) {
       const [, room = '', ...inside] = file.split('/')
-      if (inside.length === 0) continue
+      if (inside.length === 0 || room === 'wiring') continue
       const to = target.split('/').slice(1).join('/')
       const allowed = [room, ...(ROOMS[room] ?? [])].some((name) => to.startsWith(`${name}/`))
       if (target.startsWith('proxy/') && !allowed && !LEAVES.includes(to)) t.fail(`${file} imports ${target}`)
     }
     const entries = await readdir(join(ROOT, 'proxy'), { withFileTypes: true })
     const rooms = entries.filter((entry) => entry.isDirectory()).map(({ name }) => name)
-    t.same(rooms.toSorted(), Object.keys(ROOMS).toSorted(), 'the table names every room')
+    t.same(rooms.toSorted(), [...Object.keys(ROOMS), 'wiring'].toSorted(), 'the table names every room')
   },
 )
+
+type RoomImports = Readonly<Record<string, readonly string[]>>
 
 /**
  * The rooms of proxy/mcp, and what each may import of the whole proxy: handlers → gate → {pinning, state} →
  * {upstream, schema} → protocol. A folder may import its parent's files where they are named here.
  */
-const MCP_MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
-  protocol: ['version.ts', 'visible.ts'],
+const MCP_MAY_IMPORT: RoomImports = {
+  protocol: ['boot', 'visible.ts'],
   aside: ['mcp/protocol'],
   'aside-thread.ts': ['mcp/aside', 'mcp/pinning', 'mcp/schema', 'mcp/upstream'],
   schema: ['mcp/protocol', 'visible.ts'],
-  upstream: ['mcp/aside', 'mcp/protocol', 'mcp/options.ts', 'egress', 'version.ts'],
-  'http-get': ['mcp/protocol', 'egress', 'version.ts'],
+  upstream: ['mcp/aside', 'mcp/protocol', 'mcp/options.ts', 'egress', 'boot'],
+  'http-get': ['mcp/protocol', 'egress', 'boot'],
   pinning: ['mcp/aside', 'mcp/upstream', 'mcp/schema', 'mcp/protocol', 'visible.ts'],
   state: ['mcp/protocol'],
   gate: ['mcp/aside', 'mcp/pinning', 'mcp/state', 'mcp/schema', 'mcp/protocol', 'mcp/http-get'],
@@ -112,24 +109,115 @@ const MCP_MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   'mcp.ts': ['mcp/state', 'mcp/upstream', 'mcp/options.ts', 'egress'],
 }
 
+/** The rooms of proxy/admin: http → everything; rehearsals, proposals → conditions → the resources → operation. */
+const ADMIN_MAY_IMPORT: RoomImports = {
+  audit: ['admin/operation'],
+  conditions: ['admin/operation'],
+  http: [
+    'admin/audit',
+    'admin/conditions',
+    'admin/keys',
+    'admin/mcp',
+    'admin/operation',
+    'admin/operators',
+    'admin/principals',
+    'admin/proposals',
+    'admin/rehearsals',
+    'http',
+    'visible.ts',
+  ],
+  keys: ['admin/operation', 'admin/operators', 'boot'],
+  mcp: ['admin/operation', 'admin/principals', 'egress', 'mcp'],
+  operation: ['admin/conditions', 'admin/mcp', 'boot', 'mcp'],
+  operators: ['admin/operation'],
+  principals: ['admin/conditions', 'admin/operation', 'admin/operators', 'http'],
+  proposals: ['admin/conditions', 'admin/operation'],
+  rehearsals: ['admin/conditions', 'admin/operation', 'admin/principals'],
+}
+
+/** The rooms of proxy/dashboard: a page's room may import the frame of all pages, and what pages share. */
+const DASHBOARD_MAY_IMPORT: RoomImports = {
+  activity: ['admin', 'dashboard/frame', 'http', 'proofs', 'visible.ts'],
+  attention: ['admin', 'dashboard/activity', 'dashboard/frame', 'visible.ts'],
+  capabilities: ['admin', 'dashboard/frame', 'http'],
+  frame: ['admin', 'dashboard/activity', 'dashboard/rehearsed', 'dashboard/settings', 'http', 'operators'],
+  pki: ['admin', 'dashboard/frame'],
+  principals: ['admin', 'dashboard/activity', 'dashboard/frame', 'dashboard/rehearsed', 'http', 'operators'],
+  proof: ['admin', 'dashboard/activity', 'dashboard/frame', 'http'],
+  rehearsed: ['admin', 'dashboard/frame', 'http', 'operators'],
+  settings: ['admin', 'dashboard/frame', 'dashboard/rehearsed', 'http', 'operators'],
+  setup: ['admin', 'dashboard/frame', 'dashboard/principals', 'http', 'operators'],
+  tools: ['admin', 'dashboard/frame', 'dashboard/rehearsed'],
+}
+
+/** The rooms of db/ledger: record → canonical → {authority, tree, counts} → verify → read; rehearsal → authority. */
+const LEDGER_MAY_IMPORT: RoomImports = {
+  authority: ['ledger/canonical', 'ledger/record', 'support'],
+  canonical: ['ledger/record', 'support'],
+  counts: ['schema.ts', 'support'],
+  read: [
+    'database.ts',
+    'ledger/counts',
+    'ledger/record',
+    'ledger/tree',
+    'ledger/verify',
+    'schema.ts',
+    'support',
+  ],
+  record: ['authority-moves.ts', 'database.ts', 'schema.ts', 'support'],
+  rehearsal: ['ledger/authority', 'ledger/record', 'support'],
+  tree: ['database.ts', 'ledger/record', 'schema.ts', 'support'],
+  verify: ['ledger/authority', 'ledger/canonical', 'ledger/record', 'ledger/tree', 'support'],
+}
+
 /**
  * The first folder or file below `folder` on the way to `file`: `http-get` of `proxy/mcp/http-get/hop.ts`.
  */
 const roomIn = (folder: string, file: string): string => relative(folder, file).split('/')[0] ?? ''
 
-await t.test('inside proxy/mcp imports point only down', async (t) => {
-  const crossing = (await imports('proxy/mcp')).filter(
-    ([file, target]) =>
-      folderOf(target) === 'proxy' && roomIn('proxy/mcp', file) !== roomIn('proxy/mcp', target),
-  )
-  const rooms = new Set(crossing.map(([file]) => roomIn('proxy/mcp', file)))
-  t.same([...rooms].toSorted(), Object.keys(MCP_MAY_IMPORT).toSorted(), 'the table names every room')
-  const bad = crossing.filter(([file, target]) => {
-    const to =
-      roomIn('proxy', target) === 'mcp' ? `mcp/${roomIn('proxy/mcp', target)}` : roomIn('proxy', target)
-    return !MCP_MAY_IMPORT[roomIn('proxy/mcp', file)]?.includes(to)
+for (const [folder, table] of [
+  ['proxy/mcp', MCP_MAY_IMPORT],
+  ['proxy/admin', ADMIN_MAY_IMPORT],
+  ['proxy/dashboard', DASHBOARD_MAY_IMPORT],
+  ['db/ledger', LEDGER_MAY_IMPORT],
+] as const)
+  await t.test(`inside ${folder} imports point only down`, async (t) => {
+    const [floor = '', name = ''] = folder.split('/')
+    const crossing = (await imports(folder)).filter(
+      ([file, target]) => folderOf(target) === floor && roomIn(folder, file) !== roomIn(folder, target),
+    )
+    const rooms = new Set(crossing.map(([file]) => roomIn(folder, file)))
+    t.same([...rooms].toSorted(), Object.keys(table).toSorted(), 'the table names every room')
+    const bad = crossing.filter(([file, target]) => {
+      const room = roomIn(floor, target)
+      return !table[roomIn(folder, file)]?.includes(
+        room === name ? `${name}/${roomIn(folder, target)}` : room,
+      )
+    })
+    t.same(bad, [])
   })
-  t.same(bad, [])
+
+/** Folders that are lists: they may hold any number of files. */
+const LISTS = /^(scripts\/verbs|db\/migrations|docs\/schema|plugins\/config)$/
+const MAX_FILES_IN_ROOM = 16
+/** Rooms that still hold more, and how many. */
+const TOO_FULL: Readonly<Record<string, number>> = {
+  'db/sqlite/ledger': 20,
+  'db/postgres/ledger': 18,
+  plugins: 17,
+  'proxy/admin/principals': 17,
+  'proxy/admin/operation': 18,
+}
+
+await t.test('a room holds 16 files at most', async (t) => {
+  for (const floor of Object.keys(MAY_IMPORT)) {
+    const files = (await readdir(join(ROOT, floor), { recursive: true }))
+      .filter((name) => name.endsWith('.ts'))
+      .map((name) => dirname(join(floor, name)))
+    for (const [room, of] of Map.groupBy(files, (room) => room))
+      if (!LISTS.test(room))
+        t.ok(of.length <= (TOO_FULL[room] ?? MAX_FILES_IN_ROOM), `${room} holds ${of.length} files`)
+  }
 })
 
 const PERMIT_MAKERS: Readonly<Record<string, string>> = {

@@ -1,5 +1,5 @@
-import type { JsonObject } from '../json.ts'
-import { portionsOf } from '../pages.ts'
+import type { JsonObject } from '../support/json.ts'
+import { portionsOf } from '../support/pages.ts'
 import type { McpResourceFields } from './resources.ts'
 import type { McpTool } from './tools.ts'
 

@@ -1,8 +1,8 @@
 import { sql } from 'kysely'
 import type { Database } from '../database.ts'
-import { allPages, noPause, type Pause } from '../pages.ts'
 import type { PrincipalType } from '../schema.ts'
-import { type Assertion, type Statement, statementOf, timestamp } from '../statement.ts'
+import { allPages, noPause, type Pause } from '../support/pages.ts'
+import { type Assertion, type Statement, statementOf, timestamp } from '../support/statement.ts'
 import { type McpResource, mcpResourceOf } from './resources.ts'
 
 /**

@@ -1,8 +1,8 @@
 import { sql } from 'kysely'
 import type { Database } from '../database.ts'
-import { allPages, type Pause } from '../pages.ts'
 import { TABLES } from '../principals/tables.ts'
 import type { PrincipalType } from '../schema.ts'
+import { allPages, type Pause } from '../support/pages.ts'
 
 /** A principal that is bound to something. */
 export interface Bound {

@@ -1,6 +1,6 @@
 import { sql } from 'kysely'
 import type { Database } from '../database.ts'
-import { type Statement, statementOf } from '../statement.ts'
+import { type Statement, statementOf } from '../support/statement.ts'
 
 /**
  * Returns whether `<one>.<tool>` could mean a tool of the other as well: one is the other's beginning up to a

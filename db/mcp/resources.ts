@@ -1,9 +1,9 @@
 import { type Selectable, sql } from 'kysely'
 import { LRUCache } from 'lru-cache'
 import type { Database } from '../database.ts'
-import type { JsonObject } from '../json.ts'
 import type { McpAuthType, McpEra, Schema } from '../schema.ts'
-import { type Statement, statementOf, timestamp } from '../statement.ts'
+import type { JsonObject } from '../support/json.ts'
+import { type Statement, statementOf, timestamp } from '../support/statement.ts'
 
 /** An MCP server as an operator describes it. Parsed by whoever took it from a caller. */
 export interface McpResourceFields {

@@ -1,6 +1,6 @@
 import type { Database } from '../database.ts'
-import type { JsonObject } from '../json.ts'
-import { type Statement, statementOf } from '../statement.ts'
+import type { JsonObject } from '../support/json.ts'
+import { type Statement, statementOf } from '../support/statement.ts'
 import type { McpResource } from './resources.ts'
 
 /**

@@ -1,7 +1,7 @@
 import { type Selectable, sql } from 'kysely'
 import type { Database } from '../database.ts'
 import type { McpToolState, Schema } from '../schema.ts'
-import { type Statement, statementOf, timestamp } from '../statement.ts'
+import { type Statement, statementOf, timestamp } from '../support/statement.ts'
 
 interface KnownMcpTool {
   readonly resource_id: string

@@ -1,8 +1,8 @@
 import { sql } from 'kysely'
 import type { Database } from '../database.ts'
-import { allPages, noPause, type Pause } from '../pages.ts'
 import { storedCapabilities } from '../principals/pins.ts'
 import { TABLES } from '../principals/tables.ts'
+import { allPages, noPause, type Pause } from '../support/pages.ts'
 import { listMcpResources } from './resources.ts'
 
 /**

@@ -1,5 +1,5 @@
 import type { Database } from '../database.ts'
-import { type Statement, statementOf, timestamp } from '../statement.ts'
+import { type Statement, statementOf, timestamp } from '../support/statement.ts'
 
 /** A person, as an identity provider knows it. */
 export interface Person {

@@ -1,6 +1,6 @@
 import { sql } from 'kysely'
 import type { Database } from '../database.ts'
-import type { Assertion } from '../statement.ts'
+import type { Assertion } from '../support/statement.ts'
 
 /** An operator who can administer operators, and reach this service to do so. */
 export interface Owner {

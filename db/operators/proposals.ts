@@ -1,8 +1,8 @@
 import { type Selectable, sql } from 'kysely'
-import { type Cursor, printCursor } from '../cursor.ts'
 import type { Database } from '../database.ts'
 import type { ProposalStatus, Schema } from '../schema.ts'
-import { type Statement, statementOf, timestamp } from '../statement.ts'
+import { type Cursor, printCursor } from '../support/cursor.ts'
+import { type Statement, statementOf, timestamp } from '../support/statement.ts'
 
 /** A change that waits for a second operator, or has. Timestamps are RFC 3339. */
 export interface Proposal extends Omit<Selectable<Schema['proposals']>, 'capabilities'> {

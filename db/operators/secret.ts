@@ -1,7 +1,7 @@
 import { sql } from 'kysely'
 import type { Database } from '../database.ts'
 import type { SettingKey } from '../settings.ts'
-import { type Assertion, type Statement, statementOf } from '../statement.ts'
+import { type Assertion, type Statement, statementOf } from '../support/statement.ts'
 
 const HASH: SettingKey = 'admin_secret_hash'
 const DISABLED: SettingKey = 'admin_secret_disabled'

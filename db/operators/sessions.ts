@@ -1,7 +1,7 @@
 import { type ExpressionBuilder, sql } from 'kysely'
 import type { Database } from '../database.ts'
 import type { Schema } from '../schema.ts'
-import { type Assertion, type Statement, statementOf, timestamp } from '../statement.ts'
+import { type Assertion, type Statement, statementOf, timestamp } from '../support/statement.ts'
 
 /** The session of a browser, and its operator as the tables say it now. Timestamps are RFC 3339. */
 export interface StoredSession

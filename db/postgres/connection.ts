@@ -23,7 +23,7 @@ const INT8 = 20
 
 /**
  * Opens no connection yet. `onLost` is told of connections that break while nobody uses them. What the pool's
- * connections write is refused: only the ledger writes (db/audit).
+ * connections write is refused: only the ledger writes (db/ledger).
  */
 export function readingPool(url: string, onLost: (error: Error) => void): Pool {
   const pool = new Pool({

@@ -1,7 +1,7 @@
 import { type Kysely, sql } from 'kysely'
 import type { Migration } from 'kysely/migration'
 import type { Client } from 'pg'
-import { AUTHORITY } from '../notices.ts'
+import { AUTHORITY } from '../support/notices.ts'
 import type { Part } from './presence.ts'
 
 /**

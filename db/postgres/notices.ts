@@ -1,5 +1,5 @@
 import type { Client } from 'pg'
-import { AUTHORITY, NOTICE_MAX_BYTES, type Notices } from '../notices.ts'
+import { AUTHORITY, NOTICE_MAX_BYTES, type Notices } from '../support/notices.ts'
 import { Assembly, piecesOf } from './pieces.ts'
 import type { Part, Presence } from './presence.ts'
 

@@ -1,5 +1,5 @@
 import { isAscii } from 'node:buffer'
-import { NOTICE_MAX_BYTES } from '../notices.ts'
+import { NOTICE_MAX_BYTES } from '../support/notices.ts'
 
 // PostgreSQL passes on payloads of less than 8,000 bytes, in the order of their transaction, and those of one
 // transaction together. A payload is `topic piece/pieces text`, or `topic piece/pieces/64 text` where the text is base64.

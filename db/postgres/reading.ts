@@ -1,8 +1,8 @@
 import { Kysely, PostgresDialect, type PostgresPool, type PostgresPoolClient } from 'kysely'
 import { DatabaseError, type Pool } from 'pg'
-import { messageOf } from '../error-message.ts'
 import type { Schema } from '../schema.ts'
-import { DatabaseUnavailable } from '../unavailable.ts'
+import { messageOf } from '../support/error-message.ts'
+import { DatabaseUnavailable } from '../support/unavailable.ts'
 import { QUESTION_MS, readingPool } from './connection.ts'
 
 /** The connections by which a database is read, and what asks on them. Whoever opens it destroys `kysely`. */

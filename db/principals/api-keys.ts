@@ -1,6 +1,6 @@
 import type { Database } from '../database.ts'
 import type { PrincipalType } from '../schema.ts'
-import { type Statement, statementOf, timestamp } from '../statement.ts'
+import { type Statement, statementOf, timestamp } from '../support/statement.ts'
 
 export interface ApiKey {
   readonly keyId: string

@@ -1,5 +1,5 @@
 import type { Database } from '../database.ts'
-import type { JsonObject } from '../json.ts'
+import type { JsonObject } from '../support/json.ts'
 import type { PrincipalRecord } from './read.ts'
 
 /** A certificate or a key, and the instant until which it is honoured; null: no end is set. RFC 3339. */

@@ -1,6 +1,6 @@
 import { sql } from 'kysely'
 import type { Database } from '../database.ts'
-import { timestamp } from '../statement.ts'
+import { timestamp } from '../support/statement.ts'
 import { pinsWithHolders } from './pins.ts'
 
 /**

@@ -1,6 +1,6 @@
 import { sql } from 'kysely'
 import type { Database } from '../database.ts'
-import { type Statement, statementOf } from '../statement.ts'
+import { type Statement, statementOf } from '../support/statement.ts'
 
 /** A federated agent with something that was not pushed yet (spec §3). */
 export interface ChangedAgent {

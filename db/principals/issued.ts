@@ -1,7 +1,7 @@
 import { sql } from 'kysely'
-import { RARE_ACTION } from '../audit/find.ts'
 import type { Database } from '../database.ts'
-import type { Assertion } from '../statement.ts'
+import { RARE_ACTION } from '../ledger/read/find.ts'
+import type { Assertion } from '../support/statement.ts'
 import { TABLES } from './tables.ts'
 
 /** The rows of certificates of users that were erased since: of any other principal its own row stays. */

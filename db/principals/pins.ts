@@ -3,7 +3,7 @@ import { LRUCache } from 'lru-cache'
 import { parseCapabilities } from '../capabilities.ts'
 import type { Database } from '../database.ts'
 import type { PrincipalType } from '../schema.ts'
-import { type Assertion, type Statement, statementOf, timestamp } from '../statement.ts'
+import { type Assertion, type Statement, statementOf, timestamp } from '../support/statement.ts'
 import { TABLES } from './tables.ts'
 
 /** A set that is judged beside the real one. */

@@ -1,8 +1,8 @@
 import { type InferResult, sql } from 'kysely'
-import { type Cursor, printCursor } from '../cursor.ts'
 import type { Database } from '../database.ts'
-import { allPages, noPause, type Pause } from '../pages.ts'
 import type { EnrollmentMethod, PrincipalType } from '../schema.ts'
+import { type Cursor, printCursor } from '../support/cursor.ts'
+import { allPages, noPause, type Pause } from '../support/pages.ts'
 import { type CandidateSet, candidateOf, storedCapabilities } from './pins.ts'
 import { TABLES } from './tables.ts'
 

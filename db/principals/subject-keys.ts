@@ -1,6 +1,6 @@
 import type { Database } from '../database.ts'
 import type { PrincipalType } from '../schema.ts'
-import { type Statement, statementOf } from '../statement.ts'
+import { type Statement, statementOf } from '../support/statement.ts'
 
 /** The sealed key of the commitments of the principal that the ledger knows by this name; undefined: it has none. */
 export function sealedSubjectKey(

@@ -1,8 +1,8 @@
 import { type InferResult, sql } from 'kysely'
-import type { AttachedCa } from '../attached-cas.ts'
 import type { Database } from '../database.ts'
-import { allPages, noPause, type Pause } from '../pages.ts'
-import { type Assertion, type Statement, statementOf, timestamp } from '../statement.ts'
+import { allPages, noPause, type Pause } from '../support/pages.ts'
+import { type Assertion, type Statement, statementOf, timestamp } from '../support/statement.ts'
+import type { AttachedCa } from './attached-cas.ts'
 
 /** An attached CA of the kind `spiffe`, as one agent stands to it. */
 export interface SpiffeCa {

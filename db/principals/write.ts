@@ -1,7 +1,7 @@
 import { sql } from 'kysely'
 import type { Database } from '../database.ts'
 import type { EnrollmentMethod, PrincipalType } from '../schema.ts'
-import { type Statement, statementOf, timestamp } from '../statement.ts'
+import { type Statement, statementOf, timestamp } from '../support/statement.ts'
 import { TABLES } from './tables.ts'
 
 // Every `at` is ms since the epoch. Every id and token was parsed by whoever took it from a caller.

@@ -1,4 +1,4 @@
-import type { WalkedPart, Wanted } from '../audit/rehearsal/task.ts'
+import type { WalkedPart, Wanted } from '../ledger/rehearsal/task.ts'
 
 /** The walks that are kept, each of a few principals. */
 const MOST_WALKS = 2

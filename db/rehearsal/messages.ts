@@ -1,9 +1,9 @@
-import type { Watched } from '../audit/rehearsal/candidate.ts'
-import type { Changes } from '../audit/rehearsal/changes.ts'
-import type { Rehearsed } from '../audit/rehearsal/rehearse.ts'
-import type { Progress, Wanted } from '../audit/rehearsal/task.ts'
-import type { Used } from '../audit/rehearsal/usage.ts'
 import type { DatabaseLocation } from '../engine.ts'
+import type { Watched } from '../ledger/rehearsal/candidate.ts'
+import type { Changes } from '../ledger/rehearsal/changes.ts'
+import type { Rehearsed } from '../ledger/rehearsal/rehearse.ts'
+import type { Progress, Wanted } from '../ledger/rehearsal/task.ts'
+import type { Used } from '../ledger/rehearsal/usage.ts'
 
 /** What is asked of the recorded calls. */
 export type WalkTask =

@@ -1,7 +1,7 @@
 import type { Selectable } from 'kysely'
 import type { Database } from '../database.ts'
 import type { Schema } from '../schema.ts'
-import { type Statement, statementOf, timestamp } from '../statement.ts'
+import { type Statement, statementOf, timestamp } from '../support/statement.ts'
 
 /** A rehearsal as it is kept. Timestamps are RFC 3339. */
 export type StoredRehearsal = Selectable<Schema['rehearsals']>

@@ -1,7 +1,7 @@
 import { extname } from 'node:path'
 import { Worker } from 'node:worker_threads'
-import type { Progress } from '../audit/rehearsal/task.ts'
 import type { DatabaseLocation } from '../engine.ts'
+import type { Progress } from '../ledger/rehearsal/task.ts'
 import type { FromWalk, WalkData, Walked, WalkTask } from './messages.ts'
 import { spareThread } from './spare-thread.ts'
 

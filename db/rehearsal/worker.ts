@@ -1,11 +1,11 @@
 // The thread of walks over recorded calls: others keep their loop, however long the ledger is (docs/rehearsal.md#cost).
 import { parentPort } from 'node:worker_threads'
-import { candidateWatch } from '../audit/rehearsal/candidate.ts'
-import { rehearser } from '../audit/rehearsal/rehearse.ts'
-import type { WalkedPart, Wanted } from '../audit/rehearsal/task.ts'
-import { usage } from '../audit/rehearsal/usage.ts'
 import type { DatabaseLocation } from '../engine.ts'
-import { giveWay } from '../give-way.ts'
+import { candidateWatch } from '../ledger/rehearsal/candidate.ts'
+import { rehearser } from '../ledger/rehearsal/rehearse.ts'
+import type { WalkedPart, Wanted } from '../ledger/rehearsal/task.ts'
+import { usage } from '../ledger/rehearsal/usage.ts'
+import { giveWay } from '../support/give-way.ts'
 import { keptLeaves } from './kept-leaves.ts'
 import type { FromWalk, WalkData, WalkTask } from './messages.ts'
 

@@ -1,4 +1,4 @@
-import type { Entry } from '../../db/audit/entry.ts'
+import type { Entry } from '../../db/ledger/record/entry.ts'
 import { serviceEntry } from './entries.ts'
 
 /**

@@ -1,7 +1,7 @@
-import { REFUSED_BY_RULE } from '../../db/audit/authority/rule.ts'
-import type { Entry } from '../../db/audit/entry.ts'
-import type { JsonObject } from '../../db/json.ts'
+import { REFUSED_BY_RULE } from '../../db/ledger/authority/rule.ts'
+import type { Entry } from '../../db/ledger/record/entry.ts'
 import type { CandidateSet } from '../../db/principals/pins.ts'
+import type { JsonObject } from '../../db/support/json.ts'
 import type {
   AccessToken,
   CallSummary,

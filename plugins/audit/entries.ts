@@ -1,5 +1,5 @@
-import type { Entry } from '../../db/audit/entry.ts'
-import type { JsonObject } from '../../db/json.ts'
+import type { Entry } from '../../db/ledger/record/entry.ts'
+import type { JsonObject } from '../../db/support/json.ts'
 
 /** The content of an audit row about a change, before it is known who made it. */
 export interface AuditNote {

@@ -1,6 +1,6 @@
-import { missingOf } from '../../db/audit/authority/rule.ts'
-import type { JsonObject } from '../../db/json.ts'
+import { missingOf } from '../../db/ledger/authority/rule.ts'
 import type { CandidateSet } from '../../db/principals/pins.ts'
+import type { JsonObject } from '../../db/support/json.ts'
 import type { AccessToken, Demand, Verdict } from '../facts.ts'
 
 /** What is known of a call that some only watch. */

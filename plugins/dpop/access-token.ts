@@ -1,7 +1,7 @@
 import { hash } from 'node:crypto'
 import { type CryptoKey, errors, type JWTPayload, jwtVerify } from 'jose'
 import { LRUCache } from 'lru-cache'
-import { isObject } from '../../db/json.ts'
+import { isObject } from '../../db/support/json.ts'
 import { Refusal } from '../refusal.ts'
 import { parseJwt } from './jwt.ts'
 

@@ -1,14 +1,14 @@
 import { createHmac, timingSafeEqual } from 'node:crypto'
 import type { IncomingHttpHeaders } from 'node:http'
 import { LRUCache } from 'lru-cache'
-import { type DpopMode, proofFault } from '../../db/audit/authority/rule.ts'
+import { type DpopMode, proofFault } from '../../db/ledger/authority/rule.ts'
 import type { AccessToken, Principal, Proof } from '../facts.ts'
 import type { Arrival, Plugin } from '../plugin.ts'
 import { Refusal } from '../refusal.ts'
 import type { TokenClaims, TokenVerifier } from './access-token.ts'
 import { type CheckedProof, checkProof, normalUrl } from './proof.ts'
 
-export type { DpopMode } from '../../db/audit/authority/rule.ts'
+export type { DpopMode } from '../../db/ledger/authority/rule.ts'
 
 export interface DpopSources {
   readonly mode: DpopMode

@@ -1,4 +1,4 @@
-import type { Members } from '../../db/json.ts'
+import type { Members } from '../../db/support/json.ts'
 import { parseJsonObject } from '../json-body/object.ts'
 
 /** A JWS in its compact form, taken apart and not yet believed. */

@@ -1,5 +1,5 @@
 import { constants, createPublicKey, hash, type KeyObject, verify } from 'node:crypto'
-import { isObject, type Members } from '../../db/json.ts'
+import { isObject, type Members } from '../../db/support/json.ts'
 import { decode } from './jwt.ts'
 
 /**

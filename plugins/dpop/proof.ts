@@ -1,6 +1,6 @@
 import { hash } from 'node:crypto'
 import { LRUCache } from 'lru-cache'
-import type { Members } from '../../db/json.ts'
+import type { Members } from '../../db/support/json.ts'
 import { Refusal } from '../refusal.ts'
 import { decode, objectOf, segmentsOf } from './jwt.ts'
 import { type ProofKey, proofKey } from './key.ts'

@@ -1,6 +1,6 @@
-import { LedgerError } from '../../db/audit/entry.ts'
-import type { Ledger } from '../../db/audit/ledger.ts'
 import type { Database } from '../../db/database.ts'
+import { LedgerError } from '../../db/ledger/record/entry.ts'
+import type { Ledger } from '../../db/ledger/record/ledger.ts'
 import { claimOnce } from '../../db/single-uses.ts'
 import type { Proof } from '../facts.ts'
 import type { Plugin } from '../plugin.ts'

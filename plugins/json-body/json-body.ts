@@ -1,5 +1,5 @@
 import type { Hash } from 'node:crypto'
-import { isObject } from '../../db/json.ts'
+import { isObject } from '../../db/support/json.ts'
 import type { Commitments } from '../facts.ts'
 import type { Arrival, Caller, Plugin } from '../plugin.ts'
 import { Refusal, type RefusalReason } from '../refusal.ts'

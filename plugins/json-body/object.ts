@@ -1,5 +1,5 @@
 import { isUtf8 } from 'node:buffer'
-import { isObject, type Members } from '../../db/json.ts'
+import { isObject, type Members } from '../../db/support/json.ts'
 import { scanJson } from './scan.ts'
 
 /** Reads the JSON object that the bytes are, strictly; null where they are anything else. */

@@ -11,7 +11,7 @@ import {
   parseDocument,
   visit,
 } from 'yaml'
-import { messageOf } from '../../db/error-message.ts'
+import { messageOf } from '../../db/support/error-message.ts'
 import { type Fault, type Position, START } from './config-error.ts'
 import { type Environment, expand } from './expand.ts'
 

@@ -1,5 +1,5 @@
 import type { PrincipalType } from '../../db/schema.ts'
-import type { Assertion } from '../../db/statement.ts'
+import type { Assertion } from '../../db/support/statement.ts'
 import type { Principal } from '../facts.ts'
 import { ADMIN_CAPABILITIES } from './capabilities.ts'
 

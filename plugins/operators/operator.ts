@@ -1,5 +1,5 @@
 import type { PrincipalType } from '../../db/schema.ts'
-import type { Assertion } from '../../db/statement.ts'
+import type { Assertion } from '../../db/support/statement.ts'
 import type { AccessToken, Commitments, Demand, Principal, Proof } from '../facts.ts'
 import type { Granted } from '../permit.ts'
 import type { PinLookup, Pinned } from '../pin/pin.ts'

@@ -1,4 +1,4 @@
-import { messageOf } from '../../db/error-message.ts'
+import { messageOf } from '../../db/support/error-message.ts'
 import { HolderPlaces } from '../holder-places.ts'
 import type { Check } from '../operator-files/module.ts'
 import type { Plugin } from '../plugin.ts'

@@ -1,4 +1,4 @@
-import type { Assertion } from '../../db/statement.ts'
+import type { Assertion } from '../../db/support/statement.ts'
 import { type Operating, operatorOfNoTable } from '../operators/actor.ts'
 import type { Arrival, Plugin } from '../plugin.ts'
 import { Refusal } from '../refusal.ts'

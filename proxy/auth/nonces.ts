@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto'
-import type { Ledger } from '../../db/audit/ledger.ts'
 import type { Database } from '../../db/database.ts'
+import type { Ledger } from '../../db/ledger/record/ledger.ts'
 import { readSetting, writeSetting } from '../../db/settings.ts'
 
 /**

@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import { seal, unseal } from '../../certs/authority/key-store.ts'
-import type { Ledger } from '../../db/audit/ledger.ts'
 import type { Database } from '../../db/database.ts'
+import type { Ledger } from '../../db/ledger/record/ledger.ts'
 import { readSetting, writeSetting } from '../../db/settings.ts'
 import { SubjectKeys } from '../../plugins/pin/subject-keys.ts'
 

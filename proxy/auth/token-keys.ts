@@ -2,11 +2,11 @@ import { createPrivateKey, generateKeyPair, type KeyObject } from 'node:crypto'
 import { promisify } from 'node:util'
 import { type CryptoKey, calculateJwkThumbprint, exportJWK, importJWK, type JWK } from 'jose'
 import { seal, unseal } from '../../certs/authority/key-store.ts'
-import type { Entry } from '../../db/audit/entry.ts'
-import type { Ledger } from '../../db/audit/ledger.ts'
 import type { Database } from '../../db/database.ts'
-import { AUTHORITY } from '../../db/notices.ts'
+import type { Entry } from '../../db/ledger/record/entry.ts'
+import type { Ledger } from '../../db/ledger/record/ledger.ts'
 import { listSigningKeys, rotateSigningKey, type SigningKeyRow } from '../../db/signing-keys.ts'
+import { AUTHORITY } from '../../db/support/notices.ts'
 
 /** The longest life of a token; no retired key is needed for longer. Seconds. */
 export const TOKEN_LIFE_MAX_S = 900

@@ -1,7 +1,7 @@
 import type { Logger } from 'pino'
 import type { Agent } from 'undici'
-import type { Ledger } from '../../db/audit/ledger.ts'
 import type { Database } from '../../db/database.ts'
+import type { Ledger } from '../../db/ledger/record/ledger.ts'
 import { type ChangedAgent, changedAgents, markPushed } from '../../db/principals/federation.ts'
 import { findPrincipal, type PrincipalRecord } from '../../db/principals/read.ts'
 import type { TokenKeys } from '../auth/token-keys.ts'

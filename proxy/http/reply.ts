@@ -1,5 +1,5 @@
 import type { Readable } from 'node:stream'
-import type { JsonObject } from '../../db/json.ts'
+import type { JsonObject } from '../../db/support/json.ts'
 import type { RefusalReason } from '../../plugins/refusal.ts'
 
 /** The answer of a handler. `proxy/http/send.ts` sends it and adds the headers that every answer carries. */

@@ -2,7 +2,7 @@ import type { IncomingMessage, RequestListener, ServerResponse } from 'node:http
 import type { Socket } from 'node:net'
 import type { Logger } from 'pino'
 import type { AuthorityMoves } from '../../db/authority-moves.ts'
-import { isObject, type JsonObject } from '../../db/json.ts'
+import { isObject, type JsonObject } from '../../db/support/json.ts'
 import type { CallAuthority } from '../../plugins/call-authority.ts'
 import type { Arrival, Settlement } from '../../plugins/plugin.ts'
 import { REASONS, Refusal, refusalOf } from '../../plugins/refusal.ts'

@@ -1,4 +1,4 @@
-import type { JsonObject } from '../../db/json.ts'
+import type { JsonObject } from '../../db/support/json.ts'
 import { Refusal, type RefusalReason } from '../../plugins/refusal.ts'
 import type { DialectEndpoint } from './dialects/dialect.ts'
 import type { Provider } from './options.ts'

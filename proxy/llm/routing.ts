@@ -1,4 +1,4 @@
-import { isObject } from '../../db/json.ts'
+import { isObject } from '../../db/support/json.ts'
 import type { CallSummary } from '../../plugins/facts.ts'
 import { foldedName, type JsonBody, JudgedNames } from '../../plugins/json-body/json-body.ts'
 import type { Arrival, Plugin } from '../../plugins/plugin.ts'

@@ -1,6 +1,6 @@
-import type { Ledger } from '../../db/audit/ledger.ts'
 import type { Database } from '../../db/database.ts'
-import { NOBODY } from '../../db/notices.ts'
+import type { Ledger } from '../../db/ledger/record/ledger.ts'
+import { NOBODY } from '../../db/support/notices.ts'
 import type { Resolve } from '../egress/agent.ts'
 import { limitsOf, type McpOptions } from './options.ts'
 import { type Cancel, Cancellations } from './state/cancellations.ts'

@@ -1,4 +1,4 @@
-import { isObject, type Members } from '../../db/json.ts'
+import { isObject, type Members } from '../../db/support/json.ts'
 import type { Arrival } from '../../plugins/plugin.ts'
 import type { Refusal, RefusalReason } from '../../plugins/refusal.ts'
 import { refusalReply } from '../http/refusal.ts'

@@ -1,10 +1,10 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { Refusal, type RefusalReason } from '../../plugins/refusal.ts'
+import { VERSION } from '../boot/version.ts'
 import { type Answer, type Content, EXAMPLE_ID, type RouteDoc } from '../http/doc.ts'
 import { refusalReply } from '../http/refusal.ts'
 import type { Reply } from '../http/reply.ts'
 import type { Route } from '../http/route.ts'
-import { VERSION } from '../version.ts'
 import { Components, type Node, type Refused } from './components.ts'
 import { ASKED, FRAMING, UNEXPECTED } from './reasons.ts'
 

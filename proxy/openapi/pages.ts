@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import type { RefusalReason } from '../../plugins/refusal.ts'
-import type { Operation, Takes } from '../admin/operation.ts'
-import { refusedPage } from '../dashboard/refused.ts'
+import type { Operation, Takes } from '../admin/operation/operation.ts'
+import { refusedPage } from '../dashboard/frame/refused.ts'
 import { EXAMPLE_ID, type RouteDoc } from '../http/doc.ts'
 
 const HTML = { media: 'text/html', schema: z.string() }

@@ -1,16 +1,16 @@
+import type { Database } from '../../db/database.ts'
 import {
   checkpointOfSize,
   newestCheckpoint,
   noteOfCheckpoint,
   treeInForce,
-} from '../../db/audit/tree/store.ts'
-import type { Database } from '../../db/database.ts'
-import type { Members } from '../../db/json.ts'
+} from '../../db/ledger/tree/store.ts'
+import type { Members } from '../../db/support/json.ts'
 import type { ProofReader } from '../../plugins/operators/proof-reader.ts'
 import type { Arrival } from '../../plugins/plugin.ts'
 import { Refusal } from '../../plugins/refusal.ts'
-import type { AdminContext } from '../admin/context.ts'
-import { saltsOf } from '../admin/salts.ts'
+import { saltsOf } from '../admin/audit/salts.ts'
+import type { AdminContext } from '../admin/operation/context.ts'
 import { json, type Reply } from '../http/reply.ts'
 import type { LogKeys } from './log-keys.ts'
 import { proveRows } from './request-proof.ts'

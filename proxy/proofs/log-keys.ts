@@ -1,9 +1,10 @@
 import { createPrivateKey, generateKeyPair, type KeyObject } from 'node:crypto'
 import { promisify } from 'node:util'
 import { seal, unseal } from '../../certs/authority/key-store.ts'
-import type { Entry } from '../../db/audit/entry.ts'
-import type { Ledger } from '../../db/audit/ledger.ts'
-import { parseVerifierKey, signNote, verifierKeyText } from '../../db/audit/tree/note.ts'
+import type { Database } from '../../db/database.ts'
+import type { Entry } from '../../db/ledger/record/entry.ts'
+import type { Ledger } from '../../db/ledger/record/ledger.ts'
+import { parseVerifierKey, signNote, verifierKeyText } from '../../db/ledger/tree/note.ts'
 import {
   beginTree,
   keysOf,
@@ -11,10 +12,9 @@ import {
   type StoredKey,
   type StoredTree,
   treeInForce,
-} from '../../db/audit/tree/store.ts'
-import type { Database } from '../../db/database.ts'
-import { timestamp } from '../../db/statement.ts'
-import type { Names } from '../names.ts'
+} from '../../db/ledger/tree/store.ts'
+import { timestamp } from '../../db/support/statement.ts'
+import type { Names } from '../boot/names.ts'
 
 /** The time that the key before the newest goes on to sign beside it. ms. */
 const BOTH_SIGN_MS = 24 * 60 * 60 * 1000

@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { Malformed, parseVerifierKey } from '../../db/audit/tree/note.ts'
+import { Malformed, parseVerifierKey } from '../../db/ledger/tree/note.ts'
 
 /** https, or http on this machine alone. */
 const web = z

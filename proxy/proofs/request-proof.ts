@@ -1,5 +1,6 @@
-import { inclusionProof } from '../../db/audit/tree/proofs.ts'
-import type { PlacedLeaf } from '../../db/audit/tree/rows.ts'
+import type { Database } from '../../db/database.ts'
+import { inclusionProof } from '../../db/ledger/tree/proofs.ts'
+import type { PlacedLeaf } from '../../db/ledger/tree/rows.ts'
 import {
   checkpointBefore,
   newestCheckpoint,
@@ -7,10 +8,9 @@ import {
   type StoredTree,
   tileReader,
   treeInForce,
-} from '../../db/audit/tree/store.ts'
-import type { ReadTile } from '../../db/audit/tree/tiles.ts'
-import { tlogProofText } from '../../db/audit/tree/tlog-proof.ts'
-import type { Database } from '../../db/database.ts'
+} from '../../db/ledger/tree/store.ts'
+import type { ReadTile } from '../../db/ledger/tree/tiles.ts'
+import { tlogProofText } from '../../db/ledger/tree/tlog-proof.ts'
 
 /** A row of a request with its proof. */
 export interface ProvenRow {

@@ -1,8 +1,9 @@
 import { setTimeout as wait } from 'node:timers/promises'
-import { LedgerError } from '../../db/audit/entry.ts'
-import type { Ledger } from '../../db/audit/ledger.ts'
-import { checkpointText } from '../../db/audit/tree/checkpoint.ts'
-import { HASH_BYTES } from '../../db/audit/tree/hashes.ts'
+import type { Database } from '../../db/database.ts'
+import { LedgerError } from '../../db/ledger/record/entry.ts'
+import type { Ledger } from '../../db/ledger/record/ledger.ts'
+import { checkpointText } from '../../db/ledger/tree/checkpoint.ts'
+import { HASH_BYTES } from '../../db/ledger/tree/hashes.ts'
 import {
   growTree,
   newestCheckpoint,
@@ -10,9 +11,8 @@ import {
   type StoredTree,
   tileReader,
   treeInForce,
-} from '../../db/audit/tree/store.ts'
-import { type Edge, extend, rootOf } from '../../db/audit/tree/tiles.ts'
-import type { Database } from '../../db/database.ts'
+} from '../../db/ledger/tree/store.ts'
+import { type Edge, extend, rootOf } from '../../db/ledger/tree/tiles.ts'
 import type { LogKeys } from './log-keys.ts'
 
 /** The rows under one checkpoint at most: what the main thread hashes in one go. */

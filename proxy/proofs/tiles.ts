@@ -1,7 +1,7 @@
-import type { StoredTree } from '../../db/audit/tree/store.ts'
-import { checkpointUpTo, tileReader, treeInForce } from '../../db/audit/tree/store.ts'
-import { hashesAt, TILE_WIDTH } from '../../db/audit/tree/tiles.ts'
 import type { Database } from '../../db/database.ts'
+import type { StoredTree } from '../../db/ledger/tree/store.ts'
+import { checkpointUpTo, tileReader, treeInForce } from '../../db/ledger/tree/store.ts'
+import { hashesAt, TILE_WIDTH } from '../../db/ledger/tree/tiles.ts'
 
 /** A tile that is asked for by its path; `level` is null where it is a bundle of entries. */
 export interface AskedTile {

@@ -1,7 +1,7 @@
 import { setTimeout as wait } from 'node:timers/promises'
-import { LedgerError } from '../../db/audit/entry.ts'
-import type { Ledger } from '../../db/audit/ledger.ts'
 import type { Database } from '../../db/database.ts'
+import { LedgerError } from '../../db/ledger/record/entry.ts'
+import type { Ledger } from '../../db/ledger/record/ledger.ts'
 import type { RoundsTask } from './rounds.ts'
 
 /** The rows that are counted in one transaction: it holds up the calls behind it for some ms at most. */

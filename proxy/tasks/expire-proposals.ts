@@ -1,6 +1,6 @@
-import { LedgerError } from '../../db/audit/entry.ts'
-import type { Ledger } from '../../db/audit/ledger.ts'
 import type { Database } from '../../db/database.ts'
+import { LedgerError } from '../../db/ledger/record/entry.ts'
+import type { Ledger } from '../../db/ledger/record/ledger.ts'
 import { decideProposal, endedProposals, type Proposal } from '../../db/operators/proposals.ts'
 import { noteEntry } from '../../plugins/audit/entries.ts'
 import type { Task } from './every.ts'

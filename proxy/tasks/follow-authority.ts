@@ -1,4 +1,4 @@
-import type { DataDirectory } from '../data-directory.ts'
+import type { DataDirectory } from '../boot/data-directory.ts'
 import type { Task } from './every.ts'
 
 /** How soon a process that was told nothing uses a CA that another one has made. ms. */

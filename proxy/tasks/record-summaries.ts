@@ -1,4 +1,4 @@
-import type { Ledger } from '../../db/audit/ledger.ts'
+import type { Ledger } from '../../db/ledger/record/ledger.ts'
 import { type RefusalSummaries, summaryEntry } from '../../plugins/audit/summaries.ts'
 import type { Task } from './every.ts'
 

@@ -1,6 +1,6 @@
 import type { Logger } from 'pino'
-import type { Ledger } from '../../db/audit/ledger.ts'
 import type { Database } from '../../db/database.ts'
+import type { Ledger } from '../../db/ledger/record/ledger.ts'
 import { findMcpResource, listMcpResources, type McpResource } from '../../db/mcp/resources.ts'
 import { storeRead } from '../mcp/pinning/apply-read.ts'
 import { type Inspect, type Inspection, inspectWithin } from '../mcp/pinning/inspect.ts'

@@ -1,6 +1,6 @@
 import { isDeepStrictEqual } from 'node:util'
 import type { Logger } from 'pino'
-import { messageOf } from '../../db/error-message.ts'
+import { messageOf } from '../../db/support/error-message.ts'
 import { OWN_AUTHORITY } from '../../plugins/call-authority.ts'
 import type { CatalogPermit } from '../../plugins/permit.ts'
 import { type Catalogue, isReadable } from '../llm/catalogue.ts'

@@ -1,6 +1,6 @@
 import { join } from 'node:path'
 import { openServerCertificate } from '../../certs/authority/files.ts'
-import type { DataDirectory } from '../data-directory.ts'
+import type { DataDirectory } from '../boot/data-directory.ts'
 import type { Listeners } from '../http/listeners.ts'
 import type { TlsMaterial } from '../http/server.ts'
 import type { Task } from './every.ts'

@@ -1,5 +1,5 @@
-import type { Ledger } from '../../db/audit/ledger.ts'
 import type { Database } from '../../db/database.ts'
+import type { Ledger } from '../../db/ledger/record/ledger.ts'
 import { touchLastSeen } from '../../db/principals/write.ts'
 import { rewriteSetting } from '../../db/settings.ts'
 import { CLAIM_SLICES, forgetClaims } from '../../db/single-uses.ts'

@@ -1,7 +1,7 @@
 import { X509Certificate } from 'node:crypto'
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import type { DataDirectory } from '../data-directory.ts'
+import type { DataDirectory } from '../boot/data-directory.ts'
 
 /**
  * Reads when the CA's certificates and the server's end, in seconds since the epoch. The server's is the one on the

@@ -1,5 +1,5 @@
 import { type DestinationStream, type Logger, pino } from 'pino'
-import type { Json } from '../../db/json.ts'
+import type { Json } from '../../db/support/json.ts'
 import { LogOutput } from './log-output.ts'
 
 /**

@@ -1,4 +1,4 @@
-import { messageOf } from '../../db/error-message.ts'
+import { messageOf } from '../../db/support/error-message.ts'
 
 /** What one end may ask of the other: functions by name, whose values can be cloned. */
 type Askable<Ours> = { readonly [Name in keyof Ours]: (value: never) => unknown }

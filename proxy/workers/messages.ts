@@ -1,5 +1,5 @@
 import type { Registry } from 'prom-client'
-import type { Settings } from '../settings.ts'
+import type { Settings } from '../boot/settings.ts'
 
 /** How often a worker says that its event loop turns. ms. */
 export const BEAT_MS = 1_000

@@ -1,4 +1,4 @@
-import { messageOf } from '../../db/error-message.ts'
+import { messageOf } from '../../db/support/error-message.ts'
 import type { Member } from './member.ts'
 import type { Share } from './messages.ts'
 

@@ -1,8 +1,8 @@
 import { existsSync } from 'node:fs'
 import { request } from 'node:http'
 import { text } from 'node:stream/consumers'
+import type { Settings } from '../../proxy/boot/settings.ts'
 import { controlPath, isRunning } from '../../proxy/http/control-socket.ts'
-import type { Settings } from '../../proxy/settings.ts'
 import { type Answer, answerOf, type Call, type CallOptions } from './call.ts'
 
 /**
@@ -17,7 +17,7 @@ export async function withControl<T>(settings: Settings, work: (call: Call) => P
   }
   if (await hasGateway(settings)) return work(call())
   // Only now: beside a running gateway nothing of it has to be loaded.
-  const { startGateway } = await import('../../proxy/gateway.ts')
+  const { startGateway } = await import('../../proxy/wiring/gateway.ts')
   const gateway = await startGateway({ ...settings, logLevel: 'silent' }, { controlOnly: true })
   try {
     return await work(call())

@@ -1,4 +1,4 @@
-import { readSettings } from '../../proxy/settings.ts'
+import { readSettings } from '../../proxy/boot/settings.ts'
 import type { Values } from '../command.ts'
 import type { Call } from './call.ts'
 import { withControl } from './control.ts'

@@ -1,5 +1,5 @@
 import { Agent, type Dispatcher, request } from 'undici'
-import { isObject } from '../../db/json.ts'
+import { isObject } from '../../db/support/json.ts'
 import { type Identity, readIdentity } from '../client/identity/identity.ts'
 import { sessionOf } from '../client/signing/session.ts'
 import { type Answer, answerOf, type Call, type CallOptions } from './call.ts'

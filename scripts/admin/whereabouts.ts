@@ -1,7 +1,7 @@
 import { isIP } from 'node:net'
 import { join } from 'node:path'
 import { writePrivate } from '../../certs/authority/key-store.ts'
-import { readSettings, type Settings } from '../../proxy/settings.ts'
+import { readSettings, type Settings } from '../../proxy/boot/settings.ts'
 import { gatewayText } from '../client/identity/files.ts'
 import { gatewayIn } from '../client/identity/identity.ts'
 import { type Call, expect } from './call.ts'

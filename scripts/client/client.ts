@@ -1,5 +1,5 @@
 // What an application may import of `sallyport/client`, and all of it. `index.ts` loads it.
-export { VERSION as version } from '../../proxy/version.ts'
+export { VERSION as version } from '../../proxy/boot/version.ts'
 export { createFetch, type Fetch, type FetchOptions } from './create-fetch.ts'
 export {
   type ByocaOptions,

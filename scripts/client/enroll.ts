@@ -1,6 +1,6 @@
 import type { JsonWebKey } from 'node:crypto'
 import { Agent, request } from 'undici'
-import type { Members } from '../../db/json.ts'
+import type { Members } from '../../db/support/json.ts'
 import { draftIdentity } from './identity/files.ts'
 import { type Identity, originOf } from './identity/identity.ts'
 import { membersOf, refusalOf } from './refusal.ts'

@@ -1,5 +1,5 @@
 // Imported before anything else, on whatever Node there is: this file imports only what imports nothing.
-import { isOlder } from '../../proxy/runtime-check.ts'
+import { isOlder } from '../../proxy/boot/runtime-check.ts'
 
 // Of undici 8. The gateway itself needs a newer one, for reasons of its own.
 const OLDEST_NODE = [22, 19, 0] as const

@@ -1,4 +1,4 @@
-import { isObject, type Members } from '../../db/json.ts'
+import { isObject, type Members } from '../../db/support/json.ts'
 
 /** A refusal by the gateway. `message` is its own sentence. */
 export class GatewayRefusal extends Error {

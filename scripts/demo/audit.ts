@@ -1,6 +1,6 @@
 import { join } from 'node:path'
-import type { AuditRow } from '../../db/audit/read.ts'
-import { isObject, type Json, type JsonObject } from '../../db/json.ts'
+import type { AuditRow } from '../../db/ledger/read/read.ts'
+import { isObject, type Json, type JsonObject } from '../../db/support/json.ts'
 import type { DemoGateway } from './gateway.ts'
 
 /** The time that the last outcome rows may take, which are written after the caller has the answer. ms. */

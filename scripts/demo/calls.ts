@@ -1,6 +1,6 @@
 import Anthropic from '@anthropic-ai/sdk'
 import OpenAI from 'openai'
-import { messageOf } from '../../db/error-message.ts'
+import { messageOf } from '../../db/support/error-message.ts'
 import { type DemoAgent, enrollDemoAgent, NO_KEY } from './agents.ts'
 import type { DemoGateway } from './gateway.ts'
 import type { MockProvider } from './provider.ts'

@@ -1,4 +1,4 @@
-import { messageOf } from '../../db/error-message.ts'
+import { messageOf } from '../../db/support/error-message.ts'
 import { type Call, expect } from '../admin/call.ts'
 import { type Say, type Subcommand, subcommandOf } from '../admin/subcommand.ts'
 import { mcpCommand } from './command.ts'

@@ -1,4 +1,4 @@
-import type { Rehearsal } from '../../proxy/admin/rehearsals/record.ts'
+import type { Rehearsal } from '../../proxy/admin/conditions/record.ts'
 import { type Call, expect } from '../admin/call.ts'
 import { columns, jsonLines } from '../admin/printable.ts'
 import { type Subcommand, subcommandOf } from '../admin/subcommand.ts'

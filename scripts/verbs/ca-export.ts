@@ -1,4 +1,4 @@
-import { readSettings } from '../../proxy/settings.ts'
+import { readSettings } from '../../proxy/boot/settings.ts'
 import { withControl } from '../admin/control.ts'
 import { verbOf } from '../command.ts'
 import { print } from '../print.ts'

@@ -1,7 +1,7 @@
 import { X509Certificate } from 'node:crypto'
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { readSettings } from '../../proxy/settings.ts'
+import { readSettings } from '../../proxy/boot/settings.ts'
 import { withControl } from '../admin/control.ts'
 import { verbOf } from '../command.ts'
 import { print } from '../print.ts'

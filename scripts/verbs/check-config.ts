@@ -3,10 +3,15 @@ import { rowOf } from '../../plugins/catalogue.ts'
 import { ConfigError } from '../../plugins/operator-files/config-error.ts'
 import type { Environment } from '../../plugins/operator-files/expand.ts'
 import type { OperatorFile } from '../../plugins/operator-files/files.ts'
-import { judgedBy } from '../../proxy/admin/expectations/condition.ts'
-import { CATALOGUE, type Configuration, expectedOf, loadConfiguration } from '../../proxy/configuration.ts'
-import { readSettings } from '../../proxy/settings.ts'
-import { stepsOf } from '../../proxy/steps.ts'
+import { judgedBy } from '../../proxy/admin/conditions/expected.ts'
+import { readSettings } from '../../proxy/boot/settings.ts'
+import {
+  CATALOGUE,
+  type Configuration,
+  expectedOf,
+  loadConfiguration,
+} from '../../proxy/wiring/configuration.ts'
+import { stepsOf } from '../../proxy/wiring/steps.ts'
 import { verbOf, WrongUsage } from '../command.ts'
 import { print, printNotice } from '../print.ts'
 

@@ -1,6 +1,6 @@
 import { databaseLocation } from '../../db/engine.ts'
 import { copyToPostgres } from '../../db/postgres/copy.ts'
-import { readSettings } from '../../proxy/settings.ts'
+import { readSettings } from '../../proxy/boot/settings.ts'
 import { verbOf } from '../command.ts'
 import { print, printNotice } from '../print.ts'
 

@@ -1,7 +1,7 @@
 import { request } from 'node:http'
 import { resolve } from 'node:path'
 import { text } from 'node:stream/consumers'
-import { messageOf } from '../../db/error-message.ts'
+import { messageOf } from '../../db/support/error-message.ts'
 import { controlPath } from '../../proxy/http/control-socket.ts'
 import { verbOf } from '../command.ts'
 import { print } from '../print.ts'

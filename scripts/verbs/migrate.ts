@@ -1,8 +1,8 @@
 import { readFile } from 'node:fs/promises'
 import { databaseLocation, migrationsOf, openDatabase } from '../../db/engine.ts'
 import { withClient } from '../../db/postgres/connection.ts'
-import { makeDataDirectory } from '../../proxy/prepare-directory.ts'
-import { readSettings } from '../../proxy/settings.ts'
+import { makeDataDirectory } from '../../proxy/boot/prepare-directory.ts'
+import { readSettings } from '../../proxy/boot/settings.ts'
 import { verbOf, WrongUsage } from '../command.ts'
 import { print } from '../print.ts'
 

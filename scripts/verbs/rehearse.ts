@@ -1,5 +1,5 @@
-import type { Rehearsal } from '../../proxy/admin/rehearsals/record.ts'
-import { loadConfiguration, namedChecks } from '../../proxy/configuration.ts'
+import type { Rehearsal } from '../../proxy/admin/conditions/record.ts'
+import { loadConfiguration, namedChecks } from '../../proxy/wiring/configuration.ts'
 import { type Call, expect } from '../admin/call.ts'
 import { administering, DOOR, DOOR_NOTES } from '../admin/door.ts'
 import { LAST, sinceOf } from '../admin/looking-back.ts'

@@ -9,9 +9,9 @@ import {
   isSignIn,
   LIST,
   Sets,
-} from '../../db/audit/evidence/tables.ts'
-import type { StoredRow } from '../../db/audit/leaf.ts'
-import { isObject } from '../../db/json.ts'
+} from '../../db/ledger/read/evidence-tables.ts'
+import type { StoredRow } from '../../db/ledger/record/leaf.ts'
+import { isObject } from '../../db/support/json.ts'
 import { asObject, digestsIn, type Pack } from './pack.ts'
 
 /** Finds out whether the files that are taken from the rows are what the rows make. */

@@ -1,7 +1,7 @@
-import { HASH_BYTES, leafHash, perfectRoot } from '../../db/audit/tree/hashes.ts'
-import type { TreeInspection, TreeVerdict } from '../../db/audit/tree/inspect.ts'
-import { Malformed } from '../../db/audit/tree/note.ts'
-import { TILE_WIDTH } from '../../db/audit/tree/tiles.ts'
+import { HASH_BYTES, leafHash, perfectRoot } from '../../db/ledger/tree/hashes.ts'
+import type { TreeInspection, TreeVerdict } from '../../db/ledger/tree/inspect.ts'
+import { Malformed } from '../../db/ledger/tree/note.ts'
+import { TILE_WIDTH } from '../../db/ledger/tree/tiles.ts'
 import {
   isSignedBy,
   NO_STAMPS,
@@ -9,7 +9,7 @@ import {
   type Trusted,
   type Witnessed,
   witnessesOf,
-} from '../../db/audit/tree/trusted.ts'
+} from '../../db/ledger/tree/trusted.ts'
 import { type Pack, rootAt } from './pack.ts'
 
 /** Holds the rows of a pack against its tiles, and its checkpoints against those. `note`: told what was not compared. */

@@ -1,8 +1,8 @@
 import { isUtf8 } from 'node:buffer'
 import { hash } from 'node:crypto'
 import canonicalize from 'canonicalize'
-import { Malformed } from '../../db/audit/tree/note.ts'
-import { parseTlogProof, provesLeaf } from '../../db/audit/tree/tlog-proof.ts'
+import { Malformed } from '../../db/ledger/tree/note.ts'
+import { parseTlogProof, provesLeaf } from '../../db/ledger/tree/tlog-proof.ts'
 import {
   isSignedBy,
   NO_STAMPS,
@@ -10,8 +10,8 @@ import {
   type Trusted,
   type Witnessed,
   witnessesOf,
-} from '../../db/audit/tree/trusted.ts'
-import { isObject, type Members } from '../../db/json.ts'
+} from '../../db/ledger/tree/trusted.ts'
+import { isObject, type Members } from '../../db/support/json.ts'
 import { ambiguityOf } from './readings.ts'
 
 /** What verifying a receipt came to (docs/ledger.md#receipts). */

@@ -1,8 +1,8 @@
-import { isSound, type Recomputed } from '../../db/audit/authority/recompute.ts'
-import type { Inspection } from '../../db/audit/inspect.ts'
-import type { TreeVerdict } from '../../db/audit/tree/inspect.ts'
-import type { StampTally, Witnessed } from '../../db/audit/tree/trusted.ts'
-import type { BadRow } from '../../db/audit/verify.ts'
+import type { TreeVerdict } from '../../db/ledger/tree/inspect.ts'
+import type { StampTally, Witnessed } from '../../db/ledger/tree/trusted.ts'
+import type { Inspection } from '../../db/ledger/verify/inspect.ts'
+import { isSound, type Recomputed } from '../../db/ledger/verify/recompute.ts'
+import type { BadRow } from '../../db/ledger/verify/verify.ts'
 import type { ReceiptVerdict } from './receipt.ts'
 
 /** The report of an inspection, for a person. */

@@ -1,7 +1,7 @@
 import { hash } from 'node:crypto'
 import { type StampAuthority, stampJudge } from '../../certs/timestamps/judge.ts'
 import { readStamp, StampError } from '../../certs/timestamps/stamp.ts'
-import type { SignedCheckpoint, Stamped, StampWatch } from '../../db/audit/tree/trusted.ts'
+import type { SignedCheckpoint, Stamped, StampWatch } from '../../db/ledger/tree/trusted.ts'
 
 /** A time stamp that was handed over beside what is verified. */
 export interface GivenStamp {

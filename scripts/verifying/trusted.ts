@@ -1,8 +1,8 @@
 import { existsSync, readFileSync } from 'node:fs'
 import { stampAuthority } from '../../certs/timestamps/judge.ts'
-import { type KeyKind, parseVerifierKey, type VerifierKey } from '../../db/audit/tree/note.ts'
-import { parseAllSigned, type Trusted } from '../../db/audit/tree/trusted.ts'
-import { messageOf } from '../../db/error-message.ts'
+import { type KeyKind, parseVerifierKey, type VerifierKey } from '../../db/ledger/tree/note.ts'
+import { parseAllSigned, type Trusted } from '../../db/ledger/tree/trusted.ts'
+import { messageOf } from '../../db/support/error-message.ts'
 import { type Options, WrongUsage } from '../command.ts'
 import { stampWatch } from './stamps.ts'
 

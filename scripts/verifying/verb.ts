@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs'
-import { exitCodeOf, type Inspection } from '../../db/audit/inspect.ts'
-import type { Trusted } from '../../db/audit/tree/trusted.ts'
+import type { Trusted } from '../../db/ledger/tree/trusted.ts'
+import { exitCodeOf, type Inspection } from '../../db/ledger/verify/inspect.ts'
 import { visibleJson } from '../../proxy/visible.ts'
 import { type Verb, verbOf, WrongUsage } from '../command.ts'
 import { print } from '../print.ts'

@@ -2,10 +2,10 @@ import { hash } from 'node:crypto'
 import { mkdir, readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { isMissing, writePrivate } from '../../certs/authority/key-store.ts'
-import { type Checkpoint, checkpointText, parseCheckpoint } from '../../db/audit/tree/checkpoint.ts'
-import { EMPTY_ROOT } from '../../db/audit/tree/hashes.ts'
-import { messageOf } from '../../db/error-message.ts'
+import { type Checkpoint, checkpointText, parseCheckpoint } from '../../db/ledger/tree/checkpoint.ts'
+import { EMPTY_ROOT } from '../../db/ledger/tree/hashes.ts'
 import { holdAlone } from '../../db/sqlite/hold.ts'
+import { messageOf } from '../../db/support/error-message.ts'
 
 /**
  * What a witness has cosigned last of each log: one file each, on the disk before anything is signed; and beside it the

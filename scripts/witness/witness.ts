@@ -1,5 +1,5 @@
 import type { KeyObject } from 'node:crypto'
-import { HASH_BYTES } from '../../db/audit/tree/hashes.ts'
+import { HASH_BYTES } from '../../db/ledger/tree/hashes.ts'
 import {
   cosignNote,
   fromBase64,
@@ -8,9 +8,9 @@ import {
   noteOf,
   signedBy,
   type VerifierKey,
-} from '../../db/audit/tree/note.ts'
-import { isConsistent } from '../../db/audit/tree/proofs.ts'
-import { parseSigned, type SignedCheckpoint } from '../../db/audit/tree/trusted.ts'
+} from '../../db/ledger/tree/note.ts'
+import { isConsistent } from '../../db/ledger/tree/proofs.ts'
+import { parseSigned, type SignedCheckpoint } from '../../db/ledger/tree/trusted.ts'
 import type { WitnessState } from './state.ts'
 
 /** The answer to a request of C2SP tlog-witness. */

@@ -1,7 +1,7 @@
 import { hash } from 'node:crypto'
 import t, { type Test } from 'tap'
-import { openLedger } from '../../db/audit/ledger.ts'
 import { openDatabase } from '../../db/engine.ts'
+import { openLedger } from '../../db/ledger/record/ledger.ts'
 import { claimOnce } from '../../db/single-uses.ts'
 import { AnonymousRefusals } from '../../plugins/audit/anonymous.ts'
 import { Outcomes } from '../../plugins/audit/audit.ts'

@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto'
 import t, { type Test } from 'tap'
-import type { AuditRow } from '../../db/audit/read.ts'
+import type { AuditRow } from '../../db/ledger/read/read.ts'
 import { skipWithoutFile } from '../support/db/engine.ts'
 import { nonceOf, proof, proofSigner } from '../support/dpop.ts'
 import { type Agent, chatOn, flood, type Send } from '../support/flood.ts'

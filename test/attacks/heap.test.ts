@@ -1,6 +1,6 @@
 import { Agent } from 'node:https'
 import t from 'tap'
-import { heldLimits } from '../../proxy/services.ts'
+import { heldLimits } from '../../proxy/wiring/services.ts'
 import { ADMIN_SECRET, ask, CHAT } from '../support/gateway.ts'
 import { environment, startProcess } from '../support/process.ts'
 import { completion, testUpstream } from '../support/upstream.ts'

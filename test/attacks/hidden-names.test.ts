@@ -1,5 +1,5 @@
 import t from 'tap'
-import { SECTIONS } from '../../proxy/dashboard/frame.ts'
+import { SECTIONS } from '../../proxy/dashboard/frame/frame.ts'
 import { html } from '../../proxy/operators/pages/html.ts'
 import { testGateway } from '../support/gateway.ts'
 import { changingServer, tool } from '../support/mcp/admin-server.ts'

@@ -1,6 +1,6 @@
 import { hash, randomBytes } from 'node:crypto'
 import t from 'tap'
-import { timestamp } from '../../db/statement.ts'
+import { timestamp } from '../../db/support/statement.ts'
 import { past } from '../support/db/raw.ts'
 import {
   ADMIN_SECRET,

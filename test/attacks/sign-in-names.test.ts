@@ -1,5 +1,5 @@
 import t from 'tap'
-import { timestamp } from '../../db/statement.ts'
+import { timestamp } from '../../db/support/statement.ts'
 import { personOf } from '../../proxy/operators/oidc/person.ts'
 import { operatorsOptions } from '../../proxy/operators/options.ts'
 import { past } from '../support/db/raw.ts'

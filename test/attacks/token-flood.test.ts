@@ -1,5 +1,5 @@
 import t from 'tap'
-import { NOBODY } from '../../db/notices.ts'
+import { NOBODY } from '../../db/support/notices.ts'
 import { tokenQuota } from '../../proxy/auth/token-quota.ts'
 import { tokenFor } from '../support/dpop.ts'
 import { flood } from '../support/flood.ts'

@@ -1,5 +1,5 @@
 import t, { type Test } from 'tap'
-import type { AuditRow } from '../../db/audit/read.ts'
+import type { AuditRow } from '../../db/ledger/read/read.ts'
 import type { Json } from '../support/gateway.ts'
 import { gate, REVISIONS } from '../support/mcp/gate.ts'
 import type { Revision } from '../support/mcp/suite.ts'

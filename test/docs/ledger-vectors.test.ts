@@ -3,9 +3,9 @@ import { createPrivateKey, createPublicKey, hash } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
-import { checkpointText, parseCheckpoint } from '../../db/audit/tree/checkpoint.ts'
-import { compactTree } from '../../db/audit/tree/compact.ts'
-import { EMPTY_ROOT, leafHash, nodeHash } from '../../db/audit/tree/hashes.ts'
+import { checkpointText, parseCheckpoint } from '../../db/ledger/tree/checkpoint.ts'
+import { compactTree } from '../../db/ledger/tree/compact.ts'
+import { EMPTY_ROOT, leafHash, nodeHash } from '../../db/ledger/tree/hashes.ts'
 import {
   cosignNote,
   noteOf,
@@ -14,9 +14,9 @@ import {
   signedBy,
   signNote,
   verifierKeyText,
-} from '../../db/audit/tree/note.ts'
-import { isConsistent } from '../../db/audit/tree/proofs.ts'
-import { parseTlogProof, provesLeaf, tlogProofText } from '../../db/audit/tree/tlog-proof.ts'
+} from '../../db/ledger/tree/note.ts'
+import { isConsistent } from '../../db/ledger/tree/proofs.ts'
+import { parseTlogProof, provesLeaf, tlogProofText } from '../../db/ledger/tree/tlog-proof.ts'
 import type { Json } from '../support/gateway.ts'
 
 const DOCS = join(import.meta.dirname, '../../docs')

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import t from 'tap'
-import { openLedger } from '../../db/audit/ledger.ts'
 import { openDatabase } from '../../db/engine.ts'
+import { openLedger } from '../../db/ledger/record/ledger.ts'
 import { openMcp } from '../../proxy/mcp/mcp.ts'
 import { endPresence } from '../support/db/postgres/replica.ts'
 import { twoStages } from '../support/db/postgres/stages.ts'

@@ -1,6 +1,6 @@
 import t from 'tap'
-import { listRows } from '../../db/audit/read.ts'
 import { openDatabase } from '../../db/engine.ts'
+import { listRows } from '../../db/ledger/read/read.ts'
 import { cluster } from '../support/db/postgres/cluster.ts'
 import { testGateway } from '../support/gateway.ts'
 

@@ -1,5 +1,5 @@
-import type { AuditRow } from '../../db/audit/read.ts'
 import { openDatabase } from '../../db/engine.ts'
+import type { AuditRow } from '../../db/ledger/read/read.ts'
 import type { Json, TestGateway } from './gateway.ts'
 
 /** Every row of a gateway's ledger, in the order of the chain. */

@@ -1,7 +1,7 @@
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import type { AuditRow } from '../../db/audit/read.ts'
 import { openDatabase } from '../../db/engine.ts'
+import type { AuditRow } from '../../db/ledger/read/read.ts'
 import { commitmentsBy } from '../../plugins/pin/pin.ts'
 import { openSubjectKeys } from '../../proxy/auth/subject-keys.ts'
 import type { TestGateway } from './gateway.ts'

@@ -1,5 +1,5 @@
 import { setTimeout as pause } from 'node:timers/promises'
-import type { AuditRow } from '../../db/audit/read.ts'
+import type { AuditRow } from '../../db/ledger/read/read.ts'
 import type { TestGateway } from './gateway.ts'
 
 /** For what nobody announces, such as a row that is written after the answer. ms. */

@@ -1,6 +1,6 @@
 import { hash } from 'node:crypto'
 import type { Client } from 'pg'
-import type { Assertion } from '../../statement.ts'
+import type { Assertion } from '../../support/statement.ts'
 
 /**
  * Asks assertions, each that differs once, and returns what tells of each whether it found a row. Those with one text

@@ -1,5 +1,5 @@
 import type { Client } from 'pg'
-import type { Work } from '../../audit/writer.ts'
+import type { Work } from '../../ledger/record/writer.ts'
 
 /**
  * Makes the claims of units at once, and returns the digests of those that are made. Waits for a transaction of another

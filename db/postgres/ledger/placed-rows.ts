@@ -1,9 +1,9 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { type Kysely, sql } from 'kysely'
-import { SHOWN, STEP } from '../../audit/find.ts'
-import type { StoredRow } from '../../audit/leaf.ts'
-import type { LedgerPages } from '../../audit/read.ts'
-import type { Damaged } from '../../audit/verify.ts'
+import { SHOWN, STEP } from '../../ledger/read/find.ts'
+import type { LedgerPages } from '../../ledger/read/read.ts'
+import type { StoredRow } from '../../ledger/record/leaf.ts'
+import type { Damaged } from '../../ledger/verify/verify.ts'
 import type { Schema } from '../../schema.ts'
 
 /** The ledger as it is at one instant: the last row of each stream, and the last place of all. */

@@ -1,5 +1,5 @@
 import { type Kysely, sql } from 'kysely'
-import type { RowCounts } from '../../audit/counts/row-counts.ts'
+import type { RowCounts } from '../../ledger/counts/row-counts.ts'
 import {
   type CountingDialect,
   countedPlace,
@@ -7,7 +7,7 @@ import {
   countWithin,
   keepCounts,
   lastPlace,
-} from '../../audit/counts/store.ts'
+} from '../../ledger/counts/store.ts'
 import type { Schema } from '../../schema.ts'
 import { Settled } from './tree-rows.ts'
 

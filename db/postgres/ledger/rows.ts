@@ -1,4 +1,4 @@
-import type { StoredRow } from '../../audit/leaf.ts'
+import type { StoredRow } from '../../ledger/record/leaf.ts'
 import { STORED } from './table.ts'
 
 /** A row as the table holds it. */

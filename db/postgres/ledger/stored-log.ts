@@ -1,7 +1,7 @@
 import type { Kysely } from 'kysely'
-import type { StoredLog } from '../../audit/tree/inspect.ts'
-import { readableKeys } from '../../audit/tree/note.ts'
-import { stampsBetween, stampsBySize } from '../../audit/tree/stamps.ts'
+import type { StoredLog } from '../../ledger/tree/inspect.ts'
+import { readableKeys } from '../../ledger/tree/note.ts'
+import { stampsBetween, stampsBySize } from '../../ledger/tree/stamps.ts'
 import {
   keysOf,
   newestCheckpoint,
@@ -9,8 +9,8 @@ import {
   type StoredTree,
   tileReader,
   treeInForce,
-} from '../../audit/tree/store.ts'
-import { parseSigned, type SignedCheckpoint } from '../../audit/tree/trusted.ts'
+} from '../../ledger/tree/store.ts'
+import { parseSigned, type SignedCheckpoint } from '../../ledger/tree/trusted.ts'
 import type { Schema } from '../../schema.ts'
 
 type Db = Kysely<Schema>

@@ -1,7 +1,7 @@
 import { setTimeout as wait } from 'node:timers/promises'
 import { type Kysely, sql } from 'kysely'
-import { SHOWN } from '../../audit/find.ts'
-import { MOST_OF_REQUEST, type PlacedLeaf, type PlacedRow, type TreeRows } from '../../audit/tree/rows.ts'
+import { SHOWN } from '../../ledger/read/find.ts'
+import { MOST_OF_REQUEST, type PlacedLeaf, type PlacedRow, type TreeRows } from '../../ledger/tree/rows.ts'
 import type { Schema } from '../../schema.ts'
 import { AUTHORITY_HOLDERS } from './locks.ts'
 

@@ -1,6 +1,6 @@
 import type { Client } from 'pg'
-import type { OpenDecision, Unfinished } from '../../audit/writer.ts'
-import { timestamp } from '../../statement.ts'
+import type { OpenDecision, Unfinished } from '../../ledger/record/writer.ts'
+import { timestamp } from '../../support/statement.ts'
 import { HOLDERS, STREAM_CLASS, streamKey } from './locks.ts'
 
 /** The time that a stream must have been without a writer. One that has lost its connection comes back sooner. ms. */

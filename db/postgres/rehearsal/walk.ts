@@ -1,6 +1,6 @@
 import type { Client } from 'pg'
-import { CHANGING, changingFor, RARE, subjectText } from '../../audit/rehearsal/changing-rows.ts'
-import type { WalkedPart, Wanted } from '../../audit/rehearsal/task.ts'
+import { CHANGING, changingFor, RARE, subjectText } from '../../ledger/rehearsal/changing-rows.ts'
+import type { WalkedPart, Wanted } from '../../ledger/rehearsal/task.ts'
 
 /** Places in the order of all rows that are asked for at once. Each question is of so many, whatever it finds. */
 const SPAN = 2_000

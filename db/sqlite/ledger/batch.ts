@@ -1,11 +1,11 @@
 import type SQLite from 'better-sqlite3'
 import { LRUCache } from 'lru-cache'
-import type { Draft } from '../../audit/draft.ts'
-import type { Sealed } from '../../audit/entry.ts'
-import { GENESIS, hashOf, leafIn, MAIN_STREAM } from '../../audit/leaf.ts'
-import type { Work, WorkResult } from '../../audit/writer.ts'
-import { messageOf } from '../../error-message.ts'
-import type { Assertion, Statement } from '../../statement.ts'
+import type { Draft } from '../../ledger/record/draft.ts'
+import type { Sealed } from '../../ledger/record/entry.ts'
+import { GENESIS, hashOf, leafIn, MAIN_STREAM } from '../../ledger/record/leaf.ts'
+import type { Work, WorkResult } from '../../ledger/record/writer.ts'
+import { messageOf } from '../../support/error-message.ts'
+import type { Assertion, Statement } from '../../support/statement.ts'
 import { refusalOf } from './errors.ts'
 
 interface Link {

@@ -1,7 +1,7 @@
 import { isUtf8 } from 'node:buffer'
 import type SQLite from 'better-sqlite3'
-import { LeafRow } from '../../audit/canonical/leaf-row.ts'
-import { MAIN_STREAM, type StoredRow } from '../../audit/leaf.ts'
+import { LeafRow } from '../../ledger/canonical/leaf-row.ts'
+import { MAIN_STREAM, type StoredRow } from '../../ledger/record/leaf.ts'
 import { COLUMNS, PAGE } from './rows.ts'
 
 interface Beside extends Omit<StoredRow, 'leaf'> {

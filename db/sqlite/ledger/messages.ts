@@ -1,5 +1,5 @@
-import type { Sealed } from '../../audit/entry.ts'
-import type { OpenDecision } from '../../audit/writer.ts'
+import type { Sealed } from '../../ledger/record/entry.ts'
+import type { OpenDecision } from '../../ledger/record/writer.ts'
 import type { AuditSchema } from './form/schema.ts'
 import type { PackedBatch, PackedResults } from './packing.ts'
 

@@ -1,7 +1,7 @@
-import type { Draft } from '../../audit/draft.ts'
-import { MAIN_STREAM } from '../../audit/leaf.ts'
-import type { Work, WorkResult } from '../../audit/writer.ts'
-import type { Assertion, Statement } from '../../statement.ts'
+import type { Draft } from '../../ledger/record/draft.ts'
+import { MAIN_STREAM } from '../../ledger/record/leaf.ts'
+import type { Work, WorkResult } from '../../ledger/record/writer.ts'
+import type { Assertion, Statement } from '../../support/statement.ts'
 
 // Between threads every object is copied member by member: a batch crosses as one list of plain values.
 

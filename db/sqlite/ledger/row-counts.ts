@@ -1,7 +1,7 @@
 import type { Kysely } from 'kysely'
-import type { RowCounts } from '../../audit/counts/row-counts.ts'
-import { countedPlace, keepCounts, lastPlace, OF_ONE_STREAM } from '../../audit/counts/store.ts'
-import type { LedgerReader } from '../../audit/reader.ts'
+import type { RowCounts } from '../../ledger/counts/row-counts.ts'
+import { countedPlace, keepCounts, lastPlace, OF_ONE_STREAM } from '../../ledger/counts/store.ts'
+import type { LedgerReader } from '../../ledger/read/reader.ts'
 import type { Schema } from '../../schema.ts'
 
 /** What takes long is counted where the ledger is read: on a thread of its own. */

@@ -1,7 +1,7 @@
 import SQLite from 'better-sqlite3'
-import type { Names, StoredRow } from '../../audit/leaf.ts'
-import { pseudonymsIn } from '../../audit/names.ts'
-import type { Damaged } from '../../audit/verify.ts'
+import { pseudonymsIn } from '../../ledger/read/names.ts'
+import type { Names, StoredRow } from '../../ledger/record/leaf.ts'
+import type { Damaged } from '../../ledger/verify/verify.ts'
 import { ALL_COLUMNS } from './form/columns.ts'
 
 export const COLUMNS = `stream, seq, recorded_at, request_id, principal_id, principal_type, action, status, tool, model, provider,

@@ -1,5 +1,5 @@
 import { parentPort, workerData } from 'node:worker_threads'
-import { messageOf } from '../../error-message.ts'
+import { messageOf } from '../../support/error-message.ts'
 import type { Fate, WriterOptions } from './messages.ts'
 import { openStore, type Store } from './store.ts'
 

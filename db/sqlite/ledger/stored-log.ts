@@ -1,9 +1,9 @@
 import type SQLite from 'better-sqlite3'
-import { checkpointText } from '../../audit/tree/checkpoint.ts'
-import type { StoredLog } from '../../audit/tree/inspect.ts'
-import { noteOf, readableKeys } from '../../audit/tree/note.ts'
-import { stampsBySize } from '../../audit/tree/stamps.ts'
-import { parseSigned, type SignedCheckpoint } from '../../audit/tree/trusted.ts'
+import { checkpointText } from '../../ledger/tree/checkpoint.ts'
+import type { StoredLog } from '../../ledger/tree/inspect.ts'
+import { noteOf, readableKeys } from '../../ledger/tree/note.ts'
+import { stampsBySize } from '../../ledger/tree/stamps.ts'
+import { parseSigned, type SignedCheckpoint } from '../../ledger/tree/trusted.ts'
 
 interface TreeRow {
   readonly tree: number

@@ -1,10 +1,10 @@
 import type SQLite from 'better-sqlite3'
-import type { StoredPrincipal, StoredResource, Tables } from '../../audit/authority/compare.ts'
-import type { KnownTool } from '../../audit/authority/replay.ts'
-import type { Pinned } from '../../audit/authority/rule.ts'
-import { isTexts } from '../../audit/authority/states.ts'
-import { isObject } from '../../json.ts'
+import type { StoredPrincipal, StoredResource, Tables } from '../../ledger/authority/compare.ts'
+import type { KnownTool } from '../../ledger/authority/replay.ts'
+import type { Pinned } from '../../ledger/authority/rule.ts'
+import { isTexts } from '../../ledger/authority/states.ts'
 import type { PrincipalType } from '../../schema.ts'
+import { isObject } from '../../support/json.ts'
 
 /**
  * Reads the tables that decisions rest on, without the gateway's own readers, which would throw where

@@ -1,9 +1,9 @@
 import type { Kysely } from 'kysely'
-import { SHOWN } from '../../audit/find.ts'
-import { MAIN_STREAM } from '../../audit/leaf.ts'
-import type { LedgerReader } from '../../audit/reader.ts'
-import { HASH_BYTES, leafHash } from '../../audit/tree/hashes.ts'
-import { MOST_OF_REQUEST, type TreeRows } from '../../audit/tree/rows.ts'
+import { SHOWN } from '../../ledger/read/find.ts'
+import type { LedgerReader } from '../../ledger/read/reader.ts'
+import { MAIN_STREAM } from '../../ledger/record/leaf.ts'
+import { HASH_BYTES, leafHash } from '../../ledger/tree/hashes.ts'
+import { MOST_OF_REQUEST, type TreeRows } from '../../ledger/tree/rows.ts'
 import type { Schema } from '../../schema.ts'
 
 /**

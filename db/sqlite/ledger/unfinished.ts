@@ -1,5 +1,5 @@
 import type SQLite from 'better-sqlite3'
-import type { OpenDecision } from '../../audit/writer.ts'
+import type { OpenDecision } from '../../ledger/record/writer.ts'
 
 /**
  * The places of allowed decisions without outcome up to row `upTo`, since the last `service.started` before it; none where

@@ -1,4 +1,4 @@
-import type { LedgerQuestion } from '../../audit/reader.ts'
+import type { LedgerQuestion } from '../../ledger/read/reader.ts'
 
 /** The start of the reader's thread. */
 export interface ReaderOptions {

@@ -3,9 +3,9 @@
 import { parentPort, workerData } from 'node:worker_threads'
 import SQLite from 'better-sqlite3'
 import { Kysely, SqliteDialect } from 'kysely'
-import { answerTo, type Pieces } from '../../audit/reader.ts'
-import { messageOf } from '../../error-message.ts'
+import { answerTo, type Pieces } from '../../ledger/read/reader.ts'
 import type { Schema } from '../../schema.ts'
+import { messageOf } from '../../support/error-message.ts'
 import type { FromReader, ReaderOptions, ToReader } from './messages.ts'
 
 const port = parentPort

@@ -1,6 +1,6 @@
 import { extname } from 'node:path'
 import { Worker } from 'node:worker_threads'
-import type { Answering, LedgerQuestion, Pieces } from '../../audit/reader.ts'
+import type { Answering, LedgerQuestion, Pieces } from '../../ledger/read/reader.ts'
 import type { FromReader, ReaderOptions, ToReader } from './messages.ts'
 
 /** The time without a question after which the thread is let go. ms. */

@@ -1,6 +1,6 @@
 import type SQLite from 'better-sqlite3'
-import { CHANGING, changingFor, RARE, subjectText } from '../../audit/rehearsal/changing-rows.ts'
-import type { WalkedPart, Wanted } from '../../audit/rehearsal/task.ts'
+import { CHANGING, changingFor, RARE, subjectText } from '../../ledger/rehearsal/changing-rows.ts'
+import type { WalkedPart, Wanted } from '../../ledger/rehearsal/task.ts'
 
 /** Places in the chain that are read at once: a read that lasted would keep the write-ahead log from being moved. */
 const SPAN = 1_000

@@ -1,6 +1,6 @@
 import { extname } from 'node:path'
 import type { Duplex } from 'node:stream'
-import { messageOf } from '../../error-message.ts'
+import { messageOf } from '../../support/error-message.ts'
 import { openSqliteDatabase } from '../database.ts'
 import type { OnCopied } from '../ledger/form/rebuild.ts'
 import { type AskedThread, askedThread } from '../ledger/thread.ts'

@@ -1,5 +1,5 @@
-import type { Sealed } from '../../audit/entry.ts'
-import type { OpenDecision } from '../../audit/writer.ts'
+import type { Sealed } from '../../ledger/record/entry.ts'
+import type { OpenDecision } from '../../ledger/record/writer.ts'
 import type { Fate } from '../ledger/messages.ts'
 
 /** What a worker sends to the process above it. The body is a value, or as it says. */

@@ -1,5 +1,5 @@
-import { OUTCOMES } from '../../audit/outcomes.ts'
-import type { Work, WorkResult } from '../../audit/writer.ts'
+import { OUTCOMES } from '../../ledger/record/outcomes.ts'
+import type { Work, WorkResult } from '../../ledger/record/writer.ts'
 
 /** The places of decisions without outcome, by the id of their request. */
 type Open = Map<string, number>

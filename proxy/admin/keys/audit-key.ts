@@ -1,6 +1,6 @@
 import { z } from 'zod'
 import { serviceEntry } from '../../../plugins/audit/entries.ts'
-import { operation } from '../operation.ts'
+import { operation } from '../operation/operation.ts'
 
 /**
  * POST /v1/admin/audit-key/rotate: checkpoints are signed with a new key from now on, and for a day by the one before

@@ -1,15 +1,15 @@
 import { z } from 'zod'
 import { CERTIFICATE_REASONS } from '../../../certs/certificate-error.ts'
 import { aside } from '../../../certs/enrollment/aside.ts'
-import { type AttachedCa, attachCa, detachCa, listAttachedCas } from '../../../db/attached-cas.ts'
+import { type AttachedCa, attachCa, detachCa, listAttachedCas } from '../../../db/principals/attached-cas.ts'
 import { type CaReliance, caReliance, nobodyRestsAloneOn } from '../../../db/principals/trusted-cas.ts'
 import { Refusal, unprocessable } from '../../../plugins/refusal.ts'
 import { turn } from '../../../plugins/turns.ts'
-import { certificateRefusal } from '../certificate-refusal.ts'
-import { change } from '../change.ts'
-import type { AdminContext } from '../context.ts'
-import { DONE, operation } from '../operation.ts'
-import { instant, pem, sha256 } from '../shapes.ts'
+import { certificateRefusal } from '../operation/certificate-refusal.ts'
+import { change } from '../operation/change.ts'
+import type { AdminContext } from '../operation/context.ts'
+import { DONE, operation } from '../operation/operation.ts'
+import { instant, pem, sha256 } from '../operation/shapes.ts'
 
 // An enrollment, and the first call of a rotated SVID, build a chain among all of them.
 const MAX_CAS = 100

@@ -5,11 +5,11 @@ import { authorityUnchanged } from '../../../db/principals/pins.ts'
 import { readSetting, writeSetting } from '../../../db/settings.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
 import { hashSecret, SECRET_MAX_BYTES, SECRET_MIN_BYTES } from '../../../plugins/secrets/hash.ts'
-import { change, changeAll } from '../change.ts'
-import type { Caller } from '../context.ts'
-import { DONE, operation } from '../operation.ts'
+import { change, changeAll } from '../operation/change.ts'
+import type { Caller } from '../operation/context.ts'
+import { DONE, operation } from '../operation/operation.ts'
+import { instant } from '../operation/shapes.ts'
 import { reachableOwners } from '../operators/owners.ts'
-import { instant } from '../shapes.ts'
 
 /** An operator's secret: bcrypt reads no more than 72 bytes, and fewer than 12 are guessed. */
 export const secretText = z

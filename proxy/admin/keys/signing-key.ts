@@ -1,6 +1,6 @@
 import { z } from 'zod'
 import { serviceEntry } from '../../../plugins/audit/entries.ts'
-import { operation } from '../operation.ts'
+import { operation } from '../operation/operation.ts'
 
 /**
  * POST /v1/admin/signing-key/rotate: access tokens are signed with a new key from now on; those of the old

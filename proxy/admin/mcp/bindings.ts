@@ -10,12 +10,12 @@ import { findMcpResource, type McpResource } from '../../../db/mcp/resources.ts'
 import { findPrincipal, findPrincipalOf, type PrincipalRecord } from '../../../db/principals/read.ts'
 import { Refusal, unprocessable } from '../../../plugins/refusal.ts'
 import { turn } from '../../../plugins/turns.ts'
-import { by, change } from '../change.ts'
-import type { AdminContext, Caller } from '../context.ts'
-import { inParts } from '../in-parts.ts'
-import { DONE, operation } from '../operation.ts'
+import { by, change } from '../operation/change.ts'
+import type { AdminContext, Caller } from '../operation/context.ts'
+import { inParts } from '../operation/in-parts.ts'
+import { DONE, operation } from '../operation/operation.ts'
+import { author, instant } from '../operation/shapes.ts'
 import { alone } from '../principals/authority.ts'
-import { author, instant } from '../shapes.ts'
 
 const TYPES = ['agent', 'user', 'workload'] as const
 

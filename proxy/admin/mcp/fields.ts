@@ -2,7 +2,7 @@ import { z } from 'zod'
 import { isCapability } from '../../../db/capabilities.ts'
 import { isOfAdministration } from '../../../plugins/operators/capabilities.ts'
 import { isSecretReference, SECRET_REFERENCE_RULE } from '../../egress/secret-reference.ts'
-import { CAPABILITY } from '../parse.ts'
+import { CAPABILITY } from '../operation/parse.ts'
 
 const MAX_DOMAINS = 32
 const MAX_TOOLS = 256

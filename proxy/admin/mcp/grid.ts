@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import { type Bound, bindingsOf, countBindings, listBound } from '../../../db/mcp/bound.ts'
 import { turn } from '../../../plugins/turns.ts'
-import { operation } from '../operation.ts'
+import { operation } from '../operation/operation.ts'
 
 /** The principals that are shown at once. */
 const ROWS = 100

@@ -1,7 +1,7 @@
 import { z } from 'zod'
-import type { JsonObject } from '../../../db/json.ts'
 import { resourceAuthority } from '../../../db/mcp/authority.ts'
 import { storeServerFacts } from '../../../db/mcp/server-facts.ts'
+import type { JsonObject } from '../../../db/support/json.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
 import {
   instructionsDigest,
@@ -9,8 +9,8 @@ import {
   introductionOf,
   pendingIntroduction,
 } from '../../mcp/pinning/introduction.ts'
-import { change } from '../change.ts'
-import { operation } from '../operation.ts'
+import { change } from '../operation/change.ts'
+import { operation } from '../operation/operation.ts'
 import { alone, mcpResource, resourceAnswer } from './one-resource.ts'
 import { approval } from './tools.ts'
 import { resourceDetail } from './view.ts'

@@ -1,4 +1,4 @@
-import { capabilityOf } from '../../../db/audit/authority/rule.ts'
+import { capabilityOf } from '../../../db/ledger/authority/rule.ts'
 import type { McpResourceFields } from '../../../db/mcp/resources.ts'
 
 type Demands = Pick<McpResourceFields, 'required_capability' | 'tool_capabilities'>

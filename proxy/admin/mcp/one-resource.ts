@@ -1,9 +1,9 @@
 import { findMcpResource, type McpResource } from '../../../db/mcp/resources.ts'
 import { listMcpTools } from '../../../db/mcp/tools.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
-import { onLatest } from '../change.ts'
-import type { AdminContext } from '../context.ts'
-import { checkIfMatch } from '../parse.ts'
+import { onLatest } from '../operation/change.ts'
+import type { AdminContext } from '../operation/context.ts'
+import { checkIfMatch } from '../operation/parse.ts'
 import { mcpResourceDetail } from './view.ts'
 
 /** Finds the resource of an id, or refuses with `not_found`. */

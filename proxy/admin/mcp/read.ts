@@ -1,8 +1,8 @@
 import type { McpResource } from '../../../db/mcp/resources.ts'
 import { applyRead } from '../../mcp/pinning/apply-read.ts'
 import { inspectWithin } from '../../mcp/pinning/inspect.ts'
-import { changeAll, isOvertaken } from '../change.ts'
-import type { AdminContext, Caller } from '../context.ts'
+import { changeAll, isOvertaken } from '../operation/change.ts'
+import type { AdminContext, Caller } from '../operation/context.ts'
 
 /** The time that an operator waits: a client or a proxy in between would not wait for much longer. ms. */
 const MAX_READ_MS = 30_000

@@ -2,7 +2,6 @@ import { randomBytes } from 'node:crypto'
 import { isDeepStrictEqual } from 'node:util'
 import { z } from 'zod'
 import type { FieldError } from '../../../db/capabilities.ts'
-import type { JsonObject } from '../../../db/json.ts'
 import { resourceAuthority } from '../../../db/mcp/authority.ts'
 import { nameIsClear, namesCollide } from '../../../db/mcp/names.ts'
 import {
@@ -14,14 +13,15 @@ import {
   updateMcpResource,
 } from '../../../db/mcp/resources.ts'
 import { listMcpTools } from '../../../db/mcp/tools.ts'
+import type { JsonObject } from '../../../db/support/json.ts'
 import type { AdminCapability } from '../../../plugins/operators/capabilities.ts'
 import { Refusal, unprocessable } from '../../../plugins/refusal.ts'
 import { turn } from '../../../plugins/turns.ts'
 import { introductionOf } from '../../mcp/pinning/introduction.ts'
-import { by, change } from '../change.ts'
-import type { AdminContext, Caller } from '../context.ts'
-import { demandAlso } from '../demands.ts'
-import { DONE, operation } from '../operation.ts'
+import { by, change } from '../operation/change.ts'
+import type { AdminContext, Caller } from '../operation/context.ts'
+import { demandAlso } from '../operation/demands.ts'
+import { DONE, operation } from '../operation/operation.ts'
 import {
   endpointFault,
   faultsBetween,

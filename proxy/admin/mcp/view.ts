@@ -1,9 +1,9 @@
 import { createHash } from 'node:crypto'
 import { z } from 'zod'
-import { capabilityOf } from '../../../db/audit/authority/rule.ts'
-import type { Json, JsonObject } from '../../../db/json.ts'
+import { capabilityOf } from '../../../db/ledger/authority/rule.ts'
 import type { McpResource, McpResourceFields } from '../../../db/mcp/resources.ts'
 import type { McpTool } from '../../../db/mcp/tools.ts'
+import type { Json, JsonObject } from '../../../db/support/json.ts'
 import { turn } from '../../../plugins/turns.ts'
 import {
   introductionChanges,
@@ -13,7 +13,7 @@ import {
   pendingIntroduction,
 } from '../../mcp/pinning/introduction.ts'
 import { pendingChanges } from '../../mcp/pinning/tool-changes.ts'
-import { author, instant, sha256, token } from '../shapes.ts'
+import { author, instant, sha256, token } from '../operation/shapes.ts'
 import { authType } from './fields.ts'
 
 const tool = {

@@ -5,14 +5,14 @@ import {
   type StoredSession,
   sessionsNamed,
 } from '../../../db/operators/sessions.ts'
-import { timestamp } from '../../../db/statement.ts'
+import { timestamp } from '../../../db/support/statement.ts'
 import { endOf, isUsed } from '../../../plugins/operators/sessions.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
-import { changeAll } from '../change.ts'
-import type { AdminContext, Caller } from '../context.ts'
-import { demandAlso } from '../demands.ts'
-import { DONE, operation } from '../operation.ts'
-import { instant, token } from '../shapes.ts'
+import { changeAll } from '../operation/change.ts'
+import type { AdminContext, Caller } from '../operation/context.ts'
+import { demandAlso } from '../operation/demands.ts'
+import { DONE, operation } from '../operation/operation.ts'
+import { instant, token } from '../operation/shapes.ts'
 
 const operator = z.string().meta({ description: 'An operator, or `admin`: whoever has the secret.' })
 const amr = z

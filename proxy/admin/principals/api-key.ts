@@ -1,9 +1,9 @@
 import { randomBytes } from 'node:crypto'
 import { insertApiKey } from '../../../db/principals/api-keys.ts'
-import type { Statement } from '../../../db/statement.ts'
+import type { Statement } from '../../../db/support/statement.ts'
 import { hashSecret } from '../../../plugins/secrets/hash.ts'
-import type { AdminContext, Caller } from '../context.ts'
-import { AGENT, idOf } from './kinds.ts'
+import type { AdminContext, Caller } from '../operation/context.ts'
+import { AGENT, idOf } from '../operation/kinds.ts'
 
 /** Makes `sk_<id>_<secret>`: shown once, kept as a hash, found by its id (docs/protocol.md#principals). */
 export async function newApiKey(

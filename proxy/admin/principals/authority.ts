@@ -2,12 +2,12 @@ import { type AuthorityState, authorityDetail, authorityState } from '../../../d
 import type { PrincipalRecord } from '../../../db/principals/read.ts'
 import { insertSubjectKey } from '../../../db/principals/subject-keys.ts'
 import type { PrincipalType } from '../../../db/schema.ts'
-import type { Assertion, Statement } from '../../../db/statement.ts'
+import type { Assertion, Statement } from '../../../db/support/statement.ts'
 import type { AuditNote } from '../../../plugins/audit/entries.ts'
-import { change, onLatest } from '../change.ts'
-import type { AdminContext, By } from '../context.ts'
-import { checkIfMatch } from '../parse.ts'
-import type { Kind } from './kinds.ts'
+import { change, onLatest } from '../operation/change.ts'
+import type { AdminContext, By } from '../operation/context.ts'
+import type { Kind } from '../operation/kinds.ts'
+import { checkIfMatch } from '../operation/parse.ts'
 import { principalOf } from './view.ts'
 
 /** A change of a principal's authority, and what its row says beside the state that it makes. */

@@ -2,9 +2,9 @@ import { z } from 'zod'
 import { heldCapabilities, toolDefined } from '../../../db/mcp/vocabulary.ts'
 import { ADMIN_CAPABILITIES } from '../../../plugins/operators/capabilities.ts'
 import { turn } from '../../../plugins/turns.ts'
-import type { AdminContext } from '../context.ts'
-import { operation } from '../operation.ts'
-import { token } from '../shapes.ts'
+import type { AdminContext } from '../operation/context.ts'
+import { operation } from '../operation/operation.ts'
+import { token } from '../operation/shapes.ts'
 
 /** The capabilities that this service itself demands, whatever is registered (spec §2.2). */
 export const BUILT_IN: readonly string[] = [

@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import { endingPins } from '../../../db/principals/ending.ts'
-import { operation } from '../operation.ts'
-import { instant } from '../shapes.ts'
+import { operation } from '../operation/operation.ts'
+import { instant } from '../operation/shapes.ts'
 
 /** The time before its end from which on a certificate is renewed. ms. */
 const SOON_MS = 30 * 86_400_000

@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import type { AdminContext } from '../context.ts'
+import type { AdminContext } from '../operation/context.ts'
 
 const HOUR_MS = 3_600_000
 

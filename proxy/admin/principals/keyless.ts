@@ -1,6 +1,6 @@
 import { z } from 'zod'
 import { countKeyless } from '../../../db/principals/read.ts'
-import { operation } from '../operation.ts'
+import { operation } from '../operation/operation.ts'
 
 /** Counted up to here. */
 const MOST = 10_000

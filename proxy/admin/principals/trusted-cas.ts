@@ -1,6 +1,5 @@
 import { z } from 'zod'
-import { listAttachedCas } from '../../../db/attached-cas.ts'
-import { portionsOf } from '../../../db/pages.ts'
+import { listAttachedCas } from '../../../db/principals/attached-cas.ts'
 import type { PrincipalRecord } from '../../../db/principals/read.ts'
 import { spiffePrincipal } from '../../../db/principals/spiffe.ts'
 import {
@@ -10,14 +9,15 @@ import {
   trustCaAs,
   trustedCasOf,
 } from '../../../db/principals/trusted-cas.ts'
+import { portionsOf } from '../../../db/support/pages.ts'
 import { Refusal, unprocessable } from '../../../plugins/refusal.ts'
 import { turn } from '../../../plugins/turns.ts'
-import { by, change, changeAll, onLatest } from '../change.ts'
-import type { AdminContext } from '../context.ts'
-import { DONE, operation } from '../operation.ts'
-import { author, instant, sha256 } from '../shapes.ts'
+import { by, change, changeAll, onLatest } from '../operation/change.ts'
+import type { AdminContext } from '../operation/context.ts'
+import { AGENT } from '../operation/kinds.ts'
+import { DONE, operation } from '../operation/operation.ts'
+import { author, instant, sha256 } from '../operation/shapes.ts'
 import { alone } from './authority.ts'
-import { AGENT } from './kinds.ts'
 import { params } from './principals.ts'
 import { objectOf, principalOf } from './view.ts'
 

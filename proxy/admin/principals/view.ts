@@ -2,10 +2,10 @@ import { z } from 'zod'
 import { findPrincipal, type PrincipalRecord } from '../../../db/principals/read.ts'
 import type { PrincipalType } from '../../../db/schema.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
-import type { AdminContext } from '../context.ts'
-import { type Preview, preview } from '../rehearsals/view.ts'
-import { author, instant, sha256, token } from '../shapes.ts'
-import { AGENT, type Kind, OPERATOR, USER, WORKLOAD } from './kinds.ts'
+import { type Preview, preview } from '../conditions/view.ts'
+import type { AdminContext } from '../operation/context.ts'
+import { AGENT, type Kind, OPERATOR, USER, WORKLOAD } from '../operation/kinds.ts'
+import { author, instant, sha256, token } from '../operation/shapes.ts'
 
 /** The members by which an object names its principal: an agent by the first two, others by the rest. */
 interface Named {

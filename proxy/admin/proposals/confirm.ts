@@ -6,13 +6,20 @@ import type { ProposalStatus } from '../../../db/schema.ts'
 import { noteEntry } from '../../../plugins/audit/entries.ts'
 import { type Actor, operatorOfNoTable, type Via } from '../../../plugins/operators/actor.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
-import { change, isOvertaken, saying } from '../change.ts'
-import type { AdminContext, By, Caller } from '../context.ts'
-import { demandAlso } from '../demands.ts'
-import { checkExpected } from '../expectations/condition.ts'
-import { type Given, inputOf, type Operation, perform, type Result, type Takes } from '../operation.ts'
-import { etagOf } from '../parse.ts'
-import { detailOf } from './propose.ts'
+import { checkExpected } from '../conditions/expected.ts'
+import { detailOf } from '../conditions/propose.ts'
+import { change, isOvertaken, saying } from '../operation/change.ts'
+import type { AdminContext, By, Caller } from '../operation/context.ts'
+import { demandAlso } from '../operation/demands.ts'
+import {
+  type Given,
+  inputOf,
+  type Operation,
+  perform,
+  type Result,
+  type Takes,
+} from '../operation/operation.ts'
+import { etagOf } from '../operation/parse.ts'
 
 /** Finds the open proposal of an id. Refuses with `not_found`, or `conflict` where it is decided. */
 export async function openProposal(context: AdminContext, id: string, at: number): Promise<Proposal> {

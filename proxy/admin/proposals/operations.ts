@@ -1,10 +1,10 @@
 import { z } from 'zod'
-import { parseCursor } from '../../../db/cursor.ts'
 import { findProposal, listProposals, type Proposal } from '../../../db/operators/proposals.ts'
+import { parseCursor } from '../../../db/support/cursor.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
-import { demandAlso } from '../demands.ts'
-import { DONE, type Operation, operation, type Takes } from '../operation.ts'
-import { instant, token } from '../shapes.ts'
+import { demandAlso } from '../operation/demands.ts'
+import { DONE, type Operation, operation, type Takes } from '../operation/operation.ts'
+import { instant, token } from '../operation/shapes.ts'
 import { confirmProposal, end, openProposal } from './confirm.ts'
 
 const STATUSES = ['open', 'confirmed', 'declined', 'expired', 'void'] as const

@@ -1,10 +1,10 @@
 import { z } from 'zod'
-import { operation } from '../operation.ts'
-import { changes } from './changes.ts'
-import { resolve } from './resolve.ts'
-import { run } from './run.ts'
-import { preview } from './view.ts'
-import { windowOf } from './window.ts'
+import { resolve } from '../conditions/resolve.ts'
+import { run } from '../conditions/run.ts'
+import { preview } from '../conditions/view.ts'
+import { windowOf } from '../conditions/window.ts'
+import { changes } from '../operation/changes.ts'
+import { operation } from '../operation/operation.ts'
 
 /**
  * Says what changes would have done to the calls of the last 30 days, as a rehearsal does, and records nothing: a page

@@ -1,10 +1,10 @@
 import { z } from 'zod'
-import type { Used } from '../../../db/audit/rehearsal/usage.ts'
-import { operation } from '../operation.ts'
-import type { Kind } from '../principals/kinds.ts'
+import type { Used } from '../../../db/ledger/rehearsal/usage.ts'
+import { moment, windowOf } from '../conditions/window.ts'
+import type { Kind } from '../operation/kinds.ts'
+import { operation } from '../operation/operation.ts'
+import { instant, token } from '../operation/shapes.ts'
 import { principalOf } from '../principals/view.ts'
-import { instant, token } from '../shapes.ts'
-import { moment, windowOf } from './window.ts'
 
 const since = moment.exactOptional().meta({ description: 'Inclusive. Default: 30 days ago.' })
 

@@ -1,4 +1,4 @@
-import type { Counted, Level } from '../../../db/audit/counts/counted.ts'
+import type { Counted, Level } from '../../../db/ledger/counts/counted.ts'
 import { type Times, WINDOWS } from './times.ts'
 
 const [MINUTE_MS, HOUR_MS, DAY_MS] = [60_000, 3_600_000, 86_400_000]

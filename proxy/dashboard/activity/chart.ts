@@ -1,4 +1,4 @@
-import { all, type Html, html, NOTHING, when } from '../parts.ts'
+import { all, type Html, html, NOTHING, when } from '../frame/parts.ts'
 import type { Here } from './asked.ts'
 import { type Bar, type BarWindow, barsOf } from './bars.ts'
 import type { Decided } from './decided.ts'

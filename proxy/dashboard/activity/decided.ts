@@ -1,8 +1,8 @@
-import type { Counted } from '../../../db/audit/counts/counted.ts'
+import type { Counted } from '../../../db/ledger/counts/counted.ts'
 import type { Administered } from '../../../plugins/operators/operator.ts'
-import { countAudit } from '../../admin/audit-counts.ts'
-import { perform } from '../../admin/operation.ts'
-import type { Dashboard } from '../dashboard.ts'
+import { countAudit } from '../../admin/audit/counts.ts'
+import { perform } from '../../admin/operation/operation.ts'
+import type { Dashboard } from '../frame/dashboard.ts'
 import { type BarWindow, spanAt } from './bars.ts'
 import { NOISE } from './calls.ts'
 

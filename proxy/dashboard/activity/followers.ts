@@ -1,6 +1,6 @@
 import { Readable } from 'node:stream'
 import type { Logger } from 'pino'
-import { DatabaseUnavailable } from '../../../db/unavailable.ts'
+import { DatabaseUnavailable } from '../../../db/support/unavailable.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
 
 /** The time between two looks for new rows, while anybody follows. ms. */

@@ -1,4 +1,4 @@
-import { all, type Html, html, NOTHING, when } from '../parts.ts'
+import { all, type Html, html, NOTHING, when } from '../frame/parts.ts'
 import type { Asked } from './asked.ts'
 
 /** The form, and what is chosen: each can be taken away. */

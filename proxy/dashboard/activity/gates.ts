@@ -1,6 +1,6 @@
-import type { AuditRow } from '../../../db/audit/read.ts'
-import { isObject, type Members } from '../../../db/json.ts'
-import { copyable, type Html, html, tokens } from '../parts.ts'
+import type { AuditRow } from '../../../db/ledger/read/read.ts'
+import { isObject, type Members } from '../../../db/support/json.ts'
+import { copyable, type Html, html, tokens } from '../frame/parts.ts'
 import { reasonOf } from './calls.ts'
 
 /** What a decision names of the authority that it rested on (docs/ledger.md#authority). */

@@ -1,9 +1,9 @@
-import type { AuditRow } from '../../../db/audit/read.ts'
+import type { AuditRow } from '../../../db/ledger/read/read.ts'
 import type { Administered } from '../../../plugins/operators/operator.ts'
-import { rowsOf } from '../../admin/audit.ts'
-import { perform } from '../../admin/operation.ts'
-import { OPERATIONS } from '../../admin/operations.ts'
-import type { Dashboard } from '../dashboard.ts'
+import { rowsOf } from '../../admin/audit/audit.ts'
+import { OPERATIONS } from '../../admin/http/operations.ts'
+import { perform } from '../../admin/operation/operation.ts'
+import type { Dashboard } from '../frame/dashboard.ts'
 import { authorityOf } from './gates.ts'
 
 /** What the rows of changes say that make the state of a principal (docs/ledger.md#replay). */

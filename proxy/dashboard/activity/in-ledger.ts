@@ -1,8 +1,8 @@
-import type { AuditRow } from '../../../db/audit/read.ts'
+import type { AuditRow } from '../../../db/ledger/read/read.ts'
 import { type ProvenRow, proveRows } from '../../proofs/request-proof.ts'
 import { visibleJson } from '../../visible.ts'
-import type { Dashboard } from '../dashboard.ts'
-import { all, copyable, facts as factsOf, type Html, html, when } from '../parts.ts'
+import type { Dashboard } from '../frame/dashboard.ts'
+import { all, copyable, facts as factsOf, type Html, html, when } from '../frame/parts.ts'
 
 /** The rows of a request as the ledger has them: each with its exact leaf, its hash, and its proof once it is sealed. */
 export async function inLedger(

@@ -1,6 +1,6 @@
 import type { Administered } from '../../../plugins/operators/operator.ts'
 import type { Reply } from '../../http/reply.ts'
-import type { Dashboard } from '../dashboard.ts'
+import type { Dashboard } from '../frame/dashboard.ts'
 
 /**
  * GET /proxy/activity/live: server-sent events, one where rows were recorded since the last. The page then asks for

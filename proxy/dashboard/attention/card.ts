@@ -1,4 +1,4 @@
-import { type Html, html } from '../parts.ts'
+import { type Html, html } from '../frame/parts.ts'
 
 /** What needs a person. */
 export const card = (title: Html, body: Html): Html =>

@@ -1,10 +1,10 @@
 import type { Administered } from '../../../plugins/operators/operator.ts'
-import { perform } from '../../admin/operation.ts'
-import { OPERATIONS } from '../../admin/operations.ts'
+import { OPERATIONS } from '../../admin/http/operations.ts'
+import { KINDS } from '../../admin/operation/kinds.ts'
+import { perform } from '../../admin/operation/operation.ts'
 import { endsSoon, listEnding } from '../../admin/principals/ending.ts'
-import { KINDS } from '../../admin/principals/kinds.ts'
-import type { Dashboard } from '../dashboard.ts'
-import { ago, all, type Html, html, NOTHING, pathOf } from '../parts.ts'
+import type { Dashboard } from '../frame/dashboard.ts'
+import { ago, all, type Html, html, NOTHING, pathOf } from '../frame/parts.ts'
 import { card } from './card.ts'
 
 /** Those whose certificates end within 30 days. */

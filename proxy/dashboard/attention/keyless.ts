@@ -1,8 +1,8 @@
 import type { Administered } from '../../../plugins/operators/operator.ts'
-import { perform } from '../../admin/operation.ts'
+import { perform } from '../../admin/operation/operation.ts'
 import { countKeylessPrincipals } from '../../admin/principals/keyless.ts'
-import type { Dashboard } from '../dashboard.ts'
-import { all, counted, type Html, html } from '../parts.ts'
+import type { Dashboard } from '../frame/dashboard.ts'
+import { all, counted, type Html, html } from '../frame/parts.ts'
 import { card } from './card.ts'
 
 const KINDS = [

@@ -1,7 +1,7 @@
 import type { Administered } from '../../../plugins/operators/operator.ts'
 import { visible } from '../../visible.ts'
-import type { Dashboard } from '../dashboard.ts'
-import { ago, all, counted, type Html, html, may } from '../parts.ts'
+import type { Dashboard } from '../frame/dashboard.ts'
+import { ago, all, counted, type Html, html, may } from '../frame/parts.ts'
 import { card } from './card.ts'
 
 const DAY_MS = 86_400_000

@@ -1,11 +1,11 @@
 import type { Administered } from '../../../plugins/operators/operator.ts'
-import { enrolling } from '../../admin/demands.ts'
-import { perform } from '../../admin/operation.ts'
-import { OPERATIONS } from '../../admin/operations.ts'
+import { OPERATIONS } from '../../admin/http/operations.ts'
+import { enrolling } from '../../admin/operation/demands.ts'
+import { perform } from '../../admin/operation/operation.ts'
 import { endsSoon } from '../../admin/principals/ending.ts'
 import { callsOf, linesOf } from '../activity/calls.ts'
-import type { Dashboard } from '../dashboard.ts'
-import type { Page } from '../page.ts'
+import type { Dashboard } from '../frame/dashboard.ts'
+import type { Page } from '../frame/page.ts'
 import {
   ago,
   button,
@@ -17,7 +17,7 @@ import {
   pathOf,
   table,
   when,
-} from '../parts.ts'
+} from '../frame/parts.ts'
 import { candidateCard } from './candidate.ts'
 import { capabilitiesCard, type Typed } from './capabilities-card.ts'
 import { type Detailed, detailOf } from './detailed.ts'

@@ -1,7 +1,7 @@
 import type { Administered } from '../../../plugins/operators/operator.ts'
-import { perform, type Result } from '../../admin/operation.ts'
+import { perform, type Result } from '../../admin/operation/operation.ts'
 import type { PrincipalView } from '../../admin/principals/view.ts'
-import type { Dashboard } from '../dashboard.ts'
+import type { Dashboard } from '../frame/dashboard.ts'
 import { PAGES, type Plural } from './kinds.ts'
 
 /** A principal as operations show it. */

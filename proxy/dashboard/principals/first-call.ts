@@ -1,6 +1,6 @@
 import { callsOf, linesOf } from '../activity/calls.ts'
-import type { Page } from '../page.ts'
-import { html, pathOf } from '../parts.ts'
+import type { Page } from '../frame/page.ts'
+import { html, pathOf } from '../frame/parts.ts'
 
 /** GET /proxy/agents/{id}/first-call: whether an agent has called yet. A script asks again until it has. */
 export const firstCallPage: Page = async (dashboard, facts) => {

@@ -1,5 +1,5 @@
-import { OPERATIONS } from '../../admin/operations.ts'
-import { AGENT, OPERATOR, USER, WORKLOAD } from '../../admin/principals/kinds.ts'
+import { OPERATIONS } from '../../admin/http/operations.ts'
+import { AGENT, OPERATOR, USER, WORKLOAD } from '../../admin/operation/kinds.ts'
 
 /** The kinds of principals, each with the path of its pages and the operations on it. */
 export const PAGES = {

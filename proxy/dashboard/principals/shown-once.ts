@@ -1,6 +1,6 @@
-import type { Dashboard } from '../dashboard.ts'
-import { all, exactly, type Html, html, pathOf } from '../parts.ts'
-import { baseUrlOf, snippets } from '../snippets.ts'
+import type { Dashboard } from '../frame/dashboard.ts'
+import { all, exactly, type Html, html, pathOf } from '../frame/parts.ts'
+import { baseUrlOf, snippets } from '../frame/snippets.ts'
 
 interface Minted {
   readonly cert_chain_pem: string

@@ -1,9 +1,21 @@
 import type { Administered } from '../../../plugins/operators/operator.ts'
-import { perform } from '../../admin/operation.ts'
-import { OPERATIONS } from '../../admin/operations.ts'
-import { acting, type Submitted } from '../acting.ts'
-import type { Dashboard } from '../dashboard.ts'
-import { ago, all, button, copyable, csrf, type Html, html, may, NOTHING, pathOf, table } from '../parts.ts'
+import { OPERATIONS } from '../../admin/http/operations.ts'
+import { perform } from '../../admin/operation/operation.ts'
+import { acting, type Submitted } from '../frame/acting.ts'
+import type { Dashboard } from '../frame/dashboard.ts'
+import {
+  ago,
+  all,
+  button,
+  copyable,
+  csrf,
+  type Html,
+  html,
+  may,
+  NOTHING,
+  pathOf,
+  table,
+} from '../frame/parts.ts'
 
 const { agents, cas } = OPERATIONS
 

@@ -1,9 +1,9 @@
 import type { Administered } from '../../../plugins/operators/operator.ts'
-import { perform } from '../../admin/operation.ts'
-import { OPERATIONS } from '../../admin/operations.ts'
+import { OPERATIONS } from '../../admin/http/operations.ts'
+import { perform } from '../../admin/operation/operation.ts'
 import type { Usage } from '../../admin/rehearsals/usage.ts'
-import type { Page } from '../page.ts'
-import { ago, all, type Html, html, may, pathOf, table, tokens, when } from '../parts.ts'
+import type { Page } from '../frame/page.ts'
+import { ago, all, type Html, html, may, pathOf, table, tokens, when } from '../frame/parts.ts'
 import type { Callers } from './candidate.ts'
 import { detailOf } from './detailed.ts'
 

@@ -1,9 +1,9 @@
 import type { Administered } from '../../../plugins/operators/operator.ts'
-import { OPERATIONS } from '../../admin/operations.ts'
-import { acting } from '../acting.ts'
+import { OPERATIONS } from '../../admin/http/operations.ts'
 import { callsOf, linesOf } from '../activity/calls.ts'
-import type { Dashboard } from '../dashboard.ts'
-import { all, csrf, type Html, html, may, NOTHING } from '../parts.ts'
+import { acting } from '../frame/acting.ts'
+import type { Dashboard } from '../frame/dashboard.ts'
+import { all, csrf, type Html, html, may, NOTHING } from '../frame/parts.ts'
 import type { Standing } from './checkpoints.ts'
 
 /** What an auditor takes away: packs of evidence for the usual periods, the whole ledger, and receipts. */

@@ -1,6 +1,6 @@
-import type { Result } from '../../admin/operation.ts'
-import type { OPERATIONS } from '../../admin/operations.ts'
-import { ago, copyable, facts as factsOf, type Html, html, NOTHING, table, when } from '../parts.ts'
+import type { OPERATIONS } from '../../admin/http/operations.ts'
+import type { Result } from '../../admin/operation/operation.ts'
+import { ago, copyable, facts as factsOf, type Html, html, NOTHING, table, when } from '../frame/parts.ts'
 
 /** What is sealed, and who keeps it elsewhere. */
 export type Standing =

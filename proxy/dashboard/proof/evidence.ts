@@ -1,12 +1,12 @@
 import { Readable } from 'node:stream'
 import type { Administered } from '../../../plugins/operators/operator.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
-import { perform } from '../../admin/operation.ts'
-import { OPERATIONS } from '../../admin/operations.ts'
+import { OPERATIONS } from '../../admin/http/operations.ts'
+import { perform } from '../../admin/operation/operation.ts'
 import type { Reply } from '../../http/reply.ts'
-import type { Dashboard } from '../dashboard.ts'
-import { frame } from '../frame.ts'
-import { problems } from '../problems.ts'
+import type { Dashboard } from '../frame/dashboard.ts'
+import { frame } from '../frame/frame.ts'
+import { problems } from '../frame/problems.ts'
 import { proofBody } from './proof.ts'
 
 const HEADERS = {

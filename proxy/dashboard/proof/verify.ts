@@ -1,12 +1,12 @@
 import { Readable } from 'node:stream'
 import type { Administered } from '../../../plugins/operators/operator.ts'
-import type { AuditVerdict } from '../../admin/audit.ts'
-import { perform } from '../../admin/operation.ts'
-import { OPERATIONS } from '../../admin/operations.ts'
+import type { AuditVerdict } from '../../admin/audit/audit.ts'
+import { OPERATIONS } from '../../admin/http/operations.ts'
+import { perform } from '../../admin/operation/operation.ts'
 import type { Reply } from '../../http/reply.ts'
-import type { Dashboard } from '../dashboard.ts'
-import { frame } from '../frame.ts'
-import { type Html, html } from '../parts.ts'
+import type { Dashboard } from '../frame/dashboard.ts'
+import { frame } from '../frame/frame.ts'
+import { type Html, html } from '../frame/parts.ts'
 import { proofBody } from './proof.ts'
 
 /** Where the page is interrupted until the verdict is there. */

@@ -1,5 +1,5 @@
-import type { Result } from '../../admin/operation.ts'
-import type { Preview as Made } from '../../admin/rehearsals/view.ts'
+import type { Preview as Made } from '../../admin/conditions/view.ts'
+import type { Result } from '../../admin/operation/operation.ts'
 
 /** What a change would have done, as operations show it. */
 export type Preview = Result<Made>['value']

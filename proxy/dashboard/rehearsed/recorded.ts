@@ -1,8 +1,8 @@
 import type { Administered } from '../../../plugins/operators/operator.ts'
-import { administerOnRecord } from '../../admin/administer.ts'
-import type { Given } from '../../admin/operation.ts'
-import { OPERATIONS } from '../../admin/operations.ts'
-import type { Dashboard } from '../dashboard.ts'
+import { administerOnRecord } from '../../admin/http/administer.ts'
+import { OPERATIONS } from '../../admin/http/operations.ts'
+import type { Given } from '../../admin/operation/operation.ts'
+import type { Dashboard } from '../frame/dashboard.ts'
 
 /** Changes as a caller writes them. */
 export type Changes = Given<typeof OPERATIONS.rehearsals.create.takes>['body']['changes']

@@ -1,4 +1,4 @@
-import { ago, all, counted, type Html, html, when } from '../parts.ts'
+import { ago, all, counted, type Html, html, when } from '../frame/parts.ts'
 import type { Preview } from './previewed.ts'
 
 /** What is said of the button that would make the change. */

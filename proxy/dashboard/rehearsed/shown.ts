@@ -1,6 +1,6 @@
 import { hash } from 'node:crypto'
 import canonicalize from 'canonicalize'
-import type { Change } from '../../admin/rehearsals/changes.ts'
+import type { Change } from '../../admin/operation/changes.ts'
 
 /**
  * Names changes that somebody was shown, so that the press that makes them says which. Hex, 32 characters. The same set

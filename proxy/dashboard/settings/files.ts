@@ -1,4 +1,4 @@
-import { all, copyable, type Html, html, NOTHING, table } from '../parts.ts'
+import { all, copyable, type Html, html, NOTHING, table } from '../frame/parts.ts'
 import type { InForce } from './in-force.ts'
 
 /** The operators' files in force: where each lies, which lines say what, and its digest. No value of any. */

@@ -1,13 +1,13 @@
 import { Refusal } from '../../../plugins/refusal.ts'
-import { administerOnRecord } from '../../admin/administer.ts'
-import { OPERATIONS } from '../../admin/operations.ts'
+import { administerOnRecord } from '../../admin/http/administer.ts'
+import { OPERATIONS } from '../../admin/http/operations.ts'
 import type { Reply } from '../../http/reply.ts'
 import { seeOther } from '../../operators/pages/page.ts'
-import { acting, byId, type Submitted } from '../acting.ts'
-import type { Dashboard } from '../dashboard.ts'
-import { frame } from '../frame.ts'
-import { html } from '../parts.ts'
-import { problems } from '../problems.ts'
+import { acting, byId, type Submitted } from '../frame/acting.ts'
+import type { Dashboard } from '../frame/dashboard.ts'
+import { frame } from '../frame/frame.ts'
+import { html } from '../frame/parts.ts'
+import { problems } from '../frame/problems.ts'
 
 /** POST /proxy/settings/secret: another operator secret, typed twice. */
 export const rotateForm =

@@ -1,7 +1,7 @@
-import { perform } from '../../admin/operation.ts'
-import { OPERATIONS } from '../../admin/operations.ts'
-import type { Page } from '../page.ts'
-import { ago, button, csrf, facts as factsOf, html, may, table, when } from '../parts.ts'
+import { OPERATIONS } from '../../admin/http/operations.ts'
+import { perform } from '../../admin/operation/operation.ts'
+import type { Page } from '../frame/page.ts'
+import { ago, button, csrf, facts as factsOf, html, may, table, when } from '../frame/parts.ts'
 import { filesCard } from './files.ts'
 import { modesCard } from './modes.ts'
 

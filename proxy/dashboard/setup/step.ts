@@ -1,6 +1,6 @@
 import type { Reply } from '../../http/reply.ts'
-import { document } from '../frame.ts'
-import { all, type Html, html, NOTHING } from '../parts.ts'
+import { document } from '../frame/frame.ts'
+import { all, type Html, html, NOTHING } from '../frame/parts.ts'
 
 const STEPS = ['Secret', 'Organisation', 'First agent', 'Connect'] as const
 

@@ -1,7 +1,7 @@
-import { OPERATIONS } from '../../admin/operations.ts'
-import { acting, type Submitted } from '../acting.ts'
-import type { Dashboard } from '../dashboard.ts'
-import { pathOf } from '../parts.ts'
+import { OPERATIONS } from '../../admin/http/operations.ts'
+import { acting, type Submitted } from '../frame/acting.ts'
+import type { Dashboard } from '../frame/dashboard.ts'
+import { pathOf } from '../frame/parts.ts'
 import { actingRehearsed } from '../rehearsed/acting-rehearsed.ts'
 
 /** The forms of a server's page. */

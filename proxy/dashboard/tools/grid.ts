@@ -1,6 +1,6 @@
 import type { Administered } from '../../../plugins/operators/operator.ts'
-import { KINDS } from '../../admin/principals/kinds.ts'
-import { all, csrf, type Html, html, may, NOTHING, pathOf, when } from '../parts.ts'
+import { KINDS } from '../../admin/operation/kinds.ts'
+import { all, csrf, type Html, html, may, NOTHING, pathOf, when } from '../frame/parts.ts'
 
 interface Server {
   readonly resource_id: string

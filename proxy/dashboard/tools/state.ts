@@ -1,4 +1,4 @@
-import { type Html, html } from '../parts.ts'
+import { type Html, html } from '../frame/parts.ts'
 
 /** How a server is. */
 export const stateOf = ({

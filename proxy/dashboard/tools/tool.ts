@@ -1,7 +1,7 @@
-import { perform } from '../../admin/operation.ts'
-import { OPERATIONS } from '../../admin/operations.ts'
-import { KINDS } from '../../admin/principals/kinds.ts'
-import type { Page } from '../page.ts'
+import { OPERATIONS } from '../../admin/http/operations.ts'
+import { KINDS } from '../../admin/operation/kinds.ts'
+import { perform } from '../../admin/operation/operation.ts'
+import type { Page } from '../frame/page.ts'
 import {
   ago,
   all,
@@ -17,7 +17,7 @@ import {
   table,
   tokens,
   when,
-} from '../parts.ts'
+} from '../frame/parts.ts'
 import { stateOf } from './state.ts'
 
 /** The bound principals that are shown; the grid finds the others. */

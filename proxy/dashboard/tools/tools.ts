@@ -1,8 +1,8 @@
+import { OPERATIONS } from '../../admin/http/operations.ts'
 import { listBoundPrincipals } from '../../admin/mcp/grid.ts'
-import { perform } from '../../admin/operation.ts'
-import { OPERATIONS } from '../../admin/operations.ts'
-import type { Page } from '../page.ts'
-import { ago, csrf, type Html, html, may, pathOf, table, tokens, when } from '../parts.ts'
+import { perform } from '../../admin/operation/operation.ts'
+import type { Page } from '../frame/page.ts'
+import { ago, csrf, type Html, html, may, pathOf, table, tokens, when } from '../frame/parts.ts'
 import { grid } from './grid.ts'
 import { stateOf } from './state.ts'
 

@@ -1,5 +1,5 @@
 import type { IncomingHttpHeaders } from 'node:http'
-import type { Members } from '../../../db/json.ts'
+import type { Members } from '../../../db/support/json.ts'
 
 /**
  * One vendor's API, in everything that differs from the others. A further one is a file of this folder and

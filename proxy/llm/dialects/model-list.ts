@@ -1,4 +1,4 @@
-import { isObject } from '../../../db/json.ts'
+import { isObject } from '../../../db/support/json.ts'
 import type { ListedModel } from './dialect.ts'
 
 /**

@@ -1,4 +1,4 @@
-import { isObject, type Members } from '../../../db/json.ts'
+import { isObject, type Members } from '../../../db/support/json.ts'
 import { Collector, most } from '../../../plugins/collect.ts'
 import type { Held } from '../../../plugins/plugin.ts'
 import type { TokenCount, UsageNames } from './dialect.ts'

@@ -1,4 +1,4 @@
-import { isObject, type Members } from '../../../db/json.ts'
+import { isObject, type Members } from '../../../db/support/json.ts'
 import { deadline } from '../../../plugins/deadline.ts'
 import type { OthersWords } from '../../../plugins/refusal.ts'
 import { quotesSecret, type SecretTraces, tracesOf } from '../../../plugins/secrets/traces.ts'

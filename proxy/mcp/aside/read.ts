@@ -1,6 +1,6 @@
 // Runs on the threads only.
 import { createHash, hash } from 'node:crypto'
-import { isObject, type Members } from '../../../db/json.ts'
+import { isObject, type Members } from '../../../db/support/json.ts'
 import { type Scan, scanJson } from '../../../plugins/json-body/scan.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
 import { canonicalText } from '../protocol/json-text.ts'

@@ -1,5 +1,5 @@
-import type { Members } from '../../../db/json.ts'
 import type { McpResource } from '../../../db/mcp/resources.ts'
+import type { Members } from '../../../db/support/json.ts'
 import type { AccessToken, Principal, ToolCall } from '../../../plugins/facts.ts'
 import type { Granted } from '../../../plugins/permit.ts'
 import type { Arrival, Plugin } from '../../../plugins/plugin.ts'

@@ -1,4 +1,4 @@
-import { capabilityOf, demandedByTool } from '../../../db/audit/authority/rule.ts'
+import { capabilityOf, demandedByTool } from '../../../db/ledger/authority/rule.ts'
 import type { McpResource } from '../../../db/mcp/resources.ts'
 import type { Demand, Principal } from '../../../plugins/facts.ts'
 import { Refusal } from '../../../plugins/refusal.ts'

@@ -1,6 +1,6 @@
 import type { McpStanding } from '../../../db/mcp/bindings.ts'
 import type { McpResource } from '../../../db/mcp/resources.ts'
-import type { Assertion } from '../../../db/statement.ts'
+import type { Assertion } from '../../../db/support/statement.ts'
 import type { CallRecorder, Recorded } from '../../../plugins/audit/audit.ts'
 import type { CallSummary, Demand, Principal, Reached } from '../../../plugins/facts.ts'
 import type { Arrival, Plugin, Recorder } from '../../../plugins/plugin.ts'

@@ -1,4 +1,4 @@
-import type { Members } from '../../../db/json.ts'
+import type { Members } from '../../../db/support/json.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
 import { calls } from '../aside/aside.ts'
 import type { ReadParams } from '../aside/messages.ts'

@@ -1,7 +1,7 @@
 import { hash } from 'node:crypto'
-import { capabilityOf, demandedByTool } from '../../../db/audit/authority/rule.ts'
-import type { JsonObject, Members } from '../../../db/json.ts'
+import { capabilityOf, demandedByTool } from '../../../db/ledger/authority/rule.ts'
 import type { McpResource } from '../../../db/mcp/resources.ts'
+import type { JsonObject, Members } from '../../../db/support/json.ts'
 import type {
   CallSummary,
   Commitments,

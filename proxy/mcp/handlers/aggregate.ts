@@ -1,5 +1,5 @@
-import { isObject } from '../../../db/json.ts'
 import type { McpResource } from '../../../db/mcp/resources.ts'
+import { isObject } from '../../../db/support/json.ts'
 import { confirmed } from '../../../plugins/call-authority.ts'
 import { modernMeta } from '../protocol/versions.ts'
 import type { McpUpstream } from '../upstream/client.ts'

@@ -1,5 +1,5 @@
-import type { JsonObject } from '../../../db/json.ts'
-import { NOTICE_MAX_BYTES } from '../../../db/notices.ts'
+import type { JsonObject } from '../../../db/support/json.ts'
+import { NOTICE_MAX_BYTES } from '../../../db/support/notices.ts'
 import { confirmed } from '../../../plugins/call-authority.ts'
 import type { AccessToken } from '../../../plugins/facts.ts'
 import { Refusal } from '../../../plugins/refusal.ts'

@@ -1,5 +1,5 @@
-import { isObject, type JsonObject } from '../../../db/json.ts'
 import type { McpResource } from '../../../db/mcp/resources.ts'
+import { isObject, type JsonObject } from '../../../db/support/json.ts'
 import type { Principal } from '../../../plugins/facts.ts'
 import type { Arrival } from '../../../plugins/plugin.ts'
 import { Refusal } from '../../../plugins/refusal.ts'

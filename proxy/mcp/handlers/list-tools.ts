@@ -1,4 +1,4 @@
-import { capabilityOf, demandedByTool } from '../../../db/audit/authority/rule.ts'
+import { capabilityOf, demandedByTool } from '../../../db/ledger/authority/rule.ts'
 import type { McpResource } from '../../../db/mcp/resources.ts'
 import type { McpTool, PinnedMcpTool } from '../../../db/mcp/tools.ts'
 import { holds } from '../../../plugins/capability.ts'

@@ -1,5 +1,5 @@
-import { isObject } from '../../../db/json.ts'
 import type { McpResource } from '../../../db/mcp/resources.ts'
+import { isObject } from '../../../db/support/json.ts'
 import type { Commitments, ToolCall } from '../../../plugins/facts.ts'
 import type { JsonBody } from '../../../plugins/json-body/json-body.ts'
 import type { Granted } from '../../../plugins/permit.ts'

@@ -1,4 +1,4 @@
-import type { JsonObject } from '../../../db/json.ts'
+import type { JsonObject } from '../../../db/support/json.ts'
 
 /**
  * A fetch that came to nothing. The message is for the caller: one plain sentence that says nothing of the

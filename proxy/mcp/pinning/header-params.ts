@@ -1,5 +1,5 @@
 import type { IncomingHttpHeaders } from 'node:http'
-import { isObject } from '../../../db/json.ts'
+import { isObject } from '../../../db/support/json.ts'
 import { placeOf } from '../../visible.ts'
 import { decodeHeaderValue, encodeHeaderValue } from '../protocol/header-values.ts'
 import { subschemas } from '../schema/subschemas.ts'

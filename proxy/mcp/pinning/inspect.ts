@@ -1,7 +1,7 @@
 import type { Database } from '../../../db/database.ts'
-import type { JsonObject } from '../../../db/json.ts'
 import type { McpResource } from '../../../db/mcp/resources.ts'
 import { listMcpTools } from '../../../db/mcp/tools.ts'
+import type { JsonObject } from '../../../db/support/json.ts'
 import { OWN_AUTHORITY } from '../../../plugins/call-authority.ts'
 import type { OperatorPermit } from '../../../plugins/permit.ts'
 import { readings } from '../aside/aside.ts'

@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto'
 import canonicalize from 'canonicalize'
-import { isObject, type JsonObject, type Members } from '../../../db/json.ts'
+import { isObject, type JsonObject, type Members } from '../../../db/support/json.ts'
 import { cut, hiddenIn, placeOf } from '../../visible.ts'
 import { IMPLEMENTATION_MEMBERS, knownMembers } from '../protocol/known-members.ts'
 import { toolChanges } from './tool-changes.ts'

@@ -1,5 +1,5 @@
 import type { McpTool, PinnedMcpTool } from '../../../db/mcp/tools.ts'
-import { timestamp } from '../../../db/statement.ts'
+import { timestamp } from '../../../db/support/statement.ts'
 import { isFolded, type ListedTool } from './tool-definition.ts'
 
 /** The changes that a read of a resource's tools brings. */

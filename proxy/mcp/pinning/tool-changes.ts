@@ -1,5 +1,5 @@
-import { isObject, type Members } from '../../../db/json.ts'
 import type { McpTool } from '../../../db/mcp/tools.ts'
+import { isObject, type Members } from '../../../db/support/json.ts'
 import { cut, placeOf, visible } from '../../visible.ts'
 import { readings, SMALL } from '../aside/aside.ts'
 

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto'
 import canonicalize from 'canonicalize'
-import { isObject, type Members } from '../../../db/json.ts'
 import type { McpTool } from '../../../db/mcp/tools.ts'
+import { isObject, type Members } from '../../../db/support/json.ts'
 import { scanJson } from '../../../plugins/json-body/scan.ts'
 import { cut, visible } from '../../visible.ts'
 import { mistakenMembers, TOOL_MEMBERS } from '../protocol/known-members.ts'

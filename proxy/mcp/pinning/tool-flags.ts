@@ -1,4 +1,4 @@
-import { isObject, type Members } from '../../../db/json.ts'
+import { isObject, type Members } from '../../../db/support/json.ts'
 import { cut, hiddenIn, placeOf } from '../../visible.ts'
 import { usableSchema } from '../schema/arguments.ts'
 import { textOrJson } from '../schema/text-or-json.ts'

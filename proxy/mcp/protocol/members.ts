@@ -1,4 +1,4 @@
-import { isObject, type Members } from '../../../db/json.ts'
+import { isObject, type Members } from '../../../db/support/json.ts'
 import type { JsonBody } from '../../../plugins/json-body/json-body.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
 import { cut, visible } from '../../visible.ts'

@@ -1,4 +1,4 @@
-import { DEMANDED_BY_ACTION } from '../../../db/audit/authority/rule.ts'
+import { DEMANDED_BY_ACTION } from '../../../db/ledger/authority/rule.ts'
 import type { Demand } from '../../../plugins/facts.ts'
 
 /**

@@ -1,5 +1,5 @@
-import type { JsonObject } from '../../../db/json.ts'
-import { VERSION } from '../../version.ts'
+import type { JsonObject } from '../../../db/support/json.ts'
+import { VERSION } from '../../boot/version.ts'
 
 /** A form of the protocol: all in each request, or behind an `initialize` (MCP 2026-07-28, versioning). */
 export type Era = 'modern' | 'legacy'

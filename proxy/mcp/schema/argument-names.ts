@@ -1,4 +1,4 @@
-import { isObject, type Members } from '../../../db/json.ts'
+import { isObject, type Members } from '../../../db/support/json.ts'
 import { placeOf } from '../../visible.ts'
 import { ExactNames, looseName } from '../protocol/loose-name.ts'
 import { type SchemaNode, SchemaTree } from './schema-tree.ts'

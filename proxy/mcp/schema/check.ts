@@ -2,7 +2,7 @@ import { _, Ajv, type AnySchema, type ErrorObject, type KeywordCxt, Name } from 
 import { Ajv2020 } from 'ajv/dist/2020.js'
 import canonicalize from 'canonicalize'
 import { LRUCache } from 'lru-cache'
-import { isObject } from '../../../db/json.ts'
+import { isObject } from '../../../db/support/json.ts'
 import { cut, visible } from '../../visible.ts'
 import { extentOf } from '../protocol/json-text.ts'
 import { argumentNames } from './argument-names.ts'

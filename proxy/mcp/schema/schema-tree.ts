@@ -1,4 +1,4 @@
-import { isObject } from '../../../db/json.ts'
+import { isObject } from '../../../db/support/json.ts'
 import { subschemas } from './subschemas.ts'
 
 export type SchemaNode = Readonly<Record<string, unknown>>

@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto'
-import type { Notices } from '../../../db/notices.ts'
+import type { Notices } from '../../../db/support/notices.ts'
 import { parseJsonObject } from '../../../plugins/json-body/object.ts'
 
 /** The time that another process may take to answer. ms. */

@@ -1,6 +1,6 @@
 import { createCipheriv, createDecipheriv, createHmac, randomBytes } from 'node:crypto'
 import { deflateRawSync, inflateRawSync } from 'node:zlib'
-import { isObject, type JsonObject } from '../../../db/json.ts'
+import { isObject, type JsonObject } from '../../../db/support/json.ts'
 import type { CallerSession } from './sessions.ts'
 
 const CIPHER = 'aes-256-gcm'

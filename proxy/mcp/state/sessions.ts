@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto'
-import type { JsonObject } from '../../../db/json.ts'
+import type { JsonObject } from '../../../db/support/json.ts'
 
 /** The session of a legacy client, with the facts that it gave when it initialized. */
 export interface CallerSession {

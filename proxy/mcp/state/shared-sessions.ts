@@ -1,7 +1,7 @@
 import { hash } from 'node:crypto'
 import { LRUCache } from 'lru-cache'
-import type { Ledger } from '../../../db/audit/ledger.ts'
 import type { Database } from '../../../db/database.ts'
+import type { Ledger } from '../../../db/ledger/record/ledger.ts'
 import { claimOnce, isClaimed } from '../../../db/single-uses.ts'
 import { isReplay } from '../../../plugins/dpop/single-use.ts'
 import { Refusal } from '../../../plugins/refusal.ts'

@@ -1,5 +1,5 @@
-import type { Ledger } from '../../../db/audit/ledger.ts'
 import type { Database } from '../../../db/database.ts'
+import type { Ledger } from '../../../db/ledger/record/ledger.ts'
 import { parseJsonObject } from '../../../plugins/json-body/object.ts'
 import { Quota } from '../../../plugins/secrets/quota.ts'
 import { monotonic } from '../../../plugins/secrets/throttle.ts'

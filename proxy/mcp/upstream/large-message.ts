@@ -1,4 +1,4 @@
-import { isObject } from '../../../db/json.ts'
+import { isObject } from '../../../db/support/json.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
 import { quotesSecret, type SecretTraces } from '../../../plugins/secrets/traces.ts'
 import { calls } from '../aside/aside.ts'

@@ -1,5 +1,5 @@
-import type { Members } from '../../../db/json.ts'
 import type { McpResource } from '../../../db/mcp/resources.ts'
+import type { Members } from '../../../db/support/json.ts'
 import { OWN_AUTHORITY } from '../../../plugins/call-authority.ts'
 import { hangupBy } from '../../../plugins/hangup.ts'
 import { notificationMessage } from '../protocol/json-text.ts'

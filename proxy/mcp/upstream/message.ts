@@ -1,4 +1,4 @@
-import { isObject, type Members } from '../../../db/json.ts'
+import { isObject, type Members } from '../../../db/support/json.ts'
 import { Collector } from '../../../plugins/collect.ts'
 import { type Scan, type Span, scanJson } from '../../../plugins/json-body/scan.ts'
 import type { Held } from '../../../plugins/plugin.ts'

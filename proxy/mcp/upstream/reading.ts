@@ -1,5 +1,5 @@
-import { isObject, type JsonObject, type Members } from '../../../db/json.ts'
 import type { McpResource } from '../../../db/mcp/resources.ts'
+import { isObject, type JsonObject, type Members } from '../../../db/support/json.ts'
 import { hangupBy } from '../../../plugins/hangup.ts'
 import type { OperatorPermit } from '../../../plugins/permit.ts'
 import type { Hangup } from '../../../plugins/plugin.ts'

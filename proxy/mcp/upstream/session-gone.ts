@@ -1,4 +1,4 @@
-import { isObject } from '../../../db/json.ts'
+import { isObject } from '../../../db/support/json.ts'
 import { type Message, resultOf } from './message.ts'
 
 /** The amount that is looked at of a body that is no message. Bytes. */

@@ -1,5 +1,5 @@
-import type { JsonObject } from '../../../db/json.ts'
 import type { McpResource } from '../../../db/mcp/resources.ts'
+import type { JsonObject } from '../../../db/support/json.ts'
 import { deadline } from '../../../plugins/deadline.ts'
 import { hangupBy } from '../../../plugins/hangup.ts'
 import type { Hangup } from '../../../plugins/plugin.ts'

@@ -1,4 +1,4 @@
-import type { Members } from '../../../db/json.ts'
+import type { Members } from '../../../db/support/json.ts'
 import { METHOD_NOT_FOUND } from '../protocol/json-text.ts'
 import { failed, McpUpstreamError } from './errors.ts'
 import { listItems } from './large-message.ts'

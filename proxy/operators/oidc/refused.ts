@@ -1,5 +1,5 @@
 import { hash } from 'node:crypto'
-import { LedgerError } from '../../../db/audit/entry.ts'
+import { LedgerError } from '../../../db/ledger/record/entry.ts'
 import { serviceEntry } from '../../../plugins/audit/entries.ts'
 import type { Arrival } from '../../../plugins/plugin.ts'
 import { Refusal } from '../../../plugins/refusal.ts'

@@ -1,7 +1,7 @@
 import { endSession } from '../../../db/operators/sessions.ts'
 import { SESSION_COOKIE, setCookie } from '../../../plugins/operators/cookies.ts'
 import type { Arrival } from '../../../plugins/plugin.ts'
-import { change } from '../../admin/change.ts'
+import { change } from '../../admin/operation/change.ts'
 import type { Reply } from '../../http/reply.ts'
 import { ROW_DIGITS } from '../sessions/begin.ts'
 import type { SigningIn } from '../signing-in.ts'

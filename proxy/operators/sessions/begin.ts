@@ -1,4 +1,3 @@
-import type { JsonObject } from '../../../db/json.ts'
 import {
   endOldestSessions,
   endSession,
@@ -7,11 +6,12 @@ import {
   insertSession,
   sessionsBeyond,
 } from '../../../db/operators/sessions.ts'
-import type { Assertion } from '../../../db/statement.ts'
+import type { JsonObject } from '../../../db/support/json.ts'
+import type { Assertion } from '../../../db/support/statement.ts'
 import type { Author } from '../../../plugins/operators/actor.ts'
 import { SESSION_COOKIE, setCookie } from '../../../plugins/operators/cookies.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
-import { change } from '../../admin/change.ts'
+import { change } from '../../admin/operation/change.ts'
 import type { SigningIn } from '../signing-in.ts'
 
 /** How somebody has signed in. */

@@ -1,6 +1,6 @@
 import type { Logger } from 'pino'
-import type { Ledger } from '../../../db/audit/ledger.ts'
 import type { Database } from '../../../db/database.ts'
+import type { Ledger } from '../../../db/ledger/record/ledger.ts'
 import { readSecret, secretUnchanged } from '../../../db/operators/secret.ts'
 import { sessionStands, touchSession } from '../../../db/operators/sessions.ts'
 import { authorityUnchanged } from '../../../db/principals/pins.ts'
@@ -8,7 +8,7 @@ import { type SessionSources, Sessions } from '../../../plugins/operators/sessio
 import type { Pinned } from '../../../plugins/pin/pin.ts'
 import type { SubjectKeys } from '../../../plugins/pin/subject-keys.ts'
 import type { Arrival, Plugin } from '../../../plugins/plugin.ts'
-import type { Settings } from '../../settings.ts'
+import type { Settings } from '../../boot/settings.ts'
 
 interface Sources {
   readonly database: Database

@@ -1,4 +1,4 @@
-import type { Notices } from '../../../db/notices.ts'
+import type { Notices } from '../../../db/support/notices.ts'
 import { Quota } from '../../../plugins/secrets/quota.ts'
 import type { Monotonic } from '../../../plugins/secrets/throttle.ts'
 

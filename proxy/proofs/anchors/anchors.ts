@@ -1,5 +1,5 @@
 import { resolve } from 'node:path'
-import { parseVerifierKey } from '../../../db/audit/tree/note.ts'
+import { parseVerifierKey } from '../../../db/ledger/tree/note.ts'
 import type { AnchorOption } from '../options.ts'
 import type { Anchor } from './anchor.ts'
 import { fileAnchor } from './file.ts'

@@ -1,5 +1,5 @@
 import { constants, type FileHandle, open } from 'node:fs/promises'
-import { parseAllSigned, type SignedCheckpoint } from '../../../db/audit/tree/trusted.ts'
+import { parseAllSigned, type SignedCheckpoint } from '../../../db/ledger/tree/trusted.ts'
 import { type Anchor, Rollback, type ToAnchor } from './anchor.ts'
 
 /** How much of the end of a file is read. Bytes. Thousands of notes. */

@@ -1,7 +1,7 @@
-import { type AnchorState, anchorStates, lackingSince } from '../../../db/audit/tree/anchored.ts'
-import { treeInForce } from '../../../db/audit/tree/store.ts'
 import type { Database } from '../../../db/database.ts'
-import type { AnchorStanding } from '../../admin/evidence/anchor-standing.ts'
+import { type AnchorState, anchorStates, lackingSince } from '../../../db/ledger/tree/anchored.ts'
+import { treeInForce } from '../../../db/ledger/tree/store.ts'
+import type { AnchorStanding } from '../../admin/operation/anchor-standing.ts'
 import type { AnchorOption } from '../options.ts'
 import { anchorName } from './anchors.ts'
 

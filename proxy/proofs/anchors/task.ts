@@ -1,17 +1,17 @@
 import type { Logger } from 'pino'
-import type { Ledger } from '../../../db/audit/ledger.ts'
-import { anchorFailed, anchorStates, checkpointKept } from '../../../db/audit/tree/anchored.ts'
-import { checkpointText } from '../../../db/audit/tree/checkpoint.ts'
-import { consistencyProof } from '../../../db/audit/tree/proofs.ts'
+import type { Database } from '../../../db/database.ts'
+import type { Ledger } from '../../../db/ledger/record/ledger.ts'
+import { anchorFailed, anchorStates, checkpointKept } from '../../../db/ledger/tree/anchored.ts'
+import { checkpointText } from '../../../db/ledger/tree/checkpoint.ts'
+import { consistencyProof } from '../../../db/ledger/tree/proofs.ts'
 import {
   checkpointOf,
   newestCheckpoint,
   noteOfCheckpoint,
   tileReader,
   treeInForce,
-} from '../../../db/audit/tree/store.ts'
-import type { Database } from '../../../db/database.ts'
-import { messageOf } from '../../../db/error-message.ts'
+} from '../../../db/ledger/tree/store.ts'
+import { messageOf } from '../../../db/support/error-message.ts'
 import { type RoundsTask, rounds } from '../../tasks/rounds.ts'
 import type { AnchorOption } from '../options.ts'
 import type { Anchor, ToAnchor } from './anchor.ts'

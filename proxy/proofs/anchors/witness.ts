@@ -5,7 +5,7 @@ import {
   signatureIn,
   signedBy,
   type VerifierKey,
-} from '../../../db/audit/tree/note.ts'
+} from '../../../db/ledger/tree/note.ts'
 import { type Anchor, Rollback, type ToAnchor } from './anchor.ts'
 import type { PostTo } from './web.ts'
 

@@ -2,7 +2,7 @@ import type { JsonWebKey } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { isMissing } from '../../../certs/authority/key-store.ts'
-import { isObject, type Members } from '../../../db/json.ts'
+import { isObject, type Members } from '../../../db/support/json.ts'
 import { dpopKeyIn } from '../signing/dpop-key.ts'
 import { readPrivateSync } from './private-file.ts'
 

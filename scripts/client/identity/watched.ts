@@ -2,7 +2,7 @@ import { createPrivateKey, X509Certificate } from 'node:crypto'
 import { stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { isMissing } from '../../../certs/authority/key-store.ts'
-import { messageOf } from '../../../db/error-message.ts'
+import { messageOf } from '../../../db/support/error-message.ts'
 import { keptDpopKey } from '../signing/dpop-key.ts'
 import { type Identity, readIdentity } from './identity.ts'
 

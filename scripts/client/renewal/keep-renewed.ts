@@ -1,5 +1,5 @@
 import { setTimeout as after } from 'node:timers/promises'
-import { messageOf } from '../../../db/error-message.ts'
+import { messageOf } from '../../../db/support/error-message.ts'
 import { readIdentity } from '../identity/identity.ts'
 import { GatewayRefusal } from '../refusal.ts'
 import { type Life, lifeOf, type Renewed, renewIdentity } from './renew.ts'

@@ -1,6 +1,6 @@
 import { X509Certificate } from 'node:crypto'
 import { Agent, type Dispatcher, request } from 'undici'
-import type { Members } from '../../../db/json.ts'
+import type { Members } from '../../../db/support/json.ts'
 import { type Identity, readIdentity } from '../identity/identity.ts'
 import { membersOf, refusalOf } from '../refusal.ts'
 import { sessionOf } from '../signing/session.ts'

@@ -1,6 +1,6 @@
 import { generateKeyPairSync, type JsonWebKey } from 'node:crypto'
 import { join } from 'node:path'
-import { isObject } from '../../../db/json.ts'
+import { isObject } from '../../../db/support/json.ts'
 import { readPrivateSync, writePrivateOnceSync } from '../identity/private-file.ts'
 
 const FILE = 'dpop.jwk'

@@ -1,5 +1,5 @@
 import t from 'tap'
-import type { AuditRow } from '../../../db/audit/read.ts'
+import type { AuditRow } from '../../../db/ledger/read/read.ts'
 import { MODERN } from '../../../proxy/mcp/protocol/versions.ts'
 import { commitmentsIn } from '../../support/commitments.ts'
 import type { Identity, Json } from '../../support/gateway.ts'

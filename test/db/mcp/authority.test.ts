@@ -1,6 +1,6 @@
 import t from 'tap'
-import { type KnownTool, Replay } from '../../../db/audit/authority/replay.ts'
-import { GENESIS } from '../../../db/audit/leaf.ts'
+import { type KnownTool, Replay } from '../../../db/ledger/authority/replay.ts'
+import { GENESIS } from '../../../db/ledger/record/leaf.ts'
 import { resourceAuthority, snapshotOf } from '../../../db/mcp/authority.ts'
 import type { McpTool } from '../../../db/mcp/tools.ts'
 import { noteEntry } from '../../../plugins/audit/entries.ts'

@@ -1,7 +1,7 @@
 import t from 'tap'
 import { insertMcpBinding } from '../../../db/mcp/bindings.ts'
 import { bindingsOf, boundQuery, countBindings, listBound } from '../../../db/mcp/bound.ts'
-import { noPause } from '../../../db/pages.ts'
+import { noPause } from '../../../db/support/pages.ts'
 import { skipWithoutFile } from '../../support/db/engine.ts'
 import { AT, stored } from '../../support/db/mcp-rows.ts'
 import { opened, planOf } from '../../support/db/writer.ts'

@@ -3,7 +3,7 @@ import { once } from 'node:events'
 import { join } from 'node:path'
 import { Client } from 'pg'
 import t, { type Test } from 'tap'
-import { stillOpen } from '../../../db/audit/open-call.ts'
+import { stillOpen } from '../../../db/ledger/record/open-call.ts'
 import {
   BEGIN_CHANGES,
   BEGIN_DECISIONS,

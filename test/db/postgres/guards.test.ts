@@ -1,6 +1,6 @@
 import t from 'tap'
-import { openLedger } from '../../../db/audit/ledger.ts'
 import { openDatabase } from '../../../db/engine.ts'
+import { openLedger } from '../../../db/ledger/record/ledger.ts'
 import { cluster } from '../../support/db/postgres/cluster.ts'
 import { raw, replica } from '../../support/db/postgres/replica.ts'
 import { entry, VERSION } from '../../support/db/scratch-ledger.ts'

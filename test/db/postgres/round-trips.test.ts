@@ -1,6 +1,6 @@
 import { hash } from 'node:crypto'
 import t from 'tap'
-import type { Unit } from '../../../db/audit/entry.ts'
+import type { Unit } from '../../../db/ledger/record/entry.ts'
 import { authorityUnchanged } from '../../../db/principals/pins.ts'
 import { insertPrincipal } from '../../../db/principals/write.ts'
 import { claimOnce } from '../../../db/single-uses.ts'

@@ -1,6 +1,5 @@
 import fc from 'fast-check'
 import t from 'tap'
-import { parseCursor, printCursor } from '../../../db/cursor.ts'
 import { insertPin, retirePins } from '../../../db/principals/pins.ts'
 import { countPrincipals, findPrincipal, listPrincipals } from '../../../db/principals/read.ts'
 import { TABLES } from '../../../db/principals/tables.ts'
@@ -16,6 +15,7 @@ import {
   touchRevision,
 } from '../../../db/principals/write.ts'
 import type { PrincipalType } from '../../../db/schema.ts'
+import { parseCursor, printCursor } from '../../../db/support/cursor.ts'
 import { opened, TAKEN } from '../../support/db/writer.ts'
 
 const TYPES: readonly PrincipalType[] = ['agent', 'user', 'workload']

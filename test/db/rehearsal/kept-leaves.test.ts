@@ -1,5 +1,5 @@
 import t from 'tap'
-import type { WalkedPart, Wanted } from '../../../db/audit/rehearsal/task.ts'
+import type { WalkedPart, Wanted } from '../../../db/ledger/rehearsal/task.ts'
 import { keptLeaves } from '../../../db/rehearsal/kept-leaves.ts'
 
 const wanted = (name: string, since = '2026'): Wanted => ({ since, until: '2027', principals: [name] })

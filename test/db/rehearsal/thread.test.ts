@@ -1,6 +1,6 @@
 import t, { type Test } from 'tap'
-import type { Changes } from '../../../db/audit/rehearsal/changes.ts'
 import { databaseLocation } from '../../../db/engine.ts'
+import type { Changes } from '../../../db/ledger/rehearsal/changes.ts'
 import { walkOnThread } from '../../../db/rehearsal/thread.ts'
 import { ALL, changes } from '../../support/db/rehearsal.ts'
 import { CHAT, type TestGateway, testGateway } from '../../support/gateway.ts'

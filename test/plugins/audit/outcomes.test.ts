@@ -1,9 +1,9 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import t, { type Test } from 'tap'
-import { InDoubt } from '../../../db/audit/entry.ts'
-import { openLedger } from '../../../db/audit/ledger.ts'
-import type { Writer } from '../../../db/audit/writer.ts'
 import { AuthorityMoves } from '../../../db/authority-moves.ts'
+import { InDoubt } from '../../../db/ledger/record/entry.ts'
+import { openLedger } from '../../../db/ledger/record/ledger.ts'
+import type { Writer } from '../../../db/ledger/record/writer.ts'
 import { openSqliteWriter } from '../../../db/sqlite/ledger/thread.ts'
 import { Outcomes } from '../../../plugins/audit/audit.ts'
 import {

@@ -1,6 +1,6 @@
 import t from 'tap'
-import { openLedger } from '../../../db/audit/ledger.ts'
 import { openDatabase } from '../../../db/engine.ts'
+import { openLedger } from '../../../db/ledger/record/ledger.ts'
 import { claimOnce } from '../../../db/single-uses.ts'
 import { singleUse } from '../../../plugins/dpop/single-use.ts'
 import { scratchDatabase } from '../../support/db/scratch-ledger.ts'

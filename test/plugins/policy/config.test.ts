@@ -1,7 +1,7 @@
 import { cpSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
-import { loadConfiguration } from '../../../proxy/configuration.ts'
+import { loadConfiguration } from '../../../proxy/wiring/configuration.ts'
 import { checkConfig } from '../../../scripts/verbs/check-config.ts'
 import { policyServer } from '../../support/plugins/policy-server.ts'
 import { copyShipped, problems, SHIPPED } from '../../support/plugins/shipped-files.ts'

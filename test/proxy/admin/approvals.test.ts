@@ -1,7 +1,7 @@
 import t from 'tap'
 import { Refusal } from '../../../plugins/refusal.ts'
-import { type Given, inputOf, type Takes } from '../../../proxy/admin/operation.ts'
-import { OPERATIONS } from '../../../proxy/admin/operations.ts'
+import { OPERATIONS } from '../../../proxy/admin/http/operations.ts'
+import { type Given, inputOf, type Takes } from '../../../proxy/admin/operation/operation.ts'
 
 interface Named {
   readonly name: string

@@ -1,6 +1,6 @@
 import t, { type Test } from 'tap'
-import { openLedger } from '../../../db/audit/ledger.ts'
 import { openDatabase } from '../../../db/engine.ts'
+import { openLedger } from '../../../db/ledger/record/ledger.ts'
 import { serviceEntry } from '../../../plugins/audit/entries.ts'
 import { tokenVerifier } from '../../../plugins/dpop/access-token.ts'
 import { openTokenKeys, TOKEN_LIFE_MAX_S, type TokenKeys } from '../../../proxy/auth/token-keys.ts'

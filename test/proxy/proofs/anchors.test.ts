@@ -4,8 +4,8 @@ import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { buffer } from 'node:stream/consumers'
 import t, { type Test } from 'tap'
-import { parseVerifierKey, signedBy } from '../../../db/audit/tree/note.ts'
-import { parseAllSigned, type SignedCheckpoint } from '../../../db/audit/tree/trusted.ts'
+import { parseVerifierKey, signedBy } from '../../../db/ledger/tree/note.ts'
+import { parseAllSigned, type SignedCheckpoint } from '../../../db/ledger/tree/trusted.ts'
 import { type Json, scratch, type TestGateway, testGateway } from '../../support/gateway.ts'
 import { signer } from '../../support/sealed-log.ts'
 import { eventually } from '../../support/settled.ts'
@@ -114,7 +114,7 @@ await t.test(
       thief,
     )
     await appendFile(path, `\n${beyond}`)
-    const { startGateway } = await import('../../../proxy/gateway.ts')
+    const { startGateway } = await import('../../../proxy/wiring/gateway.ts')
     const options = { env: {}, logTo: { write: () => true } as never }
     await t.rejects(startGateway(gateway.settings, options), {
       message: new RegExp(

@@ -4,8 +4,8 @@ import { cp, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { text } from 'node:stream/consumers'
 import t from 'tap'
-import { parseVerifierKey, signedBy } from '../../../db/audit/tree/note.ts'
-import { parseSigned } from '../../../db/audit/tree/trusted.ts'
+import { parseVerifierKey, signedBy } from '../../../db/ledger/tree/note.ts'
+import { parseSigned } from '../../../db/ledger/tree/trusted.ts'
 import { skipWithoutFile } from '../../support/db/engine.ts'
 import {
   type Identity,

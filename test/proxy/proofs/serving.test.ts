@@ -1,9 +1,9 @@
 import { hash } from 'node:crypto'
 import t from 'tap'
-import { parseCheckpoint } from '../../../db/audit/tree/checkpoint.ts'
-import { compactTree } from '../../../db/audit/tree/compact.ts'
-import { parseNote, parseVerifierKey, signedBy } from '../../../db/audit/tree/note.ts'
-import { parseTlogProof, provesLeaf } from '../../../db/audit/tree/tlog-proof.ts'
+import { parseCheckpoint } from '../../../db/ledger/tree/checkpoint.ts'
+import { compactTree } from '../../../db/ledger/tree/compact.ts'
+import { parseNote, parseVerifierKey, signedBy } from '../../../db/ledger/tree/note.ts'
+import { parseTlogProof, provesLeaf } from '../../../db/ledger/tree/tlog-proof.ts'
 import { type Identity, type TestGateway, testGateway } from '../../support/gateway.ts'
 import { eventually } from '../../support/settled.ts'
 

@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
-import { parseAllSigned } from '../../../db/audit/tree/trusted.ts'
+import { parseAllSigned } from '../../../db/ledger/tree/trusted.ts'
 import { without } from '../../support/certs/openssl.ts'
 import { CHAT, scratch, testGateway } from '../../support/gateway.ts'
 import { eventually } from '../../support/settled.ts'

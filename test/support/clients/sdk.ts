@@ -3,7 +3,7 @@ import { LLMock } from '@copilotkit/aimock'
 import OpenAI from 'openai'
 import type { Test } from 'tap'
 import { Agent, fetch } from 'undici'
-import type { AuditRow } from '../../../db/audit/read.ts'
+import type { AuditRow } from '../../../db/ledger/read/read.ts'
 import type { Identity, TestGateway } from '../gateway.ts'
 
 /**

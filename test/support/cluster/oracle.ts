@@ -1,6 +1,6 @@
-import type { AuditRow } from '../../../db/audit/read.ts'
-import { verifyDatabase } from '../../../db/audit/read.ts'
 import { openDatabase } from '../../../db/engine.ts'
+import type { AuditRow } from '../../../db/ledger/read/read.ts'
+import { verifyDatabase } from '../../../db/ledger/read/read.ts'
 import { uncovered } from '../authority.ts'
 import { eventually } from '../settled.ts'
 import type { Made } from './load.ts'

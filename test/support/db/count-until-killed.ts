@@ -1,7 +1,8 @@
 // Run as a process of its own: appends rows and counts them, again and again, and says on standard output how many it
 // was told are durable.
-import { openLedger } from '../../../db/audit/ledger.ts'
+
 import { openDatabase } from '../../../db/engine.ts'
+import { openLedger } from '../../../db/ledger/record/ledger.ts'
 import { countRows } from '../../../proxy/tasks/count-rows.ts'
 import { AT, entry } from './scratch-ledger.ts'
 

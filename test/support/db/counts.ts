@@ -1,6 +1,6 @@
-import { type Counted, inLevels } from '../../../db/audit/counts/counted.ts'
-import type { AuditRow } from '../../../db/audit/read.ts'
 import type { Database } from '../../../db/database.ts'
+import { type Counted, inLevels } from '../../../db/ledger/counts/counted.ts'
+import type { AuditRow } from '../../../db/ledger/read/read.ts'
 
 /** Counts of every level as rows of the table, in one order. */
 type Row = readonly [level: number, span: string, action: string, status: string, rows: number]

@@ -1,5 +1,6 @@
-import { type Recomputed, recomputer } from '../../../db/audit/authority/recompute.ts'
-import type { Entry } from '../../../db/audit/entry.ts'
+import type { Database } from '../../../db/database.ts'
+import { ledgerRows } from '../../../db/ledger/read/read.ts'
+import type { Entry } from '../../../db/ledger/record/entry.ts'
 import {
   exportLine,
   GENESIS,
@@ -7,11 +8,10 @@ import {
   type LeafVersion,
   leafOf,
   type StoredRow,
-} from '../../../db/audit/leaf.ts'
-import { ledgerRows } from '../../../db/audit/read.ts'
-import type { Database } from '../../../db/database.ts'
-import type { JsonObject } from '../../../db/json.ts'
+} from '../../../db/ledger/record/leaf.ts'
+import { type Recomputed, recomputer } from '../../../db/ledger/verify/recompute.ts'
 import { placedPages } from '../../../db/postgres/ledger/placed-rows.ts'
+import type { JsonObject } from '../../../db/support/json.ts'
 import { AT, entry, rowOf } from './scratch-ledger.ts'
 
 /** Turns entries into a chain with real hashes, as the writer would. `versions`: where it is not 2 for all. */

@@ -1,6 +1,6 @@
 import { rmSync } from 'node:fs'
-import type { Entry } from '../../../db/audit/entry.ts'
-import type { StoredRow } from '../../../db/audit/leaf.ts'
+import type { Entry } from '../../../db/ledger/record/entry.ts'
+import type { StoredRow } from '../../../db/ledger/record/leaf.ts'
 import { headPath, openHeadFile } from '../../../db/sqlite/ledger/head-file.ts'
 import {
   BOT,

@@ -1,5 +1,5 @@
-import { type AuditRow, listRows } from '../../../db/audit/read.ts'
 import type { Database } from '../../../db/database.ts'
+import { type AuditRow, listRows } from '../../../db/ledger/read/read.ts'
 
 /** Every row of the ledger, as the audit API lists them, oldest first. */
 export async function listedRows({ kysely }: Pick<Database, 'kysely'>): Promise<readonly AuditRow[]> {

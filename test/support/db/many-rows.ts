@@ -1,5 +1,5 @@
-import type { Entry } from '../../../db/audit/entry.ts'
-import { GENESIS, type StoredRow } from '../../../db/audit/leaf.ts'
+import type { Entry } from '../../../db/ledger/record/entry.ts'
+import { GENESIS, type StoredRow } from '../../../db/ledger/record/leaf.ts'
 import { INSERT_ROW, rowOf, withRaw } from './scratch-ledger.ts'
 
 /**

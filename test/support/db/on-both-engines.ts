@@ -75,7 +75,7 @@ export const SAME_ON_EVERY_ENGINE: Readonly<Record<string, string>> = {
   'test/run': 'the runner of the tests',
   'test/scripts/client': 'clients, which see no database',
   'test/scripts/mcp/command': 'the words of the command line',
-  'test/scripts/siege': 'the attackers of the siege',
+  'test/siege': 'the attackers of the siege',
   'test/scripts/verbs/check-config': 'files alone',
   'test/scripts/verbs/witness-go': 'logs of others',
   'test/walk': 'the files that a call enters',

@@ -1,7 +1,7 @@
-import type { Entry } from '../../../db/audit/entry.ts'
-import type { StoredRow } from '../../../db/audit/leaf.ts'
-import { bindingName, type Changes } from '../../../db/audit/rehearsal/changes.ts'
-import { type Rehearsed, rehearser, type Window } from '../../../db/audit/rehearsal/rehearse.ts'
+import type { Entry } from '../../../db/ledger/record/entry.ts'
+import type { StoredRow } from '../../../db/ledger/record/leaf.ts'
+import { bindingName, type Changes } from '../../../db/ledger/rehearsal/changes.ts'
+import { type Rehearsed, rehearser, type Window } from '../../../db/ledger/rehearsal/rehearse.ts'
 import { BOT, chainOf } from './history.ts'
 
 /** Changes as a test writes them. */

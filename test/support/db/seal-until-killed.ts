@@ -1,8 +1,9 @@
 // Run as a process of its own: appends a few rows and seals them, again and again, and says on standard output which
 // checkpoints it was told are stored.
-import { openLedger } from '../../../db/audit/ledger.ts'
-import { newestCheckpoint, treeInForce } from '../../../db/audit/tree/store.ts'
+
 import { openDatabase } from '../../../db/engine.ts'
+import { openLedger } from '../../../db/ledger/record/ledger.ts'
+import { newestCheckpoint, treeInForce } from '../../../db/ledger/tree/store.ts'
 import { LogKeys, openTree } from '../../../proxy/proofs/log-keys.ts'
 import { Sealer } from '../../../proxy/proofs/sealer.ts'
 import { entry } from './scratch-ledger.ts'

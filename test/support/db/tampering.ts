@@ -1,4 +1,4 @@
-import type { StoredRow } from '../../../db/audit/leaf.ts'
+import type { StoredRow } from '../../../db/ledger/record/leaf.ts'
 
 /**
  * One way of tampering with a whole, untampered log: gives the rows that are left, and the first seq that

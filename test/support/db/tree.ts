@@ -1,7 +1,7 @@
-import { compactTree } from '../../../db/audit/tree/compact.ts'
-import { parseNote, parseVerifierKey, signedBy } from '../../../db/audit/tree/note.ts'
-import { keysOf, noteOfCheckpoint, treeInForce } from '../../../db/audit/tree/store.ts'
 import type { Database } from '../../../db/database.ts'
+import { compactTree } from '../../../db/ledger/tree/compact.ts'
+import { parseNote, parseVerifierKey, signedBy } from '../../../db/ledger/tree/note.ts'
+import { keysOf, noteOfCheckpoint, treeInForce } from '../../../db/ledger/tree/store.ts'
 
 /**
  * What is wrong with the tree of a ledger at rest: every checkpoint must have the root of its rows, and be signed.

@@ -3,7 +3,7 @@ import type { Test } from 'tap'
 import type { Database } from '../../../db/database.ts'
 import { openDatabase } from '../../../db/engine.ts'
 import { writingClient } from '../../../db/postgres/connection.ts'
-import type { Assertion, Statement } from '../../../db/statement.ts'
+import type { Assertion, Statement } from '../../../db/support/statement.ts'
 import { databaseUrl, ENGINE } from './engine.ts'
 
 /** What a connection says of a row whose key is taken, and of one that refers to none, on this run's engine. */

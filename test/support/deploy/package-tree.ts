@@ -19,7 +19,7 @@ export function productionModules(): readonly string[] {
 }
 
 /** What pages load: the compiler does not copy it. */
-const ASSETS = 'proxy/dashboard/assets'
+const ASSETS = 'proxy/dashboard/frame/assets'
 
 /** Compiles the package into `dist`, as `make build` does. */
 export function compileInto(dist: string): void {

@@ -1,4 +1,4 @@
-import { HOSTILE_MODELS, HOSTILE_SERVERS } from '../../../scripts/siege/hostile-server.ts'
+import { HOSTILE_MODELS, HOSTILE_SERVERS } from '../../siege/hostile-server.ts'
 import { admin, chat, type Item, toolCall } from './request.ts'
 
 /** Tells by its name whether an answer is costly for the manner in which it comes. */

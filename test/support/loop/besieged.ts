@@ -3,7 +3,7 @@ import { once } from 'node:events'
 import { Agent } from 'node:https'
 import { join } from 'node:path'
 import type { Test } from 'tap'
-import { HOSTILE_SERVERS } from '../../../scripts/siege/hostile-server.ts'
+import { HOSTILE_SERVERS } from '../../siege/hostile-server.ts'
 import { ADMIN_SECRET, ask, type Json, scratch, writeFiles } from '../gateway.ts'
 import { environment } from '../process.ts'
 import { NODE_COMPILE_CACHE } from '../run.ts'
@@ -23,7 +23,7 @@ const ROOT = join(import.meta.dirname, '../../..')
  * corpus sent by a third one, and tells how long it held up the loop: nothing else runs on that.
  */
 export async function besieged(t: Test): Promise<(item: string, again: number) => Promise<Took>> {
-  const hostile = await started(t, 'scripts/siege/hostile-server.ts')
+  const hostile = await started(t, 'test/siege/hostile-server.ts')
   const directory = await scratch(t)
   const env = await environment(directory, hostile.url)
   const files = {

@@ -1,4 +1,4 @@
-import { costlyChain } from '../../../scripts/siege/attacks/costly-chain.ts'
+import { costlyChain } from '../../siege/attacks/costly-chain.ts'
 import { chat, type Item, mcp, requestOf } from './request.ts'
 
 const KIB = 1024

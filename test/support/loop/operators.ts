@@ -1,4 +1,4 @@
-import { costlyChain } from '../../../scripts/siege/attacks/costly-chain.ts'
+import { costlyChain } from '../../siege/attacks/costly-chain.ts'
 import { admin, type Item } from './request.ts'
 
 const MIB = 1024 * 1024

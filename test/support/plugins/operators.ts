@@ -1,7 +1,7 @@
 import { operatorOfNoTable } from '../../../plugins/operators/actor.ts'
 import type { SecretSource } from '../../../plugins/secrets/admin-secret.ts'
-import { LedgerPlaces } from '../../../proxy/admin/ledger-places.ts'
-import { RehearsalPlaces } from '../../../proxy/admin/rehearsals/places.ts'
+import { LedgerPlaces } from '../../../proxy/admin/operation/ledger-places.ts'
+import { RehearsalPlaces } from '../../../proxy/admin/operation/places.ts'
 
 /** Whoever has the secret, in a test that calls operations without HTTP. */
 export const { actor: ADMIN } = operatorOfNoTable('admin', 'secret', [])

@@ -1,7 +1,7 @@
 import { cpSync, readdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { ConfigError } from '../../../plugins/operator-files/config-error.ts'
-import { loadConfiguration } from '../../../proxy/configuration.ts'
+import { loadConfiguration } from '../../../proxy/wiring/configuration.ts'
 
 /** The operator files that the package ships. */
 export const SHIPPED = join(import.meta.dirname, '../../../plugins/config')

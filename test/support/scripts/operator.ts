@@ -1,5 +1,5 @@
 import type { Test } from 'tap'
-import { messageOf } from '../../../db/error-message.ts'
+import { messageOf } from '../../../db/support/error-message.ts'
 import { withControl } from '../../../scripts/admin/control.ts'
 import { perform } from '../../../scripts/verbs/mcp.ts'
 import { mcpStage, type Stage } from '../mcp/stage.ts'

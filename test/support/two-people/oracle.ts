@@ -1,5 +1,5 @@
-import type { AuditRow } from '../../../db/audit/read.ts'
 import type { Database } from '../../../db/database.ts'
+import type { AuditRow } from '../../../db/ledger/read/read.ts'
 import type { Json } from '../gateway.ts'
 
 /** What a change takes two people for. */

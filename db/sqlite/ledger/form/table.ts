@@ -67,7 +67,7 @@ async function assertCopied(db: Kysely<unknown>): Promise<void> {
 }
 
 // The request ids of one time begin alike, so a row of a request goes to the end of its index. The actions of
-// nearly all rows have none: their rows are found by time (db/audit/find.ts).
+// nearly all rows have none: their rows are found by time (db/ledger/read/find.ts).
 const INDEXES = [
   sql`create index audit_rows_request on audit_rows (request_id, status)`,
   sql`create index audit_rows_time on audit_rows (recorded_at)`,

@@ -1,6 +1,6 @@
 import { writeFileSync } from 'node:fs'
 import t from 'tap'
-import { exitCodeOf, type Inspection } from '../../../../db/audit/inspect.ts'
+import { exitCodeOf, type Inspection } from '../../../../db/ledger/verify/inspect.ts'
 import { headPath, openHeadFile } from '../../../../db/sqlite/ledger/head-file.ts'
 import { inspectDatabase } from '../../../../db/sqlite/ledger/inspect.ts'
 import { liveRows } from '../../../../db/sqlite/ledger/rows.ts'

@@ -1,6 +1,6 @@
 import type SQLite from 'better-sqlite3'
 import t from 'tap'
-import { LeafRow } from '../../../../db/audit/canonical/leaf-row.ts'
+import { LeafRow } from '../../../../db/ledger/canonical/leaf-row.ts'
 import { inspectDatabase } from '../../../../db/sqlite/ledger/inspect.ts'
 import { leafRowsBehind } from '../../../../db/sqlite/ledger/leaf-rows.ts'
 import { openReadOnly, rowsBehind } from '../../../../db/sqlite/ledger/rows.ts'

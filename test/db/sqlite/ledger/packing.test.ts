@@ -1,7 +1,7 @@
 import fc from 'fast-check'
 import t from 'tap'
-import { draftOf } from '../../../../db/audit/draft.ts'
-import type { Work, WorkResult } from '../../../../db/audit/writer.ts'
+import { draftOf } from '../../../../db/ledger/record/draft.ts'
+import type { Work, WorkResult } from '../../../../db/ledger/record/writer.ts'
 import { packBatch, packResults, unpackBatch, unpackResults } from '../../../../db/sqlite/ledger/packing.ts'
 import { entry, ORIGIN } from '../../../support/db/scratch-ledger.ts'
 

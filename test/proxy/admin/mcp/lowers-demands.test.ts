@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import t from 'tap'
-import { capabilityOf, type ToolDemands } from '../../../../db/audit/authority/rule.ts'
+import { capabilityOf, type ToolDemands } from '../../../../db/ledger/authority/rule.ts'
 import { lowersDemands } from '../../../../proxy/admin/mcp/lowers-demands.ts'
 import { testGateway } from '../../../support/gateway.ts'
 import { filesStage, mcpStage, tool, toolServer } from '../../../support/mcp/stage.ts'

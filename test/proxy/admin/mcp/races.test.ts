@@ -1,19 +1,24 @@
 import t, { type Test } from 'tap'
-import { openLedger } from '../../../../db/audit/ledger.ts'
-import { listRows } from '../../../../db/audit/read.ts'
 import { openDatabase } from '../../../../db/engine.ts'
+import { listRows } from '../../../../db/ledger/read/read.ts'
+import { openLedger } from '../../../../db/ledger/record/ledger.ts'
 import { listMcpBindings } from '../../../../db/mcp/bindings.ts'
 import { listMcpResources } from '../../../../db/mcp/resources.ts'
 import { deleteUser, insertPrincipal } from '../../../../db/principals/write.ts'
-import type { AdminContext } from '../../../../proxy/admin/context.ts'
 import { bindPrincipal } from '../../../../proxy/admin/mcp/bindings.ts'
 import {
   createMcpResource,
   patchMcpResource,
   refreshMcpResource,
 } from '../../../../proxy/admin/mcp/resources.ts'
-import { OneAtATime } from '../../../../proxy/admin/one-at-a-time.ts'
-import { type Given, type Operation, perform, type Takes } from '../../../../proxy/admin/operation.ts'
+import type { AdminContext } from '../../../../proxy/admin/operation/context.ts'
+import { OneAtATime } from '../../../../proxy/admin/operation/one-at-a-time.ts'
+import {
+  type Given,
+  type Operation,
+  perform,
+  type Takes,
+} from '../../../../proxy/admin/operation/operation.ts'
 import type { Inspection } from '../../../../proxy/mcp/pinning/inspect.ts'
 import { databaseUrl, ENGINE } from '../../../support/db/engine.ts'
 import { AT } from '../../../support/db/mcp-rows.ts'

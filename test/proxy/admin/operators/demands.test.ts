@@ -1,6 +1,6 @@
 import t from 'tap'
 import { ADMIN_CAPABILITIES } from '../../../../plugins/operators/capabilities.ts'
-import { OPERATIONS } from '../../../../proxy/admin/operations.ts'
+import { OPERATIONS } from '../../../../proxy/admin/http/operations.ts'
 import { testGateway } from '../../../support/gateway.ts'
 import { as, operatorNamed } from '../../../support/operators.ts'
 

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { timestamp } from '../../../../db/statement.ts'
+import { timestamp } from '../../../../db/support/statement.ts'
 import { past } from '../../../support/db/raw.ts'
 import { testGateway } from '../../../support/gateway.ts'
 import { signedInBySecret } from '../../../support/oidc/jar.ts'

@@ -1,6 +1,6 @@
 import t from 'tap'
 import { TWO_PERSON_KINDS } from '../../../../plugins/operators/capabilities.ts'
-import { OPERATIONS } from '../../../../proxy/admin/operations.ts'
+import { OPERATIONS } from '../../../../proxy/admin/http/operations.ts'
 import { trustDomain } from '../../../support/foreign.ts'
 import { testGateway } from '../../../support/gateway.ts'
 import { as, ownerOnTheMachine } from '../../../support/operators.ts'

@@ -1,6 +1,7 @@
 import type { IncomingHttpHeaders, RequestListener } from 'node:http'
 import t, { type Test } from 'tap'
 import { HolderPlaces } from '../../../../plugins/holder-places.ts'
+import { VERSION } from '../../../../proxy/boot/version.ts'
 import {
   HTTP_GET_TOOL,
   type HttpGetOptions,
@@ -8,7 +9,6 @@ import {
   httpGetVia,
   inPlaces,
 } from '../../../../proxy/mcp/http-get/tool.ts'
-import { VERSION } from '../../../../proxy/version.ts'
 import { loopbackSite } from '../../../support/loopback-site.ts'
 import { TOOL_CALL } from '../../../support/permit.ts'
 import { refused } from '../../../support/refused.ts'

@@ -7,7 +7,7 @@ import {
 } from '@modelcontextprotocol/sdk/types.js'
 import fc from 'fast-check'
 import t from 'tap'
-import { isObject, type Members } from '../../../../db/json.ts'
+import { isObject, type Members } from '../../../../db/support/json.ts'
 import {
   IMPLEMENTATION_MEMBERS,
   knownMembers,

@@ -1,5 +1,5 @@
 import t from 'tap'
-import type { Members } from '../../../../db/json.ts'
+import type { Members } from '../../../../db/support/json.ts'
 import { edited, readObject } from '../../../../proxy/mcp/protocol/json-text.ts'
 import { ownParams, PARAMS_BY_METHOD } from '../../../../proxy/mcp/protocol/members.ts'
 import { foldingRead } from '../../../support/mcp/second-readers.ts'

@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { oneOf, type Random } from '../../../../scripts/siege/attacks/target.ts'
+import { oneOf, type Random } from '../../../siege/attacks/target.ts'
 import type { Identity } from '../../gateway.ts'
 import { heldCall } from '../held-call.ts'
 import { load, type Made } from '../load.ts'

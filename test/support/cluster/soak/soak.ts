@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { randomOf } from '../../../../scripts/siege/attacks/target.ts'
+import { randomOf } from '../../../siege/attacks/target.ts'
 import { connectionFaults, databaseFaults, type Fault, replicaFaults } from '../faults.ts'
 import { type Load, load, tally } from '../load.ts'
 import { broken, openCalls } from '../oracle.ts'

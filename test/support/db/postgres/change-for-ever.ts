@@ -1,7 +1,8 @@
 // A process that changes authority on a database again and again, and says so: to be stopped in the middle of it.
 // Usage: node change-for-ever.ts URL
-import { openLedger } from '../../../../db/audit/ledger.ts'
+
 import { openDatabase } from '../../../../db/engine.ts'
+import { openLedger } from '../../../../db/ledger/record/ledger.ts'
 import { entry, VERSION } from '../scratch-ledger.ts'
 
 const [, , url = ''] = process.argv

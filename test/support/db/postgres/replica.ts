@@ -1,9 +1,9 @@
 import { Client, type QueryResult } from 'pg'
 import type { Test } from 'tap'
-import { type Ledger, openLedger } from '../../../../db/audit/ledger.ts'
-import { verifyDatabase } from '../../../../db/audit/read.ts'
 import type { Database } from '../../../../db/database.ts'
 import { openDatabase } from '../../../../db/engine.ts'
+import { verifyDatabase } from '../../../../db/ledger/read/read.ts'
+import { type Ledger, openLedger } from '../../../../db/ledger/record/ledger.ts'
 import { PRESENCE } from '../../../../db/postgres/presence.ts'
 import { VERSION } from '../scratch-ledger.ts'
 

@@ -1,5 +1,5 @@
 import type { Test } from 'tap'
-import { type Entry, LedgerError, type Unit } from '../../../../db/audit/entry.ts'
+import { type Entry, LedgerError, type Unit } from '../../../../db/ledger/record/entry.ts'
 import { authorityUnchanged } from '../../../../db/principals/pins.ts'
 import { insertPrincipal, setCapabilities } from '../../../../db/principals/write.ts'
 import { changed, decided, ended, loaded, started } from '../history.ts'

@@ -1,5 +1,5 @@
-import { checkpointText } from '../../../../db/audit/tree/checkpoint.ts'
-import { noteOf } from '../../../../db/audit/tree/note.ts'
+import { checkpointText } from '../../../../db/ledger/tree/checkpoint.ts'
+import { noteOf } from '../../../../db/ledger/tree/note.ts'
 import { signer } from '../../sealed-log.ts'
 import { anchorFile, type Kept, signed } from '../life/log.ts'
 import { claiming, type KeptChange, keyOf, NO_ROOT, newest, rootOf, vkeys } from './telling.ts'

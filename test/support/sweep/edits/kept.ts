@@ -1,5 +1,5 @@
-import { checkpointText } from '../../../../db/audit/tree/checkpoint.ts'
-import { noteOf, signNote } from '../../../../db/audit/tree/note.ts'
+import { checkpointText } from '../../../../db/ledger/tree/checkpoint.ts'
+import { noteOf, signNote } from '../../../../db/ledger/tree/note.ts'
 import { anchorFile, signed } from '../life/log.ts'
 import type { Case, Edit } from './edit.ts'
 import { FORGED } from './kept-forged.ts'

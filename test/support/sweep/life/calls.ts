@@ -1,5 +1,5 @@
-import type { Entry } from '../../../../db/audit/entry.ts'
-import type { JsonObject } from '../../../../db/json.ts'
+import type { Entry } from '../../../../db/ledger/record/entry.ts'
+import type { JsonObject } from '../../../../db/support/json.ts'
 import { entry } from '../../db/scratch-ledger.ts'
 import type { Configuration, Person } from './people.ts'
 import type { Society } from './society.ts'

@@ -1,6 +1,6 @@
 import { hash } from 'node:crypto'
-import type { Entry } from '../../../../db/audit/entry.ts'
-import type { JsonObject } from '../../../../db/json.ts'
+import type { Entry } from '../../../../db/ledger/record/entry.ts'
+import type { JsonObject } from '../../../../db/support/json.ts'
 import { entry } from '../../db/scratch-ledger.ts'
 import { decisionOf, noteOf, summaryOf } from './calls.ts'
 import { type Person, stateOf, stateOfConfiguration, stateOfServer } from './people.ts'

@@ -1,4 +1,4 @@
-import type { JsonObject } from '../../../../db/json.ts'
+import type { JsonObject } from '../../../../db/support/json.ts'
 
 /** A pair of a thumbprint or key, and the instant before which it counts; null for the current one. */
 export type Pin = readonly [value: string, until: string | null]

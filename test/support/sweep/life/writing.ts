@@ -1,5 +1,5 @@
-import { detailOf, draftOf } from '../../../../db/audit/draft.ts'
-import type { Entry } from '../../../../db/audit/entry.ts'
+import { detailOf, draftOf } from '../../../../db/ledger/record/draft.ts'
+import type { Entry } from '../../../../db/ledger/record/entry.ts'
 import {
   exportLine,
   GENESIS,
@@ -9,7 +9,7 @@ import {
   leafOf,
   type Names,
   type StoredRow,
-} from '../../../../db/audit/leaf.ts'
+} from '../../../../db/ledger/record/leaf.ts'
 
 /** A row with the names that an export puts beside it. */
 export interface Written {

@@ -8,9 +8,9 @@ import {
   isSignIn,
   jsonText,
   Sets,
-} from '../../../../db/audit/evidence/tables.ts'
-import { leafHash } from '../../../../db/audit/tree/hashes.ts'
-import { edgeOf, extend, tilePath } from '../../../../db/audit/tree/tiles.ts'
+} from '../../../../db/ledger/read/evidence-tables.ts'
+import { leafHash } from '../../../../db/ledger/tree/hashes.ts'
+import { edgeOf, extend, tilePath } from '../../../../db/ledger/tree/tiles.ts'
 import { ORIGIN } from '../../sealed-log.ts'
 import type { SealedLog } from '../life/log.ts'
 import { lineOf } from '../life/writing.ts'

@@ -1,4 +1,4 @@
-import { hashOf, leafOf, type StoredRow } from '../../../../db/audit/leaf.ts'
+import { hashOf, leafOf, type StoredRow } from '../../../../db/ledger/record/leaf.ts'
 import type { Chooser, Code } from '../edits/edit.ts'
 import { run, type Sealed, unguarded } from './database.ts'
 

@@ -1,8 +1,9 @@
 // Run as a process of its own: serves as a gateway would, call after call, and seals, until it is killed. Says on standard
 // output which checkpoints it was told are stored, each as a line of JSON. `begin`: nobody has written in the database yet.
-import { openLedger } from '../../../../db/audit/ledger.ts'
-import { newestCheckpoint, noteOfCheckpoint, treeInForce } from '../../../../db/audit/tree/store.ts'
+
 import { openDatabase } from '../../../../db/engine.ts'
+import { openLedger } from '../../../../db/ledger/record/ledger.ts'
+import { newestCheckpoint, noteOfCheckpoint, treeInForce } from '../../../../db/ledger/tree/store.ts'
 import { LogKeys, openTree } from '../../../../proxy/proofs/log-keys.ts'
 import { Sealer } from '../../../../proxy/proofs/sealer.ts'
 import { decided, ended, loaded, started } from '../../db/history.ts'

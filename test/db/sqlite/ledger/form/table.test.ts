@@ -1,5 +1,5 @@
 import t from 'tap'
-import { exportLines, listRows, verifyDatabase } from '../../../../../db/audit/read.ts'
+import { exportLines, listRows, verifyDatabase } from '../../../../../db/ledger/read/read.ts'
 import { chainOf } from '../../../../support/db/history.ts'
 import { storeRows } from '../../../../support/db/ledger-with-tables.ts'
 import {

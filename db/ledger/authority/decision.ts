@@ -1,0 +1,118 @@
+import { isObject, type Members } from '../../support/json.ts'
+import type { StoredRow } from '../record/leaf.ts'
+import { type CheckDigest, checkOf, isRevision, isText, isTexts, modeOf } from './states.ts'
+
+/** What an operators' check said of a call: `pass`, `refuse` or `failed`. */
+export interface AskedCheck extends CheckDigest {
+  readonly verdict: string
+}
+
+const VERDICTS: ReadonlySet<unknown> = new Set(['pass', 'refuse', 'failed'])
+
+/** What a decision row names (docs/ledger.md#authority). */
+export interface Authority extends NonNullable<ReturnType<typeof modeOf>> {
+  readonly demanded: readonly string[]
+  /** Null where it names none. */
+  readonly revision: number | null
+  /** Null: no token narrowed the call. */
+  readonly scope: readonly string[] | null
+  readonly tokenBound: boolean
+  readonly resource: { readonly id: string; readonly revision: number } | null
+  readonly binding: string | null
+  readonly pin: string | null
+  readonly checks: readonly AskedCheck[]
+}
+
+/** A decision as its row says it. */
+export interface Decision {
+  readonly row: StoredRow
+  readonly allowed: boolean
+  /** ms since the epoch. */
+  readonly at: number
+  /** Why the row cannot be a decision, whatever it rests on, as half a sentence; null where it can. */
+  readonly fault: string | null
+  /** Null where the row names none, or one that is not well-formed. */
+  readonly authority: Authority | null
+  readonly namesRevision: boolean
+  readonly reason: string | null
+  readonly refusedBy: string | null
+  /** As it stands there; undefined where it does not. */
+  readonly requiredCapability: unknown
+  readonly path: string
+  /** The number of refusals that the row stands for; null where it stands for itself. */
+  readonly summarised: number | null
+}
+
+const DECISION = /^(?:egress_llm_chat|mcp_[^.]*)$/
+
+/** Returns whether rows of this action are about calls: decisions and outcomes. */
+export const isOfCall = (action: string): boolean => DECISION.test(action)
+
+export const isDecision = ({ action, status }: StoredRow): boolean =>
+  (status === 'allowed' || status === 'denied') && isOfCall(action)
+
+export function decisionOf(row: StoredRow, detail: Members): Decision {
+  const { authority, reason, refused_by: by, required_capability: required, path, summarised } = detail
+  return {
+    row,
+    allowed: row.status === 'allowed',
+    at: Date.parse(row.recorded_at),
+    fault: faultOf(row, detail),
+    authority: authorityOf(authority, row),
+    namesRevision: isObject(authority) && authority.revision !== undefined,
+    reason: textOrNull(reason),
+    refusedBy: textOrNull(by),
+    requiredCapability: required,
+    path: textOrNull(path) ?? '',
+    summarised: summarised === undefined ? null : (countOf(summarised) ?? 1),
+  }
+}
+
+function faultOf({ status, request_id: id }: StoredRow, { reason, summarised }: Members): string | null {
+  if (summarised !== undefined && countOf(summarised) === null)
+    return 'is a summary that does not say of how many'
+  if (status !== 'allowed') return null
+  if (summarised !== undefined) return 'is allowed, but only refusals have summaries'
+  if (reason !== undefined) return 'is allowed, but has the reason of a refusal'
+  return id === null ? 'is allowed, but is of no request' : null
+}
+
+const countOf = (value: unknown): number | null =>
+  isObject(value) && isRevision(value.count) ? value.count : null
+
+function authorityOf(value: unknown, { action }: StoredRow): Authority | null {
+  if (!isObject(value)) return null
+  const { demanded, revision, scope, token = false } = value
+  const [mode, checks, reached] = [modeOf(value.mode), checksOf(value.checks), reachedOf(value)]
+  if (!mode || !checks || !reached || !isTexts(demanded) || typeof token !== 'boolean') return null
+  if (!(revision === undefined || isRevision(revision)) || !(scope === undefined || isTexts(scope)))
+    return null
+  if (reached.resource && !action.startsWith('mcp_')) return null
+  const named = { demanded, revision: revision ?? null, scope: scope ?? null, tokenBound: token }
+  return { ...mode, ...named, ...reached, checks }
+}
+
+/** Reads what an MCP call reached; null where that is not well-formed. */
+function reachedOf(value: Members): Pick<Authority, 'resource' | 'binding' | 'pin'> | null {
+  const { resource, binding, pin } = value
+  if (resource === undefined)
+    return binding === undefined && pin === undefined ? { resource: null, binding: null, pin: null } : null
+  if (!isObject(resource) || !isText(resource.id) || !isRevision(resource.revision)) return null
+  if (!isOptionalText(binding) || !isOptionalText(pin)) return null
+  const { id, revision } = resource
+  return { resource: { id, revision }, binding: binding ?? null, pin: pin ?? null }
+}
+
+function checksOf(value: unknown = []): readonly AskedCheck[] | null {
+  if (!Array.isArray(value)) return null
+  const read = value.map((asked: unknown) => {
+    const check = checkOf(asked)
+    if (!check || !isObject(asked) || !isText(asked.verdict)) return null
+    return VERDICTS.has(asked.verdict) ? { ...check, verdict: asked.verdict } : null
+  })
+  return read.every((check) => check !== null) ? read : null
+}
+
+const textOrNull = (value: unknown): string | null => (isText(value) ? value : null)
+
+const isOptionalText = (value: unknown): value is string | undefined => value === undefined || isText(value)

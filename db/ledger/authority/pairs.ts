@@ -1,0 +1,87 @@
+import type { LeafVersion, StoredRow } from '../record/leaf.ts'
+import { OUTCOMES } from '../record/outcomes.ts'
+import { isOfCall } from './decision.ts'
+
+// In an honest log as many as there are calls at one time.
+const OPEN_LIMIT = 100_000
+
+interface Open {
+  readonly seq: number
+  readonly version: LeafVersion
+}
+
+/** The open decisions of one stream, by request. */
+type OpenCalls = Map<string, Open>
+
+/** Pairs decisions and outcomes. */
+export interface Pairs {
+  /** Returns what is wrong with a row, as half a sentence, or null; and the decisions of its stream that it leaves behind. */
+  see(
+    row: StoredRow,
+    version: LeafVersion,
+  ): { readonly problem: string | null; readonly left: readonly number[] }
+  /** Allowed decisions whose outcome may still come. */
+  readonly open: number
+}
+
+/**
+ * An allowed decision has one outcome, behind it and before the next `service.started` of its stream, and no outcome is
+ * without its decision. Another stream may say of it only that its outcome is `unknown`: its process is gone. Of rows
+ * of version 1 nothing is demanded. Follows 100,000 open decisions at the most.
+ */
+export function pairs(): Pairs {
+  const streams = new Map<string, OpenCalls>()
+  /** The stream of each open call, by request. */
+  const holders = new Map<string, string>()
+  let overflowed = false
+
+  function decided(id: string, stream: string, place: Open): string | null {
+    const holder = holders.get(id)
+    if (holder !== undefined)
+      return place.version === 1 || streams.get(holder)?.get(id)?.version === 1
+        ? null
+        : 'is allowed, but a call of this request_id is open'
+    if (holders.size >= OPEN_LIMIT) {
+      overflowed = true
+      return null
+    }
+    holders.set(id, stream)
+    const own = streams.get(stream) ?? new Map<string, Open>()
+    streams.set(stream, own.set(id, place))
+    return null
+  }
+
+  /** Returns whether the outcome is that of an open decision, which it ends. */
+  function ended(id: string, stream: string, status: string): boolean {
+    const holder = holders.get(id)
+    if (holder === undefined || !(holder === stream || status === 'unknown')) return false
+    holders.delete(id)
+    return streams.get(holder)?.delete(id) ?? false
+  }
+
+  function started(stream: string): readonly number[] {
+    const open = streams.get(stream) ?? new Map<string, Open>()
+    streams.delete(stream)
+    for (const id of open.keys()) holders.delete(id)
+    return [...open.values()].filter(({ version }) => version === 2).map(({ seq }) => seq)
+  }
+
+  return {
+    see: ({ request_id: id, action, status, stream, seq }, version) => {
+      if (action === 'service.started') return { problem: null, left: started(stream) }
+      if (!isOfCall(action)) return NOTHING
+      if (status === 'allowed' && id !== null)
+        return { problem: decided(id, stream, { seq, version }), left: [] }
+      if (!OUTCOMES.has(status)) return NOTHING
+      const known = id !== null && ended(id, stream, status)
+      return known || overflowed || version === 1 ? NOTHING : { problem: WITHOUT, left: [] }
+    },
+    get open() {
+      return holders.size
+    },
+  }
+}
+
+const NOTHING = { problem: null, left: [] }
+
+const WITHOUT = 'is an outcome without a decision'

@@ -1,0 +1,116 @@
+import { isObject, type Members } from '../../support/json.ts'
+import { isInstant } from '../canonical/instant.ts'
+import type { DpopMode, Pinned } from './rule.ts'
+
+/** The authority of a principal, as the row of a change makes it. */
+export interface PrincipalState {
+  readonly revision: number
+  readonly capabilities: readonly string[]
+  readonly isActive: boolean
+  readonly thumbprints: readonly Pinned[]
+  readonly dpopJkts: readonly Pinned[]
+  readonly spiffeId: string | null
+}
+
+/** What an MCP resource demands, as the row of a change makes it; its tools aside. */
+export interface ResourceState {
+  readonly revision: number
+  readonly name: string
+  readonly requiredCapability: string | null
+  readonly toolCapabilities: Readonly<Record<string, string>>
+  readonly enabled: boolean
+}
+
+export interface CheckDigest {
+  readonly name: string
+  /** Of its code; null where that lies elsewhere. */
+  readonly digest: string | null
+  readonly shadow: boolean
+}
+
+/** A check of a configuration. */
+export interface ConfiguredCheck extends CheckDigest {
+  /** Of what its file says to it; null in rows that do not say it. */
+  readonly options: string | null
+}
+
+/** What judged, as `config.loaded` says it. */
+export interface ConfigurationState {
+  readonly mode: DpopMode
+  readonly noDowngrade: boolean
+  readonly enforceToolsCall: boolean
+  readonly checks: readonly ConfiguredCheck[]
+}
+
+// Each returns null where the row does not carry all of it. Strict: a member of another type is a forged one.
+
+export function principalStateOf(detail: Members): PrincipalState | null {
+  const { revision, capabilities, is_active: isActive, spiffe_id: spiffeId } = detail
+  const [thumbprints, dpopJkts] = [pinnedOf(detail.thumbprints), pinnedOf(detail.dpop_jkts)]
+  if (!isRevision(revision) || !isTexts(capabilities) || typeof isActive !== 'boolean') return null
+  if (!thumbprints || !dpopJkts || !(spiffeId === undefined || isText(spiffeId))) return null
+  return { revision, capabilities, isActive, thumbprints, dpopJkts, spiffeId: spiffeId ?? null }
+}
+
+export function resourceStateOf(detail: Members): ResourceState | null {
+  const { revision, name, enabled } = detail
+  const { required_capability: requiredCapability, tool_capabilities: own } = detail
+  if (!isRevision(revision) || !isText(name) || typeof enabled !== 'boolean') return null
+  if (!(requiredCapability === null || isText(requiredCapability)) || !isTextMap(own)) return null
+  return { revision, name, requiredCapability, toolCapabilities: own, enabled }
+}
+
+export function configurationOf(detail: Members): ConfigurationState | null {
+  const { enforce_tools_call: enforceToolsCall, checks } = detail
+  const mode = modeOf(detail)
+  if (!mode || typeof enforceToolsCall !== 'boolean' || !Array.isArray(checks)) return null
+  const read = checks.map(configuredOf)
+  return read.every((check) => check !== null) ? { ...mode, enforceToolsCall, checks: read } : null
+}
+
+function configuredOf(value: unknown): ConfiguredCheck | null {
+  const check = isObject(value) && value.shadow !== undefined ? checkOf(value) : null
+  return check && isObject(value) ? { ...check, options: isText(value.options) ? value.options : null } : null
+}
+
+export function modeOf(value: unknown): Pick<ConfigurationState, 'mode' | 'noDowngrade'> | null {
+  if (!isObject(value)) return null
+  const { egress_dpop_mode: mode, no_downgrade: noDowngrade } = value
+  const isMode = mode === 'off' || mode === 'optional' || mode === 'required'
+  return isMode && typeof noDowngrade === 'boolean' ? { mode, noDowngrade } : null
+}
+
+export function checkOf(value: unknown): CheckDigest | null {
+  if (!isObject(value)) return null
+  const { name, digest, shadow = false } = value
+  const isNamed = isText(name) && (digest === null || isText(digest))
+  return isNamed && typeof shadow === 'boolean' ? { name, digest, shadow } : null
+}
+
+/** Reads pairs of texts; none where the member is absent; null where it is anything else. */
+export function pairsOf(value: unknown = []): readonly (readonly [string, string])[] | null {
+  if (!Array.isArray(value)) return null
+  const isPair = (pair: unknown): pair is [string, string] => isTexts(pair) && pair.length === 2
+  return value.every(isPair) ? value : null
+}
+
+function pinnedOf(value: unknown): readonly Pinned[] | null {
+  if (!Array.isArray(value)) return null
+  return value.every(isPinned) ? value : null
+}
+
+function isPinned(value: unknown): value is Pinned {
+  if (!Array.isArray(value) || value.length !== 2 || !isText(value[0])) return false
+  return value[1] === null || (isText(value[1]) && isInstant(value[1]))
+}
+
+export const isText = (value: unknown): value is string => typeof value === 'string'
+
+export const isTexts = (value: unknown): value is readonly string[] =>
+  Array.isArray(value) && value.every(isText)
+
+export const isRevision = (value: unknown): value is number =>
+  Number.isSafeInteger(value) && Number(value) >= 1
+
+const isTextMap = (value: unknown): value is Readonly<Record<string, string>> =>
+  isObject(value) && Object.values(value).every(isText)

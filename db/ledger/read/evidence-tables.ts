@@ -1,0 +1,132 @@
+import { isObject, type Members } from '../../support/json.ts'
+import { FREQUENT } from '../record/frequent.ts'
+import type { StoredRow } from '../record/leaf.ts'
+
+const COLUMNS = [
+  ...([
+    'stream',
+    'seq',
+    'recorded_at',
+    'request_id',
+    'principal_id',
+    'principal_type',
+    'action',
+    'status',
+  ] as const),
+  ...([
+    'tool',
+    'model',
+    'provider',
+    'cert_thumbprint',
+    'dpop_jkt',
+    'detail',
+    'config_digest',
+    'version',
+  ] as const),
+  ...(['prev_hash', 'row_hash'] as const),
+]
+
+export const CSV_HEAD = `${COLUMNS.join(',')}\r\n`
+
+/** The form of the tables: 1 in packs of versions up to 0.7, whose inventory does not say it. */
+export type CsvForm = 1 | 2
+
+/**
+ * Writes a row as a line of CSV (RFC 4180). A text that a spreadsheet would run as a formula has an apostrophe before it;
+ * so has what follows a semicolon, which many a spreadsheet takes for the end of a cell. What hides is escaped as JSON does.
+ */
+export const csvLine = (row: StoredRow, form: CsvForm = 2): string =>
+  `${COLUMNS.map((name) => cell(row[name], form)).join(',')}\r\n`
+
+function cell(value: string | number | null, form: CsvForm): string {
+  const text = value === null ? '' : String(value)
+  const defused = typeof value !== 'string' ? text : form === 1 ? defusedOnce(text) : defusedWhole(text)
+  return /[",\r\n]/.test(defused) ? `"${defused.replaceAll('"', '""')}"` : defused
+}
+
+const defusedOnce = (text: string): string => (/^[=+\-@\t\r]/.test(text) ? `'${text}` : text)
+
+const defusedWhole = (text: string): string =>
+  text.replace(HIDDEN, escaped).replace(/(^|;)(["\u0020\u00a0\u3000]*)(?=[=+\-@＝＋－＠])/g, "$1$2'")
+
+// By code points, not by property: both verifiers must go on agreeing, whatever Unicode assigns next.
+const HIDDEN = new RegExp(
+  `[${[
+    '\\u{0}-\\u{1f}\\u{7f}-\\u{9f}\\u{ad}\\u{34f}\\u{61c}\\u{115f}\\u{1160}\\u{17b4}\\u{17b5}\\u{180b}-\\u{180f}',
+    '\\u{200b}-\\u{200f}\\u{2028}-\\u{202e}\\u{2060}-\\u{206f}\\u{2800}\\u{3164}\\u{fe00}-\\u{fe0f}\\u{feff}\\u{ffa0}',
+    '\\u{fff0}-\\u{fffb}\\u{1bca0}-\\u{1bca3}\\u{1d173}-\\u{1d17a}\\u{e0000}-\\u{e0fff}',
+  ].join('')}]`,
+  'gu',
+)
+
+const escaped = (character: string): string =>
+  [...character.split('')].map((unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`).join('')
+
+/** Whether a row changes what somebody may do. */
+export const isGrant = ({ action, status, detail }: StoredRow): boolean =>
+  !FREQUENT.includes(action) &&
+  status === 'success' &&
+  ('revision' in detailOf(detail) || action.startsWith('mcp_binding.'))
+
+export const isRefusal = ({ status }: StoredRow): boolean => status === 'denied'
+
+export const isSignIn = ({ action }: StoredRow): boolean =>
+  action.startsWith('admin.sign') || action === 'admin.secret_used'
+
+/** Whether a row says what became of an MCP server and its tools. */
+export const isAboutTools = ({ action }: StoredRow): boolean => action.startsWith('mcp_resource.')
+
+function detailOf(text: string): Members {
+  const value: unknown = JSON.parse(text)
+  return isObject(value) ? value : {}
+}
+
+/** What a principal held, as its last row of change says it. */
+export interface HeldSet {
+  readonly principal: string
+  readonly revision: number
+  readonly is_active: boolean
+  readonly capabilities: readonly unknown[]
+  /** The row that says so. */
+  readonly row: string
+}
+
+/** The sets of all principals, by the rows that change them. */
+export class Sets {
+  readonly #held: Map<string, HeldSet>
+
+  /** `before`: what they held in front of the first row. */
+  constructor(before: readonly HeldSet[] = []) {
+    this.#held = new Map(before.map((held) => [held.principal, held]))
+  }
+
+  see({ stream, seq, action, detail }: StoredRow): void {
+    if (FREQUENT.includes(action)) return
+    const { subject, revision, capabilities, is_active: active } = detailOf(detail)
+    if (typeof subject !== 'string' || typeof revision !== 'number' || !Array.isArray(capabilities)) return
+    const held = {
+      principal: subject,
+      revision,
+      is_active: active !== false,
+      capabilities,
+      row: `${stream}:${seq}`,
+    }
+    this.#held.set(subject, held)
+  }
+
+  /** The text of a file of them. */
+  text(): string {
+    const principals = [...this.#held.values()].toSorted((one, other) =>
+      one.principal < other.principal ? -1 : 1,
+    )
+    return jsonText({ principals })
+  }
+}
+
+/** A list in JSON, a row on each line: what stands in front of a row, by how many there were, and behind the last. */
+export const LIST = {
+  before: (count: number): string => (count === 0 ? '[\n' : ',\n'),
+  end: (count: number): string => (count === 0 ? '[]\n' : '\n]\n'),
+}
+
+export const jsonText = (value: object): string => `${JSON.stringify(value, null, 2)}\n`

@@ -1,0 +1,213 @@
+import { setImmediate as nextTurn } from 'node:timers/promises'
+import { type ExpressionBuilder, type Kysely, type SqlBool, sql } from 'kysely'
+import type { Schema } from '../../schema.ts'
+import { timestamp } from '../../support/statement.ts'
+import { FREQUENT } from '../record/frequent.ts'
+import type { StoredRow } from '../record/leaf.ts'
+
+/** The rows that a caller asks for: those that fit every member. */
+export interface RowFilter {
+  readonly principal?: string
+  readonly action?: string
+  readonly status?: string
+  readonly request_id?: string
+  /** Rows recorded at or after this instant. ms since the epoch. */
+  readonly since?: number
+  /** Rows recorded before this instant. ms since the epoch. */
+  readonly until?: number
+  /** By time, then by place in the chain. Default `desc`: newest first. */
+  readonly order?: 'asc' | 'desc'
+  /** 1 to 1,000. Default 100. */
+  readonly limit?: number
+  /** `next_cursor` of the page before, in the same order. */
+  readonly cursor?: string
+}
+
+/** The rows that are read at once. A row may have 64 KiB of detail, and a leaf that repeats it. */
+export const STEP = 128
+/** The rows that are looked at in one question, whether or not they fit the filter. */
+const SPAN = 1_024
+
+/** The columns of a row that callers see. */
+export const SHOWN = [
+  ...([
+    'stream',
+    'seq',
+    'recorded_at',
+    'request_id',
+    'principal_id',
+    'principal_type',
+    'action',
+    'status',
+  ] as const),
+  ...(['tool', 'model', 'provider', 'cert_thumbprint', 'dpop_jkt', 'detail', 'config_digest'] as const),
+  ...(['version', 'prev_hash', 'row_hash'] as const),
+]
+
+/** What is read of a row that is found. The leaf says the rest: an engine would read it once for each member. */
+const READ = [
+  ...(['stream', 'seq', 'recorded_at', 'request_id', 'principal_id', 'action', 'status'] as const),
+  ...(['row_hash', 'leaf'] as const),
+]
+export type FoundRow = Pick<StoredRow, (typeof READ)[number]>
+
+/**
+ * Finds the rows that fit a filter, in its order, at most `most` of them. Goes by spans of time: the index
+ * alone tells where a span of so many rows ends, and only then are they looked at. Throws a RangeError where
+ * the cursor is not one of ours, an AbortError when the signal fires.
+ */
+export async function* fitting(
+  db: Kysely<Schema>,
+  filter: RowFilter,
+  most: number,
+  signal: AbortSignal,
+): AsyncGenerator<FoundRow> {
+  let from: Place | null = startOf(filter)
+  let wanted = most
+  for (;;) {
+    const edge: string | null = await spanEnd(db, filter, from)
+    let rows: readonly FoundRow[]
+    do {
+      rows = await rowsQuery(db, filter, { from, edge }, Math.min(STEP, wanted)).execute()
+      yield* rows
+      from = rows.at(-1) ?? from
+      wanted -= rows.length
+      if (wanted === 0) return
+      await nextTurn(undefined, { signal })
+    } while (rows.length === STEP)
+    if (edge === null) return
+    from = { recorded_at: edge }
+  }
+}
+
+/** A place in the order of a filter: behind a row, or behind all rows of an instant. */
+type Place = Cursor | { readonly recorded_at: string }
+
+/** A part of the ledger, in the order of its filter. */
+interface Span {
+  /** Null: from the filter's own beginning. */
+  readonly from: Place | null
+  /** The instant that it ends with, all rows of that included. Null: to the filter's own end. */
+  readonly edge: string | null
+}
+
+// A cursor in front of the filter's beginning, which another filter has given, says nothing.
+function startOf({ cursor, order, since, until }: RowFilter): Cursor | null {
+  if (cursor === undefined) return null
+  const place = parseCursor(cursor)
+  const outside =
+    order === 'asc'
+      ? since !== undefined && place.recorded_at < timestamp(since)
+      : until !== undefined && place.recorded_at >= timestamp(until)
+  return outside ? null : place
+}
+
+async function spanEnd(db: Kysely<Schema>, filter: RowFilter, from: Place | null): Promise<string | null> {
+  // The rows of one request are few, and its index is not by time.
+  if (filter.request_id !== undefined) return null
+  const edge = await spanEndQuery(db, filter, from).executeTakeFirst()
+  return edge?.recorded_at ?? null
+}
+
+/** Reads an index alone. Exported for the test of its query plan. */
+export const spanEndQuery = (db: Kysely<Schema>, filter: RowFilter, from: Place | null) =>
+  db
+    .selectFrom('audit_log')
+    .select('recorded_at')
+    .where((row) => row.and([...byIndex(row, filter), ...within(row, filter, { from, edge: null })]))
+    .orderBy('recorded_at', filter.order ?? 'desc')
+    .offset(SPAN - 1)
+    .limit(1)
+
+/** Reads by the index that {@link spanEndQuery} reads. Exported for the test of its query plan. */
+export const rowsQuery = (db: Kysely<Schema>, filter: RowFilter, span: Span, limit: number) =>
+  db
+    .selectFrom('audit_log')
+    .select(READ)
+    .where((row) =>
+      row.and([
+        ...byIndex(row, filter),
+        ...within(row, filter, span),
+        ...beyond(filter, span),
+        ...byRow(filter),
+      ]),
+    )
+    .orderBy('recorded_at', filter.order ?? 'desc')
+    .orderBy('stream', filter.order ?? 'desc')
+    .orderBy('seq', filter.order ?? 'desc')
+    .limit(limit)
+
+type Row = ExpressionBuilder<Schema, 'audit_log'>
+
+// As it stands in the index: SQLite takes a partial one only where its condition is said again.
+export const RARE_ACTION = sql<SqlBool>`action not in (${sql.join(FREQUENT.map((action) => sql.lit(action)))})`
+
+const isRare = (action: string | undefined): action is string =>
+  action !== undefined && !FREQUENT.includes(action)
+
+/** The one column that an index is entered by, the most telling first. */
+function byIndex(row: Row, { request_id: requestId, principal, action }: RowFilter) {
+  if (requestId !== undefined) return [row('request_id', '=', requestId)]
+  if (principal !== undefined) return [row('principal_id', '=', principal)]
+  return isRare(action) ? [row('action', '=', action), RARE_ACTION] : []
+}
+
+/** The other columns, written so that no engine takes an index of theirs, in which a span has no bound. */
+function byRow({ request_id: requestId, principal, action, status }: RowFilter) {
+  const byPrincipal = requestId === undefined
+  const byAction = byPrincipal && principal === undefined && isRare(action)
+  return [
+    ...(byPrincipal || principal === undefined ? [] : [sql<SqlBool>`principal_id || '' = ${principal}`]),
+    ...(byAction || action === undefined ? [] : [sql<SqlBool>`action || '' = ${action}`]),
+    ...(status === undefined ? [] : [sql<SqlBool>`status || '' = ${status}`]),
+  ]
+}
+
+// One bound at each side, the nearest: where it has two, SQLite may enter the index at the other one.
+function within(row: Row, { since, until, order }: RowFilter, { from, edge }: Span) {
+  const at = (operator: '<' | '<=' | '>' | '>=', text: string) => [row('recorded_at', operator, text)]
+  const notBefore = since === undefined ? [] : at('>=', timestamp(since))
+  const before = until === undefined ? [] : at('<', timestamp(until))
+  const orEqual = from !== null && 'seq' in from ? '=' : ''
+  if (order === 'asc')
+    return [
+      ...(from === null ? notBefore : at(`>${orEqual}`, from.recorded_at)),
+      ...(edge === null ? before : at('<=', edge)),
+    ]
+  return [
+    ...(from === null ? before : at(`<${orEqual}`, from.recorded_at)),
+    ...(edge === null ? notBefore : at('>=', edge)),
+  ]
+}
+
+function beyond({ order }: RowFilter, { from }: Span) {
+  if (from === null || !('seq' in from)) return []
+  const past = sql.raw(order === 'asc' ? '>' : '<')
+  return [sql<SqlBool>`(recorded_at, stream, seq) ${past} (${from.recorded_at}, ${from.stream}, ${from.seq})`]
+}
+
+type Cursor = Pick<StoredRow, 'recorded_at' | 'stream' | 'seq'>
+
+/** Prints the place behind a row as callers carry it: opaque, URL-safe. */
+export const printCursor = ({ recorded_at: at, stream, seq }: Cursor): string =>
+  Buffer.from(JSON.stringify([at, stream, seq])).toString('base64url')
+
+/** Reads a cursor that a caller has brought back. Throws a RangeError where it is not one of ours. */
+export function parseCursor(text: string): Cursor {
+  const parts: unknown[] = decoded(text)
+  const [at, stream, seq] = parts
+  if (typeof at !== 'string' || typeof stream !== 'string' || !Number.isSafeInteger(seq)) throw notOurs()
+  return { recorded_at: at, stream, seq: Number(seq) }
+}
+
+function decoded(text: string): unknown[] {
+  try {
+    const parts: unknown = JSON.parse(Buffer.from(text, 'base64url').toString())
+    if (Array.isArray(parts)) return parts
+  } catch (error) {
+    throw notOurs(error)
+  }
+  throw notOurs()
+}
+
+const notOurs = (cause?: unknown): RangeError => new RangeError('cursor is not one of this ledger', { cause })

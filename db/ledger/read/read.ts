@@ -1,0 +1,214 @@
+import { setImmediate as nextTurn } from 'node:timers/promises'
+import type { Kysely } from 'kysely'
+import type { Schema } from '../../schema.ts'
+import { isObject, type JsonObject, type Members } from '../../support/json.ts'
+import { exportLine, type Names, ofMcpPath, type StoredRow } from '../record/leaf.ts'
+import { chainVerifier, type Damaged, type Verdict } from '../verify/verify.ts'
+import { type FoundRow, fitting, printCursor, type RowFilter, SHOWN, STEP } from './find.ts'
+import { namesIn } from './names.ts'
+
+/**
+ * A row as the API shows it (docs/ledger.md#row): the columns by name, `detail` as an object, no `leaf`.
+ */
+export interface AuditRow extends Omit<StoredRow, 'detail' | 'leaf'> {
+  /** The same as `status`, in rows of the MCP path. */
+  readonly result?: string
+  /** The readable id of a user, beside its pseudonym in `principal_id`, while it exists. */
+  readonly principal_name?: string | undefined
+  /** The same of `detail.subject`. */
+  readonly subject_name?: string | undefined
+  readonly detail: JsonObject
+}
+
+export interface Page {
+  readonly rows: readonly AuditRow[]
+  /** Null on the last page. */
+  readonly next_cursor: string | null
+}
+
+const DEFAULT_LIMIT = 100
+const MAX_LIMIT = 1_000
+const NEVER = new AbortController().signal
+
+/** Reads one page of the ledger, whole, as {@link pageTexts} does. */
+export async function listRows(db: Kysely<Schema>, filter: RowFilter): Promise<Page> {
+  let text = ''
+  for await (const next of pageTexts(db, filter)) text += next
+  // Proven by pageTexts.
+  return JSON.parse(text) as Page
+}
+
+/** The place and the hash of the row that was recorded last; undefined where there is none. */
+export const newestRow = (db: Kysely<Schema>) =>
+  db
+    .selectFrom('audit_log')
+    .select(['stream', 'seq', 'recorded_at', 'row_hash'])
+    .orderBy('recorded_at', 'desc')
+    .orderBy('stream', 'desc')
+    .orderBy('seq', 'desc')
+    .limit(1)
+    .executeTakeFirst()
+
+/**
+ * One page of the ledger as the text of a {@link Page}, row by row. However few rows fit the filter, the work
+ * is done in short questions, each by an index, with a turn of the loop between two: whoever asks beside it
+ * waits no longer than for one. Throws a RangeError where `cursor` is not one of ours; a limit out of range is
+ * brought into it. Throws an AbortError when the signal fires. Does NOT verify the rows.
+ */
+export async function* pageTexts(
+  db: Kysely<Schema>,
+  filter: RowFilter,
+  signal: AbortSignal = NEVER,
+): AsyncGenerator<string> {
+  const limit = Math.min(Math.max(Math.trunc(filter.limit ?? DEFAULT_LIMIT), 1), MAX_LIMIT)
+  let shown = 0
+  let last: FoundRow | null = null
+  const names = namesIn(db)
+  yield '{"rows":['
+  // One more than asked for, to know whether there is a next page.
+  for await (const row of fitting(db, filter, limit + 1, signal)) {
+    if (shown === limit && last) return yield `],"next_cursor":"${printCursor(last)}"}`
+    const text = rowText(row, await names({ ...row, detail: row.leaf }))
+    yield shown === 0 ? text : `,${text}`
+    shown += 1
+    last = row
+  }
+  yield '],"next_cursor":null}'
+}
+
+/**
+ * An engine's reading of the whole ledger, page by page, in the order in which its rows were written, each stream by
+ * seq. Throws an AbortError when the signal fires.
+ */
+export type LedgerPages = (
+  db: Kysely<Schema>,
+  signal: AbortSignal,
+) => AsyncGenerator<readonly (StoredRow | Damaged)[]>
+
+/** One signal for many reads, or none. `pages`: by the engine; default those of one stream. */
+interface Reading {
+  readonly signal?: AbortSignal
+  readonly pages?: LedgerPages
+}
+
+/**
+ * The whole ledger as NDJSON: one line per row, each with its line feed. A line holds every column as `exportLine`
+ * says; the `leaf` is not exported, because it can be rebuilt from the others. Throws an AbortError when the signal
+ * fires, an Error where a row cannot be reached.
+ */
+export async function* exportLines(db: Kysely<Schema>, reading: Reading = {}): AsyncGenerator<string> {
+  const names = namesIn(db)
+  for await (const row of ledgerRows(db, reading)) {
+    if ('damaged' in row) throw new Error(`a row of ${String(row.stream)} ${row.damaged}`)
+    yield `${exportLine(row, await names(row))}\n`
+  }
+}
+
+/**
+ * Verifies the whole ledger as `verify` does. Does NOT notice rows that an index was made to leave out:
+ * `sallyport verify` does.
+ */
+export async function verifyDatabase(db: Kysely<Schema>, reading: Reading = {}): Promise<Verdict> {
+  let verdict: Verdict | null = null
+  for await (const next of verifying(db, reading)) if (typeof next !== 'number') verdict = next
+  if (!verdict) throw new Error('verifying ended without a verdict')
+  return verdict
+}
+
+/** Rows between two tellings of how far it is. */
+const TOLD_EVERY = 20_000
+
+/** The same, step by step: how many rows were read so far, again and again, and last the verdict. */
+export async function* verifying(
+  db: Kysely<Schema>,
+  reading: Reading = {},
+): AsyncGenerator<number | Verdict> {
+  const chains = chainVerifier()
+  let rows = 0
+  for await (const row of ledgerRows(db, reading)) {
+    if (!chains.add(row)) break
+    rows += 1
+    if (rows % TOLD_EVERY === 0) yield rows
+  }
+  yield chains.verdict()
+}
+
+/** Every row of the ledger, as {@link LedgerPages} says. */
+export async function* ledgerRows(
+  db: Kysely<Schema>,
+  { signal = NEVER, pages = pagesByStream }: Reading = {},
+): AsyncGenerator<StoredRow | Damaged> {
+  for await (const page of pages(db, signal)) yield* page
+}
+
+/** Every stream, in the order of their names. */
+async function* streamsOf(db: Kysely<Schema>): AsyncGenerator<string> {
+  let after = ''
+  for (;;) {
+    const next = await db
+      .selectFrom('audit_log')
+      .select('stream')
+      .where('stream', '>', after)
+      .orderBy('stream')
+      .limit(1)
+      .executeTakeFirst()
+    if (!next) return
+    yield next.stream
+    after = next.stream
+  }
+}
+
+// Page by page, each a short read of its own: rows are only ever added behind, and a read that lasted for
+// minutes would keep SQLite's write-ahead log from being moved into the database, and PostgreSQL from forgetting what
+// it need not keep. Each stream up to where it was when it was reached, since it may grow faster than a caller reads.
+const pagesByStream: LedgerPages = async function* (db, signal) {
+  for await (const stream of streamsOf(db)) yield* pagesOf(db, stream, signal)
+}
+
+async function* pagesOf(
+  db: Kysely<Schema>,
+  stream: string,
+  signal: AbortSignal,
+): AsyncGenerator<readonly StoredRow[]> {
+  const rows = db.selectFrom('audit_log').where('stream', '=', stream)
+  const head = await rows.select('seq').orderBy('seq', 'desc').limit(1).executeTakeFirst()
+  if (!head) return
+  let page: readonly StoredRow[] = []
+  do {
+    const after = page.at(-1)?.seq
+    let query = rows.select([...SHOWN, 'leaf']).where('seq', '<=', head.seq)
+    // The first page from the very beginning, wherever somebody has put a row.
+    if (after !== undefined) query = query.where('seq', '>', after)
+    page = await query.orderBy('seq').limit(STEP).execute()
+    yield page
+    await nextTurn(undefined, { signal })
+  } while (page.length === STEP)
+}
+
+function rowText({ leaf, ...stored }: FoundRow, names: Names): string {
+  const result = ofMcpPath(stored) ? { result: stored.status } : {}
+  // Proven by the writer: what the leaf says has the names and types of columns (db/ledger/record/draft.ts).
+  // Stored columns first: so where a row stands is said first.
+  const shown = {
+    ...stored,
+    ...membersOf(leaf),
+    ...stored,
+    ...names,
+    ...result,
+    v: undefined,
+  } as unknown as AuditRow
+  return JSON.stringify(shown)
+}
+
+/** The members of a leaf. One that is no JSON has none, and must not keep the other rows from being read. */
+function membersOf(leaf: string): Members {
+  try {
+    const members: unknown = JSON.parse(leaf)
+    return isObject(members) ? members : UNREADABLE
+  } catch (error) {
+    if (error instanceof SyntaxError) return UNREADABLE
+    throw error
+  }
+}
+
+const UNREADABLE: Members = Object.fromEntries(SHOWN.map((name) => [name, null]))

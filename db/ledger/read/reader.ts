@@ -1,0 +1,270 @@
+import { setImmediate as nextTurn } from 'node:timers/promises'
+import type { Kysely } from 'kysely'
+import type { Schema } from '../../schema.ts'
+import type { CountedWindow, Portion, WindowCounts } from '../counts/row-counts.ts'
+import { countPortion, countWithin, OF_ONE_STREAM } from '../counts/store.ts'
+import { LedgerError } from '../record/entry.ts'
+import { leafHash } from '../tree/hashes.ts'
+import type { Verdict } from '../verify/verify.ts'
+import { parseCursor, type RowFilter, STEP } from './find.ts'
+import { exportLines, type LedgerPages, pageTexts, verifying } from './read.ts'
+
+/** A question about the ledger. It can cross to another thread. */
+export type LedgerQuestion =
+  | { readonly kind: 'list'; readonly filter: RowFilter }
+  | { readonly kind: 'export' }
+  | { readonly kind: 'verify' }
+  /** The hashes of the leaves of one stream, as bytes. */
+  | { readonly kind: 'leaf-hashes'; readonly after: number; readonly most: number }
+  /** Of one stream: the rows behind a place, and those of a window. */
+  | { readonly kind: 'portion'; readonly after: number; readonly most: number }
+  | { readonly kind: 'counts'; readonly window: CountedWindow }
+  | { readonly kind: 'first-since'; readonly instant: string }
+
+/** An answer: text as UTF-8, in pieces of {@link PIECE} and a row at the most. */
+export type Pieces = AsyncGenerator<Uint8Array<ArrayBuffer>, void, void>
+
+/**
+ * An engine's half of the reader. Each piece is made when it is asked for. Throws an AbortError when the
+ * signal fires, which ends the work.
+ */
+export interface Answering {
+  readonly ask: (question: LedgerQuestion, signal: AbortSignal) => Pieces
+  readonly close: () => Promise<void>
+}
+
+/** Rows that are sent together, so that a piece is worth its way. Characters. */
+const PIECE = 65_536
+
+/**
+ * Answers on this thread, for engines that answer at once or behind a socket. `pages`: how the engine reads the whole
+ * ledger; default stream by stream.
+ */
+export async function* answerTo(
+  db: Kysely<Schema>,
+  question: LedgerQuestion,
+  signal: AbortSignal,
+  pages?: LedgerPages,
+): Pieces {
+  if (question.kind === 'leaf-hashes') return yield* leafHashes(db, question, signal)
+  const encoder = new TextEncoder()
+  if (question.kind === 'verify') {
+    for await (const step of verifying(db, { signal, ...(pages && { pages }) }))
+      yield encoder.encode(JSON.stringify(step))
+    return
+  }
+  let text = ''
+  for await (const next of textsOf(db, question, signal, pages)) {
+    text += next
+    if (text.length < PIECE) continue
+    yield encoder.encode(text)
+    text = ''
+  }
+  if (text !== '') yield encoder.encode(text)
+}
+
+function textsOf(
+  db: Kysely<Schema>,
+  question: Exclude<LedgerQuestion, { readonly kind: 'leaf-hashes' | 'verify' }>,
+  signal: AbortSignal,
+  pages: LedgerPages | undefined,
+): AsyncIterable<string> | Iterable<Promise<string>> {
+  if (question.kind === 'list') return pageTexts(db, question.filter, signal)
+  if (question.kind === 'portion')
+    return [countPortion(db, OF_ONE_STREAM, { ...question, until: LAST }).then(asText)]
+  if (question.kind === 'first-since') return [firstSince(db, question.instant, signal).then(asText)]
+  if (question.kind === 'counts') return [countWithin(db, OF_ONE_STREAM, question.window).then(asText)]
+  return exportLines(db, { signal, ...(pages && { pages }) })
+}
+
+/** Rows whose instants are looked at in one read. */
+const SPAN = 4_096
+
+/**
+ * The seq of the first row of the one stream that was recorded at or after an instant; null where there is none. Span
+ * by span: the index by time cannot say which of many rows is the first, since a clock may have been set back.
+ */
+async function firstSince(db: Kysely<Schema>, instant: string, signal: AbortSignal): Promise<number | null> {
+  const { last } = await db
+    .selectFrom('audit_log')
+    .select(({ fn }) => fn.max<number | null>('seq').as('last'))
+    .executeTakeFirstOrThrow()
+  for (let after = 0; after < (last ?? 0); after += SPAN) {
+    const first = await db
+      .selectFrom('audit_log')
+      .select('seq')
+      .where('seq', '>', after)
+      .where('seq', '<=', after + SPAN)
+      .where('recorded_at', '>=', instant)
+      .orderBy('seq')
+      .limit(1)
+      .executeTakeFirst()
+    if (first) return first.seq
+    await nextTurn(undefined, { signal })
+  }
+  return null
+}
+
+const asText = (value: unknown): string => JSON.stringify(value)
+
+const LAST = Number.MAX_SAFE_INTEGER
+
+async function* leafHashes(
+  db: Kysely<Schema>,
+  { after, most }: { readonly after: number; readonly most: number },
+  signal: AbortSignal,
+): Pieces {
+  for (let done = 0; done < most; ) {
+    const rows = await db
+      .selectFrom('audit_log')
+      .select('leaf')
+      .where('seq', '>', after + done)
+      .orderBy('seq')
+      .limit(Math.min(STEP, most - done))
+      .execute()
+    // A copy with a buffer of its own, which is handed over.
+    if (rows.length > 0) yield Uint8Array.from(Buffer.concat(rows.map(({ leaf }) => leafHash(leaf))))
+    if (rows.length < STEP) return
+    done += rows.length
+    await nextTurn(undefined, { signal })
+  }
+}
+
+const NEVER = new AbortController().signal
+
+// Each holds some rows in memory, and all share one thread.
+const MOST_PAGES = 16
+const MOST_WHOLE = 10
+
+/**
+ * Reads the ledger for operators. Each question ends when its signal fires, which it must where the answer is
+ * not read to its end. Rejects with a {@link LedgerError} `busy` where 16 pages are being read, or 10 exports
+ * and verifications. Who may have how many of them is for `proxy/admin/operation/ledger-places.ts` to say.
+ */
+export class LedgerReader {
+  readonly #answering: Answering
+  readonly #pages = new Places(MOST_PAGES)
+  readonly #whole = new Places(MOST_WHOLE)
+
+  constructor(answering: Answering) {
+    this.#answering = answering
+  }
+
+  /**
+   * One page as JSON text ({@link pageTexts}); resolves when its first piece is there. Rejects with a
+   * RangeError where the cursor is not one of ours.
+   */
+  async list(filter: RowFilter, signal: AbortSignal): Promise<AsyncIterable<Uint8Array>> {
+    if (filter.cursor !== undefined) parseCursor(filter.cursor)
+    return this.#begin(this.#pages, { kind: 'list', filter }, signal)
+  }
+
+  /** The whole ledger as NDJSON ({@link exportLines}); resolves when its first piece is there. */
+  export(signal: AbortSignal): Promise<AsyncIterable<Uint8Array>> {
+    return this.#begin(this.#whole, { kind: 'export' }, signal)
+  }
+
+  /** Verifies the whole ledger ({@link verifyDatabase}). `onRows`: told how many rows were read so far. */
+  async verify(signal: AbortSignal, onRows?: (rows: number) => void): Promise<Verdict> {
+    let last: number | Verdict = 0
+    const pieces = await this.#begin(this.#whole, { kind: 'verify' }, signal)
+    for await (const piece of pieces) {
+      // Proven by answerTo.
+      last = JSON.parse(Buffer.from(piece).toString()) as number | Verdict
+      if (typeof last === 'number') onRows?.(last)
+    }
+    if (typeof last === 'number') throw new Error('verifying ended without a verdict')
+    return last
+  }
+
+  /** The hashes of the leaves behind a seq of the one stream, one behind the other, at most `most` of them. */
+  async leafHashes(after: number, most: number): Promise<Buffer> {
+    const pieces: Uint8Array[] = []
+    const question: LedgerQuestion = { kind: 'leaf-hashes', after, most }
+    for await (const piece of this.#answering.ask(question, NEVER)) pieces.push(piece)
+    return Buffer.concat(pieces)
+  }
+
+  /** Counts the rows behind a seq of the one stream, at most `most`. */
+  async portion(after: number, most: number): Promise<Portion> {
+    // Proven by textsOf, here and below.
+    return JSON.parse(await whole(this.#answering.ask({ kind: 'portion', after, most }, NEVER))) as Portion
+  }
+
+  /** Finds the seq of the first row of the one stream that was recorded at or after an instant (RFC 3339). */
+  async firstSince(instant: string): Promise<number | null> {
+    const question: LedgerQuestion = { kind: 'first-since', instant }
+    return JSON.parse(await whole(this.#answering.ask(question, NEVER))) as number | null
+  }
+
+  /** Counts the rows of the one stream that were recorded in a window. */
+  async counts(window: CountedWindow, signal: AbortSignal): Promise<WindowCounts> {
+    const pieces = await this.#begin(this.#pages, { kind: 'counts', window }, signal)
+    return JSON.parse(await whole(pieces)) as WindowCounts
+  }
+
+  close(): Promise<void> {
+    return this.#answering.close()
+  }
+
+  async #begin(places: Places, question: LedgerQuestion, signal: AbortSignal): Promise<Pieces> {
+    signal.throwIfAborted()
+    const leave = places.take()
+    // An answer that nobody begins to read is not ended by its reader.
+    signal.addEventListener('abort', leave, { once: true })
+    const pieces = this.#answering.ask(question, signal)
+    const done = (): void => {
+      signal.removeEventListener('abort', leave)
+      leave()
+    }
+    try {
+      const first = await pieces.next()
+      return followed(first, pieces, done)
+    } catch (error) {
+      done()
+      throw error
+    }
+  }
+}
+
+async function whole(pieces: AsyncIterable<Uint8Array>): Promise<string> {
+  const all: Uint8Array[] = []
+  for await (const piece of pieces) all.push(piece)
+  return Buffer.concat(all).toString()
+}
+
+async function* followed(
+  first: IteratorResult<Uint8Array<ArrayBuffer>, void>,
+  pieces: Pieces,
+  done: () => void,
+): Pieces {
+  try {
+    if (first.done) return
+    yield first.value
+    yield* pieces
+  } finally {
+    done()
+  }
+}
+
+/** So many may be under way at once. */
+class Places {
+  readonly #most: number
+  #taken = 0
+
+  constructor(most: number) {
+    this.#most = most
+  }
+
+  /** Takes a place; the returned function leaves it, once. */
+  take(): () => void {
+    if (this.#taken >= this.#most)
+      throw new LedgerError('busy', `the ledger is read ${this.#taken} times already`)
+    this.#taken += 1
+    let left = false
+    return () => {
+      if (!left) this.#taken -= 1
+      left = true
+    }
+  }
+}

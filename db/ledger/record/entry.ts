@@ -1,0 +1,67 @@
+import type { Schema } from '../../schema.ts'
+import type { JsonObject } from '../../support/json.ts'
+import type { Assertion, Statement } from '../../support/statement.ts'
+
+/** The columns that a row's place in the chain decides, or that an entry gives in another form. */
+type Derived = 'stream' | 'seq' | 'recorded_at' | 'detail' | 'version' | 'prev_hash' | 'row_hash' | 'leaf'
+
+/**
+ * The content of a row, before it has its place in the chain (docs/ledger.md#row). Absent is null, never the
+ * empty string.
+ */
+export interface Entry extends Omit<Schema['audit_log'], Derived> {
+  /** ms since the epoch; `recorded_at` of the row. */
+  readonly at: number
+  /** Digests and sizes, never prompts, completions, arguments, results or secrets. Integers only. */
+  readonly detail: JsonObject
+}
+
+/** Writes that are durable together or not at all: to other tables, and the rows that say so. */
+export interface Unit {
+  /** Its conditions: asked in its transaction, before anything of it is written. */
+  readonly assertions?: readonly Assertion[]
+  readonly statements?: readonly Statement[]
+  readonly entries: readonly Entry[]
+  /**
+   * It may wait a few ms for another unit, to share its transaction: nobody's answer depends on it. Default
+   * false.
+   */
+  readonly lazy?: boolean
+  /**
+   * A change by an operator follows it, such as the claim of his proof: it may wait in the room that calls leave. Default:
+   * if one of its statements may change somebody's authority.
+   */
+  readonly ofChange?: boolean
+}
+
+/** The place of a row in its chain. `hash` is its `row_hash`: hex SHA-256. */
+export interface Sealed {
+  readonly stream: string
+  readonly seq: number
+  readonly hash: string
+}
+
+/**
+ * The reason that a unit was not stored; nothing of it was, or all of it where it is in doubt. `stale`: one of its assertions found no row.
+ * `conflict`: a statement changed another number of rows than it must, or broke a constraint. `duplicate`: it
+ * broke a unique one. `busy`: the line is full. `unavailable`: the database cannot be written. `closed`: the
+ * ledger was closed.
+ */
+export type LedgerErrorCode = 'stale' | 'busy' | 'unavailable' | 'conflict' | 'duplicate' | 'closed'
+
+export class LedgerError extends Error {
+  readonly code: LedgerErrorCode
+  /** True where the unit may be stored all the same: the database was lost in the middle of its commit. */
+  readonly inDoubt: boolean
+
+  constructor(code: LedgerErrorCode, message: string, options?: ErrorOptions) {
+    super(message, options)
+    this.code = code
+    this.inDoubt = options?.cause instanceof InDoubt
+  }
+}
+
+/** The cause of an error of a ledger that cannot know yet whether what it was given is stored. */
+export class InDoubt extends Error {
+  override readonly name = 'InDoubt'
+}

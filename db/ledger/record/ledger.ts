@@ -1,0 +1,332 @@
+import type { AuthorityMoves } from '../../authority-moves.ts'
+import type { Database } from '../../database.ts'
+import { messageOf } from '../../support/error-message.ts'
+import { portionsOf } from '../../support/pages.ts'
+import { draftOf, type Origin } from './draft.ts'
+import { type Entry, LedgerError, type Sealed, type Unit } from './entry.ts'
+import type { OpenDecision, Work, WorkResult, Writer } from './writer.ts'
+
+/** Hears what became of a unit: the places of its rows, or why nothing of it was stored. */
+export type Done = (error: Error | null, sealed: readonly Sealed[]) => void
+
+/** The append-only audit ledger (docs/ledger.md#appending). The only writer of the database. */
+export interface Ledger {
+  /**
+   * Calls `done` once: with the places of the unit's rows when statements and rows are durable; where nothing
+   * of the unit was stored, with a {@link LedgerError}, or a TypeError for what can never be stored, such as
+   * a float in `detail`. Never before it returns, and in the order of the rows. What `done` throws becomes an
+   * uncaught exception of the process; the units behind it are told first.
+   */
+  submit(unit: Unit, done: Done): void
+  /** The same as a promise. */
+  commit(unit: Unit): Promise<readonly Sealed[]>
+  /**
+   * Writes an outcome `unknown` for every allowed decision of an earlier run that has none, or of a writer that is
+   * gone; resolves with their number. `at` is ms since the epoch. Call it before this run's `service.started`: the next run looks
+   * no further back than that row.
+   */
+  recover(at: number, configDigest: string): Promise<number>
+  /** The number of rows that wait for their commit, under way or queued. */
+  readonly waiting: number
+  /**
+   * True where the last write could not be made, for `/ready`. A refused unit (`stale`, `conflict`,
+   * `duplicate`) is no failure.
+   */
+  readonly failing: boolean
+  /** The last durable row; null while there is none. */
+  readonly head: Sealed | null
+  /**
+   * Resolves once, with what was seen, when the ledger can never be written again; never otherwise. The
+   * process must end: nothing can be done here about another writer or a broken disk.
+   */
+  readonly failed: Promise<Error>
+  /** Takes no more units, waits for those queued, and lets go of the database. */
+  close(): Promise<void>
+}
+
+export interface LedgerOptions {
+  /** The database, migrated. */
+  readonly database: Pick<Database, 'openWriter' | 'authority'>
+  /** The version of the service, for `version` of every row. */
+  readonly version: string
+  /** The number of rows that may wait; calls leave a quarter of it to others ({@link roomFor}). Default 8,192. */
+  readonly queueLimit?: number
+  /**
+   * The time that lazy units wait for one that is not. ms. Default 5. Longer leaves more `unknown` outcomes
+   * behind a crash.
+   */
+  readonly delayMs?: number
+}
+
+/**
+ * Opens the ledger of a migrated database and holds its stream alone. Rejects with one sentence where another process
+ * holds it, the schema of the audit tables is not ours, or one of the last 1,000 rows does not verify: the
+ * sentence names the first such row.
+ */
+export async function openLedger(options: LedgerOptions): Promise<Ledger> {
+  return new CommitQueue(await options.database.openWriter(), options)
+}
+
+// A batch's memory and the time it holds the write lock stay small; the queue takes what is beyond.
+const MAX_BATCH = 512
+
+/** A batch that takes longer, and fails, was held up by a database that says nothing. ms. */
+const PATIENCE_MS = 1_000
+
+const NO_ROWS: readonly Sealed[] = []
+
+interface Waiter extends Work {
+  readonly done: Done
+}
+
+/**
+ * The queue in front of a writer. While one batch is under way the next one fills: load makes the batches.
+ * Lazy units go with the next one that is not, in the order of their coming; or by themselves, after a while.
+ *
+ * State: `#enqueue` alone adds to the queue, `#drain` alone takes from it, and one `#drain` runs at a time. The
+ * head is that of the last batch the writer has made durable; the writer owns the chain. A crash
+ * loses what is queued, of which nobody was told that it is durable: a call without a row, refused, never
+ * work without a row.
+ */
+class CommitQueue implements Ledger {
+  readonly #writer: Writer
+  readonly #origin: Origin
+  readonly #authority: AuthorityMoves
+  readonly #limit: number
+  readonly #delayMs: number
+  readonly #failed = Promise.withResolvers<Error>()
+  #queue: Waiter[] = []
+  #waiting = 0
+  /** True where the queue must move on: a unit in it cannot wait. */
+  #pressed = false
+  #delayed: NodeJS.Timeout | null = null
+  #draining: Promise<void> | null = null
+  #head: Sealed | null
+  #fault: Error | null = null
+  #failing = false
+  #closed: Promise<void> | null = null
+
+  constructor(writer: Writer, { database, version, queueLimit = 8_192, delayMs = 5 }: LedgerOptions) {
+    this.#writer = writer
+    this.#authority = database.authority
+    this.#origin = { stream: writer.stream, version }
+    this.#limit = queueLimit
+    this.#delayMs = delayMs
+    this.#head = writer.head
+    void writer.lost.then((fault) => this.#fail(fault))
+  }
+
+  get waiting(): number {
+    return this.#waiting
+  }
+
+  get failing(): boolean {
+    return this.#failing || this.#fault !== null
+  }
+
+  get head(): Sealed | null {
+    return this.#head
+  }
+
+  get failed(): Promise<Error> {
+    return this.#failed.promise
+  }
+
+  commit(unit: Unit): Promise<readonly Sealed[]> {
+    return new Promise((resolve, reject) => {
+      this.submit(unit, (error, sealed) => (error ? reject(error) : resolve(sealed)))
+    })
+  }
+
+  submit(unit: Unit, done: Done): void {
+    try {
+      this.#enqueue(unit, done)
+    } catch (error) {
+      process.nextTick(done, error, NO_ROWS)
+    }
+  }
+
+  #enqueue(unit: Unit, done: Done): void {
+    if (this.#closed) throw new LedgerError('closed', 'the audit ledger is closed')
+    if (this.#fault) throw unavailable(this.#fault)
+    // Before it joins the queue: what can never be stored must not share a batch with what can.
+    const waiter = waiterOf(unit, this.#origin, done)
+    const size = sizeOf(waiter)
+    if (this.#waiting + size > roomFor(unit, waiter, this.#limit)) {
+      // The units that wait may all be lazy.
+      this.#flush()
+      throw new LedgerError('busy', `${this.#waiting} audit rows are waiting already`)
+    }
+    this.#waiting += size
+    this.#queue.push(waiter)
+    // A full batch gains nothing by waiting.
+    if (unit.lazy && this.#queue.length < MAX_BATCH) this.#delay()
+    else this.#flush()
+  }
+
+  async recover(at: number, configDigest: string): Promise<number> {
+    if (this.#fault) throw unavailable(this.#fault)
+    let recovered = 0
+    for (const { statements, decisions } of await this.#writer.unfinished()) {
+      const [first = [], ...more] = portionsOf(decisions, MAX_BATCH)
+      const outcomes = (of: readonly OpenDecision[]) =>
+        of.map((decision) => unknownOutcome(decision, at, configDigest))
+      await this.commit({ statements, entries: outcomes(first) })
+      for (const portion of more) await this.commit({ entries: outcomes(portion) })
+      recovered += decisions.length
+    }
+    return recovered
+  }
+
+  close(): Promise<void> {
+    this.#closed ??= this.#finish()
+    return this.#closed
+  }
+
+  async #finish(): Promise<void> {
+    this.#flush()
+    await this.#draining
+    await this.#writer.close()
+  }
+
+  #flush(): void {
+    if (this.#delayed) clearTimeout(this.#delayed)
+    this.#delayed = null
+    if (this.#queue.length === 0) return
+    this.#pressed = true
+    this.#draining ??= this.#drain()
+  }
+
+  #delay(): void {
+    // The drain under way looks at its end for units that are still queued.
+    if (this.#draining) return
+    this.#delayed ??= setTimeout(() => this.#flush(), this.#delayMs)
+  }
+
+  async #drain(): Promise<void> {
+    // So that everything committed in this turn of the event loop shares the first batch.
+    await Promise.resolve()
+    while (this.#pressed) {
+      const batch = this.#queue.splice(0, MAX_BATCH)
+      this.#pressed = this.#queue.length > 0
+      await this.#write(batch)
+    }
+    this.#draining = null
+    if (this.#queue.length > 0) this.#delay()
+  }
+
+  async #write(batch: readonly Waiter[]): Promise<void> {
+    let results: readonly WorkResult[]
+    const from = performance.now()
+    try {
+      if (this.#fault) throw this.#fault
+      results = await this.#writer.write(batch)
+    } catch (error) {
+      this.#failing = true
+      // It may be stored all the same.
+      if (batch.some(changesAuthority)) this.#authority.move()
+      for (const waiter of batch) this.#tell(waiter, unavailable(error))
+      if (performance.now() - from > PATIENCE_MS) this.#refuseAll()
+      return
+    }
+    for (const [index, waiter] of batch.entries()) this.#settle(waiter, results[index])
+  }
+
+  /** Those who came while the database said nothing have waited for as long, and would wait as long again. */
+  #refuseAll(): void {
+    const silent = unavailable(new Error('the database did not answer'))
+    this.#pressed = false
+    for (const waiter of this.#queue.splice(0)) this.#tell(waiter, silent)
+  }
+
+  // A crash between the writer's commit and this line leaves a decision whose call was never made: a grant
+  // with no work, never work with no row.
+  #settle(waiter: Waiter, result: WorkResult | undefined): void {
+    if (!result) {
+      this.#failing = true
+      this.#tell(waiter, unavailable(new Error('the writer did not answer for this unit')))
+    } else if ('sealed' in result) {
+      this.#failing = false
+      this.#head = result.sealed.at(-1) ?? this.#head
+      // Before its author hears of it: behind that answer nothing leaves by what was so before.
+      if (changesAuthority(waiter)) this.#authority.move()
+      this.#tell(waiter, null, result.sealed)
+    } else {
+      this.#tell(waiter, refusalOf(result))
+    }
+  }
+
+  #tell(waiter: Waiter, error: Error | null, sealed = NO_ROWS): void {
+    // First: whoever is told may submit the next unit at once.
+    this.#waiting -= sizeOf(waiter)
+    try {
+      waiter.done(error, sealed)
+    } catch (thrown) {
+      process.nextTick(() => {
+        throw thrown
+      })
+    }
+  }
+
+  #fail(fault: Error): void {
+    this.#fault = fault
+    this.#failed.resolve(fault)
+  }
+}
+
+function unavailable(cause: unknown): LedgerError {
+  const seen = messageOf(cause)
+  return new LedgerError('unavailable', `the audit ledger cannot be written: ${seen}`, { cause })
+}
+
+type RefusedWork = Exclude<WorkResult, { readonly sealed: unknown }>
+
+const refusalOf = ({ refused, message }: RefusedWork): Error =>
+  refused === 'fault' ? new Error(message) : new LedgerError(refused, message)
+
+/** A slice of the queue, as its part of all of it. */
+const SLICES = 8
+
+/**
+ * Returns how many rows may wait, this unit's included, for it to be let into a queue of `limit` rows. Calls come as fast
+ * as they like, so what may take authority away has the last slice to itself, and what waits for nobody, such as
+ * outcomes, the one before it (docs/threats.md#pools). A queue of fewer rows than slices keeps nothing.
+ */
+function roomFor({ lazy = false, ofChange }: Unit, work: Work, limit: number): number {
+  const slice = Math.floor(limit / SLICES)
+  if (lazy) return limit - slice
+  return (ofChange ?? changesAuthority(work)) ? limit : limit - 2 * slice
+}
+
+/**
+ * Tells whether work may change somebody's authority: it may unless each of its statements says by `beside`
+ * that it cannot.
+ */
+const changesAuthority = ({ statements }: Work): boolean =>
+  statements.some(({ beside }) => beside === undefined)
+
+// A unit without rows has its place in the queue too.
+const sizeOf = ({ drafts }: Work): number => Math.max(1, drafts.length)
+
+function waiterOf({ assertions = [], statements = [], entries }: Unit, origin: Origin, done: Done): Waiter {
+  for (const { sql, parameters } of statements) {
+    if (!parameters.every(isBindable))
+      throw new TypeError(`a parameter of "${sql}" is of a type that no column holds`)
+  }
+  return { assertions, statements, drafts: entries.map((entry) => draftOf(entry, origin)), done }
+}
+
+// What cannot cross to the writer's thread would throw there for the whole batch.
+function isBindable(value: unknown): boolean {
+  return (
+    value === null || ['string', 'number', 'bigint'].includes(typeof value) || value instanceof Uint8Array
+  )
+}
+
+const unknownOutcome = (decision: OpenDecision, at: number, configDigest: string): Entry => ({
+  ...decision,
+  at,
+  status: 'unknown',
+  detail: { reason: 'crash' },
+  config_digest: configDigest,
+})

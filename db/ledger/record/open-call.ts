@@ -1,0 +1,21 @@
+import type { Database } from '../../database.ts'
+import type { Assertion } from '../../support/statement.ts'
+import { OUTCOMES } from './outcomes.ts'
+
+/** Asserts that the ledger has a call's decision and no outcome of it. For the few calls that are in doubt. */
+export function stillOpen({ kysely }: Pick<Database, 'kysely'>, requestId: string): Assertion {
+  const outcome = kysely
+    .selectFrom('audit_log as outcome')
+    .select('outcome.seq')
+    .where('outcome.request_id', '=', requestId)
+    .where('outcome.status', 'in', [...OUTCOMES])
+  const { sql, parameters } = kysely
+    .selectFrom('audit_log as decision')
+    .select('decision.seq')
+    .where('decision.request_id', '=', requestId)
+    .where('decision.status', '=', 'allowed')
+    .where((is) => is.not(is.exists(outcome)))
+    .compile()
+  // Proven by the lines above: texts alone.
+  return { sql, parameters: parameters as readonly string[] }
+}

@@ -1,0 +1,51 @@
+import type { Assertion, Statement } from '../../support/statement.ts'
+import type { Draft } from './draft.ts'
+import type { Entry, Sealed } from './entry.ts'
+
+/** A unit that is ready to be stored: it can cross to another thread, and its drafts can be hashed. */
+export interface Work {
+  readonly assertions: readonly Assertion[]
+  readonly statements: readonly Statement[]
+  readonly drafts: readonly Draft[]
+}
+
+/**
+ * The result of one unit of a batch that was committed. `fault`: a statement that the database does not
+ * understand.
+ */
+export type WorkResult =
+  | { readonly sealed: readonly Sealed[] }
+  | { readonly refused: 'stale' | 'conflict' | 'duplicate' | 'fault'; readonly message: string }
+
+/** An allowed decision that no outcome followed. */
+export type OpenDecision = Omit<Entry, 'at' | 'status' | 'detail' | 'config_digest'>
+
+/** What a writer that is gone has left open. */
+export interface Unfinished {
+  readonly decisions: readonly OpenDecision[]
+  /** Goes into the unit of their outcomes, so that nobody else writes them too. */
+  readonly statements: readonly Statement[]
+}
+
+/** An engine's half of the ledger: the only writer of its stream, one batch at a time. */
+export interface Writer {
+  /** The stream that it writes. */
+  readonly stream: string
+  /** The stream's last row when the writer was opened. */
+  readonly head: Sealed | null
+  /**
+   * Stores a batch in one transaction, each unit whole or not at all, and resolves when it is durable.
+   * Rejects where nothing of the batch was stored, and with an `InDoubt` where all or nothing of it is; a later
+   * batch may go through, unless {@link Writer.lost} has resolved. By then it is known.
+   */
+  write(batch: readonly Work[]): Promise<readonly WorkResult[]>
+  /**
+   * What earlier runs have left open; on engines with many writers, those that have been gone for a while, some at
+   * a time.
+   */
+  unfinished(): Promise<readonly Unfinished[]>
+  /** Resolves once, with what was seen, when the writer will never write again; never otherwise. */
+  readonly lost: Promise<Error>
+  /** Waits for what is under way. Nothing may be written afterwards. */
+  close(): Promise<void>
+}

@@ -1,0 +1,74 @@
+import type { StoredRow } from '../record/leaf.ts'
+import type { Verdict } from './verdict.ts'
+
+/** Calls of one kind that a change would decide otherwise. */
+export interface Group {
+  /** The name that the ledger has for it. */
+  readonly principal_id: string | null
+  readonly action: string
+  readonly tool: string | null
+  readonly model: string | null
+  /** What is missing, or was; null where that is not why. */
+  readonly capability: string | null
+  /** Why they would be refused; of calls that would be allowed, why they were not. */
+  readonly reason: string
+  /** The number of calls. */
+  readonly decisions: number
+  /** RFC 3339. */
+  readonly first_at: string
+  readonly last_at: string
+  /** Three request ids at most, of the first calls. */
+  readonly samples: readonly string[]
+}
+
+/** Groups of one pile, most calls first, and the number of calls in all of them. */
+export interface Pile {
+  readonly decisions: number
+  readonly groups: readonly Group[]
+  /** True: there were more groups than are kept or shown. */
+  readonly truncated: boolean
+}
+
+/** Groups that are shown. */
+const SHOWN = 500
+/** Groups that are followed. More kinds of calls than these are counted, and not told apart. */
+const FOLLOWED = 20_000
+const SAMPLES = 3
+
+type Growing = { -readonly [Member in keyof Group]: Group[Member] } & { samples: string[] }
+
+/** Puts calls together by who has made them, at what, and why they are decided so. Memory by groups, not by calls. */
+export class Grouping {
+  readonly #groups = new Map<string, Growing>()
+  #decisions = 0
+  #overflowed = false
+
+  /** `row`: any of its kind; `at` and `id`: of the call itself. */
+  add(
+    row: StoredRow,
+    verdict: NonNullable<Verdict>,
+    { count, at, id }: { readonly count: number; readonly at: string; readonly id: string | null },
+  ): void {
+    this.#decisions += count
+    const { principal_id, action, tool, model } = row
+    const { reason, capability } = verdict
+    const name = JSON.stringify([principal_id, action, tool, model, capability, reason])
+    const group = this.#groups.get(name)
+    if (group) {
+      group.decisions += count
+      if (at < group.first_at) group.first_at = at
+      if (at > group.last_at) group.last_at = at
+      if (id !== null && group.samples.length < SAMPLES) group.samples.push(id)
+    } else if (this.#groups.size < FOLLOWED) {
+      const samples = id === null ? [] : [id]
+      const first = { decisions: count, first_at: at, last_at: at, samples }
+      this.#groups.set(name, { principal_id, action, tool, model, capability, reason, ...first })
+    } else this.#overflowed = true
+  }
+
+  pile(): Pile {
+    const groups = [...this.#groups.values()].toSorted((a, b) => b.decisions - a.decisions)
+    const truncated = this.#overflowed || groups.length > SHOWN
+    return { decisions: this.#decisions, groups: groups.slice(0, SHOWN), truncated }
+  }
+}

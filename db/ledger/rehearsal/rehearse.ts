@@ -1,0 +1,169 @@
+import { isObject, type Members } from '../../support/json.ts'
+import { NotRecomputable } from '../authority/call.ts'
+import { type Decision, decisionOf, isDecision, isOfCall } from '../authority/decision.ts'
+import { judge } from '../authority/judge.ts'
+import { Replay } from '../authority/replay.ts'
+import type { LeafVersion, StoredRow } from '../record/leaf.ts'
+import type { Changes } from './changes.ts'
+import { mayChange } from './changing-rows.ts'
+import { textOf } from './kind-of-call.ts'
+import { type KindOfCalls, KnownCalls } from './known-calls.ts'
+import { Grouping, type Pile } from './piles.ts'
+import { recordedVerdict, type Verdict, verdictWith } from './verdict.ts'
+
+/** The time whose decisions are judged once more. RFC 3339 with milliseconds; since inclusive, until exclusive. */
+export interface Window {
+  readonly since: string
+  readonly until: string
+}
+
+interface Place {
+  readonly stream: string
+  readonly seq: number
+}
+
+/** What a rehearsal came to. Counts are of calls: a summary counts as often as it says. */
+export interface Rehearsed {
+  readonly decisions: number
+  /** The principals that have made them. */
+  readonly principals: number
+  /** The first and the last of their rows; null where there is none. */
+  readonly first: Place | null
+  readonly last: Place | null
+  readonly unchanged: number
+  readonly newlyRefused: Pile
+  readonly newlyAllowed: Pile
+  /** Calls that the rows do not say enough of, by why; most first. */
+  readonly undecidable: readonly { readonly why: string; readonly decisions: number }[]
+  /** Calls whose recorded decision does not follow from the rows before it. */
+  readonly disagreements: number
+}
+
+export interface Rehearser {
+  /** Takes the leaf of the next row: of changes all that there are, from the first one on, and decisions of the window. */
+  see(leaf: string): void
+  result(): Rehearsed
+}
+
+/** What judging a decision has come to. */
+type Fate = { readonly row: StoredRow } & (
+  | { readonly pile: 'unchanged' }
+  | { readonly pile: 'refused' | 'allowed'; readonly verdict: NonNullable<Verdict> }
+  | { readonly pile: 'undecidable'; readonly why: string; readonly disagrees: boolean }
+)
+
+/**
+ * Judges the decisions of a window once more with changes laid over the state of each row's own time
+ * (docs/rehearsal.md#rule). Takes rows in the order in which they were written; outcomes may be left out, and so may
+ * decisions that are not of the window. Memory by principals, resources and kinds of calls, not by rows.
+ */
+export function rehearser(changes: Changes, { since, until }: Window): Rehearser {
+  const replay = new Replay()
+  const [refused, allowed] = [new Grouping(), new Grouping()]
+  const undecidable = new Map<string, number>()
+  const principals = new Set<string>()
+  const known = new KnownCalls<Fate>()
+  let [decisions, unchanged, disagreements] = [0, 0, 0]
+  let [first, last]: [string | null, string | null] = [null, null]
+
+  function decide(leaf: string, fate: Fate, count: number, at: string): void {
+    decisions += count
+    first ??= leaf
+    last = leaf
+    const { row } = fate
+    if (row.principal_id !== null) principals.add(row.principal_id)
+    if (fate.pile === 'unchanged') unchanged += count
+    else if (fate.pile === 'undecidable') {
+      undecidable.set(fate.why, (undecidable.get(fate.why) ?? 0) + count)
+      if (fate.disagrees) disagreements += count
+    } else {
+      const pile = fate.pile === 'refused' ? refused : allowed
+      pile.add(row, fate.verdict, { count, at, id: textOf(leaf, 'request_id') })
+    }
+  }
+
+  function fateOf(decision: Decision, version: LeafVersion): Fate {
+    const { row } = decision
+    if (version === 1) return { row, pile: 'undecidable', why: 'rows of version 1', disagrees: false }
+    const judgement = judge(decision, replay)
+    if (judgement && 'problem' in judgement)
+      return { row, pile: 'undecidable', why: 'decisions that do not follow from the rows', disagrees: true }
+    try {
+      const [recorded, verdict] = [recordedVerdict(decision), verdictWith(decision, replay, changes)]
+      if (verdict && !recorded) return { row, pile: 'refused', verdict }
+      return recorded && !verdict ? { row, pile: 'allowed', verdict: recorded } : { row, pile: 'unchanged' }
+    } catch (error) {
+      if (!(error instanceof NotRecomputable)) throw error
+      return { row, pile: 'undecidable', why: error.message, disagrees: false }
+    }
+  }
+
+  /** A grace that ends between two calls makes them two kinds of calls. */
+  const hasGrace = (subject: string | null): boolean => {
+    const state = replay.principals.get(subject ?? '')?.states.at(-1)
+    return state === undefined || [...state.thumbprints, ...state.dpopJkts].some(([, end]) => end !== null)
+  }
+
+  function seeWhole(leaf: string, kind: KindOfCalls<Fate> | null): void {
+    const { row, detail, version } = rowOf(leaf)
+    const { action, status, recorded_at: at } = row
+    if (!isOfCall(action)) {
+      // A change that was refused has changed nothing.
+      if (status === 'denied' || !mayChange(action)) return
+      replay.see(row, version, detail)
+      known.forget(version === 2 ? principalOf(action, detail) : null)
+    } else if (isDecision(row) && at >= since && at < until) {
+      const decision = decisionOf(row, detail)
+      const fate = fateOf(decision, version)
+      decide(leaf, fate, decision.summarised ?? 1, at)
+      if (kind !== null && !hasGrace(row.principal_id)) known.judged(row.principal_id ?? '', kind, fate)
+    }
+  }
+
+  return {
+    see: (leaf) => {
+      const kind = known.of(leaf)
+      if (!kind?.fate) return seeWhole(leaf, kind)
+      const at = textOf(leaf, 'recorded_at') ?? ''
+      if (at >= since && at < until) decide(leaf, kind.fate, 1, at)
+    },
+    result: () => ({
+      ...{ decisions, principals: principals.size, first: placeOf(first), last: placeOf(last), unchanged },
+      newlyRefused: refused.pile(),
+      newlyAllowed: allowed.pile(),
+      undecidable: [...undecidable]
+        .map(([why, count]) => ({ why, decisions: count }))
+        .toSorted((a, b) => b.decisions - a.decisions),
+      disagreements,
+    }),
+  }
+}
+
+/** The one principal whose calls a change of version 2 can touch; null where it may be any. */
+const principalOf = (action: string, { subject }: Members): string | null =>
+  OF_PRINCIPALS.test(action) && typeof subject === 'string' ? subject : null
+
+const OF_PRINCIPALS = /^(?:agent|user|workload|operator)\./
+
+function placeOf(leaf: string | null): Place | null {
+  if (leaf === null) return null
+  const { stream, seq } = rowOf(leaf).row
+  return { stream, seq }
+}
+
+interface Read {
+  /** Without its hash, leaf and the text of its detail. */
+  readonly row: StoredRow
+  readonly detail: Members
+  readonly version: LeafVersion
+}
+
+/** Reads a leaf. Written by the ledger: an object, of every column but `row_hash` (docs/ledger.md#row). */
+function rowOf(leaf: string): Read {
+  const { detail, v, ...row } = JSON.parse(leaf) as Members
+  return {
+    row: { ...row, detail: '', row_hash: '', leaf: '' } as unknown as StoredRow,
+    detail: isObject(detail) ? detail : {},
+    version: v === 2 ? 2 : 1,
+  }
+}

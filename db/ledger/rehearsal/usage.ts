@@ -1,0 +1,114 @@
+import { isObject, type Members } from '../../support/json.ts'
+import { decisionOf, isDecision } from '../authority/decision.ts'
+import type { StoredRow } from '../record/leaf.ts'
+import type { Window } from './rehearse.ts'
+
+/** What calls have demanded one capability, and what came of it. */
+export interface UsedCapability {
+  readonly capability: string
+  /** Calls that demanded it and were allowed, and calls that were refused for the want of it. */
+  readonly allowed: number
+  readonly denied: number
+  /** RFC 3339; null: never in the window. */
+  readonly last_allowed_at: string | null
+  readonly last_denied_at: string | null
+  /** The tools and models of those calls, by name, at most {@link MOST_NAMES} of each. */
+  readonly tools: readonly string[]
+  readonly models: readonly string[]
+}
+
+/** What a principal has used in a window. */
+export interface Used {
+  readonly decisions: number
+  readonly capabilities: readonly UsedCapability[]
+  /** Allowed calls that demanded nothing, which any set opens. */
+  readonly undemanding: number
+}
+
+const MOST_NAMES = 100
+/** Capabilities that are told apart. A set holds 64, and refusals may name others. */
+const MOST_CAPABILITIES = 1_000
+
+/** Adds up the decisions about one principal (docs/rehearsal.md#usage). Takes leaves of any rows. */
+export function usage(principal: string, { since, until }: Window) {
+  const capabilities = new Map<string, Growing>()
+  let [decisions, undemanding] = [0, 0]
+
+  function of(capability: string): Growing {
+    const known = capabilities.get(capability)
+    if (known) return known
+    const made = new Growing(capability)
+    if (capabilities.size < MOST_CAPABILITIES) capabilities.set(capability, made)
+    return made
+  }
+
+  return {
+    see(leaf: string): void {
+      // Written by the ledger: an object, of every column but `row_hash` (docs/ledger.md#row).
+      const { detail, ...columns } = JSON.parse(leaf) as Members
+      const row = columns as unknown as StoredRow
+      if (row.principal_id !== principal || !isDecision(row)) return
+      if (row.recorded_at < since || row.recorded_at >= until) return
+      const decision = decisionOf(row, isObject(detail) ? detail : {})
+      const count = decision.summarised ?? 1
+      decisions += count
+      const { allowed, authority, reason, requiredCapability: required } = decision
+      if (allowed) for (const one of authority?.demanded ?? []) of(one).allow(row, count)
+      if (allowed && authority?.demanded.length === 0) undemanding += count
+      if (!allowed && reason === 'capability_missing' && typeof required === 'string')
+        of(required).deny(row, count)
+    },
+    result: (): Used => ({
+      decisions,
+      capabilities: [...capabilities.values()]
+        .map((one) => one.shown())
+        .toSorted((a, b) => b.allowed + b.denied - a.allowed - a.denied),
+      undemanding,
+    }),
+  }
+}
+
+class Growing {
+  readonly #capability: string
+  readonly #tools = new Set<string>()
+  readonly #models = new Set<string>()
+  #allowed = 0
+  #denied = 0
+  #lastAllowed: string | null = null
+  #lastDenied: string | null = null
+
+  constructor(capability: string) {
+    this.#capability = capability
+  }
+
+  allow(row: StoredRow, count: number): void {
+    this.#allowed += count
+    this.#lastAllowed = later(this.#lastAllowed, row.recorded_at)
+    this.#name(row)
+  }
+
+  deny(row: StoredRow, count: number): void {
+    this.#denied += count
+    this.#lastDenied = later(this.#lastDenied, row.recorded_at)
+    this.#name(row)
+  }
+
+  #name({ tool, model }: StoredRow): void {
+    if (tool !== null && this.#tools.size < MOST_NAMES) this.#tools.add(tool)
+    if (model !== null && this.#models.size < MOST_NAMES) this.#models.add(model)
+  }
+
+  shown(): UsedCapability {
+    return {
+      capability: this.#capability,
+      allowed: this.#allowed,
+      denied: this.#denied,
+      last_allowed_at: this.#lastAllowed,
+      last_denied_at: this.#lastDenied,
+      tools: [...this.#tools].toSorted(),
+      models: [...this.#models].toSorted(),
+    }
+  }
+}
+
+const later = (one: string | null, other: string): string => (one === null || other > one ? other : one)

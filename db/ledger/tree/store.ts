@@ -1,0 +1,179 @@
+import type { Kysely, Selectable } from 'kysely'
+import type { Database } from '../../database.ts'
+import type { Schema } from '../../schema.ts'
+import { type Statement, statementOf, timestamp } from '../../support/statement.ts'
+import { type Checkpoint, checkpointText } from './checkpoint.ts'
+import { HASH_BYTES } from './hashes.ts'
+import { noteOf } from './note.ts'
+import { edgeOf, type ReadTile, type Tile } from './tiles.ts'
+
+type Db = Kysely<Schema>
+
+/** A tree as far as it is grown: `place` is that of its last row. */
+export type StoredTree = Selectable<Schema['audit_trees']>
+export type StoredCheckpoint = Selectable<Schema['audit_checkpoints']>
+
+/** The tree that grows: the last that was begun. */
+export const treeInForce = (db: Db): Promise<StoredTree | undefined> =>
+  db.selectFrom('audit_trees').selectAll().orderBy('tree', 'desc').limit(1).executeTakeFirst()
+
+/** How many rows are in no tree yet. */
+export async function countUnsealed({
+  kysely,
+  treeRows,
+}: Pick<Database, 'kysely' | 'treeRows'>): Promise<number> {
+  const tree = await treeInForce(kysely)
+  return treeRows.between(tree?.place ?? 0, Number.MAX_SAFE_INTEGER)
+}
+
+/** Reads tiles of a tree, of width 0 as they are. Throws where one is narrower than asked for. */
+export const tileReader =
+  (db: Db, tree: number): ReadTile =>
+  async ({ level, n }, width) => {
+    const row = await db
+      .selectFrom('audit_tiles')
+      .select('hashes')
+      .where('tree', '=', tree)
+      .where('level', '=', level)
+      .where('n', '=', n)
+      .executeTakeFirst()
+    const hashes = Buffer.from(row?.hashes ?? [])
+    if (hashes.length < width * HASH_BYTES)
+      throw new Error(
+        `tile ${level}/${n} of the audit tree has ${hashes.length / HASH_BYTES} hashes, not ${width}`,
+      )
+    return width === 0 ? hashes : hashes.subarray(0, width * HASH_BYTES)
+  }
+
+/** The partial tiles that a tree of a size grows from. */
+export const readEdge = (read: ReadTile, size: number): Promise<readonly Buffer[]> =>
+  Promise.all(
+    edgeOf(size).map(({ width, ...place }) =>
+      width === 0 ? Promise.resolve(Buffer.alloc(0)) : read(place, width),
+    ),
+  )
+
+const checkpoints = (db: Db, tree: number) =>
+  db.selectFrom('audit_checkpoints').selectAll().where('tree', '=', tree)
+
+export const newestCheckpoint = (db: Db, tree: number): Promise<StoredCheckpoint | undefined> =>
+  checkpoints(db, tree).orderBy('size', 'desc').limit(1).executeTakeFirst()
+
+export const checkpointOfSize = (db: Db, tree: number, size: number): Promise<StoredCheckpoint | undefined> =>
+  checkpoints(db, tree).where('size', '=', size).executeTakeFirst()
+
+/** The last checkpoint before a row at a place; undefined where the row is under the first. */
+export const checkpointBefore = (
+  db: Db,
+  tree: number,
+  place: number,
+): Promise<StoredCheckpoint | undefined> =>
+  checkpoints(db, tree).where('place', '<', place).orderBy('place', 'desc').limit(1).executeTakeFirst()
+
+/** The last checkpoint of at most so many leaves. */
+export const checkpointUpTo = (db: Db, tree: number, size: number): Promise<StoredCheckpoint | undefined> =>
+  checkpoints(db, tree).where('size', '<=', size).orderBy('size', 'desc').limit(1).executeTakeFirst()
+
+/** A checkpoint as a signed note: the lines of the log's keys, then those of its witnesses. */
+export async function noteOfCheckpoint(
+  db: Db,
+  { origin }: StoredTree,
+  stored: StoredCheckpoint,
+): Promise<string> {
+  const cosigned = await db
+    .selectFrom('audit_cosignatures')
+    .select('proof')
+    .where('tree', '=', stored.tree)
+    .where('size', '=', stored.size)
+    .where('proof', 'like', '— %')
+    .orderBy('anchor')
+    .execute()
+  const lines = [...stored.signatures.split('\n'), ...cosigned.map(({ proof }) => proof)]
+  return noteOf(checkpointText(checkpointOf(origin, stored)), lines)
+}
+
+/** A stored checkpoint of a log. */
+export const checkpointOf = (
+  origin: string,
+  { size, root }: Pick<StoredCheckpoint, 'size' | 'root'>,
+): Checkpoint => ({
+  origin,
+  size,
+  root: Buffer.from(root, 'base64'),
+})
+
+/** A tree that has grown: its changed tiles, and its checkpoint, signed. */
+export interface Growth {
+  readonly from: Pick<StoredTree, 'tree' | 'size'>
+  readonly to: Pick<StoredTree, 'size' | 'place'>
+  readonly tiles: readonly Tile[]
+  readonly root: Buffer
+  /** The lines of the log's signatures. */
+  readonly signatures: readonly string[]
+  readonly at: number
+}
+
+/**
+ * The statements by which a tree grows, all or none: where another process has grown it meanwhile, the first changes
+ * no row and the unit is refused. So no two checkpoints are ever of one size.
+ */
+export function growTree(db: Db, { from, to, tiles, root, signatures, at }: Growth): readonly Statement[] {
+  const { tree } = from
+  const grow = db
+    .updateTable('audit_trees')
+    .set({ size: to.size, place: to.place })
+    .where('tree', '=', tree)
+    .where('size', '=', from.size)
+  const store = (tile: Tile) =>
+    db
+      .insertInto('audit_tiles')
+      .values({ tree, level: tile.level, n: tile.n, hashes: tile.hashes })
+      .onConflict((known) =>
+        known.columns(['tree', 'level', 'n']).doUpdateSet({ hashes: (row) => row.ref('excluded.hashes') }),
+      )
+  const row = {
+    tree,
+    ...to,
+    root: root.toString('base64'),
+    signed_at: timestamp(at),
+    signatures: signatures.join('\n'),
+  }
+  const upkeep = { beside: 'upkeep' } as const
+  return [
+    { ...statementOf(grow.compile(), 1), ...upkeep },
+    ...tiles.map((tile) => ({ ...statementOf(store(tile).compile(), 1), ...upkeep })),
+    { ...statementOf(db.insertInto('audit_checkpoints').values(row).compile(), 1), ...upkeep },
+  ]
+}
+
+/** A key that signs a tree, or has signed it. */
+export type StoredKey = Selectable<Schema['audit_keys']>
+
+/** The keys of a tree, newest first. */
+export const keysOf = (db: Db, tree: number): Promise<readonly StoredKey[]> =>
+  db
+    .selectFrom('audit_keys')
+    .selectAll()
+    .where('tree', '=', tree)
+    .orderBy('created_at', 'desc')
+    .orderBy('id')
+    .execute()
+
+/** Begins a tree with its first key. */
+export function beginTree(
+  db: Db,
+  { tree, key }: { readonly tree: Omit<StoredTree, 'size' | 'place'>; readonly key: StoredKey },
+): readonly Statement[] {
+  const begin = db.insertInto('audit_trees').values({ ...tree, size: 0, place: 0 })
+  return [statementOf(begin.compile(), 1), statementOf(db.insertInto('audit_keys').values(key).compile(), 1)]
+}
+
+/** Lets another key sign. Those that sign now go on until an instant, and then sign no more. */
+export function rotateKey(db: Db, key: StoredKey, until: number): readonly Statement[] {
+  const retire = db
+    .updateTable('audit_keys')
+    .set({ retired_at: timestamp(until) })
+    .where('tree', '=', key.tree)
+    .where('retired_at', 'is', null)
+  return [statementOf(retire.compile()), statementOf(db.insertInto('audit_keys').values(key).compile(), 1)]
+}

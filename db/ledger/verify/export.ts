@@ -1,0 +1,149 @@
+import { isUtf8 } from 'node:buffer'
+import canonicalize from 'canonicalize'
+import { LeafRow } from '../canonical/leaf-row.ts'
+import { detailOf } from '../record/draft.ts'
+import { type Names, nameMember, type StoredRow, sealOf } from '../record/leaf.ts'
+import type { Damaged } from './verify.ts'
+
+/** Says that a text is no export of this ledger from its first line on. */
+export class NotAnExport extends Error {}
+
+/**
+ * The rows of an NDJSON export, from its lines without their line feeds, null for one that is not UTF-8. The
+ * leaf of a row is its line without `row_hash`, `result` and the names of users, so that whoever compares it with the columns, as
+ * `verify` does, finds whatever was added, repeated or respelt. A line that is no row is a {@link Damaged},
+ * and ends the rows. Throws {@link NotAnExport} where there is no line, or the first one is no object with
+ * the columns of a row.
+ */
+export async function* exportedRows(
+  lines: AsyncIterable<string | null>,
+): AsyncGenerator<StoredRow | Damaged> {
+  let count = 0
+  for await (const line of lines) {
+    count += 1
+    const row = rowOn(line, count)
+    yield row
+    if ('damaged' in row) return
+  }
+  if (count === 0) throw new NotAnExport('there is nothing in it')
+}
+
+/**
+ * The same, from blocks of whole lines, each with its line feed but for the last line of all. A line that is canonical
+ * beyond doubt becomes a {@link LeafRow}, many times faster; what comes of any other is up to {@link exportedRows}' rules.
+ * The blocks are the rows' then.
+ */
+export async function* exportedBlocks(blocks: AsyncIterable<Buffer>): AsyncGenerator<StoredRow | Damaged> {
+  let count = 0
+  for await (const block of blocks) {
+    const isText = isUtf8(block)
+    for (let from = 0; from < block.length; ) {
+      const lf = block.indexOf(LF, from)
+      const to = lf < 0 ? block.length : lf
+      count += 1
+      const row =
+        (isText && LeafRow.ofLine(block, from, to)) || rowOn(textOf(block.subarray(from, to)), count)
+      yield row
+      if ('damaged' in row) return
+      from = to + 1
+    }
+  }
+  if (count === 0) throw new NotAnExport('there is nothing in it')
+}
+
+const LF = 0x0a
+
+const NO_ROW = 'which is not a row of an audit export'
+
+const COLUMNS = [
+  ...[
+    'action',
+    'cert_thumbprint',
+    'config_digest',
+    'detail',
+    'dpop_jkt',
+    'model',
+    'prev_hash',
+    'principal_id',
+  ],
+  ...[
+    'principal_type',
+    'provider',
+    'recorded_at',
+    'request_id',
+    'row_hash',
+    'seq',
+    'status',
+    'stream',
+    'tool',
+  ],
+  ...['v', 'version'],
+]
+
+const textOf = (line: Buffer): string | null => (isUtf8(line) ? line.toString() : null)
+
+function rowOn(line: string | null, count: number): StoredRow | Damaged {
+  const fields = line === null ? null : parsed(line)
+  if (count === 1 && !(fields && COLUMNS.every((name) => Object.hasOwn(fields, name))))
+    throw new NotAnExport('the first line is not a row of an audit export')
+  const row = fields && rowOf(line ?? '', fields)
+  return row ?? { ...placeOf(fields), damaged: `should stand on line ${count}, ${NO_ROW}` }
+}
+
+function rowOf(line: string, fields: object): StoredRow | null {
+  if (!isRow(fields)) return null
+  // As it stands in the line: `verify` proves that it is canonical, and that the leaf is made of it.
+  const detail = detailOf(line) || canonical(fields.detail)
+  return detail === null ? null : { ...fields, detail, leaf: withoutSeal(line, fields) }
+}
+
+const placeOf = (fields: object | null): Pick<Damaged, 'stream' | 'seq'> => ({
+  ...(fields && 'stream' in fields && { stream: fields.stream }),
+  ...(fields && 'seq' in fields && { seq: fields.seq }),
+})
+
+type Exported = Omit<StoredRow, 'detail' | 'leaf'> & { readonly [name in keyof Names | 'detail']: unknown }
+
+// The columns that are looked at before the row is compared with its leaf. That comparison proves the others.
+function isRow(fields: object): fields is Exported {
+  if (!('stream' in fields && 'action' in fields && 'row_hash' in fields && 'detail' in fields)) return false
+  return [fields.stream, fields.action, fields.row_hash].every((text) => typeof text === 'string')
+}
+
+// From the end: behind each of them stand texts only, in which no quotation mark is bare.
+function withoutSeal(line: string, row: Exported): string {
+  const unnamed = without(line, nameOf('subject_name', row), ',"tool":')
+  const unsealed = without(unnamed, sealOf(row), ',"seq":')
+  return without(unsealed, nameOf('principal_name', row), ',"principal_type":')
+}
+
+// What is no text stays, and is found.
+function nameOf(member: keyof Names, { [member]: name }: Exported): string {
+  return typeof name === 'string' && name.isWellFormed() ? nameMember(member, name) : ''
+}
+
+function without(line: string, text: string, next: string): string {
+  if (text === '') return line
+  const at = line.lastIndexOf(text + next)
+  return at < 0 ? line : line.slice(0, at) + line.slice(at + text.length)
+}
+
+function parsed(line: string): object | null {
+  try {
+    const value: unknown = JSON.parse(line)
+    return typeof value === 'object' ? value : null
+  } catch (error) {
+    if (error instanceof SyntaxError) return null
+    throw error
+  }
+}
+
+function canonical(detail: unknown): string | null {
+  try {
+    return canonicalize(detail) ?? null
+  } catch (error) {
+    // Half a surrogate pair, which has no canonical form.
+    if (error instanceof Error) return null
+    throw error
+  }
+}

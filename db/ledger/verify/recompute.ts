@@ -1,0 +1,126 @@
+import { isObject, type Members } from '../../support/json.ts'
+import { decisionOf, isDecision, isOfCall } from '../authority/decision.ts'
+import { type Judgement, judge } from '../authority/judge.ts'
+import { pairs } from '../authority/pairs.ts'
+import { Replay } from '../authority/replay.ts'
+import { LeafRow, versionOf } from '../canonical/leaf-row.ts'
+import type { LeafVersion, StoredRow } from '../record/leaf.ts'
+import type { BadRow } from './verify.ts'
+
+/** The problems that are named; more are counted. */
+const NAMED = 20
+
+/** What recomputing all decisions came to. Counts are of calls: a summary counts as often as it says. */
+export interface Recomputed {
+  readonly recomputed: number
+  /** Decisions that do not follow from the rows before them, and rows of changes that contradict others. */
+  readonly disagree: number
+  /** How many decisions the rows do not say enough of, by why. */
+  readonly not_recomputable: Readonly<Record<string, number>>
+  /** Those that a later start of the service should have closed. */
+  readonly allowed_without_outcome: number
+  readonly outcomes_without_decision: number
+  /** Allowed decisions whose outcome may still come. No fault. */
+  readonly open: number
+  /** The first problems, in the order of the rows. */
+  readonly problems: readonly BadRow[]
+}
+
+export interface Recomputer {
+  /** Takes the next whole row. */
+  see(row: StoredRow): void
+  result(): Recomputed
+  readonly replay: Replay
+}
+
+export const isSound = (found: Recomputed): boolean =>
+  found.disagree + found.allowed_without_outcome + found.outcomes_without_decision === 0
+
+/**
+ * Computes every decision anew from the rows before it (docs/ledger.md#recomputing). Takes rows that were
+ * verified, in the order in which they were written: each stream by seq, and a change of one before the decisions of
+ * another that rest on it (docs/ledger.md#places). Memory by principals, resources and open calls, not by rows.
+ */
+export function recomputer(): Recomputer {
+  const replay = new Replay()
+  const calls = pairs()
+  const problems: BadRow[] = []
+  const skipped = new Map<string, number>()
+  let [recomputed, disagree, left, orphans] = [0, 0, 0, 0]
+
+  function blame({ stream, seq }: Pick<BadRow, 'stream' | 'seq'>, problem: string): void {
+    if (problems.length < NAMED) problems.push({ stream, seq, problem })
+  }
+
+  function tally(row: StoredRow, count: number, judgement: Judgement): void {
+    if (judgement && 'notRecomputable' in judgement) {
+      const { notRecomputable: why } = judgement
+      skipped.set(why, (skipped.get(why) ?? 0) + count)
+      return
+    }
+    recomputed += count
+    if (!judgement) return
+    disagree += count
+    blame(row, judgement.problem)
+  }
+
+  function decide(row: StoredRow, version: LeafVersion): void {
+    const decision = decisionOf(row, membersOf(row))
+    const judgement = version === 1 ? OLD : judge(decision, replay)
+    tally(row, decision.summarised ?? 1, judgement)
+  }
+
+  function change(row: StoredRow, version: LeafVersion): void {
+    const problem = replay.see(row, version, membersOf(row))
+    if (problem === null) return
+    disagree += 1
+    blame(row, problem)
+  }
+
+  function pair(row: StoredRow, version: LeafVersion): void {
+    const { problem, left: behind } = calls.see(row, version)
+    if (problem !== null) {
+      orphans += 1
+      blame(row, problem)
+    }
+    left += behind.length
+    for (const seq of behind)
+      blame({ stream: row.stream, seq }, `is allowed, but has no outcome before ${row.seq}, a start`)
+  }
+
+  function see(row: StoredRow): void {
+    const version = versionOf(row) ?? 1
+    pair(row, version)
+    if (isDecision(row)) decide(row, version)
+    else if (!isOfCall(row.action) && !isRefusedChange(row)) change(row, version)
+  }
+
+  return {
+    see,
+    replay,
+    result: () => ({
+      recomputed,
+      disagree,
+      not_recomputable: Object.fromEntries([...skipped].toSorted(([, a], [, b]) => b - a)),
+      allowed_without_outcome: left,
+      outcomes_without_decision: orphans,
+      open: calls.open,
+      problems,
+    }),
+  }
+}
+
+/** An operator's change that was refused has the change's action, and makes no state. One that says a state is a change. */
+const isRefusedChange = (row: StoredRow): boolean => {
+  if (row.status !== 'denied') return false
+  const { reason, revision } = membersOf(row)
+  return typeof reason === 'string' && revision === undefined
+}
+
+const OLD: Judgement = { notRecomputable: 'of version 1' }
+
+function membersOf(row: StoredRow): Members {
+  // Proven by the verifier: the canonical text of an object.
+  const members: unknown = row instanceof LeafRow ? row.fields.detail : JSON.parse(row.detail)
+  return isObject(members) ? members : {}
+}

@@ -1,0 +1,41 @@
+import type { Selectable } from 'kysely'
+import type { Database } from '../database.ts'
+import type { CaKind, Schema } from '../schema.ts'
+import { type Statement, statementOf, timestamp } from '../support/statement.ts'
+
+/** A CA that the operator trusts for enrollment (docs/protocol.md#cas). */
+export type AttachedCa = Selectable<Schema['attached_cas']>
+
+/** The attached CAs, of one kind or of both, oldest first. */
+export function listAttachedCas({ kysely }: Database, kind?: CaKind): Promise<AttachedCa[]> {
+  const all = kysely.selectFrom('attached_cas').selectAll().orderBy('attached_at').orderBy('digest')
+  return (kind ? all.where('kind', '=', kind) : all).execute()
+}
+
+interface NewCa {
+  readonly digest: string
+  readonly kind: CaKind
+  readonly caPem: string
+  readonly subject: string
+  /** ms since the epoch, like the other one. */
+  readonly notAfter: number
+  readonly at: number
+}
+
+/** Attaches a CA. The database refuses one that is attached already, of whichever kind. */
+export function attachCa({ kysely }: Database, ca: NewCa): Statement {
+  const row = {
+    digest: ca.digest,
+    kind: ca.kind,
+    ca_pem: ca.caPem,
+    subject: ca.subject,
+    not_after: timestamp(ca.notAfter),
+    attached_at: timestamp(ca.at),
+  }
+  return statementOf(kysely.insertInto('attached_cas').values(row).compile(), 1)
+}
+
+/** Detaches a CA. Pinned certificates stay; it vouches for no agent any more. */
+export function detachCa({ kysely }: Database, digest: string): Statement {
+  return statementOf(kysely.deleteFrom('attached_cas').where('digest', '=', digest).compile(), 1)
+}

@@ -1,0 +1,227 @@
+import { Readable } from 'node:stream'
+import { json } from 'node:stream/consumers'
+import { z } from 'zod'
+import { printCursor } from '../../../db/ledger/read/find.ts'
+import { type AuditRow, newestRow, type Page } from '../../../db/ledger/read/read.ts'
+import { LedgerError } from '../../../db/ledger/record/entry.ts'
+import { ledgerNameOf } from '../../../db/principals/subject-keys.ts'
+import type { Members } from '../../../db/support/json.ts'
+import { Refusal, unprocessable } from '../../../plugins/refusal.ts'
+import type { AdminContext, Caller } from '../operation/context.ts'
+import { inLines } from '../operation/in-lines.ts'
+import { operation } from '../operation/operation.ts'
+import { instant, sha256 } from '../operation/shapes.ts'
+import { saltsOf } from './salts.ts'
+
+const text = z.string().max(1024)
+const moment = z.iso
+  .datetime({ offset: true })
+  .transform((value) => Date.parse(value))
+  .meta({ description: 'RFC 3339.' })
+
+const filter = z.strictObject({
+  principal: text.exactOptional(),
+  action: text.exactOptional(),
+  status: text.exactOptional(),
+  request_id: text.exactOptional(),
+  since: moment.exactOptional(),
+  until: moment.exactOptional(),
+  order: z.enum(['asc', 'desc']).exactOptional(),
+  limit: z.coerce.number().int().min(1).max(1000).exactOptional(),
+  cursor: text.exactOptional(),
+})
+
+const row = z
+  .strictObject({
+    stream: z.string(),
+    seq: z.int().min(1),
+    recorded_at: instant,
+    request_id: z.string().nullable(),
+    principal_id: z.string().nullable(),
+    principal_type: z.string().nullable(),
+    action: z.string(),
+    status: z.string(),
+    tool: z.string().nullable(),
+    model: z.string().nullable(),
+    provider: z.string().nullable(),
+    cert_thumbprint: sha256.nullable(),
+    dpop_jkt: z.string().nullable(),
+    detail: z.custom<Members>().meta({ type: 'object' }),
+    config_digest: z.string(),
+    version: z.string(),
+    prev_hash: sha256,
+    row_hash: sha256,
+    result: z.string().exactOptional().meta({ description: 'The status, in rows of the MCP path.' }),
+    principal_name: z
+      .string()
+      .exactOptional()
+      .meta({ description: 'The id of a user, beside its pseudonym in principal_id, while it exists.' }),
+    subject_name: z.string().exactOptional().meta({ description: 'The same of detail.subject.' }),
+    salts: z
+      .record(z.string(), z.string())
+      .exactOptional()
+      .meta({
+        description:
+          'With ?request_id=: what opens the commitments of detail, by the name of the member. Hex. Empty where the ' +
+          'principal was erased.',
+      }),
+  })
+  .meta({ id: 'AuditRow' })
+
+const place = z.strictObject({
+  stream: z.string(),
+  seq: z.int().min(1),
+  recorded_at: instant,
+  row_hash: sha256,
+})
+
+/** A text in pieces. `shape`: what it is, when it is whole. */
+const pieces = (shape: z.ZodType) => shape as unknown as z.ZodType<AsyncIterable<Uint8Array>>
+
+/**
+ * GET /v1/admin/audit: one page of the ledger, newest first unless `order=asc` (docs/protocol.md#audit-api).
+ * The value is its JSON text. Does NOT verify it.
+ */
+export const listAudit = operation({
+  name: 'listAudit',
+  demands: 'admin.audit',
+  action: 'admin.read',
+  summary: 'Lists one page of the ledger, newest first unless order=asc.',
+  takes: { query: filter },
+  output: pieces(z.strictObject({ rows: z.array(row), next_cursor: z.string().nullable() })),
+  status: 200,
+  reasons: [],
+  media: 'application/json',
+  run: async ({ database, subjectKeys, ledgerPlaces }, { query }, caller) => {
+    const { principal, ...rest } = query
+    const filter =
+      principal === undefined ? rest : { ...rest, principal: await ledgerNameOf(database, principal) }
+    const pieces = await ledgerPlaces.reading('pages', caller, (signal) =>
+      database.audit.list(filter, signal).catch(notRead),
+    )
+    return { value: query.request_id === undefined ? pieces : withSalts(pieces, subjectKeys) }
+  },
+})
+
+/** The rows of one request are few: what opens their commitments is put beside them. */
+async function* withSalts(
+  pieces: AsyncIterable<Uint8Array>,
+  keys: AdminContext['subjectKeys'],
+): AsyncGenerator<Uint8Array> {
+  const page = await rowsOf(pieces)
+  const rows: object[] = []
+  for (const row of page.rows) rows.push({ ...row, salts: await saltsOf(row, keys) })
+  yield Buffer.from(JSON.stringify({ ...page, rows }))
+}
+
+/**
+ * GET /v1/admin/audit/export: the whole ledger as NDJSON, which `sallyport verify` verifies offline.
+ */
+export const exportAudit = operation({
+  name: 'exportAudit',
+  demands: 'admin.audit',
+  action: 'admin.read',
+  summary: 'Exports the whole ledger, one line for each row.',
+  takes: {},
+  output: pieces(z.custom().meta({ type: 'string' })),
+  status: 200,
+  reasons: [],
+  media: 'application/x-ndjson',
+  run: async ({ database, ledgerPlaces }, _input, caller) => ({
+    value: await ledgerPlaces.reading('exports', caller, (signal) =>
+      database.audit.export(signal).catch(notRead),
+    ),
+  }),
+})
+
+const verdict = z.strictObject({
+  ok: z.boolean(),
+  rows: z.int(),
+  first_bad: z.strictObject({ stream: z.string(), seq: z.int(), problem: z.string() }).exactOptional(),
+})
+
+/** What verifying the chain came to. */
+export type AuditVerdict = z.infer<typeof verdict>
+
+const verifies = {
+  demands: 'admin.audit',
+  action: 'admin.read',
+  takes: {},
+  status: 200,
+  reasons: [],
+} as const
+
+/**
+ * POST /v1/admin/audit/verify: recomputes the whole chain. A damaged one is still a success: the verdict says
+ * so.
+ */
+export const verifyAudit = operation({
+  ...verifies,
+  name: 'verifyAudit',
+  summary: 'Recomputes the whole chain. A damaged one is still a 200: the verdict says so.',
+  output: verdict,
+  run: async (context, _input, caller) => ({ value: await verified(context, caller) }),
+})
+
+/** The same, told as it goes: lines `{"progress": {"rows", "of"}}`, and then the verdict. */
+export const verifyAuditInLines = operation({
+  ...verifies,
+  name: 'verifyAuditWithProgress',
+  summary: 'The same, with lines of its progress before it.',
+  media: 'application/x-ndjson',
+  output: z.unknown(),
+  run: async (context, _input, caller) => {
+    const of = await context.database.treeRows.between(0, Number.MAX_SAFE_INTEGER)
+    const told = (onProgress: (progress: { rows: number; of: number }) => void) =>
+      verified(context, caller, (rows) => onProgress({ rows, of: Math.max(rows, of) }))
+    return { value: await inLines(told) }
+  },
+})
+
+async function verified(
+  { database, ledgerPlaces }: Pick<AdminContext, 'database' | 'ledgerPlaces'>,
+  caller: Caller,
+  onRows?: (rows: number) => void,
+): Promise<AuditVerdict> {
+  const { ok, rows, first_bad } = await ledgerPlaces.in('verifications', caller, () =>
+    database.audit.verify(caller.hangup.signal, onRows).catch(notRead),
+  )
+  return first_bad ? { ok, rows, first_bad } : { ok, rows }
+}
+
+/** The row that was recorded last, in whichever stream; null where there is none. */
+export const ledgerHead = ({ database }: Pick<AdminContext, 'database'>) => newestRow(database.kysely)
+
+/**
+ * GET /v1/admin/audit/head: where the ledger stands. Whoever keeps it elsewhere can tell later that nothing before it
+ * was rewritten.
+ */
+export const showHead = operation({
+  name: 'getAuditHead',
+  demands: 'admin.audit',
+  action: 'admin.read',
+  summary: 'Shows the row that was recorded last: its place and its hash.',
+  takes: {},
+  output: z.strictObject({ head: place.nullable() }),
+  status: 200,
+  reasons: [],
+  run: async (context) => ({ value: { head: (await ledgerHead(context)) ?? null } }),
+})
+
+/** A page of the ledger as a value: for pages that show it. */
+export const rowsOf = async (pieces: AsyncIterable<Uint8Array>): Promise<Page> =>
+  // Proven by pageTexts.
+  (await json(Readable.from(pieces))) as Page
+
+/** The cursor of the page behind a row, newest first. */
+export const cursorBehind = ({ recorded_at, stream, seq }: AuditRow): string =>
+  printCursor({ recorded_at, stream, seq })
+
+/** Refuses for what a question to the ledger has failed with: a wrong cursor, or too many who ask. */
+export function notRead(error: unknown): never {
+  if (error instanceof RangeError)
+    throw unprocessable([{ field: 'cursor', message: 'is not a cursor of this service' }])
+  if (error instanceof LedgerError && error.code === 'busy')
+    throw new Refusal('overloaded', { cause: error, headers: { 'retry-after': '5' } })
+  throw error
+}

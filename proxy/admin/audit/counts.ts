@@ -1,0 +1,32 @@
+import { z } from 'zod'
+import { LEVELS } from '../../../db/ledger/counts/counted.ts'
+import { operation } from '../operation/operation.ts'
+import { notRead } from './audit.ts'
+
+/**
+ * Counts the rows of the ledger that were recorded in a window, by action, status and spans of time: as
+ * `GET /v1/admin/audit` would list them. What dashboards show; no route has it.
+ */
+export const countAudit = operation({
+  name: 'countAudit',
+  demands: 'admin.audit',
+  action: 'admin.read',
+  summary: 'Counts the rows of a window of time by action and status.',
+  takes: {
+    query: z.strictObject({ level: z.literal(LEVELS), since: z.string().max(32), until: z.string().max(32) }),
+  },
+  output: z.strictObject({
+    counts: z.array(
+      z.strictObject({ span: z.string(), action: z.string(), status: z.string(), rows: z.int() }),
+    ),
+    uncounted: z.int(),
+  }),
+  status: 200,
+  reasons: [],
+  run: async ({ database, ledgerPlaces }, { query }, caller) => {
+    const { counts, uncounted } = await ledgerPlaces.in('pages', caller, () =>
+      database.rowCounts.within(query, caller.hangup.signal).catch(notRead),
+    )
+    return { value: { counts: [...counts], uncounted } }
+  },
+})

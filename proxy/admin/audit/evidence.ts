@@ -1,0 +1,80 @@
+import { z } from 'zod'
+import { noteEntry } from '../../../plugins/audit/entries.ts'
+import { Refusal, unprocessable } from '../../../plugins/refusal.ts'
+import { operation } from '../operation/operation.ts'
+import { packOf } from './pack.ts'
+import { scopeOf } from './scope.ts'
+
+const instant = z
+  .union([z.iso.datetime({ offset: true }), z.iso.date()])
+  .transform((value) => new Date(value).toISOString())
+  .meta({ description: 'RFC 3339, or a date, which is its midnight in UTC.' })
+
+/**
+ * GET /v1/admin/audit/evidence: what an auditor needs of a period, as a zip (docs/ledger.md#evidence). Of rows that are
+ * sealed.
+ */
+export const packEvidence = operation({
+  name: 'packEvidence',
+  demands: 'admin.audit',
+  action: 'admin.read',
+  summary:
+    'Packs the evidence of a period as a zip: rows, sets, grants, refusals, keys, checkpoints and verifiers.',
+  takes: { query: z.strictObject({ since: instant.exactOptional(), until: instant.exactOptional() }) },
+  output: z.custom<AsyncIterable<Uint8Array>>().meta({ type: 'string', format: 'binary' }),
+  status: 200,
+  reasons: ['not_sealed_yet', 'overloaded'],
+  media: 'application/zip',
+  run: async (context, { query: { since = null, until = null } }, caller) => {
+    const { at } = caller
+    if (since !== null && until !== null && until <= since)
+      throw unprocessable([{ field: 'until', message: 'must be later than since' }])
+    const scope = await scopeOf(context.database, since, until)
+    if (!scope) throw new Refusal('not_sealed_yet', { headers: { 'retry-after': '1' } })
+    const open = async (signal: AbortSignal) => packOf(context, scope, at, signal)
+    return { value: await context.ledgerPlaces.reading('evidence', caller, open) }
+  },
+})
+
+/** POST /v1/admin/audit/reviewed: an operator says that a period was reviewed, and under which checkpoint. */
+export const reviewAudit = operation({
+  name: 'reviewAudit',
+  demands: 'admin.audit',
+  action: 'audit.reviewed',
+  summary: 'Records that its caller has reviewed a period of the ledger under a checkpoint.',
+  takes: {
+    body: z.strictObject({
+      since: instant,
+      until: instant,
+      checkpoint: z.int().min(1).meta({ description: 'The size of the checkpoint that was verified.' }),
+      note: z.string().max(1_000).exactOptional(),
+    }),
+  },
+  output: z.undefined(),
+  status: 204,
+  harmless: true,
+  reasons: ['not_found'],
+  example: { since: '2026-01-01T00:00:00Z', until: '2026-04-01T00:00:00Z', checkpoint: 1 },
+  run: async ({ database, ledger, configDigest }, { body }, { id, at, actor }) => {
+    const { since, until, checkpoint: size, note } = body
+    if (until <= since) throw unprocessable([{ field: 'until', message: 'must be later than since' }])
+    const stored = await database.kysely
+      .selectFrom('audit_checkpoints')
+      .select(['tree', 'root'])
+      .where('size', '=', size)
+      .orderBy('tree', 'desc')
+      .limit(1)
+      .executeTakeFirst()
+    if (!stored) throw new Refusal('not_found', { message: `No checkpoint of ${size} rows was signed.` })
+    const detail = {
+      since,
+      until,
+      checkpoint: { size, root: stored.root },
+      via: actor.via,
+      ...(note !== undefined && { note }),
+    }
+    const entry = { ...noteEntry({ action: 'audit.reviewed', detail }, at, configDigest), request_id: id }
+    await ledger.commit({ entries: [{ ...entry, principal_id: actor.id, principal_type: 'operator' }] })
+    return { value: undefined }
+  },
+})

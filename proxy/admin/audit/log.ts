@@ -1,0 +1,44 @@
+import { z } from 'zod'
+import { countUnsealed, keysOf, newestCheckpoint, treeInForce } from '../../../db/ledger/tree/store.ts'
+import { anchorStanding } from '../operation/anchor-standing.ts'
+import { operation } from '../operation/operation.ts'
+import { instant } from '../operation/shapes.ts'
+
+/** GET /v1/admin/log: what is sealed of the ledger, and who keeps its checkpoints elsewhere. */
+export const showLog = operation({
+  name: 'getAuditLog',
+  demands: 'admin.read',
+  action: 'admin.read',
+  summary: 'Shows the newest checkpoint of the audit log, the rows behind it, and how far each anchor is.',
+  takes: {},
+  output: z.strictObject({
+    log: z
+      .strictObject({
+        origin: z.string(),
+        key: z.string().meta({ description: 'The newest verifier key (C2SP signed-note).' }),
+        size: z.int().min(1).meta({ description: 'The rows under the newest checkpoint.' }),
+        root: z.string().meta({ description: 'base64.' }),
+        signed_at: instant,
+      })
+      .nullable()
+      .meta({ description: 'Null: nothing is sealed yet.' }),
+    unsealed: z.int().min(0).meta({ description: 'The rows that no checkpoint covers yet.' }),
+    anchors: z.array(anchorStanding),
+  }),
+  status: 200,
+  reasons: [],
+  run: async ({ database, anchors }) => {
+    const { kysely } = database
+    const tree = await treeInForce(kysely)
+    const newest = tree && (await newestCheckpoint(kysely, tree.tree))
+    const [key] = tree ? await keysOf(kysely, tree.tree) : []
+    const log =
+      tree && newest && key
+        ? {
+            ...{ origin: tree.origin, key: key.vkey },
+            ...{ size: newest.size, root: newest.root, signed_at: newest.signed_at },
+          }
+        : null
+    return { value: { log, unsealed: await countUnsealed(database), anchors: await anchors() } }
+  },
+})

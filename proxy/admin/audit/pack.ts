@@ -1,0 +1,197 @@
+import { createHash } from 'node:crypto'
+import { existsSync, readFileSync } from 'node:fs'
+import { dirname, join } from 'node:path'
+import { PassThrough, Readable } from 'node:stream'
+import { fileURLToPath } from 'node:url'
+import { ZipFile } from 'yazl'
+import {
+  CSV_HEAD,
+  csvLine,
+  isAboutTools,
+  isGrant,
+  isRefusal,
+  isSignIn,
+  jsonText,
+  LIST,
+  Sets,
+} from '../../../db/ledger/read/evidence-tables.ts'
+import { namesIn } from '../../../db/ledger/read/names.ts'
+import { exportLine, type StoredRow } from '../../../db/ledger/record/leaf.ts'
+import { anchorStates } from '../../../db/ledger/tree/anchored.ts'
+import { keysOf, noteOfCheckpoint, tileReader } from '../../../db/ledger/tree/store.ts'
+import { tilePath } from '../../../db/ledger/tree/tiles.ts'
+import type { AdminContext } from '../operation/context.ts'
+import { checkpointsOf, tilesOf } from './parts.ts'
+import { readmeOf } from './readme.ts'
+import { rowsIn, type Scope } from './scope.ts'
+
+const ROOT = dirname(fileURLToPath(import.meta.resolve('#manifest')))
+
+/** The verifiers, as far as they are there: `make verifier` and the package make the second. */
+const VERIFIERS = { 'verify.py': join(ROOT, 'docs/verify.py'), 'verify.mjs': join(ROOT, 'dist/verify.mjs') }
+
+type Texts = AsyncIterable<string | Buffer> | Iterable<string | Buffer>
+
+/**
+ * Makes a pack of evidence: a zip (docs/ledger.md#evidence), written as it is read, in memory that does not grow with the
+ * rows. Throws an AbortError when the signal fires.
+ */
+export async function* packOf(
+  context: Pick<AdminContext, 'database' | 'authority'>,
+  scope: Scope,
+  at: number,
+  signal: AbortSignal,
+): AsyncGenerator<Uint8Array> {
+  const zip = new ZipFile()
+  const out = new PassThrough()
+  // Never twice at once: the zip reads one entry after the other.
+  const sums: string[] = []
+  const fail = (error: unknown): void => {
+    out.destroy(error instanceof Error ? error : new Error(String(error)))
+  }
+  const add = (name: string, texts: () => Texts): void =>
+    zip.addReadStreamLazy(name, { mtime: new Date(at), mode: 0o100644 }, (done) => {
+      const digest = createHash('sha256')
+      const summed = async function* (): AsyncGenerator<Buffer> {
+        for await (const text of texts()) {
+          signal.throwIfAborted()
+          const bytes = Buffer.from(text)
+          digest.update(bytes)
+          yield bytes
+        }
+        sums.push(`${digest.digest('hex')}  ${name}\n`)
+      }
+      done(null, Readable.from(summed(), { objectMode: false }).on('error', fail))
+    })
+  zip.on('error', fail)
+  await addAll(context, scope, at, signal, add)
+  zip.addReadStreamLazy('SHA256SUMS', { mtime: new Date(at) }, (done) =>
+    done(null, Readable.from([sums.join('')], { objectMode: false })),
+  )
+  zip.outputStream.pipe(out)
+  zip.end()
+  yield* out as AsyncIterable<Uint8Array>
+}
+
+async function addAll(
+  { database, authority }: Pick<AdminContext, 'database' | 'authority'>,
+  scope: Scope,
+  at: number,
+  signal: AbortSignal,
+  add: (name: string, texts: () => Texts) => void,
+): Promise<void> {
+  const { kysely } = database
+  const { tree, newest } = scope
+  const rows = () => rowsIn(database, scope, signal)
+  const before = () => rowsIn(database, { after: 0, count: scope.first }, signal)
+  const streams = new Map<string, { first_seq: number; last_seq: number }>()
+  // One for all files: a line of one is that of the other.
+  const names = namesIn(kysely)
+  const lines = (wanted: (row: StoredRow) => boolean) =>
+    async function* (): AsyncGenerator<string> {
+      for await (const row of rows()) if (wanted(row)) yield `${exportLine(row, await names(row))}\n`
+    }
+  const csv = (wanted: (row: StoredRow) => boolean) =>
+    async function* (): AsyncGenerator<string> {
+      yield CSV_HEAD
+      for await (const row of rows()) if (wanted(row)) yield csvLine(row)
+    }
+  const sets = new Sets()
+  add('README.md', () => [readmeOf(scope)])
+  add(
+    'rows.ndjson',
+    lines(({ stream, seq }) => {
+      streams.set(stream, { first_seq: streams.get(stream)?.first_seq ?? seq, last_seq: seq })
+      return true
+    }),
+  )
+  add(
+    'rows.csv',
+    csv(() => true),
+  )
+  // One walk: what stood before the pack, and then what the pack has changed.
+  add('sets-start.json', async function* () {
+    for await (const row of before()) sets.see(row)
+    yield sets.text()
+  })
+  add('sets-end.json', async function* () {
+    for await (const row of rows()) sets.see(row)
+    yield sets.text()
+  })
+  add('grants.ndjson', lines(isGrant))
+  add('refusals.csv', csv(isRefusal))
+  add('tools.json', async function* () {
+    let count = 0
+    for await (const line of lines(isAboutTools)()) {
+      yield LIST.before(count) + line.trimEnd()
+      count += 1
+    }
+    yield LIST.end(count)
+  })
+  add('sign-ins.ndjson', lines(isSignIn))
+  const keys = await keysOf(kysely, tree.tree)
+  const anchors = await anchorStates(kysely, tree.tree)
+  const checkpoints = await checkpointsOf(database, scope)
+  const attached = await kysely
+    .selectFrom('attached_cas')
+    .select(['digest', 'kind', 'subject', 'not_after', 'attached_at'])
+    .execute()
+  const signing = await kysely
+    .selectFrom('signing_keys')
+    .select(['kid', 'created_at', 'retired_at'])
+    .execute()
+  add('inventory.json', () => [
+    jsonText({
+      format: 'sallyport-evidence/1',
+      csv: 2,
+      generated_at: new Date(at).toISOString(),
+      ...{ since: scope.since, until: scope.until, origin: tree.origin, tree: tree.tree },
+      ...{ first_index: scope.first, rows: scope.count },
+      checkpoint: { size: newest.size, root: newest.root },
+      keys: keys.map(({ vkey, created_at, retired_at }) => ({ vkey, created_at, retired_at })),
+      cas: [
+        { kind: 'own', root_pem: authority.rootPem, intermediate_pem: authority.intermediatePem },
+        ...attached,
+      ],
+      signing_keys: signing,
+      anchors,
+      streams: [...streams].map(([stream, bounds]) => ({ stream, ...bounds })),
+    }),
+  ])
+  add('key.txt', () => [keys.map(({ vkey }) => `${vkey}\n`).join('')])
+  for (const checkpoint of checkpoints)
+    add(`checkpoints/${checkpoint.size}.txt`, async function* () {
+      yield await noteOfCheckpoint(kysely, tree, checkpoint)
+    })
+  const read = tileReader(kysely, tree.tree)
+  for (const { level, n, width } of tilesOf(scope, checkpoints))
+    add(`tiles/${tilePath({ level, n }, width)}`, async function* () {
+      yield await read({ level, n }, width)
+    })
+  add('anchors/anchors.json', () => [jsonText({ anchors })])
+  const sizes = checkpoints.map(({ size }) => size)
+  const stamps = await kysely
+    .selectFrom('audit_cosignatures')
+    .select(['size', 'proof'])
+    .where('tree', '=', tree.tree)
+    .where('size', 'in', sizes)
+    .where('anchor', 'like', 'timestamp:%')
+    .orderBy('anchor')
+    .execute()
+  for (const [name, proof] of namedStamps(stamps)) add(name, () => [Buffer.from(proof, 'base64')])
+  for (const [name, file] of Object.entries(VERIFIERS)) {
+    if (existsSync(file)) add(name, () => [readFileSync(file)])
+  }
+}
+
+/** The files of time stamps: those of further authorities over the same checkpoint are numbered from 2. */
+function* namedStamps(
+  stamps: readonly { readonly size: number; readonly proof: string }[],
+): Generator<readonly [name: string, proof: string]> {
+  const counts = new Map<number, number>()
+  for (const { size, proof } of stamps) {
+    const count = (counts.get(size) ?? 0) + 1
+    counts.set(size, count)
+    yield [`anchors/${size}${count > 1 ? `-${count}` : ''}.tsr`, proof]
+  }
+}

@@ -1,0 +1,94 @@
+import type { Database } from '../../../db/database.ts'
+import type { Ledger } from '../../../db/ledger/record/ledger.ts'
+import { snapshotOf } from '../../../db/mcp/authority.ts'
+import { listMcpBindings } from '../../../db/mcp/bindings.ts'
+import { listMcpResources, type McpResource } from '../../../db/mcp/resources.ts'
+import { listMcpTools } from '../../../db/mcp/tools.ts'
+import { authorityDetail, authorityState } from '../../../db/principals/authority.ts'
+import { listPrincipals, type PrincipalRecord } from '../../../db/principals/read.ts'
+import { insertSubjectKey, sealedSubjectKey } from '../../../db/principals/subject-keys.ts'
+import { readSetting, writeSetting } from '../../../db/settings.ts'
+import { portionsOf } from '../../../db/support/pages.ts'
+import { type AuditNote, noteEntry } from '../../../plugins/audit/entries.ts'
+import type { SubjectKeys } from '../../../plugins/pin/subject-keys.ts'
+
+const VERSION = '2'
+const TYPES = ['agent', 'user', 'workload'] as const
+/** Bindings that one row names. */
+const PORTION = 200
+/** Principals that are written in one go. */
+const AT_ONCE = 128
+
+interface Sources {
+  readonly database: Database
+  readonly ledger: Pick<Ledger, 'commit'>
+  readonly subjectKeys: Pick<SubjectKeys, 'makeFor'>
+  readonly configDigest: string
+  /** ms since the epoch. */
+  readonly at: number
+}
+
+/**
+ * Writes down the authority of everything that is there from before the second version of the record, once: a row
+ * `authority.snapshot` for each principal and each resource, from which on its decisions can be computed once more
+ * (docs/ledger.md#replay). Gives principals the keys of their commitments, in the same unit: who has one was
+ * written down before a crash in between. Rows of resources may be repeated then; they say the same. Resolves with
+ * the number of rows.
+ */
+export async function bringRecordUpToDate(sources: Sources): Promise<number> {
+  const { database, ledger, at } = sources
+  if ((await readSetting(database, 'record_version')) === VERSION) return 0
+  const keyOf = sealedSubjectKey(database)
+  let rows = 0
+  for (const type of TYPES) {
+    for (const group of portionsOf((await listPrincipals(database, type)).items, AT_ONCE)) {
+      const written = await Promise.all(
+        group.map(async (record) =>
+          (await keyOf(record.principal_ref)) === undefined ? writePrincipal(sources, record) : 0,
+        ),
+      )
+      rows += written.reduce((sum, count) => sum + count, 0)
+    }
+  }
+  for (const resource of await listMcpResources(database)) rows += await writeResource(sources, resource)
+  await ledger.commit({ statements: [writeSetting(database, 'record_version', VERSION, at)], entries: [] })
+  return rows
+}
+
+async function writePrincipal(sources: Sources, record: PrincipalRecord): Promise<number> {
+  const { database, ledger, subjectKeys, configDigest, at } = sources
+  const { principal_id: id, principal_ref: ref, principal_type: type } = record
+  const key = insertSubjectKey(database, { type, id, ref, sealed: subjectKeys.makeFor(ref) })
+  const notes = await principalNotes(database, record, at)
+  const entries = notes.map((note) => noteEntry(note, at, configDigest))
+  await ledger.commit({ statements: [key], entries })
+  return entries.length
+}
+
+async function writeResource(
+  { database, ledger, configDigest, at }: Sources,
+  resource: McpResource,
+): Promise<number> {
+  const details = snapshotOf(resource, await listMcpTools(database, resource.resource_id))
+  const notes = details.map((detail) => ({ action: 'authority.snapshot', detail }))
+  await ledger.commit({ entries: notes.map((note) => noteEntry(note, at, configDigest)) })
+  return notes.length
+}
+
+async function principalNotes(
+  database: Database,
+  record: PrincipalRecord,
+  at: number,
+): Promise<readonly AuditNote[]> {
+  const { principal_id: principalId, principal_type: type, authority_revision: revision } = record
+  const detail = authorityDetail(record, revision, await authorityState(database, record, at))
+  const bindings = (await listMcpBindings(database, { principalId }))
+    .filter(({ principal_type: own }) => own === type)
+    .map(({ binding_id, resource_id }) => [binding_id, resource_id] as const)
+  // A row says the state, also where there are no bindings.
+  const [first = [], ...rest] = portionsOf(bindings, PORTION)
+  return [first, ...rest].map((portion) => ({
+    action: 'authority.snapshot',
+    detail: { ...detail, principal_type: type, bindings: portion },
+  }))
+}

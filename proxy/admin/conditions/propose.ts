@@ -1,0 +1,121 @@
+import { randomBytes } from 'node:crypto'
+import { activeHolders, oneHolderAtMost } from '../../../db/operators/owners.ts'
+import { countOpen, insertProposal, type Proposal } from '../../../db/operators/proposals.ts'
+import { type Assertion, timestamp } from '../../../db/support/statement.ts'
+import type { AdminCapability } from '../../../plugins/operators/capabilities.ts'
+import { Refusal } from '../../../plugins/refusal.ts'
+import { change } from '../operation/change.ts'
+import type { AdminContext, Caller } from '../operation/context.ts'
+import type { Given, Input, Operation, Takes } from '../operation/operation.ts'
+import { checkIfMatch, etagOf } from '../operation/parse.ts'
+import { rehearsedFor } from './rehearsed.ts'
+
+/** The time in which a proposal must be confirmed. ms. */
+const OPEN_MS = 24 * 3_600_000
+/** The open proposals that there may be, and those of one operator. */
+const [MOST, MOST_OWN] = [1_000, 100]
+/** What a proposal may keep. Bytes. */
+const MAX_INPUT = 65_536
+
+/** The outcome of an operation that waits for a second operator. */
+export interface Proposed {
+  readonly proposed: Pick<Proposal, 'proposal_id' | 'expires_at' | 'rehearsal_id'>
+}
+
+/** What a change comes to: it waits for a second operator; or it need not, as long as `standing` holds. */
+export type Waiting =
+  | { readonly waits: true }
+  | { readonly waits: false; readonly standing: readonly Assertion[] }
+
+/**
+ * Tells whether a change waits for a second operator: it demands a capability whose changes need two, and another active
+ * operator holds that one. Whoever is on the machine itself waits for nobody.
+ */
+export async function waitsForSecond<T extends Takes, Output>(
+  { harmless, action, demands, twoPersonKind: kind }: Operation<T, Output>,
+  { database, twoPerson }: AdminContext,
+  demanded: readonly AdminCapability[],
+  { actor }: Caller,
+): Promise<Waiting> {
+  const exempt = harmless || actor.via === 'socket' || action === 'admin.read'
+  const isListed = (capability: AdminCapability): boolean =>
+    twoPerson.some((one) => capability === `admin.${one}`) ||
+    (capability === demands && kind !== undefined && twoPerson.includes(kind))
+  const needed = exempt ? [] : demanded.filter(isListed)
+  const holders = await Promise.all(needed.map((capability) => activeHolders(database, capability)))
+  if (holders.some((list) => list.length >= 2)) return { waits: true }
+  // Many changes may stand in line while the second one comes.
+  return { waits: false, standing: needed.map((capability) => oneHolderAtMost(database, capability)) }
+}
+
+interface Asked<T extends Takes> {
+  readonly given: Given<T>
+  readonly input: Input<T>
+  readonly demanded: readonly AdminCapability[]
+  /** The rehearsal that it names; null: none. */
+  readonly rehearsal: string | null
+}
+
+/**
+ * Stores a change for a second operator, with its rehearsal and one row. Refuses with `two_people_required` what cannot wait, with
+ * `not_found` and `precondition_failed` as the change itself would be, and with `proposals_full`.
+ */
+export async function propose<T extends Takes, Output>(
+  operation: Operation<T, Output>,
+  context: AdminContext,
+  { given, input, demanded, rehearsal }: Asked<T>,
+  caller: Caller,
+): Promise<Proposed> {
+  const { name, action, object, cannotWait } = operation
+  if (cannotWait !== undefined) throw new Refusal('two_people_required', { message: cannotWait })
+  const { database } = context
+  const { actor, at } = caller
+  const found = (await object?.(context, input)) ?? null
+  if (found) checkIfMatch(given.ifMatch, found)
+  const { ifMatch: _, ifRehearsed: __, ...rest } = given
+  const text = JSON.stringify(rest)
+  if (Buffer.byteLength(text) > MAX_INPUT)
+    throw new Refusal('proposals_full', { message: 'A proposal may hold at most 64 KiB.' })
+  const proposal: Proposal = {
+    proposal_id: `prop_${randomBytes(12).toString('hex')}`,
+    operation: name,
+    action,
+    capabilities: demanded,
+    input: text,
+    etag: found && etagOf(found),
+    rehearsal_id: rehearsal ?? (await rehearsedFor(operation, context, input, caller)),
+    proposed_by: actor.id,
+    via: actor.via,
+    status: 'open',
+    decided_by: null,
+    decided_at: null,
+    created_at: timestamp(at),
+    expires_at: timestamp(at + OPEN_MS),
+  }
+  // One after the other: each counts those before it.
+  await context.oneAtATime.run('proposals', async () => {
+    const { all, own } = await countOpen(database, actor.id)
+    if (all >= MOST || own >= MOST_OWN) throw new Refusal('proposals_full')
+    await change(context, caller, {
+      action: 'proposal.created',
+      detail: detailOf(proposal),
+      statements: [insertProposal(database, proposal)],
+    })
+  })
+  return { proposed: proposal }
+}
+
+/** What each row about a proposal says of it. Nothing of its input: a row outlives a person who is erased. */
+export const detailOf = ({
+  proposal_id,
+  action,
+  capabilities,
+  proposed_by,
+  rehearsal_id: rehearsal,
+}: Proposal) => ({
+  proposal: proposal_id,
+  ...(rehearsal !== null && { rehearsal }),
+  change: action,
+  capabilities,
+  proposed_by,
+})

@@ -1,0 +1,53 @@
+import { hash, randomBytes } from 'node:crypto'
+import type { z } from 'zod'
+import { deleteRehearsals, insertRehearsal } from '../../../db/rehearsal/store.ts'
+import { timestamp } from '../../../db/support/statement.ts'
+import { change } from '../operation/change.ts'
+import type { AdminContext, Caller } from '../operation/context.ts'
+import type { Resolved } from './resolve.ts'
+import type { Preview, rehearsal } from './view.ts'
+import { USUAL_MS } from './window.ts'
+
+export type Rehearsal = z.output<typeof rehearsal>
+
+/**
+ * Records a rehearsal with one row, which commits to what was asked and what it came to, and keeps it for 30 days.
+ * Refuses as a change does.
+ */
+export async function record(
+  context: AdminContext,
+  caller: Caller,
+  { text, etags }: Resolved,
+  made: Preview,
+): Promise<Rehearsal> {
+  const { database } = context
+  const id = `reh_${randomBytes(12).toString('hex')}`
+  const whole = { id, ...made }
+  const result = JSON.stringify(whole)
+  const { since, until, decisions, first, last } = made.window
+  await change(context, caller, {
+    action: 'rehearsal.done',
+    detail: {
+      rehearsal: id,
+      changes_sha256: hash('sha256', text),
+      result_sha256: hash('sha256', result),
+      window: { since, until, first, last },
+      decisions,
+      unchanged: made.unchanged,
+      ...made.totals,
+      disagreements: made.disagreements,
+    },
+    statements: [
+      deleteRehearsals(database, caller.at - USUAL_MS),
+      insertRehearsal(database, {
+        rehearsal_id: id,
+        created_at: timestamp(caller.at),
+        rehearsed_by: caller.actor.id,
+        changes: text,
+        etags: JSON.stringify(etags),
+        result,
+      }),
+    ],
+  })
+  return whole
+}

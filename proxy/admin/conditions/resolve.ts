@@ -1,0 +1,169 @@
+import canonicalize from 'canonicalize'
+import { bindingName, type Changes } from '../../../db/ledger/rehearsal/changes.ts'
+import { findMcpResource, listMcpResources, type McpResource } from '../../../db/mcp/resources.ts'
+import { findPrincipalOf, type PrincipalRecord } from '../../../db/principals/read.ts'
+import { unprocessable } from '../../../plugins/refusal.ts'
+import type { Change } from '../operation/changes.ts'
+import type { AdminContext } from '../operation/context.ts'
+import { etagOf, type Revised } from '../operation/parse.ts'
+
+/** Changes, brought to the names that the ledger has. */
+export interface Resolved {
+  readonly laid: Changes
+  /** The principals that all of them are about, by their names in the ledger; null: not only principals. */
+  readonly principals: readonly string[] | null
+  /** True: nobody may do more by them. */
+  readonly takesOnly: boolean
+  /** The changes in one form: two that say the same are the same text. */
+  readonly text: string
+  /** The state of each principal and resource that they are about. */
+  readonly etags: Readonly<Record<string, string>>
+}
+
+const TYPES = ['agent', 'user', 'workload'] as const
+
+/**
+ * Finds what changes are about. Refuses with `body_unprocessable`, naming each that is about nobody, or about what
+ * another one of them is about.
+ */
+export async function resolve(context: AdminContext, changes: readonly Change[]): Promise<Resolved> {
+  const resolving = new Resolving()
+  for (const [index, change] of changes.entries()) await resolving.take(context, change, `changes[${index}]`)
+  return resolving.resolved()
+}
+
+class Resolving {
+  readonly #principals = new Map<string, { capabilities?: readonly string[]; isActive?: false }>()
+  readonly #resources = new Map<
+    string,
+    Changes['resources'] extends ReadonlyMap<string, infer S> ? S : never
+  >()
+  readonly #bindings = new Map<string, boolean>()
+  /** Those whose calls alone changes of principals and of their bindings touch. */
+  readonly #subjects = new Set<string>()
+  #settings: Changes['settings'] = {}
+  #takesOnly = true
+  readonly #said = new Map<string, string>()
+  readonly #texts: string[] = []
+  readonly #etags: Record<string, string> = {}
+  readonly #faults: { field: string; message: string }[] = []
+
+  async take(context: AdminContext, change: Change, field: string): Promise<void> {
+    if ('settings' in change) return this.#setting(change.settings, field)
+    const principal =
+      'principal' in change ? await findPrincipalOf(context.database, TYPES, change.principal) : null
+    const resource = 'resource' in change ? await resourceOf(context, change.resource) : null
+    if (principal === undefined) this.#fault(`${field}.principal`, 'is not a principal of this service')
+    if (resource === undefined) this.#fault(`${field}.resource`, 'is not an MCP server of this service')
+    if (principal === undefined || resource === undefined) return
+    if (principal) this.#about(principal.principal_id, principal)
+    if (resource) this.#about(resource.resource_id, resource)
+    this.#lay(change, principal, resource, field)
+  }
+
+  #lay(
+    change: Exclude<Change, { settings: unknown }>,
+    principal: PrincipalRecord | null,
+    resource: McpResource | null,
+    field: string,
+  ): void {
+    const subject = principal?.principal_ref ?? ''
+    if (!takesAway(change, principal)) this.#takesOnly = false
+    if (principal) this.#subjects.add(subject)
+    const state = this.#principals.get(subject) ?? {}
+    if ('capabilities' in change) {
+      const text = { principal: principal?.principal_id, capabilities: change.capabilities.toSorted() }
+      if (!this.#once(`${subject} capabilities`, text, field)) return
+      this.#principals.set(subject, { ...state, capabilities: change.capabilities })
+    } else if ('is_active' in change) {
+      if (!this.#once(`${subject} is_active`, { ...change, principal: principal?.principal_id }, field))
+        return
+      this.#principals.set(subject, { ...state, isActive: false })
+    } else if ('bound' in change) {
+      const id = resource?.resource_id ?? ''
+      const text = { principal: principal?.principal_id, resource: id, bound: change.bound }
+      if (!this.#once(bindingName(subject, id), text, field)) return
+      this.#bindings.set(bindingName(subject, id), change.bound)
+    } else {
+      const id = resource?.resource_id ?? ''
+      const { required_capability: required, tool_capabilities: own, enabled } = change
+      if (!this.#once(id, { ...change, resource: id }, field)) return
+      this.#resources.set(id, {
+        ...(required !== undefined && { requiredCapability: required }),
+        ...(own !== undefined && { toolCapabilities: own ?? {} }),
+        ...(enabled !== undefined && { enabled }),
+      })
+    }
+  }
+
+  #setting(settings: Extract<Change, { settings: unknown }>['settings'], field: string): void {
+    this.#takesOnly = false
+    if (!this.#once('settings', { settings }, field)) return
+    const {
+      egress_dpop_mode: mode,
+      no_downgrade: noDowngrade,
+      enforce_tools_call: enforced,
+      checks,
+    } = settings
+    this.#settings = {
+      ...(mode !== undefined && { mode }),
+      ...(noDowngrade !== undefined && { noDowngrade }),
+      ...(enforced !== undefined && { enforceToolsCall: enforced }),
+      ...(checks !== undefined && { checks }),
+    }
+  }
+
+  #once(about: string, change: object, field: string): boolean {
+    const before = this.#said.get(about)
+    if (before !== undefined) {
+      this.#fault(field, `is about the same as ${before}`)
+      return false
+    }
+    this.#said.set(about, field)
+    this.#texts.push(canonicalize(change) ?? '')
+    return true
+  }
+
+  #about(id: string, record: Revised): void {
+    this.#etags[id] = etagOf(record)
+  }
+
+  #fault(field: string, message: string): void {
+    this.#faults.push({ field, message })
+  }
+
+  resolved(): Resolved {
+    if (this.#faults.length > 0) throw unprocessable(this.#faults)
+    const hasOthers = this.#resources.size + Object.keys(this.#settings).length > 0
+    return {
+      laid: {
+        principals: this.#principals,
+        resources: this.#resources,
+        bindings: this.#bindings,
+        settings: this.#settings,
+      },
+      takesOnly: this.#takesOnly,
+      principals: hasOthers || this.#subjects.size === 0 ? null : [...this.#subjects],
+      text: `[${this.#texts.toSorted().join(',')}]`,
+      etags: this.#etags,
+    }
+  }
+}
+
+/** Tells whether nobody may do more by a change. What a server or its tools demand may be less for one than for another. */
+function takesAway(
+  change: Exclude<Change, { settings: unknown }>,
+  principal: Pick<PrincipalRecord, 'capabilities'> | null,
+): boolean {
+  if ('capabilities' in change)
+    return change.capabilities.every((one) => principal?.capabilities.includes(one))
+  if ('is_active' in change) return true
+  if ('bound' in change) return !change.bound
+  const { required_capability: required, tool_capabilities: own, enabled } = change
+  return enabled === false && required === undefined && own === undefined
+}
+
+async function resourceOf({ database }: AdminContext, idOrName: string): Promise<McpResource | undefined> {
+  const byId = await findMcpResource(database, idOrName)
+  return byId ?? (await listMcpResources(database)).find(({ name }) => name === idOrName)
+}

@@ -1,0 +1,135 @@
+import {
+  BUILT_IN_TOOL,
+  demandedOfBuiltIn,
+  demandedOfTool,
+  missingOf,
+} from '../../../db/ledger/authority/rule.ts'
+import { bindingName } from '../../../db/ledger/rehearsal/changes.ts'
+import { inTurns, type Steps } from '../../../plugins/turns.ts'
+import type { Modes } from '../operation/expected.ts'
+import { type Authority, boundName, type Change, type Known, type KnownTool } from './known.ts'
+import { matching, type Sentence } from './sentence.ts'
+
+const CHAT = ['llm.chat']
+const NOTHING: Change = { laid: null, gives: null }
+
+/**
+ * Judges sentences by the rule of the gate, as authority is, or as a change would make it (docs/rehearsal.md#expectations).
+ * A `may` about nobody, or about nothing that is there, is false; a `may not` is true. In slices, so that others go on.
+ */
+export const truthsOf = (
+  sentences: readonly Sentence[],
+  authority: Authority,
+  modes: Modes,
+  change: Change = NOTHING,
+): Promise<readonly boolean[]> =>
+  inTurns(judged(sentences, changed(authority, change), modesWith(modes, change)))
+
+const modesWith = (modes: Modes, { laid }: Change): Modes => ({
+  ...modes,
+  enforceToolsCall: laid?.settings.enforceToolsCall ?? modes.enforceToolsCall,
+})
+
+/** Between two chances for others. */
+const PAIRS = 512
+
+function* judged(
+  sentences: readonly Sentence[],
+  authority: Authority,
+  modes: Modes,
+): Steps<readonly boolean[]> {
+  const truths: boolean[] = []
+  for (const sentence of sentences) truths.push(yield* isTrue(sentence, authority, modes))
+  return truths
+}
+
+function* isTrue({ who, may, at }: Sentence, authority: Authority, modes: Modes): Steps<boolean> {
+  const isMeant = matching(who)
+  const people = authority.principals.filter(({ principal_id: id }) => isMeant(id))
+  if (at.kind === 'model') {
+    const pass = people.filter((one) => holds(one, CHAT))
+    return may ? people.length > 0 && pass.length === people.length : pass.length === 0
+  }
+  const isAbout = matching(at.glob)
+  const tools = authority.tools.filter(({ name }) => isAbout(name))
+  const builtIn = modes.httpGet && isAbout(BUILT_IN_TOOL)
+  let [asked, passed] = [0, 0]
+  for (const one of people) {
+    if (builtIn) {
+      asked += 1
+      if (holds(one, demandedOfBuiltIn(modes.enforceToolsCall))) passed += 1
+    }
+    for (const tool of tools) {
+      asked += 1
+      if (mayCall(one, tool, authority, modes)) passed += 1
+      if (asked % PAIRS === 0) yield
+    }
+    if (may ? passed < asked : passed > 0) return false
+  }
+  return !may || asked > 0
+}
+
+function mayCall(one: Known, tool: KnownTool, { bound }: Authority, { enforceToolsCall }: Modes): boolean {
+  if (!tool.enabled || !tool.approved || !bound.has(boundName(one.principal_id, tool.resourceId)))
+    return false
+  const { required_capability: all, tool_capabilities: own } = tool
+  return holds(one, demandedOfTool(tool.tool, all, own, enforceToolsCall))
+}
+
+const holds = ({ is_active: active, capabilities }: Known, demanded: readonly string[]): boolean =>
+  active && missingOf(demanded, capabilities, null) === null
+
+/** Authority as a change makes it. */
+function changed(authority: Authority, { laid, gives }: Change): Authority {
+  if (gives && 'principal' in gives) return withPrincipal(authority, gives.principal)
+  if (gives) return withApproved(authority, gives)
+  if (!laid) return authority
+  const { principals, resources, bindings } = laid
+  const bound = new Set(authority.bound)
+  for (const { principal_id: id, principal_ref: ref } of authority.principals)
+    for (const resourceId of new Set(authority.tools.map((tool) => tool.resourceId))) {
+      const wanted = bindings.get(bindingName(ref, resourceId))
+      if (wanted === true) bound.add(boundName(id, resourceId))
+      if (wanted === false) bound.delete(boundName(id, resourceId))
+    }
+  return {
+    bound: bindings.size === 0 ? authority.bound : bound,
+    principals: authority.principals.map((one) => {
+      const { capabilities = one.capabilities, isActive = one.is_active } =
+        principals.get(one.principal_ref) ?? {}
+      return { ...one, capabilities, is_active: isActive }
+    }),
+    tools: authority.tools.map((tool) => {
+      const made = resources.get(tool.resourceId)
+      if (!made) return tool
+      return {
+        ...tool,
+        enabled: made.enabled ?? tool.enabled,
+        required_capability:
+          made.requiredCapability === undefined ? tool.required_capability : made.requiredCapability,
+        tool_capabilities: made.toolCapabilities ?? tool.tool_capabilities,
+      }
+    }),
+  }
+}
+
+function withPrincipal(authority: Authority, given: Pick<Known, 'principal_id'> & Partial<Known>): Authority {
+  const { principal_id: id } = given
+  const known = authority.principals.find((one) => one.principal_id === id)
+  const made: Known = {
+    ...{ principal_ref: id, capabilities: [], is_active: true },
+    ...known,
+    ...given,
+  }
+  return { ...authority, principals: [...authority.principals.filter((one) => one !== known), made] }
+}
+
+const withApproved = (
+  authority: Authority,
+  { resourceId, tool }: { readonly resourceId: string; readonly tool: string },
+): Authority => ({
+  ...authority,
+  tools: authority.tools.map((one) =>
+    one.resourceId === resourceId && one.tool === tool ? { ...one, approved: true } : one,
+  ),
+})

@@ -1,0 +1,123 @@
+import { z } from 'zod'
+import type { Database } from '../../../db/database.ts'
+import type { Group, Pile } from '../../../db/ledger/rehearsal/piles.ts'
+import type { Rehearsed, Window } from '../../../db/ledger/rehearsal/rehearse.ts'
+import type { Judged } from '../operation/expected.ts'
+import { instant, token } from '../operation/shapes.ts'
+
+const count = z.int().min(0)
+const place = z.strictObject({ stream: z.string(), seq: z.int() }).nullable()
+
+const group = z
+  .strictObject({
+    principal_id: z.string().nullable(),
+    principal_ref: z.string().exactOptional().meta({ description: 'Of a user: its name in the ledger.' }),
+    action: z.string(),
+    tool: z.string().nullable(),
+    model: z.string().nullable(),
+    capability: token.nullable(),
+    reason: z.string(),
+    decisions: count,
+    first_at: instant,
+    last_at: instant,
+    samples: z.array(z.string()).meta({ description: 'Request ids, three at most.' }),
+  })
+  .meta({ id: 'RehearsalGroup' })
+
+/** The groups of a pile. */
+export const groups = z.array(group).meta({ description: 'Most calls first, at most 500.' })
+
+const members = {
+  at: instant,
+  window: z.strictObject({
+    since: instant,
+    until: instant,
+    decisions: count,
+    principals: count,
+    first: place,
+    last: place,
+  }),
+  unchanged: count,
+  newly_refused: groups,
+  newly_allowed: groups,
+  undecidable: z.array(z.strictObject({ why: z.string(), decisions: count })),
+  totals: z.strictObject({ newly_refused: count, newly_allowed: count, undecidable: count }),
+  disagreements: count,
+  expectations: z
+    .array(z.strictObject({ line: z.int(), sentence: z.string(), before: z.boolean(), after: z.boolean() }))
+    .meta({ description: 'Of what is expected, what is false before or after.' }),
+  etags: z.record(z.string(), z.string()),
+  truncated: z.boolean(),
+}
+
+/** What a rehearsal says. Counts are of calls. */
+export const rehearsal = z.strictObject({ id: z.string(), ...members }).meta({ id: 'Rehearsal' })
+
+/** One that was never recorded: a preview. */
+export const preview = z.strictObject(members).meta({ id: 'RehearsalPreview' })
+
+export type Preview = z.output<typeof preview>
+
+interface Shown {
+  readonly rehearsed: Rehearsed
+  readonly window: Window
+  /** ms since the epoch. */
+  readonly at: number
+  readonly etags: Readonly<Record<string, string>>
+  readonly expectations: readonly Judged[]
+}
+
+/** A rehearsal as callers see it: users by their readable ids, as long as they exist. */
+export async function shown(
+  database: Database,
+  { rehearsed, window, at, etags, expectations }: Shown,
+): Promise<Preview> {
+  const { newlyRefused, newlyAllowed, undecidable, decisions, principals, first, last } = rehearsed
+  const [refused = [], allowed = []] = await shownPiles(database, [newlyRefused, newlyAllowed])
+  return {
+    at: new Date(at).toISOString(),
+    window: { ...window, decisions, principals, first, last },
+    unchanged: rehearsed.unchanged,
+    newly_refused: refused,
+    newly_allowed: allowed,
+    undecidable: undecidable.map((one) => ({ ...one })),
+    totals: {
+      newly_refused: newlyRefused.decisions,
+      newly_allowed: newlyAllowed.decisions,
+      undecidable: undecidable.reduce((sum, one) => sum + one.decisions, 0),
+    },
+    disagreements: rehearsed.disagreements,
+    expectations: expectations.map((one) => ({ ...one })),
+    etags: { ...etags },
+    truncated: newlyRefused.truncated || newlyAllowed.truncated,
+  }
+}
+
+/** The groups of each pile as callers see them. */
+export async function shownPiles(
+  database: Database,
+  piles: readonly Pile[],
+): Promise<readonly z.output<typeof groups>[]> {
+  const names = await namesOf(
+    database,
+    piles.flatMap((pile) => pile.groups),
+  )
+  const named = (one: Group) => {
+    const name = names.get(one.principal_id ?? '')
+    const who = name === undefined ? {} : { principal_id: name, principal_ref: one.principal_id ?? '' }
+    return { ...one, samples: [...one.samples], ...who }
+  }
+  return piles.map((pile) => pile.groups.map(named))
+}
+
+/** The readable ids of the users among the principals of groups. */
+async function namesOf({ kysely }: Database, of: readonly Group[]): Promise<ReadonlyMap<string, string>> {
+  const refs = [...new Set(of.flatMap(({ principal_id: id }) => (id?.startsWith('usr_') ? [id] : [])))]
+  if (refs.length === 0) return new Map()
+  const found = await kysely
+    .selectFrom('subject_keys')
+    .select(['principal_ref', 'principal_id'])
+    .where('principal_ref', 'in', refs)
+    .execute()
+  return new Map(found.map(({ principal_ref: ref, principal_id: id }) => [ref, id]))
+}

@@ -1,0 +1,279 @@
+import { Readable } from 'node:stream'
+import { z } from 'zod'
+import type { JsonBody } from '../../../plugins/json-body/json-body.ts'
+import type { Actor } from '../../../plugins/operators/actor.ts'
+import type { Administered } from '../../../plugins/operators/operator.ts'
+import type { Arrival } from '../../../plugins/plugin.ts'
+import { type RefusalReason, unprocessable } from '../../../plugins/refusal.ts'
+import { turn } from '../../../plugins/turns.ts'
+import type { Content, RouteDoc } from '../../http/doc.ts'
+import { json, type Reply, type Streamed } from '../../http/reply.ts'
+import { visibleJson } from '../../visible.ts'
+import type { Proposed } from '../conditions/propose.ts'
+import type { AdminContext } from '../operation/context.ts'
+import type { Given, Operation, Result, Takes } from '../operation/operation.ts'
+import { etagOf, parse } from '../operation/parse.ts'
+import { instant } from '../operation/shapes.ts'
+import { type AdminRequest, administerOnRecord } from './administer.ts'
+
+/** The facts that an operation's route must have established: a body where the operation takes one. */
+export type FactsOf<T extends Takes> = T extends { readonly body: unknown }
+  ? Administered & JsonBody
+  : Administered
+
+/** Binds an operation to HTTP: its input out of the facts of a request, its result into a reply. */
+export const bind =
+  <T extends Takes, Output>(bound: Operation<T, Output>, context: AdminContext) =>
+  async (facts: AdminRequest & Partial<JsonBody>): Promise<Reply> => {
+    const done = await administerOnRecord(bound, context, givenBy(facts), facts)
+    return 'proposed' in done ? proposedReply(done) : replyOf(bound, done, facts.path)
+  }
+
+/** Binds two forms of one operation: the second where the caller accepts its media type. */
+export function bindByAccept<T extends Takes, Output, Other>(
+  usual: Operation<T, Output>,
+  other: Operation<T, Other>,
+  context: AdminContext,
+) {
+  const [plain, special] = [bind(usual, context), bind(other, context)]
+  return (facts: AdminRequest & Partial<JsonBody>): Promise<Reply> =>
+    facts.headers.accept?.includes(other.media ?? '\0') ? special(facts) : plain(facts)
+}
+
+/** As {@link bind}, for a route whose callers are nobody in particular: `actor` stands in the audit row. */
+export const bindAs =
+  <T extends Takes, Output>(actor: Actor, bound: Operation<T, Output>, context: AdminContext) =>
+  (facts: Arrival & Partial<JsonBody>): Promise<Reply> =>
+    bind(bound, context)({ ...facts, actor })
+
+/** The answer to a change that waits for a second operator. */
+const proposal = z
+  .strictObject({ proposal_id: z.string(), expires_at: instant, rehearsal: z.string().nullable() })
+  .meta({ id: 'Proposed' })
+
+const proposedReply = ({ proposed }: Proposed): Reply =>
+  json(202, {
+    proposal_id: proposed.proposal_id,
+    expires_at: proposed.expires_at,
+    rehearsal: proposed.rehearsal_id,
+  })
+
+function givenBy<T extends Takes>(facts: AdminRequest & Partial<JsonBody>): Given<T> {
+  const { params, query, headers, json: body } = facts
+  const given = { params, body, query: Object.fromEntries(new URLSearchParams(query)) }
+  // Only what the operation has a schema for is looked at, and that only by its schema.
+  const ifRehearsed = headers['if-rehearsed']
+  const forced = forcedIn(given.query)
+  return {
+    ...given,
+    ifMatch: headers['if-match'],
+    ifRehearsed,
+    ...(forced !== undefined && { forced }),
+  } as unknown as Given<T>
+}
+
+const FORCE = {
+  force: z.enum(['true', 'false']).exactOptional().meta({
+    description: 'True: the change is made even where it breaks what is expected. Its row says so.',
+  }),
+  reason: z
+    .string()
+    .regex(
+      /^[^\p{Cc}\p{Cf}\p{Zl}\p{Zp}]{1,500}$/u,
+      'must say why in 1 to 500 characters, none of them a control character',
+    )
+    .exactOptional()
+    .meta({ description: 'Why, where it is forced.' }),
+}
+
+/** Why a change is forced; undefined: it is not. Refuses with `body_unprocessable` where nobody says why. */
+function forcedIn(query: Readonly<Record<string, string>>): string | undefined {
+  if (query.force === undefined) return undefined
+  const { force, reason } = parse(z.object(FORCE), query)
+  if (force !== 'true') return undefined
+  if (reason === undefined)
+    throw unprocessable([{ field: 'reason', message: 'must say why, where force is true' }])
+  return reason
+}
+
+function replyOf<T extends Takes, Output>(
+  { status, media, fromStrangers }: Operation<T, Output>,
+  { value, revision, next }: Result<Output>,
+  path: string,
+): Reply {
+  if (status === 204) return { status }
+  const headers = {
+    'content-type': media ?? 'application/json',
+    ...(revision !== undefined && { etag: etagOf({ revision }) }),
+    ...(next && { link: `<${path}?${new URLSearchParams(next).toString()}>; rel="next"` }),
+  }
+  if (media !== undefined) {
+    // The one kind of result that is no value: pieces of text (the audit).
+    const pieces = value as AsyncIterable<Uint8Array>
+    return { status, headers, body: { source: Readable.from(pieces, { objectMode: false }) } }
+  }
+  const written = (text: string): string => (fromStrangers ? visibleJson(text) : text)
+  return { status, headers, body: jsonBody(value, written) }
+}
+
+/** The text that is written at once. Characters. */
+const PIECE = 65_536
+
+/** JSON as a body: whole where it is short, else a stream, which gives others their turn after each piece. */
+function jsonBody(value: unknown, written: (text: string) => string): string | Streamed {
+  const parts = partsOf(value)
+  const [first, whole] = pieceOf(parts)
+  if (whole) return written(first)
+  return { source: Readable.from(jsonPieces(first, parts, written), { objectMode: false }) }
+}
+
+async function* jsonPieces(
+  first: string,
+  parts: Iterator<string>,
+  written: (text: string) => string,
+): AsyncGenerator<string> {
+  let [text, last] = [first, false]
+  while (!last) {
+    yield written(text)
+    await turn()
+    ;[text, last] = pieceOf(parts)
+  }
+  yield written(text)
+}
+
+/** So many parts as make a piece, and whether they were the last. */
+function pieceOf(parts: Iterator<string>): [text: string, last: boolean] {
+  let text = ''
+  while (text.length < PIECE) {
+    const part = parts.next()
+    if (part.done) return [text, true]
+    text += part.value
+  }
+  return [text, false]
+}
+
+/** The JSON text of a value, the members of its lists one by one: of a list, and of those in an object. */
+function* partsOf(value: unknown): Generator<string, undefined> {
+  if (Array.isArray(value)) return yield* listParts(value)
+  if (typeof value !== 'object' || value === null) return yield JSON.stringify(value)
+  let before = '{'
+  for (const [name, member] of Object.entries(value)) {
+    if (member === undefined) continue
+    yield `${before}${JSON.stringify(name)}:`
+    if (Array.isArray(member)) yield* listParts(member)
+    else yield JSON.stringify(member)
+    before = ','
+  }
+  yield before === '{' ? '{}' : '}'
+}
+
+function* listParts(list: readonly unknown[]): Generator<string, undefined> {
+  let before = '['
+  for (const member of list) {
+    yield before + JSON.stringify(member)
+    before = ','
+  }
+  yield before === '[' ? '[]' : ']'
+}
+
+/** The refusals of administration before an operation is reached. */
+const ADMISSION: readonly RefusalReason[] = [
+  'admin_secret_invalid',
+  'admin_throttled',
+  'csrf_invalid',
+  'origin_not_allowed',
+  'principal_deactivated',
+  'capability_missing',
+  'overloaded',
+]
+const BODY: readonly RefusalReason[] = ['body_invalid', 'body_too_large']
+
+/** Describes the route of an operation. `other`: its form in another media type, on the same route. */
+export function docOf<T extends Takes, Output, Other = never>(
+  bound: Operation<T, Output>,
+  caller: 'operator' | 'anyone' = 'operator',
+  other?: Operation<T, Other>,
+): RouteDoc {
+  const { name, summary, takes, status, output: schema, media, reasons, example } = bound
+  const { body } = takes
+  const mayBreak = bound.rehearses !== undefined || bound.gives !== undefined
+  // Every query of an operation is an object.
+  const own = takes.query as z.ZodObject | undefined
+  const query = mayBreak ? z.object({ ...own?.shape, ...FORCE }) : takes.query
+  const wrong: readonly RefusalReason[] = query || body ? ['body_unprocessable'] : []
+  return {
+    name,
+    summary,
+    caller,
+    ...(caller === 'operator' && { demands: bound.demands }),
+    ...(query && { query }),
+    ...conditionsOf(bound),
+    ...(body && { body: { schema: body, ...(example !== undefined && { example }) } }),
+    answers: {
+      [status]:
+        status === 204
+          ? { description: 'Done.' }
+          : {
+              description: 'The result.',
+              content: [{ schema, ...(media !== undefined && { media }) }, ...inOther(other)],
+              headers: headersOf(bound),
+            },
+      ...(mayWait(bound) && {
+        202: {
+          description: 'It waits for a second operator (docs/operators.md#two-people).',
+          content: [{ schema: proposal }],
+        },
+      }),
+    },
+    reasons: [
+      ...(caller === 'operator' ? ADMISSION : []),
+      ...(mayNeedTwo(bound) ? TWO : []),
+      ...(bound.rehearses ? REHEARSED : []),
+      ...(body ? BODY : []),
+      ...wrong,
+      ...(mayBreak ? BROKEN : []),
+      ...reasons,
+    ],
+  }
+}
+
+const inOther = <T extends Takes, Other>(other: Operation<T, Other> | undefined): readonly Content[] =>
+  other?.media === undefined ? [] : [{ schema: other.output, media: other.media }]
+
+const conditionsOf = <T extends Takes, Output>({ conditional, rehearses }: Operation<T, Output>) => {
+  const headers = {
+    ...(conditional && { 'If-Match': 'The ETag of the object that was read.' }),
+    ...(rehearses && { 'If-Rehearsed': 'The rehearsal of this change, at most 15 minutes old.' }),
+  }
+  return Object.keys(headers).length > 0 ? { headers } : {}
+}
+
+const REHEARSED: readonly RefusalReason[] = ['rehearsal_required', 'not_found', 'precondition_failed']
+
+const BROKEN: readonly RefusalReason[] = ['expectation_broken']
+
+const TWO: readonly RefusalReason[] = [
+  'two_people_required',
+  'proposals_full',
+  'not_found',
+  'precondition_failed',
+]
+
+/** Whether a configuration may have a second operator asked for an operation. */
+const mayNeedTwo = <T extends Takes, Output>({
+  demands,
+  alsoDemands,
+  harmless,
+  action,
+}: Operation<T, Output>) =>
+  action !== 'admin.read' &&
+  !harmless &&
+  (alsoDemands !== undefined || ['admin.grant', 'admin.tools', 'admin.operators'].includes(demands))
+
+const mayWait = <T extends Takes, Output>(bound: Operation<T, Output>): boolean =>
+  mayNeedTwo(bound) && bound.cannotWait === undefined
+
+const headersOf = ({ revised, paged }: Pick<Operation<Takes, unknown>, 'revised' | 'paged'>) => ({
+  ...(revised && { ETag: 'The state of the object: for If-Match.' }),
+  ...(paged && { Link: 'The next page, where there is one.' }),
+})

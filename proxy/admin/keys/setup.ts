@@ -1,0 +1,99 @@
+import { createHmac, randomBytes, timingSafeEqual } from 'node:crypto'
+import { z } from 'zod'
+import { firstSetting } from '../../../db/settings.ts'
+import type { Arrival, Plugin } from '../../../plugins/plugin.ts'
+import { Refusal } from '../../../plugins/refusal.ts'
+import type { StoredSecret } from '../../../plugins/secrets/admin-secret.ts'
+import { hashSecret } from '../../../plugins/secrets/hash.ts'
+import { senderOf, Throttle } from '../../../plugins/secrets/throttle.ts'
+import { change } from '../operation/change.ts'
+import { DONE, operation } from '../operation/operation.ts'
+import { secretText } from './secret.ts'
+
+// Without the letters and digits that are read for one another. 20 of 32: 100 bits.
+const ALPHABET = 'ABCDEFGHJKLMNPQRSTUVWXYZ23456789'
+
+const setup = z.strictObject({ setup_code: z.string().max(64), new_secret: secretText })
+
+/**
+ * Refuses with `conflict` once a secret is stored, before a byte of the body is read: the door stands open to
+ * anybody, and for good (docs/threats.md#a2). So it is where no secret is wanted any more. A stored secret is never
+ * taken away again, so it is not asked any more.
+ */
+export function beforeFirstSecret(stored: () => Promise<StoredSecret>): Plugin<Arrival, object> {
+  let isStored = false
+  return {
+    name: 'setup',
+    admit: async () => {
+      if (!isStored) {
+        const { hash, disabled } = await stored()
+        isStored = hash !== ''
+        if (disabled) throw new Refusal('conflict', { message: 'The operator secret is disabled.' })
+      }
+      if (isStored) throw new Refusal('conflict', { message: 'An operator secret is set already.' })
+      return {}
+    },
+  }
+}
+
+/**
+ * The one-time code of a first boot (docs/threats.md#threat-23): printed on the terminal that started the
+ * service, stored nowhere, and worth nothing once a secret is stored. Processes that share a database derive the same
+ * one: whichever is asked, each terminal has shown the right code.
+ */
+export class Setup {
+  readonly code: string
+  readonly #throttle: Throttle
+  readonly #key = randomBytes(32)
+
+  /**
+   * POST /v1/admin/setup: stores the first operator secret. Of two at once one wins, the other is a
+   * `conflict`. An address that has failed too often is refused before its body is looked at.
+   */
+  readonly operation = operation({
+    name: 'setUp',
+    demands: 'admin.operators',
+    action: 'admin.secret_rotated',
+    summary: 'Sets the first operator secret, by the code that the service has printed at its start.',
+    takes: { body: setup },
+    output: z.undefined(),
+    status: 204,
+    reasons: ['admin_throttled', 'admin_secret_invalid', 'conflict', 'audit_unavailable'],
+    example: { setup_code: 'ABCDE-FGHJK-LMNPQ-RSTUV', new_secret: 'correct-horse-battery' },
+    guard: ({ remoteAddress }) => this.#guard(remoteAddress),
+    run: async (context, { body: { setup_code: code, new_secret: secret } }, caller) => {
+      const { at, remoteAddress } = caller
+      this.check(code, remoteAddress)
+      const statements = [firstSetting(context.database, 'admin_secret_hash', await hashSecret(secret), at)]
+      await change(context, caller, { action: 'admin.secret_rotated', detail: {}, statements })
+      return DONE
+    },
+  })
+
+  /** `seed`: 32 bytes that nobody outside can know. */
+  constructor(seed: Buffer, throttle = new Throttle()) {
+    this.#throttle = throttle
+    this.code = [0, 5, 10, 15].map((from) => wordOf(seed.subarray(from, from + 5))).join('-')
+  }
+
+  /** Refuses with `admin_secret_invalid` what is not the code, and with `admin_throttled` who has failed too often. */
+  check(code: string, remoteAddress: string): void {
+    this.#guard(remoteAddress)
+    if (this.#matches(code)) return
+    this.#throttle.failed(senderOf(remoteAddress))
+    throw new Refusal('admin_secret_invalid', { message: 'The setup code is wrong.' })
+  }
+
+  #guard(remoteAddress: string): void {
+    const wait = this.#throttle.waitS(senderOf(remoteAddress))
+    if (wait > 0) throw new Refusal('admin_throttled', { headers: { 'retry-after': String(wait) } })
+  }
+
+  #matches(code: string): boolean {
+    const digest = (text: string): Buffer => createHmac('sha256', this.#key).update(text).digest()
+    return timingSafeEqual(digest(code.trim().toUpperCase()), digest(this.code))
+  }
+}
+
+// 256 is a multiple of 32: each letter is as likely.
+const wordOf = (bytes: Buffer): string => [...bytes].map((byte) => ALPHABET[byte % ALPHABET.length]).join('')

@@ -1,0 +1,114 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import { LedgerError } from '../../../db/ledger/record/entry.ts'
+import type { JsonObject } from '../../../db/support/json.ts'
+import type { Assertion, Statement } from '../../../db/support/statement.ts'
+import { type AuditNote, noteEntry } from '../../../plugins/audit/entries.ts'
+import { Refusal, type RefusalReason } from '../../../plugins/refusal.ts'
+import type { AdminContext, By } from './context.ts'
+
+interface Change extends AuditNote {
+  readonly statements: readonly Statement[]
+  /** What must be so when it is stored, beside the authority of its author. */
+  readonly assertions?: readonly Assertion[]
+}
+
+/** The context of a change whose rows say more of it. */
+export const saying = (context: AdminContext, more: JsonObject): AdminContext =>
+  Object.keys(more).length === 0
+    ? context
+    : {
+        ...context,
+        ledger: {
+          commit: (unit) =>
+            context.ledger.commit({
+              ...unit,
+              entries: unit.entries.map((entry) => ({ ...entry, detail: { ...entry.detail, ...more } })),
+            }),
+        },
+      }
+
+/** What a changed object says of its change. */
+export const by = ({ at, actor }: By) => ({ at, by: actor.id })
+
+/** Makes a change and its one audit row in one transaction, as {@link changeAll} does. */
+export function change(
+  context: AdminContext,
+  author: By,
+  { statements, assertions = [], ...note }: Change,
+  duplicate: RefusalReason = 'conflict',
+): Promise<void> {
+  return changeAll(context, author, { statements, assertions, notes: [note] }, duplicate)
+}
+
+interface Changes {
+  readonly statements: readonly Statement[]
+  readonly assertions?: readonly Assertion[]
+  /** The notes, one for each row. */
+  readonly notes: readonly AuditNote[]
+}
+
+/**
+ * Makes a change and its audit rows in one transaction: all or nothing (spec §6, docs/ledger.md#actions).
+ * Refuses with `duplicate` where something of that name exists, with `precondition_failed` where the object
+ * has moved on, with `overloaded` where somebody has changed the author's authority meanwhile: sent again, the change
+ * is judged by what is so then. And with `audit_unavailable` where the ledger cannot record.
+ */
+export async function changeAll(
+  { ledger, configDigest }: AdminContext,
+  { id, at, actor }: By,
+  { statements, assertions = [], notes }: Changes,
+  duplicate: RefusalReason = 'conflict',
+): Promise<void> {
+  const entries = notes.map((note) => ({
+    ...noteEntry({ ...note, detail: { ...note.detail, via: actor.via } }, at, configDigest),
+    request_id: id,
+    principal_id: actor.id,
+    principal_type: actor.type,
+  }))
+  try {
+    await ledger.commit({ assertions: [...actor.standing, ...assertions], statements, entries })
+  } catch (error) {
+    throw refusalOf(error, duplicate)
+  }
+}
+
+function refusalOf(error: unknown, duplicate: RefusalReason): unknown {
+  if (!(error instanceof LedgerError)) return error
+  if (error.code === 'duplicate') return new Refusal(duplicate, { cause: error })
+  if (error.code === 'stale')
+    return new Refusal('overloaded', { cause: error, headers: { 'retry-after': '1' } })
+  if (error.code === 'conflict') return new Refusal('precondition_failed', { cause: error })
+  return new Refusal('audit_unavailable', { cause: error, headers: { 'retry-after': '1' } })
+}
+
+/**
+ * The number of tries of a change when somebody else's comes in between. Within a process changes wait in line, so
+ * there are as many contenders as processes on the database.
+ */
+const ATTEMPTS = 20
+/** The time by which the pause before a try may grow with each. ms. */
+const PAUSE_MS = 4
+
+/**
+ * Reads an object and changes it, and does both again where somebody else's change came between the two.
+ * Refuses with `precondition_failed` when that has happened twenty times; what `read` refuses with is final.
+ */
+export async function onLatest<Read, Made>(
+  read: () => Promise<Read>,
+  write: (found: Read) => Promise<Made>,
+): Promise<Made> {
+  for (let attempt = 1; ; attempt += 1) {
+    const found = await read()
+    try {
+      return await write(found)
+    } catch (error) {
+      if (!isOvertaken(error) || attempt === ATTEMPTS) throw error
+      // By chance: two that go in step would overtake each other for ever.
+      await sleep(Math.random() * attempt * PAUSE_MS)
+    }
+  }
+}
+
+/** Tells a change that was refused because the object has moved on since it was read. */
+export const isOvertaken = (error: unknown): boolean =>
+  error instanceof Refusal && error.reason === 'precondition_failed'

@@ -1,0 +1,82 @@
+import { z } from 'zod'
+import { capability, toolCapabilities } from '../mcp/fields.ts'
+import { capabilities } from './parse.ts'
+
+const id = z.string().min(1).max(256)
+
+const digest = z.string().regex(/^[0-9a-f]{64}$/, 'must be a SHA-256 in lower-case hex')
+
+const check = z.strictObject({
+  name: z.string().min(1).max(64),
+  digest: digest.nullable().meta({ description: 'Of its code; null where that lies elsewhere.' }),
+  options: digest.meta({ description: 'Of what its file says to it.' }),
+  shadow: z.boolean(),
+})
+
+const SETTINGS = z.strictObject({
+  egress_dpop_mode: z.enum(['off', 'optional', 'required']).exactOptional(),
+  no_downgrade: z.boolean().exactOptional(),
+  enforce_tools_call: z.boolean().exactOptional(),
+  checks: z
+    .array(check)
+    .max(64)
+    .exactOptional()
+    .meta({ description: 'All the checks of your own, in order, as `config.loaded` has them.' }),
+})
+
+/** Every member that a change may have. Which of them go together, {@link change} says. */
+const members = z.strictObject({
+  principal: id.exactOptional().meta({ description: 'The id of an agent, a user or a workload.' }),
+  capabilities: capabilities.exactOptional().meta({ description: 'The whole new set of the principal.' }),
+  is_active: z
+    .literal(false, 'can only be false: what would be allowed again was never tried')
+    .exactOptional(),
+  resource: id.exactOptional().meta({ description: 'The id or the name of an MCP server.' }),
+  bound: z.boolean().exactOptional().meta({ description: 'Whether the principal may reach the server.' }),
+  required_capability: capability.nullable().exactOptional(),
+  tool_capabilities: toolCapabilities.nullable().exactOptional(),
+  enabled: z.boolean().exactOptional(),
+  settings: SETTINGS.exactOptional(),
+})
+
+type Members = z.output<typeof members>
+
+/** One change of authority (docs/rehearsal.md): exactly one of its forms. */
+export type Change =
+  | { readonly principal: string; readonly capabilities: readonly string[] }
+  | { readonly principal: string; readonly is_active: false }
+  | { readonly principal: string; readonly resource: string; readonly bound: boolean }
+  | ({ readonly resource: string } & Demands)
+  | { readonly settings: z.output<typeof SETTINGS> }
+
+interface Demands {
+  readonly required_capability?: string | null
+  readonly tool_capabilities?: Readonly<Record<string, string>> | null
+  readonly enabled?: boolean
+}
+
+const FORMS: readonly { readonly all: readonly string[]; readonly any?: readonly string[] }[] = [
+  { all: ['principal', 'capabilities'] },
+  { all: ['principal', 'is_active'] },
+  { all: ['principal', 'resource', 'bound'] },
+  { all: ['resource'], any: ['required_capability', 'tool_capabilities', 'enabled'] },
+  { all: ['settings'] },
+]
+
+const isOfForm = (names: readonly string[], { all, any = [] }: (typeof FORMS)[number]): boolean =>
+  all.every((name) => names.includes(name)) &&
+  names.every((name) => all.includes(name) || any.includes(name)) &&
+  (any.length === 0 || names.some((name) => any.includes(name)))
+
+const RULE =
+  'must be one of {principal, capabilities}, {principal, is_active: false}, {principal, resource, bound}, ' +
+  '{resource, required_capability, tool_capabilities, enabled} with one of the last three at least, and {settings}'
+
+const change = members.transform((value: Members, context): Change => {
+  if (FORMS.some((form) => isOfForm(Object.keys(value), form))) return value as Change
+  context.addIssue({ code: 'custom', message: RULE })
+  return z.NEVER
+})
+
+/** The changes of one rehearsal. None: what was decided is only judged once more. */
+export const changes = z.array(change).max(100, 'must be at most 100 changes')

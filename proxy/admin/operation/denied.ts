@@ -1,0 +1,50 @@
+import type { Ledger } from '../../../db/ledger/record/ledger.ts'
+import type { CallRecorder } from '../../../plugins/audit/audit.ts'
+import { requiredBy } from '../../../plugins/audit/decision.ts'
+import { serviceEntry } from '../../../plugins/audit/entries.ts'
+import { Stale } from '../../../plugins/recorder.ts'
+import { Refusal } from '../../../plugins/refusal.ts'
+import type { AdminContext } from './context.ts'
+
+/** What refuses behind the gate, as `refused_by` says it. */
+const BY = 'operation'
+
+/**
+ * Makes what records the changes that an operation refuses its caller: as the gate's own refusals are where the
+ * operator is stored, else as one row. Whoever has the secret, or reaches the control socket, can fill the ledger
+ * anyhow. Rejects with a `Refusal`: `overloaded` where the operator's authority has changed since it was judged, and
+ * `audit_unavailable` where the ledger cannot record.
+ */
+export const deniedChanges =
+  (
+    ledger: Pick<Ledger, 'commit'>,
+    recorder: Pick<CallRecorder, 'refused'>,
+    clock: () => number,
+    configDigest: string,
+  ): AdminContext['recordDenied'] =>
+  async (facts, action, refusal) => {
+    if (facts.principal) {
+      // The proof has been claimed: it let the call in.
+      const recorded = recorder.refused({ ...facts, proof: null }, refusal, { by: BY, passed: [] })
+      await recorded.catch(unrecorded)
+      return
+    }
+    const { id, type, via } = facts.actor
+    const capability = requiredBy(refusal)
+    const detail = {
+      via,
+      reason: refusal.reason,
+      refused_by: BY,
+      ...(capability !== null && { required_capability: capability }),
+    }
+    const entry = serviceEntry(action, 'denied', detail, clock(), configDigest)
+    await ledger
+      .commit({ entries: [{ ...entry, request_id: facts.id, principal_id: id, principal_type: type }] })
+      .catch(unrecorded)
+  }
+
+/** Somebody has changed the operator's authority meanwhile, or the ledger cannot record. */
+function unrecorded(error: unknown): never {
+  const reason = error instanceof Stale ? 'overloaded' : 'audit_unavailable'
+  throw new Refusal(reason, { cause: error, headers: { 'retry-after': '1' } })
+}

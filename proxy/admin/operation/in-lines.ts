@@ -1,0 +1,34 @@
+import type { Progress } from '../../../db/ledger/rehearsal/task.ts'
+
+/**
+ * The lines of a work that tells its progress: `{"progress": {"rows", "of"}}`, and last what it came to. Resolves once there is one, so that what cannot even begin is refused as
+ * everything else is.
+ */
+export async function inLines<Value>(
+  work: (onProgress: (progress: Progress) => void) => Promise<Value>,
+): Promise<AsyncIterable<Uint8Array>> {
+  let told: Progress | null = null
+  let wake = Promise.withResolvers<void>()
+  const done = work((progress) => {
+    told = progress
+    wake.resolve()
+  })
+  done.catch(() => undefined)
+  const ended = done.then(() => 'ended' as const)
+  await Promise.race([wake.promise, ended])
+  async function* lines(): AsyncGenerator<Uint8Array> {
+    for (;;) {
+      const progress = told
+      told = null
+      wake = Promise.withResolvers<void>()
+      if (progress !== null) yield lineOf({ progress })
+      if ((await Promise.race([wake.promise, ended])) === 'ended') break
+    }
+    yield lineOf(await done)
+  }
+  return lines()
+}
+
+const encoder = new TextEncoder()
+
+const lineOf = (value: unknown): Uint8Array => encoder.encode(`${JSON.stringify(value)}\n`)

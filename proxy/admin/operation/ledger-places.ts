@@ -1,0 +1,138 @@
+import type { Hangup } from '../../../plugins/arrival.ts'
+import { HolderPlaces } from '../../../plugins/holder-places.ts'
+import { Refusal } from '../../../plugins/refusal.ts'
+import { ReadingPace } from './reading-pace.ts'
+
+/** A reader of the ledger: its operator, and the signal for when it no longer waits. */
+interface LedgerAsker {
+  readonly actor: { readonly id: string }
+  readonly hangup: Pick<Hangup, 'signal'>
+}
+
+/** Readings of the ledger under way at once, by one operator and by all: each holds rows in memory, or reads all of them. */
+const LIMITS = {
+  pages: { own: 4, all: 16 },
+  exports: { own: 2, all: 6 },
+  verifications: { own: 2, all: 4 },
+  evidence: { own: 1, all: 2 },
+}
+
+/** A reading that got less in its last minute gives its place up to whoever finds none. Bytes. */
+const MIN_IN_A_MINUTE = 16 * 1_048_576
+
+interface OpenReading {
+  readonly pace: ReadingPace
+  readonly end: () => void
+}
+
+/**
+ * Limits how many readers of the ledger there are at once within this process, for each purpose by itself: an
+ * operator who reads an export slowly keeps nobody from verifying, nor all the others from exporting
+ * (docs/threats.md#h2). While places are left, a reader may be as slow as he likes.
+ */
+export class LedgerPlaces {
+  readonly #places = {
+    pages: new HolderPlaces(LIMITS.pages),
+    exports: new HolderPlaces(LIMITS.exports),
+    verifications: new HolderPlaces(LIMITS.verifications),
+    evidence: new HolderPlaces(LIMITS.evidence),
+  }
+  readonly #readings = {
+    pages: new Set<OpenReading>(),
+    exports: new Set<OpenReading>(),
+    verifications: new Set<OpenReading>(),
+    evidence: new Set<OpenReading>(),
+  }
+  readonly #now: () => number
+
+  /** `now`: a clock that never goes back. ms. */
+  constructor(now = () => performance.now()) {
+    this.#now = now
+  }
+
+  /** Does work in a place of a caller. Refuses with `overloaded` if there is none. */
+  async in<T>(purpose: keyof typeof LIMITS, caller: LedgerAsker, work: () => Promise<T>): Promise<T> {
+    const leave = this.#take(purpose, caller)
+    try {
+      return await work()
+    } finally {
+      leave()
+    }
+  }
+
+  /**
+   * Opens a text in pieces; its place is left when it is read to its end, or not read on. Refuses as above. `open` gets
+   * a signal that fires when nobody waits for it, or its place was given to another; the next piece then throws.
+   */
+  async reading(
+    purpose: keyof typeof LIMITS,
+    caller: LedgerAsker,
+    open: (signal: AbortSignal) => Promise<AsyncIterable<Uint8Array>>,
+  ): Promise<AsyncIterable<Uint8Array>> {
+    const leave = this.#take(purpose, caller)
+    const readings = this.#readings[purpose]
+    const givenUp = new AbortController()
+    const signal = AbortSignal.any([caller.hangup.signal, givenUp.signal])
+    const reading: OpenReading = { pace: new ReadingPace(this.#now), end: () => givenUp.abort(TOO_SLOW) }
+    readings.add(reading)
+    const done = (): void => {
+      signal.removeEventListener('abort', done)
+      readings.delete(reading)
+      leave()
+    }
+    // Pieces that nobody begins to read are not ended by their reader.
+    signal.addEventListener('abort', done, { once: true })
+    try {
+      return followed(await open(signal), { signal, pace: reading.pace, done })
+    } catch (error) {
+      done()
+      throw error
+    }
+  }
+
+  #take(purpose: keyof typeof LIMITS, { actor }: LedgerAsker): () => void {
+    const places = this.#places[purpose]
+    let place = places.take(actor.id)
+    if (!place.taken && place.limit === 'all' && this.#endSlowest(purpose)) place = places.take(actor.id)
+    if (place.taken) return place.taken
+    const message = `${place.held} readings of the ledger ${place.limit === 'own' ? 'of yours ' : ''}are under way. Try again when one is done.`
+    throw new Refusal('overloaded', { message, headers: { 'retry-after': '5' } })
+  }
+
+  /** Ends the slowest reading that is too slow. False: none is. */
+  #endSlowest(purpose: keyof typeof LIMITS): boolean {
+    let least = MIN_IN_A_MINUTE
+    let slowest: OpenReading | null = null
+    for (const reading of this.#readings[purpose]) {
+      const { lastMinute } = reading.pace
+      if (lastMinute === null || lastMinute >= least) continue
+      least = lastMinute
+      slowest = reading
+    }
+    slowest?.end()
+    return slowest !== null
+  }
+}
+
+const TOO_SLOW = new Error('the ledger was read too slowly, and another waited')
+
+interface Following {
+  readonly signal: AbortSignal
+  readonly pace: ReadingPace
+  readonly done: () => void
+}
+
+async function* followed(
+  pieces: AsyncIterable<Uint8Array>,
+  { signal, pace, done }: Following,
+): AsyncGenerator<Uint8Array, void, void> {
+  try {
+    for await (const piece of pieces) {
+      signal.throwIfAborted()
+      pace.read(piece.length)
+      yield piece
+    }
+  } finally {
+    done()
+  }
+}

@@ -1,0 +1,174 @@
+import type { z } from 'zod'
+import type { AdminCapability, TwoPersonKind } from '../../../plugins/operators/capabilities.ts'
+import type { RefusalReason } from '../../../plugins/refusal.ts'
+import type { Gives } from '../conditions/known.ts'
+import type { Change } from './changes.ts'
+import type { AdminContext, Caller } from './context.ts'
+import { demandAlso } from './demands.ts'
+import { parse, type Revised } from './parse.ts'
+
+/** The schemas of an operation's input: the variable segments of its path, its query and its body. */
+export interface Takes {
+  readonly params?: z.ZodType
+  readonly query?: z.ZodType
+  readonly body?: z.ZodType
+}
+
+interface Conditions {
+  /**
+   * The `If-Match` of RFC 9110 §13.1.1: the change is made only to the object that was read. Absent: to any.
+   */
+  readonly ifMatch?: string | undefined
+  /** `If-Rehearsed`: the rehearsal that a change rests on (docs/rehearsal.md#required). */
+  readonly ifRehearsed?: string | undefined
+  /** Why it is made even where it breaks what is expected (docs/rehearsal.md#expectations). */
+  readonly forced?: string | undefined
+}
+
+/** An input as its caller writes it. */
+export type Given<T extends Takes> = Conditions & {
+  readonly [Part in keyof T]: T[Part] extends z.ZodType ? z.input<T[Part]> : never
+}
+
+/** An input as `run` gets it: parsed. */
+export type Input<T extends Takes> = Conditions & {
+  readonly [Part in keyof T]: T[Part] extends z.ZodType ? z.output<T[Part]> : never
+}
+
+/** A value that its reader does not change, as deep as it goes. */
+type Fixed<T> = T extends (...args: never[]) => unknown
+  ? T
+  : T extends object
+    ? { readonly [Key in keyof T]: Fixed<T[Key]> }
+    : T
+
+/** The outcome of an operation. */
+export interface Result<Output> {
+  readonly value: Fixed<Output>
+  /** The state of the object that `value` shows. Over HTTP it is the ETag. */
+  readonly revision?: number
+  /** The query of the next page. Null or absent: there is none. Over HTTP it is a `Link` header. */
+  readonly next?: Readonly<Record<string, string>> | null
+}
+
+/** The result of an operation that has nothing to show. */
+export const DONE: Result<undefined> = { value: undefined }
+
+/**
+ * One operation of administration: input → result, with its audit row where it changes something. It knows
+ * nothing of HTTP; `proxy/admin/http/http.ts` binds it to a route, and any other caller uses {@link perform}.
+ */
+export interface Operation<T extends Takes, Output> {
+  /** camelCase, unique. The `operationId` of `/openapi.json`. */
+  readonly name: string
+  /**
+   * The capability that its caller must hold (docs/operators.md#demands). What some of its inputs demand beside it,
+   * `run` asks for.
+   */
+  readonly demands: AdminCapability
+  /** The action of its row, and of the row of a refusal. `admin.read` where it changes nothing. */
+  readonly action: string
+  /** What this input demands of its caller beside that. Absent: nothing. Asked again by `run` where it may change. */
+  readonly alsoDemands?: (
+    context: AdminContext,
+    input: Input<T>,
+  ) => readonly AdminCapability[] | Promise<readonly AdminCapability[]>
+  /**
+   * Finds the object that it changes, or refuses with `not_found`: it must be the same when a second operator confirms
+   * the change. Absent: it makes one.
+   */
+  readonly object?: (context: AdminContext, input: Input<T>) => Promise<Revised>
+  /** The change of authority that this input makes, as a rehearsal has it; none where it makes none. */
+  readonly rehearses?: (
+    context: AdminContext,
+    input: Input<T>,
+  ) => readonly Change[] | Promise<readonly Change[]>
+  /** The same where no rehearsal can describe it: it gives what nobody has used yet. */
+  readonly gives?: (context: AdminContext, input: Input<T>) => Gives | Promise<Gives>
+  /** Does what `run` would do up to the change, which it does not make. Asked for by `?dry_run=true`. */
+  readonly preview?: (
+    context: AdminContext,
+    input: Input<T>,
+    caller: Caller,
+  ) => Promise<Result<NoInfer<Output>>>
+  /**
+   * The kind of change that it is, beside those that its demands make it (docs/operators.md#two-people). Absent: none.
+   */
+  readonly twoPersonKind?: TwoPersonKind
+  /** Why it cannot wait for a second operator, and what to do instead, in a sentence. Absent: it can. */
+  readonly cannotWait?: string
+  /** True: it needs no second operator, though it demands what others need one for. It lets nobody do more. */
+  readonly harmless?: boolean
+  readonly summary: string
+  readonly takes: T
+  /** The shape of `value`. Checked in tests, not at each call. */
+  readonly output: z.ZodType<Output>
+  /** The HTTP status of success. */
+  readonly status: 200 | 201 | 204
+  /** The reasons of its own refusals, those of admission and of its input's schemas aside. */
+  readonly reasons: readonly RefusalReason[]
+  /** True: it honours `ifMatch`. */
+  readonly conditional?: boolean
+  /** True: its result carries a revision. */
+  readonly revised?: boolean
+  /** True: its result may have a next page. */
+  readonly paged?: boolean
+  /** The media type of a value that is a text as it comes, in pieces. Absent: JSON. */
+  readonly media?: string
+  /**
+   * True: `value` holds texts that are untrusted, in which nothing may hide from a terminal that prints them.
+   */
+  readonly fromStrangers?: boolean
+  /** A body that works. */
+  readonly example?: unknown
+  /** Refuses before the input is looked at. */
+  readonly guard?: (caller: Caller) => void
+  readonly run: (context: AdminContext, input: Input<T>, caller: Caller) => Promise<Result<NoInfer<Output>>>
+}
+
+/** Declares an operation, its types taken from its schemas. */
+export const operation = <T extends Takes, Output>(declared: Operation<T, Output>): Operation<T, Output> =>
+  declared
+
+/**
+ * Performs an operation for a caller that was let in, whether or not another one had to confirm it. Rejects with a
+ * `Refusal`: `body_unprocessable` where the input breaks a rule, `capability_missing` where it demands more than the
+ * caller holds, or one of the operation's own.
+ */
+export async function perform<T extends Takes, Output>(
+  bound: Operation<T, Output>,
+  context: AdminContext,
+  given: Given<T>,
+  caller: Caller,
+): Promise<Result<Output>> {
+  const { input, demanded } = await understood(bound, context, given, caller)
+  return bound.run(context, input, { ...caller, demanded })
+}
+
+/** Reads an input, and asks its caller for all that it demands. Refuses as {@link perform} does. */
+export async function understood<T extends Takes, Output>(
+  bound: Operation<T, Output>,
+  context: AdminContext,
+  given: Given<T>,
+  caller: Caller,
+): Promise<{ readonly input: Input<T>; readonly demanded: readonly AdminCapability[] }> {
+  bound.guard?.(caller)
+  const input = inputOf(bound.takes, given)
+  const demanded = await demandedOf(bound, context, input)
+  for (const capability of demanded) demandAlso(caller, capability)
+  return { input, demanded }
+}
+
+/** All that an operation demands of its caller with this input. */
+const demandedOf = async <T extends Takes, Output>(
+  { demands, alsoDemands }: Operation<T, Output>,
+  context: AdminContext,
+  input: Input<T>,
+): Promise<readonly AdminCapability[]> => [demands, ...((await alsoDemands?.(context, input)) ?? [])]
+
+export function inputOf<T extends Takes>(takes: T, given: Given<T>): Input<T> {
+  const parts: Readonly<Record<string, unknown>> = given
+  const parsed = Object.entries(takes).map(([part, schema]) => [part, parse(schema, parts[part])])
+  // Each member was parsed by the schema of its name.
+  return { ...Object.fromEntries(parsed), ifMatch: given.ifMatch } as Input<T>
+}

@@ -1,0 +1,152 @@
+import { randomBytes } from 'node:crypto'
+import { existsSync } from 'node:fs'
+import { readFile, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { isDeepStrictEqual } from 'node:util'
+import type { Authority } from '../../certs/authority/authority.ts'
+import { openAuthority } from '../../certs/authority/files.ts'
+import { readPrivate, writePrivate } from '../../certs/authority/key-store.ts'
+import type { Database } from '../../db/database.ts'
+import { openDatabase } from '../../db/engine.ts'
+import { type Ledger, openLedger } from '../../db/ledger/record/ledger.ts'
+import { isAnythingIssued } from '../../db/principals/issued.ts'
+import { fixNames, type Names, readNames } from './names.ts'
+import { copyingShown } from './prepare-directory.ts'
+import type { Settings } from './settings.ts'
+import { fetchAuthority, publishAuthority } from './shared-authority.ts'
+import { VERSION } from './version.ts'
+
+/**
+ * The opened contents of the data directory: database, ledger, CA and passphrase. They stay the same while
+ * configurations come and go; CA and names until {@link DataDirectory.follow} finds others.
+ */
+export interface DataDirectory {
+  readonly settings: Settings
+  readonly database: Database
+  readonly ledger: Ledger
+  readonly authority: Authority
+  /** The names that the CA is of. */
+  readonly names: Names
+  readonly passphrase: string
+  /** The things that this start has made, in words for the operator. */
+  readonly made: readonly string[]
+  /** Makes `authority` and `names` those that the database holds by now. `at`: ms since the epoch. */
+  readonly follow: (at: number) => Promise<void>
+  readonly close: () => Promise<void>
+}
+
+/**
+ * Opens the data directory, making what is missing: the directory (0700), the passphrase, the organisation's
+ * CA, the database. Throws one sentence for the operator where something is there and cannot be trusted or
+ * read. The caller must hold the directory's lease (`openControl`). `share`: makes of the database one that workers
+ * share.
+ */
+export async function openDataDirectory(
+  settings: Settings,
+  queueLimit: number,
+  at: number,
+  share = (database: Database): Database => database,
+): Promise<DataDirectory> {
+  const made: string[] = []
+  const database = share(await openDatabase(settings.databaseUrl, copyingShown()))
+  let ledger: Ledger | null = null
+  const close = async (): Promise<void> => {
+    await ledger?.close()
+    await database.close()
+  }
+  try {
+    const passphrase = await passphraseOf(settings, database, made)
+    const opened = await openLedger({ database, version: VERSION, queueLimit })
+    ledger = opened
+    const opening = { settings, database, ledger: opened, passphrase, made }
+    let held = await database.alone(async () => {
+      const found = await heldIn({ ...opening, at })
+      await fixNames(database, opened, found.names, at)
+      return found
+    })
+    await exportRoot(settings.dataDir, held.authority.rootPem)
+    const follow = async (now: number): Promise<void> => {
+      if (isDeepStrictEqual(await readNames(database, settings), held.names)) return
+      held = await database.alone(() => heldIn({ ...opening, at: now }))
+      await exportRoot(settings.dataDir, held.authority.rootPem)
+    }
+    return {
+      settings,
+      database,
+      ledger,
+      passphrase,
+      made,
+      follow,
+      close,
+      get authority() {
+        return held.authority
+      },
+      get names() {
+        return held.names
+      },
+    }
+  } catch (error) {
+    await close()
+    throw error
+  }
+}
+
+/** Writes the certificate that clients trust, where it is not there already: somebody may be reading it. */
+async function exportRoot(dataDir: string, pem: string): Promise<void> {
+  const path = join(dataDir, 'org-ca.crt')
+  if ((await readFile(path, 'utf8').catch(() => '')) !== pem) await writeFile(path, pem, { mode: 0o644 })
+}
+
+interface Opening extends Pick<DataDirectory, 'settings' | 'database' | 'ledger' | 'passphrase'> {
+  readonly made: string[]
+  readonly at: number
+}
+
+/** The CA, and the names that it is of. */
+type Held = Pick<DataDirectory, 'authority' | 'names'>
+
+async function heldIn(opening: Opening): Promise<Held> {
+  const { settings, database, ledger, passphrase, made, at } = opening
+  const directory = join(settings.dataDir, 'ca')
+  const names = await readNames(database, settings)
+  const shared = database.engine === 'postgres'
+  const held = await fetchAuthority(database, directory)
+  // A second CA beside the certificates of a lost one would lock every agent out, one expiry after another.
+  if (!existsSync(join(directory, 'root.crt')) && (await isAnythingIssued(database))) {
+    throw new Error(
+      `there are principals, but the CA that certified them is not in ${directory}: restore it from a backup`,
+    )
+  }
+  const { authority, created } = await openAuthority({ directory, passphrase, ...names, at })
+  if (created) made.push(`the organisation's CA in ${directory} (keys sealed)`)
+  if (shared && !held) await publishAuthority(database, ledger, directory, at)
+  return { authority, names }
+}
+
+async function passphraseOf(
+  { keyPassphrase, dataDir }: Settings,
+  { engine }: Database,
+  made: string[],
+): Promise<string> {
+  if (keyPassphrase !== null) return keyPassphrase
+  if (engine === 'postgres') {
+    throw new Error(
+      'MCP_PROXY_KEY_PASSPHRASE must be set: every process on a PostgreSQL database unseals the same keys by it',
+    )
+  }
+  const path = join(dataDir, 'key-passphrase')
+  try {
+    return (await readPrivate(path)).trim()
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error
+  }
+  if (existsSync(join(dataDir, 'ca', 'root.key.sealed'))) {
+    throw new Error(
+      `the CA is sealed, but its passphrase is not in ${path}: restore it, or set MCP_PROXY_KEY_PASSPHRASE`,
+    )
+  }
+  const passphrase = randomBytes(32).toString('base64url')
+  await writePrivate(path, `${passphrase}\n`)
+  made.push(`a random passphrase in ${path} (back it up: it unseals the CA)`)
+  return passphrase
+}

@@ -1,0 +1,50 @@
+import type { Administered } from '../../../plugins/operators/operator.ts'
+import { perform } from '../../admin/operation/operation.ts'
+import { suggestCapabilities } from '../../admin/principals/capabilities.ts'
+import { json, type Reply } from '../../http/reply.ts'
+import type { Dashboard } from '../frame/dashboard.ts'
+import type { Page } from '../frame/page.ts'
+import { html, table } from '../frame/parts.ts'
+
+/** GET /proxy/capabilities.json: what a textbox suggests. */
+export const capabilitiesJson =
+  ({ context }: Dashboard) =>
+  async (facts: Administered): Promise<Reply> =>
+    json(200, (await perform(suggestCapabilities, context, {}, facts)).value)
+
+const KINDS = { built_in: 'built in', tool: 'of a tool', operator: 'of operators' } as const
+
+/** What demands a built-in token, beside the tools that name it. */
+const BUILT_IN: Readonly<Record<string, string>> = {
+  'llm.chat': 'every call of a model',
+  'mcp.tools.list': 'tools/list',
+  'mcp.tools.call': 'tools/call, where enforce_tools_call is on',
+  'mcp.prompts.get': 'prompts of servers',
+  'mcp.resources.read': 'resources of servers',
+  'http.get': 'the built-in tool http.get',
+}
+
+/** GET /proxy/capabilities: who holds what, and what demands it. */
+export const capabilitiesPage: Page = async ({ context }, facts) => {
+  const { capabilities: known } = (await perform(suggestCapabilities, context, {}, facts)).value
+  const noteOf = ({ kind, held_by: holders, demanded_by: demands }: (typeof known)[number]): string => {
+    if (kind === 'operator') return 'needed by nothing here'
+    return holders === 0 && demands.length > 0 ? 'reachable by nobody' : ''
+  }
+  return {
+    title: 'Capabilities',
+    section: '/proxy/capabilities',
+    body: table(
+      ['Capability', 'Kind', 'Held by', 'Demanded by', ''],
+      known.map(
+        (one) =>
+          html`<tr><td><span class="token">${one.capability}</span></td><td>${KINDS[one.kind]}</td><td class="number">${
+            one.kind === 'built_in' && one.capability.startsWith('admin.')
+              ? html`<a href="/proxy/operators?q=${encodeURIComponent(`cap:${one.capability}`)}">${String(one.held_by)}</a>`
+              : html`<a href="/proxy/agents?q=${encodeURIComponent(`cap:${one.capability}`)}">${String(one.held_by)}</a>`
+          }</td><td>${[...(BUILT_IN[one.capability] ? [BUILT_IN[one.capability]] : []), ...one.demanded_by].join(', ')}</td><td class="faint">${noteOf(one)}</td></tr>`,
+      ),
+      html``,
+    ),
+  }
+}

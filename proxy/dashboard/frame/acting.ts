@@ -1,0 +1,62 @@
+import type { Administered } from '../../../plugins/operators/operator.ts'
+import { Refusal } from '../../../plugins/refusal.ts'
+import { administerOnRecord } from '../../admin/http/administer.ts'
+import type { Given, Operation, Result, Takes } from '../../admin/operation/operation.ts'
+import type { Reply } from '../../http/reply.ts'
+import type { Form } from '../../operators/pages/form.ts'
+import { seeOther } from '../../operators/pages/page.ts'
+import { again } from './again.ts'
+import type { Dashboard } from './dashboard.ts'
+
+/** A request with the form of a page. */
+export type Submitted = Administered & Form
+
+/** What a form asks for, and where its browser goes on. */
+export interface Acting<T extends Takes, Output = unknown> {
+  readonly given: (facts: Submitted) => Given<T>
+  /** Where it goes on, a path of ours. `made`: what came of it; null where that waits for a second operator. */
+  readonly to: (facts: Submitted, made: Result<Output>['value'] | null) => string
+  /** The word of the notice there (frame.ts). */
+  readonly notice: string
+}
+
+/** A path of ours with the word of a notice. */
+export const withNotice = (path: string, notice: string): string =>
+  `${path}${path.includes('?') ? '&' : '?'}notice=${notice}`
+
+/**
+ * Makes the handler of a form that has nothing to show: it does what the API does, and leads back. Where that breaks
+ * what is expected, the form is shown once more and asks why; where a field is wrong, with what was typed.
+ */
+export const acting =
+  <T extends Takes, Output>(
+    dashboard: Dashboard,
+    operation: Operation<T, Output>,
+    { given, to, notice }: Acting<T, Output>,
+  ) =>
+  async (facts: Submitted): Promise<Reply> => {
+    const forced = facts.form.get('force_reason')
+    const asked = { ...given(facts), ...(forced && { forced }) }
+    try {
+      const done = await administerOnRecord(operation, dashboard.context, asked, facts)
+      if ('proposed' in done) return seeOther(withNotice(to(facts, null), 'proposed'))
+      return seeOther(withNotice(to(facts, done.value), notice))
+    } catch (error) {
+      if (!(error instanceof Refusal)) throw error
+      const { reason } = error
+      if (reason === 'expectation_broken' && canBeForced(operation))
+        return again(dashboard, facts, { title: 'Not done', label: 'Do it all the same', refusal: error })
+      if (reason !== 'body_unprocessable') throw error
+      return again(dashboard, facts, { title: 'Not done', label: 'Try again', refusal: error })
+    }
+  }
+
+/** What is decided elsewhere, such as a proposal, was given its reason there. */
+const canBeForced = <T extends Takes, Output>({ rehearses, gives }: Operation<T, Output>): boolean =>
+  rehearses !== undefined || gives !== undefined
+
+/** The input of an operation on the object that the path names. */
+export const byId = ({ params, form }: Submitted) => ({
+  params: { id: params.id ?? '' },
+  ...(form.get('if_match') && { ifMatch: form.get('if_match') }),
+})

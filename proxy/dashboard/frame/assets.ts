@@ -1,0 +1,32 @@
+import { hash } from 'node:crypto'
+import { readFileSync } from 'node:fs'
+import type { Reply } from '../../http/reply.ts'
+
+interface Asset {
+  /** Holds a digest of the content: a new version has a new path. */
+  readonly path: string
+  readonly serve: () => Reply
+}
+
+/** Reads a file of this folder once. */
+function asset(file: string, type: string): Asset {
+  const body = readFileSync(new URL(`./assets/${file}`, import.meta.url), 'utf8')
+  const [name = '', ending = ''] = file.split('.')
+  const headers = {
+    'content-type': `${type}; charset=utf-8`,
+    'cache-control': 'public, max-age=31536000, immutable',
+    'cross-origin-resource-policy': 'same-origin',
+  }
+  return {
+    path: `/proxy/assets/${name}-${hash('sha256', body).slice(0, 12)}.${ending}`,
+    serve: () => ({ status: 200, headers, body }),
+  }
+}
+
+/** What pages load, and from nowhere else. The same for everybody: it says nothing of this service's state. */
+export const ASSETS = {
+  style: asset('dashboard.css', 'text/css'),
+  script: asset('dashboard.js', 'text/javascript'),
+  /** Of the page Activity alone, behind the script of all. */
+  activity: asset('activity.js', 'text/javascript'),
+} as const

@@ -1,0 +1,33 @@
+import type { Setup } from '../../admin/keys/setup.ts'
+import type { AdminContext } from '../../admin/operation/context.ts'
+import type { SigningIn } from '../../operators/signing-in.ts'
+import type { Followers } from '../activity/followers.ts'
+import type { InForce } from '../settings/in-force.ts'
+
+/** A model that a provider said it ran in place of the one that it was asked for. */
+export interface OtherModel {
+  readonly provider: string
+  readonly asked: string
+  readonly answered: string
+  readonly calls: number
+  /** The time of the last of these calls. ms since the epoch. */
+  readonly at: number
+  readonly requestId: string
+}
+
+/** What the pages are made from. One for each configuration in force. */
+export interface Dashboard {
+  readonly context: AdminContext
+  readonly signIn: SigningIn
+  readonly setup: Setup
+  /** The base URLs that clients reach the gateway by. */
+  readonly baseUrls: () => readonly string[]
+  /** True where every call must come with a DPoP proof. */
+  readonly proofRequired: boolean
+  /** The pages that follow what is recorded. */
+  readonly followers: Followers
+  /** Lists the models that providers ran in place of those that they were asked for, the last one first. */
+  readonly modelMismatches: () => readonly OtherModel[]
+  /** What the files and the environment say. */
+  readonly inForce: InForce
+}

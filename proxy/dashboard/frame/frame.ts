@@ -1,0 +1,165 @@
+import type { Administered } from '../../../plugins/operators/operator.ts'
+import { ledgerHead } from '../../admin/audit/audit.ts'
+import type { AnchorStanding } from '../../admin/operation/anchor-standing.ts'
+import type { Reply } from '../../http/reply.ts'
+import { OF_PAGES } from '../../operators/pages/page.ts'
+import { ASSETS } from './assets.ts'
+import type { Dashboard } from './dashboard.ts'
+import { ago, all, csrf, type Html, html, NOTHING } from './parts.ts'
+
+/** What a page shows inside the frame that all have. */
+export interface Framed {
+  readonly title: string
+  /** The entry of the navigation that it belongs to: a path of {@link SECTIONS}. */
+  readonly section: string
+  readonly body: Html
+  readonly status?: number
+  /** The path of a script of its own, which runs behind the one that all have. */
+  readonly script?: string
+}
+
+/** The pages that are opened every day, in this order, and what hangs off them. */
+export const SECTIONS: readonly (readonly [path: string, name: string])[] = [
+  ['/proxy', 'Attention'],
+  ['/proxy/activity', 'Activity'],
+  ['/proxy/agents', 'Agents'],
+  ['/proxy/users', 'Users'],
+  ['/proxy/workloads', 'Workloads'],
+  ['/proxy/operators', 'Operators'],
+  ['/proxy/tools', 'Tools'],
+  ['/proxy/capabilities', 'Capabilities'],
+  ['/proxy/pki', 'PKI'],
+  ['/proxy/proof', 'Proof'],
+  ['/proxy/settings', 'Settings'],
+]
+
+/** Nothing inline, nothing from elsewhere, no script but ours. */
+const POLICY = [
+  "default-src 'none'",
+  "script-src 'self'",
+  "style-src 'self'",
+  "img-src 'self' data:",
+  "connect-src 'self'",
+  "form-action 'self'",
+  "frame-ancestors 'none'",
+  "base-uri 'none'",
+  "require-trusted-types-for 'script'",
+  'trusted-types sallyport',
+].join('; ')
+
+const HEADERS = { ...OF_PAGES, 'content-security-policy': POLICY }
+
+const VIA: Readonly<Record<string, string>> = {
+  oidc: 'the identity provider',
+  secret: 'the operator secret',
+  certificate: 'a certificate',
+}
+
+/** How somebody has signed in, as far as the identity provider says it. */
+const byOf = (via: string, amr: readonly string[]): string =>
+  `${VIA[via] ?? via}${amr.length > 0 ? ` (${amr.join(', ')})` : ''}`
+
+/** What a form came to, by the word that its redirect carries: never by a text of the URL. */
+const NOTICES: Readonly<Record<string, string>> = {
+  updated: 'Updated. One row in the ledger says so.',
+  unchanged: 'Nothing was changed: it was so already.',
+  tried: 'This set is judged beside the real one from now on, and decides nothing.',
+  untried: 'No other set is tried any more.',
+  erased: 'Erased. What the ledger says of it can be opened by nobody any more.',
+  proposed: 'This waits for a second operator. See Attention.',
+  deactivated: 'Deactivated. It is refused from its next call on.',
+  reactivated: 'Back in service.',
+  ended: 'The session is over.',
+  rotated: 'The operator secret is a new one. Whoever was signed in by the old one is signed out.',
+  disabled: 'The operator secret opens nothing any more. Only the machine itself can take it back.',
+  approved: 'Approved. The tool can be called as it is described now.',
+  server_approved: 'Approved. Models hear the instructions as you have read them.',
+  refreshed: 'The server was read.',
+  registered:
+    'Registered. Look whether it could be read, read what its tools say, and bind who may reach it.',
+  enabled: 'The server can be reached again, by whoever is bound to it.',
+  switched_off: 'Nobody reaches the server any more.',
+  bound: 'Bound.',
+  revoked: 'Released.',
+  attached: 'The CA is attached.',
+  detached: 'The CA is detached.',
+  trusted: 'The CA vouches from now on.',
+  distrusted: 'The CA vouches for this agent no longer.',
+  confirmed: 'Confirmed: the change is made.',
+  declined: 'Declined.',
+  reviewed: 'It is on record that you have reviewed it.',
+}
+
+/** The entries of the navigation, the one of `section` marked. */
+export const navigation = (section: string): Html =>
+  html`<nav aria-label="Pages">${all(
+    SECTIONS.map(
+      ([path, name]) =>
+        html`<a href="${path}"${path === section ? html` aria-current="page"` : NOTHING}>${name}</a>`,
+    ),
+  )}</nav>`
+
+/** The section of the navigation that a path of ours belongs to. */
+export const sectionOf = (path: string): string =>
+  SECTIONS.findLast(([section]) => path === section || path.startsWith(`${section}/`))?.[0] ?? '/proxy'
+
+/** A whole page: its text is HTML. */
+type PageReply = Reply & { readonly body: string }
+
+/** Puts a page into the frame of all: navigation, the head of the ledger, whose browser it is. */
+export async function frame(
+  { context }: Dashboard,
+  facts: Administered,
+  { title, section, body, status = 200, script }: Framed,
+): Promise<PageReply> {
+  const { actor, session, at, query } = facts
+  const [head, anchors] = await Promise.all([ledgerHead(context), context.anchors()])
+  const notice = NOTICES[new URLSearchParams(query).get('notice') ?? '']
+  return document(
+    title,
+    html`<a class="skip" href="#main">To the page itself</a>
+<header><a class="brand" href="/proxy">Sallyport</a>
+${navigation(section)}
+<div class="head"><a href="/proxy/proof" title="The last row of the ledger">${
+      head
+        ? html`ledger ${String(head.seq)} <code>${head.row_hash.slice(0, 8)}</code> ${ago(head.recorded_at, at)}`
+        : 'ledger empty'
+    }${anchored(anchors, at)}</a>
+<a class="who" href="/proxy/settings" title="Signed in by ${byOf(actor.via, session?.amr ?? [])}">${actor.id}</a><form method="post" action="/proxy/sign-out" class="inline">${csrf(session)}<button class="quiet">Sign out</button></form></div></header>
+<main id="main" tabindex="-1">${notice === undefined ? NOTHING : html`<p class="notice" role="status">${notice}</p>`}<h1>${title}</h1>${body}</main>`,
+    status,
+    {},
+    script,
+  )
+}
+
+/** When somebody outside has last taken a checkpoint; nothing where nobody is asked to. */
+function anchored(anchors: readonly AnchorStanding[], now: number): Html {
+  if (anchors.length === 0) return NOTHING
+  const [newest = null] = anchors
+    .flatMap(({ kept_at: at }) => at ?? [])
+    .toSorted()
+    .toReversed()
+  const late = anchors.some((anchor) => anchor.late)
+  return html` · anchored ${ago(newest, now)}${late ? html` <span class="badge warn">late</span>` : NOTHING}`
+}
+
+/** A whole document of ours, with or without the frame. */
+export const document = (
+  title: string,
+  body: Html,
+  status = 200,
+  headers: Readonly<Record<string, string>> = {},
+  script?: string,
+): PageReply => ({
+  status,
+  headers: { ...HEADERS, ...headers },
+  body: `<!doctype html>
+${
+  html`<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
+<title>${title} · Sallyport</title><link rel="stylesheet" href="${ASSETS.style.path}"><link rel="icon" href="data:,">
+<script src="${ASSETS.script.path}" defer></script>${script === undefined ? NOTHING : html`<script src="${script}" defer></script>`}</head><body>${body}</body></html>`
+    .text
+}
+`,
+})

@@ -1,0 +1,95 @@
+import { detailOf } from '../admin/conditions/propose.ts'
+import { federationTask } from '../federation/publish.ts'
+import { inspector } from '../mcp/pinning/inspect.ts'
+import { anchorCheckpoints } from '../proofs/anchors/task.ts'
+import { countRows } from '../tasks/count-rows.ts'
+import { cutRevoked } from '../tasks/cut-revoked.ts'
+import { runTasks, type Task } from '../tasks/every.ts'
+import { expireProposals } from '../tasks/expire-proposals.ts'
+import { followAuthority } from '../tasks/follow-authority.ts'
+import { recordSummaries } from '../tasks/record-summaries.ts'
+import { refreshMcp } from '../tasks/refresh-mcp.ts'
+import { refreshModels } from '../tasks/refresh-models.ts'
+import { renewCertificate } from '../tasks/renew-server-certificate.ts'
+import type { RoundsTask } from '../tasks/rounds.ts'
+import { sealLedger } from '../tasks/seal-ledger.ts'
+import { ledgerTasks } from '../tasks/tend-ledger.ts'
+import { watchDisk } from '../tasks/watch-disk.ts'
+import type { Configuration } from './configuration.ts'
+import type { Services } from './services.ts'
+
+/**
+ * Starts the background tasks, which run whether or not requests come. Returns the function that stops them;
+ * its promise resolves when no task needs the database or the ledger any more.
+ */
+export function startTasks(services: Services, inForce: () => Configuration): () => Promise<unknown> {
+  const rounds: readonly RoundsTask[] = [
+    rereading(services, inForce),
+    readingModels(services, inForce),
+    sealLedger(services.sealer, services.dataDirectory.database, inForce().proofs.seal_interval_ms),
+    anchoring(services, inForce),
+    countRows({ database: services.dataDirectory.database, ledger: services.ledger }),
+    ...federation(services),
+  ]
+  const stopTimers = runTasks([...standing(services, inForce), ...rounds], services.logs.log)
+  return () => {
+    stopTimers()
+    return Promise.all(rounds.map((task) => task.stop()))
+  }
+}
+
+function standing(services: Services, inForce: () => Configuration): readonly Task[] {
+  const { dataDirectory, open, drain, clock } = services
+  const { database } = dataDirectory
+  const configDigest = (): string => inForce().digest
+  return [
+    ...ledgerTasks({ ...services, database, configDigest }),
+    expireProposals({ ...services, database, configDigest, detailOf }),
+    recordSummaries(services),
+    watchDisk(services.disk),
+    renewCertificate(dataDirectory, open.listeners, clock),
+    followAuthority(services.followAuthority),
+    cutRevoked(drain.calls, clock),
+  ]
+}
+
+function rereading({ dataDirectory, ledger, mcp, clock, logs }: Services, inForce: () => Configuration) {
+  const { database } = dataDirectory
+  return refreshMcp({
+    database,
+    ledger,
+    configDigest: () => inForce().digest,
+    inspect: () => inspector(database, mcp.upstream(inForce().mcp), clock),
+    intervalS: () => inForce().mcp.refresh_interval_s,
+    changed: mcp.changed,
+    clock,
+    log: logs.log,
+  })
+}
+
+const readingModels = (
+  { catalogue, upstream, clock, logs }: Services,
+  inForce: () => Configuration,
+): RoundsTask =>
+  refreshModels({ catalogue, upstream, providers: () => inForce().llm.providers, clock, log: logs.log })
+
+const anchoring = (
+  { dataDirectory, ledger, metrics, clock, logs }: Services,
+  inForce: () => Configuration,
+): RoundsTask =>
+  anchorCheckpoints({
+    database: dataDirectory.database,
+    ledger,
+    anchors: () => inForce().proofs.anchors,
+    onFailure: (anchor) => metrics.anchorFailures.inc({ anchor }),
+    clock,
+    log: logs.log,
+  })
+
+function federation({ dataDirectory, ledger, keys, issuer, clock, logs }: Services): RoundsTask[] {
+  const { settings, database } = dataDirectory
+  if (settings.federationUrl === null) return []
+  return [
+    federationTask({ database, ledger, keys, url: settings.federationUrl, issuer, clock, log: logs.log }),
+  ]
+}

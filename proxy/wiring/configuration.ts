@@ -1,0 +1,219 @@
+import { createHash } from 'node:crypto'
+import { messageOf } from '../../db/support/error-message.ts'
+import type { JsonObject } from '../../db/support/json.ts'
+import type { Judging } from '../../plugins/audit/decision.ts'
+import type { AuditOptions } from '../../plugins/audit/options.ts'
+import { catalogue, type OpenedCheck, rowOf } from '../../plugins/catalogue.ts'
+import type { DpopMode } from '../../plugins/dpop/dpop.ts'
+import { ConfigError, type Problem, START } from '../../plugins/operator-files/config-error.ts'
+import type { Environment } from '../../plugins/operator-files/expand.ts'
+import {
+  isModulePath,
+  type OperatorFile,
+  type OperatorFiles,
+  readOperatorFiles,
+} from '../../plugins/operator-files/files.ts'
+import { loadOperatorModule } from '../../plugins/operator-files/module.ts'
+import { checkOrder } from '../../plugins/order.ts'
+import type { PinOptions } from '../../plugins/pin/options.ts'
+import { expectOptions } from '../admin/conditions/options.ts'
+import type { Expectation, Expected } from '../admin/operation/expected.ts'
+import { type LlmOptions, llmOptions, withKeyVariables } from '../llm/options.ts'
+import { type McpOptions, mcpOptions } from '../mcp/options.ts'
+import { type OperatorsOptions, operatorsOptions } from '../operators/options.ts'
+import { type ProofsOptions, proofsOptions } from '../proofs/options.ts'
+
+/** The operator's files, read and checked as a whole. */
+export interface Configuration {
+  /**
+   * Hex SHA-256 over the files' names and raw bytes and over the bytes of the operator's modules and compiled
+   * policy.
+   */
+  readonly digest: string
+  /** The mode in the file. The caller applies `MCP_PROXY_EGRESS_DPOP_MODE`. */
+  readonly dpopMode: DpopMode
+  /** `no_downgrade`: a registered DPoP key must be used. */
+  readonly noDowngrade: boolean
+  readonly pin: PinOptions
+  readonly audit: AuditOptions
+  readonly llm: LlmOptions
+  /** The options in the file; the defaults where there is none. */
+  readonly mcp: McpOptions
+  /** The same of `70-operators.yaml`. */
+  readonly operators: OperatorsOptions
+  /** The same of `45-proofs.yaml`. */
+  readonly proofs: ProofsOptions
+  /** The operator's own checks and policy, in order, between the capability gate and the record. */
+  readonly checks: readonly ConfiguredCheck[]
+  /** The sentences of `90-expect.yaml`, in their order. */
+  readonly expectations: readonly Expectation[]
+  readonly files: readonly OperatorFile[]
+  /** Releases the resources of the checks. Calls under way that still reach them are judged all the same. */
+  readonly close: () => Promise<void>
+}
+
+/** A check, and the hex SHA-256 of its code; null where that lies elsewhere. */
+export interface ConfiguredCheck extends Pick<OpenedCheck, 'check' | 'digest'> {
+  /** True: it only watches (docs/rehearsal.md#shadow). */
+  readonly shadow: boolean
+  /** Hex SHA-256 of what its file says to it. */
+  readonly options: string
+}
+
+/** What judges, as decision rows say it, and the row of the configuration itself (docs/ledger.md#authority). */
+export const judgingOf = ({ digest, dpopMode, noDowngrade, checks }: Configuration): Judging => ({
+  configDigest: digest,
+  mode: { egress_dpop_mode: dpopMode, no_downgrade: noDowngrade },
+  checks: checks.map(({ check: { name }, digest: code, shadow }) => ({ name, digest: code, shadow })),
+})
+
+/** The `detail` of the row `config.loaded`: what every decision under its digest is judged by. */
+export const loadedDetail = (configuration: Configuration): JsonObject => {
+  const { mode, configDigest } = judgingOf(configuration)
+  const { enforce_tools_call, list } = configuration.mcp
+  return {
+    digest: configDigest,
+    ...mode,
+    enforce_tools_call,
+    list,
+    checks: namedChecks(configuration),
+  }
+}
+
+/** The checks, in order, by all that tells one from another. */
+export const namedChecks = ({ checks }: Pick<Configuration, 'checks'>) =>
+  checks.map(({ check: { name }, digest, shadow, options }) => ({ name, digest, shadow, options }))
+
+/** What must stay true, and what of the configuration it is judged by. */
+export const expectedOf = ({ expectations, mcp }: Pick<Configuration, 'expectations' | 'mcp'>): Expected => ({
+  sentences: expectations,
+  enforceToolsCall: mcp.enforce_tools_call,
+  httpGet: mcp.http_get.enabled,
+})
+
+/** Every plugin that a file may name. */
+export const CATALOGUE = catalogue({
+  llm: llmOptions,
+  mcp: mcpOptions,
+  operators: operatorsOptions,
+  expect: expectOptions,
+  proofs: proofsOptions,
+})
+
+const SCHEMAS = new Map(Object.entries(CATALOGUE).map(([plugin, { options }]) => [plugin, options]))
+const CHECKS = new Set(
+  Object.entries(CATALOGUE).flatMap(([plugin, { place }]) => (place === 'check' ? [plugin] : [])),
+)
+
+/**
+ * Reads, checks and loads a directory of operator files (docs/protocol.md#operator-files). All or nothing:
+ * throws one {@link ConfigError} with everything that is wrong, so that a reload can keep the configuration
+ * in force (docs/threats.md#f-31). Order, modules and policy are looked at only once every file reads well:
+ * half the files would make false alarms.
+ */
+export async function loadConfiguration(directory: string, env: Environment): Promise<Configuration> {
+  const read = await readOperatorFiles({ directory, schemas: SCHEMAS, checks: CHECKS, env })
+  const problems: Problem[] = []
+  const checks = await loadChecks(read.files, directory, problems)
+  const moduleNeeds = new Map([...checks].map(([file, { needs }]) => [file, needs]))
+  const order = { files: read.files, catalogue: CATALOGUE, moduleNeeds }
+  problems.push(...checkOrder(order), ...oneLlmFile(read.files))
+  if (problems.length > 0) {
+    await closeAll(checks)
+    throw new ConfigError(directory, problems)
+  }
+  const fileOf = (plugin: keyof typeof CATALOGUE) => read.files.find((file) => file.plugin === plugin)
+  const optionsOf = (plugin: keyof typeof CATALOGUE) => fileOf(plugin)?.options
+  // Parsed once more, which costs nothing and gives the types back that the list of files cannot carry.
+  const dpop = CATALOGUE.dpop.options.parse(optionsOf('dpop'))
+  return {
+    digest: digestOf(read, checks),
+    dpopMode: dpop.egress_dpop_mode,
+    noDowngrade: dpop.no_downgrade,
+    pin: CATALOGUE.pin.options.parse(optionsOf('pin')),
+    audit: CATALOGUE.audit.options.parse(optionsOf('audit')),
+    llm: withKeyVariables(llmOptions.parse(optionsOf('llm')), (path) => fileOf('llm')?.written(path)),
+    mcp: mcpOptions.parse(optionsOf('mcp') ?? {}),
+    operators: operatorsOptions.parse(optionsOf('operators') ?? {}),
+    proofs: proofsOptions.parse(optionsOf('proofs') ?? {}),
+    checks: [...checks.values()].map(({ check, digest, shadow, options }) => ({
+      check,
+      digest,
+      shadow,
+      options,
+    })),
+    expectations: expectationsIn(fileOf('expect')),
+    files: read.files,
+    close: () => closeAll(checks),
+  }
+}
+
+function expectationsIn(file: OperatorFile | undefined): readonly Expectation[] {
+  const { expect } = expectOptions.parse(file?.options ?? {})
+  return expect.map((sentence, at) => ({
+    sentence,
+    line: file?.positionOf(['expect', at]).line ?? 1,
+  }))
+}
+
+interface LoadedCheck extends OpenedCheck, ConfiguredCheck {
+  /**
+   * The facts that a module of an operator's own declares; those of a built-in check stand in the catalogue.
+   */
+  readonly needs: readonly string[]
+}
+
+type Checks = ReadonlyMap<string, LoadedCheck>
+
+/**
+ * Loads the checks one after the other, so that what they log stands in order. Returns each under the name of
+ * its file.
+ */
+async function loadChecks(
+  files: readonly OperatorFile[],
+  directory: string,
+  problems: Problem[],
+): Promise<Checks> {
+  const checks = new Map<string, LoadedCheck>()
+  for (const operatorFile of files) {
+    const { file, position } = operatorFile
+    try {
+      const loaded = await loadCheck(operatorFile, directory)
+      if (loaded) checks.set(file, loaded)
+    } catch (error) {
+      problems.push({ file, ...position, message: messageOf(error) })
+    }
+  }
+  return checks
+}
+
+async function loadCheck(
+  { plugin, options, shadow, digest }: OperatorFile,
+  directory: string,
+): Promise<LoadedCheck | undefined> {
+  const row = rowOf(CATALOGUE, plugin)
+  if (row?.place === 'check')
+    return { ...(await row.open(options, directory)), shadow, options: digest, needs: [] }
+  if (!isModulePath(plugin)) return undefined
+  const module = await loadOperatorModule({ path: plugin, directory, options })
+  return { ...module, shadow, options: digest, close: async () => {} }
+}
+
+async function closeAll(checks: Checks): Promise<void> {
+  await Promise.all([...checks.values()].map(({ close }) => close()))
+}
+
+/** Reports that there is no file of the plugin `llm`. The order check reports a second one. */
+function oneLlmFile(files: readonly OperatorFile[]): Problem[] {
+  if (files.some(({ plugin }) => plugin === 'llm')) return []
+  const message = 'the provider list is missing: restore 50-llm.yaml, with providers: [] where there are none'
+  return [{ file: '50-llm.yaml', ...START, message }]
+}
+
+function digestOf({ digest }: OperatorFiles, checks: Checks): string {
+  const code = [...checks.values()].flatMap((loaded) => loaded.digest ?? [])
+  if (code.length === 0) return digest
+  const whole = createHash('sha256').update(digest)
+  for (const one of code) whole.update(one)
+  return whole.digest('hex')
+}

@@ -1,0 +1,376 @@
+import { hash } from 'node:crypto'
+import type { DestinationStream, Logger } from 'pino'
+import type { Registry } from 'prom-client'
+import { databaseLocation } from '../../db/engine.ts'
+import { serviceEntry } from '../../plugins/audit/entries.ts'
+import type { Environment } from '../../plugins/operator-files/expand.ts'
+import { type Monotonic, monotonic } from '../../plugins/secrets/throttle.ts'
+import { recordTrustedCas } from '../admin/audit/record-trust.ts'
+import { bringRecordUpToDate } from '../admin/audit/record-version.ts'
+import { tellBroken } from '../admin/conditions/tell.ts'
+import { type DataDirectory, openDataDirectory } from '../boot/data-directory.ts'
+import { makeDataDirectory } from '../boot/prepare-directory.ts'
+import type { Settings } from '../boot/settings.ts'
+import { type Control, joinControl, openControl } from '../http/control-socket.ts'
+import { limitOfDescriptors } from '../http/descriptors.ts'
+import { openListeners } from '../http/listeners.ts'
+import { serve } from '../http/serve.ts'
+import { TIMERS, type Timers } from '../http/server.ts'
+import { refuseRollback } from '../proofs/anchors/rollback.ts'
+import { anchorStandings } from '../proofs/anchors/standing.ts'
+import type { Routers } from '../routes.ts'
+import { writeSummaries } from '../tasks/record-summaries.ts'
+import { tlsMaterial } from '../tasks/renew-server-certificate.ts'
+import { SEAL_TASK } from '../tasks/seal-ledger.ts'
+import { recordAnonymousRefusals } from '../tasks/tend-ledger.ts'
+import { createLogs, type Logs } from '../telemetry/log.ts'
+import type { Place } from '../workers/place.ts'
+import { startTasks } from './background.ts'
+import { type Configuration, expectedOf, loadConfiguration, loadedDetail } from './configuration.ts'
+import { type Note, type Reload, type ReloadSteps, reloader, reloadSteps } from './reload.ts'
+import { openServices, type Services } from './services.ts'
+import { swappable } from './swappable.ts'
+
+export interface GatewayOptions {
+  /** The environment that `${env:NAME}` in operators' files is read from. Default: this process's. */
+  readonly env?: Environment
+  readonly timers?: Partial<Timers>
+  /** The clock, in ms since the epoch. Default: the system's. */
+  readonly clock?: () => number
+  /** The monotonic clock, in ms. Default: the process's. */
+  readonly monotonic?: Monotonic
+  /** The destination of log lines. Default: standard output. */
+  readonly logTo?: DestinationStream
+  /**
+   * True: no TLS listener, only the local operator's control socket. For the command line while no gateway
+   * runs.
+   */
+  readonly controlOnly?: boolean
+  /**
+   * Why a log that is behind one of its anchors goes on all the same, under a new name; absent: it does not
+   * (docs/operating.md#rollback).
+   */
+  readonly acceptRollback?: string
+  /** The descriptors that the process may open; null: any number. Default: its limit. */
+  readonly descriptorLimit?: number | null
+  /** The name servers, `address` or `address:port`. Default: the machine's. */
+  readonly nameServers?: readonly string[]
+  /** Where this gateway is one of several workers: its place among them. */
+  readonly place?: Place
+}
+
+export interface Gateway {
+  /** Base URLs; empty where only the control socket is open. */
+  readonly url: string
+  readonly adminUrl: string
+  /** The things that this start has made, in words for the operator. */
+  readonly made: readonly string[]
+  /** Tells whether an operator secret is stored or set in the environment. */
+  readonly hasAdminSecret: () => Promise<boolean>
+  /**
+   * The code that sets the first operator secret at POST /v1/admin/setup; worth nothing once there is one.
+   */
+  readonly setupCode: string
+  readonly configuration: () => Configuration
+  /**
+   * Reads the operators' files and the server certificate anew. False: something was wrong, and all is as
+   * before.
+   */
+  readonly reload: Reload
+  /** The same step by step, for workers that reload together. */
+  readonly reloadSteps: ReloadSteps
+  /** Reads the metrics of this process. */
+  readonly measure: () => ReturnType<Registry['getMetricsAsJSON']>
+  /** Resolves once, where the ledger can never be written again. The process must then stop. */
+  readonly failed: Promise<Error>
+  /**
+   * Drains and closes. `graceMs`: the time that streams may go on. Default: MCP_PROXY_SHUTDOWN_GRACE_S. A
+   * second call cuts them.
+   */
+  readonly close: (graceMs?: number) => Promise<void>
+}
+
+/**
+ * Starts the gateway. Rejects with one sentence for the operator where it cannot start; nothing is left open
+ * then.
+ */
+export async function startGateway(settings: Settings, options: GatewayOptions = {}): Promise<Gateway> {
+  const clock = options.clock ?? Date.now
+  const { place } = options
+  const logs = createLogs(settings.logLevel, options.logTo, place?.number)
+  const load = (): Promise<Configuration> => effective(settings, options.env ?? process.env)
+  const configuration = await load()
+  const agreement = await place?.agree(configuration.digest)
+  await makeDataDirectory(settings)
+  logProtection(settings, logs)
+  const control = await (agreement ? joinControl(agreement.controlPath) : openControl(settings.dataDir))
+  try {
+    const queueLimit = configuration.audit.queue_limit
+    const dataDirectory = await openDataDirectory(settings, queueLimit, clock(), place?.share)
+    try {
+      const records = agreement?.records ?? true
+      return await open({ dataDirectory, control, configuration, records, load, logs, clock, options })
+    } catch (error) {
+      await dataDirectory.close()
+      throw error
+    }
+  } catch (error) {
+    await control.close()
+    throw error
+  }
+}
+
+/** Says how the connection to a database server is protected: plain text over a network is a warning. */
+function logProtection({ databaseUrl }: Settings, { log }: Logs): void {
+  const location = databaseLocation(databaseUrl)
+  if (location.engine !== 'postgres') return
+  const { sslmode, encrypted, local } = location.protection
+  if (encrypted)
+    log.info({ sslmode }, 'the database is reached by TLS, and its certificate verified as by verify-full')
+  else if (local) log.info({ sslmode }, 'the database is on this machine, and reached in plain text')
+  else
+    log.warn({ sslmode }, 'the database is reached over the network in plain text: say sslmode=verify-full')
+}
+
+/**
+ * Loads the operators' files and applies the environment's DPoP mode, which then counts in the digest too.
+ */
+async function effective({ pluginsDir, egressDpopMode }: Settings, env: Environment): Promise<Configuration> {
+  const configuration = await loadConfiguration(pluginsDir, env)
+  if (egressDpopMode === null || egressDpopMode === configuration.dpopMode) return configuration
+  const digest = hash('sha256', `${configuration.digest} ${egressDpopMode}`)
+  return { ...configuration, dpopMode: egressDpopMode, digest }
+}
+
+interface OpenOptions {
+  readonly dataDirectory: DataDirectory
+  readonly control: Control
+  readonly configuration: Configuration
+  /** Whether the row of the configuration is still to be written. */
+  readonly records: boolean
+  readonly load: () => Promise<Configuration>
+  readonly logs: Logs
+  readonly clock: () => number
+  readonly options: GatewayOptions
+}
+
+async function open(opening: OpenOptions): Promise<Gateway> {
+  const { dataDirectory, control, load, logs, clock, options } = opening
+  const { place } = options
+  const { settings } = dataDirectory
+  const clocks = { clock, monotonic: options.monotonic ?? monotonic }
+  const { env = process.env, nameServers, descriptorLimit = limitOfDescriptors() } = options
+  const around = { env, nameServers, descriptorLimit }
+  const services = await openServices(dataDirectory, logs, clocks, around)
+  const { metrics, drain, budget, ledger } = services
+  if (place) metrics.scrape.text = place.metrics
+  const inForce = swappable(services, opening.configuration)
+  services.open.reroute = inForce.remount
+  services.open.lateAnchors = async () =>
+    (
+      await anchorStandings(services.dataDirectory.database, inForce.configuration().proofs.anchors, clock())
+    ).filter(({ late }) => late).length
+  const digest = (): string => inForce.configuration().digest
+  const note: Note = (action, detail, judgedBy = digest()) =>
+    ledger.commit({ entries: [serviceEntry(action, 'success', detail, clock(), judgedBy)] })
+
+  const timers = { ...TIMERS, ...options.timers }
+  const serving = (place: keyof Routers) =>
+    serve({
+      mounted: inForce.mounted[place],
+      ...logs,
+      metrics,
+      clock,
+      writeStallMs: timers.writeStallMs,
+      drain,
+      budget,
+      moves: dataDirectory.database.authority,
+    })
+  let stopTasks = (): Promise<unknown> => Promise.resolve()
+  const tls = await tlsMaterial(dataDirectory, clock())
+  await checkAnchors(services, opening)
+  await begin(services, note, opening)
+  await told(services, opening.configuration)
+  if (!options.controlOnly) {
+    const handle = {
+      runtime: serving('runtime'),
+      admin: serving('admin'),
+      connections: services.descriptors.connectionLimits,
+      onHandshakeFault: (reason: string) => metrics.handshakeFaults.inc({ reason }),
+    }
+    services.open.listeners = await openListeners(settings, tls, timers, handle)
+    const { said, few } = services.descriptors
+    logs.log[few ? 'warn' : 'info'](said, 'the connections that may be open at once')
+    stopTasks = startTasks(services, inForce.configuration)
+  }
+  control.serve(serving('control'))
+
+  let closing: Promise<void> | null = null
+  const close = (graceMs = settings.shutdownGraceS * 1000): Promise<void> => {
+    // A second call: the operator will not wait. Calls end now, still in order.
+    if (closing) drain.cut()
+    const stopChecks = (): Promise<void> => inForce.configuration().close()
+    closing ??= shutdown({ services, control, note, digest, stopTasks, stopChecks, graceMs, place })
+    return closing
+  }
+
+  const { listeners } = services.open
+  const { use: swap } = inForce
+  const use = (configuration: Configuration): void => {
+    swap(configuration)
+    void told(services, configuration)
+  }
+  const steps = reloadSteps({ load, use, note, log: logs.log, metrics, renew: services.renewCertificate })
+  return {
+    url: listeners?.url ?? '',
+    adminUrl: listeners?.adminUrl ?? '',
+    made: dataDirectory.made,
+    hasAdminSecret: services.hasAdminSecret,
+    setupCode: services.setup.code,
+    configuration: inForce.configuration,
+    reload: reloader(steps),
+    reloadSteps: steps,
+    measure: () => metrics.registry.getMetricsAsJSON(),
+    failed: ledger.failed,
+    close,
+  }
+}
+
+/** Refuses to go on behind an anchor, unless the operator has said why it must. */
+async function checkAnchors(services: Services, { configuration, options }: OpenOptions): Promise<void> {
+  const { dataDirectory, logKeys: keys, clock, logs } = services
+  const { database, names: named } = dataDirectory
+  const { acceptRollback: accepted = null } = options
+  const origin = await database.alone(() =>
+    refuseRollback({
+      ...{ database, keys, accepted, named, anchors: configuration.proofs.anchors },
+      entry: (detail) => ({
+        ...serviceEntry(
+          'audit.rollback_accepted',
+          'success',
+          { ...detail, anchors: [...detail.anchors], reason: accepted ?? '', via: 'socket' },
+          clock(),
+          configuration.digest,
+        ),
+        principal_id: `socket:${process.getuid?.() ?? 'unknown'}`,
+        principal_type: 'operator',
+      }),
+    }),
+  )
+  if (origin !== null) logs.log.warn({ origin, reason: accepted }, 'a log of a new name begins')
+}
+
+/** Says which sentences of the files do not hold. */
+function told(
+  { dataDirectory: { database }, logs: { log }, metrics }: Services,
+  configuration: Configuration,
+): Promise<void> {
+  const { file = '' } = configuration.files.find(({ plugin }) => plugin === 'expect') ?? {}
+  const count = (broken: number): void => metrics.expectationsBroken.set(broken)
+  return tellBroken(expectedOf(configuration), file, { database, log, count })
+}
+
+const STARTED = { node: process.versions.node }
+
+/** Writes the first rows of a run, and those that an earlier version left out. */
+async function begin(services: Services, note: Note, opening: OpenOptions): Promise<void> {
+  const { ledger } = services
+  const { configuration } = opening
+  const { controlOnly = false } = opening.options
+  // A ledger begins with the start of a service, whoever writes it.
+  if (controlOnly && ledger.head === null) await note('service.started', { ...STARTED, control_only: true })
+  if (!controlOnly) await beginServing(services, note, opening)
+  const { clock, dataDirectory, logs } = services
+  const { database } = dataDirectory
+  const configDigest = configuration.digest
+  const rows = await database.alone(async () => {
+    const recording = { ...services, database, configDigest, at: clock() }
+    return (await bringRecordUpToDate(recording)) + (await recordTrustedCas(recording))
+  })
+  if (rows > 0) logs.log.info({ rows }, 'what is older than this version of the record was written down')
+}
+
+/**
+ * Writes the outcomes of calls that an earlier run left open, then the start, and what judges from here on. Who joins
+ * others on their stream writes no start: it would end their open calls for whoever reads it.
+ */
+async function beginServing(
+  { ledger, clock, logs }: Services,
+  note: Note,
+  { configuration, records, options }: OpenOptions,
+): Promise<void> {
+  const recovered = await ledger.recover(clock(), configuration.digest)
+  if (recovered > 0) {
+    logs.log.warn({ recovered }, 'calls of an earlier run that never ended were given the outcome unknown')
+  }
+  if (options.place?.begins ?? true) await note('service.started', STARTED)
+  // Before it judges anything: a decision under its digest can be computed once more.
+  if (records) await note('config.loaded', loadedDetail(configuration))
+}
+
+interface ShutdownOptions {
+  readonly services: Services
+  readonly control: Control
+  readonly note: Note
+  readonly digest: () => string
+  /** Ends the background tasks; resolves when none needs database or ledger any more. */
+  readonly stopTasks: () => Promise<unknown>
+  /** Releases the resources of the configuration in force. */
+  readonly stopChecks: () => Promise<void>
+  /** The time that calls under way may go on. ms. */
+  readonly graceMs: number
+  readonly place: Place | undefined
+}
+
+/**
+ * Stops in order (docs/threats.md#f-30): no new request is accepted, calls under way end or are cut when
+ * their grace is over, every outcome is written, and only then are ledger and database closed. Never rejects
+ * for a ledger that fails meanwhile.
+ */
+async function shutdown(options: ShutdownOptions): Promise<void> {
+  const { services, control, digest, stopTasks, stopChecks, graceMs } = options
+  const { dataDirectory, ledger, outcomes, anonymous, summaries, drain, upstream, mcp, clock, logs } =
+    services
+  const { listeners } = services.open
+  drain.begin()
+  // They end by nothing that they wait for, and would keep the others from being waited for.
+  options.services.followers.close()
+  await stopTasks()
+  const closed = listeners?.close()
+  await drain.finish(graceMs)
+  await outcomes.flushed()
+  listeners?.destroy()
+  await closed
+  await control.close()
+  // A request whose head was still in transit may have come after all; from here on none can.
+  await drain.finish(0)
+  await outcomes.flushed()
+  outcomes.retry()
+  await outcomes.flushed()
+  const refused = { ledger, anonymous, configDigest: digest, clock }
+  await recordAnonymousRefusals(refused).catch(logged(logs.log))
+  await writeSummaries({ ledger, summaries }, true).catch(logged(logs.log))
+  if (listeners) await endServing(options).catch(logged(logs.log))
+  // The last rows too: what lies still is sealed.
+  if (dataDirectory.database.leads(SEAL_TASK)) await services.sealer.seal().catch(logged(logs.log))
+  await stopChecks()
+  upstream.close()
+  await mcp.close()
+  await dataDirectory.close()
+  await logs.flush()
+}
+
+/** Writes the end, as the last one on its stream: nobody looks for open calls in front of it. */
+async function endServing({ services, note, digest, place }: ShutdownOptions): Promise<void> {
+  if (place) {
+    if (!(await place.ends())) return
+    // Of a worker that died while all were stopping.
+    await services.ledger.recover(services.clock(), digest())
+  }
+  await note('service.stopped', {})
+}
+
+const logged =
+  (log: Logger) =>
+  (error: unknown): void =>
+    log.error({ err: error }, 'the ledger could not be written while stopping')

@@ -1,0 +1,34 @@
+import type { Settings } from '../boot/settings.ts'
+import { visible } from '../visible.ts'
+import type { Gateway } from './gateway.ts'
+
+/** Returns plain lines for the operator at the start: the things that were made, and the next steps. */
+export async function nextSteps(settings: Settings, gateway: Gateway): Promise<string> {
+  const lines = [
+    ...gateway.made.map((thing) => `made ${thing}`),
+    `listening on ${gateway.url}`,
+    ...(gateway.adminUrl === gateway.url ? [] : [`administration on ${gateway.adminUrl}`]),
+    ...((await gateway.hasAdminSecret())
+      ? []
+      : [
+          `set it up, in a browser: ${gateway.adminUrl}/proxy/setup?code=${gateway.setupCode}`,
+          'or in another terminal, make admin-secret (no operator secret is set: until then the admin API refuses everyone),',
+          `or from elsewhere, once: POST ${gateway.adminUrl}/v1/admin/setup with setup_code ${gateway.setupCode} and new_secret`,
+        ]),
+    ...keyless(gateway),
+    `next, in another terminal: make agent NAME=my-agent CAPS=llm.chat, which writes agents/my-agent and prints a curl line`,
+    `data directory: ${settings.dataDir} (back it up; it holds the CA and the audit ledger)`,
+  ]
+  return `${lines.map((line) => `sallyport: ${visible(line)}`).join('\n')}\n`
+}
+
+/** Says which providers have no key, and what gives them one. Never a key, nor a part of one. */
+function keyless(gateway: Gateway): string[] {
+  const { llm, files } = gateway.configuration()
+  const file = files.find(({ plugin }) => plugin === 'llm')?.file
+  return llm.providers
+    .filter(({ api_key: key, auth }) => key === '' && auth !== 'passthrough')
+    .map(({ name, keyVariable: variable = `its api_key in ${file}` }) => {
+      return `no key for ${name}: set ${variable} and start again; until then its models are answered 503`
+    })
+}

@@ -1,0 +1,39 @@
+import { pipelines } from '../pipelines.ts'
+import { type Routers, routers } from '../routes.ts'
+import type { Configuration } from './configuration.ts'
+import { handlers } from './handlers.ts'
+import type { Services } from './services.ts'
+
+/**
+ * Holds the configuration in force and the routers made from it, and swaps them together: a request sees one
+ * configuration, whole.
+ */
+export function swappable(services: Services, first: Configuration) {
+  const { plugins, mcp, dataDirectory } = services
+  const adminApart = dataDirectory.settings.adminListen !== null
+  let inForce = first
+  const made = (configuration: Configuration): Routers => {
+    const gates = pipelines({ configuration, inForce: () => inForce, ...plugins, mcp })
+    return routers(gates, handlers(services, configuration), adminApart)
+  }
+  const { runtime, admin, control } = made(first)
+  const mounted = { runtime: { router: runtime }, admin: { router: admin }, control: { router: control } }
+  const mount = (configuration: Configuration): void => {
+    const next = made(configuration)
+    inForce = configuration
+    for (const place of ['runtime', 'admin', 'control'] as const) mounted[place].router = next[place]
+    // What was let through by the one before is asked again before it leaves.
+    dataDirectory.database.authority.move()
+  }
+  return {
+    configuration: () => inForce,
+    mounted,
+    use: (configuration: Configuration): void => {
+      const before = inForce
+      mount(configuration)
+      void before.close()
+    },
+    /** Makes the routers anew from the configuration in force: what they are made of beside it is another one. */
+    remount: (): void => mount(inForce),
+  }
+}

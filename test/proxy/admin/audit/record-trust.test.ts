@@ -1,0 +1,70 @@
+import { cp, mkdir } from 'node:fs/promises'
+import { join } from 'node:path'
+import SQLite from 'better-sqlite3'
+import t from 'tap'
+import { skipWithoutFile } from '../../../support/db/engine.ts'
+import { trustDomain } from '../../../support/foreign.ts'
+import { CHAT, type Identity, scratch, type TestGateway, testGateway } from '../../../support/gateway.ts'
+
+const ID = 'spiffe://spire.test/pay'
+
+type Domain = Awaited<ReturnType<typeof trustDomain>>
+
+const attach = async ({ admin }: TestGateway, { caPem }: Domain): Promise<string> =>
+  (await admin('POST', '/v1/admin/ca/attach', { ca_pem: caPem, kind: 'spiffe' })).json[0].digest
+
+const chat = async (gateway: TestGateway, domain: Domain): Promise<number> => {
+  const { certPem, keyPem } = await domain.svid(ID)
+  const who: Identity = { id: 'acme::pay', cert: certPem, key: keyPem }
+  return (await gateway.call(who, 'POST', '/v1/chat/completions', { body: CHAT })).status
+}
+
+await t.test(
+  'H7 at the upgrade a SPIFFE agent keeps the CAs that are attached then, and one row says which',
+  { skip: skipWithoutFile },
+  async (t) => {
+    const [old, other, later] = [await trustDomain(), await trustDomain(), await trustDomain()]
+    const before = await testGateway(t, { ownCa: true })
+    const digests = [await attach(before, old), await attach(before, other)]
+    const enroll = async (agent_name: string, id: string, more: object = {}): Promise<void> => {
+      const { certPem, keyPem } = await old.svid(id)
+      const body = {
+        agent_name,
+        capabilities: ['llm.chat'],
+        svid_pem: certPem,
+        svid_key_pem: keyPem,
+        ...more,
+      }
+      t.equal((await before.admin('POST', '/v1/admin/agents/enroll/spiffe', body)).status, 201)
+    }
+    await enroll('pay', ID)
+    await enroll('own', 'spiffe://spire.test/own', { trust_bundle_pem: old.caPem })
+    t.equal(await chat(before, other), 401)
+    await before.close(0)
+
+    const data = join(await scratch(t), 'data')
+    await mkdir(data, { mode: 0o700 })
+    await cp(before.settings.dataDir, data, { recursive: true })
+    // What the version before has: everything but the table and what tells that it was recorded.
+    const db = new SQLite(join(data, 'sallyport.db'))
+    db.exec(`drop table agent_trusted_cas; delete from kysely_migration where name like '0074%';
+      delete from settings where key = 'trusted_cas_recorded'`)
+    db.close()
+
+    const after = await testGateway(t, { ownCa: true, settings: { MCP_PROXY_DATA_DIR: data } })
+    const rows = await after.rows({ action: 'authority.trusted_cas' })
+    t.strictSame(Object.fromEntries(rows.map(({ detail }) => [detail.subject, detail.trusted_cas])), {
+      'acme::own': [],
+      'acme::pay': digests.toSorted(),
+    })
+    const { cas } = (await after.admin('GET', '/v1/admin/agents/acme::pay/trusted-cas')).json
+    t.match(cas, [{ trusted_by: null }, { trusted_by: null }])
+    for (const domain of [old, other]) t.equal(await chat(after, domain), 200, 'as before')
+    await attach(after, later)
+    t.equal(await chat(after, later), 401, 'and nobody who came later')
+    await after.close(0)
+
+    const again = await testGateway(t, { ownCa: true, settings: { MCP_PROXY_DATA_DIR: data } })
+    t.equal((await again.rows({ action: 'authority.trusted_cas' })).length, 2, 'once')
+  },
+)
