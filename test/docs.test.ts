@@ -8,6 +8,16 @@ const PAGES_OF_OTHERS = /\b(?:WIRE|AUDIT|HOUSE|RECORD|DETAILS|ECOSYSTEM|PERFORMA
 /** Paths that stand for what an operator writes, not for files of the repository. */
 const PLACEHOLDERS = new Set(['plugins/config/35-policy.yaml', 'plugins/config/NN-name.yaml'])
 
+const MAX_COLUMNS = 110
+/** Pages that are not wrapped yet: who wraps one takes it off this list. */
+const NOT_WRAPPED_YET: readonly RegExp[] = [
+  /^(?:CHANGELOG|CONTRIBUTING|SECURITY)\.md$/,
+  /^docs\/(?:architecture|client|dashboard|deploying|ledger|mcp|operating|operators)\.md$/,
+  /^docs\/(?:performance|policy|protocol|reasons|rehearsal|runbooks|threats)\.md$/,
+  /^docs\/decisions\/(?:0[0-2]\d-|03[0-2]-|README)/,
+  /^plugins\/config\/examples\/policy\/README\.md$/,
+]
+
 const tracked = execFileSync('git', ['ls-files'], { cwd: ROOT, encoding: 'utf8' })
   .trim()
   .split('\n')
@@ -38,6 +48,26 @@ function checkLink(t: { fail: (message: string) => void }, from: string, page: s
   else if (anchor !== '' && anchors.get(page)?.has(anchor) === false)
     t.fail(`${from} refers to ${page}#${anchor}, which has no such anchor`)
 }
+
+/** The lines of a page that are longer than a page is wide, and could be shorter. */
+const tooLong = (page: string): readonly string[] =>
+  read(page)
+    // A value of JSON cannot be broken.
+    .replaceAll(/^```json\n.*?^```$/gms, (code) => code.replaceAll(/[^\n]+/g, ''))
+    .split('\n')
+    .flatMap((line, index) =>
+      line.length > MAX_COLUMNS && /\S\s+\S/.test(line.replace(/^[\s>|*-]+/, ''))
+        ? [`${page}:${index + 1} has ${line.length} columns`]
+        : [],
+    )
+
+await t.test('lines of the pages wrap at 110', async (t) => {
+  for (const page of pages) {
+    const found = tooLong(page)
+    if (!NOT_WRAPPED_YET.some((each) => each.test(page))) t.same(found, [], page)
+    else t.not(found.length, 0, `${page} is wrapped: take it off the list of those that are not`)
+  }
+})
 
 await t.test('every page and anchor that sources and tests refer to is there', async (t) => {
   let links = 0
