@@ -15,11 +15,22 @@ INSTALLED := node_modules/.package-lock.json
 help: ## what there is to make
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s%s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
+# Two makes of a fresh clone install once. The link names the process that installs; no two processes can make the link.
+INSTALLING := .installing
 # npm shows on a terminal how far it is, and says nothing elsewhere until its end.
 $(INSTALLED): package.json package-lock.json
-	@echo 'npm ci: installing the packages of package-lock.json into node_modules, a minute or two' >&2
-	@npm ci
-	@touch $@
+	@told=; until ln -s $$$$ $(INSTALLING) 2>/dev/null; do \
+		holder=`readlink $(INSTALLING)` || { test -w . && continue; echo 'make cannot write here' >&2; exit 1; }; \
+		if ! kill -0 $$holder 2>/dev/null; then \
+			echo "process $$holder ended while it ran npm ci: installing again" >&2; rm -f $(INSTALLING); \
+		elif test -z "$$told"; then \
+			echo "waiting for npm ci of process $$holder; if that is another program, delete $(INSTALLING)" >&2; told=1; \
+		else sleep 1; fi; \
+	done; \
+	trap 'rm -f $(INSTALLING)' EXIT; trap 'exit 1' HUP INT TERM; \
+	test -e $@ && test -z "`find $^ -newer $@`" && exit; \
+	echo 'npm ci: installing the packages of package-lock.json into node_modules, a minute or two' >&2; \
+	npm ci && touch $@
 
 # Asked each time: where npm brings no Node, its versions are switched from one day to the next.
 NEEDED := $(shell sed -n 's/.*"node": ">=\([0-9.]*\)".*/\1/p' package.json)

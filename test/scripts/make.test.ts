@@ -1,5 +1,15 @@
-import { spawnSync } from 'node:child_process'
-import { chmodSync, copyFileSync, mkdirSync, readFileSync, utimesSync, writeFileSync } from 'node:fs'
+import { spawn, spawnSync } from 'node:child_process'
+import { once } from 'node:events'
+import {
+  chmodSync,
+  copyFileSync,
+  existsSync,
+  mkdirSync,
+  readFileSync,
+  symlinkSync,
+  utimesSync,
+  writeFileSync,
+} from 'node:fs'
 import { delimiter, join } from 'node:path'
 import t, { type Test } from 'tap'
 import { without } from '../support/certs/openssl.ts'
@@ -100,16 +110,22 @@ t.test('make operator enrolls one, with a role or with capabilities', { skip }, 
   t.equal(ran('NAME=al', 'CAPS=admin.read', 'OUT=x'), `${started} al --caps admin.read --out x\n`)
 })
 
-t.test('npm ci is announced, and shows what it shows', { skip }, (t) => {
+/** Makes a fresh clone whose npm does this, and a way to install its packages as every target does. */
+function fresh(t: Test, npm: string) {
   const root = t.testdir({ 'package.json': '{}', 'package-lock.json': '{}', own: {} })
   copyFileSync(join(ROOT, 'Makefile'), join(root, 'Makefile'))
-  const npm = join(root, 'own/npm')
-  writeFileSync(npm, '#!/bin/sh\necho "npm $@ shows this"; echo "and this" >&2; mkdir node_modules\n')
-  chmodSync(npm, 0o755)
+  writeFileSync(join(root, 'own/npm'), `#!/bin/sh\n${npm}\n`)
+  chmodSync(join(root, 'own/npm'), 0o755)
   const PATH = [join(root, 'own'), process.env.PATH].join(delimiter)
-  const announced = () =>
-    spawnSync('make', ['node_modules/.package-lock.json'], { cwd: root, encoding: 'utf8', env: { PATH } })
-  const { status, stdout, stderr } = announced()
+  const words = ['node_modules/.package-lock.json']
+  const install = () => spawnSync('make', words, { cwd: root, encoding: 'utf8', env: { PATH } })
+  const start = () => spawn('make', words, { cwd: root, env: { PATH }, stdio: ['ignore', 'ignore', 'pipe'] })
+  return { root, install, start }
+}
+
+t.test('npm ci is announced, and shows what it shows', { skip }, (t) => {
+  const { install } = fresh(t, 'echo "npm $@ shows this"; echo "and this" >&2; mkdir node_modules')
+  const { status, stdout, stderr } = install()
   t.equal(status, 0)
   t.match(
     stderr,
@@ -117,6 +133,49 @@ t.test('npm ci is announced, and shows what it shows', { skip }, (t) => {
     'before it, and not for who sources what is printed',
   )
   t.equal(stdout, 'npm ci shows this\n')
-  t.notMatch(announced().stderr, 'npm ci', 'once')
+  t.notMatch(install().stderr, 'npm ci', 'once')
+  t.end()
+})
+
+t.test(
+  'two makes of a fresh clone at once install once, and the second says what it waits for',
+  { skip },
+  async (t) => {
+    // It has a line to read once the other make waits.
+    const { root, start } = fresh(t, 'echo ran >>runs; mkdir node_modules; read line <gate')
+    t.equal(spawnSync('mkfifo', [join(root, 'gate')]).status, 0)
+    const first = start()
+    const firstEnds = once(first, 'exit')
+    await once(first.stderr, 'data')
+    const second = start()
+    const secondEnds = once(second, 'exit')
+    const [said] = await once(second.stderr, 'data')
+    t.match(
+      String(said),
+      /^waiting for npm ci of process \d+; if that is another program, delete \.installing\n$/,
+    )
+    writeFileSync(join(root, 'gate'), 'go on\n')
+    t.same(await firstEnds, [0, null])
+    t.same(await secondEnds, [0, null])
+    t.equal(readFileSync(join(root, 'runs'), 'utf8'), 'ran\n')
+    t.notOk(existsSync(join(root, '.installing')))
+  },
+)
+
+t.test('a make that was killed while it installed keeps no other one waiting', { skip }, (t) => {
+  const { root, install } = fresh(t, 'mkdir node_modules')
+  const { pid } = spawnSync('true')
+  symlinkSync(String(pid), join(root, '.installing'))
+  const { status, stderr } = install()
+  t.equal(status, 0, stderr)
+  t.match(stderr, `process ${pid} ended while it ran npm ci: installing again\nnpm ci: installing`)
+  t.end()
+})
+
+t.test('an npm ci that fails is run again by the next make', { skip }, (t) => {
+  const { root, install } = fresh(t, 'exit 7')
+  t.equal(install().status, 2)
+  t.notOk(existsSync(join(root, '.installing')))
+  t.match(install().stderr, 'npm ci: installing')
   t.end()
 })
