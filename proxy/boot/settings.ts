@@ -26,6 +26,8 @@ export interface Settings {
   readonly adminListen: Address | null
   /** Networks whose hosts must, and alone may, speak the PROXY protocol. Null: nobody. */
   readonly balancers: readonly string[] | null
+  /** True: other gateways of the same user may listen at the same addresses (docs/deploying.md#one-port). */
+  readonly reusePort: boolean
   /** SANs of the server certificate: DNS names and IP addresses. */
   readonly hostnames: readonly string[]
   /** Base URLs without a trailing slash. Null: derived from hostnames and port once the port is known. */
@@ -83,6 +85,7 @@ const VARIABLES: readonly string[] = [
   'MCP_PROXY_LISTEN',
   'MCP_PROXY_ADMIN_LISTEN',
   'MCP_PROXY_PROXY_PROTOCOL',
+  'MCP_PROXY_REUSE_PORT',
   'MCP_PROXY_HOSTNAMES',
   'MCP_PROXY_PUBLIC_URLS',
   'MCP_PROXY_DATA_DIR',
@@ -115,18 +118,20 @@ export function readSettings(env: Environment, cwd: string): Settings {
   refuseUnknown(env)
   const listen = address('MCP_PROXY_LISTEN', env.MCP_PROXY_LISTEN || '127.0.0.1:9443')
   const dataDir = resolve(cwd, env.MCP_PROXY_DATA_DIR || 'data')
+  const database = databaseUrl(
+    secret(env, 'MCP_PROXY_DATABASE_URL', cwd) ?? `sqlite:${resolve(dataDir, 'sallyport.db')}`,
+    cwd,
+  )
   return {
     listen,
     adminListen: adminAddress(env, listen),
     balancers: list(env, 'MCP_PROXY_PROXY_PROTOCOL', network),
+    reusePort: reusePort(env, database),
     hostnames: list(env, 'MCP_PROXY_HOSTNAMES', hostname) ?? ['localhost', '127.0.0.1', '::1'],
     publicUrls: list(env, 'MCP_PROXY_PUBLIC_URLS', publicUrl),
     dataDir,
     secretsDir: secretsDir(env.MCP_PROXY_SECRETS_DIR, dataDir, cwd),
-    databaseUrl: databaseUrl(
-      secret(env, 'MCP_PROXY_DATABASE_URL', cwd) ?? `sqlite:${resolve(dataDir, 'sallyport.db')}`,
-      cwd,
-    ),
+    databaseUrl: database,
     org: organisation(env),
     trustDomain: matching(env, 'MCP_PROXY_TRUST_DOMAIN', 'sallyport.local', TRUST_DOMAIN),
     named: { org: Boolean(env.MCP_PROXY_ORG), trustDomain: Boolean(env.MCP_PROXY_TRUST_DOMAIN) },
@@ -180,6 +185,14 @@ function adminAddress(env: Environment, listen: Address): Address | null {
     )
   }
   return admin
+}
+
+function reusePort(env: Environment, databaseUrl: string): boolean {
+  if (choice(env, 'MCP_PROXY_REUSE_PORT', ['false', 'true']) !== 'true') return false
+  if (!databaseUrl.startsWith('sqlite:')) return true
+  throw new SettingsError(
+    'MCP_PROXY_REUSE_PORT=true needs PostgreSQL (MCP_PROXY_DATABASE_URL): a SQLite database has one gateway',
+  )
 }
 
 /** Reads a comma-separated list: spaces around an entry dropped, each entry once. Null where unset. */

@@ -51,9 +51,10 @@ export async function openListeners(
   const admin = settings.adminListen ? made('admin') : null
   const servers = admin ? [runtime, admin] : [runtime]
   try {
-    await listen(runtime.server, settings.listen, 'MCP_PROXY_LISTEN')
-    if (admin && settings.adminListen)
-      await listen(admin.server, settings.adminListen, 'MCP_PROXY_ADMIN_LISTEN')
+    const { listen: address, adminListen, reusePort } = settings
+    await listen(runtime.server, { ...address, reusePort, variable: 'MCP_PROXY_LISTEN' })
+    if (admin && adminListen)
+      await listen(admin.server, { ...adminListen, reusePort, variable: 'MCP_PROXY_ADMIN_LISTEN' })
   } catch (error) {
     for (const { server } of servers) server.close()
     throw error
@@ -78,18 +79,39 @@ export async function openListeners(
   }
 }
 
-function listen(server: Server, { host, port }: Address, variable: string): Promise<void> {
+interface ListenOptions extends Address {
+  readonly reusePort: boolean
+  /** The setting that the address is from. */
+  readonly variable: string
+}
+
+function listen(server: Server, options: ListenOptions): Promise<void> {
+  const { host, port, reusePort } = options
   return new Promise((resolve, reject) => {
-    server.once('error', (error: NodeJS.ErrnoException) => {
-      const taken = `another process listens there; take another port, e.g. ${another(variable, host, port)}`
-      const why = error.code === 'EADDRINUSE' ? taken : (error.code ?? error.message)
-      reject(new Error(`cannot listen on ${host}:${port} (${variable}): ${why}`, { cause: error }))
-    })
-    server.listen(port, host, () => {
+    server.once('error', (error: NodeJS.ErrnoException) => reject(cannotListen(error, options)))
+    server.listen({ host, port, reusePort }, () => {
       server.removeAllListeners('error')
       resolve()
     })
   })
+}
+
+/** Returns the sentence for the operator that says why a listener could not be opened. */
+export function cannotListen(error: NodeJS.ErrnoException, options: ListenOptions): Error {
+  const { host, port, variable } = options
+  const why = reasonOf(error, options)
+  return new Error(`cannot listen on ${host}:${port} (${variable}): ${why}`, { cause: error })
+}
+
+function reasonOf({ code, message }: NodeJS.ErrnoException, options: ListenOptions): string {
+  const { host, port, reusePort, variable } = options
+  if (code === 'EADDRINUSE' && reusePort)
+    return 'another process listens there without MCP_PROXY_REUSE_PORT=true, or as another user; stop it first'
+  if (code === 'EADDRINUSE')
+    return `another process listens there; take another port, e.g. ${another(variable, host, port)}`
+  if (code === 'ENOTSUP' && reusePort)
+    return 'this system cannot share a port between processes; take MCP_PROXY_REUSE_PORT away'
+  return code ?? message
 }
 
 /** Says how to ask for a port that is probably free. */

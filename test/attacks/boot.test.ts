@@ -28,6 +28,11 @@ t.test('F-39 threat 36 what cannot be obeyed or trusted stops the boot with one 
     ['a port that is none', { MCP_PROXY_LISTEN: '127.0.0.1:99999' }, /MCP_PROXY_LISTEN/],
     ['an address of somebody else', { MCP_PROXY_LISTEN: '203.0.113.1:0' }, /cannot listen on 203\.0\.113\.1/],
     [
+      'a port to share on SQLite',
+      { MCP_PROXY_REUSE_PORT: 'true', MCP_PROXY_DATABASE_URL: '' },
+      /MCP_PROXY_REUSE_PORT=true needs PostgreSQL/,
+    ],
+    [
       'PostgreSQL without a passphrase',
       { MCP_PROXY_DATABASE_URL: 'postgres://user:canary@127.0.0.1:9/x' },
       /the database cannot be opened/,

@@ -19,6 +19,7 @@ await t.test('§8 every setting has its default', async (t) => {
     listen: { host: '127.0.0.1', port: 9443 },
     adminListen: null,
     balancers: null,
+    reusePort: false,
     hostnames: ['localhost', '127.0.0.1', '::1'],
     publicUrls: null,
     dataDir: '/srv/sallyport/data',
@@ -49,6 +50,7 @@ await t.test('§8 every setting can be set', async (t) => {
     MCP_PROXY_LISTEN: '[::1]:0',
     MCP_PROXY_ADMIN_LISTEN: 'admin.internal:9444',
     MCP_PROXY_PROXY_PROTOCOL: '10.0.0.4, 10.1.0.0/16,2001:DB8:0::/32',
+    MCP_PROXY_REUSE_PORT: 'false',
     MCP_PROXY_HOSTNAMES: 'gate.example.com, 10.0.0.1,::1,::1',
     MCP_PROXY_PUBLIC_URLS: 'https://Gate.example.com/, https://other:8443/base/',
     MCP_PROXY_DATA_DIR: 'var',
@@ -75,6 +77,7 @@ await t.test('§8 every setting can be set', async (t) => {
     listen: { host: '::1', port: 0 },
     adminListen: { host: 'admin.internal', port: 9444 },
     balancers: ['10.0.0.4/32', '10.1.0.0/16', '2001:db8::/32'],
+    reusePort: false,
     hostnames: ['gate.example.com', '10.0.0.1', '::1'],
     publicUrls: ['https://gate.example.com', 'https://other:8443/base'],
     dataDir: '/srv/sallyport/var',
@@ -100,6 +103,24 @@ await t.test('§8 every setting can be set', async (t) => {
   })
 })
 
+await t.test(
+  '§8 gateways share a port if they share a PostgreSQL database, and on SQLite none does',
+  async (t) => {
+    const shared = {
+      MCP_PROXY_REUSE_PORT: 'true',
+      MCP_PROXY_DATABASE_URL: 'postgres://sallyport@db.example.com/sallyport?sslmode=verify-full',
+    }
+    t.equal(readSettings(shared, CWD).reusePort, true)
+    const onSqlite =
+      'MCP_PROXY_REUSE_PORT=true needs PostgreSQL (MCP_PROXY_DATABASE_URL): a SQLite database has one gateway'
+    refused(t, [
+      [{ MCP_PROXY_REUSE_PORT: 'true' }, onSqlite],
+      [{ ...shared, MCP_PROXY_DATABASE_URL: 'sqlite:x.db' }, onSqlite],
+      [{ ...shared, MCP_PROXY_REUSE_PORT: 'yes' }, 'MCP_PROXY_REUSE_PORT must be false or true, got "yes"'],
+    ])
+  },
+)
+
 await t.test('§8 a variable that is set to nothing counts as unset', async (t) => {
   const names = [
     'LISTEN',
@@ -110,7 +131,7 @@ await t.test('§8 a variable that is set to nothing counts as unset', async (t) 
     'ADMIN_SECRET',
     'ADMIN_SECRET_FILE',
     'FEDERATION_URL',
-    'WORKERS',
+    'REUSE_PORT',
   ]
   const env = Object.fromEntries(names.map((name) => [`MCP_PROXY_${name}`, '']))
   t.strictSame(readSettings(env, CWD), readSettings({}, CWD))

@@ -2,7 +2,7 @@ import { request } from 'node:https'
 import { agentOf, type Identity } from '../gateway.ts'
 import { freshModel, PATH } from './load.ts'
 import type { Scope } from './scope.ts'
-import type { Stage } from './stage.ts'
+import type { Door, Stage } from './stage.ts'
 
 /** A call that never ends by itself. */
 export interface HeldCall {
@@ -18,7 +18,7 @@ export interface HeldCall {
 /** Makes a call that waits for its answer (`wait`), or one whose answer is streamed (`open`); resolves once it is there. */
 export async function heldCall(
   scope: Scope,
-  stage: Stage,
+  stage: Stage<Door>,
   who: Identity,
   kind: HeldCall['kind'],
   at: { readonly name: string; readonly url: string },
@@ -52,7 +52,7 @@ export async function heldCall(
   return { model, kind, at: at.name, lost: lost.promise, hangUp: () => req.destroy() }
 }
 
-async function untilReached({ provider }: Stage, model: string): Promise<void> {
+async function untilReached({ provider }: Stage<Door>, model: string): Promise<void> {
   while (!provider.reached.some((one) => one.model === model))
     await new Promise((resolve) => setTimeout(resolve, 5))
 }

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { type Answered, agentOf, ask, type Identity } from '../gateway.ts'
-import type { Stage } from './stage.ts'
+import type { Door, Stage } from './stage.ts'
 
 /** A call of the load and what became of it. Times are ms of the process's clock. */
 export interface Made {
@@ -41,7 +41,11 @@ let models = 0
 export const freshModel = (kind = 'call'): string => `gpt-${kind}-${++models}-`
 
 /** Calls on connections that stay open, one after the other on each, until told to stop. Each has a model of its own. */
-export function load(stage: Pick<Stage, 'ca' | 'door'>, who: Identity, options: LoadOptions = {}): Load {
+export function load(
+  stage: Pick<Stage<Door>, 'ca' | 'door'>,
+  who: Identity,
+  options: LoadOptions = {},
+): Load {
   const { url = stage.door.url, callers = 12, pauseMs = 20 } = options
   const made: Made[] = []
   let going = true

@@ -4,13 +4,13 @@ import { verifyDatabase } from '../../../db/ledger/read/read.ts'
 import { uncovered } from '../authority.ts'
 import { eventually } from '../settled.ts'
 import type { Made } from './load.ts'
-import type { Stage } from './stage.ts'
+import type { Door, Stage } from './stage.ts'
 
 /**
  * What must hold whatever has happened (SECURITY §3, the oracle of every case); each promise that is broken in a
  * sentence. Calls whose replica has died may be open still: {@link openCalls}.
  */
-export async function broken(stage: Stage, made: readonly Made[]): Promise<readonly string[]> {
+export async function broken(stage: Stage<Door>, made: readonly Made[]): Promise<readonly string[]> {
   const rows = await orderedRows(stage)
   return [
     ...(await unverified(stage)),
@@ -23,7 +23,7 @@ export async function broken(stage: Stage, made: readonly Made[]): Promise<reado
 }
 
 /** The allowed calls without an outcome, once those that are only late are written. */
-export const openCalls = (stage: Stage, patienceMs: number): Promise<readonly Row[]> =>
+export const openCalls = (stage: Stage<Door>, patienceMs: number): Promise<readonly Row[]> =>
   eventually(
     async () => (await stage.ledger(OPEN)).rows as Row[],
     (open) => open.length === 0,
@@ -42,7 +42,7 @@ export type Row = AuditRow & { readonly committed: number; readonly place?: stri
  * at once (docs/decisions/025), so the server's own note of each instant tells which came first. The rows of one
  * transaction are of one stream.
  */
-export async function orderedRows(stage: Stage): Promise<readonly Row[]> {
+export async function orderedRows(stage: Stage<Door>): Promise<readonly Row[]> {
   const { rows } = await stage.ledger(ORDERED)
   return rows as Row[]
 }
@@ -50,7 +50,7 @@ export async function orderedRows(stage: Stage): Promise<readonly Row[]> {
 const ORDERED = `select v.*, v.detail::json as detail, (extract(epoch from pg_xact_commit_timestamp(r.xmin)) * 1e6)::float8 as committed
   from audit_log v join audit_rows r using (stream, seq) order by committed, stream, seq`
 
-async function unverified(stage: Stage): Promise<readonly string[]> {
+async function unverified(stage: Stage<Door>): Promise<readonly string[]> {
   const database = await openDatabase(stage.ledgerUrl)
   const verdict = await verifyDatabase(database.kysely)
   await database.close()
@@ -67,7 +67,7 @@ function lost(rows: readonly Row[], made: readonly Made[]): readonly string[] {
 }
 
 /** Nothing reached the provider without a durable decision before it, and no call reached it twice. */
-function dispatched({ provider }: Stage, rows: readonly Row[]): readonly string[] {
+function dispatched({ provider }: Stage<Door>, rows: readonly Row[]): readonly string[] {
   const allowed = Map.groupBy(
     rows.filter(({ status }) => status === 'allowed'),
     ({ model }) => model,

@@ -20,12 +20,17 @@ import { type Provider, provider } from './provider.ts'
 import { type Replica, replicaOf } from './replicas.ts'
 import type { Scope } from './scope.ts'
 
-export interface Stage {
+/** What callers reach replicas by. */
+export interface Door {
+  readonly url: string
+}
+
+export interface Stage<StageDoor extends Door = TestBalancer> {
   readonly database: SharedDatabase
   readonly provider: Provider
   readonly replicas: readonly Replica[]
-  /** The balancer in front of them all. */
-  readonly door: TestBalancer
+  /** The balancer of them all, or the port that they share. */
+  readonly door: StageDoor
   readonly ca: string
   /** Calls the admin API with the operator's secret: through the door, or at one replica. */
   readonly admin: (
@@ -55,10 +60,45 @@ export async function clusterStage(
   scope: Scope,
   { count = 3, check = 'tcp', logLevel = 'warn' }: StageOptions = {},
 ): Promise<Stage> {
+  const ports = await freePorts(count)
+  // Proven: it takes a test for its end alone.
+  const door = await haproxy(
+    scope as Test,
+    ports.map((port) => `127.0.0.1:${port}`),
+    { check, checkMs: 200, wait: false },
+  )
+  const stage = await stageOf(scope, door, ports, { MCP_PROXY_LOG_LEVEL: logLevel })
+  await door.until((servers) => servers.every(({ up, checked }) => up && checked))
+  return stage
+}
+
+/**
+ * Three replicas on one database that share two ports of this machine, one for calls and one for administration,
+ * without a balancer.
+ */
+export async function onePortStage(scope: Scope, count = 3): Promise<Stage<Door>> {
+  const [port = 0, adminPort = 0] = await freePorts(2)
+  const ports = Array.from({ length: count }, () => port)
+  const settings = {
+    MCP_PROXY_REUSE_PORT: 'true',
+    MCP_PROXY_ADMIN_LISTEN: `127.0.0.1:${adminPort}`,
+    MCP_PROXY_LOG_LEVEL: 'warn',
+  }
+  const at = (shared: number): Door => ({ url: `https://localhost:${shared}` })
+  return stageOf(scope, at(port), ports, settings, at(adminPort))
+}
+
+/** Starts a replica at each of the ports, each with a link of its own to the database of all. */
+async function stageOf<StageDoor extends Door>(
+  scope: Scope,
+  door: StageDoor,
+  ports: readonly number[],
+  settings: Readonly<Record<string, string>>,
+  adminDoor: Door = door,
+): Promise<Stage<StageDoor>> {
   const database = await sharedDatabase(scope)
-  // Proven: these take a test for its end alone.
-  const t = scope as Test
-  const directory = await scratch(t)
+  // Proven: it takes a test for its end alone.
+  const directory = await scratch(scope as Test)
   const decided = async (model: string): Promise<boolean> => {
     const since = new Date(Date.now() - RECENT_MS).toISOString()
     const { rows } = await asked(stage.ledgerUrl, DECIDED, [`%"model":"${model}"%`, since], LOOK_MS)
@@ -66,18 +106,12 @@ export async function clusterStage(
   }
   const upstream = await provider(scope, decided)
   await writeFiles(join(directory, 'config'), PLUGIN_FILES, upstream.url)
-  const ports = await freePorts(count)
-  const door = await haproxy(
-    t,
-    ports.map((port) => `127.0.0.1:${port}`),
-    { check, checkMs: 200, wait: false },
-  )
   const env = {
     MCP_PROXY_PLUGINS_DIR: join(directory, 'config'),
     MCP_PROXY_ADMIN_SECRET: ADMIN_SECRET,
     MCP_PROXY_KEY_PASSPHRASE: 'the passphrase of all replicas',
     MCP_PROXY_PUBLIC_URLS: door.url,
-    MCP_PROXY_LOG_LEVEL: logLevel,
+    ...settings,
   }
   const replicas = await Promise.all(
     ports.map(async (port, n) => {
@@ -94,11 +128,10 @@ export async function clusterStage(
       return replica
     }),
   )
-  await door.until((servers) => servers.every(({ up, checked }) => up && checked))
   const { text: ca } = await ask(`${door.url}/pki/ca.crt`, 'GET', {
     agent: new Agent({ rejectUnauthorized: false }),
   })
-  const admin: Stage['admin'] = async (method, path, body, at = door) => {
+  const admin: Stage['admin'] = async (method, path, body, at = adminDoor) => {
     const agent = new Agent({ ca })
     try {
       return await ask(at.url + path, method, { agent, body, headers: { 'x-admin-secret': ADMIN_SECRET } })
@@ -111,7 +144,7 @@ export async function clusterStage(
     if (status !== 201) throw new Error(`enrolling ${name}: ${status} ${text}`)
     return { id: json.agent_id, cert: json.cert_chain_pem, key: json.private_key_pem }
   }
-  const stage: Stage = {
+  const stage: Stage<StageDoor> = {
     database,
     provider: upstream,
     replicas,
