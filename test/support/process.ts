@@ -3,6 +3,7 @@ import { join } from 'node:path'
 import type { Test } from 'tap'
 import { databaseSettings } from './db/engine.ts'
 import { ADMIN_SECRET, PLUGIN_FILES, writeFiles } from './gateway.ts'
+import { NODE_COMPILE_CACHE } from './run.ts'
 
 const ROOT = join(import.meta.dirname, '../..')
 
@@ -29,6 +30,7 @@ export async function environment(directory: string, upstreamUrl: string): Promi
   await writeFiles(pluginsDir, PLUGIN_FILES, upstreamUrl)
   return {
     PATH: process.env.PATH ?? '',
+    NODE_COMPILE_CACHE,
     MCP_PROXY_LISTEN: '127.0.0.1:0',
     MCP_PROXY_DATA_DIR: join(directory, 'data'),
     MCP_PROXY_PLUGINS_DIR: pluginsDir,

@@ -9,6 +9,7 @@ import { changingServer, tool } from '../../support/mcp/admin-server.ts'
 import { introducing } from '../../support/mcp/introducing.ts'
 import { rawMcp } from '../../support/mcp/raw-upstream.ts'
 import type { Stage } from '../../support/mcp/stage.ts'
+import { NODE_COMPILE_CACHE } from '../../support/run.ts'
 import { operator } from '../../support/scripts/operator.ts'
 
 const ROOT = join(import.meta.dirname, '../../..')
@@ -222,7 +223,7 @@ await t.test(
 
 /** Runs a command on a terminal, which types an answer to its question. */
 async function terminal(args: readonly string[], env: Record<string, string>) {
-  const options = { cwd: ROOT, env: { PATH: process.env.PATH ?? '', ...env } }
+  const options = { cwd: ROOT, env: { PATH: process.env.PATH ?? '', NODE_COMPILE_CACHE, ...env } }
   const child = spawn('python3', ['-c', TERMINAL, ...args], options)
   const [out, [code]] = await Promise.all([text(child.stdout), once(child, 'close')])
   return { code, out }

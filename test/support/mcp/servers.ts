@@ -4,6 +4,7 @@ import { join } from 'node:path'
 import { setTimeout } from 'node:timers/promises'
 import type { Test } from 'tap'
 import { scratch } from '../gateway.ts'
+import { NODE_COMPILE_CACHE } from '../run.ts'
 
 const BIN = join(import.meta.dirname, '../../../node_modules/.bin')
 
@@ -56,7 +57,7 @@ async function start(
   env: Readonly<Record<string, string>>,
 ): Promise<RealServer> {
   const child = spawn(process.execPath, [join(BIN, program), ...args], {
-    env: { PATH: process.env.PATH ?? '', ...env },
+    env: { PATH: process.env.PATH ?? '', NODE_COMPILE_CACHE, ...env },
     stdio: ['ignore', 'pipe', 'pipe'],
     // A process group of its own: what the program starts is killed with it.
     detached: true,

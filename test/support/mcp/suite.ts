@@ -5,6 +5,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { text } from 'node:stream/consumers'
 import { parse } from 'yaml'
+import { NODE_COMPILE_CACHE } from '../run.ts'
 
 const SUITE = join(import.meta.dirname, '../../../node_modules/@modelcontextprotocol/conformance')
 
@@ -70,7 +71,7 @@ async function run({ url, requirements, env, preload }: SuiteOptions, directory:
     process.execPath,
     [...before, ...suite, '--requirements', requirements, '-o', directory],
     {
-      env: { PATH: process.env.PATH ?? '', ...env },
+      env: { PATH: process.env.PATH ?? '', NODE_COMPILE_CACHE, ...env },
       stdio: ['ignore', 'pipe', 'pipe'],
     },
   )
