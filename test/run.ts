@@ -6,7 +6,7 @@ import { constants, tmpdir } from 'node:os'
 import { join } from 'node:path'
 import t from 'tap'
 import { openSqliteDatabase } from '../db/sqlite/database.ts'
-import { MIGRATED_SQLITE } from './support/db/engine.ts'
+import { ENGINE, MADE_ONCE, MIGRATED_DATABASE, MIGRATED_FILE, migratedDatabase } from './support/db/engine.ts'
 
 /** Tests that measure hold on two cores beside one other, and no more. */
 const AT_ONCE = 2
@@ -35,9 +35,15 @@ for (const signal of ['SIGHUP', 'SIGINT', 'SIGTERM'] as const)
   })
 const scratch = mkdtempSync(join(tmpdir(), 'sallyport-run-'))
 process.once('exit', () => rmSync(scratch, { recursive: true, force: true }))
-const migrated = join(scratch, 'migrated.db')
-await (await openSqliteDatabase(migrated)).close()
-const env = { ...process.env, TAP_TIMEOUT: String(TIMEOUT_S), [MIGRATED_SQLITE]: migrated }
+await (await openSqliteDatabase(join(scratch, MIGRATED_FILE))).close()
+// Without a server for all files each has one of its own.
+const migrated = ENGINE === 'postgres' && process.env.TEST_DATABASE_URL ? await migratedDatabase() : undefined
+const env = {
+  ...process.env,
+  TAP_TIMEOUT: String(TIMEOUT_S),
+  [MADE_ONCE]: scratch,
+  [MIGRATED_DATABASE]: migrated,
+}
 for (const file of files) {
   // By that variable tap has its loader in whatever is started.
   const args = ['-c', 'unset NODE_OPTIONS; exec "$0" "$@"', process.execPath, file]

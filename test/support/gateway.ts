@@ -1,5 +1,6 @@
-import { constants, existsSync, rmSync } from 'node:fs'
-import { chmod, copyFile, cp, mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { hash } from 'node:crypto'
+import { constants, existsSync, mkdtempSync, rmSync } from 'node:fs'
+import { chmod, copyFile, cp, mkdir, mkdtemp, rename, rm, writeFile } from 'node:fs/promises'
 import { Agent, request } from 'node:https'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -11,7 +12,7 @@ import { type AuditRow, listRows } from '../../db/ledger/read/read.ts'
 import { inspectRows } from '../../db/ledger/verify/inspect.ts'
 import { readSettings, type Settings } from '../../proxy/boot/settings.ts'
 import { type Gateway, type GatewayOptions, startGateway } from '../../proxy/wiring/gateway.ts'
-import { databaseSettings, ENGINE, MIGRATED_SQLITE } from './db/engine.ts'
+import { databaseSettings, ENGINE, MADE_ONCE, MIGRATED_FILE } from './db/engine.ts'
 import { allRows } from './db/history.ts'
 import { treeProblems } from './db/tree.ts'
 import { type Administered, contradictions } from './openapi.ts'
@@ -73,7 +74,7 @@ export interface TestOptions extends GatewayOptions {
   readonly settings?: Record<string, string>
   /** Operator files, by name: added to, or in place of, {@link PLUGIN_FILES}. Null leaves one out. */
   readonly files?: Readonly<Record<string, string | null>>
-  /** True: a CA that no other gateway of this test file has. */
+  /** True: a CA that no other gateway of this run has. */
   readonly ownCa?: boolean
   /**
    * Whether the whole audit chain must verify when the test ends. Default true; false where the test breaks
@@ -131,9 +132,10 @@ export async function testGateway(t: Test, options: TestOptions = {}): Promise<T
       done()
     },
   })
-  if (!options.ownCa) await furnish(settings)
+  const ca = options.ownCa ? null : keptCa(settings, options)
+  if (ca !== null) await furnish(settings, ca)
   const gateway = await startGateway(settings, { env: {}, logTo, ...options })
-  if (!options.ownCa) await keepCa(settings)
+  if (ca !== null) await keepCa(settings, ca)
   const administered: Administered[] = []
   const agents = new Map<string | null, Agent>()
   t.teardown(async () => {
@@ -153,29 +155,44 @@ export async function testGateway(t: Test, options: TestOptions = {}): Promise<T
   }
 }
 
-// Sealing keys is slow by design, and every gateway of a test file may as well have the same CA: the first
-// one makes it, those after it find it in their data directory, as a gateway does that starts again.
-const madeCas = new Map<string, string>()
-const caOf = ({ org, trustDomain }: Settings): string => `${org} ${trustDomain}`
-
-async function furnish(settings: Settings): Promise<void> {
-  const made = madeCas.get(caOf(settings))
-  if (made === undefined || settings.keyPassphrase !== null || existsSync(settings.dataDir)) return
-  await cp(made, settings.dataDir, { recursive: true, mode: constants.COPYFILE_EXCL })
-  await chmod(settings.dataDir, 0o700)
-  // A database that has run all migrations, where test/run.ts has made one: it spares each gateway a tenth of a second.
-  const migrated = process.env[MIGRATED_SQLITE]
-  if (migrated !== undefined && ENGINE === 'sqlite')
-    await copyFile(migrated, join(settings.dataDir, 'sallyport.db'))
+// Sealing keys is slow by design, and the gateways of a run may as well have the same CA: the first one makes
+// it, those after it find it in their data directory, as a gateway does that starts again.
+function keptCa({ org, trustDomain, keyPassphrase }: Settings, { clock }: TestOptions): string {
+  const key = hash('sha256', JSON.stringify([org, trustDomain, keyPassphrase]))
+  // The CA of another time may not be valid for other files.
+  const kept = (clock ? undefined : process.env[MADE_ONCE]) ?? ownFolder()
+  return join(kept, `ca-${key.slice(0, 16)}`)
 }
 
-async function keepCa(settings: Settings): Promise<void> {
-  if (madeCas.has(caOf(settings)) || settings.keyPassphrase !== null) return
-  const kept = await mkdtemp(join(tmpdir(), 'sallyport-ca-'))
-  process.once('exit', () => rmSync(kept, { recursive: true, force: true }))
-  await cp(join(settings.dataDir, 'ca'), join(kept, 'ca'), { recursive: true })
-  await cp(join(settings.dataDir, 'key-passphrase'), join(kept, 'key-passphrase'))
-  madeCas.set(caOf(settings), kept)
+let own: string | null = null
+
+function ownFolder(): string {
+  if (own !== null) return own
+  const made = mkdtempSync(join(tmpdir(), 'sallyport-ca-'))
+  process.once('exit', () => rmSync(made, { recursive: true, force: true }))
+  own = made
+  return made
+}
+
+async function furnish({ dataDir }: Settings, kept: string): Promise<void> {
+  if (existsSync(dataDir) || !existsSync(kept)) return
+  await cp(kept, dataDir, { recursive: true, mode: constants.COPYFILE_EXCL })
+  await chmod(dataDir, 0o700)
+  // A database that has run all migrations, where test/run.ts has made one: it spares each gateway a tenth of a second.
+  const run = process.env[MADE_ONCE]
+  if (run !== undefined && ENGINE === 'sqlite')
+    await copyFile(join(run, MIGRATED_FILE), join(dataDir, 'sallyport.db'))
+}
+
+async function keepCa({ dataDir, keyPassphrase }: Settings, kept: string): Promise<void> {
+  if (existsSync(kept)) return
+  const made = await mkdtemp(`${kept}-`)
+  const names = keyPassphrase === null ? ['ca', 'key-passphrase'] : ['ca']
+  for (const name of names) await cp(join(dataDir, name), join(made, name), { recursive: true })
+  // Another file of the run may have been first.
+  await rename(made, kept).catch((error: NodeJS.ErrnoException) => {
+    if (error.code !== 'ENOTEMPTY' && error.code !== 'EEXIST') throw error
+  })
 }
 
 /**

@@ -5,8 +5,12 @@ import { server } from './postgres/server.ts'
 /** The engine that this run of the tests is for: `TEST_ENGINE=postgres make test`. */
 export const ENGINE = process.env.TEST_ENGINE === 'postgres' ? 'postgres' : 'sqlite'
 
-/** The variable that names a SQLite file which has run all migrations and holds nothing else. */
-export const MIGRATED_SQLITE = 'TEST_MIGRATED_SQLITE'
+/** The variable that names the folder of what a run makes once, for all its files (test/run.ts). */
+export const MADE_ONCE = 'TEST_MADE_ONCE'
+/** In that folder: a SQLite file that has run all migrations and holds nothing else. */
+export const MIGRATED_FILE = 'migrated.db'
+/** The variable that names a PostgreSQL database of the run which has run all migrations. */
+export const MIGRATED_DATABASE = 'TEST_MIGRATED_DATABASE'
 
 /** Why a test that looks into the database's file is left out; false where there is one. */
 export const skipWithoutFile = ENGINE === 'sqlite' ? false : 'it looks into the file of a SQLite database'
@@ -25,14 +29,16 @@ export async function databaseUrl(directory: string): Promise<string> {
 /** The settings that give the gateway of a data directory its database. On SQLite it finds it by itself. */
 export async function databaseSettings(dataDir: string): Promise<Record<string, string>> {
   if (ENGINE === 'sqlite') return {}
-  template ??= migrated()
+  template ??= migratedDatabase()
   const url = urls.get(dataDir) ?? (await (await server()).fresh(await template))
   urls.set(dataDir, url)
   return { MCP_PROXY_DATABASE_URL: url, MCP_PROXY_KEY_PASSPHRASE: PASSPHRASE }
 }
 
-/** An empty database of this process that has run all migrations: a gateway would run them, each one anew. */
-async function migrated(): Promise<string> {
+/** The URL of a PostgreSQL database that has run all migrations: a gateway would run them again. */
+export async function migratedDatabase(): Promise<string> {
+  const made = process.env[MIGRATED_DATABASE]
+  if (made !== undefined) return made
   const url = await (await server()).fresh()
   await (await openDatabase(url)).close()
   return url
