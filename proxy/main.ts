@@ -28,12 +28,6 @@ async function main(): Promise<void> {
   const { readSettings } = await import('./boot/settings.ts')
   const settings = readSettings(process.env, process.cwd())
   const accepting = acceptRollbackIn(process.argv)
-  if (settings.workers > 1) {
-    if (accepting.acceptRollback !== undefined)
-      throw new Error('--accept-rollback goes with MCP_PROXY_WORKERS=1')
-    const { startWorkers } = await import('./workers/parent.ts')
-    return startWorkers(settings)
-  }
   const [{ startGateway }, { nextSteps }] = await Promise.all([
     import('./wiring/gateway.ts'),
     import('./wiring/next-steps.ts'),

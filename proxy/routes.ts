@@ -567,7 +567,7 @@ function adminRoutes(
     route('GET', '/v1/admin/audit/evidence', read, audit.evidence),
     route('POST', '/v1/admin/audit/reviewed', write, audit.reviewed),
     documented(
-      gated('GET', '/metrics', { pipeline: scrape, recorder: s.operators }, metrics(s.scrape)),
+      gated('GET', '/metrics', { pipeline: scrape, recorder: s.operators }, metrics(s.registry)),
       pub.METRICS,
     ),
   ]

@@ -60,7 +60,6 @@ const ROOMS: Readonly<Record<string, readonly string[]>> = {
   operators: ['http', 'admin', 'egress'],
   dashboard: ['http', 'admin', 'operators', 'proofs'],
   openapi: ['http', 'auth', 'llm', 'mcp', 'operators', 'admin', 'dashboard'],
-  workers: ['http', 'telemetry', 'boot'],
 }
 /** Any room may import these. */
 const LEAVES = [

@@ -38,17 +38,15 @@ export interface DataDirectory {
 /**
  * Opens the data directory, making what is missing: the directory (0700), the passphrase, the organisation's
  * CA, the database. Throws one sentence for the operator where something is there and cannot be trusted or
- * read. The caller must hold the directory's lease (`openControl`). `share`: makes of the database one that workers
- * share.
+ * read. The caller must hold the directory's lease (`openControl`).
  */
 export async function openDataDirectory(
   settings: Settings,
   queueLimit: number,
   at: number,
-  share = (database: Database): Database => database,
 ): Promise<DataDirectory> {
   const made: string[] = []
-  const database = share(await openDatabase(settings.databaseUrl, copyingShown()))
+  const database = await openDatabase(settings.databaseUrl, copyingShown())
   let ledger: Ledger | null = null
   const close = async (): Promise<void> => {
     await ledger?.close()

@@ -58,8 +58,6 @@ export interface Settings {
   readonly federationUrl: string | null
   readonly pluginsDir: string
   readonly logLevel: LogLevel
-  /** The processes that serve. With more than one, another one stands above them. */
-  readonly workers: number
   readonly shutdownGraceS: number
   readonly tlsMinVersion: 'TLSv1.3' | 'TLSv1.2'
   /** The bytes that bodies and answers may hold at once, in MiB. Null: by the memory there is. */
@@ -98,7 +96,6 @@ const VARIABLES: readonly string[] = [
   'MCP_PROXY_FEDERATION_URL',
   'MCP_PROXY_PLUGINS_DIR',
   'MCP_PROXY_LOG_LEVEL',
-  'MCP_PROXY_WORKERS',
   'MCP_PROXY_SHUTDOWN_GRACE_S',
   'MCP_PROXY_TLS_MIN_VERSION',
   'MCP_PROXY_HELD_MIB',
@@ -146,7 +143,6 @@ export function readSettings(env: Environment, cwd: string): Settings {
     federationUrl: federationUrl(env.MCP_PROXY_FEDERATION_URL),
     pluginsDir: resolve(cwd, env.MCP_PROXY_PLUGINS_DIR || 'plugins/config'),
     logLevel: choice(env, 'MCP_PROXY_LOG_LEVEL', LOG_LEVELS) ?? 'info',
-    workers: wholeNumber(env, 'MCP_PROXY_WORKERS', 64, 1) ?? 1,
     shutdownGraceS: wholeNumber(env, 'MCP_PROXY_SHUTDOWN_GRACE_S', 3600) ?? 30,
     tlsMinVersion: `TLSv${choice(env, 'MCP_PROXY_TLS_MIN_VERSION', ['1.3', '1.2']) ?? '1.3'}`,
     // A caller may hold no more than it leaves free, and the longest body, of 32 MiB, must fit.
@@ -159,9 +155,17 @@ function mustBe(name: string, what: string, got: string): SettingsError {
   return new SettingsError(`${name} must be ${what}, got ${JSON.stringify(got)}`)
 }
 
+/** Settings of earlier versions, and what to do instead. */
+const REMOVED: Readonly<Record<string, string>> = {
+  MCP_PROXY_WORKERS:
+    'remove it, and for more than one process start several gateways on PostgreSQL with MCP_PROXY_REUSE_PORT=true',
+}
+
 function refuseUnknown(env: Environment): void {
   for (const name of Object.keys(env)) {
     if (!name.startsWith('MCP_PROXY_') || VARIABLES.includes(name)) continue
+    const instead = REMOVED[name]
+    if (instead !== undefined) throw new SettingsError(`${name} is no longer a setting: ${instead}`)
     throw new SettingsError(`${name} is not a setting: did you mean ${nearestName(name, VARIABLES)}?`)
   }
 }

@@ -45,41 +45,17 @@ export function isRunning(path: string): Promise<boolean> {
  * later; until then requests get 503.
  */
 export async function openControl(dataDirectory: string): Promise<Control> {
-  const path = await freeControlPath(dataDirectory)
-  const { serve, close } = await joinControl(path)
-  await chmod(path, 0o600)
-  return {
-    serve,
-    close: async () => {
-      await close()
-      await rm(path, { force: true })
-    },
-  }
-}
-
-/**
- * Returns the path of the control socket of a data directory that no process runs on. Throws one sentence where one
- * does.
- */
-export async function freeControlPath(dataDirectory: string): Promise<string> {
   const path = controlPath(dataDirectory)
   if (await isRunning(path)) {
     throw new Error(`another Sallyport is running on the data directory ${dataDirectory}: stop it first`)
   }
   // A socket that nobody answers on was left behind by a crash.
   await rm(path, { force: true })
-  return path
-}
-
-/**
- * Listens on a control socket that may be shared: in a worker the process above it opens the socket, sets its mode
- * and takes it away (docs/operating.md#workers).
- */
-export async function joinControl(path: string): Promise<Control> {
   let handle: RequestListener = (_req, res) => void res.writeHead(503).end()
   const server = createServer((req, res) => handle(req, res))
   server.on('connection', rememberUid)
   await listening(server, path)
+  await chmod(path, 0o600)
   return {
     serve: (listener) => {
       handle = listener
@@ -88,6 +64,7 @@ export async function joinControl(path: string): Promise<Control> {
       const closed = new Promise((resolve) => server.close(resolve))
       server.closeAllConnections()
       await closed
+      await rm(path, { force: true })
     },
   }
 }

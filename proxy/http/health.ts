@@ -41,13 +41,11 @@ export const ready =
   }
 
 /** GET /metrics: Prometheus text. */
-export const metrics =
-  ({ contentType, text }: Metrics['scrape']) =>
-  async (): Promise<Reply> => ({
-    status: 200,
-    headers: { 'content-type': contentType },
-    body: await text(),
-  })
+export const metrics = (registry: Metrics['registry']) => async (): Promise<Reply> => ({
+  status: 200,
+  headers: { 'content-type': registry.contentType },
+  body: await registry.metrics(),
+})
 
 /** GET /pki/…: certificates for clients to trust. Public by nature; with an ETag, because clients poll it. */
 export const pem =

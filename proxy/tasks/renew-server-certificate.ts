@@ -12,19 +12,16 @@ const HOUR_MS = 3_600_000
  * or near its end.
  */
 export async function tlsMaterial(
-  { settings, database, authority, passphrase }: DataDirectory,
+  { settings, authority, passphrase }: DataDirectory,
   at: number,
 ): Promise<TlsMaterial> {
-  // Workers share the directory: one of them makes it, and the others find it.
-  const { certPem, keyPem } = await database.alone(() =>
-    openServerCertificate({
-      directory: join(settings.dataDir, 'ca'),
-      authority,
-      passphrase,
-      hostnames: settings.hostnames,
-      at,
-    }),
-  )
+  const { certPem, keyPem } = await openServerCertificate({
+    directory: join(settings.dataDir, 'ca'),
+    authority,
+    passphrase,
+    hostnames: settings.hostnames,
+    at,
+  })
   return { certPem, keyPem, minVersion: settings.tlsMinVersion }
 }
 

@@ -38,8 +38,6 @@ export interface Logs {
    * redaction.
    */
   readonly requestLog: (line: RequestLine) => void
-  /** Writes whole lines of another process. */
-  readonly pass: (lines: string) => void
   /** Writes the lines that are still held back. Resolves when they are written, or after a second. */
   readonly flush: () => Promise<void>
   /** The lines that standard output did not take, and whether it loses lines now. */
@@ -48,19 +46,17 @@ export interface Logs {
 
 /**
  * Opens the logs: one JSON line per event, written asynchronously. `stream` stands in for standard output
- * where a test reads the lines. `worker`: the number of this process, which then stands in each line.
+ * where a test reads the lines.
  */
-export function createLogs(level: string, stream?: DestinationStream, worker?: number): Logs {
-  const base = worker === undefined ? null : { worker }
-  const options = { level, base, timestamp: pino.stdTimeFunctions.isoTime }
-  const out = stream ? givenOutput(stream) : new LogOutput((lost) => lossText(lost, worker))
+export function createLogs(level: string, stream?: DestinationStream): Logs {
+  const options = { level, base: null, timestamp: pino.stdTimeFunctions.isoTime }
+  const out = stream ? givenOutput(stream) : new LogOutput(lossText)
   const log = pino({ ...options, redact: REDACTED }, out)
   return {
     log,
     requestLog: (line) => {
-      if (log.isLevelEnabled('info')) out.write(`${requestText(line, worker)}\n`)
+      if (log.isLevelEnabled('info')) out.write(`${requestText(line)}\n`)
     },
-    pass: (lines) => out.write(lines),
     flush: () => out.flushed(),
     losses: out,
   }
@@ -74,15 +70,14 @@ const givenOutput = (stream: DestinationStream) => ({
 })
 
 // As pino writes it, which puts a line together member by member: with more than twice the garbage.
-const requestText = (line: RequestLine, worker?: number): string =>
-  JSON.stringify({ level: 30, time: new Date().toISOString(), worker, ...line, msg: 'request' })
+const requestText = (line: RequestLine): string =>
+  JSON.stringify({ level: 30, time: new Date().toISOString(), ...line, msg: 'request' })
 
 /** Returns the line that says of lines that they were lost. */
-const lossText = (lost: number, worker?: number): string =>
+const lossText = (lost: number): string =>
   JSON.stringify({
     level: 40,
     time: new Date().toISOString(),
-    worker,
     lost_lines: lost,
     msg: 'lines of this log were lost: standard output did not take them',
   })

@@ -1,12 +1,10 @@
-import { type Aggregator, Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client'
+import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client'
 
 /**
  * The service's metrics, in a registry of their own so that two gateways in one process do not mix theirs.
  */
 export interface Metrics {
   readonly registry: Registry
-  /** Where this process is one of several workers, its `text` is replaced by that of all. */
-  readonly scrape: { readonly contentType: string; text: () => Promise<string> }
   readonly requests: Counter<'route' | 'method' | 'status'>
   readonly refusals: Counter<'reason'>
   readonly summarised: Counter
@@ -77,51 +75,45 @@ export function createMetrics(ask: Ask): Metrics {
     'sallyport_audit_unsealed_rows',
     'Rows of the audit ledger that no checkpoint covers yet.',
     ask.unsealed,
-    'max',
   )
   gauge(
     registry,
     'sallyport_audit_anchors_late',
     'Anchors that have lacked a checkpoint for more than two minutes.',
     ask.lateAnchors,
-    'max',
   )
   gauge(
     registry,
     'sallyport_mcp_tools_quarantined',
     'MCP tools whose changed definition waits for approval.',
     ask.quarantined,
-    'max',
   )
   gauge(
     registry,
     'sallyport_mcp_resources_unreadable',
     'Enabled MCP servers whose tools could not be read.',
     ask.unreadable,
-    'max',
   )
-  gauge(registry, 'sallyport_disk_free_bytes', 'Bytes free for the database.', ask.diskFree, 'min')
+  gauge(registry, 'sallyport_disk_free_bytes', 'Bytes free for the database.', ask.diskFree)
   gauge(
     registry,
     'sallyport_disk_reserve_bytes',
     'Bytes kept for what is allowed: with less, refusals have no rows of their own.',
     ask.diskReserve,
-    'max',
   )
   const failing = () => Number(ask.failing())
-  gauge(registry, 'sallyport_audit_failing', '1 while the audit ledger cannot be written.', failing, 'max')
+  gauge(registry, 'sallyport_audit_failing', '1 while the audit ledger cannot be written.', failing)
   const reachable = async () => Number(await ask.reachable())
-  gauge(registry, 'sallyport_database_reachable', '1 where the database answers, else 0.', reachable, 'min')
+  gauge(registry, 'sallyport_database_reachable', '1 where the database answers, else 0.', reachable)
   const listening = () => Number(ask.listening())
   const heard = '1 where changes of other gateways are heard of, else 0.'
-  gauge(registry, 'sallyport_notices_listening', heard, listening, 'min')
+  gauge(registry, 'sallyport_notices_listening', heard, listening)
   descriptorGauges(registry, ask.descriptors)
   certificateGauge(registry, ask.certificates)
   lostLinesCounter(registry, ask.lostLines)
   gauge(registry, 'sallyport_held_bytes', 'Bytes of bodies and answers that calls hold.', ask.held)
   return {
     registry,
-    scrape: { contentType: registry.contentType, text: () => registry.metrics() },
     requests: new Counter({
       name: 'sallyport_requests_total',
       help: 'Requests answered, by route.',
@@ -208,7 +200,6 @@ export function createMetrics(ask: Ask): Metrics {
     expectationsBroken: new Gauge({
       name: 'sallyport_expectations_broken',
       help: 'Sentences of 90-expect.yaml that did not hold when the files were read last.',
-      aggregator: 'max',
       registers,
     }),
     anchorFailures: new Counter({
@@ -225,21 +216,11 @@ export function createMetrics(ask: Ask): Metrics {
   }
 }
 
-/**
- * Where the answer cannot be had, as from a database that is away, there is no sample, and the others still are.
- * `aggregator`: what the gauges of several workers make together. Those of what all of them see are not added up.
- */
-function gauge(
-  registry: Registry,
-  name: string,
-  help: string,
-  ask: () => number | Promise<number>,
-  aggregator: Aggregator = 'sum',
-): void {
+/** Where the answer cannot be had, as from a database that is away, there is no sample, and the others still are. */
+function gauge(registry: Registry, name: string, help: string, ask: () => number | Promise<number>): void {
   const made = new Gauge({
     name,
     help,
-    aggregator,
     registers: [],
     async collect() {
       try {
@@ -274,7 +255,6 @@ function certificateGauge(registry: Registry, ask: Ask['certificates']): void {
     name: 'sallyport_certificate_not_after_seconds',
     help: "The end of the service's own certificates, in seconds since the epoch.",
     labelNames: ['certificate'],
-    aggregator: 'min',
     registers: [],
     async collect() {
       this.reset()
@@ -285,7 +265,7 @@ function certificateGauge(registry: Registry, ask: Ask['certificates']): void {
 }
 
 /** Counts the lines of a log that its output did not take. */
-export function lostLinesCounter(registry: Registry, lost: () => number): void {
+function lostLinesCounter(registry: Registry, lost: () => number): void {
   const made = new Counter({
     name: 'sallyport_log_lines_lost_total',
     help: 'Lines of the log that standard output did not take.',

@@ -1,6 +1,5 @@
 import { hash } from 'node:crypto'
 import type { DestinationStream, Logger } from 'pino'
-import type { Registry } from 'prom-client'
 import { databaseLocation } from '../../db/engine.ts'
 import { serviceEntry } from '../../plugins/audit/entries.ts'
 import type { Environment } from '../../plugins/operator-files/expand.ts'
@@ -11,7 +10,7 @@ import { tellBroken } from '../admin/conditions/tell.ts'
 import { type DataDirectory, openDataDirectory } from '../boot/data-directory.ts'
 import { makeDataDirectory } from '../boot/prepare-directory.ts'
 import type { Settings } from '../boot/settings.ts'
-import { type Control, joinControl, openControl } from '../http/control-socket.ts'
+import { type Control, openControl } from '../http/control-socket.ts'
 import { limitOfDescriptors } from '../http/descriptors.ts'
 import { openListeners } from '../http/listeners.ts'
 import { serve } from '../http/serve.ts'
@@ -24,10 +23,9 @@ import { tlsMaterial } from '../tasks/renew-server-certificate.ts'
 import { SEAL_TASK } from '../tasks/seal-ledger.ts'
 import { recordAnonymousRefusals } from '../tasks/tend-ledger.ts'
 import { createLogs, type Logs } from '../telemetry/log.ts'
-import type { Place } from '../workers/place.ts'
 import { startTasks } from './background.ts'
 import { type Configuration, expectedOf, loadConfiguration, loadedDetail } from './configuration.ts'
-import { type Note, type Reload, type ReloadSteps, reloader, reloadSteps } from './reload.ts'
+import { type Note, type Reload, reloader } from './reload.ts'
 import { openServices, type Services } from './services.ts'
 import { swappable } from './swappable.ts'
 
@@ -55,8 +53,6 @@ export interface GatewayOptions {
   readonly descriptorLimit?: number | null
   /** The name servers, `address` or `address:port`. Default: the machine's. */
   readonly nameServers?: readonly string[]
-  /** Where this gateway is one of several workers: its place among them. */
-  readonly place?: Place
 }
 
 export interface Gateway {
@@ -77,10 +73,6 @@ export interface Gateway {
    * before.
    */
   readonly reload: Reload
-  /** The same step by step, for workers that reload together. */
-  readonly reloadSteps: ReloadSteps
-  /** Reads the metrics of this process. */
-  readonly measure: () => ReturnType<Registry['getMetricsAsJSON']>
   /** Resolves once, where the ledger can never be written again. The process must then stop. */
   readonly failed: Promise<Error>
   /**
@@ -96,20 +88,16 @@ export interface Gateway {
  */
 export async function startGateway(settings: Settings, options: GatewayOptions = {}): Promise<Gateway> {
   const clock = options.clock ?? Date.now
-  const { place } = options
-  const logs = createLogs(settings.logLevel, options.logTo, place?.number)
+  const logs = createLogs(settings.logLevel, options.logTo)
   const load = (): Promise<Configuration> => effective(settings, options.env ?? process.env)
   const configuration = await load()
-  const agreement = await place?.agree(configuration.digest)
   await makeDataDirectory(settings)
   logProtection(settings, logs)
-  const control = await (agreement ? joinControl(agreement.controlPath) : openControl(settings.dataDir))
+  const control = await openControl(settings.dataDir)
   try {
-    const queueLimit = configuration.audit.queue_limit
-    const dataDirectory = await openDataDirectory(settings, queueLimit, clock(), place?.share)
+    const dataDirectory = await openDataDirectory(settings, configuration.audit.queue_limit, clock())
     try {
-      const records = agreement?.records ?? true
-      return await open({ dataDirectory, control, configuration, records, load, logs, clock, options })
+      return await open({ dataDirectory, control, configuration, load, logs, clock, options })
     } catch (error) {
       await dataDirectory.close()
       throw error
@@ -146,8 +134,6 @@ interface OpenOptions {
   readonly dataDirectory: DataDirectory
   readonly control: Control
   readonly configuration: Configuration
-  /** Whether the row of the configuration is still to be written. */
-  readonly records: boolean
   readonly load: () => Promise<Configuration>
   readonly logs: Logs
   readonly clock: () => number
@@ -156,14 +142,12 @@ interface OpenOptions {
 
 async function open(opening: OpenOptions): Promise<Gateway> {
   const { dataDirectory, control, load, logs, clock, options } = opening
-  const { place } = options
   const { settings } = dataDirectory
   const clocks = { clock, monotonic: options.monotonic ?? monotonic }
   const { env = process.env, nameServers, descriptorLimit = limitOfDescriptors() } = options
   const around = { env, nameServers, descriptorLimit }
   const services = await openServices(dataDirectory, logs, clocks, around)
   const { metrics, drain, budget, ledger } = services
-  if (place) metrics.scrape.text = place.metrics
   const inForce = swappable(services, opening.configuration)
   services.open.reroute = inForce.remount
   services.open.lateAnchors = async () =>
@@ -210,7 +194,7 @@ async function open(opening: OpenOptions): Promise<Gateway> {
     // A second call: the operator will not wait. Calls end now, still in order.
     if (closing) drain.cut()
     const stopChecks = (): Promise<void> => inForce.configuration().close()
-    closing ??= shutdown({ services, control, note, digest, stopTasks, stopChecks, graceMs, place })
+    closing ??= shutdown({ services, control, note, digest, stopTasks, stopChecks, graceMs })
     return closing
   }
 
@@ -220,7 +204,6 @@ async function open(opening: OpenOptions): Promise<Gateway> {
     swap(configuration)
     void told(services, configuration)
   }
-  const steps = reloadSteps({ load, use, note, log: logs.log, metrics, renew: services.renewCertificate })
   return {
     url: listeners?.url ?? '',
     adminUrl: listeners?.adminUrl ?? '',
@@ -228,9 +211,7 @@ async function open(opening: OpenOptions): Promise<Gateway> {
     hasAdminSecret: services.hasAdminSecret,
     setupCode: services.setup.code,
     configuration: inForce.configuration,
-    reload: reloader(steps),
-    reloadSteps: steps,
-    measure: () => metrics.registry.getMetricsAsJSON(),
+    reload: reloader({ load, use, note, log: logs.log, metrics, renew: services.renewCertificate }),
     failed: ledger.failed,
     close,
   }
@@ -290,22 +271,19 @@ async function begin(services: Services, note: Note, opening: OpenOptions): Prom
   if (rows > 0) logs.log.info({ rows }, 'what is older than this version of the record was written down')
 }
 
-/**
- * Writes the outcomes of calls that an earlier run left open, then the start, and what judges from here on. Who joins
- * others on their stream writes no start: it would end their open calls for whoever reads it.
- */
+/** Writes the outcomes of calls that an earlier run left open, then the start, and what judges from here on. */
 async function beginServing(
   { ledger, clock, logs }: Services,
   note: Note,
-  { configuration, records, options }: OpenOptions,
+  { configuration }: OpenOptions,
 ): Promise<void> {
   const recovered = await ledger.recover(clock(), configuration.digest)
   if (recovered > 0) {
     logs.log.warn({ recovered }, 'calls of an earlier run that never ended were given the outcome unknown')
   }
-  if (options.place?.begins ?? true) await note('service.started', STARTED)
+  await note('service.started', STARTED)
   // Before it judges anything: a decision under its digest can be computed once more.
-  if (records) await note('config.loaded', loadedDetail(configuration))
+  await note('config.loaded', loadedDetail(configuration))
 }
 
 interface ShutdownOptions {
@@ -319,7 +297,6 @@ interface ShutdownOptions {
   readonly stopChecks: () => Promise<void>
   /** The time that calls under way may go on. ms. */
   readonly graceMs: number
-  readonly place: Place | undefined
 }
 
 /**
@@ -328,7 +305,7 @@ interface ShutdownOptions {
  * for a ledger that fails meanwhile.
  */
 async function shutdown(options: ShutdownOptions): Promise<void> {
-  const { services, control, digest, stopTasks, stopChecks, graceMs } = options
+  const { services, control, note, digest, stopTasks, stopChecks, graceMs } = options
   const { dataDirectory, ledger, outcomes, anonymous, summaries, drain, upstream, mcp, clock, logs } =
     services
   const { listeners } = services.open
@@ -350,7 +327,7 @@ async function shutdown(options: ShutdownOptions): Promise<void> {
   const refused = { ledger, anonymous, configDigest: digest, clock }
   await recordAnonymousRefusals(refused).catch(logged(logs.log))
   await writeSummaries({ ledger, summaries }, true).catch(logged(logs.log))
-  if (listeners) await endServing(options).catch(logged(logs.log))
+  if (listeners) await note('service.stopped', {}).catch(logged(logs.log))
   // The last rows too: what lies still is sealed.
   if (dataDirectory.database.leads(SEAL_TASK)) await services.sealer.seal().catch(logged(logs.log))
   await stopChecks()
@@ -358,16 +335,6 @@ async function shutdown(options: ShutdownOptions): Promise<void> {
   await mcp.close()
   await dataDirectory.close()
   await logs.flush()
-}
-
-/** Writes the end, as the last one on its stream: nobody looks for open calls in front of it. */
-async function endServing({ services, note, digest, place }: ShutdownOptions): Promise<void> {
-  if (place) {
-    if (!(await place.ends())) return
-    // Of a worker that died while all were stopping.
-    await services.ledger.recover(services.clock(), digest())
-  }
-  await note('service.stopped', {})
 }
 
 const logged =

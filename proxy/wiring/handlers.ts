@@ -68,7 +68,7 @@ export interface Handlers {
   readonly signIn: SigningIn
   readonly dashboard: Dashboard
   readonly readiness: ReturnType<typeof readiness>
-  readonly scrape: Metrics['scrape']
+  readonly registry: Metrics['registry']
 }
 
 /** Makes the handlers of one configuration. */
@@ -121,7 +121,7 @@ export function handlers(services: Services, configuration: Configuration): Hand
       anchors: admin.anchors,
       losses: services.logs.losses,
     }),
-    scrape: services.metrics.scrape,
+    registry: services.metrics.registry,
   }
 }
 

@@ -190,7 +190,7 @@ export async function openServices(
   })
   const stored = (): ReturnType<typeof readSecret> => readSecret(database)
   const held = heldLimits(settings)
-  if (settings.heldMib !== null && held.whole < (settings.heldMib * MIB) / settings.workers)
+  if (settings.heldMib !== null && held.whole < settings.heldMib * MIB)
     logs.log.warn(
       { held_mib: Math.floor(held.whole / MIB) },
       "MCP_PROXY_HELD_MIB is more than a quarter of V8's heap, and was lowered to that: raise --max-old-space-size",
@@ -347,23 +347,19 @@ const MIB = 1024 * 1024
 /**
  * Chooses how many bytes calls may hold. While it is judged, a body costs up to three times its length (its
  * bytes, its text, its values), so that a quarter of the memory leaves room for everything else. Half of it for
- * one principal: 64 prompts of 4 MiB at once with the default. Workers have equal parts of it. The bytes lie outside
- * V8's heap and the values in it, two bytes for one where a text is not Latin-1: no process has more than a quarter of
- * its heap, whatever was set, for V8 ends it where that is full. `heapBytes`: the most that the heap may grow to.
+ * one principal: 64 prompts of 4 MiB at once with the default. The bytes lie outside V8's heap and the values
+ * in it, two bytes for one where a text is not Latin-1: no process has more than a quarter of its heap, whatever was
+ * set, for V8 ends it where that is full. `heapBytes`: the most that the heap may grow to.
  */
 export function heldLimits(
-  { heldMib, heldPerPrincipalMib, workers }: Pick<Settings, 'heldMib' | 'heldPerPrincipalMib' | 'workers'>,
+  { heldMib, heldPerPrincipalMib }: Pick<Settings, 'heldMib' | 'heldPerPrincipalMib'>,
   heapBytes = getHeapStatistics().heap_size_limit,
 ): HeldLimits {
   // Zero, or more than the machine has, where nothing is constrained.
   const memory = Math.min(totalmem(), process.constrainedMemory() || Number.POSITIVE_INFINITY)
   const all = heldMib === null ? Math.min(Math.max(memory / 4, 64 * MIB), 512 * MIB) : heldMib * MIB
-  // The longest body must fit at each worker.
-  const whole = Math.min(Math.max(all / workers, 64 * MIB), heapBytes / 4)
-  const share =
-    heldPerPrincipalMib === null
-      ? whole / 2
-      : Math.min(Math.max((heldPerPrincipalMib * MIB) / workers, 32 * MIB), whole)
+  const whole = Math.min(all, heapBytes / 4)
+  const share = heldPerPrincipalMib === null ? whole / 2 : Math.min(heldPerPrincipalMib * MIB, whole)
   // An MCP message fits, for a refusal that says why.
   return { whole, share, little: Math.min(share, Math.max(whole / 16, 8 * MIB)) }
 }

@@ -325,12 +325,12 @@ await t.test('A4: whatever ends a call, nothing of it stays counted', async (t) 
 })
 
 await t.test('A4: without settings the budget is a quarter of the memory, within bounds', (t) => {
-  const { whole, share, little } = heldLimits({ heldMib: null, heldPerPrincipalMib: null, workers: 1 })
+  const { whole, share, little } = heldLimits({ heldMib: null, heldPerPrincipalMib: null })
   t.ok(whole >= 64 * MIB && whole <= 512 * MIB && whole <= Math.max(totalmem() / 4, 64 * MIB))
   t.equal(share, whole / 2)
   t.ok(little >= 8 * MIB && little <= 32 * MIB)
   const heap = 8 * 1024 * MIB
-  t.strictSame(heldLimits({ heldMib: 1024, heldPerPrincipalMib: 32, workers: 1 }, heap), {
+  t.strictSame(heldLimits({ heldMib: 1024, heldPerPrincipalMib: 32 }, heap), {
     whole: 1024 * MIB,
     share: 32 * MIB,
     little: 32 * MIB,

@@ -11,13 +11,12 @@ const BODIES = 16
 const LONG = `${'x'.repeat(8 * MIB)}Ж`
 
 await t.test('H17: no budget is more than a quarter of V8’s heap, and none more than it was', (t) => {
-  const by = (heldMib: number | null, heapMib: number, workers = 1) =>
-    heldLimits({ heldMib, heldPerPrincipalMib: null, workers }, heapMib * MIB)
+  const by = (heldMib: number | null, heapMib: number) =>
+    heldLimits({ heldMib, heldPerPrincipalMib: null }, heapMib * MIB)
   t.same(by(null, 128), { whole: 32 * MIB, share: 16 * MIB, little: 8 * MIB })
   t.equal(by(1024, 1024).whole, 256 * MIB, 'also where somebody has set more')
-  t.equal(by(1024, 1024, 8).whole, 128 * MIB, 'a worker has a heap of its own')
   t.equal(by(1024, 8192).whole, 1024 * MIB)
-  const { whole, share } = heldLimits({ heldMib: 64, heldPerPrincipalMib: 256, workers: 1 }, 128 * MIB)
+  const { whole, share } = heldLimits({ heldMib: 64, heldPerPrincipalMib: 256 }, 128 * MIB)
   t.ok(share <= whole)
   t.end()
 })

@@ -37,7 +37,6 @@ await t.test('§8 every setting has its default', async (t) => {
     federationUrl: null,
     pluginsDir: '/srv/sallyport/plugins/config',
     logLevel: 'info',
-    workers: 1,
     shutdownGraceS: 30,
     tlsMinVersion: 'TLSv1.3',
     heldMib: null,
@@ -67,7 +66,6 @@ await t.test('§8 every setting can be set', async (t) => {
     MCP_PROXY_FEDERATION_URL: 'https://Hub.example.com/agents?tenant=1',
     MCP_PROXY_PLUGINS_DIR: '/etc/sallyport',
     MCP_PROXY_LOG_LEVEL: 'debug',
-    MCP_PROXY_WORKERS: '4',
     MCP_PROXY_SHUTDOWN_GRACE_S: '0',
     MCP_PROXY_TLS_MIN_VERSION: '1.2',
     MCP_PROXY_HELD_MIB: '64',
@@ -95,7 +93,6 @@ await t.test('§8 every setting can be set', async (t) => {
     federationUrl: 'https://hub.example.com/agents?tenant=1',
     pluginsDir: '/etc/sallyport',
     logLevel: 'debug',
-    workers: 4,
     shutdownGraceS: 0,
     tlsMinVersion: 'TLSv1.2',
     heldMib: 64,
@@ -148,6 +145,16 @@ await t.test('§8 an unknown MCP_PROXY_ variable stops the boot and names the ne
       'MCP_PROXY_ADMIN_SECRETS is not a setting: did you mean MCP_PROXY_ADMIN_SECRET?',
     ],
     [{ MCP_PROXY_LISTEN_FILE: '' }, 'MCP_PROXY_LISTEN_FILE is not a setting: did you mean MCP_PROXY_LISTEN?'],
+  ])
+})
+
+await t.test('§8 a setting that is gone stops the boot and says what to do instead', async (t) => {
+  const message =
+    'MCP_PROXY_WORKERS is no longer a setting: remove it, and for more than one process start several gateways on PostgreSQL with MCP_PROXY_REUSE_PORT=true'
+  refused(t, [
+    [{ MCP_PROXY_WORKERS: '4' }, message],
+    [{ MCP_PROXY_WORKERS: '1' }, message],
+    [{ MCP_PROXY_WORKERS: '' }, message],
   ])
 })
 
@@ -230,7 +237,6 @@ await t.test('§8 what cannot be obeyed is refused in one sentence', async (t) =
       { MCP_PROXY_LOG_LEVEL: 'loud' },
       'MCP_PROXY_LOG_LEVEL must be fatal, error, warn, info, debug, trace or silent, got "loud"',
     ],
-    [{ MCP_PROXY_WORKERS: '65' }, 'MCP_PROXY_WORKERS must be a whole number from 1 to 64, got "65"'],
     [
       { MCP_PROXY_SHUTDOWN_GRACE_S: '1e3' },
       'MCP_PROXY_SHUTDOWN_GRACE_S must be a whole number from 0 to 3600, got "1e3"',

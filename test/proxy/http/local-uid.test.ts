@@ -6,7 +6,6 @@ import { ANOTHER_USER, askAsAnotherUser, mayBeOthers } from '../../support/anoth
 import { overSocket } from '../../support/control.ts'
 import { ADMIN_SECRET, type TestGateway, testGateway } from '../../support/gateway.ts'
 import { operatorNamed } from '../../support/operators.ts'
-import { startWorkers, stopped } from '../../support/workers.ts'
 
 const AGENTS = '/v1/admin/agents'
 const own = `socket:${process.getuid?.()}`
@@ -42,22 +41,6 @@ await t.test(
     t.same(await creators(gateway), [`socket:${ANOTHER_USER}`])
     const [agent] = (await gateway.admin('GET', AGENTS)).json
     t.equal(agent.created_by, `socket:${ANOTHER_USER}`)
-  },
-)
-
-await t.test(
-  'it is so behind workers, whose connections another process has accepted',
-  { skip: mayBeOthers ? false : 'skipped: only root can start a process of another user' },
-  async (t) => {
-    const gateway = await startWorkers(t, { engine: 'sqlite' })
-    const path = await shared(gateway.env.MCP_PROXY_DATA_DIR ?? '')
-    const statuses = await Promise.all(
-      ['a', 'b', 'c', 'd'].map((name) => askAsAnotherUser(path, 'POST', AGENTS, { agent_name: name })),
-    )
-    t.same(statuses, [201, 201, 201, 201])
-    const rows = await stopped(t, gateway)
-    const made = rows.filter(({ action }) => action === 'agent.created')
-    t.same([...new Set(made.map(({ principal_id: who }) => who))], [`socket:${ANOTHER_USER}`])
   },
 )
 

@@ -11,7 +11,6 @@ export const CHOOSE_THEMSELVES: Readonly<Record<string, string>> = {
   'test/db/sqlite/': 'how SQLite is used',
   'test/deploy/': 'what is deployed names its engine',
   'test/proxy/replicas': 'replicas share a PostgreSQL of their own',
-  'test/proxy/workers/': 'both engines, one after the other',
   'test/scripts/cluster/': 'no row is stored',
   'test/scripts/verbs/cluster.test.ts': 'it brings a PostgreSQL of its own',
 }
