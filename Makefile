@@ -9,7 +9,7 @@ export PATH := $(PINNED):$(CURDIR)/node_modules/.bin:$(PATH)
 export NODE_COMPILE_CACHE := $(CURDIR)/node_modules/.cache/node
 INSTALLED := node_modules/.package-lock.json
 
-.PHONY: help ready start dev test coverage demo cluster certs agent operator mcp rehearse connect env sallyport admin-secret ca-export check-config verify-audit receipt evidence schemas lint hooks pre-commit build verifier sbom release bench siege soak screenshots clean
+.PHONY: help ready start dev test test-long coverage demo cluster certs agent operator mcp rehearse connect env sallyport admin-secret ca-export check-config verify-audit receipt evidence schemas lint hooks pre-commit build verifier sbom release bench siege soak screenshots clean
 .DEFAULT_GOAL := help
 
 help: ## what there is to make
@@ -58,10 +58,13 @@ start: ready $(PACKED) ## start the gateway on https://localhost:9443 (data in .
 dev: ready $(PACKED) ## the same, started anew whenever a source changes: make dev [PORT=9543] [ARGS=--inspect]
 	@exec env $(LISTEN) node --watch --watch-preserve-output $(ARGS) proxy/main.ts
 
-# On PostgreSQL, what has no database is not run again (test/engines.test.ts).
-test: ready $(PACKED) ## run the tests: all, or make test T="test/plugins test/certs/chain.test.ts"
-	exec $(if $(filter postgres,$(TEST_ENGINE)),$(if $(TEST_DATABASE_URL),,node test/support/db/postgres/one-server.ts)) \
-	node test/run.ts $(or $(T),$(if $(filter postgres,$(TEST_ENGINE)),$$(node test/support/db/on-both-engines.ts)))
+# On PostgreSQL, what has no database is not run again (test/engines.test.ts); one server serves all the tests.
+RUN = $(if $(filter postgres,$(TEST_ENGINE)),$(if $(TEST_DATABASE_URL),,node test/support/db/postgres/one-server.ts)) node test/run.ts
+test: ready $(PACKED) ## run the tests: all but the long ones, or make test T="test/plugins test/certs/chain.test.ts"
+	exec $(RUN) $(T)
+
+test-long: ready $(PACKED) ## run the long tests: clusters, sweeps, browsers, programs of others
+	exec $(RUN) --long
 
 coverage: ready ## what the tests reach, child processes included: make coverage [T=test/plugins]
 	exec tap --no-disable-coverage --allow-incomplete-coverage --coverage-report=text --coverage-report=lcov --no-browser $(T)

@@ -1,5 +1,6 @@
-// node test/run.ts [FILE or FOLDER…]: runs the tests in them, or all, two files at once. What they say comes out as TAP,
-// and where a person looks, as tap's reporter shows it (docs/decisions/029-tests-without-taps-loaders.md).
+// node test/run.ts [--long | FILE or FOLDER…]: runs the tests in them, or a lane (test/support/lanes.ts), on PostgreSQL the
+// tests of the lane that run on both engines. Two files at once. What they say comes out as TAP, and where a person looks,
+// as tap's reporter shows it (docs/decisions/029-tests-without-taps-loaders.md).
 import { type ChildProcess, spawn } from 'node:child_process'
 import { globSync, mkdtempSync, rmSync, statSync } from 'node:fs'
 import { constants, tmpdir } from 'node:os'
@@ -7,6 +8,8 @@ import { join } from 'node:path'
 import t from 'tap'
 import { openSqliteDatabase } from '../db/sqlite/database.ts'
 import { ENGINE, MADE_ONCE, MIGRATED_DATABASE, MIGRATED_FILE, migratedDatabase } from './support/db/engine.ts'
+import { testFiles } from './support/db/on-both-engines.ts'
+import { isLong } from './support/lanes.ts'
 
 /** Tests that measure hold on two cores beside one other, and no more. */
 const AT_ONCE = 2
@@ -14,13 +17,13 @@ const AT_ONCE = 2
 const TIMEOUT_S = 120
 
 const [, , ...asked] = process.argv
-const paths = asked.length > 0 ? asked : ['test']
-const empty = paths.filter((path) => testsIn(path).length === 0)
+const inLane = asked.length === 0 || asked[0] === '--long'
+const empty = inLane ? [] : asked.filter((path) => testsIn(path).length === 0)
 if (empty.length > 0) {
   process.stderr.write(`there is no test in ${empty.join(', ')}\n`)
   process.exit(1)
 }
-const files = [...new Set(paths.flatMap(testsIn))]
+const files = inLane ? laneOf(asked.length > 0) : [...new Set(asked.flatMap(testsIn))]
 
 t.setTimeout(0)
 t.jobs = AT_ONCE
@@ -63,4 +66,9 @@ function testsIn(path: string): readonly string[] {
   const found = statSync(path, { throwIfNoEntry: false })
   if (!found?.isDirectory()) return found ? [path] : []
   return globSync(`${path}/**/*.test.ts`).toSorted()
+}
+
+function laneOf(long: boolean): readonly string[] {
+  const all = ENGINE === 'postgres' ? testFiles().filter(({ runsOnBoth }) => runsOnBoth) : null
+  return (all?.map(({ file }) => file) ?? testsIn('test')).filter((file) => isLong(file) === long)
 }

@@ -71,7 +71,7 @@ export const SAME_ON_EVERY_ENGINE: Readonly<Record<string, string>> = {
   ...because('logs and authorities of others', ['go-peers', 'stamping', 'stamps'], 'test/proxy/proofs/'),
   'test/proxy/tasks/refresh-models': 'lists of providers',
   'test/proxy/tls/': 'TLS alone',
-  'test/run': 'the runner of the tests',
+  ...because('the tests themselves', ['engines', 'lanes', 'run'], 'test/'),
   'test/scripts/client': 'clients, which see no database',
   'test/scripts/mcp/command': 'the words of the command line',
   'test/siege': 'the attackers of the siege',
@@ -96,6 +96,8 @@ interface TestFile {
   readonly runsOnBoth: boolean
   /** It opens a database in some way, or starts a program that does. */
   readonly hasDatabase: boolean
+  /** The files of ours that it needs. */
+  readonly reaches: ReadonlySet<string>
 }
 
 /**
@@ -107,7 +109,7 @@ export function testFiles(): readonly TestFile[] {
   return files.map((file) => {
     const reached = reachedFrom(file)
     const hasDatabase = [...reached].some((path) => DATABASE.test(path))
-    return { file, runsOnBoth: reached.has(CHOOSES) && !runsOnOne(file), hasDatabase }
+    return { file, runsOnBoth: reached.has(CHOOSES) && !runsOnOne(file), hasDatabase, reaches: reached }
   })
 }
 
@@ -132,9 +134,4 @@ function namedIn(file: string): readonly string[] {
   const files = found.map((path) => relative(ROOT, join(ROOT, path)))
   named.set(file, files)
   return files
-}
-
-if (import.meta.main) {
-  const both = testFiles().filter(({ runsOnBoth }) => runsOnBoth)
-  process.stdout.write(`${both.map(({ file }) => file).join('\n')}\n`)
 }

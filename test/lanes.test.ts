@@ -1,0 +1,27 @@
+import { globSync } from 'node:fs'
+import { dirname } from 'node:path'
+import t from 'tap'
+import { testFiles } from './support/db/on-both-engines.ts'
+import { isLong, LONG } from './support/lanes.ts'
+
+/** They start a program of others which takes seconds: whoever reaches one is in the long lane. */
+const DEAR = ['go/built', 'haproxy', 'oidc/chromium'].map((name) => `test/support/${name}.ts`)
+
+const files = globSync('test/**/*.test.ts').toSorted()
+
+t.test('every place of the long lane is one, and most tests are in the short one', (t) => {
+  const idle = Object.keys(LONG).filter((place) => !files.some((file) => file.startsWith(place)))
+  t.same(idle, [], 'no reason outlives its test')
+  const long = files.filter(isLong)
+  t.ok(long.length < files.length / 8, `${long.length} of ${files.length} files`)
+  t.end()
+})
+
+t.test('a test that needs a dear program of others is in the long lane', (t) => {
+  const reached = testFiles().filter(({ reaches }) => DEAR.some((program) => reaches.has(program)))
+  // Those that lie in no folder are about other tests, and name them.
+  const short = reached.map(({ file }) => file).filter((file) => dirname(file) !== 'test' && !isLong(file))
+  t.ok(reached.length > 5)
+  t.same(short, [])
+  t.end()
+})
