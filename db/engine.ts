@@ -51,12 +51,12 @@ export async function openDatabase(
 }
 
 /** Reads which migrations the database of a URL has run, and which it needs. Changes nothing. */
-export async function migrationsOf(url: string): Promise<MigrationState> {
+export async function databaseMigrationState(url: string): Promise<MigrationState> {
   const location = databaseLocation(url)
   if (location.engine === 'sqlite') {
-    const { sqliteMigrations } = await import('./sqlite/database.ts')
-    return sqliteMigrations(location.file)
+    const { sqliteMigrationState } = await import('./sqlite/database.ts')
+    return sqliteMigrationState(location.file)
   }
-  const { postgresMigrations } = await import('./postgres/database.ts')
-  return postgresMigrations(location.url)
+  const { postgresMigrationState } = await import('./postgres/database.ts')
+  return postgresMigrationState(location.url)
 }

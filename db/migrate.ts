@@ -16,21 +16,21 @@ import * as proposalRehearsals from './migrations/0066_proposal_rehearsals.ts'
 import * as rowCounts from './migrations/0071_row_counts.ts'
 import * as wholeDigests from './migrations/0072_whole_digests.ts'
 import * as trustedCas from './migrations/0074_trusted_cas.ts'
-import type { Schema } from './schema.ts'
+import type { DatabaseSchema } from './schema.ts'
 import { messageOf } from './support/error-message.ts'
 
 /** Migrations by name. They run in the order of the names. */
-export type Migrations = Readonly<Record<string, Migration>>
+export type NamedMigrations = Readonly<Record<string, Migration>>
 
 /** Puts migrations in the order that they run in. */
-export const inOrder = (migrations: Migrations): Migrations =>
+export const sortedMigrations = (migrations: NamedMigrations): NamedMigrations =>
   Object.fromEntries(Object.entries(migrations).sort(([one], [other]) => (one < other ? -1 : 1)))
 
 /**
  * The migrations that both engines run. What no common SQL can say stands with the engine
  * (`db/<engine>/migrations.ts`). The next one is 0072 or later: a name that sorts before one that has run is refused.
  */
-export const COMMON: Migrations = {
+export const COMMON_MIGRATIONS: NamedMigrations = {
   '0001_principals': principals,
   '0002_certificate_pins': certificatePins,
   '0003_settings': settings,
@@ -55,8 +55,8 @@ export const COMMON: Migrations = {
  * to touch.
  */
 export async function pendingMigrations(
-  db: Kysely<Schema>,
-  migrations: Migrations,
+  db: Kysely<DatabaseSchema>,
+  migrations: NamedMigrations,
 ): Promise<readonly string[]> {
   const applied = await appliedMigrations(db)
   const unknown = applied.filter((name) => !Object.hasOwn(migrations, name))
@@ -75,7 +75,10 @@ export interface MigrationState {
 }
 
 /** Reads which migrations a database has run. Changes nothing. Throws as {@link pendingMigrations} does. */
-export async function migrationState(db: Kysely<Schema>, migrations: Migrations): Promise<MigrationState> {
+export async function migrationState(
+  db: Kysely<DatabaseSchema>,
+  migrations: NamedMigrations,
+): Promise<MigrationState> {
   const pending = await pendingMigrations(db, migrations)
   return { pending, applied: Object.keys(migrations).filter((name) => !pending.includes(name)) }
 }
@@ -85,7 +88,10 @@ export async function migrationState(db: Kysely<Schema>, migrations: Migrations)
  * On PostgreSQL in one transaction, one process at a time, whoever starts beside it. Does NOT open a transaction on
  * SQLite: the caller does, else a crash midway leaves half a migration.
  */
-export async function migrateToLatest(db: Kysely<Schema>, migrations: Migrations): Promise<void> {
+export async function migrateToLatest(
+  db: Kysely<DatabaseSchema>,
+  migrations: NamedMigrations,
+): Promise<void> {
   const pending = await pendingMigrations(db, migrations)
   if (pending.length === 0) return
   const migrator = new Migrator({ db, provider: { getMigrations: async () => ({ ...migrations }) } })
@@ -94,7 +100,7 @@ export async function migrateToLatest(db: Kysely<Schema>, migrations: Migrations
     throw new Error(`the database could not be migrated: ${messageOf(error)}`, { cause: error })
 }
 
-async function appliedMigrations(db: Kysely<Schema>): Promise<readonly string[]> {
+async function appliedMigrations(db: Kysely<DatabaseSchema>): Promise<readonly string[]> {
   const tables = await db.introspection.getTables({ withInternalKyselyTables: true })
   if (!tables.some((table) => table.name === 'kysely_migration')) return []
   const { rows } = await sql<{ name: string }>`select name from ${sql.table('kysely_migration')}`.execute(db)

@@ -4,7 +4,7 @@ import type { ColumnType, Generated } from 'kysely'
  * Every table and its columns. Timestamps are RFC 3339 text, UTC, ms; truths are 0 or 1; JSON is text: so
  * that every engine stores alike.
  */
-export interface Schema {
+export interface DatabaseSchema {
   readonly internal_agents: AgentTable
   readonly local_user_principals: UserTable
   readonly local_workload_principals: LocalPrincipalTable
@@ -40,19 +40,19 @@ export type PrincipalType = 'agent' | 'user' | 'workload' | 'operator'
 /** The kind of enrollment by which a principal is known (docs/protocol.md#enrollment). */
 export type EnrollmentMethod = 'minted' | 'byoca' | 'spiffe' | 'csr' | 'dashboard' | 'oidc'
 
-type Flag = 0 | 1
+type SqlFlag = 0 | 1
 
 /** Who made an object of administration, and who changed it last, by the name in the ledger. Null: not known. */
-interface WhoseWork {
+interface AuthorshipColumns {
   readonly created_by: ColumnType<string | null, string | null | undefined, never>
   readonly changed_by: ColumnType<string | null, string | null | undefined, string | null>
 }
 
-interface PrincipalColumns extends WhoseWork {
+interface PrincipalColumns extends AuthorshipColumns {
   /** The short name, without the organisation. Unique in its table. */
   readonly name: string
   readonly display_name: string | null
-  readonly is_active: ColumnType<Flag, Flag | undefined, Flag>
+  readonly is_active: ColumnType<SqlFlag, SqlFlag | undefined, SqlFlag>
   readonly enrollment_method: EnrollmentMethod
   readonly spiffe_id: string | null
   /** RFC 7638 thumbprint of the pinned DPoP key. base64url. */
@@ -60,7 +60,7 @@ interface PrincipalColumns extends WhoseWork {
   /** The key before the last rotation, honoured until the instant beside it. */
   readonly previous_dpop_jkt: ColumnType<string | null, string | null | undefined, string | null>
   readonly previous_dpop_jkt_until: ColumnType<string | null, string | null | undefined, string | null>
-  readonly federated: ColumnType<Flag, Flag | undefined, Flag>
+  readonly federated: ColumnType<SqlFlag, SqlFlag | undefined, SqlFlag>
   /** Ahead of `last_pushed_revision` while the federation publisher has something to push. */
   readonly federation_revision: Generated<number>
   readonly last_pushed_revision: Generated<number>
@@ -111,7 +111,7 @@ interface CertificatePinTable {
   readonly principal_id: string
   readonly not_before: string
   readonly not_after: string
-  readonly is_current: ColumnType<Flag, Flag | undefined, Flag>
+  readonly is_current: ColumnType<SqlFlag, SqlFlag | undefined, SqlFlag>
   /** The end of the time that a pin which is no longer current is honoured. Null: it is not. */
   readonly grace_until: string | null
   readonly created_at: string
@@ -185,7 +185,7 @@ export type McpEra = 'modern' | 'legacy'
  */
 export type McpToolState = 'approved' | 'quarantined' | 'gone'
 
-interface McpResourceTable extends WhoseWork {
+interface McpResourceTable extends AuthorshipColumns {
   readonly resource_id: string
   readonly name: string
   readonly description: string | null
@@ -196,7 +196,7 @@ interface McpResourceTable extends WhoseWork {
   readonly required_capability: string | null
   /** JSON array of host names. */
   readonly allowed_domains: string
-  readonly enabled: Flag
+  readonly enabled: SqlFlag
   /** JSON object: the name of a tool, and the capability that calling it demands. */
   readonly tool_capabilities: string
   /** The ETag: counts changes of the object, reads of the upstream aside. */
@@ -224,15 +224,15 @@ interface McpToolTable {
   readonly pending_definition: string | null
   readonly pending_digest: string | null
   /** 1: the digest covers the whole definition. 0: it covers six members, as versions before 0.7 made it. */
-  readonly digest_is_whole: ColumnType<Flag, Flag | undefined, Flag>
-  readonly pending_is_whole: ColumnType<Flag, Flag | undefined, Flag>
+  readonly digest_is_whole: ColumnType<SqlFlag, SqlFlag | undefined, SqlFlag>
+  readonly pending_is_whole: ColumnType<SqlFlag, SqlFlag | undefined, SqlFlag>
   /** JSON array of strings. */
   readonly flags: string
   readonly pinned_at: string
   readonly changed_at: string | null
 }
 
-interface McpBindingTable extends WhoseWork {
+interface McpBindingTable extends AuthorshipColumns {
   readonly binding_id: string
   readonly principal_type: PrincipalType
   readonly principal_id: string

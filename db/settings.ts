@@ -1,6 +1,6 @@
 import { sql } from 'kysely'
 import type { Database } from './database.ts'
-import { type Assertion, type Statement, statementOf, timestamp } from './support/statement.ts'
+import { type LedgerStatement, type RowAssertion, statementOf, timestamp } from './support/statement.ts'
 
 /**
  * The names of what the service remembers about itself. `admin_secret_hash` is a bcrypt or argon2id string,
@@ -28,7 +28,7 @@ export async function readSetting(db: Database, key: SettingKey): Promise<string
 }
 
 /** Writes the setting, new or not. `at`: ms since the epoch. */
-export function writeSetting(db: Database, key: SettingKey, value: string, at: number): Statement {
+export function writeSetting(db: Database, key: SettingKey, value: string, at: number): LedgerStatement {
   const row = { value, updated_at: timestamp(at) }
   const query = db.kysely
     .insertInto('settings')
@@ -40,13 +40,18 @@ export function writeSetting(db: Database, key: SettingKey, value: string, at: n
 /**
  * Writes the setting if it was never written; a second one is refused by the database, whoever comes second.
  */
-export function firstSetting({ kysely }: Database, key: SettingKey, value: string, at: number): Statement {
+export function insertSetting(
+  { kysely }: Database,
+  key: SettingKey,
+  value: string,
+  at: number,
+): LedgerStatement {
   const query = kysely.insertInto('settings').values({ key, value, updated_at: timestamp(at) })
   return statementOf(query.compile(), 1)
 }
 
 /** Writes the setting as it is: a write that changes nothing. */
-export function rewriteSetting({ kysely }: Database, key: SettingKey, at: number): Statement {
+export function rewriteSetting({ kysely }: Database, key: SettingKey, at: number): LedgerStatement {
   const query = kysely
     .updateTable('settings')
     .set({ updated_at: timestamp(at) })
@@ -58,7 +63,7 @@ export function rewriteSetting({ kysely }: Database, key: SettingKey, at: number
 export function namesUnchanged(
   { kysely }: Database,
   { organisation, trustDomain }: { readonly organisation: string; readonly trustDomain: string },
-): Assertion {
+): RowAssertion {
   const one = (key: SettingKey, value: string) =>
     kysely.selectFrom('settings').select('key').where('key', '=', sql.lit(key)).where('value', '=', value)
   const { sql: text } = one('organisation', '')

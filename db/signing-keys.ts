@@ -1,9 +1,9 @@
 import type { Selectable } from 'kysely'
 import type { Database } from './database.ts'
-import type { Schema } from './schema.ts'
-import { type Statement, statementOf, timestamp } from './support/statement.ts'
+import type { DatabaseSchema } from './schema.ts'
+import { type LedgerStatement, statementOf, timestamp } from './support/statement.ts'
 
-export type SigningKeyRow = Selectable<Schema['signing_keys']>
+export type SigningKeyRow = Selectable<DatabaseSchema['signing_keys']>
 
 /**
  * Lists every key that a token still in force may have been signed with, newest first. `retiredSince`: ms
@@ -19,7 +19,7 @@ export function listSigningKeys({ kysely }: Database, retiredSince: number): Pro
     .execute()
 }
 
-interface NewKey {
+interface NewSigningKey {
   readonly kid: string
   readonly publicJwk: string
   readonly sealedKey: string
@@ -27,10 +27,10 @@ interface NewKey {
 }
 
 /** Ends the keys that sign and inserts one that signs from now on: in this order, in one unit. */
-export function rotateSigningKey(
+export function replaceSigningKey(
   { kysely }: Database,
-  { kid, publicJwk, sealedKey, at }: NewKey,
-): Statement[] {
+  { kid, publicJwk, sealedKey, at }: NewSigningKey,
+): LedgerStatement[] {
   const retire = kysely
     .updateTable('signing_keys')
     .set({ retired_at: timestamp(at) })

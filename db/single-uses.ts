@@ -1,5 +1,5 @@
 import type { Database } from './database.ts'
-import { type Statement, statementOf } from './support/statement.ts'
+import { type LedgerStatement, statementOf } from './support/statement.ts'
 
 /** Half of a SHA-256 in hex: nobody finds another proof of the same one. */
 const DIGITS = 32
@@ -9,7 +9,7 @@ const DIGITS = 32
  * replica made the first, and before or after a crash. `digest`: SHA-256 in lower-case hex. `expiresAt`: when a
  * copy would be too old anyway, ms since the epoch.
  */
-export function claimOnce(database: Database, digest: string, expiresAt: number): Statement {
+export function claimOnce(database: Database, digest: string, expiresAt: number): LedgerStatement {
   return {
     sql: claimSql(database),
     parameters: [digest.slice(0, DIGITS), expiresAt],
@@ -44,7 +44,7 @@ export const CLAIM_SLICES = 256
  * Forgets claims of one slice (from 0) that have expired at `at`, no more than `most` of them: every decision
  * waits meanwhile. No index says which these are: it would cost each claim as much as the claim itself.
  */
-export function forgetClaims({ kysely }: Database, at: number, slice: number, most = 5_000): Statement {
+export function forgetClaims({ kysely }: Database, at: number, slice: number, most = 5_000): LedgerStatement {
   const first = slice.toString(16).padStart(2, '0')
   const expired = kysely
     .selectFrom('single_uses')

@@ -3,7 +3,7 @@ import type { IncomingHttpHeaders } from 'node:http'
 import type { JsonObject } from '../db/support/json.ts'
 
 /** The leaf certificate of a TLS client that has proven it holds the key. Says nothing about who that is. */
-export interface Peer {
+export interface TlsPeer {
   readonly certificate: X509Certificate
   /** Lower-case hex SHA-256 of the DER (RFC 8705 §3.1). */
   readonly thumbprint: string
@@ -14,21 +14,21 @@ export interface Peer {
 }
 
 /** What may be known of a caller when its bytes are counted. */
-export interface Caller {
+export interface MemoryOwner {
   readonly principal?: { readonly id: string; readonly capabilities: readonly string[] }
   readonly actor?: object
 }
 
 /** The account of the bytes that one call holds: its body, and what it keeps of answers. They count until it ends. */
-export interface Held {
+export interface MemoryReservation {
   /** Says whose the bytes are, before the first of them. */
-  readonly by: (caller: Caller) => void
+  readonly setOwner: (caller: MemoryOwner) => void
   /** Counts more bytes. Returns false, and counts nothing, where they do not fit or the call has ended. */
-  readonly tries: (bytes: number) => boolean
+  readonly tryReserve: (bytes: number) => boolean
   /** Counts more bytes of an answer, or refuses with `overloaded`. */
-  readonly takeAnswer: (bytes: number) => void
+  readonly reserveAnswer: (bytes: number) => void
   /** Counts an answer that is about to be sent whole, as far as it was not counted while it came. */
-  readonly sends: (bytes: number) => void
+  readonly reserveReply: (bytes: number) => void
   /** Makes the refusal of what does not fit. */
   readonly refusal: () => Error
 }
@@ -37,7 +37,7 @@ export interface Held {
  * Tells a call that nobody waits for it any more: its caller hung up before the answer was whole, or its
  * authority is gone.
  */
-export interface Hangup {
+export interface HangupSignal {
   readonly gone: boolean
   /** Why; undefined while somebody waits, and where the caller just hung up. */
   readonly reason: unknown
@@ -77,18 +77,18 @@ export interface Arrival {
   /** The user id of the process behind the control socket; null on the network, and where it cannot be told. */
   readonly localUid: number | null
   /** Null where the client presented no certificate. */
-  readonly peer: Peer | null
+  readonly peer: TlsPeer | null
   /**
    * Reads the whole body, on `caller`'s account: without waiting where it has come. Refuses with
    * `body_too_large` past `limit` bytes, with `overloaded` where the caller holds too much. Asked again it
    * gives what it gave: the first limit counts.
    */
-  readonly readBody: (limit: number, caller: Caller) => Buffer | Promise<Buffer>
+  readonly readBody: (limit: number, caller: MemoryOwner) => Buffer | Promise<Buffer>
   /** The account of the bytes that this call holds. */
-  readonly held: Held
+  readonly held: MemoryReservation
   /** Headers that are sent whatever the outcome, e.g. DPoP-Nonce. */
   readonly answer: Record<string, string>
-  readonly hangup: Hangup
+  readonly hangup: HangupSignal
   /** The authority that allows the call, once it is allowed. */
   readonly authority: CallAuthority
 }
@@ -106,7 +106,7 @@ export interface Receipt {
  * The place of a refusal in a row that stands for many, for the log alone: with the log line's principal,
  * reason and request id, all that its digest is made of (docs/ledger.md#summarised).
  */
-export interface Summarised {
+export interface SummarisedRefusal {
   readonly summarised: {
     readonly action: string
     /** `since` of the row. */
@@ -120,7 +120,7 @@ export interface Summarised {
 }
 
 /** The end of a call, for plugins that count what came of it. */
-export interface Settlement {
+export interface CallSettlement {
   /** The instant of its end. ms since the epoch. */
   readonly at: number
   /** `refused`: a plugin behind this one, or the record, refused it. Else the status of its outcome row. */

@@ -8,7 +8,7 @@ export const OWN_AUTHORITY: CallAuthority = { unchanged: true, confirm: () => Pr
 
 /**
  * The error by which a request is taken back from its connection before a byte of it went out: something changed
- * since it was dispatched. Whoever meets it asks {@link confirmed}, and dispatches again.
+ * since it was dispatched. Whoever meets it asks {@link confirmAuthority}, and dispatches again.
  */
 export const OVERTAKEN = new Error('what decisions are made by changed before the request went out')
 
@@ -19,7 +19,7 @@ const MAX_CONFIRMATIONS = 8
  * Resolves when the call would be allowed now and nothing has changed since it was asked. Rejects with
  * `authority_revoked`; with `overloaded` where changes follow each other without a pause; with a DatabaseUnavailable.
  */
-export async function confirmed(authority: CallAuthority): Promise<void> {
+export async function confirmAuthority(authority: CallAuthority): Promise<void> {
   for (let times = 0; !authority.unchanged; times += 1) {
     if (times === MAX_CONFIRMATIONS) throw new Refusal('overloaded', { headers: { 'retry-after': '1' } })
     await authority.confirm()

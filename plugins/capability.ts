@@ -1,18 +1,18 @@
 import { z } from 'zod'
-import { missingOf } from '../db/ledger/authority/rule.ts'
+import { missingCapability } from '../db/ledger/authority/rule.ts'
 import type { CallAuthority } from './arrival.ts'
-import type { AccessToken, Demand, Principal } from './facts.ts'
-import type { Granted } from './permit.ts'
+import type { AccessToken, CapabilityDemand, Principal } from './facts.ts'
+import type { CallPermit } from './permit.ts'
 import type { Arrival, Plugin } from './plugin.ts'
 import { Refusal } from './refusal.ts'
 
-/** The options of the `capability` plugin file: none. What is demanded of whom, the database says. */
+/** The options of the `capabilityGate` plugin file: none. What is demanded of whom, the database says. */
 export const capabilityOptions = z.strictObject({})
 
-interface Needs<Target> {
+interface CapabilityNeeds<Target> {
   readonly holder: Principal
   readonly token: AccessToken | null
-  readonly demand: Demand
+  readonly demand: CapabilityDemand
   readonly target: Target
   readonly authority: CallAuthority
 }
@@ -20,19 +20,19 @@ interface Needs<Target> {
 /**
  * Makes the gate (spec §1, §2.3): the principal must hold the capability that the request demands, as the
  * database says now. An empty set holds nothing, so it is refused everywhere; nothing else makes a
- * {@link Granted}. Refuses with `capability_missing` and `required_capability`.
+ * {@link CallPermit}. Refuses with `capability_missing` and `required_capability`.
  */
-export function capability<Target>(): Plugin<Needs<Target>, { granted: Granted<Target> }> {
+export function capabilityGate<Target>(): Plugin<CapabilityNeeds<Target>, { granted: CallPermit<Target> }> {
   const admit = ({
     holder,
     token,
     demand,
     target,
     authority,
-  }: Needs<Target>): { granted: Granted<Target> } => {
+  }: CapabilityNeeds<Target>): { granted: CallPermit<Target> } => {
     demandHeld(holder, token, demand)
     // The one place that makes a Granted: the line above has just proven it.
-    return { granted: { kind: 'call', authority, principal: holder, demand, target } as Granted<Target> }
+    return { granted: { kind: 'call', authority, principal: holder, demand, target } as CallPermit<Target> }
   }
   return { name: 'capability', admit, still: admit }
 }
@@ -40,25 +40,26 @@ export function capability<Target>(): Plugin<Needs<Target>, { granted: Granted<T
 /** A body of so many bytes is read whoever sends it, and judged in the order of docs/protocol.md#llm-order. */
 const SHORT_BODY = 65_536
 
-interface Asked extends Arrival {
+interface BodyGateFacts extends Arrival {
   readonly principal: Principal
   readonly token: AccessToken | null
-  readonly demand: Demand
+  readonly demand: CapabilityDemand
 }
 
 /**
  * Asks for the capability before more than {@link SHORT_BODY} of a body is read: whoever does not hold it must
  * not make the gateway keep more (docs/threats.md#a4). A shorter body is left to what stands behind, and so is
- * who holds it: the gate asks once more. Refuses as {@link capability} does.
+ * who holds it: the gate asks once more. Refuses as {@link capabilityGate} does.
  */
-export const capabilityBeforeBody: Plugin<Asked, object> = {
+export const capabilityBeforeBody: Plugin<BodyGateFacts, object> = {
   name: 'capability',
-  admit: (facts) => (holds(facts.principal, facts.token, facts.demand.demanded) ? NOTHING : readShort(facts)),
+  admit: (facts) =>
+    holdsDemanded(facts.principal, facts.token, facts.demand.demanded) ? NOTHING : readShort(facts),
 }
 
 const NOTHING = {}
 
-async function readShort(facts: Asked): Promise<object> {
+async function readShort(facts: BodyGateFacts): Promise<object> {
   try {
     await facts.readBody(SHORT_BODY, facts)
   } catch (error) {
@@ -70,10 +71,10 @@ async function readShort(facts: Asked): Promise<object> {
 }
 
 /** Refuses a principal, or a token of its, that does not hold what is demanded. */
-function demandHeld(holder: Principal, token: AccessToken | null, { demanded }: Demand): void {
-  const missed = missingOf(demanded, holder.capabilities, token?.scope ?? null)
+function demandHeld(holder: Principal, token: AccessToken | null, { demanded }: CapabilityDemand): void {
+  const missed = missingCapability(demanded, holder.capabilities, token?.scope ?? null)
   if (missed === null) return
-  throw missing(
+  throw capabilityMissing(
     missed,
     holder.capabilities.includes(missed)
       ? `The access token is narrowed to other capabilities than ${missed}.`
@@ -82,16 +83,16 @@ function demandHeld(holder: Principal, token: AccessToken | null, { demanded }: 
 }
 
 /** Returns whether the gate would let this principal, with this token, through for what is demanded. */
-export const holds = (
+export const holdsDemanded = (
   { capabilities }: Principal,
   token: AccessToken | null,
   demanded: readonly string[],
-): boolean => missingOf(demanded, capabilities, token?.scope ?? null) === null
+): boolean => missingCapability(demanded, capabilities, token?.scope ?? null) === null
 
 /**
  * Makes the refusal for a capability that is not held, with the challenge that goes with it (RFC 6750 §3.1).
  */
-export function missing(required: string, message: string): Refusal {
+export function capabilityMissing(required: string, message: string): Refusal {
   return new Refusal('capability_missing', {
     message,
     detail: { required_capability: required },
@@ -100,7 +101,10 @@ export function missing(required: string, message: string): Refusal {
 }
 
 /** States what a route asks for, where the route alone decides it. */
-export function demand(action: string, capability: string): Plugin<object, { demand: Demand }> {
+export function routeDemand(
+  action: string,
+  capability: string,
+): Plugin<object, { demand: CapabilityDemand }> {
   const stated = { demand: { action, demanded: [capability] } }
   return { name: 'demand', admit: () => stated }
 }

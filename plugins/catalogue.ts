@@ -2,7 +2,7 @@ import type { ZodType } from 'zod'
 import { auditOptions } from './audit/options.ts'
 import { capabilityOptions } from './capability.ts'
 import { dpopOptions } from './dpop/options.ts'
-import type { Check } from './operator-files/module.ts'
+import type { CheckPlugin } from './operator-files/module.ts'
 import { pinOptions } from './pin/options.ts'
 import { policyOptions } from './policy/options.ts'
 import { openPolicy } from './policy/policy.ts'
@@ -12,7 +12,7 @@ import { openPolicy } from './policy/policy.ts'
  * new plugin is a folder with its options, a row here, and a `.pass()` in `proxy/pipelines.ts`. The schemas
  * of services come from above: they are no plugins of a pipeline, only files.
  */
-export const catalogue = <
+export const pluginCatalogue = <
   Llm extends ZodType,
   Mcp extends ZodType,
   Operators extends ZodType,
@@ -54,14 +54,14 @@ export const catalogue = <
     operators: { place: 'service', options: services.operators, needs: [], gives: [] },
     expect: { place: 'service', options: services.expect, needs: [], gives: [] },
     proofs: { place: 'service', options: services.proofs, needs: [], gives: [] },
-  }) as const satisfies Catalogue
+  }) as const satisfies PluginCatalogue
 
 /** The rows by the plugin's name, as a file writes it. */
-export type Catalogue = Readonly<Record<string, CatalogueRow>>
+export type PluginCatalogue = Readonly<Record<string, CatalogueRow>>
 
-export type CatalogueRow = Described & (Mandatory | Optional | Service)
+export type CatalogueRow = PluginDescription & (MandatoryPlugin | OptionalPlugin | ServiceFile)
 
-interface Described {
+interface PluginDescription {
   /** The options of its file, without the `plugin` key. */
   readonly options: ZodType
   /**
@@ -76,14 +76,14 @@ interface Described {
 /**
  * A plugin whose file can be tuned but never removed. A check stands behind the gate and before the record.
  */
-interface Mandatory {
+interface MandatoryPlugin {
   readonly place: 'identity' | 'gate' | 'record'
   /** The shipped file, to restore it by. */
   readonly file: string
 }
 
 /** A plugin that can only refuse; absent where no file names it. */
-interface Optional {
+interface OptionalPlugin {
   readonly place: 'check'
   /**
    * Makes the check of these options. Paths in them are relative to `directory`. Throws an Error with one
@@ -93,13 +93,13 @@ interface Optional {
 }
 
 /** The settings of a service behind the pipelines: its file has no place in their order. */
-interface Service {
+interface ServiceFile {
   readonly place: 'service'
 }
 
 /** A check between the gate and the record, ready to judge. */
 export interface OpenedCheck {
-  readonly check: Check
+  readonly check: CheckPlugin
   /** Hex SHA-256 of its code; null where that lies elsewhere. */
   readonly digest: string | null
   /** Releases its resources. A call under way that still reaches it is answered all the same. */
@@ -110,5 +110,5 @@ export interface OpenedCheck {
  * Returns the row of a plugin; undefined for a name that is not built in, such as the path of an operator's
  * module.
  */
-export const rowOf = (rows: Catalogue, plugin: string): CatalogueRow | undefined =>
+export const catalogueRow = (rows: PluginCatalogue, plugin: string): CatalogueRow | undefined =>
   Object.hasOwn(rows, plugin) ? rows[plugin] : undefined

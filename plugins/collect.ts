@@ -1,9 +1,9 @@
 import type { Readable } from 'node:stream'
-import type { Held } from './arrival.ts'
-import { AT_ONCE, inTurns, type Steps } from './turns.ts'
+import type { MemoryReservation } from './arrival.ts'
+import { BYTES_AT_ONCE, runInSlices, type WorkSteps } from './turns.ts'
 
 /** The least that is allocated at once. Bytes. */
-const LEAST_STEP = 4096
+const MIN_STEP_BYTES = 4096
 /** Bytes. */
 const COPIED_AT_ONCE = 1_048_576
 const NOTHING = Buffer.alloc(0)
@@ -13,7 +13,7 @@ const NOTHING = Buffer.alloc(0)
  * pieces are copied and let go: a body in pieces of one byte would else cost some 300 bytes for each of them
  * (docs/threats.md#a2). A sole piece is handed out as it came. What was only announced is never allocated.
  */
-export class Collector {
+export class ByteCollector {
   readonly #limit: number
   readonly #declared: number
   /** The sole piece so far, or what {@link bytes} has handed out; then there are no segments. */
@@ -72,7 +72,7 @@ export class Collector {
 
   /** As {@link bytes}, in slices. Nothing may be added until it resolves. */
   bytesInTurns(): Promise<Buffer> {
-    return inTurns(this.#joining())
+    return runInSlices(this.#joining())
   }
 
   /** True: everything was dropped, and each further piece is. */
@@ -113,21 +113,21 @@ export class Collector {
     const rest = piece.length - fits
     if (rest === 0) return
     const length = this.#length + fits
-    const ahead = Math.min(Math.max(LEAST_STEP, Math.floor(length / 10)), this.#declared - length)
+    const ahead = Math.min(Math.max(MIN_STEP_BYTES, Math.floor(length / 10)), this.#declared - length)
     const segment = Buffer.allocUnsafeSlow(Math.max(rest, ahead))
     piece.copy(segment, 0, fits)
     this.#segments.push(segment)
     this.#free = segment.length - rest
   }
 
-  *#joining(): Steps<Buffer> {
+  *#joining(): WorkSteps<Buffer> {
     this.#whole ??= yield* this.#joined()
     this.#segments = []
     this.#free = 0
     return this.#whole
   }
 
-  *#joined(): Steps<Buffer> {
+  *#joined(): WorkSteps<Buffer> {
     const [first] = this.#segments
     if (!first) return NOTHING
     if (this.#segments.length === 1) return first.subarray(0, this.#length)
@@ -152,29 +152,29 @@ export class Collector {
  * Resolves with null where it is longer than `limit` bytes, and destroys it then. Rejects with what the stream
  * fails with, and with `overloaded`.
  */
-export async function collect(
+export async function collectBytes(
   stream: Readable,
   limit: number,
-  held: Held | null = null,
+  held: MemoryReservation | null = null,
 ): Promise<Buffer | null> {
-  const collector = new Collector(limit)
+  const collector = new ByteCollector(limit)
   // Not in object mode and without an encoding: its pieces are buffers. Leaving the loop destroys it.
   for await (const piece of stream as AsyncIterable<Buffer>) {
-    held?.takeAnswer(piece.length)
+    held?.reserveAnswer(piece.length)
     if (!collector.add(piece)) return null
   }
-  return collector.length > AT_ONCE ? collector.bytesInTurns() : collector.bytes()
+  return collector.length > BYTES_AT_ONCE ? collector.bytesInTurns() : collector.bytes()
 }
 
 /**
  * Makes a function that counts the most that is held at once of something that grows and shrinks. It returns
  * false where that does not fit.
  */
-export function most(held: Held | null): (bytes: number) => boolean {
+export function peakReservation(held: MemoryReservation | null): (bytes: number) => boolean {
   let counted = 0
   return (bytes) => {
     if (held === null || bytes <= counted) return true
-    const fits = held.tries(bytes - counted)
+    const fits = held.tryReserve(bytes - counted)
     if (fits) counted = bytes
     return fits
   }

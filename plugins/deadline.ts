@@ -11,7 +11,7 @@ interface Deadline {
  * Waits for `work` no longer than its deadline. The signal that `work` gets fires when nobody waits any more;
  * what it makes after that is dropped, and what it then rejects with is ignored.
  */
-export async function deadline<Made>(
+export async function withDeadline<Made>(
   { ms, late = () => new Error(`not done within ${ms} ms`), signal }: Deadline,
   work: (signal: AbortSignal) => Promise<Made>,
 ): Promise<Made> {

@@ -11,7 +11,7 @@ import type { JsonObject } from '../db/support/json.ts'
 export type { PrincipalType } from '../db/schema.ts'
 
 /** What a check said of a call: `failed` where it broke, or took too long. */
-export type Verdict = 'pass' | 'refuse' | 'failed'
+export type CheckVerdict = 'pass' | 'refuse' | 'failed'
 
 /** The caller: given by `pin`, read from the database on this very request. */
 export interface Principal {
@@ -31,7 +31,7 @@ export interface Principal {
 }
 
 /** The action that the request asks for: given by the route, or read from the parsed call. */
-export interface Demand {
+export interface CapabilityDemand {
   /** The audit action, e.g. `egress_llm_chat`. */
   readonly action: string
   /** The capabilities that must be held, in the order asked; empty: any. */
@@ -50,7 +50,7 @@ export interface CallSummary {
 /**
  * A DPoP proof that holds for this request: given by `dpop`, null where the mode lets mutual TLS alone pass.
  */
-export interface Proof {
+export interface DpopProof {
   /** RFC 7638 thumbprint of the key that signed. base64url. */
   readonly jkt: string
   /** The key that must be claimed, once, before anything acts: a second claim is a replay. */
@@ -74,7 +74,7 @@ export interface AccessToken {
  * and nobody can search for them. Given by `pin`, of the caller's own key and this request. `label`: the name of
  * the member of `detail` that holds the commitment.
  */
-export interface Commitments {
+export interface CallCommitments {
   /** Hex SHA-256 of salt and bytes. */
   of(label: string, bytes: Buffer | string): string
   /** Sixteen bytes, in lower-case hex. */
@@ -84,7 +84,7 @@ export interface Commitments {
 }
 
 /** The MCP resource that a call is for, as it was judged: given where it is one. */
-export interface Reached {
+export interface ReachedResource {
   readonly resource: { readonly id: string; readonly revision: number }
   /** The id of the binding; null where there is none. */
   readonly binding: string | null

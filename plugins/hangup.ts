@@ -1,7 +1,7 @@
-import type { Hangup } from './arrival.ts'
+import type { HangupSignal } from './arrival.ts'
 
 /** Returns the hang-up that a signal tells of. */
-export const hangupBy = (signal: AbortSignal): Hangup => ({
+export const hangupFromSignal = (signal: AbortSignal): HangupSignal => ({
   signal,
   get gone() {
     return signal.aborted

@@ -28,7 +28,7 @@ export class HolderPlaces {
     return this.#all >= this.#limits.all
   }
 
-  take(holder: string): PlaceAnswer {
+  acquire(holder: string): PlaceAnswer {
     const own = this.#held.get(holder) ?? 0
     if (own >= this.#limits.own) return { taken: null, limit: 'own', held: own }
     if (this.full) return { taken: null, limit: 'all', held: this.#all }

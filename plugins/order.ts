@@ -1,17 +1,17 @@
-import { type Catalogue, rowOf } from './catalogue.ts'
-import { type Problem, START } from './operator-files/config-error.ts'
+import { catalogueRow, type PluginCatalogue } from './catalogue.ts'
+import { type ConfigProblem, FILE_START } from './operator-files/config-error.ts'
 import { isModulePath, type OperatorFile } from './operator-files/files.ts'
 
 /** Known before any plugin of a file runs: the route states what is asked for. */
 const FROM_THE_ROUTE: readonly string[] = ['demand', 'call']
 
-type Placed = Pick<OperatorFile, 'plugin' | 'file' | 'shadow' | 'position'>
+type PlacedFile = Pick<OperatorFile, 'plugin' | 'file' | 'shadow' | 'position'>
 
 /** The files to judge, and what is known of the plugins that they name. */
-export interface Order {
+export interface PluginOrder {
   /** In file-name order. */
-  readonly files: readonly Placed[]
-  readonly catalogue: Catalogue
+  readonly files: readonly PlacedFile[]
+  readonly catalogue: PluginCatalogue
   /** The facts that each operator's module needs, by the name of the file that names it. */
   readonly moduleNeeds: ReadonlyMap<string, readonly string[]>
 }
@@ -21,13 +21,17 @@ export interface Order {
  * mandatory plugin missing or twice, a need that is given too late or never, the policy or a module outside
  * capability … audit. Returns no problems where the order works. Does NOT check options.
  */
-export function checkOrder(order: Order): Problem[] {
+export function checkOrder(order: PluginOrder): ConfigProblem[] {
   return [...missing(order), ...repeated(order), ...misplaced(order), ...unmet(order)]
 }
 
-const problem = ({ file, position }: Placed, message: string): Problem => ({ file, ...position, message })
+const problem = ({ file, position }: PlacedFile, message: string): ConfigProblem => ({
+  file,
+  ...position,
+  message,
+})
 
-function missing({ files, catalogue }: Order): Problem[] {
+function missing({ files, catalogue }: PluginOrder): ConfigProblem[] {
   const mandatory = Object.entries(catalogue).flatMap(([plugin, row]) =>
     'file' in row ? [{ plugin, file: row.file }] : [],
   )
@@ -35,7 +39,7 @@ function missing({ files, catalogue }: Order): Problem[] {
   return mandatory
     .filter(({ plugin }) => !files.some((file) => file.plugin === plugin))
     .map(({ plugin, file }) => ({
-      ...START,
+      ...FILE_START,
       file,
       message: `plugin ${plugin} is missing: restore ${file}; ${kept}`,
     }))
@@ -47,7 +51,7 @@ const inWords = (names: readonly string[]): string => `${names.slice(0, -1).join
  * Built-in plugins that stand in more than one file. An operator's own module may: its options differ. And so may one
  * that watches, beside the one that judges.
  */
-function repeated({ files }: Order): Problem[] {
+function repeated({ files }: PluginOrder): ConfigProblem[] {
   return files.flatMap((file, index) => {
     const first = files.findIndex(({ plugin, shadow }) => plugin === file.plugin && shadow === file.shadow)
     if (isModulePath(file.plugin) || first === index) return []
@@ -64,8 +68,9 @@ function repeated({ files }: Order): Problem[] {
  * Before the gate a check could look at what nobody was granted; after the record it would change what was
  * recorded.
  */
-function misplaced({ files, catalogue }: Order): Problem[] {
-  const placeOf = ({ plugin }: Placed) => (isModulePath(plugin) ? 'check' : rowOf(catalogue, plugin)?.place)
+function misplaced({ files, catalogue }: PluginOrder): ConfigProblem[] {
+  const placeOf = ({ plugin }: PlacedFile) =>
+    isModulePath(plugin) ? 'check' : catalogueRow(catalogue, plugin)?.place
   const gate = files.findIndex((file) => placeOf(file) === 'gate')
   const record = files.findIndex((file) => placeOf(file) === 'record')
   return files.flatMap((file, index) => {
@@ -75,7 +80,7 @@ function misplaced({ files, catalogue }: Order): Problem[] {
   })
 }
 
-function outside(file: Placed, side: 'behind' | 'before', anchor: Placed | undefined): Problem {
+function outside(file: PlacedFile, side: 'behind' | 'before', anchor: PlacedFile | undefined): ConfigProblem {
   const what = isModulePath(file.plugin) ? 'a module of your own' : 'it'
   const rule = `${what} stands after capability and before audit`
   return problem(
@@ -84,23 +89,23 @@ function outside(file: Placed, side: 'behind' | 'before', anchor: Placed | undef
   )
 }
 
-interface Stated {
-  readonly placed: Placed
+interface FileRequirements {
+  readonly placed: PlacedFile
   readonly needs: readonly string[]
   readonly gives: readonly string[]
 }
 
 /** Walks the files in order with the facts known so far. */
-function unmet({ files, catalogue, moduleNeeds }: Order): Problem[] {
-  const stated = files.map((placed): Stated => {
-    const { needs, gives } = rowOf(catalogue, placed.plugin) ?? {
+function unmet({ files, catalogue, moduleNeeds }: PluginOrder): ConfigProblem[] {
+  const stated = files.map((placed): FileRequirements => {
+    const { needs, gives } = catalogueRow(catalogue, placed.plugin) ?? {
       needs: moduleNeeds.get(placed.file) ?? [],
       gives: [],
     }
     return { placed, needs, gives }
   })
   const known = new Set(FROM_THE_ROUTE)
-  const problems: Problem[] = []
+  const problems: ConfigProblem[] = []
   for (const [index, { placed, needs, gives }] of stated.entries()) {
     for (const need of needs) {
       if (!known.has(need)) problems.push(...late(placed, need, stated.slice(index + 1), catalogue))
@@ -110,7 +115,12 @@ function unmet({ files, catalogue, moduleNeeds }: Order): Problem[] {
   return problems
 }
 
-function late(file: Placed, need: string, later: readonly Stated[], catalogue: Catalogue): Problem[] {
+function late(
+  file: PlacedFile,
+  need: string,
+  later: readonly FileRequirements[],
+  catalogue: PluginCatalogue,
+): ConfigProblem[] {
   const giver = later.find(({ gives }) => gives.includes(need))?.placed
   if (giver) {
     const cure = `rename one so that ${giver.plugin} comes first`

@@ -1,16 +1,16 @@
 import type { CallAuthority } from './arrival.ts'
-import type { Demand, Principal } from './facts.ts'
+import type { CapabilityDemand, Principal } from './facts.ts'
 
 /**
  * The permission behind every request that leaves for a provider, an MCP server or the public internet. The
  * clients that send demand one, and each kind is made in exactly one place (`test/layers.test.ts` looks), so
  * what was not judged cannot be sent: it does not compile.
  */
-export type Permit = Granted | OperatorPermit | CatalogPermit
+export type Permit = CallPermit | OperatorPermit | CatalogPermit
 
 declare const permitted: unique symbol
 
-interface Permitted<Kind extends string> {
+interface PermitBase<Kind extends string> {
   readonly kind: Kind
   /** Compared, and if need be asked, right before each request leaves: a permit from before a revocation is none. */
   readonly authority: CallAuthority
@@ -21,10 +21,10 @@ interface Permitted<Kind extends string> {
  * A call that the capability gate let through, with what it judged: the handler takes target and principal
  * from here, so what is dispatched is what was judged. Only `plugins/capability.ts` makes one.
  */
-export interface Granted<Target = unknown> extends Permitted<'call'> {
+export interface CallPermit<Target = unknown> extends PermitBase<'call'> {
   /** As the database had it when the gate asked. */
   readonly principal: Principal
-  readonly demand: Demand
+  readonly demand: CapabilityDemand
   readonly target: Target
 }
 
@@ -32,7 +32,7 @@ export interface Granted<Target = unknown> extends Permitted<'call'> {
  * The gateway's reading of an MCP server that an operator has registered: of what the server lists and says
  * of itself, never a call of a tool. Only `proxy/mcp/pinning/inspect.ts` makes one.
  */
-export interface OperatorPermit extends Permitted<'reading'> {
+export interface OperatorPermit extends PermitBase<'reading'> {
   readonly resourceId: string
 }
 
@@ -40,6 +40,6 @@ export interface OperatorPermit extends Permitted<'reading'> {
  * The gateway's own reading of a provider's list of models, on nobody's behalf. Only
  * `proxy/tasks/refresh-models.ts` makes one.
  */
-export interface CatalogPermit extends Permitted<'catalogue'> {
+export interface CatalogPermit extends PermitBase<'catalogue'> {
   readonly provider: string
 }

@@ -1,10 +1,19 @@
-import type { Arrival, Receipt, Settlement, Summarised } from './arrival.ts'
+import type { Arrival, CallSettlement, Receipt, SummarisedRefusal } from './arrival.ts'
 import type { Principal } from './facts.ts'
-import { RECORDER, type Recorder, type RefusedBy, Stale } from './recorder.ts'
-import { Refusal, refusalOf } from './refusal.ts'
+import { RECORDER, type Recorder, type RefusedBy, StaleAuthority } from './recorder.ts'
+import { Refusal, toRefusal } from './refusal.ts'
 
-export type { Arrival, Caller, Hangup, Held, Peer, Receipt, Settlement, Summarised } from './arrival.ts'
-export { RECORDER, type Recorder, type RefusedBy, Stale } from './recorder.ts'
+export type {
+  Arrival,
+  CallSettlement,
+  HangupSignal,
+  MemoryOwner,
+  MemoryReservation,
+  Receipt,
+  SummarisedRefusal,
+  TlsPeer,
+} from './arrival.ts'
+export { RECORDER, type Recorder, type RefusedBy, StaleAuthority } from './recorder.ts'
 
 /**
  * Looks at the facts known so far and either adds facts or throws a {@link Refusal}.
@@ -34,14 +43,14 @@ export interface Plugin<Needs extends object, Gives extends object> {
    * budgets and counters. What it returns is ignored. It should not throw or reject: where it does, that is
    * logged and counted, and reaches nobody.
    */
-  readonly settled?: (facts: Needs & Gives, settlement: Settlement) => unknown
+  readonly settled?: (facts: Needs & Gives, settlement: CallSettlement) => unknown
 }
 
 /** A question whose answer takes the place of what was known. */
 type Refresh<Facts extends object> = Pick<Plugin<Facts, Partial<Facts>>, 'name' | 'admit'>
 
 /** Keeps a fact from being written twice: a plugin that gives one that is known already does not compile. */
-type Fresh<Known, Gives> = [keyof Known & keyof Gives] extends [never] ? unknown : never
+type UnknownFacts<Known, Gives> = [keyof Known & keyof Gives] extends [never] ? unknown : never
 
 /** Called with an error that was thrown while a call was settled, and with the name of its thrower. */
 export type OnFault = (by: string, error: unknown) => void
@@ -50,27 +59,27 @@ export type OnFault = (by: string, error: unknown) => void
  * Tells the record, and every plugin that had let the call through, how the call ended. To be called once.
  * Their errors go to `onFault`: the others are told all the same.
  */
-export type Settling = (settlement: Settlement, onFault: OnFault) => void
+export type SettleCall = (settlement: CallSettlement, onFault: OnFault) => void
 
-export interface Admitted<Facts> {
+export interface AdmittedCall<Facts> {
   readonly allowed: true
   readonly facts: Facts
   readonly receipt: Receipt | null
-  readonly settled: Settling
+  readonly settled: SettleCall
 }
 
-export interface Refused<Facts> {
+export interface RefusedCall<Facts> {
   readonly allowed: false
   readonly refusal: Refusal
   /** The name of the plugin that refused. */
   readonly by: string
   /** The facts that were known by then. */
   readonly facts: Arrival & Partial<Facts> & { readonly principal?: Principal }
-  readonly receipt: Receipt | Summarised | null
-  readonly settled: Settling
+  readonly receipt: Receipt | SummarisedRefusal | null
+  readonly settled: SettleCall
 }
 
-export type Decision<Facts> = Admitted<Facts> | Refused<Facts>
+export type Decision<Facts> = AdmittedCall<Facts> | RefusedCall<Facts>
 
 type AnyPlugin = Plugin<object, object>
 
@@ -97,7 +106,7 @@ export class Pipeline<Facts extends Arrival, From extends Arrival = Arrival> {
     this.#plugins = plugins
     this.#mark = mark
     this.#again = again
-    this.askAgain = askingAgain<Facts>(plugins)
+    this.askAgain = makeAskAgain<Facts>(plugins)
   }
 
   static start<Known extends Arrival = Arrival>(): Pipeline<Known, Known> {
@@ -105,7 +114,7 @@ export class Pipeline<Facts extends Arrival, From extends Arrival = Arrival> {
   }
 
   pass<Gives extends object>(
-    plugin: Plugin<Facts, Gives> & Fresh<Facts, Gives>,
+    plugin: Plugin<Facts, Gives> & UnknownFacts<Facts, Gives>,
   ): Pipeline<Facts & Gives, From> {
     // Proven by the parameter's type: whatever stands before it gives what `plugin` needs.
     const next = plugin as unknown as AnyPlugin
@@ -136,12 +145,12 @@ export class Pipeline<Facts extends Arrival, From extends Arrival = Arrival> {
   /**
    * Runs every plugin in order, then records. A plugin that breaks has refused (`plugin_failed`). A record
    * that cannot be written makes the decision a refusal with `audit_unavailable`, and nothing is dispatched.
-   * Where it is {@link Stale} the call is judged once more from {@link anew} on; where it is so again and again, or was
+   * Where it is {@link StaleAuthority} the call is judged once more from {@link anew} on; where it is so again and again, or was
    * refused before, the decision is a refusal with `overloaded`. One that was refused by what is not so any more is
    * judged once more too, from the beginning where that was before the mark.
    */
   async decide(arrival: From, recorder: Recorder<Facts>): Promise<Decision<Facts>> {
-    let judged = new Judgement<Facts>(this.#plugins, arrival, recorder)
+    let judged = new CallJudgement<Facts>(this.#plugins, arrival, recorder)
     await judged.ask()
     const late = judged.refusal && (await judged.outdated())
     const decided = late ? null : await judged.record()
@@ -150,19 +159,19 @@ export class Pipeline<Facts extends Arrival, From extends Arrival = Arrival> {
     if (!late) await judged.outdated()
     const known = judged.given.slice(0, judged.given.length < this.#mark ? 0 : this.#mark)
     const plugins = known.length === this.#mark ? this.#again : this.#plugins
-    const faults: Fault[] = []
+    const faults: SettlementFault[] = []
     for (let times = 1; ; times += 1) {
       faults.push(...judged.release(known.length))
-      judged = new Judgement<Facts>(plugins, arrival, recorder, [...known])
+      judged = new CallJudgement<Facts>(plugins, arrival, recorder, [...known])
       await judged.ask()
-      const decision = (await judged.record()) ?? (times === MOST_ANEW ? await judged.overtaken() : null)
+      const decision = (await judged.record()) ?? (times === MAX_JUDGEMENTS ? await judged.overtaken() : null)
       if (decision) return { ...decision, settled: afterFaults(faults, decision.settled) }
       await judged.outdated()
     }
   }
 }
 
-function askingAgain<Facts extends Arrival>(plugins: readonly AnyPlugin[]): AskAgain<Facts> | null {
+function makeAskAgain<Facts extends Arrival>(plugins: readonly AnyPlugin[]): AskAgain<Facts> | null {
   const asked = plugins.filter(({ still }) => still)
   if (asked.length === 0) return null
   return async (facts) => {
@@ -173,10 +182,10 @@ function askingAgain<Facts extends Arrival>(plugins: readonly AnyPlugin[]): AskA
 }
 
 /** Changes that come one after the other must not refuse a call that all of them allow. */
-const MOST_ANEW = 4
+const MAX_JUDGEMENTS = 4
 
 /** One judgement of a call: what plugins have established of it, and the first refusal, if there was one. */
-class Judgement<Facts extends Arrival> {
+class CallJudgement<Facts extends Arrival> {
   readonly #plugins: readonly AnyPlugin[]
   readonly #recorder: Recorder<Facts>
   /** Grows with each plugin. */
@@ -191,7 +200,7 @@ class Judgement<Facts extends Arrival> {
     plugins: readonly AnyPlugin[],
     known: Arrival,
     recorder: Recorder<Facts>,
-    given: Judgement<Facts>['given'] = [],
+    given: CallJudgement<Facts>['given'] = [],
   ) {
     this.#plugins = plugins
     this.#recorder = recorder
@@ -229,7 +238,7 @@ class Judgement<Facts extends Arrival> {
   }
 
   #refuse(error: unknown): void {
-    this.refusal = refusalOf(error, 'plugin_failed')
+    this.refusal = toRefusal(error, 'plugin_failed')
     this.#by = this.#plugins[this.given.length]?.name ?? RECORDER
   }
 
@@ -240,7 +249,7 @@ class Judgement<Facts extends Arrival> {
     try {
       return (await this.#recorder.current?.(this.facts)) === false
     } catch (error) {
-      this.refusal = refusalOf(error, 'audit_unavailable')
+      this.refusal = toRefusal(error, 'audit_unavailable')
       return false
     }
   }
@@ -260,12 +269,12 @@ class Judgement<Facts extends Arrival> {
         settled: this.#settling(known),
       }
     } catch (error) {
-      return error instanceof Stale ? null : this.#unrecorded(error)
+      return error instanceof StaleAuthority ? null : this.#unrecorded(error)
     }
   }
 
   /** Refuses a call whose authority has changed under it for the last time. */
-  async overtaken(): Promise<Refused<Facts>> {
+  async overtaken(): Promise<RefusedCall<Facts>> {
     this.refusal = new Refusal('overloaded', { headers: { 'retry-after': '1' } })
     this.#by = RECORDER
     const decision = await this.record()
@@ -276,9 +285,9 @@ class Judgement<Facts extends Arrival> {
    * Tells plugins from a place on at once that a call they let through is not made: they are about to be asked
    * again. Returns what they threw, as it comes in.
    */
-  release(from: number): readonly Fault[] {
-    const faults: Fault[] = []
-    const ended: Settlement = { at: Date.now(), status: 'refused', provider: null, detail: {} }
+  release(from: number): readonly SettlementFault[] {
+    const faults: SettlementFault[] = []
+    const ended: CallSettlement = { at: Date.now(), status: 'refused', provider: null, detail: {} }
     this.#settle(from, ended, (...fault) => void faults.push(fault))
     return faults
   }
@@ -287,44 +296,44 @@ class Judgement<Facts extends Arrival> {
     return { by: this.#by, passed: this.#plugins.slice(0, this.given.length).map(({ name }) => name) }
   }
 
-  #refused(refusal: Refusal, receipt: Refused<Facts>['receipt']): Refused<Facts> {
+  #refused(refusal: Refusal, receipt: RefusedCall<Facts>['receipt']): RefusedCall<Facts> {
     return { allowed: false, refusal, by: this.#by, facts: this.facts, receipt, settled: this.#settling() }
   }
 
-  #unrecorded(error: unknown): Refused<Facts> {
+  #unrecorded(error: unknown): RefusedCall<Facts> {
     const refusal = error instanceof Refusal ? error : new Refusal('audit_unavailable', { cause: error })
     this.#by = RECORDER
     return this.#refused(refusal, refusal.recorded)
   }
 
   /** The record first, where the call is `allowed`: whatever a plugin does, the outcome row is written. */
-  #settling(allowed?: Facts): Settling {
+  #settling(allowed?: Facts): SettleCall {
     return (settlement, onFault) => {
-      if (allowed) tell(RECORDER, () => this.#recorder.settled?.(allowed, settlement), onFault)
+      if (allowed) notifySettled(RECORDER, () => this.#recorder.settled?.(allowed, settlement), onFault)
       this.#settle(0, settlement, onFault)
     }
   }
 
   /** Tells plugins that have let the call through how it ended. */
-  #settle(from: number, settlement: Settlement, onFault: OnFault): void {
+  #settle(from: number, settlement: CallSettlement, onFault: OnFault): void {
     for (let at = from; at < this.given.length; at += 1) {
       const plugin = this.#plugins[at]
-      if (plugin?.settled) tell(plugin.name, () => plugin.settled?.(this.facts, settlement), onFault)
+      if (plugin?.settled) notifySettled(plugin.name, () => plugin.settled?.(this.facts, settlement), onFault)
     }
   }
 }
 
-type Fault = Parameters<OnFault>
+type SettlementFault = Parameters<OnFault>
 
 /** Reports what was thrown before, and then settles. */
-function afterFaults(faults: readonly Fault[], settled: Settling): Settling {
+function afterFaults(faults: readonly SettlementFault[], settled: SettleCall): SettleCall {
   return (settlement, onFault) => {
     for (const fault of faults) onFault(...fault)
     settled(settlement, onFault)
   }
 }
 
-function tell(by: string, work: () => unknown, onFault: OnFault): void {
+function notifySettled(by: string, work: () => unknown, onFault: OnFault): void {
   try {
     const told = work()
     // Nobody waits for it, but a rejection that nobody hears would end the process.

@@ -1,4 +1,4 @@
-import type { Arrival, Receipt, Settlement, Summarised } from './arrival.ts'
+import type { Arrival, CallSettlement, Receipt, SummarisedRefusal } from './arrival.ts'
 import type { Refusal } from './refusal.ts'
 
 /** The name of the recorder, as `refused_by` says it where a record could not be written. */
@@ -8,7 +8,7 @@ export const RECORDER = 'audit'
  * The error of a recorder that found the authority changed which a call was judged by, let through or refused.
  * Nothing was recorded; the call is to be judged once more.
  */
-export class Stale extends Error {}
+export class StaleAuthority extends Error {}
 
 /** The one that refused a call, and those that had let it through, by name and in order. */
 export interface RefusedBy {
@@ -17,7 +17,7 @@ export interface RefusedBy {
 }
 
 /**
- * Makes a decision durable before anything acts on it. Rejects where it cannot, with {@link Stale} where the
+ * Makes a decision durable before anything acts on it. Rejects where it cannot, with {@link StaleAuthority} where the
  * call was overtaken by a change of the authority it was judged by; then nothing may act.
  * `settled` is called once for each call that it has recorded as allowed, when the call has ended.
  */
@@ -27,11 +27,11 @@ export interface Recorder<in Facts extends Arrival> {
     facts: Arrival & Partial<Facts>,
     refusal: Refusal,
     refusedBy: RefusedBy,
-  ) => Promise<Receipt | Summarised | null>
+  ) => Promise<Receipt | SummarisedRefusal | null>
   /**
    * Tells whether what a judgement has looked up is so now; false: look-ups give by then what is. Absent where they
    * always do.
    */
   readonly current?: ((facts: Arrival & Partial<Facts>) => Promise<boolean>) | undefined
-  readonly settled?: (facts: Facts, settlement: Settlement) => void
+  readonly settled?: (facts: Facts, settlement: CallSettlement) => void
 }

@@ -1,7 +1,7 @@
 import type { FieldError } from '../db/capabilities.ts'
 import type { JsonObject } from '../db/support/json.ts'
 import { DatabaseUnavailable } from '../db/support/unavailable.ts'
-import type { Receipt, Summarised } from './arrival.ts'
+import type { Receipt, SummarisedRefusal } from './arrival.ts'
 
 /** The outside of a refusal: its HTTP status, the vendors' word for its kind, and one plain sentence. */
 interface Reason {
@@ -42,7 +42,7 @@ const unacceptable = (message: string): Reason => invalid(422, message)
 const overloaded = (message: string): Reason => ({ status: 503, type: 'overloaded_error', message })
 
 /** Every reason of a refusal. A status code is written here and nowhere else. */
-export const REASONS = {
+export const REFUSAL_REASONS = {
   bad_request: invalid(400, 'The request is not well-formed HTTP.'),
   base_url_wrong: invalid(
     400,
@@ -225,7 +225,7 @@ export const REASONS = {
   internal: fault(500, 'Something inside this gateway failed.'),
 } as const satisfies Record<string, Reason>
 
-export type RefusalReason = keyof typeof REASONS
+export type RefusalReason = keyof typeof REFUSAL_REASONS
 
 /** The reasons that earlier versions answered with, and those that took their place. */
 export const FORMER_REASONS = {
@@ -254,13 +254,13 @@ export const FORMER_PLUGIN_NAMES = {
 } as const
 
 /** The words in which a provider refused, for `error` of the answer. Absent: ours. */
-export interface OthersWords {
+export interface ProviderErrorFields {
   readonly type?: string
   readonly code?: string
   readonly param?: string
 }
 
-interface Options {
+interface RefusalOptions {
   /** For the caller. Never holds anything internal. */
   readonly detail?: Readonly<Record<string, unknown>>
   /** For the log only. */
@@ -268,7 +268,7 @@ interface Options {
   /** A better sentence than the reason's own. For the caller. */
   readonly message?: string
   /** The kind of error in another service's words, that go with its message. For the caller. */
-  readonly said?: OthersWords
+  readonly said?: ProviderErrorFields
   /** Further members of the outcome row. Not for the caller. */
   readonly report?: JsonObject
   /** The error code of a 401's challenge, where it is not the reason's own. */
@@ -276,11 +276,11 @@ interface Options {
   /** Headers of the answer, e.g. WWW-Authenticate or Retry-After. */
   readonly headers?: Readonly<Record<string, string>>
   /** The record of it, where it is the recorder that refuses. */
-  readonly recorded?: Receipt | Summarised | null
+  readonly recorded?: Receipt | SummarisedRefusal | null
 }
 
 /** Makes the refusal of what was thrown: itself, or that the database is away; else for the `otherwise` reason. */
-export function refusalOf(thrown: unknown, otherwise: RefusalReason): Refusal {
+export function toRefusal(thrown: unknown, otherwise: RefusalReason): Refusal {
   if (thrown instanceof Refusal) return thrown
   if (!(thrown instanceof DatabaseUnavailable)) return new Refusal(otherwise, { cause: thrown })
   return new Refusal('audit_unavailable', { cause: thrown, headers: { 'retry-after': '1' } })
@@ -295,23 +295,23 @@ export class Refusal extends Error {
   readonly status: number
   readonly type: ErrorType
   readonly detail: Readonly<Record<string, unknown>>
-  readonly said: OthersWords
+  readonly said: ProviderErrorFields
   readonly report: JsonObject
   readonly headers: Readonly<Record<string, string>>
   /** True where an SDK should leave off: it cannot cure this by sending the same again. */
   readonly final: boolean
   /** The error code of a 401's challenge, or null. */
   readonly challenge: string | null
-  readonly recorded: Receipt | Summarised | null
+  readonly recorded: Receipt | SummarisedRefusal | null
 
-  constructor(reason: RefusalReason, options: Options = {}) {
+  constructor(reason: RefusalReason, options: RefusalOptions = {}) {
     const {
       status,
       type,
       message,
       final = status < 500 && status !== 429,
       challenge,
-    }: Reason = REASONS[reason]
+    }: Reason = REFUSAL_REASONS[reason]
     // An answer, no fault: nobody looks for the line that it came from, which costs more than all the rest of it.
     const { stackTraceLimit } = Error
     Error.stackTraceLimit = 0
@@ -331,8 +331,8 @@ export class Refusal extends Error {
 }
 
 /** Makes the refusal of a body whose fields break the rules: 422, each field named. */
-export function unprocessable(errors: readonly FieldError[]): Refusal {
+export function unprocessableBody(errors: readonly FieldError[]): Refusal {
   const [first] = errors
-  const message = first ? `${first.field}: ${first.message}` : REASONS.body_unprocessable.message
+  const message = first ? `${first.field}: ${first.message}` : REFUSAL_REASONS.body_unprocessable.message
   return new Refusal('body_unprocessable', { message, detail: { errors } })
 }

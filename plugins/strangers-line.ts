@@ -14,7 +14,7 @@ const MAX_WAIT_MS = 2_000
 /** Names that were found once. */
 const MAX_KNOWN = 20_000
 
-type Answer<Found> = Found | undefined | Promise<Found | undefined>
+type LookupAnswer<Found> = Found | undefined | Promise<Found | undefined>
 
 /**
  * The line in which questions wait that anybody may cause, with a certificate, a session or an id that he has made up
@@ -29,15 +29,15 @@ export class StrangersLine {
   /** Makes the same question, asked in line unless its key was found before. Refuses with `overloaded` if the line is long. */
   fronting<Given extends readonly unknown[], Found>(
     keyOf: (...given: Given) => string,
-    ask: (...given: Given) => Answer<Found>,
-  ): (...given: Given) => Answer<Found> {
+    ask: (...given: Given) => LookupAnswer<Found>,
+  ): (...given: Given) => LookupAnswer<Found> {
     return (...given) => {
       const key = keyOf(...given)
       return this.#known.get(key) ? ask(...given) : this.#inLine(key, () => ask(...given))
     }
   }
 
-  async #inLine<Found>(key: string, ask: () => Answer<Found>): Promise<Found | undefined> {
+  async #inLine<Found>(key: string, ask: () => LookupAnswer<Found>): Promise<Found | undefined> {
     if (this.#underWay < MAX_UNDER_WAY) this.#underWay += 1
     else await this.#turn()
     try {
@@ -80,7 +80,7 @@ export class StrangersLine {
  * Makes the questions to a database that anybody may cause. An engine within the process answers them at once; one behind
  * a socket is asked in line.
  */
-export function strangersQuestions(database: Database) {
+export function strangerLookups(database: Database) {
   const line = new StrangersLine()
   const ofSpiffe = spiffePin(database)
   const ofSession = (digest: string) => findSession(database, digest)

@@ -3,7 +3,7 @@
  * a character (the two halves that UTF-16 makes of one). A text has room for one in each piece: `size` is 2 or
  * more.
  */
-export function* piecesOf(body: string | Buffer, size: number): Generator<string | Buffer, undefined> {
+export function* textPieces(body: string | Buffer, size: number): Generator<string | Buffer, undefined> {
   for (let at = 0, end = 0; at < body.length; at = end) {
     end = Math.min(at + size, body.length)
     if (typeof body === 'string') {

@@ -6,10 +6,10 @@ import { Refusal } from './refusal.ts'
  */
 
 /** Work in steps, each of them far shorter than a slice. */
-export type Steps<Result> = Generator<undefined, Result, undefined>
+export type WorkSteps<Result> = Generator<undefined, Result, undefined>
 
 /** Work on so many bytes is done at once. */
-export const AT_ONCE = 65_536
+export const BYTES_AT_ONCE = 65_536
 /** A slice of work ends with the first step that ends after so long. ms. */
 const SLICE_MS = 3
 
@@ -17,9 +17,9 @@ const SLICE_MS = 3
  * Does the work in slices, and resolves with its result. Rejects with what it throws. When `signal` fires the
  * rest is left undone, and it rejects with the signal's reason where that is a Refusal, else `client_gone`.
  */
-export async function inTurns<Result>(work: Steps<Result>, signal?: AbortSignal): Promise<Result> {
+export async function runInSlices<Result>(work: WorkSteps<Result>, signal?: AbortSignal): Promise<Result> {
   for (;;) {
-    await turn()
+    await eventLoopTurn()
     if (signal?.aborted) {
       throw signal.reason instanceof Refusal ? signal.reason : new Refusal('client_gone')
     }
@@ -34,14 +34,14 @@ export async function inTurns<Result>(work: Steps<Result>, signal?: AbortSignal)
 const waiting: (() => void)[] = []
 
 /** Resolves in a turn of the loop that nobody else has been given. First come, first served. */
-export const turn = (): Promise<void> =>
+export const eventLoopTurn = (): Promise<void> =>
   new Promise((resolve) => {
     waiting.push(resolve)
-    if (waiting.length === 1) setImmediate(giveTurn)
+    if (waiting.length === 1) setImmediate(grantTurn)
   })
 
-function giveTurn(): void {
+function grantTurn(): void {
   // What it does runs before the next callback of the loop; if it wants another turn, it comes last.
   waiting.shift()?.()
-  if (waiting.length > 0) setImmediate(giveTurn)
+  if (waiting.length > 0) setImmediate(grantTurn)
 }

@@ -1,7 +1,7 @@
 import './boot/no-debugger.ts'
 import './boot/v8-flags.ts'
 import { refuseUnsafeRuntime } from './boot/runtime-check.ts'
-import { visibleLines } from './visible.ts'
+import { escapeHiddenLines } from './visible.ts'
 import type { Gateway } from './wiring/gateway.ts'
 
 const HELP = `usage: node proxy/main.ts [--accept-rollback REASON]
@@ -16,7 +16,7 @@ if (process.argv.includes('--help')) {
 } else {
   await main().catch((error: unknown) => {
     process.stderr.write(
-      `sallyport: ${visibleLines(error instanceof Error ? error.message : String(error))}\n`,
+      `sallyport: ${escapeHiddenLines(error instanceof Error ? error.message : String(error))}\n`,
     )
     process.exit(1)
   })
@@ -57,7 +57,7 @@ function heedSignals(gateway: Gateway): void {
   process.on('SIGHUP', () => void gateway.reload())
   const fault = (error: unknown): void => {
     process.stderr.write(
-      `sallyport: stopping: ${visibleLines(error instanceof Error ? error.message : String(error))}\n`,
+      `sallyport: stopping: ${escapeHiddenLines(error instanceof Error ? error.message : String(error))}\n`,
     )
     stop(1, 2_000)
   }

@@ -1,38 +1,49 @@
-import { capability, capabilityBeforeBody, demand } from '../plugins/capability.ts'
-import { type DpopSources, dpop } from '../plugins/dpop/dpop.ts'
-import { type ClaimSources, singleUse } from '../plugins/dpop/single-use.ts'
-import type { AccessToken, Principal, Proof } from '../plugins/facts.ts'
+import { capabilityBeforeBody, capabilityGate, routeDemand } from '../plugins/capability.ts'
+import { type DpopDependencies, dpop } from '../plugins/dpop/dpop.ts'
+import { type ProofClaimDependencies, singleUse } from '../plugins/dpop/single-use.ts'
+import type { AccessToken, DpopProof, Principal } from '../plugins/facts.ts'
 import { type JsonBody, jsonBody } from '../plugins/json-body/json-body.ts'
-import type { Check } from '../plugins/operator-files/module.ts'
-import { shadow } from '../plugins/operator-files/shadow.ts'
+import type { CheckPlugin } from '../plugins/operator-files/module.ts'
+import { shadowChecks } from '../plugins/operator-files/shadow.ts'
 import { localOperator } from '../plugins/operators/local-operator.ts'
 import {
-  type Administered,
+  type AdministrationFacts,
+  identifyOperator,
   type KnownOperator,
-  type OperatorSources,
-  operator,
-  stillMay,
+  type OperatorDependencies,
+  recheckOperator,
 } from '../plugins/operators/operator.ts'
-import { operatorReads, proofReader } from '../plugins/operators/proof-reader.ts'
-import { type Sessions, sessionDoor } from '../plugins/operators/sessions.ts'
-import { signedIn } from '../plugins/operators/signed-in.ts'
+import { operatorReader, proofReader } from '../plugins/operators/proof-reader.ts'
+import { type BrowserSessions, sessionDoor } from '../plugins/operators/sessions.ts'
+import { requireSession } from '../plugins/operators/signed-in.ts'
 import { origin } from '../plugins/origin/origin.ts'
-import type { Pinned } from '../plugins/pin/pin.ts'
+import type { PinnedCaller } from '../plugins/pin/pin.ts'
 import { type Arrival, Pipeline, type Plugin } from '../plugins/plugin.ts'
 import { metricsReader } from '../plugins/secrets/metrics-token.ts'
 import { tokenProof } from './auth/token-proof.ts'
 import { tokenRequest } from './auth/token-request.ts'
-import type { Endpoint } from './llm/dialects/registry.ts'
+import type { LlmEndpoint } from './llm/dialects/registry.ts'
 import { JUDGED_MEMBERS, type LlmTarget, llmCall, llmMembers } from './llm/routing.ts'
 import { mcpState, mcpTool } from './mcp/gate/checks.ts'
 import type { McpTarget } from './mcp/gate/demand-now.ts'
-import { type DoorFound, mcpDoor, mcpResourcePath, type ResourcePath } from './mcp/gate/endpoint.ts'
-import { mcpTarget, mcpTargetFound } from './mcp/gate/target.ts'
-import type { Mcp } from './mcp/mcp.ts'
-import { type McpMessage, mcpMessage, mcpPeek, type Peeked } from './mcp/protocol/message.ts'
-import { type Form, form, formToken, secretInForm, withFormToken } from './operators/pages/form.ts'
-import { isFromElsewhere, visitor } from './operators/pages/visitor.ts'
-import { rulesOf } from './operators/sessions/rules.ts'
+import {
+  mcpResourceLookup,
+  mcpResourcePath,
+  type PathResourceAccess,
+  type ResourcePath,
+} from './mcp/gate/endpoint.ts'
+import { mcpTarget, mcpTargetRequired } from './mcp/gate/target.ts'
+import type { McpRuntime } from './mcp/mcp.ts'
+import { type McpMessage, mcpMessage, mcpPeek, type PeekedCall } from './mcp/protocol/message.ts'
+import {
+  formBody,
+  formToken,
+  type SubmittedForm,
+  secretInForm,
+  withFormToken,
+} from './operators/pages/form.ts'
+import { isFromOtherOrigin, visitor } from './operators/pages/visitor.ts'
+import { readSessionRules } from './operators/sessions/rules.ts'
 import type { Configuration } from './wiring/configuration.ts'
 
 const MIB = 1024 * 1024
@@ -55,22 +66,22 @@ const LOGOUT_BODY_LIMIT = 64 * 1024
 /** The limit of an MCP message: the arguments of a tool may carry a file. Bytes. */
 const MCP_BODY_LIMIT = 8 * MIB
 
-export interface PipelineSources {
+export interface PipelineDependencies {
   readonly configuration: Configuration
   /** The configuration in force, which may be a later one: what is asked again of calls under way is asked by it. */
   readonly inForce: () => Configuration
   /** Finds the principal of a certificate, by its digest or, where it was enrolled so, by its SPIFFE id. */
-  readonly pin: Plugin<Arrival, Pinned>
+  readonly pin: Plugin<Arrival, PinnedCaller>
   /** The same, asked in the database each time: for what no record asserts. */
-  readonly pinNow: Plugin<Arrival, Pinned>
+  readonly pinNow: Plugin<Arrival, PinnedCaller>
   /** Asks it once more, where a body has taken its time. */
-  readonly again: Plugin<Arrival & Pinned, { holder: Principal }>
+  readonly again: Plugin<Arrival & PinnedCaller, { holder: Principal }>
   /** Made once: it remembers the keys that held. */
   readonly apiKey: Plugin<Arrival & { principal: Principal }, object>
   /** Who administers. Made of what outlives a configuration: its memory of failures, and its sessions. */
-  readonly operators: Omit<OperatorSources, 'pin' | 'proof' | 'page' | 'session'>
+  readonly operators: Omit<OperatorDependencies, 'pin' | 'proof' | 'page' | 'session'>
   /** The sessions of browsers. */
-  readonly sessions: Sessions
+  readonly sessions: BrowserSessions
   /** The base URLs of administration, which may have a listener of its own. */
   readonly adminUrls: () => readonly string[]
   /** `MCP_PROXY_METRICS_TOKEN`, or null. */
@@ -78,14 +89,14 @@ export interface PipelineSources {
   /** Refuses at setup once a secret is stored. */
   readonly beforeFirstSecret: Plugin<Arrival, object>
   /** The sources of the checks of proofs and tokens; the mode comes from the configuration. */
-  readonly constrained: Omit<DpopSources, 'mode' | 'noDowngrade' | 'inForce'>
-  readonly claims: ClaimSources
+  readonly constrained: Omit<DpopDependencies, 'mode' | 'noDowngrade' | 'inForce'>
+  readonly claims: ProofClaimDependencies
   /** Made once: sessions and open server requests outlive a configuration. */
-  readonly mcp: Pick<Mcp, 'registry' | 'sessions' | 'serverRequests' | 'farRequests' | 'states'>
+  readonly mcp: Pick<McpRuntime, 'registry' | 'sessions' | 'serverRequests' | 'farRequests' | 'states'>
 }
 
 /** What is asked of an operator: what a change demands, and the action of its row. */
-interface Administering {
+interface OperationGate {
   readonly action: string
   readonly demands: string
 }
@@ -93,26 +104,26 @@ interface Administering {
 /** What is administered, the operation finds itself. */
 const NO_TARGET: Plugin<object, { target: null }> = { name: 'demand', admit: () => ({ target: null }) }
 
-const METRICS: Administering = { action: 'admin.read', demands: 'admin.read' }
+const METRICS: OperationGate = { action: 'admin.read', demands: 'admin.read' }
 
 /** The facts of an MCP request whose message was read. */
-type McpRead = Arrival &
+type McpReadFacts = Arrival &
   JsonBody &
-  DoorFound &
+  PathResourceAccess &
   ResourcePath &
-  Pinned & {
-    readonly proof: Proof | null
+  PinnedCaller & {
+    readonly proof: DpopProof | null
     readonly token: AccessToken | null
-    readonly peeked: Peeked
+    readonly peeked: PeekedCall
     readonly message: McpMessage
   }
 
 /** The organisation's own checks in their order, and behind them those that only watch. */
-function ownChecks({ checks }: Configuration): readonly Check[] {
+function ownChecks({ checks }: Configuration): readonly CheckPlugin[] {
   const of = (isShadow: boolean) =>
     checks.filter(({ shadow: watches }) => watches === isShadow).map(({ check }) => check)
   const [judging, watching] = [of(false), of(true)]
-  return watching.length === 0 ? judging : [...judging, shadow(watching)]
+  return watching.length === 0 ? judging : [...judging, shadowChecks(watching)]
 }
 
 /**
@@ -134,11 +145,11 @@ export function pipelines({
   constrained,
   claims,
   mcp,
-}: PipelineSources) {
+}: PipelineDependencies) {
   const { dpopMode: mode, noDowngrade, mcp: mcpOptions } = configuration
   const own = ownChecks(configuration)
   const { nonces, baseUrls } = constrained
-  const modes = (): Pick<DpopSources, 'mode' | 'noDowngrade'> => {
+  const modes = (): Pick<DpopDependencies, 'mode' | 'noDowngrade'> => {
     const { dpopMode, noDowngrade: isHeld } = inForce()
     return { mode: dpopMode, noDowngrade: isHeld }
   }
@@ -153,9 +164,11 @@ export function pipelines({
   // Signing in is there for whoever administers on a listener of its own as well.
   const eitherPages = anyone.pass(adminPages)
   const eitherProof = dpop({ ...constrained, baseUrls: adminUrls, mode, noDowngrade, inForce: modes })
-  const terms = { rules: rulesOf(configuration.operators), proof: eitherProof }
-  const { changing, showing } = sessionDoor(sessions, adminPages, terms, () => rulesOf(inForce().operators))
-  const known = operator({
+  const terms = { rules: readSessionRules(configuration.operators), proof: eitherProof }
+  const { changing, showing } = sessionDoor(sessions, adminPages, terms, () =>
+    readSessionRules(inForce().operators),
+  )
+  const known = identifyOperator({
     ...operators,
     pin: pinNow,
     proof: eitherProof,
@@ -164,39 +177,45 @@ export function pipelines({
   })
   const local = localOperator
   // A browser that comes from another site sends no Strict cookie, or one that nobody listens to.
-  const browser = signedIn({
+  const browser = requireSession({
     ...showing,
-    first: (arrival) => (isFromElsewhere(arrival) ? Promise.resolve(null) : showing.first(arrival)),
+    first: (arrival) => (isFromOtherOrigin(arrival) ? Promise.resolve(null) : showing.first(arrival)),
   })
 
   /** Makes the pipelines of administration for those that `who` finds. */
   const administration = (who: Plugin<Arrival, KnownOperator>) => {
-    const gate = capability<null>()
-    const asked = ({ action, demands }: Administering, whom = who) =>
-      anyone.pass(demand(action, demands)).pass(NO_TARGET).pass(whom).pass(gate)
+    const gate = capabilityGate<null>()
+    const asked = ({ action, demands }: OperationGate, whom = who) =>
+      anyone.pass(routeDemand(action, demands)).pass(NO_TARGET).pass(whom).pass(gate)
     return {
-      read: (operation: Administering): Pipeline<Administered> => asked(operation).pass(singleUse(claims)),
+      read: (operation: OperationGate): Pipeline<AdministrationFacts> =>
+        asked(operation).pass(singleUse(claims)),
       /** Asked once more behind the body: an operator who was deactivated while it came changes nothing. */
-      write: (operation: Administering): Pipeline<Administered & JsonBody> =>
-        asked(operation).pass(adminBody).pass(stillMay(who, gate)).pass(singleUse(claims, 'change')),
+      write: (operation: OperationGate): Pipeline<AdministrationFacts & JsonBody> =>
+        asked(operation).pass(adminBody).pass(recheckOperator(who, gate)).pass(singleUse(claims, 'change')),
       metrics: asked(METRICS, metricsReader(who, metricsToken)).pass(singleUse(claims)),
     }
   }
 
-  const pageGate = capability<null>()
+  const pageGate = capabilityGate<null>()
   /** A page of the dashboard: what it shows demands what the API demands for the same. */
-  const page = ({ action, demands }: Administering) =>
-    anyone.pass(demand(action, demands)).pass(NO_TARGET).pass(browser).pass(pageGate).pass(singleUse(claims))
+  const page = ({ action, demands }: OperationGate) =>
+    anyone
+      .pass(routeDemand(action, demands))
+      .pass(NO_TARGET)
+      .pass(browser)
+      .pass(pageGate)
+      .pass(singleUse(claims))
 
-  const llmGate = capability<LlmTarget>()
+  const llmGate = capabilityGate<LlmTarget>()
   const members = llmMembers(configuration.llm)
-  const mcpGate = capability<McpTarget>()
+  const mcpGate = capabilityGate<McpTarget>()
 
   const toolRules = ({ mcp: { http_get: httpGet, enforce_tools_call: enforced } }: Configuration) => ({
     httpGet: httpGet.enabled,
     enforced,
   })
-  const door = mcpDoor(mcp.registry)
+  const door = mcpResourceLookup(mcp.registry)
   const resourcePath = mcpResourcePath(mcp.sessions)
 
   /**
@@ -204,10 +223,10 @@ export function pipelines({
    * definition; then the organisation's own checks.
    */
   const work = () => {
-    const call = Pipeline.start<McpRead>()
+    const call = Pipeline.start<McpReadFacts>()
       .anew(pin, proof, door, resourcePath)
       .pass(mcpTarget({ ...mcp, ...toolRules(configuration), inForce: () => toolRules(inForce()) }))
-      .pass(mcpTargetFound)
+      .pass(mcpTargetRequired)
       .pass(again)
       .pass(mcpGate)
       .pass(mcpTool(mcp.registry))
@@ -240,7 +259,7 @@ export function pipelines({
 
     /** Proofs of the ledger: any known principal, or an operator by one of its doors. */
     proofs: eitherPages.pass(ledgerReader).pass(singleUse(claims)),
-    proofsHere: anyone.pass(operatorReads(local)).pass(singleUse(claims)),
+    proofsHere: anyone.pass(operatorReader(local)).pass(singleUse(claims)),
 
     /**
      * Signing in: the certificate authenticates the client (RFC 8705 §2), the proof names the key to bind a
@@ -260,9 +279,9 @@ export function pipelines({
      * LLM calls: the page, the demand, the certificate, the proof, the API key, the call and its capability (which
      * is asked first where the body is long); then the organisation's own checks.
      */
-    llm: (endpoint: Endpoint) => {
+    llm: (endpoint: LlmEndpoint) => {
       const call = ours
-        .pass(demand('egress_llm_chat', 'llm.chat'))
+        .pass(routeDemand('egress_llm_chat', 'llm.chat'))
         .pass(pin)
         .pass(proof)
         .pass(apiKey)
@@ -291,7 +310,7 @@ export function pipelines({
         .pass(door)
         .pass(resourcePath),
       session: mcpPages.pass(pinNow).pass(proof).pass(apiKey).pass(singleUse(claims)),
-      handshake: Pipeline.start<McpRead>().pass(again).pass(singleUse(claims)),
+      handshake: Pipeline.start<McpReadFacts>().pass(again).pass(singleUse(claims)),
       work: work(),
     },
 
@@ -307,35 +326,35 @@ export function pipelines({
       page,
       /** The first page of all, and its form, while no secret is stored: by the code on the terminal. */
       setup: anyone.pass(beforeFirstSecret),
-      setUp: anyone.pass(beforeFirstSecret).pass(adminPages).pass(form(SETUP_BODY_LIMIT)),
+      setUp: anyone.pass(beforeFirstSecret).pass(adminPages).pass(formBody(SETUP_BODY_LIMIT)),
       /** A form of such a page, which comes with its session's token; asked once more behind its body. */
-      form: (operation: Administering): Pipeline<Administered & Form> =>
+      form: (operation: OperationGate): Pipeline<AdministrationFacts & SubmittedForm> =>
         anyone
           .pass(adminPages)
-          .pass(demand(operation.action, operation.demands))
+          .pass(routeDemand(operation.action, operation.demands))
           .pass(NO_TARGET)
           .pass(browser)
           .pass(pageGate)
-          .pass(form(FORM_LIMIT))
+          .pass(formBody(FORM_LIMIT))
           .pass(formToken)
-          .pass(stillMay(browser, pageGate))
+          .pass(recheckOperator(browser, pageGate))
           .pass(singleUse(claims)),
       /** An operator's certificate, with what the mode demands beside it: a browser signs no proofs. */
       certificate: anyone
         .pass(adminPages)
         .pass(pinNow)
         .pass(eitherProof)
-        .pass(form(SIGN_IN_BODY_LIMIT))
+        .pass(formBody(SIGN_IN_BODY_LIMIT))
         .pass(singleUse(claims)),
-      secret: anyone.pass(adminPages).pass(form(SIGN_IN_BODY_LIMIT)).pass(secretInForm(operators.secret)),
+      secret: anyone.pass(adminPages).pass(formBody(SIGN_IN_BODY_LIMIT)).pass(secretInForm(operators.secret)),
       /** Nobody is made to forget its session by a page of another site, whose form comes without a Strict cookie. */
       signOut: anyone
         .pass(adminPages)
-        .pass(form(SIGN_IN_BODY_LIMIT))
-        .pass(visitor((facts: Arrival & Form) => sessions.toEnd(withFormToken(facts)))),
-      logout: anyone.pass(form(LOGOUT_BODY_LIMIT)),
+        .pass(formBody(SIGN_IN_BODY_LIMIT))
+        .pass(visitor((facts: Arrival & SubmittedForm) => sessions.toEnd(withFormToken(facts)))),
+      logout: anyone.pass(formBody(LOGOUT_BODY_LIMIT)),
     },
   }
 }
 
-export type Pipelines = ReturnType<typeof pipelines>
+export type GatewayPipelines = ReturnType<typeof pipelines>

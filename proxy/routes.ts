@@ -1,23 +1,23 @@
-import { operatorOfNoTable } from '../plugins/operators/actor.ts'
+import { unstoredOperator } from '../plugins/operators/actor.ts'
 import type { AdminCapability } from '../plugins/operators/capabilities.ts'
-import type { Administered } from '../plugins/operators/operator.ts'
+import type { AdministrationFacts } from '../plugins/operators/operator.ts'
 import type { Pipeline } from '../plugins/plugin.ts'
 import type { RefusalReason } from '../plugins/refusal.ts'
-import { bind, bindAs, bindByAccept, docOf, type FactsOf } from './admin/http/http.ts'
+import { bindAs, bindByAccept, bindOperation, docOf, type OperationFacts } from './admin/http/http.ts'
 import { OPERATIONS } from './admin/http/operations.ts'
-import type { Operation, Takes } from './admin/operation/operation.ts'
+import type { InputSchemas, Operation } from './admin/operation/operation.ts'
 import { suggestCapabilities } from './admin/principals/capabilities.ts'
 import { authorizationServer, jwks, protectedResource } from './auth/metadata.ts'
 import { oauthRefusalReply } from './auth/refusal.ts'
-import { isHelper } from './auth/token-request.ts'
+import { isHelperRequest } from './auth/token-request.ts'
 import { activityPage } from './dashboard/activity/activity.ts'
 import { liveActivity } from './dashboard/activity/live.ts'
 import { whyPage } from './dashboard/activity/why.ts'
 import { attentionPage, proposalForms } from './dashboard/attention/attention.ts'
 import { capabilitiesJson, capabilitiesPage } from './dashboard/capabilities/capabilities.ts'
-import { acting, byId, type Submitted } from './dashboard/frame/acting.ts'
+import { type FormSubmission, formHandler, inputById } from './dashboard/frame/acting.ts'
 import { ASSETS } from './dashboard/frame/assets.ts'
-import { type Page, showing } from './dashboard/frame/page.ts'
+import { type DashboardPage, pageHandler } from './dashboard/frame/page.ts'
 import { pathOf } from './dashboard/frame/parts.ts'
 import { refusedPage } from './dashboard/frame/refused.ts'
 import { pkiForms, pkiPage } from './dashboard/pki/pki.ts'
@@ -28,7 +28,7 @@ import { detailPage } from './dashboard/principals/detail.ts'
 import { enrollForm, rotateCertificateForm } from './dashboard/principals/enroll.ts'
 import { eraseForm, erasePage } from './dashboard/principals/erase.ts'
 import { firstCallPage } from './dashboard/principals/first-call.ts'
-import { PAGES } from './dashboard/principals/kinds.ts'
+import { PRINCIPAL_PAGES } from './dashboard/principals/kinds.ts'
 import { listPage } from './dashboard/principals/list.ts'
 import { trustedCasForms } from './dashboard/principals/trusted-cas.ts'
 import { usagePage } from './dashboard/principals/usage.ts'
@@ -47,23 +47,23 @@ import { toolPage } from './dashboard/tools/tool.ts'
 import { toolsPage } from './dashboard/tools/tools.ts'
 import { type Router, router } from './http/arrival.ts'
 import type { RouteDoc } from './http/doc.ts'
-import { health, metrics, pem, ready } from './http/health.ts'
+import { healthReply, metricsReply, pemReply, readinessReply } from './http/health.ts'
 import type { Reply } from './http/reply.ts'
 import {
   type BareRoute,
-  documented,
-  forked,
-  gated,
+  forkedRoute,
   gatedBranch,
+  gatedRoute,
   onSurface,
-  open,
   openBranch,
-  type Refuse,
+  openRoute,
+  type RenderRefusal,
   type Route,
+  withRouteDoc,
 } from './http/route.ts'
-import { ENDPOINTS } from './llm/dialects/registry.ts'
+import { LLM_ENDPOINTS } from './llm/dialects/registry.ts'
 import { mcpRecorder } from './mcp/gate/endpoint.ts'
-import { handshakeOr } from './mcp/protocol/message.ts'
+import { branchOnHandshake } from './mcp/protocol/message.ts'
 import { refuseMcp } from './mcp/refusal.ts'
 import * as audit from './openapi/audit.ts'
 import * as auth from './openapi/auth.ts'
@@ -76,16 +76,21 @@ import * as pub from './openapi/public.ts'
 import { backchannelLogout, logoutRefusal } from './operators/oidc/logout.ts'
 import { finishSignIn, startSignIn } from './operators/oidc/sign-in.ts'
 import { refusalPage, seeOther } from './operators/pages/page.ts'
-import { signInByCertificate, signInBySecret, signInPage, signInRefused } from './operators/pages/sign-in.ts'
+import {
+  signInByCertificate,
+  signInBySecret,
+  signInPage,
+  signInRefusalPage,
+} from './operators/pages/sign-in.ts'
 import { signOut } from './operators/pages/sign-out.ts'
-import type { Pipelines } from './pipelines.ts'
+import type { GatewayPipelines } from './pipelines.ts'
 import type { ProofHandlers } from './proofs/handlers.ts'
-import type { Handlers } from './wiring/handlers.ts'
+import type { RouteHandlers } from './wiring/handlers.ts'
 
 /**
  * The routers of the listeners and of the control socket, made from one configuration and swapped together.
  */
-export interface Routers {
+export interface GatewayRouters {
   readonly runtime: Router
   readonly admin: Router
   readonly control: Router
@@ -94,13 +99,13 @@ export interface Routers {
 const SERVER_METADATA = '/.well-known/oauth-authorization-server'
 const TOKEN = '/v1/auth/token'
 const CERTIFICATE = '/v1/auth/certificate'
-const OF_OPERATORS_TOO = [SERVER_METADATA, TOKEN, CERTIFICATE]
+const OPERATOR_PATHS = [SERVER_METADATA, TOKEN, CERTIFICATE]
 
 /**
  * Makes the routers, with every route of every listener. `adminApart`: administration has a listener of its
  * own; else it shares the runtime's.
  */
-export function routers(p: Pipelines, h: Handlers, adminApart: boolean): Routers {
+export function routers(p: GatewayPipelines, h: RouteHandlers, adminApart: boolean): GatewayRouters {
   const runtime = [
     ...onSurface('llm', llmRoutes(p, h)),
     ...onSurface('mcp', mcpRoutes(p, h)),
@@ -122,7 +127,7 @@ export function routers(p: Pipelines, h: Handlers, adminApart: boolean): Routers
   // The command line reads there where clients reach the gateway: only a running one knows its port.
   const whereabouts = runtime.filter(({ path }) => path === SERVER_METADATA)
   // Operators need no other listener: for tokens, to renew their certificates, and for proofs.
-  const signIn = runtime.filter(({ path, surface }) => surface === 'audit' || OF_OPERATORS_TOO.includes(path))
+  const signIn = runtime.filter(({ path, surface }) => surface === 'audit' || OPERATOR_PATHS.includes(path))
   return {
     runtime: router([...runtime, ...common, ...(adminApart ? [] : admin)]),
     admin: router([...admin, ...common, ...signIn]),
@@ -131,18 +136,19 @@ export function routers(p: Pipelines, h: Handlers, adminApart: boolean): Routers
 }
 
 /** Makes the routes that agents and their SDKs call: LLM calls and the list of models. */
-function llmRoutes(p: Pipelines, s: Handlers): readonly BareRoute[] {
+function llmRoutes(p: GatewayPipelines, s: RouteHandlers): readonly BareRoute[] {
   const audited = { recorder: s.recorder }
   const models = (path: string) =>
-    documented(open('GET', path, p.known, s.models.list, s.anonymous), llm.MODELS)
-  const model = (path: string) => documented(open('GET', path, p.known, s.models.get, s.anonymous), llm.MODEL)
+    withRouteDoc(openRoute('GET', path, p.known, s.models.list, s.anonymous), llm.MODELS)
+  const model = (path: string) =>
+    withRouteDoc(openRoute('GET', path, p.known, s.models.get, s.anonymous), llm.MODEL)
   // An id may hold slashes: `provider/model`, and a model of that name by its maker.
   const one = ['{id}', '{provider}/{id}', '{provider}/{maker}/{id}']
   return [
-    ...ENDPOINTS.map((endpoint) =>
-      documented(
-        gated('POST', endpoint.path, { pipeline: p.llm(endpoint), ...audited }, s.llm),
-        llm.callOf(endpoint),
+    ...LLM_ENDPOINTS.map((endpoint) =>
+      withRouteDoc(
+        gatedRoute('POST', endpoint.path, { pipeline: p.llm(endpoint), ...audited }, s.llm),
+        llm.llmCallDoc(endpoint),
       ),
     ),
     models('/v1/models'),
@@ -155,30 +161,31 @@ function llmRoutes(p: Pipelines, s: Handlers): readonly BareRoute[] {
  * Makes the MCP routes: all bound resources behind one path, and each behind one of its own
  * (docs/protocol.md#mcp-doors).
  */
-function mcpRoutes(p: Pipelines, s: Handlers): readonly BareRoute[] {
+function mcpRoutes(p: GatewayPipelines, s: RouteHandlers): readonly BareRoute[] {
   const { anonymous } = s
   const recorder = mcpRecorder(s.recorder, s.mcp.standing)
   const refuse = refuseMcp(s.auth.baseUrls)
   const handshake = openBranch(p.mcp.handshake, s.mcp.handshake, anonymous, refuse)
   const work = gatedBranch({ pipeline: p.mcp.work, recorder, refuse }, s.mcp.work)
   const read = { pipeline: p.mcp.read, recorder, refuse }
-  const message = (path: string) => forked('POST', path, read, handshakeOr(handshake, work))
-  const end = (path: string) => open('DELETE', path, p.mcp.session, s.mcp.endSession, anonymous, refuse)
+  const message = (path: string) => forkedRoute('POST', path, read, branchOnHandshake(handshake, work))
+  const end = (path: string) => openRoute('DELETE', path, p.mcp.session, s.mcp.endSession, anonymous, refuse)
   return [
-    documented(message('/v1/mcp'), mcp.MESSAGE),
-    documented(end('/v1/mcp'), mcp.SESSION_END),
+    withRouteDoc(message('/v1/mcp'), mcp.MESSAGE),
+    withRouteDoc(end('/v1/mcp'), mcp.SESSION_END),
     // The second for clients that know an MCP server by the end of its URL.
     ...['/v1/mcp/{resource}', '/v1/{resource}/mcp'].flatMap((path) => [
-      documented(message(path), mcp.RESOURCE_MESSAGE),
-      documented(end(path), mcp.RESOURCE_SESSION_END),
+      withRouteDoc(message(path), mcp.RESOURCE_MESSAGE),
+      withRouteDoc(end(path), mcp.RESOURCE_SESSION_END),
     ]),
   ]
 }
 
 /** Makes the routes of signing in: tokens, the Python helper's login, and the metadata of both. */
-function signInRoutes(p: Pipelines, s: Handlers): readonly BareRoute[] {
+function signInRoutes(p: GatewayPipelines, s: RouteHandlers): readonly BareRoute[] {
   const { issue, renew, logins, keys, baseUrls, proofRequired } = s.auth
-  const asOAuth: Refuse = (refusal, facts) => oauthRefusalReply(refusal, facts.id, isHelper(facts))
+  const asOAuth: RenderRefusal = (refusal, facts) =>
+    oauthRefusalReply(refusal, facts.id, isHelperRequest(facts))
   const login = '/v1/auth/login-challenge'
   const sign = '/v1/auth/sign-challenged-assertion'
   const resource = '/.well-known/oauth-protected-resource'
@@ -186,24 +193,27 @@ function signInRoutes(p: Pipelines, s: Handlers): readonly BareRoute[] {
   const service = protectedResource(baseUrls, '', proofRequired)
   const serviceMcp = protectedResource(baseUrls, '/v1/mcp', proofRequired)
   return [
-    documented(open('POST', TOKEN, p.token, issue, s.anonymous, asOAuth), auth.TOKEN),
-    documented(open('POST', CERTIFICATE, p.certificate, renew, s.anonymous), auth.CERTIFICATE),
-    documented(open('POST', login, p.login, logins.challenge, s.anonymous), auth.LOGIN_CHALLENGE),
-    documented(open('POST', sign, p.login, logins.sign, s.anonymous), auth.SIGN_ASSERTION),
-    documented(
-      open('GET', SERVER_METADATA, p.anyone, authorizationServer(baseUrls)),
+    withRouteDoc(openRoute('POST', TOKEN, p.token, issue, s.anonymous, asOAuth), auth.TOKEN),
+    withRouteDoc(openRoute('POST', CERTIFICATE, p.certificate, renew, s.anonymous), auth.CERTIFICATE_RENEWAL),
+    withRouteDoc(openRoute('POST', login, p.login, logins.challenge, s.anonymous), auth.LOGIN_CHALLENGE),
+    withRouteDoc(openRoute('POST', sign, p.login, logins.sign, s.anonymous), auth.SIGN_ASSERTION),
+    withRouteDoc(
+      openRoute('GET', SERVER_METADATA, p.anyone, authorizationServer(baseUrls)),
       auth.AUTHORIZATION_SERVER,
     ),
-    documented(open('GET', resource, p.anyone, service), auth.PROTECTED_RESOURCE),
-    documented(open('GET', resourceMcp, p.anyone, serviceMcp), auth.PROTECTED_MCP),
-    documented(open('GET', '/.well-known/jwks.json', p.anyone, jwks(keys)), auth.JWKS),
+    withRouteDoc(openRoute('GET', resource, p.anyone, service), auth.PROTECTED_RESOURCE),
+    withRouteDoc(openRoute('GET', resourceMcp, p.anyone, serviceMcp), auth.PROTECTED_MCP),
+    withRouteDoc(openRoute('GET', '/.well-known/jwks.json', p.anyone, jwks(keys)), auth.JWKS),
   ]
 }
 
 /** Makes the routes of the ledger's proofs: hashes for everybody who is known, leaves for whom they concern. */
-function proofRoutes(pipeline: Pipelines['proofs'], { proofs, anonymous }: Handlers): readonly BareRoute[] {
+function proofRoutes(
+  pipeline: GatewayPipelines['proofs'],
+  { proofs, anonymous }: RouteHandlers,
+): readonly BareRoute[] {
   const route = (path: string, handler: ProofHandlers[keyof ProofHandlers], doc: RouteDoc) =>
-    documented(open('GET', path, pipeline, handler, anonymous), doc)
+    withRouteDoc(openRoute('GET', path, pipeline, handler, anonymous), doc)
   // N has three digits in each segment, and the width of a tile that is not full stands behind.
   const tiles = ['{n}', '{n}/{n1}', '{n}/{n1}/{n2}', '{n}/{n1}/{n2}/{n3}', '{n}/{n1}/{n2}/{n3}/{n4}']
   return [
@@ -215,28 +225,33 @@ function proofRoutes(pipeline: Pipelines['proofs'], { proofs, anonymous }: Handl
 }
 
 /** Makes the routes of every listener: health, public keys and the description of `every` route. */
-function publicRoutes(p: Pipelines, s: Handlers, every: () => readonly Route[]): readonly BareRoute[] {
+function publicRoutes(
+  p: GatewayPipelines,
+  s: RouteHandlers,
+  every: () => readonly Route[],
+): readonly BareRoute[] {
   const { authority } = s.admin
-  const live = (path: string) => documented(open('GET', path, p.anyone, health), pub.HEALTH)
-  const fit = (path: string) => documented(open('GET', path, p.anyone, ready(s.readiness)), pub.READY)
-  const ca = pem(() => authority.rootPem)
-  const chain = pem(() => authority.intermediatePem + authority.rootPem)
+  const live = (path: string) => withRouteDoc(openRoute('GET', path, p.anyone, healthReply), pub.HEALTH)
+  const fit = (path: string) =>
+    withRouteDoc(openRoute('GET', path, p.anyone, readinessReply(s.readiness)), pub.READY)
+  const ca = pemReply(() => authority.rootPem)
+  const chain = pemReply(() => authority.intermediatePem + authority.rootPem)
   return [
     ...['/health', '/healthz', '/health/liveness', '/health/liveliness'].map(live),
     ...['/ready', '/readyz', '/health/readiness'].map(fit),
-    documented(open('GET', '/pki/ca.crt', p.anyone, ca), pub.CA),
-    documented(open('GET', '/pki/ca-chain.pem', p.anyone, chain), pub.CA_CHAIN),
-    documented(open('GET', '/openapi.json', p.anyone, serveOpenapi(every)), pub.OPENAPI),
+    withRouteDoc(openRoute('GET', '/pki/ca.crt', p.anyone, ca), pub.CA),
+    withRouteDoc(openRoute('GET', '/pki/ca-chain.pem', p.anyone, chain), pub.CA_CHAIN),
+    withRouteDoc(openRoute('GET', '/openapi.json', p.anyone, serveOpenapi(every)), pub.OPENAPI),
   ]
 }
 
 /** Makes the route that sets the first operator secret. It is open until there is one. */
-function setupRoutes(p: Pipelines, s: Handlers): readonly BareRoute[] {
+function setupRoutes(p: GatewayPipelines, s: RouteHandlers): readonly BareRoute[] {
   const { operation } = s.setup
-  const { actor } = operatorOfNoTable('admin', 'setup_code', [])
+  const { actor } = unstoredOperator('admin', 'setup_code', [])
   const set = bindAs(actor, operation, s.admin)
-  const route = open('POST', '/v1/admin/setup', p.setup, set, s.anonymous)
-  return [documented(route, docOf(operation, 'anyone'))]
+  const route = openRoute('POST', '/v1/admin/setup', p.setup, set, s.anonymous)
+  return [withRouteDoc(route, docOf(operation, 'anyone'))]
 }
 
 /**
@@ -244,21 +259,21 @@ function setupRoutes(p: Pipelines, s: Handlers): readonly BareRoute[] {
  * open, a session does.
  */
 function operatorPages(
-  p: Pipelines['pages'],
-  anyone: Pipelines['anyone'],
-  { signIn, anonymous }: Handlers,
+  p: GatewayPipelines['pages'],
+  anyone: GatewayPipelines['anyone'],
+  { signIn, anonymous }: RouteHandlers,
 ): readonly BareRoute[] {
   return [
-    documented(
-      open('GET', '/proxy/sign-in', anyone, signInPage(signIn), anonymous, refusalPage),
+    withRouteDoc(
+      openRoute('GET', '/proxy/sign-in', anyone, signInPage(signIn), anonymous, refusalPage),
       operators.SIGN_IN_PAGE,
     ),
-    documented(
-      open('POST', '/proxy/sign-in', p.secret, signInBySecret(signIn), anonymous, signInRefused),
+    withRouteDoc(
+      openRoute('POST', '/proxy/sign-in', p.secret, signInBySecret(signIn), anonymous, signInRefusalPage),
       operators.SIGN_IN,
     ),
-    documented(
-      open(
+    withRouteDoc(
+      openRoute(
         'POST',
         '/proxy/sign-in/certificate',
         p.certificate,
@@ -268,20 +283,20 @@ function operatorPages(
       ),
       operators.SIGN_IN_BY_CERTIFICATE,
     ),
-    documented(
-      open('POST', '/proxy/sign-out', p.signOut, signOut(signIn), anonymous, refusalPage),
+    withRouteDoc(
+      openRoute('POST', '/proxy/sign-out', p.signOut, signOut(signIn), anonymous, refusalPage),
       operators.SIGN_OUT,
     ),
-    documented(
-      open('GET', '/proxy/oidc/start', anyone, startSignIn(signIn), anonymous, refusalPage),
-      operators.START,
+    withRouteDoc(
+      openRoute('GET', '/proxy/oidc/start', anyone, startSignIn(signIn), anonymous, refusalPage),
+      operators.SIGN_IN_START,
     ),
-    documented(
-      open('GET', '/proxy/oidc/callback', anyone, finishSignIn(signIn), anonymous, refusalPage),
-      operators.CALLBACK,
+    withRouteDoc(
+      openRoute('GET', '/proxy/oidc/callback', anyone, finishSignIn(signIn), anonymous, refusalPage),
+      operators.SIGN_IN_CALLBACK,
     ),
-    documented(
-      open(
+    withRouteDoc(
+      openRoute(
         'POST',
         '/proxy/oidc/backchannel-logout',
         p.logout,
@@ -298,30 +313,35 @@ function operatorPages(
  * Makes the pages of the dashboard and their forms (docs/dashboard.md): behind a browser's session and the same gate as
  * the API, each by the operation that the API has.
  */
-function dashboardRoutes(p: Pipelines, s: Handlers): readonly BareRoute[] {
+function dashboardRoutes(p: GatewayPipelines, s: RouteHandlers): readonly BareRoute[] {
   const { dashboard: d } = s
   const gate = { recorder: s.operators, refuse: refusedPage }
   const read = (
     path: string,
     demands: AdminCapability,
-    handler: Parameters<typeof gated<Administered>>[3],
+    handler: Parameters<typeof gatedRoute<AdministrationFacts>>[3],
     doc: RouteDoc,
-    more: Omit<Parameters<typeof gated<Administered>>[2], 'pipeline'> = gate,
+    more: Omit<Parameters<typeof gatedRoute<AdministrationFacts>>[2], 'pipeline'> = gate,
   ) =>
-    documented(
-      gated('GET', path, { pipeline: p.pages.page({ action: 'admin.read', demands }), ...more }, handler),
+    withRouteDoc(
+      gatedRoute(
+        'GET',
+        path,
+        { pipeline: p.pages.page({ action: 'admin.read', demands }), ...more },
+        handler,
+      ),
       doc,
     )
   const page = (
     path: string,
     name: string,
     demands: AdminCapability,
-    shown: Page,
+    shown: DashboardPage,
     ...reasons: RefusalReason[]
-  ) => read(path, demands, showing(shown, d), pageDoc(name, `The page ${path}.`, demands, ...reasons))
-  const form = (path: string, operation: Asked, handler: (facts: Submitted) => Promise<Reply>) =>
-    documented(
-      gated('POST', path, { pipeline: p.pages.form(operation), ...gate }, handler),
+  ) => read(path, demands, pageHandler(shown, d), pageDoc(name, `The page ${path}.`, demands, ...reasons))
+  const form = (path: string, operation: FormOperation, handler: (facts: FormSubmission) => Promise<Reply>) =>
+    withRouteDoc(
+      gatedRoute('POST', path, { pipeline: p.pages.form(operation), ...gate }, handler),
       formDoc(`${operation.name}By${path.endsWith('/capabilities') ? 'Rehearsed' : ''}Form`, operation),
     )
   const { agents, mcpResources, mcpBindings, cas, organisation, secret, sessions } = OPERATIONS
@@ -331,22 +351,28 @@ function dashboardRoutes(p: Pipelines, s: Handlers): readonly BareRoute[] {
   const callers = ['agents', 'users', 'workloads'] as const
   const server = '/proxy/tools/{resource}'
   const asset = ({ path, serve }: (typeof ASSETS)[keyof typeof ASSETS], name: string, media: string) =>
-    documented(open('GET', path, p.anyone, serve), openDoc(name, 'What the pages load.', media))
+    withRouteDoc(openRoute('GET', path, p.anyone, serve), openDoc(name, 'What the pages load.', media))
   return [
     asset(ASSETS.style, 'getStyle', 'text/css'),
     asset(ASSETS.script, 'getScript', 'text/javascript'),
     asset(ASSETS.activity, 'getActivityScript', 'text/javascript'),
-    documented(
-      open('GET', '/proxy/', p.anyone, () => seeOther('/proxy')),
+    withRouteDoc(
+      openRoute('GET', '/proxy/', p.anyone, () => seeOther('/proxy')),
       hopDoc('getSlash', '/proxy'),
     ),
-    documented(
-      open('GET', '/proxy/setup', p.pages.setup, setupPage(d), s.anonymous, setupRefused),
-      openDoc('getSetup', 'The first page of all.', 'text/html', ...OF_SETUP),
+    withRouteDoc(
+      openRoute('GET', '/proxy/setup', p.pages.setup, setupPage(d), s.anonymous, setupRefused),
+      openDoc('getSetup', 'The first page of all.', 'text/html', ...SETUP_REASONS),
     ),
-    documented(
-      open('POST', '/proxy/setup', p.pages.setUp, setupForm(d), s.anonymous, setupRefused),
-      openDoc('setUpByForm', 'Sets the operator secret.', 'text/html', ...OF_SETUP, ...OF_SETUP_FORM),
+    withRouteDoc(
+      openRoute('POST', '/proxy/setup', p.pages.setUp, setupForm(d), s.anonymous, setupRefused),
+      openDoc(
+        'setUpByForm',
+        'Sets the operator secret.',
+        'text/html',
+        ...SETUP_REASONS,
+        ...SETUP_FORM_REASONS,
+      ),
     ),
     read(
       ORGANISATION,
@@ -378,9 +404,9 @@ function dashboardRoutes(p: Pipelines, s: Handlers): readonly BareRoute[] {
     ),
     page('/proxy/activity/{request_id}', 'getWhy', 'admin.audit', whyPage, 'not_found'),
     ...([...callers, 'operators'] as const).flatMap((plural) => {
-      const { operations } = PAGES[plural]
+      const { operations } = PRINCIPAL_PAGES[plural]
       const [list, one] = [`/proxy/${plural}`, `/proxy/${plural}/{id}`]
-      const back = { given: byId, to: ({ params }: Submitted) => pathOf(plural, params.id ?? '') }
+      const back = { given: inputById, to: ({ params }: FormSubmission) => pathOf(plural, params.id ?? '') }
       return [
         page(list, `get${plural}Page`, 'admin.read', listPage(plural), 'body_unprocessable'),
         form(list, operations.create, enrollForm(plural, d)),
@@ -390,17 +416,17 @@ function dashboardRoutes(p: Pipelines, s: Handlers): readonly BareRoute[] {
         form(
           `${one}/deactivate`,
           operations.deactivate,
-          acting(d, operations.deactivate, { ...back, notice: 'deactivated' }),
+          formHandler(d, operations.deactivate, { ...back, notice: 'deactivated' }),
         ),
         form(
           `${one}/reactivate`,
           operations.reactivate,
-          acting(d, operations.reactivate, { ...back, notice: 'reactivated' }),
+          formHandler(d, operations.reactivate, { ...back, notice: 'reactivated' }),
         ),
       ]
     }),
     ...callers.flatMap((plural) => {
-      const { operations } = PAGES[plural]
+      const { operations } = PRINCIPAL_PAGES[plural]
       const one = `/proxy/${plural}/{id}`
       const candidate = candidateForms(plural, d)
       return [
@@ -466,12 +492,15 @@ function dashboardRoutes(p: Pipelines, s: Handlers): readonly BareRoute[] {
 }
 
 /** As much of an operation as its form looks at. */
-type Asked = Pick<Operation<Takes, unknown>, 'name' | 'action' | 'demands' | 'summary' | 'reasons'>
+type FormOperation = Pick<
+  Operation<InputSchemas, unknown>,
+  'name' | 'action' | 'demands' | 'summary' | 'reasons'
+>
 
 const ORGANISATION = '/proxy/setup/organisation'
 
-const OF_SETUP: readonly RefusalReason[] = ['not_found', 'admin_secret_invalid', 'admin_throttled']
-const OF_SETUP_FORM: readonly RefusalReason[] = [
+const SETUP_REASONS: readonly RefusalReason[] = ['not_found', 'admin_secret_invalid', 'admin_throttled']
+const SETUP_FORM_REASONS: readonly RefusalReason[] = [
   'origin_not_allowed',
   'body_invalid',
   'body_too_large',
@@ -484,10 +513,10 @@ const OF_SETUP_FORM: readonly RefusalReason[] = [
  * file mode of the control socket.
  */
 function adminRoutes(
-  { read, write, metrics: scrape }: Pipelines['admin'],
-  s: Handlers,
+  { read, write, metrics: scrape }: GatewayPipelines['admin'],
+  s: RouteHandlers,
 ): readonly BareRoute[] {
-  const route = administering(s)
+  const route = adminRoute(s)
   const { agents, users, workloads, operators, capabilities, mcpResources, mcpBindings } = OPERATIONS
   const { cas, organisation, keys, secret, sessions, proposals, rehearsals, audit } = OPERATIONS
   const resources = '/v1/admin/mcp-resources'
@@ -566,8 +595,8 @@ function adminRoutes(
     route('POST', '/v1/admin/audit/verify', read, audit.verify, audit.verifyInLines),
     route('GET', '/v1/admin/audit/evidence', read, audit.evidence),
     route('POST', '/v1/admin/audit/reviewed', write, audit.reviewed),
-    documented(
-      gated('GET', '/metrics', { pipeline: scrape, recorder: s.operators }, metrics(s.registry)),
+    withRouteDoc(
+      gatedRoute('GET', '/metrics', { pipeline: scrape, recorder: s.operators }, metricsReply(s.registry)),
       pub.METRICS,
     ),
   ]
@@ -577,19 +606,19 @@ function adminRoutes(
  * Makes the function that makes a route of administration: the gate asks for what the operation demands. `other`: the
  * form of it in another media type.
  */
-const administering =
-  (s: Handlers) =>
-  <T extends Takes, Output, Other = never>(
+const adminRoute =
+  (s: RouteHandlers) =>
+  <T extends InputSchemas, Output, Other = never>(
     method: BareRoute['method'],
     path: string,
-    pipelineFor: (asked: Pick<Operation<T, Output>, 'action' | 'demands'>) => Pipeline<FactsOf<T>>,
+    pipelineFor: (asked: Pick<Operation<T, Output>, 'action' | 'demands'>) => Pipeline<OperationFacts<T>>,
     operation: Operation<T, Output>,
     other?: Operation<T, Other>,
   ): BareRoute => {
     const pipeline = pipelineFor(operation)
-    const handler = other ? bindByAccept(operation, other, s.admin) : bind(operation, s.admin)
-    return documented(
-      gated(method, path, { pipeline, recorder: s.operators }, handler),
+    const handler = other ? bindByAccept(operation, other, s.admin) : bindOperation(operation, s.admin)
+    return withRouteDoc(
+      gatedRoute(method, path, { pipeline, recorder: s.operators }, handler),
       docOf(operation, 'operator', other),
     )
   }

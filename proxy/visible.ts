@@ -17,7 +17,7 @@ const EMOJI_PARTS =
  * Lists the code points of a text that hide, each once, in order, line breaks and tabs aside: `U+200B` by
  * kind.
  */
-export function hiddenIn(text: string): ReadonlyMap<HiddenKind, readonly string[]> {
+export function hiddenCharacters(text: string): ReadonlyMap<HiddenKind, readonly string[]> {
   const hidden = new Map<HiddenKind, string[]>()
   if (!HIDDEN.test(text)) return hidden
   for (const character of new Set(text.replace(EMOJI_PARTS, '').match(EVERY_HIDDEN))) {
@@ -29,27 +29,27 @@ export function hiddenIn(text: string): ReadonlyMap<HiddenKind, readonly string[
 }
 
 /** Writes every character that hides as `\u{200b}`. Visible ones stay. */
-export function visible(text: string): string {
+export function escapeHidden(text: string): string {
   return text.replace(EVERY_HIDDEN, (character) => `\\u{${hexOf(character)}}`)
 }
 
 /** Writes the same, but for line feeds: of a text whose lines are ours. */
-export const visibleLines = (text: string): string => text.split('\n').map(visible).join('\n')
+export const escapeHiddenLines = (text: string): string => text.split('\n').map(escapeHidden).join('\n')
 
 /**
  * Prints the place of a value in a JSON document: `inputSchema.properties["a b"].enum[0]`. Unlike `printPath`
  * of operators' files it quotes and escapes: the names are untrusted.
  */
-export function placeOf(path: readonly (string | number)[]): string {
+export function printJsonPath(path: readonly (string | number)[]): string {
   const place = path.map((step) => {
     if (typeof step === 'number') return `[${step}]`
-    return /^[\w$-]+$/.test(step) ? `.${step}` : `[${visible(JSON.stringify(step))}]`
+    return /^[\w$-]+$/.test(step) ? `.${step}` : `[${escapeHidden(JSON.stringify(step))}]`
   })
   return place.join('').replace(/^\./, '')
 }
 
 /** Cuts a text to so many characters, with a mark where some are missing. */
-export const cut = (text: string, characters: number): string =>
+export const truncateText = (text: string, characters: number): string =>
   text.length <= characters ? text : `${text.slice(0, characters)}…`
 
 function kindOf(character: string): HiddenKind {
@@ -64,7 +64,7 @@ const hexOf = (character: string): string => (character.codePointAt(0) ?? 0).toS
  * back as the same value, and a terminal that prints it has nothing to obey. Line breaks between values are
  * escaped too: give it one line.
  */
-export const visibleJson = (json: string): string =>
+export const escapeHiddenJson = (json: string): string =>
   // Most characters of any text need no look.
   json.replace(/[^\x20-\x7e]+/g, (run) => run.replace(EVERY_HIDDEN, escaped))
 

@@ -6,7 +6,7 @@ const ENTRIES = ['client/index.js', 'client/client.js', 'client/cli.js', 'regist
 const TYPES = ['client/client.d.ts', 'register.d.ts']
 
 /** The package's manifest as far as this one repeats it. */
-interface Manifest {
+interface PackageManifest {
   readonly version: string
   readonly license: string
   readonly private?: boolean
@@ -33,11 +33,11 @@ export function layClientPackage(root: string, dist: string, target: string): vo
   }
   cpSync(join(root, 'LICENSE'), join(target, 'LICENSE'))
   cpSync(join(root, 'docs/client.md'), join(target, 'README.md'))
-  const manifest: Manifest = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'))
+  const manifest: PackageManifest = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'))
   writeFileSync(join(target, 'package.json'), `${JSON.stringify(manifestOf(manifest, packages), null, 2)}\n`)
 }
 
-function manifestOf(whole: Manifest, packages: ReadonlySet<string>): object {
+function manifestOf(whole: PackageManifest, packages: ReadonlySet<string>): object {
   const { version, license, imports, dependencies } = whole
   const missing = [...packages].filter((name) => !(name in dependencies))
   if (missing.length > 0) throw new Error(`the client imports what is no dependency: ${missing.join(', ')}`)
@@ -66,14 +66,14 @@ function manifestOf(whole: Manifest, packages: ReadonlySet<string>): object {
   }
 }
 
-interface Reached {
+interface ReachedFiles {
   readonly files: ReadonlySet<string>
   /** The names of packages. */
   readonly packages: ReadonlySet<string>
 }
 
 /** Follows the imports of built files. */
-function reached(entries: readonly string[]): Reached {
+function reached(entries: readonly string[]): ReachedFiles {
   const files = new Set<string>()
   const packages = new Set<string>()
   const waiting = [...entries]

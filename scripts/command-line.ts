@@ -1,14 +1,14 @@
-import type { Verb } from './command.ts'
-import { print, printError, printNotice, printOurs } from './print.ts'
+import type { CommandVerb } from './command.ts'
+import { print, printError, printNotice, printVerbatim } from './print.ts'
 
 /** A verb in the table of a command. */
-export interface Row {
+export interface VerbRow {
   readonly summary: string
   /** Only the verb that is asked for is loaded. */
-  readonly load: () => Promise<{ readonly verb: Pick<Verb, 'run'> }>
+  readonly load: () => Promise<{ readonly verb: Pick<CommandVerb, 'run'> }>
 }
 
-type Verbs = Readonly<Record<string, Row>>
+type Verbs = Readonly<Record<string, VerbRow>>
 
 const helpOf = (verbs: Verbs): string => `usage: sallyport VERB [options]
 
@@ -32,7 +32,7 @@ export async function commandLine(
 ): Promise<number> {
   if (name === undefined || name === '--help' || name === '-h' || name === 'help') {
     if (name === undefined) printNotice(...helpOf(verbs).trimEnd().split('\n'))
-    else printOurs(helpOf(verbs))
+    else printVerbatim(helpOf(verbs))
     return name === undefined ? WRONG_USAGE : 0
   }
   if (name === '--version' || name === '-V') {
@@ -44,7 +44,7 @@ export async function commandLine(
   return row ? run(row, args, check) : unknownVerb(name, Object.keys(verbs))
 }
 
-async function run({ load }: Row, args: readonly string[], check: () => void): Promise<number> {
+async function run({ load }: VerbRow, args: readonly string[], check: () => void): Promise<number> {
   try {
     check()
     const { verb } = await load()

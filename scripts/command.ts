@@ -1,9 +1,9 @@
 import { parseArgs } from 'node:util'
 import { messageOf } from '../db/support/error-message.ts'
-import { print, printError, printNotice, printOurs } from './print.ts'
+import { print, printError, printNotice, printVerbatim } from './print.ts'
 
 /** One option of a verb: `parseArgs` reads its type, multiple and default; the help shows all of it. */
-export interface Option {
+export interface VerbOption {
   readonly type: 'string' | 'boolean'
   readonly multiple?: boolean
   readonly default?: string | boolean
@@ -15,15 +15,15 @@ export interface Option {
   readonly description: string
 }
 
-export type Options = Readonly<Record<string, Option>>
+export type VerbOptions = Readonly<Record<string, VerbOption>>
 
 /** The values that `parseArgs` finds for these options. */
-export type Values<O extends Options> = ReturnType<
+export type OptionValues<O extends VerbOptions> = ReturnType<
   typeof parseArgs<{ readonly options: O; readonly allowPositionals: true }>
 >['values']
 
 /** The manner in which a verb tells its errors. */
-export interface Failing {
+export interface ErrorReporting {
   /** The first word of each error. */
   readonly as: string
   /** The exit code where the arguments are wrong; the help then stands below the sentence. */
@@ -33,7 +33,7 @@ export interface Failing {
 }
 
 /** A verb as data: its help is written from the options that its arguments are read with. */
-export interface Definition<O extends Options> {
+export interface VerbDefinition<O extends VerbOptions> {
   /** The program and the verb, e.g. `sallyport agent`. */
   readonly name: string
   /** The positional arguments, e.g. `NAME`. Without it there are none. */
@@ -47,13 +47,13 @@ export interface Definition<O extends Options> {
   /** The text below the options in the help. */
   readonly notes?: string
   /** Default: one sentence after `sallyport: `, exit code 1. */
-  readonly failing?: Failing
+  readonly failing?: ErrorReporting
   /** Resolves to the exit code, or to nothing for 0. Throws one sentence. */
-  readonly run: (values: Values<O>, positionals: readonly string[]) => Promise<number | undefined>
+  readonly run: (values: OptionValues<O>, positionals: readonly string[]) => Promise<number | undefined>
 }
 
 /** A verb of the command line. */
-export interface Verb {
+export interface CommandVerb {
   readonly help: string
   /**
    * Runs on the arguments after the verb and resolves to the exit code. Tells errors on standard error; never
@@ -66,15 +66,15 @@ export interface Verb {
 export class WrongUsage extends Error {}
 
 /** Thrown where what was asked for has begun and is not done: its sentence is told as a result is, with exit code 3. */
-export class Unfinished extends Error {}
+export class UnfinishedChange extends Error {}
 
 const UNFINISHED = 3
 
 /** Makes a verb of its definition. */
-export function verbOf<const O extends Options>(definition: Definition<O>): Verb {
+export function verbOf<const O extends VerbOptions>(definition: VerbDefinition<O>): CommandVerb {
   const { options, takes, run } = definition
   const understood = async (args: readonly string[]) => {
-    const { values, positionals } = argumentsOf(options, args, takes !== undefined)
+    const { values, positionals } = parseArguments(options, args, takes !== undefined)
     return run(values, positionals)
   }
   return verbWithHelp(helpOf(definition), understood, definition.failing)
@@ -87,19 +87,19 @@ export function verbOf<const O extends Options>(definition: Definition<O>): Verb
 export function verbWithHelp(
   help: string,
   run: (args: readonly string[]) => Promise<number | undefined>,
-  failing?: Failing,
-): Verb {
+  failing?: ErrorReporting,
+): CommandVerb {
   return {
     help,
     run: async (args) => {
       if (asksForHelp(args)) {
-        printOurs(help)
+        printVerbatim(help)
         return 0
       }
       try {
         return (await run(args)) ?? 0
       } catch (error) {
-        if (error instanceof Unfinished) {
+        if (error instanceof UnfinishedChange) {
           print(error.message)
           return UNFINISHED
         }
@@ -114,15 +114,15 @@ export function verbWithHelp(
 }
 
 /** Reads arguments as `parseArgs` does. Throws a {@link WrongUsage} with its sentence. */
-export function argumentsOf<const O extends Options>(
+export function parseArguments<const O extends VerbOptions>(
   options: O,
   args: readonly string[],
   allowPositionals = true,
-): { readonly values: Values<O>; readonly positionals: readonly string[] } {
+): { readonly values: OptionValues<O>; readonly positionals: readonly string[] } {
   try {
     const { values, positionals } = parseArgs({ args: [...args], options, allowPositionals })
     // The type does not depend on whether positionals are allowed.
-    return { values: values as Values<O>, positionals }
+    return { values: values as OptionValues<O>, positionals }
   } catch (error) {
     throw new WrongUsage(messageOf(error), { cause: error })
   }
@@ -133,7 +133,7 @@ function asksForHelp(args: readonly string[]): boolean {
   return args.slice(0, end < 0 ? args.length : end).some((arg) => arg === '--help' || arg === '-h')
 }
 
-function helpOf<O extends Options>(definition: Definition<O>): string {
+function helpOf<O extends VerbOptions>(definition: VerbDefinition<O>): string {
   const { name, about, options, notes, make, usage = [usageOf(definition)] } = definition
   const lines = usage.map((line, i) => `${i === 0 ? 'usage:' : '      '} ${`${name} ${line}`.trimEnd()}`)
   const byMake = make === undefined ? '' : `      (or: ${make})`
@@ -142,8 +142,8 @@ function helpOf<O extends Options>(definition: Definition<O>): string {
   return `${parts.join('\n\n')}\n`
 }
 
-function usageOf<O extends Options>({ takes, options }: Definition<O>): string {
-  const shown = Object.entries<Option>(options).map(([name, option]) => {
+function usageOf<O extends VerbOptions>({ takes, options }: VerbDefinition<O>): string {
+  const shown = Object.entries<VerbOption>(options).map(([name, option]) => {
     const flag = flagOf(name, option)
     return option.needed ? flag : `[${flag}]`
   })
@@ -151,28 +151,28 @@ function usageOf<O extends Options>({ takes, options }: Definition<O>): string {
 }
 
 /** The lines of a help about options, in two columns. */
-export function optionLines(options: Options, indent: string): readonly string[] {
+export function optionLines(options: VerbOptions, indent: string): readonly string[] {
   const rows = Object.entries(options).map(([name, option]) => [flagOf(name, option), sayOf(option)] as const)
   const width = Math.max(...rows.map(([flag]) => flag.length)) + 2
   const next = `\n${indent}${' '.repeat(width)}`
   return rows.map(([flag, text]) => `${indent}${flag.padEnd(width)}${text.replaceAll('\n', next)}`)
 }
 
-const flagOf = (name: string, { value }: Option): string =>
+const flagOf = (name: string, { value }: VerbOption): string =>
   value === undefined ? `--${name}` : `--${name} ${value}`
 
-const sayOf = ({ description, default: usual }: Option): string =>
+const sayOf = ({ description, default: usual }: VerbOption): string =>
   typeof usual === 'string' && usual !== '' ? `${description} (default ${usual})` : description
 
 /** True in the compiled package, which has no Makefile. */
-export const PACKAGED = import.meta.filename.endsWith('.js')
+export const IS_PACKAGED = import.meta.filename.endsWith('.js')
 
 /**
  * Returns the command that whoever reads it has: make's in a checkout, the installed package's elsewhere.
  * `make` and `verb`: the words after each, e.g. `env IDENTITY=DIR` and `env --identity DIR`.
  */
 export const commandOf = (make: string, verb: string): string =>
-  PACKAGED ? `npx sallyport ${verb}` : `make ${make}`
+  IS_PACKAGED ? `npx sallyport ${verb}` : `make ${make}`
 
 /** The options of the verbs that know the sidecar: its port, and the gateway behind it. */
 export const SIDECAR_OPTIONS = {
@@ -185,7 +185,7 @@ export const capabilitiesIn = (text: string): readonly string[] =>
   text.split(',').flatMap((token) => token.trim() || [])
 
 /** A port number from the command line, 0 to 65535. Throws one sentence where it is none. */
-export function portOf(text: string): number {
+export function parsePort(text: string): number {
   const port = /^\d{1,5}$/.test(text) ? Number(text) : Number.POSITIVE_INFINITY
   if (port <= 65_535) return port
   throw new Error(`--port must be a number from 0 to 65535, got ${JSON.stringify(text)}`)

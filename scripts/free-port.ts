@@ -1,7 +1,7 @@
 import { type AddressInfo, createServer } from 'node:net'
 
 /** Tells whether nobody listens on a port of 127.0.0.1. */
-export async function isFree(port: number): Promise<boolean> {
+export async function isPortFree(port: number): Promise<boolean> {
   return (await bound(port)) !== null
 }
 

@@ -9,8 +9,8 @@ const NO_UTF_8 = 0xff
  * Yields the lines of a stream without their line feeds, null for one that is not UTF-8, in memory that does
  * not grow with the stream. A line that has 1 MiB or more is null, and the last.
  */
-export async function* linesOf(stream: AsyncIterable<Buffer>): AsyncGenerator<string | null> {
-  for await (const block of blocksOf(stream))
+export async function* streamLines(stream: AsyncIterable<Buffer>): AsyncGenerator<string | null> {
+  for await (const block of lineBlocks(stream))
     yield* split(block.at(-1) === LF ? block.subarray(0, -1) : block)
 }
 
@@ -18,7 +18,7 @@ export async function* linesOf(stream: AsyncIterable<Buffer>): AsyncGenerator<st
  * Yields a stream in blocks of whole lines with their line feeds, none at the end where it has none, each in bytes of its
  * own. A line that has 1 MiB or more is a byte that is no UTF-8, and the last.
  */
-export async function* blocksOf(stream: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
+export async function* lineBlocks(stream: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
   let rest: Buffer = Buffer.alloc(0)
   for await (const chunk of stream) {
     const block = Buffer.concat([rest, chunk])

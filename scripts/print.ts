@@ -1,18 +1,19 @@
 import { messageOf } from '../db/support/error-message.ts'
-import { visible } from '../proxy/visible.ts'
-import { printable } from './admin/printable.ts'
+import { escapeHidden } from '../proxy/visible.ts'
+import { printableLines } from './admin/printable.ts'
 
 // No other module of the command line writes to an output (test/scripts/print.test.ts): files, answers, errors and the
 // ledger hold words of strangers, and a terminal obeys what it prints.
 
 /** Prints lines on standard output, each as a terminal may have it. */
-export const print = (...lines: readonly string[]): boolean => process.stdout.write(printable(lines))
+export const print = (...lines: readonly string[]): boolean => process.stdout.write(printableLines(lines))
 
 /** Prints lines on standard error, each as a terminal may have it. */
-export const printNotice = (...lines: readonly string[]): boolean => process.stderr.write(printable(lines))
+export const printNotice = (...lines: readonly string[]): boolean =>
+  process.stderr.write(printableLines(lines))
 
-/** Prints a text of ours as it is, which may have several lines: a help, or what {@link printable} has made. */
-export const printOurs = (text: string): boolean => process.stdout.write(text)
+/** Prints a text of ours as it is, which may have several lines: a help, or what {@link printableLines} has made. */
+export const printVerbatim = (text: string): boolean => process.stdout.write(text)
 
 /** Prints the message of an error on standard error: its first line after `as`, further ones set in. */
 export function printError(as: string, error: unknown): boolean {
@@ -22,10 +23,10 @@ export function printError(as: string, error: unknown): boolean {
 
 /** Shows how far something is, in one line of a terminal that the next call replaces; null removes it. */
 export function printProgress(text: string | null): void {
-  if (process.stderr.isTTY) process.stderr.write(text === null ? '\r\u001b[K' : `\r${visible(text)}`)
+  if (process.stderr.isTTY) process.stderr.write(text === null ? '\r\u001b[K' : `\r${escapeHidden(text)}`)
 }
 
 /** Lets a process that serves go on where nobody takes what it prints: its reader is gone, or the disk is full. */
-export function outliveReaders(): void {
+export function ignoreOutputErrors(): void {
   for (const stream of [process.stdout, process.stderr]) stream.on('error', () => {})
 }

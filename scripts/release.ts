@@ -27,7 +27,7 @@ const OUTPUT = 'dist/release'
 const CLIENT = `${OUTPUT}/client`
 
 /** A commit that may become a version. */
-export interface Candidate {
+export interface ReleaseCandidate {
   readonly name: string
   readonly version: string
   readonly tag: string
@@ -38,8 +38,8 @@ export interface Candidate {
 }
 
 /** Reads what is to be released from a git work tree. Throws one sentence where it must not be. */
-export function candidateOf(root: string): Candidate {
-  const manifest: Pick<Candidate, 'name' | 'version'> = JSON.parse(
+export function releaseCandidate(root: string): ReleaseCandidate {
+  const manifest: Pick<ReleaseCandidate, 'name' | 'version'> = JSON.parse(
     readFileSync(join(root, 'package.json'), 'utf8'),
   )
   const { name, version } = manifest
@@ -77,7 +77,7 @@ export function notesOf(changelog: string, version: string): string {
  * Tags the candidate's commit, its notes as the message. Throws one sentence where the tree is no longer that
  * commit.
  */
-export function tagCommit(root: string, { tag, commit, version, notes }: Candidate): void {
+export function tagCommit(root: string, { tag, commit, version, notes }: ReleaseCandidate): void {
   if (git(root, 'status', '--porcelain') !== '' || git(root, 'rev-parse', 'HEAD') !== commit) {
     throw new Error('the tree changed while it was checked: nothing was tagged')
   }
@@ -101,7 +101,7 @@ function run(root: string, program: string, ...args: readonly string[]): void {
  * Builds and packs the package anew, with its bill of materials, and that of its client. Returns the paths of the
  * tarballs.
  */
-async function packAll(root: string, { name, version }: Candidate): Promise<readonly string[]> {
+async function packAll(root: string, { name, version }: ReleaseCandidate): Promise<readonly string[]> {
   // tsc leaves what an earlier build wrote, and all of dist is packed.
   rmSync(join(root, 'dist'), { recursive: true, force: true })
   run(root, 'npm', 'run', 'build')
@@ -143,7 +143,7 @@ function checkSignatures(root: string): void {
 
 /** Says what is left to a person. */
 function nextSteps(
-  { version, tag }: Candidate,
+  { version, tag }: ReleaseCandidate,
   tarballs: readonly string[],
   notes: string,
   dry: boolean,
@@ -165,7 +165,7 @@ function nextSteps(
 }
 
 async function release(root: string, dry: boolean): Promise<void> {
-  const candidate = candidateOf(root)
+  const candidate = releaseCandidate(root)
   checkSignatures(root)
   for (const script of ['lint', 'typecheck', 'test']) run(root, 'npm', 'run', script)
   const tarballs = await packAll(root, candidate)

@@ -1,9 +1,9 @@
 #!/usr/bin/env node
 import '../proxy/boot/no-debugger.ts'
 import { refuseUnsafeRuntime } from '../proxy/boot/runtime-check.ts'
-import { commandLine, type Row } from './command-line.ts'
+import { commandLine, type VerbRow } from './command-line.ts'
 
-const VERBS: Readonly<Record<string, Row>> = {
+const VERBS: Readonly<Record<string, VerbRow>> = {
   start: { summary: 'start the gateway', load: async () => ({ verb: { run: start } }) },
   demo: {
     summary: 'show the main job with a mock provider, from a checkout',

@@ -1,4 +1,4 @@
-import { hiddenIn, visible } from '../proxy/visible.ts'
+import { escapeHidden, hiddenCharacters } from '../proxy/visible.ts'
 
 /**
  * Returns the word of a POSIX shell that stands for exactly this text. A line feed or another control character makes
@@ -11,6 +11,6 @@ export const shellQuoted = (text: string): string => `'${text.replaceAll("'", "'
 
 /** Throws one sentence where a text that a shell, and a person, is to read has a line feed, or a character that hides. */
 export function assertOneLine(what: string, text: string): void {
-  if (/[\n\r]/.test(text) || hiddenIn(text).size > 0)
-    throw new Error(`${what} has a line feed, or a character that hides or controls: ${visible(text)}`)
+  if (/[\n\r]/.test(text) || hiddenCharacters(text).size > 0)
+    throw new Error(`${what} has a line feed, or a character that hides or controls: ${escapeHidden(text)}`)
 }

@@ -2,10 +2,10 @@ import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { z } from 'zod'
-import { FORMER_PLUGIN_NAMES, FORMER_REASONS, REASONS, Refusal } from '../plugins/refusal.ts'
+import { FORMER_PLUGIN_NAMES, FORMER_REASONS, REFUSAL_REASONS, Refusal } from '../plugins/refusal.ts'
 import { readSettings } from '../proxy/boot/settings.ts'
 import { CATALOGUE } from '../proxy/wiring/configuration.ts'
-import { expect } from './admin/call.ts'
+import { expectStatus } from './admin/call.ts'
 import { withControl } from './admin/control.ts'
 
 /** The directory of the published schemas; the first line of each file in `plugins/config` points here. */
@@ -58,7 +58,7 @@ export async function openapiText(): Promise<string> {
   try {
     const settings = readSettings({ MCP_PROXY_DATA_DIR: join(root, 'data') }, join(import.meta.dirname, '..'))
     const described = await withControl(settings, async (call) =>
-      expect(await call('GET', '/openapi.json'), 200),
+      expectStatus(await call('GET', '/openapi.json'), 200),
     )
     return `${JSON.stringify(described, null, 2)}\n`
   } finally {
@@ -69,7 +69,9 @@ export async function openapiText(): Promise<string> {
 /** The page of every reason that a refusal can have, as Markdown. */
 export function reasonsPage(): string {
   // Object.keys knows texts only; the table's own type says which they are.
-  const reasons = (Object.keys(REASONS) as (keyof typeof REASONS)[]).map((reason) => new Refusal(reason))
+  const reasons = (Object.keys(REFUSAL_REASONS) as (keyof typeof REFUSAL_REASONS)[]).map(
+    (reason) => new Refusal(reason),
+  )
   return `# Reasons
 
 Generated from \`plugins/refusal.ts\` by \`node scripts/write-schemas.ts\`: do not edit.

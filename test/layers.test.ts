@@ -220,7 +220,7 @@ await t.test('a room holds 16 files at most', async (t) => {
 })
 
 const PERMIT_MAKERS: Readonly<Record<string, string>> = {
-  Granted: 'plugins/capability.ts',
+  CallPermit: 'plugins/capability.ts',
   OperatorPermit: 'proxy/mcp/pinning/inspect.ts',
   CatalogPermit: 'proxy/tasks/refresh-models.ts',
 }
@@ -231,7 +231,7 @@ await t.test('each kind of permit is made in one place, and no other file claims
     for (const name of await readdir(join(ROOT, folder), { recursive: true })) {
       if (!name.endsWith('.ts')) continue
       const text = await readFile(join(ROOT, folder, name), 'utf8')
-      for (const [, kind = ''] of text.matchAll(/\bas\s+(?:unknown\s+as\s+)?(\w*(?:Permit|Granted))\b/g))
+      for (const [, kind = ''] of text.matchAll(/\bas\s+(?:unknown\s+as\s+)?(\w*Permit)\b/g))
         makers[kind] = [...(makers[kind] ?? []), join(folder, name)]
     }
   }
@@ -242,7 +242,7 @@ await t.test('each kind of permit is made in one place, and no other file claims
 const SENDERS: Readonly<Record<string, string | null>> = {
   'proxy/llm/upstream/client.ts': '.authority.unchanged) throw OVERTAKEN',
   'proxy/mcp/upstream/exchange.ts': '.authority.unchanged) throw OVERTAKEN',
-  'proxy/mcp/http-get/fetch.ts': 'new WhileAllowed(',
+  'proxy/mcp/http-get/fetch.ts': 'new AllowedDispatchHandler(',
   // On nobody's behalf.
   'proxy/federation/post.ts': null,
   'proxy/operators/oidc/provider-fetch.ts': null,

@@ -2,15 +2,15 @@ import { createPrivateKey, generateKeyPair, type KeyObject, type X509Certificate
 import { promisify } from 'node:util'
 import { BasicConstraints, GeneralName, NameConstraints } from 'pkijs'
 import { printSpiffeId } from '../enrollment/spiffe-id.ts'
-import { extensionOf, firstCertificateOf, OID, readCertificate, subjectOf } from '../x509/x509.ts'
+import { extensionOf, firstCertificateOf, OID, readCertificate, subjectAttributeOf } from '../x509/x509.ts'
 import {
   authorityConstraints,
   BACK_DATED_MS,
   buildCertificate,
+  type CertificateSigner,
   COMMON_NAME_LIMIT,
-  onlyNamesWithin,
-  type Signer,
-  signsCertificates,
+  certSignKeyUsage,
+  permittedNameConstraints,
 } from './builder.ts'
 
 /**
@@ -25,7 +25,7 @@ export interface NewAuthority {
 }
 
 /** An organisation's CA that can issue: the intermediate signs, the root's key stays sealed. */
-export interface Authority {
+export interface IssuingAuthority {
   readonly rootPem: string
   readonly intermediatePem: string
   /** O of the intermediate's subject: the only organisation it issues for. */
@@ -34,7 +34,7 @@ export interface Authority {
   readonly trustDomain: string | null
   /** The end of the intermediate: nothing that it issues lives longer. ms since the epoch. */
   readonly notAfter: number
-  readonly signer: Signer
+  readonly signer: CertificateSigner
 }
 
 export interface NewAuthorityOptions {
@@ -82,7 +82,7 @@ export async function createAuthority(options: NewAuthorityOptions): Promise<New
       commonName: `${organisation} Root CA`,
       publicKey: rootKey.publicKey,
       notAfter: yearsAfter(at, ROOT_YEARS),
-      extensions: [authorityConstraints(1), signsCertificates()],
+      extensions: [authorityConstraints(1), certSignKeyUsage()],
     },
     { selfKey: rootKey.privateKey },
   )
@@ -92,7 +92,7 @@ export async function createAuthority(options: NewAuthorityOptions): Promise<New
       commonName: `${organisation} Issuing CA`,
       publicKey: intermediateKey.publicKey,
       notAfter: yearsAfter(at, INTERMEDIATE_YEARS),
-      extensions: [authorityConstraints(0), signsCertificates(), ...within(trustDomain)],
+      extensions: [authorityConstraints(0), certSignKeyUsage(), ...within(trustDomain)],
     },
     { certificate: readCertificate(root.raw), key: rootKey.privateKey },
   )
@@ -108,7 +108,7 @@ export async function createAuthority(options: NewAuthorityOptions): Promise<New
 function within(trustDomain: string | undefined) {
   return trustDomain === undefined
     ? []
-    : [onlyNamesWithin(new GeneralName({ type: URI_NAME, value: trustDomain }))]
+    : [permittedNameConstraints(new GeneralName({ type: URI_NAME, value: trustDomain }))]
 }
 
 function yearsAfter(at: number, years: number): number {
@@ -123,16 +123,16 @@ function yearsAfter(at: number, years: number): number {
  */
 export async function loadAuthority(
   parts: Pick<NewAuthority, 'rootPem' | 'intermediatePem' | 'intermediateKeyPem'>,
-): Promise<Authority> {
+): Promise<IssuingAuthority> {
   const root = firstCertificateOf(parts.rootPem)
   const intermediate = firstCertificateOf(parts.intermediatePem)
   const certificate = readCertificate(intermediate.raw)
-  if (!isAuthority(root)) throw new Error('the root certificate is not a CA certificate')
-  if (!isAuthority(intermediate)) throw new Error('the intermediate certificate is not a CA certificate')
+  if (!isCaCertificate(root)) throw new Error('the root certificate is not a CA certificate')
+  if (!isCaCertificate(intermediate)) throw new Error('the intermediate certificate is not a CA certificate')
   if (!intermediate.checkIssued(root) || !intermediate.verify(root.publicKey)) {
     throw new Error('the intermediate certificate is not signed by the root')
   }
-  const organisation = subjectOf(certificate, OID.organisation)
+  const organisation = subjectAttributeOf(certificate, OID.organisation)
   if (organisation === null) throw new Error('the intermediate certificate names no organisation (O)')
   return {
     rootPem: parts.rootPem,
@@ -162,7 +162,7 @@ function readKey(pem: string): KeyObject {
 }
 
 /** Tells whether basicConstraints says CA. Throws an Error where the extension is malformed. */
-export function isAuthority(certificate: X509Certificate): boolean {
+export function isCaCertificate(certificate: X509Certificate): boolean {
   const read = readCertificate(certificate.raw)
   return extensionOf(read, OID.basicConstraints, (schema) => new BasicConstraints({ schema }).cA) ?? false
 }

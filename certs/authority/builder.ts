@@ -23,15 +23,15 @@ import {
   RelativeDistinguishedNames,
   Time,
 } from 'pkijs'
-import { decode, extensionOf, OID } from '../x509/x509.ts'
+import { decodeAsn1, extensionOf, OID } from '../x509/x509.ts'
 
 /** An issuer: a CA certificate and its EC private key. */
-export interface Signer {
+export interface CertificateSigner {
   readonly certificate: Certificate
   readonly key: KeyObject
 }
 
-export interface Plan {
+export interface CertificateTemplate {
   /** Left out of the subject where it is too long for X.520: see {@link COMMON_NAME_LIMIT}. */
   readonly commonName: string
   readonly organisation: string
@@ -60,8 +60,8 @@ const YEAR_2050 = Date.UTC(2050, 0)
  * out. With a `selfKey` that key signs, and the certificate is its own issuer.
  */
 export function buildCertificate(
-  plan: Plan,
-  signer: Signer | { readonly selfKey: KeyObject },
+  plan: CertificateTemplate,
+  signer: CertificateSigner | { readonly selfKey: KeyObject },
 ): X509Certificate {
   const certificate = new Certificate()
   const spki = plan.publicKey.export({ type: 'spki', format: 'der' })
@@ -72,7 +72,7 @@ export function buildCertificate(
   certificate.issuer = issuer.subject
   certificate.notBefore = timeOf(plan.notBefore)
   certificate.notAfter = timeOf(plan.notAfter)
-  certificate.subjectPublicKeyInfo = new PublicKeyInfo({ schema: decode(spki) })
+  certificate.subjectPublicKeyInfo = new PublicKeyInfo({ schema: decodeAsn1(spki) })
   const keyId = keyIdOf(certificate)
   const issuerKeyId = 'selfKey' in signer ? keyId : (ownKeyIdOf(issuer) ?? keyIdOf(issuer))
   certificate.extensions = [
@@ -83,10 +83,10 @@ export function buildCertificate(
       new AuthorityKeyIdentifier({ keyIdentifier: new OctetString({ valueHex: issuerKeyId }) }).toSchema(),
     ),
   ]
-  return signed(certificate, 'selfKey' in signer ? signer.selfKey : signer.key)
+  return signCertificate(certificate, 'selfKey' in signer ? signer.selfKey : signer.key)
 }
 
-function signed(certificate: Certificate, key: KeyObject): X509Certificate {
+function signCertificate(certificate: Certificate, key: KeyObject): X509Certificate {
   const algorithm = new AlgorithmIdentifier({ algorithmId: OID.ecdsaWithSha256 })
   certificate.signature = algorithm
   certificate.signatureAlgorithm = algorithm
@@ -96,14 +96,14 @@ function signed(certificate: Certificate, key: KeyObject): X509Certificate {
   return new X509Certificate(Buffer.from(certificate.toSchema().toBER()))
 }
 
-function nameOf({ organisation, commonName }: Plan): RelativeDistinguishedNames {
+function nameOf({ organisation, commonName }: CertificateTemplate): RelativeDistinguishedNames {
   const parts = [attribute(OID.organisation, organisation)]
   const named = commonName.length > 0 && Array.from(commonName).length <= COMMON_NAME_LIMIT
   if (named) parts.push(attribute(OID.commonName, commonName))
   // Encoded here and read back: from a list pkijs would make one RDN of two values, which no name comparison
   // expects.
   const der = new Sequence({ value: parts }).toBER(false)
-  return new RelativeDistinguishedNames({ schema: decode(new Uint8Array(der)) })
+  return new RelativeDistinguishedNames({ schema: decodeAsn1(new Uint8Array(der)) })
 }
 
 function attribute(type: string, value: string): Asn1Set {
@@ -155,10 +155,10 @@ export const leafConstraints = (): Extension =>
   extension(OID.basicConstraints, new BasicConstraints({ cA: false }).toSchema(), true)
 
 /** Makes the keyUsage with keyCertSign and cRLSign: bits 5 and 6 (RFC 5280 §4.2.1.3). */
-export const signsCertificates = (): Extension => keyUsage(0x06, 1)
+export const certSignKeyUsage = (): Extension => keyUsage(0x06, 1)
 
 /** Makes the keyUsage with digitalSignature: bit 0. */
-export const signsHandshakes = (): Extension => keyUsage(0x80, 7)
+export const digitalSignatureKeyUsage = (): Extension => keyUsage(0x80, 7)
 
 function keyUsage(bits: number, unusedBits: number): Extension {
   return extension(OID.keyUsage, new BitString({ valueHex: Uint8Array.of(bits), unusedBits }), true)
@@ -174,7 +174,7 @@ export const alternativeNames = (names: GeneralName[]): Extension =>
  * Makes the nameConstraints of a CA: no certificate below may carry a name of that kind outside `base`
  * (RFC 5280 §4.2.1.10).
  */
-export function onlyNamesWithin(base: GeneralName): Extension {
+export function permittedNameConstraints(base: GeneralName): Extension {
   const permittedSubtrees = [new GeneralSubtree({ base, minimum: 0 })]
   return extension(OID.nameConstraints, new NameConstraints({ permittedSubtrees }).toSchema(), true)
 }

@@ -2,11 +2,16 @@ import { createPrivateKey, type X509Certificate } from 'node:crypto'
 import { mkdir, readFile, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { firstCertificateOf } from '../x509/x509.ts'
-import { type Authority, createAuthority, loadAuthority, type NewAuthorityOptions } from './authority.ts'
+import {
+  createAuthority,
+  type IssuingAuthority,
+  loadAuthority,
+  type NewAuthorityOptions,
+} from './authority.ts'
 import { issueServerCertificate } from './issue.ts'
-import { isMissing, readPrivate, seal, unseal, writePrivate } from './key-store.ts'
+import { isFileNotFound, readPrivateFile, seal, unseal, writePrivateFile } from './key-store.ts'
 import { isForNames } from './server-names.ts'
-import { commitFiles, missingIn, settle } from './staged-files.ts'
+import { commitFiles, completeStagedFiles, missingIn } from './staged-files.ts'
 
 export interface AuthorityFiles extends NewAuthorityOptions {
   readonly directory: string
@@ -15,7 +20,7 @@ export interface AuthorityFiles extends NewAuthorityOptions {
 
 export interface ServerCertificateFiles {
   readonly directory: string
-  readonly authority: Authority
+  readonly authority: IssuingAuthority
   readonly passphrase: string
   /** Host names and IP addresses. */
   readonly hostnames: readonly string[]
@@ -55,10 +60,10 @@ const SERVER_DAYS = 90
  */
 export async function openAuthority(
   options: AuthorityFiles,
-): Promise<{ readonly authority: Authority; readonly created: boolean }> {
+): Promise<{ readonly authority: IssuingAuthority; readonly created: boolean }> {
   const { directory } = options
   await makeDirectory(directory)
-  await settle(directory, AUTHORITY_FILES)
+  await completeStagedFiles(directory, AUTHORITY_FILES)
   const missing = await missingIn(directory, AUTHORITY_FILES)
   if (missing.length === 0) return { authority: await load(options), created: false }
   if (missing.length < AUTHORITY_FILES.length) {
@@ -99,13 +104,13 @@ async function load({
   passphrase,
   organisation,
   trustDomain,
-}: AuthorityFiles): Promise<Authority> {
-  const sealed = await readPrivate(join(directory, 'intermediate.key.sealed'))
+}: AuthorityFiles): Promise<IssuingAuthority> {
+  const sealed = await readPrivateFile(join(directory, 'intermediate.key.sealed'))
   // Not opened, but a root key that others can read is a CA that others hold.
-  await readPrivate(join(directory, 'root.key.sealed'))
+  await readPrivateFile(join(directory, 'root.key.sealed'))
   const rootPem = await readFile(join(directory, 'root.crt'), 'utf8')
   const intermediatePem = await readFile(join(directory, 'intermediate.crt'), 'utf8')
-  const authority = await named(`the CA in ${directory}`, () =>
+  const authority = await withErrorPrefix(`the CA in ${directory}`, () =>
     loadAuthority({ rootPem, intermediatePem, intermediateKeyPem: unseal(sealed, passphrase) }),
   )
   if (authority.organisation !== organisation) {
@@ -129,12 +134,12 @@ async function load({
  */
 export async function openServerCertificate(files: ServerCertificateFiles): Promise<ServerCertificate> {
   const keyPath = join(files.directory, 'server.key.sealed')
-  const certPem = await ifThere(readFile(join(files.directory, 'server.crt'), 'utf8'))
-  const sealed = await ifThere(readPrivate(keyPath))
+  const certPem = await nullIfMissing(readFile(join(files.directory, 'server.crt'), 'utf8'))
+  const sealed = await nullIfMissing(readPrivateFile(keyPath))
   if (certPem === null || sealed === null) return makeServerCertificate(files)
   const leaf = usableLeaf(certPem, files)
   if (leaf === null) return makeServerCertificate(files)
-  const keyPem = await named(keyPath, async () => unseal(sealed, files.passphrase))
+  const keyPem = await withErrorPrefix(keyPath, async () => unseal(sealed, files.passphrase))
   if (!leaf.checkPrivateKey(createPrivateKey(keyPem))) return makeServerCertificate(files)
   return { certPem, keyPem, notAfter: leaf.validToDate.getTime(), issued: false }
 }
@@ -143,8 +148,8 @@ async function makeServerCertificate(files: ServerCertificateFiles): Promise<Ser
   const { directory, authority, hostnames, passphrase, at } = files
   const issued = await issueServerCertificate(authority, hostnames, { at, days: SERVER_DAYS })
   // A crash between the two leaves a key that is not the certificate's: the next call makes both anew.
-  await writePrivate(join(directory, 'server.key.sealed'), seal(issued.privateKeyPem, passphrase))
-  await writePrivate(join(directory, 'server.crt'), issued.chainPem)
+  await writePrivateFile(join(directory, 'server.key.sealed'), seal(issued.privateKeyPem, passphrase))
+  await writePrivateFile(join(directory, 'server.crt'), issued.chainPem)
   return { certPem: issued.chainPem, keyPem: issued.privateKeyPem, notAfter: issued.notAfter, issued: true }
 }
 
@@ -171,17 +176,17 @@ function parsedLeaf(certPem: string): X509Certificate | null {
   }
 }
 
-async function ifThere(read: Promise<string>): Promise<string | null> {
+async function nullIfMissing(read: Promise<string>): Promise<string | null> {
   try {
     return await read
   } catch (error) {
-    if (isMissing(error)) return null
+    if (isFileNotFound(error)) return null
     throw error
   }
 }
 
 /** Puts `what` in front of an error's sentence, to name the file that it is about. */
-async function named<T>(what: string, work: () => Promise<T>): Promise<T> {
+async function withErrorPrefix<T>(what: string, work: () => Promise<T>): Promise<T> {
   try {
     return await work()
   } catch (cause) {

@@ -3,19 +3,19 @@ import { type Extension, GeneralName } from 'pkijs'
 import { parseSpiffeId } from '../enrollment/spiffe-id.ts'
 import { thumbprintOf } from '../x509/thumbprint.ts'
 import { OID } from '../x509/x509.ts'
-import { type Authority, newKeyPair } from './authority.ts'
+import { type IssuingAuthority, newKeyPair } from './authority.ts'
 import {
   alternativeNames,
   BACK_DATED_MS,
   buildCertificate,
+  digitalSignatureKeyUsage,
   extendedKeyUsage,
   leafConstraints,
-  signsHandshakes,
 } from './builder.ts'
 import { serverNames } from './server-names.ts'
 
 /** A fresh certificate. */
-export interface Certified {
+export interface IssuedCertificate {
   readonly certPem: string
   /** The leaf, then the intermediate, as a TLS endpoint sends them. */
   readonly chainPem: string
@@ -29,7 +29,7 @@ export interface Certified {
 }
 
 /** A fresh certificate with its key, which is kept nowhere else. */
-export interface Issued extends Certified {
+export interface IssuedCredential extends IssuedCertificate {
   /** PKCS#8. */
   readonly privateKeyPem: string
 }
@@ -41,7 +41,7 @@ export interface ClientSubject {
 }
 
 /** The term of a certificate: its start and its length. The end is cut to the intermediate's own. */
-export interface Term {
+export interface ValidityPeriod {
   /** ms since the epoch. */
   readonly at: number
   readonly days: number
@@ -55,10 +55,10 @@ const URI_NAME = 6
  * nothing.
  */
 export async function issueClientCertificate(
-  authority: Authority,
+  authority: IssuingAuthority,
   subject: ClientSubject,
-  term: Term,
-): Promise<Issued> {
+  term: ValidityPeriod,
+): Promise<IssuedCredential> {
   const { publicKey, pem } = await newKeyPair()
   return { ...certifyClient(authority, publicKey, subject, term), privateKeyPem: pem }
 }
@@ -71,11 +71,11 @@ export async function issueClientCertificate(
  * `certs/enrollment/csr.ts` does.
  */
 export function certifyClient(
-  authority: Authority,
+  authority: IssuingAuthority,
   publicKey: KeyObject,
   subject: ClientSubject,
-  term: Term,
-): Certified {
+  term: ValidityPeriod,
+): IssuedCertificate {
   const { org, trustDomain } = parseSpiffeId(subject.spiffeId)
   if (org !== authority.organisation) {
     throw new Error(`this CA issues for the organisation ${authority.organisation}, not for ${org}`)
@@ -97,10 +97,10 @@ export function certifyClient(
  * ended.
  */
 export async function issueServerCertificate(
-  authority: Authority,
+  authority: IssuingAuthority,
   hostnames: readonly string[],
-  term: Term,
-): Promise<Issued> {
+  term: ValidityPeriod,
+): Promise<IssuedCredential> {
   const names = serverNames(hostnames)
   const { publicKey, pem } = await newKeyPair()
   const certified = certify(authority, publicKey, names[0]?.text ?? '', term, [
@@ -111,12 +111,12 @@ export async function issueServerCertificate(
 }
 
 function certify(
-  authority: Authority,
+  authority: IssuingAuthority,
   publicKey: KeyObject,
   commonName: string,
-  { at, days }: Term,
+  { at, days }: ValidityPeriod,
   extensions: readonly Extension[],
-): Certified {
+): IssuedCertificate {
   if (!(days > 0 && Number.isFinite(days)))
     throw new Error(`a certificate lives for more than 0 days, got ${days}`)
   if (at >= authority.notAfter) {
@@ -131,14 +131,14 @@ function certify(
       publicKey,
       notBefore: at - BACK_DATED_MS,
       notAfter: Math.min(at + days * DAY_MS, authority.notAfter),
-      extensions: [leafConstraints(), signsHandshakes(), ...extensions],
+      extensions: [leafConstraints(), digitalSignatureKeyUsage(), ...extensions],
     },
     authority.signer,
   )
   return describe(leaf, authority)
 }
 
-function describe(leaf: X509Certificate, authority: Authority): Certified {
+function describe(leaf: X509Certificate, authority: IssuingAuthority): IssuedCertificate {
   const certPem = leaf.toString()
   return {
     certPem,

@@ -22,11 +22,11 @@ const CIPHER = 'aes-256-gcm'
 export function seal(plaintext: string, passphrase: string): string {
   // All that one process seals has one salt, so that the next start derives one key for it. Whoever guesses at the
   // passphrase gains nothing: one of the texts is enough to try a guess on.
-  const salt = kept?.passphrase === passphrase ? kept.salt : randomBytes(SALT_BYTES)
+  const salt = lastDerivedKey?.passphrase === passphrase ? lastDerivedKey.salt : randomBytes(SALT_BYTES)
   const nonce = randomBytes(NONCE_BYTES)
   const header = `${FORM}.${PARAMETERS}.${salt.toString('base64url')}.${nonce.toString('base64url')}`
-  kept = derive(passphrase, salt)
-  const cipher = createCipheriv(CIPHER, kept.key, nonce).setAAD(Buffer.from(header))
+  lastDerivedKey = derive(passphrase, salt)
+  const cipher = createCipheriv(CIPHER, lastDerivedKey.key, nonce).setAAD(Buffer.from(header))
   const sealed = Buffer.concat([cipher.update(plaintext, 'utf8'), cipher.final(), cipher.getAuthTag()])
   return `${header}.${sealed.toString('base64url')}\n`
 }
@@ -57,7 +57,7 @@ export function unseal(sealed: string, passphrase: string): string {
   try {
     const secret = Buffer.concat([opened, decipher.final()]).toString('utf8')
     // Only now: an altered text must not choose the salt of those that come.
-    kept = derived
+    lastDerivedKey = derived
     return secret
   } catch (cause) {
     throw new Error('the passphrase is not the one this was sealed with, or the sealed text was altered', {
@@ -71,7 +71,7 @@ const FORM_PARTS = 7
 
 const bytesOf = (text: string): Buffer => Buffer.from(text, 'base64url')
 
-interface Derived {
+interface DerivedKey {
   readonly passphrase: string
   readonly salt: Buffer
   readonly key: Buffer
@@ -79,11 +79,11 @@ interface Derived {
 
 // Owned by seal() and unseal(): what the last of them to succeed has used. The passphrase is in memory anyway, for
 // the next seal.
-let kept: Derived | null = null
+let lastDerivedKey: DerivedKey | null = null
 
-function derive(passphrase: string, salt: Buffer): Derived {
+function derive(passphrase: string, salt: Buffer): DerivedKey {
   if (passphrase === '') throw new Error('the passphrase that seals keys is empty')
-  if (kept?.passphrase === passphrase && kept.salt.equals(salt)) return kept
+  if (lastDerivedKey?.passphrase === passphrase && lastDerivedKey.salt.equals(salt)) return lastDerivedKey
   return { passphrase, salt, key: scryptSync(passphrase, salt, 32, COST) }
 }
 
@@ -92,7 +92,7 @@ function derive(passphrase: string, salt: Buffer): Derived {
  * the path holds the old text or the new one. A leftover `.<name>.<random>.tmp` may remain beside it; nothing
  * reads it.
  */
-export async function writePrivate(path: string, text: string): Promise<void> {
+export async function writePrivateFile(path: string, text: string): Promise<void> {
   const temporary = join(dirname(path), `.${basename(path)}.${randomBytes(6).toString('hex')}.tmp`)
   try {
     await withFile(await open(temporary, 'wx', 0o600), async (file) => {
@@ -117,7 +117,7 @@ export async function syncFolder(path: string): Promise<void> {
  * where group or others may read or write it. Checks the mode of the open file, so that no other file can be
  * swapped in between.
  */
-export async function readPrivate(path: string): Promise<string> {
+export async function readPrivateFile(path: string): Promise<string> {
   return withFile(await open(path, constants.O_RDONLY), async (file) => {
     const { mode } = await file.stat()
     if ((mode & 0o066) !== 0) {
@@ -136,10 +136,10 @@ async function withFile<T>(file: FileHandle, use: (file: FileHandle) => Promise<
 }
 
 function ignoreMissing(error: unknown): void {
-  if (!isMissing(error)) throw error
+  if (!isFileNotFound(error)) throw error
 }
 
 /** Tells whether an error of node:fs says that there is no such file. */
-export function isMissing(error: unknown): boolean {
+export function isFileNotFound(error: unknown): boolean {
   return error instanceof Error && 'code' in error && error.code === 'ENOENT'
 }

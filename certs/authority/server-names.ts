@@ -1,7 +1,7 @@
 import { isIPv4, isIPv6 } from 'node:net'
 import { OctetString } from 'asn1js'
 import { GeneralName } from 'pkijs'
-import { namesOf } from '../enrollment/spiffe-id.ts'
+import { subjectAltNamesOf } from '../enrollment/spiffe-id.ts'
 
 /** A name under which this service is reached, as the subjectAltName holds it (RFC 5280 §4.2.1.6). */
 export interface ServerName {
@@ -30,7 +30,7 @@ export function serverNames(hostnames: readonly string[]): readonly ServerName[]
  * does.
  */
 export function isForNames(certificateDer: Uint8Array, hostnames: readonly string[]): boolean {
-  const held = namesOf(certificateDer).map(keyOf)
+  const held = subjectAltNamesOf(certificateDer).map(keyOf)
   const wanted = serverNames(hostnames).map(({ name }) => keyOf(name))
   return held.toSorted().join() === wanted.toSorted().join()
 }

@@ -1,10 +1,10 @@
 import { randomBytes } from 'node:crypto'
 import { access, mkdir, rename, rm, rmdir } from 'node:fs/promises'
 import { join } from 'node:path'
-import { isMissing, syncFolder, writePrivate } from './key-store.ts'
+import { isFileNotFound, syncFolder, writePrivateFile } from './key-store.ts'
 
 // A set is written to a folder of its own, which is then renamed to `authority.ready`: that rename is the
-// commit point. A crash before it leaves a folder that nothing reads; after it, `settle` moves whatever still
+// commit point. A crash before it leaves a folder that nothing reads; after it, `completeStagedFiles` moves whatever still
 // waits there.
 const READY = 'authority.ready'
 // The same for a set that takes the place of another one.
@@ -12,7 +12,7 @@ const REPLACING = 'authority.replacing'
 
 /**
  * Puts several private files into a directory as one: after a crash none of them is there, or all of them are
- * once {@link settle} has run. Throws where another process has just committed a set: then that one stands.
+ * once {@link completeStagedFiles} has run. Throws where another process has just committed a set: then that one stands.
  */
 export async function commitFiles(directory: string, texts: ReadonlyMap<string, string>): Promise<void> {
   await stage(directory, texts, READY)
@@ -23,24 +23,24 @@ export async function commitFiles(directory: string, texts: ReadonlyMap<string, 
     throw new Error(`another process has just written ${names.join(', ')} in ${directory}: start again`)
   }
   await syncFolder(directory)
-  await settle(directory, names)
+  await completeStagedFiles(directory, names)
 }
 
 /**
  * Puts several private files in the place of those that are there, as one: after a crash all are the old ones, or all
- * are the new ones once {@link settle} has run. What they replace is gone.
+ * are the new ones once {@link completeStagedFiles} has run. What they replace is gone.
  */
 export async function replaceFiles(directory: string, texts: ReadonlyMap<string, string>): Promise<void> {
   await stage(directory, texts, REPLACING)
   await syncFolder(directory)
-  await settle(directory, [...texts.keys()])
+  await completeStagedFiles(directory, [...texts.keys()])
 }
 
 async function stage(directory: string, texts: ReadonlyMap<string, string>, as: string): Promise<void> {
   const staging = join(directory, `authority.${randomBytes(6).toString('hex')}.tmp`)
   await mkdir(staging, { mode: 0o700 })
   try {
-    for (const [name, text] of texts) await writePrivate(join(staging, name), text)
+    for (const [name, text] of texts) await writePrivateFile(join(staging, name), text)
     await rename(staging, join(directory, as))
   } catch (error) {
     await rm(staging, { recursive: true, force: true })
@@ -52,8 +52,8 @@ async function stage(directory: string, texts: ReadonlyMap<string, string>, as: 
  * Moves a committed set into place, going on where a crash stopped it. Throws where a file there would be
  * lost that it was not meant to replace.
  */
-export async function settle(directory: string, names: readonly string[]): Promise<void> {
-  await settleReplacing(directory, names)
+export async function completeStagedFiles(directory: string, names: readonly string[]): Promise<void> {
+  await completeReplacement(directory, names)
   const ready = join(directory, READY)
   if (!(await exists(ready))) return
   for (const name of names) {
@@ -69,7 +69,7 @@ export async function settle(directory: string, names: readonly string[]): Promi
   await rmdir(ready)
 }
 
-async function settleReplacing(directory: string, names: readonly string[]): Promise<void> {
+async function completeReplacement(directory: string, names: readonly string[]): Promise<void> {
   const waiting = join(directory, REPLACING)
   if (!(await exists(waiting))) return
   for (const name of names)
@@ -89,7 +89,7 @@ async function exists(path: string): Promise<boolean> {
     await access(path)
     return true
   } catch (error) {
-    if (isMissing(error)) return false
+    if (isFileNotFound(error)) return false
     throw error
   }
 }

@@ -6,7 +6,7 @@ import type { EnrolledCertificate } from './enrollment.ts'
 import type { EnrolledSvid, SvidEnrollment } from './svid.ts'
 
 /** The work of the thread: what each takes, and what it gives. */
-export interface Tasks {
+export interface CertificateTasks {
   readonly checkByoca: (enrollment: ByocaEnrollment) => Promise<EnrolledCertificate>
   readonly checkSvid: (enrollment: SvidEnrollment) => Promise<EnrolledSvid>
   readonly readCaCertificates: (text: {
@@ -16,15 +16,15 @@ export interface Tasks {
   readonly keyOfCsr: (request: { readonly csrPem: string; readonly spiffeId: string }) => Promise<KeyObject>
 }
 
-export type Task = keyof Tasks
+export type CertificateTaskName = keyof CertificateTasks
 
 /** Answered in the order of asking. */
-export interface Question {
-  readonly task: Task
-  readonly input: Parameters<Tasks[Task]>[0]
+export interface CertificateTaskRequest {
+  readonly task: CertificateTaskName
+  readonly input: Parameters<CertificateTasks[CertificateTaskName]>[0]
 }
 
-export type Answer =
+export type CertificateTaskReply =
   | { readonly kind: 'done'; readonly value: unknown }
   | { readonly kind: 'refused'; readonly reason: CertificateReason; readonly message: string }
   | { readonly kind: 'failed'; readonly message: string }

@@ -1,7 +1,12 @@
 import { extname } from 'node:path'
 import { Worker } from 'node:worker_threads'
 import { CertificateError } from '../certificate-error.ts'
-import type { Answer, Question, Task, Tasks } from './aside-messages.ts'
+import type {
+  CertificateTaskName,
+  CertificateTaskReply,
+  CertificateTaskRequest,
+  CertificateTasks,
+} from './aside-messages.ts'
 
 /** The time without a question after which the thread is let go. ms. */
 const IDLE_MS = 10_000
@@ -13,13 +18,16 @@ const CODE = `./aside-thread${extname(import.meta.filename)}`
  * no number of them, holds up a call (docs/threats.md#e2). Each task is the function of its name, and throws
  * as that does. The thread is there while it is needed.
  */
-class Aside {
+class CertificateThread {
   #thread: Worker | null = null
   readonly #asked: PromiseWithResolvers<unknown>[] = []
   #idle: NodeJS.Timeout | null = null
 
-  async ask<T extends Task>(task: T, input: Parameters<Tasks[T]>[0]): Promise<Awaited<ReturnType<Tasks[T]>>> {
-    const question: Question = { task, input }
+  async ask<T extends CertificateTaskName>(
+    task: T,
+    input: Parameters<CertificateTasks[T]>[0],
+  ): Promise<Awaited<ReturnType<CertificateTasks[T]>>> {
+    const question: CertificateTaskRequest = { task, input }
     const asked = Promise.withResolvers<unknown>()
     if (this.#idle) clearTimeout(this.#idle)
     // Throws where the machine gives no thread: only then does a question stand in the list that answers go by.
@@ -29,19 +37,22 @@ class Aside {
     thread.ref()
     thread.postMessage(question)
     // Proven by certs/enrollment/aside-thread.ts: the answer is that of the task.
-    return (await asked.promise) as Awaited<ReturnType<Tasks[T]>>
+    return (await asked.promise) as Awaited<ReturnType<CertificateTasks[T]>>
   }
 
   #start(): Worker {
     const thread = new Worker(new URL(CODE, import.meta.url))
     // Under `node --watch` Node reports what the thread imports through the port of its messages.
-    thread.on('message', (message: object) => 'kind' in message && this.#hear(thread, message as Answer))
+    thread.on(
+      'message',
+      (message: object) => 'kind' in message && this.#hear(thread, message as CertificateTaskReply),
+    )
     thread.on('error', (error) => this.#lose(thread, error))
     thread.on('exit', () => this.#lose(thread, new Error('the thread that reads certificates ended')))
     return thread
   }
 
-  #hear(thread: Worker, answer: Answer): void {
+  #hear(thread: Worker, answer: CertificateTaskReply): void {
     const asked = this.#asked.shift()
     if (answer.kind === 'done') asked?.resolve(answer.value)
     else if (answer.kind === 'refused') asked?.reject(new CertificateError(answer.reason, answer.message))
@@ -64,4 +75,4 @@ class Aside {
 }
 
 /** One for the process: it remembers nothing between two questions. */
-export const aside = new Aside()
+export const certificateThread = new CertificateThread()

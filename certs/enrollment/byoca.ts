@@ -1,8 +1,13 @@
 import { CertificateError } from '../certificate-error.ts'
-import { checkEnrollment, type EnrolledCertificate, type Enrollment, enrolledOf } from './enrollment.ts'
+import {
+  type CertificateEnrollment,
+  checkEnrollment,
+  type EnrolledCertificate,
+  enrolledCertificateOf,
+} from './enrollment.ts'
 import { parseSpiffeId, printSpiffeId, uriNamesOf } from './spiffe-id.ts'
 
-export interface ByocaEnrollment extends Enrollment {
+export interface ByocaEnrollment extends CertificateEnrollment {
   readonly organisation: string
   /** The name of the agent, as it is being enrolled. */
   readonly name: string
@@ -17,7 +22,7 @@ export interface ByocaEnrollment extends Enrollment {
  */
 export async function checkByoca(enrollment: ByocaEnrollment): Promise<EnrolledCertificate> {
   const path = await checkEnrollment(enrollment)
-  return enrolledOf(path, ownSpiffeId(path[0].x509.raw, enrollment))
+  return enrolledCertificateOf(path, ownSpiffeId(path[0].x509.raw, enrollment))
 }
 
 function ownSpiffeId(leafDer: Uint8Array, { organisation, name }: ByocaEnrollment): string | null {

@@ -1,6 +1,6 @@
 import { CertificateError } from '../certificate-error.ts'
-import { checkTrustAnchor, readLinks } from '../x509/chain.ts'
-import type { Link } from '../x509/chain-link.ts'
+import { checkTrustAnchor, readChainCertificates } from '../x509/chain.ts'
+import type { ChainCertificate } from '../x509/chain-link.ts'
 import { thumbprintOf } from '../x509/thumbprint.ts'
 import { CERTIFICATE_LIMIT, countCertificates } from '../x509/x509.ts'
 
@@ -28,14 +28,14 @@ export function readCaCertificates(caPem: string, at: number): readonly [CaCerti
     const message = `The text holds more than ${CERTIFICATE_LIMIT} certificates.`
     throw new CertificateError('certificate_unreadable', message)
   }
-  const read = readLinks(caPem)
+  const read = readChainCertificates(caPem)
   for (const link of read) checkTrustAnchor(link, at)
   const [first, ...rest] = new Map(read.map(describe).map((ca) => [ca.digest, ca])).values()
   if (!first) throw new CertificateError('certificate_unreadable', 'The text holds no PEM certificate.')
   return [first, ...rest]
 }
 
-function describe({ x509 }: Link): CaCertificate {
+function describe({ x509 }: ChainCertificate): CaCertificate {
   return {
     pem: x509.toString(),
     digest: thumbprintOf(x509.raw),

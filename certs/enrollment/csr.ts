@@ -1,9 +1,9 @@
 import { createPublicKey, type KeyObject, verify } from 'node:crypto'
 import { CertificationRequest, Extensions, type GeneralName } from 'pkijs'
 import { CertificateError } from '../certificate-error.ts'
-import { type Claims, claimsAuthority, claimsOf } from '../x509/chain-link.ts'
-import { isStrong, SIGNATURES, STRONG_KEY } from '../x509/strength.ts'
-import { decode, type Extended, OID } from '../x509/x509.ts'
+import { type CertificateClaims, claimsOf, claimsToBeCa } from '../x509/chain-link.ts'
+import { isStrong, SIGNATURE_ALGORITHMS, STRONG_KEY } from '../x509/strength.ts'
+import { decodeAsn1, type ExtensionHolder, OID } from '../x509/x509.ts'
 import { isSoleUri } from './spiffe-id.ts'
 
 /** The key and the names of a certificate request; possession of the key is proven. */
@@ -70,7 +70,7 @@ function requestOf(pem: string): CertificationRequest {
       'The text is not exactly one PEM certificate request of at most 64 KiB.',
     )
   }
-  return new CertificationRequest({ schema: decode(Buffer.from(base64, 'base64')) })
+  return new CertificationRequest({ schema: decodeAsn1(Buffer.from(base64, 'base64')) })
 }
 
 function publicKeyOf({ subjectPublicKeyInfo }: CertificationRequest): KeyObject {
@@ -89,7 +89,7 @@ function publicKeyOf({ subjectPublicKeyInfo }: CertificationRequest): KeyObject 
 }
 
 function checkSignature(request: CertificationRequest, publicKey: KeyObject): void {
-  const algorithm = SIGNATURES.get(request.signatureAlgorithm.algorithmId)
+  const algorithm = SIGNATURE_ALGORITHMS.get(request.signatureAlgorithm.algorithmId)
   if (!algorithm) {
     throw new CertificateError(
       'signature_too_weak',
@@ -108,15 +108,15 @@ function checkSignature(request: CertificationRequest, publicKey: KeyObject): vo
   )
 }
 
-function requestedExtensions({ attributes = [] }: CertificationRequest): Extended {
+function requestedExtensions({ attributes = [] }: CertificationRequest): ExtensionHolder {
   const [attribute, second] = attributes.filter(({ type }) => EXTENSION_REQUESTS.includes(type))
   if (!attribute) return {}
   if (second || attribute.values.length !== 1) throw new Error('the request asks for extensions twice')
   return { extensions: new Extensions({ schema: attribute.values[0] }).extensions }
 }
 
-function checkClaims(claims: Claims): void {
-  if (claimsAuthority(claims)) {
+function checkClaims(claims: CertificateClaims): void {
+  if (claimsToBeCa(claims)) {
     throw new CertificateError(
       'ca_requested',
       'The request asks for a CA certificate. This endpoint issues client certificates.',

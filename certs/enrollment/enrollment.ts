@@ -1,7 +1,7 @@
 import type { KeyObject, X509Certificate } from 'node:crypto'
 import { CertificateError } from '../certificate-error.ts'
-import { type Path, readChain, verifyChain } from '../x509/chain.ts'
-import type { Link } from '../x509/chain-link.ts'
+import { type CertificationPath, readChain, verifyChain } from '../x509/chain.ts'
+import type { ChainCertificate } from '../x509/chain-link.ts'
 import { thumbprintOf } from '../x509/thumbprint.ts'
 import { isKeyOf, readPrivateKey } from './private-key.ts'
 
@@ -23,7 +23,7 @@ export interface EnrolledCertificate {
 }
 
 /** A certificate made elsewhere, with the key that goes with it. */
-export interface Enrollment {
+export interface CertificateEnrollment {
   /** The leaf first; may be followed by intermediates. */
   readonly certPem: string
   /** Unencrypted PKCS#8, PKCS#1 or SEC1. */
@@ -39,7 +39,12 @@ export interface Enrollment {
  * trusted CA now, are strong and a client's, and the key signs for the certificate. Throws a
  * {@link CertificateError}. Does NOT look at the names in the certificate.
  */
-export async function checkEnrollment({ certPem, privateKeyPem, caPems, at }: Enrollment): Promise<Path> {
+export async function checkEnrollment({
+  certPem,
+  privateKeyPem,
+  caPems,
+  at,
+}: CertificateEnrollment): Promise<CertificationPath> {
   checkOneLeaf(readChain(certPem))
   const key = readKey(privateKeyPem)
   if (caPems.length === 0) {
@@ -54,7 +59,10 @@ export async function checkEnrollment({ certPem, privateKeyPem, caPems, at }: En
 }
 
 /** Returns the path as it is stored and sent. */
-export function enrolledOf([leaf, ...issuers]: Path, spiffeId: string | null): EnrolledCertificate {
+export function enrolledCertificateOf(
+  [leaf, ...issuers]: CertificationPath,
+  spiffeId: string | null,
+): EnrolledCertificate {
   const sent: readonly X509Certificate[] = [leaf, ...issuers.slice(0, -1)].map(({ x509 }) => x509)
   return {
     leafPem: leaf.x509.toString(),
@@ -67,7 +75,7 @@ export function enrolledOf([leaf, ...issuers]: Path, spiffeId: string | null): E
 }
 
 /** Refuses a second leaf: nothing would tell which of the two is meant. */
-function checkOneLeaf([leaf, ...issuers]: readonly Link[]): void {
+function checkOneLeaf([leaf, ...issuers]: readonly ChainCertificate[]): void {
   if (leaf && issuers.every(({ constraints }) => constraints?.cA === true)) return
   throw new CertificateError(
     'certificate_unreadable',

@@ -77,13 +77,13 @@ function checkSegment(what: string, segment: string): void {
  * one, nor a SPIFFE id: the caller counts and parses.
  */
 export function uriNamesOf(certificateDer: Uint8Array): readonly string[] {
-  return namesOf(certificateDer)
+  return subjectAltNamesOf(certificateDer)
     .filter((name) => name.type === URI_NAME)
     .map((name) => String(name.value))
 }
 
 /** Returns every name of the subjectAltName, of any kind. Throws as {@link uriNamesOf} does. */
-export function namesOf(certificateDer: Uint8Array): readonly GeneralName[] {
+export function subjectAltNamesOf(certificateDer: Uint8Array): readonly GeneralName[] {
   const certificate = readCertificate(certificateDer)
   return extensionOf(certificate, OID.subjectAltName, (schema) => new GeneralNames({ schema }).names) ?? []
 }

@@ -1,9 +1,9 @@
 import { X509Certificate } from 'node:crypto'
 import { CertificateError } from '../certificate-error.ts'
-import { anchorsOf, type Path, verifyChain } from '../x509/chain.ts'
+import { anchorsOf, type CertificationPath, verifyChain } from '../x509/chain.ts'
 import { thumbprintOf } from '../x509/thumbprint.ts'
-import { certificatesOf } from '../x509/x509.ts'
-import { checkEnrollment, type EnrolledCertificate, enrolledOf } from './enrollment.ts'
+import { pemCertificatesOf } from '../x509/x509.ts'
+import { checkEnrollment, type EnrolledCertificate, enrolledCertificateOf } from './enrollment.ts'
 import { isWorkloadId, uriNamesOf } from './spiffe-id.ts'
 
 export interface SvidEnrollment {
@@ -55,7 +55,7 @@ export async function checkSvid(enrollment: SvidEnrollment): Promise<EnrolledSvi
   const spiffeId = spiffeIdOf(path)
   const anchors = await anchorsOf({ leafPem: svidPem, intermediatesPem: '', rootsPem: bundlePems, at })
   const digests = new Set(anchors.map(({ x509 }) => thumbprintOf(x509.raw)))
-  return { ...enrolledOf(path, spiffeId), spiffeId, anchors: [...digests].toSorted() }
+  return { ...enrolledCertificateOf(path, spiffeId), spiffeId, anchors: [...digests].toSorted() }
 }
 
 /**
@@ -69,8 +69,8 @@ export async function isSvidOf(presented: PresentedSvid): Promise<boolean> {
   const { leafDer, spiffeId, bundlePems, intermediatesPem = '', at } = presented
   try {
     const leaf = new X509Certificate(leafDer)
-    const bundle = bundlePems.flatMap(certificatesOf)
-    const between = certificatesOf(intermediatesPem).filter((ca) => isSignedByOne(leaf, [ca]))
+    const bundle = bundlePems.flatMap(pemCertificatesOf)
+    const between = pemCertificatesOf(intermediatesPem).filter((ca) => isSignedByOne(leaf, [ca]))
     // First: anybody may send a certificate of their own making, and to read all of one may take half a
     // second.
     if (between.length === 0 && !isSignedByOne(leaf, bundle)) return false
@@ -94,7 +94,7 @@ const isSignedByOne = (leaf: X509Certificate, issuers: readonly X509Certificate[
  * Validates a leaf as X.509-SVID §5.2 demands beyond RFC 5280, and returns its SPIFFE id. The chain has
  * refused CAs and their usages already.
  */
-function spiffeIdOf([leaf]: Path): string {
+function spiffeIdOf([leaf]: CertificationPath): string {
   if (leaf.usage === null) {
     throw new CertificateError(
       'digital_signature_missing',

@@ -1,22 +1,29 @@
 /** One value of ASN.1 as it stands in its bytes (X.690): with tag and length, and without. */
-export interface Element {
+export interface Asn1Element {
   readonly tag: number
   readonly raw: Uint8Array
   readonly content: Uint8Array
 }
 
-export const TAG = { integer: 0x02, octets: 0x04, oid: 0x06, time: 0x18, sequence: 0x30, set: 0x31 } as const
+export const ASN1_TAG = {
+  integer: 0x02,
+  octets: 0x04,
+  oid: 0x06,
+  time: 0x18,
+  sequence: 0x30,
+  set: 0x31,
+} as const
 const CONSTRUCTED = 0x20
 /** Deeper than any time stamp; what has no length is walked once a level. */
-const MOST_DEPTH = 12
+const MAX_ELEMENT_DEPTH = 12
 
 /**
  * Reads values one after the other, at one level: what is inside them is read when it is asked for. So a time stamp costs
  * microseconds, where a tree of all its certificates costs milliseconds. Lengths may be left open (BER), as some
  * authorities have them. Throws an Error where a value reaches beyond the bytes, or is of a tag of several bytes.
  */
-export function elementsIn(bytes: Uint8Array): readonly Element[] {
-  const found: Element[] = []
+export function elementsIn(bytes: Uint8Array): readonly Asn1Element[] {
+  const found: Asn1Element[] = []
   for (let at = 0; at < bytes.length; ) {
     const element = elementAt(bytes, at, 0)
     found.push(element)
@@ -25,9 +32,9 @@ export function elementsIn(bytes: Uint8Array): readonly Element[] {
   return found
 }
 
-function elementAt(bytes: Uint8Array, at: number, depth: number): Element {
+function elementAt(bytes: Uint8Array, at: number, depth: number): Asn1Element {
   const [tag = 0, first = 0] = bytes.subarray(at, at + 2)
-  if (tag === 0 || (tag & 0x1f) === 0x1f || depth > MOST_DEPTH) throw new Error('this is no ASN.1')
+  if (tag === 0 || (tag & 0x1f) === 0x1f || depth > MAX_ELEMENT_DEPTH) throw new Error('this is no ASN.1')
   if (first === 0x80) return openAt(bytes, at, depth)
   const more = first < 0x80 ? 0 : first - 0x80
   if (more > 3) throw new Error('a length of more than three bytes')
@@ -38,7 +45,7 @@ function elementAt(bytes: Uint8Array, at: number, depth: number): Element {
 }
 
 /** A value without a length, which ends with two zeros. */
-function openAt(bytes: Uint8Array, at: number, depth: number): Element {
+function openAt(bytes: Uint8Array, at: number, depth: number): Asn1Element {
   const tag = bytes[at] ?? 0
   if ((tag & CONSTRUCTED) === 0) throw new Error('a value without a length')
   let end = at + 2
@@ -48,25 +55,25 @@ function openAt(bytes: Uint8Array, at: number, depth: number): Element {
 }
 
 /** What a value of this tag holds. Throws an Error where it is not there, or of another. */
-export function partsOf(element: Element | undefined, tag: number): readonly Element[] {
+export function partsOf(element: Asn1Element | undefined, tag: number): readonly Asn1Element[] {
   return elementsIn(contentOf(element, tag))
 }
 
 /** The content of a value of this tag. Throws an Error where it is not there, or of another. */
-export function contentOf(element: Element | undefined, tag: number): Uint8Array {
+export function contentOf(element: Asn1Element | undefined, tag: number): Uint8Array {
   if (element?.tag !== tag) throw new Error(`no value of the tag ${tag} where one belongs`)
   return element.content
 }
 
 /** The bytes of an OCTET STRING, which BER may have in pieces. */
-export function octetsOf(element: Element | undefined): Uint8Array {
-  if (element?.tag !== (TAG.octets | CONSTRUCTED)) return contentOf(element, TAG.octets)
-  return Buffer.concat(elementsIn(element.content).map((piece) => contentOf(piece, TAG.octets)))
+export function octetsOf(element: Asn1Element | undefined): Uint8Array {
+  if (element?.tag !== (ASN1_TAG.octets | CONSTRUCTED)) return contentOf(element, ASN1_TAG.octets)
+  return Buffer.concat(elementsIn(element.content).map((piece) => contentOf(piece, ASN1_TAG.octets)))
 }
 
 /** An OBJECT IDENTIFIER with dots; `''` where it is none. */
-export function oidOf(element: Element | undefined): string {
-  if (element?.tag !== TAG.oid) return ''
+export function oidOf(element: Asn1Element | undefined): string {
+  if (element?.tag !== ASN1_TAG.oid) return ''
   const numbers: number[] = []
   let number = 0
   for (const byte of element.content) {

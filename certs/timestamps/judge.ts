@@ -1,9 +1,9 @@
 import { hash, X509Certificate } from 'node:crypto'
 import { CertificateError } from '../certificate-error.ts'
-import { type Path, verifyChain } from '../x509/chain.ts'
-import { allows, linkOf, USAGE } from '../x509/chain-link.ts'
-import { certificatesOf } from '../x509/x509.ts'
-import { type Signed, type Signer, signerOf, verifyStamp } from './signature.ts'
+import { type CertificationPath, verifyChain } from '../x509/chain.ts'
+import { chainCertificateOf, KEY_USAGE, keyUsageAllows } from '../x509/chain-link.ts'
+import { pemCertificatesOf } from '../x509/x509.ts'
+import { type StampSigner, stampSignerOf, type VerifiedSigner, verifyStamp } from './signature.ts'
 import { readStamp, StampError } from './stamp.ts'
 
 /** CAs of time-stamping authorities that whoever verifies trusts. */
@@ -14,7 +14,7 @@ export interface StampAuthority {
 }
 
 /** Who has stamped a text and when, below which of the authorities; null where it is below none of them. */
-export type Stamped = {
+export type VerifiedStamp = {
   readonly by: readonly StampAuthority[]
   /** The common name of the signer. */
   readonly name: string
@@ -27,37 +27,37 @@ export type Stamped = {
  * too, and its signer's certificate must chain to a CA at the time of the stamp where it names one as its issuer.
  * Rejects with a {@link StampError}. Does NOT look at revocation.
  */
-export type JudgeStamp = (bytes: Uint8Array, text: string) => Promise<Stamped>
+export type StampVerifier = (bytes: Uint8Array, text: string) => Promise<VerifiedStamp>
 
 /** Reads the CA certificates of a PEM text. Throws an Error where there is none, or one that is no CA's. */
 export function stampAuthority(given: string, pem: string): StampAuthority {
-  const cas = certificatesOf(pem)
+  const cas = pemCertificatesOf(pem)
   if (cas.length === 0) throw new Error('there is no certificate in it')
   const other = cas
-    .map(linkOf)
-    .find((link) => link.constraints?.cA !== true || !allows(link, USAGE.keyCertSign, true))
+    .map(chainCertificateOf)
+    .find((link) => link.constraints?.cA !== true || !keyUsageAllows(link, KEY_USAGE.keyCertSign, true))
   if (other) throw new Error(`${other.x509.subject.replaceAll('\n', ', ')} is no CA`)
   return { given, cas }
 }
 
 /** The signers, and the chains, that are remembered: an authority takes another certificate once a year. */
-const MOST_KEPT = 256
+const MAX_CACHED_CHAINS = 256
 
 /** Makes a judge, who remembers certificates: those of one stamp are those of the next. */
-export function stampJudge(authorities: readonly StampAuthority[]): JudgeStamp {
-  const signers = new Map<string, Signer>()
-  const paths = new Map<string, Path>()
+export function stampVerifier(authorities: readonly StampAuthority[]): StampVerifier {
+  const signers = new Map<string, StampSigner>()
+  const paths = new Map<string, CertificationPath>()
 
-  const signerIn = (der: Uint8Array): Signer => {
+  const signerIn = (der: Uint8Array): StampSigner => {
     const key = hash('sha256', der)
-    const signer = signers.get(key) ?? signerOf(der)
+    const signer = signers.get(key) ?? stampSignerOf(der)
     keep(signers, key, signer)
     return signer
   }
 
   /** Why a signer's certificate does not chain to a CA, as a sentence; null where it does. */
   async function chainFault(
-    { signer, others }: Signed,
+    { signer, others }: VerifiedSigner,
     authority: StampAuthority,
     at: number,
   ): Promise<string | null> {
@@ -98,16 +98,16 @@ export function stampJudge(authorities: readonly StampAuthority[]): JudgeStamp {
 }
 
 function keep<Value>(kept: Map<string, Value>, key: string, value: Value): void {
-  if (kept.size >= MOST_KEPT) kept.clear()
+  if (kept.size >= MAX_CACHED_CHAINS) kept.clear()
   kept.set(key, value)
 }
 
 const pathOf = (
-  { link }: Signer,
+  { link }: StampSigner,
   others: readonly Uint8Array[],
   { cas }: StampAuthority,
   at: number,
-): Promise<Path> =>
+): Promise<CertificationPath> =>
   verifyChain({
     leafPem: link.x509.toString(),
     intermediatesPem: others.flatMap(readable).map(String).join(''),
@@ -117,7 +117,7 @@ const pathOf = (
   })
 
 /** Whether the names of issuers lead from a signer's certificate to a CA, whoever has signed them. */
-function namesCa({ signer, others }: Signed, { cas }: StampAuthority): boolean {
+function namesCa({ signer, others }: VerifiedSigner, { cas }: StampAuthority): boolean {
   const rest = others.flatMap(readable)
   const met = new Set<X509Certificate>([signer.link.x509])
   for (const one of met) {
@@ -131,7 +131,7 @@ function namesCa({ signer, others }: Signed, { cas }: StampAuthority): boolean {
 function readable(der: Uint8Array): readonly X509Certificate[] {
   try {
     const x509 = new X509Certificate(der)
-    linkOf(x509)
+    chainCertificateOf(x509)
     return [x509]
   } catch {
     // Whatever is wrong with it, it is not needed, or the chain is not found.

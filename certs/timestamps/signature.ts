@@ -1,20 +1,28 @@
 import { hash, verify, X509Certificate } from 'node:crypto'
-import { type Link, linkOf, USAGE } from '../x509/chain-link.ts'
-import { isStrong, SIGNATURES, STRONG_KEY } from '../x509/strength.ts'
-import { OID, readCertificate, subjectOf } from '../x509/x509.ts'
-import { type Element, octetsOf, oidOf, partsOf, TAG } from './elements.ts'
-import { namesOf, reading, SHA_256, type SignerInfo, type Stamp, StampError, TST_INFO } from './stamp.ts'
+import { type ChainCertificate, chainCertificateOf, KEY_USAGE } from '../x509/chain-link.ts'
+import { isStrong, SIGNATURE_ALGORITHMS, STRONG_KEY } from '../x509/strength.ts'
+import { OID, readCertificate, subjectAttributeOf } from '../x509/x509.ts'
+import { ASN1_TAG, type Asn1Element, octetsOf, oidOf, partsOf } from './elements.ts'
+import {
+  issuerAndSerialOf,
+  SHA_256,
+  type SignerInfo,
+  StampError,
+  type TimeStampToken,
+  TST_INFO,
+  withStampErrors,
+} from './stamp.ts'
 
 /** A certificate that signs time stamps. */
-export interface Signer {
-  readonly link: Link
+export interface StampSigner {
+  readonly link: ChainCertificate
   /** The common name of its subject, fit for a terminal; the certificate's SHA-256 where it has none. */
   readonly name: string
 }
 
 /** Who has signed a time stamp, and the other certificates that came with it. DER. */
-export interface Signed {
-  readonly signer: Signer
+export interface VerifiedSigner {
+  readonly signer: StampSigner
   readonly others: readonly Uint8Array[]
 }
 
@@ -33,9 +41,9 @@ const MESSAGE_DIGEST = '1.2.840.113549.1.9.4'
 const SIGNING_CERTIFICATE = '1.2.840.113549.1.9.16.2.12'
 const SIGNING_CERTIFICATE_V2 = '1.2.840.113549.1.9.16.2.47'
 /** What a certificate for time stamps may be used for. */
-const SIGNS_ONLY = USAGE.digitalSignature | USAGE.nonRepudiation
+const SIGNS_ONLY = KEY_USAGE.digitalSignature | KEY_USAGE.nonRepudiation
 /** As many as a chain is looked for among. */
-const MOST_CERTIFICATES = 9
+const MAX_STAMP_CERTIFICATES = 9
 
 /**
  * Verifies a time stamp by itself: the certificate that it names and brings is one for time stamps alone (RFC 3161, section
@@ -43,12 +51,14 @@ const MOST_CERTIFICATES = 9
  * a {@link StampError}. `signerIn`: reads a certificate, and may remember it. Does NOT ask who has issued it:
  * `judge.ts` does.
  */
-export function verifyStamp(stamp: Stamp, signerIn = signerOf): Signed {
-  return reading(() => {
+export function verifyStamp(stamp: TimeStampToken, signerIn = stampSignerOf): VerifiedSigner {
+  return withStampErrors(() => {
     const { certificates, signer: said } = stamp
-    if (certificates.length > MOST_CERTIFICATES)
-      throw new StampError(`brings more than ${MOST_CERTIFICATES} certificates`)
-    const own = certificates.find((der) => namesOf(der).every((name, at) => isSame(name, said.named[at])))
+    if (certificates.length > MAX_STAMP_CERTIFICATES)
+      throw new StampError(`brings more than ${MAX_STAMP_CERTIFICATES} certificates`)
+    const own = certificates.find((der) =>
+      issuerAndSerialOf(der).every((name, at) => isSame(name, said.named[at])),
+    )
     if (!own) throw new StampError('does not bring the certificate that it names')
     const signer = signerIn(own)
     checkAttributes(stamp, own)
@@ -62,22 +72,22 @@ export function verifyStamp(stamp: Stamp, signerIn = signerOf): Signed {
 }
 
 /** Reads the certificate of a signer. Throws an Error where it is malformed anywhere we look. */
-export function signerOf(der: Uint8Array): Signer {
-  const link = linkOf(new X509Certificate(der))
-  const said = subjectOf(readCertificate(der), OID.commonName) ?? ''
-  const name = Array.from(said.replaceAll(UNFIT, ' ').trim()).slice(0, MOST_NAME).join('')
+export function stampSignerOf(der: Uint8Array): StampSigner {
+  const link = chainCertificateOf(new X509Certificate(der))
+  const said = subjectAttributeOf(readCertificate(der), OID.commonName) ?? ''
+  const name = Array.from(said.replaceAll(UNFIT, ' ').trim()).slice(0, MAX_SIGNER_NAME_LENGTH).join('')
   return { link, name: name === '' ? `the certificate ${hash('sha256', der)}` : name }
 }
 
 /** What a terminal would obey, or not show. */
 const UNFIT = /[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/gu
 /** The longest common name (RFC 5280, appendix A). */
-const MOST_NAME = 64
+const MAX_SIGNER_NAME_LENGTH = 64
 
 const isSame = (one: Uint8Array, other: Uint8Array | undefined): boolean =>
   other !== undefined && Buffer.compare(one, other) === 0
 
-function checkAttributes({ content, signer }: Stamp, certificate: Uint8Array): void {
+function checkAttributes({ content, signer }: TimeStampToken, certificate: Uint8Array): void {
   const digest = only(signer, MESSAGE_DIGEST)
   if (
     oidOf(only(signer, CONTENT_TYPE)) !== TST_INFO ||
@@ -93,19 +103,19 @@ function checkAttributes({ content, signer }: Stamp, certificate: Uint8Array): v
 }
 
 /** The one value of the one attribute of a type; undefined where it is not there. */
-function only({ attributes }: SignerInfo, oid: string): Element | undefined {
+function only({ attributes }: SignerInfo, oid: string): Asn1Element | undefined {
   const [one, another] = attributes.filter(({ type }) => type === oid)
   if (another || (one && one.values.length !== 1)) throw new Error(`the attribute ${oid} is there twice`)
   return one?.values[0]
 }
 
 /** Whether the first certificate of a SigningCertificate, or of one of the second version, is this one. */
-function binds(attribute: Element, certificate: Uint8Array, usual: 'sha1' | 'sha256'): boolean {
-  const [list] = partsOf(attribute, TAG.sequence)
-  const [head, next] = partsOf(partsOf(list, TAG.sequence)[0], TAG.sequence)
+function binds(attribute: Asn1Element, certificate: Uint8Array, usual: 'sha1' | 'sha256'): boolean {
+  const [list] = partsOf(attribute, ASN1_TAG.sequence)
+  const [head, next] = partsOf(partsOf(list, ASN1_TAG.sequence)[0], ASN1_TAG.sequence)
   // The second version may name a digest in front.
-  const names = usual !== 'sha1' && head?.tag === TAG.sequence
-  const digest = names ? DIGESTS.get(oidOf(partsOf(head, TAG.sequence)[0])) : usual
+  const names = usual !== 'sha1' && head?.tag === ASN1_TAG.sequence
+  const digest = names ? DIGESTS.get(oidOf(partsOf(head, ASN1_TAG.sequence)[0])) : usual
   return digest !== undefined && isSame(hash(digest, certificate, 'buffer'), octetsOf(names ? next : head))
 }
 
@@ -118,7 +128,9 @@ function digestOf({ digest: oid }: SignerInfo): Digest {
 function checkSignature(signer: SignerInfo, { publicKey }: X509Certificate): void {
   const digest = digestOf(signer)
   const algorithm =
-    signer.algorithm === RSA_ENCRYPTION ? { keyType: 'rsa', digest } : SIGNATURES.get(signer.algorithm)
+    signer.algorithm === RSA_ENCRYPTION
+      ? { keyType: 'rsa', digest }
+      : SIGNATURE_ALGORITHMS.get(signer.algorithm)
   if (algorithm?.digest !== digest || algorithm.keyType !== publicKey.asymmetricKeyType)
     throw new StampError('is signed by another algorithm than ECDSA or RSA (PKCS #1 v1.5)')
   if (!isStrong(publicKey)) throw new StampError(`is signed by a key that is not ${STRONG_KEY}`)
@@ -126,7 +138,7 @@ function checkSignature(signer: SignerInfo, { publicKey }: X509Certificate): voi
     throw new StampError('has a signature that is not by its certificate')
 }
 
-function checkPurpose({ purposes, critical, usage, constraints }: Link): void {
+function checkPurpose({ purposes, critical, usage, constraints }: ChainCertificate): void {
   const isForStamps =
     purposes?.length === 1 &&
     purposes[0] === OID.timeStamping &&

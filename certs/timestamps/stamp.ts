@@ -1,7 +1,7 @@
-import { contentOf, type Element, elementsIn, octetsOf, oidOf, partsOf, TAG } from './elements.ts'
+import { ASN1_TAG, type Asn1Element, contentOf, elementsIn, octetsOf, oidOf, partsOf } from './elements.ts'
 
 /** A time stamp (RFC 3161) as it says of itself. Nothing of it is believed yet. */
-export interface Stamp {
+export interface TimeStampToken {
   /** SHA-256 of what was stamped. */
   readonly imprint: Buffer
   /** ms since the epoch; what is finer is left out. */
@@ -24,7 +24,7 @@ export interface SignerInfo {
   readonly signature: Uint8Array
   /** The signed attributes as they are signed: a SET. */
   readonly signed: Uint8Array
-  readonly attributes: readonly { readonly type: string; readonly values: readonly Element[] }[]
+  readonly attributes: readonly { readonly type: string; readonly values: readonly Asn1Element[] }[]
 }
 
 /** A time stamp that does not hold. The message is half a sentence about it. */
@@ -44,13 +44,13 @@ const FIRST = 0xa0
  * Reads a TimeStampResp that was granted, with one signer and an imprint by SHA-256. Throws a {@link StampError} where
  * it is none. Does NOT verify its signature: `signature.ts` does.
  */
-export function readStamp(bytes: Uint8Array): Stamp {
+export function readStamp(bytes: Uint8Array): TimeStampToken {
   if (bytes.length > STAMP_LIMIT) throw new StampError(`is longer than ${STAMP_LIMIT} bytes`)
-  return reading(() => stampOf(bytes))
+  return withStampErrors(() => stampOf(bytes))
 }
 
 /** Runs a reader; whatever it cannot read is a time stamp that cannot be read. */
-export function reading<Value>(read: () => Value): Value {
+export function withStampErrors<Value>(read: () => Value): Value {
   try {
     return read()
   } catch (cause) {
@@ -59,57 +59,59 @@ export function reading<Value>(read: () => Value): Value {
   }
 }
 
-function stampOf(bytes: Uint8Array): Stamp {
+function stampOf(bytes: Uint8Array): TimeStampToken {
   const [response, more] = elementsIn(bytes)
-  const [status, token] = partsOf(response, TAG.sequence)
-  const code = Buffer.from(contentOf(partsOf(status, TAG.sequence)[0], TAG.integer)).toString('hex')
+  const [status, token] = partsOf(response, ASN1_TAG.sequence)
+  const code = Buffer.from(contentOf(partsOf(status, ASN1_TAG.sequence)[0], ASN1_TAG.integer)).toString('hex')
   // granted, grantedWithMods
   if (code !== '00' && code !== '01') throw new StampError(`was refused with status ${code}`)
-  const [type, held] = partsOf(token, TAG.sequence)
+  const [type, held] = partsOf(token, ASN1_TAG.sequence)
   if (more || oidOf(type) !== SIGNED_DATA) throw new Error('there is no signed token')
-  const [, , encapsulated, ...parts] = partsOf(partsOf(held, FIRST)[0], TAG.sequence)
-  const [contentType, wrapped] = partsOf(encapsulated, TAG.sequence)
+  const [, , encapsulated, ...parts] = partsOf(partsOf(held, FIRST)[0], ASN1_TAG.sequence)
+  const [contentType, wrapped] = partsOf(encapsulated, ASN1_TAG.sequence)
   if (oidOf(contentType) !== TST_INFO) throw new Error('the token is of something else')
   const content = octetsOf(partsOf(wrapped, FIRST)[0])
   const certificates = parts.find(({ tag }) => tag === FIRST)?.content ?? new Uint8Array()
-  const [signer, another] = partsOf(parts.at(-1), TAG.set)
+  const [signer, another] = partsOf(parts.at(-1), ASN1_TAG.set)
   if (another) throw new Error('it has more than one signer')
   return {
     ...infoOf(content),
     content,
     signer: signerOf(signer),
-    certificates: elementsIn(certificates).flatMap(({ tag, raw }) => (tag === TAG.sequence ? [raw] : [])),
+    certificates: elementsIn(certificates).flatMap(({ tag, raw }) =>
+      tag === ASN1_TAG.sequence ? [raw] : [],
+    ),
   }
 }
 
-function signerOf(element: Element | undefined): SignerInfo {
-  const [, named, digest, signed, algorithm, signature] = partsOf(element, TAG.sequence)
+function signerOf(element: Asn1Element | undefined): SignerInfo {
+  const [, named, digest, signed, algorithm, signature] = partsOf(element, ASN1_TAG.sequence)
   const attributes = partsOf(signed, FIRST).map((attribute) => {
-    const [type, values] = partsOf(attribute, TAG.sequence)
-    return { type: oidOf(type), values: partsOf(values, TAG.set) }
+    const [type, values] = partsOf(attribute, ASN1_TAG.sequence)
+    return { type: oidOf(type), values: partsOf(values, ASN1_TAG.set) }
   })
   return {
-    named: partsOf(named, TAG.sequence).map(({ raw }) => raw),
-    digest: oidOf(partsOf(digest, TAG.sequence)[0]),
-    algorithm: oidOf(partsOf(algorithm, TAG.sequence)[0]),
+    named: partsOf(named, ASN1_TAG.sequence).map(({ raw }) => raw),
+    digest: oidOf(partsOf(digest, ASN1_TAG.sequence)[0]),
+    algorithm: oidOf(partsOf(algorithm, ASN1_TAG.sequence)[0]),
     signature: octetsOf(signature),
-    signed: Buffer.concat([Buffer.of(TAG.set), signed?.raw.subarray(1) ?? Buffer.alloc(0)]),
+    signed: Buffer.concat([Buffer.of(ASN1_TAG.set), signed?.raw.subarray(1) ?? Buffer.alloc(0)]),
     attributes,
   }
 }
 
-function infoOf(content: Uint8Array): Pick<Stamp, 'imprint' | 'at' | 'nonce'> {
+function infoOf(content: Uint8Array): Pick<TimeStampToken, 'imprint' | 'at' | 'nonce'> {
   const [info, more] = elementsIn(content)
-  const [version, , imprint, , time, ...rest] = partsOf(info, TAG.sequence)
-  const [algorithm, digest] = partsOf(imprint, TAG.sequence)
-  if (more || Buffer.from(contentOf(version, TAG.integer)).toString('hex') !== '01')
+  const [version, , imprint, , time, ...rest] = partsOf(info, ASN1_TAG.sequence)
+  const [algorithm, digest] = partsOf(imprint, ASN1_TAG.sequence)
+  if (more || Buffer.from(contentOf(version, ASN1_TAG.integer)).toString('hex') !== '01')
     throw new Error('it is of another version')
-  if (oidOf(partsOf(algorithm, TAG.sequence)[0]) !== SHA_256)
+  if (oidOf(partsOf(algorithm, ASN1_TAG.sequence)[0]) !== SHA_256)
     throw new StampError('is of another digest than SHA-256')
   return {
     imprint: Buffer.from(octetsOf(digest)),
-    at: instantOf(Buffer.from(contentOf(time, TAG.time)).toString('latin1')),
-    nonce: Buffer.from(rest.find(({ tag }) => tag === TAG.integer)?.content ?? []),
+    at: instantOf(Buffer.from(contentOf(time, ASN1_TAG.time)).toString('latin1')),
+    nonce: Buffer.from(rest.find(({ tag }) => tag === ASN1_TAG.integer)?.content ?? []),
   }
 }
 
@@ -126,8 +128,8 @@ function instantOf(text: string): number {
 }
 
 /** The issuer and the serial number that a certificate says, with tag and length (RFC 5280, section 4.1). */
-export function namesOf(certificate: Uint8Array): readonly Uint8Array[] {
-  const [body] = partsOf(elementsIn(certificate)[0], TAG.sequence)
-  const [serial, , issuer] = partsOf(body, TAG.sequence).filter(({ tag }) => tag !== FIRST)
+export function issuerAndSerialOf(certificate: Uint8Array): readonly Uint8Array[] {
+  const [body] = partsOf(elementsIn(certificate)[0], ASN1_TAG.sequence)
+  const [serial, , issuer] = partsOf(body, ASN1_TAG.sequence).filter(({ tag }) => tag !== FIRST)
   return [issuer?.raw ?? new Uint8Array(), serial?.raw ?? new Uint8Array()]
 }

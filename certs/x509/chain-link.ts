@@ -1,17 +1,24 @@
 import type { X509Certificate } from 'node:crypto'
 import { BitString } from 'asn1js'
 import { BasicConstraints, ExtKeyUsage, type GeneralName, GeneralNames, NameConstraints } from 'pkijs'
-import { type Asn1, certificatesOf, type Extended, extensionOf, OID, readCertificate } from './x509.ts'
+import {
+  type Asn1Value,
+  type ExtensionHolder,
+  extensionOf,
+  OID,
+  pemCertificatesOf,
+  readCertificate,
+} from './x509.ts'
 
 /**
  * The claims of a certificate, or of a request for one, about itself (RFC 5280 §4.2). All of them are read,
  * none is believed.
  */
-export interface Claims {
+export interface CertificateClaims {
   /** The numbers of its critical extensions. */
   readonly critical: readonly string[]
   readonly constraints: BasicConstraints | null
-  /** The first eight bits of keyUsage, see {@link USAGE}; null where it is absent. */
+  /** The first eight bits of keyUsage, see {@link KEY_USAGE}; null where it is absent. */
   readonly usage: number | null
   /** extendedKeyUsage. OIDs; null where it is absent. */
   readonly purposes: readonly string[] | null
@@ -20,14 +27,14 @@ export interface Claims {
 }
 
 /** A certificate with what path validation needs of it (RFC 5280 §6.1). */
-export interface Link extends Claims {
+export interface ChainCertificate extends CertificateClaims {
   readonly x509: X509Certificate
   /** The algorithm its issuer signed it with. OID. */
   readonly signature: string
 }
 
 /** Bits of keyUsage, digitalSignature highest (RFC 5280 §4.2.1.3). */
-export const USAGE = {
+export const KEY_USAGE = {
   digitalSignature: 0x80,
   nonRepudiation: 0x40,
   keyCertSign: 0x04,
@@ -38,12 +45,12 @@ export const USAGE = {
  * Reads the certificates of a PEM text, in their order. Throws an Error where one of them is malformed in
  * anything that is read.
  */
-export function linksOf(pem: string): readonly Link[] {
-  return certificatesOf(pem).map(linkOf)
+export function chainCertificatesOf(pem: string): readonly ChainCertificate[] {
+  return pemCertificatesOf(pem).map(chainCertificateOf)
 }
 
 /** Reads what a certificate says of itself. Throws an Error where it is malformed anywhere we look. */
-export function linkOf(x509: X509Certificate): Link {
+export function chainCertificateOf(x509: X509Certificate): ChainCertificate {
   const certificate = readCertificate(x509.raw)
   return { x509, signature: certificate.signatureAlgorithm.algorithmId, ...claimsOf(certificate) }
 }
@@ -52,9 +59,10 @@ export function linkOf(x509: X509Certificate): Link {
  * Reads the claims of a certificate or a request. Throws an Error where an extension that is read occurs
  * twice or is malformed.
  */
-export function claimsOf(holder: Extended): Claims {
+export function claimsOf(holder: ExtensionHolder): CertificateClaims {
   const extensions = holder.extensions ?? []
-  const read = <T>(oid: string, reader: (schema: Asn1) => T): T | null => extensionOf(holder, oid, reader)
+  const read = <T>(oid: string, reader: (schema: Asn1Value) => T): T | null =>
+    extensionOf(holder, oid, reader)
   return {
     critical: extensions.filter(({ critical }) => critical).map(({ extnID }) => extnID),
     constraints: read(OID.basicConstraints, (schema) => new BasicConstraints({ schema })),
@@ -66,7 +74,7 @@ export function claimsOf(holder: Extended): Claims {
 }
 
 /** Tells whether keyUsage allows any of those bits; `whereAbsent` where there is no keyUsage. */
-export function allows({ usage }: Claims, bits: number, whereAbsent: boolean): boolean {
+export function keyUsageAllows({ usage }: CertificateClaims, bits: number, whereAbsent: boolean): boolean {
   return usage === null ? whereAbsent : (usage & bits) !== 0
 }
 
@@ -74,11 +82,14 @@ export function allows({ usage }: Claims, bits: number, whereAbsent: boolean): b
  * Tells whether a certificate claims to be a CA, or to sign certificates or revocation lists: no client's
  * certificate does.
  */
-export function claimsAuthority(claims: Claims): boolean {
-  return claims.constraints?.cA === true || allows(claims, USAGE.keyCertSign | USAGE.cRLSign, false)
+export function claimsToBeCa(claims: CertificateClaims): boolean {
+  return (
+    claims.constraints?.cA === true ||
+    keyUsageAllows(claims, KEY_USAGE.keyCertSign | KEY_USAGE.cRLSign, false)
+  )
 }
 
-function firstBits(schema: Asn1): number {
+function firstBits(schema: Asn1Value): number {
   if (!(schema instanceof BitString)) throw new Error('keyUsage is a BIT STRING')
   return schema.valueBlock.valueHexView[0] ?? 0
 }

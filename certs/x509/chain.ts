@@ -1,11 +1,18 @@
 import type { X509Certificate } from 'node:crypto'
 import { CertificateError, type CertificateReason } from '../certificate-error.ts'
-import { allows, claimsAuthority, type Link, linkOf, linksOf, USAGE } from './chain-link.ts'
+import {
+  type ChainCertificate,
+  chainCertificateOf,
+  chainCertificatesOf,
+  claimsToBeCa,
+  KEY_USAGE,
+  keyUsageAllows,
+} from './chain-link.ts'
 import { permitsNames } from './name-constraints.ts'
-import { isStrong, SIGNATURES, STRONG_KEY } from './strength.ts'
-import { certificatesOf, countCertificates, OID } from './x509.ts'
+import { isStrong, SIGNATURE_ALGORITHMS, STRONG_KEY } from './strength.ts'
+import { countCertificates, OID, pemCertificatesOf } from './x509.ts'
 
-export interface Chain {
+export interface VerifyChainOptions {
   /** The leaf first; may be followed by intermediates. */
   readonly leafPem: string
   /** Further intermediates, in any order. May be empty. */
@@ -15,29 +22,29 @@ export interface Chain {
   /** ms since the epoch. */
   readonly at: number
   /** What every extendedKeyUsage of it must allow, and the leaf must be good for. Default: to authenticate a client. */
-  readonly purpose?: Purpose
+  readonly purpose?: ChainPurpose
 }
 
-type Purpose = 'client' | 'time_stamps'
+type ChainPurpose = 'client' | 'time_stamps'
 
 /** Of each purpose: the extendedKeyUsage, the bits of keyUsage of which a leaf needs one, and the refusal without the first. */
 const PURPOSES = {
   client: {
     extended: OID.clientAuth,
-    usage: USAGE.digitalSignature,
+    usage: KEY_USAGE.digitalSignature,
     reason: 'client_auth_missing',
     message: 'The extendedKeyUsage of a certificate does not allow client authentication.',
   },
   time_stamps: {
     extended: OID.timeStamping,
-    usage: USAGE.digitalSignature | USAGE.nonRepudiation,
+    usage: KEY_USAGE.digitalSignature | KEY_USAGE.nonRepudiation,
     reason: 'chain_invalid',
     message: 'The extendedKeyUsage of a certificate does not allow time stamps.',
   },
-} as const satisfies Record<Purpose, object>
+} as const satisfies Record<ChainPurpose, object>
 
 /** A path of certificates: the leaf first, each followed by its issuer. The last one is trusted. */
-export type Path = readonly [Link, ...Link[]]
+export type CertificationPath = readonly [ChainCertificate, ...ChainCertificate[]]
 
 /**
  * The longest path: leaf, intermediate, root, as docs/threats.md#m-07 allows. A longer chain is met by
@@ -66,7 +73,7 @@ const UNDERSTOOD: readonly string[] = [
  * {@link CertificateError} with the first path's fault. Does NOT look at revocation, nor at the names in the
  * leaf: `uriNamesOf` and the pin do.
  */
-export async function verifyChain(chain: Chain): Promise<Path> {
+export async function verifyChain(chain: VerifyChainOptions): Promise<CertificationPath> {
   try {
     return checkChain(chain)
   } catch (error) {
@@ -81,14 +88,14 @@ export async function verifyChain(chain: Chain): Promise<Path> {
  * Finds every trusted CA that a leaf chains to at that moment, as {@link verifyChain} finds the first. Throws as that
  * does where there is none.
  */
-export async function anchorsOf(chain: Chain): Promise<readonly Link[]> {
+export async function anchorsOf(chain: VerifyChainOptions): Promise<readonly ChainCertificate[]> {
   await verifyChain(chain)
   const { at, purpose = 'client' } = chain
   const passing = [...candidatesOf(chain)].filter((path) => faultOf(path, at, purpose) === null)
   return passing.flatMap((path) => path.slice(-1))
 }
 
-function checkChain(chain: Chain): Path {
+function checkChain(chain: VerifyChainOptions): CertificationPath {
   const { at, purpose = 'client' } = chain
   let fault: CertificateError | null = null
   for (const path of candidatesOf(chain)) {
@@ -106,11 +113,11 @@ function candidatesOf({
   rootsPem,
   at,
   purpose = 'client',
-}: Chain): Iterable<Path> {
+}: VerifyChainOptions): Iterable<CertificationPath> {
   const [leaf, ...sent] = readChain(leafPem)
   if (!leaf) throw new CertificateError('certificate_unreadable', 'The text holds no PEM certificate.')
   refuseMany(sent.length + countCertificates(intermediatesPem))
-  const intermediates = [...sent, ...readLinks(intermediatesPem)]
+  const intermediates = [...sent, ...readChainCertificates(intermediatesPem)]
   checkLeaf(leaf, at, purpose)
   return pathsFrom([leaf], intermediates, rootsOf(rootsPem, [leaf, ...intermediates]))
 }
@@ -121,7 +128,7 @@ function candidatesOf({
  * a {@link CertificateError}. An absent keyUsage allows everything (RFC 5280 §4.2.1.3). Its own signature is
  * NOT looked at: trust comes from the operator.
  */
-export function checkTrustAnchor(anchor: Link, at: number): void {
+export function checkTrustAnchor(anchor: ChainCertificate, at: number): void {
   const moment = Math.max(at, anchor.x509.validFromDate.getTime())
   try {
     checkIssuer(anchor, [], { at: moment, purpose: 'client', notACa: 'not_a_ca' })
@@ -132,12 +139,12 @@ export function checkTrustAnchor(anchor: Link, at: number): void {
 }
 
 /**
- * Reads the certificates of a leaf and its intermediates as {@link readLinks} does. Throws a
+ * Reads the certificates of a leaf and its intermediates as {@link readChainCertificates} does. Throws a
  * {@link CertificateError} `chain_invalid`, and reads none, where there are more than eight intermediates.
  */
-export function readChain(pem: string): readonly Link[] {
+export function readChain(pem: string): readonly ChainCertificate[] {
   refuseMany(countCertificates(pem) - 1)
-  return readLinks(pem)
+  return readChainCertificates(pem)
 }
 
 function refuseMany(intermediates: number): void {
@@ -149,21 +156,24 @@ function refuseMany(intermediates: number): void {
 }
 
 /** Reads the trusted certificates that may have issued one of these. A bundle may be long; to read one takes ms. */
-function rootsOf(pems: string | readonly string[], below: readonly Link[]): readonly Link[] {
+function rootsOf(
+  pems: string | readonly string[],
+  below: readonly ChainCertificate[],
+): readonly ChainCertificate[] {
   return [pems]
     .flat()
-    .flatMap(certificatesOf)
+    .flatMap(pemCertificatesOf)
     .filter((root) => below.some(({ x509 }) => x509.checkIssued(root)))
-    .map(linkOf)
+    .map(chainCertificateOf)
 }
 
 /**
- * Reads the certificates of a PEM text as `linksOf` does. Throws a {@link CertificateError}
+ * Reads the certificates of a PEM text as `chainCertificatesOf` does. Throws a {@link CertificateError}
  * `certificate_unreadable`.
  */
-export function readLinks(pem: string): readonly Link[] {
+export function readChainCertificates(pem: string): readonly ChainCertificate[] {
   try {
-    return linksOf(pem)
+    return chainCertificatesOf(pem)
   } catch (cause) {
     throw unreadable(cause)
   }
@@ -177,20 +187,25 @@ function unreadable(cause: unknown): CertificateError {
  * Finds every path to a root by name and signature alone; one step past the limit, to tell too long from
  * unknown.
  */
-function* pathsFrom(path: Path, intermediates: readonly Link[], roots: readonly Link[]): Generator<Path> {
+function* pathsFrom(
+  path: CertificationPath,
+  intermediates: readonly ChainCertificate[],
+  roots: readonly ChainCertificate[],
+): Generator<CertificationPath> {
   const child = path.at(-1) ?? path[0]
-  for (const root of roots) if (issued(root, child)) yield [...path, root]
+  for (const root of roots) if (isIssuerOf(root, child)) yield [...path, root]
   if (path.length >= PATH_LIMIT) return
   for (const next of intermediates) {
-    if (!path.includes(next) && issued(next, child)) yield* pathsFrom([...path, next], intermediates, roots)
+    if (!path.includes(next) && isIssuerOf(next, child))
+      yield* pathsFrom([...path, next], intermediates, roots)
   }
 }
 
-function issued(issuer: Link, child: Link): boolean {
+function isIssuerOf(issuer: ChainCertificate, child: ChainCertificate): boolean {
   return child.x509.checkIssued(issuer.x509) && child.x509.verify(issuer.x509.publicKey)
 }
 
-function faultOf(path: Path, at: number, purpose: Purpose): CertificateError | null {
+function faultOf(path: CertificationPath, at: number, purpose: ChainPurpose): CertificateError | null {
   try {
     checkPath(path, at, purpose)
     return null
@@ -200,7 +215,7 @@ function faultOf(path: Path, at: number, purpose: Purpose): CertificateError | n
   }
 }
 
-function checkPath(path: Path, at: number, purpose: Purpose): void {
+function checkPath(path: CertificationPath, at: number, purpose: ChainPurpose): void {
   if (path.length > PATH_LIMIT) {
     throw new CertificateError('chain_invalid', 'The chain is longer than leaf, intermediate, root.')
   }
@@ -211,12 +226,12 @@ function checkPath(path: Path, at: number, purpose: Purpose): void {
   }
 }
 
-function checkLeaf(leaf: Link, at: number, purpose: Purpose): void {
+function checkLeaf(leaf: ChainCertificate, at: number, purpose: ChainPurpose): void {
   checkAny(leaf, at, purpose)
-  if (claimsAuthority(leaf)) {
+  if (claimsToBeCa(leaf)) {
     throw new CertificateError('is_a_ca', 'This is a CA certificate, not a client certificate.')
   }
-  if (!allows(leaf, PURPOSES[purpose].usage, true)) {
+  if (!keyUsageAllows(leaf, PURPOSES[purpose].usage, true)) {
     throw new CertificateError(
       'digital_signature_missing',
       'The keyUsage of the certificate does not allow digital signatures.',
@@ -224,17 +239,21 @@ function checkLeaf(leaf: Link, at: number, purpose: Purpose): void {
   }
 }
 
-interface Issuing {
+interface IssuerRequirements {
   readonly at: number
-  readonly purpose: Purpose
+  readonly purpose: ChainPurpose
   /** The reason where the issuer is no CA. */
   readonly notACa: CertificateReason
 }
 
-function checkIssuer(issuer: Link, below: readonly Link[], { at, purpose, notACa }: Issuing): void {
+function checkIssuer(
+  issuer: ChainCertificate,
+  below: readonly ChainCertificate[],
+  { at, purpose, notACa }: IssuerRequirements,
+): void {
   checkAny(issuer, at, purpose)
   const { constraints } = issuer
-  if (constraints?.cA !== true || !allows(issuer, USAGE.keyCertSign, true)) {
+  if (constraints?.cA !== true || !keyUsageAllows(issuer, KEY_USAGE.keyCertSign, true)) {
     throw new CertificateError(notACa, 'An issuer in the chain is not a CA certificate.')
   }
   const limit = constraints.pathLenConstraint
@@ -250,7 +269,7 @@ function checkIssuer(issuer: Link, below: readonly Link[], { at, purpose, notACa
 }
 
 /** Checks the demands on leaf, intermediate and root alike: dates, key, critical extensions, purposes. */
-function checkAny({ x509, critical, purposes }: Link, at: number, purpose: Purpose): void {
+function checkAny({ x509, critical, purposes }: ChainCertificate, at: number, purpose: ChainPurpose): void {
   if (at < x509.validFromDate.getTime()) {
     throw new CertificateError('certificate_not_yet_valid', 'A certificate of the chain is not valid yet.')
   }
@@ -273,8 +292,8 @@ function checkKey({ publicKey }: X509Certificate): void {
     throw new CertificateError('key_too_weak', `A key of the chain is not ${STRONG_KEY}.`)
 }
 
-function checkSignature({ signature }: Link): void {
-  if (SIGNATURES.has(signature)) return
+function checkSignature({ signature }: ChainCertificate): void {
+  if (SIGNATURE_ALGORITHMS.has(signature)) return
   throw new CertificateError(
     'signature_too_weak',
     'A certificate of the chain is not signed with ECDSA or RSA and SHA-256 or better.',

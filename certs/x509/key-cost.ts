@@ -31,14 +31,14 @@ const EDWARDS = ['2b6570', '2b6571']
  */
 export function isCheapToVerify(der: Uint8Array): boolean {
   try {
-    return isCheapKey(subjectPublicKeyInfo(new Der(der)))
+    return isCheapKey(subjectPublicKeyInfo(new DerReader(der)))
   } catch (error) {
     if (error instanceof NotDer) return false
     throw error
   }
 }
 
-function subjectPublicKeyInfo(bytes: Der): Der {
+function subjectPublicKeyInfo(bytes: DerReader): DerReader {
   const certificate = bytes.only(SEQUENCE).next(SEQUENCE)
   if (certificate.tag === VERSION) certificate.skip()
   // serialNumber, signature, issuer, validity, subject
@@ -46,7 +46,7 @@ function subjectPublicKeyInfo(bytes: Der): Der {
   return certificate.next(SEQUENCE)
 }
 
-function isCheapKey(info: Der): boolean {
+function isCheapKey(info: DerReader): boolean {
   const algorithm = info.next(SEQUENCE)
   const kind = algorithm.next(OID).hex()
   if (EDWARDS.includes(kind)) return true
@@ -59,7 +59,7 @@ function isCheapKey(info: Der): boolean {
 class NotDer extends Error {}
 
 /** A reader of elements one after the other: tags of one byte, lengths in their shortest form. */
-class Der {
+class DerReader {
   readonly #bytes: Uint8Array
   #at = 0
 
@@ -78,31 +78,31 @@ class Der {
   }
 
   /** Returns the content of the next element, which has this tag. */
-  next(tag: number): Der {
+  next(tag: number): DerReader {
     if (this.tag !== tag) throw new NotDer()
     return this.skip()
   }
 
   /** Returns the content of the one element that there is. */
-  only(tag: number): Der {
+  only(tag: number): DerReader {
     const content = this.next(tag)
     if (this.length > 0) throw new NotDer()
     return content
   }
 
   /** Goes past the next element, and returns its content. */
-  skip(): Der {
+  skip(): DerReader {
     this.#at += 1
     const length = this.#elementLength()
     const end = this.#at + length
     if (end > this.#bytes.length) throw new NotDer()
-    const content = new Der(this.#bytes.subarray(this.#at, end))
+    const content = new DerReader(this.#bytes.subarray(this.#at, end))
     this.#at = end
     return content
   }
 
   /** Returns what a bit string of whole bytes holds. */
-  afterUnusedBits(): Der {
+  afterUnusedBits(): DerReader {
     if (this.tag !== 0) throw new NotDer()
     this.#at += 1
     return this

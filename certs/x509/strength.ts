@@ -31,7 +31,7 @@ interface SignatureAlgorithm {
  * The signatures that are accepted, by OID: ECDSA and RSA PKCS#1 v1.5, each with SHA-256, SHA-384, SHA-512.
  * RSASSA-PSS hides its digest in parameters: not taken.
  */
-export const SIGNATURES: ReadonlyMap<string, SignatureAlgorithm> = new Map([
+export const SIGNATURE_ALGORITHMS: ReadonlyMap<string, SignatureAlgorithm> = new Map([
   ['1.2.840.10045.4.3.2', { keyType: 'ec', digest: 'sha256' }],
   ['1.2.840.10045.4.3.3', { keyType: 'ec', digest: 'sha384' }],
   ['1.2.840.10045.4.3.4', { keyType: 'ec', digest: 'sha512' }],

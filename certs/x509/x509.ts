@@ -20,7 +20,7 @@ export const OID = {
   ecdsaWithSha256: '1.2.840.10045.4.3.2',
 } as const
 
-export type Asn1 = ReturnType<typeof fromBER>['result']
+export type Asn1Value = ReturnType<typeof fromBER>['result']
 
 // An honest certificate has some 100 nodes and 8 levels; a hostile one must not buy more work than that is
 // worth.
@@ -31,7 +31,7 @@ export const CERTIFICATE_LIMIT = 100
 const BEGIN = '-----BEGIN CERTIFICATE-----'
 
 /** Decodes exactly one ASN.1 value. Throws an Error where it is malformed or followed by more bytes. */
-export function decode(der: Uint8Array): Asn1 {
+export function decodeAsn1(der: Uint8Array): Asn1Value {
   // asn1js reads the buffer behind a view in places; a copy has nothing else behind it.
   const bytes = Uint8Array.from(der)
   const { offset, result } = fromBER(bytes, LIMITS)
@@ -54,33 +54,37 @@ function fits(node: BaseBlock): boolean {
  */
 export function readCertificate(der: Uint8Array): Certificate {
   try {
-    return new Certificate({ schema: decode(der) })
+    return new Certificate({ schema: decodeAsn1(der) })
   } catch (cause) {
     throw new Error('this is not one X.509 certificate in DER', { cause })
   }
 }
 
 /** A holder of extensions: a certificate, or the extensionRequest of a CSR. */
-export type Extended = Pick<Certificate, 'extensions'>
+export type ExtensionHolder = Pick<Certificate, 'extensions'>
 
 /**
  * Reads one extension with `read`; null where it is absent. Throws an Error where it occurs twice
  * (RFC 5280 §4.2) or cannot be read. pkijs' own `parsedValue` is not used: for a malformed value it gives an
  * empty one.
  */
-export function extensionOf<T>(holder: Extended, oid: string, read: (schema: Asn1) => T): T | null {
+export function extensionOf<T>(
+  holder: ExtensionHolder,
+  oid: string,
+  read: (schema: Asn1Value) => T,
+): T | null {
   const [extension, second] = (holder.extensions ?? []).filter(({ extnID }) => extnID === oid)
   if (second) throw new Error(`extension ${oid} occurs twice`)
   if (!extension) return null
   try {
-    return read(decode(extension.extnValue.valueBlock.valueHexView))
+    return read(decodeAsn1(extension.extnValue.valueBlock.valueHexView))
   } catch (cause) {
     throw new Error(`extension ${oid} is malformed`, { cause })
   }
 }
 
 /** Returns the text of the first attribute of that kind in the certificate's subject, or null. */
-export function subjectOf(certificate: Certificate, oid: string): string | null {
+export function subjectAttributeOf(certificate: Certificate, oid: string): string | null {
   const attribute = certificate.subject.typesAndValues.find(({ type }) => type === oid)
   return attribute ? String(attribute.value.valueBlock.value) : null
 }
@@ -90,7 +94,7 @@ export function subjectOf(certificate: Certificate, oid: string): string | null 
  * Throws an Error where a block is not a certificate, the text is longer than 256 KiB, or it holds more than
  * 100 certificates: then none is read. None is passed over in silence.
  */
-export function certificatesOf(pem: string): readonly X509Certificate[] {
+export function pemCertificatesOf(pem: string): readonly X509Certificate[] {
   if (pem.length > PEM_LIMIT) throw new Error(`the PEM text is longer than ${PEM_LIMIT} characters`)
   const begun = countCertificates(pem)
   if (begun > CERTIFICATE_LIMIT) throw new Error(`the text holds more than ${CERTIFICATE_LIMIT} certificates`)
@@ -109,7 +113,7 @@ export const countCertificates = (pem: string): number => pem.split(BEGIN).lengt
 
 /** Returns the first certificate of a PEM text. Throws an Error where there is none. */
 export function firstCertificateOf(pem: string): X509Certificate {
-  const [first] = certificatesOf(pem)
+  const [first] = pemCertificatesOf(pem)
   if (!first) throw new Error('the text holds no PEM certificate')
   return first
 }

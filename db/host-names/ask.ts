@@ -1,16 +1,16 @@
 import { lookup, Resolver } from 'node:dns/promises'
 import { HostNameError } from './host-name-error.ts'
-import { type HostAddress, machineAddresses, namesOf, reachableFirst } from './machine-names.ts'
+import { type HostAddress, machineAddresses, reachableFirst, searchedHostNames } from './machine-names.ts'
 
 /** The addresses of a name, and the time for which they hold. */
-export interface FoundAddresses {
+export interface ResolvedAddresses {
   /** At least one, the one to try first before the others. */
   readonly addresses: readonly HostAddress[]
   /** The time for which it may be believed. s. */
   readonly ttlS: number
 }
 
-export interface AskOptions {
+export interface HostLookupOptions {
   /** The name servers, `address` or `address:port`. Absent: the machine's. */
   readonly servers?: readonly string[] | undefined
   /** Calls the look-up off. */
@@ -29,7 +29,10 @@ const OTHER_FAMILY_MS = 250
  * that a silent name server could keep. Rejects with {@link HostNameError}, or with the signal's reason. Each look-up has
  * sockets, and so ports, of its own.
  */
-export async function askNameServers(host: string, { servers, signal }: AskOptions): Promise<FoundAddresses> {
+export async function askNameServers(
+  host: string,
+  { servers, signal }: HostLookupOptions,
+): Promise<ResolvedAddresses> {
   signal.throwIfAborted()
   const resolver = new Resolver({ timeout: TRY_MS, tries: TRIES, maxTimeout: MAX_TRY_MS })
   if (servers) resolver.setServers(servers)
@@ -71,11 +74,11 @@ const codeOf = (error: unknown): string =>
  * search list. If these deny the name, asks the system, which may know more (mDNS, LDAP). Rejects as {@link
  * askNameServers} does.
  */
-export async function lookUpHost(host: string, options: AskOptions): Promise<FoundAddresses> {
+export async function lookUpHost(host: string, options: HostLookupOptions): Promise<ResolvedAddresses> {
   const known = await machineAddresses(host)
   if (known.length > 0) return { addresses: known, ttlS: 0 }
   let unsure: HostNameError | null = null
-  for (const name of await namesOf(host)) {
+  for (const name of await searchedHostNames(host)) {
     try {
       return await askNameServers(name, options)
     } catch (error) {
@@ -89,14 +92,14 @@ export async function lookUpHost(host: string, options: AskOptions): Promise<Fou
   return { addresses: await askSystem(host, options.signal), ttlS: 0 }
 }
 
-let line: Promise<unknown> = Promise.resolve()
+let lookupQueue: Promise<unknown> = Promise.resolve()
 
 /**
  * Looks a name up as the system does, on a thread of Node's pool, which cannot be called off: one name at a time in the
  * whole process, so that it takes one of the two threads that look-ups have.
  */
 function askSystem(host: string, signal: AbortSignal): Promise<readonly HostAddress[]> {
-  const asked = line.then(async () => {
+  const asked = lookupQueue.then(async () => {
     signal.throwIfAborted()
     try {
       const found = await lookup(host, { all: true, order: 'verbatim' })
@@ -105,6 +108,6 @@ function askSystem(host: string, signal: AbortSignal): Promise<readonly HostAddr
       throw new HostNameError(host, codeOf(error))
     }
   })
-  line = asked.catch(() => undefined)
+  lookupQueue = asked.catch(() => undefined)
   return asked
 }

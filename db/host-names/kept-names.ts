@@ -1,39 +1,39 @@
 import type { LookupFunction } from 'node:net'
 import { LRUCache } from 'lru-cache'
-import { type AskOptions, type FoundAddresses, lookUpHost } from './ask.ts'
+import { type HostLookupOptions, lookUpHost, type ResolvedAddresses } from './ask.ts'
 import { HostNameError } from './host-name-error.ts'
 import type { HostAddress } from './machine-names.ts'
 
 /** Names that are remembered. */
 const MAX_NAMES = 1_024
-/** Names that are looked up at once, by one {@link KeptNames}. */
+/** Names that are looked up at once, by one {@link HostNameCache}. */
 const MAX_UNDER_WAY = 64
 /** The time after which a look-up is called off. ms. */
 const DEADLINE_MS = 5_000
 /** The bounds of the time for which an answer is believed unasked, whatever its time to live. ms. */
 const [MIN_FRESH_MS, MAX_FRESH_MS] = [1_000, 30_000]
 /** The time for which the last good answer is good where none can be had (RFC 8767 §5). ms. */
-const KEPT_MS = 86_400_000
+const MAX_STALE_MS = 86_400_000
 /** The time that whoever has such an answer waits for a newer one. ms. */
 const PATIENCE_MS = 250
 /** The time without another attempt after one that failed (RFC 8767 §5). ms. */
 const RETRY_MS = 5_000
 
 /** Looks a name up. */
-type LookUp = (host: string, options: AskOptions) => Promise<FoundAddresses>
+type HostLookup = (host: string, options: HostLookupOptions) => Promise<ResolvedAddresses>
 
-interface KeptName {
+interface CachedHostName {
   readonly addresses: readonly HostAddress[]
   /** Not asked for again before. ms, monotonic. */
   readonly freshUntil: number
   readonly goodUntil: number
 }
 
-interface KeptNamesOptions {
+interface HostNameCacheOptions {
   /** The name servers, `address` or `address:port`. Absent: the machine's. */
   readonly servers?: readonly string[] | undefined
   /** Default: the hosts file, the name servers, the system. */
-  readonly lookUp?: LookUp
+  readonly lookUp?: HostLookup
   /** Monotonic. ms. */
   readonly now?: () => number
 }
@@ -45,14 +45,14 @@ interface KeptNamesOptions {
  * most. Later it is asked for anew; where no answer comes, the last good one counts for a day. A name that is denied
  * is forgotten. Does NOT judge addresses.
  */
-export class KeptNames {
+export class HostNameCache {
   readonly #servers: readonly string[] | undefined
-  readonly #lookUp: LookUp
+  readonly #lookUp: HostLookup
   readonly #now: () => number
-  readonly #kept = new LRUCache<string, KeptName>({ max: MAX_NAMES })
+  readonly #kept = new LRUCache<string, CachedHostName>({ max: MAX_NAMES })
   readonly #underWay = new Map<string, Promise<readonly HostAddress[]>>()
 
-  constructor({ servers, lookUp = lookUpHost, now = () => performance.now() }: KeptNamesOptions = {}) {
+  constructor({ servers, lookUp = lookUpHost, now = () => performance.now() }: HostNameCacheOptions = {}) {
     this.#servers = servers
     this.#lookUp = lookUp
     this.#now = now
@@ -110,7 +110,7 @@ export class KeptNames {
       )
       const at = this.#now()
       const fresh = Math.min(Math.max(ttlS * 1000, MIN_FRESH_MS), MAX_FRESH_MS)
-      this.#kept.set(host, { addresses, freshUntil: at + fresh, goodUntil: at + KEPT_MS })
+      this.#kept.set(host, { addresses, freshUntil: at + fresh, goodUntil: at + MAX_STALE_MS })
       return addresses
     } catch (error) {
       const kept = this.#kept.get(host)
@@ -124,8 +124,8 @@ export class KeptNames {
 /** Waits for a look-up until its time is over; it is called off then, and what cannot be called off is left alone. */
 async function inTime(
   host: string,
-  lookUp: (signal: AbortSignal) => Promise<FoundAddresses>,
-): Promise<FoundAddresses> {
+  lookUp: (signal: AbortSignal) => Promise<ResolvedAddresses>,
+): Promise<ResolvedAddresses> {
   const over = new AbortController()
   const { promise: late, reject } = Promise.withResolvers<never>()
   const timer = setTimeout(() => {

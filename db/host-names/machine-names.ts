@@ -41,13 +41,13 @@ export function addressesIn(text: string, name: string): readonly HostAddress[] 
 }
 
 /** Returns the full names that a name may stand for, in the order in which they are asked (resolv.conf(5)). */
-export const namesOf = async (host: string): Promise<readonly string[]> =>
-  searched(host, await textOf(RESOLVER_FILE))
+export const searchedHostNames = async (host: string): Promise<readonly string[]> =>
+  expandSearchList(host, await textOf(RESOLVER_FILE))
 
 const MAX_SEARCHED = 16
 
 /** Returns the full names by the search list of a resolv.conf. One that ends with a dot stands for itself alone. */
-export function searched(host: string, text: string): readonly string[] {
+export function expandSearchList(host: string, text: string): readonly string[] {
   if (host.endsWith('.')) return [bare(host)]
   const lines = text.split('\n').map((line) => line.trim().split(/\s+/))
   // The last one counts.

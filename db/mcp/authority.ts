@@ -4,10 +4,13 @@ import type { McpResourceFields } from './resources.ts'
 import type { McpTool } from './tools.ts'
 
 /** The tools that one row names. */
-export const TOOLS_IN_A_ROW = 64
+export const MAX_TOOLS_PER_ROW = 64
 
 /** What a resource demands, and what it is called. */
-type Demanding = Pick<McpResourceFields, 'name' | 'required_capability' | 'tool_capabilities' | 'enabled'> & {
+type ResourceDemands = Pick<
+  McpResourceFields,
+  'name' | 'required_capability' | 'tool_capabilities' | 'enabled'
+> & {
   readonly resource_id: string
 }
 
@@ -16,7 +19,7 @@ type Demanding = Pick<McpResourceFields, 'name' | 'required_capability' | 'tool_
  * says all of it, so that a later decision can be computed once more from the ledger alone.
  */
 export const resourceAuthority = (
-  { resource_id, name, required_capability, tool_capabilities, enabled }: Demanding,
+  { resource_id, name, required_capability, tool_capabilities, enabled }: ResourceDemands,
   revision: number,
 ): JsonObject => ({
   resource_id,
@@ -49,11 +52,11 @@ export function toolsDetail(tools: readonly McpTool[]): JsonObject {
  * quarantined or gone now.
  */
 export function snapshotOf(
-  resource: Demanding & { readonly revision: number },
+  resource: ResourceDemands & { readonly revision: number },
   tools: readonly McpTool[],
 ): readonly JsonObject[] {
   const state = resourceAuthority(resource, resource.revision)
-  const [first = [], ...rest] = portionsOf(tools, TOOLS_IN_A_ROW)
+  const [first = [], ...rest] = portionsOf(tools, MAX_TOOLS_PER_ROW)
   return [first, ...rest].map((portion) => {
     const pinned = portion.flatMap(({ name, digest }) => (digest === null ? [] : [[name, digest]]))
     return { ...state, ...toolsDetail(portion), ...(pinned.length > 0 && { pinned }) }

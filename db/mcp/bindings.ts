@@ -1,8 +1,8 @@
 import { sql } from 'kysely'
 import type { Database } from '../database.ts'
 import type { PrincipalType } from '../schema.ts'
-import { allPages, noPause, type Pause } from '../support/pages.ts'
-import { type Assertion, type Statement, statementOf, timestamp } from '../support/statement.ts'
+import { allPages, noPause, type PagePause } from '../support/pages.ts'
+import { type LedgerStatement, type RowAssertion, statementOf, timestamp } from '../support/statement.ts'
 import { type McpResource, mcpResourceOf } from './resources.ts'
 
 /**
@@ -68,7 +68,7 @@ export async function boundResources(
   return rows.map(mcpResourceOf)
 }
 
-interface Filter {
+interface BindingFilter {
   readonly bindingId?: string | undefined
   readonly principalId?: string | undefined
   readonly resourceId?: string | undefined
@@ -77,8 +77,8 @@ interface Filter {
 /** The bindings that fit all of a filter, oldest first. */
 export function listMcpBindings(
   db: Database,
-  filter: Filter = {},
-  pause: Pause = noPause,
+  filter: BindingFilter = {},
+  pause: PagePause = noPause,
 ): Promise<NamedMcpBinding[]> {
   return allPages((after, limit) => bindingsQuery(db, filter, after).limit(limit).execute(), pause)
 }
@@ -86,7 +86,7 @@ export function listMcpBindings(
 /** Reads the bindings behind another one, by an index in their order. Exported for the test of its query plan. */
 export function bindingsQuery(
   { kysely }: Database,
-  { bindingId, principalId, resourceId }: Filter,
+  { bindingId, principalId, resourceId }: BindingFilter,
   after?: McpBinding,
 ) {
   // Not an inner join: the engine might begin with the resources, and sort. There is no binding without one.
@@ -115,7 +115,10 @@ interface NewMcpBinding extends Omit<McpBinding, 'created_at' | 'created_by'> {
  * Inserts a binding. The database refuses a second one of the same two, and one to a resource that is not
  * there.
  */
-export function insertMcpBinding({ kysely }: Database, { at, by, ...binding }: NewMcpBinding): Statement {
+export function insertMcpBinding(
+  { kysely }: Database,
+  { at, by, ...binding }: NewMcpBinding,
+): LedgerStatement {
   const query = kysely.insertInto('mcp_bindings').values({
     ...binding,
     created_at: timestamp(at),
@@ -125,18 +128,22 @@ export function insertMcpBinding({ kysely }: Database, { at, by, ...binding }: N
   return statementOf(query.compile(), 1)
 }
 
-export function deleteMcpBinding({ kysely }: Database, bindingId: string): Statement {
+export function deleteMcpBinding({ kysely }: Database, bindingId: string): LedgerStatement {
   return statementOf(kysely.deleteFrom('mcp_bindings').where('binding_id', '=', bindingId).compile(), 1)
 }
 
 /** Ends every binding of a principal. */
-export function deletePrincipalBindings({ kysely }: Database, type: PrincipalType, id: string): Statement {
+export function deletePrincipalBindings(
+  { kysely }: Database,
+  type: PrincipalType,
+  id: string,
+): LedgerStatement {
   const own = kysely.deleteFrom('mcp_bindings').where('principal_type', '=', type)
   return statementOf(own.where('principal_id', '=', id).compile())
 }
 
 /** A resource and a principal's binding to it, as an MCP call was judged by them. */
-interface Standing {
+interface McpBindingState {
   readonly type: PrincipalType
   readonly principalId: string
   readonly resourceId: string
@@ -150,10 +157,10 @@ interface Standing {
  * demanded, is enabled or not, and its tools are approved, quarantined or gone as they were. The principal is bound
  * to it by this binding, or by none.
  */
-export type McpStanding = (standing: Standing) => Assertion
+export type McpBindingAssertion = (standing: McpBindingState) => RowAssertion
 
 /** Compiles once, for the hot path. */
-export function mcpStanding({ kysely }: Database): McpStanding {
+export function mcpBindingAssertion({ kysely }: Database): McpBindingAssertion {
   const resource = kysely
     .selectFrom('mcp_resources')
     .select(sql.lit(1).as('holds'))

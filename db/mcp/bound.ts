@@ -1,31 +1,35 @@
 import { sql } from 'kysely'
 import type { Database } from '../database.ts'
-import { TABLES } from '../principals/tables.ts'
+import { PRINCIPAL_TABLES } from '../principals/tables.ts'
 import type { PrincipalType } from '../schema.ts'
-import { allPages, type Pause } from '../support/pages.ts'
+import { allPages, type PagePause } from '../support/pages.ts'
 
 /** A principal that is bound to something. */
-export interface Bound {
+export interface BoundPrincipal {
   readonly principal_type: PrincipalType
   readonly principal_id: string
   /** The name that it is shown as; its own where it has none; null of a principal that is not there. */
   readonly shown_as: string | null
 }
 
-type Key = Pick<Bound, 'principal_type' | 'principal_id'>
+type BoundPrincipalKey = Pick<BoundPrincipal, 'principal_type' | 'principal_id'>
 
 /** Those behind `after` in the order of type and id: at most `most` of those that are `wanted`. */
-export function listBound(
+export function findBoundPrincipals(
   db: Database,
   {
     after,
     most,
     wanted,
-  }: { readonly after?: Key | undefined; readonly most: number; readonly wanted?: (one: Bound) => boolean },
-  pause: Pause,
-): Promise<Bound[]> {
-  const read = async (last: Key | undefined, limit: number): Promise<Bound[]> =>
-    named(
+  }: {
+    readonly after?: BoundPrincipalKey | undefined
+    readonly most: number
+    readonly wanted?: (one: BoundPrincipal) => boolean
+  },
+  pause: PagePause,
+): Promise<BoundPrincipal[]> {
+  const read = async (last: BoundPrincipalKey | undefined, limit: number): Promise<BoundPrincipal[]> =>
+    withPrincipalNames(
       db,
       await boundQuery(db, last ?? after)
         .limit(limit)
@@ -35,7 +39,7 @@ export function listBound(
 }
 
 /** Reads an index alone, in its order. Exported for the test of its query plan. */
-export function boundQuery({ kysely }: Database, after?: Key) {
+export function boundQuery({ kysely }: Database, after?: BoundPrincipalKey) {
   const all = kysely
     .selectFrom('mcp_bindings')
     .select(['principal_type', 'principal_id'])
@@ -48,10 +52,13 @@ export function boundQuery({ kysely }: Database, after?: Key) {
 }
 
 /** Finds the names of some principals, with one question for each type. */
-async function named({ kysely }: Database, keys: readonly Key[]): Promise<Bound[]> {
+async function withPrincipalNames(
+  { kysely }: Database,
+  keys: readonly BoundPrincipalKey[],
+): Promise<BoundPrincipal[]> {
   const names = new Map<string, string>()
   for (const [type, some] of Map.groupBy(keys, ({ principal_type }) => principal_type)) {
-    const { table, id } = TABLES[type]
+    const { table, id } = PRINCIPAL_TABLES[type]
     const key = sql.ref<string>(`p.${id}`)
     const rows = await kysely
       .selectFrom(kysely.dynamic.table(table).as('p'))
@@ -71,7 +78,7 @@ async function named({ kysely }: Database, keys: readonly Key[]): Promise<Bound[
 }
 
 /** The bindings of some principals of one type, with one question. */
-export function bindingsOf({ kysely }: Database, type: PrincipalType, ids: readonly string[]) {
+export function bindingsOfPrincipals({ kysely }: Database, type: PrincipalType, ids: readonly string[]) {
   return kysely
     .selectFrom('mcp_bindings')
     .select(['binding_id', 'principal_id', 'resource_id'])

@@ -1,6 +1,6 @@
 import { sql } from 'kysely'
 import type { Database } from '../database.ts'
-import { type Statement, statementOf } from '../support/statement.ts'
+import { type LedgerStatement, statementOf } from '../support/statement.ts'
 
 /**
  * Returns whether `<one>.<tool>` could mean a tool of the other as well: one is the other's beginning up to a
@@ -13,7 +13,7 @@ export const namesCollide = (one: string, other: string): boolean =>
  * Fails the unit that gives a resource its name where the name collides: two operators at once must not make
  * what neither of them could make alone. Stands after the statement that gives the name; writes nothing.
  */
-export function nameIsClear({ kysely }: Database, name: string): Statement {
+export function rejectNameCollision({ kysely }: Database, name: string): LedgerStatement {
   const dotted = `${name}.`
   const query = kysely
     .updateTable('mcp_resources')

@@ -1,9 +1,9 @@
 import { type Selectable, sql } from 'kysely'
 import { LRUCache } from 'lru-cache'
 import type { Database } from '../database.ts'
-import type { McpAuthType, McpEra, Schema } from '../schema.ts'
+import type { DatabaseSchema, McpAuthType, McpEra } from '../schema.ts'
 import type { JsonObject } from '../support/json.ts'
-import { type Statement, statementOf, timestamp } from '../support/statement.ts'
+import { type LedgerStatement, statementOf, timestamp } from '../support/statement.ts'
 
 /** An MCP server as an operator describes it. Parsed by whoever took it from a caller. */
 export interface McpResourceFields {
@@ -52,7 +52,7 @@ export interface McpResource extends McpResourceFields {
   readonly changed_by: string | null
 }
 
-type Row = Selectable<Schema['mcp_resources']>
+type McpResourceRow = Selectable<DatabaseSchema['mcp_resources']>
 
 /** Every resource, disabled ones too, by name. */
 export async function listMcpResources({ kysely }: Database): Promise<McpResource[]> {
@@ -75,8 +75,10 @@ export function mcpResourceByName(
   db: Database,
 ): (name: string) => McpResource | undefined | Promise<McpResource | undefined> {
   const lookup = db.lookup(mcpResourceByNameQuery(db))
-  const last = new LRUCache<string, { readonly row: Row; readonly resource: McpResource }>({ max: 1024 })
-  const kept = (name: string, row: Row | undefined): McpResource | undefined => {
+  const last = new LRUCache<string, { readonly row: McpResourceRow; readonly resource: McpResource }>({
+    max: 1024,
+  })
+  const kept = (name: string, row: McpResourceRow | undefined): McpResource | undefined => {
     if (!row) return undefined
     const known = last.get(name)
     if (known && isSame(known.row, row)) return known.resource
@@ -90,8 +92,9 @@ export function mcpResourceByName(
   }
 }
 
-function isSame(one: Row, other: Row): boolean {
-  for (const column in other) if (one[column as keyof Row] !== other[column as keyof Row]) return false
+function isSame(one: McpResourceRow, other: McpResourceRow): boolean {
+  for (const column in other)
+    if (one[column as keyof McpResourceRow] !== other[column as keyof McpResourceRow]) return false
   return true
 }
 
@@ -117,7 +120,7 @@ export async function countUnreadableResources({ kysely }: Database): Promise<nu
 }
 
 /** Reads a row. Throws where a column holds no JSON: somebody else has written it. */
-export function mcpResourceOf(row: Row): McpResource {
+export function mcpResourceOf(row: McpResourceRow): McpResource {
   return {
     ...row,
     enabled: row.enabled === 1,
@@ -155,13 +158,13 @@ interface NewMcpResource extends McpResourceFields {
 }
 
 /**
- * Inserts a resource, never read yet. The database refuses a name that is taken; `nameIsClear`
+ * Inserts a resource, never read yet. The database refuses a name that is taken; `rejectNameCollision`
  * (db/mcp/names.ts) goes after it.
  */
 export function insertMcpResource(
   { kysely }: Database,
   { at, by, resource_id, ...fields }: NewMcpResource,
-): Statement {
+): LedgerStatement {
   const query = kysely.insertInto('mcp_resources').values({
     resource_id,
     ...columnsOf(fields),
@@ -192,7 +195,7 @@ export function updateMcpResource(
   { kysely }: Database,
   { resource_id: id, revision, endpoint_url: endpoint }: McpResource,
   { at, by, introduction, ...fields }: McpResourceChange,
-): Statement {
+): LedgerStatement {
   const kept = introduction ? JSON.stringify(introduction) : null
   const query = kysely
     .updateTable('mcp_resources')
@@ -215,7 +218,7 @@ export function raiseMcpRevision(
   { resource_id: id, revision }: Pick<McpResource, 'resource_id' | 'revision'>,
   times: number,
   by?: string,
-): Statement {
+): LedgerStatement {
   const query = kysely
     .updateTable('mcp_resources')
     .set({ revision: revision + times, ...(by !== undefined && { changed_by: by }) })
@@ -231,7 +234,7 @@ export function raiseMcpRevision(
 export function deleteMcpResource(
   { kysely }: Database,
   { resource_id: id, revision }: Pick<McpResource, 'resource_id' | 'revision'>,
-): readonly Statement[] {
+): readonly LedgerStatement[] {
   const own = kysely
     .deleteFrom('mcp_resources')
     .where('resource_id', '=', id)
@@ -260,12 +263,12 @@ export type McpReading =
  * now. A failed one leaves all that the last good one found. `rows`: those that say what the read changes, each of
  * which raises the revision by 1; with none, an operator's If-Match survives it.
  */
-export function recordRead(
+export function recordMcpReading(
   { kysely }: Database,
   { resource_id: id, revision, last_read_at: lastReadAt }: McpResource,
   found: McpReading,
   rows = 0,
-): Statement {
+): LedgerStatement {
   const set =
     'problem' in found
       ? { last_error: found.problem }

@@ -1,6 +1,6 @@
 import type { Database } from '../database.ts'
 import type { JsonObject } from '../support/json.ts'
-import { type Statement, statementOf } from '../support/statement.ts'
+import { type LedgerStatement, statementOf } from '../support/statement.ts'
 import type { McpResource } from './resources.ts'
 
 /**
@@ -12,7 +12,7 @@ export function storeServerFacts(
   { resource_id: id, revision, last_read_at: lastReadAt }: McpResource,
   facts: JsonObject,
   by: string,
-): Statement {
+): LedgerStatement {
   const query = kysely
     .updateTable('mcp_resources')
     .set({ server_facts: JSON.stringify(facts), revision: revision + 1, changed_by: by })

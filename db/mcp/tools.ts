@@ -1,7 +1,7 @@
 import { type Selectable, sql } from 'kysely'
 import type { Database } from '../database.ts'
-import type { McpToolState, Schema } from '../schema.ts'
-import { type Statement, statementOf, timestamp } from '../support/statement.ts'
+import type { DatabaseSchema, McpToolState } from '../schema.ts'
+import { type LedgerStatement, statementOf, timestamp } from '../support/statement.ts'
 
 interface KnownMcpTool {
   readonly resource_id: string
@@ -41,8 +41,8 @@ interface UnpinnedMcpTool extends KnownMcpTool {
 /** A tool of an upstream, as it was approved and as it is now where that differs. Timestamps are RFC 3339. */
 export type McpTool = PinnedMcpTool | UnpinnedMcpTool
 
-type Row = Selectable<Schema['mcp_tools']>
-type Found = McpTool | undefined | Promise<McpTool | undefined>
+type McpToolRow = Selectable<DatabaseSchema['mcp_tools']>
+type McpToolLookup = McpTool | undefined | Promise<McpTool | undefined>
 
 /** Every tool of a resource, gone ones too, by name. */
 export async function listMcpTools({ kysely }: Database, resourceId: string): Promise<McpTool[]> {
@@ -51,7 +51,7 @@ export async function listMcpTools({ kysely }: Database, resourceId: string): Pr
 }
 
 /** The tool of that name, whatever its state, for the hot path. */
-export function mcpToolByName(db: Database): (resourceId: string, name: string) => Found {
+export function mcpToolByName(db: Database): (resourceId: string, name: string) => McpToolLookup {
   const lookup = db.lookup(mcpToolByNameQuery(db))
   return (resourceId, name) => {
     const row = lookup(resourceId, name)
@@ -67,12 +67,12 @@ export const mcpToolByNameQuery = ({ kysely }: Database) =>
   kysely.selectFrom('mcp_tools').selectAll().where('resource_id', '=', '').where('name', '=', '')
 
 /** The resource's one tool that is not gone, for the hot path; undefined where it has none, or several. */
-export function onlyMcpTool(db: Database): (resourceId: string) => Found {
+export function onlyMcpTool(db: Database): (resourceId: string) => McpToolLookup {
   const count = db.lookup(onlyMcpToolQuery(db))
   const byName = mcpToolByName(db)
   return (resourceId) => {
     const row = count(resourceId)
-    const named = (some: typeof row): Found =>
+    const named = (some: typeof row): McpToolLookup =>
       some && !(some instanceof Promise) && Number(some.total) === 1
         ? byName(resourceId, some.name)
         : undefined
@@ -105,7 +105,7 @@ export async function countQuarantinedTools({ kysely }: Database): Promise<numbe
   return total
 }
 
-function toolOf({ flags: text, definition, digest, pinned_at, ...stored }: Row): McpTool {
+function toolOf({ flags: text, definition, digest, pinned_at, ...stored }: McpToolRow): McpTool {
   const { digest_is_whole: isWhole, pending_is_whole: pendingIsWhole } = stored
   const row = { ...stored, digest_is_whole: isWhole === 1, pending_is_whole: pendingIsWhole === 1 }
   // Proven by putMcpTool, which alone writes the column.
@@ -123,7 +123,7 @@ const NONE: readonly string[] = Object.freeze([])
  * stay as they are, and where the digest is another one no row changes: only {@link approveMcpTool} replaces
  * what was approved.
  */
-export function putMcpTool({ kysely }: Database, { flags, ...tool }: McpTool): Statement {
+export function putMcpTool({ kysely }: Database, { flags, ...tool }: McpTool): LedgerStatement {
   const { digest_is_whole: isWhole, pending_is_whole: pendingIsWhole } = tool
   const whole = { digest_is_whole: isWhole ? 1 : 0, pending_is_whole: pendingIsWhole ? 1 : 0 } as const
   const pinned = {
@@ -150,7 +150,7 @@ export function putMcpTool({ kysely }: Database, { flags, ...tool }: McpTool): S
   return statementOf(query.compile(), 1)
 }
 
-interface Approval {
+interface McpToolApproval {
   readonly resourceId: string
   readonly name: string
   /** The digest of the definition that was looked at: another one that waits meanwhile changes no row. */
@@ -160,7 +160,7 @@ interface Approval {
 }
 
 /** Approves the pending definition. Changes no row where another one waits, or none. */
-export function approveMcpTool({ kysely }: Database, approval: Approval): Statement {
+export function approveMcpTool({ kysely }: Database, approval: McpToolApproval): LedgerStatement {
   const query = kysely
     .updateTable('mcp_tools')
     .set((row) => ({

@@ -1,8 +1,8 @@
 import { sql } from 'kysely'
 import type { Database } from '../database.ts'
 import { storedCapabilities } from '../principals/pins.ts'
-import { TABLES } from '../principals/tables.ts'
-import { allPages, noPause, type Pause } from '../support/pages.ts'
+import { PRINCIPAL_TABLES } from '../principals/tables.ts'
+import { allPages, noPause, type PagePause } from '../support/pages.ts'
 import { listMcpResources } from './resources.ts'
 
 /**
@@ -16,7 +16,10 @@ export interface DemandedCapability {
 }
 
 /** Every capability that a registered resource demands, disabled ones too, by resource and tool. */
-export async function toolDefined(db: Database, pause: Pause = noPause): Promise<DemandedCapability[]> {
+export async function listDemandedCapabilities(
+  db: Database,
+  pause: PagePause = noPause,
+): Promise<DemandedCapability[]> {
   const demanded: DemandedCapability[] = []
   for (const [at, found] of (await listMcpResources(db)).entries()) {
     if (at % RESOURCES_AT_ONCE === 0) await pause()
@@ -36,10 +39,10 @@ const RESOURCES_AT_ONCE = 50
  */
 export async function heldCapabilities(
   { kysely }: Database,
-  pause: Pause = noPause,
+  pause: PagePause = noPause,
 ): Promise<readonly { readonly capability: string; readonly principals: number }[]> {
   const held = new Map<string, number>()
-  for (const { table, id } of Object.values(TABLES)) {
+  for (const { table, id } of Object.values(PRINCIPAL_TABLES)) {
     const key = sql.ref<string>(`p.${id}`)
     const read = async (after: { readonly id: string } | undefined, limit: number) => {
       const rows = await kysely

@@ -1,7 +1,7 @@
 import { type Kysely, sql } from 'kysely'
 import { newPseudonym } from '../principals/pseudonym.ts'
 
-interface Before {
+interface SchemaBeforeRecord {
   readonly local_user_principals: { readonly principal_id: string; readonly principal_ref: string }
 }
 
@@ -10,7 +10,7 @@ interface Before {
  * commitments, and resources that demand nothing but their binding. What is registered goes on demanding what
  * it demanded.
  */
-export async function up(db: Kysely<Before>): Promise<void> {
+export async function up(db: Kysely<SchemaBeforeRecord>): Promise<void> {
   await db.schema
     .alterTable('local_user_principals')
     .addColumn('principal_ref', 'text', (column) => column.notNull().defaultTo(''))
@@ -47,7 +47,7 @@ export async function up(db: Kysely<Before>): Promise<void> {
 }
 
 /** Neither engine can take NOT NULL from a column in the same words. */
-async function nullableCapability(db: Kysely<Before>): Promise<void> {
+async function nullableCapability(db: Kysely<SchemaBeforeRecord>): Promise<void> {
   const resources = db.schema.alterTable('mcp_resources')
   await resources.addColumn('demanded_capability', 'text').execute()
   await sql`update mcp_resources set demanded_capability = required_capability`.execute(db)

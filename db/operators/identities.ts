@@ -1,16 +1,16 @@
 import type { Database } from '../database.ts'
-import { type Statement, statementOf, timestamp } from '../support/statement.ts'
+import { type LedgerStatement, statementOf, timestamp } from '../support/statement.ts'
 
 /** A person, as an identity provider knows it. */
-export interface Person {
+export interface ProviderIdentity {
   readonly issuer: string
   readonly subject: string
 }
 
 /** Finds the operator that was made for a person; undefined where none was. */
-export async function operatorOfPerson(
+export async function operatorOfIdentity(
   { kysely }: Database,
-  { issuer, subject }: Person,
+  { issuer, subject }: ProviderIdentity,
 ): Promise<string | undefined> {
   const row = await kysely
     .selectFrom('operator_identities')
@@ -22,7 +22,11 @@ export async function operatorOfPerson(
 }
 
 /** Tells whether an operator was made for somebody of this issuer, by the operator's short name. */
-export async function isOfIssuer({ kysely }: Database, issuer: string, name: string): Promise<boolean> {
+export async function isOperatorOfIssuer(
+  { kysely }: Database,
+  issuer: string,
+  name: string,
+): Promise<boolean> {
   const one = kysely
     .selectFrom('operator_identities as i')
     .innerJoin('local_operator_principals as o', 'o.principal_id', 'i.principal_id')
@@ -36,10 +40,10 @@ export async function isOfIssuer({ kysely }: Database, issuer: string, name: str
 /** Links an operator to the person it was made for. The database refuses a person that has one. */
 export function insertIdentity(
   { kysely }: Database,
-  { issuer, subject }: Person,
+  { issuer, subject }: ProviderIdentity,
   principalId: string,
   at: number,
-): Statement {
+): LedgerStatement {
   const query = kysely
     .insertInto('operator_identities')
     .values({ issuer, subject, principal_id: principalId, created_at: timestamp(at) })

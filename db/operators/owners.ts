@@ -1,9 +1,9 @@
 import { sql } from 'kysely'
 import type { Database } from '../database.ts'
-import type { Assertion } from '../support/statement.ts'
+import type { RowAssertion } from '../support/statement.ts'
 
 /** An operator who can administer operators, and reach this service to do so. */
-export interface Owner {
+export interface CapabilityHolder {
   readonly principal_id: string
   readonly name: string
   readonly authority_revision: number
@@ -12,7 +12,10 @@ export interface Owner {
 }
 
 /** The active operators that hold `capability`, oldest first. */
-export async function activeHolders({ kysely }: Database, capability: string): Promise<readonly Owner[]> {
+export async function activeHolders(
+  { kysely }: Database,
+  capability: string,
+): Promise<readonly CapabilityHolder[]> {
   return kysely
     .selectFrom('local_operator_principals as o')
     .leftJoin('certificate_pins as c', (on) =>
@@ -33,7 +36,7 @@ export async function activeHolders({ kysely }: Database, capability: string): P
 const holding = (capability: string): string => `%"${capability}"%`
 
 /** Asserts that one active operator at most holds `capability`. */
-export function oneHolderAtMost({ kysely }: Database, capability: string): Assertion {
+export function oneHolderAtMost({ kysely }: Database, capability: string): RowAssertion {
   const holders = kysely
     .selectFrom('local_operator_principals')
     .select(({ fn }) => fn.countAll<number>().as('holders'))

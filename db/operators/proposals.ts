@@ -1,19 +1,19 @@
 import { type Selectable, sql } from 'kysely'
 import type { Database } from '../database.ts'
-import type { ProposalStatus, Schema } from '../schema.ts'
-import { type Cursor, printCursor } from '../support/cursor.ts'
-import { type Statement, statementOf, timestamp } from '../support/statement.ts'
+import type { DatabaseSchema, ProposalStatus } from '../schema.ts'
+import { type ListCursor, printListCursor } from '../support/cursor.ts'
+import { type LedgerStatement, statementOf, timestamp } from '../support/statement.ts'
 
 /** A change that waits for a second operator, or has. Timestamps are RFC 3339. */
-export interface Proposal extends Omit<Selectable<Schema['proposals']>, 'capabilities'> {
+export interface Proposal extends Omit<Selectable<DatabaseSchema['proposals']>, 'capabilities'> {
   /** What proposer and confirmer must hold. */
   readonly capabilities: readonly string[]
 }
 
-type Row = Selectable<Schema['proposals']>
+type ProposalRow = Selectable<DatabaseSchema['proposals']>
 
 // Proven by insertProposal, which alone writes this column.
-const proposalOf = (row: Row): Proposal => ({
+const proposalOf = (row: ProposalRow): Proposal => ({
   ...row,
   capabilities: JSON.parse(row.capabilities) as readonly string[],
 })
@@ -27,16 +27,16 @@ export async function findProposal({ kysely }: Database, id: string): Promise<Pr
   return row && proposalOf(row)
 }
 
-interface Page {
+interface ProposalQuery {
   readonly status?: ProposalStatus | undefined
   readonly limit: number
-  readonly cursor?: Cursor | undefined
+  readonly cursor?: ListCursor | undefined
 }
 
 /** A page of proposals, newest first, and the cursor of the next one: null where this is the last. */
 export async function listProposals(
   { kysely }: Database,
-  { status, limit, cursor }: Page,
+  { status, limit, cursor }: ProposalQuery,
 ): Promise<{ readonly items: readonly Proposal[]; readonly nextCursor: string | null }> {
   let query = kysely.selectFrom('proposals').selectAll()
   if (status !== undefined) query = query.where('status', '=', status)
@@ -52,12 +52,12 @@ export async function listProposals(
   const more = last !== undefined && rows.length > limit
   return {
     items,
-    nextCursor: more ? printCursor({ createdAt: last.created_at, id: last.proposal_id }) : null,
+    nextCursor: more ? printListCursor({ createdAt: last.created_at, id: last.proposal_id }) : null,
   }
 }
 
 /** The open proposals that are past their end, oldest first. `at`: ms since the epoch. */
-export async function endedProposals(
+export async function overdueProposals(
   { kysely }: Database,
   at: number,
   limit: number,
@@ -74,7 +74,7 @@ export async function endedProposals(
 }
 
 /** Counts the open proposals: all of them, and those of one operator. */
-export async function countOpen(
+export async function countOpenProposals(
   { kysely }: Database,
   by: string,
 ): Promise<{ readonly all: number; readonly own: number }> {
@@ -90,12 +90,12 @@ export async function countOpen(
 }
 
 /** Stores a proposal, open. */
-export function insertProposal({ kysely }: Database, proposal: Proposal): Statement {
+export function insertProposal({ kysely }: Database, proposal: Proposal): LedgerStatement {
   const row = { ...proposal, capabilities: JSON.stringify(proposal.capabilities) }
   return statementOf(kysely.insertInto('proposals').values(row).compile(), 1)
 }
 
-interface Decided {
+interface ProposalDecision {
   readonly id: string
   readonly status: Exclude<ProposalStatus, 'open'>
   /** Null: nobody, its time was over. */
@@ -108,7 +108,10 @@ interface Decided {
  * Ends a proposal, if it is open: another one changes no row. What it would have changed is forgotten: the ledger says
  * what was done, and it may name a person.
  */
-export function decideProposal({ kysely }: Database, { id, status, by, at }: Decided): Statement {
+export function decideProposal(
+  { kysely }: Database,
+  { id, status, by, at }: ProposalDecision,
+): LedgerStatement {
   const query = kysely
     .updateTable('proposals')
     .set({ status, decided_by: by, decided_at: timestamp(at), input: '{}' })

@@ -1,7 +1,7 @@
 import { sql } from 'kysely'
 import type { Database } from '../database.ts'
 import type { SettingKey } from '../settings.ts'
-import { type Assertion, type Statement, statementOf } from '../support/statement.ts'
+import { type LedgerStatement, type RowAssertion, statementOf } from '../support/statement.ts'
 
 const HASH: SettingKey = 'admin_secret_hash'
 const DISABLED: SettingKey = 'admin_secret_disabled'
@@ -20,7 +20,7 @@ export async function readSecret({
 }
 
 /** Asserts that the secret is the one of this hash, the empty text for that of the environment, and not disabled. */
-export function secretUnchanged({ kysely }: Database): (hash: string) => Assertion {
+export function secretUnchanged({ kysely }: Database): (hash: string) => RowAssertion {
   const one = (key: SettingKey) =>
     kysely.selectFrom('settings').select(sql.lit(1).as('holds')).where('key', '=', sql.lit(key))
   const enabled = kysely
@@ -32,6 +32,6 @@ export function secretUnchanged({ kysely }: Database): (hash: string) => Asserti
 }
 
 /** Lets the secret open doors again. Changes no row where it was not disabled. */
-export function enableSecret({ kysely }: Database): Statement {
+export function enableSecret({ kysely }: Database): LedgerStatement {
   return statementOf(kysely.deleteFrom('settings').where('key', '=', DISABLED).compile())
 }

@@ -1,12 +1,12 @@
 import { type ExpressionBuilder, sql } from 'kysely'
 import type { Database } from '../database.ts'
-import type { Schema } from '../schema.ts'
-import { type Assertion, type Statement, statementOf, timestamp } from '../support/statement.ts'
+import type { DatabaseSchema } from '../schema.ts'
+import { type LedgerStatement, type RowAssertion, statementOf, timestamp } from '../support/statement.ts'
 
 /** The session of a browser, and its operator as the tables say it now. Timestamps are RFC 3339. */
 export interface StoredSession
   extends Pick<
-    Schema['operator_sessions'],
+    DatabaseSchema['operator_sessions'],
     'id_sha256' | 'principal_id' | 'via' | 'issuer' | 'subject' | 'provider_session'
   > {
   readonly amr: string
@@ -34,12 +34,12 @@ export interface OperatorSessionOwner {
 }
 
 /** The sessions that one operator has at most; those by the secret count as one operator's. */
-export const MAX_SESSIONS = 20
+export const MAX_SESSIONS_PER_OPERATOR = 20
 /** The sessions that are shown at once. For showing alone: whatever acts on sessions does so by a condition. */
 const MAX_SHOWN = 500
 
 /** Lists sessions, newest first. `of`: of that operator alone. */
-export async function listSessions(
+export async function listStoredSessions(
   db: Database,
   of?: OperatorSessionOwner,
 ): Promise<readonly StoredSession[]> {
@@ -49,16 +49,16 @@ export async function listSessions(
 
 const isOf =
   ({ principalId }: OperatorSessionOwner) =>
-  (row: ExpressionBuilder<{ s: Schema['operator_sessions'] }, 's'>) =>
+  (row: ExpressionBuilder<{ s: DatabaseSchema['operator_sessions'] }, 's'>) =>
     principalId === null ? row('s.via', '=', 'secret') : row('s.principal_id', '=', principalId)
 
 /** Finds the sessions whose digests begin so: lower-case hex, which holds no character of LIKE's. */
-export async function sessionsNamed(db: Database, prefix: string): Promise<readonly StoredSession[]> {
+export async function sessionsByPrefix(db: Database, prefix: string): Promise<readonly StoredSession[]> {
   return sessions(db).where('s.id_sha256', 'like', `${prefix}%`).execute()
 }
 
-/** Finds the digests of those that a new session of that operator leaves no room for: {@link MAX_SESSIONS} at most of them. */
-export async function sessionsBeyond(
+/** Finds the digests of those that a new session of that operator leaves no room for: {@link MAX_SESSIONS_PER_OPERATOR} at most of them. */
+export async function excessSessions(
   { kysely }: Database,
   owner: OperatorSessionOwner,
 ): Promise<readonly string[]> {
@@ -68,18 +68,18 @@ export async function sessionsBeyond(
     .where(isOf(owner))
     .orderBy('s.created_at', 'desc')
     .orderBy('s.id_sha256')
-    .offset(MAX_SESSIONS - 1)
-    .limit(MAX_SESSIONS)
+    .offset(MAX_SESSIONS_PER_OPERATOR - 1)
+    .limit(MAX_SESSIONS_PER_OPERATOR)
     .execute()
   return rows.map(({ id_sha256: digest }) => digest)
 }
 
-/** Ends all sessions of an operator but this one and the newest others, {@link MAX_SESSIONS} together. May change no row. */
+/** Ends all sessions of an operator but this one and the newest others, {@link MAX_SESSIONS_PER_OPERATOR} together. May change no row. */
 export function endOldestSessions(
   { kysely }: Database,
   owner: OperatorSessionOwner,
   digest: string,
-): Statement {
+): LedgerStatement {
   const others = kysely
     .selectFrom('operator_sessions as s')
     .select('s.id_sha256')
@@ -88,7 +88,7 @@ export function endOldestSessions(
   const newest = others
     .orderBy('s.created_at', 'desc')
     .orderBy('s.id_sha256')
-    .limit(MAX_SESSIONS - 1)
+    .limit(MAX_SESSIONS_PER_OPERATOR - 1)
   const query = kysely
     .deleteFrom('operator_sessions')
     .where('id_sha256', 'in', others)
@@ -118,7 +118,7 @@ export async function sessionsOfLogout(
 }
 
 /** Ends all sessions that a logout is about, however many they are. May change no row. */
-export function endSessionsOfLogout({ kysely }: Database, logout: ProviderLogout): Statement {
+export function endSessionsOfLogout({ kysely }: Database, logout: ProviderLogout): LedgerStatement {
   const all = kysely.selectFrom('operator_sessions as s').select('s.id_sha256').where(isAbout(logout))
   return statementOf(kysely.deleteFrom('operator_sessions').where('id_sha256', 'in', all).compile())
 }
@@ -126,7 +126,7 @@ export function endSessionsOfLogout({ kysely }: Database, logout: ProviderLogout
 /** A logout that names neither a person nor a session is about none. */
 const isAbout =
   ({ issuer, subject, providerSession }: ProviderLogout) =>
-  (row: ExpressionBuilder<{ s: Schema['operator_sessions'] }, 's'>) => {
+  (row: ExpressionBuilder<{ s: DatabaseSchema['operator_sessions'] }, 's'>) => {
     const named = [
       ...(subject === null ? [] : [row('s.subject', '=', subject)]),
       ...(providerSession === null ? [] : [row('s.provider_session', '=', providerSession)]),
@@ -144,7 +144,7 @@ function sessions({ kysely }: Database) {
 }
 
 /** Asserts that a session has not been ended. */
-export function sessionStands({ kysely }: Database): (digest: string) => Assertion {
+export function sessionNotEnded({ kysely }: Database): (digest: string) => RowAssertion {
   const { sql: text } = kysely
     .selectFrom('operator_sessions')
     .select(sql.lit(1).as('holds'))
@@ -155,7 +155,7 @@ export function sessionStands({ kysely }: Database): (digest: string) => Asserti
 
 interface NewSession
   extends Pick<
-    Schema['operator_sessions'],
+    DatabaseSchema['operator_sessions'],
     'id_sha256' | 'principal_id' | 'via' | 'issuer' | 'subject' | 'provider_session' | 'mapped_by'
   > {
   readonly amr: readonly string[]
@@ -164,7 +164,7 @@ interface NewSession
   readonly expiresAt: number
 }
 
-export function insertSession({ kysely }: Database, session: NewSession): Statement {
+export function insertSession({ kysely }: Database, session: NewSession): LedgerStatement {
   const { at, expiresAt, amr, ...columns } = session
   const query = kysely.insertInto('operator_sessions').values({
     ...columns,
@@ -177,7 +177,12 @@ export function insertSession({ kysely }: Database, session: NewSession): Statem
 }
 
 /** Notes that a session was used. May change no row: somebody else has noted it, or ended the session. */
-export function touchSession({ kysely }: Database, digest: string, before: string, at: number): Statement {
+export function touchSession(
+  { kysely }: Database,
+  digest: string,
+  before: string,
+  at: number,
+): LedgerStatement {
   const query = kysely
     .updateTable('operator_sessions')
     .set({ used_at: timestamp(at) })
@@ -187,23 +192,23 @@ export function touchSession({ kysely }: Database, digest: string, before: strin
 }
 
 /** Ends a session. May change no row. */
-export function endSession({ kysely }: Database, digest: string): Statement {
+export function endStoredSession({ kysely }: Database, digest: string): LedgerStatement {
   return statementOf(kysely.deleteFrom('operator_sessions').where('id_sha256', '=', digest).compile())
 }
 
 /** Forgets the sessions whose time is over. May change no row. */
-export function forgetSessions({ kysely }: Database, at: number): Statement {
+export function forgetSessions({ kysely }: Database, at: number): LedgerStatement {
   return statementOf(
     kysely.deleteFrom('operator_sessions').where('expires_at', '<=', timestamp(at)).compile(),
   )
 }
 
 /** Ends every session that was signed in by the operator secret. May change no row. */
-export function endSessionsBySecret({ kysely }: Database): Statement {
+export function endSessionsBySecret({ kysely }: Database): LedgerStatement {
   return statementOf(kysely.deleteFrom('operator_sessions').where('via', '=', 'secret').compile())
 }
 
 /** Ends every session of an operator. May change no row. */
-export function endSessionsOf({ kysely }: Database, principalId: string): Statement {
+export function endSessionsOf({ kysely }: Database, principalId: string): LedgerStatement {
   return statementOf(kysely.deleteFrom('operator_sessions').where('principal_id', '=', principalId).compile())
 }

@@ -1,12 +1,12 @@
 import { Socket } from 'node:net'
 import { Client, type ClientConfig, Pool, type PoolConfig, TypeOverrides } from 'pg'
-import { KeptNames } from '../host-names/kept-names.ts'
-import { asVerified, protectionOf } from './protection.ts'
+import { HostNameCache } from '../host-names/kept-names.ts'
+import { protectionOf, withVerifiedTls } from './protection.ts'
 
 /** The time that a connection may take to open. ms. */
 const CONNECT_MS = 2_000
 /** The time that a question may take, before whoever waits is told that the database is gone. ms. */
-export const QUESTION_MS = 2_000
+export const QUERY_TIMEOUT_MS = 2_000
 /** The time that a server may be late with its own limit. ms. */
 const SILENCE_MS = 250
 /**
@@ -17,7 +17,7 @@ const IDLE_MS = 1_000
 /** The silence after which TCP asks whether the server is still there, once a second. ms. */
 const PROBE_MS = 5_000
 /** Connections of one process that read. */
-const MOST_READERS = 8
+const MAX_READER_CONNECTIONS = 8
 
 const INT8 = 20
 
@@ -27,8 +27,8 @@ const INT8 = 20
  */
 export function readingPool(url: string, onLost: (error: Error) => void): Pool {
   const pool = new Pool({
-    ...configOf(url, QUESTION_MS, 'default_transaction_read_only=on'),
-    max: MOST_READERS,
+    ...configOf(url, QUERY_TIMEOUT_MS, 'default_transaction_read_only=on'),
+    max: MAX_READER_CONNECTIONS,
     verify: refuseStandby,
   })
   pool.on('error', onLost)
@@ -117,7 +117,7 @@ function configOf(url: string, questionMs: number, ...settings: readonly string[
     ...settings,
   ]
   return {
-    connectionString: asVerified(url),
+    connectionString: withVerifiedTls(url),
     // Where the URL says nothing. The driver would read the environment by itself, and more words than there are.
     ssl: protectionOf(url).encrypted,
     application_name: 'sallyport',
@@ -133,7 +133,7 @@ function configOf(url: string, questionMs: number, ...settings: readonly string[
   }
 }
 
-const names = new KeptNames()
+const names = new HostNameCache()
 
 /** Makes a socket that looks up the server's name apart from those of other connections (docs/threats.md#h2). */
 function namedSocket(): Socket {

@@ -3,17 +3,17 @@ import type { Client } from 'pg'
 import { verifyDatabase } from '../ledger/read/read.ts'
 import { MAIN_STREAM, type StoredRow } from '../ledger/record/leaf.ts'
 import { type ChainVerifier, chainVerifier } from '../ledger/verify/verify.ts'
-import { takeLease } from '../sqlite/ledger/lease.ts'
+import { acquireLease } from '../sqlite/ledger/lease.ts'
 import { openReadOnly } from '../sqlite/ledger/rows.ts'
-import { MIGRATIONS } from '../sqlite/migrations.ts'
+import { SQLITE_MIGRATIONS } from '../sqlite/migrations.ts'
 import { timestamp } from '../support/statement.ts'
 import { writingClient } from './connection.ts'
 import { openPostgresDatabase } from './database.ts'
 import { durabilityProblem } from './ledger/durable.ts'
 import { placedPages } from './ledger/placed-rows.ts'
-import { insertOf } from './ledger/rows.ts'
+import { insertRowsQuery } from './ledger/rows.ts'
 
-interface Copying {
+interface PostgresCopyOptions {
   /** The SQLite database, of which no gateway may run. */
   readonly file: string
   /** The PostgreSQL database, empty or half copied. */
@@ -46,8 +46,8 @@ const PART = 2_000
  * Resolves with the number of rows, once the copied ledger verifies. Rejects with one sentence where a gateway runs on
  * the file, its ledger is damaged, or the target holds anything else.
  */
-export async function copyToPostgres({ file, url, onCopied }: Copying): Promise<number> {
-  const lease = takeLease(file)
+export async function copyToPostgres({ file, url, onCopied }: PostgresCopyOptions): Promise<number> {
+  const lease = acquireLease(file)
   const source = openReadOnly(file)
   const client = writingClient(url, 0)
   client.on('error', () => {})
@@ -73,7 +73,7 @@ export async function copyToPostgres({ file, url, onCopied }: Copying): Promise<
 
 function assertOfThisVersion(source: SQLite.Database): void {
   const applied = source.prepare<[], string>('select name from kysely_migration').pluck().all()
-  if (applied.length === Object.keys(MIGRATIONS).length) return
+  if (applied.length === Object.keys(SQLITE_MIGRATIONS).length) return
   throw new Error(
     'the database is of another version of this service: start this version on it once, and stop it',
   )
@@ -107,7 +107,7 @@ async function copyLedger(
   client: Client,
   source: SQLite.Database,
   from: number,
-  onCopied: Copying['onCopied'],
+  onCopied: PostgresCopyOptions['onCopied'],
 ): Promise<number> {
   const of = source.prepare<[], number | null>('select max(seq) from audit_log').pluck().get() ?? 0
   const next = source.prepare<[number, number], StoredRow>(
@@ -118,7 +118,7 @@ async function copyLedger(
   for (;;) {
     const part = next.all(last, PART)
     for (const row of part) assertSound(chain, row)
-    if (part.length > 0) await client.query(insertOf(part))
+    if (part.length > 0) await client.query(insertRowsQuery(part))
     last = part.at(-1)?.seq ?? last
     onCopied(last, of)
     if (part.length < PART) return last

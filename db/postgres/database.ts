@@ -1,37 +1,37 @@
 import { Kysely, PostgresDialect } from 'kysely'
 import { Pool } from 'pg'
-import { AuthorityMoves } from '../authority-moves.ts'
+import { AuthorityChanges } from '../authority-moves.ts'
 import type { Database } from '../database.ts'
 import { answerTo, LedgerReader } from '../ledger/read/reader.ts'
 import { type MigrationState, migrateToLatest, migrationState, pendingMigrations } from '../migrate.ts'
-import type { Schema } from '../schema.ts'
+import type { DatabaseSchema } from '../schema.ts'
 import { messageOf } from '../support/error-message.ts'
-import { AUTHORITY } from '../support/notices.ts'
+import { AUTHORITY_TOPIC } from '../support/notices.ts'
 import { migratingConfig, withClient } from './connection.ts'
-import { Generation } from './generation.ts'
-import { KeptLookups } from './kept-lookups.ts'
-import { Leads } from './leads.ts'
-import { TAKE_ALONE } from './ledger/locks.ts'
+import { GenerationTracker } from './generation.ts'
+import { LookupCache } from './kept-lookups.ts'
+import { TaskLeadership } from './leads.ts'
+import { TAKE_EXCLUSIVE_LOCK } from './ledger/locks.ts'
 import { placedPages } from './ledger/placed-rows.ts'
-import { rowCounts } from './ledger/row-counts.ts'
-import { treeRows } from './ledger/tree-rows.ts'
+import { postgresRowCounts } from './ledger/row-counts.ts'
+import { postgresTreeRows } from './ledger/tree-rows.ts'
 import { openPostgresWriter } from './ledger/writer.ts'
-import { MIGRATIONS } from './migrations.ts'
+import { POSTGRES_MIGRATIONS } from './migrations.ts'
 import { PostgresNotices } from './notices.ts'
-import { Presence } from './presence.ts'
-import { openReading } from './reading.ts'
-import { TextByBytes } from './text-by-bytes.ts'
+import { PresenceSession } from './presence.ts'
+import { openReadConnections } from './reading.ts'
+import { BytewiseTextPlugin } from './text-by-bytes.ts'
 
 /** Opens a database behind a URL `postgres://…`. Any number of processes may. */
 export async function openPostgresDatabase(url: string): Promise<Database> {
-  const { pool, kysely } = openReading(url)
+  const { pool, kysely } = openReadConnections(url)
   try {
-    if ((await pendingMigrations(kysely, MIGRATIONS)).length > 0) await migrate(url)
+    if ((await pendingMigrations(kysely, POSTGRES_MIGRATIONS)).length > 0) await migrate(url)
   } catch (error) {
     await kysely.destroy()
     throw new Error(`the database cannot be opened: ${messageOf(error)}`, { cause: error })
   }
-  const { presence, notices, leads, lookups, authority } = companyOf(url, pool)
+  const { presence, notices, leads, lookups, authority } = sharedServicesOf(url, pool)
   return {
     kysely,
     engine: 'postgres',
@@ -43,10 +43,10 @@ export async function openPostgresDatabase(url: string): Promise<Database> {
       ask: (question, signal) => answerTo(kysely, question, signal, placedPages),
       close: () => Promise.resolve(),
     }),
-    treeRows: treeRows(kysely),
-    rowCounts: rowCounts(kysely),
+    treeRows: postgresTreeRows(kysely),
+    rowCounts: postgresRowCounts(kysely),
     openWriter: () => openPostgresWriter(url),
-    alone: (work) => alone(url, work),
+    alone: (work) => withExclusiveLock(url, work),
     notices,
     leads: (task) => leads.holds(task),
     close: async () => {
@@ -57,27 +57,27 @@ export async function openPostgresDatabase(url: string): Promise<Database> {
 }
 
 /** What a process has to do with the others: nothing, until it hears or leads anything. */
-function companyOf(url: string, pool: Pool) {
-  const authority = new AuthorityMoves()
-  const generation = new Generation((number) => {
-    authority.move()
-    notices.deliver(AUTHORITY, String(number))
+function sharedServicesOf(url: string, pool: Pool) {
+  const authority = new AuthorityChanges()
+  const generation = new GenerationTracker((number) => {
+    authority.advance()
+    notices.deliver(AUTHORITY_TOPIC, String(number))
   })
   const notices: PostgresNotices = new PostgresNotices(
     () => presence,
     (number) => generation.take(number),
   )
-  const leads: Leads = new Leads(() => presence)
-  const presence = new Presence(url, [notices, generation, leads])
-  const lookups = new KeptLookups(pool, presence, generation, authority)
+  const leads: TaskLeadership = new TaskLeadership(() => presence)
+  const presence = new PresenceSession(url, [notices, generation, leads])
+  const lookups = new LookupCache(pool, presence, generation, authority)
   return { presence, notices, leads, lookups, authority }
 }
 
 /** Reads which migrations the database has run. */
-export async function postgresMigrations(url: string): Promise<MigrationState> {
-  const { kysely } = openReading(url)
+export async function postgresMigrationState(url: string): Promise<MigrationState> {
+  const { kysely } = openReadConnections(url)
   try {
-    return await migrationState(kysely, MIGRATIONS)
+    return await migrationState(kysely, POSTGRES_MIGRATIONS)
   } finally {
     await kysely.destroy()
   }
@@ -86,20 +86,20 @@ export async function postgresMigrations(url: string): Promise<MigrationState> {
 /** As many processes as start at once: one migrates, and the others find nothing left to do. */
 async function migrate(url: string): Promise<void> {
   const dialect = new PostgresDialect({ pool: new Pool(migratingConfig(url)) })
-  const kysely = new Kysely<Schema>({ dialect, plugins: [new TextByBytes()] })
+  const kysely = new Kysely<DatabaseSchema>({ dialect, plugins: [new BytewiseTextPlugin()] })
   try {
-    await migrateToLatest(kysely, MIGRATIONS)
+    await migrateToLatest(kysely, POSTGRES_MIGRATIONS)
   } finally {
     await kysely.destroy()
   }
 }
 
 /** The time that a process may wait for the others that start beside it. ms. */
-const ALONE_MS = 60_000
+const EXCLUSIVE_LOCK_MS = 60_000
 
 /** The lock ends with its session. */
-const alone = <Made>(url: string, work: () => Promise<Made>): Promise<Made> =>
-  withClient(url, ALONE_MS, async (client) => {
-    await client.query(TAKE_ALONE)
+const withExclusiveLock = <Made>(url: string, work: () => Promise<Made>): Promise<Made> =>
+  withClient(url, EXCLUSIVE_LOCK_MS, async (client) => {
+    await client.query(TAKE_EXCLUSIVE_LOCK)
     return work()
   })

@@ -1,8 +1,8 @@
 import { type Kysely, sql } from 'kysely'
 import type { Migration } from 'kysely/migration'
 import type { Client } from 'pg'
-import { AUTHORITY } from '../support/notices.ts'
-import type { Part } from './presence.ts'
+import { AUTHORITY_TOPIC } from '../support/notices.ts'
+import type { PresenceParticipant } from './presence.ts'
 
 /**
  * Numbers the states of all that decisions are made by: each change of it, whoever makes it, raises one number in its
@@ -88,14 +88,14 @@ declare
   raised bigint;
 begin
   update authority_generation set generation = generation + 1 returning generation into raised;
-  perform pg_notify('sallyport', '${AUTHORITY} 1/1 ' || raised);
+  perform pg_notify('sallyport', '${AUTHORITY_TOPIC} 1/1 ' || raised);
   return null;
 end $$`,
   ...Object.entries(TABLES).flatMap(([table, columns]) => triggerOf(table, columns)),
 ]
 
 /** The number of the state that decisions are made by, as far as this process knows. */
-export class Generation implements Part {
+export class GenerationTracker implements PresenceParticipant {
   readonly #moved: (generation: number) => void
   #generation = 0
 
@@ -116,7 +116,7 @@ export class Generation implements Part {
   }
 
   async beat(client: Client): Promise<void> {
-    const { rows } = await client.query<{ generation: number }>(GENERATION)
+    const { rows } = await client.query<{ generation: number }>(SELECT_GENERATION)
     const [{ generation } = { generation: 0 }] = rows
     // A database that was set back: within a session no beat answers less than what was heard before.
     if (generation < this.#generation) this.#generation = 0
@@ -125,4 +125,4 @@ export class Generation implements Part {
 }
 
 /** Asks for the number. */
-export const GENERATION = 'select generation from authority_generation'
+export const SELECT_GENERATION = 'select generation from authority_generation'

@@ -1,12 +1,12 @@
 import type { Compilable } from 'kysely'
 import { LRUCache } from 'lru-cache'
 import type { Pool } from 'pg'
-import type { AuthorityMoves } from '../authority-moves.ts'
-import type { Lookup } from '../database.ts'
-import { QUESTION_MS } from './connection.ts'
-import { GENERATION, type Generation } from './generation.ts'
-import type { Presence } from './presence.ts'
-import { findsNothing, inTime, unavailable } from './reading.ts'
+import type { AuthorityChanges } from '../authority-moves.ts'
+import type { PreparedLookup } from '../database.ts'
+import { QUERY_TIMEOUT_MS } from './connection.ts'
+import { type GenerationTracker, SELECT_GENERATION } from './generation.ts'
+import type { PresenceSession } from './presence.ts'
+import { holdsNul, rethrowQueryError, withinDeadline } from './reading.ts'
 
 const MAX_ROWS = 20_000
 /** Of what is kept, in characters and a little for each row. */
@@ -21,11 +21,11 @@ let prepares = 0
  * was found is never kept. What is given may be a moment old all the same: a decision that lets a call through asserts
  * in its own transaction what it rests on, and one that refuses asks {@link current} first.
  */
-export class KeptLookups {
+export class LookupCache {
   readonly #pool: Pool
-  readonly #presence: Presence
-  readonly #generation: Generation
-  readonly #authority: AuthorityMoves
+  readonly #presence: PresenceSession
+  readonly #generation: GenerationTracker
+  readonly #authority: AuthorityChanges
   readonly #rows = new LRUCache<string, object>({
     max: MAX_ROWS,
     maxSize: MAX_SIZE,
@@ -37,13 +37,18 @@ export class KeptLookups {
   #next: Promise<boolean> | null = null
   #asking: Promise<unknown> = Promise.resolve()
 
-  constructor(pool: Pool, presence: Presence, generation: Generation, authority: AuthorityMoves) {
+  constructor(
+    pool: Pool,
+    presence: PresenceSession,
+    generation: GenerationTracker,
+    authority: AuthorityChanges,
+  ) {
     this.#pool = pool
     this.#presence = presence
     this.#generation = generation
     this.#authority = authority
     // With those of this process's own too, which it hears of later than their author is answered.
-    authority.onMove(() => this.#forget())
+    authority.onChange(() => this.#forget())
   }
 
   #forget(): void {
@@ -52,21 +57,23 @@ export class KeptLookups {
   }
 
   /** A look-up that is asked each time. Prepared once on each connection that it is asked on. */
-  asked<R>(query: Compilable<R>): Lookup<R> {
+  asked<R>(query: Compilable<R>): PreparedLookup<R> {
     const text = query.compile().sql
     prepares += 1
     const name = `lookup_${prepares}`
     return async (...parameters) => {
-      if (findsNothing(parameters)) return undefined
+      if (holdsNul(parameters)) return undefined
       const asking = this.#pool.query({ name, text, values: [...parameters] })
-      const { rows } = await inTime(asking, performance.now() + QUESTION_MS).catch(unavailable)
+      const { rows } = await withinDeadline(asking, performance.now() + QUERY_TIMEOUT_MS).catch(
+        rethrowQueryError,
+      )
       // The rows are those of the query that was compiled.
       return rows[0] as R | undefined
     }
   }
 
   /** The same, asked where nothing is kept. */
-  kept<R extends object>(query: Compilable<R>): Lookup<R> {
+  kept<R extends object>(query: Compilable<R>): PreparedLookup<R> {
     const ask = this.asked(query)
     const name = prepares
     return (...parameters) => {
@@ -79,7 +86,7 @@ export class KeptLookups {
     }
   }
 
-  async #find<R extends object>(key: string, asked: ReturnType<Lookup<R>>): Promise<R | undefined> {
+  async #find<R extends object>(key: string, asked: ReturnType<PreparedLookup<R>>): Promise<R | undefined> {
     const { count } = this.#authority
     const row = await asked
     // What has changed since may have been read before its change.
@@ -103,8 +110,8 @@ export class KeptLookups {
     this.#next ??= turn.then(async () => {
       this.#next = null
       const before = this.#generation.latest
-      const asking = this.#pool.query<{ generation: number }>(GENERATION)
-      const asked = inTime(asking, performance.now() + QUESTION_MS).catch(unavailable)
+      const asking = this.#pool.query<{ generation: number }>(SELECT_GENERATION)
+      const asked = withinDeadline(asking, performance.now() + QUERY_TIMEOUT_MS).catch(rethrowQueryError)
       this.#asking = asked.catch(() => {})
       const { rows } = await asked
       this.#generation.take(rows[0]?.generation ?? 0)

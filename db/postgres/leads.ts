@@ -1,6 +1,6 @@
 import type { Client } from 'pg'
-import { END_HOLDER, streamKey } from './ledger/locks.ts'
-import type { Part, Presence } from './presence.ts'
+import { streamKey, TERMINATE_LOCK_HOLDER } from './ledger/locks.ts'
+import type { PresenceParticipant, PresenceSession } from './presence.ts'
 
 /** The first half of the locks of tasks (db/postgres/ledger/locks.ts has the others). */
 const TASK_CLASS = 0x53_41_4c_34
@@ -17,13 +17,13 @@ const SILENT_MS = 2_500
  * the process is present. A leader that dies loses it with its connection, and one that is frozen when somebody else
  * wants it.
  */
-export class Leads implements Part {
-  readonly #presence: () => Presence
+export class TaskLeadership implements PresenceParticipant {
+  readonly #presence: () => PresenceSession
   readonly #wanted = new Set<string>()
   readonly #held = new Set<string>()
   #triedAt = Number.NEGATIVE_INFINITY
 
-  constructor(presence: () => Presence) {
+  constructor(presence: () => PresenceSession) {
     this.#presence = presence
   }
 
@@ -60,5 +60,5 @@ export class Leads implements Part {
 }
 
 // By the server's clock alone. Every process beats, so a session that asks nothing is one that is frozen.
-const END_SILENT = `${END_HOLDER}
+const END_SILENT = `${TERMINATE_LOCK_HOLDER}
     and pid in (select pid from pg_stat_activity where state_change < clock_timestamp() - make_interval(secs => $3))`

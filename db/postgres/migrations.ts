@@ -1,6 +1,6 @@
 import { type Kysely, sql } from 'kysely'
 import type { Migration } from 'kysely/migration'
-import { COMMON, inOrder, type Migrations } from '../migrate.ts'
+import { COMMON_MIGRATIONS, type NamedMigrations, sortedMigrations } from '../migrate.ts'
 import { auditTree } from '../migrations/0070_audit_tree.ts'
 import {
   authorityGeneration,
@@ -8,7 +8,7 @@ import {
   operatorGeneration,
   trustedCasGeneration,
 } from './generation.ts'
-import { auditGuards } from './ledger/guards.ts'
+import { postgresAuditGuards } from './ledger/guards.ts'
 import { auditPlaces } from './ledger/places.ts'
 import { auditLog } from './ledger/table.ts'
 
@@ -22,10 +22,10 @@ const singleUses: Migration = {
 }
 
 /** Every migration of a PostgreSQL database. */
-export const MIGRATIONS: Migrations = inOrder({
-  ...COMMON,
+export const POSTGRES_MIGRATIONS: NamedMigrations = sortedMigrations({
+  ...COMMON_MIGRATIONS,
   '0004_audit_log': auditLog,
-  '0004_audit_log_guards': auditGuards,
+  '0004_audit_log_guards': postgresAuditGuards,
   '0052_single_uses': singleUses,
   '0053_audit_places': auditPlaces,
   '0060_authority_generation': authorityGeneration,

@@ -8,7 +8,7 @@ import { NOTICE_MAX_BYTES } from '../support/notices.ts'
 const PIECE_BYTES = 7_500
 
 /** Makes the payloads of a text, in their order. Throws as {@link Notices.tell} does. */
-export function piecesOf(topic: string, text: string): readonly string[] {
+export function noticePayloads(topic: string, text: string): readonly string[] {
   const bytes = Buffer.from(text)
   if (bytes.length > NOTICE_MAX_BYTES)
     throw new RangeError(`a notice is at most ${NOTICE_MAX_BYTES} bytes long, and not ${bytes.length}`)
@@ -22,18 +22,18 @@ export function piecesOf(topic: string, text: string): readonly string[] {
   })
 }
 
-export interface Told {
+export interface ReceivedNotice {
   readonly topic: string
   readonly text: string
 }
 
 /** Puts texts together from their payloads. What begins in the middle, or has another form, is passed over. */
-export class Assembly {
+export class NoticeAssembler {
   #topic = ''
   #pieces: string[] = []
 
   /** Takes the next payload. Returns the text that it ends, or null. */
-  take(payload: string): Told | null {
+  take(payload: string): ReceivedNotice | null {
     const [, topic = '', n, count, form, piece = ''] = PAYLOAD.exec(payload) ?? []
     if (Number(n) === 1) this.#pieces = []
     else if (topic !== this.#topic || Number(n) !== this.#pieces.length + 1) return null

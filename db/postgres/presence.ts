@@ -3,7 +3,7 @@ import type { Client } from 'pg'
 import { writingClient } from './connection.ts'
 
 /** What a process does with the session by which it is present. Whatever rejects ends the session. */
-export interface Part {
+export interface PresenceParticipant {
   /** The session is open. */
   opened?(client: Client): Promise<void>
   /** Done with each beat. */
@@ -13,7 +13,7 @@ export interface Part {
 }
 
 /** What an operator, who looks at the sessions of a server, sees this one as. */
-export const PRESENCE = 'sallyport presence'
+export const PRESENCE_APPLICATION_NAME = 'sallyport presence'
 
 /** The time between two beats. ms. */
 const BEAT_MS = 200
@@ -30,9 +30,9 @@ const RETRY_MAX_MS = 1_000
  * begins with {@link start}; one that ends is opened anew until {@link close}. A beat shows that it stands: a server
  * that is frozen, and a connection that leads nowhere, end no session that is only listened to.
  */
-export class Presence {
+export class PresenceSession {
   readonly #url: string
-  readonly #parts: readonly Part[]
+  readonly #parts: readonly PresenceParticipant[]
   readonly #closing = new AbortController()
   #client: Client | null = null
   /** When the last beat that was answered began, by both clocks: one stands still while a machine sleeps. ms. */
@@ -43,7 +43,7 @@ export class Presence {
   /** The end of what is asked of the session: one after the other. */
   #line: Promise<unknown> = Promise.resolve()
 
-  constructor(url: string, parts: readonly Part[]) {
+  constructor(url: string, parts: readonly PresenceParticipant[]) {
     this.#url = url
     this.#parts = parts
   }
@@ -96,7 +96,7 @@ export class Presence {
     let stood = false
     try {
       await client.connect()
-      await client.query(`set application_name = '${PRESENCE}'`)
+      await client.query(`set application_name = '${PRESENCE_APPLICATION_NAME}'`)
       for (const part of this.#parts) await part.opened?.(client)
       this.#client = client
       this.#since = performance.now()

@@ -84,5 +84,5 @@ const isLocal = (host: string): boolean =>
   host === '' || host.startsWith('/') || /^(?:localhost|127(?:\.\d{1,3}){3}|\[?::1\]?)$/.test(host)
 
 /** The URL with the one word that the driver does not warn of, where it asks for TLS. */
-export const asVerified = (url: string): string =>
+export const withVerifiedTls = (url: string): string =>
   url.replace(/([?&]sslmode=)(?!disable(?:[&#]|$))[^&#]*/, '$1verify-full')

@@ -1,6 +1,6 @@
 import type { Database } from '../database.ts'
 import type { PrincipalType } from '../schema.ts'
-import { type Statement, statementOf, timestamp } from '../support/statement.ts'
+import { type LedgerStatement, statementOf, timestamp } from '../support/statement.ts'
 
 export interface ApiKey {
   readonly keyId: string
@@ -16,7 +16,7 @@ export async function findApiKey({ kysely }: Database, keyId: string): Promise<A
   return row && { keyId, type: row.principal_type, principalId: row.principal_id, keyHash: row.key_hash }
 }
 
-export function insertApiKey({ kysely }: Database, key: ApiKey, at: number): Statement {
+export function insertApiKey({ kysely }: Database, key: ApiKey, at: number): LedgerStatement {
   const row = {
     key_id: key.keyId,
     principal_type: key.type,
@@ -31,7 +31,7 @@ export function insertApiKey({ kysely }: Database, key: ApiKey, at: number): Sta
 export function deleteApiKeys(
   { kysely }: Database,
   { type, id }: { readonly type: PrincipalType; readonly id: string },
-): Statement {
+): LedgerStatement {
   const own = kysely.deleteFrom('api_keys').where('principal_type', '=', type).where('principal_id', '=', id)
   return statementOf(own.compile())
 }

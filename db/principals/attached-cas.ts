@@ -1,10 +1,10 @@
 import type { Selectable } from 'kysely'
 import type { Database } from '../database.ts'
-import type { CaKind, Schema } from '../schema.ts'
-import { type Statement, statementOf, timestamp } from '../support/statement.ts'
+import type { CaKind, DatabaseSchema } from '../schema.ts'
+import { type LedgerStatement, statementOf, timestamp } from '../support/statement.ts'
 
 /** A CA that the operator trusts for enrollment (docs/protocol.md#cas). */
-export type AttachedCa = Selectable<Schema['attached_cas']>
+export type AttachedCa = Selectable<DatabaseSchema['attached_cas']>
 
 /** The attached CAs, of one kind or of both, oldest first. */
 export function listAttachedCas({ kysely }: Database, kind?: CaKind): Promise<AttachedCa[]> {
@@ -23,7 +23,7 @@ interface NewCa {
 }
 
 /** Attaches a CA. The database refuses one that is attached already, of whichever kind. */
-export function attachCa({ kysely }: Database, ca: NewCa): Statement {
+export function attachCa({ kysely }: Database, ca: NewCa): LedgerStatement {
   const row = {
     digest: ca.digest,
     kind: ca.kind,
@@ -36,6 +36,6 @@ export function attachCa({ kysely }: Database, ca: NewCa): Statement {
 }
 
 /** Detaches a CA. Pinned certificates stay; it vouches for no agent any more. */
-export function detachCa({ kysely }: Database, digest: string): Statement {
+export function detachCa({ kysely }: Database, digest: string): LedgerStatement {
   return statementOf(kysely.deleteFrom('attached_cas').where('digest', '=', digest).compile(), 1)
 }

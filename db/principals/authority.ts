@@ -3,7 +3,7 @@ import type { JsonObject } from '../support/json.ts'
 import type { PrincipalRecord } from './read.ts'
 
 /** A certificate or a key, and the instant until which it is honoured; null: no end is set. RFC 3339. */
-type Until = readonly [name: string, until: string | null]
+type HonouredCredential = readonly [name: string, until: string | null]
 
 /**
  * The whole authority of a principal, as the row of each of its changes says it (docs/ledger.md#authority): what
@@ -13,9 +13,9 @@ export type AuthorityState = {
   readonly capabilities: readonly string[]
   readonly is_active: boolean
   /** Lower-case hex SHA-256 of each certificate that is honoured, the current one first. */
-  readonly thumbprints: readonly Until[]
+  readonly thumbprints: readonly HonouredCredential[]
   /** RFC 7638 thumbprints of the registered keys, the current one first. */
-  readonly dpop_jkts: readonly Until[]
+  readonly dpop_jkts: readonly HonouredCredential[]
 }
 
 /** Reads the authority of a principal whose record was just read. `at`: ms since the epoch. */
@@ -36,7 +36,12 @@ export async function authorityState(
     capabilities: record.capabilities,
     is_active: record.is_active,
     thumbprints: pins
-      .map(({ thumbprint, grace_until, is_current }): Until => [thumbprint, is_current ? null : grace_until])
+      .map(
+        ({ thumbprint, grace_until, is_current }): HonouredCredential => [
+          thumbprint,
+          is_current ? null : grace_until,
+        ],
+      )
       .filter(([, until], index) => pins[index]?.is_current === 1 || isAfter(until, at)),
     dpop_jkts: keysOf(record, at),
   }
@@ -45,7 +50,7 @@ export async function authorityState(
 function keysOf(
   { dpop_jkt: current, previous_dpop_jkt: previous, previous_dpop_jkt_until: until }: PrincipalRecord,
   at: number,
-): readonly Until[] {
+): readonly HonouredCredential[] {
   return [
     ...(current === null ? [] : [[current, null] as const]),
     ...(previous !== null && isAfter(until, at) ? [[previous, until] as const] : []),
@@ -60,7 +65,7 @@ const isAfter = (until: string | null, at: number): boolean => until !== null &&
  * id too, whichever SVID it presents.
  */
 export const authorityDetail = (
-  { principal_ref: subject, enrollment_method: method, spiffe_id: spiffeId }: Subject,
+  { principal_ref: subject, enrollment_method: method, spiffe_id: spiffeId }: AuthoritySubject,
   revision: number,
   state: AuthorityState,
 ): JsonObject => ({
@@ -70,4 +75,4 @@ export const authorityDetail = (
   ...(method === 'spiffe' && { spiffe_id: spiffeId }),
 })
 
-type Subject = Pick<PrincipalRecord, 'principal_ref' | 'enrollment_method' | 'spiffe_id'>
+type AuthoritySubject = Pick<PrincipalRecord, 'principal_ref' | 'enrollment_method' | 'spiffe_id'>

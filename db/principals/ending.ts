@@ -7,7 +7,7 @@ import { pinsWithHolders } from './pins.ts'
  * Finds the current pins of principals in service that end before an instant (ms since the epoch), the earliest first. An SVID
  * after whose end its agent was seen is not among them: the agent has come with a newer one, which nobody pins.
  */
-export function endingPins({ kysely }: Database, before: number, limit: number, offset = 0) {
+export function expiringPins({ kysely }: Database, before: number, limit: number, offset = 0) {
   return (
     pinsWithHolders(kysely)
       .select(['c.principal_type', 'c.principal_id', 'c.not_before', 'c.not_after', 'a.enrollment_method'])

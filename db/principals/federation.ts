@@ -1,6 +1,6 @@
 import { sql } from 'kysely'
 import type { Database } from '../database.ts'
-import { type Statement, statementOf } from '../support/statement.ts'
+import { type LedgerStatement, statementOf } from '../support/statement.ts'
 
 /** A federated agent with something that was not pushed yet (spec §3). */
 export interface ChangedAgent {
@@ -8,7 +8,7 @@ export interface ChangedAgent {
   readonly federation_revision: number
 }
 
-interface Page {
+interface ChangedAgentsQuery {
   /** The id that the page before has ended with. Empty: the first page. */
   readonly after: string
   /** The greatest number of them, at least 1. */
@@ -19,7 +19,10 @@ interface Page {
  * The federated agents whose `federation_revision` is ahead of what was pushed, deactivated ones too, by id.
  * A page shorter than its limit is the last.
  */
-export function changedAgents({ kysely }: Database, { after, limit }: Page): Promise<ChangedAgent[]> {
+export function changedAgents(
+  { kysely }: Database,
+  { after, limit }: ChangedAgentsQuery,
+): Promise<ChangedAgent[]> {
   return (
     kysely
       .selectFrom('internal_agents')
@@ -41,7 +44,7 @@ export function changedAgents({ kysely }: Database, { after, limit }: Page): Pro
 export function markPushed(
   { kysely }: Database,
   { id, revision }: { readonly id: string; readonly revision: number },
-): Statement {
+): LedgerStatement {
   const query = kysely
     .updateTable('internal_agents')
     .set({ last_pushed_revision: revision })

@@ -1,8 +1,8 @@
 import { sql } from 'kysely'
 import type { Database } from '../database.ts'
 import { RARE_ACTION } from '../ledger/read/find.ts'
-import type { Assertion } from '../support/statement.ts'
-import { TABLES } from './tables.ts'
+import type { RowAssertion } from '../support/statement.ts'
+import { PRINCIPAL_TABLES } from './tables.ts'
 
 /** The rows of certificates of users that were erased since: of any other principal its own row stays. */
 const OF_ERASED = ['user.cert_rotated', 'user.certificate_issued']
@@ -11,7 +11,7 @@ const OF_ERASED = ['user.cert_rotated', 'user.certificate_issued']
  * Asserts that nobody was ever enrolled who is there still, nor was anybody ever given a certificate: nothing but this
  * service itself rests on its CA and on the names in it.
  */
-export const nothingIssued = (database: Database): Assertion => {
+export const nothingIssued = (database: Database): RowAssertion => {
   const { sql: text } = nobody(database).compile()
   return { sql: text, parameters: [] }
 }
@@ -32,7 +32,7 @@ function nobody({ kysely }: Database) {
     )
     // Said again, or SQLite does not take the index, and reads the whole ledger.
     .where(RARE_ACTION)
-  return Object.values(TABLES)
+  return Object.values(PRINCIPAL_TABLES)
     .map(({ table }) => kysely.selectFrom(kysely.dynamic.table(table).as('p')).select(sql.lit(1).as('holds')))
     .reduce((query, one) => query.where((row) => row.not(row.exists(one))), none)
     .where((row) => row.not(row.exists(rows)))

@@ -3,8 +3,8 @@ import { LRUCache } from 'lru-cache'
 import { parseCapabilities } from '../capabilities.ts'
 import type { Database } from '../database.ts'
 import type { PrincipalType } from '../schema.ts'
-import { type Assertion, type Statement, statementOf, timestamp } from '../support/statement.ts'
-import { TABLES } from './tables.ts'
+import { type LedgerStatement, type RowAssertion, statementOf, timestamp } from '../support/statement.ts'
+import { PRINCIPAL_TABLES } from './tables.ts'
 
 /** A set that is judged beside the real one. */
 export interface CandidateSet {
@@ -123,7 +123,7 @@ function pinnedOf(row: PinnedRow | undefined): PinnedPrincipal | undefined {
     principal_ref: row.principal_ref ?? row.principal_id,
     principal_type: row.principal_type,
     capabilities: storedCapabilities(row.capabilities),
-    candidate: candidateOf(row.candidate, row.candidate_since),
+    candidate: candidateSetOf(row.candidate, row.candidate_since),
     is_active: row.is_active === 1,
     dpop_jkt: row.dpop_jkt,
     previous_dpop_jkt: row.previous_dpop_jkt,
@@ -141,7 +141,7 @@ function pinnedOf(row: PinnedRow | undefined): PinnedPrincipal | undefined {
  */
 export function authorityUnchanged(
   db: Database,
-): (type: PrincipalType, ref: string, revision: number) => Assertion {
+): (type: PrincipalType, ref: string, revision: number) => RowAssertion {
   const questions = {
     agent: questionOf(db, 'agent'),
     user: questionOf(db, 'user'),
@@ -152,7 +152,7 @@ export function authorityUnchanged(
 }
 
 function questionOf({ kysely }: Database, type: PrincipalType): string {
-  const { table, ref } = TABLES[type]
+  const { table, ref } = PRINCIPAL_TABLES[type]
   return kysely
     .selectFrom(kysely.dynamic.table(table).as('p'))
     .select(sql.lit(1).as('holds'))
@@ -180,7 +180,7 @@ export function storedCapabilities(text: string): readonly string[] {
 }
 
 /** Reads a candidate set from its columns; null where there is none. Throws as {@link storedCapabilities} does. */
-export const candidateOf = (text: string | null, since: string | null): CandidateSet | null =>
+export const candidateSetOf = (text: string | null, since: string | null): CandidateSet | null =>
   text === null || since === null ? null : { capabilities: storedCapabilities(text), since }
 
 interface NewPin {
@@ -198,7 +198,7 @@ interface NewPin {
  * Pins the principal's current certificate. The database refuses a certificate that is pinned already,
  * whoever to, and a second current one: {@link retirePins} goes before it in the same unit.
  */
-export function insertPin(db: Database, pin: NewPin): Statement {
+export function insertPin(db: Database, pin: NewPin): LedgerStatement {
   const query = db.kysely.insertInto('certificate_pins').values({
     thumbprint: pin.thumbprint,
     principal_type: pin.type,
@@ -212,7 +212,7 @@ export function insertPin(db: Database, pin: NewPin): Statement {
 }
 
 /** Forgets every certificate of a principal. */
-export function deletePins({ kysely }: Database, type: PrincipalType, id: string): Statement {
+export function deletePins({ kysely }: Database, type: PrincipalType, id: string): LedgerStatement {
   const own = kysely.deleteFrom('certificate_pins').where('principal_type', '=', type)
   return statementOf(own.where('principal_id', '=', id).compile())
 }
@@ -229,7 +229,7 @@ interface Retirement {
  * Without grace, those that are still in the grace of an earlier rotation end too: a certificate is replaced
  * at once because somebody else may hold its key, and then nothing but the new one may pass.
  */
-export function retirePins({ kysely }: Database, { type, id, graceUntil }: Retirement): Statement {
+export function retirePins({ kysely }: Database, { type, id, graceUntil }: Retirement): LedgerStatement {
   const pins = kysely
     .updateTable('certificate_pins')
     .where('principal_type', '=', type)

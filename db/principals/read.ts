@@ -1,10 +1,10 @@
 import { type InferResult, sql } from 'kysely'
 import type { Database } from '../database.ts'
 import type { EnrollmentMethod, PrincipalType } from '../schema.ts'
-import { type Cursor, printCursor } from '../support/cursor.ts'
-import { allPages, noPause, type Pause } from '../support/pages.ts'
-import { type CandidateSet, candidateOf, storedCapabilities } from './pins.ts'
-import { TABLES } from './tables.ts'
+import { type ListCursor, printListCursor } from '../support/cursor.ts'
+import { allPages, noPause, type PagePause } from '../support/pages.ts'
+import { type CandidateSet, candidateSetOf, storedCapabilities } from './pins.ts'
+import { PRINCIPAL_TABLES } from './tables.ts'
 
 /**
  * A principal as it is shown (docs/protocol.md#principal-object), whatever its type. Timestamps are RFC 3339.
@@ -65,11 +65,11 @@ export async function findPrincipalOf(
   return undefined
 }
 
-interface Page {
+interface PrincipalQuery {
   /** The greatest number of them, at least 1. Absent: all of them. */
   readonly limit?: number | undefined
   /** The end of the page before. Absent: the newest. */
-  readonly cursor?: Cursor | undefined
+  readonly cursor?: ListCursor | undefined
   /** Which of them. Absent: all. */
   readonly wanted?: ((record: PrincipalRecord) => boolean) | undefined
   /** Keeps those of a page that are wanted for what is no field of theirs. Absent: all. */
@@ -82,8 +82,8 @@ interface Page {
 export async function listPrincipals(
   db: Database,
   type: PrincipalType,
-  { limit, cursor, wanted, sift }: Page = {},
-  pause: Pause = noPause,
+  { limit, cursor, wanted, sift }: PrincipalQuery = {},
+  pause: PagePause = noPause,
 ): Promise<{ readonly items: readonly PrincipalRecord[]; readonly nextCursor: string | null }> {
   const read = async (before: PrincipalRecord | undefined, count: number): Promise<PrincipalRecord[]> => {
     const at = before ? { createdAt: before.created_at, id: before.principal_id } : cursor
@@ -99,14 +99,14 @@ export async function listPrincipals(
   const more = last !== undefined && items.length < found.length
   return {
     items,
-    nextCursor: more ? printCursor({ createdAt: last.created_at, id: last.principal_id }) : null,
+    nextCursor: more ? printListCursor({ createdAt: last.created_at, id: last.principal_id }) : null,
   }
 }
 
 /** Counts the principals of a type in service that have registered no proof key, up to `most`. */
 export async function countKeyless({ kysely }: Database, type: PrincipalType, most: number): Promise<number> {
   const some = kysely
-    .selectFrom(kysely.dynamic.table(TABLES[type].table).as('p'))
+    .selectFrom(kysely.dynamic.table(PRINCIPAL_TABLES[type].table).as('p'))
     .select(sql.lit(1).as('one'))
     .where('p.is_active', '=', 1)
     .where('p.dpop_jkt', 'is', null)
@@ -121,17 +121,17 @@ export async function countKeyless({ kysely }: Database, type: PrincipalType, mo
 /** Counts the principals of a type, deactivated ones too. */
 export async function countPrincipals(db: Database, type: PrincipalType): Promise<number> {
   const { total } = await db.kysely
-    .selectFrom(db.kysely.dynamic.table(TABLES[type].table).as('p'))
+    .selectFrom(db.kysely.dynamic.table(PRINCIPAL_TABLES[type].table).as('p'))
     .select((select) => select.fn.countAll().as('total'))
     .executeTakeFirstOrThrow()
   return Number(total)
 }
 
-const idOf = (type: PrincipalType) => sql.ref<string>(`p.${TABLES[type].id}`)
+const idOf = (type: PrincipalType) => sql.ref<string>(`p.${PRINCIPAL_TABLES[type].id}`)
 
 function principals(db: Database, type: PrincipalType) {
   return db.kysely
-    .selectFrom(db.kysely.dynamic.table(TABLES[type].table).as('p'))
+    .selectFrom(db.kysely.dynamic.table(PRINCIPAL_TABLES[type].table).as('p'))
     .leftJoin('certificate_pins as c', (join) =>
       join
         .on('c.principal_type', '=', type)
@@ -139,7 +139,10 @@ function principals(db: Database, type: PrincipalType) {
         // A literal: the planner uses the partial index only where it sees the constant.
         .on('c.is_current', '=', sql.lit(1 as const)),
     )
-    .select([idOf(type).as('principal_id'), sql.ref<string>(`p.${TABLES[type].ref}`).as('principal_ref')])
+    .select([
+      idOf(type).as('principal_id'),
+      sql.ref<string>(`p.${PRINCIPAL_TABLES[type].ref}`).as('principal_ref'),
+    ])
     .select([
       'p.name',
       'p.display_name',
@@ -157,12 +160,15 @@ function principals(db: Database, type: PrincipalType) {
     .select(['p.created_by', 'p.changed_by'])
 }
 
-type Row = InferResult<ReturnType<typeof principals>>[number]
+type JoinedPrincipalRow = InferResult<ReturnType<typeof principals>>[number]
 
-function recordOf(type: PrincipalType, { candidate_since: since, ...row }: Row): PrincipalRecord {
+function recordOf(
+  type: PrincipalType,
+  { candidate_since: since, ...row }: JoinedPrincipalRow,
+): PrincipalRecord {
   return {
     ...row,
-    candidate: candidateOf(row.candidate, since),
+    candidate: candidateSetOf(row.candidate, since),
     principal_type: type,
     capabilities: storedCapabilities(row.capabilities),
     is_active: row.is_active === 1,

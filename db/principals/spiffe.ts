@@ -1,5 +1,5 @@
 import type { Database } from '../database.ts'
-import { candidateOf, type PinnedPrincipal, storedCapabilities } from './pins.ts'
+import { candidateSetOf, type PinnedPrincipal, storedCapabilities } from './pins.ts'
 
 /** An agent that is known by its SPIFFE id, whichever SVID it presents. */
 export interface SpiffePrincipal extends PinnedPrincipal {
@@ -37,7 +37,7 @@ export async function spiffePrincipal(
       principal_ref: row.agent_id,
       principal_type: 'agent',
       capabilities: storedCapabilities(row.capabilities),
-      candidate: candidateOf(row.candidate, row.candidate_since),
+      candidate: candidateSetOf(row.candidate, row.candidate_since),
       is_active: row.is_active === 1,
       dpop_jkt: row.dpop_jkt,
       previous_dpop_jkt: row.previous_dpop_jkt,

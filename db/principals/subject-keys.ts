@@ -1,6 +1,6 @@
 import type { Database } from '../database.ts'
 import type { PrincipalType } from '../schema.ts'
-import { type Statement, statementOf } from '../support/statement.ts'
+import { type LedgerStatement, statementOf } from '../support/statement.ts'
 
 /** The sealed key of the commitments of the principal that the ledger knows by this name; undefined: it has none. */
 export function sealedSubjectKey(
@@ -34,7 +34,10 @@ interface NewSubjectKey {
 }
 
 /** Gives a principal its key, unless it has one: what was committed by that one stays provable. */
-export function insertSubjectKey({ kysely }: Database, { ref, type, id, sealed }: NewSubjectKey): Statement {
+export function insertSubjectKey(
+  { kysely }: Database,
+  { ref, type, id, sealed }: NewSubjectKey,
+): LedgerStatement {
   const query = kysely
     .insertInto('subject_keys')
     .values({ principal_ref: ref, principal_type: type, principal_id: id, sealed_key: sealed })
@@ -43,7 +46,7 @@ export function insertSubjectKey({ kysely }: Database, { ref, type, id, sealed }
 }
 
 /** Destroys every key that a principal has had: nobody can prove any more what its commitments commit to. */
-export function deleteSubjectKeys({ kysely }: Database, type: PrincipalType, id: string): Statement {
+export function deleteSubjectKeys({ kysely }: Database, type: PrincipalType, id: string): LedgerStatement {
   const own = kysely.deleteFrom('subject_keys').where('principal_type', '=', type)
   return statementOf(own.where('principal_id', '=', id).compile())
 }

@@ -2,7 +2,7 @@
  * The table of each type of principal, the column of its id (spec §2.1), and that of the name by which the
  * ledger knows it.
  */
-export const TABLES = {
+export const PRINCIPAL_TABLES = {
   agent: { table: 'internal_agents', id: 'agent_id', ref: 'agent_id' },
   user: { table: 'local_user_principals', id: 'principal_id', ref: 'principal_ref' },
   workload: { table: 'local_workload_principals', id: 'principal_id', ref: 'principal_id' },

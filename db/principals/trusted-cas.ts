@@ -1,7 +1,7 @@
 import { type InferResult, sql } from 'kysely'
 import type { Database } from '../database.ts'
-import { allPages, noPause, type Pause } from '../support/pages.ts'
-import { type Assertion, type Statement, statementOf, timestamp } from '../support/statement.ts'
+import { allPages, noPause, type PagePause } from '../support/pages.ts'
+import { type LedgerStatement, type RowAssertion, statementOf, timestamp } from '../support/statement.ts'
 import type { AttachedCa } from './attached-cas.ts'
 
 /** An attached CA of the kind `spiffe`, as one agent stands to it. */
@@ -68,7 +68,7 @@ const MAX_NAMED = 50
 /** Counts who rests on each CA, by its digest. A CA that nobody rests on is not in it. Pauses between pages. */
 export async function caReliance(
   db: Database,
-  pause: Pause = noPause,
+  pause: PagePause = noPause,
 ): Promise<ReadonlyMap<string, CaReliance>> {
   const found = new Map<string, { agents: number; alone: number; named: string[] }>()
   const rows = await allPages<TrustRow>((after, limit) => trustPage(db, after).limit(limit).execute(), pause)
@@ -107,7 +107,7 @@ const trustPage = ({ kysely }: Database, after?: TrustKey) => {
 }
 
 /** Asserts that no agent in service rests on a CA alone. */
-export function nobodyRestsAloneOn(db: Database, digest: string): Assertion {
+export function noAgentTrustsOnly(db: Database, digest: string): RowAssertion {
   const question = db.kysely
     .selectNoFrom(sql.lit(1).as('holds'))
     .where((row) => row.not(row.exists(aloneOn(db, digest))))
@@ -136,11 +136,11 @@ const aloneOn = ({ kysely }: Database, digest: string) =>
 /**
  * The agents, deactivated ones too, that one CA vouches for and another one does not, by id. Pauses between pages.
  */
-export async function restingOnFirstAlone(
+export async function agentsTrustingOnlyFirst(
   { kysely }: Database,
   first: string,
   second: string,
-  pause: Pause = noPause,
+  pause: PagePause = noPause,
 ): Promise<readonly string[]> {
   const page = (after: Pick<TrustKey, 'agent_id'> | undefined) => {
     const query = kysely
@@ -162,7 +162,9 @@ export async function restingOnFirstAlone(
 }
 
 /** Every agent whose SVIDs chain to attached CAs, deactivated ones too, and the digests of those that vouch for it. */
-export async function everyTrustedCa({ kysely }: Database): Promise<ReadonlyMap<string, readonly string[]>> {
+export async function trustedCasByAgent({
+  kysely,
+}: Database): Promise<ReadonlyMap<string, readonly string[]>> {
   const rows = await kysely
     .selectFrom('internal_agents as a')
     .leftJoin('agent_trusted_cas as t', 't.agent_id', 'a.agent_id')
@@ -192,7 +194,11 @@ interface NewTrust {
  * Has a CA vouch for an agent. Changes no row where no CA of the kind `spiffe` of that digest is attached; the database
  * refuses one that vouches already.
  */
-export function trustCa({ kysely }: Database, agentId: string, { digest, at, by }: NewTrust): Statement {
+export function trustCa(
+  { kysely }: Database,
+  agentId: string,
+  { digest, at, by }: NewTrust,
+): LedgerStatement {
   const query = kysely
     .insertInto('agent_trusted_cas')
     .columns(['agent_id', 'ca_digest', 'trusted_at', 'trusted_by'])
@@ -215,12 +221,12 @@ export function trustCa({ kysely }: Database, agentId: string, { digest, at, by 
  * Has a CA vouch for every agent that another one vouches for, whom it does not vouch for yet: `count` of them, else
  * nothing changes.
  */
-export function trustCaAs(
+export function copyCaTrust(
   { kysely }: Database,
   other: string,
   count: number,
   { digest, at, by }: NewTrust,
-): Statement {
+): LedgerStatement {
   const query = kysely
     .insertInto('agent_trusted_cas')
     .columns(['agent_id', 'ca_digest', 'trusted_at', 'trusted_by'])
@@ -246,7 +252,7 @@ export function trustCaAs(
 }
 
 /** Has a CA vouch for an agent no longer. */
-export function distrustCa({ kysely }: Database, agentId: string, digest: string): Statement {
+export function distrustCa({ kysely }: Database, agentId: string, digest: string): LedgerStatement {
   const query = kysely
     .deleteFrom('agent_trusted_cas')
     .where('agent_id', '=', agentId)
@@ -255,6 +261,6 @@ export function distrustCa({ kysely }: Database, agentId: string, digest: string
 }
 
 /** Has no CA vouch for an agent any more: its name is somebody else's from here on, or nobody's. */
-export function distrustAll({ kysely }: Database, agentId: string): Statement {
+export function distrustAll({ kysely }: Database, agentId: string): LedgerStatement {
   return statementOf(kysely.deleteFrom('agent_trusted_cas').where('agent_id', '=', agentId).compile())
 }

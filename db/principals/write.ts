@@ -1,12 +1,12 @@
 import { sql } from 'kysely'
 import type { Database } from '../database.ts'
 import type { EnrollmentMethod, PrincipalType } from '../schema.ts'
-import { type Statement, statementOf, timestamp } from '../support/statement.ts'
-import { TABLES } from './tables.ts'
+import { type LedgerStatement, statementOf, timestamp } from '../support/statement.ts'
+import { PRINCIPAL_TABLES } from './tables.ts'
 
 // Every `at` is ms since the epoch. Every id and token was parsed by whoever took it from a caller.
 
-interface NewPrincipal {
+interface PrincipalInsert {
   readonly type: PrincipalType
   /** The full id, `<org>::…` (spec §2.1). */
   readonly id: string
@@ -20,17 +20,17 @@ interface NewPrincipal {
   readonly dpopJkt: string | null
   readonly federated: boolean
   readonly at: number
-  readonly by?: By
+  readonly by?: PrincipalChangeAuthor
 }
 
 /** Who makes the change, by the name in the ledger. Absent: it is not known. */
-type By = string | undefined
+type PrincipalChangeAuthor = string | undefined
 
 /**
  * Inserts a new principal, active, with no certificate yet. The database refuses an id or a name that is
  * taken.
  */
-export function insertPrincipal(db: Database, principal: NewPrincipal): Statement {
+export function insertPrincipal(db: Database, principal: PrincipalInsert): LedgerStatement {
   const { type, id, at } = principal
   const columns = {
     name: principal.name,
@@ -48,20 +48,20 @@ export function insertPrincipal(db: Database, principal: NewPrincipal): Statemen
   } as const
   const query =
     type === 'agent'
-      ? db.kysely.insertInto(TABLES.agent.table).values({ agent_id: id, ...columns })
+      ? db.kysely.insertInto(PRINCIPAL_TABLES.agent.table).values({ agent_id: id, ...columns })
       : type === 'user'
         ? db.kysely
-            .insertInto(TABLES.user.table)
+            .insertInto(PRINCIPAL_TABLES.user.table)
             .values({ principal_id: id, principal_ref: principal.ref, ...columns })
-        : db.kysely.insertInto(TABLES[type].table).values({ principal_id: id, ...columns })
+        : db.kysely.insertInto(PRINCIPAL_TABLES[type].table).values({ principal_id: id, ...columns })
   return statementOf(query.compile(), 1)
 }
 
-interface Change {
+interface PrincipalChange {
   readonly type: PrincipalType
   readonly id: string
   readonly at: number
-  readonly by?: By
+  readonly by?: PrincipalChangeAuthor
   /** The revision that the object must still have: another changes no row. Absent: any. */
   readonly revision?: number | undefined
 }
@@ -72,8 +72,8 @@ interface Change {
  */
 export function setCapabilities(
   db: Database,
-  change: Change & { readonly revision: number; readonly capabilities: readonly string[] },
-): Statement {
+  change: PrincipalChange & { readonly revision: number; readonly capabilities: readonly string[] },
+): LedgerStatement {
   const query = updated(db, change).set({
     capabilities: JSON.stringify(change.capabilities),
     candidate_since: sql`case when candidate is null then null else ${timestamp(change.at)} end`,
@@ -87,8 +87,8 @@ export function setCapabilities(
  */
 export function setCandidate(
   db: Database,
-  change: Change & { readonly revision: number; readonly capabilities: readonly string[] | null },
-): Statement {
+  change: PrincipalChange & { readonly revision: number; readonly capabilities: readonly string[] | null },
+): LedgerStatement {
   const { capabilities } = change
   return statementOf(
     changed(db, change)
@@ -102,14 +102,17 @@ export function setCandidate(
 }
 
 /** Removes a candidate set along with another change of its principal, in the same unit. */
-export function dropCandidate(db: Database, change: Change): Statement {
+export function clearCandidateSet(db: Database, change: PrincipalChange): LedgerStatement {
   return statementOf(one(db, change).set(NO_CANDIDATE).compile(), 1)
 }
 
 const NO_CANDIDATE = { candidate: null, candidate_since: null } as const
 
 /** Deactivates or reactivates. Deactivating twice is no fault. The row is never deleted. */
-export function setActive(db: Database, change: Change & { readonly active: boolean }): Statement {
+export function setActive(
+  db: Database,
+  change: PrincipalChange & { readonly active: boolean },
+): LedgerStatement {
   return statementOf(
     updated(db, change)
       .set({ is_active: change.active ? 1 : 0 })
@@ -124,12 +127,12 @@ export function setActive(db: Database, change: Change & { readonly active: bool
  */
 export function setDpopJkt(
   db: Database,
-  change: Change & {
+  change: PrincipalChange & {
     readonly jkt: string
     readonly previous: string | null
     readonly graceUntil: number | null
   },
-): Statement {
+): LedgerStatement {
   const { jkt, previous, graceUntil } = change
   const kept = graceUntil && previous !== jkt ? previous : null
   const query = updated(db, change).set({
@@ -140,7 +143,7 @@ export function setDpopJkt(
   return statementOf(query.compile(), 1)
 }
 
-interface ReEnrollment extends Change {
+interface ReEnrollment extends PrincipalChange {
   readonly displayName: string | null
   readonly capabilities: readonly string[]
   readonly enrollmentMethod: EnrollmentMethod
@@ -153,7 +156,7 @@ interface ReEnrollment extends Change {
  * Enrolls a principal of that id anew, with nothing left of what it held before, if it is deactivated: a name
  * is free again only once its holder was put out. Changes no row otherwise.
  */
-export function reEnroll(db: Database, principal: ReEnrollment): Statement {
+export function reEnroll(db: Database, principal: ReEnrollment): LedgerStatement {
   const query = updated(db, principal)
     .set({
       display_name: principal.displayName,
@@ -175,7 +178,10 @@ export function reEnroll(db: Database, principal: ReEnrollment): Statement {
  * Takes all that a principal holds, and all that is said of it but its name: its row stays, deactivated. Changes
  * no row where it is not as it was read.
  */
-export function blankPrincipal(db: Database, change: Change & { readonly revision: number }): Statement {
+export function blankPrincipal(
+  db: Database,
+  change: PrincipalChange & { readonly revision: number },
+): LedgerStatement {
   const query = updated(db, change).set({
     display_name: null,
     capabilities: '[]',
@@ -190,7 +196,7 @@ export function blankPrincipal(db: Database, change: Change & { readonly revisio
 }
 
 /** Deletes a user. Changes no row where it is not as it was read. */
-export function deleteUser({ kysely }: Database, id: string, revision: number): Statement {
+export function deleteUser({ kysely }: Database, id: string, revision: number): LedgerStatement {
   const query = kysely
     .deleteFrom('local_user_principals')
     .where('principal_id', '=', id)
@@ -199,7 +205,11 @@ export function deleteUser({ kysely }: Database, id: string, revision: number): 
 }
 
 /** Sets the CAs that this agent's SVIDs must chain to: PEM, or null for the attached ones. */
-export function setSpiffeBundle({ kysely }: Database, agentId: string, bundlePem: string | null): Statement {
+export function setSpiffeBundle(
+  { kysely }: Database,
+  agentId: string,
+  bundlePem: string | null,
+): LedgerStatement {
   const query = kysely
     .updateTable('internal_agents')
     .set({ spiffe_bundle: bundlePem })
@@ -208,7 +218,7 @@ export function setSpiffeBundle({ kysely }: Database, agentId: string, bundlePem
 }
 
 /** Counts a change of the object that is kept elsewhere, i.e. a new pin, so that its ETag changes with it. */
-export function touchRevision(db: Database, change: Change): Statement {
+export function touchRevision(db: Database, change: PrincipalChange): LedgerStatement {
   return statementOf(updated(db, change).compile(), 1)
 }
 
@@ -216,18 +226,18 @@ export function touchRevision(db: Database, change: Change): Statement {
  * Notes that the principal was seen. Not a change of the object: an operator's If-Match must survive its
  * traffic. May change no row: what it is sent along with must not fail for it.
  */
-export function touchLastSeen(db: Database, change: Change): Statement {
+export function touchLastSeen(db: Database, change: PrincipalChange): LedgerStatement {
   const query = one(db, change).set({ last_seen_at: timestamp(change.at) })
   return { ...statementOf(query.compile()), beside: 'upkeep' }
 }
 
-function one({ kysely }: Database, { type, id }: Change) {
-  const { table, id: column } = TABLES[type]
+function one({ kysely }: Database, { type, id }: PrincipalChange) {
+  const { table, id: column } = PRINCIPAL_TABLES[type]
   return kysely.updateTable(table).where(kysely.dynamic.ref(column), '=', id)
 }
 
 /** Counts a change of the object, and says whose it is. */
-function changed(db: Database, change: Change) {
+function changed(db: Database, change: PrincipalChange) {
   const { revision } = change
   const found = revision === undefined ? one(db, change) : one(db, change).where('revision', '=', revision)
   return found.set((row) => ({
@@ -240,7 +250,7 @@ function changed(db: Database, change: Change) {
 // An agent's `federation_revision` counts up with each change of its object and not only of its capabilities
 // (spec §3): who it is pushed to must not go on trusting an agent that was deactivated, or a certificate that
 // was replaced.
-function updated(db: Database, change: Change) {
+function updated(db: Database, change: PrincipalChange) {
   // Each of these changes is one of authority, and each unit makes one of them.
   const query = changed(db, change).set((row) => ({
     authority_revision: row('authority_revision', '+', 1),

@@ -1,11 +1,11 @@
-import type { WalkedPart, Wanted } from '../ledger/rehearsal/task.ts'
+import type { WalkedPart, WalkScope } from '../ledger/rehearsal/task.ts'
 
 /** The walks that are kept, each of a few principals. */
-const MOST_WALKS = 2
+const MAX_CACHED_WALKS = 2
 /** The leaves of a walk that is kept. Characters. */
-const MOST_CHARACTERS = 32 * 1024 * 1024
+const MAX_CACHED_CHARACTERS = 32 * 1024 * 1024
 
-interface Kept {
+interface CachedWalk {
   /** Of the window that was read. */
   readonly since: string
   /** The place up to which all was read. */
@@ -16,7 +16,7 @@ interface Kept {
 }
 
 /** Reads the rows that are wanted behind a place; returns the place up to which it has read all. */
-type Read = (wanted: Wanted, after: number) => Generator<WalkedPart, number>
+type WalkReader = (wanted: WalkScope, after: number) => Generator<WalkedPart, number>
 
 /** Behind every instant. */
 const NO_END = '~'
@@ -26,17 +26,17 @@ const NO_END = '~'
  * preview of a set is asked for with each word that is typed. For rows that are never changed, and come in the order of
  * their places. Whoever takes the leaves looks at their times: some are of before or behind the window.
  */
-export function keptLeaves(most = MOST_CHARACTERS) {
-  const walks = new Map<string, Kept>()
+export function leafCache(most = MAX_CACHED_CHARACTERS) {
+  const walks = new Map<string, CachedWalk>()
 
-  function keep(key: string, kept: Kept): void {
+  function keep(key: string, kept: CachedWalk): void {
     walks.delete(key)
     const [oldest] = walks.keys()
-    if (walks.size === MOST_WALKS && oldest !== undefined) walks.delete(oldest)
+    if (walks.size === MAX_CACHED_WALKS && oldest !== undefined) walks.delete(oldest)
     if (kept.size <= most) walks.set(key, kept)
   }
 
-  return function* (file: string, wanted: Wanted, read: Read): Generator<WalkedPart> {
+  return function* (file: string, wanted: WalkScope, read: WalkReader): Generator<WalkedPart> {
     if (wanted.principals === null) return void (yield* read(wanted, 0))
     const key = JSON.stringify([file, wanted.principals, wanted.callsAlone ?? false])
     const found = walks.get(key)

@@ -1,33 +1,33 @@
 import type { DatabaseLocation } from '../engine.ts'
-import type { Watched } from '../ledger/rehearsal/candidate.ts'
-import type { Changes } from '../ledger/rehearsal/changes.ts'
-import type { Rehearsed } from '../ledger/rehearsal/rehearse.ts'
-import type { Progress, Wanted } from '../ledger/rehearsal/task.ts'
-import type { Used } from '../ledger/rehearsal/usage.ts'
+import type { CandidateReport } from '../ledger/rehearsal/candidate.ts'
+import type { HypotheticalChanges } from '../ledger/rehearsal/changes.ts'
+import type { RehearsalResult } from '../ledger/rehearsal/rehearse.ts'
+import type { WalkProgress, WalkScope } from '../ledger/rehearsal/task.ts'
+import type { PrincipalUsage } from '../ledger/rehearsal/usage.ts'
 
 /** What is asked of the recorded calls. */
 export type WalkTask =
-  | { readonly kind: 'rehearse'; readonly wanted: Wanted; readonly changes: Changes }
-  | { readonly kind: 'usage'; readonly wanted: Wanted; readonly principal: string }
+  | { readonly kind: 'rehearse'; readonly wanted: WalkScope; readonly changes: HypotheticalChanges }
+  | { readonly kind: 'usage'; readonly wanted: WalkScope; readonly principal: string }
   // `since` names the set.
   | {
       readonly kind: 'candidate'
-      readonly wanted: Wanted
+      readonly wanted: WalkScope
       readonly principal: string
       readonly since: string
     }
 
 /** The same, and where they are. */
-export type WalkData = WalkTask & { readonly location: DatabaseLocation }
+export type LocatedWalkTask = WalkTask & { readonly location: DatabaseLocation }
 
 /** What it comes to, by what was asked. */
-export interface Walked {
-  readonly rehearse: Rehearsed
-  readonly usage: Used
-  readonly candidate: Watched
+export interface WalkResults {
+  readonly rehearse: RehearsalResult
+  readonly usage: PrincipalUsage
+  readonly candidate: CandidateReport
 }
 
 /** A message from the thread. The last one is `done`; a thread that cannot go on ends with an error. */
-export type FromWalk =
-  | ({ readonly kind: 'progress' } & Progress)
-  | { readonly kind: 'done'; readonly result: Walked[keyof Walked] }
+export type WalkMessage =
+  | ({ readonly kind: 'progress' } & WalkProgress)
+  | { readonly kind: 'done'; readonly result: WalkResults[keyof WalkResults] }

@@ -6,12 +6,12 @@ const IDLE_MS = 30_000
 /** A place for one thread that waits for its next task. */
 export interface SpareThread {
   /** Takes the thread out. Null: there is none. */
-  take(): Worker | null
+  acquire(): Worker | null
   /**
    * Keeps a thread that has done its task until it is taken or its time is over. It does not keep the process from ending.
    * Returns false where another one is kept: this one is the caller's to end.
    */
-  keep(thread: Worker): boolean
+  offer(thread: Worker): boolean
 }
 
 export function spareThread(idleMs = IDLE_MS): SpareThread {
@@ -40,5 +40,5 @@ export function spareThread(idleMs = IDLE_MS): SpareThread {
     take()
   }
 
-  return { take, keep }
+  return { acquire: take, offer: keep }
 }

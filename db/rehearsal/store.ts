@@ -1,28 +1,28 @@
 import type { Selectable } from 'kysely'
 import type { Database } from '../database.ts'
-import type { Schema } from '../schema.ts'
-import { type Statement, statementOf, timestamp } from '../support/statement.ts'
+import type { DatabaseSchema } from '../schema.ts'
+import { type LedgerStatement, statementOf, timestamp } from '../support/statement.ts'
 
 /** A rehearsal as it is kept. Timestamps are RFC 3339. */
-export type StoredRehearsal = Selectable<Schema['rehearsals']>
+export type StoredRehearsal = Selectable<DatabaseSchema['rehearsals']>
 
 export const findRehearsal = ({ kysely }: Database, id: string): Promise<StoredRehearsal | undefined> =>
   kysely.selectFrom('rehearsals').selectAll().where('rehearsal_id', '=', id).executeTakeFirst()
 
 /** Stores one. */
-export const insertRehearsal = ({ kysely }: Database, rehearsal: StoredRehearsal): Statement =>
+export const insertRehearsal = ({ kysely }: Database, rehearsal: StoredRehearsal): LedgerStatement =>
   statementOf(kysely.insertInto('rehearsals').values(rehearsal).compile(), 1)
 
 /** The rehearsals that are kept at most: each may take a megabyte. */
-const MOST = 1_000
+const MAX_REHEARSALS = 1_000
 
 /** Forgets those that are older than an instant, and the oldest beyond a thousand. `before`: ms since the epoch. */
-export function deleteRehearsals({ kysely }: Database, before: number): Statement {
+export function deleteRehearsals({ kysely }: Database, before: number): LedgerStatement {
   const newest = kysely
     .selectFrom('rehearsals')
     .select('rehearsal_id')
     .orderBy('created_at', 'desc')
-    .limit(MOST)
+    .limit(MAX_REHEARSALS)
   const query = kysely
     .deleteFrom('rehearsals')
     .where((row) =>

@@ -1,18 +1,18 @@
 import { extname } from 'node:path'
 import { Worker } from 'node:worker_threads'
 import type { DatabaseLocation } from '../engine.ts'
-import type { Progress } from '../ledger/rehearsal/task.ts'
-import type { FromWalk, WalkData, Walked, WalkTask } from './messages.ts'
+import type { WalkProgress } from '../ledger/rehearsal/task.ts'
+import type { LocatedWalkTask, WalkMessage, WalkResults, WalkTask } from './messages.ts'
 import { spareThread } from './spare-thread.ts'
 
 /** The compiled package has it as .js: like the file that this is. */
 const CODE = `./worker${extname(import.meta.filename)}`
 
 /** A bug that kept every row would end the thread, and not the gateway. MiB. */
-const MOST_HEAP = 1_024
+const MAX_HEAP_MIB = 1_024
 
 /** A task of one kind. */
-export type WalkOf<Kind extends WalkTask['kind']> = Extract<WalkTask, { readonly kind: Kind }>
+export type WalkTaskOf<Kind extends WalkTask['kind']> = Extract<WalkTask, { readonly kind: Kind }>
 
 const spare = spareThread()
 
@@ -23,27 +23,27 @@ const spare = spareThread()
  */
 export async function walkOnThread<Kind extends WalkTask['kind']>(
   location: DatabaseLocation,
-  task: WalkOf<Kind>,
+  task: WalkTaskOf<Kind>,
   signal: AbortSignal,
-  onProgress: (progress: Progress) => void = () => {},
-): Promise<Walked[Kind]> {
+  onProgress: (progress: WalkProgress) => void = () => {},
+): Promise<WalkResults[Kind]> {
   signal.throwIfAborted()
-  const { promise, resolve, reject } = Promise.withResolvers<Walked[Kind]>()
-  const thread = spare.take() ?? newThread()
+  const { promise, resolve, reject } = Promise.withResolvers<WalkResults[Kind]>()
+  const thread = spare.acquire() ?? newThread()
   const gone = (): void => reject(signal.reason)
   const ended = (): void => reject(new Error('the thread that reads the ledger ended'))
-  const hear = (message: FromWalk): void => {
+  const hear = (message: WalkMessage): void => {
     if (message.kind === 'progress') onProgress({ rows: message.rows, of: message.of })
     // Of the kind that was asked for. Under `node --watch` Node reports what the thread imports through the port of its messages.
-    else if (message.kind === 'done') resolve(message.result as Walked[Kind])
+    else if (message.kind === 'done') resolve(message.result as WalkResults[Kind])
   }
   signal.addEventListener('abort', gone, { once: true })
   thread.on('message', hear).on('error', reject).on('exit', ended)
   let isKept = false
   try {
-    thread.postMessage({ ...task, location } satisfies WalkData)
+    thread.postMessage({ ...task, location } satisfies LocatedWalkTask)
     const walked = await promise
-    isKept = task.wanted.principals !== null && spare.keep(thread)
+    isKept = task.wanted.principals !== null && spare.offer(thread)
     return walked
   } finally {
     signal.removeEventListener('abort', gone)
@@ -54,4 +54,4 @@ export async function walkOnThread<Kind extends WalkTask['kind']>(
 }
 
 const newThread = (): Worker =>
-  new Worker(new URL(CODE, import.meta.url), { resourceLimits: { maxOldGenerationSizeMb: MOST_HEAP } })
+  new Worker(new URL(CODE, import.meta.url), { resourceLimits: { maxOldGenerationSizeMb: MAX_HEAP_MIB } })

@@ -1,17 +1,17 @@
 import { existsSync } from 'node:fs'
 import SQLite from 'better-sqlite3'
 import { type Compilable, Kysely, SqliteDialect } from 'kysely'
-import { AuthorityMoves } from '../authority-moves.ts'
-import type { Database, Lookup } from '../database.ts'
+import { AuthorityChanges } from '../authority-moves.ts'
+import type { Database, PreparedLookup } from '../database.ts'
 import { answerTo, LedgerReader } from '../ledger/read/reader.ts'
 import { type MigrationState, migrateToLatest, migrationState, pendingMigrations } from '../migrate.ts'
-import type { Schema } from '../schema.ts'
-import { NOBODY } from '../support/notices.ts'
+import type { DatabaseSchema } from '../schema.ts'
+import { NO_NOTICES } from '../support/notices.ts'
 import { migrateLedger, type OnCopied } from './ledger/form/rebuild.ts'
-import { rowCounts } from './ledger/row-counts.ts'
+import { sqliteRowCounts } from './ledger/row-counts.ts'
 import { openSqliteWriter } from './ledger/thread.ts'
-import { treeRows } from './ledger/tree-rows.ts'
-import { MIGRATIONS } from './migrations.ts'
+import { sqliteTreeRows } from './ledger/tree-rows.ts'
+import { SQLITE_MIGRATIONS } from './migrations.ts'
 import { inTransaction, openSqlite } from './open.ts'
 import { ReaderThread } from './reader/thread.ts'
 
@@ -28,11 +28,11 @@ export async function openSqliteDatabase(
   onCopied: OnCopied = () => {},
 ): Promise<SqliteDatabase> {
   const connection = openSqlite(file)
-  const kysely = new Kysely<Schema>({ dialect: new SqliteDialect({ database: connection }) })
+  const kysely = new Kysely<DatabaseSchema>({ dialect: new SqliteDialect({ database: connection }) })
   try {
     // Asked first: a database that is up to date is opened without a lock, while another process writes.
-    if ((await pendingMigrations(kysely, MIGRATIONS)).length > 0) {
-      const migrate = () => inTransaction(connection, () => migrateToLatest(kysely, MIGRATIONS))
+    if ((await pendingMigrations(kysely, SQLITE_MIGRATIONS)).length > 0) {
+      const migrate = () => inTransaction(connection, () => migrateToLatest(kysely, SQLITE_MIGRATIONS))
       await migrateLedger(connection, file, migrate, onCopied)
     }
     connection.pragma('query_only = ON')
@@ -46,13 +46,13 @@ export async function openSqliteDatabase(
     engine: 'sqlite',
     file,
     lookup: (query) => prepared(connection, query),
-    authority: new AuthorityMoves(),
+    authority: new AuthorityChanges(),
     audit,
-    treeRows: treeRows(kysely, audit),
-    rowCounts: rowCounts(kysely, audit),
+    treeRows: sqliteTreeRows(kysely, audit),
+    rowCounts: sqliteRowCounts(kysely, audit),
     openWriter: () => openSqliteWriter(file),
     alone: (work) => work(),
-    notices: NOBODY,
+    notices: NO_NOTICES,
     leads: () => true,
     close: async () => {
       await audit.close()
@@ -62,23 +62,23 @@ export async function openSqliteDatabase(
 }
 
 /** Reads which migrations the database in a file has run. A file that is not there has run none, and stays away. */
-export async function sqliteMigrations(file: string): Promise<MigrationState> {
+export async function sqliteMigrationState(file: string): Promise<MigrationState> {
   const connection = new SQLite(existsSync(file) ? file : ':memory:', { readonly: existsSync(file) })
-  const kysely = new Kysely<Schema>({ dialect: new SqliteDialect({ database: connection }) })
+  const kysely = new Kysely<DatabaseSchema>({ dialect: new SqliteDialect({ database: connection }) })
   try {
-    return await migrationState(kysely, MIGRATIONS)
+    return await migrationState(kysely, SQLITE_MIGRATIONS)
   } finally {
     await kysely.destroy()
   }
 }
 
-function prepared<R>(connection: SQLite.Database, query: Compilable<R>): Lookup<R> {
+function prepared<R>(connection: SQLite.Database, query: Compilable<R>): PreparedLookup<R> {
   const statement = connection.prepare<unknown[], R>(query.compile().sql)
   return statement.get.bind(statement)
 }
 
 /** It opens nothing until it is asked. This thread's own connection alone sees a database in memory. */
-function ledgerReader(file: string, kysely: Kysely<Schema>): LedgerReader {
+function ledgerReader(file: string, kysely: Kysely<DatabaseSchema>): LedgerReader {
   if (file !== ':memory:') return new LedgerReader(new ReaderThread(file))
   return new LedgerReader({
     ask: (question, signal) => answerTo(kysely, question, signal),

@@ -2,13 +2,13 @@ import { chmodSync } from 'node:fs'
 import SQLite from 'better-sqlite3'
 
 /** What this process holds, so that no collection of garbage lets go of it. */
-const held: SQLite.Database[] = []
+const heldFiles: SQLite.Database[] = []
 
 /**
  * Holds a file, made where it is not there, for this process alone until that ends, however it ends. Throws where
  * another process holds it. Writes nothing to it.
  */
-export function holdAlone(file: string): void {
+export function holdFileExclusively(file: string): void {
   const connection = new SQLite(file, { timeout: 0 })
   try {
     chmodSync(file, 0o600)
@@ -17,5 +17,5 @@ export function holdAlone(file: string): void {
     connection.close()
     throw new Error(`${file} is held by another process`, { cause: error })
   }
-  held.push(connection)
+  heldFiles.push(connection)
 }

@@ -1,15 +1,15 @@
-import { COMMON, inOrder, type Migrations } from '../migrate.ts'
+import { COMMON_MIGRATIONS, type NamedMigrations, sortedMigrations } from '../migrate.ts'
 import * as auditLog from '../migrations/0004_audit_log.ts'
 import * as singleUses from '../migrations/0052_single_uses.ts'
 import { auditTree } from '../migrations/0070_audit_tree.ts'
 import { auditRows } from './ledger/form/table.ts'
-import { auditGuards } from './ledger/guards.ts'
+import { sqliteAuditGuards } from './ledger/guards.ts'
 
 /** Every migration of a SQLite database. */
-export const MIGRATIONS: Migrations = inOrder({
-  ...COMMON,
+export const SQLITE_MIGRATIONS: NamedMigrations = sortedMigrations({
+  ...COMMON_MIGRATIONS,
   '0004_audit_log': auditLog,
-  '0004_audit_log_guards': auditGuards,
+  '0004_audit_log_guards': sqliteAuditGuards,
   '0051_audit_rows': auditRows,
   '0052_single_uses': singleUses,
   '0070_audit_tree': auditTree('blob'),

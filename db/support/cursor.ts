@@ -1,17 +1,17 @@
 import type { FieldError } from '../capabilities.ts'
 
 /** The end of a page, in a list that is newest first. */
-export interface Cursor {
+export interface ListCursor {
   readonly createdAt: string
   readonly id: string
 }
 
 export type ParsedCursor =
-  | { readonly ok: true; readonly cursor: Cursor }
+  | { readonly ok: true; readonly cursor: ListCursor }
   | { readonly ok: false; readonly errors: readonly FieldError[] }
 
 /** Prints the cursor as callers carry it: opaque, URL-safe. */
-export function printCursor({ createdAt, id }: Cursor): string {
+export function printListCursor({ createdAt, id }: ListCursor): string {
   return Buffer.from(JSON.stringify([createdAt, id])).toString('base64url')
 }
 
@@ -19,7 +19,7 @@ export function printCursor({ createdAt, id }: Cursor): string {
  * Reads a cursor that a caller has brought back. Not signed: one that was made up only chooses where the page
  * starts, in a list that its caller may read whole.
  */
-export function parseCursor(text: string): ParsedCursor {
+export function parseListCursor(text: string): ParsedCursor {
   const parts = decoded(text)
   if (!Array.isArray(parts) || parts.length !== 2) return invalid
   const [createdAt, id]: unknown[] = parts

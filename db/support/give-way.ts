@@ -3,27 +3,27 @@ import { availableParallelism, constants, getPriority, setPriority } from 'node:
 import { basename } from 'node:path'
 
 /** How much nicer the thread is than the process it belongs to. */
-const NICER = 10
+const NICENESS_STEP = 10
 
 /**
  * Where this process has one core, lets its other threads go before this one. Else each batch that arrives takes
  * the core from the event loop, which could have made the batch longer; a sixth of all work is lost so. Does nothing on
  * several cores.
  */
-export function giveWayOnOneCore(): void {
-  if (availableParallelism() === 1) giveWay()
+export function lowerPriorityOnOneCore(): void {
+  if (availableParallelism() === 1) lowerThreadPriority()
 }
 
 /**
  * Lets other threads go before this one, for good. An idle core is had at once all the same. Does nothing on other
  * systems than Linux, and where the system does not allow it.
  */
-export function giveWay(): void {
+export function lowerThreadPriority(): void {
   if (process.platform !== 'linux') return
   try {
     // On Linux a thread has a priority of its own, by its own id.
     const thread = Number(basename(readlinkSync('/proc/thread-self')))
-    setPriority(thread, Math.min(getPriority(thread) + NICER, constants.priority.PRIORITY_LOW))
+    setPriority(thread, Math.min(getPriority(thread) + NICENESS_STEP, constants.priority.PRIORITY_LOW))
   } catch (error) {
     if (!(error instanceof Error && 'code' in error)) throw error
   }

@@ -1,5 +1,5 @@
 /** Awaited after each page, so that others get their turn: SQLite answers at once. */
-export type Pause = () => Promise<void>
+export type PagePause = () => Promise<void>
 
 /** Rows that are read at once. */
 const PAGE = 100
@@ -12,7 +12,7 @@ const PAGE = 100
  */
 export async function allPages<Row>(
   read: (after: Row | undefined, limit: number) => Promise<readonly Row[]>,
-  pause: Pause,
+  pause: PagePause,
   most = Number.POSITIVE_INFINITY,
   wanted?: (row: Row) => boolean,
   sift?: (rows: readonly Row[]) => Promise<readonly Row[]>,
@@ -32,7 +32,7 @@ export async function allPages<Row>(
 }
 
 /** For a list that is short, or whose reader may hold up everybody. */
-export const noPause: Pause = () => Promise.resolve()
+export const noPause: PagePause = () => Promise.resolve()
 
 /** Cuts a list into parts of at most `size`, in order. None where it is empty. */
 export function portionsOf<Item>(items: readonly Item[], size: number): readonly (readonly Item[])[] {

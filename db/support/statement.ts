@@ -1,7 +1,7 @@
 import type { CompiledQuery } from 'kysely'
 
 /** One write, compiled. `changes`: how many rows it must change, else the whole unit is rolled back. */
-export interface Statement {
+export interface LedgerStatement {
   readonly sql: string
   readonly parameters: readonly unknown[]
   readonly changes?: number
@@ -13,13 +13,13 @@ export interface Statement {
 }
 
 /** A question, compiled, that must find a row where it is asked, else the unit that asks it is stale. */
-export interface Assertion {
+export interface RowAssertion {
   readonly sql: string
   readonly parameters: readonly (string | number)[]
 }
 
 /** The statement of a compiled query. Runs nothing: only the ledger writes (db/ledger). */
-export function statementOf(query: CompiledQuery, changes?: number): Statement {
+export function statementOf(query: CompiledQuery, changes?: number): LedgerStatement {
   const { sql, parameters } = query
   return changes === undefined ? { sql, parameters } : { sql, parameters, changes }
 }

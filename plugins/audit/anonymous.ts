@@ -1,4 +1,4 @@
-import type { Entry } from '../../db/ledger/record/entry.ts'
+import type { LedgerEntry } from '../../db/ledger/record/entry.ts'
 import { serviceEntry } from './entries.ts'
 
 /**
@@ -20,7 +20,7 @@ export class AnonymousRefusals {
   }
 
   /** Returns the rows for all that was counted since the last call, and starts anew. */
-  take(at: number, configDigest: string): readonly Entry[] {
+  drain(at: number, configDigest: string): readonly LedgerEntry[] {
     const since = new Date(this.#since).toISOString()
     const entries = [...this.#counts].map(([reason, count]) =>
       serviceEntry('auth.refused', 'denied', { reason, count, since }, at, configDigest),
@@ -31,8 +31,8 @@ export class AnonymousRefusals {
     return entries
   }
 
-  /** Counts again all that the last `take` gave out: its rows could not be written. */
-  giveBack(): void {
+  /** Counts again all that the last `drain` gave out: its rows could not be written. */
+  restore(): void {
     if (!this.#taken) return
     for (const [reason, times] of this.#taken.counts) this.count(reason, times)
     this.#since = this.#taken.since

@@ -1,65 +1,68 @@
 import type { Database } from '../../db/database.ts'
-import { type Entry, LedgerError, type Unit } from '../../db/ledger/record/entry.ts'
+import { type LedgerEntry, LedgerError, type LedgerUnit } from '../../db/ledger/record/entry.ts'
 import type { Ledger } from '../../db/ledger/record/ledger.ts'
-import { stillOpen } from '../../db/ledger/record/open-call.ts'
+import { callIsOpen } from '../../db/ledger/record/open-call.ts'
 import { authorityUnchanged } from '../../db/principals/pins.ts'
 import { claimOnce } from '../../db/single-uses.ts'
-import type { Assertion, Statement } from '../../db/support/statement.ts'
+import type { LedgerStatement, RowAssertion } from '../../db/support/statement.ts'
 import { isReplay } from '../dpop/single-use.ts'
 import type { Principal } from '../facts.ts'
 import {
   type Arrival,
+  type CallSettlement,
   type Receipt,
   type Recorder,
   type RefusedBy,
-  type Settlement,
-  Stale,
-  type Summarised,
+  StaleAuthority,
+  type SummarisedRefusal,
 } from '../plugin.ts'
 import { Refusal } from '../refusal.ts'
 import type { AnonymousRefusals } from './anonymous.ts'
 import {
-  authorityOf,
+  callIdentity,
+  type DecisionFacts,
+  decisionAuthority,
   decisionEntry,
-  type Identified,
-  identity,
-  isOfAuthority,
-  isOfForm,
-  type Judging,
-  type Known,
-  type Recorded,
-  requiredBy,
-  type Why,
+  type IdentifiedFacts,
+  isAuthorityRefusal,
+  isFormRefusal,
+  type JudgingRules,
+  type PartialDecisionFacts,
+  type RecordedRefusal,
+  requiredCapabilityIn,
 } from './decision.ts'
 import type { RefusalSummaries } from './summaries.ts'
-import { type Watching, watchedBy } from './watched.ts'
+import { type ShadowMetrics, shadowReporter } from './watched.ts'
 
-export type { Recorded } from './decision.ts'
+export type { DecisionFacts } from './decision.ts'
 
 /** The means to write rows: the ledger, and the configuration that judges. */
-export interface AuditSources {
+export interface AuditDependencies {
   readonly ledger: Pick<Ledger, 'commit' | 'failing'>
-  readonly outcomes: Pick<Outcomes, 'settle' | 'settleInDoubt'>
+  readonly outcomes: Pick<OutcomeWriter, 'settle' | 'settleInDoubt'>
   readonly database: Database
-  readonly judging: Judging
+  readonly judging: JudgingRules
   /** Counts refusals before any principal was known; a task writes one row per reason and minute. */
   readonly anonymous: Pick<AnonymousRefusals, 'count'>
   /** Counts refusals of a known principal that are too many to be rows; a task writes their summaries. */
   readonly summaries: Pick<RefusalSummaries, 'takeRow' | 'count'>
   /** Principals whose calls were served, by id; a task writes down when they were last seen. */
   readonly seen: Map<string, Principal>
-  readonly watching: Watching
+  readonly watching: ShadowMetrics
 }
 
-export interface CallRecorder extends Recorder<Arrival & Recorded> {
+export interface CallRecorder extends Recorder<Arrival & DecisionFacts> {
   /** `standing`: the conditions that the call was judged by, beside its principal's authority. */
-  readonly allowed: (facts: Arrival & Recorded, standing?: readonly Assertion[]) => Promise<Receipt | null>
+  readonly allowed: (
+    facts: Arrival & DecisionFacts,
+    standing?: readonly RowAssertion[],
+  ) => Promise<Receipt | null>
   readonly refused: (
-    facts: Known,
+    facts: PartialDecisionFacts,
     refusal: Refusal,
     refusedBy: RefusedBy,
-    standing?: readonly Assertion[],
-  ) => Promise<Receipt | Summarised | null>
+    standing?: readonly RowAssertion[],
+  ) => Promise<Receipt | SummarisedRefusal | null>
 }
 
 /**
@@ -67,7 +70,7 @@ export interface CallRecorder extends Recorder<Arrival & Recorded> {
  * Rejects where the ledger cannot: then nothing may be dispatched. The call's DPoP proof is claimed in the
  * same unit, granted or not; a replay is denied with `proof_invalid`. The row of a call that its principal's
  * authority has decided, granted or not, is written only while that authority is the one that was judged; else
- * it rejects with {@link Stale}. The outcome row of an allowed call is handed in when it has ended, and waits
+ * it rejects with {@link StaleAuthority}. The outcome row of an allowed call is handed in when it has ended, and waits
  * for nobody.
  *
  * Nobody can grow the chain by being refused: of a principal's refusals of one kind only so many in a minute
@@ -84,36 +87,36 @@ export function audit({
   summaries,
   seen,
   watching,
-}: AuditSources): CallRecorder {
-  const watched = watchedBy(watching, judging.checks)
+}: AuditDependencies): CallRecorder {
+  const watched = shadowReporter(watching, judging.checks)
   const unchanged = authorityUnchanged(database)
   // In one unit with the row: the proof is claimed and the decision recorded, or neither. Whatever the
   // decision was, a proof has been seen once: what is refused now must not pass when it comes again after a
   // grant.
-  const claim = ({ proof }: Known): readonly Statement[] =>
+  const claim = ({ proof }: PartialDecisionFacts): readonly LedgerStatement[] =>
     proof ? [claimOnce(database, proof.replayKey, proof.expiresAt)] : []
-  const asserted = ({ type, ref, revision }: Principal, standing: readonly Assertion[]) => [
+  const asserted = ({ type, ref, revision }: Principal, standing: readonly RowAssertion[]) => [
     unchanged(type, ref, revision),
     ...standing,
   ]
-  const commit = (facts: Identified, unit: Unit): Promise<Receipt | null> =>
+  const commit = (facts: IdentifiedFacts, unit: LedgerUnit): Promise<Receipt | null> =>
     ledger.commit(unit).then(
       (sealed) => receiptOf(facts, sealed),
       (error: unknown) => notStored(error, facts, unit),
     )
-  const notStored = async (error: unknown, facts: Identified, unit: Unit): Promise<never> => {
-    if (isStale(error)) throw new Stale(undefined, { cause: error })
+  const notStored = async (error: unknown, facts: IdentifiedFacts, unit: LedgerUnit): Promise<never> => {
+    if (isStale(error)) throw new StaleAuthority(undefined, { cause: error })
     if (!isReplay(error) || unit.statements?.length === 0) throw error
     const recorded = await deny(facts, REPLAY, { statements: [] })
     throw new Refusal('proof_invalid', { cause: error, recorded })
   }
   // `statements`: none where the proof has been found to be used already.
   const deny = async (
-    facts: Identified,
-    why: Why,
-    { statements = claim(facts), assertions }: Partial<Pick<Unit, 'statements' | 'assertions'>>,
-  ): Promise<Receipt | Summarised | null> => {
-    const status = isOfForm(why.reason) ? 'invalid' : 'denied'
+    facts: IdentifiedFacts,
+    why: RecordedRefusal,
+    { statements = claim(facts), assertions }: Partial<Pick<LedgerUnit, 'statements' | 'assertions'>>,
+  ): Promise<Receipt | SummarisedRefusal | null> => {
+    const status = isFormRefusal(why.reason) ? 'invalid' : 'denied'
     const kind = { principal: facts.principal, action: facts.demand.action, reason: why.reason, status }
     if (summaries.takeRow(kind)) {
       const entries = [decisionEntry(facts, status, judging, why)]
@@ -123,7 +126,7 @@ export function audit({
     // Nothing is counted that may never be written: no call is answered without a record.
     else if (ledger.failing) throw new LedgerError('unavailable', 'the audit ledger cannot be written')
     const { configDigest } = judging
-    const authority = authorityOf(facts, judging, why)
+    const authority = decisionAuthority(facts, judging, why)
     return summaries.count({ ...kind, ...repeated(facts, why), authority, configDigest })
   }
   return {
@@ -141,8 +144,8 @@ export function audit({
       const { reason } = refusal
       if (reason === 'use_dpop_nonce') return null
       if (isIdentified(facts)) {
-        const assertions = isOfAuthority(reason) && asserted(facts.holder ?? facts.principal, standing)
-        const why = { reason, by, passed, requiredCapability: requiredBy(refusal) }
+        const assertions = isAuthorityRefusal(reason) && asserted(facts.holder ?? facts.principal, standing)
+        const why = { reason, by, passed, requiredCapability: requiredCapabilityIn(refusal) }
         const receipt = await deny(facts, why, assertions ? { assertions } : {})
         if (isWatched(facts)) watched(facts, why)
         return receipt
@@ -165,14 +168,14 @@ const currentBy =
   ({ peer, pinnedAt = Number.NEGATIVE_INFINITY }) =>
     peer ? current(Number.isFinite(pinnedAt) ? pinnedAt : performance.now()) : Promise.resolve(true)
 
-const isWatched = ({ candidate, shadows }: Known): boolean =>
+const isWatched = ({ candidate, shadows }: PartialDecisionFacts): boolean =>
   (candidate ?? null) !== null || shadows !== undefined
 
 const isStale = (error: unknown): boolean => error instanceof LedgerError && error.code === 'stale'
 
 const isInDoubt = (error: unknown): boolean => error instanceof LedgerError && error.inDoubt
 
-const unrecorded = (at: number): Settlement => ({
+const unrecorded = (at: number): CallSettlement => ({
   at,
   status: 'error',
   provider: null,
@@ -181,19 +184,19 @@ const unrecorded = (at: number): Settlement => ({
 
 /** Makes the second row of an allowed call: the same request id, and what came of it. */
 function outcomeEntry(
-  facts: Arrival & Recorded,
-  { at, status, provider, detail }: Settlement,
+  facts: Arrival & DecisionFacts,
+  { at, status, provider, detail }: CallSettlement,
   configDigest: string,
-): Entry {
-  return { ...identity(facts, configDigest), at, status, provider, detail }
+): LedgerEntry {
+  return { ...callIdentity(facts, configDigest), at, status, provider, detail }
 }
 
-const isIdentified = (facts: Known): facts is Identified =>
+const isIdentified = (facts: PartialDecisionFacts): facts is IdentifiedFacts =>
   facts.principal !== undefined && facts.commitments !== undefined && facts.demand !== undefined
 
-const REPLAY: Why = { reason: 'proof_invalid', by: 'dpop', requiredCapability: null, passed: [] }
+const REPLAY: RecordedRefusal = { reason: 'proof_invalid', by: 'dpop', requiredCapability: null, passed: [] }
 
-const repeated = (facts: Identified, { by, requiredCapability }: Why) => ({
+const repeated = (facts: IdentifiedFacts, { by, requiredCapability }: RecordedRefusal) => ({
   requestId: facts.id,
   at: facts.at,
   bodySha256: facts.body ? (facts.bodySha256 ?? facts.commitments.of('body_sha256', facts.body)) : null,
@@ -202,7 +205,7 @@ const repeated = (facts: Identified, { by, requiredCapability }: Why) => ({
 })
 
 /** The receipt of a call whose body was read has the salt of its commitment. */
-function receiptOf({ body, commitments }: Identified, [sealed]: readonly Receipt[]): Receipt | null {
+function receiptOf({ body, commitments }: IdentifiedFacts, [sealed]: readonly Receipt[]): Receipt | null {
   if (!sealed || !body) return sealed ?? null
   return { ...sealed, salt: commitments.salt('body_sha256') }
 }
@@ -219,11 +222,11 @@ const MAX_OWED = 100_000
  */
 const LONG_MS = 15_000
 
-const UNSTORABLE: Entry['detail'] = { reason: 'detail_unstorable' }
+const UNSTORABLE: LedgerEntry['detail'] = { reason: 'detail_unstorable' }
 
 /** A row that waits for the ledger. `inDoubt`: it may stand there already, or what it follows may not. */
-interface Owed {
-  readonly entry: Entry
+interface OwedOutcome {
+  readonly entry: LedgerEntry
   readonly inDoubt: boolean
 }
 
@@ -234,11 +237,11 @@ const IN_DOUBT = new LedgerError('unavailable', 'of a call whose decision may be
  * whoever hangs up and whatever the disk does (docs/ledger.md). A crash leaves decisions without outcome; the
  * next boot completes them.
  */
-export class Outcomes {
+export class OutcomeWriter {
   readonly #ledger: Pick<Ledger, 'submit'>
   readonly #database: Pick<Database, 'kysely'>
   readonly #onLost: (error: unknown) => void
-  #owed: Owed[] = []
+  #owed: OwedOutcome[] = []
   /** Rows that the ledger has and has said nothing of. */
   #underWay = 0
   #onNone: (() => void)[] = []
@@ -254,7 +257,7 @@ export class Outcomes {
   }
 
   /** Writes a row. Does not wait: nobody's answer depends on it. `tookMs`: the time that its call took. */
-  settle(entry: Entry, tookMs = 0): void {
+  settle(entry: LedgerEntry, tookMs = 0): void {
     this.#submit({ entry, inDoubt: tookMs >= LONG_MS })
   }
 
@@ -262,13 +265,13 @@ export class Outcomes {
    * Writes the row of a call that has ended, if the ledger has its decision: of that it could not be said whether it
    * was stored. Later: it is known when the ledger can be written again.
    */
-  settleInDoubt(entry: Entry): void {
+  settleInDoubt(entry: LedgerEntry): void {
     this.#keep({ entry, inDoubt: true }, IN_DOUBT)
   }
 
-  #submit(owed: Owed): void {
+  #submit(owed: OwedOutcome): void {
     const { entry, inDoubt } = owed
-    const open = inDoubt && entry.request_id !== null && stillOpen(this.#database, entry.request_id)
+    const open = inDoubt && entry.request_id !== null && callIsOpen(this.#database, entry.request_id)
     this.#underWay += 1
     this.#ledger.submit({ ...(open && { assertions: [open] }), entries: [entry], lazy: true }, (error) => {
       // The call is over, or was never allowed: there is nothing to write.
@@ -297,7 +300,7 @@ export class Outcomes {
     await none
   }
 
-  #refused({ entry, inDoubt }: Owed, error: Error): void {
+  #refused({ entry, inDoubt }: OwedOutcome, error: Error): void {
     // What an upstream reported may be more than a row can hold. The row counts more than the report.
     const unstorable = !(error instanceof LedgerError)
     if (unstorable && entry.detail !== UNSTORABLE)
@@ -306,7 +309,7 @@ export class Outcomes {
     else this.#keep({ entry, inDoubt: true }, error)
   }
 
-  #keep(owed: Owed, error: Error): void {
+  #keep(owed: OwedOutcome, error: Error): void {
     if (this.#owed.length < MAX_OWED) this.#owed.push(owed)
     else this.#onLost(error)
   }

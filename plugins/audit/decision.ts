@@ -1,52 +1,53 @@
-import { REFUSED_BY_RULE } from '../../db/ledger/authority/rule.ts'
-import type { Entry } from '../../db/ledger/record/entry.ts'
+import { RULE_REFUSAL_REASONS } from '../../db/ledger/authority/rule.ts'
+import type { LedgerEntry } from '../../db/ledger/record/entry.ts'
 import type { CandidateSet } from '../../db/principals/pins.ts'
 import type { JsonObject } from '../../db/support/json.ts'
 import type {
   AccessToken,
+  CallCommitments,
   CallSummary,
-  Commitments,
-  Demand,
+  CapabilityDemand,
+  CheckVerdict,
+  DpopProof,
   Principal,
-  Proof,
-  Reached,
-  Verdict,
+  ReachedResource,
 } from '../facts.ts'
-import type { Author } from '../operators/actor.ts'
+import type { ChangeAuthor } from '../operators/actor.ts'
 import type { Arrival } from '../plugin.ts'
-import { REASONS, type Refusal, type RefusalReason } from '../refusal.ts'
+import { REFUSAL_REASONS, type Refusal, type RefusalReason } from '../refusal.ts'
 import { candidateVerdict } from './watched.ts'
 
 /** The facts that a decision row is made of. */
-export interface Recorded {
+export interface DecisionFacts {
   readonly principal: Principal
-  readonly commitments: Commitments
+  readonly commitments: CallCommitments
   /** The same principal as the gate judged it, where the call came so far. */
   readonly holder?: Principal
   /** The set that is judged beside the real one; null where there is none. */
   readonly candidate?: CandidateSet | null
   /** When it was looked up. ms of the monotonic clock. */
   readonly pinnedAt?: number
-  readonly proof: Proof | null
+  readonly proof: DpopProof | null
   readonly token: AccessToken | null
-  readonly demand: Demand
+  readonly demand: CapabilityDemand
   readonly call: CallSummary
   /** The MCP resource that was reached, where it is one. */
-  readonly reached?: Reached | null
+  readonly reached?: ReachedResource | null
   readonly body: Buffer
   /** The verdicts of the checks that only watch, in their order, where there are any and they were asked. */
-  readonly shadows?: readonly Verdict[]
+  readonly shadows?: readonly CheckVerdict[]
   /** The commitment to a body that is too long to be digested at once. */
   readonly bodySha256?: string
   /** The operator, where it is administration that was asked for. */
-  readonly actor?: Pick<Author, 'via'>
+  readonly actor?: Pick<ChangeAuthor, 'via'>
 }
 
-export type Known = Arrival & Partial<Recorded>
-export type Identified = Known & Pick<Recorded, 'principal' | 'commitments' | 'demand'>
+export type PartialDecisionFacts = Arrival & Partial<DecisionFacts>
+export type IdentifiedFacts = PartialDecisionFacts &
+  Pick<DecisionFacts, 'principal' | 'commitments' | 'demand'>
 
 /** What judged, as every decision row of one configuration says it. */
-export interface Judging {
+export interface JudgingRules {
   readonly configDigest: string
   /** What was demanded of proofs. */
   readonly mode: { readonly egress_dpop_mode: string; readonly no_downgrade: boolean }
@@ -63,7 +64,7 @@ export interface JudgingCheck {
 }
 
 /** The refusal of a call, as its row says it. */
-export interface Why {
+export interface RecordedRefusal {
   readonly reason: RefusalReason
   /** The plugin that refused. */
   readonly by: string
@@ -73,9 +74,14 @@ export interface Why {
 }
 
 /** Makes the row of a decision (docs/ledger.md#detail): digests and sizes, never the content itself. */
-export function decisionEntry(facts: Known, status: string, judging: Judging, why: Why | null): Entry {
+export function decisionEntry(
+  facts: PartialDecisionFacts,
+  status: string,
+  judging: JudgingRules,
+  why: RecordedRefusal | null,
+): LedgerEntry {
   return {
-    ...identity(facts, judging.configDigest),
+    ...callIdentity(facts, judging.configDigest),
     at: facts.at,
     status,
     provider: null,
@@ -86,7 +92,7 @@ export function decisionEntry(facts: Known, status: string, judging: Judging, wh
       ...tracesOf(facts),
       ...(usedCertificate(facts) && { certificate: 'previous' }),
       ...(facts.actor && { via: facts.actor.via }),
-      ...(facts.principal && { authority: authorityOf(facts, judging, why) }),
+      ...(facts.principal && { authority: decisionAuthority(facts, judging, why) }),
       ...(why && { reason: why.reason, refused_by: why.by }),
       ...(why?.requiredCapability && { required_capability: why.requiredCapability }),
     },
@@ -94,10 +100,10 @@ export function decisionEntry(facts: Known, status: string, judging: Judging, wh
 }
 
 /** The members of a row that say whose call it is; its outcome has the same ones. */
-export function identity(
-  facts: Known,
+export function callIdentity(
+  facts: PartialDecisionFacts,
   configDigest: string,
-): Omit<Entry, 'at' | 'status' | 'provider' | 'detail'> {
+): Omit<LedgerEntry, 'at' | 'status' | 'provider' | 'detail'> {
   return {
     request_id: facts.id,
     principal_id: facts.principal?.ref ?? null,
@@ -115,7 +121,11 @@ export function identity(
  * Says all that the decision rests on, so that it can be computed once more from the ledger alone
  * (docs/ledger.md#authority). Of a call that was refused early: as far as it is known.
  */
-export function authorityOf(facts: Known, { mode, checks }: Judging, why: Why | null): JsonObject {
+export function decisionAuthority(
+  facts: PartialDecisionFacts,
+  { mode, checks }: JudgingRules,
+  why: RecordedRefusal | null,
+): JsonObject {
   const { principal, holder = principal, token, reached, demand } = facts
   const candidate = facts.candidate ? candidateVerdict(facts, why) : null
   const asked = checks.length === 0 ? [] : verdictsOf(checks, facts.shadows ?? [], why)
@@ -134,7 +144,7 @@ export function authorityOf(facts: Known, { mode, checks }: Judging, why: Why | 
 }
 
 /** Where nothing in particular was demanded, an empty set is told what it lacks. */
-function demandedOf(demand: Demand | undefined, why: Why | null): readonly string[] {
+function demandedOf(demand: CapabilityDemand | undefined, why: RecordedRefusal | null): readonly string[] {
   const demanded = demand?.demanded ?? []
   return demanded.length === 0 && why?.requiredCapability ? [why.requiredCapability] : demanded
 }
@@ -142,8 +152,8 @@ function demandedOf(demand: Demand | undefined, why: Why | null): readonly strin
 /** The verdicts of the checks that were asked: all of them, or those up to the one that refused. */
 function verdictsOf(
   checks: readonly JudgingCheck[],
-  shadows: readonly Verdict[],
-  why: Why | null,
+  shadows: readonly CheckVerdict[],
+  why: RecordedRefusal | null,
 ): readonly JsonObject[] {
   const own = judgments(checks, why)
   const [judged, watched] = [own.values(), shadows.values()]
@@ -154,7 +164,7 @@ function verdictsOf(
 }
 
 /** What those that judge have said, in their order. */
-function judgments(checks: readonly JudgingCheck[], why: Why | null): readonly Verdict[] {
+function judgments(checks: readonly JudgingCheck[], why: RecordedRefusal | null): readonly CheckVerdict[] {
   const names = checks.filter(({ shadow }) => !shadow).map(({ name }) => name)
   if (why === null) return names.map(() => 'pass')
   const passed = why.passed.filter((name) => names.includes(name)).map(() => 'pass' as const)
@@ -162,13 +172,14 @@ function judgments(checks: readonly JudgingCheck[], why: Why | null): readonly V
   return [...passed, why.reason === 'plugin_failed' ? 'failed' : 'refuse']
 }
 
-function contentOf({ body, bodySha256, commitments, call }: Known): JsonObject {
+function contentOf({ body, bodySha256, commitments, call }: PartialDecisionFacts): JsonObject {
   if (!body || !commitments) return {}
   const digest = { body_sha256: bodySha256 ?? commitments.of('body_sha256', body), body_bytes: body.length }
   return call ? { ...digest, stream: call.stream, ...call.detail } : digest
 }
 
-const usedCertificate = ({ principal, holder = principal }: Known): boolean => holder?.inGrace === true
+const usedCertificate = ({ principal, holder = principal }: PartialDecisionFacts): boolean =>
+  holder?.inGrace === true
 
 /** The headers in which clients name their session, in the order of trust in them. */
 const SESSIONS = ['mcp-session-id', 'x-claude-code-session-id', 'session-id'] as const
@@ -178,7 +189,7 @@ const NAMED = /^([\w-]{16})\.[\w-]+$/
 /** W3C Trace Context, version 00 and those that read like it. */
 const TRACE = /^(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}/
 
-function tracesOf({ headers }: Known): JsonObject {
+function tracesOf({ headers }: PartialDecisionFacts): JsonObject {
   const given = SESSIONS.map((name) => headers[name]).find((value) => value !== undefined)
   const session = (typeof given === 'string' && NAMED.exec(given)?.[1]) || given
   const trace = headers.traceparent === undefined ? null : TRACE.exec(String(headers.traceparent))
@@ -189,7 +200,7 @@ function tracesOf({ headers }: Known): JsonObject {
 }
 
 /** The capability that a refusal names. */
-export function requiredBy({ detail }: Refusal): string | null {
+export function requiredCapabilityIn({ detail }: Refusal): string | null {
   const { required_capability: capability } = detail
   return typeof capability === 'string' ? capability : null
 }
@@ -198,11 +209,11 @@ export function requiredBy({ detail }: Refusal): string | null {
  * Tells a refusal that rests on the caller's authority, as it stands in the database: the rule's own, of which the
  * same call can be judged once more from the ledger (docs/ledger.md#recomputing), and a policy's.
  */
-export const isOfAuthority = (reason: RefusalReason): boolean =>
-  REFUSED_BY_RULE.has(reason) || reason === 'policy_denied'
+export const isAuthorityRefusal = (reason: RefusalReason): boolean =>
+  RULE_REFUSAL_REASONS.has(reason) || reason === 'policy_denied'
 
 /** Tells a refusal of a call's form, whoever sends it: its row is `invalid`, no decision about authority. */
-export function isOfForm(reason: RefusalReason): boolean {
-  const { type } = REASONS[reason]
+export function isFormRefusal(reason: RefusalReason): boolean {
+  const { type } = REFUSAL_REASONS[reason]
   return type === 'invalid_request_error' || (type === 'not_found_error' && reason !== 'mcp_tool_unknown')
 }

@@ -1,4 +1,4 @@
-import type { Entry } from '../../db/ledger/record/entry.ts'
+import type { LedgerEntry } from '../../db/ledger/record/entry.ts'
 import type { JsonObject } from '../../db/support/json.ts'
 
 /** The content of an audit row about a change, before it is known who made it. */
@@ -10,7 +10,11 @@ export interface AuditNote {
 }
 
 /** Makes the row of a change that the service itself has made. */
-export const noteEntry = ({ action, detail, tool }: AuditNote, at: number, configDigest: string): Entry => ({
+export const noteEntry = (
+  { action, detail, tool }: AuditNote,
+  at: number,
+  configDigest: string,
+): LedgerEntry => ({
   ...serviceEntry(action, 'success', detail, at, configDigest),
   tool: tool ?? null,
 })
@@ -19,10 +23,10 @@ export const noteEntry = ({ action, detail, tool }: AuditNote, at: number, confi
 export function serviceEntry(
   action: string,
   status: string,
-  detail: Entry['detail'],
+  detail: LedgerEntry['detail'],
   at: number,
   configDigest: string,
-): Entry {
+): LedgerEntry {
   return {
     at,
     request_id: null,

@@ -1,10 +1,10 @@
 import { hash } from 'node:crypto'
-import type { Entry } from '../../db/ledger/record/entry.ts'
+import type { LedgerEntry } from '../../db/ledger/record/entry.ts'
 import type { JsonObject } from '../../db/support/json.ts'
 import { timestamp } from '../../db/support/statement.ts'
 import type { Principal } from '../facts.ts'
-import type { Summarised } from '../plugin.ts'
-import { type Monotonic, monotonic } from '../secrets/throttle.ts'
+import type { SummarisedRefusal } from '../plugin.ts'
+import { type MonotonicClock, monotonicClock } from '../secrets/throttle.ts'
 import { serviceEntry } from './entries.ts'
 
 /** The refusals of one kind within a minute that are rows of their own (docs/ledger.md#summarised). */
@@ -41,7 +41,7 @@ export interface RepeatedRefusal extends RefusalKind {
 }
 
 /** The refusals of one kind that make one row. */
-export interface Summary {
+export interface RefusalSummary {
   readonly principal: RefusalKind['principal'] | null
   readonly action: string
   readonly reason: string
@@ -60,13 +60,13 @@ export interface Summary {
   requiredCapability: string | null
 }
 
-interface Kind {
+interface RefusalWindow {
   readonly principal: RefusalKind['principal'] | null
   /** The end of its minute. ms of the monotonic clock. */
   readonly ends: number
   own: number
   /** By the text of what they were judged by: a row names one authority. */
-  readonly open: Map<string, Summary>
+  readonly open: Map<string, RefusalSummary>
 }
 
 /**
@@ -77,15 +77,15 @@ interface Kind {
  * counted in the minute under way.
  */
 export class RefusalSummaries {
-  readonly #now: Monotonic
+  readonly #now: MonotonicClock
   readonly #low: () => boolean
   /** In the order of their ends. */
-  readonly #kinds = new Map<string, Kind>()
+  readonly #kinds = new Map<string, RefusalWindow>()
   /** Over, and not written yet. */
-  #due: Summary[] = []
+  #due: RefusalSummary[] = []
 
   /** `low`: tells whether the disk has room for allowed rows only. */
-  constructor(now: Monotonic = monotonic, low: () => boolean = () => false) {
+  constructor(now: MonotonicClock = monotonicClock, low: () => boolean = () => false) {
     this.#now = now
     this.#low = low
   }
@@ -100,16 +100,16 @@ export class RefusalSummaries {
   }
 
   /** Counts a refusal that has no row of its own, and returns its place in the summary. */
-  count(refusal: RepeatedRefusal): Summarised {
+  count(refusal: RepeatedRefusal): SummarisedRefusal {
     const kind = this.#kind(refusal)
     // A row names one configuration.
     const [any] = kind.open.values()
     if (any && any.configDigest !== refusal.configDigest) this.#end(kind)
-    return counted(summaryOf(kind, refusal), refusal)
+    return addToSummary(summaryOf(kind, refusal), refusal)
   }
 
   /** Returns up to `most` summaries whose minute is over, the oldest first; while stopping, of `all`. */
-  take(most: number, all = false): readonly Summary[] {
+  drainDue(most: number, all = false): readonly RefusalSummary[] {
     const at = this.#now()
     for (const [key, kind] of this.#kinds) {
       if (this.#due.length >= most || (at < kind.ends && !all)) break
@@ -120,11 +120,11 @@ export class RefusalSummaries {
   }
 
   /** Takes back summaries that could not be written. */
-  giveBack(summaries: readonly Summary[]): void {
+  requeue(summaries: readonly RefusalSummary[]): void {
     this.#due = [...summaries, ...this.#due]
   }
 
-  #kind({ principal, action, reason }: RefusalKind): Kind {
+  #kind({ principal, action, reason }: RefusalKind): RefusalWindow {
     const key = `${principal.type}\n${principal.ref}\n${action}\n${reason}`
     const known = this.#kinds.get(key)
     // A minute lasts longer while the ledger takes no rows: what waits for it must not grow.
@@ -138,14 +138,14 @@ export class RefusalSummaries {
     return this.#kinds.get(common) ?? this.#begin(common, null)
   }
 
-  #begin(key: string, principal: Kind['principal']): Kind {
+  #begin(key: string, principal: RefusalWindow['principal']): RefusalWindow {
     const own = principal ? 0 : OWN_ROWS
-    const kind: Kind = { principal, ends: this.#now() + MINUTE_MS, own, open: new Map() }
+    const kind: RefusalWindow = { principal, ends: this.#now() + MINUTE_MS, own, open: new Map() }
     this.#kinds.set(key, kind)
     return kind
   }
 
-  #end(kind: Kind): void {
+  #end(kind: RefusalWindow): void {
     this.#due.push(...kind.open.values())
     kind.open.clear()
   }
@@ -154,21 +154,21 @@ export class RefusalSummaries {
 /** The digest of a summary that stands for nothing yet. */
 const NOTHING = '0'.repeat(64)
 
-function summaryOf(kind: Kind, refusal: RepeatedRefusal): Summary {
+function summaryOf(kind: RefusalWindow, refusal: RepeatedRefusal): RefusalSummary {
   const told = kind.principal && refusal.authority ? JSON.stringify(refusal.authority) : ''
   const key = kind.open.has(told) || kind.open.size < MAX_AUTHORITIES ? told : ''
   const known = kind.open.get(key)
   if (known) return known
-  const made = begun(kind, refusal, key === '' ? null : refusal.authority)
+  const made = beginSummary(kind, refusal, key === '' ? null : refusal.authority)
   kind.open.set(key, made)
   return made
 }
 
-const begun = (
-  { principal }: Kind,
+const beginSummary = (
+  { principal }: RefusalWindow,
   { action, reason, status, configDigest, at, refusedBy, requiredCapability }: RepeatedRefusal,
   authority: JsonObject | null,
-): Summary => ({
+): RefusalSummary => ({
   principal,
   action,
   reason,
@@ -183,10 +183,10 @@ const begun = (
   requiredCapability,
 })
 
-function counted(
-  summary: Summary,
+function addToSummary(
+  summary: RefusalSummary,
   { at: arrived, requestId, bodySha256, refusedBy, requiredCapability }: RepeatedRefusal,
-): Summarised {
+): SummarisedRefusal {
   const at = timestamp(arrived)
   summary.count += 1
   summary.until = Math.max(summary.until, arrived)
@@ -200,7 +200,7 @@ function counted(
 }
 
 /** Makes the row of a summary: a decision like those it stands for, of no request. */
-export function summaryEntry(summary: Summary): Entry {
+export function summaryEntry(summary: RefusalSummary): LedgerEntry {
   const { principal, action, reason, status, authority, refusedBy, requiredCapability, count, digest } =
     summary
   const detail = {

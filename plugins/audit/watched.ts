@@ -1,17 +1,17 @@
-import { missingOf } from '../../db/ledger/authority/rule.ts'
+import { missingCapability } from '../../db/ledger/authority/rule.ts'
 import type { CandidateSet } from '../../db/principals/pins.ts'
 import type { JsonObject } from '../../db/support/json.ts'
-import type { AccessToken, Demand, Verdict } from '../facts.ts'
+import type { AccessToken, CapabilityDemand, CheckVerdict } from '../facts.ts'
 
 /** What is known of a call that some only watch. */
-interface Watched {
+interface WatchedCall {
   readonly candidate?: CandidateSet | null
-  readonly shadows?: readonly Verdict[]
+  readonly shadows?: readonly CheckVerdict[]
   readonly token?: AccessToken | null
-  readonly demand?: Demand
+  readonly demand?: CapabilityDemand
 }
 
-interface Why {
+interface RefusalPath {
   readonly reason: string
   readonly passed: readonly string[]
 }
@@ -28,39 +28,39 @@ export interface CandidateVerdict extends JsonObject {
  * where the call never came to the gate: it is refused whatever the set.
  */
 export function candidateVerdict(
-  { candidate, token, demand }: Watched,
-  why: Why | null,
+  { candidate, token, demand }: WatchedCall,
+  why: RefusalPath | null,
 ): CandidateVerdict | null {
   if (!candidate || !demand || (why && !hasComeToGate(why))) return null
   const { since, capabilities } = candidate
-  const missing = missingOf(demand.demanded, capabilities, token?.scope ?? null)
+  const missing = missingCapability(demand.demanded, capabilities, token?.scope ?? null)
   if (missing === null) return { since, verdict: 'pass' }
   return { since, verdict: 'refuse', required_capability: missing }
 }
 
-const hasComeToGate = ({ passed, reason }: Why): boolean =>
+const hasComeToGate = ({ passed, reason }: RefusalPath): boolean =>
   reason === 'capability_missing' || passed.includes('capability')
 
 /** Called with what those said that only watch a call, once it is recorded: for metrics. */
-export interface Watching {
-  readonly shadow: (check: string, verdict: Verdict) => void
+export interface ShadowMetrics {
+  readonly shadow: (check: string, verdict: CheckVerdict) => void
   readonly candidate: (result: 'same' | 'would_refuse' | 'would_allow') => void
 }
 
 /** Makes a function that tells what was watched of a call. */
-export function watchedBy(
-  { shadow, candidate }: Watching,
+export function shadowReporter(
+  { shadow, candidate }: ShadowMetrics,
   checks: readonly { readonly name: string; readonly shadow: boolean }[],
 ) {
   const names = checks.filter((check) => check.shadow).map(({ name }) => name)
-  return (facts: Watched, why: Why | null): void => {
+  return (facts: WatchedCall, why: RefusalPath | null): void => {
     for (const [index, verdict] of (facts.shadows ?? []).entries()) shadow(names[index] ?? '', verdict)
     const watched = candidateVerdict(facts, why)
     if (watched) candidate(resultOf(watched, why))
   }
 }
 
-function resultOf({ verdict }: CandidateVerdict, why: Why | null) {
+function resultOf({ verdict }: CandidateVerdict, why: RefusalPath | null) {
   if (why === null) return verdict === 'pass' ? 'same' : 'would_refuse'
   return verdict === 'pass' && why.reason === 'capability_missing' ? 'would_allow' : 'same'
 }

@@ -28,7 +28,7 @@ export interface TokenVerifier {
   readonly verify: (token: string, at: number) => Promise<TokenClaims>
 }
 
-export interface VerifierSources {
+export interface TokenVerifierDependencies {
   readonly issuer: () => string
   /** The audiences of which a token's `aud` must name one. */
   readonly audiences: () => readonly string[]
@@ -43,7 +43,7 @@ const TOKEN_MAX_BYTES = 8_192
  */
 const CACHE_MAX = 10_000
 
-interface Remembered {
+interface RememberedToken {
   readonly claims: TokenClaims
   /** s since the epoch. */
   readonly exp: number
@@ -56,8 +56,8 @@ interface Remembered {
  * still exists or holds anything:
  * the pin and the gate do, on each request.
  */
-export function tokenVerifier(sources: VerifierSources): TokenVerifier {
-  const known = new LRUCache<string, Remembered>({ max: CACHE_MAX })
+export function tokenVerifier(sources: TokenVerifierDependencies): TokenVerifier {
+  const known = new LRUCache<string, RememberedToken>({ max: CACHE_MAX })
   return {
     isOurs: (token) => parseJwt(token, TOKEN_MAX_BYTES)?.claims.iss === sources.issuer(),
     verify: async (token, at) => {
@@ -74,8 +74,8 @@ export function tokenVerifier(sources: VerifierSources): TokenVerifier {
 async function check(
   token: string,
   at: number,
-  { issuer, audiences, key }: VerifierSources,
-): Promise<Remembered> {
+  { issuer, audiences, key }: TokenVerifierDependencies,
+): Promise<RememberedToken> {
   if (!parseJwt(token, TOKEN_MAX_BYTES)) throw new Refusal('token_invalid')
   try {
     const { payload } = await jwtVerify(

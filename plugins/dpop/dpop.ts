@@ -2,7 +2,7 @@ import { createHmac, timingSafeEqual } from 'node:crypto'
 import type { IncomingHttpHeaders } from 'node:http'
 import { LRUCache } from 'lru-cache'
 import { type DpopMode, proofFault } from '../../db/ledger/authority/rule.ts'
-import type { AccessToken, Principal, Proof } from '../facts.ts'
+import type { AccessToken, DpopProof, Principal } from '../facts.ts'
 import type { Arrival, Plugin } from '../plugin.ts'
 import { Refusal } from '../refusal.ts'
 import type { TokenClaims, TokenVerifier } from './access-token.ts'
@@ -10,7 +10,7 @@ import { type CheckedProof, checkProof, normalUrl } from './proof.ts'
 
 export type { DpopMode } from '../../db/ledger/authority/rule.ts'
 
-export interface DpopSources {
+export interface DpopDependencies {
   readonly mode: DpopMode
   /**
    * True: a principal that has registered a key is never let through without a proof by it
@@ -18,15 +18,15 @@ export interface DpopSources {
    */
   readonly noDowngrade: boolean
   /** The two as the configuration in force says them, for calls that another one has let through. */
-  readonly inForce: () => Pick<DpopSources, 'mode' | 'noDowngrade'>
-  readonly nonces: Nonces
+  readonly inForce: () => Pick<DpopDependencies, 'mode' | 'noDowngrade'>
+  readonly nonces: NonceIssuer
   /** Base URLs that clients may sign in `htu`; never taken from the Host header. */
   readonly baseUrls: () => readonly string[]
   readonly tokens: TokenVerifier
 }
 
 /** An access token of ours, as a request brought it. */
-interface Credentials {
+interface TokenCredentials {
   readonly scheme: 'dpop' | 'bearer'
   readonly token: string
 }
@@ -35,12 +35,12 @@ interface Credentials {
 const AUTHORIZATION = /^([A-Za-z]+) +([A-Za-z0-9._~+/-]+=*)$/
 const DPOP = /^dpop/i
 
-interface Given {
-  readonly proof: Proof | null
+interface DpopFacts {
+  readonly proof: DpopProof | null
   readonly token: AccessToken | null
 }
 
-type Needs = Arrival & { readonly principal: Principal }
+type DpopNeeds = Arrival & { readonly principal: Principal }
 
 /**
  * Checks sender-constrained credentials (RFC 9449 §7, RFC 8705 §3): a token of ours must be bound to the
@@ -50,9 +50,9 @@ type Needs = Arrival & { readonly principal: Principal }
  * `proof_required`. Does NOT check that a proof is new: the recorder claims its `replayKey` with the
  * decision.
  */
-export function dpop(sources: DpopSources): Plugin<Needs, Given> {
+export function dpop(sources: DpopDependencies): Plugin<DpopNeeds, DpopFacts> {
   const urls = targetUrls(sources.baseUrls)
-  const withToken = async (facts: Needs, credentials: Credentials): Promise<Given> => {
+  const withToken = async (facts: DpopNeeds, credentials: TokenCredentials): Promise<DpopFacts> => {
     const claims = await sources.tokens.verify(credentials.token, facts.at)
     checkBinding(claims, credentials, facts)
     checkAudience(claims, facts, sources.baseUrls())
@@ -91,7 +91,7 @@ export function dpop(sources: DpopSources): Plugin<Needs, Given> {
 function credentialsOf(
   { authorization }: IncomingHttpHeaders,
   isOurs: (token: string) => boolean,
-): Credentials | null {
+): TokenCredentials | null {
   if (authorization === undefined) return null
   const [, scheme = '', token = ''] = AUTHORIZATION.exec(authorization) ?? []
   if (DPOP.test(authorization)) {
@@ -105,7 +105,11 @@ function credentialsOf(
  * docs/threats.md#m-01, docs/threats.md#d-22, docs/threats.md#d-23, docs/threats.md#d-34: the token's
  * principal, its certificate, and the scheme that its key demands.
  */
-function checkBinding(claims: TokenClaims, { scheme }: Credentials, { principal, peer }: Needs): void {
+function checkBinding(
+  claims: TokenClaims,
+  { scheme }: TokenCredentials,
+  { principal, peer }: DpopNeeds,
+): void {
   const holds =
     claims.principalId === principal.id &&
     claims.thumbprint === peer?.thumbprint &&
@@ -116,7 +120,7 @@ function checkBinding(claims: TokenClaims, { scheme }: Credentials, { principal,
 /** RFC 8707 §2: a token that was asked for one path opens that one and those below it, by either of their names. */
 function checkAudience(
   { audience }: TokenClaims,
-  { method, path }: Needs,
+  { method, path }: DpopNeeds,
   baseUrls: readonly string[],
 ): void {
   // The other name of /v1/mcp/{resource}, which is none of a GET.
@@ -126,12 +130,12 @@ function checkAudience(
 }
 
 function proofOf(
-  facts: Needs,
+  facts: DpopNeeds,
   accessToken: string | null,
   claims: TokenClaims | null,
-  { mode, noDowngrade, nonces }: DpopSources,
+  { mode, noDowngrade, nonces }: DpopDependencies,
   urls: (path: string) => ReadonlySet<string>,
-): Proof | null {
+): DpopProof | null {
   const { headers, principal, method, path, at } = facts
   if (mode === 'off') return null
   const { dpop: sent } = headers
@@ -155,7 +159,7 @@ function checkKey(
   { jkt }: CheckedProof,
   claims: TokenClaims | null,
   principal: Principal,
-  { mode, noDowngrade }: Pick<DpopSources, 'mode' | 'noDowngrade'>,
+  { mode, noDowngrade }: Pick<DpopDependencies, 'mode' | 'noDowngrade'>,
 ): void {
   if (claims?.jkt && claims.jkt !== jkt) throw new Refusal('token_invalid')
   const fault = proofFault(mode, noDowngrade, jkt, keysOf(principal), Boolean(claims?.jkt))
@@ -197,15 +201,15 @@ const STEP_S = 300
  * The endpoint that a nonce is for: one handed out by the token endpoint is no good at a resource
  * (docs/threats.md#d-13).
  */
-export type NonceFor = 'token' | 'resource'
+export type NonceEndpoint = 'token' | 'resource'
 
 /**
  * Stateless nonces (RFC 9449 §8, §9): an HMAC over the time step, with a secret that all replicas share, so
  * that each accepts what another has handed out, before and after a restart. 132 bits, base64url.
  */
-export class Nonces {
+export class NonceIssuer {
   readonly #secret: Buffer
-  readonly #current = new Map<NonceFor, { readonly step: number; readonly nonce: string }>()
+  readonly #current = new Map<NonceEndpoint, { readonly step: number; readonly nonce: string }>()
 
   /** `secret`: at least 32 random bytes. */
   constructor(secret: Buffer) {
@@ -213,7 +217,7 @@ export class Nonces {
   }
 
   /** Returns the nonce to hand out at this instant. `at`: ms since the epoch. */
-  current(use: NonceFor, at: number): string {
+  current(use: NonceEndpoint, at: number): string {
     const step = stepOf(at)
     const known = this.#current.get(use)
     if (known?.step === step) return known.nonce
@@ -226,14 +230,14 @@ export class Nonces {
    * Returns whether a nonce was handed out in this step or the one before, or already in the next, by a
    * replica whose clock is ahead.
    */
-  isFresh(use: NonceFor, nonce: string, at: number): boolean {
+  isFresh(use: NonceEndpoint, nonce: string, at: number): boolean {
     const step = stepOf(at)
     return (
       same(nonce, this.current(use, at)) || [step - 1, step + 1].some((n) => same(nonce, this.#of(use, n)))
     )
   }
 
-  #of(use: NonceFor, step: number): string {
+  #of(use: NonceEndpoint, step: number): string {
     return createHmac('sha256', this.#secret).update(`${use} ${step}`).digest('base64url').slice(0, 22)
   }
 }

@@ -1,10 +1,10 @@
-import type { Members } from '../../db/support/json.ts'
+import type { UnknownRecord } from '../../db/support/json.ts'
 import { parseJsonObject } from '../json-body/object.ts'
 
 /** A JWS in its compact form, taken apart and not yet believed. */
-export interface Jwt {
-  readonly header: Members
-  readonly claims: Members
+export interface ParsedJwt {
+  readonly header: UnknownRecord
+  readonly claims: UnknownRecord
   /** The text that the signature is over: the first two segments and their dot. */
   readonly signed: string
   readonly signature: Buffer
@@ -18,13 +18,13 @@ const SEGMENT = /^[A-Za-z0-9_-]+$/
  * with altered tail bits and the last of two members (docs/threats.md#t13). Does NOT check the signature or
  * any member.
  */
-export function parseJwt(text: string, maxBytes: number): Jwt | null {
-  const segments = segmentsOf(text, maxBytes)
+export function parseJwt(text: string, maxBytes: number): ParsedJwt | null {
+  const segments = jwtSegments(text, maxBytes)
   if (!segments) return null
   const { head, body, signed, tail } = segments
-  const header = objectOf(head)
-  const claims = objectOf(body)
-  const signature = decode(tail)
+  const header = segmentObject(head)
+  const claims = segmentObject(body)
+  const signature = decodeBase64url(tail)
   return header && claims && signature && { header, claims, signed, signature }
 }
 
@@ -38,7 +38,7 @@ interface Segments {
 }
 
 /** Divides a text at its dots, or returns null where they are not two. */
-export function segmentsOf(text: string, maxBytes: number): Segments | null {
+export function jwtSegments(text: string, maxBytes: number): Segments | null {
   if (text.length > maxBytes) return null
   const first = text.indexOf('.')
   const second = text.indexOf('.', first + 1)
@@ -52,8 +52,8 @@ export function segmentsOf(text: string, maxBytes: number): Segments | null {
 }
 
 /** Reads a segment that is a JSON object, strictly; null where it is anything else. */
-export function objectOf(segment: string): Members | null {
-  const bytes = decode(segment)
+export function segmentObject(segment: string): UnknownRecord | null {
+  const bytes = decodeBase64url(segment)
   return bytes && parseJsonObject(bytes)
 }
 
@@ -61,7 +61,7 @@ export function objectOf(segment: string): Members | null {
  * Returns the bytes of a base64url text, or null where it is not the one text that stands for them (RFC 4648
  * §3.5).
  */
-export function decode(text: string): Buffer | null {
+export function decodeBase64url(text: string): Buffer | null {
   if (!SEGMENT.test(text)) return null
   const bytes = Buffer.from(text, 'base64url')
   return bytes.toString('base64url') === text ? bytes : null

@@ -1,6 +1,6 @@
 import { constants, createPublicKey, hash, type KeyObject, verify } from 'node:crypto'
-import { isObject, type Members } from '../../db/support/json.ts'
-import { decode } from './jwt.ts'
+import { isObject, type UnknownRecord } from '../../db/support/json.ts'
+import { decodeBase64url } from './jwt.ts'
 
 /**
  * The algorithms whose signatures are checked (RFC 9449 §4.3-5): what `algs` of a challenge names. The last
@@ -42,7 +42,7 @@ export function proofKey(jwk: unknown): ProofKey | null {
 }
 
 /** The required members alone, in the order that RFC 7638 §3.3 demands. */
-function canonicalOf({ kty, crv, x, y, n, e }: Members): Record<string, string> | null {
+function canonicalOf({ kty, crv, x, y, n, e }: UnknownRecord): Record<string, string> | null {
   if (kty === 'EC' && crv === 'P-256' && isBytes(x, 32) && isBytes(y, 32)) return { crv, kty, x, y }
   if (kty === 'OKP' && crv === 'Ed25519' && isBytes(x, 32)) return { crv, kty, x }
   if (kty === 'RSA' && isNumber(n) && isNumber(e)) return { e, kty, n }
@@ -50,7 +50,7 @@ function canonicalOf({ kty, crv, x, y, n, e }: Members): Record<string, string> 
 }
 
 const bytesOf = (value: unknown): Buffer | null =>
-  typeof value === 'string' && value.length <= 1_024 ? decode(value) : null
+  typeof value === 'string' && value.length <= 1_024 ? decodeBase64url(value) : null
 
 const isBytes = (value: unknown, length: number): value is string => bytesOf(value)?.length === length
 

@@ -1,8 +1,8 @@
 import { hash } from 'node:crypto'
 import { LRUCache } from 'lru-cache'
-import type { Members } from '../../db/support/json.ts'
+import type { UnknownRecord } from '../../db/support/json.ts'
 import { Refusal } from '../refusal.ts'
-import { decode, objectOf, segmentsOf } from './jwt.ts'
+import { decodeBase64url, jwtSegments, segmentObject } from './jwt.ts'
 import { type ProofKey, proofKey } from './key.ts'
 
 /** The greatest age of a proof. Seconds. Longer widens the replay table. */
@@ -49,13 +49,13 @@ export interface CheckedProof {
  * missing or stale (§9). Does NOT check that the jti is new: whoever records the decision claims `replayKey`.
  */
 export function checkProof(proof: string, target: ProofTarget): CheckedProof {
-  const segments = segmentsOf(proof, PROOF_MAX_BYTES)
+  const segments = jwtSegments(proof, PROOF_MAX_BYTES)
   if (!segments) throw new Refusal('proof_invalid')
   const { head, body, signed, tail } = segments
-  const found = knownKeys.get(head)
+  const found = knownProofKeys.get(head)
   const key = found ?? keyOf(head)
-  const claims = objectOf(body)
-  const signature = decode(tail)
+  const claims = segmentObject(body)
+  const signature = decodeBase64url(tail)
   if (!key || !claims || !signature) throw new Refusal('proof_invalid')
   const { jti, iat, nonce } = claimsOf(claims, target)
   if (!key.verify(signed, signature)) throw new Refusal('proof_invalid')
@@ -77,16 +77,16 @@ const KNOWN_LENGTH = 1_024
  * that is asked of a header follows from its text. Whoever fills this has signed each time, with a nonce of ours.
  * Exported for the test of what enters.
  */
-export const knownKeys = new LRUCache<string, ProofKey>({ max: KNOWN_MAX })
+export const knownProofKeys = new LRUCache<string, ProofKey>({ max: KNOWN_MAX })
 
 function remember(head: string, key: ProofKey): void {
   // A copy: what is cut from a text keeps the whole of it.
-  if (head.length <= KNOWN_LENGTH) knownKeys.set(Buffer.from(head).toString(), key)
+  if (head.length <= KNOWN_LENGTH) knownProofKeys.set(Buffer.from(head).toString(), key)
 }
 
 // §4.3-4, -5, -7: the type, the algorithm, the key; and nothing that would have us fetch or understand more.
 function keyOf(head: string): ProofKey | null {
-  const header = objectOf(head)
+  const header = segmentObject(head)
   if (!header) return null
   const { typ, alg, jwk, crit, jku, x5u } = header
   if (typ !== 'dpop+jwt' || crit !== undefined || jku !== undefined || x5u !== undefined) return null
@@ -94,14 +94,14 @@ function keyOf(head: string): ProofKey | null {
   return key?.algorithms.some((name) => name === alg) ? key : null
 }
 
-interface Claims {
+interface ProofClaims {
   readonly jti: string
   readonly iat: number
   readonly nonce: unknown
 }
 
 // §4.3-3, -8, -9, -11, -12; RFC 7519 §4.1.4 and §4.1.5 for the two that DPoP does not ask for.
-function claimsOf(claims: Members, target: ProofTarget): Claims {
+function claimsOf(claims: UnknownRecord, target: ProofTarget): ProofClaims {
   const { jti, htm, htu, iat, exp, nbf, ath, nonce } = claims
   const nowS = target.at / 1000
   const holds =

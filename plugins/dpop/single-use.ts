@@ -2,12 +2,12 @@ import type { Database } from '../../db/database.ts'
 import { LedgerError } from '../../db/ledger/record/entry.ts'
 import type { Ledger } from '../../db/ledger/record/ledger.ts'
 import { claimOnce } from '../../db/single-uses.ts'
-import type { Proof } from '../facts.ts'
+import type { DpopProof } from '../facts.ts'
 import type { Plugin } from '../plugin.ts'
 import { Refusal } from '../refusal.ts'
 
 /** The ledger, to claim a proof in that no decision row goes with. */
-export interface ClaimSources {
+export interface ProofClaimDependencies {
   readonly ledger: Pick<Ledger, 'commit'>
   readonly database: Database
 }
@@ -18,9 +18,9 @@ export interface ClaimSources {
  * with their row. `of`: a `change` by an operator finds room in the ledger's queue while calls fill it.
  */
 export function singleUse(
-  { ledger, database }: ClaimSources,
+  { ledger, database }: ProofClaimDependencies,
   of?: 'change',
-): Plugin<{ proof: Proof | null }, object> {
+): Plugin<{ proof: DpopProof | null }, object> {
   return {
     name: 'single_use',
     admit: async ({ proof }) => {

@@ -1,10 +1,10 @@
 import type { Hash } from 'node:crypto'
 import { isObject } from '../../db/support/json.ts'
-import type { Commitments } from '../facts.ts'
-import type { Arrival, Caller, Plugin } from '../plugin.ts'
+import type { CallCommitments } from '../facts.ts'
+import type { Arrival, MemoryOwner, Plugin } from '../plugin.ts'
 import { Refusal, type RefusalReason } from '../refusal.ts'
-import { AT_ONCE, inTurns, type Steps } from '../turns.ts'
-import { type Scan, scanJson, scanning } from './scan.ts'
+import { BYTES_AT_ONCE, runInSlices, type WorkSteps } from '../turns.ts'
+import { type JsonScan, scanJson, scanJsonSteps } from './scan.ts'
 
 /** A body that is one JSON object. Given by `json_body`. */
 export interface JsonBody {
@@ -13,16 +13,16 @@ export interface JsonBody {
   /** The parsed body: this is judged, and never written back. */
   readonly json: Readonly<Record<string, unknown>>
   /** The place of each outermost member's value in `body`. */
-  readonly spans: Scan['spans']
+  readonly spans: JsonScan['spans']
   /** The objects in `json` that have more than 1,000 members. */
-  readonly wide: Scan['wide']
+  readonly wide: JsonScan['wide']
   /** The commitment to a long body, which takes too long to be made at once. Absent: of any other. */
   readonly bodySha256?: string
 }
 
-type Needs = Arrival & Caller & { readonly commitments?: Commitments }
+type JsonBodyNeeds = Arrival & MemoryOwner & { readonly commitments?: CallCommitments }
 
-interface Options {
+interface JsonBodyOptions {
   /** Bytes. A longer body is refused with `body_too_large`. */
   readonly limit: number
   /** An empty body stands for `{}`: for requests whose every member is optional. Default: it is refused. */
@@ -43,20 +43,20 @@ export function jsonBody({
   empty = false,
   otherwise = 'body_invalid',
   judged,
-}: Options): Plugin<Needs, JsonBody> {
-  const objectOf = (body: Buffer, scan: Scan): JsonBody => {
+}: JsonBodyOptions): Plugin<JsonBodyNeeds, JsonBody> {
+  const objectOf = (body: Buffer, scan: JsonScan): JsonBody => {
     const { value, spans, wide } = scan
     if (judged) judge(scan, judged)
     if (!isObject(value)) throw new Refusal(otherwise, { message: 'The body must be a JSON object.' })
     return { body, json: value, spans, wide }
   }
   /** Reads a body that takes too long to be read at once, and commits to it. */
-  const inSlices = async (body: Buffer, { hangup, commitments }: Needs): Promise<JsonBody> => {
+  const inSlices = async (body: Buffer, { hangup, commitments }: JsonBodyNeeds): Promise<JsonBody> => {
     const { signal } = hangup
-    const read = objectOf(body, await inTurns(scanning(body), signal))
+    const read = objectOf(body, await runInSlices(scanJsonSteps(body), signal))
     if (!commitments) return read
     const digest = digesting(body, commitments.hashing('body_sha256'))
-    return { ...read, bodySha256: await inTurns(digest, signal) }
+    return { ...read, bodySha256: await runInSlices(digest, signal) }
   }
   return {
     name: 'json_body',
@@ -65,7 +65,7 @@ export function jsonBody({
       const read = (body: Buffer): JsonBody | Promise<JsonBody> => {
         if (empty && body.length === 0) return { body, json: {}, spans: new Map(), wide: NONE }
         if (body.length === 0) throw refused('The body is empty; a JSON object is expected.')
-        return body.length > AT_ONCE ? inSlices(body, arrival) : objectOf(body, scanJson(body))
+        return body.length > BYTES_AT_ONCE ? inSlices(body, arrival) : objectOf(body, scanJson(body))
       }
       const body = arrival.readBody(limit, arrival)
       return body instanceof Promise ? body.then(read) : read(body)
@@ -140,7 +140,7 @@ export class JudgedNames {
 const MAX_OUTERMOST = 1_000
 
 /** Refuses a member that another reader takes for one that is read here: it would do what nobody has judged. */
-function judge({ spans }: Scan, judged: JudgedNames): void {
+function judge({ spans }: JsonScan, judged: JudgedNames): void {
   if (spans.size > MAX_OUTERMOST) throw refused(`The body has more than ${MAX_OUTERMOST} members.`)
   for (const name of spans.keys()) {
     const mistaken = judged.mistakenFor(name)
@@ -154,7 +154,7 @@ const NONE: ReadonlySet<object> = new Set()
 /** The digest is made in pieces of so many bytes. */
 const PIECE = 262_144
 
-function* digesting(body: Buffer, digest: Hash): Steps<string> {
+function* digesting(body: Buffer, digest: Hash): WorkSteps<string> {
   for (let at = 0; at < body.length; at += PIECE) {
     digest.update(body.subarray(at, at + PIECE))
     yield

@@ -1,9 +1,9 @@
 import { isUtf8 } from 'node:buffer'
-import { isObject, type Members } from '../../db/support/json.ts'
+import { isObject, type UnknownRecord } from '../../db/support/json.ts'
 import { scanJson } from './scan.ts'
 
 /** Reads the JSON object that the bytes are, strictly; null where they are anything else. */
-export function parseJsonObject(bytes: Buffer): Members | null {
+export function parseJsonObject(bytes: Buffer): UnknownRecord | null {
   try {
     return isUtf8(bytes) ? (plain(bytes.toString()) ?? scanned(bytes)) : null
   } catch {
@@ -16,13 +16,13 @@ export function parseJsonObject(bytes: Buffer): Members | null {
  * Reads an object of plain members, as a client's library writes it; null where the text is anything else. What is
  * written back to the same text can be read in no other way, and in a third of the time that a scan takes.
  */
-function plain(text: string): Members | null {
+function plain(text: string): UnknownRecord | null {
   if (!text.startsWith('{') || text.lastIndexOf('{') > 0 || text.includes('[')) return null
   const value: unknown = JSON.parse(text)
   return isObject(value) && JSON.stringify(value) === text ? value : null
 }
 
-function scanned(bytes: Buffer): Members | null {
+function scanned(bytes: Buffer): UnknownRecord | null {
   const { value, escapedNames } = scanJson(bytes, 0)
   // What is written back to the same text has no name that can be written plainly.
   if (escapedNames && JSON.stringify(value) !== bytes.toString()) scanJson(bytes)

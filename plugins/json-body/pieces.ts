@@ -2,7 +2,7 @@ import { BACKSLASH, QUOTE } from './bytes.ts'
 
 const SMALL_U = 0x75
 /** Bytes that are looked at one by one: a native search costs more than it saves. */
-export const SHORT = 48
+export const SHORT_SEARCH_BYTES = 48
 
 /**
  * Finds the end of a piece of a string whose text starts at `start`: the quote that closes it, else a place
@@ -13,7 +13,7 @@ export function pieceEnd(bytes: Buffer, start: number, most: number): number {
   const piece = limit === bytes.length ? bytes : bytes.subarray(0, limit)
   let at = start
   while (at < limit) {
-    for (const stop = at + SHORT; at < stop && at < limit; at += 1) {
+    for (const stop = at + SHORT_SEARCH_BYTES; at < stop && at < limit; at += 1) {
       if (piece[at] === QUOTE) return at
       if (piece[at] === BACKSLASH) at += 1
     }

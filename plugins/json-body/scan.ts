@@ -1,6 +1,6 @@
 import { isUtf8 } from 'node:buffer'
 import { Refusal } from '../refusal.ts'
-import type { Steps } from '../turns.ts'
+import type { WorkSteps } from '../turns.ts'
 import {
   BACKSLASH,
   CLOSE_BRACE,
@@ -11,7 +11,7 @@ import {
   OPEN_BRACKET,
   QUOTE,
 } from './bytes.ts'
-import { pieceEnd, SHORT } from './pieces.ts'
+import { pieceEnd, SHORT_SEARCH_BYTES } from './pieces.ts'
 
 /** Deeper than any vendor's request, and far above the stack that a recursive reader behind us may spend. */
 const MAX_DEPTH = 64
@@ -40,16 +40,16 @@ const PIECE = 262_144
 const ENDS_WORD = Array.from({ length: 256 }, (_, byte) => Buffer.from(' \n\r\t",:[]{}').includes(byte))
 
 /** The place of a value in the text. Byte offsets, `end` exclusive, without the white space around it. */
-export interface Span {
+export interface JsonSpan {
   readonly start: number
   readonly end: number
 }
 
-export interface Scan {
+export interface JsonScan {
   /** What JSON.parse would return, but that no name is misread. */
   readonly value: unknown
   /** The value of each member of the outermost object, by unescaped name. */
-  readonly spans: ReadonlyMap<string, Span>
+  readonly spans: ReadonlyMap<string, JsonSpan>
   /** True where any member's name, at whatever depth, is written with an escape: a reader may misread it. */
   readonly escapedNames: boolean
   /** The objects of `value` with more than 1,000 members: to list the names of one may hold up the loop. */
@@ -64,14 +64,14 @@ export interface Scan {
  * number of more than 16,383 characters, an escape in the name of an outer member. Linear in the length of
  * the text, whatever is in it. `judgedDepth`: down to where a member is an outer one. Default 2.
  */
-export function scanJson(bytes: Buffer, judgedDepth = JUDGED_DEPTH): Scan {
+export function scanJson(bytes: Buffer, judgedDepth = JUDGED_DEPTH): JsonScan {
   const scanner = new Scanner(bytes, judgedDepth)
   while (!scanner.step());
   return scanner.result()
 }
 
 /** Does what {@link scanJson} does, in steps far below a millisecond. */
-export function* scanning(bytes: Buffer, judgedDepth = JUDGED_DEPTH): Steps<Scan> {
+export function* scanJsonSteps(bytes: Buffer, judgedDepth = JUDGED_DEPTH): WorkSteps<JsonScan> {
   const scanner = new Scanner(bytes, judgedDepth)
   while (!scanner.step()) yield
   return scanner.result()
@@ -84,8 +84,8 @@ const MAX_NARROW = 1_000
 const [VALUE, VALUE_OR_END, NAME, NAME_OR_END, COLON_AFTER_NAME, COMMA_OR_END] = [0, 1, 2, 3, 4, 5] as const
 
 /** An object or array that is open at this point of the scan. The outermost is of depth 1. */
-interface Open {
-  readonly outer: Open | null
+interface OpenContainer {
+  readonly outer: OpenContainer | null
   readonly depth: number
   readonly container: Record<string, unknown> | unknown[]
   /** In an object: the member that is being read, where its value starts, and how many there are so far. */
@@ -99,7 +99,7 @@ const PLAIN_MEMBER = { writable: true, enumerable: true, configurable: true }
 class Scanner {
   readonly #bytes: Buffer
   readonly #judgedDepth: number
-  #inside: Open | null = null
+  #inside: OpenContainer | null = null
   #next: number = VALUE
   #at = 0
   /** The start of a long string as it was read, and where it goes on; 0: none is being read. */
@@ -109,7 +109,7 @@ class Scanner {
   #containers = 0
   #commas = 0
   #value: unknown
-  readonly #spans = new Map<string, Span>()
+  readonly #spans = new Map<string, JsonSpan>()
   #escapedNames = false
   readonly #wide = new Set<object>()
 
@@ -130,7 +130,7 @@ class Scanner {
   }
 
   /** To be asked behind the last step. */
-  result(): Scan {
+  result(): JsonScan {
     if (this.#inside || this.#next !== COMMA_OR_END) throw this.#wrong()
     return {
       value: this.#value,
@@ -212,7 +212,7 @@ class Scanner {
 
   /** Finds where a piece of a string ends: at its closing quote, or where it may be divided. */
   #pieceEnd(start: number): number {
-    for (let at = start; at < start + SHORT; at += 1) {
+    for (let at = start; at < start + SHORT_SEARCH_BYTES; at += 1) {
       if (this.#bytes[at] === QUOTE) return at
       if (this.#bytes[at] === BACKSLASH) at += 1
     }
@@ -221,7 +221,7 @@ class Scanner {
     throw invalid('ends inside a string', this.#at)
   }
 
-  #open(container: Open['container'], next: number): void {
+  #open(container: OpenContainer['container'], next: number): void {
     const depth = (this.#inside?.depth ?? 0) + 1
     if (depth > MAX_DEPTH) throw invalid(`is nested deeper than ${MAX_DEPTH}`, this.#at)
     this.#containers += 1

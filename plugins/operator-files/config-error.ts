@@ -1,23 +1,23 @@
 import { join } from 'node:path'
 
 /** A place in an operator's file. Both count from 1. */
-export interface Position {
+export interface FilePosition {
   readonly line: number
   readonly column: number
 }
 
 /** A mistake at a place of a file whose name the context knows. */
-export interface Fault extends Position {
+export interface FileFault extends FilePosition {
   readonly message: string
 }
 
 /** A mistake and its place. `file` is the name inside the configuration directory. */
-export interface Problem extends Fault {
+export interface ConfigProblem extends FileFault {
   readonly file: string
 }
 
 /** The place of a fault of a file as a whole. */
-export const START: Position = { line: 1, column: 1 }
+export const FILE_START: FilePosition = { line: 1, column: 1 }
 
 /**
  * Everything that is wrong with an operator's files, at once. The message has one line per problem,
@@ -25,11 +25,11 @@ export const START: Position = { line: 1, column: 1 }
  */
 export class ConfigError extends Error {
   override readonly name = 'ConfigError'
-  readonly problems: readonly Problem[]
+  readonly problems: readonly ConfigProblem[]
   /** The lines of the message. A file's name or its words may have a line feed: only here are they told apart. */
   readonly lines: readonly string[]
 
-  constructor(directory: string, problems: readonly Problem[]) {
+  constructor(directory: string, problems: readonly ConfigProblem[]) {
     const lines = problems.map((problem) => line(directory, problem))
     super(lines.join('\n'))
     this.problems = problems
@@ -37,5 +37,5 @@ export class ConfigError extends Error {
   }
 }
 
-const line = (directory: string, { file, line: row, column, message }: Problem): string =>
+const line = (directory: string, { file, line: row, column, message }: ConfigProblem): string =>
   `${join(directory, file)}:${row}:${column}: ${message}`

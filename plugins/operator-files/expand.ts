@@ -2,7 +2,7 @@ import { isAbsolute } from 'node:path'
 import { OWNER_AND_GROUP, readSecretFile } from './secret-file.ts'
 
 /** Environment variables by name; `process.env` is one. */
-export type Environment = Readonly<Record<string, string | undefined>>
+export type EnvironmentVariables = Readonly<Record<string, string | undefined>>
 
 // `$$`, a whole `${word:…}`, or the beginning of an `${env` or `${file` that never becomes one.
 const REFERENCE = /\$\$|\$\{([A-Za-z]+):([^{}]*)\}|\$\{(?:env|file)\b[^}]*\}?/g
@@ -15,7 +15,7 @@ const VARIABLE = /^([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?$/s
  * default is unset, a file cannot be read or is open to everybody, or a reference is misspelt. Any other `$`
  * stays as it is.
  */
-export function expand(text: string, env: Environment): string {
+export function expandReferences(text: string, env: EnvironmentVariables): string {
   return text.replace(REFERENCE, (reference: string, source?: string, argument = '') => {
     if (reference === '$$') return '$'
     if (source === 'env') return variable(reference, argument, env)
@@ -26,7 +26,7 @@ export function expand(text: string, env: Environment): string {
   })
 }
 
-function variable(reference: string, argument: string, env: Environment): string {
+function variable(reference: string, argument: string, env: EnvironmentVariables): string {
   const [, name, fallback] = VARIABLE.exec(argument) ?? []
   if (name === undefined) throw new Error(`${reference} does not name an environment variable`)
   const value = env[name]

@@ -1,12 +1,12 @@
 import { z } from 'zod'
-import type { Fault } from './config-error.ts'
+import type { FileFault } from './config-error.ts'
 import { nearestName } from './nearest-name.ts'
-import type { OperatorYaml, Path } from './yaml.ts'
+import type { OperatorYaml, YamlPath } from './yaml.ts'
 
 type Issue = z.core.$ZodIssue
 
 /** The schema that refused a value, and the file that the value stands in. */
-export interface Checked {
+export interface CheckedFile {
   readonly plugin: string
   readonly schema: z.ZodType
   readonly yaml: OperatorYaml
@@ -17,7 +17,7 @@ export interface Checked {
  * A value is quoted only as written in the file and only where it should have been a number, a boolean or one
  * of a few words: expanded values and free text may be secrets.
  */
-export function explainIssue(issue: Issue, checked: Checked): Fault[] {
+export function explainIssue(issue: Issue, checked: CheckedFile): FileFault[] {
   const { yaml } = checked
   if (issue.code === 'unrecognized_keys') return issue.keys.map((key) => unknownKey(issue.path, key, checked))
   if (issue.code === 'invalid_key') {
@@ -30,7 +30,7 @@ export function explainIssue(issue: Issue, checked: Checked): Fault[] {
   return [{ ...yaml.positionOf(issue.path), message: complaint(issue, yaml) }]
 }
 
-function unknownKey(path: Path, key: string, { plugin, schema, yaml }: Checked): Fault {
+function unknownKey(path: YamlPath, key: string, { plugin, schema, yaml }: CheckedFile): FileFault {
   const known = knownKeys(schema, path)
   const place = yaml.positionOfKey([...path, key])
   const where = path.length === 0 ? `plugin ${plugin}` : printPath(path)
@@ -42,7 +42,7 @@ function unknownKey(path: Path, key: string, { plugin, schema, yaml }: Checked):
 function complaint(issue: Issue, yaml: OperatorYaml): string {
   const name = printPath(issue.path)
   const got = `, got ${JSON.stringify(yaml.written(issue.path) ?? null)}`
-  if (issue.code === 'invalid_value') return `${name} must be ${oneOf(issue.values.map(String))}${got}`
+  if (issue.code === 'invalid_value') return `${name} must be ${joinWithOr(issue.values.map(String))}${got}`
   if (issue.code === 'invalid_type') {
     const type = TYPES[issue.expected] ?? issue.expected
     return `${name} must be ${type}${QUOTED.has(issue.expected) ? got : ''}`
@@ -69,7 +69,7 @@ function size(origin: string, bound: string, limit: number | bigint): string {
 }
 
 /** `off, optional or required`. */
-export function oneOf(words: readonly string[]): string {
+export function joinWithOr(words: readonly string[]): string {
   const rest = words.slice(0, -1)
   return rest.length === 0 ? words.join('') : `${rest.join(', ')} or ${words.at(-1)}`
 }
@@ -78,32 +78,32 @@ export function oneOf(words: readonly string[]): string {
  * Prints the place of a value: `providers[0].base_url`. Empty for the whole. `proxy/visible.ts` prints names
  * that are untrusted.
  */
-export function printPath(path: Path): string {
+export function printPath(path: YamlPath): string {
   return path
     .map((step) => (typeof step === 'number' ? `[${step}]` : `.${String(step)}`))
     .join('')
     .replace(/^\./, '')
 }
 
-type JsonSchema = z.core.JSONSchema.BaseSchema
+type PublishedSchema = z.core.JSONSchema.BaseSchema
 
 // Read off the published JSON Schema, so that a suggestion never differs from what editors complete.
-function knownKeys(schema: z.ZodType, path: Path): readonly string[] {
-  let at: JsonSchema | undefined = z.toJSONSchema(schema, { io: 'input', unrepresentable: 'any' })
+function knownKeys(schema: z.ZodType, path: YamlPath): readonly string[] {
+  let at: PublishedSchema | undefined = z.toJSONSchema(schema, { io: 'input', unrepresentable: 'any' })
   for (const step of path) at = typeof step === 'number' ? itemOf(at) : propertyOf(at, String(step))
   return Object.keys(at?.properties ?? {})
 }
 
-type MaybeSchema = boolean | JsonSchema | readonly (boolean | JsonSchema)[] | undefined
+type MaybeSchema = boolean | PublishedSchema | readonly (boolean | PublishedSchema)[] | undefined
 
-const isSchema = (found: MaybeSchema): found is JsonSchema =>
+const isSchema = (found: MaybeSchema): found is PublishedSchema =>
   typeof found === 'object' && !Array.isArray(found)
 
-function itemOf(schema: JsonSchema | undefined): JsonSchema | undefined {
+function itemOf(schema: PublishedSchema | undefined): PublishedSchema | undefined {
   return isSchema(schema?.items) ? schema.items : undefined
 }
 
-function propertyOf(schema: JsonSchema | undefined, name: string): JsonSchema | undefined {
+function propertyOf(schema: PublishedSchema | undefined, name: string): PublishedSchema | undefined {
   const property = schema?.properties?.[name] ?? schema?.additionalProperties
   return isSchema(property) ? property : undefined
 }

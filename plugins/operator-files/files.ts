@@ -2,12 +2,18 @@ import { createHash, hash } from 'node:crypto'
 import { constants, open, readdir, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { ZodType } from 'zod'
-import { ConfigError, type Fault, type Position, type Problem, START } from './config-error.ts'
-import type { Environment } from './expand.ts'
+import {
+  ConfigError,
+  type ConfigProblem,
+  FILE_START,
+  type FileFault,
+  type FilePosition,
+} from './config-error.ts'
+import type { EnvironmentVariables } from './expand.ts'
 import { explainIssue } from './explain-issue.ts'
 import { nearestName } from './nearest-name.ts'
 import { errorCode, isWorldWritable } from './secret-file.ts'
-import { type OperatorYaml, type Path, readOperatorYaml } from './yaml.ts'
+import { type OperatorYaml, readOperatorYaml, type YamlPath } from './yaml.ts'
 
 /** One file of the operator, checked. */
 export interface OperatorFile {
@@ -22,13 +28,13 @@ export interface OperatorFile {
   /** Hex SHA-256 of its text as the operator wrote it, but for the line that says `shadow`. */
   readonly digest: string
   /** The place of the plugin's name. */
-  readonly position: Position
+  readonly position: FilePosition
   /** The place of the value at `path`. */
-  readonly positionOf: (path: Path) => Position
+  readonly positionOf: (path: YamlPath) => FilePosition
   /** Returns whether a value stands at `path`. */
-  readonly has: (path: Path) => boolean
+  readonly has: (path: YamlPath) => boolean
   /** Returns the scalar at `path` as the operator wrote it, never expanded. */
-  readonly written: (path: Path) => string | undefined
+  readonly written: (path: YamlPath) => string | undefined
 }
 
 export interface OperatorFiles {
@@ -38,13 +44,13 @@ export interface OperatorFiles {
   readonly digest: string
 }
 
-interface Source {
+interface OperatorFilesSource {
   readonly directory: string
   /** The options of each built-in plugin, by its name, without the `plugin` key. */
   readonly schemas: ReadonlyMap<string, ZodType>
   /** Those of them that are checks, as every module of an operator is: they may be shadows. */
   readonly checks: ReadonlySet<string>
-  readonly env: Environment
+  readonly env: EnvironmentVariables
 }
 
 const NAME = /^\d{2}-[a-z0-9][a-z0-9-]*\.ya?ml$/
@@ -57,13 +63,13 @@ const MAX_FILE_BYTES = 1_048_576
  * (docs/threats.md#threat-34). Does NOT check the order (`plugins/order.ts`) and does NOT load an operator's
  * own module.
  */
-export async function readOperatorFiles(source: Source): Promise<OperatorFiles> {
+export async function readOperatorFiles(source: OperatorFilesSource): Promise<OperatorFiles> {
   const { directory } = source
-  const problems: Problem[] = []
+  const problems: ConfigProblem[] = []
   const files: OperatorFile[] = []
   const digest = createHash('sha256')
   for (const file of await namesIn(directory)) {
-    const faults: Fault[] = []
+    const faults: FileFault[] = []
     const bytes = await readBytes(directory, file, faults)
     if (bytes) {
       digest.update(`${file}\0${bytes.length}\0`).update(bytes)
@@ -80,7 +86,7 @@ export async function readOperatorFiles(source: Source): Promise<OperatorFiles> 
 export const isModulePath = (plugin: string): boolean => plugin.startsWith('./') || plugin.startsWith('/')
 
 async function namesIn(directory: string): Promise<string[]> {
-  const refuse = (message: string) => new ConfigError(directory, [{ file: '', ...START, message }])
+  const refuse = (message: string) => new ConfigError(directory, [{ file: '', ...FILE_START, message }])
   try {
     const { mode } = await stat(directory)
     if (isWorldWritable(mode)) throw refuse('everybody may write to this directory: chmod o-w it')
@@ -93,9 +99,9 @@ async function namesIn(directory: string): Promise<string[]> {
   }
 }
 
-async function readBytes(directory: string, file: string, faults: Fault[]): Promise<Buffer | null> {
+async function readBytes(directory: string, file: string, faults: FileFault[]): Promise<Buffer | null> {
   const refuse = (message: string): null => {
-    faults.push({ ...START, message })
+    faults.push({ ...FILE_START, message })
     return null
   }
   if (!NAME.test(file)) {
@@ -117,8 +123,8 @@ async function readBytes(directory: string, file: string, faults: Fault[]): Prom
 function readOne(
   file: string,
   bytes: Buffer,
-  { schemas, checks, env }: Source,
-  faults: Fault[],
+  { schemas, checks, env }: OperatorFilesSource,
+  faults: FileFault[],
 ): OperatorFile | null {
   const text = decode(bytes, faults)
   const yaml = text === null ? null : readOperatorYaml(text, env, faults)
@@ -148,18 +154,18 @@ function readOne(
 function shadowOf(
   { shadow = false, ...options }: Readonly<Record<string, unknown>>,
   yaml: OperatorYaml,
-  faults: Fault[],
+  faults: FileFault[],
 ): Pick<OperatorFile, 'shadow' | 'options'> {
   if (typeof shadow === 'boolean') return { shadow, options }
   faults.push({ ...yaml.positionOf(['shadow']), message: 'shadow must be true or false' })
   return { shadow: true, options }
 }
 
-function decode(bytes: Buffer, faults: Fault[]): string | null {
+function decode(bytes: Buffer, faults: FileFault[]): string | null {
   try {
     return new TextDecoder('utf-8', { fatal: true }).decode(bytes)
   } catch {
-    faults.push({ ...START, message: 'is not UTF-8 text' })
+    faults.push({ ...FILE_START, message: 'is not UTF-8 text' })
     return null
   }
 }
@@ -173,7 +179,7 @@ function unknownPlugin(plugin: string, schemas: ReadonlyMap<string, ZodType>): s
 function validate(
   options: Readonly<Record<string, unknown>>,
   checked: { plugin: string; schema: ZodType; yaml: OperatorYaml },
-  faults: Fault[],
+  faults: FileFault[],
 ): Record<string, unknown> | null {
   const result = checked.schema.safeParse(options)
   if (result.success) {

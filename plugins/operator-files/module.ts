@@ -2,24 +2,24 @@ import { createHash } from 'node:crypto'
 import { readFile, stat } from 'node:fs/promises'
 import { dirname, resolve } from 'node:path'
 import { pathToFileURL } from 'node:url'
-import { deadline } from '../deadline.ts'
-import type { CallSummary, Demand, Principal, Proof } from '../facts.ts'
-import type { Granted } from '../permit.ts'
-import type { Arrival, Plugin, Settlement } from '../plugin.ts'
+import { withDeadline } from '../deadline.ts'
+import type { CallSummary, CapabilityDemand, DpopProof, Principal } from '../facts.ts'
+import type { CallPermit } from '../permit.ts'
+import type { Arrival, CallSettlement, Plugin } from '../plugin.ts'
 import { Refusal } from '../refusal.ts'
 import { errorCode, isWorldWritable } from './secret-file.ts'
 
 /** The facts that an operator's own check may need. */
 export interface CheckFacts {
   readonly principal: Principal
-  readonly proof: Proof | null
-  readonly demand: Demand
+  readonly proof: DpopProof | null
+  readonly demand: CapabilityDemand
   readonly call: CallSummary
-  readonly granted: Granted
+  readonly granted: CallPermit
 }
 
 /** An operator's own check, as the pipeline runs it between the capability gate and the record. */
-export type Check = Plugin<Arrival & CheckFacts, object>
+export type CheckPlugin = Plugin<Arrival & CheckFacts, object>
 
 /**
  * The facts that an operator's module is given: who called when for what, and those that it declared as
@@ -27,7 +27,7 @@ export type Check = Plugin<Arrival & CheckFacts, object>
  * dispatched.
  */
 export type OperatorFacts = Pick<Arrival, 'id' | 'at' | 'method' | 'path' | 'remoteAddress'> &
-  Partial<Omit<CheckFacts, 'granted'> & { readonly granted: Demand }>
+  Partial<Omit<CheckFacts, 'granted'> & { readonly granted: CapabilityDemand }>
 
 /** The plugin that `plugin(options)` of an operator's module returns. */
 export interface OperatorPlugin {
@@ -40,7 +40,7 @@ export interface OperatorPlugin {
    * to count. Nobody waits for it. What it throws or rejects with is logged and counted, and changes nothing
    * for the caller.
    */
-  readonly settled?: (facts: OperatorFacts, settlement: Settlement) => unknown
+  readonly settled?: (facts: OperatorFacts, settlement: CallSettlement) => unknown
 }
 
 /** The second argument of a module's `plugin(options, tools)`: the means to refuse. */
@@ -49,14 +49,14 @@ export interface OperatorTools {
 }
 
 export interface LoadedModule {
-  readonly check: Check
+  readonly check: CheckPlugin
   /** The facts that it declared. */
   readonly needs: readonly string[]
   /** Hex SHA-256 of the module's file: not of what it imports. */
   readonly digest: string
 }
 
-interface Source {
+interface ModuleSource {
   /** As written in the operator's file: absolute, or relative to `directory`. */
   readonly path: string
   readonly directory: string
@@ -79,12 +79,12 @@ const NAME = /^[a-z][a-z0-9_-]{0,63}$/
  * (docs/threats.md#threat-34). Does NOT contain what the module does: it runs with the rights of the gateway,
  * and one that never yields stops it.
  */
-export async function loadOperatorModule(source: Source): Promise<LoadedModule> {
+export async function loadOperatorModule(source: ModuleSource): Promise<LoadedModule> {
   const { path, directory, options, admitDeadline = 1_000, loadDeadline = 10_000 } = source
   const file = resolve(directory, path)
   const digest = await digestOf(file, path)
   const late = () => new Error(`${path} did not load within ${loadDeadline} ms`)
-  const made = await deadline({ ms: loadDeadline, late }, () => make(file, path, digest, options))
+  const made = await withDeadline({ ms: loadDeadline, late }, () => make(file, path, digest, options))
   const plugin = validate(made, path)
   return { check: checkOf(plugin, admitDeadline), needs: plugin.needs, digest }
 }
@@ -156,14 +156,14 @@ function validate(made: unknown, path: string): OperatorPlugin {
   }
 }
 
-function checkOf({ name, needs, admit, settled }: OperatorPlugin, ms: number): Check {
+function checkOf({ name, needs, admit, settled }: OperatorPlugin, ms: number): CheckPlugin {
   const chosen = FACTS.filter((fact) => needs.includes(fact))
   const late = () => new Error(`${name} did not settle within ${ms} ms`)
   return {
     name,
     admit: async (facts) => {
       try {
-        await deadline({ ms, late }, async () => admit(copy(facts, chosen)))
+        await withDeadline({ ms, late }, async () => admit(copy(facts, chosen)))
       } catch (error) {
         throw error instanceof Refusal ? error : new Refusal('plugin_failed', { cause: error })
       }

@@ -20,7 +20,7 @@ export function readSecretFile(path: string, refusedModeBits: number): string {
     const { mode, size } = regularFile(descriptor, path)
     if ((mode & refusedModeBits) !== 0) {
       throw new Error(
-        `${path} has mode ${octal(mode)} and is open to others: make it 0600 with chmod 600 ${path}`,
+        `${path} has mode ${octalMode(mode)} and is open to others: make it 0600 with chmod 600 ${path}`,
       )
     }
     if (size > MAX_SECRET_LENGTH) throw new Error(`${path} is larger than any secret: ${size} bytes`)
@@ -52,7 +52,7 @@ function regularFile(descriptor: number, path: string): { mode: number; size: nu
 export const isWorldWritable = (mode: number): boolean => (mode & 0o002) !== 0
 
 /** A file mode as operators write it, e.g. `0644`. */
-export const octal = (mode: number): string => `0${(mode & 0o777).toString(8).padStart(3, '0')}`
+export const octalMode = (mode: number): string => `0${(mode & 0o777).toString(8).padStart(3, '0')}`
 
 /** The system's name for what went wrong, e.g. `ENOENT`. */
 export function errorCode(error: unknown): string {

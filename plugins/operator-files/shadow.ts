@@ -1,17 +1,17 @@
-import type { Verdict } from '../facts.ts'
-import type { Arrival, Plugin, Settlement } from '../plugin.ts'
-import { refusalOf } from '../refusal.ts'
-import type { Check, CheckFacts } from './module.ts'
+import type { CheckVerdict } from '../facts.ts'
+import type { Arrival, CallSettlement, Plugin } from '../plugin.ts'
+import { toRefusal } from '../refusal.ts'
+import type { CheckFacts, CheckPlugin } from './module.ts'
 
-type Watched = Arrival &
-  CheckFacts & { readonly shadows?: readonly Verdict[]; readonly shadowFaults?: readonly unknown[] }
+type ShadowedFacts = Arrival &
+  CheckFacts & { readonly shadows?: readonly CheckVerdict[]; readonly shadowFaults?: readonly unknown[] }
 
 /**
  * Asks checks that only watch, all at once, behind those that judge (docs/rehearsal.md#shadow). Whatever they say,
  * throw or fail to say in their time, the call goes on; what they said is for its row. A call is delayed by the slowest
  * of them, and that by its own deadline. What made one fail is a fault of the settled call: logged, and counted.
  */
-export function shadow(checks: readonly Check[]): Plugin<Watched, object> {
+export function shadowChecks(checks: readonly CheckPlugin[]): Plugin<ShadowedFacts, object> {
   return {
     name: 'shadow',
     admit: async (facts) => {
@@ -30,20 +30,24 @@ export function shadow(checks: readonly Check[]): Plugin<Watched, object> {
 }
 
 async function verdictOf(
-  check: Check,
-  facts: Watched,
-): Promise<{ readonly verdict: Verdict; readonly fault?: unknown }> {
+  check: CheckPlugin,
+  facts: ShadowedFacts,
+): Promise<{ readonly verdict: CheckVerdict; readonly fault?: unknown }> {
   try {
     await check.admit(facts)
     return { verdict: 'pass' }
   } catch (error) {
-    const failed = refusalOf(error, 'plugin_failed').reason === 'plugin_failed'
+    const failed = toRefusal(error, 'plugin_failed').reason === 'plugin_failed'
     return failed ? { verdict: 'failed', fault: error } : { verdict: 'refuse' }
   }
 }
 
 /** Those that would have let the call through count it, as they will when they judge. */
-async function settle(checks: readonly Check[], facts: Watched, settlement: Settlement): Promise<void> {
+async function settle(
+  checks: readonly CheckPlugin[],
+  facts: ShadowedFacts,
+  settlement: CallSettlement,
+): Promise<void> {
   const passed = checks.filter((_, index) => facts.shadows?.[index] === 'pass')
   await Promise.all(passed.map(async (check) => check.settled?.(facts, settlement)))
 }

@@ -12,23 +12,23 @@ import {
   visit,
 } from 'yaml'
 import { messageOf } from '../../db/support/error-message.ts'
-import { type Fault, type Position, START } from './config-error.ts'
-import { type Environment, expand } from './expand.ts'
+import { FILE_START, type FileFault, type FilePosition } from './config-error.ts'
+import { type EnvironmentVariables, expandReferences } from './expand.ts'
 
-export type Path = readonly PropertyKey[]
+export type YamlPath = readonly PropertyKey[]
 
 /** A YAML file that remembers where each of its values stands. */
 export interface OperatorYaml {
   /** The whole file as a plain object, references expanded. */
   readonly value: Readonly<Record<string, unknown>>
   /** Returns the place of the value at `path`; where nothing stands there, of the nearest value around it. */
-  readonly positionOf: (path: Path) => Position
+  readonly positionOf: (path: YamlPath) => FilePosition
   /** Returns the place of the key at the end of `path`. */
-  readonly positionOfKey: (path: Path) => Position
+  readonly positionOfKey: (path: YamlPath) => FilePosition
   /** Returns whether a value stands at `path` at all. */
-  readonly has: (path: Path) => boolean
+  readonly has: (path: YamlPath) => boolean
   /** Returns the scalar at `path` as the operator wrote it, never expanded. */
-  readonly written: (path: Path) => string | undefined
+  readonly written: (path: YamlPath) => string | undefined
 }
 
 /**
@@ -42,9 +42,13 @@ const MAX_ALIASES = 64
  * the environment. Adds every mistake to `faults`. Returns null where nothing can be read from the file.
  * Does NOT know what the file configures.
  */
-export function readOperatorYaml(text: string, env: Environment, faults: Fault[]): OperatorYaml | null {
+export function readOperatorYaml(
+  text: string,
+  env: EnvironmentVariables,
+  faults: FileFault[],
+): OperatorYaml | null {
   const lines = new LineCounter()
-  const at = (offset: number): Position => positionAt(lines, offset)
+  const at = (offset: number): FilePosition => positionAt(lines, offset)
   const document = parseDocument(text, {
     version: '1.2',
     schema: 'core',
@@ -69,16 +73,16 @@ export function readOperatorYaml(text: string, env: Environment, faults: Fault[]
   return value && { value, ...places(document, at) }
 }
 
-function positionAt(lines: LineCounter, offset: number): Position {
+function positionAt(lines: LineCounter, offset: number): FilePosition {
   const { line, col } = lines.linePos(offset)
-  return line > 0 ? { line, column: col } : START
+  return line > 0 ? { line, column: col } : FILE_START
 }
 
 const startOf = (node: Node | null | undefined): number => node?.range?.[0] ?? 0
 
 function expandScalars(
   document: Document,
-  env: Environment,
+  env: EnvironmentVariables,
   fault: (node: Node, message: string) => void,
 ): void {
   visit(document, {
@@ -90,7 +94,7 @@ function expandScalars(
     Scalar: (key, node) => {
       if (key === 'key' || typeof node.value !== 'string') return
       try {
-        node.value = expand(node.value, env)
+        node.value = expandReferences(node.value, env)
       } catch (error) {
         fault(node, messageOf(error))
       }
@@ -101,22 +105,22 @@ function expandScalars(
 // What stands above a pair of the outermost map: the document and that map.
 const ROOT_DEPTH = 2
 
-function plain(document: Document, faults: Fault[]): Record<string, unknown> | null {
+function plain(document: Document, faults: FileFault[]): Record<string, unknown> | null {
   try {
     // The root is a map with string keys: proven before this is called.
     return document.toJS({ maxAliasCount: MAX_ALIASES }) as Record<string, unknown>
   } catch (error) {
     // An alias without an anchor is told already, at its own place.
-    if (faults.length === 0) faults.push({ ...START, message: `cannot be read: ${messageOf(error)}` })
+    if (faults.length === 0) faults.push({ ...FILE_START, message: `cannot be read: ${messageOf(error)}` })
     return null
   }
 }
 
-type Places = Omit<OperatorYaml, 'value'>
+type YamlPositions = Omit<OperatorYaml, 'value'>
 
-function places(document: Document, at: (offset: number) => Position): Places {
+function places(document: Document, at: (offset: number) => FilePosition): YamlPositions {
   const root = document.contents
-  const walk = (path: Path): { node: Node | null; depth: number } => {
+  const walk = (path: YamlPath): { node: Node | null; depth: number } => {
     let node: Node | null = root
     for (const [depth, step] of path.entries()) {
       const inner = child(document, node, step)

@@ -39,7 +39,7 @@ export type OperatorSet = keyof typeof OPERATOR_SETS
 export const isOperatorSet = (name: string): name is OperatorSet => Object.hasOwn(OPERATOR_SETS, name)
 
 /** Tells a token that is an operator's alone: nothing but administration may demand it, and nobody else hold it. */
-export const isOfAdministration = (capability: string): boolean => capability.startsWith('admin.')
+export const hasAdminPrefix = (capability: string): boolean => capability.startsWith('admin.')
 
 /** Tells a token that operators may hold. */
 export const isAdminCapability = (capability: string): capability is AdminCapability =>

@@ -1,5 +1,5 @@
 import type { Arrival, Plugin } from '../plugin.ts'
-import { operatorOfNoTable } from './actor.ts'
+import { unstoredOperator } from './actor.ts'
 import type { KnownOperator } from './operator.ts'
 
 /**
@@ -10,7 +10,7 @@ import type { KnownOperator } from './operator.ts'
 export const localOperator: Plugin<Arrival, KnownOperator> = {
   name: 'local_operator',
   admit: ({ localUid }) => ({
-    ...operatorOfNoTable(`socket:${localUid ?? 'unknown'}`, 'socket', []),
+    ...unstoredOperator(`socket:${localUid ?? 'unknown'}`, 'socket', []),
     ...{ proof: null, token: null },
   }),
 }

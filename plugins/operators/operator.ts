@@ -1,20 +1,20 @@
 import type { PrincipalType } from '../../db/schema.ts'
-import type { Assertion } from '../../db/support/statement.ts'
-import type { AccessToken, Commitments, Demand, Principal, Proof } from '../facts.ts'
-import type { Granted } from '../permit.ts'
-import type { PinLookup, Pinned } from '../pin/pin.ts'
+import type { RowAssertion } from '../../db/support/statement.ts'
+import type { AccessToken, CallCommitments, CapabilityDemand, DpopProof, Principal } from '../facts.ts'
+import type { CallPermit } from '../permit.ts'
+import type { PinLookup, PinnedCaller } from '../pin/pin.ts'
 import type { Arrival, Plugin } from '../plugin.ts'
 import { Refusal } from '../refusal.ts'
-import { type Operating, storedOperator } from './actor.ts'
+import { type ActorAndHolder, storedOperator } from './actor.ts'
 
 /** An operator as the first question of administration finds it. */
-export interface KnownOperator extends Operating {
+export interface KnownOperator extends ActorAndHolder {
   /** Null where none came: by the secret, by a session, or where mutual TLS alone may pass. */
-  readonly proof: Proof | null
+  readonly proof: DpopProof | null
   readonly token: AccessToken | null
   /** The operator that is stored. Absent: the secret's, the socket's. */
   readonly principal?: Principal
-  readonly commitments?: Commitments
+  readonly commitments?: CallCommitments
   /** Absent: it did not come by one. */
   readonly session?: BrowserSession
 }
@@ -32,8 +32,8 @@ export interface BrowserSession {
 }
 
 /** The proof and the token that were verified in addition to a certificate; null: none. */
-export interface Proven {
-  readonly proof: Proof | null
+export interface VerifiedCredentials {
+  readonly proof: DpopProof | null
   readonly token: AccessToken | null
 }
 
@@ -46,19 +46,19 @@ export interface SessionQuestion<Found extends KnownOperator = KnownOperator> {
   readonly again: (facts: Arrival & KnownOperator) => Promise<Found | null>
 }
 
-export interface OperatorSources {
+export interface OperatorDependencies {
   /** `X-Admin-Secret`, where one is sent. Refuses a wrong one. */
-  readonly secret: Plugin<Arrival, Operating>
+  readonly secret: Plugin<Arrival, ActorAndHolder>
   /** Whose a certificate is, as the database says it now. */
   readonly lookup: PinLookup
-  readonly pin: Plugin<Arrival, Pinned>
+  readonly pin: Plugin<Arrival, PinnedCaller>
   /** The proof and the token of whoever is pinned. */
-  readonly proof: Plugin<Arrival & Pinned, Proven>
+  readonly proof: Plugin<Arrival & PinnedCaller, VerifiedCredentials>
   /** Refuses the pages of other sites. */
   readonly page: Plugin<Arrival, object>
   /** Finds the operator of a session; null where the request names none that holds. Refuses a forged request. */
   readonly session: SessionQuestion
-  readonly unchanged: (type: PrincipalType, ref: string, revision: number) => Assertion
+  readonly unchanged: (type: PrincipalType, ref: string, revision: number) => RowAssertion
 }
 
 /**
@@ -67,20 +67,20 @@ export interface OperatorSources {
  * is the break-glass operator `admin`; then a browser's session. Refuses with `admin_secret_invalid` where nobody is
  * known, and a known operator as `pin` and `dpop` do.
  */
-export function operator(sources: OperatorSources): Plugin<Arrival, KnownOperator> {
+export function identifyOperator(sources: OperatorDependencies): Plugin<Arrival, KnownOperator> {
   const { secret, proof, session } = sources
   return {
     name: 'operator',
     admit: (arrival) =>
-      found(arrival, sources, {
+      findKnownOperator(arrival, sources, {
         secret: async () => ({ ...(await secret.admit(arrival)), proof: null, token: null }),
         proof: (pinned) => proof.admit({ ...arrival, ...pinned }),
         session: () => session.first(arrival),
       }),
     still: async (facts) =>
-      sameDoor(
+      assertSameDoor(
         facts,
-        await found(facts, sources, {
+        await findKnownOperator(facts, sources, {
           // Beside a certificate or a session it is not what has let the call in.
           secret: async () =>
             facts.actor.via === 'secret' ? { ...facts, ...(await secret.still?.(facts)) } : null,
@@ -94,14 +94,14 @@ export function operator(sources: OperatorSources): Plugin<Arrival, KnownOperato
 /** The questions whose answers rest on what a request brought along, and not on what is stored alone. */
 interface DoorQuestions {
   readonly secret: () => Promise<KnownOperator | null>
-  readonly proof: (pinned: Pinned) => Proven | Promise<Proven>
+  readonly proof: (pinned: PinnedCaller) => VerifiedCredentials | Promise<VerifiedCredentials>
   readonly session: () => Promise<KnownOperator | null>
 }
 
 /** The whole list of questions, first and again. */
-async function found(
+async function findKnownOperator(
   arrival: Arrival,
-  sources: OperatorSources,
+  sources: OperatorDependencies,
   asked: DoorQuestions,
 ): Promise<KnownOperator> {
   const breakGlass = arrival.headers['x-admin-secret'] === undefined ? null : await asked.secret()
@@ -111,13 +111,13 @@ async function found(
   throw new Refusal('admin_secret_invalid')
 }
 
-async function hasOperatorCertificate({ peer }: Arrival, { lookup }: OperatorSources): Promise<boolean> {
+async function hasOperatorCertificate({ peer }: Arrival, { lookup }: OperatorDependencies): Promise<boolean> {
   return peer !== null && (await lookup(peer.thumbprint))?.principal_type === 'operator'
 }
 
 async function byCertificate(
   arrival: Arrival,
-  sources: OperatorSources,
+  sources: OperatorDependencies,
   asked: DoorQuestions,
 ): Promise<KnownOperator> {
   // A browser shows its certificate for any page.
@@ -131,34 +131,34 @@ async function byCertificate(
 }
 
 /** Refuses whoever comes by another door, or as somebody else, than when the call began. */
-export function sameDoor({ actor: before }: Operating, now: KnownOperator): KnownOperator {
+export function assertSameDoor({ actor: before }: ActorAndHolder, now: KnownOperator): KnownOperator {
   const { actor } = now
   if (actor.id === before.id && actor.via === before.via) return now
   throw new Refusal('admin_secret_invalid')
 }
 
-interface Asked {
-  readonly demand: Demand
+interface DemandFacts {
+  readonly demand: CapabilityDemand
 }
 
 /** What the gate asks of an operator. What is administered, the operation finds itself. */
-interface Gated extends Arrival, Asked, Pick<KnownOperator, 'holder' | 'token'> {
+interface OperatorGateFacts extends Arrival, DemandFacts, Pick<KnownOperator, 'holder' | 'token'> {
   readonly target: null
 }
 
 /** The facts of a request of an operator who was let in. */
-export type Administered = Arrival &
+export type AdministrationFacts = Arrival &
   KnownOperator &
-  Asked & { readonly target: null; readonly granted: Granted<null> }
+  DemandFacts & { readonly target: null; readonly granted: CallPermit<null> }
 
 /**
  * Asks once more, behind a body that may take its time, who administers and whether they may: what was rotated,
  * deactivated or taken away while it came is worth nothing. Gives nothing.
  */
-export const stillMay = (
+export const recheckOperator = (
   { name, admit }: Plugin<Arrival, KnownOperator>,
-  gate: { readonly admit: (facts: Gated) => unknown },
-): Plugin<Arrival & Asked, object> => ({
+  gate: { readonly admit: (facts: OperatorGateFacts) => unknown },
+): Plugin<Arrival & DemandFacts, object> => ({
   name,
   admit: async (facts) => {
     const { holder, token } = await admit(facts)

@@ -1,6 +1,6 @@
-import { holds } from '../capability.ts'
-import type { AccessToken, Principal, Proof } from '../facts.ts'
-import type { Pinned } from '../pin/pin.ts'
+import { holdsDemanded } from '../capability.ts'
+import type { AccessToken, DpopProof, Principal } from '../facts.ts'
+import type { PinnedCaller } from '../pin/pin.ts'
 import type { Arrival, Plugin } from '../plugin.ts'
 import { Refusal } from '../refusal.ts'
 import type { KnownOperator } from './operator.ts'
@@ -12,35 +12,35 @@ export interface ProofReader {
   /** True where it may read what is another's: an operator that holds `admin.audit`. */
   readonly auditor: boolean
   readonly principal?: Principal
-  readonly proof: Proof | null
+  readonly proof: DpopProof | null
   /** Asks for all that again at a later instant; ms since the epoch. Rejects with a `Refusal`. */
   readonly askAgain: (at: number) => Promise<Pick<ProofReader, 'ref' | 'auditor'>>
 }
 
-interface Caller extends Pinned {
-  readonly proof: Proof | null
+interface ProvenCaller extends PinnedCaller {
+  readonly proof: DpopProof | null
   readonly token: AccessToken | null
 }
 
 /** The checks of a caller that is no operator. */
-type CallerQuestions = Pick<Plugin<Arrival, Caller>, 'admit' | 'still'>
+type CallerQuestions = Pick<Plugin<Arrival, ProvenCaller>, 'admit' | 'still'>
 
 const AUDITS = ['admin.audit']
 
 const auditorOf = ({ holder, token, principal }: KnownOperator): Pick<ProofReader, 'ref' | 'auditor'> => ({
   ref: principal?.ref ?? null,
-  auditor: holds(holder, token, AUDITS),
+  auditor: holdsDemanded(holder, token, AUDITS),
 })
 
 /** Refuses who reads as somebody else by now, or audits no more. */
-async function still({ askAgain, ref, auditor, at }: Arrival & ProofReader): Promise<object> {
+async function recheckReader({ askAgain, ref, auditor, at }: Arrival & ProofReader): Promise<object> {
   const now = await askAgain(at)
   if (now.ref !== ref || (auditor && !now.auditor)) throw new Refusal('capability_missing')
   return {}
 }
 
 /** Admits whoever administers. */
-export const operatorReads = (operator: Plugin<Arrival, KnownOperator>): Plugin<Arrival, ProofReader> => ({
+export const operatorReader = (operator: Plugin<Arrival, KnownOperator>): Plugin<Arrival, ProofReader> => ({
   name: operator.name,
   admit: async (arrival) => {
     const known = await operator.admit(arrival)
@@ -49,7 +49,7 @@ export const operatorReads = (operator: Plugin<Arrival, KnownOperator>): Plugin<
       auditorOf({ ...known, ...(await operator.still?.({ ...arrival, ...known, at })) })
     return { ...auditorOf(known), proof, askAgain, ...(principal && { principal }) }
   },
-  ...(operator.still && { still }),
+  ...(operator.still && { still: recheckReader }),
 })
 
 /**
@@ -60,7 +60,7 @@ export function proofReader(
   operator: Plugin<Arrival, KnownOperator>,
   caller: CallerQuestions,
 ): Plugin<Arrival, ProofReader> {
-  const administers = operatorReads(operator)
+  const administers = operatorReader(operator)
   return {
     name: 'operator',
     admit: async (arrival) => {
@@ -78,6 +78,6 @@ export function proofReader(
       }
       return { ref, auditor: false, proof, principal, askAgain }
     },
-    still,
+    still: recheckReader,
   }
 }

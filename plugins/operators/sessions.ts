@@ -2,14 +2,14 @@ import { createHmac, hash, randomBytes, timingSafeEqual } from 'node:crypto'
 import type { StoredSession } from '../../db/operators/sessions.ts'
 import { storedCapabilities } from '../../db/principals/pins.ts'
 import type { PrincipalType } from '../../db/schema.ts'
-import type { Assertion } from '../../db/support/statement.ts'
+import type { RowAssertion } from '../../db/support/statement.ts'
 import type { Principal } from '../facts.ts'
-import { commitmentsBy, type KeyLookup, type Pinned } from '../pin/pin.ts'
+import { commitmentsBy, type KeyLookup, type PinnedCaller } from '../pin/pin.ts'
 import type { Arrival, Plugin } from '../plugin.ts'
 import { Refusal } from '../refusal.ts'
-import { type Author, operatorOfNoTable, storedOperator } from './actor.ts'
+import { type ChangeAuthor, storedOperator, unstoredOperator } from './actor.ts'
 import { cookieOf, SESSION_COOKIE } from './cookies.ts'
-import type { BrowserSession, KnownOperator, Proven, SessionQuestion } from './operator.ts'
+import type { BrowserSession, KnownOperator, SessionQuestion, VerifiedCredentials } from './operator.ts'
 
 const ID_BYTES = 32
 const ID = /^[A-Za-z0-9_-]{43}$/
@@ -23,27 +23,27 @@ export interface SessionRules {
   readonly marks: ReadonlySet<string>
 }
 
-export interface SessionSources {
+export interface StoredSessionDependencies {
   readonly find: (digest: string) => Promise<StoredSession | undefined>
   /** Asserts that a session has not been ended. */
-  readonly stands: (digest: string) => Assertion
+  readonly stands: (digest: string) => RowAssertion
   /** Notes the use of a session. Waits for nobody. */
   readonly touch: (digest: string, before: string, at: number) => void
   /** The secret as it is stored; null while none opens anything. */
   readonly secret: () => Promise<string | null>
-  readonly secretUnchanged: (hash: string) => Assertion
+  readonly secretUnchanged: (hash: string) => RowAssertion
   /** `MCP_PROXY_ADMIN_SECRET`: what the secret is while none is stored. */
   readonly environment: string
-  readonly unchanged: (type: PrincipalType, ref: string, revision: number) => Assertion
+  readonly unchanged: (type: PrincipalType, ref: string, revision: number) => RowAssertion
   readonly keys: KeyLookup
   /** Whose the certificate of a connection is now. */
-  readonly pin: Plugin<Arrival, Pinned>
+  readonly pin: Plugin<Arrival, PinnedCaller>
   /** 32 bytes that all processes of the service have, and nobody else. */
   readonly key: Buffer
 }
 
 /** The id of a session that is about to be opened. */
-export interface NewId {
+export interface NewSessionId {
   /** The cookie's value: kept nowhere. */
   readonly id: string
   /** Lower-case hex SHA-256 of it. */
@@ -51,29 +51,29 @@ export interface NewId {
 }
 
 /** A session and its operator, found by a request's cookie. */
-export interface SignedIn extends KnownOperator {
+export interface SessionOperator extends KnownOperator {
   readonly session: BrowserSession
 }
 
 /** A session that its browser ends, by its digest, and whose it was. */
 export interface EndingSession {
   readonly digest: string
-  readonly author: Author
+  readonly author: ChangeAuthor
 }
 
 /** Asks for the proof that goes with a certificate. Refuses as `dpop` does. */
-type AskProof = (facts: Arrival & Pinned) => Proven | Promise<Proven>
+type AskProof = (facts: Arrival & PinnedCaller) => VerifiedCredentials | Promise<VerifiedCredentials>
 
 /** The sessions of browsers (docs/operators.md#doors): rows in the database, so that every process knows them. */
-export class Sessions {
-  readonly #sources: SessionSources
+export class BrowserSessions {
+  readonly #sources: StoredSessionDependencies
 
-  constructor(sources: SessionSources) {
+  constructor(sources: StoredSessionDependencies) {
     this.#sources = sources
   }
 
   /** A session's id is new at each sign-in: what a browser brought along never becomes one. */
-  newId(): NewId {
+  newId(): NewSessionId {
     const id = randomBytes(ID_BYTES).toString('base64url')
     return { id, digest: digestOf(id) }
   }
@@ -84,16 +84,16 @@ export class Sessions {
    * `principal_deactivated`, and as `pin` and `dpop` do. Does NOT look at which page has made the request:
    * {@link sessionDoor} does.
    */
-  async find(arrival: Arrival, rules: SessionRules, proof: AskProof): Promise<SignedIn | null> {
+  async find(arrival: Arrival, rules: SessionRules, proof: AskProof): Promise<SessionOperator | null> {
     const id = cookieOf(arrival.headers, SESSION_COOKIE)
     if (id === null || !ID.test(id)) return null
     const stored = await this.#sources.find(digestOf(id))
     if (!stored) return null
-    const end = endOf(stored, rules)
-    if (arrival.at >= end || !isUsed(stored, rules, arrival.at)) return null
+    const end = sessionEnd(stored, rules)
+    if (arrival.at >= end || !isRecentlyUsed(stored, rules, arrival.at)) return null
     const operating = await this.#operatorOf(stored, rules, arrival, proof)
     if (!operating) return null
-    if (arrival.headers[WATCHING] === undefined) this.#note(stored, rules, arrival.at)
+    if (arrival.headers[WATCHING_HEADER] === undefined) this.#note(stored, rules, arrival.at)
     // Proven by the table: an array of texts.
     const amr = JSON.parse(stored.amr) as readonly string[]
     const { id_sha256: digest } = stored
@@ -158,7 +158,7 @@ export class Sessions {
   async #byCertificate(
     { principal_id: id }: StoredSession,
     [thumbprint]: readonly string[],
-    standing: readonly Assertion[],
+    standing: readonly RowAssertion[],
     arrival: Arrival,
     askProof: AskProof,
   ): Promise<KnownOperator | null> {
@@ -174,11 +174,14 @@ export class Sessions {
     return { ...operating, proof, token, principal, commitments }
   }
 
-  async #bySecret([mark]: readonly string[], standing: readonly Assertion[]): Promise<KnownOperator | null> {
+  async #bySecret(
+    [mark]: readonly string[],
+    standing: readonly RowAssertion[],
+  ): Promise<KnownOperator | null> {
     const { secret, secretUnchanged } = this.#sources
     const stored = await secret()
     if (stored === null || mark !== this.secretMark(stored)) return null
-    const operating = operatorOfNoTable('admin', 'secret', [secretUnchanged(stored), ...standing])
+    const operating = unstoredOperator('admin', 'secret', [secretUnchanged(stored), ...standing])
     return { ...operating, ...UNPROVEN }
   }
 
@@ -188,13 +191,13 @@ export class Sessions {
 }
 
 /** No proof and no token: nobody is asked for them in a session that rests on no certificate. */
-const UNPROVEN: Proven = { proof: null, token: null }
+const UNPROVEN: VerifiedCredentials = { proof: null, token: null }
 
 /**
  * The header of what a page asks for by itself, while nobody does anything: it is no use of a session, which so ends when
  * nobody has used it, however long the page stays open.
  */
-export const WATCHING = 'x-sallyport-watching'
+export const WATCHING_HEADER = 'x-sallyport-watching'
 
 /** The time between two notes of a session's use; less where a session ends before it is unused for long. ms. */
 const NOTED_MS = 60_000
@@ -202,13 +205,13 @@ const NOTED_MS = 60_000
 const digestOf = (id: string): string => hash('sha256', id)
 
 /** The end of a session, however much it is used. ms since the epoch. */
-export const endOf = (
+export const sessionEnd = (
   { created_at, expires_at }: Pick<StoredSession, 'created_at' | 'expires_at'>,
   { absoluteMs }: Pick<SessionRules, 'absoluteMs'>,
 ): number => Math.min(Date.parse(expires_at), Date.parse(created_at) + absoluteMs)
 
 /** Whether a session has been used in the time for which it may be unused. */
-export const isUsed = (
+export const isRecentlyUsed = (
   { used_at }: Pick<StoredSession, 'used_at'>,
   { idleMs }: Pick<SessionRules, 'idleMs'>,
   at: number,
@@ -236,7 +239,7 @@ const SAFE: ReadonlySet<string> = new Set(['GET', 'HEAD'])
 /** The demands of one configuration on a session, in addition to what is stored of it. */
 interface SessionTerms {
   readonly rules: SessionRules
-  readonly proof: Plugin<Arrival & Pinned, Proven>
+  readonly proof: Plugin<Arrival & PinnedCaller, VerifiedCredentials>
 }
 
 interface SessionDoor {
@@ -244,9 +247,9 @@ interface SessionDoor {
    * Finds the operator of the session. Checks which page asks and, if something is changed, the session's
    * token.
    */
-  readonly changing: SessionQuestion<SignedIn>
+  readonly changing: SessionQuestion<SessionOperator>
   /** The same without the token, for pages and forms, which have it in a field. */
-  readonly showing: SessionQuestion<SignedIn>
+  readonly showing: SessionQuestion<SessionOperator>
 }
 
 /**
@@ -256,7 +259,7 @@ interface SessionDoor {
  * `csrf_invalid`.
  */
 export function sessionDoor(
-  sessions: Sessions,
+  sessions: BrowserSessions,
   page: Plugin<Arrival, object>,
   { rules, proof }: SessionTerms,
   rulesInForce: () => SessionRules,
@@ -265,16 +268,16 @@ export function sessionDoor(
     arrival: Arrival,
     terms: SessionRules,
     askProof: AskProof,
-  ): Promise<SignedIn | null> => {
+  ): Promise<SessionOperator | null> => {
     const found = await sessions.find(arrival, terms, askProof)
     if (found) await page.admit(arrival)
     return found
   }
-  const showing: SessionQuestion<SignedIn> = {
+  const showing: SessionQuestion<SessionOperator> = {
     first: (arrival) => asked(arrival, rules, proof.admit),
     again: (facts) => {
       // That an answer is still open is no use of its session.
-      const headers = { ...facts.headers, [WATCHING]: 'yes' }
+      const headers = { ...facts.headers, [WATCHING_HEADER]: 'yes' }
       const still: AskProof = async (pinned) => ({
         ...facts,
         ...(await proof.still?.({ ...facts, ...pinned })),
@@ -282,7 +285,7 @@ export function sessionDoor(
       return asked({ ...facts, headers }, rulesInForce(), still)
     },
   }
-  const changing: SessionQuestion<SignedIn> = {
+  const changing: SessionQuestion<SessionOperator> = {
     first: async (arrival) => {
       const found = await showing.first(arrival)
       if (found && !SAFE.has(arrival.method)) checkCsrf(found.session, arrival.headers['x-csrf-token'])

@@ -1,12 +1,12 @@
 import type { Arrival, Plugin } from '../plugin.ts'
 import { Refusal } from '../refusal.ts'
-import { type KnownOperator, type SessionQuestion, sameDoor } from './operator.ts'
+import { assertSameDoor, type KnownOperator, type SessionQuestion } from './operator.ts'
 
 /**
  * Finds out whose browser asks for a page: its session alone says so, whatever else it has sent. Refuses with `signed_out`
  * where it has none that holds.
  */
-export const signedIn = ({ first, again }: SessionQuestion): Plugin<Arrival, KnownOperator> => {
+export const requireSession = ({ first, again }: SessionQuestion): Plugin<Arrival, KnownOperator> => {
   const held = (found: KnownOperator | null): KnownOperator => {
     if (!found) throw new Refusal('signed_out')
     return found
@@ -14,6 +14,6 @@ export const signedIn = ({ first, again }: SessionQuestion): Plugin<Arrival, Kno
   return {
     name: 'operator',
     admit: async (arrival) => held(await first(arrival)),
-    still: async (facts) => sameDoor(facts, held(await again(facts))),
+    still: async (facts) => assertSameDoor(facts, held(await again(facts))),
   }
 }

@@ -1,9 +1,9 @@
 import { createHash, type Hash, hash } from 'node:crypto'
 import type { CandidateSet, PinnedPrincipal } from '../../db/principals/pins.ts'
-import type { Commitments, Principal } from '../facts.ts'
-import type { Arrival, Peer, Plugin } from '../plugin.ts'
+import type { CallCommitments, Principal } from '../facts.ts'
+import type { Arrival, Plugin, TlsPeer } from '../plugin.ts'
 import { Refusal } from '../refusal.ts'
-import { type Monotonic, monotonic } from '../secrets/throttle.ts'
+import { type MonotonicClock, monotonicClock } from '../secrets/throttle.ts'
 import type { SpiffeLookup } from './spiffe.ts'
 
 /**
@@ -21,9 +21,9 @@ export interface KeyLookup {
 }
 
 /** The caller, as `pin` finds it. */
-export interface Pinned {
+export interface PinnedCaller {
   readonly principal: Principal
-  readonly commitments: Commitments
+  readonly commitments: CallCommitments
   /** The set that is judged beside the real one, and decides nothing; null where there is none. */
   readonly candidate: CandidateSet | null
   /** When the database was asked. ms of the monotonic clock. */
@@ -45,8 +45,8 @@ export function pin(
   lookup: PinLookup,
   keys: KeyLookup,
   bySpiffeId: SpiffeLookup = nobody,
-  now: Monotonic = monotonic,
-): Plugin<Arrival, Pinned> {
+  now: MonotonicClock = monotonicClock,
+): Plugin<Arrival, PinnedCaller> {
   const given = (pinned: PinnedPrincipal | undefined, { at, id }: Arrival, pinnedAt: number) => {
     const principal = known(pinned, at)
     const candidate = pinned?.candidate ?? null
@@ -59,14 +59,14 @@ export function pin(
   const later = async (
     found: ReturnType<PinLookup>,
     arrival: Arrival,
-    peer: Peer,
+    peer: TlsPeer,
     pinnedAt: number,
-  ): Promise<Pinned> => {
+  ): Promise<PinnedCaller> => {
     const pinned = await found
     if (pinned) return given(pinned, arrival, pinnedAt)
     return given(await bySpiffeId(peer, arrival.at), arrival, NEVER)
   }
-  const admit = (arrival: Arrival): Pinned | Promise<Pinned> => {
+  const admit = (arrival: Arrival): PinnedCaller | Promise<PinnedCaller> => {
     const { peer, at, headers } = arrival
     if (!peer) throw missing(headers)
     if (at < peer.notBefore || at > peer.notAfter) throw new Refusal('certificate_not_valid_now', CLOSE)
@@ -84,7 +84,7 @@ export function pin(
 }
 
 /** Refuses a certificate that stands for another principal than it did when the call began. */
-function ofSamePrincipal(before: Principal, pinned: Pinned): Pinned {
+function ofSamePrincipal(before: Principal, pinned: PinnedCaller): PinnedCaller {
   const { principal } = pinned
   const isSame = principal.id === before.id && principal.ref === before.ref && principal.type === before.type
   if (!isSame) throw new Refusal('certificate_not_pinned', CLOSE)
@@ -102,10 +102,10 @@ const NEVER = Number.NEGATIVE_INFINITY
  * principal's revision in its own transaction: that meets every change of ours, whenever it came. What this adds is
  * what no revision counts, such as what somebody else has written.
  */
-export function stillPinned(
-  { name, admit }: Plugin<Arrival, Pinned>,
-  now: Monotonic = monotonic,
-): Plugin<Arrival & Pinned, { holder: Principal }> {
+export function recheckPin(
+  { name, admit }: Plugin<Arrival, PinnedCaller>,
+  now: MonotonicClock = monotonicClock,
+): Plugin<Arrival & PinnedCaller, { holder: Principal }> {
   return {
     name,
     admit: (facts) => {
@@ -118,7 +118,7 @@ export function stillPinned(
   }
 }
 
-const asHolder = ({ principal }: Pinned) => ({ holder: principal })
+const asHolder = ({ principal }: PinnedCaller) => ({ holder: principal })
 
 // A token that comes without its certificate is an invalid one (RFC 8705 §3); nothing at all is only asked
 // for (RFC 6750 §3.1).
@@ -149,10 +149,10 @@ function known(pinned: PinnedPrincipal | undefined, at: number): Principal {
 const isBefore = (at: number, until: string | null): boolean => until !== null && at < Date.parse(until)
 
 /** Makes the commitments of one request by its principal's key (docs/ledger.md#commitments). */
-export const commitmentsBy = (key: Buffer, requestId: string): Commitments =>
+export const commitmentsBy = (key: Buffer, requestId: string): CallCommitments =>
   new RequestCommitments(key, requestId)
 
-class RequestCommitments implements Commitments {
+class RequestCommitments implements CallCommitments {
   readonly #key: Buffer
   readonly #requestId: string
   // The last one is kept: a row and its receipt ask for the same.

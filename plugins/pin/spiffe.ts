@@ -5,7 +5,7 @@ import type { Database } from '../../db/database.ts'
 import type { PinnedPrincipal } from '../../db/principals/pins.ts'
 import { type SpiffePrincipal, spiffePrincipal } from '../../db/principals/spiffe.ts'
 import { spiffeCasFor } from '../../db/principals/trusted-cas.ts'
-import type { Peer } from '../plugin.ts'
+import type { TlsPeer } from '../plugin.ts'
 
 /** The certificates that are remembered, whose chain need not be built again. */
 const CACHE_MAX = 10_000
@@ -13,7 +13,7 @@ const CACHE_MAX = 10_000
 const CACHE_MS = 60_000
 
 /** Finds the principal that a certificate speaks for by its SPIFFE id; undefined where there is none. */
-export type SpiffeLookup = (peer: Peer, at: number) => Promise<PinnedPrincipal | undefined>
+export type SpiffeLookup = (peer: TlsPeer, at: number) => Promise<PinnedPrincipal | undefined>
 
 /**
  * The pin of an enrolled SPIFFE id (docs/protocol.md#spiffe): any SVID of that id that chains to its bundle
@@ -24,7 +24,7 @@ export type SpiffeLookup = (peer: Peer, at: number) => Promise<PinnedPrincipal |
  */
 export function spiffePin(database: Database): SpiffeLookup {
   const casFor = spiffeCasFor(database)
-  const judged = new LRUCache<string, Judged>({ max: CACHE_MAX })
+  const judged = new LRUCache<string, SvidVerdict>({ max: CACHE_MAX })
   return async (peer, at) => {
     const spiffeId = nameOf(peer)
     const principal = spiffeId === null ? undefined : await spiffePrincipal(database, spiffeId)
@@ -42,7 +42,7 @@ export function spiffePin(database: Database): SpiffeLookup {
   }
 }
 
-interface Judged {
+interface SvidVerdict {
   readonly holds: Promise<boolean>
   /** ms since the epoch. */
   readonly until: number
@@ -60,14 +60,14 @@ async function casOf(
   }
 }
 
-const names = new WeakMap<Peer, string | null>()
+const names = new WeakMap<TlsPeer, string | null>()
 
 /**
  * Returns the SPIFFE id that a certificate seems to carry, or null. Read from Node's text form, once a
  * connection: that is no evidence, but tells which certificates need no closer look, and the DER of an
  * anonymous caller may take half a second to read.
  */
-function nameOf(peer: Peer): string | null {
+function nameOf(peer: TlsPeer): string | null {
   const known = names.get(peer)
   if (known !== undefined) return known
   const [uri, ...more] = peer.certificate.subjectAltName?.match(/URI:[^, "]*/g) ?? []

@@ -8,7 +8,7 @@ import { errorCode } from '../operator-files/secret-file.ts'
 import { tarFiles } from './tar.ts'
 
 /** A compiled policy with its data. */
-export interface Bundle {
+export interface PolicyBundle {
   /** The module, not compiled yet. */
   readonly wasm: Uint8Array
   /** JSON text of an object, or null where there is none. */
@@ -17,7 +17,7 @@ export interface Bundle {
   readonly digest: string
 }
 
-interface Source {
+interface BundleSource {
   /** As written in the operator's file: absolute, or relative to `directory`. */
   readonly bundle: string
   readonly data: string | undefined
@@ -34,7 +34,7 @@ const WORLD_WRITABLE = 0o002
  * is refused (docs/threats.md#threat-34). Does NOT check the signature of a bundle, and does NOT run
  * anything.
  */
-export async function readBundle({ bundle, data, directory }: Source): Promise<Bundle> {
+export async function readBundle({ bundle, data, directory }: BundleSource): Promise<PolicyBundle> {
   const bytes = await readPolicyFile(resolve(directory, bundle), bundle)
   const own = data === undefined ? null : await readPolicyFile(resolve(directory, data), data)
   const digest = createHash('sha256').update(`${bytes.length}\0`).update(bytes)

@@ -1,4 +1,4 @@
-import { isObject, type Members } from '../../db/support/json.ts'
+import { isObject, type UnknownRecord } from '../../db/support/json.ts'
 
 /** The verdict of a policy. */
 export type PolicyDecision =
@@ -33,7 +33,7 @@ export function readDecision(answer: unknown): PolicyDecision {
   return allow ? { allow } : { allow, reason: reason === undefined ? null : printable(reason) }
 }
 
-function members(answer: unknown): Members {
+function members(answer: unknown): UnknownRecord {
   if (isObject(answer)) return answer
   const kind = Array.isArray(answer) ? 'a list' : answer === null ? 'null' : `a ${typeof answer}`
   throw new Error(`the policy answered with ${kind}, neither a boolean nor {allow, reason}`)

@@ -1,5 +1,5 @@
 /** A policy engine: it answers the question of a call. */
-export interface Engine {
+export interface PolicyEngine {
   /**
    * Asks with `input`, JSON text. Resolves with the answer as parsed JSON, or undefined where the policy
    * defines none. Rejects with an Error where there is no answer, or none in time.

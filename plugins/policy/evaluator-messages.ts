@@ -11,7 +11,7 @@ export interface EvaluatorOptions {
 }
 
 /** To it goes the input by itself, JSON text; it answers each in turn. */
-export type FromEvaluator =
+export type EvaluatorMessage =
   | { readonly kind: 'ready' }
   /** The policy cannot be used at all. */
   | { readonly kind: 'unusable'; readonly message: string }

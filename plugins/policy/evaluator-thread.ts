@@ -1,16 +1,16 @@
 import { extname } from 'node:path'
 import { Worker } from 'node:worker_threads'
-import { type Engine, MAX_QUESTIONS } from './engine.ts'
-import type { EvaluatorOptions, FromEvaluator } from './evaluator-messages.ts'
+import { MAX_QUESTIONS, type PolicyEngine } from './engine.ts'
+import type { EvaluatorMessage, EvaluatorOptions } from './evaluator-messages.ts'
 
-interface Limits {
+interface EvaluatorLimits {
   /** The time from the question to its answer, waiting included. ms. */
   readonly deadlineMs: number
   /** The time that a started thread may take until it is ready. ms. */
   readonly startMs: number
 }
 
-interface Question {
+interface PolicyQuestion {
   readonly input: string
   readonly timer: NodeJS.Timeout
   readonly resolve: (answer: unknown) => void
@@ -28,7 +28,10 @@ const RESOURCE_LIMITS = { maxOldGenerationSizeMb: 128, maxYoungGenerationSizeMb:
  * within their deadline. Resolves when the first thread is ready; rejects with its one sentence where the
  * policy cannot be used.
  */
-export async function startEvaluator(options: EvaluatorOptions, limits: Limits): Promise<Engine> {
+export async function startEvaluator(
+  options: EvaluatorOptions,
+  limits: EvaluatorLimits,
+): Promise<PolicyEngine> {
   const evaluator = new Evaluator(options, limits)
   await evaluator.started
   return { evaluate: (input) => evaluator.evaluate(input), close: () => evaluator.close() }
@@ -36,18 +39,18 @@ export async function startEvaluator(options: EvaluatorOptions, limits: Limits):
 
 class Evaluator {
   readonly #options: EvaluatorOptions
-  readonly #limits: Limits
+  readonly #limits: EvaluatorLimits
   readonly #started = Promise.withResolvers<void>()
-  readonly #waiting: Question[] = []
+  readonly #waiting: PolicyQuestion[] = []
   /** The question that the thread has: one at a time, so that ending the thread takes no other with it. */
-  #current: Question | null = null
+  #current: PolicyQuestion | null = null
   #thread: Worker | null = null
   #startTimer: NodeJS.Timeout | null = null
   #ready = false
   /** Set once it is closed: then a thread lives only while there is a question. */
   #closed: PromiseWithResolvers<void> | null = null
 
-  constructor(options: EvaluatorOptions, limits: Limits) {
+  constructor(options: EvaluatorOptions, limits: EvaluatorLimits) {
     this.#options = options
     this.#limits = limits
     this.#start()
@@ -63,7 +66,7 @@ class Evaluator {
     }
     const { promise, resolve, reject } = Promise.withResolvers<unknown>()
     const timer = setTimeout(() => this.#late(question), this.#limits.deadlineMs)
-    const question: Question = { input, timer, resolve, reject }
+    const question: PolicyQuestion = { input, timer, resolve, reject }
     this.#waiting.push(question)
     this.#next()
     return promise
@@ -84,7 +87,7 @@ class Evaluator {
       () => this.#lose(thread, new Error('the policy did not start in time')),
       this.#limits.startMs,
     )
-    thread.on('message', (message: FromEvaluator) => {
+    thread.on('message', (message: EvaluatorMessage) => {
       if (this.#thread === thread) this.#hear(thread, message)
     })
     thread.on('error', (error) => this.#lose(thread, new Error('the policy broke', { cause: error })))
@@ -113,7 +116,7 @@ class Evaluator {
     }
   }
 
-  #refuse(questions: readonly Question[], error: Error): void {
+  #refuse(questions: readonly PolicyQuestion[], error: Error): void {
     this.#started.reject(error)
     for (const question of questions) {
       clearTimeout(question.timer)
@@ -121,7 +124,7 @@ class Evaluator {
     }
   }
 
-  #hear(thread: Worker, message: FromEvaluator): void {
+  #hear(thread: Worker, message: EvaluatorMessage): void {
     if (message.kind === 'unusable') this.#lose(thread, new Error(message.message))
     else if (message.kind === 'ready') this.#begin()
     else this.#settle(message)
@@ -134,7 +137,7 @@ class Evaluator {
     this.#started.resolve()
   }
 
-  #settle(message: Exclude<FromEvaluator, { kind: 'ready' | 'unusable' }>): void {
+  #settle(message: Exclude<EvaluatorMessage, { kind: 'ready' | 'unusable' }>): void {
     const question = this.#current
     this.#current = null
     if (!question) return
@@ -156,7 +159,7 @@ class Evaluator {
     this.#thread.postMessage(this.#current?.input)
   }
 
-  #late(question: Question): void {
+  #late(question: PolicyQuestion): void {
     const error = new Error(`the policy did not answer within ${this.#limits.deadlineMs} ms`)
     const place = this.#waiting.indexOf(question)
     if (place >= 0) this.#waiting.splice(place, 1)

@@ -3,7 +3,7 @@
 import { parentPort, workerData } from 'node:worker_threads'
 import { loadPolicy } from '@open-policy-agent/opa-wasm'
 import { MAX_ANSWER_BYTES } from './engine.ts'
-import type { EvaluatorOptions, FromEvaluator } from './evaluator-messages.ts'
+import type { EvaluatorMessage, EvaluatorOptions } from './evaluator-messages.ts'
 
 type Policy = Awaited<ReturnType<typeof loadPolicy>>
 
@@ -12,7 +12,7 @@ if (!port) throw new Error('plugins/policy/evaluator.ts runs as a worker thread 
 
 // Proven by plugins/policy/evaluator-thread.ts, which starts this thread and nothing else.
 const { wasm, data, entrypoint, initialPages, maximumPages } = workerData as EvaluatorOptions
-const send = (message: FromEvaluator): void => port.postMessage(message)
+const send = (message: EvaluatorMessage): void => port.postMessage(message)
 
 // Null after a failure: what it left in the policy's memory must not judge the next call.
 let ready: Policy | null = null

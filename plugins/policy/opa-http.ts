@@ -1,13 +1,13 @@
 import { Agent, request } from 'undici'
-import { KeptNames } from '../../db/host-names/kept-names.ts'
+import { HostNameCache } from '../../db/host-names/kept-names.ts'
 import { messageOf } from '../../db/support/error-message.ts'
 import { isObject } from '../../db/support/json.ts'
-import { collect } from '../collect.ts'
+import { collectBytes } from '../collect.ts'
 import { scanJson } from '../json-body/scan.ts'
-import { quotesSecret, SHORTEST_SECRET, tracesOf } from '../secrets/traces.ts'
-import { type Engine, MAX_ANSWER_BYTES, MAX_QUESTIONS } from './engine.ts'
+import { MIN_TRACED_CHARACTERS, quotesSecret, secretTraces } from '../secrets/traces.ts'
+import { MAX_ANSWER_BYTES, MAX_QUESTIONS, type PolicyEngine } from './engine.ts'
 
-interface Options {
+interface OpaHttpOptions {
   readonly url: string
   readonly token: string | undefined
   readonly deadlineMs: number
@@ -23,20 +23,20 @@ const IDLE_MS = 10_000
  * or `{}` where the rule is undefined, rejects: redirects are not followed, an answer past 64 KiB is not
  * read, TLS is always verified. Does NOT go through a proxy of the environment.
  */
-export function opaHttp({ url, token, deadlineMs }: Options): Engine {
+export function opaHttp({ url, token, deadlineMs }: OpaHttpOptions): PolicyEngine {
   const agent = new Agent({
     connections: CONNECTIONS,
     allowH2: false,
     keepAliveTimeout: IDLE_MS,
     keepAliveMaxTimeout: IDLE_MS,
     maxResponseSize: MAX_ANSWER_BYTES,
-    connect: { rejectUnauthorized: true, timeout: deadlineMs, lookup: new KeptNames().lookup },
+    connect: { rejectUnauthorized: true, timeout: deadlineMs, lookup: new HostNameCache().lookup },
   })
   const headers = {
     'content-type': 'application/json',
     ...(token !== undefined && { authorization: `Bearer ${token}` }),
   }
-  const traces = tracesOf(token !== undefined && token.length >= SHORTEST_SECRET ? [token] : [])
+  const traces = secretTraces(token !== undefined && token.length >= MIN_TRACED_CHARACTERS ? [token] : [])
   let underWay = 0
 
   async function ask(input: string): Promise<unknown> {
@@ -48,7 +48,7 @@ export function opaHttp({ url, token, deadlineMs }: Options): Engine {
       answer.body.on('error', () => {}).destroy()
       throw new Error(`the policy agent answered ${answer.statusCode}`)
     }
-    const bytes = await collect(answer.body, MAX_ANSWER_BYTES)
+    const bytes = await collectBytes(answer.body, MAX_ANSWER_BYTES)
     if (bytes === null) throw new Error('the answer of the policy agent is too large')
     // Its reason goes on to the caller.
     if (quotesSecret(traces, bytes)) throw new Error('the answer of the policy agent quotes its token')

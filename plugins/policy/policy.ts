@@ -1,11 +1,11 @@
 import { messageOf } from '../../db/support/error-message.ts'
 import { HolderPlaces } from '../holder-places.ts'
-import type { Check } from '../operator-files/module.ts'
+import type { CheckPlugin } from '../operator-files/module.ts'
 import type { Plugin } from '../plugin.ts'
 import { Refusal } from '../refusal.ts'
 import { readBundle } from './bundle.ts'
 import { type PolicyDecision, readDecision } from './decision.ts'
-import { type Engine, MAX_QUESTIONS } from './engine.ts'
+import { MAX_QUESTIONS, type PolicyEngine } from './engine.ts'
 import { startEvaluator } from './evaluator-thread.ts'
 import { type PolicyFacts, type PolicyInput, policyInput } from './input.ts'
 import { opaHttp } from './opa-http.ts'
@@ -13,7 +13,7 @@ import { DEFAULT_ENTRYPOINT, type PolicyOptions, type PolicySample } from './opt
 
 /** A policy that has answered its samples: an `OpenedCheck` of the catalogue. */
 export interface LoadedPolicy {
-  readonly check: Check
+  readonly check: CheckPlugin
   /** Hex SHA-256 of the compiled policy and its data; null where they are not ours to see. */
   readonly digest: string | null
   readonly close: () => Promise<void>
@@ -49,7 +49,7 @@ export async function openPolicy(options: PolicyOptions, directory: string): Pro
  * policy's own reason; if the policy fails, is late or answers with something else than a decision, with
  * `plugin_failed`; if too many questions are under way, of this principal or of all, with `overloaded`.
  */
-export function policy(engine: Engine, mode: PolicyOptions['arguments']): Plugin<PolicyFacts, object> {
+export function policy(engine: PolicyEngine, mode: PolicyOptions['arguments']): Plugin<PolicyFacts, object> {
   const places = new HolderPlaces(MAX_ASKED)
   return {
     name: 'policy',
@@ -68,13 +68,13 @@ export function policy(engine: Engine, mode: PolicyOptions['arguments']): Plugin
 }
 
 function placeIn(places: HolderPlaces, holder: string): () => void {
-  const place = places.take(holder)
+  const place = places.acquire(holder)
   if (place.taken) return place.taken
   const message = `${place.held} calls ${place.limit === 'own' ? 'of yours ' : ''}wait for the policy. Try again when one is done.`
   throw new Refusal('overloaded', { message, headers: { 'retry-after': '1' } })
 }
 
-async function decide(engine: Engine, input: PolicyInput): Promise<PolicyDecision> {
+async function decide(engine: PolicyEngine, input: PolicyInput): Promise<PolicyDecision> {
   try {
     return readDecision(await engine.evaluate(JSON.stringify(input)))
   } catch (error) {
@@ -92,7 +92,7 @@ function denied(reason: string | null): Refusal {
 async function openEngine(
   options: PolicyOptions,
   directory: string,
-): Promise<{ engine: Engine; digest: string | null }> {
+): Promise<{ engine: PolicyEngine; digest: string | null }> {
   const { url, token, bundle: path, data, entrypoint = DEFAULT_ENTRYPOINT, deadline_ms: deadlineMs } = options
   if (options.engine === 'opa-http') {
     if (url === undefined) throw new Error('url is missing')
@@ -116,7 +116,7 @@ async function openEngine(
  * Tries every sample. Reports all that are answered wrongly at once; where there is no answer, there will be
  * none to the rest either.
  */
-async function trySamples(engine: Engine, samples: readonly PolicySample[]): Promise<void> {
+async function trySamples(engine: PolicyEngine, samples: readonly PolicySample[]): Promise<void> {
   const wrong: string[] = []
   for (const [index, { input, allow }] of samples.entries()) {
     const decision = await sampled(engine, input, index)
@@ -125,7 +125,7 @@ async function trySamples(engine: Engine, samples: readonly PolicySample[]): Pro
   if (wrong.length > 0) throw new Error(`the policy does not decide as its samples say: ${wrong.join('; ')}`)
 }
 
-async function sampled(engine: Engine, input: PolicyInput, index: number): Promise<PolicyDecision> {
+async function sampled(engine: PolicyEngine, input: PolicyInput, index: number): Promise<PolicyDecision> {
   try {
     return readDecision(await engine.evaluate(JSON.stringify(input)))
   } catch (error) {

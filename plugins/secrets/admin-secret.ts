@@ -1,9 +1,9 @@
-import type { Assertion } from '../../db/support/statement.ts'
-import { type Operating, operatorOfNoTable } from '../operators/actor.ts'
+import type { RowAssertion } from '../../db/support/statement.ts'
+import { type ActorAndHolder, unstoredOperator } from '../operators/actor.ts'
 import type { Arrival, Plugin } from '../plugin.ts'
 import { Refusal } from '../refusal.ts'
 import type { RecognisedSenders } from './recognised-senders.ts'
-import { senderOf, Throttle } from './throttle.ts'
+import { FailureThrottle, senderOf } from './throttle.ts'
 import { SecretVerifier } from './verifier.ts'
 
 /** The operator secret, as it is stored. */
@@ -14,13 +14,13 @@ export interface StoredSecret {
   readonly disabled: boolean
 }
 
-export interface SecretSource {
+export interface AdminSecretSource {
   /** Asked on every request. */
   readonly stored: () => Promise<StoredSecret>
   /** `MCP_PROXY_ADMIN_SECRET`: consulted only while the stored hash is empty (spec §5.1). */
   readonly environment: string
   /** Asserts that the secret is the one of this hash, and not disabled. */
-  readonly unchanged: (hash: string) => Assertion
+  readonly unchanged: (hash: string) => RowAssertion
   /** The senders that have come with the right secret of late. Absent: none is recognised. */
   readonly recognised?: Pick<RecognisedSenders, 'has' | 'note'>
   /** Told of each request that the secret opens. */
@@ -35,7 +35,10 @@ export interface SecretSource {
  * that, until the stored hash changes: nobody's guesses keep the operator out. While the secret is disabled every
  * one is wrong, and none is verified or counted: there is nothing to guess.
  */
-export function adminSecret(source: SecretSource, throttle = new Throttle()): Plugin<Arrival, Operating> {
+export function adminSecret(
+  source: AdminSecretSource,
+  throttle = new FailureThrottle(),
+): Plugin<Arrival, ActorAndHolder> {
   const verifier = new SecretVerifier()
   return {
     name: 'admin_secret',
@@ -46,17 +49,17 @@ export function adminSecret(source: SecretSource, throttle = new Throttle()): Pl
       const stored = await source.stored()
       if (stored.disabled) throw new Refusal('admin_secret_invalid')
       const sender = senderOf(remoteAddress)
-      const admitted = (): Operating => {
+      const admitted = (): ActorAndHolder => {
         source.recognised?.note(sender)
         source.onUse(arrival)
-        return operatorOfNoTable('admin', 'secret', [source.unchanged(stored.hash)])
+        return unstoredOperator('admin', 'secret', [source.unchanged(stored.hash)])
       }
       if (verifier.remembers(secret, stored.hash)) return admitted()
       const wait = throttle.waitS(sender)
       if (wait > 0) throw throttled(wait)
       const recognised = source.recognised?.has(sender) ?? false
       if (await matches(secret, stored.hash, { source, verifier, recognised })) return admitted()
-      throttle.failed(sender)
+      throttle.recordFailure(sender)
       throw new Refusal('admin_secret_invalid')
     },
     still: async ({ actor }) => {
@@ -68,14 +71,14 @@ export function adminSecret(source: SecretSource, throttle = new Throttle()): Pl
 }
 
 /** Tells whether what let somebody in is what is stored now. */
-const rests = ({ standing }: Operating['actor'], { sql, parameters }: Assertion): boolean =>
+const rests = ({ standing }: ActorAndHolder['actor'], { sql, parameters }: RowAssertion): boolean =>
   standing.some((one) => one.sql === sql && one.parameters.join() === parameters.join())
 
 const throttled = (waitS: number): Refusal =>
   new Refusal('admin_throttled', { headers: { 'retry-after': String(waitS), connection: 'close' } })
 
-interface Matching {
-  readonly source: SecretSource
+interface SecretMatchOptions {
+  readonly source: AdminSecretSource
   readonly verifier: SecretVerifier
   /** Its sender keeps a line of its own. */
   readonly recognised: boolean
@@ -84,7 +87,7 @@ interface Matching {
 async function matches(
   given: string,
   stored: string,
-  { source: { environment }, verifier, recognised }: Matching,
+  { source: { environment }, verifier, recognised }: SecretMatchOptions,
 ): Promise<boolean> {
   if (stored !== '') return verifier.verify(given, stored, recognised)
   return environment !== '' && verifier.same(given, environment)

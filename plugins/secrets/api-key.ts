@@ -3,7 +3,7 @@ import type { ApiKey } from '../../db/principals/api-keys.ts'
 import type { Principal } from '../facts.ts'
 import type { Arrival, Plugin } from '../plugin.ts'
 import { Refusal } from '../refusal.ts'
-import { Throttle } from './throttle.ts'
+import { FailureThrottle } from './throttle.ts'
 import { SecretVerifier } from './verifier.ts'
 
 /** `sk_<id>_<secret>`: 64 bits to look it up by, 256 to prove it. No vendor's key has this shape. */
@@ -17,9 +17,9 @@ const BEARER = /^bearer +(sk_\S+)$/i
  * principal that guesses at its own key keeps nobody else waiting: one guess at a time, and after ten in a
  * minute no other is looked at. A key that has held passes before that, until its stored hash changes.
  */
-export function apiKey(
+export function apiKeyCheck(
   find: (keyId: string) => Promise<ApiKey | undefined>,
-  throttle = new Throttle(),
+  throttle = new FailureThrottle(),
 ): Plugin<Arrival & { principal: Principal }, object> {
   const verifier = new SecretVerifier(1)
   const asked =
@@ -50,15 +50,15 @@ function apiKeysOf({ authorization = '', 'x-api-key': header }: IncomingHttpHead
   return [bearer ?? '', String(header ?? '')].filter(isApiKey)
 }
 
-interface KeySources {
+interface ApiKeyDependencies {
   readonly find: (keyId: string) => Promise<ApiKey | undefined>
   readonly verifier: SecretVerifier
   /** Counts failures by principal. */
-  readonly throttle: Throttle
+  readonly throttle: FailureThrottle
 }
 
 /** Finds the stored key that a text names. Refuses with `token_invalid` where it is not this principal's. */
-async function ownKey(key: string, principal: Principal, find: KeySources['find']): Promise<ApiKey> {
+async function ownKey(key: string, principal: Principal, find: ApiKeyDependencies['find']): Promise<ApiKey> {
   const found = await find(SHAPE.exec(key)?.[1] ?? '')
   const own = found?.principalId === principal.id && found.type === principal.type
   if (!found || !own) throw new Refusal('token_invalid')
@@ -68,12 +68,12 @@ async function ownKey(key: string, principal: Principal, find: KeySources['find'
 async function check(
   key: string,
   principal: Principal,
-  { find, verifier, throttle }: KeySources,
+  { find, verifier, throttle }: ApiKeyDependencies,
 ): Promise<void> {
   const found = await ownKey(key, principal, find)
   if (verifier.remembers(key, found.keyHash)) return
   if (throttle.waitS(principal.id) > 0) throw new Refusal('token_invalid')
   if (await verifier.verify(key, found.keyHash)) return
-  throttle.failed(principal.id)
+  throttle.recordFailure(principal.id)
   throw new Refusal('token_invalid')
 }

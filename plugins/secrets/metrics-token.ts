@@ -1,4 +1,4 @@
-import { operatorOfNoTable } from '../operators/actor.ts'
+import { unstoredOperator } from '../operators/actor.ts'
 import type { KnownOperator } from '../operators/operator.ts'
 import type { Arrival, Plugin } from '../plugin.ts'
 import { SecretVerifier } from './verifier.ts'
@@ -27,7 +27,7 @@ export function metricsReader(
 }
 
 const MONITOR: KnownOperator = {
-  ...operatorOfNoTable('monitor', 'metrics_token', []),
+  ...unstoredOperator('monitor', 'metrics_token', []),
   proof: null,
   token: null,
 }

@@ -1,10 +1,10 @@
 import { LRUCache } from 'lru-cache'
-import type { Monotonic } from './throttle.ts'
+import type { MonotonicClock } from './throttle.ts'
 
 const MINUTE_MS = 60_000
 const MAX_REMEMBERED = 10_000
 
-interface Count {
+interface QuotaCount {
   readonly taken: number
   /** Of these, here. */
   readonly own: number
@@ -13,25 +13,25 @@ interface Count {
 }
 
 /** The number of which a process tells the others once, unless it is said: it may be wrong by fewer for each of them. */
-const TOLD = 10
+const SHARED_EVERY = 10
 
 /** Counts what each principal takes over a fixed minute. Lost with the process. */
-export class Quota {
-  readonly #now: Monotonic
+export class PrincipalQuota {
+  readonly #now: MonotonicClock
   readonly #most: () => number
   readonly #tell: (principalId: string) => void
   readonly #told: number
-  readonly #counts = new LRUCache<string, Count>({ max: MAX_REMEMBERED })
+  readonly #counts = new LRUCache<string, QuotaCount>({ max: MAX_REMEMBERED })
 
   /**
    * `most`: what one principal may take in a minute, as of now. `tell` is told of each `told`th that one takes here: for
-   * the other processes of a service, which are to call {@link heard}.
+   * the other processes of a service, which are to call {@link addRemote}.
    */
   constructor(
-    now: Monotonic,
+    now: MonotonicClock,
     most: () => number,
     tell: (principalId: string) => void = () => {},
-    told = TOLD,
+    told = SHARED_EVERY,
   ) {
     this.#now = now
     this.#most = most
@@ -40,7 +40,7 @@ export class Quota {
   }
 
   /** Takes one. Returns 0, or the seconds to wait where there are none left. */
-  take(principalId: string): number {
+  consume(principalId: string): number {
     const at = this.#now()
     const { taken, own, until } = this.#countOf(principalId, at)
     if (taken >= this.#most()) return Math.ceil((until - at) / 1000)
@@ -50,12 +50,12 @@ export class Quota {
   }
 
   /** Counts what a principal has taken at another process. */
-  heard(principalId: string): void {
+  addRemote(principalId: string): void {
     const { taken, ...count } = this.#countOf(principalId, this.#now())
     this.#counts.set(principalId, { ...count, taken: taken + this.#told })
   }
 
-  #countOf(principalId: string, at: number): Count {
+  #countOf(principalId: string, at: number): QuotaCount {
     const known = this.#counts.get(principalId)
     return known && at < known.until ? known : { taken: 0, own: 0, until: at + MINUTE_MS }
   }

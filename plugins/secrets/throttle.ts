@@ -11,12 +11,12 @@ const WINDOW_MS = 60_000
 const MAX_REMEMBERED = 10_000
 
 /** A clock that only goes forward, whatever is set: ms since some instant of its own. */
-export type Monotonic = () => number
+export type MonotonicClock = () => number
 
 /** The monotonic clock of this process. */
-export const monotonic: Monotonic = performance.now.bind(performance)
+export const monotonicClock: MonotonicClock = performance.now.bind(performance)
 
-interface Count {
+interface FailureCount {
   readonly failures: number
   /** The end of the first failure's window. ms of the monotonic clock. */
   readonly until: number
@@ -28,15 +28,15 @@ interface Count {
  * flood of single failures forgets other single failures, and lets nobody in who has to wait. Nobody waits
  * longer or shorter because the machine's clock is set.
  */
-export class Throttle {
-  readonly #now: Monotonic
+export class FailureThrottle {
+  readonly #now: MonotonicClock
   readonly #tell: (who: string) => void
-  readonly #counts = new LRUCache<string, Count>({ max: MAX_REMEMBERED })
+  readonly #counts = new LRUCache<string, FailureCount>({ max: MAX_REMEMBERED })
   /** The end of each one's wait. ms of the monotonic clock. */
   readonly #waits = new LRUCache<string, number>({ max: MAX_REMEMBERED })
 
-  /** `tell` is told of each failure that counts: for the other processes of a service, which are to call {@link heard}. */
-  constructor(now = monotonic, tell: (who: string) => void = toNobody) {
+  /** `tell` is told of each failure that counts: for the other processes of a service, which are to call {@link addRemoteFailure}. */
+  constructor(now = monotonicClock, tell: (who: string) => void = toNobody) {
     this.#now = now
     this.#tell = tell
   }
@@ -51,14 +51,14 @@ export class Throttle {
   /**
    * Counts a failure. One that comes while its sender waits, of a guess that was under way, changes nothing.
    */
-  failed(who: string): void {
+  recordFailure(who: string): void {
     if (this.waitS(who) > 0) return
-    this.heard(who)
+    this.addRemoteFailure(who)
     this.#tell(who)
   }
 
-  /** Counts a failure as {@link failed} does, and tells nobody. */
-  heard(who: string): void {
+  /** Counts a failure as {@link recordFailure} does, and tells nobody. */
+  addRemoteFailure(who: string): void {
     if (this.waitS(who) > 0) return
     const at = this.#now()
     const known = this.#counts.get(who)

@@ -1,4 +1,4 @@
-import { AT_ONCE, type Steps } from '../turns.ts'
+import { BYTES_AT_ONCE, type WorkSteps } from '../turns.ts'
 import { mayHoldEscapes, withoutEscapes } from './escapes.ts'
 
 /**
@@ -8,20 +8,20 @@ import { mayHoldEscapes, withoutEscapes } from './escapes.ts'
 export type SecretTraces = readonly string[]
 
 /** A shorter secret would be found where nobody quotes it. Characters. */
-export const SHORTEST_SECRET = 8
+export const MIN_TRACED_CHARACTERS = 8
 
 /** The levels of escapes that are resolved: JSON as a text in JSON, and so on. */
 const MAX_LEVELS = 4
 
 /** Makes the traces of secrets. Of the empty one there are none; of one shorter than 8 characters no base64. */
-export function tracesOf(secrets: Iterable<string>): SecretTraces {
+export function secretTraces(secrets: Iterable<string>): SecretTraces {
   const traces = new Set<string>()
   for (const secret of secrets) {
     if (secret === '') continue
     // As a header carries it, and as a text does.
     for (const bytes of [Buffer.from(secret, 'latin1'), Buffer.from(secret)]) {
       traces.add(bytes.toString('latin1'))
-      if (secret.length >= SHORTEST_SECRET) for (const encoded of base64Of(bytes)) traces.add(encoded)
+      if (secret.length >= MIN_TRACED_CHARACTERS) for (const encoded of base64Of(bytes)) traces.add(encoded)
     }
   }
   return [...traces]
@@ -55,10 +55,10 @@ export function quotesSecret(traces: SecretTraces, text: Buffer): boolean {
 const hasTrace = (traces: SecretTraces, text: string): boolean => traces.some((trace) => text.includes(trace))
 
 /** Does what {@link quotesSecret} does, of a long text, in steps far below a slice. */
-export function* quotingSecret(traces: SecretTraces, text: Buffer): Steps<boolean> {
+export function* quotesSecretSteps(traces: SecretTraces, text: Buffer): WorkSteps<boolean> {
   const screen = new SecretScreen(traces)
-  for (let at = 0; at < text.length; at += AT_ONCE) {
-    if (screen.take(text.subarray(at, at + AT_ONCE)) === null) return true
+  for (let at = 0; at < text.length; at += BYTES_AT_ONCE) {
+    if (screen.push(text.subarray(at, at + BYTES_AT_ONCE)) === null) return true
     yield
   }
   return false
@@ -95,7 +95,7 @@ export class SecretScreen {
   }
 
   /** Takes the next piece. Returns the bytes that may go on by now; null once a secret was quoted. */
-  take(piece: Buffer): Buffer | null {
+  push(piece: Buffer): Buffer | null {
     const text = this.#held.length > 0 ? Buffer.concat([this.#held, piece]) : piece
     this.#quoted ||= quotesSecret(this.#traces, text)
     if (this.#quoted) return null
@@ -109,7 +109,7 @@ export class SecretScreen {
   }
 
   /** Returns what is held back, once nothing more comes. */
-  rest(): Buffer {
+  flush(): Buffer {
     const rest = this.#held
     this.#held = NOTHING
     return rest

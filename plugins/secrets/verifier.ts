@@ -12,7 +12,7 @@ const MAX_WAITING = 4
 const CACHE_MAX = 1_000
 
 /** A queue of callers that wait for a verification, one after the other. */
-interface Line {
+interface VerificationQueue {
   end: Promise<unknown>
   waiting: number
 }
@@ -33,9 +33,9 @@ export class SecretVerifier {
    * is verified and all get its result.
    */
   readonly #underWay = new Map<string, Promise<boolean>>()
-  readonly #line: Line = { end: Promise.resolve(), waiting: 0 }
+  readonly #line: VerificationQueue = { end: Promise.resolve(), waiting: 0 }
   /** Nobody else waits in it, however many guess. */
-  readonly #recognised: Line = { end: Promise.resolve(), waiting: 0 }
+  readonly #recognised: VerificationQueue = { end: Promise.resolve(), waiting: 0 }
 
   /**
    * `guessesPerHash`: how many texts may run or wait for one stored hash, so that its holder cannot occupy
@@ -79,7 +79,7 @@ export class SecretVerifier {
     return same
   }
 
-  async #ask(given: string, stored: string, digest: string, line: Line): Promise<boolean> {
+  async #ask(given: string, stored: string, digest: string, line: VerificationQueue): Promise<boolean> {
     const guesses = this.#guesses.get(stored) ?? 0
     if (line.waiting > MAX_WAITING || guesses >= this.#guessesPerHash)
       throw new Refusal('overloaded', { headers: { 'retry-after': '1' } })

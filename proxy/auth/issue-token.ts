@@ -5,32 +5,36 @@ import { LedgerError } from '../../db/ledger/record/entry.ts'
 import type { Ledger } from '../../db/ledger/record/ledger.ts'
 import { authorityUnchanged } from '../../db/principals/pins.ts'
 import { claimOnce } from '../../db/single-uses.ts'
-import type { Statement } from '../../db/support/statement.ts'
+import type { LedgerStatement } from '../../db/support/statement.ts'
 import { serviceEntry } from '../../plugins/audit/entries.ts'
 import { isReplay } from '../../plugins/dpop/single-use.ts'
-import type { Principal, Proof } from '../../plugins/facts.ts'
+import type { DpopProof, Principal } from '../../plugins/facts.ts'
 import type { Arrival } from '../../plugins/plugin.ts'
 import { Refusal } from '../../plugins/refusal.ts'
-import type { Quota } from '../../plugins/secrets/quota.ts'
-import { json, type Reply } from '../http/reply.ts'
-import type { Logins } from './login-challenge.ts'
-import { resourcesOf } from './metadata.ts'
+import type { PrincipalQuota } from '../../plugins/secrets/quota.ts'
+import { jsonReply, type Reply } from '../http/reply.ts'
+import type { LoginChallenges } from './login-challenge.ts'
+import { tokenResources } from './metadata.ts'
 import type { TokenKeys } from './token-keys.ts'
 import type { TokenRequest } from './token-request.ts'
 
-export interface IssueSources {
+export interface TokenIssueDependencies {
   readonly database: Database
   readonly ledger: Pick<Ledger, 'commit'>
   readonly keys: TokenKeys
-  readonly logins: Logins
-  readonly quota: Quota
+  readonly logins: LoginChallenges
+  readonly quota: PrincipalQuota
   readonly baseUrls: () => readonly string[]
   readonly configDigest: string
 }
 
-type Facts = Arrival & { principal: Principal; tokenRequest: TokenRequest; proof: Proof | null }
+type TokenRequestFacts = Arrival & {
+  principal: Principal
+  tokenRequest: TokenRequest
+  proof: DpopProof | null
+}
 /** `holder`: the principal as it was asked once more behind the body. */
-type Asked = Facts & { holder: Principal }
+type ReverifiedTokenFacts = TokenRequestFacts & { holder: Principal }
 
 /**
  * POST /v1/auth/token: a short-lived token that is bound to the client's certificate (RFC 8705 §3) and, where
@@ -39,9 +43,9 @@ type Asked = Facts & { holder: Principal }
  * `client_invalid`, `assertion_invalid`, `token_throttled`.
  */
 export const issueToken =
-  (sources: IssueSources) =>
-  async ({ holder: principal, ...asked }: Asked): Promise<Reply> => {
-    const facts: Facts = { ...asked, principal }
+  (sources: TokenIssueDependencies) =>
+  async ({ holder: principal, ...asked }: ReverifiedTokenFacts): Promise<Reply> => {
+    const facts: TokenRequestFacts = { ...asked, principal }
     const { proof, tokenRequest: request } = facts
     if (request.clientId !== null && request.clientId !== principal.id) throw new Refusal('client_invalid')
     if (request.scope?.some((token) => !principal.capabilities.includes(token)))
@@ -51,13 +55,18 @@ export const issueToken =
       proof: proof ? [claimOnce(sources.database, proof.replayKey, proof.expiresAt)] : [],
       challenge: await challengeOf(request.clientAssertion, facts, sources),
     }
-    const waitS = sources.quota.take(principal.id)
+    const waitS = sources.quota.consume(principal.id)
     if (waitS > 0) throw new Refusal('token_throttled', { headers: { 'retry-after': String(waitS) } })
     const scope = (request.scope ?? principal.capabilities).join(' ')
     await record(sources, facts, scope, claims)
     const accessToken = await sign(sources, facts, audience, scope)
     const type = proof ? 'DPoP' : 'Bearer'
-    return json(200, { access_token: accessToken, token_type: type, expires_in: request.expiresInS, scope })
+    return jsonReply(200, {
+      access_token: accessToken,
+      token_type: type,
+      expires_in: request.expiresInS,
+      scope,
+    })
   }
 
 /**
@@ -67,31 +76,31 @@ export const issueToken =
 function audienceOf(resource: string | null, baseUrls: readonly string[]): string {
   if (resource === null) return baseUrls[0] ?? ''
   const wanted = resource.replace(/\/$/, '')
-  if (resourcesOf(baseUrls).includes(wanted)) return wanted
+  if (tokenResources(baseUrls).includes(wanted)) return wanted
   throw new Refusal('target_invalid')
 }
 
 /** What may pass once, in the unit of a token's row: the proof that came with the request, and the login's challenge. */
-interface Claims {
-  readonly proof: readonly Statement[]
-  readonly challenge: readonly Statement[]
+interface SingleUseClaims {
+  readonly proof: readonly LedgerStatement[]
+  readonly challenge: readonly LedgerStatement[]
 }
 
 async function challengeOf(
   assertion: string | null,
-  facts: Facts,
-  { logins, database }: IssueSources,
-): Promise<readonly Statement[]> {
+  facts: TokenRequestFacts,
+  { logins, database }: TokenIssueDependencies,
+): Promise<readonly LedgerStatement[]> {
   if (assertion === null) return []
   const { replayKey, expiresAt } = await logins.check(assertion, facts)
   return [claimOnce(database, replayKey, expiresAt)]
 }
 
 async function record(
-  { database, ledger, configDigest }: IssueSources,
-  { id, at, principal, peer, proof }: Facts,
+  { database, ledger, configDigest }: TokenIssueDependencies,
+  { id, at, principal, peer, proof }: TokenRequestFacts,
   scope: string,
-  claims: Claims,
+  claims: SingleUseClaims,
 ): Promise<void> {
   const entry = {
     ...serviceEntry('token.issued', 'success', { scope }, at, configDigest),
@@ -120,8 +129,8 @@ async function record(
 
 /** Tells which of two claims was no longer free: where the proof's still is, alone, it was the challenge's. */
 async function usedBefore(
-  ledger: IssueSources['ledger'],
-  { proof, challenge }: Claims,
+  ledger: TokenIssueDependencies['ledger'],
+  { proof, challenge }: SingleUseClaims,
 ): Promise<'proof_invalid' | 'assertion_invalid'> {
   if (challenge.length === 0) return 'proof_invalid'
   if (proof.length === 0) return 'assertion_invalid'
@@ -136,8 +145,8 @@ async function usedBefore(
 }
 
 async function sign(
-  { keys, baseUrls }: IssueSources,
-  { at, principal, peer, proof, tokenRequest: { expiresInS, scope: narrowedTo } }: Facts,
+  { keys, baseUrls }: TokenIssueDependencies,
+  { at, principal, peer, proof, tokenRequest: { expiresInS, scope: narrowedTo } }: TokenRequestFacts,
   audience: string,
   scope: string,
 ): Promise<string> {

@@ -3,9 +3,9 @@ import { jwtVerify } from 'jose'
 import { parseJwt } from '../../plugins/dpop/jwt.ts'
 import type { Principal } from '../../plugins/facts.ts'
 import { parseJsonObject } from '../../plugins/json-body/object.ts'
-import type { Arrival, Peer } from '../../plugins/plugin.ts'
+import type { Arrival, TlsPeer } from '../../plugins/plugin.ts'
 import { Refusal } from '../../plugins/refusal.ts'
-import { json, type Reply } from '../http/reply.ts'
+import { jsonReply, type Reply } from '../http/reply.ts'
 
 /** The time that a login challenge may be answered. Seconds (docs/protocol.md#login). */
 const CHALLENGE_S = 120
@@ -14,13 +14,13 @@ const ASSERTION_S = 300
 const ASSERTION_MAX_BYTES = 32_768
 const AUDIENCE = 'agent-trust-broker'
 
-type Known = Arrival & { readonly principal: Principal }
+type KnownCallerFacts = Arrival & { readonly principal: Principal }
 
 /**
  * The Python helper's login (docs/protocol.md#login): challenges without state, and the assertions that
  * answer them.
  */
-export class Logins {
+export class LoginChallenges {
   readonly #secret: Buffer
 
   /** `secret`: at least 32 random bytes that all replicas share. */
@@ -32,22 +32,26 @@ export class Logins {
    * POST /v1/auth/login-challenge. The nonce is bound to the principal; the token that it buys makes it pass
    * only once.
    */
-  readonly challenge = ({ principal, at }: Known): Reply => {
+  readonly challenge = ({ principal, at }: KnownCallerFacts): Reply => {
     const open = `${Math.floor(at / 1000) + CHALLENGE_S}.${randomBytes(16).toString('base64url')}`
     const nonce = `${open}.${this.#mac(principal.id, open)}`
-    return json(200, { nonce, expires_in: CHALLENGE_S, agent_id: principal.id })
+    return jsonReply(200, { nonce, expires_in: CHALLENGE_S, agent_id: principal.id })
   }
 
   /**
    * POST /v1/auth/sign-challenged-assertion: checks whether the assertion would be accepted, and returns it.
    */
-  readonly sign = async (facts: Known): Promise<Reply> => {
+  readonly sign = async (facts: KnownCallerFacts): Promise<Reply> => {
     const body = parseJsonObject(await facts.readBody(65_536, facts))
     const { client_assertion: assertion, nonce } = body ?? {}
     if (typeof assertion !== 'string') throw new Refusal('assertion_invalid')
     const checked = await this.check(assertion, facts)
     if (checked.nonce !== nonce) throw new Refusal('assertion_invalid')
-    return json(200, { client_assertion: assertion, agent_id: facts.principal.id, mastio_signature: null })
+    return jsonReply(200, {
+      client_assertion: assertion,
+      agent_id: facts.principal.id,
+      mastio_signature: null,
+    })
   }
 
   /**
@@ -57,7 +61,7 @@ export class Logins {
    */
   async check(
     assertion: string,
-    { principal, peer, at }: Known,
+    { principal, peer, at }: KnownCallerFacts,
   ): Promise<{ nonce: string; replayKey: string; expiresAt: number }> {
     const jwt = parseJwt(assertion, ASSERTION_MAX_BYTES)
     if (!jwt || !peer || !isLeaf(jwt.header.x5c, peer)) throw new Refusal('assertion_invalid')
@@ -99,6 +103,6 @@ export class Logins {
 /**
  * Tells whether the first of `x5c` is the certificate that TLS has proven; what follows it does not matter.
  */
-function isLeaf(x5c: unknown, { certificate }: Peer): boolean {
+function isLeaf(x5c: unknown, { certificate }: TlsPeer): boolean {
   return Array.isArray(x5c) && x5c[0] === certificate.raw.toString('base64')
 }

@@ -1,18 +1,18 @@
 import { PROOF_ALGORITHMS } from '../../plugins/dpop/key.ts'
-import { json, type Reply } from '../http/reply.ts'
+import { jsonReply, type Reply } from '../http/reply.ts'
 import type { TokenKeys } from './token-keys.ts'
 
 /**
  * Returns the resources that a token may be for: the whole service, or its MCP endpoint (RFC 8707), under
  * each public base URL.
  */
-export const resourcesOf = (baseUrls: readonly string[]): readonly string[] =>
+export const tokenResources = (baseUrls: readonly string[]): readonly string[] =>
   baseUrls.flatMap((base) => [base, `${base}/v1/mcp`])
 
 /** GET /.well-known/oauth-authorization-server (RFC 8414, RFC 8705 §3.3, RFC 9449 §5.1). */
 export const authorizationServer = (baseUrls: () => readonly string[]) => (): Reply => {
   const [issuer = ''] = baseUrls()
-  return json(200, {
+  return jsonReply(200, {
     issuer,
     token_endpoint: `${issuer}/v1/auth/token`,
     jwks_uri: `${issuer}/.well-known/jwks.json`,
@@ -32,7 +32,7 @@ export const authorizationServer = (baseUrls: () => readonly string[]) => (): Re
 export const protectedResource =
   (baseUrls: () => readonly string[], path: string, proofRequired: boolean) => (): Reply => {
     const [issuer = ''] = baseUrls()
-    return json(200, {
+    return jsonReply(200, {
       resource: `${issuer}${path}`,
       authorization_servers: [issuer],
       jwks_uri: `${issuer}/.well-known/jwks.json`,
@@ -44,4 +44,4 @@ export const protectedResource =
   }
 
 /** GET /.well-known/jwks.json (RFC 7517): retired keys too, until their last token has expired. */
-export const jwks = (keys: TokenKeys) => async (): Promise<Reply> => json(200, await keys.jwks())
+export const jwks = (keys: TokenKeys) => async (): Promise<Reply> => jsonReply(200, await keys.jwks())

@@ -3,10 +3,10 @@ import { promisify } from 'node:util'
 import { type CryptoKey, calculateJwkThumbprint, exportJWK, importJWK, type JWK } from 'jose'
 import { seal, unseal } from '../../certs/authority/key-store.ts'
 import type { Database } from '../../db/database.ts'
-import type { Entry } from '../../db/ledger/record/entry.ts'
+import type { LedgerEntry } from '../../db/ledger/record/entry.ts'
 import type { Ledger } from '../../db/ledger/record/ledger.ts'
-import { listSigningKeys, rotateSigningKey, type SigningKeyRow } from '../../db/signing-keys.ts'
-import { AUTHORITY } from '../../db/support/notices.ts'
+import { listSigningKeys, replaceSigningKey, type SigningKeyRow } from '../../db/signing-keys.ts'
+import { AUTHORITY_TOPIC } from '../../db/support/notices.ts'
 
 /** The longest life of a token; no retired key is needed for longer. Seconds. */
 export const TOKEN_LIFE_MAX_S = 900
@@ -23,14 +23,14 @@ const UNKNOWN_MS = 1_000
 
 const generate = promisify(generateKeyPair)
 
-export interface Signer {
+export interface TokenSigner {
   readonly kid: string
   readonly key: KeyObject
 }
 
 /** The keys that access tokens are signed with (ES256). */
 export interface TokenKeys {
-  readonly signer: () => Promise<Signer>
+  readonly signer: () => Promise<TokenSigner>
   /** Returns the public key of that id, while a token signed with it may still be in force. */
   readonly verifier: (kid: string) => Promise<CryptoKey | undefined>
   /** Returns the public keys as a key set (RFC 7517). */
@@ -39,17 +39,17 @@ export interface TokenKeys {
    * Makes a new key, which signs from now on; the one before verifies until its last token has expired.
    * `entry` makes the audit row. Resolves with the id of the new key.
    */
-  readonly rotate: (entry: (kid: string) => Entry) => Promise<string>
+  readonly rotate: (entry: (kid: string) => LedgerEntry) => Promise<string>
 }
 
-interface Sources {
+interface TokenKeyDependencies {
   readonly database: Database
   readonly ledger: Pick<Ledger, 'commit'>
   readonly passphrase: string
   readonly clock: () => number
 }
 
-interface Loaded {
+interface LoadedTokenKeys {
   readonly at: number
   readonly rows: readonly SigningKeyRow[]
   readonly verifiers: ReadonlyMap<string, CryptoKey>
@@ -59,30 +59,31 @@ interface Loaded {
  * Opens the keys in the database; the first boot makes one. Private keys are sealed there, and unsealed once
  * a process.
  */
-export async function openTokenKeys(sources: Sources): Promise<TokenKeys> {
+export async function openTokenKeys(sources: TokenKeyDependencies): Promise<TokenKeys> {
   const { database, passphrase, clock } = sources
   let loaded = await load(database, clock())
   if (!loaded.rows.some(({ retired_at: retired }) => retired === null)) {
     await store(sources, [])
     loaded = await load(database, clock())
   }
-  let signing: Signer | null = null
+  let signing: TokenSigner | null = null
   let loadedAt = performance.now()
   let stale = false
   // Another process may have rotated.
-  database.notices.hear(AUTHORITY, () => {
+  database.notices.on(AUTHORITY_TOPIC, () => {
     stale = true
   })
 
-  const reload = async (): Promise<Loaded> => {
+  const reload = async (): Promise<LoadedTokenKeys> => {
     stale = false
     loadedAt = performance.now()
     loaded = await load(database, clock())
     return loaded
   }
-  const fresh = async (): Promise<Loaded> => (stale || clock() - loaded.at > FRESH_MS ? reload() : loaded)
+  const fresh = async (): Promise<LoadedTokenKeys> =>
+    stale || clock() - loaded.at > FRESH_MS ? reload() : loaded
   /** The keys for one that is not in the list: it may be of another process, which has rotated just now. */
-  const latest = async (): Promise<Loaded> => {
+  const latest = async (): Promise<LoadedTokenKeys> => {
     if (clock() - loaded.at > UNKNOWN_MS || (await database.current?.(loadedAt)) === false) return reload()
     return loaded
   }
@@ -105,7 +106,7 @@ export async function openTokenKeys(sources: Sources): Promise<TokenKeys> {
   }
 }
 
-async function load(database: Database, at: number): Promise<Loaded> {
+async function load(database: Database, at: number): Promise<LoadedTokenKeys> {
   // Another replica signs with a retired key until it looks again, so its last token is that much younger.
   const rows = await listSigningKeys(database, at - TOKEN_LIFE_MAX_S * 1000 - FRESH_MS)
   const verifiers = new Map<string, CryptoKey>()
@@ -117,8 +118,8 @@ async function load(database: Database, at: number): Promise<Loaded> {
 }
 
 async function store(
-  { database, ledger, passphrase, clock }: Sources,
-  entries: ((kid: string) => Entry)[],
+  { database, ledger, passphrase, clock }: TokenKeyDependencies,
+  entries: ((kid: string) => LedgerEntry)[],
 ): Promise<string> {
   const { publicKey, privateKey } = await generate('ec', { namedCurve: 'P-256' })
   const jwk = await exportJWK(publicKey)
@@ -126,7 +127,7 @@ async function store(
   const publicJwk = JSON.stringify({ ...jwk, kid, alg: 'ES256', use: 'sig' })
   const sealedKey = seal(privateKey.export({ type: 'pkcs8', format: 'pem' }).toString(), passphrase)
   await ledger.commit({
-    statements: rotateSigningKey(database, { kid, publicJwk, sealedKey, at: clock() }),
+    statements: replaceSigningKey(database, { kid, publicJwk, sealedKey, at: clock() }),
     entries: entries.map((entry) => entry(kid)),
   })
   return kid

@@ -1,7 +1,7 @@
-import type { Nonces } from '../../plugins/dpop/dpop.ts'
+import type { NonceIssuer } from '../../plugins/dpop/dpop.ts'
 import { targetUrls } from '../../plugins/dpop/dpop.ts'
 import { checkProof } from '../../plugins/dpop/proof.ts'
-import type { Proof } from '../../plugins/facts.ts'
+import type { DpopProof } from '../../plugins/facts.ts'
 import type { Arrival, Plugin } from '../../plugins/plugin.ts'
 
 /**
@@ -10,9 +10,9 @@ import type { Arrival, Plugin } from '../../plugins/plugin.ts'
  * with the row of the token.
  */
 export function tokenProof(
-  nonces: Nonces,
+  nonces: NonceIssuer,
   baseUrls: () => readonly string[],
-): Plugin<Arrival, { proof: Proof | null }> {
+): Plugin<Arrival, { proof: DpopProof | null }> {
   const urls = targetUrls(baseUrls)
   return {
     name: 'token_proof',

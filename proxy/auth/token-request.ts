@@ -1,5 +1,5 @@
 import { parseJsonObject } from '../../plugins/json-body/object.ts'
-import type { Arrival, Caller, Plugin } from '../../plugins/plugin.ts'
+import type { Arrival, MemoryOwner, Plugin } from '../../plugins/plugin.ts'
 import { Refusal } from '../../plugins/refusal.ts'
 import { TOKEN_LIFE_MAX_S } from './token-keys.ts'
 
@@ -27,25 +27,26 @@ const BODY_LIMIT = 64 * 1024
  * `grant_type=client_credentials`, or the helper's JSON. Refuses with `token_request_invalid`,
  * `grant_unsupported` or `scope_invalid`. Does NOT check the client, the proof or the assertion.
  */
-export const tokenRequest: Plugin<Arrival & Caller, { tokenRequest: TokenRequest }> = {
+export const tokenRequest: Plugin<Arrival & MemoryOwner, { tokenRequest: TokenRequest }> = {
   name: 'token_request',
   admit: async (facts) => {
     const { headers, readBody } = facts
     const body = await readBody(BODY_LIMIT, facts)
     const [type = ''] = (headers['content-type'] ?? '').toLowerCase().split(';')
-    if (type.trim() === 'application/x-www-form-urlencoded') return { tokenRequest: ofForm(body.toString()) }
-    if (type.trim() === 'application/json') return { tokenRequest: ofJson(body) }
+    if (type.trim() === 'application/x-www-form-urlencoded')
+      return { tokenRequest: parseFormRequest(body.toString()) }
+    if (type.trim() === 'application/json') return { tokenRequest: parseHelperRequest(body) }
     throw invalid('The body must be application/x-www-form-urlencoded.')
   },
 }
 
 /** Tells whether a request to the token endpoint is in the Python helper's form. */
-export const isHelper = ({ headers }: Arrival): boolean =>
+export const isHelperRequest = ({ headers }: Arrival): boolean =>
   (headers['content-type'] ?? '').toLowerCase().startsWith('application/json')
 
 const invalid = (message: string): Refusal => new Refusal('token_request_invalid', { message })
 
-function ofForm(text: string): TokenRequest {
+function parseFormRequest(text: string): TokenRequest {
   const parameters = new URLSearchParams(text)
   // RFC 6749 §3.2: none more than once. The message does not name it: a description never repeats what was
   // sent (§5.2).
@@ -65,7 +66,7 @@ function ofForm(text: string): TokenRequest {
   }
 }
 
-function ofJson(body: Buffer): TokenRequest {
+function parseHelperRequest(body: Buffer): TokenRequest {
   const assertion = parseJsonObject(body)?.client_assertion
   if (typeof assertion !== 'string') throw invalid('client_assertion is missing.')
   return {

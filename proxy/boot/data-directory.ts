@@ -3,15 +3,15 @@ import { existsSync } from 'node:fs'
 import { readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { isDeepStrictEqual } from 'node:util'
-import type { Authority } from '../../certs/authority/authority.ts'
+import type { IssuingAuthority } from '../../certs/authority/authority.ts'
 import { openAuthority } from '../../certs/authority/files.ts'
-import { readPrivate, writePrivate } from '../../certs/authority/key-store.ts'
+import { readPrivateFile, writePrivateFile } from '../../certs/authority/key-store.ts'
 import type { Database } from '../../db/database.ts'
 import { openDatabase } from '../../db/engine.ts'
 import { type Ledger, openLedger } from '../../db/ledger/record/ledger.ts'
 import { isAnythingIssued } from '../../db/principals/issued.ts'
-import { fixNames, type Names, readNames } from './names.ts'
-import { copyingShown } from './prepare-directory.ts'
+import { type OrganisationNames, readNames, storeNames } from './names.ts'
+import { copyProgressReporter } from './prepare-directory.ts'
 import type { Settings } from './settings.ts'
 import { fetchAuthority, publishAuthority } from './shared-authority.ts'
 import { VERSION } from './version.ts'
@@ -24,9 +24,9 @@ export interface DataDirectory {
   readonly settings: Settings
   readonly database: Database
   readonly ledger: Ledger
-  readonly authority: Authority
+  readonly authority: IssuingAuthority
   /** The names that the CA is of. */
-  readonly names: Names
+  readonly names: OrganisationNames
   readonly passphrase: string
   /** The things that this start has made, in words for the operator. */
   readonly made: readonly string[]
@@ -46,7 +46,7 @@ export async function openDataDirectory(
   at: number,
 ): Promise<DataDirectory> {
   const made: string[] = []
-  const database = await openDatabase(settings.databaseUrl, copyingShown())
+  const database = await openDatabase(settings.databaseUrl, copyProgressReporter())
   let ledger: Ledger | null = null
   const close = async (): Promise<void> => {
     await ledger?.close()
@@ -58,14 +58,14 @@ export async function openDataDirectory(
     ledger = opened
     const opening = { settings, database, ledger: opened, passphrase, made }
     let held = await database.alone(async () => {
-      const found = await heldIn({ ...opening, at })
-      await fixNames(database, opened, found.names, at)
+      const found = await openNamedAuthority({ ...opening, at })
+      await storeNames(database, opened, found.names, at)
       return found
     })
     await exportRoot(settings.dataDir, held.authority.rootPem)
     const follow = async (now: number): Promise<void> => {
       if (isDeepStrictEqual(await readNames(database, settings), held.names)) return
-      held = await database.alone(() => heldIn({ ...opening, at: now }))
+      held = await database.alone(() => openNamedAuthority({ ...opening, at: now }))
       await exportRoot(settings.dataDir, held.authority.rootPem)
     }
     return {
@@ -95,15 +95,15 @@ async function exportRoot(dataDir: string, pem: string): Promise<void> {
   if ((await readFile(path, 'utf8').catch(() => '')) !== pem) await writeFile(path, pem, { mode: 0o644 })
 }
 
-interface Opening extends Pick<DataDirectory, 'settings' | 'database' | 'ledger' | 'passphrase'> {
+interface DirectoryOpening extends Pick<DataDirectory, 'settings' | 'database' | 'ledger' | 'passphrase'> {
   readonly made: string[]
   readonly at: number
 }
 
 /** The CA, and the names that it is of. */
-type Held = Pick<DataDirectory, 'authority' | 'names'>
+type NamedAuthority = Pick<DataDirectory, 'authority' | 'names'>
 
-async function heldIn(opening: Opening): Promise<Held> {
+async function openNamedAuthority(opening: DirectoryOpening): Promise<NamedAuthority> {
   const { settings, database, ledger, passphrase, made, at } = opening
   const directory = join(settings.dataDir, 'ca')
   const names = await readNames(database, settings)
@@ -134,7 +134,7 @@ async function passphraseOf(
   }
   const path = join(dataDir, 'key-passphrase')
   try {
-    return (await readPrivate(path)).trim()
+    return (await readPrivateFile(path)).trim()
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error
   }
@@ -144,7 +144,7 @@ async function passphraseOf(
     )
   }
   const passphrase = randomBytes(32).toString('base64url')
-  await writePrivate(path, `${passphrase}\n`)
+  await writePrivateFile(path, `${passphrase}\n`)
   made.push(`a random passphrase in ${path} (back it up: it unseals the CA)`)
   return passphrase
 }

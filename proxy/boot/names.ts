@@ -5,7 +5,7 @@ import { readSetting, type SettingKey, writeSetting } from '../../db/settings.ts
 import type { Settings } from './settings.ts'
 
 /** What every id and certificate of a service carries. */
-export interface Names {
+export interface OrganisationNames {
   readonly organisation: string
   readonly trustDomain: string
 }
@@ -14,7 +14,7 @@ export interface Names {
 export async function readNames(
   database: Database,
   { org, trustDomain, named }: Pick<Settings, 'org' | 'trustDomain' | 'named'>,
-): Promise<Names> {
+): Promise<OrganisationNames> {
   const stored = (key: SettingKey) => readSetting(database, key)
   return {
     organisation: named.org ? org : ((await stored('organisation')) ?? org),
@@ -26,10 +26,10 @@ export async function readNames(
  * Remembers the names in the database. Throws one sentence where it has principals of others: ids and certificates carry
  * both (docs/protocol.md#settings).
  */
-export async function fixNames(
+export async function storeNames(
   database: Database,
   ledger: Pick<Ledger, 'commit'>,
-  { organisation, trustDomain }: Names,
+  { organisation, trustDomain }: OrganisationNames,
   at: number,
 ): Promise<void> {
   const names: readonly (readonly [SettingKey, string, string])[] = [

@@ -5,7 +5,7 @@ import ipaddr from 'ipaddr.js'
  * Reads an IP address or a network in CIDR form, such as `10.1.0.0/16`, and returns it as a network. Null for
  * anything else: zones, other spellings of numbers, and IPv4 addresses written as IPv6.
  */
-export function networkOf(text: string): string | null {
+export function parseNetwork(text: string): string | null {
   const [address = '', bits, ...rest] = text.split('/')
   const family = isIP(address)
   if (family === 0 || address.includes('%') || rest.length > 0) return null
@@ -20,7 +20,7 @@ export function networkOf(text: string): string | null {
  * Makes the question whether an address, as a socket has it, lies in one of the networks. An IPv4 address that
  * comes as IPv6 is one of IPv4.
  */
-export function within(networks: readonly string[]): (address: string) => boolean {
+export function networkMatcher(networks: readonly string[]): (address: string) => boolean {
   const list = new BlockList()
   for (const network of networks) {
     const [address = '', bits] = network.split('/')

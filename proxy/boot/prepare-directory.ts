@@ -2,7 +2,7 @@ import { mkdir, realpath } from 'node:fs/promises'
 import { isWithin, type Settings } from './settings.ts'
 
 /** Says on standard error every few seconds how far a ledger is that is brought into another form. */
-export function copyingShown(): (rows: number, of: number) => void {
+export function copyProgressReporter(): (rows: number, of: number) => void {
   let shownAt = performance.now()
   let shown = false
   return (rows, of) => {

@@ -1,7 +1,7 @@
 // Imported before anything else, on whatever Node there is: this file imports nothing.
 
 /** The facts of a process that are checked; `process` has them. */
-export interface Runtime {
+export interface ProcessRuntime {
   readonly versions: { readonly node: string }
   readonly env: Readonly<Record<string, string | undefined>>
   readonly execArgv: readonly string[]
@@ -27,7 +27,7 @@ const WRITES_SECRETS =
  * checks switched off, the lenient HTTP parser or, by the environment, the debugger or a file of secrets switched on
  * (docs/threats.md#threat-36, #f-39).
  */
-export function refuseUnsafeRuntime(runtime: Runtime): void {
+export function refuseUnsafeRuntime(runtime: ProcessRuntime): void {
   const { versions, platform, arch } = runtime
   if (isOlder(versions.node, OLDEST_NODE)) {
     // The pinned Node is an optional dependency that npm installs where it can run (package.json).
@@ -41,7 +41,7 @@ export function refuseUnsafeRuntime(runtime: Runtime): void {
 }
 
 /** As {@link refuseUnsafeRuntime}, whatever the version. */
-export function refuseUnsafeSwitches({ env, execArgv }: Pick<Runtime, 'env' | 'execArgv'>): void {
+export function refuseUnsafeSwitches({ env, execArgv }: Pick<ProcessRuntime, 'env' | 'execArgv'>): void {
   if (env.NODE_TLS_REJECT_UNAUTHORIZED === '0') {
     throw new Error('NODE_TLS_REJECT_UNAUTHORIZED=0 switches off every certificate check: unset it')
   }

@@ -4,14 +4,14 @@ import { type DatabaseLocation, databaseLocation, NO_DATABASE_URL } from '../../
 import { messageOf } from '../../db/support/error-message.ts'
 import type { DpopMode } from '../../plugins/dpop/dpop.ts'
 import { DPOP_MODES } from '../../plugins/dpop/options.ts'
-import type { Environment } from '../../plugins/operator-files/expand.ts'
-import { oneOf } from '../../plugins/operator-files/explain-issue.ts'
+import type { EnvironmentVariables } from '../../plugins/operator-files/expand.ts'
+import { joinWithOr } from '../../plugins/operator-files/explain-issue.ts'
 import { nearestName } from '../../plugins/operator-files/nearest-name.ts'
 import { OWNER_AND_GROUP, readSecretFile } from '../../plugins/operator-files/secret-file.ts'
-import { networkOf } from './networks.ts'
+import { parseNetwork } from './networks.ts'
 
 /** An address to listen on. An IPv6 host stands without its brackets; port 0 picks one. */
-export interface Address {
+export interface ListenAddress {
   readonly host: string
   readonly port: number
 }
@@ -21,9 +21,9 @@ export type LogLevel = (typeof LOG_LEVELS)[number]
 
 /** The settings of the environment (docs/protocol.md#settings), defaults filled in, paths absolute. */
 export interface Settings {
-  readonly listen: Address
+  readonly listen: ListenAddress
   /** Null: the admin API shares the runtime listener. */
-  readonly adminListen: Address | null
+  readonly adminListen: ListenAddress | null
   /** Networks whose hosts must, and alone may, speak the PROXY protocol. Null: nobody. */
   readonly balancers: readonly string[] | null
   /** True: other gateways of the same user may listen at the same addresses (docs/deploying.md#one-port). */
@@ -111,7 +111,7 @@ const VARIABLES: readonly string[] = [
  * of `…_FILE`, which their group may read and nobody else. Relative paths start at `cwd`. Does NOT check that
  * directories exist or that addresses can be bound.
  */
-export function readSettings(env: Environment, cwd: string): Settings {
+export function readSettings(env: EnvironmentVariables, cwd: string): Settings {
   refuseUnknown(env)
   const listen = address('MCP_PROXY_LISTEN', env.MCP_PROXY_LISTEN || '127.0.0.1:9443')
   const dataDir = resolve(cwd, env.MCP_PROXY_DATA_DIR || 'data')
@@ -130,7 +130,7 @@ export function readSettings(env: Environment, cwd: string): Settings {
     secretsDir: secretsDir(env.MCP_PROXY_SECRETS_DIR, dataDir, cwd),
     databaseUrl: database,
     org: organisation(env),
-    trustDomain: matching(env, 'MCP_PROXY_TRUST_DOMAIN', 'sallyport.local', TRUST_DOMAIN),
+    trustDomain: matching(env, 'MCP_PROXY_TRUST_DOMAIN', 'sallyport.local', TRUST_DOMAIN_PATTERN),
     named: { org: Boolean(env.MCP_PROXY_ORG), trustDomain: Boolean(env.MCP_PROXY_TRUST_DOMAIN) },
     adminSecret: secret(env, 'MCP_PROXY_ADMIN_SECRET', cwd),
     keyPassphrase: secret(env, 'MCP_PROXY_KEY_PASSPHRASE', cwd),
@@ -161,7 +161,7 @@ const REMOVED: Readonly<Record<string, string>> = {
     'remove it, and for more than one process start several gateways on PostgreSQL with MCP_PROXY_REUSE_PORT=true',
 }
 
-function refuseUnknown(env: Environment): void {
+function refuseUnknown(env: EnvironmentVariables): void {
   for (const name of Object.keys(env)) {
     if (!name.startsWith('MCP_PROXY_') || VARIABLES.includes(name)) continue
     const instead = REMOVED[name]
@@ -170,7 +170,7 @@ function refuseUnknown(env: Environment): void {
   }
 }
 
-function address(name: string, text: string): Address {
+function address(name: string, text: string): ListenAddress {
   const found = /^(?:\[([0-9a-fA-F:.]+)\]|([a-zA-Z0-9.-]+)):(\d{1,5})$/.exec(text)
   const [, v6, host = v6, digits] = found ?? []
   const port = Number(digits)
@@ -180,7 +180,7 @@ function address(name: string, text: string): Address {
   return { host, port }
 }
 
-function adminAddress(env: Environment, listen: Address): Address | null {
+function adminAddress(env: EnvironmentVariables, listen: ListenAddress): ListenAddress | null {
   if (!env.MCP_PROXY_ADMIN_LISTEN) return null
   const admin = address('MCP_PROXY_ADMIN_LISTEN', env.MCP_PROXY_ADMIN_LISTEN)
   if (admin.port !== 0 && admin.port === listen.port && admin.host === listen.host) {
@@ -191,7 +191,7 @@ function adminAddress(env: Environment, listen: Address): Address | null {
   return admin
 }
 
-function reusePort(env: Environment, databaseUrl: string): boolean {
+function reusePort(env: EnvironmentVariables, databaseUrl: string): boolean {
   if (choice(env, 'MCP_PROXY_REUSE_PORT', ['false', 'true']) !== 'true') return false
   if (!databaseUrl.startsWith('sqlite:')) return true
   throw new SettingsError(
@@ -201,7 +201,7 @@ function reusePort(env: Environment, databaseUrl: string): boolean {
 
 /** Reads a comma-separated list: spaces around an entry dropped, each entry once. Null where unset. */
 function list(
-  env: Environment,
+  env: EnvironmentVariables,
   name: string,
   read: (name: string, entry: string) => string,
 ): readonly string[] | null {
@@ -211,7 +211,7 @@ function list(
 }
 
 function network(name: string, entry: string): string {
-  const read = networkOf(entry)
+  const read = parseNetwork(entry)
   if (read !== null) return read
   throw mustBe(name, 'addresses and networks such as 10.0.0.4 or 10.1.0.0/16, separated by commas', entry)
 }
@@ -283,25 +283,25 @@ function databaseAt(text: string): DatabaseLocation {
 }
 
 /** 53: ` Issuing CA` must fit beside it in the CA's common name, which has 64 characters (X.520). */
-export const ORGANISATION = /^[a-zA-Z0-9._-]{1,53}$/
+export const ORGANISATION_PATTERN = /^[a-zA-Z0-9._-]{1,53}$/
 /** Of a SPIFFE id. */
-export const TRUST_DOMAIN = /^[a-z0-9._-]{1,255}$/
+export const TRUST_DOMAIN_PATTERN = /^[a-z0-9._-]{1,255}$/
 /** What a path library of another hop would resolve to somebody else's name. */
-export const DOTS = /^\.{1,2}$/
+export const DOT_SEGMENTS = /^\.{1,2}$/
 
-function organisation(env: Environment): string {
-  const name = matching(env, 'MCP_PROXY_ORG', 'acme', ORGANISATION)
-  if (!DOTS.test(name)) return name
+function organisation(env: EnvironmentVariables): string {
+  const name = matching(env, 'MCP_PROXY_ORG', 'acme', ORGANISATION_PATTERN)
+  if (!DOT_SEGMENTS.test(name)) return name
   throw new SettingsError('MCP_PROXY_ORG must not be . or ..: it is a part of each SPIFFE id')
 }
 
-function matching(env: Environment, name: string, fallback: string, pattern: RegExp): string {
+function matching(env: EnvironmentVariables, name: string, fallback: string, pattern: RegExp): string {
   const value = env[name] || fallback
   if (!pattern.test(value)) throw mustBe(name, `made of the characters ${pattern.source}`, value)
   return value
 }
 
-function secret(env: Environment, name: string, cwd: string): string | null {
+function secret(env: EnvironmentVariables, name: string, cwd: string): string | null {
   const file = env[`${name}_FILE`]
   if (!file) return env[name] || null
   if (env[name]) throw new SettingsError(`${name} and ${name}_FILE are both set: keep one`)
@@ -323,7 +323,7 @@ function secretIn(file: string, name: string): string {
 /** No guess is counted against a token, so it must be too long to be guessed. */
 const METRICS_TOKEN = /^[\w.~+/-]{24,256}=*$/
 
-function metricsToken(env: Environment, cwd: string): string | null {
+function metricsToken(env: EnvironmentVariables, cwd: string): string | null {
   const token = secret(env, 'MCP_PROXY_METRICS_TOKEN', cwd)
   if (token === null || METRICS_TOKEN.test(token)) return token
   // Not printed: it is a secret.
@@ -332,20 +332,25 @@ function metricsToken(env: Environment, cwd: string): string | null {
   )
 }
 
-function choice<Word extends string>(env: Environment, name: string, words: readonly Word[]): Word | null {
+function choice<Word extends string>(
+  env: EnvironmentVariables,
+  name: string,
+  words: readonly Word[],
+): Word | null {
   const text = env[name]
   if (!text) return null
   const found = words.find((word) => word === text)
-  if (found === undefined) throw mustBe(name, oneOf(words), text)
+  if (found === undefined) throw mustBe(name, joinWithOr(words), text)
   return found
 }
 
-function dpopMode(env: Environment): DpopMode | null {
-  if (env.MCP_PROXY_EGRESS_DPOP_MODE === '') throw mustBe('MCP_PROXY_EGRESS_DPOP_MODE', oneOf(DPOP_MODES), '')
+function dpopMode(env: EnvironmentVariables): DpopMode | null {
+  if (env.MCP_PROXY_EGRESS_DPOP_MODE === '')
+    throw mustBe('MCP_PROXY_EGRESS_DPOP_MODE', joinWithOr(DPOP_MODES), '')
   return choice(env, 'MCP_PROXY_EGRESS_DPOP_MODE', DPOP_MODES)
 }
 
-function wholeNumber(env: Environment, name: string, most: number, least = 0): number | null {
+function wholeNumber(env: EnvironmentVariables, name: string, most: number, least = 0): number | null {
   const text = env[name]
   if (!text) return null
   const value = /^\d{1,9}$/.test(text) ? Number(text) : Number.NaN

@@ -3,12 +3,17 @@ import { mkdir, readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { NewAuthorityOptions } from '../../certs/authority/authority.ts'
 import { AUTHORITY_FILES, sealedAuthority } from '../../certs/authority/files.ts'
-import { commitFiles, missingIn, replaceFiles, settle } from '../../certs/authority/staged-files.ts'
+import {
+  commitFiles,
+  completeStagedFiles,
+  missingIn,
+  replaceFiles,
+} from '../../certs/authority/staged-files.ts'
 import type { Database } from '../../db/database.ts'
 import type { Ledger } from '../../db/ledger/record/ledger.ts'
-import { firstSetting, readSetting, writeSetting } from '../../db/settings.ts'
+import { insertSetting, readSetting, writeSetting } from '../../db/settings.ts'
 import { isObject } from '../../db/support/json.ts'
-import type { Statement } from '../../db/support/statement.ts'
+import type { LedgerStatement } from '../../db/support/statement.ts'
 
 // Where many processes share a database they share the organisation's CA: its files lie there too, the keys sealed
 // as they are on the disk, and each data directory has a copy. So does a CA that was made anew, on either engine: one
@@ -24,7 +29,7 @@ export async function fetchAuthority(database: Database, directory: string): Pro
   const files: unknown = JSON.parse(stored)
   const textOf = (name: string): string => (isObject(files) ? String(files[name]) : '')
   const texts = new Map(AUTHORITY_FILES.map((name) => [name, textOf(name)]))
-  await settle(directory, AUTHORITY_FILES)
+  await completeStagedFiles(directory, AUTHORITY_FILES)
   const missing = await missingIn(directory, AUTHORITY_FILES)
   if (missing.length === AUTHORITY_FILES.length) {
     await mkdir(directory, { recursive: true, mode: 0o700 })
@@ -50,11 +55,11 @@ const digestOf = (rootPem: string): string => hash('sha256', rootPem)
 /** A CA that is made but not stored. */
 export interface MadeAuthority {
   readonly rootPem: string
-  readonly statement: Statement
+  readonly statement: LedgerStatement
 }
 
 /** Makes a CA in place of the one of this root, and the statement that stores it. Writes nothing. */
-export async function remadeAuthority(
+export async function remakeAuthority(
   database: Database,
   beforePem: string,
   options: NewAuthorityOptions & { readonly passphrase: string },
@@ -76,5 +81,5 @@ export async function publishAuthority(
     AUTHORITY_FILES.map(async (name) => [name, await readFile(join(directory, name), 'utf8')] as const),
   )
   const value = JSON.stringify(Object.fromEntries(texts))
-  await ledger.commit({ statements: [firstSetting(database, 'authority', value, at)], entries: [] })
+  await ledger.commit({ statements: [insertSetting(database, 'authority', value, at)], entries: [] })
 }

@@ -1,7 +1,7 @@
 import { BlockList, isIP } from 'node:net'
 import ipaddr from 'ipaddr.js'
 
-type Address = ipaddr.IPv4 | ipaddr.IPv6
+type ParsedAddress = ipaddr.IPv4 | ipaddr.IPv6
 
 /**
  * The ranges that are never the public internet, by the word for logs and audit rows. The first match counts.
@@ -42,7 +42,7 @@ const PRIVATE: ReadonlySet<string> = new Set(['loopback', 'private'])
  * 1918 and unique local addresses are allowed too; metadata services never are. Refuses text that is no IP
  * address in its usual spelling, or carries a zone.
  */
-export function refusedAddress(address: string, allowPrivate: boolean): string | null {
+export function addressRefusal(address: string, allowPrivate: boolean): string | null {
   // Node judges the spelling first: ipaddr.js would also read octal, hexadecimal and short forms.
   if (isIP(address) === 0) return 'malformed'
   if (address.includes('%')) return 'zone'
@@ -51,15 +51,15 @@ export function refusedAddress(address: string, allowPrivate: boolean): string |
   return allowPrivate && reason !== null && PRIVATE.has(reason) ? null : reason
 }
 
-function reasonOf(address: Address): string | null {
-  const forbidden = RANGES.find(({ range: [network, bits] }) => within(address, network, bits))
+function reasonOf(address: ParsedAddress): string | null {
+  const forbidden = RANGES.find(({ range: [network, bits] }) => isInNetwork(address, network, bits))
   if (forbidden) return forbidden.reason
   if (address instanceof ipaddr.IPv6 && (!address.match(GLOBAL_IPV6) || isIsatap(address))) return 'reserved'
   // The library's own table, kept by others than ours: a second opinion.
   return address.range() === 'unicast' ? null : 'reserved'
 }
 
-function within(address: Address, network: Address, bits: number): boolean {
+function isInNetwork(address: ParsedAddress, network: ParsedAddress, bits: number): boolean {
   return address.kind() === network.kind() && address.match(network, bits)
 }
 
@@ -70,7 +70,7 @@ function isIsatap({ parts }: ipaddr.IPv6): boolean {
 
 /**
  * Makes the list by which `net.connect` judges the address that it really connects to, from the table above.
- * It stands behind {@link refusedAddress} and blocks less: no list can say "anything but".
+ * It stands behind {@link addressRefusal} and blocks less: no list can say "anything but".
  */
 export function blockedAddresses(allowPrivate: boolean): BlockList {
   const blocked = new BlockList()
@@ -126,18 +126,18 @@ const DNS_NAME = /^(?=.{1,253}$)[a-z0-9_-]{1,63}(?:\.[a-z0-9_-]{1,63})*$/
  * the addresses behind it. Refuses other schemes than http and https, whose hosts the parser leaves as they
  * are spelled.
  */
-export function refusedHost(url: URL, allowPrivate: boolean): string | null {
+export function hostRefusal(url: URL, allowPrivate: boolean): string | null {
   if (url.protocol !== 'https:' && url.protocol !== 'http:') return 'scheme'
-  return refusedHostname(url.hostname, allowPrivate)
+  return hostnameRefusal(url.hostname, allowPrivate)
 }
 
 /**
- * Judges a host alone as {@link refusedHost} does, as `URL.hostname` has it; an IPv6 address with or without
+ * Judges a host alone as {@link hostRefusal} does, as `URL.hostname` has it; an IPv6 address with or without
  * its brackets.
  */
-export function refusedHostname(hostname: string, allowPrivate: boolean): string | null {
+export function hostnameRefusal(hostname: string, allowPrivate: boolean): string | null {
   const bare = /^\[(.*)\]$/.exec(hostname)?.[1] ?? hostname
-  if (isIP(bare) !== 0) return refusedAddress(bare, allowPrivate)
+  if (isIP(bare) !== 0) return addressRefusal(bare, allowPrivate)
   // No trailing dot either: the root's dot makes a second spelling of every name, and none of the lists below
   // has it.
   if (!DNS_NAME.test(bare)) return 'malformed'

@@ -9,11 +9,11 @@ import {
 import type { Duplex } from 'node:stream'
 import { type ConnectionOptions, type TLSSocket, connect as tlsConnect } from 'node:tls'
 import { Agent, type buildConnector } from 'undici'
-import { KeptNames } from '../../db/host-names/kept-names.ts'
+import { HostNameCache } from '../../db/host-names/kept-names.ts'
 import type { HostAddress } from '../../db/host-names/machine-names.ts'
-import { deadline } from '../../plugins/deadline.ts'
-import { blockedAddresses, refusedAddress, refusedHostname } from './address.ts'
-import { beginOpening } from './opening.ts'
+import { withDeadline } from '../../plugins/deadline.ts'
+import { addressRefusal, blockedAddresses, hostnameRefusal } from './address.ts'
+import { trackOpening } from './opening.ts'
 
 /** The time without a request after which a pooled connection is dropped, whatever the server hints. ms. */
 export const POOL_IDLE_MS = 20_000
@@ -32,7 +32,7 @@ const MAX_ATTEMPTS = 8
  * Resolves a name to all its addresses. Rejects if it has none or cannot be looked up. `signal` fires when nobody waits
  * for them any more.
  */
-export type Resolve = (hostname: string, signal: AbortSignal) => Promise<readonly HostAddress[]>
+export type ResolveHost = (hostname: string, signal: AbortSignal) => Promise<readonly HostAddress[]>
 
 export interface EgressOptions {
   /** Loopback and private addresses may be connected to. Metadata services never. */
@@ -46,8 +46,8 @@ export interface EgressOptions {
   readonly answerMs: number
   /** The client certificate, shown to every server that asks: one agent, one upstream. PEM. */
   readonly tls?: { readonly cert: string; readonly key: string }
-  /** Default: {@link KeptNames} of this agent's own, for what operators choose. */
-  readonly resolve?: Resolve
+  /** Default: {@link HostNameCache} of this agent's own, for what operators choose. */
+  readonly resolve?: ResolveHost
   /** Ends the connections that do not stand yet, and lets none begin, once it fires. */
   readonly signal?: AbortSignal
   /** False: a connection serves one request. Default true. */
@@ -61,7 +61,7 @@ type EgressTls = Pick<ConnectionOptions, 'cert' | 'key' | 'session'>
  * The host or one of its addresses is forbidden. The message is for the log: it may name an internal address.
  */
 export class EgressRefused extends Error {
-  /** The word of {@link refusedAddress}. */
+  /** The word of {@link addressRefusal}. */
   readonly reason: string
 
   constructor(host: string, reason: string) {
@@ -80,11 +80,15 @@ export class EgressRefused extends Error {
  * schemes or paths: the sender of the request does.
  */
 export function egressAgent(options: EgressOptions): Agent {
-  const { allowPrivate, resolve = new KeptNames().resolve } = options
-  const opening: Opening = { ...options, resolve, blocked: BLOCKED[allowPrivate ? 'metadata' : 'private'] }
+  const { allowPrivate, resolve = new HostNameCache().resolve } = options
+  const opening: ResolvedEgressOptions = {
+    ...options,
+    resolve,
+    blocked: BLOCKED[allowPrivate ? 'metadata' : 'private'],
+  }
   return new Agent({
     connect: (target, callback) => {
-      void open(target, opening, callback)
+      void openConnection(target, opening, callback)
     },
     allowH2: false,
     pipelining: options.keepAlive === false ? 0 : 1,
@@ -101,25 +105,25 @@ export function egressAgent(options: EgressOptions): Agent {
  */
 const BLOCKED = { metadata: blockedAddresses(true), private: blockedAddresses(false) }
 
-interface Opening extends EgressOptions {
-  readonly resolve: Resolve
+interface ResolvedEgressOptions extends EgressOptions {
+  readonly resolve: ResolveHost
   readonly blocked: BlockList
 }
 
-async function open(
+async function openConnection(
   target: buildConnector.Options,
-  opening: Opening,
+  opening: ResolvedEgressOptions,
   callback: buildConnector.Callback,
 ): Promise<void> {
   const { connectMs: ms, signal: given } = opening
-  const late = (): Error => noConnection(target.hostname)
+  const late = (): Error => connectTimeoutError(target.hostname)
   const unwanted = new AbortController()
-  const opened = beginOpening((reason) => unwanted.abort(reason))
+  const opened = trackOpening((reason) => unwanted.abort(reason))
   const signal = given ? AbortSignal.any([given, unwanted.signal]) : unwanted.signal
   let socket: Socket
   try {
     // One clock over all stages of a connection.
-    socket = await deadline({ ms, late, signal }, (over) => connection(target, opening, over))
+    socket = await withDeadline({ ms, late, signal }, (over) => connection(target, opening, over))
   } catch (error) {
     callback(error instanceof Error ? error : new Error(String(error)), null)
     return
@@ -130,7 +134,7 @@ async function open(
 }
 
 /** Makes the error of a connection that did not come to stand in time: for the log, so it names the host. */
-export const noConnection = (hostname: string): Error =>
+export const connectTimeoutError = (hostname: string): Error =>
   Object.assign(new Error(`no connection to ${hostname} in time`), { code: 'UND_ERR_CONNECT_TIMEOUT' })
 
 /**
@@ -138,18 +142,18 @@ export const noConnection = (hostname: string): Error =>
  */
 async function connection(
   { hostname, protocol, port }: buildConnector.Options,
-  { blocked, tls, ...judging }: Opening,
+  { blocked, tls, ...judging }: ResolvedEgressOptions,
   signal: AbortSignal,
 ): Promise<Socket> {
-  const addresses = await vetted(hostname, judging, signal)
+  const addresses = await resolveVetted(hostname, judging, signal)
   signal.throwIfAborted()
   const secure = protocol === 'https:'
   const tcp = netConnect({
     host: hostname,
-    port: portOf(protocol, port),
+    port: urlPort(protocol, port),
     // Not called for an address (docs/threats.md#t16), which stands alone in `addresses` and has been judged
     // like any other.
-    lookup: answering(addresses),
+    lookup: fixedLookup(addresses),
     autoSelectFamily: true,
     autoSelectFamilyAttemptTimeout: ATTEMPT_MS,
     // tls.connect would ignore it: that is why TLS is laid over a connection that stands.
@@ -159,16 +163,16 @@ async function connection(
     keepAliveInitialDelay: TCP_PROBE_MS,
   })
   signal.addEventListener('abort', () => tcp.destroy(), { once: true })
-  await standing(tcp, 'connect')
-  return secure ? standing(secured(tcp, hostname, tls), 'secureConnect') : tcp
+  await whenConnected(tcp, 'connect')
+  return secure ? whenConnected(connectTlsOver(tcp, hostname, tls), 'secureConnect') : tcp
 }
 
 /** Returns the port of a URL, by its protocol where it names none. */
-export const portOf = (protocol: string, port: string): number =>
+export const urlPort = (protocol: string, port: string): number =>
   port !== '' ? Number(port) : protocol === 'https:' ? 443 : 80
 
 /** Lays TLS over a connection to an upstream. It is always verified, by the name, whatever the environment says. */
-export function secured(socket: Duplex, hostname: string, own: EgressTls = {}): TLSSocket {
+export function connectTlsOver(socket: Duplex, hostname: string, own: EgressTls = {}): TLSSocket {
   return tlsConnect({
     ...own,
     socket,
@@ -181,15 +185,15 @@ export function secured(socket: Duplex, hostname: string, own: EgressTls = {}): 
 }
 
 /** Resolves a host and judges every one of its addresses. Throws {@link EgressRefused}. */
-async function vetted(
+async function resolveVetted(
   hostname: string,
-  { allowPrivate, resolve }: Pick<Opening, 'allowPrivate' | 'resolve'>,
+  { allowPrivate, resolve }: Pick<ResolvedEgressOptions, 'allowPrivate' | 'resolve'>,
   signal: AbortSignal,
 ): Promise<readonly string[]> {
-  refuse(hostname, refusedHostname(hostname, allowPrivate))
+  refuse(hostname, hostnameRefusal(hostname, allowPrivate))
   if (isIP(hostname) !== 0) return [hostname]
   const addresses = (await resolve(hostname, signal)).map(({ address }) => address)
-  for (const address of addresses) refuse(`${hostname} at ${address}`, refusedAddress(address, allowPrivate))
+  for (const address of addresses) refuse(`${hostname} at ${address}`, addressRefusal(address, allowPrivate))
   if (addresses.length === 0) throw new Error(`${hostname} has no address`)
   return addresses.slice(0, MAX_ATTEMPTS)
 }
@@ -199,12 +203,12 @@ function refuse(host: string, reason: string | null): void {
 }
 
 /** Makes a look-up that knows one answer. */
-function answering(addresses: readonly string[]): LookupFunction {
+function fixedLookup(addresses: readonly string[]): LookupFunction {
   const all = addresses.map((address) => ({ address, family: isIPv6(address) ? 6 : 4 }))
   return (_hostname, _options, done) => done(null, all)
 }
 
-function standing(socket: Socket, event: 'connect' | 'secureConnect'): Promise<Socket> {
+function whenConnected(socket: Socket, event: 'connect' | 'secureConnect'): Promise<Socket> {
   const { promise, resolve, reject } = Promise.withResolvers<Socket>()
   // Stays: between here and the moment when undici takes the socket over, nobody else would hear it fail.
   socket.on('error', reject)

@@ -1,17 +1,17 @@
 import type { Dispatcher } from 'undici'
-import { Collector } from '../../plugins/collect.ts'
+import { ByteCollector } from '../../plugins/collect.ts'
 
 const NOTHING = Buffer.alloc(0)
 
-type Controller = Pick<Dispatcher.DispatchController, 'paused' | 'resume' | 'pause'>
+type FlowController = Pick<Dispatcher.DispatchController, 'paused' | 'resume' | 'pause'>
 
 /**
  * What has come of an answer and was not taken yet, in however many pieces it was sent. A sole piece is handed on as it
  * came. Has no limit of its own: what comes with one reading of the connection has.
  */
-export class Incoming {
+export class AnswerBuffer {
   #first: Buffer | null = null
-  #more: Collector | null = null
+  #more: ByteCollector | null = null
   /** True: the connection has been told to wait, and has handed over one more piece before it did. */
   #waits = false
 
@@ -20,9 +20,9 @@ export class Incoming {
   }
 
   /** Takes a piece in. */
-  add(controller: Controller, piece: Buffer): void {
+  add(controller: FlowController, piece: Buffer): void {
     if (this.#first) {
-      this.#more ??= new Collector(Number.POSITIVE_INFINITY)
+      this.#more ??= new ByteCollector(Number.POSITIVE_INFINITY)
       this.#more.add(piece)
     } else this.#first = piece
     if (!controller.paused) return
@@ -33,13 +33,13 @@ export class Incoming {
   }
 
   /** Lets a connection go on that was told to wait. */
-  resume(controller: Controller): void {
+  resume(controller: FlowController): void {
     this.#waits = false
     controller.resume()
   }
 
   /** Hands out everything in one piece, and forgets it. */
-  taken(): Buffer {
+  takeAll(): Buffer {
     const first = this.#first ?? NOTHING
     const bytes = this.#more ? Buffer.concat([first, this.#more.bytes()]) : first
     this.#first = null

@@ -10,11 +10,11 @@ export interface OpeningConnection {
 }
 
 /** Holds, while a request is dispatched, what is opened for it alone. */
-export const openedFor = new AsyncLocalStorage<OpeningConnection>()
+export const openingStorage = new AsyncLocalStorage<OpeningConnection>()
 
 /** Tells how the connection that is opened now is ended. Returns what to call once it stands, or has failed. */
-export function beginOpening(end: (reason: Error) => void): () => void {
-  const opening = openedFor.getStore()
+export function trackOpening(end: (reason: Error) => void): () => void {
+  const opening = openingStorage.getStore()
   if (!opening) return () => {}
   opening.end = end
   return () => {
@@ -23,4 +23,4 @@ export function beginOpening(end: (reason: Error) => void): () => void {
 }
 
 /** The reason of the end of a connection that nobody waits for. */
-export const NOT_WAITED_FOR = new Error('nobody waits for the connection any more')
+export const CONNECTION_ABANDONED = new Error('nobody waits for the connection any more')

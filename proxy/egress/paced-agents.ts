@@ -1,10 +1,10 @@
 import { connect as netConnect, type Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
 import { Agent, type buildConnector, errors } from 'undici'
-import type { KeptNames } from '../../db/host-names/kept-names.ts'
-import { Inbound, Sender, Turns } from '../tls/inbound.ts'
-import { noConnection, POOL_IDLE_MS, portOf, secured, TCP_PROBE_MS } from './agent.ts'
-import { beginOpening } from './opening.ts'
+import type { HostNameCache } from '../../db/host-names/kept-names.ts'
+import { InboundStream, LoopScheduler, SenderCost } from '../tls/inbound.ts'
+import { connectTimeoutError, connectTlsOver, POOL_IDLE_MS, TCP_PROBE_MS, urlPort } from './agent.ts'
+import { trackOpening } from './opening.ts'
 
 /**
  * Agents for upstreams whose manner of sending must not hold up the loop: what comes in tiny pieces is handed on a
@@ -17,11 +17,11 @@ export class PacedAgents {
   readonly byLimit = new Map<number, Agent>()
   /** True while undici takes over a connection that has just come to stand, and sends what has waited for it. */
   isNew = false
-  readonly turns: Turns
+  readonly turns: LoopScheduler
   readonly #keepAlive: boolean
-  readonly #names: Pick<KeptNames, 'lookup'>
+  readonly #names: Pick<HostNameCache, 'lookup'>
 
-  constructor({ keepAlive, names }: PacedAgentsOptions, turns = new Turns()) {
+  constructor({ keepAlive, names }: PacedAgentsOptions, turns = new LoopScheduler()) {
     this.#keepAlive = keepAlive
     this.#names = names
     this.turns = turns
@@ -55,13 +55,13 @@ export class PacedAgents {
 
 interface PacedAgentsOptions {
   readonly keepAlive: boolean
-  readonly names: Pick<KeptNames, 'lookup'>
+  readonly names: Pick<HostNameCache, 'lookup'>
 }
 
 function connector(
   connectMs: number,
-  turns: Turns,
-  { lookup }: Pick<KeptNames, 'lookup'>,
+  turns: LoopScheduler,
+  { lookup }: Pick<HostNameCache, 'lookup'>,
 ): buildConnector.connector {
   const sessions = new Map<string, Buffer>()
   return ({ hostname, protocol, port }, callback) => {
@@ -69,18 +69,18 @@ function connector(
     const secure = protocol === 'https:'
     const tcp = netConnect({
       host: hostname,
-      port: portOf(protocol, port),
+      port: urlPort(protocol, port),
       lookup,
       noDelay: true,
       keepAlive: true,
       keepAliveInitialDelay: TCP_PROBE_MS,
     })
-    const inbound = new FromUpstream(tcp, turns, new Sender())
+    const inbound = new UpstreamInbound(tcp, turns, new SenderCost())
     const session = sessions.get(origin)
-    const stream = secure ? secured(inbound, hostname, { session }) : inbound
+    const stream = secure ? connectTlsOver(inbound, hostname, { session }) : inbound
     if (secure) stream.on('session', (latest: Buffer) => sessions.set(origin, latest))
-    const late = setTimeout(() => stream.destroy(noConnection(hostname)), connectMs)
-    const opened = beginOpening((reason) => stream.destroy(reason))
+    const late = setTimeout(() => stream.destroy(connectTimeoutError(hostname)), connectMs)
+    const opened = trackOpening((reason) => stream.destroy(reason))
     let settled = false
     const failed = (error: Error): void => {
       clearTimeout(late)
@@ -104,7 +104,7 @@ function connector(
 }
 
 /** An upstream's bytes on their way to TLS or HTTP. */
-class FromUpstream extends Inbound {
+class UpstreamInbound extends InboundStream {
   stands = false
 
   /**

@@ -1,6 +1,6 @@
 import { realpath } from 'node:fs/promises'
 import { normalize, sep } from 'node:path'
-import type { Environment } from '../../plugins/operator-files/expand.ts'
+import type { EnvironmentVariables } from '../../plugins/operator-files/expand.ts'
 import { OWNER_AND_GROUP, readSecretFile } from '../../plugins/operator-files/secret-file.ts'
 
 /** The rule for references to the secrets of MCP servers, as a sentence about one goes on. */
@@ -51,8 +51,8 @@ export async function checkSecretReference(reference: string, directory: string)
  * also where a link leads out, and an Error with one sentence where there is no secret or everybody may read
  * it: who may register MCP servers must not be able to have the gateway's keys, or a provider's, sent to one.
  */
-export const secretOf =
-  (env: Environment, directory: string) =>
+export const secretReader =
+  (env: EnvironmentVariables, directory: string) =>
   async (reference: string): Promise<string> => {
     if (!isSecretReference(reference)) throw new SecretReferenceError()
     const path = fileOf(reference)

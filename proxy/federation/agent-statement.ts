@@ -6,7 +6,7 @@ import type { TokenKeys } from '../auth/token-keys.ts'
 /** The `typ` of a pushed statement: no verifier of access tokens takes it for one (RFC 8725 §3.11). */
 export const FEDERATION_TYP = 'sallyport-federation+jwt'
 
-interface Signing {
+interface StatementSigning {
   readonly keys: Pick<TokenKeys, 'signer'>
   readonly issuer: string
   /** ms since the epoch. */
@@ -17,7 +17,10 @@ interface Signing {
  * Signs the statement that a federation gets of an agent: a compact JWS (ES256) of the whole agent at its
  * revision. Field by field: a field that is added to the record must not leave the gateway by itself.
  */
-export async function signAgent(agent: PrincipalRecord, { keys, issuer, at }: Signing): Promise<string> {
+export async function signAgent(
+  agent: PrincipalRecord,
+  { keys, issuer, at }: StatementSigning,
+): Promise<string> {
   const { kid, key } = await keys.signer()
   const claims = {
     agent: {

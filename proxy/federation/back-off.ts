@@ -8,7 +8,7 @@ export function retryDelayMs(failures: number, random: number): number {
   return Math.round((longest / 2) * (1 + random))
 }
 
-interface Failed {
+interface FailedPush {
   readonly revision: number
   readonly failures: number
   /** ms since the epoch. */
@@ -20,7 +20,7 @@ interface Failed {
  * once.
  */
 export class BackOff {
-  readonly #failed = new Map<string, Failed>()
+  readonly #failed = new Map<string, FailedPush>()
 
   /** Tells whether that revision has failed, so that {@link due} brings it up. A newer one need not wait. */
   holds(id: string, revision: number): boolean {

@@ -15,7 +15,7 @@ const ANSWER_MAX_BYTES = 65_536
 export const postAgent = (timeoutMs: number): Agent =>
   egressAgent({ allowPrivate: true, connectMs: timeoutMs, answerMs: timeoutMs, keepAlive: false })
 
-export interface Post {
+export interface FederationPost {
   readonly url: URL
   readonly headers: Readonly<Record<string, string>>
   readonly body: string
@@ -28,7 +28,10 @@ export interface Post {
  * Posts once and resolves with the status. Rejects where none came in time, or with the signal's reason. TLS
  * is verified whatever the environment says. Redirects are not followed: a 3xx is a status as any other.
  */
-export async function post(agent: Agent, { url, headers, body, timeoutMs, signal }: Post): Promise<number> {
+export async function postOnce(
+  agent: Agent,
+  { url, headers, body, timeoutMs, signal }: FederationPost,
+): Promise<number> {
   const late = AbortSignal.timeout(timeoutMs)
   try {
     const answer = await agent.request({

@@ -8,7 +8,7 @@ import type { TokenKeys } from '../auth/token-keys.ts'
 import { type RoundsTask, rounds } from '../tasks/rounds.ts'
 import { signAgent } from './agent-statement.ts'
 import { BackOff } from './back-off.ts'
-import { post, postAgent } from './post.ts'
+import { postAgent, postOnce } from './post.ts'
 
 /** The number of agents that are pushed at once. */
 const AT_ONCE = 4
@@ -17,7 +17,7 @@ const RETRIES = 8
 const PAGE = 200
 const TIMEOUT_MS = 5_000
 
-interface Sources {
+interface FederationDependencies {
   readonly database: Database
   readonly ledger: Pick<Ledger, 'commit'>
   readonly keys: Pick<TokenKeys, 'signer'>
@@ -35,9 +35,9 @@ interface Sources {
  * time, and no revision after a higher one. A revision counts as pushed when the receiver answered 2xx and
  * that is on disk. A round ends when everything that was due has been tried.
  */
-export function federationTask(sources: Sources): RoundsTask {
+export function federationTask(sources: FederationDependencies): RoundsTask {
   const agent = postAgent(sources.timeoutMs ?? TIMEOUT_MS)
-  const publisher = new Publisher(sources, agent)
+  const publisher = new AgentPublisher(sources, agent)
   const task = rounds({
     name: 'publish-federation',
     everyMs: 2_000,
@@ -56,13 +56,13 @@ export function federationTask(sources: Sources): RoundsTask {
   return { ...task, stop }
 }
 
-class Publisher {
-  readonly #sources: Sources
+class AgentPublisher {
+  readonly #sources: FederationDependencies
   readonly #agent: Agent
   readonly #url: URL
   readonly #backOff = new BackOff()
 
-  constructor(sources: Sources, agent: Agent) {
+  constructor(sources: FederationDependencies, agent: Agent) {
     this.#sources = sources
     this.#agent = agent
     this.#url = new URL(sources.url)
@@ -115,7 +115,7 @@ class Publisher {
     const body = await signAgent(agent, { keys, issuer: issuer(), at: clock() })
     // A process may have been frozen anywhere above.
     if (!database.leads('publish-federation')) throw new Error('another process does it now')
-    const status = await post(this.#agent, {
+    const status = await postOnce(this.#agent, {
       url: this.#url,
       headers: {
         'content-type': 'application/jose',

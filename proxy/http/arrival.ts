@@ -3,15 +3,15 @@ import type { IncomingMessage, ServerResponse } from 'node:http'
 import { TLSSocket } from 'node:tls'
 import { thumbprintOf } from '../../certs/x509/thumbprint.ts'
 import type { CallAuthority } from '../../plugins/call-authority.ts'
-import { Collector } from '../../plugins/collect.ts'
-import type { Arrival, Caller, Hangup, Peer } from '../../plugins/plugin.ts'
+import { ByteCollector } from '../../plugins/collect.ts'
+import type { Arrival, HangupSignal, MemoryOwner, TlsPeer } from '../../plugins/plugin.ts'
 import { Refusal } from '../../plugins/refusal.ts'
-import { AT_ONCE } from '../../plugins/turns.ts'
-import { type FromHere, UID } from './local-uid.ts'
-import type { Account } from './open-calls.ts'
+import { BYTES_AT_ONCE } from '../../plugins/turns.ts'
+import { type LocalConnection, PEER_UID } from './local-uid.ts'
+import type { MemoryAccount } from './open-calls.ts'
 import type { Route } from './route.ts'
 
-export interface Match {
+export interface MatchedRoute {
   readonly route: Route
   readonly params: Readonly<Record<string, string>>
 }
@@ -20,16 +20,16 @@ export interface Match {
  * Finds the one route of a method and a raw path, or throws `not_found`, `method_not_allowed` or
  * `base_url_wrong`.
  */
-export type Router = (method: string, path: string) => Match
+export type Router = (method: string, path: string) => MatchedRoute
 
-interface Pattern {
+interface RoutePattern {
   readonly segments: readonly string[]
   readonly methods: Map<string, Route>
 }
 
-interface Found {
-  readonly pattern: Pattern
-  readonly params: Match['params']
+interface MatchedPattern {
+  readonly pattern: RoutePattern
+  readonly params: MatchedRoute['params']
 }
 
 const NO_PARAMS = Object.freeze({})
@@ -41,11 +41,11 @@ const NO_PARAMS = Object.freeze({})
  * method counts.
  */
 export function router(routes: readonly Route[]): Router {
-  const exact = new Map<string, Pattern>()
+  const exact = new Map<string, RoutePattern>()
   for (const route of routes) add(exact, route)
   const variable = [...exact.values()].filter(({ segments }) => segments.some(isVariable))
   /** Finds the patterns of a path, with its variable segments. One without any stands alone. */
-  const patternsOf = (path: string): readonly Found[] => {
+  const patternsOf = (path: string): readonly MatchedPattern[] => {
     const found = exact.get(path)
     if (found && !found.segments.some(isVariable)) return [{ pattern: found, params: NO_PARAMS }]
     if (path.startsWith(TWICE)) throw new Refusal('base_url_wrong')
@@ -74,7 +74,7 @@ const WITHOUT_PREFIX = {
   message: 'There is nothing at this path. Append /v1 to the base URL of this client.',
 }
 
-function add(patterns: Map<string, Pattern>, route: Route): void {
+function add(patterns: Map<string, RoutePattern>, route: Route): void {
   const pattern = patterns.get(route.path) ?? {
     segments: route.path.split('/'),
     methods: new Map<string, Route>(),
@@ -86,7 +86,7 @@ function add(patterns: Map<string, Pattern>, route: Route): void {
 
 const isVariable = (segment: string): boolean => segment.startsWith('{')
 
-function methodNotAllowed(found: readonly Found[]): Refusal {
+function methodNotAllowed(found: readonly MatchedPattern[]): Refusal {
   const methods = found.flatMap(({ pattern }) => [...pattern.methods.keys()])
   return new Refusal('method_not_allowed', { headers: { allow: methods.join(', ') } })
 }
@@ -125,19 +125,22 @@ export function splitTarget(target: string): { readonly path: string; readonly q
     : { path: target.slice(0, mark), query: target.slice(mark + 1) }
 }
 
-export interface Incoming {
+export interface IncomingRequest {
   readonly req: IncomingMessage
   readonly res: ServerResponse
   readonly path: string
   readonly query: string
   readonly at: number
-  readonly hangup: Hangup
+  readonly hangup: HangupSignal
   readonly authority: CallAuthority
-  readonly held: Account
+  readonly held: MemoryAccount
 }
 
 /** Makes the first facts of a request, before any plugin has run. */
-export function arrive(incoming: Incoming, params: Match['params'] = NO_PARAMS): Arrival {
+export function createArrival(
+  incoming: IncomingRequest,
+  params: MatchedRoute['params'] = NO_PARAMS,
+): Arrival {
   const { req, path, query, at, hangup, authority, held } = incoming
   let body: Buffer | Promise<Buffer> | null = null
   return {
@@ -149,7 +152,7 @@ export function arrive(incoming: Incoming, params: Match['params'] = NO_PARAMS):
     params,
     headers: req.headers,
     remoteAddress: req.socket.remoteAddress ?? '',
-    localUid: (req.socket as FromHere)[UID] ?? null,
+    localUid: (req.socket as LocalConnection)[PEER_UID] ?? null,
     peer: req.socket instanceof TLSSocket ? peerOf(req.socket) : null,
     readBody: (limit, caller) => {
       body ??= readBody(incoming, limit, caller)
@@ -179,13 +182,13 @@ function randomHex(): string {
 /** On the socket itself, not in a WeakMap, which the collector would walk each time. */
 const PEER = Symbol('peer')
 
-interface Known {
-  [PEER]?: Peer | null
+interface SocketWithPeer {
+  [PEER]?: TlsPeer | null
 }
 
 // The certificate of a connection never changes (no renegotiation, no post-handshake authentication), so it
 // is read once. What can change (its pin, its principal, the time) is checked on every request.
-function peerOf(socket: TLSSocket & Known): Peer | null {
+function peerOf(socket: TLSSocket & SocketWithPeer): TlsPeer | null {
   const known = socket[PEER]
   if (known !== undefined) return known
   const peer = readPeer(socket)
@@ -193,7 +196,7 @@ function peerOf(socket: TLSSocket & Known): Peer | null {
   return peer
 }
 
-function readPeer(socket: TLSSocket): Peer | null {
+function readPeer(socket: TLSSocket): TlsPeer | null {
   const certificate = socket.getPeerX509Certificate()
   if (!certificate) return null
   return {
@@ -205,25 +208,25 @@ function readPeer(socket: TLSSocket): Peer | null {
 }
 
 /** A body of at most so many bytes costs less than its connection does, and is not counted. */
-const LEAST_COUNTED = 4096
+const MIN_COUNTED_BODY = 4096
 
-type Reading = Pick<Incoming, 'req' | 'res' | 'held'>
+type BodyReading = Pick<IncomingRequest, 'req' | 'res' | 'held'>
 
 /**
  * Reads the whole body of a request: at once where it has come, as a short one that came with its head has.
  * Refuses with `body_too_large` past `limit` bytes, with `overloaded` where the caller holds too much, with
  * `bad_request` where it breaks off.
  */
-function readBody(reading: Reading, limit: number, caller: Caller): Buffer | Promise<Buffer> {
+function readBody(reading: BodyReading, limit: number, caller: MemoryOwner): Buffer | Promise<Buffer> {
   const { req, held } = reading
-  const counted = limit > LEAST_COUNTED
-  held.by(caller)
+  const counted = limit > MIN_COUNTED_BODY
+  held.setOwner(caller)
   const declared = begin(reading, limit, counted)
-  if (!req.complete || req.readableLength > AT_ONCE) return collect(reading, limit, counted, declared)
+  if (!req.complete || req.readableLength > BYTES_AT_ONCE) return collect(reading, limit, counted, declared)
   // Without an encoding, and null where there is none.
   const body = (req.read() as Buffer | null) ?? NOTHING
   if (body.length > limit) throw tooLarge(limit)
-  if (counted && !held.tries(body.length)) throw held.refusal()
+  if (counted && !held.tryReserve(body.length)) throw held.refusal()
   return body
 }
 
@@ -231,13 +234,13 @@ const NOTHING = Buffer.alloc(0)
 
 /** Collects a body as it comes. */
 function collect(
-  { req, held }: Reading,
+  { req, held }: BodyReading,
   limit: number,
   counted: boolean,
   declared: number | undefined,
 ): Promise<Buffer> {
   return new Promise((resolve, reject) => {
-    const body = new Collector(limit, declared)
+    const body = new ByteCollector(limit, declared)
     const refuse = (refusal: Refusal): void => {
       reject(refusal)
       // Nothing of it is kept, and the rest is forgotten as it comes.
@@ -246,10 +249,10 @@ function collect(
     }
     req.on('data', (chunk: Buffer) => {
       if (body.closed) return
-      if (counted && !held.tries(chunk.length)) refuse(held.refusal())
+      if (counted && !held.tryReserve(chunk.length)) refuse(held.refusal())
       else if (!body.add(chunk)) refuse(tooLarge(limit))
     })
-    req.on('end', () => resolve(body.length > AT_ONCE ? body.bytesInTurns() : body.bytes()))
+    req.on('end', () => resolve(body.length > BYTES_AT_ONCE ? body.bytesInTurns() : body.bytes()))
     req.on('error', (cause) => reject(brokenOff(cause)))
     req.on('close', () => {
       if (!req.complete) reject(brokenOff())
@@ -258,13 +261,13 @@ function collect(
 }
 
 /** Asks for the body, and returns the length that it was announced with. Refuses one that need not come. */
-function begin({ req, res, held }: Reading, limit: number, counted: boolean): number | undefined {
+function begin({ req, res, held }: BodyReading, limit: number, counted: boolean): number | undefined {
   const length = req.headers['content-length']
   const declared = length === undefined ? undefined : Number(length)
   if (declared !== undefined && declared > limit) throw tooLarge(limit)
   // The client hung up while an earlier plugin ran: no further event of the request will come.
   if (req.destroyed) throw brokenOff()
-  if (counted && declared !== undefined) held.ask(declared)
+  if (counted && declared !== undefined) held.requireRoom(declared)
   // The client waits for this before it sends: only now is the body wanted.
   if (req.headers.expect !== undefined) res.writeContinue()
   return declared

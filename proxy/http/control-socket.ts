@@ -24,7 +24,7 @@ export function controlPath(dataDirectory: string): string {
 }
 
 /** Tells whether a gateway answers on the control socket at this path. */
-export function isRunning(path: string): Promise<boolean> {
+export function isGatewayRunning(path: string): Promise<boolean> {
   return new Promise((resolve, reject) => {
     const socket = connect(path)
     socket.once('connect', () => {
@@ -44,9 +44,9 @@ export function isRunning(path: string): Promise<boolean> {
  * directory of mode 0700. Throws one sentence where another process holds it. `serve` sets the listener
  * later; until then requests get 503.
  */
-export async function openControl(dataDirectory: string): Promise<Control> {
+export async function openControl(dataDirectory: string): Promise<ControlSocket> {
   const path = controlPath(dataDirectory)
-  if (await isRunning(path)) {
+  if (await isGatewayRunning(path)) {
     throw new Error(`another Sallyport is running on the data directory ${dataDirectory}: stop it first`)
   }
   // A socket that nobody answers on was left behind by a crash.
@@ -69,7 +69,7 @@ export async function openControl(dataDirectory: string): Promise<Control> {
   }
 }
 
-export interface Control {
+export interface ControlSocket {
   readonly serve: (handle: RequestListener) => void
   readonly close: () => Promise<void>
 }

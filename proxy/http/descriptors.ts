@@ -3,23 +3,23 @@ import {
   ConnectionLimit,
   type ConnectionLimits,
   type ConnectionOutcome,
-  UNLIMITED,
+  UNLIMITED_CONNECTIONS,
 } from '../tls/connection-limit.ts'
 
 /**
  * The descriptors that are neither of a client's connection nor of its call: files, database, threads, listeners, name
  * look-ups.
  */
-const OWN = 96
+const RESERVED_DESCRIPTORS = 96
 /** Connections of a listener of administration alone, which the runtime's clients cannot take. */
-const OF_ADMINISTRATION = 16
+const ADMIN_CONNECTIONS = 16
 /** Fewer connections no gateway has, whatever its limit. */
 const MIN_CONNECTIONS = 16
 /** Calls that may run alongside others on one connection (pipelining), as a share of all connections. */
-const BESIDE = 1 / 4
+const PIPELINED_SHARE = 1 / 4
 
 /** Reads how many descriptors this process may open (getrlimit(2), RLIMIT_NOFILE). Null: not known, or without limit. */
-export function limitOfDescriptors(): number | null {
+export function readDescriptorLimit(): number | null {
   try {
     const [, soft] = /^Max open files\s+(\d+)/m.exec(readFileSync('/proc/self/limits', 'latin1')) ?? []
     return soft === undefined ? null : Number(soft)
@@ -33,7 +33,7 @@ export function limitOfDescriptors(): number | null {
  * Counts the descriptors that this process has open, without opening one where the kernel allows that. Null: not known.
  * `limit`: what is open if none is left to look with.
  */
-export function openDescriptors(limit: number | null): number | null {
+export function countOpenDescriptors(limit: number | null): number | null {
   try {
     // Linux 6.2 and newer: their number. Older ones say 0.
     return statSync('/proc/self/fd').size || readdirSync('/proc/self/fd').length - 1
@@ -51,24 +51,24 @@ export interface ConnectionShares {
 
 /** Shares the descriptors out: each client's connection has another one for its call, and pipelined calls have theirs. */
 export function connectionShares(limit: number | null, hasAdminListener: boolean): ConnectionShares {
-  if (limit === null) return { runtime: UNLIMITED, admin: UNLIMITED }
-  const left = limit - OWN - (hasAdminListener ? 2 * OF_ADMINISTRATION : 0)
-  const most = Math.max(MIN_CONNECTIONS, Math.floor(left / (2 + BESIDE)))
+  if (limit === null) return { runtime: UNLIMITED_CONNECTIONS, admin: UNLIMITED_CONNECTIONS }
+  const left = limit - RESERVED_DESCRIPTORS - (hasAdminListener ? 2 * ADMIN_CONNECTIONS : 0)
+  const most = Math.max(MIN_CONNECTIONS, Math.floor(left / (2 + PIPELINED_SHARE)))
   return {
-    runtime: { most, mostBeside: Math.floor(most * BESIDE) },
-    admin: { most: OF_ADMINISTRATION, mostBeside: 0 },
+    runtime: { maxConnections: most, maxPipelined: Math.floor(most * PIPELINED_SHARE) },
+    admin: { maxConnections: ADMIN_CONNECTIONS, maxPipelined: 0 },
   }
 }
 
 /** The time for which readiness remembers that all places were taken. ms. */
 const REMEMBERED_MS = 60_000
 /** Connections with fewer of which a start warns. */
-const FEW = 256
+const FEW_CONNECTIONS = 256
 /** The part of the descriptors beyond which they are short. */
-const SHORT = 0.9
+const SCARCE_SHARE = 0.9
 
 /** The descriptors of the process, and the places that its clients' connections have of them. */
-export class Descriptors {
+export class FileDescriptors {
   readonly limit: number | null
   readonly connectionLimits: Readonly<Record<keyof ConnectionShares, ConnectionLimit>>
 
@@ -88,7 +88,7 @@ export class Descriptors {
 
   /** The number of descriptors that are open now; null: not known. */
   get open(): number | null {
-    return openDescriptors(this.limit)
+    return countOpenDescriptors(this.limit)
   }
 
   /** The open connections of clients of the runtime. */
@@ -97,23 +97,26 @@ export class Descriptors {
   }
 
   get mostConnections(): number {
-    return this.connectionLimits.runtime.limits.most
+    return this.connectionLimits.runtime.limits.maxConnections
   }
 
   /** True while few are left, and for a minute after a connection found no place. */
   get low(): boolean {
     const { runtime, admin } = this.connectionLimits
     const wasFull = runtime.wasFull(REMEMBERED_MS) || admin.wasFull(REMEMBERED_MS)
-    return wasFull || (this.limit !== null && (this.open ?? 0) > SHORT * this.limit)
+    return wasFull || (this.limit !== null && (this.open ?? 0) > SCARCE_SHARE * this.limit)
   }
 
   /** True: hardly a gateway has so few clients. */
-  get few(): boolean {
-    return this.mostConnections < FEW
+  get isScarce(): boolean {
+    return this.mostConnections < FEW_CONNECTIONS
   }
 
   /** The numbers of descriptors and connections that the start logs. */
-  get said(): { readonly descriptors: number | 'unlimited'; readonly connections: number | 'unlimited' } {
+  get logFields(): {
+    readonly descriptors: number | 'unlimited'
+    readonly connections: number | 'unlimited'
+  } {
     const { limit } = this
     return limit === null
       ? { descriptors: 'unlimited', connections: 'unlimited' }

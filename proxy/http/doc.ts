@@ -3,7 +3,7 @@ import type { Refusal, RefusalReason } from '../../plugins/refusal.ts'
 import type { Reply } from './reply.ts'
 
 /** A body, of a request or of an answer. */
-export interface Content {
+export interface BodyDoc {
   /** Default: JSON. */
   readonly media?: string
   readonly schema: z.ZodType
@@ -11,10 +11,10 @@ export interface Content {
 }
 
 /** An answer of success. */
-export interface Answer {
+export interface AnswerDoc {
   readonly description: string
   /** One for each media type. Absent: an empty body. */
-  readonly content?: readonly Content[]
+  readonly content?: readonly BodyDoc[]
   /** The headers that come with this answer and not with every one, by name, with their descriptions. */
   readonly headers?: Readonly<Record<string, string>>
 }
@@ -32,8 +32,8 @@ export interface RouteDoc {
   readonly query?: z.ZodType
   /** The request headers that matter to this route, by name, with their effects. */
   readonly headers?: Readonly<Record<string, string>>
-  readonly body?: Content
-  readonly answers: Readonly<Record<number, Answer>>
+  readonly body?: BodyDoc
+  readonly answers: Readonly<Record<number, AnswerDoc>>
   /** The reasons for which a request may be refused here. */
   readonly reasons: readonly RefusalReason[]
   /** Renders a refusal as this route does. Default: `refusalReply`. */

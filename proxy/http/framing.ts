@@ -3,11 +3,11 @@ import type { Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
 import { Refusal, type RefusalReason } from '../../plugins/refusal.ts'
 import {
+  CONNECTION_PLACE,
   ConnectionLimit,
   type ConnectionPlace,
-  PLACE,
   type PlacedConnection,
-  UNLIMITED,
+  UNLIMITED_CONNECTIONS,
 } from '../tls/connection-limit.ts'
 import { refusalBody } from './refusal.ts'
 
@@ -44,19 +44,19 @@ const TARGET = /^\/(?!\/)[\x21\x22\x24-\x5b\x5d-\x7e]*$/
  * route is looked up. Does NOT keep the requests that were pipelined behind it from being looked at:
  * `proxy/http/serve.ts` does.
  */
-export function framingFault(request: Head): Refusal | null {
+export function framingFault(request: RequestHead): Refusal | null {
   const message = lineFault(request) ?? headerFault(request.rawHeaders)
   if (message !== null) return new Refusal('bad_request', { message, ...CLOSE })
   const expected = request.headers.expect ?? '100-continue'
   return expected.toLowerCase() === '100-continue' ? null : new Refusal('expectation_failed', CLOSE)
 }
 
-type Line = Pick<IncomingMessage, 'httpVersion' | 'method' | 'url'>
-type Head = Line & Pick<IncomingMessage, 'headers' | 'rawHeaders'>
+type RequestStartLine = Pick<IncomingMessage, 'httpVersion' | 'method' | 'url'>
+type RequestHead = RequestStartLine & Pick<IncomingMessage, 'headers' | 'rawHeaders'>
 
 const CLOSE = { headers: { connection: 'close' } } as const
 
-function lineFault({ httpVersion, method, url }: Line): string | null {
+function lineFault({ httpVersion, method, url }: RequestStartLine): string | null {
   if (httpVersion !== '1.1') return 'Only HTTP/1.1 is spoken here.'
   if (method === 'TRACE' || method === 'CONNECT') return 'This method is not spoken here.'
   return url && TARGET.test(url) ? null : 'The request target must be an absolute path.'
@@ -99,35 +99,35 @@ const MAX_PIPELINED = 100
  */
 const MAX_WAITING = 64
 
-type BesideLimit = Pick<ConnectionLimit, 'takeBeside' | 'leaveBeside'>
+type PipeliningLimit = Pick<ConnectionLimit, 'reservePipelined' | 'releasePipelined'>
 
 /** State that the connections of a listener share. */
-interface ListenerLines {
+interface ListenerPipelines {
   readonly handle: RequestListener
   /** The connections on which requests wait. */
-  readonly inLine: Set<Pipelined>
-  readonly limit: BesideLimit
+  readonly inLine: Set<ConnectionRequests>
+  readonly limit: PipeliningLimit
 }
 
 /** The requests of one connection. */
-class Pipelined {
+class ConnectionRequests {
   readonly #handle: RequestListener
   readonly #socket: Socket
   /** The connections of the listener on which requests wait. */
-  readonly #inLine: Set<Pipelined>
+  readonly #inLine: Set<ConnectionRequests>
   /** True where a request was answered before its body had come. */
   answeredEarly = false
-  readonly #limit: BesideLimit
+  readonly #limit: PipeliningLimit
   readonly #place: ConnectionPlace | undefined
   #underWay = 0
   #waiting: Parameters<RequestListener>[] = []
 
-  constructor(socket: Socket & PlacedConnection, { inLine, handle, limit }: ListenerLines) {
+  constructor(socket: Socket & PlacedConnection, { inLine, handle, limit }: ListenerPipelines) {
     this.#socket = socket
     this.#inLine = inLine
     this.#handle = handle
     this.#limit = limit
-    this.#place = socket[PLACE]
+    this.#place = socket[CONNECTION_PLACE]
   }
 
   get length(): number {
@@ -142,7 +142,7 @@ class Pipelined {
 
   /** A call beside others takes a descriptor more than its connection has. */
   #mayServe(): boolean {
-    return this.#underWay === 0 || (this.#underWay < MAX_UNDER_WAY && this.#limit.takeBeside())
+    return this.#underWay === 0 || (this.#underWay < MAX_UNDER_WAY && this.#limit.reservePipelined())
   }
 
   #serve([req, res]: Parameters<RequestListener>): void {
@@ -150,7 +150,7 @@ class Pipelined {
     res.on('close', () => {
       if (!req.complete) this.answeredEarly = true
       this.#underWay -= 1
-      if (this.#underWay > 0) this.#limit.leaveBeside()
+      if (this.#underWay > 0) this.#limit.releasePipelined()
       this.#next()
       if (this.#place && this.#underWay === 0) this.#place.isProtected = false
     })
@@ -190,21 +190,21 @@ class Pipelined {
 const LINE = Symbol('line')
 const DISTRUSTED = Symbol('distrusted')
 
-interface Marked {
-  [LINE]?: Pipelined
+interface MarkedSocket {
+  [LINE]?: ConnectionRequests
   [DISTRUSTED]?: true
 }
 
 /** Hands requests to `handle`, with `Expect` or without, and answers those that the parser refuses. */
-export function attach(
+export function attachRequestListener(
   server: Pick<Server, 'on'>,
   handle: RequestListener,
-  limit: BesideLimit = new ConnectionLimit(UNLIMITED),
+  limit: PipeliningLimit = new ConnectionLimit(UNLIMITED_CONNECTIONS),
 ): void {
-  const lines: ListenerLines = { inLine: new Set(), handle, limit }
+  const lines: ListenerPipelines = { inLine: new Set(), handle, limit }
   const counted: RequestListener = (req, res) => {
-    const socket: Socket & Marked = req.socket
-    socket[LINE] ??= new Pipelined(socket, lines)
+    const socket: Socket & MarkedSocket = req.socket
+    socket[LINE] ??= new ConnectionRequests(socket, lines)
     socket[LINE].add(req, res)
   }
   server.on('request', counted)
@@ -213,7 +213,7 @@ export function attach(
   server.on('checkContinue', counted)
   // Refused by the framing gate, in its turn: to write it out here would be to write into another answer.
   server.on('checkExpectation', counted)
-  server.on('clientError', (error: NodeJS.ErrnoException, socket: Duplex & Marked) => {
+  server.on('clientError', (error: NodeJS.ErrnoException, socket: Duplex & MarkedSocket) => {
     const { code = '' } = error
     // In the middle of an answer a second status line would be read as its continuation. And after a TLS
     // error there is no connection to answer on: an answer would wait for a handshake that never ends
@@ -255,11 +255,11 @@ export function rawRefusal(refusal: Refusal): string {
  * anything, so nothing more is looked at until the refusal is out and the connection closed
  * (docs/threats.md#threat-10).
  */
-export function distrust(socket: Socket & Marked): void {
+export function distrustConnection(socket: Socket & MarkedSocket): void {
   socket[DISTRUSTED] = true
 }
 
-export const isDistrusted = (socket: Socket & Marked): boolean => socket[DISTRUSTED] === true
+export const isDistrusted = (socket: Socket & MarkedSocket): boolean => socket[DISTRUSTED] === true
 
 /** The amount that a refused caller may go on sending before it is cut off. Bytes. */
 const MAX_DISCARDED = 4 * 1024 * 1024
@@ -268,7 +268,7 @@ const MAX_DISCARDED = 4 * 1024 * 1024
  * Reads the rest of a request and forgets it, up to a bound: a connection that is closed with bytes unread is
  * reset, and the caller would never see why it was refused.
  */
-export function discard(req: IncomingMessage): void {
+export function discardRequestBody(req: IncomingMessage): void {
   let size = 0
   req.on('data', (chunk: Buffer) => {
     size += chunk.length

@@ -1,21 +1,21 @@
 import { hash, X509Certificate } from 'node:crypto'
 import { sql } from 'kysely'
-import type { Authority } from '../../certs/authority/authority.ts'
+import type { IssuingAuthority } from '../../certs/authority/authority.ts'
 import type { Database } from '../../db/database.ts'
 import type { Ledger } from '../../db/ledger/record/ledger.ts'
 import type { Arrival } from '../../plugins/plugin.ts'
-import type { Metrics } from '../telemetry/metrics.ts'
-import type { Drain } from './open-calls.ts'
-import { json, type Reply } from './reply.ts'
+import type { GatewayMetrics } from '../telemetry/metrics.ts'
+import type { RequestDrain } from './open-calls.ts'
+import { jsonReply, type Reply } from './reply.ts'
 
-export type Check = 'ok' | 'failed'
+export type CheckResult = 'ok' | 'failed'
 
 /** The results of the checks of `/ready` (docs/protocol.md#readiness). */
-export interface Checks {
-  readonly database: Check
-  readonly audit: Check
-  readonly ca: Check
-  readonly plugins: Check
+export interface ReadinessChecks {
+  readonly database: CheckResult
+  readonly audit: CheckResult
+  readonly ca: CheckResult
+  readonly plugins: CheckResult
   /** There where little is left of the disk. Calls are still served. */
   readonly disk?: 'low'
   /**
@@ -30,25 +30,25 @@ export interface Checks {
 }
 
 /** GET /health: 200 as long as the process lives. */
-export const health = (): Reply => json(200, { status: 'ok' })
+export const healthReply = (): Reply => jsonReply(200, { status: 'ok' })
 
 /** GET /ready: 503 as soon as a check fails, or the process is draining. */
-export const ready =
-  (look: () => Promise<{ draining: boolean; checks: Checks }>) => async (): Promise<Reply> => {
+export const readinessReply =
+  (look: () => Promise<{ draining: boolean; checks: ReadinessChecks }>) => async (): Promise<Reply> => {
     const { draining, checks } = await look()
     const fit = !draining && !Object.values(checks).includes('failed')
-    return json(fit ? 200 : 503, { status: draining ? 'draining' : fit ? 'ready' : 'not_ready', checks })
+    return jsonReply(fit ? 200 : 503, { status: draining ? 'draining' : fit ? 'ready' : 'not_ready', checks })
   }
 
 /** GET /metrics: Prometheus text. */
-export const metrics = (registry: Metrics['registry']) => async (): Promise<Reply> => ({
+export const metricsReply = (registry: GatewayMetrics['registry']) => async (): Promise<Reply> => ({
   status: 200,
   headers: { 'content-type': registry.contentType },
   body: await registry.metrics(),
 })
 
 /** GET /pki/…: certificates for clients to trust. Public by nature; with an ETag, because clients poll it. */
-export const pem =
+export const pemReply =
   (text: () => string) =>
   ({ headers }: Arrival): Reply => {
     const body = text()
@@ -57,11 +57,11 @@ export const pem =
     return { status: 200, headers: { 'content-type': 'application/x-pem-file', etag }, body }
   }
 
-interface Checked {
+interface ReadinessDependencies {
   readonly database: Database
   readonly ledger: Pick<Ledger, 'failing'>
-  readonly drain: Pick<Drain, 'draining'>
-  readonly authority: Authority
+  readonly drain: Pick<RequestDrain, 'draining'>
+  readonly authority: IssuingAuthority
   readonly disk: { readonly low: boolean }
   readonly descriptors: { readonly low: boolean }
   readonly anchors: () => Promise<readonly { readonly late: boolean }[]>
@@ -74,7 +74,7 @@ interface Checked {
  * they take one connection to the database (docs/threats.md#h2). `plugins` is always ok: a configuration that does not load
  * never comes into force.
  */
-export function readiness({
+export function readinessProbe({
   database,
   ledger,
   drain,
@@ -84,13 +84,13 @@ export function readiness({
   anchors,
   losses,
   clock,
-}: Checked) {
+}: ReadinessDependencies) {
   const caNotAfter = new X509Certificate(authority.intermediatePem).validToDate.getTime()
   return shared(
-    async (): Promise<{ draining: boolean; checks: Checks }> => ({
+    async (): Promise<{ draining: boolean; checks: ReadinessChecks }> => ({
       draining: drain.draining,
       checks: {
-        database: (await answers(database)) ? 'ok' : 'failed',
+        database: (await isDatabaseReachable(database)) ? 'ok' : 'failed',
         audit: ledger.failing ? 'failed' : 'ok',
         ca: clock() < caNotAfter ? 'ok' : 'failed',
         plugins: 'ok',
@@ -115,14 +115,14 @@ function shared<Made>(work: () => Promise<Made>): () => Promise<Made> {
 }
 
 // Where the database does not answer, that is said already.
-const isLate = (anchors: Checked['anchors']): Promise<boolean> =>
+const isLate = (anchors: ReadinessDependencies['anchors']): Promise<boolean> =>
   anchors().then(
     (standings) => standings.some(({ late }) => late),
     () => false,
   )
 
 /** Whether the database answers now. On PostgreSQL it may take two seconds to say no. */
-export async function answers({ kysely }: Pick<Database, 'kysely'>): Promise<boolean> {
+export async function isDatabaseReachable({ kysely }: Pick<Database, 'kysely'>): Promise<boolean> {
   try {
     await sql`select 1`.execute(kysely)
     return true

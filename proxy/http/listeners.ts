@@ -1,13 +1,13 @@
 import type { RequestListener } from 'node:http'
 import type { Server } from 'node:https'
 import type { AddressInfo } from 'node:net'
-import { within } from '../boot/networks.ts'
-import type { Address, Settings } from '../boot/settings.ts'
+import { networkMatcher } from '../boot/networks.ts'
+import type { ListenAddress, Settings } from '../boot/settings.ts'
 import type { ConnectionLimit } from '../tls/connection-limit.ts'
 import type { HandshakeFault } from '../tls/doorkeeper.ts'
-import { createTlsServer, type Timers, type TlsMaterial } from './server.ts'
+import { type ConnectionTimers, createTlsServer, type TlsMaterial } from './server.ts'
 
-interface Handlers {
+interface ListenerHandlers {
   readonly runtime: RequestListener
   /** Used where `MCP_PROXY_ADMIN_LISTEN` gives administration a listener of its own. */
   readonly admin: RequestListener
@@ -18,7 +18,7 @@ interface Handlers {
 }
 
 /** The open TLS listeners of a gateway. */
-export interface Listeners {
+export interface GatewayListeners {
   readonly url: string
   readonly adminUrl: string
   /**
@@ -38,11 +38,11 @@ export interface Listeners {
 export async function openListeners(
   settings: Settings,
   tls: TlsMaterial,
-  timers: Timers,
-  handlers: Handlers,
-): Promise<Listeners> {
+  timers: ConnectionTimers,
+  handlers: ListenerHandlers,
+): Promise<GatewayListeners> {
   const door = {
-    isBalancer: settings.balancers && within(settings.balancers),
+    isBalancer: settings.balancers && networkMatcher(settings.balancers),
     onFault: handlers.onHandshakeFault,
   }
   const made = (role: 'runtime' | 'admin') =>
@@ -79,7 +79,7 @@ export async function openListeners(
   }
 }
 
-interface ListenOptions extends Address {
+interface ListenOptions extends ListenAddress {
   readonly reusePort: boolean
   /** The setting that the address is from. */
   readonly variable: string
@@ -108,14 +108,14 @@ function reasonOf({ code, message }: NodeJS.ErrnoException, options: ListenOptio
   if (code === 'EADDRINUSE' && reusePort)
     return 'another process listens there without MCP_PROXY_REUSE_PORT=true, or as another user; stop it first'
   if (code === 'EADDRINUSE')
-    return `another process listens there; take another port, e.g. ${another(variable, host, port)}`
+    return `another process listens there; take another port, e.g. ${suggestPort(variable, host, port)}`
   if (code === 'ENOTSUP' && reusePort)
     return 'this system cannot share a port between processes; take MCP_PROXY_REUSE_PORT away'
   return code ?? message
 }
 
 /** Says how to ask for a port that is probably free. */
-function another(variable: string, host: string, taken: number): string {
+function suggestPort(variable: string, host: string, taken: number): string {
   const port = taken < 65_000 ? taken + 100 : 9543
   const setting = `${variable}=${host.includes(':') ? `[${host}]` : host}:${port}`
   return variable === 'MCP_PROXY_LISTEN' ? `make start PORT=${port}, or ${setting}` : setting

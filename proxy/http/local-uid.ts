@@ -3,14 +3,14 @@ import type { Socket } from 'node:net'
 import type * as Koffi from 'koffi'
 
 /** On the socket itself, as the certificate of a TLS connection is. */
-export const UID: unique symbol = Symbol('uid')
+export const PEER_UID: unique symbol = Symbol('uid')
 
 /** A connection, and the user id of the process behind it; absent where it is none of the control socket. */
-export interface FromHere {
-  [UID]?: number | null
+export interface LocalConnection {
+  [PEER_UID]?: number | null
 }
 
-interface WithHandle extends FromHere {
+interface SocketWithHandle extends LocalConnection {
   /** libuv's handle. Node documents no other way to the descriptor of a connection. */
   readonly _handle?: { readonly fd?: unknown } | null
 }
@@ -19,17 +19,17 @@ interface WithHandle extends FromHere {
  * Finds out, once, which user's process has connected to the control socket, and remembers it: null where this system
  * cannot be asked.
  */
-export function rememberUid(socket: Socket & WithHandle): void {
+export function rememberUid(socket: Socket & SocketWithHandle): void {
   const fd = socket._handle?.fd
-  asked ??= uidReader()
-  socket[UID] = typeof fd === 'number' && fd >= 0 ? asked(fd) : null
+  loadedUidReader ??= uidReader()
+  socket[PEER_UID] = typeof fd === 'number' && fd >= 0 ? loadedUidReader(fd) : null
 }
 
 /** Answers the user id at the other end of a Unix socket, as it was when that end connected. */
 type UidReader = (fd: number) => number | null
 
 /** Made at the first connection: whoever never uses the control socket never loads the foreign function interface. */
-let asked: UidReader | undefined
+let loadedUidReader: UidReader | undefined
 
 /** On every Linux that Node 24 runs on. */
 const SOL_SOCKET = 1

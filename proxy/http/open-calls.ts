@@ -1,12 +1,12 @@
-import type { Caller, Hangup, Held } from '../../plugins/plugin.ts'
+import type { HangupSignal, MemoryOwner, MemoryReservation } from '../../plugins/plugin.ts'
 import { Refusal } from '../../plugins/refusal.ts'
 import type { AskCallAgain } from './route.ts'
-import type { Cut } from './send.ts'
+import type { TerminateStream } from './send.ts'
 
 /** One request under way. */
 export interface OpenCall {
   /** Ends the request, whatever stage it is at. */
-  cut(reason: Parameters<Cut>[0]): void
+  terminate(reason: Parameters<TerminateStream>[0]): void
   /** Set while a call that was let through waits for its answer, and while that streams. */
   askAgain: AskCallAgain | null
   /** Where it stands among those under way. */
@@ -26,11 +26,11 @@ export class OpenCalls {
   /** Remembers a call until it is over. */
   add(call: OpenCall): void {
     call.place = this.#open.push(call) - 1
-    if (this.#closed) call.cut('drained')
+    if (this.#closed) call.terminate('drained')
   }
 
   /** Forgets a call: its answer has ended, and what follows it is done. */
-  over(call: OpenCall): void {
+  remove(call: OpenCall): void {
     const last = this.#open.pop()
     if (last && last !== call) {
       this.#open[call.place] = last
@@ -40,30 +40,30 @@ export class OpenCalls {
   }
 
   /** Resolves when none is under way. */
-  async none(): Promise<void> {
+  async whenIdle(): Promise<void> {
     while (this.#open.length > 0) await new Promise<void>((resolve) => this.#onNone.push(resolve))
   }
 
   /** Ends every call, and those that begin from now on. */
-  cutAll(): void {
+  terminateAll(): void {
     this.#closed = true
-    for (const call of [...this.#open]) call.cut('drained')
+    for (const call of [...this.#open]) call.terminate('drained')
   }
 
   /** Ends the calls, waiting or streaming, that would be refused if they came now. `at`: ms since the epoch. */
-  async cutRevoked(at: number): Promise<void> {
+  async terminateRevoked(at: number): Promise<void> {
     await Promise.all(
       this.#open.map(async (call) => {
         const { askAgain: asked } = call
         // It may have ended, and another begun, while it was asked.
-        if (asked && !(await isLetThrough(asked, at)) && call.askAgain === asked) call.cut('revoked')
+        if (asked && !(await isStillAllowed(asked, at)) && call.askAgain === asked) call.terminate('revoked')
       }),
     )
   }
 }
 
 /** Tells whether a call would be let through now. `at`: ms since the epoch. */
-export async function isLetThrough(ask: AskCallAgain, at: number): Promise<boolean> {
+export async function isStillAllowed(ask: AskCallAgain, at: number): Promise<boolean> {
   try {
     await ask({ at })
     return true
@@ -74,7 +74,7 @@ export async function isLetThrough(ask: AskCallAgain, at: number): Promise<boole
 }
 
 /** Tells a call that nobody waits for it any more. */
-export class CallHangup implements Hangup {
+export class CallHangup implements HangupSignal {
   gone = false
   reason: unknown
   #controller: AbortController | null = null
@@ -113,7 +113,7 @@ const GIVE_UP_MS = 5_000
  * Lets a stop wait for the requests under way: `begin` marks the process as stopping, `finish` waits, and cuts
  * the rest when the grace is over.
  */
-export class Drain {
+export class RequestDrain {
   readonly calls = new OpenCalls()
   #draining = false
 
@@ -127,8 +127,8 @@ export class Drain {
   }
 
   /** Ends the requests under way now. */
-  cut(): void {
-    this.calls.cutAll()
+  terminateCalls(): void {
+    this.calls.terminateAll()
   }
 
   /**
@@ -138,58 +138,58 @@ export class Drain {
   async finish(graceMs: number): Promise<void> {
     this.begin()
     const { promise: givenUp, resolve: giveUp } = Promise.withResolvers<void>()
-    const cut = setTimeout(() => this.cut(), graceMs)
+    const cut = setTimeout(() => this.terminateCalls(), graceMs)
     const end = setTimeout(giveUp, graceMs + GIVE_UP_MS)
-    await Promise.race([this.calls.none(), givenUp])
+    await Promise.race([this.calls.whenIdle(), givenUp])
     clearTimeout(cut)
     clearTimeout(end)
   }
 }
 
 /** The bytes that may be held at once: of bodies, and of answers that are not passed on as they come. */
-export interface HeldLimits {
+export interface MemoryLimits {
   /** In the whole process. */
-  readonly whole: number
+  readonly process: number
   /** By one principal that holds a capability; by the operators together. */
-  readonly share: number
+  readonly perPrincipal: number
   /** By one principal that holds none; by all strangers together. */
-  readonly little: number
+  readonly perAnonymous: number
 }
 
 /** Those whose bytes are counted together. */
-interface Holder {
+interface MemoryHolder {
   readonly id: string
-  readonly size: 'share' | 'little'
+  readonly size: 'perPrincipal' | 'perAnonymous'
 }
 
 // A principal's id is never so short.
-const OPERATORS: Holder = { id: 'o', size: 'share' }
-const STRANGERS: Holder = { id: 's', size: 'little' }
+const OPERATORS: MemoryHolder = { id: 'o', size: 'perPrincipal' }
+const STRANGERS: MemoryHolder = { id: 's', size: 'perAnonymous' }
 
-function holderOf({ principal, actor }: Caller): Holder {
+function holderOf({ principal, actor }: MemoryOwner): MemoryHolder {
   if (!principal) return actor ? OPERATORS : STRANGERS
-  return { id: principal.id, size: principal.capabilities.length > 0 ? 'share' : 'little' }
+  return { id: principal.id, size: principal.capabilities.length > 0 ? 'perPrincipal' : 'perAnonymous' }
 }
 
 /** So many may stand in the budget without holding anything. */
-const FEW = 256
+const MAX_IDLE_HOLDERS = 256
 
 /** The bytes that any caller may hold, whatever all the others do. */
-const ALWAYS = 65_536
+const ALWAYS_ALLOWED_BYTES = 65_536
 
 /**
  * The process's budget of bytes that calls hold (docs/threats.md#a4). What has come counts, never what was only
  * announced. A caller may hold its share, and never more than is then left free: alone half of the whole, and
- * one that comes late half of what the others have left. {@link ALWAYS} is never refused.
+ * one that comes late half of what the others have left. {@link ALWAYS_ALLOWED_BYTES} is never refused.
  */
-export class Budget {
-  readonly #limits: HeldLimits
+export class MemoryBudget {
+  readonly #limits: MemoryLimits
   readonly #onRefused: () => void
   readonly #by = new Map<string, number>()
   #held = 0
 
   /** `onRefused` is called for each refusal. */
-  constructor(limits: HeldLimits, onRefused: () => void) {
+  constructor(limits: MemoryLimits, onRefused: () => void) {
     this.#limits = limits
     this.#onRefused = onRefused
   }
@@ -200,22 +200,22 @@ export class Budget {
   }
 
   /** Opens the account of one call. Whoever opens it ends it. */
-  open(call: KnownCall | null = null): Account {
-    return new Account(this, call)
+  open(call: KnownCall | null = null): MemoryAccount {
+    return new MemoryAccount(this, call)
   }
 
-  fits({ id, size }: Holder, bytes: number): boolean {
+  fits({ id, size }: MemoryHolder, bytes: number): boolean {
     const own = (this.#by.get(id) ?? 0) + bytes
-    if (own <= ALWAYS) return true
-    return own <= this.#limits[size] && own <= this.#limits.whole - this.#held - bytes
+    if (own <= ALWAYS_ALLOWED_BYTES) return true
+    return own <= this.#limits[size] && own <= this.#limits.process - this.#held - bytes
   }
 
   /** Counts bytes, whether they fit or not; as held no more where `bytes` is negative. */
-  count({ id }: Holder, bytes: number): void {
+  count({ id }: MemoryHolder, bytes: number): void {
     const own = (this.#by.get(id) ?? 0) + bytes
     this.#held += bytes
     // Few who hold nothing are left in it: see OpenCalls.
-    if (own === 0 && this.#by.size > FEW) this.#by.delete(id)
+    if (own === 0 && this.#by.size > MAX_IDLE_HOLDERS) this.#by.delete(id)
     else this.#by.set(id, own)
   }
 
@@ -229,47 +229,47 @@ export class Budget {
 
 /** A call that is told that its caller is known. */
 interface KnownCall {
-  known(): void
+  markKnown(): void
 }
 
 /** The account of one call in the budget. */
-export class Account implements Held {
-  readonly #budget: Budget
+export class MemoryAccount implements MemoryReservation {
+  readonly #budget: MemoryBudget
   readonly #call: KnownCall | null
   #holder = STRANGERS
   #bytes = 0
   #answer = 0
   #ended = false
 
-  constructor(budget: Budget, call: KnownCall | null) {
+  constructor(budget: MemoryBudget, call: KnownCall | null) {
     this.#budget = budget
     this.#call = call
   }
 
-  by(caller: Caller): void {
-    if (caller.principal || caller.actor) this.#call?.known()
+  setOwner(caller: MemoryOwner): void {
+    if (caller.principal || caller.actor) this.#call?.markKnown()
     if (this.#bytes === 0) this.#holder = holderOf(caller)
   }
 
   /** Refuses with `overloaded` where so many more would not fit. Counts nothing. */
-  ask(bytes: number): void {
+  requireRoom(bytes: number): void {
     if (!this.#budget.fits(this.#holder, bytes)) throw this.#budget.refusal()
   }
 
-  tries(bytes: number): boolean {
+  tryReserve(bytes: number): boolean {
     if (this.#ended || !this.#budget.fits(this.#holder, bytes)) return false
     this.#bytes += bytes
     this.#budget.count(this.#holder, bytes)
     return true
   }
 
-  takeAnswer(bytes: number): void {
-    if (!this.tries(bytes)) throw this.#budget.refusal()
+  reserveAnswer(bytes: number): void {
+    if (!this.tryReserve(bytes)) throw this.#budget.refusal()
     this.#answer += bytes
   }
 
-  sends(bytes: number): void {
-    if (bytes > this.#answer) this.takeAnswer(bytes - this.#answer)
+  reserveReply(bytes: number): void {
+    if (bytes > this.#answer) this.reserveAnswer(bytes - this.#answer)
   }
 
   refusal(): Refusal {

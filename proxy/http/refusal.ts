@@ -1,6 +1,6 @@
 import { PROOF_ALGORITHMS } from '../../plugins/dpop/key.ts'
 import type { Refusal } from '../../plugins/refusal.ts'
-import type { Reply, Report } from './reply.ts'
+import type { CallReport, Reply } from './reply.ts'
 
 /**
  * Renders a refusal over HTTP: one body in which the OpenAI and Anthropic SDKs, the Python helper and a
@@ -11,8 +11,8 @@ export function refusalReply(refusal: Refusal, requestId: string): Reply {
     status: refusal.status,
     headers: {
       'content-type': 'application/json',
-      ...advice(refusal),
-      ...challengeOf(refusal),
+      ...retryAdvice(refusal),
+      ...challengeHeaders(refusal),
       ...refusal.headers,
     },
     body: refusalBody(refusal, requestId),
@@ -34,7 +34,7 @@ export function refusalBody(refusal: Refusal, requestId: string): string {
 }
 
 // SDKs retry by themselves: they must not, where a retry cures nothing.
-function advice({ final }: Refusal): Record<string, string> {
+function retryAdvice({ final }: Refusal): Record<string, string> {
   return final ? { 'x-should-retry': 'false' } : {}
 }
 
@@ -42,7 +42,7 @@ function advice({ final }: Refusal): Record<string, string> {
  * Makes the challenge of a 401 (RFC 9449 §7.1, RFC 6750 §3.1). It has no `error` where the request brought no
  * credentials at all.
  */
-export function challengeOf({ status, challenge: error }: Refusal): Record<string, string> {
+export function challengeHeaders({ status, challenge: error }: Refusal): Record<string, string> {
   if (status !== 401) return {}
   return { 'www-authenticate': `DPoP ${error === null ? '' : `error="${error}", `}algs="${ALGS}"` }
 }
@@ -50,7 +50,7 @@ export function challengeOf({ status, challenge: error }: Refusal): Record<strin
 const ALGS = PROOF_ALGORITHMS.join(' ')
 
 /** Makes the report of a refusal: its reason and cause, and the upstream that was called in vain. */
-export function refusalReport({ reason, cause, detail, report }: Refusal): Report {
+export function refusalReport({ reason, cause, detail, report }: Refusal): CallReport {
   const { provider, resource, tool, upstream_status: status } = detail
   const name = provider ?? resource
   return {

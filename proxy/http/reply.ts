@@ -7,16 +7,16 @@ export interface Reply {
   readonly status: number
   readonly headers?: Readonly<Record<string, string>>
   /** Absent: an empty body. */
-  readonly body?: string | Buffer | Streamed
+  readonly body?: string | Buffer | StreamedBody
   /**
    * Returns the details of the outcome row beyond status, bytes and latency. Called once, when the reply has
    * ended.
    */
-  readonly report?: () => Report
+  readonly report?: () => CallReport
 }
 
 /** A body that is passed on as it comes, with back-pressure; what came together is one chunk. */
-export interface Streamed {
+export interface StreamedBody {
   readonly source: Readable
   /** Looks at every chunk before it is written. Absent: each goes on as it came. */
   readonly screen?: AnswerScreen
@@ -29,13 +29,13 @@ export interface Streamed {
 /** Decides which bytes of an answer that comes in chunks may go on. Must not throw. */
 export interface AnswerScreen {
   /** Returns the bytes that may be written by now; null: the answer is to be broken off. */
-  readonly take: (chunk: Buffer) => Buffer | null
+  readonly push: (chunk: Buffer) => Buffer | null
   /** Returns what was held back, once the source has ended. */
-  readonly rest: () => Buffer
+  readonly flush: () => Buffer
 }
 
 /** The result of a dispatched call, for its outcome row and its log line. */
-export interface Report {
+export interface CallReport {
   /** The name of the worker: a model provider, the MCP resource, or `http.get`. */
   readonly provider?: string
   /** The MCP tool that was called. For the log. */
@@ -49,7 +49,7 @@ export interface Report {
   readonly cause?: unknown
 }
 
-export const json = (
+export const jsonReply = (
   status: number,
   value: unknown,
   headers: Readonly<Record<string, string>> = {},

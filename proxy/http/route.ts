@@ -1,28 +1,28 @@
-import type { Author } from '../../plugins/operators/actor.ts'
-import type { Granted } from '../../plugins/permit.ts'
+import type { ChangeAuthor } from '../../plugins/operators/actor.ts'
+import type { CallPermit } from '../../plugins/permit.ts'
 import type {
   Arrival,
-  Caller,
   Decision,
-  Hangup,
+  HangupSignal,
+  MemoryOwner,
   Pipeline,
   Receipt,
   Recorder,
-  Refused,
-  Settling,
-  Summarised,
+  RefusedCall,
+  SettleCall,
+  SummarisedRefusal,
 } from '../../plugins/plugin.ts'
-import { Refusal, refusalOf } from '../../plugins/refusal.ts'
+import { Refusal, toRefusal } from '../../plugins/refusal.ts'
 import type { RouteDoc } from './doc.ts'
 import { refusalReply } from './refusal.ts'
-import type { Reply, Report } from './reply.ts'
-import type { Ending } from './send.ts'
+import type { CallReport, Reply } from './reply.ts'
+import type { ReplyEnding } from './send.ts'
 
 /** The area of the service that a route belongs to, for log and metrics. */
 export type Surface = 'llm' | 'mcp' | 'auth' | 'audit' | 'admin' | 'public'
 
 /** The answer of a route to an arrival: the reply, and the function to call when it has ended. */
-export interface Answered {
+export interface RouteAnswer {
   readonly reply: Reply
   readonly refusal: Refusal | null
   /** The plugin that refused, `handler`, or null. */
@@ -30,9 +30,9 @@ export interface Answered {
   readonly principalId: string | null
   /** The door by which an operator came; null of anybody else. */
   readonly via: string | null
-  readonly receipt: Receipt | Summarised | null
+  readonly receipt: Receipt | SummarisedRefusal | null
   /** Called once, when the reply has ended. */
-  readonly settled: Settling
+  readonly settled: SettleCall
 }
 
 /** Prints where a decision stands in the ledger, and what opens its commitment to the body (docs/ledger.md#commitments). */
@@ -40,7 +40,7 @@ export const printReceipt = ({ stream, seq, hash, salt }: Receipt): string =>
   `stream=${stream}, seq=${seq}, hash=${hash}${salt === undefined ? '' : `, salt=${salt}`}`
 
 /** A request that was answered, by its route or before any route was reached. */
-export interface Handled extends Answered {
+export interface HandledRequest extends RouteAnswer {
   readonly arrival: Arrival
   readonly surface: Surface
   /** The route's path, never the caller's: a label must not grow with what anonymous callers send. */
@@ -63,7 +63,7 @@ export type OnAllowed = (ask: AskCallAgain, principalId: string | null) => void
 export interface BareRoute {
   readonly method: 'GET' | 'POST' | 'PATCH' | 'PUT' | 'DELETE'
   readonly path: string
-  readonly answer: (arrival: Arrival, onAllowed: OnAllowed) => Promise<Answered>
+  readonly answer: (arrival: Arrival, onAllowed: OnAllowed) => Promise<RouteAnswer>
   /** The description in `/openapi.json`. */
   readonly doc?: RouteDoc
 }
@@ -73,17 +73,17 @@ export interface Route extends BareRoute {
 }
 
 /** Returns the same route with its description. */
-export const documented = (route: BareRoute, doc: RouteDoc): BareRoute => ({ ...route, doc })
+export const withRouteDoc = (route: BareRoute, doc: RouteDoc): BareRoute => ({ ...route, doc })
 
 /** Names the surface that routes belong to. */
 export const onSurface = (surface: Surface, routes: readonly BareRoute[]): readonly Route[] =>
   routes.map((route) => ({ ...route, surface }))
 
 /** The facts of a call whose reply has ended. */
-export interface Ended {
-  readonly ending: Ending
+export interface FinishedCall {
+  readonly ending: ReplyEnding
   /** The handler's report, or one that was made of the refusal; null where there is neither. */
-  readonly report: Report | null
+  readonly report: CallReport | null
   /**
    * The refusal that was answered: of a plugin, or of the work itself after it had been allowed, e.g. by the
    * provider; null where there was none.
@@ -94,17 +94,17 @@ export interface Ended {
 }
 
 /** Renders a refusal for the callers of a route. */
-export type Refuse = (refusal: Refusal, facts: Arrival) => Reply
+export type RenderRefusal = (refusal: Refusal, facts: Arrival) => Reply
 
 interface GatedRoute<Facts extends Arrival, From extends Arrival> {
   readonly pipeline: Pipeline<Facts, From>
-  readonly refuse: Refuse
+  readonly refuse: RenderRefusal
   readonly recorder: Recorder<Facts>
 }
 
 interface ForkedRoute<Facts extends Arrival> {
   readonly pipeline: Pipeline<Facts>
-  readonly refuse: Refuse
+  readonly refuse: RenderRefusal
   /** Records a refusal that comes before the branch is known. */
   readonly recorder: Pick<Recorder<Facts>, 'refused' | 'current'>
 }
@@ -112,32 +112,32 @@ interface ForkedRoute<Facts extends Arrival> {
 type Handler<Facts> = (facts: Facts) => Reply | Promise<Reply>
 
 /**
- * Makes an endpoint that does gated work: its handler gets a {@link Granted}, which only the capability
+ * Makes an endpoint that does gated work: its handler gets a {@link CallPermit}, which only the capability
  * plugin makes, so it cannot be mounted on a pipeline that does not gate it.
  *
  * @example
  * gated('POST', '/v1/chat/completions', { pipeline: p.llm(endpoint), recorder }, handlers.llm)
  */
-export function gated<Facts extends Arrival & { granted: Granted }>(
+export function gatedRoute<Facts extends Arrival & { granted: CallPermit }>(
   method: Route['method'],
   path: string,
-  route: Omit<GatedRoute<Facts, Arrival>, 'refuse'> & { readonly refuse?: Refuse },
+  route: Omit<GatedRoute<Facts, Arrival>, 'refuse'> & { readonly refuse?: RenderRefusal },
   handler: Handler<Facts>,
 ): BareRoute {
   return { method, path, answer: gatedBranch({ refuse: overHttp, ...route }, handler) }
 }
 
 /** One branch of an endpoint: answers a request from the facts that are known by then. */
-export type Branch<From extends Arrival> = (facts: From, onAllowed: OnAllowed) => Promise<Answered>
+export type RouteBranch<From extends Arrival> = (facts: From, onAllowed: OnAllowed) => Promise<RouteAnswer>
 
 /** Makes a branch that does gated work, for an endpoint where only the message tells which work it is. */
 export const gatedBranch =
-  <Facts extends Arrival & { granted: Granted }, From extends Arrival>(
+  <Facts extends Arrival & { granted: CallPermit }, From extends Arrival>(
     route: GatedRoute<Facts, From>,
     handler: Handler<Facts>,
-  ): Branch<From> =>
+  ): RouteBranch<From> =>
   (facts, onAllowed) =>
-    pass(facts, route, handler, onAllowed)
+    decideAndHandle(facts, route, handler, onAllowed)
 
 /** Makes a branch that does work without a capability of its own. */
 export const openBranch =
@@ -145,20 +145,20 @@ export const openBranch =
     pipeline: Pipeline<Facts, From>,
     handler: Handler<Facts>,
     recorder: Recorder<Arrival>,
-    refuse: Refuse,
-  ): Branch<From> =>
+    refuse: RenderRefusal,
+  ): RouteBranch<From> =>
   (facts, onAllowed) =>
-    pass(facts, { pipeline, recorder, refuse }, handler, onAllowed)
+    decideAndHandle(facts, { pipeline, recorder, refuse }, handler, onAllowed)
 
 /**
  * Makes an endpoint whose branch depends on the message: `pipeline` reads it, `choose` picks the branch. Only
  * a refusal is recorded here; the branch that is taken records its own decision.
  */
-export function forked<Facts extends Arrival>(
+export function forkedRoute<Facts extends Arrival>(
   method: Route['method'],
   path: string,
   { pipeline, recorder, refuse }: ForkedRoute<Facts>,
-  choose: (facts: Facts) => Branch<Facts>,
+  choose: (facts: Facts) => RouteBranch<Facts>,
 ): BareRoute {
   const { refused, current } = recorder
   const refusalsOnly: Recorder<Facts> = {
@@ -175,7 +175,7 @@ export function forked<Facts extends Arrival>(
     const answered = await choose(facts)(facts, (ask, principalId) =>
       onAllowed(async (now) => ask(askAgain ? await askAgain({ ...facts, ...now }) : now), principalId),
     )
-    const settled: Settling = (settlement, onFault) => {
+    const settled: SettleCall = (settlement, onFault) => {
       answered.settled(settlement, onFault)
       read(settlement, onFault)
     }
@@ -188,18 +188,18 @@ export function forked<Facts extends Arrival>(
  * Makes an endpoint without a capability of its own: administration, health, keys. Its pipeline establishes
  * the facts that it needs.
  */
-export function open<Facts extends Arrival>(
+export function openRoute<Facts extends Arrival>(
   method: Route['method'],
   path: string,
   pipeline: Pipeline<Facts>,
   handler: Handler<Facts>,
   recorder: Recorder<Arrival> = UNRECORDED,
-  refuse: Refuse = overHttp,
+  refuse: RenderRefusal = overHttp,
 ): BareRoute {
   return { method, path, answer: openBranch(pipeline, handler, recorder, refuse) }
 }
 
-const overHttp: Refuse = (refusal, { id }) => refusalReply(refusal, id)
+const overHttp: RenderRefusal = (refusal, { id }) => refusalReply(refusal, id)
 
 /** The recorder of endpoints whose work writes its own row, or does nothing worth one. */
 const UNRECORDED: Recorder<Arrival> = {
@@ -207,12 +207,12 @@ const UNRECORDED: Recorder<Arrival> = {
   refused: () => Promise.resolve(null),
 }
 
-async function pass<Facts extends Arrival, From extends Arrival>(
+async function decideAndHandle<Facts extends Arrival, From extends Arrival>(
   known: From,
   { pipeline, recorder, refuse }: GatedRoute<Facts, From>,
   handler: Handler<Facts>,
   onAllowed: OnAllowed,
-): Promise<Answered> {
+): Promise<RouteAnswer> {
   const decision = await pipeline.decide(known, recorder)
   if (!decision.allowed) return refusedAnswer(decision, refuse)
   const { facts, receipt, settled } = decision
@@ -229,34 +229,39 @@ async function pass<Facts extends Arrival, From extends Arrival>(
   }
 }
 
-function refusedAnswer<Facts extends Arrival>(decision: Refused<Facts>, refuse: Refuse): Answered {
+function refusedAnswer<Facts extends Arrival>(
+  decision: RefusedCall<Facts>,
+  refuse: RenderRefusal,
+): RouteAnswer {
   const { refusal, by, facts, receipt, settled } = decision
   const reply = refuse(refusal, facts)
   return { reply, refusal, by, ...callerOf(decision), receipt, settled }
 }
 
 /** A shorter answer costs less than its connection does, and is not counted. Bytes. */
-const LEAST_COUNTED = 16_384
+const MIN_COUNTED_ANSWER = 16_384
 
 /** Counts an answer that is sent whole: its caller may not read it. Refuses with `overloaded`. */
 function countWhole({ body }: Reply, facts: Arrival): void {
   if (body === undefined || (typeof body !== 'string' && !Buffer.isBuffer(body))) return
-  if (body.length < LEAST_COUNTED) return
+  if (body.length < MIN_COUNTED_ANSWER) return
   // Whoever they are, plugins have said it by now.
-  facts.held.by(facts as Arrival & Caller)
-  facts.held.sends(Buffer.byteLength(body))
+  facts.held.setOwner(facts as Arrival & MemoryOwner)
+  facts.held.reserveReply(Buffer.byteLength(body))
 }
 
-function refusalOfCall(error: unknown, { gone, reason }: Hangup): Refusal {
+function refusalOfCall(error: unknown, { gone, reason }: HangupSignal): Refusal {
   // Where the authority of a call is gone, that is why it ended, whatever it ended with.
   if (reason instanceof Refusal) return reason
-  return gone && !(error instanceof Refusal) ? new Refusal('client_gone') : refusalOf(error, 'internal')
+  return gone && !(error instanceof Refusal) ? new Refusal('client_gone') : toRefusal(error, 'internal')
 }
 
-function callerOf<Facts extends Arrival>({ facts }: Decision<Facts>): Pick<Answered, 'principalId' | 'via'> {
+function callerOf<Facts extends Arrival>({
+  facts,
+}: Decision<Facts>): Pick<RouteAnswer, 'principalId' | 'via'> {
   const { principal, actor } = facts as {
     readonly principal?: { readonly id: string }
-    readonly actor?: Pick<Author, 'id' | 'via'>
+    readonly actor?: Pick<ChangeAuthor, 'id' | 'via'>
   }
   return { principalId: principal?.id ?? actor?.id ?? null, via: actor?.via ?? null }
 }

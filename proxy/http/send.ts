@@ -1,6 +1,6 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
-import { piecesOf } from '../../plugins/text-pieces.ts'
-import type { Reply, Streamed } from './reply.ts'
+import { textPieces } from '../../plugins/text-pieces.ts'
+import type { Reply, StreamedBody } from './reply.ts'
 
 /**
  * The reason of an answer's end. `complete`: the client has all of it. `upstream_broken`: the source broke
@@ -16,9 +16,9 @@ export type EndReason =
   | 'revoked'
 
 /** Ends a stream that is under way, as its dialect does. Does nothing once it is over. */
-export type Cut = (reason: 'drained' | 'revoked') => void
+export type TerminateStream = (reason: 'drained' | 'revoked') => void
 
-export interface Ending {
+export interface ReplyEnding {
   readonly reason: EndReason
   readonly status: number
   /** Bytes of body handed to the client's connection. */
@@ -31,11 +31,11 @@ export interface SendOptions {
   /** A client that reads nothing for so long is cut off (docs/threats.md#t9, #f-20). ms. */
   readonly writeStallMs: number
   /** Called when a stream begins, with the function that ends it. */
-  readonly onStream: (cut: Cut) => void
+  readonly onStream: (cut: TerminateStream) => void
 }
 
 /** Sends a reply. Resolves with its ending. Rejects where Node will not write one of its headers. */
-export function send(res: ServerResponse, reply: Reply, options: SendOptions): Promise<Ending> {
+export function sendReply(res: ServerResponse, reply: Reply, options: SendOptions): Promise<ReplyEnding> {
   return new Promise((resolve) => {
     const { status, body = '' } = reply
     if (res.destroyed) return resolve({ reason: 'client_gone', status, bytes: 0 })
@@ -43,19 +43,19 @@ export function send(res: ServerResponse, reply: Reply, options: SendOptions): P
     if (typeof body !== 'object' || !('source' in body))
       return sendWhole(res, { status, headers, body, writeStallMs: options.writeStallMs }, resolve)
     res.writeHead(status, headers)
-    return void new Stream(res, body, options, (reason, bytes) => resolve({ reason, status, bytes }))
+    return void new ReplyStream(res, body, options, (reason, bytes) => resolve({ reason, status, bytes }))
   })
 }
 
-interface Whole extends Pick<SendOptions, 'headers' | 'writeStallMs'> {
+interface WholeReply extends Pick<SendOptions, 'headers' | 'writeStallMs'> {
   readonly status: number
   readonly body: string | Buffer
 }
 
 function sendWhole(
   res: ServerResponse,
-  { status, headers, body, writeStallMs }: Whole,
-  ended: (ending: Ending) => void,
+  { status, headers, body, writeStallMs }: WholeReply,
+  ended: (ending: ReplyEnding) => void,
 ): void {
   const bytes = Buffer.byteLength(body)
   if (status !== 204) headers['content-length'] = String(bytes)
@@ -67,7 +67,7 @@ function sendWhole(
     ended({ reason: res.writableFinished ? 'complete' : 'client_gone', status, bytes })
   })
   if (bytes <= PIECE) res.end(body)
-  else inPieces(res, body)
+  else writeInPieces(res, body)
 }
 
 /** The pieces that a long answer is written in. Bytes, or characters. */
@@ -77,8 +77,8 @@ const PIECE = 65_536
  * Writes a long answer as its client reads it: what is written and not read is there three times, as it is, in
  * UTF-8 and encrypted.
  */
-function inPieces(res: ServerResponse, body: string | Buffer): void {
-  const pieces = piecesOf(body, PIECE)
+function writeInPieces(res: ServerResponse, body: string | Buffer): void {
+  const pieces = textPieces(body, PIECE)
   const goOn = (): void => {
     for (let piece = pieces.next(); !piece.done; piece = pieces.next()) if (!res.write(piece.value)) return
     res.off('drain', goOn).end()
@@ -93,9 +93,9 @@ function inPieces(res: ServerResponse, body: string | Buffer): void {
  * never ended cleanly: SDK loops would take the cut text for the whole answer (docs/threats.md#t4). It gets the
  * dialect's own error event, and then the connection is destroyed.
  */
-class Stream {
+class ReplyStream {
   readonly #res: ServerResponse
-  readonly #body: Streamed
+  readonly #body: StreamedBody
   readonly #options: SendOptions
   readonly #ended: (reason: EndReason, bytes: number) => void
   #bytes = 0
@@ -107,7 +107,7 @@ class Stream {
 
   constructor(
     res: ServerResponse,
-    body: Streamed,
+    body: StreamedBody,
     options: SendOptions,
     ended: (reason: EndReason, bytes: number) => void,
   ) {
@@ -145,7 +145,7 @@ class Stream {
 
   #pass(come: Buffer): void {
     const { screen } = this.#body
-    const chunk = screen ? screen.take(come) : come
+    const chunk = screen ? screen.push(come) : come
     if (chunk === null) this.#breakOff('upstream_broken')
     else if (chunk.length > 0) this.#write(chunk)
   }
@@ -183,7 +183,7 @@ class Stream {
       this.#breakOff('upstream_broken')
       return
     }
-    const rest = this.#body.screen?.rest()
+    const rest = this.#body.screen?.flush()
     if (rest && rest.length > 0) this.#write(rest)
     // The last piece may be too small to have filled the buffer, and still never be taken.
     this.#watchStall()

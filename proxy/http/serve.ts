@@ -1,58 +1,70 @@
 import type { IncomingMessage, RequestListener, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
 import type { Logger } from 'pino'
-import type { AuthorityMoves } from '../../db/authority-moves.ts'
+import type { AuthorityChanges } from '../../db/authority-moves.ts'
 import { isObject, type JsonObject } from '../../db/support/json.ts'
 import type { CallAuthority } from '../../plugins/call-authority.ts'
-import type { Arrival, Settlement } from '../../plugins/plugin.ts'
-import { REASONS, Refusal, refusalOf } from '../../plugins/refusal.ts'
-import type { Logs } from '../telemetry/log.ts'
-import type { Metrics } from '../telemetry/metrics.ts'
-import { PLACE, type PlacedConnection } from '../tls/connection-limit.ts'
-import { arrive, type Router, splitTarget } from './arrival.ts'
-import { discard, distrust, framingFault, isDistrusted } from './framing.ts'
-import { type Budget, CallHangup, type Drain, isLetThrough, type OpenCall } from './open-calls.ts'
+import type { Arrival, CallSettlement } from '../../plugins/plugin.ts'
+import { REFUSAL_REASONS, Refusal, toRefusal } from '../../plugins/refusal.ts'
+import type { GatewayLogs } from '../telemetry/log.ts'
+import type { GatewayMetrics } from '../telemetry/metrics.ts'
+import { CONNECTION_PLACE, type PlacedConnection } from '../tls/connection-limit.ts'
+import { createArrival, type Router, splitTarget } from './arrival.ts'
+import { discardRequestBody, distrustConnection, framingFault, isDistrusted } from './framing.ts'
+import {
+  CallHangup,
+  isStillAllowed,
+  type MemoryBudget,
+  type OpenCall,
+  type RequestDrain,
+} from './open-calls.ts'
 import { refusalReply, refusalReport } from './refusal.ts'
-import type { Report } from './reply.ts'
-import { type AskCallAgain, type Ended, type Handled, type OnAllowed, printReceipt } from './route.ts'
-import { type Cut, type Ending, send } from './send.ts'
+import type { CallReport } from './reply.ts'
+import {
+  type AskCallAgain,
+  type FinishedCall,
+  type HandledRequest,
+  type OnAllowed,
+  printReceipt,
+} from './route.ts'
+import { type ReplyEnding, sendReply, type TerminateStream } from './send.ts'
 
 /** The router in force at a listener. A reload swaps it for the next request. */
-export interface Mounted {
+export interface MountedRouter {
   router: Router
 }
 
 /** The log, the metrics and the clock for reports on answered requests. */
-interface Telling {
+interface RequestReporting {
   readonly log: Logger
-  readonly requestLog: Logs['requestLog']
-  readonly metrics: Metrics
+  readonly requestLog: GatewayLogs['requestLog']
+  readonly metrics: GatewayMetrics
   readonly clock: () => number
 }
 
-export interface ServeOptions extends Telling {
-  readonly mounted: Readonly<Mounted>
+export interface ServeOptions extends RequestReporting {
+  readonly mounted: Readonly<MountedRouter>
   readonly writeStallMs: number
   /** Tracks each request under way, so that a stop can wait for it, and a revocation cut it. */
-  readonly drain: Drain
+  readonly drain: RequestDrain
   /** Counts the bytes that requests under way hold. */
-  readonly budget: Budget
+  readonly budget: MemoryBudget
   /** Counts what decisions may have been overtaken by. */
-  readonly moves: Readonly<Pick<AuthorityMoves, 'count'>>
+  readonly moves: Readonly<Pick<AuthorityChanges, 'count'>>
 }
 
 /**
  * Makes the listener of requests. It takes each through its life: arrive, route, decide and act, send,
  * settle, log (docs/architecture.md).
  */
-export function serve(options: ServeOptions): RequestListener {
+export function createRequestListener(options: ServeOptions): RequestListener {
   return (req, res) => {
-    if (!isDistrusted(req.socket)) void new Call(req, res, options).live()
+    if (!isDistrusted(req.socket)) void new LiveRequest(req, res, options).live()
   }
 }
 
 /** One request, from its arrival to its log line. */
-class Call implements OpenCall, CallAuthority {
+class LiveRequest implements OpenCall, CallAuthority {
   readonly #req: IncomingMessage
   readonly #res: ServerResponse
   readonly #options: ServeOptions
@@ -62,7 +74,7 @@ class Call implements OpenCall, CallAuthority {
   #allowed: AskCallAgain | null = null
   /** The changes of what decisions are made by, when it arrived or was asked about last. */
   #moves: number
-  #stream: Cut | null = null
+  #stream: TerminateStream | null = null
 
   constructor(req: IncomingMessage, res: ServerResponse, options: ServeOptions) {
     this.#req = req
@@ -89,46 +101,46 @@ class Call implements OpenCall, CallAuthority {
       const at = this.#options.clock()
       const incoming = { req, res, path, query, at, hangup: this.#hangup, authority: this, held }
       const unsound = framingFault(req)
-      if (unsound !== null) distrust(req.socket)
+      if (unsound !== null) distrustConnection(req.socket)
       // What came together is all there then: a short body need not be waited for.
       await Promise.resolve()
-      let handled: Handled
+      let handled: HandledRequest
       try {
         if (unsound !== null) throw unsound
         const { route, params } = mounted.router(req.method ?? '', path)
-        const arrival = arrive(incoming, params)
+        const arrival = createArrival(incoming, params)
         const answered = await route.answer(arrival, this.#onAllowed)
         handled = { ...answered, arrival, path: route.path, surface: route.surface }
       } catch (error) {
-        handled = refused(arrive(incoming), error, unsound === null ? 'router' : 'framing')
+        handled = refusedRequest(createArrival(incoming), error, unsound === null ? 'router' : 'framing')
       }
-      if (handled.principalId !== null) this.known()
+      if (handled.principalId !== null) this.markKnown()
       // What has its answer waits for nothing any more; a stream is asked again when it begins.
       this.askAgain = null
-      if (!req.complete) discard(req)
+      if (!req.complete) discardRequestBody(req)
       const headers = headersOf(handled, req, drain.draining)
-      let ending: Ending
+      let ending: ReplyEnding
       try {
-        ending = await send(res, handled.reply, { headers, writeStallMs, onStream: this.#onStream })
+        ending = await sendReply(res, handled.reply, { headers, writeStallMs, onStream: this.#onStream })
       } catch (error) {
         // A header that Node will not write, say: this answer is lost, and nothing else may be.
         log.error({ err: error, reqId: handled.arrival.id }, 'an answer could not be sent')
         res.destroy()
         ending = { reason: 'upstream_broken', status: handled.reply.status, bytes: 0 }
       }
-      afterwards(handled, ending, this.#options)
+      finishRequest(handled, ending, this.#options)
     } catch (error) {
-      fault(this.#options, 'serve', error)
+      logFault(this.#options, 'serve', error)
       res.destroy()
     }
     held.end()
-    drain.calls.over(this)
+    drain.calls.remove(this)
   }
 
   /** Keeps its connection from being ended for a newcomer's sake until it is over. */
-  known(): void {
+  markKnown(): void {
     const socket: Socket & PlacedConnection = this.#req.socket
-    const { [PLACE]: place } = socket
+    const { [CONNECTION_PLACE]: place } = socket
     if (place) place.isProtected = true
   }
 
@@ -140,17 +152,17 @@ class Call implements OpenCall, CallAuthority {
     // Read first: what changes while it is asked is asked about again.
     const { count } = this.#options.moves
     const at = this.#options.clock()
-    if (!this.#allowed || !(await isLetThrough(this.#allowed, at))) throw new Refusal('authority_revoked')
+    if (!this.#allowed || !(await isStillAllowed(this.#allowed, at))) throw new Refusal('authority_revoked')
     this.#moves = count
   }
 
   readonly #onAllowed: OnAllowed = (ask, principalId) => {
-    if (principalId !== null) this.known()
+    if (principalId !== null) this.markKnown()
     this.#allowed = ask
     this.askAgain = ask
   }
 
-  readonly #onStream = (cut: Cut): void => {
+  readonly #onStream = (cut: TerminateStream): void => {
     this.#stream = cut
     this.askAgain = this.#allowed
   }
@@ -159,15 +171,15 @@ class Call implements OpenCall, CallAuthority {
    * A stream is ended as its dialect does. A call that waits is refused where its authority is gone, which ends
    * what it waits for; one that hangs before or after that is given up.
    */
-  cut(reason: Parameters<Cut>[0]): void {
+  terminate(reason: Parameters<TerminateStream>[0]): void {
     if (this.#stream && !this.#res.writableEnded) this.#stream(reason)
     else if (reason === 'revoked' && !this.#hangup.gone) this.#hangup.hangUp(new Refusal('authority_revoked'))
     else this.#res.destroy()
   }
 }
 
-function refused(arrival: Arrival, error: unknown, by: string): Handled {
-  const refusal = refusalOf(error, 'internal')
+function refusedRequest(arrival: Arrival, error: unknown, by: string): HandledRequest {
+  const refusal = toRefusal(error, 'internal')
   const reply = refusalReply(refusal, arrival.id)
   return {
     arrival,
@@ -185,7 +197,7 @@ function refused(arrival: Arrival, error: unknown, by: string): Handled {
 
 /** Makes the headers that every answer carries (docs/protocol.md#answer-headers). */
 function headersOf(
-  { arrival, receipt }: Handled,
+  { arrival, receipt }: HandledRequest,
   req: IncomingMessage,
   draining: boolean,
 ): Record<string, string> {
@@ -207,30 +219,30 @@ function headersOf(
  * throws, and none can end the process: an answer that cannot be reported has still been given. Only the
  * ledger's own faults stop the service.
  */
-function afterwards(handled: Handled, ending: Ending, telling: Telling): void {
+function finishRequest(handled: HandledRequest, ending: ReplyEnding, telling: RequestReporting): void {
   const { arrival, refusal, reply, settled } = handled
   const isolated = (step: string, work: () => void): void => {
     try {
       work()
     } catch (error) {
-      fault(telling, step, error, arrival.id)
+      logFault(telling, step, error, arrival.id)
     }
   }
-  let report: Report | null = null
+  let report: CallReport | null = null
   isolated('report', () => {
     report = reply.report?.() ?? (refusal && refusalReport(refusal))
   })
-  const ended: Ended = { ending, report, refusal, at: telling.clock() }
+  const ended: FinishedCall = { ending, report, refusal, at: telling.clock() }
   isolated('settle', () =>
-    settled(settlementOf(handled, ended), (by, error) => fault(telling, by, error, arrival.id)),
+    settled(settlementOf(handled, ended), (by, error) => logFault(telling, by, error, arrival.id)),
   )
-  isolated('count', () => count(handled, ended, telling.metrics))
+  isolated('count', () => countRequest(handled, ended, telling.metrics))
   isolated('log', () => logRequest(handled, ended, telling))
 }
 
 /** Logs and counts an error that comes too late for an answer. Never throws. */
-function fault(
-  { log, metrics }: Pick<Telling, 'log' | 'metrics'>,
+function logFault(
+  { log, metrics }: Pick<RequestReporting, 'log' | 'metrics'>,
   step: string,
   error: unknown,
   reqId?: string,
@@ -244,9 +256,9 @@ function fault(
 }
 
 /** Returns the settlement of a call: its end, status, bytes and latency, and the handler's own report. */
-function settlementOf({ arrival, refusal, by }: Handled, ended: Ended): Settlement {
+function settlementOf({ arrival, refusal, by }: HandledRequest, ended: FinishedCall): CallSettlement {
   const { ending, at, report } = ended
-  const detail: Mutable<JsonObject> = {
+  const detail: MutableObject<JsonObject> = {
     http_status: ending.status,
     ending: ending.reason,
     response_bytes: ending.bytes,
@@ -262,10 +274,10 @@ function settlementOf({ arrival, refusal, by }: Handled, ended: Ended): Settleme
   }
 }
 
-type Mutable<Value> = { -readonly [Member in keyof Value]: Value[Member] }
+type MutableObject<Value> = { -readonly [Member in keyof Value]: Value[Member] }
 
 /** Returns the result of a call in one word. */
-function resultOf(ended: Ended): 'success' | 'error' | 'truncated' {
+function resultOf(ended: FinishedCall): 'success' | 'error' | 'truncated' {
   const { reason, status } = ended.ending
   if (reason !== 'complete') return 'truncated'
   const failed = ended.refusal !== null || ended.report?.failed === true
@@ -273,10 +285,10 @@ function resultOf(ended: Ended): 'success' | 'error' | 'truncated' {
 }
 
 /** Counts an answered request. */
-function count(
-  { arrival, path, surface, refusal, by, receipt }: Handled,
-  ended: Ended,
-  metrics: Metrics,
+function countRequest(
+  { arrival, path, surface, refusal, by, receipt }: HandledRequest,
+  ended: FinishedCall,
+  metrics: GatewayMetrics,
 ): void {
   const method = path === 'none' ? 'none' : arrival.method
   metrics.requests.inc({ route: path, method, status: ended.ending.status })
@@ -298,9 +310,9 @@ const CLIENT_ID = /^[A-Za-z0-9._:-]{1,128}$/
 
 /** Writes the one line of an answered request. */
 function logRequest(
-  { arrival, path, surface, by, principalId, via, receipt }: Handled,
-  ended: Ended,
-  { log, requestLog }: Telling,
+  { arrival, path, surface, by, principalId, via, receipt }: HandledRequest,
+  ended: FinishedCall,
+  { log, requestLog }: RequestReporting,
 ): void {
   const { ending } = ended
   const { reason, cause, tool, provider } = ended.report ?? {}
@@ -326,7 +338,7 @@ function logRequest(
     ...(receipt && 'summarised' in receipt && receipt),
   }
   // A cause is a fault of ours or of something behind us, and the one line where its text may stand.
-  if (cause instanceof Error && reason !== undefined && REASONS[reason].status >= 500)
+  if (cause instanceof Error && reason !== undefined && REFUSAL_REASONS[reason].status >= 500)
     log.error({ ...line, err: cause }, 'request')
   else requestLog(line)
 }

@@ -3,11 +3,11 @@ import type { RequestListener } from 'node:http'
 import { createServer, type Server } from 'node:https'
 import { createSecureContext, type SecureContext } from 'node:tls'
 import { Refusal } from '../../plugins/refusal.ts'
-import { type DoorOptions, keepDoor } from '../tls/doorkeeper.ts'
-import { attach, rawRefusal } from './framing.ts'
+import { acceptTlsConnections, type TlsAcceptOptions } from '../tls/doorkeeper.ts'
+import { attachRequestListener, rawRefusal } from './framing.ts'
 
 /** The time limits of a connection. ms. Node's defaults protect nobody (docs/threats.md#t9). */
-export interface Timers {
+export interface ConnectionTimers {
   /** The time from TCP accept to the end of the TLS handshake. */
   readonly handshakeMs: number
   /** The time from the first byte of a request to the end of its headers. */
@@ -22,7 +22,7 @@ export interface Timers {
   readonly writeStallMs: number
 }
 
-export const TIMERS: Timers = {
+export const DEFAULT_TIMERS: ConnectionTimers = {
   handshakeMs: 5_000,
   headersMs: 10_000,
   requestMs: 120_000,
@@ -56,9 +56,9 @@ export interface TlsServer {
  */
 export function createTlsServer(
   tls: TlsMaterial,
-  timers: Timers,
+  timers: ConnectionTimers,
   handle: RequestListener,
-  door: Pick<DoorOptions, 'connections' | 'isBalancer' | 'onFault'>,
+  door: Pick<TlsAcceptOptions, 'connections' | 'isBalancer' | 'onFault'>,
 ): TlsServer {
   const server = createServer({
     // The door sees a connection's first bytes before TLS does, and does what else TLS would be told here.
@@ -76,13 +76,13 @@ export function createTlsServer(
     requireHostHeader: false,
   })
   let context = secureContext(tls)
-  const endHandshakes = keepDoor(server, {
+  const endHandshakes = acceptTlsConnections(server, {
     context: () => context,
     handshakeMs: timers.handshakeMs,
     plainHttp: PLAIN_HTTP,
     ...door,
   })
-  attach(server, handle, door.connections)
+  attachRequestListener(server, handle, door.connections)
   return {
     server,
     use: (next) => {

@@ -1,4 +1,4 @@
-import type { Provider } from './options.ts'
+import type { LlmProvider } from './options.ts'
 import { glob } from './routing.ts'
 
 /** Pairs of models that are remembered; of more, those that were seen last. */
@@ -50,8 +50,8 @@ export class ModelMismatches {
  * honest providers use: with a vendor's prefix, in other case, a dated snapshot of an undated name, or under a name that
  * the operator's file gives it.
  */
-export function isModelAsked(
-  provider: Pick<Provider, 'answered_by'>,
+export function isRequestedModel(
+  provider: Pick<LlmProvider, 'answered_by'>,
   asked: string,
   answered: string,
 ): boolean {

@@ -1,5 +1,5 @@
 import type { ListedModel } from './dialects/dialect.ts'
-import type { Provider } from './options.ts'
+import type { LlmProvider } from './options.ts'
 import { hasCredentials } from './upstream/headers.ts'
 
 const MAX_MODELS = 10_000
@@ -10,17 +10,17 @@ const MAX_LENGTH = 256
  * The last list of models that each provider gave, in memory. A task of the gateway's own fills it
  * (`tasks/refresh-models.ts`); callers only look. A provider of another configuration is another provider.
  */
-export class Catalogue {
-  readonly #lists = new WeakMap<Provider, ModelList>()
+export class ModelCatalogue {
+  readonly #lists = new WeakMap<LlmProvider, ModelList>()
 
-  of(provider: Provider): ModelList {
+  of(provider: LlmProvider): ModelList {
     const list = this.#lists.get(provider) ?? new ModelList()
     this.#lists.set(provider, list)
     return list
   }
 
   /** Hands a provider's list on to the same provider in the next configuration. */
-  carry(from: Provider, to: Provider): void {
+  carry(from: LlmProvider, to: LlmProvider): void {
     const { firstReading, models } = this.of(from)
     if (firstReading === null) this.of(to).keep(models)
   }
@@ -66,5 +66,5 @@ export class ModelList {
  * Tells if a provider's list can be read: with its own key alone. A passthrough provider would have to be
  * asked with one caller's key, and the list shown to all.
  */
-export const isReadable = (provider: Provider): boolean =>
+export const isModelListReadable = (provider: LlmProvider): boolean =>
   provider.auth !== 'passthrough' && hasCredentials(provider, {})

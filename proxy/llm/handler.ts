@@ -1,45 +1,50 @@
 import type { JsonBody } from '../../plugins/json-body/json-body.ts'
-import type { Span } from '../../plugins/json-body/scan.ts'
-import type { Granted } from '../../plugins/permit.ts'
+import type { JsonSpan } from '../../plugins/json-body/scan.ts'
+import type { CallPermit } from '../../plugins/permit.ts'
 import type { Arrival } from '../../plugins/plugin.ts'
 import { Refusal } from '../../plugins/refusal.ts'
-import { quotesSecret, quotingSecret, SecretScreen, type SecretTraces } from '../../plugins/secrets/traces.ts'
-import { AT_ONCE, inTurns } from '../../plugins/turns.ts'
-import type { Reply, Report } from '../http/reply.ts'
-import { isModelAsked, type ModelMismatches } from './answered-models.ts'
+import {
+  quotesSecret,
+  quotesSecretSteps,
+  SecretScreen,
+  type SecretTraces,
+} from '../../plugins/secrets/traces.ts'
+import { BYTES_AT_ONCE, runInSlices } from '../../plugins/turns.ts'
+import type { CallReport, Reply } from '../http/reply.ts'
+import { isRequestedModel, type ModelMismatches } from './answered-models.ts'
 import { DIALECT_BY_NAME } from './dialects/registry.ts'
-import { type Usage, usageOf, usageTap } from './dialects/usage.ts'
+import { type ProviderUsage, readUsage, usageTap } from './dialects/usage.ts'
 import type { LlmOptions } from './options.ts'
 import {
-  type Attempt,
   attemptOf,
   brokenOffEvent,
-  type Failure,
   failureOfError,
-  isPassing,
-  notConfigured,
+  isTransientStatus,
+  notConfiguredFailure,
+  type ProviderAttempt,
+  type ProviderFailure,
   reasonOfStatus,
-  refusalOf,
+  refusalOfFailure,
 } from './refusals.ts'
 import { type LlmTarget, type ProviderTarget, routing } from './routing.ts'
 import {
-  abandon,
-  discard,
-  type Upstream,
+  abandonAnswer,
+  discardAnswer,
+  type LlmUpstream,
+  readWholeBody,
   type UpstreamAnswer,
   type UpstreamRequest,
-  wholeOf,
 } from './upstream/answer.ts'
 
 import {
   hasCredentials,
-  requestHeaders,
+  providerRequestHeaders,
   requestIdOf,
   responseHeaders,
   withoutSecrets,
 } from './upstream/headers.ts'
 import type { IdempotencyKeys } from './upstream/idempotency-keys.ts'
-import { secretsOf, wordsOf } from './upstream/words.ts'
+import { providerSecretTraces, readProviderWords } from './upstream/words.ts'
 
 /** Bytes. A provider's own refusal is read whole before it is passed on. */
 const MAX_ERROR_BODY = 1024 * 1024
@@ -47,25 +52,25 @@ const MAX_ERROR_BODY = 1024 * 1024
 const TAIL_LENGTH = 2
 
 /** The facts of an LLM call that may be dispatched, the grant included. */
-export type LlmFacts = Arrival & Pick<JsonBody, 'body' | 'spans'> & { granted: Granted<LlmTarget> }
+export type LlmFacts = Arrival & Pick<JsonBody, 'body' | 'spans'> & { granted: CallPermit<LlmTarget> }
 
 /** An answer that is passed on, and its origin. */
-interface Answered {
+interface ProviderAnswer {
   readonly target: ProviderTarget
   readonly answer: UpstreamAnswer
   /** The providers that were asked before, and failed. */
-  readonly failed: readonly Attempt[]
+  readonly failed: readonly ProviderAttempt[]
 }
 
 /** Services that outlive a configuration. */
 export interface LlmServices {
-  readonly upstream: Upstream
+  readonly upstream: LlmUpstream
   readonly idempotencyKeys: IdempotencyKeys
   readonly modelMismatches: Pick<ModelMismatches, 'note'>
 }
 
 /** Services and secrets that all calls of a configuration need. */
-interface Means extends LlmServices {
+interface LlmDependencies extends LlmServices {
   readonly secrets: SecretTraces
 }
 
@@ -78,28 +83,28 @@ interface Means extends LlmServices {
  */
 export function llmHandler(options: LlmOptions, services: LlmServices): (facts: LlmFacts) => Promise<Reply> {
   const targetsOf = routing(options)
-  const means = { ...services, secrets: secretsOf(options) }
+  const means = { ...services, secrets: providerSecretTraces(options) }
   return async (facts) => {
     const { model, dialect } = facts.granted.target
     const targets = targetsOf(model, dialect)
     const answered = await firstAnswer(targets, facts, means)
     return answered.answer.status < 300
-      ? passedOn(answered, facts, means)
-      : ownRefusal(answered, facts, means.secrets)
+      ? passOnAnswer(answered, facts, means)
+      : passOnRefusal(answered, facts, means.secrets)
   }
 }
 
 async function firstAnswer(
   targets: readonly ProviderTarget[],
   facts: LlmFacts,
-  means: Means,
-): Promise<Answered> {
-  const failed: Attempt[] = []
-  let last: Failure | null = null
+  means: LlmDependencies,
+): Promise<ProviderAnswer> {
+  const failed: ProviderAttempt[] = []
+  let last: ProviderFailure | null = null
   for (const target of targets) {
     // A target without a key was not asked, so it does not hide what another one answered.
     if (!hasCredentials(target.provider, facts.headers)) {
-      last ??= notConfigured(target.provider)
+      last ??= notConfiguredFailure(target.provider)
       continue
     }
     const outcome = await attempt(target, facts, means)
@@ -109,14 +114,14 @@ async function firstAnswer(
     if (!outcome.mayTryNext) break
   }
   if (!last) throw new Error('routing gave no target')
-  throw await refusalOf(last, failed)
+  throw await refusalOfFailure(last, failed)
 }
 
-type Outcome =
+type AttemptOutcome =
   | { readonly answer: UpstreamAnswer }
-  | { readonly failure: Failure; readonly mayTryNext: boolean }
+  | { readonly failure: ProviderFailure; readonly mayTryNext: boolean }
 
-function attempt(target: ProviderTarget, facts: LlmFacts, means: Means): Promise<Outcome> {
+function attempt(target: ProviderTarget, facts: LlmFacts, means: LlmDependencies): Promise<AttemptOutcome> {
   const { upstream, secrets } = means
   return upstream.call(requestTo(target, facts, means)).then(
     (answer) => outcomeOf(answer, target, secrets),
@@ -125,7 +130,7 @@ function attempt(target: ProviderTarget, facts: LlmFacts, means: Means): Promise
   )
 }
 
-function outcomeOf(came: UpstreamAnswer, target: ProviderTarget, secrets: SecretTraces): Outcome {
+function outcomeOf(came: UpstreamAnswer, target: ProviderTarget, secrets: SecretTraces): AttemptOutcome {
   const { provider } = target
   const { status, body } = came
   const headers = withoutSecrets(came.headers, target.headers.traces)
@@ -133,21 +138,25 @@ function outcomeOf(came: UpstreamAnswer, target: ProviderTarget, secrets: Secret
   const succeeded = status >= 200 && status < 300
   const reason = succeeded ? null : reasonOfStatus(status)
   if (reason !== null) {
-    const mayTryNext = isPassing(status)
+    const mayTryNext = isTransientStatus(status)
     // Any other may quote our key, or has nothing to say to the caller.
-    const words = mayTryNext ? { words: wordsOf(answer, secrets) } : {}
-    if (!mayTryNext) discard(answer)
+    const words = mayTryNext ? { words: readProviderWords(answer, secrets) } : {}
+    if (!mayTryNext) discardAnswer(answer)
     return { failure: { provider, reason, status, headers, ...words }, mayTryNext }
   }
   if (!isApiContent(answer)) {
-    abandon(answer)
-    return { failure: unusable(target, answer), mayTryNext: false }
+    abandonAnswer(answer)
+    return { failure: unusableAnswer(target, answer), mayTryNext: false }
   }
   return { answer }
 }
 
 /** The failure of an answer whose content is none of its API's, e.g. an HTML page of something in between. */
-const unusable = ({ provider }: ProviderTarget, { status }: UpstreamAnswer, cause?: unknown): Failure => ({
+const unusableAnswer = (
+  { provider }: ProviderTarget,
+  { status }: UpstreamAnswer,
+  cause?: unknown,
+): ProviderFailure => ({
   provider,
   reason: 'provider_failed',
   status,
@@ -157,7 +166,7 @@ const unusable = ({ provider }: ProviderTarget, { status }: UpstreamAnswer, caus
 function requestTo(
   target: ProviderTarget,
   { granted, body, spans, headers, hangup }: LlmFacts,
-  { idempotencyKeys }: Means,
+  { idempotencyKeys }: LlmDependencies,
 ): UpstreamRequest {
   const key = headers['idempotency-key']
   const ownKey = typeof key === 'string' ? idempotencyKeys(granted.principal, key) : null
@@ -168,7 +177,7 @@ function requestTo(
     permit: granted,
     method: 'POST',
     url: urlOf(target, requested.endpoint.upstreamPath),
-    headers: requestHeaders(target.headers, headers, length, ownKey),
+    headers: providerRequestHeaders(target.headers, headers, length, ownKey),
     body: parts,
     timeouts: target.timeouts,
     hangup,
@@ -182,7 +191,7 @@ function urlOf({ urls, provider }: ProviderTarget, path: string): URL {
 }
 
 /** Writes another model name into the body; every other byte stays as it was. */
-function withModel(body: Buffer, span: Span | undefined, model: string): readonly Buffer[] {
+function withModel(body: Buffer, span: JsonSpan | undefined, model: string): readonly Buffer[] {
   if (!span) throw new Error('the body has no member model, though a call was made of it')
   return [body.subarray(0, span.start), Buffer.from(JSON.stringify(model)), body.subarray(span.end)]
 }
@@ -196,34 +205,40 @@ const isApiContent = ({ headers }: UpstreamAnswer): boolean => API_CONTENT.test(
 const API_CONTENT = /^(application\/([\w.+-]+\+)?json|text\/event-stream)\s*(;|$)/i
 
 /** Refuses with an answer that came, but may not go on. */
-async function refuse(answered: Answered, cause?: unknown): Promise<never> {
-  const failure = unusable(answered.target, answered.answer, cause)
-  throw await refusalOf(failure, [...answered.failed, attemptOf(failure)])
+async function refuse(answered: ProviderAnswer, cause?: unknown): Promise<never> {
+  const failure = unusableAnswer(answered.target, answered.answer, cause)
+  throw await refusalOfFailure(failure, [...answered.failed, attemptOf(failure)])
 }
 
 /** Passes a refusal on whole that is the provider's own answer to this request (400, 404, 413, 422, …). */
-async function ownRefusal(
-  answered: Answered,
+async function passOnRefusal(
+  answered: ProviderAnswer,
   { held, hangup: { signal } }: LlmFacts,
   secrets: SecretTraces,
 ): Promise<Reply> {
   const { answer } = answered
   const { status, headers } = answer
-  const body = await wholeOf(answer, MAX_ERROR_BODY, held).catch((error: unknown) => {
+  const body = await readWholeBody(answer, MAX_ERROR_BODY, held).catch((error: unknown) => {
     if (error instanceof Refusal) throw error
     return refuse(answered, error)
   })
   if (body === null) return refuse(answered)
   const quotes =
-    body.length > AT_ONCE ? await inTurns(quotingSecret(secrets, body), signal) : quotesSecret(secrets, body)
-  if (quotes) return refuse(answered, quoted())
+    body.length > BYTES_AT_ONCE
+      ? await runInSlices(quotesSecretSteps(secrets, body), signal)
+      : quotesSecret(secrets, body)
+  if (quotes) return refuse(answered, secretQuotedError())
   return { status, headers: responseHeaders(headers), body, report: () => reportOf(answered, {}) }
 }
 
 /** The failure of an answer that quotes what it was asked with, for the log. */
-const quoted = (): Error => new Error('the answer quotes a secret that providers are called with')
+const secretQuotedError = (): Error => new Error('the answer quotes a secret that providers are called with')
 
-function passedOn(answered: Answered, facts: LlmFacts, means: Means): Reply | Promise<Reply> {
+function passOnAnswer(
+  answered: ProviderAnswer,
+  facts: LlmFacts,
+  means: LlmDependencies,
+): Reply | Promise<Reply> {
   const { granted, id, held } = facts
   const { target, answer } = answered
   const { status, headers: stated, body } = answer
@@ -232,8 +247,8 @@ function passedOn(answered: Answered, facts: LlmFacts, means: Means): Reply | Pr
   const { 'content-type': type = '', 'content-encoding': encoding, 'content-length': length } = stated
   const headers = responseHeaders(stated)
   if (Buffer.isBuffer(body)) {
-    if (traces.length > 0 && quotesSecret(traces, body)) return refuse(answered, quoted())
-    const report = () => comparedReport(answered, usageOf(names, type, encoding, body), facts, means)
+    if (traces.length > 0 && quotesSecret(traces, body)) return refuse(answered, secretQuotedError())
+    const report = () => comparedReport(answered, readUsage(names, type, encoding, body), facts, means)
     return { status, headers, body, report }
   }
   const isEvents = type.toLowerCase().startsWith('text/event-stream')
@@ -261,27 +276,27 @@ function passedOn(answered: Answered, facts: LlmFacts, means: Means): Reply | Pr
     },
     report: () => ({
       ...comparedReport(answered, tap.usage(), facts, means),
-      ...(screen?.quoted && { failed: true, reason: 'provider_failed', cause: quoted() }),
+      ...(screen?.quoted && { failed: true, reason: 'provider_failed', cause: secretQuotedError() }),
     }),
   }
 }
 
 /** Reports an answer, and tells whether the model that gave it is the one that was asked for. */
 function comparedReport(
-  answered: Answered,
-  usage: Usage,
+  answered: ProviderAnswer,
+  usage: ProviderUsage,
   { id, at }: LlmFacts,
-  { modelMismatches }: Means,
-): Report {
+  { modelMismatches }: LlmDependencies,
+): CallReport {
   const report = reportOf(answered, usage)
   const { provider, model: asked } = answered.target
   const { upstream_model: named = asked } = usage
-  if (named === asked || isModelAsked(provider, asked, named)) return report
+  if (named === asked || isRequestedModel(provider, asked, named)) return report
   modelMismatches.note({ provider: provider.name, asked, answered: named, at, requestId: id })
   return { ...report, detail: { ...report.detail, model_differs: true } }
 }
 
-function reportOf({ target, answer, failed }: Answered, usage: Usage): Report {
+function reportOf({ target, answer, failed }: ProviderAnswer, usage: ProviderUsage): CallReport {
   const { status, headers } = answer
   const requestId = requestIdOf(headers)
   const { name } = target.provider

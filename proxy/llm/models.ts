@@ -1,18 +1,18 @@
-import { deadline } from '../../plugins/deadline.ts'
+import { withDeadline } from '../../plugins/deadline.ts'
 import type { Arrival } from '../../plugins/plugin.ts'
 import { Refusal } from '../../plugins/refusal.ts'
-import { json, type Reply } from '../http/reply.ts'
-import { type Catalogue, isReadable } from './catalogue.ts'
+import { jsonReply, type Reply } from '../http/reply.ts'
+import { isModelListReadable, type ModelCatalogue } from './catalogue.ts'
 import type { ListedModel, ModelListFormat, OfferedModel } from './dialects/dialect.ts'
 import { DIALECTS } from './dialects/registry.ts'
-import type { LlmOptions, Provider } from './options.ts'
+import type { LlmOptions, LlmProvider } from './options.ts'
 import { glob } from './routing.ts'
 
 /** A list is an aid: nobody waits longer for the first one of a provider. ms. */
 const MAX_WAIT_MS = 3_000
 
 interface ListedProvider {
-  readonly provider: Provider
+  readonly provider: LlmProvider
   /** The models that the operator's file names itself: aliases, and patterns without a star. */
   readonly named: readonly OfferedModel[]
   /** Tells if a call of the model would reach this provider. */
@@ -33,25 +33,25 @@ interface ModelHandlers {
  * provider's first reading, at most 3 s. Does NOT list by capability: a principal without `llm.chat` sees the
  * list all the same.
  */
-export function modelHandlers(options: LlmOptions, catalogue: Catalogue): ModelHandlers {
+export function modelHandlers(options: LlmOptions, catalogue: ModelCatalogue): ModelHandlers {
   const listed = options.providers
-    .filter((provider) => provider.auth === 'passthrough' || isReadable(provider))
+    .filter((provider) => provider.auth === 'passthrough' || isModelListReadable(provider))
     .map((provider) => prepare(provider, options.default_provider))
-  const readable = listed.map(({ provider }) => provider).filter(isReadable)
-  const modelsOf = (provider: Provider): readonly ListedModel[] =>
-    isReadable(provider) ? catalogue.of(provider).models : []
+  const readable = listed.map(({ provider }) => provider).filter(isModelListReadable)
+  const modelsOf = (provider: LlmProvider): readonly ListedModel[] =>
+    isModelListReadable(provider) ? catalogue.of(provider).models : []
   return {
     list: async ({ headers }) => {
       await firstReadings(readable, catalogue)
       const models = distinct(listed.flatMap((one) => offered(one, modelsOf(one.provider))))
-      return json(200, formatFor(headers).render(models))
+      return jsonReply(200, formatFor(headers).render(models))
     },
     get: async ({ headers, params }) => {
       await firstReadings(readable, catalogue)
       const id = Object.values(params).join('/')
-      const model = prefixed(listed, id, modelsOf) ?? bare(listed, id, modelsOf)
+      const model = findPrefixedModel(listed, id, modelsOf) ?? findUnprefixedModel(listed, id, modelsOf)
       if (!model) throw new Refusal('model_not_found')
-      return json(200, formatFor(headers).renderOne(model))
+      return jsonReply(200, formatFor(headers).renderOne(model))
     },
   }
 }
@@ -61,10 +61,10 @@ function formatFor(headers: Arrival['headers']): ModelListFormat {
   return (DIALECTS.find((dialect) => dialect.models.isExpected(headers)) ?? first).models
 }
 
-type ModelsOf = (provider: Provider) => readonly ListedModel[]
+type ModelsOf = (provider: LlmProvider) => readonly ListedModel[]
 
 /** Finds `provider/model`, as calls are routed: the prefix alone says whom they reach. */
-function prefixed(
+function findPrefixedModel(
   listed: readonly ListedProvider[],
   id: string,
   modelsOf: ModelsOf,
@@ -78,7 +78,11 @@ function prefixed(
 }
 
 /** Finds a model by its own name: of the first provider that serves it. */
-function bare(listed: readonly ListedProvider[], id: string, modelsOf: ModelsOf): OfferedModel | undefined {
+function findUnprefixedModel(
+  listed: readonly ListedProvider[],
+  id: string,
+  modelsOf: ModelsOf,
+): OfferedModel | undefined {
   for (const one of listed) {
     const models = modelsOf(one.provider).filter((each) => each.id === id)
     const [model] = offered(one, models).filter((each) => each.id === id)
@@ -87,7 +91,7 @@ function bare(listed: readonly ListedProvider[], id: string, modelsOf: ModelsOf)
   return undefined
 }
 
-function prepare(provider: Provider, fallback: string | undefined): ListedProvider {
+function prepare(provider: LlmProvider, fallback: string | undefined): ListedProvider {
   const { name, models, aliases } = provider
   const ids = [...Object.keys(aliases), ...models.filter((pattern) => !pattern.includes('*'))]
   const everything = models.length === 0 && name === fallback
@@ -107,12 +111,12 @@ const offered = (
   ...models.filter(({ id }) => serves(id)).map((model) => ({ ...model, provider: provider.name })),
 ]
 
-async function firstReadings(providers: readonly Provider[], catalogue: Catalogue): Promise<void> {
+async function firstReadings(providers: readonly LlmProvider[], catalogue: ModelCatalogue): Promise<void> {
   const pending = providers
     .map((provider) => catalogue.of(provider).firstReading)
     .filter((reading) => reading !== null)
   if (pending.length === 0) return
-  await deadline({ ms: MAX_WAIT_MS }, () => Promise.all(pending)).catch(() => {
+  await withDeadline({ ms: MAX_WAIT_MS }, () => Promise.all(pending)).catch(() => {
     // Late: the names of the operator's file stand.
   })
 }

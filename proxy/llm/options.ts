@@ -146,15 +146,15 @@ export const llmOptions = z
     }
   })
 
-type Parsed = z.output<typeof llmOptions>
+type ParsedLlmOptions = z.output<typeof llmOptions>
 
-export interface Provider extends z.output<typeof provider> {
+export interface LlmProvider extends z.output<typeof provider> {
   /** The environment variable that the file takes the key from; absent where it names none. */
   readonly keyVariable?: string
 }
 
-export interface LlmOptions extends Omit<Parsed, 'providers'> {
-  readonly providers: readonly Provider[]
+export interface LlmOptions extends Omit<ParsedLlmOptions, 'providers'> {
+  readonly providers: readonly LlmProvider[]
 }
 
 /**
@@ -162,7 +162,7 @@ export interface LlmOptions extends Omit<Parsed, 'providers'> {
  * the file as it stands there, never expanded.
  */
 export const withKeyVariables = (
-  options: Parsed,
+  options: ParsedLlmOptions,
   written: (path: readonly PropertyKey[]) => string | undefined,
 ): LlmOptions => ({
   ...options,

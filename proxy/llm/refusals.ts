@@ -1,24 +1,24 @@
 import type { JsonObject } from '../../db/support/json.ts'
 import { Refusal, type RefusalReason } from '../../plugins/refusal.ts'
 import type { DialectEndpoint } from './dialects/dialect.ts'
-import type { Provider } from './options.ts'
-import { type AnswerHeaders, UpstreamError, type UpstreamErrorKind } from './upstream/answer.ts'
+import type { LlmProvider } from './options.ts'
+import { UpstreamError, type UpstreamErrorKind, type UpstreamHeaders } from './upstream/answer.ts'
 import { requestIdOf, responseHeaders } from './upstream/headers.ts'
 import type { ProviderWords } from './upstream/words.ts'
 
-const OF_KIND = {
+const REASON_OF_KIND = {
   connect: 'provider_unreachable',
   reset: 'provider_failed',
   timeout: 'provider_timeout',
 } as const satisfies Record<UpstreamErrorKind, RefusalReason>
 
 /** The failure of one provider, of which a refusal is made where no other provider answers. */
-export interface Failure {
-  readonly provider: Provider
+export interface ProviderFailure {
+  readonly provider: LlmProvider
   readonly reason: RefusalReason
   /** Of the provider's answer; null where there was none. */
   readonly status: number | null
-  readonly headers?: AnswerHeaders
+  readonly headers?: UpstreamHeaders
   /** What the provider says of it. Never rejects. */
   readonly words?: Promise<ProviderWords | null>
   /** For the log. */
@@ -26,13 +26,13 @@ export interface Failure {
 }
 
 /** One provider that was asked, as outcome rows say it. No reason: its answer was passed on. */
-export interface Attempt extends JsonObject {
+export interface ProviderAttempt extends JsonObject {
   readonly provider: string
   readonly status: number | null
   readonly reason?: RefusalReason
 }
 
-export const attemptOf = ({ provider, status, reason }: Failure): Attempt => ({
+export const attemptOf = ({ provider, status, reason }: ProviderFailure): ProviderAttempt => ({
   provider: provider.name,
   status,
   reason,
@@ -42,9 +42,12 @@ export const attemptOf = ({ provider, status, reason }: Failure): Attempt => ({
  * Makes the refusal of a failure (docs/protocol.md#upstream-failures), in the provider's own words where it has
  * any that may be passed on. `attempts`: every provider that was asked.
  */
-export async function refusalOf(failure: Failure, attempts: readonly Attempt[]): Promise<Refusal> {
+export async function refusalOfFailure(
+  failure: ProviderFailure,
+  attempts: readonly ProviderAttempt[],
+): Promise<Refusal> {
   const { provider, reason, status, headers = {}, cause } = failure
-  const { message = ownWords(failure), ...said } = (await failure.words) ?? {}
+  const { message = missingKeyMessage(failure), ...said } = (await failure.words) ?? {}
   const requestId = requestIdOf(headers)
   return new Refusal(reason, {
     detail: { provider: provider.name, ...(status !== null && { upstream_status: status }) },
@@ -56,15 +59,18 @@ export async function refusalOf(failure: Failure, attempts: readonly Attempt[]):
 }
 
 /** Names the variable that would give a provider its key, never a value; undefined where nothing better is to be said. */
-const ownWords = ({ reason, provider: { name, keyVariable } }: Failure): string | undefined =>
+const missingKeyMessage = ({
+  reason,
+  provider: { name, keyVariable },
+}: ProviderFailure): string | undefined =>
   reason === 'provider_not_configured' && keyVariable !== undefined
     ? `The provider ${name} has no key here: set ${keyVariable} where the gateway is started, and start it again.`
     : undefined
 
 /** Returns the failure of a call that itself went wrong. Throws all but an {@link UpstreamError}. */
-export function failureOfError(error: unknown, provider: Provider): Failure {
+export function failureOfError(error: unknown, provider: LlmProvider): ProviderFailure {
   if (!(error instanceof UpstreamError)) throw error
-  return { provider, reason: OF_KIND[error.kind], status: null, cause: error }
+  return { provider, reason: REASON_OF_KIND[error.kind], status: null, cause: error }
 }
 
 /**
@@ -79,16 +85,16 @@ export function reasonOfStatus(status: number): RefusalReason | null {
 }
 
 /** Tells whether a status says that another provider may well answer the same request. */
-export const isPassing = (status: number): boolean => status === 429 || status >= 500
+export const isTransientStatus = (status: number): boolean => status === 429 || status >= 500
 
-export const notConfigured = (provider: Provider): Failure => ({
+export const notConfiguredFailure = (provider: LlmProvider): ProviderFailure => ({
   provider,
   reason: 'provider_not_configured',
   status: null,
 })
 
 /** Picks the headers in which the provider tells when to come back, and how much is left. */
-function waitingHeaders(headers: AnswerHeaders): Record<string, string> {
+function waitingHeaders(headers: UpstreamHeaders): Record<string, string> {
   return Object.fromEntries(
     Object.entries(responseHeaders(headers)).filter(
       ([name]) => name.startsWith('retry-after') || name.includes('ratelimit-'),

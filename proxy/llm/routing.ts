@@ -3,23 +3,23 @@ import type { CallSummary } from '../../plugins/facts.ts'
 import { foldedName, type JsonBody, JudgedNames } from '../../plugins/json-body/json-body.ts'
 import type { Arrival, Plugin } from '../../plugins/plugin.ts'
 import { Refusal } from '../../plugins/refusal.ts'
-import { visible } from '../visible.ts'
-import type { DialectName, Endpoint } from './dialects/registry.ts'
+import { escapeHidden } from '../visible.ts'
+import type { DialectName, LlmEndpoint } from './dialects/registry.ts'
 import { READ_MEMBERS, ROUTING_MEMBERS } from './dialects/routing-members.ts'
-import type { LlmOptions, Provider } from './options.ts'
+import type { LlmOptions, LlmProvider } from './options.ts'
 import { connectionTo, type ProviderConnection } from './upstream/provider.ts'
 
 /**
  * The model that an LLM request asks for, and its endpoint: judged by the gate, dispatched by the handler.
  */
 export interface LlmTarget {
-  readonly endpoint: Endpoint
+  readonly endpoint: LlmEndpoint
   readonly dialect: DialectName
   /** As the caller spelled it: prefix, alias and all. */
   readonly model: string
 }
 
-interface Gives {
+interface LlmCallFacts {
   readonly call: CallSummary
   readonly target: LlmTarget
 }
@@ -28,7 +28,7 @@ interface Gives {
  * Reads `model` and `stream` from the parsed body, and nothing else: everything further is between caller and
  * provider. Refuses with `body_invalid`. Does NOT check that any provider serves the model.
  */
-export function llmCall(endpoint: Endpoint): Plugin<Arrival & JsonBody, Gives> {
+export function llmCall(endpoint: LlmEndpoint): Plugin<Arrival & JsonBody, LlmCallFacts> {
   return {
     name: 'llm_call',
     admit: ({ json }) => {
@@ -67,7 +67,7 @@ const malformed = (message: string): Refusal => new Refusal('body_invalid', { me
 export const JUDGED_MEMBERS = new JudgedNames(READ_MEMBERS)
 
 /** Returns the member of a body that may not go to a provider, or null. */
-type MemberRefused = (body: Pick<JsonBody, 'json' | 'wide'>) => string | null
+type FindRefusedMember = (body: Pick<JsonBody, 'json' | 'wide'>) => string | null
 
 /**
  * Refuses with `member_refused` a body with a member that one of the providers of its model may not get
@@ -83,14 +83,14 @@ export function llmMembers(options: LlmOptions): Plugin<Arrival & JsonBody & { t
       for (const provider of find(model)) {
         if (provider.dialect !== dialect) continue
         const member = rules.get(provider)?.({ json, wide }) ?? null
-        if (member !== null) throw refused(member, provider)
+        if (member !== null) throw memberRefusal(member, provider)
       }
       return {}
     },
   }
 }
 
-function ruleOf({ refuse_members: further, allow_members: allowed }: Provider): MemberRefused {
+function ruleOf({ refuse_members: further, allow_members: allowed }: LlmProvider): FindRefusedMember {
   const names = [...ROUTING_MEMBERS, ...further]
   const isRouting = matcher(names)
   const holders = new Set(
@@ -117,7 +117,7 @@ function ruleOf({ refuse_members: further, allow_members: allowed }: Provider): 
         if (value.length > MAX_TEXT || value.trimStart().startsWith('{')) return name
         continue
       }
-      if (wide.has(value)) throw malformed(`${visible(name)} has more than 1,000 members.`)
+      if (wide.has(value)) throw malformed(`${escapeHidden(name)} has more than 1,000 members.`)
       for (const inner of Object.keys(value)) if (isRefused(`${name}.${inner}`)) return `${name}.${inner}`
     }
     return null
@@ -131,13 +131,15 @@ function matcher(names: readonly string[]): (name: string) => boolean {
   // Of letters, digits, underscores and hyphens alone.
   const begins = new RegExp(`^(?:${starts.join('|')})[^.]*$`)
   return (name) =>
-    whole.has(looseName(name)) || begins.test(underscored(name)) || begins.test(underscored(humped(name)))
+    whole.has(looseName(name)) ||
+    begins.test(underscored(name)) ||
+    begins.test(underscored(splitCamelCase(name)))
 }
 
 /** Returns `Mock-Response` as `mock_response`. */
 const underscored = (name: string): string => foldedName(name).replaceAll('-', '_')
 /** Returns `mockResponse` as `mock_Response`. */
-const humped = (name: string): string => name.replace(HUMP, '_')
+const splitCamelCase = (name: string): string => name.replace(HUMP, '_')
 
 const HUMP = /(?<=[a-z\d])(?=[A-Z])/g
 
@@ -158,8 +160,8 @@ const MAX_KNOWN_NAMES = 1_000
 /** Characters of a member's name in a refusal. */
 const MAX_NAME = 128
 
-function refused(name: string, provider: Provider): Refusal {
-  const member = visible(name).slice(0, MAX_NAME)
+function memberRefusal(name: string, provider: LlmProvider): Refusal {
+  const member = escapeHidden(name).slice(0, MAX_NAME)
   return new Refusal('member_refused', {
     message: `The member ${member} is not sent to the provider ${provider.name}: it could choose another model, place or key. Leave it out, or ask an operator to allow it.`,
     detail: { member, provider: provider.name },
@@ -168,16 +170,16 @@ function refused(name: string, provider: Provider): Refusal {
 
 /** A provider to ask, with what every request to it has, and the name of the model there. */
 export interface ProviderTarget extends ProviderConnection {
-  readonly provider: Provider
+  readonly provider: LlmProvider
   readonly model: string
 }
 
 /** Finds the providers of a model, in the order to try. Never gives an empty list. */
-export type Routing = (model: string, dialect: DialectName) => readonly ProviderTarget[]
+export type ProviderRouting = (model: string, dialect: DialectName) => readonly ProviderTarget[]
 
 /** A provider with its aliases and patterns made ready. */
 interface PreparedProvider {
-  readonly provider: Provider
+  readonly provider: LlmProvider
   readonly connection: ProviderConnection
   readonly aliases: ReadonlyMap<string, string>
   readonly matches: (model: string) => boolean
@@ -189,11 +191,11 @@ interface PreparedProvider {
  * then the default provider. Refuses with `model_unknown`, or with `dialect_translation_unavailable` when
  * nobody speaks the caller's dialect. Does NOT ask whether a provider has a key.
  */
-export function routing(options: LlmOptions): Routing {
+export function routing(options: LlmOptions): ProviderRouting {
   const find = targetsOf(options)
   return (model, dialect) => {
     const targets = find(model)
-    if (targets.length === 0) throw unknown(model)
+    if (targets.length === 0) throw unknownModel(model)
     const spoken = targets.filter((target) => target.provider.dialect === dialect)
     if (spoken.length === 0) throw untranslated(model, targets, dialect)
     return spoken
@@ -201,7 +203,7 @@ export function routing(options: LlmOptions): Routing {
 }
 
 /** Makes the function that finds the providers of a model as {@link routing} does, of every dialect; maybe none. */
-export function providersOf(options: LlmOptions): (model: string) => readonly Provider[] {
+export function providersOf(options: LlmOptions): (model: string) => readonly LlmProvider[] {
   const find = targetsOf(options)
   return (model) => find(model).map(({ provider }) => provider)
 }
@@ -232,7 +234,7 @@ export function glob(pattern: string): (name: string) => boolean {
   }
 }
 
-function prepare(provider: Provider): PreparedProvider {
+function prepare(provider: LlmProvider): PreparedProvider {
   const patterns = provider.models.map(glob)
   return {
     provider,
@@ -267,7 +269,7 @@ const target = ({ provider, connection, aliases }: PreparedProvider, model: stri
   model: aliases.get(model) ?? model,
 })
 
-const unknown = (model: string): Refusal =>
+const unknownModel = (model: string): Refusal =>
   new Refusal('model_unknown', {
     message: `No configured provider serves the model ${model}.`,
     detail: { model },

@@ -1,40 +1,40 @@
 import type { Database } from '../../db/database.ts'
 import type { Ledger } from '../../db/ledger/record/ledger.ts'
-import { NOBODY } from '../../db/support/notices.ts'
-import type { Resolve } from '../egress/agent.ts'
+import { NO_NOTICES } from '../../db/support/notices.ts'
+import type { ResolveHost } from '../egress/agent.ts'
 import { limitsOf, type McpOptions } from './options.ts'
-import { type Cancel, Cancellations } from './state/cancellations.ts'
-import type { FarRequests } from './state/far-requests.ts'
-import { openRegistry, type Registry } from './state/registry.ts'
+import { type CancelRequest, RequestCancellations } from './state/cancellations.ts'
+import type { RemoteServerRequests } from './state/far-requests.ts'
+import { type McpRegistry, openRegistry } from './state/registry.ts'
 import { type RequestStates, requestStates } from './state/request-state.ts'
 import { ServerRequests } from './state/server-requests.ts'
-import { type CallerSession, CallerSessions, type Sessions } from './state/sessions.ts'
+import { type CallerSession, type CallerSessionStore, CallerSessions } from './state/sessions.ts'
 import { sharedState } from './state/shared-state.ts'
 import { type McpUpstream, openMcpUpstream } from './upstream/client.ts'
 
-interface Opening {
+interface McpRuntimeDependencies {
   readonly database: Database
   readonly ledger: Pick<Ledger, 'commit'>
   /** Reads the secret of a resource by its reference. */
   readonly upstreamSecret: (reference: string) => Promise<string>
   readonly allowPrivate: boolean
   /** The look-up of servers' names. Default: one apart from all others. */
-  readonly resolve?: Resolve
+  readonly resolve?: ResolveHost
   /** Shared by every replica: another one accepts what this one signs. */
   readonly secret: Buffer
   readonly clock: () => number
 }
 
 /** The state of the MCP endpoint for as long as the process lives, whichever configuration is in force. */
-export interface Mcp {
-  readonly registry: Registry
-  readonly sessions: Sessions
+export interface McpRuntime {
+  readonly registry: McpRegistry
+  readonly sessions: CallerSessionStore
   readonly serverRequests: ServerRequests
   /** Those that wait at other processes; absent where there are none. */
-  readonly farRequests?: FarRequests | undefined
-  readonly cancellations: Cancellations
+  readonly farRequests?: RemoteServerRequests | undefined
+  readonly cancellations: RequestCancellations
   /** Takes back a request of the caller's, at whichever process it is. */
-  readonly cancel: Cancel
+  readonly cancel: CancelRequest
   readonly states: RequestStates
   /** The resources that announced a change of their tools, by id: read again soon. */
   readonly changed: Set<string>
@@ -58,9 +58,9 @@ export function openMcp({
   resolve,
   secret,
   clock,
-}: Opening): Mcp {
+}: McpRuntimeDependencies): McpRuntime {
   let current: { readonly key: string; readonly upstream: McpUpstream } | null = null
-  const upstream: Mcp['upstream'] = (options) => {
+  const upstream: McpRuntime['upstream'] = (options) => {
     const limits = limitsOf(options)
     const key = JSON.stringify(limits)
     if (current?.key === key) return current.upstream
@@ -81,13 +81,13 @@ export function openMcp({
     void current?.upstream.endSession(principalId, id)
   }
   const registry = openRegistry(database)
-  const cancellations = new Cancellations()
+  const cancellations = new RequestCancellations()
   const changed = new Set<string>()
-  database.notices.hear(TOOLS_CHANGED, (id) => changed.add(id))
+  database.notices.on(TOOLS_CHANGED, (id) => changed.add(id))
   return {
     registry,
     cancellations,
-    ...(database.notices === NOBODY
+    ...(database.notices === NO_NOTICES
       ? {
           sessions: new CallerSessions(onEnd),
           serverRequests: new ServerRequests(),
@@ -98,7 +98,7 @@ export function openMcp({
     changed,
     announce: (id) => {
       // An upstream may announce without end: once is enough until somebody has looked.
-      if (!changed.has(id)) database.notices.tell(TOOLS_CHANGED, id)
+      if (!changed.has(id)) database.notices.notify(TOOLS_CHANGED, id)
       changed.add(id)
     },
     upstream,

@@ -93,7 +93,7 @@ export type McpOptions = z.output<typeof mcpOptions>
 /**
  * The time that an MCP server may take, and the size that it may send, by the same names down to the socket.
  */
-export interface Limits {
+export interface McpUpstreamLimits {
   /** The time until the connection stands. ms. */
   readonly connectMs: number
   /** The time from then until the head of the answer, and between two pieces of it. ms. */
@@ -107,7 +107,7 @@ export interface Limits {
 }
 
 /** The limits that the operator's file sets. */
-export const limitsOf = (options: McpOptions): Limits => ({
+export const limitsOf = (options: McpOptions): McpUpstreamLimits => ({
   connectMs: options.connect_timeout_ms,
   answerMs: options.answer_timeout_ms,
   totalMs: options.total_timeout_ms,

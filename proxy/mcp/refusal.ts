@@ -1,12 +1,12 @@
-import { isObject, type Members } from '../../db/support/json.ts'
+import { isObject, type UnknownRecord } from '../../db/support/json.ts'
 import type { Arrival } from '../../plugins/plugin.ts'
 import type { Refusal, RefusalReason } from '../../plugins/refusal.ts'
 import { refusalReply } from '../http/refusal.ts'
 import type { Reply } from '../http/reply.ts'
-import type { Refuse } from '../http/route.ts'
+import type { RenderRefusal } from '../http/route.ts'
 import { errorMessage, HEADER_MISMATCH, METHOD_NOT_FOUND, UNSUPPORTED_VERSION } from './protocol/json-text.ts'
-import { isSaneId, type McpMessage } from './protocol/message.ts'
-import { type Era, META, MODERN } from './protocol/versions.ts'
+import { isValidRequestId, type McpMessage } from './protocol/message.ts'
+import { META_KEYS, MODERN_VERSION, type ProtocolEra } from './protocol/versions.ts'
 
 const INVALID_PARAMS = -32602
 
@@ -37,7 +37,7 @@ const CODES: Partial<Record<RefusalReason, number>> = {
  * The codes that only this gateway can mean: an upstream's errors about bytes, headers and versions concern
  * ours, not the caller's. It may say itself that a method or a parameter is wrong (-32601, -32602).
  */
-export const OUR_CODES: ReadonlySet<unknown> = new Set(
+export const GATEWAY_ERROR_CODES: ReadonlySet<unknown> = new Set(
   Object.values(CODES).filter((code) => code !== METHOD_NOT_FOUND && code !== INVALID_PARAMS),
 )
 
@@ -53,9 +53,9 @@ const BY_STATUS: ReadonlySet<RefusalReason> = new Set<RefusalReason>([
 ])
 
 /** The facts that may be known of a request when it is refused: everything, or nothing but its bytes. */
-interface Known {
+interface RefusedCallFacts {
   readonly message?: McpMessage
-  readonly json?: Members
+  readonly json?: UnknownRecord
 }
 
 /**
@@ -63,9 +63,9 @@ interface Known {
  * its era, as far as they are sane.
  */
 export const refuseMcp =
-  (baseUrls: () => readonly string[]): Refuse =>
+  (baseUrls: () => readonly string[]): RenderRefusal =>
   (refusal, facts) => {
-    const { message, json }: Known = facts as Arrival & Known
+    const { message, json }: RefusedCallFacts = facts as Arrival & RefusedCallFacts
     return jsonRpcRefusal(refusal, {
       requestId: facts.id,
       id: message ? message.id : idOf(json),
@@ -74,16 +74,18 @@ export const refuseMcp =
     })
   }
 
-function idOf(json: Known['json']): string | null {
+function idOf(json: RefusedCallFacts['json']): string | null {
   const id = json?.id
-  return isSaneId(id) ? JSON.stringify(id) : null
+  return isValidRequestId(id) ? JSON.stringify(id) : null
 }
 
-function guessedEra({ headers }: Arrival, json: Known['json']): Era {
+function guessedEra({ headers }: Arrival, json: RefusedCallFacts['json']): ProtocolEra {
   const params = json?.params
   const meta = isObject(params) ? params._meta : undefined
-  const declared = isObject(meta) ? meta[META.version] : undefined
-  return headers['mcp-protocol-version'] === MODERN || declared === MODERN ? 'modern' : 'legacy'
+  const declared = isObject(meta) ? meta[META_KEYS.version] : undefined
+  return headers['mcp-protocol-version'] === MODERN_VERSION || declared === MODERN_VERSION
+    ? 'modern'
+    : 'legacy'
 }
 
 /** The request that is refused. */
@@ -91,7 +93,7 @@ interface RefusedRequest {
   readonly requestId: string
   /** The JSON-RPC id, JSON text; null where it could not be read. */
   readonly id: string | null
-  readonly era: Era
+  readonly era: ProtocolEra
   /** The document that says who issues tokens for the protected resource (RFC 9728 §5.1). */
   readonly metadataUrl: string
 }
@@ -118,7 +120,7 @@ export function jsonRpcRefusal(refusal: Refusal, { requestId, id, era, metadataU
   }
 }
 
-function hasOwnStatus({ reason }: Refusal, era: Era): boolean {
+function hasOwnStatus({ reason }: Refusal, era: ProtocolEra): boolean {
   // docs/protocol.md#mcp-errors: an older client hears both as an answer.
   if (reason === 'mcp_method_unknown' || reason === 'mcp_request_invalid') return era === 'modern'
   // A caller that has gone reads nothing, and one that took its request back wants no fault.

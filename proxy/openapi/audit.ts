@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import type { RefusalReason } from '../../plugins/refusal.ts'
 import type { RouteDoc } from '../http/doc.ts'
-import { KNOWN } from './reasons.ts'
+import { KNOWN_CALLER_REASONS } from './reasons.ts'
 
 const HEADERS = {
   DPoP: 'A proof of possession (RFC 9449), where the mode demands one.',
@@ -9,7 +9,7 @@ const HEADERS = {
 }
 
 /** Of whoever is known by a certificate, and of operators by any of their doors. */
-const READ: readonly RefusalReason[] = [...KNOWN, 'admin_secret_invalid', 'admin_throttled']
+const READ: readonly RefusalReason[] = [...KNOWN_CALLER_REASONS, 'admin_secret_invalid', 'admin_throttled']
 
 const TEXT = 'text/plain; charset=utf-8'
 

@@ -3,7 +3,7 @@ import { CERTIFICATE_REASONS } from '../../certs/certificate-error.ts'
 import { PROOF_ALGORITHMS } from '../../plugins/dpop/key.ts'
 import { oauthRefusalReply } from '../auth/refusal.ts'
 import { EXAMPLE_ID, type RouteDoc } from '../http/doc.ts'
-import { BODY, CERTIFICATE as CERTIFIED, KNOWN } from './reasons.ts'
+import { BODY_REASONS, CLIENT_CERTIFICATE_REASONS as CERTIFIED, KNOWN_CALLER_REASONS } from './reasons.ts'
 
 const form = z.strictObject({
   grant_type: z.literal('client_credentials'),
@@ -61,7 +61,7 @@ export const TOKEN: RouteDoc = {
 }
 
 /** POST /v1/auth/certificate */
-export const CERTIFICATE: RouteDoc = {
+export const CERTIFICATE_RENEWAL: RouteDoc = {
   name: 'renewCertificate',
   summary:
     'Issues the next certificate of whoever asks, for a key of its own making, in the last third of the current one.',
@@ -86,8 +86,8 @@ export const CERTIFICATE: RouteDoc = {
     },
   },
   reasons: [
-    ...KNOWN,
-    ...BODY,
+    ...KNOWN_CALLER_REASONS,
+    ...BODY_REASONS,
     'body_unprocessable',
     'renewal_refused',
     'renewal_throttled',

@@ -45,22 +45,22 @@ const jsonRpcRefusal = z
   .meta({ id: 'JsonRpcRefusal', description: 'How the MCP endpoint says no: an error of JSON-RPC 2.0.' })
 
 /** JSON, as a document has it. */
-export type Node = Readonly<Record<string, unknown>>
+export type OpenApiNode = Readonly<Record<string, unknown>>
 
 /** A refusal as a document shows it. */
-export interface Refused {
+export interface RefusalExample {
   readonly reason: string
   readonly reply: Reply
 }
 
 /** Collects what a document names once and refers to from many places. */
-export class Components {
-  readonly #schemas = new Map<string, Node>()
-  readonly #responses = new Map<string, Node>()
-  readonly #examples = new Map<string, Node>()
+export class OpenApiComponents {
+  readonly #schemas = new Map<string, OpenApiNode>()
+  readonly #responses = new Map<string, OpenApiNode>()
+  readonly #examples = new Map<string, OpenApiNode>()
 
   /** The JSON Schema of a body or a query, the schemas that have an id by reference. */
-  schema(of: z.ZodType, io: 'input' | 'output'): Node {
+  schema(of: z.ZodType, io: 'input' | 'output'): OpenApiNode {
     const { $defs = {}, ...schema } = jsonSchema(of, io)
     for (const [name, definition] of Object.entries($defs)) this.#schemas.set(name, definition)
     return schema
@@ -70,9 +70,9 @@ export class Components {
    * A response that refuses for one of several reasons of one status, by reference. A number tells apart
    * those that would have the same name.
    */
-  response(status: string, refusals: readonly Refused[]): Node {
+  response(status: string, refusals: readonly RefusalExample[]): OpenApiNode {
     const description = refusals.map(({ reason }) => reason).join(', ')
-    const response = { description, content: this.refused(refusals) }
+    const response = { description, content: this.refusalContent(refusals) }
     const name = nameOf(status, refusals)
     for (let count = 1; ; count += 1) {
       const numbered = count === 1 ? name : `${name}-${count}`
@@ -84,7 +84,7 @@ export class Components {
   }
 
   /** The content of such a response by media type: JSON with its examples, or a page. */
-  refused(refusals: readonly Refused[]): Readonly<Record<string, Node>> {
+  refusalContent(refusals: readonly RefusalExample[]): Readonly<Record<string, OpenApiNode>> {
     const [pages, inJson] = [refusals.filter(isPage), refusals.filter((one) => !isPage(one))]
     return {
       ...(inJson.length > 0 && { 'application/json': this.refusals(inJson) }),
@@ -93,7 +93,10 @@ export class Components {
   }
 
   /** The JSON content of such a response: the schema of the body and an example for each reason, by reference. */
-  refusals(refusals: readonly Refused[]): { readonly schema: Node; readonly examples: Node } {
+  refusals(refusals: readonly RefusalExample[]): {
+    readonly schema: OpenApiNode
+    readonly examples: OpenApiNode
+  } {
     const shapes = new Set<z.ZodType>()
     const examples = refusals.map(({ reason, reply }) => {
       const value: unknown = JSON.parse(typeof reply.body === 'string' ? reply.body : '{}')
@@ -108,7 +111,7 @@ export class Components {
   }
 
   /** Returns the collected components, by name. */
-  get collected(): Node {
+  get collected(): OpenApiNode {
     return {
       schemas: sorted(this.#schemas),
       responses: sorted(this.#responses),
@@ -117,11 +120,11 @@ export class Components {
   }
 }
 
-const isPage = ({ reply: { headers } }: Refused): boolean =>
+const isPage = ({ reply: { headers } }: RefusalExample): boolean =>
   headers?.['content-type']?.startsWith('text/html') === true
 
 /** A page says its sentence, and no more that a program could act on. */
-const pagesOf = (pages: readonly Refused[]): Node => ({
+const pagesOf = (pages: readonly RefusalExample[]): OpenApiNode => ({
   schema: { type: 'string' },
   examples: Object.fromEntries(
     pages.map(({ reason, reply }) => [reason, { summary: `A page, ${reply.status}.` }]),
@@ -129,7 +132,7 @@ const pagesOf = (pages: readonly Refused[]): Node => ({
 })
 
 /** A name that says what it can. Several responses may have the same one. */
-function nameOf(status: string, refusals: readonly Refused[]): string {
+function nameOf(status: string, refusals: readonly RefusalExample[]): string {
   const [first = '', ...more] = refusals.map(({ reason }) => reason)
   return `${status}-${more.length < 3 ? [first, ...more].join('-') : `${first}-and-${more.length}-more`}`
 }
@@ -139,25 +142,28 @@ function shapeOf(body: unknown): [prefix: string, shape: z.ZodType] {
   return oauthRefusal.safeParse(body).success ? ['oauth.', oauthRefusal] : ['', refusal]
 }
 
-type JsonSchema = Node & { readonly $defs?: Readonly<Record<string, Node>> }
+type OpenApiSchema = OpenApiNode & { readonly $defs?: Readonly<Record<string, OpenApiNode>> }
 
 // Schemas are made once and never change, and to write one down takes a millisecond.
-const written = { input: new WeakMap<z.ZodType, JsonSchema>(), output: new WeakMap<z.ZodType, JsonSchema>() }
+const written = {
+  input: new WeakMap<z.ZodType, OpenApiSchema>(),
+  output: new WeakMap<z.ZodType, OpenApiSchema>(),
+}
 
 /**
  * The JSON Schema of a zod schema, its references leading to the components of the document that it stands
  * in.
  */
-function jsonSchema(of: z.ZodType, io: 'input' | 'output'): JsonSchema {
+function jsonSchema(of: z.ZodType, io: 'input' | 'output'): OpenApiSchema {
   const known = written[io].get(of)
   if (known) return known
   const schema = z.toJSONSchema(of, { io, unrepresentable: 'any' })
   const text = JSON.stringify(schema, (key, value: unknown) => (key === '$schema' ? undefined : value))
   // JSON Schema is JSON, and an object.
-  const made = JSON.parse(text.replaceAll('"#/$defs/', '"#/components/schemas/')) as JsonSchema
+  const made = JSON.parse(text.replaceAll('"#/$defs/', '"#/components/schemas/')) as OpenApiSchema
   written[io].set(of, made)
   return made
 }
 
-const sorted = (named: ReadonlyMap<string, unknown>): Node =>
+const sorted = (named: ReadonlyMap<string, unknown>): OpenApiNode =>
   Object.fromEntries([...named].sort(([one], [other]) => (one < other ? -1 : 1)))

@@ -1,12 +1,12 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { Refusal, type RefusalReason } from '../../plugins/refusal.ts'
 import { VERSION } from '../boot/version.ts'
-import { type Answer, type Content, EXAMPLE_ID, type RouteDoc } from '../http/doc.ts'
+import { type AnswerDoc, type BodyDoc, EXAMPLE_ID, type RouteDoc } from '../http/doc.ts'
 import { refusalReply } from '../http/refusal.ts'
 import type { Reply } from '../http/reply.ts'
 import type { Route } from '../http/route.ts'
-import { Components, type Node, type Refused } from './components.ts'
-import { ASKED, FRAMING, UNEXPECTED } from './reasons.ts'
+import { OpenApiComponents, type OpenApiNode, type RefusalExample } from './components.ts'
+import { FAULT_REASONS, FRAMING_REASONS, PIPELINE_REASONS } from './reasons.ts'
 
 const DESCRIPTION = `A zero-trust gateway in front of LLM providers and MCP tools.
 
@@ -15,9 +15,9 @@ a listed one asked with another method with \`method_not_allowed\`. An operator'
 and tools with further reasons. Every answer carries its request id in X-Request-Id, which the log and the ledger
 have too. On the control socket administration needs no secret.`
 
-const OPERATOR: readonly Node[] = [{ certificate: [] }, { admin_secret: [] }, { session: [] }]
+const OPERATOR: readonly OpenApiNode[] = [{ certificate: [] }, { admin_secret: [] }, { session: [] }]
 
-const SECURITY: Readonly<Record<RouteDoc['caller'], readonly Node[]>> = {
+const SECURITY: Readonly<Record<RouteDoc['caller'], readonly OpenApiNode[]>> = {
   anyone: [],
   principal: [{ certificate: [] }],
   operator: OPERATOR,
@@ -29,8 +29,8 @@ const SECURITY: Readonly<Record<RouteDoc['caller'], readonly Node[]>> = {
  * where one has no doc: a route that nobody has described is a fault of this program. Everybody else's turn
  * comes between two routes: it takes some tenths of a second in all, and anybody may ask for it.
  */
-export async function openapi(routes: readonly Route[]): Promise<Node> {
-  const components = new Components()
+export async function openapi(routes: readonly Route[]): Promise<OpenApiNode> {
+  const components = new OpenApiComponents()
   const paths: Record<string, Record<string, unknown>> = {}
   const named = new Map<RouteDoc, string[]>()
   for (const { method, path, surface, doc } of routes) {
@@ -77,7 +77,12 @@ export function serveOpenapi(routes: () => readonly Route[]): () => Promise<Repl
   }
 }
 
-function entryOf(path: string, doc: RouteDoc, before: readonly string[], components: Components): Node {
+function entryOf(
+  path: string,
+  doc: RouteDoc,
+  before: readonly string[],
+  components: OpenApiComponents,
+): OpenApiNode {
   const [first] = before
   const { body } = doc
   const reasons = reasonsOf(doc)
@@ -96,18 +101,18 @@ function entryOf(path: string, doc: RouteDoc, before: readonly string[], compone
 }
 
 /** An empty body stands for an object without members. */
-const bodyOf = (body: Content, components: Components): Node => ({
+const bodyOf = (body: BodyDoc, components: OpenApiComponents): OpenApiNode => ({
   required: !body.schema.safeParse({}).success,
   content: contentOf([body], 'input', components),
 })
 
 /** The reasons for which a request to a route may be refused, each once. */
 function reasonsOf({ caller, body, reasons }: RouteDoc): readonly RefusalReason[] {
-  const checked = caller === 'anyone' && !body ? [] : ASKED
-  return [...new Set([...FRAMING, ...reasons, ...checked, ...UNEXPECTED])]
+  const checked = caller === 'anyone' && !body ? [] : PIPELINE_REASONS
+  return [...new Set([...FRAMING_REASONS, ...reasons, ...checked, ...FAULT_REASONS])]
 }
 
-const segmentsOf = (path: string): readonly Node[] =>
+const segmentsOf = (path: string): readonly OpenApiNode[] =>
   [...path.matchAll(/\{(\w+)\}/g)].map(([, name]) => ({
     name,
     in: 'path',
@@ -115,13 +120,13 @@ const segmentsOf = (path: string): readonly Node[] =>
     schema: { type: 'string' },
   }))
 
-function queryOf({ query }: RouteDoc, components: Components): readonly Node[] {
+function queryOf({ query }: RouteDoc, components: OpenApiComponents): readonly OpenApiNode[] {
   if (!query) return []
-  const { properties = {} } = components.schema(query, 'input') as { properties?: Node }
+  const { properties = {} } = components.schema(query, 'input') as { properties?: OpenApiNode }
   return Object.entries(properties).map(([name, schema]) => ({ name, in: 'query', schema }))
 }
 
-const headersOf = ({ headers = {} }: RouteDoc): readonly Node[] =>
+const headersOf = ({ headers = {} }: RouteDoc): readonly OpenApiNode[] =>
   Object.entries(headers).map(([name, description]) => ({
     name,
     in: 'header',
@@ -130,10 +135,10 @@ const headersOf = ({ headers = {} }: RouteDoc): readonly Node[] =>
   }))
 
 const contentOf = (
-  contents: readonly Content[],
+  contents: readonly BodyDoc[],
   io: 'input' | 'output',
-  components: Components,
-): Record<string, Node> =>
+  components: OpenApiComponents,
+): Record<string, OpenApiNode> =>
   Object.fromEntries(
     contents.map(({ media = 'application/json', schema, example }) => [
       media,
@@ -141,8 +146,12 @@ const contentOf = (
     ]),
   )
 
-function responsesOf(doc: RouteDoc, reasons: readonly RefusalReason[], components: Components): Node {
-  const responses: Record<string, Node> = {}
+function responsesOf(
+  doc: RouteDoc,
+  reasons: readonly RefusalReason[],
+  components: OpenApiComponents,
+): OpenApiNode {
+  const responses: Record<string, OpenApiNode> = {}
   for (const [status, answer] of Object.entries(doc.answers))
     responses[status] = responseOf(answer, components)
   const refused = Map.groupBy(
@@ -160,26 +169,35 @@ function responsesOf(doc: RouteDoc, reasons: readonly RefusalReason[], component
 
 /** A request that is not HTTP as it should be is refused before its route is known. */
 const replyOf = ({ refuse }: RouteDoc, reason: RefusalReason) =>
-  refuse && !FRAMING.includes(reason)
+  refuse && !FRAMING_REASONS.includes(reason)
     ? refuse(new Refusal(reason))
     : refusalReply(new Refusal(reason), EXAMPLE_ID)
 
-const responseOf = ({ description, content, headers }: Answer, components: Components): Node => ({
+const responseOf = (
+  { description, content, headers }: AnswerDoc,
+  components: OpenApiComponents,
+): OpenApiNode => ({
   description,
   ...(headers && { headers: described(headers) }),
   ...(content && { content: contentOf(content, 'output', components) }),
 })
 
-const described = (headers: Readonly<Record<string, string>>): Node =>
+const described = (headers: Readonly<Record<string, string>>): OpenApiNode =>
   Object.fromEntries(
     Object.entries(headers).map(([name, description]) => [name, { description, schema: { type: 'string' } }]),
   )
 
 /** An answer of success, and the refusals that have the same status. */
-function withRefusals(answer: Node, refusals: readonly Refused[], components: Components): Node {
+function withRefusals(
+  answer: OpenApiNode,
+  refusals: readonly RefusalExample[],
+  components: OpenApiComponents,
+): OpenApiNode {
   const { schema, examples } = components.refusals(refusals)
   // As contentOf has made it.
-  const content = (answer.content ?? {}) as Readonly<Record<string, { schema: Node; example?: unknown }>>
+  const content = (answer.content ?? {}) as Readonly<
+    Record<string, { schema: OpenApiNode; example?: unknown }>
+  >
   const { 'application/json': own, ...others } = content
   return {
     ...answer,

@@ -1,8 +1,8 @@
 import { z } from 'zod'
 import type { RefusalReason } from '../../plugins/refusal.ts'
-import type { Answer, RouteDoc } from '../http/doc.ts'
+import type { AnswerDoc, RouteDoc } from '../http/doc.ts'
 import type { DialectEndpoint } from '../llm/dialects/dialect.ts'
-import { BODY, GATED, KNOWN } from './reasons.ts'
+import { BODY_REASONS, GATED_REASONS, KNOWN_CALLER_REASONS } from './reasons.ts'
 
 /** The headers of calls on a provider that concern this service. */
 const HEADERS = {
@@ -21,9 +21,9 @@ const answer = z.looseObject({}).meta({
 const events = z.string().meta({ description: 'Server-sent events of the provider, passed on as they come.' })
 
 const REASONS: readonly RefusalReason[] = [
-  ...KNOWN,
-  ...BODY,
-  ...GATED,
+  ...KNOWN_CALLER_REASONS,
+  ...BODY_REASONS,
+  ...GATED_REASONS,
   'member_refused',
   'model_unknown',
   'dialect_translation_unavailable',
@@ -37,7 +37,7 @@ const REASONS: readonly RefusalReason[] = [
 ]
 
 const RECEIPT = { 'Audit-Receipt': 'Where the decision stands in the ledger: stream, place and hash.' }
-const ANSWERS: Readonly<Record<number, Answer>> = {
+const ANSWERS: Readonly<Record<number, AnswerDoc>> = {
   200: {
     description: "The provider's answer.",
     content: [{ schema: answer }, { media: 'text/event-stream', schema: events }],
@@ -53,7 +53,7 @@ const ANSWERS: Readonly<Record<number, Answer>> = {
 const calls = new Map<string, RouteDoc>()
 
 /** The description of an LLM endpoint. Those of one operation share it, and so are aliases. */
-export function callOf({ doc: { name, summary, example } }: DialectEndpoint): RouteDoc {
+export function llmCallDoc({ doc: { name, summary, example } }: DialectEndpoint): RouteDoc {
   const known = calls.get(name)
   if (known) return known
   const made: RouteDoc = {
@@ -106,7 +106,7 @@ export const MODELS: RouteDoc = {
   answers: {
     200: { description: 'The models.', content: [{ schema: z.union([openaiList, anthropicList]) }] },
   },
-  reasons: KNOWN,
+  reasons: KNOWN_CALLER_REASONS,
 }
 
 /** GET /v1/models/{id} */
@@ -118,5 +118,5 @@ export const MODEL: RouteDoc = {
   answers: {
     200: { description: 'The model.', content: [{ schema: z.union([openaiModel, anthropicModel]) }] },
   },
-  reasons: [...KNOWN, 'model_not_found'],
+  reasons: [...KNOWN_CALLER_REASONS, 'model_not_found'],
 }

@@ -2,7 +2,7 @@ import { z } from 'zod'
 import type { RefusalReason } from '../../plugins/refusal.ts'
 import { EXAMPLE_ID, type RouteDoc } from '../http/doc.ts'
 import { jsonRpcRefusal } from '../mcp/refusal.ts'
-import { BODY, GATED, KNOWN } from './reasons.ts'
+import { BODY_REASONS, GATED_REASONS, KNOWN_CALLER_REASONS } from './reasons.ts'
 
 const HEADERS = {
   DPoP: 'A proof of possession (RFC 9449): for each request its own.',
@@ -20,8 +20,8 @@ const result = z
   .meta({ id: 'JsonRpcResult' })
 
 const reasons: readonly RefusalReason[] = [
-  ...KNOWN,
-  ...BODY,
+  ...KNOWN_CALLER_REASONS,
+  ...BODY_REASONS,
   'mcp_message_invalid',
   'mcp_request_invalid',
   'mcp_meta_invalid',
@@ -33,7 +33,7 @@ const reasons: readonly RefusalReason[] = [
   'mcp_tool_unknown',
   'mcp_not_bound',
   'mcp_tool_quarantined',
-  ...GATED,
+  ...GATED_REASONS,
   'mcp_unreachable',
   'mcp_failed',
 ]
@@ -81,7 +81,7 @@ export const SESSION_END: RouteDoc = {
   caller: 'principal',
   headers: HEADERS,
   answers: { 204: { description: 'Ended.' } },
-  reasons: [...KNOWN, 'mcp_session_unknown', 'method_not_allowed'],
+  reasons: [...KNOWN_CALLER_REASONS, 'mcp_session_unknown', 'method_not_allowed'],
   refuse,
 }
 

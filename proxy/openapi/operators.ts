@@ -3,7 +3,7 @@ import type { RefusalReason } from '../../plugins/refusal.ts'
 import { EXAMPLE_ID, type RouteDoc } from '../http/doc.ts'
 import { logoutRefusal } from '../operators/oidc/logout.ts'
 import { refusalPage } from '../operators/pages/page.ts'
-import { BODY, KNOWN } from './reasons.ts'
+import { BODY_REASONS, KNOWN_CALLER_REASONS } from './reasons.ts'
 
 const HTML = { media: 'text/html', schema: z.string() }
 const FORM = 'application/x-www-form-urlencoded'
@@ -27,9 +27,9 @@ const next = z.object({
   next: z.string().exactOptional().meta({ description: 'The page under /proxy to go on with.' }),
 })
 
-type Described = Pick<RouteDoc, 'name' | 'summary' | 'answers'> & Partial<RouteDoc>
+type SignInRouteDoc = Pick<RouteDoc, 'name' | 'summary' | 'answers'> & Partial<RouteDoc>
 
-const described = (doc: Described, ...reasons: readonly RefusalReason[]): RouteDoc => ({
+const described = (doc: SignInRouteDoc, ...reasons: readonly RefusalReason[]): RouteDoc => ({
   caller: 'anyone',
   refuse: (refusal) => refusalPage(refusal, { id: EXAMPLE_ID }),
   ...doc,
@@ -69,8 +69,8 @@ export const SIGN_IN_BY_CERTIFICATE = described(
     body: { media: FORM, schema: z.strictObject({}) },
     answers: { 303: elsewhere('Signed in.', COOKIE) },
   },
-  ...KNOWN,
-  ...BODY,
+  ...KNOWN_CALLER_REASONS,
+  ...BODY_REASONS,
   'sign_in_throttled',
   'sign_in_refused',
 )
@@ -94,7 +94,7 @@ export const SIGN_OUT = described(
   'principal_deactivated',
 )
 
-export const START = described(
+export const SIGN_IN_START = described(
   {
     name: 'startSignIn',
     summary: 'Sends a browser to the identity provider.',
@@ -110,7 +110,7 @@ export const START = described(
   'sign_in_unavailable',
 )
 
-export const CALLBACK = described(
+export const SIGN_IN_CALLBACK = described(
   {
     name: 'finishSignIn',
     summary: 'Takes the answer of the identity provider (RFC 6749 §4.1.2, RFC 9207).',

@@ -1,6 +1,6 @@
 import { z } from 'zod'
 import type { RefusalReason } from '../../plugins/refusal.ts'
-import type { Operation, Takes } from '../admin/operation/operation.ts'
+import type { InputSchemas, Operation } from '../admin/operation/operation.ts'
 import { refusedPage } from '../dashboard/frame/refused.ts'
 import { EXAMPLE_ID, type RouteDoc } from '../http/doc.ts'
 
@@ -46,7 +46,7 @@ export const pageDoc = (
 /** Describes a form of such a page, by the operation that it asks for. */
 export const formDoc = (
   name: string,
-  { summary, demands, reasons }: Pick<Operation<Takes, unknown>, 'summary' | 'demands' | 'reasons'>,
+  { summary, demands, reasons }: Pick<Operation<InputSchemas, unknown>, 'summary' | 'demands' | 'reasons'>,
 ): RouteDoc => ({
   name,
   summary: `By a form of the dashboard. ${summary}`,
@@ -65,7 +65,7 @@ export const formDoc = (
 })
 
 /** Describes what pages fetch. */
-export const jsonDoc = ({ name, summary, demands, output }: Operation<Takes, unknown>): RouteDoc => ({
+export const jsonDoc = ({ name, summary, demands, output }: Operation<InputSchemas, unknown>): RouteDoc => ({
   name,
   summary,
   caller: 'operator',

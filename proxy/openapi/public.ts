@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import type { Answer, RouteDoc } from '../http/doc.ts'
+import type { AnswerDoc, RouteDoc } from '../http/doc.ts'
 
 const open = (name: string, summary: string, answers: RouteDoc['answers']): RouteDoc => ({
   name,
@@ -32,7 +32,7 @@ const checks = (result: z.output<typeof check>) => ({
   plugins: 'ok',
 })
 
-const pem: Answer = {
+const pem: AnswerDoc = {
   description: 'PEM.',
   content: [{ media: 'application/x-pem-file', schema: z.string() }],
   headers: { ETag: 'For If-None-Match: clients poll it.' },

@@ -1,38 +1,38 @@
 import type { Logger } from 'pino'
 import type { RefusalSummaries } from '../../plugins/audit/summaries.ts'
-import type { SessionRules, Sessions } from '../../plugins/operators/sessions.ts'
-import type { Pinned } from '../../plugins/pin/pin.ts'
+import type { BrowserSessions, SessionRules } from '../../plugins/operators/sessions.ts'
+import type { PinnedCaller } from '../../plugins/pin/pin.ts'
 import type { Arrival, Plugin } from '../../plugins/plugin.ts'
 import type { RefusalReason } from '../../plugins/refusal.ts'
-import type { Quota } from '../../plugins/secrets/quota.ts'
-import type { Throttle } from '../../plugins/secrets/throttle.ts'
+import type { PrincipalQuota } from '../../plugins/secrets/quota.ts'
+import type { FailureThrottle } from '../../plugins/secrets/throttle.ts'
 import type { AdminContext } from '../admin/operation/context.ts'
-import type { FairLine } from './oidc/fair-line.ts'
-import type { Mapping } from './oidc/mapping.ts'
-import type { Provider } from './oidc/provider.ts'
+import type { FairQueue } from './oidc/fair-line.ts'
+import type { ClaimMapping } from './oidc/mapping.ts'
+import type { IdentityProvider } from './oidc/provider.ts'
 
 /** What people sign in by, under one configuration. */
-export interface SigningIn {
+export interface SignInContext {
   readonly context: AdminContext
-  readonly sessions: Sessions
+  readonly sessions: BrowserSessions
   /** Whose the certificate of a connection is now. */
-  readonly pin: Plugin<Arrival, Pinned>
+  readonly pin: Plugin<Arrival, PinnedCaller>
   readonly rules: SessionRules
-  readonly mapping: Mapping
+  readonly mapping: ClaimMapping
   /** Null: the configuration names none. */
-  readonly provider: Provider | null
+  readonly provider: IdentityProvider | null
   /** 32 bytes that seal transactions, the same in all processes of the service. */
   readonly key: Buffer
   /** Counts the codes that the provider would not take, by transaction. */
-  readonly wrongCodes: Throttle
+  readonly wrongCodes: FailureThrottle
   /** The line in which codes wait to be redeemed. */
-  readonly exchanges: FairLine
+  readonly exchanges: FairQueue
   /** Counts the sessions that begin, by operator. */
-  readonly signIns: Quota
+  readonly signIns: PrincipalQuota
   /** Counts the sign-ins of one operator that are too many. */
   readonly summaries: Pick<RefusalSummaries, 'count'>
   /** Counts the rows of refused sign-ins, by person. */
-  readonly refusedRows: Throttle
+  readonly refusedRows: FailureThrottle
   /** Counts a refusal of whoever it was. */
   readonly count: (reason: RefusalReason) => void
   readonly adminUrls: () => readonly string[]

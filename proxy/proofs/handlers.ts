@@ -1,40 +1,41 @@
 import type { Database } from '../../db/database.ts'
 import {
   checkpointOfSize,
+  currentTree,
   newestCheckpoint,
   noteOfCheckpoint,
-  treeInForce,
 } from '../../db/ledger/tree/store.ts'
-import type { Members } from '../../db/support/json.ts'
+import type { UnknownRecord } from '../../db/support/json.ts'
 import type { ProofReader } from '../../plugins/operators/proof-reader.ts'
 import type { Arrival } from '../../plugins/plugin.ts'
 import { Refusal } from '../../plugins/refusal.ts'
 import { saltsOf } from '../admin/audit/salts.ts'
 import type { AdminContext } from '../admin/operation/context.ts'
-import { json, type Reply } from '../http/reply.ts'
+import { jsonReply, type Reply } from '../http/reply.ts'
 import type { LogKeys } from './log-keys.ts'
 import { proveRows } from './request-proof.ts'
-import { readEntries, readTileOf, tileIn } from './tiles.ts'
+import { parseTilePath, readEntries, readTreeTile } from './tiles.ts'
 
-interface Sources {
+interface ProofDependencies {
   readonly database: Database
   readonly keys: Pick<LogKeys, 'verifierKey'>
   readonly subjectKeys: AdminContext['subjectKeys']
 }
 
-type Reading = Arrival & ProofReader
+type ProofReaderFacts = Arrival & ProofReader
 
 /** Makes the handlers of `/v1/audit/*` (docs/protocol.md#audit-proofs). */
-export function proofHandlers({ database, keys, subjectKeys }: Sources) {
+export function proofHandlers({ database, keys, subjectKeys }: ProofDependencies) {
   return {
     /** GET /v1/audit/key: the verifier key of the log. */
     key: async (): Promise<Reply> => text(`${await keys.verifierKey()}\n`),
     /** GET /v1/audit/checkpoint: the newest, or the one of `?size=`. */
-    checkpoint: async ({ query }: Reading): Promise<Reply> => text(await checkpoint(database, query)),
+    checkpoint: async ({ query }: ProofReaderFacts): Promise<Reply> =>
+      text(await checkpoint(database, query)),
     /** GET /v1/audit/tile/…: a tile, or a bundle of entries. */
-    tile: async ({ path, auditor }: Reading): Promise<Reply> => tile(database, path, auditor),
+    tile: async ({ path, auditor }: ProofReaderFacts): Promise<Reply> => tile(database, path, auditor),
     /** GET /v1/audit/proofs/{request_id}: the rows of a request with their proofs, and what opens their commitments. */
-    proofs: async (reading: Reading): Promise<Reply> => proofsOf(database, subjectKeys, reading),
+    proofs: async (reading: ProofReaderFacts): Promise<Reply> => proofsOf(database, subjectKeys, reading),
   }
 }
 
@@ -47,7 +48,7 @@ const text = (body: string): Reply => ({
 })
 
 async function checkpoint({ kysely }: Database, query: string): Promise<string> {
-  const tree = await treeInForce(kysely)
+  const tree = await currentTree(kysely)
   const asked = new URLSearchParams(query).get('size')
   const size = asked !== null && /^[1-9][0-9]{0,15}$/.test(asked) ? Number(asked) : null
   if (!tree || (asked !== null && size === null)) throw new Refusal('not_found')
@@ -64,7 +65,7 @@ const PREFIX = '/v1/audit/tile/'
 const FOR_EVER = { 'cache-control': 'private, max-age=31536000, immutable' }
 
 async function tile(database: Database, path: string, auditor: boolean): Promise<Reply> {
-  const asked = tileIn(path.slice(PREFIX.length))
+  const asked = parseTilePath(path.slice(PREFIX.length))
   if (!asked) throw new Refusal('not_found')
   const { level, n, width } = asked
   if (level === null && !auditor)
@@ -72,15 +73,15 @@ async function tile(database: Database, path: string, auditor: boolean): Promise
   const bytes =
     level === null
       ? await readEntries(database, { n, width })
-      : await readTileOf(database, { level, n, width })
+      : await readTreeTile(database, { level, n, width })
   if (!bytes) throw new Refusal('not_found')
   return { status: 200, headers: { 'content-type': 'application/octet-stream', ...FOR_EVER }, body: bytes }
 }
 
 async function proofsOf(
   database: Database,
-  subjectKeys: Sources['subjectKeys'],
-  { params, ref, auditor }: Reading,
+  subjectKeys: ProofDependencies['subjectKeys'],
+  { params, ref, auditor }: ProofReaderFacts,
 ): Promise<Reply> {
   const id = params.request_id ?? ''
   const all = await database.treeRows.ofRequest(id)
@@ -92,10 +93,10 @@ async function proofsOf(
   const salts: Record<string, string> = {}
   for (const { leaf, principal_id } of rows) {
     // Proven by the ledger: a leaf is the JSON of an object with a detail.
-    const { detail } = JSON.parse(leaf) as { readonly detail: Members }
+    const { detail } = JSON.parse(leaf) as { readonly detail: UnknownRecord }
     Object.assign(salts, await saltsOf({ principal_id, request_id: id, detail }, subjectKeys))
   }
-  return json(200, { rows: proven, salts })
+  return jsonReply(200, { rows: proven, salts })
 }
 
 const notSealedYet = (): Refusal => new Refusal('not_sealed_yet', { headers: { 'retry-after': '1' } })

@@ -2,26 +2,26 @@ import { createPrivateKey, generateKeyPair, type KeyObject } from 'node:crypto'
 import { promisify } from 'node:util'
 import { seal, unseal } from '../../certs/authority/key-store.ts'
 import type { Database } from '../../db/database.ts'
-import type { Entry } from '../../db/ledger/record/entry.ts'
+import type { LedgerEntry } from '../../db/ledger/record/entry.ts'
 import type { Ledger } from '../../db/ledger/record/ledger.ts'
 import { parseVerifierKey, signNote, verifierKeyText } from '../../db/ledger/tree/note.ts'
 import {
   beginTree,
-  keysOf,
+  currentTree,
   rotateKey,
   type StoredKey,
   type StoredTree,
-  treeInForce,
+  treeKeysOf,
 } from '../../db/ledger/tree/store.ts'
 import { timestamp } from '../../db/support/statement.ts'
-import type { Names } from '../boot/names.ts'
+import type { OrganisationNames } from '../boot/names.ts'
 
 /** The time that the key before the newest goes on to sign beside it. ms. */
 const BOTH_SIGN_MS = 24 * 60 * 60 * 1000
 
 const generate = promisify(generateKeyPair)
 
-export interface LogKeySources {
+export interface LogKeyDependencies {
   readonly database: Database
   readonly ledger: Pick<Ledger, 'commit'>
   readonly passphrase: string
@@ -30,19 +30,19 @@ export interface LogKeySources {
 
 /** The keys that sign the checkpoints of the log (Ed25519, C2SP signed-note). */
 export class LogKeys {
-  readonly #sources: LogKeySources
+  readonly #sources: LogKeyDependencies
   /** Unsealed once a process, by id. */
   readonly #unsealed = new Map<string, KeyObject>()
 
-  constructor(sources: LogKeySources) {
+  constructor(sources: LogKeyDependencies) {
     this.#sources = sources
   }
 
   /** The text of the newest verifier key of the tree in force. */
   async verifierKey(): Promise<string> {
     const { database } = this.#sources
-    const tree = await treeInForce(database.kysely)
-    const [newest] = tree ? await keysOf(database.kysely, tree.tree) : []
+    const tree = await currentTree(database.kysely)
+    const [newest] = tree ? await treeKeysOf(database.kysely, tree.tree) : []
     if (!newest) throw new Error('no key signs the audit log')
     return newest.vkey
   }
@@ -54,7 +54,7 @@ export class LogKeys {
   ): Promise<readonly string[]> {
     const { database, clock } = this.#sources
     const now = timestamp(clock())
-    const signing = (await keysOf(database.kysely, tree)).filter(
+    const signing = (await treeKeysOf(database.kysely, tree)).filter(
       ({ retired_at: retired }) => retired === null || retired > now,
     )
     if (signing.length === 0) throw new Error(`no key signs ${origin}`)
@@ -64,7 +64,7 @@ export class LogKeys {
   /** Begins a tree, with a key of its own, and the row that says so where there is one. */
   async begin(
     tree: Omit<StoredTree, 'size' | 'place' | 'begun_at'>,
-    entries: readonly Entry[],
+    entries: readonly LedgerEntry[],
   ): Promise<void> {
     const { database, ledger, clock } = this.#sources
     const key = await this.#make(tree)
@@ -73,9 +73,9 @@ export class LogKeys {
   }
 
   /** Lets a new key sign from now on; the one before signs beside it for a day. Resolves with its verifier key. */
-  async rotate(entry: (vkey: string) => Entry): Promise<string> {
+  async rotate(entry: (vkey: string) => LedgerEntry): Promise<string> {
     const { database, ledger, clock } = this.#sources
-    const tree = await treeInForce(database.kysely)
+    const tree = await currentTree(database.kysely)
     if (!tree) throw new Error('no audit tree has begun')
     const key = await this.#make(tree)
     await ledger.commit({
@@ -107,15 +107,15 @@ export class LogKeys {
 }
 
 /** The name of a log in its checkpoints: of the first tree, or of a later one by its number. */
-const originOf = ({ trustDomain, organisation }: Names, number: number): string =>
+const originOf = ({ trustDomain, organisation }: OrganisationNames, number: number): string =>
   `${trustDomain}/${organisation}/audit${number === 1 ? '' : `/${number}`}`
 
 /**
  * Makes sure that there is a tree of this log's name. One of another name, from before the organisation was named, is
  * left as it is, and a new one begun.
  */
-export async function openTree(keys: LogKeys, database: Database, names: Names): Promise<void> {
-  const inForce = await treeInForce(database.kysely)
+export async function openTree(keys: LogKeys, database: Database, names: OrganisationNames): Promise<void> {
+  const inForce = await currentTree(database.kysely)
   const base = originOf(names, 1)
   if (inForce && (inForce.origin === base || inForce.origin.startsWith(`${base}/`))) return
   const reason = inForce ? `the log was named anew: before ${inForce.origin}` : null
@@ -123,14 +123,14 @@ export async function openTree(keys: LogKeys, database: Database, names: Names):
 }
 
 /** Begins a tree of a new name behind one that others know to have been longer. `entry`: its row. */
-export async function beginAnew(
+export async function beginRenamedTree(
   keys: LogKeys,
   database: Database,
-  names: Names,
+  names: OrganisationNames,
   reason: string,
-  entry: (origin: string) => Entry,
+  entry: (origin: string) => LedgerEntry,
 ): Promise<string> {
-  const inForce = await treeInForce(database.kysely)
+  const inForce = await currentTree(database.kysely)
   const tree = (inForce?.tree ?? 0) + 1
   const [, number = '1'] = /\/audit(?:\/([0-9]+))?$/.exec(inForce?.origin ?? '') ?? []
   const origin = originOf(names, Number(number) + 1)

@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { Malformed, parseVerifierKey } from '../../db/ledger/tree/note.ts'
+import { MalformedNote, parseVerifierKey } from '../../db/ledger/tree/note.ts'
 
 /** https, or http on this machine alone. */
 const web = z
@@ -20,7 +20,7 @@ function isWitnessKey(text: string): boolean {
   try {
     return parseVerifierKey(text).kind === 'witness'
   } catch (error) {
-    if (error instanceof Malformed) return false
+    if (error instanceof MalformedNote) return false
     throw error
   }
 }

@@ -3,11 +3,11 @@ import { inclusionProof } from '../../db/ledger/tree/proofs.ts'
 import type { PlacedLeaf } from '../../db/ledger/tree/rows.ts'
 import {
   checkpointBefore,
+  currentTree,
   newestCheckpoint,
   noteOfCheckpoint,
   type StoredTree,
   tileReader,
-  treeInForce,
 } from '../../db/ledger/tree/store.ts'
 import type { ReadTile } from '../../db/ledger/tree/tiles.ts'
 import { tlogProofText } from '../../db/ledger/tree/tlog-proof.ts'
@@ -27,7 +27,7 @@ export async function proveRows(
   { kysely, treeRows }: Pick<Database, 'kysely' | 'treeRows'>,
   rows: readonly PlacedLeaf[],
 ): Promise<readonly ProvenRow[] | null> {
-  const tree = await treeInForce(kysely)
+  const tree = await currentTree(kysely)
   const newest = tree && (await newestCheckpoint(kysely, tree.tree))
   if (!tree || !newest || rows.some(({ place }) => place > newest.place)) return null
   const note = await noteOfCheckpoint(kysely, tree, newest)

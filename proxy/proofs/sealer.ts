@@ -5,14 +5,14 @@ import type { Ledger } from '../../db/ledger/record/ledger.ts'
 import { checkpointText } from '../../db/ledger/tree/checkpoint.ts'
 import { HASH_BYTES } from '../../db/ledger/tree/hashes.ts'
 import {
+  currentTree,
   growTree,
   newestCheckpoint,
   readEdge,
   type StoredTree,
   tileReader,
-  treeInForce,
 } from '../../db/ledger/tree/store.ts'
-import { type Edge, extend, rootOf } from '../../db/ledger/tree/tiles.ts'
+import { extendTree, rootOf, type TreeEdge } from '../../db/ledger/tree/tiles.ts'
 import type { LogKeys } from './log-keys.ts'
 
 /** The rows under one checkpoint at most: what the main thread hashes in one go. */
@@ -20,15 +20,15 @@ const PORTION = 2_048
 /** The pause between two checkpoints of a long way to catch up: calls come first. ms. */
 const PAUSE_MS = 20
 
-interface Sources {
+interface SealerDependencies {
   readonly database: Database
   readonly ledger: Pick<Ledger, 'commit'>
   readonly keys: Pick<LogKeys, 'sign'>
   readonly clock: () => number
 }
 
-interface Grown extends StoredTree {
-  readonly edge: Edge
+interface GrownTree extends StoredTree {
+  readonly edge: TreeEdge
 }
 
 /**
@@ -39,13 +39,13 @@ interface Grown extends StoredTree {
  * State: the edge of the tree as this process has left it, forgotten with any failure and read anew. Owned by
  * `#sealPortion`; one runs at a time.
  */
-export class Sealer {
-  readonly #sources: Sources
-  #grown: Grown | null = null
+export class LedgerSealer {
+  readonly #sources: SealerDependencies
+  #grown: GrownTree | null = null
   #running: Promise<void> | null = null
   #stopped = false
 
-  constructor(sources: Sources) {
+  constructor(sources: SealerDependencies) {
     this.#sources = sources
   }
 
@@ -67,7 +67,7 @@ export class Sealer {
   async #sealAll(goesOn: () => boolean): Promise<void> {
     try {
       // Another one may have begun: the organisation was named.
-      const inForce = await treeInForce(this.#sources.database.kysely)
+      const inForce = await currentTree(this.#sources.database.kysely)
       if (inForce?.tree !== this.#grown?.tree) this.#grown = null
       while (!this.#stopped && goesOn() && (await this.#sealPortion())) await wait(PAUSE_MS)
     } catch (error) {
@@ -87,7 +87,7 @@ export class Sealer {
     const { hashes, place } = await database.treeRows.hashes(tree.place, PORTION)
     if (hashes.length === 0) return false
     const added = hashes.length / HASH_BYTES
-    const grown = extend(tree.size, edge, hashes)
+    const grown = extendTree(tree.size, edge, hashes)
     const to = { size: tree.size + added, place }
     const text = checkpointText({ origin: tree.origin, size: to.size, root: grown.root })
     const signatures = await keys.sign(tree, text)
@@ -101,14 +101,14 @@ export class Sealer {
    * The tree as it is stored; null where there is none, or another process grows it just now. Throws where it is not the
    * one that its newest checkpoint was signed for.
    */
-  async #read(): Promise<Grown | null> {
+  async #read(): Promise<GrownTree | null> {
     const { kysely } = this.#sources.database
-    const tree = await treeInForce(kysely)
+    const tree = await currentTree(kysely)
     if (!tree) return null
     const edge = await readEdge(tileReader(kysely, tree.tree), tree.size)
     const newest = await newestCheckpoint(kysely, tree.tree)
     // Each is read by itself: what they say together counts where nothing has changed meanwhile.
-    const after = await treeInForce(kysely)
+    const after = await currentTree(kysely)
     if (after?.tree !== tree.tree || after.size !== tree.size) return null
     const root = tree.size === 0 ? undefined : rootOf(edge).toString('base64')
     if ((newest?.size ?? 0) === tree.size && newest?.root === root) return { ...tree, edge }

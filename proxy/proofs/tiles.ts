@@ -1,48 +1,48 @@
 import type { Database } from '../../db/database.ts'
 import type { StoredTree } from '../../db/ledger/tree/store.ts'
-import { checkpointUpTo, tileReader, treeInForce } from '../../db/ledger/tree/store.ts'
+import { checkpointUpTo, currentTree, tileReader } from '../../db/ledger/tree/store.ts'
 import { hashesAt, TILE_WIDTH } from '../../db/ledger/tree/tiles.ts'
 
 /** A tile that is asked for by its path; `level` is null where it is a bundle of entries. */
-export interface AskedTile {
+export interface RequestedTile {
   readonly level: number | null
   readonly n: number
   readonly width: number
 }
 
-const MOST_LEVEL = 6
+const MAX_TILE_LEVEL = 6
 
 /**
  * Reads the path of a tile behind `tile/` (C2SP tlog-tiles): `<L>/<N>[.p/<W>]`, where each three digits of N but the
  * last stand behind an x. Null where it is none, or one of the same tile in another spelling.
  */
-export function tileIn(path: string): AskedTile | null {
+export function parseTilePath(path: string): RequestedTile | null {
   const [, first = '', groups = '', last = '', width] =
     /^(entries|[0-9]{1,2})\/((?:x[0-9]{3}\/){0,4})([0-9]{3})(?:\.p\/([1-9][0-9]{0,2}))?$/.exec(path) ?? []
   if (last === '' || groups.startsWith('x000/')) return null
   const level = first === 'entries' ? null : Number(first)
-  if (level !== null && (level > MOST_LEVEL || String(level) !== first)) return null
+  if (level !== null && (level > MAX_TILE_LEVEL || String(level) !== first)) return null
   const wide = width === undefined ? TILE_WIDTH : Number(width)
   if (width !== undefined && wide >= TILE_WIDTH) return null
   return { level, n: Number(groups.replaceAll(/[x/]/g, '') + last), width: wide }
 }
 
 /** A tile of the tree in force as its bytes; null where the newest checkpoint does not cover it. */
-export async function readTileOf(
+export async function readTreeTile(
   { kysely }: Pick<Database, 'kysely'>,
   { level, n, width }: { readonly level: number; readonly n: number; readonly width: number },
 ): Promise<Buffer | null> {
-  const tree = await treeInForce(kysely)
+  const tree = await currentTree(kysely)
   if (!tree || hashesAt(tree.size, level) < n * TILE_WIDTH + width) return null
   return tileReader(kysely, tree.tree)({ level, n }, width)
 }
 
-/** A bundle of entries (C2SP tlog-tiles): each leaf behind its length in two bytes. Null as {@link readTileOf}. */
+/** A bundle of entries (C2SP tlog-tiles): each leaf behind its length in two bytes. Null as {@link readTreeTile}. */
 export async function readEntries(
   database: Pick<Database, 'kysely' | 'treeRows'>,
   { n, width }: { readonly n: number; readonly width: number },
 ): Promise<Buffer | null> {
-  const tree = await treeInForce(database.kysely)
+  const tree = await currentTree(database.kysely)
   const first = n * TILE_WIDTH
   if (!tree || tree.size < first + width) return null
   const leaves = await leavesFrom(database, tree, first, width)

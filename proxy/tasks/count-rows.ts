@@ -12,7 +12,7 @@ const EVERY_MS = 2_000
 /** The name by which one process leads it. */
 const NAME = 'count-rows'
 
-interface Sources {
+interface RowCountDependencies {
   readonly database: Pick<Database, 'rowCounts' | 'leads'>
   readonly ledger: Pick<Ledger, 'commit'>
 }
@@ -21,7 +21,7 @@ interface Sources {
  * Keeps the counts of the ledger's rows up to date, in the one process that leads (docs/ledger.md#counts). Counts and the
  * place that they reach to are stored in one transaction, so no crash counts a row twice, or never.
  */
-export function countRows({ database, ledger }: Sources): RoundsTask {
+export function countRows({ database, ledger }: RowCountDependencies): RoundsTask {
   const { rowCounts, leads } = database
   let stopped = false
   let running: Promise<void> | null = null

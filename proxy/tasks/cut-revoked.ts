@@ -1,5 +1,5 @@
 import type { OpenCalls } from '../http/open-calls.ts'
-import type { Task } from './every.ts'
+import type { PeriodicTask } from './every.ts'
 
 /** The interval of the check: half of the second within which a revocation must end an open stream. ms. */
 const EVERY_MS = 500
@@ -8,8 +8,8 @@ const EVERY_MS = 500
  * Cuts each open stream whose call would not be allowed any more, for its certificate, its principal or its
  * capability.
  */
-export const cutRevoked = (calls: OpenCalls, clock: () => number): Task => ({
+export const terminateRevokedStreams = (calls: OpenCalls, clock: () => number): PeriodicTask => ({
   name: 'cut-revoked',
   everyMs: EVERY_MS,
-  run: () => calls.cutRevoked(clock()),
+  run: () => calls.terminateRevoked(clock()),
 })

@@ -1,7 +1,7 @@
 import type { Logger } from 'pino'
 
 /** A background task. */
-export interface Task {
+export interface PeriodicTask {
   /** A verb and a noun. */
   readonly name: string
   readonly everyMs: number
@@ -14,7 +14,7 @@ export interface Task {
  * Runs each task at its interval, never twice at once, and logs its errors. Returns the function that stops
  * them all.
  */
-export function runTasks(tasks: readonly Task[], log: Logger): () => void {
+export function runTasks(tasks: readonly PeriodicTask[], log: Logger): () => void {
   const timers = tasks.map((task) => {
     let running = false
     const tick = (): void => {

@@ -1,14 +1,14 @@
 import type { Database } from '../../db/database.ts'
 import { LedgerError } from '../../db/ledger/record/entry.ts'
 import type { Ledger } from '../../db/ledger/record/ledger.ts'
-import { decideProposal, endedProposals, type Proposal } from '../../db/operators/proposals.ts'
+import { decideProposal, overdueProposals, type Proposal } from '../../db/operators/proposals.ts'
 import { noteEntry } from '../../plugins/audit/entries.ts'
-import type { Task } from './every.ts'
+import type { PeriodicTask } from './every.ts'
 
 /** Those of one round. */
 const AT_ONCE = 100
 
-interface Sources {
+interface ProposalExpiryDependencies {
   readonly database: Database
   readonly ledger: Pick<Ledger, 'commit'>
   readonly configDigest: () => string
@@ -18,14 +18,20 @@ interface Sources {
 }
 
 /** Ends the proposals that nobody has confirmed in time, each with one row. */
-export const expireProposals = ({ database, ledger, configDigest, clock, detailOf }: Sources): Task => ({
+export const expireProposals = ({
+  database,
+  ledger,
+  configDigest,
+  clock,
+  detailOf,
+}: ProposalExpiryDependencies): PeriodicTask => ({
   name: 'expire-proposals',
   everyMs: 60_000,
   atStart: true,
   run: async () => {
     if (!database.leads('expire-proposals')) return
     const at = clock()
-    for (const proposal of await endedProposals(database, at, AT_ONCE)) {
+    for (const proposal of await overdueProposals(database, at, AT_ONCE)) {
       const note = { action: 'proposal.expired', detail: detailOf(proposal) }
       const { proposal_id: id } = proposal
       try {

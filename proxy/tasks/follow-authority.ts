@@ -1,17 +1,17 @@
 import type { DataDirectory } from '../boot/data-directory.ts'
-import type { Task } from './every.ts'
+import type { PeriodicTask } from './every.ts'
 
 /** How soon a process that was told nothing uses a CA that another one has made. ms. */
 const EVERY_MS = 10_000
 
 /** The notice that the organisation was named, and the CA made anew. */
-export const NAMED = 'named'
+export const ORGANISATION_NAMED = 'named'
 
 /**
  * Makes the function that has this process use the CA and the names that the database holds, where they are others by
  * now. `use` is called behind that, and again the next time where it fails.
  */
-export function follower(
+export function authorityFollower(
   dataDirectory: Pick<DataDirectory, 'authority' | 'follow'>,
   clock: () => number,
   use: () => Promise<void>,
@@ -27,7 +27,7 @@ export function follower(
 }
 
 /** Looks whether a CA was made anew: a notice may be lost. */
-export const followAuthority = (run: () => Promise<void>): Task => ({
+export const followAuthority = (run: () => Promise<void>): PeriodicTask => ({
   name: 'follow-authority',
   everyMs: EVERY_MS,
   run,

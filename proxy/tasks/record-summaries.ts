@@ -1,17 +1,17 @@
 import type { Ledger } from '../../db/ledger/record/ledger.ts'
 import { type RefusalSummaries, summaryEntry } from '../../plugins/audit/summaries.ts'
-import type { Task } from './every.ts'
+import type { PeriodicTask } from './every.ts'
 
 /** The rows that are made and written in one turn. */
 const AT_ONCE = 128
 
-interface Sources {
+interface SummaryDependencies {
   readonly ledger: Pick<Ledger, 'commit' | 'failing'>
   readonly summaries: RefusalSummaries
 }
 
 /** Writes one row for the refusals of each kind whose minute is over, once the ledger takes rows. */
-export const recordSummaries = ({ ledger, summaries }: Sources): Task => ({
+export const recordSummaries = ({ ledger, summaries }: SummaryDependencies): PeriodicTask => ({
   name: 'record-summaries',
   everyMs: 1_000,
   run: async () => {
@@ -23,14 +23,14 @@ export const recordSummaries = ({ ledger, summaries }: Sources): Task => ({
  * Writes the summaries whose minute is over; while stopping, `all`. Rejects where the ledger takes no rows: then
  * they are kept.
  */
-export async function writeSummaries({ ledger, summaries }: Sources, all = false): Promise<void> {
+export async function writeSummaries({ ledger, summaries }: SummaryDependencies, all = false): Promise<void> {
   for (;;) {
-    const ended = summaries.take(AT_ONCE, all)
+    const ended = summaries.drainDue(AT_ONCE, all)
     if (ended.length === 0) return
     try {
       await ledger.commit({ entries: ended.map(summaryEntry), lazy: true })
     } catch (error) {
-      summaries.giveBack(ended)
+      summaries.requeue(ended)
       throw error
     }
   }

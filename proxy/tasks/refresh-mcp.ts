@@ -3,14 +3,14 @@ import type { Database } from '../../db/database.ts'
 import type { Ledger } from '../../db/ledger/record/ledger.ts'
 import { findMcpResource, listMcpResources, type McpResource } from '../../db/mcp/resources.ts'
 import { storeRead } from '../mcp/pinning/apply-read.ts'
-import { type Inspect, type Inspection, inspectWithin } from '../mcp/pinning/inspect.ts'
+import { type InspectUpstream, inspectWithin, type UpstreamInspection } from '../mcp/pinning/inspect.ts'
 import { type RoundsTask, rounds } from './rounds.ts'
 
-interface Sources {
+interface McpRefreshDependencies {
   readonly database: Database
   readonly ledger: Pick<Ledger, 'commit'>
   readonly configDigest: () => string
-  readonly inspect: () => Inspect
+  readonly inspect: () => InspectUpstream
   /**
    * Seconds between two readings of a resource. 0: only those that announced a change, and those never read.
    */
@@ -37,8 +37,8 @@ const MAX_LINES = 64
  * changed, and not only when an operator looks (docs/threats.md#threat-17). A round does not wait for an
  * upstream that hangs.
  */
-export function refreshMcp(sources: Sources): RoundsTask {
-  const refresher = new Refresher(sources)
+export function refreshMcp(sources: McpRefreshDependencies): RoundsTask {
+  const refresher = new McpRefresher(sources)
   return rounds({
     name: 'refresh-mcp',
     everyMs: 5_000,
@@ -51,12 +51,12 @@ export function refreshMcp(sources: Sources): RoundsTask {
   })
 }
 
-class Refresher {
-  readonly #sources: Sources
+class McpRefresher {
+  readonly #sources: McpRefreshDependencies
   /** The times at which the last read of each resource began, or ended, by its id. */
   readonly #triedAt = new Map<string, number>()
 
-  constructor(sources: Sources) {
+  constructor(sources: McpRefreshDependencies) {
     this.#sources = sources
   }
 
@@ -108,7 +108,7 @@ class Refresher {
 function isDue(
   { resource_id: id, last_read_at: readAt, last_error: error }: McpResource,
   triedAt: number,
-  { changed, intervalS, clock }: Sources,
+  { changed, intervalS, clock }: McpRefreshDependencies,
 ): boolean {
   const since = clock() - Math.max(triedAt, readAt === null ? 0 : Date.parse(readAt))
   const wanted = changed.has(id) || readAt === null || error !== null
@@ -116,7 +116,7 @@ function isDue(
   return intervalS() > 0 && since >= intervalS() * 1000
 }
 
-function report(log: Logger, { name }: McpResource, inspection: Inspection): void {
+function report(log: Logger, { name }: McpResource, inspection: UpstreamInspection): void {
   if (!inspection.ok) {
     log.warn({ resource: name, problem: inspection.problem }, 'an MCP server could not be read')
     return

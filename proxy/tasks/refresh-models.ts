@@ -3,17 +3,17 @@ import type { Logger } from 'pino'
 import { messageOf } from '../../db/support/error-message.ts'
 import { OWN_AUTHORITY } from '../../plugins/call-authority.ts'
 import type { CatalogPermit } from '../../plugins/permit.ts'
-import { type Catalogue, isReadable } from '../llm/catalogue.ts'
-import type { Provider } from '../llm/options.ts'
-import type { Upstream } from '../llm/upstream/client.ts'
+import { isModelListReadable, type ModelCatalogue } from '../llm/catalogue.ts'
+import type { LlmProvider } from '../llm/options.ts'
+import type { LlmUpstream } from '../llm/upstream/client.ts'
 import { readModelList } from '../llm/upstream/model-list.ts'
 import { type RoundsTask, rounds } from './rounds.ts'
 
-interface Sources {
-  readonly catalogue: Catalogue
-  readonly upstream: Upstream
+interface ModelRefreshDependencies {
+  readonly catalogue: ModelCatalogue
+  readonly upstream: LlmUpstream
   /** Lists the providers of the configuration in force. */
-  readonly providers: () => readonly Provider[]
+  readonly providers: () => readonly LlmProvider[]
   readonly clock: () => number
   readonly log: Logger
 }
@@ -32,8 +32,8 @@ const AT_ONCE = 8
  * fail, and when it is well again. `run` is one round: it resolves when all that was due has begun. Does NOT
  * read from providers that take callers' own keys.
  */
-export function refreshModels(sources: Sources): RoundsTask {
-  const refresher = new Refresher(sources)
+export function refreshModels(sources: ModelRefreshDependencies): RoundsTask {
+  const refresher = new ModelRefresher(sources)
   return rounds({
     name: 'refresh-models',
     everyMs: 1_000,
@@ -46,40 +46,40 @@ export function refreshModels(sources: Sources): RoundsTask {
   })
 }
 
-interface Tended {
+interface RefreshedProvider {
   /**
    * The provider of the configuration in force: a reload that changes nothing about a provider makes a new
    * object all the same.
    */
-  provider: Provider
+  provider: LlmProvider
   /** Failures in a row. */
   failures: number
   /** ms since the epoch. */
   dueAt: number
 }
 
-class Refresher {
-  readonly #sources: Sources
+class ModelRefresher {
+  readonly #sources: ModelRefreshDependencies
   /** The providers that are read, by name. */
-  #tended: ReadonlyMap<string, Tended> = new Map()
+  #tended: ReadonlyMap<string, RefreshedProvider> = new Map()
 
-  constructor(sources: Sources) {
+  constructor(sources: ModelRefreshDependencies) {
     this.#sources = sources
   }
 
   /** Lists the providers whose lists are to be read now. */
-  *due(): Generator<Tended> {
+  *due(): Generator<RefreshedProvider> {
     this.#tend()
     const at = this.#sources.clock()
     for (const one of this.#tended.values()) if (one.dueAt <= at) yield one
   }
 
   #tend(): void {
-    const providers = this.#sources.providers().filter(isReadable)
+    const providers = this.#sources.providers().filter(isModelListReadable)
     this.#tended = new Map(providers.map((provider) => [provider.name, this.#tendedOf(provider)]))
   }
 
-  #tendedOf(provider: Provider): Tended {
+  #tendedOf(provider: LlmProvider): RefreshedProvider {
     const known = this.#tended.get(provider.name)
     if (known?.provider === provider) return known
     if (!known || !isDeepStrictEqual(known.provider, provider)) return { provider, failures: 0, dueAt: 0 }
@@ -89,7 +89,7 @@ class Refresher {
   }
 
   /** Reads one list into the catalogue. Never rejects. */
-  async read(one: Tended, stopping: AbortSignal): Promise<void> {
+  async read(one: RefreshedProvider, stopping: AbortSignal): Promise<void> {
     const { upstream, providers } = this.#sources
     const { provider } = one
     // A reload may have taken it away while it waited for its turn.
@@ -107,14 +107,14 @@ class Refresher {
     }
   }
 
-  #succeeded(one: Tended): void {
+  #succeeded(one: RefreshedProvider): void {
     const { clock, log } = this.#sources
     if (one.failures > 0) log.info({ provider: one.provider.name }, "a provider's models can be read again")
     one.failures = 0
     one.dueAt = clock() + INTERVAL_MS
   }
 
-  #failed(one: Tended, error: unknown): void {
+  #failed(one: RefreshedProvider, error: unknown): void {
     const { catalogue, clock, log } = this.#sources
     catalogue.of(one.provider).fail()
     if (one.failures === 0) {

@@ -1,9 +1,9 @@
 import { join } from 'node:path'
 import { openServerCertificate } from '../../certs/authority/files.ts'
 import type { DataDirectory } from '../boot/data-directory.ts'
-import type { Listeners } from '../http/listeners.ts'
+import type { GatewayListeners } from '../http/listeners.ts'
 import type { TlsMaterial } from '../http/server.ts'
-import type { Task } from './every.ts'
+import type { PeriodicTask } from './every.ts'
 
 const HOUR_MS = 3_600_000
 
@@ -26,11 +26,11 @@ export async function tlsMaterial(
 }
 
 /** Checks the server's certificate every hour and swaps in the one on the disk, without a restart. */
-export function renewCertificate(
+export function renewServerCertificate(
   dataDirectory: DataDirectory,
-  listeners: Listeners | null,
+  listeners: GatewayListeners | null,
   clock: () => number,
-): Task {
+): PeriodicTask {
   const run = async (): Promise<void> => listeners?.useCertificate(await tlsMaterial(dataDirectory, clock()))
   return { name: 'renew-server-certificate', everyMs: HOUR_MS, run }
 }

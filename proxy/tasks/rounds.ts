@@ -1,4 +1,4 @@
-import type { Task } from './every.ts'
+import type { PeriodicTask } from './every.ts'
 
 interface RoundsOptions<Item> {
   readonly name: string
@@ -19,17 +19,17 @@ interface RoundsOptions<Item> {
 }
 
 /** A task in rounds. `run` is one round; a call during a round joins it. */
-export interface RoundsTask extends Task {
+export interface RoundsTask extends PeriodicTask {
   /** Cuts the work under way and begins no more. Resolves when the last of it has ended. */
   readonly stop: () => Promise<void>
 }
 
 /** Makes a task that works on the items that are due, `atOnce` at once and never the same twice at once. */
 export function rounds<Item>(options: RoundsOptions<Item>): RoundsTask {
-  const { name, everyMs, atStart = false, atOnce, due, idOf, work, waits, leads = alone } = options
+  const { name, everyMs, atStart = false, atOnce, due, idOf, work, waits, leads = alwaysLeads } = options
   const stopping = new AbortController()
   const { signal } = stopping
-  const leading = new Leading(leads)
+  const leading = new LeadershipWatch(leads)
   const underWay = new Map<string, Promise<void>>()
   const ended = (): Promise<unknown> => Promise.all(underWay.values())
   let current: Promise<void> | null = null
@@ -73,13 +73,13 @@ export function rounds<Item>(options: RoundsOptions<Item>): RoundsTask {
   }
 }
 
-const alone = (): boolean => true
+const alwaysLeads = (): boolean => true
 
 /** The interval of the look whether this process still leads what it does. ms. */
 const LOOK_MS = 100
 
 /** Cuts the work under way of a process that leads no more. */
-class Leading {
+class LeadershipWatch {
   readonly #leads: () => boolean
   #cut = new AbortController()
   #underWay = 0
@@ -97,7 +97,7 @@ class Leading {
   /** Looks after what begins now. Returns the function that says that it has ended. */
   begin(): () => void {
     this.#underWay += 1
-    if (this.#leads !== alone) this.#timer ??= setInterval(() => this.#look(), LOOK_MS).unref()
+    if (this.#leads !== alwaysLeads) this.#timer ??= setInterval(() => this.#look(), LOOK_MS).unref()
     return () => {
       this.#underWay -= 1
       if (this.#underWay > 0) return

@@ -1,7 +1,7 @@
 import type { Database } from '../../db/database.ts'
 import type { RoundsTask } from './rounds.ts'
 
-interface Sealing {
+interface StoppableSealer {
   readonly seal: (goesOn: () => boolean) => Promise<void>
   readonly stop: () => Promise<void>
 }
@@ -11,7 +11,7 @@ export const SEAL_TASK = 'seal-ledger'
 
 /** Seals the ledger in the one process that leads. */
 export const sealLedger = (
-  sealer: Sealing,
+  sealer: StoppableSealer,
   { leads }: Pick<Database, 'leads'>,
   everyMs: number,
 ): RoundsTask => ({

@@ -4,11 +4,11 @@ import { touchLastSeen } from '../../db/principals/write.ts'
 import { rewriteSetting } from '../../db/settings.ts'
 import { CLAIM_SLICES, forgetClaims } from '../../db/single-uses.ts'
 import type { AnonymousRefusals } from '../../plugins/audit/anonymous.ts'
-import type { Outcomes } from '../../plugins/audit/audit.ts'
+import type { OutcomeWriter } from '../../plugins/audit/audit.ts'
 import type { Principal } from '../../plugins/facts.ts'
-import type { Monotonic } from '../../plugins/secrets/throttle.ts'
-import { TIMERS } from '../http/server.ts'
-import type { Task } from './every.ts'
+import type { MonotonicClock } from '../../plugins/secrets/throttle.ts'
+import { DEFAULT_TIMERS } from '../http/server.ts'
+import type { PeriodicTask } from './every.ts'
 
 /** The longest that what is claimed is believed: an assertion of a login. A proof is believed for less. ms. */
 const BELIEVED_MS = 300_000
@@ -16,24 +16,24 @@ const BELIEVED_MS = 300_000
  * The time that a claim is kept at least, and kept after its proof is too old. A proof is judged by the moment
  * its request came and claimed when the body is there: a copy that came in time may still be under way. ms.
  */
-const CLAIM_KEPT_MS = BELIEVED_MS + TIMERS.requestMs + 60_000
+const MIN_CLAIM_RETENTION_MS = BELIEVED_MS + DEFAULT_TIMERS.requestMs + 60_000
 
 /** Principals whose `last_seen` is written at once: every decision waits meanwhile. */
 const TOUCHED_AT_ONCE = 100
 
-interface Tended {
+interface LedgerTaskDependencies {
   readonly database: Database
   readonly ledger: Ledger
-  readonly outcomes: Outcomes
+  readonly outcomes: OutcomeWriter
   readonly anonymous: AnonymousRefusals
   readonly seen: Map<string, Principal>
   readonly configDigest: () => string
   readonly clock: () => number
-  readonly monotonic: Monotonic
+  readonly monotonic: MonotonicClock
 }
 
 /** Makes the tasks that the ledger needs, whether or not requests come. */
-export function ledgerTasks(tended: Tended): readonly Task[] {
+export function ledgerTasks(tended: LedgerTaskDependencies): readonly PeriodicTask[] {
   return [
     { name: 'settle-owed-outcomes', everyMs: 1_000, run: () => settleOwed(tended) },
     { name: 'record-anonymous-refusals', everyMs: 60_000, run: () => recordAnonymousRefusals(tended) },
@@ -41,14 +41,14 @@ export function ledgerTasks(tended: Tended): readonly Task[] {
     {
       name: 'forget-claims',
       everyMs: 1_000,
-      run: forgetter(tended, lowestReading(tended, CLAIM_KEPT_MS)),
+      run: claimForgetter(tended, lowestReading(tended, MIN_CLAIM_RETENTION_MS)),
     },
     ...(tended.database.engine === 'postgres' ? [recoverCalls(tended)] : []),
   ]
 }
 
 /** Writes the outcomes that other processes on this database have died without. */
-const recoverCalls = ({ database, ledger, clock, configDigest }: Tended): Task => ({
+const recoverCalls = ({ database, ledger, clock, configDigest }: LedgerTaskDependencies): PeriodicTask => ({
   name: 'recover-calls',
   everyMs: 5_000,
   run: async () => {
@@ -58,7 +58,7 @@ const recoverCalls = ({ database, ledger, clock, configDigest }: Tended): Task =
 
 // While the ledger fails, `/ready` says so and no traffic may come: a probe has to find out when it works
 // again.
-async function settleOwed({ ledger, outcomes, database, clock }: Tended): Promise<void> {
+async function settleOwed({ ledger, outcomes, database, clock }: LedgerTaskDependencies): Promise<void> {
   if (outcomes.owed > 0) outcomes.retry()
   else if (ledger.failing) {
     const probe = rewriteSetting(database, 'organisation', clock())
@@ -74,18 +74,18 @@ export async function recordAnonymousRefusals({
   anonymous,
   configDigest,
   clock,
-}: Pick<Tended, 'ledger' | 'anonymous' | 'configDigest' | 'clock'>): Promise<void> {
-  const entries = anonymous.take(clock(), configDigest())
+}: Pick<LedgerTaskDependencies, 'ledger' | 'anonymous' | 'configDigest' | 'clock'>): Promise<void> {
+  const entries = anonymous.drain(clock(), configDigest())
   if (entries.length === 0) return
   try {
     await ledger.commit({ entries })
   } catch (error) {
-    anonymous.giveBack()
+    anonymous.restore()
     throw error
   }
 }
 
-async function touchSeen({ ledger, seen, database, clock }: Tended): Promise<void> {
+async function touchSeen({ ledger, seen, database, clock }: LedgerTaskDependencies): Promise<void> {
   const at = clock()
   const principals = [...seen.values()]
   seen.clear()
@@ -97,7 +97,10 @@ async function touchSeen({ ledger, seen, database, clock }: Tended): Promise<voi
 }
 
 /** Makes the task that forgets proofs which are too old to be believed: one slice of all claims at each run. */
-function forgetter({ ledger, database }: Tended, lowest: () => number | null): () => Promise<void> {
+function claimForgetter(
+  { ledger, database }: LedgerTaskDependencies,
+  lowest: () => number | null,
+): () => Promise<void> {
   let slice = 0
   return async () => {
     // Read by every process: one that takes the task over knows the readings of its own time.
@@ -114,7 +117,10 @@ function forgetter({ ledger, database }: Tended, lowest: () => number | null): (
  * that had expired by then had expired all the time, and is at least as old: a clock that is set ahead and
  * back has no part in that (docs/threats.md#e6). Each call is a reading.
  */
-function lowestReading({ clock, monotonic }: Pick<Tended, 'clock' | 'monotonic'>, spanMs: number) {
+function lowestReading(
+  { clock, monotonic }: Pick<LedgerTaskDependencies, 'clock' | 'monotonic'>,
+  spanMs: number,
+) {
   const since = monotonic()
   let readings = [{ at: since, wall: clock() }]
   return (): number | null => {

@@ -1,6 +1,6 @@
 import { statfs } from 'node:fs/promises'
 import type { Logger } from 'pino'
-import type { Task } from './every.ts'
+import type { PeriodicTask } from './every.ts'
 
 /** The interval of the readings: short against the time in which a fast disk is filled. ms. */
 const EVERY_MS = 2_000
@@ -12,7 +12,7 @@ const RESERVE_PART = 1 / 20
  * The room on the file system of a directory, as it was when somebody looked last. With less free than the
  * reserve it is low: what is left is kept for rows of what is allowed. Does NOT keep others from filling it.
  */
-export class Disk {
+export class DiskSpace {
   readonly #directory: string
   readonly #wanted: number | null
   readonly #log: Pick<Logger, 'warn' | 'info'>
@@ -52,7 +52,7 @@ export class Disk {
   }
 }
 
-export const watchDisk = (disk: Disk): Task => ({
+export const watchDisk = (disk: DiskSpace): PeriodicTask => ({
   name: 'watch-disk',
   everyMs: EVERY_MS,
   run: () => disk.look(),

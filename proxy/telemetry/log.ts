@@ -1,5 +1,5 @@
 import { type DestinationStream, type Logger, pino } from 'pino'
-import type { Json } from '../../db/support/json.ts'
+import type { JsonValue } from '../../db/support/json.ts'
 import { LogOutput } from './log-output.ts'
 
 /**
@@ -28,9 +28,9 @@ const REDACTED = [
 ]
 
 /** The members of a request's line. What is undefined is left out. */
-export type RequestLine = Readonly<Record<string, Json | undefined>>
+export type RequestLine = Readonly<Record<string, JsonValue | undefined>>
 
-export interface Logs {
+export interface GatewayLogs {
   /** The log of everything but the requests' own lines. */
   readonly log: Logger
   /**
@@ -48,7 +48,7 @@ export interface Logs {
  * Opens the logs: one JSON line per event, written asynchronously. `stream` stands in for standard output
  * where a test reads the lines.
  */
-export function createLogs(level: string, stream?: DestinationStream): Logs {
+export function createLogs(level: string, stream?: DestinationStream): GatewayLogs {
   const options = { level, base: null, timestamp: pino.stdTimeFunctions.isoTime }
   const out = stream ? givenOutput(stream) : new LogOutput(lossText)
   const log = pino({ ...options, redact: REDACTED }, out)

@@ -3,7 +3,7 @@ import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom
 /**
  * The service's metrics, in a registry of their own so that two gateways in one process do not mix theirs.
  */
-export interface Metrics {
+export interface GatewayMetrics {
   readonly registry: Registry
   readonly requests: Counter<'route' | 'method' | 'status'>
   readonly refusals: Counter<'reason'>
@@ -27,7 +27,7 @@ export interface Metrics {
 }
 
 /** The sources of the gauges, read at each scrape. */
-interface Ask {
+interface GaugeSources {
   /** Counts the rows that wait for the ledger. */
   readonly waiting: () => number
   /** Counts the outcome rows that the ledger has not taken yet. */
@@ -64,7 +64,7 @@ interface Ask {
   readonly certificates: () => Promise<ReadonlyMap<string, number>>
 }
 
-export function createMetrics(ask: Ask): Metrics {
+export function createMetrics(ask: GaugeSources): GatewayMetrics {
   const registry = new Registry()
   const registers = [registry]
   collectDefaultMetrics({ register: registry })
@@ -237,7 +237,7 @@ function gauge(registry: Registry, name: string, help: string, ask: () => number
  * Adds the gauges of descriptors and connections. A number that is not known, or without a limit, has no
  * sample.
  */
-function descriptorGauges(registry: Registry, ask: Ask['descriptors']): void {
+function descriptorGauges(registry: Registry, ask: GaugeSources['descriptors']): void {
   const known = (value: number | null): number => {
     if (value === null || value === Infinity) throw new Error('there is no such number')
     return value
@@ -250,7 +250,7 @@ function descriptorGauges(registry: Registry, ask: Ask['descriptors']): void {
   add('connections_limit', "Clients' connections that may be open at once.", () => ask.mostConnections)
 }
 
-function certificateGauge(registry: Registry, ask: Ask['certificates']): void {
+function certificateGauge(registry: Registry, ask: GaugeSources['certificates']): void {
   const made = new Gauge({
     name: 'sallyport_certificate_not_after_seconds',
     help: "The end of the service's own certificates, in seconds since the epoch.",

@@ -1,9 +1,9 @@
 import type { Socket } from 'node:net'
-import { type Caller, ProxyHeader } from './proxy-header.ts'
+import { type ProxiedClient, ProxyHeader } from './proxy-header.ts'
 
-interface Told {
+interface ProxyHeaderCallbacks {
   /** The header is whole: null where the connection itself counts. What is behind it can be read from the socket. */
-  readonly named: (caller: Caller | null) => void
+  readonly named: (caller: ProxiedClient | null) => void
   /** The connection is not what it should be. */
   readonly failed: () => void
   /** The peer has ended before it has said anything, as a look at an open port does. */
@@ -11,7 +11,7 @@ interface Told {
 }
 
 /** Reads the header of the PROXY protocol from a paused socket, which it leaves paused. Tells one of three things once. */
-export function awaitHeader(socket: Socket, { named, failed, left }: Told): void {
+export function awaitProxyHeader(socket: Socket, { named, failed, left }: ProxyHeaderCallbacks): void {
   const header = new ProxyHeader()
   const take = (piece: Buffer): void => {
     try {

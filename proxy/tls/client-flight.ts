@@ -1,5 +1,5 @@
 import { isCheapToVerify } from '../../certs/x509/key-cost.ts'
-import { type Content, RECORD_HEADER, type RecordReader } from './record-reader.ts'
+import { RECORD_HEADER, type RecordContent, type RecordReader } from './record-reader.ts'
 
 /**
  * What a client may send until its certificates are whole. Bytes. Honest ones send up to 2 KiB of hello and 2
@@ -104,7 +104,7 @@ export class ClientFlight {
     this.#message = bytes
   }
 
-  #contentOf(record: Buffer): Content | null {
+  #contentOf(record: Buffer): RecordContent | null {
     const [type = 0] = record
     if (type !== PROTECTED) return { type, bytes: record.subarray(RECORD_HEADER) }
     // Before keys are agreed on there is nothing to protect: no early data is ever offered.

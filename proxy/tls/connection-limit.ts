@@ -9,9 +9,9 @@ export interface ConnectionPlace {
 
 export interface ConnectionLimits {
   /** Connections. */
-  readonly most: number
+  readonly maxConnections: number
   /** Calls that are under way on a connection beside its first one (pipelining). */
-  readonly mostBeside: number
+  readonly maxPipelined: number
 }
 
 /**
@@ -20,7 +20,7 @@ export interface ConnectionLimits {
  */
 export type ConnectionOutcome = 'idle_ended' | 'refused'
 
-export const UNLIMITED: ConnectionLimits = { most: Infinity, mostBeside: Infinity }
+export const UNLIMITED_CONNECTIONS: ConnectionLimits = { maxConnections: Infinity, maxPipelined: Infinity }
 
 /** Connections that are looked at, at most, for one that may end. */
 const MAX_LOOKED_AT = 512
@@ -56,7 +56,7 @@ export class ConnectionLimit {
 
   /** Takes a place for a connection, which is protected until somebody says otherwise. Null: there is none. */
   enter(end: () => void): ConnectionPlace | null {
-    if (this.open >= this.limits.most && !this.#makeRoom()) return null
+    if (this.open >= this.limits.maxConnections && !this.#makeRoom()) return null
     const place = { isProtected: true }
     this.#open.set(place, end)
     return place
@@ -68,13 +68,13 @@ export class ConnectionLimit {
   }
 
   /** Takes a place for a call beside others of its connection, unless there is none. */
-  takeBeside(): boolean {
-    if (this.#beside >= this.limits.mostBeside) return false
+  reservePipelined(): boolean {
+    if (this.#beside >= this.limits.maxPipelined) return false
     this.#beside += 1
     return true
   }
 
-  leaveBeside(): void {
+  releasePipelined(): void {
     this.#beside -= 1
   }
 
@@ -104,8 +104,8 @@ export class ConnectionLimit {
 }
 
 /** The place of a connection, on its stream itself. */
-export const PLACE = Symbol('place')
+export const CONNECTION_PLACE = Symbol('place')
 
 export interface PlacedConnection {
-  [PLACE]?: ConnectionPlace
+  [CONNECTION_PLACE]?: ConnectionPlace
 }

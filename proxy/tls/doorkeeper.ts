@@ -3,17 +3,17 @@ import type { Socket } from 'node:net'
 import { type SecureContext, TLSSocket } from 'node:tls'
 import { LRUCache } from 'lru-cache'
 import { senderOf } from '../../plugins/secrets/throttle.ts'
-import { awaitHeader } from './await-header.ts'
+import { awaitProxyHeader } from './await-header.ts'
 import { ClientFlight, FlightError, type FlightFault } from './client-flight.ts'
 import {
+  CONNECTION_PLACE,
   ConnectionLimit,
   type ConnectionPlace,
-  PLACE,
   type PlacedConnection,
-  UNLIMITED,
+  UNLIMITED_CONNECTIONS,
 } from './connection-limit.ts'
-import { Handshakes, MAX_HANDSHAKES } from './handshakes.ts'
-import { Inbound, Sender, Turns } from './inbound.ts'
+import { MAX_HANDSHAKES, PendingHandshakes } from './handshakes.ts'
+import { InboundStream, LoopScheduler, SenderCost } from './inbound.ts'
 import { beginsProxyHeader } from './proxy-header.ts'
 import { clientSecretIn, RecordReader } from './record-reader.ts'
 
@@ -32,7 +32,7 @@ export type HandshakeFault =
   | 'too_many_handshakes'
 
 /** The ends of a connection, as a socket names them. */
-interface Ends {
+interface SocketEndpoints {
   readonly remoteAddress: string
   readonly remotePort: number | undefined
   readonly remoteFamily: string | undefined
@@ -40,7 +40,7 @@ interface Ends {
   readonly localPort: number | undefined
 }
 
-export interface DoorOptions {
+export interface TlsAcceptOptions {
   /** The certificate to show, and all else of TLS, in force for the next handshake. */
   readonly context: () => SecureContext
   /** The time from TCP accept to the end of the TLS handshake. ms. */
@@ -63,7 +63,7 @@ export interface DoorOptions {
  * strangers do not take the loop from those who are served (docs/threats.md#a1). TLS itself is Node's. Does
  * NOT verify certificates: the pin decides. Returns a function that ends the handshakes under way.
  */
-export function keepDoor(
+export function acceptTlsConnections(
   server: Server,
   {
     context,
@@ -71,12 +71,14 @@ export function keepDoor(
     isBalancer,
     plainHttp,
     onFault,
-    connections = new ConnectionLimit(UNLIMITED),
-  }: DoorOptions,
+    connections = new ConnectionLimit(UNLIMITED_CONNECTIONS),
+  }: TlsAcceptOptions,
 ): () => void {
-  const turns = new Turns()
-  const handshakes = new Handshakes(Math.min(MAX_HANDSHAKES, Math.ceil(connections.limits.most / 2)))
-  const senders = new LRUCache<string, Sender>({ max: MAX_ADDRESSES })
+  const turns = new LoopScheduler()
+  const handshakes = new PendingHandshakes(
+    Math.min(MAX_HANDSHAKES, Math.ceil(connections.limits.maxConnections / 2)),
+  )
+  const senders = new LRUCache<string, SenderCost>({ max: MAX_ADDRESSES })
 
   const admit = (socket: Socket): void => {
     const { remoteAddress, remotePort, remoteFamily, localAddress, localPort } = socket
@@ -91,7 +93,7 @@ export function keepDoor(
   }
 
   /** Lets a balancer say whose connection this is. Until then it is the balancer's own. */
-  const hearOf = (socket: Socket, own: Ends, place: ConnectionPlace): void => {
+  const hearOf = (socket: Socket, own: SocketEndpoints, place: ConnectionPlace): void => {
     const until = performance.now() + handshakeMs
     const end = (why: HandshakeFault): void => {
       if (!socket.destroyed) onFault(why)
@@ -104,7 +106,7 @@ export function keepDoor(
       leave()
     }
     socket.once('close', over)
-    awaitHeader(socket, {
+    awaitProxyHeader(socket, {
       named: (caller) => {
         over()
         shake(socket, { ...own, ...caller }, place, Math.max(0, until - performance.now()))
@@ -114,13 +116,16 @@ export function keepDoor(
     })
   }
 
-  const shake = (socket: Socket, ends: Ends, place: ConnectionPlace, leftMs: number): void => {
+  const shake = (socket: Socket, ends: SocketEndpoints, place: ConnectionPlace, leftMs: number): void => {
     const address = senderOf(ends.remoteAddress)
-    const sender = senders.get(address) ?? new Sender()
+    const sender = senders.get(address) ?? new SenderCost()
     senders.set(address, sender)
     let reader: RecordReader | null = null
     const flight = new ClientFlight(() => reader)
-    const inbound: Inbound = new Inbound(socket, turns, sender, { flight, begin: (first) => begin(first) })
+    const inbound: InboundStream = new InboundStream(socket, turns, sender, {
+      flight,
+      begin: (first) => begin(first),
+    })
     const end = (why: HandshakeFault): void => {
       if (inbound.destroyed) return
       if (inbound.isHandshake) onFault(why)
@@ -176,7 +181,7 @@ export function keepDoor(
       tls.once('secure', () => {
         over()
         inbound.established()
-        Object.assign(tls, { [PLACE]: place } satisfies PlacedConnection)
+        Object.assign(tls, { [CONNECTION_PLACE]: place } satisfies PlacedConnection)
         place.isProtected = false
         // TLS over anything but a socket of TCP does not know them.
         for (const [name, value] of Object.entries(ends)) Object.defineProperty(tls, name, { value })

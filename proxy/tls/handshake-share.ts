@@ -1,5 +1,5 @@
 /** The part of all time that is left to handshakes while everything else takes the rest. */
-const LEAST_SHARE = 0.1
+const MIN_SHARE = 0.1
 /** The part of all time that is never given to them. */
 const SPARE = 0.05
 /** The time that they may take at once after a quiet spell. ms. */
@@ -7,9 +7,9 @@ const BURST_MS = 100
 /** The time over which the loop's load is measured. ms. */
 const WINDOW_MS = 100
 
-type Load = ReturnType<typeof performance.eventLoopUtilization>
+type LoopUtilization = ReturnType<typeof performance.eventLoopUtilization>
 /** As Node measures it: since the start, or between two measurements. */
-export type MeasureLoad = (later?: Load, earlier?: Load) => Load
+export type MeasureLoad = (later?: LoopUtilization, earlier?: LoopUtilization) => LoopUtilization
 
 const measureLoad: MeasureLoad = (later, earlier) => performance.eventLoopUtilization(later, earlier)
 
@@ -25,7 +25,7 @@ export class HandshakeShare {
   #filledAt: number
   /** Taken since the last measurement. ms. */
   #taken = 0
-  #measured: { readonly at: number; readonly load: Load }
+  #measured: { readonly at: number; readonly load: LoopUtilization }
 
   /** `now`: ms of a clock that only goes forward. */
   constructor(now: number, measure = measureLoad) {
@@ -40,13 +40,13 @@ export class HandshakeShare {
    */
   waitMs(now: number, others: boolean): number {
     if (now - this.#measured.at >= WINDOW_MS) this.#lookAtLoad(now)
-    const share = others ? LEAST_SHARE : this.#share
+    const share = others ? MIN_SHARE : this.#share
     this.#left = Math.min(BURST_MS, this.#left + (now - this.#filledAt) * share)
     this.#filledAt = now
     return this.#left > 0 ? 0 : Math.max(1, -this.#left / share)
   }
 
-  take(ms: number): void {
+  charge(ms: number): void {
     this.#left -= ms
     this.#taken += ms
   }
@@ -55,7 +55,7 @@ export class HandshakeShare {
     const load = this.#measure()
     const { active, idle } = this.#measure(load, this.#measured.load)
     const others = active + idle > 0 ? (active - this.#taken) / (active + idle) : 0
-    this.#share = Math.max(LEAST_SHARE, 1 - SPARE - others)
+    this.#share = Math.max(MIN_SHARE, 1 - SPARE - others)
     this.#taken = 0
     this.#measured = { at: now, load }
   }

@@ -2,15 +2,15 @@
 export const MAX_HANDSHAKES = 2_048
 
 /** Ends a handshake for the sake of others. */
-type End = () => void
+type EndHandshake = () => void
 
 /**
  * The connections that shake hands, by address. Where there are too many, the newest of the address that has
  * most of them ends: a flood from few addresses pushes out itself.
  */
-export class Handshakes {
+export class PendingHandshakes {
   readonly #limit: number
-  readonly #byAddress = new Map<string, Set<End>>()
+  readonly #byAddress = new Map<string, Set<EndHandshake>>()
   #count = 0
 
   constructor(limit = MAX_HANDSHAKES) {
@@ -18,7 +18,7 @@ export class Handshakes {
   }
 
   /** Counts a handshake. Returns what is to be called, once or more, when it is over. */
-  enter(address: string, end: End): () => void {
+  enter(address: string, end: EndHandshake): () => void {
     const own = this.#byAddress.get(address) ?? new Set()
     this.#byAddress.set(address, own)
     own.add(end)
@@ -40,12 +40,12 @@ export class Handshakes {
     if (newest) this.#end(address, newest)
   }
 
-  #end(address: string, end: End): void {
+  #end(address: string, end: EndHandshake): void {
     this.#forget(address, end)
     end()
   }
 
-  #forget(address: string, end: End): void {
+  #forget(address: string, end: EndHandshake): void {
     const own = this.#byAddress.get(address)
     if (!own?.delete(end)) return
     this.#count -= 1

@@ -12,13 +12,13 @@ const LIGHT_SHARE = 0.02
 const NOTHING = Buffer.alloc(0)
 /** What is handed to TLS at once: at first, and at least, and at most. Bytes. */
 const FIRST_PIECE = 4_096
-const LEAST_PIECE = 1_024
-const LARGEST_PIECE = 65_536
+const MIN_PIECE = 1_024
+const MAX_PIECE = 65_536
 /** A piece that takes longer is halved, one that takes a quarter of it may double. ms. */
 const PIECE_MS = 2
 
 /** What a sender has cost of late: an address while it shakes hands, a connection afterwards. */
-export class Sender {
+export class SenderCost {
   #cost = 0
   #at = 0
 
@@ -40,15 +40,15 @@ export class Sender {
 }
 
 /** What a client's bytes pass until TLS stands, and what lays TLS over them, in a turn of its own. */
-interface Client {
+interface ClientHandshake {
   readonly flight: ClientFlight
   /** Gets the first bytes. Returns false where they are none of TLS: then nothing more is handed on. */
   readonly begin: (first: Buffer) => boolean
 }
 
 /** Something that a sender's bytes ask the loop to do, a short piece at a time. */
-export interface Work {
-  readonly sender: Sender
+export interface LoopWork {
+  readonly sender: SenderCost
   /** True until the connection has shaken hands. */
   readonly isHandshake: boolean
   /** Does the next piece. Returns true where another is ready. */
@@ -56,14 +56,14 @@ export interface Work {
 }
 
 /** Works that wait, in the order of their coming. */
-interface Queue {
-  readonly light: Set<Work>
-  readonly heavy: Set<Work>
+interface LoopWorkQueue {
+  readonly light: Set<LoopWork>
+  readonly heavy: Set<LoopWork>
 }
 
-const lengthOf = ({ light, heavy }: Queue): number => light.size + heavy.size
+const lengthOf = ({ light, heavy }: LoopWorkQueue): number => light.size + heavy.size
 
-function first(line: Set<Work>): Work | undefined {
+function dequeueWork(line: Set<LoopWork>): LoopWork | undefined {
   const [work] = line
   if (work) line.delete(work)
   return work
@@ -75,11 +75,11 @@ function first(line: Set<Work>): Work | undefined {
  * come those that have cost little, then the others one by one. Handshakes get what everything else leaves,
  * and a tenth of all time at least. A work is in the queue once at most: it sees to that by itself.
  */
-export class Turns {
+export class LoopScheduler {
   readonly #now: () => number
   readonly #share: HandshakeShare
-  readonly #data: Queue = { light: new Set(), heavy: new Set() }
-  readonly #handshakes: Queue = { light: new Set(), heavy: new Set() }
+  readonly #data: LoopWorkQueue = { light: new Set(), heavy: new Set() }
+  readonly #handshakes: LoopWorkQueue = { light: new Set(), heavy: new Set() }
   /** Given away in this turn of the loop. ms. */
   #spent = 0
   #drains = false
@@ -93,7 +93,7 @@ export class Turns {
   }
 
   /** Does a work's next pieces now where there is time, or later. */
-  offer(work: Work): void {
+  offer(work: LoopWork): void {
     const now = this.#now()
     const isDone = this.#spent < TURN_MS && this.#mayRun(work, now) && !this.#do(work, now)
     // Even then: the next turn begins with all of its time.
@@ -101,24 +101,24 @@ export class Turns {
     else this.#wait(work, this.#now())
   }
 
-  #mayRun(work: Work, now: number): boolean {
+  #mayRun(work: LoopWork, now: number): boolean {
     if (lengthOf(this.#data) > 0) return false
     return !work.isHandshake || (lengthOf(this.#handshakes) === 0 && this.#share.waitMs(now, false) === 0)
   }
 
   /** Does one piece of a work and charges it. Returns true where another is ready. */
-  #do(work: Work, from: number): boolean {
+  #do(work: LoopWork, from: number): boolean {
     const { isHandshake } = work
     const more = work.turn()
     const to = this.#now()
     const ms = to - from
     this.#spent += ms
     work.sender.charge(ms, to)
-    if (isHandshake) this.#share.take(ms)
+    if (isHandshake) this.#share.charge(ms)
     return more
   }
 
-  #wait(work: Work, now: number): void {
+  #wait(work: LoopWork, now: number): void {
     const queue = work.isHandshake ? this.#handshakes : this.#data
     const line = work.sender.isLight(now) ? queue.light : queue.heavy
     line.add(work)
@@ -161,21 +161,21 @@ export class Turns {
   }
 
   /** Does one piece of the next in line, which then goes to the end. Returns false where there is none. */
-  #next(queue: Queue): boolean {
+  #next(queue: LoopWorkQueue): boolean {
     return this.#light(queue) || this.#heavy(queue)
   }
 
-  #light({ light, heavy }: Queue): boolean {
-    let work = first(light)
-    for (; work && !work.sender.isLight(this.#now()); work = first(light)) heavy.add(work)
+  #light({ light, heavy }: LoopWorkQueue): boolean {
+    let work = dequeueWork(light)
+    for (; work && !work.sender.isLight(this.#now()); work = dequeueWork(light)) heavy.add(work)
     return this.#onward(work)
   }
 
-  #heavy({ heavy }: Queue): boolean {
-    return this.#onward(first(heavy))
+  #heavy({ heavy }: LoopWorkQueue): boolean {
+    return this.#onward(dequeueWork(heavy))
   }
 
-  #onward(work: Work | undefined): boolean {
+  #onward(work: LoopWork | undefined): boolean {
     if (work && this.#do(work, this.#now())) this.#wait(work, this.#now())
     return work !== undefined
   }
@@ -186,12 +186,12 @@ export class Turns {
  * the loop with everybody else (docs/threats.md#a1, #a3). A client's go through a {@link ClientFlight} until
  * TLS stands. It holds what the socket has read at once, and reads no more meanwhile.
  */
-export class Inbound extends Duplex implements Work {
+export class InboundStream extends Duplex implements LoopWork {
   readonly #socket: Socket
-  readonly #turns: Turns
+  readonly #turns: LoopScheduler
   #flight: ClientFlight | null
-  #begin: Client['begin'] | null
-  #sender: Sender
+  #begin: ClientHandshake['begin'] | null
+  #sender: SenderCost
   /** Bytes that were not handed on yet. */
   #held: Buffer | null = null
   /** True once the client has ended its side: nothing comes behind what is held. */
@@ -203,7 +203,12 @@ export class Inbound extends Duplex implements Work {
   #wanted = false
 
   /** `sender`: who is charged, of a client until TLS stands. */
-  constructor(socket: Socket, turns: Turns, sender: Sender, client: Client | null = null) {
+  constructor(
+    socket: Socket,
+    turns: LoopScheduler,
+    sender: SenderCost,
+    client: ClientHandshake | null = null,
+  ) {
     // Whoever ends its side may still read, as on the socket itself.
     super({ allowHalfOpen: true })
     this.#socket = socket
@@ -226,7 +231,7 @@ export class Inbound extends Duplex implements Work {
     })
   }
 
-  get sender(): Sender {
+  get sender(): SenderCost {
     return this.#sender
   }
 
@@ -237,7 +242,7 @@ export class Inbound extends Duplex implements Work {
   /** TLS stands: from here on the connection is charged itself, and its bytes are not looked at. */
   established(): void {
     this.#flight = null
-    this.#sender = new Sender()
+    this.#sender = new SenderCost()
   }
 
   turn(): boolean {
@@ -255,8 +260,8 @@ export class Inbound extends Duplex implements Work {
     const from = performance.now()
     this.#hand(piece)
     const ms = performance.now() - from
-    if (ms > PIECE_MS) this.#piece = Math.max(LEAST_PIECE, this.#piece / 2)
-    else if (ms < PIECE_MS / 4) this.#piece = Math.min(LARGEST_PIECE, this.#piece * 2)
+    if (ms > PIECE_MS) this.#piece = Math.max(MIN_PIECE, this.#piece / 2)
+    else if (ms < PIECE_MS / 4) this.#piece = Math.min(MAX_PIECE, this.#piece * 2)
     this.#next()
     this.#waits = this.#held !== null && this.#wanted && !this.destroyed
     return this.#waits

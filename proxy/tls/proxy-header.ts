@@ -3,7 +3,7 @@ import ipaddr from 'ipaddr.js'
 import { crc32c } from './crc32c.ts'
 
 /** The far end of a connection, under the names that a socket has for it. */
-export interface Caller {
+export interface ProxiedClient {
   /** IPv4 in decimals, or IPv6 as RFC 5952 writes it. */
   readonly remoteAddress: string
   readonly remotePort: number
@@ -11,9 +11,9 @@ export interface Caller {
 }
 
 /** What a header says, once it is whole. */
-export interface Named {
+export interface ParsedProxyHeader {
   /** Null: the connection itself counts, as for a balancer's own look at our health. */
-  readonly caller: Caller | null
+  readonly caller: ProxiedClient | null
   /** The bytes behind the header. */
   readonly rest: Buffer
 }
@@ -63,7 +63,7 @@ export class ProxyHeader {
    * Takes the next bytes. Returns null while the header is not whole. Throws a {@link ProxyHeaderError} at the first
    * byte that no header has there, and at a length that none needs.
    */
-  add(piece: Buffer): Named | null {
+  add(piece: Buffer): ParsedProxyHeader | null {
     const bytes = this.#held.length === 0 ? piece : Buffer.concat([this.#held, piece])
     const version = startsAlike(bytes, SIGNATURE) ? BINARY : TEXT
     const length = version.length(bytes)
@@ -76,13 +76,13 @@ export class ProxyHeader {
   }
 }
 
-interface Version {
+interface ProxyHeaderVersion {
   /** The length of the whole header; null while that is not known. */
   readonly length: (bytes: Buffer) => number | null
-  readonly read: (header: Buffer) => Caller | null
+  readonly read: (header: Buffer) => ProxiedClient | null
 }
 
-const TEXT: Version = {
+const TEXT: ProxyHeaderVersion = {
   length: (bytes) => {
     if (!startsAlike(bytes, LINE)) throw new ProxyHeaderError('no header of the PROXY protocol')
     const line = bytes.subarray(0, MAX_LINE)
@@ -99,7 +99,7 @@ const TEXT: Version = {
     const sound = isAddress(source) && isAddress(destination) && isPort(port) && isPort(otherPort)
     if (!sound || OUT_OF_USE.test(source))
       throw new ProxyHeaderError('a line that is not formed as it should be')
-    return callerOf(ipaddr.parse(source), Number(port))
+    return proxiedClient(ipaddr.parse(source), Number(port))
   },
 }
 
@@ -121,7 +121,7 @@ const ADDRESSES = [0, 12, 36, 216]
 /** Transports: unspecified, stream, datagram. */
 const TRANSPORTS = 3
 
-const BINARY: Version = {
+const BINARY: ProxyHeaderVersion = {
   length: (bytes) => {
     const [version = LOCAL] = bytes.subarray(SIGNATURE.length)
     if (version !== LOCAL && version !== PROXY) throw new ProxyHeaderError('another version, or no command')
@@ -141,8 +141,8 @@ const BINARY: Version = {
     if (addresses === 0 || (kind & 15) === 0) return null
     if (header.length < FIXED + addresses) throw new ProxyHeaderError('shorter than its addresses')
     checkVectors(header, FIXED + addresses)
-    if (kind === TCP4) return callerOf(addressIn(header, 4), header.readUInt16BE(FIXED + 8))
-    if (kind === TCP6) return callerOf(addressIn(header, 16), header.readUInt16BE(FIXED + 32))
+    if (kind === TCP4) return proxiedClient(addressIn(header, 4), header.readUInt16BE(FIXED + 8))
+    if (kind === TCP6) return proxiedClient(addressIn(header, 16), header.readUInt16BE(FIXED + 32))
     // A datagram, or a socket in the balancer's own file system.
     return null
   },
@@ -178,7 +178,7 @@ function checksum(header: Buffer, at: number): number {
 }
 
 /** An IPv4 address in IPv6 is one of IPv4: all that come so would else count as one sender. */
-function callerOf(address: ipaddr.IPv4 | ipaddr.IPv6, port: number): Caller {
+function proxiedClient(address: ipaddr.IPv4 | ipaddr.IPv6, port: number): ProxiedClient {
   const plain =
     address instanceof ipaddr.IPv6 && address.isIPv4MappedAddress() ? address.toIPv4Address() : address
   const remoteFamily = plain instanceof ipaddr.IPv4 ? 'IPv4' : 'IPv6'

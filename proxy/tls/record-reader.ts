@@ -11,18 +11,18 @@ const IV_LENGTH = 12
 const TAG_LENGTH = 16
 
 /** A record's content and its type (RFC 8446 §5.1: `ContentType`). */
-export interface Content {
+export interface RecordContent {
   readonly type: number
   readonly bytes: Buffer
 }
 
-interface Suite {
+interface CipherSuite {
   readonly cipher: CipherGCMTypes | CipherChaCha20Poly1305Types
   readonly digest: 'sha256' | 'sha384'
   readonly keyLength: number
 }
 
-const SUITES: Readonly<Record<string, Suite>> = {
+const SUITES: Readonly<Record<string, CipherSuite>> = {
   TLS_AES_128_GCM_SHA256: { cipher: 'aes-128-gcm', digest: 'sha256', keyLength: 16 },
   TLS_AES_256_GCM_SHA384: { cipher: 'aes-256-gcm', digest: 'sha384', keyLength: 32 },
   TLS_CHACHA20_POLY1305_SHA256: { cipher: 'chacha20-poly1305', digest: 'sha256', keyLength: 32 },
@@ -33,7 +33,7 @@ const SUITES: Readonly<Record<string, Suite>> = {
  * (RFC 8446 §5.2, §7.3). A second reader beside OpenSSL, for what must be looked at before OpenSSL does.
  */
 export class RecordReader {
-  readonly #suite: Suite
+  readonly #suite: CipherSuite
   readonly #key: Buffer
   readonly #iv: Buffer
   #sequence = 0
@@ -48,7 +48,7 @@ export class RecordReader {
   }
 
   /** Opens the next record, given with its header. Null where it is not what the peer has protected. */
-  open(record: Buffer): Content | null {
+  open(record: Buffer): RecordContent | null {
     const end = record.length - TAG_LENGTH
     if (end <= RECORD_HEADER) return null
     // The three differ in nothing that is used here.
@@ -76,7 +76,7 @@ export class RecordReader {
 }
 
 /** The type stands behind the content, and zeros behind the type (RFC 8446 §5.4). */
-function unpadded(inner: Buffer): Content | null {
+function unpadded(inner: Buffer): RecordContent | null {
   let end = inner.length
   while (end > 0 && inner[end - 1] === 0) end -= 1
   const type = inner[end - 1]
@@ -84,7 +84,7 @@ function unpadded(inner: Buffer): Content | null {
 }
 
 /** HKDF-Expand-Label without a context (RFC 8446 §7.1). One block of the digest is as long as any key here. */
-function expand({ digest }: Suite, secret: Buffer, label: string, length: number): Buffer {
+function expand({ digest }: CipherSuite, secret: Buffer, label: string, length: number): Buffer {
   const name = Buffer.from(`tls13 ${label}`)
   const info = Buffer.concat([Buffer.from([0, length, name.length]), name, Buffer.from([0, 1])])
   return createHmac(digest, secret).update(info).digest().subarray(0, length)

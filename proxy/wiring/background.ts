@@ -1,59 +1,62 @@
-import { detailOf } from '../admin/conditions/propose.ts'
+import { proposalDetail } from '../admin/conditions/propose.ts'
 import { federationTask } from '../federation/publish.ts'
 import { inspector } from '../mcp/pinning/inspect.ts'
 import { anchorCheckpoints } from '../proofs/anchors/task.ts'
 import { countRows } from '../tasks/count-rows.ts'
-import { cutRevoked } from '../tasks/cut-revoked.ts'
-import { runTasks, type Task } from '../tasks/every.ts'
+import { terminateRevokedStreams } from '../tasks/cut-revoked.ts'
+import { type PeriodicTask, runTasks } from '../tasks/every.ts'
 import { expireProposals } from '../tasks/expire-proposals.ts'
 import { followAuthority } from '../tasks/follow-authority.ts'
 import { recordSummaries } from '../tasks/record-summaries.ts'
 import { refreshMcp } from '../tasks/refresh-mcp.ts'
 import { refreshModels } from '../tasks/refresh-models.ts'
-import { renewCertificate } from '../tasks/renew-server-certificate.ts'
+import { renewServerCertificate } from '../tasks/renew-server-certificate.ts'
 import type { RoundsTask } from '../tasks/rounds.ts'
 import { sealLedger } from '../tasks/seal-ledger.ts'
 import { ledgerTasks } from '../tasks/tend-ledger.ts'
 import { watchDisk } from '../tasks/watch-disk.ts'
 import type { Configuration } from './configuration.ts'
-import type { Services } from './services.ts'
+import type { GatewayServices } from './services.ts'
 
 /**
  * Starts the background tasks, which run whether or not requests come. Returns the function that stops them;
  * its promise resolves when no task needs the database or the ledger any more.
  */
-export function startTasks(services: Services, inForce: () => Configuration): () => Promise<unknown> {
+export function startTasks(services: GatewayServices, inForce: () => Configuration): () => Promise<unknown> {
   const rounds: readonly RoundsTask[] = [
-    rereading(services, inForce),
-    readingModels(services, inForce),
+    mcpRefreshTask(services, inForce),
+    modelRefreshTask(services, inForce),
     sealLedger(services.sealer, services.dataDirectory.database, inForce().proofs.seal_interval_ms),
-    anchoring(services, inForce),
+    anchorTask(services, inForce),
     countRows({ database: services.dataDirectory.database, ledger: services.ledger }),
     ...federation(services),
   ]
-  const stopTimers = runTasks([...standing(services, inForce), ...rounds], services.logs.log)
+  const stopTimers = runTasks([...periodicTasks(services, inForce), ...rounds], services.logs.log)
   return () => {
     stopTimers()
     return Promise.all(rounds.map((task) => task.stop()))
   }
 }
 
-function standing(services: Services, inForce: () => Configuration): readonly Task[] {
+function periodicTasks(services: GatewayServices, inForce: () => Configuration): readonly PeriodicTask[] {
   const { dataDirectory, open, drain, clock } = services
   const { database } = dataDirectory
   const configDigest = (): string => inForce().digest
   return [
     ...ledgerTasks({ ...services, database, configDigest }),
-    expireProposals({ ...services, database, configDigest, detailOf }),
+    expireProposals({ ...services, database, configDigest, detailOf: proposalDetail }),
     recordSummaries(services),
     watchDisk(services.disk),
-    renewCertificate(dataDirectory, open.listeners, clock),
+    renewServerCertificate(dataDirectory, open.listeners, clock),
     followAuthority(services.followAuthority),
-    cutRevoked(drain.calls, clock),
+    terminateRevokedStreams(drain.calls, clock),
   ]
 }
 
-function rereading({ dataDirectory, ledger, mcp, clock, logs }: Services, inForce: () => Configuration) {
+function mcpRefreshTask(
+  { dataDirectory, ledger, mcp, clock, logs }: GatewayServices,
+  inForce: () => Configuration,
+) {
   const { database } = dataDirectory
   return refreshMcp({
     database,
@@ -67,14 +70,14 @@ function rereading({ dataDirectory, ledger, mcp, clock, logs }: Services, inForc
   })
 }
 
-const readingModels = (
-  { catalogue, upstream, clock, logs }: Services,
+const modelRefreshTask = (
+  { catalogue, upstream, clock, logs }: GatewayServices,
   inForce: () => Configuration,
 ): RoundsTask =>
   refreshModels({ catalogue, upstream, providers: () => inForce().llm.providers, clock, log: logs.log })
 
-const anchoring = (
-  { dataDirectory, ledger, metrics, clock, logs }: Services,
+const anchorTask = (
+  { dataDirectory, ledger, metrics, clock, logs }: GatewayServices,
   inForce: () => Configuration,
 ): RoundsTask =>
   anchorCheckpoints({
@@ -86,7 +89,7 @@ const anchoring = (
     log: logs.log,
   })
 
-function federation({ dataDirectory, ledger, keys, issuer, clock, logs }: Services): RoundsTask[] {
+function federation({ dataDirectory, ledger, keys, issuer, clock, logs }: GatewayServices): RoundsTask[] {
   const { settings, database } = dataDirectory
   if (settings.federationUrl === null) return []
   return [

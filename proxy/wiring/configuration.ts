@@ -1,12 +1,12 @@
 import { createHash } from 'node:crypto'
 import { messageOf } from '../../db/support/error-message.ts'
 import type { JsonObject } from '../../db/support/json.ts'
-import type { Judging } from '../../plugins/audit/decision.ts'
+import type { JudgingRules } from '../../plugins/audit/decision.ts'
 import type { AuditOptions } from '../../plugins/audit/options.ts'
-import { catalogue, type OpenedCheck, rowOf } from '../../plugins/catalogue.ts'
+import { catalogueRow, type OpenedCheck, pluginCatalogue } from '../../plugins/catalogue.ts'
 import type { DpopMode } from '../../plugins/dpop/dpop.ts'
-import { ConfigError, type Problem, START } from '../../plugins/operator-files/config-error.ts'
-import type { Environment } from '../../plugins/operator-files/expand.ts'
+import { ConfigError, type ConfigProblem, FILE_START } from '../../plugins/operator-files/config-error.ts'
+import type { EnvironmentVariables } from '../../plugins/operator-files/expand.ts'
 import {
   isModulePath,
   type OperatorFile,
@@ -17,7 +17,7 @@ import { loadOperatorModule } from '../../plugins/operator-files/module.ts'
 import { checkOrder } from '../../plugins/order.ts'
 import type { PinOptions } from '../../plugins/pin/options.ts'
 import { expectOptions } from '../admin/conditions/options.ts'
-import type { Expectation, Expected } from '../admin/operation/expected.ts'
+import type { Expectation, ExpectationsInForce } from '../admin/operation/expected.ts'
 import { type LlmOptions, llmOptions, withKeyVariables } from '../llm/options.ts'
 import { type McpOptions, mcpOptions } from '../mcp/options.ts'
 import { type OperatorsOptions, operatorsOptions } from '../operators/options.ts'
@@ -44,7 +44,7 @@ export interface Configuration {
   /** The same of `45-proofs.yaml`. */
   readonly proofs: ProofsOptions
   /** The operator's own checks and policy, in order, between the capability gate and the record. */
-  readonly checks: readonly ConfiguredCheck[]
+  readonly checks: readonly InstalledCheck[]
   /** The sentences of `90-expect.yaml`, in their order. */
   readonly expectations: readonly Expectation[]
   readonly files: readonly OperatorFile[]
@@ -53,7 +53,7 @@ export interface Configuration {
 }
 
 /** A check, and the hex SHA-256 of its code; null where that lies elsewhere. */
-export interface ConfiguredCheck extends Pick<OpenedCheck, 'check' | 'digest'> {
+export interface InstalledCheck extends Pick<OpenedCheck, 'check' | 'digest'> {
   /** True: it only watches (docs/rehearsal.md#shadow). */
   readonly shadow: boolean
   /** Hex SHA-256 of what its file says to it. */
@@ -61,7 +61,7 @@ export interface ConfiguredCheck extends Pick<OpenedCheck, 'check' | 'digest'> {
 }
 
 /** What judges, as decision rows say it, and the row of the configuration itself (docs/ledger.md#authority). */
-export const judgingOf = ({ digest, dpopMode, noDowngrade, checks }: Configuration): Judging => ({
+export const judgingOf = ({ digest, dpopMode, noDowngrade, checks }: Configuration): JudgingRules => ({
   configDigest: digest,
   mode: { egress_dpop_mode: dpopMode, no_downgrade: noDowngrade },
   checks: checks.map(({ check: { name }, digest: code, shadow }) => ({ name, digest: code, shadow })),
@@ -85,14 +85,17 @@ export const namedChecks = ({ checks }: Pick<Configuration, 'checks'>) =>
   checks.map(({ check: { name }, digest, shadow, options }) => ({ name, digest, shadow, options }))
 
 /** What must stay true, and what of the configuration it is judged by. */
-export const expectedOf = ({ expectations, mcp }: Pick<Configuration, 'expectations' | 'mcp'>): Expected => ({
+export const expectedOf = ({
+  expectations,
+  mcp,
+}: Pick<Configuration, 'expectations' | 'mcp'>): ExpectationsInForce => ({
   sentences: expectations,
   enforceToolsCall: mcp.enforce_tools_call,
   httpGet: mcp.http_get.enabled,
 })
 
 /** Every plugin that a file may name. */
-export const CATALOGUE = catalogue({
+export const CATALOGUE = pluginCatalogue({
   llm: llmOptions,
   mcp: mcpOptions,
   operators: operatorsOptions,
@@ -111,9 +114,12 @@ const CHECKS = new Set(
  * in force (docs/threats.md#f-31). Order, modules and policy are looked at only once every file reads well:
  * half the files would make false alarms.
  */
-export async function loadConfiguration(directory: string, env: Environment): Promise<Configuration> {
+export async function loadConfiguration(
+  directory: string,
+  env: EnvironmentVariables,
+): Promise<Configuration> {
   const read = await readOperatorFiles({ directory, schemas: SCHEMAS, checks: CHECKS, env })
-  const problems: Problem[] = []
+  const problems: ConfigProblem[] = []
   const checks = await loadChecks(read.files, directory, problems)
   const moduleNeeds = new Map([...checks].map(([file, { needs }]) => [file, needs]))
   const order = { files: read.files, catalogue: CATALOGUE, moduleNeeds }
@@ -156,14 +162,14 @@ function expectationsIn(file: OperatorFile | undefined): readonly Expectation[] 
   }))
 }
 
-interface LoadedCheck extends OpenedCheck, ConfiguredCheck {
+interface LoadedCheck extends OpenedCheck, InstalledCheck {
   /**
    * The facts that a module of an operator's own declares; those of a built-in check stand in the catalogue.
    */
   readonly needs: readonly string[]
 }
 
-type Checks = ReadonlyMap<string, LoadedCheck>
+type LoadedChecks = ReadonlyMap<string, LoadedCheck>
 
 /**
  * Loads the checks one after the other, so that what they log stands in order. Returns each under the name of
@@ -172,8 +178,8 @@ type Checks = ReadonlyMap<string, LoadedCheck>
 async function loadChecks(
   files: readonly OperatorFile[],
   directory: string,
-  problems: Problem[],
-): Promise<Checks> {
+  problems: ConfigProblem[],
+): Promise<LoadedChecks> {
   const checks = new Map<string, LoadedCheck>()
   for (const operatorFile of files) {
     const { file, position } = operatorFile
@@ -191,7 +197,7 @@ async function loadCheck(
   { plugin, options, shadow, digest }: OperatorFile,
   directory: string,
 ): Promise<LoadedCheck | undefined> {
-  const row = rowOf(CATALOGUE, plugin)
+  const row = catalogueRow(CATALOGUE, plugin)
   if (row?.place === 'check')
     return { ...(await row.open(options, directory)), shadow, options: digest, needs: [] }
   if (!isModulePath(plugin)) return undefined
@@ -199,18 +205,18 @@ async function loadCheck(
   return { ...module, shadow, options: digest, close: async () => {} }
 }
 
-async function closeAll(checks: Checks): Promise<void> {
+async function closeAll(checks: LoadedChecks): Promise<void> {
   await Promise.all([...checks.values()].map(({ close }) => close()))
 }
 
 /** Reports that there is no file of the plugin `llm`. The order check reports a second one. */
-function oneLlmFile(files: readonly OperatorFile[]): Problem[] {
+function oneLlmFile(files: readonly OperatorFile[]): ConfigProblem[] {
   if (files.some(({ plugin }) => plugin === 'llm')) return []
   const message = 'the provider list is missing: restore 50-llm.yaml, with providers: [] where there are none'
-  return [{ file: '50-llm.yaml', ...START, message }]
+  return [{ file: '50-llm.yaml', ...FILE_START, message }]
 }
 
-function digestOf({ digest }: OperatorFiles, checks: Checks): string {
+function digestOf({ digest }: OperatorFiles, checks: LoadedChecks): string {
   const code = [...checks.values()].flatMap((loaded) => loaded.digest ?? [])
   if (code.length === 0) return digest
   const whole = createHash('sha256').update(digest)

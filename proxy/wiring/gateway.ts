@@ -2,41 +2,41 @@ import { hash } from 'node:crypto'
 import type { DestinationStream, Logger } from 'pino'
 import { databaseLocation } from '../../db/engine.ts'
 import { serviceEntry } from '../../plugins/audit/entries.ts'
-import type { Environment } from '../../plugins/operator-files/expand.ts'
-import { type Monotonic, monotonic } from '../../plugins/secrets/throttle.ts'
+import type { EnvironmentVariables } from '../../plugins/operator-files/expand.ts'
+import { type MonotonicClock, monotonicClock } from '../../plugins/secrets/throttle.ts'
 import { recordTrustedCas } from '../admin/audit/record-trust.ts'
-import { bringRecordUpToDate } from '../admin/audit/record-version.ts'
-import { tellBroken } from '../admin/conditions/tell.ts'
+import { backfillRecordV2 } from '../admin/audit/record-version.ts'
+import { logBrokenExpectations } from '../admin/conditions/tell.ts'
 import { type DataDirectory, openDataDirectory } from '../boot/data-directory.ts'
 import { makeDataDirectory } from '../boot/prepare-directory.ts'
 import type { Settings } from '../boot/settings.ts'
-import { type Control, openControl } from '../http/control-socket.ts'
-import { limitOfDescriptors } from '../http/descriptors.ts'
+import { type ControlSocket, openControl } from '../http/control-socket.ts'
+import { readDescriptorLimit } from '../http/descriptors.ts'
 import { openListeners } from '../http/listeners.ts'
-import { serve } from '../http/serve.ts'
-import { TIMERS, type Timers } from '../http/server.ts'
+import { createRequestListener } from '../http/serve.ts'
+import { type ConnectionTimers, DEFAULT_TIMERS } from '../http/server.ts'
 import { refuseRollback } from '../proofs/anchors/rollback.ts'
 import { anchorStandings } from '../proofs/anchors/standing.ts'
-import type { Routers } from '../routes.ts'
+import type { GatewayRouters } from '../routes.ts'
 import { writeSummaries } from '../tasks/record-summaries.ts'
 import { tlsMaterial } from '../tasks/renew-server-certificate.ts'
 import { SEAL_TASK } from '../tasks/seal-ledger.ts'
 import { recordAnonymousRefusals } from '../tasks/tend-ledger.ts'
-import { createLogs, type Logs } from '../telemetry/log.ts'
+import { createLogs, type GatewayLogs } from '../telemetry/log.ts'
 import { startTasks } from './background.ts'
 import { type Configuration, expectedOf, loadConfiguration, loadedDetail } from './configuration.ts'
-import { type Note, type Reload, reloader } from './reload.ts'
-import { openServices, type Services } from './services.ts'
-import { swappable } from './swappable.ts'
+import { type ReloadConfiguration, reloader, type WriteServiceRow } from './reload.ts'
+import { type GatewayServices, openServices } from './services.ts'
+import { swappableConfiguration } from './swappable.ts'
 
 export interface GatewayOptions {
   /** The environment that `${env:NAME}` in operators' files is read from. Default: this process's. */
-  readonly env?: Environment
-  readonly timers?: Partial<Timers>
+  readonly env?: EnvironmentVariables
+  readonly timers?: Partial<ConnectionTimers>
   /** The clock, in ms since the epoch. Default: the system's. */
   readonly clock?: () => number
   /** The monotonic clock, in ms. Default: the process's. */
-  readonly monotonic?: Monotonic
+  readonly monotonic?: MonotonicClock
   /** The destination of log lines. Default: standard output. */
   readonly logTo?: DestinationStream
   /**
@@ -72,7 +72,7 @@ export interface Gateway {
    * Reads the operators' files and the server certificate anew. False: something was wrong, and all is as
    * before.
    */
-  readonly reload: Reload
+  readonly reload: ReloadConfiguration
   /** Resolves once, where the ledger can never be written again. The process must then stop. */
   readonly failed: Promise<Error>
   /**
@@ -89,7 +89,7 @@ export interface Gateway {
 export async function startGateway(settings: Settings, options: GatewayOptions = {}): Promise<Gateway> {
   const clock = options.clock ?? Date.now
   const logs = createLogs(settings.logLevel, options.logTo)
-  const load = (): Promise<Configuration> => effective(settings, options.env ?? process.env)
+  const load = (): Promise<Configuration> => loadEffectiveConfiguration(settings, options.env ?? process.env)
   const configuration = await load()
   await makeDataDirectory(settings)
   logProtection(settings, logs)
@@ -97,7 +97,7 @@ export async function startGateway(settings: Settings, options: GatewayOptions =
   try {
     const dataDirectory = await openDataDirectory(settings, configuration.audit.queue_limit, clock())
     try {
-      return await open({ dataDirectory, control, configuration, load, logs, clock, options })
+      return await openGateway({ dataDirectory, control, configuration, load, logs, clock, options })
     } catch (error) {
       await dataDirectory.close()
       throw error
@@ -109,7 +109,7 @@ export async function startGateway(settings: Settings, options: GatewayOptions =
 }
 
 /** Says how the connection to a database server is protected: plain text over a network is a warning. */
-function logProtection({ databaseUrl }: Settings, { log }: Logs): void {
+function logProtection({ databaseUrl }: Settings, { log }: GatewayLogs): void {
   const location = databaseLocation(databaseUrl)
   if (location.engine !== 'postgres') return
   const { sslmode, encrypted, local } = location.protection
@@ -123,7 +123,10 @@ function logProtection({ databaseUrl }: Settings, { log }: Logs): void {
 /**
  * Loads the operators' files and applies the environment's DPoP mode, which then counts in the digest too.
  */
-async function effective({ pluginsDir, egressDpopMode }: Settings, env: Environment): Promise<Configuration> {
+async function loadEffectiveConfiguration(
+  { pluginsDir, egressDpopMode }: Settings,
+  env: EnvironmentVariables,
+): Promise<Configuration> {
   const configuration = await loadConfiguration(pluginsDir, env)
   if (egressDpopMode === null || egressDpopMode === configuration.dpopMode) return configuration
   const digest = hash('sha256', `${configuration.digest} ${egressDpopMode}`)
@@ -132,35 +135,35 @@ async function effective({ pluginsDir, egressDpopMode }: Settings, env: Environm
 
 interface OpenOptions {
   readonly dataDirectory: DataDirectory
-  readonly control: Control
+  readonly control: ControlSocket
   readonly configuration: Configuration
   readonly load: () => Promise<Configuration>
-  readonly logs: Logs
+  readonly logs: GatewayLogs
   readonly clock: () => number
   readonly options: GatewayOptions
 }
 
-async function open(opening: OpenOptions): Promise<Gateway> {
+async function openGateway(opening: OpenOptions): Promise<Gateway> {
   const { dataDirectory, control, load, logs, clock, options } = opening
   const { settings } = dataDirectory
-  const clocks = { clock, monotonic: options.monotonic ?? monotonic }
-  const { env = process.env, nameServers, descriptorLimit = limitOfDescriptors() } = options
+  const clocks = { clock, monotonic: options.monotonic ?? monotonicClock }
+  const { env = process.env, nameServers, descriptorLimit = readDescriptorLimit() } = options
   const around = { env, nameServers, descriptorLimit }
   const services = await openServices(dataDirectory, logs, clocks, around)
   const { metrics, drain, budget, ledger } = services
-  const inForce = swappable(services, opening.configuration)
+  const inForce = swappableConfiguration(services, opening.configuration)
   services.open.reroute = inForce.remount
   services.open.lateAnchors = async () =>
     (
       await anchorStandings(services.dataDirectory.database, inForce.configuration().proofs.anchors, clock())
     ).filter(({ late }) => late).length
   const digest = (): string => inForce.configuration().digest
-  const note: Note = (action, detail, judgedBy = digest()) =>
+  const note: WriteServiceRow = (action, detail, judgedBy = digest()) =>
     ledger.commit({ entries: [serviceEntry(action, 'success', detail, clock(), judgedBy)] })
 
-  const timers = { ...TIMERS, ...options.timers }
-  const serving = (place: keyof Routers) =>
-    serve({
+  const timers = { ...DEFAULT_TIMERS, ...options.timers }
+  const serving = (place: keyof GatewayRouters) =>
+    createRequestListener({
       mounted: inForce.mounted[place],
       ...logs,
       metrics,
@@ -173,8 +176,8 @@ async function open(opening: OpenOptions): Promise<Gateway> {
   let stopTasks = (): Promise<unknown> => Promise.resolve()
   const tls = await tlsMaterial(dataDirectory, clock())
   await checkAnchors(services, opening)
-  await begin(services, note, opening)
-  await told(services, opening.configuration)
+  await writeFirstRows(services, note, opening)
+  await reportExpectations(services, opening.configuration)
   if (!options.controlOnly) {
     const handle = {
       runtime: serving('runtime'),
@@ -183,8 +186,8 @@ async function open(opening: OpenOptions): Promise<Gateway> {
       onHandshakeFault: (reason: string) => metrics.handshakeFaults.inc({ reason }),
     }
     services.open.listeners = await openListeners(settings, tls, timers, handle)
-    const { said, few } = services.descriptors
-    logs.log[few ? 'warn' : 'info'](said, 'the connections that may be open at once')
+    const { logFields, isScarce } = services.descriptors
+    logs.log[isScarce ? 'warn' : 'info'](logFields, 'the connections that may be open at once')
     stopTasks = startTasks(services, inForce.configuration)
   }
   control.serve(serving('control'))
@@ -192,7 +195,7 @@ async function open(opening: OpenOptions): Promise<Gateway> {
   let closing: Promise<void> | null = null
   const close = (graceMs = settings.shutdownGraceS * 1000): Promise<void> => {
     // A second call: the operator will not wait. Calls end now, still in order.
-    if (closing) drain.cut()
+    if (closing) drain.terminateCalls()
     const stopChecks = (): Promise<void> => inForce.configuration().close()
     closing ??= shutdown({ services, control, note, digest, stopTasks, stopChecks, graceMs })
     return closing
@@ -202,7 +205,7 @@ async function open(opening: OpenOptions): Promise<Gateway> {
   const { use: swap } = inForce
   const use = (configuration: Configuration): void => {
     swap(configuration)
-    void told(services, configuration)
+    void reportExpectations(services, configuration)
   }
   return {
     url: listeners?.url ?? '',
@@ -218,7 +221,10 @@ async function open(opening: OpenOptions): Promise<Gateway> {
 }
 
 /** Refuses to go on behind an anchor, unless the operator has said why it must. */
-async function checkAnchors(services: Services, { configuration, options }: OpenOptions): Promise<void> {
+async function checkAnchors(
+  services: GatewayServices,
+  { configuration, options }: OpenOptions,
+): Promise<void> {
   const { dataDirectory, logKeys: keys, clock, logs } = services
   const { database, names: named } = dataDirectory
   const { acceptRollback: accepted = null } = options
@@ -242,19 +248,23 @@ async function checkAnchors(services: Services, { configuration, options }: Open
 }
 
 /** Says which sentences of the files do not hold. */
-function told(
-  { dataDirectory: { database }, logs: { log }, metrics }: Services,
+function reportExpectations(
+  { dataDirectory: { database }, logs: { log }, metrics }: GatewayServices,
   configuration: Configuration,
 ): Promise<void> {
   const { file = '' } = configuration.files.find(({ plugin }) => plugin === 'expect') ?? {}
   const count = (broken: number): void => metrics.expectationsBroken.set(broken)
-  return tellBroken(expectedOf(configuration), file, { database, log, count })
+  return logBrokenExpectations(expectedOf(configuration), file, { database, log, count })
 }
 
 const STARTED = { node: process.versions.node }
 
 /** Writes the first rows of a run, and those that an earlier version left out. */
-async function begin(services: Services, note: Note, opening: OpenOptions): Promise<void> {
+async function writeFirstRows(
+  services: GatewayServices,
+  note: WriteServiceRow,
+  opening: OpenOptions,
+): Promise<void> {
   const { ledger } = services
   const { configuration } = opening
   const { controlOnly = false } = opening.options
@@ -266,15 +276,15 @@ async function begin(services: Services, note: Note, opening: OpenOptions): Prom
   const configDigest = configuration.digest
   const rows = await database.alone(async () => {
     const recording = { ...services, database, configDigest, at: clock() }
-    return (await bringRecordUpToDate(recording)) + (await recordTrustedCas(recording))
+    return (await backfillRecordV2(recording)) + (await recordTrustedCas(recording))
   })
   if (rows > 0) logs.log.info({ rows }, 'what is older than this version of the record was written down')
 }
 
 /** Writes the outcomes of calls that an earlier run left open, then the start, and what judges from here on. */
 async function beginServing(
-  { ledger, clock, logs }: Services,
-  note: Note,
+  { ledger, clock, logs }: GatewayServices,
+  note: WriteServiceRow,
   { configuration }: OpenOptions,
 ): Promise<void> {
   const recovered = await ledger.recover(clock(), configuration.digest)
@@ -287,9 +297,9 @@ async function beginServing(
 }
 
 interface ShutdownOptions {
-  readonly services: Services
-  readonly control: Control
-  readonly note: Note
+  readonly services: GatewayServices
+  readonly control: ControlSocket
+  readonly note: WriteServiceRow
   readonly digest: () => string
   /** Ends the background tasks; resolves when none needs database or ledger any more. */
   readonly stopTasks: () => Promise<unknown>
@@ -325,11 +335,11 @@ async function shutdown(options: ShutdownOptions): Promise<void> {
   outcomes.retry()
   await outcomes.flushed()
   const refused = { ledger, anonymous, configDigest: digest, clock }
-  await recordAnonymousRefusals(refused).catch(logged(logs.log))
-  await writeSummaries({ ledger, summaries }, true).catch(logged(logs.log))
-  if (listeners) await note('service.stopped', {}).catch(logged(logs.log))
+  await recordAnonymousRefusals(refused).catch(logWriteFailure(logs.log))
+  await writeSummaries({ ledger, summaries }, true).catch(logWriteFailure(logs.log))
+  if (listeners) await note('service.stopped', {}).catch(logWriteFailure(logs.log))
   // The last rows too: what lies still is sealed.
-  if (dataDirectory.database.leads(SEAL_TASK)) await services.sealer.seal().catch(logged(logs.log))
+  if (dataDirectory.database.leads(SEAL_TASK)) await services.sealer.seal().catch(logWriteFailure(logs.log))
   await stopChecks()
   upstream.close()
   await mcp.close()
@@ -337,7 +347,7 @@ async function shutdown(options: ShutdownOptions): Promise<void> {
   await logs.flush()
 }
 
-const logged =
+const logWriteFailure =
   (log: Logger) =>
   (error: unknown): void =>
     log.error({ err: error }, 'the ledger could not be written while stopping')

@@ -1,62 +1,62 @@
 import { databaseLocation } from '../../db/engine.ts'
-import { type McpStanding, mcpStanding } from '../../db/mcp/bindings.ts'
+import { type McpBindingAssertion, mcpBindingAssertion } from '../../db/mcp/bindings.ts'
 import { walkOnThread } from '../../db/rehearsal/thread.ts'
 import { audit, type CallRecorder } from '../../plugins/audit/audit.ts'
-import type { Known } from '../../plugins/audit/decision.ts'
+import type { PartialDecisionFacts } from '../../plugins/audit/decision.ts'
 import type { Principal } from '../../plugins/facts.ts'
 import type { Arrival, Recorder } from '../../plugins/plugin.ts'
-import type { Setup } from '../admin/keys/setup.ts'
+import type { FirstBootSetup } from '../admin/keys/setup.ts'
 import type { AdminContext } from '../admin/operation/context.ts'
 import { deniedChanges } from '../admin/operation/denied.ts'
-import { renewCertificate } from '../admin/principals/renew.ts'
+import { renewClientCertificate } from '../admin/principals/renew.ts'
 import { issueToken } from '../auth/issue-token.ts'
-import type { Logins } from '../auth/login-challenge.ts'
+import type { LoginChallenges } from '../auth/login-challenge.ts'
 import type { TokenKeys } from '../auth/token-keys.ts'
-import { remadeAuthority } from '../boot/shared-authority.ts'
-import type { Dashboard } from '../dashboard/frame/dashboard.ts'
-import { readiness } from '../http/health.ts'
+import { remakeAuthority } from '../boot/shared-authority.ts'
+import type { DashboardContext } from '../dashboard/frame/dashboard.ts'
+import { readinessProbe } from '../http/health.ts'
 import type { Reply } from '../http/reply.ts'
 import { type LlmFacts, llmHandler } from '../llm/handler.ts'
 import { modelHandlers } from '../llm/models.ts'
 import { mcpHandler } from '../mcp/handlers/dispatch.ts'
-import { endSession, handshake } from '../mcp/handlers/handshake.ts'
-import { chosenNames, httpGet } from '../mcp/http-get/tool.ts'
+import { endCallerSession, handshake } from '../mcp/handlers/handshake.ts'
+import { dnsOnlyResolver, httpGet } from '../mcp/http-get/tool.ts'
 import { inspector } from '../mcp/pinning/inspect.ts'
 import type { McpUpstream } from '../mcp/upstream/client.ts'
-import { mappingOf } from '../operators/oidc/mapping.ts'
-import { Provider } from '../operators/oidc/provider.ts'
-import { signsInBy } from '../operators/oidc/signs-in.ts'
-import { rulesOf } from '../operators/sessions/rules.ts'
-import type { SigningIn } from '../operators/signing-in.ts'
+import { readClaimMapping } from '../operators/oidc/mapping.ts'
+import { IdentityProvider } from '../operators/oidc/provider.ts'
+import { canSignInByProvider } from '../operators/oidc/signs-in.ts'
+import { readSessionRules } from '../operators/sessions/rules.ts'
+import type { SignInContext } from '../operators/signing-in.ts'
 import { anchorStandings } from '../proofs/anchors/standing.ts'
 import { type ProofHandlers, proofHandlers } from '../proofs/handlers.ts'
-import { NAMED } from '../tasks/follow-authority.ts'
-import type { Metrics } from '../telemetry/metrics.ts'
+import { ORGANISATION_NAMED } from '../tasks/follow-authority.ts'
+import type { GatewayMetrics } from '../telemetry/metrics.ts'
 import { type Configuration, expectedOf, judgingOf } from './configuration.ts'
-import { inForceOf } from './in-force.ts'
-import type { Services } from './services.ts'
+import { describeInForce } from './in-force.ts'
+import type { GatewayServices } from './services.ts'
 
 /**
  * The handlers of the routes, and the recorders of their decisions. One set for each configuration in force.
  */
-export interface Handlers {
+export interface RouteHandlers {
   readonly recorder: CallRecorder
   /** Counts callers that were refused before their principal was known. */
   readonly anonymous: Recorder<Arrival>
   /** Records operators that were refused; what they are allowed, their changes say. */
-  readonly operators: Recorder<Known & { readonly principal?: Principal }>
+  readonly operators: Recorder<PartialDecisionFacts & { readonly principal?: Principal }>
   readonly llm: (facts: LlmFacts) => Promise<Reply>
   readonly models: ReturnType<typeof modelHandlers>
   readonly mcp: {
     readonly work: ReturnType<typeof mcpHandler>
-    readonly standing: McpStanding
+    readonly standing: McpBindingAssertion
     readonly handshake: ReturnType<typeof handshake>
-    readonly endSession: ReturnType<typeof endSession>
+    readonly endSession: ReturnType<typeof endCallerSession>
   }
   readonly auth: {
     readonly issue: ReturnType<typeof issueToken>
-    readonly renew: ReturnType<typeof renewCertificate>
-    readonly logins: Logins
+    readonly renew: ReturnType<typeof renewClientCertificate>
+    readonly logins: LoginChallenges
     readonly keys: TokenKeys
     readonly baseUrls: () => readonly string[]
     /** True where every call must come with a DPoP proof. */
@@ -64,21 +64,21 @@ export interface Handlers {
   }
   readonly proofs: ProofHandlers
   readonly admin: AdminContext
-  readonly setup: Setup
-  readonly signIn: SigningIn
-  readonly dashboard: Dashboard
-  readonly readiness: ReturnType<typeof readiness>
-  readonly registry: Metrics['registry']
+  readonly setup: FirstBootSetup
+  readonly signIn: SignInContext
+  readonly dashboard: DashboardContext
+  readonly readiness: ReturnType<typeof readinessProbe>
+  readonly registry: GatewayMetrics['registry']
 }
 
 /** Makes the handlers of one configuration. */
-export function handlers(services: Services, configuration: Configuration): Handlers {
+export function createHandlers(services: GatewayServices, configuration: Configuration): RouteHandlers {
   const { dataDirectory, ledger, drain, clock, keys, logins, baseUrls } = services
   const { database, authority } = dataDirectory
   const mcpUpstream = services.mcp.upstream(configuration.mcp)
   const made = recorders(services, configuration)
   const admin = adminContext(services, configuration, mcpUpstream, made.recorder)
-  const signIn = signingIn(services, configuration, admin)
+  const signIn = signInContext(services, configuration, admin)
   const proofRequired = configuration.dpopMode === 'required'
   return {
     ...made,
@@ -95,7 +95,7 @@ export function handlers(services: Services, configuration: Configuration): Hand
         baseUrls,
         configDigest: configuration.digest,
       }),
-      renew: renewCertificate(admin, services.renewals),
+      renew: renewClientCertificate(admin, services.renewals),
       logins,
       keys,
       baseUrls,
@@ -113,9 +113,9 @@ export function handlers(services: Services, configuration: Configuration): Hand
       proofRequired,
       followers: services.followers,
       modelMismatches: () => services.modelMismatches.list(),
-      inForce: inForceOf(configuration, dataDirectory.settings),
+      inForce: describeInForce(configuration, dataDirectory.settings),
     },
-    readiness: readiness({
+    readiness: readinessProbe({
       ...{ database, ledger, drain, authority, disk: services.disk, clock },
       descriptors: services.descriptors,
       anchors: admin.anchors,
@@ -126,9 +126,9 @@ export function handlers(services: Services, configuration: Configuration): Hand
 }
 
 function recorders(
-  { dataDirectory, ledger, outcomes, anonymous, summaries, seen, metrics }: Services,
+  { dataDirectory, ledger, outcomes, anonymous, summaries, seen, metrics }: GatewayServices,
   configuration: Configuration,
-): Pick<Handlers, 'recorder' | 'anonymous' | 'operators'> {
+): Pick<RouteHandlers, 'recorder' | 'anonymous' | 'operators'> {
   const recorder = audit({
     ledger,
     outcomes,
@@ -162,10 +162,10 @@ function recorders(
 }
 
 function mcpHandlers(
-  { mcp, dataDirectory, nameServers }: Services,
+  { mcp, dataDirectory, nameServers }: GatewayServices,
   { mcp: options }: Configuration,
   upstream: McpUpstream,
-): Handlers['mcp'] {
+): RouteHandlers['mcp'] {
   const { registry, sessions, cancellations, serverRequests, cancel, states, announce } = mcp
   return {
     work: mcpHandler({
@@ -178,11 +178,11 @@ function mcpHandlers(
       enforced: options.enforce_tools_call,
       list: options.list,
       httpGet: options.http_get.enabled,
-      fetchUrl: httpGet(options.http_get, chosenNames(nameServers)),
+      fetchUrl: httpGet(options.http_get, dnsOnlyResolver(nameServers)),
     }),
-    standing: mcpStanding(dataDirectory.database),
+    standing: mcpBindingAssertion(dataDirectory.database),
     handshake: handshake({ registry, sessions, cancel }),
-    endSession: endSession(sessions),
+    endSession: endCallerSession(sessions),
   }
 }
 
@@ -198,7 +198,7 @@ function adminContext(
     rehearsalPlaces,
     ledgerPlaces,
     followAuthority,
-  }: Services,
+  }: GatewayServices,
   configuration: Configuration,
   upstream: McpUpstream,
   recorder: CallRecorder,
@@ -207,8 +207,8 @@ function adminContext(
   return {
     hasEnvironmentSecret: settings.adminSecret !== null,
     twoPerson: configuration.operators.two_person,
-    signsIn: signsInBy(database, configuration.operators),
-    sessionRules: rulesOf(configuration.operators),
+    signsIn: canSignInByProvider(database, configuration.operators),
+    sessionRules: readSessionRules(configuration.operators),
     requireRehearsal: configuration.operators.require_rehearsal,
     expected: expectedOf(configuration),
     walkCalls: (task, signal, onProgress) =>
@@ -225,9 +225,9 @@ function adminContext(
     naming: {
       fixed: settings.named,
       makeAuthority: (next, at) =>
-        remadeAuthority(database, authority.rootPem, { ...next, passphrase: dataDirectory.passphrase, at }),
+        remakeAuthority(database, authority.rootPem, { ...next, passphrase: dataDirectory.passphrase, at }),
       follow: async () => {
-        database.notices.tell(NAMED, 'anew')
+        database.notices.notify(ORGANISATION_NAMED, 'anew')
         await followAuthority()
       },
     },
@@ -244,7 +244,7 @@ function adminContext(
   }
 }
 
-function signingIn(
+function signInContext(
   {
     plugins,
     subjectKeys,
@@ -254,17 +254,17 @@ function signingIn(
     monotonic,
     signInThrottles,
     identityProviderNames: { resolve },
-  }: Services,
+  }: GatewayServices,
   { operators }: Configuration,
   context: AdminContext,
-): SigningIn {
+): SignInContext {
   return {
     context,
     sessions: plugins.sessions,
     pin: plugins.pinNow,
-    rules: rulesOf(operators),
-    mapping: mappingOf(operators.oidc),
-    provider: operators.oidc ? new Provider(operators.oidc, monotonic, resolve) : null,
+    rules: readSessionRules(operators),
+    mapping: readClaimMapping(operators.oidc),
+    provider: operators.oidc ? new IdentityProvider(operators.oidc, monotonic, resolve) : null,
     key: subjectKeys.derived('sign-in transactions'),
     ...signInThrottles,
     summaries,

@@ -2,16 +2,16 @@ import { join } from 'node:path'
 import { DPOP_MODES } from '../../plugins/dpop/options.ts'
 import type { OperatorFile } from '../../plugins/operator-files/files.ts'
 import type { Settings } from '../boot/settings.ts'
-import type { FileInForce, InForce, ModeInForce } from '../dashboard/settings/in-force.ts'
+import type { ConfigurationInForce, FileInForce, ModeInForce } from '../dashboard/settings/in-force.ts'
 import type { Configuration } from './configuration.ts'
 
 const EITHER = ['true', 'false']
 
 /** Says what is in force, and which line of which file says it. Holds names and places; of values, the modes alone. */
-export function inForceOf(
+export function describeInForce(
   { files, dpopMode, noDowngrade, mcp }: Configuration,
   { pluginsDir, egressDpopMode }: Pick<Settings, 'pluginsDir' | 'egressDpopMode'>,
-): InForce {
+): ConfigurationInForce {
   const placeOf = (plugin: string, name: string): Pick<ModeInForce, 'path' | 'line'> => {
     const file = files.find((one) => one.plugin === plugin)
     if (!file) return { path: null, line: null }

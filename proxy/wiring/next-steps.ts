@@ -1,5 +1,5 @@
 import type { Settings } from '../boot/settings.ts'
-import { visible } from '../visible.ts'
+import { escapeHidden } from '../visible.ts'
 import type { Gateway } from './gateway.ts'
 
 /** Returns plain lines for the operator at the start: the things that were made, and the next steps. */
@@ -19,7 +19,7 @@ export async function nextSteps(settings: Settings, gateway: Gateway): Promise<s
     `next, in another terminal: make agent NAME=my-agent CAPS=llm.chat, which writes agents/my-agent and prints a curl line`,
     `data directory: ${settings.dataDir} (back it up; it holds the CA and the audit ledger)`,
   ]
-  return `${lines.map((line) => `sallyport: ${visible(line)}`).join('\n')}\n`
+  return `${lines.map((line) => `sallyport: ${escapeHidden(line)}`).join('\n')}\n`
 }
 
 /** Says which providers have no key, and what gives them one. Never a key, nor a part of one. */

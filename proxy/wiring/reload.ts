@@ -1,30 +1,30 @@
 import type { Logger } from 'pino'
 import { messageOf } from '../../db/support/error-message.ts'
 import type { JsonObject } from '../../db/support/json.ts'
-import type { Metrics } from '../telemetry/metrics.ts'
+import type { GatewayMetrics } from '../telemetry/metrics.ts'
 import { type Configuration, loadedDetail } from './configuration.ts'
 
 /** Loads the configuration anew. Resolves with true where it is in force now. Never rejects. */
-export type Reload = () => Promise<boolean>
+export type ReloadConfiguration = () => Promise<boolean>
 
 /** Writes an audit row about the service itself. `digest`: of the configuration that it is about; absent: in force. */
-export type Note = (action: string, detail: JsonObject, digest?: string) => Promise<unknown>
+export type WriteServiceRow = (action: string, detail: JsonObject, digest?: string) => Promise<unknown>
 
-interface Sources {
+interface ReloadDependencies {
   readonly load: () => Promise<Configuration>
   readonly use: (configuration: Configuration) => void
-  readonly note: Note
+  readonly note: WriteServiceRow
   readonly log: Logger
-  readonly metrics: Metrics
+  readonly metrics: GatewayMetrics
   readonly renew: () => Promise<void>
 }
 
 /**
- * Makes a {@link Reload}. It reads the operators' files anew and swaps them in whole; requests under way
+ * Makes a {@link ReloadConfiguration}. It reads the operators' files anew and swaps them in whole; requests under way
  * finish on the old ones, as long as the new ones would let their callers in. A bad file leaves everything as it was and is logged, counted and recorded
  * (docs/threats.md#f-31). Calls that overlap run one after another.
  */
-export function reloader(sources: Sources): Reload {
+export function reloader(sources: ReloadDependencies): ReloadConfiguration {
   let last: Promise<unknown> = Promise.resolve()
   return () => {
     const next = last.then(() => reload(sources))
@@ -33,7 +33,7 @@ export function reloader(sources: Sources): Reload {
   }
 }
 
-async function reload({ load, use, note, log, metrics, renew }: Sources): Promise<boolean> {
+async function reload({ load, use, note, log, metrics, renew }: ReloadDependencies): Promise<boolean> {
   let loaded: Configuration | null = null
   try {
     const configuration = await load()

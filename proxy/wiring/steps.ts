@@ -1,28 +1,28 @@
 import type { Database } from '../../db/database.ts'
 import { openDatabase } from '../../db/engine.ts'
 import { secretUnchanged } from '../../db/operators/secret.ts'
-import { sessionStands } from '../../db/operators/sessions.ts'
+import { sessionNotEnded } from '../../db/operators/sessions.ts'
 import { findApiKey } from '../../db/principals/api-keys.ts'
 import { authorityUnchanged, pinnedPrincipal } from '../../db/principals/pins.ts'
 import { tokenVerifier } from '../../plugins/dpop/access-token.ts'
-import { Nonces } from '../../plugins/dpop/dpop.ts'
-import { Sessions } from '../../plugins/operators/sessions.ts'
-import { pin, stillPinned } from '../../plugins/pin/pin.ts'
+import { NonceIssuer } from '../../plugins/dpop/dpop.ts'
+import { BrowserSessions } from '../../plugins/operators/sessions.ts'
+import { pin, recheckPin } from '../../plugins/pin/pin.ts'
 import { SubjectKeys } from '../../plugins/pin/subject-keys.ts'
 import { RECORDER } from '../../plugins/plugin.ts'
 import { adminSecret } from '../../plugins/secrets/admin-secret.ts'
-import { apiKey } from '../../plugins/secrets/api-key.ts'
-import { beforeFirstSecret } from '../admin/keys/setup.ts'
-import { ENDPOINTS } from '../llm/dialects/registry.ts'
+import { apiKeyCheck } from '../../plugins/secrets/api-key.ts'
+import { setupGate } from '../admin/keys/setup.ts'
+import { LLM_ENDPOINTS } from '../llm/dialects/registry.ts'
 import { openRegistry } from '../mcp/state/registry.ts'
 import { requestStates } from '../mcp/state/request-state.ts'
 import { ServerRequests } from '../mcp/state/server-requests.ts'
 import { CallerSessions } from '../mcp/state/sessions.ts'
-import { type PipelineSources, pipelines } from '../pipelines.ts'
+import { type PipelineDependencies, pipelines } from '../pipelines.ts'
 import type { Configuration } from './configuration.ts'
 
 /** The plugins that a kind of call must pass, by name, in their order. */
-export interface Steps {
+export interface PipelineSteps {
   /** The kind of call, such as `llm` or `mcp work`. */
   readonly call: string
   readonly names: readonly string[]
@@ -33,12 +33,16 @@ export interface Steps {
  * that a gateway judges by, and the recorder's where a decision is recorded at their end. Builds the
  * pipelines on an empty database, in memory.
  */
-export async function stepsOf(configuration: Configuration): Promise<readonly Steps[]> {
+export async function pipelineSteps(configuration: Configuration): Promise<readonly PipelineSteps[]> {
   const database = await openDatabase('sqlite::memory:')
   try {
-    const { llm, mcp } = pipelines({ configuration, inForce: () => configuration, ...emptySources(database) })
+    const { llm, mcp } = pipelines({
+      configuration,
+      inForce: () => configuration,
+      ...emptyDependencies(database),
+    })
     // One list for all endpoints: they differ in how they read the call.
-    const [llmNames = []] = ENDPOINTS.map((endpoint) => llm(endpoint).names)
+    const [llmNames = []] = LLM_ENDPOINTS.map((endpoint) => llm(endpoint).names)
     return [
       { call: 'llm', names: [...llmNames, RECORDER] },
       { call: 'mcp read', names: mcp.read.names },
@@ -51,7 +55,9 @@ export async function stepsOf(configuration: Configuration): Promise<readonly St
 }
 
 /** Makes the sources of pipelines that nobody calls: real plugins without a principal. */
-export function emptySources(database: Database): Omit<PipelineSources, 'configuration' | 'inForce'> {
+export function emptyDependencies(
+  database: Database,
+): Omit<PipelineDependencies, 'configuration' | 'inForce'> {
   const secret = Buffer.alloc(32)
   const noKey = () => Promise.resolve(undefined)
   const stored = () => Promise.resolve({ hash: '', disabled: true })
@@ -60,8 +66,8 @@ export function emptySources(database: Database): Omit<PipelineSources, 'configu
   return {
     pin: pinned,
     pinNow: pinned,
-    again: stillPinned(pinned),
-    apiKey: apiKey((keyId) => findApiKey(database, keyId)),
+    again: recheckPin(pinned),
+    apiKey: apiKeyCheck((keyId) => findApiKey(database, keyId)),
     operators: {
       secret: adminSecret({
         stored,
@@ -72,9 +78,9 @@ export function emptySources(database: Database): Omit<PipelineSources, 'configu
       lookup: pinnedPrincipal(database),
       unchanged: authorityUnchanged(database),
     },
-    sessions: new Sessions({
+    sessions: new BrowserSessions({
       find: () => Promise.resolve(undefined),
-      stands: sessionStands(database),
+      stands: sessionNotEnded(database),
       touch: () => {},
       secret: () => Promise.resolve(null),
       secretUnchanged: secretUnchanged(database),
@@ -86,9 +92,9 @@ export function emptySources(database: Database): Omit<PipelineSources, 'configu
     }),
     adminUrls: () => [],
     metricsToken: null,
-    beforeFirstSecret: beforeFirstSecret(stored),
+    beforeFirstSecret: setupGate(stored),
     constrained: {
-      nonces: new Nonces(secret),
+      nonces: new NonceIssuer(secret),
       baseUrls: () => [],
       tokens: tokenVerifier({ issuer: () => '', audiences: () => [], key: noKey }),
     },

@@ -1,20 +1,20 @@
 import { pipelines } from '../pipelines.ts'
-import { type Routers, routers } from '../routes.ts'
+import { type GatewayRouters, routers } from '../routes.ts'
 import type { Configuration } from './configuration.ts'
-import { handlers } from './handlers.ts'
-import type { Services } from './services.ts'
+import { createHandlers } from './handlers.ts'
+import type { GatewayServices } from './services.ts'
 
 /**
  * Holds the configuration in force and the routers made from it, and swaps them together: a request sees one
  * configuration, whole.
  */
-export function swappable(services: Services, first: Configuration) {
+export function swappableConfiguration(services: GatewayServices, first: Configuration) {
   const { plugins, mcp, dataDirectory } = services
   const adminApart = dataDirectory.settings.adminListen !== null
   let inForce = first
-  const made = (configuration: Configuration): Routers => {
+  const made = (configuration: Configuration): GatewayRouters => {
     const gates = pipelines({ configuration, inForce: () => inForce, ...plugins, mcp })
-    return routers(gates, handlers(services, configuration), adminApart)
+    return routers(gates, createHandlers(services, configuration), adminApart)
   }
   const { runtime, admin, control } = made(first)
   const mounted = { runtime: { router: runtime }, admin: { router: admin }, control: { router: control } }
@@ -23,7 +23,7 @@ export function swappable(services: Services, first: Configuration) {
     inForce = configuration
     for (const place of ['runtime', 'admin', 'control'] as const) mounted[place].router = next[place]
     // What was let through by the one before is asked again before it leaves.
-    dataDirectory.database.authority.move()
+    dataDirectory.database.authority.advance()
   }
   return {
     configuration: () => inForce,

@@ -1,35 +1,40 @@
-import { isObject, type Members } from '../../db/support/json.ts'
-import { Unfinished } from '../command.ts'
+import { isObject, type UnknownRecord } from '../../db/support/json.ts'
+import { UnfinishedChange } from '../command.ts'
 
 /**
  * An answer of the admin API: `body` is parsed JSON, text where it is not JSON, null where there was none. `etag`: the state
  * of the object that it shows, where it shows one.
  */
-export interface Answer {
+export interface AdminAnswer {
   readonly status: number
   readonly body: unknown
   readonly etag?: string | undefined
 }
 
 /** Takes the bytes of an answer as they come. */
-export type Sink = (pieces: AsyncIterable<Uint8Array>) => Promise<void>
+export type AnswerSink = (pieces: AsyncIterable<Uint8Array>) => Promise<void>
 
 export interface CallOptions {
   /** The sink of the body of a 200; `body` in the answer is then null. */
-  readonly into?: Sink
+  readonly into?: AnswerSink
   /** The `etag` of the object as it was looked at: one that has changed since is left as it is, and answered 412. */
   readonly ifMatch?: string | undefined
 }
 
 /** Calls the admin API as whoever the command line speaks for. `path` as on the network, e.g. `/v1/admin/agents`. */
-export type Call = (method: string, path: string, body?: unknown, options?: CallOptions) => Promise<Answer>
+export type AdminCall = (
+  method: string,
+  path: string,
+  body?: unknown,
+  options?: CallOptions,
+) => Promise<AdminAnswer>
 
 /** Makes an answer of what came. */
-export const answerOf = (
+export const adminAnswer = (
   status: number,
   { 'content-type': type, etag }: { readonly [name: string]: unknown },
   text: string,
-): Answer => ({
+): AdminAnswer => ({
   status,
   body: type === 'application/json' ? JSON.parse(text) : text || null,
   ...(typeof etag === 'string' && { etag }),
@@ -39,15 +44,18 @@ const WAITS = 202
 
 /**
  * Returns the answer's body where the status is the expected one. Throws the service's own sentence; an
- * {@link Unfinished} where the change waits for a second operator (docs/operators.md#two-people).
+ * {@link UnfinishedChange} where the change waits for a second operator (docs/operators.md#two-people).
  */
-export function expect({ status, body: whole }: Answer, expected: number): Record<string, unknown> {
+export function expectStatus(
+  { status, body: whole }: AdminAnswer,
+  expected: number,
+): Record<string, unknown> {
   // Every body of the admin API is an object or an array.
   const body = (whole ?? {}) as Record<string, unknown>
   if (status === expected) return body
-  if (status === WAITS && isObject(whole)) throw new Unfinished(waiting(whole))
+  if (status === WAITS && isObject(whole)) throw new UnfinishedChange(waiting(whole))
   throw new Error(typeof body.message === 'string' ? body.message : `the gateway answered ${status}`)
 }
 
-const waiting = ({ proposal_id: id, expires_at: until }: Members): string =>
+const waiting = ({ proposal_id: id, expires_at: until }: UnknownRecord): string =>
   `it waits for a second operator, until ${String(until)}: sallyport operator confirm ${String(id)}`

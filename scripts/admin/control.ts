@@ -2,16 +2,16 @@ import { existsSync } from 'node:fs'
 import { request } from 'node:http'
 import { text } from 'node:stream/consumers'
 import type { Settings } from '../../proxy/boot/settings.ts'
-import { controlPath, isRunning } from '../../proxy/http/control-socket.ts'
-import { type Answer, answerOf, type Call, type CallOptions } from './call.ts'
+import { controlPath, isGatewayRunning } from '../../proxy/http/control-socket.ts'
+import { type AdminAnswer, type AdminCall, adminAnswer, type CallOptions } from './call.ts'
 
 /**
  * Does administrative work by the one writer of the data directory: through the control socket of the gateway
  * that runs on it, or, where none runs, by opening the data directory for the while without listening on the
  * network.
  */
-export async function withControl<T>(settings: Settings, work: (call: Call) => Promise<T>): Promise<T> {
-  const call = (): Call => {
+export async function withControl<T>(settings: Settings, work: (call: AdminCall) => Promise<T>): Promise<T> {
+  const call = (): AdminCall => {
     const path = controlPath(settings.dataDir)
     return (method, target, body, options) => callSocket(path, method, target, body, options)
   }
@@ -27,7 +27,7 @@ export async function withControl<T>(settings: Settings, work: (call: Call) => P
 }
 
 const hasGateway = async ({ dataDir }: Settings): Promise<boolean> =>
-  existsSync(dataDir) && isRunning(controlPath(dataDir))
+  existsSync(dataDir) && isGatewayRunning(controlPath(dataDir))
 
 function callSocket(
   socketPath: string,
@@ -35,7 +35,7 @@ function callSocket(
   path: string,
   body: unknown,
   { into, ifMatch }: CallOptions = {},
-): Promise<Answer> {
+): Promise<AdminAnswer> {
   const payload = body === undefined ? '' : JSON.stringify(body)
   const headers = {
     ...(payload !== '' && {
@@ -50,7 +50,7 @@ function callSocket(
       const answer =
         into && status === 200
           ? into(res).then(() => ({ status, body: null }))
-          : text(res).then((all) => answerOf(status, said, all))
+          : text(res).then((all) => adminAnswer(status, said, all))
       answer.then(resolve, reject)
     })
     req.on('error', reject)

@@ -1,11 +1,11 @@
 import { readSettings } from '../../proxy/boot/settings.ts'
-import type { Values } from '../command.ts'
-import type { Call } from './call.ts'
+import type { OptionValues } from '../command.ts'
+import type { AdminCall } from './call.ts'
 import { withControl } from './control.ts'
 import { withOperator } from './network.ts'
 
 /** The options of every verb that administers. */
-export const DOOR = {
+export const DOOR_OPTIONS = {
   as: {
     type: 'string',
     value: 'DIR',
@@ -16,18 +16,21 @@ either over the control socket of this machine's gateway, or on its data directo
 } as const
 
 /** Where a verb administers, as its options and the environment say. */
-export type Door = Values<typeof DOOR>
+export type AdminDoor = OptionValues<typeof DOOR_OPTIONS>
 
 /** What all of it is about, in the help of each such verb. */
 export const DOOR_NOTES =
   'Works beside a running gateway, without one, and with --as from any machine (docs/operators.md).'
 
 /** The operator's directory that this command line speaks for; undefined: whoever is on this machine. */
-export const operatorDirectory = ({ as }: Door): string | undefined =>
+export const operatorDirectory = ({ as }: AdminDoor): string | undefined =>
   as ?? (process.env.SALLYPORT_OPERATOR || undefined)
 
 /** Does administrative work by the door that the options name. */
-export async function administering<T>(door: Door, work: (call: Call) => Promise<T>): Promise<T> {
+export async function withAdministration<T>(
+  door: AdminDoor,
+  work: (call: AdminCall) => Promise<T>,
+): Promise<T> {
   const directory = operatorDirectory(door)
   if (directory !== undefined) return withOperator(directory, door.gateway, work)
   if (door.gateway !== undefined) throw new Error('--gateway goes with --as DIR')

@@ -1,11 +1,11 @@
-import type { Usage } from '../../proxy/admin/rehearsals/usage.ts'
+import type { CapabilityUsage } from '../../proxy/admin/rehearsals/usage.ts'
 import { WrongUsage } from '../command.ts'
-import { type Call, expect } from './call.ts'
+import { type AdminCall, expectStatus } from './call.ts'
 
 const UNITS: Readonly<Record<string, number>> = { m: 60_000, h: 3_600_000, d: 86_400_000 }
 
 /** The window of a verb that looks back. */
-export const LAST = {
+export const LAST_OPTION = {
   last: {
     type: 'string',
     value: 'TIME',
@@ -15,20 +15,24 @@ export const LAST = {
 } as const
 
 /** The beginning of a window that `--last` says: RFC 3339. Throws a WrongUsage. */
-export function sinceOf(last: string): string {
+export function windowStart(last: string): string {
   const [, count = '', unit = ''] = /^([1-9]\d{0,5})([mhd])$/.exec(last) ?? []
   if (count === '') throw new WrongUsage(`--last must be like 90m, 24h or 30d, got ${JSON.stringify(last)}`)
   return new Date(Date.now() - Number(count) * (UNITS[unit] ?? 0)).toISOString()
 }
 
 /** Asks for the usage of a principal, whose id says of which kind it is. Throws one sentence. */
-export async function usageOf(call: Call, principal: string, since: string): Promise<Usage> {
+export async function fetchUsage(
+  call: AdminCall,
+  principal: string,
+  since: string,
+): Promise<CapabilityUsage> {
   const [, kind = ''] = /^[^:]+::(user|workload)::/.exec(principal) ?? []
   const plural = kind === '' ? 'agents' : `${kind}s`
   const path = `/v1/admin/${plural}/${encodeURIComponent(principal)}/usage`
   const query = new URLSearchParams({ since }).toString()
   // The admin API's own shape, of the version that runs.
-  return expect(await call('GET', `${path}?${query}`), 200) as unknown as Usage
+  return expectStatus(await call('GET', `${path}?${query}`), 200) as unknown as CapabilityUsage
 }
 
 /** The one principal that a verb is about. Throws a WrongUsage. */

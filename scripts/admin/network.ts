@@ -1,8 +1,8 @@
 import { Agent, type Dispatcher, request } from 'undici'
 import { isObject } from '../../db/support/json.ts'
 import { type Identity, readIdentity } from '../client/identity/identity.ts'
-import { sessionOf } from '../client/signing/session.ts'
-import { type Answer, answerOf, type Call, type CallOptions } from './call.ts'
+import { clientSession } from '../client/signing/session.ts'
+import { type AdminAnswer, type AdminCall, adminAnswer, type CallOptions } from './call.ts'
 
 /** A reading of many tools takes a while. ms. */
 const TIMEOUT_MS = 120_000
@@ -15,15 +15,15 @@ const TIMEOUT_MS = 120_000
 export async function withOperator<T>(
   directory: string,
   url: string | undefined,
-  work: (call: Call) => Promise<T>,
+  work: (call: AdminCall) => Promise<T>,
 ): Promise<T> {
   const identity = readIdentity(directory, url)
   const { cert, key, ca } = identity
   const bare = new Agent({ connect: { ca, cert, key, rejectUnauthorized: true }, allowH2: false })
   // A clock makes it a session of its own, which is closed with this work.
-  const signed = sessionOf(identity, { now: Date.now })
+  const signed = clientSession(identity, { now: Date.now })
   let dispatcher: Dispatcher = bare
-  const call: Call = async (method, path, body, options) => {
+  const call: AdminCall = async (method, path, body, options) => {
     const answer = await ask(identity, dispatcher, method, path, body, options)
     if (!demandsProof(answer) || dispatcher === signed.dispatcher) return answer
     dispatcher = signed.dispatcher
@@ -36,7 +36,7 @@ export async function withOperator<T>(
   }
 }
 
-const demandsProof = ({ status, body }: Answer): boolean =>
+const demandsProof = ({ status, body }: AdminAnswer): boolean =>
   status === 401 && isObject(body) && body.reason === 'proof_required'
 
 async function ask(
@@ -46,7 +46,7 @@ async function ask(
   path: string,
   body: unknown,
   { into, ifMatch }: CallOptions = {},
-): Promise<Answer> {
+): Promise<AdminAnswer> {
   const answer = await request(url + path, {
     // Any method is one that undici sends.
     method: method as Dispatcher.HttpMethod,
@@ -66,7 +66,7 @@ async function ask(
     await into(answer.body)
     return { status: 200, body: null }
   }
-  return answerOf(answer.statusCode, answer.headers, await answer.body.text())
+  return adminAnswer(answer.statusCode, answer.headers, await answer.body.text())
 }
 
 /** Of several addresses that were tried the error has no text of its own. */

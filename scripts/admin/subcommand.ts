@@ -1,40 +1,45 @@
-import { argumentsOf, type Options, type Values } from '../command.ts'
-import type { Call } from './call.ts'
-import { DOOR, type Door } from './door.ts'
+import { type OptionValues, parseArguments, type VerbOptions } from '../command.ts'
+import type { AdminCall } from './call.ts'
+import { type AdminDoor, DOOR_OPTIONS } from './door.ts'
 
 /** Tells the operator something, each text on a line of its own. */
-export type Say = (...lines: readonly string[]) => void
+export type PrintLines = (...lines: readonly string[]) => void
 
 /** The work that is left once the arguments were understood. */
-export type Work = (call: Call, say: Say) => Promise<void>
+export type SubcommandWork = (call: AdminCall, say: PrintLines) => Promise<void>
 
-interface Definition<O extends Options> {
+interface SubcommandDefinition<O extends VerbOptions> {
   /** The positional arguments, e.g. `NAME URL`. */
   readonly takes: string
   /** For the help. */
   readonly about: string
   readonly options: O
   /** Throws one sentence where the arguments are wrong. */
-  readonly work: (values: Values<O>, positionals: readonly string[], door: Door) => Work
+  readonly work: (values: OptionValues<O>, positionals: readonly string[], door: AdminDoor) => SubcommandWork
 }
 
 /** A verb below a verb that administers. */
-export interface Subcommand {
+export interface AdminSubcommand {
   readonly takes: string
   readonly about: string
-  readonly options: Options
+  readonly options: VerbOptions
   /** Understands the arguments before anything is opened. Throws one sentence. */
-  readonly understand: (args: readonly string[]) => { readonly door: Door; readonly work: Work }
+  readonly understand: (args: readonly string[]) => {
+    readonly door: AdminDoor
+    readonly work: SubcommandWork
+  }
 }
 
 /** Makes a subcommand of its definition. It takes the options of the door beside its own. */
-export function subcommandOf<const O extends Options>(definition: Definition<O>): Subcommand {
+export function subcommandOf<const O extends VerbOptions>(
+  definition: SubcommandDefinition<O>,
+): AdminSubcommand {
   const { takes, about, options, work } = definition
   const understand = (args: readonly string[]) => {
-    const { values, positionals } = argumentsOf({ ...options, ...DOOR }, args, takes !== '')
+    const { values, positionals } = parseArguments({ ...options, ...DOOR_OPTIONS }, args, takes !== '')
     // The values of both; each sees its own.
-    const door = values as Door
-    return { door, work: work(values as Values<O>, positionals, door) }
+    const door = values as AdminDoor
+    return { door, work: work(values as OptionValues<O>, positionals, door) }
   }
   return { takes, about, options, understand }
 }

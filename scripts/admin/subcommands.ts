@@ -1,19 +1,19 @@
 import { messageOf } from '../../db/support/error-message.ts'
-import { visible } from '../../proxy/visible.ts'
-import { optionLines, Unfinished, type Verb, verbWithHelp } from '../command.ts'
-import { printOurs } from '../print.ts'
-import { administering, DOOR } from './door.ts'
-import { printable } from './printable.ts'
-import type { Say, Subcommand } from './subcommand.ts'
+import { escapeHidden } from '../../proxy/visible.ts'
+import { type CommandVerb, optionLines, UnfinishedChange, verbWithHelp } from '../command.ts'
+import { printVerbatim } from '../print.ts'
+import { DOOR_OPTIONS, withAdministration } from './door.ts'
+import { printableLines } from './printable.ts'
+import type { AdminSubcommand, PrintLines } from './subcommand.ts'
 
 /** A verb with verbs below it. */
-interface Definition {
+interface VerbGroupDefinition {
   /** Its command, e.g. `mcp`. */
   readonly name: string
   /** The make command that does the same, e.g. `make mcp ARGS="VERB …"`. */
   readonly make?: string
   readonly about: string
-  readonly verbs: Readonly<Record<string, Subcommand>>
+  readonly verbs: Readonly<Record<string, AdminSubcommand>>
   /** The text at the end of the help. */
   readonly notes: string
   /** The command that says more, for a sentence. */
@@ -21,36 +21,36 @@ interface Definition {
 }
 
 /** A verb, and its work for whoever has a door and an end of their own. */
-export interface Subcommands extends Verb {
+export interface VerbGroup extends CommandVerb {
   /** Understands the arguments, and only then opens the door. Throws one sentence. */
   readonly perform: (
     args: readonly string[],
-    administer: typeof administering,
+    administer: typeof withAdministration,
     write: (text: string) => unknown,
   ) => Promise<void>
 }
 
 /** Makes the verb of verbs that administer, of its definition. */
-export function subcommandsOf(definition: Definition): Subcommands {
+export function verbGroup(definition: VerbGroupDefinition): VerbGroup {
   const { verbs, helpCommand } = definition
-  const perform: Subcommands['perform'] = async ([name = '', ...args], administer, write) => {
+  const perform: VerbGroup['perform'] = async ([name = '', ...args], administer, write) => {
     const subcommand = Object.hasOwn(verbs, name) ? verbs[name] : undefined
     if (!subcommand)
       throw new Error(`say what to do: ${Object.keys(verbs).join(', ')}; ${helpCommand} says more`)
     const { door, work } = subcommand.understand(args)
-    const say: Say = (...lines) => void write(printable(lines))
+    const say: PrintLines = (...lines) => void write(printableLines(lines))
     try {
       await administer(door, (call) => work(call, say))
     } catch (error) {
       // The sentence may hold words of strangers.
-      const sentence = visible(messageOf(error))
-      throw error instanceof Unfinished
-        ? new Unfinished(sentence, { cause: error })
+      const sentence = escapeHidden(messageOf(error))
+      throw error instanceof UnfinishedChange
+        ? new UnfinishedChange(sentence, { cause: error })
         : new Error(sentence, { cause: error })
     }
   }
   const verb = verbWithHelp(helpOf(definition), async (args) => {
-    await perform(args, administering, printOurs)
+    await perform(args, withAdministration, printVerbatim)
     return 0
   })
   return { ...verb, perform }
@@ -58,7 +58,13 @@ export function subcommandsOf(definition: Definition): Subcommands {
 
 const COLUMN = 23
 
-const helpOf = ({ name, make, about, verbs, notes }: Definition): string => `usage: sallyport ${name} VERB …${
+const helpOf = ({
+  name,
+  make,
+  about,
+  verbs,
+  notes,
+}: VerbGroupDefinition): string => `usage: sallyport ${name} VERB …${
   make === undefined ? '' : `      (or: ${make})`
 }
 
@@ -67,13 +73,13 @@ ${about}
 ${Object.entries(verbs).flatMap(helpLines).join('\n')}
 
 Each takes also:
-${optionLines(DOOR, '    ').join('\n')}
+${optionLines(DOOR_OPTIONS, '    ').join('\n')}
 
 ${notes}
 Exit code: 0, 3 where a change waits for a second operator, or 1 with one sentence.
 `
 
-function helpLines([name, { takes, about, options }]: readonly [string, Subcommand]): readonly string[] {
+function helpLines([name, { takes, about, options }]: readonly [string, AdminSubcommand]): readonly string[] {
   const head = `  ${name} ${takes}`.padEnd(COLUMN)
   const more = Object.keys(options).length > 0 ? optionLines(options, '    ') : []
   return [

@@ -1,29 +1,29 @@
 import { isIP } from 'node:net'
 import { join } from 'node:path'
-import { writePrivate } from '../../certs/authority/key-store.ts'
+import { writePrivateFile } from '../../certs/authority/key-store.ts'
 import { readSettings, type Settings } from '../../proxy/boot/settings.ts'
 import { gatewayText } from '../client/identity/files.ts'
 import { gatewayIn } from '../client/identity/identity.ts'
-import { type Call, expect } from './call.ts'
-import { type Door, operatorDirectory } from './door.ts'
+import { type AdminCall, expectStatus } from './call.ts'
+import { type AdminDoor, operatorDirectory } from './door.ts'
 
 /** Writes what a new identity trusts the gateway by: `org-ca.crt` and `ca-chain.pem`. */
-export async function writeTrust(call: Call, directory: string): Promise<void> {
+export async function writeTrust(call: AdminCall, directory: string): Promise<void> {
   const pem = async (path: string): Promise<string> => String((await call('GET', path)).body)
-  await writePrivate(join(directory, 'org-ca.crt'), await pem('/pki/ca.crt'))
-  await writePrivate(join(directory, 'ca-chain.pem'), await pem('/pki/ca-chain.pem'))
+  await writePrivateFile(join(directory, 'org-ca.crt'), await pem('/pki/ca.crt'))
+  await writePrivateFile(join(directory, 'ca-chain.pem'), await pem('/pki/ca-chain.pem'))
 }
 
 /** Writes where a new identity finds the gateway: `gateway.json`. */
 export const writeGateway = (directory: string, url: string, id: string): Promise<void> =>
-  writePrivate(join(directory, 'gateway.json'), gatewayText(url, id))
+  writePrivateFile(join(directory, 'gateway.json'), gatewayText(url, id))
 
 /**
  * The URL by which clients reach the gateway: as the running one says; where none runs, as far as the settings
  * tell, which do not know a port that is picked at each start.
  */
-export async function clientUrl(call: Call): Promise<string> {
-  const { issuer } = expect(await call('GET', '/.well-known/oauth-authorization-server'), 200)
+export async function clientUrl(call: AdminCall): Promise<string> {
+  const { issuer } = expectStatus(await call('GET', '/.well-known/oauth-authorization-server'), 200)
   if (typeof issuer === 'string' && issuer !== '') return new URL(issuer).origin
   const settings = readSettings(process.env, process.cwd())
   return new URL(settings.publicUrls?.[0] ?? urlOf(settings, settings.listen)).origin
@@ -33,7 +33,7 @@ export async function clientUrl(call: Call): Promise<string> {
  * The URL by which operators reach the gateway: the one that this operator uses; on the machine itself the listener of
  * administration as the settings tell, or the clients' where it has none of its own.
  */
-export async function operatorUrl(call: Call, door: Door): Promise<string> {
+export async function operatorUrl(call: AdminCall, door: AdminDoor): Promise<string> {
   const directory = operatorDirectory(door)
   if (directory !== undefined) return gatewayIn(directory, door.gateway).url
   const settings = readSettings(process.env, process.cwd())

@@ -1,9 +1,9 @@
 #!/usr/bin/env node
 // The command `sallyport` of the package `sallyport-client`: the verbs that need no gateway on this machine.
-import type { Row } from '../command-line.ts'
+import type { VerbRow } from '../command-line.ts'
 import { refuseOldNode } from './needed-node.ts'
 
-const VERBS: Readonly<Record<string, Row>> = {
+const VERBS: Readonly<Record<string, VerbRow>> = {
   enroll: {
     summary: 'enroll an agent over the network: byoca, spiffe or mint',
     load: () => import('../verbs/enroll.ts'),

@@ -1,6 +1,6 @@
 import { fetch, type RequestInit } from 'undici'
 import { type Identity, readIdentity } from './identity/identity.ts'
-import { type SessionOptions, sessionOf } from './signing/session.ts'
+import { clientSession, type SessionOptions } from './signing/session.ts'
 
 /** The standard `fetch`. */
 export type Fetch = typeof globalThis.fetch
@@ -26,8 +26,8 @@ export function createFetch(identity: string | Identity, options: FetchOptions =
   const { url, ...rest } = options
   const session =
     typeof identity === 'string'
-      ? sessionOf(readIdentity(identity, url), { ...rest, directory: identity })
-      : sessionOf(identity, rest)
+      ? clientSession(readIdentity(identity, url), { ...rest, directory: identity })
+      : clientSession(identity, rest)
   const signed = async (input: string | URL | Request, init?: globalThis.RequestInit) => {
     const [target, request] = await plain(input, init)
     if (URL.parse(target)?.origin !== session.origin) {

@@ -1,10 +1,10 @@
 import type { JsonWebKey } from 'node:crypto'
 import { Agent, request } from 'undici'
-import type { Members } from '../../db/support/json.ts'
+import type { UnknownRecord } from '../../db/support/json.ts'
 import { draftIdentity } from './identity/files.ts'
-import { type Identity, originOf } from './identity/identity.ts'
-import { membersOf, refusalOf } from './refusal.ts'
-import { newDpopKey, publicJwk } from './signing/dpop-key.ts'
+import { gatewayOrigin, type Identity } from './identity/identity.ts'
+import { gatewayRefusal, jsonMembers } from './refusal.ts'
+import { newDpopKey, publicDpopJwk } from './signing/dpop-key.ts'
 
 /** The agent to enroll, its gateway, and the place of its identity. */
 export interface EnrollOptions {
@@ -75,7 +75,7 @@ export function mint(options: EnrollOptions): Promise<Enrolled> {
     const answer = await call('POST', '/v1/admin/agents', bodyOf(options))
     const path = `/v1/admin/agents/${encodeURIComponent(String(answer.agent_id))}`
     try {
-      await call('POST', `${path}/dpop-jwk`, publicJwk(dpopJwk))
+      await call('POST', `${path}/dpop-jwk`, publicDpopJwk(dpopJwk))
     } catch (error) {
       // Best effort: what the caller must hear is why the key was refused.
       await call('DELETE', path).catch(() => undefined)
@@ -88,16 +88,16 @@ export function mint(options: EnrollOptions): Promise<Enrolled> {
 function enrollAt(
   path: string,
   options: EnrollOptions,
-  own: Members,
+  own: UnknownRecord,
   pair: { readonly cert: string; readonly key: string },
 ): Promise<Enrolled> {
   return drafted(options, async (call, dpopJwk) => {
-    const body = { ...bodyOf(options), ...own, dpop_jwk: publicJwk(dpopJwk) }
+    const body = { ...bodyOf(options), ...own, dpop_jwk: publicDpopJwk(dpopJwk) }
     return { answer: await call('POST', path, body), ...pair }
   })
 }
 
-function bodyOf({ name, capabilities = [], displayName, federated }: EnrollOptions): Members {
+function bodyOf({ name, capabilities = [], displayName, federated }: EnrollOptions): UnknownRecord {
   return {
     agent_name: name,
     capabilities,
@@ -106,19 +106,23 @@ function bodyOf({ name, capabilities = [], displayName, federated }: EnrollOptio
   }
 }
 
-interface Answered {
-  readonly answer: Members
+interface EnrollmentAnswer {
+  readonly answer: UnknownRecord
   readonly cert: string
   readonly key: string
 }
 
-type Call = (method: 'POST' | 'DELETE', path: string, body?: Members | JsonWebKey) => Promise<Members>
+type EnrollmentCall = (
+  method: 'POST' | 'DELETE',
+  path: string,
+  body?: UnknownRecord | JsonWebKey,
+) => Promise<UnknownRecord>
 
 async function drafted(
   options: EnrollOptions,
-  enroll: (call: Call, dpopJwk: JsonWebKey) => Promise<Answered>,
+  enroll: (call: EnrollmentCall, dpopJwk: JsonWebKey) => Promise<EnrollmentAnswer>,
 ): Promise<Enrolled> {
-  const url = originOf(options.gatewayUrl)
+  const url = gatewayOrigin(options.gatewayUrl)
   const draft = await draftIdentity(options.directory)
   const dispatcher = new Agent({
     connect: { ca: options.ca, rejectUnauthorized: true },
@@ -146,7 +150,7 @@ async function drafted(
   }
 }
 
-function caller(url: string, secret: string, dispatcher: Agent): Call {
+function caller(url: string, secret: string, dispatcher: Agent): EnrollmentCall {
   return async (method, path, body) => {
     const {
       statusCode,
@@ -159,7 +163,7 @@ function caller(url: string, secret: string, dispatcher: Agent): Call {
       ...(body !== undefined && { body: JSON.stringify(body) }),
     })
     const text = await answer.text()
-    if (statusCode < 300) return membersOf(text)
-    throw refusalOf(statusCode, text, headers['x-should-retry'])
+    if (statusCode < 300) return jsonMembers(text)
+    throw gatewayRefusal(statusCode, text, headers['x-should-retry'])
   }
 }

@@ -9,7 +9,7 @@ export interface LocalError {
   readonly final: boolean
 }
 
-export interface Envelope {
+export interface ErrorEnvelope {
   readonly headers: Readonly<Record<string, string>>
   readonly body: string
 }
@@ -17,7 +17,7 @@ export interface Envelope {
 /**
  * Writes an error as the gateway itself does (docs/protocol.md#error-body), so that an SDK reads both alike.
  */
-export function envelope({ status, reason, message, final }: LocalError): Envelope {
+export function errorEnvelope({ status, reason, message, final }: LocalError): ErrorEnvelope {
   const requestId = `req_${randomUUID()}`
   const fields = { reason, request_id: requestId }
   const error = { type: typeOf(status), code: reason, param: null, message, details: { error_code: reason } }

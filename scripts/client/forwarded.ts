@@ -6,7 +6,10 @@ import { HOP_BY_HOP } from '../../proxy/egress/hop-by-hop.ts'
 const ENDS_HERE = ['host', 'expect', 'origin', 'referer', 'cookie', 'accept-encoding']
 
 /** The headers of a local request that go on to the gateway. */
-export function requestHeaders(rawHeaders: readonly string[], { connection }: IncomingHttpHeaders): string[] {
+export function forwardedRequestHeaders(
+  rawHeaders: readonly string[],
+  { connection }: IncomingHttpHeaders,
+): string[] {
   const dropped = new Set([...HOP_BY_HOP, ...ENDS_HERE, ...nominated(connection)])
   const kept = pairs(rawHeaders).filter(
     ([name]) => !dropped.has(name.toLowerCase()) && !name.toLowerCase().startsWith('sec-fetch-'),
@@ -16,7 +19,7 @@ export function requestHeaders(rawHeaders: readonly string[], { connection }: In
 }
 
 /** The headers of the gateway's answer that go on to the local client. */
-export function answerHeaders(rawHeaders: readonly string[]): string[] {
+export function forwardedAnswerHeaders(rawHeaders: readonly string[]): string[] {
   const all = pairs(rawHeaders)
   const connection = all.find(([name]) => name.toLowerCase() === 'connection')?.[1]
   const dropped = new Set([

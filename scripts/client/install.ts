@@ -6,7 +6,7 @@ const LEGACY = Symbol.for('undici.globalDispatcher.1')
 const CURRENT = Symbol.for('undici.globalDispatcher.2')
 
 type Dispatch = Dispatcher['dispatch']
-interface Dispatches {
+interface DispatchTarget {
   readonly dispatch: Dispatch
 }
 
@@ -25,15 +25,15 @@ export async function install(directory: string): Promise<void> {
   // empty place as it is imported: the other origins must keep what they would have had.
   new Headers()
   const { Dispatcher1Wrapper } = await import('undici')
-  const { sessionOf } = await import('./signing/session.ts')
-  const { origin, dispatcher } = sessionOf(identity, { directory })
+  const { clientSession } = await import('./signing/session.ts')
+  const { origin, dispatcher } = clientSession(identity, { directory })
   put(LEGACY, origin, new Dispatcher1Wrapper(dispatcher))
   put(CURRENT, origin, dispatcher)
 }
 
 function put(place: symbol, origin: string, ours: Dispatcher): void {
   // Undici keeps it there, under a name that is registered for all of its copies.
-  const others: Dispatches | undefined = Reflect.get(globalThis, place)
+  const others: DispatchTarget | undefined = Reflect.get(globalThis, place)
   if (!others) throw new Error('sallyport/register: this Node has no global dispatcher')
   const dispatch: Dispatch = (options, handler) =>
     URL.parse(String(options.origin))?.origin === origin

@@ -1,8 +1,8 @@
 import { setTimeout as pause } from 'node:timers/promises'
 import { type Dispatcher, request } from 'undici'
 import { readIdentity } from './identity/identity.ts'
-import { membersOf, refusalOf } from './refusal.ts'
-import { sessionOf } from './signing/session.ts'
+import { gatewayRefusal, jsonMembers } from './refusal.ts'
+import { clientSession } from './signing/session.ts'
 
 const TIMEOUT_MS = 30_000
 /** A row is sealed a second after it was recorded, and an outcome is recorded when its answer has ended. ms. */
@@ -10,7 +10,7 @@ const PATIENCE_MS = 15_000
 const PAUSE_MS = 500
 
 /** A receipt, and the key that the gateway says its log has: it proves nothing to who has it from nowhere else. */
-export interface Fetched {
+export interface FetchedReceipt {
   /** The file: JSON (docs/ledger.md#receipts). */
   readonly receipt: string
   readonly verifierKey: string
@@ -22,11 +22,15 @@ export interface Fetched {
  * Fetches the receipt of a call of this identity, and waits for the call to end and to be sealed, some seconds at most. `url`: in
  * place of the one in `gateway.json`. Throws a `GatewayRefusal` where the gateway knows no such call of this principal.
  */
-export async function fetchReceipt(directory: string, requestId: string, url?: string): Promise<Fetched> {
+export async function fetchReceipt(
+  directory: string,
+  requestId: string,
+  url?: string,
+): Promise<FetchedReceipt> {
   const identity = readIdentity(directory, url)
   // A clock makes it a session of its own, which is closed with this call.
-  const session = sessionOf(identity, { now: Date.now })
-  const get = (path: string): Promise<Answer> => ask(session.dispatcher, identity.url + path)
+  const session = clientSession(identity, { now: Date.now })
+  const get = (path: string): Promise<ReceiptAnswer> => ask(session.dispatcher, identity.url + path)
   try {
     const path = `/v1/audit/proofs/${encodeURIComponent(requestId)}`
     const end = Date.now() + PATIENCE_MS
@@ -35,21 +39,21 @@ export async function fetchReceipt(directory: string, requestId: string, url?: s
       await pause(PAUSE_MS)
       answer = await get(path)
     }
-    if (answer.status !== 200) throw refusalOf(answer.status, answer.text)
+    if (answer.status !== 200) throw gatewayRefusal(answer.status, answer.text)
     const key = await get('/v1/audit/key')
-    if (key.status !== 200) throw refusalOf(key.status, key.text)
+    if (key.status !== 200) throw gatewayRefusal(key.status, key.text)
     return { receipt: answer.text, verifierKey: key.text.trim(), ended: isWhole(answer) }
   } finally {
     await session.close()
   }
 }
 
-interface Answer {
+interface ReceiptAnswer {
   readonly status: number
   readonly text: string
 }
 
-async function ask(dispatcher: Dispatcher, url: string): Promise<Answer> {
+async function ask(dispatcher: Dispatcher, url: string): Promise<ReceiptAnswer> {
   const { statusCode: status, body } = await request(url, {
     dispatcher,
     headersTimeout: TIMEOUT_MS,
@@ -58,13 +62,13 @@ async function ask(dispatcher: Dispatcher, url: string): Promise<Answer> {
   return { status, text: await body.text() }
 }
 
-const mayBecomeWhole = ({ status, text }: Answer): boolean =>
-  status === 200 || (status === 404 && membersOf(text).reason === 'not_sealed_yet')
+const mayBecomeWhole = ({ status, text }: ReceiptAnswer): boolean =>
+  status === 200 || (status === 404 && jsonMembers(text).reason === 'not_sealed_yet')
 
 /** Whether the last row is no allowed decision, whose outcome is still to come. */
-function isWhole({ status, text }: Answer): boolean {
+function isWhole({ status, text }: ReceiptAnswer): boolean {
   if (status !== 200) return false
-  const rows: unknown = membersOf(text).rows
+  const rows: unknown = jsonMembers(text).rows
   const last: unknown = Array.isArray(rows) ? rows.at(-1)?.leaf : undefined
-  return typeof last === 'string' && membersOf(last).status !== 'allowed'
+  return typeof last === 'string' && jsonMembers(last).status !== 'allowed'
 }

@@ -1,4 +1,4 @@
-import { isObject, type Members } from '../../db/support/json.ts'
+import { isObject, type UnknownRecord } from '../../db/support/json.ts'
 
 /** A refusal by the gateway. `message` is its own sentence. */
 export class GatewayRefusal extends Error {
@@ -22,8 +22,8 @@ export class GatewayRefusal extends Error {
  * Reads an error answer: the body of docs/protocol.md#error-body, the one of RFC 6749 §5.2, or neither.
  * `advice`: its `x-should-retry`.
  */
-export function refusalOf(status: number, text: string, advice?: unknown): GatewayRefusal {
-  const { reason, error, message, error_description: description } = membersOf(text)
+export function gatewayRefusal(status: number, text: string, advice?: unknown): GatewayRefusal {
+  const { reason, error, message, error_description: description } = jsonMembers(text)
   return new GatewayRefusal(
     status,
     firstText(reason, error) ?? 'unknown',
@@ -36,7 +36,7 @@ const firstText = (...values: readonly unknown[]): string | undefined =>
   values.find((value) => typeof value === 'string' && value !== '') as string | undefined
 
 /** Returns the members of a JSON object; none where the text is something else. */
-export function membersOf(text: string): Members {
+export function jsonMembers(text: string): UnknownRecord {
   try {
     const value: unknown = JSON.parse(text)
     return isObject(value) ? value : {}

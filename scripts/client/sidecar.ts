@@ -3,13 +3,13 @@ import { createServer, type IncomingMessage, type Server, type ServerResponse } 
 import type { AddressInfo } from 'node:net'
 import { pipeline } from 'node:stream/promises'
 import type { Dispatcher } from 'undici'
-import { envelope, type LocalError } from './envelope.ts'
-import { answerHeaders, requestHeaders } from './forwarded.ts'
+import { errorEnvelope, type LocalError } from './envelope.ts'
+import { forwardedAnswerHeaders, forwardedRequestHeaders } from './forwarded.ts'
 import { localFault } from './local-guard.ts'
-import type { Session } from './signing/session.ts'
+import type { ClientSession } from './signing/session.ts'
 
 /** A plain HTTP listener on this machine's loopback address, in front of the gateway. */
-export interface Sidecar {
+export interface SidecarServer {
   /** e.g. `http://127.0.0.1:8787` */
   readonly url: string
   /** Takes no more calls, lets those at work end for `graceMs`, then cuts them off. */
@@ -26,7 +26,11 @@ const LOOPBACK = new Set(['127.0.0.1', '::1', 'localhost'])
  * Starts the sidecar: plain HTTP in, mutual TLS, access token and DPoP out, as the session's principal.
  * Throws where `host` is not a loopback address, or the port is taken. Port 0 picks one.
  */
-export async function startSidecar(session: Session, host: string, port: number): Promise<Sidecar> {
+export async function startSidecar(
+  session: ClientSession,
+  host: string,
+  port: number,
+): Promise<SidecarServer> {
   if (!LOOPBACK.has(host)) {
     throw new Error(`the sidecar speaks plain HTTP as the agent: it listens on loopback only, not on ${host}`)
   }
@@ -50,7 +54,7 @@ async function close(server: Server, graceMs: number): Promise<void> {
   clearTimeout(cut)
 }
 
-async function serve(session: Session, req: IncomingMessage, res: ServerResponse): Promise<void> {
+async function serve(session: ClientSession, req: IncomingMessage, res: ServerResponse): Promise<void> {
   // A server's socket has a port for as long as it is open; without one nothing matches.
   const fault = localFault(req, req.socket.localPort ?? -1)
   if (fault) return refuse(res, fault)
@@ -65,7 +69,7 @@ async function serve(session: Session, req: IncomingMessage, res: ServerResponse
 }
 
 async function pass(
-  { origin, dispatcher }: Session,
+  { origin, dispatcher }: ClientSession,
   req: IncomingMessage,
   res: ServerResponse,
   signal: AbortSignal,
@@ -75,14 +79,14 @@ async function pass(
     // Node's parser knows no other methods than undici.
     method: req.method as Dispatcher.HttpMethod,
     path: req.url ?? '',
-    headers: requestHeaders(req.rawHeaders, req.headers),
+    headers: forwardedRequestHeaders(req.rawHeaders, req.headers),
     body: bodyOf(req),
     signal,
     responseHeaders: 'raw',
   })
   // With `raw` they come as names and values in turn.
   const raw = headers as unknown as readonly string[]
-  res.writeHead(statusCode, statusText, answerHeaders(raw))
+  res.writeHead(statusCode, statusText, forwardedAnswerHeaders(raw))
   res.flushHeaders()
   // A broken answer is never ended as if it were whole: an SDK would take the cut text for all of it
   // (docs/threats.md#t4).
@@ -98,7 +102,7 @@ function bodyOf(req: IncomingMessage): IncomingMessage | null {
 }
 
 function refuse(res: ServerResponse, error: LocalError): void {
-  const { headers, body } = envelope(error)
+  const { headers, body } = errorEnvelope(error)
   // Its request may not have been read.
   res.writeHead(error.status, { ...headers, connection: 'close' }).end(body)
 }

@@ -3,37 +3,44 @@ import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { Client } from 'pg'
-import { accepting, initialise, isReachable, layOut, serverArgs, socketUrl } from './embedded-postgres.ts'
-import { startTied, type Tied } from './tied.ts'
+import {
+  isReachable,
+  prepareServer,
+  runInitdb,
+  serverArgs,
+  socketUrl,
+  waitUntilAccepting,
+} from './embedded-postgres.ts'
+import { startTied, type TiedProcess } from './tied.ts'
 
 const DATABASE = 'sallyport'
 /** Each gateway takes some dozens. */
 const SETTINGS = ['max_connections=400', 'shared_buffers=64MB']
 /** A path of a Unix socket has 103 bytes at least everywhere. */
-const LONGEST_SOCKET = 100
+const MAX_SOCKET_PATH_BYTES = 100
 const SOCKET = '.s.PGSQL.5432'
 
 /** The cluster's own PostgreSQL. Whoever may enter its directory may do everything in it. */
 export interface ClusterDatabase {
   /** For the owner of the directory, without a password. */
   readonly url: string
-  readonly tied: Tied
+  readonly tied: TiedProcess
   readonly stop: () => Promise<void>
 }
 
 /** Starts the server in the cluster's directory, made where there is none yet. Rejects with what it says. */
 export async function startDatabase(directory: string): Promise<ClusterDatabase> {
   const home = homeIn(directory)
-  const embedded = layOut(home)
-  if (!existsSync(join(embedded.data, 'PG_VERSION'))) initialise(embedded)
-  const isShort = Buffer.byteLength(join(home, SOCKET)) <= LONGEST_SOCKET
+  const embedded = prepareServer(home)
+  if (!existsSync(join(embedded.data, 'PG_VERSION'))) runInitdb(embedded)
+  const isShort = Buffer.byteLength(join(home, SOCKET)) <= MAX_SOCKET_PATH_BYTES
   const sockets = isShort ? home : await mkdtemp(join(tmpdir(), 'sallyport-cluster-'))
   const args = serverArgs(embedded, sockets, SETTINGS)
   const tied = await startTied(embedded.program('postgres'), args, { ...embedded.options, last: 'INT' })
   const early = tied.ended.then(({ output }) => {
     throw new Error(`PostgreSQL ended: ${lastLine(output)} (its data is in ${embedded.data})`)
   })
-  await Promise.race([accepting(socketUrl(sockets, 'postgres')), early])
+  await Promise.race([waitUntilAccepting(socketUrl(sockets, 'postgres')), early])
   // From here on its end is for whoever waits for it.
   early.catch(() => {})
   await makeDatabase(socketUrl(sockets, 'postgres'))

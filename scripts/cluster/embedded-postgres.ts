@@ -22,7 +22,7 @@ const READY_MS = 20_000
 export interface EmbeddedPostgres {
   /** The path of one of its programs. */
   readonly program: (name: 'initdb' | 'postgres' | 'pg_basebackup') => string
-  /** Its rows. Empty until {@link initialise}. */
+  /** Its rows. Empty until {@link runInitdb}. */
   readonly data: string
   /** How its programs are started: not as root, and with nothing of this process's environment. */
   readonly options: {
@@ -37,7 +37,7 @@ export interface EmbeddedPostgres {
  * Lays out a directory for a server: links to its libraries, and a place for its rows. As root it belongs to nobody,
  * who must be able to reach it. Throws one sentence where npm brings no PostgreSQL for this platform.
  */
-export function layOut(directory: string): EmbeddedPostgres {
+export function prepareServer(directory: string): EmbeddedPostgres {
   const isRoot = process.getuid?.() === 0
   const native = reachable(nativeDirectory(), join(directory, 'native'))
   const data = join(directory, 'data')
@@ -57,7 +57,7 @@ export function layOut(directory: string): EmbeddedPostgres {
 }
 
 /** Makes an empty server, which lets everybody in who reaches its socket. `more`: arguments for initdb. */
-export function initialise({ program, data, options }: EmbeddedPostgres, more: readonly string[] = []): void {
+export function runInitdb({ program, data, options }: EmbeddedPostgres, more: readonly string[] = []): void {
   const args = ['-D', data, '-U', 'postgres', '-A', 'trust', '-E', 'UTF8', '--no-locale', ...more]
   execFileSync(program('initdb'), args, { ...options, stdio: ['ignore', 'ignore', 'pipe'] })
 }
@@ -81,7 +81,7 @@ export const socketUrl = (sockets: string, database: string): string =>
   `postgresql:///${database}?host=${encodeURIComponent(sockets)}&user=postgres`
 
 /** Waits until a server takes connections. Rejects with why it does not, after twenty seconds. */
-export async function accepting(url: string): Promise<void> {
+export async function waitUntilAccepting(url: string): Promise<void> {
   const until = performance.now() + READY_MS
   for (;;) {
     const client = new Client(url)

@@ -4,7 +4,7 @@ import { connect } from 'node:net'
 import { join } from 'node:path'
 import { text } from 'node:stream/consumers'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { startTied, type Tied } from './tied.ts'
+import { startTied, type TiedProcess } from './tied.ts'
 
 export interface BalancerOptions {
   /** Gets the configuration and the socket. Short: a Unix socket's path has 97 bytes at most here. */
@@ -38,9 +38,9 @@ export interface ServerState {
 }
 
 /** A HAProxy in TCP mode: TLS goes through it from end to end. */
-export interface Balancer {
+export interface ClusterBalancer {
   readonly port: number
-  readonly tied: Tied
+  readonly tied: TiedProcess
   readonly servers: () => Promise<readonly ServerState[]>
 }
 
@@ -103,7 +103,7 @@ const READY = `  option httpchk
 `
 
 /** Starts it, and waits until it accepts connections. Rejects with what it says where it does not start. */
-export async function startBalancer(program: string, options: BalancerOptions): Promise<Balancer> {
+export async function startBalancer(program: string, options: BalancerOptions): Promise<ClusterBalancer> {
   const { directory, port } = options
   const file = join(directory, 'haproxy.cfg')
   await writeFile(file, balancerText(options))

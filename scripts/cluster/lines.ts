@@ -1,16 +1,16 @@
 import { relative } from 'node:path'
-import type { Replica } from './replica.ts'
+import type { GatewayReplica } from './replica.ts'
 
-interface Shown {
+interface ClusterView {
   readonly directory: string
-  readonly replicas: readonly Replica[]
+  readonly replicas: readonly GatewayReplica[]
   readonly databaseUrl: string
   /** The balancer's. Null: there is none. */
   readonly port: number | null
 }
 
 /** Returns what to do with a cluster that runs, as lines for another terminal. */
-export function guide({ directory, replicas, databaseUrl, port }: Shown): string {
+export function clusterGuide({ directory, replicas, databaseUrl, port }: ClusterView): string {
   const [first] = replicas
   const place = shown(directory)
   const url = port === null ? (first?.url ?? '') : `https://localhost:${port}`
@@ -37,7 +37,7 @@ Logs: ${place}/replica-*.log. Everything is kept in ${place}, and the next start
 Ctrl-C ends all of it.`
 }
 
-function withoutBalancer(replicas: readonly Replica[]): string {
+function withoutBalancer(replicas: readonly GatewayReplica[]): string {
   return `There is no HAProxy on this machine (install it, e.g. apt-get install haproxy or brew install haproxy, and start again),
 so nothing is in front of the replicas:
 ${replicas.map(({ name, url }) => `  ${name}  ${url}`).join('\n')}`

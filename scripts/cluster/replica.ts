@@ -1,18 +1,18 @@
 import { createWriteStream } from 'node:fs'
 import { join } from 'node:path'
 import { readyUrl } from '../ready-line.ts'
-import { startTied, type Tied } from './tied.ts'
+import { startTied, type TiedProcess } from './tied.ts'
 
 /** What all replicas have in common, as variables of their environment. */
-export type Shared = Readonly<Record<string, string>>
+export type SharedEnvironment = Readonly<Record<string, string>>
 
 /** A gateway of the cluster: a process of its own, on a port of its own. */
-export interface Replica {
+export interface GatewayReplica {
   readonly name: string
   readonly url: string
   readonly dataDir: string
   readonly log: string
-  readonly tied: Tied
+  readonly tied: TiedProcess
 }
 
 const MAIN = join(import.meta.dirname, '../../proxy/main.ts')
@@ -21,7 +21,11 @@ const MAIN = join(import.meta.dirname, '../../proxy/main.ts')
  * Starts a gateway; resolves when it accepts connections. All that it writes goes to a file beside its data directory.
  * Rejects with its own sentence where it does not start.
  */
-export async function startReplica(directory: string, name: string, shared: Shared): Promise<Replica> {
+export async function startReplica(
+  directory: string,
+  name: string,
+  shared: SharedEnvironment,
+): Promise<GatewayReplica> {
   const dataDir = join(directory, name)
   const log = join(directory, `${name}.log`)
   const file = createWriteStream(log, { mode: 0o600 })

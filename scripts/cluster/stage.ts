@@ -3,17 +3,17 @@ import { existsSync } from 'node:fs'
 import { mkdir, mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
-import { writePrivate } from '../../certs/authority/key-store.ts'
+import { writePrivateFile } from '../../certs/authority/key-store.ts'
 import { errorCode } from '../../plugins/operator-files/secret-file.ts'
 import { openControl } from '../../proxy/http/control-socket.ts'
-import { freePort, isFree } from '../free-port.ts'
+import { freePort, isPortFree } from '../free-port.ts'
 import { interruption } from '../interruption.ts'
 import { startDatabase } from './database.ts'
-import { type Balancer, haproxyProgram, startBalancer } from './haproxy.ts'
-import { guide } from './lines.ts'
-import { type Replica, type Shared, startReplica } from './replica.ts'
+import { type ClusterBalancer, haproxyProgram, startBalancer } from './haproxy.ts'
+import { clusterGuide } from './lines.ts'
+import { type GatewayReplica, type SharedEnvironment, startReplica } from './replica.ts'
 
-interface Wanted {
+interface ClusterOptions {
   readonly directory: string
   readonly replicas: number
   /** The balancer's. 0: any. */
@@ -28,12 +28,12 @@ const CHECK_MS = 2_000
  * Runs the cluster until Ctrl-C, or until what it cannot go on without has ended: then it rejects with one sentence.
  * Everything that it started has ended when it settles, in order; its directory stays.
  */
-export async function runCluster(wanted: Wanted): Promise<void> {
+export async function runCluster(wanted: ClusterOptions): Promise<void> {
   const interrupted = interruption('the cluster was stopped before it was ready')
   const directory = resolve(wanted.directory)
   const haproxy = haproxyProgram()
   const port = wanted.port === 0 ? await freePort() : wanted.port
-  if (haproxy !== null && !(await isFree(port))) throw new Error(taken(port))
+  if (haproxy !== null && !(await isPortFree(port))) throw new Error(taken(port))
   await mkdir(directory, { recursive: true, mode: 0o700 })
   await using stage = new AsyncDisposableStack()
   // Also the lease of the directory.
@@ -52,7 +52,7 @@ export async function runCluster(wanted: Wanted): Promise<void> {
 }
 
 async function run(
-  { directory, replicas: count, port, haproxy }: Wanted & { readonly haproxy: string | null },
+  { directory, replicas: count, port, haproxy }: ClusterOptions & { readonly haproxy: string | null },
   stage: AsyncDisposableStack,
   interrupted: AbortSignal,
   say: (line: string) => void,
@@ -63,14 +63,14 @@ async function run(
   // Its socket's path must be short, and the cluster's directory may be anywhere.
   const files = await mkdtemp(join(tmpdir(), 'sallyport-haproxy-'))
   stage.defer(() => rm(files, { recursive: true, force: true }))
-  let balancer: Balancer | null = null
+  let balancer: ClusterBalancer | null = null
   // Behind the replicas in this list, so ended after them: calls under way go through it to their end.
   stage.defer(async () => {
     balancer?.tied.signal('SIGTERM')
     await balancer?.tied.ended
   })
   const shared = await sharedSettings(directory, database.url, haproxy === null ? null : port)
-  const replicas: Replica[] = []
+  const replicas: GatewayReplica[] = []
   stage.defer(() => stopReplicas(replicas))
   const starts = Array.from({ length: count }, async (_, n) => {
     replicas.push(await startReplica(directory, `replica-${n + 1}`, shared))
@@ -79,7 +79,7 @@ async function run(
   replicas.sort((one, other) => one.name.localeCompare(other.name, 'en', { numeric: true }))
   for (const { name, url, tied } of replicas) say(`${name} is up: ${url} (pid ${tied.pid})`)
   if (haproxy !== null) balancer = await startBalancer(haproxy, balancerOptions(files, port, replicas))
-  say(guide({ directory, replicas, databaseUrl: database.url, port: haproxy === null ? null : port }))
+  say(clusterGuide({ directory, replicas, databaseUrl: database.url, port: haproxy === null ? null : port }))
   await ending({ database: database.tied, balancer, replicas }, interrupted, say)
 }
 
@@ -89,9 +89,13 @@ async function settled(starts: readonly Promise<void>[]): Promise<void> {
   for (const result of results) if (result.status === 'rejected') throw result.reason
 }
 
-async function sharedSettings(directory: string, databaseUrl: string, port: number | null): Promise<Shared> {
+async function sharedSettings(
+  directory: string,
+  databaseUrl: string,
+  port: number | null,
+): Promise<SharedEnvironment> {
   const passphrase = join(directory, 'key-passphrase')
-  if (!existsSync(passphrase)) await writePrivate(passphrase, randomBytes(32).toString('base64url'))
+  if (!existsSync(passphrase)) await writePrivateFile(passphrase, randomBytes(32).toString('base64url'))
   return {
     MCP_PROXY_DATABASE_URL: databaseUrl,
     MCP_PROXY_KEY_PASSPHRASE_FILE: passphrase,
@@ -101,7 +105,7 @@ async function sharedSettings(directory: string, databaseUrl: string, port: numb
   }
 }
 
-const balancerOptions = (directory: string, port: number, replicas: readonly Replica[]) => ({
+const balancerOptions = (directory: string, port: number, replicas: readonly GatewayReplica[]) => ({
   directory,
   port,
   servers: replicas.map(({ url }) => `127.0.0.1:${new URL(url).port}`),
@@ -111,15 +115,15 @@ const balancerOptions = (directory: string, port: number, replicas: readonly Rep
   ...(BALANCER !== null && { words: `source ${BALANCER}` }),
 })
 
-interface Running {
+interface RunningCluster {
   readonly database: { readonly ended: Promise<{ readonly output: string }> }
-  readonly balancer: Balancer | null
-  readonly replicas: readonly Replica[]
+  readonly balancer: ClusterBalancer | null
+  readonly replicas: readonly GatewayReplica[]
 }
 
 /** Resolves at Ctrl-C. Rejects where all replicas have ended, or something that there is only one of. */
 async function ending(
-  { database, balancer, replicas }: Running,
+  { database, balancer, replicas }: RunningCluster,
   interrupted: AbortSignal,
   say: (line: string) => void,
 ) {
@@ -144,7 +148,7 @@ function complain(why: string): never {
 }
 
 /** Each drains; Ctrl-C once more cuts what is still under way, as it does at a gateway that runs alone. */
-async function stopReplicas(replicas: readonly Replica[]): Promise<void> {
+async function stopReplicas(replicas: readonly GatewayReplica[]): Promise<void> {
   const stop = (): void => {
     for (const { tied } of replicas) tied.signal('SIGTERM')
   }

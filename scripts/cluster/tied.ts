@@ -2,7 +2,7 @@ import { spawn } from 'node:child_process'
 import { text } from 'node:stream/consumers'
 
 /** A program that ends with this process, however this process ends. */
-export interface Tied {
+export interface TiedProcess {
   /** The program's own, not that of the shell which watches over it. */
   readonly pid: number
   /** What it has written last to both of its outputs: 64 Ki characters at most. */
@@ -26,7 +26,7 @@ export interface TiedOptions {
 }
 
 /** Characters. */
-const KEPT = 65_536
+const MAX_OUTPUT_CHARACTERS = 65_536
 
 // The end of the pipe that is ours closes with us, SIGKILL included. `read` is the shell's own, so that the
 // watch ends with its subshell.
@@ -48,7 +48,7 @@ export async function startTied(
   command: string,
   args: readonly string[],
   { onOutput = () => {}, last = 'TERM', ...options }: TiedOptions = {},
-): Promise<Tied> {
+): Promise<TiedProcess> {
   const child = spawn('/bin/sh', ['-c', WATCH, last, command, ...args], {
     ...options,
     env: { ...options.env },
@@ -57,7 +57,7 @@ export async function startTied(
   })
   let output = ''
   const take = (piece: Buffer): void => {
-    output = (output + piece.toString()).slice(-KEPT)
+    output = (output + piece.toString()).slice(-MAX_OUTPUT_CHARACTERS)
     onOutput(piece.toString())
   }
   child.stdout?.on('data', take)

@@ -1,6 +1,6 @@
 import { join } from 'node:path'
 import type { AuditRow } from '../../db/ledger/read/read.ts'
-import { isObject, type Json, type JsonObject } from '../../db/support/json.ts'
+import { isObject, type JsonObject, type JsonValue } from '../../db/support/json.ts'
 import type { DemoGateway } from './gateway.ts'
 
 /** The time that the last outcome rows may take, which are written after the caller has the answer. ms. */
@@ -66,10 +66,10 @@ function changeOf(detail: JsonObject): string {
   return resource === undefined ? '' : `${text(subject)} to ${text(resource)}`
 }
 
-const texts = (...values: readonly (Json | undefined)[]): string =>
+const texts = (...values: readonly (JsonValue | undefined)[]): string =>
   values.flatMap((value) => (value === undefined ? [] : text(value))).join(' ')
 
-const text = (value: Json | undefined): string =>
+const text = (value: JsonValue | undefined): string =>
   typeof value === 'string' ? value : JSON.stringify(value ?? null)
 
 const WIDTHS = [5, 14, 31, 9, 10]

@@ -5,7 +5,7 @@ import { type DemoAgent, enrollDemoAgent, NO_KEY } from './agents.ts'
 import type { DemoGateway } from './gateway.ts'
 import type { MockProvider } from './provider.ts'
 
-export type Say = (line: string) => void
+export type SayLine = (line: string) => void
 
 const PROMPT = [{ role: 'user' as const, content: 'Say hello.' }]
 const SLOW_PROMPT = [{ role: 'user' as const, content: 'Say something slowly.' }]
@@ -21,7 +21,7 @@ export async function playCalls(
   gateway: DemoGateway,
   provider: MockProvider,
   stage: AsyncDisposableStack,
-  say: Say,
+  say: SayLine,
 ): Promise<DemoAgent> {
   const writer = await enrollDemoAgent(gateway, 'writer', ['llm.chat'])
   const guest = await enrollDemoAgent(gateway, 'guest', [])
@@ -29,10 +29,17 @@ export async function playCalls(
   stage.defer(guest.close)
   say(`  agents    ${writer.id} holds llm.chat; ${guest.id} holds nothing; each has a client certificate\n`)
 
-  say(row('allowed', writer, 'openai', quoted(await askOpenai(writer))))
-  say(row('allowed', writer, 'anthropic', quoted(await askAnthropic(writer))))
-  say(row('denied', guest, 'openai', await refusal(askOpenai(guest), OpenAI.PermissionDeniedError)))
-  say(row('denied', guest, 'anthropic', await refusal(askAnthropic(guest), Anthropic.PermissionDeniedError)))
+  say(demoRow('allowed', writer, 'openai', quoted(await askOpenai(writer))))
+  say(demoRow('allowed', writer, 'anthropic', quoted(await askAnthropic(writer))))
+  say(demoRow('denied', guest, 'openai', await refusal(askOpenai(guest), OpenAI.PermissionDeniedError)))
+  say(
+    demoRow(
+      'denied',
+      guest,
+      'anthropic',
+      await refusal(askAnthropic(guest), Anthropic.PermissionDeniedError),
+    ),
+  )
   await streamed('openai', writer, streamOpenai(writer))
   await streamed('anthropic', writer, streamAnthropic(writer))
   await grantAndRevoke(gateway, guest, say)
@@ -40,7 +47,7 @@ export async function playCalls(
   return writer
 }
 
-export const row = (what: string, { name }: Pick<DemoAgent, 'name'>, sdk: string, said: string): string =>
+export const demoRow = (what: string, { name }: Pick<DemoAgent, 'name'>, sdk: string, said: string): string =>
   `  ${what.padEnd(8)}  ${name.padEnd(8)}  ${sdk.padEnd(9)}  ${said}`
 
 const quoted = (text: string): string => `"${text}"`
@@ -92,7 +99,7 @@ async function* streamAnthropic({ anthropic }: DemoAgent): AsyncGenerator<string
 
 /** Prints each piece as it comes; a stream that came in one piece was held back in between. */
 async function streamed(sdk: string, agent: DemoAgent, pieces: AsyncIterable<string>): Promise<void> {
-  process.stdout.write(`${row('streamed', agent, sdk, '')}"`)
+  process.stdout.write(`${demoRow('streamed', agent, sdk, '')}"`)
   const started = performance.now()
   const arrivals: number[] = []
   for await (const piece of pieces) {
@@ -105,20 +112,22 @@ async function streamed(sdk: string, agent: DemoAgent, pieces: AsyncIterable<str
   if (arrivals.length < 2 || last <= first) throw new Error('a streamed answer did not come piece by piece')
 }
 
-async function grantAndRevoke({ admin }: DemoGateway, guest: DemoAgent, say: Say): Promise<void> {
+async function grantAndRevoke({ admin }: DemoGateway, guest: DemoAgent, say: SayLine): Promise<void> {
   const patch = (capabilities: readonly string[]): Promise<unknown> =>
     admin('PATCH', `/v1/admin/agents/${guest.id}/capabilities`, { capabilities })
   const operator = { name: 'operator' }
   await patch(['llm.chat'])
-  say(row('granted', operator, 'admin API', `PATCH ${guest.id} to ["llm.chat"]`))
-  say(row('allowed', guest, 'openai', quoted(await askOpenai(guest))))
+  say(demoRow('granted', operator, 'admin API', `PATCH ${guest.id} to ["llm.chat"]`))
+  say(demoRow('allowed', guest, 'openai', quoted(await askOpenai(guest))))
   await patch([])
-  say(row('revoked', operator, 'admin API', `PATCH ${guest.id} to [], which holds from the next call on:`))
-  say(row('denied', guest, 'openai', await refusal(askOpenai(guest), OpenAI.PermissionDeniedError)))
+  say(
+    demoRow('revoked', operator, 'admin API', `PATCH ${guest.id} to [], which holds from the next call on:`),
+  )
+  say(demoRow('denied', guest, 'openai', await refusal(askOpenai(guest), OpenAI.PermissionDeniedError)))
 }
 
 /** Checks that the provider got its key from the gateway, and never heard of the denied calls. */
-async function checkKeys(provider: MockProvider, say: Say): Promise<void> {
+async function checkKeys(provider: MockProvider, say: SayLine): Promise<void> {
   const came = provider.answered()
   if (came.length !== SERVED || came.some((status) => status !== 200)) {
     throw new Error(

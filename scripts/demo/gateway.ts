@@ -7,9 +7,9 @@ import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { text } from 'node:stream/consumers'
 import { Agent, fetch } from 'undici'
-import { isFree } from '../free-port.ts'
+import { isPortFree } from '../free-port.ts'
 import { readyUrl } from '../ready-line.ts'
-import { type MockProvider, operatorFiles } from './provider.ts'
+import { demoOperatorFiles, type MockProvider } from './provider.ts'
 
 /** The gateway of the demo: a process of its own, started as `make start` does. */
 export interface DemoGateway {
@@ -34,7 +34,7 @@ export interface DemoGateway {
   readonly stop: () => Promise<void>
 }
 
-interface Wanted {
+interface DemoGatewayOptions {
   readonly directory: string
   readonly port: number | null
   readonly provider: MockProvider
@@ -43,7 +43,11 @@ interface Wanted {
 const DEFAULT_PORT = 9443
 
 /** Starts `proxy/main.ts` on the scratch directory; resolves when it accepts connections. */
-export async function startDemoGateway({ directory, port, provider }: Wanted): Promise<DemoGateway> {
+export async function startDemoGateway({
+  directory,
+  port,
+  provider,
+}: DemoGatewayOptions): Promise<DemoGateway> {
   const adminSecret = randomBytes(18).toString('base64url')
   await writeOperatorFiles(directory, provider.url)
   const env = {
@@ -51,7 +55,7 @@ export async function startDemoGateway({ directory, port, provider }: Wanted): P
     NODE_COMPILE_CACHE: join(directory, 'compiled'),
     ...ownEnvironment(),
     DEMO_PROVIDER_KEY: provider.key,
-    MCP_PROXY_LISTEN: `127.0.0.1:${port ?? ((await isFree(DEFAULT_PORT)) ? DEFAULT_PORT : 0)}`,
+    MCP_PROXY_LISTEN: `127.0.0.1:${port ?? ((await isPortFree(DEFAULT_PORT)) ? DEFAULT_PORT : 0)}`,
     MCP_PROXY_DATA_DIR: join(directory, 'data'),
     MCP_PROXY_PLUGINS_DIR: join(directory, 'config'),
     MCP_PROXY_ADMIN_SECRET: adminSecret,
@@ -109,7 +113,7 @@ function ownEnvironment(): NodeJS.ProcessEnv {
 
 async function writeOperatorFiles(directory: string, providerUrl: string): Promise<void> {
   await mkdir(join(directory, 'config'))
-  for (const [name, yaml] of Object.entries(operatorFiles(providerUrl))) {
+  for (const [name, yaml] of Object.entries(demoOperatorFiles(providerUrl))) {
     await writeFile(join(directory, 'config', name), yaml)
   }
 }

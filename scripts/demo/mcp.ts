@@ -1,6 +1,6 @@
 import { Client, ProtocolError, StreamableHTTPClientTransport } from '@modelcontextprotocol/client'
 import type { DemoAgent } from './agents.ts'
-import { row, type Say } from './calls.ts'
+import { demoRow, type SayLine } from './calls.ts'
 import type { DemoGateway } from './gateway.ts'
 import { type DemoMcpServer, startDemoMcpServer } from './mcp-server.ts'
 
@@ -18,7 +18,7 @@ export async function playMcp(
   gateway: DemoGateway,
   agent: DemoAgent,
   stage: AsyncDisposableStack,
-  say: Say,
+  say: SayLine,
 ): Promise<Client> {
   const notes = await startDemoMcpServer('notes', {
     read_note: { description: READ, answer: NOTE },
@@ -43,16 +43,16 @@ async function register(
   { sallyport, admin }: DemoGateway,
   { id }: DemoAgent,
   { notes, payroll }: Readonly<Record<'notes' | 'payroll', DemoMcpServer>>,
-  say: Say,
+  say: SayLine,
 ): Promise<void> {
   const demanding = ['--capability', 'notes.read', '--tool-capability', 'delete_note=notes.delete']
   await sallyport('mcp', 'add', 'notes', notes.url, ...demanding, '--bind', id)
   await sallyport('mcp', 'add', 'payroll', payroll.url, '--capability', 'payroll.read')
   say(`  servers   notes at ${notes.url}, payroll at ${payroll.url}, both made with the official SDK`)
-  say(row('bound', OPERATOR, 'mcp.ts', `add notes … ${demanding.join(' ')} --bind ${id}`))
+  say(demoRow('bound', OPERATOR, 'mcp.ts', `add notes … ${demanding.join(' ')} --bind ${id}`))
   const capabilities = ['llm.chat', 'mcp.tools.list', 'notes.read', 'payroll.read']
   await admin('PATCH', `/v1/admin/agents/${id}/capabilities`, { capabilities })
-  say(row('granted', OPERATOR, 'admin API', `PATCH ${id} to ${JSON.stringify(capabilities)}`))
+  say(demoRow('granted', OPERATOR, 'admin API', `PATCH ${id} to ${JSON.stringify(capabilities)}`))
 }
 
 async function connect(
@@ -69,9 +69,9 @@ async function connect(
   return client
 }
 
-async function playToolCalls(client: Client, agent: DemoAgent, say: Say): Promise<void> {
+async function playToolCalls(client: Client, agent: DemoAgent, say: SayLine): Promise<void> {
   await list(client, agent, ['notes.delete_note', 'notes.read_note'], say)
-  await allowed(client, agent, say)
+  await playAllowedCall(client, agent, say)
   // It is not bound to payroll, so what it holds does not matter there.
   await denied(client, agent, { tool: 'notes.delete_note', code: -32005 }, say)
   await denied(client, agent, { tool: 'payroll.salaries', code: -32000 }, say)
@@ -87,11 +87,11 @@ interface RugPull {
 async function playRugPull(
   { sallyport }: DemoGateway,
   { client, agent, notes }: RugPull,
-  say: Say,
+  say: SayLine,
 ): Promise<void> {
   notes.describe('read_note', CHANGED)
   say(
-    row(
+    demoRow(
       'changed',
       { name: 'notes' },
       'server',
@@ -101,36 +101,41 @@ async function playRugPull(
   const found = await sallyport('mcp', 'refresh', 'notes')
   const digest = /waits as ([0-9a-f]{64})/.exec(found)?.[1]
   if (digest === undefined) throw new Error('the changed tool should be quarantined')
-  say(row('read', OPERATOR, 'mcp.ts', 'refresh notes'))
+  say(demoRow('read', OPERATOR, 'mcp.ts', 'refresh notes'))
   for (const line of found.trimEnd().split('\n')) say(`      ${line}`)
   await denied(client, agent, { tool: 'notes.read_note', code: -32006 }, say)
   await list(client, agent, ['notes.delete_note'], say)
   await sallyport('mcp', 'approve', 'notes', 'read_note', '--digest', digest)
-  say(row('approved', OPERATOR, 'mcp.ts', `approve notes read_note --digest ${digest.slice(0, 8)}…`))
-  await allowed(client, agent, say)
+  say(demoRow('approved', OPERATOR, 'mcp.ts', `approve notes read_note --digest ${digest.slice(0, 8)}…`))
+  await playAllowedCall(client, agent, say)
 }
 
-async function list(client: Client, agent: DemoAgent, expected: readonly string[], say: Say): Promise<void> {
+async function list(
+  client: Client,
+  agent: DemoAgent,
+  expected: readonly string[],
+  say: SayLine,
+): Promise<void> {
   const { tools } = await client.listTools()
   const names = tools.map(({ name }) => name).join(', ')
   if (names !== expected.join(', '))
     throw new Error(`tools/list should show ${expected.join(', ')}, and shows ${names}`)
-  say(row('listed', agent, 'mcp', `${names}, of 3 tools: what it is bound to, and is approved`))
+  say(demoRow('listed', agent, 'mcp', `${names}, of 3 tools: what it is bound to, and is approved`))
 }
 
-export async function allowed(client: Client, agent: DemoAgent, say: Say): Promise<void> {
+export async function playAllowedCall(client: Client, agent: DemoAgent, say: SayLine): Promise<void> {
   const { content } = await client.callTool({ name: 'notes.read_note' })
   const [block] = content
   if (block?.type !== 'text' || block.text !== NOTE)
     throw new Error('an allowed call should have the server’s answer')
-  say(row('allowed', agent, 'mcp', `notes.read_note: "${block.text}"`))
+  say(demoRow('allowed', agent, 'mcp', `notes.read_note: "${block.text}"`))
 }
 
 async function denied(
   client: Client,
   agent: DemoAgent,
   { tool, code }: { readonly tool: string; readonly code: number },
-  say: Say,
+  say: SayLine,
 ): Promise<void> {
   const error = await client.callTool({ name: tool }).then(
     () => new Error('it was served'),
@@ -139,11 +144,11 @@ async function denied(
   if (!(error instanceof ProtocolError) || error.code !== code) {
     throw new Error(`calling ${tool} should be refused ${code}: ${String(error)}`)
   }
-  say(row('denied', agent, 'mcp', `${tool}: ${error.code} ${error.message}`))
+  say(demoRow('denied', agent, 'mcp', `${tool}: ${error.code} ${error.message}`))
 }
 
 /** Checks that no denied call reached a server. */
-function checkCalled(notes: DemoMcpServer, payroll: DemoMcpServer, say: Say): void {
+function checkCalled(notes: DemoMcpServer, payroll: DemoMcpServer, say: SayLine): void {
   if (notes.called.join() !== 'read_note,read_note' || payroll.called.length > 0) {
     throw new Error(`the MCP servers should not have seen ${[...notes.called, ...payroll.called].join(', ')}`)
   }

@@ -38,7 +38,7 @@ export async function startMockProvider(): Promise<MockProvider> {
  * Returns the operator files of a gateway in front of the mock: six, as in plugins/config. The key comes from
  * the environment.
  */
-export const operatorFiles = (url: string): Readonly<Record<string, string>> => ({
+export const demoOperatorFiles = (url: string): Readonly<Record<string, string>> => ({
   '10-pin.yaml': 'plugin: pin\n',
   '20-dpop.yaml': 'plugin: dpop\negress_dpop_mode: optional\n',
   '30-capability.yaml': 'plugin: capability\n',

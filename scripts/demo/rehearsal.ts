@@ -1,13 +1,13 @@
 import type { Client } from '@modelcontextprotocol/client'
 import type { DemoAgent } from './agents.ts'
-import { row, type Say } from './calls.ts'
+import { demoRow, type SayLine } from './calls.ts'
 import type { DemoGateway } from './gateway.ts'
-import { allowed } from './mcp.ts'
+import { playAllowedCall } from './mcp.ts'
 
 const OPERATOR = { name: 'operator' }
 const LEAST = ['llm.chat', 'mcp.tools.list', 'notes.read']
 
-interface Acting {
+interface DemoCaller {
   readonly client: Client
   readonly agent: DemoAgent
 }
@@ -19,8 +19,8 @@ interface Acting {
  */
 export async function playRehearsal(
   gateway: DemoGateway,
-  { client, agent }: Acting,
-  say: Say,
+  { client, agent }: DemoCaller,
+  say: SayLine,
 ): Promise<void> {
   const { id } = agent
   say('\nBefore capabilities are taken away, the change is rehearsed on the calls that were made.\n')
@@ -33,19 +33,19 @@ export async function playRehearsal(
   const change = { capabilities: LEAST }
   await gateway.admin('PATCH', `/v1/admin/agents/${id}/capabilities`, change, { 'if-rehearsed': rehearsal })
   say(
-    row(
+    demoRow(
       'changed',
       OPERATOR,
       'admin API',
       `PATCH ${id} to ${JSON.stringify(LEAST)}, If-Rehearsed: ${rehearsal}`,
     ),
   )
-  await allowed(client, agent, say)
+  await playAllowedCall(client, agent, say)
 }
 
-async function rehearsed({ rehearse }: DemoGateway, id: string, set: readonly string[], say: Say) {
+async function rehearsed({ rehearse }: DemoGateway, id: string, set: readonly string[], say: SayLine) {
   const args = [id, '--set', set.join(','), '--last', '1h']
-  say(row('asked', OPERATOR, 'sallyport', `rehearse ${args.join(' ')}`))
+  say(demoRow('asked', OPERATOR, 'sallyport', `rehearse ${args.join(' ')}`))
   const found = await rehearse(...args)
   for (const line of found.out.trimEnd().split('\n')) say(`      ${line}`)
   return found

@@ -12,7 +12,7 @@ import { playMcp } from './mcp.ts'
 import { startMockProvider } from './provider.ts'
 import { playRehearsal } from './rehearsal.ts'
 
-interface Wanted {
+interface DemoOptions {
   /** True: the gateway stays until SIGINT or SIGTERM. */
   readonly stay: boolean
   /** The port of the gateway. Null: 9443, or any other while that is taken. */
@@ -24,7 +24,7 @@ interface Wanted {
  * it should. Whatever happens, the gateway and the provider are stopped and the scratch directory is removed
  * before it settles.
  */
-export async function demo(wanted: Wanted): Promise<void> {
+export async function runDemo(wanted: DemoOptions): Promise<void> {
   const interrupted = interruption('the demo was stopped before its end')
   await using stage = new AsyncDisposableStack()
   try {
@@ -37,7 +37,7 @@ export async function demo(wanted: Wanted): Promise<void> {
   }
 }
 
-async function play({ stay, port }: Wanted, stage: AsyncDisposableStack, interrupted: AbortSignal) {
+async function play({ stay, port }: DemoOptions, stage: AsyncDisposableStack, interrupted: AbortSignal) {
   // Each step says how it went, so an interrupted demo ends at the next line, with everything it started
   // known here.
   const say = (line: string): void => {

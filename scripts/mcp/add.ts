@@ -2,13 +2,13 @@ import { subcommandOf } from '../admin/subcommand.ts'
 import { bindTo } from './bind.ts'
 import { mcpCommand } from './command.ts'
 import { demandOf, toolTotals, unknownLines } from './lines.ts'
-import { RESOURCES, type WholeResource, wholeResource } from './resources.ts'
+import { RESOURCES_PATH, type ResourceDetailView, resourceFromAnswer } from './resources.ts'
 
 /**
  * `mcp add`: registers a server, prints what its tools came to, and binds principals to it. A server that
  * could not be read is registered all the same, and reported.
  */
-export const add = subcommandOf({
+export const addCommand = subcommandOf({
   takes: 'NAME URL',
   about: 'register a server; its tools are read and pinned as they are now',
   options: {
@@ -58,7 +58,7 @@ export const add = subcommandOf({
       allowed_domains: values['allowed-domain'],
     }
     return async (call, say) => {
-      const resource = wholeResource(await call('POST', RESOURCES, body), 201)
+      const resource = resourceFromAnswer(await call('POST', RESOURCES_PATH, body), 201)
       say(...registered(resource))
       await bindTo(call, say, resource, values.bind ?? [])
     }
@@ -78,7 +78,7 @@ function capabilities(pairs: readonly string[]): Readonly<Record<string, string>
   return Object.fromEntries(found)
 }
 
-function registered(resource: WholeResource): readonly string[] {
+function registered(resource: ResourceDetailView): readonly string[] {
   const { name, resource_id: id, last_error: error, tools } = resource
   const lines = [
     `registered ${name} (${id}); its tools demand ${demandOf(resource)} where you said nothing else`,

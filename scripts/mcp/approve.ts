@@ -1,15 +1,15 @@
 import { createInterface } from 'node:readline'
-import { expect } from '../admin/call.ts'
+import { expectStatus } from '../admin/call.ts'
 import { subcommandOf } from '../admin/subcommand.ts'
-import { printOurs } from '../print.ts'
+import { printVerbatim } from '../print.ts'
 import { mcpCommand } from './command.ts'
 import { pendingLines, pendingServerLines } from './lines.ts'
 import {
+  type ResourceDetailView,
   readResourceNamed,
   resourcePath,
+  type ToolDetailView,
   toolNamed,
-  type WholeResource,
-  type WholeTool,
 } from './resources.ts'
 
 /**
@@ -17,7 +17,7 @@ import {
  * and approves what was shown and nothing else: what came in between is refused by its digest, and so is any other change
  * of the server, by `If-Match`.
  */
-export const approve = subcommandOf({
+export const approveCommand = subcommandOf({
   takes: 'NAME [TOOL]',
   about:
     'show what waits, whole, and how it differs, ask, and approve exactly that; without TOOL what the server says of itself',
@@ -38,14 +38,14 @@ export const approve = subcommandOf({
       say(...lines)
       if (chosen === undefined && !yes) await ask(question)
       const at = `${resourcePath(resource.resource_id)}/${path}/approve`
-      expect(await call('POST', at, { digest: chosen ?? digest }, { ifMatch }), 200)
+      expectStatus(await call('POST', at, { digest: chosen ?? digest }, { ifMatch }), 200)
       say(`approved ${what} as shown`)
     }
   },
 })
 
 /** A text that waits for an approval. */
-interface WaitingText {
+interface ApprovalPrompt {
   /** Below that of the resource. */
   readonly path: string
   readonly digest: string
@@ -56,7 +56,7 @@ interface WaitingText {
 }
 
 /** Finds what waits of a tool, or of the server itself. Throws one sentence where nothing does. */
-function waitingIn(resource: WholeResource, toolName: string | undefined): WaitingText {
+function waitingIn(resource: ResourceDetailView, toolName: string | undefined): ApprovalPrompt {
   const { name, pending_server_digest: digest } = resource
   if (toolName !== undefined) {
     const tool = toolNamed(resource, toolName)
@@ -80,7 +80,7 @@ function waitingIn(resource: WholeResource, toolName: string | undefined): Waiti
 }
 
 /** Returns the digest of the pending definition. Throws one sentence where none is pending. */
-function pendingDigest({ name, state, pending_digest: digest }: WholeTool): string {
+function pendingDigest({ name, state, pending_digest: digest }: ToolDetailView): string {
   if (state !== 'quarantined' || digest === null)
     throw new Error(`no definition of ${name} waits for approval: it is ${state}`)
   return digest
@@ -92,7 +92,7 @@ async function ask(question: string): Promise<void> {
     throw new Error(
       'there is no terminal to ask on: approve what show has printed with --digest, or with --yes',
     )
-  printOurs(`${question} [y/N] `)
+  printVerbatim(`${question} [y/N] `)
   const lines = createInterface({ input: process.stdin })
   try {
     for await (const line of lines) {

@@ -1,24 +1,29 @@
 import { messageOf } from '../../db/support/error-message.ts'
-import { type Call, expect } from '../admin/call.ts'
-import { type Say, type Subcommand, subcommandOf } from '../admin/subcommand.ts'
+import { type AdminCall, expectStatus } from '../admin/call.ts'
+import { type AdminSubcommand, type PrintLines, subcommandOf } from '../admin/subcommand.ts'
 import { mcpCommand } from './command.ts'
-import { BINDINGS, bindingsOf, resourceNamed, type ShownResource } from './resources.ts'
+import { BINDINGS_PATH, fetchBindings, type ResourceView, resourceNamed } from './resources.ts'
 
 const CONFLICT = 409
 
 /** `mcp bind`: lets principals reach a server. */
-export const bind = withIds(
+export const bindCommand = withIds(
   'bind',
   'let agents, users or workloads reach it, each with the capabilities that it holds',
   bindTo,
 )
 
-/** `mcp unbind`: ends what {@link bind} began. */
-export const unbind = withIds('unbind', 'holds on the next call', unbindFrom)
+/** `mcp unbind`: ends what {@link bindCommand} began. */
+export const unbindCommand = withIds('unbind', 'holds on the next call', unbindFrom)
 
-type WithIds = (call: Call, say: Say, resource: ShownResource, ids: readonly string[]) => Promise<void>
+type WithIds = (
+  call: AdminCall,
+  say: PrintLines,
+  resource: ResourceView,
+  ids: readonly string[],
+) => Promise<void>
 
-function withIds(name: string, about: string, work: WithIds): Subcommand {
+function withIds(name: string, about: string, work: WithIds): AdminSubcommand {
   return subcommandOf({
     takes: 'NAME ID…',
     about,
@@ -36,30 +41,30 @@ function withIds(name: string, about: string, work: WithIds): Subcommand {
  * refused.
  */
 export async function bindTo(
-  call: Call,
-  say: Say,
-  { name, resource_id }: ShownResource,
+  call: AdminCall,
+  say: PrintLines,
+  { name, resource_id }: ResourceView,
   ids: readonly string[],
 ): Promise<void> {
   for (const id of ids) {
-    const answer = await call('POST', BINDINGS, { agent_id: id, resource_id })
+    const answer = await call('POST', BINDINGS_PATH, { agent_id: id, resource_id })
     if (answer.status === CONFLICT) throw new Error(`${id} is bound to ${name} already`)
-    about(id, () => expect(answer, 201))
+    about(id, () => expectStatus(answer, 201))
     say(`${id} is bound to ${name}`)
   }
 }
 
 async function unbindFrom(
-  call: Call,
-  say: Say,
-  resource: ShownResource,
+  call: AdminCall,
+  say: PrintLines,
+  resource: ResourceView,
   ids: readonly string[],
 ): Promise<void> {
   for (const id of ids) {
-    const found = (await bindingsOf(call, resource)).find(({ agent_id: bound }) => bound === id)
+    const found = (await fetchBindings(call, resource)).find(({ agent_id: bound }) => bound === id)
     if (!found) throw new Error(`${id} is not bound to ${resource.name}`)
-    const answer = await call('DELETE', `${BINDINGS}/${encodeURIComponent(found.binding_id)}`)
-    about(id, () => expect(answer, 204))
+    const answer = await call('DELETE', `${BINDINGS_PATH}/${encodeURIComponent(found.binding_id)}`)
+    about(id, () => expectStatus(answer, 204))
     say(`${id} is not bound to ${resource.name} any more`)
   }
 }

@@ -1,7 +1,7 @@
-import type { Call } from '../admin/call.ts'
-import { type Say, type Subcommand, subcommandOf } from '../admin/subcommand.ts'
+import type { AdminCall } from '../admin/call.ts'
+import { type AdminSubcommand, type PrintLines, subcommandOf } from '../admin/subcommand.ts'
 import { commandOf } from '../command.ts'
-import { resourceNamed, type ShownResource } from './resources.ts'
+import { type ResourceView, resourceNamed } from './resources.ts'
 
 /** Returns the command that does this with MCP servers, e.g. `make mcp ARGS="show files"`. */
 export const mcpCommand = (words: string): string => commandOf(`mcp ARGS="${words}"`, `mcp ${words}`)
@@ -10,8 +10,8 @@ export const mcpCommand = (words: string): string => commandOf(`mcp ARGS="${word
 export function onServer(
   name: string,
   about: string,
-  work: (call: Call, say: Say, resource: ShownResource) => Promise<void>,
-): Subcommand {
+  work: (call: AdminCall, say: PrintLines, resource: ResourceView) => Promise<void>,
+): AdminSubcommand {
   return subcommandOf({
     takes: 'NAME',
     about,

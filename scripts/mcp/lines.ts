@@ -1,11 +1,11 @@
-import { columns, jsonLines } from '../admin/printable.ts'
+import { alignColumns, jsonLines } from '../admin/printable.ts'
 import { mcpCommand } from './command.ts'
-import type { ShownBinding, ShownResource, ShownTool, WholeResource, WholeTool } from './resources.ts'
+import type { BindingView, ResourceDetailView, ResourceView, ToolDetailView, ToolView } from './resources.ts'
 
 /** Writes a line for each server, under a line of titles. */
 export function resourceTable(
-  all: readonly ShownResource[],
-  bindings: readonly ShownBinding[],
+  all: readonly ResourceView[],
+  bindings: readonly BindingView[],
 ): readonly string[] {
   if (all.length === 0) return [`no MCP server is registered: ${mcpCommand('add NAME URL')}`]
   const bound = Map.groupBy(bindings, (binding) => binding.resource_id)
@@ -17,11 +17,14 @@ export function resourceTable(
     shownUrl(one),
     toolTotals(one.tools),
   ])
-  return columns([['NAME', 'STATE', 'DEMANDS', 'BOUND', 'ENDPOINT', 'TOOLS'], ...rows])
+  return alignColumns([['NAME', 'STATE', 'DEMANDS', 'BOUND', 'ENDPOINT', 'TOOLS'], ...rows])
 }
 
 /** Writes all that an operator should know of a server. */
-export function resourceLines(resource: WholeResource, bindings: readonly ShownBinding[]): readonly string[] {
+export function resourceLines(
+  resource: ResourceDetailView,
+  bindings: readonly BindingView[],
+): readonly string[] {
   const { name, description, last_error: error, tools } = resource
   const bound = bindings.map(({ agent_id: id }) => id).join(', ')
   const facts: readonly (readonly [string, string | null])[] = [
@@ -41,20 +44,20 @@ export function resourceLines(resource: WholeResource, bindings: readonly ShownB
 }
 
 /** Tells each name in `tool_capabilities` that no tool has: most likely the operator meant another one. */
-export const unknownLines = ({ unknown_tools: unknown }: WholeResource): readonly string[] =>
+export const unknownLines = ({ unknown_tools: unknown }: ResourceDetailView): readonly string[] =>
   unknown.map((tool) => `tool_capabilities names ${tool}, which the server does not have`)
 
 /**
  * Writes a tool with its definitions whole, so that nothing of the approved one is cut; below them how they
  * differ.
  */
-export const wholeToolLines = (tool: WholeTool): readonly string[] => [
+export const toolDetailLines = (tool: ToolDetailView): readonly string[] => [
   ...(tool.definition === null ? [] : ['approved:', ...jsonLines(tool.definition)]),
   ...pendingLines(tool),
 ]
 
 /** Writes the definition that waits for approval, whole, and how it differs from the approved one. */
-export const pendingLines = (tool: WholeTool): readonly string[] => [
+export const pendingLines = (tool: ToolDetailView): readonly string[] => [
   ...(tool.pending_definition ? ['waits for approval:', ...jsonLines(tool.pending_definition)] : []),
   ...toolLines([tool]),
 ]
@@ -63,7 +66,7 @@ export const pendingLines = (tool: WholeTool): readonly string[] => [
  * Writes what the server says of itself and what waits for approval, whole, and how it differs from what was approved.
  * Nothing where nothing waits.
  */
-export function pendingServerLines(resource: WholeResource): readonly string[] {
+export function pendingServerLines(resource: ResourceDetailView): readonly string[] {
   const { pending_server: pending, pending_server_digest: digest } = resource
   if (!pending || digest === null) return []
   const { server_changes: changes, server_flags: flags } = resource
@@ -75,8 +78,8 @@ export function pendingServerLines(resource: WholeResource): readonly string[] {
  * Writes each tool with its state and its demand; below it the digest that waits, how it differs, and its
  * flags.
  */
-export function toolLines(tools: readonly ShownTool[]): readonly string[] {
-  const heads = columns(tools.map((tool) => [`    ${tool.state}`, tool.name, demandOf(tool)]))
+export function toolLines(tools: readonly ToolView[]): readonly string[] {
+  const heads = alignColumns(tools.map((tool) => [`    ${tool.state}`, tool.name, demandOf(tool)]))
   return tools.flatMap((tool, index) => [heads[index] ?? '', ...below(tool)])
 }
 
@@ -84,7 +87,7 @@ function below({
   pending_digest: digest,
   changes = [],
   flags,
-}: Pick<ShownTool, 'pending_digest' | 'changes' | 'flags'>): readonly string[] {
+}: Pick<ToolView, 'pending_digest' | 'changes' | 'flags'>): readonly string[] {
   return [
     ...(digest === null ? [] : [`waits as ${digest}`]),
     ...changes,
@@ -93,28 +96,28 @@ function below({
 }
 
 /** Names what a tool, or a server's tools, demand. */
-export const demandOf = ({ required_capability: demanded }: Pick<ShownTool, 'required_capability'>): string =>
+export const demandOf = ({ required_capability: demanded }: Pick<ToolView, 'required_capability'>): string =>
   demanded ?? 'a binding only'
 
 /** Counts the tools by state: `3 approved, 1 quarantined`. */
-export function toolTotals(tools: readonly ShownTool[]): string {
+export function toolTotals(tools: readonly ToolView[]): string {
   const states = Map.groupBy(tools, ({ state }) => state)
   return [...states].map(([state, { length }]) => `${length} ${state}`).join(', ') || 'no tools'
 }
 
-function stateOf({ enabled, last_error: error }: ShownResource): string {
+function stateOf({ enabled, last_error: error }: ResourceView): string {
   if (!enabled) return 'disabled'
   return error === null ? 'ok' : 'unreadable'
 }
 
-const readOf = ({ last_read_at: at, protocol_version: version }: ShownResource): string =>
+const readOf = ({ last_read_at: at, protocol_version: version }: ResourceView): string =>
   at === null ? 'never' : `${at}${version === null ? '' : `, speaks ${version}`}`
 
-const credentialOf = ({ auth_type: type, auth_secret_ref: ref }: ShownResource): string =>
+const credentialOf = ({ auth_type: type, auth_secret_ref: ref }: ResourceView): string =>
   ref === null ? type : `${type}, from ${ref}`
 
 /** Returns the URL without its query, which may be a key: others look at a terminal too. */
-function shownUrl({ endpoint_url: endpoint }: ShownResource): string {
+function shownUrl({ endpoint_url: endpoint }: ResourceView): string {
   const { origin, pathname, search } = new URL(endpoint)
   return `${origin}${pathname}${search === '' ? '' : '?…'}`
 }

@@ -1,8 +1,8 @@
 import { nearestName } from '../../plugins/operator-files/nearest-name.ts'
-import { type Answer, type Call, expect } from '../admin/call.ts'
+import { type AdminAnswer, type AdminCall, expectStatus } from '../admin/call.ts'
 
 /** A tool as the admin API shows it (docs/protocol.md#mcp-resources). */
-export interface ShownTool {
+export interface ToolView {
   readonly name: string
   /** Null: the binding alone. */
   readonly required_capability: string | null
@@ -15,7 +15,7 @@ export interface ShownTool {
 }
 
 /** A tool with its definitions whole. */
-export interface WholeTool extends ShownTool {
+export interface ToolDetailView extends ToolView {
   /** The approved definition; null where none ever was. */
   readonly definition: object | null
   /** The definition of a quarantined tool that waits. */
@@ -23,7 +23,7 @@ export interface WholeTool extends ShownTool {
 }
 
 /** An MCP server as the admin API lists it (docs/protocol.md#mcp-resources). */
-export interface ShownResource {
+export interface ResourceView {
   readonly resource_id: string
   readonly name: string
   readonly description: string | null
@@ -39,44 +39,45 @@ export interface ShownResource {
   readonly last_error: string | null
   /** The digest of what the server says of itself and what waits for approval, or null. */
   readonly pending_server_digest: string | null
-  readonly tools: readonly ShownTool[]
+  readonly tools: readonly ToolView[]
 }
 
 /** An MCP server as the admin API shows it alone. */
-export interface WholeResource extends ShownResource {
+export interface ResourceDetailView extends ResourceView {
   /** The server's words about itself, as approved; null if they were never read. */
   readonly server: object | null
   readonly server_flags: readonly string[]
   /** The words that wait for approval, if any do, and how they differ. */
   readonly pending_server?: object
   readonly server_changes?: readonly string[]
-  readonly tools: readonly WholeTool[]
+  readonly tools: readonly ToolDetailView[]
   /** Names in its `tool_capabilities` that no tool has. */
   readonly unknown_tools: readonly string[]
 }
 
 /** A principal's leave to reach an MCP server. */
-export interface ShownBinding {
+export interface BindingView {
   readonly binding_id: string
   /** The id of an agent, a user or a workload. */
   readonly agent_id: string
   readonly resource_id: string
 }
 
-export const RESOURCES = '/v1/admin/mcp-resources'
-export const BINDINGS = `${RESOURCES}/bindings`
+export const RESOURCES_PATH = '/v1/admin/mcp-resources'
+export const BINDINGS_PATH = `${RESOURCES_PATH}/bindings`
 
 /** The admin API's path of a resource. */
-export const resourcePath = (resourceId: string): string => `${RESOURCES}/${encodeURIComponent(resourceId)}`
+export const resourcePath = (resourceId: string): string =>
+  `${RESOURCES_PATH}/${encodeURIComponent(resourceId)}`
 
 /** Lists every MCP server, by name. */
-export async function resources(call: Call): Promise<readonly ShownResource[]> {
-  return listOf<ShownResource>(expect(await call('GET', RESOURCES), 200))
+export async function fetchResources(call: AdminCall): Promise<readonly ResourceView[]> {
+  return listOf<ResourceView>(expectStatus(await call('GET', RESOURCES_PATH), 200))
 }
 
 /** Finds the MCP server of that name. Throws one sentence where there is none. */
-export async function resourceNamed(call: Call, name: string): Promise<ShownResource> {
-  const all = await resources(call)
+export async function resourceNamed(call: AdminCall, name: string): Promise<ResourceView> {
+  const all = await fetchResources(call)
   const found = all.find((one) => one.name === name)
   if (found) return found
   const near = nearestName(
@@ -91,41 +92,41 @@ export async function resourceNamed(call: Call, name: string): Promise<ShownReso
  * Finds the MCP server of that name, with the definitions of its tools. Throws one sentence where there is
  * none.
  */
-export const wholeResourceNamed = async (call: Call, name: string): Promise<WholeResource> =>
+export const resourceDetailNamed = async (call: AdminCall, name: string): Promise<ResourceDetailView> =>
   (await readResourceNamed(call, name)).resource
 
-/** Finds it as {@link wholeResourceNamed} does, with the state that it was read in. */
+/** Finds it as {@link resourceDetailNamed} does, with the state that it was read in. */
 export async function readResourceNamed(
-  call: Call,
+  call: AdminCall,
   name: string,
-): Promise<{ readonly resource: WholeResource; readonly etag: string | undefined }> {
+): Promise<{ readonly resource: ResourceDetailView; readonly etag: string | undefined }> {
   const { resource_id: id } = await resourceNamed(call, name)
   const answer = await call('GET', resourcePath(id))
-  return { resource: wholeResource(answer, 200), etag: answer.etag }
+  return { resource: resourceFromAnswer(answer, 200), etag: answer.etag }
 }
 
 /**
  * Reads the MCP server that an answer holds. Throws the service's own sentence where its status is not the
  * expected one.
  */
-export const wholeResource = (answer: Answer, status: number): WholeResource =>
+export const resourceFromAnswer = (answer: AdminAnswer, status: number): ResourceDetailView =>
   // The admin API's own shape (docs/protocol.md#mcp-resources), of the version that runs.
-  expect(answer, status) as unknown as WholeResource
+  expectStatus(answer, status) as unknown as ResourceDetailView
 
 /** Finds the tool of that name. Throws one sentence where the server has none. */
-export function toolNamed({ name, tools }: WholeResource, tool: string): WholeTool {
+export function toolNamed({ name, tools }: ResourceDetailView, tool: string): ToolDetailView {
   const found = tools.find((one) => one.name === tool)
   if (!found) throw new Error(`${name} has no tool of the name ${JSON.stringify(tool)}`)
   return found
 }
 
 /** Lists the bindings to one MCP server, or all, oldest first. */
-export async function bindingsOf(
-  call: Call,
-  resource?: Pick<ShownResource, 'resource_id'>,
-): Promise<readonly ShownBinding[]> {
+export async function fetchBindings(
+  call: AdminCall,
+  resource?: Pick<ResourceView, 'resource_id'>,
+): Promise<readonly BindingView[]> {
   const query = resource ? `?${new URLSearchParams({ resource_id: resource.resource_id }).toString()}` : ''
-  return listOf<ShownBinding>(expect(await call('GET', BINDINGS + query), 200))
+  return listOf<BindingView>(expectStatus(await call('GET', BINDINGS_PATH + query), 200))
 }
 
 function listOf<T>(body: unknown): readonly T[] {

@@ -2,22 +2,22 @@ import { createPrivateKey, generateKeyPairSync, hash, type KeyObject } from 'nod
 import { existsSync } from 'node:fs'
 import { mkdir } from 'node:fs/promises'
 import { join } from 'node:path'
-import { writePrivate } from '../../certs/authority/key-store.ts'
-import { type Call, expect } from '../admin/call.ts'
+import { writePrivateFile } from '../../certs/authority/key-store.ts'
+import { type AdminCall, expectStatus } from '../admin/call.ts'
 import { writeGateway, writeTrust } from '../admin/whereabouts.ts'
 import { readPrivateSync, writePrivateOnceSync } from '../client/identity/private-file.ts'
 import { certificateRequest } from '../client/renewal/certificate-request.ts'
 import { nextKey, putNext, settleNext } from '../client/renewal/files.ts'
-import { dpopKeyIn, publicJwk } from '../client/signing/dpop-key.ts'
-import { Unfinished } from '../command.ts'
-import type { ShownOperator } from './operators.ts'
+import { dpopKeyIn, publicDpopJwk } from '../client/signing/dpop-key.ts'
+import { UnfinishedChange } from '../command.ts'
+import type { OperatorView } from './operators.ts'
 
 const KEY = 'agent.key'
 const CERT = 'agent.crt'
 
 /** Whose certificate is asked for, and the directory of its identity. */
-export interface Wanted {
-  readonly operator: ShownOperator
+export interface OperatorCertification {
+  readonly operator: OperatorView
   readonly directory: string
   /** The URL that its `gateway.json` says. */
   readonly url: string
@@ -26,53 +26,58 @@ export interface Wanted {
 /**
  * Makes an operator's identity directory whole, like an agent's: its keys are made there, and never leave it. A
  * directory that holds a certificate gets a new one, for a new key, in its place; one that was begun is gone on with.
- * Throws an `Unfinished` where a step waits for a second operator: the next
+ * Throws an `UnfinishedChange` where a step waits for a second operator: the next
  * one rests on it.
  */
-export async function certify(call: Call, { operator, directory, url }: Wanted): Promise<void> {
+export async function certifyOperator(
+  call: AdminCall,
+  { operator, directory, url }: OperatorCertification,
+): Promise<void> {
   const { principal_id: id } = operator
   const path = `/v1/admin/operators/${encodeURIComponent(id)}`
   await mkdir(directory, { recursive: true, mode: 0o700 })
   await settleNext(directory)
   await writeTrust(call, directory)
-  const jwk = publicJwk(dpopKeyIn(directory))
+  const jwk = publicDpopJwk(dpopKeyIn(directory))
   await writeGateway(directory, url, id)
   // RFC 7638: of the members in their order.
   if (operator.dpop_jkt !== hash('sha256', JSON.stringify(jwk), 'base64url')) {
     const again = `then once more: sallyport operator rotate ${operator.operator_name} --out ${directory}`
-    await orWait(again, async () => expect(await call('POST', `${path}/dpop-jwk`, jwk), 200))
+    await withNextStep(again, async () => expectStatus(await call('POST', `${path}/dpop-jwk`, jwk), 200))
   }
   const handOver = `whoever confirms gets the certificate: it belongs into ${join(directory, CERT)}`
   const { key, put } = await place(directory)
-  const { cert_chain_pem: chain } = await orWait(handOver, async () =>
-    expect(await call('POST', `${path}/certificate`, { csr_pem: certificateRequest(key) }), 200),
+  const { cert_chain_pem: chain } = await withNextStep(handOver, async () =>
+    expectStatus(await call('POST', `${path}/certificate`, { csr_pem: certificateRequest(key) }), 200),
   )
   await put(String(chain))
 }
 
 /** Does work; where it waits for a second operator the sentence says what comes then. */
-export async function orWait<T>(then: string, work: () => Promise<T>): Promise<T> {
+export async function withNextStep<T>(then: string, work: () => Promise<T>): Promise<T> {
   try {
     return await work()
   } catch (error) {
-    throw error instanceof Unfinished ? new Unfinished(`${error.message}; ${then}`, { cause: error }) : error
+    throw error instanceof UnfinishedChange
+      ? new UnfinishedChange(`${error.message}; ${then}`, { cause: error })
+      : error
   }
 }
 
 /** The key of the next certificate of a directory, and how it is put there. */
-interface Place {
+interface NextCertificate {
   readonly key: KeyObject
   readonly put: (chainPem: string) => Promise<void>
 }
 
-async function place(directory: string): Promise<Place> {
+async function place(directory: string): Promise<NextCertificate> {
   if (holdsIdentity(directory))
     return { key: await nextKey(directory), put: (chain) => putNext(directory, chain) }
   const path = join(directory, KEY)
   const { privateKey } = generateKeyPairSync('ec', { namedCurve: 'P-256' })
   writePrivateOnceSync(path, String(privateKey.export({ type: 'pkcs8', format: 'pem' })))
   const key = createPrivateKey(readPrivateSync(path) ?? '')
-  return { key, put: (chain) => writePrivate(join(directory, CERT), chain) }
+  return { key, put: (chain) => writePrivateFile(join(directory, CERT), chain) }
 }
 
 /** Tells whether a directory holds an identity that is whole enough to be somebody's. */

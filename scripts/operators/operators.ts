@@ -1,10 +1,10 @@
 import { nearestName } from '../../plugins/operator-files/nearest-name.ts'
 import { ADMIN_CAPABILITIES, isOperatorSet, OPERATOR_SETS } from '../../plugins/operators/capabilities.ts'
-import { type Call, expect } from '../admin/call.ts'
+import { type AdminCall, expectStatus } from '../admin/call.ts'
 import { capabilitiesIn } from '../command.ts'
 
 /** An operator as the admin API shows it (docs/protocol.md#principals). */
-export interface ShownOperator {
+export interface OperatorView {
   readonly principal_id: string
   readonly operator_name: string
   readonly capabilities: readonly string[]
@@ -17,19 +17,19 @@ export interface ShownOperator {
   readonly changed_by: string
 }
 
-export const OPERATORS = '/v1/admin/operators'
+export const OPERATORS_PATH = '/v1/admin/operators'
 
 /** Lists the operators, newest first, a thousand at most. */
-export async function operators(call: Call): Promise<readonly ShownOperator[]> {
-  const { operators: list } = expect(await call('GET', `${OPERATORS}?limit=1000`), 200)
+export async function fetchOperators(call: AdminCall): Promise<readonly OperatorView[]> {
+  const { operators: list } = expectStatus(await call('GET', `${OPERATORS_PATH}?limit=1000`), 200)
   if (!Array.isArray(list)) throw new Error('the gateway answered with something other than a list')
   // The admin API's own shape (docs/protocol.md#principals), of the version that runs.
-  return list as readonly ShownOperator[]
+  return list as readonly OperatorView[]
 }
 
 /** Finds the operator of a name, or of an id. Throws one sentence where there is none. */
-export async function operatorNamed(call: Call, name: string): Promise<ShownOperator> {
-  const all = await operators(call)
+export async function operatorNamed(call: AdminCall, name: string): Promise<OperatorView> {
+  const all = await fetchOperators(call)
   const found = all.find((one) => one.operator_name === name || one.principal_id === name)
   const known = found ?? (await unlisted(call, name, all))
   if (known) return known
@@ -43,19 +43,22 @@ export async function operatorNamed(call: Call, name: string): Promise<ShownOper
 
 /** Asks for an operator by its id: the list, which is for showing, may end before it. */
 async function unlisted(
-  call: Call,
+  call: AdminCall,
   name: string,
-  [any]: readonly ShownOperator[],
-): Promise<ShownOperator | null> {
+  [any]: readonly OperatorView[],
+): Promise<OperatorView | null> {
   const id = name.includes('::') ? name : any?.principal_id.replace(/[^:]+$/, name)
   if (id === undefined) return null
-  const { status, body } = await call('GET', `${OPERATORS}/${encodeURIComponent(id)}`)
+  const { status, body } = await call('GET', `${OPERATORS_PATH}/${encodeURIComponent(id)}`)
   // The admin API's own shape, as above.
-  return status === 200 ? (body as ShownOperator) : null
+  return status === 200 ? (body as OperatorView) : null
 }
 
 /** The set that `--role` or `--caps` says. Undefined where neither does. Throws one sentence. */
-export function setOf(role: string | undefined, caps: string | undefined): readonly string[] | undefined {
+export function requestedSet(
+  role: string | undefined,
+  caps: string | undefined,
+): readonly string[] | undefined {
   if (role !== undefined && caps !== undefined) throw new Error('say --role or --caps, not both')
   if (caps !== undefined) return capabilitiesIn(caps)
   if (role === undefined) return undefined
@@ -66,7 +69,7 @@ export function setOf(role: string | undefined, caps: string | undefined): reado
 }
 
 /** The options that say a set. */
-export const SET = {
+export const SET_OPTIONS = {
   role: {
     type: 'string',
     value: 'ROLE',

@@ -1,10 +1,10 @@
 import type { Rehearsal } from '../../proxy/admin/conditions/record.ts'
-import { type Call, expect } from '../admin/call.ts'
-import { columns, jsonLines } from '../admin/printable.ts'
-import { type Subcommand, subcommandOf } from '../admin/subcommand.ts'
+import { type AdminCall, expectStatus } from '../admin/call.ts'
+import { alignColumns, jsonLines } from '../admin/printable.ts'
+import { type AdminSubcommand, subcommandOf } from '../admin/subcommand.ts'
 
 /** A proposal as the admin API shows it (docs/operators.md#two-people). */
-interface ShownProposal {
+interface ProposalView {
   readonly id: string
   readonly by: string
   readonly expires_at: string
@@ -18,15 +18,15 @@ const PROPOSALS = '/v1/admin/proposals'
 
 const pathOf = (id: string): string => `${PROPOSALS}/${encodeURIComponent(id)}`
 
-const listed = async (call: Call, status: string): Promise<readonly ShownProposal[]> => {
+const listed = async (call: AdminCall, status: string): Promise<readonly ProposalView[]> => {
   const query = new URLSearchParams({ status, limit: '999' }).toString()
-  const { proposals } = expect(await call('GET', `${PROPOSALS}?${query}`), 200)
+  const { proposals } = expectStatus(await call('GET', `${PROPOSALS}?${query}`), 200)
   // The admin API's own shape, of the version that runs.
-  return proposals as readonly ShownProposal[]
+  return proposals as readonly ProposalView[]
 }
 
 /** `operator proposals`: what waits for a second operator, or has. */
-export const proposals = subcommandOf({
+export const proposalsCommand = subcommandOf({
   takes: '',
   about: 'what waits for a second operator',
   options: {
@@ -48,12 +48,12 @@ export const proposals = subcommandOf({
       const rows = all.map((one, at) => [
         ...[one.id, one.by, one.action, one.expires_at, refused[at] ?? '', changeText(one)],
       ])
-      say(...columns([['ID', 'BY', 'ACTION', 'UNTIL', 'WOULD REFUSE', 'CHANGE'], ...rows]))
+      say(...alignColumns([['ID', 'BY', 'ACTION', 'UNTIL', 'WOULD REFUSE', 'CHANGE'], ...rows]))
     },
 })
 
 /** How many calls its rehearsal says that it would refuse. */
-async function refusedBy(call: Call, { rehearsal }: ShownProposal): Promise<string> {
+async function refusedBy(call: AdminCall, { rehearsal }: ProposalView): Promise<string> {
   if (rehearsal === null) return 'not known'
   const { status, body } = await call('GET', `/v1/admin/rehearsals/${encodeURIComponent(rehearsal)}`)
   // Kept for 30 days.
@@ -64,17 +64,17 @@ async function refusedBy(call: Call, { rehearsal }: ShownProposal): Promise<stri
 }
 
 /** What is asked for, on one line: its operation, of what, and to what. */
-const changeText = ({ change: { operation, params, body } }: ShownProposal): string =>
+const changeText = ({ change: { operation, params, body } }: ProposalView): string =>
   [operation, params, body].flatMap((part) => (part === undefined ? [] : textOf(part))).join(' ')
 
 const textOf = (part: unknown): string => (typeof part === 'string' ? part : JSON.stringify(part))
 
 /** `operator confirm`: makes the change of another operator; a certificate that comes of it is printed. */
-export const confirm = onProposal(
+export const confirmCommand = onProposal(
   'confirm',
   'make a change that another operator has proposed',
   async (call, id) => {
-    const { cert_chain_pem: chain, ...made } = expect(await call('POST', `${pathOf(id)}/confirm`), 200)
+    const { cert_chain_pem: chain, ...made } = expectStatus(await call('POST', `${pathOf(id)}/confirm`), 200)
     const what = `${id} is confirmed, and the change is made`
     return typeof chain === 'string' ? [what, ...chain.trimEnd().split('\n')] : [what, ...namesIn(made)]
   },
@@ -87,16 +87,20 @@ const namesIn = (made: Readonly<Record<string, unknown>>): readonly string[] =>
   )
 
 /** `operator decline`: a proposal of another operator, or one's own. */
-export const decline = onProposal('decline', 'decline one; your own is withdrawn so', async (call, id) => {
-  expect(await call('POST', `${pathOf(id)}/decline`), 204)
-  return [`${id} is declined`]
-})
+export const declineCommand = onProposal(
+  'decline',
+  'decline one; your own is withdrawn so',
+  async (call, id) => {
+    expectStatus(await call('POST', `${pathOf(id)}/decline`), 204)
+    return [`${id} is declined`]
+  },
+)
 
 function onProposal(
   name: string,
   about: string,
-  work: (call: Call, id: string) => Promise<readonly string[]>,
-): Subcommand {
+  work: (call: AdminCall, id: string) => Promise<readonly string[]>,
+): AdminSubcommand {
   return subcommandOf({
     takes: 'PROPOSAL',
     about,

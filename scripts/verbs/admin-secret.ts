@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import { text } from 'node:stream/consumers'
-import { expect } from '../admin/call.ts'
-import { administering, DOOR, DOOR_NOTES } from '../admin/door.ts'
+import { expectStatus } from '../admin/call.ts'
+import { DOOR_NOTES, DOOR_OPTIONS, withAdministration } from '../admin/door.ts'
 import { verbOf } from '../command.ts'
 import { print, printNotice } from '../print.ts'
 
@@ -12,15 +12,15 @@ export const verb = verbOf({
 made and printed this once. The service keeps a hash.`,
   options: {
     stdin: { type: 'boolean', description: 'take the first line of standard input (12 to 72 bytes)' },
-    ...DOOR,
+    ...DOOR_OPTIONS,
   },
   notes: `${DOOR_NOTES} From then on MCP_PROXY_ADMIN_SECRET is not consulted any more.`,
   run: async ({ stdin: given, ...door }) => {
     const secret = given
       ? ((await text(process.stdin)).split('\n')[0] ?? '')
       : randomBytes(24).toString('base64url')
-    await administering(door, async (call) =>
-      expect(await call('POST', '/v1/admin/secret/rotate', { new_secret: secret }), 204),
+    await withAdministration(door, async (call) =>
+      expectStatus(await call('POST', '/v1/admin/secret/rotate', { new_secret: secret }), 204),
     )
     print(given ? 'the operator secret is set' : secret)
     if (!given) printNotice('the operator secret is set; it is shown this once and stored as a hash only')

@@ -1,11 +1,11 @@
 import { existsSync } from 'node:fs'
 import { mkdir } from 'node:fs/promises'
 import { join } from 'node:path'
-import { writePrivate } from '../../certs/authority/key-store.ts'
-import { expect } from '../admin/call.ts'
-import { administering, DOOR, DOOR_NOTES, type Door } from '../admin/door.ts'
+import { writePrivateFile } from '../../certs/authority/key-store.ts'
+import { expectStatus } from '../admin/call.ts'
+import { type AdminDoor, DOOR_NOTES, DOOR_OPTIONS, withAdministration } from '../admin/door.ts'
 import { clientUrl, writeGateway, writeTrust } from '../admin/whereabouts.ts'
-import { dpopKeyIn, publicJwk } from '../client/signing/dpop-key.ts'
+import { dpopKeyIn, publicDpopJwk } from '../client/signing/dpop-key.ts'
 import { capabilitiesIn, commandOf, verbOf } from '../command.ts'
 import { print } from '../print.ts'
 import { shellWord } from '../shell-word.ts'
@@ -30,7 +30,7 @@ export const verb = verbOf({
 and an agent that holds none is refused everywhere`,
     },
     out: { type: 'string', value: 'DIR', description: 'where the identity goes (default agents/NAME)' },
-    ...DOOR,
+    ...DOOR_OPTIONS,
   },
   notes: DOOR_NOTES,
   run: async ({ caps, out, ...door }, [name, ...rest]) => {
@@ -43,31 +43,34 @@ and an agent that holds none is refused everywhere`,
   },
 })
 
-interface Wanted {
+interface AgentEnrollment {
   readonly name: string
   readonly capabilities: readonly string[]
   /** The directory of the identity's files. Made with mode 0700. */
   readonly directory: string
-  readonly door: Door
+  readonly door: AdminDoor
 }
 
 /**
  * Enrolls an agent and writes its identity; prints where, and a line to try it with. Throws one sentence on a
  * refusal.
  */
-async function enrollAgent({ name, capabilities, directory, door }: Wanted): Promise<void> {
+async function enrollAgent({ name, capabilities, directory, door }: AgentEnrollment): Promise<void> {
   const key = join(directory, 'agent.key')
   // Before anything is enrolled: the key is shown once, so there must be a place for it that holds no other.
   await mkdir(directory, { recursive: true, mode: 0o700 })
   if (existsSync(key))
     throw new Error(`${key} exists already: choose another NAME, or move that identity away`)
-  const { agent, url } = await administering(door, async (call) => {
-    const enrolled = expect(await call('POST', '/v1/admin/agents', { agent_name: name, capabilities }), 201)
-    await writePrivate(key, String(enrolled.private_key_pem))
-    await writePrivate(join(directory, 'agent.crt'), String(enrolled.cert_chain_pem))
+  const { agent, url } = await withAdministration(door, async (call) => {
+    const enrolled = expectStatus(
+      await call('POST', '/v1/admin/agents', { agent_name: name, capabilities }),
+      201,
+    )
+    await writePrivateFile(key, String(enrolled.private_key_pem))
+    await writePrivateFile(join(directory, 'agent.crt'), String(enrolled.cert_chain_pem))
     await writeTrust(call, directory)
     const path = `/v1/admin/agents/${String(enrolled.agent_id)}/dpop-jwk`
-    expect(await call('POST', path, publicJwk(dpopKeyIn(directory))), 200)
+    expectStatus(await call('POST', path, publicDpopJwk(dpopKeyIn(directory))), 200)
     return { agent: enrolled, url: await clientUrl(call) }
   })
   await writeGateway(directory, url, String(agent.agent_id))

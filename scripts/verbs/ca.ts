@@ -1,9 +1,9 @@
 import { readFile } from 'node:fs/promises'
-import { type Call, expect } from '../admin/call.ts'
+import { type AdminCall, expectStatus } from '../admin/call.ts'
 import { DOOR_NOTES } from '../admin/door.ts'
-import { columns, jsonLines } from '../admin/printable.ts'
-import { type Say, subcommandOf } from '../admin/subcommand.ts'
-import { subcommandsOf } from '../admin/subcommands.ts'
+import { alignColumns, jsonLines } from '../admin/printable.ts'
+import { type PrintLines, subcommandOf } from '../admin/subcommand.ts'
+import { verbGroup } from '../admin/subcommands.ts'
 import { commandOf } from '../command.ts'
 
 const CAS = '/v1/admin/ca'
@@ -33,7 +33,7 @@ const list = subcommandOf({
         ...[ca.digest, ca.kind, ca.not_after.slice(0, 10)],
         ...[String(ca.agents), String(ca.agents_alone), ca.subject],
       ])
-      say(...columns([['DIGEST', 'KIND', 'ENDS', 'AGENTS', 'ALONE', 'SUBJECT'], ...rows]))
+      say(...alignColumns([['DIGEST', 'KIND', 'ENDS', 'AGENTS', 'ALONE', 'SUBJECT'], ...rows]))
     },
 })
 
@@ -49,7 +49,10 @@ const attach = subcommandOf({
     return async (call, say) => {
       const body = { ca_pem: await readFile(file, 'utf8'), kind }
       // The admin API's own shape, of the version that runs.
-      const made = expect(await call('POST', `${CAS}/attach`, body), 201) as unknown as readonly ListedCa[]
+      const made = expectStatus(
+        await call('POST', `${CAS}/attach`, body),
+        201,
+      ) as unknown as readonly ListedCa[]
       say(...made.map(({ digest, subject }) => `attached ${digest} ${subject}`))
     }
   },
@@ -69,7 +72,7 @@ const detach = subcommandOf({
     if (!prefix || rest.length > 0) throw new Error('say which: sallyport ca detach DIGEST')
     return async (call, say) => {
       const { digest } = await caOf(call, prefix)
-      expect(await call('DELETE', `${CAS}/${digest}${locksOut ? '?lock_out=true' : ''}`), 204)
+      expectStatus(await call('DELETE', `${CAS}/${digest}${locksOut ? '?lock_out=true' : ''}`), 204)
       say(`${digest} is detached`)
     }
   },
@@ -89,15 +92,15 @@ or with --agents-of for all agents of another one, which can be detached then`,
       const { digest } = await caOf(call, prefix)
       if (as !== undefined) return trustAs(call, say, digest, (await caOf(call, as)).digest)
       for (const id of ids) {
-        expect(await call('POST', trustedCasOf(id), { digest }), 200)
+        expectStatus(await call('POST', trustedCasOf(id), { digest }), 200)
         say(`${digest} vouches for ${id}`)
       }
     }
   },
 })
 
-async function trustAs(call: Call, say: Say, digest: string, as: string): Promise<void> {
-  const { agents } = expect(await call('POST', `${AGENTS}/trusted-cas`, { digest, as }), 200)
+async function trustAs(call: AdminCall, say: PrintLines, digest: string, as: string): Promise<void> {
+  const { agents } = expectStatus(await call('POST', `${AGENTS}/trusted-cas`, { digest, as }), 200)
   say(`${digest} vouches for ${String(agents)} more`)
 }
 
@@ -110,7 +113,7 @@ const distrust = subcommandOf({
     return async (call, say) => {
       const { digest } = await caOf(call, prefix)
       for (const id of ids) {
-        expect(await call('DELETE', `${trustedCasOf(id)}/${digest}`), 204)
+        expectStatus(await call('DELETE', `${trustedCasOf(id)}/${digest}`), 204)
         say(`${digest} does not vouch for ${id} any more`)
       }
     }
@@ -119,18 +122,18 @@ const distrust = subcommandOf({
 
 const trustedCasOf = (id: string): string => `${AGENTS}/${encodeURIComponent(id)}/trusted-cas`
 
-const attachedCas = async (call: Call): Promise<readonly ListedCa[]> =>
+const attachedCas = async (call: AdminCall): Promise<readonly ListedCa[]> =>
   // The admin API's own shape, of the version that runs.
-  expect(await call('GET', CAS), 200) as unknown as readonly ListedCa[]
+  expectStatus(await call('GET', CAS), 200) as unknown as readonly ListedCa[]
 
 /** Finds the one attached CA whose digest begins so. Throws one sentence. */
-async function caOf(call: Call, prefix: string): Promise<ListedCa> {
+async function caOf(call: AdminCall, prefix: string): Promise<ListedCa> {
   const [found, ...more] = (await attachedCas(call)).filter(({ digest }) => digest.startsWith(prefix))
   if (found && more.length === 0) return found
   throw new Error(`${found ? 'more than one' : 'no'} attached CA has a digest that begins with ${prefix}`)
 }
 
-const { perform: _, ...verb } = subcommandsOf({
+const { perform: _, ...verb } = verbGroup({
   name: 'ca',
   about: `Says which CAs are trusted, and which of them vouch for whom. ${DOOR_NOTES}`,
   verbs: { list, attach, trust, distrust, detach },

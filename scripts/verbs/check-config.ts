@@ -1,9 +1,9 @@
-import { migrationsOf, openDatabase } from '../../db/engine.ts'
-import { rowOf } from '../../plugins/catalogue.ts'
+import { databaseMigrationState, openDatabase } from '../../db/engine.ts'
+import { catalogueRow } from '../../plugins/catalogue.ts'
 import { ConfigError } from '../../plugins/operator-files/config-error.ts'
-import type { Environment } from '../../plugins/operator-files/expand.ts'
+import type { EnvironmentVariables } from '../../plugins/operator-files/expand.ts'
 import type { OperatorFile } from '../../plugins/operator-files/files.ts'
-import { judgedBy } from '../../proxy/admin/conditions/expected.ts'
+import { evaluateExpectations } from '../../proxy/admin/conditions/expected.ts'
 import { readSettings } from '../../proxy/boot/settings.ts'
 import {
   CATALOGUE,
@@ -11,7 +11,7 @@ import {
   expectedOf,
   loadConfiguration,
 } from '../../proxy/wiring/configuration.ts'
-import { stepsOf } from '../../proxy/wiring/steps.ts'
+import { pipelineSteps } from '../../proxy/wiring/steps.ts'
 import { verbOf, WrongUsage } from '../command.ts'
 import { print, printNotice } from '../print.ts'
 
@@ -37,7 +37,7 @@ References such as \${env:NAME} are expanded with the environment of this comman
 })
 
 /** The two outputs of a command, which take lines: `print` and `printNotice`. */
-export interface Output {
+export interface LineOutput {
   readonly out: (...lines: readonly string[]) => void
   readonly err: (...lines: readonly string[]) => void
 }
@@ -48,8 +48,8 @@ export interface Output {
  */
 export async function checkConfig(
   directory: string,
-  env: Environment,
-  { out, err }: Output,
+  env: EnvironmentVariables,
+  { out, err }: LineOutput,
 ): Promise<number> {
   try {
     const configuration = await loadConfiguration(directory, env)
@@ -72,13 +72,13 @@ export async function checkConfig(
 /** The sentences of the files that do not hold, each with its place: none where there is no database to judge them by. */
 async function brokenIn(
   configuration: Configuration,
-  env: Environment,
-  out: Output['out'],
+  env: EnvironmentVariables,
+  out: LineOutput['out'],
 ): Promise<readonly string[]> {
   const expected = expectedOf(configuration)
   if (expected.sentences.length === 0) return []
   const { databaseUrl } = readSettings(env, process.cwd())
-  const { applied, pending } = await migrationsOf(databaseUrl)
+  const { applied, pending } = await databaseMigrationState(databaseUrl)
   if (applied.length === 0 || pending.length > 0) {
     out(
       `${expected.sentences.length} expectations are not judged: the database is not there, or of an earlier version`,
@@ -88,7 +88,7 @@ async function brokenIn(
   const database = await openDatabase(databaseUrl)
   try {
     const { file = '' } = configuration.files.find(({ plugin }) => plugin === 'expect') ?? {}
-    const broken = await judgedBy({ database, expected }, null)
+    const broken = await evaluateExpectations({ database, expected }, null)
     return broken.map(({ line, sentence }) => `${file}:${line}: does not hold: ${sentence}`)
   } finally {
     await database.close()
@@ -104,8 +104,8 @@ async function report(configuration: Configuration): Promise<readonly string[]> 
       ({ file, plugin, shadow }) =>
         `  ${file.padEnd(width)}  ${plugin}${shadow ? ', which only watches' : ''}`,
     )
-  const isService = ({ plugin }: OperatorFile) => rowOf(CATALOGUE, plugin)?.place === 'service'
-  const steps = await stepsOf(configuration)
+  const isService = ({ plugin }: OperatorFile) => catalogueRow(CATALOGUE, plugin)?.place === 'service'
+  const steps = await pipelineSteps(configuration)
   const calls = Math.max(...steps.map(({ call }) => call.length))
   return [
     'What a call must pass, in this order:',

@@ -1,4 +1,4 @@
-import { PACKAGED, portOf, verbOf } from '../command.ts'
+import { IS_PACKAGED, parsePort, verbOf } from '../command.ts'
 
 export const verb = verbOf({
   name: 'sallyport cluster',
@@ -26,8 +26,8 @@ Without HAProxy the replicas are there by their own ports. Operators' files and 
 Exit code: 0 after Ctrl-C, 1 with one sentence where it could not start or go on.`,
   run: async ({ replicas, port, data }) => {
     // PostgreSQL is no dependency of the package.
-    if (PACKAGED) throw new Error('cluster runs from a checkout only: make cluster')
-    const wanted = { replicas: countOf(replicas), port: portOf(port), directory: data }
+    if (IS_PACKAGED) throw new Error('cluster runs from a checkout only: make cluster')
+    const wanted = { replicas: countOf(replicas), port: parsePort(port), directory: data }
     const { runCluster } = await import('../cluster/stage.ts')
     await runCluster(wanted)
   },

@@ -1,11 +1,11 @@
-import { visibleJson } from '../../proxy/visible.ts'
+import { escapeHiddenJson } from '../../proxy/visible.ts'
 import { readIdentity } from '../client/identity/identity.ts'
 import { settleNext } from '../client/renewal/files.ts'
 import { keepRenewed } from '../client/renewal/keep-renewed.ts'
 import { startSidecar } from '../client/sidecar.ts'
-import { sessionOf } from '../client/signing/session.ts'
-import { commandOf, portOf, SIDECAR_OPTIONS, verbOf } from '../command.ts'
-import { outliveReaders, print, printNotice } from '../print.ts'
+import { clientSession } from '../client/signing/session.ts'
+import { commandOf, parsePort, SIDECAR_OPTIONS, verbOf } from '../command.ts'
+import { ignoreOutputErrors, print, printNotice } from '../print.ts'
 
 const GRACE_MS = 10_000
 
@@ -45,12 +45,12 @@ there are none. It renews the agent's certificate before it ends, and uses one t
       throw new Error(
         `say whose calls these are: ${commandOf('connect IDENTITY=DIR', 'connect --identity DIR')}`,
       )
-    outliveReaders()
-    const port = portOf(wanted)
+    ignoreOutputErrors()
+    const port = parsePort(wanted)
     if (!leave) await settleNext(directory)
     const identity = readIdentity(directory, gateway)
     const notice = (sentence: string): unknown => printNotice(sentence)
-    const session = sessionOf(identity, { directory, notice })
+    const session = clientSession(identity, { directory, notice })
     const sidecar = await startSidecar(session, host, port).catch((error: NodeJS.ErrnoException) => {
       if (error.code !== 'EADDRINUSE') throw error
       throw new Error(`another process listens on ${host}:${port}: take another port, e.g. PORT=${port + 1}`)
@@ -59,7 +59,7 @@ there are none. It renews the agent's certificate before it ends, and uses one t
     if (!leave) void keepRenewed({ directory, url: gateway, notice, signal: renewing.signal })
     const { url } = sidecar
     const ready = { msg: 'ready', url, gateway: identity.url, agent_id: identity.agentId }
-    print(visibleJson(JSON.stringify(ready)))
+    print(escapeHiddenJson(JSON.stringify(ready)))
     printNotice(
       `${url} is ${identity.url} as ${identity.agentId ?? directory} (base URL: ${url}/v1, Anthropic: ${url})`,
     )

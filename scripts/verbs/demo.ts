@@ -1,4 +1,4 @@
-import { portOf, verbOf } from '../command.ts'
+import { parsePort, verbOf } from '../command.ts'
 
 export const verb = verbOf({
   name: 'sallyport demo',
@@ -20,8 +20,8 @@ until Ctrl-C; nothing is left behind.`,
   run: async ({ once, port }) => {
     // It shows the calls with programs that are no dependencies of the package.
     if (import.meta.filename.endsWith('.js')) throw new Error('demo runs from a checkout only: make demo')
-    const wanted = { stay: !once, port: port === undefined ? null : portOf(port) }
-    const { demo } = await import('../demo/stage.ts')
-    await demo(wanted)
+    const wanted = { stay: !once, port: port === undefined ? null : parsePort(port) }
+    const { runDemo } = await import('../demo/stage.ts')
+    await runDemo(wanted)
   },
 })

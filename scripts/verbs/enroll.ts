@@ -5,9 +5,9 @@ import { commandOf, verbOf } from '../command.ts'
 import { print } from '../print.ts'
 import { shellWord } from '../shell-word.ts'
 
-type Values = Readonly<Record<string, string | undefined>>
+type EnrollValues = Readonly<Record<string, string | undefined>>
 
-const KINDS: Readonly<Record<string, (options: EnrollOptions, values: Values) => Promise<Enrolled>>> = {
+const KINDS: Readonly<Record<string, (options: EnrollOptions, values: EnrollValues) => Promise<Enrolled>>> = {
   mint,
   byoca: async (options, values) =>
     enrollByoca({
@@ -78,7 +78,7 @@ gateway make the certificate; \`byoca\` takes one of an organisation's own CA, \
   },
 })
 
-async function optionsOf(name: string, values: Values): Promise<EnrollOptions> {
+async function optionsOf(name: string, values: EnrollValues): Promise<EnrollOptions> {
   return {
     gatewayUrl: given('gateway', values),
     ca: await fileOf('ca', values),
@@ -90,16 +90,17 @@ async function optionsOf(name: string, values: Values): Promise<EnrollOptions> {
   }
 }
 
-function given(name: string, values: Values): string {
+function given(name: string, values: EnrollValues): string {
   const value = values[name]
   if (value === undefined) throw new Error(`--${name} is needed: see --help`)
   return value
 }
 
-const fileOf = async (name: string, values: Values): Promise<string> => readFile(given(name, values), 'utf8')
+const fileOf = async (name: string, values: EnrollValues): Promise<string> =>
+  readFile(given(name, values), 'utf8')
 
 // Never an argument: every user of the machine can read those.
-async function secretOf(values: Values): Promise<string> {
+async function secretOf(values: EnrollValues): Promise<string> {
   const file = values['secret-file']
   const { SALLYPORT_ADMIN_SECRET: variable } = process.env
   const input = file === undefined ? (variable ?? (await text(process.stdin))) : await readFile(file, 'utf8')

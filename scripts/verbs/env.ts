@@ -1,7 +1,7 @@
 import { join, resolve } from 'node:path'
 import { gatewayIn } from '../client/identity/identity.ts'
-import { commandOf, PACKAGED, portOf, SIDECAR_OPTIONS, verbOf } from '../command.ts'
-import { printOurs } from '../print.ts'
+import { commandOf, IS_PACKAGED, parsePort, SIDECAR_OPTIONS, verbOf } from '../command.ts'
+import { printVerbatim } from '../print.ts'
 import { assertOneLine, shellWord } from '../shell-word.ts'
 
 export const verb = verbOf({
@@ -30,12 +30,12 @@ Claude Code, Codex, Python. The lines in force go through the sidecar (\`${comma
       assertOneLine('the path of the identity', identity.directory)
       assertOneLine('the URL of the gateway', identity.url)
     }
-    printOurs(exportLines({ port: portOf(port), identity, direct }))
+    printVerbatim(shellExports({ port: parsePort(port), identity, direct }))
   },
 })
 
 /** The subject of the lines. */
-export interface Wanted {
+export interface ShellExportOptions {
   /** The port of the sidecar. */
   readonly port: number
   /** Null: only the sidecar's lines are shown. */
@@ -48,7 +48,7 @@ export interface Wanted {
  * Returns lines for a POSIX shell that point the common clients at the gateway; what is not in force is a
  * comment.
  */
-export function exportLines({ port, identity, direct }: Wanted): string {
+export function shellExports({ port, identity, direct }: ShellExportOptions): string {
   const base = `http://127.0.0.1:${port}`
   const files = identity && filesIn(identity.directory)
   const sections = [
@@ -84,14 +84,14 @@ export function exportLines({ port, identity, direct }: Wanted): string {
   return sections.join('\n')
 }
 
-interface Files {
+interface IdentityPaths {
   readonly directory: string
   readonly ca: string
   readonly cert: string
   readonly key: string
 }
 
-const filesIn = (directory: string): Files => ({
+const filesIn = (directory: string): IdentityPaths => ({
   directory: shellWord(directory),
   ca: `${directory}/org-ca.crt`,
   cert: `${directory}/agent.crt`,
@@ -109,7 +109,7 @@ function variables(values: Readonly<Record<string, string>>, comment?: string): 
 }
 
 // Claude Code adds /v1 itself. It sends the certificate, and no proof: for that there is the sidecar.
-const claudeCode = (url: string, { ca, cert, key }: Files): string[] =>
+const claudeCode = (url: string, { ca, cert, key }: IdentityPaths): string[] =>
   variables({
     ANTHROPIC_BASE_URL: url,
     ANTHROPIC_API_KEY: 'unused',
@@ -122,7 +122,7 @@ const mcp = (url: string): string[] => [
   `claude mcp add --transport http sallyport ${shellWord(`${url}/v1/mcp`)}`,
 ]
 
-const node = (url: string, { directory }: Files): string[] => [
+const node = (url: string, { directory }: IdentityPaths): string[] => [
   `export SALLYPORT_IDENTITY=${directory}`,
   ...variables({
     OPENAI_BASE_URL: `${url}/v1`,
@@ -132,7 +132,7 @@ const node = (url: string, { directory }: Files): string[] => [
 ]
 
 /** What a Node program preloads: the checkout's own file, or the installed package's. */
-const REGISTER = PACKAGED ? 'sallyport/register' : shellWord(join(import.meta.dirname, '../register.ts'))
+const REGISTER = IS_PACKAGED ? 'sallyport/register' : shellWord(join(import.meta.dirname, '../register.ts'))
 
 /** Returns the command that starts the sidecar. */
 function connect(directory: string, port: number): string {
@@ -155,7 +155,7 @@ const codex = (base: string): string[] => [
 
 // An SSLContext, since httpx 0.28 and httpx2 drop `cert=` beside `verify="…"`; the SDKs' own client, since its kind must
 // be the one that they were written for.
-const python = (url: string, { ca, cert, key }: Files): string[] => [
+const python = (url: string, { ca, cert, key }: IdentityPaths): string[] => [
   'import ssl',
   `context = ssl.create_default_context(cafile=${JSON.stringify(ca)})`,
   `context.load_cert_chain(${JSON.stringify(cert)}, ${JSON.stringify(key)})`,

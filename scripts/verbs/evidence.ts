@@ -1,8 +1,8 @@
 import { createWriteStream, rmSync } from 'node:fs'
 import { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
-import { type Call, expect, type Sink } from '../admin/call.ts'
-import { administering, DOOR, DOOR_NOTES } from '../admin/door.ts'
+import { type AdminCall, type AnswerSink, expectStatus } from '../admin/call.ts'
+import { DOOR_NOTES, DOOR_OPTIONS, withAdministration } from '../admin/door.ts'
 import { verbOf } from '../command.ts'
 import { print, printProgress } from '../print.ts'
 
@@ -30,7 +30,7 @@ and verifiers (docs/ledger.md#evidence). --reviewed says instead that a pack was
       description: 'record that you have reviewed that period under the checkpoint of so many rows',
     },
     note: { type: 'string', value: 'TEXT', description: 'what to say in that row' },
-    ...DOOR,
+    ...DOOR_OPTIONS,
   },
   notes: `${DOOR_NOTES} It demands admin.audit. The zip holds what the ledger does: who called what, and when.`,
   run: async ({ since, until, out, reviewed, note, ...door }) => {
@@ -40,7 +40,7 @@ and verifiers (docs/ledger.md#evidence). --reviewed says instead that a pack was
     }
     if (reviewed === undefined) {
       if (note !== undefined) throw new Error('--note goes with --reviewed')
-      await administering(door, (call) => pack(call, period, out))
+      await withAdministration(door, (call) => pack(call, period, out))
       print(`wrote ${out}: it is verified by its verify.py, by make verifier, and by sallyport verify`)
       return
     }
@@ -49,8 +49,8 @@ and verifiers (docs/ledger.md#evidence). --reviewed says instead that a pack was
     if (!/^[1-9]\d{0,14}$/.test(reviewed))
       throw new Error(`--reviewed must be a number of rows, got ${JSON.stringify(reviewed)}`)
     const said = { ...period, checkpoint, ...(note !== undefined && { note }) }
-    await administering(door, async (call) =>
-      expect(await call('POST', '/v1/admin/audit/reviewed', said), 204),
+    await withAdministration(door, async (call) =>
+      expectStatus(await call('POST', '/v1/admin/audit/reviewed', said), 204),
     )
     print(
       `recorded: ${period.since} to ${period.until} was reviewed under the checkpoint of ${reviewed} rows`,
@@ -58,8 +58,8 @@ and verifiers (docs/ledger.md#evidence). --reviewed says instead that a pack was
   },
 })
 
-async function pack(call: Call, period: Readonly<Record<string, string>>, out: string): Promise<void> {
-  const into: Sink = async (pieces) => {
+async function pack(call: AdminCall, period: Readonly<Record<string, string>>, out: string): Promise<void> {
+  const into: AnswerSink = async (pieces) => {
     const file = createWriteStream(out, { mode: 0o600, flags: 'wx' })
     let made = false
     file.once('open', () => {
@@ -74,7 +74,7 @@ async function pack(call: Call, period: Readonly<Record<string, string>>, out: s
     }
   }
   const query = String(new URLSearchParams(period))
-  expect(await call('GET', `/v1/admin/audit/evidence?${query}`, undefined, { into }), 200)
+  expectStatus(await call('GET', `/v1/admin/audit/evidence?${query}`, undefined, { into }), 200)
 }
 
 async function* shown(pieces: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {

@@ -3,10 +3,10 @@ import { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import { locationOf } from '../../db/engine.ts'
 import { exportLine, type StoredRow } from '../../db/ledger/record/leaf.ts'
-import type { Damaged } from '../../db/ledger/verify/verify.ts'
+import type { DamagedRow } from '../../db/ledger/verify/verify.ts'
 import { exportPostgres } from '../../db/postgres/ledger/inspect.ts'
 import { openReadOnly, storedRows, userNames } from '../../db/sqlite/ledger/rows.ts'
-import { visibleJson } from '../../proxy/visible.ts'
+import { escapeHiddenJson } from '../../proxy/visible.ts'
 import { commandOf, verbOf, WrongUsage } from '../command.ts'
 
 const FAILED = 9
@@ -45,11 +45,11 @@ const asItIs = (lines: AsyncIterable<string>): AsyncIterable<string> => lines
 
 /** Escapes what hides or controls, as JSON does. `lines`: texts of whole lines. */
 async function* forTerminal(lines: AsyncIterable<string>): AsyncGenerator<string> {
-  for await (const text of lines) yield text.split('\n').map(visibleJson).join('\n')
+  for await (const text of lines) yield text.split('\n').map(escapeHiddenJson).join('\n')
 }
 
 function* chunks(
-  rows: Iterable<StoredRow | Damaged>,
+  rows: Iterable<StoredRow | DamagedRow>,
   names: ReturnType<typeof userNames>,
 ): Generator<string> {
   let [text, count] = ['', 0]

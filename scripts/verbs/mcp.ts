@@ -1,29 +1,29 @@
-import { type Call, expect } from '../admin/call.ts'
+import { type AdminCall, expectStatus } from '../admin/call.ts'
 import { DOOR_NOTES } from '../admin/door.ts'
 import { jsonLines } from '../admin/printable.ts'
-import { type Say, type Subcommand, subcommandOf } from '../admin/subcommand.ts'
-import { subcommandsOf } from '../admin/subcommands.ts'
-import { add } from '../mcp/add.ts'
-import { approve } from '../mcp/approve.ts'
-import { bind, unbind } from '../mcp/bind.ts'
+import { type AdminSubcommand, type PrintLines, subcommandOf } from '../admin/subcommand.ts'
+import { verbGroup } from '../admin/subcommands.ts'
+import { addCommand } from '../mcp/add.ts'
+import { approveCommand } from '../mcp/approve.ts'
+import { bindCommand, unbindCommand } from '../mcp/bind.ts'
 import { mcpCommand, onServer } from '../mcp/command.ts'
 import {
   pendingServerLines,
   resourceLines,
   resourceTable,
+  toolDetailLines,
   toolLines,
   toolTotals,
   unknownLines,
-  wholeToolLines,
 } from '../mcp/lines.ts'
 import {
-  bindingsOf,
+  fetchBindings,
+  fetchResources,
+  type ResourceView,
+  resourceDetailNamed,
+  resourceFromAnswer,
   resourcePath,
-  resources,
-  type ShownResource,
   toolNamed,
-  wholeResource,
-  wholeResourceNamed,
 } from '../mcp/resources.ts'
 
 const list = subcommandOf({
@@ -33,9 +33,9 @@ const list = subcommandOf({
   work:
     ({ json }) =>
     async (call, say) => {
-      const all = await resources(call)
+      const all = await fetchResources(call)
       if (json) say(...jsonLines(all))
-      else say(...resourceTable(all, await bindingsOf(call)))
+      else say(...resourceTable(all, await fetchBindings(call)))
     },
 })
 
@@ -48,21 +48,21 @@ whole definition, as it was approved and as it waits`,
     if (!name || tool === '' || rest.length > 0)
       throw new Error(`say which server: ${mcpCommand('show NAME [TOOL]')}`)
     return async (call, say) => {
-      const resource = await wholeResourceNamed(call, name)
-      if (tool === undefined) say(...resourceLines(resource, await bindingsOf(call, resource)))
-      else say(...wholeToolLines(toolNamed(resource, tool)))
+      const resource = await resourceDetailNamed(call, name)
+      if (tool === undefined) say(...resourceLines(resource, await fetchBindings(call, resource)))
+      else say(...toolDetailLines(toolNamed(resource, tool)))
     }
   },
 })
 
-const SUBCOMMANDS: Readonly<Record<string, Subcommand>> = {
-  add,
+const SUBCOMMANDS: Readonly<Record<string, AdminSubcommand>> = {
+  add: addCommand,
   list,
   show,
   refresh: onServer('refresh', 'read its tools again', refresh),
-  approve,
-  bind,
-  unbind,
+  approve: approveCommand,
+  bind: bindCommand,
+  unbind: unbindCommand,
   disable: onServer(
     'disable',
     'switch a server off, on the next call; what was approved and who is bound stays',
@@ -76,7 +76,7 @@ const SUBCOMMANDS: Readonly<Record<string, Subcommand>> = {
   ),
 }
 
-const { perform, ...verb } = subcommandsOf({
+const { perform, ...verb } = verbGroup({
   name: 'mcp',
   make: 'make mcp ARGS="VERB …"',
   about: `Puts MCP servers behind the gateway. ${DOOR_NOTES}`,
@@ -87,8 +87,8 @@ const { perform, ...verb } = subcommandsOf({
 
 export { perform, verb }
 
-async function refresh(call: Call, say: Say, { name, resource_id }: ShownResource): Promise<void> {
-  const now = wholeResource(await call('POST', `${resourcePath(resource_id)}/refresh`), 200)
+async function refresh(call: AdminCall, say: PrintLines, { name, resource_id }: ResourceView): Promise<void> {
+  const now = resourceFromAnswer(await call('POST', `${resourcePath(resource_id)}/refresh`), 200)
   if (now.last_error !== null) throw new Error(`${name} could not be read: ${now.last_error}`)
   say(`${name} was read: ${toolTotals(now.tools)}`)
   const waiting = now.tools.filter(({ state }) => state === 'quarantined')
@@ -99,17 +99,17 @@ async function refresh(call: Call, say: Say, { name, resource_id }: ShownResourc
   say(...unknownLines(now))
 }
 
-async function disable(call: Call, say: Say, { name, resource_id }: ShownResource): Promise<void> {
-  expect(await call('PATCH', resourcePath(resource_id), { enabled: false }), 200)
+async function disable(call: AdminCall, say: PrintLines, { name, resource_id }: ResourceView): Promise<void> {
+  expectStatus(await call('PATCH', resourcePath(resource_id), { enabled: false }), 200)
   say(`${name} is disabled: nothing of it is listed or called; its tools, approvals and bindings stay`)
 }
 
-async function enable(call: Call, say: Say, { name, resource_id }: ShownResource): Promise<void> {
-  expect(await call('PATCH', resourcePath(resource_id), { enabled: true }), 200)
+async function enable(call: AdminCall, say: PrintLines, { name, resource_id }: ResourceView): Promise<void> {
+  expectStatus(await call('PATCH', resourcePath(resource_id), { enabled: true }), 200)
   say(`${name} is enabled, with the tools that are approved`)
 }
 
-async function remove(call: Call, say: Say, { name, resource_id }: ShownResource): Promise<void> {
-  expect(await call('DELETE', resourcePath(resource_id)), 204)
+async function remove(call: AdminCall, say: PrintLines, { name, resource_id }: ResourceView): Promise<void> {
+  expectStatus(await call('DELETE', resourcePath(resource_id)), 204)
   say(`${name} is removed, with its tools and bindings`)
 }

@@ -1,5 +1,5 @@
 import { readFile } from 'node:fs/promises'
-import { databaseLocation, migrationsOf, openDatabase } from '../../db/engine.ts'
+import { databaseLocation, databaseMigrationState, openDatabase } from '../../db/engine.ts'
 import { withClient } from '../../db/postgres/connection.ts'
 import { makeDataDirectory } from '../../proxy/boot/prepare-directory.ts'
 import { readSettings } from '../../proxy/boot/settings.ts'
@@ -36,7 +36,7 @@ migrates, the others find nothing left to do.`,
       throw new WrongUsage('--grants goes with up, on PostgreSQL')
     // Before anything is changed: a file that is not there.
     const statements = grants === undefined ? null : await readFile(grants, 'utf8')
-    const { applied, pending } = await migrationsOf(settings.databaseUrl)
+    const { applied, pending } = await databaseMigrationState(settings.databaseUrl)
     const says = (word: string, names: readonly string[]): void => {
       for (const name of names) print(`${word} ${name}`)
     }

@@ -1,20 +1,20 @@
-import { type Call, expect } from '../admin/call.ts'
+import { type AdminCall, expectStatus } from '../admin/call.ts'
 import { DOOR_NOTES } from '../admin/door.ts'
-import { columns, jsonLines } from '../admin/printable.ts'
-import { type Say, type Subcommand, subcommandOf } from '../admin/subcommand.ts'
-import { subcommandsOf } from '../admin/subcommands.ts'
+import { alignColumns, jsonLines } from '../admin/printable.ts'
+import { type AdminSubcommand, type PrintLines, subcommandOf } from '../admin/subcommand.ts'
+import { verbGroup } from '../admin/subcommands.ts'
 import { operatorUrl } from '../admin/whereabouts.ts'
 import { commandOf } from '../command.ts'
-import { certify, holdsIdentity, orWait } from '../operators/certify.ts'
+import { certifyOperator, holdsIdentity, withNextStep } from '../operators/certify.ts'
 import {
-  OPERATORS,
+  fetchOperators,
+  OPERATORS_PATH,
+  type OperatorView,
   operatorNamed,
-  operators,
-  SET,
-  type ShownOperator,
-  setOf,
+  requestedSet,
+  SET_OPTIONS,
 } from '../operators/operators.ts'
-import { confirm, decline, proposals } from '../operators/proposals.ts'
+import { confirmCommand, declineCommand, proposalsCommand } from '../operators/proposals.ts'
 
 const OUT = {
   out: { type: 'string', value: 'DIR', description: 'where its identity goes (default operators/NAME)' },
@@ -23,10 +23,10 @@ const OUT = {
 const add = subcommandOf({
   takes: 'NAME',
   about: 'enroll an operator, and write its identity, like an agent’s; the keys are made there',
-  options: { ...SET, ...OUT },
+  options: { ...SET_OPTIONS, ...OUT },
   work: ({ role, caps, out }, positionals, door) => {
     const name = nameIn(positionals, 'add NAME --role owner')
-    const capabilities = setOf(role, caps)
+    const capabilities = requestedSet(role, caps)
     if (capabilities === undefined) throw new Error('say what it may do: --role viewer, or --caps admin.read')
     const directory = out ?? `operators/${name}`
     return async (call, say) => {
@@ -35,9 +35,11 @@ const add = subcommandOf({
         throw new Error(`${directory} holds an identity already: choose another --out, or move it away`)
       const body = { operator_name: name, capabilities }
       const then = `then for its certificate: sallyport operator rotate ${name} --out ${directory}`
-      const answer = await orWait(then, async () => expect(await call('POST', OPERATORS, body), 201))
-      const made = answer as unknown as ShownOperator
-      await certify(call, { operator: made, directory, url: await operatorUrl(call, door) })
+      const answer = await withNextStep(then, async () =>
+        expectStatus(await call('POST', OPERATORS_PATH, body), 201),
+      )
+      const made = answer as unknown as OperatorView
+      await certifyOperator(call, { operator: made, directory, url: await operatorUrl(call, door) })
       say(`enrolled ${made.principal_id} (${heldBy(made)}) in ${directory}`, 'use it:', ...usage(directory))
     }
   },
@@ -53,7 +55,7 @@ before is honoured as rotation_grace_hours says`,
     return async (call, say) => {
       const operator = await operatorNamed(call, name)
       const directory = out ?? `operators/${operator.operator_name}`
-      await certify(call, { operator, directory, url: await operatorUrl(call, door) })
+      await certifyOperator(call, { operator, directory, url: await operatorUrl(call, door) })
       say(`${operator.principal_id} has a new certificate in ${directory}`)
     }
   },
@@ -66,7 +68,7 @@ const list = subcommandOf({
   work:
     ({ json }) =>
     async (call, say) => {
-      const all = await operators(call)
+      const all = await fetchOperators(call)
       if (json) return say(...jsonLines(all))
       if (all.length === 0)
         return say(
@@ -80,7 +82,7 @@ const list = subcommandOf({
         one.changed_by,
         heldBy(one),
       ])
-      say(...columns([['NAME', 'STATE', 'CERTIFICATE', 'SEEN', 'CHANGED BY', 'HOLDS'], ...rows]))
+      say(...alignColumns([['NAME', 'STATE', 'CERTIFICATE', 'SEEN', 'CHANGED BY', 'HOLDS'], ...rows]))
     },
 })
 
@@ -91,15 +93,15 @@ const show = onOperator('show', 'one operator, as the admin API says it', async 
 const grant = subcommandOf({
   takes: 'NAME',
   about: 'replace what it may do, from its next request on',
-  options: SET,
+  options: SET_OPTIONS,
   work: ({ role, caps }, positionals) => {
     const name = nameIn(positionals, 'grant NAME --role granter')
-    const capabilities = setOf(role, caps)
+    const capabilities = requestedSet(role, caps)
     if (capabilities === undefined) throw new Error('say what it may do: --role viewer, or --caps admin.read')
     return async (call, say) => {
       const operator = await operatorNamed(call, name)
       const path = `${pathOf(operator)}/capabilities`
-      const now = expect(await call('PATCH', path, { capabilities }), 200) as unknown as ShownOperator
+      const now = expectStatus(await call('PATCH', path, { capabilities }), 200) as unknown as OperatorView
       say(`${now.principal_id}: ${heldBy(now)} (before: ${heldBy(operator)})`)
     }
   },
@@ -109,7 +111,7 @@ const deactivate = onOperator(
   'deactivate',
   'it is refused from its next request on, and its sessions end',
   async (call, say, operator) => {
-    expect(await call('DELETE', pathOf(operator)), 204)
+    expectStatus(await call('DELETE', pathOf(operator)), 204)
     say(`${operator.principal_id} is deactivated`)
   },
 )
@@ -118,14 +120,28 @@ const reactivate = onOperator(
   'reactivate',
   'let it in again, with what it holds',
   async (call, say, operator) => {
-    const now = expect(await call('POST', `${pathOf(operator)}/reactivate`), 200) as unknown as ShownOperator
+    const now = expectStatus(
+      await call('POST', `${pathOf(operator)}/reactivate`),
+      200,
+    ) as unknown as OperatorView
     say(`${now.principal_id} is active: ${heldBy(now)}`)
   },
 )
 
-const VERBS = { add, list, show, grant, rotate, deactivate, reactivate, proposals, confirm, decline }
+const VERBS = {
+  add,
+  list,
+  show,
+  grant,
+  rotate,
+  deactivate,
+  reactivate,
+  proposals: proposalsCommand,
+  confirm: confirmCommand,
+  decline: declineCommand,
+}
 
-const { perform: _, ...verb } = subcommandsOf({
+const { perform: _, ...verb } = verbGroup({
   name: 'operator',
   make: 'make operator NAME=alice ROLE=owner, for add',
   about: `Says who administers, and confirms what needs two people. ${DOOR_NOTES}`,
@@ -139,8 +155,8 @@ export { verb }
 function onOperator(
   name: string,
   about: string,
-  work: (call: Call, say: Say, operator: ShownOperator) => Promise<void>,
-): Subcommand {
+  work: (call: AdminCall, say: PrintLines, operator: OperatorView) => Promise<void>,
+): AdminSubcommand {
   return subcommandOf({
     takes: 'NAME',
     about,
@@ -158,9 +174,9 @@ function nameIn([name, ...rest]: readonly string[], words: string): string {
   return name
 }
 
-const pathOf = ({ principal_id: id }: ShownOperator): string => `${OPERATORS}/${encodeURIComponent(id)}`
+const pathOf = ({ principal_id: id }: OperatorView): string => `${OPERATORS_PATH}/${encodeURIComponent(id)}`
 
-const heldBy = ({ capabilities }: ShownOperator): string => capabilities.join(', ') || 'nothing'
+const heldBy = ({ capabilities }: OperatorView): string => capabilities.join(', ') || 'nothing'
 
 const usage = (directory: string): readonly string[] => [
   `  export SALLYPORT_OPERATOR=${directory}`,

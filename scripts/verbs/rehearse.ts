@@ -1,9 +1,9 @@
 import type { Rehearsal } from '../../proxy/admin/conditions/record.ts'
 import { loadConfiguration, namedChecks } from '../../proxy/wiring/configuration.ts'
-import { type Call, expect } from '../admin/call.ts'
-import { administering, DOOR, DOOR_NOTES } from '../admin/door.ts'
-import { LAST, sinceOf } from '../admin/looking-back.ts'
-import { columns, jsonLines } from '../admin/printable.ts'
+import { type AdminCall, expectStatus } from '../admin/call.ts'
+import { DOOR_NOTES, DOOR_OPTIONS, withAdministration } from '../admin/door.ts'
+import { LAST_OPTION, windowStart } from '../admin/looking-back.ts'
+import { alignColumns, jsonLines } from '../admin/printable.ts'
 import { capabilitiesIn, verbOf, WrongUsage } from '../command.ts'
 import { print } from '../print.ts'
 
@@ -33,9 +33,9 @@ what, how often and since when. Changes nothing; the rehearsal is one row of the
       description: "the operators' files in DIR, in place of those in force",
     },
     'enforce-tools-call': { type: 'boolean', description: 'each call of a tool demands mcp.tools.call too' },
-    ...LAST,
+    ...LAST_OPTION,
     json: { type: 'boolean', description: 'as the admin API says it' },
-    ...DOOR,
+    ...DOOR_OPTIONS,
   },
   notes: `${DOOR_NOTES}
 Exit code: 0 nothing would be refused, 3 something would be, 4 something cannot be decided, 2 wrong arguments, 1 any other failure.`,
@@ -43,21 +43,21 @@ Exit code: 0 nothing would be refused, 3 something would be, 4 something cannot 
   run: async ({ last, json, ...options }, [principal, ...more]) => {
     if (more.length > 0) throw new WrongUsage('say one principal at most')
     const changes = changesOf(principal, options, await settingsOf(options))
-    const since = sinceOf(last)
-    const found = await administering(options, (call) => rehearse(call, changes, since))
+    const since = windowStart(last)
+    const found = await withAdministration(options, (call) => rehearse(call, changes, since))
     print(...(json ? jsonLines(found) : linesOf(found)))
     const { newly_refused: refused, undecidable } = found.totals
     return refused > 0 ? REFUSES : undecidable > 0 ? UNDECIDED : 0
   },
 })
 
-type Group = Rehearsal['newly_refused'][number]
+type RehearsalPile = Rehearsal['newly_refused'][number]
 
-const rehearse = async (call: Call, changes: readonly object[], since: string): Promise<Rehearsal> =>
+const rehearse = async (call: AdminCall, changes: readonly object[], since: string): Promise<Rehearsal> =>
   // The admin API's own shape, of the version that runs.
-  expect(await call('POST', REHEARSALS, { changes, since }), 200) as unknown as Rehearsal
+  expectStatus(await call('POST', REHEARSALS, { changes, since }), 200) as unknown as Rehearsal
 
-interface Options {
+interface RehearseOptions {
   readonly set?: string
   readonly deactivate?: boolean
   readonly bind?: string
@@ -69,7 +69,7 @@ interface Options {
 }
 
 /** How everybody would be judged: what the options say of it, or a directory of files. Rejects where that cannot be used. */
-async function settingsOf(options: Options): Promise<object> {
+async function settingsOf(options: RehearseOptions): Promise<object> {
   const { mode, 'no-downgrade': strict, 'enforce-tools-call': enforced, config } = options
   const said = {
     ...(mode !== undefined && { egress_dpop_mode: mode }),
@@ -94,7 +94,7 @@ async function settingsOf(options: Options): Promise<object> {
 
 function changesOf(
   principal: string | undefined,
-  { set, deactivate, bind, unbind }: Options,
+  { set, deactivate, bind, unbind }: RehearseOptions,
   settings: object,
 ): readonly object[] {
   const ofPrincipal = [
@@ -130,7 +130,7 @@ function linesOf(found: Rehearsal): readonly string[] {
   ]
 }
 
-function pileLines(title: string, groups: readonly Group[]): readonly string[] {
+function pileLines(title: string, groups: readonly RehearsalPile[]): readonly string[] {
   if (groups.length === 0) return [title]
   const rows = groups.map((one) => [
     one.principal_id ?? '',
@@ -141,5 +141,5 @@ function pileLines(title: string, groups: readonly Group[]): readonly string[] {
     one.last_at,
   ])
   const titles = ['WHO', 'AT', 'LACKS', 'CALLS', 'SINCE', 'LAST']
-  return [title, ...columns([titles, ...rows]).map((line) => `  ${line}`)]
+  return [title, ...alignColumns([titles, ...rows]).map((line) => `  ${line}`)]
 }

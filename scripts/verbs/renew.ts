@@ -1,5 +1,5 @@
 import { readIdentity } from '../client/identity/identity.ts'
-import { lifeOf, renewIdentity } from '../client/renewal/renew.ts'
+import { certificateLife, renewIdentity } from '../client/renewal/renew.ts'
 import { verbOf } from '../command.ts'
 import { print } from '../print.ts'
 
@@ -29,7 +29,7 @@ certificate before stays valid for the grace that the gateway is configured with
 own CA, or an SVID, is renewed by whoever issued it. One that has ended is replaced by an operator.`,
   run: async ({ identity: directory, 'if-within': within, gateway }) => {
     if (!directory) throw new Error('say whose certificate it is: --identity DIR')
-    const { renewableFrom, notAfter } = lifeOf(readIdentity(directory, gateway))
+    const { renewableFrom, notAfter } = certificateLife(readIdentity(directory, gateway))
     const from = Math.max(renewableFrom, within === undefined ? 0 : notAfter - daysOf(within) * DAY_MS)
     const now = Date.now()
     if (now > notAfter) {

@@ -1,5 +1,5 @@
-import { expect } from '../admin/call.ts'
-import { administering, DOOR, DOOR_NOTES } from '../admin/door.ts'
+import { expectStatus } from '../admin/call.ts'
+import { DOOR_NOTES, DOOR_OPTIONS, withAdministration } from '../admin/door.ts'
 import { verbOf } from '../command.ts'
 import { print } from '../print.ts'
 
@@ -7,11 +7,11 @@ export const verb = verbOf({
   name: 'sallyport rotate-audit-key',
   about: `Signs the checkpoints of the ledger with a new key from now on; the one before signs beside it for a day, in which
 whoever verifies takes the new one over. Prints the new verifier key.`,
-  options: DOOR,
+  options: DOOR_OPTIONS,
   notes: DOOR_NOTES,
   run: async (door) => {
-    const { key } = await administering(door, async (call) =>
-      expect(await call('POST', '/v1/admin/audit-key/rotate'), 200),
+    const { key } = await withAdministration(door, async (call) =>
+      expectStatus(await call('POST', '/v1/admin/audit-key/rotate'), 200),
     )
     print(String(key))
   },

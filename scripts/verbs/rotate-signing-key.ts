@@ -1,5 +1,5 @@
-import { expect } from '../admin/call.ts'
-import { administering, DOOR, DOOR_NOTES } from '../admin/door.ts'
+import { expectStatus } from '../admin/call.ts'
+import { DOOR_NOTES, DOOR_OPTIONS, withAdministration } from '../admin/door.ts'
 import { verbOf } from '../command.ts'
 import { print } from '../print.ts'
 
@@ -7,11 +7,11 @@ export const verb = verbOf({
   name: 'sallyport rotate-signing-key',
   about: `Signs access tokens with a new key from now on; those of the old one stay valid until they expire (15 minutes at most).
 Prints the id of the new key.`,
-  options: DOOR,
+  options: DOOR_OPTIONS,
   notes: DOOR_NOTES,
   run: async (door) => {
-    const { kid } = await administering(door, async (call) =>
-      expect(await call('POST', '/v1/admin/signing-key/rotate'), 200),
+    const { kid } = await withAdministration(door, async (call) =>
+      expectStatus(await call('POST', '/v1/admin/signing-key/rotate'), 200),
     )
     print(String(kid))
   },

@@ -1,13 +1,13 @@
-import { type Call, expect } from '../admin/call.ts'
+import { type AdminCall, expectStatus } from '../admin/call.ts'
 import { DOOR_NOTES } from '../admin/door.ts'
-import { type Say, subcommandOf } from '../admin/subcommand.ts'
-import { subcommandsOf } from '../admin/subcommands.ts'
+import { type PrintLines, subcommandOf } from '../admin/subcommand.ts'
+import { verbGroup } from '../admin/subcommands.ts'
 import { commandOf } from '../command.ts'
 
 const SECRET = '/v1/admin/secret'
 
 const show = plain('whether it is set, in service, and still used', async (call, say) => {
-  const { is_set: isSet, disabled, last_used_at: used } = expect(await call('GET', SECRET), 200)
+  const { is_set: isSet, disabled, last_used_at: used } = expectStatus(await call('GET', SECRET), 200)
   say(
     `set: ${isSet === true ? 'yes' : 'no'}`,
     `in service: ${disabled === true ? 'no' : 'yes'}`,
@@ -16,20 +16,20 @@ const show = plain('whether it is set, in service, and still used', async (call,
 })
 
 const disable = plain('from now on only operators administer; an owner does it', async (call, say) => {
-  expect(await call('POST', `${SECRET}/disable`), 204)
+  expectStatus(await call('POST', `${SECRET}/disable`), 204)
   say('the operator secret is out of service')
 })
 
 const enable = plain('take it into service again: on the gateway’s machine only', async (call, say) => {
-  expect(await call('POST', `${SECRET}/enable`), 204)
+  expectStatus(await call('POST', `${SECRET}/enable`), 204)
   say('the operator secret is in service')
 })
 
-function plain(about: string, work: (call: Call, say: Say) => Promise<void>) {
+function plain(about: string, work: (call: AdminCall, say: PrintLines) => Promise<void>) {
   return subcommandOf({ takes: '', about, options: {}, work: () => work })
 }
 
-const { perform: _, ...verb } = subcommandsOf({
+const { perform: _, ...verb } = verbGroup({
   name: 'secret',
   about: `Takes the operator secret (X-Admin-Secret) out of service and back. ${DOOR_NOTES}`,
   verbs: { show, disable, enable },

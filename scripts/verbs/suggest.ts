@@ -1,5 +1,5 @@
-import { administering, DOOR, DOOR_NOTES } from '../admin/door.ts'
-import { LAST, principalIn, sinceOf, usageOf } from '../admin/looking-back.ts'
+import { DOOR_NOTES, DOOR_OPTIONS, withAdministration } from '../admin/door.ts'
+import { fetchUsage, LAST_OPTION, principalIn, windowStart } from '../admin/looking-back.ts'
 import { commandOf, verbOf } from '../command.ts'
 import { print } from '../print.ts'
 
@@ -8,13 +8,13 @@ export const verb = verbOf({
   takes: 'PRINCIPAL',
   about:
     'Prints the least set that would have allowed all that a principal was allowed, as a rehearsal that is ready to run.',
-  options: { ...LAST, ...DOOR },
+  options: { ...LAST_OPTION, ...DOOR_OPTIONS },
   notes: `${DOOR_NOTES} A window that was quiet suggests too little: look how many decisions it rests on.`,
   run: async ({ last, ...door }, positionals) => {
     const principal = principalIn(positionals)
-    const since = sinceOf(last)
-    const { decisions, suggested, unused } = await administering(door, (call) =>
-      usageOf(call, principal, since),
+    const since = windowStart(last)
+    const { decisions, suggested, unused } = await withAdministration(door, (call) =>
+      fetchUsage(call, principal, since),
     )
     const words = `${principal} --set ${suggested.join(',') || '""'} --last ${last}`
     const lines = [

@@ -1,7 +1,7 @@
-import type { Usage } from '../../proxy/admin/rehearsals/usage.ts'
-import { administering, DOOR, DOOR_NOTES } from '../admin/door.ts'
-import { LAST, principalIn, sinceOf, usageOf } from '../admin/looking-back.ts'
-import { columns, jsonLines } from '../admin/printable.ts'
+import type { CapabilityUsage } from '../../proxy/admin/rehearsals/usage.ts'
+import { DOOR_NOTES, DOOR_OPTIONS, withAdministration } from '../admin/door.ts'
+import { fetchUsage, LAST_OPTION, principalIn, windowStart } from '../admin/looking-back.ts'
+import { alignColumns, jsonLines } from '../admin/printable.ts'
 import { verbOf } from '../command.ts'
 import { print } from '../print.ts'
 
@@ -10,18 +10,22 @@ export const verb = verbOf({
   takes: 'PRINCIPAL',
   about:
     'Says which capabilities the calls of a principal demanded, which it holds in vain, and which it lacked.',
-  options: { ...LAST, json: { type: 'boolean', description: 'as the admin API says it' }, ...DOOR },
+  options: {
+    ...LAST_OPTION,
+    json: { type: 'boolean', description: 'as the admin API says it' },
+    ...DOOR_OPTIONS,
+  },
   notes: DOOR_NOTES,
   run: async ({ last, json, ...door }, positionals) => {
     const principal = principalIn(positionals)
-    const since = sinceOf(last)
-    const found = await administering(door, (call) => usageOf(call, principal, since))
+    const since = windowStart(last)
+    const found = await withAdministration(door, (call) => fetchUsage(call, principal, since))
     print(...(json ? jsonLines(found) : linesOf(principal, found)))
     return 0
   },
 })
 
-function linesOf(principal: string, found: Usage): readonly string[] {
+function linesOf(principal: string, found: CapabilityUsage): readonly string[] {
   const rows = found.capabilities.map((one) => [
     one.capability,
     one.held ? 'held' : 'lacking',
@@ -33,7 +37,7 @@ function linesOf(principal: string, found: Usage): readonly string[] {
   const titles = ['CAPABILITY', '', 'ALLOWED', 'REFUSED', 'LAST', 'AT']
   return [
     `${principal}: ${found.decisions} decisions since ${found.since}`,
-    ...(rows.length > 0 ? columns([titles, ...rows]) : []),
+    ...(rows.length > 0 ? alignColumns([titles, ...rows]) : []),
     `held in vain: ${found.unused.join(', ') || 'nothing'}`,
     `lacking: ${found.missing.join(', ') || 'nothing'}`,
   ]

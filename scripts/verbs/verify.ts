@@ -1,7 +1,7 @@
 import { locationOf } from '../../db/engine.ts'
 import { inspectPostgres } from '../../db/postgres/ledger/inspect.ts'
 import { inspectDatabase } from '../../db/sqlite/ledger/inspect.ts'
-import { inspectFile, isSqlite, shown } from '../verifying/file.ts'
+import { inspectFile, isSqlite, showProgress } from '../verifying/file.ts'
 import { verifyingVerb } from '../verifying/verb.ts'
 
 export const verb = verifyingVerb({
@@ -14,10 +14,10 @@ postgres://…. Of a database it also recomputes every decision, holds the rows 
 SQLite one compares the tables beside the ledger with what the ledger says.`,
   inspect: async (source, authority, trusted) => {
     const location = locationOf(source)
-    if (location.engine === 'postgres') return inspectPostgres(location.url, shown, trusted)
+    if (location.engine === 'postgres') return inspectPostgres(location.url, showProgress, trusted)
     const { file } = location
     return file !== '-' && isSqlite(file)
-      ? inspectDatabase(file, Date.now(), shown, trusted)
+      ? inspectDatabase(file, Date.now(), showProgress, trusted)
       : inspectFile(file, authority, trusted)
   },
 })

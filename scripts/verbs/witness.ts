@@ -3,10 +3,10 @@ import { once } from 'node:events'
 import { existsSync, readFileSync } from 'node:fs'
 import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
-import { readPrivate, writePrivate } from '../../certs/authority/key-store.ts'
+import { readPrivateFile, writePrivateFile } from '../../certs/authority/key-store.ts'
 import { isKeyName, verifierKeyText } from '../../db/ledger/tree/note.ts'
 import { verbOf, WrongUsage } from '../command.ts'
-import { outliveReaders, print, printError, printNotice } from '../print.ts'
+import { ignoreOutputErrors, print, printError, printNotice } from '../print.ts'
 import { keysIn } from '../verifying/trusted.ts'
 import { witnessServer } from '../witness/server.ts'
 import { WitnessState } from '../witness/state.ts'
@@ -49,7 +49,7 @@ verifies in --witness. It stays until Ctrl-C.`,
   notes: `The key is made at the first start. Keep the directory: a witness that has forgotten what it saw vouches for nothing.
 Gateways reach it by https, or by http on the same machine; a reverse proxy may stand in front.`,
   run: async ({ log = [], name = '', state: directory, listen, 'tls-cert': cert, 'tls-key': tlsKey }) => {
-    outliveReaders()
+    ignoreOutputErrors()
     if (!isKeyName(name))
       throw new WrongUsage('say its name: --name witness.example.org, without blanks and +')
     const logs = log.flatMap((given) => keysIn(given, 'log'))
@@ -84,8 +84,8 @@ Gateways reach it by https, or by http on the same machine; a reverse proxy may 
 })
 
 async function keyAt(path: string): Promise<KeyObject> {
-  if (existsSync(path)) return createPrivateKey(await readPrivate(path))
+  if (existsSync(path)) return createPrivateKey(await readPrivateFile(path))
   const { privateKey } = generateKeyPairSync('ed25519')
-  await writePrivate(path, privateKey.export({ type: 'pkcs8', format: 'pem' }).toString())
+  await writePrivateFile(path, privateKey.export({ type: 'pkcs8', format: 'pem' }).toString())
   return privateKey
 }

@@ -2,11 +2,11 @@ import { isUtf8 } from 'node:buffer'
 import { closeSync, createReadStream, existsSync, openSync, readFileSync, readSync, statSync } from 'node:fs'
 import type { StoredRow } from '../../db/ledger/record/leaf.ts'
 import { inspectTree } from '../../db/ledger/tree/inspect.ts'
-import { type Trusted, trustsNothing } from '../../db/ledger/tree/trusted.ts'
-import { exportedBlocks, NotAnExport } from '../../db/ledger/verify/export.ts'
-import { type Inspection, inspectRows, type Rows } from '../../db/ledger/verify/inspect.ts'
-import type { Damaged } from '../../db/ledger/verify/verify.ts'
-import { blocksOf } from '../lines.ts'
+import { isEmptyLogTrust, type LogTrust } from '../../db/ledger/tree/trusted.ts'
+import { exportedRowsInBlocks, NotAnExport } from '../../db/ledger/verify/export.ts'
+import { inspectRows, type LedgerInspection, type RowSource } from '../../db/ledger/verify/inspect.ts'
+import type { DamagedRow } from '../../db/ledger/verify/verify.ts'
+import { lineBlocks } from '../lines.ts'
 import { printProgress } from '../print.ts'
 import { inspectPack } from './inspect-pack.ts'
 import { ambiguityOf } from './readings.ts'
@@ -19,14 +19,18 @@ const CHUNK = 256 * 1024
  * Verifies an export (`-`: from standard input) or a pack of evidence. Throws one sentence where the file is neither.
  * `authority`: whether the decisions of an export are recomputed.
  */
-export async function inspectFile(file: string, authority: boolean, trusted: Trusted): Promise<Inspection> {
-  if (file !== '-' && isZip(file)) return inspectPack(file, shown, trusted)
-  const rows = exportedBlocks(
-    blocksOf(file === '-' ? process.stdin : createReadStream(file, { highWaterMark: CHUNK })),
+export async function inspectFile(
+  file: string,
+  authority: boolean,
+  trusted: LogTrust,
+): Promise<LedgerInspection> {
+  if (file !== '-' && isZip(file)) return inspectPack(file, showProgress, trusted)
+  const rows = exportedRowsInBlocks(
+    lineBlocks(file === '-' ? process.stdin : createReadStream(file, { highWaterMark: CHUNK })),
   )
-  const tree = trustsNothing(trusted) ? undefined : inspectTree(null, trusted)
+  const tree = isEmptyLogTrust(trusted) ? undefined : inspectTree(null, trusted)
   try {
-    return await inspectRows(shown(rows), { authority, tree })
+    return await inspectRows(showProgress(rows), { authority, tree })
   } catch (error) {
     if (!(error instanceof NotAnExport)) throw error
     throw new Error(`this is not an audit export: ${error.message}`, { cause: error })
@@ -79,9 +83,9 @@ function startOf(file: string): string {
 const PROGRESS_ROWS = 50_000
 
 /** The same rows, with progress on a terminal. */
-export const shown = (rows: Rows): Rows => (process.stderr.isTTY ? withProgress(rows) : rows)
+export const showProgress = (rows: RowSource): RowSource => (process.stderr.isTTY ? withProgress(rows) : rows)
 
-async function* withProgress(rows: Rows): AsyncGenerator<StoredRow | Damaged> {
+async function* withProgress(rows: RowSource): AsyncGenerator<StoredRow | DamagedRow> {
   let count = 0
   for await (const row of rows) {
     count += 1

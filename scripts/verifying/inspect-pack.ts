@@ -1,8 +1,8 @@
-import type { Trusted } from '../../db/ledger/tree/trusted.ts'
+import type { LogTrust } from '../../db/ledger/tree/trusted.ts'
 import { exportedRows } from '../../db/ledger/verify/export.ts'
-import { type Inspection, inspectRows, type Rows } from '../../db/ledger/verify/inspect.ts'
-import { linesOf } from '../lines.ts'
-import { openPack, type Pack, wrongSum } from './pack.ts'
+import { inspectRows, type LedgerInspection, type RowSource } from '../../db/ledger/verify/inspect.ts'
+import { streamLines } from '../lines.ts'
+import { checksumFault, type EvidencePack, openPack } from './pack.ts'
 import { packTables } from './pack-tables.ts'
 import { packTree } from './pack-tree.ts'
 
@@ -12,19 +12,19 @@ import { packTree } from './pack-tree.ts'
  */
 export async function inspectPack(
   path: string,
-  shown: (rows: Rows) => Rows,
-  trusted: Trusted,
-): Promise<Inspection> {
+  shown: (rows: RowSource) => RowSource,
+  trusted: LogTrust,
+): Promise<LedgerInspection> {
   const pack = await openPack(path)
   try {
-    const wrong = await wrongSum(pack.zip)
+    const wrong = await checksumFault(pack.zip)
     return wrong === null ? await inspect(pack, shown, trusted) : { ...NOT_READ, findings: [wrong] }
   } finally {
     pack.zip.close()
   }
 }
 
-const NOT_READ: Inspection = {
+const NOT_READ: LedgerInspection = {
   verdict: { ok: true, rows: 0, streams: 0, open_decisions: 0 },
   findings: [],
   cutShort: null,
@@ -33,7 +33,11 @@ const NOT_READ: Inspection = {
   tree: null,
 }
 
-async function inspect(pack: Pack, shown: (rows: Rows) => Rows, trusted: Trusted): Promise<Inspection> {
+async function inspect(
+  pack: EvidencePack,
+  shown: (rows: RowSource) => RowSource,
+  trusted: LogTrust,
+): Promise<LedgerInspection> {
   const { zip, first, rows, origin } = pack
   const isWhole = first === 0
   const notes: string[] = []
@@ -42,7 +46,7 @@ async function inspect(pack: Pack, shown: (rows: Rows) => Rows, trusted: Trusted
   // One row is asked for after the other: it is of the last line.
   let line = ''
   const lines = async function* (): AsyncGenerator<string | null> {
-    for await (const next of linesOf(await zip.stream('rows.ndjson'))) {
+    for await (const next of streamLines(await zip.stream('rows.ndjson'))) {
       line = next ?? ''
       yield next
     }

@@ -2,17 +2,17 @@ import { createHash, type Hash } from 'node:crypto'
 import {
   CSV_HEAD,
   csvLine,
-  type HeldSet,
   isAboutTools,
   isGrant,
   isRefusal,
   isSignIn,
-  LIST,
-  Sets,
+  JSON_LIST,
+  type PrincipalSet,
+  PrincipalSets,
 } from '../../db/ledger/read/evidence-tables.ts'
 import type { StoredRow } from '../../db/ledger/record/leaf.ts'
 import { isObject } from '../../db/support/json.ts'
-import { asObject, digestsIn, type Pack } from './pack.ts'
+import { digestsIn, type EvidencePack, parseObject } from './pack.ts'
 
 /** Finds out whether the files that are taken from the rows are what the rows make. */
 export interface PackTables {
@@ -23,11 +23,11 @@ export interface PackTables {
 
 const LIMIT = 64 * 1024 * 1024
 
-export async function packTables({ zip, first, csv }: Pack): Promise<PackTables> {
+export async function packTables({ zip, first, csv }: EvidencePack): Promise<PackTables> {
   const before = zip.names.includes('sets-start.json')
     ? setsIn(await zip.bytes('sets-start.json', LIMIT))
     : null
-  const sets = new Sets(before ?? [])
+  const sets = new PrincipalSets(before ?? [])
   const running = new Map<string, Hash>()
   const into = (name: string, text: string): void => {
     const hash = running.get(name) ?? createHash('sha256')
@@ -38,17 +38,17 @@ export async function packTables({ zip, first, csv }: Pack): Promise<PackTables>
   let tools = 0
   return {
     see: (row, line) => {
-      sets.see(row)
+      sets.add(row)
       const cells = csvLine(row, csv)
       into('rows.csv', cells)
       if (isRefusal(row)) into('refusals.csv', cells)
       if (isGrant(row)) into('grants.ndjson', `${line}\n`)
-      if (isAboutTools(row)) into('tools.json', LIST.before(tools++) + line)
+      if (isAboutTools(row)) into('tools.json', JSON_LIST.before(tools++) + line)
       if (isSignIn(row)) into('sign-ins.ndjson', `${line}\n`)
     },
     findings: async () => {
       into('sets-end.json', sets.text())
-      into('tools.json', LIST.end(tools))
+      into('tools.json', JSON_LIST.end(tools))
       const sums = new Map(await digestsIn(zip))
       const wrong = [...running].filter(([name, hash]) => sums.get(name) !== hash.digest('hex'))
       const findings = wrong.map(([name]) => `${name} is not what the rows make`)
@@ -60,16 +60,16 @@ export async function packTables({ zip, first, csv }: Pack): Promise<PackTables>
 }
 
 /** The sets of a file of them; null where it is none, or is written otherwise than the sets are. */
-function setsIn(bytes: Buffer): readonly HeldSet[] | null {
-  const list: unknown = asObject(bytes)?.principals
+function setsIn(bytes: Buffer): readonly PrincipalSet[] | null {
+  const list: unknown = parseObject(bytes)?.principals
   if (!Array.isArray(list) || !list.every(isHeldSet)) return null
-  return Buffer.from(new Sets(list).text()).equals(bytes) ? list : null
+  return Buffer.from(new PrincipalSets(list).text()).equals(bytes) ? list : null
 }
 
 const MEMBERS = ['capabilities', 'is_active', 'principal', 'revision', 'row']
 
 // With no member more: the text is made of all of them.
-const isHeldSet = (one: unknown): one is HeldSet =>
+const isHeldSet = (one: unknown): one is PrincipalSet =>
   isObject(one) &&
   Object.keys(one).toSorted().join() === MEMBERS.join() &&
   [one.principal, one.row].every((text) => typeof text === 'string') &&

@@ -1,21 +1,25 @@
 import { HASH_BYTES, leafHash, perfectRoot } from '../../db/ledger/tree/hashes.ts'
 import type { TreeInspection, TreeVerdict } from '../../db/ledger/tree/inspect.ts'
-import { Malformed } from '../../db/ledger/tree/note.ts'
+import { MalformedNote } from '../../db/ledger/tree/note.ts'
 import { TILE_WIDTH } from '../../db/ledger/tree/tiles.ts'
 import {
   isSignedBy,
+  type LogTrust,
   NO_STAMPS,
   type SignedCheckpoint,
-  type Trusted,
-  type Witnessed,
+  type WitnessSummary,
   witnessesOf,
 } from '../../db/ledger/tree/trusted.ts'
-import { type Pack, rootAt } from './pack.ts'
+import { type EvidencePack, rootAt } from './pack.ts'
 
 /** Holds the rows of a pack against its tiles, and its checkpoints against those. `note`: told what was not compared. */
-export function packTree(pack: Pack, trusted: Trusted, note: (sentence: string) => void): TreeInspection {
+export function packTree(
+  pack: EvidencePack,
+  trusted: LogTrust,
+  note: (sentence: string) => void,
+): TreeInspection {
   const problems: string[] = []
-  const witnessed = new Map<string, Witnessed>()
+  const witnessed = new Map<string, WitnessSummary>()
   let count = 0
   let fitting = 0
 
@@ -24,7 +28,7 @@ export function packTree(pack: Pack, trusted: Trusted, note: (sentence: string) 
     try {
       return await step()
     } catch (error) {
-      if (!(error instanceof Malformed)) throw error
+      if (!(error instanceof MalformedNote)) throw error
       problems.push(error.message)
       return null
     }
@@ -44,7 +48,7 @@ export function packTree(pack: Pack, trusted: Trusted, note: (sentence: string) 
     if (size > 0 && (await rootAt(pack, size)).equals(root)) fitting += 1
     else problems.push(`the checkpoint of ${size} rows has another root than the tiles`)
     for (const one of witnessesOf(checkpoint, trusted.witnesses)) witnessed.set(one.name, one)
-    problems.push(...((await trusted.stamps?.see(checkpoint, checkpoint.stamps ?? [])) ?? []))
+    problems.push(...((await trusted.stamps?.check(checkpoint, checkpoint.stamps ?? [])) ?? []))
   }
 
   /** Returns whether a checkpoint that was kept elsewhere could be compared. */
@@ -55,7 +59,7 @@ export function packTree(pack: Pack, trusted: Trusted, note: (sentence: string) 
       (await rootAt(pack, size).then(
         () => true,
         (error) => {
-          if (error instanceof Malformed) return false
+          if (error instanceof MalformedNote) return false
           throw error
         },
       ))
@@ -69,7 +73,8 @@ export function packTree(pack: Pack, trusted: Trusted, note: (sentence: string) 
     const stored = await pack.checkpoints()
     const own = [...(await pack.keys()), ...trusted.keys]
     const newest = stored.at(-1)
-    if (!newest || newest.size < pack.first + pack.rows) throw new Malformed('no checkpoint covers the rows')
+    if (!newest || newest.size < pack.first + pack.rows)
+      throw new MalformedNote('no checkpoint covers the rows')
     await bind(pack, newest.size)
     for (const checkpoint of stored) {
       if (!isSignedBy(checkpoint.note, own))
@@ -126,8 +131,8 @@ export function packTree(pack: Pack, trusted: Trusted, note: (sentence: string) 
   }
 }
 
-/** Throws `Malformed` where a tile of the rows does not lead to the tiles above it, up to the edge of a size. */
-async function bind(pack: Pack, size: number): Promise<void> {
+/** Throws `MalformedNote` where a tile of the rows does not lead to the tiles above it, up to the edge of a size. */
+async function bind(pack: EvidencePack, size: number): Promise<void> {
   let [first, last] = [pack.first, pack.first + pack.rows - 1]
   for (let [level, count] = [0, size]; count > 0; level += 1, count = Math.floor(count / TILE_WIDTH)) {
     ;[first, last] = [Math.floor(first / TILE_WIDTH), Math.floor(last / TILE_WIDTH)]
@@ -139,9 +144,9 @@ async function bind(pack: Pack, size: number): Promise<void> {
   }
 }
 
-async function leadsUp(pack: Pack, level: number, n: number, tile: Buffer): Promise<void> {
+async function leadsUp(pack: EvidencePack, level: number, n: number, tile: Buffer): Promise<void> {
   const at = n % TILE_WIDTH
   const above = await pack.tile({ level: level + 1, n: Math.floor(n / TILE_WIDTH) }, at + 1)
   if (!perfectRoot(tile).equals(above.subarray(at * HASH_BYTES, (at + 1) * HASH_BYTES)))
-    throw new Malformed(`tile ${level}/${n} does not lead to the tile above it`)
+    throw new MalformedNote(`tile ${level}/${n} does not lead to the tile above it`)
 }

@@ -2,16 +2,16 @@ import { isUtf8 } from 'node:buffer'
 import { createHash } from 'node:crypto'
 import type { CsvForm } from '../../db/ledger/read/evidence-tables.ts'
 import { HASH_BYTES } from '../../db/ledger/tree/hashes.ts'
-import { Malformed, parseVerifierKey, type VerifierKey } from '../../db/ledger/tree/note.ts'
+import { MalformedNote, parseVerifierKey, type VerifierKey } from '../../db/ledger/tree/note.ts'
 import { edgeOf, rootOf, TILE_WIDTH, type TilePlace } from '../../db/ledger/tree/tiles.ts'
-import { parseSigned, type SignedCheckpoint } from '../../db/ledger/tree/trusted.ts'
-import { isObject, type Members } from '../../db/support/json.ts'
+import { parseSignedCheckpoint, type SignedCheckpoint } from '../../db/ledger/tree/trusted.ts'
+import { isObject, type UnknownRecord } from '../../db/support/json.ts'
 import { ambiguityOf } from './readings.ts'
-import { openZip, type Zip } from './zip.ts'
+import { openZip, type ZipArchive } from './zip.ts'
 
 /** A pack of evidence (docs/ledger.md#evidence). Its files are strangers' bytes. */
-export interface Pack {
-  readonly zip: Zip
+export interface EvidencePack {
+  readonly zip: ZipArchive
   /** The index of the first row in the log, and how many rows it says there are. */
   readonly first: number
   readonly rows: number
@@ -20,10 +20,10 @@ export interface Pack {
   readonly until: string | null
   /** The form of its tables. */
   readonly csv: CsvForm
-  /** The keys and the checkpoints, smallest first, that it brings. Throw `Malformed`. */
+  /** The keys and the checkpoints, smallest first, that it brings. Throw `MalformedNote`. */
   readonly keys: () => Promise<readonly VerifierKey[]>
   readonly checkpoints: () => Promise<readonly SignedCheckpoint[]>
-  /** At least `width` hashes of a tile. Throws `Malformed`. */
+  /** At least `width` hashes of a tile. Throws `MalformedNote`. */
   readonly tile: (place: TilePlace, width: number) => Promise<Buffer>
 }
 
@@ -34,16 +34,16 @@ const TEXT_LIMIT = 64 * 1024 * 1024
 const MAX_VALUES = 2_000_000
 const NOTE_LIMIT = 1024 * 1024
 /** The tiles that are remembered: those of a row, level by level, and of those around it. */
-const MOST_TILES = 256
+const MAX_TILES = 256
 
 /** Opens a pack. Throws one sentence where it is none. */
-export async function openPack(path: string): Promise<Pack> {
+export async function openPack(path: string): Promise<EvidencePack> {
   const zip = await openZip(path)
   const whole = zip.names
     .filter((name) => !isReadInPieces(name))
     .reduce((sum, name) => sum + zip.length(name), 0)
   if (whole > TEXT_LIMIT) throw new Error(`its files beside rows, tables and tiles are ${whole} bytes long`)
-  const said = asObject(await zip.bytes('inventory.json', TEXT_LIMIT))
+  const said = parseObject(await zip.bytes('inventory.json', TEXT_LIMIT))
   if (!said) throw new Error('this is no pack of evidence: inventory.json is no object')
   const { format, first_index: first, rows, origin, since, until, csv = 1 } = said
   if (
@@ -69,11 +69,11 @@ export async function openPack(path: string): Promise<Pack> {
       const texts = await Promise.all(names.map((name) => textOf(zip, name)))
       const stamps = await stampsIn(zip)
       const found = texts
-        .map(parseSigned)
+        .map(parseSignedCheckpoint)
         .map((signed) => ({ ...signed, stamps: stamps.get(signed.size) ?? [] }))
       const lone = [...stamps.keys()].find((size) => !found.some((signed) => signed.size === size))
       if (lone !== undefined)
-        throw new Malformed(`there is a time stamp of ${lone} rows, but no such checkpoint`)
+        throw new MalformedNote(`there is a time stamp of ${lone} rows, but no such checkpoint`)
       return found.toSorted((one, other) => one.size - other.size)
     },
     tile: tilesIn(zip),
@@ -89,15 +89,15 @@ const TABLES = [
   ...['sets-end.json', 'README.md', 'verify.py', 'verify.mjs'],
 ]
 
-async function textOf(zip: Zip, name: string): Promise<string> {
-  if (!zip.names.includes(name)) throw new Malformed(`${name} is not in the pack`)
+async function textOf(zip: ZipArchive, name: string): Promise<string> {
+  if (!zip.names.includes(name)) throw new MalformedNote(`${name} is not in the pack`)
   const bytes = await zip.bytes(name, NOTE_LIMIT)
-  if (!isUtf8(bytes)) throw new Malformed(`${name} is no text`)
+  if (!isUtf8(bytes)) throw new MalformedNote(`${name} is no text`)
   return bytes.toString()
 }
 
 /** The time stamps of a pack, by the size of their checkpoint. One may have several, by several authorities. */
-async function stampsIn(zip: Zip): Promise<ReadonlyMap<number, readonly Buffer[]>> {
+async function stampsIn(zip: ZipArchive): Promise<ReadonlyMap<number, readonly Buffer[]>> {
   const found = new Map<number, Buffer[]>()
   for (const name of zip.names.toSorted()) {
     const [, size] = /^anchors\/([0-9]+)(?:-[0-9]+)?\.tsr$/.exec(name) ?? []
@@ -108,7 +108,7 @@ async function stampsIn(zip: Zip): Promise<ReadonlyMap<number, readonly Buffer[]
 }
 
 /** The object that a file is; null where it is none, has more than 2,000,000 values, or can be read in two ways. */
-export function asObject(bytes: Buffer): Members | null {
+export function parseObject(bytes: Buffer): UnknownRecord | null {
   if (!isUtf8(bytes) || countValues(bytes) > MAX_VALUES) return null
   const text = bytes.toString()
   try {
@@ -132,7 +132,7 @@ const isCount = (value: unknown): value is number => Number.isSafeInteger(value)
 
 const TILE = /^tiles\/([0-9]{1,2})\/((?:x[0-9]{3}\/)*[0-9]{3})(?:\.p\/([0-9]{1,3}))?$/
 
-function tilesIn(zip: Zip): Pack['tile'] {
+function tilesIn(zip: ZipArchive): EvidencePack['tile'] {
   const stored = new Map<string, { readonly name: string; readonly width: number }>()
   for (const name of zip.names) {
     const [, level, n = '', width = TILE_WIDTH] = TILE.exec(name) ?? []
@@ -142,22 +142,23 @@ function tilesIn(zip: Zip): Pack['tile'] {
   const kept = new Map<string, Promise<Buffer>>()
   async function read({ name, width }: { readonly name: string; readonly width: number }): Promise<Buffer> {
     const hashes = await zip.bytes(name, TILE_WIDTH * HASH_BYTES)
-    if (hashes.length !== width * HASH_BYTES) throw new Malformed(`${name} has another width than it says`)
+    if (hashes.length !== width * HASH_BYTES)
+      throw new MalformedNote(`${name} has another width than it says`)
     return hashes
   }
   return async ({ level, n }, width) => {
     const place = `${level}/${n}`
     const found = stored.get(place)
-    if (!found || found.width < width) throw new Malformed(`tile ${place} is not in the pack`)
+    if (!found || found.width < width) throw new MalformedNote(`tile ${place} is not in the pack`)
     const hashes = kept.get(place) ?? read(found)
-    if (kept.size >= MOST_TILES) kept.clear()
+    if (kept.size >= MAX_TILES) kept.clear()
     kept.set(place, hashes)
     return hashes
   }
 }
 
-/** The root of so many leaves, by the edge of the tree. Throws `Malformed` where a tile of it is not there. */
-export async function rootAt({ tile }: Pick<Pack, 'tile'>, size: number): Promise<Buffer> {
+/** The root of so many leaves, by the edge of the tree. Throws `MalformedNote` where a tile of it is not there. */
+export async function rootAt({ tile }: Pick<EvidencePack, 'tile'>, size: number): Promise<Buffer> {
   const edge = edgeOf(size).map(async ({ width, ...place }) =>
     width === 0 ? Buffer.alloc(0) : (await tile(place, width)).subarray(0, width * HASH_BYTES),
   )
@@ -165,7 +166,7 @@ export async function rootAt({ tile }: Pick<Pack, 'tile'>, size: number): Promis
 }
 
 /** What is wrong with the digests of a zip, as a sentence; null where each file is what SHA256SUMS says. */
-export async function wrongSum(zip: Zip): Promise<string | null> {
+export async function checksumFault(zip: ZipArchive): Promise<string | null> {
   if (!zip.names.includes('SHA256SUMS')) return 'SHA256SUMS is not in the pack'
   const listed = await digestsIn(zip)
   const [sums, names] = [new Map(listed), new Set(zip.names)]
@@ -183,7 +184,9 @@ export async function wrongSum(zip: Zip): Promise<string | null> {
 }
 
 /** What SHA256SUMS says of each file: its name and its digest. What is no such line is the name of no file. */
-export async function digestsIn(zip: Zip): Promise<readonly (readonly [name: string, digest: string])[]> {
+export async function digestsIn(
+  zip: ZipArchive,
+): Promise<readonly (readonly [name: string, digest: string])[]> {
   // Twice as much as a line for each file takes.
   const limit = zip.names.reduce((sum, name) => sum + 2 * (DIGEST_LENGTH + name.length), MIN_SUMS_LIMIT)
   const lines = (await zip.bytes('SHA256SUMS', limit)).toString().split('\n')

@@ -1,17 +1,17 @@
 import { isUtf8 } from 'node:buffer'
 import { hash } from 'node:crypto'
 import canonicalize from 'canonicalize'
-import { Malformed } from '../../db/ledger/tree/note.ts'
+import { MalformedNote } from '../../db/ledger/tree/note.ts'
 import { parseTlogProof, provesLeaf } from '../../db/ledger/tree/tlog-proof.ts'
 import {
   isSignedBy,
+  type LogTrust,
   NO_STAMPS,
   type StampTally,
-  type Trusted,
-  type Witnessed,
+  type WitnessSummary,
   witnessesOf,
 } from '../../db/ledger/tree/trusted.ts'
-import { isObject, type Members } from '../../db/support/json.ts'
+import { isObject, type UnknownRecord } from '../../db/support/json.ts'
 import { ambiguityOf } from './readings.ts'
 
 /** What verifying a receipt came to (docs/ledger.md#receipts). */
@@ -22,11 +22,11 @@ export interface ReceiptVerdict {
   /** What was shown, line by line. */
   readonly lines: readonly string[]
   readonly vouched: boolean
-  readonly witnessed: readonly Witnessed[]
+  readonly witnessed: readonly WitnessSummary[]
   readonly stamps: Omit<StampTally, 'problems'>
 }
 
-interface Row {
+interface ReceiptRow {
   readonly leaf: string
   readonly stream: string
   readonly seq: number
@@ -34,13 +34,15 @@ interface Row {
 }
 
 /** The rows of a receipt and what opens their commitments; null where a value is none. */
-export function receiptIn(value: unknown): { readonly rows: readonly Row[]; readonly salts: Members } | null {
+export function receiptIn(
+  value: unknown,
+): { readonly rows: readonly ReceiptRow[]; readonly salts: UnknownRecord } | null {
   if (!isObject(value) || !Array.isArray(value.rows) || value.rows.length === 0) return null
   const rows: readonly unknown[] = value.rows
   return rows.every(isRow) ? { rows, salts: isObject(value.salts) ? value.salts : {} } : null
 }
 
-const isRow = (row: unknown): row is Row =>
+const isRow = (row: unknown): row is ReceiptRow =>
   isObject(row) &&
   [row.leaf, row.stream, row.proof].every((text) => typeof text === 'string') &&
   Number.isSafeInteger(row.seq)
@@ -51,11 +53,11 @@ const isRow = (row: unknown): row is Row =>
  */
 export async function verifyReceipt(
   { rows, salts }: NonNullable<ReturnType<typeof receiptIn>>,
-  trusted: Trusted,
+  trusted: LogTrust,
   body: Buffer | null,
 ): Promise<ReceiptVerdict> {
   const lines: string[] = []
-  const witnessed = new Map<string, Witnessed>()
+  const witnessed = new Map<string, WitnessSummary>()
   const bad = (code: 2 | 3, problem: string): ReceiptVerdict => ({
     code,
     problem,
@@ -64,8 +66,8 @@ export async function verifyReceipt(
     witnessed: [],
     stamps: NOT_STAMPED,
   })
-  const opened: Members[] = []
-  let first: Members | null = null
+  const opened: UnknownRecord[] = []
+  let first: UnknownRecord | null = null
   let vouched = trusted.keys.length > 0 || trusted.checkpoints.length > 0
   for (const { leaf, stream, seq, proof } of rows) {
     const place = `${stream}:${seq}`
@@ -81,7 +83,7 @@ export async function verifyReceipt(
     const { checkpoint, note, index } = proven
     if (!provesLeaf(proven, leaf))
       return bad(3, `row ${place} is not in the checkpoint of ${checkpoint.size} rows`)
-    if (isDeep(row, DEEPEST) || canonicalText(row) !== leaf)
+    if (isDeep(row, MAX_ROW_DEPTH) || canonicalText(row) !== leaf)
       return bad(2, `row ${place} is not written as a row is`)
     const isOurs = trusted.keys.some(({ name }) => name === checkpoint.origin)
     if (trusted.keys.length > 0 && !(isOurs && isSignedBy(note, trusted.keys)))
@@ -91,7 +93,7 @@ export async function verifyReceipt(
       return bad(3, `the checkpoint of ${checkpoint.size} rows is not the one that was kept`)
     if (trusted.keys.length === 0 && !kept) vouched = false
     for (const one of witnessesOf({ ...checkpoint, note }, trusted.witnesses)) witnessed.set(one.name, one)
-    const [fault] = (await trusted.stamps?.see({ ...checkpoint, note }, [])) ?? []
+    const [fault] = (await trusted.stamps?.check({ ...checkpoint, note }, [])) ?? []
     if (fault !== undefined) return bad(3, fault)
     lines.push(
       `row ${place}: ${String(row.status)} ${String(row.action)} at ${String(row.recorded_at)}, leaf ${index} of ${checkpoint.size} in ${checkpoint.origin}`,
@@ -130,13 +132,13 @@ const AMBIGUOUS =
 const NOT_STAMPED = { stamped: [], unchecked: 0 }
 
 /** Why a row cannot stand in a receipt behind its first one; null where it can. A receipt is about one request. */
-function outOfOrder(row: Members, first: Members): string | null {
+function outOfOrder(row: UnknownRecord, first: UnknownRecord): string | null {
   if (row.request_id !== first.request_id) return 'is of another request'
   return row.status === 'allowed' || row.status === 'denied' ? 'is a decision, which comes first' : null
 }
 
 /** The commitment that a body opens (docs/ledger.md#commitments): as it is, or as the arguments of a tool. */
-function openedBy(details: readonly Members[], salts: Members, body: Buffer): Label | null {
+function openedBy(details: readonly UnknownRecord[], salts: UnknownRecord, body: Buffer): Label | null {
   const forms: readonly (readonly [Label, Buffer | null])[] = [
     ['body_sha256', body],
     ['arguments_sha256', canonicalBytes(body)],
@@ -159,7 +161,7 @@ function canonicalBytes(body: Buffer): Buffer | null {
   return canonical === null ? null : Buffer.from(canonical)
 }
 
-function canonicalText(value: Members): string | null {
+function canonicalText(value: UnknownRecord): string | null {
   try {
     return canonicalize(value) ?? null
   } catch (error) {
@@ -170,7 +172,7 @@ function canonicalText(value: Members): string | null {
 }
 
 /** The levels of a row: those of its detail (docs/ledger.md#leaf), and its own. */
-const DEEPEST = 17
+const MAX_ROW_DEPTH = 17
 
 const isDeep = (value: unknown, left: number): boolean =>
   typeof value === 'object' &&
@@ -183,7 +185,7 @@ function jsonText(body: Buffer): string | null {
   return text !== null && parsed(text) ? text : null
 }
 
-function parsed(text: string): Members | null {
+function parsed(text: string): UnknownRecord | null {
   try {
     const value: unknown = JSON.parse(text)
     return isObject(value) ? value : null
@@ -197,7 +199,7 @@ function proofOf(text: string) {
   try {
     return parseTlogProof(text)
   } catch (error) {
-    if (error instanceof Malformed) return null
+    if (error instanceof MalformedNote) return null
     throw error
   }
 }

@@ -1,19 +1,19 @@
 import type { TreeVerdict } from '../../db/ledger/tree/inspect.ts'
-import type { StampTally, Witnessed } from '../../db/ledger/tree/trusted.ts'
-import type { Inspection } from '../../db/ledger/verify/inspect.ts'
-import { isSound, type Recomputed } from '../../db/ledger/verify/recompute.ts'
+import type { StampTally, WitnessSummary } from '../../db/ledger/tree/trusted.ts'
+import type { LedgerInspection } from '../../db/ledger/verify/inspect.ts'
+import { isSound, type RecomputationReport } from '../../db/ledger/verify/recompute.ts'
 import type { BadRow } from '../../db/ledger/verify/verify.ts'
 import type { ReceiptVerdict } from './receipt.ts'
 
 /** The report of an inspection, for a person. */
-export function linesOfReport({
+export function reportLines({
   verdict,
   findings,
   cutShort,
   notes,
   authority,
   tree,
-}: Inspection): readonly string[] {
+}: LedgerInspection): readonly string[] {
   const { rows, streams, first_bad: bad, open_decisions: open } = verdict
   const lines = findings.map((finding) => `BAD: ${finding}`)
   if (bad) lines.unshift(`BAD: ${problemOf(bad)}; ${rows} rows before it are whole`)
@@ -49,9 +49,9 @@ const counts = (count: number, what: string): string => `${count} ${what}${count
 
 type Stamps = Omit<StampTally, 'problems'>
 
-interface Concluded {
+interface ReportConclusion {
   readonly vouched: boolean
-  readonly witnessed: readonly Witnessed[]
+  readonly witnessed: readonly WitnessSummary[]
   readonly stamps: Stamps
 }
 
@@ -59,10 +59,10 @@ interface Concluded {
 const NOT_WITNESSED = 'CONSISTENT, NOT WITNESSED'
 
 /** The last line, where nothing is wrong. */
-const conclusion = ({ vouched, witnessed, stamps }: Concluded): string =>
+const conclusion = ({ vouched, witnessed, stamps }: ReportConclusion): string =>
   vouched ? `VERIFIED${saidBy('WITNESSED', witnessed)}${saidBy('STAMPED', stamps.stamped)}` : NOT_WITNESSED
 
-function saidBy(what: string, whom: readonly Witnessed[]): string {
+function saidBy(what: string, whom: readonly WitnessSummary[]): string {
   const all = whom.map(({ name, at }) => `${name} at ${at}`).join(', ')
   return all === '' ? '' : `, ${what} by ${all}`
 }
@@ -75,7 +75,7 @@ export const receiptLines = ({ problem, lines, ...verdict }: ReceiptVerdict): re
 
 const problemOf = ({ stream, seq, problem }: BadRow): string => `row ${stream}:${seq} ${problem}`
 
-function authorityLines(found: Recomputed): readonly string[] {
+function authorityLines(found: RecomputationReport): readonly string[] {
   const why = Object.entries(found.not_recomputable).toSorted(([one], [other]) => (one < other ? -1 : 1))
   const skipped = why.reduce((sum, [, count]) => sum + count, 0)
   const because = why.map(([text, count]) => `${count} ${text}`).join(', ')
@@ -93,7 +93,7 @@ function authorityLines(found: Recomputed): readonly string[] {
 }
 
 /** The report of an inspection, for a program (docs/ledger.md#verifying). */
-export function asJson({ verdict, findings, cutShort, notes, authority, tree }: Inspection): object {
+export function asJson({ verdict, findings, cutShort, notes, authority, tree }: LedgerInspection): object {
   return {
     ...verdict,
     ...(findings.length > 0 && { findings }),

@@ -1,7 +1,7 @@
 import { hash } from 'node:crypto'
-import { type StampAuthority, stampJudge } from '../../certs/timestamps/judge.ts'
+import { type StampAuthority, stampVerifier } from '../../certs/timestamps/judge.ts'
 import { readStamp, StampError } from '../../certs/timestamps/stamp.ts'
-import type { SignedCheckpoint, Stamped, StampWatch } from '../../db/ledger/tree/trusted.ts'
+import type { SignedCheckpoint, StampSummary, StampWatch } from '../../db/ledger/tree/trusted.ts'
 
 /** A time stamp that was handed over beside what is verified. */
 export interface GivenStamp {
@@ -14,8 +14,8 @@ export interface GivenStamp {
  * must be of one. Every authority must have stamped one too.
  */
 export function stampWatch(authorities: readonly StampAuthority[], given: readonly GivenStamp[]): StampWatch {
-  const judge = stampJudge(authorities)
-  const stamped = new Map<string, Stamped>()
+  const judge = stampVerifier(authorities)
+  const stamped = new Map<string, StampSummary>()
   const silent = new Set(authorities)
   const lost = new Set(given.map(looked))
   let unchecked = 0
@@ -51,7 +51,7 @@ export function stampWatch(authorities: readonly StampAuthority[], given: readon
 
   return {
     isWanted: authorities.length + given.length > 0,
-    see: async (checkpoint, beside) => {
+    check: async (checkpoint, beside) => {
       const found: (string | null)[] = []
       for (const stamp of [...beside, ...takeGiven(checkpoint.note.text)])
         found.push(await judged(stamp, checkpoint))
@@ -68,14 +68,14 @@ export function stampWatch(authorities: readonly StampAuthority[], given: readon
   }
 }
 
-interface Looked extends GivenStamp {
+interface InspectedStamp extends GivenStamp {
   /** Hex; null where it cannot be read. */
   readonly imprint: string | null
   /** The fault that it has as long as no checkpoint is found, as half a sentence. */
   readonly fault: string
 }
 
-function looked(stamp: GivenStamp): Looked {
+function looked(stamp: GivenStamp): InspectedStamp {
   try {
     const imprint = readStamp(stamp.bytes).imprint.toString('hex')
     return { ...stamp, imprint, fault: 'is of no checkpoint that is here' }

@@ -1,13 +1,13 @@
 import { existsSync, readFileSync } from 'node:fs'
 import { stampAuthority } from '../../certs/timestamps/judge.ts'
 import { type KeyKind, parseVerifierKey, type VerifierKey } from '../../db/ledger/tree/note.ts'
-import { parseAllSigned, type Trusted } from '../../db/ledger/tree/trusted.ts'
+import { type LogTrust, parseSignedCheckpoints } from '../../db/ledger/tree/trusted.ts'
 import { messageOf } from '../../db/support/error-message.ts'
-import { type Options, WrongUsage } from '../command.ts'
+import { type VerbOptions, WrongUsage } from '../command.ts'
 import { stampWatch } from './stamps.ts'
 
 /** The options by which whoever verifies says what it has from elsewhere. */
-export const TRUSTED = {
+export const TRUST_OPTIONS = {
   key: {
     type: 'string',
     multiple: true,
@@ -38,9 +38,9 @@ export const TRUSTED = {
     value: 'FILE',
     description: 'a time stamp (RFC 3161, .tsr) of a checkpoint that is here, or that --checkpoint brings',
   },
-} as const satisfies Options
+} as const satisfies VerbOptions
 
-interface Given {
+interface TrustValues {
   readonly key?: readonly string[] | undefined
   readonly checkpoint?: readonly string[] | undefined
   readonly witness?: readonly string[] | undefined
@@ -55,7 +55,7 @@ export function trustedIn({
   witness = [],
   tsa = [],
   timestamp = [],
-}: Given): Trusted {
+}: TrustValues): LogTrust {
   const authorities = tsa.map((file) => named(file, () => stampAuthority(file, readFileSync(file, 'utf8'))))
   const stamps = timestamp.map((file) => ({ file, bytes: named(file, () => readFileSync(file)) }))
   return {
@@ -63,7 +63,7 @@ export function trustedIn({
     keys: key.flatMap((given) => keysIn(given, 'log')),
     witnesses: witness.flatMap((given) => keysIn(given, 'witness')),
     checkpoints: checkpoint.flatMap((file) => {
-      const found = named(file, () => parseAllSigned(readFileSync(file, 'utf8')))
+      const found = named(file, () => parseSignedCheckpoints(readFileSync(file, 'utf8')))
       if (found.length === 0) throw new Error(`${file}: there is no checkpoint in it`)
       return found
     }),

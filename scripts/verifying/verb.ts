@@ -1,32 +1,32 @@
 import { readFileSync } from 'node:fs'
-import type { Trusted } from '../../db/ledger/tree/trusted.ts'
-import { exitCodeOf, type Inspection } from '../../db/ledger/verify/inspect.ts'
-import { visibleJson } from '../../proxy/visible.ts'
-import { type Verb, verbOf, WrongUsage } from '../command.ts'
+import type { LogTrust } from '../../db/ledger/tree/trusted.ts'
+import { exitCodeOf, type LedgerInspection } from '../../db/ledger/verify/inspect.ts'
+import { escapeHiddenJson } from '../../proxy/visible.ts'
+import { type CommandVerb, verbOf, WrongUsage } from '../command.ts'
 import { print } from '../print.ts'
 import { receiptAt } from './file.ts'
 import { verifyReceipt } from './receipt.ts'
-import { asJson, linesOfReport, receiptLines } from './report.ts'
-import { TRUSTED, trustedIn } from './trusted.ts'
+import { asJson, receiptLines, reportLines } from './report.ts'
+import { TRUST_OPTIONS, trustedIn } from './trusted.ts'
 
 const UNREADABLE = 9
 
-interface Verifying {
+interface VerifyDefinition {
   readonly name: string
   readonly takes: string
   readonly make?: string
   readonly about: string
   /** Verifies what is no receipt. Throws one sentence where it cannot be read. */
-  readonly inspect: (source: string, authority: boolean, trusted: Trusted) => Promise<Inspection>
+  readonly inspect: (source: string, authority: boolean, trusted: LogTrust) => Promise<LedgerInspection>
 }
 
 /** The verb that verifies; what it can read is its maker's. */
-export const verifyingVerb = ({ inspect, ...named }: Verifying): Verb =>
+export const verifyingVerb = ({ inspect, ...named }: VerifyDefinition): CommandVerb =>
   verbOf({
     ...named,
     options: {
       authority: { type: 'boolean', description: 'recompute every decision of an export too' },
-      ...TRUSTED,
+      ...TRUST_OPTIONS,
       body: { type: 'string', value: 'FILE', description: 'the body that a receipt must be about' },
       json: { type: 'boolean', description: 'print what was found as one JSON object' },
     },
@@ -42,12 +42,12 @@ owns the database and its keys can write all of it anew.`,
       const receipt = receiptAt(source)
       if (receipt) {
         const verdict = await verifyReceipt(receipt, trusted, body === undefined ? null : readFileSync(body))
-        print(...(json ? [visibleJson(JSON.stringify(verdict))] : receiptLines(verdict)))
+        print(...(json ? [escapeHiddenJson(JSON.stringify(verdict))] : receiptLines(verdict)))
         return verdict.code
       }
       if (body !== undefined) throw new WrongUsage('--body goes with a receipt')
       const inspection = await inspect(source, authority, trusted)
-      print(...(json ? [visibleJson(JSON.stringify(asJson(inspection)))] : linesOfReport(inspection)))
+      print(...(json ? [escapeHiddenJson(JSON.stringify(asJson(inspection)))] : reportLines(inspection)))
       return exitCodeOf(inspection)
     },
   })

@@ -11,7 +11,7 @@ const MAX_SMALL_BYTES = 16 * 1024 * 1024
 const MAX_INFLATION = 100
 
 /** The files of a zip, by name: strangers' bytes, read as they are needed. */
-export interface Zip {
+export interface ZipArchive {
   readonly names: readonly string[]
   /** The length of a file, in bytes; 0 if it is not there. */
   readonly length: (name: string) => number
@@ -25,7 +25,7 @@ export interface Zip {
  * Opens a zip. Throws one sentence where it is none, names one file twice, can be read in another way too, or is made
  * to grow out of all proportion.
  */
-export async function openZip(path: string): Promise<Zip> {
+export async function openZip(path: string): Promise<ZipArchive> {
   const zip = await openPromise(path, { autoClose: false })
   const entries = new Map<string, Entry>()
   for await (const entry of zip.eachEntry()) {

@@ -10,9 +10,9 @@ const CONNECTIONS = 256
 const PATIENCE_MS = 10_000
 
 /** What a log is asked for by: C2SP tlog-witness, Monitor Retrieval Mechanism. */
-const KEPT = /\/([0-9a-f]{64})\/checkpoint$/
+const CHECKPOINT_PATH = /\/([0-9a-f]{64})\/checkpoint$/
 
-interface Serving {
+interface WitnessServerOptions {
   readonly answer: (body: string) => Promise<WitnessAnswer>
   /** The last note that was cosigned of the log whose origin has this SHA-256, in hex; null where there is none. */
   readonly kept: (digest: string) => Promise<string | null>
@@ -25,7 +25,7 @@ interface Serving {
  * Makes the server of a witness, not yet listening: POST …/add-checkpoint and GET …/<SHA-256 of the origin>/checkpoint,
  * at any prefix.
  */
-export function witnessServer({ answer, kept, tls, onFault }: Serving): Server {
+export function witnessServer({ answer, kept, tls, onFault }: WitnessServerOptions): Server {
   const serve: RequestListener = (req, res) => {
     const reply = (status: number, body: string, type = 'text/plain; charset=utf-8'): void => {
       // What is left of a body that is too long is not read; else the connection serves the next request too.
@@ -36,7 +36,7 @@ export function witnessServer({ answer, kept, tls, onFault }: Serving): Server {
       onFault(error)
       reply(500, said)
     }
-    const [, digest] = KEPT.exec(req.url ?? '') ?? []
+    const [, digest] = CHECKPOINT_PATH.exec(req.url ?? '') ?? []
     if (digest !== undefined && req.method === 'GET') {
       kept(digest)
         .then((note) => (note === null ? reply(404, 'of this log nothing was cosigned\n') : reply(200, note)))

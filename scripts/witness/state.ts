@@ -1,10 +1,10 @@
 import { hash } from 'node:crypto'
 import { mkdir, readFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { isMissing, writePrivate } from '../../certs/authority/key-store.ts'
+import { isFileNotFound, writePrivateFile } from '../../certs/authority/key-store.ts'
 import { type Checkpoint, checkpointText, parseCheckpoint } from '../../db/ledger/tree/checkpoint.ts'
 import { EMPTY_ROOT } from '../../db/ledger/tree/hashes.ts'
-import { holdAlone } from '../../db/sqlite/hold.ts'
+import { holdFileExclusively } from '../../db/sqlite/hold.ts'
 import { messageOf } from '../../db/support/error-message.ts'
 
 /**
@@ -21,7 +21,7 @@ export class WitnessState {
   /** Opens a directory, for this process alone: two witnesses of one memory could cosign two trees. */
   static async open(directory: string): Promise<WitnessState> {
     await mkdir(directory, { recursive: true, mode: 0o700 })
-    holdAlone(join(directory, 'lock'))
+    holdFileExclusively(join(directory, 'lock'))
     return new WitnessState(directory)
   }
 
@@ -33,19 +33,19 @@ export class WitnessState {
       if (checkpoint.origin !== origin) throw new Error(`it is about ${checkpoint.origin}`)
       return checkpoint
     } catch (error) {
-      if (isMissing(error)) return { origin, size: 0, root: EMPTY_ROOT }
+      if (isFileNotFound(error)) return { origin, size: 0, root: EMPTY_ROOT }
       throw new Error(`${path} cannot be read: ${messageOf(error)}`, { cause: error })
     }
   }
 
   /** Remembers a checkpoint. Resolves when it is on the disk: whole, or the one before it. */
   remember(checkpoint: Checkpoint): Promise<void> {
-    return writePrivate(this.#pathOf(checkpoint.origin), checkpointText(checkpoint))
+    return writePrivateFile(this.#pathOf(checkpoint.origin), checkpointText(checkpoint))
   }
 
   /** Keeps the note of a log for whoever asks. */
   keep(origin: string, note: string): Promise<void> {
-    return writePrivate(this.#noteOf(hash('sha256', origin)), note)
+    return writePrivateFile(this.#noteOf(hash('sha256', origin)), note)
   }
 
   /** The last note of the log whose origin has this digest, in hex; null where none was cosigned. */
@@ -53,7 +53,7 @@ export class WitnessState {
     try {
       return await readFile(this.#noteOf(digest), 'utf8')
     } catch (error) {
-      if (isMissing(error)) return null
+      if (isFileNotFound(error)) return null
       throw error
     }
   }

@@ -3,14 +3,14 @@ import { HASH_BYTES } from '../../db/ledger/tree/hashes.ts'
 import {
   cosignNote,
   fromBase64,
-  Malformed,
+  MalformedNote,
   type NoteSignature,
   noteOf,
-  signedBy,
   type VerifierKey,
+  verifyNoteSignature,
 } from '../../db/ledger/tree/note.ts'
 import { isConsistent } from '../../db/ledger/tree/proofs.ts'
-import { parseSigned, type SignedCheckpoint } from '../../db/ledger/tree/trusted.ts'
+import { parseSignedCheckpoint, type SignedCheckpoint } from '../../db/ledger/tree/trusted.ts'
 import type { WitnessState } from './state.ts'
 
 /** The answer to a request of C2SP tlog-witness. */
@@ -20,7 +20,7 @@ export interface WitnessAnswer {
   readonly type?: string
 }
 
-interface Options {
+interface WitnessOptions {
   readonly name: string
   readonly key: KeyObject
   /** Of the logs that it knows. */
@@ -41,7 +41,7 @@ export function witness({
   logs,
   state,
   clock,
-}: Options): (body: string) => Promise<WitnessAnswer> {
+}: WitnessOptions): (body: string) => Promise<WitnessAnswer> {
   const queues = new Map<string, Promise<unknown>>()
   return async (body) => {
     const asked = requestIn(body)
@@ -51,7 +51,7 @@ export function witness({
     if (known.length === 0) return { status: 404, body: 'this log is not known here\n' }
     // A key that is known and has not signed, though it is named, makes the note no note.
     const named = known.filter((log) => checkpoint.note.signatures.some((each) => isOf(each, log)))
-    if (named.length === 0 || !named.every((log) => signedBy(checkpoint.note, log).good))
+    if (named.length === 0 || !named.every((log) => verifyNoteSignature(checkpoint.note, log).good))
       return { status: 403, body: 'this log has not signed it\n' }
     const turn = (queues.get(checkpoint.origin) ?? Promise.resolve()).then(() => cosign(asked, named))
     queues.set(
@@ -62,7 +62,7 @@ export function witness({
   }
 
   async function cosign(
-    { old, proof, checkpoint }: Request,
+    { old, proof, checkpoint }: CheckpointRequest,
     by: readonly VerifierKey[],
   ): Promise<WitnessAnswer> {
     const { origin, note } = checkpoint
@@ -83,29 +83,29 @@ export function witness({
 const isOf = (signature: NoteSignature, { name, id }: VerifierKey): boolean =>
   signature.name === name && signature.id === id
 
-interface Request {
+interface CheckpointRequest {
   readonly old: number
   readonly proof: readonly Buffer[]
   readonly checkpoint: SignedCheckpoint
 }
 
-const MOST_HASHES = 63
+const MAX_CONSISTENCY_HASHES = 63
 
-function requestIn(body: string): Request | null {
+function requestIn(body: string): CheckpointRequest | null {
   const end = body.indexOf('\n\n')
   const [first = '', ...lines] = body.slice(0, Math.max(end, 0)).split('\n')
   const [, old] = /^old (0|[1-9][0-9]{0,15})$/.exec(first) ?? []
-  if (old === undefined || lines.length > MOST_HASHES) return null
+  if (old === undefined || lines.length > MAX_CONSISTENCY_HASHES) return null
   try {
     const proof = lines.map(fromBase64)
-    const checkpoint = parseSigned(body.slice(end + 2))
+    const checkpoint = parseSignedCheckpoint(body.slice(end + 2))
     // Lines behind the root are cosigned as they stand, and a cosignature says nothing of them.
     const isWhole = !checkpoint.note.text.includes('\n\n')
     return isWhole && proof.every(({ length }) => length === HASH_BYTES)
       ? { old: Number(old), proof, checkpoint }
       : null
   } catch (error) {
-    if (error instanceof Malformed) return null
+    if (error instanceof MalformedNote) return null
     throw error
   }
 }

@@ -12,7 +12,7 @@ import { CallHangup } from '../../proxy/http/open-calls.ts'
 import { openUpstream } from '../../proxy/llm/upstream/client.ts'
 import { parseAllowedHosts } from '../../proxy/mcp/http-get/allowed-hosts.ts'
 import { fetchVia } from '../../proxy/mcp/http-get/fetch.ts'
-import { exchange } from '../../proxy/mcp/upstream/exchange.ts'
+import { exchangeHttp } from '../../proxy/mcp/upstream/exchange.ts'
 import { agentOf, CHAT, type Identity, type Json, type TestGateway, testGateway } from '../support/gateway.ts'
 import { mcpStage, request, tool, toolServer } from '../support/mcp/stage.ts'
 import { grantOf } from '../support/permit.ts'
@@ -213,7 +213,7 @@ const DOORS: Readonly<Record<string, (t: Test) => Leave>> = {
       const credentials = { headers: {}, tls: null, traces: [] }
       const connection = { agent, origin: to.url, path: '/', headers: [], credentials }
       const hangup = new CallHangup()
-      const head = await exchange(connection, {
+      const head = await exchangeHttp(connection, {
         ...{ method: 'POST', headers: [], body, totalMs: 5_000, hangup, authority },
       })
       for await (const piece of head.body) t.ok(piece)

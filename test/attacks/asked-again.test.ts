@@ -5,10 +5,10 @@ import { openDatabase } from '../../db/engine.ts'
 import { type Arrival, Pipeline } from '../../plugins/plugin.ts'
 import { Refusal } from '../../plugins/refusal.ts'
 import type { AskCallAgain } from '../../proxy/http/route.ts'
-import { ENDPOINTS } from '../../proxy/llm/dialects/registry.ts'
+import { LLM_ENDPOINTS } from '../../proxy/llm/dialects/registry.ts'
 import { pipelines } from '../../proxy/pipelines.ts'
 import { loadConfiguration } from '../../proxy/wiring/configuration.ts'
-import { emptySources } from '../../proxy/wiring/steps.ts'
+import { emptyDependencies } from '../../proxy/wiring/steps.ts'
 import { askedAgain, DOORS } from '../support/asked-again/doors.ts'
 import { type Entered, type EntryStage, WAYS } from '../support/asked-again/ways.ts'
 import { past } from '../support/db/raw.ts'
@@ -297,7 +297,7 @@ await t.test('H3 every question of every door is asked again, or is about the me
   const configuration = await loadConfiguration(directory, {})
   const database = await openDatabase('sqlite::memory:')
   t.teardown(() => database.close())
-  const all = pipelines({ configuration, inForce: () => configuration, ...emptySources(database) })
+  const all = pipelines({ configuration, inForce: () => configuration, ...emptyDependencies(database) })
   const lists = [...listsOf(all, '')]
   t.ok(lists.length >= 20, `${lists.length} lists of questions`)
   for (const [door, { names, namesAskedAgain }] of lists) {
@@ -316,7 +316,10 @@ await t.test('H3 every question of every door is asked again, or is about the me
 function* listsOf(value: unknown, name: string): Generator<readonly [string, Pipeline<Arrival>]> {
   if (value instanceof Pipeline) yield [name, value]
   else if (typeof value === 'function')
-    yield* listsOf(value(name.endsWith('.llm') ? ENDPOINTS[0] : { action: 'a', demands: 'admin.read' }), name)
+    yield* listsOf(
+      value(name.endsWith('.llm') ? LLM_ENDPOINTS[0] : { action: 'a', demands: 'admin.read' }),
+      name,
+    )
   else if (typeof value === 'object' && value !== null)
     for (const [member, one] of Object.entries(value)) yield* listsOf(one, `${name}.${member}`)
 }

@@ -3,7 +3,7 @@ import type { IncomingMessage } from 'node:http'
 import { request } from 'node:https'
 import t, { type Test } from 'tap'
 import { openDatabase } from '../../db/engine.ts'
-import type { Entry } from '../../db/ledger/record/entry.ts'
+import type { LedgerEntry } from '../../db/ledger/record/entry.ts'
 import { skipWithoutFile } from '../support/db/engine.ts'
 import { fillLedger } from '../support/db/many-rows.ts'
 import { AT, entry, scratchDatabase } from '../support/db/scratch-ledger.ts'
@@ -18,7 +18,7 @@ const BOUND_MS = 20
 const TRIES = 5
 const ROWS = 100_000
 
-const rowOf = (seq: number): Entry =>
+const rowOf = (seq: number): LedgerEntry =>
   entry({
     at: AT + seq,
     request_id: `req_${Math.floor(seq / 2)}`,
@@ -27,7 +27,7 @@ const rowOf = (seq: number): Entry =>
   })
 
 /** A database whose ledger has had a past. */
-async function filled(t: Test, rows: number, row: (seq: number) => Entry): Promise<string> {
+async function filled(t: Test, rows: number, row: (seq: number) => LedgerEntry): Promise<string> {
   const file = await scratchDatabase(await scratch(t))
   fillLedger(file, rows, row)
   return file

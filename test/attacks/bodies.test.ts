@@ -7,8 +7,8 @@ import { egressAgent } from '../../proxy/egress/agent.ts'
 import { CallHangup } from '../../proxy/http/open-calls.ts'
 import { DIALECT_BY_NAME } from '../../proxy/llm/dialects/registry.ts'
 import { usageTap } from '../../proxy/llm/dialects/usage.ts'
-import { exchange } from '../../proxy/mcp/upstream/exchange.ts'
-import { readWhole } from '../../proxy/mcp/upstream/message.ts'
+import { exchangeHttp } from '../../proxy/mcp/upstream/exchange.ts'
+import { readEntireBody } from '../../proxy/mcp/upstream/message.ts'
 import { drip } from '../support/dripping.ts'
 import { CHAT, testGateway } from '../support/gateway.ts'
 import { holdOf } from '../support/loop-hold.ts'
@@ -110,8 +110,8 @@ for (const [type, before, after] of [
       authority,
     } as const
     const read = async (): Promise<number> => {
-      const { body } = await exchange(connection, outgoing)
-      if (type === 'application/json') return (await readWhole(body, MIB)).length
+      const { body } = await exchangeHttp(connection, outgoing)
+      if (type === 'application/json') return (await readEntireBody(body, MIB)).length
       let length = 0
       const limits = { maxMessageBytes: MIB, maxAnswerBytes: MIB }
       for await (const event of eventData(body, limits)) length += event.length

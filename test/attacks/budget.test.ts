@@ -5,8 +5,8 @@ import { totalmem } from 'node:os'
 import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
 import t, { type Test } from 'tap'
-import { attach } from '../../proxy/http/framing.ts'
-import { heldLimits } from '../../proxy/wiring/services.ts'
+import { attachRequestListener } from '../../proxy/http/framing.ts'
+import { memoryLimits } from '../../proxy/wiring/services.ts'
 import { ADMIN_SECRET, CHAT, type Identity, type TestGateway, testGateway } from '../support/gateway.ts'
 import { result, sendJson } from '../support/mcp/raw-upstream.ts'
 import { mcpStage, tool, toolServer } from '../support/mcp/stage.ts'
@@ -325,12 +325,12 @@ await t.test('A4: whatever ends a call, nothing of it stays counted', async (t) 
 })
 
 await t.test('A4: without settings the budget is a quarter of the memory, within bounds', (t) => {
-  const { whole, share, little } = heldLimits({ heldMib: null, heldPerPrincipalMib: null })
-  t.ok(whole >= 64 * MIB && whole <= 512 * MIB && whole <= Math.max(totalmem() / 4, 64 * MIB))
-  t.equal(share, whole / 2)
-  t.ok(little >= 8 * MIB && little <= 32 * MIB)
+  const { process, perPrincipal, perAnonymous } = memoryLimits({ heldMib: null, heldPerPrincipalMib: null })
+  t.ok(process >= 64 * MIB && process <= 512 * MIB && process <= Math.max(totalmem() / 4, 64 * MIB))
+  t.equal(perPrincipal, process / 2)
+  t.ok(perAnonymous >= 8 * MIB && perAnonymous <= 32 * MIB)
   const heap = 8 * 1024 * MIB
-  t.strictSame(heldLimits({ heldMib: 1024, heldPerPrincipalMib: 32 }, heap), {
+  t.strictSame(memoryLimits({ heldMib: 1024, heldPerPrincipalMib: 32 }, heap), {
     whole: 1024 * MIB,
     share: 32 * MIB,
     little: 32 * MIB,
@@ -341,7 +341,7 @@ await t.test('A4: without settings the budget is a quarter of the memory, within
 await t.test('A4: requests wait on few connections at once', async (t) => {
   const server = createServer()
   let served = 0
-  attach(server, () => {
+  attachRequestListener(server, () => {
     served += 1
   })
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))

@@ -4,9 +4,9 @@ import { GeneralName } from 'pkijs'
 import t from 'tap'
 import {
   alternativeNames,
+  digitalSignatureKeyUsage,
   extendedKeyUsage,
   leafConstraints,
-  signsHandshakes,
 } from '../../certs/authority/builder.ts'
 import { OID } from '../../certs/x509/x509.ts'
 import { AT, caExtensions, type OddCertificate, odd } from '../support/certs/made.ts'
@@ -20,7 +20,7 @@ const TRIES = 8
 const PAUSE_MS = 1
 
 const name = (id: string) => alternativeNames([new GeneralName({ type: 6, value: id })])
-const CLIENT = [leafConstraints(), signsHandshakes(), extendedKeyUsage(OID.clientAuth)]
+const CLIENT = [leafConstraints(), digitalSignatureKeyUsage(), extendedKeyUsage(OID.clientAuth)]
 const root = await odd({ name: 'root', extensions: caExtensions(8) })
 const below = await odd({ name: 'below', extensions: caExtensions(0) }, root)
 const leaf = await odd({ extensions: [...CLIENT, name('spiffe://prod.example/a')] }, root)

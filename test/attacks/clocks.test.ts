@@ -4,7 +4,7 @@ import { openDatabase } from '../../db/engine.ts'
 import { openLedger } from '../../db/ledger/record/ledger.ts'
 import { claimOnce } from '../../db/single-uses.ts'
 import { AnonymousRefusals } from '../../plugins/audit/anonymous.ts'
-import { Outcomes } from '../../plugins/audit/audit.ts'
+import { OutcomeWriter } from '../../plugins/audit/audit.ts'
 import { ledgerTasks } from '../../proxy/tasks/tend-ledger.ts'
 import { databaseUrl } from '../support/db/engine.ts'
 import { leading } from '../support/db/leading.ts'
@@ -33,7 +33,7 @@ async function bench(t: Test) {
     ledgerTasks({
       database,
       ledger,
-      outcomes: new Outcomes(ledger, database, () => {}),
+      outcomes: new OutcomeWriter(ledger, database, () => {}),
       anonymous: new AnonymousRefusals(AT),
       seen: new Map(),
       configDigest: () => '',

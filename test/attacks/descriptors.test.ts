@@ -34,7 +34,7 @@ await t.test('H2 F-34: with 256 descriptors strangers take none that a call need
   const env = await environment(t.testdir({}), upstream.url)
   const process = startProcess(t, env, [], undefined, 'ulimit -n 256;')
   const url = await process.ready
-  const said = { descriptors: 256, connections: connectionShares(256, false).runtime.most }
+  const said = { descriptors: 256, connections: connectionShares(256, false).runtime.maxConnections }
 
   const { text: ca } = await ask(`${url}/pki/ca.crt`, 'GET', {
     agent: new Agent({ rejectUnauthorized: false }),
@@ -82,8 +82,8 @@ await t.test('H2 F-34: with 256 descriptors strangers take none that a call need
 
 await t.test('H2: who comes when all places are taken', async (t) => {
   const gateway = await testGateway(t, { descriptorLimit: 132 })
-  const { most } = connectionShares(132, false).runtime
-  t.equal(most, 16)
+  const { maxConnections } = connectionShares(132, false).runtime
+  t.equal(maxConnections, 16)
   const bot = await gateway.enroll('bot', ['llm.chat'])
   const figures = async () => {
     const { text } = await gateway.admin('GET', '/metrics')
@@ -97,7 +97,7 @@ await t.test('H2: who comes when all places are taken', async (t) => {
   t.match((await gateway.call(null, 'GET', '/ready')).json.checks, { descriptors: undefined })
 
   const idle = []
-  for (let one = 0; one < most; one += 1) idle.push(await rawConnect(t, gateway, bot))
+  for (let one = 0; one < maxConnections; one += 1) idle.push(await rawConnect(t, gateway, bot))
   // An idle one ends for a newcomer, the oldest, and only that.
   t.equal((await gateway.call(bot, 'POST', PATH, { body: CHAT })).status, 200)
   await idle[0]?.closed
@@ -106,7 +106,7 @@ await t.test('H2: who comes when all places are taken', async (t) => {
   t.match(ready, { status: 200, json: { status: 'ready', checks: { descriptors: 'low' } } })
 
   // Answers that anybody may have, and that nobody reads, keep nobody out.
-  for (let one = 0; one < most; one += 1) {
+  for (let one = 0; one < maxConnections; one += 1) {
     const unread = await rawConnect(t, gateway, null)
     unread.socket.pause()
     unread.send(requestBytes('GET', '/openapi.json').repeat(20))
@@ -123,17 +123,17 @@ await t.test('H2: who comes when all places are taken', async (t) => {
   const begun = gateway.upstream.seen.length
   const body = JSON.stringify(CHAT)
   const busy = []
-  for (let one = 0; one < most; one += 1) busy.push(await rawConnect(t, gateway, bot))
+  for (let one = 0; one < maxConnections; one += 1) busy.push(await rawConnect(t, gateway, bot))
   for (const { send } of busy) send(requestBytes('POST', PATH, ['content-type: application/json'], body))
   await eventually(
     () => Promise.resolve(gateway.upstream.seen.length - begun),
-    (seen) => seen === most,
+    (seen) => seen === maxConnections,
   )
   await t.rejects(rawConnect(t, gateway, bot), 'a newcomer is turned away')
   over.resolve()
   for (const { until } of busy) t.same(statuses(await until('"usage"')), [200], 'and nobody who was in')
   const { open, ended, refused } = await figures()
-  t.ok(open <= most, `${open} of ${most} connections`)
+  t.ok(open <= maxConnections, `${open} of ${maxConnections} connections`)
   t.ok(ended >= 1)
   t.equal(refused, 1)
 })
@@ -142,11 +142,11 @@ await t.test('H2: descriptors are shared out so that each call has one', (t) => 
   for (const limit of [128, 256, 1_024, 20_000, 1_048_576])
     for (const hasAdminListener of [false, true]) {
       const { runtime, admin } = connectionShares(limit, hasAdminListener)
-      const administering = hasAdminListener ? 2 * admin.most : 0
-      t.ok(runtime.most >= 16)
-      if (runtime.most > 16)
-        t.ok(2 * runtime.most + runtime.mostBeside + administering + 96 <= limit, `${limit}`)
+      const administering = hasAdminListener ? 2 * admin.maxConnections : 0
+      t.ok(runtime.maxConnections >= 16)
+      if (runtime.maxConnections > 16)
+        t.ok(2 * runtime.maxConnections + runtime.maxPipelined + administering + 96 <= limit, `${limit}`)
     }
-  t.equal(connectionShares(null, false).runtime.most, Number.POSITIVE_INFINITY)
+  t.equal(connectionShares(null, false).runtime.maxConnections, Number.POSITIVE_INFINITY)
   t.end()
 })

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { quotesSecret, tracesOf } from '../../plugins/secrets/traces.ts'
+import { quotesSecret, secretTraces } from '../../plugins/secrets/traces.ts'
 import { CHAT } from '../support/gateway.ts'
 import { error, result, sendJson, sse, type Told } from '../support/mcp/raw-upstream.ts'
 import { legacyWith, mcpStage, tool, toolServer } from '../support/mcp/stage.ts'
@@ -33,7 +33,8 @@ const bot = await stage.enroll('bot', ['mcp.tools.call', 'llm.chat'])
 await stage.bind(bot, resource)
 
 /** Tells whether a text gives away so much of the secret that the rest is a guess. */
-const givesAway = (text: string): boolean => quotesSecret(tracesOf([SECRET.slice(0, 12)]), Buffer.from(text))
+const givesAway = (text: string): boolean =>
+  quotesSecret(secretTraces([SECRET.slice(0, 12)]), Buffer.from(text))
 
 const note = (text: string): string =>
   `{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"${text}"}}`

@@ -1,9 +1,9 @@
 import { once } from 'node:events'
 import { createServer, type Socket } from 'node:net'
 import t, { type Test } from 'tap'
-import { AT_ONCE } from '../../plugins/turns.ts'
+import { BYTES_AT_ONCE } from '../../plugins/turns.ts'
 import { CallHangup } from '../../proxy/http/open-calls.ts'
-import { openUpstream, type Upstream } from '../../proxy/llm/upstream/client.ts'
+import { type LlmUpstream, openUpstream } from '../../proxy/llm/upstream/client.ts'
 import { answer, portOf, rawUpstream } from '../support/llm/upstreams.ts'
 import { resourceAt, upstreamFor } from '../support/mcp/raw-upstream.ts'
 import { callOf } from '../support/mcp/upstream-calls.ts'
@@ -34,7 +34,7 @@ async function blackHole(t: Test) {
 type Call = (url: string, hangup: CallHangup, bytes: number) => Promise<unknown>
 
 const llm =
-  (upstream: Upstream): Call =>
+  (upstream: LlmUpstream): Call =>
   (base, hangup, bytes) => {
     const url = new URL(`${base}/v1/chat/completions`)
     return upstream.call({
@@ -69,7 +69,7 @@ async function endsWithItsCall(t: Test, call: Call): Promise<void> {
   const patient = new CallHangup()
   const waiting = call(hole.url, patient, 10)
   await standing(1, 'one waits')
-  for (const bytes of [10, AT_ONCE + 1]) {
+  for (const bytes of [10, BYTES_AT_ONCE + 1]) {
     const caller = new CallHangup()
     const calls = Array.from({ length: CALLS }, () => call(hole.url, caller, bytes))
     await standing(1 + CALLS, `calls of ${bytes} bytes have a connection each`)

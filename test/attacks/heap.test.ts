@@ -1,6 +1,6 @@
 import { Agent } from 'node:https'
 import t from 'tap'
-import { heldLimits } from '../../proxy/wiring/services.ts'
+import { memoryLimits } from '../../proxy/wiring/services.ts'
 import { ADMIN_SECRET, ask, CHAT } from '../support/gateway.ts'
 import { environment, startProcess } from '../support/process.ts'
 import { completion, testUpstream } from '../support/upstream.ts'
@@ -12,12 +12,12 @@ const LONG = `${'x'.repeat(8 * MIB)}Ж`
 
 await t.test('H17: no budget is more than a quarter of V8’s heap, and none more than it was', (t) => {
   const by = (heldMib: number | null, heapMib: number) =>
-    heldLimits({ heldMib, heldPerPrincipalMib: null }, heapMib * MIB)
-  t.same(by(null, 128), { whole: 32 * MIB, share: 16 * MIB, little: 8 * MIB })
-  t.equal(by(1024, 1024).whole, 256 * MIB, 'also where somebody has set more')
-  t.equal(by(1024, 8192).whole, 1024 * MIB)
-  const { whole, share } = heldLimits({ heldMib: 64, heldPerPrincipalMib: 256 }, 128 * MIB)
-  t.ok(share <= whole)
+    memoryLimits({ heldMib, heldPerPrincipalMib: null }, heapMib * MIB)
+  t.same(by(null, 128), { process: 32 * MIB, perPrincipal: 16 * MIB, perAnonymous: 8 * MIB })
+  t.equal(by(1024, 1024).process, 256 * MIB, 'also where somebody has set more')
+  t.equal(by(1024, 8192).process, 1024 * MIB)
+  const { process, perPrincipal } = memoryLimits({ heldMib: 64, heldPerPrincipalMib: 256 }, 128 * MIB)
+  t.ok(perPrincipal <= process)
   t.end()
 })
 

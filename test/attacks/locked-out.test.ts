@@ -3,7 +3,7 @@ import { Refusal } from '../../plugins/refusal.ts'
 import { adminSecret } from '../../plugins/secrets/admin-secret.ts'
 import { hashSecret } from '../../plugins/secrets/hash.ts'
 import { RecognisedSenders } from '../../plugins/secrets/recognised-senders.ts'
-import { Throttle } from '../../plugins/secrets/throttle.ts'
+import { FailureThrottle } from '../../plugins/secrets/throttle.ts'
 import { type Answered, type TestGateway, testGateway } from '../support/gateway.ts'
 import { arrival } from '../support/plugins/arrival.ts'
 import { secretOf } from '../support/plugins/operators.ts'
@@ -19,7 +19,7 @@ function door(stored = STORED ?? '', environment = '', recognised?: RecognisedSe
   let now = 0
   const plugin = adminSecret(
     { ...secretOf(() => hash, environment), ...(recognised && { recognised }) },
-    new Throttle(() => now),
+    new FailureThrottle(() => now),
   )
   return {
     /** What became of it: `in`, or the reason of the refusal. */

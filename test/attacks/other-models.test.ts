@@ -1,5 +1,5 @@
 import t from 'tap'
-import { isModelAsked, ModelMismatches } from '../../proxy/llm/answered-models.ts'
+import { isRequestedModel, ModelMismatches } from '../../proxy/llm/answered-models.ts'
 import { CHAT, PLUGIN_FILES, testGateway } from '../support/gateway.ts'
 import { signedInBySecret } from '../support/oidc/jar.ts'
 import { settledCalls } from '../support/settled.ts'
@@ -27,7 +27,7 @@ await t.test('H1e an honest provider’s spellings of a model are the model that
     ['text-embedding-3-small', 'text-embedding-3-small'],
     ['accounts/fireworks/models/llama-v3p1-8b-instruct', 'llama-v3p1-8b-instruct'],
   ] as const) {
-    t.ok(isModelAsked(none, asked, answered), `${asked} is answered by ${answered}`)
+    t.ok(isRequestedModel(none, asked, answered), `${asked} is answered by ${answered}`)
   }
   t.end()
 })
@@ -46,12 +46,12 @@ await t.test('H1e another model is another model, however like it its name is', 
     ['__proto__', 'gpt-dear'],
     ['', 'gpt-dear'],
   ] as const) {
-    t.notOk(isModelAsked(none, asked, answered), `${asked} is not answered by ${answered}`)
+    t.notOk(isRequestedModel(none, asked, answered), `${asked} is not answered by ${answered}`)
   }
   const named = { answered_by: { 'my-deployment': ['gpt-4o'], any: ['*'] } }
-  t.ok(isModelAsked(named, 'my-deployment', 'gpt-4o-2024-08-06'))
-  t.ok(isModelAsked(named, 'any', 'gpt-dear'))
-  t.notOk(isModelAsked(named, 'my-deployment', 'gpt-dear'))
+  t.ok(isRequestedModel(named, 'my-deployment', 'gpt-4o-2024-08-06'))
+  t.ok(isRequestedModel(named, 'any', 'gpt-dear'))
+  t.notOk(isRequestedModel(named, 'my-deployment', 'gpt-dear'))
   t.end()
 })
 

@@ -4,7 +4,7 @@ import t, { type Test } from 'tap'
 import { Agent, fetch as undiciFetch } from 'undici'
 import { readIdentity } from '../../scripts/client/identity/identity.ts'
 import { startSidecar } from '../../scripts/client/sidecar.ts'
-import { sessionOf } from '../../scripts/client/signing/session.ts'
+import { clientSession } from '../../scripts/client/signing/session.ts'
 import { arrivals, identityDirectory } from '../support/clients/identity.ts'
 import { CHAT, type TestGateway, testGateway } from '../support/gateway.ts'
 import { mcpStage } from '../support/mcp/stage.ts'
@@ -124,7 +124,7 @@ await t.test('D1 a page that the operator allows for MCP reaches MCP, and nothin
 })
 
 async function sidecarOf(t: Test, gateway: TestGateway): Promise<{ url: string; port: number }> {
-  const session = sessionOf(readIdentity(await identityDirectory(t, gateway)))
+  const session = clientSession(readIdentity(await identityDirectory(t, gateway)))
   const sidecar = await startSidecar(session, '127.0.0.1', 0)
   t.teardown(async () => {
     await sidecar.close(0)

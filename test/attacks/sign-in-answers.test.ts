@@ -1,5 +1,5 @@
 import t from 'tap'
-import { FairLine } from '../../proxy/operators/oidc/fair-line.ts'
+import { FairQueue } from '../../proxy/operators/oidc/fair-line.ts'
 import { isNobody, spoiledStage } from '../support/oidc/attempts.ts'
 import { Browser, signedIn } from '../support/oidc/sign-in.ts'
 import type { Spoiled } from '../support/oidc/spoiled-provider.ts'
@@ -166,7 +166,7 @@ await t.test(
 )
 
 await t.test('H9 a flood of codes waits for itself: another sender has its turn next', async (t) => {
-  const line = new FairLine()
+  const line = new FairQueue()
   const done: string[] = []
   const ends: (() => void)[] = []
   const one = (sender: string): Promise<void> =>

@@ -1,6 +1,6 @@
 import { Agent } from 'node:https'
 import t from 'tap'
-import { nextOf } from '../../proxy/operators/pages/next.ts'
+import { nextPage } from '../../proxy/operators/pages/next.ts'
 import type { Answered } from '../support/gateway.ts'
 import { spoiledStage } from '../support/oidc/attempts.ts'
 import { Jar, signedInBySecret } from '../support/oidc/jar.ts'
@@ -129,10 +129,14 @@ const ELSEWHERE = [
 ]
 
 await t.test('`next` leads to a page of ours, or home', async (t) => {
-  for (const next of ELSEWHERE) t.equal(nextOf(new URLSearchParams({ next }).toString()), '/proxy', next)
-  t.equal(nextOf('next=%2Fproxy%2Faudit&next=https%3A%2F%2Fevil.example'), '/proxy/audit', 'the first of two')
+  for (const next of ELSEWHERE) t.equal(nextPage(new URLSearchParams({ next }).toString()), '/proxy', next)
+  t.equal(
+    nextPage('next=%2Fproxy%2Faudit&next=https%3A%2F%2Fevil.example'),
+    '/proxy/audit',
+    'the first of two',
+  )
   for (const next of ['/proxy', '/proxy/audit', '/proxy/audit?from=1&to=2', '/proxy?x=//y'])
-    t.equal(nextOf(new URLSearchParams({ next }).toString()), next)
+    t.equal(nextPage(new URLSearchParams({ next }).toString()), next)
 
   const { gateway } = await spoiledStage(t)
   for (const next of ['//evil.example', '/proxy/../v1/admin/users', 'javascript:alert(1)']) {

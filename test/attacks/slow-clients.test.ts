@@ -2,7 +2,7 @@ import { createServer } from 'node:http'
 import { type AddressInfo, connect } from 'node:net'
 import { PassThrough } from 'node:stream'
 import t, { type Test } from 'tap'
-import { type Ending, send } from '../../proxy/http/send.ts'
+import { type ReplyEnding, sendReply } from '../../proxy/http/send.ts'
 import { ADMIN_SECRET, CHAT, testGateway } from '../support/gateway.ts'
 import { chatBytes, rawConnect, requestBytes, statuses } from '../support/raw.ts'
 import { eventually, settledCalls } from '../support/settled.ts'
@@ -125,10 +125,10 @@ t.test('F-20 a client that never reads a streamed answer is cut off, and so is t
 
 t.test('F-20 a client that does not take the very end of an answer is cut off too', async (t) => {
   const source = new PassThrough()
-  const ending = Promise.withResolvers<Ending>()
+  const ending = Promise.withResolvers<ReplyEnding>()
   const server = createServer((_req, res) => {
     const options = { headers: {}, writeStallMs: 300, onStream: () => {} }
-    void send(res, { status: 200, body: { source } }, options).then(ending.resolve)
+    void sendReply(res, { status: 200, body: { source } }, options).then(ending.resolve)
     // Small pieces, until one stays behind because the client's side is full: then the answer ends.
     const timer = setInterval(() => {
       if (res.socket && res.socket.writableLength > 0) {

@@ -6,7 +6,7 @@ import { createServer, type RequestListener } from 'node:http'
 import type { Socket } from 'node:net'
 import t from 'tap'
 import { request } from 'undici'
-import type { Resolve } from '../../proxy/egress/agent.ts'
+import type { ResolveHost } from '../../proxy/egress/agent.ts'
 import { httpGet } from '../../proxy/mcp/http-get/tool.ts'
 import { TOOL_CALL } from '../support/permit.ts'
 import { CORPUS } from '../support/ssrf-corpus.ts'
@@ -134,7 +134,7 @@ async function inside(): Promise<void> {
 /** What a Location header can carry of the corpus. */
 const places = CORPUS.map(({ url }) => url).filter((url) => /^[\x21-\x7e]+$/.test(url))
 
-const resolve: Resolve = (hostname) => {
+const resolve: ResolveHost = (hostname) => {
   const found = CORPUS.find(({ url, resolves }) => resolves && new URL(url).hostname === hostname)
   return Promise.resolve((found?.resolves ?? []).map((address) => ({ address, family: 4 })))
 }

@@ -5,7 +5,7 @@ import { createServer } from 'node:http'
 import type { AddressInfo, Socket } from 'node:net'
 import DNS from 'dns2'
 import t, { type Test } from 'tap'
-import type { Resolve } from '../../proxy/egress/agent.ts'
+import type { ResolveHost } from '../../proxy/egress/agent.ts'
 import { httpGet } from '../../proxy/mcp/http-get/tool.ts'
 import { TOOL_CALL } from '../support/permit.ts'
 
@@ -16,7 +16,7 @@ const PUBLIC_LOOKING = '2d00::1'
  * A DNS server on loopback that says a public address the first time it is asked for a name, and 127.0.0.1
  * from then on.
  */
-async function rebindingDns(t: Test): Promise<{ resolve: Resolve; asked: string[] }> {
+async function rebindingDns(t: Test): Promise<{ resolve: ResolveHost; asked: string[] }> {
   const asked: string[] = []
   const server = DNS.createServer({
     udp: true,
@@ -38,7 +38,7 @@ async function rebindingDns(t: Test): Promise<{ resolve: Resolve; asked: string[
   t.teardown(() => server.close())
   const resolver = new Resolver()
   resolver.setServers([`127.0.0.1:${udp?.port}`])
-  const resolve: Resolve = async (hostname) => {
+  const resolve: ResolveHost = async (hostname) => {
     const six = await resolver.resolve6(hostname).catch(() => [])
     const four = six.length > 0 ? [] : await resolver.resolve4(hostname)
     return [

@@ -3,7 +3,7 @@ import { createServer, type Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import t, { type Test } from 'tap'
 import { OWN_AUTHORITY } from '../../plugins/call-authority.ts'
-import { egressAgent, type Resolve } from '../../proxy/egress/agent.ts'
+import { egressAgent, type ResolveHost } from '../../proxy/egress/agent.ts'
 import { parseAllowedHosts } from '../../proxy/mcp/http-get/allowed-hosts.ts'
 import { FetchFailure } from '../../proxy/mcp/http-get/failure.ts'
 import { fetchVia } from '../../proxy/mcp/http-get/fetch.ts'
@@ -27,13 +27,13 @@ createHook({
   },
 }).enable()
 
-const resolveCorpus: Resolve = (hostname) => {
+const resolveCorpus: ResolveHost = (hostname) => {
   const found = CORPUS.find(({ url, resolves }) => resolves && new URL(url).hostname === hostname)
   if (!found?.resolves) throw new Error(`the name ${hostname} was asked for`)
   return Promise.resolve(found.resolves.map((address) => ({ address, family: 4 })))
 }
 
-const toLoopback: Resolve = () => Promise.resolve([{ address: '127.0.0.1', family: 4 }])
+const toLoopback: ResolveHost = () => Promise.resolve([{ address: '127.0.0.1', family: 4 }])
 
 await t.test(
   'T16, threat 19: http.get opens no connection for any of the corpus, and asks DNS of names only',

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { NOBODY } from '../../db/support/notices.ts'
+import { NO_NOTICES } from '../../db/support/notices.ts'
 import { tokenQuota } from '../../proxy/auth/token-quota.ts'
 import { tokenFor } from '../support/dpop.ts'
 import { flood } from '../support/flood.ts'
@@ -49,12 +49,12 @@ await t.test('D3: while the disk is low there are fewer', (t) => {
   const quota = tokenQuota(
     () => 0,
     () => low,
-    NOBODY,
+    NO_NOTICES,
   )
-  const taken = Array.from({ length: 100 }, () => quota.take('nobody'))
+  const taken = Array.from({ length: 100 }, () => quota.consume('nobody'))
   t.equal(taken.filter((waitS) => waitS === 0).length, 60)
-  t.equal(quota.take('other'), 0)
+  t.equal(quota.consume('other'), 0)
   low = false
-  t.equal(quota.take('nobody'), 0)
+  t.equal(quota.consume('nobody'), 0)
   t.end()
 })

@@ -2,12 +2,12 @@ import t from 'tap'
 import { anthropic } from '../../proxy/llm/dialects/anthropic.ts'
 import type { Dialect } from '../../proxy/llm/dialects/dialect.ts'
 import { openai } from '../../proxy/llm/dialects/openai.ts'
-import { type Usage, usageTap } from '../../proxy/llm/dialects/usage.ts'
+import { type ProviderUsage, usageTap } from '../../proxy/llm/dialects/usage.ts'
 
 const MIB = 1024 * 1024
 const SSE = 'text/event-stream'
 
-function read({ usage }: Dialect, type: string, answer: string, size: number): Usage {
+function read({ usage }: Dialect, type: string, answer: string, size: number): ProviderUsage {
   const tap = usageTap(usage, type)
   const bytes = Buffer.from(answer)
   for (let at = 0; at < bytes.length; at += size) tap.observe(bytes.subarray(at, at + size))

@@ -1,11 +1,11 @@
 import type { JsonWebKey } from 'node:crypto'
-import type { ProofFor } from '../../scripts/client/signing/proof.ts'
+import type { ProofRequest } from '../../scripts/client/signing/proof.ts'
 
 /** The text that stands in a request for the DPoP proof, of which each has its own. */
 export const PROOF_PLACE = '{proof}'
 
 /** The key that proofs are signed by, and the request that they are for. */
-export interface Signing extends Omit<ProofFor, 'at'> {
+export interface Signing extends Omit<ProofRequest, 'at'> {
   readonly jwk: JsonWebKey
 }
 

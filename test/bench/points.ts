@@ -1,4 +1,4 @@
-import type { Era } from '../../proxy/mcp/protocol/versions.ts'
+import type { ProtocolEra } from '../../proxy/mcp/protocol/versions.ts'
 import type { McpCall } from './load/mcp-messages.ts'
 import type { Kind } from './load/messages.ts'
 
@@ -111,10 +111,10 @@ export const JUNK_PROOFS: readonly Point[] = [
   junk('replayed proof'),
 ]
 
-const sameEra = (era: Era, progress = false): McpCall => ({ era, server: era, progress })
+const sameEra = (era: ProtocolEra, progress = false): McpCall => ({ era, server: era, progress })
 
 /** The load of a server before the first call of an era. */
-const PRIMES: Readonly<Record<Era, Point>> = {
+const PRIMES: Readonly<Record<ProtocolEra, Point>> = {
   legacy: { name: 'mcp legacy', connections: 64, kind: sameEra('legacy') },
   modern: { name: 'mcp modern', connections: 64, kind: sameEra('modern') },
 }
@@ -126,7 +126,7 @@ const calls = (name: string, connections: number, kind: McpCall): Point => ({
   prime: PRIMES[kind.era],
 })
 
-const ERAS: readonly Era[] = ['legacy', 'modern']
+const ERAS: readonly ProtocolEra[] = ['legacy', 'modern']
 
 /** The points with caller and server of one era, which can also be asked of the server itself. */
 export const MCP_DIRECT: readonly Point[] = [

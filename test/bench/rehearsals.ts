@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import { setTimeout as pause } from 'node:timers/promises'
 import { isObject } from '../../db/support/json.ts'
 import { readSettings, type Settings } from '../../proxy/boot/settings.ts'
-import { type Call, expect } from '../../scripts/admin/call.ts'
+import { type AdminCall, expectStatus } from '../../scripts/admin/call.ts'
 import { withControl } from '../../scripts/admin/control.ts'
 import { fillHistory } from './alone/measure.ts'
 import { isChosen } from './chosen.ts'
@@ -131,9 +131,9 @@ function watchRss(pid: number): () => Promise<number | null> {
 }
 
 /** Rehearses over everybody. Rejects where what was recorded does not follow. */
-async function rehearsed(call: Call): Promise<{ readonly ms: number; readonly decisions: number }> {
+async function rehearsed(call: AdminCall): Promise<{ readonly ms: number; readonly decisions: number }> {
   const from = performance.now()
-  const { window, disagreements } = expect(
+  const { window, disagreements } = expectStatus(
     await call('POST', '/v1/admin/rehearsals', { changes: CHANGES }),
     200,
   )
@@ -143,11 +143,11 @@ async function rehearsed(call: Call): Promise<{ readonly ms: number; readonly de
   return { ms, decisions }
 }
 
-async function previewed(call: Call): Promise<readonly number[]> {
+async function previewed(call: AdminCall): Promise<readonly number[]> {
   const times: number[] = []
   for (let time = 0; time < PREVIEWS; time += 1) {
     const from = performance.now()
-    expect(await call('PATCH', `/v1/admin/agents/${WHO}/capabilities?dry_run=true`, LESS), 200)
+    expectStatus(await call('PATCH', `/v1/admin/agents/${WHO}/capabilities?dry_run=true`, LESS), 200)
     times.push(performance.now() - from)
   }
   return times

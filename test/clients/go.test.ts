@@ -1,7 +1,7 @@
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
-import { leafConstraints, signsHandshakes } from '../../certs/authority/builder.ts'
+import { digitalSignatureKeyUsage, leafConstraints } from '../../certs/authority/builder.ts'
 import { caExtensions, DAY_MS, odd } from '../support/certs/made.ts'
 import { run, without } from '../support/certs/openssl.ts'
 import { type Foreign, trustDomain } from '../support/foreign.ts'
@@ -31,7 +31,10 @@ async function corporate(name: string) {
   const dates = { notBefore: Date.now() - DAY_MS, notAfter: Date.now() + DAY_MS }
   const root = await odd({ name: `${name} root`, extensions: caExtensions(1), ...dates })
   const tier = await odd({ name: `${name} tier`, extensions: caExtensions(0), ...dates }, root)
-  const leaf = await odd({ name, extensions: [leafConstraints(), signsHandshakes()], ...dates }, tier)
+  const leaf = await odd(
+    { name, extensions: [leafConstraints(), digitalSignatureKeyUsage()], ...dates },
+    tier,
+  )
   const keyPem = String(leaf.key.export({ type: 'pkcs8', format: 'pem' }))
   return { caPem: root.pem, certPem: leaf.pem, chainPem: leaf.pem + tier.pem, keyPem }
 }

@@ -4,8 +4,8 @@ import type { FixtureResponse, LLMock } from '@copilotkit/aimock'
 import t, { type Test } from 'tap'
 import { readIdentity } from '../../scripts/client/identity/identity.ts'
 import { startSidecar } from '../../scripts/client/sidecar.ts'
-import { sessionOf } from '../../scripts/client/signing/session.ts'
-import { exportLines } from '../../scripts/verbs/env.ts'
+import { clientSession } from '../../scripts/client/signing/session.ts'
+import { shellExports } from '../../scripts/verbs/env.ts'
 import { homeOf, installed, sectionOf } from '../support/clients/alone.ts'
 import { type McpThrough, mcpThrough } from '../support/clients/mcp-through.ts'
 import { mockProvider } from '../support/clients/sdk.ts'
@@ -107,7 +107,7 @@ await t.test(
   async (t) => {
     const { way, mock, note } = await stageOf(t, false)
     const { stage, directory } = way
-    const lines = exportLines({ port: 1, identity: { directory, url: stage.url }, direct: true })
+    const lines = shellExports({ port: 1, identity: { directory, url: stage.url }, direct: true })
     const entity = { name: 'Ada', entityType: 'person', observations: ['counts'] }
     // It writes an underscore for the dot; what it sends is the name as it was listed.
     const read = { call: 'mcp__sallyport__files_read_text_file', with: { path: note } }
@@ -152,10 +152,10 @@ await t.test(
   async (t) => {
     const { way, mock } = await stageOf(t, true)
     const { directory } = way
-    const session = sessionOf(readIdentity(directory))
+    const session = clientSession(readIdentity(directory))
     const sidecar = await startSidecar(session, '127.0.0.1', 0)
     t.teardown(() => sidecar.close(0))
-    const lines = exportLines({ port: Number(new URL(sidecar.url).port), identity: null, direct: false })
+    const lines = shellExports({ port: Number(new URL(sidecar.url).port), identity: null, direct: false })
     const { tools, servers, answers } = await ask(t, mock, {
       lines,
       servers: { memory: `${sidecar.url}/v1/mcp/memory`, vault: `${sidecar.url}/v1/mcp/vault` },

@@ -1,6 +1,6 @@
 import { dirname } from 'node:path'
 import t, { type Test } from 'tap'
-import { exportLines } from '../../scripts/verbs/env.ts'
+import { shellExports } from '../../scripts/verbs/env.ts'
 import { sectionOf } from '../support/clients/alone.ts'
 import { fileBeside, identityFiles, run } from '../support/clients/files.ts'
 import { mockProvider, SAID } from '../support/clients/sdk.ts'
@@ -74,7 +74,7 @@ async function recipe(t: Test, first: RegExp, program: (url: string) => readonly
   const bot = identityFiles(t, gateway, await gateway.enroll('bot', ['llm.chat']))
   const identity = { directory: dirname(bot.ca), url: gateway.url }
   const section = sectionOf(
-    exportLines({ port: 8787, identity, direct: false }),
+    shellExports({ port: 8787, identity, direct: false }),
     'Python with the certificate',
   )
   const [lines = ''] = first.exec(section.replaceAll(/^# {3}/gm, '')) ?? []

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { META, MODERN } from '../../proxy/mcp/protocol/versions.ts'
+import { META_KEYS, MODERN_VERSION } from '../../proxy/mcp/protocol/versions.ts'
 import type { Json } from '../support/gateway.ts'
 import { ALL, difference, gate, REVISIONS } from '../support/mcp/gate.ts'
 import { scoredScenarios } from '../support/mcp/suite.ts'
@@ -87,16 +87,20 @@ await t.test(
   async (t) => {
     const { stage, bot } = await gate(t, '2026-07-28', [])
     const said = (await stage.rpc(bot, 'server/discover', { modern: true })).json.result.supportedVersions
-    t.same(said, [MODERN])
+    t.same(said, [MODERN_VERSION])
     const version = '2099-01-01'
     const { status, json } = await stage.rpc(bot, 'server/discover', {
       modern: true,
-      params: { _meta: { [META.version]: version } },
+      params: { _meta: { [META_KEYS.version]: version } },
       headers: { 'mcp-protocol-version': version },
     })
     t.equal(status, 400)
     t.match(json.error, { code: -32022, data: { supported: said, requested: version } })
     const older = await stage.rpc(bot, 'ping', { headers: { 'mcp-protocol-version': version } })
-    t.match(older.json.error.data.supported, [MODERN, '2025-11-25'], 'all of them where none says which form')
+    t.match(
+      older.json.error.data.supported,
+      [MODERN_VERSION, '2025-11-25'],
+      'all of them where none says which form',
+    )
   },
 )

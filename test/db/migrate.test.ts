@@ -5,9 +5,9 @@ import { Migrator } from 'kysely/migration'
 import t from 'tap'
 import { openDatabase } from '../../db/engine.ts'
 import { migrateToLatest } from '../../db/migrate.ts'
-import type { Schema } from '../../db/schema.ts'
+import type { DatabaseSchema } from '../../db/schema.ts'
 import { openSqliteDatabase } from '../../db/sqlite/database.ts'
-import { MIGRATIONS } from '../../db/sqlite/migrations.ts'
+import { SQLITE_MIGRATIONS } from '../../db/sqlite/migrations.ts'
 
 const CAPABILITIES = '0045_principal_capabilities'
 const REVISION = '0048_authority_revision'
@@ -38,9 +38,9 @@ const rowsIn = (connection: SQLite.Database, table: string): readonly unknown[] 
 /** The database as the version before a migration left it, with a row in each table of principals. */
 async function before(migration: string, file: string): Promise<void> {
   const connection = new SQLite(file)
-  const db = new Kysely<Schema>({ dialect: new SqliteDialect({ database: connection }) })
-  const migrator = new Migrator({ db, provider: { getMigrations: async () => ({ ...MIGRATIONS }) } })
-  const names = Object.keys(MIGRATIONS).sort()
+  const db = new Kysely<DatabaseSchema>({ dialect: new SqliteDialect({ database: connection }) })
+  const migrator = new Migrator({ db, provider: { getMigrations: async () => ({ ...SQLITE_MIGRATIONS }) } })
+  const names = Object.keys(SQLITE_MIGRATIONS).sort()
   const { error } = await migrator.migrateTo(names[names.indexOf(migration) - 1] ?? '')
   if (error !== undefined) throw error
   for (const [index, table] of TABLES.entries()) {
@@ -189,11 +189,11 @@ t.test('migrating a database that is up to date does nothing', async (t) => {
   const db = await openDatabase('sqlite::memory:')
   t.teardown(() => db.close())
   // The connection is read-only by now: whatever it did would throw.
-  await t.resolves(migrateToLatest(db.kysely, MIGRATIONS))
+  await t.resolves(migrateToLatest(db.kysely, SQLITE_MIGRATIONS))
 })
 
 t.test('every migration stands under a name that says its number, in order', async (t) => {
-  const names = Object.keys(MIGRATIONS)
+  const names = Object.keys(SQLITE_MIGRATIONS)
   t.same(names, [...names].sort())
   t.ok(names.every((name) => /^\d{4}_[a-z_]+$/.test(name)))
 })

@@ -7,9 +7,9 @@ import t, { type Test } from 'tap'
 import type { Database } from '../../db/database.ts'
 import { openDatabase } from '../../db/engine.ts'
 import { type Ledger, openLedger } from '../../db/ledger/record/ledger.ts'
-import type { Schema } from '../../db/schema.ts'
+import type { DatabaseSchema } from '../../db/schema.ts'
 import { CLAIM_SLICES, claimOnce, forgetClaims } from '../../db/single-uses.ts'
-import { MIGRATIONS } from '../../db/sqlite/migrations.ts'
+import { SQLITE_MIGRATIONS } from '../../db/sqlite/migrations.ts'
 import { databaseUrl } from '../support/db/engine.ts'
 
 const AT = Date.UTC(2026, 0, 1)
@@ -91,8 +91,8 @@ await t.test(
 await t.test('D-17 0052 what an earlier version had claimed stays claimed until it expires', async (t) => {
   const file = join(t.testdir(), 'old.db')
   const connection = new SQLite(file)
-  const db = new Kysely<Schema>({ dialect: new SqliteDialect({ database: connection }) })
-  const migrator = new Migrator({ db, provider: { getMigrations: async () => ({ ...MIGRATIONS }) } })
+  const db = new Kysely<DatabaseSchema>({ dialect: new SqliteDialect({ database: connection }) })
+  const migrator = new Migrator({ db, provider: { getMigrations: async () => ({ ...SQLITE_MIGRATIONS }) } })
   t.equal((await migrator.migrateTo('0050_record')).error, undefined)
   const insert = connection.prepare('insert into single_uses (digest, expires_at) values (?, ?)')
   for (let i = 0; i < 1_000; i += 1) insert.run(hash('sha256', `${i}`), new Date(AT + i).toISOString())

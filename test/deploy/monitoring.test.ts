@@ -2,8 +2,8 @@ import { spawnSync } from 'node:child_process'
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
-import { REASONS } from '../../plugins/refusal.ts'
-import { Descriptors } from '../../proxy/http/descriptors.ts'
+import { REFUSAL_REASONS } from '../../plugins/refusal.ts'
+import { FileDescriptors } from '../../proxy/http/descriptors.ts'
 import { createMetrics } from '../../proxy/telemetry/metrics.ts'
 import { without } from '../support/certs/openssl.ts'
 import { ROOT } from '../support/deploy/package-tree.ts'
@@ -73,7 +73,7 @@ t.test('a reason that a query names is one of the gateway’s', (t) => {
   )
   const faults = 'too_many_handshakes|costly_certificate|too_many_certificates|flight_too_long'
   for (const reasons of named.filter((one) => one !== faults)) {
-    for (const reason of reasons.split('|')) t.ok(Object.hasOwn(REASONS, reason), reason)
+    for (const reason of reasons.split('|')) t.ok(Object.hasOwn(REFUSAL_REASONS, reason), reason)
   }
   t.ok(named.includes(faults))
   t.end()
@@ -137,7 +137,7 @@ t.test('a figure that the database does not give leaves the others where they ar
     lostLines: () => 0,
     reachable: () => Promise.resolve(false),
     listening: () => false,
-    descriptors: new Descriptors(false, 9),
+    descriptors: new FileDescriptors(false, 9),
     certificates: () => Promise.resolve(new Map([['server', 7]])),
   })
   const text = await registry.metrics()

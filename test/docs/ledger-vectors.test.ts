@@ -11,9 +11,9 @@ import {
   noteOf,
   parseNote,
   parseVerifierKey,
-  signedBy,
   signNote,
   verifierKeyText,
+  verifyNoteSignature,
 } from '../../db/ledger/tree/note.ts'
 import { isConsistent } from '../../db/ledger/tree/proofs.ts'
 import { parseTlogProof, provesLeaf, tlogProofText } from '../../db/ledger/tree/tlog-proof.ts'
@@ -68,9 +68,9 @@ await t.test('docs/ledger.md#vectors the log and its witness sign just these byt
   t.equal(noteOf(text, lines), vectors.note)
   const note = parseNote(vectors.note)
   t.same(parseCheckpoint(note.text), { origin: log.name, ...rootOf(3) })
-  t.same(signedBy(note, log), { good: true })
-  t.same(signedBy(note, witness), { good: true, at: vectors.witness.time })
-  t.equal(signedBy({ ...note, text: text.replace('\n3\n', '\n2\n') }, log).good, false)
+  t.same(verifyNoteSignature(note, log), { good: true })
+  t.same(verifyNoteSignature(note, witness), { good: true, at: vectors.witness.time })
+  t.equal(verifyNoteSignature({ ...note, text: text.replace('\n3\n', '\n2\n') }, log).good, false)
   t.end()
 })
 

@@ -2,12 +2,12 @@ import { spawnSync } from 'node:child_process'
 import { join } from 'node:path'
 import { Readable } from 'node:stream'
 import t from 'tap'
-import type { Entry } from '../../db/ledger/record/entry.ts'
+import type { LedgerEntry } from '../../db/ledger/record/entry.ts'
 import type { LeafVersion } from '../../db/ledger/record/leaf.ts'
 import { exportedRows } from '../../db/ledger/verify/export.ts'
 import { exitCodeOf, inspectRows } from '../../db/ledger/verify/inspect.ts'
 import type { JsonObject } from '../../db/support/json.ts'
-import { linesOf } from '../../scripts/lines.ts'
+import { streamLines } from '../../scripts/lines.ts'
 import {
   BOT,
   binding,
@@ -32,7 +32,7 @@ const python = spawnSync('python3', ['-c', 'import sys; sys.exit(sys.version_inf
 const skip = python.status === 0 ? false : 'python3 (3.9 or newer) is not installed here'
 
 /** What both verifiers say of these rows; the numbers of the page's own one. */
-function judge(entries: readonly Entry[], versions: readonly LeafVersion[] = []) {
+function judge(entries: readonly LedgerEntry[], versions: readonly LeafVersion[] = []) {
   const rows = chainOf(entries, versions)
   const input = exportLines(rows)
   const { status, stdout } = spawnSync('python3', [SCRIPT, '-', '--authority', '--json'], {
@@ -53,7 +53,7 @@ const parsed = (text: string): readonly Json[] =>
 
 const ALL = ['files.use', 'files.write', 'http.get', 'llm.chat', 'mcp.prompts.get', 'mcp.tools.list']
 const PINNED = { pinned: [['read', 'd1']] }
-const stage = (more: JsonObject = {}, capabilities: readonly string[] = ALL): readonly Entry[] => [
+const stage = (more: JsonObject = {}, capabilities: readonly string[] = ALL): readonly LedgerEntry[] => [
   started,
   loaded(),
   changed('agent.created', 1, { capabilities }),
@@ -77,7 +77,7 @@ const patched = (many: number) =>
   Array.from({ length: many }, (_, index) => changed('agent.capabilities_patched', index + 2))
 const poor = [started, loaded(), changed('agent.created', 1, { capabilities: ['x'] })]
 
-const FOLLOW: Readonly<Record<string, readonly Entry[]>> = {
+const FOLLOW: Readonly<Record<string, readonly LedgerEntry[]>> = {
   'a tool’s call': [...stage(), decidedTool(1)],
   'a tool’s own capability': [
     ...stage({ tool_capabilities: { read: 'files.write' } }),
@@ -130,7 +130,7 @@ const FOLLOW: Readonly<Record<string, readonly Entry[]>> = {
   ],
 }
 
-const CONTRADICT: Readonly<Record<string, readonly Entry[]>> = {
+const CONTRADICT: Readonly<Record<string, readonly LedgerEntry[]>> = {
   'the resource': [...stage(), decidedTool(1, { authority: { resource: { id: 'mcpr_2', revision: 1 } } })],
   'the resource’s revision': [...stage(), resource('updated', 2), decidedTool(1)],
   'the binding': [...stage(), decidedTool(1, { authority: { binding: 'mcpb_2' } })],
@@ -194,7 +194,7 @@ t.test('docs/ledger.md#rule rows that do not follow are named by both', { skip }
 
 t.test('docs/ledger.md#rule what no row says is counted by why, by both', { skip }, async (t) => {
   const old = decided(1)
-  const cases: readonly (readonly [string, readonly Entry[], (readonly LeafVersion[])?])[] = [
+  const cases: readonly (readonly [string, readonly LedgerEntry[], (readonly LeafVersion[])?])[] = [
     ['of version 1', [old, ended(old), ...LLM], [1, 1]],
     ['of version 1', [old, ended(old)], [1, 2]],
     ['refused for what no row holds', [...LLM, decided(1, refusal('proof_invalid'))]],
@@ -230,7 +230,7 @@ t.test('docs/ledger.md#verifying a stream of version 2 has a beginning, for both
   const renewed = note('agent.certificate_issued', {}, { principal_id: BOT, principal_type: 'agent' })
   /** What both find wrong with the beginnings of these streams, and their exit codes. */
   const found = async (
-    streams: Readonly<Record<string, readonly Entry[]>>,
+    streams: Readonly<Record<string, readonly LedgerEntry[]>>,
     versions?: readonly LeafVersion[],
   ) => {
     const rows = Object.entries(streams).flatMap(([stream, entries]) =>
@@ -238,7 +238,7 @@ t.test('docs/ledger.md#verifying a stream of version 2 has a beginning, for both
     )
     const input = exportOf(resealed(rows))
     const { status, stdout } = spawnSync('python3', [SCRIPT, '-', '--json'], { input, encoding: 'utf8' })
-    const ours = await inspectRows(exportedRows(linesOf(Readable.from([Buffer.from(input)]))), {
+    const ours = await inspectRows(exportedRows(streamLines(Readable.from([Buffer.from(input)]))), {
       authority: false,
     })
     const theirs: readonly string[] = JSON.parse(stdout).findings ?? []

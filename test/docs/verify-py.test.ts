@@ -22,8 +22,8 @@ function verify(input: string | Buffer, ...args: string[]) {
 const recomputed = (rows: readonly Json[]) => {
   const walk = recomputer()
   for (const row of rows)
-    walk.see({ ...row, detail: canonical(row.detail), leaf: canonical(leafOf(row)) } as Parameters<
-      typeof walk.see
+    walk.add({ ...row, detail: canonical(row.detail), leaf: canonical(leafOf(row)) } as Parameters<
+      typeof walk.add
     >[0])
   return walk.result()
 }

@@ -1,7 +1,7 @@
 import fc from 'fast-check'
 import t from 'tap'
 import { OWN_AUTHORITY } from '../../plugins/call-authority.ts'
-import { capability, demand } from '../../plugins/capability.ts'
+import { capabilityGate, routeDemand } from '../../plugins/capability.ts'
 import { Refusal } from '../../plugins/refusal.ts'
 import { holderOf } from '../support/permit.ts'
 
@@ -25,7 +25,7 @@ await t.test(
         let granted = false
         try {
           // A gate that answered later would have to be waited for here.
-          granted = !(capability().admit(facts) instanceof Promise)
+          granted = !(capabilityGate().admit(facts) instanceof Promise)
         } catch (error) {
           if (!(error instanceof Refusal) || error.reason !== 'capability_missing') throw error
         }
@@ -45,7 +45,7 @@ await t.test('§7 the refusal says what is missing, to whom', (t) => {
     authority: OWN_AUTHORITY,
     demand: { action: 'a', demanded: ['llm.chat'] },
   }
-  t.throws(() => capability().admit(facts), {
+  t.throws(() => capabilityGate().admit(facts), {
     reason: 'capability_missing',
     status: 403,
     message: 'acme::bot does not hold the capability llm.chat. Ask an operator to grant it.',
@@ -55,7 +55,7 @@ await t.test('§7 the refusal says what is missing, to whom', (t) => {
 })
 
 await t.test('a route states its demand', async (t) => {
-  t.strictSame(await demand('egress_llm_chat', 'llm.chat').admit({}), {
+  t.strictSame(await routeDemand('egress_llm_chat', 'llm.chat').admit({}), {
     demand: { action: 'egress_llm_chat', demanded: ['llm.chat'] },
   })
 })

@@ -1,7 +1,7 @@
 import { Readable } from 'node:stream'
 import fc from 'fast-check'
 import t from 'tap'
-import { Collector, collect } from '../../plugins/collect.ts'
+import { ByteCollector, collectBytes } from '../../plugins/collect.ts'
 
 const ENDLESS = Number.POSITIVE_INFINITY
 
@@ -9,7 +9,7 @@ await t.test('A2 what was collected is what came, in pieces of any size', (t) =>
   const pieces = fc.array(fc.uint8Array({ maxLength: 9000 }), { maxLength: 40 })
   const declared = fc.option(fc.nat(100_000), { nil: undefined })
   const property = fc.property(pieces, declared, fc.nat(40), (arrays, length, middle) => {
-    const collector = new Collector(ENDLESS, length)
+    const collector = new ByteCollector(ENDLESS, length)
     const buffers = arrays.map((array) => Buffer.from(array))
     buffers.forEach((piece, index) => {
       if (index === middle) collector.bytes()
@@ -24,7 +24,7 @@ await t.test('A2 what was collected is what came, in pieces of any size', (t) =>
 
 await t.test('A2 it holds at most 1.1 times what has come, and 4 KiB', (t) => {
   for (const declared of [undefined, 400_000, 32 * 1024 * 1024]) {
-    const collector = new Collector(ENDLESS, declared)
+    const collector = new ByteCollector(ENDLESS, declared)
     let worst = 0
     for (let length = 1; length <= 400_000; length += 1) {
       collector.add(Buffer.from([length & 0xff]))
@@ -34,7 +34,7 @@ await t.test('A2 it holds at most 1.1 times what has come, and 4 KiB', (t) => {
     t.equal(collector.bytes().length, 400_000)
     t.equal(collector.capacity, 400_000, 'and no more than that when it is handed out')
   }
-  const exact = new Collector(ENDLESS, 5000)
+  const exact = new ByteCollector(ENDLESS, 5000)
   for (let length = 0; length < 5000; length += 1) exact.add(Buffer.from(' '))
   t.equal(exact.capacity, 5000, 'nothing past a length that was declared')
   t.end()
@@ -42,14 +42,14 @@ await t.test('A2 it holds at most 1.1 times what has come, and 4 KiB', (t) => {
 
 await t.test('A2 a sole piece is handed out as it came, not copied', (t) => {
   const piece = Buffer.alloc(2048, 'x')
-  const collector = new Collector(2048, 2048)
+  const collector = new ByteCollector(2048, 2048)
   t.ok(collector.add(piece))
   t.equal(collector.bytes(), piece)
   t.end()
 })
 
 await t.test('A2 what was handed out stays as it is when more comes', (t) => {
-  const collector = new Collector(ENDLESS)
+  const collector = new ByteCollector(ENDLESS)
   for (let i = 0; i < 20_000; i += 1) collector.add(Buffer.from('a'))
   const before = collector.bytes()
   collector.add(Buffer.from('b'))
@@ -60,7 +60,7 @@ await t.test('A2 what was handed out stays as it is when more comes', (t) => {
 })
 
 await t.test('A2 past the limit nothing is kept until it is cleared', (t) => {
-  const collector = new Collector(3)
+  const collector = new ByteCollector(3)
   t.ok(collector.add(Buffer.from('abc')), 'the limit itself is no excess')
   t.notOk(collector.add(Buffer.from('d')))
   t.notOk(collector.add(Buffer.alloc(0)))
@@ -73,17 +73,17 @@ await t.test('A2 past the limit nothing is kept until it is cleared', (t) => {
 })
 
 await t.test('A2 a stream past the limit is destroyed, and its failure is thrown on', async (t) => {
-  t.equal(String(await collect(Readable.from([Buffer.from('a'), Buffer.from('b')]), 2)), 'ab')
+  t.equal(String(await collectBytes(Readable.from([Buffer.from('a'), Buffer.from('b')]), 2)), 'ab')
   const long = Readable.from([Buffer.from('a'), Buffer.from('b'), Buffer.from('c')])
-  t.equal(await collect(long, 1), null)
+  t.equal(await collectBytes(long, 1), null)
   t.ok(long.destroyed)
   const broken = new Readable({ read: () => broken.destroy(new Error('cut')) })
-  await t.rejects(collect(broken, 1), { message: 'cut' })
+  await t.rejects(collectBytes(broken, 1), { message: 'cut' })
 })
 
 await t.test('A5 what is joined in turns is what came', async (t) => {
   const pieces = Array.from({ length: 40 }, (_, i) => Buffer.alloc(150_000, i))
-  const collector = new Collector(ENDLESS)
+  const collector = new ByteCollector(ENDLESS)
   for (const piece of pieces) collector.add(piece)
   const whole = await collector.bytesInTurns()
   t.ok(whole.equals(Buffer.concat(pieces)))

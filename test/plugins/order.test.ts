@@ -2,10 +2,10 @@ import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
 import { z } from 'zod'
-import { catalogue } from '../../plugins/catalogue.ts'
+import { pluginCatalogue } from '../../plugins/catalogue.ts'
 import { checkOrder } from '../../plugins/order.ts'
 
-const CATALOGUE = catalogue({
+const CATALOGUE = pluginCatalogue({
   llm: z.strictObject({}),
   mcp: z.strictObject({}),
   operators: z.strictObject({}),

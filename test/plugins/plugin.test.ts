@@ -1,11 +1,11 @@
 import t from 'tap'
-import { capability, demand } from '../../plugins/capability.ts'
+import { capabilityGate, routeDemand } from '../../plugins/capability.ts'
 import { dpop } from '../../plugins/dpop/dpop.ts'
-import type { Granted } from '../../plugins/permit.ts'
-import { pin, stillPinned } from '../../plugins/pin/pin.ts'
+import type { CallPermit } from '../../plugins/permit.ts'
+import { pin, recheckPin } from '../../plugins/pin/pin.ts'
 import { type Arrival, Pipeline, type Plugin, type Recorder } from '../../plugins/plugin.ts'
 import { Refusal } from '../../plugins/refusal.ts'
-import { gated } from '../../proxy/http/route.ts'
+import { gatedRoute } from '../../proxy/http/route.ts'
 import { arrival } from '../support/plugins/arrival.ts'
 import { constrained } from '../support/plugins/constrained.ts'
 
@@ -129,22 +129,22 @@ await t.test('every plugin that let a call through is told once how it ended, an
 await t.test('a wrong order and an ungated working handler do not compile', (t) => {
   const KEYS = { known: new Map(), open: () => Buffer.alloc(32) }
   const known = Pipeline.start().pass(pin(() => undefined, KEYS))
-  const work = (facts: { granted: Granted }) => ({ status: 200, body: facts.granted.demand.action })
+  const work = (facts: { granted: CallPermit }) => ({ status: 200, body: facts.granted.demand.action })
   // @ts-expect-error dpop needs the principal that pin gives
   Pipeline.start().pass(dpop(constrained('optional')))
   // @ts-expect-error the gate needs the proof's verdict
-  known.pass(demand('a', 'b')).pass(capability())
+  known.pass(routeDemand('a', 'b')).pass(capabilityGate())
   // @ts-expect-error a fact is written once: pin gives the principal that is known already
   known.pass(pin(() => undefined, KEYS))
   // @ts-expect-error this pipeline does not gate
-  gated('POST', '/x', { pipeline: known, recorder: recorder() }, work)
+  gatedRoute('POST', '/x', { pipeline: known, recorder: recorder() }, work)
   const full = Pipeline.start()
-    .pass(demand('a', 'b'))
+    .pass(routeDemand('a', 'b'))
     .pass(pin(() => undefined, KEYS))
     .pass(dpop(constrained('optional')))
     .pass({ name: 'target', admit: () => ({ target: 'a model' }) })
-    .pass(stillPinned(pin(() => undefined, KEYS)))
-    .pass(capability<string>())
-  t.ok(gated('POST', '/x', { pipeline: full, recorder: recorder() }, work))
+    .pass(recheckPin(pin(() => undefined, KEYS)))
+    .pass(capabilityGate<string>())
+  t.ok(gatedRoute('POST', '/x', { pipeline: full, recorder: recorder() }, work))
   t.end()
 })

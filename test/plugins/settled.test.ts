@@ -1,16 +1,21 @@
 import t from 'tap'
 import {
   type Arrival,
+  type CallSettlement,
   Pipeline,
   type Plugin,
   type Recorder,
-  type Settlement,
-  Stale,
+  StaleAuthority,
 } from '../../plugins/plugin.ts'
 import { Refusal } from '../../plugins/refusal.ts'
 import { arrival } from '../support/plugins/arrival.ts'
 
-const ENDED: Settlement = { at: 7, status: 'success', provider: 'openai', detail: { tokens: { output: 12 } } }
+const ENDED: CallSettlement = {
+  at: 7,
+  status: 'success',
+  provider: 'openai',
+  detail: { tokens: { output: 12 } },
+}
 
 /** Counts what it let through and what of that has ended. */
 function counter(name: string, log: string[]): Plugin<Arrival, object> {
@@ -102,7 +107,7 @@ function overtaking(log: string[], times: number): Recorder<Arrival> {
     allowed: async (facts) => {
       log.push(`allowed ${Object.keys(facts).includes('known')}`)
       left -= 1
-      if (left >= 0) throw new Stale()
+      if (left >= 0) throw new StaleAuthority()
       return { stream: 'main', seq: 9, hash: 'h' }
     },
     refused: async (_facts, { reason }, { by }) => {

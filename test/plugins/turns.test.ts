@@ -1,11 +1,11 @@
 import t from 'tap'
 import { Refusal } from '../../plugins/refusal.ts'
-import { inTurns, type Steps, turn } from '../../plugins/turns.ts'
+import { eventLoopTurn, runInSlices, type WorkSteps } from '../../plugins/turns.ts'
 
 const nextTurn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve))
 
 /** Work of so many steps, each of which takes a millisecond and is noted. */
-function* steps(count: number, note: () => void): Steps<number> {
+function* steps(count: number, note: () => void): WorkSteps<number> {
   for (let step = 0; step < count; step += 1) {
     const until = performance.now() + 1
     while (performance.now() < until);
@@ -22,7 +22,7 @@ await t.test('A5: several pieces of work get one slice in a turn of the loop tog
   const note = (name: string) => () => {
     worked.set(turns, (worked.get(turns) ?? new Set()).add(name))
   }
-  const work = Promise.all(['a', 'b', 'c'].map((name) => inTurns(steps(20, note(name))))).finally(() => {
+  const work = Promise.all(['a', 'b', 'c'].map((name) => runInSlices(steps(20, note(name))))).finally(() => {
     over = true
   })
   while (!over) {
@@ -39,20 +39,20 @@ await t.test('A5: several pieces of work get one slice in a turn of the loop tog
 })
 
 await t.test('A5: what work throws reaches its own caller, and the others go on', async (t) => {
-  function* broken(): Steps<never> {
+  function* broken(): WorkSteps<never> {
     yield
     throw new Error('broken')
   }
-  const others = inTurns(steps(5, () => {}))
-  await t.rejects(inTurns(broken()), { message: 'broken' })
+  const others = runInSlices(steps(5, () => {}))
+  await t.rejects(runInSlices(broken()), { message: 'broken' })
   t.equal(await others, 5)
-  await turn()
+  await eventLoopTurn()
 })
 
 await t.test('A5: work for a caller who has hung up is left undone', async (t) => {
   const gone = new AbortController()
   let done = 0
-  const work = inTurns(
+  const work = runInSlices(
     steps(1_000, () => {
       done += 1
       if (done === 2) gone.abort()
@@ -63,7 +63,7 @@ await t.test('A5: work for a caller who has hung up is left undone', async (t) =
   t.ok(done < 10)
   const revoked = AbortSignal.abort(new Refusal('authority_revoked'))
   await t.rejects(
-    inTurns(
+    runInSlices(
       steps(1, () => {}),
       revoked,
     ),

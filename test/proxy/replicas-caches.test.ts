@@ -154,7 +154,7 @@ t.test('a look-up gives what was kept while its session stands, and asks where i
   }
   t.ok(await isAsked(id), 'nobody listens here yet')
   t.ok(await isAsked(id))
-  database.notices.hear('anything', () => {})
+  database.notices.on('anything', () => {})
   while (await isAsked(id));
   t.same(value(id), { display_name: null })
   t.ok(await isAsked('nobody'))

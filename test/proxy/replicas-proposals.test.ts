@@ -1,7 +1,7 @@
 import t from 'tap'
 import { openDatabase } from '../../db/engine.ts'
 import { openLedger } from '../../db/ledger/record/ledger.ts'
-import { detailOf } from '../../proxy/admin/conditions/propose.ts'
+import { proposalDetail } from '../../proxy/admin/conditions/propose.ts'
 import { expireProposals } from '../../proxy/tasks/expire-proposals.ts'
 import { twoStages } from '../support/db/postgres/stages.ts'
 import { VERSION } from '../support/db/scratch-ledger.ts'
@@ -72,7 +72,13 @@ t.test('a proposal expires once, whichever replica sees to it', async (t) => {
         await ledger.close()
         await database.close()
       })
-      return { database, ledger, configDigest: () => 'cd'.repeat(32), clock: () => at, detailOf }
+      return {
+        database,
+        ledger,
+        configDigest: () => 'cd'.repeat(32),
+        clock: () => at,
+        detailOf: proposalDetail,
+      }
     }),
   )
   await Promise.all([one.close(0), other.close(0)])

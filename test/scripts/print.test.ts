@@ -7,7 +7,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { checkConfig } from '../../scripts/verbs/check-config.ts'
-import { exportLines } from '../../scripts/verbs/env.ts'
+import { shellExports } from '../../scripts/verbs/env.ts'
 import { copyShipped } from '../support/plugins/shipped-files.ts'
 import { sallyport } from '../support/run.ts'
 
@@ -43,7 +43,9 @@ await t.test(
       writing.filter((name) => !MAY_WRITE.includes(name)),
       ['print.ts'],
     )
-    const asItIs = files.filter((name) => readFileSync(join(SCRIPTS, name), 'utf8').includes('printOurs('))
+    const asItIs = files.filter((name) =>
+      readFileSync(join(SCRIPTS, name), 'utf8').includes('printVerbatim('),
+    )
     t.same(
       asItIs.toSorted(),
       ['command-line.ts', 'command.ts', 'mcp/approve.ts', 'verbs/env.ts'],
@@ -114,7 +116,7 @@ await t.test('H12: what sallyport env prints runs nothing that stands in the nam
       t.notMatch(said.err, OBEYED)
     }
   }
-  const quoted = exportLines({
+  const quoted = shellExports({
     port: 8787,
     direct: true,
     identity: { directory: "/a b'$(touch ran)`x`", url: 'https://gateway.example:9443' },
@@ -124,8 +126,8 @@ await t.test('H12: what sallyport env prints runs nothing that stands in the nam
 
 await t.test('H16: a sidecar or a witness goes on where nobody takes what it prints', async (t) => {
   const program = `
-    import { outliveReaders, print, printNotice } from ${JSON.stringify(join(SCRIPTS, 'print.ts'))}
-    outliveReaders()
+    import { ignoreOutputErrors, print, printNotice } from ${JSON.stringify(join(SCRIPTS, 'print.ts'))}
+    ignoreOutputErrors()
     print('x')
     printNotice('y')
     setTimeout(() => process.exit(7), 50)`
@@ -137,5 +139,5 @@ await t.test('H16: a sidecar or a witness goes on where nobody takes what it pri
   const [code] = await once(child, 'exit')
   t.equal(code, 7)
   for (const verb of ['connect', 'witness'])
-    t.match(readFileSync(join(SCRIPTS, `verbs/${verb}.ts`), 'utf8'), '    outliveReaders()\n')
+    t.match(readFileSync(join(SCRIPTS, `verbs/${verb}.ts`), 'utf8'), '    ignoreOutputErrors()\n')
 })

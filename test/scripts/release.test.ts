@@ -2,7 +2,7 @@ import { execFileSync, spawnSync } from 'node:child_process'
 import { existsSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
-import { candidateOf, notesOf, tagCommit } from '../../scripts/release.ts'
+import { notesOf, releaseCandidate, tagCommit } from '../../scripts/release.ts'
 import { without } from '../support/certs/openssl.ts'
 
 const CHANGELOG = `# Changelog
@@ -82,11 +82,11 @@ t.test("the notes are the version's section of the changelog, and nothing beside
 
 t.test('a tree that is not committed, and a version that exists, are refused', { skip }, async (t) => {
   const root = scratch(t)
-  const candidate = candidateOf(root)
+  const candidate = releaseCandidate(root)
   t.match(candidate, { version: '1.2.0', tag: 'v1.2.0', commit: git(root, 'rev-parse', 'HEAD') })
 
   writeFileSync(join(root, 'new.ts'), '')
-  t.throws(() => candidateOf(root), {
+  t.throws(() => releaseCandidate(root), {
     message: 'the tree has changes that are not committed: commit them or take them back',
   })
   t.throws(() => tagCommit(root, candidate), {
@@ -99,8 +99,8 @@ t.test('a tree that is not committed, and a version that exists, are refused', {
   })
   t.equal(git(root, 'tag', '--list'), '')
 
-  tagCommit(root, candidateOf(root))
-  t.throws(() => candidateOf(root), {
+  tagCommit(root, releaseCandidate(root))
+  t.throws(() => releaseCandidate(root), {
     message: 'the tag v1.2.0 exists already: raise the version in package.json',
   })
 })

@@ -1,11 +1,11 @@
 import { createReadStream } from 'node:fs'
-import { type Verdict, verify } from '../../db/ledger/verify/verify.ts'
+import { type LedgerVerdict, verifyRows } from '../../db/ledger/verify/verify.ts'
 import { openReadOnly, storedRows } from '../../db/sqlite/ledger/rows.ts'
-import { linesOf } from '../../scripts/lines.ts'
+import { streamLines } from '../../scripts/lines.ts'
 
 /** What the ledger says after a run. */
 export interface LedgerFound {
-  readonly verdict: Verdict
+  readonly verdict: LedgerVerdict
   /** Calls that were allowed twice, or have not exactly one outcome. */
   readonly unbalanced: number
   /** Honest callers' answers with status 200. */
@@ -31,11 +31,11 @@ export function rowsOf(databaseFile: string): number {
 export async function inspectLedger(databaseFile: string, log: string): Promise<LedgerFound> {
   const db = openReadOnly(databaseFile)
   try {
-    const verdict = await verify(storedRows(db))
+    const verdict = await verifyRows(storedRows(db))
     const unbalanced = db.prepare<[], number>(UNBALANCED).pluck().get() ?? 0
     const allowed = db.prepare<[string], number>(ALLOWED).pluck()
     let [served, unrecorded] = [0, 0]
-    for await (const line of linesOf(createReadStream(log))) {
+    for await (const line of streamLines(createReadStream(log))) {
       const [status, id] = line?.split(' ') ?? []
       if (status !== '200' || id === undefined) continue
       served += 1

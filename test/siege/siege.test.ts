@@ -1,12 +1,12 @@
 import { readdir, readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import t from 'tap'
+import { scratch } from '../support/gateway.ts'
+import { run } from '../support/run.ts'
 import { ATTACK_NAMES } from './attacks/attacks.ts'
 import { randomOf } from './attacks/target.ts'
 import { schedule } from './schedule.ts'
 import { type Found, judge } from './verdict.ts'
-import { scratch } from '../support/gateway.ts'
-import { run } from '../support/run.ts'
 
 await t.test(
   'a short siege serves honest callers, finds the ledger whole and leaves nothing behind',

@@ -3,7 +3,7 @@ import { once } from 'node:events'
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { readSettings } from '../../proxy/boot/settings.ts'
-import { type Call, expect } from '../../scripts/admin/call.ts'
+import { type AdminCall, expectStatus } from '../../scripts/admin/call.ts'
 import { withControl } from '../../scripts/admin/control.ts'
 import type { Child, Children } from '../bench/ground/children.ts'
 import { asStarted } from '../bench/ground/gateway.ts'
@@ -21,7 +21,7 @@ export interface Stage {
   readonly begin: Omit<Extract<Wish, { kind: 'begin' }>, 'perSecond' | 'log'>
   readonly databaseFile: string
   /** Calls the gateway's admin API as its local operator. */
-  readonly call: Call
+  readonly call: AdminCall
 }
 
 /** Starts the upstreams, the gateway before them as `make start` does, its callers and its attackers. */
@@ -44,7 +44,7 @@ export async function setStage(directory: string, children: Children): Promise<S
   })
   const { pid, port } = gateway
   const settings = readSettings(ground.env, directory)
-  const call: Call = (method, path, body) => withControl(settings, (ask) => ask(method, path, body))
+  const call: AdminCall = (method, path, body) => withControl(settings, (ask) => ask(method, path, body))
   const [json, streams, agent, rogue] = await agentsOf(ground, call)
   const servers = await registerHostile(call, hostile.port)
   return {
@@ -81,22 +81,25 @@ const talking = (name: string) => ({
   },
 })
 
-async function agentsOf({ allowed }: Ground, call: Call): Promise<[Identity, Identity, Identity, Identity]> {
+async function agentsOf(
+  { allowed }: Ground,
+  call: AdminCall,
+): Promise<[Identity, Identity, Identity, Identity]> {
   const mint = async (agent_name: string): Promise<Identity> => {
     const capabilities = agent_name === 'rogue' ? ['llm.chat', 'mcp.tools.call'] : ['llm.chat']
-    const made = expect(await call('POST', '/v1/admin/agents', { agent_name, capabilities }), 201)
+    const made = expectStatus(await call('POST', '/v1/admin/agents', { agent_name, capabilities }), 201)
     return { ca: allowed.ca, cert: String(made.cert_chain_pem), key: String(made.private_key_pem) }
   }
   return [await mint('json'), await mint('streams'), await mint('granted'), await mint('rogue')]
 }
 
-async function registerHostile(call: Call, port: number): Promise<Record<string, string>> {
+async function registerHostile(call: AdminCall, port: number): Promise<Record<string, string>> {
   const ids: Record<string, string> = {}
   for (const name of HOSTILE_SERVERS) {
     const resource = { name, endpoint_url: `http://127.0.0.1:${port}/${name}` }
-    const { resource_id } = expect(await call('POST', '/v1/admin/mcp-resources', resource), 201)
+    const { resource_id } = expectStatus(await call('POST', '/v1/admin/mcp-resources', resource), 201)
     const binding = { agent_id: 'acme::rogue', resource_id }
-    expect(await call('POST', '/v1/admin/mcp-resources/bindings', binding), 201)
+    expectStatus(await call('POST', '/v1/admin/mcp-resources/bindings', binding), 201)
     ids[name] = String(resource_id)
   }
   return ids

@@ -9,7 +9,7 @@ import { openDatabase } from '../../db/engine.ts'
 import { openLedger } from '../../db/ledger/record/ledger.ts'
 import { findPrincipal } from '../../db/principals/read.ts'
 import { insertPrincipal, setCapabilities } from '../../db/principals/write.ts'
-import type { Statement } from '../../db/support/statement.ts'
+import type { LedgerStatement } from '../../db/support/statement.ts'
 import { openTokenKeys } from '../../proxy/auth/token-keys.ts'
 import { federationTask } from '../../proxy/federation/publish.ts'
 import type { RoundsTask } from '../../proxy/tasks/rounds.ts'
@@ -83,7 +83,7 @@ export interface DataDirectory {
   readonly keys: Awaited<ReturnType<typeof openTokenKeys>>
   readonly lines: () => readonly string[]
   readonly task: (url: string, timeoutMs?: number) => RoundsTask
-  readonly write: (...statements: readonly Statement[]) => Promise<void>
+  readonly write: (...statements: readonly LedgerStatement[]) => Promise<void>
   readonly enroll: (name: string, federated?: boolean) => Promise<string>
   readonly grant: (name: string, ...capabilities: string[]) => Promise<void>
   readonly database: Awaited<ReturnType<typeof openDatabase>>

@@ -1,6 +1,6 @@
 import { GeneralName } from 'pkijs'
 import { createAuthority, loadAuthority } from '../../certs/authority/authority.ts'
-import { alternativeNames, leafConstraints, signsHandshakes } from '../../certs/authority/builder.ts'
+import { alternativeNames, digitalSignatureKeyUsage, leafConstraints } from '../../certs/authority/builder.ts'
 import { issueClientCertificate } from '../../certs/authority/issue.ts'
 import { caExtensions, DAY_MS, type OddCertificate, odd } from './certs/made.ts'
 
@@ -28,7 +28,7 @@ export async function trustDomain(
   const svid = async (id: string): Promise<Foreign> => {
     const names = alternativeNames([new GeneralName({ type: 6, value: id })])
     const leaf = await odd(
-      { name: 'svid', extensions: [leafConstraints(), signsHandshakes(), names], ...dates },
+      { name: 'svid', extensions: [leafConstraints(), digitalSignatureKeyUsage(), names], ...dates },
       root,
     )
     return { caPem: root.pem, certPem: leaf.pem, keyPem: keyPem(leaf) }

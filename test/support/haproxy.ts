@@ -1,8 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Test } from 'tap'
 import {
-  type Balancer,
   type BalancerOptions,
+  type ClusterBalancer,
   haproxyProgram,
   type ServerState,
   startBalancer,
@@ -15,7 +15,7 @@ const PROGRAM = haproxyProgram()
 /** Why a test that needs a HAProxy is left out; false where there is one. */
 export const skipWithoutHaproxy = PROGRAM === null ? 'skipped: no haproxy' : false
 
-export interface TestBalancer extends Balancer {
+export interface TestBalancer extends ClusterBalancer {
   /** `https://localhost:port`. */
   readonly url: string
   /** Resolves once what it knows of its servers is so; rejects after half a minute. */
@@ -65,7 +65,7 @@ async function started(
   directory: string,
   options: Omit<BalancerOptions, 'directory' | 'port'>,
   tries = 5,
-): Promise<Balancer> {
+): Promise<ClusterBalancer> {
   const port = await freePort()
   try {
     return await startBalancer(PROGRAM ?? 'haproxy', { ...options, directory, port })

@@ -1,7 +1,7 @@
 import { type CallAuthority, OWN_AUTHORITY } from '../../plugins/call-authority.ts'
-import { capability } from '../../plugins/capability.ts'
-import type { Demand, Principal } from '../../plugins/facts.ts'
-import type { CatalogPermit, Granted, OperatorPermit } from '../../plugins/permit.ts'
+import { capabilityGate } from '../../plugins/capability.ts'
+import type { CapabilityDemand, Principal } from '../../plugins/facts.ts'
+import type { CallPermit, CatalogPermit, OperatorPermit } from '../../plugins/permit.ts'
 
 /** An agent that holds these capabilities. */
 export const holderOf = (...capabilities: readonly string[]): Principal => ({
@@ -17,12 +17,12 @@ export const holderOf = (...capabilities: readonly string[]): Principal => ({
 
 /** A grant as the real gate makes it, to a principal that holds just what is demanded. */
 export function grantOf<Target = null>(
-  demand: Demand,
+  demand: CapabilityDemand,
   target: Target,
   authority: CallAuthority = OWN_AUTHORITY,
-): Granted<Target> {
+): CallPermit<Target> {
   const facts = { holder: holderOf(...demand.demanded), token: null, demand, target, authority }
-  const given = capability<Target>().admit(facts)
+  const given = capabilityGate<Target>().admit(facts)
   if (given instanceof Promise) throw new Error('the gate answered later')
   return given.granted
 }

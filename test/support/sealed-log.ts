@@ -4,7 +4,7 @@ import { compactTree } from '../../db/ledger/tree/compact.ts'
 import { leafHash } from '../../db/ledger/tree/hashes.ts'
 import { cosignNote, noteOf, signNote, verifierKeyText } from '../../db/ledger/tree/note.ts'
 import { inclusionProof } from '../../db/ledger/tree/proofs.ts'
-import { extend, type ReadTile } from '../../db/ledger/tree/tiles.ts'
+import { extendTree, type ReadTile } from '../../db/ledger/tree/tiles.ts'
 import { tlogProofText } from '../../db/ledger/tree/tlog-proof.ts'
 
 export const ORIGIN = 'example.org/acme/audit'
@@ -42,7 +42,7 @@ export async function receiptOver(
   note: string,
   salts: Readonly<Record<string, string>>,
 ) {
-  const { tiles } = extend(0, [], Buffer.concat(leaves.map(leafHash)))
+  const { tiles } = extendTree(0, [], Buffer.concat(leaves.map(leafHash)))
   const read: ReadTile = async ({ level, n }, width) => {
     const tile = tiles.find((each) => each.level === level && each.n === n)
     if (!tile) throw new Error(`no tile ${level}/${n}`)

@@ -8,7 +8,7 @@ import { join } from 'node:path'
 import { buffer } from 'node:stream/consumers'
 import { Extension, ExtKeyUsage } from 'pkijs'
 import type { Test } from 'tap'
-import { leafConstraints, signsHandshakes } from '../../certs/authority/builder.ts'
+import { digitalSignatureKeyUsage, leafConstraints } from '../../certs/authority/builder.ts'
 import { readStamp } from '../../certs/timestamps/stamp.ts'
 import { OID } from '../../certs/x509/x509.ts'
 import { openDatabase } from '../../db/engine.ts'
@@ -50,7 +50,11 @@ export const onlyStamps = (critical: boolean, ...more: readonly string[]): Exten
   })
 
 /** What a certificate for time stamps carries. */
-export const FOR_STAMPS: readonly Extension[] = [leafConstraints(), signsHandshakes(), onlyStamps(true)]
+export const FOR_STAMPS: readonly Extension[] = [
+  leafConstraints(),
+  digitalSignatureKeyUsage(),
+  onlyStamps(true),
+]
 
 /** A CA for time stamps, valid today. */
 export const stampRoot = (name = 'Test TSA Root'): Promise<OddCertificate> =>

@@ -1,5 +1,5 @@
-import type { KnownPrincipal, KnownResource, KnownTool, Replay } from './replay.ts'
-import { inForce, type Pinned } from './rule.ts'
+import type { LedgerReplay, ReplayedPrincipal, ReplayedResource, ReplayedTool } from './replay.ts'
+import { type HonouredThumbprint, isInForce } from './rule.ts'
 import type { PrincipalState, ResourceState } from './states.ts'
 
 /** A principal as the tables have it. */
@@ -16,18 +16,18 @@ export interface StoredPrincipal extends PrincipalState {
 /** An MCP resource as the tables have it. */
 export interface StoredResource extends ResourceState {
   readonly id: string
-  readonly tools: ReadonlyMap<string, KnownTool>
+  readonly tools: ReadonlyMap<string, ReplayedTool>
 }
 
 /** The tables beside the ledger that say who may do what. */
-export interface Tables {
+export interface AuthorityTables {
   readonly principals: readonly StoredPrincipal[]
   readonly resources: readonly StoredResource[]
   /** The kind of each attached CA, by digest. */
   readonly cas: ReadonlyMap<string, string>
 }
 
-export interface Compared {
+export interface TableComparison {
   /** Each a sentence. */
   readonly findings: readonly string[]
   /** Principals and resources that only rows of version 1 speak of: what those made is not in them. */
@@ -39,7 +39,7 @@ export interface Compared {
  * epoch, decides which certificates and keys in grace still count. Does NOT compare names, dates, endpoints
  * and other things that no decision rests on.
  */
-export function compareTables(replay: Replay, tables: Tables, at: number): Compared {
+export function compareTables(replay: LedgerReplay, tables: AuthorityTables, at: number): TableComparison {
   const { before } = replay
   const principals = tables.principals.filter(
     ({ id, subject }) => replay.principals.has(subject) || !before.has(id),
@@ -69,7 +69,7 @@ export function compareTables(replay: Replay, tables: Tables, at: number): Compa
 }
 
 // The row of an erased user goes.
-const isGone = ({ states }: KnownPrincipal): boolean => {
+const isGone = ({ states }: ReplayedPrincipal): boolean => {
   const last = states.at(-1)
   return last !== undefined && !last.isActive && last.capabilities.length + last.thumbprints.length === 0
 }
@@ -87,9 +87,9 @@ function missing<Known>(
 }
 
 /** The values of something by what they are called, as texts that can be compared and shown. */
-type Shown = Readonly<Record<string, string>>
+type NamedTexts = Readonly<Record<string, string>>
 
-function differences(what: string, stored: Shown, replayed: Shown): readonly string[] {
+function differences(what: string, stored: NamedTexts, replayed: NamedTexts): readonly string[] {
   return Object.keys({ ...replayed, ...stored }).flatMap((name) => {
     const [has, says] = [stored[name] ?? 'nothing', replayed[name] ?? 'nothing']
     return has === says ? [] : [`${what}: the tables have ${name} ${has}, the ledger says ${says}`]
@@ -98,7 +98,7 @@ function differences(what: string, stored: Shown, replayed: Shown): readonly str
 
 function principalFindings(
   stored: StoredPrincipal,
-  known: KnownPrincipal | undefined,
+  known: ReplayedPrincipal | undefined,
   at: number,
 ): readonly string[] {
   const last = known?.states.at(-1)
@@ -108,7 +108,7 @@ function principalFindings(
   const shown = (
     state: PrincipalState,
     { bindings, trustedCas }: Pick<StoredPrincipal, 'bindings' | 'trustedCas'>,
-  ): Shown => ({
+  ): NamedTexts => ({
     capabilities: setOf(state.capabilities),
     is_active: String(state.isActive),
     authority_revision: String(state.revision),
@@ -121,10 +121,10 @@ function principalFindings(
   return differences(`principal ${stored.id}`, shown(stored, stored), shown(last, known))
 }
 
-function resourceFindings(stored: StoredResource, known: KnownResource | undefined): readonly string[] {
+function resourceFindings(stored: StoredResource, known: ReplayedResource | undefined): readonly string[] {
   const last = known?.states.at(-1)
   if (!known || !last) return [`resource ${stored.id} is in the tables, but no row made it`]
-  const shown = (state: ResourceState, tools: ReadonlyMap<string, KnownTool>): Shown => ({
+  const shown = (state: ResourceState, tools: ReadonlyMap<string, ReplayedTool>): NamedTexts => ({
     name: state.name,
     required_capability: state.requiredCapability ?? 'none',
     tool_capabilities: setOf(Object.entries(state.toolCapabilities).map(([tool, own]) => `${tool}: ${own}`)),
@@ -135,20 +135,20 @@ function resourceFindings(stored: StoredResource, known: KnownResource | undefin
   return differences(`resource ${stored.id}`, shown(stored, stored.tools), shown(last, known.tools))
 }
 
-function casFindings({ cas: said }: Replay, { cas: found }: Tables): readonly string[] {
-  const shown = (cas: ReadonlyMap<string, string>): Shown => Object.fromEntries(cas)
+function casFindings({ cas: said }: LedgerReplay, { cas: found }: AuthorityTables): readonly string[] {
+  const shown = (cas: ReadonlyMap<string, string>): NamedTexts => Object.fromEntries(cas)
   return differences('attached CAs', shown(found), shown(said))
 }
 
 const setOf = (values: readonly string[]): string => `[${[...values].toSorted().join(', ')}]`
 
-const pinsAt = (pins: readonly Pinned[], at: number): string =>
+const pinsAt = (pins: readonly HonouredThumbprint[], at: number): string =>
   setOf(
     pins.flatMap(([name, until]) =>
-      inForce(until, at) ? [until === null ? name : `${name} until ${until}`] : [],
+      isInForce(until, at) ? [until === null ? name : `${name} until ${until}`] : [],
     ),
   )
 
 // What waits for approval counts where something does; a tool that is gone is callable by no digest.
-const toolText = ({ state, digest, pending }: KnownTool): string =>
+const toolText = ({ state, digest, pending }: ReplayedTool): string =>
   [state, digest ?? 'never approved', ...(state === 'quarantined' ? [`waiting ${pending}`] : [])].join(' ')

@@ -1,16 +1,16 @@
-import { isObject, type Members } from '../../support/json.ts'
+import { isObject, type UnknownRecord } from '../../support/json.ts'
 import type { StoredRow } from '../record/leaf.ts'
-import { type CheckDigest, checkOf, isRevision, isText, isTexts, modeOf } from './states.ts'
+import { type CheckDigest, checkDigestOf, isRevision, isText, isTexts, modeOf } from './states.ts'
 
 /** What an operators' check said of a call: `pass`, `refuse` or `failed`. */
-export interface AskedCheck extends CheckDigest {
+export interface RecordedCheck extends CheckDigest {
   readonly verdict: string
 }
 
 const VERDICTS: ReadonlySet<unknown> = new Set(['pass', 'refuse', 'failed'])
 
 /** What a decision row names (docs/ledger.md#authority). */
-export interface Authority extends NonNullable<ReturnType<typeof modeOf>> {
+export interface RecordedAuthority extends NonNullable<ReturnType<typeof modeOf>> {
   readonly demanded: readonly string[]
   /** Null where it names none. */
   readonly revision: number | null
@@ -20,11 +20,11 @@ export interface Authority extends NonNullable<ReturnType<typeof modeOf>> {
   readonly resource: { readonly id: string; readonly revision: number } | null
   readonly binding: string | null
   readonly pin: string | null
-  readonly checks: readonly AskedCheck[]
+  readonly checks: readonly RecordedCheck[]
 }
 
 /** A decision as its row says it. */
-export interface Decision {
+export interface RecordedDecision {
   readonly row: StoredRow
   readonly allowed: boolean
   /** ms since the epoch. */
@@ -32,7 +32,7 @@ export interface Decision {
   /** Why the row cannot be a decision, whatever it rests on, as half a sentence; null where it can. */
   readonly fault: string | null
   /** Null where the row names none, or one that is not well-formed. */
-  readonly authority: Authority | null
+  readonly authority: RecordedAuthority | null
   readonly namesRevision: boolean
   readonly reason: string | null
   readonly refusedBy: string | null
@@ -46,12 +46,12 @@ export interface Decision {
 const DECISION = /^(?:egress_llm_chat|mcp_[^.]*)$/
 
 /** Returns whether rows of this action are about calls: decisions and outcomes. */
-export const isOfCall = (action: string): boolean => DECISION.test(action)
+export const isCallAction = (action: string): boolean => DECISION.test(action)
 
-export const isDecision = ({ action, status }: StoredRow): boolean =>
-  (status === 'allowed' || status === 'denied') && isOfCall(action)
+export const isDecisionRow = ({ action, status }: StoredRow): boolean =>
+  (status === 'allowed' || status === 'denied') && isCallAction(action)
 
-export function decisionOf(row: StoredRow, detail: Members): Decision {
+export function recordedDecisionOf(row: StoredRow, detail: UnknownRecord): RecordedDecision {
   const { authority, reason, refused_by: by, required_capability: required, path, summarised } = detail
   return {
     row,
@@ -68,7 +68,10 @@ export function decisionOf(row: StoredRow, detail: Members): Decision {
   }
 }
 
-function faultOf({ status, request_id: id }: StoredRow, { reason, summarised }: Members): string | null {
+function faultOf(
+  { status, request_id: id }: StoredRow,
+  { reason, summarised }: UnknownRecord,
+): string | null {
   if (summarised !== undefined && countOf(summarised) === null)
     return 'is a summary that does not say of how many'
   if (status !== 'allowed') return null
@@ -80,7 +83,7 @@ function faultOf({ status, request_id: id }: StoredRow, { reason, summarised }: 
 const countOf = (value: unknown): number | null =>
   isObject(value) && isRevision(value.count) ? value.count : null
 
-function authorityOf(value: unknown, { action }: StoredRow): Authority | null {
+function authorityOf(value: unknown, { action }: StoredRow): RecordedAuthority | null {
   if (!isObject(value)) return null
   const { demanded, revision, scope, token = false } = value
   const [mode, checks, reached] = [modeOf(value.mode), checksOf(value.checks), reachedOf(value)]
@@ -93,7 +96,7 @@ function authorityOf(value: unknown, { action }: StoredRow): Authority | null {
 }
 
 /** Reads what an MCP call reached; null where that is not well-formed. */
-function reachedOf(value: Members): Pick<Authority, 'resource' | 'binding' | 'pin'> | null {
+function reachedOf(value: UnknownRecord): Pick<RecordedAuthority, 'resource' | 'binding' | 'pin'> | null {
   const { resource, binding, pin } = value
   if (resource === undefined)
     return binding === undefined && pin === undefined ? { resource: null, binding: null, pin: null } : null
@@ -103,10 +106,10 @@ function reachedOf(value: Members): Pick<Authority, 'resource' | 'binding' | 'pi
   return { resource: { id, revision }, binding: binding ?? null, pin: pin ?? null }
 }
 
-function checksOf(value: unknown = []): readonly AskedCheck[] | null {
+function checksOf(value: unknown = []): readonly RecordedCheck[] | null {
   if (!Array.isArray(value)) return null
   const read = value.map((asked: unknown) => {
-    const check = checkOf(asked)
+    const check = checkDigestOf(asked)
     if (!check || !isObject(asked) || !isText(asked.verdict)) return null
     return VERDICTS.has(asked.verdict) ? { ...check, verdict: asked.verdict } : null
   })

@@ -1,28 +1,28 @@
-import { type Call, Contradiction, NotRecomputable } from './call.ts'
+import { NotRecomputable, type ReplayedCall, RowContradiction } from './call.ts'
 import { isRefusedByCheck, matchChecks, refusalOfChecks } from './checks.ts'
-import type { Authority, Decision } from './decision.ts'
-import { refusalOfSet, refusalOfSummarisedSet } from './demands.ts'
+import type { RecordedAuthority, RecordedDecision } from './decision.ts'
+import { refusalOfCapabilities, refusalOfSummarisedCapabilities } from './demands.ts'
 import { refusalOfResource, refusalOfTool } from './reached.ts'
-import type { KnownPrincipal, Replay } from './replay.ts'
-import { certificateHolds, proofFault, REFUSED_BY_RULE, thumbprintsAt } from './rule.ts'
+import type { LedgerReplay, ReplayedPrincipal } from './replay.ts'
+import { certificateHolds, proofFault, RULE_REFUSAL_REASONS, thumbprintsAt } from './rule.ts'
 import type { ConfigurationState, PrincipalState } from './states.ts'
 
 /** What recomputing a decision came to: null where it agrees. */
-export type Judgement = { readonly problem: string } | { readonly notRecomputable: string } | null
+export type RecomputationFault = { readonly problem: string } | { readonly notRecomputable: string } | null
 
 /** Computes a decision of version 2 anew from the rows before it (docs/ledger.md#rule). */
-export function judge(decision: Decision, replay: Replay): Judgement {
+export function recomputeDecision(decision: RecordedDecision, replay: LedgerReplay): RecomputationFault {
   try {
     compare(decision, replay)
     return null
   } catch (error) {
-    if (error instanceof Contradiction) return { problem: error.message }
+    if (error instanceof RowContradiction) return { problem: error.message }
     if (error instanceof NotRecomputable) return { notRecomputable: error.message }
     throw error
   }
 }
 
-function compare(decision: Decision, replay: Replay): void {
+function compare(decision: RecordedDecision, replay: LedgerReplay): void {
   const { allowed, reason, summarised } = decision
   const authority = authorityOf(decision)
   const configuration = configurationOf(decision, authority, replay)
@@ -32,73 +32,90 @@ function compare(decision: Decision, replay: Replay): void {
     knownOf(decision, authority, replay)
     return
   }
-  if (!allowed && !REFUSED_BY_RULE.has(reason ?? ''))
+  if (!allowed && !RULE_REFUSAL_REASONS.has(reason ?? ''))
     throw new NotRecomputable('refused for what no row holds')
   const known = knownOf(decision, authority, replay)
   const principal = stateOf(decision, authority, known)
-  const call: Call = { decision, authority, configuration, principal, bindings: known.bindings, replay }
+  const call: ReplayedCall = {
+    decision,
+    authority,
+    configuration,
+    principal,
+    bindings: known.bindings,
+    replay,
+  }
   const refusal = summarised === null ? refusalOf(call) : refusalOfSummary(call)
   if (refusal === (allowed ? null : reason)) return
   const found = refusal === null ? 'allow it' : `refuse it with ${refusal}`
-  throw new Contradiction(
+  throw new RowContradiction(
     `is ${allowed ? 'allowed' : `refused with ${reason}`}, but the rows before it ${found}`,
   )
 }
 
-function authorityOf({ row, fault, authority, summarised, namesRevision }: Decision): Authority {
-  if (fault !== null) throw new Contradiction(fault)
+function authorityOf({
+  row,
+  fault,
+  authority,
+  summarised,
+  namesRevision,
+}: RecordedDecision): RecordedAuthority {
+  if (fault !== null) throw new RowContradiction(fault)
   if (summarised !== null && !namesRevision) throw new NotRecomputable('summaries that name no revision')
-  if (!authority) throw new Contradiction('names no authority, or one that is not well-formed')
+  if (!authority) throw new RowContradiction('names no authority, or one that is not well-formed')
   if (authority.revision === null && row.principal_id !== null)
-    throw new Contradiction(`is about ${row.principal_id}, but names no revision`)
+    throw new RowContradiction(`is about ${row.principal_id}, but names no revision`)
   return authority
 }
 
 function configurationOf(
-  { row }: Decision,
-  authority: Authority,
-  { configurations }: Replay,
+  { row }: RecordedDecision,
+  authority: RecordedAuthority,
+  { configurations }: LedgerReplay,
 ): ConfigurationState {
   const found = configurations.get(row.config_digest)
-  if (!found) throw new Contradiction('has a config_digest that no config.loaded row describes')
+  if (!found) throw new RowContradiction('has a config_digest that no config.loaded row describes')
   if (found.mode !== authority.mode || found.noDowngrade !== authority.noDowngrade)
-    throw new Contradiction('names another mode than its configuration has')
+    throw new RowContradiction('names another mode than its configuration has')
   return found
 }
 
 /** Returns the principal of a row, of which the revision that the row names has been made. */
-function knownOf({ row }: Decision, { revision }: Authority, { principals }: Replay): KnownPrincipal {
+function knownOf(
+  { row }: RecordedDecision,
+  { revision }: RecordedAuthority,
+  { principals }: LedgerReplay,
+): ReplayedPrincipal {
   const id = row.principal_id ?? 'nobody'
   const known = principals.get(id)
   const last = known?.states.at(-1)
-  if (!known || !last) throw new Contradiction(`is about ${id}, whom no row made`)
+  if (!known || !last) throw new RowContradiction(`is about ${id}, whom no row made`)
   if (revision !== null && revision <= last.revision) return known
-  throw new Contradiction(`rests on revision ${revision ?? 'none'} of ${id}, which no row made`)
+  throw new RowContradiction(`rests on revision ${revision ?? 'none'} of ${id}, which no row made`)
 }
 
 function stateOf(
-  { row, summarised }: Decision,
-  { revision }: Authority,
-  { states }: KnownPrincipal,
+  { row, summarised }: RecordedDecision,
+  { revision }: RecordedAuthority,
+  { states }: ReplayedPrincipal,
 ): PrincipalState {
   const state = summarised === null ? states.at(-1) : states.findLast((kept) => kept.revision === revision)
   if (state?.revision === revision) return state
   if (!state) throw new NotRecomputable('summaries of a revision long past')
-  throw new Contradiction(
+  throw new RowContradiction(
     `rests on revision ${revision} of ${row.principal_id}, but stands behind ${state.revision}`,
   )
 }
 
 /** Returns the reason of the first question that fails, or null. */
-const refusalOf = (call: Call): string | null =>
+const refusalOf = (call: ReplayedCall): string | null =>
   refusalOfCaller(call) ??
   refusalOfProof(call) ??
   refusalOfResource(call) ??
-  refusalOfSet(call) ??
+  refusalOfCapabilities(call) ??
   refusalOfTool(call) ??
   refusalOfChecks(call)
 
-function refusalOfCaller({ decision, principal }: Call): string | null {
+function refusalOfCaller({ decision, principal }: ReplayedCall): string | null {
   const { row, at } = decision
   if (!principal.isActive) return 'principal_deactivated'
   const { thumbprints, spiffeId } = principal
@@ -108,16 +125,16 @@ function refusalOfCaller({ decision, principal }: Call): string | null {
   return holds ? null : 'certificate_not_pinned'
 }
 
-function refusalOfProof({ decision, authority, principal }: Call): string | null {
+function refusalOfProof({ decision, authority, principal }: ReplayedCall): string | null {
   const { row, at } = decision
   const registered = thumbprintsAt(principal.dpopJkts, at)
   return proofFault(authority.mode, authority.noDowngrade, row.dpop_jkt, registered, authority.tokenBound)
 }
 
 /** A summary names neither certificate nor key, and one tool of many. */
-function refusalOfSummary(call: Call): string | null {
+function refusalOfSummary(call: ReplayedCall): string | null {
   const { reason } = call.decision
   if (reason === 'proof_required') return refusalOfProof(call)
-  if (reason === 'capability_missing') return refusalOfSummarisedSet(call)
+  if (reason === 'capability_missing') return refusalOfSummarisedCapabilities(call)
   throw new NotRecomputable('summaries of several causes')
 }

@@ -1,22 +1,22 @@
 import type { LeafVersion, StoredRow } from '../record/leaf.ts'
-import { OUTCOMES } from '../record/outcomes.ts'
-import { isOfCall } from './decision.ts'
+import { OUTCOME_STATUSES } from '../record/outcomes.ts'
+import { isCallAction } from './decision.ts'
 
 // In an honest log as many as there are calls at one time.
 const OPEN_LIMIT = 100_000
 
-interface Open {
+interface OpenDecisionPlace {
   readonly seq: number
   readonly version: LeafVersion
 }
 
 /** The open decisions of one stream, by request. */
-type OpenCalls = Map<string, Open>
+type OpenDecisionsByRequest = Map<string, OpenDecisionPlace>
 
 /** Pairs decisions and outcomes. */
-export interface Pairs {
+export interface DecisionPairing {
   /** Returns what is wrong with a row, as half a sentence, or null; and the decisions of its stream that it leaves behind. */
-  see(
+  add(
     row: StoredRow,
     version: LeafVersion,
   ): { readonly problem: string | null; readonly left: readonly number[] }
@@ -29,13 +29,13 @@ export interface Pairs {
  * without its decision. Another stream may say of it only that its outcome is `unknown`: its process is gone. Of rows
  * of version 1 nothing is demanded. Follows 100,000 open decisions at the most.
  */
-export function pairs(): Pairs {
-  const streams = new Map<string, OpenCalls>()
+export function decisionPairing(): DecisionPairing {
+  const streams = new Map<string, OpenDecisionsByRequest>()
   /** The stream of each open call, by request. */
   const holders = new Map<string, string>()
   let overflowed = false
 
-  function decided(id: string, stream: string, place: Open): string | null {
+  function decided(id: string, stream: string, place: OpenDecisionPlace): string | null {
     const holder = holders.get(id)
     if (holder !== undefined)
       return place.version === 1 || streams.get(holder)?.get(id)?.version === 1
@@ -46,7 +46,7 @@ export function pairs(): Pairs {
       return null
     }
     holders.set(id, stream)
-    const own = streams.get(stream) ?? new Map<string, Open>()
+    const own = streams.get(stream) ?? new Map<string, OpenDecisionPlace>()
     streams.set(stream, own.set(id, place))
     return null
   }
@@ -60,19 +60,19 @@ export function pairs(): Pairs {
   }
 
   function started(stream: string): readonly number[] {
-    const open = streams.get(stream) ?? new Map<string, Open>()
+    const open = streams.get(stream) ?? new Map<string, OpenDecisionPlace>()
     streams.delete(stream)
     for (const id of open.keys()) holders.delete(id)
     return [...open.values()].filter(({ version }) => version === 2).map(({ seq }) => seq)
   }
 
   return {
-    see: ({ request_id: id, action, status, stream, seq }, version) => {
+    add: ({ request_id: id, action, status, stream, seq }, version) => {
       if (action === 'service.started') return { problem: null, left: started(stream) }
-      if (!isOfCall(action)) return NOTHING
+      if (!isCallAction(action)) return NOTHING
       if (status === 'allowed' && id !== null)
         return { problem: decided(id, stream, { seq, version }), left: [] }
-      if (!OUTCOMES.has(status)) return NOTHING
+      if (!OUTCOME_STATUSES.has(status)) return NOTHING
       const known = id !== null && ended(id, stream, status)
       return known || overflowed || version === 1 ? NOTHING : { problem: WITHOUT, left: [] }
     },

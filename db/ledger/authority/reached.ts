@@ -1,22 +1,22 @@
-import { type Call, Contradiction, NotRecomputable } from './call.ts'
-import type { Decision } from './decision.ts'
-import type { KnownResource } from './replay.ts'
+import { NotRecomputable, type ReplayedCall, RowContradiction } from './call.ts'
+import type { RecordedDecision } from './decision.ts'
+import type { ReplayedResource } from './replay.ts'
 import { BUILT_IN_TOOL } from './rule.ts'
 import type { ResourceState } from './states.ts'
 
 /** The doors of one resource. There the binding is asked before anything is said of its tools. */
 const DOOR_OF_RESOURCE = /^\/v1\/(?:mcp\/[^/]+|[^/]+\/mcp)$/
 
-export const isAtDoor = ({ path }: Decision): boolean => DOOR_OF_RESOURCE.test(path)
+export const isAtDoor = ({ path }: RecordedDecision): boolean => DOOR_OF_RESOURCE.test(path)
 
 const LISTS = /^mcp_(?:tools|prompts|resources|resources_templates)_list$/
 
 /** Calls that need not name a resource: lists of all of them, and the built-in tool. */
-const reachesNone = ({ row }: Decision): boolean =>
+const reachesNone = ({ row }: RecordedDecision): boolean =>
   LISTS.test(row.action) || (row.action === 'mcp_tools_call' && row.tool === BUILT_IN_TOOL)
 
 /** Asks questions 4 and 5 (docs/ledger.md#rule): the resource, its tool, and the binding to it. */
-export function refusalOfResource(call: Call): string | null {
+export function refusalOfResource(call: ReplayedCall): string | null {
   const { decision } = call
   const { row } = decision
   if (!row.action.startsWith('mcp_')) return null
@@ -24,7 +24,7 @@ export function refusalOfResource(call: Call): string | null {
   if (!found) return refusalOfNone(decision)
   const [known, state] = found
   // Of the answer to a call, too: else it could name the tool of any other resource.
-  const tool = namesTool(decision) ? toolOf(row.tool, state) : null
+  const tool = namesTool(decision) ? upstreamToolName(row.tool, state) : null
   const unknown = isUnknown(decision, tool, known) ? 'mcp_tool_unknown' : null
   // There the resource itself is what is not bound.
   if (isAtDoor(decision) || row.action === 'mcp_response')
@@ -32,64 +32,67 @@ export function refusalOfResource(call: Call): string | null {
   return (state.enabled ? unknown : 'mcp_tool_unknown') ?? refusalOfBinding(call)
 }
 
-function refusalOfNone(decision: Decision): null {
+function refusalOfNone(decision: RecordedDecision): null {
   if (decision.reason === 'mcp_not_bound' || decision.reason === 'mcp_tool_unknown')
     throw new NotRecomputable('no resource is named, for there was none')
   if (decision.allowed && !reachesNone(decision))
-    throw new Contradiction('does not name the resource that it reached')
+    throw new RowContradiction('does not name the resource that it reached')
   return null
 }
 
-function refusalOfBinding({ decision, authority, bindings }: Call): string | null {
+function refusalOfBinding({ decision, authority, bindings }: ReplayedCall): string | null {
   const { binding: named, resource } = authority
   const id = resource?.id
   if (named !== null && bindings.get(named) === id) return null
   const other = [...bindings].find(([, to]) => to === id)
   if (!other) return 'mcp_not_bound'
   if (named === null && !decision.allowed) return null
-  throw new Contradiction(`names the binding ${named ?? 'none'}, but it is ${other[0]}`)
+  throw new RowContradiction(`names the binding ${named ?? 'none'}, but it is ${other[0]}`)
 }
 
 /** Returns the resource that a row names; null where it names none. */
-export function resourceOf({ authority, replay }: Call): readonly [KnownResource, ResourceState] | null {
+export function resourceOf({
+  authority,
+  replay,
+}: ReplayedCall): readonly [ReplayedResource, ResourceState] | null {
   if (!authority.resource) return null
   const { id, revision } = authority.resource
   const known = replay.resources.get(id)
   const last = known?.states.at(-1)
-  if (!known || !last) throw new Contradiction(`names the resource ${id}, which no row made`)
+  if (!known || !last) throw new RowContradiction(`names the resource ${id}, which no row made`)
   if (last.revision === revision) return [known, last]
-  throw new Contradiction(
+  throw new RowContradiction(
     `rests on revision ${revision} of ${id}, but the last one before it is ${last.revision}`,
   )
 }
 
-const namesTool = ({ row }: Decision): boolean =>
+const namesTool = ({ row }: RecordedDecision): boolean =>
   row.action === 'mcp_tools_call' || (row.action === 'mcp_response' && row.tool !== null)
 
-function isUnknown({ row }: Decision, tool: string | null, { tools }: KnownResource): boolean {
+function isUnknown({ row }: RecordedDecision, tool: string | null, { tools }: ReplayedResource): boolean {
   const listed = tools.get(tool ?? '')
   return row.action === 'mcp_tools_call' && (!listed || listed.state === 'gone')
 }
 
 /** Returns the upstream's own name of a tool. */
-export function toolOf(tool: string | null, { name }: ResourceState): string {
+export function upstreamToolName(tool: string | null, { name }: ResourceState): string {
   if (tool?.startsWith(`${name}.`)) return tool.slice(name.length + 1)
-  throw new Contradiction(`is about ${tool ?? 'no tool'}, which is none of ${name}`)
+  throw new RowContradiction(`is about ${tool ?? 'no tool'}, which is none of ${name}`)
 }
 
 /** Asks question 7: the definition that is called is the approved one. */
-export function refusalOfTool(call: Call): string | null {
+export function refusalOfTool(call: ReplayedCall): string | null {
   const { decision, authority } = call
   const { row, reason } = decision
   const found = row.action === 'mcp_tools_call' ? resourceOf(call) : null
   if (!found) return null
   const [{ tools }, state] = found
-  const tool = tools.get(toolOf(row.tool, state))
+  const tool = tools.get(upstreamToolName(row.tool, state))
   if (tool?.state !== 'approved') return 'mcp_tool_quarantined'
   if (reason === 'mcp_tool_quarantined')
     throw new NotRecomputable('approved tools that are annotated so that no client may accept them')
   if (!decision.allowed || authority.pin === tool.digest) return null
-  throw new Contradiction(
+  throw new RowContradiction(
     `was judged against ${authority.pin ?? 'no definition'}, but ${tool.digest} is approved`,
   )
 }

@@ -1,8 +1,8 @@
-import type { Members } from '../../support/json.ts'
+import type { UnknownRecord } from '../../support/json.ts'
 import type { LeafVersion, StoredRow } from '../record/leaf.ts'
 import {
   type ConfigurationState,
-  configurationOf,
+  configurationStateOf,
   isText,
   isTexts,
   type PrincipalState,
@@ -13,11 +13,11 @@ import {
 } from './states.ts'
 
 /** The states of a principal or a resource that are kept: summaries of refusals may name an earlier one. */
-const KEPT_STATES = 16
+const MAX_STATES = 16
 /** The configurations that are kept: a call may end long after a reload. */
-const KEPT_CONFIGURATIONS = 256
+const MAX_CONFIGURATIONS = 256
 
-export interface KnownPrincipal {
+export interface ReplayedPrincipal {
   /** The last states, oldest first. Never empty. */
   readonly states: readonly PrincipalState[]
   /** Its bindings: the resource's id by that of each. */
@@ -26,7 +26,7 @@ export interface KnownPrincipal {
   readonly trustedCas: Set<string> | null
 }
 
-export interface KnownTool {
+export interface ReplayedTool {
   readonly state: 'approved' | 'quarantined' | 'gone'
   /** The approved digest; null of one that was never approved. */
   readonly digest: string | null
@@ -34,18 +34,18 @@ export interface KnownTool {
   readonly pending: string | null
 }
 
-export interface KnownResource {
+export interface ReplayedResource {
   readonly states: readonly ResourceState[]
-  readonly tools: Map<string, KnownTool>
+  readonly tools: Map<string, ReplayedTool>
 }
 
 /**
  * What the rows of changes say, replayed row by row (docs/ledger.md#replay). Memory by principals, resources
  * and tools, not by rows.
  */
-export class Replay {
-  readonly principals = new Map<string, KnownPrincipal>()
-  readonly resources = new Map<string, KnownResource>()
+export class LedgerReplay {
+  readonly principals = new Map<string, ReplayedPrincipal>()
+  readonly resources = new Map<string, ReplayedResource>()
   readonly configurations = new Map<string, ConfigurationState>()
   /** Whose each binding was last. */
   readonly #holders = new Map<string, string>()
@@ -55,7 +55,7 @@ export class Replay {
   readonly before = new Set<string>()
 
   /** Takes a row of a change. Returns what is wrong with it, as half a sentence, or null. */
-  see(row: StoredRow, version: LeafVersion, detail: Members): string | null {
+  apply(row: StoredRow, version: LeafVersion, detail: UnknownRecord): string | null {
     const [family = '', what = ''] = row.action.split('.')
     const ofCa = family === 'ca' ? this.#seeCa(what, detail) : null
     if (version === 1) return this.#seeBefore(detail)
@@ -68,13 +68,13 @@ export class Replay {
     return TYPES.has(family) && !CANDIDATES.has(what) ? this.#seePrincipal(what, detail) : null
   }
 
-  #seeBefore({ subject, resource_id: id }: Members): null {
+  #seeBefore({ subject, resource_id: id }: UnknownRecord): null {
     for (const name of [subject, id]) if (isText(name)) this.before.add(name)
     return null
   }
 
   // The same in both versions.
-  #seeCa(what: string, detail: Members): string | null {
+  #seeCa(what: string, detail: UnknownRecord): string | null {
     const { digests, digest, kind } = detail
     if (what === 'attached' && isTexts(digests) && isText(kind)) {
       for (const name of digests) this.cas.set(name, kind)
@@ -88,7 +88,7 @@ export class Replay {
     return what !== 'attached' || isTexts(digests) ? null : 'does not say which CAs'
   }
 
-  #seeTrust(what: 'trusted' | 'distrusted', { digest, subjects }: Members): string | null {
+  #seeTrust(what: 'trusted' | 'distrusted', { digest, subjects }: UnknownRecord): string | null {
     if (!isText(digest) || !isTexts(subjects)) return 'does not say which CA vouches for whom'
     for (const subject of subjects) {
       const known = this.principals.get(subject)
@@ -99,7 +99,7 @@ export class Replay {
     return null
   }
 
-  #seeTrustedCas({ subject, trusted_cas: digests }: Members): string | null {
+  #seeTrustedCas({ subject, trusted_cas: digests }: UnknownRecord): string | null {
     if (!isText(subject) || !isTexts(digests)) return 'does not say which CAs vouch for whom'
     const known = this.principals.get(subject)
     if (!known) return `is about ${subject}, which no row made`
@@ -107,48 +107,48 @@ export class Replay {
     return null
   }
 
-  #seeConfiguration(digest: string, detail: Members): string | null {
-    const configuration = configurationOf(detail)
+  #seeConfiguration(digest: string, detail: UnknownRecord): string | null {
+    const configuration = configurationStateOf(detail)
     if (!configuration) return 'does not carry what the configuration demands'
     // Again at the end, where it is among the last.
     this.configurations.delete(digest)
     this.configurations.set(digest, configuration)
     const [oldest] = this.configurations.keys()
-    if (this.configurations.size > KEPT_CONFIGURATIONS && oldest !== undefined)
+    if (this.configurations.size > MAX_CONFIGURATIONS && oldest !== undefined)
       this.configurations.delete(oldest)
     return null
   }
 
-  #seePrincipal(what: string, detail: Members): string | null {
+  #seePrincipal(what: string, detail: UnknownRecord): string | null {
     const state = principalStateOf(detail)
     const { subject } = detail
     if (!state || !isText(subject)) return 'does not carry the state that it makes'
     const known = this.principals.get(subject)
     const bindings = what === 'erased' || !known ? new Map<string, string>() : known.bindings
     const trustedCas = trustedCasBehind(what, detail, known)
-    this.principals.set(subject, { states: kept(known?.states, state), bindings, trustedCas })
-    return notTheNext(known?.states, state, this.before.has(subject))
+    this.principals.set(subject, { states: appendState(known?.states, state), bindings, trustedCas })
+    return revisionGap(known?.states, state, this.before.has(subject))
   }
 
-  #seeResource(what: string, detail: Members): string | null {
+  #seeResource(what: string, detail: UnknownRecord): string | null {
     const [state, changes] = [resourceStateOf(detail), toolChangesOf(detail)]
     const { resource_id: id } = detail
     if (!state || !changes || !isText(id)) return 'does not carry the state that it makes'
     const known = this.resources.get(id)
-    const fault = notTheNext(known?.states, state, this.before.has(id))
+    const fault = revisionGap(known?.states, state, this.before.has(id))
     if (what === 'deleted') {
       this.resources.delete(id)
       for (const { bindings } of this.principals.values())
         for (const [binding, to] of bindings) if (to === id) bindings.delete(binding)
       return fault
     }
-    const tools = known?.tools ?? new Map<string, KnownTool>()
-    this.resources.set(id, { states: kept(known?.states, state), tools })
+    const tools = known?.tools ?? new Map<string, ReplayedTool>()
+    this.resources.set(id, { states: appendState(known?.states, state), tools })
     changeTools(tools, changes)
     return fault
   }
 
-  #seeBinding(what: string, { binding, subject, resource_id: id }: Members): string | null {
+  #seeBinding(what: string, { binding, subject, resource_id: id }: UnknownRecord): string | null {
     if (!isText(binding) || !isText(subject) || !isText(id)) return 'does not say what it binds'
     const known = this.principals.get(subject)
     if (what !== 'created') {
@@ -167,30 +167,30 @@ export class Replay {
     this.principals.get(subject)?.bindings.set(binding, id)
   }
 
-  #seeSnapshot(detail: Members): string | null {
+  #seeSnapshot(detail: UnknownRecord): string | null {
     return detail.resource_id === undefined
       ? this.#snapshotOfPrincipal(detail)
       : this.#snapshotOfResource(detail)
   }
 
-  #snapshotOfPrincipal(detail: Members): string | null {
+  #snapshotOfPrincipal(detail: UnknownRecord): string | null {
     const [state, bindings] = [principalStateOf(detail), pairsOf(detail.bindings)]
     const { subject } = detail
     if (!state || !bindings || !isText(subject)) return 'does not carry the state that it found'
     const known = this.principals.get(subject)
     const { states = [state], bindings: bound = new Map<string, string>(), trustedCas = null } = known ?? {}
-    const [now, fault] = confirmed(states, state)
+    const [now, fault] = confirmState(states, state)
     this.principals.set(subject, { states: now, bindings: bound, trustedCas })
     for (const [binding, id] of bindings) this.#bind(binding, subject, id)
     return fault
   }
 
-  #snapshotOfResource(detail: Members): string | null {
+  #snapshotOfResource(detail: UnknownRecord): string | null {
     const [state, changes] = [resourceStateOf(detail), toolChangesOf(detail)]
     const { resource_id: id } = detail
     if (!state || !changes || !isText(id)) return 'does not carry the state that it found'
-    const { states = [state], tools = new Map<string, KnownTool>() } = this.resources.get(id) ?? {}
-    const [now, fault] = confirmed(states, state)
+    const { states = [state], tools = new Map<string, ReplayedTool>() } = this.resources.get(id) ?? {}
+    const [now, fault] = confirmState(states, state)
     this.resources.set(id, { states: now, tools })
     changeTools(tools, changes)
     return fault
@@ -209,8 +209,8 @@ const CANDIDATES: ReadonlySet<string> = new Set(['candidate_set', 'candidate_rem
  */
 function trustedCasBehind(
   what: string,
-  { trusted_cas: digests, spiffe_id: spiffeId }: Members,
-  known: KnownPrincipal | undefined,
+  { trusted_cas: digests, spiffe_id: spiffeId }: UnknownRecord,
+  known: ReplayedPrincipal | undefined,
 ): Set<string> | null {
   if (what === 'enrolled_spiffe') return isTexts(digests) ? new Set(digests) : null
   if (ENROLLMENTS.has(what) || what === 'erased') return new Set()
@@ -223,14 +223,18 @@ function trustedCasBehind(
  */
 const ENROLLMENTS: ReadonlySet<string> = new Set(['created', 'enrolled_byoca'])
 
-type Numbered = PrincipalState | ResourceState
+type RevisionedState = PrincipalState | ResourceState
 
-const kept = <S extends Numbered>(before: readonly S[] = [], state: S): readonly S[] => [
-  ...before.slice(1 - KEPT_STATES),
+const appendState = <S extends RevisionedState>(before: readonly S[] = [], state: S): readonly S[] => [
+  ...before.slice(1 - MAX_STATES),
   state,
 ]
 
-function notTheNext(before: readonly Numbered[] | undefined, made: Numbered, isOld: boolean): string | null {
+function revisionGap(
+  before: readonly RevisionedState[] | undefined,
+  made: RevisionedState,
+  isOld: boolean,
+): string | null {
   const last = before?.at(-1)?.revision
   // What is older than version 2 and was never shown in a snapshot begins anywhere.
   if (last === undefined && isOld) return null
@@ -240,13 +244,13 @@ function notTheNext(before: readonly Numbered[] | undefined, made: Numbered, isO
 }
 
 /** Compares a snapshot with the last state. What it says stands all the same. */
-function confirmed<S extends Numbered>(
+function confirmState<S extends RevisionedState>(
   states: readonly S[],
   state: S,
 ): readonly [readonly S[], string | null] {
   // The members of a state are always written in the same order.
   if (JSON.stringify(states.at(-1)) === JSON.stringify(state)) return [states, null]
-  return [kept(states, state), 'is a snapshot of another state than the rows before it say']
+  return [appendState(states, state), 'is a snapshot of another state than the rows before it say']
 }
 
 interface ToolChanges {
@@ -255,13 +259,13 @@ interface ToolChanges {
   readonly gone: readonly string[]
 }
 
-function toolChangesOf(detail: Members): ToolChanges | null {
+function toolChangesOf(detail: UnknownRecord): ToolChanges | null {
   const [pinned, quarantined] = [pairsOf(detail.pinned), pairsOf(detail.quarantined)]
   const { gone = [] } = detail
   return pinned && quarantined && isTexts(gone) ? { pinned, quarantined, gone } : null
 }
 
-function changeTools(tools: Map<string, KnownTool>, { pinned, quarantined, gone }: ToolChanges): void {
+function changeTools(tools: Map<string, ReplayedTool>, { pinned, quarantined, gone }: ToolChanges): void {
   for (const [tool, digest] of pinned) tools.set(tool, { state: 'approved', digest, pending: null })
   for (const [tool, pending] of quarantined) {
     tools.set(tool, { state: 'quarantined', digest: tools.get(tool)?.digest ?? null, pending })

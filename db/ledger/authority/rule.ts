@@ -6,13 +6,13 @@
  */
 
 /** A thumbprint, and the end of the time that it is honoured: RFC 3339; null for the current one. */
-export type Pinned = readonly [thumbprint: string, until: string | null]
+export type HonouredThumbprint = readonly [thumbprint: string, until: string | null]
 
 /** The `egress_dpop_mode` (spec §5.2): a DPoP proof is ignored, verified when present, or demanded. */
 export type DpopMode = 'off' | 'optional' | 'required'
 
 /** The capability that no set holds by accident: named where an empty set is refused. */
-export const ANY_CALL = 'mcp.tools.call'
+export const ANY_CALL_CAPABILITY = 'mcp.tools.call'
 
 /** The one built-in tool. Its name is the capability that it demands. */
 export const BUILT_IN_TOOL = 'http.get'
@@ -22,7 +22,7 @@ export const BUILT_IN_TOOL = 'http.get'
  * verifier computes them once more. A row about a principal that was deactivated, or lost its certificate, while its
  * call was judged names the revision that it came with, so it is none of these.
  */
-export const REFUSED_BY_RULE: ReadonlySet<string> = new Set([
+export const RULE_REFUSAL_REASONS: ReadonlySet<string> = new Set([
   'proof_required',
   'mcp_tool_unknown',
   'mcp_not_bound',
@@ -34,7 +34,7 @@ const PROMPTS = ['mcp.prompts.get']
 const RESOURCES = ['mcp.resources.read']
 
 /** The capabilities that an action demands, for those actions that alone decide it. */
-export const DEMANDED_BY_ACTION: ReadonlyMap<string, readonly string[]> = new Map([
+export const CAPABILITIES_BY_ACTION: ReadonlyMap<string, readonly string[]> = new Map([
   ['egress_llm_chat', ['llm.chat']],
   ['mcp_tools_list', ['mcp.tools.list']],
   ['mcp_prompts_list', PROMPTS],
@@ -68,7 +68,7 @@ export const capabilityOf = (
  */
 export function demandedByTool(capability: string | null, enforced: boolean): readonly string[] {
   const own = capability === null ? [] : [capability]
-  return enforced && capability !== ANY_CALL ? [...own, ANY_CALL] : own
+  return enforced && capability !== ANY_CALL_CAPABILITY ? [...own, ANY_CALL_CAPABILITY] : own
 }
 
 /** The capabilities that calling a tool of a resource demands, in the order asked. */
@@ -89,22 +89,24 @@ export const demandedOfBuiltIn = (enforced: boolean): readonly string[] =>
  * token narrows nothing); null where nothing is missing. Where nothing is demanded, something must still be
  * held within the scope: an empty set opens nothing, and then `mcp.tools.call` is named.
  */
-export function missingOf(
+export function missingCapability(
   demanded: readonly string[],
   held: readonly string[],
   scope: readonly string[] | null,
 ): string | null {
-  if (demanded.length === 0) return held.some((one) => scope?.includes(one) ?? true) ? null : ANY_CALL
+  if (demanded.length === 0)
+    return held.some((one) => scope?.includes(one) ?? true) ? null : ANY_CALL_CAPABILITY
   for (const one of demanded) if (!held.includes(one) || scope?.includes(one) === false) return one
   return null
 }
 
 /** Returns whether something that ends at `until` still stands. */
-export const inForce = (until: string | null, at: number): boolean => until === null || at < Date.parse(until)
+export const isInForce = (until: string | null, at: number): boolean =>
+  until === null || at < Date.parse(until)
 
 /** Returns the thumbprints that are honoured at this instant. */
-export const thumbprintsAt = (pinned: readonly Pinned[], at: number): readonly string[] =>
-  pinned.flatMap(([thumbprint, until]) => (inForce(until, at) ? [thumbprint] : []))
+export const thumbprintsAt = (pinned: readonly HonouredThumbprint[], at: number): readonly string[] =>
+  pinned.flatMap(([thumbprint, until]) => (isInForce(until, at) ? [thumbprint] : []))
 
 /**
  * Returns whether a certificate speaks for its principal: it is pinned, and its time is not over. Of a
@@ -113,12 +115,12 @@ export const thumbprintsAt = (pinned: readonly Pinned[], at: number): readonly s
  */
 export function certificateHolds(
   thumbprint: string,
-  pinned: readonly Pinned[],
+  pinned: readonly HonouredThumbprint[],
   bySpiffeId: boolean,
   at: number,
 ): boolean {
   const found = pinned.filter(([known]) => known === thumbprint)
-  return found.length === 0 ? bySpiffeId : found.some(([, until]) => inForce(until, at))
+  return found.length === 0 ? bySpiffeId : found.some(([, until]) => isInForce(until, at))
 }
 
 /**

@@ -1,14 +1,14 @@
-import { isObject, type Members } from '../../support/json.ts'
+import { isObject, type UnknownRecord } from '../../support/json.ts'
 import { isInstant } from '../canonical/instant.ts'
-import type { DpopMode, Pinned } from './rule.ts'
+import type { DpopMode, HonouredThumbprint } from './rule.ts'
 
 /** The authority of a principal, as the row of a change makes it. */
 export interface PrincipalState {
   readonly revision: number
   readonly capabilities: readonly string[]
   readonly isActive: boolean
-  readonly thumbprints: readonly Pinned[]
-  readonly dpopJkts: readonly Pinned[]
+  readonly thumbprints: readonly HonouredThumbprint[]
+  readonly dpopJkts: readonly HonouredThumbprint[]
   readonly spiffeId: string | null
 }
 
@@ -29,7 +29,7 @@ export interface CheckDigest {
 }
 
 /** A check of a configuration. */
-export interface ConfiguredCheck extends CheckDigest {
+export interface ConfigurationCheck extends CheckDigest {
   /** Of what its file says to it; null in rows that do not say it. */
   readonly options: string | null
 }
@@ -39,12 +39,12 @@ export interface ConfigurationState {
   readonly mode: DpopMode
   readonly noDowngrade: boolean
   readonly enforceToolsCall: boolean
-  readonly checks: readonly ConfiguredCheck[]
+  readonly checks: readonly ConfigurationCheck[]
 }
 
 // Each returns null where the row does not carry all of it. Strict: a member of another type is a forged one.
 
-export function principalStateOf(detail: Members): PrincipalState | null {
+export function principalStateOf(detail: UnknownRecord): PrincipalState | null {
   const { revision, capabilities, is_active: isActive, spiffe_id: spiffeId } = detail
   const [thumbprints, dpopJkts] = [pinnedOf(detail.thumbprints), pinnedOf(detail.dpop_jkts)]
   if (!isRevision(revision) || !isTexts(capabilities) || typeof isActive !== 'boolean') return null
@@ -52,7 +52,7 @@ export function principalStateOf(detail: Members): PrincipalState | null {
   return { revision, capabilities, isActive, thumbprints, dpopJkts, spiffeId: spiffeId ?? null }
 }
 
-export function resourceStateOf(detail: Members): ResourceState | null {
+export function resourceStateOf(detail: UnknownRecord): ResourceState | null {
   const { revision, name, enabled } = detail
   const { required_capability: requiredCapability, tool_capabilities: own } = detail
   if (!isRevision(revision) || !isText(name) || typeof enabled !== 'boolean') return null
@@ -60,7 +60,7 @@ export function resourceStateOf(detail: Members): ResourceState | null {
   return { revision, name, requiredCapability, toolCapabilities: own, enabled }
 }
 
-export function configurationOf(detail: Members): ConfigurationState | null {
+export function configurationStateOf(detail: UnknownRecord): ConfigurationState | null {
   const { enforce_tools_call: enforceToolsCall, checks } = detail
   const mode = modeOf(detail)
   if (!mode || typeof enforceToolsCall !== 'boolean' || !Array.isArray(checks)) return null
@@ -68,8 +68,8 @@ export function configurationOf(detail: Members): ConfigurationState | null {
   return read.every((check) => check !== null) ? { ...mode, enforceToolsCall, checks: read } : null
 }
 
-function configuredOf(value: unknown): ConfiguredCheck | null {
-  const check = isObject(value) && value.shadow !== undefined ? checkOf(value) : null
+function configuredOf(value: unknown): ConfigurationCheck | null {
+  const check = isObject(value) && value.shadow !== undefined ? checkDigestOf(value) : null
   return check && isObject(value) ? { ...check, options: isText(value.options) ? value.options : null } : null
 }
 
@@ -80,7 +80,7 @@ export function modeOf(value: unknown): Pick<ConfigurationState, 'mode' | 'noDow
   return isMode && typeof noDowngrade === 'boolean' ? { mode, noDowngrade } : null
 }
 
-export function checkOf(value: unknown): CheckDigest | null {
+export function checkDigestOf(value: unknown): CheckDigest | null {
   if (!isObject(value)) return null
   const { name, digest, shadow = false } = value
   const isNamed = isText(name) && (digest === null || isText(digest))
@@ -94,12 +94,12 @@ export function pairsOf(value: unknown = []): readonly (readonly [string, string
   return value.every(isPair) ? value : null
 }
 
-function pinnedOf(value: unknown): readonly Pinned[] | null {
+function pinnedOf(value: unknown): readonly HonouredThumbprint[] | null {
   if (!Array.isArray(value)) return null
   return value.every(isPinned) ? value : null
 }
 
-function isPinned(value: unknown): value is Pinned {
+function isPinned(value: unknown): value is HonouredThumbprint {
   if (!Array.isArray(value) || value.length !== 2 || !isText(value[0])) return false
   return value[1] === null || (isText(value[1]) && isInstant(value[1]))
 }

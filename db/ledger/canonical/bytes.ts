@@ -41,7 +41,7 @@ export class CanonicalBytes {
     let at = from
     while (isDigit(bytes[at])) at += 1
     const digits = at - from
-    if (digits === 0 || digits > MOST_DIGITS) return false
+    if (digits === 0 || digits > MAX_SAFE_DIGITS) return false
     if (bytes[from] === ZERO && (digits > 1 || isNegative)) return false
     this.at = at
     return true
@@ -50,7 +50,7 @@ export class CanonicalBytes {
   /** Steps over an object whose members are in order, down to the last. */
   object(): boolean {
     const { bytes } = this
-    if (bytes[this.at] !== OPEN_BRACE || this.#depth === MOST_DEPTH) return false
+    if (bytes[this.at] !== OPEN_BRACE || this.#depth === MAX_DETAIL_DEPTH) return false
     this.at += 1
     if (bytes[this.at] === CLOSE_BRACE) return this.#over()
     this.#depth += 1
@@ -76,7 +76,7 @@ export class CanonicalBytes {
 
   #list(): boolean {
     const { bytes } = this
-    if (this.#depth === MOST_DEPTH) return false
+    if (this.#depth === MAX_DETAIL_DEPTH) return false
     this.at += 1
     if (bytes[this.at] === CLOSE_BRACKET) return this.#over()
     this.#depth += 1
@@ -94,7 +94,7 @@ export class CanonicalBytes {
     if (first === QUOTE) return this.text()
     if (first === OPEN_BRACE) return this.object()
     if (first === OPEN_BRACKET) return this.#list()
-    return this.integer() || this.literal(FALSE) || this.literal(TRUE) || this.literal(NULL)
+    return this.integer() || this.literal(FALSE) || this.literal(TRUE) || this.literal(NULL_BYTES)
   }
 
   #over(): true {
@@ -116,7 +116,7 @@ export class CanonicalBytes {
   }
 }
 
-export const NULL = Buffer.from('null')
+export const NULL_BYTES = Buffer.from('null')
 const [TRUE, FALSE] = [Buffer.from('true'), Buffer.from('false')]
 
 const [SPACE, QUOTE, BACKSLASH, MINUS, COMMA, COLON] = [0x20, 0x22, 0x5c, 0x2d, 0x2c, 0x3a]
@@ -124,8 +124,8 @@ const [OPEN_BRACE, CLOSE_BRACE, OPEN_BRACKET, CLOSE_BRACKET] = [0x7b, 0x7d, 0x5b
 const [ZERO, NINE, ASCII] = [0x30, 0x39, 0x7f]
 
 /** The levels of a detail (docs/ledger.md#leaf). */
-const MOST_DEPTH = 16
+const MAX_DETAIL_DEPTH = 16
 /** So many digits are never more than 2^53. */
-const MOST_DIGITS = 15
+const MAX_SAFE_DIGITS = 15
 
 const isDigit = (byte: number | undefined): boolean => byte !== undefined && byte >= ZERO && byte <= NINE

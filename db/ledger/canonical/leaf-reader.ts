@@ -1,6 +1,6 @@
-import { CanonicalBytes, NULL } from './bytes.ts'
+import { CanonicalBytes, NULL_BYTES } from './bytes.ts'
 
-type Kind = 'text' | 'text or null' | 'integer' | 'object' | 'added'
+type LeafMemberKind = 'text' | 'text or null' | 'integer' | 'object' | 'added'
 
 /** The members of a leaf in their order (docs/ledger.md#row), and where an export adds some. */
 const MEMBERS = [
@@ -26,15 +26,15 @@ const MEMBERS = [
   ['tool', 'text or null'],
   ['v', 'integer'],
   ['version', 'text'],
-] as const satisfies readonly (readonly [string, Kind])[]
+] as const satisfies readonly (readonly [string, LeafMemberKind])[]
 
-export type Member = (typeof MEMBERS)[number][0]
+export type LeafMember = (typeof MEMBERS)[number][0]
 
-const KINDS: readonly Kind[] = MEMBERS.map(([, kind]) => kind)
+const KINDS: readonly LeafMemberKind[] = MEMBERS.map(([, kind]) => kind)
 const LABELS: readonly Buffer[] = MEMBERS.map(([name], index) =>
   Buffer.from(`${index === 0 ? '{' : ','}"${name}":`),
 )
-const INDEX = Object.fromEntries(MEMBERS.map(([name], index) => [name, index])) as Record<Member, number>
+const INDEX = Object.fromEntries(MEMBERS.map(([name], index) => [name, index])) as Record<LeafMember, number>
 const [CLOSE_BRACE, QUOTE, ZERO, MINUS] = [0x7d, 0x22, 0x30, 0x2d]
 
 /**
@@ -69,40 +69,40 @@ export class LeafReader {
     return isGood
   }
 
-  #value(kind: Kind | undefined): boolean {
+  #value(kind: LeafMemberKind | undefined): boolean {
     const found = this.#json
     if (kind === 'object') return found.object()
     if (kind === 'integer') return found.integer()
-    return found.text() || (kind === 'text or null' && found.literal(NULL))
+    return found.text() || (kind === 'text or null' && found.literal(NULL_BYTES))
   }
 
   /** Where a member begins, with the comma before it. */
-  start(member: Member): number {
+  start(member: LeafMember): number {
     const index = INDEX[member]
     return (this.#from[index] ?? 0) - (LABELS[index]?.length ?? 0)
   }
 
   /** What is behind a member. */
-  end(member: Member): number {
+  end(member: LeafMember): number {
     return this.#to[INDEX[member]] ?? 0
   }
 
-  has(member: Member): boolean {
+  has(member: LeafMember): boolean {
     const index = INDEX[member]
     return this.#to[index] !== this.#from[index]
   }
 
-  text(member: Member): string {
+  text(member: LeafMember): string {
     const index = INDEX[member]
     return this.#bytes.toString('utf8', (this.#from[index] ?? 0) + 1, (this.#to[index] ?? 0) - 1)
   }
 
-  textOrNull(member: Member): string | null {
+  textOrNull(member: LeafMember): string | null {
     return this.#bytes[this.#from[INDEX[member]] ?? 0] === QUOTE ? this.text(member) : null
   }
 
   /** -1 of one that is negative. */
-  integer(member: Member): number {
+  integer(member: LeafMember): number {
     const index = INDEX[member]
     if (this.#bytes[this.#from[index] ?? 0] === MINUS) return -1
     const to = this.#to[index] ?? 0

@@ -1,18 +1,18 @@
 import { hash } from 'node:crypto'
-import { isObject, type Members } from '../../support/json.ts'
-import { detailOf } from '../record/draft.ts'
+import { isObject, type UnknownRecord } from '../../support/json.ts'
+import { leafDetailOf } from '../record/draft.ts'
 import { type LeafVersion, leafVersion, type StoredRow } from '../record/leaf.ts'
 import { isInstant } from './instant.ts'
-import { LeafReader, type Member } from './leaf-reader.ts'
+import { type LeafMember, LeafReader } from './leaf-reader.ts'
 
 // What it has read is taken out of it before it reads anything else.
 const reader = new LeafReader()
 
 /** The members that an export adds to a leaf, in their order. */
-const ADDED: readonly Member[] = ['principal_name', 'result', 'row_hash', 'subject_name']
+const ADDED: readonly LeafMember[] = ['principal_name', 'result', 'row_hash', 'subject_name']
 
 /** The columns that an engine stores beside a leaf. */
-type StoredBeside = Pick<
+type ColumnsBesideLeaf = Pick<
   StoredRow,
   'stream' | 'seq' | 'recorded_at' | 'request_id' | 'principal_id' | 'action' | 'status' | 'row_hash'
 >
@@ -33,7 +33,7 @@ export class LeafRow implements StoredRow {
   readonly v: LeafVersion
   /** The leaf, as UTF-8. */
   readonly bytes: Buffer
-  #fields: Members | null = null
+  #fields: UnknownRecord | null = null
 
   private constructor(rowHash: string, bytes: Buffer, from: number, to: number) {
     this.stream = reader.text('stream')
@@ -50,7 +50,7 @@ export class LeafRow implements StoredRow {
   /**
    * Reads a leaf, in valid UTF-8; null where it is not canonical beyond doubt, or does not say what is stored beside it.
    */
-  static ofLeaf(leaf: Buffer, stored: StoredBeside): LeafRow | null {
+  static ofLeaf(leaf: Buffer, stored: ColumnsBesideLeaf): LeafRow | null {
     if (reader.read(leaf, 0, false) !== leaf.length || !isKnown()) return null
     if (reader.text('recorded_at') !== stored.recorded_at) return null
     if (reader.textOrNull('principal_id') !== stored.principal_id) return null
@@ -77,7 +77,7 @@ export class LeafRow implements StoredRow {
   }
 
   /** The members of the leaf, detail as an object. */
-  get fields(): Members {
+  get fields(): UnknownRecord {
     if (this.#fields === null) {
       const parsed: unknown = JSON.parse(this.leaf)
       this.#fields = isObject(parsed) ? parsed : {}
@@ -90,7 +90,7 @@ export class LeafRow implements StoredRow {
   }
 
   get detail(): string {
-    return detailOf(this.leaf)
+    return leafDetailOf(this.leaf)
   }
 
   get principal_id(): string | null {
@@ -134,18 +134,18 @@ export class LeafRow implements StoredRow {
   }
 
   // Proven by the reader: texts, or null.
-  #text(name: Member): string {
+  #text(name: LeafMember): string {
     return String(this.fields[name])
   }
 
-  #nullable(name: Member): string | null {
+  #nullable(name: LeafMember): string | null {
     const value = this.fields[name]
     return typeof value === 'string' ? value : null
   }
 }
 
 /** The version that the leaf of a row says; null where it says none that is known. */
-export function versionOf(row: StoredRow): LeafVersion | null {
+export function rowLeafVersion(row: StoredRow): LeafVersion | null {
   if (row instanceof LeafRow) return row.v
   // SQLite keeps bytes where somebody has put them in the place of a text.
   const leaf: unknown = row.leaf

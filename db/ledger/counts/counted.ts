@@ -2,7 +2,7 @@
  * Rows of one action and status that were recorded in one span of time. `span`: as many of the first characters of their
  * instants (RFC 3339, UTC) as its level has, such as `2026-11-25T13` of an hour.
  */
-export interface Counted {
+export interface SpanCount {
   readonly span: string
   readonly action: string
   readonly status: string
@@ -10,18 +10,24 @@ export interface Counted {
 }
 
 /** The levels that counts are kept at: of a day, an hour, ten minutes, a minute. Characters of an instant. */
-export const LEVELS = [10, 13, 15, 16] as const
-export type Level = (typeof LEVELS)[number]
-export const MINUTE: Level = 16
+export const COUNT_LEVELS = [10, 13, 15, 16] as const
+export type CountLevel = (typeof COUNT_LEVELS)[number]
+export const MINUTE_LEVEL: CountLevel = 16
 
 /** A count as the database keeps it. */
-export type Kept = readonly [level: Level, span: string, action: string, status: string, rows: number]
+export type StoredCount = readonly [
+  level: CountLevel,
+  span: string,
+  action: string,
+  status: string,
+  rows: number,
+]
 
 /** Adds up counts of minutes at each level. */
-export function inLevels(minutes: readonly Counted[]): readonly Kept[] {
-  const kept = new Map<string, Kept>()
+export function rollUpCounts(minutes: readonly SpanCount[]): readonly StoredCount[] {
+  const kept = new Map<string, StoredCount>()
   for (const { span, action, status, rows } of minutes) {
-    for (const level of LEVELS) {
+    for (const level of COUNT_LEVELS) {
       const wider = span.slice(0, level)
       const key = JSON.stringify([wider, action, status])
       kept.set(key, [level, wider, action, status, (kept.get(key)?.[4] ?? 0) + rows])

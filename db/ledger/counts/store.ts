@@ -1,10 +1,10 @@
 import { type Kysely, type RawBuilder, sql } from 'kysely'
-import type { Schema } from '../../schema.ts'
-import { type Statement, statementOf } from '../../support/statement.ts'
-import { type Counted, inLevels, MINUTE } from './counted.ts'
-import type { CountedWindow, Portion, WindowCounts } from './row-counts.ts'
+import type { DatabaseSchema } from '../../schema.ts'
+import { type LedgerStatement, statementOf } from '../../support/statement.ts'
+import { MINUTE_LEVEL, rollUpCounts, type SpanCount } from './counted.ts'
+import type { CountedWindow, MinuteCounts, WindowCounts } from './row-counts.ts'
 
-type Db = Kysely<Schema>
+type RowCountsDatabase = Kysely<DatabaseSchema>
 
 /** Where the engines differ. */
 export interface CountingDialect {
@@ -15,29 +15,29 @@ export interface CountingDialect {
 }
 
 /** Of an engine with one stream, whose rows have their places by their seqs. */
-export const OF_ONE_STREAM: CountingDialect = {
+export const SINGLE_STREAM_DIALECT: CountingDialect = {
   place: 'seq',
   members: (json) => sql`json_each(${json})`,
 }
 
 /** The rows behind what is kept that one question counts. More: they are left out, and it is said. */
-const MOST_AT_ONCE = 8_192
+const MAX_ROWS_PER_COUNT = 8_192
 
 /** The place up to which rows are counted. */
-export async function countedPlace(db: Db): Promise<number> {
+export async function countedPlace(db: RowCountsDatabase): Promise<number> {
   const { place } = await db.selectFrom('row_counts_place').select('place').executeTakeFirstOrThrow()
   return place
 }
 
 /** The place of the last row of the ledger; 0 where there is none. */
-export async function lastPlace(db: Db, { place }: CountingDialect): Promise<number> {
+export async function lastPlace(db: RowCountsDatabase, { place }: CountingDialect): Promise<number> {
   const { rows } = await sql<{ last: number | null }>`
     select max(${sql.ref(place)}) as last from audit_rows`.execute(db)
   return rows[0]?.last ?? 0
 }
 
 /** The rows that are counted: those behind `after`, up to `until`, at most `most`. */
-interface Part {
+interface CountRange {
   readonly after: number
   readonly until: number
   readonly most: number
@@ -45,13 +45,13 @@ interface Part {
 
 /** Counts rows by minutes. */
 export async function countPortion(
-  db: Db,
+  db: RowCountsDatabase,
   { place }: CountingDialect,
-  { after, until, most }: Part,
-): Promise<Portion> {
+  { after, until, most }: CountRange,
+): Promise<MinuteCounts> {
   const column = sql.ref(place)
-  const { rows } = await sql<Counted & { readonly last: number }>`
-    select substr(recorded_at, 1, ${sql.lit(MINUTE)}) as span, action, status, count(*) as rows, max(place) as last
+  const { rows } = await sql<SpanCount & { readonly last: number }>`
+    select substr(recorded_at, 1, ${sql.lit(MINUTE_LEVEL)}) as span, action, status, count(*) as rows, max(place) as last
     from (select recorded_at, action, status, ${column} as place from audit_rows
       where ${column} > ${after} and ${column} <= ${until} order by ${column} limit ${most}) as portion
     group by 1, 2, 3`.execute(db)
@@ -61,16 +61,16 @@ export async function countPortion(
 
 /** Adds a portion to what is kept up to a place. */
 export function keepCounts(
-  db: Db,
+  db: RowCountsDatabase,
   { members }: CountingDialect,
   from: number,
-  { counts, place }: Portion,
-): readonly Statement[] {
+  { counts, place }: MinuteCounts,
+): readonly LedgerStatement[] {
   const move = db.updateTable('row_counts_place').set({ place }).where('id', '=', 1).where('place', '=', from)
   const add = sql`
     insert into row_counts (level, span, action, status, row_count)
     select cast(value ->> 0 as integer), value ->> 1, value ->> 2, value ->> 3, cast(value ->> 4 as bigint)
-    from ${members(JSON.stringify(inLevels(counts)))} where true
+    from ${members(JSON.stringify(rollUpCounts(counts)))} where true
     on conflict (level, span, action, status) do update set row_count = row_counts.row_count + excluded.row_count`
   const upkeep = { beside: 'upkeep' } as const
   return [
@@ -84,18 +84,18 @@ export function keepCounts(
  * while the place moves on.
  */
 export async function countWithin(
-  db: Db,
+  db: RowCountsDatabase,
   { place }: CountingDialect,
   { level, since, until }: CountedWindow,
 ): Promise<WindowCounts> {
   const [column, counted] = [sql.ref(place), sql`(select place from row_counts_place)`]
   // The time is written so that no engine enters the index of times, in which the part behind the place has no bound.
-  const { rows } = await sql<Counted>`
+  const { rows } = await sql<SpanCount>`
     select span, action, status, row_count as rows from row_counts
     where level = ${sql.lit(level)} and span >= ${since} and span < ${until}
     union all
     select substr(recorded_at, 1, ${sql.lit(level)}), action, status, count(*) from audit_rows
-    where ${column} > ${counted} and ${column} <= ${counted} + ${sql.lit(MOST_AT_ONCE)}
+    where ${column} > ${counted} and ${column} <= ${counted} + ${sql.lit(MAX_ROWS_PER_COUNT)}
       and recorded_at || '' >= ${since} and recorded_at || '' < ${until}
     group by 1, 2, 3
     union all
@@ -103,6 +103,6 @@ export async function countWithin(
   const behind = rows.find(({ span }) => span === '')?.rows ?? 0
   return {
     counts: rows.filter(({ span }) => span !== ''),
-    uncounted: Math.max(0, behind - MOST_AT_ONCE),
+    uncounted: Math.max(0, behind - MAX_ROWS_PER_COUNT),
   }
 }

@@ -1,5 +1,5 @@
-import { isObject, type Members } from '../../support/json.ts'
-import { FREQUENT } from '../record/frequent.ts'
+import { isObject, type UnknownRecord } from '../../support/json.ts'
+import { FREQUENT_ACTIONS } from '../record/frequent.ts'
 import type { StoredRow } from '../record/leaf.ts'
 
 const COLUMNS = [
@@ -64,7 +64,7 @@ const escaped = (character: string): string =>
 
 /** Whether a row changes what somebody may do. */
 export const isGrant = ({ action, status, detail }: StoredRow): boolean =>
-  !FREQUENT.includes(action) &&
+  !FREQUENT_ACTIONS.includes(action) &&
   status === 'success' &&
   ('revision' in detailOf(detail) || action.startsWith('mcp_binding.'))
 
@@ -76,13 +76,13 @@ export const isSignIn = ({ action }: StoredRow): boolean =>
 /** Whether a row says what became of an MCP server and its tools. */
 export const isAboutTools = ({ action }: StoredRow): boolean => action.startsWith('mcp_resource.')
 
-function detailOf(text: string): Members {
+function detailOf(text: string): UnknownRecord {
   const value: unknown = JSON.parse(text)
   return isObject(value) ? value : {}
 }
 
 /** What a principal held, as its last row of change says it. */
-export interface HeldSet {
+export interface PrincipalSet {
   readonly principal: string
   readonly revision: number
   readonly is_active: boolean
@@ -92,16 +92,16 @@ export interface HeldSet {
 }
 
 /** The sets of all principals, by the rows that change them. */
-export class Sets {
-  readonly #held: Map<string, HeldSet>
+export class PrincipalSets {
+  readonly #held: Map<string, PrincipalSet>
 
   /** `before`: what they held in front of the first row. */
-  constructor(before: readonly HeldSet[] = []) {
+  constructor(before: readonly PrincipalSet[] = []) {
     this.#held = new Map(before.map((held) => [held.principal, held]))
   }
 
-  see({ stream, seq, action, detail }: StoredRow): void {
-    if (FREQUENT.includes(action)) return
+  add({ stream, seq, action, detail }: StoredRow): void {
+    if (FREQUENT_ACTIONS.includes(action)) return
     const { subject, revision, capabilities, is_active: active } = detailOf(detail)
     if (typeof subject !== 'string' || typeof revision !== 'number' || !Array.isArray(capabilities)) return
     const held = {
@@ -124,7 +124,7 @@ export class Sets {
 }
 
 /** A list in JSON, a row on each line: what stands in front of a row, by how many there were, and behind the last. */
-export const LIST = {
+export const JSON_LIST = {
   before: (count: number): string => (count === 0 ? '[\n' : ',\n'),
   end: (count: number): string => (count === 0 ? '[]\n' : '\n]\n'),
 }

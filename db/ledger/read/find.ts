@@ -1,8 +1,8 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { type ExpressionBuilder, type Kysely, type SqlBool, sql } from 'kysely'
-import type { Schema } from '../../schema.ts'
+import type { DatabaseSchema } from '../../schema.ts'
 import { timestamp } from '../../support/statement.ts'
-import { FREQUENT } from '../record/frequent.ts'
+import { FREQUENT_ACTIONS } from '../record/frequent.ts'
 import type { StoredRow } from '../record/leaf.ts'
 
 /** The rows that a caller asks for: those that fit every member. */
@@ -24,12 +24,12 @@ export interface RowFilter {
 }
 
 /** The rows that are read at once. A row may have 64 KiB of detail, and a leaf that repeats it. */
-export const STEP = 128
+export const ROWS_PER_READ = 128
 /** The rows that are looked at in one question, whether or not they fit the filter. */
 const SPAN = 1_024
 
 /** The columns of a row that callers see. */
-export const SHOWN = [
+export const SHOWN_COLUMNS = [
   ...([
     'stream',
     'seq',
@@ -49,52 +49,52 @@ const READ = [
   ...(['stream', 'seq', 'recorded_at', 'request_id', 'principal_id', 'action', 'status'] as const),
   ...(['row_hash', 'leaf'] as const),
 ]
-export type FoundRow = Pick<StoredRow, (typeof READ)[number]>
+export type MatchingRow = Pick<StoredRow, (typeof READ)[number]>
 
 /**
  * Finds the rows that fit a filter, in its order, at most `most` of them. Goes by spans of time: the index
  * alone tells where a span of so many rows ends, and only then are they looked at. Throws a RangeError where
  * the cursor is not one of ours, an AbortError when the signal fires.
  */
-export async function* fitting(
-  db: Kysely<Schema>,
+export async function* matchingRows(
+  db: Kysely<DatabaseSchema>,
   filter: RowFilter,
   most: number,
   signal: AbortSignal,
-): AsyncGenerator<FoundRow> {
-  let from: Place | null = startOf(filter)
+): AsyncGenerator<MatchingRow> {
+  let from: FilterPlace | null = startOf(filter)
   let wanted = most
   for (;;) {
     const edge: string | null = await spanEnd(db, filter, from)
-    let rows: readonly FoundRow[]
+    let rows: readonly MatchingRow[]
     do {
-      rows = await rowsQuery(db, filter, { from, edge }, Math.min(STEP, wanted)).execute()
+      rows = await rowsQuery(db, filter, { from, edge }, Math.min(ROWS_PER_READ, wanted)).execute()
       yield* rows
       from = rows.at(-1) ?? from
       wanted -= rows.length
       if (wanted === 0) return
       await nextTurn(undefined, { signal })
-    } while (rows.length === STEP)
+    } while (rows.length === ROWS_PER_READ)
     if (edge === null) return
     from = { recorded_at: edge }
   }
 }
 
 /** A place in the order of a filter: behind a row, or behind all rows of an instant. */
-type Place = Cursor | { readonly recorded_at: string }
+type FilterPlace = LedgerCursor | { readonly recorded_at: string }
 
 /** A part of the ledger, in the order of its filter. */
-interface Span {
+interface FilterSpan {
   /** Null: from the filter's own beginning. */
-  readonly from: Place | null
+  readonly from: FilterPlace | null
   /** The instant that it ends with, all rows of that included. Null: to the filter's own end. */
   readonly edge: string | null
 }
 
 // A cursor in front of the filter's beginning, which another filter has given, says nothing.
-function startOf({ cursor, order, since, until }: RowFilter): Cursor | null {
+function startOf({ cursor, order, since, until }: RowFilter): LedgerCursor | null {
   if (cursor === undefined) return null
-  const place = parseCursor(cursor)
+  const place = parseLedgerCursor(cursor)
   const outside =
     order === 'asc'
       ? since !== undefined && place.recorded_at < timestamp(since)
@@ -102,7 +102,11 @@ function startOf({ cursor, order, since, until }: RowFilter): Cursor | null {
   return outside ? null : place
 }
 
-async function spanEnd(db: Kysely<Schema>, filter: RowFilter, from: Place | null): Promise<string | null> {
+async function spanEnd(
+  db: Kysely<DatabaseSchema>,
+  filter: RowFilter,
+  from: FilterPlace | null,
+): Promise<string | null> {
   // The rows of one request are few, and its index is not by time.
   if (filter.request_id !== undefined) return null
   const edge = await spanEndQuery(db, filter, from).executeTakeFirst()
@@ -110,7 +114,7 @@ async function spanEnd(db: Kysely<Schema>, filter: RowFilter, from: Place | null
 }
 
 /** Reads an index alone. Exported for the test of its query plan. */
-export const spanEndQuery = (db: Kysely<Schema>, filter: RowFilter, from: Place | null) =>
+export const spanEndQuery = (db: Kysely<DatabaseSchema>, filter: RowFilter, from: FilterPlace | null) =>
   db
     .selectFrom('audit_log')
     .select('recorded_at')
@@ -120,7 +124,7 @@ export const spanEndQuery = (db: Kysely<Schema>, filter: RowFilter, from: Place 
     .limit(1)
 
 /** Reads by the index that {@link spanEndQuery} reads. Exported for the test of its query plan. */
-export const rowsQuery = (db: Kysely<Schema>, filter: RowFilter, span: Span, limit: number) =>
+export const rowsQuery = (db: Kysely<DatabaseSchema>, filter: RowFilter, span: FilterSpan, limit: number) =>
   db
     .selectFrom('audit_log')
     .select(READ)
@@ -137,16 +141,16 @@ export const rowsQuery = (db: Kysely<Schema>, filter: RowFilter, span: Span, lim
     .orderBy('seq', filter.order ?? 'desc')
     .limit(limit)
 
-type Row = ExpressionBuilder<Schema, 'audit_log'>
+type AuditLogExpression = ExpressionBuilder<DatabaseSchema, 'audit_log'>
 
 // As it stands in the index: SQLite takes a partial one only where its condition is said again.
-export const RARE_ACTION = sql<SqlBool>`action not in (${sql.join(FREQUENT.map((action) => sql.lit(action)))})`
+export const RARE_ACTION = sql<SqlBool>`action not in (${sql.join(FREQUENT_ACTIONS.map((action) => sql.lit(action)))})`
 
 const isRare = (action: string | undefined): action is string =>
-  action !== undefined && !FREQUENT.includes(action)
+  action !== undefined && !FREQUENT_ACTIONS.includes(action)
 
 /** The one column that an index is entered by, the most telling first. */
-function byIndex(row: Row, { request_id: requestId, principal, action }: RowFilter) {
+function byIndex(row: AuditLogExpression, { request_id: requestId, principal, action }: RowFilter) {
   if (requestId !== undefined) return [row('request_id', '=', requestId)]
   if (principal !== undefined) return [row('principal_id', '=', principal)]
   return isRare(action) ? [row('action', '=', action), RARE_ACTION] : []
@@ -164,7 +168,7 @@ function byRow({ request_id: requestId, principal, action, status }: RowFilter) 
 }
 
 // One bound at each side, the nearest: where it has two, SQLite may enter the index at the other one.
-function within(row: Row, { since, until, order }: RowFilter, { from, edge }: Span) {
+function within(row: AuditLogExpression, { since, until, order }: RowFilter, { from, edge }: FilterSpan) {
   const at = (operator: '<' | '<=' | '>' | '>=', text: string) => [row('recorded_at', operator, text)]
   const notBefore = since === undefined ? [] : at('>=', timestamp(since))
   const before = until === undefined ? [] : at('<', timestamp(until))
@@ -180,20 +184,20 @@ function within(row: Row, { since, until, order }: RowFilter, { from, edge }: Sp
   ]
 }
 
-function beyond({ order }: RowFilter, { from }: Span) {
+function beyond({ order }: RowFilter, { from }: FilterSpan) {
   if (from === null || !('seq' in from)) return []
   const past = sql.raw(order === 'asc' ? '>' : '<')
   return [sql<SqlBool>`(recorded_at, stream, seq) ${past} (${from.recorded_at}, ${from.stream}, ${from.seq})`]
 }
 
-type Cursor = Pick<StoredRow, 'recorded_at' | 'stream' | 'seq'>
+type LedgerCursor = Pick<StoredRow, 'recorded_at' | 'stream' | 'seq'>
 
 /** Prints the place behind a row as callers carry it: opaque, URL-safe. */
-export const printCursor = ({ recorded_at: at, stream, seq }: Cursor): string =>
+export const printLedgerCursor = ({ recorded_at: at, stream, seq }: LedgerCursor): string =>
   Buffer.from(JSON.stringify([at, stream, seq])).toString('base64url')
 
 /** Reads a cursor that a caller has brought back. Throws a RangeError where it is not one of ours. */
-export function parseCursor(text: string): Cursor {
+export function parseLedgerCursor(text: string): LedgerCursor {
   const parts: unknown[] = decoded(text)
   const [at, stream, seq] = parts
   if (typeof at !== 'string' || typeof stream !== 'string' || !Number.isSafeInteger(seq)) throw notOurs()

@@ -1,28 +1,30 @@
 import type { Kysely } from 'kysely'
 import { LRUCache } from 'lru-cache'
-import type { Schema } from '../../schema.ts'
-import type { Names, StoredRow } from '../record/leaf.ts'
+import type { DatabaseSchema } from '../../schema.ts'
+import type { ReadableNames, StoredRow } from '../record/leaf.ts'
 
-type Named = Pick<StoredRow, 'principal_id' | 'detail'>
+type PseudonymColumns = Pick<StoredRow, 'principal_id' | 'detail'>
 
 const SUBJECT = /"subject":"(usr_[a-z2-7]{26})"/
 
 /** The pseudonyms of users that a row names, as far as it does. */
-export const pseudonymsIn = ({ principal_id: principal, detail }: Named): Names => ({
+export const pseudonymsIn = ({ principal_id: principal, detail }: PseudonymColumns): ReadableNames => ({
   principal_name: principal?.startsWith('usr_') ? principal : undefined,
   subject_name: SUBJECT.exec(detail)?.[1],
 })
 
 /** The users that are remembered. One answer names few; each is looked up once. */
-const MOST = 10_000
+const MAX_CACHED_NAMES = 10_000
 
 /**
  * Makes the function that finds the readable ids of the users that a row knows by their pseudonyms, as long as they
  * exist (docs/ledger.md#erasure).
  */
-export function namesIn(db: Kysely<Schema>): (row: Named) => Promise<Names> {
+export function userNameFinder(
+  db: Kysely<DatabaseSchema>,
+): (row: PseudonymColumns) => Promise<ReadableNames> {
   // The empty text: there is no such user any more.
-  const known = new LRUCache<string, string>({ max: MOST })
+  const known = new LRUCache<string, string>({ max: MAX_CACHED_NAMES })
   const nameOf = async (pseudonym: string | undefined): Promise<string | undefined> => {
     if (pseudonym === undefined) return undefined
     const name = known.get(pseudonym) ?? (await userOf(db, pseudonym))
@@ -35,7 +37,7 @@ export function namesIn(db: Kysely<Schema>): (row: Named) => Promise<Names> {
   }
 }
 
-async function userOf(db: Kysely<Schema>, pseudonym: string): Promise<string> {
+async function userOf(db: Kysely<DatabaseSchema>, pseudonym: string): Promise<string> {
   const own = db.selectFrom('subject_keys').select('principal_id').where('principal_ref', '=', pseudonym)
   return (await own.executeTakeFirst())?.principal_id ?? ''
 }

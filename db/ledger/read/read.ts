@@ -1,11 +1,18 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import type { Kysely } from 'kysely'
-import type { Schema } from '../../schema.ts'
-import { isObject, type JsonObject, type Members } from '../../support/json.ts'
-import { exportLine, type Names, ofMcpPath, type StoredRow } from '../record/leaf.ts'
-import { chainVerifier, type Damaged, type Verdict } from '../verify/verify.ts'
-import { type FoundRow, fitting, printCursor, type RowFilter, SHOWN, STEP } from './find.ts'
-import { namesIn } from './names.ts'
+import type { DatabaseSchema } from '../../schema.ts'
+import { isObject, type JsonObject, type UnknownRecord } from '../../support/json.ts'
+import { exportLine, isMcpPathRow, type ReadableNames, type StoredRow } from '../record/leaf.ts'
+import { chainVerifier, type DamagedRow, type LedgerVerdict } from '../verify/verify.ts'
+import {
+  type MatchingRow,
+  matchingRows,
+  printLedgerCursor,
+  ROWS_PER_READ,
+  type RowFilter,
+  SHOWN_COLUMNS,
+} from './find.ts'
+import { userNameFinder } from './names.ts'
 
 /**
  * A row as the API shows it (docs/ledger.md#row): the columns by name, `detail` as an object, no `leaf`.
@@ -20,7 +27,7 @@ export interface AuditRow extends Omit<StoredRow, 'detail' | 'leaf'> {
   readonly detail: JsonObject
 }
 
-export interface Page {
+export interface LedgerPage {
   readonly rows: readonly AuditRow[]
   /** Null on the last page. */
   readonly next_cursor: string | null
@@ -31,15 +38,15 @@ const MAX_LIMIT = 1_000
 const NEVER = new AbortController().signal
 
 /** Reads one page of the ledger, whole, as {@link pageTexts} does. */
-export async function listRows(db: Kysely<Schema>, filter: RowFilter): Promise<Page> {
+export async function listRows(db: Kysely<DatabaseSchema>, filter: RowFilter): Promise<LedgerPage> {
   let text = ''
   for await (const next of pageTexts(db, filter)) text += next
   // Proven by pageTexts.
-  return JSON.parse(text) as Page
+  return JSON.parse(text) as LedgerPage
 }
 
 /** The place and the hash of the row that was recorded last; undefined where there is none. */
-export const newestRow = (db: Kysely<Schema>) =>
+export const newestRow = (db: Kysely<DatabaseSchema>) =>
   db
     .selectFrom('audit_log')
     .select(['stream', 'seq', 'recorded_at', 'row_hash'])
@@ -50,24 +57,24 @@ export const newestRow = (db: Kysely<Schema>) =>
     .executeTakeFirst()
 
 /**
- * One page of the ledger as the text of a {@link Page}, row by row. However few rows fit the filter, the work
+ * One page of the ledger as the text of a {@link LedgerPage}, row by row. However few rows fit the filter, the work
  * is done in short questions, each by an index, with a turn of the loop between two: whoever asks beside it
  * waits no longer than for one. Throws a RangeError where `cursor` is not one of ours; a limit out of range is
  * brought into it. Throws an AbortError when the signal fires. Does NOT verify the rows.
  */
 export async function* pageTexts(
-  db: Kysely<Schema>,
+  db: Kysely<DatabaseSchema>,
   filter: RowFilter,
   signal: AbortSignal = NEVER,
 ): AsyncGenerator<string> {
   const limit = Math.min(Math.max(Math.trunc(filter.limit ?? DEFAULT_LIMIT), 1), MAX_LIMIT)
   let shown = 0
-  let last: FoundRow | null = null
-  const names = namesIn(db)
+  let last: MatchingRow | null = null
+  const names = userNameFinder(db)
   yield '{"rows":['
   // One more than asked for, to know whether there is a next page.
-  for await (const row of fitting(db, filter, limit + 1, signal)) {
-    if (shown === limit && last) return yield `],"next_cursor":"${printCursor(last)}"}`
+  for await (const row of matchingRows(db, filter, limit + 1, signal)) {
+    if (shown === limit && last) return yield `],"next_cursor":"${printLedgerCursor(last)}"}`
     const text = rowText(row, await names({ ...row, detail: row.leaf }))
     yield shown === 0 ? text : `,${text}`
     shown += 1
@@ -80,15 +87,15 @@ export async function* pageTexts(
  * An engine's reading of the whole ledger, page by page, in the order in which its rows were written, each stream by
  * seq. Throws an AbortError when the signal fires.
  */
-export type LedgerPages = (
-  db: Kysely<Schema>,
+export type ReadLedgerPages = (
+  db: Kysely<DatabaseSchema>,
   signal: AbortSignal,
-) => AsyncGenerator<readonly (StoredRow | Damaged)[]>
+) => AsyncGenerator<readonly (StoredRow | DamagedRow)[]>
 
 /** One signal for many reads, or none. `pages`: by the engine; default those of one stream. */
-interface Reading {
+interface LedgerReadOptions {
   readonly signal?: AbortSignal
-  readonly pages?: LedgerPages
+  readonly pages?: ReadLedgerPages
 }
 
 /**
@@ -96,8 +103,11 @@ interface Reading {
  * says; the `leaf` is not exported, because it can be rebuilt from the others. Throws an AbortError when the signal
  * fires, an Error where a row cannot be reached.
  */
-export async function* exportLines(db: Kysely<Schema>, reading: Reading = {}): AsyncGenerator<string> {
-  const names = namesIn(db)
+export async function* exportedLines(
+  db: Kysely<DatabaseSchema>,
+  reading: LedgerReadOptions = {},
+): AsyncGenerator<string> {
+  const names = userNameFinder(db)
   for await (const row of ledgerRows(db, reading)) {
     if ('damaged' in row) throw new Error(`a row of ${String(row.stream)} ${row.damaged}`)
     yield `${exportLine(row, await names(row))}\n`
@@ -108,41 +118,44 @@ export async function* exportLines(db: Kysely<Schema>, reading: Reading = {}): A
  * Verifies the whole ledger as `verify` does. Does NOT notice rows that an index was made to leave out:
  * `sallyport verify` does.
  */
-export async function verifyDatabase(db: Kysely<Schema>, reading: Reading = {}): Promise<Verdict> {
-  let verdict: Verdict | null = null
-  for await (const next of verifying(db, reading)) if (typeof next !== 'number') verdict = next
+export async function verifyDatabase(
+  db: Kysely<DatabaseSchema>,
+  reading: LedgerReadOptions = {},
+): Promise<LedgerVerdict> {
+  let verdict: LedgerVerdict | null = null
+  for await (const next of verifyWithProgress(db, reading)) if (typeof next !== 'number') verdict = next
   if (!verdict) throw new Error('verifying ended without a verdict')
   return verdict
 }
 
 /** Rows between two tellings of how far it is. */
-const TOLD_EVERY = 20_000
+const PROGRESS_INTERVAL_ROWS = 20_000
 
 /** The same, step by step: how many rows were read so far, again and again, and last the verdict. */
-export async function* verifying(
-  db: Kysely<Schema>,
-  reading: Reading = {},
-): AsyncGenerator<number | Verdict> {
+export async function* verifyWithProgress(
+  db: Kysely<DatabaseSchema>,
+  reading: LedgerReadOptions = {},
+): AsyncGenerator<number | LedgerVerdict> {
   const chains = chainVerifier()
   let rows = 0
   for await (const row of ledgerRows(db, reading)) {
     if (!chains.add(row)) break
     rows += 1
-    if (rows % TOLD_EVERY === 0) yield rows
+    if (rows % PROGRESS_INTERVAL_ROWS === 0) yield rows
   }
   yield chains.verdict()
 }
 
-/** Every row of the ledger, as {@link LedgerPages} says. */
+/** Every row of the ledger, as {@link ReadLedgerPages} says. */
 export async function* ledgerRows(
-  db: Kysely<Schema>,
-  { signal = NEVER, pages = pagesByStream }: Reading = {},
-): AsyncGenerator<StoredRow | Damaged> {
+  db: Kysely<DatabaseSchema>,
+  { signal = NEVER, pages = pagesByStream }: LedgerReadOptions = {},
+): AsyncGenerator<StoredRow | DamagedRow> {
   for await (const page of pages(db, signal)) yield* page
 }
 
 /** Every stream, in the order of their names. */
-async function* streamsOf(db: Kysely<Schema>): AsyncGenerator<string> {
+async function* streamsOf(db: Kysely<DatabaseSchema>): AsyncGenerator<string> {
   let after = ''
   for (;;) {
     const next = await db
@@ -161,12 +174,12 @@ async function* streamsOf(db: Kysely<Schema>): AsyncGenerator<string> {
 // Page by page, each a short read of its own: rows are only ever added behind, and a read that lasted for
 // minutes would keep SQLite's write-ahead log from being moved into the database, and PostgreSQL from forgetting what
 // it need not keep. Each stream up to where it was when it was reached, since it may grow faster than a caller reads.
-const pagesByStream: LedgerPages = async function* (db, signal) {
+const pagesByStream: ReadLedgerPages = async function* (db, signal) {
   for await (const stream of streamsOf(db)) yield* pagesOf(db, stream, signal)
 }
 
 async function* pagesOf(
-  db: Kysely<Schema>,
+  db: Kysely<DatabaseSchema>,
   stream: string,
   signal: AbortSignal,
 ): AsyncGenerator<readonly StoredRow[]> {
@@ -176,17 +189,17 @@ async function* pagesOf(
   let page: readonly StoredRow[] = []
   do {
     const after = page.at(-1)?.seq
-    let query = rows.select([...SHOWN, 'leaf']).where('seq', '<=', head.seq)
+    let query = rows.select([...SHOWN_COLUMNS, 'leaf']).where('seq', '<=', head.seq)
     // The first page from the very beginning, wherever somebody has put a row.
     if (after !== undefined) query = query.where('seq', '>', after)
-    page = await query.orderBy('seq').limit(STEP).execute()
+    page = await query.orderBy('seq').limit(ROWS_PER_READ).execute()
     yield page
     await nextTurn(undefined, { signal })
-  } while (page.length === STEP)
+  } while (page.length === ROWS_PER_READ)
 }
 
-function rowText({ leaf, ...stored }: FoundRow, names: Names): string {
-  const result = ofMcpPath(stored) ? { result: stored.status } : {}
+function rowText({ leaf, ...stored }: MatchingRow, names: ReadableNames): string {
+  const result = isMcpPathRow(stored) ? { result: stored.status } : {}
   // Proven by the writer: what the leaf says has the names and types of columns (db/ledger/record/draft.ts).
   // Stored columns first: so where a row stands is said first.
   const shown = {
@@ -201,7 +214,7 @@ function rowText({ leaf, ...stored }: FoundRow, names: Names): string {
 }
 
 /** The members of a leaf. One that is no JSON has none, and must not keep the other rows from being read. */
-function membersOf(leaf: string): Members {
+function membersOf(leaf: string): UnknownRecord {
   try {
     const members: unknown = JSON.parse(leaf)
     return isObject(members) ? members : UNREADABLE
@@ -211,4 +224,4 @@ function membersOf(leaf: string): Members {
   }
 }
 
-const UNREADABLE: Members = Object.fromEntries(SHOWN.map((name) => [name, null]))
+const UNREADABLE: UnknownRecord = Object.fromEntries(SHOWN_COLUMNS.map((name) => [name, null]))

@@ -1,13 +1,13 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import type { Kysely } from 'kysely'
-import type { Schema } from '../../schema.ts'
-import type { CountedWindow, Portion, WindowCounts } from '../counts/row-counts.ts'
-import { countPortion, countWithin, OF_ONE_STREAM } from '../counts/store.ts'
+import type { DatabaseSchema } from '../../schema.ts'
+import type { CountedWindow, MinuteCounts, WindowCounts } from '../counts/row-counts.ts'
+import { countPortion, countWithin, SINGLE_STREAM_DIALECT } from '../counts/store.ts'
 import { LedgerError } from '../record/entry.ts'
 import { leafHash } from '../tree/hashes.ts'
-import type { Verdict } from '../verify/verify.ts'
-import { parseCursor, type RowFilter, STEP } from './find.ts'
-import { exportLines, type LedgerPages, pageTexts, verifying } from './read.ts'
+import type { LedgerVerdict } from '../verify/verify.ts'
+import { parseLedgerCursor, ROWS_PER_READ, type RowFilter } from './find.ts'
+import { exportedLines, pageTexts, type ReadLedgerPages, verifyWithProgress } from './read.ts'
 
 /** A question about the ledger. It can cross to another thread. */
 export type LedgerQuestion =
@@ -22,14 +22,14 @@ export type LedgerQuestion =
   | { readonly kind: 'first-since'; readonly instant: string }
 
 /** An answer: text as UTF-8, in pieces of {@link PIECE} and a row at the most. */
-export type Pieces = AsyncGenerator<Uint8Array<ArrayBuffer>, void, void>
+export type AnswerPieces = AsyncGenerator<Uint8Array<ArrayBuffer>, void, void>
 
 /**
  * An engine's half of the reader. Each piece is made when it is asked for. Throws an AbortError when the
  * signal fires, which ends the work.
  */
-export interface Answering {
-  readonly ask: (question: LedgerQuestion, signal: AbortSignal) => Pieces
+export interface LedgerReaderBackend {
+  readonly ask: (question: LedgerQuestion, signal: AbortSignal) => AnswerPieces
   readonly close: () => Promise<void>
 }
 
@@ -41,15 +41,15 @@ const PIECE = 65_536
  * ledger; default stream by stream.
  */
 export async function* answerTo(
-  db: Kysely<Schema>,
+  db: Kysely<DatabaseSchema>,
   question: LedgerQuestion,
   signal: AbortSignal,
-  pages?: LedgerPages,
-): Pieces {
+  pages?: ReadLedgerPages,
+): AnswerPieces {
   if (question.kind === 'leaf-hashes') return yield* leafHashes(db, question, signal)
   const encoder = new TextEncoder()
   if (question.kind === 'verify') {
-    for await (const step of verifying(db, { signal, ...(pages && { pages }) }))
+    for await (const step of verifyWithProgress(db, { signal, ...(pages && { pages }) }))
       yield encoder.encode(JSON.stringify(step))
     return
   }
@@ -64,17 +64,18 @@ export async function* answerTo(
 }
 
 function textsOf(
-  db: Kysely<Schema>,
+  db: Kysely<DatabaseSchema>,
   question: Exclude<LedgerQuestion, { readonly kind: 'leaf-hashes' | 'verify' }>,
   signal: AbortSignal,
-  pages: LedgerPages | undefined,
+  pages: ReadLedgerPages | undefined,
 ): AsyncIterable<string> | Iterable<Promise<string>> {
   if (question.kind === 'list') return pageTexts(db, question.filter, signal)
   if (question.kind === 'portion')
-    return [countPortion(db, OF_ONE_STREAM, { ...question, until: LAST }).then(asText)]
+    return [countPortion(db, SINGLE_STREAM_DIALECT, { ...question, until: LAST }).then(asText)]
   if (question.kind === 'first-since') return [firstSince(db, question.instant, signal).then(asText)]
-  if (question.kind === 'counts') return [countWithin(db, OF_ONE_STREAM, question.window).then(asText)]
-  return exportLines(db, { signal, ...(pages && { pages }) })
+  if (question.kind === 'counts')
+    return [countWithin(db, SINGLE_STREAM_DIALECT, question.window).then(asText)]
+  return exportedLines(db, { signal, ...(pages && { pages }) })
 }
 
 /** Rows whose instants are looked at in one read. */
@@ -84,7 +85,11 @@ const SPAN = 4_096
  * The seq of the first row of the one stream that was recorded at or after an instant; null where there is none. Span
  * by span: the index by time cannot say which of many rows is the first, since a clock may have been set back.
  */
-async function firstSince(db: Kysely<Schema>, instant: string, signal: AbortSignal): Promise<number | null> {
+async function firstSince(
+  db: Kysely<DatabaseSchema>,
+  instant: string,
+  signal: AbortSignal,
+): Promise<number | null> {
   const { last } = await db
     .selectFrom('audit_log')
     .select(({ fn }) => fn.max<number | null>('seq').as('last'))
@@ -110,21 +115,21 @@ const asText = (value: unknown): string => JSON.stringify(value)
 const LAST = Number.MAX_SAFE_INTEGER
 
 async function* leafHashes(
-  db: Kysely<Schema>,
+  db: Kysely<DatabaseSchema>,
   { after, most }: { readonly after: number; readonly most: number },
   signal: AbortSignal,
-): Pieces {
+): AnswerPieces {
   for (let done = 0; done < most; ) {
     const rows = await db
       .selectFrom('audit_log')
       .select('leaf')
       .where('seq', '>', after + done)
       .orderBy('seq')
-      .limit(Math.min(STEP, most - done))
+      .limit(Math.min(ROWS_PER_READ, most - done))
       .execute()
     // A copy with a buffer of its own, which is handed over.
     if (rows.length > 0) yield Uint8Array.from(Buffer.concat(rows.map(({ leaf }) => leafHash(leaf))))
-    if (rows.length < STEP) return
+    if (rows.length < ROWS_PER_READ) return
     done += rows.length
     await nextTurn(undefined, { signal })
   }
@@ -133,8 +138,8 @@ async function* leafHashes(
 const NEVER = new AbortController().signal
 
 // Each holds some rows in memory, and all share one thread.
-const MOST_PAGES = 16
-const MOST_WHOLE = 10
+const MAX_PAGE_READS = 16
+const MAX_WHOLE_READS = 10
 
 /**
  * Reads the ledger for operators. Each question ends when its signal fires, which it must where the answer is
@@ -142,11 +147,11 @@ const MOST_WHOLE = 10
  * and verifications. Who may have how many of them is for `proxy/admin/operation/ledger-places.ts` to say.
  */
 export class LedgerReader {
-  readonly #answering: Answering
-  readonly #pages = new Places(MOST_PAGES)
-  readonly #whole = new Places(MOST_WHOLE)
+  readonly #answering: LedgerReaderBackend
+  readonly #pages = new ReadSlots(MAX_PAGE_READS)
+  readonly #whole = new ReadSlots(MAX_WHOLE_READS)
 
-  constructor(answering: Answering) {
+  constructor(answering: LedgerReaderBackend) {
     this.#answering = answering
   }
 
@@ -155,22 +160,22 @@ export class LedgerReader {
    * RangeError where the cursor is not one of ours.
    */
   async list(filter: RowFilter, signal: AbortSignal): Promise<AsyncIterable<Uint8Array>> {
-    if (filter.cursor !== undefined) parseCursor(filter.cursor)
+    if (filter.cursor !== undefined) parseLedgerCursor(filter.cursor)
     return this.#begin(this.#pages, { kind: 'list', filter }, signal)
   }
 
-  /** The whole ledger as NDJSON ({@link exportLines}); resolves when its first piece is there. */
+  /** The whole ledger as NDJSON ({@link exportedLines}); resolves when its first piece is there. */
   export(signal: AbortSignal): Promise<AsyncIterable<Uint8Array>> {
     return this.#begin(this.#whole, { kind: 'export' }, signal)
   }
 
   /** Verifies the whole ledger ({@link verifyDatabase}). `onRows`: told how many rows were read so far. */
-  async verify(signal: AbortSignal, onRows?: (rows: number) => void): Promise<Verdict> {
-    let last: number | Verdict = 0
+  async verify(signal: AbortSignal, onRows?: (rows: number) => void): Promise<LedgerVerdict> {
+    let last: number | LedgerVerdict = 0
     const pieces = await this.#begin(this.#whole, { kind: 'verify' }, signal)
     for await (const piece of pieces) {
       // Proven by answerTo.
-      last = JSON.parse(Buffer.from(piece).toString()) as number | Verdict
+      last = JSON.parse(Buffer.from(piece).toString()) as number | LedgerVerdict
       if (typeof last === 'number') onRows?.(last)
     }
     if (typeof last === 'number') throw new Error('verifying ended without a verdict')
@@ -186,28 +191,30 @@ export class LedgerReader {
   }
 
   /** Counts the rows behind a seq of the one stream, at most `most`. */
-  async portion(after: number, most: number): Promise<Portion> {
-    // Proven by textsOf, here and below.
-    return JSON.parse(await whole(this.#answering.ask({ kind: 'portion', after, most }, NEVER))) as Portion
+  async portion(after: number, most: number): Promise<MinuteCounts> {
+    // Proven by leafPartTexts, here and below.
+    return JSON.parse(
+      await joinPieces(this.#answering.ask({ kind: 'portion', after, most }, NEVER)),
+    ) as MinuteCounts
   }
 
   /** Finds the seq of the first row of the one stream that was recorded at or after an instant (RFC 3339). */
   async firstSince(instant: string): Promise<number | null> {
     const question: LedgerQuestion = { kind: 'first-since', instant }
-    return JSON.parse(await whole(this.#answering.ask(question, NEVER))) as number | null
+    return JSON.parse(await joinPieces(this.#answering.ask(question, NEVER))) as number | null
   }
 
   /** Counts the rows of the one stream that were recorded in a window. */
   async counts(window: CountedWindow, signal: AbortSignal): Promise<WindowCounts> {
     const pieces = await this.#begin(this.#pages, { kind: 'counts', window }, signal)
-    return JSON.parse(await whole(pieces)) as WindowCounts
+    return JSON.parse(await joinPieces(pieces)) as WindowCounts
   }
 
   close(): Promise<void> {
     return this.#answering.close()
   }
 
-  async #begin(places: Places, question: LedgerQuestion, signal: AbortSignal): Promise<Pieces> {
+  async #begin(places: ReadSlots, question: LedgerQuestion, signal: AbortSignal): Promise<AnswerPieces> {
     signal.throwIfAborted()
     const leave = places.take()
     // An answer that nobody begins to read is not ended by its reader.
@@ -219,7 +226,7 @@ export class LedgerReader {
     }
     try {
       const first = await pieces.next()
-      return followed(first, pieces, done)
+      return prependPiece(first, pieces, done)
     } catch (error) {
       done()
       throw error
@@ -227,17 +234,17 @@ export class LedgerReader {
   }
 }
 
-async function whole(pieces: AsyncIterable<Uint8Array>): Promise<string> {
+async function joinPieces(pieces: AsyncIterable<Uint8Array>): Promise<string> {
   const all: Uint8Array[] = []
   for await (const piece of pieces) all.push(piece)
   return Buffer.concat(all).toString()
 }
 
-async function* followed(
+async function* prependPiece(
   first: IteratorResult<Uint8Array<ArrayBuffer>, void>,
-  pieces: Pieces,
+  pieces: AnswerPieces,
   done: () => void,
-): Pieces {
+): AnswerPieces {
   try {
     if (first.done) return
     yield first.value
@@ -248,7 +255,7 @@ async function* followed(
 }
 
 /** So many may be under way at once. */
-class Places {
+class ReadSlots {
   readonly #most: number
   #taken = 0
 

@@ -1,6 +1,6 @@
 import { sql } from 'kysely'
 import type { Database } from '../../database.ts'
-import { type Pause, portionsOf } from '../../support/pages.ts'
+import { type PagePause, portionsOf } from '../../support/pages.ts'
 import { timestamp } from '../../support/statement.ts'
 
 /** The principals that are asked for at once, and the newest rows of each that are looked at. */
@@ -14,7 +14,7 @@ export async function refusedSince(
   db: Database,
   refs: readonly string[],
   since: number,
-  pause: Pause,
+  pause: PagePause,
 ): Promise<ReadonlySet<string>> {
   const refused = new Set<string>()
   for (const some of portionsOf(refs, AT_ONCE)) {

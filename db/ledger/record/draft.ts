@@ -1,6 +1,6 @@
 import type { Selectable } from 'kysely'
-import type { Schema } from '../../schema.ts'
-import type { Entry } from './entry.ts'
+import type { DatabaseSchema } from '../../schema.ts'
+import type { LedgerEntry } from './entry.ts'
 
 /** The canonical text of a leaf (RFC 8785), around the two values that its place in the chain decides. */
 export interface LeafPieces {
@@ -10,7 +10,7 @@ export interface LeafPieces {
 }
 
 /** A row that lacks only its place in the chain: its leaf, and the columns that are stored beside the leaf. */
-export interface Draft extends LeafPieces {
+export interface RowDraft extends LeafPieces {
   readonly recorded_at: string
   readonly request_id: string | null
   readonly principal_id: string | null
@@ -19,13 +19,13 @@ export interface Draft extends LeafPieces {
 }
 
 /** The members that all rows of one writer have alike. `version`: the service's. */
-export interface Origin {
+export interface RowOrigin {
   readonly stream: string
   readonly version: string
 }
 
 /** `v` of the rows that are written (docs/ledger.md#versions). */
-export const WRITTEN = 2
+export const WRITTEN_LEAF_VERSION = 2
 
 // A text that a caller chooses (a model's name, a path) must not choose the size of the ledger.
 const TEXT_LIMIT = 1_024
@@ -40,7 +40,7 @@ const DEPTH_LIMIT = 16
  * without U+0000 (PostgreSQL cannot hold it), detail as canonical JSON (RFC 8785). Throws a TypeError that
  * names the place where detail holds anything but texts, truths, nulls, integers, arrays and plain objects.
  */
-export function draftOf(entry: Entry, { stream, version }: Origin): Draft {
+export function draftOf(entry: LedgerEntry, { stream, version }: RowOrigin): RowDraft {
   const row = {
     recorded_at: new Date(entry.at).toISOString(),
     request_id: soundOrNull(entry.request_id),
@@ -63,16 +63,16 @@ export function draftOf(entry: Entry, { stream, version }: Origin): Draft {
   const text = leafText(row)
   assertLeaf(text)
   const { recorded_at, request_id, principal_id, action, status } = row
-  return { recorded_at, request_id, principal_id, action, status, ...cut(text) }
+  return { recorded_at, request_id, principal_id, action, status, ...cutLeaf(text) }
 }
 
 /** The values of a leaf by column, or what stands in for one that is put into its text later. */
 type LeafValues = Readonly<
-  Record<Exclude<keyof Selectable<Schema['audit_log']>, 'row_hash' | 'leaf'>, unknown>
+  Record<Exclude<keyof Selectable<DatabaseSchema['audit_log']>, 'row_hash' | 'leaf'>, unknown>
 >
 
 /** The members that an export adds to a leaf. */
-export interface Additions {
+export interface ExportAdditions {
   readonly principal_name?: string | undefined
   readonly result?: string | undefined
   readonly row_hash?: string
@@ -83,7 +83,7 @@ export interface Additions {
  * Writes a leaf, and what an export adds to it. The names stand in the order of their UTF-16 code units, which is
  * RFC 8785's; JSON.stringify writes strings and integers exactly as that demands.
  */
-export const leafText = (row: LeafValues, v = WRITTEN, more: Additions = {}): string =>
+export const leafText = (row: LeafValues, v = WRITTEN_LEAF_VERSION, more: ExportAdditions = {}): string =>
   JSON.stringify({
     action: row.action,
     cert_thumbprint: row.cert_thumbprint,
@@ -117,11 +117,11 @@ const PREV_HASH = ',"prev_hash":'
 const SEQ = ',"seq":'
 
 /** Reads the canonical text of `detail` out of a leaf: no parser would keep its bytes. */
-export const detailOf = (leaf: string): string =>
+export const leafDetailOf = (leaf: string): string =>
   leaf.slice(leaf.indexOf(DETAIL) + DETAIL.length, leaf.lastIndexOf(DPOP_JKT))
 
 // Each of the two stands in for itself as one zero.
-function cut(leaf: string): LeafPieces {
+function cutLeaf(leaf: string): LeafPieces {
   const prev = leaf.lastIndexOf(PREV_HASH) + PREV_HASH.length
   const seq = leaf.indexOf(SEQ, prev) + SEQ.length
   return {
@@ -140,7 +140,7 @@ const sound = (text: string): string =>
 const mended = (text: string): string => text.slice(0, TEXT_LIMIT).toWellFormed().replaceAll('\0', '\uFFFD')
 
 function assertLeaf(text: string): void {
-  if (!detailOf(text).startsWith('{')) throw new TypeError('audit detail is not an object')
+  if (!leafDetailOf(text).startsWith('{')) throw new TypeError('audit detail is not an object')
   // No character has more than three bytes: most rows are not counted.
   if (text.length * 3 + PLACE_BYTES <= LEAF_LIMIT) return
   const bytes = Buffer.byteLength(text) + PLACE_BYTES
@@ -148,16 +148,16 @@ function assertLeaf(text: string): void {
 }
 
 /** Where a value stands in detail: its name or index, and what holds it. Put into words only for an error. */
-interface Place {
+interface DetailPlace {
   readonly name: string | number
-  readonly holder: Place | null
+  readonly holder: DetailPlace | null
   readonly depth: number
 }
 
 // A copy of a value that JSON.stringify writes in canonical form: two rows of every call come by here, and nothing
 // else does it with so little garbage. `canonicalize` is the oracle of its test. Takes unknown: what a handler read
 // from an upstream's JSON is a float sooner or later, whatever its type says.
-function canonical(value: unknown, name: string | number, holder: Place | null): unknown {
+function canonical(value: unknown, name: string | number, holder: DetailPlace | null): unknown {
   const depth = holder === null ? 0 : holder.depth + 1
   if (depth > DEPTH_LIMIT) throw unfit(name, holder, `is nested deeper than ${DEPTH_LIMIT}`)
   if (typeof value === 'string') return sound(value)
@@ -171,7 +171,7 @@ function canonical(value: unknown, name: string | number, holder: Place | null):
   return canonicalRecord(value, { name, holder, depth })
 }
 
-function canonicalList(values: readonly unknown[], here: Place): readonly unknown[] {
+function canonicalList(values: readonly unknown[], here: DetailPlace): readonly unknown[] {
   const copy: unknown[] = []
   // By index: map steps over holes.
   for (let index = 0; index < values.length; index += 1) copy.push(canonical(values[index], index, here))
@@ -181,7 +181,7 @@ function canonicalList(values: readonly unknown[], here: Place): readonly unknow
 // The names that an object keeps in the order of their coming, and that JSON writes without a backslash. All of ours.
 const ORDINARY = /^[A-Za-z][\w.:/-]{0,63}$/
 
-function canonicalRecord(value: Readonly<Record<string, unknown>>, here: Place): object {
+function canonicalRecord(value: Readonly<Record<string, unknown>>, here: DetailPlace): object {
   const names = sortedNames(value)
   if (!names.every((name) => ORDINARY.test(name))) return strangeRecord(value, names, here)
   const copy: Record<string, unknown> = {}
@@ -193,7 +193,7 @@ function canonicalRecord(value: Readonly<Record<string, unknown>>, here: Place):
 function strangeRecord(
   value: Readonly<Record<string, unknown>>,
   names: readonly string[],
-  here: Place,
+  here: DetailPlace,
 ): object {
   const members = names.map((name) => [soundName(name, here), canonical(value[name], name, here)] as const)
   return new Proxy(Object.fromEntries(members), { ownKeys: () => names })
@@ -218,16 +218,16 @@ function sortedNames(value: object): readonly string[] {
 // Not mended like a text: two names that become one would lose a member. And none that JSON writes with a
 // backslash: V8's JSON.parse can take such a name for another one that it met in an earlier text
 // (nodejs/node#63785).
-function soundName(name: string, here: Place): string {
+function soundName(name: string, here: DetailPlace): string {
   if (name !== mended(name) || JSON.stringify(name) !== `"${name}"`)
     throw unfit(here.name, here.holder, 'has a member whose name cannot be kept')
   return name
 }
 
-const unfit = (name: string | number, holder: Place | null, problem: string): TypeError =>
+const unfit = (name: string | number, holder: DetailPlace | null, problem: string): TypeError =>
   new TypeError(`audit ${placeText(name, holder)} ${problem}`)
 
-function placeText(name: string | number, holder: Place | null): string {
+function placeText(name: string | number, holder: DetailPlace | null): string {
   if (holder === null) return String(name)
   return placeText(holder.name, holder.holder) + (typeof name === 'number' ? `[${name}]` : `.${name}`)
 }

@@ -1,15 +1,23 @@
-import type { Schema } from '../../schema.ts'
+import type { DatabaseSchema } from '../../schema.ts'
 import type { JsonObject } from '../../support/json.ts'
-import type { Assertion, Statement } from '../../support/statement.ts'
+import type { LedgerStatement, RowAssertion } from '../../support/statement.ts'
 
 /** The columns that a row's place in the chain decides, or that an entry gives in another form. */
-type Derived = 'stream' | 'seq' | 'recorded_at' | 'detail' | 'version' | 'prev_hash' | 'row_hash' | 'leaf'
+type DerivedColumn =
+  | 'stream'
+  | 'seq'
+  | 'recorded_at'
+  | 'detail'
+  | 'version'
+  | 'prev_hash'
+  | 'row_hash'
+  | 'leaf'
 
 /**
  * The content of a row, before it has its place in the chain (docs/ledger.md#row). Absent is null, never the
  * empty string.
  */
-export interface Entry extends Omit<Schema['audit_log'], Derived> {
+export interface LedgerEntry extends Omit<DatabaseSchema['audit_log'], DerivedColumn> {
   /** ms since the epoch; `recorded_at` of the row. */
   readonly at: number
   /** Digests and sizes, never prompts, completions, arguments, results or secrets. Integers only. */
@@ -17,11 +25,11 @@ export interface Entry extends Omit<Schema['audit_log'], Derived> {
 }
 
 /** Writes that are durable together or not at all: to other tables, and the rows that say so. */
-export interface Unit {
+export interface LedgerUnit {
   /** Its conditions: asked in its transaction, before anything of it is written. */
-  readonly assertions?: readonly Assertion[]
-  readonly statements?: readonly Statement[]
-  readonly entries: readonly Entry[]
+  readonly assertions?: readonly RowAssertion[]
+  readonly statements?: readonly LedgerStatement[]
+  readonly entries: readonly LedgerEntry[]
   /**
    * It may wait a few ms for another unit, to share its transaction: nobody's answer depends on it. Default
    * false.
@@ -35,7 +43,7 @@ export interface Unit {
 }
 
 /** The place of a row in its chain. `hash` is its `row_hash`: hex SHA-256. */
-export interface Sealed {
+export interface SealedRow {
   readonly stream: string
   readonly seq: number
   readonly hash: string
@@ -57,11 +65,11 @@ export class LedgerError extends Error {
   constructor(code: LedgerErrorCode, message: string, options?: ErrorOptions) {
     super(message, options)
     this.code = code
-    this.inDoubt = options?.cause instanceof InDoubt
+    this.inDoubt = options?.cause instanceof CommitInDoubt
   }
 }
 
 /** The cause of an error of a ledger that cannot know yet whether what it was given is stored. */
-export class InDoubt extends Error {
+export class CommitInDoubt extends Error {
   override readonly name = 'InDoubt'
 }

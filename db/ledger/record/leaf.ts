@@ -1,13 +1,13 @@
 import { hash } from 'node:crypto'
 import type { Selectable } from 'kysely'
-import type { Schema } from '../../schema.ts'
-import { type Additions, type LeafPieces, leafText, WRITTEN } from './draft.ts'
+import type { DatabaseSchema } from '../../schema.ts'
+import { type ExportAdditions, type LeafPieces, leafText, WRITTEN_LEAF_VERSION } from './draft.ts'
 
 /**
  * A row as the database holds it: `detail` is canonical JSON text, `leaf` the bytes that `row_hash` is the
  * digest of.
  */
-export type StoredRow = Selectable<Schema['audit_log']>
+export type StoredRow = Selectable<DatabaseSchema['audit_log']>
 
 /** The fields of the leaf: the row without its own hash. */
 export type LeafFields = Omit<StoredRow, 'row_hash' | 'leaf'>
@@ -16,13 +16,13 @@ export type LeafFields = Omit<StoredRow, 'row_hash' | 'leaf'>
 export const MAIN_STREAM = 'main'
 
 /** `prev_hash` of the first row of a stream. */
-export const GENESIS = '0'.repeat(64)
+export const GENESIS_HASH = '0'.repeat(64)
 
 /** What a leaf says of its own form, in `v` (docs/ledger.md#versions). Both are read. */
 export type LeafVersion = 1 | 2
 
 /** Puts the pieces of a leaf together, around its place in the chain. */
-export const leafIn = (
+export const assembleLeaf = (
   { beforePrev, beforeSeq, afterSeq }: LeafPieces,
   prevHash: string,
   seq: number,
@@ -32,10 +32,11 @@ export const leafIn = (
  * The canonical bytes (RFC 8785) of a row without `row_hash`, with its version (docs/ledger.md#row).
  * `detail` must be canonical already: it goes in as it stands. Does NOT check any value.
  */
-export const leafOf = (row: LeafFields, version: LeafVersion = WRITTEN): string => textOf(row, version)
+export const leafOf = (row: LeafFields, version: LeafVersion = WRITTEN_LEAF_VERSION): string =>
+  textOf(row, version)
 
 // No caller has a bare quotation mark in the texts in front of detail, so the first of this name is the row's.
-const textOf = (row: LeafFields, version: LeafVersion, more?: Additions): string =>
+const textOf = (row: LeafFields, version: LeafVersion, more?: ExportAdditions): string =>
   leafText({ ...row, detail: 0 }, version, more).replace(',"detail":0', () => `,"detail":${row.detail}`)
 
 /** Reads the version that a leaf says; null where it says none that is known. */
@@ -50,7 +51,7 @@ export function leafVersion(leaf: string): LeafVersion | null {
 export const hashOf = (leaf: string): string => hash('sha256', leaf)
 
 /** The readable ids of the users that a row names by their pseudonyms, as far as they still exist. */
-export interface Names {
+export interface ReadableNames {
   readonly principal_name?: string | undefined
   readonly subject_name?: string | undefined
 }
@@ -61,19 +62,23 @@ export interface Names {
  * of the parsed object, write the rest by RFC 8785, and you have the leaf: a second implementation needs no
  * more than the line.
  */
-export function exportLine(row: StoredRow, names: Names = {}): string {
-  const result = ofMcpPath(row) ? row.status : undefined
-  return textOf(row, leafVersion(row.leaf) ?? WRITTEN, { ...names, result, row_hash: row.row_hash })
+export function exportLine(row: StoredRow, names: ReadableNames = {}): string {
+  const result = isMcpPathRow(row) ? row.status : undefined
+  return textOf(row, leafVersion(row.leaf) ?? WRITTEN_LEAF_VERSION, {
+    ...names,
+    result,
+    row_hash: row.row_hash,
+  })
 }
 
 /** Returns what an export line holds of `result` and `row_hash`. */
 export function sealOf(row: Pick<StoredRow, 'action' | 'status' | 'row_hash'>): string {
-  const result = ofMcpPath(row) ? `,"result":${JSON.stringify(row.status)}` : ''
+  const result = isMcpPathRow(row) ? `,"result":${JSON.stringify(row.status)}` : ''
   return `${result},"row_hash":${JSON.stringify(row.row_hash)}`
 }
 
 /** Returns what an export line holds of a name; nothing where there is none. */
-export const nameMember = (member: keyof Names, name: string | undefined): string =>
+export const nameMember = (member: keyof ReadableNames, name: string | undefined): string =>
   name === undefined ? '' : `,"${member}":${JSON.stringify(name)}`
 
-export const ofMcpPath = ({ action }: { readonly action: string }): boolean => action.startsWith('mcp_')
+export const isMcpPathRow = ({ action }: { readonly action: string }): boolean => action.startsWith('mcp_')

@@ -1,13 +1,13 @@
-import type { AuthorityMoves } from '../../authority-moves.ts'
+import type { AuthorityChanges } from '../../authority-moves.ts'
 import type { Database } from '../../database.ts'
 import { messageOf } from '../../support/error-message.ts'
 import { portionsOf } from '../../support/pages.ts'
-import { draftOf, type Origin } from './draft.ts'
-import { type Entry, LedgerError, type Sealed, type Unit } from './entry.ts'
-import type { OpenDecision, Work, WorkResult, Writer } from './writer.ts'
+import { draftOf, type RowOrigin } from './draft.ts'
+import { type LedgerEntry, LedgerError, type LedgerUnit, type SealedRow } from './entry.ts'
+import type { LedgerWork, LedgerWriter, OpenDecision, WorkResult } from './writer.ts'
 
 /** Hears what became of a unit: the places of its rows, or why nothing of it was stored. */
-export type Done = (error: Error | null, sealed: readonly Sealed[]) => void
+export type CommitCallback = (error: Error | null, sealed: readonly SealedRow[]) => void
 
 /** The append-only audit ledger (docs/ledger.md#appending). The only writer of the database. */
 export interface Ledger {
@@ -17,9 +17,9 @@ export interface Ledger {
    * a float in `detail`. Never before it returns, and in the order of the rows. What `done` throws becomes an
    * uncaught exception of the process; the units behind it are told first.
    */
-  submit(unit: Unit, done: Done): void
+  submit(unit: LedgerUnit, done: CommitCallback): void
   /** The same as a promise. */
-  commit(unit: Unit): Promise<readonly Sealed[]>
+  commit(unit: LedgerUnit): Promise<readonly SealedRow[]>
   /**
    * Writes an outcome `unknown` for every allowed decision of an earlier run that has none, or of a writer that is
    * gone; resolves with their number. `at` is ms since the epoch. Call it before this run's `service.started`: the next run looks
@@ -34,7 +34,7 @@ export interface Ledger {
    */
   readonly failing: boolean
   /** The last durable row; null while there is none. */
-  readonly head: Sealed | null
+  readonly head: SealedRow | null
   /**
    * Resolves once, with what was seen, when the ledger can never be written again; never otherwise. The
    * process must end: nothing can be done here about another writer or a broken disk.
@@ -73,10 +73,10 @@ const MAX_BATCH = 512
 /** A batch that takes longer, and fails, was held up by a database that says nothing. ms. */
 const PATIENCE_MS = 1_000
 
-const NO_ROWS: readonly Sealed[] = []
+const NO_ROWS: readonly SealedRow[] = []
 
-interface Waiter extends Work {
-  readonly done: Done
+interface QueuedWork extends LedgerWork {
+  readonly done: CommitCallback
 }
 
 /**
@@ -89,24 +89,24 @@ interface Waiter extends Work {
  * work without a row.
  */
 class CommitQueue implements Ledger {
-  readonly #writer: Writer
-  readonly #origin: Origin
-  readonly #authority: AuthorityMoves
+  readonly #writer: LedgerWriter
+  readonly #origin: RowOrigin
+  readonly #authority: AuthorityChanges
   readonly #limit: number
   readonly #delayMs: number
   readonly #failed = Promise.withResolvers<Error>()
-  #queue: Waiter[] = []
+  #queue: QueuedWork[] = []
   #waiting = 0
   /** True where the queue must move on: a unit in it cannot wait. */
   #pressed = false
   #delayed: NodeJS.Timeout | null = null
   #draining: Promise<void> | null = null
-  #head: Sealed | null
+  #head: SealedRow | null
   #fault: Error | null = null
   #failing = false
   #closed: Promise<void> | null = null
 
-  constructor(writer: Writer, { database, version, queueLimit = 8_192, delayMs = 5 }: LedgerOptions) {
+  constructor(writer: LedgerWriter, { database, version, queueLimit = 8_192, delayMs = 5 }: LedgerOptions) {
     this.#writer = writer
     this.#authority = database.authority
     this.#origin = { stream: writer.stream, version }
@@ -124,7 +124,7 @@ class CommitQueue implements Ledger {
     return this.#failing || this.#fault !== null
   }
 
-  get head(): Sealed | null {
+  get head(): SealedRow | null {
     return this.#head
   }
 
@@ -132,13 +132,13 @@ class CommitQueue implements Ledger {
     return this.#failed.promise
   }
 
-  commit(unit: Unit): Promise<readonly Sealed[]> {
+  commit(unit: LedgerUnit): Promise<readonly SealedRow[]> {
     return new Promise((resolve, reject) => {
       this.submit(unit, (error, sealed) => (error ? reject(error) : resolve(sealed)))
     })
   }
 
-  submit(unit: Unit, done: Done): void {
+  submit(unit: LedgerUnit, done: CommitCallback): void {
     try {
       this.#enqueue(unit, done)
     } catch (error) {
@@ -146,7 +146,7 @@ class CommitQueue implements Ledger {
     }
   }
 
-  #enqueue(unit: Unit, done: Done): void {
+  #enqueue(unit: LedgerUnit, done: CommitCallback): void {
     if (this.#closed) throw new LedgerError('closed', 'the audit ledger is closed')
     if (this.#fault) throw unavailable(this.#fault)
     // Before it joins the queue: what can never be stored must not share a batch with what can.
@@ -215,7 +215,7 @@ class CommitQueue implements Ledger {
     if (this.#queue.length > 0) this.#delay()
   }
 
-  async #write(batch: readonly Waiter[]): Promise<void> {
+  async #write(batch: readonly QueuedWork[]): Promise<void> {
     let results: readonly WorkResult[]
     const from = performance.now()
     try {
@@ -224,7 +224,7 @@ class CommitQueue implements Ledger {
     } catch (error) {
       this.#failing = true
       // It may be stored all the same.
-      if (batch.some(changesAuthority)) this.#authority.move()
+      if (batch.some(changesAuthority)) this.#authority.advance()
       for (const waiter of batch) this.#tell(waiter, unavailable(error))
       if (performance.now() - from > PATIENCE_MS) this.#refuseAll()
       return
@@ -241,7 +241,7 @@ class CommitQueue implements Ledger {
 
   // A crash between the writer's commit and this line leaves a decision whose call was never made: a grant
   // with no work, never work with no row.
-  #settle(waiter: Waiter, result: WorkResult | undefined): void {
+  #settle(waiter: QueuedWork, result: WorkResult | undefined): void {
     if (!result) {
       this.#failing = true
       this.#tell(waiter, unavailable(new Error('the writer did not answer for this unit')))
@@ -249,14 +249,14 @@ class CommitQueue implements Ledger {
       this.#failing = false
       this.#head = result.sealed.at(-1) ?? this.#head
       // Before its author hears of it: behind that answer nothing leaves by what was so before.
-      if (changesAuthority(waiter)) this.#authority.move()
+      if (changesAuthority(waiter)) this.#authority.advance()
       this.#tell(waiter, null, result.sealed)
     } else {
       this.#tell(waiter, refusalOf(result))
     }
   }
 
-  #tell(waiter: Waiter, error: Error | null, sealed = NO_ROWS): void {
+  #tell(waiter: QueuedWork, error: Error | null, sealed = NO_ROWS): void {
     // First: whoever is told may submit the next unit at once.
     this.#waiting -= sizeOf(waiter)
     try {
@@ -292,7 +292,7 @@ const SLICES = 8
  * as they like, so what may take authority away has the last slice to itself, and what waits for nobody, such as
  * outcomes, the one before it (docs/threats.md#pools). A queue of fewer rows than slices keeps nothing.
  */
-function roomFor({ lazy = false, ofChange }: Unit, work: Work, limit: number): number {
+function roomFor({ lazy = false, ofChange }: LedgerUnit, work: LedgerWork, limit: number): number {
   const slice = Math.floor(limit / SLICES)
   if (lazy) return limit - slice
   return (ofChange ?? changesAuthority(work)) ? limit : limit - 2 * slice
@@ -302,13 +302,17 @@ function roomFor({ lazy = false, ofChange }: Unit, work: Work, limit: number): n
  * Tells whether work may change somebody's authority: it may unless each of its statements says by `beside`
  * that it cannot.
  */
-const changesAuthority = ({ statements }: Work): boolean =>
+const changesAuthority = ({ statements }: LedgerWork): boolean =>
   statements.some(({ beside }) => beside === undefined)
 
 // A unit without rows has its place in the queue too.
-const sizeOf = ({ drafts }: Work): number => Math.max(1, drafts.length)
+const sizeOf = ({ drafts }: LedgerWork): number => Math.max(1, drafts.length)
 
-function waiterOf({ assertions = [], statements = [], entries }: Unit, origin: Origin, done: Done): Waiter {
+function waiterOf(
+  { assertions = [], statements = [], entries }: LedgerUnit,
+  origin: RowOrigin,
+  done: CommitCallback,
+): QueuedWork {
   for (const { sql, parameters } of statements) {
     if (!parameters.every(isBindable))
       throw new TypeError(`a parameter of "${sql}" is of a type that no column holds`)
@@ -323,7 +327,7 @@ function isBindable(value: unknown): boolean {
   )
 }
 
-const unknownOutcome = (decision: OpenDecision, at: number, configDigest: string): Entry => ({
+const unknownOutcome = (decision: OpenDecision, at: number, configDigest: string): LedgerEntry => ({
   ...decision,
   at,
   status: 'unknown',

@@ -1,14 +1,14 @@
 import type { Database } from '../../database.ts'
-import type { Assertion } from '../../support/statement.ts'
-import { OUTCOMES } from './outcomes.ts'
+import type { RowAssertion } from '../../support/statement.ts'
+import { OUTCOME_STATUSES } from './outcomes.ts'
 
 /** Asserts that the ledger has a call's decision and no outcome of it. For the few calls that are in doubt. */
-export function stillOpen({ kysely }: Pick<Database, 'kysely'>, requestId: string): Assertion {
+export function callIsOpen({ kysely }: Pick<Database, 'kysely'>, requestId: string): RowAssertion {
   const outcome = kysely
     .selectFrom('audit_log as outcome')
     .select('outcome.seq')
     .where('outcome.request_id', '=', requestId)
-    .where('outcome.status', 'in', [...OUTCOMES])
+    .where('outcome.status', 'in', [...OUTCOME_STATUSES])
   const { sql, parameters } = kysely
     .selectFrom('audit_log as decision')
     .select('decision.seq')

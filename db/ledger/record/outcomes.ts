@@ -1,2 +1,2 @@
 /** The statuses of a row that says how a call ended. */
-export const OUTCOMES: ReadonlySet<string> = new Set(['success', 'error', 'truncated', 'unknown'])
+export const OUTCOME_STATUSES: ReadonlySet<string> = new Set(['success', 'error', 'truncated', 'unknown'])

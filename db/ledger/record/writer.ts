@@ -1,12 +1,12 @@
-import type { Assertion, Statement } from '../../support/statement.ts'
-import type { Draft } from './draft.ts'
-import type { Entry, Sealed } from './entry.ts'
+import type { LedgerStatement, RowAssertion } from '../../support/statement.ts'
+import type { RowDraft } from './draft.ts'
+import type { LedgerEntry, SealedRow } from './entry.ts'
 
 /** A unit that is ready to be stored: it can cross to another thread, and its drafts can be hashed. */
-export interface Work {
-  readonly assertions: readonly Assertion[]
-  readonly statements: readonly Statement[]
-  readonly drafts: readonly Draft[]
+export interface LedgerWork {
+  readonly assertions: readonly RowAssertion[]
+  readonly statements: readonly LedgerStatement[]
+  readonly drafts: readonly RowDraft[]
 }
 
 /**
@@ -14,36 +14,36 @@ export interface Work {
  * understand.
  */
 export type WorkResult =
-  | { readonly sealed: readonly Sealed[] }
+  | { readonly sealed: readonly SealedRow[] }
   | { readonly refused: 'stale' | 'conflict' | 'duplicate' | 'fault'; readonly message: string }
 
 /** An allowed decision that no outcome followed. */
-export type OpenDecision = Omit<Entry, 'at' | 'status' | 'detail' | 'config_digest'>
+export type OpenDecision = Omit<LedgerEntry, 'at' | 'status' | 'detail' | 'config_digest'>
 
 /** What a writer that is gone has left open. */
-export interface Unfinished {
+export interface UnfinishedDecisions {
   readonly decisions: readonly OpenDecision[]
   /** Goes into the unit of their outcomes, so that nobody else writes them too. */
-  readonly statements: readonly Statement[]
+  readonly statements: readonly LedgerStatement[]
 }
 
 /** An engine's half of the ledger: the only writer of its stream, one batch at a time. */
-export interface Writer {
+export interface LedgerWriter {
   /** The stream that it writes. */
   readonly stream: string
   /** The stream's last row when the writer was opened. */
-  readonly head: Sealed | null
+  readonly head: SealedRow | null
   /**
    * Stores a batch in one transaction, each unit whole or not at all, and resolves when it is durable.
-   * Rejects where nothing of the batch was stored, and with an `InDoubt` where all or nothing of it is; a later
-   * batch may go through, unless {@link Writer.lost} has resolved. By then it is known.
+   * Rejects where nothing of the batch was stored, and with a `CommitInDoubt` where all or nothing of it is; a later
+   * batch may go through, unless {@link LedgerWriter.lost} has resolved. By then it is known.
    */
-  write(batch: readonly Work[]): Promise<readonly WorkResult[]>
+  write(batch: readonly LedgerWork[]): Promise<readonly WorkResult[]>
   /**
    * What earlier runs have left open; on engines with many writers, those that have been gone for a while, some at
    * a time.
    */
-  unfinished(): Promise<readonly Unfinished[]>
+  unfinished(): Promise<readonly UnfinishedDecisions[]>
   /** Resolves once, with what was seen, when the writer will never write again; never otherwise. */
   readonly lost: Promise<Error>
   /** Waits for what is under way. Nothing may be written afterwards. */

@@ -1,8 +1,8 @@
-import type { KnownPrincipal, KnownResource } from '../authority/replay.ts'
+import type { ReplayedPrincipal, ReplayedResource } from '../authority/replay.ts'
 import type { ConfigurationState, PrincipalState, ResourceState } from '../authority/states.ts'
 
 /** Changes that are laid over what was, by the names that the ledger has. They can cross to another thread. */
-export interface Changes {
+export interface HypotheticalChanges {
   /** By the principal's name in the ledger. */
   readonly principals: ReadonlyMap<string, Partial<Pick<PrincipalState, 'capabilities' | 'isActive'>>>
   /** By the resource's id. */
@@ -18,12 +18,12 @@ export interface Changes {
 export const bindingName = (subject: string, resourceId: string): string => `${subject} ${resourceId}`
 
 /** Whether they change nothing. */
-export const isNothing = ({ principals, resources, bindings, settings }: Changes): boolean =>
+export const hasNoChanges = ({ principals, resources, bindings, settings }: HypotheticalChanges): boolean =>
   principals.size + resources.size + bindings.size + Object.keys(settings).length === 0
 
 /** Whether the changes say anything of the calls of a principal to a resource; null: to none. */
-export const concerns = (
-  { principals, resources, bindings, settings }: Changes,
+export const changesConcern = (
+  { principals, resources, bindings, settings }: HypotheticalChanges,
   subject: string,
   resourceId: string | null,
 ): boolean =>
@@ -36,9 +36,9 @@ const LAID = 'laid over'
 
 /** A principal's bindings as they are with the changes. */
 export function bindingsWith(
-  { bindings }: Changes,
+  { bindings }: HypotheticalChanges,
   subject: string,
-  { bindings: bound }: KnownPrincipal,
+  { bindings: bound }: ReplayedPrincipal,
   resourceId: string | null,
 ): ReadonlyMap<string, string> {
   const wanted = resourceId === null ? undefined : bindings.get(bindingName(subject, resourceId))
@@ -50,7 +50,11 @@ export function bindingsWith(
 }
 
 /** A resource as it is with the changes. */
-export function resourceWith({ resources }: Changes, id: string, known: KnownResource): KnownResource {
+export function resourceWith(
+  { resources }: HypotheticalChanges,
+  id: string,
+  known: ReplayedResource,
+): ReplayedResource {
   const [changed, last] = [resources.get(id), known.states.at(-1)]
   return changed && last ? { ...known, states: [{ ...last, ...changed }] } : known
 }

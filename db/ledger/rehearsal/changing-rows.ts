@@ -1,17 +1,18 @@
-import { FREQUENT } from '../record/frequent.ts'
+import { FREQUENT_ACTIONS } from '../record/frequent.ts'
 
 /** What is written often, and says nothing of who may do what. */
 const NO_STATE = ['token', 'auth', 'service', 'admin', 'proposal', 'rehearsal']
 
 /** Whether rows of an action, which are not about calls, can be changes of what decisions rest on. */
-export const mayChange = (action: string): boolean => !NO_STATE.includes(action.split('.', 1)[0] ?? '')
+export const mayChangeAuthority = (action: string): boolean =>
+  !NO_STATE.includes(action.split('.', 1)[0] ?? '')
 
 /** The actions that are in the index by action, as its condition has it. SQL. */
-export const RARE = `action not in (${FREQUENT.map((action) => `'${action}'`).join(', ')})`
+export const RARE_ACTION_SQL = `action not in (${FREQUENT_ACTIONS.map((action) => `'${action}'`).join(', ')})`
 
 /** The rows that can be changes, by that index: the actions of calls have no full stop. SQL. */
-export const CHANGING = [
-  RARE,
+export const CHANGING_ROWS_SQL = [
+  RARE_ACTION_SQL,
   `action like '%.%'`,
   ...NO_STATE.map((of) => `action not like '${of}.%'`),
 ].join(' and ')
@@ -22,8 +23,8 @@ const OF_PRINCIPALS = ['agent', 'user', 'workload', 'operator']
  * The changes that the calls of a few principals can rest on: all but those of other principals. Compares texts that a
  * leaf holds, by parameters for {@link subjectText}. SQL.
  */
-export const changingFor = (holds: readonly string[]): string =>
-  `${CHANGING} and (${OF_PRINCIPALS.map((of) => `action not like '${of}.%'`).join(' and ')} or ${[...holds, '0 = 1'].join(' or ')})`
+export const changingRowsSqlFor = (holds: readonly string[]): string =>
+  `${CHANGING_ROWS_SQL} and (${OF_PRINCIPALS.map((of) => `action not like '${of}.%'`).join(' and ')} or ${[...holds, '0 = 1'].join(' or ')})`
 
 /** What stands in a leaf, as it is canonical, that is about a principal. */
 export const subjectText = (principal: string): string => `"subject":${JSON.stringify(principal)}`

@@ -1,20 +1,20 @@
 import { NotRecomputable } from '../authority/call.ts'
-import type { AskedCheck } from '../authority/decision.ts'
-import type { CheckDigest, ConfiguredCheck } from '../authority/states.ts'
+import type { RecordedCheck } from '../authority/decision.ts'
+import type { CheckDigest, ConfigurationCheck } from '../authority/states.ts'
 
 /** What became of each check of a configuration on one call. */
-interface Judged {
+interface JudgedChecks {
   /** Those of the configuration that the call was judged by, in order. */
-  readonly known: readonly ConfiguredCheck[]
+  readonly known: readonly ConfigurationCheck[]
   /** Those that its row says were asked: some of the known ones, in their order. */
-  readonly asked: readonly AskedCheck[]
+  readonly asked: readonly RecordedCheck[]
 }
 
 /**
  * The reason for which a check refuses a call, or null. Whether it only watched then or does now: what it said is what it
  * says. Throws {@link NotRecomputable} of one that was not asked, by that code and with those options.
  */
-export function refusalOfCheck(check: ConfiguredCheck, judged: Judged): string | null {
+export function refusalOfCheck(check: ConfigurationCheck, judged: JudgedChecks): string | null {
   const verdict = verdicts(judged).find(([one]) => isSame(one, check))?.[1]
   if (verdict === undefined) throw new NotRecomputable(`the check ${check.name} was never asked`)
   if (verdict === 'pass') return null
@@ -23,8 +23,8 @@ export function refusalOfCheck(check: ConfiguredCheck, judged: Judged): string |
 
 /** Returns whether two configurations have the same checks, and the same of them judge. */
 export const hasSameChecks = (
-  some: readonly ConfiguredCheck[],
-  others: readonly ConfiguredCheck[],
+  some: readonly ConfigurationCheck[],
+  others: readonly ConfigurationCheck[],
 ): boolean =>
   some.length === others.length &&
   some.every((check, at) => {
@@ -32,7 +32,7 @@ export const hasSameChecks = (
     return other !== undefined && isSame(check, other) && check.shadow === other.shadow
   })
 
-const isSame = (one: ConfiguredCheck, other: ConfiguredCheck): boolean =>
+const isSame = (one: ConfigurationCheck, other: ConfigurationCheck): boolean =>
   one === other ||
   (one.name === other.name &&
     one.digest === other.digest &&
@@ -40,7 +40,7 @@ const isSame = (one: ConfiguredCheck, other: ConfiguredCheck): boolean =>
     one.options === other.options)
 
 /** The checks that were asked, with what each said, by their places: two may have one name. */
-function verdicts({ known, asked }: Judged): readonly (readonly [ConfiguredCheck, string])[] {
+function verdicts({ known, asked }: JudgedChecks): readonly (readonly [ConfigurationCheck, string])[] {
   let from = 0
   return asked.flatMap((said) => {
     const at = known.findIndex((check, index) => index >= from && isNamed(check, said))

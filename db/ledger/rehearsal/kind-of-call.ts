@@ -22,7 +22,7 @@ export function partsOfCall(leaf: string): readonly number[] | null {
 }
 
 /** The texts of some parts of a leaf. */
-export const textsOf = (leaf: string, parts: readonly number[]): readonly string[] =>
+export const leafPartTexts = (leaf: string, parts: readonly number[]): readonly string[] =>
   Array.from({ length: parts.length / 2 }, (_, part) => leaf.slice(parts[part * 2], parts[part * 2 + 1]))
 
 const STATUS_LENGTH = '"status":"'.length
@@ -50,7 +50,7 @@ function endOfObject(text: string, from: number): number {
 }
 
 /** The text of a member that stands once in a leaf, behind `detail`; null where it is none. */
-export function textOf(leaf: string, member: 'recorded_at' | 'request_id'): string | null {
+export function leafMemberText(leaf: string, member: 'recorded_at' | 'request_id'): string | null {
   const name = `"${member}":"`
   const at = leaf.lastIndexOf(name)
   return at < 0 ? null : leaf.slice(at + name.length, leaf.indexOf('"', at + name.length))

@@ -1,21 +1,21 @@
-import { partsOfCall, textsOf } from './kind-of-call.ts'
+import { leafPartTexts, partsOfCall } from './kind-of-call.ts'
 
 /** Kinds that are remembered, and leaves of them that new ones are held against. */
 const [MOST_KINDS, MOST_SAMPLES] = [10_000, 40_000]
 /** Samples that look alike at a glance: a caller who chooses models could make them many. */
-const MOST_ALIKE = 8
+const MAX_SIMILAR_SAMPLES = 8
 
 /** A kind of calls, and what judging one of them has come to; null where that is not known, or not any more. */
-export interface KindOfCalls<Fate> {
+export interface CallKind<Fate> {
   fate: Fate | null
 }
 
 /** The parts of a leaf that make its kind. */
-interface Sample<Fate> {
+interface LeafSample<Fate> {
   readonly length: number
   readonly parts: readonly number[]
   readonly texts: readonly string[]
-  readonly kind: KindOfCalls<Fate>
+  readonly kind: CallKind<Fate>
 }
 
 /**
@@ -23,34 +23,34 @@ interface Sample<Fate> {
  * numbers of the same length: so they are held against that, which takes a fifth of the time of finding their parts and
  * looking them up. Memory by kinds, and bounded.
  */
-export class KnownCalls<Fate> {
-  readonly #kinds = new Map<string, KindOfCalls<Fate>>()
-  readonly #samples = new Map<number, Sample<Fate>[]>()
-  readonly #judged = new Map<string, Set<KindOfCalls<Fate>>>()
+export class CallKindCache<Fate> {
+  readonly #kinds = new Map<string, CallKind<Fate>>()
+  readonly #samples = new Map<number, LeafSample<Fate>[]>()
+  readonly #judged = new Map<string, Set<CallKind<Fate>>>()
   #sampled = 0
 
   /** The kind of a leaf; null of one that is of none. */
-  of(leaf: string): KindOfCalls<Fate> | null {
+  of(leaf: string): CallKind<Fate> | null {
     const glance = glanceAt(leaf)
     const alike = this.#samples.get(glance)
     return alike?.find((sample) => isLike(leaf, sample))?.kind ?? this.#newLook(leaf, glance)
   }
 
-  #newLook(leaf: string, glance: number): KindOfCalls<Fate> | null {
+  #newLook(leaf: string, glance: number): CallKind<Fate> | null {
     const parts = partsOfCall(leaf)
     if (parts === null) return null
     // Each change of a principal makes new kinds, and those before it are of no more use.
     if (this.#kinds.size === MOST_KINDS || this.#sampled === MOST_SAMPLES) this.#beginAnew()
-    const kind = this.#kindOf(textsOf(leaf, parts).join('\n'))
+    const kind = this.#kindOf(leafPartTexts(leaf, parts).join('\n'))
     const alike = this.#samples.get(glance) ?? []
-    if (alike.length === MOST_ALIKE) return kind
+    if (alike.length === MAX_SIMILAR_SAMPLES) return kind
     alike.push(sampleOf(leaf, parts, kind))
     this.#samples.set(glance, alike)
     this.#sampled += 1
     return kind
   }
 
-  #kindOf(name: string): KindOfCalls<Fate> {
+  #kindOf(name: string): CallKind<Fate> {
     const known = this.#kinds.get(name)
     if (known) return known
     const made = { fate: null }
@@ -64,7 +64,7 @@ export class KnownCalls<Fate> {
   }
 
   /** Remembers the fate of a kind of calls of a principal. */
-  judged(principal: string, kind: KindOfCalls<Fate>, fate: Fate): void {
+  judged(principal: string, kind: CallKind<Fate>, fate: Fate): void {
     kind.fate = fate
     const kinds = this.#judged.get(principal)
     if (kinds) kinds.add(kind)
@@ -83,20 +83,20 @@ export class KnownCalls<Fate> {
 /** What stands between two parts, and is not of this call alone: then they are compared as one. */
 const NO_NUMBER = /^[^0-9]*$/
 
-function sampleOf<Fate>(leaf: string, parts: readonly number[], kind: KindOfCalls<Fate>): Sample<Fate> {
+function sampleOf<Fate>(leaf: string, parts: readonly number[], kind: CallKind<Fate>): LeafSample<Fate> {
   const joined: number[] = []
   for (const at of parts) {
     const isBegin = joined.length % 2 === 0
     if (isBegin && joined.length > 0 && NO_NUMBER.test(leaf.slice(joined.at(-1), at))) joined.pop()
     else joined.push(at)
   }
-  return { length: leaf.length, parts: joined, texts: textsOf(leaf, joined).map(flat), kind }
+  return { length: leaf.length, parts: joined, texts: leafPartTexts(leaf, joined).map(flat), kind }
 }
 
 // A slice holds on to the whole leaf, and is compared more slowly.
 const flat = (text: string): string => Buffer.from(text).toString()
 
-function isLike<Fate>(leaf: string, { length, parts, texts }: Sample<Fate>): boolean {
+function isLike<Fate>(leaf: string, { length, parts, texts }: LeafSample<Fate>): boolean {
   if (leaf.length !== length) return false
   for (let part = 0; part < texts.length; part += 1)
     if (leaf.slice(parts[part * 2], parts[part * 2 + 1]) !== texts[part]) return false

@@ -1,17 +1,22 @@
-import { type Call, NotRecomputable } from '../authority/call.ts'
-import type { Decision } from '../authority/decision.ts'
-import type { KnownPrincipal, Replay } from '../authority/replay.ts'
+import { NotRecomputable, type ReplayedCall } from '../authority/call.ts'
+import type { RecordedDecision } from '../authority/decision.ts'
+import type { LedgerReplay, ReplayedPrincipal } from '../authority/replay.ts'
 import type { ConfigurationState, PrincipalState } from '../authority/states.ts'
-import { bindingsWith, type Changes, resourceWith } from './changes.ts'
+import { bindingsWith, type HypotheticalChanges, resourceWith } from './changes.ts'
 
 /** A decision, and the state that it would rest on with changes laid over that of its own time. */
-export interface LaidOver extends Call {
+export interface RehearsedCall extends ReplayedCall {
   /** The configuration as it was. */
   readonly recorded: ConfigurationState
 }
 
 /** Lays changes over the state that a decision rests on. Throws {@link NotRecomputable} where that is not known. */
-export function laidOver(decision: Decision, subject: string, replay: Replay, changes: Changes): LaidOver {
+export function rehearsedCall(
+  decision: RecordedDecision,
+  subject: string,
+  replay: LedgerReplay,
+  changes: HypotheticalChanges,
+): RehearsedCall {
   const { authority, row, summarised } = decision
   if (!authority) throw new NotRecomputable('rows that name no authority')
   const known = replay.principals.get(subject)
@@ -34,7 +39,7 @@ export function laidOver(decision: Decision, subject: string, replay: Replay, ch
 }
 
 const stateOf = (
-  { states }: KnownPrincipal,
+  { states }: ReplayedPrincipal,
   revision: number | null,
   isSummary: boolean,
 ): PrincipalState | undefined =>

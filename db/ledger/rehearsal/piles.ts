@@ -1,8 +1,8 @@
 import type { StoredRow } from '../record/leaf.ts'
-import type { Verdict } from './verdict.ts'
+import type { CallVerdict } from './verdict.ts'
 
 /** Calls of one kind that a change would decide otherwise. */
-export interface Group {
+export interface CallGroup {
   /** The name that the ledger has for it. */
   readonly principal_id: string | null
   readonly action: string
@@ -22,9 +22,9 @@ export interface Group {
 }
 
 /** Groups of one pile, most calls first, and the number of calls in all of them. */
-export interface Pile {
+export interface CallPile {
   readonly decisions: number
-  readonly groups: readonly Group[]
+  readonly groups: readonly CallGroup[]
   /** True: there were more groups than are kept or shown. */
   readonly truncated: boolean
 }
@@ -35,18 +35,18 @@ const SHOWN = 500
 const FOLLOWED = 20_000
 const SAMPLES = 3
 
-type Growing = { -readonly [Member in keyof Group]: Group[Member] } & { samples: string[] }
+type MutableCallGroup = { -readonly [Member in keyof CallGroup]: CallGroup[Member] } & { samples: string[] }
 
 /** Puts calls together by who has made them, at what, and why they are decided so. Memory by groups, not by calls. */
-export class Grouping {
-  readonly #groups = new Map<string, Growing>()
+export class CallGrouping {
+  readonly #groups = new Map<string, MutableCallGroup>()
   #decisions = 0
   #overflowed = false
 
   /** `row`: any of its kind; `at` and `id`: of the call itself. */
   add(
     row: StoredRow,
-    verdict: NonNullable<Verdict>,
+    verdict: NonNullable<CallVerdict>,
     { count, at, id }: { readonly count: number; readonly at: string; readonly id: string | null },
   ): void {
     this.#decisions += count
@@ -66,7 +66,7 @@ export class Grouping {
     } else this.#overflowed = true
   }
 
-  pile(): Pile {
+  pile(): CallPile {
     const groups = [...this.#groups.values()].toSorted((a, b) => b.decisions - a.decisions)
     const truncated = this.#overflowed || groups.length > SHOWN
     return { decisions: this.#decisions, groups: groups.slice(0, SHOWN), truncated }

@@ -1,8 +1,8 @@
-import type { Call } from '../authority/call.ts'
-import type { Decision } from '../authority/decision.ts'
+import type { ReplayedCall } from '../authority/call.ts'
+import type { RecordedDecision } from '../authority/decision.ts'
 import { isAtDoor, refusalOfResource } from '../authority/reached.ts'
-import type { Replay } from '../authority/replay.ts'
-import { bindingName, type Changes } from './changes.ts'
+import type { LedgerReplay } from '../authority/replay.ts'
+import { bindingName, type HypotheticalChanges } from './changes.ts'
 
 /** At the door of all servers these name none, or need not: they go to the only one that is bound and enabled. */
 const UNNAMED: ReadonlySet<string> = new Set([
@@ -15,10 +15,10 @@ const UNNAMED: ReadonlySet<string> = new Set([
 
 /** Whether, with the changes, a principal has other servers to which a call could go that names none. */
 export function reachesElsewhere(
-  decision: Decision,
+  decision: RecordedDecision,
   subject: string,
-  { principals, resources }: Replay,
-  changes: Changes,
+  { principals, resources }: LedgerReplay,
+  changes: HypotheticalChanges,
 ): boolean {
   if (!UNNAMED.has(decision.row.action) || isAtDoor(decision)) return false
   const bound = new Set(principals.get(subject)?.bindings.values())
@@ -31,7 +31,7 @@ export function reachesElsewhere(
 }
 
 /** The refusal of what a call reaches. A prompt of a server that is disabled is none; a tool of it is unknown. */
-export function refusalOfReached(call: Call): string | null {
+export function refusalOfReached(call: ReplayedCall): string | null {
   const refusal = refusalOfResource(call)
   const { row } = call.decision
   const isOfTool = row.action === 'mcp_tools_call'

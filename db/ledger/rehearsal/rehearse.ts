@@ -1,54 +1,59 @@
-import { isObject, type Members } from '../../support/json.ts'
+import { isObject, type UnknownRecord } from '../../support/json.ts'
 import { NotRecomputable } from '../authority/call.ts'
-import { type Decision, decisionOf, isDecision, isOfCall } from '../authority/decision.ts'
-import { judge } from '../authority/judge.ts'
-import { Replay } from '../authority/replay.ts'
+import {
+  isCallAction,
+  isDecisionRow,
+  type RecordedDecision,
+  recordedDecisionOf,
+} from '../authority/decision.ts'
+import { recomputeDecision } from '../authority/judge.ts'
+import { LedgerReplay } from '../authority/replay.ts'
 import type { LeafVersion, StoredRow } from '../record/leaf.ts'
-import type { Changes } from './changes.ts'
-import { mayChange } from './changing-rows.ts'
-import { textOf } from './kind-of-call.ts'
-import { type KindOfCalls, KnownCalls } from './known-calls.ts'
-import { Grouping, type Pile } from './piles.ts'
-import { recordedVerdict, type Verdict, verdictWith } from './verdict.ts'
+import type { HypotheticalChanges } from './changes.ts'
+import { mayChangeAuthority } from './changing-rows.ts'
+import { leafMemberText } from './kind-of-call.ts'
+import { type CallKind, CallKindCache } from './known-calls.ts'
+import { CallGrouping, type CallPile } from './piles.ts'
+import { type CallVerdict, recordedVerdict, verdictWith } from './verdict.ts'
 
 /** The time whose decisions are judged once more. RFC 3339 with milliseconds; since inclusive, until exclusive. */
-export interface Window {
+export interface DecisionWindow {
   readonly since: string
   readonly until: string
 }
 
-interface Place {
+interface RowPlace {
   readonly stream: string
   readonly seq: number
 }
 
 /** What a rehearsal came to. Counts are of calls: a summary counts as often as it says. */
-export interface Rehearsed {
+export interface RehearsalResult {
   readonly decisions: number
   /** The principals that have made them. */
   readonly principals: number
   /** The first and the last of their rows; null where there is none. */
-  readonly first: Place | null
-  readonly last: Place | null
+  readonly first: RowPlace | null
+  readonly last: RowPlace | null
   readonly unchanged: number
-  readonly newlyRefused: Pile
-  readonly newlyAllowed: Pile
+  readonly newlyRefused: CallPile
+  readonly newlyAllowed: CallPile
   /** Calls that the rows do not say enough of, by why; most first. */
   readonly undecidable: readonly { readonly why: string; readonly decisions: number }[]
   /** Calls whose recorded decision does not follow from the rows before it. */
   readonly disagreements: number
 }
 
-export interface Rehearser {
+export interface DecisionRehearser {
   /** Takes the leaf of the next row: of changes all that there are, from the first one on, and decisions of the window. */
   see(leaf: string): void
-  result(): Rehearsed
+  result(): RehearsalResult
 }
 
 /** What judging a decision has come to. */
-type Fate = { readonly row: StoredRow } & (
+type RehearsalOutcome = { readonly row: StoredRow } & (
   | { readonly pile: 'unchanged' }
-  | { readonly pile: 'refused' | 'allowed'; readonly verdict: NonNullable<Verdict> }
+  | { readonly pile: 'refused' | 'allowed'; readonly verdict: NonNullable<CallVerdict> }
   | { readonly pile: 'undecidable'; readonly why: string; readonly disagrees: boolean }
 )
 
@@ -57,16 +62,16 @@ type Fate = { readonly row: StoredRow } & (
  * (docs/rehearsal.md#rule). Takes rows in the order in which they were written; outcomes may be left out, and so may
  * decisions that are not of the window. Memory by principals, resources and kinds of calls, not by rows.
  */
-export function rehearser(changes: Changes, { since, until }: Window): Rehearser {
-  const replay = new Replay()
-  const [refused, allowed] = [new Grouping(), new Grouping()]
+export function rehearser(changes: HypotheticalChanges, { since, until }: DecisionWindow): DecisionRehearser {
+  const replay = new LedgerReplay()
+  const [refused, allowed] = [new CallGrouping(), new CallGrouping()]
   const undecidable = new Map<string, number>()
   const principals = new Set<string>()
-  const known = new KnownCalls<Fate>()
+  const known = new CallKindCache<RehearsalOutcome>()
   let [decisions, unchanged, disagreements] = [0, 0, 0]
   let [first, last]: [string | null, string | null] = [null, null]
 
-  function decide(leaf: string, fate: Fate, count: number, at: string): void {
+  function decide(leaf: string, fate: RehearsalOutcome, count: number, at: string): void {
     decisions += count
     first ??= leaf
     last = leaf
@@ -78,14 +83,14 @@ export function rehearser(changes: Changes, { since, until }: Window): Rehearser
       if (fate.disagrees) disagreements += count
     } else {
       const pile = fate.pile === 'refused' ? refused : allowed
-      pile.add(row, fate.verdict, { count, at, id: textOf(leaf, 'request_id') })
+      pile.add(row, fate.verdict, { count, at, id: leafMemberText(leaf, 'request_id') })
     }
   }
 
-  function fateOf(decision: Decision, version: LeafVersion): Fate {
+  function fateOf(decision: RecordedDecision, version: LeafVersion): RehearsalOutcome {
     const { row } = decision
     if (version === 1) return { row, pile: 'undecidable', why: 'rows of version 1', disagrees: false }
-    const judgement = judge(decision, replay)
+    const judgement = recomputeDecision(decision, replay)
     if (judgement && 'problem' in judgement)
       return { row, pile: 'undecidable', why: 'decisions that do not follow from the rows', disagrees: true }
     try {
@@ -104,16 +109,16 @@ export function rehearser(changes: Changes, { since, until }: Window): Rehearser
     return state === undefined || [...state.thumbprints, ...state.dpopJkts].some(([, end]) => end !== null)
   }
 
-  function seeWhole(leaf: string, kind: KindOfCalls<Fate> | null): void {
+  function seeWhole(leaf: string, kind: CallKind<RehearsalOutcome> | null): void {
     const { row, detail, version } = rowOf(leaf)
     const { action, status, recorded_at: at } = row
-    if (!isOfCall(action)) {
+    if (!isCallAction(action)) {
       // A change that was refused has changed nothing.
-      if (status === 'denied' || !mayChange(action)) return
-      replay.see(row, version, detail)
+      if (status === 'denied' || !mayChangeAuthority(action)) return
+      replay.apply(row, version, detail)
       known.forget(version === 2 ? principalOf(action, detail) : null)
-    } else if (isDecision(row) && at >= since && at < until) {
-      const decision = decisionOf(row, detail)
+    } else if (isDecisionRow(row) && at >= since && at < until) {
+      const decision = recordedDecisionOf(row, detail)
       const fate = fateOf(decision, version)
       decide(leaf, fate, decision.summarised ?? 1, at)
       if (kind !== null && !hasGrace(row.principal_id)) known.judged(row.principal_id ?? '', kind, fate)
@@ -124,7 +129,7 @@ export function rehearser(changes: Changes, { since, until }: Window): Rehearser
     see: (leaf) => {
       const kind = known.of(leaf)
       if (!kind?.fate) return seeWhole(leaf, kind)
-      const at = textOf(leaf, 'recorded_at') ?? ''
+      const at = leafMemberText(leaf, 'recorded_at') ?? ''
       if (at >= since && at < until) decide(leaf, kind.fate, 1, at)
     },
     result: () => ({
@@ -140,27 +145,27 @@ export function rehearser(changes: Changes, { since, until }: Window): Rehearser
 }
 
 /** The one principal whose calls a change of version 2 can touch; null where it may be any. */
-const principalOf = (action: string, { subject }: Members): string | null =>
+const principalOf = (action: string, { subject }: UnknownRecord): string | null =>
   OF_PRINCIPALS.test(action) && typeof subject === 'string' ? subject : null
 
 const OF_PRINCIPALS = /^(?:agent|user|workload|operator)\./
 
-function placeOf(leaf: string | null): Place | null {
+function placeOf(leaf: string | null): RowPlace | null {
   if (leaf === null) return null
   const { stream, seq } = rowOf(leaf).row
   return { stream, seq }
 }
 
-interface Read {
+interface ParsedLeaf {
   /** Without its hash, leaf and the text of its detail. */
   readonly row: StoredRow
-  readonly detail: Members
+  readonly detail: UnknownRecord
   readonly version: LeafVersion
 }
 
 /** Reads a leaf. Written by the ledger: an object, of every column but `row_hash` (docs/ledger.md#row). */
-function rowOf(leaf: string): Read {
-  const { detail, v, ...row } = JSON.parse(leaf) as Members
+function rowOf(leaf: string): ParsedLeaf {
+  const { detail, v, ...row } = JSON.parse(leaf) as UnknownRecord
   return {
     row: { ...row, detail: '', row_hash: '', leaf: '' } as unknown as StoredRow,
     detail: isObject(detail) ? detail : {},

@@ -1,7 +1,7 @@
-import { isObject, type Members } from '../../support/json.ts'
-import { decisionOf, isDecision } from '../authority/decision.ts'
+import { isObject, type UnknownRecord } from '../../support/json.ts'
+import { isDecisionRow, recordedDecisionOf } from '../authority/decision.ts'
 import type { StoredRow } from '../record/leaf.ts'
-import type { Window } from './rehearse.ts'
+import type { DecisionWindow } from './rehearse.ts'
 
 /** What calls have demanded one capability, and what came of it. */
 export interface UsedCapability {
@@ -12,44 +12,44 @@ export interface UsedCapability {
   /** RFC 3339; null: never in the window. */
   readonly last_allowed_at: string | null
   readonly last_denied_at: string | null
-  /** The tools and models of those calls, by name, at most {@link MOST_NAMES} of each. */
+  /** The tools and models of those calls, by name, at most {@link MAX_NAMES_PER_CAPABILITY} of each. */
   readonly tools: readonly string[]
   readonly models: readonly string[]
 }
 
 /** What a principal has used in a window. */
-export interface Used {
+export interface PrincipalUsage {
   readonly decisions: number
   readonly capabilities: readonly UsedCapability[]
   /** Allowed calls that demanded nothing, which any set opens. */
   readonly undemanding: number
 }
 
-const MOST_NAMES = 100
+const MAX_NAMES_PER_CAPABILITY = 100
 /** Capabilities that are told apart. A set holds 64, and refusals may name others. */
-const MOST_CAPABILITIES = 1_000
+const MAX_USED_CAPABILITIES = 1_000
 
 /** Adds up the decisions about one principal (docs/rehearsal.md#usage). Takes leaves of any rows. */
-export function usage(principal: string, { since, until }: Window) {
-  const capabilities = new Map<string, Growing>()
+export function usageCounter(principal: string, { since, until }: DecisionWindow) {
+  const capabilities = new Map<string, CapabilityTally>()
   let [decisions, undemanding] = [0, 0]
 
-  function of(capability: string): Growing {
+  function of(capability: string): CapabilityTally {
     const known = capabilities.get(capability)
     if (known) return known
-    const made = new Growing(capability)
-    if (capabilities.size < MOST_CAPABILITIES) capabilities.set(capability, made)
+    const made = new CapabilityTally(capability)
+    if (capabilities.size < MAX_USED_CAPABILITIES) capabilities.set(capability, made)
     return made
   }
 
   return {
     see(leaf: string): void {
       // Written by the ledger: an object, of every column but `row_hash` (docs/ledger.md#row).
-      const { detail, ...columns } = JSON.parse(leaf) as Members
+      const { detail, ...columns } = JSON.parse(leaf) as UnknownRecord
       const row = columns as unknown as StoredRow
-      if (row.principal_id !== principal || !isDecision(row)) return
+      if (row.principal_id !== principal || !isDecisionRow(row)) return
       if (row.recorded_at < since || row.recorded_at >= until) return
-      const decision = decisionOf(row, isObject(detail) ? detail : {})
+      const decision = recordedDecisionOf(row, isObject(detail) ? detail : {})
       const count = decision.summarised ?? 1
       decisions += count
       const { allowed, authority, reason, requiredCapability: required } = decision
@@ -58,7 +58,7 @@ export function usage(principal: string, { since, until }: Window) {
       if (!allowed && reason === 'capability_missing' && typeof required === 'string')
         of(required).deny(row, count)
     },
-    result: (): Used => ({
+    result: (): PrincipalUsage => ({
       decisions,
       capabilities: [...capabilities.values()]
         .map((one) => one.shown())
@@ -68,7 +68,7 @@ export function usage(principal: string, { since, until }: Window) {
   }
 }
 
-class Growing {
+class CapabilityTally {
   readonly #capability: string
   readonly #tools = new Set<string>()
   readonly #models = new Set<string>()
@@ -94,8 +94,8 @@ class Growing {
   }
 
   #name({ tool, model }: StoredRow): void {
-    if (tool !== null && this.#tools.size < MOST_NAMES) this.#tools.add(tool)
-    if (model !== null && this.#models.size < MOST_NAMES) this.#models.add(model)
+    if (tool !== null && this.#tools.size < MAX_NAMES_PER_CAPABILITY) this.#tools.add(tool)
+    if (model !== null && this.#models.size < MAX_NAMES_PER_CAPABILITY) this.#models.add(model)
   }
 
   shown(): UsedCapability {

@@ -1,20 +1,20 @@
 import { NotRecomputable } from '../authority/call.ts'
 import { isRefusedByCheck } from '../authority/checks.ts'
-import type { Decision } from '../authority/decision.ts'
-import { demandedOf } from '../authority/demands.ts'
+import type { RecordedDecision } from '../authority/decision.ts'
+import { expectedDemands } from '../authority/demands.ts'
 import { refusalOfTool } from '../authority/reached.ts'
-import type { Replay } from '../authority/replay.ts'
-import { missingOf, proofFault, REFUSED_BY_RULE, thumbprintsAt } from '../authority/rule.ts'
-import { type Changes, concerns, isNothing } from './changes.ts'
+import type { LedgerReplay } from '../authority/replay.ts'
+import { missingCapability, proofFault, RULE_REFUSAL_REASONS, thumbprintsAt } from '../authority/rule.ts'
+import { changesConcern, type HypotheticalChanges, hasNoChanges } from './changes.ts'
 import { hasSameChecks, refusalOfCheck } from './checks.ts'
-import { type LaidOver, laidOver } from './laid-over.ts'
+import { type RehearsedCall, rehearsedCall } from './laid-over.ts'
 import { reachesElsewhere, refusalOfReached } from './reach.ts'
 
 /** The verdict on a call: null, it is allowed; else why it is refused, and what it lacks where that is why. */
-export type Verdict = { readonly reason: string; readonly capability: string | null } | null
+export type CallVerdict = { readonly reason: string; readonly capability: string | null } | null
 
 /** The verdict that a row says. */
-export const recordedVerdict = ({ allowed, reason, requiredCapability }: Decision): Verdict =>
+export const recordedVerdict = ({ allowed, reason, requiredCapability }: RecordedDecision): CallVerdict =>
   allowed
     ? null
     : { reason: reason ?? '', capability: typeof requiredCapability === 'string' ? requiredCapability : null }
@@ -24,16 +24,20 @@ export const recordedVerdict = ({ allowed, reason, requiredCapability }: Decisio
  * say nothing of it, what was recorded stands. Takes a decision that follows from the rows before it. Throws
  * {@link NotRecomputable} where the rows do not say enough: nothing is taken for harmless because nobody knows.
  */
-export function verdictWith(decision: Decision, replay: Replay, changes: Changes): Verdict {
+export function verdictWith(
+  decision: RecordedDecision,
+  replay: LedgerReplay,
+  changes: HypotheticalChanges,
+): CallVerdict {
   const recorded = recordedVerdict(decision)
   const { principal_id: subject } = decision.row
   const reached = decision.authority?.resource?.id ?? null
-  if (subject === null) return isNothing(changes) ? recorded : unknown('summaries of several principals')
+  if (subject === null) return hasNoChanges(changes) ? recorded : unknown('summaries of several principals')
   if (reachesElsewhere(decision, subject, replay, changes))
     return unknown('calls that go to the only server there is, which would be another one, or none')
-  if (!concerns(changes, subject, reached) || isOfNothing(decision)) return recorded
+  if (!changesConcern(changes, subject, reached) || isOfNothing(decision)) return recorded
   const { reason, summarised } = decision
-  const call = laidOver(decision, subject, replay, changes)
+  const call = rehearsedCall(decision, subject, replay, changes)
   const by = refuserOf(call)
   if (by === 'check' && hasSameChecks(call.recorded.checks, call.configuration.checks)) return recorded
   // Whatever had refused it still does, or something before it.
@@ -43,14 +47,14 @@ export function verdictWith(decision: Decision, replay: Replay, changes: Changes
 }
 
 /** What had refused a call; null where nothing did. */
-function refuserOf({ decision, authority, recorded }: LaidOver): 'rule' | 'check' | 'other' | null {
+function refuserOf({ decision, authority, recorded }: RehearsedCall): 'rule' | 'check' | 'other' | null {
   if (decision.allowed) return null
   if (isRefusedByCheck(decision, authority, recorded)) return 'check'
-  return REFUSED_BY_RULE.has(decision.reason ?? '') ? 'rule' : 'other'
+  return RULE_REFUSAL_REASONS.has(decision.reason ?? '') ? 'rule' : 'other'
 }
 
 /** What was called is nothing that a change could be about. */
-const isOfNothing = ({ authority, reason }: Decision): boolean =>
+const isOfNothing = ({ authority, reason }: RecordedDecision): boolean =>
   authority?.resource === null && (reason === 'mcp_not_bound' || reason === 'mcp_tool_unknown')
 
 /** The refusals that another mode of proofs might not make. */
@@ -63,13 +67,13 @@ function unknown(why: string): never {
   throw new NotRecomputable(why)
 }
 
-type Question = () => Verdict
+type VerdictQuestion = () => CallVerdict
 
 /**
  * The first refusal. Whatever a question that cannot be answered would have said: a call that a later one refuses is
  * refused.
  */
-function firstOf(asked: readonly Question[]): Verdict {
+function firstOf(asked: readonly VerdictQuestion[]): CallVerdict {
   let open: NotRecomputable | null = null
   for (const question of asked) {
     try {
@@ -84,10 +88,11 @@ function firstOf(asked: readonly Question[]): Verdict {
   return null
 }
 
-const refused = (reason: string | null): Verdict => (reason === null ? null : { reason, capability: null })
+const refused = (reason: string | null): CallVerdict =>
+  reason === null ? null : { reason, capability: null }
 
 /** The questions of the rule in their order, but for the certificate: no change is about that. */
-const questions = (call: LaidOver): readonly Question[] => [
+const questions = (call: RehearsedCall): readonly VerdictQuestion[] => [
   () => refused(call.principal.isActive ? null : 'principal_deactivated'),
   () => refused(refusalOfProof(call)),
   () => refused(refusalOfReached(call)),
@@ -96,7 +101,10 @@ const questions = (call: LaidOver): readonly Question[] => [
 ]
 
 /** What stands behind the rule. A call that the rule had refused never came so far. */
-const questionsBehind = (call: LaidOver, by: ReturnType<typeof refuserOf>): readonly Question[] => [
+const questionsBehind = (
+  call: RehearsedCall,
+  by: ReturnType<typeof refuserOf>,
+): readonly VerdictQuestion[] => [
   () =>
     by === 'rule' && call.decision.row.action === 'mcp_tools_call'
       ? unknown('its arguments were never looked at')
@@ -110,7 +118,7 @@ const questionsBehind = (call: LaidOver, by: ReturnType<typeof refuserOf>): read
 ]
 
 /** A summary names neither certificate nor key, and one tool of many. */
-const questionsOfSummary = (call: LaidOver): readonly Question[] => [
+const questionsOfSummary = (call: RehearsedCall): readonly VerdictQuestion[] => [
   () => refused(call.principal.isActive ? null : 'principal_deactivated'),
   () => refused(refusalOfProofs(call)),
   () => {
@@ -128,17 +136,17 @@ const questionsOfSummary = (call: LaidOver): readonly Question[] => [
 ]
 
 /** The same of a summary. Those that lacked no proof may have brought one, of whichever key. */
-function refusalOfProofs(call: LaidOver): string | null {
+function refusalOfProofs(call: RehearsedCall): string | null {
   const isKnown = call.decision.reason === 'proof_required' || hasSameProofs(call)
   return isKnown || call.configuration.mode === 'off'
     ? refusalOfProof(call)
     : unknown('summaries that name no key')
 }
 
-const hasSameProofs = ({ configuration, recorded }: LaidOver): boolean =>
+const hasSameProofs = ({ configuration, recorded }: RehearsedCall): boolean =>
   recorded.mode === configuration.mode && recorded.noDowngrade === configuration.noDowngrade
 
-function refusalOfProof(call: LaidOver): string | null {
+function refusalOfProof(call: RehearsedCall): string | null {
   const { reason } = call.decision
   if (hasSameProofs(call)) return reason === 'proof_required' ? reason : null
   const fault = faultOfProof(call)
@@ -146,7 +154,13 @@ function refusalOfProof(call: LaidOver): string | null {
   return fault === null && reason === 'proof_required' ? unknown(TOKENS) : fault
 }
 
-function faultOfProof({ decision, authority, principal, configuration, recorded }: LaidOver): string | null {
+function faultOfProof({
+  decision,
+  authority,
+  principal,
+  configuration,
+  recorded,
+}: RehearsedCall): string | null {
   const { mode, noDowngrade } = configuration
   const { row, at } = decision
   if (mode === 'off') return null
@@ -155,14 +169,14 @@ function faultOfProof({ decision, authority, principal, configuration, recorded 
   return proofFault(mode, noDowngrade, row.dpop_jkt, registered, authority.tokenBound)
 }
 
-function refusalOfSet({ authority, principal }: LaidOver, demanded: readonly string[]): Verdict {
-  const capability = missingOf(demanded, principal.capabilities, authority.scope)
+function refusalOfSet({ authority, principal }: RehearsedCall, demanded: readonly string[]): CallVerdict {
+  const capability = missingCapability(demanded, principal.capabilities, authority.scope)
   return capability === null ? null : { reason: 'capability_missing', capability }
 }
 
 /** What is demanded with the changes. Where the rule knows several, that which the row says was demanded. */
-function demandedNow(call: LaidOver): readonly string[] {
-  const [only, ...others] = demandedOf(call)
+function demandedNow(call: RehearsedCall): readonly string[] {
+  const [only, ...others] = expectedDemands(call)
   if (only === undefined || others.length === 0) return only ?? []
   const said = call.authority.demanded.join(' ')
   return (
@@ -172,5 +186,5 @@ function demandedNow(call: LaidOver): readonly string[] {
 }
 
 /** No change approves a definition: one that was refused so stays refused. */
-const refusalOfApproval = (call: LaidOver): string | null =>
+const refusalOfApproval = (call: RehearsedCall): string | null =>
   call.decision.reason === 'mcp_tool_quarantined' ? call.decision.reason : refusalOfTool(call)

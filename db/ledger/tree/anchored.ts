@@ -1,17 +1,17 @@
 import type { Kysely, Selectable } from 'kysely'
-import type { Schema } from '../../schema.ts'
-import { type Statement, statementOf, timestamp } from '../../support/statement.ts'
+import type { DatabaseSchema } from '../../schema.ts'
+import { type LedgerStatement, statementOf, timestamp } from '../../support/statement.ts'
 
-type Db = Kysely<Schema>
+type AnchorsDatabase = Kysely<DatabaseSchema>
 
 /** How far an anchor is. */
-export type AnchorState = Selectable<Schema['audit_anchors']>
+export type AnchorState = Selectable<DatabaseSchema['audit_anchors']>
 
 /** The anchors of a tree that a checkpoint was ever tried at, by name. */
-export const anchorStates = (db: Db, tree: number): Promise<readonly AnchorState[]> =>
+export const anchorStates = (db: AnchorsDatabase, tree: number): Promise<readonly AnchorState[]> =>
   db.selectFrom('audit_anchors').selectAll().where('tree', '=', tree).orderBy('anchor').execute()
 
-interface Kept {
+interface AnchoredCheckpoint {
   readonly tree: number
   readonly anchor: string
   readonly size: number
@@ -23,7 +23,10 @@ interface Kept {
 const upkeep = { beside: 'upkeep' } as const
 
 /** An anchor keeps a checkpoint. */
-export function checkpointKept(db: Db, { tree, anchor, size, proof, at }: Kept): readonly Statement[] {
+export function recordAnchoring(
+  db: AnchorsDatabase,
+  { tree, anchor, size, proof, at }: AnchoredCheckpoint,
+): readonly LedgerStatement[] {
   const row = { tree, anchor, size, at: timestamp(at), error: null, error_at: null }
   const state = db
     .insertInto('audit_anchors')
@@ -40,10 +43,10 @@ export function checkpointKept(db: Db, { tree, anchor, size, proof, at }: Kept):
 }
 
 /** An anchor could not be reached, or refused. */
-export function anchorFailed(
-  db: Db,
-  { tree, anchor, error, at }: Omit<Kept, 'size' | 'proof'> & { readonly error: string },
-): Statement {
+export function recordAnchorFailure(
+  db: AnchorsDatabase,
+  { tree, anchor, error, at }: Omit<AnchoredCheckpoint, 'size' | 'proof'> & { readonly error: string },
+): LedgerStatement {
   const errorAt = timestamp(at)
   const query = db
     .insertInto('audit_anchors')
@@ -53,7 +56,11 @@ export function anchorFailed(
 }
 
 /** When the oldest checkpoint was signed that an anchor lacks; null where it lacks none. ms since the epoch. */
-export async function lackingSince(db: Db, tree: number, size: number): Promise<number | null> {
+export async function oldestUnanchoredAt(
+  db: AnchorsDatabase,
+  tree: number,
+  size: number,
+): Promise<number | null> {
   const next = await db
     .selectFrom('audit_checkpoints')
     .select('signed_at')

@@ -1,14 +1,14 @@
-import { Malformed, type VerifierKey } from './note.ts'
+import { MalformedNote, type VerifierKey } from './note.ts'
 import {
   isSignedBy,
+  type LogTrust,
   NO_STAMPS,
   type SignedCheckpoint,
   type StampTally,
-  type Trusted,
-  type Witnessed,
+  type WitnessSummary,
   witnessesOf,
 } from './trusted.ts'
-import { type StoredTreeParts, type TreeWalk, treeWalk, type Walked } from './walk.ts'
+import { type StoredTreeParts, type TreeWalk, type TreeWalkResult, treeWalk } from './walk.ts'
 
 /** What stands beside the rows of a log. */
 export interface StoredLog {
@@ -36,7 +36,7 @@ export interface TreeVerdict {
   readonly cutShort: string | null
   /** Whether a key or a checkpoint from elsewhere vouches for the sealed rows. */
   readonly vouched: boolean
-  readonly witnessed: readonly Witnessed[]
+  readonly witnessed: readonly WitnessSummary[]
   readonly stamps: Omit<StampTally, 'problems'>
 }
 
@@ -46,19 +46,19 @@ export interface TreeInspection {
   readonly verdict: () => Promise<TreeVerdict>
 }
 
-const MOST_PROBLEMS = 20
+const MAX_TREE_PROBLEMS = 20
 
 /** `stored`: null where there are rows alone, as in an export. */
-export function inspectTree(stored: StoredLog | null, trusted: Trusted): TreeInspection {
+export function inspectTree(stored: StoredLog | null, trusted: LogTrust): TreeInspection {
   const problems: string[] = []
   const fault = (sentence: string): void => {
-    if (problems.length < MOST_PROBLEMS && !problems.includes(sentence)) problems.push(sentence)
+    if (problems.length < MAX_TREE_PROBLEMS && !problems.includes(sentence)) problems.push(sentence)
   }
   /** Of those that were met: how many rows the largest one has, and the largest that a trusted key has signed. */
   let [largest, signed] = [-1, 0]
   /** Whether a trusted key has signed the last one that is stored: rows cut off may be sealed by another. */
   let isOwnSigned = true
-  const witnessed = new Map<string, Witnessed>()
+  const witnessed = new Map<string, WitnessSummary>()
   const origin = stored?.origin ?? trusted.keys[0]?.name ?? trusted.checkpoints[0]?.origin ?? null
 
   function look(checkpoint: SignedCheckpoint, keys: readonly VerifierKey[] | null, whose: string): void {
@@ -73,7 +73,7 @@ export function inspectTree(stored: StoredLog | null, trusted: Trusted): TreeIns
 
   async function lookAtStamps(checkpoint: SignedCheckpoint): Promise<void> {
     const { stamps = [] } = checkpoint
-    const found = trusted.stamps && (await trusted.stamps.see(checkpoint, stamps))
+    const found = trusted.stamps && (await trusted.stamps.check(checkpoint, stamps))
     for (const sentence of found ?? []) fault(sentence)
   }
 
@@ -81,7 +81,7 @@ export function inspectTree(stored: StoredLog | null, trusted: Trusted): TreeIns
     try {
       yield* merged()
     } catch (error) {
-      if (!(error instanceof Malformed)) throw error
+      if (!(error instanceof MalformedNote)) throw error
       fault(`a stored checkpoint cannot be read: ${error.message}`)
     }
   }
@@ -108,14 +108,14 @@ export function inspectTree(stored: StoredLog | null, trusted: Trusted): TreeIns
   const walk = treeWalk({ checkpoints: claims, ...(tiles && { tiles }) })
 
   /** Looks at the checkpoints of more rows than there are, too. */
-  async function walked(): Promise<Walked> {
+  async function walked(): Promise<TreeWalkResult> {
     const found = await walk.end()
     let { done } = await claims.next()
     while (!done) done = (await claims.next()).done
     return found
   }
 
-  function conclude({ rows, newest, problem, beyond, ...counted }: Walked): TreeVerdict {
+  function conclude({ rows, newest, problem, beyond, ...counted }: TreeWalkResult): TreeVerdict {
     if (problem !== null) fault(problem)
     const sealed = newest?.size ?? 0
     if (trusted.keys.length > 0 && (signed < largest || !isOwnSigned)) fault(NOT_BY_THE_KEY)

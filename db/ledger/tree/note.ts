@@ -24,14 +24,14 @@ export interface NoteSignature {
   readonly line: string
 }
 
-export interface Note {
+export interface SignedNote {
   /** With its last line feed: the bytes that are signed. */
   readonly text: string
   readonly signatures: readonly NoteSignature[]
 }
 
 /** Says that a text is no signed note, no key, or no checkpoint. */
-export class Malformed extends Error {
+export class MalformedNote extends Error {
   override readonly name = 'Malformed'
 }
 
@@ -41,13 +41,13 @@ const SPKI = Buffer.from('302a300506032b6570032100', 'hex')
 const BASE64 = /^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$/
 const LINE = /^— ([^\s+]+) (\S+)$/u
 // A stranger's note is read in one go.
-const MOST_BYTES = 1_000_000
-const MOST_SIGNATURES = 100
+const MAX_NOTE_BYTES = 1_000_000
+const MAX_NOTE_SIGNATURES = 100
 
-/** The bytes of a text of standard base64, padded, in its one form. Throws {@link Malformed}. */
+/** The bytes of a text of standard base64, padded, in its one form. Throws {@link MalformedNote}. */
 export function fromBase64(text: string): Buffer {
   const bytes = BASE64.test(text) ? Buffer.from(text, 'base64') : Buffer.alloc(0)
-  if (text === '' || bytes.toString('base64') !== text) throw new Malformed('it holds what is not base64')
+  if (text === '' || bytes.toString('base64') !== text) throw new MalformedNote('it holds what is not base64')
   return bytes
 }
 
@@ -60,16 +60,16 @@ export function verifierKeyText(name: string, kind: KeyKind, key: KeyObject): st
   return `${name}+${keyId(name, encoded)}+${encoded.toString('base64')}`
 }
 
-/** Reads the text of a verifier key. Throws {@link Malformed}. */
+/** Reads the text of a verifier key. Throws {@link MalformedNote}. */
 export function parseVerifierKey(text: string): VerifierKey {
   const [, name = '', id = '', body = ''] = /^([^+]*)\+([0-9a-f]{8})\+(.+)$/.exec(text.trim()) ?? []
-  if (!isKeyName(name)) throw new Malformed('a verifier key is <name>+<8 hex digits>+<base64>')
+  if (!isKeyName(name)) throw new MalformedNote('a verifier key is <name>+<8 hex digits>+<base64>')
   const encoded = fromBase64(body)
   const kind = encoded[0] === ALGORITHMS.log ? 'log' : encoded[0] === ALGORITHMS.witness ? 'witness' : null
   if (kind === null || encoded.length !== RAW_KEY + 1)
-    throw new Malformed('a verifier key of another algorithm than Ed25519')
+    throw new MalformedNote('a verifier key of another algorithm than Ed25519')
   if (keyId(name, encoded) !== id)
-    throw new Malformed('the id of the verifier key is not the digest of its name and key')
+    throw new MalformedNote('the id of the verifier key is not the digest of its name and key')
   const key = createPublicKey({
     key: Buffer.concat([SPKI, encoded.subarray(1)]),
     format: 'der',
@@ -84,19 +84,19 @@ export const readableKeys = (texts: readonly string[]): readonly VerifierKey[] =
     try {
       return [parseVerifierKey(text)]
     } catch (error) {
-      if (error instanceof Malformed) return []
+      if (error instanceof MalformedNote) return []
       throw error
     }
   })
 
-/** Reads a signed note. Verifies nothing. Throws {@link Malformed}. */
-export function parseNote(note: string): Note {
-  if (note.length > MOST_BYTES) throw new Malformed('a note of more than 1,000,000 characters')
+/** Reads a signed note. Verifies nothing. Throws {@link MalformedNote}. */
+export function parseNote(note: string): SignedNote {
+  if (note.length > MAX_NOTE_BYTES) throw new MalformedNote('a note of more than 1,000,000 characters')
   const at = note.lastIndexOf('\n\n')
   if (at < 0 || !note.endsWith('\n') || !note.isWellFormed() || CONTROL.test(note))
-    throw new Malformed('a signed note is a text, an empty line, and lines of signatures')
+    throw new MalformedNote('a signed note is a text, an empty line, and lines of signatures')
   const lines = note.slice(at + 2, -1).split('\n')
-  if (lines.length > MOST_SIGNATURES) throw new Malformed('a note with more than 100 signatures')
+  if (lines.length > MAX_NOTE_SIGNATURES) throw new MalformedNote('a note with more than 100 signatures')
   return { text: note.slice(0, at + 1), signatures: lines.map(signatureIn) }
 }
 
@@ -105,12 +105,12 @@ const CONTROL = /[\u0000-\u0009\u000b-\u001f]/u
 /** Puts a note together. `lines`: of signatures, without line feeds. */
 export const noteOf = (text: string, lines: readonly string[]): string => `${text}\n${lines.join('\n')}\n`
 
-/** Reads a line of a signature, without its line feed. Throws {@link Malformed}. */
+/** Reads a line of a signature, without its line feed. Throws {@link MalformedNote}. */
 export function signatureIn(line: string): NoteSignature {
   const [, name, body] = LINE.exec(line) ?? []
   const bytes = body === undefined ? Buffer.alloc(0) : fromBase64(body)
   if (name === undefined || bytes.length < 5)
-    throw new Malformed('a line of a signature is — <name> <base64>')
+    throw new MalformedNote('a line of a signature is — <name> <base64>')
   return { name, id: bytes.subarray(0, 4).toString('hex'), bytes: bytes.subarray(4), line }
 }
 
@@ -128,13 +128,16 @@ export function cosignNote(text: string, name: string, privateKey: KeyObject, at
 }
 
 /** What a key of a note has signed: nothing; or its text, at an instant in s where the key is a witness's. */
-export type Signed = { readonly good: false } | { readonly good: true; readonly at?: number }
+export type NoteVerification = { readonly good: false } | { readonly good: true; readonly at?: number }
 
 /**
  * Verifies the signatures of a note that name a key (C2SP signed-note, tlog-cosignature). A key that is named twice,
  * or once and has not signed, has not signed.
  */
-export function signedBy({ text, signatures }: Note, { name, id, kind, key }: VerifierKey): Signed {
+export function verifyNoteSignature(
+  { text, signatures }: SignedNote,
+  { name, id, kind, key }: VerifierKey,
+): NoteVerification {
   const own = signatures.filter((signature) => signature.name === name && signature.id === id)
   const [one] = own
   if (one === undefined || own.length > 1) return { good: false }

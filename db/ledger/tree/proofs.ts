@@ -69,13 +69,13 @@ export function rootByInclusion(
   return sn === 0 ? root : null
 }
 
-interface Head {
+interface TreeHead {
   readonly size: number
   readonly root: Buffer
 }
 
 /** Whether a proof shows that the newer tree begins with all leaves of the older one (RFC 9162, section 2.1.4.2). */
-export function isConsistent(older: Head, newer: Head, proof: readonly Buffer[]): boolean {
+export function isConsistent(older: TreeHead, newer: TreeHead, proof: readonly Buffer[]): boolean {
   if (older.size > newer.size) return false
   if (older.size === newer.size) return proof.length === 0 && older.root.equals(newer.root)
   if (older.size === 0) return proof.length === 0

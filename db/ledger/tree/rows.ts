@@ -35,4 +35,4 @@ export interface TreeRows {
 }
 
 /** The rows of one request that are read. A call has two. */
-export const MOST_OF_REQUEST = 16
+export const MAX_ROWS_PER_REQUEST = 16

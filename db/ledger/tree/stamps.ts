@@ -1,5 +1,5 @@
 import type { Kysely } from 'kysely'
-import type { Schema } from '../../schema.ts'
+import type { DatabaseSchema } from '../../schema.ts'
 
 interface StoredStamp {
   readonly size: number
@@ -9,7 +9,7 @@ interface StoredStamp {
 
 /** The time stamps of a tree over more than `after` rows and at most `until`: by size, then by anchor. */
 export const stampsBetween = (
-  db: Kysely<Schema>,
+  db: Kysely<DatabaseSchema>,
   tree: number,
   { after, until }: { readonly after: number; readonly until: number },
 ): Promise<readonly StoredStamp[]> =>

@@ -1,20 +1,20 @@
 import type { Kysely, Selectable } from 'kysely'
 import type { Database } from '../../database.ts'
-import type { Schema } from '../../schema.ts'
-import { type Statement, statementOf, timestamp } from '../../support/statement.ts'
+import type { DatabaseSchema } from '../../schema.ts'
+import { type LedgerStatement, statementOf, timestamp } from '../../support/statement.ts'
 import { type Checkpoint, checkpointText } from './checkpoint.ts'
 import { HASH_BYTES } from './hashes.ts'
 import { noteOf } from './note.ts'
-import { edgeOf, type ReadTile, type Tile } from './tiles.ts'
+import { edgeOf, type ReadTile, type TreeTile } from './tiles.ts'
 
-type Db = Kysely<Schema>
+type TreeDatabase = Kysely<DatabaseSchema>
 
 /** A tree as far as it is grown: `place` is that of its last row. */
-export type StoredTree = Selectable<Schema['audit_trees']>
-export type StoredCheckpoint = Selectable<Schema['audit_checkpoints']>
+export type StoredTree = Selectable<DatabaseSchema['audit_trees']>
+export type StoredCheckpoint = Selectable<DatabaseSchema['audit_checkpoints']>
 
 /** The tree that grows: the last that was begun. */
-export const treeInForce = (db: Db): Promise<StoredTree | undefined> =>
+export const currentTree = (db: TreeDatabase): Promise<StoredTree | undefined> =>
   db.selectFrom('audit_trees').selectAll().orderBy('tree', 'desc').limit(1).executeTakeFirst()
 
 /** How many rows are in no tree yet. */
@@ -22,13 +22,13 @@ export async function countUnsealed({
   kysely,
   treeRows,
 }: Pick<Database, 'kysely' | 'treeRows'>): Promise<number> {
-  const tree = await treeInForce(kysely)
+  const tree = await currentTree(kysely)
   return treeRows.between(tree?.place ?? 0, Number.MAX_SAFE_INTEGER)
 }
 
 /** Reads tiles of a tree, of width 0 as they are. Throws where one is narrower than asked for. */
 export const tileReader =
-  (db: Db, tree: number): ReadTile =>
+  (db: TreeDatabase, tree: number): ReadTile =>
   async ({ level, n }, width) => {
     const row = await db
       .selectFrom('audit_tiles')
@@ -53,30 +53,37 @@ export const readEdge = (read: ReadTile, size: number): Promise<readonly Buffer[
     ),
   )
 
-const checkpoints = (db: Db, tree: number) =>
+const checkpoints = (db: TreeDatabase, tree: number) =>
   db.selectFrom('audit_checkpoints').selectAll().where('tree', '=', tree)
 
-export const newestCheckpoint = (db: Db, tree: number): Promise<StoredCheckpoint | undefined> =>
+export const newestCheckpoint = (db: TreeDatabase, tree: number): Promise<StoredCheckpoint | undefined> =>
   checkpoints(db, tree).orderBy('size', 'desc').limit(1).executeTakeFirst()
 
-export const checkpointOfSize = (db: Db, tree: number, size: number): Promise<StoredCheckpoint | undefined> =>
-  checkpoints(db, tree).where('size', '=', size).executeTakeFirst()
+export const checkpointOfSize = (
+  db: TreeDatabase,
+  tree: number,
+  size: number,
+): Promise<StoredCheckpoint | undefined> => checkpoints(db, tree).where('size', '=', size).executeTakeFirst()
 
 /** The last checkpoint before a row at a place; undefined where the row is under the first. */
 export const checkpointBefore = (
-  db: Db,
+  db: TreeDatabase,
   tree: number,
   place: number,
 ): Promise<StoredCheckpoint | undefined> =>
   checkpoints(db, tree).where('place', '<', place).orderBy('place', 'desc').limit(1).executeTakeFirst()
 
 /** The last checkpoint of at most so many leaves. */
-export const checkpointUpTo = (db: Db, tree: number, size: number): Promise<StoredCheckpoint | undefined> =>
+export const checkpointUpTo = (
+  db: TreeDatabase,
+  tree: number,
+  size: number,
+): Promise<StoredCheckpoint | undefined> =>
   checkpoints(db, tree).where('size', '<=', size).orderBy('size', 'desc').limit(1).executeTakeFirst()
 
 /** A checkpoint as a signed note: the lines of the log's keys, then those of its witnesses. */
 export async function noteOfCheckpoint(
-  db: Db,
+  db: TreeDatabase,
   { origin }: StoredTree,
   stored: StoredCheckpoint,
 ): Promise<string> {
@@ -103,10 +110,10 @@ export const checkpointOf = (
 })
 
 /** A tree that has grown: its changed tiles, and its checkpoint, signed. */
-export interface Growth {
+export interface TreeGrowth {
   readonly from: Pick<StoredTree, 'tree' | 'size'>
   readonly to: Pick<StoredTree, 'size' | 'place'>
-  readonly tiles: readonly Tile[]
+  readonly tiles: readonly TreeTile[]
   readonly root: Buffer
   /** The lines of the log's signatures. */
   readonly signatures: readonly string[]
@@ -117,14 +124,17 @@ export interface Growth {
  * The statements by which a tree grows, all or none: where another process has grown it meanwhile, the first changes
  * no row and the unit is refused. So no two checkpoints are ever of one size.
  */
-export function growTree(db: Db, { from, to, tiles, root, signatures, at }: Growth): readonly Statement[] {
+export function growTree(
+  db: TreeDatabase,
+  { from, to, tiles, root, signatures, at }: TreeGrowth,
+): readonly LedgerStatement[] {
   const { tree } = from
   const grow = db
     .updateTable('audit_trees')
     .set({ size: to.size, place: to.place })
     .where('tree', '=', tree)
     .where('size', '=', from.size)
-  const store = (tile: Tile) =>
+  const store = (tile: TreeTile) =>
     db
       .insertInto('audit_tiles')
       .values({ tree, level: tile.level, n: tile.n, hashes: tile.hashes })
@@ -147,10 +157,10 @@ export function growTree(db: Db, { from, to, tiles, root, signatures, at }: Grow
 }
 
 /** A key that signs a tree, or has signed it. */
-export type StoredKey = Selectable<Schema['audit_keys']>
+export type StoredKey = Selectable<DatabaseSchema['audit_keys']>
 
 /** The keys of a tree, newest first. */
-export const keysOf = (db: Db, tree: number): Promise<readonly StoredKey[]> =>
+export const treeKeysOf = (db: TreeDatabase, tree: number): Promise<readonly StoredKey[]> =>
   db
     .selectFrom('audit_keys')
     .selectAll()
@@ -161,15 +171,15 @@ export const keysOf = (db: Db, tree: number): Promise<readonly StoredKey[]> =>
 
 /** Begins a tree with its first key. */
 export function beginTree(
-  db: Db,
+  db: TreeDatabase,
   { tree, key }: { readonly tree: Omit<StoredTree, 'size' | 'place'>; readonly key: StoredKey },
-): readonly Statement[] {
+): readonly LedgerStatement[] {
   const begin = db.insertInto('audit_trees').values({ ...tree, size: 0, place: 0 })
   return [statementOf(begin.compile(), 1), statementOf(db.insertInto('audit_keys').values(key).compile(), 1)]
 }
 
 /** Lets another key sign. Those that sign now go on until an instant, and then sign no more. */
-export function rotateKey(db: Db, key: StoredKey, until: number): readonly Statement[] {
+export function rotateKey(db: TreeDatabase, key: StoredKey, until: number): readonly LedgerStatement[] {
   const retire = db
     .updateTable('audit_keys')
     .set({ retired_at: timestamp(until) })

@@ -12,7 +12,7 @@ export interface TilePlace {
   readonly n: number
 }
 
-export interface Tile extends TilePlace {
+export interface TreeTile extends TilePlace {
   /** 1 to 256 hashes, one behind the other. */
   readonly hashes: Buffer
 }
@@ -21,7 +21,7 @@ export interface Tile extends TilePlace {
 export type ReadTile = (place: TilePlace, width: number) => Promise<Buffer>
 
 /** The last tile of each level, as far as it is not full: what a tree needs to grow. */
-export type Edge = readonly Buffer[]
+export type TreeEdge = readonly Buffer[]
 
 /** The places of the edge of a tree of a size, with the width of each; a level without a partial tile has none. */
 export function edgeOf(size: number): readonly (TilePlace & { readonly width: number })[] {
@@ -37,12 +37,12 @@ export function edgeOf(size: number): readonly (TilePlace & { readonly width: nu
  * Appends the hashes of leaves to a tree of a size. Returns the tiles that have changed, each as it is at the end and
  * with all that it held before, and the edge and the root of the larger tree.
  */
-export function extend(
+export function extendTree(
   size: number,
-  edge: Edge,
+  edge: TreeEdge,
   hashes: Buffer,
-): { readonly tiles: readonly Tile[]; readonly edge: Edge; readonly root: Buffer } {
-  const tiles: Tile[] = []
+): { readonly tiles: readonly TreeTile[]; readonly edge: TreeEdge; readonly root: Buffer } {
+  const tiles: TreeTile[] = []
   const next: Buffer[] = []
   let [added, before] = [hashes, size]
   for (let level = 0; added.length > 0 || before > 0; level += 1) {
@@ -62,7 +62,7 @@ export function extend(
 }
 
 /** The root of a tree by its edge. Throws a RangeError for a tree without leaves. */
-export function rootOf(edge: Edge): Buffer {
+export function rootOf(edge: TreeEdge): Buffer {
   const peaks = edge.toReversed().flatMap(peaksIn)
   if (peaks.length === 0) throw new RangeError('a tree without leaves has no tiles')
   return peaks.reduceRight((right, left) => nodeHash(left, right))

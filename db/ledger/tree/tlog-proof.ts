@@ -1,6 +1,6 @@
 import { type Checkpoint, parseCheckpoint } from './checkpoint.ts'
 import { HASH_BYTES, leafHash } from './hashes.ts'
-import { fromBase64, Malformed, type Note, parseNote } from './note.ts'
+import { fromBase64, MalformedNote, parseNote, type SignedNote } from './note.ts'
 import { rootByInclusion } from './proofs.ts'
 
 const HEADER = 'c2sp.org/tlog-proof@v1'
@@ -9,7 +9,7 @@ const HEADER = 'c2sp.org/tlog-proof@v1'
 export interface TlogProof {
   readonly index: number
   readonly hashes: readonly Buffer[]
-  readonly note: Note
+  readonly note: SignedNote
   readonly checkpoint: Checkpoint
 }
 
@@ -18,22 +18,24 @@ export const tlogProofText = (index: number, hashes: readonly Buffer[], note: st
   [HEADER, `index ${index}`, ...hashes.map((hash) => hash.toString('base64')), '', note].join('\n')
 
 // As long as a path can be in a tree of 2^63 leaves.
-const MOST_HASHES = 63
+const MAX_INCLUSION_HASHES = 63
 
-/** Reads the text of a proof. Verifies nothing. Throws {@link Malformed}. */
+/** Reads the text of a proof. Verifies nothing. Throws {@link MalformedNote}. */
 export function parseTlogProof(text: string): TlogProof {
   const at = text.indexOf('\n\n')
   const [header, ...lines] = text.slice(0, Math.max(at, 0)).split('\n')
-  if (header !== HEADER) throw new Malformed(`a proof begins with ${HEADER}`)
+  if (header !== HEADER) throw new MalformedNote(`a proof begins with ${HEADER}`)
   if (lines[0]?.startsWith('extra ')) fromBase64((lines.shift() ?? '').slice('extra '.length))
   const [, index] = /^index (0|[1-9][0-9]{0,15})$/.exec(lines[0] ?? '') ?? []
   const hashes = lines.slice(1).map(fromBase64)
   if (
     index === undefined ||
-    hashes.length > MOST_HASHES ||
+    hashes.length > MAX_INCLUSION_HASHES ||
     hashes.some(({ length }) => length !== HASH_BYTES)
   )
-    throw new Malformed('a proof is an index, hashes of 32 bytes in base64, an empty line and a checkpoint')
+    throw new MalformedNote(
+      'a proof is an index, hashes of 32 bytes in base64, an empty line and a checkpoint',
+    )
   const note = parseNote(text.slice(at + 2))
   return { index: Number(index), hashes, note, checkpoint: parseCheckpoint(note.text) }
 }

@@ -1,8 +1,8 @@
 import { type Checkpoint, parseCheckpoint } from './checkpoint.ts'
-import { Malformed, type Note, parseNote, signedBy, type VerifierKey } from './note.ts'
+import { MalformedNote, parseNote, type SignedNote, type VerifierKey, verifyNoteSignature } from './note.ts'
 
 /** What whoever verifies has from elsewhere than the log. */
-export interface Trusted {
+export interface LogTrust {
   /** Verifier keys of the log. */
   readonly keys: readonly VerifierKey[]
   readonly witnesses: readonly VerifierKey[]
@@ -11,10 +11,10 @@ export interface Trusted {
   readonly stamps?: StampWatch
 }
 
-export const NOTHING_TRUSTED: Trusted = { keys: [], witnesses: [], checkpoints: [] }
+export const NO_LOG_TRUST: LogTrust = { keys: [], witnesses: [], checkpoints: [] }
 
 /** Whether there is nothing from elsewhere to hold a log against. */
-export const trustsNothing = ({ keys, witnesses, checkpoints, stamps }: Trusted): boolean =>
+export const isEmptyLogTrust = ({ keys, witnesses, checkpoints, stamps }: LogTrust): boolean =>
   keys.length + witnesses.length + checkpoints.length === 0 && !stamps?.isWanted
 
 /** Looks at the time stamps of checkpoints, in one verification. The database knows no certificates: whoever verifies does. */
@@ -22,7 +22,7 @@ export interface StampWatch {
   /** Whether an authority, or a time stamp, was given from elsewhere. */
   readonly isWanted: boolean
   /** Looks at the time stamps beside a checkpoint. Returns what does not hold, each as a sentence. */
-  readonly see: (checkpoint: SignedCheckpoint, stamps: readonly Uint8Array[]) => Promise<readonly string[]>
+  readonly check: (checkpoint: SignedCheckpoint, stamps: readonly Uint8Array[]) => Promise<readonly string[]>
   readonly end: () => StampTally
 }
 
@@ -30,13 +30,13 @@ export interface StampWatch {
 export interface StampTally {
   /** What does not hold beside single checkpoints, each as a sentence. */
   readonly problems: readonly string[]
-  readonly stamped: readonly Stamped[]
+  readonly stamped: readonly StampSummary[]
   /** Those that fit, by authorities that were not given. */
   readonly unchecked: number
 }
 
 /** An authority that has stamped checkpoints, the last of them so. */
-export interface Stamped extends Witnessed {
+export interface StampSummary extends WitnessSummary {
   readonly count: number
 }
 
@@ -44,13 +44,13 @@ export const NO_STAMPS: StampTally = { problems: [], stamped: [], unchecked: 0 }
 
 /** A checkpoint with the note that it stands in. */
 export interface SignedCheckpoint extends Checkpoint {
-  readonly note: Note
+  readonly note: SignedNote
   /** The time stamps that lie beside it. DER, or whatever is stored there. */
   readonly stamps?: readonly Uint8Array[]
 }
 
-/** Reads a signed checkpoint. Verifies nothing. Throws `Malformed`. */
-export function parseSigned(text: string): SignedCheckpoint {
+/** Reads a signed checkpoint. Verifies nothing. Throws `MalformedNote`. */
+export function parseSignedCheckpoint(text: string): SignedCheckpoint {
   const note = parseNote(text)
   return { ...parseCheckpoint(note.text), note }
 }
@@ -62,22 +62,22 @@ const WHOLE_NOTE = /^[^\n]+\n(?:0|[1-9][0-9]{0,15})\n[A-Za-z0-9+/]{43}=\n\n(?:â€
  * Reads signed checkpoints as the file of an anchor holds them (docs/ledger.md#anchors). What a crash has left
  * half-written is passed over.
  */
-export const parseAllSigned = (text: string): readonly SignedCheckpoint[] =>
+export const parseSignedCheckpoints = (text: string): readonly SignedCheckpoint[] =>
   (text.match(WHOLE_NOTE) ?? []).flatMap((whole) => {
     try {
-      return [parseSigned(whole)]
+      return [parseSignedCheckpoint(whole)]
     } catch (error) {
-      if (error instanceof Malformed) return []
+      if (error instanceof MalformedNote) return []
       throw error
     }
   })
 
 /** Whether one of the keys has signed a note. */
-export const isSignedBy = (note: Note, keys: readonly VerifierKey[]): boolean =>
-  keys.some((key) => signedBy(note, key).good)
+export const isSignedBy = (note: SignedNote, keys: readonly VerifierKey[]): boolean =>
+  keys.some((key) => verifyNoteSignature(note, key).good)
 
 /** A witness that has seen a checkpoint. */
-export interface Witnessed {
+export interface WitnessSummary {
   readonly name: string
   /** RFC 3339. */
   readonly at: string
@@ -89,9 +89,9 @@ export interface Witnessed {
 export const witnessesOf = (
   { note, size }: Pick<SignedCheckpoint, 'note' | 'size'>,
   keys: readonly VerifierKey[],
-): readonly Witnessed[] =>
+): readonly WitnessSummary[] =>
   keys.flatMap((key) => {
-    const signed = signedBy(note, key)
+    const signed = verifyNoteSignature(note, key)
     if (!signed.good || signed.at === undefined) return []
     return [{ name: key.name, at: new Date(signed.at * 1_000).toISOString(), size }]
   })

@@ -3,7 +3,7 @@ import { EMPTY_ROOT, leafHash } from './hashes.ts'
 import { TILE_WIDTH, type TilePlace } from './tiles.ts'
 
 /** A checkpoint that the rows are held against. */
-export interface Claimed {
+export interface ClaimedCheckpoint {
   readonly size: number
   /** base64. */
   readonly root: string
@@ -12,7 +12,7 @@ export interface Claimed {
 /** What is stored of a tree beside the rows, as far as it is looked at. */
 export interface StoredTreeParts {
   /** The checkpoints in the order of their sizes. May be long. */
-  readonly checkpoints: AsyncIterator<Claimed> | Iterator<Claimed>
+  readonly checkpoints: AsyncIterator<ClaimedCheckpoint> | Iterator<ClaimedCheckpoint>
   /** Where tiles are stored: up to which size, and the hashes of one, null where it is not there. */
   readonly tiles?: {
     readonly size: number
@@ -21,32 +21,32 @@ export interface StoredTreeParts {
 }
 
 /** What came of holding rows against what is stored of their tree. */
-export interface Walked {
+export interface TreeWalkResult {
   readonly rows: number
   /** Checkpoints whose root is that of the rows. */
   readonly checkpoints: number
   readonly tiles: number
   /** The largest checkpoint that fits; null where there is none. */
-  readonly newest: Claimed | null
+  readonly newest: ClaimedCheckpoint | null
   /** What does not fit, the first of it, as a sentence; null where all does. */
   readonly problem: string | null
   /** The first checkpoint of more rows than there are. */
-  readonly beyond: Claimed | null
+  readonly beyond: ClaimedCheckpoint | null
 }
 
 /** Holds rows against the stored parts of their tree, in one pass, in memory of the tree's height. */
 export interface TreeWalk {
   /** Returns a promise where something must be read first. */
   add(leaf: string | Uint8Array): Promise<void> | undefined
-  end(): Promise<Walked>
+  end(): Promise<TreeWalkResult>
 }
 
 export function treeWalk({ checkpoints, tiles: stored }: StoredTreeParts): TreeWalk {
   const tree = compactTree()
   const levels: Buffer[][] = []
-  let claimed: Claimed | null | undefined
+  let claimed: ClaimedCheckpoint | null | undefined
   let [fitting, whole] = [0, 0]
-  let newest: Claimed | null = null
+  let newest: ClaimedCheckpoint | null = null
   let problem: string | null = null
 
   const fault = (sentence: string): void => {
@@ -127,7 +127,7 @@ const countAt = (size: number, level: number): number => Math.floor(size / TILE_
 
 const rootOf = (tree: CompactTree): string => tree.root().toString('base64')
 
-async function nextOf(checkpoints: StoredTreeParts['checkpoints']): Promise<Claimed | null> {
+async function nextOf(checkpoints: StoredTreeParts['checkpoints']): Promise<ClaimedCheckpoint | null> {
   const { done, value } = await checkpoints.next()
   return done ? null : value
 }

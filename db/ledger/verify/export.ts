@@ -1,9 +1,9 @@
 import { isUtf8 } from 'node:buffer'
 import canonicalize from 'canonicalize'
 import { LeafRow } from '../canonical/leaf-row.ts'
-import { detailOf } from '../record/draft.ts'
-import { type Names, nameMember, type StoredRow, sealOf } from '../record/leaf.ts'
-import type { Damaged } from './verify.ts'
+import { leafDetailOf } from '../record/draft.ts'
+import { nameMember, type ReadableNames, type StoredRow, sealOf } from '../record/leaf.ts'
+import type { DamagedRow } from './verify.ts'
 
 /** Says that a text is no export of this ledger from its first line on. */
 export class NotAnExport extends Error {}
@@ -11,13 +11,13 @@ export class NotAnExport extends Error {}
 /**
  * The rows of an NDJSON export, from its lines without their line feeds, null for one that is not UTF-8. The
  * leaf of a row is its line without `row_hash`, `result` and the names of users, so that whoever compares it with the columns, as
- * `verify` does, finds whatever was added, repeated or respelt. A line that is no row is a {@link Damaged},
+ * `verify` does, finds whatever was added, repeated or respelt. A line that is no row is a {@link DamagedRow},
  * and ends the rows. Throws {@link NotAnExport} where there is no line, or the first one is no object with
  * the columns of a row.
  */
 export async function* exportedRows(
   lines: AsyncIterable<string | null>,
-): AsyncGenerator<StoredRow | Damaged> {
+): AsyncGenerator<StoredRow | DamagedRow> {
   let count = 0
   for await (const line of lines) {
     count += 1
@@ -33,7 +33,9 @@ export async function* exportedRows(
  * beyond doubt becomes a {@link LeafRow}, many times faster; what comes of any other is up to {@link exportedRows}' rules.
  * The blocks are the rows' then.
  */
-export async function* exportedBlocks(blocks: AsyncIterable<Buffer>): AsyncGenerator<StoredRow | Damaged> {
+export async function* exportedRowsInBlocks(
+  blocks: AsyncIterable<Buffer>,
+): AsyncGenerator<StoredRow | DamagedRow> {
   let count = 0
   for await (const block of blocks) {
     const isText = isUtf8(block)
@@ -82,7 +84,7 @@ const COLUMNS = [
 
 const textOf = (line: Buffer): string | null => (isUtf8(line) ? line.toString() : null)
 
-function rowOn(line: string | null, count: number): StoredRow | Damaged {
+function rowOn(line: string | null, count: number): StoredRow | DamagedRow {
   const fields = line === null ? null : parsed(line)
   if (count === 1 && !(fields && COLUMNS.every((name) => Object.hasOwn(fields, name))))
     throw new NotAnExport('the first line is not a row of an audit export')
@@ -93,32 +95,34 @@ function rowOn(line: string | null, count: number): StoredRow | Damaged {
 function rowOf(line: string, fields: object): StoredRow | null {
   if (!isRow(fields)) return null
   // As it stands in the line: `verify` proves that it is canonical, and that the leaf is made of it.
-  const detail = detailOf(line) || canonical(fields.detail)
+  const detail = leafDetailOf(line) || canonical(fields.detail)
   return detail === null ? null : { ...fields, detail, leaf: withoutSeal(line, fields) }
 }
 
-const placeOf = (fields: object | null): Pick<Damaged, 'stream' | 'seq'> => ({
+const placeOf = (fields: object | null): Pick<DamagedRow, 'stream' | 'seq'> => ({
   ...(fields && 'stream' in fields && { stream: fields.stream }),
   ...(fields && 'seq' in fields && { seq: fields.seq }),
 })
 
-type Exported = Omit<StoredRow, 'detail' | 'leaf'> & { readonly [name in keyof Names | 'detail']: unknown }
+type ExportedColumns = Omit<StoredRow, 'detail' | 'leaf'> & {
+  readonly [name in keyof ReadableNames | 'detail']: unknown
+}
 
 // The columns that are looked at before the row is compared with its leaf. That comparison proves the others.
-function isRow(fields: object): fields is Exported {
+function isRow(fields: object): fields is ExportedColumns {
   if (!('stream' in fields && 'action' in fields && 'row_hash' in fields && 'detail' in fields)) return false
   return [fields.stream, fields.action, fields.row_hash].every((text) => typeof text === 'string')
 }
 
 // From the end: behind each of them stand texts only, in which no quotation mark is bare.
-function withoutSeal(line: string, row: Exported): string {
+function withoutSeal(line: string, row: ExportedColumns): string {
   const unnamed = without(line, nameOf('subject_name', row), ',"tool":')
   const unsealed = without(unnamed, sealOf(row), ',"seq":')
   return without(unsealed, nameOf('principal_name', row), ',"principal_type":')
 }
 
 // What is no text stays, and is found.
-function nameOf(member: keyof Names, { [member]: name }: Exported): string {
+function nameOf(member: keyof ReadableNames, { [member]: name }: ExportedColumns): string {
   return typeof name === 'string' && name.isWellFormed() ? nameMember(member, name) : ''
 }
 

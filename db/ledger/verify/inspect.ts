@@ -1,12 +1,12 @@
-import { LeafRow, versionOf } from '../canonical/leaf-row.ts'
+import { LeafRow, rowLeafVersion } from '../canonical/leaf-row.ts'
 import type { StoredRow } from '../record/leaf.ts'
 import type { TreeInspection, TreeVerdict } from '../tree/inspect.ts'
-import { isSound, type Recomputed, type Recomputer, recomputer } from './recompute.ts'
-import { chainVerifier, type Damaged, type Verdict } from './verify.ts'
+import { type DecisionRecomputer, isSound, type RecomputationReport, recomputer } from './recompute.ts'
+import { chainVerifier, type DamagedRow, type LedgerVerdict } from './verify.ts'
 
 /** What verifying a ledger came to, beyond its chains. */
-export interface Inspection {
-  readonly verdict: Verdict
+export interface LedgerInspection {
+  readonly verdict: LedgerVerdict
   /** What is wrong beside the rows of the chains, each as a sentence. */
   readonly findings: readonly string[]
   /** Why rows are missing at the end, as a sentence; null where that is not known. */
@@ -14,22 +14,28 @@ export interface Inspection {
   /** What was not compared, and why. No fault. */
   readonly notes: readonly string[]
   /** Null where it was not asked for, or a chain is broken: then nothing can be said of it. */
-  readonly authority: Recomputed | null
+  readonly authority: RecomputationReport | null
   /** Null where there is nothing to hold the rows against, or a chain is broken. */
   readonly tree: TreeVerdict | null
 }
 
 /** The exit code of an inspection, by precedence (docs/ledger.md#verifying). */
-export function exitCodeOf({ verdict, findings, cutShort, authority, tree }: Inspection): 0 | 2 | 3 | 4 | 5 {
+export function exitCodeOf({
+  verdict,
+  findings,
+  cutShort,
+  authority,
+  tree,
+}: LedgerInspection): 0 | 2 | 3 | 4 | 5 {
   if (!verdict.ok || findings.length > 0) return 2
   if (tree && tree.problems.length > 0) return 3
   if (cutShort !== null || (tree && tree.cutShort !== null)) return 4
   return authority && !isSound(authority) ? 5 : 0
 }
 
-export type Rows = AsyncIterable<StoredRow | Damaged> | Iterable<StoredRow | Damaged>
+export type RowSource = AsyncIterable<StoredRow | DamagedRow> | Iterable<StoredRow | DamagedRow>
 
-interface Options {
+interface InspectRowsOptions {
   /** Whether decisions are recomputed. */
   readonly authority: boolean
   /** Whether a stream may begin in the middle: what stands before it is bound by something else. */
@@ -37,23 +43,23 @@ interface Options {
   /** Sees each row that is whole. */
   readonly onRow?: (row: StoredRow) => void
   /** Makes the recomputation. Given by whoever looks into it. */
-  readonly walk?: Recomputer
+  readonly walk?: DecisionRecomputer
   /** Holds the rows against their tree. Absent: there is none. */
   readonly tree?: TreeInspection | undefined
 }
 
 /** Verifies the chains, and recomputes decisions where that is asked for. Stops at the first bad row. */
 export async function inspectRows(
-  rows: Rows,
-  { authority, isTail = false, onRow, walk = recomputer(), tree }: Options,
-): Promise<Inspection> {
+  rows: RowSource,
+  { authority, isTail = false, onRow, walk = recomputer(), tree }: InspectRowsOptions,
+): Promise<LedgerInspection> {
   const chains = chainVerifier({ tail: isTail })
   const findings: string[] = []
   for await (const row of rows) {
     if (!chains.add(row) || 'damaged' in row) break
     if (row.seq === 1 && !mayBegin(row))
       findings.push(`stream ${row.stream} does not begin with service.started`)
-    if (authority) walk.see(row)
+    if (authority) walk.add(row)
     onRow?.(row)
     const read = tree?.add(row instanceof LeafRow ? row.bytes : row.leaf)
     if (read) await read
@@ -71,4 +77,4 @@ export async function inspectRows(
 
 // Operators may act before the service has ever served: `make agent` on a new data directory.
 const mayBegin = (row: StoredRow): boolean =>
-  versionOf(row) === 1 || row.action === 'service.started' || row.principal_type === 'operator'
+  rowLeafVersion(row) === 1 || row.action === 'service.started' || row.principal_type === 'operator'

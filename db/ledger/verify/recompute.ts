@@ -1,9 +1,9 @@
-import { isObject, type Members } from '../../support/json.ts'
-import { decisionOf, isDecision, isOfCall } from '../authority/decision.ts'
-import { type Judgement, judge } from '../authority/judge.ts'
-import { pairs } from '../authority/pairs.ts'
-import { Replay } from '../authority/replay.ts'
-import { LeafRow, versionOf } from '../canonical/leaf-row.ts'
+import { isObject, type UnknownRecord } from '../../support/json.ts'
+import { isCallAction, isDecisionRow, recordedDecisionOf } from '../authority/decision.ts'
+import { type RecomputationFault, recomputeDecision } from '../authority/judge.ts'
+import { decisionPairing } from '../authority/pairs.ts'
+import { LedgerReplay } from '../authority/replay.ts'
+import { LeafRow, rowLeafVersion } from '../canonical/leaf-row.ts'
 import type { LeafVersion, StoredRow } from '../record/leaf.ts'
 import type { BadRow } from './verify.ts'
 
@@ -11,7 +11,7 @@ import type { BadRow } from './verify.ts'
 const NAMED = 20
 
 /** What recomputing all decisions came to. Counts are of calls: a summary counts as often as it says. */
-export interface Recomputed {
+export interface RecomputationReport {
   readonly recomputed: number
   /** Decisions that do not follow from the rows before them, and rows of changes that contradict others. */
   readonly disagree: number
@@ -26,14 +26,14 @@ export interface Recomputed {
   readonly problems: readonly BadRow[]
 }
 
-export interface Recomputer {
+export interface DecisionRecomputer {
   /** Takes the next whole row. */
-  see(row: StoredRow): void
-  result(): Recomputed
-  readonly replay: Replay
+  add(row: StoredRow): void
+  result(): RecomputationReport
+  readonly replay: LedgerReplay
 }
 
-export const isSound = (found: Recomputed): boolean =>
+export const isSound = (found: RecomputationReport): boolean =>
   found.disagree + found.allowed_without_outcome + found.outcomes_without_decision === 0
 
 /**
@@ -41,9 +41,9 @@ export const isSound = (found: Recomputed): boolean =>
  * verified, in the order in which they were written: each stream by seq, and a change of one before the decisions of
  * another that rest on it (docs/ledger.md#places). Memory by principals, resources and open calls, not by rows.
  */
-export function recomputer(): Recomputer {
-  const replay = new Replay()
-  const calls = pairs()
+export function recomputer(): DecisionRecomputer {
+  const replay = new LedgerReplay()
+  const calls = decisionPairing()
   const problems: BadRow[] = []
   const skipped = new Map<string, number>()
   let [recomputed, disagree, left, orphans] = [0, 0, 0, 0]
@@ -52,7 +52,7 @@ export function recomputer(): Recomputer {
     if (problems.length < NAMED) problems.push({ stream, seq, problem })
   }
 
-  function tally(row: StoredRow, count: number, judgement: Judgement): void {
+  function tally(row: StoredRow, count: number, judgement: RecomputationFault): void {
     if (judgement && 'notRecomputable' in judgement) {
       const { notRecomputable: why } = judgement
       skipped.set(why, (skipped.get(why) ?? 0) + count)
@@ -65,20 +65,20 @@ export function recomputer(): Recomputer {
   }
 
   function decide(row: StoredRow, version: LeafVersion): void {
-    const decision = decisionOf(row, membersOf(row))
-    const judgement = version === 1 ? OLD : judge(decision, replay)
+    const decision = recordedDecisionOf(row, membersOf(row))
+    const judgement = version === 1 ? OLD : recomputeDecision(decision, replay)
     tally(row, decision.summarised ?? 1, judgement)
   }
 
   function change(row: StoredRow, version: LeafVersion): void {
-    const problem = replay.see(row, version, membersOf(row))
+    const problem = replay.apply(row, version, membersOf(row))
     if (problem === null) return
     disagree += 1
     blame(row, problem)
   }
 
   function pair(row: StoredRow, version: LeafVersion): void {
-    const { problem, left: behind } = calls.see(row, version)
+    const { problem, left: behind } = calls.add(row, version)
     if (problem !== null) {
       orphans += 1
       blame(row, problem)
@@ -89,14 +89,14 @@ export function recomputer(): Recomputer {
   }
 
   function see(row: StoredRow): void {
-    const version = versionOf(row) ?? 1
+    const version = rowLeafVersion(row) ?? 1
     pair(row, version)
-    if (isDecision(row)) decide(row, version)
-    else if (!isOfCall(row.action) && !isRefusedChange(row)) change(row, version)
+    if (isDecisionRow(row)) decide(row, version)
+    else if (!isCallAction(row.action) && !isRefusedChange(row)) change(row, version)
   }
 
   return {
-    see,
+    add: see,
     replay,
     result: () => ({
       recomputed,
@@ -117,9 +117,9 @@ const isRefusedChange = (row: StoredRow): boolean => {
   return typeof reason === 'string' && revision === undefined
 }
 
-const OLD: Judgement = { notRecomputable: 'of version 1' }
+const OLD: RecomputationFault = { notRecomputable: 'of version 1' }
 
-function membersOf(row: StoredRow): Members {
+function membersOf(row: StoredRow): UnknownRecord {
   // Proven by the verifier: the canonical text of an object.
   const members: unknown = row instanceof LeafRow ? row.fields.detail : JSON.parse(row.detail)
   return isObject(members) ? members : {}

@@ -1,11 +1,11 @@
 import canonicalize from 'canonicalize'
 import { isInstant } from '../canonical/instant.ts'
-import { LeafRow, versionOf } from '../canonical/leaf-row.ts'
-import { GENESIS, hashOf, type LeafVersion, leafOf, type StoredRow } from '../record/leaf.ts'
-import { OUTCOMES } from '../record/outcomes.ts'
+import { LeafRow, rowLeafVersion } from '../canonical/leaf-row.ts'
+import { GENESIS_HASH, hashOf, type LeafVersion, leafOf, type StoredRow } from '../record/leaf.ts'
+import { OUTCOME_STATUSES } from '../record/outcomes.ts'
 
 /** The lack of a row where one should stand: a line that is not one, a page that cannot be read. */
-export interface Damaged {
+export interface DamagedRow {
   readonly damaged: string
   /** What it says of its place all the same, where it says that. */
   readonly stream?: unknown
@@ -19,7 +19,7 @@ export interface BadRow {
   readonly problem: string
 }
 
-export interface Verdict {
+export interface LedgerVerdict {
   readonly ok: boolean
   /** The number of whole rows: all, or those before the first bad one. */
   readonly rows: number
@@ -32,7 +32,7 @@ export interface Verdict {
   readonly open_decisions: number
 }
 
-interface Link {
+interface ChainPosition {
   readonly seq: number
   readonly hash: string
   readonly version: LeafVersion
@@ -46,9 +46,9 @@ interface Link {
  * that does not grow with their number. Does NOT see rows cut off the end, nor a chain that was rewritten
  * whole: for that it takes a checkpoint kept elsewhere.
  */
-export async function verify(
-  rows: AsyncIterable<StoredRow | Damaged> | Iterable<StoredRow | Damaged>,
-): Promise<Verdict> {
+export async function verifyRows(
+  rows: AsyncIterable<StoredRow | DamagedRow> | Iterable<StoredRow | DamagedRow>,
+): Promise<LedgerVerdict> {
   const chains = chainVerifier()
   for await (const row of rows) {
     if (!chains.add(row)) break
@@ -61,21 +61,21 @@ export async function verify(
  * added.
  */
 export interface ChainVerifier {
-  add(row: StoredRow | Damaged): boolean
-  verdict(): Verdict
+  add(row: StoredRow | DamagedRow): boolean
+  verdict(): LedgerVerdict
 }
 
 /** `tail`: the rows are the end of chains, so the place and the parent of the first one of each are taken on trust. */
 export function chainVerifier({ tail = false } = {}): ChainVerifier {
-  const heads = new Map<string, Link>()
+  const heads = new Map<string, ChainPosition>()
   const open = openDecisions()
   let [rows, lastStream] = [0, 'main']
   let bad: BadRow | null = null
 
-  function add(row: StoredRow | Damaged): boolean {
+  function add(row: StoredRow | DamagedRow): boolean {
     bad = 'damaged' in row ? placed(row) : problemOf(row)
     if (bad || 'damaged' in row) return false
-    const version = versionOf(row) ?? 1
+    const version = rowLeafVersion(row) ?? 1
     heads.set(row.stream, { seq: row.seq, hash: row.row_hash, version })
     lastStream = row.stream
     rows += 1
@@ -83,7 +83,7 @@ export function chainVerifier({ tail = false } = {}): ChainVerifier {
     return true
   }
 
-  function placed({ damaged: problem, stream: said, seq }: Damaged): BadRow {
+  function placed({ damaged: problem, stream: said, seq }: DamagedRow): BadRow {
     const stream = typeof said === 'string' ? said : lastStream
     const next = (heads.get(stream)?.seq ?? 0) + 1
     return { stream, seq: Number.isSafeInteger(seq) ? Math.min(next, Number(seq)) : next, problem }
@@ -94,7 +94,7 @@ export function chainVerifier({ tail = false } = {}): ChainVerifier {
     return outOfPlace(row, before) ?? changed(row, before)
   }
 
-  function verdict(): Verdict {
+  function verdict(): LedgerVerdict {
     const found = { rows, streams: heads.size, open_decisions: open.count() }
     return bad ? { ok: false, ...found, first_bad: bad } : { ok: true, ...found }
   }
@@ -102,11 +102,15 @@ export function chainVerifier({ tail = false } = {}): ChainVerifier {
   return { add, verdict }
 }
 
-const BEFORE_FIRST: Link = { seq: 0, hash: GENESIS, version: 1 }
+const BEFORE_FIRST: ChainPosition = { seq: 0, hash: GENESIS_HASH, version: 1 }
 
-const beforeTail = ({ seq, prev_hash: hash }: StoredRow): Link => ({ seq: seq - 1, hash, version: 1 })
+const beforeTail = ({ seq, prev_hash: hash }: StoredRow): ChainPosition => ({
+  seq: seq - 1,
+  hash,
+  version: 1,
+})
 
-function outOfPlace({ stream, seq }: StoredRow, { seq: last }: Link): BadRow | null {
+function outOfPlace({ stream, seq }: StoredRow, { seq: last }: ChainPosition): BadRow | null {
   if (!Number.isSafeInteger(seq)) return { stream, seq: last + 1, problem: `is numbered ${seq}` }
   if (seq === last + 1) return null
   if (seq > last) return { stream, seq: last + 1, problem: `is missing: ${last} is followed by ${seq}` }
@@ -117,10 +121,10 @@ function outOfPlace({ stream, seq }: StoredRow, { seq: last }: Link): BadRow | n
   }
 }
 
-function changed(row: StoredRow, before: Link): BadRow | null {
+function changed(row: StoredRow, before: ChainPosition): BadRow | null {
   const { stream, seq } = row
   const bad = (problem: string): BadRow => ({ stream, seq, problem })
-  const version = versionOf(row)
+  const version = rowLeafVersion(row)
   const isRead = row instanceof LeafRow
   if (version === null || !(isRead || leafOf(row, version) === row.leaf))
     return bad('was changed: its columns and its leaf do not say the same')
@@ -171,9 +175,9 @@ function isCanonicalObject(detail: string): boolean {
     const members: unknown = JSON.parse(detail)
     if (!detail.startsWith('{')) return false
     // What parses to members in order, and is written by V8 as it stood, is canonical. Half a surrogate pair it escapes.
-    if (isInOrder(members, DEEPEST) && JSON.stringify(members) === detail && !detail.includes('\\ud'))
+    if (isInOrder(members, MAX_JSON_DEPTH) && JSON.stringify(members) === detail && !detail.includes('\\ud'))
       return true
-    return hasOnlyIntegers(members, DEEPEST) && canonicalize(members) === detail
+    return hasOnlyIntegers(members, MAX_JSON_DEPTH) && canonicalize(members) === detail
   } catch (error) {
     // Not JSON, or with half a surrogate pair in it.
     if (error instanceof Error) return false
@@ -182,7 +186,7 @@ function isCanonicalObject(detail: string): boolean {
 }
 
 /** The levels that a detail may have (docs/ledger.md#leaf). */
-const DEEPEST = 16
+const MAX_JSON_DEPTH = 16
 
 /** Whether the members of every object stand in the order of RFC 8785, every number is an integer, and nothing is deeper. */
 function isInOrder(value: unknown, levels: number): boolean {
@@ -213,7 +217,7 @@ function openDecisions() {
   const see = ({ request_id: id, status }: StoredRow): void => {
     if (id === null) return
     if (status === 'allowed' && open.size < OPEN_LIMIT) open.add(id)
-    if (OUTCOMES.has(status)) open.delete(id)
+    if (OUTCOME_STATUSES.has(status)) open.delete(id)
   }
   return { see, count: () => open.size }
 }

@@ -1,15 +1,15 @@
 import { hash } from 'node:crypto'
 import type { Client } from 'pg'
-import type { Assertion } from '../../support/statement.ts'
+import type { RowAssertion } from '../../support/statement.ts'
 
 /**
  * Asks assertions, each that differs once, and returns what tells of each whether it found a row. Those with one text
  * are one question about many parameters, which the server prepares once for each connection.
  */
-export async function holding(
+export async function evaluateAssertions(
   client: Client,
-  assertions: readonly Assertion[],
-): Promise<(assertion: Assertion) => boolean> {
+  assertions: readonly RowAssertion[],
+): Promise<(assertion: RowAssertion) => boolean> {
   const bySql = Map.groupBy(
     new Map(assertions.map((assertion) => [keyOf(assertion), assertion])).values(),
     ({ sql }) => sql,
@@ -19,10 +19,10 @@ export async function holding(
   return (assertion) => found.has(keyOf(assertion))
 }
 
-const keyOf = ({ sql, parameters }: Assertion): string => JSON.stringify([sql, parameters])
+const keyOf = ({ sql, parameters }: RowAssertion): string => JSON.stringify([sql, parameters])
 
 /** Returns the keys of those that find a row. */
-async function ask(client: Client, sql: string, alike: readonly Assertion[]): Promise<readonly string[]> {
+async function ask(client: Client, sql: string, alike: readonly RowAssertion[]): Promise<readonly string[]> {
   const { rows } = await client.query<[holds: boolean]>({
     ...questionOf(sql, alike[0]?.parameters ?? []),
     values: (alike[0]?.parameters ?? []).map((_, place) => alike.map(({ parameters }) => parameters[place])),
@@ -32,7 +32,7 @@ async function ask(client: Client, sql: string, alike: readonly Assertion[]): Pr
 }
 
 /** Each parameter of the text becomes a column of what is asked about. */
-function questionOf(sql: string, parameters: Assertion['parameters']) {
+function questionOf(sql: string, parameters: RowAssertion['parameters']) {
   if (parameters.length === 0) return { name: nameOf(sql), text: `select exists (${sql})` }
   const lists = parameters.map(
     (one, place) => `$${place + 1}::${typeof one === 'number' ? 'bigint' : 'text'}[]`,

@@ -1,48 +1,48 @@
 import { type Client, DatabaseError } from 'pg'
-import type { Draft } from '../../ledger/record/draft.ts'
-import { InDoubt } from '../../ledger/record/entry.ts'
-import { GENESIS, hashOf, leafIn } from '../../ledger/record/leaf.ts'
-import type { Work, WorkResult } from '../../ledger/record/writer.ts'
+import type { RowDraft } from '../../ledger/record/draft.ts'
+import { CommitInDoubt } from '../../ledger/record/entry.ts'
+import { assembleLeaf, GENESIS_HASH, hashOf } from '../../ledger/record/leaf.ts'
+import type { LedgerWork, WorkResult } from '../../ledger/record/writer.ts'
 import { messageOf } from '../../support/error-message.ts'
-import type { Statement } from '../../support/statement.ts'
-import { holding } from './assertions.ts'
-import { Claims, claim, unclaim } from './claims.ts'
-import { refusalOf } from './errors.ts'
+import type { LedgerStatement } from '../../support/statement.ts'
+import { evaluateAssertions } from './assertions.ts'
+import { ClaimAllocator, deleteClaims, insertClaims } from './claims.ts'
+import { postgresStatementRefusal } from './errors.ts'
 import { BEGIN_CHANGES, BEGIN_DECISIONS } from './locks.ts'
-import { insertOf, type LedgerRow } from './rows.ts'
+import { insertRowsQuery, type PostgresLedgerRow } from './rows.ts'
 
 /** The end of a chain. At `seq` 0 there is no row. */
-export interface Link {
+export interface ChainTip {
   readonly seq: number
   readonly hash: string
 }
 
-export const NO_ROWS: Link = { seq: 0, hash: GENESIS }
+export const EMPTY_CHAIN: ChainTip = { seq: 0, hash: GENESIS_HASH }
 
 /** What a batch comes to, once its rows are stored. */
-export interface Prepared {
+export interface PreparedBatch {
   readonly results: readonly WorkResult[]
-  readonly rows: readonly LedgerRow[]
-  readonly tip: Link
+  readonly rows: readonly PostgresLedgerRow[]
+  readonly tip: ChainTip
 }
 
 /**
  * Does a batch in one transaction, all but its rows: each unit whole or refused alone. What needs no answer of what
- * stands before it is sent with it: a batch of decisions is one round trip here, and one in {@link store}. Rejects where
+ * stands before it is sent with it: a batch of decisions is one round trip here, and one in {@link storeBatch}. Rejects where
  * nothing of it can be stored; the transaction is then still open.
  */
-export async function prepare(
+export async function prepareBatch(
   client: Client,
   stream: string,
-  head: Link,
-  batch: readonly Work[],
-): Promise<Prepared> {
-  const refused = new Map<Work, WorkResult>()
+  head: ChainTip,
+  batch: readonly LedgerWork[],
+): Promise<PreparedBatch> {
+  const refused = new Map<LedgerWork, WorkResult>()
   const [first = [], ...later] = runsOf(batch)
   const begin = client.query(batch.some(changes) ? BEGIN_CHANGES : BEGIN_DECISIONS)
   await Promise.all([begin, judge(client, first, refused)])
   for (const run of later) await judge(client, run, refused)
-  const rows: LedgerRow[] = []
+  const rows: PostgresLedgerRow[] = []
   let tip = head
   const results = batch.map((work): WorkResult => {
     const no = refused.get(work)
@@ -59,27 +59,31 @@ export async function prepare(
 }
 
 /** The chain in the database is not the one that its writer has left there: nothing more is to be written to it. */
-export class ChainBroken extends Error {}
+export class BrokenChainError extends Error {}
 
 /**
- * Stores the rows of a batch and commits, in one round trip. Rejects with {@link InDoubt} where nobody knows whether it
+ * Stores the rows of a batch and commits, in one round trip. Rejects with {@link CommitInDoubt} where nobody knows whether it
  * was; with anything else where nothing was stored.
  */
-export async function store(client: Client, stream: string, rows: readonly LedgerRow[]): Promise<void> {
-  const inserting = rows.length > 0 ? client.query(insertOf(rows)) : null
+export async function storeBatch(
+  client: Client,
+  stream: string,
+  rows: readonly PostgresLedgerRow[],
+): Promise<void> {
+  const inserting = rows.length > 0 ? client.query(insertRowsQuery(rows)) : null
   const [inserted, committed] = await Promise.allSettled([inserting, client.query('commit')])
   // A transaction in which a statement has failed is rolled back by its commit.
   if (inserted.status === 'rejected' && inserted.reason instanceof DatabaseError)
     throw failureOf(stream, inserted.reason)
   if (committed.status === 'rejected')
-    throw new InDoubt('the commit was not answered', { cause: committed.reason })
+    throw new CommitInDoubt('the commit was not answered', { cause: committed.reason })
   const { command } = committed.value
-  if (command !== 'COMMIT') throw new InDoubt(`the commit was answered with ${command}`)
+  if (command !== 'COMMIT') throw new CommitInDoubt(`the commit was answered with ${command}`)
 }
 
 function failureOf(stream: string, error: DatabaseError): Error {
   if (!NOT_THE_NEXT.test(error.code ?? '')) return error
-  return new ChainBroken(`audit stream ${stream} was changed under its writer: ${error.message}`, {
+  return new BrokenChainError(`audit stream ${stream} was changed under its writer: ${error.message}`, {
     cause: error,
   })
 }
@@ -87,12 +91,13 @@ function failureOf(stream: string, error: DatabaseError): Error {
 // What the guard raises, and the keys of the table.
 const NOT_THE_NEXT = /^(P0001|23505)$/
 
-const changes = ({ statements }: Work): boolean => statements.some(({ beside }) => beside === undefined)
-const standsAlone = ({ statements }: Work): boolean => statements.some(({ beside }) => beside !== 'claim')
+const changes = ({ statements }: LedgerWork): boolean => statements.some(({ beside }) => beside === undefined)
+const standsAlone = ({ statements }: LedgerWork): boolean =>
+  statements.some(({ beside }) => beside !== 'claim')
 
 /** Each change stands alone: a decision behind it is made by what the change has left. */
-function runsOf(batch: readonly Work[]): readonly (readonly Work[])[] {
-  const runs: Work[][] = []
+function runsOf(batch: readonly LedgerWork[]): readonly (readonly LedgerWork[])[] {
+  const runs: LedgerWork[][] = []
   let alone = true
   for (const work of batch) {
     if (alone || standsAlone(work)) runs.push([])
@@ -103,32 +108,36 @@ function runsOf(batch: readonly Work[]): readonly (readonly Work[])[] {
 }
 
 /** Asks what the units of a run assert, and makes what they write but their rows. Says which are refused. */
-async function judge(client: Client, run: readonly Work[], refused: Map<Work, WorkResult>): Promise<void> {
+async function judge(
+  client: Client,
+  run: readonly LedgerWork[],
+  refused: Map<LedgerWork, WorkResult>,
+): Promise<void> {
   const [first] = run
   if (first && standsAlone(first)) {
-    const { stale } = await asked(client, run)
+    const { stale } = await staleCheck(client, run)
     const no = stale(first) ?? (await change(client, first))
     if (no) refused.set(first, no)
     return
   }
   // The claims of units that are stale are made too, and undone: they are few, and nobody waits for two answers.
-  const [{ stale }, made] = await Promise.all([asked(client, run), claim(client, run)])
-  const took = new Claims(made)
+  const [{ stale }, made] = await Promise.all([staleCheck(client, run), insertClaims(client, run)])
+  const took = new ClaimAllocator(made)
   for (const work of run) {
     const no = stale(work) ?? (took.take(work) ? null : PASSED)
     if (no) refused.set(work, no)
   }
-  await unclaim(client, took.left)
+  await deleteClaims(client, took.left)
 }
 
 const PASSED: WorkResult = { refused: 'duplicate', message: 'what passes once has passed' }
 
 /** Asks the assertions of all of them at once. */
-async function asked(
+async function staleCheck(
   client: Client,
-  run: readonly Work[],
-): Promise<{ readonly stale: (work: Work) => WorkResult | null }> {
-  const holds = await holding(
+  run: readonly LedgerWork[],
+): Promise<{ readonly stale: (work: LedgerWork) => WorkResult | null }> {
+  const holds = await evaluateAssertions(
     client,
     run.flatMap((work) => work.assertions),
   )
@@ -141,21 +150,24 @@ async function asked(
 }
 
 /** Does one unit under a savepoint, statement by statement. Returns why it is refused, or null. */
-async function change(client: Client, work: Work): Promise<WorkResult | null> {
+async function change(client: Client, work: LedgerWork): Promise<WorkResult | null> {
   await client.query('savepoint unit')
   const no = await firstRefused(client, work.statements)
   await client.query(no ? 'rollback to unit' : 'release unit')
   return no
 }
 
-async function firstRefused(client: Client, statements: readonly Statement[]): Promise<WorkResult | null> {
+async function firstRefused(
+  client: Client,
+  statements: readonly LedgerStatement[],
+): Promise<WorkResult | null> {
   for (const { sql, parameters, changes: wanted } of statements) {
     try {
       const { rowCount } = await client.query(sql, [...parameters])
       if (rowCount !== (wanted ?? rowCount))
         return { refused: 'conflict', message: `"${sql}" changed ${rowCount} rows, not ${wanted}` }
     } catch (error) {
-      const no = refusalOf(error)
+      const no = postgresStatementRefusal(error)
       if (no === null) throw error
       return { refused: no, message: messageOf(error) }
     }
@@ -163,9 +175,13 @@ async function firstRefused(client: Client, statements: readonly Statement[]): P
   return null
 }
 
-function rowOf(stream: string, draft: Draft, { seq: before, hash: prevHash }: Link): LedgerRow {
+function rowOf(
+  stream: string,
+  draft: RowDraft,
+  { seq: before, hash: prevHash }: ChainTip,
+): PostgresLedgerRow {
   const seq = before + 1
-  const leaf = leafIn(draft, prevHash, seq)
+  const leaf = assembleLeaf(draft, prevHash, seq)
   const { recorded_at, request_id, principal_id, action, status } = draft
   const beside = { recorded_at, request_id, principal_id, action, status }
   return { stream, seq, ...beside, prev_hash: prevHash, row_hash: hashOf(leaf), leaf }

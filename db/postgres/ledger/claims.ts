@@ -1,11 +1,14 @@
 import type { Client } from 'pg'
-import type { Work } from '../../ledger/record/writer.ts'
+import type { LedgerWork } from '../../ledger/record/writer.ts'
 
 /**
  * Makes the claims of units at once, and returns the digests of those that are made. Waits for a transaction of another
  * replica that claims the same.
  */
-export async function claim(client: Client, units: readonly Work[]): Promise<ReadonlySet<string>> {
+export async function insertClaims(
+  client: Client,
+  units: readonly LedgerWork[],
+): Promise<ReadonlySet<string>> {
   const expiries = new Map<string, number>()
   for (const { statements } of units) {
     for (const { parameters } of statements) {
@@ -26,7 +29,7 @@ const CLAIM = `insert into single_uses (digest, expires_at) select * from unnest
 on conflict do nothing returning digest`
 
 /** Gives the claims that are made to units: of two that claim the same the first one has it. */
-export class Claims {
+export class ClaimAllocator {
   readonly #left: Set<string>
 
   constructor(made: ReadonlySet<string>) {
@@ -34,7 +37,7 @@ export class Claims {
   }
 
   /** Takes all that a unit claims, or nothing. Returns whether it did; a unit that claims nothing does. */
-  take({ statements }: Work): boolean {
+  take({ statements }: LedgerWork): boolean {
     const digests = statements.map(({ parameters: [digest] }) => String(digest))
     if (!digests.every((digest) => this.#left.has(digest))) return false
     for (const digest of digests) this.#left.delete(digest)
@@ -47,6 +50,6 @@ export class Claims {
   }
 }
 
-export async function unclaim(client: Client, digests: readonly string[]): Promise<void> {
+export async function deleteClaims(client: Client, digests: readonly string[]): Promise<void> {
   if (digests.length > 0) await client.query('delete from single_uses where digest = any($1)', [digests])
 }

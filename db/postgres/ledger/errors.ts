@@ -4,7 +4,7 @@ import { DatabaseError } from 'pg'
  * Returns why a unit's own statement was refused; null where the error is the database's, or the connection's, and
  * so the whole batch's. By the classes of PostgreSQL's appendix A.
  */
-export function refusalOf(error: unknown): 'conflict' | 'duplicate' | 'fault' | null {
+export function postgresStatementRefusal(error: unknown): 'conflict' | 'duplicate' | 'fault' | null {
   if (!(error instanceof DatabaseError)) return null
   const { code = '' } = error
   if (code === UNIQUE_VIOLATION) return 'duplicate'

@@ -7,14 +7,14 @@ import type { Migration } from 'kysely/migration'
  * They do NOT stop the owner of the table, who can drop them: production gives the service a role that owns nothing
  * (deploy/postgres), and the schema check at boot and `sallyport verify` find what is missing.
  */
-export const auditGuards: Migration = {
+export const postgresAuditGuards: Migration = {
   async up(db: Kysely<unknown>): Promise<void> {
     for (const statement of GUARDS) await sql.raw(statement).execute(db)
   },
 }
 
 /** The bodies of the functions, by name. */
-export const FUNCTIONS: Readonly<Record<string, string>> = {
+export const GUARD_FUNCTIONS: Readonly<Record<string, string>> = {
   audit_rows_refuse: `
 begin
   raise exception 'audit_log is append-only' using errcode = 'raise_exception';
@@ -44,7 +44,7 @@ end `,
 }
 
 /** The function that each trigger runs. */
-export const TRIGGERS: Readonly<Record<string, keyof typeof FUNCTIONS>> = {
+export const GUARD_TRIGGERS: Readonly<Record<string, keyof typeof GUARD_FUNCTIONS>> = {
   audit_rows_update: 'audit_rows_refuse',
   audit_rows_delete: 'audit_rows_refuse',
   audit_rows_truncate: 'audit_rows_refuse',
@@ -52,7 +52,7 @@ export const TRIGGERS: Readonly<Record<string, keyof typeof FUNCTIONS>> = {
 }
 
 const GUARDS = [
-  ...Object.entries(FUNCTIONS).map(
+  ...Object.entries(GUARD_FUNCTIONS).map(
     ([name, body]) => `create function ${name}() returns trigger language plpgsql as $$${body}$$`,
   ),
   'create trigger audit_rows_update before update on audit_rows for each row execute function audit_rows_refuse()',
@@ -60,5 +60,5 @@ const GUARDS = [
   'create trigger audit_rows_truncate before truncate on audit_rows for each statement execute function audit_rows_refuse()',
   `create trigger audit_rows_insert after insert on audit_rows referencing new table as added
 for each statement execute function audit_rows_only_the_next()`,
-  ...Object.keys(TRIGGERS).map((name) => `alter table audit_rows enable always trigger ${name}`),
+  ...Object.keys(GUARD_TRIGGERS).map((name) => `alter table audit_rows enable always trigger ${name}`),
 ]

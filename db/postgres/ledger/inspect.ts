@@ -1,11 +1,11 @@
-import { exportLines, ledgerRows } from '../../ledger/read/read.ts'
+import { exportedLines, ledgerRows } from '../../ledger/read/read.ts'
 import { inspectTree } from '../../ledger/tree/inspect.ts'
-import { NOTHING_TRUSTED, type Trusted, trustsNothing } from '../../ledger/tree/trusted.ts'
-import { type Inspection, inspectRows, type Rows } from '../../ledger/verify/inspect.ts'
-import { openReading } from '../reading.ts'
+import { isEmptyLogTrust, type LogTrust, NO_LOG_TRUST } from '../../ledger/tree/trusted.ts'
+import { inspectRows, type LedgerInspection, type RowSource } from '../../ledger/verify/inspect.ts'
+import { openReadConnections } from '../reading.ts'
 import { placedPages } from './placed-rows.ts'
-import { auditSchemaProblem } from './schema.ts'
-import { storedLog } from './stored-log.ts'
+import { postgresSchemaProblem } from './schema.ts'
+import { postgresStoredLog } from './stored-log.ts'
 
 /**
  * Verifies the ledger of a PostgreSQL database, also while gateways write it: every chain, every decision in the order
@@ -14,15 +14,15 @@ import { storedLog } from './stored-log.ts'
  */
 export async function inspectPostgres(
   url: string,
-  shown: (rows: Rows) => Rows,
-  trusted: Trusted = NOTHING_TRUSTED,
-): Promise<Inspection> {
-  const { pool, kysely } = openReading(url)
+  shown: (rows: RowSource) => RowSource,
+  trusted: LogTrust = NO_LOG_TRUST,
+): Promise<LedgerInspection> {
+  const { pool, kysely } = openReadConnections(url)
   try {
-    const problem = await auditSchemaProblem(pool)
+    const problem = await postgresSchemaProblem(pool)
     const rows = ledgerRows(kysely, { pages: placedPages })
-    const stored = await storedLog(kysely)
-    const tree = stored || !trustsNothing(trusted) ? inspectTree(stored, trusted) : undefined
+    const stored = await postgresStoredLog(kysely)
+    const tree = stored || !isEmptyLogTrust(trusted) ? inspectTree(stored, trusted) : undefined
     const inspection = await inspectRows(shown(rows), { authority: true, tree })
     return {
       ...inspection,
@@ -36,9 +36,9 @@ export async function inspectPostgres(
 
 /** The ledger of a PostgreSQL database as the lines of an export, also while gateways write it. */
 export async function* exportPostgres(url: string): AsyncGenerator<string> {
-  const { kysely } = openReading(url)
+  const { kysely } = openReadConnections(url)
   try {
-    yield* exportLines(kysely, { pages: placedPages })
+    yield* exportedLines(kysely, { pages: placedPages })
   } finally {
     await kysely.destroy()
   }

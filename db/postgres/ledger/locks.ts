@@ -15,11 +15,11 @@ const GRANTED = `from pg_locks where locktype = 'advisory' and granted and objsu
     and database = (select oid from pg_database where datname = current_database())`
 
 /** Of the session that holds a lock, by its two halves. */
-export const HOLDERS = `${GRANTED}
+export const LOCK_HOLDERS = `${GRANTED}
     and classid = ($1::bigint & 4294967295)::oid and objid = ($2::bigint & 4294967295)::oid`
 
 /** Ends the session that holds a lock. Any role may end sessions of its own. */
-export const END_HOLDER = `select pg_terminate_backend(pid) ${HOLDERS} and pid <> pg_backend_pid()`
+export const TERMINATE_LOCK_HOLDER = `select pg_terminate_backend(pid) ${LOCK_HOLDERS} and pid <> pg_backend_pid()`
 
 /**
  * Begins a transaction in which decisions are made. No change of anybody's authority is committed while it runs, so
@@ -34,7 +34,7 @@ export const BEGIN_CHANGES = `begin; select pg_advisory_xact_lock(${AUTHORITY_CL
  * Ends the sessions that have held the lock of authority, alone or shared, for longer than $1 ms: a process that was
  * stopped in the middle, or one that means to stop the others. Ends none of another role, which it does not see.
  */
-export const END_OVERDUE = `select pg_terminate_backend(pid) from pg_stat_activity
+export const TERMINATE_OVERDUE_HOLDERS = `select pg_terminate_backend(pid) from pg_stat_activity
   where coalesce(xact_start, state_change) < clock_timestamp() - $1 * interval '1 ms' and pid <> pg_backend_pid()
     and pid in (select pid ${GRANTED} and classid = ${AUTHORITY_CLASS} and objid = 0)`
 
@@ -42,4 +42,4 @@ export const END_OVERDUE = `select pg_terminate_backend(pid) from pg_stat_activi
 export const AUTHORITY_HOLDERS = `select pid || ' ' || virtualtransaction as holder ${GRANTED} and classid = ${AUTHORITY_CLASS} and objid = 0`
 
 /** Waits until no other process does what only one may at a time, and keeps the others out of it. */
-export const TAKE_ALONE = `select pg_advisory_lock(${ALONE_CLASS}, 0)`
+export const TAKE_EXCLUSIVE_LOCK = `select pg_advisory_lock(${ALONE_CLASS}, 0)`

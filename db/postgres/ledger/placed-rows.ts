@@ -1,30 +1,30 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { type Kysely, sql } from 'kysely'
-import { SHOWN, STEP } from '../../ledger/read/find.ts'
-import type { LedgerPages } from '../../ledger/read/read.ts'
+import { ROWS_PER_READ, SHOWN_COLUMNS } from '../../ledger/read/find.ts'
+import type { ReadLedgerPages } from '../../ledger/read/read.ts'
 import type { StoredRow } from '../../ledger/record/leaf.ts'
-import type { Damaged } from '../../ledger/verify/verify.ts'
-import type { Schema } from '../../schema.ts'
+import type { DamagedRow } from '../../ledger/verify/verify.ts'
+import type { DatabaseSchema } from '../../schema.ts'
 
 /** The ledger as it is at one instant: the last row of each stream, and the last place of all. */
-interface Ends {
+interface LedgerExtent {
   readonly heads: ReadonlyMap<string, number>
   readonly last: number
 }
 
-interface Placed extends StoredRow {
+interface PostgresPlacedRow extends StoredRow {
   readonly place: number
 }
 
 /**
  * The rows of all streams in the order of their places (docs/ledger.md#places), page by page, as the ledger is when the
  * first is read. Each page is a short read of its own. Rows that their places do not lead to, whoever has spoiled them,
- * are a {@link Damaged} at the end. Throws an AbortError when the signal fires.
+ * are a {@link DamagedRow} at the end. Throws an AbortError when the signal fires.
  */
-export const placedPages: LedgerPages = async function* (db, signal) {
-  const { heads, last } = await endsOf(db)
+export const placedPages: ReadLedgerPages = async function* (db, signal) {
+  const { heads, last } = await ledgerExtentOf(db)
   const seen = new Map<string, number>()
-  let page: readonly Placed[] = []
+  let page: readonly PostgresPlacedRow[] = []
   do {
     page = await pageBehind(db, page.at(-1)?.place, last)
     // Two transactions that share the lock take places and are committed in any order. What was not committed at the
@@ -33,11 +33,11 @@ export const placedPages: LedgerPages = async function* (db, signal) {
     for (const { stream, seq } of rows) seen.set(stream, seq)
     yield rows
     await nextTurn(undefined, { signal })
-  } while (page.length === STEP)
+  } while (page.length === ROWS_PER_READ)
   yield unreached(heads, seen)
 }
 
-function unreached(heads: Ends['heads'], seen: ReadonlyMap<string, number>): readonly Damaged[] {
+function unreached(heads: LedgerExtent['heads'], seen: ReadonlyMap<string, number>): readonly DamagedRow[] {
   return [...heads].flatMap(([stream, head]) => {
     const seq = (seen.get(stream) ?? 0) + 1
     return seq > head ? [] : [{ stream, seq, damaged: 'is missing in the order of all rows' }]
@@ -45,7 +45,7 @@ function unreached(heads: Ends['heads'], seen: ReadonlyMap<string, number>): rea
 }
 
 /** In one statement, so of one instant: what a row of one stream rests on in another is there too. */
-async function endsOf(db: Kysely<Schema>): Promise<Ends> {
+async function ledgerExtentOf(db: Kysely<DatabaseSchema>): Promise<LedgerExtent> {
   const { rows } = await sql<{ stream: string; head: number; last: number }>`
     with recursive streams as (
       (select stream from audit_rows order by stream limit 1)
@@ -60,15 +60,15 @@ async function endsOf(db: Kysely<Schema>): Promise<Ends> {
 }
 
 async function pageBehind(
-  db: Kysely<Schema>,
+  db: Kysely<DatabaseSchema>,
   after: number | undefined,
   last: number,
-): Promise<readonly Placed[]> {
+): Promise<readonly PostgresPlacedRow[]> {
   // The first page from the very beginning, wherever somebody has put a row.
   const behind = after === undefined ? sql`true` : sql`place > ${after}`
-  const columns = sql.join([...SHOWN, 'leaf', 'place'].map((name) => sql.ref(name)))
-  const { rows } = await sql<Placed>`
-    select ${columns} from audit_log where ${behind} and place <= ${last} order by place limit ${sql.lit(STEP)}`.execute(
+  const columns = sql.join([...SHOWN_COLUMNS, 'leaf', 'place'].map((name) => sql.ref(name)))
+  const { rows } = await sql<PostgresPlacedRow>`
+    select ${columns} from audit_log where ${behind} and place <= ${last} order by place limit ${sql.lit(ROWS_PER_READ)}`.execute(
     db,
   )
   return rows

@@ -1,7 +1,7 @@
 import { type Kysely, sql } from 'kysely'
 import type { Migration } from 'kysely/migration'
-import { FUNCTIONS } from './guards.ts'
-import { STORED, TEXT_COLUMNS } from './table.ts'
+import { GUARD_FUNCTIONS } from './guards.ts'
+import { POSTGRES_STORED_COLUMNS, TEXT_COLUMNS } from './table.ts'
 
 /**
  * Gives each row its `place`: the order of the rows of all streams (docs/ledger.md#places). The number is given by the
@@ -18,9 +18,9 @@ export const auditPlaces: Migration = {
 const STATEMENTS = [
   'alter table audit_rows add column place bigint generated always as identity',
   'create unique index audit_rows_place on audit_rows (place)',
-  `create or replace view audit_log as select ${STORED.join(', ')},
+  `create or replace view audit_log as select ${POSTGRES_STORED_COLUMNS.join(', ')},
   ${TEXT_COLUMNS.join(',\n  ')}, place
 from audit_rows`,
   // As of now it also wants each row at a later place than the one before it in its stream.
-  `create or replace function audit_rows_only_the_next() returns trigger language plpgsql as $$${FUNCTIONS.audit_rows_only_the_next}$$`,
+  `create or replace function audit_rows_only_the_next() returns trigger language plpgsql as $$${GUARD_FUNCTIONS.audit_rows_only_the_next}$$`,
 ]

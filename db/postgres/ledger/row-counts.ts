@@ -8,8 +8,8 @@ import {
   keepCounts,
   lastPlace,
 } from '../../ledger/counts/store.ts'
-import type { Schema } from '../../schema.ts'
-import { Settled } from './tree-rows.ts'
+import type { DatabaseSchema } from '../../schema.ts'
+import { SettledPlace } from './tree-rows.ts'
 
 const DIALECT: CountingDialect = {
   place: 'place',
@@ -17,8 +17,8 @@ const DIALECT: CountingDialect = {
 }
 
 /** The rows of all streams, by their places: none is counted while one may still come in before it. */
-export function rowCounts(db: Kysely<Schema>): RowCounts {
-  const settled = new Settled(db)
+export function postgresRowCounts(db: Kysely<DatabaseSchema>): RowCounts {
+  const settled = new SettledPlace(db)
   return {
     counted: () => countedPlace(db),
     portion: async (after, most) => {

@@ -1,15 +1,15 @@
 import type { StoredRow } from '../../ledger/record/leaf.ts'
-import { STORED } from './table.ts'
+import { POSTGRES_STORED_COLUMNS } from './table.ts'
 
 /** A row as the table holds it. */
-export type LedgerRow = Pick<StoredRow, (typeof STORED)[number]>
+export type PostgresLedgerRow = Pick<StoredRow, (typeof POSTGRES_STORED_COLUMNS)[number]>
 
 /** The statement that adds rows, prepared once on each connection. */
-export const insertOf = (rows: readonly LedgerRow[]) => ({
+export const insertRowsQuery = (rows: readonly PostgresLedgerRow[]) => ({
   name: 'audit_rows',
   text: INSERT,
-  values: STORED.map((name) => rows.map((row) => row[name])),
+  values: POSTGRES_STORED_COLUMNS.map((name) => rows.map((row) => row[name])),
 })
 
-const INSERT = `insert into audit_rows (${STORED.join(', ')}) select * from unnest(
-  ${STORED.map((name, index) => `$${index + 1}::${name === 'seq' ? 'bigint' : 'text'}[]`).join(', ')})`
+const INSERT = `insert into audit_rows (${POSTGRES_STORED_COLUMNS.join(', ')}) select * from unnest(
+  ${POSTGRES_STORED_COLUMNS.map((name, index) => `$${index + 1}::${name === 'seq' ? 'bigint' : 'text'}[]`).join(', ')})`

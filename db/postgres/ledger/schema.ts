@@ -1,15 +1,18 @@
 import type { Client, Pool } from 'pg'
-import { FUNCTIONS, TRIGGERS } from './guards.ts'
+import { GUARD_FUNCTIONS, GUARD_TRIGGERS } from './guards.ts'
 
 /**
  * Names the guards of the audit tables that are missing, changed, switched off or too many; null where all is as
  * this version makes it (docs/threats.md#t12). A trigger that was dropped leaves no other trace.
  */
-export async function auditSchemaProblem(client: Client | Pool): Promise<string | null> {
-  const { rows } = await client.query<Guard>(FOUND)
+export async function postgresSchemaProblem(client: Client | Pool): Promise<string | null> {
+  const { rows } = await client.query<GuardDefinition>(FOUND)
   const found = new Map(rows.map(({ name, enabled, body }) => [name, `${enabled} ${body}`]))
   const expected = new Map(
-    Object.entries(TRIGGERS).map(([name, function_]) => [name, `A ${FUNCTIONS[function_] ?? ''}`]),
+    Object.entries(GUARD_TRIGGERS).map(([name, function_]) => [
+      name,
+      `A ${GUARD_FUNCTIONS[function_] ?? ''}`,
+    ]),
   ).set(PLACE, 'a given once')
   const names = [...new Set([...expected.keys(), ...found.keys()])].sort()
   const odd = names.filter((name) => expected.get(name) !== found.get(name))
@@ -20,14 +23,14 @@ export async function auditSchemaProblem(client: Client | Pool): Promise<string 
 /** The column that orders the rows of all streams (places.ts). */
 const PLACE = 'column place'
 
-type Guards = ReadonlyMap<string, string>
+type GuardDefinitions = ReadonlyMap<string, string>
 
-function verdict(name: string, expected: Guards, found: Guards): string {
+function verdict(name: string, expected: GuardDefinitions, found: GuardDefinitions): string {
   if (!found.has(name)) return `${name} is missing`
   return expected.has(name) ? `${name} was changed or switched off` : `${name} was added`
 }
 
-interface Guard {
+interface GuardDefinition {
   readonly name: string
   /** `A`: always, also in a session that replays a replica's changes. Of a column `a`: always given by the database. */
   readonly enabled: string

@@ -3,28 +3,28 @@ import type { StoredLog } from '../../ledger/tree/inspect.ts'
 import { readableKeys } from '../../ledger/tree/note.ts'
 import { stampsBetween, stampsBySize } from '../../ledger/tree/stamps.ts'
 import {
-  keysOf,
+  currentTree,
   newestCheckpoint,
   noteOfCheckpoint,
   type StoredTree,
   tileReader,
-  treeInForce,
+  treeKeysOf,
 } from '../../ledger/tree/store.ts'
-import { parseSigned, type SignedCheckpoint } from '../../ledger/tree/trusted.ts'
-import type { Schema } from '../../schema.ts'
+import { parseSignedCheckpoint, type SignedCheckpoint } from '../../ledger/tree/trusted.ts'
+import type { DatabaseSchema } from '../../schema.ts'
 
-type Db = Kysely<Schema>
+type StoredLogDatabase = Kysely<DatabaseSchema>
 
 /** Checkpoints that are read at once. */
 const PAGE = 1_000
 
 /** The tree of a database as it is now; null where none was begun, or the database is of an earlier version. */
-export async function storedLog(db: Db): Promise<StoredLog | null> {
+export async function postgresStoredLog(db: StoredLogDatabase): Promise<StoredLog | null> {
   const tables = await db.introspection.getTables()
-  const tree = tables.some(({ name }) => name === 'audit_trees') ? await treeInForce(db) : undefined
+  const tree = tables.some(({ name }) => name === 'audit_trees') ? await currentTree(db) : undefined
   if (!tree) return null
   const newest = (await newestCheckpoint(db, tree.tree))?.size ?? 0
-  const keys = await keysOf(db, tree.tree)
+  const keys = await treeKeysOf(db, tree.tree)
   const read = tileReader(db, tree.tree)
   return {
     origin: tree.origin,
@@ -35,7 +35,11 @@ export async function storedLog(db: Db): Promise<StoredLog | null> {
   }
 }
 
-async function* checkpoints(db: Db, tree: StoredTree, newest: number): AsyncGenerator<SignedCheckpoint> {
+async function* checkpoints(
+  db: StoredLogDatabase,
+  tree: StoredTree,
+  newest: number,
+): AsyncGenerator<SignedCheckpoint> {
   let after = Number.MIN_SAFE_INTEGER
   for (;;) {
     const rows = await db
@@ -50,7 +54,7 @@ async function* checkpoints(db: Db, tree: StoredTree, newest: number): AsyncGene
     const until = rows.at(-1)?.size ?? after
     const stamps = stampsBySize(await stampsBetween(db, tree.tree, { after, until }))
     for (const row of rows) {
-      const signed = parseSigned(await noteOfCheckpoint(db, tree, row))
+      const signed = parseSignedCheckpoint(await noteOfCheckpoint(db, tree, row))
       yield { ...signed, stamps: stamps.get(row.size) ?? [] }
       after = row.size
     }

@@ -46,7 +46,7 @@ where action not in ('egress_llm_chat', 'mcp_tools_call', 'mcp_tools_list')`,
 ]
 
 /** The columns that a writer stores. Every other one is read from the leaf, `place` aside (places.ts). */
-export const STORED = [
+export const POSTGRES_STORED_COLUMNS = [
   ...(['stream', 'seq', 'recorded_at', 'request_id', 'principal_id', 'action', 'status'] as const),
   ...(['prev_hash', 'row_hash', 'leaf'] as const),
 ]
@@ -63,6 +63,6 @@ const memberOf = (name: string, arrow: string): string =>
 /** The columns of the view that are read from the leaf. */
 export const TEXT_COLUMNS = [...TEXTS.map((name) => memberOf(name, '->>')), memberOf('detail', '->')]
 
-const VIEW = `create view audit_log as select ${STORED.join(', ')},
+const VIEW = `create view audit_log as select ${POSTGRES_STORED_COLUMNS.join(', ')},
   ${TEXT_COLUMNS.join(',\n  ')}
 from audit_rows`

@@ -1,15 +1,20 @@
 import { setTimeout as wait } from 'node:timers/promises'
 import { type Kysely, sql } from 'kysely'
-import { SHOWN } from '../../ledger/read/find.ts'
-import { MOST_OF_REQUEST, type PlacedLeaf, type PlacedRow, type TreeRows } from '../../ledger/tree/rows.ts'
-import type { Schema } from '../../schema.ts'
+import { SHOWN_COLUMNS } from '../../ledger/read/find.ts'
+import {
+  MAX_ROWS_PER_REQUEST,
+  type PlacedLeaf,
+  type PlacedRow,
+  type TreeRows,
+} from '../../ledger/tree/rows.ts'
+import type { DatabaseSchema } from '../../schema.ts'
 import { AUTHORITY_HOLDERS } from './locks.ts'
 
-type Db = Kysely<Schema>
+type TreeRowsDatabase = Kysely<DatabaseSchema>
 
 /** The rows of all streams by their places (docs/ledger.md#places). */
-export const treeRows = (db: Db): TreeRows => {
-  const settled = new Settled(db)
+export const postgresTreeRows = (db: TreeRowsDatabase): TreeRows => {
+  const settled = new SettledPlace(db)
   return {
     hashes: async (after, most) => {
       const until = await settled.place(after)
@@ -18,7 +23,7 @@ export const treeRows = (db: Db): TreeRows => {
     ofRequest: async (requestId) => {
       const { rows } = await sql<PlacedLeaf>`
         select place, stream, seq, principal_id, leaf from audit_rows
-        where request_id = ${requestId} order by place limit ${sql.lit(MOST_OF_REQUEST)}`.execute(db)
+        where request_id = ${requestId} order by place limit ${sql.lit(MAX_ROWS_PER_REQUEST)}`.execute(db)
       return rows
     },
     between: async (after, before) => {
@@ -34,7 +39,7 @@ export const treeRows = (db: Db): TreeRows => {
       return rows.map(({ leaf }) => leaf)
     },
     stored: async (after, most) => {
-      const columns = sql.join([...SHOWN, 'leaf', 'place'].map((name) => sql.ref(name)))
+      const columns = sql.join([...SHOWN_COLUMNS, 'leaf', 'place'].map((name) => sql.ref(name)))
       const { rows } = await sql<PlacedRow>`
         select ${columns} from audit_log where place > ${after} order by place limit ${most}`.execute(db)
       return rows
@@ -50,7 +55,7 @@ export const treeRows = (db: Db): TreeRows => {
 const NOTHING_AFTER = (place: number) => ({ hashes: Buffer.alloc(0), place })
 
 // Hashed where the rows are: 32 bytes of each come over.
-async function leafHashes(db: Db, after: number, until: number, most: number) {
+async function leafHashes(db: TreeRowsDatabase, after: number, until: number, most: number) {
   const { rows } = await sql<{ place: number | null; hashes: Buffer | null }>`
     select max(place) as place, string_agg(sha256('\\x00'::bytea || convert_to(leaf, 'UTF8')), '' order by place) as hashes
     from (select place, leaf from audit_rows where place > ${after} and place <= ${until}
@@ -68,12 +73,12 @@ const LOOKS = 10
  * (locks.ts), and a transaction that was given an earlier one may be committed later. So: a row is seen; whoever holds
  * the lock after that may still come with an earlier place; when all of those have let go of it, nobody can.
  */
-export class Settled {
-  readonly #db: Db
+export class SettledPlace {
+  readonly #db: TreeRowsDatabase
   /** The transactions that must end before the place counts. */
   #awaited: { readonly place: number; readonly holders: ReadonlySet<string> } | null = null
 
-  constructor(db: Db) {
+  constructor(db: TreeRowsDatabase) {
     this.#db = db
   }
 

@@ -1,18 +1,18 @@
 import type { Client } from 'pg'
-import type { OpenDecision, Unfinished } from '../../ledger/record/writer.ts'
+import type { OpenDecision, UnfinishedDecisions } from '../../ledger/record/writer.ts'
 import { timestamp } from '../../support/statement.ts'
-import { HOLDERS, STREAM_CLASS, streamKey } from './locks.ts'
+import { LOCK_HOLDERS, STREAM_CLASS, streamKey } from './locks.ts'
 
 /** The time that a stream must have been without a writer. One that has lost its connection comes back sooner. ms. */
 const GONE_MS = 20_000
 /** Decisions that are closed at once. */
-const MOST = 512
+const MAX_DECISIONS_PER_UNIT = 512
 
 /**
  * Finds the decisions that other streams have left open whose writers are gone. To be asked again and again: what it
  * has seen is remembered from one time to the next. `stream`: the asker's own.
  */
-export class Abandoned {
+export class AbandonedStreams {
   readonly #stream: string
   readonly #goneSince = new Map<string, number>()
 
@@ -21,9 +21,9 @@ export class Abandoned {
   }
 
   /** `now`: ms of a clock that only goes forward. */
-  async look(client: Client, now: number): Promise<readonly Unfinished[]> {
-    const { rows } = await client.query<Stream>(OPEN_STREAMS, [this.#stream])
-    const found: Unfinished[] = []
+  async look(client: Client, now: number): Promise<readonly UnfinishedDecisions[]> {
+    const { rows } = await client.query<UnclosedStream>(OPEN_STREAMS, [this.#stream])
+    const found: UnfinishedDecisions[] = []
     for (const stream of rows) {
       if (await this.#isGone(client, stream.stream, now)) found.push(await leftOpen(client, stream))
     }
@@ -42,14 +42,14 @@ export class Abandoned {
   }
 }
 
-interface Stream {
+interface UnclosedStream {
   readonly stream: string
   readonly recovered: number
 }
 
-async function leftOpen(client: Client, { stream, recovered }: Stream): Promise<Unfinished> {
-  const { rows: decisions } = await client.query<OpenDecision>(LEFT_OPEN, [stream, MOST])
-  const closedAt = decisions.length < MOST ? timestamp(Date.now()) : null
+async function leftOpen(client: Client, { stream, recovered }: UnclosedStream): Promise<UnfinishedDecisions> {
+  const { rows: decisions } = await client.query<OpenDecision>(LEFT_OPEN, [stream, MAX_DECISIONS_PER_UNIT])
+  const closedAt = decisions.length < MAX_DECISIONS_PER_UNIT ? timestamp(Date.now()) : null
   // Whoever comes second changes no row, and its outcomes are not written; nor are they where the writer has come back.
   // It cannot while the lock is held here, and finds then that its calls are ended (writer.ts).
   const parameters = [
@@ -66,7 +66,7 @@ async function leftOpen(client: Client, { stream, recovered }: Stream): Promise<
 const OPEN_STREAMS = 'select stream, recovered from audit_streams where closed_at is null and stream <> $1'
 
 // Looked at, not taken: who comes back to its stream at this instant must not find it taken.
-const IS_HELD = `select exists (select ${HOLDERS}) as held`
+const IS_HELD = `select exists (select ${LOCK_HOLDERS}) as held`
 
 const LEFT_OPEN = `select request_id, principal_id, principal_type, action, tool, model, provider, cert_thumbprint, dpop_jkt
 from audit_log decision

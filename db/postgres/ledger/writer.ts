@@ -1,16 +1,23 @@
 import { randomBytes } from 'node:crypto'
 import { hostname } from 'node:os'
 import { type Client, DatabaseError } from 'pg'
-import { InDoubt, type Sealed } from '../../ledger/record/entry.ts'
-import type { Unfinished, Work, WorkResult, Writer } from '../../ledger/record/writer.ts'
+import { CommitInDoubt, type SealedRow } from '../../ledger/record/entry.ts'
+import type { LedgerWork, LedgerWriter, UnfinishedDecisions, WorkResult } from '../../ledger/record/writer.ts'
 import { messageOf } from '../../support/error-message.ts'
 import { timestamp } from '../../support/statement.ts'
 import { ledgerClient, withClient } from '../connection.ts'
-import { ChainBroken, type Link, NO_ROWS, type Prepared, prepare, store } from './batch.ts'
+import {
+  BrokenChainError,
+  type ChainTip,
+  EMPTY_CHAIN,
+  type PreparedBatch,
+  prepareBatch,
+  storeBatch,
+} from './batch.ts'
 import { durabilityProblem } from './durable.ts'
-import { END_HOLDER, END_OVERDUE, STREAM_CLASS, streamKey } from './locks.ts'
-import { auditSchemaProblem } from './schema.ts'
-import { Abandoned } from './unfinished.ts'
+import { STREAM_CLASS, streamKey, TERMINATE_LOCK_HOLDER, TERMINATE_OVERDUE_HOLDERS } from './locks.ts'
+import { postgresSchemaProblem } from './schema.ts'
+import { AbandonedStreams } from './unfinished.ts'
 
 /** The time in which a batch, or a new connection, must be through. Whoever waits is then refused. ms. */
 const DEADLINE_MS = 2_000
@@ -24,7 +31,7 @@ const LOOK_MS = 60_000
  * where rows could be lost or changed there: a server that acknowledges what is not on its disk, audit tables that
  * are not ours.
  */
-export async function openPostgresWriter(url: string): Promise<Writer> {
+export async function openPostgresWriter(url: string): Promise<LedgerWriter> {
   const writer = new StreamWriter(url, `r${randomBytes(8).toString('hex')}`)
   await writer.open()
   return writer
@@ -37,24 +44,24 @@ export async function openPostgresWriter(url: string): Promise<Writer> {
  * State: `#head` is the end of the chain as far as it is known to be durable. `#doubt` is a batch whose commit was
  * sent and never answered: whether it is stored is looked up by the next connection, before anything else is written.
  */
-class StreamWriter implements Writer {
+class StreamWriter implements LedgerWriter {
   readonly stream: string
   readonly #url: string
   readonly #lost = Promise.withResolvers<Error>()
-  readonly #abandoned: Abandoned
+  readonly #abandoned: AbandonedStreams
   #client: Client | null = null
   #connecting: Promise<Client> | null = null
-  #head: Link = NO_ROWS
-  #doubt: Link | null = null
+  #head: ChainTip = EMPTY_CHAIN
+  #doubt: ChainTip | null = null
   #closed = false
 
   constructor(url: string, stream: string) {
     this.#url = url
     this.stream = stream
-    this.#abandoned = new Abandoned(stream)
+    this.#abandoned = new AbandonedStreams(stream)
   }
 
-  get head(): Sealed | null {
+  get head(): SealedRow | null {
     return this.#head.seq === 0 ? null : { stream: this.stream, ...this.#head }
   }
 
@@ -68,15 +75,15 @@ class StreamWriter implements Writer {
     await client.query('insert into audit_streams (stream, replica, opened_at) values ($1, $2, $3)', row)
   }
 
-  async write(batch: readonly Work[]): Promise<readonly WorkResult[]> {
+  async write(batch: readonly LedgerWork[]): Promise<readonly WorkResult[]> {
     const client = await this.#session()
     const from = performance.now()
-    let prepared: Prepared | null = null
+    let prepared: PreparedBatch | null = null
     try {
-      prepared = await prepare(client, this.stream, this.#head, batch)
-      await store(client, this.stream, prepared.rows)
+      prepared = await prepareBatch(client, this.stream, this.#head, batch)
+      await storeBatch(client, this.stream, prepared.rows)
     } catch (error) {
-      if (prepared && error instanceof InDoubt) return this.#resolve(client, prepared, error, from)
+      if (prepared && error instanceof CommitInDoubt) return this.#resolve(client, prepared, error, from)
       await this.#undo(client, error)
       throw error
     }
@@ -85,7 +92,7 @@ class StreamWriter implements Writer {
   }
 
   /** On a connection of its own: what is long there must not keep a batch waiting. */
-  async unfinished(): Promise<readonly Unfinished[]> {
+  async unfinished(): Promise<readonly UnfinishedDecisions[]> {
     // Where nothing is written for long, nobody else notices that the session is gone, and others would close its calls.
     await this.#session()
     return withClient(this.#url, LOOK_MS, (client) => this.#abandoned.look(client, performance.now()))
@@ -103,11 +110,12 @@ class StreamWriter implements Writer {
    * server says nothing is of no more use: it rolls back by itself.
    */
   async #undo(client: Client, error: unknown): Promise<void> {
-    if (error instanceof ChainBroken) this.#lose(error)
+    if (error instanceof BrokenChainError) this.#lose(error)
     if (this.#closed || !(error instanceof DatabaseError)) return this.#drop(client)
     await client.query('rollback').catch(() => this.#drop(client))
     // Another one's session may be nobody's to end but an administrator's.
-    if (error.code === LOCK_NOT_AVAILABLE) await client.query(END_OVERDUE, [DEADLINE_MS]).catch(() => {})
+    if (error.code === LOCK_NOT_AVAILABLE)
+      await client.query(TERMINATE_OVERDUE_HOLDERS, [DEADLINE_MS]).catch(() => {})
   }
 
   /**
@@ -116,15 +124,15 @@ class StreamWriter implements Writer {
    */
   async #resolve(
     client: Client,
-    { tip, results }: Prepared,
-    doubt: InDoubt,
+    { tip, results }: PreparedBatch,
+    doubt: CommitInDoubt,
     from: number,
   ): Promise<readonly WorkResult[]> {
     this.#doubt = tip
     this.#drop(client)
     if (performance.now() - from > LOCK_MS) throw doubt
     await this.#session().catch((lost: unknown) => {
-      throw new InDoubt(messageOf(lost), { cause: lost })
+      throw new CommitInDoubt(messageOf(lost), { cause: lost })
     })
     if (this.#head.hash === tip.hash) return results
     throw new Error('the commit did not reach the database', { cause: doubt })
@@ -159,16 +167,16 @@ class StreamWriter implements Writer {
    * one now.
    */
   async #take(client: Client): Promise<void> {
-    const problem = (await durabilityProblem(client)) ?? (await auditSchemaProblem(client))
+    const problem = (await durabilityProblem(client)) ?? (await postgresSchemaProblem(client))
     if (problem !== null) throw new Error(problem)
     const lock = [STREAM_CLASS, streamKey(this.stream)]
     // The session before, where the server has not noticed that its connection is gone.
-    await client.query(END_HOLDER, lock)
+    await client.query(TERMINATE_LOCK_HOLDER, lock)
     await client.query('select pg_advisory_lock($1, $2)', lock)
     // Others may have taken it for gone and ended its calls. Whoever dies later is looked after again.
     await client.query(REOPEN, [this.stream])
-    const { rows } = await client.query<Link>(LAST, [this.stream])
-    const found = rows[0] ?? NO_ROWS
+    const { rows } = await client.query<ChainTip>(LAST, [this.stream])
+    const found = rows[0] ?? EMPTY_CHAIN
     const known = [this.#head, ...(this.#doubt ? [this.#doubt] : [])]
     if (!known.some(({ seq, hash }) => seq === found.seq && hash === found.hash))
       throw this.#lose(

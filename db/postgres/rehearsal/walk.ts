@@ -1,21 +1,26 @@
 import type { Client } from 'pg'
-import { CHANGING, changingFor, RARE, subjectText } from '../../ledger/rehearsal/changing-rows.ts'
-import type { WalkedPart, Wanted } from '../../ledger/rehearsal/task.ts'
+import {
+  CHANGING_ROWS_SQL,
+  changingRowsSqlFor,
+  RARE_ACTION_SQL,
+  subjectText,
+} from '../../ledger/rehearsal/changing-rows.ts'
+import type { WalkedPart, WalkScope } from '../../ledger/rehearsal/task.ts'
 
 /** Places in the order of all rows that are asked for at once. Each question is of so many, whatever it finds. */
 const SPAN = 2_000
 /** Rows that are fetched at once. */
 const FETCHED = 1_000
 
-interface Leaf {
+interface WalkedLeaf {
   readonly leaf: string
 }
 
-interface PlacedLeaf extends Leaf {
+interface PlacedWalkedLeaf extends WalkedLeaf {
   readonly place: number
 }
 
-const leavesOf = (rows: readonly Leaf[]): readonly string[] => rows.map(({ leaf }) => leaf)
+const leavesOf = (rows: readonly WalkedLeaf[]): readonly string[] => rows.map(({ leaf }) => leaf)
 
 const decisions = (since: string, until: string): string =>
   `status in ('allowed', 'denied') and recorded_at >= ${since} and recorded_at < ${until}`
@@ -25,7 +30,7 @@ const decisions = (since: string, until: string): string =>
  * those that are there when it begins. The next rows are on their way while the last ones are looked at. Rejects where
  * the server is a standby, which may be behind.
  */
-export async function* walk(client: Client, wanted: Wanted): AsyncGenerator<WalkedPart> {
+export async function* walkPostgresLedger(client: Client, wanted: WalkScope): AsyncGenerator<WalkedPart> {
   const { rows } = await client.query<{ last: number; standby: boolean }>(
     'select coalesce(max(place), 0) as last, pg_is_in_recovery() as standby from audit_rows',
   )
@@ -38,13 +43,13 @@ export async function* walk(client: Client, wanted: Wanted): AsyncGenerator<Walk
 
 async function* walkOverAll(
   client: Client,
-  { since, until }: Wanted,
+  { since, until }: WalkScope,
   last: number,
 ): AsyncGenerator<WalkedPart> {
   const span = (from: number) =>
-    client.query<Leaf>(
+    client.query<WalkedLeaf>(
       `select leaf from audit_rows
-      where place > $1 and place <= $2 and ((${decisions('$3', '$4')}) or ${RARE}) order by place`,
+      where place > $1 and place <= $2 and ((${decisions('$3', '$4')}) or ${RARE_ACTION_SQL}) order by place`,
       [from, Math.min(from + SPAN, last), since, until],
     )
   let coming = span(0)
@@ -58,12 +63,12 @@ async function* walkOverAll(
 /** By the indexes: what changes, and what a few principals have called, in one reading that is fetched in parts. */
 async function* walkAbout(
   client: Client,
-  { since, until, callsAlone = false }: Wanted,
+  { since, until, callsAlone = false }: WalkScope,
   principals: readonly string[],
   last: number,
 ): AsyncGenerator<WalkedPart> {
   // No pattern, but a text: a name may hold anything.
-  const changes = changingFor([
+  const changes = changingRowsSqlFor([
     'exists (select 1 from unnest($5::text[]) as held where strpos(leaf, held) > 0)',
   ])
   await client.query('begin')
@@ -72,11 +77,11 @@ async function* walkAbout(
     select place, leaf from audit_rows where ${changes} and place <= $1 and not $6
     union all
     select place, leaf from audit_rows
-    where principal_id = any($2) and (${decisions('$3', '$4')}) and not (${CHANGING}) and place <= $1
+    where principal_id = any($2) and (${decisions('$3', '$4')}) and not (${CHANGING_ROWS_SQL}) and place <= $1
     order by place`,
     [last, principals, since, until, principals.map(subjectText), callsAlone],
   )
-  const part = () => client.query<PlacedLeaf>(`fetch ${FETCHED} from walk`)
+  const part = () => client.query<PlacedWalkedLeaf>(`fetch ${FETCHED} from walk`)
   let coming = part()
   for (;;) {
     const { rows } = await coming

@@ -1,27 +1,27 @@
 import type SQLite from 'better-sqlite3'
 import { LRUCache } from 'lru-cache'
-import type { Draft } from '../../ledger/record/draft.ts'
-import type { Sealed } from '../../ledger/record/entry.ts'
-import { GENESIS, hashOf, leafIn, MAIN_STREAM } from '../../ledger/record/leaf.ts'
-import type { Work, WorkResult } from '../../ledger/record/writer.ts'
+import type { RowDraft } from '../../ledger/record/draft.ts'
+import type { SealedRow } from '../../ledger/record/entry.ts'
+import { assembleLeaf, GENESIS_HASH, hashOf, MAIN_STREAM } from '../../ledger/record/leaf.ts'
+import type { LedgerWork, WorkResult } from '../../ledger/record/writer.ts'
 import { messageOf } from '../../support/error-message.ts'
-import type { Assertion, Statement } from '../../support/statement.ts'
-import { refusalOf } from './errors.ts'
+import type { LedgerStatement, RowAssertion } from '../../support/statement.ts'
+import { sqliteStatementRefusal } from './errors.ts'
 
-interface Link {
+interface SqliteChainHead {
   readonly seq: number
   readonly hash: string
 }
 
 /** Writes batches on one connection and owns the head of the chain. Everything is prepared once. */
 export interface BatchWriter {
-  readonly head: Sealed | null
+  readonly head: SealedRow | null
   /**
    * Writes a batch in one transaction: each unit is stored whole or refused alone. Returns when the batch is
    * on the disk. Throws where nothing of it was stored, also where the head in the database is not the one we
    * left there.
    */
-  write(batch: readonly Work[]): readonly WorkResult[]
+  write(batch: readonly LedgerWork[]): readonly WorkResult[]
 }
 
 const CACHE_MAX = 256
@@ -37,7 +37,7 @@ export function batchWriter(db: SQLite.Database): BatchWriter {
   // open.
   let head = storedHead()
 
-  function write(batch: readonly Work[]): readonly WorkResult[] {
+  function write(batch: readonly LedgerWork[]): readonly WorkResult[] {
     begin.run()
     try {
       assertHead()
@@ -55,7 +55,10 @@ export function batchWriter(db: SQLite.Database): BatchWriter {
     }
   }
 
-  function writeUnit({ assertions, statements, drafts }: Work, tip: Link): readonly [WorkResult, Link] {
+  function writeUnit(
+    { assertions, statements, drafts }: LedgerWork,
+    tip: SqliteChainHead,
+  ): readonly [WorkResult, SqliteChainHead] {
     const stale = attempt(() => firstStale(assertions))
     if (stale) return [stale, tip]
     if (statements.length === 0) return append(drafts, tip)
@@ -67,7 +70,7 @@ export function batchWriter(db: SQLite.Database): BatchWriter {
     return refused ? [refused, tip] : append(drafts, tip)
   }
 
-  function firstStale(assertions: readonly Assertion[]): WorkResult | null {
+  function firstStale(assertions: readonly RowAssertion[]): WorkResult | null {
     for (const { sql, parameters } of assertions) {
       if (statements(sql).get(...parameters) === undefined)
         return { refused: 'stale', message: `"${sql}" finds no row` }
@@ -75,7 +78,7 @@ export function batchWriter(db: SQLite.Database): BatchWriter {
     return null
   }
 
-  function runAll(all: readonly Statement[]): WorkResult | null {
+  function runAll(all: readonly LedgerStatement[]): WorkResult | null {
     for (const statement of all) {
       const { changes } = statements(statement.sql).run(...statement.parameters)
       if (changes !== (statement.changes ?? changes)) return conflict(statement, changes)
@@ -88,14 +91,17 @@ export function batchWriter(db: SQLite.Database): BatchWriter {
     try {
       return work()
     } catch (error) {
-      const refused = refusalOf(error)
+      const refused = sqliteStatementRefusal(error)
       // Some errors end the transaction, and then there is nothing to go back to.
       if (refused === null || !db.inTransaction) throw error
       return { refused, message: messageOf(error) }
     }
   }
 
-  function append(drafts: readonly Draft[], from: Link): readonly [WorkResult, Link] {
+  function append(
+    drafts: readonly RowDraft[],
+    from: SqliteChainHead,
+  ): readonly [WorkResult, SqliteChainHead] {
     let tip = from
     const sealed = drafts.map((draft) => {
       tip = appendOne(draft, tip)
@@ -104,9 +110,9 @@ export function batchWriter(db: SQLite.Database): BatchWriter {
     return [{ sealed }, tip]
   }
 
-  function appendOne(draft: Draft, tip: Link): Link {
+  function appendOne(draft: RowDraft, tip: SqliteChainHead): SqliteChainHead {
     const seq = tip.seq + 1
-    const leaf = leafIn(draft, tip.hash, seq)
+    const leaf = assembleLeaf(draft, tip.hash, seq)
     const hash = hashOf(leaf)
     insert.run(...insertParameters(draft, seq, hash, leaf))
     return { seq, hash }
@@ -129,13 +135,15 @@ export function batchWriter(db: SQLite.Database): BatchWriter {
   }
 }
 
-function conflict({ sql, changes }: Statement, changed: number): WorkResult {
+function conflict({ sql, changes }: LedgerStatement, changed: number): WorkResult {
   return { refused: 'conflict', message: `"${sql}" changed ${changed} rows, not ${changes}` }
 }
 
-function headReader(db: SQLite.Database): () => Link {
-  const last = db.prepare<[], Link>('select seq, row_hash as hash from audit_rows order by seq desc limit 1')
-  return () => last.get() ?? { seq: 0, hash: GENESIS }
+function headReader(db: SQLite.Database): () => SqliteChainHead {
+  const last = db.prepare<[], SqliteChainHead>(
+    'select seq, row_hash as hash from audit_rows order by seq desc limit 1',
+  )
+  return () => last.get() ?? { seq: 0, hash: GENESIS_HASH }
 }
 
 function statementCache(db: SQLite.Database): (sql: string) => SQLite.Statement<unknown[]> {
@@ -154,7 +162,7 @@ const INSERT = `insert into audit_rows (seq, recorded_at, request_id, principal_
 
 type InsertParameters = (string | number | null)[]
 
-function insertParameters(draft: Draft, seq: number, hash: string, leaf: string): InsertParameters {
+function insertParameters(draft: RowDraft, seq: number, hash: string, leaf: string): InsertParameters {
   const { recorded_at: at, request_id: request, principal_id: principal, action, status } = draft
   return [seq, at, request, principal, action, status, hash, leaf]
 }

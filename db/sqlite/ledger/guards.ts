@@ -6,7 +6,7 @@ import type { Migration } from 'kysely/migration'
  * (docs/threats.md#t11). They stop accidents and honest tools. They do NOT stop the owner of the file, who
  * can drop them: the schema check at boot and `sallyport verify` find that.
  */
-export const auditGuards: Migration = {
+export const sqliteAuditGuards: Migration = {
   async up(db: Kysely<unknown>): Promise<void> {
     await refuse('update').execute(db)
     await refuse('delete').execute(db)

@@ -2,7 +2,7 @@ import { hash } from 'node:crypto'
 import { closeSync, constants, openSync, readSync, writeSync } from 'node:fs'
 
 /** The last row of a chain that was made durable. */
-export interface Head {
+export interface DurableHead {
   readonly seq: number
   /** Its `row_hash`. */
   readonly hash: string
@@ -15,7 +15,7 @@ export interface Head {
 export const headPath = (database: string): string => `${database}-head`
 
 /** Reads the file; null where there is none, or where what it holds was not written whole. */
-export function readHead(database: string): Head | null {
+export function readHead(database: string): DurableHead | null {
   const record = Buffer.alloc(RECORD_LENGTH)
   try {
     const fd = openSync(headPath(database), 'r')
@@ -34,7 +34,7 @@ export function readHead(database: string): Head | null {
 /** Notes heads in the file. */
 export interface HeadFile {
   /** Notes a head that is durable in the database. */
-  readonly note: (head: Head) => void
+  readonly note: (head: DurableHead) => void
   readonly close: () => void
 }
 
@@ -45,7 +45,7 @@ export interface HeadFile {
 export function openHeadFile(database: string): HeadFile {
   const fd = openSync(headPath(database), constants.O_RDWR | constants.O_CREAT, 0o600)
   let noted = 0
-  const note = (head: Head): void => {
+  const note = (head: DurableHead): void => {
     if (head.seq === noted) return
     try {
       writeSync(fd, recordOf(head), 0, 'latin1')
@@ -65,7 +65,11 @@ export type HeadProblem = { readonly kind: 'ahead' | 'other'; readonly problem: 
  * Compares the file with the rows. `last`: the last seq; `hashAt`: the hash of the row that the file names,
  * undefined where there is none.
  */
-export function headProblem(head: Head | null, last: number, hashAt: string | undefined): HeadProblem | null {
+export function headProblem(
+  head: DurableHead | null,
+  last: number,
+  hashAt: string | undefined,
+): HeadProblem | null {
   if (head === null || head.hash === hashAt) return null
   if (head.seq > last) {
     const problem = `the rows end at main:${last}, but main:${head.seq} was written: they were cut short, or an older copy was put in their place`
@@ -77,7 +81,7 @@ export function headProblem(head: Head | null, last: number, hashAt: string | un
 const isErrorOf = (error: unknown, ...codes: readonly string[]): boolean =>
   error instanceof Error && 'code' in error && codes.includes(String(error.code))
 
-function recordOf({ seq, hash: rowHash }: Head): string {
+function recordOf({ seq, hash: rowHash }: DurableHead): string {
   const text = `${String(seq).padStart(16, '0')} ${rowHash}`
   return `${text} ${checkOf(text)}\n`
 }
@@ -88,7 +92,7 @@ const checkOf = (text: string): string => hash('sha256', text).slice(0, 16)
 const RECORD_LENGTH = 99
 const RECORD = /^((\d{16}) ([0-9a-f]{64})) ([0-9a-f]{16})\n$/
 
-function parse(record: string): Head | null {
+function parse(record: string): DurableHead | null {
   const [, text = '', seq = '', rowHash = '', check] = RECORD.exec(record) ?? []
   return check === checkOf(text) ? { seq: Number(seq), hash: rowHash } : null
 }

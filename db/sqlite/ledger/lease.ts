@@ -1,12 +1,12 @@
 import { chmodSync } from 'node:fs'
 import SQLite from 'better-sqlite3'
-import { isPassing } from './errors.ts'
+import { isTransientSqliteError } from './errors.ts'
 
 /**
  * Holds a lock beside the database until it is closed or this process ends, so that a second writer is turned
  * away before it forks the chain. Throws one sentence where another one holds it.
  */
-export function takeLease(file: string): SQLite.Database {
+export function acquireLease(file: string): SQLite.Database {
   const path = `${file}-lease`
   const lease = new SQLite(path, { timeout: 0 })
   chmodSync(path, 0o600)
@@ -16,7 +16,7 @@ export function takeLease(file: string): SQLite.Database {
     return lease
   } catch (error) {
     lease.close()
-    if (!isPassing(error)) throw error
+    if (!isTransientSqliteError(error)) throw error
     throw new Error(`another process writes the audit ledger of ${file}: stop it first`, { cause: error })
   }
 }

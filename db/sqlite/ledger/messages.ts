@@ -1,4 +1,4 @@
-import type { Sealed } from '../../ledger/record/entry.ts'
+import type { SealedRow } from '../../ledger/record/entry.ts'
 import type { OpenDecision } from '../../ledger/record/writer.ts'
 import type { AuditSchema } from './form/schema.ts'
 import type { PackedBatch, PackedResults } from './packing.ts'
@@ -19,12 +19,12 @@ export type ToWriter =
  * What any thread with a ledger says. `refused`: it could not start. `failed`: this request failed, and the
  * next may go through. `poisoned`: this one failed, and so will all others.
  */
-export type Fate =
-  | { readonly kind: 'ready'; readonly head: Sealed | null }
+export type LedgerThreadStatus =
+  | { readonly kind: 'ready'; readonly head: SealedRow | null }
   | { readonly kind: 'refused' | 'failed' | 'poisoned'; readonly message: string }
 
 /** A message from the writer's thread. */
 export type FromWriter =
-  | Fate
+  | LedgerThreadStatus
   | { readonly kind: 'written'; readonly results: PackedResults }
   | { readonly kind: 'open-decisions'; readonly decisions: readonly OpenDecision[] }

@@ -1,7 +1,7 @@
-import type { Draft } from '../../ledger/record/draft.ts'
+import type { RowDraft } from '../../ledger/record/draft.ts'
 import { MAIN_STREAM } from '../../ledger/record/leaf.ts'
-import type { Work, WorkResult } from '../../ledger/record/writer.ts'
-import type { Assertion, Statement } from '../../support/statement.ts'
+import type { LedgerWork, WorkResult } from '../../ledger/record/writer.ts'
+import type { LedgerStatement, RowAssertion } from '../../support/statement.ts'
 
 // Between threads every object is copied member by member: a batch crosses as one list of plain values.
 
@@ -22,17 +22,17 @@ export interface PackedResults {
   /** Their hashes, one after the other. */
   readonly hashes: string
   /** By the unit's place in the batch. */
-  readonly refused: readonly (readonly [unit: number, result: Refused])[]
+  readonly refused: readonly (readonly [unit: number, result: RefusedUnitResult])[]
 }
 
-type Refused = Exclude<WorkResult, { readonly sealed: unknown }>
+type RefusedUnitResult = Exclude<WorkResult, { readonly sealed: unknown }>
 
 const HASH_LENGTH = 64
 
-export function packBatch(batch: readonly Work[]): PackedBatch {
+export function packBatch(batch: readonly LedgerWork[]): PackedBatch {
   const places = new Map<string, number>()
   const values: unknown[] = []
-  const pack = ({ sql, parameters }: Assertion | Statement): void => {
+  const pack = ({ sql, parameters }: RowAssertion | LedgerStatement): void => {
     const place = places.get(sql) ?? places.size
     if (place === places.size) places.set(sql, place)
     values.push(place, parameters.length)
@@ -50,7 +50,7 @@ export function packBatch(batch: readonly Work[]): PackedBatch {
   return { units: batch.length, sql: [...places.keys()], values }
 }
 
-export function unpackBatch({ units, sql, values }: PackedBatch): readonly Work[] {
+export function unpackBatch({ units, sql, values }: PackedBatch): readonly LedgerWork[] {
   let at = 0
   // Proven by packBatch, which alone writes the values, in the order in which they are read here.
   const next = <Value>(): Value => values[at++] as Value
@@ -58,7 +58,7 @@ export function unpackBatch({ units, sql, values }: PackedBatch): readonly Work[
     sql: sql[next<number>()] ?? '',
     parameters: list(next(), next<Parameter>),
   })
-  const statement = (): Statement => {
+  const statement = (): LedgerStatement => {
     const changes = next<number | undefined>()
     return changes === undefined ? asked() : { ...asked(), changes }
   }
@@ -80,13 +80,13 @@ function list<Item>(length: number, read: () => Item): readonly Item[] {
   return items
 }
 
-function packDraft(values: unknown[], draft: Draft): void {
+function packDraft(values: unknown[], draft: RowDraft): void {
   const { recorded_at, request_id, principal_id, action, status, beforePrev, beforeSeq, afterSeq } = draft
   values.push(recorded_at, request_id, principal_id, action, status, beforePrev, beforeSeq, afterSeq)
 }
 
 // In the order of packDraft.
-const unpackDraft = (next: <Value>() => Value): Draft => ({
+const unpackDraft = (next: <Value>() => Value): RowDraft => ({
   recorded_at: next(),
   request_id: next(),
   principal_id: next(),
@@ -109,7 +109,7 @@ export function packResults(results: readonly WorkResult[]): PackedResults {
 /** Reads the results of a batch. `batch`: the one that was packed, for its units. */
 export function unpackResults(
   { first, hashes, refused }: PackedResults,
-  batch: readonly Work[],
+  batch: readonly LedgerWork[],
 ): readonly WorkResult[] {
   const denied = new Map(refused)
   let row = 0

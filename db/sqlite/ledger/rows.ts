@@ -1,16 +1,16 @@
 import SQLite from 'better-sqlite3'
 import { pseudonymsIn } from '../../ledger/read/names.ts'
-import type { Names, StoredRow } from '../../ledger/record/leaf.ts'
-import type { Damaged } from '../../ledger/verify/verify.ts'
-import { ALL_COLUMNS } from './form/columns.ts'
+import type { ReadableNames, StoredRow } from '../../ledger/record/leaf.ts'
+import type { DamagedRow } from '../../ledger/verify/verify.ts'
+import { SELECT_ALL_COLUMNS } from './form/columns.ts'
 
-export const COLUMNS = `stream, seq, recorded_at, request_id, principal_id, principal_type, action, status, tool, model, provider,
+export const AUDIT_LOG_COLUMNS = `stream, seq, recorded_at, request_id, principal_id, principal_type, action, status, tool, model, provider,
   cert_thumbprint, dpop_jkt, detail, config_digest, version, prev_hash, row_hash, leaf`
 
 /** The last rows, oldest first. */
 export function lastRows(db: SQLite.Database, limit: number): readonly StoredRow[] {
   return db
-    .prepare<[number], StoredRow>(`select ${COLUMNS} from audit_log order by seq desc limit ?`)
+    .prepare<[number], StoredRow>(`select ${AUDIT_LOG_COLUMNS} from audit_log order by seq desc limit ?`)
     .all(limit)
     .reverse()
 }
@@ -36,12 +36,12 @@ export function openReadOnly(file: string): SQLite.Database {
 
 /**
  * Every row in the order in which it was written, as of now. A page that cannot be read ends the rows with a
- * {@link Damaged}. Reads the table itself, not an index over it: an index can be made to leave rows out.
+ * {@link DamagedRow}. Reads the table itself, not an index over it: an index can be made to leave rows out.
  */
-export function* storedRows(db: SQLite.Database): Generator<StoredRow | Damaged> {
+export function* storedRows(db: SQLite.Database): Generator<StoredRow | DamagedRow> {
   const { from, place } = formOf(db)
   try {
-    yield* db.prepare<[], StoredRow>(`select ${COLUMNS} from ${from} order by ${place}`).iterate()
+    yield* db.prepare<[], StoredRow>(`select ${AUDIT_LOG_COLUMNS} from ${from} order by ${place}`).iterate()
   } catch (error) {
     if (!(error instanceof SQLite.SqliteError)) throw error
     yield { damaged: `cannot be read: ${error.message}` }
@@ -56,13 +56,13 @@ export function* storedRows(db: SQLite.Database): Generator<StoredRow | Damaged>
 const formOf = (db: SQLite.Database): { readonly from: string; readonly place: string } =>
   isTable(db, 'audit_log') && !isTable(db, 'audit_rows')
     ? { from: 'audit_log not indexed', place: 'rowid' }
-    : { from: `(${ALL_COLUMNS})`, place: 'seq' }
+    : { from: `(${SELECT_ALL_COLUMNS})`, place: 'seq' }
 
 const isTable = (db: SQLite.Database, name: string): boolean =>
   db.prepare("select 1 from sqlite_schema where name = ? and type = 'table'").get(name) !== undefined
 
 /** Rows that are read at once. */
-export const PAGE = 256
+export const ROWS_PER_PAGE = 256
 
 /**
  * Every row as {@link storedRows} reads them, page by page, each a short read of its own: a read that lasted
@@ -72,8 +72,8 @@ export const PAGE = 256
 export function* liveRows(
   db: SQLite.Database,
   atEnd: () => void,
-  behind: typeof rowsBehind = rowsBehind,
-): Generator<StoredRow | Damaged> {
+  behind: typeof rowsAfter = rowsAfter,
+): Generator<StoredRow | DamagedRow> {
   try {
     const last = yield* behind(db, null)
     db.exec('begin')
@@ -87,7 +87,7 @@ export function* liveRows(
   }
 }
 
-interface PlacedRow extends StoredRow {
+interface SqlitePlacedRow extends StoredRow {
   readonly place: number
 }
 
@@ -95,11 +95,13 @@ interface PlacedRow extends StoredRow {
  * Reads the rows behind a place, page by page, up to a page that is not full; returns the place of the last. Null:
  * from the first row on. Throws where a page cannot be read.
  */
-export function* rowsBehind(db: SQLite.Database, after: number | null): Generator<StoredRow, number | null> {
+export function* rowsAfter(db: SQLite.Database, after: number | null): Generator<StoredRow, number | null> {
   const { from, place } = formOf(db)
-  const select = `select ${place} as place, ${COLUMNS} from ${from}`
-  const first = db.prepare<[], PlacedRow>(`${select} order by ${place} limit ${PAGE}`)
-  const next = db.prepare<[number], PlacedRow>(`${select} where ${place} > ? order by ${place} limit ${PAGE}`)
+  const select = `select ${place} as place, ${AUDIT_LOG_COLUMNS} from ${from}`
+  const first = db.prepare<[], SqlitePlacedRow>(`${select} order by ${place} limit ${ROWS_PER_PAGE}`)
+  const next = db.prepare<[number], SqlitePlacedRow>(
+    `${select} where ${place} > ? order by ${place} limit ${ROWS_PER_PAGE}`,
+  )
   let last = after
   for (;;) {
     // The first page from the very beginning, wherever somebody has put a row.
@@ -108,7 +110,7 @@ export function* rowsBehind(db: SQLite.Database, after: number | null): Generato
       last = at
       yield row
     }
-    if (page.length < PAGE) return last
+    if (page.length < ROWS_PER_PAGE) return last
   }
 }
 
@@ -116,7 +118,7 @@ export function* rowsBehind(db: SQLite.Database, after: number | null): Generato
  * Makes the function that finds the readable ids of the users that a row knows by their pseudonyms, as long as they
  * exist; in a database of an earlier version there are none.
  */
-export function userNames(db: SQLite.Database): (row: StoredRow) => Names {
+export function userNames(db: SQLite.Database): (row: StoredRow) => ReadableNames {
   const table = db.prepare(`select 1 from sqlite_schema where name = 'subject_keys'`).get()
   if (table === undefined) return () => ({})
   const find = db

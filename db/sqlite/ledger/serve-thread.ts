@@ -1,22 +1,24 @@
 import { parentPort, workerData } from 'node:worker_threads'
 import { messageOf } from '../../support/error-message.ts'
-import type { Fate, WriterOptions } from './messages.ts'
-import { openStore, type Store } from './store.ts'
+import type { LedgerThreadStatus, WriterOptions } from './messages.ts'
+import { type LedgerStore, openStore } from './store.ts'
 
 /** Sends a message to whoever started this thread; the lists that are handed over are its own from then on. */
-type Send<From> = (message: From | Fate, handedOver?: readonly ArrayBuffer[]) => void
+type SendToStarter<From> = (message: From | LedgerThreadStatus, handedOver?: readonly ArrayBuffer[]) => void
 
 /**
  * Opens the store and answers messages in the order of their coming. A fault that is not passing poisons the
  * thread: from then on nothing touches the file any more, not even the close that would copy the log into it.
  */
-export function serveThread<To, From>(answer: (store: Store, message: To, send: Send<From>) => void): void {
+export function serveLedgerThread<To, From>(
+  answer: (store: LedgerStore, message: To, send: SendToStarter<From>) => void,
+): void {
   const port = parentPort
   if (!port) throw new Error('the ledger is written by a worker thread only')
-  const send: Send<From> = (message, handedOver = []) => port.postMessage(message, handedOver)
+  const send: SendToStarter<From> = (message, handedOver = []) => port.postMessage(message, handedOver)
   let poisoned = false
 
-  function serve(store: Store): void {
+  function serve(store: LedgerStore): void {
     port?.on('message', (message: To) => {
       if (poisoned) return
       try {
@@ -38,7 +40,7 @@ export function serveThread<To, From>(answer: (store: Store, message: To, send: 
 }
 
 /** Lets go of the file, and of the port that keeps the thread. */
-export function closeStore(store: Store): void {
+export function closeStore(store: LedgerStore): void {
   store.close()
   parentPort?.close()
 }

@@ -1,22 +1,22 @@
 import SQLite from 'better-sqlite3'
-import type { Sealed } from '../../ledger/record/entry.ts'
-import type { OpenDecision, Work, WorkResult } from '../../ledger/record/writer.ts'
+import type { SealedRow } from '../../ledger/record/entry.ts'
+import type { LedgerWork, OpenDecision, WorkResult } from '../../ledger/record/writer.ts'
 import { chainVerifier } from '../../ledger/verify/verify.ts'
-import { giveWayOnOneCore } from '../../support/give-way.ts'
+import { lowerPriorityOnOneCore } from '../../support/give-way.ts'
 import { batchWriter } from './batch.ts'
-import { isPassing } from './errors.ts'
+import { isTransientSqliteError } from './errors.ts'
 import { fileWatch } from './file-watch.ts'
-import { auditSchemaProblem } from './form/schema.ts'
+import { sqliteSchemaProblem } from './form/schema.ts'
 import { headPath, headProblem, openHeadFile, readHead } from './head-file.ts'
-import { takeLease } from './lease.ts'
+import { acquireLease } from './lease.ts'
 import type { WriterOptions } from './messages.ts'
 import { lastRows } from './rows.ts'
-import { decisionsAt, openDecisions } from './unfinished.ts'
+import { decisionsAt, openDecisionPlaces } from './unfinished.ts'
 
 /** The ledger's own connection to the database: the only one that writes. Runs in the writer's thread. */
-export interface Store {
-  readonly head: Sealed | null
-  write(batch: readonly Work[]): readonly WorkResult[]
+export interface LedgerStore {
+  readonly head: SealedRow | null
+  write(batch: readonly LedgerWork[]): readonly WorkResult[]
   /** Moves the write-ahead log into the database once it has grown. Call it when the batch was answered. */
   checkpoint(): void
   /** The places of the decisions that earlier runs have left open. */
@@ -32,10 +32,10 @@ const BUSY_TIMEOUT_MS = 250
 const TAIL = 1_000
 
 /** Opens and checks: schema, tail, and the head that was noted beside it. Throws one sentence where the ledger must not be written. */
-export function openStore({ file, schema }: WriterOptions): Store {
-  const lease = takeLease(file)
+export function openStore({ file, schema }: WriterOptions): LedgerStore {
+  const lease = acquireLease(file)
   const db = connect(file)
-  const problem = auditSchemaProblem(db, schema) ?? tailProblem(db) ?? cutProblem(db, file)
+  const problem = sqliteSchemaProblem(db, schema) ?? tailProblem(db) ?? cutProblem(db, file)
   if (problem !== null) throw new Error(problem)
   const writer = batchWriter(db)
   const heads = openHeadFile(file)
@@ -45,7 +45,7 @@ export function openStore({ file, schema }: WriterOptions): Store {
   const checkpoint = checkpointer(db)
   const openedAt = writer.head?.seq ?? 0
   // Only now: the boot waits for what stands above.
-  giveWayOnOneCore()
+  lowerPriorityOnOneCore()
   return {
     get head() {
       return writer.head
@@ -60,9 +60,9 @@ export function openStore({ file, schema }: WriterOptions): Store {
       return results
     },
     checkpoint: checkpoint.run,
-    openDecisions: () => openDecisions(db, openedAt),
+    openDecisions: () => openDecisionPlaces(db, openedAt),
     decisionsAt: (places) => decisionsAt(db, places),
-    isPassing,
+    isPassing: isTransientSqliteError,
     close: () => {
       db.close()
       heads.close()
@@ -114,7 +114,7 @@ const LOG_PAGES = 4_000
 const WRITES_PER_LOOK = 100
 
 interface Checkpointer {
-  readonly note: (batch: readonly Work[]) => void
+  readonly note: (batch: readonly LedgerWork[]) => void
   readonly run: () => void
 }
 
@@ -126,7 +126,7 @@ function checkpointer(db: SQLite.Database): Checkpointer {
   const state = db.prepare<[], State>('pragma wal_checkpoint(noop)')
   const move = db.prepare<[], State>('pragma wal_checkpoint(passive)')
   let writes = 0
-  const note = (batch: readonly Work[]): void => {
+  const note = (batch: readonly LedgerWork[]): void => {
     for (const { statements, drafts } of batch) writes += statements.length + drafts.length
   }
   const run = (): void => {
@@ -137,7 +137,7 @@ function checkpointer(db: SQLite.Database): Checkpointer {
       writes = 0
     } catch (error) {
       // A full disk keeps the log from moving; it stays whole where it is, and the next batch tries again.
-      if (!isPassing(error)) throw error
+      if (!isTransientSqliteError(error)) throw error
     }
   }
   return { note, run }

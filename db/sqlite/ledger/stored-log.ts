@@ -3,7 +3,7 @@ import { checkpointText } from '../../ledger/tree/checkpoint.ts'
 import type { StoredLog } from '../../ledger/tree/inspect.ts'
 import { noteOf, readableKeys } from '../../ledger/tree/note.ts'
 import { stampsBySize } from '../../ledger/tree/stamps.ts'
-import { parseSigned, type SignedCheckpoint } from '../../ledger/tree/trusted.ts'
+import { parseSignedCheckpoint, type SignedCheckpoint } from '../../ledger/tree/trusted.ts'
 
 interface TreeRow {
   readonly tree: number
@@ -20,7 +20,7 @@ interface CheckpointRow {
 const PAGE = 1_000
 
 /** The tree of a database that is only read, as it is now; null where no rows were ever sealed. */
-export function storedLog(db: SQLite.Database): StoredLog | null {
+export function sqliteStoredLog(db: SQLite.Database): StoredLog | null {
   if (!db.prepare("select 1 from sqlite_schema where name = 'audit_trees'").get()) return null
   const tree = db
     .prepare<[], TreeRow>('select tree, origin from audit_trees order by tree desc limit 1')
@@ -73,7 +73,7 @@ function* checkpoints(
     for (const { size, root, signatures } of rows) {
       const text = checkpointText({ origin, size, root: Buffer.from(root, 'base64') })
       const note = noteOf(text, [...String(signatures).split('\n'), ...cosigned.all(tree, size)])
-      yield { ...parseSigned(note), stamps: stamps.get(size) ?? [] }
+      yield { ...parseSignedCheckpoint(note), stamps: stamps.get(size) ?? [] }
       after = size
     }
     if (rows.length < PAGE) return

@@ -1,7 +1,7 @@
 import type SQLite from 'better-sqlite3'
-import type { StoredPrincipal, StoredResource, Tables } from '../../ledger/authority/compare.ts'
-import type { KnownTool } from '../../ledger/authority/replay.ts'
-import type { Pinned } from '../../ledger/authority/rule.ts'
+import type { AuthorityTables, StoredPrincipal, StoredResource } from '../../ledger/authority/compare.ts'
+import type { ReplayedTool } from '../../ledger/authority/replay.ts'
+import type { HonouredThumbprint } from '../../ledger/authority/rule.ts'
 import { isTexts } from '../../ledger/authority/states.ts'
 import type { PrincipalType } from '../../schema.ts'
 import { isObject } from '../../support/json.ts'
@@ -10,7 +10,7 @@ import { isObject } from '../../support/json.ts'
  * Reads the tables that decisions rest on, without the gateway's own readers, which would throw where
  * somebody else has written. Call it in the transaction that the last rows are read in.
  */
-export function readTables(db: SQLite.Database): Tables {
+export function readAuthorityTables(db: SQLite.Database): AuthorityTables {
   return { principals: readPrincipals(db), resources: readResources(db), cas: readCas(db) }
 }
 
@@ -19,7 +19,7 @@ export function hasPrincipals(db: SQLite.Database): boolean {
   return PRINCIPALS.some(({ table }) => db.prepare(`select 1 from ${table} limit 1`).get() !== undefined)
 }
 
-const OTHERS = [
+const OTHER_TABLES = [
   ...[
     'audit_trees',
     'audit_tiles',
@@ -37,7 +37,7 @@ export function viewsInPlaceOfTables(db: SQLite.Database): readonly string[] {
     .prepare<[], string>("select lower(name) from sqlite_schema where type = 'view'")
     .pluck()
     .all()
-  const read = new Set([...OTHERS, ...PRINCIPALS.map(({ table }) => table)])
+  const read = new Set([...OTHER_TABLES, ...PRINCIPALS.map(({ table }) => table)])
   return views.filter((name) => read.has(name)).toSorted()
 }
 
@@ -89,13 +89,13 @@ function readPrincipals(db: SQLite.Database): readonly StoredPrincipal[] {
   })
 }
 
-function keysOf(row: PrincipalRow): readonly Pinned[] {
+function keysOf(row: PrincipalRow): readonly HonouredThumbprint[] {
   const { dpop_jkt: jkt, previous_dpop_jkt: previous, previous_dpop_jkt_until: until } = row
-  const current: readonly Pinned[] = jkt === null ? [] : [[jkt, null]]
+  const current: readonly HonouredThumbprint[] = jkt === null ? [] : [[jkt, null]]
   return previous === null || until === null ? current : [...current, [previous, until]]
 }
 
-function readPins(db: SQLite.Database): ReadonlyMap<string, readonly Pinned[]> {
+function readPins(db: SQLite.Database): ReadonlyMap<string, readonly HonouredThumbprint[]> {
   interface PinRow {
     readonly holder: string
     readonly thumbprint: string
@@ -106,7 +106,7 @@ function readPins(db: SQLite.Database): ReadonlyMap<string, readonly Pinned[]> {
        case when is_current = 1 then null else grace_until end as until
      from certificate_pins where is_current = 1 or grace_until is not null`,
   )
-  return grouped(rows.all(), ({ thumbprint, until }): Pinned => [thumbprint, until])
+  return grouped(rows.all(), ({ thumbprint, until }): HonouredThumbprint => [thumbprint, until])
 }
 
 function readBindings(db: SQLite.Database): ReadonlyMap<string, ReadonlyMap<string, string>> {
@@ -171,8 +171,8 @@ function readResources(db: SQLite.Database): readonly StoredResource[] {
   )
 }
 
-function readTools(db: SQLite.Database): ReadonlyMap<string, readonly (readonly [string, KnownTool])[]> {
-  interface ToolRow extends Omit<KnownTool, 'digest'> {
+function readTools(db: SQLite.Database): ReadonlyMap<string, readonly (readonly [string, ReplayedTool])[]> {
+  interface ToolRow extends Omit<ReplayedTool, 'digest'> {
     readonly holder: string
     readonly name: string
     readonly digest: string

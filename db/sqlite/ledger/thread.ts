@@ -1,19 +1,19 @@
 import { extname } from 'node:path'
 import { Worker } from 'node:worker_threads'
 import { MAIN_STREAM } from '../../ledger/record/leaf.ts'
-import type { OpenDecision, Work, WorkResult, Writer } from '../../ledger/record/writer.ts'
+import type { LedgerWork, LedgerWriter, OpenDecision, WorkResult } from '../../ledger/record/writer.ts'
 import { expectedAuditSchema } from './form/schema-expected.ts'
-import type { Fate, FromWriter, ToWriter, WriterOptions } from './messages.ts'
+import type { FromWriter, LedgerThreadStatus, ToWriter, WriterOptions } from './messages.ts'
 import { packBatch, unpackResults } from './packing.ts'
 
 /**
  * Starts the writer's thread on a migrated database. Rejects with the thread's one sentence where it cannot
  * write there.
  */
-export async function openSqliteWriter(file: string): Promise<Writer> {
+export async function openSqliteWriter(file: string): Promise<LedgerWriter> {
   // The compiled package has it as .js: like the file that this is.
   const code = new URL(`./writer${extname(import.meta.filename)}`, import.meta.url)
-  const { head, lost, ask, close } = await askedThread<ToWriter, FromWriter>(code, file)
+  const { head, lost, ask, close } = await startLedgerThread<ToWriter, FromWriter>(code, file)
   return {
     stream: MAIN_STREAM,
     head,
@@ -28,17 +28,17 @@ export async function openSqliteWriter(file: string): Promise<Writer> {
 }
 
 /** A thread that holds the ledger and answers questions in the order of asking. */
-export interface AskedThread<To, From> extends Pick<Writer, 'head' | 'lost'> {
-  readonly ask: (question: To, handedOver?: readonly ArrayBuffer[]) => Promise<From | Fate>
+export interface LedgerThread<To, From> extends Pick<LedgerWriter, 'head' | 'lost'> {
+  readonly ask: (question: To, handedOver?: readonly ArrayBuffer[]) => Promise<From | LedgerThreadStatus>
   /** Sends the last message, which ends the thread; resolves when it has ended. */
   readonly close: (last: To) => Promise<void>
 }
 
 /** Starts a thread on the ledger in a migrated file. Rejects with the thread's one sentence where it cannot write there. */
-export async function askedThread<To, From extends { readonly kind: string }>(
+export async function startLedgerThread<To, From extends { readonly kind: string }>(
   code: URL,
   file: string,
-): Promise<AskedThread<To, From>> {
+): Promise<LedgerThread<To, From>> {
   const options: WriterOptions = { file, schema: await expectedAuditSchema() }
   const worker = new Worker(code, { workerData: options })
   const ready = await firstMessage(worker)
@@ -47,9 +47,9 @@ export async function askedThread<To, From extends { readonly kind: string }>(
   throw new Error('message' in ready ? ready.message : `the audit writer began with ${String(ready)}`)
 }
 
-function firstMessage(worker: Worker): Promise<Fate> {
+function firstMessage(worker: Worker): Promise<LedgerThreadStatus> {
   return new Promise((resolve, reject) => {
-    worker.on('message', (message: object) => isMessage<Fate>(message) && resolve(message))
+    worker.on('message', (message: object) => isMessage<LedgerThreadStatus>(message) && resolve(message))
     worker.once('error', reject)
   })
 }
@@ -59,17 +59,17 @@ function isMessage<From>(message: object): message is From & object {
   return 'kind' in message
 }
 
-interface Question<From> {
-  readonly resolve: (answer: From | Fate) => void
+interface PendingLedgerRequest<From> {
+  readonly resolve: (answer: From | LedgerThreadStatus) => void
   readonly reject: (error: Error) => void
 }
 
 function connect<To, From extends { readonly kind: string }>(
   worker: Worker,
-  head: Writer['head'],
-): AskedThread<To, From> {
+  head: LedgerWriter['head'],
+): LedgerThread<To, From> {
   // Owned by this function: the thread answers in the order of asking.
-  const unanswered: Question<From>[] = []
+  const unanswered: PendingLedgerRequest<From>[] = []
   const lost = Promise.withResolvers<Error>()
   let closing = false
   let fault: Error | null = null
@@ -83,9 +83,9 @@ function connect<To, From extends { readonly kind: string }>(
     for (const { reject } of unanswered.splice(0)) reject(error)
   }
 
-  function ask(question: To, handedOver: readonly ArrayBuffer[] = []): Promise<From | Fate> {
+  function ask(question: To, handedOver: readonly ArrayBuffer[] = []): Promise<From | LedgerThreadStatus> {
     if (fault) return Promise.reject(fault)
-    const { promise, resolve, reject } = Promise.withResolvers<From | Fate>()
+    const { promise, resolve, reject } = Promise.withResolvers<From | LedgerThreadStatus>()
     unanswered.push({ resolve, reject })
     worker.postMessage(question, handedOver)
     return promise
@@ -94,10 +94,10 @@ function connect<To, From extends { readonly kind: string }>(
   worker.removeAllListeners('error')
   worker.removeAllListeners('message')
   worker.on('message', (message: object) => {
-    if (!isMessage<From | Fate>(message)) return
-    if (isFate(message, 'poisoned')) return lose(new Error(message.message))
+    if (!isMessage<From | LedgerThreadStatus>(message)) return
+    if (isFailureStatus(message, 'poisoned')) return lose(new Error(message.message))
     const question = unanswered.shift()
-    if (isFate(message, 'failed')) question?.reject(new Error(message.message))
+    if (isFailureStatus(message, 'failed')) question?.reject(new Error(message.message))
     else question?.resolve(message)
   })
   worker.on('error', (error) => lose(new Error(`the audit writer broke: ${String(error)}`, { cause: error })))
@@ -117,12 +117,14 @@ function connect<To, From extends { readonly kind: string }>(
   }
 }
 
-type Bad = Extract<Fate, { readonly message: string }>
+type FailureStatus = Extract<LedgerThreadStatus, { readonly message: string }>
 
-const isFate = (message: { readonly kind: string }, kind: Bad['kind']): message is Bad =>
-  message.kind === kind
+const isFailureStatus = (
+  message: { readonly kind: string },
+  kind: FailureStatus['kind'],
+): message is FailureStatus => message.kind === kind
 
-function resultsOf(answer: FromWriter, batch: readonly Work[]): readonly WorkResult[] {
+function resultsOf(answer: FromWriter, batch: readonly LedgerWork[]): readonly WorkResult[] {
   if (answer.kind !== 'written') throw new Error(`the audit writer answered a batch with ${answer.kind}`)
   return unpackResults(answer.results, batch)
 }

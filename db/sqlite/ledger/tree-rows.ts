@@ -1,10 +1,10 @@
 import type { Kysely } from 'kysely'
-import { SHOWN } from '../../ledger/read/find.ts'
+import { SHOWN_COLUMNS } from '../../ledger/read/find.ts'
 import type { LedgerReader } from '../../ledger/read/reader.ts'
 import { MAIN_STREAM } from '../../ledger/record/leaf.ts'
 import { HASH_BYTES, leafHash } from '../../ledger/tree/hashes.ts'
-import { MOST_OF_REQUEST, type TreeRows } from '../../ledger/tree/rows.ts'
-import type { Schema } from '../../schema.ts'
+import { MAX_ROWS_PER_REQUEST, type TreeRows } from '../../ledger/tree/rows.ts'
+import type { DatabaseSchema } from '../../schema.ts'
 
 /**
  * New rows that are hashed on the calling thread. A leaf has at most 128 KiB, so this is 4 MiB at most, and a few
@@ -13,7 +13,7 @@ import type { Schema } from '../../schema.ts'
 const MAX_ROWS_HERE = 32
 
 /** There is one stream: the place of a row is its seq, and there are no gaps. */
-export const treeRows = (db: Kysely<Schema>, reader: LedgerReader): TreeRows => ({
+export const sqliteTreeRows = (db: Kysely<DatabaseSchema>, reader: LedgerReader): TreeRows => ({
   hashes: async (after, most) => {
     const few = (await lastSeq(db)) - after <= MAX_ROWS_HERE
     const hashes = few
@@ -27,7 +27,7 @@ export const treeRows = (db: Kysely<Schema>, reader: LedgerReader): TreeRows => 
       .select(['seq', 'principal_id', 'leaf'])
       .where('request_id', '=', requestId)
       .orderBy('seq')
-      .limit(MOST_OF_REQUEST)
+      .limit(MAX_ROWS_PER_REQUEST)
       .execute()
     return rows.map((row) => ({ ...row, place: row.seq, stream: MAIN_STREAM }))
   },
@@ -36,7 +36,7 @@ export const treeRows = (db: Kysely<Schema>, reader: LedgerReader): TreeRows => 
   stored: async (after, most) => {
     const rows = await db
       .selectFrom('audit_log')
-      .select([...SHOWN, 'leaf'])
+      .select([...SHOWN_COLUMNS, 'leaf'])
       .where('seq', '>', after)
       .orderBy('seq')
       .limit(most)
@@ -46,7 +46,7 @@ export const treeRows = (db: Kysely<Schema>, reader: LedgerReader): TreeRows => 
   firstSince: (instant) => reader.firstSince(instant),
 })
 
-async function lastSeq(db: Kysely<Schema>): Promise<number> {
+async function lastSeq(db: Kysely<DatabaseSchema>): Promise<number> {
   const last = await db
     .selectFrom('audit_log')
     .select('seq')
@@ -56,7 +56,11 @@ async function lastSeq(db: Kysely<Schema>): Promise<number> {
   return last?.seq ?? 0
 }
 
-async function leavesAfter(db: Kysely<Schema>, after: number, most: number): Promise<readonly string[]> {
+async function leavesAfter(
+  db: Kysely<DatabaseSchema>,
+  after: number,
+  most: number,
+): Promise<readonly string[]> {
   const rows = await db
     .selectFrom('audit_log')
     .select('leaf')

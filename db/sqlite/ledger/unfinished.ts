@@ -5,7 +5,7 @@ import type { OpenDecision } from '../../ledger/record/writer.ts'
  * The places of allowed decisions without outcome up to row `upTo`, since the last `service.started` before it; none where
  * the last row says that the service stopped in order, because a drain writes every outcome first.
  */
-export function openDecisions(db: SQLite.Database, upTo: number): readonly number[] {
+export function openDecisionPlaces(db: SQLite.Database, upTo: number): readonly number[] {
   const last = db
     .prepare<[number], { action: string }>('select action from audit_rows where seq = ?')
     .get(upTo)

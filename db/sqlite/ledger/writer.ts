@@ -2,9 +2,9 @@
 // (docs/threats.md#t10).
 import type { FromWriter, ToWriter } from './messages.ts'
 import { packResults, unpackBatch } from './packing.ts'
-import { closeStore, serveThread } from './serve-thread.ts'
+import { closeStore, serveLedgerThread } from './serve-thread.ts'
 
-serveThread<ToWriter, FromWriter>((store, message, send) => {
+serveLedgerThread<ToWriter, FromWriter>((store, message, send) => {
   switch (message.kind) {
     case 'write':
       send({ kind: 'written', results: packResults(store.write(unpackBatch(message.batch))) })

@@ -3,8 +3,8 @@
 import { parentPort, workerData } from 'node:worker_threads'
 import SQLite from 'better-sqlite3'
 import { Kysely, SqliteDialect } from 'kysely'
-import { answerTo, type Pieces } from '../../ledger/read/reader.ts'
-import type { Schema } from '../../schema.ts'
+import { type AnswerPieces, answerTo } from '../../ledger/read/reader.ts'
+import type { DatabaseSchema } from '../../schema.ts'
 import { messageOf } from '../../support/error-message.ts'
 import type { FromReader, ReaderOptions, ToReader } from './messages.ts'
 
@@ -16,10 +16,10 @@ const { file } = workerData as ReaderOptions
 const connection = new SQLite(file, { readonly: true, fileMustExist: true })
 // The schema is data too: what somebody planted in it must not call functions with side effects.
 connection.pragma('trusted_schema = OFF')
-const db = new Kysely<Schema>({ dialect: new SqliteDialect({ database: connection }) })
+const db = new Kysely<DatabaseSchema>({ dialect: new SqliteDialect({ database: connection }) })
 
 /** The answers under way, by the id of their question. Each gives way to the others between two reads. */
-const answers = new Map<number, { readonly pieces: Pieces; readonly gone: AbortController }>()
+const answers = new Map<number, { readonly pieces: AnswerPieces; readonly gone: AbortController }>()
 
 port.on('message', (message: ToReader) => {
   const { kind, id } = message

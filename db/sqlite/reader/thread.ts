@@ -1,6 +1,6 @@
 import { extname } from 'node:path'
 import { Worker } from 'node:worker_threads'
-import type { Answering, LedgerQuestion, Pieces } from '../../ledger/read/reader.ts'
+import type { AnswerPieces, LedgerQuestion, LedgerReaderBackend } from '../../ledger/read/reader.ts'
 import type { FromReader, ReaderOptions, ToReader } from './messages.ts'
 
 /** The time without a question after which the thread is let go. ms. */
@@ -8,17 +8,17 @@ const IDLE_MS = 10_000
 /** The compiled package has it as .js: like the file that this is. */
 const CODE = `./reader${extname(import.meta.filename)}`
 
-type Answer = Exclude<FromReader, { readonly kind: 'failed' }>
+type LedgerReaderReply = Exclude<FromReader, { readonly kind: 'failed' }>
 
 /**
  * Reads the ledger of a database file on a thread with a connection of its own. The thread is there while it
  * is needed; where it ends, the answers under way fail, and the next question starts another one.
  */
-export class ReaderThread implements Answering {
+export class ReaderThread implements LedgerReaderBackend {
   readonly #options: ReaderOptions
   #thread: Worker | null = null
   /** The answers under way, by the id of their question, and what waits or has waited for their last piece. */
-  readonly #answers = new Map<number, PromiseWithResolvers<Answer> | null>()
+  readonly #answers = new Map<number, PromiseWithResolvers<LedgerReaderReply> | null>()
   #lastId = 0
   #idle: NodeJS.Timeout | null = null
 
@@ -26,7 +26,7 @@ export class ReaderThread implements Answering {
     this.#options = { file }
   }
 
-  async *ask(question: LedgerQuestion, signal: AbortSignal): Pieces {
+  async *ask(question: LedgerQuestion, signal: AbortSignal): AnswerPieces {
     const id = this.#begin()
     // Also where the answer is never read on.
     const gone = (): void => this.#end(id, signal.reason)
@@ -57,8 +57,8 @@ export class ReaderThread implements Answering {
     return this.#lastId
   }
 
-  #send(message: Extract<ToReader, { readonly kind: 'ask' | 'more' }>): Promise<Answer> {
-    const asked = Promise.withResolvers<Answer>()
+  #send(message: Extract<ToReader, { readonly kind: 'ask' | 'more' }>): Promise<LedgerReaderReply> {
+    const asked = Promise.withResolvers<LedgerReaderReply>()
     if (!this.#answers.has(message.id)) return Promise.reject(ended())
     this.#answers.set(message.id, asked)
     this.#thread?.postMessage(message)

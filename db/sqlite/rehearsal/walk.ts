@@ -1,6 +1,11 @@
 import type SQLite from 'better-sqlite3'
-import { CHANGING, changingFor, RARE, subjectText } from '../../ledger/rehearsal/changing-rows.ts'
-import type { WalkedPart, Wanted } from '../../ledger/rehearsal/task.ts'
+import {
+  CHANGING_ROWS_SQL,
+  changingRowsSqlFor,
+  RARE_ACTION_SQL,
+  subjectText,
+} from '../../ledger/rehearsal/changing-rows.ts'
+import type { WalkedPart, WalkScope } from '../../ledger/rehearsal/task.ts'
 
 /** Places in the chain that are read at once: a read that lasted would keep the write-ahead log from being moved. */
 const SPAN = 1_000
@@ -16,7 +21,11 @@ const DECISIONS = `status in ('allowed', 'denied') and recorded_at >= ? and reco
  * Walks over the rows that a rehearsal needs, up to those that are there when it begins; of a few principals only those behind
  * a place. Returns the last place.
  */
-export function* walk(db: SQLite.Database, wanted: Wanted, after = 0): Generator<WalkedPart, number> {
+export function* walkSqliteLedger(
+  db: SQLite.Database,
+  wanted: WalkScope,
+  after = 0,
+): Generator<WalkedPart, number> {
   const last = db.prepare<[], number>('select coalesce(max(seq), 0) from audit_rows').pluck().get() ?? 0
   yield* wanted.principals === null
     ? walkOverAll(db, wanted, last)
@@ -24,13 +33,13 @@ export function* walk(db: SQLite.Database, wanted: Wanted, after = 0): Generator
   return last
 }
 
-function* walkOverAll(db: SQLite.Database, wanted: Wanted, last: number): Generator<WalkedPart> {
+function* walkOverAll(db: SQLite.Database, wanted: WalkScope, last: number): Generator<WalkedPart> {
   db.pragma(`cache_size = ${PAGES_IN_TURN}`)
   const [first, end] = boundsOf(db, wanted, last)
   for (const { leaves } of walkTo(db, changesBefore(db, first))) yield { leaves, rows: 0, of: end }
   const select = db
     .prepare<[number, number, string, string], string>(
-      `select leaf from audit_rows where seq >= ? and seq < ? and ((${DECISIONS}) or ${RARE}) order by seq`,
+      `select leaf from audit_rows where seq >= ? and seq < ? and ((${DECISIONS}) or ${RARE_ACTION_SQL}) order by seq`,
     )
     .pluck()
   for (let from = first; from <= end; from += SPAN) {
@@ -43,7 +52,7 @@ function* walkOverAll(db: SQLite.Database, wanted: Wanted, last: number): Genera
  * The places between which all rows of a window lie: a row may be written later than one that was recorded after it. The
  * index alone tells; it is not asked where the window is all there is.
  */
-function boundsOf(db: SQLite.Database, { since, until }: Wanted, last: number): readonly [number, number] {
+function boundsOf(db: SQLite.Database, { since, until }: WalkScope, last: number): readonly [number, number] {
   const others = db
     .prepare<[string, string], number>(
       'select exists (select 1 from audit_rows where recorded_at < ?) or exists (select 1 from audit_rows where recorded_at >= ?)',
@@ -63,24 +72,24 @@ function boundsOf(db: SQLite.Database, { since, until }: Wanted, last: number): 
 const changesBefore = (db: SQLite.Database, place: number): readonly number[] =>
   db
     .prepare<[number], number>(
-      `select seq from audit_rows indexed by audit_rows_action where ${CHANGING} and seq < ? order by seq`,
+      `select seq from audit_rows indexed by audit_rows_action where ${CHANGING_ROWS_SQL} and seq < ? order by seq`,
     )
     .pluck()
     .all(place)
 
 /** Behind the first place, up to the second. */
-type Between = readonly [after: number, last: number]
+type PlaceRange = readonly [after: number, last: number]
 
 /** The places of the changes that the calls of some principals rest on. */
 const changesFor = (
   db: SQLite.Database,
   principals: readonly string[],
-  [after, last]: Between,
+  [after, last]: PlaceRange,
 ): readonly number[] =>
   db
     .prepare<(number | string)[], number>(
       `select seq from audit_rows indexed by audit_rows_action
-      where seq > ? and seq <= ? and ${changingFor(principals.map(() => 'instr(leaf, ?) > 0'))} order by seq`,
+      where seq > ? and seq <= ? and ${changingRowsSqlFor(principals.map(() => 'instr(leaf, ?) > 0'))} order by seq`,
     )
     .pluck()
     .all(after, last, ...principals.map(subjectText))
@@ -88,9 +97,9 @@ const changesFor = (
 /** By the indexes: what changes, and what a few principals have called. */
 function* walkAbout(
   db: SQLite.Database,
-  { since, until, callsAlone = false }: Wanted,
+  { since, until, callsAlone = false }: WalkScope,
   principals: readonly string[],
-  between: Between,
+  between: PlaceRange,
 ): Generator<WalkedPart> {
   db.pragma(`cache_size = -${PAGES_KIB}`)
   const about = db

@@ -1,14 +1,14 @@
 import { Readable } from 'node:stream'
 import { json } from 'node:stream/consumers'
 import { z } from 'zod'
-import { printCursor } from '../../../db/ledger/read/find.ts'
-import { type AuditRow, newestRow, type Page } from '../../../db/ledger/read/read.ts'
+import { printLedgerCursor } from '../../../db/ledger/read/find.ts'
+import { type AuditRow, type LedgerPage, newestRow } from '../../../db/ledger/read/read.ts'
 import { LedgerError } from '../../../db/ledger/record/entry.ts'
 import { ledgerNameOf } from '../../../db/principals/subject-keys.ts'
-import type { Members } from '../../../db/support/json.ts'
-import { Refusal, unprocessable } from '../../../plugins/refusal.ts'
-import type { AdminContext, Caller } from '../operation/context.ts'
-import { inLines } from '../operation/in-lines.ts'
+import type { UnknownRecord } from '../../../db/support/json.ts'
+import { Refusal, unprocessableBody } from '../../../plugins/refusal.ts'
+import type { AdminCaller, AdminContext } from '../operation/context.ts'
+import { ndjsonWithProgress } from '../operation/in-lines.ts'
 import { operation } from '../operation/operation.ts'
 import { instant, sha256 } from '../operation/shapes.ts'
 import { saltsOf } from './salts.ts'
@@ -46,7 +46,7 @@ const row = z
     provider: z.string().nullable(),
     cert_thumbprint: sha256.nullable(),
     dpop_jkt: z.string().nullable(),
-    detail: z.custom<Members>().meta({ type: 'object' }),
+    detail: z.custom<UnknownRecord>().meta({ type: 'object' }),
     config_digest: z.string(),
     version: z.string(),
     prev_hash: sha256,
@@ -96,8 +96,8 @@ export const listAudit = operation({
     const { principal, ...rest } = query
     const filter =
       principal === undefined ? rest : { ...rest, principal: await ledgerNameOf(database, principal) }
-    const pieces = await ledgerPlaces.reading('pages', caller, (signal) =>
-      database.audit.list(filter, signal).catch(notRead),
+    const pieces = await ledgerPlaces.stream('pages', caller, (signal) =>
+      database.audit.list(filter, signal).catch(throwLedgerRefusal),
     )
     return { value: query.request_id === undefined ? pieces : withSalts(pieces, subjectKeys) }
   },
@@ -108,7 +108,7 @@ async function* withSalts(
   pieces: AsyncIterable<Uint8Array>,
   keys: AdminContext['subjectKeys'],
 ): AsyncGenerator<Uint8Array> {
-  const page = await rowsOf(pieces)
+  const page = await parseLedgerPage(pieces)
   const rows: object[] = []
   for (const row of page.rows) rows.push({ ...row, salts: await saltsOf(row, keys) })
   yield Buffer.from(JSON.stringify({ ...page, rows }))
@@ -128,8 +128,8 @@ export const exportAudit = operation({
   reasons: [],
   media: 'application/x-ndjson',
   run: async ({ database, ledgerPlaces }, _input, caller) => ({
-    value: await ledgerPlaces.reading('exports', caller, (signal) =>
-      database.audit.export(signal).catch(notRead),
+    value: await ledgerPlaces.stream('exports', caller, (signal) =>
+      database.audit.export(signal).catch(throwLedgerRefusal),
     ),
   }),
 })
@@ -164,7 +164,7 @@ export const verifyAudit = operation({
 })
 
 /** The same, told as it goes: lines `{"progress": {"rows", "of"}}`, and then the verdict. */
-export const verifyAuditInLines = operation({
+export const verifyAuditWithProgress = operation({
   ...verifies,
   name: 'verifyAuditWithProgress',
   summary: 'The same, with lines of its progress before it.',
@@ -174,17 +174,17 @@ export const verifyAuditInLines = operation({
     const of = await context.database.treeRows.between(0, Number.MAX_SAFE_INTEGER)
     const told = (onProgress: (progress: { rows: number; of: number }) => void) =>
       verified(context, caller, (rows) => onProgress({ rows, of: Math.max(rows, of) }))
-    return { value: await inLines(told) }
+    return { value: await ndjsonWithProgress(told) }
   },
 })
 
 async function verified(
   { database, ledgerPlaces }: Pick<AdminContext, 'database' | 'ledgerPlaces'>,
-  caller: Caller,
+  caller: AdminCaller,
   onRows?: (rows: number) => void,
 ): Promise<AuditVerdict> {
-  const { ok, rows, first_bad } = await ledgerPlaces.in('verifications', caller, () =>
-    database.audit.verify(caller.hangup.signal, onRows).catch(notRead),
+  const { ok, rows, first_bad } = await ledgerPlaces.run('verifications', caller, () =>
+    database.audit.verify(caller.hangup.signal, onRows).catch(throwLedgerRefusal),
   )
   return first_bad ? { ok, rows, first_bad } : { ok, rows }
 }
@@ -209,18 +209,18 @@ export const showHead = operation({
 })
 
 /** A page of the ledger as a value: for pages that show it. */
-export const rowsOf = async (pieces: AsyncIterable<Uint8Array>): Promise<Page> =>
+export const parseLedgerPage = async (pieces: AsyncIterable<Uint8Array>): Promise<LedgerPage> =>
   // Proven by pageTexts.
-  (await json(Readable.from(pieces))) as Page
+  (await json(Readable.from(pieces))) as LedgerPage
 
 /** The cursor of the page behind a row, newest first. */
-export const cursorBehind = ({ recorded_at, stream, seq }: AuditRow): string =>
-  printCursor({ recorded_at, stream, seq })
+export const cursorAfterRow = ({ recorded_at, stream, seq }: AuditRow): string =>
+  printLedgerCursor({ recorded_at, stream, seq })
 
 /** Refuses for what a question to the ledger has failed with: a wrong cursor, or too many who ask. */
-export function notRead(error: unknown): never {
+export function throwLedgerRefusal(error: unknown): never {
   if (error instanceof RangeError)
-    throw unprocessable([{ field: 'cursor', message: 'is not a cursor of this service' }])
+    throw unprocessableBody([{ field: 'cursor', message: 'is not a cursor of this service' }])
   if (error instanceof LedgerError && error.code === 'busy')
     throw new Refusal('overloaded', { cause: error, headers: { 'retry-after': '5' } })
   throw error

@@ -1,7 +1,7 @@
 import { z } from 'zod'
-import { LEVELS } from '../../../db/ledger/counts/counted.ts'
+import { COUNT_LEVELS } from '../../../db/ledger/counts/counted.ts'
 import { operation } from '../operation/operation.ts'
-import { notRead } from './audit.ts'
+import { throwLedgerRefusal } from './audit.ts'
 
 /**
  * Counts the rows of the ledger that were recorded in a window, by action, status and spans of time: as
@@ -13,7 +13,11 @@ export const countAudit = operation({
   action: 'admin.read',
   summary: 'Counts the rows of a window of time by action and status.',
   takes: {
-    query: z.strictObject({ level: z.literal(LEVELS), since: z.string().max(32), until: z.string().max(32) }),
+    query: z.strictObject({
+      level: z.literal(COUNT_LEVELS),
+      since: z.string().max(32),
+      until: z.string().max(32),
+    }),
   },
   output: z.strictObject({
     counts: z.array(
@@ -24,8 +28,8 @@ export const countAudit = operation({
   status: 200,
   reasons: [],
   run: async ({ database, ledgerPlaces }, { query }, caller) => {
-    const { counts, uncounted } = await ledgerPlaces.in('pages', caller, () =>
-      database.rowCounts.within(query, caller.hangup.signal).catch(notRead),
+    const { counts, uncounted } = await ledgerPlaces.run('pages', caller, () =>
+      database.rowCounts.within(query, caller.hangup.signal).catch(throwLedgerRefusal),
     )
     return { value: { counts: [...counts], uncounted } }
   },

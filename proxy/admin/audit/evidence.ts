@@ -1,6 +1,6 @@
 import { z } from 'zod'
 import { noteEntry } from '../../../plugins/audit/entries.ts'
-import { Refusal, unprocessable } from '../../../plugins/refusal.ts'
+import { Refusal, unprocessableBody } from '../../../plugins/refusal.ts'
 import { operation } from '../operation/operation.ts'
 import { packOf } from './pack.ts'
 import { scopeOf } from './scope.ts'
@@ -28,11 +28,11 @@ export const packEvidence = operation({
   run: async (context, { query: { since = null, until = null } }, caller) => {
     const { at } = caller
     if (since !== null && until !== null && until <= since)
-      throw unprocessable([{ field: 'until', message: 'must be later than since' }])
+      throw unprocessableBody([{ field: 'until', message: 'must be later than since' }])
     const scope = await scopeOf(context.database, since, until)
     if (!scope) throw new Refusal('not_sealed_yet', { headers: { 'retry-after': '1' } })
     const open = async (signal: AbortSignal) => packOf(context, scope, at, signal)
-    return { value: await context.ledgerPlaces.reading('evidence', caller, open) }
+    return { value: await context.ledgerPlaces.stream('evidence', caller, open) }
   },
 })
 
@@ -57,7 +57,7 @@ export const reviewAudit = operation({
   example: { since: '2026-01-01T00:00:00Z', until: '2026-04-01T00:00:00Z', checkpoint: 1 },
   run: async ({ database, ledger, configDigest }, { body }, { id, at, actor }) => {
     const { since, until, checkpoint: size, note } = body
-    if (until <= since) throw unprocessable([{ field: 'until', message: 'must be later than since' }])
+    if (until <= since) throw unprocessableBody([{ field: 'until', message: 'must be later than since' }])
     const stored = await database.kysely
       .selectFrom('audit_checkpoints')
       .select(['tree', 'root'])

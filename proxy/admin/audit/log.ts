@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { countUnsealed, keysOf, newestCheckpoint, treeInForce } from '../../../db/ledger/tree/store.ts'
+import { countUnsealed, currentTree, newestCheckpoint, treeKeysOf } from '../../../db/ledger/tree/store.ts'
 import { anchorStanding } from '../operation/anchor-standing.ts'
 import { operation } from '../operation/operation.ts'
 import { instant } from '../operation/shapes.ts'
@@ -29,9 +29,9 @@ export const showLog = operation({
   reasons: [],
   run: async ({ database, anchors }) => {
     const { kysely } = database
-    const tree = await treeInForce(kysely)
+    const tree = await currentTree(kysely)
     const newest = tree && (await newestCheckpoint(kysely, tree.tree))
-    const [key] = tree ? await keysOf(kysely, tree.tree) : []
+    const [key] = tree ? await treeKeysOf(kysely, tree.tree) : []
     const log =
       tree && newest && key
         ? {

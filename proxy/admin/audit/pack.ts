@@ -11,19 +11,19 @@ import {
   isGrant,
   isRefusal,
   isSignIn,
+  JSON_LIST,
   jsonText,
-  LIST,
-  Sets,
+  PrincipalSets,
 } from '../../../db/ledger/read/evidence-tables.ts'
-import { namesIn } from '../../../db/ledger/read/names.ts'
+import { userNameFinder } from '../../../db/ledger/read/names.ts'
 import { exportLine, type StoredRow } from '../../../db/ledger/record/leaf.ts'
 import { anchorStates } from '../../../db/ledger/tree/anchored.ts'
-import { keysOf, noteOfCheckpoint, tileReader } from '../../../db/ledger/tree/store.ts'
+import { noteOfCheckpoint, tileReader, treeKeysOf } from '../../../db/ledger/tree/store.ts'
 import { tilePath } from '../../../db/ledger/tree/tiles.ts'
 import type { AdminContext } from '../operation/context.ts'
 import { checkpointsOf, tilesOf } from './parts.ts'
 import { readmeOf } from './readme.ts'
-import { rowsIn, type Scope } from './scope.ts'
+import { type EvidenceScope, rowsIn } from './scope.ts'
 
 const ROOT = dirname(fileURLToPath(import.meta.resolve('#manifest')))
 
@@ -38,7 +38,7 @@ type Texts = AsyncIterable<string | Buffer> | Iterable<string | Buffer>
  */
 export async function* packOf(
   context: Pick<AdminContext, 'database' | 'authority'>,
-  scope: Scope,
+  scope: EvidenceScope,
   at: number,
   signal: AbortSignal,
 ): AsyncGenerator<Uint8Array> {
@@ -75,7 +75,7 @@ export async function* packOf(
 
 async function addAll(
   { database, authority }: Pick<AdminContext, 'database' | 'authority'>,
-  scope: Scope,
+  scope: EvidenceScope,
   at: number,
   signal: AbortSignal,
   add: (name: string, texts: () => Texts) => void,
@@ -86,7 +86,7 @@ async function addAll(
   const before = () => rowsIn(database, { after: 0, count: scope.first }, signal)
   const streams = new Map<string, { first_seq: number; last_seq: number }>()
   // One for all files: a line of one is that of the other.
-  const names = namesIn(kysely)
+  const names = userNameFinder(kysely)
   const lines = (wanted: (row: StoredRow) => boolean) =>
     async function* (): AsyncGenerator<string> {
       for await (const row of rows()) if (wanted(row)) yield `${exportLine(row, await names(row))}\n`
@@ -96,7 +96,7 @@ async function addAll(
       yield CSV_HEAD
       for await (const row of rows()) if (wanted(row)) yield csvLine(row)
     }
-  const sets = new Sets()
+  const sets = new PrincipalSets()
   add('README.md', () => [readmeOf(scope)])
   add(
     'rows.ndjson',
@@ -111,11 +111,11 @@ async function addAll(
   )
   // One walk: what stood before the pack, and then what the pack has changed.
   add('sets-start.json', async function* () {
-    for await (const row of before()) sets.see(row)
+    for await (const row of before()) sets.add(row)
     yield sets.text()
   })
   add('sets-end.json', async function* () {
-    for await (const row of rows()) sets.see(row)
+    for await (const row of rows()) sets.add(row)
     yield sets.text()
   })
   add('grants.ndjson', lines(isGrant))
@@ -123,13 +123,13 @@ async function addAll(
   add('tools.json', async function* () {
     let count = 0
     for await (const line of lines(isAboutTools)()) {
-      yield LIST.before(count) + line.trimEnd()
+      yield JSON_LIST.before(count) + line.trimEnd()
       count += 1
     }
-    yield LIST.end(count)
+    yield JSON_LIST.end(count)
   })
   add('sign-ins.ndjson', lines(isSignIn))
-  const keys = await keysOf(kysely, tree.tree)
+  const keys = await treeKeysOf(kysely, tree.tree)
   const anchors = await anchorStates(kysely, tree.tree)
   const checkpoints = await checkpointsOf(database, scope)
   const attached = await kysely

@@ -1,15 +1,15 @@
 import type { Database } from '../../../db/database.ts'
 import { checkpointUpTo, type StoredCheckpoint } from '../../../db/ledger/tree/store.ts'
 import { edgeOf, hashesAt, TILE_WIDTH, type TilePlace } from '../../../db/ledger/tree/tiles.ts'
-import type { Scope } from './scope.ts'
+import type { EvidenceScope } from './scope.ts'
 
 /** Checkpoints with something that others have said of them, at most, in a pack. */
-const MOST_COSIGNED = 100
+const MAX_COSIGNED = 100
 
 /** The checkpoints of a pack: the newest, the one that ends it, and those that anchors have said something of. */
 export async function checkpointsOf(
   { kysely }: Pick<Database, 'kysely'>,
-  { tree, newest, first, count }: Scope,
+  { tree, newest, first, count }: EvidenceScope,
 ): Promise<readonly StoredCheckpoint[]> {
   const rows = await kysely
     .selectFrom('audit_cosignatures')
@@ -18,7 +18,7 @@ export async function checkpointsOf(
     .where('tree', '=', tree.tree)
     .where('size', '>', first)
     .orderBy('size', 'desc')
-    .limit(MOST_COSIGNED)
+    .limit(MAX_COSIGNED)
     .execute()
   const atEnd = await checkpointUpTo(kysely, tree.tree, first + count)
   const sizes = new Set([...rows.map(({ size }) => size), ...(atEnd && atEnd.size > 0 ? [atEnd.size] : [])])
@@ -35,7 +35,7 @@ export async function checkpointsOf(
  * each checkpoint. Each as wide as it is under the newest.
  */
 export function* tilesOf(
-  { newest, first, count }: Scope,
+  { newest, first, count }: EvidenceScope,
   checkpoints: readonly StoredCheckpoint[],
 ): Generator<TilePlace & { readonly width: number }> {
   const extra = new Map<string, TilePlace>()

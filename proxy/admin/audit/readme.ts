@@ -1,4 +1,4 @@
-import type { Scope } from './scope.ts'
+import type { EvidenceScope } from './scope.ts'
 
 /** The page that tells an auditor what is in a pack, what it shows, and what it does not. */
 export const readmeOf = ({
@@ -8,7 +8,7 @@ export const readmeOf = ({
   count,
   since,
   until,
-}: Scope): string => `# Evidence of ${tree.origin}
+}: EvidenceScope): string => `# Evidence of ${tree.origin}
 
 ${count} rows of the audit ledger of a Sallyport gateway${since === null ? '' : ` since ${since}`}${until === null ? '' : ` until ${until}`}: leaves ${first} to ${first + count - 1}
 of the log ${tree.origin}, under a signed checkpoint of ${newest.size} rows.

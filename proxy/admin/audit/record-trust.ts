@@ -1,6 +1,6 @@
 import type { Database } from '../../../db/database.ts'
 import type { Ledger } from '../../../db/ledger/record/ledger.ts'
-import { everyTrustedCa } from '../../../db/principals/trusted-cas.ts'
+import { trustedCasByAgent } from '../../../db/principals/trusted-cas.ts'
 import { readSetting, writeSetting } from '../../../db/settings.ts'
 import { portionsOf } from '../../../db/support/pages.ts'
 import { noteEntry } from '../../../plugins/audit/entries.ts'
@@ -28,7 +28,7 @@ export async function recordTrustedCas({
   at,
 }: TrustRecording): Promise<number> {
   if ((await readSetting(database, 'trusted_cas_recorded')) !== undefined) return 0
-  const agents = [...(await everyTrustedCa(database))]
+  const agents = [...(await trustedCasByAgent(database))]
   for (const group of portionsOf(agents, AT_ONCE)) {
     const entries = group.map(([subject, digests]) =>
       noteEntry(

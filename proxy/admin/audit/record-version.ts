@@ -19,7 +19,7 @@ const PORTION = 200
 /** Principals that are written in one go. */
 const AT_ONCE = 128
 
-interface Sources {
+interface RecordBackfillDependencies {
   readonly database: Database
   readonly ledger: Pick<Ledger, 'commit'>
   readonly subjectKeys: Pick<SubjectKeys, 'makeFor'>
@@ -35,7 +35,7 @@ interface Sources {
  * written down before a crash in between. Rows of resources may be repeated then; they say the same. Resolves with
  * the number of rows.
  */
-export async function bringRecordUpToDate(sources: Sources): Promise<number> {
+export async function backfillRecordV2(sources: RecordBackfillDependencies): Promise<number> {
   const { database, ledger, at } = sources
   if ((await readSetting(database, 'record_version')) === VERSION) return 0
   const keyOf = sealedSubjectKey(database)
@@ -55,7 +55,7 @@ export async function bringRecordUpToDate(sources: Sources): Promise<number> {
   return rows
 }
 
-async function writePrincipal(sources: Sources, record: PrincipalRecord): Promise<number> {
+async function writePrincipal(sources: RecordBackfillDependencies, record: PrincipalRecord): Promise<number> {
   const { database, ledger, subjectKeys, configDigest, at } = sources
   const { principal_id: id, principal_ref: ref, principal_type: type } = record
   const key = insertSubjectKey(database, { type, id, ref, sealed: subjectKeys.makeFor(ref) })
@@ -66,7 +66,7 @@ async function writePrincipal(sources: Sources, record: PrincipalRecord): Promis
 }
 
 async function writeResource(
-  { database, ledger, configDigest, at }: Sources,
+  { database, ledger, configDigest, at }: RecordBackfillDependencies,
   resource: McpResource,
 ): Promise<number> {
   const details = snapshotOf(resource, await listMcpTools(database, resource.resource_id))

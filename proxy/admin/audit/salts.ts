@@ -1,14 +1,14 @@
-import type { Members } from '../../../db/support/json.ts'
+import type { UnknownRecord } from '../../../db/support/json.ts'
 import { commitmentsBy } from '../../../plugins/pin/pin.ts'
 import type { AdminContext } from '../operation/context.ts'
 
 /** The members of `detail` that are commitments. */
 const COMMITTED = ['body_sha256', 'arguments_sha256', 'result_sha256']
 
-interface Committed {
+interface CommitmentRow {
   readonly principal_id: string | null
   readonly request_id: string | null
-  readonly detail: Members
+  readonly detail: UnknownRecord
 }
 
 /**
@@ -16,7 +16,7 @@ interface Committed {
  * principal was erased.
  */
 export async function saltsOf(
-  { principal_id: ref, request_id: id, detail }: Committed,
+  { principal_id: ref, request_id: id, detail }: CommitmentRow,
   keys: AdminContext['subjectKeys'],
 ): Promise<Readonly<Record<string, string>>> {
   const key = ref === null || id === null ? null : await keys.find(ref)

@@ -3,14 +3,14 @@ import type { Database } from '../../../db/database.ts'
 import type { PlacedRow } from '../../../db/ledger/tree/rows.ts'
 import {
   checkpointBefore,
+  currentTree,
   newestCheckpoint,
   type StoredCheckpoint,
   type StoredTree,
-  treeInForce,
 } from '../../../db/ledger/tree/store.ts'
 
 /** What a pack is about: sealed rows one behind the other, in the order of the tree. */
-export interface Scope {
+export interface EvidenceScope {
   readonly tree: StoredTree
   /** Covers every row of the pack. */
   readonly newest: StoredCheckpoint
@@ -28,8 +28,8 @@ export async function scopeOf(
   { kysely, treeRows }: Database,
   since: string | null,
   until: string | null,
-): Promise<Scope | null> {
-  const tree = await treeInForce(kysely)
+): Promise<EvidenceScope | null> {
+  const tree = await currentTree(kysely)
   const newest = tree && (await newestCheckpoint(kysely, tree.tree))
   if (!tree || !newest) return null
   const indexOf = async (place: number | null): Promise<number> => {
@@ -50,7 +50,7 @@ const STEP = 128
 /** The rows of a pack, in the order of the tree; each page is a short read of its own. */
 export async function* rowsIn(
   { treeRows }: Database,
-  { after, count }: Pick<Scope, 'after' | 'count'>,
+  { after, count }: Pick<EvidenceScope, 'after' | 'count'>,
   signal: AbortSignal,
 ): AsyncGenerator<PlacedRow> {
   let [last, left] = [after, count]

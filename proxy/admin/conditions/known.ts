@@ -1,15 +1,18 @@
 import type { Database } from '../../../db/database.ts'
-import type { Changes } from '../../../db/ledger/rehearsal/changes.ts'
+import type { HypotheticalChanges } from '../../../db/ledger/rehearsal/changes.ts'
 import { findPrincipalOf, listPrincipals, type PrincipalRecord } from '../../../db/principals/read.ts'
-import { turn } from '../../../plugins/turns.ts'
-import { isGlob, matching, type Sentence } from './sentence.ts'
+import { eventLoopTurn } from '../../../plugins/turns.ts'
+import { type ExpectationSentence, globMatcher, isGlob } from './sentence.ts'
 
 const TYPES = ['agent', 'user', 'workload'] as const
 
 /** Whoever calls, as far as a sentence may be about it. */
-export type Known = Pick<PrincipalRecord, 'principal_id' | 'principal_ref' | 'capabilities' | 'is_active'>
+export type ExpectationPrincipal = Pick<
+  PrincipalRecord,
+  'principal_id' | 'principal_ref' | 'capabilities' | 'is_active'
+>
 
-export interface KnownTool {
+export interface ExpectationTool {
   readonly resourceId: string
   readonly resource: string
   readonly tool: string
@@ -22,22 +25,22 @@ export interface KnownTool {
 }
 
 /** All that sentences are judged by: as the database has it. */
-export interface Authority {
-  readonly principals: readonly Known[]
-  readonly tools: readonly KnownTool[]
+export interface ExpectationAuthority {
+  readonly principals: readonly ExpectationPrincipal[]
+  readonly tools: readonly ExpectationTool[]
   /** `<principal's id> <resource's id>`. */
   readonly bound: ReadonlySet<string>
 }
 
 /** What a change makes of authority, where no rehearsal can describe it. */
-export type Gives =
-  | { readonly principal: Pick<Known, 'principal_id'> & Partial<Known> }
+export type UnrehearsedChange =
+  | { readonly principal: Pick<ExpectationPrincipal, 'principal_id'> & Partial<ExpectationPrincipal> }
   | { readonly resourceId: string; readonly tool: string }
 
 /** What a change makes of authority. */
-export interface Change {
-  readonly laid: Changes | null
-  readonly gives: Gives | null
+export interface AuthorityEffect {
+  readonly laid: HypotheticalChanges | null
+  readonly gives: UnrehearsedChange | null
 }
 
 export const boundName = (principal: string, resourceId: string): string => `${principal} ${resourceId}`
@@ -45,8 +48,8 @@ export const boundName = (principal: string, resourceId: string): string => `${p
 /** Reads what some sentences are about. */
 export async function readAuthority(
   database: Pick<Database, 'kysely'>,
-  sentences: readonly Sentence[],
-): Promise<Authority> {
+  sentences: readonly ExpectationSentence[],
+): Promise<ExpectationAuthority> {
   const { kysely } = database
   const [tools, bindings] = await Promise.all([
     kysely
@@ -72,11 +75,14 @@ export async function readAuthority(
   }
 }
 
-async function principalsOf(database: Database, sentences: readonly Sentence[]): Promise<readonly Known[]> {
+async function principalsOf(
+  database: Database,
+  sentences: readonly ExpectationSentence[],
+): Promise<readonly ExpectationPrincipal[]> {
   const named = new Set(sentences.map(({ who }) => who))
   if ([...named].some(isGlob)) {
-    const tests = [...named].map(matching)
-    const all = await Promise.all(TYPES.map((type) => listPrincipals(database, type, {}, turn)))
+    const tests = [...named].map(globMatcher)
+    const all = await Promise.all(TYPES.map((type) => listPrincipals(database, type, {}, eventLoopTurn)))
     return all
       .flatMap(({ items }) => items)
       .filter(({ principal_id: id }) => tests.some((matches) => matches(id)))

@@ -1,14 +1,14 @@
 import { randomBytes } from 'node:crypto'
 import { activeHolders, oneHolderAtMost } from '../../../db/operators/owners.ts'
-import { countOpen, insertProposal, type Proposal } from '../../../db/operators/proposals.ts'
-import { type Assertion, timestamp } from '../../../db/support/statement.ts'
+import { countOpenProposals, insertProposal, type Proposal } from '../../../db/operators/proposals.ts'
+import { type RowAssertion, timestamp } from '../../../db/support/statement.ts'
 import type { AdminCapability } from '../../../plugins/operators/capabilities.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
-import { change } from '../operation/change.ts'
-import type { AdminContext, Caller } from '../operation/context.ts'
-import type { Given, Input, Operation, Takes } from '../operation/operation.ts'
+import { commitChange } from '../operation/change.ts'
+import type { AdminCaller, AdminContext } from '../operation/context.ts'
+import type { InputSchemas, Operation, ParsedInput, RawInput } from '../operation/operation.ts'
 import { checkIfMatch, etagOf } from '../operation/parse.ts'
-import { rehearsedFor } from './rehearsed.ts'
+import { rehearseProposedChange } from './rehearsed.ts'
 
 /** The time in which a proposal must be confirmed. ms. */
 const OPEN_MS = 24 * 3_600_000
@@ -18,25 +18,25 @@ const [MOST, MOST_OWN] = [1_000, 100]
 const MAX_INPUT = 65_536
 
 /** The outcome of an operation that waits for a second operator. */
-export interface Proposed {
+export interface ProposedChange {
   readonly proposed: Pick<Proposal, 'proposal_id' | 'expires_at' | 'rehearsal_id'>
 }
 
 /** What a change comes to: it waits for a second operator; or it need not, as long as `standing` holds. */
-export type Waiting =
+export type SecondOperatorCheck =
   | { readonly waits: true }
-  | { readonly waits: false; readonly standing: readonly Assertion[] }
+  | { readonly waits: false; readonly standing: readonly RowAssertion[] }
 
 /**
  * Tells whether a change waits for a second operator: it demands a capability whose changes need two, and another active
  * operator holds that one. Whoever is on the machine itself waits for nobody.
  */
-export async function waitsForSecond<T extends Takes, Output>(
+export async function checkSecondOperator<T extends InputSchemas, Output>(
   { harmless, action, demands, twoPersonKind: kind }: Operation<T, Output>,
   { database, twoPerson }: AdminContext,
   demanded: readonly AdminCapability[],
-  { actor }: Caller,
-): Promise<Waiting> {
+  { actor }: AdminCaller,
+): Promise<SecondOperatorCheck> {
   const exempt = harmless || actor.via === 'socket' || action === 'admin.read'
   const isListed = (capability: AdminCapability): boolean =>
     twoPerson.some((one) => capability === `admin.${one}`) ||
@@ -48,9 +48,9 @@ export async function waitsForSecond<T extends Takes, Output>(
   return { waits: false, standing: needed.map((capability) => oneHolderAtMost(database, capability)) }
 }
 
-interface Asked<T extends Takes> {
-  readonly given: Given<T>
-  readonly input: Input<T>
+interface ProposalRequest<T extends InputSchemas> {
+  readonly given: RawInput<T>
+  readonly input: ParsedInput<T>
   readonly demanded: readonly AdminCapability[]
   /** The rehearsal that it names; null: none. */
   readonly rehearsal: string | null
@@ -60,12 +60,12 @@ interface Asked<T extends Takes> {
  * Stores a change for a second operator, with its rehearsal and one row. Refuses with `two_people_required` what cannot wait, with
  * `not_found` and `precondition_failed` as the change itself would be, and with `proposals_full`.
  */
-export async function propose<T extends Takes, Output>(
+export async function propose<T extends InputSchemas, Output>(
   operation: Operation<T, Output>,
   context: AdminContext,
-  { given, input, demanded, rehearsal }: Asked<T>,
-  caller: Caller,
-): Promise<Proposed> {
+  { given, input, demanded, rehearsal }: ProposalRequest<T>,
+  caller: AdminCaller,
+): Promise<ProposedChange> {
   const { name, action, object, cannotWait } = operation
   if (cannotWait !== undefined) throw new Refusal('two_people_required', { message: cannotWait })
   const { database } = context
@@ -83,7 +83,7 @@ export async function propose<T extends Takes, Output>(
     capabilities: demanded,
     input: text,
     etag: found && etagOf(found),
-    rehearsal_id: rehearsal ?? (await rehearsedFor(operation, context, input, caller)),
+    rehearsal_id: rehearsal ?? (await rehearseProposedChange(operation, context, input, caller)),
     proposed_by: actor.id,
     via: actor.via,
     status: 'open',
@@ -94,11 +94,11 @@ export async function propose<T extends Takes, Output>(
   }
   // One after the other: each counts those before it.
   await context.oneAtATime.run('proposals', async () => {
-    const { all, own } = await countOpen(database, actor.id)
+    const { all, own } = await countOpenProposals(database, actor.id)
     if (all >= MOST || own >= MOST_OWN) throw new Refusal('proposals_full')
-    await change(context, caller, {
+    await commitChange(context, caller, {
       action: 'proposal.created',
-      detail: detailOf(proposal),
+      detail: proposalDetail(proposal),
       statements: [insertProposal(database, proposal)],
     })
   })
@@ -106,7 +106,7 @@ export async function propose<T extends Takes, Output>(
 }
 
 /** What each row about a proposal says of it. Nothing of its input: a row outlives a person who is erased. */
-export const detailOf = ({
+export const proposalDetail = ({
   proposal_id,
   action,
   capabilities,

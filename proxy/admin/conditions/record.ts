@@ -2,30 +2,30 @@ import { hash, randomBytes } from 'node:crypto'
 import type { z } from 'zod'
 import { deleteRehearsals, insertRehearsal } from '../../../db/rehearsal/store.ts'
 import { timestamp } from '../../../db/support/statement.ts'
-import { change } from '../operation/change.ts'
-import type { AdminContext, Caller } from '../operation/context.ts'
-import type { Resolved } from './resolve.ts'
-import type { Preview, rehearsal } from './view.ts'
-import { USUAL_MS } from './window.ts'
+import { commitChange } from '../operation/change.ts'
+import type { AdminCaller, AdminContext } from '../operation/context.ts'
+import type { ResolvedChanges } from './resolve.ts'
+import type { ChangePreview, rehearsalShape } from './view.ts'
+import { DEFAULT_WINDOW_MS } from './window.ts'
 
-export type Rehearsal = z.output<typeof rehearsal>
+export type Rehearsal = z.output<typeof rehearsalShape>
 
 /**
  * Records a rehearsal with one row, which commits to what was asked and what it came to, and keeps it for 30 days.
  * Refuses as a change does.
  */
-export async function record(
+export async function recordRehearsal(
   context: AdminContext,
-  caller: Caller,
-  { text, etags }: Resolved,
-  made: Preview,
+  caller: AdminCaller,
+  { text, etags }: ResolvedChanges,
+  made: ChangePreview,
 ): Promise<Rehearsal> {
   const { database } = context
   const id = `reh_${randomBytes(12).toString('hex')}`
   const whole = { id, ...made }
   const result = JSON.stringify(whole)
   const { since, until, decisions, first, last } = made.window
-  await change(context, caller, {
+  await commitChange(context, caller, {
     action: 'rehearsal.done',
     detail: {
       rehearsal: id,
@@ -38,7 +38,7 @@ export async function record(
       disagreements: made.disagreements,
     },
     statements: [
-      deleteRehearsals(database, caller.at - USUAL_MS),
+      deleteRehearsals(database, caller.at - DEFAULT_WINDOW_MS),
       insertRehearsal(database, {
         rehearsal_id: id,
         created_at: timestamp(caller.at),

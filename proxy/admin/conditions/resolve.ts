@@ -1,15 +1,15 @@
 import canonicalize from 'canonicalize'
-import { bindingName, type Changes } from '../../../db/ledger/rehearsal/changes.ts'
+import { bindingName, type HypotheticalChanges } from '../../../db/ledger/rehearsal/changes.ts'
 import { findMcpResource, listMcpResources, type McpResource } from '../../../db/mcp/resources.ts'
 import { findPrincipalOf, type PrincipalRecord } from '../../../db/principals/read.ts'
-import { unprocessable } from '../../../plugins/refusal.ts'
-import type { Change } from '../operation/changes.ts'
+import { unprocessableBody } from '../../../plugins/refusal.ts'
+import type { RehearsalChange } from '../operation/changes.ts'
 import type { AdminContext } from '../operation/context.ts'
-import { etagOf, type Revised } from '../operation/parse.ts'
+import { etagOf, type RevisionedObject } from '../operation/parse.ts'
 
 /** Changes, brought to the names that the ledger has. */
-export interface Resolved {
-  readonly laid: Changes
+export interface ResolvedChanges {
+  readonly laid: HypotheticalChanges
   /** The principals that all of them are about, by their names in the ledger; null: not only principals. */
   readonly principals: readonly string[] | null
   /** True: nobody may do more by them. */
@@ -26,29 +26,32 @@ const TYPES = ['agent', 'user', 'workload'] as const
  * Finds what changes are about. Refuses with `body_unprocessable`, naming each that is about nobody, or about what
  * another one of them is about.
  */
-export async function resolve(context: AdminContext, changes: readonly Change[]): Promise<Resolved> {
-  const resolving = new Resolving()
-  for (const [index, change] of changes.entries()) await resolving.take(context, change, `changes[${index}]`)
+export async function resolveChanges(
+  context: AdminContext,
+  changes: readonly RehearsalChange[],
+): Promise<ResolvedChanges> {
+  const resolving = new ChangeResolver()
+  for (const [index, change] of changes.entries()) await resolving.add(context, change, `changes[${index}]`)
   return resolving.resolved()
 }
 
-class Resolving {
+class ChangeResolver {
   readonly #principals = new Map<string, { capabilities?: readonly string[]; isActive?: false }>()
   readonly #resources = new Map<
     string,
-    Changes['resources'] extends ReadonlyMap<string, infer S> ? S : never
+    HypotheticalChanges['resources'] extends ReadonlyMap<string, infer S> ? S : never
   >()
   readonly #bindings = new Map<string, boolean>()
   /** Those whose calls alone changes of principals and of their bindings touch. */
   readonly #subjects = new Set<string>()
-  #settings: Changes['settings'] = {}
+  #settings: HypotheticalChanges['settings'] = {}
   #takesOnly = true
   readonly #said = new Map<string, string>()
   readonly #texts: string[] = []
   readonly #etags: Record<string, string> = {}
   readonly #faults: { field: string; message: string }[] = []
 
-  async take(context: AdminContext, change: Change, field: string): Promise<void> {
+  async add(context: AdminContext, change: RehearsalChange, field: string): Promise<void> {
     if ('settings' in change) return this.#setting(change.settings, field)
     const principal =
       'principal' in change ? await findPrincipalOf(context.database, TYPES, change.principal) : null
@@ -62,7 +65,7 @@ class Resolving {
   }
 
   #lay(
-    change: Exclude<Change, { settings: unknown }>,
+    change: Exclude<RehearsalChange, { settings: unknown }>,
     principal: PrincipalRecord | null,
     resource: McpResource | null,
     field: string,
@@ -96,7 +99,7 @@ class Resolving {
     }
   }
 
-  #setting(settings: Extract<Change, { settings: unknown }>['settings'], field: string): void {
+  #setting(settings: Extract<RehearsalChange, { settings: unknown }>['settings'], field: string): void {
     this.#takesOnly = false
     if (!this.#once('settings', { settings }, field)) return
     const {
@@ -124,7 +127,7 @@ class Resolving {
     return true
   }
 
-  #about(id: string, record: Revised): void {
+  #about(id: string, record: RevisionedObject): void {
     this.#etags[id] = etagOf(record)
   }
 
@@ -132,8 +135,8 @@ class Resolving {
     this.#faults.push({ field, message })
   }
 
-  resolved(): Resolved {
-    if (this.#faults.length > 0) throw unprocessable(this.#faults)
+  resolved(): ResolvedChanges {
+    if (this.#faults.length > 0) throw unprocessableBody(this.#faults)
     const hasOthers = this.#resources.size + Object.keys(this.#settings).length > 0
     return {
       laid: {
@@ -152,7 +155,7 @@ class Resolving {
 
 /** Tells whether nobody may do more by a change. What a server or its tools demand may be less for one than for another. */
 function takesAway(
-  change: Exclude<Change, { settings: unknown }>,
+  change: Exclude<RehearsalChange, { settings: unknown }>,
   principal: Pick<PrincipalRecord, 'capabilities'> | null,
 ): boolean {
   if ('capabilities' in change)

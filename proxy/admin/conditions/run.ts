@@ -1,47 +1,47 @@
-import type { Window } from '../../../db/ledger/rehearsal/rehearse.ts'
-import type { Progress } from '../../../db/ledger/rehearsal/task.ts'
+import type { DecisionWindow } from '../../../db/ledger/rehearsal/rehearse.ts'
+import type { WalkProgress } from '../../../db/ledger/rehearsal/task.ts'
 import type { PrincipalRecord } from '../../../db/principals/read.ts'
-import type { AdminContext, Caller } from '../operation/context.ts'
+import type { AdminCaller, AdminContext } from '../operation/context.ts'
 import { etagOf } from '../operation/parse.ts'
 import type { RehearsalPurpose } from '../operation/places.ts'
-import { judgedWith } from './expected.ts'
-import type { Resolved } from './resolve.ts'
-import { type Preview, shown } from './view.ts'
+import { evaluateWithChanges } from './expected.ts'
+import type { ResolvedChanges } from './resolve.ts'
+import { type ChangePreview, rehearsalView } from './view.ts'
 import { windowOf } from './window.ts'
 
 interface RunOptions {
   /** Default: a rehearsal that was asked for. */
   readonly purpose?: RehearsalPurpose
-  readonly onProgress?: ((progress: Progress) => void) | undefined
+  readonly onProgress?: ((progress: WalkProgress) => void) | undefined
 }
 
 /**
  * Rehearses changes for a caller, as long as it waits. Writes nothing. Refuses with `overloaded` where it, or all, rehearse
  * too much at once for this purpose.
  */
-export async function run(
+export async function runRehearsal(
   context: AdminContext,
-  { actor, at, hangup }: Caller,
-  { laid, principals, etags }: Resolved,
-  window: Window,
+  { actor, at, hangup }: AdminCaller,
+  { laid, principals, etags }: ResolvedChanges,
+  window: DecisionWindow,
   { purpose = 'rehearsal', onProgress }: RunOptions = {},
-): Promise<Preview> {
+): Promise<ChangePreview> {
   const { walkCalls, rehearsalPlaces, database } = context
   const task = { kind: 'rehearse', changes: laid, wanted: { ...window, principals } } as const
-  const rehearsed = await rehearsalPlaces.in(purpose, actor.id, () =>
+  const rehearsed = await rehearsalPlaces.run(purpose, actor.id, () =>
     walkCalls(task, hangup.signal, onProgress),
   )
-  const expectations = await judgedWith(context, laid)
-  return shown(database, { rehearsed, window, at, etags, expectations })
+  const expectations = await evaluateWithChanges(context, laid)
+  return rehearsalView(database, { rehearsed, window, at, etags, expectations })
 }
 
 /** What another set of capabilities would have done to the calls of a principal in the last 30 days. */
 export function previewOf(
   context: AdminContext,
-  caller: Caller,
+  caller: AdminCaller,
   principal: PrincipalRecord,
   capabilities: readonly string[],
-): Promise<Preview> {
+): Promise<ChangePreview> {
   const { principal_id: id, principal_ref: ref } = principal
   const resolved = {
     laid: {
@@ -55,5 +55,5 @@ export function previewOf(
     text: '',
     etags: { [id]: etagOf(principal) },
   }
-  return run(context, caller, resolved, windowOf(caller.at))
+  return runRehearsal(context, caller, resolved, windowOf(caller.at))
 }

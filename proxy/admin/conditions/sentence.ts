@@ -1,5 +1,5 @@
 /** A sentence that must stay true (docs/rehearsal.md#expectations). */
-export interface Sentence {
+export interface ExpectationSentence {
   readonly text: string
   /** Whose calls: an id, or a glob of ids. */
   readonly who: string
@@ -13,7 +13,7 @@ const WHO = /^[A-Za-z0-9._:*-]{1,256}$/
 const AT = /^[!-~]{1,256}$/
 
 /** Reads a sentence; null where it is none. */
-export function sentenceOf(text: string): Sentence | null {
+export function sentenceOf(text: string): ExpectationSentence | null {
   const [, who = '', not, verb, glob = ''] = FORM.exec(text.trim().replaceAll(/ +/g, ' ')) ?? []
   if (!WHO.test(who) || !AT.test(glob)) return null
   return { text, who, may: not === undefined, at: { kind: verb === 'call' ? 'tool' : 'model', glob } }
@@ -22,7 +22,7 @@ export function sentenceOf(text: string): Sentence | null {
 export const isGlob = (text: string): boolean => text.includes('*')
 
 /** Makes a test of names by a glob, in which `*` stands for any text. Linear in the name, whatever the glob. */
-export function matching(glob: string): (name: string) => boolean {
+export function globMatcher(glob: string): (name: string) => boolean {
   const [first = '', ...rest] = glob.split('*')
   const last = rest.pop()
   if (last === undefined) return (name) => name === glob

@@ -1,9 +1,9 @@
 import type { Logger } from 'pino'
 import type { Database } from '../../../db/database.ts'
-import type { Expected } from '../operation/expected.ts'
-import { judgedBy } from './expected.ts'
+import type { ExpectationsInForce } from '../operation/expected.ts'
+import { evaluateExpectations } from './expected.ts'
 
-interface Sources {
+interface ExpectationLogDependencies {
   readonly database: Database
   readonly log: Logger
   /** Takes the number of sentences that do not hold. */
@@ -14,13 +14,13 @@ interface Sources {
  * Says which of what is expected does not hold now. A service that would not start for it could not be mended: it is
  * logged and counted, and the service goes on. Never rejects.
  */
-export async function tellBroken(
-  expected: Expected,
+export async function logBrokenExpectations(
+  expected: ExpectationsInForce,
   file: string,
-  { database, log, count }: Sources,
+  { database, log, count }: ExpectationLogDependencies,
 ): Promise<void> {
   try {
-    const broken = await judgedBy({ database, expected }, null)
+    const broken = await evaluateExpectations({ database, expected }, null)
     count(broken.length)
     for (const { line, sentence } of broken)
       log.error({ file, line, sentence }, `${file}:${line}: what is expected does not hold: ${sentence}`)

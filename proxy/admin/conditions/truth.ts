@@ -2,30 +2,36 @@ import {
   BUILT_IN_TOOL,
   demandedOfBuiltIn,
   demandedOfTool,
-  missingOf,
+  missingCapability,
 } from '../../../db/ledger/authority/rule.ts'
 import { bindingName } from '../../../db/ledger/rehearsal/changes.ts'
-import { inTurns, type Steps } from '../../../plugins/turns.ts'
-import type { Modes } from '../operation/expected.ts'
-import { type Authority, boundName, type Change, type Known, type KnownTool } from './known.ts'
-import { matching, type Sentence } from './sentence.ts'
+import { runInSlices, type WorkSteps } from '../../../plugins/turns.ts'
+import type { ExpectationModes } from '../operation/expected.ts'
+import {
+  type AuthorityEffect,
+  boundName,
+  type ExpectationAuthority,
+  type ExpectationPrincipal,
+  type ExpectationTool,
+} from './known.ts'
+import { type ExpectationSentence, globMatcher } from './sentence.ts'
 
 const CHAT = ['llm.chat']
-const NOTHING: Change = { laid: null, gives: null }
+const NOTHING: AuthorityEffect = { laid: null, gives: null }
 
 /**
  * Judges sentences by the rule of the gate, as authority is, or as a change would make it (docs/rehearsal.md#expectations).
  * A `may` about nobody, or about nothing that is there, is false; a `may not` is true. In slices, so that others go on.
  */
-export const truthsOf = (
-  sentences: readonly Sentence[],
-  authority: Authority,
-  modes: Modes,
-  change: Change = NOTHING,
+export const evaluateSentences = (
+  sentences: readonly ExpectationSentence[],
+  authority: ExpectationAuthority,
+  modes: ExpectationModes,
+  change: AuthorityEffect = NOTHING,
 ): Promise<readonly boolean[]> =>
-  inTurns(judged(sentences, changed(authority, change), modesWith(modes, change)))
+  runInSlices(judged(sentences, changed(authority, change), modesWith(modes, change)))
 
-const modesWith = (modes: Modes, { laid }: Change): Modes => ({
+const modesWith = (modes: ExpectationModes, { laid }: AuthorityEffect): ExpectationModes => ({
   ...modes,
   enforceToolsCall: laid?.settings.enforceToolsCall ?? modes.enforceToolsCall,
 })
@@ -34,23 +40,27 @@ const modesWith = (modes: Modes, { laid }: Change): Modes => ({
 const PAIRS = 512
 
 function* judged(
-  sentences: readonly Sentence[],
-  authority: Authority,
-  modes: Modes,
-): Steps<readonly boolean[]> {
+  sentences: readonly ExpectationSentence[],
+  authority: ExpectationAuthority,
+  modes: ExpectationModes,
+): WorkSteps<readonly boolean[]> {
   const truths: boolean[] = []
   for (const sentence of sentences) truths.push(yield* isTrue(sentence, authority, modes))
   return truths
 }
 
-function* isTrue({ who, may, at }: Sentence, authority: Authority, modes: Modes): Steps<boolean> {
-  const isMeant = matching(who)
+function* isTrue(
+  { who, may, at }: ExpectationSentence,
+  authority: ExpectationAuthority,
+  modes: ExpectationModes,
+): WorkSteps<boolean> {
+  const isMeant = globMatcher(who)
   const people = authority.principals.filter(({ principal_id: id }) => isMeant(id))
   if (at.kind === 'model') {
     const pass = people.filter((one) => holds(one, CHAT))
     return may ? people.length > 0 && pass.length === people.length : pass.length === 0
   }
-  const isAbout = matching(at.glob)
+  const isAbout = globMatcher(at.glob)
   const tools = authority.tools.filter(({ name }) => isAbout(name))
   const builtIn = modes.httpGet && isAbout(BUILT_IN_TOOL)
   let [asked, passed] = [0, 0]
@@ -69,18 +79,25 @@ function* isTrue({ who, may, at }: Sentence, authority: Authority, modes: Modes)
   return !may || asked > 0
 }
 
-function mayCall(one: Known, tool: KnownTool, { bound }: Authority, { enforceToolsCall }: Modes): boolean {
+function mayCall(
+  one: ExpectationPrincipal,
+  tool: ExpectationTool,
+  { bound }: ExpectationAuthority,
+  { enforceToolsCall }: ExpectationModes,
+): boolean {
   if (!tool.enabled || !tool.approved || !bound.has(boundName(one.principal_id, tool.resourceId)))
     return false
   const { required_capability: all, tool_capabilities: own } = tool
   return holds(one, demandedOfTool(tool.tool, all, own, enforceToolsCall))
 }
 
-const holds = ({ is_active: active, capabilities }: Known, demanded: readonly string[]): boolean =>
-  active && missingOf(demanded, capabilities, null) === null
+const holds = (
+  { is_active: active, capabilities }: ExpectationPrincipal,
+  demanded: readonly string[],
+): boolean => active && missingCapability(demanded, capabilities, null) === null
 
 /** Authority as a change makes it. */
-function changed(authority: Authority, { laid, gives }: Change): Authority {
+function changed(authority: ExpectationAuthority, { laid, gives }: AuthorityEffect): ExpectationAuthority {
   if (gives && 'principal' in gives) return withPrincipal(authority, gives.principal)
   if (gives) return withApproved(authority, gives)
   if (!laid) return authority
@@ -113,10 +130,13 @@ function changed(authority: Authority, { laid, gives }: Change): Authority {
   }
 }
 
-function withPrincipal(authority: Authority, given: Pick<Known, 'principal_id'> & Partial<Known>): Authority {
+function withPrincipal(
+  authority: ExpectationAuthority,
+  given: Pick<ExpectationPrincipal, 'principal_id'> & Partial<ExpectationPrincipal>,
+): ExpectationAuthority {
   const { principal_id: id } = given
   const known = authority.principals.find((one) => one.principal_id === id)
-  const made: Known = {
+  const made: ExpectationPrincipal = {
     ...{ principal_ref: id, capabilities: [], is_active: true },
     ...known,
     ...given,
@@ -125,9 +145,9 @@ function withPrincipal(authority: Authority, given: Pick<Known, 'principal_id'> 
 }
 
 const withApproved = (
-  authority: Authority,
+  authority: ExpectationAuthority,
   { resourceId, tool }: { readonly resourceId: string; readonly tool: string },
-): Authority => ({
+): ExpectationAuthority => ({
   ...authority,
   tools: authority.tools.map((one) =>
     one.resourceId === resourceId && one.tool === tool ? { ...one, approved: true } : one,

@@ -1,9 +1,9 @@
 import { z } from 'zod'
 import type { Database } from '../../../db/database.ts'
-import type { Group, Pile } from '../../../db/ledger/rehearsal/piles.ts'
-import type { Rehearsed, Window } from '../../../db/ledger/rehearsal/rehearse.ts'
-import type { Judged } from '../operation/expected.ts'
-import { instant, token } from '../operation/shapes.ts'
+import type { CallGroup, CallPile } from '../../../db/ledger/rehearsal/piles.ts'
+import type { DecisionWindow, RehearsalResult } from '../../../db/ledger/rehearsal/rehearse.ts'
+import type { ExpectationOutcome } from '../operation/expected.ts'
+import { capabilityToken, instant } from '../operation/shapes.ts'
 
 const count = z.int().min(0)
 const place = z.strictObject({ stream: z.string(), seq: z.int() }).nullable()
@@ -15,7 +15,7 @@ const group = z
     action: z.string(),
     tool: z.string().nullable(),
     model: z.string().nullable(),
-    capability: token.nullable(),
+    capability: capabilityToken.nullable(),
     reason: z.string(),
     decisions: count,
     first_at: instant,
@@ -25,7 +25,7 @@ const group = z
   .meta({ id: 'RehearsalGroup' })
 
 /** The groups of a pile. */
-export const groups = z.array(group).meta({ description: 'Most calls first, at most 500.' })
+export const groupsShape = z.array(group).meta({ description: 'Most calls first, at most 500.' })
 
 const members = {
   at: instant,
@@ -38,8 +38,8 @@ const members = {
     last: place,
   }),
   unchanged: count,
-  newly_refused: groups,
-  newly_allowed: groups,
+  newly_refused: groupsShape,
+  newly_allowed: groupsShape,
   undecidable: z.array(z.strictObject({ why: z.string(), decisions: count })),
   totals: z.strictObject({ newly_refused: count, newly_allowed: count, undecidable: count }),
   disagreements: count,
@@ -51,29 +51,29 @@ const members = {
 }
 
 /** What a rehearsal says. Counts are of calls. */
-export const rehearsal = z.strictObject({ id: z.string(), ...members }).meta({ id: 'Rehearsal' })
+export const rehearsalShape = z.strictObject({ id: z.string(), ...members }).meta({ id: 'Rehearsal' })
 
 /** One that was never recorded: a preview. */
-export const preview = z.strictObject(members).meta({ id: 'RehearsalPreview' })
+export const previewShape = z.strictObject(members).meta({ id: 'RehearsalPreview' })
 
-export type Preview = z.output<typeof preview>
+export type ChangePreview = z.output<typeof previewShape>
 
-interface Shown {
-  readonly rehearsed: Rehearsed
-  readonly window: Window
+interface RehearsalFindings {
+  readonly rehearsed: RehearsalResult
+  readonly window: DecisionWindow
   /** ms since the epoch. */
   readonly at: number
   readonly etags: Readonly<Record<string, string>>
-  readonly expectations: readonly Judged[]
+  readonly expectations: readonly ExpectationOutcome[]
 }
 
 /** A rehearsal as callers see it: users by their readable ids, as long as they exist. */
-export async function shown(
+export async function rehearsalView(
   database: Database,
-  { rehearsed, window, at, etags, expectations }: Shown,
-): Promise<Preview> {
+  { rehearsed, window, at, etags, expectations }: RehearsalFindings,
+): Promise<ChangePreview> {
   const { newlyRefused, newlyAllowed, undecidable, decisions, principals, first, last } = rehearsed
-  const [refused = [], allowed = []] = await shownPiles(database, [newlyRefused, newlyAllowed])
+  const [refused = [], allowed = []] = await pileViews(database, [newlyRefused, newlyAllowed])
   return {
     at: new Date(at).toISOString(),
     window: { ...window, decisions, principals, first, last },
@@ -94,15 +94,15 @@ export async function shown(
 }
 
 /** The groups of each pile as callers see them. */
-export async function shownPiles(
+export async function pileViews(
   database: Database,
-  piles: readonly Pile[],
-): Promise<readonly z.output<typeof groups>[]> {
+  piles: readonly CallPile[],
+): Promise<readonly z.output<typeof groupsShape>[]> {
   const names = await namesOf(
     database,
     piles.flatMap((pile) => pile.groups),
   )
-  const named = (one: Group) => {
+  const named = (one: CallGroup) => {
     const name = names.get(one.principal_id ?? '')
     const who = name === undefined ? {} : { principal_id: name, principal_ref: one.principal_id ?? '' }
     return { ...one, samples: [...one.samples], ...who }
@@ -111,7 +111,7 @@ export async function shownPiles(
 }
 
 /** The readable ids of the users among the principals of groups. */
-async function namesOf({ kysely }: Database, of: readonly Group[]): Promise<ReadonlyMap<string, string>> {
+async function namesOf({ kysely }: Database, of: readonly CallGroup[]): Promise<ReadonlyMap<string, string>> {
   const refs = [...new Set(of.flatMap(({ principal_id: id }) => (id?.startsWith('usr_') ? [id] : [])))]
   if (refs.length === 0) return new Map()
   const found = await kysely

@@ -1,15 +1,15 @@
 import { z } from 'zod'
-import type { Window } from '../../../db/ledger/rehearsal/rehearse.ts'
+import type { DecisionWindow } from '../../../db/ledger/rehearsal/rehearse.ts'
 import { timestamp } from '../../../db/support/statement.ts'
-import { unprocessable } from '../../../plugins/refusal.ts'
+import { unprocessableBody } from '../../../plugins/refusal.ts'
 
 /** The window where the caller says none. ms. */
-export const USUAL_MS = 30 * 86_400_000
+export const DEFAULT_WINDOW_MS = 30 * 86_400_000
 
 const WRONG = 'must be an instant as RFC 3339 writes it'
 
 /** An instant as callers write it, in ms since the epoch. */
-export const moment = z.iso
+export const instantInput = z.iso
   .datetime({ offset: true, error: WRONG })
   .transform((text) => Date.parse(text))
   .refine((at) => at >= 0 && at < 253_402_300_800_000, WRONG)
@@ -19,8 +19,8 @@ export const moment = z.iso
  * The window up to an instant, since another one or for the last 30 days. Refuses with `body_unprocessable` where it would
  * begin behind its end. ms since the epoch.
  */
-export function windowOf(until: number, since = Math.max(until - USUAL_MS, 0)): Window {
+export function windowOf(until: number, since = Math.max(until - DEFAULT_WINDOW_MS, 0)): DecisionWindow {
   if (since >= until)
-    throw unprocessable([{ field: 'since', message: 'must be before the end of the window' }])
+    throw unprocessableBody([{ field: 'since', message: 'must be before the end of the window' }])
   return { since: timestamp(since), until: timestamp(until) }
 }

@@ -1,33 +1,39 @@
 import { isObject } from '../../../db/support/json.ts'
-import type { Known } from '../../../plugins/audit/decision.ts'
-import type { Actor } from '../../../plugins/operators/actor.ts'
+import type { PartialDecisionFacts } from '../../../plugins/audit/decision.ts'
+import type { ActingOperator } from '../../../plugins/operators/actor.ts'
 import type { BrowserSession } from '../../../plugins/operators/operator.ts'
 import { Refusal, type RefusalReason } from '../../../plugins/refusal.ts'
-import { checkExpected } from '../conditions/expected.ts'
-import { type Proposed, propose, waitsForSecond } from '../conditions/propose.ts'
-import { checkRehearsed } from '../conditions/rehearsed.ts'
-import { saying } from '../operation/change.ts'
-import type { AdminContext, Caller } from '../operation/context.ts'
-import { type Given, type Operation, type Result, type Takes, understood } from '../operation/operation.ts'
+import { checkExpectations } from '../conditions/expected.ts'
+import { checkSecondOperator, type ProposedChange, propose } from '../conditions/propose.ts'
+import { checkRehearsal } from '../conditions/rehearsed.ts'
+import { withRowDetail } from '../operation/change.ts'
+import type { AdminCaller, AdminContext } from '../operation/context.ts'
+import {
+  type InputSchemas,
+  type Operation,
+  type OperationResult,
+  parseAndAuthorize,
+  type RawInput,
+} from '../operation/operation.ts'
 
 /**
  * Performs an operation for a caller that was let in, or stores it for a second operator where it needs one
  * (docs/operators.md#two-people): the one door to all operations, over HTTP and within the process. Rejects with a
  * `Refusal` as `perform` does, and as {@link propose} does.
  */
-export async function administer<T extends Takes, Output>(
+export async function administer<T extends InputSchemas, Output>(
   bound: Operation<T, Output>,
   context: AdminContext,
-  given: Given<T>,
-  caller: Caller,
-): Promise<Result<Output> | Proposed> {
-  const { input, demanded } = await understood(bound, context, given, caller)
+  given: RawInput<T>,
+  caller: AdminCaller,
+): Promise<OperationResult<Output> | ProposedChange> {
+  const { input, demanded } = await parseAndAuthorize(bound, context, given, caller)
   if (bound.preview && isDryRun(input)) return bound.preview(context, input, { ...caller, demanded })
-  const named = await checkRehearsed(bound, context, { input, given }, caller)
-  const forced = await checkExpected(bound, context, { input, given })
-  const second = await waitsForSecond(bound, context, demanded, caller)
+  const named = await checkRehearsal(bound, context, { input, given }, caller)
+  const forced = await checkExpectations(bound, context, { input, given })
+  const second = await checkSecondOperator(bound, context, demanded, caller)
   if (second.waits) return propose(bound, context, { given, input, demanded, rehearsal: named }, caller)
-  const naming = saying(context, {
+  const naming = withRowDetail(context, {
     ...(named !== null && { rehearsal: named }),
     ...(forced && { forced }),
   })
@@ -39,18 +45,21 @@ const isDryRun = (input: object): boolean =>
   'query' in input && isObject(input.query) && input.query.dry_run === true
 
 /** A request of an operator who was let in. */
-export type AdminRequest = Known & { readonly actor: Actor; readonly session?: BrowserSession }
+export type AdminRequest = PartialDecisionFacts & {
+  readonly actor: ActingOperator
+  readonly session?: BrowserSession
+}
 
 /**
  * The same for a request, with a denied row where the caller may not do what the input asks for: the gate could not see
  * that.
  */
-export async function administerOnRecord<T extends Takes, Output>(
+export async function administerOnRecord<T extends InputSchemas, Output>(
   bound: Operation<T, Output>,
   context: AdminContext,
-  given: Given<T>,
+  given: RawInput<T>,
   facts: AdminRequest,
-): Promise<Result<Output> | Proposed> {
+): Promise<OperationResult<Output> | ProposedChange> {
   try {
     return await administer(bound, context, given, facts)
   } catch (error) {

@@ -1,64 +1,68 @@
 import { Readable } from 'node:stream'
 import { z } from 'zod'
 import type { JsonBody } from '../../../plugins/json-body/json-body.ts'
-import type { Actor } from '../../../plugins/operators/actor.ts'
-import type { Administered } from '../../../plugins/operators/operator.ts'
+import type { ActingOperator } from '../../../plugins/operators/actor.ts'
+import type { AdministrationFacts } from '../../../plugins/operators/operator.ts'
 import type { Arrival } from '../../../plugins/plugin.ts'
-import { type RefusalReason, unprocessable } from '../../../plugins/refusal.ts'
-import { turn } from '../../../plugins/turns.ts'
-import type { Content, RouteDoc } from '../../http/doc.ts'
-import { json, type Reply, type Streamed } from '../../http/reply.ts'
-import { visibleJson } from '../../visible.ts'
-import type { Proposed } from '../conditions/propose.ts'
+import { type RefusalReason, unprocessableBody } from '../../../plugins/refusal.ts'
+import { eventLoopTurn } from '../../../plugins/turns.ts'
+import type { BodyDoc, RouteDoc } from '../../http/doc.ts'
+import { jsonReply, type Reply, type StreamedBody } from '../../http/reply.ts'
+import { escapeHiddenJson } from '../../visible.ts'
+import type { ProposedChange } from '../conditions/propose.ts'
 import type { AdminContext } from '../operation/context.ts'
-import type { Given, Operation, Result, Takes } from '../operation/operation.ts'
+import type { InputSchemas, Operation, OperationResult, RawInput } from '../operation/operation.ts'
 import { etagOf, parse } from '../operation/parse.ts'
 import { instant } from '../operation/shapes.ts'
 import { type AdminRequest, administerOnRecord } from './administer.ts'
 
 /** The facts that an operation's route must have established: a body where the operation takes one. */
-export type FactsOf<T extends Takes> = T extends { readonly body: unknown }
-  ? Administered & JsonBody
-  : Administered
+export type OperationFacts<T extends InputSchemas> = T extends { readonly body: unknown }
+  ? AdministrationFacts & JsonBody
+  : AdministrationFacts
 
 /** Binds an operation to HTTP: its input out of the facts of a request, its result into a reply. */
-export const bind =
-  <T extends Takes, Output>(bound: Operation<T, Output>, context: AdminContext) =>
+export const bindOperation =
+  <T extends InputSchemas, Output>(bound: Operation<T, Output>, context: AdminContext) =>
   async (facts: AdminRequest & Partial<JsonBody>): Promise<Reply> => {
     const done = await administerOnRecord(bound, context, givenBy(facts), facts)
     return 'proposed' in done ? proposedReply(done) : replyOf(bound, done, facts.path)
   }
 
 /** Binds two forms of one operation: the second where the caller accepts its media type. */
-export function bindByAccept<T extends Takes, Output, Other>(
+export function bindByAccept<T extends InputSchemas, Output, Other>(
   usual: Operation<T, Output>,
   other: Operation<T, Other>,
   context: AdminContext,
 ) {
-  const [plain, special] = [bind(usual, context), bind(other, context)]
+  const [plain, special] = [bindOperation(usual, context), bindOperation(other, context)]
   return (facts: AdminRequest & Partial<JsonBody>): Promise<Reply> =>
     facts.headers.accept?.includes(other.media ?? '\0') ? special(facts) : plain(facts)
 }
 
-/** As {@link bind}, for a route whose callers are nobody in particular: `actor` stands in the audit row. */
+/** As {@link bindOperation}, for a route whose callers are nobody in particular: `actor` stands in the audit row. */
 export const bindAs =
-  <T extends Takes, Output>(actor: Actor, bound: Operation<T, Output>, context: AdminContext) =>
+  <T extends InputSchemas, Output>(
+    actor: ActingOperator,
+    bound: Operation<T, Output>,
+    context: AdminContext,
+  ) =>
   (facts: Arrival & Partial<JsonBody>): Promise<Reply> =>
-    bind(bound, context)({ ...facts, actor })
+    bindOperation(bound, context)({ ...facts, actor })
 
 /** The answer to a change that waits for a second operator. */
 const proposal = z
   .strictObject({ proposal_id: z.string(), expires_at: instant, rehearsal: z.string().nullable() })
   .meta({ id: 'Proposed' })
 
-const proposedReply = ({ proposed }: Proposed): Reply =>
-  json(202, {
+const proposedReply = ({ proposed }: ProposedChange): Reply =>
+  jsonReply(202, {
     proposal_id: proposed.proposal_id,
     expires_at: proposed.expires_at,
     rehearsal: proposed.rehearsal_id,
   })
 
-function givenBy<T extends Takes>(facts: AdminRequest & Partial<JsonBody>): Given<T> {
+function givenBy<T extends InputSchemas>(facts: AdminRequest & Partial<JsonBody>): RawInput<T> {
   const { params, query, headers, json: body } = facts
   const given = { params, body, query: Object.fromEntries(new URLSearchParams(query)) }
   // Only what the operation has a schema for is looked at, and that only by its schema.
@@ -69,7 +73,7 @@ function givenBy<T extends Takes>(facts: AdminRequest & Partial<JsonBody>): Give
     ifMatch: headers['if-match'],
     ifRehearsed,
     ...(forced !== undefined && { forced }),
-  } as unknown as Given<T>
+  } as unknown as RawInput<T>
 }
 
 const FORCE = {
@@ -92,13 +96,13 @@ function forcedIn(query: Readonly<Record<string, string>>): string | undefined {
   const { force, reason } = parse(z.object(FORCE), query)
   if (force !== 'true') return undefined
   if (reason === undefined)
-    throw unprocessable([{ field: 'reason', message: 'must say why, where force is true' }])
+    throw unprocessableBody([{ field: 'reason', message: 'must say why, where force is true' }])
   return reason
 }
 
-function replyOf<T extends Takes, Output>(
+function replyOf<T extends InputSchemas, Output>(
   { status, media, fromStrangers }: Operation<T, Output>,
-  { value, revision, next }: Result<Output>,
+  { value, revision, next }: OperationResult<Output>,
   path: string,
 ): Reply {
   if (status === 204) return { status }
@@ -112,7 +116,7 @@ function replyOf<T extends Takes, Output>(
     const pieces = value as AsyncIterable<Uint8Array>
     return { status, headers, body: { source: Readable.from(pieces, { objectMode: false }) } }
   }
-  const written = (text: string): string => (fromStrangers ? visibleJson(text) : text)
+  const written = (text: string): string => (fromStrangers ? escapeHiddenJson(text) : text)
   return { status, headers, body: jsonBody(value, written) }
 }
 
@@ -120,7 +124,7 @@ function replyOf<T extends Takes, Output>(
 const PIECE = 65_536
 
 /** JSON as a body: whole where it is short, else a stream, which gives others their turn after each piece. */
-function jsonBody(value: unknown, written: (text: string) => string): string | Streamed {
+function jsonBody(value: unknown, written: (text: string) => string): string | StreamedBody {
   const parts = partsOf(value)
   const [first, whole] = pieceOf(parts)
   if (whole) return written(first)
@@ -135,7 +139,7 @@ async function* jsonPieces(
   let [text, last] = [first, false]
   while (!last) {
     yield written(text)
-    await turn()
+    await eventLoopTurn()
     ;[text, last] = pieceOf(parts)
   }
   yield written(text)
@@ -189,7 +193,7 @@ const ADMISSION: readonly RefusalReason[] = [
 const BODY: readonly RefusalReason[] = ['body_invalid', 'body_too_large']
 
 /** Describes the route of an operation. `other`: its form in another media type, on the same route. */
-export function docOf<T extends Takes, Output, Other = never>(
+export function docOf<T extends InputSchemas, Output, Other = never>(
   bound: Operation<T, Output>,
   caller: 'operator' | 'anyone' = 'operator',
   other?: Operation<T, Other>,
@@ -237,10 +241,11 @@ export function docOf<T extends Takes, Output, Other = never>(
   }
 }
 
-const inOther = <T extends Takes, Other>(other: Operation<T, Other> | undefined): readonly Content[] =>
-  other?.media === undefined ? [] : [{ schema: other.output, media: other.media }]
+const inOther = <T extends InputSchemas, Other>(
+  other: Operation<T, Other> | undefined,
+): readonly BodyDoc[] => (other?.media === undefined ? [] : [{ schema: other.output, media: other.media }])
 
-const conditionsOf = <T extends Takes, Output>({ conditional, rehearses }: Operation<T, Output>) => {
+const conditionsOf = <T extends InputSchemas, Output>({ conditional, rehearses }: Operation<T, Output>) => {
   const headers = {
     ...(conditional && { 'If-Match': 'The ETag of the object that was read.' }),
     ...(rehearses && { 'If-Rehearsed': 'The rehearsal of this change, at most 15 minutes old.' }),
@@ -260,7 +265,7 @@ const TWO: readonly RefusalReason[] = [
 ]
 
 /** Whether a configuration may have a second operator asked for an operation. */
-const mayNeedTwo = <T extends Takes, Output>({
+const mayNeedTwo = <T extends InputSchemas, Output>({
   demands,
   alsoDemands,
   harmless,
@@ -270,10 +275,10 @@ const mayNeedTwo = <T extends Takes, Output>({
   !harmless &&
   (alsoDemands !== undefined || ['admin.grant', 'admin.tools', 'admin.operators'].includes(demands))
 
-const mayWait = <T extends Takes, Output>(bound: Operation<T, Output>): boolean =>
+const mayWait = <T extends InputSchemas, Output>(bound: Operation<T, Output>): boolean =>
   mayNeedTwo(bound) && bound.cannotWait === undefined
 
-const headersOf = ({ revised, paged }: Pick<Operation<Takes, unknown>, 'revised' | 'paged'>) => ({
+const headersOf = ({ revised, paged }: Pick<Operation<InputSchemas, unknown>, 'revised' | 'paged'>) => ({
   ...(revised && { ETag: 'The state of the object: for If-Match.' }),
   ...(paged && { Link: 'The next page, where there is one.' }),
 })

@@ -1,11 +1,11 @@
-import { exportAudit, listAudit, showHead, verifyAudit, verifyAuditInLines } from '../audit/audit.ts'
+import { exportAudit, listAudit, showHead, verifyAudit, verifyAuditWithProgress } from '../audit/audit.ts'
 import { packEvidence, reviewAudit } from '../audit/evidence.ts'
 import { showLog } from '../audit/log.ts'
 import { rotateAuditKey } from '../keys/audit-key.ts'
-import { attachCas, detach, listCas } from '../keys/cas.ts'
+import { attachCas, detachCaByDigest, listCas } from '../keys/cas.ts'
 import { setOrganisation, showOrganisation } from '../keys/organisation.ts'
 import { disableSecret, enableSecretAgain, rotateSecret, showSecret } from '../keys/secret.ts'
-import { rotateSigningKey } from '../keys/signing-key.ts'
+import { rotateTokenSigningKey } from '../keys/signing-key.ts'
 import { bindPrincipal, getBinding, listBindings, revokeBinding } from '../mcp/bindings.ts'
 import { approveIntroduction } from '../mcp/introduction.ts'
 import {
@@ -17,26 +17,31 @@ import {
   removeMcpResource,
 } from '../mcp/resources.ts'
 import { approveTool } from '../mcp/tools.ts'
-import { AGENT, type Kind, OPERATOR, USER, WORKLOAD } from '../operation/kinds.ts'
-import type { Operation, Takes } from '../operation/operation.ts'
-import { endSession, listSessions, showSession } from '../operators/sessions.ts'
+import { AGENT, OPERATOR, type PrincipalKind, USER, WORKLOAD } from '../operation/kinds.ts'
+import type { InputSchemas, Operation } from '../operation/operation.ts'
+import { endAdminSession, listAdminSessions, showSession } from '../operators/sessions.ts'
 import { listCapabilities } from '../principals/capabilities.ts'
 import { certifyRequest, rotateCertificate } from '../principals/certificates.ts'
 import { registerDpopJwk } from '../principals/dpop-jwk.ts'
-import { enrollByoca, enrollSpiffe, mintAgent } from '../principals/enroll.ts'
+import { enrollByocaAgent, enrollSpiffeAgent, mintAgent } from '../principals/enroll.ts'
 import { erase } from '../principals/erase.ts'
 import { listAgents, listPrincipalsOf } from '../principals/list.ts'
-import { createPrincipal, deactivate, getOne, reactivate } from '../principals/principals.ts'
+import { createPrincipal, deactivate, getPrincipal, reactivate } from '../principals/principals.ts'
 import { patchCapabilities, setCapabilitiesInForm } from '../principals/set-capabilities.ts'
-import { distrustForAgent, listTrustedCas, trustAs, trustForAgent } from '../principals/trusted-cas.ts'
+import {
+  distrustCaForAgent,
+  listTrustedCas,
+  trustCaForAgent,
+  trustReplacementCa,
+} from '../principals/trusted-cas.ts'
 import { proposalOperations } from '../proposals/operations.ts'
 import { deleteCandidate, getCandidate, promoteCandidate, putCandidate } from '../rehearsals/candidates.ts'
-import { getRehearsal, rehearse, rehearseInLines } from '../rehearsals/operations.ts'
-import { usageOf } from '../rehearsals/usage.ts'
+import { getRehearsal, rehearse, rehearseWithProgress } from '../rehearsals/operations.ts'
+import { getCapabilityUsage } from '../rehearsals/usage.ts'
 
 /** The operations on principals of every type, enrollment and erasure aside: who has administered stays on record. */
-const ofKind = (kind: Kind) => ({
-  get: getOne(kind),
+const ofKind = (kind: PrincipalKind) => ({
+  get: getPrincipal(kind),
   deactivate: deactivate(kind),
   reactivate: reactivate(kind),
   setCapabilities: patchCapabilities(kind),
@@ -47,10 +52,10 @@ const ofKind = (kind: Kind) => ({
 })
 
 /** Those on whoever calls models and tools. */
-const ofCallers = (kind: Kind) => ({
+const ofCallers = (kind: PrincipalKind) => ({
   ...ofKind(kind),
   erase: erase(kind),
-  usage: usageOf(kind),
+  usage: getCapabilityUsage(kind),
   setCandidate: putCandidate(kind),
   getCandidate: getCandidate(kind),
   removeCandidate: deleteCandidate(kind),
@@ -63,12 +68,12 @@ const DIRECT = {
     ...ofCallers(AGENT),
     list: listAgents,
     create: mintAgent,
-    enrollByoca,
-    enrollSpiffe,
+    enrollByoca: enrollByocaAgent,
+    enrollSpiffe: enrollSpiffeAgent,
     listTrustedCas,
-    trustCa: trustForAgent,
-    trustCaAs: trustAs,
-    distrustCa: distrustForAgent,
+    trustCa: trustCaForAgent,
+    trustCaAs: trustReplacementCa,
+    distrustCa: distrustCaForAgent,
   },
   users: {
     ...ofCallers(USER),
@@ -93,12 +98,12 @@ const DIRECT = {
     approveIntroduction,
   },
   mcpBindings: { create: bindPrincipal, list: listBindings, get: getBinding, revoke: revokeBinding },
-  cas: { attach: attachCas, list: listCas, detach },
-  keys: { rotateSigningKey, rotateAuditKey },
+  cas: { attach: attachCas, list: listCas, detach: detachCaByDigest },
+  keys: { rotateSigningKey: rotateTokenSigningKey, rotateAuditKey },
   organisation: { show: showOrganisation, set: setOrganisation },
   secret: { show: showSecret, rotate: rotateSecret, disable: disableSecret, enable: enableSecretAgain },
-  rehearsals: { create: rehearse, createInLines: rehearseInLines, get: getRehearsal },
-  sessions: { show: showSession, list: listSessions, end: endSession },
+  rehearsals: { create: rehearse, createInLines: rehearseWithProgress, get: getRehearsal },
+  sessions: { show: showSession, list: listAdminSessions, end: endAdminSession },
   audit: {
     list: listAudit,
     head: showHead,
@@ -107,13 +112,13 @@ const DIRECT = {
     evidence: packEvidence,
     reviewed: reviewAudit,
     verify: verifyAudit,
-    verifyInLines: verifyAuditInLines,
+    verifyInLines: verifyAuditWithProgress,
   },
 } as const
 
 // Each is found again by its name, with an input that its own schemas parse.
 const all = Object.values(DIRECT).flatMap((kind) => Object.values(kind)) as unknown as readonly Operation<
-  Takes,
+  InputSchemas,
   unknown
 >[]
 

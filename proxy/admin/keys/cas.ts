@@ -1,15 +1,15 @@
 import { z } from 'zod'
 import { CERTIFICATE_REASONS } from '../../../certs/certificate-error.ts'
-import { aside } from '../../../certs/enrollment/aside.ts'
+import { certificateThread } from '../../../certs/enrollment/aside.ts'
 import { type AttachedCa, attachCa, detachCa, listAttachedCas } from '../../../db/principals/attached-cas.ts'
-import { type CaReliance, caReliance, nobodyRestsAloneOn } from '../../../db/principals/trusted-cas.ts'
-import { Refusal, unprocessable } from '../../../plugins/refusal.ts'
-import { turn } from '../../../plugins/turns.ts'
+import { type CaReliance, caReliance, noAgentTrustsOnly } from '../../../db/principals/trusted-cas.ts'
+import { Refusal, unprocessableBody } from '../../../plugins/refusal.ts'
+import { eventLoopTurn } from '../../../plugins/turns.ts'
 import { certificateRefusal } from '../operation/certificate-refusal.ts'
-import { change } from '../operation/change.ts'
+import { commitChange } from '../operation/change.ts'
 import type { AdminContext } from '../operation/context.ts'
-import { DONE, operation } from '../operation/operation.ts'
-import { instant, pem, sha256 } from '../operation/shapes.ts'
+import { EMPTY_RESULT, operation } from '../operation/operation.ts'
+import { instant, pemText, sha256 } from '../operation/shapes.ts'
 
 // An enrollment, and the first call of a rotated SVID, build a chain among all of them.
 const MAX_CAS = 100
@@ -25,22 +25,22 @@ const attachedCa = z
     subject: z.string(),
     not_after: instant,
     attached_at: instant,
-    ca_pem: pem,
+    ca_pem: pemText,
     agents: z.int().meta({ description: 'How many agents in service it vouches for.' }),
     agents_alone: z.int().meta({ description: 'For how many of them no other CA does.' }),
   })
   .meta({ id: 'AttachedCa' })
 
 /** Reads what is to be attached: the statements and the note of one change. Refuses what is no CA. */
-export async function attaching(
+export async function prepareCaAttachment(
   { database }: Pick<AdminContext, 'database'>,
   { ca_pem: caPem, kind }: z.output<typeof attachment>,
   at: number,
 ) {
-  const cas = await aside.ask('readCaCertificates', { caPem, at }).catch(certificateRefusal)
+  const cas = await certificateThread.ask('readCaCertificates', { caPem, at }).catch(certificateRefusal)
   const attached = await listAttachedCas(database)
   if (attached.length + cas.length > MAX_CAS) {
-    throw unprocessable([{ field: 'ca_pem', message: `would make more than ${MAX_CAS} attached CAs` }])
+    throw unprocessableBody([{ field: 'ca_pem', message: `would make more than ${MAX_CAS} attached CAs` }])
   }
   if (cas.some(({ digest }) => attached.some((ca) => ca.digest === digest)))
     throw new Refusal('ca_attached_already')
@@ -66,11 +66,11 @@ export const attachCas = operation({
   status: 201,
   reasons: ['ca_attached_already', 'audit_unavailable', ...CERTIFICATE_REASONS],
   run: async (context, { body }, caller) => {
-    const made = await attaching(context, body, caller.at)
-    await change(context, caller, made, 'ca_attached_already')
+    const made = await prepareCaAttachment(context, body, caller.at)
+    await commitChange(context, caller, made, 'ca_attached_already')
     const attached = await listAttachedCas(context.database, body.kind)
     const found = attached.filter(({ digest }) => made.detail.digests.includes(digest))
-    return { value: found.map((ca) => shown(ca)) }
+    return { value: found.map((ca) => attachedCaView(ca)) }
   },
 })
 
@@ -85,8 +85,10 @@ export const listCas = operation({
   status: 200,
   reasons: [],
   run: async ({ database }) => {
-    const reliance = await caReliance(database, turn)
-    return { value: (await listAttachedCas(database)).map((ca) => shown(ca, reliance.get(ca.digest))) }
+    const reliance = await caReliance(database, eventLoopTurn)
+    return {
+      value: (await listAttachedCas(database)).map((ca) => attachedCaView(ca, reliance.get(ca.digest))),
+    }
   },
 })
 
@@ -106,7 +108,7 @@ const lockOut = z
  * stays. Refuses with `ca_relied_on`, which names them, where agents that are known by their SPIFFE id rest on it alone,
  * unless `lock_out` says that they shall be nobody.
  */
-export const detach = operation({
+export const detachCaByDigest = operation({
   name: 'detachCa',
   demands: 'admin.settings',
   action: 'ca.detached',
@@ -120,21 +122,21 @@ export const detach = operation({
     const { database } = context
     const found = (await listAttachedCas(database)).find((ca) => ca.digest === digest)
     if (!found) throw new Refusal('not_found', { message: 'No CA of this digest is attached.' })
-    const { alone = 0, named = [] } = (await caReliance(database, turn)).get(digest) ?? {}
+    const { alone = 0, named = [] } = (await caReliance(database, eventLoopTurn)).get(digest) ?? {}
     if (alone > 0 && !locksOut) {
       throw new Refusal('ca_relied_on', { detail: { agents: [...named], agents_alone: alone } })
     }
-    await change(context, caller, {
+    await commitChange(context, caller, {
       action: 'ca.detached',
       detail: { digest, kind: found.kind, ...(alone > 0 && { locked_out: alone }) },
-      assertions: locksOut ? [] : [nobodyRestsAloneOn(database, digest)],
+      assertions: locksOut ? [] : [noAgentTrustsOnly(database, digest)],
       statements: [detachCa(database, digest)],
     })
-    return DONE
+    return EMPTY_RESULT
   },
 })
 
-const shown = (
+const attachedCaView = (
   { digest, kind, subject, not_after, attached_at, ca_pem }: AttachedCa,
   { agents, alone }: Pick<CaReliance, 'agents' | 'alone'> = { agents: 0, alone: 0 },
 ) => ({

@@ -2,16 +2,16 @@ import { X509Certificate } from 'node:crypto'
 import { z } from 'zod'
 import { CERTIFICATE_REASONS } from '../../../certs/certificate-error.ts'
 import { isAnythingIssued, nothingIssued } from '../../../db/principals/issued.ts'
-import { firstSetting, readSetting, writeSetting } from '../../../db/settings.ts'
+import { insertSetting, readSetting, writeSetting } from '../../../db/settings.ts'
 import { timestamp } from '../../../db/support/statement.ts'
-import { Refusal, unprocessable } from '../../../plugins/refusal.ts'
-import type { Names } from '../../boot/names.ts'
-import { DOTS, ORGANISATION, TRUST_DOMAIN } from '../../boot/settings.ts'
-import { changeAll } from '../operation/change.ts'
+import { Refusal, unprocessableBody } from '../../../plugins/refusal.ts'
+import type { OrganisationNames } from '../../boot/names.ts'
+import { DOT_SEGMENTS, ORGANISATION_PATTERN, TRUST_DOMAIN_PATTERN } from '../../boot/settings.ts'
+import { commitChanges } from '../operation/change.ts'
 import type { AdminContext } from '../operation/context.ts'
 import { operation } from '../operation/operation.ts'
-import { pem } from '../operation/shapes.ts'
-import { attaching, attachment } from './cas.ts'
+import { pemText } from '../operation/shapes.ts'
+import { attachment, prepareCaAttachment } from './cas.ts'
 
 /** Why a name is not asked for: the environment sets it, or a certificate carries it. Null: it is asked for. */
 const fixedBy = z.enum(['environment', 'certificates']).nullable()
@@ -21,7 +21,7 @@ const organisation = z.strictObject({
   trust_domain: z.string(),
   organisation_fixed_by: fixedBy,
   trust_domain_fixed_by: fixedBy,
-  ca_pem: pem,
+  ca_pem: pemText,
   ca_fingerprint: z.string().meta({ description: 'SHA-256 of the certificate, as browsers show it.' }),
 })
 
@@ -36,19 +36,19 @@ export const showOrganisation = operation({
   status: 200,
   reasons: [],
   run: async (context) => {
-    const value = shown(context, context.authority.rootPem, await fixedIn(context))
+    const value = organisationView(context, context.authority.rootPem, await fixedIn(context))
     return { value: { ...value, answered: await isAnswered(context) } }
   },
 })
 
 const org = z
   .string()
-  .regex(ORGANISATION, 'must be 1 to 53 of the letters a-z and A-Z, the digits, ".", "_" and "-"')
-  .refine((name) => !DOTS.test(name), 'must not be . or ..')
+  .regex(ORGANISATION_PATTERN, 'must be 1 to 53 of the letters a-z and A-Z, the digits, ".", "_" and "-"')
+  .refine((name) => !DOT_SEGMENTS.test(name), 'must not be . or ..')
 
 const trustDomain = z
   .string()
-  .regex(TRUST_DOMAIN, 'must be 1 to 255 of the letters a-z, the digits, ".", "_" and "-"')
+  .regex(TRUST_DOMAIN_PATTERN, 'must be 1 to 255 of the letters a-z, the digits, ".", "_" and "-"')
   // In the name constraint of the CA it would stand for everything below it.
   .refine((name) => !name.startsWith('.'), 'must not begin with a dot')
 
@@ -87,17 +87,17 @@ export const setOrganisation = operation({
     const fixed = await fixedIn(context)
     const names = namesBy(context, body, fixed)
     const remade = names.organisation !== context.organisation || names.trustDomain !== context.trustDomain
-    const attached = body.attach && (await attaching(context, body.attach, at))
+    const attached = body.attach && (await prepareCaAttachment(context, body.attach, at))
     const made = remade ? await naming.makeAuthority(names, at) : null
     const value = {
-      ...shown({ ...context, ...names }, made?.rootPem ?? context.authority.rootPem, fixed),
+      ...organisationView({ ...context, ...names }, made?.rootPem ?? context.authority.rootPem, fixed),
       remade,
     }
-    await changeAll(context, caller, {
+    await commitChanges(context, caller, {
       // Who is enrolled at the same moment is one that the new CA would lock out.
       assertions: remade ? [nothingIssued(context.database)] : [],
       statements: [
-        firstSetting(context.database, 'organisation_set', timestamp(at), at),
+        insertSetting(context.database, 'organisation_set', timestamp(at), at),
         ...(made ? [...stored(context, names, at), made.statement] : []),
         ...(attached?.statements ?? []),
       ],
@@ -110,7 +110,7 @@ export const setOrganisation = operation({
 
 const stored = (
   { database }: AdminContext,
-  { organisation: name, trustDomain: domain }: Names,
+  { organisation: name, trustDomain: domain }: OrganisationNames,
   at: number,
 ) => [writeSetting(database, 'organisation', name, at), writeSetting(database, 'trust_domain', domain, at)]
 
@@ -132,14 +132,14 @@ const noteOf = ({
 const isAnswered = async ({ database }: AdminContext): Promise<boolean> =>
   (await readSetting(database, 'organisation_set')) !== undefined
 
-type FixedBy = z.output<typeof fixedBy>
+type FixedNameReason = z.output<typeof fixedBy>
 
-interface Fixed {
-  readonly org: FixedBy
-  readonly trustDomain: FixedBy
+interface FixedNames {
+  readonly org: FixedNameReason
+  readonly trustDomain: FixedNameReason
 }
 
-async function fixedIn({ database, naming }: AdminContext): Promise<Fixed> {
+async function fixedIn({ database, naming }: AdminContext): Promise<FixedNames> {
   const issued = (await isAnythingIssued(database)) ? 'certificates' : null
   return {
     org: naming.fixed.org ? 'environment' : issued,
@@ -151,26 +151,26 @@ async function fixedIn({ database, naming }: AdminContext): Promise<Fixed> {
 function namesBy(
   context: AdminContext,
   { org: name, trust_domain: domain }: z.output<typeof answer>,
-  fixed: Fixed,
+  fixed: FixedNames,
 ) {
   const problems = [
     ...changed('org', name, context.organisation, fixed.org),
     ...changed('trust_domain', domain, context.trustDomain, fixed.trustDomain),
   ]
-  if (problems.length > 0) throw unprocessable(problems)
+  if (problems.length > 0) throw unprocessableBody(problems)
   return { organisation: name ?? context.organisation, trustDomain: domain ?? context.trustDomain }
 }
 
-function changed(field: string, value: string | undefined, now: string, by: FixedBy) {
+function changed(field: string, value: string | undefined, now: string, by: FixedNameReason) {
   if (by === null || value === undefined || value === now) return []
   const why = by === 'environment' ? 'the environment sets it' : 'certificates carry it already'
   return [{ field, message: `cannot become another one: ${why}` }]
 }
 
-const shown = (
+const organisationView = (
   { organisation: name, trustDomain: domain }: Pick<AdminContext, 'organisation' | 'trustDomain'>,
   rootPem: string,
-  fixed: Fixed,
+  fixed: FixedNames,
 ) => ({
   organisation: name,
   trust_domain: domain,

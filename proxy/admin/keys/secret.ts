@@ -5,9 +5,9 @@ import { authorityUnchanged } from '../../../db/principals/pins.ts'
 import { readSetting, writeSetting } from '../../../db/settings.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
 import { hashSecret, SECRET_MAX_BYTES, SECRET_MIN_BYTES } from '../../../plugins/secrets/hash.ts'
-import { change, changeAll } from '../operation/change.ts'
-import type { Caller } from '../operation/context.ts'
-import { DONE, operation } from '../operation/operation.ts'
+import { commitChange, commitChanges } from '../operation/change.ts'
+import type { AdminCaller } from '../operation/context.ts'
+import { EMPTY_RESULT, operation } from '../operation/operation.ts'
 import { instant } from '../operation/shapes.ts'
 import { reachableOwners } from '../operators/owners.ts'
 
@@ -47,8 +47,8 @@ export const rotateSecret = operation({
       endSessionsBySecret(database),
       ...(enables ? [enableSecret(database)] : []),
     ]
-    await changeAll(context, caller, { statements, notes })
-    return DONE
+    await commitChanges(context, caller, { statements, notes })
+    return EMPTY_RESULT
   },
 })
 
@@ -56,7 +56,7 @@ const ROTATED = { action: 'admin.secret_rotated', detail: {} }
 const ENABLED = { action: 'admin.secret_enabled', detail: {} }
 
 /** Only whoever is on the machine itself takes a disabled secret back into service. */
-const isOfMachine = ({ actor }: Pick<Caller, 'actor'>): boolean => actor.via === 'socket'
+const isOfMachine = ({ actor }: Pick<AdminCaller, 'actor'>): boolean => actor.via === 'socket'
 
 /**
  * GET /v1/admin/secret: whether there is one, whether it is disabled, and when it has opened something last, in one
@@ -96,13 +96,13 @@ export const disableSecret = operation({
   reasons: ['last_owner', 'audit_unavailable'],
   run: async (context, _input, caller) => {
     const { database } = context
-    if ((await readSecret(database)).disabled) return DONE
+    if ((await readSecret(database)).disabled) return EMPTY_RESULT
     const [owner] = await reachableOwners(context, caller.at)
     if (!owner)
       throw new Refusal('last_owner', {
         message: 'First make an operator who holds admin.operators and has a certificate.',
       })
-    await change(context, caller, {
+    await commitChange(context, caller, {
       action: 'admin.secret_disabled',
       detail: {},
       // Not taken out of service at the same moment.
@@ -112,7 +112,7 @@ export const disableSecret = operation({
         endSessionsBySecret(database),
       ],
     })
-    return DONE
+    return EMPTY_RESULT
   },
 })
 
@@ -131,8 +131,8 @@ export const enableSecretAgain = operation({
   run: async (context, _input, caller) => {
     if (!isOfMachine(caller)) throw new Refusal('machine_only')
     const { database } = context
-    if (!(await readSecret(database)).disabled) return DONE
-    await change(context, caller, { ...ENABLED, statements: [enableSecret(database)] })
-    return DONE
+    if (!(await readSecret(database)).disabled) return EMPTY_RESULT
+    await commitChange(context, caller, { ...ENABLED, statements: [enableSecret(database)] })
+    return EMPTY_RESULT
   },
 })

@@ -1,13 +1,13 @@
 import { createHmac, randomBytes, timingSafeEqual } from 'node:crypto'
 import { z } from 'zod'
-import { firstSetting } from '../../../db/settings.ts'
+import { insertSetting } from '../../../db/settings.ts'
 import type { Arrival, Plugin } from '../../../plugins/plugin.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
 import type { StoredSecret } from '../../../plugins/secrets/admin-secret.ts'
 import { hashSecret } from '../../../plugins/secrets/hash.ts'
-import { senderOf, Throttle } from '../../../plugins/secrets/throttle.ts'
-import { change } from '../operation/change.ts'
-import { DONE, operation } from '../operation/operation.ts'
+import { FailureThrottle, senderOf } from '../../../plugins/secrets/throttle.ts'
+import { commitChange } from '../operation/change.ts'
+import { EMPTY_RESULT, operation } from '../operation/operation.ts'
 import { secretText } from './secret.ts'
 
 // Without the letters and digits that are read for one another. 20 of 32: 100 bits.
@@ -20,7 +20,7 @@ const setup = z.strictObject({ setup_code: z.string().max(64), new_secret: secre
  * anybody, and for good (docs/threats.md#a2). So it is where no secret is wanted any more. A stored secret is never
  * taken away again, so it is not asked any more.
  */
-export function beforeFirstSecret(stored: () => Promise<StoredSecret>): Plugin<Arrival, object> {
+export function setupGate(stored: () => Promise<StoredSecret>): Plugin<Arrival, object> {
   let isStored = false
   return {
     name: 'setup',
@@ -41,9 +41,9 @@ export function beforeFirstSecret(stored: () => Promise<StoredSecret>): Plugin<A
  * service, stored nowhere, and worth nothing once a secret is stored. Processes that share a database derive the same
  * one: whichever is asked, each terminal has shown the right code.
  */
-export class Setup {
+export class FirstBootSetup {
   readonly code: string
-  readonly #throttle: Throttle
+  readonly #throttle: FailureThrottle
   readonly #key = randomBytes(32)
 
   /**
@@ -64,14 +64,14 @@ export class Setup {
     run: async (context, { body: { setup_code: code, new_secret: secret } }, caller) => {
       const { at, remoteAddress } = caller
       this.check(code, remoteAddress)
-      const statements = [firstSetting(context.database, 'admin_secret_hash', await hashSecret(secret), at)]
-      await change(context, caller, { action: 'admin.secret_rotated', detail: {}, statements })
-      return DONE
+      const statements = [insertSetting(context.database, 'admin_secret_hash', await hashSecret(secret), at)]
+      await commitChange(context, caller, { action: 'admin.secret_rotated', detail: {}, statements })
+      return EMPTY_RESULT
     },
   })
 
   /** `seed`: 32 bytes that nobody outside can know. */
-  constructor(seed: Buffer, throttle = new Throttle()) {
+  constructor(seed: Buffer, throttle = new FailureThrottle()) {
     this.#throttle = throttle
     this.code = [0, 5, 10, 15].map((from) => wordOf(seed.subarray(from, from + 5))).join('-')
   }
@@ -80,7 +80,7 @@ export class Setup {
   check(code: string, remoteAddress: string): void {
     this.#guard(remoteAddress)
     if (this.#matches(code)) return
-    this.#throttle.failed(senderOf(remoteAddress))
+    this.#throttle.recordFailure(senderOf(remoteAddress))
     throw new Refusal('admin_secret_invalid', { message: 'The setup code is wrong.' })
   }
 

@@ -6,7 +6,7 @@ import { operation } from '../operation/operation.ts'
  * POST /v1/admin/signing-key/rotate: access tokens are signed with a new key from now on; those of the old
  * one run out.
  */
-export const rotateSigningKey = operation({
+export const rotateTokenSigningKey = operation({
   name: 'rotateSigningKey',
   demands: 'admin.operators',
   action: 'admin.signing_key_rotated',

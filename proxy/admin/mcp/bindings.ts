@@ -8,14 +8,14 @@ import {
 } from '../../../db/mcp/bindings.ts'
 import { findMcpResource, type McpResource } from '../../../db/mcp/resources.ts'
 import { findPrincipal, findPrincipalOf, type PrincipalRecord } from '../../../db/principals/read.ts'
-import { Refusal, unprocessable } from '../../../plugins/refusal.ts'
-import { turn } from '../../../plugins/turns.ts'
-import { by, change } from '../operation/change.ts'
-import type { AdminContext, Caller } from '../operation/context.ts'
-import { inParts } from '../operation/in-parts.ts'
-import { DONE, operation } from '../operation/operation.ts'
+import { Refusal, unprocessableBody } from '../../../plugins/refusal.ts'
+import { eventLoopTurn } from '../../../plugins/turns.ts'
+import { changeAuthor, commitChange } from '../operation/change.ts'
+import type { AdminCaller, AdminContext } from '../operation/context.ts'
+import { mapInBatches } from '../operation/in-parts.ts'
+import { EMPTY_RESULT, operation } from '../operation/operation.ts'
 import { author, instant } from '../operation/shapes.ts'
-import { alone } from '../principals/authority.ts'
+import { serializedByPrincipal } from '../principals/authority.ts'
 
 const TYPES = ['agent', 'user', 'workload'] as const
 
@@ -64,7 +64,7 @@ export const bindPrincipal = operation({
     const principal = await findPrincipalOf(database, type ? [type] : TYPES, agent_id)
     const resource = await findMcpResource(database, resource_id)
     if (!principal || !resource) {
-      throw unprocessable([
+      throw unprocessableBody([
         ...(principal ? [] : [NOBODY]),
         ...(resource ? [] : [{ field: 'resource_id', message: 'is not a resource of this service' }]),
       ])
@@ -78,22 +78,22 @@ const NOBODY = { field: 'agent_id', message: 'is not a principal of this service
 /** Binds a principal in its turn: one that is erased meanwhile must leave no binding for the next of its name. */
 function bind(
   context: AdminContext,
-  caller: Caller,
+  caller: AdminCaller,
   { principal_type, principal_id }: PrincipalRecord,
   { resource_id, name }: McpResource,
 ) {
   const { database } = context
-  return alone(context, { type: principal_type }, principal_id, async () => {
+  return serializedByPrincipal(context, { type: principal_type }, principal_id, async () => {
     const principal = await findPrincipal(database, principal_type, principal_id)
-    if (!principal) throw unprocessable([NOBODY])
+    if (!principal) throw unprocessableBody([NOBODY])
     const binding_id = `mcpb_${randomBytes(12).toString('hex')}`
     const created = { binding_id, principal_type, principal_id, resource_id }
-    await change(context, caller, {
+    await commitChange(context, caller, {
       action: 'mcp_binding.created',
       detail: detailOf({ ...created, resource_name: name }, principal),
-      statements: [insertMcpBinding(database, { ...created, ...by(caller) })],
+      statements: [insertMcpBinding(database, { ...created, ...changeAuthor(caller) })],
     })
-    return { value: shown(await bindingOf(context, binding_id)), revision: REVISION }
+    return { value: bindingView(await bindingOf(context, binding_id)), revision: REVISION }
   })
 }
 
@@ -111,8 +111,8 @@ export const listBindings = operation({
   status: 200,
   reasons: [],
   run: async ({ database }, { query: { agent_id: principalId, resource_id: resourceId } }) => {
-    const all = await listMcpBindings(database, { principalId, resourceId }, turn)
-    return { value: await inParts(all, AT_ONCE, shown) }
+    const all = await listMcpBindings(database, { principalId, resourceId }, eventLoopTurn)
+    return { value: await mapInBatches(all, AT_ONCE, bindingView) }
   },
 })
 
@@ -128,7 +128,7 @@ export const getBinding = operation({
   revised: true,
   reasons: ['not_found'],
   run: async (context, { params: { binding_id: bindingId } }) => ({
-    value: shown(await bindingOf(context, bindingId)),
+    value: bindingView(await bindingOf(context, bindingId)),
     revision: REVISION,
   }),
 })
@@ -154,12 +154,12 @@ export const revokeBinding = operation({
   run: async (context, { params: { binding_id: bindingId } }, caller) => {
     const revoked = await bindingOf(context, bindingId)
     const { principal_type: type, principal_id: id } = revoked
-    await change(context, caller, {
+    await commitChange(context, caller, {
       action: 'mcp_binding.revoked',
       detail: detailOf(revoked, await findPrincipal(context.database, type, id)),
       statements: [deleteMcpBinding(context.database, revoked.binding_id)],
     })
-    return DONE
+    return EMPTY_RESULT
   },
 })
 
@@ -185,7 +185,7 @@ const detailOf = (
   resource: binding.resource_name,
 })
 
-const shown = ({
+const bindingView = ({
   binding_id,
   principal_id,
   principal_type,

@@ -1,11 +1,11 @@
 import { z } from 'zod'
 import type { FieldError } from '../../../db/capabilities.ts'
 import type { McpResourceFields } from '../../../db/mcp/resources.ts'
-import { refusedHost } from '../../egress/address.ts'
+import { hostRefusal } from '../../egress/address.ts'
 import { checkSecretReference, SecretReferenceError } from '../../egress/secret-reference.ts'
 import {
   authType,
-  capability,
+  capabilityField,
   description,
   domains,
   endpointUrl,
@@ -21,7 +21,7 @@ export const newMcpResource = z.strictObject({
   endpoint_url: endpointUrl,
   auth_type: authType.default('none'),
   auth_secret_ref: secretRef.nullish(),
-  required_capability: capability.nullish(),
+  required_capability: capabilityField.nullish(),
   allowed_domains: domains.nullish(),
   enabled: z.boolean().default(true),
   tool_capabilities: toolCapabilities.nullish(),
@@ -34,7 +34,7 @@ export const mcpResourcePatch = z.strictObject({
   endpoint_url: endpointUrl.exactOptional(),
   auth_type: authType.exactOptional(),
   auth_secret_ref: secretRef.nullable().exactOptional(),
-  required_capability: capability.nullable().exactOptional(),
+  required_capability: capabilityField.nullable().exactOptional(),
   allowed_domains: domains.nullable().exactOptional(),
   enabled: z.boolean().exactOptional(),
   tool_capabilities: toolCapabilities.nullable().exactOptional(),
@@ -93,7 +93,7 @@ export function faultsBetween({
 
 /** Says why this gateway would never connect to the endpoint, as far as its URL alone tells. */
 export function endpointFault(endpoint: string, allowPrivate: boolean): readonly FieldError[] {
-  const reason = refusedHost(new URL(endpoint), allowPrivate)
+  const reason = hostRefusal(new URL(endpoint), allowPrivate)
   if (reason === null) return []
   return [
     { field: 'endpoint_url', message: `names a host that this gateway does not connect to (${reason})` },

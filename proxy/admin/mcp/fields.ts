@@ -1,8 +1,8 @@
 import { z } from 'zod'
 import { isCapability } from '../../../db/capabilities.ts'
-import { isOfAdministration } from '../../../plugins/operators/capabilities.ts'
+import { hasAdminPrefix } from '../../../plugins/operators/capabilities.ts'
 import { isSecretReference, SECRET_REFERENCE_RULE } from '../../egress/secret-reference.ts'
-import { CAPABILITY } from '../operation/parse.ts'
+import { CAPABILITY_SCHEMA } from '../operation/parse.ts'
 
 const MAX_DOMAINS = 32
 const MAX_TOOLS = 256
@@ -52,15 +52,15 @@ function urlFault(url: URL, text: string): string | null {
 export const secretRef = z.string().refine(isSecretReference, SECRET_REFERENCE_RULE)
 
 /** One token of spec §8. */
-export const capability = z
+export const capabilityField = z
   .unknown()
   .refine(
     isCapability,
     'must be a capability: 1 to 64 of a-z, 0-9, underscore and dot, no digit or dot first',
   )
   .transform(String)
-  .refine((token) => !isOfAdministration(token), 'is demanded by administration alone')
-  .meta(CAPABILITY)
+  .refine((token) => !hasAdminPrefix(token), 'is demanded by administration alone')
+  .meta(CAPABILITY_SCHEMA)
 
 const domain = z.string().transform((text, context) => {
   const url = /^(\[[0-9a-f:.]+\]|[^\s\p{C}/\\@?#%:*[\]]+)$/iu.test(text) ? URL.parse(`http://${text}/`) : null
@@ -101,7 +101,7 @@ export const toolCapabilities = z
     }
     return kept
   })
-  .meta({ type: 'object', additionalProperties: CAPABILITY, maxProperties: MAX_TOOLS })
+  .meta({ type: 'object', additionalProperties: CAPABILITY_SCHEMA, maxProperties: MAX_TOOLS })
 
 const isToolName = (text: string): boolean => text.length <= MAX_TOOL_LENGTH && /^[\x21-\x7e]+$/.test(text)
 

@@ -1,6 +1,11 @@
 import { z } from 'zod'
-import { type Bound, bindingsOf, countBindings, listBound } from '../../../db/mcp/bound.ts'
-import { turn } from '../../../plugins/turns.ts'
+import {
+  type BoundPrincipal,
+  bindingsOfPrincipals,
+  countBindings,
+  findBoundPrincipals,
+} from '../../../db/mcp/bound.ts'
+import { eventLoopTurn } from '../../../plugins/turns.ts'
 import { operation } from '../operation/operation.ts'
 
 /** The principals that are shown at once. */
@@ -43,22 +48,22 @@ export const listBoundPrincipals = operation({
       .toLowerCase()
       .split(/\s+/)
       .filter((word) => word !== '')
-    const wanted = ({ principal_id: id, shown_as: name }: Bound): boolean => {
+    const wanted = ({ principal_id: id, shown_as: name }: BoundPrincipal): boolean => {
       const text = `${id} ${name ?? ''}`.toLowerCase()
       return words.every((word) => text.includes(word))
     }
     // One more than is shown, to know whether there is a next page.
     const asked = { after, most: ROWS + 1, ...(words.length > 0 && { wanted }) }
-    const found = await listBound(database, asked, turn)
+    const found = await findBoundPrincipals(database, asked, eventLoopTurn)
     const shown = found.slice(0, ROWS)
     const own = new Map<string, Record<string, string>>()
     for (const [type, some] of Map.groupBy(shown, (one) => one.principal_type)) {
       const ids = some.map(({ principal_id: id }) => id)
-      for (const { principal_id: id, resource_id: resource, binding_id: binding } of await bindingsOf(
-        database,
-        type,
-        ids,
-      )) {
+      for (const {
+        principal_id: id,
+        resource_id: resource,
+        binding_id: binding,
+      } of await bindingsOfPrincipals(database, type, ids)) {
         const name = `${type} ${id}`
         own.set(name, { ...own.get(name), [resource]: binding })
       }

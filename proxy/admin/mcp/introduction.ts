@@ -9,9 +9,9 @@ import {
   introductionOf,
   pendingIntroduction,
 } from '../../mcp/pinning/introduction.ts'
-import { change } from '../operation/change.ts'
+import { commitChange } from '../operation/change.ts'
 import { operation } from '../operation/operation.ts'
-import { alone, mcpResource, resourceAnswer } from './one-resource.ts'
+import { mcpResource, resourceAnswer, withLatestResource } from './one-resource.ts'
 import { approval } from './tools.ts'
 import { resourceDetail } from './view.ts'
 
@@ -34,7 +34,7 @@ export const approveIntroduction = operation({
   fromStrangers: true,
   reasons: ['not_found', 'conflict', 'precondition_failed', 'audit_unavailable'],
   run: async (context, { params: { resource_id: id }, body: { digest }, ifMatch }, caller) => {
-    await alone(context, { id, ifMatch }, async (resource) => {
+    await withLatestResource(context, { id, ifMatch }, async (resource) => {
       const { server_facts: facts } = resource
       const pending = pendingIntroduction(facts)
       if (pending === null)
@@ -42,7 +42,7 @@ export const approveIntroduction = operation({
       if (introductionDigest(pending) !== digest) throw new Refusal('precondition_failed')
       const { serverInfo: _, instructions: __, waits: ___, ...others } = facts ?? {}
       const approved = introductionOf(facts)
-      await change(context, caller, {
+      await commitChange(context, caller, {
         action: 'mcp_resource.updated',
         detail: {
           subject: id,

@@ -1,14 +1,14 @@
 import { capabilityOf } from '../../../db/ledger/authority/rule.ts'
 import type { McpResourceFields } from '../../../db/mcp/resources.ts'
 
-type Demands = Pick<McpResourceFields, 'required_capability' | 'tool_capabilities'>
+type ResourceRequirements = Pick<McpResourceFields, 'required_capability' | 'tool_capabilities'>
 
 /**
  * Whether a change of an MCP resource lets somebody call a tool by a set that did not open it before: where a tool, named
  * or not, demanded a capability, and demands none or another one now. To demand one where none was, and to enable or
  * disable, lowers nothing. Does NOT ask whether anybody is bound, or holds the other one.
  */
-export function lowersDemands(before: Demands, after: Demands): boolean {
+export function reducesRequirements(before: ResourceRequirements, after: ResourceRequirements): boolean {
   const named = new Set([...Object.keys(before.tool_capabilities), ...Object.keys(after.tool_capabilities)])
   const ofOthers = [before.required_capability, after.required_capability] as const
   const pairs = [...named].map((tool) => [capabilityOf(before, tool), capabilityOf(after, tool)] as const)

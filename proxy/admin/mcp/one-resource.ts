@@ -1,7 +1,7 @@
 import { findMcpResource, type McpResource } from '../../../db/mcp/resources.ts'
 import { listMcpTools } from '../../../db/mcp/tools.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
-import { onLatest } from '../operation/change.ts'
+import { retryIfOvertaken } from '../operation/change.ts'
 import type { AdminContext } from '../operation/context.ts'
 import { checkIfMatch } from '../operation/parse.ts'
 import { mcpResourceDetail } from './view.ts'
@@ -25,14 +25,14 @@ export async function resourceAnswer(context: AdminContext, id: string) {
  * without `ifMatch` is never overtaken by another; with it, a resource that was changed since is refused with
  * `precondition_failed`.
  */
-export const alone = <Made>(
+export const withLatestResource = <Made>(
   context: AdminContext,
   { id, ifMatch }: { readonly id: string; readonly ifMatch?: string | undefined },
   make: (resource: McpResource) => Promise<Made>,
 ): Promise<Made> =>
   context.oneAtATime.run(`mcp_resource ${id}`, () =>
     // A reading may have come in between.
-    onLatest(async () => {
+    retryIfOvertaken(async () => {
       const resource = await mcpResource(context, id)
       checkIfMatch(ifMatch, resource)
       return resource

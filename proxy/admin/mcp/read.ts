@@ -1,8 +1,8 @@
 import type { McpResource } from '../../../db/mcp/resources.ts'
 import { applyRead } from '../../mcp/pinning/apply-read.ts'
 import { inspectWithin } from '../../mcp/pinning/inspect.ts'
-import { changeAll, isOvertaken } from '../operation/change.ts'
-import type { AdminContext, Caller } from '../operation/context.ts'
+import { commitChanges, isOvertaken } from '../operation/change.ts'
+import type { AdminCaller, AdminContext } from '../operation/context.ts'
 
 /** The time that an operator waits: a client or a proxy in between would not wait for much longer. ms. */
 const MAX_READ_MS = 30_000
@@ -12,9 +12,9 @@ const MAX_READ_MS = 30_000
  * refusal: the resource says so itself, and one that takes longer than `withinMs` is none that can. A read
  * that was overtaken is dropped: what overtook it is newer.
  */
-export async function readUpstream(
+export async function readAndStoreUpstream(
   context: AdminContext,
-  caller: Caller,
+  caller: AdminCaller,
   resource: McpResource,
   withinMs = MAX_READ_MS,
 ): Promise<void> {
@@ -22,7 +22,7 @@ export async function readUpstream(
   const result = await inspectWithin(mcp.inspect, withinMs)(resource, caller.hangup.signal)
   const applied = await applyRead({ database, at: caller.at }, resource, result)
   try {
-    await changeAll(context, caller, applied)
+    await commitChanges(context, caller, applied)
   } catch (error) {
     if (!isOvertaken(error)) throw error
   }

@@ -3,7 +3,7 @@ import { isDeepStrictEqual } from 'node:util'
 import { z } from 'zod'
 import type { FieldError } from '../../../db/capabilities.ts'
 import { resourceAuthority } from '../../../db/mcp/authority.ts'
-import { nameIsClear, namesCollide } from '../../../db/mcp/names.ts'
+import { namesCollide, rejectNameCollision } from '../../../db/mcp/names.ts'
 import {
   deleteMcpResource,
   insertMcpResource,
@@ -15,13 +15,13 @@ import {
 import { listMcpTools } from '../../../db/mcp/tools.ts'
 import type { JsonObject } from '../../../db/support/json.ts'
 import type { AdminCapability } from '../../../plugins/operators/capabilities.ts'
-import { Refusal, unprocessable } from '../../../plugins/refusal.ts'
-import { turn } from '../../../plugins/turns.ts'
+import { Refusal, unprocessableBody } from '../../../plugins/refusal.ts'
+import { eventLoopTurn } from '../../../plugins/turns.ts'
 import { introductionOf } from '../../mcp/pinning/introduction.ts'
-import { by, change } from '../operation/change.ts'
-import type { AdminContext, Caller } from '../operation/context.ts'
-import { demandAlso } from '../operation/demands.ts'
-import { DONE, operation } from '../operation/operation.ts'
+import { changeAuthor, commitChange } from '../operation/change.ts'
+import type { AdminCaller, AdminContext } from '../operation/context.ts'
+import { requireCapability } from '../operation/demands.ts'
+import { EMPTY_RESULT, operation } from '../operation/operation.ts'
 import {
   endpointFault,
   faultsBetween,
@@ -31,9 +31,9 @@ import {
   newMcpResource,
   secretFault,
 } from './body.ts'
-import { lowersDemands } from './lowers-demands.ts'
-import { alone, mcpResource, resourceAnswer } from './one-resource.ts'
-import { readUpstream } from './read.ts'
+import { reducesRequirements } from './lowers-demands.ts'
+import { mcpResource, resourceAnswer, withLatestResource } from './one-resource.ts'
+import { readAndStoreUpstream } from './read.ts'
 import { auditedFields, mcpResourceView, resourceDetail, resourceView } from './view.ts'
 
 type Patch = z.output<typeof mcpResourcePatch>
@@ -67,7 +67,7 @@ export const createMcpResource = operation({
       ...(await nameFaults(context, fields.name)),
     ])
     const id = `mcpr_${randomBytes(12).toString('hex')}`
-    await change(context, caller, {
+    await commitChange(context, caller, {
       action: 'mcp_resource.created',
       detail: {
         subject: id,
@@ -75,11 +75,11 @@ export const createMcpResource = operation({
         ...resourceAuthority({ ...fields, resource_id: id }, 1),
       },
       statements: [
-        insertMcpResource(database, { ...fields, resource_id: id, ...by(caller) }),
-        nameIsClear(database, fields.name),
+        insertMcpResource(database, { ...fields, resource_id: id, ...changeAuthor(caller) }),
+        rejectNameCollision(database, fields.name),
       ],
     })
-    await readUpstream(context, caller, await mcpResource(context, id))
+    await readAndStoreUpstream(context, caller, await mcpResource(context, id))
     return resourceAnswer(context, id)
   },
 })
@@ -98,7 +98,7 @@ export const listAllMcpResources = operation({
     const value: Awaited<ReturnType<typeof mcpResourceView>>[] = []
     for (const resource of await listMcpResources(database)) {
       value.push(await mcpResourceView(resource, await listMcpTools(database, resource.resource_id)))
-      await turn()
+      await eventLoopTurn()
     }
     return { value }
   },
@@ -130,7 +130,7 @@ export const patchMcpResource = operation({
   action: 'mcp_resource.updated',
   alsoDemands: async (context, { params: { resource_id: id }, body }) => {
     const before = await mcpResource(context, id)
-    return lowersDemands(before, fieldsOfPatch(before, body)) ? [GRANT] : []
+    return reducesRequirements(before, fieldsOfPatch(before, body)) ? [GRANT] : []
   },
   object: (context, { params: { resource_id: id } }) => mcpResource(context, id),
   summary: 'Changes some of the fields of an MCP server. Another endpoint or secret is read at once.',
@@ -148,10 +148,12 @@ export const patchMcpResource = operation({
   reasons: ['not_found', 'conflict', 'precondition_failed', 'audit_unavailable'],
   example: { enabled: false },
   run: async (context, { params: { resource_id: id }, body, ifMatch }, caller) => {
-    const changed = await alone(context, { id, ifMatch }, (before) => replace(context, caller, before, body))
+    const changed = await withLatestResource(context, { id, ifMatch }, (before) =>
+      replace(context, caller, before, body),
+    )
     // Behind the turn of this change: a server may take its time.
     if (changed.some((field) => READ_AGAIN.includes(field))) {
-      await readUpstream(context, caller, await mcpResource(context, id))
+      await readAndStoreUpstream(context, caller, await mcpResource(context, id))
     }
     return resourceAnswer(context, id)
   },
@@ -160,7 +162,7 @@ export const patchMcpResource = operation({
 /** Returns the fields that are other ones than before; without any there is no row. */
 async function replace(
   context: AdminContext,
-  caller: Caller,
+  caller: AdminCaller,
   before: McpResource,
   patch: Patch,
 ): Promise<readonly Field[]> {
@@ -170,24 +172,28 @@ async function replace(
   refuse(await patchFaults(context, before, fields, patch))
   const changed = changedOf(before, fields)
   if (changed.length === 0) return changed
-  if (lowersDemands(before, fields) && !caller.demanded?.includes(GRANT)) {
+  if (reducesRequirements(before, fields) && !caller.demanded?.includes(GRANT)) {
     // It was changed since the caller was asked.
-    demandAlso(caller, GRANT)
+    requireCapability(caller, GRANT)
     if (context.twoPerson.includes('grant')) throw new Refusal('precondition_failed')
   }
   // What stands beside it whole, and may be long.
   const told = changed.filter((field) => field !== 'tool_capabilities')
-  await change(context, caller, {
+  await commitChange(context, caller, {
     action: 'mcp_resource.updated',
     detail: {
       subject: id,
       ...resourceAuthority({ ...fields, resource_id: id }, before.revision + 1),
-      fields: auditedFields(only(fields, told)),
-      previous: auditedFields(only(before, changed)),
+      fields: auditedFields(pickFields(fields, told)),
+      previous: auditedFields(pickFields(before, changed)),
     },
     statements: [
-      updateMcpResource(database, before, { ...fields, introduction: approvedWords(before), ...by(caller) }),
-      nameIsClear(database, fields.name),
+      updateMcpResource(database, before, {
+        ...fields,
+        introduction: approvedWords(before),
+        ...changeAuthor(caller),
+      }),
+      rejectNameCollision(database, fields.name),
     ],
   })
   return changed
@@ -226,7 +232,7 @@ const entriesOf = (value: McpResourceFields[Field]): unknown =>
     ? new Map(Object.entries(value))
     : value
 
-const only = (fields: McpResourceFields, names: readonly Field[]): Partial<McpResourceFields> =>
+const pickFields = (fields: McpResourceFields, names: readonly Field[]): Partial<McpResourceFields> =>
   Object.fromEntries(names.map((name) => [name, fields[name]]))
 
 /** DELETE /v1/admin/mcp-resources/{resource_id}: with its tools and its bindings. */
@@ -246,14 +252,14 @@ export const removeMcpResource = operation({
   conditional: true,
   reasons: ['not_found', 'precondition_failed', 'audit_unavailable'],
   run: async (context, { params: { resource_id: id }, ifMatch }, caller) => {
-    await alone(context, { id, ifMatch }, (resource) =>
-      change(context, caller, {
+    await withLatestResource(context, { id, ifMatch }, (resource) =>
+      commitChange(context, caller, {
         action: 'mcp_resource.deleted',
         detail: { subject: id, ...resourceAuthority(resource, resource.revision + 1) },
         statements: deleteMcpResource(context.database, resource),
       }),
     )
-    return DONE
+    return EMPTY_RESULT
   },
 })
 
@@ -275,7 +281,7 @@ export const refreshMcpResource = operation({
   fromStrangers: true,
   reasons: ['not_found', 'audit_unavailable'],
   run: async (context, { params: { resource_id: id } }, caller) => {
-    await readUpstream(context, caller, await mcpResource(context, id))
+    await readAndStoreUpstream(context, caller, await mcpResource(context, id))
     return resourceAnswer(context, id)
   },
 })
@@ -312,5 +318,5 @@ async function nameFaults(
 }
 
 function refuse(faults: readonly FieldError[]): void {
-  if (faults.length > 0) throw unprocessable(faults)
+  if (faults.length > 0) throw unprocessableBody(faults)
 }

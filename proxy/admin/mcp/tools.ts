@@ -3,10 +3,10 @@ import { resourceAuthority } from '../../../db/mcp/authority.ts'
 import { type McpResource, raiseMcpRevision } from '../../../db/mcp/resources.ts'
 import { approveMcpTool, listMcpTools } from '../../../db/mcp/tools.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
-import { change } from '../operation/change.ts'
-import type { AdminContext, Caller } from '../operation/context.ts'
+import { commitChange } from '../operation/change.ts'
+import type { AdminCaller, AdminContext } from '../operation/context.ts'
 import { operation } from '../operation/operation.ts'
-import { alone, mcpResource, resourceAnswer } from './one-resource.ts'
+import { mcpResource, resourceAnswer, withLatestResource } from './one-resource.ts'
 import { resourceDetail } from './view.ts'
 
 /** The digest of what was looked at: an approval without one would approve whatever waits by then. */
@@ -39,7 +39,7 @@ export const approveTool = operation({
   reasons: ['not_found', 'conflict', 'precondition_failed', 'audit_unavailable'],
   run: async (context, { params, body: { digest }, ifMatch }, caller) => {
     const { resource_id: id } = params
-    await alone(context, { id, ifMatch }, async (resource) => {
+    await withLatestResource(context, { id, ifMatch }, async (resource) => {
       const { pending, previous } = await waiting(context, resource, params.tool)
       if (digest !== pending) throw new Refusal('precondition_failed')
       await approve(context, caller, resource, { tool: params.tool, pending, previous })
@@ -63,7 +63,7 @@ async function waiting({ database }: AdminContext, { resource_id: id }: McpResou
 const READ_BEFORE =
   'An earlier version of this service read this definition, and its digest leaves members out. Refresh the server, and read it again.'
 
-interface Approval {
+interface DefinitionApproval {
   readonly tool: string
   readonly pending: string
   readonly previous: string | null
@@ -71,13 +71,13 @@ interface Approval {
 
 function approve(
   context: AdminContext,
-  caller: Caller,
+  caller: AdminCaller,
   resource: McpResource,
-  { tool, pending, previous }: Approval,
+  { tool, pending, previous }: DefinitionApproval,
 ): Promise<void> {
   const { database } = context
   const { resource_id: resourceId, name, revision } = resource
-  return change(context, caller, {
+  return commitChange(context, caller, {
     action: 'mcp_resource.tool_approved',
     detail: {
       subject: resourceId,

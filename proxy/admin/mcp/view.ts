@@ -3,8 +3,8 @@ import { z } from 'zod'
 import { capabilityOf } from '../../../db/ledger/authority/rule.ts'
 import type { McpResource, McpResourceFields } from '../../../db/mcp/resources.ts'
 import type { McpTool } from '../../../db/mcp/tools.ts'
-import type { Json, JsonObject } from '../../../db/support/json.ts'
-import { turn } from '../../../plugins/turns.ts'
+import type { JsonObject, JsonValue } from '../../../db/support/json.ts'
+import { eventLoopTurn } from '../../../plugins/turns.ts'
 import {
   introductionChanges,
   introductionDigest,
@@ -13,13 +13,15 @@ import {
   pendingIntroduction,
 } from '../../mcp/pinning/introduction.ts'
 import { pendingChanges } from '../../mcp/pinning/tool-changes.ts'
-import { author, instant, sha256, token } from '../operation/shapes.ts'
+import { author, capabilityToken, instant, sha256 } from '../operation/shapes.ts'
 import { authType } from './fields.ts'
 
 const tool = {
   name: z.string(),
   exposed_as: z.string().meta({ examples: ['files.read_file'] }),
-  required_capability: token.nullable().meta({ description: 'Null: it demands its binding alone.' }),
+  required_capability: capabilityToken
+    .nullable()
+    .meta({ description: 'Null: it demands its binding alone.' }),
   state: z.enum(['approved', 'quarantined', 'gone']),
   digest: sha256.nullable().meta({ description: 'Null where it was never approved.' }),
   pending_digest: sha256.nullable(),
@@ -41,10 +43,10 @@ const resource = {
   endpoint_url: z.string(),
   auth_type: authType,
   auth_secret_ref: z.string().nullable(),
-  required_capability: token.nullable(),
+  required_capability: capabilityToken.nullable(),
   allowed_domains: z.array(z.string()),
   enabled: z.boolean(),
-  tool_capabilities: z.record(z.string(), token),
+  tool_capabilities: z.record(z.string(), capabilityToken),
   era: z.enum(['modern', 'legacy']).nullable(),
   protocol_version: z.string().nullable(),
   last_read_at: instant.nullable(),
@@ -117,7 +119,7 @@ async function toolViews<More>(
     views.push({ ...toolView(resource, tool), ...(changes && { changes }), ...more(tool) })
     if (performance.now() - since < SLICE_MS) continue
     // Each may have two definitions of 256 KiB.
-    await turn()
+    await eventLoopTurn()
     since = performance.now()
   }
   return views
@@ -228,7 +230,7 @@ const definitionOf = (text: string | null): Record<string, unknown> | null =>
  */
 export function auditedFields(fields: Partial<McpResourceFields>): JsonObject {
   const { endpoint_url: endpoint, tool_capabilities: own, ...rest } = fields
-  const audited: Record<string, Json> = { ...rest }
+  const audited: Record<string, JsonValue> = { ...rest }
   if (own !== undefined) audited.tool_capabilities = Object.entries(own)
   if (endpoint !== undefined) {
     const { origin, pathname } = new URL(endpoint)

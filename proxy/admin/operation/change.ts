@@ -1,19 +1,19 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { LedgerError } from '../../../db/ledger/record/entry.ts'
 import type { JsonObject } from '../../../db/support/json.ts'
-import type { Assertion, Statement } from '../../../db/support/statement.ts'
+import type { LedgerStatement, RowAssertion } from '../../../db/support/statement.ts'
 import { type AuditNote, noteEntry } from '../../../plugins/audit/entries.ts'
 import { Refusal, type RefusalReason } from '../../../plugins/refusal.ts'
-import type { AdminContext, By } from './context.ts'
+import type { AdminContext, ChangeAuthorship } from './context.ts'
 
-interface Change extends AuditNote {
-  readonly statements: readonly Statement[]
+interface AuditedChange extends AuditNote {
+  readonly statements: readonly LedgerStatement[]
   /** What must be so when it is stored, beside the authority of its author. */
-  readonly assertions?: readonly Assertion[]
+  readonly assertions?: readonly RowAssertion[]
 }
 
 /** The context of a change whose rows say more of it. */
-export const saying = (context: AdminContext, more: JsonObject): AdminContext =>
+export const withRowDetail = (context: AdminContext, more: JsonObject): AdminContext =>
   Object.keys(more).length === 0
     ? context
     : {
@@ -28,21 +28,21 @@ export const saying = (context: AdminContext, more: JsonObject): AdminContext =>
       }
 
 /** What a changed object says of its change. */
-export const by = ({ at, actor }: By) => ({ at, by: actor.id })
+export const changeAuthor = ({ at, actor }: ChangeAuthorship) => ({ at, by: actor.id })
 
-/** Makes a change and its one audit row in one transaction, as {@link changeAll} does. */
-export function change(
+/** Makes a change and its one audit row in one transaction, as {@link commitChanges} does. */
+export function commitChange(
   context: AdminContext,
-  author: By,
-  { statements, assertions = [], ...note }: Change,
+  author: ChangeAuthorship,
+  { statements, assertions = [], ...note }: AuditedChange,
   duplicate: RefusalReason = 'conflict',
 ): Promise<void> {
-  return changeAll(context, author, { statements, assertions, notes: [note] }, duplicate)
+  return commitChanges(context, author, { statements, assertions, notes: [note] }, duplicate)
 }
 
-interface Changes {
-  readonly statements: readonly Statement[]
-  readonly assertions?: readonly Assertion[]
+interface AuditedChanges {
+  readonly statements: readonly LedgerStatement[]
+  readonly assertions?: readonly RowAssertion[]
   /** The notes, one for each row. */
   readonly notes: readonly AuditNote[]
 }
@@ -53,10 +53,10 @@ interface Changes {
  * has moved on, with `overloaded` where somebody has changed the author's authority meanwhile: sent again, the change
  * is judged by what is so then. And with `audit_unavailable` where the ledger cannot record.
  */
-export async function changeAll(
+export async function commitChanges(
   { ledger, configDigest }: AdminContext,
-  { id, at, actor }: By,
-  { statements, assertions = [], notes }: Changes,
+  { id, at, actor }: ChangeAuthorship,
+  { statements, assertions = [], notes }: AuditedChanges,
   duplicate: RefusalReason = 'conflict',
 ): Promise<void> {
   const entries = notes.map((note) => ({
@@ -68,11 +68,11 @@ export async function changeAll(
   try {
     await ledger.commit({ assertions: [...actor.standing, ...assertions], statements, entries })
   } catch (error) {
-    throw refusalOf(error, duplicate)
+    throw commitRefusal(error, duplicate)
   }
 }
 
-function refusalOf(error: unknown, duplicate: RefusalReason): unknown {
+function commitRefusal(error: unknown, duplicate: RefusalReason): unknown {
   if (!(error instanceof LedgerError)) return error
   if (error.code === 'duplicate') return new Refusal(duplicate, { cause: error })
   if (error.code === 'stale')
@@ -93,7 +93,7 @@ const PAUSE_MS = 4
  * Reads an object and changes it, and does both again where somebody else's change came between the two.
  * Refuses with `precondition_failed` when that has happened twenty times; what `read` refuses with is final.
  */
-export async function onLatest<Read, Made>(
+export async function retryIfOvertaken<Read, Made>(
   read: () => Promise<Read>,
   write: (found: Read) => Promise<Made>,
 ): Promise<Made> {

@@ -1,6 +1,6 @@
 import { z } from 'zod'
-import { capability, toolCapabilities } from '../mcp/fields.ts'
-import { capabilities } from './parse.ts'
+import { capabilityField, toolCapabilities } from '../mcp/fields.ts'
+import { callerCapabilities } from './parse.ts'
 
 const id = z.string().min(1).max(256)
 
@@ -27,29 +27,31 @@ const SETTINGS = z.strictObject({
 /** Every member that a change may have. Which of them go together, {@link change} says. */
 const members = z.strictObject({
   principal: id.exactOptional().meta({ description: 'The id of an agent, a user or a workload.' }),
-  capabilities: capabilities.exactOptional().meta({ description: 'The whole new set of the principal.' }),
+  capabilities: callerCapabilities
+    .exactOptional()
+    .meta({ description: 'The whole new set of the principal.' }),
   is_active: z
     .literal(false, 'can only be false: what would be allowed again was never tried')
     .exactOptional(),
   resource: id.exactOptional().meta({ description: 'The id or the name of an MCP server.' }),
   bound: z.boolean().exactOptional().meta({ description: 'Whether the principal may reach the server.' }),
-  required_capability: capability.nullable().exactOptional(),
+  required_capability: capabilityField.nullable().exactOptional(),
   tool_capabilities: toolCapabilities.nullable().exactOptional(),
   enabled: z.boolean().exactOptional(),
   settings: SETTINGS.exactOptional(),
 })
 
-type Members = z.output<typeof members>
+type ChangeMembers = z.output<typeof members>
 
 /** One change of authority (docs/rehearsal.md): exactly one of its forms. */
-export type Change =
+export type RehearsalChange =
   | { readonly principal: string; readonly capabilities: readonly string[] }
   | { readonly principal: string; readonly is_active: false }
   | { readonly principal: string; readonly resource: string; readonly bound: boolean }
-  | ({ readonly resource: string } & Demands)
+  | ({ readonly resource: string } & RequirementChanges)
   | { readonly settings: z.output<typeof SETTINGS> }
 
-interface Demands {
+interface RequirementChanges {
   readonly required_capability?: string | null
   readonly tool_capabilities?: Readonly<Record<string, string>> | null
   readonly enabled?: boolean
@@ -72,11 +74,11 @@ const RULE =
   'must be one of {principal, capabilities}, {principal, is_active: false}, {principal, resource, bound}, ' +
   '{resource, required_capability, tool_capabilities, enabled} with one of the last three at least, and {settings}'
 
-const change = members.transform((value: Members, context): Change => {
-  if (FORMS.some((form) => isOfForm(Object.keys(value), form))) return value as Change
+const change = members.transform((value: ChangeMembers, context): RehearsalChange => {
+  if (FORMS.some((form) => isOfForm(Object.keys(value), form))) return value as RehearsalChange
   context.addIssue({ code: 'custom', message: RULE })
   return z.NEVER
 })
 
 /** The changes of one rehearsal. None: what was decided is only judged once more. */
-export const changes = z.array(change).max(100, 'must be at most 100 changes')
+export const rehearsalChanges = z.array(change).max(100, 'must be at most 100 changes')

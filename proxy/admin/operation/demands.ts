@@ -1,21 +1,21 @@
-import { missing } from '../../../plugins/capability.ts'
+import { capabilityMissing } from '../../../plugins/capability.ts'
 import type { AdminCapability } from '../../../plugins/operators/capabilities.ts'
-import type { Caller } from './context.ts'
-import type { Kind } from './kinds.ts'
+import type { AdminCaller } from './context.ts'
+import type { PrincipalKind } from './kinds.ts'
 
 /** What it demands to enroll, certify or deactivate a principal of this kind. */
-export const enrolling = ({ type }: Kind): AdminCapability =>
+export const capabilityToEnroll = ({ type }: PrincipalKind): AdminCapability =>
   type === 'operator' ? 'admin.operators' : 'admin.enroll'
 
 /** What it demands to say what a principal of this kind holds. */
-export const granting = ({ type }: Kind): AdminCapability =>
+export const capabilityToGrant = ({ type }: PrincipalKind): AdminCapability =>
   type === 'operator' ? 'admin.operators' : 'admin.grant'
 
 /**
  * Asks for a capability that an operation demands of some of its inputs beside the one of its route. Refuses with
  * `capability_missing`.
  */
-export function demandAlso({ actor }: Pick<Caller, 'actor'>, capability: string): void {
+export function requireCapability({ actor }: Pick<AdminCaller, 'actor'>, capability: string): void {
   if (actor.capabilities.includes(capability)) return
-  throw missing(capability, `This demands ${capability} too. Ask an operator who holds it.`)
+  throw capabilityMissing(capability, `This demands ${capability} too. Ask an operator who holds it.`)
 }

@@ -1,8 +1,8 @@
 import type { Ledger } from '../../../db/ledger/record/ledger.ts'
 import type { CallRecorder } from '../../../plugins/audit/audit.ts'
-import { requiredBy } from '../../../plugins/audit/decision.ts'
+import { requiredCapabilityIn } from '../../../plugins/audit/decision.ts'
 import { serviceEntry } from '../../../plugins/audit/entries.ts'
-import { Stale } from '../../../plugins/recorder.ts'
+import { StaleAuthority } from '../../../plugins/recorder.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
 import type { AdminContext } from './context.ts'
 
@@ -30,7 +30,7 @@ export const deniedChanges =
       return
     }
     const { id, type, via } = facts.actor
-    const capability = requiredBy(refusal)
+    const capability = requiredCapabilityIn(refusal)
     const detail = {
       via,
       reason: refusal.reason,
@@ -45,6 +45,6 @@ export const deniedChanges =
 
 /** Somebody has changed the operator's authority meanwhile, or the ledger cannot record. */
 function unrecorded(error: unknown): never {
-  const reason = error instanceof Stale ? 'overloaded' : 'audit_unavailable'
+  const reason = error instanceof StaleAuthority ? 'overloaded' : 'audit_unavailable'
   throw new Refusal(reason, { cause: error, headers: { 'retry-after': '1' } })
 }

@@ -1,5 +1,5 @@
 /** What of the configuration sentences are judged by. */
-export interface Modes {
+export interface ExpectationModes {
   readonly enforceToolsCall: boolean
   readonly httpGet: boolean
 }
@@ -11,12 +11,12 @@ export interface Expectation {
 }
 
 /** The sentences in force, and what beside authority they are judged by. */
-export interface Expected extends Modes {
+export interface ExpectationsInForce extends ExpectationModes {
   readonly sentences: readonly Expectation[]
 }
 
 /** An expectation before a change, and after it. */
-export interface Judged extends Expectation {
+export interface ExpectationOutcome extends Expectation {
   readonly before: boolean
   readonly after: boolean
 }

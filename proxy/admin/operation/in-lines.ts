@@ -1,13 +1,13 @@
-import type { Progress } from '../../../db/ledger/rehearsal/task.ts'
+import type { WalkProgress } from '../../../db/ledger/rehearsal/task.ts'
 
 /**
  * The lines of a work that tells its progress: `{"progress": {"rows", "of"}}`, and last what it came to. Resolves once there is one, so that what cannot even begin is refused as
  * everything else is.
  */
-export async function inLines<Value>(
-  work: (onProgress: (progress: Progress) => void) => Promise<Value>,
+export async function ndjsonWithProgress<Value>(
+  work: (onProgress: (progress: WalkProgress) => void) => Promise<Value>,
 ): Promise<AsyncIterable<Uint8Array>> {
-  let told: Progress | null = null
+  let told: WalkProgress | null = null
   let wake = Promise.withResolvers<void>()
   const done = work((progress) => {
     told = progress

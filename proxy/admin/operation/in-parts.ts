@@ -1,7 +1,7 @@
-import { turn } from '../../../plugins/turns.ts'
+import { eventLoopTurn } from '../../../plugins/turns.ts'
 
 /** Maps a list, and gives others their turn after each `atOnce` of its members. */
-export async function inParts<One, Shown>(
+export async function mapInBatches<One, Shown>(
   list: readonly One[],
   atOnce: number,
   show: (one: One) => Shown,
@@ -9,7 +9,7 @@ export async function inParts<One, Shown>(
   const all: Shown[] = []
   for (const one of list) {
     all.push(show(one))
-    if (all.length % atOnce === 0) await turn()
+    if (all.length % atOnce === 0) await eventLoopTurn()
   }
   return all
 }

@@ -2,7 +2,7 @@ import { printSpiffeId } from '../../../certs/enrollment/spiffe-id.ts'
 import type { PrincipalType } from '../../../db/schema.ts'
 
 /** The differences between the four types of principals (spec §2.1, docs/protocol.md#principal-object). */
-export interface Kind {
+export interface PrincipalKind {
   readonly type: PrincipalType
   /** The noun in names of operations and of schemas. */
   readonly noun: 'Agent' | 'User' | 'Workload' | 'Operator'
@@ -14,7 +14,7 @@ export interface Kind {
   readonly infix: '' | 'user::' | 'workload::' | 'operator::'
 }
 
-export const AGENT: Kind = {
+export const AGENT: PrincipalKind = {
   type: 'agent',
   noun: 'Agent',
   plural: 'agents',
@@ -23,7 +23,7 @@ export const AGENT: Kind = {
   infix: '',
 }
 
-export const USER: Kind = {
+export const USER: PrincipalKind = {
   type: 'user',
   noun: 'User',
   plural: 'users',
@@ -32,7 +32,7 @@ export const USER: Kind = {
   infix: 'user::',
 }
 
-export const WORKLOAD: Kind = {
+export const WORKLOAD: PrincipalKind = {
   type: 'workload',
   noun: 'Workload',
   plural: 'workloads',
@@ -42,7 +42,7 @@ export const WORKLOAD: Kind = {
 }
 
 /** People who administer (docs/operators.md). Their sets hold `admin.*` and nothing else. */
-export const OPERATOR: Kind = {
+export const OPERATOR: PrincipalKind = {
   type: 'operator',
   noun: 'Operator',
   plural: 'operators',
@@ -52,7 +52,7 @@ export const OPERATOR: Kind = {
 }
 
 /** The kinds by their type. */
-export const KINDS: Readonly<Record<PrincipalType, Kind>> = {
+export const PRINCIPAL_KINDS: Readonly<Record<PrincipalType, PrincipalKind>> = {
   agent: AGENT,
   user: USER,
   workload: WORKLOAD,
@@ -60,12 +60,12 @@ export const KINDS: Readonly<Record<PrincipalType, Kind>> = {
 }
 
 /** `<org>::<name>`, `<org>::user::<name>`, `<org>::workload::<name>` (spec §2.1), `<org>::operator::<name>`. */
-export const idOf = ({ infix }: Kind, organisation: string, name: string): string =>
+export const printPrincipalId = ({ infix }: PrincipalKind, organisation: string, name: string): string =>
   `${organisation}::${infix}${name}`
 
 /**
  * The SPIFFE id in the certificates that this service makes: `spiffe://<trust_domain>/<org>/<name>`, all others
  * below a segment of their own.
  */
-export const spiffeIdOf = ({ type }: Kind, trustDomain: string, org: string, name: string): string =>
+export const spiffeIdOf = ({ type }: PrincipalKind, trustDomain: string, org: string, name: string): string =>
   printSpiffeId(type === 'agent' ? { trustDomain, org, name } : { trustDomain, org, kind: type, name })

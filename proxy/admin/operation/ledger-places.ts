@@ -1,12 +1,12 @@
-import type { Hangup } from '../../../plugins/arrival.ts'
+import type { HangupSignal } from '../../../plugins/arrival.ts'
 import { HolderPlaces } from '../../../plugins/holder-places.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
 import { ReadingPace } from './reading-pace.ts'
 
 /** A reader of the ledger: its operator, and the signal for when it no longer waits. */
-interface LedgerAsker {
+interface LedgerRequester {
   readonly actor: { readonly id: string }
-  readonly hangup: Pick<Hangup, 'signal'>
+  readonly hangup: Pick<HangupSignal, 'signal'>
 }
 
 /** Readings of the ledger under way at once, by one operator and by all: each holds rows in memory, or reads all of them. */
@@ -18,7 +18,7 @@ const LIMITS = {
 }
 
 /** A reading that got less in its last minute gives its place up to whoever finds none. Bytes. */
-const MIN_IN_A_MINUTE = 16 * 1_048_576
+const MIN_BYTES_PER_MINUTE = 16 * 1_048_576
 
 interface OpenReading {
   readonly pace: ReadingPace
@@ -51,7 +51,7 @@ export class LedgerPlaces {
   }
 
   /** Does work in a place of a caller. Refuses with `overloaded` if there is none. */
-  async in<T>(purpose: keyof typeof LIMITS, caller: LedgerAsker, work: () => Promise<T>): Promise<T> {
+  async run<T>(purpose: keyof typeof LIMITS, caller: LedgerRequester, work: () => Promise<T>): Promise<T> {
     const leave = this.#take(purpose, caller)
     try {
       return await work()
@@ -64,9 +64,9 @@ export class LedgerPlaces {
    * Opens a text in pieces; its place is left when it is read to its end, or not read on. Refuses as above. `open` gets
    * a signal that fires when nobody waits for it, or its place was given to another; the next piece then throws.
    */
-  async reading(
+  async stream(
     purpose: keyof typeof LIMITS,
-    caller: LedgerAsker,
+    caller: LedgerRequester,
     open: (signal: AbortSignal) => Promise<AsyncIterable<Uint8Array>>,
   ): Promise<AsyncIterable<Uint8Array>> {
     const leave = this.#take(purpose, caller)
@@ -90,10 +90,10 @@ export class LedgerPlaces {
     }
   }
 
-  #take(purpose: keyof typeof LIMITS, { actor }: LedgerAsker): () => void {
+  #take(purpose: keyof typeof LIMITS, { actor }: LedgerRequester): () => void {
     const places = this.#places[purpose]
-    let place = places.take(actor.id)
-    if (!place.taken && place.limit === 'all' && this.#endSlowest(purpose)) place = places.take(actor.id)
+    let place = places.acquire(actor.id)
+    if (!place.taken && place.limit === 'all' && this.#endSlowest(purpose)) place = places.acquire(actor.id)
     if (place.taken) return place.taken
     const message = `${place.held} readings of the ledger ${place.limit === 'own' ? 'of yours ' : ''}are under way. Try again when one is done.`
     throw new Refusal('overloaded', { message, headers: { 'retry-after': '5' } })
@@ -101,7 +101,7 @@ export class LedgerPlaces {
 
   /** Ends the slowest reading that is too slow. False: none is. */
   #endSlowest(purpose: keyof typeof LIMITS): boolean {
-    let least = MIN_IN_A_MINUTE
+    let least = MIN_BYTES_PER_MINUTE
     let slowest: OpenReading | null = null
     for (const reading of this.#readings[purpose]) {
       const { lastMinute } = reading.pace
@@ -116,7 +116,7 @@ export class LedgerPlaces {
 
 const TOO_SLOW = new Error('the ledger was read too slowly, and another waited')
 
-interface Following {
+interface PacedReading {
   readonly signal: AbortSignal
   readonly pace: ReadingPace
   readonly done: () => void
@@ -124,7 +124,7 @@ interface Following {
 
 async function* followed(
   pieces: AsyncIterable<Uint8Array>,
-  { signal, pace, done }: Following,
+  { signal, pace, done }: PacedReading,
 ): AsyncGenerator<Uint8Array, void, void> {
   try {
     for await (const piece of pieces) {

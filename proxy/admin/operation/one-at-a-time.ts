@@ -3,7 +3,7 @@
  * the object as the one before has left it. Within this process; what another one changes meanwhile is found by
  * the object's revision.
  */
-export class OneAtATime {
+export class KeyedQueue {
   readonly #last = new Map<string, Promise<unknown>>()
 
   /** Does `work` when all that was asked for `key` before it is done. Resolves or rejects as `work` does. */

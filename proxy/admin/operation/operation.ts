@@ -1,20 +1,20 @@
 import type { z } from 'zod'
 import type { AdminCapability, TwoPersonKind } from '../../../plugins/operators/capabilities.ts'
 import type { RefusalReason } from '../../../plugins/refusal.ts'
-import type { Gives } from '../conditions/known.ts'
-import type { Change } from './changes.ts'
-import type { AdminContext, Caller } from './context.ts'
-import { demandAlso } from './demands.ts'
-import { parse, type Revised } from './parse.ts'
+import type { UnrehearsedChange } from '../conditions/known.ts'
+import type { RehearsalChange } from './changes.ts'
+import type { AdminCaller, AdminContext } from './context.ts'
+import { requireCapability } from './demands.ts'
+import { parse, type RevisionedObject } from './parse.ts'
 
 /** The schemas of an operation's input: the variable segments of its path, its query and its body. */
-export interface Takes {
+export interface InputSchemas {
   readonly params?: z.ZodType
   readonly query?: z.ZodType
   readonly body?: z.ZodType
 }
 
-interface Conditions {
+interface ChangeConditions {
   /**
    * The `If-Match` of RFC 9110 §13.1.1: the change is made only to the object that was read. Absent: to any.
    */
@@ -26,25 +26,25 @@ interface Conditions {
 }
 
 /** An input as its caller writes it. */
-export type Given<T extends Takes> = Conditions & {
+export type RawInput<T extends InputSchemas> = ChangeConditions & {
   readonly [Part in keyof T]: T[Part] extends z.ZodType ? z.input<T[Part]> : never
 }
 
 /** An input as `run` gets it: parsed. */
-export type Input<T extends Takes> = Conditions & {
+export type ParsedInput<T extends InputSchemas> = ChangeConditions & {
   readonly [Part in keyof T]: T[Part] extends z.ZodType ? z.output<T[Part]> : never
 }
 
 /** A value that its reader does not change, as deep as it goes. */
-type Fixed<T> = T extends (...args: never[]) => unknown
+type DeepReadonly<T> = T extends (...args: never[]) => unknown
   ? T
   : T extends object
-    ? { readonly [Key in keyof T]: Fixed<T[Key]> }
+    ? { readonly [Key in keyof T]: DeepReadonly<T[Key]> }
     : T
 
 /** The outcome of an operation. */
-export interface Result<Output> {
-  readonly value: Fixed<Output>
+export interface OperationResult<Output> {
+  readonly value: DeepReadonly<Output>
   /** The state of the object that `value` shows. Over HTTP it is the ETag. */
   readonly revision?: number
   /** The query of the next page. Null or absent: there is none. Over HTTP it is a `Link` header. */
@@ -52,13 +52,13 @@ export interface Result<Output> {
 }
 
 /** The result of an operation that has nothing to show. */
-export const DONE: Result<undefined> = { value: undefined }
+export const EMPTY_RESULT: OperationResult<undefined> = { value: undefined }
 
 /**
  * One operation of administration: input → result, with its audit row where it changes something. It knows
  * nothing of HTTP; `proxy/admin/http/http.ts` binds it to a route, and any other caller uses {@link perform}.
  */
-export interface Operation<T extends Takes, Output> {
+export interface Operation<T extends InputSchemas, Output> {
   /** camelCase, unique. The `operationId` of `/openapi.json`. */
   readonly name: string
   /**
@@ -71,26 +71,29 @@ export interface Operation<T extends Takes, Output> {
   /** What this input demands of its caller beside that. Absent: nothing. Asked again by `run` where it may change. */
   readonly alsoDemands?: (
     context: AdminContext,
-    input: Input<T>,
+    input: ParsedInput<T>,
   ) => readonly AdminCapability[] | Promise<readonly AdminCapability[]>
   /**
    * Finds the object that it changes, or refuses with `not_found`: it must be the same when a second operator confirms
    * the change. Absent: it makes one.
    */
-  readonly object?: (context: AdminContext, input: Input<T>) => Promise<Revised>
+  readonly object?: (context: AdminContext, input: ParsedInput<T>) => Promise<RevisionedObject>
   /** The change of authority that this input makes, as a rehearsal has it; none where it makes none. */
   readonly rehearses?: (
     context: AdminContext,
-    input: Input<T>,
-  ) => readonly Change[] | Promise<readonly Change[]>
+    input: ParsedInput<T>,
+  ) => readonly RehearsalChange[] | Promise<readonly RehearsalChange[]>
   /** The same where no rehearsal can describe it: it gives what nobody has used yet. */
-  readonly gives?: (context: AdminContext, input: Input<T>) => Gives | Promise<Gives>
+  readonly gives?: (
+    context: AdminContext,
+    input: ParsedInput<T>,
+  ) => UnrehearsedChange | Promise<UnrehearsedChange>
   /** Does what `run` would do up to the change, which it does not make. Asked for by `?dry_run=true`. */
   readonly preview?: (
     context: AdminContext,
-    input: Input<T>,
-    caller: Caller,
-  ) => Promise<Result<NoInfer<Output>>>
+    input: ParsedInput<T>,
+    caller: AdminCaller,
+  ) => Promise<OperationResult<NoInfer<Output>>>
   /**
    * The kind of change that it is, beside those that its demands make it (docs/operators.md#two-people). Absent: none.
    */
@@ -122,53 +125,58 @@ export interface Operation<T extends Takes, Output> {
   /** A body that works. */
   readonly example?: unknown
   /** Refuses before the input is looked at. */
-  readonly guard?: (caller: Caller) => void
-  readonly run: (context: AdminContext, input: Input<T>, caller: Caller) => Promise<Result<NoInfer<Output>>>
+  readonly guard?: (caller: AdminCaller) => void
+  readonly run: (
+    context: AdminContext,
+    input: ParsedInput<T>,
+    caller: AdminCaller,
+  ) => Promise<OperationResult<NoInfer<Output>>>
 }
 
 /** Declares an operation, its types taken from its schemas. */
-export const operation = <T extends Takes, Output>(declared: Operation<T, Output>): Operation<T, Output> =>
-  declared
+export const operation = <T extends InputSchemas, Output>(
+  declared: Operation<T, Output>,
+): Operation<T, Output> => declared
 
 /**
  * Performs an operation for a caller that was let in, whether or not another one had to confirm it. Rejects with a
  * `Refusal`: `body_unprocessable` where the input breaks a rule, `capability_missing` where it demands more than the
  * caller holds, or one of the operation's own.
  */
-export async function perform<T extends Takes, Output>(
+export async function perform<T extends InputSchemas, Output>(
   bound: Operation<T, Output>,
   context: AdminContext,
-  given: Given<T>,
-  caller: Caller,
-): Promise<Result<Output>> {
-  const { input, demanded } = await understood(bound, context, given, caller)
+  given: RawInput<T>,
+  caller: AdminCaller,
+): Promise<OperationResult<Output>> {
+  const { input, demanded } = await parseAndAuthorize(bound, context, given, caller)
   return bound.run(context, input, { ...caller, demanded })
 }
 
 /** Reads an input, and asks its caller for all that it demands. Refuses as {@link perform} does. */
-export async function understood<T extends Takes, Output>(
+export async function parseAndAuthorize<T extends InputSchemas, Output>(
   bound: Operation<T, Output>,
   context: AdminContext,
-  given: Given<T>,
-  caller: Caller,
-): Promise<{ readonly input: Input<T>; readonly demanded: readonly AdminCapability[] }> {
+  given: RawInput<T>,
+  caller: AdminCaller,
+): Promise<{ readonly input: ParsedInput<T>; readonly demanded: readonly AdminCapability[] }> {
   bound.guard?.(caller)
   const input = inputOf(bound.takes, given)
   const demanded = await demandedOf(bound, context, input)
-  for (const capability of demanded) demandAlso(caller, capability)
+  for (const capability of demanded) requireCapability(caller, capability)
   return { input, demanded }
 }
 
 /** All that an operation demands of its caller with this input. */
-const demandedOf = async <T extends Takes, Output>(
+const demandedOf = async <T extends InputSchemas, Output>(
   { demands, alsoDemands }: Operation<T, Output>,
   context: AdminContext,
-  input: Input<T>,
+  input: ParsedInput<T>,
 ): Promise<readonly AdminCapability[]> => [demands, ...((await alsoDemands?.(context, input)) ?? [])]
 
-export function inputOf<T extends Takes>(takes: T, given: Given<T>): Input<T> {
+export function inputOf<T extends InputSchemas>(takes: T, given: RawInput<T>): ParsedInput<T> {
   const parts: Readonly<Record<string, unknown>> = given
   const parsed = Object.entries(takes).map(([part, schema]) => [part, parse(schema, parts[part])])
   // Each member was parsed by the schema of its name.
-  return { ...Object.fromEntries(parsed), ifMatch: given.ifMatch } as Input<T>
+  return { ...Object.fromEntries(parsed), ifMatch: given.ifMatch } as ParsedInput<T>
 }

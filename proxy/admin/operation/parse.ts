@@ -3,10 +3,10 @@ import { parseCapabilities } from '../../../db/capabilities.ts'
 import { printPath } from '../../../plugins/operator-files/explain-issue.ts'
 import {
   ADMIN_CAPABILITIES,
+  hasAdminPrefix,
   isAdminCapability,
-  isOfAdministration,
 } from '../../../plugins/operators/capabilities.ts'
-import { Refusal, unprocessable } from '../../../plugins/refusal.ts'
+import { Refusal, unprocessableBody } from '../../../plugins/refusal.ts'
 
 /**
  * Reads one member of an input. Refuses with `body_unprocessable`, naming every field that breaks a rule,
@@ -15,7 +15,7 @@ import { Refusal, unprocessable } from '../../../plugins/refusal.ts'
 export function parse<T>(schema: ZodType<T>, part: unknown): T {
   const result = schema.safeParse(part)
   if (result.success) return result.data
-  throw unprocessable(result.error.issues.flatMap(fieldErrors))
+  throw unprocessableBody(result.error.issues.flatMap(fieldErrors))
 }
 
 function fieldErrors(issue: z.core.$ZodIssue): { field: string; message: string }[] {
@@ -29,19 +29,19 @@ function fieldErrors(issue: z.core.$ZodIssue): { field: string; message: string 
 const fieldName = (path: readonly PropertyKey[]): string => printPath(path) || 'body'
 
 /** An object that counts its changes. */
-export interface Revised {
+export interface RevisionedObject {
   readonly revision: number
 }
 
 /** The entity tag of an object: its revision. */
-export const etagOf = ({ revision }: Revised): string => `"${revision}"`
+export const etagOf = ({ revision }: RevisionedObject): string => `"${revision}"`
 
 /**
  * Honours `If-Match` (RFC 9110 §13.1.1): refuses with `precondition_failed` where it names another state of
  * the object, so that a change decided on a stale read does not undo somebody else's. Absent or `*` always
  * matches. Returns the revision that the write must still find, or undefined where it may find any.
  */
-export function checkIfMatch(ifMatch: string | undefined, record: Revised): number | undefined {
+export function checkIfMatch(ifMatch: string | undefined, record: RevisionedObject): number | undefined {
   if (ifMatch === undefined || ifMatch.trim() === '*') return undefined
   const tags = ifMatch.split(',').map((tag) => tag.trim())
   if (!tags.includes(etagOf(record))) throw new Refusal('precondition_failed')
@@ -49,7 +49,7 @@ export function checkIfMatch(ifMatch: string | undefined, record: Revised): numb
 }
 
 /** One token of spec §8, as JSON Schema has it. */
-export const CAPABILITY = { type: 'string', pattern: '^[a-z_][a-z0-9_.]{0,63}$' } as const
+export const CAPABILITY_SCHEMA = { type: 'string', pattern: '^[a-z_][a-z0-9_.]{0,63}$' } as const
 
 /** A capability set (spec §8), each bad entry named by its index. `rule` says what is wrong with a token, or null. */
 const setOf = (rule: (capability: string) => string | null) =>
@@ -73,9 +73,9 @@ const setOf = (rule: (capability: string) => string | null) =>
   })
 
 /** The set of somebody who calls models and tools. */
-export const capabilities = setOf((token) =>
-  isOfAdministration(token) ? 'can be held by operators alone' : null,
-).meta({ type: 'array', items: CAPABILITY, maxItems: 64, examples: [['llm.chat']] })
+export const callerCapabilities = setOf((token) =>
+  hasAdminPrefix(token) ? 'can be held by operators alone' : null,
+).meta({ type: 'array', items: CAPABILITY_SCHEMA, maxItems: 64, examples: [['llm.chat']] })
 
 /** The set of an operator: people who call models are users. */
 export const adminCapabilities = setOf((token) =>

@@ -25,8 +25,8 @@ export class RehearsalPlaces {
   }
 
   /** Does work in a place of an operator. Refuses with `overloaded` if there is none. */
-  async in<T>(purpose: RehearsalPurpose, operator: string, work: () => Promise<T>): Promise<T> {
-    const place = this.#places[purpose].take(operator)
+  async run<T>(purpose: RehearsalPurpose, operator: string, work: () => Promise<T>): Promise<T> {
+    const place = this.#places[purpose].acquire(operator)
     if (place.taken === null)
       throw new Refusal('overloaded', {
         message: `${place.held} rehearsals ${place.limit === 'own' ? 'of yours ' : ''}are under way. Try again when one is done.`,

@@ -12,10 +12,10 @@ export const sha256 = z
   .meta({ id: 'Sha256', description: 'SHA-256, lower-case hexadecimal.' })
 
 /** A capability as operations show it. */
-export const token = z.string().meta({ description: 'A capability.', examples: ['llm.chat'] })
+export const capabilityToken = z.string().meta({ description: 'A capability.', examples: ['llm.chat'] })
 
 /** A certificate, a chain of them, or a key, as operations show and take it. */
-export const pem = z.string().meta({ description: 'PEM.' })
+export const pemText = z.string().meta({ description: 'PEM.' })
 
 /** Who has made or changed something, as operations show it. */
 export const author = z

@@ -1,24 +1,24 @@
-import { activeHolders, type Owner } from '../../../db/operators/owners.ts'
+import { activeHolders, type CapabilityHolder } from '../../../db/operators/owners.ts'
 import { readSecret } from '../../../db/operators/secret.ts'
 import type { AuthorityState } from '../../../db/principals/authority.ts'
 import { authorityUnchanged } from '../../../db/principals/pins.ts'
 import type { PrincipalRecord } from '../../../db/principals/read.ts'
-import type { Assertion } from '../../../db/support/statement.ts'
+import type { RowAssertion } from '../../../db/support/statement.ts'
 import type { AdminCapability } from '../../../plugins/operators/capabilities.ts'
 import { Refusal, type RefusalReason } from '../../../plugins/refusal.ts'
-import type { AdminContext, Caller } from '../operation/context.ts'
-import type { Kind } from '../operation/kinds.ts'
+import type { AdminCaller, AdminContext } from '../operation/context.ts'
+import type { PrincipalKind } from '../operation/kinds.ts'
 
 /** What lets an operator make others, and change them. */
 const OWNING: AdminCapability = 'admin.operators'
 
 /** The reasons by which only a change of an operator is refused. */
-export const ofOperators = ({ type }: Kind): readonly RefusalReason[] =>
+export const operatorRefusals = ({ type }: PrincipalKind): readonly RefusalReason[] =>
   type === 'operator' ? ['own_authority', 'last_owner'] : []
 
 /** Refuses with `own_authority` an operator that gives itself what it does not hold. Taking from itself is fine. */
-export function notRaisedByItself(
-  { actor }: Pick<Caller, 'actor'>,
+export function refuseSelfGrant(
+  { actor }: Pick<AdminCaller, 'actor'>,
   { principal_ref: ref, capabilities: held }: PrincipalRecord,
   wanted: readonly string[],
 ): void {
@@ -32,12 +32,12 @@ export function notRaisedByItself(
  * Returns what must hold when the change is stored: one of the others is as it was found here. Two owners who take each
  * other out at once so leave one of them.
  */
-export async function ownerStays(
+export async function assertOwnerRemains(
   context: AdminContext,
   at: number,
   { principal_type: type, principal_id: id, is_active, capabilities }: PrincipalRecord,
   next: Partial<AuthorityState>,
-): Promise<readonly Assertion[]> {
+): Promise<readonly RowAssertion[]> {
   const { database } = context
   const isOwner = type === 'operator' && is_active && capabilities.includes(OWNING)
   const stays = (next.is_active ?? is_active) && (next.capabilities ?? capabilities).includes(OWNING)
@@ -51,7 +51,7 @@ export async function ownerStays(
 export async function reachableOwners(
   { database, signsIn }: Pick<AdminContext, 'database' | 'signsIn'>,
   at: number,
-): Promise<readonly Owner[]> {
+): Promise<readonly CapabilityHolder[]> {
   const holders = await activeHolders(database, OWNING)
   const reached = await Promise.all(
     holders.map(

@@ -11,7 +11,7 @@ import { RecognisedSenders } from '../../../plugins/secrets/recognised-senders.t
 /** The time in which further uses are only counted. ms. */
 const MINUTE_MS = 60_000
 
-interface Sources {
+interface SecretUseDependencies {
   readonly database: Database
   readonly ledger: Pick<Ledger, 'submit'>
   readonly log: Logger
@@ -24,11 +24,11 @@ interface Sources {
  * a warning in the log, and the last one is kept: somebody still works by what everybody shares.
  */
 export class SecretUse {
-  readonly #sources: Sources
+  readonly #sources: SecretUseDependencies
   /** ms since the epoch. */
   #noted = Number.NEGATIVE_INFINITY
 
-  constructor(sources: Sources) {
+  constructor(sources: SecretUseDependencies) {
     this.#sources = sources
   }
 
@@ -61,12 +61,13 @@ export class SecretUse {
   }
 }
 
-interface RecognisedSources extends Pick<Sources, 'database' | 'ledger' | 'log' | 'clock'> {
+interface RecognisedSenderDependencies
+  extends Pick<SecretUseDependencies, 'database' | 'ledger' | 'log' | 'clock'> {
   readonly subjectKeys: Pick<SubjectKeys, 'derived'>
 }
 
 /** Makes the list of senders that the operator secret came from of late, as the database keeps it. It is not loaded. */
-export function recognisedSenders(sources: RecognisedSources): RecognisedSenders {
+export function recognisedSenders(sources: RecognisedSenderDependencies): RecognisedSenders {
   const { database, ledger, log, clock, subjectKeys } = sources
   const read = () => readSetting(database, 'admin_secret_senders')
   const write = (text: string): void => {

@@ -1,18 +1,18 @@
 import { z } from 'zod'
 import {
-  endSession as deleted,
-  listSessions as listed,
+  endStoredSession as deleted,
+  listStoredSessions as listed,
   type StoredSession,
-  sessionsNamed,
+  sessionsByPrefix,
 } from '../../../db/operators/sessions.ts'
 import { timestamp } from '../../../db/support/statement.ts'
-import { endOf, isUsed } from '../../../plugins/operators/sessions.ts'
+import { isRecentlyUsed, sessionEnd } from '../../../plugins/operators/sessions.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
-import { changeAll } from '../operation/change.ts'
-import type { AdminContext, Caller } from '../operation/context.ts'
-import { demandAlso } from '../operation/demands.ts'
-import { DONE, operation } from '../operation/operation.ts'
-import { instant, token } from '../operation/shapes.ts'
+import { commitChanges } from '../operation/change.ts'
+import type { AdminCaller, AdminContext } from '../operation/context.ts'
+import { requireCapability } from '../operation/demands.ts'
+import { EMPTY_RESULT, operation } from '../operation/operation.ts'
+import { capabilityToken, instant } from '../operation/shapes.ts'
 
 const operator = z.string().meta({ description: 'An operator, or `admin`: whoever has the secret.' })
 const amr = z
@@ -33,7 +33,7 @@ export const showSession = operation({
     operator: z.string(),
     via: z.string(),
     amr,
-    capabilities: z.array(token),
+    capabilities: z.array(capabilityToken),
     csrf: z.string().nullable(),
     expires_at: instant.nullable(),
   }),
@@ -66,7 +66,7 @@ const ADMINISTERS = 'admin.operators'
  * GET /v1/admin/sessions: everybody's, newest first, to who may end them, or those of one `operator`; to others their own.
  * Shows 500 at most, so that of one operator all are shown.
  */
-export const listSessions = operation({
+export const listAdminSessions = operation({
   name: 'listSessions',
   demands: 'admin.read',
   action: 'admin.read',
@@ -92,7 +92,9 @@ export const listSessions = operation({
     const all = actor.capabilities.includes(ADMINISTERS)
     const whose = all ? asked : actor.id
     const found = await listed(database, whose === undefined ? undefined : { principalId: idOf(whose) })
-    const live = found.filter((one) => at < endOf(one, sessionRules) && isUsed(one, sessionRules, at))
+    const live = found.filter(
+      (one) => at < sessionEnd(one, sessionRules) && isRecentlyUsed(one, sessionRules, at),
+    )
     return {
       value: {
         sessions: live.map((one) => ({
@@ -103,7 +105,7 @@ export const listSessions = operation({
           amr: JSON.parse(one.amr) as readonly string[],
           created_at: one.created_at,
           used_at: one.used_at,
-          expires_at: timestamp(endOf(one, sessionRules)),
+          expires_at: timestamp(sessionEnd(one, sessionRules)),
           current: one.id_sha256 === session?.digest,
         })),
       },
@@ -114,7 +116,7 @@ export const listSessions = operation({
 const idOf = (name: string): string | null => (name === 'admin' ? null : name)
 
 /** DELETE /v1/admin/sessions/{id}: ends one's own, or with `admin.operators` anybody's. */
-export const endSession = operation({
+export const endAdminSession = operation({
   name: 'endSession',
   demands: 'admin.read',
   action: 'admin.signed_out',
@@ -124,18 +126,18 @@ export const endSession = operation({
   status: 204,
   reasons: ['not_found', 'audit_unavailable'],
   run: async (context, { params }, caller) => {
-    const found = id.safeParse(params.id).success ? await sessionsNamed(context.database, params.id) : []
+    const found = id.safeParse(params.id).success ? await sessionsByPrefix(context.database, params.id) : []
     const isOwn = found.length > 0 && found.every((one) => ownerOf(one) === caller.actor.id)
-    if (!isOwn) demandAlso(caller, ADMINISTERS)
+    if (!isOwn) requireCapability(caller, ADMINISTERS)
     if (found.length === 0) throw new Refusal('not_found', { message: 'There is no session of this id.' })
     await end(context, caller, found)
-    return DONE
+    return EMPTY_RESULT
   },
 })
 
 /** Ends sessions, with a row for each. */
-const end = (context: AdminContext, caller: Caller, found: readonly StoredSession[]): Promise<void> =>
-  changeAll(context, caller, {
+const end = (context: AdminContext, caller: AdminCaller, found: readonly StoredSession[]): Promise<void> =>
+  commitChanges(context, caller, {
     statements: found.map(({ id_sha256 }) => deleted(context.database, id_sha256)),
     notes: found.map((one) => ({
       action: 'admin.signed_out',

@@ -1,19 +1,19 @@
 import { randomBytes } from 'node:crypto'
 import { insertApiKey } from '../../../db/principals/api-keys.ts'
-import type { Statement } from '../../../db/support/statement.ts'
+import type { LedgerStatement } from '../../../db/support/statement.ts'
 import { hashSecret } from '../../../plugins/secrets/hash.ts'
-import type { AdminContext, Caller } from '../operation/context.ts'
-import { AGENT, idOf } from '../operation/kinds.ts'
+import type { AdminCaller, AdminContext } from '../operation/context.ts'
+import { AGENT, printPrincipalId } from '../operation/kinds.ts'
 
 /** Makes `sk_<id>_<secret>`: shown once, kept as a hash, found by its id (docs/protocol.md#principals). */
 export async function newApiKey(
   { database, organisation }: AdminContext,
-  { at }: Caller,
+  { at }: AdminCaller,
   name: string,
-): Promise<{ readonly apiKey: string; readonly statements: readonly Statement[] }> {
+): Promise<{ readonly apiKey: string; readonly statements: readonly LedgerStatement[] }> {
   const keyId = randomBytes(8).toString('hex')
   const apiKey = `sk_${keyId}_${randomBytes(32).toString('base64url')}`
-  const principalId = idOf(AGENT, organisation, name)
+  const principalId = printPrincipalId(AGENT, organisation, name)
   const keyHash = await hashSecret(apiKey)
   return {
     apiKey,

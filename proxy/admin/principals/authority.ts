@@ -2,11 +2,11 @@ import { type AuthorityState, authorityDetail, authorityState } from '../../../d
 import type { PrincipalRecord } from '../../../db/principals/read.ts'
 import { insertSubjectKey } from '../../../db/principals/subject-keys.ts'
 import type { PrincipalType } from '../../../db/schema.ts'
-import type { Assertion, Statement } from '../../../db/support/statement.ts'
+import type { LedgerStatement, RowAssertion } from '../../../db/support/statement.ts'
 import type { AuditNote } from '../../../plugins/audit/entries.ts'
-import { change, onLatest } from '../operation/change.ts'
-import type { AdminContext, By } from '../operation/context.ts'
-import type { Kind } from '../operation/kinds.ts'
+import { commitChange, retryIfOvertaken } from '../operation/change.ts'
+import type { AdminContext, ChangeAuthorship } from '../operation/context.ts'
+import type { PrincipalKind } from '../operation/kinds.ts'
 import { checkIfMatch } from '../operation/parse.ts'
 import { principalOf } from './view.ts'
 
@@ -15,8 +15,8 @@ interface AuthorityChange extends AuditNote {
   /** The state after it, as far as it is another one. */
   readonly next: Partial<AuthorityState>
   /** One of them raises the principal's authority revision by 1, if it is as it was read. */
-  readonly statements: readonly Statement[]
-  readonly assertions?: readonly Assertion[]
+  readonly statements: readonly LedgerStatement[]
+  readonly assertions?: readonly RowAssertion[]
 }
 
 /**
@@ -27,8 +27,8 @@ interface AuthorityChange extends AuditNote {
  */
 export function changeAuthority(
   context: AdminContext,
-  kind: Kind,
-  caller: By,
+  kind: PrincipalKind,
+  caller: ChangeAuthorship,
   { id, ifMatch }: { readonly id: string; readonly ifMatch: string | undefined },
   make: (
     record: PrincipalRecord,
@@ -41,23 +41,23 @@ export function changeAuthority(
     checkIfMatch(ifMatch, record)
     return record
   }
-  return alone(context, kind, id, () =>
-    onLatest(find, async (record) => {
+  return serializedByPrincipal(context, kind, id, () =>
+    retryIfOvertaken(find, async (record) => {
       const state = await authorityState(database, record, caller.at)
       const made = await make(record, state)
       if (!made) return record
       const { next, detail, ...rest } = made
       const now = authorityDetail(record, record.authority_revision + 1, { ...state, ...next })
-      await change(context, caller, { ...rest, detail: { ...now, ...detail } })
+      await commitChange(context, caller, { ...rest, detail: { ...now, ...detail } })
       return record
     }),
   )
 }
 
 /** Does the work on one principal after all that was asked for it before. */
-export const alone = <T>(
+export const serializedByPrincipal = <T>(
   { oneAtATime }: AdminContext,
-  { type }: Pick<Kind, 'type'>,
+  { type }: Pick<PrincipalKind, 'type'>,
   id: string,
   work: () => Promise<T>,
 ): Promise<T> => oneAtATime.run(`${type} ${id}`, work)
@@ -66,4 +66,4 @@ export const alone = <T>(
 export const newSubjectKey = (
   { database, subjectKeys }: AdminContext,
   { type, id, ref }: { readonly type: PrincipalType; readonly id: string; readonly ref: string },
-): Statement => insertSubjectKey(database, { type, id, ref, sealed: subjectKeys.makeFor(ref) })
+): LedgerStatement => insertSubjectKey(database, { type, id, ref, sealed: subjectKeys.makeFor(ref) })

@@ -1,13 +1,13 @@
 import { z } from 'zod'
-import { heldCapabilities, toolDefined } from '../../../db/mcp/vocabulary.ts'
+import { heldCapabilities, listDemandedCapabilities } from '../../../db/mcp/vocabulary.ts'
 import { ADMIN_CAPABILITIES } from '../../../plugins/operators/capabilities.ts'
-import { turn } from '../../../plugins/turns.ts'
+import { eventLoopTurn } from '../../../plugins/turns.ts'
 import type { AdminContext } from '../operation/context.ts'
 import { operation } from '../operation/operation.ts'
-import { token } from '../operation/shapes.ts'
+import { capabilityToken } from '../operation/shapes.ts'
 
 /** The capabilities that this service itself demands, whatever is registered (spec §2.2). */
-export const BUILT_IN: readonly string[] = [
+export const BUILT_IN_CAPABILITIES: readonly string[] = [
   'llm.chat',
   'mcp.tools.list',
   'mcp.tools.call',
@@ -29,19 +29,19 @@ export const listCapabilities = operation({
   summary: 'Lists the capabilities that anything demands or anybody holds.',
   takes: {},
   output: z.strictObject({
-    built_in: z.array(token),
+    built_in: z.array(capabilityToken),
     tool_defined: z.array(
-      z.strictObject({ capability: token, resource: z.string(), tool: z.string().nullable() }),
+      z.strictObject({ capability: capabilityToken, resource: z.string(), tool: z.string().nullable() }),
     ),
-    operator_defined: z.array(z.strictObject({ capability: token, principals: z.int() })),
+    operator_defined: z.array(z.strictObject({ capability: capabilityToken, principals: z.int() })),
   }),
   status: 200,
   reasons: [],
   run: async (context) => {
-    const { demanded, held, made } = await known(context)
+    const { demanded, held, made } = await capabilityVocabulary(context)
     return {
       value: {
-        built_in: BUILT_IN,
+        built_in: BUILT_IN_CAPABILITIES,
         tool_defined: demanded,
         operator_defined: held.filter(({ capability }) => made(capability)),
       },
@@ -51,13 +51,13 @@ export const listCapabilities = operation({
 
 /** One of them, as the dashboard suggests it. */
 const suggested = z.strictObject({
-  capability: token,
+  capability: capabilityToken,
   kind: z.enum(['built_in', 'tool', 'operator']),
   held_by: z.int().meta({ description: 'How many principals hold it, operators too.' }),
   demanded_by: z.array(z.string()).meta({ description: 'MCP servers, and tools as they are called.' }),
 })
 
-export type Suggested = z.output<typeof suggested>
+export type CapabilitySuggestion = z.output<typeof suggested>
 
 /** GET /proxy/capabilities.json: the same, one by one, with who holds and what demands each. */
 export const suggestCapabilities = operation({
@@ -70,10 +70,10 @@ export const suggestCapabilities = operation({
   status: 200,
   reasons: [],
   run: async (context) => {
-    const { demanded, held, made } = await known(context)
+    const { demanded, held, made } = await capabilityVocabulary(context)
     const holders = new Map(held.map(({ capability, principals }) => [capability, principals]))
     const demanding = Map.groupBy(demanded, ({ capability }) => capability)
-    const one = (capability: string, kind: Suggested['kind']): Suggested => ({
+    const one = (capability: string, kind: CapabilitySuggestion['kind']): CapabilitySuggestion => ({
       capability,
       kind,
       held_by: holders.get(capability) ?? 0,
@@ -82,7 +82,7 @@ export const suggestCapabilities = operation({
       ),
     })
     const capabilities = [
-      ...BUILT_IN.map((capability) => one(capability, 'built_in')),
+      ...BUILT_IN_CAPABILITIES.map((capability) => one(capability, 'built_in')),
       ...[...demanding.keys()].map((capability) => one(capability, 'tool')),
       ...held
         .map(({ capability }) => capability)
@@ -94,10 +94,10 @@ export const suggestCapabilities = operation({
 })
 
 /** What is demanded beside the built-in ones, what is held, and which of those operators have made up. */
-async function known({ database }: Pick<AdminContext, 'database'>) {
-  const all = await toolDefined(database, turn)
-  const demanded = all.filter(({ capability }) => !BUILT_IN.includes(capability))
-  const needed = new Set<string>([...BUILT_IN, ...demanded.map(({ capability }) => capability)])
-  const held = await heldCapabilities(database, turn)
+async function capabilityVocabulary({ database }: Pick<AdminContext, 'database'>) {
+  const all = await listDemandedCapabilities(database, eventLoopTurn)
+  const demanded = all.filter(({ capability }) => !BUILT_IN_CAPABILITIES.includes(capability))
+  const needed = new Set<string>([...BUILT_IN_CAPABILITIES, ...demanded.map(({ capability }) => capability)])
+  const held = await heldCapabilities(database, eventLoopTurn)
   return { demanded, held, made: (capability: string): boolean => !needed.has(capability) }
 }

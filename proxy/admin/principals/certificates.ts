@@ -1,22 +1,22 @@
 import { z } from 'zod'
 import { certifyClient, issueClientCertificate } from '../../../certs/authority/issue.ts'
 import { CERTIFICATE_REASONS } from '../../../certs/certificate-error.ts'
-import { aside } from '../../../certs/enrollment/aside.ts'
+import { certificateThread } from '../../../certs/enrollment/aside.ts'
 import { insertPin, retirePins } from '../../../db/principals/pins.ts'
 import type { PrincipalRecord } from '../../../db/principals/read.ts'
 import { touchRevision } from '../../../db/principals/write.ts'
 import { certificateRefusal } from '../operation/certificate-refusal.ts'
-import { by } from '../operation/change.ts'
-import type { AdminContext, By, Caller } from '../operation/context.ts'
-import { enrolling } from '../operation/demands.ts'
-import { type Kind, spiffeIdOf } from '../operation/kinds.ts'
+import { changeAuthor } from '../operation/change.ts'
+import type { AdminCaller, AdminContext, ChangeAuthorship } from '../operation/context.ts'
+import { capabilityToEnroll } from '../operation/demands.ts'
+import { type PrincipalKind, spiffeIdOf } from '../operation/kinds.ts'
 import { operation } from '../operation/operation.ts'
-import { instant, pem, sha256 } from '../operation/shapes.ts'
+import { instant, pemText, sha256 } from '../operation/shapes.ts'
 import { changeAuthority } from './authority.ts'
 import { LEAF_DAYS } from './enroll.ts'
-import { graceHours, graceUntil, inGrace } from './grace.ts'
-import { params } from './principals.ts'
-import { identified, objectOf, principalOf, withId } from './view.ts'
+import { graceHours, graceUntil, predecessorInGrace } from './grace.ts'
+import { idParams } from './principals.ts'
+import { principalByParams, principalIdMember, principalOf, withId } from './view.ts'
 
 const previousValidUntil = instant.nullable().meta({
   description: 'Until when the certificate before it is honoured; null where it is not, or none was.',
@@ -26,19 +26,19 @@ const previousValidUntil = instant.nullable().meta({
  * POST …/{id}/rotate-cert: a new certificate and key; the previous one stays valid for `grace_hours`
  * (default: the pin plugin's `rotation_grace_hours`; 0 ends it at once).
  */
-export const rotateCertificate = (kind: Kind) =>
+export const rotateCertificate = (kind: PrincipalKind) =>
   operation({
     name: `rotate${kind.noun}Certificate`,
-    demands: enrolling(kind),
+    demands: capabilityToEnroll(kind),
     action: `${kind.type}.cert_rotated`,
-    object: objectOf(kind),
+    object: principalByParams(kind),
     cannotWait: 'The new key is shown once, to whoever asks. Ask for a certificate by a request of its own.',
     summary: 'Issues a new certificate and key, which are shown this once.',
-    takes: { params, body: z.strictObject({ grace_hours: graceHours.optional() }) },
+    takes: { params: idParams, body: z.strictObject({ grace_hours: graceHours.optional() }) },
     output: withId(kind, {
-      cert_pem: pem,
-      cert_chain_pem: pem,
-      private_key_pem: pem,
+      cert_pem: pemText,
+      cert_chain_pem: pemText,
+      private_key_pem: pemText,
       previous_valid_until: previousValidUntil,
     }),
     status: 200,
@@ -46,14 +46,14 @@ export const rotateCertificate = (kind: Kind) =>
     reasons: ['not_found', 'precondition_failed', 'conflict', 'audit_unavailable'],
     example: { grace_hours: 24 },
     run: async (context, { params: { id }, body: { grace_hours: hours }, ifMatch }, caller) => {
-      const subject = subjectOf(context, kind, await principalOf(context, kind, id))
+      const subject = certificateSubject(context, kind, await principalOf(context, kind, id))
       const issued = await issueClientCertificate(context.authority, subject, term(caller))
       const action = `${kind.type}.cert_rotated`
       const until = await repin(context, kind, caller, issued, { action, id, hours, ifMatch })
       const { certPem, chainPem, privateKeyPem } = issued
       return {
         value: {
-          ...identified(kind, id),
+          ...principalIdMember(kind, id),
           cert_pem: certPem,
           cert_chain_pem: chainPem,
           private_key_pem: privateKeyPem,
@@ -67,20 +67,20 @@ export const rotateCertificate = (kind: Kind) =>
  * POST …/{id}/certificate: a certificate for the key of a request, which never leaves its maker
  * (docs/protocol.md#csr).
  */
-export const certifyRequest = (kind: Kind) =>
+export const certifyRequest = (kind: PrincipalKind) =>
   operation({
     name: `certify${kind.noun}`,
-    demands: enrolling(kind),
+    demands: capabilityToEnroll(kind),
     action: `${kind.type}.certificate_issued`,
-    object: objectOf(kind),
+    object: principalByParams(kind),
     summary: 'Issues a certificate for the key of a PKCS#10 request, which never leaves its maker.',
     takes: {
-      params,
+      params: idParams,
       body: z.strictObject({ csr_pem: z.string().max(65_536), grace_hours: graceHours.optional() }),
     },
     output: withId(kind, {
-      cert_pem: pem,
-      cert_chain_pem: pem,
+      cert_pem: pemText,
+      cert_chain_pem: pemText,
       cert_thumbprint: sha256,
       cert_not_after: instant,
       previous_valid_until: previousValidUntil,
@@ -90,15 +90,15 @@ export const certifyRequest = (kind: Kind) =>
     reasons: ['not_found', 'precondition_failed', 'conflict', 'audit_unavailable', ...CERTIFICATE_REASONS],
     run: async (context, { params: { id }, body, ifMatch }, caller) => {
       const { csr_pem: csrPem, grace_hours: hours } = body
-      const subject = subjectOf(context, kind, await principalOf(context, kind, id))
+      const subject = certificateSubject(context, kind, await principalOf(context, kind, id))
       const { spiffeId } = subject
-      const key = await aside.ask('keyOfCsr', { csrPem, spiffeId }).catch(certificateRefusal)
+      const key = await certificateThread.ask('keyOfCsr', { csrPem, spiffeId }).catch(certificateRefusal)
       const issued = certifyClient(context.authority, key, subject, term(caller))
       const action = `${kind.type}.certificate_issued`
       const until = await repin(context, kind, caller, issued, { action, id, hours, ifMatch })
       return {
         value: {
-          ...identified(kind, id),
+          ...principalIdMember(kind, id),
           cert_pem: issued.certPem,
           cert_chain_pem: issued.chainPem,
           cert_thumbprint: issued.thumbprint,
@@ -109,11 +109,11 @@ export const certifyRequest = (kind: Kind) =>
     },
   })
 
-export const term = ({ at }: Pick<Caller, 'at'>) => ({ at, days: LEAF_DAYS })
+export const term = ({ at }: Pick<AdminCaller, 'at'>) => ({ at, days: LEAF_DAYS })
 
-export const subjectOf = (
+export const certificateSubject = (
   { organisation, trustDomain }: AdminContext,
-  kind: Kind,
+  kind: PrincipalKind,
   { principal_id, name }: PrincipalRecord,
 ) => ({
   commonName: principal_id,
@@ -126,7 +126,7 @@ interface Certificate {
   readonly notAfter: number
 }
 
-interface Replacing {
+interface PinReplacement {
   /** Of the row. */
   readonly action: string
   readonly id: string
@@ -143,10 +143,10 @@ interface Replacing {
  */
 export async function repin(
   context: AdminContext,
-  kind: Kind,
-  caller: By,
+  kind: PrincipalKind,
+  caller: ChangeAuthorship,
   { thumbprint, notBefore, notAfter }: Certificate,
-  { action, id, hours, ifMatch, guard }: Replacing,
+  { action, id, hours, ifMatch, guard }: PinReplacement,
 ): Promise<string | null> {
   const { type } = kind
   const { database } = context
@@ -159,12 +159,12 @@ export async function repin(
     const kept = until === null ? [] : thumbprints.filter(([known]) => known !== previous)
     return {
       action,
-      next: { thumbprints: [[thumbprint, null], ...inGrace(previous, until), ...kept] },
+      next: { thumbprints: [[thumbprint, null], ...predecessorInGrace(previous, until), ...kept] },
       detail: { cert_thumbprint: thumbprint, previous },
       statements: [
         retirePins(database, { type, id, graceUntil: until }),
         insertPin(database, { thumbprint, type, id, notBefore, notAfter, at }),
-        touchRevision(database, { type, id, revision, ...by(caller) }),
+        touchRevision(database, { type, id, revision, ...changeAuthor(caller) }),
       ],
     }
   })

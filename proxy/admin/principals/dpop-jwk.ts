@@ -2,20 +2,20 @@ import { z } from 'zod'
 import { setDpopJkt } from '../../../db/principals/write.ts'
 import { isObject } from '../../../db/support/json.ts'
 import { proofKey } from '../../../plugins/dpop/key.ts'
-import { by } from '../operation/change.ts'
-import { enrolling } from '../operation/demands.ts'
-import type { Kind } from '../operation/kinds.ts'
+import { changeAuthor } from '../operation/change.ts'
+import { capabilityToEnroll } from '../operation/demands.ts'
+import type { PrincipalKind } from '../operation/kinds.ts'
 import { operation } from '../operation/operation.ts'
 import { changeAuthority } from './authority.ts'
-import { graceHours, graceUntil, inGrace } from './grace.ts'
-import { params } from './principals.ts'
-import { identified, objectOf, withId } from './view.ts'
+import { graceHours, graceUntil, predecessorInGrace } from './grace.ts'
+import { idParams } from './principals.ts'
+import { principalByParams, principalIdMember, withId } from './view.ts'
 
 /**
  * A public JWK that may sign DPoP proofs. Private members, a symmetric or a weak key are refused
  * (docs/protocol.md#dpop-keys).
  */
-export const publicJwk = z
+export const dpopPublicJwk = z
   .looseObject({ kty: z.string() })
   .refine(
     (jwk) => proofKey(jwk) !== null,
@@ -23,10 +23,10 @@ export const publicJwk = z
   )
   .meta({ description: 'A public JWK: EC P-256, RSA of 2048 to 4096 bits, or Ed25519.' })
 
-/** RFC 7638 thumbprint of a key that {@link publicJwk} has accepted. */
-export const jktOf = (jwk: z.output<typeof publicJwk>): string => proofKey(jwk)?.jkt ?? ''
+/** RFC 7638 thumbprint of a key that {@link dpopPublicJwk} has accepted. */
+export const jktOf = (jwk: z.output<typeof dpopPublicJwk>): string => proofKey(jwk)?.jkt ?? ''
 
-const wrapped = z.strictObject({ jwk: publicJwk, grace_hours: graceHours.optional() })
+const wrapped = z.strictObject({ jwk: dpopPublicJwk, grace_hours: graceHours.optional() })
 
 /** The members of a JWK, and of what it may be wrapped in: more only cost the time to look at them. */
 const MAX_MEMBERS = 64
@@ -51,20 +51,20 @@ const registration = z
     }
     return z.NEVER
   })
-  .meta({ anyOf: [z.toJSONSchema(wrapped, { io: 'input' }), z.toJSONSchema(publicJwk, { io: 'input' })] })
+  .meta({ anyOf: [z.toJSONSchema(wrapped, { io: 'input' }), z.toJSONSchema(dpopPublicJwk, { io: 'input' })] })
 
 /**
  * POST …/{id}/dpop-jwk: registers the key that the principal's DPoP proofs must be by. A key before it stays
  * valid for `grace_hours` (default: the pin plugin's `rotation_grace_hours`).
  */
-export const registerDpopJwk = (kind: Kind) =>
+export const registerDpopJwk = (kind: PrincipalKind) =>
   operation({
     name: `set${kind.noun}DpopKey`,
-    demands: enrolling(kind),
+    demands: capabilityToEnroll(kind),
     action: `${kind.type}.dpop_jwk_set`,
-    object: objectOf(kind),
+    object: principalByParams(kind),
     summary: 'Registers the key that DPoP proofs must be signed by: the JWK itself, or {"jwk": …}.',
-    takes: { params, body: registration },
+    takes: { params: idParams, body: registration },
     output: withId(kind, { dpop_jkt: z.string() }),
     status: 200,
     conditional: true,
@@ -75,15 +75,15 @@ export const registerDpopJwk = (kind: Kind) =>
       const until = graceUntil(context, caller.at, hours)
       await changeAuthority(context, kind, caller, { id, ifMatch }, ({ dpop_jkt: previous, revision }) => ({
         action: `${type}.dpop_jwk_set`,
-        next: { dpop_jkts: [[jkt, null], ...inGrace(previous === jkt ? null : previous, until)] },
+        next: { dpop_jkts: [[jkt, null], ...predecessorInGrace(previous === jkt ? null : previous, until)] },
         detail: { dpop_jkt: jkt, previous },
         statements: [
           setDpopJkt(context.database, {
             ...{ type, id, jkt, previous, graceUntil: until, revision },
-            ...by(caller),
+            ...changeAuthor(caller),
           }),
         ],
       }))
-      return { value: { ...identified(kind, id), dpop_jkt: jkt } }
+      return { value: { ...principalIdMember(kind, id), dpop_jkt: jkt } }
     },
   })

@@ -1,11 +1,11 @@
 import { z } from 'zod'
-import { endingPins } from '../../../db/principals/ending.ts'
+import { expiringPins } from '../../../db/principals/ending.ts'
 import { operation } from '../operation/operation.ts'
 import { instant } from '../operation/shapes.ts'
 
 /** The time before its end from which on a certificate is renewed. ms. */
 const SOON_MS = 30 * 86_400_000
-const MOST = 50
+const MAX_ENDING = 50
 /** Certificates that are read from the database at once. */
 const PAGE = 200
 
@@ -17,7 +17,7 @@ export const endsSoon = (end: string | null, now: number): boolean =>
  * Whose certificates end within 30 days, or have ended, the earliest first: at most 50 of those in service. An SVID whose
  * whole life is shorter is renewed without anybody: only once it has ended, and its agent was not seen since, it counts.
  */
-export const listEnding = operation({
+export const listEndingCertificates = operation({
   name: 'listEndingCertificates',
   demands: 'admin.read',
   action: 'admin.read',
@@ -37,13 +37,13 @@ export const listEnding = operation({
   run: async ({ database }, _input, { at }) => {
     const found: EndingPin[] = []
     // However many SVIDs live for hours only: none of them hides a certificate that somebody must renew.
-    for (let read = PAGE, offset = 0; read === PAGE && found.length < MOST; offset += PAGE) {
-      const page = await endingPins(database, at + SOON_MS, PAGE, offset)
+    for (let read = PAGE, offset = 0; read === PAGE && found.length < MAX_ENDING; offset += PAGE) {
+      const page = await expiringPins(database, at + SOON_MS, PAGE, offset)
       found.push(...page.filter((one) => !isRenewedByItself(one, at)))
       read = page.length
     }
     const value = found
-      .slice(0, MOST)
+      .slice(0, MAX_ENDING)
       .map(({ principal_type, principal_id, name, display_name, enrollment_method: method, not_after }) => ({
         ...{ principal_type, principal_id, svid: method === 'spiffe', cert_not_after: not_after },
         name: display_name || (name ?? principal_id),
@@ -52,7 +52,7 @@ export const listEnding = operation({
   },
 })
 
-type EndingPin = Awaited<ReturnType<typeof endingPins>>[number]
+type EndingPin = Awaited<ReturnType<typeof expiringPins>>[number]
 
 const isRenewedByItself = (
   {

@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import { issueClientCertificate } from '../../../certs/authority/issue.ts'
 import { CERTIFICATE_REASONS } from '../../../certs/certificate-error.ts'
-import { aside } from '../../../certs/enrollment/aside.ts'
+import { certificateThread } from '../../../certs/enrollment/aside.ts'
 import type { EnrolledCertificate } from '../../../certs/enrollment/enrollment.ts'
 import { deleteApiKeys } from '../../../db/principals/api-keys.ts'
 import { listAttachedCas } from '../../../db/principals/attached-cas.ts'
@@ -12,20 +12,20 @@ import { distrustAll, trustCa } from '../../../db/principals/trusted-cas.ts'
 import { insertPrincipal, reEnroll, setSpiffeBundle } from '../../../db/principals/write.ts'
 import type { CaKind, EnrollmentMethod } from '../../../db/schema.ts'
 import { namesUnchanged } from '../../../db/settings.ts'
-import type { Statement } from '../../../db/support/statement.ts'
+import type { LedgerStatement } from '../../../db/support/statement.ts'
 import type { AdminCapability } from '../../../plugins/operators/capabilities.ts'
 import { certificateRefusal } from '../operation/certificate-refusal.ts'
-import { by, change } from '../operation/change.ts'
-import type { AdminContext, Caller } from '../operation/context.ts'
-import { granting } from '../operation/demands.ts'
-import { AGENT, idOf, spiffeIdOf } from '../operation/kinds.ts'
+import { changeAuthor, commitChange } from '../operation/change.ts'
+import type { AdminCaller, AdminContext } from '../operation/context.ts'
+import { capabilityToGrant } from '../operation/demands.ts'
+import { AGENT, printPrincipalId, spiffeIdOf } from '../operation/kinds.ts'
 import { operation } from '../operation/operation.ts'
-import { capabilities, displayName, shortName } from '../operation/parse.ts'
-import { pem as shownPem } from '../operation/shapes.ts'
+import { callerCapabilities, displayName, shortName } from '../operation/parse.ts'
+import { pemText as shownPem } from '../operation/shapes.ts'
 import { newApiKey } from './api-key.ts'
-import { alone, newSubjectKey } from './authority.ts'
-import { jktOf, publicJwk } from './dpop-jwk.ts'
-import { answer, MEMBERS, PRINCIPAL, principalOf, withName } from './view.ts'
+import { newSubjectKey, serializedByPrincipal } from './authority.ts'
+import { dpopPublicJwk, jktOf } from './dpop-jwk.ts'
+import { PRINCIPAL_MEMBERS, PRINCIPAL_SHAPES, principalOf, principalResult, withName } from './view.ts'
 
 /** The life of a minted client certificate. Days. */
 export const LEAF_DAYS = 90
@@ -35,7 +35,7 @@ const pem = z.string().max(PEM_LIMIT)
 const common = {
   agent_name: shortName,
   display_name: displayName.nullish(),
-  capabilities: capabilities.default([]),
+  capabilities: callerCapabilities.default([]),
   federated: z.boolean().default(false),
 }
 const minted = z.strictObject(common)
@@ -43,21 +43,21 @@ const byoca = z.strictObject({
   ...common,
   cert_pem: pem,
   private_key_pem: pem,
-  dpop_jwk: publicJwk.optional(),
+  dpop_jwk: dpopPublicJwk.optional(),
 })
 const spiffe = z.strictObject({
   ...common,
   svid_pem: pem,
   svid_key_pem: pem,
   trust_bundle_pem: pem.optional(),
-  dpop_jwk: publicJwk.optional(),
+  dpop_jwk: dpopPublicJwk.optional(),
 })
 
 /** What it demands to enroll with a set that opens anything. */
 const granted = (
   _context: AdminContext,
   { body }: { readonly body: { readonly capabilities: readonly string[] } },
-): readonly AdminCapability[] => (body.capabilities.length > 0 ? [granting(AGENT)] : [])
+): readonly AdminCapability[] => (body.capabilities.length > 0 ? [capabilityToGrant(AGENT)] : [])
 
 const ENROLL_EMPTY = 'Enroll it with an empty set, and grant what it shall hold afterwards.'
 
@@ -67,7 +67,7 @@ const enrolled = (
   { body }: { readonly body: { readonly agent_name: string; readonly capabilities: readonly string[] } },
 ) => ({
   principal: {
-    principal_id: idOf(AGENT, organisation, body.agent_name),
+    principal_id: printPrincipalId(AGENT, organisation, body.agent_name),
     capabilities: body.capabilities,
     is_active: true,
   },
@@ -87,7 +87,7 @@ export const mintAgent = operation({
   takes: { body: minted },
   gives: enrolled,
   output: withName(AGENT, {
-    ...MEMBERS,
+    ...PRINCIPAL_MEMBERS,
     cert_pem: shownPem,
     cert_chain_pem: shownPem,
     private_key_pem: shownPem,
@@ -98,7 +98,7 @@ export const mintAgent = operation({
   example: { agent_name: 'daily-report', capabilities: ['llm.chat'] },
   run: async (context, { body }, caller) => {
     const { organisation, trustDomain, authority } = context
-    const commonName = idOf(AGENT, organisation, body.agent_name)
+    const commonName = printPrincipalId(AGENT, organisation, body.agent_name)
     const spiffeId = spiffeIdOf(AGENT, trustDomain, organisation, body.agent_name)
     const issued = await issueClientCertificate(
       authority,
@@ -106,7 +106,7 @@ export const mintAgent = operation({
       { at: caller.at, days: LEAF_DAYS },
     )
     const certificate = { ...issued, spiffeId }
-    const { value, revision } = answer(
+    const { value, revision } = principalResult(
       AGENT,
       await enroll(context, caller, { ...body, certificate, method: 'minted' }),
     )
@@ -120,7 +120,7 @@ export const mintAgent = operation({
  * POST /v1/admin/agents/enroll/byoca: pins a certificate of the organisation's own CA (spec §5.3), and shows
  * an API key, this once.
  */
-export const enrollByoca = operation({
+export const enrollByocaAgent = operation({
   name: 'enrollAgentByoca',
   demands: 'admin.enroll',
   action: 'agent.enrolled_byoca',
@@ -129,7 +129,7 @@ export const enrollByoca = operation({
   summary: "Enrolls an agent by a certificate of the organisation's own CA, and shows an API key this once.",
   takes: { body: byoca },
   gives: enrolled,
-  output: withName(AGENT, { ...MEMBERS, api_key: z.string() }),
+  output: withName(AGENT, { ...PRINCIPAL_MEMBERS, api_key: z.string() }),
   status: 201,
   revised: true,
   reasons: ['conflict', 'precondition_failed', 'audit_unavailable', ...CERTIFICATE_REASONS],
@@ -142,10 +142,10 @@ export const enrollByoca = operation({
       organisation: context.organisation,
       name: body.agent_name,
     }
-    const certificate = await aside.ask('checkByoca', enrolling).catch(certificateRefusal)
+    const certificate = await certificateThread.ask('checkByoca', enrolling).catch(certificateRefusal)
     const { apiKey, statements } = await newApiKey(context, caller, body.agent_name)
     const enrollment = { ...body, certificate, method: 'byoca', statements } as const
-    const { value, revision } = answer(AGENT, await enroll(context, caller, enrollment))
+    const { value, revision } = principalResult(AGENT, await enroll(context, caller, enrollment))
     return { value: { ...value, api_key: apiKey }, revision }
   },
 })
@@ -154,7 +154,7 @@ export const enrollByoca = operation({
  * POST /v1/admin/agents/enroll/spiffe: an SVID under the given or the attached bundle; it may rotate
  * (docs/protocol.md#principals).
  */
-export const enrollSpiffe = operation({
+export const enrollSpiffeAgent = operation({
   name: 'enrollAgentSpiffe',
   demands: 'admin.enroll',
   action: 'agent.enrolled_spiffe',
@@ -163,7 +163,7 @@ export const enrollSpiffe = operation({
   summary: 'Enrolls an agent by a SPIFFE SVID under the given bundle or the attached ones.',
   takes: { body: spiffe },
   gives: enrolled,
-  output: PRINCIPAL.agent,
+  output: PRINCIPAL_SHAPES.agent,
   status: 201,
   revised: true,
   reasons: ['conflict', 'precondition_failed', 'audit_unavailable', ...CERTIFICATE_REASONS],
@@ -176,32 +176,34 @@ export const enrollSpiffe = operation({
       bundlePems: bundle === null ? await attached(context, 'spiffe') : [bundle],
       at: caller.at,
     }
-    const { anchors, ...certificate } = await aside.ask('checkSvid', enrolling).catch(certificateRefusal)
+    const { anchors, ...certificate } = await certificateThread
+      .ask('checkSvid', enrolling)
+      .catch(certificateRefusal)
     const { database } = context
-    const id = idOf(AGENT, context.organisation, body.agent_name)
+    const id = printPrincipalId(AGENT, context.organisation, body.agent_name)
     // Those alone that it chains to: what else is attached, somebody without a say in enrollment has attached.
     const trustedCas = bundle === null ? anchors : []
     const statements = [
       setSpiffeBundle(database, id, bundle),
-      ...trustedCas.map((digest) => trustCa(database, id, { digest, ...by(caller) })),
+      ...trustedCas.map((digest) => trustCa(database, id, { digest, ...changeAuthor(caller) })),
     ]
     const enrollment = { ...body, certificate, method: 'spiffe', trustedCas, statements } as const
-    return answer(AGENT, await enroll(context, caller, enrollment))
+    return principalResult(AGENT, await enroll(context, caller, enrollment))
   },
 })
 
-interface Enrollment {
+interface NewAgentEnrollment {
   readonly agent_name: string
   readonly display_name?: string | null | undefined
   readonly capabilities: readonly string[]
   readonly federated: boolean
-  readonly dpop_jwk?: z.output<typeof publicJwk> | undefined
+  readonly dpop_jwk?: z.output<typeof dpopPublicJwk> | undefined
   readonly certificate: Pick<EnrolledCertificate, 'thumbprint' | 'notBefore' | 'notAfter' | 'spiffeId'>
   readonly method: EnrollmentMethod
   /** The digests of the attached CAs that vouch for it. Absent: it is known by its certificate. */
   readonly trustedCas?: readonly string[]
   /** Further writes of the same transaction. */
-  readonly statements?: readonly Statement[]
+  readonly statements?: readonly LedgerStatement[]
 }
 
 const ACTIONS: Partial<Record<EnrollmentMethod, string>> = {
@@ -214,9 +216,13 @@ const ACTIONS: Partial<Record<EnrollmentMethod, string>> = {
  * Stores the agent, its pin, whatever else belongs to it, and its one row: all or nothing. The name of a
  * deactivated agent may be taken anew.
  */
-function enroll(context: AdminContext, caller: Caller, enrollment: Enrollment): Promise<PrincipalRecord> {
-  const id = idOf(AGENT, context.organisation, enrollment.agent_name)
-  return alone(context, AGENT, id, async () => {
+function enroll(
+  context: AdminContext,
+  caller: AdminCaller,
+  enrollment: NewAgentEnrollment,
+): Promise<PrincipalRecord> {
+  const id = printPrincipalId(AGENT, context.organisation, enrollment.agent_name)
+  return serializedByPrincipal(context, AGENT, id, async () => {
     const existing = await findPrincipal(context.database, 'agent', id)
     await store(context, caller, enrollment, existing?.is_active === false ? existing : null)
     return principalOf(context, AGENT, id)
@@ -226,13 +232,13 @@ function enroll(context: AdminContext, caller: Caller, enrollment: Enrollment): 
 /** `before`: the deactivated agent whose name is taken anew. */
 async function store(
   context: AdminContext,
-  caller: Caller,
-  enrollment: Enrollment,
+  caller: AdminCaller,
+  enrollment: NewAgentEnrollment,
   before: PrincipalRecord | null,
 ): Promise<void> {
   const { agent_name: name, capabilities: held, certificate, method } = enrollment
   const { database, organisation } = context
-  const id = idOf(AGENT, organisation, name)
+  const id = printPrincipalId(AGENT, organisation, name)
   const jkt = enrollment.dpop_jwk ? jktOf(enrollment.dpop_jwk) : null
   const principal = {
     type: 'agent',
@@ -245,7 +251,7 @@ async function store(
     spiffeId: certificate.spiffeId,
     dpopJkt: jkt,
     federated: enrollment.federated,
-    ...by(caller),
+    ...changeAuthor(caller),
   } as const
   const { thumbprint, notBefore, notAfter } = certificate
   const state: AuthorityState = {
@@ -255,7 +261,7 @@ async function store(
     dpop_jkts: jkt === null ? [] : [[jkt, null]],
   }
   const subject = { principal_ref: id, enrollment_method: method, spiffe_id: certificate.spiffeId }
-  await change(context, caller, {
+  await commitChange(context, caller, {
     action: ACTIONS[method] ?? 'agent.created',
     detail: {
       ...authorityDetail(subject, (before?.authority_revision ?? 0) + 1, state),
@@ -286,6 +292,6 @@ async function attached({ database }: AdminContext, kind: CaKind): Promise<reado
 }
 
 async function bundleOf(caPem: string, at: number): Promise<string> {
-  const read = await aside.ask('readCaCertificates', { caPem, at }).catch(certificateRefusal)
+  const read = await certificateThread.ask('readCaCertificates', { caPem, at }).catch(certificateRefusal)
   return read.map((ca) => ca.pem).join('')
 }

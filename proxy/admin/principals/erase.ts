@@ -5,13 +5,13 @@ import { deletePins } from '../../../db/principals/pins.ts'
 import { deleteSubjectKeys } from '../../../db/principals/subject-keys.ts'
 import { distrustAll } from '../../../db/principals/trusted-cas.ts'
 import { blankPrincipal, deleteUser, setSpiffeBundle } from '../../../db/principals/write.ts'
-import { by } from '../operation/change.ts'
-import { enrolling } from '../operation/demands.ts'
-import type { Kind } from '../operation/kinds.ts'
-import { DONE, operation } from '../operation/operation.ts'
+import { changeAuthor } from '../operation/change.ts'
+import { capabilityToEnroll } from '../operation/demands.ts'
+import type { PrincipalKind } from '../operation/kinds.ts'
+import { EMPTY_RESULT, operation } from '../operation/operation.ts'
 import { changeAuthority } from './authority.ts'
-import { params } from './principals.ts'
-import { objectOf } from './view.ts'
+import { idParams } from './principals.ts'
+import { principalByParams } from './view.ts'
 
 const NOTHING = { capabilities: [], is_active: false, thumbprints: [], dpop_jkts: [] }
 
@@ -21,14 +21,14 @@ const NOTHING = { capabilities: [], is_active: false, thumbprints: [], dpop_jkts
  * the ledger goes on knowing it by its pseudonym. An agent or a workload keeps its name and its row, deactivated.
  * Does NOT reach what log files, back-ups and earlier exports hold.
  */
-export const erase = (kind: Kind) =>
+export const erase = (kind: PrincipalKind) =>
   operation({
     name: `erase${kind.noun}`,
-    demands: enrolling(kind),
+    demands: capabilityToEnroll(kind),
     action: `${kind.type}.erased`,
-    object: objectOf(kind),
+    object: principalByParams(kind),
     summary: `Takes the ${kind.type} out of service for good, and destroys its personal data and keys.`,
-    takes: { params },
+    takes: { params: idParams },
     gives: (_context, { params: { id } }) => ({ principal: { principal_id: id, is_active: false } }),
     output: z.undefined(),
     status: 204,
@@ -44,7 +44,7 @@ export const erase = (kind: Kind) =>
         statements: [
           type === 'user'
             ? deleteUser(database, id, revision)
-            : blankPrincipal(database, { type, id, revision, ...by(caller) }),
+            : blankPrincipal(database, { type, id, revision, ...changeAuthor(caller) }),
           ...(type === 'agent' ? [setSpiffeBundle(database, id, null), distrustAll(database, id)] : []),
           deletePins(database, type, id),
           deleteApiKeys(database, { type, id }),
@@ -53,6 +53,6 @@ export const erase = (kind: Kind) =>
         ],
       }))
       subjectKeys.forget(erased.principal_ref)
-      return DONE
+      return EMPTY_RESULT
     },
   })

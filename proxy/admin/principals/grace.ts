@@ -14,7 +14,7 @@ export const graceUntil = (
 ): number | null => (hours === 0 ? null : at + hours * HOUR_MS)
 
 /** What a state says of a predecessor that is honoured until then; nothing where there is none, or no grace. */
-export const inGrace = (
+export const predecessorInGrace = (
   previous: string | null,
   until: number | null,
 ): readonly (readonly [string, string])[] =>

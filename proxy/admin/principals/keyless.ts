@@ -3,9 +3,9 @@ import { countKeyless } from '../../../db/principals/read.ts'
 import { operation } from '../operation/operation.ts'
 
 /** Counted up to here. */
-const MOST = 10_000
+const MAX_COUNTED = 10_000
 
-const count = z.int().min(0).max(MOST)
+const count = z.int().min(0).max(MAX_COUNTED)
 
 /** How many callers in service have registered no proof key, by kind: their certificates alone speak for them. */
 export const countKeylessPrincipals = operation({
@@ -19,9 +19,9 @@ export const countKeylessPrincipals = operation({
   reasons: [],
   run: async ({ database }) => ({
     value: {
-      agents: await countKeyless(database, 'agent', MOST),
-      users: await countKeyless(database, 'user', MOST),
-      workloads: await countKeyless(database, 'workload', MOST),
+      agents: await countKeyless(database, 'agent', MAX_COUNTED),
+      users: await countKeyless(database, 'user', MAX_COUNTED),
+      workloads: await countKeyless(database, 'workload', MAX_COUNTED),
     },
   }),
 })

@@ -2,15 +2,15 @@ import { z } from 'zod'
 import type { Database } from '../../../db/database.ts'
 import { refusedSince } from '../../../db/ledger/read/refused.ts'
 import { countPrincipals, listPrincipals, type PrincipalRecord } from '../../../db/principals/read.ts'
-import { parseCursor } from '../../../db/support/cursor.ts'
+import { parseListCursor } from '../../../db/support/cursor.ts'
 import type { AdminCapability } from '../../../plugins/operators/capabilities.ts'
-import { turn } from '../../../plugins/turns.ts'
+import { eventLoopTurn } from '../../../plugins/turns.ts'
 import type { AdminContext } from '../operation/context.ts'
-import { inParts } from '../operation/in-parts.ts'
-import { AGENT, type Kind } from '../operation/kinds.ts'
+import { mapInBatches } from '../operation/in-parts.ts'
+import { AGENT, type PrincipalKind } from '../operation/kinds.ts'
 import { operation } from '../operation/operation.ts'
-import { deniedSince, isFound, parseSearch } from './search.ts'
-import { PRINCIPAL, type PrincipalView, shown } from './view.ts'
+import { deniedSince, matchesSearch, parseSearch } from './search.ts'
+import { PRINCIPAL_SHAPES, type PrincipalView, principalView } from './view.ts'
 
 /** What somebody looks for (docs/dashboard.md#search). */
 const searched = z
@@ -42,7 +42,7 @@ const limit = z
 const page = z
   .object({ limit: limit.exactOptional(), cursor: z.string().exactOptional(), q: searched.exactOptional() })
   .transform(({ limit: count, cursor: text, q }, context) => {
-    const parsed = text === undefined ? undefined : parseCursor(text)
+    const parsed = text === undefined ? undefined : parseListCursor(text)
     if (!parsed || parsed.ok) return { limit: count, cursor: parsed?.cursor, q }
     for (const { field, message } of parsed.errors)
       context.addIssue({ code: 'custom', path: [field], message })
@@ -66,7 +66,7 @@ export const listAgents = operation({
   summary: 'Lists the agents, newest first.',
   alsoDemands: ofTheLedger,
   takes: { query: page },
-  output: z.array(PRINCIPAL.agent),
+  output: z.array(PRINCIPAL_SHAPES.agent),
   status: 200,
   paged: true,
   reasons: [],
@@ -77,7 +77,7 @@ export const listAgents = operation({
 })
 
 /** A page of users, workloads or operators, and how many there are in all. */
-interface Listed {
+interface PrincipalListing {
   readonly users?: readonly PrincipalView[]
   readonly workloads?: readonly PrincipalView[]
   readonly operators?: readonly PrincipalView[]
@@ -88,7 +88,7 @@ interface Listed {
  * GET /v1/admin/{users,workloads,operators}: as {@link listAgents}, but a hundred at once, `{users: […], total}`
  * (docs/protocol.md#principals).
  */
-export const listPrincipalsOf = (kind: Kind) =>
+export const listPrincipalsOf = (kind: PrincipalKind) =>
   operation({
     name: `list${kind.noun}s`,
     demands: 'admin.read',
@@ -97,10 +97,10 @@ export const listPrincipalsOf = (kind: Kind) =>
     alsoDemands: ofTheLedger,
     takes: { query: page },
     output: z.strictObject({
-      [kind.plural]: z.array(PRINCIPAL[kind.type]),
+      [kind.plural]: z.array(PRINCIPAL_SHAPES[kind.type]),
       total: z.int(),
       // zod takes a computed key for any key; it is one of those above.
-    }) as unknown as z.ZodType<Listed>,
+    }) as unknown as z.ZodType<PrincipalListing>,
     status: 200,
     paged: true,
     reasons: [],
@@ -119,16 +119,21 @@ const USUAL = 100
 /** Principals that are shown at once. */
 const AT_ONCE = 500
 
-async function pageOf({ database }: AdminContext, kind: Kind, query: z.output<typeof page>, at: number) {
+async function pageOf(
+  { database }: AdminContext,
+  kind: PrincipalKind,
+  query: z.output<typeof page>,
+  at: number,
+) {
   const { q, ...asked } = query
-  const wanted = q && ((record: PrincipalRecord) => isFound(q.search, record, at))
+  const wanted = q && ((record: PrincipalRecord) => matchesSearch(q.search, record, at))
   const since = q ? deniedSince(q.search, at) : null
   const sift = since === null ? undefined : refusedAmong(database, since)
   const sifted = { ...asked, wanted, sift }
-  const { items, nextCursor: cursor } = await listPrincipals(database, kind.type, sifted, turn)
+  const { items, nextCursor: cursor } = await listPrincipals(database, kind.type, sifted, eventLoopTurn)
   const again = { limit: String(query.limit), ...(q && { q: q.text }) }
   return {
-    list: await inParts(items, AT_ONCE, (record) => shown(kind, record)),
+    list: await mapInBatches(items, AT_ONCE, (record) => principalView(kind, record)),
     next: cursor === null ? null : { ...again, cursor },
   }
 }
@@ -138,6 +143,6 @@ const refusedAmong =
   (database: Database, since: number) =>
   async (records: readonly PrincipalRecord[]): Promise<readonly PrincipalRecord[]> => {
     const refs = records.map(({ principal_ref: ref }) => ref)
-    const refused = await refusedSince(database, refs, since, turn)
+    const refused = await refusedSince(database, refs, since, eventLoopTurn)
     return records.filter(({ principal_ref: ref }) => refused.has(ref))
   }

@@ -4,21 +4,21 @@ import { authorityDetail } from '../../../db/principals/authority.ts'
 import { newPseudonym } from '../../../db/principals/pseudonym.ts'
 import { insertPrincipal, setActive } from '../../../db/principals/write.ts'
 import { namesUnchanged } from '../../../db/settings.ts'
-import { by, change } from '../operation/change.ts'
-import type { Change } from '../operation/changes.ts'
-import type { AdminContext, Caller } from '../operation/context.ts'
-import { enrolling, granting } from '../operation/demands.ts'
-import { idOf, type Kind } from '../operation/kinds.ts'
-import { DONE, operation } from '../operation/operation.ts'
-import { adminCapabilities, capabilities, displayName, shortName } from '../operation/parse.ts'
-import { ofOperators, ownerStays } from '../operators/owners.ts'
+import { changeAuthor, commitChange } from '../operation/change.ts'
+import type { RehearsalChange } from '../operation/changes.ts'
+import type { AdminCaller, AdminContext } from '../operation/context.ts'
+import { capabilityToEnroll, capabilityToGrant } from '../operation/demands.ts'
+import { type PrincipalKind, printPrincipalId } from '../operation/kinds.ts'
+import { EMPTY_RESULT, operation } from '../operation/operation.ts'
+import { adminCapabilities, callerCapabilities, displayName, shortName } from '../operation/parse.ts'
+import { assertOwnerRemains, operatorRefusals } from '../operators/owners.ts'
 import { changeAuthority, newSubjectKey } from './authority.ts'
-import { answer, objectOf, PRINCIPAL, principalOf } from './view.ts'
+import { PRINCIPAL_SHAPES, principalByParams, principalOf, principalResult } from './view.ts'
 
 /** The variable segments of a principal's paths. */
-export const params = z.object({ id: z.string() })
+export const idParams = z.object({ id: z.string() })
 
-interface NewPrincipal {
+interface NewPrincipalBody {
   readonly name: string
   readonly display_name?: string | null | undefined
   readonly capabilities: readonly string[]
@@ -27,52 +27,56 @@ interface NewPrincipal {
 /**
  * The body of an enrollment without a certificate: the name stands under the field that the kind has for it.
  */
-const newPrincipal = (kind: Kind) => {
+const newPrincipal = (kind: PrincipalKind) => {
   const { nameField } = kind
   return (
     z
       .strictObject({
         [nameField]: shortName,
         display_name: displayName.nullish(),
-        capabilities: setOf(kind).default([]),
+        capabilities: capabilitySetSchema(kind).default([]),
       })
       // zod takes a computed key for any key; these are what the schema above says.
-      .transform(({ [nameField]: name, ...rest }) => ({ name, ...rest }) as NewPrincipal)
+      .transform(({ [nameField]: name, ...rest }) => ({ name, ...rest }) as NewPrincipalBody)
   )
 }
 
 /** The change of a principal as a rehearsal has it: none of an operator, whose calls are of administration. */
 export async function changeOf(
   context: AdminContext,
-  kind: Kind,
+  kind: PrincipalKind,
   id: string,
-  change: (principal: string) => Change,
-): Promise<readonly Change[]> {
+  change: (principal: string) => RehearsalChange,
+): Promise<readonly RehearsalChange[]> {
   await principalOf(context, kind, id)
   return kind.type === 'operator' ? [] : [change(id)]
 }
 
 /** What a principal of this kind may hold. */
-export const setOf = ({ type }: Kind) => (type === 'operator' ? adminCapabilities : capabilities)
+export const capabilitySetSchema = ({ type }: PrincipalKind) =>
+  type === 'operator' ? adminCapabilities : callerCapabilities
 
 /**
  * POST /v1/admin/{users,workloads,operators}: enrolls one without a certificate, which it gets by a request of its own
  * (spec §4.2).
  */
-export const createPrincipal = (kind: Kind) =>
+export const createPrincipal = (kind: PrincipalKind) =>
   operation({
     name: `create${kind.noun}`,
-    demands: enrolling(kind),
+    demands: capabilityToEnroll(kind),
     action: `${kind.type}.created`,
-    alsoDemands: (_context, { body }) => (body.capabilities.length > 0 ? [granting(kind)] : []),
+    alsoDemands: (_context, { body }) => (body.capabilities.length > 0 ? [capabilityToGrant(kind)] : []),
     summary: `Enrolls a ${kind.type} without a certificate, which it gets by a request of its own.`,
     takes: { body: newPrincipal(kind) },
-    output: PRINCIPAL[kind.type],
+    output: PRINCIPAL_SHAPES[kind.type],
     status: 201,
     revised: true,
     ...(kind.type !== 'operator' && {
-      gives: ({ organisation }: AdminContext, { body }: { readonly body: NewPrincipal }) => ({
-        principal: { principal_id: idOf(kind, organisation, body.name), capabilities: body.capabilities },
+      gives: ({ organisation }: AdminContext, { body }: { readonly body: NewPrincipalBody }) => ({
+        principal: {
+          principal_id: printPrincipalId(kind, organisation, body.name),
+          capabilities: body.capabilities,
+        },
       }),
     }),
     reasons: ['conflict', 'audit_unavailable'],
@@ -82,7 +86,7 @@ export const createPrincipal = (kind: Kind) =>
     },
     run: async (context, { body: { name, display_name: displayName, capabilities: held } }, caller) => {
       const { type } = kind
-      const id = idOf(kind, context.organisation, name)
+      const id = printPrincipalId(kind, context.organisation, name)
       const ref = type === 'user' ? newPseudonym() : id
       const principal = {
         type,
@@ -95,10 +99,10 @@ export const createPrincipal = (kind: Kind) =>
         spiffeId: null,
         dpopJkt: null,
         federated: false,
-        ...by(caller),
+        ...changeAuthor(caller),
       } as const
       const state = { capabilities: held, is_active: true, thumbprints: [], dpop_jkts: [] }
-      await change(context, caller, {
+      await commitChange(context, caller, {
         action: `${type}.created`,
         detail: authorityDetail(
           { principal_ref: ref, enrollment_method: 'csr', spiffe_id: null },
@@ -108,7 +112,7 @@ export const createPrincipal = (kind: Kind) =>
         assertions: [namesUnchanged(context.database, context)],
         statements: [insertPrincipal(context.database, principal), newSubjectKey(context, principal)],
       })
-      return answer(kind, await principalOf(context, kind, id))
+      return principalResult(kind, await principalOf(context, kind, id))
     },
   })
 
@@ -116,66 +120,66 @@ export const createPrincipal = (kind: Kind) =>
 const FIRST_REVISION = 1
 
 /** GET /v1/admin/{agents,users,workloads,operators}/{id} */
-export const getOne = (kind: Kind) =>
+export const getPrincipal = (kind: PrincipalKind) =>
   operation({
     name: `get${kind.noun}`,
     demands: 'admin.read',
     action: 'admin.read',
     summary: `Shows the ${kind.type} of that id.`,
-    takes: { params },
-    output: PRINCIPAL[kind.type],
+    takes: { params: idParams },
+    output: PRINCIPAL_SHAPES[kind.type],
     status: 200,
     revised: true,
     reasons: ['not_found'],
-    run: async (context, { params: { id } }) => answer(kind, await principalOf(context, kind, id)),
+    run: async (context, { params: { id } }) => principalResult(kind, await principalOf(context, kind, id)),
   })
 
 /** DELETE …/{id}: takes a principal out of service. Its row is kept. */
-export const deactivate = (kind: Kind) =>
+export const deactivate = (kind: PrincipalKind) =>
   operation({
     name: `deactivate${kind.noun}`,
-    demands: enrolling(kind),
+    demands: capabilityToEnroll(kind),
     action: `${kind.type}.deactivated`,
-    object: objectOf(kind),
+    object: principalByParams(kind),
     summary: `Takes the ${kind.type} out of service at once. It stays on record.`,
-    takes: { params },
+    takes: { params: idParams },
     output: z.undefined(),
     status: 204,
     conditional: true,
     rehearses: (context, { params: { id } }) =>
       changeOf(context, kind, id, (principal) => ({ principal, is_active: false })),
-    reasons: ['not_found', 'precondition_failed', 'audit_unavailable', ...ofOperators(kind)],
+    reasons: ['not_found', 'precondition_failed', 'audit_unavailable', ...operatorRefusals(kind)],
     run: async (context, { params: { id }, ifMatch }, caller) => {
       await setActivity(context, kind, caller, id, ifMatch, false)
-      return DONE
+      return EMPTY_RESULT
     },
   })
 
 /** POST …/{id}/reactivate */
-export const reactivate = (kind: Kind) =>
+export const reactivate = (kind: PrincipalKind) =>
   operation({
     name: `reactivate${kind.noun}`,
-    demands: enrolling(kind),
+    demands: capabilityToEnroll(kind),
     action: `${kind.type}.reactivated`,
-    object: objectOf(kind),
+    object: principalByParams(kind),
     summary: `Takes the ${kind.type} back into service.`,
-    takes: { params },
+    takes: { params: idParams },
     gives: (_context, { params: { id } }) => ({ principal: { principal_id: id, is_active: true } }),
-    output: PRINCIPAL[kind.type],
+    output: PRINCIPAL_SHAPES[kind.type],
     status: 200,
     conditional: true,
     revised: true,
     reasons: ['not_found', 'precondition_failed', 'audit_unavailable'],
     run: async (context, { params: { id }, ifMatch }, caller) => {
       await setActivity(context, kind, caller, id, ifMatch, true)
-      return answer(kind, await principalOf(context, kind, id))
+      return principalResult(kind, await principalOf(context, kind, id))
     },
   })
 
 async function setActivity(
   context: AdminContext,
-  kind: Kind,
-  caller: Caller,
+  kind: PrincipalKind,
+  caller: AdminCaller,
   id: string,
   ifMatch: string | undefined,
   active: boolean,
@@ -189,9 +193,9 @@ async function setActivity(
       action: `${type}.${active ? 'reactivated' : 'deactivated'}`,
       next,
       detail: {},
-      assertions: await ownerStays(context, caller.at, record, next),
+      assertions: await assertOwnerRemains(context, caller.at, record, next),
       statements: [
-        setActive(database, { type, id, active, revision: record.revision, ...by(caller) }),
+        setActive(database, { type, id, active, revision: record.revision, ...changeAuthor(caller) }),
         // Who was erased has none.
         newSubjectKey(context, { type, id, ref: record.principal_ref }),
         // Nobody who is taken back finds a browser signed in.

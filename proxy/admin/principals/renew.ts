@@ -1,25 +1,25 @@
 import { hash, type KeyObject, X509Certificate } from 'node:crypto'
 import { LRUCache } from 'lru-cache'
 import { z } from 'zod'
-import type { Authority } from '../../../certs/authority/authority.ts'
+import type { IssuingAuthority } from '../../../certs/authority/authority.ts'
 import { certifyClient } from '../../../certs/authority/issue.ts'
-import { aside } from '../../../certs/enrollment/aside.ts'
+import { certificateThread } from '../../../certs/enrollment/aside.ts'
 import type { Principal } from '../../../plugins/facts.ts'
 import type { JsonBody } from '../../../plugins/json-body/json-body.ts'
-import type { Author } from '../../../plugins/operators/actor.ts'
-import type { Arrival, Peer } from '../../../plugins/plugin.ts'
+import type { ChangeAuthor } from '../../../plugins/operators/actor.ts'
+import type { Arrival, TlsPeer } from '../../../plugins/plugin.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
-import { Quota } from '../../../plugins/secrets/quota.ts'
-import type { Monotonic } from '../../../plugins/secrets/throttle.ts'
-import { json, type Reply } from '../../http/reply.ts'
+import { PrincipalQuota } from '../../../plugins/secrets/quota.ts'
+import type { MonotonicClock } from '../../../plugins/secrets/throttle.ts'
+import { jsonReply, type Reply } from '../../http/reply.ts'
 import { certificateRefusal } from '../operation/certificate-refusal.ts'
 import type { AdminContext } from '../operation/context.ts'
-import { KINDS, type Kind } from '../operation/kinds.ts'
+import { PRINCIPAL_KINDS, type PrincipalKind } from '../operation/kinds.ts'
 import { parse } from '../operation/parse.ts'
-import { repin, subjectOf, term } from './certificates.ts'
-import { identified, principalOf } from './view.ts'
+import { certificateSubject, repin, term } from './certificates.ts'
+import { principalIdMember, principalOf } from './view.ts'
 
-type Facts = Arrival & JsonBody & { readonly principal: Principal }
+type RenewalFacts = Arrival & JsonBody & { readonly principal: Principal }
 
 const body = z.strictObject({ csr_pem: z.string().max(65_536) })
 
@@ -29,32 +29,34 @@ const body = z.strictObject({ csr_pem: z.string().max(65_536) })
  * with `renewal_refused` before the last third of the certificate's life, where another has taken its place,
  * and where this CA did not issue it; with `renewal_throttled`; and as a certificate request is refused.
  */
-export const renewCertificate =
-  (context: AdminContext, renewals: Renewals) =>
-  async (facts: Facts): Promise<Reply> => {
+export const renewClientCertificate =
+  (context: AdminContext, renewals: RecentRenewals) =>
+  async (facts: RenewalFacts): Promise<Reply> => {
     const { principal, peer, at } = facts
     if (!peer) throw new Refusal('certificate_required')
     renewals.count(principal.id)
     const { csr_pem: csrPem } = parse(body, facts.json)
     checkRenewable(context.authority, peer, at)
-    const kind = KINDS[principal.type]
-    const subject = subjectOf(context, kind, await principalOf(context, kind, principal.id))
-    const key = await aside.ask('keyOfCsr', { csrPem, spiffeId: subject.spiffeId }).catch(certificateRefusal)
+    const kind = PRINCIPAL_KINDS[principal.type]
+    const subject = certificateSubject(context, kind, await principalOf(context, kind, principal.id))
+    const key = await certificateThread
+      .ask('keyOfCsr', { csrPem, spiffeId: subject.spiffeId })
+      .catch(certificateRefusal)
     const issued = renewals.once(peer, key, () => {
       const certificate = certifyClient(context.authority, key, subject, term({ at }))
       return pinned(context, kind, facts, peer, certificate)
     })
-    return json(200, await issued)
+    return jsonReply(200, await issued)
   }
 
 async function pinned(
   context: AdminContext,
-  kind: Kind,
-  { id, at, principal }: Facts,
-  peer: Peer,
+  kind: PrincipalKind,
+  { id, at, principal }: RenewalFacts,
+  peer: TlsPeer,
   issued: ReturnType<typeof certifyClient>,
 ): Promise<object> {
-  const actor: Author = { id: principal.ref, type: principal.type, via: 'certificate', standing: [] }
+  const actor: ChangeAuthor = { id: principal.ref, type: principal.type, via: 'certificate', standing: [] }
   const until = await repin(context, kind, { id, at, actor }, issued, {
     action: `${kind.type}.certificate_issued`,
     id: principal.id,
@@ -68,7 +70,7 @@ async function pinned(
     },
   })
   return {
-    ...identified(kind, principal.id),
+    ...principalIdMember(kind, principal.id),
     cert_pem: issued.certPem,
     cert_chain_pem: issued.chainPem,
     cert_thumbprint: issued.thumbprint,
@@ -77,7 +79,11 @@ async function pinned(
   }
 }
 
-function checkRenewable({ intermediatePem }: Authority, { certificate, ...peer }: Peer, at: number): void {
+function checkRenewable(
+  { intermediatePem }: IssuingAuthority,
+  { certificate, ...peer }: TlsPeer,
+  at: number,
+): void {
   const issuer = new X509Certificate(intermediatePem)
   if (!certificate.checkIssued(issuer) || !certificate.verify(issuer.publicKey)) {
     throw new Refusal('renewal_refused', {
@@ -99,7 +105,7 @@ const replaced = (): Refusal =>
   })
 
 /** The renewals that a principal may ask for in a minute. */
-const MOST = 10
+const MAX_RENEWALS_PER_MINUTE = 10
 /** The answers that are kept: some 3 KiB each. */
 const MAX_ANSWERS = 1_000
 
@@ -108,22 +114,22 @@ const MAX_ANSWERS = 1_000
  * before it is refused. And the last answers: one that was lost on its way is given again to the same
  * certificate for the same key, since that certificate is no longer the current one. Lost with the process.
  */
-export class Renewals {
-  readonly #quota: Quota
+export class RecentRenewals {
+  readonly #quota: PrincipalQuota
   readonly #answers = new LRUCache<string, Promise<object>>({ max: MAX_ANSWERS })
 
-  constructor(now: Monotonic) {
-    this.#quota = new Quota(now, () => MOST)
+  constructor(now: MonotonicClock) {
+    this.#quota = new PrincipalQuota(now, () => MAX_RENEWALS_PER_MINUTE)
   }
 
   /** Refuses with `renewal_throttled` whoever has asked too often. */
   count(principalId: string): void {
-    const waitS = this.#quota.take(principalId)
+    const waitS = this.#quota.consume(principalId)
     if (waitS > 0) throw new Refusal('renewal_throttled', { headers: { 'retry-after': String(waitS) } })
   }
 
   /** Returns what this certificate was given for this key; makes it where it was given nothing. */
-  once({ thumbprint }: Peer, key: KeyObject, issue: () => Promise<object>): Promise<object> {
+  once({ thumbprint }: TlsPeer, key: KeyObject, issue: () => Promise<object>): Promise<object> {
     const name = `${thumbprint} ${hash('sha256', key.export({ type: 'spki', format: 'der' }))}`
     const known = this.#answers.get(name)
     if (known) return known

@@ -1,7 +1,7 @@
 import type { PrincipalRecord } from '../../../db/principals/read.ts'
 
 /** What somebody looks for among principals: all of it must fit. */
-export interface Search {
+export interface PrincipalSearch {
   readonly words: readonly string[]
   readonly capability: readonly string[]
   /** ms from now until which the certificate ends. */
@@ -15,8 +15,8 @@ export interface Search {
 
 type State = 'active' | 'inactive' | 'empty' | 'keyless'
 
-type Parsed =
-  | { readonly ok: true; readonly search: Search }
+type ParsedSearch =
+  | { readonly ok: true; readonly search: PrincipalSearch }
   | { readonly ok: false; readonly message: string }
 
 const SPAN = /^<?(\d{1,4})([dh])$/
@@ -25,7 +25,7 @@ const DAY_MS = 86_400_000
 const UNIT_MS: Readonly<Record<string, number>> = { d: DAY_MS, h: 3_600_000 }
 
 /** Reads a search: words, and `name:value` for what is not in a name. Says what it does not understand. */
-export function parseSearch(text: string): Parsed {
+export function parseSearch(text: string): ParsedSearch {
   const search = { words: [] as string[], capability: [] as string[], states: [] as State[] }
   const spans: Record<string, number | null> = { expires: null, unused: null, denied: null }
   let isToday = false
@@ -57,7 +57,7 @@ function spanOf(text: string): number | null {
 }
 
 /** The instant since which somebody must have been refused; null: that is not asked for. ms since the epoch. */
-export function deniedSince({ denied }: Search, at: number): number | null {
+export function deniedSince({ denied }: PrincipalSearch, at: number): number | null {
   if (denied === null) return null
   return denied === 'today' ? at - (at % DAY_MS) : Math.max(at - denied, 0)
 }
@@ -66,7 +66,7 @@ export function deniedSince({ denied }: Search, at: number): number | null {
  * Whether a principal is what somebody looks for, as far as it tells itself: not whether it was refused. `at`: ms since the
  * epoch.
  */
-export function isFound(search: Search, record: PrincipalRecord, at: number): boolean {
+export function matchesSearch(search: PrincipalSearch, record: PrincipalRecord, at: number): boolean {
   const { words, capability, expiresMs, unusedMs, states } = search
   const text = `${record.principal_id} ${record.display_name ?? ''}`.toLowerCase()
   return (

@@ -3,23 +3,23 @@ import { listAttachedCas } from '../../../db/principals/attached-cas.ts'
 import type { PrincipalRecord } from '../../../db/principals/read.ts'
 import { spiffePrincipal } from '../../../db/principals/spiffe.ts'
 import {
+  agentsTrustingOnlyFirst,
+  copyCaTrust,
   distrustCa,
-  restingOnFirstAlone,
   trustCa,
-  trustCaAs,
   trustedCasOf,
 } from '../../../db/principals/trusted-cas.ts'
 import { portionsOf } from '../../../db/support/pages.ts'
-import { Refusal, unprocessable } from '../../../plugins/refusal.ts'
-import { turn } from '../../../plugins/turns.ts'
-import { by, change, changeAll, onLatest } from '../operation/change.ts'
+import { Refusal, unprocessableBody } from '../../../plugins/refusal.ts'
+import { eventLoopTurn } from '../../../plugins/turns.ts'
+import { changeAuthor, commitChange, commitChanges, retryIfOvertaken } from '../operation/change.ts'
 import type { AdminContext } from '../operation/context.ts'
 import { AGENT } from '../operation/kinds.ts'
-import { DONE, operation } from '../operation/operation.ts'
+import { EMPTY_RESULT, operation } from '../operation/operation.ts'
 import { author, instant, sha256 } from '../operation/shapes.ts'
-import { alone } from './authority.ts'
-import { params } from './principals.ts'
-import { objectOf, principalOf } from './view.ts'
+import { serializedByPrincipal } from './authority.ts'
+import { idParams } from './principals.ts'
+import { principalByParams, principalOf } from './view.ts'
 
 const digest = z.string().regex(/^[0-9a-f]{64}$/, 'must be the SHA-256 of a CA, in lower-case hex')
 
@@ -46,11 +46,11 @@ export const listTrustedCas = operation({
   demands: 'admin.read',
   action: 'admin.read',
   summary: 'Lists the attached CAs that vouch for an agent that is known by its SPIFFE id.',
-  takes: { params },
+  takes: { params: idParams },
   output: trustedCas,
   status: 200,
   reasons: ['not_found'],
-  run: async (context, { params: { id } }) => ({ value: await shownOf(context, id) }),
+  run: async (context, { params: { id } }) => ({ value: await trustedCasView(context, id) }),
 })
 
 /**
@@ -58,47 +58,47 @@ export const listTrustedCas = operation({
  * CA is this agent, from the next request on (docs/protocol.md#trusted-cas). Refuses with `conflict` where it does
  * already, and where the agent is not known by its SPIFFE id, or rests on a bundle of its own.
  */
-export const trustForAgent = operation({
+export const trustCaForAgent = operation({
   name: 'trustCaForAgent',
   demands: 'admin.enroll',
   action: 'ca.trusted',
   twoPersonKind: 'trust',
-  object: objectOf(AGENT),
+  object: principalByParams(AGENT),
   summary: 'Has an attached CA vouch for an agent: an SVID of its id by that CA is this agent.',
-  takes: { params, body: z.strictObject({ digest }) },
+  takes: { params: idParams, body: z.strictObject({ digest }) },
   output: trustedCas,
   status: 200,
   reasons: ['not_found', 'conflict', 'precondition_failed', 'audit_unavailable'],
   example: { digest: 'f'.repeat(64) },
   run: (context, { params: { id }, body }, caller) =>
-    alone(context, AGENT, id, async () => {
+    serializedByPrincipal(context, AGENT, id, async () => {
       const { database } = context
       const record = await principalOf(context, AGENT, id)
       await checkRestsOnAttached(context, record)
       await checkAttached(context, body)
-      await change(
+      await commitChange(
         context,
         caller,
         {
           action: 'ca.trusted',
           detail: { digest: body.digest, subjects: [record.principal_ref] },
-          statements: [trustCa(database, id, { digest: body.digest, ...by(caller) })],
+          statements: [trustCa(database, id, { digest: body.digest, ...changeAuthor(caller) })],
         },
         'conflict',
       )
-      return { value: await shownOf(context, id) }
+      return { value: await trustedCasView(context, id) }
     }),
 })
 
 /** DELETE /v1/admin/agents/{id}/trusted-cas/{digest}: holds at the agent's very next call. */
-export const distrustForAgent = operation({
+export const distrustCaForAgent = operation({
   name: 'distrustCaForAgent',
   demands: 'admin.enroll',
   action: 'ca.distrusted',
   twoPersonKind: 'trust',
-  object: objectOf(AGENT),
+  object: principalByParams(AGENT),
   summary: 'Has a CA vouch for an agent no longer.',
-  takes: { params: params.extend({ digest: z.string() }) },
+  takes: { params: idParams.extend({ digest: z.string() }) },
   output: z.undefined(),
   status: 204,
   reasons: ['not_found', 'precondition_failed', 'audit_unavailable'],
@@ -107,12 +107,12 @@ export const distrustForAgent = operation({
     const record = await principalOf(context, AGENT, id)
     const found = (await trustedCasOf(database, id)).some(({ digest: one }) => one === gone)
     if (!found) throw new Refusal('not_found', { message: 'No CA of this digest vouches for this agent.' })
-    await change(context, caller, {
+    await commitChange(context, caller, {
       action: 'ca.distrusted',
       detail: { digest: gone, subjects: [record.principal_ref] },
       statements: [distrustCa(database, id, gone)],
     })
-    return DONE
+    return EMPTY_RESULT
   },
 })
 
@@ -123,7 +123,7 @@ const PORTION = 200
  * POST /v1/admin/agents/trusted-cas: has an attached CA vouch for every agent that another one vouches for, deactivated
  * ones too, so that a CA can be replaced without an outage (docs/protocol.md#trusted-cas). All of them, or none.
  */
-export const trustAs = operation({
+export const trustReplacementCa = operation({
   name: 'trustCaAs',
   demands: 'admin.enroll',
   action: 'ca.trusted',
@@ -137,12 +137,14 @@ export const trustAs = operation({
   run: async (context, { body: { digest: added, as: other } }, caller) => {
     const { database } = context
     await checkAttached(context, { digest: added, as: other })
-    const count = await onLatest(
-      () => restingOnFirstAlone(database, other, added, turn),
+    const count = await retryIfOvertaken(
+      () => agentsTrustingOnlyFirst(database, other, added, eventLoopTurn),
       async (agents) => {
         if (agents.length === 0) return 0
-        await changeAll(context, caller, {
-          statements: [trustCaAs(database, other, agents.length, { digest: added, ...by(caller) })],
+        await commitChanges(context, caller, {
+          statements: [
+            copyCaTrust(database, other, agents.length, { digest: added, ...changeAuthor(caller) }),
+          ],
           notes: portionsOf(agents, PORTION).map((subjects) => ({
             action: 'ca.trusted',
             detail: { digest: added, as: other, subjects },
@@ -155,7 +157,7 @@ export const trustAs = operation({
   },
 })
 
-async function shownOf(context: AdminContext, id: string) {
+async function trustedCasView(context: AdminContext, id: string) {
   const { database } = context
   const record = await principalOf(context, AGENT, id)
   const known = await spiffeAgent(context, record)
@@ -188,5 +190,5 @@ async function checkAttached(
   const problems = Object.entries(named)
     .filter(([, one]) => !attached.some((ca) => ca.digest === one))
     .map(([field]) => ({ field, message: 'is no attached CA of the kind spiffe' }))
-  if (problems.length > 0) throw unprocessable(problems)
+  if (problems.length > 0) throw unprocessableBody(problems)
 }

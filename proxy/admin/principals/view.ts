@@ -2,13 +2,13 @@ import { z } from 'zod'
 import { findPrincipal, type PrincipalRecord } from '../../../db/principals/read.ts'
 import type { PrincipalType } from '../../../db/schema.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
-import { type Preview, preview } from '../conditions/view.ts'
+import { type ChangePreview, previewShape } from '../conditions/view.ts'
 import type { AdminContext } from '../operation/context.ts'
-import { AGENT, type Kind, OPERATOR, USER, WORKLOAD } from '../operation/kinds.ts'
-import { author, instant, sha256, token } from '../operation/shapes.ts'
+import { AGENT, OPERATOR, type PrincipalKind, USER, WORKLOAD } from '../operation/kinds.ts'
+import { author, capabilityToken, instant, sha256 } from '../operation/shapes.ts'
 
 /** The members by which an object names its principal: an agent by the first two, others by the rest. */
-interface Named {
+interface PrincipalIdentifiers {
   readonly agent_id?: string
   readonly agent_name?: string
   readonly principal_id?: string
@@ -19,24 +19,27 @@ interface Named {
   readonly operator_name?: string
 }
 
-type Members = Readonly<Record<string, z.ZodType>>
-type Shape<M extends Members> = z.ZodType<Named & z.output<z.ZodObject<M>>>
+type SchemaMembers = Readonly<Record<string, z.ZodType>>
+type Shape<M extends SchemaMembers> = z.ZodType<PrincipalIdentifiers & z.output<z.ZodObject<M>>>
 
 /** The shape of an object that holds the id of a principal beside `members`, as its kind calls it. */
-export const withId = <M extends Members>({ idField }: Kind, members: M): Shape<M> =>
+export const withId = <M extends SchemaMembers>({ idField }: PrincipalKind, members: M): Shape<M> =>
   // zod takes a computed key for any key; it is one of those above.
   z.strictObject({ [idField]: z.string(), ...members }) as unknown as Shape<M>
 
 /** As {@link withId}, with the name too. */
-export const withName = <M extends Members>({ idField, nameField }: Kind, members: M): Shape<M> =>
+export const withName = <M extends SchemaMembers>(
+  { idField, nameField }: PrincipalKind,
+  members: M,
+): Shape<M> =>
   z.strictObject({ [idField]: z.string(), [nameField]: z.string(), ...members }) as unknown as Shape<M>
 
 /** The members of every principal (docs/protocol.md#principals). */
-export const MEMBERS = {
+export const PRINCIPAL_MEMBERS = {
   principal_type: z.enum(['agent', 'user', 'workload', 'operator']),
   name: z.string(),
   display_name: z.string().nullable(),
-  capabilities: z.array(token),
+  capabilities: z.array(capabilityToken),
   is_active: z.boolean(),
   enrollment_method: z.string().meta({ examples: ['minted', 'csr', 'byoca', 'spiffe'] }),
   spiffe_id: z.string().nullable(),
@@ -57,17 +60,19 @@ const PSEUDONYM = z
   .regex(/^usr_[a-z2-7]{26}$/)
   .meta({ description: 'The name that the ledger knows it by.' })
 
-const membersOf = ({ type }: Kind) => ({
-  ...MEMBERS,
+const membersOf = ({ type }: PrincipalKind) => ({
+  ...PRINCIPAL_MEMBERS,
   ...(type === 'user' && { principal_ref: PSEUDONYM }),
 })
 
-const shapeOf = (kind: Kind): Shape<typeof MEMBERS> => withName(kind, membersOf(kind)).meta({ id: kind.noun })
+const shapeOf = (kind: PrincipalKind): Shape<typeof PRINCIPAL_MEMBERS> =>
+  withName(kind, membersOf(kind)).meta({ id: kind.noun })
 
-const previewedOf = (kind: Kind) => withName(kind, { ...membersOf(kind), rehearsal: preview.exactOptional() })
+const previewedOf = (kind: PrincipalKind) =>
+  withName(kind, { ...membersOf(kind), rehearsal: previewShape.exactOptional() })
 
 /** The shape of a principal of each type. */
-export const PRINCIPAL: Readonly<Record<PrincipalType, Shape<typeof MEMBERS>>> = {
+export const PRINCIPAL_SHAPES: Readonly<Record<PrincipalType, Shape<typeof PRINCIPAL_MEMBERS>>> = {
   agent: shapeOf(AGENT),
   user: shapeOf(USER),
   workload: shapeOf(WORKLOAD),
@@ -75,8 +80,8 @@ export const PRINCIPAL: Readonly<Record<PrincipalType, Shape<typeof MEMBERS>>> =
 }
 
 /** The same, and what a change of its set would have done, where that was asked for. */
-export const PREVIEWED: Readonly<
-  Record<PrincipalType, z.ZodType<PrincipalView & { readonly rehearsal?: Preview }>>
+export const PREVIEW_SHAPES: Readonly<
+  Record<PrincipalType, z.ZodType<PrincipalView & { readonly rehearsal?: ChangePreview }>>
 > = {
   agent: previewedOf(AGENT),
   user: previewedOf(USER),
@@ -84,14 +89,16 @@ export const PREVIEWED: Readonly<
   operator: previewedOf(OPERATOR),
 }
 
-export type PrincipalView = z.output<(typeof PRINCIPAL)[PrincipalType]>
+export type PrincipalView = z.output<(typeof PRINCIPAL_SHAPES)[PrincipalType]>
 
 /** The id of a principal under the name that its kind has for it. */
-export const identified = (kind: Kind, id: string): Named => ({ [kind.idField]: id })
+export const principalIdMember = (kind: PrincipalKind, id: string): PrincipalIdentifiers => ({
+  [kind.idField]: id,
+})
 
 /** A principal as callers see it. The revision is the ETag, not a field. */
-export const shown = (
-  kind: Kind,
+export const principalView = (
+  kind: PrincipalKind,
   {
     principal_id: id,
     principal_ref: ref,
@@ -102,15 +109,15 @@ export const shown = (
     previous_dpop_jkt_until: ____,
     ...rest
   }: PrincipalRecord,
-): Named & Omit<PrincipalRecord, Inner> => ({
-  ...identified(kind, id),
+): PrincipalIdentifiers & Omit<PrincipalRecord, HiddenColumns> => ({
+  ...principalIdMember(kind, id),
   ...(kind.type === 'user' && { principal_ref: ref }),
   [kind.nameField]: rest.name,
   ...rest,
 })
 
 /** What callers do not see, or see under another name. */
-type Inner =
+type HiddenColumns =
   | 'principal_id'
   | 'principal_ref'
   | 'revision'
@@ -120,15 +127,15 @@ type Inner =
   | 'previous_dpop_jkt_until'
 
 /** A principal and its revision, as a result has them. */
-export const answer = (kind: Kind, record: PrincipalRecord) => ({
-  value: shown(kind, record),
+export const principalResult = (kind: PrincipalKind, record: PrincipalRecord) => ({
+  value: principalView(kind, record),
   revision: record.revision,
 })
 
 /** Finds the principal of an id, or refuses with `not_found`. */
 export async function principalOf(
   { database }: AdminContext,
-  { type }: Kind,
+  { type }: PrincipalKind,
   id: string,
 ): Promise<PrincipalRecord> {
   const record = await findPrincipal(database, type, id)
@@ -137,7 +144,7 @@ export async function principalOf(
 }
 
 /** Finds the principal that an operation changes. */
-export const objectOf =
-  (kind: Kind) =>
+export const principalByParams =
+  (kind: PrincipalKind) =>
   (context: AdminContext, { params: { id } }: { readonly params: { readonly id: string } }) =>
     principalOf(context, kind, id)

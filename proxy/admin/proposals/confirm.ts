@@ -4,20 +4,24 @@ import { authorityUnchanged } from '../../../db/principals/pins.ts'
 import { findPrincipal } from '../../../db/principals/read.ts'
 import type { ProposalStatus } from '../../../db/schema.ts'
 import { noteEntry } from '../../../plugins/audit/entries.ts'
-import { type Actor, operatorOfNoTable, type Via } from '../../../plugins/operators/actor.ts'
-import { Refusal } from '../../../plugins/refusal.ts'
-import { checkExpected } from '../conditions/expected.ts'
-import { detailOf } from '../conditions/propose.ts'
-import { change, isOvertaken, saying } from '../operation/change.ts'
-import type { AdminContext, By, Caller } from '../operation/context.ts'
-import { demandAlso } from '../operation/demands.ts'
 import {
-  type Given,
+  type ActingOperator,
+  type AuthenticationMethod,
+  unstoredOperator,
+} from '../../../plugins/operators/actor.ts'
+import { Refusal } from '../../../plugins/refusal.ts'
+import { checkExpectations } from '../conditions/expected.ts'
+import { proposalDetail } from '../conditions/propose.ts'
+import { commitChange, isOvertaken, withRowDetail } from '../operation/change.ts'
+import type { AdminCaller, AdminContext, ChangeAuthorship } from '../operation/context.ts'
+import { requireCapability } from '../operation/demands.ts'
+import {
+  type InputSchemas,
   inputOf,
   type Operation,
+  type OperationResult,
   perform,
-  type Result,
-  type Takes,
+  type RawInput,
 } from '../operation/operation.ts'
 import { etagOf } from '../operation/parse.ts'
 
@@ -38,35 +42,39 @@ export async function openProposal(context: AdminContext, id: string, at: number
  * proposal is open, and both hold what it demands. Refuses with `own_proposal`, with `capability_missing`, and with
  * `precondition_failed` where the object, or the proposer, is not what it was: the proposal is `void` then.
  */
-export async function confirmProposal<T extends Takes, Output>(
+export async function confirmProposal<T extends InputSchemas, Output>(
   context: AdminContext,
   bound: Operation<T, Output>,
   proposal: Proposal,
-  caller: Caller,
-): Promise<Result<Output>> {
+  caller: AdminCaller,
+): Promise<OperationResult<Output>> {
   const { capabilities, proposed_by: proposedBy, etag } = proposal
   if (proposedBy === caller.actor.id || caller.actor.via === 'secret') throw new Refusal('own_proposal')
-  for (const capability of capabilities) demandAlso(caller, capability)
-  const given = { ...JSON.parse(proposal.input), ...(etag !== null && { ifMatch: etag }) } as Given<T>
+  for (const capability of capabilities) requireCapability(caller, capability)
+  const given = { ...JSON.parse(proposal.input), ...(etag !== null && { ifMatch: etag }) } as RawInput<T>
   const proposer = await proposerOf(context, proposal)
   if (!proposer || !(await isAsItWas(context, bound, given, etag))) {
-    await end(context, caller, proposal, 'void')
+    await endProposal(context, caller, proposal, 'void')
     throw new Refusal('precondition_failed', {
       message: 'What this proposal rests on has changed since. Propose the change again.',
     })
   }
-  const forced = await checkExpected(bound, context, { input: inputOf(bound.takes, given), given })
-  const committing = new Confirming(saying(context, forced ? { forced } : {}), proposal, caller)
-  const actor: Actor = { ...proposer, standing: [...proposer.standing, ...caller.actor.standing] }
+  const forced = await checkExpectations(bound, context, { input: inputOf(bound.takes, given), given })
+  const committing = new ProposalConfirmation(
+    withRowDetail(context, forced ? { forced } : {}),
+    proposal,
+    caller,
+  )
+  const actor: ActingOperator = { ...proposer, standing: [...proposer.standing, ...caller.actor.standing] }
   try {
     const result = await perform(bound, committing.context, given, { ...caller, actor })
     // There was nothing to change.
-    if (!committing.confirmed) await end(context, caller, proposal, 'confirmed')
+    if (!committing.confirmed) await endProposal(context, caller, proposal, 'confirmed')
     return result
   } catch (error) {
     if (!isOvertaken(error)) throw error
     // Somebody else has decided it meanwhile, or changed the object.
-    await end(context, caller, proposal, 'void')
+    await endProposal(context, caller, proposal, 'void')
     throw error
   }
 }
@@ -75,23 +83,29 @@ export async function confirmProposal<T extends Takes, Output>(
 async function proposerOf(
   { database, hasEnvironmentSecret }: AdminContext,
   { proposed_by: id, via, capabilities }: Proposal,
-): Promise<Actor | null> {
+): Promise<ActingOperator | null> {
   if (via === 'secret') {
     const { hash, disabled } = await readSecret(database)
     const opens = !disabled && (hash !== '' || hasEnvironmentSecret)
-    return opens ? operatorOfNoTable(id, 'secret', [secretUnchanged(database)(hash)]).actor : null
+    return opens ? unstoredOperator(id, 'secret', [secretUnchanged(database)(hash)]).actor : null
   }
   const found = await findPrincipal(database, 'operator', id)
   if (!found?.is_active || !capabilities.every((one) => found.capabilities.includes(one))) return null
   const standing = [authorityUnchanged(database)('operator', id, found.authority_revision)]
   // Proven by propose: the door that its actor came by.
-  return { id, type: 'operator', via: via as Via, standing, capabilities: found.capabilities }
+  return {
+    id,
+    type: 'operator',
+    via: via as AuthenticationMethod,
+    standing,
+    capabilities: found.capabilities,
+  }
 }
 
-async function isAsItWas<T extends Takes, Output>(
+async function isAsItWas<T extends InputSchemas, Output>(
   context: AdminContext,
   { object, takes }: Operation<T, Output>,
-  given: Given<T>,
+  given: RawInput<T>,
   etag: string | null,
 ): Promise<boolean> {
   if (!object) return true
@@ -106,18 +120,18 @@ async function isAsItWas<T extends Takes, Output>(
 /**
  * Ends a proposal without its change, with one row. Refuses with `conflict` where somebody else has decided it meanwhile.
  */
-export async function end(
+export async function endProposal(
   context: AdminContext,
-  author: By,
+  author: ChangeAuthorship,
   proposal: Proposal,
   status: Exclude<ProposalStatus, 'open'>,
 ): Promise<void> {
   const { at, actor } = author
   const { proposal_id: id } = proposal
   try {
-    await change(context, author, {
+    await commitChange(context, author, {
       action: `proposal.${status}`,
-      detail: detailOf(proposal),
+      detail: proposalDetail(proposal),
       statements: [decideProposal(context.database, { id, status, by: actor.id, at })],
     })
   } catch (error) {
@@ -127,11 +141,11 @@ export async function end(
 }
 
 /** Puts the confirmation into the transaction of the change that is confirmed: both, or neither. */
-class Confirming {
+class ProposalConfirmation {
   readonly context: AdminContext
   confirmed = false
 
-  constructor(context: AdminContext, proposal: Proposal, { id, at, actor }: Caller) {
+  constructor(context: AdminContext, proposal: Proposal, { id, at, actor }: AdminCaller) {
     const { database, ledger, configDigest } = context
     const { rehearsal_id: rehearsal } = proposal
     const detail = {
@@ -141,7 +155,7 @@ class Confirming {
     }
     const confirmation = {
       ...noteEntry(
-        { action: 'proposal.confirmed', detail: { ...detailOf(proposal), via: actor.via } },
+        { action: 'proposal.confirmed', detail: { ...proposalDetail(proposal), via: actor.via } },
         at,
         configDigest,
       ),

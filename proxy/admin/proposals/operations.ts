@@ -1,11 +1,11 @@
 import { z } from 'zod'
 import { findProposal, listProposals, type Proposal } from '../../../db/operators/proposals.ts'
-import { parseCursor } from '../../../db/support/cursor.ts'
+import { parseListCursor } from '../../../db/support/cursor.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
-import { demandAlso } from '../operation/demands.ts'
-import { DONE, type Operation, operation, type Takes } from '../operation/operation.ts'
-import { instant, token } from '../operation/shapes.ts'
-import { confirmProposal, end, openProposal } from './confirm.ts'
+import { requireCapability } from '../operation/demands.ts'
+import { EMPTY_RESULT, type InputSchemas, type Operation, operation } from '../operation/operation.ts'
+import { capabilityToken, instant } from '../operation/shapes.ts'
+import { confirmProposal, endProposal, openProposal } from './confirm.ts'
 
 const STATUSES = ['open', 'confirmed', 'declined', 'expired', 'void'] as const
 
@@ -17,7 +17,7 @@ const view = z
     at: instant,
     expires_at: instant,
     action: z.string().meta({ examples: ['agent.capabilities_patched'] }),
-    capabilities: z.array(token).meta({ description: 'What proposer and confirmer must hold.' }),
+    capabilities: z.array(capabilityToken).meta({ description: 'What proposer and confirmer must hold.' }),
     change: z
       .looseObject({ operation: z.string() })
       .meta({ description: 'What was asked for; once it is decided only which operation.' }),
@@ -29,7 +29,7 @@ const view = z
   })
   .meta({ id: 'Proposal' })
 
-const shown = (proposal: Proposal): z.output<typeof view> => ({
+const proposalView = (proposal: Proposal): z.output<typeof view> => ({
   id: proposal.proposal_id,
   by: proposal.proposed_by,
   via: proposal.via,
@@ -60,7 +60,7 @@ const page = z
     cursor: z.string().exactOptional(),
   })
   .transform(({ cursor: text, ...rest }, context) => {
-    const parsed = text === undefined ? undefined : parseCursor(text)
+    const parsed = text === undefined ? undefined : parseListCursor(text)
     if (!parsed || parsed.ok) return { ...rest, cursor: parsed?.cursor }
     for (const { field, message } of parsed.errors)
       context.addIssue({ code: 'custom', path: [field], message })
@@ -83,7 +83,7 @@ const list = operation({
     const { status, limit } = query
     const more = { ...(status && { status }), limit: String(limit) }
     const next = nextCursor === null ? null : { ...more, cursor: nextCursor }
-    return { value: { proposals: items.map(shown) }, next }
+    return { value: { proposals: items.map(proposalView) }, next }
   },
 })
 
@@ -100,7 +100,7 @@ const get = operation({
   run: async ({ database }, { params: { id } }) => {
     const found = await findProposal(database, id)
     if (!found) throw new Refusal('not_found', { message: 'There is no proposal of this id.' })
-    return { value: shown(found) }
+    return { value: proposalView(found) }
   },
 })
 
@@ -118,9 +118,9 @@ const decline = operation({
     const proposal = await openProposal(context, id, caller.at)
     const isOwn = proposal.proposed_by === caller.actor.id
     if (!isOwn && caller.actor.via === 'secret') throw new Refusal('own_proposal')
-    if (!isOwn) for (const capability of proposal.capabilities) demandAlso(caller, capability)
-    await end(context, caller, proposal, 'declined')
-    return DONE
+    if (!isOwn) for (const capability of proposal.capabilities) requireCapability(caller, capability)
+    await endProposal(context, caller, proposal, 'declined')
+    return EMPTY_RESULT
   },
 })
 
@@ -129,7 +129,7 @@ const decline = operation({
  *
  * POST …/{id}/confirm answers what the change itself would have answered.
  */
-export function proposalOperations(all: readonly Operation<Takes, unknown>[]) {
+export function proposalOperations(all: readonly Operation<InputSchemas, unknown>[]) {
   const byName = new Map(all.map((one) => [one.name, one]))
   const confirm = operation({
     name: 'confirmProposal',

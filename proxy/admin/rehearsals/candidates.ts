@@ -1,32 +1,32 @@
 import { z } from 'zod'
-import type { Watched } from '../../../db/ledger/rehearsal/candidate.ts'
+import type { CandidateReport } from '../../../db/ledger/rehearsal/candidate.ts'
 import type { CandidateSet } from '../../../db/principals/pins.ts'
 import type { PrincipalRecord } from '../../../db/principals/read.ts'
-import { dropCandidate, setCandidate, setCapabilities } from '../../../db/principals/write.ts'
+import { clearCandidateSet, setCandidate, setCapabilities } from '../../../db/principals/write.ts'
 import { timestamp } from '../../../db/support/statement.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
-import { groups, shownPiles } from '../conditions/view.ts'
-import { by, change, onLatest } from '../operation/change.ts'
-import type { AdminContext, Caller } from '../operation/context.ts'
-import type { Kind } from '../operation/kinds.ts'
-import { DONE, operation } from '../operation/operation.ts'
-import { capabilities, checkIfMatch, etagOf } from '../operation/parse.ts'
+import { groupsShape, pileViews } from '../conditions/view.ts'
+import { changeAuthor, commitChange, retryIfOvertaken } from '../operation/change.ts'
+import type { AdminCaller, AdminContext } from '../operation/context.ts'
+import type { PrincipalKind } from '../operation/kinds.ts'
+import { EMPTY_RESULT, operation } from '../operation/operation.ts'
+import { callerCapabilities, checkIfMatch, etagOf } from '../operation/parse.ts'
 import type { RehearsalPurpose } from '../operation/places.ts'
-import { instant, token } from '../operation/shapes.ts'
-import { alone, changeAuthority } from '../principals/authority.ts'
-import { answer, objectOf, PRINCIPAL, principalOf } from '../principals/view.ts'
+import { capabilityToken, instant } from '../operation/shapes.ts'
+import { changeAuthority, serializedByPrincipal } from '../principals/authority.ts'
+import { PRINCIPAL_SHAPES, principalByParams, principalOf, principalResult } from '../principals/view.ts'
 
 const params = z.object({ id: z.string() })
 
-const set = { capabilities: z.array(token), since: instant }
+const set = { capabilities: z.array(capabilityToken), since: instant }
 
 const count = z.int().min(0)
 
 const watched = z.strictObject({
   ...set,
   decisions: count.meta({ description: 'The calls that it has judged.' }),
-  would_refuse: groups,
-  would_allow: groups.meta({
+  would_refuse: groupsShape,
+  would_allow: groupsShape.meta({
     description: 'Of the calls that the gate has refused; what stands behind was not asked.',
   }),
 })
@@ -35,7 +35,7 @@ const watched = z.strictObject({
  * PUT …/{id}/candidate: a set that is judged beside the real one on every call, and decides nothing
  * (docs/rehearsal.md#candidates). What was counted of another one is left behind.
  */
-export const putCandidate = (kind: Kind) =>
+export const putCandidate = (kind: PrincipalKind) =>
   operation({
     name: `set${kind.noun}Candidate`,
     demands: 'admin.grant',
@@ -43,7 +43,7 @@ export const putCandidate = (kind: Kind) =>
     // It grants nothing.
     harmless: true,
     summary: `Sets a set of capabilities that is judged beside the real one of the ${kind.type}, and decides nothing.`,
-    takes: { params, body: z.strictObject({ capabilities }) },
+    takes: { params, body: z.strictObject({ capabilities: callerCapabilities }) },
     output: z.strictObject(set),
     status: 200,
     conditional: true,
@@ -58,7 +58,7 @@ export const putCandidate = (kind: Kind) =>
   })
 
 /** The candidate set alone; null where there is none. Reads one row: a page shows it at once. */
-export const showCandidateSet = (kind: Kind) =>
+export const showCandidateSet = (kind: PrincipalKind) =>
   operation({
     name: `show${kind.noun}CandidateSet`,
     demands: 'admin.read',
@@ -76,7 +76,7 @@ export const showCandidateSet = (kind: Kind) =>
   })
 
 /** GET …/{id}/candidate: the set, and what it would have changed since it is there. */
-export const getCandidate = (kind: Kind) =>
+export const getCandidate = (kind: PrincipalKind) =>
   operation({
     name: `get${kind.noun}Candidate`,
     demands: 'admin.read',
@@ -91,7 +91,7 @@ export const getCandidate = (kind: Kind) =>
       const record = await principalOf(context, kind, id)
       const candidate = record.candidate ?? none()
       const { decisions, wouldRefuse, wouldAllow } = await watch(context, caller, record, candidate, 'usage')
-      const [refused = [], allowed = []] = await shownPiles(context.database, [wouldRefuse, wouldAllow])
+      const [refused = [], allowed = []] = await pileViews(context.database, [wouldRefuse, wouldAllow])
       const value = { ...shownSet(candidate), decisions, would_refuse: refused, would_allow: allowed }
       return { value, revision: record.revision }
     },
@@ -104,7 +104,7 @@ function demandSeen(ifMatch: string | undefined): void {
 }
 
 /** DELETE …/{id}/candidate */
-export const deleteCandidate = (kind: Kind) =>
+export const deleteCandidate = (kind: PrincipalKind) =>
   operation({
     name: `remove${kind.noun}Candidate`,
     demands: 'admin.grant',
@@ -118,7 +118,7 @@ export const deleteCandidate = (kind: Kind) =>
     reasons: ['not_found', 'precondition_failed', 'audit_unavailable'],
     run: async (context, { params: { id }, ifMatch }, caller) => {
       await changeCandidate(context, kind, caller, { id, ifMatch, capabilities: null })
-      return DONE
+      return EMPTY_RESULT
     },
   })
 
@@ -127,19 +127,19 @@ export const deleteCandidate = (kind: Kind) =>
  * says what was observed of it. Refuses with `precondition_failed` if either set has changed meanwhile, and without an
  * `If-Match`: the request itself names no set, so it would make any that stands there by then the real one.
  */
-export const promoteCandidate = (kind: Kind) =>
+export const promoteCandidate = (kind: PrincipalKind) =>
   operation({
     name: `promote${kind.noun}Candidate`,
     demands: 'admin.grant',
     action: `${kind.type}.capabilities_patched`,
     object: async (context, input) => {
-      const found = await objectOf(kind)(context, input)
+      const found = await principalByParams(kind)(context, input)
       demandSeen(input.ifMatch)
       return found
     },
     summary: `Makes the candidate set of the ${kind.type} the real one.`,
     takes: { params },
-    output: PRINCIPAL[kind.type],
+    output: PRINCIPAL_SHAPES[kind.type],
     status: 200,
     conditional: true,
     revised: true,
@@ -163,17 +163,23 @@ export const promoteCandidate = (kind: Kind) =>
         next: { capabilities: held },
         detail: { previous, candidate: inRow(candidate, observed) },
         statements: [
-          setCapabilities(context.database, { type, id, revision, capabilities: held, ...by(caller) }),
-          dropCandidate(context.database, { type, id, at: caller.at }),
+          setCapabilities(context.database, {
+            type,
+            id,
+            revision,
+            capabilities: held,
+            ...changeAuthor(caller),
+          }),
+          clearCandidateSet(context.database, { type, id, at: caller.at }),
         ],
       }))
-      return answer(kind, await principalOf(context, kind, id))
+      return principalResult(kind, await principalOf(context, kind, id))
     },
   })
 
 const shownSet = ({ capabilities: held, since }: CandidateSet) => ({ capabilities: [...held], since })
 
-const inRow = ({ since }: CandidateSet, { decisions, wouldRefuse, wouldAllow }: Watched) => ({
+const inRow = ({ since }: CandidateSet, { decisions, wouldRefuse, wouldAllow }: CandidateReport) => ({
   since,
   decisions,
   would_refuse: wouldRefuse.decisions,
@@ -187,11 +193,11 @@ function none(): never {
 /** Reads what a set has judged, on a thread: the record is long. */
 function watch(
   { rehearsalPlaces, walkCalls }: AdminContext,
-  { actor, at, hangup }: Caller,
+  { actor, at, hangup }: AdminCaller,
   { principal_ref: principal }: PrincipalRecord,
   { since }: CandidateSet,
   purpose: RehearsalPurpose,
-): Promise<Watched> {
+): Promise<CandidateReport> {
   const wanted = {
     since,
     until: timestamp(Math.max(at, Date.parse(since)) + 1),
@@ -199,14 +205,14 @@ function watch(
     callsAlone: true,
   }
   const task = { kind: 'candidate', principal, since, wanted } as const
-  return rehearsalPlaces.in(purpose, actor.id, () => walkCalls(task, hangup.signal))
+  return rehearsalPlaces.run(purpose, actor.id, () => walkCalls(task, hangup.signal))
 }
 
 /** Sets the candidate set, or removes it with null, with one row. */
 function changeCandidate(
   context: AdminContext,
-  kind: Kind,
-  caller: Caller,
+  kind: PrincipalKind,
+  caller: AdminCaller,
   to: {
     readonly id: string
     readonly ifMatch: string | undefined
@@ -221,11 +227,11 @@ function changeCandidate(
     if (held === null && !record.candidate) none()
     return record
   }
-  return alone(context, kind, id, () =>
-    onLatest(find, ({ principal_ref: subject, revision, candidate }) => {
+  return serializedByPrincipal(context, kind, id, () =>
+    retryIfOvertaken(find, ({ principal_ref: subject, revision, candidate }) => {
       // It names the set: no two have the same.
       const at = Math.max(caller.at, candidate ? Date.parse(candidate.since) + 1 : 0)
-      return change(context, caller, {
+      return commitChange(context, caller, {
         action: `${type}.candidate_${held === null ? 'removed' : 'set'}`,
         detail: {
           subject,
@@ -233,7 +239,14 @@ function changeCandidate(
           previous: candidate?.capabilities ?? null,
         },
         statements: [
-          setCandidate(context.database, { type, id, revision, capabilities: held, ...by(caller), at }),
+          setCandidate(context.database, {
+            type,
+            id,
+            revision,
+            capabilities: held,
+            ...changeAuthor(caller),
+            at,
+          }),
         ],
       })
     }),

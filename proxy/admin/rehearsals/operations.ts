@@ -1,26 +1,26 @@
 import { z } from 'zod'
-import type { Progress } from '../../../db/ledger/rehearsal/task.ts'
+import type { WalkProgress } from '../../../db/ledger/rehearsal/task.ts'
 import { findRehearsal } from '../../../db/rehearsal/store.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
-import { type Rehearsal, record } from '../conditions/record.ts'
-import { resolve } from '../conditions/resolve.ts'
-import { run } from '../conditions/run.ts'
-import { rehearsal } from '../conditions/view.ts'
-import { moment, USUAL_MS, windowOf } from '../conditions/window.ts'
-import { changes } from '../operation/changes.ts'
-import type { AdminContext, Caller } from '../operation/context.ts'
-import { inLines } from '../operation/in-lines.ts'
-import { operation, type Takes } from '../operation/operation.ts'
+import { type Rehearsal, recordRehearsal } from '../conditions/record.ts'
+import { resolveChanges } from '../conditions/resolve.ts'
+import { runRehearsal } from '../conditions/run.ts'
+import { rehearsalShape } from '../conditions/view.ts'
+import { DEFAULT_WINDOW_MS, instantInput, windowOf } from '../conditions/window.ts'
+import { rehearsalChanges } from '../operation/changes.ts'
+import type { AdminCaller, AdminContext } from '../operation/context.ts'
+import { ndjsonWithProgress } from '../operation/in-lines.ts'
+import { type InputSchemas, operation } from '../operation/operation.ts'
 
 const asked = z.strictObject({
-  changes,
-  since: moment.exactOptional().meta({ description: 'Inclusive. Default: 30 days before `until`.' }),
-  until: moment.exactOptional().meta({ description: 'Exclusive. Default: now.' }),
+  changes: rehearsalChanges,
+  since: instantInput.exactOptional().meta({ description: 'Inclusive. Default: 30 days before `until`.' }),
+  until: instantInput.exactOptional().meta({ description: 'Exclusive. Default: now.' }),
 })
 
-type Asked = z.output<typeof asked>
+type RehearsalRequest = z.output<typeof asked>
 
-const takes = { body: asked } satisfies Takes
+const takes = { body: asked } satisfies InputSchemas
 
 const declared = {
   demands: 'admin.grant',
@@ -41,32 +41,37 @@ export const rehearse = operation({
   ...declared,
   name: 'rehearse',
   summary: 'Says what changes of authority would have done to the calls of a window.',
-  output: rehearsal,
+  output: rehearsalShape,
   run: async (context, { body }, caller) => ({ value: await rehearsed(context, body, caller) }),
 })
 
 /** The same, told as it goes: lines `{"progress": {"rows", "of"}}`, and then the rehearsal. */
-export const rehearseInLines = operation({
+export const rehearseWithProgress = operation({
   ...declared,
   name: 'rehearseWithProgress',
   summary: 'The same, with lines of its progress before it.',
   media: 'application/x-ndjson',
   output: z.unknown(),
   run: async (context, { body }, caller) => ({
-    value: await inLines((onProgress) => rehearsed(context, body, caller, onProgress)),
+    value: await ndjsonWithProgress((onProgress) => rehearsed(context, body, caller, onProgress)),
   }),
 })
 
 async function rehearsed(
   context: AdminContext,
-  body: Asked,
-  caller: Caller,
-  onProgress?: (progress: Progress) => void,
+  body: RehearsalRequest,
+  caller: AdminCaller,
+  onProgress?: (progress: WalkProgress) => void,
 ): Promise<Rehearsal> {
   const { since, until = caller.at } = body
   const window = windowOf(until, since)
-  const resolved = await resolve(context, body.changes)
-  return record(context, caller, resolved, await run(context, caller, resolved, window, { onProgress }))
+  const resolved = await resolveChanges(context, body.changes)
+  return recordRehearsal(
+    context,
+    caller,
+    resolved,
+    await runRehearsal(context, caller, resolved, window, { onProgress }),
+  )
 }
 
 /** GET /v1/admin/rehearsals/{id}: the same object again, for 30 days. */
@@ -76,12 +81,12 @@ export const getRehearsal = operation({
   action: 'admin.read',
   summary: 'Shows a rehearsal once more, for 30 days.',
   takes: { params: z.object({ id: z.string() }) },
-  output: rehearsal,
+  output: rehearsalShape,
   status: 200,
   reasons: ['not_found'],
   run: async ({ database }, { params: { id } }, { at }) => {
     const found = await findRehearsal(database, id)
-    if (!found || at - Date.parse(found.created_at) > USUAL_MS)
+    if (!found || at - Date.parse(found.created_at) > DEFAULT_WINDOW_MS)
       throw new Refusal('not_found', { message: 'There is no rehearsal of this id.' })
     // Proven by record, which alone stores them.
     return { value: JSON.parse(found.result) as Rehearsal }

@@ -1,9 +1,9 @@
 import { z } from 'zod'
-import { resolve } from '../conditions/resolve.ts'
-import { run } from '../conditions/run.ts'
-import { preview } from '../conditions/view.ts'
+import { resolveChanges } from '../conditions/resolve.ts'
+import { runRehearsal } from '../conditions/run.ts'
+import { previewShape } from '../conditions/view.ts'
 import { windowOf } from '../conditions/window.ts'
-import { changes } from '../operation/changes.ts'
+import { rehearsalChanges } from '../operation/changes.ts'
 import { operation } from '../operation/operation.ts'
 
 /**
@@ -15,12 +15,12 @@ export const previewChanges = operation({
   demands: 'admin.grant',
   action: 'admin.read',
   summary: 'Says what changes of authority would have done, and records nothing.',
-  takes: { body: z.strictObject({ changes }) },
-  output: preview,
+  takes: { body: z.strictObject({ changes: rehearsalChanges }) },
+  output: previewShape,
   status: 200,
   reasons: ['overloaded'],
   run: async (context, { body }, caller) => {
-    const resolved = await resolve(context, body.changes)
-    return { value: await run(context, caller, resolved, windowOf(caller.at)) }
+    const resolved = await resolveChanges(context, body.changes)
+    return { value: await runRehearsal(context, caller, resolved, windowOf(caller.at)) }
   },
 })

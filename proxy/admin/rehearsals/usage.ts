@@ -1,14 +1,14 @@
 import { z } from 'zod'
-import type { Used } from '../../../db/ledger/rehearsal/usage.ts'
-import { moment, windowOf } from '../conditions/window.ts'
-import type { Kind } from '../operation/kinds.ts'
+import type { PrincipalUsage } from '../../../db/ledger/rehearsal/usage.ts'
+import { instantInput, windowOf } from '../conditions/window.ts'
+import type { PrincipalKind } from '../operation/kinds.ts'
 import { operation } from '../operation/operation.ts'
-import { instant, token } from '../operation/shapes.ts'
+import { capabilityToken, instant } from '../operation/shapes.ts'
 import { principalOf } from '../principals/view.ts'
 
-const since = moment.exactOptional().meta({ description: 'Inclusive. Default: 30 days ago.' })
+const since = instantInput.exactOptional().meta({ description: 'Inclusive. Default: 30 days ago.' })
 
-const tokens = z.array(token)
+const tokens = z.array(capabilityToken)
 const count = z.int().min(0)
 
 const used = z.strictObject({
@@ -16,7 +16,7 @@ const used = z.strictObject({
   decisions: count,
   capabilities: z.array(
     z.strictObject({
-      capability: token,
+      capability: capabilityToken,
       held: z.boolean(),
       allowed: count,
       denied: count,
@@ -31,10 +31,10 @@ const used = z.strictObject({
   suggested: tokens.meta({ description: 'The least set that would have allowed all that was allowed.' }),
 })
 
-export type Usage = z.output<typeof used>
+export type CapabilityUsage = z.output<typeof used>
 
 /** GET /v1/admin/{agents,users,workloads}/{id}/usage: what it has used of what it holds (docs/rehearsal.md#usage). */
-export const usageOf = (kind: Kind) =>
+export const getCapabilityUsage = (kind: PrincipalKind) =>
   operation({
     name: `get${kind.noun}Usage`,
     demands: 'admin.read',
@@ -52,14 +52,14 @@ export const usageOf = (kind: Kind) =>
         principal,
         wanted: { ...window, principals: [principal], callsAlone: true },
       } as const
-      const found = await context.rehearsalPlaces.in('usage', actor.id, () =>
+      const found = await context.rehearsalPlaces.run('usage', actor.id, () =>
         context.walkCalls(task, hangup.signal),
       )
-      return { value: { since: window.since, ...shown(found, held) } }
+      return { value: { since: window.since, ...usageView(found, held) } }
     },
   })
 
-function shown({ decisions, capabilities, undemanding }: Used, held: readonly string[]) {
+function usageView({ decisions, capabilities, undemanding }: PrincipalUsage, held: readonly string[]) {
   const wanted = new Map(capabilities.map((one) => [one.capability, one]))
   const needed = capabilities.filter(({ allowed }) => allowed > 0).map(({ capability }) => capability)
   return {

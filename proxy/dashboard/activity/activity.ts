@@ -1,20 +1,20 @@
-import type { Administered } from '../../../plugins/operators/operator.ts'
+import type { AdministrationFacts } from '../../../plugins/operators/operator.ts'
 import { ASSETS } from '../frame/assets.ts'
-import type { Dashboard } from '../frame/dashboard.ts'
-import type { Page } from '../frame/page.ts'
-import { all, counted, type Html, html, NOTHING, when } from '../frame/parts.ts'
-import { type Asked, askedIn, type Here } from './asked.ts'
+import type { DashboardContext } from '../frame/dashboard.ts'
+import type { DashboardPage } from '../frame/page.ts'
+import { countWithNoun, EMPTY_HTML, type HtmlFragment, html, htmlIf, joinHtml } from '../frame/parts.ts'
+import { type ActivityHref, type ActivityParams, parseActivityParams } from './asked.ts'
 import { barWindow } from './bars.ts'
-import { callsOf, FACETS, type Facet, type Found, linesOf, type Wanted } from './calls.ts'
+import { type ActivityQuery, type CallFacet, type CallPage, callLines, callsOf, FACETS } from './calls.ts'
 import { chart } from './chart.ts'
-import { decidedIn } from './decided.ts'
-import { head } from './form.ts'
+import { countDecisions } from './decided.ts'
+import { activityForm } from './form.ts'
 
 const LINES = 100
 
 /** GET /proxy/activity: one line for each call, newest first. The URL is the state: a bookmark is a saved view. */
-export const activityPage: Page = async (dashboard, facts) => {
-  const asked = askedIn(facts.query)
+export const activityPage: DashboardPage = async (dashboard, facts) => {
+  const asked = parseActivityParams(facts.query)
   const { problems } = asked.times
   const isWrong = problems.since !== null || problems.until !== null
   return {
@@ -22,12 +22,16 @@ export const activityPage: Page = async (dashboard, facts) => {
     section: '/proxy/activity',
     script: ASSETS.activity.path,
     ...(isWrong && { status: 422 }),
-    body: html`${head(asked)}${isWrong ? NOTHING : await found(dashboard, facts, asked)}`,
+    body: html`${activityForm(asked)}${isWrong ? EMPTY_HTML : await found(dashboard, facts, asked)}`,
   }
 }
 
 /** Counts and calls. A window that moves begins where its first bar does. */
-async function found(dashboard: Dashboard, facts: Administered, asked: Asked): Promise<Html> {
+async function found(
+  dashboard: DashboardContext,
+  facts: AdministrationFacts,
+  asked: ActivityParams,
+): Promise<HtmlFragment> {
   const { chosen, noise, times, here } = asked
   const shown = barWindow(times, facts.at)
   const { window: _, ...others } = chosen
@@ -45,34 +49,34 @@ async function found(dashboard: Dashboard, facts: Administered, asked: Asked): P
     ...(isVerdict && status !== undefined && { status }),
   }
   // One after the other: of what reads the ledger at once there are few places.
-  const calls = await callsOf(dashboard, facts, { ...wanted, noise, most: LINES } satisfies Wanted)
-  const decided = await decidedIn(dashboard, facts, shown, which)
+  const calls = await callsOf(dashboard, facts, { ...wanted, noise, most: LINES } satisfies ActivityQuery)
+  const decided = await countDecisions(dashboard, facts, shown, which)
   const notNarrowed = [
     ...(['principal', 'tool', 'model', 'reason'] as const).filter((name) => chosen[name] !== undefined),
     ...(isVerdict ? [] : ['verdict']),
   ]
   return html`${chart({ shown, decided, here, chosen: times.window, notNarrowed })}
 ${following(asked)}
-<div class="beside"><aside aria-label="Narrow it">${all(FACETS.map((facet) => facetOf(facet, calls, here)))}</aside>
+<div class="beside"><aside aria-label="Narrow it">${joinHtml(FACETS.map((facet) => facetOf(facet, calls, here)))}</aside>
 ${table(calls, here, facts.at)}</div>`
 }
 
 /** Where new calls may come: a link to ask for them, and for a script where it hears of them. */
-const following = ({ chosen, here }: Asked): Html =>
+const following = ({ chosen, here }: ActivityParams): HtmlFragment =>
   chosen.cursor || chosen.until
-    ? NOTHING
+    ? EMPTY_HTML
     : html`<p id="follow" data-live="${here({}).replace('/proxy/activity', '/proxy/activity/live')}"><a href="${here({})}">Reload</a></p>`
 
-const table = (found: Found, here: Here, at: number): Html =>
-  html`<section id="calls" tabindex="-1">${linesOf(found.calls, at, html`<p>No call fits.</p><p>An agent's first call shows up here: <code class="copy" tabindex="0">make demo</code> makes some.</p>`)}
-<p class="faint">${counted(found.fitting, 'line fits', 'lines fit')} among the ${counted(found.rows, 'row')} that were looked at${found.oldest === null ? '' : `, back to ${found.oldest}`}.</p>
-${when(found.next !== null, () => html`<p><a rel="next" href="${here({ cursor: found.next })}">Older</a></p>`)}</section>`
+const table = (found: CallPage, here: ActivityHref, at: number): HtmlFragment =>
+  html`<section id="calls" tabindex="-1">${callLines(found.calls, at, html`<p>No call fits.</p><p>An agent's first call shows up here: <code class="copy" tabindex="0">make demo</code> makes some.</p>`)}
+<p class="faint">${countWithNoun(found.fitting, 'line fits', 'lines fit')} among the ${countWithNoun(found.rows, 'row')} that were looked at${found.oldest === null ? '' : `, back to ${found.oldest}`}.</p>
+${htmlIf(found.next !== null, () => html`<p><a rel="next" href="${here({ cursor: found.next })}">Older</a></p>`)}</section>`
 
 /** The words by which a facet is asked for: `principal` by the name that the ledger or the API has. */
-const facetOf = (facet: Facet, { counts }: Found, here: Here): Html => {
+const facetOf = (facet: CallFacet, { counts }: CallPage, here: ActivityHref): HtmlFragment => {
   const values = [...counts[facet]].toSorted(([, a], [, b]) => b - a).slice(0, 12)
   if (values.length === 0) return html``
-  return html`<h3>${facet === 'status' ? 'verdict' : facet}</h3><ul>${all(
+  return html`<h3>${facet === 'status' ? 'verdict' : facet}</h3><ul>${joinHtml(
     values.map(
       ([value, count]) =>
         html`<li><a href="${here({ [facet]: value, cursor: null })}">${value}</a> ${String(count)}</li>`,

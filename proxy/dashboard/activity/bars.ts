@@ -1,10 +1,10 @@
-import type { Counted, Level } from '../../../db/ledger/counts/counted.ts'
-import { type Times, WINDOWS } from './times.ts'
+import type { CountLevel, SpanCount } from '../../../db/ledger/counts/counted.ts'
+import { type ActivityTimes, WINDOWS } from './times.ts'
 
 const [MINUTE_MS, HOUR_MS, DAY_MS] = [60_000, 3_600_000, 86_400_000]
 
 /** The lengths of time that a bar may stand for, each with the level of the counts that it is made of. */
-const UNITS: readonly (readonly [ms: number, level: Level, name: string])[] = [
+const UNITS: readonly (readonly [ms: number, level: CountLevel, name: string])[] = [
   [MINUTE_MS, 16, 'a minute'],
   [5 * MINUTE_MS, 16, '5 minutes'],
   [10 * MINUTE_MS, 15, '10 minutes'],
@@ -17,16 +17,16 @@ const UNITS: readonly (readonly [ms: number, level: Level, name: string])[] = [
   [28 * DAY_MS, 10, '28 days'],
   [364 * DAY_MS, 10, '364 days'],
 ]
-const LONGEST: (typeof UNITS)[number] = [364 * DAY_MS, 10, '364 days']
+const LARGEST_UNIT: (typeof UNITS)[number] = [364 * DAY_MS, 10, '364 days']
 /** The bars of a chart: a few more where a window begins and ends within one. */
-const MOST = 72
+const MAX_BARS = 72
 
 /** The window of a chart: whole bars. */
 export interface BarWindow {
   /** The time that a bar stands for. ms. */
   readonly unit: number
   readonly unitName: string
-  readonly level: Level
+  readonly level: CountLevel
   /** The beginning of the first bar, and the end of the last one. ms since the epoch. */
   readonly from: number
   readonly to: number
@@ -37,20 +37,20 @@ export interface BarWindow {
 }
 
 /** The window that a chart shows: what is asked for, widened to whole bars; by default the last 24 hours. */
-export function barWindow({ window, since, until }: Times, now: number): BarWindow {
+export function barWindow({ window, since, until }: ActivityTimes, now: number): BarWindow {
   const end = until ?? now
   const begin = window === null ? (since ?? end - WINDOWS['24h']) : end - WINDOWS[window]
   const length = Math.max(end - begin, MINUTE_MS)
-  const [unit, level, unitName] = UNITS.find(([ms]) => length <= ms * MOST) ?? LONGEST
+  const [unit, level, unitName] = UNITS.find(([ms]) => length <= ms * MAX_BARS) ?? LARGEST_UNIT
   const goesOn = until === null
   const to = goesOn ? (Math.floor(end / unit) + 1) * unit : Math.ceil(end / unit) * unit
-  const from = Math.max(Math.floor(begin / unit) * unit, to - (MOST + 2) * unit)
+  const from = Math.max(Math.floor(begin / unit) * unit, to - (MAX_BARS + 2) * unit)
   const widened = (since !== null && since !== from) || (until !== null && until !== to)
   return { unit, unitName, level, from, to: Math.max(to, from + unit), goesOn, widened }
 }
 
 /** An instant as counts of a level spell its span. */
-export function spanAt(at: number, level: Level): string {
+export function spanAt(at: number, level: CountLevel): string {
   const text = new Date(at).toISOString()
   // A year of more than four digits is spelt another way, and comes behind all that can be recorded.
   return text.startsWith('+') ? '~' : text.slice(0, level)
@@ -62,7 +62,7 @@ const REST = '0000-01-01T00:00'
 const beginOf = (span: string): number => Date.parse(`${span}${REST.slice(span.length)}Z`)
 
 /** What was decided in the time of a bar. */
-export interface Bar {
+export interface ChartBar {
   /** ms since the epoch. */
   readonly from: number
   readonly to: number
@@ -71,7 +71,7 @@ export interface Bar {
 }
 
 /** The bars of a window, from counts of decisions. */
-export function barsOf({ from, to, unit }: BarWindow, counts: readonly Counted[]): readonly Bar[] {
+export function barsOf({ from, to, unit }: BarWindow, counts: readonly SpanCount[]): readonly ChartBar[] {
   const bars = Array.from({ length: Math.round((to - from) / unit) }, (_, n) => ({
     from: from + n * unit,
     to: from + (n + 1) * unit,

@@ -8,13 +8,13 @@ const EVERY_MS = 500
 /** The looks between two signs of life, by which a connection that is gone is found. */
 const LOOKS_PER_SIGN = 30
 /** In one process. */
-const MOST = 64
+const MAX_FOLLOWERS = 64
 /** By one operator: a browser opens six connections to a host, and pages need some. */
-const MOST_OF_ONE = 4
+const MAX_PER_OPERATOR = 4
 /** What may wait for a browser that does not read. Bytes. */
-const MOST_WAITING = 1_024
+const MAX_BACKLOG_BYTES = 1_024
 
-interface Sources {
+interface FollowerDependencies {
   /** The place of the last row. */
   readonly last: () => Promise<number>
   readonly log: Pick<Logger, 'error'>
@@ -25,8 +25,8 @@ interface Sources {
  * the ledger serves all of them, and there is none while nobody follows. An event holds the place of the last row, and
  * nothing of it. A browser that does not read is let go, and none is waited for.
  */
-export class Followers {
-  readonly #sources: Sources
+export class ActivityFollowers {
+  readonly #sources: FollowerDependencies
   /** Each with its operator. */
   readonly #streams = new Map<Readable, string>()
   #timer: NodeJS.Timeout | undefined
@@ -36,7 +36,7 @@ export class Followers {
   #seen: number | null = null
   #closed = false
 
-  constructor(sources: Sources) {
+  constructor(sources: FollowerDependencies) {
     this.#sources = sources
   }
 
@@ -48,12 +48,12 @@ export class Followers {
   /** Opens a stream, which ends when it is destroyed. Refuses with `overloaded` where there are too many. */
   open(operator: string): Readable {
     const own = [...this.#streams.values()].filter((one) => one === operator).length
-    if (this.#closed || own >= MOST_OF_ONE || this.size >= MOST)
+    if (this.#closed || own >= MAX_PER_OPERATOR || this.size >= MAX_FOLLOWERS)
       throw new Refusal('overloaded', {
         message: 'Too many pages follow already. Close one of them.',
         headers: { 'retry-after': '5' },
       })
-    const stream = new Readable({ highWaterMark: MOST_WAITING, read: () => {} })
+    const stream = new Readable({ highWaterMark: MAX_BACKLOG_BYTES, read: () => {} })
     stream.once('close', () => this.#over(stream))
     this.#streams.set(stream, operator)
     // A browser comes back by itself after so many ms.

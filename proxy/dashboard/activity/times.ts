@@ -5,7 +5,7 @@ export const WINDOWS = { '1h': DAY_MS / 24, '24h': DAY_MS, '7d': 7 * DAY_MS, '30
 export type WindowName = keyof typeof WINDOWS
 
 /** The times that a query asks for. */
-export interface Times {
+export interface ActivityTimes {
   /** As they were typed; empty where they were not. */
   readonly typed: { readonly since: string; readonly until: string }
   readonly window: WindowName | null
@@ -17,7 +17,7 @@ export interface Times {
 }
 
 /** Reads the times of a query. What was typed counts where a window is named too. */
-export function timesOf(asked: URLSearchParams): Times {
+export function timesOf(asked: URLSearchParams): ActivityTimes {
   const typed = { since: asked.get('since') ?? '', until: asked.get('until') ?? '' }
   const [since, until] = [instantOf(typed.since), instantOf(typed.until)]
   const [from, to] = [typed.since === '' ? null : since, typed.until === '' ? null : until]

@@ -1,54 +1,68 @@
 import { isObject } from '../../../db/support/json.ts'
-import type { Administered } from '../../../plugins/operators/operator.ts'
+import type { AdministrationFacts } from '../../../plugins/operators/operator.ts'
 import { OPERATIONS } from '../../admin/http/operations.ts'
 import { perform } from '../../admin/operation/operation.ts'
-import { callsOf, linesOf, reasonOf } from '../activity/calls.ts'
-import { acting, byId } from '../frame/acting.ts'
-import type { Dashboard } from '../frame/dashboard.ts'
-import type { Page } from '../frame/page.ts'
-import { ago, all, button, counted, type Html, html, may, NOTHING, pathOf, when } from '../frame/parts.ts'
+import { callLines, callsOf, rowReason } from '../activity/calls.ts'
+import { formHandler, inputById } from '../frame/acting.ts'
+import type { DashboardContext } from '../frame/dashboard.ts'
+import type { DashboardPage } from '../frame/page.ts'
+import {
+  button,
+  countWithNoun,
+  EMPTY_HTML,
+  type HtmlFragment,
+  hasCapability,
+  html,
+  htmlIf,
+  joinHtml,
+  pathOf,
+  relativeTime,
+} from '../frame/parts.ts'
 import { card } from './card.ts'
-import { ending, endingCas } from './ending.ts'
-import { keyless } from './keyless.ts'
+import { endingCas, endingCertificates } from './ending.ts'
+import { keylessCallers } from './keyless.ts'
 import { otherModels } from './other-models.ts'
 
 const DAY_MS = 86_400_000
 
 /** GET /proxy: what needs a person, and nothing else. Empty means that all is well. */
-export const attentionPage: Page = async (dashboard, facts) => {
+export const attentionPage: DashboardPage = async (dashboard, facts) => {
   const cards = [
     ...(await waiting(dashboard, facts)),
     ...(await servers(dashboard, facts)),
     ...(await secretUsed(dashboard, facts)),
     ...otherModels(dashboard, facts),
-    ...(await ending(dashboard, facts)),
+    ...(await endingCertificates(dashboard, facts)),
     ...(await lateAnchors(dashboard)),
     ...(await endingCas(dashboard, facts)),
-    ...(await keyless(dashboard, facts)),
+    ...(await keylessCallers(dashboard, facts)),
     ...(await refused(dashboard, facts)),
   ]
   const now = new Date(facts.at).toISOString()
   return {
     title: 'Attention',
     section: '/proxy',
-    body: html`${when(cards.length === 0, () => html`<p class="lead well">All is well, as of <time datetime="${now}">${now.slice(11, 19)} UTC</time>. Nothing waits for a person.</p>`)}
-${all(cards)}${await unnamed(dashboard, facts)}
-${when(!may(facts, 'admin.audit'), () => html`<p class="needs">Seeing refused calls needs <code>admin.audit</code>.</p>`)}`,
+    body: html`${htmlIf(cards.length === 0, () => html`<p class="lead well">All is well, as of <time datetime="${now}">${now.slice(11, 19)} UTC</time>. Nothing waits for a person.</p>`)}
+${joinHtml(cards)}${await unnamed(dashboard, facts)}
+${htmlIf(!hasCapability(facts, 'admin.audit'), () => html`<p class="needs">Seeing refused calls needs <code>admin.audit</code>.</p>`)}`,
   }
 }
 
 /** A first boot that somebody has left before its end. */
-async function unnamed({ context }: Dashboard, facts: Administered): Promise<Html> {
-  if (!may(facts, 'admin.settings')) return NOTHING
+async function unnamed({ context }: DashboardContext, facts: AdministrationFacts): Promise<HtmlFragment> {
+  if (!hasCapability(facts, 'admin.settings')) return EMPTY_HTML
   const { value } = await perform(OPERATIONS.organisation.show, context, {}, facts)
   const isFixed = value.organisation_fixed_by !== null && value.trust_domain_fixed_by !== null
   return value.answered || isFixed
-    ? NOTHING
+    ? EMPTY_HTML
     : html`<p class="faint">Nobody has named the organisation yet: ids and certificates will say <code>${value.organisation}</code>, for ever, once somebody is enrolled. <a href="/proxy/setup/organisation">Go on with the set-up</a></p>`
 }
 
 /** The changes that wait for a second operator. */
-async function waiting({ context }: Dashboard, facts: Administered): Promise<readonly Html[]> {
+async function waiting(
+  { context }: DashboardContext,
+  facts: AdministrationFacts,
+): Promise<readonly HtmlFragment[]> {
   const query = { status: 'open' as const, limit: '20' }
   const { value, next } = await perform(OPERATIONS.proposals.list, context, { query }, facts)
   // Nobody hides an older one by proposing twenty others.
@@ -63,11 +77,11 @@ async function waiting({ context }: Dashboard, facts: Administered): Promise<rea
   const cards = value.proposals.map((proposal) => {
     const { id, by, action, rehearsal, change } = proposal
     const isOwn = by === facts.actor.id
-    const decide = (what: string, label: string): Html =>
+    const decide = (what: string, label: string): HtmlFragment =>
       button(facts, 'admin.read', `/proxy/proposals/${id}/${what}`, label)
     return card(
       html`${by} asks for a second person: ${action}`,
-      html`<p>${ago(proposal.at, facts.at)}, until ${ago(proposal.expires_at, facts.at)}. ${
+      html`<p>${relativeTime(proposal.at, facts.at)}, until ${relativeTime(proposal.expires_at, facts.at)}. ${
         rehearsal === null
           ? 'Nobody can say what it would do.'
           : html`It was rehearsed: <code>${rehearsal}</code>.`
@@ -79,15 +93,18 @@ async function waiting({ context }: Dashboard, facts: Administered): Promise<rea
 }
 
 /** Links to the texts that an approval names by their digest alone. */
-function readServer({ params }: Readonly<Record<string, unknown>>): Html {
+function readServer({ params }: Readonly<Record<string, unknown>>): HtmlFragment {
   const id = isObject(params) ? params.resource_id : undefined
   return typeof id === 'string'
     ? html`<p><a href="${pathOf('tools', id)}">Read what it is about before you confirm it</a></p>`
-    : NOTHING
+    : EMPTY_HTML
 }
 
 /** MCP servers whose tools have changed, and those that cannot be read. */
-async function servers({ context }: Dashboard, facts: Administered): Promise<readonly Html[]> {
+async function servers(
+  { context }: DashboardContext,
+  facts: AdministrationFacts,
+): Promise<readonly HtmlFragment[]> {
   const { value } = await perform(OPERATIONS.mcpResources.list, context, {}, facts)
   return value.flatMap(
     ({ resource_id: id, name, tools, last_error: error, pending_server_digest: words }) => {
@@ -96,7 +113,7 @@ async function servers({ context }: Dashboard, facts: Administered): Promise<rea
       const waits = html`<p>${changed.join(', ')} cannot be called until somebody has read what is different.</p><p><a href="${path}">Read and approve</a></p>`
       return [
         ...(changed.length > 0
-          ? [card(html`${name}: ${counted(changed.length, 'tool has', 'tools have')} changed`, waits)]
+          ? [card(html`${name}: ${countWithNoun(changed.length, 'tool has', 'tools have')} changed`, waits)]
           : []),
         ...(words === null
           ? []
@@ -120,13 +137,16 @@ async function servers({ context }: Dashboard, facts: Administered): Promise<rea
 }
 
 /** The secret that is for when nothing else opens, where somebody has used it; its own user knows. */
-async function secretUsed({ context }: Dashboard, facts: Administered): Promise<readonly Html[]> {
+async function secretUsed(
+  { context }: DashboardContext,
+  facts: AdministrationFacts,
+): Promise<readonly HtmlFragment[]> {
   const { value } = await perform(OPERATIONS.secret.show, context, {}, facts)
   const { last_used_at: used } = value
   if (used === null || facts.at - Date.parse(used) > DAY_MS || facts.actor.via === 'secret') return []
   return [
     card(
-      html`The operator secret was used ${ago(used, facts.at)}`,
+      html`The operator secret was used ${relativeTime(used, facts.at)}`,
       html`<p>It is for when nothing else opens. <a href="/proxy/activity?principal=admin">What it did</a></p>`,
     ),
   ]
@@ -137,35 +157,38 @@ const USUAL: ReadonlySet<string> = new Set(['signed_out', 'use_dpop_nonce'])
 const SHOWN = 20
 
 /** The newest refusals of the last day. */
-async function refused(dashboard: Dashboard, facts: Administered): Promise<readonly Html[]> {
-  if (!may(facts, 'admin.audit')) return []
+async function refused(
+  dashboard: DashboardContext,
+  facts: AdministrationFacts,
+): Promise<readonly HtmlFragment[]> {
+  if (!hasCapability(facts, 'admin.audit')) return []
   const since = new Date(facts.at - DAY_MS).toISOString()
   const found = await callsOf(dashboard, facts, { status: 'denied', since, most: 3 * SHOWN, noise: true })
-  const calls = found.calls.filter(({ decision }) => !USUAL.has(reasonOf(decision) ?? '')).slice(0, SHOWN)
+  const calls = found.calls.filter(({ decision }) => !USUAL.has(rowReason(decision) ?? '')).slice(0, SHOWN)
   if (calls.length === 0) return []
   return [
-    html`<section class="card"><h2>Refused lately</h2>${linesOf(calls, facts.at, html``)}<p><a href="/proxy/activity?status=denied">All refusals</a></p></section>`,
+    html`<section class="card"><h2>Refused lately</h2>${callLines(calls, facts.at, html``)}<p><a href="/proxy/activity?status=denied">All refusals</a></p></section>`,
   ]
 }
 
 /** Those who should keep checkpoints elsewhere, and have not for minutes. */
-async function lateAnchors({ context }: Dashboard): Promise<readonly Html[]> {
+async function lateAnchors({ context }: DashboardContext): Promise<readonly HtmlFragment[]> {
   const names = (await context.anchors()).filter(({ late }) => late).map(({ anchor }) => anchor)
   if (names.length === 0) return []
   return [
     card(
-      html`${counted(names.length, 'anchor is', 'anchors are')} late`,
-      html`<ul>${all(names.map((name) => html`<li>${name}</li>`))}</ul><p>What was recorded lately could still be written anew by whoever owns the database. <a href="/proxy/proof">Why</a></p>`,
+      html`${countWithNoun(names.length, 'anchor is', 'anchors are')} late`,
+      html`<ul>${joinHtml(names.map((name) => html`<li>${name}</li>`))}</ul><p>What was recorded lately could still be written anew by whoever owns the database. <a href="/proxy/proof">Why</a></p>`,
     ),
   ]
 }
 
 /** The forms by which a second operator decides. */
-export const proposalForms = (dashboard: Dashboard) => {
+export const proposalForms = (dashboard: DashboardContext) => {
   const { confirm, decline } = OPERATIONS.proposals
-  const back = { given: byId, to: (): string => '/proxy' }
+  const back = { given: inputById, to: (): string => '/proxy' }
   return {
-    confirm: acting(dashboard, confirm, { ...back, notice: 'confirmed' }),
-    decline: acting(dashboard, decline, { ...back, notice: 'declined' }),
+    confirm: formHandler(dashboard, confirm, { ...back, notice: 'confirmed' }),
+    decline: formHandler(dashboard, decline, { ...back, notice: 'declined' }),
   }
 }

@@ -1,5 +1,5 @@
-import { type Html, html } from '../frame/parts.ts'
+import { type HtmlFragment, html } from '../frame/parts.ts'
 
 /** What needs a person. */
-export const card = (title: Html, body: Html): Html =>
+export const card = (title: HtmlFragment, body: HtmlFragment): HtmlFragment =>
   html`<section class="card needs-you"><h2>${title}</h2>${body}</section>`

@@ -1,8 +1,8 @@
-import type { Administered } from '../../../plugins/operators/operator.ts'
+import type { AdministrationFacts } from '../../../plugins/operators/operator.ts'
 import { perform } from '../../admin/operation/operation.ts'
 import { countKeylessPrincipals } from '../../admin/principals/keyless.ts'
-import type { Dashboard } from '../frame/dashboard.ts'
-import { all, counted, type Html, html } from '../frame/parts.ts'
+import type { DashboardContext } from '../frame/dashboard.ts'
+import { countWithNoun, type HtmlFragment, html, joinHtml } from '../frame/parts.ts'
 import { card } from './card.ts'
 
 const KINDS = [
@@ -12,10 +12,10 @@ const KINDS = [
 ] as const
 
 /** How many callers have no proof key, where proofs are optional: a stolen certificate is enough to speak as one of them. */
-export async function keyless(
-  { context, inForce }: Dashboard,
-  facts: Administered,
-): Promise<readonly Html[]> {
+export async function keylessCallers(
+  { context, inForce }: DashboardContext,
+  facts: AdministrationFacts,
+): Promise<readonly HtmlFragment[]> {
   const mode = inForce.modes.find(({ name }) => name === 'egress_dpop_mode')?.value
   if (mode !== 'optional') return []
   const { value } = await perform(countKeylessPrincipals, context, {}, facts)
@@ -25,7 +25,7 @@ export async function keyless(
   return [
     card(
       html`No proof key, while proofs are optional`,
-      html`<p>Whoever gets hold of the key of its certificate can speak as one of these.</p><ul>${all(some.map(([plural, one]) => html`<li><a href="/proxy/${plural}?${q}">${counted(value[plural], one)}</a></li>`))}</ul><p>Give them the sidecar, or a key; then <a href="/proxy/settings#modes">rehearse <code>required</code></a>.</p>`,
+      html`<p>Whoever gets hold of the key of its certificate can speak as one of these.</p><ul>${joinHtml(some.map(([plural, one]) => html`<li><a href="/proxy/${plural}?${q}">${countWithNoun(value[plural], one)}</a></li>`))}</ul><p>Give them the sidecar, or a key; then <a href="/proxy/settings#modes">rehearse <code>required</code></a>.</p>`,
     ),
   ]
 }

@@ -1,27 +1,37 @@
-import type { Administered } from '../../../plugins/operators/operator.ts'
-import { visible } from '../../visible.ts'
-import type { Dashboard } from '../frame/dashboard.ts'
-import { ago, all, counted, type Html, html, may } from '../frame/parts.ts'
+import type { AdministrationFacts } from '../../../plugins/operators/operator.ts'
+import { escapeHidden } from '../../visible.ts'
+import type { DashboardContext } from '../frame/dashboard.ts'
+import {
+  countWithNoun,
+  type HtmlFragment,
+  hasCapability,
+  html,
+  joinHtml,
+  relativeTime,
+} from '../frame/parts.ts'
 import { card } from './card.ts'
 
 const DAY_MS = 86_400_000
 const SHOWN = 20
 
 /** Providers that ran another model than they were asked for, within a day: what was judged is not what ran. */
-export function otherModels({ modelMismatches }: Dashboard, facts: Administered): readonly Html[] {
-  if (!may(facts, 'admin.audit')) return []
+export function otherModels(
+  { modelMismatches }: DashboardContext,
+  facts: AdministrationFacts,
+): readonly HtmlFragment[] {
+  if (!hasCapability(facts, 'admin.audit')) return []
   const lately = modelMismatches().filter(({ at }) => facts.at - at < DAY_MS)
   if (lately.length === 0) return []
   const lines = lately
     .slice(0, SHOWN)
     .map(
       ({ provider, asked, answered, calls, at, requestId }) =>
-        html`<li>${provider} was asked for <code>${visible(asked)}</code> and ran <code>${visible(answered)}</code>: ${counted(calls, 'call', 'calls')}, <a href="/proxy/activity/${requestId}">the last one</a> ${ago(new Date(at).toISOString(), facts.at)}</li>`,
+        html`<li>${provider} was asked for <code>${escapeHidden(asked)}</code> and ran <code>${escapeHidden(answered)}</code>: ${countWithNoun(calls, 'call', 'calls')}, <a href="/proxy/activity/${requestId}">the last one</a> ${relativeTime(new Date(at).toISOString(), facts.at)}</li>`,
     )
   return [
     card(
       html`Another model answered than was asked for`,
-      html`<ul>${all(lines)}</ul><p>Rules about models were asked about the first name. If both are the same, say so with <code>answered_by</code> in <code>50-llm.yaml</code>; if not, look at the settings of the provider, and at <code>refuse_members</code>.</p>`,
+      html`<ul>${joinHtml(lines)}</ul><p>Rules about models were asked about the first name. If both are the same, say so with <code>answered_by</code> in <code>50-llm.yaml</code>; if not, look at the settings of the provider, and at <code>refuse_members</code>.</p>`,
     ),
   ]
 }

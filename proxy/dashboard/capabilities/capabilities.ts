@@ -1,16 +1,16 @@
-import type { Administered } from '../../../plugins/operators/operator.ts'
+import type { AdministrationFacts } from '../../../plugins/operators/operator.ts'
 import { perform } from '../../admin/operation/operation.ts'
 import { suggestCapabilities } from '../../admin/principals/capabilities.ts'
-import { json, type Reply } from '../../http/reply.ts'
-import type { Dashboard } from '../frame/dashboard.ts'
-import type { Page } from '../frame/page.ts'
-import { html, table } from '../frame/parts.ts'
+import { jsonReply, type Reply } from '../../http/reply.ts'
+import type { DashboardContext } from '../frame/dashboard.ts'
+import type { DashboardPage } from '../frame/page.ts'
+import { dataTable, html } from '../frame/parts.ts'
 
 /** GET /proxy/capabilities.json: what a textbox suggests. */
 export const capabilitiesJson =
-  ({ context }: Dashboard) =>
-  async (facts: Administered): Promise<Reply> =>
-    json(200, (await perform(suggestCapabilities, context, {}, facts)).value)
+  ({ context }: DashboardContext) =>
+  async (facts: AdministrationFacts): Promise<Reply> =>
+    jsonReply(200, (await perform(suggestCapabilities, context, {}, facts)).value)
 
 const KINDS = { built_in: 'built in', tool: 'of a tool', operator: 'of operators' } as const
 
@@ -25,7 +25,7 @@ const BUILT_IN: Readonly<Record<string, string>> = {
 }
 
 /** GET /proxy/capabilities: who holds what, and what demands it. */
-export const capabilitiesPage: Page = async ({ context }, facts) => {
+export const capabilitiesPage: DashboardPage = async ({ context }, facts) => {
   const { capabilities: known } = (await perform(suggestCapabilities, context, {}, facts)).value
   const noteOf = ({ kind, held_by: holders, demanded_by: demands }: (typeof known)[number]): string => {
     if (kind === 'operator') return 'needed by nothing here'
@@ -34,7 +34,7 @@ export const capabilitiesPage: Page = async ({ context }, facts) => {
   return {
     title: 'Capabilities',
     section: '/proxy/capabilities',
-    body: table(
+    body: dataTable(
       ['Capability', 'Kind', 'Held by', 'Demanded by', ''],
       known.map(
         (one) =>

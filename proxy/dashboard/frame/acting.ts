@@ -1,21 +1,21 @@
-import type { Administered } from '../../../plugins/operators/operator.ts'
+import type { AdministrationFacts } from '../../../plugins/operators/operator.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
 import { administerOnRecord } from '../../admin/http/administer.ts'
-import type { Given, Operation, Result, Takes } from '../../admin/operation/operation.ts'
+import type { InputSchemas, Operation, OperationResult, RawInput } from '../../admin/operation/operation.ts'
 import type { Reply } from '../../http/reply.ts'
-import type { Form } from '../../operators/pages/form.ts'
+import type { SubmittedForm } from '../../operators/pages/form.ts'
 import { seeOther } from '../../operators/pages/page.ts'
-import { again } from './again.ts'
-import type { Dashboard } from './dashboard.ts'
+import { showFormAgain } from './again.ts'
+import type { DashboardContext } from './dashboard.ts'
 
 /** A request with the form of a page. */
-export type Submitted = Administered & Form
+export type FormSubmission = AdministrationFacts & SubmittedForm
 
 /** What a form asks for, and where its browser goes on. */
-export interface Acting<T extends Takes, Output = unknown> {
-  readonly given: (facts: Submitted) => Given<T>
+export interface FormAction<T extends InputSchemas, Output = unknown> {
+  readonly given: (facts: FormSubmission) => RawInput<T>
   /** Where it goes on, a path of ours. `made`: what came of it; null where that waits for a second operator. */
-  readonly to: (facts: Submitted, made: Result<Output>['value'] | null) => string
+  readonly to: (facts: FormSubmission, made: OperationResult<Output>['value'] | null) => string
   /** The word of the notice there (frame.ts). */
   readonly notice: string
 }
@@ -28,13 +28,13 @@ export const withNotice = (path: string, notice: string): string =>
  * Makes the handler of a form that has nothing to show: it does what the API does, and leads back. Where that breaks
  * what is expected, the form is shown once more and asks why; where a field is wrong, with what was typed.
  */
-export const acting =
-  <T extends Takes, Output>(
-    dashboard: Dashboard,
+export const formHandler =
+  <T extends InputSchemas, Output>(
+    dashboard: DashboardContext,
     operation: Operation<T, Output>,
-    { given, to, notice }: Acting<T, Output>,
+    { given, to, notice }: FormAction<T, Output>,
   ) =>
-  async (facts: Submitted): Promise<Reply> => {
+  async (facts: FormSubmission): Promise<Reply> => {
     const forced = facts.form.get('force_reason')
     const asked = { ...given(facts), ...(forced && { forced }) }
     try {
@@ -45,18 +45,22 @@ export const acting =
       if (!(error instanceof Refusal)) throw error
       const { reason } = error
       if (reason === 'expectation_broken' && canBeForced(operation))
-        return again(dashboard, facts, { title: 'Not done', label: 'Do it all the same', refusal: error })
+        return showFormAgain(dashboard, facts, {
+          title: 'Not done',
+          label: 'Do it all the same',
+          refusal: error,
+        })
       if (reason !== 'body_unprocessable') throw error
-      return again(dashboard, facts, { title: 'Not done', label: 'Try again', refusal: error })
+      return showFormAgain(dashboard, facts, { title: 'Not done', label: 'Try again', refusal: error })
     }
   }
 
 /** What is decided elsewhere, such as a proposal, was given its reason there. */
-const canBeForced = <T extends Takes, Output>({ rehearses, gives }: Operation<T, Output>): boolean =>
+const canBeForced = <T extends InputSchemas, Output>({ rehearses, gives }: Operation<T, Output>): boolean =>
   rehearses !== undefined || gives !== undefined
 
 /** The input of an operation on the object that the path names. */
-export const byId = ({ params, form }: Submitted) => ({
+export const inputById = ({ params, form }: FormSubmission) => ({
   params: { id: params.id ?? '' },
   ...(form.get('if_match') && { ifMatch: form.get('if_match') }),
 })

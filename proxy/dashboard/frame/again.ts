@@ -1,31 +1,35 @@
-import type { Administered } from '../../../plugins/operators/operator.ts'
+import type { AdministrationFacts } from '../../../plugins/operators/operator.ts'
 import type { Refusal } from '../../../plugins/refusal.ts'
 import type { Reply } from '../../http/reply.ts'
-import type { Form } from '../../operators/pages/form.ts'
-import type { Preview } from '../rehearsed/previewed.ts'
+import type { SubmittedForm } from '../../operators/pages/form.ts'
+import type { ChangePreviewView } from '../rehearsed/previewed.ts'
 import { rehearsalOf } from '../rehearsed/rehearsal.ts'
-import type { Dashboard } from './dashboard.ts'
+import type { DashboardContext } from './dashboard.ts'
 import { frame, sectionOf } from './frame.ts'
-import { all, csrf, type Html, html, when } from './parts.ts'
+import { csrf, type HtmlFragment, html, htmlIf, joinHtml } from './parts.ts'
 import { problems } from './problems.ts'
 
 /** What is said and asked before a form does what it was sent for. */
-interface Again {
+interface FormRetry {
   readonly title: string
   /** Of the button that does it. */
   readonly label: string
   readonly refusal?: Refusal
-  readonly preview?: Preview
+  readonly preview?: ChangePreviewView
   /** The name of what is shown (shown.ts). */
   readonly confirm?: string
 }
 
 /** The field in which somebody says why a change is made that breaks what is expected. */
-export const whyAllTheSame = (): Html =>
+export const forceReasonField = (): HtmlFragment =>
   html`<label>Why it must be so all the same: the row of the change says it <input name="force_reason" maxlength="500"></label>`
 
 /** Shows a form once more, with all that was sent: what it would do, or what stands against it. */
-export function again(dashboard: Dashboard, facts: Administered & Form, shown: Again): Promise<Reply> {
+export function showFormAgain(
+  dashboard: DashboardContext,
+  facts: AdministrationFacts & SubmittedForm,
+  shown: FormRetry,
+): Promise<Reply> {
   const { title, label, refusal, preview, confirm } = shown
   const { form, path, session, at } = facts
   const kept = [...form].filter(([name]) => !ASKED.has(name))
@@ -36,18 +40,18 @@ export function again(dashboard: Dashboard, facts: Administered & Form, shown: A
     section: sectionOf(path),
     status: refusal?.status ?? 200,
     body: html`${refusal ? problems(refusal) : html``}${preview ? rehearsalOf(preview, at) : html``}
-<form method="post" action="${path}">${csrf(session)}${all(kept.map(field))}${when(confirm !== undefined, () => hidden(['confirm', confirm ?? '']))}
-${when(refusal?.reason === 'expectation_broken', whyAllTheSame)}<button class="danger">${label}</button></form>
+<form method="post" action="${path}">${csrf(session)}${joinHtml(kept.map(field))}${htmlIf(confirm !== undefined, () => hidden(['confirm', confirm ?? '']))}
+${htmlIf(refusal?.reason === 'expectation_broken', forceReasonField)}<button class="danger">${label}</button></form>
 <p><a href="${sectionOf(path)}">Leave it as it is</a></p>`,
   })
 }
 
 const ASKED: ReadonlySet<string> = new Set(['csrf', 'confirm', 'force_reason'])
 
-const hidden = ([name, value]: readonly [string, string]): Html =>
+const hidden = ([name, value]: readonly [string, string]): HtmlFragment =>
   html`<input type="hidden" name="${name}" value="${value}">`
 
-const typed = ([name, value]: readonly [string, string]): Html => {
+const typed = ([name, value]: readonly [string, string]): HtmlFragment => {
   if (HIDDEN.has(name)) return hidden([name, value])
   return value.includes('\n')
     ? html`<label>${name} <textarea name="${name}" rows="6" spellcheck="false">${value}</textarea></label>`

@@ -1,8 +1,8 @@
-import type { Setup } from '../../admin/keys/setup.ts'
+import type { FirstBootSetup } from '../../admin/keys/setup.ts'
 import type { AdminContext } from '../../admin/operation/context.ts'
-import type { SigningIn } from '../../operators/signing-in.ts'
-import type { Followers } from '../activity/followers.ts'
-import type { InForce } from '../settings/in-force.ts'
+import type { SignInContext } from '../../operators/signing-in.ts'
+import type { ActivityFollowers } from '../activity/followers.ts'
+import type { ConfigurationInForce } from '../settings/in-force.ts'
 
 /** A model that a provider said it ran in place of the one that it was asked for. */
 export interface OtherModel {
@@ -16,18 +16,18 @@ export interface OtherModel {
 }
 
 /** What the pages are made from. One for each configuration in force. */
-export interface Dashboard {
+export interface DashboardContext {
   readonly context: AdminContext
-  readonly signIn: SigningIn
-  readonly setup: Setup
+  readonly signIn: SignInContext
+  readonly setup: FirstBootSetup
   /** The base URLs that clients reach the gateway by. */
   readonly baseUrls: () => readonly string[]
   /** True where every call must come with a DPoP proof. */
   readonly proofRequired: boolean
   /** The pages that follow what is recorded. */
-  readonly followers: Followers
+  readonly followers: ActivityFollowers
   /** Lists the models that providers ran in place of those that they were asked for, the last one first. */
   readonly modelMismatches: () => readonly OtherModel[]
   /** What the files and the environment say. */
-  readonly inForce: InForce
+  readonly inForce: ConfigurationInForce
 }

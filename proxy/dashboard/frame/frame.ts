@@ -1,18 +1,18 @@
-import type { Administered } from '../../../plugins/operators/operator.ts'
+import type { AdministrationFacts } from '../../../plugins/operators/operator.ts'
 import { ledgerHead } from '../../admin/audit/audit.ts'
 import type { AnchorStanding } from '../../admin/operation/anchor-standing.ts'
 import type { Reply } from '../../http/reply.ts'
-import { OF_PAGES } from '../../operators/pages/page.ts'
+import { PAGE_HEADERS } from '../../operators/pages/page.ts'
 import { ASSETS } from './assets.ts'
-import type { Dashboard } from './dashboard.ts'
-import { ago, all, csrf, type Html, html, NOTHING } from './parts.ts'
+import type { DashboardContext } from './dashboard.ts'
+import { csrf, EMPTY_HTML, type HtmlFragment, html, joinHtml, relativeTime } from './parts.ts'
 
 /** What a page shows inside the frame that all have. */
-export interface Framed {
+export interface PageContent {
   readonly title: string
   /** The entry of the navigation that it belongs to: a path of {@link SECTIONS}. */
   readonly section: string
-  readonly body: Html
+  readonly body: HtmlFragment
   readonly status?: number
   /** The path of a script of its own, which runs behind the one that all have. */
   readonly script?: string
@@ -47,7 +47,7 @@ const POLICY = [
   'trusted-types sallyport',
 ].join('; ')
 
-const HEADERS = { ...OF_PAGES, 'content-security-policy': POLICY }
+const HEADERS = { ...PAGE_HEADERS, 'content-security-policy': POLICY }
 
 const VIA: Readonly<Record<string, string>> = {
   oidc: 'the identity provider',
@@ -91,11 +91,11 @@ const NOTICES: Readonly<Record<string, string>> = {
 }
 
 /** The entries of the navigation, the one of `section` marked. */
-export const navigation = (section: string): Html =>
-  html`<nav aria-label="Pages">${all(
+export const navigation = (section: string): HtmlFragment =>
+  html`<nav aria-label="Pages">${joinHtml(
     SECTIONS.map(
       ([path, name]) =>
-        html`<a href="${path}"${path === section ? html` aria-current="page"` : NOTHING}>${name}</a>`,
+        html`<a href="${path}"${path === section ? html` aria-current="page"` : EMPTY_HTML}>${name}</a>`,
     ),
   )}</nav>`
 
@@ -108,25 +108,25 @@ type PageReply = Reply & { readonly body: string }
 
 /** Puts a page into the frame of all: navigation, the head of the ledger, whose browser it is. */
 export async function frame(
-  { context }: Dashboard,
-  facts: Administered,
-  { title, section, body, status = 200, script }: Framed,
+  { context }: DashboardContext,
+  facts: AdministrationFacts,
+  { title, section, body, status = 200, script }: PageContent,
 ): Promise<PageReply> {
   const { actor, session, at, query } = facts
   const [head, anchors] = await Promise.all([ledgerHead(context), context.anchors()])
   const notice = NOTICES[new URLSearchParams(query).get('notice') ?? '']
-  return document(
+  return htmlDocument(
     title,
     html`<a class="skip" href="#main">To the page itself</a>
 <header><a class="brand" href="/proxy">Sallyport</a>
 ${navigation(section)}
 <div class="head"><a href="/proxy/proof" title="The last row of the ledger">${
       head
-        ? html`ledger ${String(head.seq)} <code>${head.row_hash.slice(0, 8)}</code> ${ago(head.recorded_at, at)}`
+        ? html`ledger ${String(head.seq)} <code>${head.row_hash.slice(0, 8)}</code> ${relativeTime(head.recorded_at, at)}`
         : 'ledger empty'
     }${anchored(anchors, at)}</a>
 <a class="who" href="/proxy/settings" title="Signed in by ${byOf(actor.via, session?.amr ?? [])}">${actor.id}</a><form method="post" action="/proxy/sign-out" class="inline">${csrf(session)}<button class="quiet">Sign out</button></form></div></header>
-<main id="main" tabindex="-1">${notice === undefined ? NOTHING : html`<p class="notice" role="status">${notice}</p>`}<h1>${title}</h1>${body}</main>`,
+<main id="main" tabindex="-1">${notice === undefined ? EMPTY_HTML : html`<p class="notice" role="status">${notice}</p>`}<h1>${title}</h1>${body}</main>`,
     status,
     {},
     script,
@@ -134,20 +134,20 @@ ${navigation(section)}
 }
 
 /** When somebody outside has last taken a checkpoint; nothing where nobody is asked to. */
-function anchored(anchors: readonly AnchorStanding[], now: number): Html {
-  if (anchors.length === 0) return NOTHING
+function anchored(anchors: readonly AnchorStanding[], now: number): HtmlFragment {
+  if (anchors.length === 0) return EMPTY_HTML
   const [newest = null] = anchors
     .flatMap(({ kept_at: at }) => at ?? [])
     .toSorted()
     .toReversed()
   const late = anchors.some((anchor) => anchor.late)
-  return html` · anchored ${ago(newest, now)}${late ? html` <span class="badge warn">late</span>` : NOTHING}`
+  return html` · anchored ${relativeTime(newest, now)}${late ? html` <span class="badge warn">late</span>` : EMPTY_HTML}`
 }
 
 /** A whole document of ours, with or without the frame. */
-export const document = (
+export const htmlDocument = (
   title: string,
-  body: Html,
+  body: HtmlFragment,
   status = 200,
   headers: Readonly<Record<string, string>> = {},
   script?: string,
@@ -158,7 +158,7 @@ export const document = (
 ${
   html`<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
 <title>${title} · Sallyport</title><link rel="stylesheet" href="${ASSETS.style.path}"><link rel="icon" href="data:,">
-<script src="${ASSETS.script.path}" defer></script>${script === undefined ? NOTHING : html`<script src="${script}" defer></script>`}</head><body>${body}</body></html>`
+<script src="${ASSETS.script.path}" defer></script>${script === undefined ? EMPTY_HTML : html`<script src="${script}" defer></script>`}</head><body>${body}</body></html>`
     .text
 }
 `,

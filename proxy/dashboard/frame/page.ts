@@ -1,13 +1,16 @@
-import type { Administered } from '../../../plugins/operators/operator.ts'
+import type { AdministrationFacts } from '../../../plugins/operators/operator.ts'
 import type { Reply } from '../../http/reply.ts'
-import type { Dashboard } from './dashboard.ts'
-import { type Framed, frame } from './frame.ts'
+import type { DashboardContext } from './dashboard.ts'
+import { frame, type PageContent } from './frame.ts'
 
 /** A page: what it shows to the operator who asks for it. */
-export type Page = (dashboard: Dashboard, facts: Administered) => Promise<Framed> | Framed
+export type DashboardPage = (
+  dashboard: DashboardContext,
+  facts: AdministrationFacts,
+) => Promise<PageContent> | PageContent
 
 /** Makes the handler of a page. */
-export const showing =
-  (page: Page, dashboard: Dashboard) =>
-  async (facts: Administered): Promise<Reply> =>
+export const pageHandler =
+  (page: DashboardPage, dashboard: DashboardContext) =>
+  async (facts: AdministrationFacts): Promise<Reply> =>
     frame(dashboard, facts, await page(dashboard, facts))

@@ -1,13 +1,14 @@
-import { type Html, html, NOTHING } from '../../operators/pages/html.ts'
+import { EMPTY_HTML, type HtmlFragment, html } from '../../operators/pages/html.ts'
 
-export { exactly, type Html, html, NOTHING } from '../../operators/pages/html.ts'
+export { EMPTY_HTML, exactHtml, type HtmlFragment, html } from '../../operators/pages/html.ts'
 
 /** Pieces one after the other. */
-export const all = (pieces: readonly Html[]): Html =>
-  pieces.length === 0 ? NOTHING : pieces.reduce((before, next) => html`${before}${next}`)
+export const joinHtml = (pieces: readonly HtmlFragment[]): HtmlFragment =>
+  pieces.length === 0 ? EMPTY_HTML : pieces.reduce((before, next) => html`${before}${next}`)
 
 /** A piece, or nothing. */
-export const when = (condition: boolean, piece: () => Html): Html => (condition ? piece() : NOTHING)
+export const htmlIf = (condition: boolean, piece: () => HtmlFragment): HtmlFragment =>
+  condition ? piece() : EMPTY_HTML
 
 const UNITS: readonly (readonly [name: string, ms: number])[] = [
   ['d', 86_400_000],
@@ -17,7 +18,7 @@ const UNITS: readonly (readonly [name: string, ms: number])[] = [
 ]
 
 /** An instant relative to `now`, the exact one on hover. `at`: RFC 3339, or null: never. */
-export function ago(at: string | null, now: number): Html {
+export function relativeTime(at: string | null, now: number): HtmlFragment {
   if (at === null) return html`<span class="faint">never</span>`
   return html`<time datetime="${at}" title="${at}">${relative(Date.parse(at) - now)}</time>`
 }
@@ -30,42 +31,49 @@ function relative(ms: number): string {
 }
 
 /** A count with its noun. */
-export const counted = (count: number, one: string, many = `${one}s`): string =>
+export const countWithNoun = (count: number, one: string, many = `${one}s`): string =>
   `${count.toLocaleString('en')} ${count === 1 ? one : many}`
 
 /** A value that somebody may want elsewhere: selected by a click, copied by a script. */
-export const copyable = (value: string): Html => html`<code class="copy" tabindex="0">${value}</code>`
+export const copyableCode = (value: string): HtmlFragment =>
+  html`<code class="copy" tabindex="0">${value}</code>`
 
-export const tokens = (capabilities: readonly string[]): Html =>
+export const tokens = (capabilities: readonly string[]): HtmlFragment =>
   capabilities.length === 0
     ? html`<span class="faint">nothing</span>`
-    : all(capabilities.map((one) => html`<span class="token">${one}</span> `))
+    : joinHtml(capabilities.map((one) => html`<span class="token">${one}</span> `))
 
 /** Facts with their names, in two columns. */
-export const facts = (rows: readonly (readonly [name: string, value: Html | string])[]): Html =>
-  html`<dl class="facts">${all(rows.map(([name, value]) => html`<dt>${name}</dt><dd>${value}</dd>`))}</dl>`
+export const factList = (
+  rows: readonly (readonly [name: string, value: HtmlFragment | string])[],
+): HtmlFragment =>
+  html`<dl class="facts">${joinHtml(rows.map(([name, value]) => html`<dt>${name}</dt><dd>${value}</dd>`))}</dl>`
 
 /** A table; where there are no rows, what to do about that. */
-export const table = (heads: readonly string[], rows: readonly Html[], empty: Html): Html =>
+export const dataTable = (
+  heads: readonly string[],
+  rows: readonly HtmlFragment[],
+  empty: HtmlFragment,
+): HtmlFragment =>
   rows.length === 0
     ? html`<div class="empty">${empty}</div>`
-    : html`<div class="wide" role="region" tabindex="0" aria-label="${heads.filter((head) => head !== '').join(', ')}"><table><thead><tr>${all(heads.map((head) => html`<th scope="col">${head}</th>`))}</tr></thead>
-<tbody>${all(rows)}</tbody></table></div>`
+    : html`<div class="wide" role="region" tabindex="0" aria-label="${heads.filter((head) => head !== '').join(', ')}"><table><thead><tr>${joinHtml(heads.map((head) => html`<th scope="col">${head}</th>`))}</tr></thead>
+<tbody>${joinHtml(rows)}</tbody></table></div>`
 
 /** The fields that every form has which changes something. */
-export const csrf = (session: { readonly csrf: string } | undefined): Html =>
+export const csrf = (session: { readonly csrf: string } | undefined): HtmlFragment =>
   html`<input type="hidden" name="csrf" value="${session?.csrf ?? ''}">`
 
 /** A button that posts to `action`, and nothing else; where its operator may not, what it needs instead. */
 export const button = (
-  facts: Visible,
+  facts: PageViewer,
   needs: string,
   action: string,
   label: string,
   fields: Readonly<Record<string, string>> = {},
-): Html =>
-  may(facts, needs)
-    ? html`<form method="post" action="${action}" class="inline">${csrf(facts.session)}${all(
+): HtmlFragment =>
+  hasCapability(facts, needs)
+    ? html`<form method="post" action="${action}" class="inline">${csrf(facts.session)}${joinHtml(
         Object.entries(fields).map(
           ([name, value]) => html`<input type="hidden" name="${name}" value="${value}">`,
         ),
@@ -73,12 +81,12 @@ export const button = (
     : html`<span class="needs">${label} needs <code>${needs}</code></span>`
 
 /** As much of an operator as a page looks at. */
-export interface Visible {
+export interface PageViewer {
   readonly actor: { readonly capabilities: readonly string[] }
   readonly session?: { readonly csrf: string }
 }
 
-export const may = ({ actor }: Visible, capability: string): boolean =>
+export const hasCapability = ({ actor }: PageViewer, capability: string): boolean =>
   actor.capabilities.includes(capability)
 
 /** The path of the page of a principal, or of an MCP server (`tools`). */

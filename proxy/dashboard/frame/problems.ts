@@ -1,17 +1,17 @@
 import type { Refusal } from '../../../plugins/refusal.ts'
-import { all, type Html, html } from './parts.ts'
+import { type HtmlFragment, html, joinHtml } from './parts.ts'
 
 /** Why something was not done, each field by name: by its own, or as `nameOf` calls it. */
 export function problems(
   { reason, message, detail }: Refusal,
   nameOf: (field: string) => string = (field) => field,
-): Html {
+): HtmlFragment {
   const { errors, expectations } = detail as Detail
   // Its own message speaks of what callers of the API add to the URL.
   if (reason === 'expectation_broken' && expectations)
-    return html`<div class="problem" role="alert"><p>This would break what is expected:</p><ul>${all(expectations.map(({ line, sentence }) => html`<li>${sentence} (line ${String(line)})</li>`))}</ul></div>`
+    return html`<div class="problem" role="alert"><p>This would break what is expected:</p><ul>${joinHtml(expectations.map(({ line, sentence }) => html`<li>${sentence} (line ${String(line)})</li>`))}</ul></div>`
   if (!errors) return html`<p class="problem" role="alert">${message}</p>`
-  return html`<ul class="problem" role="alert">${all(errors.map(({ field, message: why }) => html`<li><code>${nameOf(field)}</code> ${why}</li>`))}</ul>`
+  return html`<ul class="problem" role="alert">${joinHtml(errors.map(({ field, message: why }) => html`<li><code>${nameOf(field)}</code> ${why}</li>`))}</ul>`
 }
 
 interface Detail {

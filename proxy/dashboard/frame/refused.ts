@@ -1,13 +1,13 @@
-import type { Administered } from '../../../plugins/operators/operator.ts'
+import type { AdministrationFacts } from '../../../plugins/operators/operator.ts'
 import type { Arrival } from '../../../plugins/plugin.ts'
 import type { Refusal } from '../../../plugins/refusal.ts'
-import { challengeOf } from '../../http/refusal.ts'
+import { challengeHeaders } from '../../http/refusal.ts'
 import type { Reply } from '../../http/reply.ts'
 import { withNext } from '../../operators/pages/next.ts'
-import { hop, seeOther } from '../../operators/pages/page.ts'
-import { isFromElsewhere } from '../../operators/pages/visitor.ts'
-import { document, navigation, sectionOf } from './frame.ts'
-import { html, NOTHING } from './parts.ts'
+import { redirectPage, seeOther } from '../../operators/pages/page.ts'
+import { isFromOtherOrigin } from '../../operators/pages/visitor.ts'
+import { htmlDocument, navigation, sectionOf } from './frame.ts'
+import { EMPTY_HTML, html } from './parts.ts'
 import { problems } from './problems.ts'
 
 /** Who is signed in goes on from here. */
@@ -17,22 +17,22 @@ const NAVIGATION = html`<header><a class="brand" href="/proxy">Sallyport</a>${na
  * Renders a refusal as a page. Who is not signed in is sent to where one signs in, and comes back; a browser that comes
  * from another site is led on by a page of ours first, since it has sent no Strict cookie.
  */
-export function refusedPage(refusal: Refusal, facts: Arrival | Administered): Reply {
+export function refusedPage(refusal: Refusal, facts: Arrival | AdministrationFacts): Reply {
   const { reason, status, headers, detail } = refusal
   const { id, path, query, method } = facts
   const here = query === '' ? path : `${path}?${query}`
   if (reason === 'signed_out' && method === 'GET')
-    return isFromElsewhere(facts) ? hop(here) : seeOther(withNext('/proxy/sign-in', here))
+    return isFromOtherOrigin(facts) ? redirectPage(here) : seeOther(withNext('/proxy/sign-in', here))
   if (reason === 'signed_out') return seeOther('/proxy/sign-in')
   const needed = detail.required_capability
-  return document(
+  return htmlDocument(
     'This did not work',
-    html`${'session' in facts && facts.session ? NAVIGATION : NOTHING}<main class="alone"><h1>This did not work</h1>${problems(refusal)}${
+    html`${'session' in facts && facts.session ? NAVIGATION : EMPTY_HTML}<main class="alone"><h1>This did not work</h1>${problems(refusal)}${
       typeof needed === 'string'
         ? html`<p>It needs <code>${needed}</code>. An operator with <code>admin.operators</code> can grant it.</p>`
-        : NOTHING
+        : EMPTY_HTML
     }<p><a href="${sectionOf(path)}">Back</a></p><p class="faint"><code>${id}</code></p></main>`,
     status,
-    { ...challengeOf(refusal), ...headers },
+    { ...challengeHeaders(refusal), ...headers },
   )
 }

@@ -1,12 +1,12 @@
-import type { Dashboard } from './dashboard.ts'
-import { all, type Html, html } from './parts.ts'
+import type { DashboardContext } from './dashboard.ts'
+import { type HtmlFragment, html, joinHtml } from './parts.ts'
 
 /** The URL that clients are told. */
-export const baseUrlOf = ({ baseUrls }: Pick<Dashboard, 'baseUrls'>): string =>
+export const baseUrlOf = ({ baseUrls }: Pick<DashboardContext, 'baseUrls'>): string =>
   baseUrls()[0] ?? 'https://localhost:9443'
 
 /** What to tell the common clients so that they come here as an agent whose folder is `agents/<name>`. */
-export function snippets(dashboard: Dashboard, name: string): Html {
+export function snippets(dashboard: DashboardContext, name: string): HtmlFragment {
   const url = baseUrlOf(dashboard)
   const folder = `agents/${name}`
   const tls = `--cert ${folder}/agent.crt --key ${folder}/agent.key --cacert ${folder}/org-ca.crt`
@@ -25,6 +25,6 @@ export function snippets(dashboard: Dashboard, name: string): Html {
     ['MCP clients', `${local}/v1/mcp`],
   ]
   const shown = [...(dashboard.proofRequired ? [] : direct), ...clients]
-  return html`<dl class="facts">${all(shown.map(([title, text]) => html`<dt>${title}</dt><dd><pre class="copy" tabindex="0">${text}</pre></dd>`))}</dl>
+  return html`<dl class="facts">${joinHtml(shown.map(([title, text]) => html`<dt>${title}</dt><dd><pre class="copy" tabindex="0">${text}</pre></dd>`))}</dl>
 <p class="faint">Every client's own settings: <code>make env IDENTITY=${folder}</code></p>`
 }

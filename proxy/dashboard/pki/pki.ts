@@ -1,26 +1,26 @@
-import type { Administered } from '../../../plugins/operators/operator.ts'
+import type { AdministrationFacts } from '../../../plugins/operators/operator.ts'
 import { OPERATIONS } from '../../admin/http/operations.ts'
 import { perform } from '../../admin/operation/operation.ts'
 import { endsSoon } from '../../admin/principals/ending.ts'
-import { acting, type Submitted } from '../frame/acting.ts'
-import type { Dashboard } from '../frame/dashboard.ts'
-import type { Page } from '../frame/page.ts'
+import { type FormSubmission, formHandler } from '../frame/acting.ts'
+import type { DashboardContext } from '../frame/dashboard.ts'
+import type { DashboardPage } from '../frame/page.ts'
 import {
-  ago,
-  all,
   button,
-  copyable,
+  copyableCode,
   csrf,
-  type Html,
+  dataTable,
+  EMPTY_HTML,
+  type HtmlFragment,
+  hasCapability,
   html,
-  may,
-  NOTHING,
-  table,
-  when,
+  htmlIf,
+  joinHtml,
+  relativeTime,
 } from '../frame/parts.ts'
 
 /** GET /proxy/pki: the CA that clients trust the service by, and those that principals are enrolled by. */
-export const pkiPage: Page = async ({ context }, facts) => {
+export const pkiPage: DashboardPage = async ({ context }, facts) => {
   const { value: cas } = await perform(OPERATIONS.cas.list, context, {}, facts)
   return {
     title: 'PKI',
@@ -28,16 +28,16 @@ export const pkiPage: Page = async ({ context }, facts) => {
     body: html`<section class="card"><h2>This organisation's CA</h2>
 <p>Clients verify this service by it. <a href="/pki/ca.crt" download="sallyport-ca.crt">Export the CA certificate</a> · <a href="/pki/ca-chain.pem" download="sallyport-ca-chain.pem">the whole chain</a></p>
 <p class="faint">On the machine: <code class="copy" tabindex="0">make ca-export</code></p></section>
-<section class="card"><h2>CAs that are trusted for enrollment</h2>${table(
+<section class="card"><h2>CAs that are trusted for enrollment</h2>${dataTable(
       ['Kind', 'Subject', 'Ends', 'Attached', 'Vouches for', 'Digest', ''],
       cas.map(
         ({ kind, subject, not_after: end, attached_at: since, digest, agents, agents_alone: alone }) =>
-          html`<tr><td>${kind}</td><td>${subject}</td><td>${ago(end, facts.at)}${when(endsSoon(end, facts.at), () => html` <span class="badge warn">ends soon</span>`)}</td><td>${ago(since, facts.at)}</td><td>${kind === 'spiffe' ? reliance(agents, alone) : ''}</td><td>${copyable(digest)}</td><td>${detachForm(facts, digest, alone)}</td></tr>`,
+          html`<tr><td>${kind}</td><td>${subject}</td><td>${relativeTime(end, facts.at)}${htmlIf(endsSoon(end, facts.at), () => html` <span class="badge warn">ends soon</span>`)}</td><td>${relativeTime(since, facts.at)}</td><td>${kind === 'spiffe' ? reliance(agents, alone) : ''}</td><td>${copyableCode(digest)}</td><td>${detachForm(facts, digest, alone)}</td></tr>`,
       ),
       html`<p>None: principals are enrolled by this organisation's CA alone.</p>`,
     )}
 ${
-  may(facts, 'admin.settings')
+  hasCapability(facts, 'admin.settings')
     ? html`<form method="post" action="/proxy/pki">${csrf(facts.session)}<label>Certificates of a CA, in PEM <textarea name="ca_pem" rows="6" required spellcheck="false"></textarea></label>
 <fieldset><legend>For</legend><label class="inline"><input type="radio" name="kind" value="organisation" checked> certificates of agents</label> <label class="inline"><input type="radio" name="kind" value="spiffe"> SPIFFE</label></fieldset><button>Attach</button></form>`
     : html`<p class="needs">Attaching one needs <code>admin.settings</code>.</p>`
@@ -52,27 +52,27 @@ const reliance = (agents: number, alone: number): string =>
   `${agents} ${agents === 1 ? 'agent' : 'agents'}${alone === 0 ? '' : `, ${alone} of them alone`}`
 
 /** The form that detaches a CA. Where agents rest on it alone, it asks whether they shall be locked out. */
-const detachForm = (facts: Administered, digest: string, alone: number): Html =>
-  alone === 0 || !may(facts, 'admin.settings')
+const detachForm = (facts: AdministrationFacts, digest: string, alone: number): HtmlFragment =>
+  alone === 0 || !hasCapability(facts, 'admin.settings')
     ? button(facts, 'admin.settings', `/proxy/pki/${digest}/detach`, 'Detach')
     : html`<form method="post" action="/proxy/pki/${digest}/detach">${csrf(facts.session)}<label class="inline"><input type="checkbox" name="lock_out" value="true" required> lock ${String(alone)} out</label> <button>Detach</button></form>`
 
 /** The form that has a CA vouch for all agents of another one, so that the other one can be detached. */
 function vouchCard(
   cas: readonly { readonly digest: string; readonly subject: string; readonly agents: number }[],
-  facts: Administered,
-): Html {
+  facts: AdministrationFacts,
+): HtmlFragment {
   const relied = cas.filter(({ agents }) => agents > 0)
-  if (cas.length < 2 || relied.length === 0 || !may(facts, 'admin.enroll')) return NOTHING
-  const options = (some: typeof cas): Html =>
-    all(
+  if (cas.length < 2 || relied.length === 0 || !hasCapability(facts, 'admin.enroll')) return EMPTY_HTML
+  const options = (some: typeof cas): HtmlFragment =>
+    joinHtml(
       some.map(
         ({ digest, subject }) =>
           html`<option value="${digest}">${subject} (${digest.slice(0, 12)}…)</option>`,
       ),
     )
   return html`<section class="card"><h2>Replace a CA</h2><p>A CA that was attached later vouches for nobody who is enrolled already. Have it vouch for all agents of the one before it; detach that one once they have SVIDs of the new one.</p>
-${all(
+${joinHtml(
   cas
     .filter(({ digest }) => relied.some((ca) => ca.digest !== digest))
     .map(
@@ -83,22 +83,22 @@ ${all(
 }
 
 /** POST /proxy/pki, …/{digest}/detach and …/{digest}/vouch. */
-export const pkiForms = (dashboard: Dashboard) => {
+export const pkiForms = (dashboard: DashboardContext) => {
   const to = (): string => '/proxy/pki'
   return {
-    attach: acting(dashboard, OPERATIONS.cas.attach, {
-      given: ({ form }: Submitted) => ({
+    attach: formHandler(dashboard, OPERATIONS.cas.attach, {
+      given: ({ form }: FormSubmission) => ({
         body: { ca_pem: form.get('ca_pem') ?? '', kind: form.get('kind') as 'spiffe' },
       }),
       to,
       notice: 'attached',
     }),
-    vouch: acting(dashboard, OPERATIONS.agents.trustCaAs, {
+    vouch: formHandler(dashboard, OPERATIONS.agents.trustCaAs, {
       given: ({ params, form }) => ({ body: { digest: params.digest ?? '', as: form.get('as') ?? '' } }),
       to,
       notice: 'trusted',
     }),
-    detach: acting(dashboard, OPERATIONS.cas.detach, {
+    detach: formHandler(dashboard, OPERATIONS.cas.detach, {
       given: ({ params, form }) => ({
         params: { digest: params.digest ?? '' },
         query: { lock_out: form.get('lock_out') === 'true' ? ('true' as const) : ('false' as const) },

@@ -1,22 +1,31 @@
-import type { Administered } from '../../../plugins/operators/operator.ts'
+import type { AdministrationFacts } from '../../../plugins/operators/operator.ts'
 import type { Refusal } from '../../../plugins/refusal.ts'
-import { granting } from '../../admin/operation/demands.ts'
-import { whyAllTheSame } from '../frame/again.ts'
-import { csrf, type Html, html, may, NOTHING, pathOf, tokens, when } from '../frame/parts.ts'
+import { capabilityToGrant } from '../../admin/operation/demands.ts'
+import { forceReasonField } from '../frame/again.ts'
+import {
+  csrf,
+  EMPTY_HTML,
+  type HtmlFragment,
+  hasCapability,
+  html,
+  htmlIf,
+  pathOf,
+  tokens,
+} from '../frame/parts.ts'
 import { problems } from '../frame/problems.ts'
-import type { Preview } from '../rehearsed/previewed.ts'
+import type { ChangePreviewView } from '../rehearsed/previewed.ts'
 import { buttonOf, rehearsalOf } from '../rehearsed/rehearsal.ts'
-import { nameOfShown } from '../rehearsed/shown.ts'
-import type { Detailed } from './detailed.ts'
-import { fieldsOf } from './fields.ts'
-import { PAGES, type Plural } from './kinds.ts'
+import { shownChangesDigest } from '../rehearsed/shown.ts'
+import type { PrincipalDetail } from './detailed.ts'
+import { fieldLabels } from './fields.ts'
+import { PRINCIPAL_PAGES, type PrincipalPlural } from './kinds.ts'
 
 /** What is in the form beside the set that is stored: what somebody typed, and what came of it. */
-export interface Typed {
+export interface TypedCapabilities {
   readonly text: string
   /** The state that it was typed about. Absent: the one of now. */
   readonly ifMatch?: string
-  readonly preview?: Preview
+  readonly preview?: ChangePreviewView
   /** Whether the button was pressed, and only this page stands in between. */
   readonly isPressed?: boolean
   readonly refusal?: Refusal
@@ -33,12 +42,17 @@ export const typedTokens = (text: string): readonly string[] => [
 ]
 
 /** The card of a principal's set: one textbox, and a button that tells the truth. */
-export function capabilitiesCard(plural: Plural, one: Detailed, facts: Administered, typed: Typed): Html {
-  const { kind } = PAGES[plural]
-  const grant = granting(kind)
+export function capabilitiesCard(
+  plural: PrincipalPlural,
+  one: PrincipalDetail,
+  facts: AdministrationFacts,
+  typed: TypedCapabilities,
+): HtmlFragment {
+  const { kind } = PRINCIPAL_PAGES[plural]
+  const grant = capabilityToGrant(kind)
   const held = one.value.capabilities
   const shown = html`<p id="held">${tokens(held)}</p>`
-  if (!may(facts, grant))
+  if (!hasCapability(facts, grant))
     return html`<section class="card"><h2>Capabilities</h2>${shown}<p class="needs">Changing them needs <code>${grant}</code>.</p></section>`
   const { text, preview, refusal } = typed
   const set = typedTokens(text)
@@ -54,23 +68,23 @@ export function capabilitiesCard(plural: Plural, one: Detailed, facts: Administe
 ${csrf(facts.session)}<input type="hidden" name="if_match" value="${typed.ifMatch ?? `"${one.revision}"`}">
 <label for="caps">The whole set, separated by commas</label>
 <textarea id="caps" name="capabilities" rows="3" class="caps" data-tokens="${kind.type === 'operator' ? 'operator' : 'caller'}" autocomplete="off" spellcheck="false" aria-describedby="caps-error rehearsal"${
-    refusal ? html` aria-invalid="true"` : NOTHING
+    refusal ? html` aria-invalid="true"` : EMPTY_HTML
   }>${text}</textarea>
-<div id="caps-error">${refusal ? problems(refusal, fieldsOf(set)) : NOTHING}</div>
-${when(stale, () => html`<div class="pile unknown"><h3>Somebody has changed it meanwhile</h3><dl class="facts"><dt>Stored now</dt><dd>${tokens(held)}</dd><dt>Typed by you</dt><dd>${tokens(set)}</dd></dl><p>The form is about the new state now: look, and update once more.</p></div>`)}
+<div id="caps-error">${refusal ? problems(refusal, fieldLabels(set)) : EMPTY_HTML}</div>
+${htmlIf(stale, () => html`<div class="pile unknown"><h3>Somebody has changed it meanwhile</h3><dl class="facts"><dt>Stored now</dt><dd>${tokens(held)}</dd><dt>Typed by you</dt><dd>${tokens(set)}</dd></dl><p>The form is about the new state now: look, and update once more.</p></div>`)}
 ${preview ? rehearsalOf(preview, facts.at) : html`<section id="rehearsal" aria-live="polite"></section>`}
-${when(isBroken, whyAllTheSame)}
-${when(asks, () => html`<input type="hidden" name="confirm" value="yes"><input type="hidden" name="shown" value="${nameOfSet(one.id, set)}">`)}
-${when(asks && typed.isPressed === true, () => html`<p class="notice" role="alert">Nothing has changed yet. Press once more, and it has.</p>`)}
+${htmlIf(isBroken, forceReasonField)}
+${htmlIf(asks, () => html`<input type="hidden" name="confirm" value="yes"><input type="hidden" name="shown" value="${nameOfSet(one.id, set)}">`)}
+${htmlIf(asks && typed.isPressed === true, () => html`<p class="notice" role="alert">Nothing has changed yet. Press once more, and it has.</p>`)}
 <button class="${asks ? 'danger' : 'main'}">${preview && asks ? buttonOf(preview) : 'Update'}</button>
-${when(plural !== 'operators', () => html`<button formaction="${path}/candidate">Try this set beside the real one</button>`)}
+${htmlIf(plural !== 'operators', () => html`<button formaction="${path}/candidate">Try this set beside the real one</button>`)}
 <p class="faint">Before anything changes, this says what it would have refused in the last 30 days.</p>
 </form></section>`
 }
 
 /** Names a set of somebody as it was shown (rehearsed/shown.ts). */
 export const nameOfSet = (principal: string, capabilities: readonly string[]): string =>
-  nameOfShown([{ principal, capabilities }])
+  shownChangesDigest([{ principal, capabilities }])
 
 const isSame = (one: readonly string[], other: readonly string[]): boolean =>
   one.toSorted().join() === other.toSorted().join()

@@ -1,19 +1,19 @@
-import type { Administered } from '../../../plugins/operators/operator.ts'
+import type { AdministrationFacts } from '../../../plugins/operators/operator.ts'
 import { Refusal, type RefusalReason } from '../../../plugins/refusal.ts'
-import type { Preview } from '../../admin/conditions/view.ts'
+import type { ChangePreview } from '../../admin/conditions/view.ts'
 import { administerOnRecord } from '../../admin/http/administer.ts'
-import type { Result } from '../../admin/operation/operation.ts'
+import type { OperationResult } from '../../admin/operation/operation.ts'
 import type { Reply } from '../../http/reply.ts'
-import type { Form } from '../../operators/pages/form.ts'
+import type { SubmittedForm } from '../../operators/pages/form.ts'
 import { seeOther } from '../../operators/pages/page.ts'
-import type { Dashboard } from '../frame/dashboard.ts'
+import type { DashboardContext } from '../frame/dashboard.ts'
 import { frame } from '../frame/frame.ts'
 import { pathOf } from '../frame/parts.ts'
-import { recordedFor } from '../rehearsed/recorded.ts'
-import { nameOfSet, type Typed, typedTokens } from './capabilities-card.ts'
+import { recordRequiredRehearsal } from '../rehearsed/recorded.ts'
+import { nameOfSet, type TypedCapabilities, typedTokens } from './capabilities-card.ts'
 import { detailBody } from './detail.ts'
-import { detailOf } from './detailed.ts'
-import { PAGES, type Plural } from './kinds.ts'
+import { readPrincipalDetail } from './detailed.ts'
+import { PRINCIPAL_PAGES, type PrincipalPlural } from './kinds.ts'
 
 /**
  * POST /proxy/{kind}/{id}/capabilities: replaces the set (spec §4.4). What would refuse calls of the last 30 days is shown
@@ -21,12 +21,12 @@ import { PAGES, type Plural } from './kinds.ts'
  * `preview=yes` changes nothing in any case.
  */
 export const setCapabilitiesForm =
-  (plural: Plural, dashboard: Dashboard) =>
-  async (facts: Administered & Form): Promise<Reply> => {
-    const { operations } = PAGES[plural]
+  (plural: PrincipalPlural, dashboard: DashboardContext) =>
+  async (facts: AdministrationFacts & SubmittedForm): Promise<Reply> => {
+    const { operations } = PRINCIPAL_PAGES[plural]
     const { context } = dashboard
     const { id = '' } = facts.params
-    const given = typedIn(facts)
+    const given = capabilitiesInput(facts)
     const { capabilities } = given.body
     const only = facts.form.get('preview') === 'yes'
     try {
@@ -38,13 +38,13 @@ export const setCapabilitiesForm =
           facts,
         )
         // Proven by `dry_run`: nothing waits, and there is a preview.
-        const { rehearsal: preview } = (done as Result<{ rehearsal: Preview }>).value
+        const { rehearsal: preview } = (done as OperationResult<{ rehearsal: ChangePreview }>).value
         if (only || preview.totals.newly_refused > 0)
           return await formAgain(plural, dashboard, facts, { preview, isPressed: !only })
       }
       const forced = facts.form.get('force_reason')
       const changes = plural === 'operators' ? [] : [{ principal: id, capabilities }]
-      const rehearsal = await recordedFor(dashboard, changes, facts)
+      const rehearsal = await recordRequiredRehearsal(dashboard, changes, facts)
       const done = await administerOnRecord(
         operations.setCapabilitiesInForm,
         context,
@@ -58,13 +58,13 @@ export const setCapabilitiesForm =
   }
 
 /** Whether the second press was made, and about the set that was shown. Who names none knows what it asks for. */
-function isConfirmed({ form }: Form, set: string): boolean {
+function isConfirmed({ form }: SubmittedForm, set: string): boolean {
   const shown = form.get('shown')
   return form.get('confirm') === 'yes' && (shown === undefined || shown === set)
 }
 
 /** The set of the textbox, as an operation on it takes it. */
-export const typedIn = ({ params, form }: Administered & Form) => ({
+export const capabilitiesInput = ({ params, form }: AdministrationFacts & SubmittedForm) => ({
   params: { id: params.id ?? '' },
   body: { capabilities: [...typedTokens(form.get('capabilities') ?? '')] },
   ifMatch: form.get('if_match') || undefined,
@@ -72,9 +72,9 @@ export const typedIn = ({ params, form }: Administered & Form) => ({
 
 /** Shows the page once more, with what was typed and what stands against it. Throws what no other text could mend. */
 export function refusedForm(
-  plural: Plural,
-  dashboard: Dashboard,
-  facts: Administered & Form,
+  plural: PrincipalPlural,
+  dashboard: DashboardContext,
+  facts: AdministrationFacts & SubmittedForm,
   error: unknown,
 ): Promise<Reply> {
   if (!(error instanceof Refusal) || !AGAIN.has(error.reason)) throw error
@@ -82,12 +82,12 @@ export function refusedForm(
 }
 
 async function formAgain(
-  plural: Plural,
-  dashboard: Dashboard,
-  facts: Administered & Form,
-  typed: Omit<Typed, 'text'>,
+  plural: PrincipalPlural,
+  dashboard: DashboardContext,
+  facts: AdministrationFacts & SubmittedForm,
+  typed: Omit<TypedCapabilities, 'text'>,
 ): Promise<Reply> {
-  const one = await detailOf(dashboard, plural, facts.params.id ?? '', facts)
+  const one = await readPrincipalDetail(dashboard, plural, facts.params.id ?? '', facts)
   const text = facts.form.get('capabilities') ?? ''
   // Who has read the state of now may overwrite it, and nobody else.
   const isStale = typed.refusal?.reason === 'precondition_failed'

@@ -1,35 +1,35 @@
-import type { Administered } from '../../../plugins/operators/operator.ts'
+import type { AdministrationFacts } from '../../../plugins/operators/operator.ts'
 import { OPERATIONS } from '../../admin/http/operations.ts'
-import { enrolling } from '../../admin/operation/demands.ts'
+import { capabilityToEnroll } from '../../admin/operation/demands.ts'
 import { perform } from '../../admin/operation/operation.ts'
 import { endsSoon } from '../../admin/principals/ending.ts'
-import { callsOf, linesOf } from '../activity/calls.ts'
-import type { Dashboard } from '../frame/dashboard.ts'
-import type { Page } from '../frame/page.ts'
+import { callLines, callsOf } from '../activity/calls.ts'
+import type { DashboardContext } from '../frame/dashboard.ts'
+import type { DashboardPage } from '../frame/page.ts'
 import {
-  ago,
   button,
-  copyable,
-  facts as factsOf,
-  type Html,
+  copyableCode,
+  dataTable,
+  factList as factsOf,
+  type HtmlFragment,
+  hasCapability,
   html,
-  may,
+  htmlIf,
   pathOf,
-  table,
-  when,
+  relativeTime,
 } from '../frame/parts.ts'
 import { candidateCard } from './candidate.ts'
-import { capabilitiesCard, type Typed } from './capabilities-card.ts'
-import { type Detailed, detailOf } from './detailed.ts'
+import { capabilitiesCard, type TypedCapabilities } from './capabilities-card.ts'
+import { type PrincipalDetail, readPrincipalDetail } from './detailed.ts'
 import { eraseLink } from './erase.ts'
-import { PAGES, type Plural } from './kinds.ts'
+import { PRINCIPAL_PAGES, type PrincipalPlural } from './kinds.ts'
 import { trustedCasCard } from './trusted-cas.ts'
 
 /** GET /proxy/{kind}/{id}: one principal, and the form of its set. */
 export const detailPage =
-  (plural: Plural): Page =>
+  (plural: PrincipalPlural): DashboardPage =>
   async (dashboard, facts) => {
-    const one = await detailOf(dashboard, plural, facts.params.id ?? '', facts)
+    const one = await readPrincipalDetail(dashboard, plural, facts.params.id ?? '', facts)
     // A token that a refused call lacked, or a whole set, stands in the box; nothing is changed by that.
     const asked = new URLSearchParams(facts.query)
     const wanted = asked.get('add')
@@ -44,66 +44,74 @@ export const detailPage =
 
 /** The page below its title, with the form as it was typed. */
 export async function detailBody(
-  dashboard: Dashboard,
-  plural: Plural,
-  one: Detailed,
-  facts: Administered,
-  typed: Typed,
-): Promise<Html> {
+  dashboard: DashboardContext,
+  plural: PrincipalPlural,
+  one: PrincipalDetail,
+  facts: AdministrationFacts,
+  typed: TypedCapabilities,
+): Promise<HtmlFragment> {
   const { value, id } = one
   const { at } = facts
-  const enroll = enrolling(PAGES[plural].kind)
+  const enroll = capabilityToEnroll(PRINCIPAL_PAGES[plural].kind)
   const path = pathOf(plural, id)
   const fields = { if_match: `"${one.revision}"` }
   return html`${capabilitiesCard(plural, one, facts, typed)}
 ${plural === 'operators' ? html`` : await candidateCard(dashboard, plural, one, facts)}
 <section class="card"><h2>Who it is</h2>${factsOf([
-    ['Id', copyable(id)],
+    ['Id', copyableCode(id)],
     ['State', value.is_active ? 'active' : html`<span class="badge off">inactive</span>`],
     [
       'Enrolled',
-      html`${ago(value.created_at, at)} by ${value.created_by ?? 'nobody known'}, ${value.enrollment_method}`,
+      html`${relativeTime(value.created_at, at)} by ${value.created_by ?? 'nobody known'}, ${value.enrollment_method}`,
     ],
-    ['Changed', html`${ago(value.updated_at, at)} by ${value.changed_by ?? 'nobody known'}`],
-    ['Last seen', ago(value.last_seen_at, at)],
-    ['Certificate', value.cert_thumbprint === null ? 'none' : copyable(value.cert_thumbprint)],
+    ['Changed', html`${relativeTime(value.updated_at, at)} by ${value.changed_by ?? 'nobody known'}`],
+    ['Last seen', relativeTime(value.last_seen_at, at)],
+    ['Certificate', value.cert_thumbprint === null ? 'none' : copyableCode(value.cert_thumbprint)],
     [
       'Ends',
-      html`${ago(value.cert_not_after, at)} ${when(endsSoon(value.cert_not_after, at), () => html`<span class="badge warn">renew it</span>`)}`,
+      html`${relativeTime(value.cert_not_after, at)} ${htmlIf(endsSoon(value.cert_not_after, at), () => html`<span class="badge warn">renew it</span>`)}`,
     ],
     [
       'Proof key',
       value.dpop_jkt === null
         ? html`<span class="faint">none is registered: its certificate alone is enough, and any key may sign beside it</span>`
-        : copyable(value.dpop_jkt),
+        : copyableCode(value.dpop_jkt),
     ],
-    ['SPIFFE id', value.spiffe_id === null ? 'none' : copyable(value.spiffe_id)],
+    ['SPIFFE id', value.spiffe_id === null ? 'none' : copyableCode(value.spiffe_id)],
   ])}
 <p>${button(facts, enroll, `${path}/rotate-cert`, value.cert_thumbprint === null ? 'Make a certificate' : 'Rotate the certificate', fields)} ${value.is_active ? button(facts, enroll, `${path}/deactivate`, 'Deactivate', fields) : button(facts, enroll, `${path}/reactivate`, 'Take back into service', fields)}</p>
 ${plural === 'operators' ? html`` : eraseLink(plural, id, facts)}</section>
 ${value.enrollment_method === 'spiffe' ? await trustedCasCard(dashboard, id, facts) : html``}
-${when(plural !== 'operators', () => html`<section class="card" id="usage" data-load="${path}/usage" data-also="held"><h2>Used in 30 days</h2><p><a href="${path}/usage">Which capabilities its calls demanded</a></p></section>`)}
+${htmlIf(plural !== 'operators', () => html`<section class="card" id="usage" data-load="${path}/usage" data-also="held"><h2>Used in 30 days</h2><p><a href="${path}/usage">Which capabilities its calls demanded</a></p></section>`)}
 ${plural === 'operators' ? html`` : await bindingsOf(dashboard, id, facts)}
 ${await recent(dashboard, id, facts)}`
 }
 
 /** The MCP servers that it may reach. */
-async function bindingsOf({ context }: Dashboard, principal: string, facts: Administered): Promise<Html> {
+async function bindingsOf(
+  { context }: DashboardContext,
+  principal: string,
+  facts: AdministrationFacts,
+): Promise<HtmlFragment> {
   const query = { agent_id: principal }
   const { value } = await perform(OPERATIONS.mcpBindings.list, context, { query }, facts)
-  return html`<section class="card"><h2>Bound to</h2>${table(
+  return html`<section class="card"><h2>Bound to</h2>${dataTable(
     ['Server', 'Since', 'By', ''],
     value.map((one) => {
       const server = pathOf('tools', one.resource_id)
-      return html`<tr><td><a href="${server}">${one.resource_name}</a></td><td>${ago(one.created_at, facts.at)}</td><td>${one.created_by ?? ''}</td><td>${button(facts, 'admin.grant', `${server}/bindings/${one.binding_id}/revoke`, 'Release')}</td></tr>`
+      return html`<tr><td><a href="${server}">${one.resource_name}</a></td><td>${relativeTime(one.created_at, facts.at)}</td><td>${one.created_by ?? ''}</td><td>${button(facts, 'admin.grant', `${server}/bindings/${one.binding_id}/revoke`, 'Release')}</td></tr>`
     }),
     html`<p>It reaches no MCP server. <a href="/proxy/tools">Bind it to one</a></p>`,
   )}</section>`
 }
 
-async function recent(dashboard: Dashboard, principal: string, facts: Administered): Promise<Html> {
-  if (!may(facts, 'admin.audit'))
+async function recent(
+  dashboard: DashboardContext,
+  principal: string,
+  facts: AdministrationFacts,
+): Promise<HtmlFragment> {
+  if (!hasCapability(facts, 'admin.audit'))
     return html`<section class="card"><h2>Recent calls</h2><p class="needs">Seeing them needs <code>admin.audit</code>.</p></section>`
   const { calls } = await callsOf(dashboard, facts, { principal, most: 10, noise: true })
-  return html`<section class="card"><h2>Recent calls</h2>${linesOf(calls, facts.at, html`<p>It has not called yet.</p>`)}<p><a href="/proxy/activity?${new URLSearchParams({ principal }).toString()}">All of its calls</a></p></section>`
+  return html`<section class="card"><h2>Recent calls</h2>${callLines(calls, facts.at, html`<p>It has not called yet.</p>`)}<p><a href="/proxy/activity?${new URLSearchParams({ principal }).toString()}">All of its calls</a></p></section>`
 }

@@ -1,28 +1,28 @@
-import type { Administered } from '../../../plugins/operators/operator.ts'
-import { perform, type Result } from '../../admin/operation/operation.ts'
+import type { AdministrationFacts } from '../../../plugins/operators/operator.ts'
+import { type OperationResult, perform } from '../../admin/operation/operation.ts'
 import type { PrincipalView } from '../../admin/principals/view.ts'
-import type { Dashboard } from '../frame/dashboard.ts'
-import { PAGES, type Plural } from './kinds.ts'
+import type { DashboardContext } from '../frame/dashboard.ts'
+import { PRINCIPAL_PAGES, type PrincipalPlural } from './kinds.ts'
 
 /** A principal as operations show it. */
-export type Shown = Result<PrincipalView>['value']
+export type ReadonlyPrincipalView = OperationResult<PrincipalView>['value']
 
 /** A principal and its state, as its page shows it. */
-export interface Detailed {
+export interface PrincipalDetail {
   readonly id: string
-  readonly value: Shown
+  readonly value: ReadonlyPrincipalView
   readonly revision: number
 }
 
 /** Finds the principal of a page. Refuses with `not_found`. */
-export async function detailOf(
-  { context }: Dashboard,
-  plural: Plural,
+export async function readPrincipalDetail(
+  { context }: DashboardContext,
+  plural: PrincipalPlural,
   id: string,
-  facts: Administered,
-): Promise<Detailed> {
+  facts: AdministrationFacts,
+): Promise<PrincipalDetail> {
   const { value, revision = 0 } = await perform(
-    PAGES[plural].operations.get,
+    PRINCIPAL_PAGES[plural].operations.get,
     context,
     { params: { id } },
     facts,

@@ -3,25 +3,25 @@ import { administerOnRecord } from '../../admin/http/administer.ts'
 import { OPERATIONS } from '../../admin/http/operations.ts'
 import type { Reply } from '../../http/reply.ts'
 import { seeOther } from '../../operators/pages/page.ts'
-import type { Submitted } from '../frame/acting.ts'
-import type { Dashboard } from '../frame/dashboard.ts'
+import type { FormSubmission } from '../frame/acting.ts'
+import type { DashboardContext } from '../frame/dashboard.ts'
 import { frame } from '../frame/frame.ts'
-import { type Html, html, pathOf } from '../frame/parts.ts'
+import { type HtmlFragment, html, pathOf } from '../frame/parts.ts'
 import { problems } from '../frame/problems.ts'
 import { typedTokens } from './capabilities-card.ts'
-import { fieldsOf } from './fields.ts'
-import { PAGES, type Plural } from './kinds.ts'
+import { fieldLabels } from './fields.ts'
+import { PRINCIPAL_PAGES, type PrincipalPlural } from './kinds.ts'
 import { listWith } from './list.ts'
-import { connectOnce, folderOnce } from './shown-once.ts'
+import { connectCard, identityFolder } from './shown-once.ts'
 
 /**
  * POST /proxy/{kind}: enrolls one. An agent's certificate and key are in the answer itself, this once: in no URL, in no
  * cache, and behind no way back, since the same form is a conflict the second time.
  */
 export const enrollForm =
-  (plural: Plural, dashboard: Dashboard) =>
-  async (facts: Submitted): Promise<Reply> => {
-    const { kind } = PAGES[plural]
+  (plural: PrincipalPlural, dashboard: DashboardContext) =>
+  async (facts: FormSubmission): Promise<Reply> => {
+    const { kind } = PRINCIPAL_PAGES[plural]
     const { form } = facts
     const common = {
       display_name: form.get('display_name') || null,
@@ -32,7 +32,7 @@ export const enrollForm =
       if (plural === 'agents') return await enrollAgent(dashboard, { ...common, agent_name: name }, facts)
       const body = { ...common, [kind.nameField]: name } as never
       const done = await administerOnRecord(
-        PAGES[plural].operations.create,
+        PRINCIPAL_PAGES[plural].operations.create,
         dashboard.context,
         { body },
         facts,
@@ -42,7 +42,7 @@ export const enrollForm =
     } catch (error) {
       if (!(error instanceof Refusal) || error.status >= 500) throw error
       const typed = Object.fromEntries(form)
-      const problem = problems(error, fieldsOf(common.capabilities))
+      const problem = problems(error, fieldLabels(common.capabilities))
       return frame(dashboard, facts, {
         ...(await listWith(plural, dashboard, facts, { typed, problem })),
         status: error.status,
@@ -56,8 +56,12 @@ interface NewAgent {
   readonly capabilities: string[]
 }
 
-async function enrollAgent(dashboard: Dashboard, body: NewAgent, facts: Submitted): Promise<Reply> {
-  const shown = await enrolledOnce(dashboard, body, facts)
+async function enrollAgent(
+  dashboard: DashboardContext,
+  body: NewAgent,
+  facts: FormSubmission,
+): Promise<Reply> {
+  const shown = await enrollAndShow(dashboard, body, facts)
   if (shown === null) return seeOther('/proxy/agents?notice=proposed')
   return frame(dashboard, facts, {
     title: `${body.agent_name} is enrolled`,
@@ -67,27 +71,27 @@ async function enrollAgent(dashboard: Dashboard, body: NewAgent, facts: Submitte
 }
 
 /** Enrolls an agent; what is shown of it this once. Null: it waits for a second operator. */
-export async function enrolledOnce(
-  dashboard: Dashboard,
+export async function enrollAndShow(
+  dashboard: DashboardContext,
   body: NewAgent,
-  facts: Submitted,
-): Promise<Html | null> {
+  facts: FormSubmission,
+): Promise<HtmlFragment | null> {
   const done = await administerOnRecord(OPERATIONS.agents.create, dashboard.context, { body }, facts)
   if ('proposed' in done) return null
   const { value } = done
   const { agent_name: name } = body
   const id = value.agent_id ?? ''
-  return html`${folderOnce(dashboard, { path: `agents/${name}`, id }, value)}${connectOnce(dashboard, id, name)}`
+  return html`${identityFolder(dashboard, { path: `agents/${name}`, id }, value)}${connectCard(dashboard, id, name)}`
 }
 
 /** POST /proxy/{kind}/{id}/rotate-cert: another certificate and key, shown this once; the one before stays good for its grace. */
 export const rotateCertificateForm =
-  (plural: Plural, dashboard: Dashboard) =>
-  async (facts: Submitted): Promise<Reply> => {
+  (plural: PrincipalPlural, dashboard: DashboardContext) =>
+  async (facts: FormSubmission): Promise<Reply> => {
     const { id = '' } = facts.params
     const given = { params: { id }, body: {}, ifMatch: facts.form.get('if_match') || undefined }
     const done = await administerOnRecord(
-      PAGES[plural].operations.rotateCertificate,
+      PRINCIPAL_PAGES[plural].operations.rotateCertificate,
       dashboard.context,
       given,
       facts,
@@ -98,7 +102,7 @@ export const rotateCertificateForm =
     return frame(dashboard, facts, {
       title: `${name} has another certificate`,
       section: `/proxy/${plural}`,
-      body: html`${folderOnce(dashboard, { path: `${plural}/${name}`, id }, value)}<p>${
+      body: html`${identityFolder(dashboard, { path: `${plural}/${name}`, id }, value)}<p>${
         value.previous_valid_until === null
           ? 'There was none before.'
           : `The one before is good until ${value.previous_valid_until}.`

@@ -1,48 +1,48 @@
-import type { Administered } from '../../../plugins/operators/operator.ts'
-import { Refusal, unprocessable } from '../../../plugins/refusal.ts'
+import type { AdministrationFacts } from '../../../plugins/operators/operator.ts'
+import { Refusal, unprocessableBody } from '../../../plugins/refusal.ts'
 import { administerOnRecord } from '../../admin/http/administer.ts'
-import { enrolling } from '../../admin/operation/demands.ts'
+import { capabilityToEnroll } from '../../admin/operation/demands.ts'
 import type { Reply } from '../../http/reply.ts'
-import type { Form } from '../../operators/pages/form.ts'
+import type { SubmittedForm } from '../../operators/pages/form.ts'
 import { seeOther } from '../../operators/pages/page.ts'
-import { byId } from '../frame/acting.ts'
-import { whyAllTheSame } from '../frame/again.ts'
-import type { Dashboard } from '../frame/dashboard.ts'
+import { inputById } from '../frame/acting.ts'
+import { forceReasonField } from '../frame/again.ts'
+import type { DashboardContext } from '../frame/dashboard.ts'
 import { frame } from '../frame/frame.ts'
-import type { Page } from '../frame/page.ts'
-import { all, csrf, type Html, html, may, NOTHING, pathOf } from '../frame/parts.ts'
+import type { DashboardPage } from '../frame/page.ts'
+import { csrf, EMPTY_HTML, type HtmlFragment, hasCapability, html, joinHtml, pathOf } from '../frame/parts.ts'
 import { problems } from '../frame/problems.ts'
-import type { Callers } from './candidate.ts'
-import { type Detailed, detailOf } from './detailed.ts'
-import { PAGES } from './kinds.ts'
+import type { CallerPlural } from './candidate.ts'
+import { type PrincipalDetail, readPrincipalDetail } from './detailed.ts'
+import { PRINCIPAL_PAGES } from './kinds.ts'
 
 /** The way to the page; what it needs where its operator may not. */
-export const eraseLink = (plural: Callers, id: string, facts: Administered): Html =>
-  may(facts, enrolling(PAGES[plural].kind))
+export const eraseLink = (plural: CallerPlural, id: string, facts: AdministrationFacts): HtmlFragment =>
+  hasCapability(facts, capabilityToEnroll(PRINCIPAL_PAGES[plural].kind))
     ? html`<p><a href="${pathOf(plural, id)}/erase">Erase…</a></p>`
-    : html`<p class="needs">Erasing needs <code>${enrolling(PAGES[plural].kind)}</code></p>`
+    : html`<p class="needs">Erasing needs <code>${capabilityToEnroll(PRINCIPAL_PAGES[plural].kind)}</code></p>`
 
 /** GET /proxy/{kind}/{id}/erase: what an erasure destroys and what stays, before anybody asks for it. */
 export const erasePage =
-  (plural: Callers): Page =>
+  (plural: CallerPlural): DashboardPage =>
   async (dashboard, facts) => {
-    const one = await detailOf(dashboard, plural, facts.params.id ?? '', facts)
+    const one = await readPrincipalDetail(dashboard, plural, facts.params.id ?? '', facts)
     return { title: titleOf(one), section: `/proxy/${plural}`, body: bodyOf(plural, one, facts, NEW) }
   }
 
 /** POST of the same path: does it, once its name was typed. */
 export const eraseForm =
-  (plural: Callers, dashboard: Dashboard) =>
-  async (facts: Administered & Form): Promise<Reply> => {
+  (plural: CallerPlural, dashboard: DashboardContext) =>
+  async (facts: AdministrationFacts & SubmittedForm): Promise<Reply> => {
     const { id = '' } = facts.params
     const typed = facts.form.get('name') ?? ''
-    const one = await detailOf(dashboard, plural, id, facts)
+    const one = await readPrincipalDetail(dashboard, plural, id, facts)
     try {
       if (typed !== one.value.name)
-        throw unprocessable([{ field: 'name', message: `is not the name: ${one.value.name}` }])
+        throw unprocessableBody([{ field: 'name', message: `is not the name: ${one.value.name}` }])
       const forced = facts.form.get('force_reason')
-      const asked = { ...byId(facts), ...(forced && { forced }) }
-      const { erase } = PAGES[plural].operations
+      const asked = { ...inputById(facts), ...(forced && { forced }) }
+      const { erase } = PRINCIPAL_PAGES[plural].operations
       const done = await administerOnRecord(erase, dashboard.context, asked, facts)
       return seeOther(`/proxy/${plural}?notice=${'proposed' in done ? 'proposed' : 'erased'}`)
     } catch (error) {
@@ -61,7 +61,7 @@ const AGAIN: ReadonlySet<string> = new Set([
   'expectation_broken',
 ])
 
-const titleOf = ({ value }: Detailed): string => `Erase ${value.display_name || value.name}`
+const titleOf = ({ value }: PrincipalDetail): string => `Erase ${value.display_name || value.name}`
 
 /** What the operation does (docs/ledger.md#erasure), in the words of who decides on it. */
 const DESTROYED = [
@@ -75,7 +75,7 @@ const [WHOLE, KEPT] = [
   ['the name that it is shown as, what it holds, and the set that is tried beside it', ...DESTROYED],
 ]
 
-function staysOf(plural: Callers): readonly string[] {
+function staysOf(plural: CallerPlural): readonly string[] {
   const ledger =
     plural === 'users'
       ? 'the rows of the ledger, which know it by its pseudonym alone'
@@ -83,29 +83,29 @@ function staysOf(plural: Callers): readonly string[] {
   return [ledger, 'what log files, back-ups and earlier exports hold: those you must find yourself']
 }
 
-interface Typed {
+interface EraseInput {
   readonly name: string
   /** The state that the form was about; undefined: the one of now. */
   readonly ifMatch: string | undefined
   readonly refusal: Refusal | null
 }
 
-const NEW: Typed = { name: '', ifMatch: undefined, refusal: null }
+const NEW: EraseInput = { name: '', ifMatch: undefined, refusal: null }
 
 function bodyOf(
-  plural: Callers,
-  { id, value, revision }: Detailed,
-  facts: Administered,
-  { name, ifMatch, refusal }: Typed,
-): Html {
-  const needs = enrolling(PAGES[plural].kind)
-  const list = (texts: readonly string[]): Html =>
-    html`<ul>${all(texts.map((text) => html`<li>${text}</li>`))}</ul>`
+  plural: CallerPlural,
+  { id, value, revision }: PrincipalDetail,
+  facts: AdministrationFacts,
+  { name, ifMatch, refusal }: EraseInput,
+): HtmlFragment {
+  const needs = capabilityToEnroll(PRINCIPAL_PAGES[plural].kind)
+  const list = (texts: readonly string[]): HtmlFragment =>
+    html`<ul>${joinHtml(texts.map((text) => html`<li>${text}</li>`))}</ul>`
   const form = html`<form method="post" action="${pathOf(plural, id)}/erase">${csrf(facts.session)}<input type="hidden" name="if_match" value="${ifMatch ?? `"${revision}"`}">
-<label>Type its name, <code>${value.name}</code>, to erase it <input name="name" required maxlength="64" autocomplete="off" value="${name}"${refusal?.reason === 'body_unprocessable' ? html` aria-invalid="true"` : NOTHING}></label>
-${refusal?.reason === 'expectation_broken' ? whyAllTheSame() : NOTHING}<button class="danger">Erase ${value.name} for good</button></form>`
-  return html`${refusal ? problems(refusal) : NOTHING}<section class="card"><h2>What is destroyed, for good</h2>${list(plural === 'users' ? WHOLE : KEPT)}
+<label>Type its name, <code>${value.name}</code>, to erase it <input name="name" required maxlength="64" autocomplete="off" value="${name}"${refusal?.reason === 'body_unprocessable' ? html` aria-invalid="true"` : EMPTY_HTML}></label>
+${refusal?.reason === 'expectation_broken' ? forceReasonField() : EMPTY_HTML}<button class="danger">Erase ${value.name} for good</button></form>`
+  return html`${refusal ? problems(refusal) : EMPTY_HTML}<section class="card"><h2>What is destroyed, for good</h2>${list(plural === 'users' ? WHOLE : KEPT)}
 <h2>What stays</h2>${list(staysOf(plural))}
-${may(facts, needs) ? form : html`<p class="needs">Erasing needs <code>${needs}</code></p>`}
+${hasCapability(facts, needs) ? form : html`<p class="needs">Erasing needs <code>${needs}</code></p>`}
 <p><a href="${pathOf(plural, id)}">Leave it as it is</a></p></section>`
 }

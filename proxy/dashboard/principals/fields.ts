@@ -9,7 +9,7 @@ const LABELS: Readonly<Record<string, string>> = {
 }
 
 /** Calls a field of a refusal by the name that its page has for it; of a set, the token that is wrong. */
-export const fieldsOf =
+export const fieldLabels =
   (typed: readonly string[]) =>
   (field: string): string => {
     const at = /^capabilities\[(\d+)\]$/.exec(field)?.[1]

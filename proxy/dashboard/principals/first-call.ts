@@ -1,9 +1,9 @@
-import { callsOf, linesOf } from '../activity/calls.ts'
-import type { Page } from '../frame/page.ts'
+import { callLines, callsOf } from '../activity/calls.ts'
+import type { DashboardPage } from '../frame/page.ts'
 import { html, pathOf } from '../frame/parts.ts'
 
 /** GET /proxy/agents/{id}/first-call: whether an agent has called yet. A script asks again until it has. */
-export const firstCallPage: Page = async (dashboard, facts) => {
+export const firstCallPage: DashboardPage = async (dashboard, facts) => {
   const { id = '' } = facts.params
   const { calls } = await callsOf(dashboard, facts, { principal: id, most: 1, noise: true })
   return {
@@ -12,6 +12,6 @@ export const firstCallPage: Page = async (dashboard, facts) => {
     body:
       calls.length === 0
         ? html`<p id="first-call" role="status">Waiting for the first call… <a href="">Look again</a></p>`
-        : html`<div id="first-call" data-arrived role="status"><p class="notice">It has called.</p>${linesOf(calls, facts.at, html``)}<p><a href="${pathOf('agents', id)}">See the agent</a></p></div>`,
+        : html`<div id="first-call" data-arrived role="status"><p class="notice">It has called.</p>${callLines(calls, facts.at, html``)}<p><a href="${pathOf('agents', id)}">See the agent</a></p></div>`,
   }
 }

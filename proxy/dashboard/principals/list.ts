@@ -1,99 +1,118 @@
-import type { Administered } from '../../../plugins/operators/operator.ts'
+import type { AdministrationFacts } from '../../../plugins/operators/operator.ts'
 import { OPERATIONS } from '../../admin/http/operations.ts'
-import { enrolling } from '../../admin/operation/demands.ts'
+import { capabilityToEnroll } from '../../admin/operation/demands.ts'
 import { perform } from '../../admin/operation/operation.ts'
 import { endsSoon } from '../../admin/principals/ending.ts'
-import type { Dashboard } from '../frame/dashboard.ts'
-import type { Framed } from '../frame/frame.ts'
-import type { Page } from '../frame/page.ts'
-import { ago, all, csrf, type Html, html, may, NOTHING, pathOf, table, tokens, when } from '../frame/parts.ts'
-import type { Shown } from './detailed.ts'
-import { PAGES, type Plural } from './kinds.ts'
+import type { DashboardContext } from '../frame/dashboard.ts'
+import type { PageContent } from '../frame/frame.ts'
+import type { DashboardPage } from '../frame/page.ts'
+import {
+  csrf,
+  dataTable,
+  EMPTY_HTML,
+  type HtmlFragment,
+  hasCapability,
+  html,
+  htmlIf,
+  joinHtml,
+  pathOf,
+  relativeTime,
+  tokens,
+} from '../frame/parts.ts'
+import type { ReadonlyPrincipalView } from './detailed.ts'
+import { PRINCIPAL_PAGES, type PrincipalPlural } from './kinds.ts'
 
 /** GET /proxy/{agents,users,workloads,operators}: the principals of a kind, newest first, found by what one types. */
 export const listPage =
-  (plural: Plural): Page =>
+  (plural: PrincipalPlural): DashboardPage =>
   (dashboard, facts) =>
     listWith(plural, dashboard, facts)
 
 /** What was typed to enroll one, and why that did not do. */
-interface Refused {
+interface RefusedEnrollment {
   readonly typed: Readonly<Record<string, string>>
-  readonly problem: Html
+  readonly problem: HtmlFragment
 }
 
 /** The page of a kind; with the form as it was typed, where that was refused. */
 export async function listWith(
-  plural: Plural,
-  dashboard: Dashboard,
-  facts: Administered,
-  refused?: Refused,
-): Promise<Framed> {
-  const { kind } = PAGES[plural]
+  plural: PrincipalPlural,
+  dashboard: DashboardContext,
+  facts: AdministrationFacts,
+  refused?: RefusedEnrollment,
+): Promise<PageContent> {
+  const { kind } = PRINCIPAL_PAGES[plural]
   const asked = new URLSearchParams(facts.query)
   const [q, cursor] = [asked.get('q')?.trim() ?? '', asked.get('cursor')]
   const query = { limit: '100', ...(q !== '' && { q }), ...(cursor !== null && { cursor }) }
   const { list, next } = await listOf(dashboard, plural, query, facts)
-  const enroll = enrolling(kind)
+  const enroll = capabilityToEnroll(kind)
   const older = next?.cursor
   return {
     title: plural[0]?.toUpperCase() + plural.slice(1),
     section: `/proxy/${plural}`,
     body: html`<form class="search" role="search" action="/proxy/${plural}"><input type="search" name="q" value="${q}" aria-label="Search" placeholder="name, cap:llm.chat, expires:30d, unused:30d, denied:today, is:keyless" data-key="/"><button>Search</button></form>
-${table(
+${dataTable(
   ['Name', 'Holds', 'Certificate', 'Last seen', ''],
   list.map((one) => lineOf(plural, one, facts.at)),
   q === ''
     ? html`<p>There are no ${plural} yet.</p><p>Enroll one below${onTheMachine(plural)}.</p>`
     : html`<p>No ${kind.type} fits <code>${q}</code>. <a href="/proxy/${plural}">All ${plural}</a></p>`,
 )}
-${when(older !== undefined, () => html`<p><a rel="next" href="?${new URLSearchParams({ ...(q !== '' && { q }), cursor: older ?? '' }).toString()}">Older</a></p>`)}
-${may(facts, enroll) ? enrollForm(plural, facts.session, refused) : html`<p class="needs">Enrolling needs <code>${enroll}</code>.</p>`}`,
+${htmlIf(older !== undefined, () => html`<p><a rel="next" href="?${new URLSearchParams({ ...(q !== '' && { q }), cursor: older ?? '' }).toString()}">Older</a></p>`)}
+${hasCapability(facts, enroll) ? enrollForm(plural, facts.session, refused) : html`<p class="needs">Enrolling needs <code>${enroll}</code>.</p>`}`,
   }
 }
 
-const MADE_BY: Readonly<Partial<Record<Plural, string>>> = {
+const MADE_BY: Readonly<Partial<Record<PrincipalPlural, string>>> = {
   agents: 'make agent NAME=my-agent CAPS=llm.chat',
   operators: 'make operator NAME=alice ROLE=granter',
 }
 
-const onTheMachine = (plural: Plural): Html => {
+const onTheMachine = (plural: PrincipalPlural): HtmlFragment => {
   const command = MADE_BY[plural]
   return command === undefined
-    ? NOTHING
+    ? EMPTY_HTML
     : html`, or on the machine: <code class="copy" tabindex="0">${command}</code>`
 }
 
-interface Query {
+interface PrincipalListQuery {
   readonly limit: string
   readonly q?: string
   readonly cursor?: string
 }
 
 /** The API lists agents as they are, and others by their kind (docs/protocol.md#principals). */
-async function listOf({ context }: Dashboard, plural: Plural, query: Query, facts: Administered) {
+async function listOf(
+  { context }: DashboardContext,
+  plural: PrincipalPlural,
+  query: PrincipalListQuery,
+  facts: AdministrationFacts,
+) {
   if (plural === 'agents') {
     const { value, next } = await perform(OPERATIONS.agents.list, context, { query }, facts)
     return { list: value, next }
   }
-  const { value, next } = await perform(PAGES[plural].operations.list, context, { query }, facts)
+  const { value, next } = await perform(PRINCIPAL_PAGES[plural].operations.list, context, { query }, facts)
   return { list: value[plural] ?? [], next }
 }
 
 /** The id of a principal, whatever its kind calls it. */
-export const idIn = ({ agent_id: agent, principal_id: other }: Shown): string => agent ?? other ?? ''
+export const idIn = ({ agent_id: agent, principal_id: other }: ReadonlyPrincipalView): string =>
+  agent ?? other ?? ''
 
-const lineOf = (plural: Plural, one: Shown, at: number): Html =>
-  html`<tr${one.is_active ? NOTHING : html` class="off"`}><td><a class="row" href="${pathOf(plural, idIn(one))}">${one.display_name || one.name}</a>${
-    one.display_name ? html` <span class="faint">${one.name}</span>` : NOTHING
-  }</td><td>${tokens(one.capabilities.slice(0, 6))}${one.capabilities.length > 6 ? html`<span class="faint">and ${String(one.capabilities.length - 6)} more</span>` : NOTHING}</td><td>${certificateOf(one, at)}</td><td>${ago(one.last_seen_at, at)}</td><td>${all(badgesOf(one, at))}</td></tr>`
+const lineOf = (plural: PrincipalPlural, one: ReadonlyPrincipalView, at: number): HtmlFragment =>
+  html`<tr${one.is_active ? EMPTY_HTML : html` class="off"`}><td><a class="row" href="${pathOf(plural, idIn(one))}">${one.display_name || one.name}</a>${
+    one.display_name ? html` <span class="faint">${one.name}</span>` : EMPTY_HTML
+  }</td><td>${tokens(one.capabilities.slice(0, 6))}${one.capabilities.length > 6 ? html`<span class="faint">and ${String(one.capabilities.length - 6)} more</span>` : EMPTY_HTML}</td><td>${certificateOf(one, at)}</td><td>${relativeTime(one.last_seen_at, at)}</td><td>${joinHtml(badgesOf(one, at))}</td></tr>`
 
-const certificateOf = ({ cert_not_after: end }: Shown, at: number): Html =>
-  end === null ? html`<span class="faint">none</span>` : ago(end, at)
+const certificateOf = ({ cert_not_after: end }: ReadonlyPrincipalView, at: number): HtmlFragment =>
+  end === null ? html`<span class="faint">none</span>` : relativeTime(end, at)
 
 /** Only what is out of the ordinary. */
-function badgesOf(one: Shown, at: number): readonly Html[] {
-  const badge = (text: string, kind = 'warn'): Html => html`<span class="badge ${kind}">${text}</span> `
+function badgesOf(one: ReadonlyPrincipalView, at: number): readonly HtmlFragment[] {
+  const badge = (text: string, kind = 'warn'): HtmlFragment =>
+    html`<span class="badge ${kind}">${text}</span> `
   return [
     ...(one.is_active ? [] : [badge('inactive', 'off')]),
     ...(one.capabilities.length === 0 ? [badge('holds nothing', 'off')] : []),
@@ -102,14 +121,18 @@ function badgesOf(one: Shown, at: number): readonly Html[] {
   ]
 }
 
-function enrollForm(plural: Plural, session: Parameters<typeof csrf>[0], refused: Refused | undefined): Html {
-  const { kind } = PAGES[plural]
-  const { typed = {}, problem = NOTHING } = refused ?? {}
+function enrollForm(
+  plural: PrincipalPlural,
+  session: Parameters<typeof csrf>[0],
+  refused: RefusedEnrollment | undefined,
+): HtmlFragment {
+  const { kind } = PRINCIPAL_PAGES[plural]
+  const { typed = {}, problem = EMPTY_HTML } = refused ?? {}
   const summary =
     plural === 'agents'
       ? 'Enroll an agent'
       : `Enroll ${kind.type === 'user' || kind.type === 'workload' ? 'a' : 'an'} ${kind.type}`
-  return html`<details class="enroll"${refused ? html` open` : NOTHING}><summary>${summary}</summary>${problem}<form method="post" action="/proxy/${plural}">${csrf(session)}
+  return html`<details class="enroll"${refused ? html` open` : EMPTY_HTML}><summary>${summary}</summary>${problem}<form method="post" action="/proxy/${plural}">${csrf(session)}
 <label>Name <input name="${kind.nameField}" required maxlength="64" pattern="[a-zA-Z0-9._\\-]+" autocomplete="off" value="${typed[kind.nameField] ?? ''}"></label>
 <label>Shown as <input name="display_name" maxlength="256" autocomplete="off" value="${typed.display_name ?? ''}"></label>
 <label>Capabilities <input name="capabilities" class="caps" data-tokens="${kind.type === 'operator' ? 'operator' : 'caller'}" autocomplete="off" placeholder="${kind.type === 'operator' ? 'admin.read, admin.grant' : 'llm.chat, mcp.tools.list'}" value="${typed.capabilities ?? ''}"></label>

@@ -1,26 +1,30 @@
-import type { Administered } from '../../../plugins/operators/operator.ts'
+import type { AdministrationFacts } from '../../../plugins/operators/operator.ts'
 import { OPERATIONS } from '../../admin/http/operations.ts'
 import { perform } from '../../admin/operation/operation.ts'
-import { acting, type Submitted } from '../frame/acting.ts'
-import type { Dashboard } from '../frame/dashboard.ts'
+import { type FormSubmission, formHandler } from '../frame/acting.ts'
+import type { DashboardContext } from '../frame/dashboard.ts'
 import {
-  ago,
-  all,
   button,
-  copyable,
+  copyableCode,
   csrf,
-  type Html,
+  dataTable,
+  EMPTY_HTML,
+  type HtmlFragment,
+  hasCapability,
   html,
-  may,
-  NOTHING,
+  joinHtml,
   pathOf,
-  table,
+  relativeTime,
 } from '../frame/parts.ts'
 
 const { agents, cas } = OPERATIONS
 
 /** The CAs that vouch for an agent that is known by its SPIFFE id, and the form for another one. */
-export async function trustedCasCard({ context }: Dashboard, id: string, facts: Administered): Promise<Html> {
+export async function trustedCasCard(
+  { context }: DashboardContext,
+  id: string,
+  facts: AdministrationFacts,
+): Promise<HtmlFragment> {
   const { value } = await perform(agents.listTrustedCas, context, { params: { id } }, facts)
   const heading = html`<h2>CAs that vouch for it</h2>`
   if (value.own_bundle)
@@ -28,35 +32,35 @@ export async function trustedCasCard({ context }: Dashboard, id: string, facts: 
   const path = `${pathOf('agents', id)}/trusted-cas`
   const rows = value.cas.map(
     (ca) =>
-      html`<tr><td>${ca.subject}</td><td>${ago(ca.not_after, facts.at)}</td><td>${ago(ca.trusted_at, facts.at)} by ${ca.trusted_by ?? 'nobody known'}</td><td>${copyable(ca.digest)}</td><td>${button(facts, 'admin.enroll', `${path}/${ca.digest}/withdraw`, 'Withdraw')}</td></tr>`,
+      html`<tr><td>${ca.subject}</td><td>${relativeTime(ca.not_after, facts.at)}</td><td>${relativeTime(ca.trusted_at, facts.at)} by ${ca.trusted_by ?? 'nobody known'}</td><td>${copyableCode(ca.digest)}</td><td>${button(facts, 'admin.enroll', `${path}/${ca.digest}/withdraw`, 'Withdraw')}</td></tr>`,
   )
   const { value: attached } = await perform(cas.list, context, {}, facts)
   const others = attached.filter(
     ({ kind, digest }) => kind === 'spiffe' && value.cas.every((ca) => ca.digest !== digest),
   )
-  return html`<section class="card">${heading}<p>An SVID of its SPIFFE id is this agent if it chains to one of these.</p>${table(
+  return html`<section class="card">${heading}<p>An SVID of its SPIFFE id is this agent if it chains to one of these.</p>${dataTable(
     ['Subject', 'Ends', 'Since', 'Digest', ''],
     rows,
     html`<p>None: nobody can call as this agent.</p>`,
-  )}${others.length === 0 || !may(facts, 'admin.enroll') ? NOTHING : trustForm(path, others, facts)}</section>`
+  )}${others.length === 0 || !hasCapability(facts, 'admin.enroll') ? EMPTY_HTML : trustForm(path, others, facts)}</section>`
 }
 
 const trustForm = (
   path: string,
   others: readonly { readonly digest: string; readonly subject: string }[],
-  { session }: Administered,
-): Html =>
-  html`<form method="post" action="${path}">${csrf(session)}<label>Have another one vouch for it <select name="digest">${all(
+  { session }: AdministrationFacts,
+): HtmlFragment =>
+  html`<form method="post" action="${path}">${csrf(session)}<label>Have another one vouch for it <select name="digest">${joinHtml(
     others.map(
       ({ digest, subject }) => html`<option value="${digest}">${subject} (${digest.slice(0, 12)}…)</option>`,
     ),
   )}</select></label><p class="hint">Whoever holds the key of that CA can then call as this agent.</p><button>Vouch</button></form>`
 
 /** POST /proxy/agents/{id}/trusted-cas, and …/{digest}/withdraw. */
-export const trustedCasForms = (dashboard: Dashboard) => {
-  const to = ({ params }: Submitted): string => pathOf('agents', params.id ?? '')
+export const trustedCasForms = (dashboard: DashboardContext) => {
+  const to = ({ params }: FormSubmission): string => pathOf('agents', params.id ?? '')
   return {
-    trust: acting(dashboard, agents.trustCa, {
+    trust: formHandler(dashboard, agents.trustCa, {
       given: ({ params, form }) => ({
         params: { id: params.id ?? '' },
         body: { digest: form.get('digest') ?? '' },
@@ -64,7 +68,7 @@ export const trustedCasForms = (dashboard: Dashboard) => {
       to,
       notice: 'trusted',
     }),
-    distrust: acting(dashboard, agents.distrustCa, {
+    distrust: formHandler(dashboard, agents.distrustCa, {
       given: ({ params }) => ({ params: { id: params.id ?? '', digest: params.digest ?? '' } }),
       to,
       notice: 'distrusted',

@@ -1,17 +1,27 @@
-import type { Administered } from '../../../plugins/operators/operator.ts'
+import type { AdministrationFacts } from '../../../plugins/operators/operator.ts'
 import { OPERATIONS } from '../../admin/http/operations.ts'
 import { perform } from '../../admin/operation/operation.ts'
-import type { Usage } from '../../admin/rehearsals/usage.ts'
-import type { Page } from '../frame/page.ts'
-import { ago, all, type Html, html, may, pathOf, table, tokens, when } from '../frame/parts.ts'
-import type { Callers } from './candidate.ts'
-import { detailOf } from './detailed.ts'
+import type { CapabilityUsage } from '../../admin/rehearsals/usage.ts'
+import type { DashboardPage } from '../frame/page.ts'
+import {
+  dataTable,
+  type HtmlFragment,
+  hasCapability,
+  html,
+  htmlIf,
+  joinHtml,
+  pathOf,
+  relativeTime,
+  tokens,
+} from '../frame/parts.ts'
+import type { CallerPlural } from './candidate.ts'
+import { readPrincipalDetail } from './detailed.ts'
 
 /** GET /proxy/{kind}/{id}/usage: which capabilities its calls demanded, and which it holds in vain. */
 export const usagePage =
-  (plural: Callers): Page =>
+  (plural: CallerPlural): DashboardPage =>
   async (dashboard, facts) => {
-    const one = await detailOf(dashboard, plural, facts.params.id ?? '', facts)
+    const one = await readPrincipalDetail(dashboard, plural, facts.params.id ?? '', facts)
     const { value } = await perform(
       OPERATIONS[plural].usage,
       dashboard.context,
@@ -24,12 +34,12 @@ export const usagePage =
       section: `/proxy/${plural}`,
       body: html`${heldWith(value, one.value.capabilities, facts)}
 <section class="card" id="usage"><h2>Used in 30 days</h2>
-<p>${value.decisions.toLocaleString('en')} calls. ${value.unused.length > 0 ? '' : 'All that it holds was used.'} ${when(value.missing.length > 0, () => html`Refused for want of: ${tokens(value.missing)}`)}</p>
-${table(
+<p>${value.decisions.toLocaleString('en')} calls. ${value.unused.length > 0 ? '' : 'All that it holds was used.'} ${htmlIf(value.missing.length > 0, () => html`Refused for want of: ${tokens(value.missing)}`)}</p>
+${dataTable(
   ['Capability', 'Allowed', 'Refused', 'Last', 'For'],
   value.capabilities.map(
     ({ capability, held: holds, allowed, denied, last_allowed_at: last, tools, models }) =>
-      html`<tr><td><span class="token">${capability}</span>${when(!holds, () => html` <span class="badge off">not held</span>`)}</td><td class="number">${String(allowed)}</td><td class="number">${String(denied)}</td><td>${ago(last, facts.at)}</td><td>${[...tools, ...models].join(', ')}</td></tr>`,
+      html`<tr><td><span class="token">${capability}</span>${htmlIf(!holds, () => html` <span class="badge off">not held</span>`)}</td><td class="number">${String(allowed)}</td><td class="number">${String(denied)}</td><td>${relativeTime(last, facts.at)}</td><td>${[...tools, ...models].join(', ')}</td></tr>`,
   ),
   html`<p>It has not called in 30 days.</p>`,
 )}
@@ -38,31 +48,34 @@ ${suggestedOf(value, path, facts)}</section>
     }
   }
 
-type Used = Pick<Usage, 'suggested'> | { readonly suggested: readonly string[] }
+type SuggestedSet = Pick<CapabilityUsage, 'suggested'> | { readonly suggested: readonly string[] }
 
 /** The tokens that are held, each with when it was last used. */
 function heldWith(
   {
     capabilities,
   }: {
-    readonly capabilities: readonly Pick<Usage['capabilities'][number], 'capability' | 'last_allowed_at'>[]
+    readonly capabilities: readonly Pick<
+      CapabilityUsage['capabilities'][number],
+      'capability' | 'last_allowed_at'
+    >[]
   },
   held: readonly string[],
-  { at }: Administered,
-): Html {
+  { at }: AdministrationFacts,
+): HtmlFragment {
   if (held.length === 0) return html`<p id="held">${tokens([])}</p>`
   const used = new Map(capabilities.map((one) => [one.capability, one.last_allowed_at]))
-  return html`<ul id="held" class="held">${all(
+  return html`<ul id="held" class="held">${joinHtml(
     held.map((token) => {
       const last = used.get(token) ?? null
-      return html`<li><span class="token">${token}</span> ${last === null ? html`<span class="badge off">unused for 30 days</span>` : html`<span class="badge">used ${ago(last, at)}</span>`}</li>`
+      return html`<li><span class="token">${token}</span> ${last === null ? html`<span class="badge off">unused for 30 days</span>` : html`<span class="badge">used ${relativeTime(last, at)}</span>`}</li>`
     }),
   )}</ul>`
 }
 
 /** The least set, and the link that types it into the form, where it is rehearsed as any other is. */
-function suggestedOf({ suggested }: Used, path: string, facts: Administered): Html {
+function suggestedOf({ suggested }: SuggestedSet, path: string, facts: AdministrationFacts): HtmlFragment {
   const text = suggested.join(', ')
   const typed = `${path}?${new URLSearchParams({ set: text }).toString()}`
-  return html`<p>The least set that would have allowed all that was allowed: <code class="copy" tabindex="0">${text || 'nothing'}</code> ${when(may(facts, 'admin.grant'), () => html`<a href="${typed}">Type it into the form</a>`)}</p>`
+  return html`<p>The least set that would have allowed all that was allowed: <code class="copy" tabindex="0">${text || 'nothing'}</code> ${htmlIf(hasCapability(facts, 'admin.grant'), () => html`<a href="${typed}">Type it into the form</a>`)}</p>`
 }

@@ -1,16 +1,16 @@
-import type { Administered } from '../../../plugins/operators/operator.ts'
+import type { AdministrationFacts } from '../../../plugins/operators/operator.ts'
 import { OPERATIONS } from '../../admin/http/operations.ts'
-import { callsOf, linesOf } from '../activity/calls.ts'
-import { acting } from '../frame/acting.ts'
-import type { Dashboard } from '../frame/dashboard.ts'
-import { all, csrf, type Html, html, may, NOTHING } from '../frame/parts.ts'
-import type { Standing } from './checkpoints.ts'
+import { callLines, callsOf } from '../activity/calls.ts'
+import { formHandler } from '../frame/acting.ts'
+import type { DashboardContext } from '../frame/dashboard.ts'
+import { csrf, EMPTY_HTML, type HtmlFragment, hasCapability, html, joinHtml } from '../frame/parts.ts'
+import type { LogStatus } from './checkpoints.ts'
 
 /** What an auditor takes away: packs of evidence for the usual periods, the whole ledger, and receipts. */
-export const evidence = ({ log }: Standing, facts: Administered): Html =>
-  may(facts, 'admin.audit')
+export const evidence = ({ log }: LogStatus, facts: AdministrationFacts): HtmlFragment =>
+  hasCapability(facts, 'admin.audit')
     ? html`<section class="card"><h2>For an auditor</h2>
-<p>A pack of evidence is one zip: rows, sets, grants, refusals, keys, checkpoints and verifiers. Download it of ${all(periods(facts.at))}</p>
+<p>A pack of evidence is one zip: rows, sets, grants, refusals, keys, checkpoints and verifiers. Download it of ${joinHtml(periods(facts.at))}</p>
 <form class="search" action="/proxy/proof/evidence"><label>From <input type="date" name="since" required></label><label>until, exclusive <input type="date" name="until" required></label><button>Download</button></form>
 <p>Anybody verifies it without this service, by the verifier key, best as somebody has kept it elsewhere:</p>
 <pre class="copy" tabindex="0">python3 verify.py evidence.zip --key '${log?.key ?? 'VKEY'}'</pre><pre class="copy" tabindex="0">node verify.mjs evidence.zip --key '${log?.key ?? 'VKEY'}'</pre>
@@ -18,7 +18,7 @@ export const evidence = ({ log }: Standing, facts: Administered): Html =>
     : html`<section class="card"><h2>For an auditor</h2><p class="needs">Evidence, exports and receipts need <code>admin.audit</code>.</p></section>`
 
 /** The periods that auditors ask for, as links. */
-function periods(now: number): readonly Html[] {
+function periods(now: number): readonly HtmlFragment[] {
   const [year, month] = [new Date(now).getUTCFullYear(), new Date(now).getUTCMonth()]
   const from = (y: number, m: number): string => new Date(Date.UTC(y, m)).toISOString()
   const quarter = month - (month % 3)
@@ -36,15 +36,15 @@ function periods(now: number): readonly Html[] {
 }
 
 /** Who has reviewed what, and the form that says so. */
-export function reviews({ log }: Standing, facts: Administered): Html {
-  if (!log || !may(facts, 'admin.audit')) return NOTHING
+export function reviews({ log }: LogStatus, facts: AdministrationFacts): HtmlFragment {
+  if (!log || !hasCapability(facts, 'admin.audit')) return EMPTY_HTML
   return html`<section class="card"><h2>Reviewed</h2><p>That somebody has read a period is a row of its own: <a href="/proxy/activity?action=audit.reviewed">who, when, and under which checkpoint</a>.</p>
 <form method="post" action="/proxy/proof/reviewed">${csrf(facts.session)}<label>From <input type="date" name="since" required></label><label>Until, exclusive <input type="date" name="until" required></label><label>Under the checkpoint of so many rows <input type="number" name="checkpoint" min="1" value="${String(log.size)}" required></label><label>Note <input name="note" maxlength="1000"></label><button>I have reviewed it</button></form></section>`
 }
 
 /** POST /proxy/proof/reviewed: a review is on record. */
-export const reviewedForm = (dashboard: Dashboard) =>
-  acting(dashboard, OPERATIONS.audit.reviewed, {
+export const reviewedForm = (dashboard: DashboardContext) =>
+  formHandler(dashboard, OPERATIONS.audit.reviewed, {
     given: ({ form }) => ({
       body: {
         since: form.get('since') ?? '',
@@ -60,8 +60,11 @@ export const reviewedForm = (dashboard: Dashboard) =>
 const LATEST = 5
 
 /** The latest sign-ins of operators, refused ones too. */
-export async function signIns(dashboard: Dashboard, facts: Administered): Promise<Html> {
-  if (!may(facts, 'admin.audit')) return NOTHING
+export async function signIns(
+  dashboard: DashboardContext,
+  facts: AdministrationFacts,
+): Promise<HtmlFragment> {
+  if (!hasCapability(facts, 'admin.audit')) return EMPTY_HTML
   const found = await Promise.all(
     ['admin.sign_in', 'admin.sign_in_refused'].map((action) =>
       callsOf(dashboard, facts, { action, most: LATEST, noise: false }),
@@ -70,5 +73,5 @@ export async function signIns(dashboard: Dashboard, facts: Administered): Promis
   const calls = found
     .flatMap((one) => one.calls)
     .toSorted((one, other) => (one.decision.recorded_at < other.decision.recorded_at ? 1 : -1))
-  return html`<section class="card"><h2>Operators’ sign-ins</h2>${linesOf(calls.slice(0, LATEST), facts.at, html`<p>Nobody has signed in yet.</p>`)}<p><a href="/proxy/activity?action=admin.sign_in">All</a> · <a href="/proxy/activity?action=admin.sign_in_refused">refused</a></p></section>`
+  return html`<section class="card"><h2>Operators’ sign-ins</h2>${callLines(calls.slice(0, LATEST), facts.at, html`<p>Nobody has signed in yet.</p>`)}<p><a href="/proxy/activity?action=admin.sign_in">All</a> · <a href="/proxy/activity?action=admin.sign_in_refused">refused</a></p></section>`
 }

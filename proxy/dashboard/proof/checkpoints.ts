@@ -1,28 +1,37 @@
 import type { OPERATIONS } from '../../admin/http/operations.ts'
-import type { Result } from '../../admin/operation/operation.ts'
-import { ago, copyable, facts as factsOf, type Html, html, NOTHING, table, when } from '../frame/parts.ts'
+import type { OperationResult } from '../../admin/operation/operation.ts'
+import {
+  copyableCode,
+  dataTable,
+  EMPTY_HTML,
+  factList as factsOf,
+  type HtmlFragment,
+  html,
+  htmlIf,
+  relativeTime,
+} from '../frame/parts.ts'
 
 /** What is sealed, and who keeps it elsewhere. */
-export type Standing =
-  Awaited<ReturnType<(typeof OPERATIONS.audit.log)['run']>> extends Result<infer Value>
-    ? Result<Value>['value']
+export type LogStatus =
+  Awaited<ReturnType<(typeof OPERATIONS.audit.log)['run']>> extends OperationResult<infer Value>
+    ? OperationResult<Value>['value']
     : never
 
 /** The newest checkpoint of the log, and the anchors that should keep it. */
-export function checkpoints({ log, unsealed, anchors }: Standing, now: number): Html {
+export function checkpoints({ log, unsealed, anchors }: LogStatus, now: number): HtmlFragment {
   if (!log)
     return html`<section class="card"><h2>Checkpoints</h2><p>Nothing is sealed yet: that takes a second.</p></section>`
   const rows = anchors.map(
     ({ anchor, size, kept_at: kept, error, failed_at: failed, late }) =>
-      html`<tr><td>${anchor}${when(late, () => html` <span class="badge warn">late</span>`)}</td><td class="number">${size.toLocaleString('en')}</td><td>${ago(kept, now)}</td><td>${error === null ? NOTHING : html`${error}, ${ago(failed, now)}`}</td></tr>`,
+      html`<tr><td>${anchor}${htmlIf(late, () => html` <span class="badge warn">late</span>`)}</td><td class="number">${size.toLocaleString('en')}</td><td>${relativeTime(kept, now)}</td><td>${error === null ? EMPTY_HTML : html`${error}, ${relativeTime(failed, now)}`}</td></tr>`,
   )
   return html`<section class="card" id="checkpoints"><h2>Checkpoints</h2>${factsOf([
-    ['Log', copyable(log.origin)],
-    ['Verifier key', copyable(log.key)],
+    ['Log', copyableCode(log.origin)],
+    ['Verifier key', copyableCode(log.key)],
     ['Sealed rows', log.size.toLocaleString('en')],
     ['Not sealed yet', unsealed.toLocaleString('en')],
-    ['Signed', ago(log.signed_at, now)],
-    ['Root', copyable(log.root)],
+    ['Signed', relativeTime(log.signed_at, now)],
+    ['Root', copyableCode(log.root)],
   ])}<p class="faint">Give the verifier key to auditors and agents’ owners by another way than this gateway, and now: one that came later proves less.</p>
-${table(['Anchor', 'Rows', 'Kept', 'Failed'], rows, html`<p>Nobody keeps checkpoints elsewhere, so whoever owns the database could write its history anew.</p><p>Name anchors in <code>45-proofs.yaml</code>: <code class="copy" tabindex="0">anchors: [{file: /mnt/other/sallyport.checkpoints}]</code></p>`)}</section>`
+${dataTable(['Anchor', 'Rows', 'Kept', 'Failed'], rows, html`<p>Nobody keeps checkpoints elsewhere, so whoever owns the database could write its history anew.</p><p>Name anchors in <code>45-proofs.yaml</code>: <code class="copy" tabindex="0">anchors: [{file: /mnt/other/sallyport.checkpoints}]</code></p>`)}</section>`
 }

@@ -1,10 +1,10 @@
 import { Readable } from 'node:stream'
-import type { Administered } from '../../../plugins/operators/operator.ts'
+import type { AdministrationFacts } from '../../../plugins/operators/operator.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
 import { OPERATIONS } from '../../admin/http/operations.ts'
 import { perform } from '../../admin/operation/operation.ts'
 import type { Reply } from '../../http/reply.ts'
-import type { Dashboard } from '../frame/dashboard.ts'
+import type { DashboardContext } from '../frame/dashboard.ts'
 import { frame } from '../frame/frame.ts'
 import { problems } from '../frame/problems.ts'
 import { proofBody } from './proof.ts'
@@ -16,8 +16,8 @@ const HEADERS = {
 
 /** GET /proxy/proof/evidence: the pack of a period, or the page that says what is wrong with that period. */
 export const evidenceForm =
-  (dashboard: Dashboard) =>
-  async (facts: Administered): Promise<Reply> => {
+  (dashboard: DashboardContext) =>
+  async (facts: AdministrationFacts): Promise<Reply> => {
     const query = Object.fromEntries(
       [...new URLSearchParams(facts.query)].filter(([, value]) => value !== ''),
     )

@@ -1,22 +1,34 @@
-import type { Administered } from '../../../plugins/operators/operator.ts'
+import type { AdministrationFacts } from '../../../plugins/operators/operator.ts'
 import { ledgerHead } from '../../admin/audit/audit.ts'
 import { OPERATIONS } from '../../admin/http/operations.ts'
 import { perform } from '../../admin/operation/operation.ts'
-import type { Dashboard } from '../frame/dashboard.ts'
-import type { Page } from '../frame/page.ts'
-import { ago, button, copyable, facts as factsOf, type Html, html, NOTHING } from '../frame/parts.ts'
+import type { DashboardContext } from '../frame/dashboard.ts'
+import type { DashboardPage } from '../frame/page.ts'
+import {
+  button,
+  copyableCode,
+  EMPTY_HTML,
+  factList as factsOf,
+  type HtmlFragment,
+  html,
+  relativeTime,
+} from '../frame/parts.ts'
 import { evidence, reviews, signIns } from './auditors.ts'
 import { checkpoints } from './checkpoints.ts'
 
 /** GET /proxy/proof: where the ledger stands, who keeps its checkpoints elsewhere, and how anybody verifies it. */
-export const proofPage: Page = async (dashboard, facts) => ({
+export const proofPage: DashboardPage = async (dashboard, facts) => ({
   title: 'Proof',
   section: '/proxy/proof',
-  body: await proofBody(dashboard, facts, NOTHING),
+  body: await proofBody(dashboard, facts, EMPTY_HTML),
 })
 
 /** The page below `verdict`: what a verification came to. */
-export async function proofBody(dashboard: Dashboard, facts: Administered, verdict: Html): Promise<Html> {
+export async function proofBody(
+  dashboard: DashboardContext,
+  facts: AdministrationFacts,
+  verdict: HtmlFragment,
+): Promise<HtmlFragment> {
   const { context } = dashboard
   const head = await ledgerHead(context)
   const { value: standing } = await perform(OPERATIONS.audit.log, context, {}, facts)
@@ -24,8 +36,8 @@ export async function proofBody(dashboard: Dashboard, facts: Administered, verdi
     head
       ? factsOf([
           ['Last row', `${head.seq} of ${head.stream}`],
-          ['Recorded', ago(head.recorded_at, facts.at)],
-          ['Hash', copyable(head.row_hash)],
+          ['Recorded', relativeTime(head.recorded_at, facts.at)],
+          ['Hash', copyableCode(head.row_hash)],
         ])
       : html`<p>It is empty.</p>`
   }<p class="faint">Whoever keeps this hash elsewhere can tell later whether anything before it was rewritten.</p>

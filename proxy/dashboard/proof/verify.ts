@@ -1,12 +1,12 @@
 import { Readable } from 'node:stream'
-import type { Administered } from '../../../plugins/operators/operator.ts'
+import type { AdministrationFacts } from '../../../plugins/operators/operator.ts'
 import type { AuditVerdict } from '../../admin/audit/audit.ts'
 import { OPERATIONS } from '../../admin/http/operations.ts'
 import { perform } from '../../admin/operation/operation.ts'
 import type { Reply } from '../../http/reply.ts'
-import type { Dashboard } from '../frame/dashboard.ts'
+import type { DashboardContext } from '../frame/dashboard.ts'
 import { frame } from '../frame/frame.ts'
-import { type Html, html } from '../frame/parts.ts'
+import { type HtmlFragment, html } from '../frame/parts.ts'
 import { proofBody } from './proof.ts'
 
 /** Where the page is interrupted until the verdict is there. */
@@ -14,8 +14,8 @@ const HERE = html`<div id="verdict" role="status" aria-live="polite"></div>`
 
 /** POST /proxy/proof/verify: recomputes the whole chain. The page comes with its progress, and then what came of it. */
 export const verifyForm =
-  (dashboard: Dashboard) =>
-  async (facts: Administered): Promise<Reply> => {
+  (dashboard: DashboardContext) =>
+  async (facts: AdministrationFacts): Promise<Reply> => {
     const { value } = await perform(OPERATIONS.audit.verifyInLines, dashboard.context, {}, facts)
     const reply = await frame(dashboard, facts, {
       title: 'Proof',
@@ -25,14 +25,14 @@ export const verifyForm =
     const [above = '', below = ''] = reply.body.split(HERE.text)
     return {
       ...reply,
-      body: { source: Readable.from(told(above, value as AsyncIterable<Uint8Array>, below)) },
+      body: { source: Readable.from(verificationHtml(above, value as AsyncIterable<Uint8Array>, below)) },
     }
   }
 
 /** What a piece of the verification says: how far it is, or what it came to. Proven by the operation. */
-type Said = AuditVerdict | { readonly progress: { readonly rows: number; readonly of: number } }
+type VerificationLine = AuditVerdict | { readonly progress: { readonly rows: number; readonly of: number } }
 
-async function* told(
+async function* verificationHtml(
   above: string,
   pieces: AsyncIterable<Uint8Array>,
   below: string,
@@ -40,7 +40,7 @@ async function* told(
   yield above
   let next = 0
   for await (const piece of pieces) {
-    const said = JSON.parse(Buffer.from(piece).toString()) as Said
+    const said = JSON.parse(Buffer.from(piece).toString()) as VerificationLine
     if (!('progress' in said)) yield verdictOf(said).text
     else if (said.progress.rows >= next) {
       yield html`<p class="faint">${number(said.progress.rows)} of ${number(said.progress.of)} rows…</p>`.text
@@ -51,7 +51,7 @@ async function* told(
   yield below
 }
 
-const verdictOf = ({ ok, rows, first_bad: bad }: AuditVerdict): Html =>
+const verdictOf = ({ ok, rows, first_bad: bad }: AuditVerdict): HtmlFragment =>
   ok
     ? html`<p class="notice" role="status">Whole: ${number(rows)} rows were recomputed, and each is what its hash says.</p>`
     : html`<p class="problem" role="alert">Damaged: ${bad ? `row ${bad.seq} of ${bad.stream} ${bad.problem}` : 'see the export'}.</p>`

@@ -1,19 +1,19 @@
 import { Refusal } from '../../../plugins/refusal.ts'
 import { administerOnRecord } from '../../admin/http/administer.ts'
-import { inputOf, type Operation, perform, type Takes } from '../../admin/operation/operation.ts'
+import { type InputSchemas, inputOf, type Operation, perform } from '../../admin/operation/operation.ts'
 import { previewChanges } from '../../admin/rehearsals/preview.ts'
 import type { Reply } from '../../http/reply.ts'
 import { seeOther } from '../../operators/pages/page.ts'
-import { type Acting, type Submitted, withNotice } from '../frame/acting.ts'
-import { again } from '../frame/again.ts'
-import type { Dashboard } from '../frame/dashboard.ts'
-import { type Changes, recordedFor } from './recorded.ts'
+import { type FormAction, type FormSubmission, withNotice } from '../frame/acting.ts'
+import { showFormAgain } from '../frame/again.ts'
+import type { DashboardContext } from '../frame/dashboard.ts'
+import { type RehearsalChangesInput, recordRequiredRehearsal } from './recorded.ts'
 import { buttonOf } from './rehearsal.ts'
-import { nameOfShown } from './shown.ts'
+import { shownChangesDigest } from './shown.ts'
 
 /** A form whose change is rehearsed before it is made. */
-interface Rehearsed<T extends Takes, Output> extends Acting<T, Output> {
-  readonly title: (facts: Submitted) => string
+interface RehearsedFormAction<T extends InputSchemas, Output> extends FormAction<T, Output> {
+  readonly title: (facts: FormSubmission) => string
   readonly label: string
 }
 
@@ -21,30 +21,30 @@ interface Rehearsed<T extends Takes, Output> extends Acting<T, Output> {
  * Makes the handler of a form of one button. Where its change would refuse calls of the last 30 days, or nobody can say,
  * that is shown first and changes nothing; the press that names what was shown makes it.
  */
-export const actingRehearsed =
-  <T extends Takes, Output>(
-    dashboard: Dashboard,
+export const rehearsedFormHandler =
+  <T extends InputSchemas, Output>(
+    dashboard: DashboardContext,
     operation: Operation<T, Output>,
-    { given, to, notice, title, label }: Rehearsed<T, Output>,
+    { given, to, notice, title, label }: RehearsedFormAction<T, Output>,
   ) =>
-  async (facts: Submitted): Promise<Reply> => {
+  async (facts: FormSubmission): Promise<Reply> => {
     const { context } = dashboard
     const asked = given(facts)
     const found = (await operation.rehearses?.(context, inputOf(operation.takes, asked))) ?? []
     // Proven by what makes them: each is one form of a change.
-    const changes = found as Changes
-    const confirm = nameOfShown(found)
+    const changes = found as RehearsalChangesInput
+    const confirm = shownChangesDigest(found)
     if (changes.length > 0 && facts.form.get('confirm') !== confirm) {
       const { value: preview } = await perform(previewChanges, context, { body: { changes } }, facts)
       const { newly_refused: refused, undecidable } = preview.totals
       if (refused + undecidable > 0)
-        return again(dashboard, facts, {
+        return showFormAgain(dashboard, facts, {
           ...{ title: title(facts), preview, confirm },
           label: buttonOf(preview, label),
         })
     }
     try {
-      const rehearsal = await recordedFor(dashboard, changes, facts)
+      const rehearsal = await recordRequiredRehearsal(dashboard, changes, facts)
       const forced = facts.form.get('force_reason')
       const done = await administerOnRecord(
         operation,
@@ -56,6 +56,6 @@ export const actingRehearsed =
       return seeOther(withNotice(to(facts, done.value), notice))
     } catch (error) {
       if (!(error instanceof Refusal) || error.reason !== 'expectation_broken') throw error
-      return again(dashboard, facts, { title: title(facts), label, refusal: error, confirm })
+      return showFormAgain(dashboard, facts, { title: title(facts), label, refusal: error, confirm })
     }
   }

@@ -1,5 +1,5 @@
-import type { Preview as Made } from '../../admin/conditions/view.ts'
-import type { Result } from '../../admin/operation/operation.ts'
+import type { ChangePreview as Made } from '../../admin/conditions/view.ts'
+import type { OperationResult } from '../../admin/operation/operation.ts'
 
 /** What a change would have done, as operations show it. */
-export type Preview = Result<Made>['value']
+export type ChangePreviewView = OperationResult<Made>['value']

@@ -1,20 +1,20 @@
-import type { Administered } from '../../../plugins/operators/operator.ts'
+import type { AdministrationFacts } from '../../../plugins/operators/operator.ts'
 import { administerOnRecord } from '../../admin/http/administer.ts'
 import { OPERATIONS } from '../../admin/http/operations.ts'
-import type { Given } from '../../admin/operation/operation.ts'
-import type { Dashboard } from '../frame/dashboard.ts'
+import type { RawInput } from '../../admin/operation/operation.ts'
+import type { DashboardContext } from '../frame/dashboard.ts'
 
 /** Changes as a caller writes them. */
-export type Changes = Given<typeof OPERATIONS.rehearsals.create.takes>['body']['changes']
+export type RehearsalChangesInput = RawInput<typeof OPERATIONS.rehearsals.create.takes>['body']['changes']
 
 /**
  * Records the rehearsal of changes where the configuration demands one, and returns its id: what it says was shown
  * before. Undefined where none is demanded.
  */
-export async function recordedFor(
-  { context }: Dashboard,
-  changes: Changes,
-  facts: Administered,
+export async function recordRequiredRehearsal(
+  { context }: DashboardContext,
+  changes: RehearsalChangesInput,
+  facts: AdministrationFacts,
 ): Promise<string | undefined> {
   if (context.requireRehearsal === 'never' || changes.length === 0) return undefined
   const done = await administerOnRecord(OPERATIONS.rehearsals.create, context, { body: { changes } }, facts)

@@ -1,15 +1,15 @@
-import { ago, all, counted, type Html, html, when } from '../frame/parts.ts'
-import type { Preview } from './previewed.ts'
+import { countWithNoun, type HtmlFragment, html, htmlIf, joinHtml, relativeTime } from '../frame/parts.ts'
+import type { ChangePreviewView } from './previewed.ts'
 
 /** What is said of the button that would make the change. */
-export function buttonOf({ totals }: Pick<Preview, 'totals'>, label = 'Update'): string {
+export function buttonOf({ totals }: Pick<ChangePreviewView, 'totals'>, label = 'Update'): string {
   const { newly_refused: refused, undecidable } = totals
-  if (refused > 0) return `${label}: ${counted(refused, 'call')} of the last 30 days would be refused`
-  return undecidable > 0 ? `${label}: ${counted(undecidable, 'call')} could go either way` : label
+  if (refused > 0) return `${label}: ${countWithNoun(refused, 'call')} of the last 30 days would be refused`
+  return undecidable > 0 ? `${label}: ${countWithNoun(undecidable, 'call')} could go either way` : label
 }
 
 /** What a change would have done to the calls of the last 30 days: refused, let through, not to be known. */
-export function rehearsalOf(preview: Preview, now: number): Html {
+export function rehearsalOf(preview: ChangePreviewView, now: number): HtmlFragment {
   const {
     totals,
     newly_refused: refused,
@@ -20,11 +20,11 @@ export function rehearsalOf(preview: Preview, now: number): Html {
   } = preview
   const quiet = totals.newly_refused + totals.newly_allowed + totals.undecidable === 0
   return html`<section id="rehearsal" aria-live="polite" data-button="${buttonOf(preview)}" data-refused="${String(totals.newly_refused)}">
-${when(quiet, () => html`<p class="faint">Of ${counted(window.decisions, 'call')} in the last 30 days, none would have gone another way.</p>`)}
-${when(totals.newly_refused > 0, () => pile('refused', `${counted(totals.newly_refused, 'call')} would have been refused`, refused, now))}
-${when(totals.newly_allowed > 0, () => pile('allowed', `${counted(totals.newly_allowed, 'call')} would have been let through`, allowed, now))}
-${when(totals.undecidable > 0, () => html`<div class="pile unknown"><h3>${counted(totals.undecidable, 'call')} could go either way</h3><ul>${all(undecidable.map(({ why, decisions }) => html`<li>${why}: ${String(decisions)}</li>`))}</ul></div>`)}
-${all(
+${htmlIf(quiet, () => html`<p class="faint">Of ${countWithNoun(window.decisions, 'call')} in the last 30 days, none would have gone another way.</p>`)}
+${htmlIf(totals.newly_refused > 0, () => pile('refused', `${countWithNoun(totals.newly_refused, 'call')} would have been refused`, refused, now))}
+${htmlIf(totals.newly_allowed > 0, () => pile('allowed', `${countWithNoun(totals.newly_allowed, 'call')} would have been let through`, allowed, now))}
+${htmlIf(totals.undecidable > 0, () => html`<div class="pile unknown"><h3>${countWithNoun(totals.undecidable, 'call')} could go either way</h3><ul>${joinHtml(undecidable.map(({ why, decisions }) => html`<li>${why}: ${String(decisions)}</li>`))}</ul></div>`)}
+${joinHtml(
   expectations
     .filter(({ after }) => !after)
     .map(
@@ -32,17 +32,22 @@ ${all(
         html`<p class="pile refused">${before ? 'Expected, and now no more' : 'Expected, and false already'} (line ${String(line)}): ${sentence}</p>`,
     ),
 )}
-${when(preview.truncated, () => html`<p class="faint">Only the largest groups are shown.</p>`)}
+${htmlIf(preview.truncated, () => html`<p class="faint">Only the largest groups are shown.</p>`)}
 </section>`
 }
 
 /** The groups of calls that would have gone one other way. */
-export const pile = (kind: string, title: string, groups: Preview['newly_refused'], now: number): Html =>
-  html`<div class="pile ${kind}"><h3>${title}</h3><ul>${all(
+export const pile = (
+  kind: string,
+  title: string,
+  groups: ChangePreviewView['newly_refused'],
+  now: number,
+): HtmlFragment =>
+  html`<div class="pile ${kind}"><h3>${title}</h3><ul>${joinHtml(
     groups
       .slice(0, 20)
       .map(
         ({ action, tool, model, capability, decisions, last_at: last, samples }) =>
-          html`<li><b>${String(decisions)}</b> × ${tool ?? model ?? action} <span class="faint">${capability ?? ''}</span> last ${ago(last, now)} ${all(samples.map((id) => html`<a href="/proxy/activity/${id}" title="${id}">why</a> `))}</li>`,
+          html`<li><b>${String(decisions)}</b> × ${tool ?? model ?? action} <span class="faint">${capability ?? ''}</span> last ${relativeTime(last, now)} ${joinHtml(samples.map((id) => html`<a href="/proxy/activity/${id}" title="${id}">why</a> `))}</li>`,
       ),
   )}</ul></div>`

@@ -3,16 +3,16 @@ import { administerOnRecord } from '../../admin/http/administer.ts'
 import { OPERATIONS } from '../../admin/http/operations.ts'
 import type { Reply } from '../../http/reply.ts'
 import { seeOther } from '../../operators/pages/page.ts'
-import { acting, byId, type Submitted } from '../frame/acting.ts'
-import type { Dashboard } from '../frame/dashboard.ts'
+import { type FormSubmission, formHandler, inputById } from '../frame/acting.ts'
+import type { DashboardContext } from '../frame/dashboard.ts'
 import { frame } from '../frame/frame.ts'
 import { html } from '../frame/parts.ts'
 import { problems } from '../frame/problems.ts'
 
 /** POST /proxy/settings/secret: another operator secret, typed twice. */
 export const rotateForm =
-  (dashboard: Dashboard) =>
-  async (facts: Submitted): Promise<Reply> => {
+  (dashboard: DashboardContext) =>
+  async (facts: FormSubmission): Promise<Reply> => {
     const [secret, again] = [facts.form.get('secret') ?? '', facts.form.get('secret_again') ?? '']
     const refused = (refusal: Refusal): Promise<Reply> =>
       frame(dashboard, facts, {
@@ -38,10 +38,10 @@ export const rotateForm =
   }
 
 /** The other forms of the page. */
-export const settingsForms = (dashboard: Dashboard) => {
+export const settingsForms = (dashboard: DashboardContext) => {
   const to = (): string => '/proxy/settings'
   return {
-    disable: acting(dashboard, OPERATIONS.secret.disable, { given: () => ({}), to, notice: 'disabled' }),
-    end: acting(dashboard, OPERATIONS.sessions.end, { given: byId, to, notice: 'ended' }),
+    disable: formHandler(dashboard, OPERATIONS.secret.disable, { given: () => ({}), to, notice: 'disabled' }),
+    end: formHandler(dashboard, OPERATIONS.sessions.end, { given: inputById, to, notice: 'ended' }),
   }
 }

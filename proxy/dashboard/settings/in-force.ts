@@ -1,5 +1,5 @@
 /** What the files and the environment say, as pages show it: names and places, and no value that could be a secret. */
-export interface InForce {
+export interface ConfigurationInForce {
   readonly modes: readonly ModeInForce[]
   readonly files: readonly FileInForce[]
 }

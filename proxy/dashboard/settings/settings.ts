@@ -1,18 +1,27 @@
 import { OPERATIONS } from '../../admin/http/operations.ts'
 import { perform } from '../../admin/operation/operation.ts'
-import type { Page } from '../frame/page.ts'
-import { ago, button, csrf, facts as factsOf, html, may, table, when } from '../frame/parts.ts'
+import type { DashboardPage } from '../frame/page.ts'
+import {
+  button,
+  csrf,
+  dataTable,
+  factList as factsOf,
+  hasCapability,
+  html,
+  htmlIf,
+  relativeTime,
+} from '../frame/parts.ts'
 import { filesCard } from './files.ts'
 import { modesCard } from './modes.ts'
 
 /** GET /proxy/settings: the secret, who is signed in, and the configuration in force. */
-export const settingsPage: Page = async ({ context, inForce }, facts) => {
+export const settingsPage: DashboardPage = async ({ context, inForce }, facts) => {
   const { at } = facts
   const { value: secret } = await perform(OPERATIONS.secret.show, context, {}, facts)
   const { value } = await perform(OPERATIONS.sessions.list, context, { query: {} }, facts)
   const { value: organisation } = await perform(OPERATIONS.organisation.show, context, {}, facts)
   const isFixed = organisation.organisation_fixed_by !== null && organisation.trust_domain_fixed_by !== null
-  const canBeNamed = !organisation.answered && !isFixed && may(facts, 'admin.settings')
+  const canBeNamed = !organisation.answered && !isFixed && hasCapability(facts, 'admin.settings')
   return {
     title: 'Settings',
     section: '/proxy/settings',
@@ -20,20 +29,22 @@ export const settingsPage: Page = async ({ context, inForce }, facts) => {
       ['State', secret.disabled ? 'disabled' : secret.is_set ? 'set' : 'not set'],
       [
         'Last used',
-        secret.last_used_at === null ? 'not since there are operators' : ago(secret.last_used_at, at),
+        secret.last_used_at === null
+          ? 'not since there are operators'
+          : relativeTime(secret.last_used_at, at),
       ],
     ])}
 ${
-  may(facts, 'admin.operators')
+  hasCapability(facts, 'admin.operators')
     ? html`<form method="post" action="/proxy/settings/secret">${csrf(facts.session)}<label>New secret <input type="password" name="secret" required minlength="12" maxlength="72" autocomplete="new-password" data-strength></label><label>The same again <input type="password" name="secret_again" required minlength="12" maxlength="72" autocomplete="new-password"></label><p class="faint">12 to 72 letters, digits and signs, no blanks.</p><button>Rotate</button></form>
-${when(!secret.disabled, () => html`<p>${button(facts, 'admin.operators', '/proxy/settings/secret/disable', 'Disable the secret')} <span class="faint">From then on only operators administer.</span></p>`)}`
+${htmlIf(!secret.disabled, () => html`<p>${button(facts, 'admin.operators', '/proxy/settings/secret/disable', 'Disable the secret')} <span class="faint">From then on only operators administer.</span></p>`)}`
     : html`<p class="needs">Rotating it needs <code>admin.operators</code>.</p>`
 }</section>
-<section class="card"><h2>Signed in with a browser</h2>${table(
+<section class="card"><h2>Signed in with a browser</h2>${dataTable(
       ['Operator', 'By', 'Since', 'Last used', 'Until', ''],
       value.sessions.map(
         (one) =>
-          html`<tr><td>${one.operator}${one.current ? html` <span class="badge">this one</span>` : ''}</td><td>${[one.via, ...one.amr].join(', ')}</td><td>${ago(one.created_at, at)}</td><td>${ago(one.used_at, at)}</td><td>${ago(one.expires_at, at)}</td><td>${button(facts, 'admin.read', `/proxy/settings/sessions/${one.id}/end`, 'End')}</td></tr>`,
+          html`<tr><td>${one.operator}${one.current ? html` <span class="badge">this one</span>` : ''}</td><td>${[one.via, ...one.amr].join(', ')}</td><td>${relativeTime(one.created_at, at)}</td><td>${relativeTime(one.used_at, at)}</td><td>${relativeTime(one.expires_at, at)}</td><td>${button(facts, 'admin.read', `/proxy/settings/sessions/${one.id}/end`, 'End')}</td></tr>`,
       ),
       html`<p>Nobody.</p>`,
     )}</section>
@@ -41,7 +52,7 @@ ${modesCard(inForce.modes, facts)}
 <section class="card"><h2>Configuration in force</h2>${factsOf([
       [
         'Organisation',
-        html`${organisation.organisation} ${when(canBeNamed, () => html`<a href="/proxy/setup/organisation">Name it</a>`)}`,
+        html`${organisation.organisation} ${htmlIf(canBeNamed, () => html`<a href="/proxy/setup/organisation">Name it</a>`)}`,
       ],
       ['Trust domain', organisation.trust_domain],
       ['Second person for', context.twoPerson.join(', ') || 'nothing'],

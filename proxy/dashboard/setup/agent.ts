@@ -1,16 +1,16 @@
-import type { Administered } from '../../../plugins/operators/operator.ts'
+import type { AdministrationFacts } from '../../../plugins/operators/operator.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
 import { OPERATIONS } from '../../admin/http/operations.ts'
 import { perform } from '../../admin/operation/operation.ts'
 import type { Reply } from '../../http/reply.ts'
 import { seeOther } from '../../operators/pages/page.ts'
-import type { Submitted } from '../frame/acting.ts'
-import type { Dashboard } from '../frame/dashboard.ts'
-import { csrf, type Html, html, NOTHING } from '../frame/parts.ts'
+import type { FormSubmission } from '../frame/acting.ts'
+import type { DashboardContext } from '../frame/dashboard.ts'
+import { csrf, EMPTY_HTML, type HtmlFragment, html } from '../frame/parts.ts'
 import { problems } from '../frame/problems.ts'
 import { typedTokens } from '../principals/capabilities-card.ts'
-import { enrolledOnce } from '../principals/enroll.ts'
-import { fieldsOf } from '../principals/fields.ts'
+import { enrollAndShow } from '../principals/enroll.ts'
+import { fieldLabels } from '../principals/fields.ts'
 import { step } from './step.ts'
 
 /** Where the first agent is enrolled. */
@@ -21,33 +21,33 @@ const SUGGESTED = { agent_name: 'my-agent', capabilities: 'llm.chat' }
 
 /** GET /proxy/setup/agent: the third step, as long as there is no agent; then its page is that of all others. */
 export const firstAgentPage =
-  ({ context }: Dashboard) =>
-  async (facts: Administered): Promise<Reply> => {
+  ({ context }: DashboardContext) =>
+  async (facts: AdministrationFacts): Promise<Reply> => {
     const { value } = await perform(OPERATIONS.agents.list, context, { query: { limit: '1' } }, facts)
-    return value.length > 0 ? seeOther('/proxy/agents') : asked(facts, SUGGESTED, NOTHING, 200)
+    return value.length > 0 ? seeOther('/proxy/agents') : asked(facts, SUGGESTED, EMPTY_HTML, 200)
   }
 
 /** POST /proxy/setup/agent: enrolls it, and shows its key and what clients need, this once. */
 export const firstAgentForm =
-  (dashboard: Dashboard) =>
-  async (facts: Submitted): Promise<Reply> => {
+  (dashboard: DashboardContext) =>
+  async (facts: FormSubmission): Promise<Reply> => {
     const typed = { ...SUGGESTED, ...Object.fromEntries(facts.form) }
     try {
       const capabilities = [...typedTokens(typed.capabilities)]
       const body = { agent_name: typed.agent_name, display_name: null, capabilities }
-      const shown = await enrolledOnce(dashboard, body, facts)
+      const shown = await enrollAndShow(dashboard, body, facts)
       if (shown === null) return seeOther('/proxy/agents?notice=proposed')
       return step('Connect', html`${shown}<p><a class="button" href="/proxy">Go on to the dashboard</a></p>`)
     } catch (error) {
       if (!(error instanceof Refusal) || error.status >= 500) throw error
-      return asked(facts, typed, problems(error, fieldsOf(typedTokens(typed.capabilities))), error.status)
+      return asked(facts, typed, problems(error, fieldLabels(typedTokens(typed.capabilities))), error.status)
     }
   }
 
 const asked = (
-  facts: Administered,
+  facts: AdministrationFacts,
   typed: Readonly<typeof SUGGESTED>,
-  problem: Html,
+  problem: HtmlFragment,
   status: number,
 ): Reply =>
   step(

@@ -1,13 +1,21 @@
-import type { Administered } from '../../../plugins/operators/operator.ts'
+import type { AdministrationFacts } from '../../../plugins/operators/operator.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
 import { administerOnRecord } from '../../admin/http/administer.ts'
 import { OPERATIONS } from '../../admin/http/operations.ts'
 import { perform } from '../../admin/operation/operation.ts'
 import type { Reply } from '../../http/reply.ts'
 import { seeOther } from '../../operators/pages/page.ts'
-import type { Submitted } from '../frame/acting.ts'
-import type { Dashboard } from '../frame/dashboard.ts'
-import { copyable, csrf, facts as factsOf, type Html, html, NOTHING, when } from '../frame/parts.ts'
+import type { FormSubmission } from '../frame/acting.ts'
+import type { DashboardContext } from '../frame/dashboard.ts'
+import {
+  copyableCode,
+  csrf,
+  EMPTY_HTML,
+  factList as factsOf,
+  type HtmlFragment,
+  html,
+  htmlIf,
+} from '../frame/parts.ts'
 import { problems } from '../frame/problems.ts'
 import { refusedPage } from '../frame/refused.ts'
 import { FIRST_AGENT } from './agent.ts'
@@ -19,14 +27,14 @@ type Organisation = Omit<Awaited<ReturnType<typeof show.run>>['value'], 'answere
 
 /** GET /proxy/setup/organisation: the names that certificates will carry, and their CA, until somebody has answered. */
 export const organisationPage =
-  (dashboard: Dashboard) =>
-  (facts: Administered): Promise<Reply> =>
-    onceOnly(facts, () => asked(dashboard, facts, {}, NOTHING, 200))
+  (dashboard: DashboardContext) =>
+  (facts: AdministrationFacts): Promise<Reply> =>
+    onceOnly(facts, () => asked(dashboard, facts, {}, EMPTY_HTML, 200))
 
 /** POST /proxy/setup/organisation: what was answered. A CA that is made anew is shown, as far as anybody may see it. */
 export const organisationForm =
-  (dashboard: Dashboard) =>
-  (facts: Submitted): Promise<Reply> =>
+  (dashboard: DashboardContext) =>
+  (facts: FormSubmission): Promise<Reply> =>
     onceOnly(facts, async () => {
       const { form } = facts
       try {
@@ -54,7 +62,7 @@ function given(form: ReadonlyMap<string, string>) {
 const nameOf = (field: string): string => field.replace('attach.', '')
 
 /** Once it is answered there is nothing here, for ever: also for the one of two who came second, who is told. */
-async function onceOnly(facts: Administered, work: () => Promise<Reply>): Promise<Reply> {
+async function onceOnly(facts: AdministrationFacts, work: () => Promise<Reply>): Promise<Reply> {
   try {
     return await work()
   } catch (error) {
@@ -66,10 +74,10 @@ async function onceOnly(facts: Administered, work: () => Promise<Reply>): Promis
 const ANSWERED = 'Somebody has named the organisation of this service already: Settings shows it.'
 
 async function asked(
-  { context }: Dashboard,
-  facts: Administered,
+  { context }: DashboardContext,
+  facts: AdministrationFacts,
   typed: Readonly<Record<string, string>>,
-  problem: Html,
+  problem: HtmlFragment,
   status: number,
 ): Promise<Reply> {
   const { value } = await perform(show, context, {}, facts)
@@ -87,11 +95,11 @@ async function asked(
   return step(
     'Organisation',
     html`${problem}<p>Every id and certificate of this service carries two names. They can be chosen now, and never again.</p>
-${when(fixed.length > 0, () => factsOf(fixed))}
+${htmlIf(fixed.length > 0, () => factsOf(fixed))}
 <form method="post" action="/proxy/setup/organisation">${csrf(facts.session)}
-${when(orgBy === null, () => html`<label>Organisation <input name="org" required maxlength="53" pattern="[a-zA-Z0-9._\\-]+" autocomplete="off" spellcheck="false" value="${typed.org ?? value.organisation}"></label>`)}
-${when(domainBy === null, () => html`<label>Trust domain <input name="trust_domain" required maxlength="255" pattern="[a-z0-9._\\-]+" autocomplete="off" spellcheck="false" value="${typed.trust_domain ?? value.trust_domain}"></label>`)}
-${when(
+${htmlIf(orgBy === null, () => html`<label>Organisation <input name="org" required maxlength="53" pattern="[a-zA-Z0-9._\\-]+" autocomplete="off" spellcheck="false" value="${typed.org ?? value.organisation}"></label>`)}
+${htmlIf(domainBy === null, () => html`<label>Trust domain <input name="trust_domain" required maxlength="255" pattern="[a-z0-9._\\-]+" autocomplete="off" spellcheck="false" value="${typed.trust_domain ?? value.trust_domain}"></label>`)}
+${htmlIf(
   asks,
   () => html`<p class="faint">Letters, digits, <code>.</code> <code>_</code> <code>-</code>, no blanks; the trust domain in lower case. Agents will be called <code>${value.organisation}::name</code>, and <code>spiffe://${value.trust_domain}/${value.organisation}/name</code> in their certificates.</p>
 <p>Another name than what stands here makes the CA of this service anew, and its own certificate: your browser will warn once more.</p>`,
@@ -103,22 +111,22 @@ ${authority(value)}`,
   )
 }
 
-const why = (by: 'environment' | 'certificates', variable: string): Html =>
+const why = (by: 'environment' | 'certificates', variable: string): HtmlFragment =>
   by === 'environment'
     ? html`<span class="faint">fixed: <code>${variable}</code> sets it</span>`
     : html`<span class="faint">fixed: somebody is enrolled already, and a new CA would lock out whoever has a certificate of this one</span>`
 
-const attaching = ({ ca_pem: pem = '', kind }: Readonly<Record<string, string>>): Html =>
-  html`<details${pem === '' ? NOTHING : html` open`}><summary>Attach a CA that you have</summary>
+const attaching = ({ ca_pem: pem = '', kind }: Readonly<Record<string, string>>): HtmlFragment =>
+  html`<details${pem === '' ? EMPTY_HTML : html` open`}><summary>Attach a CA that you have</summary>
 <p class="faint">Its certificates are trusted for enrollment, beside those of this service. It can be done later too, under PKI.</p>
 <label>Certificates of the CA, in PEM <textarea name="ca_pem" rows="6" spellcheck="false">${pem}</textarea></label>
 <fieldset><legend>For</legend>${kindChoice('organisation', 'certificates of agents', kind !== 'spiffe')} ${kindChoice('spiffe', 'SPIFFE', kind === 'spiffe')}</fieldset></details>`
 
-const kindChoice = (value: string, words: string, checked: boolean): Html =>
-  html`<label class="inline"><input type="radio" name="kind" value="${value}"${checked ? html` checked` : NOTHING}> ${words}</label>`
+const kindChoice = (value: string, words: string, checked: boolean): HtmlFragment =>
+  html`<label class="inline"><input type="radio" name="kind" value="${value}"${checked ? html` checked` : EMPTY_HTML}> ${words}</label>`
 
-const authority = ({ ca_fingerprint: fingerprint }: Organisation): Html =>
-  html`<section class="card"><h2>The CA of this service</h2><p>${caCertificate('Its certificate')} is what clients and browsers know this service by. SHA-256 of the certificate:</p><p>${copyable(fingerprint)}</p></section>`
+const authority = ({ ca_fingerprint: fingerprint }: Organisation): HtmlFragment =>
+  html`<section class="card"><h2>The CA of this service</h2><p>${caCertificate('Its certificate')} is what clients and browsers know this service by. SHA-256 of the certificate:</p><p>${copyableCode(fingerprint)}</p></section>`
 
 const remade = (value: Organisation): Reply =>
   step(
@@ -126,7 +134,7 @@ const remade = (value: Organisation): Reply =>
     html`<p class="notice" role="status">This service is now of the organisation ${value.organisation}, in the trust domain ${value.trust_domain}.</p>
 <section class="card needs-you"><h2>Its CA is a new one</h2>
 <p>This page came over a connection that was opened before. The next one has a certificate of the new CA, and <strong>your browser will warn once more</strong>: it does not know that CA, and what you have imported of the one before is worth nothing. Import this certificate first, and it does not warn. SHA-256 of the certificate:</p>
-<p>${copyable(value.ca_fingerprint)}</p>
+<p>${copyableCode(value.ca_fingerprint)}</p>
 <p>${caCertificate('Download the CA certificate')}, or copy it:</p><pre class="copy" tabindex="0">${value.ca_pem}</pre></section>
 <p><a class="button" href="${FIRST_AGENT}">Go on to the first agent</a></p>`,
   )

@@ -1,31 +1,31 @@
-import { operatorOfNoTable } from '../../../plugins/operators/actor.ts'
+import { unstoredOperator } from '../../../plugins/operators/actor.ts'
 import type { Arrival } from '../../../plugins/plugin.ts'
 import { Refusal, type RefusalReason } from '../../../plugins/refusal.ts'
 import { perform } from '../../admin/operation/operation.ts'
 import type { Reply } from '../../http/reply.ts'
-import type { Form } from '../../operators/pages/form.ts'
+import type { SubmittedForm } from '../../operators/pages/form.ts'
 import { signInBySecret } from '../../operators/pages/sign-in.ts'
-import type { Dashboard } from '../frame/dashboard.ts'
-import { type Html, html, NOTHING } from '../frame/parts.ts'
+import type { DashboardContext } from '../frame/dashboard.ts'
+import { EMPTY_HTML, type HtmlFragment, html } from '../frame/parts.ts'
 import { problems } from '../frame/problems.ts'
 import { refusedPage } from '../frame/refused.ts'
 import { caCertificate, step } from './step.ts'
 
 /** GET /proxy/setup?code=: the first page of all, for whoever has the code that the starting terminal printed. */
 export const setupPage =
-  (dashboard: Dashboard) =>
+  (dashboard: DashboardContext) =>
   ({ query, remoteAddress }: Arrival): Reply => {
     const code = new URLSearchParams(query).get('code') ?? ''
     dashboard.setup.check(code, remoteAddress)
-    return shown(code, NOTHING, 200)
+    return secretStep(code, EMPTY_HTML, 200)
   }
 
 /** POST /proxy/setup: the operator secret, typed twice. Whoever sets it is signed in by it. */
 export const setupForm =
-  (dashboard: Dashboard) =>
-  async (facts: Arrival & Form): Promise<Reply> => {
+  (dashboard: DashboardContext) =>
+  async (facts: Arrival & SubmittedForm): Promise<Reply> => {
     const { form } = facts
-    const { actor, holder } = operatorOfNoTable('admin', 'setup_code', [])
+    const { actor, holder } = unstoredOperator('admin', 'setup_code', [])
     const [code, secret] = [form.get('code') ?? '', form.get('secret') ?? '']
     dashboard.setup.check(code, facts.remoteAddress)
     try {
@@ -35,7 +35,7 @@ export const setupForm =
       await perform(dashboard.setup.operation, dashboard.context, { body }, { ...facts, actor })
     } catch (error) {
       const isTyped = error instanceof Refusal && error.reason === 'body_unprocessable'
-      if (isTyped) return shown(code, problems(error), error.status)
+      if (isTyped) return secretStep(code, problems(error), error.status)
       throw error
     }
     const signIn = signInBySecret(dashboard.signIn)
@@ -49,7 +49,7 @@ export const setupRefused = (refusal: Refusal, facts: Arrival): Reply =>
 const GONE: ReadonlySet<RefusalReason> = new Set(['conflict'])
 const SET = 'This service is set up: somebody has set its operator secret. Sign in with it at /proxy/sign-in.'
 
-const shown = (code: string, problem: Html, status: number): Reply =>
+const secretStep = (code: string, problem: HtmlFragment, status: number): Reply =>
   step(
     'Secret',
     html`${problem}

@@ -1,16 +1,16 @@
 import { OPERATIONS } from '../../admin/http/operations.ts'
-import { acting, type Submitted } from '../frame/acting.ts'
-import type { Dashboard } from '../frame/dashboard.ts'
+import { type FormSubmission, formHandler } from '../frame/acting.ts'
+import type { DashboardContext } from '../frame/dashboard.ts'
 import { pathOf } from '../frame/parts.ts'
-import { actingRehearsed } from '../rehearsed/acting-rehearsed.ts'
+import { rehearsedFormHandler } from '../rehearsed/acting-rehearsed.ts'
 
 /** The forms of a server's page. */
-export const toolForms = (dashboard: Dashboard) => {
-  const to = ({ params, form }: Submitted): string =>
+export const toolForms = (dashboard: DashboardContext) => {
+  const to = ({ params, form }: FormSubmission): string =>
     form.get('from') === 'grid' ? gridOf(form) : pathOf('tools', params.resource ?? '')
   const { mcpResources, mcpBindings } = OPERATIONS
   const switched = (enabled: boolean) =>
-    acting(dashboard, mcpResources.update, {
+    formHandler(dashboard, mcpResources.update, {
       given: ({ params, form }) => ({
         params: { resource_id: params.resource ?? '' },
         body: { enabled },
@@ -20,7 +20,7 @@ export const toolForms = (dashboard: Dashboard) => {
       notice: enabled ? 'enabled' : 'switched_off',
     })
   return {
-    register: acting(dashboard, mcpResources.create, {
+    register: formHandler(dashboard, mcpResources.create, {
       given: ({ form }) => ({
         body: {
           name: form.get('name') ?? '',
@@ -33,12 +33,12 @@ export const toolForms = (dashboard: Dashboard) => {
     }),
     enable: switched(true),
     disable: switched(false),
-    refresh: acting(dashboard, mcpResources.refresh, {
+    refresh: formHandler(dashboard, mcpResources.refresh, {
       given: ({ params }) => ({ params: { resource_id: params.resource ?? '' } }),
       to,
       notice: 'refreshed',
     }),
-    approve: acting(dashboard, mcpResources.approveTool, {
+    approve: formHandler(dashboard, mcpResources.approveTool, {
       given: ({ params, form }) => ({
         params: { resource_id: params.resource ?? '', tool: params.tool ?? '' },
         // Only what was on the page: a definition that came meanwhile was read by nobody.
@@ -48,7 +48,7 @@ export const toolForms = (dashboard: Dashboard) => {
       to,
       notice: 'approved',
     }),
-    approveIntroduction: acting(dashboard, mcpResources.approveIntroduction, {
+    approveIntroduction: formHandler(dashboard, mcpResources.approveIntroduction, {
       given: ({ params, form }) => ({
         params: { resource_id: params.resource ?? '' },
         body: { digest: form.get('digest') ?? '' },
@@ -57,14 +57,14 @@ export const toolForms = (dashboard: Dashboard) => {
       to,
       notice: 'server_approved',
     }),
-    bind: acting(dashboard, mcpBindings.create, {
+    bind: formHandler(dashboard, mcpBindings.create, {
       given: ({ params, form }) => ({
         body: { agent_id: form.get('agent_id') ?? '', resource_id: params.resource ?? '' },
       }),
       to,
       notice: 'bound',
     }),
-    revoke: actingRehearsed(dashboard, mcpBindings.revoke, {
+    revoke: rehearsedFormHandler(dashboard, mcpBindings.revoke, {
       title: () => 'Calls need this binding',
       label: 'Release',
       given: ({ params }) => ({ params: { binding_id: params.binding_id ?? '' } }),
@@ -75,7 +75,7 @@ export const toolForms = (dashboard: Dashboard) => {
 }
 
 /** The page of the grid that a cell was pressed on. */
-function gridOf(form: Submitted['form']): string {
+function gridOf(form: FormSubmission['form']): string {
   const kept = ['q', 'cursor'].filter((name) => form.get(name)).map((name) => [name, form.get(name) ?? ''])
   return kept.length === 0
     ? '/proxy/tools'

@@ -1,47 +1,60 @@
-import type { Administered } from '../../../plugins/operators/operator.ts'
-import { KINDS } from '../../admin/operation/kinds.ts'
-import { all, csrf, type Html, html, may, NOTHING, pathOf, when } from '../frame/parts.ts'
+import type { AdministrationFacts } from '../../../plugins/operators/operator.ts'
+import { PRINCIPAL_KINDS } from '../../admin/operation/kinds.ts'
+import {
+  csrf,
+  EMPTY_HTML,
+  type HtmlFragment,
+  hasCapability,
+  html,
+  htmlIf,
+  joinHtml,
+  pathOf,
+} from '../frame/parts.ts'
 
-interface Server {
+interface GridServer {
   readonly resource_id: string
   readonly name: string
 }
 
-interface Row {
+interface GridRow {
   readonly principal_type: 'agent' | 'user' | 'workload'
   readonly principal_id: string
   readonly name: string
   readonly bindings: Readonly<Record<string, string>>
 }
 
-type Query = Readonly<Record<string, string>>
+type GridQuery = Readonly<Record<string, string>>
 
 /**
  * Who may reach what: a row for each bound principal, a column for each server. A cell binds or releases; it is a plain
  * mark to who may not.
  */
 export function grid(
-  servers: readonly Server[],
-  rows: readonly Row[],
-  { query, next }: { readonly query: Query; readonly next: Query | null },
-  facts: Administered,
-): Html {
-  const grants = may(facts, 'admin.grant')
-  const table = html`<div class="wide" role="region" tabindex="0" aria-label="Who may reach which server"><table class="grid"><thead><tr><th scope="col">Principal</th>${all(servers.map(({ resource_id: id, name }) => html`<th scope="col"><a href="${pathOf('tools', id)}">${name}</a></th>`))}</tr></thead>
-<tbody>${all(rows.map((row) => lineOf(row, servers, grants)))}</tbody></table></div>`
-  const kept = html`${csrf(facts.session)}<input type="hidden" name="from" value="grid">${all(Object.entries(query).map(([name, value]) => html`<input type="hidden" name="${name}" value="${value}">`))}`
+  servers: readonly GridServer[],
+  rows: readonly GridRow[],
+  { query, next }: { readonly query: GridQuery; readonly next: GridQuery | null },
+  facts: AdministrationFacts,
+): HtmlFragment {
+  const grants = hasCapability(facts, 'admin.grant')
+  const table = html`<div class="wide" role="region" tabindex="0" aria-label="Who may reach which server"><table class="grid"><thead><tr><th scope="col">Principal</th>${joinHtml(servers.map(({ resource_id: id, name }) => html`<th scope="col"><a href="${pathOf('tools', id)}">${name}</a></th>`))}</tr></thead>
+<tbody>${joinHtml(rows.map((row) => lineOf(row, servers, grants)))}</tbody></table></div>`
+  const kept = html`${csrf(facts.session)}<input type="hidden" name="from" value="grid">${joinHtml(Object.entries(query).map(([name, value]) => html`<input type="hidden" name="${name}" value="${value}">`))}`
   const shown = grants ? html`<form method="post" action="/proxy/tools">${kept}${table}</form>` : table
   return html`<section class="card" id="bindings"><h2>Who may reach what</h2>
 <form class="search" role="search" action="/proxy/tools"><input type="search" name="q" value="${query.q ?? ''}" aria-label="Search among who is bound" placeholder="name of who is bound" data-key="/"><button>Search</button></form>
 ${rows.length === 0 ? html`<div class="empty"><p>${query.q === undefined ? 'Nobody is bound to anything yet: open a server, and bind somebody.' : html`Nobody of that name is bound. <a href="/proxy/tools">All who are</a>`}</p></div>` : shown}
-${when(!grants, () => html`<p class="needs">Binding and releasing need <code>admin.grant</code>.</p>`)}
-${when(next !== null, () => html`<p><a rel="next" href="?${new URLSearchParams(next ?? {}).toString()}">More</a></p>`)}</section>`
+${htmlIf(!grants, () => html`<p class="needs">Binding and releasing need <code>admin.grant</code>.</p>`)}
+${htmlIf(next !== null, () => html`<p><a rel="next" href="?${new URLSearchParams(next ?? {}).toString()}">More</a></p>`)}</section>`
 }
 
-const lineOf = (row: Row, servers: readonly Server[], grants: boolean): Html =>
-  html`<tr><th scope="row"><a class="row" href="${pathOf(KINDS[row.principal_type].plural, row.principal_id)}">${row.name}</a> ${row.name === row.principal_id ? NOTHING : html`<span class="faint">${row.principal_id}</span>`}</th>${all(servers.map((server) => html`<td>${cellOf(row, server, grants)}</td>`))}</tr>`
+const lineOf = (row: GridRow, servers: readonly GridServer[], grants: boolean): HtmlFragment =>
+  html`<tr><th scope="row"><a class="row" href="${pathOf(PRINCIPAL_KINDS[row.principal_type].plural, row.principal_id)}">${row.name}</a> ${row.name === row.principal_id ? EMPTY_HTML : html`<span class="faint">${row.principal_id}</span>`}</th>${joinHtml(servers.map((server) => html`<td>${cellOf(row, server, grants)}</td>`))}</tr>`
 
-function cellOf({ principal_id: id, bindings }: Row, { resource_id, name }: Server, grants: boolean): Html {
+function cellOf(
+  { principal_id: id, bindings }: GridRow,
+  { resource_id, name }: GridServer,
+  grants: boolean,
+): HtmlFragment {
   const binding = bindings[resource_id]
   const server = pathOf('tools', resource_id)
   if (!grants)

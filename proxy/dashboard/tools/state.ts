@@ -1,4 +1,4 @@
-import { type Html, html } from '../frame/parts.ts'
+import { type HtmlFragment, html } from '../frame/parts.ts'
 
 /** How a server is. */
 export const stateOf = ({
@@ -7,7 +7,7 @@ export const stateOf = ({
 }: {
   enabled: boolean
   last_error: string | null
-}): Html => {
+}): HtmlFragment => {
   if (!enabled) return html`<span class="badge off">disabled</span>`
   return error === null
     ? html`<span class="verdict allowed">well</span>`

@@ -1,22 +1,22 @@
 import { OPERATIONS } from '../../admin/http/operations.ts'
-import { KINDS } from '../../admin/operation/kinds.ts'
+import { PRINCIPAL_KINDS } from '../../admin/operation/kinds.ts'
 import { perform } from '../../admin/operation/operation.ts'
-import type { Page } from '../frame/page.ts'
+import type { DashboardPage } from '../frame/page.ts'
 import {
-  ago,
-  all,
   button,
-  copyable,
-  counted,
+  copyableCode,
+  countWithNoun,
   csrf,
-  facts as factsOf,
-  type Html,
+  dataTable,
+  factList as factsOf,
+  type HtmlFragment,
+  hasCapability,
   html,
-  may,
+  htmlIf,
+  joinHtml,
   pathOf,
-  table,
+  relativeTime,
   tokens,
-  when,
 } from '../frame/parts.ts'
 import { stateOf } from './state.ts'
 
@@ -24,7 +24,7 @@ import { stateOf } from './state.ts'
 const SHOWN = 100
 
 /** GET /proxy/tools/{resource}: one server, its tools and what waits for a reader, and who is bound to it. */
-export const toolPage: Page = async ({ context }, facts) => {
+export const toolPage: DashboardPage = async ({ context }, facts) => {
   const { resource = '' } = facts.params
   const { value, revision = 0 } = await perform(
     OPERATIONS.mcpResources.get,
@@ -44,10 +44,10 @@ export const toolPage: Page = async ({ context }, facts) => {
   return {
     title: value.name,
     section: '/proxy/tools',
-    body: html`${introductionWaits(value, { path, ifMatch }, facts)}${all(waiting.map((tool) => toolWaits(tool, { path, ifMatch }, facts)))}
+    body: html`${introductionWaits(value, { path, ifMatch }, facts)}${joinHtml(waiting.map((tool) => toolWaits(tool, { path, ifMatch }, facts)))}
 <section class="card"><h2>Server</h2>${factsOf([
-      ['Id', copyable(value.resource_id)],
-      ['Address', copyable(value.endpoint_url)],
+      ['Id', copyableCode(value.resource_id)],
+      ['Address', copyableCode(value.endpoint_url)],
       ['State', stateOf(value)],
       ['Error', value.last_error ?? 'none'],
       ['Protocol', value.protocol_version ?? 'not read yet'],
@@ -55,28 +55,28 @@ export const toolPage: Page = async ({ context }, facts) => {
         'Demands',
         value.required_capability === null ? 'its binding alone' : tokens([value.required_capability]),
       ],
-      ['Read', ago(value.last_read_at, facts.at)],
+      ['Read', relativeTime(value.last_read_at, facts.at)],
       ['Says of itself', html`<pre>${textOf(introductionIn(value.server))}</pre>`],
     ])}<p>${button(facts, 'admin.tools', `${path}/refresh`, 'Read it now')} ${button(facts, 'admin.tools', `${path}/${value.enabled ? 'disable' : 'enable'}`, value.enabled ? 'Disable it' : 'Enable it', { if_match: ifMatch })}</p></section>
-<section class="card"><h2>Tools</h2>${table(
+<section class="card"><h2>Tools</h2>${dataTable(
       ['Tool', 'Called as', 'State', 'Demands', 'Pinned', 'Look closely'],
       value.tools.map(
         (tool) =>
-          html`<tr><td><details><summary>${tool.name}</summary><pre>${textOf(tool.definition)}</pre></details></td><td><code>${tool.exposed_as}</code></td><td><span class="verdict ${tool.state === 'approved' ? 'allowed' : 'denied'}">${tool.state}</span></td><td>${tool.required_capability === null ? '' : tokens([tool.required_capability])}</td><td>${ago(tool.pinned_at, facts.at)}</td><td>${tool.flags.join(', ')}</td></tr>`,
+          html`<tr><td><details><summary>${tool.name}</summary><pre>${textOf(tool.definition)}</pre></details></td><td><code>${tool.exposed_as}</code></td><td><span class="verdict ${tool.state === 'approved' ? 'allowed' : 'denied'}">${tool.state}</span></td><td>${tool.required_capability === null ? '' : tokens([tool.required_capability])}</td><td>${relativeTime(tool.pinned_at, facts.at)}</td><td>${tool.flags.join(', ')}</td></tr>`,
       ),
       html`<p>It has none, or was not read yet.</p>`,
     )}</section>
-<section class="card"><h2>Bound principals</h2>${table(
+<section class="card"><h2>Bound principals</h2>${dataTable(
       ['Principal', 'Kind', 'Since', 'By', ''],
       bindings
         .slice(0, SHOWN)
         .map(
           (one) =>
-            html`<tr><td><a href="${pathOf(KINDS[one.principal_type].plural, one.agent_id)}">${one.agent_id}</a></td><td>${one.principal_type}</td><td>${ago(one.created_at, facts.at)}</td><td>${one.created_by ?? ''}</td><td>${button(facts, 'admin.grant', `${path}/bindings/${one.binding_id}/revoke`, 'Release')}</td></tr>`,
+            html`<tr><td><a href="${pathOf(PRINCIPAL_KINDS[one.principal_type].plural, one.agent_id)}">${one.agent_id}</a></td><td>${one.principal_type}</td><td>${relativeTime(one.created_at, facts.at)}</td><td>${one.created_by ?? ''}</td><td>${button(facts, 'admin.grant', `${path}/bindings/${one.binding_id}/revoke`, 'Release')}</td></tr>`,
         ),
       html`<p>Nobody can reach it.</p>`,
-    )}${when(bindings.length > SHOWN, () => html`<p>${counted(bindings.length, 'principal is', 'principals are')} bound. <a href="/proxy/tools#bindings">Find one of them</a></p>`)}${
-      may(facts, 'admin.grant')
+    )}${htmlIf(bindings.length > SHOWN, () => html`<p>${countWithNoun(bindings.length, 'principal is', 'principals are')} bound. <a href="/proxy/tools#bindings">Find one of them</a></p>`)}${
+      hasCapability(facts, 'admin.grant')
         ? html`<form method="post" action="${path}/bindings" class="search">${csrf(facts.session)}<label>Principal <input name="agent_id" required maxlength="256" placeholder="acme::daily-report"></label><button>Bind</button></form>`
         : html`<p class="needs">Binding needs <code>admin.grant</code>.</p>`
     }</section>`,
@@ -84,8 +84,8 @@ export const toolPage: Page = async ({ context }, facts) => {
 }
 
 /** A text that waits for a reader, and the text that was approved. */
-interface WaitingText {
-  readonly title: Html
+interface UnreviewedText {
+  readonly title: HtmlFragment
   readonly changes: readonly string[] | undefined
   readonly flags: readonly string[]
   readonly before: unknown
@@ -109,7 +109,7 @@ interface WaitingTool {
   readonly pending_definition?: unknown
 }
 
-const toolWaits = (tool: WaitingTool, page: PageFacts, facts: Parameters<Page>[1]): Html =>
+const toolWaits = (tool: WaitingTool, page: PageFacts, facts: Parameters<DashboardPage>[1]): HtmlFragment =>
   waits(
     {
       title: html`${tool.name} waits for a reader`,
@@ -124,7 +124,7 @@ const toolWaits = (tool: WaitingTool, page: PageFacts, facts: Parameters<Page>[1
     facts,
   )
 
-interface Introduced {
+interface IntroducedServer {
   readonly server: { readonly serverInfo?: unknown; readonly instructions?: unknown } | null
   readonly pending_server?: unknown
   readonly pending_server_digest: string | null
@@ -133,8 +133,12 @@ interface Introduced {
 }
 
 /** Shows what the server says of itself now, if that is not what was approved. */
-const introductionWaits = (resource: Introduced, page: PageFacts, facts: Parameters<Page>[1]): Html =>
-  when(resource.pending_server_digest !== null, () =>
+const introductionWaits = (
+  resource: IntroducedServer,
+  page: PageFacts,
+  facts: Parameters<DashboardPage>[1],
+): HtmlFragment =>
+  htmlIf(resource.pending_server_digest !== null, () =>
     waits(
       {
         title: html`What the server says of itself waits for a reader`,
@@ -150,18 +154,22 @@ const introductionWaits = (resource: Introduced, page: PageFacts, facts: Paramet
     ),
   )
 
-function introductionIn(server: Introduced['server']): unknown {
+function introductionIn(server: IntroducedServer['server']): unknown {
   if (server === null) return null
   const { serverInfo, instructions } = server
   return { serverInfo, instructions }
 }
 
 /** Shows a text that waits next to the approved text. Characters that hide from readers are written out. */
-function waits(text: WaitingText, { ifMatch }: PageFacts, facts: Parameters<Page>[1]): Html {
+function waits(
+  text: UnreviewedText,
+  { ifMatch }: PageFacts,
+  facts: Parameters<DashboardPage>[1],
+): HtmlFragment {
   const [before, now] = [textOf(text.before), textOf(text.now)]
   return html`<section class="card needs-you"><h2>${text.title}</h2>
-<p>What differs:</p><ul>${all((text.changes ?? []).map((line) => html`<li><code>${line}</code></li>`))}</ul>
-${when(text.flags.length > 0, () => html`<p><span class="badge warn">${text.flags.join(', ')}</span></p>`)}
+<p>What differs:</p><ul>${joinHtml((text.changes ?? []).map((line) => html`<li><code>${line}</code></li>`))}</ul>
+${htmlIf(text.flags.length > 0, () => html`<p><span class="badge warn">${text.flags.join(', ')}</span></p>`)}
 <div class="diff"><div><h3>Approved before</h3><pre>${marked(before, now)}</pre></div><div><h3>Now</h3><pre>${marked(now, before)}</pre></div></div>
 <p>${button(facts, 'admin.tools', text.action, 'Approve what I have read', { digest: text.digest ?? '', if_match: ifMatch })}</p></section>`
 }
@@ -171,9 +179,9 @@ const textOf = (definition: unknown): string =>
   definition === null || definition === undefined ? 'none' : JSON.stringify(definition, null, 2)
 
 /** A text with those of its lines marked that the other one has not. */
-function marked(text: string, other: string): Html {
+function marked(text: string, other: string): HtmlFragment {
   const known = new Set(other.split('\n'))
-  return all(
+  return joinHtml(
     text.split('\n').map((line) => (known.has(line) ? html`${line}\n` : html`<mark>${line}</mark>\n`)),
   )
 }

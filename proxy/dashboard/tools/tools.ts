@@ -1,13 +1,23 @@
 import { OPERATIONS } from '../../admin/http/operations.ts'
 import { listBoundPrincipals } from '../../admin/mcp/grid.ts'
 import { perform } from '../../admin/operation/operation.ts'
-import type { Page } from '../frame/page.ts'
-import { ago, csrf, type Html, html, may, pathOf, table, tokens, when } from '../frame/parts.ts'
+import type { DashboardPage } from '../frame/page.ts'
+import {
+  csrf,
+  dataTable,
+  type HtmlFragment,
+  hasCapability,
+  html,
+  htmlIf,
+  pathOf,
+  relativeTime,
+  tokens,
+} from '../frame/parts.ts'
 import { grid } from './grid.ts'
 import { stateOf } from './state.ts'
 
 /** GET /proxy/tools: MCP servers, how they are, and who may reach them. */
-export const toolsPage: Page = async ({ context }, facts) => {
+export const toolsPage: DashboardPage = async ({ context }, facts) => {
   const { value: resources } = await perform(OPERATIONS.mcpResources.list, context, {}, facts)
   const asked = new URLSearchParams(facts.query)
   const query = Object.fromEntries(
@@ -17,21 +27,21 @@ export const toolsPage: Page = async ({ context }, facts) => {
   return {
     title: 'Tools',
     section: '/proxy/tools',
-    body: html`${table(
+    body: html`${dataTable(
       ['Server', 'State', 'Tools', 'Demands', 'Bound', 'Read'],
       resources.map((one) => {
         const waits = one.tools.filter(({ state }) => state === 'quarantined').length
-        return html`<tr><td><a class="row" href="${pathOf('tools', one.resource_id)}">${one.name}</a></td><td>${stateOf(one)}</td><td class="number">${String(one.tools.length)}${when(waits > 0, () => html` <span class="badge warn">${String(waits)} waiting</span>`)}</td><td>${one.required_capability === null ? html`<span class="faint">a binding alone</span>` : tokens([one.required_capability])}</td><td class="number">${String(value.bound[one.resource_id] ?? 0)}</td><td>${ago(one.last_read_at, facts.at)}</td></tr>`
+        return html`<tr><td><a class="row" href="${pathOf('tools', one.resource_id)}">${one.name}</a></td><td>${stateOf(one)}</td><td class="number">${String(one.tools.length)}${htmlIf(waits > 0, () => html` <span class="badge warn">${String(waits)} waiting</span>`)}</td><td>${one.required_capability === null ? html`<span class="faint">a binding alone</span>` : tokens([one.required_capability])}</td><td class="number">${String(value.bound[one.resource_id] ?? 0)}</td><td>${relativeTime(one.last_read_at, facts.at)}</td></tr>`
       }),
       html`<p>No MCP server yet.</p><p>Register one: <code class="copy" tabindex="0">make mcp ARGS="add files https://files.example/mcp"</code></p>`,
     )}
-${when(resources.length > 0, () => grid(resources, value.principals, { query, next: next ?? null }, facts))}${registerForm(facts)}`,
+${htmlIf(resources.length > 0, () => grid(resources, value.principals, { query, next: next ?? null }, facts))}${registerForm(facts)}`,
   }
 }
 
 /** The form that registers a server, which is read at once. */
-const registerForm = (facts: Parameters<Page>[1]): Html =>
-  may(facts, 'admin.tools')
+const registerForm = (facts: Parameters<DashboardPage>[1]): HtmlFragment =>
+  hasCapability(facts, 'admin.tools')
     ? html`<details class="enroll"><summary>Register a server</summary><form method="post" action="/proxy/tools">${csrf(facts.session)}
 <label>Name <input name="name" required maxlength="64" autocomplete="off" placeholder="files"></label>
 <label>Address <input name="endpoint_url" type="url" required maxlength="2048" placeholder="https://files.example/mcp"></label>

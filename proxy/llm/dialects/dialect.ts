@@ -1,5 +1,5 @@
 import type { IncomingHttpHeaders } from 'node:http'
-import type { Members } from '../../../db/support/json.ts'
+import type { UnknownRecord } from '../../../db/support/json.ts'
 
 /**
  * One vendor's API, in everything that differs from the others. A further one is a file of this folder and
@@ -35,7 +35,7 @@ export interface EndpointDoc {
   /** The vendor's name of the API. */
   readonly summary: string
   /** A body that works. */
-  readonly example: Members
+  readonly example: UnknownRecord
 }
 
 /** A stream that broke, as the vendors' SDKs expect to be told. */

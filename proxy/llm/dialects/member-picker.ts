@@ -1,4 +1,4 @@
-import { Collector } from '../../../plugins/collect.ts'
+import { ByteCollector } from '../../../plugins/collect.ts'
 import {
   BACKSLASH,
   CLOSE_BRACE,
@@ -42,7 +42,7 @@ export class MemberPicker {
   #reading: 'nothing' | 'name' | 'value' = 'nothing'
   /** True: behind the colon of a member. */
   #valued = false
-  readonly #value = new Collector(MAX_VALUE)
+  readonly #value = new ByteCollector(MAX_VALUE)
   /** True once nothing more counts: the object has ended, or there is none. */
   #over = false
 

@@ -15,11 +15,11 @@ export const DIALECT_BY_NAME = Object.freeze(
   Object.fromEntries(DIALECTS.map((dialect) => [dialect.name, dialect])),
 ) as Readonly<Record<DialectName, Dialect<DialectName>>>
 
-export interface Endpoint extends DialectEndpoint {
+export interface LlmEndpoint extends DialectEndpoint {
   readonly dialect: DialectName
 }
 
 /** Every LLM route (docs/protocol.md#llm). */
-export const ENDPOINTS: readonly Endpoint[] = DIALECTS.flatMap(({ name, endpoints }) =>
-  endpoints.map((endpoint): Endpoint => ({ ...endpoint, dialect: name })),
+export const LLM_ENDPOINTS: readonly LlmEndpoint[] = DIALECTS.flatMap(({ name, endpoints }) =>
+  endpoints.map((endpoint): LlmEndpoint => ({ ...endpoint, dialect: name })),
 )

@@ -1,11 +1,11 @@
-import { isObject, type Members } from '../../../db/support/json.ts'
-import { Collector, most } from '../../../plugins/collect.ts'
-import type { Held } from '../../../plugins/plugin.ts'
+import { isObject, type UnknownRecord } from '../../../db/support/json.ts'
+import { ByteCollector, peakReservation } from '../../../plugins/collect.ts'
+import type { MemoryReservation } from '../../../plugins/plugin.ts'
 import type { TokenCount, UsageNames } from './dialect.ts'
 import { MemberPicker } from './member-picker.ts'
 
 /** What an answer cost, as its provider stated it. A member is absent where nothing was stated. */
-export interface Usage {
+export interface ProviderUsage {
   /** Whole numbers. `input` is everything that the model read, cached parts included, however the vendor counts. */
   readonly tokens?: Readonly<Partial<Record<TokenCount, number>>>
   /** The class of service that the call got. */
@@ -18,7 +18,7 @@ export interface UsageTap {
   /** Takes a chunk after it was passed on. Never throws; keeps at most 256 KiB. */
   readonly observe: (chunk: Buffer) => void
   /** The counts stated so far. */
-  readonly usage: () => Usage
+  readonly usage: () => ProviderUsage
 }
 
 /** Characters of the name of a model or of a service tier. */
@@ -48,7 +48,7 @@ export function usageTap(
   names: UsageNames,
   contentType: string,
   contentEncoding?: string,
-  held: Held | null = null,
+  held: MemoryReservation | null = null,
 ): UsageTap {
   if (!isReadable(contentEncoding)) return DEAF
   if (contentType.toLowerCase().startsWith('text/event-stream')) return eventTap(names, held)
@@ -56,12 +56,12 @@ export function usageTap(
 }
 
 /** Reads the usage of an answer that is there whole, under the conditions of {@link usageTap}. */
-export function usageOf(
+export function readUsage(
   names: UsageNames,
   contentType: string,
   contentEncoding: string | undefined,
   answer: Buffer,
-): Usage {
+): ProviderUsage {
   if (!isReadable(contentEncoding) || !isJson(contentType)) return {}
   const found = new StatedUsage(names)
   found.read(answer)
@@ -71,7 +71,7 @@ export function usageOf(
 const isReadable = (contentEncoding = 'identity'): boolean => contentEncoding.toLowerCase() === 'identity'
 const isJson = (contentType: string): boolean => contentType.toLowerCase().startsWith('application/json')
 
-function jsonTap(names: UsageNames, held: Held | null): UsageTap {
+function jsonTap(names: UsageNames, held: MemoryReservation | null): UsageTap {
   const found = new StatedUsage(names)
   const document = new PassingDocument(names, held)
   return {
@@ -84,7 +84,7 @@ function jsonTap(names: UsageNames, held: Held | null): UsageTap {
 }
 
 /** Reads whole lines alone; a line may be cut anywhere between two chunks. */
-function eventTap(names: UsageNames, held: Held | null): UsageTap {
+function eventTap(names: UsageNames, held: MemoryReservation | null): UsageTap {
   const found = new StatedUsage(names)
   const line = new PassingDocument(names, held, DATA)
   let unnamed = MAX_UNNAMED
@@ -118,15 +118,15 @@ function readModelOf(chunk: Buffer, found: StatedUsage): boolean {
 class PassingDocument {
   readonly #names: UsageNames
   readonly #prefix: Buffer
-  readonly #kept = new Collector(PARSED_WHOLE)
+  readonly #kept = new ByteCollector(PARSED_WHOLE)
   readonly #fits: (bytes: number) => boolean
   #picker: MemberPicker | null = null
 
   /** `prefix`: of a document that is read; absent: of each. */
-  constructor(names: UsageNames, held: Held | null, prefix: Buffer = Buffer.alloc(0)) {
+  constructor(names: UsageNames, held: MemoryReservation | null, prefix: Buffer = Buffer.alloc(0)) {
     this.#names = names
     this.#prefix = prefix
-    this.#fits = most(held)
+    this.#fits = peakReservation(held)
   }
 
   add(piece: Buffer): void {
@@ -147,7 +147,7 @@ class PassingDocument {
 
   /** Ends the document, and tells what it states. */
   readInto(found: StatedUsage): void {
-    if (this.#picker) found.take(this.#picker.object())
+    if (this.#picker) found.add(this.#picker.object())
     else if (this.#prefix.length > 0) readLine(this.#kept.bytes(), found)
     else found.read(this.#kept.bytes())
     this.#kept.clear()
@@ -194,7 +194,7 @@ class StatedUsage {
   }
 
   read(bytes: Buffer): void {
-    this.take(this.#parsed(bytes))
+    this.add(this.#parsed(bytes))
   }
 
   /** Reads which model answers, which an event says before any states usage. Returns false where it says none. */
@@ -213,7 +213,7 @@ class StatedUsage {
   }
 
   /** Takes a document, or what was picked of one. */
-  take(root: unknown): void {
+  add(root: unknown): void {
     if (!isObject(root)) return
     this.#readHolder(root)
     for (const name of this.#names.holders) this.#readHolder(root[name])
@@ -226,7 +226,7 @@ class StatedUsage {
     this.#tier = nameOf(holder.usage.service_tier) ?? nameOf(holder.service_tier) ?? this.#tier
   }
 
-  usage(): Usage {
+  usage(): ProviderUsage {
     const { tokens } = this.#names
     const counts: Partial<Record<TokenCount, number>> = {}
     // Its keys are these counts.
@@ -241,12 +241,12 @@ class StatedUsage {
     }
   }
 
-  #collect(usage: Members): void {
+  #collect(usage: UnknownRecord): void {
     for (const names of Object.values(this.#names.tokens)) this.#keep(usage, names)
     this.#keep(usage, this.#names.besideInput)
   }
 
-  #keep(usage: Members, names: readonly string[]): void {
+  #keep(usage: UnknownRecord, names: readonly string[]): void {
     for (const name of names) {
       const value = valueAt(usage, name)
       if (Number.isSafeInteger(value) && Number(value) >= 0) this.#stated.set(name, Number(value))
@@ -276,7 +276,7 @@ function nameOf(value: unknown): string | undefined {
 }
 
 /** `name`: a member, or with a dot a member of a member. */
-function valueAt(usage: Members, name: string): unknown {
+function valueAt(usage: UnknownRecord, name: string): unknown {
   const dot = name.indexOf('.')
   if (dot < 0) return usage[name]
   const inner = usage[name.slice(0, dot)]

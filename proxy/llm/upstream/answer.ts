@@ -1,12 +1,12 @@
 import { Readable } from 'node:stream'
 import { HostNameError } from '../../../db/host-names/host-name-error.ts'
-import type { Hangup } from '../../../plugins/arrival.ts'
-import { collect } from '../../../plugins/collect.ts'
-import type { CatalogPermit, Granted } from '../../../plugins/permit.ts'
-import type { Held } from '../../../plugins/plugin.ts'
+import type { HangupSignal } from '../../../plugins/arrival.ts'
+import { collectBytes } from '../../../plugins/collect.ts'
+import type { CallPermit, CatalogPermit } from '../../../plugins/permit.ts'
+import type { MemoryReservation } from '../../../plugins/plugin.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
 
-export interface Timeouts {
+export interface UpstreamTimeouts {
   /** The time until the connection stands, name look-up and TLS handshake included. ms. */
   readonly connectMs: number
   /** The time from then until the answer's head. ms, and up to a second more. */
@@ -17,7 +17,7 @@ export interface Timeouts {
 
 export interface UpstreamRequest {
   /** Allows it: of a granted call, or of the gateway's own reading. */
-  readonly permit: Granted | CatalogPermit
+  readonly permit: CallPermit | CatalogPermit
   /** No other method: the library rewrites the framing of DELETE and OPTIONS (docs/threats.md#t1). */
   readonly method: 'GET' | 'POST'
   /** Alone decides where the request goes and its path. */
@@ -26,18 +26,18 @@ export interface UpstreamRequest {
   readonly headers: readonly string[]
   /** Sent one after the other. Empty: no body. */
   readonly body: readonly Buffer[]
-  readonly timeouts: Timeouts
+  readonly timeouts: UpstreamTimeouts
   /** The caller hung up: the upstream request is destroyed at once, before or during the answer. */
-  readonly hangup: Pick<Hangup, 'gone' | 'reason' | 'onGone'>
+  readonly hangup: Pick<HangupSignal, 'gone' | 'reason' | 'onGone'>
 }
 
 /** By lower-case name. */
-export type AnswerHeaders = Readonly<Record<string, string | undefined>>
+export type UpstreamHeaders = Readonly<Record<string, string | undefined>>
 
 export interface UpstreamAnswer {
   readonly status: number
   /** One that stands several times is joined, or its first counts, as Node does it. */
-  readonly headers: AnswerHeaders
+  readonly headers: UpstreamHeaders
   /**
    * The whole of a short JSON answer of status 2xx. Else a stream, which errors, and never just ends, where the
    * answer is cut short or stalls; its chunks are what came together. Somebody must read or destroy it.
@@ -45,7 +45,7 @@ export interface UpstreamAnswer {
   readonly body: Buffer | Readable
 }
 
-export interface Upstream {
+export interface LlmUpstream {
   /** Resolves with the answer's head. Rejects with {@link UpstreamError}, or with the reason of the hangup. */
   readonly call: (request: UpstreamRequest) => Promise<UpstreamAnswer>
   /** Drops the pooled connections. Requests under way go on. */
@@ -58,7 +58,7 @@ export interface Upstream {
  */
 export type UpstreamErrorKind = 'connect' | 'timeout' | 'reset'
 
-interface Options {
+interface UpstreamErrorOptions {
   readonly cause?: unknown
   /** The request died on a pooled connection without a byte of an answer. */
   readonly stale?: boolean
@@ -69,7 +69,7 @@ export class UpstreamError extends Error {
   readonly kind: UpstreamErrorKind
   readonly stale: boolean
 
-  constructor(kind: UpstreamErrorKind, message: string, { cause, stale = false }: Options = {}) {
+  constructor(kind: UpstreamErrorKind, message: string, { cause, stale = false }: UpstreamErrorOptions = {}) {
     super(`upstream ${kind}: ${message}`, { cause })
     this.kind = kind
     this.stale = stale
@@ -79,13 +79,13 @@ export class UpstreamError extends Error {
 const codeOf = (error: Error): string => ('code' in error ? String(error.code) : error.message)
 
 /** Makes the failure of a request without a connection. A name that cannot be looked up is named: it may be one of many. */
-export const failureToConnect = (error: Error): UpstreamError =>
+export const connectFailure = (error: Error): UpstreamError =>
   new UpstreamError('connect', error instanceof HostNameError ? error.message : codeOf(error), {
     cause: error,
   })
 
 /** Makes the failure of a request that has gone out of undici's error. `isStale`: where its connection broke. */
-export function failureOf(error: Error, isStale: boolean): UpstreamError {
+export function failureOfRequest(error: Error, isStale: boolean): UpstreamError {
   const code = codeOf(error)
   if (code === 'UND_ERR_HEADERS_TIMEOUT') return new UpstreamError('timeout', 'no answer in time')
   if (code === 'UND_ERR_BODY_TIMEOUT') return new UpstreamError('timeout', 'the answer stalled')
@@ -96,14 +96,14 @@ export function failureOf(error: Error, isStale: boolean): UpstreamError {
 }
 
 /** The reason of a hangup as something that can be thrown. */
-export const reasonOf = ({ reason }: Pick<Hangup, 'reason'>): Error =>
+export const hangupReason = ({ reason }: Pick<HangupSignal, 'reason'>): Error =>
   reason instanceof Error ? reason : new Refusal('client_gone')
 
 /** Makes a body of what came of one, which breaks off as a longer one would have. */
-export const brokenOff = (bytes: Buffer, failure: Error): Readable =>
-  Readable.from(cut(bytes, failure), { objectMode: false, highWaterMark: 1 }).on('error', () => {})
+export const brokenBody = (bytes: Buffer, failure: Error): Readable =>
+  Readable.from(yieldThenFail(bytes, failure), { objectMode: false, highWaterMark: 1 }).on('error', () => {})
 
-async function* cut(bytes: Buffer, failure: Error): AsyncGenerator<Buffer> {
+async function* yieldThenFail(bytes: Buffer, failure: Error): AsyncGenerator<Buffer> {
   if (bytes.length > 0) yield bytes
   throw failure
 }
@@ -112,7 +112,7 @@ async function* cut(bytes: Buffer, failure: Error): AsyncGenerator<Buffer> {
  * Reads the rest of an answer that nobody wants, so that its connection can be used again; a long one is cut
  * off.
  */
-export function discard({ body }: UpstreamAnswer, limit = 65_536): void {
+export function discardAnswer({ body }: UpstreamAnswer, limit = 65_536): void {
   if (Buffer.isBuffer(body)) return
   let seen = 0
   body.on('data', (chunk: Buffer) => {
@@ -122,15 +122,15 @@ export function discard({ body }: UpstreamAnswer, limit = 65_536): void {
 }
 
 /** Gives an answer up, with its connection. */
-export function abandon({ body }: UpstreamAnswer): void {
+export function abandonAnswer({ body }: UpstreamAnswer): void {
   if (!Buffer.isBuffer(body)) body.destroy()
 }
 
-/** Resolves with the whole of a body, under the conditions of `collect`. */
-export async function wholeOf(
+/** Resolves with the whole of a body, under the conditions of `collectBytes`. */
+export async function readWholeBody(
   { body }: UpstreamAnswer,
   limit: number,
-  held: Held | null = null,
+  held: MemoryReservation | null = null,
 ): Promise<Buffer | null> {
-  return Buffer.isBuffer(body) ? body : collect(body, limit, held)
+  return Buffer.isBuffer(body) ? body : collectBytes(body, limit, held)
 }

@@ -2,41 +2,41 @@ import { Agent as HttpAgent, type IncomingMessage, type ServerResponse } from 'n
 import { Readable, type Stream } from 'node:stream'
 import { ProxyServer, type ServerOptions } from 'http-proxy-3'
 import type { Dispatcher } from 'undici'
-import { KeptNames } from '../../../db/host-names/kept-names.ts'
-import { type CallAuthority, confirmed, OVERTAKEN } from '../../../plugins/call-authority.ts'
-import { Collector } from '../../../plugins/collect.ts'
+import { HostNameCache } from '../../../db/host-names/kept-names.ts'
+import { type CallAuthority, confirmAuthority, OVERTAKEN } from '../../../plugins/call-authority.ts'
+import { ByteCollector } from '../../../plugins/collect.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
-import { AT_ONCE } from '../../../plugins/turns.ts'
-import { NOT_WAITED_FOR, type OpeningConnection, openedFor } from '../../egress/opening.ts'
+import { BYTES_AT_ONCE } from '../../../plugins/turns.ts'
+import { CONNECTION_ABANDONED, type OpeningConnection, openingStorage } from '../../egress/opening.ts'
 import { PacedAgents } from '../../egress/paced-agents.ts'
 import {
-  brokenOff,
-  failureOf,
-  failureToConnect,
-  reasonOf,
-  type Upstream,
+  brokenBody,
+  connectFailure,
+  failureOfRequest,
+  hangupReason,
+  type LlmUpstream,
   type UpstreamAnswer,
   UpstreamError,
   type UpstreamRequest,
 } from './answer.ts'
-import { isShortJson, joined } from './headers.ts'
-import { inPieces } from './long-body.ts'
+import { isShortJson, joinHeaders } from './headers.ts'
+import { bodyPieces } from './long-body.ts'
 
 /** An upstream may announce an answer so often (1xx) before it gives one. */
 const MAX_INFORMATION = 16
 /** No answer of a model takes longer; a stream that is kept alive with nothing in it might (threat 38). ms. */
 const MAX_DURATION_MS = 3_600_000
 
-export type { Upstream } from './answer.ts'
+export type { LlmUpstream } from './answer.ts'
 
-type Answered = (answer: UpstreamAnswer) => void
-type Failed = (error: Error) => void
+type OnUpstreamAnswer = (answer: UpstreamAnswer) => void
+type OnUpstreamFailure = (error: Error) => void
 
-interface UpstreamOptions {
+interface LlmUpstreamOptions {
   /** The time that an answer may take while something of it comes. ms. Default: an hour. */
   readonly maxDurationMs?: number
   /** The look-up of providers' names. Default: one apart from all others. */
-  readonly names?: Pick<KeptNames, 'lookup'>
+  readonly names?: Pick<HostNameCache, 'lookup'>
 }
 
 /**
@@ -52,15 +52,20 @@ interface UpstreamOptions {
  */
 export function openUpstream({
   maxDurationMs = MAX_DURATION_MS,
-  names = new KeptNames(),
-}: UpstreamOptions = {}): Upstream {
-  const proxy = new ProxyServer({ ...FENCE })
+  names = new HostNameCache(),
+}: LlmUpstreamOptions = {}): LlmUpstream {
+  const proxy = new ProxyServer({ ...PROXY_SERVER_OPTIONS })
   const pooled = new PacedAgents({ keepAlive: true, names })
   const fresh = new PacedAgents({ keepAlive: false, names }, pooled.turns)
-  const send = (request: UpstreamRequest, agents: PacedAgents, answered: Answered, failed: Failed): void => {
-    const { fetch } = new Exchange(request, agents, maxDurationMs, answered)
+  const send = (
+    request: UpstreamRequest,
+    agents: PacedAgents,
+    answered: OnUpstreamAnswer,
+    failed: OnUpstreamFailure,
+  ): void => {
+    const { fetch } = new LlmExchange(request, agents, maxDurationMs, answered)
     const sent = { target: request.url, buffer: bodyStandIn(request.body, request.permit.authority), fetch }
-    proxy.web(REQUEST[request.method], RESPONSE, sent, failed)
+    proxy.web(REQUEST_STAND_INS[request.method], RESPONSE_STAND_IN, sent, failed)
   }
   return {
     call: (request) =>
@@ -88,7 +93,7 @@ export function openUpstream({
  * Answers are handed back, not written; the target alone decides the path. The agent sends nothing: without one the
  * library makes a header of its own.
  */
-export const FENCE: Readonly<ServerOptions> = {
+export const PROXY_SERVER_OPTIONS: Readonly<ServerOptions> = {
   selfHandleResponse: true,
   ignorePath: true,
   agent: new HttpAgent(),
@@ -101,31 +106,36 @@ const requestStandIn = (method: string): IncomingMessage =>
   ({ method, url: '', headers: {}, httpVersionMajor: 1, on: ignore }) as unknown as IncomingMessage
 
 /** Stand for callers' requests. Their headers, of which there are none, are what would enter its `Headers`. */
-export const REQUEST = { GET: requestStandIn('GET'), POST: requestStandIn('POST') }
+export const REQUEST_STAND_INS = { GET: requestStandIn('GET'), POST: requestStandIn('POST') }
 
 /** Stands for every caller's response: these members are all that the library reads. */
-export const RESPONSE = { headersSent: false, writableEnded: false } as unknown as ServerResponse
+export const RESPONSE_STAND_IN = { headersSent: false, writableEnded: false } as unknown as ServerResponse
 
 /** Makes the body of a request, which the library hands to `fetch` as it is: one buffer, or a long one's pieces. */
 export function bodyStandIn(parts: readonly Buffer[], authority: CallAuthority): Stream {
   const length = parts.reduce((sum, part) => sum + part.length, 0)
   let body: unknown = parts[0] ?? null
-  if (length > AT_ONCE) body = inPieces(parts, authority)
+  if (length > BYTES_AT_ONCE) body = bodyPieces(parts, authority)
   else if (parts.length > 1) body = Buffer.concat(parts)
   // The library takes it for a stream, and calls nothing of it.
   return body as Stream
 }
 
 /** What the library gets of an answer, which is handed back beside it: these members are all that it reads. */
-export const BESIDE = { status: 200, statusText: '', headers: new Map(), body: null } as unknown as Response
+export const ANSWER_STAND_IN = {
+  status: 200,
+  statusText: '',
+  headers: new Map(),
+  body: null,
+} as unknown as Response
 
 /** One request under way: undici tells it what comes, and it makes an answer of that. */
-class Exchange implements Dispatcher.DispatchHandler {
+class LlmExchange implements Dispatcher.DispatchHandler {
   readonly #request: UpstreamRequest
   readonly #agents: PacedAgents
   readonly #maxDurationMs: number
-  readonly #answered: Answered
-  #fail: Failed = ignore
+  readonly #answered: OnUpstreamAnswer
+  #fail: OnUpstreamFailure = ignore
   #passed: (response: Response) => void = ignore
   #send: () => void = ignore
   readonly #opening: OpeningConnection = { end: null }
@@ -140,7 +150,7 @@ class Exchange implements Dispatcher.DispatchHandler {
   #stream: Readable | null = null
   /** What has come and was not handed over yet: the first piece as it came, and more of it collected. */
   #first: Buffer | null = null
-  #more: Collector | null = null
+  #more: ByteCollector | null = null
   /** True: the connection has been told to wait, and has handed over one more piece before it did. */
   #waits = false
   #isWhole = false
@@ -148,7 +158,12 @@ class Exchange implements Dispatcher.DispatchHandler {
   #over = false
 
   /** `answered` gets the answer, beside what the library gets. */
-  constructor(request: UpstreamRequest, agents: PacedAgents, maxDurationMs: number, answered: Answered) {
+  constructor(
+    request: UpstreamRequest,
+    agents: PacedAgents,
+    maxDurationMs: number,
+    answered: OnUpstreamAnswer,
+  ) {
     this.#request = request
     this.#agents = agents
     this.#maxDurationMs = maxDurationMs
@@ -161,8 +176,8 @@ class Exchange implements Dispatcher.DispatchHandler {
       this.#passed = passed
       this.#fail = fail
       const { headers, timeouts, hangup } = this.#request
-      if (hangup.gone) return fail(reasonOf(hangup))
-      hangup.onGone(() => this.#gone(reasonOf(hangup)))
+      if (hangup.gone) return fail(hangupReason(hangup))
+      hangup.onGone(() => this.#gone(hangupReason(hangup)))
       // A text by now; the library hands on the method and the body that it was given.
       const where = target as string
       const pathAt = where.indexOf('/', 'https://'.length)
@@ -176,7 +191,7 @@ class Exchange implements Dispatcher.DispatchHandler {
         bodyTimeout: timeouts.idleMs,
       }
       const agent = this.#agents.byLimit.get(timeouts.connectMs) ?? this.#agents.open(timeouts.connectMs)
-      this.#send = () => openedFor.run(this.#opening, () => agent.dispatch(sent, this))
+      this.#send = () => openingStorage.run(this.#opening, () => agent.dispatch(sent, this))
       this.#dispatch()
     })
 
@@ -186,7 +201,7 @@ class Exchange implements Dispatcher.DispatchHandler {
     if (this.#over) return
     if (authority.unchanged) this.#send()
     else
-      confirmed(authority).then(
+      confirmAuthority(authority).then(
         () => this.#dispatch(),
         (error: unknown) => this.#broke(asError(error)),
       )
@@ -215,7 +230,7 @@ class Exchange implements Dispatcher.DispatchHandler {
   ): void {
     if (status < 200) this.#announced(status)
     else {
-      this.#head = { status, headers: joined(headers) }
+      this.#head = { status, headers: joinHeaders(headers) }
       if (status >= 300 || !isShortJson(this.#head.headers)) this.#handOver(this.#streamOf(controller))
     }
   }
@@ -243,12 +258,12 @@ class Exchange implements Dispatcher.DispatchHandler {
   onResponseError(_controller: Dispatcher.DispatchController, error: Error): void {
     if (error === OVERTAKEN) this.#dispatch()
     else if (error instanceof Refusal) this.#broke(error)
-    else this.#broke(this.#controller ? failureOf(error, this.#mayBeStale) : failureToConnect(error))
+    else this.#broke(this.#controller ? failureOfRequest(error, this.#mayBeStale) : connectFailure(error))
   }
 
   #keep(chunk: Buffer): void {
     if (this.#first) {
-      this.#more ??= new Collector(Number.POSITIVE_INFINITY)
+      this.#more ??= new ByteCollector(Number.POSITIVE_INFINITY)
       this.#more.add(chunk)
     } else this.#first = chunk
   }
@@ -275,7 +290,7 @@ class Exchange implements Dispatcher.DispatchHandler {
 
   #handOver(body: Buffer | Readable): void {
     if (this.#head) this.#answered({ ...this.#head, body })
-    this.#passed(BESIDE)
+    this.#passed(ANSWER_STAND_IN)
   }
 
   #streamOf(controller: Dispatcher.DispatchController): Readable {
@@ -311,7 +326,7 @@ class Exchange implements Dispatcher.DispatchHandler {
       this.#flush()
       // Whoever reads what came is told of it first.
       process.nextTick(() => stream.destroy(failure))
-    } else if (this.#head) this.#handOver(brokenOff(this.#taken(), failure))
+    } else if (this.#head) this.#handOver(brokenBody(this.#taken(), failure))
     else this.#fail(failure)
   }
 
@@ -326,7 +341,7 @@ class Exchange implements Dispatcher.DispatchHandler {
     if (this.#over) return
     this.#over = true
     if (this.#controller) this.#controller.abort(UNWANTED)
-    else this.#opening.end?.(NOT_WAITED_FOR)
+    else this.#opening.end?.(CONNECTION_ABANDONED)
   }
 }
 

@@ -1,14 +1,14 @@
 import type { IncomingHttpHeaders } from 'node:http'
 import { isApiKey } from '../../../plugins/secrets/api-key.ts'
 import {
+  MIN_TRACED_CHARACTERS,
   quotesSecret,
   type SecretTraces,
-  SHORTEST_SECRET,
-  tracesOf,
+  secretTraces,
 } from '../../../plugins/secrets/traces.ts'
 import { DIALECT_BY_NAME, DIALECTS } from '../dialects/registry.ts'
-import type { Provider } from '../options.ts'
-import type { AnswerHeaders } from './answer.ts'
+import type { LlmProvider } from '../options.ts'
+import type { UpstreamHeaders } from './answer.ts'
 
 /**
  * The headers of a caller's request that a provider may see. All others stay here (docs/threats.md#t2, #t3,
@@ -69,9 +69,9 @@ export interface FixedHeaders {
  * A shorter key may be a word that models use: `lm-studio`, `sk-no-key-required`. Of an answer with content, only longer
  * ones are looked for. Characters.
  */
-const LEAST_KEY = 20
+const MIN_KEY = 20
 
-export function fixedHeaders(provider: Provider): FixedHeaders {
+export function fixedHeaders(provider: LlmProvider): FixedHeaders {
   const ours: HeaderMap = {
     host: new URL(provider.base_url).host,
     ...credentials(provider),
@@ -87,7 +87,7 @@ export function fixedHeaders(provider: Provider): FixedHeaders {
     defaults,
     names: new Set([...Object.keys(ours), ...defaults.map(([name]) => name)]),
     passthrough: provider.auth === 'passthrough',
-    traces: tracesOf(credentialsIn(provider)),
+    traces: secretTraces(credentialsIn(provider)),
   }
 }
 
@@ -95,25 +95,25 @@ export function fixedHeaders(provider: Provider): FixedHeaders {
 export function secretsIn({
   api_key: key,
   headers,
-}: Pick<Provider, 'api_key' | 'headers'>): readonly string[] {
+}: Pick<LlmProvider, 'api_key' | 'headers'>): readonly string[] {
   const words = Object.values(headers).flatMap((text) => {
     const [, basic = ''] = /^basic\s+(\S+)$/i.exec(text) ?? []
     const login = Buffer.from(basic, 'base64').toString('latin1')
     return [...text.split(/\s+/), login, login.slice(login.indexOf(':') + 1)]
   })
-  return [key, ...words.filter((word) => word.length >= SHORTEST_SECRET)]
+  return [key, ...words.filter((word) => word.length >= MIN_TRACED_CHARACTERS)]
 }
 
 /**
  * Lists what no answer with content may quote: a header that only says where the caller is, or which version of an API it
  * wants, may well be what a model talks about.
  */
-function credentialsIn({ api_key, headers }: Provider): readonly string[] {
+function credentialsIn({ api_key, headers }: LlmProvider): readonly string[] {
   const carrying = Object.entries(headers).filter(
     ([name, value]) => CREDENTIAL_NAME.test(name) || CREDENTIAL_VALUE.test(value),
   )
   const secrets = secretsIn({ api_key, headers: Object.fromEntries(carrying) })
-  return secrets.filter(({ length }) => length >= LEAST_KEY)
+  return secrets.filter(({ length }) => length >= MIN_KEY)
 }
 
 const CREDENTIAL_NAME = /auth|cookie|credential|key|password|secret|token/i
@@ -125,7 +125,7 @@ const CREDENTIAL_VALUE = /^(?:basic|bearer|token)\s/i
  * own, which never goes on. Does NOT check that there is a key:
  * {@link hasCredentials} does.
  */
-export function requestHeaders(
+export function providerRequestHeaders(
   fixed: FixedHeaders,
   caller: IncomingHttpHeaders,
   contentLength: number | null,
@@ -160,7 +160,7 @@ const maySee = (name: string): boolean => REQUEST_NAMES.has(name) || name.starts
 /**
  * Tells if a request to `provider` would carry any credentials: ours or, where passed through, the caller's.
  */
-export function hasCredentials(provider: Provider, caller: IncomingHttpHeaders): boolean {
+export function hasCredentials(provider: LlmProvider, caller: IncomingHttpHeaders): boolean {
   if (provider.auth !== 'passthrough' && provider.api_key !== '') return true
   const passed = provider.auth === 'passthrough' ? callerCredentials(caller) : {}
   return Object.keys({ ...passed, ...lowerCased(provider.headers) }).some((name) =>
@@ -174,31 +174,31 @@ const CREDENTIAL_NAMES: ReadonlySet<string> = new Set(['authorization', 'api-key
 const SINGLE: ReadonlySet<string> = new Set(['content-length', 'content-type', 'retry-after'])
 
 /** Makes texts of an answer's headers: one that stands several times is joined, or its first counts, as Node does it. */
-export function joined(headers: Record<string, string | string[] | undefined>): AnswerHeaders {
+export function joinHeaders(headers: Record<string, string | string[] | undefined>): UpstreamHeaders {
   for (const name in headers) {
     const value = headers[name]
     if (Array.isArray(value)) headers[name] = SINGLE.has(name) ? value[0] : value.join(', ')
   }
   // Each is a text by now.
-  return headers as AnswerHeaders
+  return headers as UpstreamHeaders
 }
 
 /** Tells whether a body is said to be JSON. */
-export const isJson = (headers: AnswerHeaders): boolean =>
+export const isJsonAnswer = (headers: UpstreamHeaders): boolean =>
   /^application\/([\w.+-]+\+)?json\s*(;|$)/i.test(headers['content-type'] ?? '')
 
 /** Bytes. A JSON answer of no more is handed over whole: so little costs less than its connection does. */
-const SHORT = 16_384
+const MAX_SHORT_ANSWER = 16_384
 
 /** Tells whether a body is said to be JSON, and short enough to be handed over whole. */
-export const isShortJson = (headers: AnswerHeaders): boolean =>
-  Number(headers['content-length']) <= SHORT && isJson(headers)
+export const isShortJson = (headers: UpstreamHeaders): boolean =>
+  Number(headers['content-length']) <= MAX_SHORT_ANSWER && isJsonAnswer(headers)
 
 /**
  * Picks the headers of an answer that a caller may see, with the provider's request id under a name of its
  * own.
  */
-export function responseHeaders(upstream: AnswerHeaders): Record<string, string> {
+export function responseHeaders(upstream: UpstreamHeaders): Record<string, string> {
   const kept: Record<string, string> = {}
   for (const name in upstream) {
     const value = upstream[name]
@@ -210,13 +210,13 @@ export function responseHeaders(upstream: AnswerHeaders): Record<string, string>
 }
 
 /** Returns the provider's own id of this request, or null where it states none that is sane. */
-export function requestIdOf(upstream: AnswerHeaders): string | null {
+export function requestIdOf(upstream: UpstreamHeaders): string | null {
   const id = upstream['x-request-id'] ?? upstream['request-id']
   return id !== undefined && /^[\x21-\x7e]{1,128}$/.test(id) ? id : null
 }
 
 /** Leaves out the headers of an answer that quote one of the secrets. */
-export function withoutSecrets(headers: AnswerHeaders, traces: SecretTraces): AnswerHeaders {
+export function withoutSecrets(headers: UpstreamHeaders, traces: SecretTraces): UpstreamHeaders {
   const quotes = (text = ''): boolean => quotesSecret(traces, Buffer.from(text))
   if (traces.length === 0 || !quotes(Object.values(headers).join('\n'))) return headers
   return Object.fromEntries(Object.entries(headers).filter(([, value]) => !quotes(value)))
@@ -232,7 +232,7 @@ function connectionNames({ connection }: IncomingHttpHeaders): ReadonlySet<strin
 const textOf = (value: string | string[] | undefined): string => (typeof value === 'string' ? value : '')
 
 /** Returns our own key as a header. */
-function credentials(provider: Provider): HeaderMap {
+function credentials(provider: LlmProvider): HeaderMap {
   if (provider.auth === 'passthrough' || provider.api_key === '') return {}
   return provider.auth === 'bearer'
     ? { authorization: `Bearer ${provider.api_key}` }
@@ -242,7 +242,7 @@ function credentials(provider: Provider): HeaderMap {
 function callerCredentials(caller: IncomingHttpHeaders): Record<string, string> {
   const kept: Record<string, string> = {}
   const { authorization } = caller
-  if (authorization !== undefined && !isForUs(authorization)) kept.authorization = authorization
+  if (authorization !== undefined && !isOwnCredential(authorization)) kept.authorization = authorization
   for (const name of [...KEY_NAMES, ...ACCOUNT_NAMES]) {
     const value = caller[name]
     if (typeof value === 'string' && !isApiKey(value)) kept[name] = value
@@ -255,7 +255,7 @@ function callerCredentials(caller: IncomingHttpHeaders): Record<string, string> 
  * are bound to a certificate or a key (`cnf`, RFC 7800), which a vendor's key never is; nor may our own API
  * keys. Unreadable credentials are the caller's own affair.
  */
-function isForUs(authorization: string): boolean {
+function isOwnCredential(authorization: string): boolean {
   const [scheme = '', token = ''] = authorization.trim().split(/\s+/)
   if (scheme.toLowerCase() === 'dpop' || isApiKey(token)) return true
   const [, claims = ''] = token.split('.')

@@ -1,5 +1,5 @@
-import { type CallAuthority, confirmed } from '../../../plugins/call-authority.ts'
-import { turn } from '../../../plugins/turns.ts'
+import { type CallAuthority, confirmAuthority } from '../../../plugins/call-authority.ts'
+import { eventLoopTurn } from '../../../plugins/turns.ts'
 
 /** Encrypted at once. Bytes. */
 const PIECE = 262_144
@@ -11,7 +11,7 @@ const IN_A_TURN = 2_097_152
  * is taken, not in a later turn of the loop, since what the other side has said meanwhile would be lost if it has
  * hung up. None goes out once its call is not allowed any more. It can be read from its beginning again.
  */
-export const inPieces = (parts: readonly Buffer[], authority: CallAuthority): AsyncIterable<Buffer> => ({
+export const bodyPieces = (parts: readonly Buffer[], authority: CallAuthority): AsyncIterable<Buffer> => ({
   [Symbol.asyncIterator]: () => pieces(parts, authority),
 })
 
@@ -21,10 +21,10 @@ async function* pieces(parts: readonly Buffer[], authority: CallAuthority): Asyn
     for (let at = 0; at < part.length; at += PIECE) {
       if (written >= IN_A_TURN) {
         written = 0
-        await turn()
+        await eventLoopTurn()
       }
       written += PIECE
-      if (!authority.unchanged) await confirmed(authority)
+      if (!authority.unchanged) await confirmAuthority(authority)
       yield part.subarray(at, at + PIECE)
     }
   }

@@ -1,22 +1,22 @@
-import { hangupBy } from '../../../plugins/hangup.ts'
+import { hangupFromSignal } from '../../../plugins/hangup.ts'
 import type { CatalogPermit } from '../../../plugins/permit.ts'
-import { quotingSecret } from '../../../plugins/secrets/traces.ts'
-import { inTurns } from '../../../plugins/turns.ts'
+import { quotesSecretSteps } from '../../../plugins/secrets/traces.ts'
+import { runInSlices } from '../../../plugins/turns.ts'
 import type { ListedModel } from '../dialects/dialect.ts'
 import { DIALECT_BY_NAME } from '../dialects/registry.ts'
-import type { Provider } from '../options.ts'
-import { discard, wholeOf } from './answer.ts'
-import type { Upstream } from './client.ts'
-import { fixedHeaders, requestHeaders } from './headers.ts'
-import { timeoutsOf, urlOf } from './provider.ts'
+import type { LlmProvider } from '../options.ts'
+import { discardAnswer, readWholeBody } from './answer.ts'
+import type { LlmUpstream } from './client.ts'
+import { fixedHeaders, providerRequestHeaders } from './headers.ts'
+import { timeoutsOf, urlAtProvider } from './provider.ts'
 
 /** Bytes. */
 const MAX_LIST = 4 * 1024 * 1024
 
 export interface ModelListRequest {
   readonly permit: CatalogPermit
-  readonly provider: Provider
-  readonly upstream: Upstream
+  readonly provider: LlmProvider
+  readonly upstream: LlmUpstream
   readonly signal: AbortSignal
 }
 
@@ -31,19 +31,19 @@ export async function readModelList(request: ModelListRequest): Promise<readonly
   const answer = await upstream.call({
     permit,
     method: 'GET',
-    url: urlOf(provider, format.upstreamPath),
-    headers: requestHeaders(fixed, { accept: 'application/json' }, null),
+    url: urlAtProvider(provider, format.upstreamPath),
+    headers: providerRequestHeaders(fixed, { accept: 'application/json' }, null),
     body: [],
     timeouts: timeoutsOf(provider),
-    hangup: hangupBy(signal),
+    hangup: hangupFromSignal(signal),
   })
   if (answer.status !== 200) {
-    discard(answer)
+    discardAnswer(answer)
     throw new Error(`the model list was answered with ${answer.status}`)
   }
-  const body = await wholeOf(answer, MAX_LIST)
+  const body = await readWholeBody(answer, MAX_LIST)
   if (body === null) throw new Error(`the model list is longer than ${MAX_LIST} bytes`)
-  if (await inTurns(quotingSecret(fixed.traces, body), signal))
+  if (await runInSlices(quotesSecretSteps(fixed.traces, body), signal))
     throw new Error('the model list quotes our key')
   return format.parse(parse(body))
 }

@@ -1,10 +1,10 @@
-import { isObject, type Members } from '../../../db/support/json.ts'
-import { deadline } from '../../../plugins/deadline.ts'
-import type { OthersWords } from '../../../plugins/refusal.ts'
-import { quotesSecret, type SecretTraces, tracesOf } from '../../../plugins/secrets/traces.ts'
+import { isObject, type UnknownRecord } from '../../../db/support/json.ts'
+import { withDeadline } from '../../../plugins/deadline.ts'
+import type { ProviderErrorFields } from '../../../plugins/refusal.ts'
+import { quotesSecret, type SecretTraces, secretTraces } from '../../../plugins/secrets/traces.ts'
 import type { LlmOptions } from '../options.ts'
-import { abandon, discard, type UpstreamAnswer, wholeOf } from './answer.ts'
-import { isJson, secretsIn } from './headers.ts'
+import { abandonAnswer, discardAnswer, readWholeBody, type UpstreamAnswer } from './answer.ts'
+import { isJsonAnswer, secretsIn } from './headers.ts'
 
 /**
  * Bytes. A failure that is told at greater length is told in our words. So little costs less than its connection
@@ -18,29 +18,33 @@ const MAX_NAME = 256
 const MAX_WAIT_MS = 1_000
 
 /** What a provider says of its failure. */
-export interface ProviderWords extends OthersWords {
+export interface ProviderWords extends ProviderErrorFields {
   readonly message: string
 }
 
 /** Makes the traces of every provider's key, and of the headers that the operator's file sets. */
-export const secretsOf = ({ providers }: LlmOptions): SecretTraces => tracesOf(providers.flatMap(secretsIn))
+export const providerSecretTraces = ({ providers }: LlmOptions): SecretTraces =>
+  secretTraces(providers.flatMap(secretsIn))
 
 /**
  * Reads what a provider says of its failure, in the form of either vendor's error or of those who imitate them.
  * Resolves with null where that is not said in a second, is no JSON, longer than 16 KiB, or quotes a secret of ours.
  * Never rejects.
  */
-export async function wordsOf(answer: UpstreamAnswer, secrets: SecretTraces): Promise<ProviderWords | null> {
-  if (!isJson(answer.headers)) {
-    discard(answer)
+export async function readProviderWords(
+  answer: UpstreamAnswer,
+  secrets: SecretTraces,
+): Promise<ProviderWords | null> {
+  if (!isJsonAnswer(answer.headers)) {
+    discardAnswer(answer)
     return null
   }
   try {
-    const body = await deadline({ ms: MAX_WAIT_MS }, () => wholeOf(answer, MAX_BODY))
+    const body = await withDeadline({ ms: MAX_WAIT_MS }, () => readWholeBody(answer, MAX_BODY))
     return body === null || quotesSecret(secrets, body) ? null : wordsIn(JSON.parse(body.toString()))
   } catch {
     // Late, broken off, or no JSON: its status is told, in our words.
-    abandon(answer)
+    abandonAnswer(answer)
     return null
   }
 }
@@ -48,7 +52,7 @@ export async function wordsOf(answer: UpstreamAnswer, secrets: SecretTraces): Pr
 function wordsIn(body: unknown): ProviderWords | null {
   if (!isObject(body)) return null
   const { error } = body
-  const said: Members = isObject(error) ? error : body
+  const said: UnknownRecord = isObject(error) ? error : body
   const message = [said.message, error, said.detail].find((text) => typeof text === 'string' && text !== '')
   if (typeof message !== 'string') return null
   const names = Object.entries({ type: said.type, code: said.code, param: said.param }).flatMap(

@@ -2,7 +2,7 @@ import type { RefusalReason } from '../../../plugins/refusal.ts'
 import type { SecretTraces } from '../../../plugins/secrets/traces.ts'
 
 /** The place of a value in JSON text. Byte offsets, `end` exclusive. */
-interface Span {
+interface JsonValueSpan {
   readonly start: number
   readonly end: number
 }
@@ -17,7 +17,7 @@ export interface ReadParams {
   readonly sha256: string
   readonly bytes: number
   /** The place of each member's value in the parameters. */
-  readonly spans: ReadonlyMap<string, Span>
+  readonly spans: ReadonlyMap<string, JsonValueSpan>
 }
 
 /** The verdict on the arguments of a call. */
@@ -29,7 +29,7 @@ export interface ArgumentsVerdict {
 }
 
 /** A tool of a list, as far as it has to be known. */
-export interface JudgedTool {
+export interface ToolVerdict {
   readonly digest: string
   /** The digest that versions before 0.7 made. */
   readonly earlierDigest: string | null
@@ -38,23 +38,23 @@ export interface JudgedTool {
 }
 
 /** An argument that a header repeats. */
-interface HeaderParam {
+interface HeaderParamMessage {
   readonly header: string
   readonly path: readonly string[]
   readonly type: 'boolean' | 'integer' | 'string'
 }
 
 /** A large message of an upstream, without what is large in it. */
-export interface CutMessage {
+export interface TruncatedMessage {
   /** True where one of the traces is in it. */
   readonly echo: boolean
   readonly value: Readonly<Record<string, unknown>>
   /** The place of each outermost member's value. */
-  readonly spans: ReadonlyMap<string, Span>
+  readonly spans: ReadonlyMap<string, JsonValueSpan>
   /** By name, the members that are looked into, and the places of their members' values in them. */
   readonly inner: ReadonlyMap<
     string,
-    { readonly spans: ReadonlyMap<string, Span>; readonly escapedNames: boolean }
+    { readonly spans: ReadonlyMap<string, JsonValueSpan>; readonly escapedNames: boolean }
   >
 }
 
@@ -67,7 +67,7 @@ export interface ListItems {
 }
 
 /** The work of the threads: what each takes, and what it gives. */
-export interface Tasks {
+export interface McpThreadTasks {
   /**
    * Reads parameters, and makes the canonical form of `member`, or of all but `_meta` and `without`. Text: what was read
    * before, written anew. Gives null for bytes where a name is written with an escape: only their text tells
@@ -98,10 +98,13 @@ export interface Tasks {
     readonly pinned: string | null
     readonly known: string | null
     readonly earlierKnown: string | null
-  }) => JudgedTool
+  }) => ToolVerdict
 
   /** Reads a message of an upstream. */
-  readonly readMessage: (asked: { readonly bytes: Uint8Array; readonly traces: SecretTraces }) => CutMessage
+  readonly readMessage: (asked: {
+    readonly bytes: Uint8Array
+    readonly traces: SecretTraces
+  }) => TruncatedMessage
 
   /**
    * Reads the list that a member of a message's result is; null where it is none. `prefix` goes before each
@@ -124,22 +127,22 @@ export interface Tasks {
 
   /** Takes a pinned definition apart. */
   readonly takeApart: (definition: string) => {
-    readonly headerParams: readonly HeaderParam[]
+    readonly headerParams: readonly HeaderParamMessage[]
     /** JSON: its known members. */
     readonly listed: string
     /** Their places in that. */
-    readonly spans: ReadonlyMap<string, Span>
+    readonly spans: ReadonlyMap<string, JsonValueSpan>
   }
 }
 
-export type Task = keyof Tasks
+export type McpThreadTask = keyof McpThreadTasks
 
-export interface Question {
-  readonly task: Task
-  readonly input: Parameters<Tasks[Task]>[0]
+export interface McpThreadRequest {
+  readonly task: McpThreadTask
+  readonly input: Parameters<McpThreadTasks[McpThreadTask]>[0]
 }
 
-export type Answer =
+export type McpThreadResponse =
   | { readonly kind: 'done'; readonly value: unknown }
   | { readonly kind: 'refused'; readonly reason: RefusalReason; readonly message: string }
   | { readonly kind: 'failed'; readonly message: string }

@@ -1,22 +1,22 @@
 // Runs on the threads only.
 import { createHash, hash } from 'node:crypto'
-import { isObject, type Members } from '../../../db/support/json.ts'
-import { type Scan, scanJson } from '../../../plugins/json-body/scan.ts'
+import { isObject, type UnknownRecord } from '../../../db/support/json.ts'
+import { type JsonScan, scanJson } from '../../../plugins/json-body/scan.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
-import { canonicalText } from '../protocol/json-text.ts'
-import type { Tasks } from './messages.ts'
+import { canonicalizeArguments } from '../protocol/json-text.ts'
+import type { McpThreadTasks } from './messages.ts'
 
 /** Members of one object of which each has a place of its own. A thousand times as many as MCP knows. */
 const MAX_SPANS = 1_000
 
-/** Reads parameters: {@link Tasks.readParams}. Throws as `canonicalText` does. */
-export const readParams: Tasks['readParams'] = ({ params, member, without, salt }) => {
+/** Reads parameters: {@link McpThreadTasks.readParams}. Throws as `canonicalizeArguments` does. */
+export const readParams: McpThreadTasks['readParams'] = ({ params, member, without, salt }) => {
   const bytes = bufferOf(params)
   const scan = scanJson(bytes, 1)
   if (scan.escapedNames && typeof params !== 'string') return null
-  const value = exactly(bytes, scan)
+  const value = exactObject(bytes, scan)
   if (value === null || scan.spans.size > MAX_SPANS) throw invalid()
-  const canonical = Buffer.from(canonicalText(judged(value, member, without)))
+  const canonical = Buffer.from(canonicalizeArguments(judgedParams(value, member, without)))
   return {
     commitment: createHash('sha256').update(salt, 'hex').update(canonical).digest('hex'),
     sha256: hash('sha256', canonical),
@@ -25,7 +25,11 @@ export const readParams: Tasks['readParams'] = ({ params, member, without, salt 
   }
 }
 
-function judged(params: Members, member: 'arguments' | null, without: readonly string[]): Members {
+function judgedParams(
+  params: UnknownRecord,
+  member: 'arguments' | null,
+  without: readonly string[],
+): UnknownRecord {
   if (member === null) {
     const out = new Set(['_meta', ...without])
     return Object.fromEntries(Object.entries(params).filter(([name]) => !out.has(name)))
@@ -39,12 +43,12 @@ function judged(params: Members, member: 'arguments' | null, without: readonly s
  * Reads JSON text, which is valid, as an object. Null where it is none, or a name in it was read as another
  * (nodejs/node#63785): that shows where it is written anew.
  */
-export function objectIn(text: Uint8Array | string): Members | null {
+export function parseExactObject(text: Uint8Array | string): UnknownRecord | null {
   const bytes = bufferOf(text)
-  return exactly(bytes, scanJson(bytes, 1))
+  return exactObject(bytes, scanJson(bytes, 1))
 }
 
-function exactly(bytes: Buffer, { escapedNames }: Pick<Scan, 'escapedNames'>): Members | null {
+function exactObject(bytes: Buffer, { escapedNames }: Pick<JsonScan, 'escapedNames'>): UnknownRecord | null {
   const text = bytes.toString()
   const value: unknown = JSON.parse(text)
   if (escapedNames && JSON.stringify(value) !== text) return null

@@ -1,7 +1,7 @@
 import { extname } from 'node:path'
 import { Worker } from 'node:worker_threads'
 import { Refusal } from '../../../plugins/refusal.ts'
-import type { Answer, Question, Task, Tasks } from './messages.ts'
+import type { McpThreadRequest, McpThreadResponse, McpThreadTask, McpThreadTasks } from './messages.ts'
 
 /** The time without a question after which a thread is let go, and what it has compiled with it. ms. */
 const IDLE_MS = 60_000
@@ -14,9 +14,9 @@ const RESOURCE_LIMITS = { maxOldGenerationSizeMb: 768, stackSizeMb: 4 }
 /** The compiled package has it as .js: like the file that this is. */
 const CODE = `../aside-thread${extname(import.meta.filename)}`
 
-interface Limits {
+interface ThreadPoolLimits {
   /** Threads at once. */
-  readonly most: number
+  readonly maxThreads: number
   /** The time that one question may take. ms. Past it the thread is ended. */
   readonly lateMs: number
   /** The time that a question may wait until it is its turn. ms. */
@@ -24,29 +24,29 @@ interface Limits {
 }
 
 /** The party that a question is asked for. */
-export interface Asker {
+export interface TaskRequester {
   /** Whoever chose what is asked: a principal, or a resource. */
   readonly key: string
   readonly signal?: AbortSignal | undefined
 }
 
-interface Waiting {
+interface QueuedTask {
   readonly key: string
-  readonly question: Question
+  readonly question: McpThreadRequest
   readonly settle: { readonly resolve: (value: unknown) => void; readonly reject: (error: unknown) => void }
   /** Of its wait, then of its work. */
   timer: NodeJS.Timeout
 }
 
-interface Thread {
+interface PooledThread {
   readonly worker: Worker
-  current: Waiting | null
+  current: QueuedTask | null
   started: boolean
   idle: NodeJS.Timeout | null
 }
 
 /** The error of a question that was not answered: it took too long, or its thread broke. */
-export class Unanswered extends Error {}
+export class TaskIncompleteError extends Error {}
 
 /**
  * Asks threads that do what strangers can make long: their schemas, arguments, definitions and messages
@@ -54,39 +54,39 @@ export class Unanswered extends Error {}
  * long waits for that alone, and among those who wait the keys take turns. One question too long ends its
  * thread and no other question.
  */
-export class Threads {
-  readonly #limits: Limits
-  readonly #threads = new Set<Thread>()
+export class McpThreadPool {
+  readonly #limits: ThreadPoolLimits
+  readonly #threads = new Set<PooledThread>()
   /** By key; the key whose turn is next comes first. */
-  readonly #waiting = new Map<string, Set<Waiting>>()
+  readonly #waiting = new Map<string, Set<QueuedTask>>()
 
-  constructor(limits: Limits) {
+  constructor(limits: ThreadPoolLimits) {
     this.#limits = limits
   }
 
   /**
    * Answers a question. Rejects as the task throws (a {@link Refusal} as one, anything else as an Error with
-   * its sentence), with {@link Unanswered} where it takes too long, with `overloaded` where its turn does not
+   * its sentence), with {@link TaskIncompleteError} where it takes too long, with `overloaded` where its turn does not
    * come in time or 128 of its key wait already, and with the signal's reason.
    */
-  async ask<T extends Task>(
+  async ask<T extends McpThreadTask>(
     task: T,
-    input: Parameters<Tasks[T]>[0],
-    { key, signal }: Asker,
-  ): Promise<ReturnType<Tasks[T]>> {
+    input: Parameters<McpThreadTasks[T]>[0],
+    { key, signal }: TaskRequester,
+  ): Promise<ReturnType<McpThreadTasks[T]>> {
     signal?.throwIfAborted()
     const own = this.#waiting.get(key) ?? new Set()
     if (own.size >= MAX_WAITING) throw overloaded()
     const { promise, ...settle } = Promise.withResolvers<unknown>()
     const timer = setTimeout(() => this.#leave(waiting, overloaded()), this.#limits.waitMs)
-    const waiting: Waiting = { key, question: { task, input }, settle, timer }
+    const waiting: QueuedTask = { key, question: { task, input }, settle, timer }
     const gone = () => this.#leave(waiting, signal?.reason)
     signal?.addEventListener('abort', gone, { once: true })
     this.#waiting.set(key, own.add(waiting))
     this.#next()
     try {
       // Proven by proxy/mcp/aside-thread.ts: the answer is that of the task.
-      return (await promise) as ReturnType<Tasks[T]>
+      return (await promise) as ReturnType<McpThreadTasks[T]>
     } finally {
       signal?.removeEventListener('abort', gone)
     }
@@ -98,14 +98,14 @@ export class Threads {
       const turn = this.#turn()
       if (!turn) return
       const thread = this.#idle() ?? this.#start()
-      if (thread === 'none') this.#leave(turn, new Unanswered('the machine gives no thread'))
+      if (thread === 'none') this.#leave(turn, new TaskIncompleteError('the machine gives no thread'))
       else if (thread) this.#give(thread, turn)
       else return
     }
   }
 
   /** The question whose turn it is: the first of the first key that no thread works for. */
-  #turn(): Waiting | undefined {
+  #turn(): QueuedTask | undefined {
     const busy = new Set([...this.#threads].map(({ current }) => current?.key))
     for (const [key, own] of this.#waiting) {
       if (busy.has(key)) continue
@@ -115,22 +115,25 @@ export class Threads {
     return undefined
   }
 
-  #idle(): Thread | undefined {
+  #idle(): PooledThread | undefined {
     return [...this.#threads].find(({ current }) => current === null)
   }
 
-  #give(thread: Thread, turn: Waiting): void {
+  #give(thread: PooledThread, turn: QueuedTask): void {
     this.#remove(turn)
     const { lateMs } = this.#limits
     clearTimeout(turn.timer)
     if (thread.idle) clearTimeout(thread.idle)
     const ms = thread.started ? lateMs : lateMs + START_MS
-    turn.timer = setTimeout(() => this.#lose(thread, new Unanswered(`not done within ${lateMs} ms`)), ms)
+    turn.timer = setTimeout(
+      () => this.#lose(thread, new TaskIncompleteError(`not done within ${lateMs} ms`)),
+      ms,
+    )
     thread.current = turn
     thread.worker.postMessage(turn.question)
   }
 
-  #remove(waiting: Waiting): boolean {
+  #remove(waiting: QueuedTask): boolean {
     const own = this.#waiting.get(waiting.key)
     if (!own?.delete(waiting)) return false
     // To the end: it is the other keys' turn.
@@ -140,14 +143,14 @@ export class Threads {
   }
 
   /** Nobody waits for the answer any more. What a thread has begun it finishes. */
-  #leave(waiting: Waiting, reason: unknown): void {
+  #leave(waiting: QueuedTask, reason: unknown): void {
     if (this.#remove(waiting)) clearTimeout(waiting.timer)
     waiting.settle.reject(reason)
   }
 
   /** Starts a thread. Returns null where the others must do, `none` where there is no other and the machine gives none. */
-  #start(): Thread | 'none' | null {
-    if (this.#threads.size >= this.#limits.most) return null
+  #start(): PooledThread | 'none' | null {
+    if (this.#threads.size >= this.#limits.maxThreads) return null
     let worker: Worker
     try {
       // It sees nothing of this process's environment, and has no business with it.
@@ -159,18 +162,21 @@ export class Threads {
     } catch {
       return this.#threads.size > 0 ? null : 'none'
     }
-    const thread: Thread = { worker, current: null, started: false, idle: null }
+    const thread: PooledThread = { worker, current: null, started: false, idle: null }
     // Under `node --watch` Node reports what the thread imports through the port of its messages.
-    worker.on('message', (message: object) => 'kind' in message && this.#hear(thread, message as Answer))
-    worker.on('error', (cause) => this.#lose(thread, new Unanswered('the thread broke', { cause })))
-    worker.on('exit', () => this.#lose(thread, new Unanswered('the thread ended')))
+    worker.on(
+      'message',
+      (message: object) => 'kind' in message && this.#hear(thread, message as McpThreadResponse),
+    )
+    worker.on('error', (cause) => this.#lose(thread, new TaskIncompleteError('the thread broke', { cause })))
+    worker.on('exit', () => this.#lose(thread, new TaskIncompleteError('the thread ended')))
     // A timer runs while somebody waits; nothing else may keep the process alive.
     worker.unref()
     this.#threads.add(thread)
     return thread
   }
 
-  #hear(thread: Thread, answer: Answer): void {
+  #hear(thread: PooledThread, answer: McpThreadResponse): void {
     if (!this.#threads.has(thread)) return
     const { current } = thread
     thread.current = null
@@ -179,11 +185,11 @@ export class Threads {
       clearTimeout(current.timer)
       settle(current, answer)
     }
-    thread.idle = setTimeout(() => this.#lose(thread, new Unanswered('idle')), IDLE_MS).unref()
+    thread.idle = setTimeout(() => this.#lose(thread, new TaskIncompleteError('idle')), IDLE_MS).unref()
     this.#next()
   }
 
-  #lose(thread: Thread, error: Error): void {
+  #lose(thread: PooledThread, error: Error): void {
     if (!this.#threads.delete(thread)) return
     if (thread.idle) clearTimeout(thread.idle)
     void thread.worker.terminate()
@@ -195,7 +201,7 @@ export class Threads {
   }
 }
 
-function settle({ settle: { resolve, reject } }: Waiting, answer: Answer): void {
+function settle({ settle: { resolve, reject } }: QueuedTask, answer: McpThreadResponse): void {
   if (answer.kind === 'done') resolve(answer.value)
   else if (answer.kind === 'refused') reject(new Refusal(answer.reason, { message: answer.message }))
   else reject(new Error(answer.message))

@@ -1,46 +1,46 @@
 import { capabilityOf, demandedByTool } from '../../../db/ledger/authority/rule.ts'
 import type { McpResource } from '../../../db/mcp/resources.ts'
-import type { Demand, Principal } from '../../../plugins/facts.ts'
+import type { CapabilityDemand, Principal } from '../../../plugins/facts.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
 import { HTTP_GET_TOOL } from '../http-get/tool.ts'
-import type { FarRequest } from '../state/far-requests.ts'
-import type { PinnedTool, Registry } from '../state/registry.ts'
+import type { RemoteServerRequest } from '../state/far-requests.ts'
+import type { McpRegistry, PinnedTool } from '../state/registry.ts'
 import type { ServerRequest } from '../state/server-requests.ts'
 
 export const HTTP_GET = String(HTTP_GET_TOOL.name)
 
 /** A granted call, by the resource that it reaches. */
-export interface ReachingCall {
+export interface ResourceCall {
   readonly resource: McpResource
   /** The pinned tool, where it is one. */
   readonly pinned: PinnedTool | null
   /** The demand of the call when it was granted. */
-  readonly demand: Demand
+  readonly demand: CapabilityDemand
 }
 
-interface DemandSources {
-  readonly registry: Pick<Registry, 'current' | 'binding'>
+interface DemandDependencies {
+  readonly registry: Pick<McpRegistry, 'current' | 'binding'>
   /** `enforce_tools_call`. */
   readonly enforced: boolean
 }
 
 /** The same call now. */
-interface CallNow {
+interface CurrentCall {
   /** As it is now, enabled or not. */
   readonly resource: McpResource
   /** The id of the principal's binding to it, or null. */
   readonly binding: string | null
-  readonly demand: Demand
+  readonly demand: CapabilityDemand
   /** True where the resource is enabled and the principal is bound to it. */
   readonly stands: boolean
 }
 
 /** Looks at a call as it would be now. Null where the resource was deleted. */
-export async function callNow(
-  { registry, enforced }: DemandSources,
+export async function resolveCurrentCall(
+  { registry, enforced }: DemandDependencies,
   principal: Principal,
-  { resource: before, pinned, demand }: ReachingCall,
-): Promise<CallNow | null> {
+  { resource: before, pinned, demand }: ResourceCall,
+): Promise<CurrentCall | null> {
   const resource = await registry.current(before)
   if (!resource) return null
   const binding = await registry.binding(principal, resource)
@@ -55,12 +55,12 @@ export async function callNow(
  * (docs/threats.md#m-06). Refuses with `mcp_not_bound` where the principal is not bound to the resource any more,
  * or the resource was disabled or deleted. Does NOT check that the principal holds it.
  */
-export async function demandNow(
-  sources: DemandSources,
+export async function currentDemand(
+  sources: DemandDependencies,
   principal: Principal,
-  call: ReachingCall,
-): Promise<Demand> {
-  const now = await callNow(sources, principal, call)
+  call: ResourceCall,
+): Promise<CapabilityDemand> {
+  const now = await resolveCurrentCall(sources, principal, call)
   if (!now?.stands) throw new Refusal('mcp_not_bound')
   return now.demand
 }
@@ -73,7 +73,12 @@ export type McpTarget =
   | { readonly kind: 'tool'; readonly pinned: PinnedTool }
   /** `name`: the upstream's own, where the caller's is another one. */
   | { readonly kind: 'relay'; readonly resource: McpResource; readonly name: string | null }
-  | Readonly<{ kind: 'answer'; request: ServerRequest | FarRequest; id: string; resource: McpResource }>
+  | Readonly<{
+      kind: 'answer'
+      request: ServerRequest | RemoteServerRequest
+      id: string
+      resource: McpResource
+    }>
 
 /** Rules for tools in the operators' file. */
 export interface McpRules {
@@ -84,20 +89,20 @@ export interface McpRules {
 }
 
 /** States what a target demands now, by the configuration in force. Refuses with `mcp_tool_unknown` or `mcp_not_bound`. */
-export async function demandStill(
+export async function currentTargetDemand(
   target: McpTarget,
-  demand: Demand,
+  demand: CapabilityDemand,
   principal: Principal,
-  { registry, httpGet, enforced }: McpRules & Pick<DemandSources, 'registry'>,
-): Promise<Demand> {
+  { registry, httpGet, enforced }: McpRules & Pick<DemandDependencies, 'registry'>,
+): Promise<CapabilityDemand> {
   if (target.kind === 'built_in' && !httpGet) throw new Refusal('mcp_tool_unknown')
   if (target.kind === 'built_in') return { ...demand, demanded: demandedByTool(HTTP_GET, enforced) }
   const reached = reachedBy(target, demand)
-  return reached ? demandNow({ registry, enforced }, principal, reached) : demand
+  return reached ? currentDemand({ registry, enforced }, principal, reached) : demand
 }
 
 /** Returns the one resource that a target reaches, or null where it is several, or none. */
-function reachedBy(target: McpTarget, demand: Demand): ReachingCall | null {
+function reachedBy(target: McpTarget, demand: CapabilityDemand): ResourceCall | null {
   if (target.kind === 'tool') return { resource: target.pinned.resource, pinned: target.pinned, demand }
   if (target.kind === 'relay') return { resource: target.resource, pinned: null, demand }
   return target.kind === 'answer' ? target.request : null

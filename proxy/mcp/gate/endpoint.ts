@@ -1,33 +1,33 @@
-import type { McpStanding } from '../../../db/mcp/bindings.ts'
+import type { McpBindingAssertion } from '../../../db/mcp/bindings.ts'
 import type { McpResource } from '../../../db/mcp/resources.ts'
-import type { Assertion } from '../../../db/support/statement.ts'
-import type { CallRecorder, Recorded } from '../../../plugins/audit/audit.ts'
-import type { CallSummary, Demand, Principal, Reached } from '../../../plugins/facts.ts'
+import type { RowAssertion } from '../../../db/support/statement.ts'
+import type { CallRecorder, DecisionFacts } from '../../../plugins/audit/audit.ts'
+import type { CallSummary, CapabilityDemand, Principal, ReachedResource } from '../../../plugins/facts.ts'
 import type { Arrival, Plugin, Recorder } from '../../../plugins/plugin.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
-import type { McpMessage, Peeked } from '../protocol/message.ts'
-import { UNREAD } from '../protocol/methods.ts'
-import { type Registry, upon } from '../state/registry.ts'
-import type { CallerSession, Sessions } from '../state/sessions.ts'
+import type { McpMessage, PeekedCall } from '../protocol/message.ts'
+import { UNREAD_DEMAND } from '../protocol/methods.ts'
+import { type McpRegistry, mapMaybe } from '../state/registry.ts'
+import type { CallerSession, CallerSessionStore } from '../state/sessions.ts'
 
 /** The resource of `/v1/mcp/{resource}`, enabled or not, and the id of the caller's binding to it. */
-export interface Door {
+export interface ResourceAccess {
   readonly resource: McpResource
   readonly binding: string | null
 }
 
 /** Names what a call reaches, as it was judged. `pin`: the digest of the approved definition of the tool. */
-export const reachedAt = (
-  { resource: { resource_id: id, revision }, binding }: Door,
+export const reachedResource = (
+  { resource: { resource_id: id, revision }, binding }: ResourceAccess,
   pin: string | null = null,
-): Reached => ({ resource: { id, revision }, binding, pin })
+): ReachedResource => ({ resource: { id, revision }, binding, pin })
 
 /** Given by the first `mcp_resource_path`. Null at `/v1/mcp`, and where there is no resource of that name. */
-export interface DoorFound {
-  readonly door: Door | null
+export interface PathResourceAccess {
+  readonly door: ResourceAccess | null
 }
 
-interface Needs extends Arrival {
+interface McpEndpointInput extends Arrival {
   readonly principal: Principal
   readonly message: McpMessage
 }
@@ -40,17 +40,17 @@ export interface ResourcePath {
   readonly session: CallerSession | null
 }
 
-const NOWHERE: DoorFound = { door: null }
+const NOWHERE: PathResourceAccess = { door: null }
 
 /** Finds the resource that the path names. Refuses nothing: so a refusal of the next one can say of which. */
-export function mcpDoor(registry: Registry): Plugin<Needs, DoorFound> {
+export function mcpResourceLookup(registry: McpRegistry): Plugin<McpEndpointInput, PathResourceAccess> {
   return {
     name: 'mcp_resource_path',
     admit: ({ params: { resource: name }, principal }) => {
       if (name === undefined) return NOWHERE
-      return upon(registry.resource(name), (resource) => {
+      return mapMaybe(registry.resource(name), (resource) => {
         if (!resource) return NOWHERE
-        return upon(registry.binding(principal, resource), (binding) => ({ door: { resource, binding } }))
+        return mapMaybe(registry.binding(principal, resource), (binding) => ({ door: { resource, binding } }))
       })
     },
     still: async ({ door, principal }) => {
@@ -66,68 +66,79 @@ export function mcpDoor(registry: Registry): Plugin<Needs, DoorFound> {
  * unknown and one without a binding are refused alike (`mcp_not_bound`): a path tells nobody which resources
  * there are. A session of another principal, or of another path, does not exist (`mcp_session_unknown`).
  */
-export function mcpResourcePath(sessions: Sessions): Plugin<Needs & DoorFound, ResourcePath> {
+export function mcpResourcePath(
+  sessions: CallerSessionStore,
+): Plugin<McpEndpointInput & PathResourceAccess, ResourcePath> {
   return {
     name: 'mcp_resource_path',
     admit: (facts) => {
-      const pathResource = openDoor(facts)
-      return upon(sessionOf(sessions, facts, pathResource), (session) => ({ pathResource, session }))
+      const pathResource = requirePathResource(facts)
+      return mapMaybe(sessionOf(sessions, facts, pathResource), (session) => ({ pathResource, session }))
     },
     // Its session is the caller's own: nobody else ends it.
-    still: (facts) => ({ pathResource: openDoor(facts) }),
+    still: (facts) => ({ pathResource: requirePathResource(facts) }),
   }
 }
 
-function openDoor({ params, door }: Needs & DoorFound): McpResource | null {
+function requirePathResource({ params, door }: McpEndpointInput & PathResourceAccess): McpResource | null {
   if (params.resource === undefined) return null
   if (!door?.resource.enabled || door.binding === null) throw new Refusal('mcp_not_bound')
   return door.resource
 }
 
 function sessionOf(
-  sessions: Sessions,
-  { headers, message, principal, at }: Needs,
+  sessions: CallerSessionStore,
+  { headers, message, principal, at }: McpEndpointInput,
   pathResource: McpResource | null,
 ): CallerSession | null | Promise<CallerSession> {
   const id = headers['mcp-session-id']
   // The stateless revision knows no sessions and ignores the header; initialize begins a new one.
   if (id === undefined || message.era === 'modern' || message.method === 'initialize') return null
-  return upon(sessions.find(principal.id, String(id), at), (session) => {
+  return mapMaybe(sessions.find(principal.id, String(id), at), (session) => {
     if (session && session.resourceId === (pathResource?.resource_id ?? null)) return session
     throw new Refusal('mcp_session_unknown')
   })
 }
 
 /** The facts that may be known of a call that is refused while it is read. */
-type Read = Partial<DoorFound> & { readonly peeked?: Peeked; readonly message?: McpMessage }
+type PartialCallFacts = Partial<PathResourceAccess> & {
+  readonly peeked?: PeekedCall
+  readonly message?: McpMessage
+}
 
-type Known = Arrival & Partial<Recorded>
+type RecordedCallFacts = Arrival & Partial<DecisionFacts>
 
 /**
  * Records MCP calls. The row of one, granted or refused by authority, also rests on the resource that it is for and
  * on the binding to it, or that there is none. The row of one that is refused before `mcp_target` stands under the
  * call that it seems to be.
  */
-export const mcpRecorder = (recorder: CallRecorder, standing: McpStanding): Recorder<Arrival & Recorded> => ({
+export const mcpRecorder = (
+  recorder: CallRecorder,
+  standing: McpBindingAssertion,
+): Recorder<Arrival & DecisionFacts> => ({
   ...recorder,
   allowed: (facts) => recorder.allowed(facts, standingOf(facts, standing)),
   refused: (facts, refusal, by) => {
-    const known = facts.demand ? facts : { ...facts, ...summaryOfRead(facts as Read) }
+    const known = facts.demand ? facts : { ...facts, ...summaryOfRead(facts as PartialCallFacts) }
     return recorder.refused(known, refusal, by, standingOf(known, standing))
   },
 })
 
-function standingOf({ principal, reached }: Known, standing: McpStanding): readonly Assertion[] {
+function standingOf(
+  { principal, reached }: RecordedCallFacts,
+  standing: McpBindingAssertion,
+): readonly RowAssertion[] {
   if (!principal || !reached) return []
   const { resource, binding } = reached
   const { type, id: principalId } = principal
   return [standing({ type, principalId, resourceId: resource.id, revision: resource.revision, binding })]
 }
 
-interface Summary {
-  readonly demand: Demand
+interface RefusedCallSummary {
+  readonly demand: CapabilityDemand
   readonly call: CallSummary
-  readonly reached: Reached | null
+  readonly reached: ReachedResource | null
 }
 
 /**
@@ -135,8 +146,8 @@ interface Summary {
  * the whole name where the path says the resource, and that resource. Behind `mcp_target` the facts themselves say
  * it.
  */
-function summaryOfRead({ peeked, message, door }: Read): Summary {
-  const { demand = UNREAD, tool: named = null } = peeked ?? {}
+function summaryOfRead({ peeked, message, door }: PartialCallFacts): RefusedCallSummary {
+  const { demand = UNREAD_DEMAND, tool: named = null } = peeked ?? {}
   const tool = named !== null && door ? `${door.resource.name}.${named}` : named
   const detail = {
     ...(message && { mcp_version: message.version }),
@@ -145,10 +156,10 @@ function summaryOfRead({ peeked, message, door }: Read): Summary {
   return {
     demand,
     call: { model: null, tool, stream: false, ...(message && { detail }) },
-    reached: door && !isNameless(demand, tool) ? reachedAt(door) : null,
+    reached: door && !isNameless(demand, tool) ? reachedResource(door) : null,
   }
 }
 
 /** A call of a tool without a name that a row can hold says too little of what it was for. */
-const isNameless = ({ action }: Demand, tool: string | null): boolean =>
+const isNameless = ({ action }: CapabilityDemand, tool: string | null): boolean =>
   action === 'mcp_tools_call' && tool === null

@@ -1,8 +1,8 @@
-import type { Members } from '../../../db/support/json.ts'
+import type { UnknownRecord } from '../../../db/support/json.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
-import { calls } from '../aside/aside.ts'
+import { callThreads } from '../aside/aside.ts'
 import type { ReadParams } from '../aside/messages.ts'
-import { type Asker, Unanswered } from '../aside/threads.ts'
+import { TaskIncompleteError, type TaskRequester } from '../aside/threads.ts'
 
 /** The parameters of a call as they were judged and go out, read away from the thread that serves. */
 export interface LargeParams extends Omit<ReadParams, 'sha256'> {
@@ -11,11 +11,11 @@ export interface LargeParams extends Omit<ReadParams, 'sha256'> {
   readonly sha256: () => string
 }
 
-interface Given {
+interface LargeParamsInput {
   /** As they came. */
   readonly bytes: Buffer
   /** As they were read. */
-  readonly value: Members
+  readonly value: UnknownRecord
   /** The member that is judged. Null: all but `_meta` and `without`. */
   readonly member: 'arguments' | null
   /** Members that the method does not have. */
@@ -29,19 +29,19 @@ interface Given {
  * `mcp_params_invalid`, also where that takes too long, and with `overloaded`.
  */
 export async function readLargeParams(
-  { bytes, value, member, without, salt }: Given,
-  asker: Asker,
+  { bytes, value, member, without, salt }: LargeParamsInput,
+  asker: TaskRequester,
 ): Promise<LargeParams> {
   try {
-    const read = await calls.ask('readParams', { params: bytes, member, without, salt }, asker)
+    const read = await callThreads.ask('readParams', { params: bytes, member, without, salt }, asker)
     if (read) return { ...read, sha256: () => read.sha256, text: bytes }
     // An escaped name may have been read as another one (nodejs/node#63785): what was read goes out.
     const text = JSON.stringify(value)
-    const anew = await calls.ask('readParams', { params: text, member, without, salt }, asker)
+    const anew = await callThreads.ask('readParams', { params: text, member, without, salt }, asker)
     if (!anew) throw tooMuch()
     return { ...anew, sha256: () => anew.sha256, text: Buffer.from(text) }
   } catch (error) {
-    throw error instanceof Unanswered ? tooMuch() : error
+    throw error instanceof TaskIncompleteError ? tooMuch() : error
   }
 }
 

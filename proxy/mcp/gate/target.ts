@@ -1,67 +1,78 @@
 import { hash } from 'node:crypto'
 import { capabilityOf, demandedByTool } from '../../../db/ledger/authority/rule.ts'
 import type { McpResource } from '../../../db/mcp/resources.ts'
-import type { JsonObject, Members } from '../../../db/support/json.ts'
+import type { JsonObject, UnknownRecord } from '../../../db/support/json.ts'
 import type {
+  CallCommitments,
   CallSummary,
-  Commitments,
-  Demand,
+  CapabilityDemand,
   Principal,
-  Reached,
+  ReachedResource,
   ToolCall,
 } from '../../../plugins/facts.ts'
 import type { JsonBody } from '../../../plugins/json-body/json-body.ts'
 import type { Arrival, Plugin } from '../../../plugins/plugin.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
-import { SMALL } from '../aside/aside.ts'
-import { canonicalText } from '../protocol/json-text.ts'
+import { MAX_INLINE_BYTES } from '../aside/aside.ts'
+import { canonicalizeArguments } from '../protocol/json-text.ts'
 import {
-  argumentsOf,
   type McpMessage,
-  nameOf,
   noServerRequest,
-  type Peeked,
+  type PeekedCall,
   paramsInvalid,
   promptOf,
   recordableName,
+  toolCallArguments,
+  toolOrPromptName,
 } from '../protocol/message.ts'
-import { METHODS } from '../protocol/methods.ts'
-import type { FarRequests } from '../state/far-requests.ts'
-import { type Registry, type SoughtTool, upon } from '../state/registry.ts'
+import { GATED_METHODS } from '../protocol/methods.ts'
+import type { RemoteServerRequests } from '../state/far-requests.ts'
+import { type McpRegistry, mapMaybe, type RequestedTool } from '../state/registry.ts'
 import type { ServerRequests } from '../state/server-requests.ts'
-import { callNow, demandStill, HTTP_GET, type McpRules, type McpTarget } from './demand-now.ts'
-import { type Door, type DoorFound, type ResourcePath, reachedAt } from './endpoint.ts'
+import {
+  currentTargetDemand,
+  HTTP_GET,
+  type McpRules,
+  type McpTarget,
+  resolveCurrentCall,
+} from './demand-now.ts'
+import {
+  type PathResourceAccess,
+  type ResourceAccess,
+  type ResourcePath,
+  reachedResource,
+} from './endpoint.ts'
 import { type LargeParams, readLargeParams } from './large-params.ts'
 
-interface Needs extends Arrival, ResourcePath, DoorFound, JsonBody {
+interface McpTargetInput extends Arrival, ResourcePath, PathResourceAccess, JsonBody {
   readonly principal: Principal
-  readonly commitments: Commitments
+  readonly commitments: CallCommitments
   readonly message: McpMessage
-  readonly peeked: Peeked
+  readonly peeked: PeekedCall
 }
 
 /** What a call is aimed at, and the reason why it may not go there whatever the caller holds. */
-type Aimed = { readonly target: McpTarget } | { readonly refusal: Refusal }
+type TargetOrRefusal = { readonly target: McpTarget } | { readonly refusal: Refusal }
 
 /** Given by the first `mcp_target`. */
-interface Found {
-  readonly aimed: Aimed
-  readonly demand: Demand
+interface McpTargetFacts {
+  readonly aimed: TargetOrRefusal
+  readonly demand: CapabilityDemand
   readonly call: CallSummary
   readonly toolCall: ToolCall
   /** The one resource that the call is for, as it was judged; null where it is several, or none. */
-  readonly reached: Reached | null
+  readonly reached: ReachedResource | null
   /** Null where the message is so small that they are read wherever they are needed. */
   readonly largeParams: LargeParams | null
 }
 
 /** An aim, and what it demands. */
-interface Aim {
-  readonly aimed: Aimed
+interface TargetResolution {
+  readonly aimed: TargetOrRefusal
   /** Absent: what its method demands. */
   readonly demanded?: readonly string[]
   /** The one resource that it is for. Absent: none, or several. */
-  readonly at?: Door
+  readonly at?: ResourceAccess
   readonly pin?: string | null
   readonly tool?: string | null
 }
@@ -71,34 +82,37 @@ interface Aim {
  * which resource it is for. Where there is no such tool, or the caller is not bound to it, the next one refuses
  * it: so the row of the refusal says what it was for. Does NOT check that the principal holds anything.
  */
-export function mcpTarget(sources: TargetSources): Plugin<Needs, Found> {
+export function mcpTarget(sources: TargetDependencies): Plugin<McpTargetInput, McpTargetFacts> {
   return {
     name: 'mcp_target',
-    admit: (facts) => upon(aimOf(facts, sources), (aim) => withParams(facts, aim)),
+    admit: (facts) => mapMaybe(resolveTarget(facts, sources), (aim) => withParams(facts, aim)),
     still: async ({ principal, aimed, demand }) => {
       if ('refusal' in aimed) throw aimed.refusal
       return {
-        demand: await demandStill(aimed.target, demand, principal, { ...sources, ...sources.inForce() }),
+        demand: await currentTargetDemand(aimed.target, demand, principal, {
+          ...sources,
+          ...sources.inForce(),
+        }),
       }
     },
   }
 }
 
 /** Judges the parameters of a call whose aim is known: on a thread where they are large. */
-function withParams(facts: Needs, aim: Aim): Found | Promise<Found> {
-  const args = 'target' in aim.aimed ? judgedArguments(facts.message, aim.aimed.target) : null
-  if (args === null) return found(facts, aim, args, null)
-  if (!isLarge(facts)) return found(facts, aim, args, canonicalOf(args, facts.commitments))
-  return largeParamsOf(facts).then((large) => found(facts, aim, args, large, large))
+function withParams(facts: McpTargetInput, aim: TargetResolution): McpTargetFacts | Promise<McpTargetFacts> {
+  const args = 'target' in aim.aimed ? policyArguments(facts.message, aim.aimed.target) : null
+  if (args === null) return mcpTargetFacts(facts, aim, args, null)
+  if (!isLarge(facts)) return mcpTargetFacts(facts, aim, args, canonicalOf(args, facts.commitments))
+  return largeParamsOf(facts).then((large) => mcpTargetFacts(facts, aim, args, large, large))
 }
 
-function found(
-  { message, peeked }: Needs,
-  { aimed, demanded, at, pin = null, tool = null }: Aim,
-  args: Members | null,
-  canonical: Canonical | null,
+function mcpTargetFacts(
+  { message, peeked }: McpTargetInput,
+  { aimed, demanded, at, pin = null, tool = null }: TargetResolution,
+  args: UnknownRecord | null,
+  canonical: ArgumentsCommitment | null,
   largeParams: LargeParams | null = null,
-): Found {
+): McpTargetFacts {
   const detail: JsonObject = {
     mcp_version: message.version,
     ...(at && { resource: at.resource.name }),
@@ -117,7 +131,7 @@ function found(
       arguments: args,
       argumentsSha256: canonical?.sha256 ?? null,
     },
-    reached: at ? reachedAt(at, pin) : null,
+    reached: at ? reachedResource(at, pin) : null,
     largeParams,
   }
 }
@@ -126,7 +140,7 @@ function found(
  * Refuses a call that has no target, in the order of docs/protocol.md#mcp-order: that it exists
  * (`mcp_tool_unknown`), that the principal is bound to it (`mcp_not_bound`).
  */
-export const mcpTargetFound: Plugin<Arrival & Pick<Found, 'aimed'>, { target: McpTarget }> = {
+export const mcpTargetRequired: Plugin<Arrival & Pick<McpTargetFacts, 'aimed'>, { target: McpTarget }> = {
   name: 'mcp_target',
   admit: ({ aimed }) => {
     if ('refusal' in aimed) throw aimed.refusal
@@ -134,10 +148,10 @@ export const mcpTargetFound: Plugin<Arrival & Pick<Found, 'aimed'>, { target: Mc
   },
 }
 
-const isLarge = ({ body, spans }: JsonBody): boolean => body.length > SMALL && spans.has('params')
+const isLarge = ({ body, spans }: JsonBody): boolean => body.length > MAX_INLINE_BYTES && spans.has('params')
 
 /** Reads the parameters of a large message, of which `body` is what came and `params` what was read of it. */
-function largeParamsOf(facts: Needs): Promise<LargeParams> {
+function largeParamsOf(facts: McpTargetInput): Promise<LargeParams> {
   const { body, spans, message, principal, hangup, commitments } = facts
   const { start, end } = spans.get('params') ?? { start: 0, end: 0 }
   const member = message.method === 'tools/call' ? 'arguments' : null
@@ -147,10 +161,10 @@ function largeParamsOf(facts: Needs): Promise<LargeParams> {
   return readLargeParams({ ...given, salt }, { key: principal.id, signal: hangup.signal })
 }
 
-type Canonical = Pick<LargeParams, 'commitment' | 'sha256' | 'bytes'>
+type ArgumentsCommitment = Pick<LargeParams, 'commitment' | 'sha256' | 'bytes'>
 
-function canonicalOf(args: Members, commitments: Commitments): Canonical {
-  const bytes = Buffer.from(canonicalText(args))
+function canonicalOf(args: UnknownRecord, commitments: CallCommitments): ArgumentsCommitment {
+  const bytes = Buffer.from(canonicalizeArguments(args))
   return {
     commitment: commitments.of('arguments_sha256', bytes),
     sha256: () => hash('sha256', bytes),
@@ -158,65 +172,87 @@ function canonicalOf(args: Members, commitments: Commitments): Canonical {
   }
 }
 
-export interface TargetSources extends McpRules {
-  readonly registry: Registry
+export interface TargetDependencies extends McpRules {
+  readonly registry: McpRegistry
   readonly serverRequests: Pick<ServerRequests, 'find'>
   /** The requests that wait at other processes; absent where there are none. */
-  readonly farRequests?: Pick<FarRequests, 'find'> | undefined
+  readonly farRequests?: Pick<RemoteServerRequests, 'find'> | undefined
   /** The same as the configuration in force says it, for calls that another one has let through. */
   readonly inForce: () => McpRules
 }
 
-function aimOf(facts: Needs, sources: TargetSources): Aim | Promise<Aim> {
+function resolveTarget(
+  facts: McpTargetInput,
+  sources: TargetDependencies,
+): TargetResolution | Promise<TargetResolution> {
   const { message, door } = facts
-  if (message.kind === 'response') return answerAim(facts, sources)
-  const method = METHODS.get(message.method)
+  if (message.kind === 'response') return resolveAnswerTarget(facts, sources)
+  const method = GATED_METHODS.get(message.method)
   if (!method) throw new Error(`${message.method} was let through without being a method`)
-  if (method.work === 'list_tools') return listAim(facts, { kind: 'list_tools' })
-  if (method.work === 'call_tool') return toolAim(facts, sources)
-  if (method.work === 'relay') return relayAim(facts, sources.registry)
-  if (!door) return listAim(facts, { kind: 'aggregate', member: method.member ?? '' })
+  if (method.work === 'list_tools') return resolveListTarget(facts, { kind: 'list_tools' })
+  if (method.work === 'call_tool') return resolveToolTarget(facts, sources)
+  if (method.work === 'relay') return resolveRelayTarget(facts, sources.registry)
+  if (!door) return resolveListTarget(facts, { kind: 'aggregate', member: method.member ?? '' })
   return { aimed: { target: { kind: 'relay', resource: door.resource, name: null } }, at: door }
 }
 
 /** An answer demands what the call would demand now that the server request belongs to. */
-async function answerAim({ json: { id }, session, principal }: Needs, sources: TargetSources): Promise<Aim> {
+async function resolveAnswerTarget(
+  { json: { id }, session, principal }: McpTargetInput,
+  sources: TargetDependencies,
+): Promise<TargetResolution> {
   const { serverRequests, farRequests } = sources
   const request = serverRequests.find(id, session) ?? (await farRequests?.find(id, session))
   if (!request) throw noServerRequest()
-  const now = await callNow(sources, principal, request)
+  const now = await resolveCurrentCall(sources, principal, request)
   const { resource, demand, stands } = now ?? { ...request, stands: false }
   const tool = request.pinned && `${resource.name}.${request.pinned.tool.name}`
   const target: McpTarget = { kind: 'answer', request, id: String(id), resource }
-  return { aimed: stands ? { target } : unbound(), tool, demanded: demand.demanded, ...(now && { at: now }) }
+  return {
+    aimed: stands ? { target } : unboundTarget(),
+    tool,
+    demanded: demand.demanded,
+    ...(now && { at: now }),
+  }
 }
 
 /** Our own lists have one page. */
-function listAim({ message: { params }, door }: Needs, target: McpTarget): Aim {
+function resolveListTarget(
+  { message: { params }, door }: McpTargetInput,
+  target: McpTarget,
+): TargetResolution {
   if (params.cursor !== undefined) throw paramsInvalid('cursor is none that was given out.')
   return { aimed: { target }, ...(door && { at: door }) }
 }
 
-function toolAim(facts: Needs, { registry, httpGet, enforced }: TargetSources): Aim | Promise<Aim> {
+function resolveToolTarget(
+  facts: McpTargetInput,
+  { registry, httpGet, enforced }: TargetDependencies,
+): TargetResolution | Promise<TargetResolution> {
   const { message, door, principal } = facts
-  const name = nameOf(message.params.name)
-  argumentsOf(message)
+  const name = toolOrPromptName(message.params.name)
+  toolCallArguments(message)
   if (httpGet && !door && name === HTTP_GET)
     return {
       aimed: { target: { kind: 'built_in' } },
       demanded: demandedByTool(HTTP_GET, enforced),
       tool: name,
     }
-  return upon(door ? registry.tool(door.resource, name) : registry.exposed(name), (sought) => {
-    if (!sought) return { aimed: unknown(name), tool: recordableName(name) }
-    if (door) return soughtAim(name, sought, door.binding, enforced)
+  return mapMaybe(door ? registry.tool(door.resource, name) : registry.exposed(name), (sought) => {
+    if (!sought) return { aimed: unknownToolTarget(name), tool: recordableName(name) }
+    if (door) return requestedToolTarget(name, sought, door.binding, enforced)
     const binding = registry.binding(principal, sought.resource)
-    return upon(binding, (bound) => soughtAim(name, sought, bound, enforced))
+    return mapMaybe(binding, (bound) => requestedToolTarget(name, sought, bound, enforced))
   })
 }
 
 /** `name`: as the caller calls it. */
-function soughtAim(name: string, sought: SoughtTool, binding: string | null, enforced: boolean): Aim {
+function requestedToolTarget(
+  name: string,
+  sought: RequestedTool,
+  binding: string | null,
+  enforced: boolean,
+): TargetResolution {
   const { resource, tool } = sought
   const aim = {
     demanded: demandedByTool(capabilityOf(resource, sought.name), enforced),
@@ -225,22 +261,28 @@ function soughtAim(name: string, sought: SoughtTool, binding: string | null, enf
     // Nothing that a caller makes up may act on whoever reads the row.
     tool: `${resource.name}.${tool ? tool.name : sought.name.replace(/\p{C}/gu, '\uFFFD')}`,
   }
-  if (!tool || !resource.enabled) return { ...aim, aimed: unknown(name) }
-  if (binding === null) return { ...aim, aimed: unbound() }
+  if (!tool || !resource.enabled) return { ...aim, aimed: unknownToolTarget(name) }
+  if (binding === null) return { ...aim, aimed: unboundTarget() }
   return { ...aim, aimed: { target: { kind: 'tool', pinned: { resource, tool } } } }
 }
 
-const unknown = (tool: string) => ({ refusal: new Refusal('mcp_tool_unknown', { detail: { tool } }) })
-const unbound = () => ({ refusal: new Refusal('mcp_not_bound') })
+const unknownToolTarget = (tool: string) => ({
+  refusal: new Refusal('mcp_tool_unknown', { detail: { tool } }),
+})
+const unboundTarget = () => ({ refusal: new Refusal('mcp_not_bound') })
 
 /** Aims a method at the one resource that its parameters name, or that the path names. */
-async function relayAim(facts: Needs, registry: Registry): Promise<Aim> {
+async function resolveRelayTarget(facts: McpTargetInput, registry: McpRegistry): Promise<TargetResolution> {
   const { message, door } = facts
   const prompt = promptOf(message)
-  const { name, ...at } = door ? { ...door, name: null } : await relayOf(facts, registry, prompt)
+  const { name, ...at } = door ? { ...door, name: null } : await findRelayResource(facts, registry, prompt)
   const { resource, binding } = at
   const target: McpTarget = { kind: 'relay', resource, name }
-  return { aimed: binding === null ? unbound() : { target }, at, ...relayDemand(message, resource, prompt) }
+  return {
+    aimed: binding === null ? unboundTarget() : { target },
+    at,
+    ...relayDemand(message, resource, prompt),
+  }
 }
 
 /**
@@ -250,21 +292,21 @@ function relayDemand(
   { method }: McpMessage,
   { required_capability: own }: McpResource,
   prompt: string | null,
-): Pick<Aim, 'demanded'> {
+): Pick<TargetResolution, 'demanded'> {
   if (method === 'logging/setLevel') return { demanded: own === null ? [] : [own] }
   if (method !== 'completion/complete' || prompt !== null) return {}
-  return { demanded: METHODS.get('resources/read')?.demanded ?? [] }
+  return { demanded: GATED_METHODS.get('resources/read')?.demanded ?? [] }
 }
 
 /**
  * Finds the resource of a prompt by its name. A URI names none: it goes to the one bound resource, or
  * nowhere.
  */
-async function relayOf(
-  { principal }: Needs,
-  registry: Registry,
+async function findRelayResource(
+  { principal }: McpTargetInput,
+  registry: McpRegistry,
   prompt: string | null,
-): Promise<Door & { readonly name: string | null }> {
+): Promise<ResourceAccess & { readonly name: string | null }> {
   const at = async (resource: McpResource, name: string | null) => ({
     resource,
     name,
@@ -282,8 +324,8 @@ async function relayOf(
 }
 
 /** Returns what an operator's rule may judge: a tool's arguments, or the parameters of a relayed method. */
-function judgedArguments(message: McpMessage, { kind }: McpTarget): Readonly<Record<string, unknown>> | null {
-  if (message.method === 'tools/call') return argumentsOf(message)
+function policyArguments(message: McpMessage, { kind }: McpTarget): Readonly<Record<string, unknown>> | null {
+  if (message.method === 'tools/call') return toolCallArguments(message)
   if (kind !== 'relay') return null
   const { _meta, ...params } = message.params
   return params

@@ -1,15 +1,15 @@
 import type { McpResource } from '../../../db/mcp/resources.ts'
 import { isObject } from '../../../db/support/json.ts'
-import { confirmed } from '../../../plugins/call-authority.ts'
+import { confirmAuthority } from '../../../plugins/call-authority.ts'
 import { modernMeta } from '../protocol/versions.ts'
 import type { McpUpstream } from '../upstream/client.ts'
 import { McpUpstreamError } from '../upstream/errors.ts'
 import { listItems } from '../upstream/large-message.ts'
-import { type Message, resultOf } from '../upstream/message.ts'
-import { responseOf } from '../upstream/request.ts'
+import { responseResult, type UpstreamMessage } from '../upstream/message.ts'
+import { readFinalResponse } from '../upstream/request.ts'
 import { cursorOf } from '../upstream/tools.ts'
 import { refusalOfUpstream } from './relay.ts'
-import { clientOf, type Dispatched, ownerOf, upstreamEra } from './rewrite.ts'
+import { type DispatchFacts, upstreamClient, upstreamEra, upstreamSessionOwner } from './rewrite.ts'
 
 /**
  * The number of pages of one upstream's list that are read. A longer one is cut off: its own endpoint pages
@@ -20,7 +20,7 @@ const MAX_PAGES = 20
 const MAX_CHARACTERS = 4 * 1024 * 1024
 
 /** A list put together from several upstreams. */
-export interface Aggregated {
+export interface AggregatedList {
   /** Each item as JSON text. */
   readonly items: readonly string[]
   /** Resources that could not be asked, by name. */
@@ -32,17 +32,17 @@ export interface Aggregated {
  * named `<resource>.<prompt>`, a URI stays what it is. The items of an upstream that fails are left out;
  * refuses only where every one fails.
  */
-export async function aggregate(
+export async function aggregateLists(
   upstream: McpUpstream,
-  facts: Dispatched,
+  facts: DispatchFacts,
   resources: readonly McpResource[],
   member: string,
-): Promise<Aggregated> {
+): Promise<AggregatedList> {
   const offering = resources.filter((resource) => offers(resource, member))
   const parts = await Promise.allSettled(offering.map((of) => itemsOf(upstream, facts, of, member)))
   facts.hangup.signal.throwIfAborted()
   // Not a list without what is not allowed any more: it is no list at all.
-  await confirmed(facts.granted.authority)
+  await confirmAuthority(facts.granted.authority)
   const missing = offering.filter((_, index) => parts[index]?.status === 'rejected')
   const [first] = missing
   const failure = parts.find((part) => part.status === 'rejected')
@@ -61,7 +61,7 @@ function offers({ server_facts: facts }: McpResource, member: string): boolean {
 
 async function itemsOf(
   upstream: McpUpstream,
-  facts: Dispatched,
+  facts: DispatchFacts,
   resource: McpResource,
   member: string,
 ): Promise<string[]> {
@@ -80,16 +80,16 @@ async function itemsOf(
       permit: facts.granted,
       resource,
       era,
-      owner: ownerOf(facts),
+      owner: upstreamSessionOwner(facts),
       method: message.method,
       params: JSON.stringify(params),
       headers: {},
-      client: clientOf(session, era),
+      client: upstreamClient(session, era),
       hangup,
       held,
     })
-    const response = await responseOf(answer)
-    const result = resultOf(response)
+    const response = await readFinalResponse(answer)
+    const result = responseResult(response)
     if (result === null) throw new McpUpstreamError('failed', 'a list was answered with an error')
     for (const item of await listOf(response, resource, { member, signal: hangup.signal })) {
       left -= item.length
@@ -106,7 +106,7 @@ async function itemsOf(
 }
 
 async function listOf(
-  response: Message,
+  response: UpstreamMessage,
   { name, resource_id: key }: McpResource,
   { member, signal }: { readonly member: string; readonly signal: AbortSignal },
 ): Promise<readonly string[]> {

@@ -1,11 +1,11 @@
-import type { Destination } from '../gate/checks.ts'
+import type { CallDestination } from '../gate/checks.ts'
 import { errorMessage, METHOD_NOT_FOUND, memberText, resultMessage } from '../protocol/json-text.ts'
 import type { ServerRequests } from '../state/server-requests.ts'
 import type { CallerSession } from '../state/sessions.ts'
 import type { McpUpstream } from '../upstream/client.ts'
 import { McpUpstreamError } from '../upstream/errors.ts'
-import type { Message } from '../upstream/message.ts'
-import { type Dispatched, ownerOf, shapedMessage, upstreamEra } from './rewrite.ts'
+import type { UpstreamMessage } from '../upstream/message.ts'
+import { type DispatchFacts, rewriteMessage, upstreamEra, upstreamSessionOwner } from './rewrite.ts'
 
 /** The number of requests of an upstream that are put to the caller during one call. */
 const MAX_FORWARDED = 64
@@ -15,7 +15,7 @@ const MAX_FORWARDED = 64
  */
 const MAX_REQUESTS = 1_024
 
-interface Sources {
+interface ForwarderDependencies {
   readonly upstream: Pick<McpUpstream, 'respond'>
   readonly serverRequests: ServerRequests
 }
@@ -24,13 +24,13 @@ interface Sources {
  * The requests of an upstream during one call: put to a caller that can be asked, answered here otherwise.
  */
 export class ServerRequestForwarder {
-  readonly #sources: Sources
-  readonly #facts: Dispatched
-  readonly #to: Destination
+  readonly #sources: ForwarderDependencies
+  readonly #facts: DispatchFacts
+  readonly #to: CallDestination
   readonly #open: string[] = []
   #requests = 0
 
-  constructor(sources: Sources, facts: Dispatched, to: Destination) {
+  constructor(sources: ForwarderDependencies, facts: DispatchFacts, to: CallDestination) {
     this.#sources = sources
     this.#facts = facts
     this.#to = to
@@ -40,7 +40,7 @@ export class ServerRequestForwarder {
    * Returns the request as the caller sees it, or null where it was answered here. Throws McpUpstreamError
    * where there is no end of them.
    */
-  async forward(message: Message): Promise<Buffer | null> {
+  async forward(message: UpstreamMessage): Promise<Buffer | null> {
     this.#count()
     const { session } = this.#facts
     if (session === null || !this.#reachesCaller(session, message)) return this.#answer(message)
@@ -48,7 +48,7 @@ export class ServerRequestForwarder {
   }
 
   /** Answers a request that nobody can be asked, because the caller waits for one whole answer. */
-  async decline(message: Message): Promise<void> {
+  async decline(message: UpstreamMessage): Promise<void> {
     this.#count()
     await this.#answer(message)
   }
@@ -63,26 +63,26 @@ export class ServerRequestForwarder {
     if (this.#requests > MAX_REQUESTS) throw endless()
   }
 
-  #reachesCaller(session: CallerSession, message: Message): boolean {
+  #reachesCaller(session: CallerSession, message: UpstreamMessage): boolean {
     const legacy =
       this.#facts.message.era === 'legacy' && upstreamEra(this.#to.resource, session) === 'legacy'
     return legacy && canBeAsked(session, message)
   }
 
-  #put(session: CallerSession, message: Message): Buffer {
+  #put(session: CallerSession, message: UpstreamMessage): Buffer {
     if (this.#open.length === MAX_FORWARDED) throw endless()
     const { resource, pinned } = this.#to
     const { demand } = this.#facts.granted
     const upstreamId = memberText(message, 'id') ?? 'null'
     const respond = (text: string): Promise<void> =>
-      this.#sources.upstream.respond(this.#facts.granted, resource, ownerOf(this.#facts), text)
+      this.#sources.upstream.respond(this.#facts.granted, resource, upstreamSessionOwner(this.#facts), text)
     const request = { resource, pinned, session, demand, upstreamId, respond }
     const id = this.#sources.serverRequests.open(request)
     this.#open.push(id)
-    return shapedMessage(message, { id: JSON.stringify(id) })
+    return rewriteMessage(message, { id: JSON.stringify(id) })
   }
 
-  async #answer(message: Message): Promise<null> {
+  async #answer(message: UpstreamMessage): Promise<null> {
     const { resource } = this.#to
     if (upstreamEra(resource, this.#facts.session) === 'modern') {
       throw new McpUpstreamError('failed', 'a request came on the answer stream')
@@ -90,7 +90,12 @@ export class ServerRequestForwarder {
     const id = memberText(message, 'id') ?? 'null'
     const error = `{"code":${METHOD_NOT_FOUND},"message":"The caller cannot be asked."}`
     const text = message.value.method === 'ping' ? resultMessage(id, '{}') : errorMessage(id, error)
-    await this.#sources.upstream.respond(this.#facts.granted, resource, ownerOf(this.#facts), text)
+    await this.#sources.upstream.respond(
+      this.#facts.granted,
+      resource,
+      upstreamSessionOwner(this.#facts),
+      text,
+    )
     return null
   }
 }
@@ -109,7 +114,7 @@ const CAPABILITIES: ReadonlyMap<unknown, string> = new Map([
 /**
  * A client is asked only what it says that it answers. Any other request, a ping say, is for this gateway.
  */
-function canBeAsked({ capabilities }: CallerSession, { value: { method } }: Message): boolean {
+function canBeAsked({ capabilities }: CallerSession, { value: { method } }: UpstreamMessage): boolean {
   const capability = CAPABILITIES.get(method)
   return capability !== undefined && Object.hasOwn(capabilities, capability)
 }

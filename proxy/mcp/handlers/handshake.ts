@@ -7,18 +7,18 @@ import type { Reply } from '../../http/reply.ts'
 import type { ResourcePath } from '../gate/endpoint.ts'
 import { resultMessage } from '../protocol/json-text.ts'
 import type { McpMessage } from '../protocol/message.ts'
-import { IMPLEMENTATION, LEGACY, META, MODERN } from '../protocol/versions.ts'
-import type { Cancel } from '../state/cancellations.ts'
-import type { Registry } from '../state/registry.ts'
-import type { Sessions } from '../state/sessions.ts'
+import { GATEWAY_IMPLEMENTATION, LEGACY_VERSIONS, META_KEYS, MODERN_VERSION } from '../protocol/versions.ts'
+import type { CancelRequest } from '../state/cancellations.ts'
+import type { McpRegistry } from '../state/registry.ts'
+import type { CallerSessionStore } from '../state/sessions.ts'
 
-export interface HandshakeSources {
-  readonly registry: Registry
-  readonly sessions: Sessions
-  readonly cancel: Cancel
+export interface HandshakeDependencies {
+  readonly registry: McpRegistry
+  readonly sessions: CallerSessionStore
+  readonly cancel: CancelRequest
 }
 
-interface Greeted extends Arrival, ResourcePath {
+interface HandshakeFacts extends Arrival, ResourcePath {
   readonly principal: Principal
   readonly message: McpMessage
 }
@@ -34,12 +34,12 @@ const MAX_KEPT = 16_384
  * are those of the last read.
  */
 export const handshake =
-  (sources: HandshakeSources) =>
-  async (facts: Greeted): Promise<Reply> => {
+  (sources: HandshakeDependencies) =>
+  async (facts: HandshakeFacts): Promise<Reply> => {
     const { message } = facts
-    if (message.id === null) return notified(sources, facts)
-    if (message.method === 'initialize') return initialized(sources, facts, message.id)
-    if (message.method === 'server/discover') return discovered(sources, facts, message.id)
+    if (message.id === null) return notificationReply(sources, facts)
+    if (message.method === 'initialize') return initializeReply(sources, facts, message.id)
+    if (message.method === 'server/discover') return discoveryReply(sources, facts, message.id)
     return answer(message.id, {})
   }
 
@@ -47,11 +47,11 @@ export const handshake =
  * Ends the session of a legacy client (DELETE; MCP 2025-11-25, session management). The stateless revision
  * has none.
  */
-export const endSession =
-  (sessions: Sessions) =>
+export const endCallerSession =
+  (sessions: CallerSessionStore) =>
   async ({ headers, principal }: Arrival & { readonly principal: Principal }): Promise<Reply> => {
     const id = headers['mcp-session-id']
-    if (id === undefined || headers['mcp-protocol-version'] === MODERN) {
+    if (id === undefined || headers['mcp-protocol-version'] === MODERN_VERSION) {
       throw new Refusal('method_not_allowed', { headers: { allow: 'POST' } })
     }
     if (!(await sessions.end(principal.id, String(id)))) throw new Refusal('mcp_session_unknown')
@@ -64,14 +64,18 @@ const answer = (id: string, result: JsonObject, headers: Record<string, string> 
   body: resultMessage(id, JSON.stringify(result)),
 })
 
-function notified({ cancel }: HandshakeSources, facts: Greeted): Reply {
+function notificationReply({ cancel }: HandshakeDependencies, facts: HandshakeFacts): Reply {
   const { method, params } = facts.message
   if (method === 'notifications/cancelled')
     cancel({ session: facts.session, principalId: facts.principal.id }, params.requestId)
   return { status: 202 }
 }
 
-async function initialized(sources: HandshakeSources, facts: Greeted, id: string): Promise<Reply> {
+async function initializeReply(
+  sources: HandshakeDependencies,
+  facts: HandshakeFacts,
+  id: string,
+): Promise<Reply> {
   const { message, principal, pathResource, at } = facts
   const { protocolVersion: requested, capabilities, clientInfo } = message.params
   if (typeof requested !== 'string' || !isObject(capabilities)) {
@@ -79,7 +83,8 @@ async function initialized(sources: HandshakeSources, facts: Greeted, id: string
   }
   // A session costs no capability, so it must not cost much else.
   if (!fits(capabilities)) throw new Refusal('mcp_params_invalid', { message: 'capabilities are too large.' })
-  const protocolVersion = LEGACY.find((version) => version === requested) ?? LEGACY[0] ?? requested
+  const protocolVersion =
+    LEGACY_VERSIONS.find((version) => version === requested) ?? LEGACY_VERSIONS[0] ?? requested
   const session = sources.sessions.open(
     {
       principalId: principal.id,
@@ -92,8 +97,8 @@ async function initialized(sources: HandshakeSources, facts: Greeted, id: string
   )
   const result = {
     protocolVersion,
-    capabilities: await offered(sources.registry, facts),
-    serverInfo: { ...IMPLEMENTATION },
+    capabilities: await offeredCapabilities(sources.registry, facts),
+    serverInfo: { ...GATEWAY_IMPLEMENTATION },
     ...instructions(pathResource),
   }
   return answer(id, result, { 'mcp-session-id': session.id })
@@ -101,24 +106,28 @@ async function initialized(sources: HandshakeSources, facts: Greeted, id: string
 
 const fits = (object: object): boolean => JSON.stringify(object).length <= MAX_KEPT
 
-async function discovered({ registry }: HandshakeSources, facts: Greeted, id: string): Promise<Reply> {
+async function discoveryReply(
+  { registry }: HandshakeDependencies,
+  facts: HandshakeFacts,
+  id: string,
+): Promise<Reply> {
   return answer(id, {
     resultType: 'complete',
-    supportedVersions: [MODERN],
-    capabilities: await offered(registry, facts),
+    supportedVersions: [MODERN_VERSION],
+    capabilities: await offeredCapabilities(registry, facts),
     ...instructions(facts.pathResource),
     ttlMs: 0,
     cacheScope: 'private',
-    _meta: { [META.serverInfo]: { ...IMPLEMENTATION } },
+    _meta: { [META_KEYS.serverInfo]: { ...GATEWAY_IMPLEMENTATION } },
   })
 }
 
 /**
  * Returns the capabilities of the resources reached here, as this gateway keeps them: no streams of changes.
  */
-async function offered(
-  registry: Registry,
-  { pathResource, principal, message }: Greeted,
+async function offeredCapabilities(
+  registry: McpRegistry,
+  { pathResource, principal, message }: HandshakeFacts,
 ): Promise<JsonObject> {
   const resources = pathResource ? [pathResource] : await registry.bound(principal)
   const offers = resources.map(({ server_facts: facts }) => facts?.capabilities).filter(isObject)

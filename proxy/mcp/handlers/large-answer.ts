@@ -1,6 +1,6 @@
 import type { Hash } from 'node:crypto'
-import { inTurns, type Steps, turn } from '../../../plugins/turns.ts'
-import type { Edits, JsonText } from '../protocol/json-text.ts'
+import { eventLoopTurn, runInSlices, type WorkSteps } from '../../../plugins/turns.ts'
+import type { JsonText, MemberEdits } from '../protocol/json-text.ts'
 
 /** The amount of a large answer that is written in one turn of the loop. Bytes. */
 const PIECE = 64 * 1024
@@ -8,7 +8,7 @@ const LF = 0x0a
 const CR = 0x0d
 
 /** Writes an object with these edits as `edited` does, as bytes: text of megabytes is slow to make and to send. */
-export function editedBytes({ bytes, spans }: Pick<JsonText, 'bytes' | 'spans'>, edits: Edits): Buffer {
+export function editedBytes({ bytes, spans }: Pick<JsonText, 'bytes' | 'spans'>, edits: MemberEdits): Buffer {
   const pieces: Buffer[] = []
   const add = (name: string, value: Buffer): void => {
     pieces.push(Buffer.from(`${pieces.length === 0 ? '{' : ','}${JSON.stringify(name)}:`), value)
@@ -27,9 +27,9 @@ export function editedBytes({ bytes, spans }: Pick<JsonText, 'bytes' | 'spans'>,
 
 /** Joins many items with commas, in turns with everybody else. */
 export const joinedBytes = (before: string, items: readonly string[], after: string): Promise<Buffer> =>
-  inTurns(joining(before, items, after))
+  runInSlices(joining(before, items, after))
 
-function* joining(before: string, items: readonly string[], after: string): Steps<Buffer> {
+function* joining(before: string, items: readonly string[], after: string): WorkSteps<Buffer> {
   const pieces: Buffer[] = []
   let text = before
   for (const [index, item] of items.entries()) {
@@ -43,9 +43,9 @@ function* joining(before: string, items: readonly string[], after: string): Step
 }
 
 /** Digests many bytes, in lower-case hex, in turns with everybody else. `hash`: it may have been given a salt. */
-export const digestOf = (hash: Hash, bytes: Buffer): Promise<string> => inTurns(hashing(hash, bytes))
+export const digestInTurns = (hash: Hash, bytes: Buffer): Promise<string> => runInSlices(hashing(hash, bytes))
 
-function* hashing(hash: Hash, bytes: Buffer): Steps<string> {
+function* hashing(hash: Hash, bytes: Buffer): WorkSteps<string> {
   for (let from = 0; from < bytes.length; from += PIECE) {
     hash.update(bytes.subarray(from, from + PIECE))
     yield
@@ -61,7 +61,7 @@ export async function* eventPieces(message: Buffer): AsyncGenerator<Buffer> {
     const piece = message.subarray(from, from + PIECE)
     if (oneLine) yield from === 0 ? Buffer.concat([Buffer.from('data: '), piece]) : piece
     else yield lines(piece, message[from - 1])
-    await turn()
+    await eventLoopTurn()
   }
   yield Buffer.from('\n\n')
 }

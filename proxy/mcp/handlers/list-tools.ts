@@ -1,24 +1,24 @@
 import { capabilityOf, demandedByTool } from '../../../db/ledger/authority/rule.ts'
 import type { McpResource } from '../../../db/mcp/resources.ts'
 import type { McpTool, PinnedMcpTool } from '../../../db/mcp/tools.ts'
-import { holds } from '../../../plugins/capability.ts'
+import { holdsDemanded } from '../../../plugins/capability.ts'
 import type { AccessToken } from '../../../plugins/facts.ts'
-import type { Granted } from '../../../plugins/permit.ts'
-import { turn } from '../../../plugins/turns.ts'
+import type { CallPermit } from '../../../plugins/permit.ts'
+import { eventLoopTurn } from '../../../plugins/turns.ts'
 import { HTTP_GET } from '../gate/demand-now.ts'
 import { HTTP_GET_TOOL } from '../http-get/tool.ts'
-import { definitionOf, type PinnedDefinition } from '../pinning/pinned-definition.ts'
-import { edited } from '../protocol/json-text.ts'
-import { isUsable, type Registry } from '../state/registry.ts'
+import { type PinnedDefinition, parsePinnedDefinition } from '../pinning/pinned-definition.ts'
+import { applyEdits } from '../protocol/json-text.ts'
+import { isUsable, type McpRegistry } from '../state/registry.ts'
 
-interface Asking {
-  readonly granted: Granted
+interface ToolListFacts {
+  readonly granted: CallPermit
   readonly token: AccessToken | null
   readonly pathResource: McpResource | null
 }
 
 export interface ListOptions {
-  readonly registry: Registry
+  readonly registry: McpRegistry
   /** `enforce_tools_call`. */
   readonly enforced: boolean
   /** `callable`: tools whose capability is not held are hidden. */
@@ -37,15 +37,15 @@ const BUILT_IN = JSON.stringify(HTTP_GET_TOOL)
  * Answered from the pins: no upstream is asked, so the list holds the approved definitions. At the endpoint
  * of one resource the names are its own.
  */
-export async function listTools(
-  { granted: { principal }, token, pathResource }: Asking,
+export async function listVisibleTools(
+  { granted: { principal }, token, pathResource }: ToolListFacts,
   { registry, enforced, httpGet, list }: ListOptions,
 ): Promise<readonly string[]> {
   const callable = (capability: string | null): boolean =>
-    holds(principal, token, demandedByTool(capability, enforced))
+    holdsDemanded(principal, token, demandedByTool(capability, enforced))
   const isListed = (resource: McpResource, tool: McpTool): tool is PinnedMcpTool =>
     isUsable(resource, tool) && (list === 'bound' || callable(capabilityOf(resource, tool.name)))
-  const builtIn = list === 'bound' ? holds(principal, token, [HTTP_GET]) : callable(HTTP_GET)
+  const builtIn = list === 'bound' ? holdsDemanded(principal, token, [HTTP_GET]) : callable(HTTP_GET)
   const resources = pathResource ? [pathResource] : await registry.bound(principal)
   const texts: string[] = httpGet && !pathResource && builtIn ? [BUILT_IN] : []
   let since = performance.now()
@@ -56,7 +56,7 @@ export async function listTools(
       texts.push(typeof text === 'string' ? text : await text)
       if (performance.now() - since < SLICE_MS) continue
       // There may be thousands.
-      await turn()
+      await eventLoopTurn()
       since = performance.now()
     }
   }
@@ -69,8 +69,8 @@ function listedText(
   tool: PinnedMcpTool,
   isWholeName: boolean,
 ): string | Promise<string> {
-  const definition = definitionOf(tool)
+  const definition = parsePinnedDefinition(tool)
   const written = ({ object, listed }: PinnedDefinition): string =>
-    isWholeName ? edited(object, { name: JSON.stringify(`${resource}.${tool.name}`) }) : listed
+    isWholeName ? applyEdits(object, { name: JSON.stringify(`${resource}.${tool.name}`) }) : listed
   return definition instanceof Promise ? definition.then(written) : written(definition)
 }

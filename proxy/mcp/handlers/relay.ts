@@ -1,36 +1,36 @@
 import { Readable } from 'node:stream'
 import type { McpResource } from '../../../db/mcp/resources.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
-import type { Reply, Report } from '../../http/reply.ts'
-import { SMALL } from '../aside/aside.ts'
-import { type Destination, stateOwnerOf } from '../gate/checks.ts'
-import { type Edits, errorMessage, eventOf, eventParts, responseBytes } from '../protocol/json-text.ts'
-import { LIST_MEMBERS } from '../protocol/known-members.ts'
-import type { Era } from '../protocol/versions.ts'
+import type { CallReport, Reply } from '../../http/reply.ts'
+import { MAX_INLINE_BYTES } from '../aside/aside.ts'
+import { type CallDestination, stateOwnerOf } from '../gate/checks.ts'
+import { errorMessage, eventOf, eventParts, type MemberEdits, responseBytes } from '../protocol/json-text.ts'
+import { LIST_MEMBER_BY_METHOD } from '../protocol/known-members.ts'
+import type { ProtocolEra } from '../protocol/versions.ts'
 import { rpcError } from '../refusal.ts'
-import type { Cancellations } from '../state/cancellations.ts'
+import type { RequestCancellations } from '../state/cancellations.ts'
 import type { RequestStates } from '../state/request-state.ts'
 import type { ServerRequests } from '../state/server-requests.ts'
 import type { McpUpstream } from '../upstream/client.ts'
 import { McpUpstreamError } from '../upstream/errors.ts'
 import { knownList } from '../upstream/large-message.ts'
-import { type Message, objectOf } from '../upstream/message.ts'
-import type { Streamed } from '../upstream/request.ts'
+import { messageObject, type UpstreamMessage } from '../upstream/message.ts'
+import type { McpStreamedAnswer } from '../upstream/request.ts'
 import { ServerRequestForwarder } from './forward-server-requests.ts'
-import { digestOf, eventPieces } from './large-answer.ts'
+import { digestInTurns, eventPieces } from './large-answer.ts'
 import {
-  type Dispatched,
-  outgoing,
-  shapedError,
-  shapedMessage,
-  shapedResult,
+  buildUpstreamCall,
+  type DispatchFacts,
+  rewriteError,
+  rewriteMessage,
+  rewriteResult,
   upstreamEra,
 } from './rewrite.ts'
 
-export interface RelaySources {
+export interface RelayDependencies {
   readonly upstream: McpUpstream
   readonly serverRequests: ServerRequests
-  readonly cancellations: Cancellations
+  readonly cancellations: RequestCancellations
   readonly states: RequestStates
   /** Called when a resource announces a change of its tools. */
   readonly onToolsChanged: (resource: McpResource) => void
@@ -41,8 +41,11 @@ export interface RelaySources {
  * upstream answers so, as events where it streams and the caller takes them. Refuses with `mcp_unreachable`
  * and `mcp_failed`.
  */
-export const relay = (sources: RelaySources, facts: Dispatched, destination: Destination): Promise<Reply> =>
-  new Relayed(sources, facts, destination).reply()
+export const relayCall = (
+  sources: RelayDependencies,
+  facts: DispatchFacts,
+  destination: CallDestination,
+): Promise<Reply> => new RelayedCall(sources, facts, destination).reply()
 
 /**
  * Turns a failure of an upstream into a refusal. `tool`: the one that was called, for the caller and the log.
@@ -59,7 +62,7 @@ export function refusalOfUpstream(
 }
 
 /** A response as the caller gets it. */
-interface Written {
+interface RenderedResponse {
   readonly body: Buffer
   /** True: it is an error. */
   readonly failed: boolean
@@ -68,17 +71,17 @@ interface Written {
 const JSON_TYPE = { 'content-type': 'application/json' } as const
 
 /** One call to an upstream, and its answer. */
-class Relayed {
-  readonly #sources: RelaySources
-  readonly #facts: Dispatched
-  readonly #to: Destination
+class RelayedCall {
+  readonly #sources: RelayDependencies
+  readonly #facts: DispatchFacts
+  readonly #to: CallDestination
   /** Null until the upstream asks something. */
   #forwarder: ServerRequestForwarder | null = null
   /** The reason why the answer broke off after it had begun. */
-  #broken: Pick<Report, 'reason' | 'cause'> = {}
+  #broken: Pick<CallReport, 'reason' | 'cause'> = {}
   readonly #report: { provider: string; failed: boolean; detail: Record<string, string | number | boolean> }
 
-  constructor(sources: RelaySources, facts: Dispatched, to: Destination) {
+  constructor(sources: RelayDependencies, facts: DispatchFacts, to: CallDestination) {
     this.#sources = sources
     this.#facts = facts
     this.#to = to
@@ -90,7 +93,7 @@ class Relayed {
     return this.#forwarder
   }
 
-  get #era(): Era {
+  get #era(): ProtocolEra {
     return upstreamEra(this.#to.resource, this.#facts.session)
   }
 
@@ -101,7 +104,7 @@ class Relayed {
     const { hangup, end } = cancellations.begin({ ...caller, hangup: this.#facts.hangup })
     let streaming = false
     try {
-      const answer = await this.#sources.upstream.call(outgoing(this.#facts, this.#to, hangup))
+      const answer = await this.#sources.upstream.call(buildUpstreamCall(this.#facts, this.#to, hangup))
       this.#report.detail.upstream_status = answer.status
       if (!answer.streamed) return await this.#last(answer.response, answer.status)
       if (!message.takesEvents) return await this.#whole(answer)
@@ -126,7 +129,7 @@ class Relayed {
     return refusalOfUpstream(error, this.#to.resource, this.#tool)
   }
 
-  async #whole(answer: Streamed): Promise<Reply> {
+  async #whole(answer: McpStreamedAnswer): Promise<Reply> {
     for await (const message of answer.messages) {
       if (isResponse(message)) return this.#last(message, answer.status)
       // Nobody can be asked or told anything before the answer.
@@ -136,14 +139,14 @@ class Relayed {
     throw new McpUpstreamError('failed', 'the answer ended without a response')
   }
 
-  #last(message: Message, status: number): Reply | Promise<Reply> {
+  #last(message: UpstreamMessage, status: number): Reply | Promise<Reply> {
     const written = this.#response(message)
     return written instanceof Promise
       ? written.then((body) => this.#replyOf(body, status))
       : this.#replyOf(written, status)
   }
 
-  #replyOf({ body, failed }: Written, status: number): Reply {
+  #replyOf({ body, failed }: RenderedResponse, status: number): Reply {
     return {
       status: failed && this.#era === 'modern' ? this.#statusOf(status) : 200,
       headers: JSON_TYPE,
@@ -159,7 +162,7 @@ class Relayed {
     return this.#facts.message.era === 'modern' && status >= 400 && status < 500 ? status : 200
   }
 
-  #streamed(answer: Streamed, end: () => void): Reply {
+  #streamed(answer: McpStreamedAnswer, end: () => void): Reply {
     const source = Readable.from(this.#events(answer), { objectMode: false })
     // Also where nobody came to read it.
     source.once('close', () => {
@@ -179,7 +182,7 @@ class Relayed {
   }
 
   /** What came together is written together. */
-  async *#events({ messages }: Streamed): AsyncGenerator<Buffer> {
+  async *#events({ messages }: McpStreamedAnswer): AsyncGenerator<Buffer> {
     const written: Buffer[] = []
     const taken = (): Buffer => Buffer.concat(written.splice(0))
     try {
@@ -193,7 +196,7 @@ class Relayed {
         const message = await next
         if (message === null) break
         const bytes = await this.#passedOn(message)
-        if (bytes && bytes.length <= SMALL) written.push(...eventParts(bytes))
+        if (bytes && bytes.length <= MAX_INLINE_BYTES) written.push(...eventParts(bytes))
         else if (bytes) {
           if (written.length > 0) yield taken()
           yield* eventPieces(bytes)
@@ -214,15 +217,15 @@ class Relayed {
     if (written.length > 0) yield taken()
   }
 
-  async #passedOn(message: Message): Promise<Buffer | null> {
+  async #passedOn(message: UpstreamMessage): Promise<Buffer | null> {
     if (isResponse(message)) return (await this.#response(message)).body
     if (message.value.id === undefined) return this.#noted(message)
     return this.#serverRequests.forward(message)
   }
 
   /** Returns a notification as it is; null where it is for this gateway. */
-  #noted(message: Message): Buffer | null {
-    if (message.value.method !== 'notifications/tools/list_changed') return shapedMessage(message)
+  #noted(message: UpstreamMessage): Buffer | null {
+    if (message.value.method !== 'notifications/tools/list_changed') return rewriteMessage(message)
     // The list here changes when an operator approves the change, not before.
     this.#sources.onToolsChanged(this.#to.resource)
     return null
@@ -232,8 +235,8 @@ class Relayed {
    * Returns the response to the caller, and notes what the outcome row says of it. Waits only for a large one, and for
    * one that is a list.
    */
-  #response(response: Message): Written | Promise<Written> {
-    const member = LIST_MEMBERS.get(this.#facts.message.method)
+  #response(response: UpstreamMessage): RenderedResponse | Promise<RenderedResponse> {
+    const member = LIST_MEMBER_BY_METHOD.get(this.#facts.message.method)
     if (member === undefined || response.value.result === undefined) return this.#written(response, {})
     const asker = { key: this.#to.resource.resource_id, signal: this.#facts.hangup.signal }
     return knownList(response, member, asker).then((list) =>
@@ -242,20 +245,20 @@ class Relayed {
   }
 
   /** `edits`: of the result. */
-  #written(response: Message, edits: Edits): Written | Promise<Written> {
+  #written(response: UpstreamMessage, edits: MemberEdits): RenderedResponse | Promise<RenderedResponse> {
     const { granted, message, commitments } = this.#facts
     const { id } = message
     if (id === null) throw new Error('a notification was dispatched as a request')
-    const result = objectOf(response, 'result')
+    const result = messageObject(response, 'result')
     if (result === null) {
-      const error = objectOf(response, 'error')
+      const error = messageObject(response, 'error')
       if (error === null) throw new McpUpstreamError('failed', 'a response is neither a result nor an error')
       this.#report.failed = true
       // One that no row can hold must not cost the row all the rest (docs/ledger.md#leaf: integers only).
       if (Number.isSafeInteger(error.value.code)) this.#report.detail.error_code = Number(error.value.code)
-      return { body: responseBytes(id, 'error', shapedError(error)), failed: true }
+      return { body: responseBytes(id, 'error', rewriteError(error)), failed: true }
     }
-    const shaped = shapedResult(result, {
+    const shaped = rewriteResult(result, {
       method: message.method,
       caller: message.era,
       upstream: this.#era,
@@ -263,13 +266,13 @@ class Relayed {
       seal: (state) => this.#sources.states.seal(state, stateOwnerOf(granted.principal, message, this.#to)),
     })
     this.#note(result.value)
-    const committed = (sha256: string): Written => {
+    const committed = (sha256: string): RenderedResponse => {
       this.#report.detail.result_bytes = shaped.length
       this.#report.detail.result_sha256 = sha256
       return { body: responseBytes(id, 'result', shaped), failed: false }
     }
-    return shaped.length > SMALL
-      ? digestOf(commitments.hashing('result_sha256'), shaped).then(committed)
+    return shaped.length > MAX_INLINE_BYTES
+      ? digestInTurns(commitments.hashing('result_sha256'), shaped).then(committed)
       : committed(commitments.of('result_sha256', shaped))
   }
 
@@ -281,7 +284,7 @@ class Relayed {
     this.#report.failed = result.isError === true
   }
 
-  #reported(): Report {
+  #reported(): CallReport {
     return { ...this.#report, ...(this.#tool !== null && { tool: this.#tool }), ...this.#broken }
   }
 
@@ -291,4 +294,4 @@ class Relayed {
   }
 }
 
-const isResponse = ({ value }: Message): boolean => value.method === undefined
+const isResponse = ({ value }: UpstreamMessage): boolean => value.method === undefined

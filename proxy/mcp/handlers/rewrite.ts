@@ -1,41 +1,41 @@
 import type { McpResource } from '../../../db/mcp/resources.ts'
 import { isObject } from '../../../db/support/json.ts'
-import type { Commitments, ToolCall } from '../../../plugins/facts.ts'
+import type { CallCommitments, ToolCall } from '../../../plugins/facts.ts'
 import type { JsonBody } from '../../../plugins/json-body/json-body.ts'
-import type { Granted } from '../../../plugins/permit.ts'
-import type { Arrival, Hangup } from '../../../plugins/plugin.ts'
+import type { CallPermit } from '../../../plugins/permit.ts'
+import type { Arrival, HangupSignal } from '../../../plugins/plugin.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
-import { SMALL } from '../aside/aside.ts'
-import { type Destination, subjectOf } from '../gate/checks.ts'
+import { MAX_INLINE_BYTES } from '../aside/aside.ts'
+import { type CallDestination, callSubject } from '../gate/checks.ts'
 import type { McpTarget } from '../gate/demand-now.ts'
 import type { ResourcePath } from '../gate/endpoint.ts'
 import type { LargeParams } from '../gate/large-params.ts'
 import { type HeaderParam, headerParamHeaders } from '../pinning/header-params.ts'
 import { encodeHeaderValue } from '../protocol/header-values.ts'
 import {
-  areAmong,
-  type Edits,
-  edited,
+  applyEdits,
+  areAllKnown,
   type JsonText,
+  type MemberEdits,
   readObject,
   readObjectAgain,
 } from '../protocol/json-text.ts'
 import type { ExactNames } from '../protocol/loose-name.ts'
 import { ERROR_NAMES, messageEdits, RESULT_NAMES } from '../protocol/members.ts'
 import type { McpMessage } from '../protocol/message.ts'
-import { NAMED } from '../protocol/methods.ts'
-import { type Era, modernMeta } from '../protocol/versions.ts'
-import { OUR_CODES } from '../refusal.ts'
+import { NAME_PARAM_BY_METHOD } from '../protocol/methods.ts'
+import { modernMeta, type ProtocolEra } from '../protocol/versions.ts'
+import { GATEWAY_ERROR_CODES } from '../refusal.ts'
 import type { CallerSession } from '../state/sessions.ts'
 import type { UpstreamCall } from '../upstream/client.ts'
-import type { Message } from '../upstream/message.ts'
+import type { UpstreamMessage } from '../upstream/message.ts'
 import type { SessionOwner } from '../upstream/sessions.ts'
 import { editedBytes } from './large-answer.ts'
 
 /** The facts about a call before it is dispatched. */
-export interface Dispatched extends Arrival, ResourcePath, Pick<JsonBody, 'body' | 'spans'> {
-  readonly granted: Granted<McpTarget>
-  readonly commitments: Commitments
+export interface DispatchFacts extends Arrival, ResourcePath, Pick<JsonBody, 'body' | 'spans'> {
+  readonly granted: CallPermit<McpTarget>
+  readonly commitments: CallCommitments
   readonly message: McpMessage
   readonly toolCall: ToolCall
   /** The upstream's own state of a multi round-trip request, where the caller sent one that is its own. */
@@ -51,7 +51,10 @@ export interface Dispatched extends Arrival, ResourcePath, Pick<JsonBody, 'body'
  * caller that has a session: only so can the caller be asked, and hear logs. One that was never read is taken
  * for a legacy one.
  */
-export function upstreamEra({ era, server_facts: facts }: McpResource, session: CallerSession | null): Era {
+export function upstreamEra(
+  { era, server_facts: facts }: McpResource,
+  session: CallerSession | null,
+): ProtocolEra {
   return session !== null && facts?.legacy === true ? 'legacy' : (era ?? 'legacy')
 }
 
@@ -59,7 +62,7 @@ export function upstreamEra({ era, server_facts: facts }: McpResource, session: 
  * Returns the client that an upstream session is opened for. Between eras nobody can be asked, so no
  * capabilities are claimed; nor are roots, which are asked for where this gateway does not listen.
  */
-export function clientOf(session: CallerSession | null, era: Era): UpstreamCall['client'] {
+export function upstreamClient(session: CallerSession | null, era: ProtocolEra): UpstreamCall['client'] {
   if (session === null || era === 'modern')
     return { capabilities: {}, clientInfo: session?.clientInfo ?? null }
   const { roots, ...capabilities } = session.capabilities
@@ -67,7 +70,10 @@ export function clientOf(session: CallerSession | null, era: Era): UpstreamCall[
 }
 
 /** Returns the owner of the upstream session that a call goes by. */
-export const ownerOf = ({ granted, session }: Pick<Dispatched, 'granted' | 'session'>): SessionOwner => ({
+export const upstreamSessionOwner = ({
+  granted,
+  session,
+}: Pick<DispatchFacts, 'granted' | 'session'>): SessionOwner => ({
   principalId: granted.principal.id,
   sessionId: session?.id ?? null,
 })
@@ -76,18 +82,22 @@ export const ownerOf = ({ granted, session }: Pick<Dispatched, 'granted' | 'sess
  * Makes a call as its upstream must see it: the caller's bytes with the upstream's own names, headers made
  * from them and none of the caller's, and of the caller's capabilities those that this exchange can carry.
  */
-export function outgoing(facts: Dispatched, to: Destination, hangup: Hangup): UpstreamCall {
+export function buildUpstreamCall(
+  facts: DispatchFacts,
+  to: CallDestination,
+  hangup: HangupSignal,
+): UpstreamCall {
   const { message, session, requestState } = facts
   const era = upstreamEra(to.resource, session)
   return {
     permit: facts.granted,
     resource: to.resource,
     era,
-    owner: ownerOf(facts),
+    owner: upstreamSessionOwner(facts),
     method: message.method,
     params: upstreamParams(facts, { era, name: to.name, requestState }),
     headers: era === 'modern' ? repeatingHeaders(facts, to) : {},
-    client: clientOf(session, era),
+    client: upstreamClient(session, era),
     hangup,
     held: facts.held,
   }
@@ -98,21 +108,22 @@ export function outgoing(facts: Dispatched, to: Destination, hangup: Hangup): Up
  * know.
  */
 function repeatingHeaders(
-  { message, toolCall, headerParams }: Dispatched,
-  to: Destination,
+  { message, toolCall, headerParams }: DispatchFacts,
+  to: CallDestination,
 ): Record<string, string> {
-  const subject = subjectOf(message, to)
+  const subject = callSubject(message, to)
   return {
-    ...(NAMED.has(message.method) && subject !== null && { 'mcp-name': encodeHeaderValue(subject) }),
+    ...(NAME_PARAM_BY_METHOD.has(message.method) &&
+      subject !== null && { 'mcp-name': encodeHeaderValue(subject) }),
     ...headerParamHeaders(headerParams, toolCall.arguments ?? {}),
   }
 }
 
-type CallerMessage = Pick<Dispatched, 'body' | 'spans' | 'message' | 'session' | 'largeParams'>
+type CallerMessage = Pick<DispatchFacts, 'body' | 'spans' | 'message' | 'session' | 'largeParams'>
 
-interface Rewriting {
+interface ParamsRewriteOptions {
   /** The era of the upstream. */
-  readonly era: Era
+  readonly era: ProtocolEra
   /** The upstream's own name of the tool or prompt, where the caller's is another one. */
   readonly name: string | null
   /** The upstream's own state of a multi round-trip request, where the caller sent one. */
@@ -135,7 +146,10 @@ function paramsText({ body, spans, message, largeParams }: CallerMessage): JsonT
  * Writes the parameters as the upstream must see them, JSON text: the caller's bytes but for the members that
  * are rewritten, or that the method does not have. Returns null where there is nothing to send.
  */
-function upstreamParams(call: CallerMessage, { era, name, requestState }: Rewriting): string | Buffer | null {
+function upstreamParams(
+  call: CallerMessage,
+  { era, name, requestState }: ParamsRewriteOptions,
+): string | Buffer | null {
   const params = paramsText(call)
   const edits = {
     ...call.message.edits,
@@ -146,28 +160,28 @@ function upstreamParams(call: CallerMessage, { era, name, requestState }: Rewrit
     ...metaEdit(call, era),
   }
   if (isEmpty(edits)) return params === EMPTY ? null : params.bytes
-  return params.bytes.length > SMALL ? editedBytes(params, edits) : edited(params, edits)
+  return params.bytes.length > MAX_INLINE_BYTES ? editedBytes(params, edits) : applyEdits(params, edits)
 }
 
-const NO_EDITS: Edits = {}
+const NO_EDITS: MemberEdits = {}
 
-const isEmpty = (edits: Edits): boolean => Object.keys(edits).length === 0
+const isEmpty = (edits: MemberEdits): boolean => Object.keys(edits).length === 0
 
 /** Leaves out what the upstream's era does not have (MCP 2025-11-25, tasks; 2026-07-28, mrtr). */
-function eraEdit({ value }: JsonText, era: Era): Edits {
+function eraEdit({ value }: JsonText, era: ProtocolEra): MemberEdits {
   if (era === 'modern') return value.task === undefined ? NO_EDITS : { task: null }
   if (value.inputResponses === undefined && value.requestState === undefined) return NO_EDITS
   return { inputResponses: null, requestState: null }
 }
 
-function nameEdit({ value }: JsonText, method: string, name: string | null): Edits {
+function nameEdit({ value }: JsonText, method: string, name: string | null): MemberEdits {
   if (name === null) return NO_EDITS
   if (method !== 'completion/complete') return { name: JSON.stringify(name) }
   return { ref: JSON.stringify({ ...(isObject(value.ref) ? value.ref : {}), name }) }
 }
 
 // V8 may have read an escaped name as another one (nodejs/node#63785): the judged object is written then.
-function judgedEdit({ escapedNames, value }: JsonText): Edits {
+function judgedEdit({ escapedNames, value }: JsonText): MemberEdits {
   if (!escapedNames) return NO_EDITS
   return Object.fromEntries(Object.entries(value).map(([name, member]) => [name, JSON.stringify(member)]))
 }
@@ -176,7 +190,7 @@ function judgedEdit({ escapedNames, value }: JsonText): Edits {
  * Rewrites `_meta` for the upstream's era: a modern one demands its own, to a legacy one a modern client's
  * means nothing.
  */
-function metaEdit({ message, session }: CallerMessage, era: Era): Edits {
+function metaEdit({ message, session }: CallerMessage, era: ProtocolEra): MemberEdits {
   if (era === message.era) return NO_EDITS
   if (era === 'modern') {
     const own = modernMeta({}, session?.clientInfo ?? undefined)
@@ -195,13 +209,13 @@ const CACHEABLE: ReadonlySet<string> = new Set([
   'resources/read',
 ])
 
-interface Shaping {
+interface ResultRewriteOptions {
   readonly method: string
   /** The eras of the caller and of the upstream. */
-  readonly caller: Era
-  readonly upstream: Era
+  readonly caller: ProtocolEra
+  readonly upstream: ProtocolEra
   /** Edits of the result, before those of its era. */
-  readonly edits?: Edits
+  readonly edits?: MemberEdits
   /** Binds a state to the caller that it is given to. */
   readonly seal: (state: string) => string
 }
@@ -212,15 +226,15 @@ interface Shaping {
  * bound to the caller. Refuses with `mcp_failed` a result that the caller's era cannot express, and one that some
  * client reads otherwise than it is read here.
  */
-export function shapedResult(
+export function rewriteResult(
   result: JsonText,
-  { method, caller, upstream, edits: given = NO_EDITS, seal }: Shaping,
+  { method, caller, upstream, edits: given = NO_EDITS, seal }: ResultRewriteOptions,
 ): Buffer {
   const { value } = result
   checkNames(result, RESULT_NAMES)
   const incomplete = value.resultType === 'input_required'
   if (caller === 'legacy') {
-    if (!incomplete) return written(result, given)
+    if (!incomplete) return bytesWithEdits(result, given)
     throw new Refusal('mcp_failed', {
       message: 'The MCP server asks for input in a way that this protocol version does not have.',
     })
@@ -230,33 +244,35 @@ export function shapedResult(
     // It could not be bound to the caller.
     throw new Refusal('mcp_failed', { message: 'The MCP server gives a state that is no text.' })
   }
-  const edits: Edits = {
+  const edits: MemberEdits = {
     ...given,
     ...(upstream === 'legacy' && value.resultType === undefined && { resultType: '"complete"' }),
     ...(CACHEABLE.has(method) && !incomplete && cacheEdits(value)),
     ...(incomplete && typeof state === 'string' && { requestState: JSON.stringify(seal(state)) }),
   }
-  return written(result, edits)
+  return bytesWithEdits(result, edits)
 }
 
 function checkNames({ spans }: JsonText, names: ExactNames): void {
-  if (areAmong(spans.keys(), names.exact) || !names.areMistaken(spans.keys())) return
+  if (areAllKnown(spans.keys(), names.exact) || !names.areMistaken(spans.keys())) return
   throw new Refusal('mcp_failed', { message: 'The answer of the MCP server can be read in two ways.' })
 }
 
 /** Writes a server's request or notification for the caller: its own but for these edits, and for what no message has. */
-export function shapedMessage(message: Message, edits: Edits = NO_EDITS): Buffer {
+export function rewriteMessage(message: UpstreamMessage, edits: MemberEdits = NO_EDITS): Buffer {
   const all = { ...messageEdits(message.spans.keys()), ...edits }
   if (isEmpty(all)) return message.bytes
-  return message.objects ? editedBytes(message, all) : Buffer.from(edited(message, all))
+  return message.objects ? editedBytes(message, all) : Buffer.from(applyEdits(message, all))
 }
 
-function written(object: JsonText, edits: Edits): Buffer {
+function bytesWithEdits(object: JsonText, edits: MemberEdits): Buffer {
   if (isEmpty(edits)) return object.bytes
-  return object.bytes.length > SMALL ? editedBytes(object, edits) : Buffer.from(edited(object, edits))
+  return object.bytes.length > MAX_INLINE_BYTES
+    ? editedBytes(object, edits)
+    : Buffer.from(applyEdits(object, edits))
 }
 
-const cacheEdits = ({ ttlMs }: JsonText['value']): Edits => ({
+const cacheEdits = ({ ttlMs }: JsonText['value']): MemberEdits => ({
   ...(ttlMs === undefined && { ttlMs: '0' }),
   // Also where the upstream says nothing: some clients take that for public.
   cacheScope: '"private"',
@@ -265,10 +281,10 @@ const cacheEdits = ({ ttlMs }: JsonText['value']): Edits => ({
 /**
  * Writes an upstream's JSON-RPC error for the caller, JSON text: its own, unless it has one of our codes.
  */
-export function shapedError(error: JsonText): Buffer {
+export function rewriteError(error: JsonText): Buffer {
   const { code, message } = error.value
   checkNames(error, ERROR_NAMES)
-  if (!OUR_CODES.has(code)) return written(error, {})
+  if (!GATEWAY_ERROR_CODES.has(code)) return bytesWithEdits(error, {})
   throw new Refusal('mcp_failed', {
     detail: { upstream_error: { code: Number(code), message: String(message).slice(0, 1024) } },
   })

@@ -1,13 +1,13 @@
 import type { Agent, Dispatcher } from 'undici'
-import { type CallAuthority, confirmed, OVERTAKEN } from '../../../plugins/call-authority.ts'
-import { Collector } from '../../../plugins/collect.ts'
+import { type CallAuthority, confirmAuthority, OVERTAKEN } from '../../../plugins/call-authority.ts'
+import { ByteCollector } from '../../../plugins/collect.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
 import { EgressRefused } from '../../egress/agent.ts'
-import { WhileAllowed } from '../../egress/while-allowed.ts'
+import { AllowedDispatchHandler } from '../../egress/while-allowed.ts'
 import type { AllowedHosts } from './allowed-hosts.ts'
 import { FetchFailure } from './failure.ts'
 import { nextHop } from './hop.ts'
-import { decoded, textType } from './text.ts'
+import { decodeText, textType } from './text.ts'
 
 const MAX_REDIRECTS = 3
 const REDIRECTS: ReadonlySet<number> = new Set([301, 302, 303, 307, 308])
@@ -26,7 +26,7 @@ export interface FetchRequest {
   readonly authority: CallAuthority
 }
 
-export interface Fetched {
+export interface FetchedText {
   readonly status: number
   /** Lower case, without parameters; empty where the answer has no body. */
   readonly mediaType: string
@@ -36,20 +36,20 @@ export interface Fetched {
   readonly cut: boolean
 }
 
-export interface Fetch {
+export interface FetchAttempt {
   /** Every URL that was asked, or about to be. The first is the one given. */
   readonly hops: readonly [URL, ...URL[]]
-  readonly outcome: Fetched | FetchFailure
+  readonly outcome: FetchedText | FetchFailure
 }
 
-type Answer = Dispatcher.ResponseData
+type FetchResponse = Dispatcher.ResponseData
 
 /**
  * GETs a text through `agent`, following at most three redirects, each judged anew by {@link nextHop}. Never
  * throws because of a server; rejects with `authority_revoked` where its call is not allowed any more. Does NOT judge `first`: {@link firstHop} has; nor does it limit the time: the
  * signal does.
  */
-export async function fetchVia(agent: Agent, first: URL, request: FetchRequest): Promise<Fetch> {
+export async function fetchVia(agent: Agent, first: URL, request: FetchRequest): Promise<FetchAttempt> {
   const hops: [URL, ...URL[]] = [first]
   try {
     return { hops, outcome: await follow(agent, hops, request) }
@@ -58,7 +58,7 @@ export async function fetchVia(agent: Agent, first: URL, request: FetchRequest):
   }
 }
 
-async function follow(agent: Agent, hops: [URL, ...URL[]], request: FetchRequest): Promise<Fetched> {
+async function follow(agent: Agent, hops: [URL, ...URL[]], request: FetchRequest): Promise<FetchedText> {
   let current = hops[0]
   for (;;) {
     const answer = await get(agent, current, request)
@@ -73,14 +73,14 @@ async function follow(agent: Agent, hops: [URL, ...URL[]], request: FetchRequest
   }
 }
 
-async function get(agent: Agent, url: URL, request: FetchRequest): Promise<Answer> {
+async function get(agent: Agent, url: URL, request: FetchRequest): Promise<FetchResponse> {
   const { headers, signal, authority } = request
-  await confirmed(authority)
+  await confirmAuthority(authority)
   const path = url.pathname + url.search
   const allowed = agent.compose(
-    (dispatch) => (sent, handler) => dispatch(sent, new WhileAllowed(handler, authority)),
+    (dispatch) => (sent, handler) => dispatch(sent, new AllowedDispatchHandler(handler, authority)),
   )
-  let answer: Answer
+  let answer: FetchResponse
   try {
     answer = await allowed.request({ origin: url.origin, path, method: 'GET', headers, signal })
   } catch (error) {
@@ -92,7 +92,7 @@ async function get(agent: Agent, url: URL, request: FetchRequest): Promise<Answe
   return answer
 }
 
-async function read(answer: Answer, maxBytes: number): Promise<Fetched> {
+async function read(answer: FetchResponse, maxBytes: number): Promise<FetchedText> {
   const status = answer.statusCode
   try {
     if (BODILESS.has(status)) return { status, mediaType: '', text: '', bytes: 0, cut: false }
@@ -102,7 +102,7 @@ async function read(answer: Answer, maxBytes: number): Promise<Fetched> {
     }
     const { mediaType, charset } = textType(headerOf(answer, 'content-type'))
     const { body, cut } = await upTo(maxBytes, answer)
-    return { status, mediaType, text: decoded(body, charset, cut), bytes: body.length, cut }
+    return { status, mediaType, text: decodeText(body, charset, cut), bytes: body.length, cut }
   } catch (error) {
     throw error instanceof FetchFailure ? withStatus(error, status) : error
   } finally {
@@ -116,8 +116,8 @@ function withStatus({ reason, message, detail }: FetchFailure, status: number): 
   return new FetchFailure(reason, `HTTP ${status}. ${message}`, { ...detail, status })
 }
 
-async function upTo(maxBytes: number, { body }: Answer): Promise<{ body: Buffer; cut: boolean }> {
-  const kept = new Collector(maxBytes)
+async function upTo(maxBytes: number, { body }: FetchResponse): Promise<{ body: Buffer; cut: boolean }> {
+  const kept = new ByteCollector(maxBytes)
   let left = maxBytes
   // Proven by undici: without setEncoding, a body's chunks are Buffers.
   for await (const chunk of body as AsyncIterable<Buffer>) {
@@ -128,7 +128,7 @@ async function upTo(maxBytes: number, { body }: Answer): Promise<{ body: Buffer;
   return { body: kept.bytes(), cut: left < 0 }
 }
 
-function headerOf({ headers }: Answer, name: string): string {
+function headerOf({ headers }: FetchResponse, name: string): string {
   const value = headers[name]
   return typeof value === 'string' ? value.trim() : (value?.join(', ') ?? '')
 }

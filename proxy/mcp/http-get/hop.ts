@@ -1,4 +1,4 @@
-import { refusedHost } from '../../egress/address.ts'
+import { hostRefusal } from '../../egress/address.ts'
 import { hasDotSegment } from '../protocol/normal-uri.ts'
 import { type AllowedHosts, checkAllowedHost } from './allowed-hosts.ts'
 import { FetchFailure } from './failure.ts'
@@ -33,7 +33,7 @@ function hopOf(text: string, allowed: AllowedHosts): URL {
   const url = URL.parse(text)
   if (!url) throw malformed('that cannot be read')
   if (url.username !== '' || url.password !== '') throw malformed('with a user name')
-  const why = refusedHost(url, false)
+  const why = hostRefusal(url, false)
   if (why !== null) {
     throw new FetchFailure('host_refused', 'This host is not on the public internet.', { range: why })
   }

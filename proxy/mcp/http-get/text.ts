@@ -54,7 +54,7 @@ export function textType(header: string): TextType {
  * Decodes bytes as text. Bytes that are no UTF-8 become U+FFFD. `cut`: a character that the cut has split is
  * left out.
  */
-export function decoded(bytes: Buffer, charset: TextType['charset'], cut: boolean): string {
+export function decodeText(bytes: Buffer, charset: TextType['charset'], cut: boolean): string {
   if (charset === 'iso-8859-1') return bytes.toString('latin1')
   return new TextDecoder('utf-8').decode(bytes, { stream: cut })
 }

@@ -3,13 +3,13 @@ import { z } from 'zod'
 import { askNameServers } from '../../../db/host-names/ask.ts'
 import type { JsonObject } from '../../../db/support/json.ts'
 import { HolderPlaces } from '../../../plugins/holder-places.ts'
-import type { Granted } from '../../../plugins/permit.ts'
+import type { CallPermit } from '../../../plugins/permit.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
 import { VERSION } from '../../boot/version.ts'
-import { egressAgent, type Resolve } from '../../egress/agent.ts'
+import { egressAgent, type ResolveHost } from '../../egress/agent.ts'
 import { type AllowedHosts, parseAllowedHosts } from './allowed-hosts.ts'
 import { FetchFailure } from './failure.ts'
-import { type Fetched, type FetchRequest, fetchVia } from './fetch.ts'
+import { type FetchedText, type FetchRequest, fetchVia } from './fetch.ts'
 import { firstHop } from './hop.ts'
 
 export interface HttpGetOptions {
@@ -30,7 +30,7 @@ export interface HttpGetResult {
 
 /** Fetches for a granted call. */
 export type HttpGet = (
-  permit: Granted,
+  permit: CallPermit,
   args: Readonly<Record<string, unknown>>,
   signal: AbortSignal,
 ) => Promise<HttpGetResult>
@@ -39,8 +39,8 @@ export type HttpGet = (
 const MAX_FETCHES = { own: 16, all: 64 }
 
 /** Makes the look-up of what callers choose: by DNS alone, the full name as it stands, and off every thread. */
-export const chosenNames =
-  (servers?: readonly string[]): Resolve =>
+export const dnsOnlyResolver =
+  (servers?: readonly string[]): ResolveHost =>
   async (hostname, signal) =>
     (await askNameServers(hostname, { servers, signal })).addresses
 
@@ -93,7 +93,7 @@ const ARGUMENTS =
  * `overloaded`. Private addresses stay out of reach whatever the operator allows MCP servers, and names of the hosts
  * file and of search domains are not known. Throws an Error for an entry of `allowed_hosts` that cannot be read.
  */
-export function httpGet(options: HttpGetOptions, resolve = chosenNames()): HttpGet {
+export function httpGet(options: HttpGetOptions, resolve = dnsOnlyResolver()): HttpGet {
   const stage = options.timeout_ms
   const agentOf: FetchAgent = (signal) =>
     egressAgent({
@@ -104,17 +104,17 @@ export function httpGet(options: HttpGetOptions, resolve = chosenNames()): HttpG
       resolve,
       signal,
     })
-  return inPlaces(new HolderPlaces(MAX_FETCHES), httpGetVia(agentOf, options))
+  return withFetchLimit(new HolderPlaces(MAX_FETCHES), httpGetVia(agentOf, options))
 }
 
 /** Makes the agent of one fetch: what it has begun ends with the signal, so that a fetch that is over holds nothing. */
 type FetchAgent = (signal: AbortSignal) => Agent
 
 /** Refuses with `overloaded` if there is no place for the fetch of a principal. */
-export const inPlaces =
+export const withFetchLimit =
   (places: HolderPlaces, fetch: HttpGet): HttpGet =>
   async (permit, ...given) => {
-    const place = places.take(permit.principal.id)
+    const place = places.acquire(permit.principal.id)
     if (place.taken === null)
       throw new Refusal('overloaded', {
         message: `${place.held} fetches ${place.limit === 'own' ? 'of yours ' : ''}are under way. Try again when one is done.`,
@@ -133,14 +133,14 @@ export function httpGetVia(agentOf: FetchAgent, options: HttpGetOptions): HttpGe
   return async ({ authority }, args, signal) => {
     const prepared = attempt(() => requestOf(args, options, allowed, { signal, authority }))
     if (prepared instanceof FetchFailure) {
-      return { result: failed(prepared), report: { host: hostOf(args.url), ...reasonOf(prepared) } }
+      return { result: failedResult(prepared), report: { host: hostOf(args.url), ...reasonOf(prepared) } }
     }
     const { url, request } = prepared
     const { hops, outcome } = await fetchVia(agentOf(request.signal), url, request)
     const report = { host: prepared.url.hostname, ...trail(hops) }
     return outcome instanceof FetchFailure
-      ? { result: failed(outcome), report: { ...report, ...reasonOf(outcome) } }
-      : { result: fetched(outcome), report: { ...report, ...sizes(outcome) } }
+      ? { result: failedResult(outcome), report: { ...report, ...reasonOf(outcome) } }
+      : { result: fetchedResult(outcome), report: { ...report, ...sizes(outcome) } }
   }
 }
 
@@ -192,13 +192,13 @@ function requestHeaders(requested: Readonly<Record<string, string>>): Record<str
   return { ...headers, 'accept-encoding': 'identity', 'user-agent': `sallyport-http-get/${VERSION}` }
 }
 
-function fetched({ status, mediaType, text, bytes, cut }: Fetched): JsonObject {
+function fetchedResult({ status, mediaType, text, bytes, cut }: FetchedText): JsonObject {
   const note = cut ? `\n\n[The body was cut after ${bytes} bytes.]` : ''
   const head = mediaType === '' ? `HTTP ${status}` : `HTTP ${status} ${mediaType}`
   return content(`${head}\n\n${text}${note}`, false)
 }
 
-const failed = ({ message }: FetchFailure): JsonObject => content(message, true)
+const failedResult = ({ message }: FetchFailure): JsonObject => content(message, true)
 
 const content = (text: string, isError: boolean): JsonObject => ({
   content: [{ type: 'text', text }],
@@ -207,7 +207,7 @@ const content = (text: string, isError: boolean): JsonObject => ({
 
 const reasonOf = ({ reason, detail }: FetchFailure): JsonObject => ({ reason, ...detail })
 
-const sizes = ({ status, bytes, cut }: Fetched): JsonObject => ({ status, bytes, cut })
+const sizes = ({ status, bytes, cut }: FetchedText): JsonObject => ({ status, bytes, cut })
 
 function trail(hops: readonly URL[]): JsonObject {
   const redirects = hops.length - 1

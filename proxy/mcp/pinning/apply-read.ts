@@ -1,14 +1,14 @@
 import type { Database } from '../../../db/database.ts'
 import { LedgerError } from '../../../db/ledger/record/entry.ts'
 import type { Ledger } from '../../../db/ledger/record/ledger.ts'
-import { resourceAuthority, TOOLS_IN_A_ROW, toolsDetail } from '../../../db/mcp/authority.ts'
-import { type McpResource, recordRead } from '../../../db/mcp/resources.ts'
+import { MAX_TOOLS_PER_ROW, resourceAuthority, toolsDetail } from '../../../db/mcp/authority.ts'
+import { type McpResource, recordMcpReading } from '../../../db/mcp/resources.ts'
 import { type McpTool, putMcpTool } from '../../../db/mcp/tools.ts'
 import { portionsOf } from '../../../db/support/pages.ts'
-import type { Statement } from '../../../db/support/statement.ts'
+import type { LedgerStatement } from '../../../db/support/statement.ts'
 import { type AuditNote, noteEntry } from '../../../plugins/audit/entries.ts'
-import { inTurns, type Steps } from '../../../plugins/turns.ts'
-import type { Inspection } from './inspect.ts'
+import { runInSlices, type WorkSteps } from '../../../plugins/turns.ts'
+import type { UpstreamInspection } from './inspect.ts'
 import { type IntroductionPlan, planIntroduction } from './introduction.ts'
 import type { PinPlan } from './plan.ts'
 
@@ -26,7 +26,7 @@ const MAX_PROBLEM = 512
 
 /** The statements and rows that are stored together for a read of an upstream. */
 export interface AppliedRead {
-  readonly statements: readonly Statement[]
+  readonly statements: readonly LedgerStatement[]
   readonly notes: readonly AuditNote[]
 }
 
@@ -42,16 +42,19 @@ export interface AppliedRead {
 export async function applyRead(
   { database, at }: { readonly database: Database; readonly at: number },
   resource: McpResource,
-  result: Inspection,
+  result: UpstreamInspection,
 ): Promise<AppliedRead> {
   if (!result.ok) {
-    return { statements: [recordRead(database, resource, { problem: sentence(result.problem) })], notes: [] }
+    return {
+      statements: [recordMcpReading(database, resource, { problem: sentence(result.problem) })],
+      notes: [],
+    }
   }
   const { era, protocolVersion, pins } = result
   const { server_facts: before, last_read_at: readAt } = resource
   const introduction = planIntroduction(before, result.facts, readAt === null)
   const { facts } = introduction
-  const said = [...pinned(pins), ...introduced(introduction), ...quarantined(resource, pins)]
+  const said = [...pinNotes(pins), ...introductionNotes(introduction), ...quarantineNotes(resource, pins)]
   const notes = said.map((note, index) => ({
     ...note,
     detail: {
@@ -60,14 +63,14 @@ export async function applyRead(
       ...note.detail,
     },
   }))
-  const read = recordRead(database, resource, { era, protocolVersion, facts, at }, notes.length)
-  const puts = await inTurns(putAll(database, pins.tools))
+  const read = recordMcpReading(database, resource, { era, protocolVersion, facts, at }, notes.length)
+  const puts = await runInSlices(putAll(database, pins.tools))
   return { statements: [read, ...puts], notes }
 }
 
 /** Making a statement takes some 0.1 ms, and there may be thousands. */
-function* putAll(database: Database, tools: readonly McpTool[]): Steps<readonly Statement[]> {
-  const statements: Statement[] = []
+function* putAll(database: Database, tools: readonly McpTool[]): WorkSteps<readonly LedgerStatement[]> {
+  const statements: LedgerStatement[] = []
   for (const tool of tools) {
     statements.push(putMcpTool(database, tool))
     yield
@@ -75,7 +78,7 @@ function* putAll(database: Database, tools: readonly McpTool[]): Steps<readonly 
   return statements
 }
 
-interface Storing {
+interface StoreReadContext {
   readonly database: Database
   readonly ledger: Pick<Ledger, 'commit'>
   readonly configDigest: string
@@ -88,9 +91,9 @@ interface Storing {
  * Rejects where the ledger cannot record.
  */
 export async function storeRead(
-  { database, ledger, configDigest, at }: Storing,
+  { database, ledger, configDigest, at }: StoreReadContext,
   resource: McpResource,
-  result: Inspection,
+  result: UpstreamInspection,
 ): Promise<boolean> {
   const { statements, notes } = await applyRead({ database, at }, resource, result)
   try {
@@ -102,7 +105,7 @@ export async function storeRead(
   }
 }
 
-function introduced({ change, changes }: IntroductionPlan): readonly AuditNote[] {
+function introductionNotes({ change, changes }: IntroductionPlan): readonly AuditNote[] {
   if (change === null) return []
   const detail = {
     ...change,
@@ -111,10 +114,10 @@ function introduced({ change, changes }: IntroductionPlan): readonly AuditNote[]
   return [{ action: 'mcp_resource.updated', detail }]
 }
 
-function pinned({ tools }: PinPlan): readonly AuditNote[] {
+function pinNotes({ tools }: PinPlan): readonly AuditNote[] {
   return portionsOf(
     tools.filter(({ state }) => state !== 'quarantined'),
-    TOOLS_IN_A_ROW,
+    MAX_TOOLS_PER_ROW,
   ).map((portion) => {
     const approved = portion.filter(({ state }) => state === 'approved').map(({ name }) => name)
     const detail = {
@@ -128,7 +131,7 @@ function pinned({ tools }: PinPlan): readonly AuditNote[] {
   })
 }
 
-function quarantined({ name }: McpResource, { quarantined: all }: PinPlan): readonly AuditNote[] {
+function quarantineNotes({ name }: McpResource, { quarantined: all }: PinPlan): readonly AuditNote[] {
   const action = 'mcp_resource.tool_quarantined'
   const limit = Math.min(MAX_DIFFERENCE, Math.floor(MAX_DIFFERENCES / all.length))
   const own = all.slice(0, MAX_OWN).map(({ tool, digest, changes }) => ({
@@ -137,7 +140,7 @@ function quarantined({ name }: McpResource, { quarantined: all }: PinPlan): read
     tool: `${name}.${tool}`,
   }))
   // Each row says all that the operator has set, so an upstream must not choose their number.
-  const others = portionsOf(all.slice(MAX_OWN), TOOLS_IN_A_ROW).map((portion) => ({
+  const others = portionsOf(all.slice(MAX_OWN), MAX_TOOLS_PER_ROW).map((portion) => ({
     action,
     detail: { quarantined: portion.map(({ tool, digest }) => [tool, digest]) },
   }))

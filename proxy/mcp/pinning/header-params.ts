@@ -1,6 +1,6 @@
 import type { IncomingHttpHeaders } from 'node:http'
 import { isObject } from '../../../db/support/json.ts'
-import { placeOf } from '../../visible.ts'
+import { printJsonPath } from '../../visible.ts'
 import { decodeHeaderValue, encodeHeaderValue } from '../protocol/header-values.ts'
 import { subschemas } from '../schema/subschemas.ts'
 
@@ -32,7 +32,7 @@ export function headerParams(inputSchema: unknown): readonly HeaderParam[] {
     if (!Object.hasOwn(schema, ANNOTATION)) continue
     const { [ANNOTATION]: name, type } = schema
     const fault = (problem: string): Error =>
-      new Error(`${placeOf(path) || 'the schema'}: ${ANNOTATION} ${problem}`)
+      new Error(`${printJsonPath(path) || 'the schema'}: ${ANNOTATION} ${problem}`)
     if (!properties || properties.length === 0) throw fault('may only stand below properties')
     if (typeof name !== 'string' || !TOKEN.test(name)) throw fault('must be the rest of a header name')
     if (!isType(type)) throw fault('demands the type string, integer or boolean')
@@ -58,7 +58,7 @@ export function headerParamFault(
   for (const param of params) {
     const { [param.header]: header } = headers
     const value = valueAt(args, param.path)
-    const name = `${param.header} of ${placeOf(param.path)}`
+    const name = `${param.header} of ${printJsonPath(param.path)}`
     if (value === undefined || value === null) {
       if (header !== undefined) return `The header ${name} is there, the argument is not.`
       continue

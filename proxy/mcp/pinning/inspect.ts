@@ -4,19 +4,19 @@ import { listMcpTools } from '../../../db/mcp/tools.ts'
 import type { JsonObject } from '../../../db/support/json.ts'
 import { OWN_AUTHORITY } from '../../../plugins/call-authority.ts'
 import type { OperatorPermit } from '../../../plugins/permit.ts'
-import { readings } from '../aside/aside.ts'
-import { type Asker, Unanswered } from '../aside/threads.ts'
-import type { Era } from '../protocol/versions.ts'
+import { definitionThreads } from '../aside/aside.ts'
+import { TaskIncompleteError, type TaskRequester } from '../aside/threads.ts'
+import type { ProtocolEra } from '../protocol/versions.ts'
 import type { McpUpstream } from '../upstream/client.ts'
 import { McpUpstreamError } from '../upstream/errors.ts'
 import { type PinPlan, planPins } from './plan.ts'
-import { type AskedTool, type JudgedTool, judgeTools } from './tool-definition.ts'
+import { type JudgedTool, judgeTools, type ToolCandidate } from './tool-definition.ts'
 
 /** The result of reading an upstream. */
-export type Inspection =
+export type UpstreamInspection =
   | {
       readonly ok: true
-      readonly era: Era
+      readonly era: ProtocolEra
       readonly protocolVersion: string
       readonly facts: JsonObject
       readonly pins: PinPlan
@@ -27,10 +27,10 @@ export type Inspection =
  * Reads the upstream of a resource and works out the changes that this brings. Writes nothing; never rejects
  * because of the upstream.
  */
-export type Inspect = (resource: McpResource, signal: AbortSignal) => Promise<Inspection>
+export type InspectUpstream = (resource: McpResource, signal: AbortSignal) => Promise<UpstreamInspection>
 
 export const inspector =
-  (database: Database, upstream: McpUpstream, clock: () => number): Inspect =>
+  (database: Database, upstream: McpUpstream, clock: () => number): InspectUpstream =>
   async (resource, signal) => {
     try {
       // Made here alone: a resource is there because an operator has registered it.
@@ -42,7 +42,7 @@ export const inspector =
       const { era, protocolVersion, facts, tools } = await upstream.read(permit, resource, signal)
       const { resource_id: key } = resource
       const known = await listMcpTools(database, key)
-      const listed = await judgeTools(tools, known, (asked) => judgedAside(asked, { key, signal }))
+      const listed = await judgeTools(tools, known, (asked) => judgeOffThread(asked, { key, signal }))
       const pins = planPins({
         resourceId: resource.resource_id,
         known,
@@ -62,7 +62,7 @@ export const inspector =
  * database is in use until then.
  */
 export const inspectWithin =
-  (inspect: Inspect, withinMs: number): Inspect =>
+  (inspect: InspectUpstream, withinMs: number): InspectUpstream =>
   async (resource, signal) => {
     const late = AbortSignal.timeout(withinMs)
     const inspection = await inspect(resource, AbortSignal.any([signal, late]))
@@ -70,11 +70,11 @@ export const inspectWithin =
     return { ok: false, problem: `it did not answer in time (${withinMs} ms)` }
   }
 
-async function judgedAside(asked: AskedTool, asker: Asker): Promise<JudgedTool> {
+async function judgeOffThread(asked: ToolCandidate, asker: TaskRequester): Promise<JudgedTool> {
   try {
-    return await readings.ask('judgeTool', asked, asker)
+    return await definitionThreads.ask('judgeTool', asked, asker)
   } catch (error) {
-    if (!(error instanceof Unanswered)) throw error
+    if (!(error instanceof TaskIncompleteError)) throw error
     throw new Error(`tool ${asked.index + 1} of the list takes too long to judge`, { cause: error })
   }
 }

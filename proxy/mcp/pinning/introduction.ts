@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto'
 import canonicalize from 'canonicalize'
-import { isObject, type JsonObject, type Members } from '../../../db/support/json.ts'
-import { cut, hiddenIn, placeOf } from '../../visible.ts'
+import { isObject, type JsonObject, type UnknownRecord } from '../../../db/support/json.ts'
+import { hiddenCharacters, printJsonPath, truncateText } from '../../visible.ts'
 import { IMPLEMENTATION_MEMBERS, knownMembers } from '../protocol/known-members.ts'
 import { toolChanges } from './tool-changes.ts'
 
@@ -57,7 +57,7 @@ export const introductionChanges = (
   after: ServerIntroduction,
 ): readonly string[] => toolChanges(membersOf(before), membersOf(after))
 
-const membersOf = ({ serverInfo, instructions }: ServerIntroduction): Members => ({
+const membersOf = ({ serverInfo, instructions }: ServerIntroduction): UnknownRecord => ({
   ...(serverInfo && { serverInfo }),
   ...(instructions !== undefined && { instructions }),
 })
@@ -65,18 +65,20 @@ const membersOf = ({ serverInfo, instructions }: ServerIntroduction): Members =>
 /** Lists the texts of an introduction that hide something: `invisible:instructions U+200B`. */
 export function introductionFlags(introduction: ServerIntroduction): readonly string[] {
   const flags = textsIn(membersOf(introduction), []).flatMap(([path, text]) =>
-    [...hiddenIn(text)].map(([kind, points]) => `${kind}:${placeOf(path)} ${points.slice(0, 5).join(' ')}`),
+    [...hiddenCharacters(text)].map(
+      ([kind, points]) => `${kind}:${printJsonPath(path)} ${points.slice(0, 5).join(' ')}`,
+    ),
   )
   const more = flags.length - MAX_FLAGS
   return [
-    ...flags.slice(0, MAX_FLAGS).map((flag) => cut(flag, MAX_FLAG)),
+    ...flags.slice(0, MAX_FLAGS).map((flag) => truncateText(flag, MAX_FLAG)),
     ...(more > 0 ? [`and ${more} more`] : []),
   ]
 }
 
-type Path = readonly (string | number)[]
+type IntroductionPath = readonly (string | number)[]
 
-function textsIn(value: unknown, path: Path): readonly (readonly [Path, string])[] {
+function textsIn(value: unknown, path: IntroductionPath): readonly (readonly [IntroductionPath, string])[] {
   if (typeof value === 'string') return [[path, value]]
   if (Array.isArray(value)) return value.flatMap((item: unknown, at) => textsIn(item, [...path, at]))
   if (!isObject(value)) return []

@@ -1,6 +1,6 @@
 import { LRUCache } from 'lru-cache'
 import type { PinnedMcpTool } from '../../../db/mcp/tools.ts'
-import { calls, SMALL } from '../aside/aside.ts'
+import { callThreads, MAX_INLINE_BYTES } from '../aside/aside.ts'
 import { type JsonText, readObject } from '../protocol/json-text.ts'
 import { knownMembers, TOOL_MEMBERS } from '../protocol/known-members.ts'
 import { type HeaderParam, headerParams } from './header-params.ts'
@@ -10,7 +10,7 @@ export interface PinnedDefinition {
   readonly digest: string
   /** JSON, as it was pinned. */
   readonly text: string
-  /** Undefined where the definition is larger than {@link SMALL}. */
+  /** Undefined where the definition is larger than {@link MAX_INLINE_BYTES}. */
   readonly inputSchema: unknown
   /** Empty where the annotations break their rules: then no header repeats an argument. */
   readonly headerParams: readonly HeaderParam[]
@@ -32,25 +32,29 @@ const cache = new LRUCache<string, PinnedDefinition>({
 })
 
 /** Takes the pinned definition of a tool apart, once for as long as it stays what it is. */
-export function definitionOf(tool: PinnedMcpTool): PinnedDefinition | Promise<PinnedDefinition> {
+export function parsePinnedDefinition(tool: PinnedMcpTool): PinnedDefinition | Promise<PinnedDefinition> {
   const key = `${tool.resource_id} ${tool.name}`
   const known = cache.get(key)
   if (known?.text === tool.definition) return known
   const bytes = Buffer.from(tool.definition)
-  if (bytes.length > SMALL) return large(key, tool, bytes)
-  return kept(key, tool, takenApart(bytes))
+  if (bytes.length > MAX_INLINE_BYTES) return parseLargeDefinition(key, tool, bytes)
+  return cacheDefinition(key, tool, parseDefinition(bytes))
 }
 
-async function large(key: string, tool: PinnedMcpTool, bytes: Buffer): Promise<PinnedDefinition> {
-  const parts = await calls.ask('takeApart', tool.definition, { key: tool.resource_id })
+async function parseLargeDefinition(
+  key: string,
+  tool: PinnedMcpTool,
+  bytes: Buffer,
+): Promise<PinnedDefinition> {
+  const parts = await callThreads.ask('takeApart', tool.definition, { key: tool.resource_id })
   const { headerParams, spans } = parts
   const isWhole = parts.listed === tool.definition
   const listed = isWhole ? tool.definition : parts.listed
   const object = { bytes: isWhole ? bytes : Buffer.from(listed), spans }
-  return kept(key, tool, { inputSchema: undefined, headerParams, listed, object })
+  return cacheDefinition(key, tool, { inputSchema: undefined, headerParams, listed, object })
 }
 
-function kept(
+function cacheDefinition(
   key: string,
   { definition: text, digest }: PinnedMcpTool,
   parts: Omit<PinnedDefinition, 'text' | 'digest'>,
@@ -61,17 +65,17 @@ function kept(
 }
 
 /** Takes a definition apart, JSON of an object. */
-export function takenApart(bytes: Buffer): Omit<PinnedDefinition, 'text' | 'digest'> {
+export function parseDefinition(bytes: Buffer): Omit<PinnedDefinition, 'text' | 'digest'> {
   const object = readObject(bytes)
   const { inputSchema } = object.value
   const text = bytes.toString()
   const listed = JSON.stringify(knownMembers(object.value, TOOL_MEMBERS))
-  const parts = { inputSchema, headerParams: annotated(inputSchema) }
+  const parts = { inputSchema, headerParams: headerParamsOrNone(inputSchema) }
   if (listed === text) return { ...parts, listed: text, object }
   return { ...parts, listed, object: readObject(Buffer.from(listed)) }
 }
 
-function annotated(inputSchema: unknown): readonly HeaderParam[] {
+function headerParamsOrNone(inputSchema: unknown): readonly HeaderParam[] {
   try {
     return headerParams(inputSchema)
   } catch {

@@ -1,6 +1,6 @@
 import type { McpTool, PinnedMcpTool } from '../../../db/mcp/tools.ts'
 import { timestamp } from '../../../db/support/statement.ts'
-import { isFolded, type ListedTool } from './tool-definition.ts'
+import { hasFoldedMembers, type ListedTool } from './tool-definition.ts'
 
 /** The changes that a read of a resource's tools brings. */
 export interface PinPlan {
@@ -17,7 +17,7 @@ interface Quarantine {
   readonly digest: string
 }
 
-interface Read {
+interface PinPlanInput {
   readonly resourceId: string
   /** Every tool that the resource has a row of, gone ones too. */
   readonly known: readonly McpTool[]
@@ -35,7 +35,7 @@ interface Read {
  * members differ that its digest leaves out. A tool that is no longer listed is gone, and comes back approved only with
  * the pinned digest. The same read again changes nothing.
  */
-export function planPins({ resourceId, known, listed, first, at }: Read): PinPlan {
+export function planPins({ resourceId, known, listed, first, at }: PinPlanInput): PinPlan {
   const rows = new Map(known.map((row) => [row.name, row]))
   const names = new Set(listed.map(({ name }) => name))
   const now = timestamp(at)
@@ -45,8 +45,8 @@ export function planPins({ resourceId, known, listed, first, at }: Read): PinPla
   const changed = listed.flatMap((tool): readonly McpTool[] => {
     const row = rows.get(tool.name)
     if (row) return comparedWith(row, tool, now)
-    const isTrusted = first && !(tool.news && isFolded(tool.news))
-    return [isTrusted ? approvedNow(resourceId, tool, now) : newcomer(resourceId, tool, now)]
+    const isTrusted = first && !(tool.news && hasFoldedMembers(tool.news))
+    return [isTrusted ? approvedRow(resourceId, tool, now) : quarantinedRow(resourceId, tool, now)]
   })
   const changes = new Map(listed.map(({ name, news }) => [name, news?.changes ?? []]))
   const quarantined = changed
@@ -73,7 +73,7 @@ function comparedWith(row: McpTool, listed: ListedTool, now: string): readonly M
   return [{ ...row, ...pending, state: 'quarantined', flags, changed_at: now }]
 }
 
-function approvedNow(resourceId: string, tool: ListedTool, now: string): PinnedMcpTool {
+function approvedRow(resourceId: string, tool: ListedTool, now: string): PinnedMcpTool {
   const { name, text, digest, news } = tool
   return {
     resource_id: resourceId,
@@ -91,9 +91,9 @@ function approvedNow(resourceId: string, tool: ListedTool, now: string): PinnedM
   }
 }
 
-function newcomer(resourceId: string, tool: ListedTool, now: string): McpTool {
+function quarantinedRow(resourceId: string, tool: ListedTool, now: string): McpTool {
   return {
-    ...approvedNow(resourceId, tool, now),
+    ...approvedRow(resourceId, tool, now),
     definition: null,
     digest: null,
     pinned_at: null,

@@ -1,9 +1,9 @@
 import type { McpTool } from '../../../db/mcp/tools.ts'
-import { isObject, type Members } from '../../../db/support/json.ts'
-import { cut, placeOf, visible } from '../../visible.ts'
-import { readings, SMALL } from '../aside/aside.ts'
+import { isObject, type UnknownRecord } from '../../../db/support/json.ts'
+import { escapeHidden, printJsonPath, truncateText } from '../../visible.ts'
+import { definitionThreads, MAX_INLINE_BYTES } from '../aside/aside.ts'
 
-type Path = readonly (string | number)[]
+type ChangePath = readonly (string | number)[]
 
 const MAX_CHANGES = 50
 const MAX_VALUE = 120
@@ -12,34 +12,34 @@ const MAX_PLACE = 200
 const CONTEXT = 20
 
 /**
- * Says what would change if the pending definition of a tool were approved, as {@link changesOf} does; of
+ * Says what would change if the pending definition of a tool were approved, as {@link definitionChanges} does; of
  * large ones on a thread.
  */
 export function pendingChanges(tool: McpTool): readonly string[] | Promise<readonly string[]> {
   const { resource_id: key, definition: pinned, pending_definition: pending } = tool
   const asked = { pinned, pending: pending ?? '{}' }
-  if ((pinned?.length ?? 0) + asked.pending.length <= SMALL) return changesBetween(asked)
-  return readings.ask('changesBetween', asked, { key })
+  if ((pinned?.length ?? 0) + asked.pending.length <= MAX_INLINE_BYTES) return changesBetween(asked)
+  return definitionThreads.ask('changesBetween', asked, { key })
 }
 
-interface Pair {
+interface DefinitionPair {
   /** The approved definition, JSON text; null where there is none. */
   readonly pinned: string | null
   readonly pending: string
 }
 
-/** Compares two definitions, JSON text, as {@link changesOf} does. */
-export const changesBetween = ({ pinned, pending }: Pair): readonly string[] =>
-  changesOf(pinned, membersOf(pending))
+/** Compares two definitions, JSON text, as {@link definitionChanges} does. */
+export const changesBetween = ({ pinned, pending }: DefinitionPair): readonly string[] =>
+  definitionChanges(pinned, membersOf(pending))
 
 /**
  * Compares a definition with the pinned one, JSON text, as {@link toolChanges} does. Of a tool that was never
  * approved, everything: that there is nothing to compare it with is no reason to approve it unseen.
  */
-export const changesOf = (pinned: string | null, after: Members): readonly string[] =>
+export const definitionChanges = (pinned: string | null, after: UnknownRecord): readonly string[] =>
   pinned === null ? ['new tool', ...toolChanges({}, after)] : toolChanges(membersOf(pinned), after)
 
-function membersOf(definition: string): Members {
+function membersOf(definition: string): UnknownRecord {
   const value: unknown = JSON.parse(definition)
   return isObject(value) ? value : {}
 }
@@ -49,29 +49,34 @@ function membersOf(definition: string): Members {
  * cut at 120 characters around the difference, characters that hide written as `\u{200b}`. At most 50 lines,
  * then how many more.
  */
-export function toolChanges(before: Members, after: Members): readonly string[] {
+export function toolChanges(before: UnknownRecord, after: UnknownRecord): readonly string[] {
   const lines: string[] = []
   let more = 0
-  const note: Note = (path, change) => {
+  const note: NoteChange = (path, change) => {
     if (lines.length === MAX_CHANGES) more += 1
-    else lines.push(`${cut(placeOf(path), MAX_PLACE)}: ${change()}`)
+    else lines.push(`${truncateText(printJsonPath(path), MAX_PLACE)}: ${change()}`)
   }
   compareMembers(before, after, [], note)
   return more === 0 ? lines : [...lines, `and ${more} more`]
 }
 
 /** Takes a change down. Its text is made only where there is room for it. */
-type Note = (path: Path, change: () => string) => void
+type NoteChange = (path: ChangePath, change: () => string) => void
 
-function compare(before: unknown, after: unknown, path: Path, note: Note): void {
+function compare(before: unknown, after: unknown, path: ChangePath, note: NoteChange): void {
   if (isObject(before) && isObject(after)) compareMembers(before, after, path, note)
   else if (Array.isArray(before) && Array.isArray(after)) compareItems(before, after, path, note)
   else if (typeof before === 'string' && typeof after === 'string' && before !== after) {
-    note(path, () => apart(before, after).map(quoted).join(' → '))
+    note(path, () => differingParts(before, after).map(quoted).join(' → '))
   } else if (before !== after) note(path, () => `${quoted(before)} → ${quoted(after)}`)
 }
 
-function compareMembers(before: Members, after: Members, path: Path, note: Note): void {
+function compareMembers(
+  before: UnknownRecord,
+  after: UnknownRecord,
+  path: ChangePath,
+  note: NoteChange,
+): void {
   for (const name of new Set([...Object.keys(before), ...Object.keys(after)])) {
     const inner = [...path, name]
     if (!Object.hasOwn(before, name)) note(inner, () => `added ${quoted(after[name])}`)
@@ -80,7 +85,12 @@ function compareMembers(before: Members, after: Members, path: Path, note: Note)
   }
 }
 
-function compareItems(before: readonly unknown[], after: readonly unknown[], path: Path, note: Note): void {
+function compareItems(
+  before: readonly unknown[],
+  after: readonly unknown[],
+  path: ChangePath,
+  note: NoteChange,
+): void {
   for (let index = 0; index < Math.max(before.length, after.length); index += 1) {
     const inner = [...path, index]
     if (index >= before.length) note(inner, () => `added ${quoted(after[index])}`)
@@ -90,7 +100,7 @@ function compareItems(before: readonly unknown[], after: readonly unknown[], pat
 }
 
 /** Cuts two texts down to where they differ: a change must not hide behind a long common beginning. */
-function apart(before: string, after: string): readonly string[] {
+function differingParts(before: string, after: string): readonly string[] {
   const shorter = Math.min(before.length, after.length)
   let start = 0
   while (start < shorter && before[start] === after[start]) start += 1
@@ -103,4 +113,5 @@ function apart(before: string, after: string): readonly string[] {
   return [part(before), part(after)]
 }
 
-const quoted = (value: unknown): string => cut(visible(JSON.stringify(value) ?? 'nothing'), MAX_VALUE)
+const quoted = (value: unknown): string =>
+  truncateText(escapeHidden(JSON.stringify(value) ?? 'nothing'), MAX_VALUE)

@@ -1,16 +1,16 @@
 import { createHash } from 'node:crypto'
 import canonicalize from 'canonicalize'
 import type { McpTool } from '../../../db/mcp/tools.ts'
-import { isObject, type Members } from '../../../db/support/json.ts'
+import { isObject, type UnknownRecord } from '../../../db/support/json.ts'
 import { scanJson } from '../../../plugins/json-body/scan.ts'
-import { cut, visible } from '../../visible.ts'
+import { escapeHidden, truncateText } from '../../visible.ts'
 import { mistakenMembers, TOOL_MEMBERS } from '../protocol/known-members.ts'
 import type { RawTool } from '../upstream/tools.ts'
-import { changesOf } from './tool-changes.ts'
+import { definitionChanges } from './tool-changes.ts'
 import { toolFlags } from './tool-flags.ts'
 
 /** A definition of a tool, to be judged. */
-export interface AskedTool {
+export interface ToolCandidate {
   /** JSON of an object, as the upstream wrote it: fields that nobody knows are still in it. */
   readonly text: string
   /** The place in its list, from 0. */
@@ -33,14 +33,14 @@ export interface JudgedTool {
    */
   readonly earlierDigest: string | null
   /** Null where the digest is the known one: then there is nothing to be told. */
-  readonly news: ToolNews | null
+  readonly news: ToolFindings | null
 }
 
 /** What an operator should know of a definition. */
-interface ToolNews {
+interface ToolFindings {
   /** The members that fold onto known ones, and {@link toolFlags}. */
   readonly flags: readonly string[]
-  /** {@link changesOf} the pinned definition. */
+  /** {@link definitionChanges} the pinned definition. */
   readonly changes: readonly string[]
 }
 
@@ -61,7 +61,7 @@ const MAX_FOLDED_FLAG = 120
 export async function judgeTools(
   tools: readonly RawTool[],
   known: readonly McpTool[],
-  judge: (asked: AskedTool) => JudgedTool | Promise<JudgedTool>,
+  judge: (asked: ToolCandidate) => JudgedTool | Promise<JudgedTool>,
 ): Promise<readonly ListedTool[]> {
   const rows = new Map(known.map((row) => [row.name, row]))
   const judged: ListedTool[] = []
@@ -98,7 +98,7 @@ function standingOf(
  * 256 KiB or is JSON that two readers could take for two things, or `inputSchema` is not the schema of an
  * object.
  */
-export function judgeTool({ text, index, pinned, known, earlierKnown }: AskedTool): JudgedTool {
+export function judgeTool({ text, index, pinned, known, earlierKnown }: ToolCandidate): JudgedTool {
   const bytes = Buffer.from(text)
   const value: unknown = JSON.parse(text)
   const place = `tool ${index + 1} of the list`
@@ -117,16 +117,16 @@ export function judgeTool({ text, index, pinned, known, earlierKnown }: AskedToo
   const isKnown = digest === known || (earlierDigest !== null && earlierDigest === earlierKnown)
   if (isKnown) return { digest, earlierDigest, news: null }
   const flags = [...foldedFlags(folded), ...toolFlags(value)]
-  return { digest, earlierDigest, news: { flags, changes: changesOf(pinned, value) } }
+  return { digest, earlierDigest, news: { flags, changes: definitionChanges(pinned, value) } }
 }
 
 /** Returns the digest of a definition: lower-case hex SHA-256 of its canonical form (RFC 8785). */
-const definitionDigest = (definition: Members): string =>
+const definitionDigest = (definition: UnknownRecord): string =>
   createHash('sha256')
     .update(canonicalize(definition) ?? '')
     .digest('hex')
 
-const only = (value: Members, names: readonly string[]): Members =>
+const pickMembers = (value: UnknownRecord, names: readonly string[]): UnknownRecord =>
   Object.fromEntries(names.flatMap((name) => (Object.hasOwn(value, name) ? [[name, value[name]]] : [])))
 
 /** The beginning of the flag of a member that folds onto a known one. */
@@ -136,19 +136,21 @@ const FOLDED = 'folded_member:'
  * Tells whether a definition has members that another reader takes for known ones. No reading approves such a
  * definition.
  */
-export const isFolded = ({ flags }: Pick<ToolNews, 'flags'>): boolean =>
+export const hasFoldedMembers = ({ flags }: Pick<ToolFindings, 'flags'>): boolean =>
   flags.some((flag) => flag.startsWith(FOLDED))
 
 const foldedFlags = (paths: readonly string[]): readonly string[] =>
-  paths.slice(0, MAX_FOLDED_FLAGS).map((path) => `${FOLDED}${cut(visible(path), MAX_FOLDED_FLAG)}`)
+  paths
+    .slice(0, MAX_FOLDED_FLAGS)
+    .map((path) => `${FOLDED}${truncateText(escapeHidden(path), MAX_FOLDED_FLAG)}`)
 
-function digestsOf(name: string, bytes: Buffer, value: Members): { digest: string; earlier: string } {
+function digestsOf(name: string, bytes: Buffer, value: UnknownRecord): { digest: string; earlier: string } {
   try {
     // The text is listed, the value is judged: a member twice would make them two tools.
     const { escapedNames } = scanJson(bytes)
     // V8 may have read an escaped name as another one (nodejs/node#63785); the text was written by it.
     if (escapedNames && JSON.stringify(value) !== bytes.toString()) throw new Error('a name is misread')
-    return { digest: definitionDigest(value), earlier: definitionDigest(only(value, EARLIER_PINNED)) }
+    return { digest: definitionDigest(value), earlier: definitionDigest(pickMembers(value, EARLIER_PINNED)) }
   } catch (error) {
     throw new Error(`the definition of the tool ${name} is not unambiguous JSON`, { cause: error })
   }

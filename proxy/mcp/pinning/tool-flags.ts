@@ -1,14 +1,14 @@
-import { isObject, type Members } from '../../../db/support/json.ts'
-import { cut, hiddenIn, placeOf } from '../../visible.ts'
+import { isObject, type UnknownRecord } from '../../../db/support/json.ts'
+import { hiddenCharacters, printJsonPath, truncateText } from '../../visible.ts'
 import { usableSchema } from '../schema/arguments.ts'
-import { textOrJson } from '../schema/text-or-json.ts'
+import { textOrJsonArguments } from '../schema/text-or-json.ts'
 import { headerParams } from './header-params.ts'
 
 const MAX_FLAGS = 50
 const MAX_FLAG = 250
 const MAX_PLACE = 200
 
-type Path = readonly (string | number)[]
+type FlagPath = readonly (string | number)[]
 
 /**
  * Lists the reasons to look closely at a tool (docs/threats.md#threat-17), each a code with its subject: text
@@ -19,12 +19,12 @@ type Path = readonly (string | number)[]
  * `header_annotation_invalid:`. At most 50, then how many more. Flags quarantine nothing. Expects a document
  * that is no deeper than a stack.
  */
-export function toolFlags(definition: Members): readonly string[] {
+export function toolFlags(definition: UnknownRecord): readonly string[] {
   const flags: string[] = []
   let more = 0
-  const note: Note = (flag) => {
+  const note: NoteFlag = (flag) => {
     if (flags.length === MAX_FLAGS) more += 1
-    else flags.push(cut(flag(), MAX_FLAG))
+    else flags.push(truncateText(flag(), MAX_FLAG))
   }
   for (const flag of schemaFlags(definition.inputSchema)) note(() => flag)
   noteHidden(definition, [], note)
@@ -32,15 +32,16 @@ export function toolFlags(definition: Members): readonly string[] {
 }
 
 /** Takes a flag down. Its text is made only where there is room for it. */
-type Note = (flag: () => string) => void
+type NoteFlag = (flag: () => string) => void
 
 function schemaFlags(inputSchema: unknown): readonly string[] {
   const usable = usableSchema(inputSchema)
   const annotation = annotationFault(inputSchema)
   const flags = annotation === null ? [] : [`header_annotation_invalid:${annotation}`]
   if ('unchecked' in usable) {
-    const doubtful = textOrJson(usable.schema).slice(0, MAX_FLAGS)
-    if (doubtful.length > 0) flags.push(`text_or_json:${doubtful.map((name) => placeOf([name])).join(', ')}`)
+    const doubtful = textOrJsonArguments(usable.schema).slice(0, MAX_FLAGS)
+    if (doubtful.length > 0)
+      flags.push(`text_or_json:${doubtful.map((name) => printJsonPath([name])).join(', ')}`)
     return [...flags, ...usable.unchecked.map((place) => `pattern_not_checked:${place}`)]
   }
   return [...flags, usable.code === 'schema_unusable' ? `${usable.code}:${usable.problem}` : usable.code]
@@ -55,20 +56,20 @@ function annotationFault(inputSchema: unknown): string | null {
   }
 }
 
-function noteHidden(value: unknown, path: Path, note: Note): void {
-  if (typeof value === 'string') noteText(value, () => placeOf(path), note)
+function noteHidden(value: unknown, path: FlagPath, note: NoteFlag): void {
+  if (typeof value === 'string') noteText(value, () => printJsonPath(path), note)
   else if (Array.isArray(value)) {
     for (const [index, item] of value.entries()) noteHidden(item, [...path, index], note)
   } else if (isObject(value)) {
     for (const [name, inner] of Object.entries(value)) {
-      noteText(name, () => `a name in ${placeOf(path) || 'the tool'}`, note)
+      noteText(name, () => `a name in ${printJsonPath(path) || 'the tool'}`, note)
       noteHidden(inner, [...path, name], note)
     }
   }
 }
 
-function noteText(text: string, place: () => string, note: Note): void {
-  for (const [kind, points] of hiddenIn(text)) {
-    note(() => `${kind}:${cut(place(), MAX_PLACE)} ${points.slice(0, 5).join(' ')}`)
+function noteText(text: string, place: () => string, note: NoteFlag): void {
+  for (const [kind, points] of hiddenCharacters(text)) {
+    note(() => `${kind}:${truncateText(place(), MAX_PLACE)} ${points.slice(0, 5).join(' ')}`)
   }
 }

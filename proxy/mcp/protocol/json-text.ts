@@ -1,4 +1,4 @@
-import { isObject, type Members } from '../../../db/support/json.ts'
+import { isObject, type UnknownRecord } from '../../../db/support/json.ts'
 import {
   BACKSLASH,
   CLOSE_BRACE,
@@ -9,7 +9,7 @@ import {
   OPEN_BRACKET,
   QUOTE,
 } from '../../../plugins/json-body/bytes.ts'
-import { type Scan, type Span, scanJson } from '../../../plugins/json-body/scan.ts'
+import { type JsonScan, type JsonSpan, scanJson } from '../../../plugins/json-body/scan.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
 
 const SPACE = 0x20
@@ -26,8 +26,8 @@ export const UNSUPPORTED_VERSION = -32022
  */
 export interface JsonText {
   readonly bytes: Buffer
-  readonly value: Members
-  readonly spans: Scan['spans']
+  readonly value: UnknownRecord
+  readonly spans: JsonScan['spans']
   readonly escapedNames: boolean
 }
 
@@ -42,7 +42,7 @@ export function readObject(bytes: Buffer): JsonText {
  * Reads an object whose bytes were read strictly before, as part of what `value` is of: only where its members stand
  * is looked for.
  */
-export function readObjectAgain(bytes: Buffer, value: Members): JsonText {
+export function readObjectAgain(bytes: Buffer, value: UnknownRecord): JsonText {
   // With an escape in it a name may not be what it seems, and a quote not the end.
   if (bytes.includes(BACKSLASH)) return { ...readObject(bytes), value }
   return { bytes, value, spans: spansIn(bytes), escapedNames: false }
@@ -50,7 +50,7 @@ export function readObjectAgain(bytes: Buffer, value: Members): JsonText {
 
 /** Finds where the members of an object stand, of which nothing is escaped. */
 function spansIn(bytes: Buffer): JsonText['spans'] {
-  const spans = new Map<string, Span>()
+  const spans = new Map<string, JsonSpan>()
   let depth = 0
   let name: string | null = null
   let start = -1
@@ -86,20 +86,20 @@ export function memberObject(
   const span = spans.get(name)
   const member = value[name]
   if (!span || !isObject(member)) return null
-  return new Member(bytes.subarray(span.start, span.end), member)
+  return new LazyJsonMember(bytes.subarray(span.start, span.end), member)
 }
 
-class Member implements JsonText {
+class LazyJsonMember implements JsonText {
   readonly bytes: Buffer
-  readonly value: Members
-  #scan: Scan | null = null
+  readonly value: UnknownRecord
+  #scan: JsonScan | null = null
 
-  constructor(bytes: Buffer, value: Members) {
+  constructor(bytes: Buffer, value: UnknownRecord) {
     this.bytes = bytes
     this.value = value
   }
 
-  get spans(): Scan['spans'] {
+  get spans(): JsonScan['spans'] {
     return this.#known.spans
   }
 
@@ -107,17 +107,17 @@ class Member implements JsonText {
     return this.#known.escapedNames
   }
 
-  get #known(): Scan {
+  get #known(): JsonScan {
     this.#scan ??= scanJson(this.bytes, 1)
     return this.#scan
   }
 }
 
 /** Changes to an object: JSON text for a member, in place of its own or added; null leaves the member out. */
-export type Edits = Readonly<Record<string, string | null>>
+export type MemberEdits = Readonly<Record<string, string | null>>
 
 /** Writes an object with these edits, every other member as it was written and in its place. */
-export function edited({ bytes, spans }: Pick<JsonText, 'bytes' | 'spans'>, edits: Edits): string {
+export function applyEdits({ bytes, spans }: Pick<JsonText, 'bytes' | 'spans'>, edits: MemberEdits): string {
   const members: string[] = []
   for (const [name, { start, end }] of spans) {
     const edit = Object.hasOwn(edits, name) ? edits[name] : undefined
@@ -137,7 +137,7 @@ export function memberText({ bytes, spans }: Pick<JsonText, 'bytes' | 'spans'>, 
 }
 
 /** Tells whether each of these names is one of those, by its very letters. */
-export function areAmong(names: Iterable<string>, known: ReadonlySet<string>): boolean {
+export function areAllKnown(names: Iterable<string>, known: ReadonlySet<string>): boolean {
   for (const name of names) if (!known.has(name)) return false
   return true
 }
@@ -188,7 +188,7 @@ const EVENT_START = Buffer.from('event: message\ndata: ')
 const EVENT_END = Buffer.from('\n\n')
 
 /** The size of a JSON value. */
-export interface Extent {
+export interface JsonExtent {
   /** Levels of objects and arrays. 0: neither. */
   readonly depth: number
   /** Every value in it, itself included. */
@@ -198,7 +198,7 @@ export interface Extent {
 }
 
 /** Measures a value, level by level. Stops beyond `most` values, with the size so far. */
-export function extentOf(value: unknown, most: number): Extent {
+export function measureJson(value: unknown, most: number): JsonExtent {
   let level: readonly unknown[] = [value]
   let depth = 0
   let values = 0
@@ -232,7 +232,7 @@ const MAX_VALUES = 250_000
  * and integers that a reader of doubles takes for others; the upstream gets the bytes, and may read them
  * exactly. Also more than 250,000 values.
  */
-export function canonicalText(args: Members): string {
+export function canonicalizeArguments(args: UnknownRecord): string {
   let values = 0
   const text = (value: unknown): string => {
     values += 1

@@ -1,4 +1,4 @@
-import { isObject, type Members } from '../../../db/support/json.ts'
+import { isObject, type UnknownRecord } from '../../../db/support/json.ts'
 import { ExactNames, foldedCase } from './loose-name.ts'
 
 /**
@@ -42,21 +42,21 @@ export const IMPLEMENTATION_MEMBERS: KnownMembers = {
 }
 
 /** The members of the items of each list that is passed on as a server gives it, by the member of the result. */
-export const LISTED_MEMBERS: ReadonlyMap<string, KnownMembers> = new Map([
+export const LIST_ITEM_MEMBERS: ReadonlyMap<string, KnownMembers> = new Map([
   ['prompts', { ...ITEM, arguments: { name: null, title: null, description: null, required: null } }],
   ['resources', { ...ITEM, uri: null, mimeType: null, size: null, annotations: ANNOTATIONS }],
   ['resourceTemplates', { ...ITEM, uriTemplate: null, mimeType: null, annotations: ANNOTATIONS }],
 ])
 
 /** The list in the result of each method that lists what is passed on as a server gives it. */
-export const LIST_MEMBERS: ReadonlyMap<string, string> = new Map([
+export const LIST_MEMBER_BY_METHOD: ReadonlyMap<string, string> = new Map([
   ['prompts/list', 'prompts'],
   ['resources/list', 'resources'],
   ['resources/templates/list', 'resourceTemplates'],
 ])
 
 /** Returns an object with its known members alone, in their order, and so those of the objects in them. */
-export const knownMembers = (object: Members, known: KnownMembers): Members =>
+export const knownMembers = (object: UnknownRecord, known: KnownMembers): UnknownRecord =>
   Object.fromEntries(
     Object.entries(object).flatMap(([name, value]) => {
       const shape = Object.hasOwn(known, name) ? known[name] : undefined

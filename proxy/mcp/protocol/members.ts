@@ -1,10 +1,10 @@
-import { isObject, type Members } from '../../../db/support/json.ts'
+import { isObject, type UnknownRecord } from '../../../db/support/json.ts'
 import type { JsonBody } from '../../../plugins/json-body/json-body.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
-import { cut, visible } from '../../visible.ts'
-import { areAmong, type Edits } from './json-text.ts'
+import { escapeHidden, truncateText } from '../../visible.ts'
+import { areAllKnown, type MemberEdits } from './json-text.ts'
 import { ExactNames, foldedCase, MAX_FOLDED_NAME, MAX_FOLDED_NAMES } from './loose-name.ts'
-import { META } from './versions.ts'
+import { META_KEYS } from './versions.ts'
 
 /**
  * The members that an object of a message has, by MCP 2024-11-05 to 2026-07-28. What is read of it is one of them, and
@@ -27,9 +27,12 @@ interface ObjectMembers {
 }
 
 /** The members of an object: `null` for a value that is its writer's own. */
-type Listed = Readonly<Record<string, ObjectMembers | null>>
+type MemberShapes = Readonly<Record<string, ObjectMembers | null>>
 
-function listed(members: Listed, more: Partial<Omit<ObjectMembers, 'plain'>> = {}): ObjectMembers {
+function describeMembers(
+  members: MemberShapes,
+  more: Partial<Omit<ObjectMembers, 'plain'>> = {},
+): ObjectMembers {
   const inner = new Map(Object.entries(members).flatMap(([name, of]) => (of ? [[name, of] as const] : [])))
   const plain = new Set(Object.keys(members).filter((name) => !inner.has(name)))
   return {
@@ -42,17 +45,17 @@ function listed(members: Listed, more: Partial<Omit<ObjectMembers, 'plain'>> = {
   }
 }
 
-const open = (members: Listed): ObjectMembers => listed(members, { open: true })
+const open = (members: MemberShapes): ObjectMembers => describeMembers(members, { open: true })
 
 /** An object whose names are its writer's own. */
 const map = (each?: ObjectMembers): ObjectMembers =>
-  listed({}, { open: true, distinct: true, ...(each && { each }) })
+  describeMembers({}, { open: true, distinct: true, ...(each && { each }) })
 
 const RESERVED = 'io.modelcontextprotocol/'
 
-const META_MEMBERS = listed(
+const META_MEMBERS = describeMembers(
   Object.fromEntries(
-    ['progressToken', ...Object.values(META), `${RESERVED}logLevel`].map((name) => [name, null]),
+    ['progressToken', ...Object.values(META_KEYS), `${RESERVED}logLevel`].map((name) => [name, null]),
   ),
   { open: true, reserved: RESERVED },
 )
@@ -70,12 +73,12 @@ const GIVEN_RESULT = open({
   resultType: null,
 })
 
-const params = (members: Listed): ObjectMembers => listed({ _meta: META_MEMBERS, ...members })
+const params = (members: MemberShapes): ObjectMembers => describeMembers({ _meta: META_MEMBERS, ...members })
 
 /** The caller's answer to what a modern server asked for in its result (MCP 2026-07-28, mrtr). */
-const RETRY: Listed = { inputResponses: map(GIVEN_RESULT), requestState: null }
+const RETRY: MemberShapes = { inputResponses: map(GIVEN_RESULT), requestState: null }
 /** MCP has `ttl` alone; the SDK of TypeScript sends the other as well. */
-const TASK = listed({ ttl: null, pollInterval: null })
+const TASK = describeMembers({ ttl: null, pollInterval: null })
 const PAGED = params({ cursor: null })
 const NOTHING = params({})
 const OF_RESOURCE = params({ uri: null })
@@ -94,9 +97,9 @@ export const PARAMS_BY_METHOD: ReadonlyMap<string, ObjectMembers> = new Map([
   [
     'completion/complete',
     params({
-      ref: listed({ type: null, name: null, title: null, uri: null }),
-      argument: listed({ name: null, value: null }),
-      context: listed({ arguments: map() }),
+      ref: describeMembers({ type: null, name: null, title: null, uri: null }),
+      argument: describeMembers({ name: null, value: null }),
+      context: describeMembers({ arguments: map() }),
     }),
   ],
   ['logging/setLevel', params({ level: null })],
@@ -119,10 +122,10 @@ export const MESSAGE_NAMES = new ExactNames(
   foldedCase,
 )
 
-const NO_EDITS: Edits = {}
+const NO_EDITS: MemberEdits = {}
 
 /** Leaves out of a message what JSON-RPC does not have. */
-export function messageEdits(names: Iterable<string>): Edits {
+export function messageEdits(names: Iterable<string>): MemberEdits {
   const foreign = [...names].filter((name) => !MESSAGE_NAMES.exact.has(name))
   return foreign.length === 0 ? NO_EDITS : Object.fromEntries(foreign.map((name) => [name, null]))
 }
@@ -156,13 +159,13 @@ export const RESULT_NAMES = new ExactNames(
 )
 
 /** A message of which a part is written anew is no longer. Bytes. */
-const MAX_ANEW = 32 * 1024
+const MAX_REWRITTEN_BYTES = 32 * 1024
 
 /** The parameters of a message as its method has them. */
-interface OwnParams {
-  readonly params: Members
+interface KnownParams {
+  readonly params: UnknownRecord
   /** The changes that make the caller's text these. */
-  readonly edits: Edits
+  readonly edits: MemberEdits
 }
 
 /**
@@ -171,19 +174,19 @@ interface OwnParams {
  * of more than 512 characters. What is within a member of a long one is not written anew, but
  * refused. Does NOT look into a tool's arguments.
  */
-export function ownParams(
+export function knownParams(
   method: string,
-  given: Members,
+  given: UnknownRecord,
   { body, wide }: Pick<JsonBody, 'body' | 'wide'>,
-): OwnParams {
+): KnownParams {
   const of = PARAMS_BY_METHOD.get(method) ?? NOTHING
-  const params = new Looking('params', wide).own(given, of)
+  const params = new MemberNameChecker('params', wide).own(given, of)
   if (params === given) return { params, edits: NO_EDITS }
   const edits = new Map<string, string | null>()
   for (const [name, value] of Object.entries(given)) {
     if (!Object.hasOwn(params, name)) edits.set(name, null)
     else if (params[name] !== value) {
-      if (body.length > MAX_ANEW)
+      if (body.length > MAX_REWRITTEN_BYTES)
         throw refused(`params.${name} has a member that MCP does not have there. Leave it out.`)
       edits.set(name, JSON.stringify(params[name]))
     }
@@ -192,27 +195,27 @@ export function ownParams(
 }
 
 /**
- * Checks the answer of a caller to a server's question: its result, or its error. Refuses as {@link ownParams} does.
+ * Checks the answer of a caller to a server's question: its result, or its error. Refuses as {@link knownParams} does.
  */
-export function checkGiven(
+export function checkClientAnswer(
   member: 'result' | 'error',
   given: unknown,
   wide: ReadonlySet<object> = new Set(),
 ): void {
   if (!isObject(given)) return
-  new Looking(member, wide).own(given, member === 'result' ? GIVEN_RESULT : ERROR_MEMBERS)
+  new MemberNameChecker(member, wide).own(given, member === 'result' ? GIVEN_RESULT : ERROR_MEMBERS)
 }
 
 const ERROR_MEMBERS = open({ code: null, message: null, data: null })
 
-/** Checks the names of a whole message of a caller. Refuses as {@link ownParams} does. */
+/** Checks the names of a whole message of a caller. Refuses as {@link knownParams} does. */
 export function checkMessageNames(names: Iterable<string>): void {
-  const looking = new Looking('The message', new Set())
+  const looking = new MemberNameChecker('The message', new Set())
   for (const name of names) looking.at(name, MESSAGE_NAMES)
 }
 
 /** A look at one message of a caller. */
-class Looking {
+class MemberNameChecker {
   readonly #where: string
   readonly #wide: ReadonlySet<object>
   #names = 0
@@ -224,12 +227,12 @@ class Looking {
   }
 
   /** Returns the object without what it does not have; itself, where that is nothing. */
-  own(value: Members, of: ObjectMembers): Members {
+  own(value: UnknownRecord, of: ObjectMembers): UnknownRecord {
     if (this.#wide.has(value)) throw this.#tooMany()
     const names = Object.keys(value)
-    if (areAmong(names, of.plain)) return value
+    if (areAllKnown(names, of.plain)) return value
     const left: string[] = []
-    const anew = new Map<string, Members>()
+    const anew = new Map<string, UnknownRecord>()
     const seen = of.distinct ? new Set<string>() : null
     for (const name of names) {
       const member = value[name]
@@ -274,7 +277,7 @@ class Looking {
   }
 
   #alike(name: string, other: string): Refusal {
-    const shown = cut(visible(JSON.stringify(name)), MAX_SHOWN)
+    const shown = truncateText(escapeHidden(JSON.stringify(name)), MAX_SHOWN)
     return refused(`${this.#where} has a member ${shown}, which some servers read as ${other}. Leave it out.`)
   }
 }

@@ -1,23 +1,42 @@
 import type { IncomingHttpHeaders } from 'node:http'
-import { isObject, type Members } from '../../../db/support/json.ts'
-import type { Demand } from '../../../plugins/facts.ts'
+import { isObject, type UnknownRecord } from '../../../db/support/json.ts'
+import type { CapabilityDemand } from '../../../plugins/facts.ts'
 import type { JsonBody } from '../../../plugins/json-body/json-body.ts'
-import type { Span } from '../../../plugins/json-body/scan.ts'
+import type { JsonSpan } from '../../../plugins/json-body/scan.ts'
 import type { Arrival, Plugin } from '../../../plugins/plugin.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
 import { decodeHeaderValue } from './header-values.ts'
-import { areAmong, type Edits } from './json-text.ts'
-import { checkGiven, checkMessageNames, MESSAGE_NAMES, ownParams, PARAMS_BY_METHOD } from './members.ts'
-import { HANDSHAKE, LEGACY_ONLY, METHODS, NAMED, UNREAD } from './methods.ts'
+import { areAllKnown, type MemberEdits } from './json-text.ts'
+import {
+  checkClientAnswer,
+  checkMessageNames,
+  knownParams,
+  MESSAGE_NAMES,
+  PARAMS_BY_METHOD,
+} from './members.ts'
+import {
+  GATED_METHODS,
+  HANDSHAKE_METHODS,
+  LEGACY_ONLY_METHODS,
+  NAME_PARAM_BY_METHOD,
+  UNREAD_DEMAND,
+} from './methods.ts'
 import { uriFault } from './normal-uri.ts'
-import { type Era, LEGACY, META, MODERN, SUPPORTED, UNSTATED } from './versions.ts'
+import {
+  LEGACY_VERSIONS,
+  META_KEYS,
+  MODERN_VERSION,
+  type ProtocolEra,
+  SUPPORTED_VERSIONS,
+  UNSTATED_VERSION,
+} from './versions.ts'
 
 /**
  * The call that a message seems to be. Given by `mcp_peek`, for the row of a message that is refused while it
  * is read.
  */
-export interface Peeked {
-  readonly demand: Demand
+export interface PeekedCall {
+  readonly demand: CapabilityDemand
   /** The tool as the caller calls it, where it can stand in a row. */
   readonly tool: string | null
 }
@@ -27,11 +46,11 @@ export interface Peeked {
  * that is refused while it is read stands under that call, and not among those that nobody could make out.
  * Refuses and decides nothing.
  */
-export const mcpPeek: Plugin<Pick<JsonBody, 'json'>, { peeked: Peeked }> = {
+export const mcpPeek: Plugin<Pick<JsonBody, 'json'>, { peeked: PeekedCall }> = {
   name: 'mcp_peek',
   admit: ({ json: { method: name, params } }) => {
-    const method = typeof name === 'string' ? METHODS.get(name) : undefined
-    const demand = method ? { action: method.action, demanded: method.demanded } : UNREAD
+    const method = typeof name === 'string' ? GATED_METHODS.get(name) : undefined
+    const demand = method ? { action: method.action, demanded: method.demanded } : UNREAD_DEMAND
     const tool = method?.work === 'call_tool' && isObject(params) ? recordableName(params.name) : null
     return { peeked: { demand, tool } }
   },
@@ -44,7 +63,7 @@ export const recordableName = (name: unknown): string | null =>
 /** One JSON-RPC message of a caller, read once: what is judged is acted on. Given by `mcp_message`. */
 export interface McpMessage {
   readonly kind: 'request' | 'notification' | 'response'
-  readonly era: Era
+  readonly era: ProtocolEra
   /** The protocol version that the message is in. */
   readonly version: string
   /** Empty for a response. */
@@ -52,13 +71,13 @@ export interface McpMessage {
   /** As the caller wrote it, JSON text. Null for a notification. */
   readonly id: string | null
   /** The parameters that the method has; empty if there are none. */
-  readonly params: Members
+  readonly params: UnknownRecord
   /**
    * The changes that turn the caller's text of the parameters into `params`: empty for nearly every message.
    */
-  readonly edits: Edits
+  readonly edits: MemberEdits
   /** `params._meta`, or empty. */
-  readonly meta: Members
+  readonly meta: UnknownRecord
   /** True where the caller takes server-sent events. */
   readonly takesEvents: boolean
 }
@@ -72,30 +91,32 @@ export interface McpMessage {
  */
 export const mcpMessage: Plugin<Arrival & JsonBody, { message: McpMessage }> = {
   name: 'mcp_message',
-  admit: (facts) => ({ message: read(facts) }),
+  admit: (facts) => ({ message: parseMessage(facts) }),
 }
 
 /**
  * Chooses between two branches for a message: the first for one about the connection, which is a method of
  * the handshake or any notification, the second for work.
  */
-export const handshakeOr =
+export const branchOnHandshake =
   <Way>(handshake: Way, work: Way) =>
   ({ message: { kind, era, method } }: { readonly message: McpMessage }): Way =>
-    kind === 'notification' || (kind === 'request' && HANDSHAKE[era].has(method)) ? handshake : work
+    kind === 'notification' || (kind === 'request' && HANDSHAKE_METHODS[era].has(method)) ? handshake : work
 
-function read(facts: Arrival & JsonBody): McpMessage {
+function parseMessage(facts: Arrival & JsonBody): McpMessage {
   const { json, body, spans, wide, headers } = facts
   if (json.jsonrpc !== '2.0') throw invalid('jsonrpc must be "2.0".')
-  if (!areAmong(spans.keys(), MESSAGE_NAMES.exact)) checkMessageNames(spans.keys())
+  if (!areAllKnown(spans.keys(), MESSAGE_NAMES.exact)) checkMessageNames(spans.keys())
   const span = spans.get('id')
   const id = span ? idText(json.id, body, span) : null
   if (json.method === undefined) return response(facts, id)
   const method = methodName(json.method)
   const given = paramsOf(json.params)
   const plain = PARAMS_BY_METHOD.get(method)?.plain ?? NO_NAMES
-  const isPlain = !wide.has(given) && areAmong(Object.keys(given), plain)
-  const { params, edits } = isPlain ? { params: given, edits: {} } : ownParams(method, given, { body, wide })
+  const isPlain = !wide.has(given) && areAllKnown(Object.keys(given), plain)
+  const { params, edits } = isPlain
+    ? { params: given, edits: {} }
+    : knownParams(method, given, { body, wide })
   const meta = isObject(params._meta) ? params._meta : {}
   const protocol = callerEra(headers, meta, id === null)
   const message: McpMessage = {
@@ -121,7 +142,7 @@ function response({ json, wide, headers }: Arrival & JsonBody, id: string | null
   if (!whole) throw invalid('It must have a method, or an id and either a result or an error.')
   if (era === 'modern') throw invalid('This protocol version knows no responses of a client.')
   const member = 'result' in json ? 'result' : 'error'
-  checkGiven(member, json[member], wide)
+  checkClientAnswer(member, json[member], wide)
   return { kind: 'response', era, version, method: '', id, ...NO_PARAMS, takesEvents: false }
 }
 
@@ -129,11 +150,11 @@ const NO_NAMES: ReadonlySet<string> = new Set()
 const NO_PARAMS = { params: {}, edits: {}, meta: {} }
 
 /** Tells whether an id is one that is answered: an answer repeats it. */
-export const isSaneId = (id: unknown): id is string | number =>
+export const isValidRequestId = (id: unknown): id is string | number =>
   typeof id === 'string' ? id.length <= 256 && id.isWellFormed() : Number.isInteger(id)
 
-function idText(id: unknown, body: Buffer, { start, end }: Span): string {
-  if (!isSaneId(id)) throw invalid('id must be a string of at most 256 characters, or an integer.')
+function idText(id: unknown, body: Buffer, { start, end }: JsonSpan): string {
+  if (!isValidRequestId(id)) throw invalid('id must be a string of at most 256 characters, or an integer.')
   return body.toString('utf8', start, end)
 }
 
@@ -142,7 +163,7 @@ function methodName(method: unknown): string {
   throw invalid('method must be a name.')
 }
 
-function paramsOf(params: unknown): Members {
+function paramsOf(params: unknown): UnknownRecord {
   if (params === undefined) return {}
   if (!isObject(params)) throw new Refusal('mcp_params_invalid', { message: 'params must be an object.' })
   if (params._meta !== undefined && !isObject(params._meta)) {
@@ -152,15 +173,15 @@ function paramsOf(params: unknown): Members {
 }
 
 function isServed({ method, era }: McpMessage): boolean {
-  if (HANDSHAKE[era].has(method)) return true
-  return METHODS.has(method) && !(era === 'modern' && LEGACY_ONLY.has(method))
+  if (HANDSHAKE_METHODS[era].has(method)) return true
+  return GATED_METHODS.has(method) && !(era === 'modern' && LEGACY_ONLY_METHODS.has(method))
 }
 
 const takesEvents = (accept: string | undefined): boolean =>
   accept !== undefined && /text\/event-stream|text\/\*|\*\/\*/i.test(accept)
 
 interface Protocol {
-  readonly era: Era
+  readonly era: ProtocolEra
   readonly version: string
 }
 
@@ -170,27 +191,28 @@ interface Protocol {
  * to be served (docs/protocol.md#python-helper).
  * `lone`: a notification or response, which carries no `_meta`.
  */
-function callerEra(headers: IncomingHttpHeaders, meta: Members, lone: boolean): Protocol {
+function callerEra(headers: IncomingHttpHeaders, meta: UnknownRecord, lone: boolean): Protocol {
   const header = headers['mcp-protocol-version']
-  const declared = meta[META.version]
+  const declared = meta[META_KEYS.version]
   if (declared === undefined) return undeclared(header, lone)
-  if (typeof declared !== 'string') throw metaInvalid(`${META.version} must be a string.`)
-  if (header !== declared) throw mismatch(`MCP-Protocol-Version is not the ${META.version} of the body.`)
+  if (typeof declared !== 'string') throw metaInvalid(`${META_KEYS.version} must be a string.`)
+  if (header !== declared) throw mismatch(`MCP-Protocol-Version is not the ${META_KEYS.version} of the body.`)
   // As server/discover says: a client in this form has no use for a version without it.
-  if (declared !== MODERN) throw unsupported(declared, [MODERN])
-  const capabilities = meta[META.capabilities]
+  if (declared !== MODERN_VERSION) throw unsupported(declared, [MODERN_VERSION])
+  const capabilities = meta[META_KEYS.capabilities]
   if (typeof capabilities !== 'object' || capabilities === null || Array.isArray(capabilities)) {
-    throw metaInvalid(`${META.capabilities} must be an object.`)
+    throw metaInvalid(`${META_KEYS.capabilities} must be an object.`)
   }
-  return { era: 'modern', version: MODERN }
+  return { era: 'modern', version: MODERN_VERSION }
 }
 
 function undeclared(header: string | string[] | undefined, lone: boolean): Protocol {
-  if (header === undefined) return { era: 'legacy', version: UNSTATED }
-  if (typeof header === 'string' && LEGACY.includes(header)) return { era: 'legacy', version: header }
-  if (header !== MODERN) throw unsupported(String(header), SUPPORTED)
-  if (lone) return { era: 'modern', version: MODERN }
-  throw metaInvalid(`${META.version} is missing in params._meta.`)
+  if (header === undefined) return { era: 'legacy', version: UNSTATED_VERSION }
+  if (typeof header === 'string' && LEGACY_VERSIONS.includes(header))
+    return { era: 'legacy', version: header }
+  if (header !== MODERN_VERSION) throw unsupported(String(header), SUPPORTED_VERSIONS)
+  if (lone) return { era: 'modern', version: MODERN_VERSION }
+  throw metaInvalid(`${META_KEYS.version} is missing in params._meta.`)
 }
 
 /**
@@ -201,7 +223,7 @@ function undeclared(header: string | string[] | undefined, lone: boolean): Proto
 function standardHeaders({ era, kind, method, params }: McpMessage, headers: IncomingHttpHeaders): void {
   const required = era === 'modern' && kind === 'request'
   compare('Mcp-Method', headers['mcp-method'], method, required)
-  const member = NAMED.get(method)
+  const member = NAME_PARAM_BY_METHOD.get(method)
   const name = member === undefined ? undefined : params[member]
   const header = headers['mcp-name']
   // A name that is no string is refused where the parameters are read.
@@ -232,14 +254,14 @@ const unsupported = (requested: string, supported: readonly string[]): Refusal =
  * particular. Refuses with `mcp_params_invalid`, as those below do.
  */
 export function promptOf({ method, params }: McpMessage): string | null {
-  if (method === 'prompts/get') return nameOf(params.name)
+  if (method === 'prompts/get') return toolOrPromptName(params.name)
   if (method === 'logging/setLevel') return null
   if (method !== 'completion/complete') {
     uriOf(params.uri)
     return null
   }
   const { ref } = params
-  if (isObject(ref) && ref.type === 'ref/prompt') return nameOf(ref.name)
+  if (isObject(ref) && ref.type === 'ref/prompt') return toolOrPromptName(ref.name)
   if (!isObject(ref) || ref.type !== 'ref/resource')
     throw paramsInvalid('ref must name a prompt or a resource.')
   uriOf(ref.uri, true)
@@ -247,7 +269,7 @@ export function promptOf({ method, params }: McpMessage): string | null {
 }
 
 /** Reads the name of a tool or a prompt. */
-export function nameOf(name: unknown): string {
+export function toolOrPromptName(name: unknown): string {
   if (typeof name === 'string' && name !== '' && name.length <= 256 && name.isWellFormed()) return name
   throw paramsInvalid('name must be a string of 1 to 256 characters.')
 }
@@ -265,7 +287,7 @@ function uriOf(uri: unknown, isTemplate = false): void {
 }
 
 /** Reads the arguments of a tool's call; empty where there are none. */
-export function argumentsOf({ params }: McpMessage): Readonly<Record<string, unknown>> {
+export function toolCallArguments({ params }: McpMessage): Readonly<Record<string, unknown>> {
   const { arguments: given = {} } = params
   if (!isObject(given)) throw paramsInvalid('arguments must be an object.')
   return given

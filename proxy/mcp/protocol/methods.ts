@@ -1,14 +1,14 @@
-import { DEMANDED_BY_ACTION } from '../../../db/ledger/authority/rule.ts'
-import type { Demand } from '../../../plugins/facts.ts'
+import { CAPABILITIES_BY_ACTION } from '../../../db/ledger/authority/rule.ts'
+import type { CapabilityDemand } from '../../../plugins/facts.ts'
 
 /**
  * The work that a method is for the gateway: answered from the pins, a tool's call, a list over all bound
  * resources, or relayed to the one resource that it names.
  */
-export type Work = 'list_tools' | 'call_tool' | 'aggregate' | 'relay'
+export type McpMethodWork = 'list_tools' | 'call_tool' | 'aggregate' | 'relay'
 
 interface Method {
-  readonly work: Work
+  readonly work: McpMethodWork
   /** The audit action: `mcp_tools_call` (docs/ledger.md#actions). */
   readonly action: string
   readonly demanded: readonly string[]
@@ -22,10 +22,10 @@ interface Method {
  */
 function method(
   name: string,
-  work: Work,
+  work: McpMethodWork,
   { member, like = name }: { readonly member?: string; readonly like?: string } = {},
 ): readonly [string, Method] {
-  const demanded = DEMANDED_BY_ACTION.get(actionOf(like)) ?? []
+  const demanded = CAPABILITIES_BY_ACTION.get(actionOf(like)) ?? []
   return [name, { work, action: actionOf(name), demanded, ...(member !== undefined && { member }) }]
 }
 
@@ -35,7 +35,7 @@ const actionOf = (name: string): string => `mcp_${name.replaceAll('/', '_')}`
  * Every gated method, with what it demands. For `tools/call` the tool itself says what; for the last two, what
  * their parameters are about.
  */
-export const METHODS: ReadonlyMap<string, Method> = new Map<string, Method>([
+export const GATED_METHODS: ReadonlyMap<string, Method> = new Map<string, Method>([
   method('tools/list', 'list_tools'),
   method('tools/call', 'call_tool'),
   method('prompts/list', 'aggregate', { member: 'prompts' }),
@@ -53,24 +53,24 @@ export const METHODS: ReadonlyMap<string, Method> = new Map<string, Method>([
  * Methods about the connection itself, by era. They demand no capability: they reach nothing
  * (docs/protocol.md#mcp-methods).
  */
-export const HANDSHAKE: Readonly<Record<'modern' | 'legacy', ReadonlySet<string>>> = {
+export const HANDSHAKE_METHODS: Readonly<Record<'modern' | 'legacy', ReadonlySet<string>>> = {
   modern: new Set(['server/discover']),
   legacy: new Set(['initialize', 'ping']),
 }
 
 /** Gated methods that only one era knows. */
-export const LEGACY_ONLY: ReadonlySet<string> = new Set([
+export const LEGACY_ONLY_METHODS: ReadonlySet<string> = new Set([
   'logging/setLevel',
   'resources/subscribe',
   'resources/unsubscribe',
 ])
 
 /** The parameter that the header `Mcp-Name` repeats, by method (MCP 2026-07-28, standard request headers). */
-export const NAMED: ReadonlyMap<string, 'name' | 'uri'> = new Map([
+export const NAME_PARAM_BY_METHOD: ReadonlyMap<string, 'name' | 'uri'> = new Map([
   ['tools/call', 'name'],
   ['prompts/get', 'name'],
   ['resources/read', 'uri'],
 ])
 
 /** The demand in the rows of a message whose own is not known, or cannot be. */
-export const UNREAD: Demand = { action: 'mcp_request', demanded: [] }
+export const UNREAD_DEMAND: CapabilityDemand = { action: 'mcp_request', demanded: [] }

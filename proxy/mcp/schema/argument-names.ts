@@ -1,5 +1,5 @@
-import { isObject, type Members } from '../../../db/support/json.ts'
-import { placeOf } from '../../visible.ts'
+import { isObject, type UnknownRecord } from '../../../db/support/json.ts'
+import { printJsonPath } from '../../visible.ts'
 import { ExactNames, looseName } from '../protocol/loose-name.ts'
 import { type SchemaNode, SchemaTree } from './schema-tree.ts'
 
@@ -22,7 +22,7 @@ interface NamedPlace {
 /** One schema's rule for the members that it does not name; another schema may name them. */
 interface RestOfObject {
   readonly schema: SchemaNode
-  readonly named: Members
+  readonly named: UnknownRecord
 }
 
 /** A name that some reader takes for another one. */
@@ -57,9 +57,10 @@ export function argumentNames(
 ): (args: unknown) => string | null {
   const places = new NamedPlaces(root)
   return (args) => {
-    const found = within(args, places.top, { places, spend }) ?? twice(args, places.top, spend)
+    const found =
+      findMistakenName(args, places.top, { places, spend }) ?? findDuplicateName(args, places.top, spend)
     if (found === null) return null
-    return `${placeOf(found.path)} has a name that some servers read as ${found.other}. Leave it out`
+    return `${printJsonPath(found.path)} has a name that some servers read as ${found.other}. Leave it out`
   }
 }
 
@@ -68,16 +69,16 @@ interface Walk {
   readonly spend: (steps: number) => void
 }
 
-function within(value: unknown, place: NamedPlace, walk: Walk): MistakenName | null {
+function findMistakenName(value: unknown, place: NamedPlace, walk: Walk): MistakenName | null {
   if (Array.isArray(value)) return inList(value, place, walk)
   if (!isObject(value) || (place.properties.size === 0 && place.others.length === 0)) return null
   for (const [name, member] of Object.entries(value)) {
     walk.spend(NAME_STEPS + name.length)
     const mistaken = place.names.mistakenFor(name)
-    if (mistaken !== null) return { path: [name], other: `the property ${placeOf([mistaken])}` }
+    if (mistaken !== null) return { path: [name], other: `the property ${printJsonPath([mistaken])}` }
     const schemas = schemasOf(name, place, walk.spend)
     if (schemas.length === 0 || typeof member !== 'object') continue
-    const found = within(member, walk.places.below(place, schemas, walk.spend), walk)
+    const found = findMistakenName(member, walk.places.below(place, schemas, walk.spend), walk)
     if (found === null) continue
     found.path.unshift(name)
     return found
@@ -107,7 +108,7 @@ function inList(items: readonly unknown[], place: NamedPlace, walk: Walk): Mista
   if (place.items.length === 0) return null
   const below = walk.places.below(place, place.items, walk.spend)
   for (const [index, item] of items.entries()) {
-    const found = within(item, below, walk)
+    const found = findMistakenName(item, below, walk)
     if (found === null) continue
     found.path.unshift(index)
     return found
@@ -115,7 +116,7 @@ function inList(items: readonly unknown[], place: NamedPlace, walk: Walk): Mista
   return null
 }
 
-function twice(args: unknown, { names }: NamedPlace, spend: Walk['spend']): MistakenName | null {
+function findDuplicateName(args: unknown, { names }: NamedPlace, spend: Walk['spend']): MistakenName | null {
   if (!isObject(args)) return null
   const seen = new Set<string>()
   for (const name of Object.keys(args)) {

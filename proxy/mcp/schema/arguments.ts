@@ -1,28 +1,28 @@
 import { LRUCache } from 'lru-cache'
 import {
-  type Check,
-  checkOf,
+  budgetedCheck,
   compileSchema,
   isSmall,
-  patient,
+  nonThrowingCheck,
+  schemaCompiler,
   stepBudgetOf,
   type ToolSchema,
-  validator,
+  type ValueCheck,
 } from './check.ts'
 import { PATTERN_MEMORY } from './pattern.ts'
-import { type Dialect, type PreparedSchema, prepareSchema, type SchemaFault } from './prepare.ts'
+import { type PreparedSchema, prepareSchema, type SchemaDialect, type SchemaFault } from './prepare.ts'
 
 /** The steps of one check. One takes 1 to 20 ns. */
 const MAX_STEPS = 20_000_000
 
-const META: Readonly<Record<Dialect, string>> = {
+const META: Readonly<Record<SchemaDialect, string>> = {
   '2020-12': 'https://json-schema.org/draft/2020-12/schema',
   'draft-07': 'http://json-schema.org/draft-07/schema',
 }
-const metaChecks = new Map<Dialect, Check>()
+const metaChecks = new Map<SchemaDialect, ValueCheck>()
 
-interface Compiled {
-  readonly check: Check
+interface CompiledSchema {
+  readonly check: ValueCheck
   /** True where compiling it takes 7 ms at worst. */
   readonly small: boolean
   /** Characters of the compiled code and memory of its patterns together. Bytes. */
@@ -33,7 +33,7 @@ interface Compiled {
 const MIN_WEIGHT = 8 * 1024
 
 // By digest. The heaviest schema that is accepted weighs some 11 MiB; one that was dropped is compiled again.
-const cache = new LRUCache<string, Compiled>({
+const cache = new LRUCache<string, CompiledSchema>({
   maxSize: 64 * 1024 * 1024,
   sizeCalculation: ({ weight }) => weight,
 })
@@ -54,7 +54,7 @@ export function argumentsFault({ digest, inputSchema }: ToolSchema, args: unknow
  * read where the digest is new. Tells also whether the schema is so small that {@link compileSmall} may take
  * it.
  */
-export function judgedArguments(
+export function argumentsVerdict(
   { digest, inputSchema }: { readonly digest: string; readonly inputSchema: () => unknown },
   args: unknown,
 ): { readonly fault: string | null; readonly small: boolean } {
@@ -70,7 +70,7 @@ export function usableSchema(inputSchema: unknown): PreparedSchema | SchemaFault
   return fault === null ? prepared : { code: 'schema_unusable', problem: `it is not valid: ${fault}` }
 }
 
-function compiledFor(digest: string, inputSchema: () => unknown): Compiled {
+function compiledFor(digest: string, inputSchema: () => unknown): CompiledSchema {
   const known = cache.get(digest)
   if (known) return known
   const compiled = compiledFrom(inputSchema())
@@ -78,21 +78,21 @@ function compiledFor(digest: string, inputSchema: () => unknown): Compiled {
   return compiled
 }
 
-function compiledFrom(inputSchema: unknown): Compiled {
+function compiledFrom(inputSchema: unknown): CompiledSchema {
   const usable = usableSchema(inputSchema)
   if ('problem' in usable) return unusable(usable.problem)
   // Compiled code is some ten times as long as its schema.
   const weight = MIN_WEIGHT + 10 * usable.size + usable.patterns * PATTERN_MEMORY
   const budget = stepBudgetOf(MAX_STEPS)
   try {
-    return { check: patient(compileSchema(usable, budget)), weight, small: isSmall(usable) }
+    return { check: nonThrowingCheck(compileSchema(usable, budget)), weight, small: isSmall(usable) }
   } catch {
     // The compiler says what it does not take by throwing.
     return unusable('it cannot be compiled')
   }
 }
 
-function unusable(problem: string): Compiled {
+function unusable(problem: string): CompiledSchema {
   const sentence = `cannot be checked, for the schema of this tool is unusable: ${problem}`
   return { check: () => sentence, weight: MIN_WEIGHT, small: false }
 }
@@ -102,8 +102,8 @@ function metaFault({ dialect, schema }: PreparedSchema): string | null {
   const known = metaChecks.get(dialect)
   if (known) return known(schema)
   const budget = stepBudgetOf(MAX_STEPS)
-  const ajv = validator(dialect, budget, true)
-  const check = patient(checkOf(ajv.compile({ $ref: META[dialect] }), budget))
+  const ajv = schemaCompiler(dialect, budget, true)
+  const check = nonThrowingCheck(budgetedCheck(ajv.compile({ $ref: META[dialect] }), budget))
   metaChecks.set(dialect, check)
   return check(schema)
 }

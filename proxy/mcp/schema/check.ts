@@ -3,17 +3,17 @@ import { Ajv2020 } from 'ajv/dist/2020.js'
 import canonicalize from 'canonicalize'
 import { LRUCache } from 'lru-cache'
 import { isObject } from '../../../db/support/json.ts'
-import { cut, visible } from '../../visible.ts'
-import { extentOf } from '../protocol/json-text.ts'
+import { escapeHidden, truncateText } from '../../visible.ts'
+import { measureJson } from '../protocol/json-text.ts'
 import { argumentNames } from './argument-names.ts'
 import { linearPattern } from './pattern.ts'
-import { type Dialect, type PreparedSchema, prepareSchema } from './prepare.ts'
-import { unambiguousText } from './text-or-json.ts'
+import { type PreparedSchema, prepareSchema, type SchemaDialect } from './prepare.ts'
+import { ambiguousTextCheck } from './text-or-json.ts'
 
 /**
  * Checks a value. Returns null, or a sentence with the place of the fault, which quotes nothing of the value.
  */
-export type Check = (value: unknown) => string | null
+export type ValueCheck = (value: unknown) => string | null
 
 /** The steps of one check on the thread that serves. */
 const MAX_QUICK_STEPS = 100_000
@@ -54,7 +54,7 @@ export function quickFault(digest: string, args: unknown): string | null | undef
   return quick.get(digest)?.(args)
 }
 
-/** Compiles a schema for {@link quickFault}: one that `judgedArguments` has found small. */
+/** Compiles a schema for {@link quickFault}: one that `argumentsVerdict` has found small. */
 export function compileSmall({ digest, inputSchema }: ToolSchema): void {
   const prepared = prepareSchema(inputSchema)
   if ('problem' in prepared || !isSmall(prepared)) return
@@ -78,20 +78,20 @@ export const isSmall = ({ size, values, patternWeight }: PreparedSchema): boolea
  * reader takes them for others that were not judged. Throws an Error where the compiler does not take it. Blocks for
  * some 0.1 ms for each schema in it.
  */
-export function compileSchema({ dialect, schema }: PreparedSchema, budget: StepBudget): Check {
+export function compileSchema({ dialect, schema }: PreparedSchema, budget: StepBudget): ValueCheck {
   // A validator of its own: nothing that one schema declares is known to another.
-  const validate = validator(dialect, budget, false).compile(schema)
+  const validate = schemaCompiler(dialect, budget, false).compile(schema)
   // Code that is nested too deeply to run shows on the first run.
   budget.start()
   validate({})
-  const fits = checkOf(validate, budget)
+  const fits = budgetedCheck(validate, budget)
   const named = argumentNames(schema, budget.spend)
-  const unambiguous = unambiguousText(schema, budget.spend)
+  const unambiguous = ambiguousTextCheck(schema, budget.spend)
   return (value) => {
     const fault = fits(value)
     if (fault !== null || isEmpty(value)) return fault
     const doubt = named(value) ?? unambiguous(value)
-    return doubt && cut(doubt, MAX_SENTENCE)
+    return doubt && truncateText(doubt, MAX_SENTENCE)
   }
 }
 
@@ -101,10 +101,10 @@ const isEmpty = (value: unknown): boolean => isObject(value) && Object.keys(valu
 type Validate = ((value: unknown) => unknown) & { errors?: readonly ErrorObject[] | null }
 
 /** Makes a check on a budget. It throws where that does not suffice. */
-export const checkOf =
-  (validate: Validate, budget: StepBudget): Check =>
+export const budgetedCheck =
+  (validate: Validate, budget: StepBudget): ValueCheck =>
   (value) => {
-    const { depth, values, proto } = extentOf(value, MAX_VALUES)
+    const { depth, values, proto } = measureJson(value, MAX_VALUES)
     if (depth > MAX_DEPTH || values > MAX_VALUES) return 'too much to be checked'
     // No validator sees what such a member holds, and a careless reader takes it for something else.
     if (proto) return 'must not have a member named __proto__'
@@ -113,8 +113,8 @@ export const checkOf =
   }
 
 /** Makes a check that throws where its budget does not suffice into one that says so. */
-export const patient =
-  (check: Check): Check =>
+export const nonThrowingCheck =
+  (check: ValueCheck): ValueCheck =>
   (value) => {
     try {
       return check(value)
@@ -132,11 +132,14 @@ function sentenceOf(error: ErrorObject | undefined): string {
   const { instancePath, message, params } = error
   const names: unknown = params.additionalProperty ?? params.unevaluatedProperty ?? params.propertyName
   const named = typeof names === 'string' ? `: ${JSON.stringify(names)}` : ''
-  return cut(visible(`${instancePath} ${message ?? 'does not fit the schema'}${named}`.trim()), MAX_SENTENCE)
+  return truncateText(
+    escapeHidden(`${instancePath} ${message ?? 'does not fit the schema'}${named}`.trim()),
+    MAX_SENTENCE,
+  )
 }
 
 /** Makes a compiler of schemas of a dialect; what it compiles spends of the budget. */
-export function validator(dialect: Dialect, budget: StepBudget, meta: boolean): Ajv | Ajv2020 {
+export function schemaCompiler(dialect: SchemaDialect, budget: StepBudget, meta: boolean): Ajv | Ajv2020 {
   const options = { ...OPTIONS, meta, code: { optimize: false, regExp: linearRegExp(budget) } }
   const ajv = dialect === '2020-12' ? new Ajv2020(options) : new Ajv(options)
   ajv.removeKeyword('uniqueItems')
@@ -148,7 +151,7 @@ export function validator(dialect: Dialect, budget: StepBudget, meta: boolean): 
     error: { message: 'must not have an item twice' },
     validate: (wanted: boolean, items: readonly unknown[]) => !wanted || distinct(items, budget),
   })
-  metered(ajv, budget)
+  meterKeywords(ajv, budget)
   return ajv
 }
 
@@ -214,7 +217,7 @@ const ERRORS = new Name('vErrors')
  * schema keeps it busy with any value: references that fan out at every level, a thousand conditions for each
  * of a million items.
  */
-export function metered(ajv: Pick<Ajv, 'RULES'>, { spend }: StepBudget): void {
+export function meterKeywords(ajv: Pick<Ajv, 'RULES'>, { spend }: StepBudget): void {
   const charge = (data: unknown, price: number, looped: boolean): void => spend(price + sizeOf(data, looped))
   const chargeErrors = (errors: readonly unknown[] | null): void => spend(errors?.length ?? 0)
   for (const rule of Object.values(ajv.RULES.all)) {

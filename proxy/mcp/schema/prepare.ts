@@ -1,12 +1,12 @@
 import { isObject } from '../../../db/support/json.ts'
-import { placeOf } from '../../visible.ts'
-import { extentOf } from '../protocol/json-text.ts'
+import { printJsonPath } from '../../visible.ts'
+import { measureJson } from '../protocol/json-text.ts'
 import { linearPattern } from './pattern.ts'
-import { type Subschema, subschemas } from './subschemas.ts'
+import { type LocatedSubschema, subschemas } from './subschemas.ts'
 
 /** A JSON Schema of an upstream, small enough to compile, that refers to nothing else and runs no pattern. */
 export interface PreparedSchema {
-  readonly dialect: Dialect
+  readonly dialect: SchemaDialect
   /** A copy without the members that say nothing in either dialect, or cannot be checked. */
   readonly schema: Record<string, unknown>
   /** Characters of JSON. */
@@ -19,7 +19,7 @@ export interface PreparedSchema {
   readonly unchecked: readonly string[]
 }
 
-export type Dialect = '2020-12' | 'draft-07'
+export type SchemaDialect = '2020-12' | 'draft-07'
 
 /** The reason why a schema cannot be used: a code for the operator, and a sentence for the caller. */
 export interface SchemaFault {
@@ -39,7 +39,7 @@ const MAX_REPEATED = 2_000_000
 const MAX_PATTERNS = 256
 const MAX_PATTERN_WEIGHT = 25_000
 
-const DIALECTS: ReadonlyMap<unknown, Dialect> = new Map([
+const DIALECTS: ReadonlyMap<unknown, SchemaDialect> = new Map([
   [undefined, '2020-12'],
   ['https://json-schema.org/draft/2020-12/schema', '2020-12'],
   ['http://json-schema.org/draft-07/schema', 'draft-07'],
@@ -52,7 +52,7 @@ const DIALECTS: ReadonlyMap<unknown, Dialect> = new Map([
  * its length. Does NOT check that its keywords have the values they should have.
  */
 export function prepareSchema(given: unknown): PreparedSchema | SchemaFault {
-  const { depth, values } = extentOf(given, MAX_VALUES)
+  const { depth, values } = measureJson(given, MAX_VALUES)
   if (depth > MAX_DEPTH || values > MAX_VALUES) return TOO_LARGE
   if (!isObject(given)) return unusable('it is not an object')
   const text = JSON.stringify(given)
@@ -94,7 +94,7 @@ const TOO_LARGE: SchemaFault = { code: 'schema_too_large', problem: 'it is too l
 const unusable = (problem: string): SchemaFault => ({ code: 'schema_unusable', problem })
 const sum = (numbers: readonly number[]): number => numbers.reduce((total, number) => total + number, 0)
 
-function repeatedIn({ schema, path }: Subschema): number {
+function repeatedIn({ schema, path }: LocatedSubschema): number {
   const members = Object.values(schema).map((value) =>
     typeof value === 'object' && value !== null ? 1 + Object.keys(value).length : 1,
   )
@@ -109,7 +109,7 @@ function repeatedIn({ schema, path }: Subschema): number {
  * Turns every reference into the place of a schema of this document, which is what anchors and dynamic
  * references come to within one document. Refuses references to anything else.
  */
-function settleReferences(all: readonly Subschema[]): SchemaFault | null {
+function settleReferences(all: readonly LocatedSubschema[]): SchemaFault | null {
   const referring = all.filter(({ schema }) => schema.$ref !== undefined || schema.$dynamicRef !== undefined)
   if (referring.length === 0) return null
   if (all.some(({ schema, path }) => path.length > 0 && typeof schema.$id === 'string')) {
@@ -128,7 +128,7 @@ function settleReferences(all: readonly Subschema[]): SchemaFault | null {
 }
 
 /** The JSON pointer of every schema, by each fragment that names it. */
-function placesByFragment(all: readonly Subschema[]): ReadonlyMap<unknown, string> {
+function placesByFragment(all: readonly LocatedSubschema[]): ReadonlyMap<unknown, string> {
   const places = new Map<unknown, string>()
   for (const { schema, path } of all) {
     const place = path.map(pointerStep).join('')
@@ -154,23 +154,23 @@ function fragmentOf(reference: string): string | null {
   }
 }
 
-interface Pattern {
+interface SchemaPattern {
   readonly source: string
   readonly place: string
   /** Takes it out of the schema, or makes it allow anything. */
   readonly leaveOut: () => void
 }
 
-function patternsOf({ schema, path }: Subschema): readonly Pattern[] {
+function patternsOf({ schema, path }: LocatedSubschema): readonly SchemaPattern[] {
   const { pattern, patternProperties } = schema
-  const patterns: Pattern[] = []
+  const patterns: SchemaPattern[] = []
   if (typeof pattern === 'string') {
-    const place = placeOf([...path, 'pattern'])
+    const place = printJsonPath([...path, 'pattern'])
     patterns.push({ source: pattern, place, leaveOut: () => delete schema.pattern })
   }
   if (!isObject(patternProperties)) return patterns
   for (const source of Object.keys(patternProperties)) {
-    const place = placeOf([...path, 'patternProperties', source])
+    const place = printJsonPath([...path, 'patternProperties', source])
     const leaveOut = () => Object.defineProperty(patternProperties, source, { value: true })
     patterns.push({ source, place, leaveOut })
   }

@@ -1,12 +1,12 @@
 import { isObject } from '../../../db/support/json.ts'
 
-type Path = readonly (string | number)[]
+type SchemaPath = readonly (string | number)[]
 
 /** A schema, at the top of a JSON Schema or within it. */
-export interface Subschema {
+export interface LocatedSubschema {
   /** The object itself, not a copy. */
   readonly schema: Record<string, unknown>
-  readonly path: Path
+  readonly path: SchemaPath
   /**
    * The names of the properties that lead here, where nothing else does; else null (MCP 2026-07-28,
    * x-mcp-header).
@@ -30,9 +30,9 @@ const DATA = new Set(['enum', 'const', 'default', 'example', 'examples'])
  * Lists every schema of a JSON Schema (2020-12 or draft-07), itself first. An object below a keyword that
  * nobody knows counts as one: a reference may point there. Expects a document that is no deeper than a stack.
  */
-export function subschemas(root: Record<string, unknown>): readonly Subschema[] {
-  const all: Subschema[] = []
-  const visit = (schema: unknown, path: Path, properties: readonly string[] | null): void => {
+export function subschemas(root: Record<string, unknown>): readonly LocatedSubschema[] {
+  const all: LocatedSubschema[] = []
+  const visit = (schema: unknown, path: SchemaPath, properties: readonly string[] | null): void => {
     if (!isObject(schema)) return
     all.push({ schema, path, properties })
     for (const [keyword, value] of Object.entries(schema)) {

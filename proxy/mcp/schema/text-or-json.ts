@@ -1,5 +1,5 @@
 import { isObject } from '../../../db/support/json.ts'
-import { placeOf } from '../../visible.ts'
+import { printJsonPath } from '../../visible.ts'
 import { type SchemaNode, SchemaTree } from './schema-tree.ts'
 
 /** A kind of JSON value that the text of an argument may be read as. */
@@ -15,7 +15,7 @@ interface DoubtfulText {
 }
 
 function doubtfulTexts(root: SchemaNode): ReadonlyMap<string, DoubtfulText> {
-  const takers = new SchemaTakers(new SchemaTree(root))
+  const takers = new AcceptedTypes(new SchemaTree(root))
   const found = new Map<string, DoubtfulText>()
   for (const [name, schemas] of takers.properties(root)) {
     const takes = (type: string): boolean =>
@@ -42,7 +42,7 @@ const isUnannotated = (name: string, schema: unknown): boolean =>
  * such a text as JSON behind every check, `null` as nothing, `["/etc"]` as a list (docs/threats.md#h1d). Those that take
  * anything are not listed: that shows in the schema.
  */
-export const textOrJson = (root: SchemaNode): readonly string[] =>
+export const textOrJsonArguments = (root: SchemaNode): readonly string[] =>
   [...doubtfulTexts(root)].filter(([, { untyped }]) => !untyped).map(([name]) => name)
 
 /**
@@ -50,7 +50,7 @@ export const textOrJson = (root: SchemaNode): readonly string[] =>
  * too: nobody has judged that. Gives null, or a sentence with the place, which quotes nothing of the text. Throws where
  * the budget does not suffice.
  */
-export function unambiguousText(
+export function ambiguousTextCheck(
   root: SchemaNode,
   spend: (steps: number) => void,
 ): (args: unknown) => string | null {
@@ -69,7 +69,7 @@ export function unambiguousText(
 }
 
 const sentence = (name: string, kind: JsonKind): string =>
-  `${placeOf([name])} is text that some servers read as JSON (${kind}), which its schema takes, too. Send the value itself`
+  `${printJsonPath([name])} is text that some servers read as JSON (${kind}), which its schema takes, too. Send the value itself`
 
 /** Numbers that Python's reader of JSON knows, and JSON does not. */
 const NOT_NUMBERS = /-?Infinity|NaN/g
@@ -90,7 +90,7 @@ function kindOfText(text: string): JsonKind | null {
 }
 
 /** Tells what the schemas of one document take, by their types alone. */
-class SchemaTakers {
+class AcceptedTypes {
   readonly #tree: SchemaTree
   readonly #known = new Map<SchemaNode, Map<string, boolean>>()
 

@@ -1,38 +1,38 @@
-import type { Hangup } from '../../../plugins/plugin.ts'
+import type { HangupSignal } from '../../../plugins/plugin.ts'
 import type { McpMessage } from '../protocol/message.ts'
 import type { CallerSession } from './sessions.ts'
 
-interface Caller {
+interface RequestCaller {
   readonly principalId: string
   readonly session: Pick<CallerSession, 'id'> | null
 }
 
-interface Request extends Caller {
+interface CancellableRequest extends RequestCaller {
   readonly message: McpMessage
-  readonly hangup: Hangup
+  readonly hangup: HangupSignal
 }
 
 /** Takes back a request of a caller's. `requestId` as its notification says it. */
-export type Cancel = (caller: Caller, requestId: unknown) => void
+export type CancelRequest = (caller: RequestCaller, requestId: unknown) => void
 
-export interface Ticket {
+export interface CancellationTicket {
   /** Tells when nobody waits any more: the caller hung up, or takes the request back. */
-  readonly hangup: Hangup
+  readonly hangup: HangupSignal
   readonly end: () => void
 }
 
 /**
  * The requests of legacy callers under way; `notifications/cancelled` takes back those of its own session.
  */
-export class Cancellations {
+export class RequestCancellations {
   // Not a Map, which would be filled and emptied all the time (proxy/http/open-calls.ts says why).
-  readonly #underWay: Withdrawable[] = []
+  readonly #underWay: CancellableHangup[] = []
 
   /** Registers a request until its ticket's `end`. */
-  begin(request: Request): Ticket {
+  begin(request: CancellableRequest): CancellationTicket {
     const { message } = request
     if (message.era === 'modern' || message.id === null) return { hangup: request.hangup, end: NOTHING }
-    const hangup = new Withdrawable(request, message.id)
+    const hangup = new CancellableHangup(request, message.id)
     hangup.place = this.#underWay.push(hangup) - 1
     return { hangup, end: () => this.#over(hangup) }
   }
@@ -41,12 +41,12 @@ export class Cancellations {
    * Cancels a request of the caller's. `requestId` as the notification says it. Two of one id are the client's
    * mistake: both are taken back.
    */
-  cancel(caller: Caller, requestId: unknown): void {
+  cancel(caller: RequestCaller, requestId: unknown): void {
     const theirs = this.#underWay.filter((one) => one.isOf(caller, requestId))
     for (const one of theirs) one.withdraw()
   }
 
-  #over(request: Withdrawable): void {
+  #over(request: CancellableHangup): void {
     if (this.#underWay[request.place] !== request) return
     const last = this.#underWay.pop()
     if (!last || last === request) return
@@ -58,23 +58,23 @@ export class Cancellations {
 const NOTHING = (): void => {}
 
 /** Tells of the caller's hang-up, or that it took its request back, whichever comes first. */
-class Withdrawable implements Hangup {
-  readonly #caller: Caller
+class CancellableHangup implements HangupSignal {
+  readonly #caller: RequestCaller
   /** JSON text. */
   readonly #id: string
-  readonly #callers: Hangup
+  readonly #callers: HangupSignal
   /** Where it stands among those under way. */
   place = 0
   #told: (() => void)[] = []
   #withdrawn: AbortController | null = null
 
-  constructor(request: Request, id: string) {
+  constructor(request: CancellableRequest, id: string) {
     this.#caller = request
     this.#id = id
     this.#callers = request.hangup
   }
 
-  isOf({ principalId, session }: Caller, id: unknown): boolean {
+  isOf({ principalId, session }: RequestCaller, id: unknown): boolean {
     const own = this.#caller
     const isTheirs = own.principalId === principalId && own.session?.id === session?.id
     return isTheirs && JSON.parse(this.#id) === id

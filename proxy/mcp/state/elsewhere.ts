@@ -1,31 +1,31 @@
 import { randomBytes } from 'node:crypto'
-import type { Notices } from '../../../db/support/notices.ts'
+import type { NoticeChannel } from '../../../db/support/notices.ts'
 import { parseJsonObject } from '../../../plugins/json-body/object.ts'
 
 /** The time that another process may take to answer. ms. */
 const ANSWER_MS = 2_000
 /** The questions that may be open. */
-const MOST_OPEN = 1_000
+const MAX_OPEN_QUESTIONS = 1_000
 
 /** Answers a question of another process; null: nobody here knows. Must not reject. */
-type Answers = (text: string) => Promise<string | null>
+type PeerQuestionHandler = (text: string) => Promise<string | null>
 
 /** Questions and answers between processes that share a database, by their notices. */
-export class Elsewhere {
+export class PeerProcesses {
   /** The name of this process. */
   readonly home = randomBytes(8).toString('hex')
-  readonly #notices: Notices
-  readonly #answers = new Map<string, Answers>()
+  readonly #notices: NoticeChannel
+  readonly #answers = new Map<string, PeerQuestionHandler>()
   readonly #open = new Map<number, (text: string | null) => void>()
   #asked = 0
 
-  constructor(notices: Notices) {
+  constructor(notices: NoticeChannel) {
     this.#notices = notices
-    notices.hear(topicOf(this.home), (text) => this.#heard(text))
+    notices.on(topicOf(this.home), (text) => this.#heard(text))
   }
 
   /** Has questions of a kind answered. */
-  answer(kind: string, answers: Answers): void {
+  answer(kind: string, answers: PeerQuestionHandler): void {
     this.#answers.set(kind, answers)
   }
 
@@ -34,7 +34,7 @@ export class Elsewhere {
    * RangeError where the text is too long for a notice.
    */
   ask(home: string, kind: string, text: string): Promise<string | null> {
-    if (this.#open.size >= MOST_OPEN) return Promise.resolve(null)
+    if (this.#open.size >= MAX_OPEN_QUESTIONS) return Promise.resolve(null)
     this.#asked += 1
     const question = this.#asked
     const { promise, resolve } = Promise.withResolvers<string | null>()
@@ -61,7 +61,7 @@ export class Elsewhere {
   }
 
   #say(home: string, said: object): void {
-    this.#notices.tell(topicOf(home), JSON.stringify(said))
+    this.#notices.notify(topicOf(home), JSON.stringify(said))
   }
 }
 

@@ -1,52 +1,52 @@
 import type { Database } from '../../../db/database.ts'
 import { findMcpResource } from '../../../db/mcp/resources.ts'
-import type { Demand } from '../../../plugins/facts.ts'
+import type { CapabilityDemand } from '../../../plugins/facts.ts'
 import { parseJsonObject } from '../../../plugins/json-body/object.ts'
-import { Quota } from '../../../plugins/secrets/quota.ts'
-import { monotonic } from '../../../plugins/secrets/throttle.ts'
+import { PrincipalQuota } from '../../../plugins/secrets/quota.ts'
+import { monotonicClock } from '../../../plugins/secrets/throttle.ts'
 import { errorMessage, resultMessage } from '../protocol/json-text.ts'
-import type { Elsewhere } from './elsewhere.ts'
-import type { Registry } from './registry.ts'
-import type { GivenAnswer, ServerRequest, ServerRequests } from './server-requests.ts'
+import type { PeerProcesses } from './elsewhere.ts'
+import type { McpRegistry } from './registry.ts'
+import type { CallerAnswer, ServerRequest, ServerRequests } from './server-requests.ts'
 import type { CallerSession } from './sessions.ts'
 
 /** The answers of one principal in a minute that other processes are asked about: each asks all of them. */
-const MOST_ASKED = 600
+const MAX_ASKED_PER_MINUTE = 600
 
 /** A server request that waits at another process. */
-export interface FarRequest extends Omit<ServerRequest, 'upstreamId' | 'respond'> {
+export interface RemoteServerRequest extends Omit<ServerRequest, 'upstreamId' | 'respond'> {
   /** Hands the caller's answer to it. Resolves with false where the request is open no more, or its process is gone. */
-  readonly give: (answer: GivenAnswer) => Promise<boolean>
+  readonly give: (answer: CallerAnswer) => Promise<boolean>
 }
 
-interface Sources {
+interface RemoteRequestDependencies {
   readonly database: Database
-  readonly registry: Pick<Registry, 'tool'>
+  readonly registry: Pick<McpRegistry, 'tool'>
   readonly here: ServerRequests
-  readonly elsewhere: Elsewhere
+  readonly elsewhere: PeerProcesses
 }
 
 /**
  * Finds server requests whose call is under way at another process: the caller's answer may come on a connection to
  * this one. The other process says what it is about; it is judged here, and handed in there.
  */
-export class FarRequests {
-  readonly #sources: Sources
-  readonly #quota = new Quota(monotonic, () => MOST_ASKED)
+export class RemoteServerRequests {
+  readonly #sources: RemoteRequestDependencies
+  readonly #quota = new PrincipalQuota(monotonicClock, () => MAX_ASKED_PER_MINUTE)
 
-  constructor(sources: Sources) {
+  constructor(sources: RemoteRequestDependencies) {
     this.#sources = sources
     const { elsewhere, here } = sources
     elsewhere.answer('request', async (text) => describe(here, text))
-    elsewhere.answer('answer', (text) => takeIn(here, text))
+    elsewhere.answer('answer', (text) => acceptAnswer(here, text))
   }
 
   /** Finds the request of that id, if it was put to this session. */
-  async find(id: unknown, session: CallerSession | null): Promise<FarRequest | undefined> {
+  async find(id: unknown, session: CallerSession | null): Promise<RemoteServerRequest | undefined> {
     const home = typeof id === 'string' ? FAR.exec(id)?.[1] : undefined
     const { database, registry, elsewhere } = this.#sources
     if (home === undefined || home === elsewhere.home || session === null) return undefined
-    if (this.#quota.take(session.principalId) > 0) return undefined
+    if (this.#quota.consume(session.principalId) > 0) return undefined
     const asked = { id, session: session.id }
     const described = parse(await elsewhere.ask(home, 'request', JSON.stringify(asked)))
     const resource = described && (await findMcpResource(database, String(described.resource)))
@@ -57,7 +57,7 @@ export class FarRequests {
       resource,
       session,
       // Said by a process of ours.
-      demand: described.demand as Demand,
+      demand: described.demand as CapabilityDemand,
       pinned: sought?.tool ? { resource, tool: sought.tool } : null,
       give: async (answer) =>
         (await elsewhere.ask(home, 'answer', JSON.stringify({ ...asked, ...answer }))) === 'taken',
@@ -77,7 +77,7 @@ function describe(here: ServerRequests, text: string): string | null {
   return JSON.stringify({ resource: resource.resource_id, tool: pinned?.tool.name ?? null, demand })
 }
 
-async function takeIn(here: ServerRequests, text: string): Promise<string | null> {
+async function acceptAnswer(here: ServerRequests, text: string): Promise<string | null> {
   const { id, session, member, text: given } = parse(text) ?? {}
   const found = here.find(id, { id: String(session) })
   // Once: of answers that were granted in one moment the first is passed on, whatever comes of it.
@@ -91,4 +91,6 @@ async function takeIn(here: ServerRequests, text: string): Promise<string | null
 }
 
 /** Whether a request waits at another process. */
-export const isFar = (request: ServerRequest | FarRequest): request is FarRequest => 'give' in request
+export const isRemoteRequest = (
+  request: ServerRequest | RemoteServerRequest,
+): request is RemoteServerRequest => 'give' in request

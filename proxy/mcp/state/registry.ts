@@ -18,7 +18,7 @@ export interface PinnedTool {
 }
 
 /** A tool as a caller names it, and the resource that it would be of. */
-export interface SoughtTool {
+export interface RequestedTool {
   readonly resource: McpResource
   readonly name: string
   /** Undefined where the resource has none of that name, or not any more. */
@@ -26,85 +26,90 @@ export interface SoughtTool {
 }
 
 /** What was looked up: at once where the engine answers at once. */
-type Found<Value> = Value | Promise<Value>
+type LookupResult<Value> = Value | Promise<Value>
 
 /** Goes on with what was looked up. */
-export const upon = <Value, Made>(found: Found<Value>, make: (value: Value) => Found<Made>): Found<Made> =>
-  found instanceof Promise ? found.then(make) : make(found)
+export const mapMaybe = <Value, Made>(
+  found: LookupResult<Value>,
+  make: (value: Value) => LookupResult<Made>,
+): LookupResult<Made> => (found instanceof Promise ? found.then(make) : make(found))
 
 /**
  * Looks up resources, tools and bindings for the gate, so that a change holds at once: resources and bindings in the
  * database each time, a tool as it was read last as long as its resource has the same revision. A resource that is
  * found may be disabled.
  */
-export interface Registry {
-  readonly resource: (name: string) => Found<McpResource | undefined>
+export interface McpRegistry {
+  readonly resource: (name: string) => LookupResult<McpResource | undefined>
   /** A resource that was found before, as it is now; undefined where it was deleted since. */
   readonly current: (resource: McpResource) => Promise<McpResource | undefined>
   /**
    * The tool of a name at the aggregate endpoint: `<resource>.<tool>`, or `<resource>` alone
    * (docs/protocol.md#mcp-names). Undefined where the name is of no resource.
    */
-  readonly exposed: (name: string) => Found<SoughtTool | undefined>
-  readonly tool: (resource: McpResource, name: string) => Found<SoughtTool>
+  readonly exposed: (name: string) => LookupResult<RequestedTool | undefined>
+  readonly tool: (resource: McpResource, name: string) => LookupResult<RequestedTool>
   readonly tools: (resource: McpResource) => Promise<readonly McpTool[]>
   /** The enabled resources that a principal is bound to. */
   readonly bound: (principal: Principal) => Promise<readonly McpResource[]>
   /** The id of the binding of a principal to a resource, or null. */
-  readonly binding: (principal: Principal, resource: McpResource) => Found<string | null>
+  readonly binding: (principal: Principal, resource: McpResource) => LookupResult<string | null>
   /** Splits `<resource>.<rest>` into the resource that it names, and the rest. */
-  readonly split: (name: string) => Found<{ resource: McpResource; rest: string } | undefined>
+  readonly split: (name: string) => LookupResult<{ resource: McpResource; rest: string } | undefined>
 }
 
 /** A tool as it was at a revision of its resource, which counts every change of its tools. */
-interface Kept {
+interface CachedTool {
   readonly tool: McpTool
   readonly revision: number
 }
 
-export function openRegistry(database: Database): Registry {
+export function openRegistry(database: Database): McpRegistry {
   const byName = mcpResourceByName(database)
   const toolByName = mcpToolByName(database)
   const onlyTool = onlyMcpTool(database)
   const bindingOf = bindingId(database)
-  const kept = new LRUCache<string, Kept>({
+  const kept = new LRUCache<string, CachedTool>({
     max: 5_000,
     maxSize: 32 * 1024 * 1024,
     sizeCalculation: ({ tool }) =>
       1_024 + (tool.definition?.length ?? 0) + (tool.pending_definition?.length ?? 0),
   })
 
-  const toolOf = ({ resource_id: id, revision }: McpResource, name: string): Found<McpTool | undefined> => {
+  const toolOf = (
+    { resource_id: id, revision }: McpResource,
+    name: string,
+  ): LookupResult<McpTool | undefined> => {
     const key = `${id} ${name}`
     const last = kept.get(key)
     if (last?.revision === revision) return last.tool
-    return upon(toolByName(id, name), (tool) => {
+    return mapMaybe(toolByName(id, name), (tool) => {
       if (tool) kept.set(key, { tool, revision })
       return tool
     })
   }
-  const current: Registry['current'] = async (of) => {
+  const current: McpRegistry['current'] = async (of) => {
     const named = await byName(of.name)
     // By its id where it was renamed: rarely, and that is no reason to lose it.
     return named?.resource_id === of.resource_id ? named : findMcpResource(database, of.resource_id)
   }
-  const tool: Registry['tool'] = (of, name) =>
-    upon(toolOf(of, name), (named) => ({
+  const tool: McpRegistry['tool'] = (of, name) =>
+    mapMaybe(toolOf(of, name), (named) => ({
       resource: of,
       name,
       tool: named?.state === 'gone' ? undefined : named,
     }))
   // Names that would make this ambiguous were refused when they were registered: the first that fits is the
   // only one.
-  const splitFrom = (name: string, from: number): ReturnType<Registry['split']> => {
+  const splitFrom = (name: string, from: number): ReturnType<McpRegistry['split']> => {
     const dot = name.indexOf('.', from)
     if (dot <= 0) return undefined
-    return upon(byName(name.slice(0, dot)), (resource) =>
+    return mapMaybe(byName(name.slice(0, dot)), (resource) =>
       resource ? { resource, rest: name.slice(dot + 1) } : splitFrom(name, dot + 1),
     )
   }
-  const split: Registry['split'] = (name) => splitFrom(name, 0)
-  const alone = async (name: string): Promise<SoughtTool | undefined> => {
+  const split: McpRegistry['split'] = (name) => splitFrom(name, 0)
+  const alone = async (name: string): Promise<RequestedTool | undefined> => {
     const of = await byName(name)
     if (!of) return undefined
     // Also one that is gone: the name must not come to mean another tool because the upstream drops this one.
@@ -117,7 +122,8 @@ export function openRegistry(database: Database): Registry {
     current,
     tool,
     split,
-    exposed: (name) => upon(split(name), (parts) => (parts ? tool(parts.resource, parts.rest) : alone(name))),
+    exposed: (name) =>
+      mapMaybe(split(name), (parts) => (parts ? tool(parts.resource, parts.rest) : alone(name))),
     tools: (of) => listMcpTools(database, of.resource_id),
     bound: (principal) => boundResources(database, principal.type, principal.id),
     binding: ({ type, id }, of) => bindingOf(type, id, of.resource_id),

@@ -12,7 +12,7 @@ const MAX_ID = 4_096
 const MAX_TEXT = 131_072
 
 /** What a session's id says of it. */
-export type Sealed = Omit<CallerSession, 'id'> & {
+export type SealedSession = Omit<CallerSession, 'id'> & {
   /** The end of its life. ms since the epoch. */
   readonly until: number
 }
@@ -30,7 +30,7 @@ export class SessionSeal {
   }
 
   /** Makes the id of a session; null where it would be too long. */
-  seal({ principalId, resourceId, capabilities, clientInfo, until }: Sealed): string | null {
+  seal({ principalId, resourceId, capabilities, clientInfo, until }: SealedSession): string | null {
     const nonce = randomBytes(NONCE_BYTES)
     const cipher = createCipheriv(CIPHER, this.#key, nonce)
     const text = deflateRawSync(JSON.stringify([principalId, resourceId, capabilities, clientInfo, until]))
@@ -40,7 +40,7 @@ export class SessionSeal {
   }
 
   /** Reads an id. Undefined where it is none of ours. */
-  open(id: string): Sealed | undefined {
+  open(id: string): SealedSession | undefined {
     const [name = '', text = ''] = id.split('.')
     const [nonce, sealed] = [Buffer.from(name, 'base64url'), Buffer.from(text, 'base64url')]
     // One text of each: another one would be another session.
@@ -59,7 +59,7 @@ export class SessionSeal {
 }
 
 /** Sealed by us alone; by another version, perhaps. */
-function factsOf(read: unknown): Sealed | undefined {
+function factsOf(read: unknown): SealedSession | undefined {
   if (!Array.isArray(read)) return undefined
   const [principalId, resourceId, capabilities, clientInfo, until] = read as unknown[]
   if (typeof principalId !== 'string' || typeof until !== 'number' || !isObject(capabilities))

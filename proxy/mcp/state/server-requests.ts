@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import type { McpResource } from '../../../db/mcp/resources.ts'
-import type { Demand } from '../../../plugins/facts.ts'
+import type { CapabilityDemand } from '../../../plugins/facts.ts'
 import type { PinnedTool } from './registry.ts'
 import type { CallerSession } from './sessions.ts'
 
@@ -14,7 +14,7 @@ export interface ServerRequest {
   readonly pinned: PinnedTool | null
   readonly session: CallerSession
   /** The demand of the call that made the upstream ask: the answer passes the same gate. */
-  readonly demand: Demand
+  readonly demand: CapabilityDemand
   /** The upstream's own id of the request, JSON text. */
   readonly upstreamId: string
   /** Hands an answer to the upstream, by the permit of the call that made it ask. JSON text of a whole message. */
@@ -22,7 +22,7 @@ export interface ServerRequest {
 }
 
 /** An answer to a request that waits at another process, as the caller gave it. JSON text. */
-export interface GivenAnswer {
+export interface CallerAnswer {
   readonly member: 'result' | 'error'
   readonly text: string
 }

@@ -12,7 +12,7 @@ export interface CallerSession {
 }
 
 /** The sessions of legacy clients: each is bound to the principal that opened it, the id alone opens nothing. */
-export interface Sessions {
+export interface CallerSessionStore {
   readonly open: (opened: Omit<CallerSession, 'id'>, at: number) => CallerSession
   /** Undefined where there is none of that id, or it is another principal's. */
   readonly find: (
@@ -38,7 +38,7 @@ interface OpenSession extends CallerSession {
  * anew, as its protocol says. Not one lru-cache: every principal has a limit of its own, and nobody's
  * sessions drive out somebody else's.
  */
-export class CallerSessions implements Sessions {
+export class CallerSessions implements CallerSessionStore {
   readonly #byPrincipal = new Map<string, Map<string, OpenSession>>()
   readonly #onEnd: (session: CallerSession) => void
 

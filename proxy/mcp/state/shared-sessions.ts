@@ -5,20 +5,20 @@ import type { Ledger } from '../../../db/ledger/record/ledger.ts'
 import { claimOnce, isClaimed } from '../../../db/single-uses.ts'
 import { isReplay } from '../../../plugins/dpop/single-use.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
-import { Quota } from '../../../plugins/secrets/quota.ts'
-import { monotonic } from '../../../plugins/secrets/throttle.ts'
+import { PrincipalQuota } from '../../../plugins/secrets/quota.ts'
+import { monotonicClock } from '../../../plugins/secrets/throttle.ts'
 import { SessionSeal } from './sealed-session.ts'
-import { type CallerSession, CallerSessions, type Sessions } from './sessions.ts'
+import { type CallerSession, type CallerSessionStore, CallerSessions } from './sessions.ts'
 
 /** The longest life of a session. Its client is told to initialize again then. ms. */
 const LIFE_MS = 24 * 60 * 60 * 1000
 /** The sessions that one principal may end in a minute: each is a row until its life would have ended. */
-const MOST_ENDED = 120
+const MAX_ENDED_PER_MINUTE = 120
 /** The ends that are remembered, for a look that is under way. */
-const MAX_ENDED = 10_000
+const MAX_REMEMBERED_ENDS = 10_000
 const ENDED = 'mcp-session-ended'
 
-interface Sources {
+interface SharedSessionDependencies {
   readonly database: Database
   readonly ledger: Pick<Ledger, 'commit'>
   /** Shared by every process. */
@@ -32,23 +32,23 @@ interface Sources {
  * another has opened, since its id says what it is. That one was ended is a row, and a notice. A process that has
  * looked and listens needs not look again.
  */
-export class SharedSessions implements Sessions {
-  readonly #sources: Sources
+export class SharedSessions implements CallerSessionStore {
+  readonly #sources: SharedSessionDependencies
   readonly #seal: SessionSeal
   readonly #hasEnded: ReturnType<typeof isClaimed>
   /** Those that were used here last. */
   readonly #here: CallerSessions
   /** When it was looked up that a session has not ended. ms of `performance.now()`. */
   readonly #lookedAt = new WeakMap<CallerSession, number>()
-  readonly #ended = new LRUCache<string, true>({ max: MAX_ENDED })
-  readonly #quota = new Quota(monotonic, () => MOST_ENDED)
+  readonly #ended = new LRUCache<string, true>({ max: MAX_REMEMBERED_ENDS })
+  readonly #quota = new PrincipalQuota(monotonicClock, () => MAX_ENDED_PER_MINUTE)
 
-  constructor(sources: Sources) {
+  constructor(sources: SharedSessionDependencies) {
     this.#sources = sources
     this.#seal = new SessionSeal(sources.secret)
     this.#here = new CallerSessions(sources.onEnd)
     this.#hasEnded = isClaimed(sources.database)
-    sources.database.notices.hear(ENDED, (id) => this.#forget(id))
+    sources.database.notices.on(ENDED, (id) => this.#forget(id))
   }
 
   open(opened: Omit<CallerSession, 'id'>, at: number): CallerSession {
@@ -61,7 +61,7 @@ export class SharedSessions implements Sessions {
     return session
   }
 
-  find(principalId: string, id: string, at: number): ReturnType<Sessions['find']> {
+  find(principalId: string, id: string, at: number): ReturnType<CallerSessionStore['find']> {
     const here = this.#here.find(principalId, id, at)
     return here && this.#isCertain(here) ? here : this.#look(principalId, id, at)
   }
@@ -70,7 +70,7 @@ export class SharedSessions implements Sessions {
     const { database, ledger, clock } = this.#sources
     const sealed = this.#own(principalId, id, clock())
     if (!sealed || (await this.#hasEnded(digestOf(id)))) return false
-    const wait = this.#quota.take(principalId)
+    const wait = this.#quota.consume(principalId)
     if (wait > 0) throw new Refusal('overloaded', { headers: { 'retry-after': String(wait) } })
     try {
       const ended = claimOnce(database, digestOf(id), sealed.until)
@@ -80,7 +80,7 @@ export class SharedSessions implements Sessions {
       throw new Refusal('audit_unavailable', { cause: error, headers: { 'retry-after': '1' } })
     }
     this.#forget(id)
-    database.notices.tell(ENDED, id)
+    database.notices.notify(ENDED, id)
     return true
   }
 

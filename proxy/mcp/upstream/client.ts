@@ -1,21 +1,21 @@
 import type { McpResource } from '../../../db/mcp/resources.ts'
-import { hangupBy } from '../../../plugins/hangup.ts'
-import type { Granted, OperatorPermit } from '../../../plugins/permit.ts'
+import { hangupFromSignal } from '../../../plugins/hangup.ts'
+import type { CallPermit, OperatorPermit } from '../../../plugins/permit.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
-import type { Resolve } from '../../egress/agent.ts'
-import type { Limits } from '../options.ts'
+import type { ResolveHost } from '../../egress/agent.ts'
+import type { McpUpstreamLimits } from '../options.ts'
 import { notificationMessage } from '../protocol/json-text.ts'
-import type { Era } from '../protocol/versions.ts'
+import type { ProtocolEra } from '../protocol/versions.ts'
 import { openConnections } from './connections.ts'
-import { failed, McpUpstreamError } from './errors.ts'
-import { endSession, openSession } from './legacy.ts'
+import { McpUpstreamError, mcpUpstreamFailure } from './errors.ts'
+import { endUpstreamSession, openUpstreamSession } from './legacy.ts'
 import { callModern, type ModernCall } from './modern.ts'
-import { type Reading, readUpstream } from './reading.ts'
-import { type McpAnswer, notify, send, type Transport } from './request.ts'
-import { mayBeGone } from './session-gone.ts'
+import { readMcpServer, type UpstreamReading } from './reading.ts'
+import { type McpAnswer, sendMcpRequest, sendOneWayMessage, type UpstreamTransport } from './request.ts'
+import { sessionMayBeGone } from './session-gone.ts'
 import {
   type ClientIdentity,
-  type Lease,
+  type SessionLease,
   type SessionOwner,
   type UpstreamSession,
   UpstreamSessions,
@@ -26,21 +26,21 @@ const CANCEL_MS = 2_000
 /** Idle sessions and connections are looked for so often. ms. */
 const SWEEP_MS = 60_000
 
-export interface UpstreamOptions extends Limits {
+export interface McpUpstreamOptions extends McpUpstreamLimits {
   /** True: upstreams may be at loopback or private addresses. */
   readonly allowPrivate: boolean
   readonly clock: () => number
   /** Reads `env:MCP_SECRET_…` or `file:/path`. */
   readonly secret: (reference: string) => Promise<string>
   /** Default: the system's resolver. */
-  readonly resolve?: Resolve
+  readonly resolve?: ResolveHost
 }
 
 /** One request to an upstream of either era, on behalf of one caller. */
 export interface UpstreamCall extends ModernCall {
-  readonly permit: Granted
+  readonly permit: CallPermit
   /** The era that the upstream is spoken to in. Null: it was never read. */
-  readonly era: Era | null
+  readonly era: ProtocolEra | null
   /** The owner of the legacy session: no two owners share one. */
   readonly owner: SessionOwner
   /** The client that the session is opened for, where this call opens it. */
@@ -59,7 +59,7 @@ export interface McpUpstream {
    * session.
    */
   readonly respond: (
-    permit: Granted,
+    permit: CallPermit,
     resource: McpResource,
     owner: SessionOwner,
     response: string,
@@ -67,7 +67,11 @@ export interface McpUpstream {
   /** Ends what the caller's own session at this gateway has opened. Best effort. */
   readonly endSession: (principalId: string, sessionId: string) => Promise<void>
   /** Finds out which era the server is of, what it says of itself, and its tools. Writes nothing. */
-  readonly read: (permit: OperatorPermit, resource: McpResource, signal: AbortSignal) => Promise<Reading>
+  readonly read: (
+    permit: OperatorPermit,
+    resource: McpResource,
+    signal: AbortSignal,
+  ) => Promise<UpstreamReading>
   /** Ends the sessions, best effort, and then every connection. */
   readonly close: () => Promise<void>
 }
@@ -83,11 +87,11 @@ export interface McpUpstream {
  *
  * Does NOT decide who may call what, nor look into params and results.
  */
-export function openMcpUpstream(options: UpstreamOptions): McpUpstream {
+export function openMcpUpstream(options: McpUpstreamOptions): McpUpstream {
   const transport = transportOf(options)
   const sessions = new UpstreamSessions({
-    open: async (opening) => (await openSession(transport, opening)).session,
-    end: (resource, session) => endSession(transport, resource, session),
+    open: async (opening) => (await openUpstreamSession(transport, opening)).session,
+    end: (resource, session) => endUpstreamSession(transport, resource, session),
     clock: options.clock,
   })
   const sweeper = setInterval(() => {
@@ -96,20 +100,20 @@ export function openMcpUpstream(options: UpstreamOptions): McpUpstream {
     transport.connections.sweep(at)
   }, SWEEP_MS).unref()
   const stopping = new AbortController()
-  const closed = hangupBy(stopping.signal)
+  const closed = hangupFromSignal(stopping.signal)
 
   return {
     call(call) {
       if (call.era === 'modern') return callModern(transport, call)
       if (call.era === 'legacy') return callLegacy(transport, sessions, call)
-      return Promise.reject(failed('it has never been read, so its era is unknown'))
+      return Promise.reject(mcpUpstreamFailure('it has never been read, so its era is unknown'))
     },
     async respond(permit, resource, owner, response) {
       const lease = await sessions.leaseExisting(resource, owner, closed)
-      if (lease === null) throw failed('there is no session that could have asked')
+      if (lease === null) throw mcpUpstreamFailure('there is no session that could have asked')
       const { headers } = lease.session
       try {
-        await notify(transport, { permit, resource, text: response, headers, hangup: closed })
+        await sendOneWayMessage(transport, { permit, resource, text: response, headers, hangup: closed })
       } finally {
         lease.release()
       }
@@ -121,18 +125,18 @@ export function openMcpUpstream(options: UpstreamOptions): McpUpstream {
           `the permit is for the reading of ${permit.resourceId}, not of ${resource.resource_id}`,
         )
       }
-      return readUpstream({ transport, permit, resource, hangup: hangupBy(signal) })
+      return readMcpServer({ transport, permit, resource, hangup: hangupFromSignal(signal) })
     },
     async close() {
       clearInterval(sweeper)
-      stopping.abort(failed('the gateway stops'))
+      stopping.abort(mcpUpstreamFailure('the gateway stops'))
       await sessions.close()
       await transport.connections.close()
     },
   }
 }
 
-function transportOf(options: UpstreamOptions): Transport {
+function transportOf(options: McpUpstreamOptions): UpstreamTransport {
   let last = 0
   return {
     connections: openConnections(options),
@@ -150,18 +154,18 @@ function transportOf(options: UpstreamOptions): Transport {
  * new one.
  */
 async function callLegacy(
-  transport: Transport,
+  transport: UpstreamTransport,
   sessions: UpstreamSessions,
   call: UpstreamCall,
   isSecondTry = false,
 ): Promise<McpAnswer> {
   const { permit, resource, method, params, hangup, held } = call
   const leased = sessions.lease(call)
-  const lease = leased instanceof Promise ? await orAnother(leased, sessions, call) : leased
+  const lease = leased instanceof Promise ? await leaseOrRetry(leased, sessions, call) : leased
   const { session } = lease
   const requestId = transport.nextId()
   try {
-    const answer = await send(transport, {
+    const answer = await sendMcpRequest(transport, {
       permit,
       resource,
       requestId,
@@ -177,7 +181,8 @@ async function callLegacy(
         if (!answered) void cancel(transport, call, session, requestId)
       },
     })
-    if (answer.status >= 400 && !answer.streamed && mayBeGone(answer.status, answer.response)) lease.forget()
+    if (answer.status >= 400 && !answer.streamed && sessionMayBeGone(answer.status, answer.response))
+      lease.forget()
     return answer
   } catch (error) {
     if (!isUnknownSession(error)) throw error
@@ -191,11 +196,11 @@ async function callLegacy(
  * A session is opened by what one call of its owner was allowed by. Where that was revoked meanwhile, another call that
  * waits for the session may be allowed all the same, and opens one by itself.
  */
-async function orAnother(
-  leased: Promise<Lease>,
+async function leaseOrRetry(
+  leased: Promise<SessionLease>,
   sessions: UpstreamSessions,
   call: UpstreamCall,
-): Promise<Lease> {
+): Promise<SessionLease> {
   try {
     return await leased
   } catch (error) {
@@ -213,16 +218,23 @@ const isUnknownSession = (error: unknown): boolean =>
  * waits for it.
  */
 async function cancel(
-  transport: Transport,
+  transport: UpstreamTransport,
   { permit, resource }: UpstreamCall,
   session: UpstreamSession,
   requestId: number,
 ): Promise<void> {
   const params = JSON.stringify({ requestId, reason: 'The caller does not wait any longer.' })
   const text = notificationMessage('notifications/cancelled', params)
-  const hangup = hangupBy(AbortSignal.timeout(CANCEL_MS))
+  const hangup = hangupFromSignal(AbortSignal.timeout(CANCEL_MS))
   try {
-    await notify(transport, { permit, takesBack: true, resource, text, headers: session.headers, hangup })
+    await sendOneWayMessage(transport, {
+      permit,
+      takesBack: true,
+      resource,
+      text,
+      headers: session.headers,
+      hangup,
+    })
   } catch {
     // The upstream finishes an answer that nobody will read.
   }

@@ -1,16 +1,16 @@
 import { createHash } from 'node:crypto'
 import type { Agent } from 'undici'
-import { KeptNames } from '../../../db/host-names/kept-names.ts'
+import { HostNameCache } from '../../../db/host-names/kept-names.ts'
 import type { McpResource } from '../../../db/mcp/resources.ts'
 import {
+  MIN_TRACED_CHARACTERS,
   quotesSecret,
   type SecretTraces,
-  SHORTEST_SECRET,
-  tracesOf,
+  secretTraces,
 } from '../../../plugins/secrets/traces.ts'
 import { type EgressOptions, egressAgent } from '../../egress/agent.ts'
 import { SecretReferenceError } from '../../egress/secret-reference.ts'
-import { failed } from './errors.ts'
+import { mcpUpstreamFailure } from './errors.ts'
 
 /** The time that a secret that was read is believed. ms. A rotated one is used at most so much later. */
 const SECRET_AGE_MS = 10_000
@@ -27,7 +27,7 @@ export interface UpstreamCredentials {
 }
 
 /** The connection to a resource, as it is now. */
-export interface Connection {
+export interface McpConnection {
   readonly agent: Agent
   readonly origin: string
   /** With the query. */
@@ -37,34 +37,34 @@ export interface Connection {
   readonly credentials: UpstreamCredentials
 }
 
-interface SecretSource {
+interface CredentialsSource {
   /** Reads `env:MCP_SECRET_…` or `file:/path`. */
   readonly secret: (reference: string) => Promise<string>
   readonly clock: () => number
 }
 
-export interface ConnectionOptions extends Omit<EgressOptions, 'tls' | 'keepAlive'>, SecretSource {}
+export interface ConnectionOptions extends Omit<EgressOptions, 'tls' | 'keepAlive'>, CredentialsSource {}
 
-export interface Connections {
+export interface McpConnections {
   /**
-   * Throws or rejects with McpUpstreamError `failed` where the resource's credentials or its endpoint cannot be used.
+   * Throws or rejects with McpUpstreamError `mcpUpstreamFailure` where the resource's credentials or its endpoint cannot be used.
    */
-  readonly of: (resource: McpResource) => Connection | Promise<Connection>
+  readonly of: (resource: McpResource) => McpConnection | Promise<McpConnection>
   /** Gives up the agents that have not been used lately. Requests under way on them go on. */
   readonly sweep: (at: number) => void
   /** Ends every connection at once. */
   readonly close: () => Promise<void>
 }
 
-interface Entry {
+interface AgentEntry {
   readonly agent: Agent
   usedAt: number
 }
 
 /** A connection that was made, for as long as it is of the resource's revision and its secret is believed. */
-interface Known {
-  readonly connection: Connection
-  readonly entry: Entry
+interface CachedConnection {
+  readonly connection: McpConnection
+  readonly entry: AgentEntry
   readonly revision: number
   readonly secretReadAt: number
 }
@@ -74,15 +74,15 @@ interface Known {
  * share a connection and none outlives a change of its endpoint. Does NOT look at who calls: only sessions
  * belong to callers.
  */
-export function openConnections(options: ConnectionOptions): Connections {
-  const { secret, clock, allowPrivate, connectMs, answerMs, resolve = new KeptNames().resolve } = options
+export function openConnections(options: ConnectionOptions): McpConnections {
+  const { secret, clock, allowPrivate, connectMs, answerMs, resolve = new HostNameCache().resolve } = options
   const egress: EgressOptions = { allowPrivate, connectMs, answerMs, resolve }
   const credentialsOf: CredentialsOf = credentialsReader({ secret, clock })
-  const agents = new Map<string, Entry>()
+  const agents = new Map<string, AgentEntry>()
 
-  const known = new Map<string, Known>()
+  const known = new Map<string, CachedConnection>()
 
-  const entryOf = (resource: McpResource, { tls }: UpstreamCredentials): Entry => {
+  const entryOf = (resource: McpResource, { tls }: UpstreamCredentials): AgentEntry => {
     const certificate =
       tls === null ? '' : createHash('sha256').update(tls.key).update(tls.cert).digest('hex')
     const key = `${resource.resource_id} ${resource.revision} ${certificate}`
@@ -92,7 +92,7 @@ export function openConnections(options: ConnectionOptions): Connections {
     return entry
   }
 
-  const made = async (resource: McpResource): Promise<Connection> => {
+  const made = async (resource: McpResource): Promise<McpConnection> => {
     const { origin, pathname, search } = endpointOf(resource)
     const { readAt: secretReadAt, credentials } = await credentialsOf(resource)
     const entry = entryOf(resource, credentials)
@@ -134,32 +134,35 @@ export function openConnections(options: ConnectionOptions): Connections {
 function endpointOf({ endpoint_url: text, allowed_domains: domains }: McpResource): URL {
   const url = URL.parse(text)
   if (url === null || !/^https?:$/.test(url.protocol))
-    throw failed('its endpoint is not an http or https URL')
-  if (url.username !== '' || url.password !== '') throw failed('its endpoint names a user')
+    throw mcpUpstreamFailure('its endpoint is not an http or https URL')
+  if (url.username !== '' || url.password !== '') throw mcpUpstreamFailure('its endpoint names a user')
   if (domains.length > 0 && !domains.includes(url.hostname))
-    throw failed('its endpoint is not of its domains')
+    throw mcpUpstreamFailure('its endpoint is not of its domains')
   return url
 }
 
 /** Credentials, and the instant at which their secret was read. */
-interface Read {
+interface LoadedCredentials {
   readonly credentials: UpstreamCredentials
   readonly readAt: number
 }
 
-type CredentialsOf = (resource: McpResource) => Promise<Read>
+type CredentialsOf = (resource: McpResource) => Promise<LoadedCredentials>
 
 /** Nothing was read, and nothing can change. */
-const NONE: Read = { credentials: { headers: {}, tls: null, traces: [] }, readAt: Number.POSITIVE_INFINITY }
+const NONE: LoadedCredentials = {
+  credentials: { headers: {}, tls: null, traces: [] },
+  readAt: Number.POSITIVE_INFINITY,
+}
 
 const isBelieved = (readAt: number, at: number): boolean =>
   readAt === NONE.readAt || (at >= readAt && at - readAt < SECRET_AGE_MS)
 
 /**
  * Makes the function that reads a resource's credentials. Secrets are read when needed and kept for 10 s.
- * It throws McpUpstreamError `failed` where a secret cannot be read or cannot serve as what it should be.
+ * It throws McpUpstreamError `mcpUpstreamFailure` where a secret cannot be read or cannot serve as what it should be.
  */
-function credentialsReader({ secret, clock }: SecretSource): CredentialsOf {
+function credentialsReader({ secret, clock }: CredentialsSource): CredentialsOf {
   const known = new Map<string, { readonly at: number; readonly text: Promise<string> }>()
 
   const read = (reference: string): { readonly at: number; readonly text: Promise<string> } => {
@@ -175,11 +178,12 @@ function credentialsReader({ secret, clock }: SecretSource): CredentialsOf {
 
   return async ({ auth_type, auth_secret_ref }) => {
     if (auth_type === 'none') return NONE
-    if (auth_secret_ref === null) throw failed('no secret is named for its credentials')
+    if (auth_secret_ref === null) throw mcpUpstreamFailure('no secret is named for its credentials')
     const { at: readAt, text } = read(auth_secret_ref)
     const secretText = await text.catch((error: unknown) => {
-      if (error instanceof SecretReferenceError) throw failed(`its auth_secret_ref ${error.message}`)
-      throw failed('the secret of its credentials cannot be read', { cause: error })
+      if (error instanceof SecretReferenceError)
+        throw mcpUpstreamFailure(`its auth_secret_ref ${error.message}`)
+      throw mcpUpstreamFailure('the secret of its credentials cannot be read', { cause: error })
     })
     const credentials = auth_type === 'mtls' ? certificateOf(secretText) : headerOf(auth_type, secretText)
     return { credentials, readAt }
@@ -187,13 +191,14 @@ function credentialsReader({ secret, clock }: SecretSource): CredentialsOf {
 }
 
 /** Tells whether a message holds the secret that its sender was called with, escaped or not. */
-export const echoes = ({ traces }: UpstreamCredentials, message: Buffer): boolean =>
+export const echoesSecret = ({ traces }: UpstreamCredentials, message: Buffer): boolean =>
   traces.length > 0 && quotesSecret(traces, message)
 
 function headerOf(type: 'bearer' | 'api_key', secret: string): UpstreamCredentials {
-  if (!/^[\x21-\x7e]+$/.test(secret)) throw failed('the secret of its credentials cannot stand in a header')
+  if (!/^[\x21-\x7e]+$/.test(secret))
+    throw mcpUpstreamFailure('the secret of its credentials cannot stand in a header')
   const headers = type === 'bearer' ? { authorization: `Bearer ${secret}` } : { 'x-api-key': secret }
-  const traces = tracesOf(secret.length < SHORTEST_SECRET ? [] : [secret])
+  const traces = secretTraces(secret.length < MIN_TRACED_CHARACTERS ? [] : [secret])
   return { headers: Object.freeze(headers), tls: null, traces }
 }
 
@@ -201,7 +206,7 @@ function certificateOf(pem: string): UpstreamCredentials {
   const cert = pem.match(/-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/g)?.join('\n')
   const key = /-----BEGIN ([A-Z ]*)PRIVATE KEY-----[^-]+-----END \1PRIVATE KEY-----/.exec(pem)?.[0]
   if (cert === undefined || key === undefined) {
-    throw failed('the secret of its credentials is not a certificate and its private key in PEM')
+    throw mcpUpstreamFailure('the secret of its credentials is not a certificate and its private key in PEM')
   }
   return { headers: {}, tls: { cert, key }, traces: [] }
 }

@@ -1,6 +1,6 @@
 /**
  * `unreachable`: no connection, a refused address, or a connection that broke before an answer. `timeout`: no
- * answer in time. `too_large`: an answer past the limits. `failed`: anything else that is not the answer we
+ * answer in time. `too_large`: an answer past the limits. `mcpUpstreamFailure`: anything else that is not the answer we
  * asked for.
  */
 export type FailureKind = 'unreachable' | 'timeout' | 'failed' | 'too_large'
@@ -9,13 +9,13 @@ export type FailureKind = 'unreachable' | 'timeout' | 'failed' | 'too_large'
  * The remedy of a failure that does nothing twice: a new session, where the upstream does not know the one we
  * named, so it did nothing.
  */
-export type Cure = 'new_session'
+export type FailureRemedy = 'new_session'
 
-interface Options {
+interface McpErrorOptions {
   readonly cause?: unknown
   /** The HTTP status of the answer, where there was one. */
   readonly status?: number
-  readonly cure?: Cure
+  readonly cure?: FailureRemedy
 }
 
 /**
@@ -25,9 +25,9 @@ interface Options {
 export class McpUpstreamError extends Error {
   readonly kind: FailureKind
   readonly status: number | null
-  readonly cure: Cure | null
+  readonly cure: FailureRemedy | null
 
-  constructor(kind: FailureKind, message: string, { cause, status, cure }: Options = {}) {
+  constructor(kind: FailureKind, message: string, { cause, status, cure }: McpErrorOptions = {}) {
     super(`mcp upstream ${kind}: ${message}`, { cause })
     this.kind = kind
     this.status = status ?? null
@@ -36,5 +36,5 @@ export class McpUpstreamError extends Error {
 }
 
 /** Makes an error of the commonest kind. */
-export const failed = (message: string, options: Options = {}): McpUpstreamError =>
+export const mcpUpstreamFailure = (message: string, options: McpErrorOptions = {}): McpUpstreamError =>
   new McpUpstreamError('failed', message, options)

@@ -1,12 +1,12 @@
 import { isUtf8 } from 'node:buffer'
-import { Collector, most } from '../../../plugins/collect.ts'
-import type { Held } from '../../../plugins/plugin.ts'
-import type { Limits } from '../options.ts'
-import { failed, McpUpstreamError } from './errors.ts'
-import { type Body, drain } from './exchange.ts'
-import { kindOfMessage, type Message } from './message.ts'
+import { ByteCollector, peakReservation } from '../../../plugins/collect.ts'
+import type { MemoryReservation } from '../../../plugins/plugin.ts'
+import type { McpUpstreamLimits } from '../options.ts'
+import { McpUpstreamError, mcpUpstreamFailure } from './errors.ts'
+import { drainBody, type McpResponseBody } from './exchange.ts'
+import { kindOfMessage, type UpstreamMessage } from './message.ts'
 
-export type SizeLimits = Pick<Limits, 'maxMessageBytes' | 'maxAnswerBytes'>
+export type SizeLimits = Pick<McpUpstreamLimits, 'maxMessageBytes' | 'maxAnswerBytes'>
 
 const LF = 0x0a
 const CR = 0x0d
@@ -24,13 +24,13 @@ const NEWLINE = Buffer.from('\n')
  */
 export class EventReader {
   readonly #maxAnswerBytes: number
-  readonly #held: Held | null
+  readonly #held: MemoryReservation | null
   readonly #fits: (bytes: number) => boolean
   #total = 0
   /** The beginning of a line whose end has not come. */
-  readonly #line: Collector
+  readonly #line: ByteCollector
   /** The data of the event so far. */
-  readonly #data: Collector
+  readonly #data: ByteCollector
   /** True: the line whose end has not come is a comment, or of a field that means nothing here. */
   #passing = false
   /** True: the last line ended with a carriage return, and a line feed after it belongs to it. */
@@ -40,19 +40,19 @@ export class EventReader {
   /** True: the event has a line of data, which may be empty. */
   #hasData = false
 
-  constructor({ maxMessageBytes, maxAnswerBytes }: SizeLimits, held: Held | null) {
+  constructor({ maxMessageBytes, maxAnswerBytes }: SizeLimits, held: MemoryReservation | null) {
     this.#maxAnswerBytes = maxAnswerBytes
     this.#held = held
-    this.#fits = most(held)
+    this.#fits = peakReservation(held)
     // The line has its field's name beside the data.
-    this.#line = new Collector(maxMessageBytes + BOM.length + 'data: '.length)
-    this.#data = new Collector(maxMessageBytes)
+    this.#line = new ByteCollector(maxMessageBytes + BOM.length + 'data: '.length)
+    this.#data = new ByteCollector(maxMessageBytes)
   }
 
   /**
    * Yields the data of the events that end in `chunk`. Passes over events without data and those of another type
    * than `message`, which carry nothing of MCP. An event that is not finished where the stream ends is none.
-   * Throws McpUpstreamError `too_large` past the limits, `failed` where an event is not UTF-8; refuses with
+   * Throws McpUpstreamError `too_large` past the limits, `mcpUpstreamFailure` where an event is not UTF-8; refuses with
    * `overloaded` where `held` would hold too much.
    */
   *read(chunk: Buffer): Generator<Buffer> {
@@ -89,7 +89,7 @@ export class EventReader {
       this.#passing = !mayBeMark && piece[0] !== DATA[0] && piece[0] !== EVENT[0]
       if (this.#passing) this.#isFirst = false
     }
-    if (!this.#passing) kept(this.#line.add(piece))
+    if (!this.#passing) requireFits(this.#line.add(piece))
   }
 
   /** Returns the data of the event that the line ends, or null. */
@@ -109,7 +109,7 @@ export class EventReader {
 
   #joined(rest: Buffer): Buffer {
     if (this.#line.length === 0) return rest
-    kept(this.#line.add(rest))
+    requireFits(this.#line.add(rest))
     const line = this.#line.bytes()
     this.#line.clear()
     return line
@@ -123,10 +123,10 @@ export class EventReader {
   }
 
   #add(data: Buffer): void {
-    if (!isUtf8(data)) throw failed('an event stream is not UTF-8')
-    if (this.#hasData) kept(this.#data.add(NEWLINE))
+    if (!isUtf8(data)) throw mcpUpstreamFailure('an event stream is not UTF-8')
+    if (this.#hasData) requireFits(this.#data.add(NEWLINE))
     this.#hasData = true
-    kept(this.#data.add(data))
+    requireFits(this.#data.add(data))
   }
 
   #eventEnds(): Buffer | null {
@@ -147,7 +147,7 @@ function fieldOf(line: Buffer, field: Buffer): Buffer | null {
   return line.subarray(line[start] === SPACE ? start + 1 : start)
 }
 
-function kept(within: boolean): void {
+function requireFits(within: boolean): void {
   if (!within) throw new McpUpstreamError('too_large', 'an event is too large')
 }
 
@@ -158,16 +158,20 @@ const NONE: Iterator<Buffer> = [].values()
  * with which it ends. What it throws is McpUpstreamError, or the reason why nobody waits any more. Nothing is read
  * ahead beyond what came with one reading of the connection.
  */
-export class MessageStream implements AsyncIterable<Message> {
-  readonly #body: Body
+export class MessageStream implements AsyncIterable<UpstreamMessage> {
+  readonly #body: McpResponseBody
   readonly #events: EventReader
-  readonly #judged: (data: Buffer) => Message | Promise<Message>
+  readonly #judged: (data: Buffer) => UpstreamMessage | Promise<UpstreamMessage>
   /** What is left of the events that came together. */
   #come: Iterator<Buffer> = NONE
   #answered = false
 
   /** `judged`: reads the data of an event, or throws. */
-  constructor(body: Body, events: EventReader, judged: (data: Buffer) => Message | Promise<Message>) {
+  constructor(
+    body: McpResponseBody,
+    events: EventReader,
+    judged: (data: Buffer) => UpstreamMessage | Promise<UpstreamMessage>,
+  ) {
     this.#body = body
     this.#events = events
     this.#judged = judged
@@ -179,7 +183,7 @@ export class MessageStream implements AsyncIterable<Message> {
   }
 
   /** Returns the next message, at once where it came with the one before; null behind the response. */
-  next(): Message | null | Promise<Message | null> {
+  next(): UpstreamMessage | null | Promise<UpstreamMessage | null> {
     if (this.#answered) return null
     const { value: data, done } = this.#come.next()
     if (done) return this.#read()
@@ -192,7 +196,7 @@ export class MessageStream implements AsyncIterable<Message> {
     if (!this.#answered) this.#body.destroy()
   }
 
-  async *[Symbol.asyncIterator](): AsyncGenerator<Message> {
+  async *[Symbol.asyncIterator](): AsyncGenerator<UpstreamMessage> {
     try {
       for (let next = await this.next(); next !== null; next = await this.next()) yield next
     } finally {
@@ -200,19 +204,19 @@ export class MessageStream implements AsyncIterable<Message> {
     }
   }
 
-  async #read(): Promise<Message> {
+  async #read(): Promise<UpstreamMessage> {
     for (let chunk = await this.#body.read(); chunk !== null; chunk = await this.#body.read()) {
       this.#come = this.#events.read(chunk)
       const { value: data, done } = this.#come.next()
       if (!done) return this.#passed(await this.#judged(data))
     }
-    throw failed('the event stream ended before the response')
+    throw mcpUpstreamFailure('the event stream ended before the response')
   }
 
-  #passed(message: Message): Message {
+  #passed(message: UpstreamMessage): UpstreamMessage {
     this.#answered = kindOfMessage(message) === 'response'
     // What follows the response is read, so that the connection can serve again.
-    if (this.#answered) drain(this.#body)
+    if (this.#answered) drainBody(this.#body)
     return message
   }
 }

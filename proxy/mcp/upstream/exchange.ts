@@ -1,13 +1,13 @@
 import type { Dispatcher } from 'undici'
-import { type CallAuthority, confirmed, OVERTAKEN } from '../../../plugins/call-authority.ts'
-import type { Hangup } from '../../../plugins/plugin.ts'
+import { type CallAuthority, confirmAuthority, OVERTAKEN } from '../../../plugins/call-authority.ts'
+import type { HangupSignal } from '../../../plugins/plugin.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
-import { AT_ONCE } from '../../../plugins/turns.ts'
+import { BYTES_AT_ONCE } from '../../../plugins/turns.ts'
 import { EgressRefused } from '../../egress/agent.ts'
-import { Incoming } from '../../egress/incoming.ts'
-import { NOT_WAITED_FOR, type OpeningConnection, openedFor } from '../../egress/opening.ts'
-import type { Connection } from './connections.ts'
-import { failed, McpUpstreamError } from './errors.ts'
+import { AnswerBuffer } from '../../egress/incoming.ts'
+import { CONNECTION_ABANDONED, type OpeningConnection, openingStorage } from '../../egress/opening.ts'
+import type { McpConnection } from './connections.ts'
+import { McpUpstreamError, mcpUpstreamFailure } from './errors.ts'
 import { longBody } from './long-body.ts'
 
 /** The amount of an unwanted rest of a body that is read, so that its connection can serve again. */
@@ -20,7 +20,7 @@ export type ResponseHeaders = Readonly<Record<string, string | readonly string[]
 /** Names and values in turn. */
 export type HeaderList = readonly string[]
 
-export interface Outgoing {
+export interface OutgoingRequest {
   readonly method: 'POST' | 'DELETE'
   /** Beside those that the connection brings, `host` and `content-length`. */
   readonly headers: HeaderList
@@ -28,20 +28,20 @@ export interface Outgoing {
   /** For all of it, from the connection to the last byte of the answer. ms. */
   readonly totalMs: number
   /** The request is destroyed at once when nobody waits for it any more, at whatever stage it is. */
-  readonly hangup: Hangup
+  readonly hangup: HangupSignal
   /** The authority of the request: it is sent only if this authority stands as it leaves. */
   readonly authority: CallAuthority
 }
 
 /** The head of an answer, and its body as it comes. */
-export interface Head {
+export interface McpResponseHead {
   readonly status: number
   readonly headers: ResponseHeaders
-  readonly body: Body
+  readonly body: McpResponseBody
 }
 
 /** The body of an answer. Nothing is read ahead beyond what comes with one reading of the connection. */
-export interface Body extends AsyncIterable<Buffer> {
+export interface McpResponseBody extends AsyncIterable<Buffer> {
   /**
    * Reads what came together; null at the end. Throws or rejects with McpUpstreamError, or the reason why nobody
    * waits any more. One reader at a time.
@@ -60,14 +60,16 @@ export interface Body extends AsyncIterable<Buffer> {
  * could not be made is tried once more; a request of which a byte may have gone out never is, for it may have
  * acted. Rejects with {@link McpUpstreamError}, or the reason why nobody waits any more.
  */
-export const exchange = (connection: Connection, outgoing: Outgoing): Promise<Head> =>
-  new Exchange(connection, outgoing).head
+export const exchangeHttp = (
+  connection: McpConnection,
+  outgoing: OutgoingRequest,
+): Promise<McpResponseHead> => new McpHttpExchange(connection, outgoing).head
 
 /** One request under way. It has two ends, its head and its body, and fails at the one that is due. */
-class Exchange implements Dispatcher.DispatchHandler, Body {
-  readonly #connection: Connection
-  readonly #outgoing: Outgoing
-  readonly #head = Promise.withResolvers<Head>()
+class McpHttpExchange implements Dispatcher.DispatchHandler, McpResponseBody {
+  readonly #connection: McpConnection
+  readonly #outgoing: OutgoingRequest
+  readonly #head = Promise.withResolvers<McpResponseHead>()
   readonly #timer: NodeJS.Timeout
   readonly #opening: OpeningConnection = { end: null }
   /** Null until the connection stands and the request goes out. */
@@ -75,13 +77,13 @@ class Exchange implements Dispatcher.DispatchHandler, Body {
   #isSecondTry = false
   #hasHead = false
   /** What came with one reading of the connection, however many pieces it was sent in, until it is read. */
-  readonly #come = new Incoming()
+  readonly #come = new AnswerBuffer()
   #reader: PromiseWithResolvers<Buffer | null> | null = null
   #complete = false
   #failed: { readonly reason: unknown } | null = null
   #told: (() => void) | null = null
 
-  constructor(connection: Connection, outgoing: Outgoing) {
+  constructor(connection: McpConnection, outgoing: OutgoingRequest) {
     const { totalMs, hangup } = outgoing
     this.#connection = connection
     this.#outgoing = outgoing
@@ -93,7 +95,7 @@ class Exchange implements Dispatcher.DispatchHandler, Body {
     }
   }
 
-  get head(): Promise<Head> {
+  get head(): Promise<McpResponseHead> {
     return this.#head.promise
   }
 
@@ -103,7 +105,7 @@ class Exchange implements Dispatcher.DispatchHandler, Body {
 
   read(): Buffer | null | Promise<Buffer | null> {
     if (this.#failed) throw this.#failed.reason
-    if (!this.#come.isEmpty) return this.#come.taken()
+    if (!this.#come.isEmpty) return this.#come.takeAll()
     if (this.#complete) return null
     this.#reader = Promise.withResolvers()
     this.#goOn()
@@ -151,7 +153,7 @@ class Exchange implements Dispatcher.DispatchHandler, Body {
 
   onResponseEnd(): void {
     this.#complete = true
-    this.#reader?.resolve(this.#come.isEmpty ? null : this.#come.taken())
+    this.#reader?.resolve(this.#come.isEmpty ? null : this.#come.takeAll())
     this.#over()
   }
 
@@ -170,7 +172,7 @@ class Exchange implements Dispatcher.DispatchHandler, Body {
     if (this.#isOver) return
     if (authority.unchanged) this.#send()
     else
-      confirmed(authority).then(
+      confirmAuthority(authority).then(
         () => this.#dispatch(),
         (error: unknown) => this.#end(error),
       )
@@ -179,10 +181,10 @@ class Exchange implements Dispatcher.DispatchHandler, Body {
   #send(): void {
     const { agent, origin, path, headers } = this.#connection
     const { method, body, headers: own, authority } = this.#outgoing
-    const long = body !== null && body.length > AT_ONCE ? longBody(body, authority) : null
+    const long = body !== null && body.length > BYTES_AT_ONCE ? longBody(body, authority) : null
     const all = [...own, ...headers, ...(long?.headers ?? [])]
     const sent = { origin, path, method, body: long?.body ?? body, headers: all }
-    openedFor.run(this.#opening, () => agent.dispatch(sent, this))
+    openingStorage.run(this.#opening, () => agent.dispatch(sent, this))
   }
 
   // Never at each piece: the parser would be handed what is left of its reading once for every one of them.
@@ -191,7 +193,7 @@ class Exchange implements Dispatcher.DispatchHandler, Body {
     // Also where somebody waits: the next reading has a turn of the loop of its own.
     this.#controller?.pause()
     if (!this.#reader) return
-    this.#reader.resolve(this.#come.taken())
+    this.#reader.resolve(this.#come.takeAll())
     this.#reader = null
   }
 
@@ -211,12 +213,12 @@ class Exchange implements Dispatcher.DispatchHandler, Body {
     if (this.#isOver) return
     this.#fail(reason)
     if (this.#controller) this.#controller.abort(asError(reason))
-    else this.#opening.end?.(NOT_WAITED_FOR)
+    else this.#opening.end?.(CONNECTION_ABANDONED)
   }
 
   #fail(reason: unknown): void {
     this.#failed = { reason }
-    this.#come.taken()
+    this.#come.takeAll()
     // Once the head has been handed over it is the body that fails.
     this.#head.reject(reason)
     this.#reader?.reject(reason)
@@ -250,7 +252,8 @@ function failureToConnect(error: Error): McpUpstreamError {
   if (error instanceof EgressRefused) {
     return new McpUpstreamError('unreachable', 'its address is refused', { cause: error })
   }
-  if (code === 'UND_ERR_INVALID_ARG') return failed('the request cannot be written', { cause: error })
+  if (code === 'UND_ERR_INVALID_ARG')
+    return mcpUpstreamFailure('the request cannot be written', { cause: error })
   return new McpUpstreamError('unreachable', code, { cause: error })
 }
 
@@ -264,15 +267,15 @@ function failureBeforeHead(error: Error): McpUpstreamError {
   const code = codeOf(error)
   if (code === 'UND_ERR_HEADERS_TIMEOUT') return new McpUpstreamError('timeout', 'no answer in time')
   // The cause would hold what came in place of HTTP.
-  if (error.name === 'HTTPParserError') return failed(`the answer is not HTTP (${code})`)
-  if (code === 'UND_ERR_HEADERS_OVERFLOW') return failed('the head of the answer is too large')
+  if (error.name === 'HTTPParserError') return mcpUpstreamFailure(`the answer is not HTTP (${code})`)
+  if (code === 'UND_ERR_HEADERS_OVERFLOW') return mcpUpstreamFailure('the head of the answer is too large')
   return new McpUpstreamError('unreachable', `the connection broke before an answer (${code})`)
 }
 
 function failureInBody(error: Error): McpUpstreamError {
   const code = codeOf(error)
   if (code === 'UND_ERR_BODY_TIMEOUT') return new McpUpstreamError('timeout', 'the answer stalled')
-  return failed(`the answer was cut short (${code})`)
+  return mcpUpstreamFailure(`the answer was cut short (${code})`)
 }
 
 /** Returns the media type, lower case and without parameters; empty where there is none, or more than one. */
@@ -281,16 +284,16 @@ export function mediaTypeOf({ 'content-type': type }: ResponseHeaders): string {
 }
 
 /** Tells whether the body is something other than its media type says (RFC 9110 §8.4). */
-export function isEncoded({ 'content-encoding': encoding }: ResponseHeaders): boolean {
+export function isContentEncoded({ 'content-encoding': encoding }: ResponseHeaders): boolean {
   return encoding !== undefined && !(typeof encoding === 'string' && encoding.toLowerCase() === 'identity')
 }
 
 /** Reads the rest of a body and forgets it; cuts off one that is long or slow. */
-export function drain(body: Body): void {
+export function drainBody(body: McpResponseBody): void {
   if (!body.complete) void passedOver(body)
 }
 
-async function passedOver(body: Body): Promise<void> {
+async function passedOver(body: McpResponseBody): Promise<void> {
   const timer = setTimeout(() => body.destroy(), REST_MS).unref()
   let left = REST_BYTES
   try {

@@ -1,13 +1,13 @@
 import { isObject } from '../../../db/support/json.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
 import { quotesSecret, type SecretTraces } from '../../../plugins/secrets/traces.ts'
-import { calls } from '../aside/aside.ts'
-import type { CutMessage, ListItems } from '../aside/messages.ts'
-import { Unanswered } from '../aside/threads.ts'
-import { extentOf, type JsonText, memberObject } from '../protocol/json-text.ts'
-import { knownMembers, LISTED_MEMBERS } from '../protocol/known-members.ts'
-import { failed } from './errors.ts'
-import { type Message, readMessage, resultOf } from './message.ts'
+import { callThreads } from '../aside/aside.ts'
+import type { ListItems, TruncatedMessage } from '../aside/messages.ts'
+import { TaskIncompleteError } from '../aside/threads.ts'
+import { type JsonText, measureJson, memberObject } from '../protocol/json-text.ts'
+import { knownMembers, LIST_ITEM_MEMBERS } from '../protocol/known-members.ts'
+import { mcpUpstreamFailure } from './errors.ts'
+import { readMessage, responseResult, type UpstreamMessage } from './message.ts'
 
 /** The members of a message that are looked into. */
 const LOOKED_INTO = ['result', 'error', 'params'] as const
@@ -23,7 +23,7 @@ const MAX_KEPT = { bytes: 256 * 1024, values: 4_000 }
 const MAX_ITEMS = 10_000
 
 /** The party that a message is read for. */
-interface Reading {
+interface LargeReadOptions {
   /** Whoever wrote it. */
   readonly key: string
   readonly signal: AbortSignal
@@ -34,32 +34,35 @@ interface Reading {
 /**
  * Reads a large message on a thread, as `readMessage` does, and throws as that does. Objects and lists in its
  * `value` are emptied where they are not at the top, or the top of its result, error or params, and together
- * larger than {@link MAX_KEPT}. Throws McpUpstreamError `failed` also where it has more than 1,000 members there, holds
+ * larger than {@link MAX_KEPT}. Throws McpUpstreamError `mcpUpstreamFailure` also where it has more than 1,000 members there, holds
  * one of the traces, or takes too long to read.
  */
-export async function readLarge(bytes: Buffer, { key, signal, traces }: Reading): Promise<Message> {
+export async function readLarge(
+  bytes: Buffer,
+  { key, signal, traces }: LargeReadOptions,
+): Promise<UpstreamMessage> {
   const { echo, value, spans, inner } = await read(bytes, { key, signal, traces })
-  if (echo) throw failed('a message holds the secret of our credentials')
+  if (echo) throw mcpUpstreamFailure('a message holds the secret of our credentials')
   const objects = new Map<string, JsonText>()
   for (const [name, scan] of inner) {
     const { start, end } = spans.get(name) ?? { start: 0, end: 0 }
-    // Proven by cutMessage: those alone are objects in it.
+    // Proven by truncateMessage: those alone are objects in it.
     const own = value[name] as JsonText['value']
     objects.set(name, { ...scan, bytes: bytes.subarray(start, end), value: own })
   }
   return { bytes, value, spans, objects }
 }
 
-async function read(bytes: Buffer, { key, signal, traces }: Reading): Promise<CutMessage> {
+async function read(bytes: Buffer, { key, signal, traces }: LargeReadOptions): Promise<TruncatedMessage> {
   try {
-    return await calls.ask('readMessage', { bytes, traces }, { key, signal })
+    return await callThreads.ask('readMessage', { bytes, traces }, { key, signal })
   } catch (error) {
     throw upstreamFault(error, signal)
   }
 }
 
 /** The list that is meant. */
-interface List {
+interface ListSelector {
   readonly member: string
   /** Goes before each name. */
   readonly prefix: string
@@ -70,23 +73,23 @@ interface List {
  * as {@link readLarge} does.
  */
 export async function listItems(
-  message: Message,
-  list: List,
-  { key, signal }: Pick<Reading, 'key' | 'signal'>,
+  message: UpstreamMessage,
+  list: ListSelector,
+  { key, signal }: Pick<LargeReadOptions, 'key' | 'signal'>,
 ): Promise<ListItems | null> {
   if (message.objects === null) return itemsIn(message, list)
   try {
-    return await calls.ask('listItems', { bytes: message.bytes, ...list }, { key, signal })
+    return await callThreads.ask('listItems', { bytes: message.bytes, ...list }, { key, signal })
   } catch (error) {
     throw upstreamFault(error, signal)
   }
 }
 
 /** {@link listItems} of a message that was not cut: of items that are passed on, the known members. */
-export function itemsIn(message: Message, { member, prefix }: List): ListItems | null {
-  const list = resultOf(message)?.[member]
+export function itemsIn(message: UpstreamMessage, { member, prefix }: ListSelector): ListItems | null {
+  const list = responseResult(message)?.[member]
   if (!Array.isArray(list)) return null
-  const known = LISTED_MEMBERS.get(member)
+  const known = LIST_ITEM_MEMBERS.get(member)
   const items = list
     .slice(0, MAX_ITEMS)
     .map((item: unknown) => (known && isObject(item) ? knownMembers(item, known) : item))
@@ -104,22 +107,22 @@ export function itemsIn(message: Message, { member, prefix }: List): ListItems |
  * it is large; null: there is no list. Leaves out what is no object. Throws as {@link readLarge} does.
  */
 export async function knownList(
-  message: Message,
+  message: UpstreamMessage,
   member: string,
-  { key, signal }: Pick<Reading, 'key' | 'signal'>,
+  { key, signal }: Pick<LargeReadOptions, 'key' | 'signal'>,
 ): Promise<string | null> {
   if (message.objects === null) return knownListIn(message, member)
   try {
-    return await calls.ask('knownList', { bytes: message.bytes, member }, { key, signal })
+    return await callThreads.ask('knownList', { bytes: message.bytes, member }, { key, signal })
   } catch (error) {
     throw upstreamFault(error, signal)
   }
 }
 
 /** {@link knownList} of a message that was not cut. */
-export function knownListIn(message: Message, member: string): string | null {
-  const list = resultOf(message)?.[member]
-  const known = LISTED_MEMBERS.get(member)
+export function knownListIn(message: UpstreamMessage, member: string): string | null {
+  const list = responseResult(message)?.[member]
+  const known = LIST_ITEM_MEMBERS.get(member)
   if (!Array.isArray(list) || !known) return null
   return JSON.stringify(list.filter(isObject).map((item) => knownMembers(item, known)))
 }
@@ -128,15 +131,16 @@ export function knownListIn(message: Message, member: string): string | null {
 function upstreamFault(error: unknown, signal: AbortSignal): unknown {
   // A refusal says that it has no turn for it.
   if (signal.aborted || error instanceof Refusal || !(error instanceof Error)) return error
-  if (error instanceof Unanswered) return failed('a message takes too long to read', { cause: error })
-  return failed(error.message.replace(FAILED, ''))
+  if (error instanceof TaskIncompleteError)
+    return mcpUpstreamFailure('a message takes too long to read', { cause: error })
+  return mcpUpstreamFailure(error.message.replace(FAILED, ''))
 }
 
-/** The beginning of a sentence of {@link failed}. */
+/** The beginning of a sentence of {@link mcpUpstreamFailure}. */
 const FAILED = /^mcp upstream failed: /
 
 /** Reads a message, and cuts what is large out of its value. For a thread. */
-export function cutMessage(bytes: Buffer, traces: SecretTraces): CutMessage {
+export function truncateMessage(bytes: Buffer, traces: SecretTraces): TruncatedMessage {
   const message = readMessage(bytes)
   const inner = new Map<string, Pick<JsonText, 'spans' | 'escapedNames'>>()
   for (const name of LOOKED_INTO) {
@@ -144,39 +148,39 @@ export function cutMessage(bytes: Buffer, traces: SecretTraces): CutMessage {
     if (object) inner.set(name, { spans: object.spans, escapedNames: object.escapedNames })
   }
   if ([message, ...inner.values()].some(({ spans }) => spans.size > MAX_SPANS)) {
-    throw failed('a message has too many members')
+    throw mcpUpstreamFailure('a message has too many members')
   }
-  const room: Room = { ...MAX_KEPT }
-  const value = kept(message, room, (name) => {
+  const room: MessageBudget = { ...MAX_KEPT }
+  const value = truncateMembers(message, room, (name) => {
     const scan = inner.get(name)
     const own = message.value[name]
-    return scan && kept({ value: own as JsonText['value'], spans: scan.spans }, room)
+    return scan && truncateMembers({ value: own as JsonText['value'], spans: scan.spans }, room)
   })
   const echo = quotesSecret(traces, bytes)
   return { echo, value, spans: message.spans, inner }
 }
 
-interface Room {
+interface MessageBudget {
   bytes: number
   values: number
 }
 
 /** Copies an object, with what `instead` gives of a member, or an emptied one where there is no room. */
-function kept(
+function truncateMembers(
   { value, spans }: Pick<JsonText, 'value' | 'spans'>,
-  room: Room,
+  room: MessageBudget,
   instead: (name: string) => object | undefined = () => undefined,
 ): Record<string, unknown> {
   const members = Object.entries(value).map(([name, member]) => {
     const { start, end } = spans.get(name) ?? { start: 0, end: 0 }
-    return [name, instead(name) ?? small(member, end - start, room)] as const
+    return [name, instead(name) ?? truncateValue(member, end - start, room)] as const
   })
   return Object.fromEntries(members)
 }
 
-function small(member: unknown, length: number, room: Room): unknown {
+function truncateValue(member: unknown, length: number, room: MessageBudget): unknown {
   if (typeof member !== 'object' || member === null) return member
-  const values = length > room.bytes ? room.values + 1 : extentOf(member, room.values).values
+  const values = length > room.bytes ? room.values + 1 : measureJson(member, room.values).values
   if (values > room.values) return Array.isArray(member) ? [] : {}
   room.bytes -= length
   room.values -= values

@@ -1,14 +1,14 @@
 import type { McpResource } from '../../../db/mcp/resources.ts'
-import type { Members } from '../../../db/support/json.ts'
+import type { UnknownRecord } from '../../../db/support/json.ts'
 import { OWN_AUTHORITY } from '../../../plugins/call-authority.ts'
-import { hangupBy } from '../../../plugins/hangup.ts'
+import { hangupFromSignal } from '../../../plugins/hangup.ts'
 import { notificationMessage } from '../protocol/json-text.ts'
-import { IMPLEMENTATION, LEGACY } from '../protocol/versions.ts'
-import { failed } from './errors.ts'
-import { drain, exchange, type HeaderList, type ResponseHeaders } from './exchange.ts'
-import { errorCodeOf, resultOf } from './message.ts'
-import { notify, responseOf, send, type Transport } from './request.ts'
-import type { Opening, UpstreamSession } from './sessions.ts'
+import { GATEWAY_IMPLEMENTATION, LEGACY_VERSIONS } from '../protocol/versions.ts'
+import { mcpUpstreamFailure } from './errors.ts'
+import { drainBody, exchangeHttp, type HeaderList, type ResponseHeaders } from './exchange.ts'
+import { errorCodeOf, responseResult } from './message.ts'
+import { readFinalResponse, sendMcpRequest, sendOneWayMessage, type UpstreamTransport } from './request.ts'
+import type { SessionOpening, UpstreamSession } from './sessions.ts'
 
 /** Ending a session may not take longer: nobody waits for what it says. ms. */
 const END_MS = 2_000
@@ -27,14 +27,14 @@ const sessionHeaders = (id: string | null, protocolVersion: string): HeaderList 
  * Opens a session (2025-11-25, lifecycle: initialization): offers the newest revision that has sessions and
  * takes any that this gateway knows. Throws McpUpstreamError, or the reason why nobody waits any more.
  */
-export async function openSession(
-  transport: Transport,
-  { permit, resource, client, hangup }: Opening,
-): Promise<{ session: UpstreamSession; result: Members }> {
-  const [protocolVersion] = LEGACY
+export async function openUpstreamSession(
+  transport: UpstreamTransport,
+  { permit, resource, client, hangup }: SessionOpening,
+): Promise<{ session: UpstreamSession; result: UnknownRecord }> {
+  const [protocolVersion] = LEGACY_VERSIONS
   const { capabilities, clientInfo } = client
-  const params = { protocolVersion, capabilities, clientInfo: clientInfo ?? IMPLEMENTATION }
-  const answer = await send(transport, {
+  const params = { protocolVersion, capabilities, clientInfo: clientInfo ?? GATEWAY_IMPLEMENTATION }
+  const answer = await sendMcpRequest(transport, {
     permit,
     resource,
     requestId: transport.nextId(),
@@ -47,17 +47,17 @@ export async function openSession(
     held: null,
     settled: () => {},
   })
-  const response = await responseOf(answer)
-  const result = resultOf(response)
-  if (result === null) throw failed(`initialize was answered with error ${errorCodeOf(response)}`)
+  const response = await readFinalResponse(answer)
+  const result = responseResult(response)
+  if (result === null) throw mcpUpstreamFailure(`initialize was answered with error ${errorCodeOf(response)}`)
   const id = sessionIdOf(answer.headers)
   const version = versionOf(result)
   const session = { id, protocolVersion: version, headers: sessionHeaders(id, version) }
   const text = notificationMessage('notifications/initialized', null)
   try {
-    await notify(transport, { permit, resource, text, headers: session.headers, hangup })
+    await sendOneWayMessage(transport, { permit, resource, text, headers: session.headers, hangup })
   } catch (error) {
-    await endSession(transport, resource, session)
+    await endUpstreamSession(transport, resource, session)
     throw error
   }
   return { session, result }
@@ -67,20 +67,20 @@ export async function openSession(
  * Tells the upstream that a session is over. Needs no permit: it ends a session that a permitted call or
  * reading opened. Best effort: never throws, and takes two seconds at most.
  */
-export async function endSession(
-  transport: Transport,
+export async function endUpstreamSession(
+  transport: UpstreamTransport,
   resource: McpResource,
   session: UpstreamSession,
 ): Promise<void> {
   if (session.id === null) return
   const { headers } = session
-  const hangup = hangupBy(AbortSignal.timeout(END_MS))
+  const hangup = hangupFromSignal(AbortSignal.timeout(END_MS))
   try {
     const connection = await transport.connections.of(resource)
     const authority = OWN_AUTHORITY
     const ending = { method: 'DELETE', headers, body: null, totalMs: END_MS, hangup, authority } as const
-    const { body } = await exchange(connection, ending)
-    drain(body)
+    const { body } = await exchangeHttp(connection, ending)
+    drainBody(body)
   } catch {
     // It forgets the session in its own time.
   }
@@ -89,11 +89,12 @@ export async function endSession(
 /** Reads the session's id. Visible ASCII alone may stand in it, since it goes back in a header. */
 function sessionIdOf({ 'mcp-session-id': id }: ResponseHeaders): string | null {
   if (id === undefined) return null
-  if (typeof id !== 'string' || !/^[\x21-\x7e]{1,1024}$/.test(id)) throw failed('its session id is malformed')
+  if (typeof id !== 'string' || !/^[\x21-\x7e]{1,1024}$/.test(id))
+    throw mcpUpstreamFailure('its session id is malformed')
   return id
 }
 
-function versionOf({ protocolVersion: version }: Members): string {
-  if (typeof version === 'string' && LEGACY.includes(version)) return version
-  throw failed('it speaks no revision of the protocol that this gateway knows')
+function versionOf({ protocolVersion: version }: UnknownRecord): string {
+  if (typeof version === 'string' && LEGACY_VERSIONS.includes(version)) return version
+  throw mcpUpstreamFailure('it speaks no revision of the protocol that this gateway knows')
 }

@@ -1,7 +1,7 @@
 import { Readable } from 'node:stream'
-import { type CallAuthority, confirmed } from '../../../plugins/call-authority.ts'
-import { piecesOf } from '../../../plugins/text-pieces.ts'
-import { turn } from '../../../plugins/turns.ts'
+import { type CallAuthority, confirmAuthority } from '../../../plugins/call-authority.ts'
+import { textPieces } from '../../../plugins/text-pieces.ts'
+import { eventLoopTurn } from '../../../plugins/turns.ts'
 
 /** Characters that are written, and so encoded and encrypted, at once. */
 const PIECE = 131_072
@@ -22,9 +22,9 @@ export const longBody = (text: string | Buffer, authority: CallAuthority): LongB
 })
 
 async function* inTurn(text: string | Buffer, authority: CallAuthority): AsyncGenerator<string | Buffer> {
-  for (const piece of piecesOf(text, PIECE)) {
-    await turn()
-    if (!authority.unchanged) await confirmed(authority)
+  for (const piece of textPieces(text, PIECE)) {
+    await eventLoopTurn()
+    if (!authority.unchanged) await confirmAuthority(authority)
     yield piece
   }
 }

@@ -1,20 +1,20 @@
-import { isObject, type Members } from '../../../db/support/json.ts'
-import { Collector } from '../../../plugins/collect.ts'
-import { type Scan, type Span, scanJson } from '../../../plugins/json-body/scan.ts'
-import type { Held } from '../../../plugins/plugin.ts'
-import { AT_ONCE } from '../../../plugins/turns.ts'
-import { areAmong, type JsonText, memberObject } from '../protocol/json-text.ts'
+import { isObject, type UnknownRecord } from '../../../db/support/json.ts'
+import { ByteCollector } from '../../../plugins/collect.ts'
+import { type JsonScan, type JsonSpan, scanJson } from '../../../plugins/json-body/scan.ts'
+import type { MemoryReservation } from '../../../plugins/plugin.ts'
+import { BYTES_AT_ONCE } from '../../../plugins/turns.ts'
+import { areAllKnown, type JsonText, memberObject } from '../protocol/json-text.ts'
 import { MESSAGE_NAMES } from '../protocol/members.ts'
-import { failed, McpUpstreamError } from './errors.ts'
-import type { Body } from './exchange.ts'
+import { McpUpstreamError, mcpUpstreamFailure } from './errors.ts'
+import type { McpResponseBody } from './exchange.ts'
 
 /** One JSON-RPC message from an upstream, strictly read. */
-export interface Message {
+export interface UpstreamMessage {
   /** As it came. */
   readonly bytes: Buffer
-  readonly value: Members
+  readonly value: UnknownRecord
   /** The place in `bytes` of each outermost member's value. */
-  readonly spans: ReadonlyMap<string, Span>
+  readonly spans: ReadonlyMap<string, JsonSpan>
   /** Of a large message: its result, error and params. Null: they are read when they are wanted. */
   readonly objects: ReadonlyMap<string, JsonText> | null
 }
@@ -24,53 +24,56 @@ export type MessageKind = 'request' | 'notification' | 'response'
 /**
  * Reads the bytes as one JSON-RPC 2.0 request, notification or response as MCP has them: named parameters,
  * ids that are strings or integers (an error may have none), results that are objects. Throws
- * McpUpstreamError `failed` for anything else: batches, duplicate names, a member that some client takes for another
+ * McpUpstreamError `mcpUpstreamFailure` for anything else: batches, duplicate names, a member that some client takes for another
  * one (`Method`), what follows the object, and all that `scanJson` refuses.
  * Does NOT know which method or id is expected.
  */
-export function readMessage(bytes: Buffer): Message {
+export function readMessage(bytes: Buffer): UpstreamMessage {
   const { value, spans } = scanned(bytes)
-  if (!isObject(value)) throw failed('a message is not one JSON object')
-  if (kindOf(value) === null) throw failed('a message is not JSON-RPC 2.0')
+  if (!isObject(value)) throw mcpUpstreamFailure('a message is not one JSON object')
+  if (kindOf(value) === null) throw mcpUpstreamFailure('a message is not JSON-RPC 2.0')
   const { exact } = MESSAGE_NAMES
-  if (!areAmong(spans.keys(), exact) && MESSAGE_NAMES.areMistaken(spans.keys()))
-    throw failed('a message can be read in two ways')
+  if (!areAllKnown(spans.keys(), exact) && MESSAGE_NAMES.areMistaken(spans.keys()))
+    throw mcpUpstreamFailure('a message can be read in two ways')
   return { bytes, value, spans, objects: null }
 }
 
 /** Returns the result, error or params of a message, where it is an object. */
-export const objectOf = (message: Message, name: 'result' | 'error' | 'params'): JsonText | null =>
-  message.objects ? (message.objects.get(name) ?? null) : memberObject(message, name)
+export const messageObject = (
+  message: UpstreamMessage,
+  name: 'result' | 'error' | 'params',
+): JsonText | null => (message.objects ? (message.objects.get(name) ?? null) : memberObject(message, name))
 
 /** Returns the kind of a message of {@link readMessage}. */
-export function kindOfMessage({ value }: Message): MessageKind {
+export function kindOfMessage({ value }: UpstreamMessage): MessageKind {
   if (!Object.hasOwn(value, 'method')) return 'response'
   return Object.hasOwn(value, 'id') ? 'request' : 'notification'
 }
 
 /** Returns the result of a response, or null where it is an error. */
-export const resultOf = ({ value }: Message): Members | null => (isObject(value.result) ? value.result : null)
+export const responseResult = ({ value }: UpstreamMessage): UnknownRecord | null =>
+  isObject(value.result) ? value.result : null
 
 /** Returns the code of a response that is an error, or null. */
-export function errorCodeOf({ value }: Message): number | null {
+export function errorCodeOf({ value }: UpstreamMessage): number | null {
   return isObject(value.error) && typeof value.error.code === 'number' ? value.error.code : null
 }
 
-function scanned(bytes: Buffer): Scan {
+function scanned(bytes: Buffer): JsonScan {
   try {
     return scanJson(bytes)
   } catch (error) {
     // It says what is wrong and at which byte, and quotes nothing.
-    throw failed('a message is not strict JSON', { cause: error })
+    throw mcpUpstreamFailure('a message is not strict JSON', { cause: error })
   }
 }
 
-function kindOf(value: Members): MessageKind | null {
+function kindOf(value: UnknownRecord): MessageKind | null {
   if (value.jsonrpc !== '2.0') return null
   return Object.hasOwn(value, 'method') ? kindOfCall(value) : kindOfResponse(value)
 }
 
-function kindOfCall(value: Members): MessageKind | null {
+function kindOfCall(value: UnknownRecord): MessageKind | null {
   const { method, params, id } = value
   if (typeof method !== 'string' || method === '') return null
   if (Object.hasOwn(value, 'result') || Object.hasOwn(value, 'error')) return null
@@ -79,7 +82,7 @@ function kindOfCall(value: Members): MessageKind | null {
   return isId(id) ? 'request' : null
 }
 
-function kindOfResponse(value: Members): MessageKind | null {
+function kindOfResponse(value: UnknownRecord): MessageKind | null {
   const { result, error, id } = value
   if (Object.hasOwn(value, 'result') === Object.hasOwn(value, 'error')) return null
   if (Object.hasOwn(value, 'result')) return isObject(result) && isId(id) ? 'response' : null
@@ -94,26 +97,34 @@ const isId = (id: unknown): boolean => typeof id === 'string' || Number.isSafeIn
  * `maxBytes` and what the body itself fails with, and refuses with `overloaded` what `held` does not hold; the request
  * is ended then.
  */
-export function readWhole(body: Body, maxBytes: number, held: Held | null = null): Buffer | Promise<Buffer> {
+export function readEntireBody(
+  body: McpResponseBody,
+  maxBytes: number,
+  held: MemoryReservation | null = null,
+): Buffer | Promise<Buffer> {
   const come = body.complete ? body.read() : null
   if (!Buffer.isBuffer(come)) return collected(body, maxBytes, held)
-  held?.takeAnswer(come.length)
+  held?.reserveAnswer(come.length)
   if (come.length > maxBytes) throw tooLarge()
   return come
 }
 
-async function collected(body: Body, maxBytes: number, held: Held | null): Promise<Buffer> {
-  const collector = new Collector(maxBytes)
+async function collected(
+  body: McpResponseBody,
+  maxBytes: number,
+  held: MemoryReservation | null,
+): Promise<Buffer> {
+  const collector = new ByteCollector(maxBytes)
   try {
     for (let piece = await body.read(); piece !== null; piece = await body.read()) {
-      held?.takeAnswer(piece.length)
+      held?.reserveAnswer(piece.length)
       if (!collector.add(piece)) throw tooLarge()
     }
   } catch (error) {
     body.destroy()
     throw error
   }
-  return collector.length > AT_ONCE ? collector.bytesInTurns() : collector.bytes()
+  return collector.length > BYTES_AT_ONCE ? collector.bytesInTurns() : collector.bytes()
 }
 
 const tooLarge = (): McpUpstreamError => new McpUpstreamError('too_large', 'the answer is too large')

@@ -1,8 +1,8 @@
 import type { McpResource } from '../../../db/mcp/resources.ts'
-import type { Hangup, Held } from '../../../plugins/plugin.ts'
-import { MODERN } from '../protocol/versions.ts'
+import type { HangupSignal, MemoryReservation } from '../../../plugins/plugin.ts'
+import { MODERN_VERSION } from '../protocol/versions.ts'
 import type { HeaderList } from './exchange.ts'
-import { type McpAnswer, send, type Transport, type UpstreamPermit } from './request.ts'
+import { type McpAnswer, sendMcpRequest, type UpstreamPermit, type UpstreamTransport } from './request.ts'
 
 export interface ModernCall {
   readonly permit: UpstreamPermit
@@ -13,18 +13,18 @@ export interface ModernCall {
   /** `mcp-name` and `mcp-param-*`. Any other is left out; the rest is put in here. */
   readonly headers: Readonly<Record<string, string>>
   /** The caller hung up: the request is destroyed at once. */
-  readonly hangup: Hangup
+  readonly hangup: HangupSignal
   /** The account that the answer is counted on; null where no caller waits for it. */
-  readonly held: Held | null
+  readonly held: MemoryReservation | null
 }
 
 /**
  * Sends a request to an upstream of the modern era, which keeps no sessions: closing the connection is all
  * that cancels the request.
  */
-export function callModern(transport: Transport, call: ModernCall): Promise<McpAnswer> {
+export function callModern(transport: UpstreamTransport, call: ModernCall): Promise<McpAnswer> {
   const { permit, resource, method, params, hangup, held } = call
-  return send(transport, {
+  return sendMcpRequest(transport, {
     permit,
     resource,
     requestId: transport.nextId(),
@@ -46,7 +46,7 @@ const NOTHING = (): void => {}
  * and those that repeat members of the params. No other name passes, whoever set it.
  */
 function modernHeaders({ method, headers }: ModernCall): HeaderList {
-  const list = ['mcp-protocol-version', MODERN, 'mcp-method', method]
+  const list = ['mcp-protocol-version', MODERN_VERSION, 'mcp-method', method]
   for (const [written, value] of Object.entries(headers)) {
     const name = written.toLowerCase()
     if (name === 'mcp-name' || name.startsWith('mcp-param-')) list.push(name, value)

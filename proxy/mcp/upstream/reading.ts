@@ -1,16 +1,22 @@
 import type { McpResource } from '../../../db/mcp/resources.ts'
-import { isObject, type JsonObject, type Members } from '../../../db/support/json.ts'
-import { hangupBy } from '../../../plugins/hangup.ts'
+import { isObject, type JsonObject, type UnknownRecord } from '../../../db/support/json.ts'
+import { hangupFromSignal } from '../../../plugins/hangup.ts'
 import type { OperatorPermit } from '../../../plugins/permit.ts'
-import type { Hangup } from '../../../plugins/plugin.ts'
+import type { HangupSignal } from '../../../plugins/plugin.ts'
 import { HEADER_MISMATCH, MISSING_CLIENT_CAPABILITY, UNSUPPORTED_VERSION } from '../protocol/json-text.ts'
-import { type Era, LEGACY, META, MODERN, modernMeta } from '../protocol/versions.ts'
-import { failed, McpUpstreamError } from './errors.ts'
-import { endSession, openSession } from './legacy.ts'
-import { errorCodeOf, type Message, resultOf } from './message.ts'
+import {
+  LEGACY_VERSIONS,
+  META_KEYS,
+  MODERN_VERSION,
+  modernMeta,
+  type ProtocolEra,
+} from '../protocol/versions.ts'
+import { McpUpstreamError, mcpUpstreamFailure } from './errors.ts'
+import { endUpstreamSession, openUpstreamSession } from './legacy.ts'
+import { errorCodeOf, responseResult, type UpstreamMessage } from './message.ts'
 import { callModern } from './modern.ts'
-import { responseOf, send, type Transport } from './request.ts'
-import { listTools, type RawTool } from './tools.ts'
+import { readFinalResponse, sendMcpRequest, type UpstreamTransport } from './request.ts'
+import { listUpstreamTools, type RawTool } from './tools.ts'
 
 /** The time that a modern upstream may take to tell whether it is of the older era too. ms. */
 const SOON_MS = 5_000
@@ -28,8 +34,8 @@ const MAX_FACT = 16_384
 const READER_CAPABILITIES: JsonObject = { roots: {}, sampling: {}, elicitation: { form: {}, url: {} } }
 
 /** An upstream as it was read. */
-export interface Reading {
-  readonly era: Era
+export interface UpstreamReading {
+  readonly era: ProtocolEra
   readonly protocolVersion: string
   /**
    * `capabilities`, `serverInfo` and `instructions`, as far as given and of a sane size; `legacy`: a modern
@@ -40,32 +46,32 @@ export interface Reading {
 }
 
 interface Reader {
-  readonly transport: Transport
+  readonly transport: UpstreamTransport
   readonly permit: OperatorPermit
   readonly resource: McpResource
-  readonly hangup: Hangup
+  readonly hangup: HangupSignal
 }
 
 /** The answer to `server/discover`. Null: the upstream is of the legacy era. */
-type Discovery = { readonly result: Members | null } | null
+type Discovery = { readonly result: UnknownRecord | null } | null
 
 /**
  * Finds out the era of an upstream, what it says of itself, and all its tools. The modern era is tried first
  * (2026-07-28, versioning: backward compatibility), then a session of the legacy one, which is ended again.
  * Throws McpUpstreamError where any of it fails, or the signal's reason.
  */
-export async function readUpstream(reader: Reader): Promise<Reading> {
+export async function readMcpServer(reader: Reader): Promise<UpstreamReading> {
   const discovery = await discover(reader)
   return discovery === null ? readLegacy(reader) : readModern(reader, discovery.result)
 }
 
-async function readModern(reader: Reader, result: Members | null): Promise<Reading> {
+async function readModern(reader: Reader, result: UnknownRecord | null): Promise<UpstreamReading> {
   // Where the upstream did not say what it has, asking for its tools tells.
   const hasTools = result === null || isObject(capabilitiesOf(result).tools)
-  const page = (params: Members) => askModern(reader, 'tools/list', params)
+  const page = (params: UnknownRecord) => askModern(reader, 'tools/list', params)
   const tools = hasTools ? await toolsBy(page, reader) : []
   const facts = { ...factsOf(result ?? {}), legacy: await speaksLegacy(reader) }
-  return { era: 'modern', protocolVersion: MODERN, facts, tools }
+  return { era: 'modern', protocolVersion: MODERN_VERSION, facts, tools }
 }
 
 /**
@@ -75,10 +81,10 @@ async function readModern(reader: Reader, result: Members | null): Promise<Readi
 async function speaksLegacy({ transport, permit, resource, hangup }: Reader): Promise<boolean> {
   const client = { capabilities: {}, clientInfo: null }
   // A server that leaves the question open has answered it.
-  const soon = hangupBy(AbortSignal.any([hangup.signal, AbortSignal.timeout(SOON_MS)]))
+  const soon = hangupFromSignal(AbortSignal.any([hangup.signal, AbortSignal.timeout(SOON_MS)]))
   try {
-    const { session } = await openSession(transport, { permit, resource, client, hangup: soon })
-    await endSession(transport, resource, session)
+    const { session } = await openUpstreamSession(transport, { permit, resource, client, hangup: soon })
+    await endUpstreamSession(transport, resource, session)
     return true
   } catch (error) {
     if (hangup.gone) throw error
@@ -86,12 +92,12 @@ async function speaksLegacy({ transport, permit, resource, hangup }: Reader): Pr
   }
 }
 
-async function readLegacy({ transport, permit, resource, hangup }: Reader): Promise<Reading> {
+async function readLegacy({ transport, permit, resource, hangup }: Reader): Promise<UpstreamReading> {
   const client = { capabilities: READER_CAPABILITIES, clientInfo: null }
-  const { session, result } = await openSession(transport, { permit, resource, client, hangup })
+  const { session, result } = await openUpstreamSession(transport, { permit, resource, client, hangup })
   try {
-    const page = async (params: Members) => {
-      const answer = await send(transport, {
+    const page = async (params: UnknownRecord) => {
+      const answer = await sendMcpRequest(transport, {
         permit,
         resource,
         requestId: transport.nextId(),
@@ -104,26 +110,30 @@ async function readLegacy({ transport, permit, resource, hangup }: Reader): Prom
         held: null,
         settled: () => {},
       })
-      return responseOf(answer)
+      return readFinalResponse(answer)
     }
     const hasTools = isObject(capabilitiesOf(result).tools)
     const tools = hasTools ? await toolsBy(page, { transport, permit, resource, hangup }) : []
     return { era: 'legacy', protocolVersion: session.protocolVersion, facts: factsOf(result), tools }
   } finally {
-    await endSession(transport, resource, session)
+    await endUpstreamSession(transport, resource, session)
   }
 }
 
 const toolsBy = (
-  page: (params: Members) => Promise<Message>,
+  page: (params: UnknownRecord) => Promise<UpstreamMessage>,
   { transport, resource, hangup }: Reader,
 ): Promise<readonly RawTool[]> =>
-  listTools(page, transport.limits.maxAnswerBytes, { key: resource.resource_id, signal: hangup.signal })
+  listUpstreamTools(page, transport.limits.maxAnswerBytes, {
+    key: resource.resource_id,
+    signal: hangup.signal,
+  })
 
-const capabilitiesOf = ({ capabilities }: Members): Members => (isObject(capabilities) ? capabilities : {})
+const capabilitiesOf = ({ capabilities }: UnknownRecord): UnknownRecord =>
+  isObject(capabilities) ? capabilities : {}
 
 async function discover(reader: Reader): Promise<Discovery> {
-  let response: Message
+  let response: UpstreamMessage
   try {
     response = await askModern(reader, 'server/discover', {})
   } catch (error) {
@@ -134,7 +144,7 @@ async function discover(reader: Reader): Promise<Discovery> {
   const code = errorCodeOf(response)
   if (code === UNSUPPORTED_VERSION) return offers(supportedIn(response)) ? { result: null } : null
   if (code === HEADER_MISMATCH || code === MISSING_CLIENT_CAPABILITY) return { result: null }
-  const result = resultOf(response)
+  const result = responseResult(response)
   if (result === null || !Array.isArray(result.supportedVersions)) return null
   return offers(result.supportedVersions) ? { result } : null
 }
@@ -145,19 +155,23 @@ const isNoAnswer = ({ kind, status }: McpUpstreamError): boolean =>
 
 /** Tells whether the modern revision is among the versions. Throws where none is that this gateway knows. */
 function offers(versions: readonly unknown[]): boolean {
-  if (versions.includes(MODERN)) return true
-  if (LEGACY.some((version) => versions.includes(version))) return false
-  throw failed('it speaks no revision of the protocol that this gateway knows')
+  if (versions.includes(MODERN_VERSION)) return true
+  if (LEGACY_VERSIONS.some((version) => versions.includes(version))) return false
+  throw mcpUpstreamFailure('it speaks no revision of the protocol that this gateway knows')
 }
 
-function supportedIn({ value: { error } }: Message): readonly unknown[] {
+function supportedIn({ value: { error } }: UpstreamMessage): readonly unknown[] {
   if (!isObject(error) || !isObject(error.data) || !Array.isArray(error.data.supported)) return []
   return error.data.supported
 }
 
-async function askModern({ transport, ...call }: Reader, method: string, members: Members): Promise<Message> {
+async function askModern(
+  { transport, ...call }: Reader,
+  method: string,
+  members: UnknownRecord,
+): Promise<UpstreamMessage> {
   const params = JSON.stringify({ ...members, _meta: modernMeta(READER_CAPABILITIES) })
-  return responseOf(await callModern(transport, { ...call, method, params, headers: {}, held: null }))
+  return readFinalResponse(await callModern(transport, { ...call, method, params, headers: {}, held: null }))
 }
 
 /**
@@ -165,7 +179,7 @@ async function askModern({ transport, ...call }: Reader, method: string, members
  * leaves out an object that is too large, cuts instructions that are too long. It decides what is asked of
  * the server and offered in its name, and never who may.
  */
-function factsOf(result: Members): JsonObject {
+function factsOf(result: UnknownRecord): JsonObject {
   const { capabilities, instructions } = result
   const serverInfo = serverInfoOf(result)
   return {
@@ -176,8 +190,8 @@ function factsOf(result: Members): JsonObject {
 }
 
 /** It stands in `_meta` since 2026-07-28 (server/discover), beside the capabilities before. */
-function serverInfoOf({ _meta: meta, serverInfo }: Members): unknown {
-  return (isObject(meta) ? meta[META.serverInfo] : undefined) ?? serverInfo
+function serverInfoOf({ _meta: meta, serverInfo }: UnknownRecord): unknown {
+  return (isObject(meta) ? meta[META_KEYS.serverInfo] : undefined) ?? serverInfo
 }
 
 /** An object that came out of JSON.parse is one of JSON. */

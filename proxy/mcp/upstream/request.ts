@@ -1,36 +1,41 @@
 import type { McpResource } from '../../../db/mcp/resources.ts'
 import { type CallAuthority, OWN_AUTHORITY } from '../../../plugins/call-authority.ts'
-import type { Granted, OperatorPermit } from '../../../plugins/permit.ts'
-import type { Hangup, Held } from '../../../plugins/plugin.ts'
+import type { CallPermit, OperatorPermit } from '../../../plugins/permit.ts'
+import type { HangupSignal, MemoryReservation } from '../../../plugins/plugin.ts'
 import { VERSION } from '../../boot/version.ts'
-import { SMALL } from '../aside/aside.ts'
-import type { Limits } from '../options.ts'
+import { MAX_INLINE_BYTES } from '../aside/aside.ts'
+import type { McpUpstreamLimits } from '../options.ts'
 import { requestMessage } from '../protocol/json-text.ts'
-import type { Era } from '../protocol/versions.ts'
-import { type Connection, type Connections, echoes, type UpstreamCredentials } from './connections.ts'
-import { failed, McpUpstreamError } from './errors.ts'
+import type { ProtocolEra } from '../protocol/versions.ts'
+import {
+  echoesSecret,
+  type McpConnection,
+  type McpConnections,
+  type UpstreamCredentials,
+} from './connections.ts'
+import { McpUpstreamError, mcpUpstreamFailure } from './errors.ts'
 import { EventReader, MessageStream, type SizeLimits } from './events.ts'
 import {
-  drain,
-  exchange,
-  type Head,
+  drainBody,
+  exchangeHttp,
   type HeaderList,
-  isEncoded,
+  isContentEncoded,
+  type McpResponseHead,
   mediaTypeOf,
-  type Outgoing,
+  type OutgoingRequest,
   type ResponseHeaders,
 } from './exchange.ts'
 import { readLarge } from './large-message.ts'
-import { kindOfMessage, type Message, readMessage, readWhole } from './message.ts'
+import { kindOfMessage, readEntireBody, readMessage, type UpstreamMessage } from './message.ts'
 import { sessionIsGone } from './session-gone.ts'
 
 /**
  * The transport to all MCP servers. Only `openMcpUpstream` makes one, and it hands it to nobody outside this
  * folder.
  */
-export interface Transport {
-  readonly connections: Connections
-  readonly limits: Limits
+export interface UpstreamTransport {
+  readonly connections: McpConnections
+  readonly limits: McpUpstreamLimits
   /** An id that no request of ours has had. */
   readonly nextId: () => number
 }
@@ -48,9 +53,9 @@ const FIXED: HeaderList = [
 ]
 
 /** The reason why a message may be sent at all: a granted call, or the reading of a server's list. */
-export type UpstreamPermit = Granted | OperatorPermit
+export type UpstreamPermit = CallPermit | OperatorPermit
 
-export interface Request extends Omit<Expectation, 'credentials' | 'limits'> {
+export interface McpUpstreamRequest extends Omit<ExpectedAnswer, 'credentials' | 'limits'> {
   readonly permit: UpstreamPermit
   readonly resource: McpResource
   readonly method: string
@@ -64,14 +69,17 @@ export interface Request extends Omit<Expectation, 'credentials' | 'limits'> {
  * Sends a request and resolves with its answer. Throws {@link McpUpstreamError}, or the reason why nobody waits any
  * more. `settled` is called once, whatever happens.
  */
-export async function send(transport: Transport, request: Request): Promise<McpAnswer> {
+export async function sendMcpRequest(
+  transport: UpstreamTransport,
+  request: McpUpstreamRequest,
+): Promise<McpAnswer> {
   const { resource, settled } = request
-  let connection: Connection
-  let head: Head
+  let connection: McpConnection
+  let head: McpResponseHead
   try {
     const found = transport.connections.of(resource)
     connection = found instanceof Promise ? await found : found
-    head = await exchange(connection, post(transport, textOf(request), request, request.permit.authority))
+    head = await exchangeHttp(connection, post(transport, textOf(request), request, request.permit.authority))
   } catch (error) {
     // Silence, and a caller who gave up, say nothing of the upstream: it may be at work. What a revocation kept here, it
     // is not.
@@ -79,16 +87,16 @@ export async function send(transport: Transport, request: Request): Promise<McpA
     throw error
   }
   const { credentials } = connection
-  return answerOf(head, { ...request, credentials, limits: transport.limits })
+  return readMcpAnswer(head, { ...request, credentials, limits: transport.limits })
 }
 
-function textOf({ requestId, method, params }: Request): string | Buffer {
+function textOf({ requestId, method, params }: McpUpstreamRequest): string | Buffer {
   if (params === null || typeof params === 'string') return requestMessage(requestId, method, params)
   const head = `{"jsonrpc":"2.0","id":${requestId},"method":${JSON.stringify(method)},"params":`
   return Buffer.concat([Buffer.from(head), params, Buffer.from('}')])
 }
 
-export interface Notification {
+export interface OneWayMessage {
   readonly permit: UpstreamPermit
   /** It only takes back what the permit has allowed, and goes out whatever has become of that. Default false. */
   readonly takesBack?: boolean
@@ -96,32 +104,32 @@ export interface Notification {
   /** The text of a notification or a response. */
   readonly text: string
   readonly headers: HeaderList
-  readonly hangup: Hangup
+  readonly hangup: HangupSignal
 }
 
 /**
  * Sends a message that has no answer. Throws {@link McpUpstreamError} where the upstream does not take it, or
  * the reason why nobody waits any more.
  */
-export async function notify(
-  transport: Transport,
-  { permit, takesBack = false, resource, text, ...rest }: Notification,
+export async function sendOneWayMessage(
+  transport: UpstreamTransport,
+  { permit, takesBack = false, resource, text, ...rest }: OneWayMessage,
 ): Promise<void> {
   const authority = takesBack ? OWN_AUTHORITY : permit.authority
   const connection = await transport.connections.of(resource)
-  const { status, body } = await exchange(connection, post(transport, text, rest, authority))
-  drain(body)
+  const { status, body } = await exchangeHttp(connection, post(transport, text, rest, authority))
+  drainBody(body)
   if (status !== 202 && status !== 200 && status !== 204) {
-    throw failed(`HTTP status ${status} to a message without an answer`, { status })
+    throw mcpUpstreamFailure(`HTTP status ${status} to a message without an answer`, { status })
   }
 }
 
 const post = (
-  { limits }: Transport,
+  { limits }: UpstreamTransport,
   body: string | Buffer,
-  { headers, hangup }: Pick<Request, 'headers' | 'hangup'>,
+  { headers, hangup }: Pick<McpUpstreamRequest, 'headers' | 'hangup'>,
   authority: CallAuthority,
-): Outgoing => ({
+): OutgoingRequest => ({
   method: 'POST',
   headers: [...headers, ...FIXED],
   body,
@@ -130,7 +138,7 @@ const post = (
   authority,
 })
 
-interface Answered {
+interface McpAnswerHead {
   readonly status: number
   readonly headers: ResponseHeaders
   /**
@@ -140,30 +148,30 @@ interface Answered {
   readonly requestId: number
 }
 
-interface Whole extends Answered {
+interface McpSingleAnswer extends McpAnswerHead {
   readonly streamed: false
-  readonly response: Message
+  readonly response: UpstreamMessage
 }
 
-export interface Streamed extends Answered {
+export interface McpStreamedAnswer extends McpAnswerHead {
   readonly streamed: true
   readonly messages: MessageStream
 }
 
 /** An MCP server's answer to one request of ours: the response alone, or an event stream that ends with it. */
-export type McpAnswer = Whole | Streamed
+export type McpAnswer = McpSingleAnswer | McpStreamedAnswer
 
 /** The request that an answer must fit, and the limits that it must keep. */
-export interface Expectation {
+export interface ExpectedAnswer {
   readonly requestId: number
-  readonly era: Era
+  readonly era: ProtocolEra
   readonly credentials: UpstreamCredentials
   readonly limits: SizeLimits
   /** The account that the answer is counted on; null where no caller waits for it. */
-  readonly held: Held | null
+  readonly held: MemoryReservation | null
   readonly resource: Pick<McpResource, 'resource_id'>
   /** Tells when nobody waits for the answer any more. */
-  readonly hangup: Hangup
+  readonly hangup: HangupSignal
   /**
    * The session that the request was sent in, in the legacy era: none, one without an id, or one that it
    * named.
@@ -177,7 +185,7 @@ export interface Expectation {
  * Reads the answer that begins with `head`: whole, unless it is an event stream. Throws McpUpstreamError for what
  * can be no answer: refused credentials, a redirect, another status, type or encoding, a body that is no response.
  */
-export async function answerOf(head: Head, expectation: Expectation): Promise<McpAnswer> {
+export async function readMcpAnswer(head: McpResponseHead, expectation: ExpectedAnswer): Promise<McpAnswer> {
   const { status, headers, body } = head
   const { requestId, limits, held, settled } = expectation
   let messages: MessageStream | null = null
@@ -185,71 +193,74 @@ export async function answerOf(head: Head, expectation: Expectation): Promise<Mc
   try {
     const type = typeOf(head)
     if (status === 200 && type === 'text/event-stream') {
-      const read = (data: Buffer) => judgedIn(data, expectation)
+      const read = (data: Buffer) => readCheckedMessage(data, expectation)
       messages = new MessageStream(body, new EventReader(limits, held), read)
       return { status, headers, requestId, streamed: true, messages }
     }
-    const whole = readWhole(body, limits.maxMessageBytes, held)
+    const whole = readEntireBody(body, limits.maxMessageBytes, held)
     const bytes = whole instanceof Promise ? await whole : whole
-    const read = status >= 400 ? errorIn(bytes, status, type, expectation) : judgedIn(bytes, expectation)
+    const read =
+      status >= 400 ? errorIn(bytes, status, type, expectation) : readCheckedMessage(bytes, expectation)
     const response = read instanceof Promise ? await read : read
-    if (kindOfMessage(response) !== 'response') throw failed('the answer is not a response')
+    if (kindOfMessage(response) !== 'response') throw mcpUpstreamFailure('the answer is not a response')
     return { status, headers, requestId, streamed: false, response }
   } catch (error) {
-    drain(body)
+    drainBody(body)
     throw error
   }
 }
 
 /** Returns the type of an answer that may be one. */
-function typeOf({ status, headers }: Head): string {
+function typeOf({ status, headers }: McpResponseHead): string {
   if (status === 401 || status === 403) {
-    throw failed("the upstream refused this gateway's credentials", { status })
+    throw mcpUpstreamFailure("the upstream refused this gateway's credentials", { status })
   }
-  if (isEncoded(headers)) throw failed('the answer is compressed, which was not asked for', { status })
+  if (isContentEncoded(headers))
+    throw mcpUpstreamFailure('the answer is compressed, which was not asked for', { status })
   const type = mediaTypeOf(headers)
   if (status >= 400) return type
-  if (status !== 200) throw failed(`an answer of status ${status} to a request`, { status })
+  if (status !== 200) throw mcpUpstreamFailure(`an answer of status ${status} to a request`, { status })
   if (type === 'application/json' || type === 'text/event-stream') return type
-  throw failed('the answer is neither JSON nor an event stream', { status })
+  throw mcpUpstreamFailure('the answer is neither JSON nor an event stream', { status })
 }
 
 /**
  * Reads the answer that came with an HTTP error: a JSON-RPC response with our id, or an error that has none.
- * Throws McpUpstreamError `failed` where the body is anything else; `new_session` is its cure where it says
+ * Throws McpUpstreamError `mcpUpstreamFailure` where the body is anything else; `new_session` is its cure where it says
  * that the session is unknown.
  */
 async function errorIn(
   bytes: Buffer,
   status: number,
   type: string,
-  expectation: Expectation,
-): Promise<Message> {
+  expectation: ExpectedAnswer,
+): Promise<UpstreamMessage> {
   const { requestId, session } = expectation
   const message = type === 'application/json' ? await messageIn(bytes, expectation) : null
   const named = session === 'named'
   if (session !== 'none' && sessionIsGone({ status, named, requestId, bytes, message })) {
-    throw failed('the upstream does not know the session', { status, cure: 'new_session' })
+    throw mcpUpstreamFailure('the upstream does not know the session', { status, cure: 'new_session' })
   }
-  if (message === null || !answers(message, requestId)) throw failed(`HTTP status ${status}`, { status })
+  if (message === null || !answersRequest(message, requestId))
+    throw mcpUpstreamFailure(`HTTP status ${status}`, { status })
   if (holdsSecret(message, expectation)) {
-    throw failed('an answer holds the secret of our credentials', { status })
+    throw mcpUpstreamFailure('an answer holds the secret of our credentials', { status })
   }
   return message
 }
 
 /** Reads a message. A large one that holds the secret of our credentials is none. */
-function messageOf(bytes: Buffer, expectation: Expectation): Message | Promise<Message> {
+function messageOf(bytes: Buffer, expectation: ExpectedAnswer): UpstreamMessage | Promise<UpstreamMessage> {
   const { credentials, resource, hangup } = expectation
-  if (bytes.length <= SMALL) return readMessage(bytes)
+  if (bytes.length <= MAX_INLINE_BYTES) return readMessage(bytes)
   return readLarge(bytes, { key: resource.resource_id, signal: hangup.signal, traces: credentials.traces })
 }
 
 /** Tells of a small message whether it holds the secret of our credentials. */
-const holdsSecret = ({ bytes, objects }: Message, { credentials }: Expectation): boolean =>
-  objects === null && echoes(credentials, bytes)
+const holdsSecret = ({ bytes, objects }: UpstreamMessage, { credentials }: ExpectedAnswer): boolean =>
+  objects === null && echoesSecret(credentials, bytes)
 
-async function messageIn(bytes: Buffer, expectation: Expectation): Promise<Message | null> {
+async function messageIn(bytes: Buffer, expectation: ExpectedAnswer): Promise<UpstreamMessage | null> {
   try {
     return await messageOf(bytes, expectation)
   } catch (error) {
@@ -263,36 +274,41 @@ async function messageIn(bytes: Buffer, expectation: Expectation): Promise<Messa
  * Tells whether a message answers the request. An error whose sender could not read the id has none; a result
  * has one.
  */
-function answers(message: Message, requestId: number): boolean {
+function answersRequest(message: UpstreamMessage, requestId: number): boolean {
   if (kindOfMessage(message) !== 'response') return false
   const id = message.value.id ?? null
   return id === requestId || id === null
 }
 
 /** Reads a message that may be passed on. */
-function judgedIn(bytes: Buffer, expectation: Expectation): Message | Promise<Message> {
+function readCheckedMessage(
+  bytes: Buffer,
+  expectation: ExpectedAnswer,
+): UpstreamMessage | Promise<UpstreamMessage> {
   const message = messageOf(bytes, expectation)
   return message instanceof Promise
-    ? message.then((read) => judged(read, expectation))
-    : judged(message, expectation)
+    ? message.then((read) => checkMessage(read, expectation))
+    : checkMessage(message, expectation)
 }
 
 /** Returns a message that may be passed on. */
-function judged(message: Message, expectation: Expectation): Message {
+function checkMessage(message: UpstreamMessage, expectation: ExpectedAnswer): UpstreamMessage {
   const { era, requestId } = expectation
-  if (holdsSecret(message, expectation)) throw failed('a message holds the secret of our credentials')
+  if (holdsSecret(message, expectation))
+    throw mcpUpstreamFailure('a message holds the secret of our credentials')
   const kind = kindOfMessage(message)
-  if (kind === 'response' && message.value.id !== requestId) throw failed('a response to another request')
+  if (kind === 'response' && message.value.id !== requestId)
+    throw mcpUpstreamFailure('a response to another request')
   // 2026-07-28, streamable HTTP: what a server wants to know it asks for in a result.
-  if (kind === 'request' && era === 'modern') throw failed('a request where there can be none')
+  if (kind === 'request' && era === 'modern') throw mcpUpstreamFailure('a request where there can be none')
   return message
 }
 
 /** Reads the response that an answer ends with. Passes over what comes before it. */
-export async function responseOf(answer: McpAnswer): Promise<Message> {
+export async function readFinalResponse(answer: McpAnswer): Promise<UpstreamMessage> {
   if (!answer.streamed) return answer.response
-  let last: Message | null = null
+  let last: UpstreamMessage | null = null
   for await (const message of answer.messages) last = message
-  if (last === null) throw failed('the answer holds no response')
+  if (last === null) throw mcpUpstreamFailure('the answer holds no response')
   return last
 }

@@ -1,5 +1,5 @@
 import { isObject } from '../../../db/support/json.ts'
-import { type Message, resultOf } from './message.ts'
+import { responseResult, type UpstreamMessage } from './message.ts'
 
 /** The amount that is looked at of a body that is no message. Bytes. */
 const GLANCE = 4_096
@@ -14,7 +14,7 @@ export interface SessionRefusal {
   readonly requestId: number
   readonly bytes: Buffer
   /** The body where it is a JSON-RPC message. */
-  readonly message: Message | null
+  readonly message: UpstreamMessage | null
 }
 
 /**
@@ -24,7 +24,7 @@ export interface SessionRefusal {
  * this very request.
  */
 export function sessionIsGone({ status, named, requestId, bytes, message }: SessionRefusal): boolean {
-  if (message !== null && resultOf(message) !== null) return false
+  if (message !== null && responseResult(message) !== null) return false
   if (status === 404) return named
   if (status !== 400 || message?.value.id === requestId) return false
   return WORDS.test(bytes.toString('latin1', 0, GLANCE))
@@ -34,7 +34,7 @@ export function sessionIsGone({ status, named, requestId, bytes, message }: Sess
  * Tells whether an answer with an HTTP error speaks of a session that is unknown. It answers the request, so
  * the request is not sent again; but the next one had better begin a new session.
  */
-export function mayBeGone(status: number, { value }: Message): boolean {
+export function sessionMayBeGone(status: number, { value }: UpstreamMessage): boolean {
   if (status !== 400 && status !== 404) return false
   return isObject(value.error) && typeof value.error.message === 'string' && WORDS.test(value.error.message)
 }

@@ -1,9 +1,9 @@
 import type { McpResource } from '../../../db/mcp/resources.ts'
 import type { JsonObject } from '../../../db/support/json.ts'
-import { deadline } from '../../../plugins/deadline.ts'
-import { hangupBy } from '../../../plugins/hangup.ts'
-import type { Hangup } from '../../../plugins/plugin.ts'
-import { failed, McpUpstreamError } from './errors.ts'
+import { withDeadline } from '../../../plugins/deadline.ts'
+import { hangupFromSignal } from '../../../plugins/hangup.ts'
+import type { HangupSignal } from '../../../plugins/plugin.ts'
+import { McpUpstreamError, mcpUpstreamFailure } from './errors.ts'
 import type { UpstreamPermit } from './request.ts'
 
 /** A session that nothing has gone through for so long is ended. ms. */
@@ -32,11 +32,11 @@ export interface ClientIdentity {
 }
 
 /** A session that is to be opened, and why. */
-export interface Opening {
+export interface SessionOpening {
   readonly permit: UpstreamPermit
   readonly resource: McpResource
   readonly client: ClientIdentity
-  readonly hangup: Hangup
+  readonly hangup: HangupSignal
 }
 
 /** The caller that a session is kept for. */
@@ -47,7 +47,7 @@ export interface SessionOwner {
 }
 
 /** A session while one message goes through it. */
-export interface Lease {
+export interface SessionLease {
   readonly session: UpstreamSession
   /** Must be called, once. */
   readonly release: () => void
@@ -55,7 +55,7 @@ export interface Lease {
   readonly forget: () => void
 }
 
-interface Held {
+interface UpstreamSessionEntry {
   readonly owner: SessionOwner
   readonly resource: McpResource
   readonly session: Promise<UpstreamSession>
@@ -69,8 +69,8 @@ interface Held {
   use: number
 }
 
-interface Options {
-  readonly open: (opening: Opening) => Promise<UpstreamSession>
+interface UpstreamSessionsOptions {
+  readonly open: (opening: SessionOpening) => Promise<UpstreamSession>
   readonly end: (resource: McpResource, session: UpstreamSession) => Promise<void>
   readonly clock: () => number
 }
@@ -83,16 +83,16 @@ interface Options {
  * that a message is going through must not be dropped, and each principal has a limit beside that of all.
  */
 export class UpstreamSessions {
-  readonly #options: Options
+  readonly #options: UpstreamSessionsOptions
   /** By owner and resource. */
-  readonly #held = new Map<string, Held>()
+  readonly #held = new Map<string, UpstreamSessionEntry>()
   /** Resource and session id of those that are open. */
   readonly #reserved = new Set<string>()
   readonly #closed = new AbortController()
   #uses = 0
   #sweptAt = Number.NEGATIVE_INFINITY
 
-  constructor(options: Options) {
+  constructor(options: UpstreamSessionsOptions) {
     this.#options = options
   }
 
@@ -100,7 +100,7 @@ export class UpstreamSessions {
    * Leases the owner's session at that resource, opened where there is none. Rejects as opening it does, or
    * with the reason why nobody waits any more.
    */
-  lease(opening: Opening & { readonly owner: SessionOwner }): Lease | Promise<Lease> {
+  lease(opening: SessionOpening & { readonly owner: SessionOwner }): SessionLease | Promise<SessionLease> {
     const { resource, owner } = opening
     const key = keyOf(resource, owner)
     const at = this.#options.clock()
@@ -112,7 +112,11 @@ export class UpstreamSessions {
   }
 
   /** Leases a session as {@link lease} does, but resolves with null where the owner has none there. */
-  async leaseExisting(resource: McpResource, owner: SessionOwner, hangup: Hangup): Promise<Lease | null> {
+  async leaseExisting(
+    resource: McpResource,
+    owner: SessionOwner,
+    hangup: HangupSignal,
+  ): Promise<SessionLease | null> {
     const key = keyOf(resource, owner)
     const held = this.#held.get(key)
     if (!held || held.resource.revision !== resource.revision) return null
@@ -141,11 +145,20 @@ export class UpstreamSessions {
     await Promise.all([...this.#held].map(([key, held]) => this.#drop(key, held)))
   }
 
-  #open(key: string, { permit, resource, client }: Opening, owner: SessionOwner): Held {
+  #open(
+    key: string,
+    { permit, resource, client }: SessionOpening,
+    owner: SessionOwner,
+  ): UpstreamSessionEntry {
     this.#makeRoom(owner)
     // Not the hang-up of the first caller: others may be waiting for the same session.
-    const opening = this.#options.open({ permit, resource, client, hangup: hangupBy(this.#closed.signal) })
-    const held: Held = {
+    const opening = this.#options.open({
+      permit,
+      resource,
+      client,
+      hangup: hangupFromSignal(this.#closed.signal),
+    })
+    const held: UpstreamSessionEntry = {
       owner,
       resource,
       session: opening.then((session) => {
@@ -163,21 +176,21 @@ export class UpstreamSessions {
     return held
   }
 
-  #reserve(key: string, held: Held, session: UpstreamSession): UpstreamSession {
+  #reserve(key: string, held: UpstreamSessionEntry, session: UpstreamSession): UpstreamSession {
     if (this.#held.get(key) !== held) {
       void this.#options.end(held.resource, session)
-      throw failed('the session was ended while it was opened')
+      throw mcpUpstreamFailure('the session was ended while it was opened')
     }
     if (session.id === null) return session
     const name = `${held.resource.resource_id} ${session.id}`
     // Not ended: it is somebody else's.
-    if (this.#reserved.has(name)) throw failed('it gave a session that belongs to another owner')
+    if (this.#reserved.has(name)) throw mcpUpstreamFailure('it gave a session that belongs to another owner')
     this.#reserved.add(name)
     held.reserved = name
     return session
   }
 
-  #use(key: string, held: Held, hangup: Hangup): Lease | Promise<Lease> {
+  #use(key: string, held: UpstreamSessionEntry, hangup: HangupSignal): SessionLease | Promise<SessionLease> {
     held.users += 1
     const release = (): void => {
       held.users -= 1
@@ -185,13 +198,13 @@ export class UpstreamSessions {
       this.#uses += 1
       held.use = this.#uses
     }
-    const leased = (session: UpstreamSession): Lease => ({
+    const leased = (session: UpstreamSession): SessionLease => ({
       session,
       release,
       forget: () => this.#remove(key, held),
     })
     if (held.open && !hangup.gone) return leased(held.open)
-    return deadline({ signal: hangup.signal }, () => held.session).then(leased, (error: unknown) => {
+    return withDeadline({ signal: hangup.signal }, () => held.session).then(leased, (error: unknown) => {
       release()
       throw error
     })
@@ -210,7 +223,7 @@ export class UpstreamSessions {
   }
 
   /** Forgets a session and tells the upstream. Never rejects. */
-  async #drop(key: string, held: Held): Promise<void> {
+  async #drop(key: string, held: UpstreamSessionEntry): Promise<void> {
     this.#remove(key, held)
     try {
       await this.#options.end(held.resource, await held.session)
@@ -219,7 +232,7 @@ export class UpstreamSessions {
     }
   }
 
-  #remove(key: string, held: Held): void {
+  #remove(key: string, held: UpstreamSessionEntry): void {
     if (this.#held.get(key) === held) this.#held.delete(key)
     if (held.reserved !== null) this.#reserved.delete(held.reserved)
     held.reserved = null

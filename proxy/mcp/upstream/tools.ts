@@ -1,8 +1,8 @@
-import type { Members } from '../../../db/support/json.ts'
+import type { UnknownRecord } from '../../../db/support/json.ts'
 import { METHOD_NOT_FOUND } from '../protocol/json-text.ts'
-import { failed, McpUpstreamError } from './errors.ts'
+import { McpUpstreamError, mcpUpstreamFailure } from './errors.ts'
 import { listItems } from './large-message.ts'
-import { errorCodeOf, type Message, resultOf } from './message.ts'
+import { errorCodeOf, responseResult, type UpstreamMessage } from './message.ts'
 
 const MAX_PAGES = 100
 const MAX_TOOLS = 2_000
@@ -25,17 +25,17 @@ export interface RawTool {
 /**
  * Reads all tools of a server, over all pages of `tools/list`, each with a name of its own. `send` sends one
  * request with these params; `asker` waits for large pages. Throws McpUpstreamError: `too_large` past 100 pages, 2,000 tools, 4 MiB or
- * `maxAnswerBytes`, `failed` where a page is none, a cursor comes back, or two tools have one name. A server
+ * `maxAnswerBytes`, `mcpUpstreamFailure` where a page is none, a cursor comes back, or two tools have one name. A server
  * without that method has no tools. Does NOT look at a definition beyond its name.
  */
-export async function listTools(
-  send: (params: Members) => Promise<Message>,
+export async function listUpstreamTools(
+  send: (params: UnknownRecord) => Promise<UpstreamMessage>,
   maxAnswerBytes: number,
-  asker: Asker,
+  asker: ListRequester,
 ): Promise<readonly RawTool[]> {
   const tools = new Map<string, RawTool>()
   const cursors = new Set<string>()
-  let params: Members = {}
+  let params: UnknownRecord = {}
   let total = 0
   for (let page = 0; page < MAX_PAGES; page += 1) {
     const response = await send(params)
@@ -47,31 +47,37 @@ export async function listTools(
     await addAll(tools, response, asker)
     const cursor = cursorOf(result)
     if (cursor === null) return [...tools.values()]
-    if (cursors.has(cursor)) throw failed('its list of tools goes round in a circle')
+    if (cursors.has(cursor)) throw mcpUpstreamFailure('its list of tools goes round in a circle')
     cursors.add(cursor)
     params = { cursor }
   }
   throw new McpUpstreamError('too_large', `its list of tools has more than ${MAX_PAGES} pages`)
 }
 
-function pageOf(response: Message): Members {
-  const result = resultOf(response)
-  if (result === null) throw failed(`tools/list was answered with error ${errorCodeOf(response)}`)
+function pageOf(response: UpstreamMessage): UnknownRecord {
+  const result = responseResult(response)
+  if (result === null) throw mcpUpstreamFailure(`tools/list was answered with error ${errorCodeOf(response)}`)
   // Absent in the legacy era (2026-07-28, basic: result type).
-  if ((result.resultType ?? 'complete') !== 'complete') throw failed('tools/list was not answered completely')
+  if ((result.resultType ?? 'complete') !== 'complete')
+    throw mcpUpstreamFailure('tools/list was not answered completely')
   return result
 }
 
 /** The party that a list is read for. */
-type Asker = Parameters<typeof listItems>[2]
+type ListRequester = Parameters<typeof listItems>[2]
 
-async function addAll(tools: Map<string, RawTool>, response: Message, asker: Asker): Promise<void> {
+async function addAll(
+  tools: Map<string, RawTool>,
+  response: UpstreamMessage,
+  asker: ListRequester,
+): Promise<void> {
   const items = await listItems(response, { member: 'tools', prefix: '' }, asker)
-  if (items === null) throw failed('a page of its tools holds no list')
+  if (items === null) throw mcpUpstreamFailure('a page of its tools holds no list')
   for (const [index, name] of items.names.entries()) {
     const text = items.texts[index] ?? null
-    if (name === null || name === '' || text === null) throw failed('one of its tools has no name')
-    if (tools.has(name)) throw failed('two of its tools have one name')
+    if (name === null || name === '' || text === null)
+      throw mcpUpstreamFailure('one of its tools has no name')
+    if (tools.has(name)) throw mcpUpstreamFailure('two of its tools have one name')
     if (tools.size === MAX_TOOLS) {
       throw new McpUpstreamError('too_large', `it has more than ${MAX_TOOLS} tools`)
     }
@@ -83,8 +89,8 @@ async function addAll(tools: Map<string, RawTool>, response: Message, asker: Ask
  * Reads the cursor of the next page, or null. Throws McpUpstreamError where it is no text. Servers also write
  * null or an empty one where there is none.
  */
-export function cursorOf({ nextCursor: cursor }: Members): string | null {
+export function cursorOf({ nextCursor: cursor }: UnknownRecord): string | null {
   if (cursor === undefined || cursor === null || cursor === '') return null
-  if (typeof cursor !== 'string') throw failed('the cursor of its tools is no text')
+  if (typeof cursor !== 'string') throw mcpUpstreamFailure('the cursor of its tools is no text')
   return cursor
 }

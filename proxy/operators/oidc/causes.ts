@@ -11,14 +11,14 @@ function causesOf(error: unknown): readonly Error[] {
 }
 
 /** An error of that class, among what an error was caused by; null where there is none. */
-export const causeOf = <E extends Error>(error: unknown, of: new (...args: never[]) => E): E | null =>
+export const findCause = <E extends Error>(error: unknown, of: new (...args: never[]) => E): E | null =>
   causesOf(error).find((one): one is E => one instanceof of) ?? null
 
 /**
  * Says for the log why an answer of the identity provider does not hold, and nothing else of it: the errors themselves
  * carry the claims of the token.
  */
-export function whyOf(
+export function oidcFailureFields(
   error: unknown,
 ): Readonly<Record<'why' | 'error' | 'error_description', string | undefined>> {
   const causes = causesOf(error)

@@ -11,7 +11,7 @@ const MAX_OF_SENDER = 16
  * each is a request to the identity provider. While there are too many, each sender has its turn after every other one:
  * whoever sends a flood waits for itself. Refuses with `sign_in_unavailable` what one sender has waiting beyond that.
  */
-export class FairLine {
+export class FairQueue {
   /** By sender, in the order of their turns. */
   readonly #waiting = new Map<string, (() => void)[]>()
   #underWay = 0

@@ -8,17 +8,17 @@ import { noteEntry } from '../../../plugins/audit/entries.ts'
 import { isReplay } from '../../../plugins/dpop/single-use.ts'
 import type { Arrival } from '../../../plugins/plugin.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
-import { json, type Reply } from '../../http/reply.ts'
-import type { Form } from '../pages/form.ts'
+import { jsonReply, type Reply } from '../../http/reply.ts'
+import type { SubmittedForm } from '../pages/form.ts'
 import { ROW_DIGITS } from '../sessions/begin.ts'
-import type { SigningIn } from '../signing-in.ts'
-import type { Provider } from './provider.ts'
+import type { SignInContext } from '../signing-in.ts'
+import type { IdentityProvider } from './provider.ts'
 import { ProviderUnavailable } from './provider-fetch.ts'
 
 const EVENT = 'http://schemas.openid.net/event/backchannel-logout'
 
 /** A logout token is sent as it is made. Seconds. */
-const TOKEN_MOST_S = 120
+const MAX_LOGOUT_TOKEN_AGE_S = 120
 const MAX_CHARACTERS = 256
 
 /**
@@ -27,13 +27,13 @@ const MAX_CHARACTERS = 256
  * `logout_token_invalid`.
  */
 export const backchannelLogout =
-  (signing: Pick<SigningIn, 'context' | 'provider' | 'count'>) =>
-  async ({ form, id, at }: Arrival & Form): Promise<Reply> => {
+  (signing: Pick<SignInContext, 'context' | 'provider' | 'count'>) =>
+  async ({ form, id, at }: Arrival & SubmittedForm): Promise<Reply> => {
     const { provider, context, count } = signing
     if (!provider) throw new Refusal('not_found')
     try {
-      const logout = await verified(provider, form.get('logout_token') ?? '', at)
-      await end(context, logout, { id, at })
+      const logout = await verifyLogoutToken(provider, form.get('logout_token') ?? '', at)
+      await endNamedSessions(context, logout, { id, at })
       return { status: 200 }
     } catch (error) {
       const refusal = refusalOf(error)
@@ -57,27 +57,31 @@ export const logoutRefusal = (
 ): Reply => {
   const fields = { reason, ...detail, request_id: id }
   const error = status < 500 ? 'invalid_request' : 'temporarily_unavailable'
-  return json(status, { error, error_description: message, message, ...fields, detail: fields }, headers)
+  return jsonReply(status, { error, error_description: message, message, ...fields, detail: fields }, headers)
 }
 
-interface Logout {
+interface LogoutClaims {
   readonly issuer: string
   readonly subject: string | null
   readonly providerSession: string | null
   readonly jti: string
 }
 
-async function verified(provider: Provider, token: string, at: number): Promise<Logout> {
+async function verifyLogoutToken(
+  provider: IdentityProvider,
+  token: string,
+  at: number,
+): Promise<LogoutClaims> {
   const { issuer } = provider.options
   // Before anything is asked of the provider: what does not even claim to come from it costs it nothing.
   if (decodeJwt(token).iss !== issuer) throw new Error('another issuer')
   const requiredClaims = ['iat', 'jti', 'events']
-  const claims = await provider.verify(token, at, TOKEN_MOST_S, { requiredClaims })
+  const claims = await provider.verify(token, at, MAX_LOGOUT_TOKEN_AGE_S, { requiredClaims })
   const { jti, sub, sid, events, nonce } = claims as JWTPayload & Record<'sid' | 'events' | 'nonce', unknown>
   // §2.6, checks 4 to 8. A nonce stands in ID tokens: none of them is a logout.
   if (!isObject(events) || !isObject(events[EVENT]) || nonce !== undefined || !isText(jti))
     throw new Error('not a logout token')
-  const [subject, providerSession] = [named(sub), named(sid)]
+  const [subject, providerSession] = [optionalName(sub), optionalName(sid)]
   if (subject === null && providerSession === null) throw new Error('it names nobody')
   return { issuer, subject, providerSession, jti }
 }
@@ -85,15 +89,15 @@ async function verified(provider: Provider, token: string, at: number): Promise<
 const isText = (value: unknown): value is string =>
   typeof value === 'string' && value !== '' && value.length <= MAX_CHARACTERS
 
-function named(value: unknown): string | null {
+function optionalName(value: unknown): string | null {
   if (value === undefined) return null
   if (!isText(value)) throw new Error('a name that is none')
   return value
 }
 
-async function end(
-  { database, ledger, configDigest }: SigningIn['context'],
-  logout: Logout,
+async function endNamedSessions(
+  { database, ledger, configDigest }: SignInContext['context'],
+  logout: LogoutClaims,
   { id, at }: Pick<Arrival, 'id' | 'at'>,
 ): Promise<void> {
   const { newest, total } = await sessionsOfLogout(database, logout)
@@ -101,7 +105,7 @@ async function end(
   await ledger.commit({
     statements: [
       // Longer than a copy of it would be believed.
-      claimOnce(database, digest, at + 10 * TOKEN_MOST_S * 1000),
+      claimOnce(database, digest, at + 10 * MAX_LOGOUT_TOKEN_AGE_S * 1000),
       endSessionsOfLogout(database, logout),
     ],
     entries: newest.map((session) =>
@@ -112,7 +116,7 @@ async function end(
 
 const entryOf = (
   { id_sha256: digest, principal_id: principalId }: StoredSession,
-  { issuer }: Logout,
+  { issuer }: LogoutClaims,
   { id, at }: Pick<Arrival, 'id' | 'at'>,
   configDigest: string,
   unnamed: number,

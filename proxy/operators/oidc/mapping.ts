@@ -8,27 +8,27 @@ import {
 import type { OidcOptions } from '../options.ts'
 
 /** What the values of somebody's claim let it be. `marks`: of the entries that say so. */
-export type Mapped = { readonly marks: readonly string[] } & (
+export type MappedOperator = { readonly marks: readonly string[] } & (
   | { readonly operator: string }
   | { readonly capabilities: readonly AdminCapability[] }
 )
 
 /** Who may sign in by the identity provider, as one configuration says it. */
-export interface Mapping {
+export interface ClaimMapping {
   /** Of every entry: a session rests on those that have let it in, and ends with them. */
   readonly marks: ReadonlySet<string>
   /**
    * Finds what the values of the claim are for: the operator that one of them names, whatever sets others stand for;
    * else all that their sets hold. Null where none is for anything, `ambiguous` where they name two operators.
    */
-  readonly of: (values: readonly string[]) => Mapped | 'ambiguous' | null
+  readonly of: (values: readonly string[]) => MappedOperator | 'ambiguous' | null
   /** Whether somebody may be the operator of this name, or get a capability by a set. */
-  readonly names: (operator: string) => boolean
-  readonly gives: (capability: AdminCapability) => boolean
+  readonly namesOperator: (operator: string) => boolean
+  readonly grantsCapability: (capability: AdminCapability) => boolean
 }
 
 /** The mapping of a configuration; without an identity provider it lets nobody in. */
-export function mappingOf(oidc: OidcOptions | undefined): Mapping {
+export function readClaimMapping(oidc: OidcOptions | undefined): ClaimMapping {
   const entries = new Map(Object.entries(oidc?.map ?? {}))
   const targets = [...entries.values()]
   // All that a sign-in was judged by: where any of it is another one, so is the mark, and the session ends.
@@ -50,8 +50,8 @@ export function mappingOf(oidc: OidcOptions | undefined): Mapping {
       if (operator !== undefined) return { marks, operator }
       return matching.length === 0 ? null : { marks, capabilities: allOf(matching) }
     },
-    names: (operator) => !isOperatorSet(operator) && targets.includes(operator),
-    gives: (capability) =>
+    namesOperator: (operator) => !isOperatorSet(operator) && targets.includes(operator),
+    grantsCapability: (capability) =>
       targets.some(
         (target) =>
           isOperatorSet(target) && (OPERATOR_SETS[target] as readonly string[]).includes(capability),

@@ -1,6 +1,6 @@
 import { hash } from 'node:crypto'
 import type { JWTPayload } from 'jose'
-import type { Person as Identity } from '../../../db/operators/identities.ts'
+import type { ProviderIdentity as Identity } from '../../../db/operators/identities.ts'
 import type { OidcOptions } from '../options.ts'
 
 const MAX_CHARACTERS = 256
@@ -9,7 +9,7 @@ const MAX_VALUES = 1000
 const MAX_AMR = 16
 
 /** A person, as a verified ID token says it. */
-export interface Person extends Identity {
+export interface OidcPerson extends Identity {
   /** What the claim of the configuration says of it. */
   readonly values: readonly string[]
   readonly acr: string | null
@@ -21,7 +21,7 @@ export interface Person extends Identity {
 }
 
 /** Why somebody whom the provider has authenticated is refused all the same: `reason` of the row. */
-export type Refused =
+export type SignInRefusalReason =
   | 'acr_not_accepted'
   | 'amr_not_accepted'
   | 'email_not_verified'
@@ -34,11 +34,11 @@ export type Refused =
 
 /** Somebody whom the provider has authenticated, and who gets nothing. */
 export class SignInRefused extends Error {
-  readonly reason: Refused
+  readonly reason: SignInRefusalReason
   /** The operator that it would have been; null where that is nobody. */
   readonly operator: string | null
 
-  constructor(reason: Refused, operator: string | null = null) {
+  constructor(reason: SignInRefusalReason, operator: string | null = null) {
     super(reason)
     this.reason = reason
     this.operator = operator
@@ -49,7 +49,7 @@ export class SignInRefused extends Error {
  * Reads who somebody is from a verified ID token. Throws {@link SignInRefused} where the configuration asks for a
  * stronger sign-in, or for an e-mail address that the provider has verified.
  */
-export function personOf(claims: JWTPayload & { readonly sub: string }, options: OidcOptions): Person {
+export function personOf(claims: JWTPayload & { readonly sub: string }, options: OidcOptions): OidcPerson {
   const { issuer, claim, acr_values: acrs, amr_values: amrs, require_email_verified: verified } = options
   const acr = textOf(claims.acr)
   const amr = textsOf(claims.amr).slice(0, MAX_AMR)

@@ -1,18 +1,18 @@
 import type { Agent } from 'undici'
-import { collect } from '../../../plugins/collect.ts'
-import { deadline } from '../../../plugins/deadline.ts'
+import { collectBytes } from '../../../plugins/collect.ts'
+import { withDeadline } from '../../../plugins/deadline.ts'
 
 /** The time that the provider may take for one answer, from the name look-up on. ms. */
-export const ANSWER_MS = 5_000
+export const PROVIDER_ANSWER_MS = 5_000
 /** The longest answer of the provider. Bytes. */
-export const ANSWER_MAX_BYTES = 256 * 1024
+export const MAX_PROVIDER_ANSWER_BYTES = 256 * 1024
 
 /** The provider cannot be asked, or answers what no provider may. For the log: the message may name an address. */
 export class ProviderUnavailable extends Error {
   override readonly name = 'ProviderUnavailable'
 }
 
-interface Asking {
+interface ProviderFetchInit {
   readonly method: string
   readonly headers: Readonly<Record<string, string>>
   readonly body?: unknown
@@ -25,11 +25,11 @@ interface Asking {
  */
 export const providerFetch =
   (agent: Agent, isOurs: (url: URL) => boolean) =>
-  async (text: string, { method, headers, body }: Asking): Promise<Response> => {
+  async (text: string, { method, headers, body }: ProviderFetchInit): Promise<Response> => {
     const url = new URL(text)
     if (!isOurs(url)) throw new ProviderUnavailable(`${url.origin} is not an origin of the provider`)
     try {
-      return await deadline({ ms: ANSWER_MS }, async (signal) => {
+      return await withDeadline({ ms: PROVIDER_ANSWER_MS }, async (signal) => {
         const answer = await agent.request({
           origin: url.origin,
           path: url.pathname + url.search,
@@ -39,7 +39,7 @@ export const providerFetch =
           signal,
         })
         const { statusCode: status } = answer
-        const bytes = await collect(answer.body, ANSWER_MAX_BYTES)
+        const bytes = await collectBytes(answer.body, MAX_PROVIDER_ANSWER_BYTES)
         if (bytes === null) throw new ProviderUnavailable('its answer is too long')
         if (status === 429 || status < 200 || status >= 500 || isRedirect(status))
           throw new ProviderUnavailable(`it answered ${status}`)

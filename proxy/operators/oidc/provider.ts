@@ -8,11 +8,11 @@ import {
   jwtVerify,
 } from 'jose'
 import * as client from 'openid-client'
-import type { Monotonic } from '../../../plugins/secrets/throttle.ts'
-import { egressAgent, type Resolve } from '../../egress/agent.ts'
+import type { MonotonicClock } from '../../../plugins/secrets/throttle.ts'
+import { egressAgent, type ResolveHost } from '../../egress/agent.ts'
 import type { OidcOptions } from '../options.ts'
-import { Kept } from './kept.ts'
-import { ANSWER_MS, ProviderUnavailable, providerFetch } from './provider-fetch.ts'
+import { CachedAnswer } from './kept.ts'
+import { PROVIDER_ANSWER_MS, ProviderUnavailable, providerFetch } from './provider-fetch.ts'
 
 /** How far the clocks of the provider and of this machine may be apart. Seconds. */
 const CLOCK_TOLERANCE_S = 30
@@ -24,7 +24,7 @@ const ALGORITHMS: readonly string[] = [
 ]
 
 /** The identity provider as its discovery document describes it. */
-export interface Discovered {
+export interface DiscoveredProvider {
   readonly configuration: client.Configuration
   readonly algorithms: readonly string[]
   /** Where its people end their session with it (OpenID Connect RP-Initiated Logout 1.0); null: nowhere. */
@@ -36,31 +36,31 @@ export interface Discovered {
  * The identity provider of one configuration (OpenID Connect Discovery 1.0). Asked for nothing before somebody signs
  * in. What it cannot answer rejects with {@link ProviderUnavailable}.
  */
-export class Provider {
+export class IdentityProvider {
   readonly options: OidcOptions
   readonly #origins: Set<string>
   readonly #fetch: ReturnType<typeof providerFetch>
-  readonly #discovered: Kept<Discovered>
-  readonly #keys: Kept<JWTVerifyGetKey>
+  readonly #discovered: CachedAnswer<DiscoveredProvider>
+  readonly #keys: CachedAnswer<JWTVerifyGetKey>
 
   /** `resolve`: how its names are looked up. Default: apart from all others. */
-  constructor(options: OidcOptions, now: Monotonic, resolve?: Resolve) {
+  constructor(options: OidcOptions, now: MonotonicClock, resolve?: ResolveHost) {
     this.options = options
     this.#origins = new Set([new URL(options.issuer).origin])
     // The operator's own choice, which may be on a private network; metadata services are refused all the same.
     const agent = egressAgent({
       allowPrivate: true,
-      connectMs: ANSWER_MS,
-      answerMs: ANSWER_MS,
+      connectMs: PROVIDER_ANSWER_MS,
+      answerMs: PROVIDER_ANSWER_MS,
       keepAlive: false,
       ...(resolve && { resolve }),
     })
     this.#fetch = providerFetch(agent, ({ origin }) => this.#origins.has(origin))
-    this.#discovered = new Kept(() => this.#discover(), now)
-    this.#keys = new Kept(() => this.#readKeys(), now)
+    this.#discovered = new CachedAnswer(() => this.#discover(), now)
+    this.#keys = new CachedAnswer(() => this.#readKeys(), now)
   }
 
-  discovered(): Promise<Discovered> {
+  discovered(): Promise<DiscoveredProvider> {
     return this.#discovered.get()
   }
 
@@ -94,18 +94,18 @@ export class Provider {
     try {
       return await known(header, token)
     } catch (error) {
-      const newer = error instanceof errors.JWKSNoMatchingKey ? await this.#keys.anew() : null
+      const newer = error instanceof errors.JWKSNoMatchingKey ? await this.#keys.refetch() : null
       if (!newer) throw error
       return await newer(header, token)
     }
   }
 
-  async #discover(): Promise<Discovered> {
+  async #discover(): Promise<DiscoveredProvider> {
     const { issuer, client_id: id } = this.options
     const url = new URL(issuer)
     const options: client.DiscoveryRequestOptions = {
       [client.customFetch]: this.#fetch,
-      timeout: ANSWER_MS / 1000,
+      timeout: PROVIDER_ANSWER_MS / 1000,
       // Of this machine alone: proxy/operators/options.ts refuses any other.
       ...(url.protocol === 'http:' && { execute: [client.allowInsecureRequests] }),
     }
@@ -128,7 +128,7 @@ export class Provider {
       : client.ClientSecretPost(secret)(server, ...rest)
   }
 
-  #checked(configuration: client.Configuration): Discovered {
+  #checked(configuration: client.Configuration): DiscoveredProvider {
     const { issuer } = this.options
     const server = configuration.serverMetadata()
     const { id_token_signing_alg_values_supported: listed = ['RS256'], jwks_uri: jwksUri } = server

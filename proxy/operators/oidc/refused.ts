@@ -3,7 +3,7 @@ import { LedgerError } from '../../../db/ledger/record/entry.ts'
 import { serviceEntry } from '../../../plugins/audit/entries.ts'
 import type { Arrival } from '../../../plugins/plugin.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
-import type { SigningIn } from '../signing-in.ts'
+import type { SignInContext } from '../signing-in.ts'
 import type { SignInRefused } from './person.ts'
 
 interface RefusedPerson {
@@ -17,14 +17,14 @@ interface RefusedPerson {
  * row says who that is, but for an operator that there is. Of one person only so many in a minute are rows; the others
  * are counted, as strangers are: nobody grows the chain by being refused.
  */
-export async function recordRefused(
-  { context, refusedRows, count }: Pick<SigningIn, 'context' | 'refusedRows' | 'count'>,
+export async function recordRefusedSignIn(
+  { context, refusedRows, count }: Pick<SignInContext, 'context' | 'refusedRows' | 'count'>,
   { error, issuer, subject }: RefusedPerson,
   { id, at }: Arrival,
 ): Promise<void> {
   const person = hash('sha256', `${issuer} ${subject}`)
   if (refusedRows.waitS(person) > 0) return count('sign_in_refused')
-  refusedRows.failed(person)
+  refusedRows.recordFailure(person)
   const detail = { via: 'oidc', reason: error.reason, issuer }
   const entry = serviceEntry('admin.sign_in_refused', 'denied', detail, at, context.configDigest)
   const whose = { principal_id: error.operator, principal_type: error.operator === null ? null : 'operator' }

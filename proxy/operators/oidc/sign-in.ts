@@ -9,42 +9,47 @@ import { Refusal } from '../../../plugins/refusal.ts'
 import { senderOf } from '../../../plugins/secrets/throttle.ts'
 import type { Reply } from '../../http/reply.ts'
 import type { OidcOptions } from '../options.ts'
-import { nextOf, withNext } from '../pages/next.ts'
-import { hop, seeOther } from '../pages/page.ts'
-import { isFromElsewhere } from '../pages/visitor.ts'
+import { nextPage, withNext } from '../pages/next.ts'
+import { redirectPage, seeOther } from '../pages/page.ts'
+import { isFromOtherOrigin } from '../pages/visitor.ts'
 import { beginSession } from '../sessions/begin.ts'
-import type { SigningIn } from '../signing-in.ts'
-import { causeOf, whyOf } from './causes.ts'
-import { operatorOf } from './operator-of.ts'
-import { type Person, personOf, SignInRefused } from './person.ts'
-import type { Discovered, Provider } from './provider.ts'
+import type { SignInContext } from '../signing-in.ts'
+import { findCause, oidcFailureFields } from './causes.ts'
+import { resolveMappedOperator } from './operator-of.ts'
+import { type OidcPerson, personOf, SignInRefused } from './person.ts'
+import type { DiscoveredProvider, IdentityProvider } from './provider.ts'
 import { ProviderUnavailable } from './provider-fetch.ts'
-import { recordRefused } from './refused.ts'
-import { openTransaction, sealTransaction, TRANSACTION_LIFE_S, type Transaction } from './transaction.ts'
+import { recordRefusedSignIn } from './refused.ts'
+import {
+  openTransaction,
+  type SignInTransaction,
+  sealTransaction,
+  TRANSACTION_LIFE_S,
+} from './transaction.ts'
 
 const START = '/proxy/oidc/start'
 const CALLBACK = '/proxy/oidc/callback'
 
 /** An ID token is made for this very sign-in. Seconds. */
-const ID_TOKEN_MOST_S = 300
+const MAX_ID_TOKEN_AGE_S = 300
 
 /**
  * GET /proxy/oidc/start: sends the browser to the identity provider (OpenID Connect Core 1.0 §3.1, RFC 7636, RFC 9700
  * §2.1). All that is to be remembered goes along in a sealed cookie.
  */
 export const startSignIn =
-  (signing: SigningIn) =>
+  (signing: SignInContext) =>
   async (arrival: Arrival): Promise<Reply> => {
     const { at, query, headers } = arrival
     const provider = providerOf(signing)
-    const next = nextOf(query)
+    const next = nextPage(query)
     // A link of another site comes without the Strict cookie of the session that this sign-in is to replace.
-    if (isFromElsewhere(arrival)) return hop(withNext(START, next))
-    const found = await discovered(provider)
+    if (isFromOtherOrigin(arrival)) return redirectPage(withNext(START, next))
+    const found = await discoverProvider(provider)
     const { options } = provider
     // The provider's answer comes from another site, without the Strict cookie of the session.
     const replaces = signing.sessions.digestIn(arrival)
-    const begun: Transaction = {
+    const begun: SignInTransaction = {
       ...(replaces !== null && { replaces }),
       state: client.randomState(),
       nonce: client.randomNonce(),
@@ -77,7 +82,7 @@ const baseOf = (ours: readonly string[], host: string | undefined): string =>
   ours.find((url) => new URL(url).host === host) ?? ours.at(-1) ?? ''
 
 /** Some providers put into the ID token only what is asked for (OpenID Connect Core 1.0 §5.5). */
-function claimsAsked({ configuration }: Discovered, options: OidcOptions): Record<string, string> {
+function claimsAsked({ configuration }: DiscoveredProvider, options: OidcOptions): Record<string, string> {
   if (configuration.serverMetadata().claims_parameter_supported !== true) return {}
   const { claim, acr_values: acrs } = options
   const who = claim === 'email' ? { email: null, email_verified: null } : { [claim]: null }
@@ -93,34 +98,40 @@ function claimsAsked({ configuration }: Discovered, options: OidcOptions): Recor
  * another site, and would not send its new cookie yet.
  */
 export const finishSignIn =
-  (signing: SigningIn) =>
+  (signing: SignInContext) =>
   async (arrival: Arrival): Promise<Reply> => {
     const provider = providerOf(signing)
-    const begun = begunBy(signing, provider, arrival)
+    const begun = ownTransaction(signing, provider, arrival)
     const digest = hash('sha256', `sign-in ${begun.state}`)
     // By transaction: others of the same address have nothing to do with it.
     if (signing.wrongCodes.waitS(digest) > 0) throw new Refusal('sign_in_not_begun')
     if (await isClaimed(signing.context.database)(digest)) throw new Refusal('sign_in_not_begun')
     const claims = await signing.exchanges.run(senderOf(arrival.remoteAddress), () =>
-      exchanged(signing, provider, begun, digest, arrival),
+      exchangeCode(signing, provider, begun, digest, arrival),
     )
-    await claim(signing, digest, begun)
+    await claimTransaction(signing, digest, begun)
     try {
       const person = personOf(claims, provider.options)
-      return hop(begun.next, { 'set-cookie': await signedIn(signing, person, begun, arrival) })
+      return redirectPage(begun.next, {
+        'set-cookie': await beginOidcSession(signing, person, begun, arrival),
+      })
     } catch (error) {
       if (!(error instanceof SignInRefused)) throw error
-      await recordRefused(signing, { error, issuer: provider.options.issuer, subject: claims.sub }, arrival)
+      await recordRefusedSignIn(
+        signing,
+        { error, issuer: provider.options.issuer, subject: claims.sub },
+        arrival,
+      )
       throw new Refusal('sign_in_refused', { cause: error })
     }
   }
 
-function providerOf({ provider }: SigningIn): Provider {
+function providerOf({ provider }: SignInContext): IdentityProvider {
   if (provider) return provider
   throw new Refusal('not_found', { message: 'Nobody signs in here by an identity provider.' })
 }
 
-async function discovered(provider: Provider): Promise<Discovered> {
+async function discoverProvider(provider: IdentityProvider): Promise<DiscoveredProvider> {
   try {
     return await provider.discovered()
   } catch (error) {
@@ -132,7 +143,11 @@ const unavailable = (cause: unknown): Refusal =>
   new Refusal('sign_in_unavailable', { cause, headers: { 'retry-after': '60' } })
 
 /** Finds the transaction that an answer is for: this browser's own, with this provider. */
-function begunBy({ key }: SigningIn, { options }: Provider, { headers, query, at }: Arrival): Transaction {
+function ownTransaction(
+  { key }: SignInContext,
+  { options }: IdentityProvider,
+  { headers, query, at }: Arrival,
+): SignInTransaction {
   const begun = openTransaction(key, cookieOf(headers, TRANSACTION_COOKIE), at)
   const state = new URLSearchParams(query).getAll('state')
   const isItsOwn =
@@ -148,17 +163,17 @@ function begunBy({ key }: SigningIn, { options }: Provider, { headers, query, at
 const isSameText = (one: string, other: string): boolean =>
   timingSafeEqual(hash('sha256', one, 'buffer'), hash('sha256', other, 'buffer'))
 
-type Verified = Parameters<typeof personOf>[0]
+type VerifiedIdClaims = Parameters<typeof personOf>[0]
 
 /** Redeems the code, and verifies the ID token that comes for it. `digest`: of the transaction. */
-async function exchanged(
-  signing: SigningIn,
-  provider: Provider,
-  begun: Transaction,
+async function exchangeCode(
+  signing: SignInContext,
+  provider: IdentityProvider,
+  begun: SignInTransaction,
   digest: string,
   { id, at, query }: Arrival,
-): Promise<Verified> {
-  const { configuration } = await discovered(provider)
+): Promise<VerifiedIdClaims> {
+  const { configuration } = await discoverProvider(provider)
   const answer = new URL(`${begun.redirect}?${query}`)
   try {
     // RFC 9207, state, PKCE, and all of OpenID Connect Core 1.0 §3.1.3.7 but the signature.
@@ -169,18 +184,21 @@ async function exchanged(
       idTokenExpected: true,
     })
     const requiredClaims = ['sub', 'exp', 'iat', 'nonce']
-    const claims = await provider.verify(tokens.id_token ?? '', at, ID_TOKEN_MOST_S, { requiredClaims })
+    const claims = await provider.verify(tokens.id_token ?? '', at, MAX_ID_TOKEN_AGE_S, { requiredClaims })
     const { sub, nonce, azp = provider.options.client_id } = claims
     if (nonce !== begun.nonce || azp !== provider.options.client_id || !isSubject(sub))
       throw new Error('the ID token is not for this sign-in')
     return { ...claims, sub }
   } catch (error) {
-    const down = causeOf(error, ProviderUnavailable)
+    const down = findCause(error, ProviderUnavailable)
     if (down) throw unavailable(down)
-    signing.wrongCodes.failed(digest)
+    signing.wrongCodes.recordFailure(digest)
     signing.count('sign_in_refused')
     // Whoever runs the provider must find out why.
-    signing.log.warn({ reqId: id, ...whyOf(error) }, 'the answer of the identity provider does not hold')
+    signing.log.warn(
+      { reqId: id, ...oidcFailureFields(error) },
+      'the answer of the identity provider does not hold',
+    )
     throw new Refusal('sign_in_refused', { cause: error })
   }
 }
@@ -190,7 +208,11 @@ const isSubject = (sub: string | undefined): sub is string =>
   sub !== undefined && sub !== '' && sub.length <= 255
 
 /** A transaction ends once, whichever replica sees its answer, also where the provider takes a code twice. */
-async function claim({ context }: SigningIn, digest: string, { at }: Transaction): Promise<void> {
+async function claimTransaction(
+  { context }: SignInContext,
+  digest: string,
+  { at }: SignInTransaction,
+): Promise<void> {
   const { database, ledger } = context
   const until = at + 2 * TRANSACTION_LIFE_S * 1000
   try {
@@ -200,14 +222,14 @@ async function claim({ context }: SigningIn, digest: string, { at }: Transaction
   }
 }
 
-async function signedIn(
-  signing: SigningIn,
-  person: Person,
-  { replaces }: Transaction,
+async function beginOidcSession(
+  signing: SignInContext,
+  person: OidcPerson,
+  { replaces }: SignInTransaction,
   { id, at }: Arrival,
 ): Promise<string> {
   const { context, mapping } = signing
-  const { operator, marks } = await operatorOf(context, mapping, person, { id, at })
+  const { operator, marks } = await resolveMappedOperator(context, mapping, person, { id, at })
   const { principal_id: principalId, authority_revision: revision } = operator
   const { issuer, subject, acr, amr, providerSession } = person
   return beginSession(signing, {

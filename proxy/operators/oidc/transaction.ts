@@ -32,10 +32,10 @@ const transaction = z.strictObject({
 })
 
 /** A sign-in that a browser has begun. It is stored there alone, sealed: nothing is kept of strangers. */
-export type Transaction = Readonly<z.output<typeof transaction>>
+export type SignInTransaction = Readonly<z.output<typeof transaction>>
 
 /** Seals a transaction with 32 bytes that all processes of the service have. base64url. */
-export function sealTransaction(key: Buffer, begun: Transaction): string {
+export function sealTransaction(key: Buffer, begun: SignInTransaction): string {
   const nonce = randomBytes(NONCE_BYTES)
   const cipher = createCipheriv(CIPHER, key, nonce).setAAD(PURPOSE)
   const sealed = [cipher.update(JSON.stringify(begun)), cipher.final(), cipher.getAuthTag()]
@@ -43,7 +43,7 @@ export function sealTransaction(key: Buffer, begun: Transaction): string {
 }
 
 /** Opens what {@link sealTransaction} has sealed; null where it is anything else, or too old. */
-export function openTransaction(key: Buffer, sealed: string | null, at: number): Transaction | null {
+export function openTransaction(key: Buffer, sealed: string | null, at: number): SignInTransaction | null {
   if (sealed === null || sealed.length > MAX_CHARACTERS) return null
   const bytes = Buffer.from(sealed, 'base64url')
   if (bytes.length <= NONCE_BYTES + TAG_BYTES) return null

@@ -1,11 +1,11 @@
-import type { Operating } from '../../../plugins/operators/actor.ts'
+import type { ActorAndHolder } from '../../../plugins/operators/actor.ts'
 import type { BrowserSession } from '../../../plugins/operators/operator.ts'
 import { checkCsrf } from '../../../plugins/operators/sessions.ts'
-import type { Arrival, Caller, Plugin } from '../../../plugins/plugin.ts'
+import type { Arrival, MemoryOwner, Plugin } from '../../../plugins/plugin.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
 
 /** A form as it was sent. */
-export interface Form {
+export interface SubmittedForm {
   readonly form: ReadonlyMap<string, string>
 }
 
@@ -13,7 +13,7 @@ export interface Form {
  * Reads a form of at most `limit` bytes: `application/x-www-form-urlencoded`, each field once. An empty body is a form
  * without fields. Refuses with `body_invalid`.
  */
-export const form = (limit: number): Plugin<Arrival & Caller, Form> => ({
+export const formBody = (limit: number): Plugin<Arrival & MemoryOwner, SubmittedForm> => ({
   name: 'form',
   admit: async (facts) => {
     const body = await facts.readBody(limit, facts)
@@ -33,7 +33,7 @@ export const form = (limit: number): Plugin<Arrival & Caller, Form> => ({
 export const secretInForm = ({
   name,
   admit,
-}: Plugin<Arrival, Operating>): Plugin<Arrival & Form, Operating> => ({
+}: Plugin<Arrival, ActorAndHolder>): Plugin<Arrival & SubmittedForm, ActorAndHolder> => ({
   name,
   admit: async (facts) => {
     const headers = { ...facts.headers, 'x-admin-secret': facts.form.get('secret') ?? '' }
@@ -49,13 +49,13 @@ export const secretInForm = ({
 })
 
 /** The same request with the session's token where scripts send it: a page without one sends the field `csrf`. */
-export const withFormToken = (facts: Arrival & Form): Arrival & Form => {
+export const withFormToken = (facts: Arrival & SubmittedForm): Arrival & SubmittedForm => {
   const token = facts.form.get('csrf')
   return token === undefined ? facts : { ...facts, headers: { ...facts.headers, 'x-csrf-token': token } }
 }
 
 /** Asks a form for its session's token. Refuses with `csrf_invalid`. */
-export const formToken: Plugin<Arrival & Form & { readonly session?: BrowserSession }, object> = {
+export const formToken: Plugin<Arrival & SubmittedForm & { readonly session?: BrowserSession }, object> = {
   name: 'csrf',
   admit: ({ session, form: fields }) => {
     if (!session) throw new Refusal('signed_out')

@@ -1,4 +1,4 @@
-import { visible } from '../../visible.ts'
+import { escapeHidden } from '../../visible.ts'
 
 const ENTITIES: Readonly<Record<string, string>> = {
   '&': '&amp;',
@@ -12,7 +12,7 @@ const ENTITIES: Readonly<Record<string, string>> = {
 const escapeHtml = (text: string): string => text.replaceAll(/[&<>"']/g, (one) => ENTITIES[one] ?? '')
 
 /** A piece of HTML: what {@link html} has made, and nothing else. */
-export class Html {
+export class HtmlFragment {
   readonly text: string
 
   constructor(text: string) {
@@ -25,15 +25,18 @@ export class Html {
  * aside, as `\u{200b}`: a name of a stranger would else be taken for another one (docs/threats.md#h15). What a form or a
  * script gives back is exact: the values of attributes other than {@link READ_ATTRIBUTES}, and the text of a `textarea`.
  */
-export const html = (parts: TemplateStringsArray, ...values: readonly (string | Html)[]): Html => {
+export const html = (
+  parts: TemplateStringsArray,
+  ...values: readonly (string | HtmlFragment)[]
+): HtmlFragment => {
   const areRead = placesThatAreRead(parts)
-  return new Html(
+  return new HtmlFragment(
     parts.reduce((text, part, at) => text + escaped(values[at - 1] ?? '', areRead[at - 1] ?? true) + part),
   )
 }
 
 /** A text of ours that a script or a person takes along: escaped, and else exact. Never a stranger's word. */
-export const exactly = (text: string): Html => new Html(escapeHtml(text))
+export const exactHtml = (text: string): HtmlFragment => new HtmlFragment(escapeHtml(text))
 
 /** Attributes whose values are shown. */
 const READ_ATTRIBUTES = ['title', 'aria-label', 'alt', 'placeholder', 'data-button']
@@ -60,13 +63,13 @@ function readIn(parts: readonly string[]): readonly boolean[] {
   })
 }
 
-const escaped = (value: string | Html, isRead: boolean): string => {
+const escaped = (value: string | HtmlFragment, isRead: boolean): string => {
   if (typeof value !== 'string') return value.text
   return escapeHtml(isRead ? shown(value) : value)
 }
 
 // Most texts need no look at all.
 const shown = (text: string): string =>
-  /[^\n\t\x20-\x7e]/.test(text) ? text.replace(/[^\n\t]+/g, visible) : text
+  /[^\n\t\x20-\x7e]/.test(text) ? text.replace(/[^\n\t]+/g, escapeHidden) : text
 
-export const NOTHING = html``
+export const EMPTY_HTML = html``

@@ -1,20 +1,20 @@
 /** The page that is shown where no other was asked for. */
-export const HOME = '/proxy'
+export const HOME_PAGE = '/proxy'
 
 const LOCAL = /^\/proxy(?:[/?][!-~]*)?$/
 /** They lead back to themselves. */
-const OF_SIGN_IN = /^\/proxy\/(?:sign-in|sign-out|oidc\/)/
+const SIGN_IN_PATHS = /^\/proxy\/(?:sign-in|sign-out|oidc\/)/
 const MAX_CHARACTERS = 512
 
-/** Where to go after sign-in: a page of ours, or {@link HOME} for anything else. */
-export function nextOf(query: string): string {
+/** Where to go after sign-in: a page of ours, or {@link HOME_PAGE} for anything else. */
+export function nextPage(query: string): string {
   const next = new URLSearchParams(query).get('next') ?? ''
-  const isOurs = next.length <= MAX_CHARACTERS && LOCAL.test(next) && !OF_SIGN_IN.test(next)
+  const isOurs = next.length <= MAX_CHARACTERS && LOCAL.test(next) && !SIGN_IN_PATHS.test(next)
   // As a browser reads it: `..` leads nowhere else.
   const path = isOurs ? URL.parse(next, 'https://sallyport.invalid')?.pathname : undefined
-  return path !== undefined && /^\/proxy(?:\/|$)/.test(path) && !OF_SIGN_IN.test(path) ? next : HOME
+  return path !== undefined && /^\/proxy(?:\/|$)/.test(path) && !SIGN_IN_PATHS.test(path) ? next : HOME_PAGE
 }
 
 /** The same as the query of a link. */
 export const withNext = (path: string, next: string): string =>
-  next === HOME ? path : `${path}?next=${encodeURIComponent(next)}`
+  next === HOME_PAGE ? path : `${path}?next=${encodeURIComponent(next)}`

@@ -1,9 +1,9 @@
 import { hash } from 'node:crypto'
 import type { Arrival } from '../../../plugins/plugin.ts'
 import type { Refusal } from '../../../plugins/refusal.ts'
-import { challengeOf } from '../../http/refusal.ts'
+import { challengeHeaders } from '../../http/refusal.ts'
 import type { Reply } from '../../http/reply.ts'
-import { type Html, html, NOTHING } from './html.ts'
+import { EMPTY_HTML, type HtmlFragment, html } from './html.ts'
 
 const STYLE = `
 :root{color-scheme:light dark;font:1rem/1.5 system-ui,sans-serif}
@@ -26,7 +26,7 @@ const POLICY = [
 ].join('; ')
 
 /** The headers of every page that people see, beside its policy. */
-export const OF_PAGES = {
+export const PAGE_HEADERS = {
   'content-type': 'text/html; charset=utf-8',
   // Not `no-referrer`: browsers then send `Origin: null` with a form.
   'referrer-policy': 'same-origin',
@@ -35,18 +35,24 @@ export const OF_PAGES = {
   'cross-origin-resource-policy': 'same-origin',
 }
 
-const HEADERS = { ...OF_PAGES, 'content-security-policy': POLICY }
+const HEADERS = { ...PAGE_HEADERS, 'content-security-policy': POLICY }
 
-interface Page {
+interface PlainPage {
   readonly title: string
-  readonly body: Html
-  readonly head?: Html
+  readonly body: HtmlFragment
+  readonly head?: HtmlFragment
   readonly status?: number
   readonly headers?: Readonly<Record<string, string>>
 }
 
 /** Makes a page, which works without a script and loads nothing. */
-export const page = ({ title, body, head = NOTHING, status = 200, headers = {} }: Page): Reply => ({
+export const plainPage = ({
+  title,
+  body,
+  head = EMPTY_HTML,
+  status = 200,
+  headers = {},
+}: PlainPage): Reply => ({
   status,
   headers: { ...HEADERS, ...headers },
   body: `<!doctype html>
@@ -62,8 +68,8 @@ ${
  * Makes a page that leads on by itself: a browser that comes from another site sends its Strict cookies only with what
  * this page asks for.
  */
-export const hop = (to: string, headers: Readonly<Record<string, string>> = {}): Reply =>
-  page({
+export const redirectPage = (to: string, headers: Readonly<Record<string, string>> = {}): Reply =>
+  plainPage({
     title: 'One moment',
     head: html`<meta http-equiv="refresh" content="0;url=${to}">`,
     body: html`<p><a class="button" href="${to}">Go on</a></p>`,
@@ -76,11 +82,11 @@ export const refusalPage = (
   { id }: Pick<Arrival, 'id'>,
   more: Readonly<Record<string, string>> = {},
 ): Reply =>
-  page({
+  plainPage({
     status: refusal.status,
     title: 'This did not work',
     body: html`<p>${refusal.message}</p><p><a href="/proxy/sign-in">Sign in</a></p><p><small>${id}</small></p>`,
-    headers: { ...challengeOf(refusal), ...refusal.headers, ...more },
+    headers: { ...challengeHeaders(refusal), ...refusal.headers, ...more },
   })
 
 /** Sends a browser elsewhere on this host. */

@@ -1,23 +1,23 @@
 import { readSecret } from '../../../db/operators/secret.ts'
 import { authorityUnchanged } from '../../../db/principals/pins.ts'
-import { type Operating, storedOperator } from '../../../plugins/operators/actor.ts'
-import type { Pinned } from '../../../plugins/pin/pin.ts'
+import { type ActorAndHolder, storedOperator } from '../../../plugins/operators/actor.ts'
+import type { PinnedCaller } from '../../../plugins/pin/pin.ts'
 import type { Arrival } from '../../../plugins/plugin.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
 import type { Reply } from '../../http/reply.ts'
 import { beginSession } from '../sessions/begin.ts'
-import type { SigningIn } from '../signing-in.ts'
-import type { Form } from './form.ts'
-import { type Html, html, NOTHING } from './html.ts'
-import { nextOf, withNext } from './next.ts'
-import { page, refusalPage, seeOther } from './page.ts'
+import type { SignInContext } from '../signing-in.ts'
+import type { SubmittedForm } from './form.ts'
+import { EMPTY_HTML, type HtmlFragment, html } from './html.ts'
+import { nextPage, withNext } from './next.ts'
+import { plainPage, refusalPage, seeOther } from './page.ts'
 
 /** GET /proxy/sign-in: the ways in that there are, and nothing else. */
 export const signInPage =
-  ({ context, provider, pin }: Pick<SigningIn, 'context' | 'provider' | 'pin'>) =>
+  ({ context, provider, pin }: Pick<SignInContext, 'context' | 'provider' | 'pin'>) =>
   async (facts: Arrival): Promise<Reply> => {
-    const next = nextOf(facts.query)
-    const shown = await operatorShown(pin, facts)
+    const next = nextPage(facts.query)
+    const shown = await operatorOfCertificate(pin, facts)
     const byCertificate = html`<form method="post" action="${withNext('/proxy/sign-in/certificate', next)}"><p>This browser has shown a certificate. <button>Sign in as ${shown ?? ''}</button></p></form>`
     const { hash, disabled } = await readSecret(context.database)
     const hasSecret = !disabled && (hash !== '' || context.hasEnvironmentSecret)
@@ -26,25 +26,25 @@ export const signInPage =
       hash === '' && !disabled
         ? html`<p>This service is not set up yet. Open the link that its terminal has printed, which ends in <code>/proxy/setup?code=…</code>: it is printed again at each start, until somebody has set the operator secret.</p>`
         : html`<p>Nobody signs in here with a browser. Operators use their certificates.</p>`
-    return page({
+    return plainPage({
       title: 'Sign in',
-      body: html`${shown === null ? NOTHING : byCertificate}${provider ? byProvider : NOTHING}${hasSecret ? secretForm(next) : NOTHING}${provider || hasSecret || shown !== null ? NOTHING : none}`,
+      body: html`${shown === null ? EMPTY_HTML : byCertificate}${provider ? byProvider : EMPTY_HTML}${hasSecret ? secretForm(next) : EMPTY_HTML}${provider || hasSecret || shown !== null ? EMPTY_HTML : none}`,
     })
   }
 
 const secretForm = (
   next: string,
-): Html => html`<form method="post" action="${withNext('/proxy/sign-in', next)}">
+): HtmlFragment => html`<form method="post" action="${withNext('/proxy/sign-in', next)}">
 <label>Operator secret <input type="password" name="secret" required autocomplete="current-password" maxlength="72"></label>
 <small>12 to 72 letters, digits and signs, no blanks. For when nothing else opens.</small>
 <p><button>Sign in</button></p></form>`
 
 /** Renders a refusal of the secret: what it is, and the form once more. */
-export const signInRefused = (refusal: Refusal, facts: Arrival): Reply =>
+export const signInRefusalPage = (refusal: Refusal, facts: Arrival): Reply =>
   refusal.reason === 'admin_secret_invalid'
-    ? page({
+    ? plainPage({
         title: 'Sign in',
-        body: html`<p role="alert">${refusal.message}</p>${secretForm(nextOf(facts.query))}`,
+        body: html`<p role="alert">${refusal.message}</p>${secretForm(nextPage(facts.query))}`,
         status: refusal.status,
       })
     : refusalPage(refusal, facts)
@@ -52,7 +52,7 @@ export const signInRefused = (refusal: Refusal, facts: Arrival): Reply =>
 const hostOf = (issuer: string | undefined): string => URL.parse(issuer ?? '')?.host ?? ''
 
 /** The operator whose certificate a connection has shown; null where it is nobody's who could sign in. */
-async function operatorShown(pin: SigningIn['pin'], facts: Arrival): Promise<string | null> {
+async function operatorOfCertificate(pin: SignInContext['pin'], facts: Arrival): Promise<string | null> {
   if (facts.peer === null) return null
   try {
     const { principal } = await pin.admit(facts)
@@ -75,8 +75,8 @@ const NO_PROVIDER = {
 
 /** POST /proxy/sign-in/certificate: begins a session for the operator of a certificate, which plugins have checked. */
 export const signInByCertificate =
-  (signing: SigningIn) =>
-  async (facts: Arrival & Pinned): Promise<Reply> => {
+  (signing: SignInContext) =>
+  async (facts: Arrival & PinnedCaller): Promise<Reply> => {
     const { id, at, query, peer, principal } = facts
     const { context, sessions } = signing
     if (principal.type !== 'operator' || peer === null) throw new Refusal('sign_in_refused')
@@ -92,13 +92,13 @@ export const signInByCertificate =
       marks: [peer.thumbprint],
       ...NO_PROVIDER,
     })
-    return seeOther(nextOf(query), { 'set-cookie': cookie })
+    return seeOther(nextPage(query), { 'set-cookie': cookie })
   }
 
 /** POST /proxy/sign-in: begins a session for whoever has the operator secret, which a plugin has checked. */
 export const signInBySecret =
-  (signing: SigningIn) =>
-  async (facts: Arrival & Form & Operating): Promise<Reply> => {
+  (signing: SignInContext) =>
+  async (facts: Arrival & SubmittedForm & ActorAndHolder): Promise<Reply> => {
     const { id, at, query, actor } = facts
     const { context, sessions } = signing
     // What the actor's standing asserts: where it is another one by now, no session begins.
@@ -113,5 +113,5 @@ export const signInBySecret =
       marks: [sessions.secretMark(hash)],
       ...NO_PROVIDER,
     })
-    return seeOther(nextOf(query), { 'set-cookie': cookie })
+    return seeOther(nextPage(query), { 'set-cookie': cookie })
   }

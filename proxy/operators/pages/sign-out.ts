@@ -1,12 +1,12 @@
-import { endSession } from '../../../db/operators/sessions.ts'
+import { endStoredSession } from '../../../db/operators/sessions.ts'
 import { SESSION_COOKIE, setCookie } from '../../../plugins/operators/cookies.ts'
 import type { Arrival } from '../../../plugins/plugin.ts'
-import { change } from '../../admin/operation/change.ts'
+import { commitChange } from '../../admin/operation/change.ts'
 import type { Reply } from '../../http/reply.ts'
 import { ROW_DIGITS } from '../sessions/begin.ts'
-import type { SigningIn } from '../signing-in.ts'
-import { hop, seeOther } from './page.ts'
-import type { Visited } from './visitor.ts'
+import type { SignInContext } from '../signing-in.ts'
+import { redirectPage, seeOther } from './page.ts'
+import type { VisitorSession } from './visitor.ts'
 
 /** What a browser forgets of this host. */
 const FORGET = '"cache", "cookies"'
@@ -16,25 +16,27 @@ const FORGET = '"cache", "cookies"'
  * RP-Initiated Logout 1.0). A plugin has checked that the page is ours.
  */
 export const signOut =
-  ({ context, provider }: Pick<SigningIn, 'context' | 'provider'>) =>
-  async ({ id, at, ending }: Arrival & Visited): Promise<Reply> => {
+  ({ context, provider }: Pick<SignInContext, 'context' | 'provider'>) =>
+  async ({ id, at, ending }: Arrival & VisitorSession): Promise<Reply> => {
     const headers = {
       'set-cookie': setCookie(SESSION_COOKIE, '', 'Strict', 0),
       'clear-site-data': FORGET,
     }
     if (!ending) return seeOther('/proxy/sign-in', headers)
     const { author, digest } = ending
-    await change(
+    await commitChange(
       context,
       { id, at, actor: author },
       {
         action: 'admin.signed_out',
         detail: { by: 'itself', session: digest.slice(0, ROW_DIGITS) },
-        statements: [endSession(context.database, digest)],
+        statements: [endStoredSession(context.database, digest)],
       },
     )
     // A provider that is down keeps nobody signed in here.
     const found = author.via === 'oidc' ? await provider?.discovered().catch(() => null) : null
     // No redirect: `form-action` would stop it.
-    return found?.endSession ? hop(found.endSession.href, headers) : seeOther('/proxy/sign-in', headers)
+    return found?.endSession
+      ? redirectPage(found.endSession.href, headers)
+      : seeOther('/proxy/sign-in', headers)
   }

@@ -1,26 +1,26 @@
 import {
   endOldestSessions,
-  endSession,
+  endStoredSession,
+  excessSessions,
   findSession,
   forgetSessions,
   insertSession,
-  sessionsBeyond,
 } from '../../../db/operators/sessions.ts'
 import type { JsonObject } from '../../../db/support/json.ts'
-import type { Assertion } from '../../../db/support/statement.ts'
-import type { Author } from '../../../plugins/operators/actor.ts'
+import type { RowAssertion } from '../../../db/support/statement.ts'
+import type { ChangeAuthor } from '../../../plugins/operators/actor.ts'
 import { SESSION_COOKIE, setCookie } from '../../../plugins/operators/cookies.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
-import { change } from '../../admin/operation/change.ts'
-import type { SigningIn } from '../signing-in.ts'
+import { commitChange } from '../../admin/operation/change.ts'
+import type { SignInContext } from '../signing-in.ts'
 
 /** How somebody has signed in. */
-interface Beginning {
+interface SessionStart {
   /** The request's id. */
   readonly id: string
   /** ms since the epoch. */
   readonly at: number
-  readonly author: Author
+  readonly author: ChangeAuthor
   readonly via: 'oidc' | 'secret' | 'certificate'
   /** Null: nobody in particular, by the secret. */
   readonly principalId: string | null
@@ -33,7 +33,7 @@ interface Beginning {
   /** The digest of the session that the browser has come with, which this one replaces; null: it has none. */
   readonly replaces: string | null
   /** What must be so when the session begins. */
-  readonly assertions: readonly Assertion[]
+  readonly assertions: readonly RowAssertion[]
   readonly detail: JsonObject
 }
 
@@ -46,8 +46,8 @@ export const ROW_DIGITS = 8
  * Refuses with `sign_in_throttled` an operator that signs in again and again: of these refusals a minute has one row.
  */
 export async function beginSession(
-  signing: Pick<SigningIn, 'context' | 'sessions' | 'rules' | 'signIns' | 'summaries'>,
-  begun: Beginning,
+  signing: Pick<SignInContext, 'context' | 'sessions' | 'rules' | 'signIns' | 'summaries'>,
+  begun: SessionStart,
 ): Promise<string> {
   const { context, sessions, rules } = signing
   const { database } = context
@@ -67,8 +67,8 @@ export async function beginSession(
     expiresAt: at + rules.absoluteMs,
   }
   const replaced = begun.replaces === null ? undefined : await findSession(database, begun.replaces)
-  const ended = (await sessionsBeyond(database, { principalId })).filter((one) => one !== replaced?.id_sha256)
-  await change(
+  const ended = (await excessSessions(database, { principalId })).filter((one) => one !== replaced?.id_sha256)
+  await commitChange(
     context,
     { id: requestId, at, actor: author },
     {
@@ -82,7 +82,7 @@ export async function beginSession(
       assertions: begun.assertions,
       statements: [
         forgetSessions(database, at),
-        ...(replaced ? [endSession(database, replaced.id_sha256)] : []),
+        ...(replaced ? [endStoredSession(database, replaced.id_sha256)] : []),
         insertSession(database, session),
         endOldestSessions(database, { principalId }, digest),
       ],
@@ -95,10 +95,10 @@ const printed = (digest: string): string => digest.slice(0, ROW_DIGITS)
 
 /** Takes one of the sign-ins that an operator has in a minute. */
 function admitOnce(
-  { signIns, summaries, context }: Pick<SigningIn, 'context' | 'signIns' | 'summaries'>,
-  { id: requestId, at, author }: Beginning,
+  { signIns, summaries, context }: Pick<SignInContext, 'context' | 'signIns' | 'summaries'>,
+  { id: requestId, at, author }: SessionStart,
 ): void {
-  const waitS = signIns.take(author.id)
+  const waitS = signIns.consume(author.id)
   if (waitS === 0) return
   summaries.count({
     principal: { ref: author.id, type: author.type },

@@ -2,22 +2,22 @@ import type { Logger } from 'pino'
 import type { Database } from '../../../db/database.ts'
 import type { Ledger } from '../../../db/ledger/record/ledger.ts'
 import { readSecret, secretUnchanged } from '../../../db/operators/secret.ts'
-import { sessionStands, touchSession } from '../../../db/operators/sessions.ts'
+import { sessionNotEnded, touchSession } from '../../../db/operators/sessions.ts'
 import { authorityUnchanged } from '../../../db/principals/pins.ts'
-import { type SessionSources, Sessions } from '../../../plugins/operators/sessions.ts'
-import type { Pinned } from '../../../plugins/pin/pin.ts'
+import { BrowserSessions, type StoredSessionDependencies } from '../../../plugins/operators/sessions.ts'
+import type { PinnedCaller } from '../../../plugins/pin/pin.ts'
 import type { SubjectKeys } from '../../../plugins/pin/subject-keys.ts'
 import type { Arrival, Plugin } from '../../../plugins/plugin.ts'
 import type { Settings } from '../../boot/settings.ts'
 
-interface Sources {
+interface BrowserSessionDependencies {
   readonly database: Database
   readonly ledger: Pick<Ledger, 'submit'>
   readonly subjectKeys: SubjectKeys
   readonly settings: Pick<Settings, 'adminSecret'>
-  readonly pin: Plugin<Arrival, Pinned>
-  /** Finds a session by the digest of its cookie, as {@link SessionSources.find}. */
-  readonly findSession: SessionSources['find']
+  readonly pin: Plugin<Arrival, PinnedCaller>
+  /** Finds a session by the digest of its cookie, as {@link StoredSessionDependencies.find}. */
+  readonly findSession: StoredSessionDependencies['find']
   readonly log: Logger
 }
 
@@ -30,10 +30,10 @@ export function openSessions({
   pin,
   findSession,
   log,
-}: Sources): Sessions {
-  return new Sessions({
+}: BrowserSessionDependencies): BrowserSessions {
+  return new BrowserSessions({
     find: findSession,
-    stands: sessionStands(database),
+    stands: sessionNotEnded(database),
     touch: (digest, before, at) =>
       ledger.submit(
         { statements: [touchSession(database, digest, before, at)], entries: [], lazy: true },

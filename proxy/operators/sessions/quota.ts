@@ -1,6 +1,6 @@
-import type { Notices } from '../../../db/support/notices.ts'
-import { Quota } from '../../../plugins/secrets/quota.ts'
-import type { Monotonic } from '../../../plugins/secrets/throttle.ts'
+import type { NoticeChannel } from '../../../db/support/notices.ts'
+import { PrincipalQuota } from '../../../plugins/secrets/quota.ts'
+import type { MonotonicClock } from '../../../plugins/secrets/throttle.ts'
 
 /** The sessions that one operator may begin in a minute: each is a row of the ledger, and of the database. */
 const MAX_SIGN_INS = 10
@@ -11,10 +11,10 @@ const MAX_SIGN_INS_LOW = 2
  * Makes the quota of sign-ins: whoever is known may sign in, also where it holds nothing, and nobody may fill the disk
  * with that, whichever processes they ask. `low`: tells whether little is left of the disk.
  */
-export function signInQuota(now: Monotonic, low: () => boolean, notices: Notices): Quota {
+export function signInQuota(now: MonotonicClock, low: () => boolean, notices: NoticeChannel): PrincipalQuota {
   const most = (): number => (low() ? MAX_SIGN_INS_LOW : MAX_SIGN_INS)
-  const quota = new Quota(now, most, (operator) => notices.tell(SIGNED_IN, operator), 1)
-  notices.hear(SIGNED_IN, (operator) => quota.heard(operator))
+  const quota = new PrincipalQuota(now, most, (operator) => notices.notify(SIGNED_IN, operator), 1)
+  notices.on(SIGNED_IN, (operator) => quota.addRemote(operator))
   return quota
 }
 

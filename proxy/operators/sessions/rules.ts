@@ -1,13 +1,13 @@
 import type { SessionRules } from '../../../plugins/operators/sessions.ts'
-import { mappingOf } from '../oidc/mapping.ts'
+import { readClaimMapping } from '../oidc/mapping.ts'
 import type { OperatorsOptions } from '../options.ts'
 
 const MINUTE_MS = 60_000
 const HOUR_MS = 60 * MINUTE_MS
 
 /** What a configuration says of sessions. */
-export const rulesOf = ({ session, oidc }: OperatorsOptions): SessionRules => ({
+export const readSessionRules = ({ session, oidc }: OperatorsOptions): SessionRules => ({
   idleMs: session.idle_minutes * MINUTE_MS,
   absoluteMs: session.absolute_hours * HOUR_MS,
-  marks: mappingOf(oidc).marks,
+  marks: readClaimMapping(oidc).marks,
 })

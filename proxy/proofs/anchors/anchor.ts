@@ -1,5 +1,5 @@
 /** A checkpoint on its way to an anchor. */
-export interface ToAnchor {
+export interface PendingCheckpoint {
   readonly origin: string
   readonly size: number
   readonly root: Buffer
@@ -14,7 +14,7 @@ export interface ToAnchor {
 }
 
 /** Who keeps checkpoints where the owner of the database cannot change them (docs/ledger.md#anchors). */
-export interface Anchor {
+export interface CheckpointAnchor {
   /** `file:…`, `url:…`, `witness:…` or `timestamp:…`. */
   readonly name: string
   /** The least time between two checkpoints. ms. Absent: each is handed over. */
@@ -23,10 +23,10 @@ export interface Anchor {
    * Hands a checkpoint over; resolves when it is kept, with what the anchor says of it: the line of a cosignature, a
    * time stamp as base64, or null. Rejects with one sentence.
    */
-  readonly keep: (checkpoint: ToAnchor, signal: AbortSignal) => Promise<string | null>
+  readonly keep: (checkpoint: PendingCheckpoint, signal: AbortSignal) => Promise<string | null>
 }
 
 /** An anchor has a longer log than this one: rows were lost, or an older copy was put in their place. */
-export class Rollback extends Error {
+export class RollbackError extends Error {
   override readonly name = 'Rollback'
 }

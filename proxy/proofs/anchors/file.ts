@@ -1,26 +1,26 @@
 import { constants, type FileHandle, open } from 'node:fs/promises'
-import { parseAllSigned, type SignedCheckpoint } from '../../../db/ledger/tree/trusted.ts'
-import { type Anchor, Rollback, type ToAnchor } from './anchor.ts'
+import { parseSignedCheckpoints, type SignedCheckpoint } from '../../../db/ledger/tree/trusted.ts'
+import { type CheckpointAnchor, type PendingCheckpoint, RollbackError } from './anchor.ts'
 
 /** How much of the end of a file is read. Bytes. Thousands of notes. */
 const TAIL = 1_048_576
 
 /** The file of an anchor, on another volume: checkpoints are appended to it and are on the disk when it is done. */
-export const fileAnchor = (path: string): Anchor => ({
+export const fileAnchor = (path: string): CheckpointAnchor => ({
   name: `file:${path}`,
   keep: (checkpoint) => append(path, checkpoint),
 })
 
-async function append(path: string, { origin, size, root, note }: ToAnchor): Promise<null> {
+async function append(path: string, { origin, size, root, note }: PendingCheckpoint): Promise<null> {
   const file = await open(path, constants.O_RDWR | constants.O_CREAT | constants.O_APPEND, 0o600)
   try {
     const tail = await tailOf(file)
     const newest = newestIn(tail, origin)
     if (newest && newest.size > size)
-      throw new Rollback(`${path} has a checkpoint of ${newest.size} rows, and this log has ${size}`)
+      throw new RollbackError(`${path} has a checkpoint of ${newest.size} rows, and this log has ${size}`)
     if (newest?.size === size) {
       if (newest.root.equals(root)) return null
-      throw new Rollback(`${path} has another checkpoint of ${size} rows`)
+      throw new RollbackError(`${path} has another checkpoint of ${size} rows`)
     }
     // What a crash has left half-written is followed by an empty line too, and is no note.
     await file.appendFile(tail === '' ? note : tail.endsWith('\n') ? `\n${note}` : `\n\n${note}`)
@@ -46,7 +46,7 @@ export async function newestInFile(path: string, origin: string): Promise<Signed
 }
 
 const newestIn = (text: string, origin: string): SignedCheckpoint | null =>
-  parseAllSigned(text).findLast((checkpoint) => checkpoint.origin === origin) ?? null
+  parseSignedCheckpoints(text).findLast((checkpoint) => checkpoint.origin === origin) ?? null
 
 async function tailOf(file: FileHandle): Promise<string> {
   const { size } = await file.stat()

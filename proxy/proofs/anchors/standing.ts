@@ -1,6 +1,6 @@
 import type { Database } from '../../../db/database.ts'
-import { type AnchorState, anchorStates, lackingSince } from '../../../db/ledger/tree/anchored.ts'
-import { treeInForce } from '../../../db/ledger/tree/store.ts'
+import { type AnchorState, anchorStates, oldestUnanchoredAt } from '../../../db/ledger/tree/anchored.ts'
+import { currentTree } from '../../../db/ledger/tree/store.ts'
 import type { AnchorStanding } from '../../admin/operation/anchor-standing.ts'
 import type { AnchorOption } from '../options.ts'
 import { anchorName } from './anchors.ts'
@@ -14,13 +14,13 @@ export async function anchorStandings(
   options: readonly AnchorOption[],
   now: number,
 ): Promise<readonly AnchorStanding[]> {
-  const tree = options.length > 0 ? await treeInForce(kysely) : undefined
+  const tree = options.length > 0 ? await currentTree(kysely) : undefined
   if (!tree) return options.map((option) => standingOf(anchorName(option), undefined, false))
   const states = new Map((await anchorStates(kysely, tree.tree)).map((state) => [state.anchor, state]))
   const standings: AnchorStanding[] = []
   for (const name of options.map(anchorName)) {
     const state = states.get(name)
-    const since = await lackingSince(kysely, tree.tree, state?.size ?? 0)
+    const since = await oldestUnanchoredAt(kysely, tree.tree, state?.size ?? 0)
     standings.push(standingOf(name, state, since !== null && now - since > LATE_MS))
   }
   return standings

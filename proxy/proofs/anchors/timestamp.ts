@@ -3,14 +3,14 @@ import { Integer, OctetString } from 'asn1js'
 import { AlgorithmIdentifier, MessageImprint, TimeStampReq } from 'pkijs'
 import { verifyStamp } from '../../../certs/timestamps/signature.ts'
 import { readStamp, SHA_256, StampError } from '../../../certs/timestamps/stamp.ts'
-import type { Anchor } from './anchor.ts'
-import type { PostTo } from './web.ts'
+import type { CheckpointAnchor } from './anchor.ts'
+import type { PostToAnchor } from './web.ts'
 
 /**
  * A time-stamping authority (RFC 3161): says when it has seen the signed text of a checkpoint. Whose certificate it has is
  * NOT asked here: who verifies names the CA (docs/ledger.md#stamps).
  */
-export const timestampAnchor = (url: string, post: PostTo): Anchor => ({
+export const timestampAnchor = (url: string, post: PostToAnchor): CheckpointAnchor => ({
   name: `timestamp:${url}`,
   // Authorities are slow, and count their stamps; each vouches for all rows before it.
   everyMs: 60_000,

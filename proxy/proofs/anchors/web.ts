@@ -1,25 +1,25 @@
 import type { Agent } from 'undici'
 import { egressAgent } from '../../egress/agent.ts'
-import type { Anchor } from './anchor.ts'
+import type { CheckpointAnchor } from './anchor.ts'
 
 /** The time that an anchor may take. ms. */
 const TIMEOUT_MS = 10_000
 /** What is read of an answer. Bytes. */
 const ANSWER_LIMIT = 65_536
 
-export interface Answer {
+export interface AnchorAnswer {
   readonly status: number
   readonly type: string
   readonly body: Buffer
 }
 
 /** Posts to an anchor. Resolves with any answer; rejects where none came in time, or one that is too long. */
-export type PostTo = (
+export type PostToAnchor = (
   url: string,
   type: string,
   body: string | Buffer,
   signal: AbortSignal,
-) => Promise<Answer>
+) => Promise<AnchorAnswer>
 
 /**
  * Makes the agent that anchors are reached by. They are the operator's own choice, so they may be on a private network;
@@ -28,8 +28,8 @@ export type PostTo = (
 export const anchorAgent = (): Agent =>
   egressAgent({ allowPrivate: true, connectMs: TIMEOUT_MS, answerMs: TIMEOUT_MS, keepAlive: false })
 
-export const posting =
-  (agent: Agent): PostTo =>
+export const anchorPoster =
+  (agent: Agent): PostToAnchor =>
   async (to, type, body, signal) => {
     const url = new URL(to)
     const answer = await agent.request({
@@ -41,10 +41,10 @@ export const posting =
       signal: AbortSignal.any([signal, AbortSignal.timeout(TIMEOUT_MS)]),
     })
     const { 'content-type': said } = answer.headers
-    return { status: answer.statusCode, type: String(said ?? ''), body: await bounded(answer.body) }
+    return { status: answer.statusCode, type: String(said ?? ''), body: await readBounded(answer.body) }
   }
 
-async function bounded(body: AsyncIterable<Buffer>): Promise<Buffer> {
+async function readBounded(body: AsyncIterable<Buffer>): Promise<Buffer> {
   const chunks: Buffer[] = []
   let size = 0
   for await (const chunk of body) {
@@ -56,7 +56,7 @@ async function bounded(body: AsyncIterable<Buffer>): Promise<Buffer> {
 }
 
 /** A URL that checkpoints are posted to, as text: 2xx keeps it. */
-export const urlAnchor = (url: string, post: PostTo): Anchor => ({
+export const urlAnchor = (url: string, post: PostToAnchor): CheckpointAnchor => ({
   name: `url:${url}`,
   keep: async ({ note }, signal) => {
     const { status } = await post(url, 'text/plain; charset=utf-8', note, signal)

@@ -1,19 +1,19 @@
 import {
-  Malformed,
+  MalformedNote,
   noteOf,
   parseNote,
   signatureIn,
-  signedBy,
   type VerifierKey,
+  verifyNoteSignature,
 } from '../../../db/ledger/tree/note.ts'
-import { type Anchor, Rollback, type ToAnchor } from './anchor.ts'
-import type { PostTo } from './web.ts'
+import { type CheckpointAnchor, type PendingCheckpoint, RollbackError } from './anchor.ts'
+import type { PostToAnchor } from './web.ts'
 
 /** What an answer of 409 says by its size (C2SP tlog-witness). */
 const SIZE = /^(0|[1-9][0-9]{0,15})\n$/
 
 /** A witness, which cosigns what follows from all that it has cosigned before (C2SP tlog-witness). */
-export const witnessAnchor = (prefix: string, key: VerifierKey, post: PostTo): Anchor => ({
+export const witnessAnchor = (prefix: string, key: VerifierKey, post: PostToAnchor): CheckpointAnchor => ({
   name: `witness:${prefix}`,
   keep: async (checkpoint, signal) => {
     const ask = async (has: number) =>
@@ -29,19 +29,21 @@ export const witnessAnchor = (prefix: string, key: VerifierKey, post: PostTo): A
       const [, said] = SIZE.exec(answer.body.toString()) ?? []
       const cosigned = said === undefined ? has : Number(said)
       if (cosigned > checkpoint.size)
-        throw new Rollback(`it has cosigned ${cosigned} rows, and this log has ${checkpoint.size}`)
+        throw new RollbackError(`it has cosigned ${cosigned} rows, and this log has ${checkpoint.size}`)
       if (cosigned !== has) answer = await ask(cosigned)
       has = cosigned
     }
     // It need not say more, and what it refuses is a log that has other rows than it has cosigned.
     if (answer.status === 422 && has > 0)
-      throw new Rollback(`it does not find the ${has} rows that it has cosigned in this log: it answered 422`)
+      throw new RollbackError(
+        `it does not find the ${has} rows that it has cosigned in this log: it answered 422`,
+      )
     if (answer.status !== 200) throw new Error(`it answered ${answer.status}: ${wordsOf(answer.body)}`)
     return cosignatureIn(answer.body.toString(), checkpoint.text, key)
   },
 })
 
-async function requestOf({ note, consistency, size }: ToAnchor, has: number): Promise<string> {
+async function requestOf({ note, consistency, size }: PendingCheckpoint, has: number): Promise<string> {
   const proof = has === 0 || has === size ? [] : await consistency(has)
   return [`old ${has}`, ...proof.map((hash) => hash.toString('base64')), '', note].join('\n')
 }
@@ -51,10 +53,14 @@ function cosignatureIn(body: string, text: string, key: VerifierKey): string {
   for (const line of body.split('\n').filter((each) => each !== '')) {
     try {
       const { name, id } = signatureIn(line)
-      if (name === key.name && id === key.id && signedBy(parseNote(noteOf(text, [line])), key).good)
+      if (
+        name === key.name &&
+        id === key.id &&
+        verifyNoteSignature(parseNote(noteOf(text, [line])), key).good
+      )
         return line
     } catch (error) {
-      if (!(error instanceof Malformed)) throw error
+      if (!(error instanceof MalformedNote)) throw error
     }
   }
   throw new Error(`it has answered without a cosignature by ${key.name}`)

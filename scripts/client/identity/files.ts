@@ -1,12 +1,12 @@
 import { randomBytes } from 'node:crypto'
 import { mkdir, open, readdir, rename, rm } from 'node:fs/promises'
 import { basename, dirname, join, resolve } from 'node:path'
-import { isMissing, syncFolder } from '../../../certs/authority/key-store.ts'
+import { isFileNotFound, syncFolder } from '../../../certs/authority/key-store.ts'
 import { dpopKeyText } from '../signing/dpop-key.ts'
 import type { Identity } from './identity.ts'
 
 /** A directory for an identity that is being made, beside its final one. */
-export interface Draft {
+export interface IdentityDraft {
   /** Writes all files and gives the directory its name: whole, or not at all. */
   readonly publish: (identity: Identity) => Promise<void>
   /** Leaves nothing behind. Does nothing after `publish`. */
@@ -17,7 +17,7 @@ export interface Draft {
  * Prepares to write an identity directory. Throws where something is there already, or it cannot be written:
  * before anything is enrolled, because a key is shown once.
  */
-export async function draftIdentity(directory: string): Promise<Draft> {
+export async function draftIdentity(directory: string): Promise<IdentityDraft> {
   const target = resolve(directory)
   if (!(await isFree(target))) {
     throw new Error(`${directory} is not empty: choose another directory, or move that identity away`)
@@ -27,7 +27,8 @@ export async function draftIdentity(directory: string): Promise<Draft> {
   await mkdir(place, { mode: 0o700 })
   return {
     publish: async (identity) => {
-      for (const [name, text] of Object.entries(filesOf(identity))) await write(join(place, name), text)
+      for (const [name, text] of Object.entries(identityFileTexts(identity)))
+        await write(join(place, name), text)
       await syncFolder(place)
       // Takes the place of an empty directory; fails where somebody has put something there meanwhile.
       await rename(place, target)
@@ -38,7 +39,7 @@ export async function draftIdentity(directory: string): Promise<Draft> {
 }
 
 /** Returns the files of an identity directory, by name. */
-export function filesOf({
+export function identityFileTexts({
   url,
   agentId,
   ca,
@@ -63,7 +64,7 @@ async function isFree(path: string): Promise<boolean> {
   try {
     return (await readdir(path)).length === 0
   } catch (error) {
-    if (isMissing(error)) return true
+    if (isFileNotFound(error)) return true
     throw error
   }
 }

@@ -1,8 +1,8 @@
 import type { JsonWebKey } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { isMissing } from '../../../certs/authority/key-store.ts'
-import { isObject, type Members } from '../../../db/support/json.ts'
+import { isFileNotFound } from '../../../certs/authority/key-store.ts'
+import { isObject, type UnknownRecord } from '../../../db/support/json.ts'
 import { dpopKeyIn } from '../signing/dpop-key.ts'
 import { readPrivateSync } from './private-file.ts'
 
@@ -54,15 +54,15 @@ export function gatewayIn(directory: string, url?: string): Pick<Identity, 'url'
       `${path} must say where the gateway is: {"url": "https://localhost:9443", "agent_id": "…"}`,
     )
   }
-  return { url: originOf(found), agentId: typeof stored?.agent_id === 'string' ? stored.agent_id : null }
+  return { url: gatewayOrigin(found), agentId: typeof stored?.agent_id === 'string' ? stored.agent_id : null }
 }
 
-function parsedIfThere(path: string): Members | null {
+function parsedIfThere(path: string): UnknownRecord | null {
   try {
     const value: unknown = JSON.parse(readFileSync(path, 'utf8'))
     return isObject(value) ? value : null
   } catch (error) {
-    if (isMissing(error)) return null
+    if (isFileNotFound(error)) return null
     throw new Error(`${path} is not JSON`, { cause: error })
   }
 }
@@ -71,7 +71,7 @@ function parsedIfThere(path: string): Members | null {
  * Returns the origin of a gateway's base URL. Throws one sentence where it is not https, or has a path, query
  * or user.
  */
-export function originOf(text: string): string {
+export function gatewayOrigin(text: string): string {
   const url = URL.parse(text)
   if (url?.protocol === 'https:' && url.href === `${url.origin}/`) return url.origin
   throw new Error(`the gateway's URL must be like https://gateway.example:9443, without a path, got ${text}`)

@@ -11,7 +11,7 @@ import {
   writeFileSync,
 } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
-import { isMissing } from '../../../certs/authority/key-store.ts'
+import { isFileNotFound } from '../../../certs/authority/key-store.ts'
 
 /**
  * Reads a file that only its owner may read; null where there is none. Throws one sentence with the command
@@ -35,7 +35,7 @@ function openIfThere(path: string): number | null {
   try {
     return openSync(path, constants.O_RDONLY)
   } catch (error) {
-    if (isMissing(error)) return null
+    if (isFileNotFound(error)) return null
     throw error
   }
 }

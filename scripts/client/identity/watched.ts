@@ -1,9 +1,9 @@
 import { createPrivateKey, X509Certificate } from 'node:crypto'
 import { stat } from 'node:fs/promises'
 import { join } from 'node:path'
-import { isMissing } from '../../../certs/authority/key-store.ts'
+import { isFileNotFound } from '../../../certs/authority/key-store.ts'
 import { messageOf } from '../../../db/support/error-message.ts'
-import { keptDpopKey } from '../signing/dpop-key.ts'
+import { storedDpopKey } from '../signing/dpop-key.ts'
 import { type Identity, readIdentity } from './identity.ts'
 
 /** The least time between two looks at the files. ms. */
@@ -14,15 +14,15 @@ const FILES = ['agent.crt', 'agent.key', 'org-ca.crt', 'dpop.jwk']
 /** An identity that may change while it is in use. */
 export interface CurrentIdentity {
   /** Returns the identity to use: the same object for as long as nothing has changed. */
-  readonly kept: () => Identity
+  readonly current: () => Identity
   /** Looks whether there is a newer one, where it is time to. Never rejects. */
   readonly refresh: () => Promise<void>
   /** Has the next `refresh` look at the files, however lately that was done: the gateway refused this one. */
-  readonly doubt: () => void
+  readonly invalidate: () => void
 }
 
 /** The directory of an identity, and what is to be known about looking at it. */
-export interface Watching {
+export interface IdentityWatchOptions {
   readonly directory: string
   /** ms since the epoch. */
   readonly now: () => number
@@ -36,7 +36,10 @@ export interface Watching {
  * certificate and key belong together, until then what was used before: the two may be replaced one after the
  * other, in place, by renaming, or behind a link. Does NOT follow `gateway.json`.
  */
-export function watchIdentity(first: Identity, { directory, now, notice }: Watching): CurrentIdentity {
+export function watchIdentity(
+  first: Identity,
+  { directory, now, notice }: IdentityWatchOptions,
+): CurrentIdentity {
   let kept = first
   // Unknown: the files may have changed since the first was read.
   let seen: string | null = null
@@ -54,7 +57,7 @@ export function watchIdentity(first: Identity, { directory, now, notice }: Watch
     if (state === seen) return
     try {
       // A proof key that is being replaced is not there for a moment: none is made.
-      const dpopJwk = keptDpopKey(directory) ?? kept.dpopJwk
+      const dpopJwk = storedDpopKey(directory) ?? kept.dpopJwk
       const read = { ...readIdentity(directory, first.url, dpopJwk), agentId: first.agentId }
       const fault = faultOf(read)
       if (fault !== null) return say(`${directory}: ${fault}; the identity of before stays in use`)
@@ -68,7 +71,7 @@ export function watchIdentity(first: Identity, { directory, now, notice }: Watch
     }
   }
   return {
-    kept: () => kept,
+    current: () => kept,
     refresh: async () => {
       // Also where the clock was set back.
       if (looking === null && Math.abs(now() - lookedAt) >= LOOK_MS) {
@@ -79,7 +82,7 @@ export function watchIdentity(first: Identity, { directory, now, notice }: Watch
       }
       await looking
     },
-    doubt: () => {
+    invalidate: () => {
       lookedAt = Number.NEGATIVE_INFINITY
     },
   }
@@ -92,7 +95,7 @@ async function stateOf(directory: string): Promise<string> {
       const { dev, ino, size, mtimeNs } = await stat(join(directory, name), { bigint: true })
       return `${dev} ${ino} ${size} ${mtimeNs}`
     } catch (error) {
-      return isMissing(error) ? 'missing' : messageOf(error)
+      return isFileNotFound(error) ? 'missing' : messageOf(error)
     }
   })
   return (await Promise.all(states)).join('\n')

@@ -1,7 +1,7 @@
 import { createPrivateKey, generateKeyPairSync, type KeyObject, X509Certificate } from 'node:crypto'
 import { lstat, readFile, rename, unlink } from 'node:fs/promises'
 import { join } from 'node:path'
-import { isMissing, syncFolder, writePrivate } from '../../../certs/authority/key-store.ts'
+import { isFileNotFound, syncFolder, writePrivateFile } from '../../../certs/authority/key-store.ts'
 import { writePrivateOnceSync } from '../identity/private-file.ts'
 
 // Each waits beside the file whose place it takes. A key is there before it is certified: an answer that is
@@ -36,7 +36,7 @@ export async function nextKey(directory: string): Promise<KeyObject> {
  */
 export async function putNext(directory: string, chainPem: string): Promise<void> {
   const next = await keyIn(join(directory, NEXT_KEY))
-  if (next !== null && isOf(chainPem, next)) await writePrivate(join(directory, NEXT_CERT), chainPem)
+  if (next !== null && isOf(chainPem, next)) await writePrivateFile(join(directory, NEXT_CERT), chainPem)
   else if (!(await isOfCurrent(directory, chainPem))) {
     throw new Error('the gateway answered with a certificate for another key')
   }
@@ -91,5 +91,5 @@ async function textIn(path: string): Promise<string | null> {
 }
 
 function ignoreMissing(error: unknown): void {
-  if (!isMissing(error)) throw error
+  if (!isFileNotFound(error)) throw error
 }

@@ -2,16 +2,16 @@ import { setTimeout as after } from 'node:timers/promises'
 import { messageOf } from '../../../db/support/error-message.ts'
 import { readIdentity } from '../identity/identity.ts'
 import { GatewayRefusal } from '../refusal.ts'
-import { type Life, lifeOf, type Renewed, renewIdentity } from './renew.ts'
+import { type CertificateLife, certificateLife, type RenewedCertificate, renewIdentity } from './renew.ts'
 
 const MINUTE_MS = 60_000
 const HOUR_MS = 60 * MINUTE_MS
 /** The longest sleep: a machine may have slept as well, and somebody else may have renewed. */
 const LOOK_MS = 6 * HOUR_MS
 /** The longest time between two attempts that fail. */
-const LATEST_RETRY_MS = 6 * HOUR_MS
+const MAX_RETRY_MS = 6 * HOUR_MS
 
-export interface Keeping {
+export interface RenewalOptions {
   readonly directory: string
   /** In place of the URL in `gateway.json`. */
   readonly url?: string | undefined
@@ -33,7 +33,7 @@ export interface Keeping {
  * again, a minute later and then less and less often. Where the gateway says that it does not renew this
  * certificate, it waits for another one. Never rejects.
  */
-export async function keepRenewed(keeping: Keeping): Promise<void> {
+export async function keepRenewed(keeping: RenewalOptions): Promise<void> {
   const { directory, url, notice, signal, now = Date.now, random = Math.random } = keeping
   const { sleep = (ms) => after(ms, undefined, { signal, ref: false }) } = keeping
   const share = random() / 2
@@ -42,7 +42,7 @@ export async function keepRenewed(keeping: Keeping): Promise<void> {
   const look = async (): Promise<number> => {
     const identity = readIdentity(directory, url)
     if (identity.cert === refused) return LOOK_MS
-    const due = dueAt(lifeOf(identity), share)
+    const due = dueAt(certificateLife(identity), share)
     if (now() < due) return Math.min(due - now(), LOOK_MS)
     try {
       notice(renewedText(directory, await renewIdentity(directory, url)))
@@ -70,16 +70,16 @@ export async function keepRenewed(keeping: Keeping): Promise<void> {
 }
 
 /** The instant to renew at. `share`: 0 to 1, the part of the last third that is let go by. */
-const dueAt = ({ renewableFrom, notAfter }: Life, share: number): number =>
+const dueAt = ({ renewableFrom, notAfter }: CertificateLife, share: number): number =>
   renewableFrom + (notAfter - renewableFrom) * share
 
 // Half of it and up to all of it, for those who fail together must not come again together.
 function retryAfter(failures: number, random: number): number {
-  const most = Math.min(MINUTE_MS * 2 ** Math.min(failures, 16), LATEST_RETRY_MS)
+  const most = Math.min(MINUTE_MS * 2 ** Math.min(failures, 16), MAX_RETRY_MS)
   return most * (0.5 + random / 2)
 }
 
 const minutes = (ms: number): string => `${Math.max(1, Math.round(ms / MINUTE_MS))} min`
 
-const renewedText = (directory: string, { notAfter }: Renewed): string =>
+const renewedText = (directory: string, { notAfter }: RenewedCertificate): string =>
   `${directory} was renewed: its certificate is good until ${new Date(notAfter).toISOString()}`

@@ -1,9 +1,9 @@
 import { X509Certificate } from 'node:crypto'
 import { Agent, type Dispatcher, request } from 'undici'
-import type { Members } from '../../../db/support/json.ts'
+import type { UnknownRecord } from '../../../db/support/json.ts'
 import { type Identity, readIdentity } from '../identity/identity.ts'
-import { membersOf, refusalOf } from '../refusal.ts'
-import { sessionOf } from '../signing/session.ts'
+import { gatewayRefusal, jsonMembers } from '../refusal.ts'
+import { clientSession } from '../signing/session.ts'
 import { certificateRequest } from './certificate-request.ts'
 import { nextKey, putNext, settleNext } from './files.ts'
 
@@ -11,7 +11,7 @@ const PATH = '/v1/auth/certificate'
 const TIMEOUT_MS = 30_000
 
 /** The certificate that is in use now. */
-export interface Renewed {
+export interface RenewedCertificate {
   /** ms since the epoch. */
   readonly notAfter: number
   /** Until when the certificate before it is honoured, RFC 3339; null: it is not. */
@@ -19,13 +19,13 @@ export interface Renewed {
 }
 
 /** The life of a certificate. ms since the epoch. */
-export interface Life {
+export interface CertificateLife {
   /** The beginning of its last third, from which the gateway renews it. */
   readonly renewableFrom: number
   readonly notAfter: number
 }
 
-export function lifeOf({ cert }: Pick<Identity, 'cert'>): Life {
+export function certificateLife({ cert }: Pick<Identity, 'cert'>): CertificateLife {
   const { validFromDate, validToDate } = new X509Certificate(cert)
   const notAfter = validToDate.getTime()
   return { renewableFrom: notAfter - (notAfter - validFromDate.getTime()) / 3, notAfter }
@@ -37,37 +37,37 @@ export function lifeOf({ cert }: Pick<Identity, 'cert'>): Life {
  * then, and wherever this throws, the old identity stays as it is. Two that renew at once come to the same
  * pair. Throws a `GatewayRefusal` where the gateway refuses.
  */
-export async function renewIdentity(directory: string, url?: string): Promise<Renewed> {
+export async function renewIdentity(directory: string, url?: string): Promise<RenewedCertificate> {
   await settleNext(directory)
   const identity = readIdentity(directory, url)
   const csrPem = certificateRequest(await nextKey(directory))
   const { status, text, advice } = await ask(identity, JSON.stringify({ csr_pem: csrPem }))
-  if (status !== 200) throw refusalOf(status, text, advice)
-  const { cert_chain_pem: chain, previous_valid_until: until } = membersOf(text)
+  if (status !== 200) throw gatewayRefusal(status, text, advice)
+  const { cert_chain_pem: chain, previous_valid_until: until } = jsonMembers(text)
   await putNext(directory, String(chain))
-  const { notAfter } = lifeOf({ cert: String(chain) })
+  const { notAfter } = certificateLife({ cert: String(chain) })
   return { notAfter, previousValidUntil: typeof until === 'string' ? until : null }
 }
 
-interface Answer {
+interface RenewalAnswer {
   readonly status: number
   readonly text: string
   readonly advice: unknown
 }
 
 /** Asks by the certificate alone, and with a token and proof where the gateway demands them. */
-async function ask(identity: Identity, body: string): Promise<Answer> {
+async function ask(identity: Identity, body: string): Promise<RenewalAnswer> {
   const { url, ca, cert, key } = identity
   const agent = new Agent({ connect: { ca, cert, key, rejectUnauthorized: true }, allowH2: false })
   try {
     const answer = await post(url, agent, body)
-    const { reason }: Members = membersOf(answer.text)
+    const { reason }: UnknownRecord = jsonMembers(answer.text)
     if (answer.status !== 401 || reason !== 'proof_required') return answer
   } finally {
     await agent.destroy()
   }
   // A clock makes it a session of its own, which is closed with this call.
-  const session = sessionOf(identity, { now: Date.now })
+  const session = clientSession(identity, { now: Date.now })
   try {
     return await post(url, session.dispatcher, body)
   } finally {
@@ -75,7 +75,7 @@ async function ask(identity: Identity, body: string): Promise<Answer> {
   }
 }
 
-async function post(url: string, dispatcher: Dispatcher, content: string): Promise<Answer> {
+async function post(url: string, dispatcher: Dispatcher, content: string): Promise<RenewalAnswer> {
   const { statusCode, headers, body } = await request(url + PATH, {
     method: 'POST',
     dispatcher,

@@ -11,7 +11,7 @@ export function newDpopKey(): JsonWebKey {
 }
 
 /** Returns the public half of a key, its members in the order in which RFC 7638 hashes them. */
-export function publicJwk({ crv, kty, x, y }: JsonWebKey): JsonWebKey {
+export function publicDpopJwk({ crv, kty, x, y }: JsonWebKey): JsonWebKey {
   return { crv, kty, x, y } as JsonWebKey
 }
 
@@ -21,7 +21,7 @@ export function publicJwk({ crv, kty, x, y }: JsonWebKey): JsonWebKey {
  * the file is not such a key, or others can read it.
  */
 export function dpopKeyIn(directory: string): JsonWebKey {
-  const kept = keptDpopKey(directory)
+  const kept = storedDpopKey(directory)
   if (kept !== null) return kept
   const path = join(directory, FILE)
   writePrivateOnceSync(path, dpopKeyText(newDpopKey()))
@@ -29,7 +29,7 @@ export function dpopKeyIn(directory: string): JsonWebKey {
 }
 
 /** As {@link dpopKeyIn}, but null where there is none. */
-export function keptDpopKey(directory: string): JsonWebKey | null {
+export function storedDpopKey(directory: string): JsonWebKey | null {
   const path = join(directory, FILE)
   const text = readPrivateSync(path)
   return text === null ? null : parseDpopKey(text, path)

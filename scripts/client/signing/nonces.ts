@@ -1,19 +1,19 @@
 /** Headers of an answer, names in lower case. */
-export type AnswerHeaders = Readonly<Record<string, string | string[] | undefined>>
+export type LowerCaseHeaders = Readonly<Record<string, string | string[] | undefined>>
 
 /** A kind of nonce: the gateway hands out one at its token endpoint and another everywhere else. */
-export type Door = 'token' | 'resource'
+export type NonceKind = 'token' | 'resource'
 
 /** The latest nonce of each kind (RFC 9449 §8.2). */
-export interface Nonces {
-  readonly get: (door: Door) => string | undefined
+export interface NonceStore {
+  readonly get: (door: NonceKind) => string | undefined
   /** Keeps the nonce of an answer, of whatever status; returns false where there was none. */
-  readonly learn: (door: Door, headers: AnswerHeaders) => boolean
+  readonly learn: (door: NonceKind, headers: LowerCaseHeaders) => boolean
 }
 
 /** Keeps nonces in memory. */
-export function keepNonces(): Nonces {
-  const latest = new Map<Door, string>()
+export function keepNonces(): NonceStore {
+  const latest = new Map<NonceKind, string>()
   return {
     get: (door) => latest.get(door),
     learn: (door, headers) => {

@@ -1,8 +1,8 @@
 import { createPrivateKey, hash, type JsonWebKey, type KeyObject, randomUUID, sign } from 'node:crypto'
-import { publicJwk } from './dpop-key.ts'
+import { publicDpopJwk } from './dpop-key.ts'
 
 /** The request that a proof is for. */
-export interface ProofFor {
+export interface ProofRequest {
   readonly method: string
   /** The URL without query and fragment. */
   readonly url: string
@@ -15,16 +15,16 @@ export interface ProofFor {
 }
 
 /** Makes a DPoP proof (RFC 9449 §4.2): a JWT with an id of its own, never two alike. */
-export type ProofSigner = (request: ProofFor) => string
+export type ProofSigner = (request: ProofRequest) => string
 
 /** Makes a signer with this key (ES256). Throws where the JWK is not a private key of the curve. */
 export function proofSigner(jwk: JsonWebKey): ProofSigner {
   const key = createPrivateKey({ key: jwk, format: 'jwk' })
-  const header = part({ typ: 'dpop+jwt', alg: 'ES256', jwk: publicJwk(jwk) })
+  const header = part({ typ: 'dpop+jwt', alg: 'ES256', jwk: publicDpopJwk(jwk) })
   return (request) => signed(key, `${header}.${part(claimsOf(request))}`)
 }
 
-function claimsOf({ method, url, accessToken, nonce, at }: ProofFor): object {
+function claimsOf({ method, url, accessToken, nonce, at }: ProofRequest): object {
   return {
     jti: randomUUID(),
     htm: method,

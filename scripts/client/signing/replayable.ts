@@ -19,7 +19,7 @@ export interface ReplayableBody {
  * writes out anew each time. A stream or an iterable is passed on as it comes and kept beside, up to 32 MiB:
  * beyond that the first attempt is the only one.
  */
-export function replayable(body: unknown): ReplayableBody {
+export function replayableBody(body: unknown): ReplayableBody {
   const chunks = chunksOf(body)
   if (chunks) return kept(chunks)
   return { canReplay: () => true, attempt: () => body, close: () => {} }

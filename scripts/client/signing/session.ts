@@ -3,10 +3,10 @@ import { resolve } from 'node:path'
 import { Agent, type Dispatcher } from 'undici'
 import type { Identity } from '../identity/identity.ts'
 import { type CurrentIdentity, watchIdentity } from '../identity/watched.ts'
-import { keepNonces, type Nonces } from './nonces.ts'
+import { keepNonces, type NonceStore } from './nonces.ts'
 import { type ProofSigner, proofSigner } from './proof.ts'
 import { type CallSigner, SignedDispatcher } from './signed-call.ts'
-import { keepToken, type Tokens } from './token.ts'
+import { keepToken, type TokenCache } from './token.ts'
 
 export interface SessionOptions {
   /**
@@ -25,7 +25,7 @@ export interface SessionOptions {
  * One principal's session with its gateway: connections, token and nonces, shared by all calls of this
  * process.
  */
-export interface Session {
+export interface ClientSession {
   readonly origin: string
   /**
    * An undici dispatcher for the gateway's origin alone: mutual TLS, access token and a fresh proof for each
@@ -40,13 +40,13 @@ export interface Session {
 // it likes.
 const FIRST_BYTE_TIMEOUT_MS = 15 * 60_000
 
-const sessions = new Map<string, Session>()
+const sessions = new Map<string, ClientSession>()
 
 /**
  * Returns the session of an identity: the same one for the same identity (or directory) and scope, unless it
  * has a clock of its own.
  */
-export function sessionOf(identity: Identity, options: SessionOptions = {}): Session {
+export function clientSession(identity: Identity, options: SessionOptions = {}): ClientSession {
   if (options.now) return openSession(identity, options)
   const { directory, scope = null } = options
   const whose = directory === undefined ? identity : [identity.url, resolve(directory)]
@@ -63,18 +63,18 @@ export function sessionOf(identity: Identity, options: SessionOptions = {}): Ses
   return session
 }
 
-function openSession(identity: Identity, options: SessionOptions): Session {
+function openSession(identity: Identity, options: SessionOptions): ClientSession {
   const { scope, directory, now = Date.now, notice = () => {} } = options
   const origin = identity.url
   const nonces = keepNonces()
   const source =
     directory === undefined ? fixed(identity) : watchIdentity(identity, { directory, now, notice })
   const open = new Set<Agent>()
-  const boundTo = (to: Identity): Bound => new Bound(to, { scope, now, nonces, open })
+  const boundTo = (to: Identity): BoundConnections => new BoundConnections(to, { scope, now, nonces, open })
   let bound = boundTo(identity)
-  const entered = async (): Promise<Bound> => {
+  const entered = async (): Promise<BoundConnections> => {
     await source.refresh()
-    const latest = source.kept()
+    const latest = source.current()
     if (latest !== bound.identity) {
       bound.retire()
       bound = boundTo(latest)
@@ -92,14 +92,14 @@ function openSession(identity: Identity, options: SessionOptions): Session {
         return {
           headers: { authorization: `DPoP ${accessToken}`, dpop: proof },
           dispatch: (wanted, handler) => agent.dispatch(wanted, handler),
-          spoil: () => {
-            tokens.spoil(accessToken)
-            source.doubt()
+          discardToken: () => {
+            tokens.discard(accessToken)
+            source.invalidate()
           },
           release: leave,
         }
       } catch (error) {
-        source.doubt()
+        source.invalidate()
         leave()
         throw error
       }
@@ -113,30 +113,30 @@ function openSession(identity: Identity, options: SessionOptions): Session {
 }
 
 const fixed = (identity: Identity): CurrentIdentity => ({
-  kept: () => identity,
+  current: () => identity,
   refresh: () => Promise.resolve(),
-  doubt: () => {},
+  invalidate: () => {},
 })
 
-interface Shared {
+interface BoundConnectionOptions {
   readonly scope: string | undefined
   readonly now: () => number
-  readonly nonces: Nonces
+  readonly nonces: NonceStore
   /** The connections that have not been closed. Each is added here, and taken out when it has ended. */
   readonly open: Set<Agent>
 }
 
 /** What is bound to one certificate and one proof key: connections, the access token, the signer. */
-class Bound {
+class BoundConnections {
   readonly identity: Identity
   readonly agent: Agent
-  readonly tokens: Tokens
+  readonly tokens: TokenCache
   readonly sign: ProofSigner
   readonly #open: Set<Agent>
   #signing = 0
   #retired = false
 
-  constructor(identity: Identity, { scope, now, nonces, open }: Shared) {
+  constructor(identity: Identity, { scope, now, nonces, open }: BoundConnectionOptions) {
     const { url: origin, ca, cert, key, dpopJwk } = identity
     this.identity = identity
     this.agent = new Agent({

@@ -1,20 +1,20 @@
 import { Dispatcher } from 'undici'
-import { envelope } from '../envelope.ts'
+import { errorEnvelope } from '../envelope.ts'
 import { withCredentials } from '../headers.ts'
 import { GatewayRefusal } from '../refusal.ts'
-import type { AnswerHeaders } from './nonces.ts'
-import { type ReplayableBody, replayable } from './replayable.ts'
+import type { LowerCaseHeaders } from './nonces.ts'
+import { type ReplayableBody, replayableBody } from './replayable.ts'
 
-type Options = Dispatcher.DispatchOptions
-type Handler = Dispatcher.DispatchHandler
-type Controller = Dispatcher.DispatchController
+type SignedCallOptions = Dispatcher.DispatchOptions
+type SignedCallHandler = Dispatcher.DispatchHandler
+type SignedCallController = Dispatcher.DispatchController
 
 /** The credentials of one attempt at a call, and the connections that they are bound to. */
-export interface Credentials {
+export interface AttemptCredentials {
   readonly headers: Readonly<Record<string, string>>
   readonly dispatch: Dispatcher.Dispatch
   /** Forgets the access token, which the gateway did not take. */
-  readonly spoil: () => void
+  readonly discardToken: () => void
   /** Must be called once the attempt was dispatched, or will not be. */
   readonly release: () => void
 }
@@ -24,9 +24,9 @@ export interface CallSigner {
   /** The only origin that is ever sent anything. */
   readonly origin: string
   /** Credentials for one attempt. `path` may have a query. Rejects where no access token is to be had. */
-  readonly sign: (method: string, path: string) => Promise<Credentials>
+  readonly sign: (method: string, path: string) => Promise<AttemptCredentials>
   /** Keeps the nonce of an answer; returns false where there was none. */
-  readonly learn: (headers: AnswerHeaders) => boolean
+  readonly learn: (headers: LowerCaseHeaders) => boolean
 }
 
 /**
@@ -43,7 +43,7 @@ export class SignedDispatcher extends Dispatcher {
     this.#signer = signer
   }
 
-  override dispatch(options: Options, handler: Handler): boolean {
+  override dispatch(options: SignedCallOptions, handler: SignedCallHandler): boolean {
     const origin = String(options.origin)
     if (URL.parse(origin)?.origin !== this.#signer.origin) {
       throw new Error(`this identity is for ${this.#signer.origin} only, and the call is for ${origin}`)
@@ -56,25 +56,25 @@ export class SignedDispatcher extends Dispatcher {
 /**
  * One call in one or more attempts, which look like one to the client: it holds the controller of this call.
  */
-class SignedCall implements Controller {
+class SignedCall implements SignedCallController {
   aborted = false
   paused = false
   reason: Error | null = null
-  rawHeaders: NonNullable<Controller['rawHeaders']> | null = null
-  rawTrailers: NonNullable<Controller['rawTrailers']> | null = null
+  rawHeaders: NonNullable<SignedCallController['rawHeaders']> | null = null
+  rawTrailers: NonNullable<SignedCallController['rawTrailers']> | null = null
   readonly #signer: CallSigner
-  readonly #options: Options
-  readonly #handler: Handler
+  readonly #options: SignedCallOptions
+  readonly #handler: SignedCallHandler
   readonly #body: ReplayableBody
   readonly #cures = new Set(['use_dpop_nonce', 'invalid_token'])
-  #attempted: Controller | null = null
+  #attempted: SignedCallController | null = null
   #over = false
 
-  constructor(signer: CallSigner, options: Options, handler: Handler) {
+  constructor(signer: CallSigner, options: SignedCallOptions, handler: SignedCallHandler) {
     this.#signer = signer
     this.#options = options
     this.#handler = handler
-    this.#body = replayable(options.body)
+    this.#body = replayableBody(options.body)
   }
 
   begin(): void {
@@ -117,14 +117,14 @@ class SignedCall implements Controller {
     }
   }
 
-  #send(credentials: Credentials, headers: string[]): void {
+  #send(credentials: AttemptCredentials, headers: string[]): void {
     const attempt = { ...this.#options, headers, body: this.#body.attempt() }
     // Only the type of the body widens: undici takes any iterable of bytes.
-    credentials.dispatch(attempt as Options, this.#watch(credentials))
+    credentials.dispatch(attempt as SignedCallOptions, this.#watch(credentials))
   }
 
   /** Watches one attempt and passes everything on, but for an answer that is a reason to try again. */
-  #watch(credentials: Credentials): Handler {
+  #watch(credentials: AttemptCredentials): SignedCallHandler {
     let cured = false
     return {
       onRequestStart: (controller) => {
@@ -152,13 +152,13 @@ class SignedCall implements Controller {
     }
   }
 
-  #cure(status: number, headers: AnswerHeaders, credentials: Credentials): boolean {
+  #cure(status: number, headers: LowerCaseHeaders, credentials: AttemptCredentials): boolean {
     const hasNonce = this.#signer.learn(headers)
     if (status !== 401 || !this.#body.canReplay()) return false
     const error = challengeOf(headers)
     if (error === 'use_dpop_nonce' && !hasNonce) return false
     if (!this.#cures.delete(error)) return false
-    if (error === 'invalid_token') credentials.spoil()
+    if (error === 'invalid_token') credentials.discardToken()
     return true
   }
 
@@ -171,7 +171,7 @@ class SignedCall implements Controller {
     // The token endpoint's 400 is about its own request: to this one it says that nobody could be
     // authenticated.
     const status = said === 400 ? 401 : said
-    const { headers, body } = envelope({ status, reason, message, final })
+    const { headers, body } = errorEnvelope({ status, reason, message, final })
     this.rawHeaders = headers
     this.rawTrailers = {}
     this.#end(() => {
@@ -194,7 +194,7 @@ class SignedCall implements Controller {
 }
 
 /** Returns the error of a DPoP challenge (RFC 9449 §7.1); empty where there is none. */
-function challengeOf(headers: AnswerHeaders): string {
+function challengeOf(headers: LowerCaseHeaders): string {
   const challenges = [headers['www-authenticate'] ?? []].flat().join(', ')
   return /\bDPoP\b.*?\berror="([a-z_]+)"/i.exec(challenges)?.[1] ?? ''
 }

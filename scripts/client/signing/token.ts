@@ -1,6 +1,6 @@
 import { type Dispatcher, request } from 'undici'
-import { membersOf, refusalOf } from '../refusal.ts'
-import type { Nonces } from './nonces.ts'
+import { gatewayRefusal, jsonMembers } from '../refusal.ts'
+import type { NonceStore } from './nonces.ts'
 import type { ProofSigner } from './proof.ts'
 
 /** The time before its end at which a token is replaced, or half its life where that is shorter. ms. */
@@ -14,20 +14,20 @@ export interface TokenSource {
   /** Connections with the client certificate, and nothing signed yet. */
   readonly agent: Dispatcher
   readonly sign: ProofSigner
-  readonly nonces: Nonces
+  readonly nonces: NonceStore
   /** Capabilities to narrow the token to, separated by spaces; undefined for all that are held. */
   readonly scope: string | undefined
   readonly now: () => number
 }
 
-interface Token {
+interface CachedToken {
   readonly value: string
   /** The instant from which the next is asked for. ms since the epoch. */
   readonly freshUntil: number
 }
 
 /** The access token of this process. */
-export interface Tokens {
+export interface TokenCache {
   /**
    * Returns a token that holds for a while yet. However many ask at once, the gateway is asked once. Rejects
    * with a `GatewayRefusal`, or with undici's error where the gateway could not be reached; nothing is kept
@@ -38,17 +38,17 @@ export interface Tokens {
    * Forgets a token that the gateway did not take: the next call asks for another. Has no effect on a newer
    * one.
    */
-  readonly spoil: (value: string) => void
+  readonly discard: (value: string) => void
 }
 
 /**
  * Keeps one access token from `POST /v1/auth/token` (client_credentials, docs/protocol.md#token-endpoint),
  * bound to the DPoP key.
  */
-export function keepToken(source: TokenSource): Tokens {
-  let kept: Token | null = null
-  let asking: Promise<Token> | null = null
-  const ask = async (): Promise<Token> => {
+export function keepToken(source: TokenSource): TokenCache {
+  let kept: CachedToken | null = null
+  let asking: Promise<CachedToken> | null = null
+  const ask = async (): Promise<CachedToken> => {
     try {
       kept = await askToken(source)
       return kept
@@ -62,20 +62,20 @@ export function keepToken(source: TokenSource): Tokens {
       asking ??= ask()
       return (await asking).value
     },
-    spoil: (value) => {
+    discard: (value) => {
       if (kept?.value === value) kept = null
     },
   }
 }
 
-async function askToken(source: TokenSource): Promise<Token> {
+async function askToken(source: TokenSource): Promise<CachedToken> {
   const first = await post(source)
   const answer = wantsNonce(first) && first.learned ? await post(source) : first
-  if (answer.status !== 200) throw refusalOf(answer.status, answer.text, answer.advice)
+  if (answer.status !== 200) throw gatewayRefusal(answer.status, answer.text, answer.advice)
   return tokenOf(answer.text, source.now())
 }
 
-interface Answer {
+interface TokenAnswer {
   readonly status: number
   readonly text: string
   /** True where a nonce came with it. */
@@ -83,7 +83,7 @@ interface Answer {
   readonly advice: unknown
 }
 
-async function post({ origin, agent, sign, nonces, scope, now }: TokenSource): Promise<Answer> {
+async function post({ origin, agent, sign, nonces, scope, now }: TokenSource): Promise<TokenAnswer> {
   const url = `${origin}/v1/auth/token`
   const proof = sign({ method: 'POST', url, accessToken: null, nonce: nonces.get('token'), at: now() })
   const form = new URLSearchParams({
@@ -103,14 +103,14 @@ async function post({ origin, agent, sign, nonces, scope, now }: TokenSource): P
 }
 
 // RFC 9449 §8 says 400 with the error in the body, §9 says 401 with a challenge; the body is the same here.
-function wantsNonce({ status, text }: Answer): boolean {
+function wantsNonce({ status, text }: TokenAnswer): boolean {
   if (status !== 400 && status !== 401) return false
-  const { error, reason } = membersOf(text)
+  const { error, reason } = jsonMembers(text)
   return error === 'use_dpop_nonce' || reason === 'use_dpop_nonce'
 }
 
-function tokenOf(text: string, at: number): Token {
-  const { access_token: value, token_type: type, expires_in: seconds } = membersOf(text)
+function tokenOf(text: string, at: number): CachedToken {
+  const { access_token: value, token_type: type, expires_in: seconds } = jsonMembers(text)
   if (typeof value !== 'string' || typeof type !== 'string' || typeof seconds !== 'number') {
     throw new Error('the gateway answered the token request with something that is not a token')
   }

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { MODERN } from '../../../proxy/mcp/protocol/versions.ts'
+import { MODERN_VERSION } from '../../../proxy/mcp/protocol/versions.ts'
 import { type Act, error, legacy, rawMcp, result, sendJson, sse } from '../../support/mcp/raw-upstream.ts'
 import { mcpStage, tool } from '../../support/mcp/stage.ts'
 
@@ -70,7 +70,10 @@ await t.test('row 32: whatever a server does with the operator’s secret, nobod
     initialize: (res, told) =>
       sendJson(res, result(told, { protocolVersion: '2025-11-25', capabilities, instructions })),
     'server/discover': (res, told) =>
-      sendJson(res, result(told, { resultType: 'complete', supportedVersions: [MODERN], instructions })),
+      sendJson(
+        res,
+        result(told, { resultType: 'complete', supportedVersions: [MODERN_VERSION], instructions }),
+      ),
   }
   for (const [rpc, act] of Object.entries(read)) {
     server.act = (res, told) => (told.rpc === rpc ? act(res, told) : plain(res, told))

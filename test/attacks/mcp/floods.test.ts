@@ -1,5 +1,5 @@
 import t from 'tap'
-import { MODERN } from '../../../proxy/mcp/protocol/versions.ts'
+import { MODERN_VERSION } from '../../../proxy/mcp/protocol/versions.ts'
 import { agentOf, type Json } from '../../support/gateway.ts'
 import { type Act, legacy, rawMcp, result, sendJson, sse } from '../../support/mcp/raw-upstream.ts'
 import { called, mcpStage, request, tool, toolServer } from '../../support/mcp/stage.ts'
@@ -46,7 +46,10 @@ const listing =
   (res, told) => {
     const capabilities = { tools: {}, prompts: {} }
     if (told.rpc === 'server/discover')
-      sendJson(res, result(told, { resultType: 'complete', supportedVersions: [MODERN], capabilities }))
+      sendJson(
+        res,
+        result(told, { resultType: 'complete', supportedVersions: [MODERN_VERSION], capabilities }),
+      )
     else if (told.rpc === 'tools/list') sendJson(res, result(told, { resultType: 'complete', tools: [] }))
     else return act(res, told)
   }

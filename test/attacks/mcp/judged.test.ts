@@ -1,5 +1,5 @@
 import t from 'tap'
-import { MODERN } from '../../../proxy/mcp/protocol/versions.ts'
+import { MODERN_VERSION } from '../../../proxy/mcp/protocol/versions.ts'
 import type { Json } from '../../support/gateway.ts'
 import { type Act, error, legacy, rawMcp, result, sendJson } from '../../support/mcp/raw-upstream.ts'
 import { called, mcpStage, tool, toolServer } from '../../support/mcp/stage.ts'
@@ -70,7 +70,10 @@ await t.test(
     const server = await rawMcp(t, (res, told) => {
       const capabilities = { tools: {} }
       if (told.rpc === 'server/discover')
-        sendJson(res, result(told, { resultType: 'complete', supportedVersions: [MODERN], capabilities }))
+        sendJson(
+          res,
+          result(told, { resultType: 'complete', supportedVersions: [MODERN_VERSION], capabilities }),
+        )
       else if (told.rpc === 'tools/list')
         sendJson(res, result(told, { resultType: 'complete', tools: [tool('book')] }))
       else

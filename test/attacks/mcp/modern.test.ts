@@ -1,5 +1,5 @@
 import t from 'tap'
-import { META, MODERN } from '../../../proxy/mcp/protocol/versions.ts'
+import { META_KEYS, MODERN_VERSION } from '../../../proxy/mcp/protocol/versions.ts'
 import type { Json } from '../../support/gateway.ts'
 import { type Act, rawMcp, result, sendJson } from '../../support/mcp/raw-upstream.ts'
 import { called, legacyWith, mcpStage, tool, toolServer } from '../../support/mcp/stage.ts'
@@ -10,7 +10,10 @@ const modernWith =
   (res, told) => {
     const capabilities = { tools: {}, resources: {}, prompts: {} }
     if (told.rpc === 'server/discover') {
-      sendJson(res, result(told, { resultType: 'complete', supportedVersions: [MODERN], capabilities }))
+      sendJson(
+        res,
+        result(told, { resultType: 'complete', supportedVersions: [MODERN_VERSION], capabilities }),
+      )
     } else if (told.rpc === 'tools/list') sendJson(res, result(told, { resultType: 'complete', tools }))
     else return act(res, told)
   }
@@ -145,12 +148,16 @@ await t.test('between the eras each side gets what its revision demands', async 
   const _meta = { progressToken: 7, 'acme/x': 1 }
   t.ok((await stage.callTool(bot, 'm.go', {}, { params: { _meta } })).json.result)
   const up: Json = modern.of('tools/call')[0]
-  t.match(up.headers, { 'mcp-protocol-version': MODERN, 'mcp-method': 'tools/call', 'mcp-name': 'go' })
+  t.match(up.headers, {
+    'mcp-protocol-version': MODERN_VERSION,
+    'mcp-method': 'tools/call',
+    'mcp-name': 'go',
+  })
   t.same(up.message.params._meta, {
     ..._meta,
-    [META.version]: MODERN,
-    [META.capabilities]: {},
-    [META.clientInfo]: up.message.params._meta[META.clientInfo],
+    [META_KEYS.version]: MODERN_VERSION,
+    [META_KEYS.capabilities]: {},
+    [META_KEYS.clientInfo]: up.message.params._meta[META_KEYS.clientInfo],
   })
   const { result: answer } = (await stage.callTool(bot, 'l.go', {}, { modern: true, params: { _meta } })).json
   t.equal(answer.resultType, 'complete')
@@ -169,7 +176,7 @@ await t.test(
     const older = legacyWith(tools)
     const newer = modernWith(tools, done)
     const server = await rawMcp(t, (res, told) =>
-      told.headers['mcp-protocol-version'] === MODERN ? newer(res, told) : older(res, told),
+      told.headers['mcp-protocol-version'] === MODERN_VERSION ? newer(res, told) : older(res, told),
     )
     const resource = await stage.register('both', server)
     t.equal(resource.era, 'modern')
@@ -187,7 +194,7 @@ await t.test(
     }
     t.same(
       server.of('tools/call').map((told) => told.headers['mcp-protocol-version']),
-      ['2025-11-25', MODERN, MODERN],
+      ['2025-11-25', MODERN_VERSION, MODERN_VERSION],
     )
     const last = server.of('initialize').at(-1)
     t.same((last?.message.params ?? {}) as Json, {

@@ -1,6 +1,6 @@
 import t from 'tap'
 import type { AuditRow } from '../../../db/ledger/read/read.ts'
-import { MODERN } from '../../../proxy/mcp/protocol/versions.ts'
+import { MODERN_VERSION } from '../../../proxy/mcp/protocol/versions.ts'
 import { commitmentsIn } from '../../support/commitments.ts'
 import type { Identity, Json } from '../../support/gateway.ts'
 import { type Act, legacy, type RawMcp, rawMcp, result, sendJson } from '../../support/mcp/raw-upstream.ts'
@@ -12,7 +12,7 @@ const TOOLS = ['read', 'write'].map((name) => tool(name))
 const modernEcho: Act = (res, told) => {
   const capabilities = { tools: {} }
   if (told.rpc === 'server/discover')
-    sendJson(res, result(told, { resultType: 'complete', supportedVersions: [MODERN], capabilities }))
+    sendJson(res, result(told, { resultType: 'complete', supportedVersions: [MODERN_VERSION], capabilities }))
   else if (told.rpc === 'tools/list')
     sendJson(res, result(told, { resultType: 'complete', tools: TOOLS, ttlMs: 0, cacheScope: 'private' }))
   else return echo(res, told)

@@ -1,6 +1,6 @@
 import type { ServerResponse } from 'node:http'
 import t, { type Test } from 'tap'
-import { MODERN } from '../../../proxy/mcp/protocol/versions.ts'
+import { MODERN_VERSION } from '../../../proxy/mcp/protocol/versions.ts'
 import type { Json } from '../../support/gateway.ts'
 import { openStream } from '../../support/mcp/open-stream.ts'
 import {
@@ -54,7 +54,7 @@ const answers: Act = (res, told) =>
 /** A server of both eras at once. */
 const both: Act = (res, told) => {
   if (told.rpc !== 'server/discover') return legacy({ capabilities: CAPABILITIES, act: answers })(res, told)
-  const found = { resultType: 'complete', supportedVersions: [MODERN], capabilities: CAPABILITIES }
+  const found = { resultType: 'complete', supportedVersions: [MODERN_VERSION], capabilities: CAPABILITIES }
   sendJson(res, result(told, found))
 }
 const old = await rawMcp(t, legacy({ capabilities: CAPABILITIES, act: answers }))

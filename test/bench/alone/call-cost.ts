@@ -1,6 +1,6 @@
 import { draftOf } from '../../../db/ledger/record/draft.ts'
 import type { Ledger } from '../../../db/ledger/record/ledger.ts'
-import type { Judging } from '../../../plugins/audit/decision.ts'
+import type { JudgingRules } from '../../../plugins/audit/decision.ts'
 import { decisionOf, type MadeCall, outcomeOf } from './call.ts'
 
 /** What the record of calls took: a decision and an outcome each. */
@@ -13,7 +13,7 @@ export interface CallCost {
 const ORIGIN = { stream: 'main', version: 'bench' }
 const CALLS = 20_000
 const CALLERS = 64
-const JUDGING: Judging = {
+const JUDGING: JudgingRules = {
   configDigest: 'ef'.repeat(32),
   mode: { egress_dpop_mode: 'optional', no_downgrade: false },
   checks: [],

@@ -1,10 +1,10 @@
-import type { Entry } from '../../../db/ledger/record/entry.ts'
+import type { LedgerEntry } from '../../../db/ledger/record/entry.ts'
 import {
+  callIdentity,
+  type DecisionFacts,
   decisionEntry,
-  identity,
-  type Judging,
-  type Recorded,
-  type Why,
+  type JudgingRules,
+  type RecordedRefusal,
 } from '../../../plugins/audit/decision.ts'
 import { commitmentsBy } from '../../../plugins/pin/pin.ts'
 import type { Arrival } from '../../../plugins/plugin.ts'
@@ -24,12 +24,15 @@ const KEY = Buffer.alloc(32, 7)
 const BODY = Buffer.alloc(489, 'a')
 
 /** The decision row of an LLM call, as the gateway makes it. */
-export const decisionOf = (call: MadeCall, judging: Judging, why: Why | null = null): Entry =>
-  decisionEntry(factsOf(call), why === null ? 'allowed' : 'denied', judging, why)
+export const decisionOf = (
+  call: MadeCall,
+  judging: JudgingRules,
+  why: RecordedRefusal | null = null,
+): LedgerEntry => decisionEntry(factsOf(call), why === null ? 'allowed' : 'denied', judging, why)
 
 /** The row of its outcome. */
-export const outcomeOf = (call: MadeCall, { configDigest }: Judging): Entry => ({
-  ...identity(factsOf(call), configDigest),
+export const outcomeOf = (call: MadeCall, { configDigest }: JudgingRules): LedgerEntry => ({
+  ...callIdentity(factsOf(call), configDigest),
   at: call.at,
   status: 'success',
   provider: 'openai',
@@ -48,7 +51,7 @@ const OUTCOME = {
 }
 
 /** The facts of a call that its rows are made of; the others are not looked at. */
-function factsOf({ n, at, caller, model }: MadeCall): Arrival & Recorded {
+function factsOf({ n, at, caller, model }: MadeCall): Arrival & DecisionFacts {
   const id = `req_call${n.toString(16).padStart(28, '0')}`
   const principal = {
     ...{ id: caller.id, ref: caller.id, type: 'agent', capabilities: ['llm.chat'] },
@@ -65,5 +68,5 @@ function factsOf({ n, at, caller, model }: MadeCall): Arrival & Recorded {
     ...{ token: null, demand: { action: 'egress_llm_chat', demanded: ['llm.chat'] }, body: BODY },
     call: { model, tool: null, stream: false },
   }
-  return facts as unknown as Arrival & Recorded
+  return facts as unknown as Arrival & DecisionFacts
 }

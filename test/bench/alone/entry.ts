@@ -1,10 +1,10 @@
-import type { Entry } from '../../../db/ledger/record/entry.ts'
+import type { LedgerEntry } from '../../../db/ledger/record/entry.ts'
 
 // Counts the rows, for their request ids.
 let serial = 0
 
 /** A decision row as an LLM call makes it. */
-export function entry(status: 'allowed' | 'denied' = 'allowed'): Entry {
+export function entry(status: 'allowed' | 'denied' = 'allowed'): LedgerEntry {
   serial += 1
   return {
     at: Date.now(),

@@ -3,7 +3,7 @@
 import { createPublicKey, verify } from 'node:crypto'
 import { derOf } from '../../../plugins/dpop/key.ts'
 import { checkProof } from '../../../plugins/dpop/proof.ts'
-import { newDpopKey, publicJwk } from '../../../scripts/client/signing/dpop-key.ts'
+import { newDpopKey, publicDpopJwk } from '../../../scripts/client/signing/dpop-key.ts'
 import { proofSigner } from '../../../scripts/client/signing/proof.ts'
 
 export interface Speed {
@@ -35,7 +35,7 @@ const speeds: Es256 = { bare: measure(bareCheck()), proof: measure(proofCheck())
 process.stdout.write(`${JSON.stringify(speeds)}\n`)
 
 function bareCheck(): (index: number) => boolean {
-  const key = createPublicKey({ key: publicJwk(jwk), format: 'jwk' })
+  const key = createPublicKey({ key: publicDpopJwk(jwk), format: 'jwk' })
   const parts = samples.map((proof) => {
     const end = proof.lastIndexOf('.')
     return {

@@ -2,11 +2,11 @@
 // Usage: node fill-history.ts URL DECISIONS
 import { hash } from 'node:crypto'
 import { openDatabase } from '../../../db/engine.ts'
-import { Replay } from '../../../db/ledger/authority/replay.ts'
+import { LedgerReplay } from '../../../db/ledger/authority/replay.ts'
 import { listRows } from '../../../db/ledger/read/read.ts'
-import type { Entry } from '../../../db/ledger/record/entry.ts'
+import type { LedgerEntry } from '../../../db/ledger/record/entry.ts'
 import { openLedger } from '../../../db/ledger/record/ledger.ts'
-import type { Judging, Why } from '../../../plugins/audit/decision.ts'
+import type { JudgingRules, RecordedRefusal } from '../../../plugins/audit/decision.ts'
 import { decisionOf, type MadeCall, outcomeOf } from './call.ts'
 
 /** The agent that the gateway knows, whose calls are every hundredth. */
@@ -22,7 +22,7 @@ const CHANGE_EVERY = 5_000
 /** Decisions of a unit, and the units that are under way at a time. */
 const [PER_UNIT, UNITS] = [250, 4]
 
-const LACKS_CHAT: Why = {
+const LACKS_CHAT: RecordedRefusal = {
   reason: 'capability_missing',
   by: 'capability',
   requiredCapability: 'llm.chat',
@@ -58,10 +58,10 @@ await database.close()
 process.stdout.write('{}\n')
 
 /** The agent that the gateway has enrolled, and by what it judges. */
-async function begun(): Promise<{ caller: Caller; judging: Judging }> {
-  const replay = new Replay()
+async function begun(): Promise<{ caller: Caller; judging: JudgingRules }> {
+  const replay = new LedgerReplay()
   const { rows } = await listRows(database.kysely, { order: 'asc', limit: 1_000 })
-  for (const row of rows) replay.see({ ...row, detail: '', leaf: '' }, 2, row.detail)
+  for (const row of rows) replay.apply({ ...row, detail: '', leaf: '' }, 2, row.detail)
   const state = replay.principals.get(SOMEBODY)?.states.at(-1)
   const [configDigest, configuration] = [...replay.configurations].at(-1) ?? []
   if (!state || !configuration || configDigest === undefined)
@@ -74,7 +74,7 @@ async function begun(): Promise<{ caller: Caller; judging: Judging }> {
 }
 
 /** The rows of a call, and of a change before it where it is time. The first caller holds nothing, and is refused. */
-function entriesOf(n: number): readonly Entry[] {
+function entriesOf(n: number): readonly LedgerEntry[] {
   const at = now - AGO_MS - LONG_MS + Math.floor((LONG_MS * n) / of)
   const place = n % CALLERS
   const changes =
@@ -85,7 +85,7 @@ function entriesOf(n: number): readonly Entry[] {
   return [...changes, decisionOf(call, judging), outcomeOf(call, judging)]
 }
 
-function change(place: number): Entry {
+function change(place: number): LedgerEntry {
   const { id = '', revision = 0, thumbprint = '' } = callers[place] ?? {}
   const caller = { id, revision: revision + 1, thumbprint }
   callers[place] = caller
@@ -93,7 +93,7 @@ function change(place: number): Entry {
 }
 
 /** The row that makes a state of a principal. */
-function changed(action: string, { id, revision, thumbprint }: Caller): Entry {
+function changed(action: string, { id, revision, thumbprint }: Caller): LedgerEntry {
   const capabilities = id === callers[0]?.id ? [] : ['llm.chat', ...(revision % 2 === 0 ? ['x'] : [])]
   return {
     ...{ at: now, request_id: null, principal_id: null, principal_type: null, action, status: 'success' },

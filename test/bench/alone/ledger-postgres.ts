@@ -4,7 +4,7 @@ import { randomBytes } from 'node:crypto'
 import { createHistogram } from 'node:perf_hooks'
 import type { Database } from '../../../db/database.ts'
 import { openDatabase } from '../../../db/engine.ts'
-import type { Unit } from '../../../db/ledger/record/entry.ts'
+import type { LedgerUnit } from '../../../db/ledger/record/entry.ts'
 import { type Ledger, openLedger } from '../../../db/ledger/record/ledger.ts'
 import { authorityUnchanged } from '../../../db/principals/pins.ts'
 import { insertPrincipal } from '../../../db/principals/write.ts'
@@ -53,7 +53,7 @@ async function commitFor(lengthMs: number, note: (us: number) => void): Promise<
 }
 
 /** Makes principals of this process, and returns what makes the decisions of their calls, in turn. */
-async function decisions(db: Database, on: Ledger): Promise<() => Unit> {
+async function decisions(db: Database, on: Ledger): Promise<() => LedgerUnit> {
   const now = Date.now()
   const run = randomBytes(6).toString('hex')
   const ids = Array.from({ length: PRINCIPALS }, (_, n) => `acme::bench-${run}-${n}`)

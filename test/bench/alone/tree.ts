@@ -8,7 +8,7 @@ import { openLedger } from '../../../db/ledger/record/ledger.ts'
 import { HASH_BYTES, leafHash } from '../../../db/ledger/tree/hashes.ts'
 import { consistencyProof, inclusionProof } from '../../../db/ledger/tree/proofs.ts'
 import { beginTree, growTree, readEdge, tileReader } from '../../../db/ledger/tree/store.ts'
-import { type Edge, extend } from '../../../db/ledger/tree/tiles.ts'
+import { extendTree, type TreeEdge } from '../../../db/ledger/tree/tiles.ts'
 
 /** What a tree of a size costs. Times are µs of this process, its writer's thread included. */
 export interface TreeAlone {
@@ -41,7 +41,7 @@ const begun = { tree: TREE, origin: 'bench', begun_at: '2026', reason: null }
 await ledger.commit({ statements: [...beginTree(kysely, { tree: begun, key })], entries: [] })
 
 const leaves = Number(count)
-let [size, edge]: [number, Edge] = [0, []]
+let [size, edge]: [number, TreeEdge] = [0, []]
 const growUs = (await cpuUsOf(() => growTo(leaves, PORTION))) / leaves
 const { tiles } = await kysely
   .selectFrom('audit_tiles')
@@ -65,7 +65,7 @@ async function growTo(wanted: number, portion: number): Promise<void> {
   while (size < wanted) {
     const added = Math.min(portion, wanted - size)
     const from = { tree: TREE, size }
-    const grown = extend(size, edge, hashesOf(size, added))
+    const grown = extendTree(size, edge, hashesOf(size, added))
     const to = { size: size + added, place: size + added }
     const statements = growTree(kysely, { from, to, ...grown, signatures: ['— bench'], at: 0 })
     await ledger.commit({ statements, entries: [], lazy: true })

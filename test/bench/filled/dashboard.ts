@@ -2,7 +2,7 @@ import { rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { setImmediate as turn } from 'node:timers/promises'
 import { readSettings } from '../../../proxy/boot/settings.ts'
-import { type Call, expect } from '../../../scripts/admin/call.ts'
+import { type AdminCall, expectStatus } from '../../../scripts/admin/call.ts'
 import { withControl } from '../../../scripts/admin/control.ts'
 import { fillHistory } from '../alone/measure.ts'
 import { isChosen } from '../chosen.ts'
@@ -96,12 +96,12 @@ async function measureOn(
   return { engine, decisions: plan.browse, agents: AGENTS, pages, calls, callsBeside, opened }
 }
 
-async function enrollMany(call: Call): Promise<void> {
+async function enrollMany(call: AdminCall): Promise<void> {
   let next = 0
   const enrolling = Array.from({ length: ENROLLING }, async () => {
     for (let n = next++; n < AGENTS; n = next++) {
       const agent = { agent_name: `many-${n}`, capabilities: ['llm.chat', `own.of_${n % 500}`] }
-      expect(await call('POST', '/v1/admin/agents', agent), 201)
+      expectStatus(await call('POST', '/v1/admin/agents', agent), 201)
     }
   })
   await Promise.all(enrolling)

@@ -4,9 +4,9 @@ import { join } from 'node:path'
 import { openDataDirectory } from '../../../proxy/boot/data-directory.ts'
 import { readSettings } from '../../../proxy/boot/settings.ts'
 import { tlsMaterial } from '../../../proxy/tasks/renew-server-certificate.ts'
-import { type Call, expect } from '../../../scripts/admin/call.ts'
+import { type AdminCall, expectStatus } from '../../../scripts/admin/call.ts'
 import { withControl } from '../../../scripts/admin/control.ts'
-import { newDpopKey, publicJwk } from '../../../scripts/client/signing/dpop-key.ts'
+import { newDpopKey, publicDpopJwk } from '../../../scripts/client/signing/dpop-key.ts'
 import { registerMcp } from './mcp.ts'
 
 /** The checkout that this file belongs to. */
@@ -76,7 +76,7 @@ export async function operatorsEnv(directory: string, upstreamPort: number): Pro
 
 /** Makes the three agents by the gateway's own admin API, and binds them to the MCP servers. */
 export async function enrollAgents(
-  call: Call,
+  call: AdminCall,
   upstreamPort: number,
 ): Promise<Pick<Ground, 'allowed' | 'denied' | 'proven'>> {
   const enrolled = await enroll(call)
@@ -86,15 +86,18 @@ export async function enrollAgents(
 
 const CAPABILITIES = ['llm.chat', 'mcp.tools.call']
 
-async function enroll(call: Call): Promise<Pick<Ground, 'allowed' | 'denied' | 'proven'>> {
+async function enroll(call: AdminCall): Promise<Pick<Ground, 'allowed' | 'denied' | 'proven'>> {
   const ca = String((await call('GET', '/pki/ca.crt')).body)
   const mint = async (name: string, capabilities: readonly string[]): Promise<Identity> =>
-    identityOf(ca, expect(await call('POST', '/v1/admin/agents', { agent_name: name, capabilities }), 201))
+    identityOf(
+      ca,
+      expectStatus(await call('POST', '/v1/admin/agents', { agent_name: name, capabilities }), 201),
+    )
   const allowed = await mint('allowed', CAPABILITIES)
   const denied = await mint('denied', [])
   const proven = await mint('proven', CAPABILITIES)
   const dpopKey = newDpopKey()
-  expect(await call('POST', '/v1/admin/agents/acme::proven/dpop-jwk', publicJwk(dpopKey)), 200)
+  expectStatus(await call('POST', '/v1/admin/agents/acme::proven/dpop-jwk', publicDpopJwk(dpopKey)), 200)
   return { allowed, denied, proven: { ...proven, dpopKey } }
 }
 

@@ -1,8 +1,13 @@
-import { type Era, LEGACY, META, MODERN } from '../../../proxy/mcp/protocol/versions.ts'
+import {
+  LEGACY_VERSIONS,
+  META_KEYS,
+  MODERN_VERSION,
+  type ProtocolEra,
+} from '../../../proxy/mcp/protocol/versions.ts'
 import { CALL_RESULTS, eventText, PROGRESS_EVENTS, SERVER_PATHS, TOOL } from '../load/mcp-messages.ts'
 
 /** Returns the era of the MCP server that a request is for, by its head. Null: it is for none. */
-export function mcpEraOf(head: string): Era | null {
+export function mcpEraOf(head: string): ProtocolEra | null {
   if (head.startsWith(`POST ${SERVER_PATHS.legacy} `)) return 'legacy'
   return head.startsWith(`POST ${SERVER_PATHS.modern} `) ? 'modern' : null
 }
@@ -18,7 +23,7 @@ interface Asked {
  * Writes a whole HTTP answer of an MCP server that keeps no sessions and has one tool: JSON, or an event
  * stream to a call that asks for progress. Each era knows its own handshake alone. Does NOT check anything.
  */
-export function mcpAnswer(era: Era, body: string): string {
+export function mcpAnswer(era: ProtocolEra, body: string): string {
   // Only the gateway and the load generator write any.
   const { id, method, params } = JSON.parse(body) as Asked
   if (id === undefined) return 'HTTP/1.1 202 Accepted\r\ncontent-length: 0\r\n\r\n'
@@ -33,10 +38,10 @@ export function mcpAnswer(era: Era, body: string): string {
 const UNKNOWN = '{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"Not initialized"}}'
 
 /** Results by era and method, as JSON text. All of it is ASCII, so characters are bytes. */
-const RESULTS: Readonly<Record<Era, Readonly<Record<string, string>>>> = {
+const RESULTS: Readonly<Record<ProtocolEra, Readonly<Record<string, string>>>> = {
   legacy: {
     initialize: JSON.stringify({
-      protocolVersion: LEGACY[0],
+      protocolVersion: LEGACY_VERSIONS[0],
       capabilities: { tools: {} },
       serverInfo: { name: 'bench', version: '1' },
     }),
@@ -45,9 +50,9 @@ const RESULTS: Readonly<Record<Era, Readonly<Record<string, string>>>> = {
   },
   modern: {
     'server/discover': modern({
-      supportedVersions: [MODERN],
+      supportedVersions: [MODERN_VERSION],
       capabilities: { tools: {} },
-      _meta: { [META.serverInfo]: { name: 'bench', version: '1' } },
+      _meta: { [META_KEYS.serverInfo]: { name: 'bench', version: '1' } },
     }),
     'tools/list': modern({ tools: [TOOL] }),
     'tools/call': CALL_RESULTS.modern,

@@ -1,11 +1,16 @@
-import { type Era, LEGACY, META, MODERN } from '../../../proxy/mcp/protocol/versions.ts'
+import {
+  LEGACY_VERSIONS,
+  META_KEYS,
+  MODERN_VERSION,
+  type ProtocolEra,
+} from '../../../proxy/mcp/protocol/versions.ts'
 
 /** A tools/call of the benchmark. */
 export interface McpCall {
   /** The era of the caller. */
-  readonly era: Era
+  readonly era: ProtocolEra
   /** The era of the MCP server that has the tool. */
-  readonly server: Era
+  readonly server: ProtocolEra
   /** True where progress is asked for: the answer is then an event stream. */
   readonly progress: boolean
 }
@@ -13,9 +18,12 @@ export interface McpCall {
 /** The gateway's path to all of an agent's resources. */
 export const MCP_PATH = '/v1/mcp'
 /** The MCP servers as resources of the gateway. */
-export const RESOURCES: Readonly<Record<Era, string>> = { legacy: 'mcp-l', modern: 'mcp-m' }
+export const RESOURCES: Readonly<Record<ProtocolEra, string>> = { legacy: 'mcp-l', modern: 'mcp-m' }
 /** The paths at which `test/bench/ground/upstream.ts` is an MCP server of each era. */
-export const SERVER_PATHS: Readonly<Record<Era, string>> = { legacy: '/mcp-legacy', modern: '/mcp-modern' }
+export const SERVER_PATHS: Readonly<Record<ProtocolEra, string>> = {
+  legacy: '/mcp-legacy',
+  modern: '/mcp-modern',
+}
 const TOOL_NAME = 'echo'
 
 /** A request of a caller of tools: `headers` are lines without their line ends. */
@@ -96,7 +104,7 @@ export function mcpRequest(call: McpCall, direct: boolean, place = placeOf(call,
   const { era, progress } = call
   const { path, tool: name } = place
   const modern = era === 'modern'
-  const version = modern ? MODERN : LEGACY[0]
+  const version = modern ? MODERN_VERSION : LEGACY_VERSIONS[0]
   const meta = { ...(modern && MODERN_META), ...(progress && { progressToken: PROGRESS_TOKEN }) }
   const params = { name, arguments: ARGUMENTS, ...(Object.keys(meta).length > 0 && { _meta: meta }) }
   return {
@@ -111,15 +119,15 @@ export function mcpRequest(call: McpCall, direct: boolean, place = placeOf(call,
 }
 
 const MODERN_META = {
-  [META.version]: MODERN,
-  [META.clientInfo]: { name: 'bench', version: '1' },
-  [META.capabilities]: {},
+  [META_KEYS.version]: MODERN_VERSION,
+  [META_KEYS.clientInfo]: { name: 'bench', version: '1' },
+  [META_KEYS.capabilities]: {},
 }
 
 const TEXT = 'word '.repeat(100)
 
 /** The result of a call as each era writes it, JSON text of some 500 bytes. */
-export const CALL_RESULTS: Readonly<Record<Era, string>> = {
+export const CALL_RESULTS: Readonly<Record<ProtocolEra, string>> = {
   legacy: JSON.stringify({ content: [{ type: 'text', text: TEXT }], isError: false }),
   modern: JSON.stringify({
     resultType: 'complete',

@@ -6,9 +6,9 @@ import t from 'tap'
 import { createAuthority, loadAuthority } from '../../../certs/authority/authority.ts'
 import {
   alternativeNames,
+  digitalSignatureKeyUsage,
   extendedKeyUsage,
   leafConstraints,
-  signsHandshakes,
 } from '../../../certs/authority/builder.ts'
 import { issueClientCertificate } from '../../../certs/authority/issue.ts'
 import { OID, readCertificate } from '../../../certs/x509/x509.ts'
@@ -139,7 +139,7 @@ await t.test(
       key: made.authority.signer.key,
     }
     const term = { notBefore: now - DAY_MS, notAfter: now + DAY_MS }
-    const client = [leafConstraints(), signsHandshakes(), extendedKeyUsage(OID.clientAuth)]
+    const client = [leafConstraints(), digitalSignatureKeyUsage(), extendedKeyUsage(OID.clientAuth)]
     const name = (value: string) => alternativeNames([new GeneralName({ type: 6, value })])
     const ours = await odd(
       { ...term, extensions: [...client, name('spiffe://sallyport.local/acme/bot')] },

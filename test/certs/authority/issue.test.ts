@@ -4,7 +4,7 @@ import { issueClientCertificate, issueServerCertificate } from '../../../certs/a
 import { isForNames } from '../../../certs/authority/server-names.ts'
 import { uriNamesOf } from '../../../certs/enrollment/spiffe-id.ts'
 import { thumbprintOf } from '../../../certs/x509/thumbprint.ts'
-import { OID, readCertificate, subjectOf } from '../../../certs/x509/x509.ts'
+import { OID, readCertificate, subjectAttributeOf } from '../../../certs/x509/x509.ts'
 import { AT, BOT, DAY_MS, madeAuthority } from '../../support/certs/made.ts'
 import { openssl, without } from '../../support/certs/openssl.ts'
 
@@ -70,7 +70,7 @@ await t.test(
     const { authority } = await madeAuthority()
     const commonNameOf = async (commonName: string) => {
       const { certPem } = await issueClientCertificate(authority, { ...BOT, commonName }, { at: AT, days: 1 })
-      return subjectOf(readCertificate(new X509Certificate(certPem).raw), OID.commonName)
+      return subjectAttributeOf(readCertificate(new X509Certificate(certPem).raw), OID.commonName)
     }
     t.equal(await commonNameOf('a'.repeat(64)), 'a'.repeat(64))
     t.equal(await commonNameOf('a'.repeat(65)), null)

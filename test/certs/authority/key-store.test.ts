@@ -2,7 +2,7 @@ import { createDecipheriv, scryptSync } from 'node:crypto'
 import { chmodSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
-import { readPrivate, seal, unseal, writePrivate } from '../../../certs/authority/key-store.ts'
+import { readPrivateFile, seal, unseal, writePrivateFile } from '../../../certs/authority/key-store.ts'
 
 await t.test('threat 24 a sealed secret opens with its passphrase and with no other', async (t) => {
   const sealed = seal('schlüssel\n', 'correct horse')
@@ -80,19 +80,19 @@ await t.test(
     const directory = t.testdir({ 'a.key': 'old' })
     const path = join(directory, 'a.key')
     chmodSync(path, 0o644)
-    await writePrivate(path, 'new')
+    await writePrivateFile(path, 'new')
     t.equal(statSync(path).mode & 0o777, 0o600)
     t.equal(readFileSync(path, 'utf8'), 'new')
     t.same(readdirSync(directory), ['a.key'])
-    t.equal(await readPrivate(path), 'new')
+    t.equal(await readPrivateFile(path), 'new')
   },
 )
 
 await t.test('threat 24 a write that fails leaves the old state and no temporary file', async (t) => {
   const directory = t.testdir({ taken: { inside: '' } })
-  await t.rejects(writePrivate(join(directory, 'taken'), 'new'), { code: /EISDIR|ENOTEMPTY|EEXIST/ })
+  await t.rejects(writePrivateFile(join(directory, 'taken'), 'new'), { code: /EISDIR|ENOTEMPTY|EEXIST/ })
   t.same(readdirSync(directory), ['taken'])
-  await t.rejects(writePrivate(join(directory, 'missing', 'a.key'), 'new'), { code: 'ENOENT' })
+  await t.rejects(writePrivateFile(join(directory, 'missing', 'a.key'), 'new'), { code: 'ENOENT' })
 })
 
 await t.test(
@@ -102,15 +102,15 @@ await t.test(
     writeFileSync(path, 'secret')
     for (const mode of [0o640, 0o620, 0o604, 0o602, 0o644, 0o666]) {
       chmodSync(path, mode)
-      await t.rejects(readPrivate(path), {
+      await t.rejects(readPrivateFile(path), {
         message: `${path} can be read or written by others than its owner: run chmod 600 ${path}`,
       })
     }
     for (const mode of [0o600, 0o400, 0o700]) {
       chmodSync(path, mode)
-      t.equal(await readPrivate(path), 'secret')
+      t.equal(await readPrivateFile(path), 'secret')
     }
-    await t.rejects(readPrivate(`${path}.missing`), { code: 'ENOENT' })
+    await t.rejects(readPrivateFile(`${path}.missing`), { code: 'ENOENT' })
   },
 )
 

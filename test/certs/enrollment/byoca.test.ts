@@ -8,9 +8,9 @@ import t from 'tap'
 import {
   alternativeNames,
   authorityConstraints,
+  digitalSignatureKeyUsage,
   extendedKeyUsage,
   leafConstraints,
-  signsHandshakes,
 } from '../../../certs/authority/builder.ts'
 import { issueClientCertificate } from '../../../certs/authority/issue.ts'
 import { CertificateError, type CertificateReason } from '../../../certs/certificate-error.ts'
@@ -29,7 +29,7 @@ import {
 } from '../../support/certs/made.ts'
 import { openssl, without } from '../../support/certs/openssl.ts'
 
-const CLIENT = [leafConstraints(), signsHandshakes(), extendedKeyUsage(OID.clientAuth)]
+const CLIENT = [leafConstraints(), digitalSignatureKeyUsage(), extendedKeyUsage(OID.clientAuth)]
 const root = await odd({ name: 'root', extensions: caExtensions(1) })
 const intermediate = await odd({ name: 'intermediate', extensions: caExtensions(0) }, root)
 const client = await odd({ name: 'client', extensions: CLIENT }, intermediate)
@@ -160,13 +160,13 @@ await t.test('M-07 weak keys are refused', async (t) => {
 })
 
 await t.test('M-07 a certificate must be a client’s: not a CA’s, not a server’s', async (t) => {
-  const usages = [leafConstraints(), signsHandshakes()]
+  const usages = [leafConstraints(), digitalSignatureKeyUsage()]
   t.equal(await leafReason({ extensions: usages }), 'accepted', 'no extendedKeyUsage')
   t.equal(
     await leafReason({ extensions: [...usages, extendedKeyUsage(OID.serverAuth)] }),
     'client_auth_missing',
   )
-  t.equal(await leafReason({ extensions: [authorityConstraints(0), signsHandshakes()] }), 'is_a_ca')
+  t.equal(await leafReason({ extensions: [authorityConstraints(0), digitalSignatureKeyUsage()] }), 'is_a_ca')
   const theCa = { certPem: intermediate.pem, privateKeyPem: keyOf(intermediate) }
   t.equal(await reasonOf(theCa), 'is_a_ca', 'the certificate of the CA itself')
   t.equal(await reasonOf({ ...theCa, certPem: intermediate.pem + client.pem }), 'certificate_unreadable')

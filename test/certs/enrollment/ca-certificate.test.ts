@@ -7,9 +7,9 @@ import { Extension } from 'pkijs'
 import t from 'tap'
 import {
   authorityConstraints,
+  digitalSignatureKeyUsage,
   extendedKeyUsage,
   leafConstraints,
-  signsHandshakes,
 } from '../../../certs/authority/builder.ts'
 import { CertificateError, type CertificateReason } from '../../../certs/certificate-error.ts'
 import { readCaCertificates } from '../../../certs/enrollment/ca-certificate.ts'
@@ -58,7 +58,7 @@ await t.test(
       digests,
       [intermediate, root].map(({ x509 }) => thumbprintOf(x509.raw)),
     )
-    const leaf = await odd({ extensions: [leafConstraints(), signsHandshakes()] }, root)
+    const leaf = await odd({ extensions: [leafConstraints(), digitalSignatureKeyUsage()] }, root)
     t.equal(reasonOf(root.pem + leaf.pem), 'not_a_ca')
     t.equal(reasonOf(`${root.pem}-----BEGIN CERTIFICATE-----\nAAAA`), 'certificate_unreadable')
   },
@@ -67,7 +67,7 @@ await t.test(
 await t.test('M-07 only a CA that may sign certificates is attached', async (t) => {
   t.equal(await caReason({ extensions: caExtensions(0) }), 'accepted')
   t.equal(await caReason({ extensions: [authorityConstraints(0)] }), 'accepted', 'no keyUsage allows all')
-  t.equal(await caReason({ extensions: [authorityConstraints(0), signsHandshakes()] }), 'not_a_ca')
+  t.equal(await caReason({ extensions: [authorityConstraints(0), digitalSignatureKeyUsage()] }), 'not_a_ca')
   t.equal(await caReason({ extensions: [leafConstraints()] }), 'not_a_ca')
   t.equal(await caReason({ extensions: [] }), 'not_a_ca')
 })

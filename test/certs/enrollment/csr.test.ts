@@ -13,13 +13,13 @@ import { type Extension, Extensions } from 'pkijs'
 import t from 'tap'
 import { newKeyPair } from '../../../certs/authority/authority.ts'
 import { authorityConstraints, leafConstraints } from '../../../certs/authority/builder.ts'
-import { type ClientSubject, certifyClient, type Term } from '../../../certs/authority/issue.ts'
+import { type ClientSubject, certifyClient, type ValidityPeriod } from '../../../certs/authority/issue.ts'
 import { CertificateError, type CertificateReason } from '../../../certs/certificate-error.ts'
 import { keyOfCsr, readCsr } from '../../../certs/enrollment/csr.ts'
 import { uriNamesOf } from '../../../certs/enrollment/spiffe-id.ts'
 import { verifyChain } from '../../../certs/x509/chain.ts'
 import { thumbprintOf } from '../../../certs/x509/thumbprint.ts'
-import { type Asn1, decode, OID } from '../../../certs/x509/x509.ts'
+import { type Asn1Value, decodeAsn1, OID } from '../../../certs/x509/x509.ts'
 import { AT, BOT, DAY_MS, madeAuthority } from '../../support/certs/made.ts'
 import { openssl, without } from '../../support/certs/openssl.ts'
 
@@ -34,7 +34,7 @@ const MICROSOFT = '1.3.6.1.4.1.311.2.1.14'
 
 interface Attribute {
   readonly type: string
-  readonly values: Asn1[]
+  readonly values: Asn1Value[]
 }
 
 interface Directory {
@@ -55,7 +55,7 @@ const asking = (t: Directory, ...extensions: readonly string[]) =>
   requestBy(t, EC, ...extensions.flatMap((extension) => ['-addext', extension]))
 
 /** Issues for a request as the admin API does. */
-async function issue(csrPem: string, subject: ClientSubject = BOT, term: Term = TERM) {
+async function issue(csrPem: string, subject: ClientSubject = BOT, term: ValidityPeriod = TERM) {
   return certifyClient(authority, await keyOfCsr(csrPem, subject.spiffeId), subject, term)
 }
 
@@ -329,7 +329,7 @@ await t.test('M-12 a mutated request is refused with a reason, and never granted
   t.equal(await reasonOf(pemOf(der)), 'accepted')
 })
 
-function list(...extensions: Extension[]): Asn1 {
+function list(...extensions: Extension[]): Asn1Value {
   return new Extensions({ extensions }).toSchema()
 }
 
@@ -343,7 +343,7 @@ async function requestOf(attributes: readonly Attribute[], keys?: KeyPairKeyObje
     value: [
       new Integer({ value: 0 }),
       new Sequence({ value: [] }),
-      decode(publicKey.export({ type: 'spki', format: 'der' })),
+      decodeAsn1(publicKey.export({ type: 'spki', format: 'der' })),
       new Constructed({
         idBlock: { tagClass: 3, tagNumber: 0 },
         value: attributes.map(

@@ -6,9 +6,9 @@ import { Extension, ExtKeyUsage, GeneralName } from 'pkijs'
 import t from 'tap'
 import {
   alternativeNames,
+  digitalSignatureKeyUsage,
   extendedKeyUsage,
   leafConstraints,
-  signsHandshakes,
 } from '../../../certs/authority/builder.ts'
 import { CertificateError, type CertificateReason } from '../../../certs/certificate-error.ts'
 import { isWorkloadId } from '../../../certs/enrollment/spiffe-id.ts'
@@ -28,7 +28,7 @@ const EITHER_SIDE = new Extension({
   extnID: OID.extendedKeyUsage,
   extnValue: new ExtKeyUsage({ keyPurposes: [OID.serverAuth, OID.clientAuth] }).toSchema().toBER(false),
 })
-const USAGES = [leafConstraints(), signsHandshakes(), EITHER_SIDE]
+const USAGES = [leafConstraints(), digitalSignatureKeyUsage(), EITHER_SIDE]
 
 const uri = (value: string) => new GeneralName({ type: 6, value })
 const named = (...uris: string[]) => alternativeNames(uris.map(uri))
@@ -141,14 +141,14 @@ await t.test('X.509-SVID §4.3 an SVID states digitalSignature and signs no cert
       extnValue: Uint8Array.of(3, 2, unused, bits).buffer,
     })
   const verdict = (...extensions: Extension[]) => svidReason(named(ID), ...extensions)
-  t.equal(await verdict(signsHandshakes()), 'accepted')
+  t.equal(await verdict(digitalSignatureKeyUsage()), 'accepted')
   t.equal(await verdict(usage(3, 0xa8)), 'accepted', 'with keyEncipherment and keyAgreement')
   t.equal(await verdict(), 'digital_signature_missing', 'without keyUsage')
   t.equal(await verdict(usage(5, 0x20)), 'digital_signature_missing')
   t.equal(await verdict(usage(2, 0x84)), 'is_a_ca', 'keyCertSign')
   t.equal(await verdict(usage(1, 0x82)), 'is_a_ca', 'cRLSign')
   t.equal(await verdict(...caExtensions(0)), 'is_a_ca')
-  t.equal(await verdict(signsHandshakes(), extendedKeyUsage(OID.serverAuth)), 'client_auth_missing')
+  t.equal(await verdict(digitalSignatureKeyUsage(), extendedKeyUsage(OID.serverAuth)), 'client_auth_missing')
 })
 
 await t.test('§5.3 an SVID of another bundle, another time or another key is refused', async (t) => {

@@ -3,8 +3,8 @@ import { generateKeyPairSync } from 'node:crypto'
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
-import { extendedKeyUsage, leafConstraints, signsCertificates } from '../../../certs/authority/builder.ts'
-import { type StampAuthority, stampAuthority, stampJudge } from '../../../certs/timestamps/judge.ts'
+import { certSignKeyUsage, extendedKeyUsage, leafConstraints } from '../../../certs/authority/builder.ts'
+import { type StampAuthority, stampAuthority, stampVerifier } from '../../../certs/timestamps/judge.ts'
 import { verifyStamp } from '../../../certs/timestamps/signature.ts'
 import { readStamp, StampError } from '../../../certs/timestamps/stamp.ts'
 import { OID } from '../../../certs/x509/x509.ts'
@@ -26,7 +26,7 @@ async function verdictOn(
   text = TEXT,
 ): Promise<string | null> {
   try {
-    const found = await stampJudge(authorities)(stamp, text)
+    const found = await stampVerifier(authorities)(stamp, text)
     return found && `${found.name} by ${found.by.map(({ given }) => given).join(' ')}`
   } catch (error) {
     if (!(error instanceof StampError)) throw error
@@ -113,7 +113,7 @@ await t.test(
       ['a CA', { extensions: [...caExtensions(0), onlyStamps(true)] }, /not for time stamps alone/],
       [
         'another use of its key',
-        { extensions: [onlyStamps(true), signsCertificates()] },
+        { extensions: [onlyStamps(true), certSignKeyUsage()] },
         /not for time stamps alone/,
       ],
       ['expired', { notBefore: 0, notAfter: Date.now() - 1_000 }, /not valid then/],
@@ -142,7 +142,7 @@ await t.test(
     const stamp = tsa.over(TEXT)
     const { content, signer, certificates } = readStamp(stamp)
     const [own = Buffer.alloc(0)] = certificates
-    const judge = stampJudge(trusting(tsa.root))
+    const judge = stampVerifier(trusting(tsa.root))
     let count = 0
     for (const part of [content, own, signer.signed.subarray(1), signer.signature]) {
       const start = stamp.indexOf(part)

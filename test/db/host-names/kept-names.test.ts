@@ -1,21 +1,21 @@
 import { setTimeout as wait } from 'node:timers/promises'
 import t from 'tap'
-import type { AskOptions, FoundAddresses } from '../../../db/host-names/ask.ts'
+import type { HostLookupOptions, ResolvedAddresses } from '../../../db/host-names/ask.ts'
 import { HostNameError } from '../../../db/host-names/host-name-error.ts'
-import { KeptNames } from '../../../db/host-names/kept-names.ts'
+import { HostNameCache } from '../../../db/host-names/kept-names.ts'
 
-const answerOf = (address: string, ttlS = 0): FoundAddresses => ({
+const answerOf = (address: string, ttlS = 0): ResolvedAddresses => ({
   addresses: [{ address, family: 4 }],
   ttlS,
 })
 
 /** Names whose look-ups a test answers itself, on a clock of its own. */
 function stage() {
-  const asked: (PromiseWithResolvers<FoundAddresses> & { host: string; options: AskOptions })[] = []
+  const asked: (PromiseWithResolvers<ResolvedAddresses> & { host: string; options: HostLookupOptions })[] = []
   let at = 0
-  const names = new KeptNames({
+  const names = new HostNameCache({
     lookUp: (host, options) => {
-      const one = { ...Promise.withResolvers<FoundAddresses>(), host, options }
+      const one = { ...Promise.withResolvers<ResolvedAddresses>(), host, options }
       asked.push(one)
       return one.promise
     },

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { addressesIn, searched } from '../../../db/host-names/machine-names.ts'
+import { addressesIn, expandSearchList } from '../../../db/host-names/machine-names.ts'
 
 await t.test('H2: a hosts file is read as the system reads it', (t) => {
   const file = `127.0.0.1 localhost loopback # self
@@ -23,18 +23,22 @@ not-an-address mcp
 await t.test('H2: a short name stands for those of the search list, in its order (resolv.conf(5))', (t) => {
   const cluster =
     'nameserver 10.0.0.53\nsearch team.svc.cluster.local svc.cluster.local\noptions ndots:5 rotate\n'
-  t.same(searched('opa.policy', cluster), [
+  t.same(expandSearchList('opa.policy', cluster), [
     'opa.policy.team.svc.cluster.local',
     'opa.policy.svc.cluster.local',
     'opa.policy',
   ])
-  t.same(searched('opa', 'domain corp.example.'), ['opa.corp.example', 'opa'])
-  t.same(searched('api.example.com', 'search corp.example'), [
+  t.same(expandSearchList('opa', 'domain corp.example.'), ['opa.corp.example', 'opa'])
+  t.same(expandSearchList('api.example.com', 'search corp.example'), [
     'api.example.com',
     'api.example.com.corp.example',
   ])
-  t.same(searched('api.example.com.', cluster), ['api.example.com'], 'a dot at the end: itself alone')
-  t.same(searched('api.example.com', ''), ['api.example.com'])
-  t.same(searched('a', 'search x.example\nsearch y.example'), ['a.y.example', 'a'], 'the last line counts')
+  t.same(expandSearchList('api.example.com.', cluster), ['api.example.com'], 'a dot at the end: itself alone')
+  t.same(expandSearchList('api.example.com', ''), ['api.example.com'])
+  t.same(
+    expandSearchList('a', 'search x.example\nsearch y.example'),
+    ['a.y.example', 'a'],
+    'the last line counts',
+  )
   t.end()
 })

@@ -1,6 +1,6 @@
 import t from 'tap'
-import { type KnownTool, Replay } from '../../../db/ledger/authority/replay.ts'
-import { GENESIS } from '../../../db/ledger/record/leaf.ts'
+import { LedgerReplay, type ReplayedTool } from '../../../db/ledger/authority/replay.ts'
+import { GENESIS_HASH } from '../../../db/ledger/record/leaf.ts'
 import { resourceAuthority, snapshotOf } from '../../../db/mcp/authority.ts'
 import type { McpTool } from '../../../db/mcp/tools.ts'
 import { noteEntry } from '../../../plugins/audit/entries.ts'
@@ -20,16 +20,20 @@ t.test('issue 10 §1 the snapshot of a resource says all its tools, in rows that
   ]
   const details = snapshotOf(RESOURCE, tools)
   t.equal(details.length, 2)
-  const replay = new Replay()
+  const replay = new LedgerReplay()
   for (const detail of details) {
-    const { detail: text } = rowOf(noteEntry({ action: 'authority.snapshot', detail }, AT, 'c'), 1, GENESIS)
+    const { detail: text } = rowOf(
+      noteEntry({ action: 'authority.snapshot', detail }, AT, 'c'),
+      1,
+      GENESIS_HASH,
+    )
     t.ok(text.length < 60 * 1024)
-    const row = { action: 'authority.snapshot', status: 'success' } as Parameters<Replay['see']>[0]
-    t.equal(replay.see(row, 2, JSON.parse(text)), null)
+    const row = { action: 'authority.snapshot', status: 'success' } as Parameters<LedgerReplay['apply']>[0]
+    t.equal(replay.apply(row, 2, JSON.parse(text)), null)
   }
   const known = replay.resources.get('mcpr_files')
   t.match(known?.states, [{ revision: 7, requiredCapability: 'mcp.tools.call', enabled: true }])
-  const state = (name: string): KnownTool | undefined => known?.tools.get(name)
+  const state = (name: string): ReplayedTool | undefined => known?.tools.get(name)
   t.same(state('t99'), { state: 'approved', digest: 'd1', pending: null })
   t.same(state('changed'), { state: 'quarantined', digest: 'd1', pending: 'd2' })
   t.same(state('fresh'), { state: 'quarantined', digest: null, pending: 'd2' })

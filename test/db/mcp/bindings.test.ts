@@ -7,7 +7,7 @@ import {
   deleteMcpBinding,
   insertMcpBinding,
   listMcpBindings,
-  mcpStanding,
+  mcpBindingAssertion,
 } from '../../../db/mcp/bindings.ts'
 import type { PrincipalType } from '../../../db/schema.ts'
 import { skipWithoutFile } from '../../support/db/engine.ts'
@@ -98,7 +98,7 @@ t.test(
 t.test('issue 10 §1 a row rests on one binding of the two, or on there being none', async (t) => {
   const at = await opened(t)
   await stored(at, 'a')
-  const standing = mcpStanding(at.db)
+  const standing = mcpBindingAssertion(at.db)
   const to = { type: 'agent', principalId: 'acme::bot', resourceId: 'mcpr_a', revision: 1 } as const
   const state = async () => {
     const found: boolean[] = []
@@ -127,7 +127,7 @@ t.test(
   { skip: skipWithoutFile },
   async (t) => {
     const at = await opened(t)
-    const standing = mcpStanding(at.db)
+    const standing = mcpBindingAssertion(at.db)
     for (const binding of ['mcpb_1', null]) {
       const { sql, parameters } = standing({
         ...{ type: 'agent', principalId: 'p', resourceId: 'r', revision: 1 },

@@ -1,6 +1,11 @@
 import t from 'tap'
 import { insertMcpBinding } from '../../../db/mcp/bindings.ts'
-import { bindingsOf, boundQuery, countBindings, listBound } from '../../../db/mcp/bound.ts'
+import {
+  bindingsOfPrincipals,
+  boundQuery,
+  countBindings,
+  findBoundPrincipals,
+} from '../../../db/mcp/bound.ts'
 import { noPause } from '../../../db/support/pages.ts'
 import { skipWithoutFile } from '../../support/db/engine.ts'
 import { AT, stored } from '../../support/db/mcp-rows.ts'
@@ -22,18 +27,19 @@ t.test('who is bound is listed once, by type and id, from where a page has ended
         ...{ binding_id: `mcpb_${n}`, principal_type, principal_id, resource_id: `mcpr_${resource}`, at: AT },
       }),
     )
-  const list = async (asked: Parameters<typeof listBound>[1]) =>
-    (await listBound(at.db, asked, noPause)).map((one) => `${one.principal_type} ${one.principal_id}`)
+  const list = async (asked: Parameters<typeof findBoundPrincipals>[1]) =>
+    (await findBoundPrincipals(at.db, asked, noPause)).map(
+      (one) => `${one.principal_type} ${one.principal_id}`,
+    )
   t.same(await list({ most: 10 }), ['agent acme::a', 'agent acme::b', 'user acme::a'])
   t.same(await list({ most: 2 }), ['agent acme::a', 'agent acme::b'])
   const after = { principal_type: 'agent', principal_id: 'acme::a' } as const
   t.same(await list({ most: 10, after }), ['agent acme::b', 'user acme::a'])
   t.same(await list({ most: 10, wanted: ({ principal_id: id }) => id === 'acme::b' }), ['agent acme::b'])
-  t.same((await bindingsOf(at.db, 'agent', ['acme::a', 'acme::b'])).map((one) => one.binding_id).sort(), [
-    'mcpb_0',
-    'mcpb_1',
-    'mcpb_2',
-  ])
+  t.same(
+    (await bindingsOfPrincipals(at.db, 'agent', ['acme::a', 'acme::b'])).map((one) => one.binding_id).sort(),
+    ['mcpb_0', 'mcpb_1', 'mcpb_2'],
+  )
   t.same(Object.fromEntries(await countBindings(at.db)), { mcpr_a: 3, mcpr_b: 1 })
 })
 

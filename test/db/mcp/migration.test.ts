@@ -4,8 +4,8 @@ import { Kysely, SqliteDialect } from 'kysely'
 import { Migrator } from 'kysely/migration'
 import t from 'tap'
 import { openDatabase } from '../../../db/engine.ts'
-import type { Schema } from '../../../db/schema.ts'
-import { MIGRATIONS } from '../../../db/sqlite/migrations.ts'
+import type { DatabaseSchema } from '../../../db/schema.ts'
+import { SQLITE_MIGRATIONS } from '../../../db/sqlite/migrations.ts'
 
 type Row = Record<string, unknown>
 
@@ -18,8 +18,8 @@ t.test(
   async (t) => {
     const file = join(t.testdir(), 'old.db')
     const connection = new SQLite(file)
-    const db = new Kysely<Schema>({ dialect: new SqliteDialect({ database: connection }) })
-    const migrator = new Migrator({ db, provider: { getMigrations: async () => ({ ...MIGRATIONS }) } })
+    const db = new Kysely<DatabaseSchema>({ dialect: new SqliteDialect({ database: connection }) })
+    const migrator = new Migrator({ db, provider: { getMigrations: async () => ({ ...SQLITE_MIGRATIONS }) } })
     const { error } = await migrator.migrateTo('0046_identity')
     t.equal(error, undefined)
     const tables = () =>
@@ -49,8 +49,8 @@ t.test(
 t.test('§2.3 0050 lets a resource demand nothing, and leaves those of before as they were', async (t) => {
   const file = join(t.testdir(), 'old.db')
   const connection = new SQLite(file)
-  const db = new Kysely<Schema>({ dialect: new SqliteDialect({ database: connection }) })
-  const migrator = new Migrator({ db, provider: { getMigrations: async () => ({ ...MIGRATIONS }) } })
+  const db = new Kysely<DatabaseSchema>({ dialect: new SqliteDialect({ database: connection }) })
+  const migrator = new Migrator({ db, provider: { getMigrations: async () => ({ ...SQLITE_MIGRATIONS }) } })
   t.equal((await migrator.migrateTo('0049_list_indexes')).error, undefined)
   const insert = connection.prepare(
     `insert into mcp_resources (resource_id, name, endpoint_url, auth_type, required_capability, allowed_domains,

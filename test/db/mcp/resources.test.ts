@@ -1,6 +1,6 @@
 import t from 'tap'
 import { insertMcpBinding } from '../../../db/mcp/bindings.ts'
-import { nameIsClear, namesCollide } from '../../../db/mcp/names.ts'
+import { namesCollide, rejectNameCollision } from '../../../db/mcp/names.ts'
 import {
   deleteMcpResource,
   findMcpResource,
@@ -8,7 +8,7 @@ import {
   listMcpResources,
   mcpResourceByName,
   mcpResourceByNameQuery,
-  recordRead,
+  recordMcpReading,
   updateMcpResource,
 } from '../../../db/mcp/resources.ts'
 import { listMcpTools, putMcpTool } from '../../../db/mcp/tools.ts'
@@ -135,7 +135,7 @@ t.test(
   async (t) => {
     const at = await opened(t)
     const first = await stored(at, 'a')
-    t.same(await at.run(recordRead(at.db, first, { ...READ, at: AT + 1 })), [1])
+    t.same(await at.run(recordMcpReading(at.db, first, { ...READ, at: AT + 1 })), [1])
     const read = await resourceOf(at.db, 'a')
     t.match(read, { era: 'modern', protocol_version: '2026-07-28', server_facts: READ.facts })
     t.match(read, { last_read_at: '2026-01-01T00:00:00.001Z', last_error: null, revision: 1 })
@@ -155,12 +155,12 @@ t.test(
 t.test('a read that was overtaken, by a change or by another read, is not noted', async (t) => {
   const at = await opened(t)
   const stale = await stored(at, 'a')
-  await at.run(recordRead(at.db, stale, { ...READ, at: AT + 1 }))
-  t.same(await at.run(recordRead(at.db, stale, { ...READ, era: 'legacy', at: AT + 2 })), [0])
-  t.same(await at.run(recordRead(at.db, stale, { problem: 'late' })), [0])
+  await at.run(recordMcpReading(at.db, stale, { ...READ, at: AT + 1 }))
+  t.same(await at.run(recordMcpReading(at.db, stale, { ...READ, era: 'legacy', at: AT + 2 })), [0])
+  t.same(await at.run(recordMcpReading(at.db, stale, { problem: 'late' })), [0])
   const now = await resourceOf(at.db, 'a')
   await at.run(updateMcpResource(at.db, now, fieldsOf('a')))
-  t.same(await at.run(recordRead(at.db, now, { problem: 'late' })), [0])
+  t.same(await at.run(recordMcpReading(at.db, now, { problem: 'late' })), [0])
   t.match(await resourceOf(at.db, 'a'), { era: 'modern', last_error: null })
 })
 
@@ -168,15 +168,15 @@ t.test(
   'a read that failed leaves what the last good one found, and a good one clears its error',
   async (t) => {
     const at = await opened(t)
-    await at.run(recordRead(at.db, await stored(at, 'a'), { ...READ, at: AT + 1 }))
+    await at.run(recordMcpReading(at.db, await stored(at, 'a'), { ...READ, at: AT + 1 }))
     const read = await resourceOf(at.db, 'a')
-    t.same(await at.run(recordRead(at.db, read, { problem: 'It is down.' })), [1])
+    t.same(await at.run(recordMcpReading(at.db, read, { problem: 'It is down.' })), [1])
     t.match(await resourceOf(at.db, 'a'), {
       last_error: 'It is down.',
       last_read_at: '2026-01-01T00:00:00.001Z',
       era: 'modern',
     })
-    t.same(await at.run(recordRead(at.db, read, { ...READ, at: AT + 2 })), [1])
+    t.same(await at.run(recordMcpReading(at.db, read, { ...READ, at: AT + 2 })), [1])
     t.match(await resourceOf(at.db, 'a'), { last_error: null })
   },
 )
@@ -202,7 +202,7 @@ t.test('a resource goes with its tools and bindings, and with nothing of any oth
 t.test('two names collide where one is the beginning of the other up to a dot', async (t) => {
   const at = await opened(t)
   await stored(at, 'git.hub')
-  const clear = async (name: string) => (await at.run(nameIsClear(at.db, name)))[0]
+  const clear = async (name: string) => (await at.run(rejectNameCollision(at.db, name)))[0]
   const names = {
     git: 1,
     'git.hub.x': 1,
@@ -217,5 +217,5 @@ t.test('two names collide where one is the beginning of the other up to a dot', 
     t.equal(await clear(name), found, name)
     t.equal(namesCollide(name, 'git.hub'), found === 1, name)
   }
-  t.equal(nameIsClear(at.db, 'x').changes, 0, 'one row is one too many')
+  t.equal(rejectNameCollision(at.db, 'x').changes, 0, 'one row is one too many')
 })

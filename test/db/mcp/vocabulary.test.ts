@@ -1,5 +1,5 @@
 import t from 'tap'
-import { heldCapabilities, toolDefined } from '../../../db/mcp/vocabulary.ts'
+import { heldCapabilities, listDemandedCapabilities } from '../../../db/mcp/vocabulary.ts'
 import { insertPrincipal, setActive } from '../../../db/principals/write.ts'
 import type { PrincipalType } from '../../../db/schema.ts'
 import { AT, stored } from '../../support/db/mcp-rows.ts'
@@ -21,13 +21,13 @@ const principal = (type: PrincipalType, name: string, capabilities: readonly str
 
 t.test('§2.2 what registered resources demand is a word of the vocabulary', async (t) => {
   const at = await opened(t)
-  t.same(await toolDefined(at.db), [])
+  t.same(await listDemandedCapabilities(at.db), [])
   await stored(at, 'b', { required_capability: 'b.use' })
   await stored(at, 'a', {
     required_capability: null,
     tool_capabilities: { write: 'a.write', delete: 'a.admin' },
   })
-  t.same(await toolDefined(at.db), [
+  t.same(await listDemandedCapabilities(at.db), [
     { capability: 'a.admin', resource: 'a', tool: 'delete' },
     { capability: 'a.write', resource: 'a', tool: 'write' },
     { capability: 'b.use', resource: 'b', tool: null },

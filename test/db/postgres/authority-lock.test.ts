@@ -3,16 +3,16 @@ import { once } from 'node:events'
 import { join } from 'node:path'
 import { Client } from 'pg'
 import t, { type Test } from 'tap'
-import { stillOpen } from '../../../db/ledger/record/open-call.ts'
+import { callIsOpen } from '../../../db/ledger/record/open-call.ts'
 import {
   BEGIN_CHANGES,
   BEGIN_DECISIONS,
-  END_HOLDER,
-  HOLDERS,
+  LOCK_HOLDERS,
   STREAM_CLASS,
   streamKey,
+  TERMINATE_LOCK_HOLDER,
 } from '../../../db/postgres/ledger/locks.ts'
-import { Abandoned } from '../../../db/postgres/ledger/unfinished.ts'
+import { AbandonedStreams } from '../../../db/postgres/ledger/unfinished.ts'
 import { cluster } from '../../support/db/postgres/cluster.ts'
 import { type Replica, raw, replica } from '../../support/db/postgres/replica.ts'
 import { entry } from '../../support/db/scratch-ledger.ts'
@@ -153,9 +153,9 @@ async function cutOff(t: Test, entries: Parameters<Replica['ledger']['commit']>[
   const [gone, other] = [await replica(t, url), await replica(t, url)]
   const [sealed] = await gone.ledger.commit({ entries })
   const stream = sealed?.stream ?? ''
-  await raw(url, END_HOLDER, [STREAM_CLASS, streamKey(stream)])
+  await raw(url, TERMINATE_LOCK_HOLDER, [STREAM_CLASS, streamKey(stream)])
   const looking = await session(t, url)
-  const abandoned = new Abandoned('of the other one')
+  const abandoned = new AbandonedStreams('of the other one')
   const look = async (now: number) =>
     (await abandoned.look(looking, now)).find(({ statements: [close] }) => close?.parameters.includes(stream))
   await look(0)
@@ -175,7 +175,7 @@ t.test(
     t.match(left, { decisions: [{ request_id: 'req_open' }] })
     await close()
     await untilItGoes(() => decide(gone))
-    const assertions = [stillOpen(gone.database, 'req_open')]
+    const assertions = [callIsOpen(gone.database, 'req_open')]
     const entries = [entry({ request_id: 'req_open', status: 'success' })]
     await t.rejects(gone.ledger.commit({ assertions, entries }), { code: 'stale' })
     const { rows } = await raw(url, 'select recovered, closed_at from audit_streams where stream = $1', [
@@ -207,10 +207,10 @@ t.test('F-25 a process that writes nothing for long finds out that its session i
   const { ledger } = await replica(t, url)
   const [sealed] = await ledger.commit({ entries: [entry()] })
   const lock = [STREAM_CLASS, streamKey(sealed?.stream ?? '')]
-  await raw(url, END_HOLDER, lock)
+  await raw(url, TERMINATE_LOCK_HOLDER, lock)
   for (;;) {
     await ledger.recover(0, 'cd'.repeat(32))
-    const { rows } = await raw(url, `select pid ${HOLDERS}`, lock)
+    const { rows } = await raw(url, `select pid ${LOCK_HOLDERS}`, lock)
     if (rows.length > 0) break
   }
   t.pass('it holds its stream again')

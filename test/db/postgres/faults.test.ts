@@ -1,6 +1,6 @@
 import { Client } from 'pg'
 import t from 'tap'
-import { END_HOLDER, STREAM_CLASS, streamKey } from '../../../db/postgres/ledger/locks.ts'
+import { STREAM_CLASS, streamKey, TERMINATE_LOCK_HOLDER } from '../../../db/postgres/ledger/locks.ts'
 import { cluster } from '../../support/db/postgres/cluster.ts'
 import { raw, replica } from '../../support/db/postgres/replica.ts'
 import { entry } from '../../support/db/scratch-ledger.ts'
@@ -142,7 +142,7 @@ t.test(
     await before.connect()
     t.teardown(() => before.end().catch(() => {}))
     const taken = before.query('select pg_advisory_lock($1, $2)', lock)
-    await raw(url, END_HOLDER, lock)
+    await raw(url, TERMINATE_LOCK_HOLDER, lock)
     await taken
     await untilItGoes(() => ledger.commit({ entries: [entry()] }))
     t.match(await ledger.commit({ entries: [entry()] }), [{ stream: sealed?.stream }])

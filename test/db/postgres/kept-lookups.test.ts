@@ -13,7 +13,7 @@ t.test(
     const { database, ledger } = await replica(t, url)
     const query = database.kysely.selectFrom('settings').select('value').where('key', '=', '')
     const value = database.lookup(query)
-    database.notices.hear('anything', () => {})
+    database.notices.on('anything', () => {})
     await eventually(
       () => database.notices.listening,
       (is) => is,
@@ -52,7 +52,7 @@ t.test('rows that nobody asks for make room', async (t) => {
   )
   const query = database.kysely.selectFrom('settings').select('value').where('key', '=', '')
   const value = database.lookup(query)
-  database.notices.hear('anything', () => {})
+  database.notices.on('anything', () => {})
   await eventually(
     () => database.notices.listening,
     (is) => is,

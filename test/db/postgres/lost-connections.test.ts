@@ -1,6 +1,6 @@
 import { sql } from 'kysely'
 import t from 'tap'
-import { openReading } from '../../../db/postgres/reading.ts'
+import { openReadConnections } from '../../../db/postgres/reading.ts'
 import { sharedDatabase } from '../../support/cluster/database.ts'
 import { linkTo } from '../../support/cluster/link.ts'
 import { raw } from '../../support/db/postgres/replica.ts'
@@ -14,7 +14,7 @@ for (const how of ['end', 'reset'] as const) {
     async (t) => {
       const { name, url, socket } = await sharedDatabase(t)
       const link = await linkTo(t, socket)
-      const { kysely } = openReading(`postgres://postgres@127.0.0.1:${link.port}/${name}`)
+      const { kysely } = openReadConnections(`postgres://postgres@127.0.0.1:${link.port}/${name}`)
       t.teardown(() => kysely.destroy())
       const ask = (text: string) => sql.raw(text).execute(kysely)
       const asked = t.rejects(ask('select pg_sleep(60)'), { message: /^the database is away/ })
@@ -29,7 +29,7 @@ for (const how of ['end', 'reset'] as const) {
 await t.test('F-12 a database that takes no connections is away, whatever it says why', async (t) => {
   const { name, socket, server } = await sharedDatabase(t)
   const link = await linkTo(t, socket)
-  const { kysely } = openReading(`postgres://postgres@127.0.0.1:${link.port}/${name}`)
+  const { kysely } = openReadConnections(`postgres://postgres@127.0.0.1:${link.port}/${name}`)
   t.teardown(() => kysely.destroy())
   const ask = () => sql.raw('select 1 as one').execute(kysely)
   await raw(server.url('postgres'), `alter database ${name} allow_connections false`)

@@ -4,8 +4,8 @@ import { Pool } from 'pg'
 import t from 'tap'
 import { openDatabase } from '../../../db/engine.ts'
 import { migratingConfig } from '../../../db/postgres/connection.ts'
-import { MIGRATIONS } from '../../../db/postgres/migrations.ts'
-import { TextByBytes } from '../../../db/postgres/text-by-bytes.ts'
+import { POSTGRES_MIGRATIONS } from '../../../db/postgres/migrations.ts'
+import { BytewiseTextPlugin } from '../../../db/postgres/text-by-bytes.ts'
 import { formerDatabase, formerRows } from '../../support/db/former-ledger.ts'
 import { chainOf, changed, decided, ended, JKT, loaded, note, started } from '../../support/db/history.ts'
 import { CAPABILITIES as HELD, TABLES } from '../../support/db/ledger-with-tables.ts'
@@ -15,15 +15,15 @@ import { withRaw } from '../../support/db/scratch-ledger.ts'
 import { sallyport } from '../../support/run.ts'
 
 const server = await cluster()
-const NAMES = Object.keys(MIGRATIONS)
+const NAMES = Object.keys(POSTGRES_MIGRATIONS)
 const CAPABILITIES = '0045_principal_capabilities'
 const PEOPLE = ['local_user_principals', 'local_workload_principals']
 
 /** Runs the migrations of a database before that one. */
 async function before(migration: string, url: string): Promise<void> {
   const dialect = new PostgresDialect({ pool: new Pool(migratingConfig(url)) })
-  const db = new Kysely({ dialect, plugins: [new TextByBytes()] })
-  const migrator = new Migrator({ db, provider: { getMigrations: async () => ({ ...MIGRATIONS }) } })
+  const db = new Kysely({ dialect, plugins: [new BytewiseTextPlugin()] })
+  const migrator = new Migrator({ db, provider: { getMigrations: async () => ({ ...POSTGRES_MIGRATIONS }) } })
   const { error } = await migrator.migrateTo(NAMES[NAMES.indexOf(migration) - 1] ?? '')
   await db.destroy()
   if (error !== undefined) throw error

@@ -1,9 +1,9 @@
 import t, { type Test } from 'tap'
 import type { Database } from '../../../db/database.ts'
 import { openDatabase } from '../../../db/engine.ts'
-import { Assembly, piecesOf } from '../../../db/postgres/pieces.ts'
+import { NoticeAssembler, noticePayloads } from '../../../db/postgres/pieces.ts'
 import { insertPrincipal, setActive, touchLastSeen } from '../../../db/principals/write.ts'
-import { AUTHORITY, NOTICE_MAX_BYTES } from '../../../db/support/notices.ts'
+import { AUTHORITY_TOPIC, NOTICE_MAX_BYTES } from '../../../db/support/notices.ts'
 import { cluster } from '../../support/db/postgres/cluster.ts'
 import { endPresence, raw, replica } from '../../support/db/postgres/replica.ts'
 import { AT, entry } from '../../support/db/scratch-ledger.ts'
@@ -16,7 +16,7 @@ async function hearing(t: Test, url: string, topic = 'topic') {
   const database = await openDatabase(url)
   t.teardown(() => database.close())
   const heard: string[] = []
-  database.notices.hear(topic, (text) => heard.push(text))
+  database.notices.on(topic, (text) => heard.push(text))
   await listening(database)
   return { database, heard }
 }
@@ -58,7 +58,7 @@ t.test(
       'ä€𝄞\u2028'.repeat(2_000),
       'x'.repeat(NOTICE_MAX_BYTES),
     ]
-    for (const text of texts) teller.database.notices.tell('topic', text)
+    for (const text of texts) teller.database.notices.notify('topic', text)
     await eventually(
       () => one.heard.length,
       (count) => count === texts.length,
@@ -66,13 +66,13 @@ t.test(
     t.same(one.heard, texts)
     t.same(other.heard, [], 'on another topic')
     t.same(teller.heard, [])
-    t.throws(() => teller.database.notices.tell('topic', 'x'.repeat(NOTICE_MAX_BYTES + 1)), RangeError)
+    t.throws(() => teller.database.notices.notify('topic', 'x'.repeat(NOTICE_MAX_BYTES + 1)), RangeError)
   },
 )
 
 t.test('a text that begins in the middle, or stops there, is not heard', (t) => {
-  const [first = '', second = '', third = ''] = piecesOf('topic', 'x'.repeat(20_000))
-  const assembly = new Assembly()
+  const [first = '', second = '', third = ''] = noticePayloads('topic', 'x'.repeat(20_000))
+  const assembly = new NoticeAssembler()
   t.equal(assembly.take(second), null)
   t.equal(assembly.take(third), null)
   t.equal(assembly.take(first), null)
@@ -94,7 +94,7 @@ t.test('who listens is in doubt from the end of its session until there is anoth
   t.notOk(database.notices.listening)
   t.ok(await listening(database))
   await listening(teller.database)
-  teller.database.notices.tell('topic', 'after')
+  teller.database.notices.notify('topic', 'after')
   await eventually(
     () => heard.length,
     (count) => count === 1,
@@ -134,7 +134,7 @@ t.test('who listens to a server that is frozen, or gone, is in doubt within 1 s'
 t.test('each change of authority raises a number and says so, with its commit; a use is none', async (t) => {
   const url = await server.fresh()
   const { database, ledger } = await replica(t, url)
-  const other = await hearing(t, url, AUTHORITY)
+  const other = await hearing(t, url, AUTHORITY_TOPIC)
   await eventually(
     () => other.heard.length,
     (count) => count > 0,
@@ -160,7 +160,7 @@ t.test('each change of authority raises a number and says so, with its commit; a
 
 t.test('what was missed while nobody listened is made up for', async (t) => {
   const url = await server.fresh()
-  const { database, heard } = await hearing(t, url, AUTHORITY)
+  const { database, heard } = await hearing(t, url, AUTHORITY_TOPIC)
   await raw(url, 'update authority_generation set generation = generation + 41')
   await eventually(
     () => heard.at(-1),

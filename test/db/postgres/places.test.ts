@@ -3,16 +3,16 @@ import { join } from 'node:path'
 import { Readable } from 'node:stream'
 import { Client } from 'pg'
 import t, { type Test } from 'tap'
-import { STEP } from '../../../db/ledger/read/find.ts'
+import { ROWS_PER_READ } from '../../../db/ledger/read/find.ts'
 import { exportedRows } from '../../../db/ledger/verify/export.ts'
-import { exitCodeOf, type Inspection, inspectRows } from '../../../db/ledger/verify/inspect.ts'
+import { exitCodeOf, inspectRows, type LedgerInspection } from '../../../db/ledger/verify/inspect.ts'
 import { isSound } from '../../../db/ledger/verify/recompute.ts'
-import { verify } from '../../../db/ledger/verify/verify.ts'
-import { TRIGGERS } from '../../../db/postgres/ledger/guards.ts'
+import { verifyRows } from '../../../db/ledger/verify/verify.ts'
+import { GUARD_TRIGGERS } from '../../../db/postgres/ledger/guards.ts'
 import { exportPostgres, inspectPostgres } from '../../../db/postgres/ledger/inspect.ts'
 import { placedPages } from '../../../db/postgres/ledger/placed-rows.ts'
-import { insertOf } from '../../../db/postgres/ledger/rows.ts'
-import { linesOf } from '../../../scripts/lines.ts'
+import { insertRowsQuery } from '../../../db/postgres/ledger/rows.ts'
+import { streamLines } from '../../../scripts/lines.ts'
 import { chainOf } from '../../support/db/history.ts'
 import { cluster } from '../../support/db/postgres/cluster.ts'
 import { raw, replica } from '../../support/db/postgres/replica.ts'
@@ -27,14 +27,16 @@ const SCRIPT = join(import.meta.dirname, '../../../docs/verify.py')
 const exported = async (url: string): Promise<string> => (await Array.fromAsync(exportPostgres(url))).join('')
 
 /** What an inspection comes to, in the words that both verifiers have in common. */
-const verdictOf = (inspection: Inspection) => {
+const verdictOf = (inspection: LedgerInspection) => {
   const { verdict, authority, findings } = inspection
   const named = authority?.problems ?? (verdict.first_bad ? [verdict.first_bad] : [])
   return { code: exitCodeOf(inspection), findings, at: named.map(({ stream, seq }) => `${stream}:${seq}`) }
 }
 
 const ours = async (text: string) =>
-  verdictOf(await inspectRows(exportedRows(linesOf(Readable.from([Buffer.from(text)]))), { authority: true }))
+  verdictOf(
+    await inspectRows(exportedRows(streamLines(Readable.from([Buffer.from(text)]))), { authority: true }),
+  )
 
 /** The same of the page's own verifier. */
 function theirs(input: string) {
@@ -142,7 +144,7 @@ const asOwner = (url: string, statements: string) =>
     ${TRIGGER_NAMES.map((name) => `alter table audit_rows enable always trigger ${name}`).join(';')}`,
   )
 
-const TRIGGER_NAMES = Object.keys(TRIGGERS)
+const TRIGGER_NAMES = Object.keys(GUARD_TRIGGERS)
 
 /** Gives two rows the places of each other. */
 const swapped = (one: string, other: string): string => `
@@ -178,19 +180,19 @@ t.test('T12 places that are spoiled do not hide a row, and what they contradict 
 t.test('docs/ledger.md#places what is read while others write is whole', async (t) => {
   const url = await server.fresh()
   const { database, ledger } = await replica(t, url)
-  await ledger.commit({ entries: Array.from({ length: STEP - 1 }, () => entry()) })
+  await ledger.commit({ entries: Array.from({ length: ROWS_PER_READ - 1 }, () => entry()) })
   const other = await slowTransaction(t, url)
   const rows = chainOf([entry(), entry()])
-  await other.query(insertOf(rows.slice(0, 1)))
+  await other.query(insertRowsQuery(rows.slice(0, 1)))
   await ledger.commit({ entries: [entry()] })
-  await other.query(insertOf(rows.slice(1)))
+  await other.query(insertRowsQuery(rows.slice(1)))
   await ledger.commit({ entries: [entry()] })
   const pages = placedPages(database.kysely, new AbortController().signal)
   const { value: first = [] } = await pages.next()
-  t.equal(first.length, STEP, 'its last row stands between the two of the other')
+  t.equal(first.length, ROWS_PER_READ, 'its last row stands between the two of the other')
   await other.query('commit')
   const found = [...first, ...(await Array.fromAsync(pages)).flat()]
-  t.match(await verify(found), { ok: true, rows: STEP + 1, streams: 1 })
+  t.match(await verifyRows(found), { ok: true, rows: ROWS_PER_READ + 1, streams: 1 })
 })
 
 async function slowTransaction(t: Test, url: string): Promise<Client> {

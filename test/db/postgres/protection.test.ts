@@ -1,6 +1,6 @@
 import t from 'tap'
 import { databaseLocation } from '../../../db/engine.ts'
-import { asVerified, protectionOf } from '../../../db/postgres/protection.ts'
+import { protectionOf, withVerifiedTls } from '../../../db/postgres/protection.ts'
 
 const FAR = 'postgres://gateway:secret@db.example/sallyport'
 
@@ -87,9 +87,9 @@ await t.test('H17: what is on this machine is known as such', (t) => {
 })
 
 await t.test('H17: the driver is told verify-full, and everything else of a URL stays as it is', (t) => {
-  t.equal(asVerified(`${FAR}?sslmode=require&options=a`), `${FAR}?sslmode=verify-full&options=a`)
-  t.equal(asVerified(`${FAR}?a=1&sslmode=prefer`), `${FAR}?a=1&sslmode=verify-full`)
-  t.equal(asVerified(`${FAR}?sslmode=disable`), `${FAR}?sslmode=disable`)
-  t.equal(asVerified(FAR), FAR)
+  t.equal(withVerifiedTls(`${FAR}?sslmode=require&options=a`), `${FAR}?sslmode=verify-full&options=a`)
+  t.equal(withVerifiedTls(`${FAR}?a=1&sslmode=prefer`), `${FAR}?a=1&sslmode=verify-full`)
+  t.equal(withVerifiedTls(`${FAR}?sslmode=disable`), `${FAR}?sslmode=disable`)
+  t.equal(withVerifiedTls(FAR), FAR)
   t.end()
 })

@@ -1,13 +1,13 @@
 import { sql } from 'kysely'
 import t from 'tap'
 import { openDatabase } from '../../../db/engine.ts'
-import { openReading } from '../../../db/postgres/reading.ts'
+import { openReadConnections } from '../../../db/postgres/reading.ts'
 import { cluster } from '../../support/db/postgres/cluster.ts'
 
 const server = await cluster()
 
 t.test('F-10 nobody waits behind a question that was given up', async (t) => {
-  const { kysely } = openReading(await server.fresh())
+  const { kysely } = openReadConnections(await server.fresh())
   t.teardown(() => kysely.destroy())
   const session = async (): Promise<number> => {
     const { rows } = await sql<{ pid: number }>`select pg_backend_pid() as pid`.execute(kysely)
@@ -22,7 +22,7 @@ t.test('F-10 nobody waits behind a question that was given up', async (t) => {
 })
 
 t.test('a question that is wrong costs no connection', async (t) => {
-  const { kysely } = openReading(await server.fresh())
+  const { kysely } = openReadConnections(await server.fresh())
   t.teardown(() => kysely.destroy())
   const session = async () => (await sql`select pg_backend_pid() as pid`.execute(kysely)).rows
   const before = await session()

@@ -1,6 +1,6 @@
 import { hash } from 'node:crypto'
 import t from 'tap'
-import type { Unit } from '../../../db/ledger/record/entry.ts'
+import type { LedgerUnit } from '../../../db/ledger/record/entry.ts'
 import { authorityUnchanged } from '../../../db/principals/pins.ts'
 import { insertPrincipal } from '../../../db/principals/write.ts'
 import { claimOnce } from '../../../db/single-uses.ts'
@@ -24,13 +24,13 @@ t.test('a batch of decisions is two round trips, however many it holds', async (
     })
   }
   const unchanged = authorityUnchanged(database)
-  const decision = (id: string, revision: number, proof: string): Unit => ({
+  const decision = (id: string, revision: number, proof: string): LedgerUnit => ({
     assertions: [unchanged('agent', id, revision)],
     statements: [claimOnce(database, hash('sha256', proof), AT)],
     entries: [entry({ principal_id: id })],
   })
   /** Says the round trips of one batch, and what became of its units. */
-  async function batch(units: readonly Unit[]) {
+  async function batch(units: readonly LedgerUnit[]) {
     const before = way.turns()
     const settled = await Promise.allSettled(units.map((unit) => ledger.commit(unit)))
     const refused = settled.flatMap((one) => (one.status === 'rejected' ? [one.reason.code] : []))

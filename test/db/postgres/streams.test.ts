@@ -3,10 +3,10 @@ import { Client } from 'pg'
 import t from 'tap'
 import { openDatabase } from '../../../db/engine.ts'
 import { verifyDatabase } from '../../../db/ledger/read/read.ts'
-import type { Sealed } from '../../../db/ledger/record/entry.ts'
+import type { SealedRow } from '../../../db/ledger/record/entry.ts'
 import { openLedger } from '../../../db/ledger/record/ledger.ts'
-import { Abandoned } from '../../../db/postgres/ledger/unfinished.ts'
-import { MIGRATIONS } from '../../../db/postgres/migrations.ts'
+import { AbandonedStreams } from '../../../db/postgres/ledger/unfinished.ts'
+import { POSTGRES_MIGRATIONS } from '../../../db/postgres/migrations.ts'
 import { authorityUnchanged } from '../../../db/principals/pins.ts'
 import { insertPrincipal, setActive } from '../../../db/principals/write.ts'
 import { claimOnce } from '../../../db/single-uses.ts'
@@ -27,7 +27,7 @@ t.test('ten replicas may start at once on an empty database', async (t) => {
   const opened = await Promise.all(Array.from({ length: 10 }, () => openDatabase(url)))
   t.teardown(() => Promise.all(opened.map((database) => database.close())))
   const { rows } = await raw(url, 'select count(*)::int as count from kysely_migration')
-  t.match(rows, [{ count: Object.keys(MIGRATIONS).length }])
+  t.match(rows, [{ count: Object.keys(POSTGRES_MIGRATIONS).length }])
 })
 
 t.test('each replica has a stream of its own, whole and without a gap', async (t) => {
@@ -36,7 +36,7 @@ t.test('each replica has a stream of its own, whole and without a gap', async (t
   const sealed = await Promise.all(
     all.flatMap(({ ledger }) => Array.from({ length: 200 }, () => ledger.commit({ entries: [entry()] }))),
   )
-  const byStream = Map.groupBy(sealed.flat(), ({ stream }: Sealed) => stream)
+  const byStream = Map.groupBy(sealed.flat(), ({ stream }: SealedRow) => stream)
   t.equal(byStream.size, 3)
   for (const rows of byStream.values()) {
     t.same(
@@ -130,7 +130,7 @@ t.test('the calls of a replica that died get their outcome from another one, onc
   const client = new Client(url)
   await client.connect()
   t.teardown(() => client.end())
-  const watching = others.map(() => new Abandoned('of a replica that has written nothing'))
+  const watching = others.map(() => new AbandonedStreams('of a replica that has written nothing'))
   const lookAt = async (now: number) => {
     const found = []
     for (const abandoned of watching) found.push(await abandoned.look(client, now))

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { endingPins } from '../../../db/principals/ending.ts'
+import { expiringPins } from '../../../db/principals/ending.ts'
 import { insertPin } from '../../../db/principals/pins.ts'
 import { countKeyless } from '../../../db/principals/read.ts'
 import { insertPrincipal, setActive, touchLastSeen } from '../../../db/principals/write.ts'
@@ -39,12 +39,12 @@ t.test(
     await enroll('agent', 'rotated', 2, 'spiffe')
     await enroll('agent', 'gone', 3)
     await run(setActive(db, { type: 'agent', id: 'acme::gone', active: false, revision: 1, at: AT }))
-    const names = async () => (await endingPins(db, AT + 30 * DAY_MS, 10)).map(({ name }) => name)
+    const names = async () => (await expiringPins(db, AT + 30 * DAY_MS, 10)).map(({ name }) => name)
     t.same(await names(), ['svid', 'rotated', 'ada', 'later'])
     await run(touchLastSeen(db, { type: 'agent', id: 'acme::rotated', at: AT + 2 * DAY_MS }))
     await run(touchLastSeen(db, { type: 'agent', id: 'acme::later', at: AT + 25 * DAY_MS }))
     t.same(await names(), ['svid', 'ada', 'later'], 'any other certificate has no successor that nobody pins')
-    t.equal((await endingPins(db, AT + 30 * DAY_MS, 2)).length, 2)
+    t.equal((await expiringPins(db, AT + 30 * DAY_MS, 2)).length, 2)
     t.equal(await countKeyless(db, 'agent', 100), 3, 'of agents in service')
     t.equal(await countKeyless(db, 'agent', 2), 2)
     t.equal(await countKeyless(db, 'workload', 100), 0)

@@ -2,9 +2,9 @@ import fc from 'fast-check'
 import t from 'tap'
 import { insertPin, retirePins } from '../../../db/principals/pins.ts'
 import { countPrincipals, findPrincipal, listPrincipals } from '../../../db/principals/read.ts'
-import { TABLES } from '../../../db/principals/tables.ts'
+import { PRINCIPAL_TABLES } from '../../../db/principals/tables.ts'
 import {
-  dropCandidate,
+  clearCandidateSet,
   insertPrincipal,
   reEnroll,
   setActive,
@@ -15,7 +15,7 @@ import {
   touchRevision,
 } from '../../../db/principals/write.ts'
 import type { PrincipalType } from '../../../db/schema.ts'
-import { parseCursor, printCursor } from '../../../db/support/cursor.ts'
+import { parseListCursor, printListCursor } from '../../../db/support/cursor.ts'
 import { opened, TAKEN } from '../../support/db/writer.ts'
 
 const TYPES: readonly PrincipalType[] = ['agent', 'user', 'workload']
@@ -132,7 +132,7 @@ for (const type of TYPES) {
     await run(insertPrincipal(db, newcomer(type, 'bot')))
     const keys = async () => {
       const { dpop_jkt, previous_dpop_jkt, previous_dpop_jkt_until } = await db.kysely
-        .selectFrom(TABLES[type].table)
+        .selectFrom(PRINCIPAL_TABLES[type].table)
         .selectAll()
         .executeTakeFirstOrThrow()
       return [dpop_jkt, previous_dpop_jkt, previous_dpop_jkt_until]
@@ -182,7 +182,7 @@ for (const type of TYPES) {
       t.same(await found(), [{ capabilities: ['llm.chat'], since: '2026-01-01T00:00:00.000Z' }, 2, 1])
       await run(setCapabilities(db, { type, id, revision: 2, capabilities: [], at: LATER }))
       t.same(await found(), [{ capabilities: ['llm.chat'], since: '2026-01-01T00:00:01.000Z' }, 3, 2])
-      await run(dropCandidate(db, { type, id, at: LATER }))
+      await run(clearCandidateSet(db, { type, id, at: LATER }))
       t.same(await found(), [null, 3, 2])
       await run(setCapabilities(db, { type, id, revision: 3, capabilities: [], at: LATER }))
       t.same(await found(), [null, 4, 3], 'who has none gets none')
@@ -246,7 +246,7 @@ for (const type of TYPES) {
     const seen: string[] = []
     let next: string | null = null
     do {
-      const parsed = next === null ? undefined : parseCursor(next)
+      const parsed = next === null ? undefined : parseListCursor(next)
       if (parsed && !parsed.ok) throw new Error('our own cursor was refused')
       const page = await listPrincipals(db, type, { limit: 3, cursor: parsed?.cursor })
       t.ok(page.items.length <= 3)
@@ -311,7 +311,7 @@ t.test('an id is a value, never SQL', async (t) => {
 t.test('a cursor is read back as it was printed, and what is no cursor is refused', async (t) => {
   fc.assert(
     fc.property(fc.string(), fc.string(), (createdAt, id) => {
-      const parsed = parseCursor(printCursor({ createdAt, id }))
+      const parsed = parseListCursor(printListCursor({ createdAt, id }))
       return parsed.ok && parsed.cursor.createdAt === createdAt && parsed.cursor.id === id
     }),
   )
@@ -326,6 +326,6 @@ t.test('a cursor is read back as it was printed, and what is no cursor is refuse
     encode(['a', 1]),
     encode(['a', 'b', 'c']),
   ]) {
-    t.match(parseCursor(text), { ok: false, errors: [{ field: 'cursor' }] }, text)
+    t.match(parseListCursor(text), { ok: false, errors: [{ field: 'cursor' }] }, text)
   }
 })

@@ -19,33 +19,33 @@ const asked = async (thread: Worker, question: string): Promise<unknown> => {
 
 t.test('a thread that is kept does its next task, and no second one is kept', async (t) => {
   const [spare, thread] = [spareThread(), echo(t)]
-  t.equal(spare.take(), null)
+  t.equal(spare.acquire(), null)
   t.equal(await asked(thread, 'one'), 'one')
-  t.equal(spare.keep(thread), true)
-  t.equal(spare.keep(echo(t)), false)
-  t.equal(spare.take(), thread)
+  t.equal(spare.offer(thread), true)
+  t.equal(spare.offer(echo(t)), false)
+  t.equal(spare.acquire(), thread)
   t.equal(await asked(thread, 'two'), 'two')
-  t.equal(spare.take(), null)
+  t.equal(spare.acquire(), null)
 })
 
 t.test('a thread that ended while it was kept is not handed out', async (t) => {
   const [spare, thread] = [spareThread(), echo(t)]
   await asked(thread, 'one')
-  spare.keep(thread)
+  spare.offer(thread)
   const ended = once(thread, 'exit')
   thread.postMessage('end')
   thread.ref()
   await ended
-  t.equal(spare.take(), null)
+  t.equal(spare.acquire(), null)
 })
 
 t.test('a thread that nobody takes ends', async (t) => {
   const [spare, thread] = [spareThread(1), echo(t)]
   await asked(thread, 'one')
-  spare.keep(thread)
+  spare.offer(thread)
   const ended = once(thread, 'exit')
   const alive = setInterval(() => {}, 1_000)
   await ended
   clearInterval(alive)
-  t.equal(spare.take(), null)
+  t.equal(spare.acquire(), null)
 })

@@ -1,6 +1,6 @@
 import t, { type Test } from 'tap'
 import { databaseLocation } from '../../../db/engine.ts'
-import type { Changes } from '../../../db/ledger/rehearsal/changes.ts'
+import type { HypotheticalChanges } from '../../../db/ledger/rehearsal/changes.ts'
 import { walkOnThread } from '../../../db/rehearsal/thread.ts'
 import { ALL, changes } from '../../support/db/rehearsal.ts'
 import { CHAT, type TestGateway, testGateway } from '../../support/gateway.ts'
@@ -10,7 +10,7 @@ const NEVER = new AbortController().signal
 
 const rehearse = (
   { settings }: TestGateway,
-  told: Changes,
+  told: HypotheticalChanges,
   principals: readonly string[] | null,
   signal: AbortSignal = NEVER,
 ) =>

@@ -1,7 +1,7 @@
 import t from 'tap'
 import { databaseLocation, openDatabase } from '../../../db/engine.ts'
-import { isDecision } from '../../../db/ledger/authority/decision.ts'
-import type { Entry } from '../../../db/ledger/record/entry.ts'
+import { isDecisionRow } from '../../../db/ledger/authority/decision.ts'
+import type { LedgerEntry } from '../../../db/ledger/record/entry.ts'
 import type { StoredRow } from '../../../db/ledger/record/leaf.ts'
 import { openLedger } from '../../../db/ledger/record/ledger.ts'
 import { walkOnThread } from '../../../db/rehearsal/thread.ts'
@@ -15,8 +15,8 @@ const NEVER = new AbortController().signal
 const at = (minutes: number): string => new Date(AT + minutes * 60_000).toISOString()
 
 /** Calls of two, a change of one now and then; some rows come later than others that were recorded after them. */
-function history(): readonly Entry[] {
-  const calls = Array.from({ length: 300 }, (_, n): readonly Entry[] => {
+function history(): readonly LedgerEntry[] {
+  const calls = Array.from({ length: 300 }, (_, n): readonly LedgerEntry[] => {
     const revision = 1 + Math.floor(n / 100)
     const when = AT + (n % 7 === 0 ? n - 20 : n) * 60_000
     const mine = decided(n, { at: when, authority: { revision } })
@@ -49,7 +49,7 @@ await t.test('docs/rehearsal.md#window: a walk over a window comes to what all r
   for (const window of windows)
     for (const principals of [null, [BOT], [BOT, OTHER], []]) {
       const wanted = rows.filter(
-        (row) => principals === null || !isDecision(row) || principals.includes(row.principal_id ?? ''),
+        (row) => principals === null || !isDecisionRow(row) || principals.includes(row.principal_id ?? ''),
       )
       const walked = await walkOnThread(
         databaseLocation(url),
@@ -92,7 +92,7 @@ await t.test(
       if (part.length > 0) await ledger.commit({ entries: [...part] })
       const rows: StoredRow[] = []
       for await (const row of allRows(database)) if (!('damaged' in row)) rows.push(row)
-      const mine = rows.filter((row) => !isDecision(row) || row.principal_id === BOT)
+      const mine = rows.filter((row) => !isDecisionRow(row) || row.principal_id === BOT)
       // The second walk finds what the first has kept; the one about both must not.
       for (const _ of [1, 2]) t.same(await rehearsed(window, [BOT]), rehearsedRows(mine, told, window))
       t.same(await rehearsed(window, [BOT, OTHER]), rehearsedRows(rows, told, window))

@@ -1,11 +1,11 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import t, { type Test } from 'tap'
-import { AuthorityMoves } from '../../../db/authority-moves.ts'
-import { InDoubt } from '../../../db/ledger/record/entry.ts'
+import { AuthorityChanges } from '../../../db/authority-moves.ts'
+import { CommitInDoubt } from '../../../db/ledger/record/entry.ts'
 import { openLedger } from '../../../db/ledger/record/ledger.ts'
-import type { Writer } from '../../../db/ledger/record/writer.ts'
+import type { LedgerWriter } from '../../../db/ledger/record/writer.ts'
 import { openSqliteWriter } from '../../../db/sqlite/ledger/thread.ts'
-import { Outcomes } from '../../../plugins/audit/audit.ts'
+import { OutcomeWriter } from '../../../plugins/audit/audit.ts'
 import {
   commitsInLog,
   entry,
@@ -24,7 +24,7 @@ t.test(
     t.teardown(ledger.close.bind(ledger))
     await ledger.commit({ entries: [entry({ request_id: 'a' })] })
     const before = commitsInLog(`${file}-wal`)
-    const outcomes = new Outcomes(ledger, await reader(t, file), (error) => t.fail(String(error)))
+    const outcomes = new OutcomeWriter(ledger, await reader(t, file), (error) => t.fail(String(error)))
     outcomes.settle(entry({ request_id: 'a', status: 'success' }))
     // What cannot wait has gone by now.
     await nextTurn()
@@ -41,7 +41,7 @@ t.test(
 t.test('F-05 flushed keeps what the ledger would not take, and ends', async (t) => {
   const file = await scratchDatabase(t.testdir())
   const ledger = await open(file)
-  const outcomes = new Outcomes(ledger, await reader(t, file), (error) => t.fail(String(error)))
+  const outcomes = new OutcomeWriter(ledger, await reader(t, file), (error) => t.fail(String(error)))
   await ledger.close()
   outcomes.settle(entry({ status: 'success' }))
   await outcomes.flushed()
@@ -53,7 +53,7 @@ async function doubtful(t: Test, stored: boolean) {
   const file = await scratchDatabase(t.testdir())
   const writer = await openSqliteWriter(file)
   const told = { losses: 0 }
-  const unsure: Writer = {
+  const unsure: LedgerWriter = {
     stream: writer.stream,
     head: writer.head,
     lost: writer.lost,
@@ -63,15 +63,15 @@ async function doubtful(t: Test, stored: boolean) {
       if (told.losses === 0) return writer.write(batch)
       told.losses -= 1
       if (stored) await writer.write(batch)
-      throw new InDoubt('the server is gone')
+      throw new CommitInDoubt('the server is gone')
     },
   }
   const ledger = await openLedger({
-    database: { openWriter: async () => unsure, authority: new AuthorityMoves() },
+    database: { openWriter: async () => unsure, authority: new AuthorityChanges() },
     version: VERSION,
   })
   t.teardown(ledger.close.bind(ledger))
-  const outcomes = new Outcomes(ledger, await reader(t, file), (error) => t.fail(String(error)))
+  const outcomes = new OutcomeWriter(ledger, await reader(t, file), (error) => t.fail(String(error)))
   return { file, ledger, outcomes, told }
 }
 

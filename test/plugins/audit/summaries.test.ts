@@ -29,12 +29,12 @@ await t.test('D3: what is remembered of kinds is bounded, and nothing is lost fr
     const times = counting.takeRow(one) ? 1 : 2
     for (let time = 0; time < times; time += 1) counting.count(one)
   }
-  t.equal(counting.take(1).length, 0, 'the minute is not over')
+  t.equal(counting.drainDue(1).length, 0, 'the minute is not over')
   passed += MINUTE_MS
-  const some = counting.take(128)
+  const some = counting.drainDue(128)
   t.equal(some.length, 128, 'no more at once than are asked for')
-  counting.giveBack(some)
-  const ended = counting.take(KINDS).map(summaryEntry)
+  counting.requeue(some)
+  const ended = counting.drainDue(KINDS).map(summaryEntry)
   t.equal(ended.length, 10_001)
   const common = ended.at(-1)
   t.match(common, {
@@ -54,7 +54,7 @@ await t.test('D3: what waits for the ledger does not grow', async (t) => {
     passed += MINUTE_MS
   }
   for (let minutes = 0; minutes < 5; minutes += 1) minute()
-  const ended = counting.take(100_000)
+  const ended = counting.drainDue(100_000)
   t.ok(ended.length <= 16_000, `${ended.length} rows`)
   t.equal(
     ended.reduce((sum, { count }) => sum + count, 0),

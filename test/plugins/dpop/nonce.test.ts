@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto'
 import t from 'tap'
-import { Nonces } from '../../../plugins/dpop/dpop.ts'
+import { NonceIssuer } from '../../../plugins/dpop/dpop.ts'
 
 const AT = Date.UTC(2026, 0, 1)
 const STEP_MS = 300_000
@@ -12,7 +12,7 @@ await t.test(
     const found = new Set<string>()
     let made = 0
     for (let i = 0; i < 3; i += 1) {
-      const nonces = new Nonces(randomBytes(32))
+      const nonces = new NonceIssuer(randomBytes(32))
       for (let step = 0; step < 105_120; step += 10) {
         for (const use of ['token', 'resource'] as const) {
           found.add(nonces.current(use, AT + step * STEP_MS))
@@ -29,7 +29,7 @@ await t.test(
 await t.test(
   'D-13 a nonce is fresh in its step and the next one, and not a millisecond longer',
   async (t) => {
-    const nonces = new Nonces(Buffer.alloc(32, 1))
+    const nonces = new NonceIssuer(Buffer.alloc(32, 1))
     const nonce = nonces.current('resource', AT)
     const isFresh = (at: number): boolean => nonces.isFresh('resource', nonce, at)
     t.strictSame([AT, AT + STEP_MS - 1, AT + STEP_MS, AT + 2 * STEP_MS - 1, AT + 2 * STEP_MS].map(isFresh), [
@@ -50,7 +50,7 @@ await t.test(
 )
 
 await t.test('D-13 a nonce of the one kind of door is none at the other', async (t) => {
-  const nonces = new Nonces(Buffer.alloc(32, 1))
+  const nonces = new NonceIssuer(Buffer.alloc(32, 1))
   t.equal(nonces.isFresh('token', nonces.current('resource', AT), AT), false)
   t.equal(nonces.isFresh('resource', nonces.current('token', AT), AT), false)
 })
@@ -58,16 +58,16 @@ await t.test('D-13 a nonce of the one kind of door is none at the other', async 
 await t.test(
   'D-13 replicas that share the secret accept each other’s nonces; another secret ends them',
   async (t) => {
-    const one = new Nonces(Buffer.alloc(32, 1))
-    const two = new Nonces(Buffer.alloc(32, 1))
-    const other = new Nonces(Buffer.alloc(32, 2))
+    const one = new NonceIssuer(Buffer.alloc(32, 1))
+    const two = new NonceIssuer(Buffer.alloc(32, 1))
+    const other = new NonceIssuer(Buffer.alloc(32, 2))
     t.equal(two.isFresh('resource', one.current('resource', AT), AT), true)
     t.equal(other.isFresh('resource', one.current('resource', AT), AT), false)
   },
 )
 
 await t.test('D-13 what is no nonce is stale, of whatever length', async (t) => {
-  const nonces = new Nonces(Buffer.alloc(32, 1))
+  const nonces = new NonceIssuer(Buffer.alloc(32, 1))
   const nonce = nonces.current('resource', AT)
   for (const text of ['', 'x', nonce.slice(1), `${nonce}A`, nonce.toLowerCase(), 'é'.repeat(22), '\ud800']) {
     t.equal(nonces.isFresh('resource', text, AT), false, JSON.stringify(text))

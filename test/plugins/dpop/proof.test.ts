@@ -1,7 +1,7 @@
 import { hash } from 'node:crypto'
 import fc from 'fast-check'
 import t from 'tap'
-import { checkProof, knownKeys, normalUrl, type ProofTarget } from '../../../plugins/dpop/proof.ts'
+import { checkProof, knownProofKeys, normalUrl, type ProofTarget } from '../../../plugins/dpop/proof.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
 import { proof, proofSigner } from '../../support/dpop.ts'
 import { refused } from '../../support/refused.ts'
@@ -53,11 +53,11 @@ await t.test('D-08 a header that is known spares no proof its signature, nor any
   const one = proofSigner()
   const first = proof(one, CLAIMS)
   const [head = '', body = '', tail = ''] = first.split('.')
-  const before = knownKeys.size
+  const before = knownProofKeys.size
   checkProof(first, TARGET)
-  t.ok(knownKeys.has(head))
+  t.ok(knownProofKeys.has(head))
   t.equal(checkProof(proof(one, { ...CLAIMS, jti: 'two' }), TARGET).jkt, one.jkt)
-  t.equal(knownKeys.size, before + 1, 'one for all proofs of a key')
+  t.equal(knownProofKeys.size, before + 1, 'one for all proofs of a key')
   const byAnother = proof({ ...proofSigner(), jwk: one.jwk }, CLAIMS)
   t.equal(byAnother.split('.')[0], head)
   const other = proof(one, { ...CLAIMS, jti: 'three' }).split('.')
@@ -82,7 +82,7 @@ await t.test('D-08 a header that is known spares no proof its signature, nor any
 })
 
 await t.test('D-08 only the header of a proof that held is remembered, and no long one', async (t) => {
-  const before = knownKeys.size
+  const before = knownProofKeys.size
   const stranger = () => proofSigner()
   const stale = proof(stranger(), { ...CLAIMS, nonce: 'stale' })
   t.throws(() => checkProof(stale, TARGET), refused('use_dpop_nonce'))
@@ -94,8 +94,8 @@ await t.test('D-08 only the header of a proof that held is remembered, and no lo
     t.throws(() => checkProof(junk, TARGET), refused('proof_invalid'))
   const long = stranger()
   t.equal(checkProof(proof(long, CLAIMS, { kid: 'k'.repeat(1_000) }), TARGET).jkt, long.jkt)
-  t.equal(knownKeys.size, before)
-  t.equal(knownKeys.max, 10_000)
+  t.equal(knownProofKeys.size, before)
+  t.equal(knownProofKeys.max, 10_000)
 })
 
 await t.test('D-13 a proof without a fresh nonce is told so only where all else holds', async (t) => {

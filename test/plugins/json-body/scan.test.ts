@@ -1,7 +1,7 @@
 import { isDeepStrictEqual } from 'node:util'
 import fc from 'fast-check'
 import t from 'tap'
-import { scanJson, scanning } from '../../../plugins/json-body/scan.ts'
+import { scanJson, scanJsonSteps } from '../../../plugins/json-body/scan.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
 
 /** Refusals on top of the grammar: not the subject here. */
@@ -114,7 +114,7 @@ await t.test('A5: invalid UTF-8 is refused wherever it stands', async (t) => {
 await t.test('A5: a step is short, whatever is in the text', (t) => {
   const MIB = 1024 * 1024
   const counted = (text: string): number => {
-    const steps = scanning(Buffer.from(text))
+    const steps = scanJsonSteps(Buffer.from(text))
     let count = 1
     while (!steps.next().done) count += 1
     return count
@@ -128,7 +128,7 @@ await t.test('A5: a step is short, whatever is in the text', (t) => {
 
 await t.test('A5: two scans in turns do not disturb each other', (t) => {
   const texts = [{ a: 'x'.repeat(200_000) }, { b: Array.from({ length: 20_000 }, (_, i) => ({ i })) }]
-  const scans = texts.map((value) => ({ value, steps: scanning(Buffer.from(JSON.stringify(value))) }))
+  const scans = texts.map((value) => ({ value, steps: scanJsonSteps(Buffer.from(JSON.stringify(value))) }))
   for (let open = scans; open.length > 0; ) {
     open = open.filter(({ value, steps }) => {
       const step = steps.next()

@@ -7,7 +7,7 @@ import { auditOptions } from '../../../plugins/audit/options.ts'
 import { capabilityOptions } from '../../../plugins/capability.ts'
 import { dpopOptions } from '../../../plugins/dpop/options.ts'
 import { ConfigError } from '../../../plugins/operator-files/config-error.ts'
-import { expand } from '../../../plugins/operator-files/expand.ts'
+import { expandReferences } from '../../../plugins/operator-files/expand.ts'
 import { readOperatorFiles } from '../../../plugins/operator-files/files.ts'
 import { pinOptions } from '../../../plugins/pin/options.ts'
 
@@ -292,7 +292,7 @@ await t.test('§8 references expand inside values and nothing else does', async 
     ['$$', '$'],
     ['$A ${A} $ {env:A}', '$A ${A} $ {env:A}'],
   ]
-  for (const [text, expected] of cases) t.equal(expand(text, env), expected, text)
+  for (const [text, expected] of cases) t.equal(expandReferences(text, env), expected, text)
 })
 
 await t.test('§8 a reference that cannot be expanded is refused', async (t) => {
@@ -310,7 +310,7 @@ await t.test('§8 a reference that cannot be expanded is refused', async (t) => 
     [`\${file:${key}}`, /has mode 0644 and is open to others/],
     [`\${file:${directory}}`, /is not a regular file/],
   ]
-  for (const [text, message] of cases) t.throws(() => expand(text, {}), { message }, text)
+  for (const [text, message] of cases) t.throws(() => expandReferences(text, {}), { message }, text)
 })
 
 await t.test('what a file says to its check is the same whether that watches or judges', async (t) => {

@@ -3,9 +3,13 @@ import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import t from 'tap'
 import { OWN_AUTHORITY } from '../../../plugins/call-authority.ts'
-import type { Demand } from '../../../plugins/facts.ts'
-import { type Check, type CheckFacts, loadOperatorModule } from '../../../plugins/operator-files/module.ts'
-import type { Granted } from '../../../plugins/permit.ts'
+import type { CapabilityDemand } from '../../../plugins/facts.ts'
+import {
+  type CheckFacts,
+  type CheckPlugin,
+  loadOperatorModule,
+} from '../../../plugins/operator-files/module.ts'
+import type { CallPermit } from '../../../plugins/permit.ts'
 import type { Arrival } from '../../../plugins/plugin.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
 import { CallHangup } from '../../../proxy/http/open-calls.ts'
@@ -15,7 +19,7 @@ import { heldFor } from '../../support/plugins/arrival.ts'
 const REFUSAL = pathToFileURL(join(import.meta.dirname, '../../../plugins/refusal.ts')).href
 
 function facts(): Arrival & CheckFacts {
-  const demand: Demand = { action: 'egress_llm_chat', demanded: ['llm.chat'] }
+  const demand: CapabilityDemand = { action: 'egress_llm_chat', demanded: ['llm.chat'] }
   const principal = holderOf('llm.chat')
   return {
     id: 'req_1',
@@ -38,7 +42,7 @@ function facts(): Arrival & CheckFacts {
     demand,
     call: { model: 'gpt-4o', tool: null, stream: false },
     // Stands for what plugins/capability.ts makes.
-    granted: { kind: 'call', authority: OWN_AUTHORITY, principal, demand, target: null } as Granted,
+    granted: { kind: 'call', authority: OWN_AUTHORITY, principal, demand, target: null } as CallPermit,
   }
 }
 
@@ -47,7 +51,7 @@ async function check(
   directory: string,
   admit: string,
   needs = '["principal", "proof", "call"]',
-): Promise<Check> {
+): Promise<CheckPlugin> {
   const text = `import { Refusal } from ${JSON.stringify(REFUSAL)}
 export const plugin = (options: object) => ({ name: 'check', needs: ${needs}, admit: ${admit} })
 export const unused = Refusal

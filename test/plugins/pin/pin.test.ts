@@ -1,15 +1,15 @@
 import { createHash, createHmac, randomBytes } from 'node:crypto'
 import t from 'tap'
 import type { PinnedPrincipal } from '../../../db/principals/pins.ts'
-import { commitmentsBy, pin, stillPinned } from '../../../plugins/pin/pin.ts'
-import type { Peer } from '../../../plugins/plugin.ts'
+import { commitmentsBy, pin, recheckPin } from '../../../plugins/pin/pin.ts'
+import type { TlsPeer } from '../../../plugins/plugin.ts'
 import { arrival } from '../../support/plugins/arrival.ts'
 import { refused } from '../../support/refused.ts'
 
 const AT = Date.UTC(2026, 0, 1)
 const DAY = 86_400_000
 // The certificate itself is not looked at: only what TLS proved about it.
-const peer = { thumbprint: 'ab', notBefore: AT - DAY, notAfter: AT + DAY } as Peer
+const peer = { thumbprint: 'ab', notBefore: AT - DAY, notAfter: AT + DAY } as TlsPeer
 const pinned: PinnedPrincipal = {
   principal_id: 'acme::bot',
   principal_ref: 'acme::bot',
@@ -27,7 +27,7 @@ const pinned: PinnedPrincipal = {
 
 const KEYS = { known: new Map(), open: () => Buffer.alloc(32) }
 
-const admit = async (found: PinnedPrincipal | undefined, over: { peer?: Peer | null; at?: number } = {}) =>
+const admit = async (found: PinnedPrincipal | undefined, over: { peer?: TlsPeer | null; at?: number } = {}) =>
   pin(() => found, KEYS).admit(arrival({ at: AT, peer, ...over }))
 
 await t.test('§5.2 the pinned certificate of an active principal is known', async (t) => {
@@ -111,7 +111,7 @@ function asked(found: () => PinnedPrincipal | undefined) {
   const plugin = pin(lookup, KEYS, undefined, () => passed)
   return {
     plugin,
-    again: stillPinned(plugin, () => passed),
+    again: recheckPin(plugin, () => passed),
     pass: (ms: number): void => {
       passed += ms
     },
@@ -154,6 +154,6 @@ await t.test('M-06 that an SVID chains to its CAs is asked each time: no revisio
   const arrived = arrival({ at: AT, peer })
   const facts = { ...arrived, ...(await plugin.admit(arrived)) }
   attached = false
-  const again = stillPinned(plugin, () => 0)
+  const again = recheckPin(plugin, () => 0)
   await t.rejects(async () => again.admit(facts), refused('certificate_not_pinned'))
 })

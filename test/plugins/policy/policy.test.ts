@@ -2,19 +2,19 @@ import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import t from 'tap'
 import { readDecision } from '../../../plugins/policy/decision.ts'
-import type { Engine } from '../../../plugins/policy/engine.ts'
+import type { PolicyEngine } from '../../../plugins/policy/engine.ts'
 import { policyInput } from '../../../plugins/policy/input.ts'
 import { policy } from '../../../plugins/policy/policy.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
 import { policyFacts, toolFacts } from '../../support/plugins/policy-facts.ts'
 
-const answering = (answer: unknown): Engine => ({
+const answering = (answer: unknown): PolicyEngine => ({
   evaluate: () => Promise.resolve(answer),
   close: () => Promise.resolve(),
 })
 
 /** How a call ends that a policy has answered so: null, or the refusal. */
-async function judged(engine: Engine): Promise<Refusal | null> {
+async function judged(engine: PolicyEngine): Promise<Refusal | null> {
   try {
     t.same(await policy(engine, 'digests').admit(policyFacts()), {}, 'it gives nothing')
     return null

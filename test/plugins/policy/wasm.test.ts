@@ -2,7 +2,7 @@ import { chmodSync, cpSync, mkdirSync, readFileSync, writeFileSync } from 'node:
 import { join } from 'node:path'
 import { gzipSync } from 'node:zlib'
 import t, { type Test } from 'tap'
-import type { Engine } from '../../../plugins/policy/engine.ts'
+import type { PolicyEngine } from '../../../plugins/policy/engine.ts'
 import { startEvaluator } from '../../../plugins/policy/evaluator-thread.ts'
 import { policyOptions } from '../../../plugins/policy/options.ts'
 import { type LoadedPolicy, openPolicy } from '../../../plugins/policy/policy.ts'
@@ -100,7 +100,12 @@ await t.test('a loop inside the compiled code is ended just so', async (t) => {
 })
 
 /** The engine by itself, with limits that no operator can set. */
-async function engineOf(t: Test, rule: string, deadlineMs: number, maximumPages = 4096): Promise<Engine> {
+async function engineOf(
+  t: Test,
+  rule: string,
+  deadlineMs: number,
+  maximumPages = 4096,
+): Promise<PolicyEngine> {
   const options = { wasm: readFileSync(WASM), data: null, entrypoint: `fixture/${rule}`, initialPages: 20 }
   const engine = await startEvaluator({ ...options, maximumPages }, { deadlineMs, startMs: AMPLE_MS })
   t.teardown(engine.close)

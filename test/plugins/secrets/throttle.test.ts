@@ -1,24 +1,24 @@
 import t from 'tap'
-import { senderOf, Throttle } from '../../../plugins/secrets/throttle.ts'
+import { FailureThrottle, senderOf } from '../../../plugins/secrets/throttle.ts'
 
 await t.test(
   'docs/protocol.md#admin-throttle an address waits after ten failures in a minute, others do not',
   (t) => {
     let now = 1_000
-    const throttle = new Throttle(() => now)
+    const throttle = new FailureThrottle(() => now)
     for (let i = 0; i < 9; i++) {
       now = 1_000 + i
-      throttle.failed('1.2.3.4')
+      throttle.recordFailure('1.2.3.4')
     }
     now = 2_000
     t.equal(throttle.waitS('1.2.3.4'), 0)
-    throttle.failed('1.2.3.4')
+    throttle.recordFailure('1.2.3.4')
     t.equal(throttle.waitS('1.2.3.4'), 59)
     t.equal(throttle.waitS('5.6.7.8'), 0)
     now = 61_000
     t.equal(throttle.waitS('1.2.3.4'), 0, 'a minute after the first')
     now = 61_001
-    throttle.failed('1.2.3.4')
+    throttle.recordFailure('1.2.3.4')
     now = 61_002
     t.equal(throttle.waitS('1.2.3.4'), 0, 'and starts anew')
     t.end()
@@ -26,9 +26,9 @@ await t.test(
 )
 
 await t.test('threat 7 a flood of addresses does not grow its memory without bound', (t) => {
-  const throttle = new Throttle(() => 1)
+  const throttle = new FailureThrottle(() => 1)
   const fails = (address: string): void => {
-    for (let i = 0; i < 10; i++) throttle.failed(address)
+    for (let i = 0; i < 10; i++) throttle.recordFailure(address)
   }
   fails('first')
   for (let i = 0; i < 10_000; i++) fails(`address-${i}`)
@@ -39,13 +39,13 @@ await t.test('threat 7 a flood of addresses does not grow its memory without bou
 
 await t.test('threat 7 a flood of single failures lets nobody in who has to wait', (t) => {
   let now = 0
-  const throttle = new Throttle(() => now)
-  for (let i = 0; i < 10; i++) throttle.failed('attacker')
+  const throttle = new FailureThrottle(() => now)
+  for (let i = 0; i < 10; i++) throttle.recordFailure('attacker')
   now = 1
-  for (let i = 0; i < 20_000; i++) throttle.failed(`address-${i}`)
+  for (let i = 0; i < 20_000; i++) throttle.recordFailure(`address-${i}`)
   t.equal(throttle.waitS('attacker'), 60)
   now = 30_000
-  throttle.failed('attacker')
+  throttle.recordFailure('attacker')
   t.equal(throttle.waitS('attacker'), 30, 'a guess that was under way changes nothing')
   t.end()
 })

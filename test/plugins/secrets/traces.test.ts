@@ -1,9 +1,14 @@
 import t from 'tap'
-import { quotesSecret, quotingSecret, SecretScreen, tracesOf } from '../../../plugins/secrets/traces.ts'
+import {
+  quotesSecret,
+  quotesSecretSteps,
+  SecretScreen,
+  secretTraces,
+} from '../../../plugins/secrets/traces.ts'
 import { SPELLINGS } from '../../support/spellings.ts'
 
 const SECRET = 'sk-proj-a/b+c=d&e<f>"g\'==0123456789'
-const TRACES = tracesOf([SECRET])
+const TRACES = secretTraces([SECRET])
 const MIB = 1024 * 1024
 
 /**
@@ -15,11 +20,11 @@ function screened(text: string, size: number): { passed: string; whole: boolean 
   const bytes = Buffer.from(text)
   let passed = ''
   for (let at = 0; at < bytes.length; at += size) {
-    const piece = screen.take(bytes.subarray(at, at + size))
+    const piece = screen.push(bytes.subarray(at, at + size))
     if (piece === null) return { passed, whole: false }
     passed += piece.toString()
   }
-  return { passed: passed + screen.rest().toString(), whole: true }
+  return { passed: passed + screen.flush().toString(), whole: true }
 }
 
 for (const [writer, spell] of Object.entries(SPELLINGS)) {
@@ -34,7 +39,7 @@ for (const [writer, spell] of Object.entries(SPELLINGS)) {
       for (const size of [1, 2, 5, 16, 40]) {
         const { passed } = screened(text, size)
         t.notOk(
-          quotesSecret(tracesOf([SECRET.slice(0, 6)]), Buffer.from(passed)),
+          quotesSecret(secretTraces([SECRET.slice(0, 6)]), Buffer.from(passed)),
           'nor does its beginning pass',
         )
       }
@@ -61,10 +66,10 @@ await t.test('H1a what quotes no secret passes byte for byte, in whatever pieces
     }
     const screen = new SecretScreen(TRACES)
     const bytes = Buffer.from(text)
-    const pieces = [...bytes].map((byte) => screen.take(Buffer.from([byte])) ?? Buffer.from('broken off'))
-    t.equal(Buffer.concat([...pieces, screen.rest()]).toString(), text)
+    const pieces = [...bytes].map((byte) => screen.push(Buffer.from([byte])) ?? Buffer.from('broken off'))
+    t.equal(Buffer.concat([...pieces, screen.flush()]).toString(), text)
   }
-  t.strictSame(tracesOf(['']), [], 'an empty key is no secret')
+  t.strictSame(secretTraces(['']), [], 'an empty key is no secret')
   t.notOk(quotesSecret([], Buffer.from('anything')))
   t.end()
 })
@@ -73,7 +78,7 @@ await t.test('H1a no text holds the loop: the search is linear, and a long one i
   for (const unit of ['\\', '\\u0073', '%25', '&#x3d;', '&#00', 'sk-proj-', 'lorem ipsum ']) {
     const text = Buffer.alloc(4 * MIB, unit)
     let worst = 0
-    const work = quotingSecret(TRACES, text)
+    const work = quotesSecretSteps(TRACES, text)
     for (let done = false; !done; ) {
       const { user } = process.cpuUsage()
       done = work.next().done === true
@@ -85,7 +90,7 @@ await t.test('H1a no text holds the loop: the search is linear, and a long one i
 })
 
 await t.test('H1a what is held back does not tell how a secret begins', (t) => {
-  const passes = (text: string): number => new SecretScreen(TRACES).take(Buffer.from(text))?.length ?? -1
+  const passes = (text: string): number => new SecretScreen(TRACES).push(Buffer.from(text))?.length ?? -1
   for (let length = 1; length < SECRET.length; length += 1) {
     const right = SECRET.slice(0, length)
     const wrong = `${SECRET.slice(0, length - 1)}?`

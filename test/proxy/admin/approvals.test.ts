@@ -1,11 +1,11 @@
 import t from 'tap'
 import { Refusal } from '../../../plugins/refusal.ts'
 import { OPERATIONS } from '../../../proxy/admin/http/operations.ts'
-import { type Given, inputOf, type Takes } from '../../../proxy/admin/operation/operation.ts'
+import { type InputSchemas, inputOf, type RawInput } from '../../../proxy/admin/operation/operation.ts'
 
 interface Named {
   readonly name: string
-  readonly takes: Takes
+  readonly takes: InputSchemas
 }
 
 const every: readonly Named[] = Object.values(OPERATIONS).flatMap((family) =>
@@ -26,7 +26,7 @@ t.test('H6: no operation that approves does so without the digest of what was re
   t.same(approving.map(({ name }) => name).sort(), ['approveMcpServer', 'approveMcpTool'])
   for (const { name, takes } of approving) {
     const params = { resource_id: 'r', tool: 't' }
-    const asked = (body: unknown) => inputOf(takes, { params, body } as Given<Takes>)
+    const asked = (body: unknown) => inputOf(takes, { params, body } as RawInput<InputSchemas>)
     for (const body of [undefined, {}, { digest: null }, { digest: '' }, { digest: '*' }]) {
       t.equal(
         reasonOf(() => asked(body)),

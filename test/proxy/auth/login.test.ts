@@ -6,7 +6,7 @@ import {
   X509Certificate,
 } from 'node:crypto'
 import t from 'tap'
-import { leafConstraints, signsHandshakes } from '../../../certs/authority/builder.ts'
+import { digitalSignatureKeyUsage, leafConstraints } from '../../../certs/authority/builder.ts'
 import { type Bench, bench, boundTo, dpopToken, oauthError } from '../../support/auth/bench.ts'
 import { caExtensions, type Odd, odd } from '../../support/certs/made.ts'
 import { proof } from '../../support/dpop.ts'
@@ -258,7 +258,10 @@ await t.test(
     const ca = await odd({ name: 'corp', extensions: caExtensions(0), ...dates })
     await b.gateway.admin('POST', '/v1/admin/ca/attach', { ca_pem: ca.pem, kind: 'organisation' })
     const enrolled = async (name: string, key: NonNullable<Odd['key']>): Promise<Identity> => {
-      const leaf = await odd({ name, extensions: [leafConstraints(), signsHandshakes()], ...dates, key }, ca)
+      const leaf = await odd(
+        { name, extensions: [leafConstraints(), digitalSignatureKeyUsage()], ...dates, key },
+        ca,
+      )
       const who = { cert: leaf.pem, key: leaf.key.export({ type: 'pkcs8', format: 'pem' }).toString() }
       const body = {
         agent_name: name,

@@ -4,8 +4,8 @@ import { type CryptoKey, importJWK } from 'jose'
 import * as oauth from 'oauth4webapi'
 import t from 'tap'
 import { tokenVerifier } from '../../../plugins/dpop/access-token.ts'
-import { dpop, Nonces } from '../../../plugins/dpop/dpop.ts'
-import type { Peer } from '../../../plugins/plugin.ts'
+import { dpop, NonceIssuer } from '../../../plugins/dpop/dpop.ts'
+import type { TlsPeer } from '../../../plugins/plugin.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
 import { athOf, type ProofSigner, proofSigner } from '../../support/dpop.ts'
 import { holderOf } from '../../support/permit.ts'
@@ -44,7 +44,7 @@ const AT = nowS * 1000
 const client = proofSigner()
 const issuer = proofSigner()
 const THUMBPRINT = 'ab'.repeat(32)
-const nonces = new Nonces(Buffer.alloc(32, 7))
+const nonces = new NonceIssuer(Buffer.alloc(32, 7))
 // Proven by its making: an EC key, which jose imports as a CryptoKey.
 const verifier = (await importJWK({ ...issuer.jwk }, 'ES256')) as CryptoKey
 const plugin = dpop({
@@ -61,7 +61,7 @@ const plugin = dpop({
 })
 const principal = holderOf('llm.chat')
 // Only what TLS proved about it is looked at.
-const peer = { thumbprint: THUMBPRINT, notBefore: AT - 1000, notAfter: AT + 3_600_000 } as Peer
+const peer = { thumbprint: THUMBPRINT, notBefore: AT - 1000, notAfter: AT + 3_600_000 } as TlsPeer
 
 interface Rendered {
   readonly method: string

@@ -1,6 +1,6 @@
 import { readFile } from 'node:fs/promises'
 import t from 'tap'
-import { ENDPOINTS } from '../../../proxy/llm/dialects/registry.ts'
+import { LLM_ENDPOINTS } from '../../../proxy/llm/dialects/registry.ts'
 import { bench, boundTo, DOOR, dpopToken, oauthError } from '../../support/auth/bench.ts'
 import type { Identity } from '../../support/gateway.ts'
 
@@ -15,7 +15,7 @@ async function paths(): Promise<readonly string[]> {
       (path) => `/v1/admin/${kind}${path}`,
     ),
   )
-  const all = [...written, ...ofKinds, ...ENDPOINTS.map(({ path }) => path)]
+  const all = [...written, ...ofKinds, ...LLM_ENDPOINTS.map(({ path }) => path)]
   return [...new Set(all)].map((path) => path.replace(/\{\w+\}/, 'x'))
 }
 
@@ -50,7 +50,12 @@ await t.test('B-01 RFC 6750 §3 every 401 of every door carries its challenge', 
       }
     }
   }
-  const gated = [...ENDPOINTS.map(({ path }) => path), '/v1/models', '/v1/egress/models', '/v1/auth/token']
+  const gated = [
+    ...LLM_ENDPOINTS.map(({ path }) => path),
+    '/v1/models',
+    '/v1/egress/models',
+    '/v1/auth/token',
+  ]
   t.strictSame(
     gated.filter((path) => !refused.has(path)),
     [],

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { networkOf, within } from '../../../proxy/boot/networks.ts'
+import { networkMatcher, parseNetwork } from '../../../proxy/boot/networks.ts'
 
 await t.test('an address is a network of its own, and both have one spelling', async (t) => {
   const cases = {
@@ -9,7 +9,7 @@ await t.test('an address is a network of its own, and both have one spelling', a
     '2001:DB8:0:0::1': '2001:db8::1/128',
     '::/0': '::/0',
   }
-  for (const [text, network] of Object.entries(cases)) t.equal(networkOf(text), network, text)
+  for (const [text, network] of Object.entries(cases)) t.equal(parseNetwork(text), network, text)
   for (const text of [
     '',
     '/',
@@ -21,11 +21,11 @@ await t.test('an address is a network of its own, and both have one spelling', a
     '::ffff:10.0.0.4',
     '::1 ',
   ])
-    t.equal(networkOf(text), null, text)
+    t.equal(parseNetwork(text), null, text)
 })
 
 await t.test('an address lies in a network as sockets name it: IPv4 as IPv6, and with a zone', async (t) => {
-  const isBalancer = within(['10.1.0.0/16', '192.0.2.7/32', '2001:db8::/32', 'fe80::/10'])
+  const isBalancer = networkMatcher(['10.1.0.0/16', '192.0.2.7/32', '2001:db8::/32', 'fe80::/10'])
   for (const address of ['10.1.2.3', '::ffff:10.1.2.3', '192.0.2.7', '2001:db8::9', 'fe80::1%eth0'])
     t.ok(isBalancer(address), address)
   for (const address of [

@@ -1,6 +1,6 @@
 import { text } from 'node:stream/consumers'
 import t from 'tap'
-import { Followers } from '../../../proxy/dashboard/activity/followers.ts'
+import { ActivityFollowers } from '../../../proxy/dashboard/activity/followers.ts'
 import { eventually } from '../../support/settled.ts'
 
 const TOO_MANY = { message: 'Too many pages follow already. Close one of them.' } as Error
@@ -9,7 +9,7 @@ const log = { error: () => {} }
 /** A ledger whose end somebody moves, and that counts who looks at it. */
 function ledger() {
   const state = { last: 1, looks: 0 }
-  const followers = new Followers({
+  const followers = new ActivityFollowers({
     last: () => {
       state.looks += 1
       return Promise.resolve(state.last)

@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import t from 'tap'
-import { blockedAddresses, refusedAddress, refusedHost } from '../../../proxy/egress/address.ts'
+import { addressRefusal, blockedAddresses, hostRefusal } from '../../../proxy/egress/address.ts'
 
 /**
  * First and last address of each range of docs/threats.md#threat-19, then the nearest public neighbours it
@@ -64,11 +64,11 @@ await t.test(
   (t) => {
     for (const [range, inside, outside] of RANGES) {
       for (const address of inside) {
-        t.type(refusedAddress(address, false), 'string', `${address} in ${range}`)
-        t.type(refusedAddress(address, true), 'string', `${address} in ${range}, private allowed`)
+        t.type(addressRefusal(address, false), 'string', `${address} in ${range}`)
+        t.type(addressRefusal(address, true), 'string', `${address} in ${range}, private allowed`)
       }
       for (const address of outside)
-        t.equal(refusedAddress(address, false), null, `${address} beside ${range}`)
+        t.equal(addressRefusal(address, false), null, `${address} beside ${range}`)
     }
     t.end()
   },
@@ -79,11 +79,11 @@ await t.test(
   (t) => {
     for (const [range, inside, outside] of PRIVATE) {
       for (const address of inside) {
-        t.type(refusedAddress(address, false), 'string', `${address} in ${range}`)
-        t.equal(refusedAddress(address, true), null, `${address} in ${range}, private allowed`)
+        t.type(addressRefusal(address, false), 'string', `${address} in ${range}`)
+        t.equal(addressRefusal(address, true), null, `${address} in ${range}, private allowed`)
       }
       for (const address of outside)
-        t.equal(refusedAddress(address, false), null, `${address} beside ${range}`)
+        t.equal(addressRefusal(address, false), null, `${address} beside ${range}`)
     }
     t.end()
   },
@@ -91,8 +91,8 @@ await t.test(
 
 await t.test('threat 19: metadata services are never reached', (t) => {
   for (const address of METADATA) {
-    t.equal(refusedAddress(address, false), 'metadata', address)
-    t.equal(refusedAddress(address, true), 'metadata', `${address}, private allowed`)
+    t.equal(addressRefusal(address, false), 'metadata', address)
+    t.equal(addressRefusal(address, true), 'metadata', `${address}, private allowed`)
   }
   for (const name of [
     'metadata',
@@ -100,7 +100,7 @@ await t.test('threat 19: metadata services are never reached', (t) => {
     'x.metadata.google.internal',
     'metadata.goog',
   ]) {
-    t.equal(refusedHost(new URL(`http://${name}/`), true), 'metadata', name)
+    t.equal(hostRefusal(new URL(`http://${name}/`), true), 'metadata', name)
   }
   t.end()
 })
@@ -113,7 +113,7 @@ await t.test('threat 19: public addresses are not refused', (t) => {
     '2606:4700:4700::1111',
     '2a00:1450:4001:80b::200e',
   ]
-  for (const address of addresses) t.equal(refusedAddress(address, false), null, address)
+  for (const address of addresses) t.equal(addressRefusal(address, false), null, address)
   t.end()
 })
 
@@ -128,9 +128,9 @@ await t.test('threat 19: an address in any but its usual spelling is refused, an
     '[2606:4700::1]',
     '',
   ]
-  for (const text of spellings) t.equal(refusedAddress(text, true), 'malformed', JSON.stringify(text))
-  t.equal(refusedAddress('fe80::1%eth0', true), 'zone')
-  t.equal(refusedAddress('2606:4700::1%eth0', true), 'zone')
+  for (const text of spellings) t.equal(addressRefusal(text, true), 'malformed', JSON.stringify(text))
+  t.equal(addressRefusal('fe80::1%eth0', true), 'zone')
+  t.equal(addressRefusal('2606:4700::1%eth0', true), 'zone')
   t.end()
 })
 
@@ -142,7 +142,7 @@ await t.test(
       const blocks = (address: string) => blocked.check(address, address.includes(':') ? 'ipv6' : 'ipv4')
       fc.assert(
         fc.property(fc.oneof(fc.ipV4(), fc.ipV6()), (address) => {
-          return refusedAddress(address, allowPrivate) !== null || !blocks(address)
+          return addressRefusal(address, allowPrivate) !== null || !blocks(address)
         }),
         { numRuns: 2000 },
       )
@@ -176,8 +176,8 @@ await t.test('threat 19: a host is judged by its name as far as a name can tell'
     ['foo://0x7f.1/', 'scheme', 'scheme'],
   ]
   for (const [url, plain, allowed] of cases) {
-    t.equal(refusedHost(new URL(url), false), plain, url)
-    t.equal(refusedHost(new URL(url), true), allowed, `${url}, private allowed`)
+    t.equal(hostRefusal(new URL(url), false), plain, url)
+    t.equal(hostRefusal(new URL(url), true), allowed, `${url}, private allowed`)
   }
   t.end()
 })

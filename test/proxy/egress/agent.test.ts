@@ -5,12 +5,17 @@ import { type AddressInfo, createServer as createTcpServer, type Server } from '
 import { getCACertificates, setDefaultCACertificates, type TLSSocket } from 'node:tls'
 import t, { type Test } from 'tap'
 import { issueClientCertificate, issueServerCertificate } from '../../../certs/authority/issue.ts'
-import { type EgressOptions, EgressRefused, egressAgent, type Resolve } from '../../../proxy/egress/agent.ts'
+import {
+  type EgressOptions,
+  EgressRefused,
+  egressAgent,
+  type ResolveHost,
+} from '../../../proxy/egress/agent.ts'
 import { BOT, madeAuthority } from '../../support/certs/made.ts'
 
 const PATIENCE = { connectMs: 10_000, answerMs: 10_000 }
 
-const answering = (...addresses: readonly string[]): Resolve => {
+const answering = (...addresses: readonly string[]): ResolveHost => {
   const all = addresses.map((address) => ({ address, family: address.includes(':') ? 6 : 4 }) as const)
   return () => Promise.resolve(all)
 }
@@ -93,7 +98,7 @@ await t.test('T16: a name is asked once for each connection, and not again for a
   const port = await listening(t, server)
   // The first address is dead: the next one is tried.
   const addresses = answering('127.0.0.2', '127.0.0.1')
-  const resolve: Resolve = (...given) => {
+  const resolve: ResolveHost = (...given) => {
     asked += 1
     return addresses(...given)
   }
@@ -121,7 +126,7 @@ await t.test(
     const silent = await listening(t, createTcpServer())
     const code = { code: 'UND_ERR_CONNECT_TIMEOUT' }
     await t.rejects(agentOf(t, { connectMs: 50 })(`https://127.0.0.1:${silent}`), code)
-    const resolve: Resolve = () => new Promise(() => undefined)
+    const resolve: ResolveHost = () => new Promise(() => undefined)
     await t.rejects(agentOf(t, { connectMs: 50, resolve })('http://upstream.example:9'), code)
   },
 )

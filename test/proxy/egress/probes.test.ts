@@ -3,7 +3,7 @@ import { readFile } from 'node:fs/promises'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import t from 'tap'
-import { KeptNames } from '../../../db/host-names/kept-names.ts'
+import { HostNameCache } from '../../../db/host-names/kept-names.ts'
 import { egressAgent, POOL_IDLE_MS, TCP_PROBE_MS } from '../../../proxy/egress/agent.ts'
 import { PacedAgents } from '../../../proxy/egress/paced-agents.ts'
 
@@ -31,7 +31,7 @@ await t.test(
     })
     const { port } = server.address() as AddressInfo
     const judged = egressAgent({ allowPrivate: true, connectMs: 5_000, answerMs: 5_000 })
-    const paced = new PacedAgents({ keepAlive: true, names: new KeptNames() })
+    const paced = new PacedAgents({ keepAlive: true, names: new HostNameCache() })
     for (const agent of [judged, paced.open(5_000)]) {
       const { body } = await agent.request({ origin: `http://127.0.0.1:${port}`, path: '/', method: 'GET' })
       await body.dump()

@@ -5,13 +5,13 @@ import {
   checkSecretReference,
   isSecretReference,
   SecretReferenceError,
-  secretOf,
+  secretReader,
 } from '../../../proxy/egress/secret-reference.ts'
 
 await t.test('docs/protocol.md#secret-references: a secret is named, not stored', async (t) => {
   const secrets = join(t.testdir({ secrets: { open: 'from-a-file\n' } }), 'secrets')
   await writeFile(join(secrets, 'private'), 'x\n', { mode: 0o600 })
-  const read = secretOf({ MCP_SECRET_A: 'from-the-environment', MCP_SECRET_EMPTY: '' }, secrets)
+  const read = secretReader({ MCP_SECRET_A: 'from-the-environment', MCP_SECRET_EMPTY: '' }, secrets)
   t.equal(await read('env:MCP_SECRET_A'), 'from-the-environment')
   t.equal(await read(`file:${secrets}/private`), 'x')
   for (const bad of ['env:MCP_SECRET_EMPTY', 'env:MCP_SECRET_MISSING', `file:${secrets}/none`]) {
@@ -33,7 +33,7 @@ await t.test('D4 what is no secret of an MCP server is not read, whatever leads 
     MCP_PROXY_ADMIN_SECRET: 'k',
     MCP_SECRET_: 'k',
   }
-  const read = secretOf(env, secrets)
+  const read = secretReader(env, secrets)
   const variables = Object.keys(env).map((name) => `env:${name}`)
   const files = [
     key,
@@ -81,7 +81,7 @@ await t.test('a file may be named before it is there, and its directory by a lin
   await symlink(join(root, 'really/a'), join(root, 'really/b'))
   for (const name of ['a', 'b']) {
     await checkSecretReference(`file:${root}/secrets/${name}`, join(root, 'secrets'))
-    t.equal(await secretOf({}, join(root, 'secrets'))(`file:${root}/secrets/${name}`), 'x')
+    t.equal(await secretReader({}, join(root, 'secrets'))(`file:${root}/secrets/${name}`), 'x')
   }
   t.ok(isSecretReference(`env:MCP_SECRET_${'A'.repeat(117)}`))
   t.notOk(isSecretReference(`env:MCP_SECRET_${'A'.repeat(118)}`))

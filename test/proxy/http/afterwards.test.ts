@@ -1,13 +1,13 @@
 import { createServer, type RequestListener } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import t from 'tap'
-import { type Arrival, Pipeline, type Recorder, type Settlement } from '../../../plugins/plugin.ts'
+import { type Arrival, type CallSettlement, Pipeline, type Recorder } from '../../../plugins/plugin.ts'
 import { router } from '../../../proxy/http/arrival.ts'
-import { Descriptors } from '../../../proxy/http/descriptors.ts'
-import { Budget, Drain } from '../../../proxy/http/open-calls.ts'
+import { FileDescriptors } from '../../../proxy/http/descriptors.ts'
+import { MemoryBudget, RequestDrain } from '../../../proxy/http/open-calls.ts'
 import type { Reply } from '../../../proxy/http/reply.ts'
-import { onSurface, open } from '../../../proxy/http/route.ts'
-import { serve } from '../../../proxy/http/serve.ts'
+import { onSurface, openRoute } from '../../../proxy/http/route.ts'
+import { createRequestListener } from '../../../proxy/http/serve.ts'
 import { createLogs } from '../../../proxy/telemetry/log.ts'
 import { createMetrics } from '../../../proxy/telemetry/metrics.ts'
 
@@ -18,7 +18,7 @@ interface Test {
 const none = (): Promise<number> => Promise.resolve(0)
 
 /** A real server around one route, with what its log and its figures say. */
-async function serving(t: Test, reply: () => Reply, settled: (settlement: Settlement) => void) {
+async function serving(t: Test, reply: () => Reply, settled: (settlement: CallSettlement) => void) {
   const lines: { step?: string; msg: string; err?: { message: string } }[] = []
   const metrics = createMetrics({
     waiting: () => 0,
@@ -34,7 +34,7 @@ async function serving(t: Test, reply: () => Reply, settled: (settlement: Settle
     lostLines: () => 0,
     reachable: async () => true,
     listening: () => true,
-    descriptors: new Descriptors(false),
+    descriptors: new FileDescriptors(false),
     certificates: async () => new Map(),
   })
   const recorder: Recorder<Arrival> = {
@@ -42,10 +42,10 @@ async function serving(t: Test, reply: () => Reply, settled: (settlement: Settle
     refused: () => Promise.resolve(null),
     settled: (_facts, settlement) => settled(settlement),
   }
-  const routes = router(onSurface('public', [open('GET', '/x', Pipeline.start(), reply, recorder)]))
-  const drain = new Drain()
-  const budget = new Budget({ whole: 1e6, share: 1e6, little: 1e6 }, () => {})
-  const listener: RequestListener = serve({
+  const routes = router(onSurface('public', [openRoute('GET', '/x', Pipeline.start(), reply, recorder)]))
+  const drain = new RequestDrain()
+  const budget = new MemoryBudget({ process: 1e6, perPrincipal: 1e6, perAnonymous: 1e6 }, () => {})
+  const listener: RequestListener = createRequestListener({
     mounted: { router: routes },
     ...createLogs('info', { write: (line: string) => void lines.push(JSON.parse(line)) }),
     metrics,
@@ -77,7 +77,7 @@ async function serving(t: Test, reply: () => Reply, settled: (settlement: Settle
 await t.test(
   'a report that throws is logged and counted; the caller has its answer, and the outcome is settled',
   async (t) => {
-    const settlements: Settlement[] = []
+    const settlements: CallSettlement[] = []
     const broken = (): Reply => ({
       status: 200,
       body: 'fine',

@@ -1,18 +1,22 @@
 import fc from 'fast-check'
 import t from 'tap'
-import { most } from '../../../plugins/collect.ts'
-import { type Account, Budget } from '../../../proxy/http/open-calls.ts'
+import { peakReservation } from '../../../plugins/collect.ts'
+import { type MemoryAccount, MemoryBudget } from '../../../proxy/http/open-calls.ts'
 import { refused } from '../../support/refused.ts'
 
-const account = (budget: Budget, id: string, capabilities: readonly string[] = ['x']): Account => {
+const account = (
+  budget: MemoryBudget,
+  id: string,
+  capabilities: readonly string[] = ['x'],
+): MemoryAccount => {
   const held = budget.open()
-  held.by({ principal: { id, capabilities } })
+  held.setOwner({ principal: { id, capabilities } })
   return held
 }
 
 const MIB = 1024 * 1024
-const budgetOf = (whole: number, share: number, little: number, onRefused = () => {}): Budget =>
-  new Budget({ whole: whole * MIB, share: share * MIB, little: little * MIB }, onRefused)
+const budgetOf = (whole: number, share: number, little: number, onRefused = () => {}): MemoryBudget =>
+  new MemoryBudget({ process: whole * MIB, perPrincipal: share * MIB, perAnonymous: little * MIB }, onRefused)
 
 await t.test('A4: a caller holds its share, and never more than it leaves free', (t) => {
   let refusals = 0
@@ -20,19 +24,19 @@ await t.test('A4: a caller holds its share, and never more than it leaves free',
     refusals += 1
   })
   const alice = account(budget, 'alice')
-  t.ok(alice.tries(50 * MIB))
-  t.notOk(alice.tries(1), 'past its share')
-  t.notOk(account(budget, 'alice').tries(1), 'which is one for all of its calls')
-  t.ok(account(budget, 'bob').tries(35 * MIB))
-  t.notOk(account(budget, 'bob').tries(1), 'half of what was left')
-  t.ok(account(budget, 'carol').tries(17 * MIB), 'and so on')
-  t.notOk(account(budget, 'empty', []).tries(11 * MIB), 'without a capability')
-  t.notOk(budget.open().tries(11 * MIB), 'a stranger')
-  t.ok(budget.open().tries(9 * MIB))
+  t.ok(alice.tryReserve(50 * MIB))
+  t.notOk(alice.tryReserve(1), 'past its share')
+  t.notOk(account(budget, 'alice').tryReserve(1), 'which is one for all of its calls')
+  t.ok(account(budget, 'bob').tryReserve(35 * MIB))
+  t.notOk(account(budget, 'bob').tryReserve(1), 'half of what was left')
+  t.ok(account(budget, 'carol').tryReserve(17 * MIB), 'and so on')
+  t.notOk(account(budget, 'empty', []).tryReserve(11 * MIB), 'without a capability')
+  t.notOk(budget.open().tryReserve(11 * MIB), 'a stranger')
+  t.ok(budget.open().tryReserve(9 * MIB))
   t.equal(budget.held, 111 * MIB)
   t.equal(refusals, 0)
-  t.throws(() => alice.takeAnswer(1), refused('overloaded'))
-  t.throws(() => alice.ask(1), refused('overloaded'))
+  t.throws(() => alice.reserveAnswer(1), refused('overloaded'))
+  t.throws(() => alice.requireRoom(1), refused('overloaded'))
   t.equal(refusals, 2)
   t.strictSame(budget.refusal().headers, { 'retry-after': '1' })
   t.end()
@@ -41,19 +45,19 @@ await t.test('A4: a caller holds its share, and never more than it leaves free',
 await t.test('A4: what a call holds counts until it ends, and once', (t) => {
   const budget = budgetOf(1000, 500, 10)
   const held = account(budget, 'alice')
-  held.tries(100)
-  held.takeAnswer(30)
-  held.sends(20)
+  held.tryReserve(100)
+  held.reserveAnswer(30)
+  held.reserveReply(20)
   t.equal(budget.held, 130, 'an answer that was counted as it came')
-  held.sends(45)
+  held.reserveReply(45)
   t.equal(budget.held, 145, 'and one that is longer when it is sent')
-  held.by({})
+  held.setOwner({})
   held.release()
   t.equal(budget.held, 0)
-  held.tries(5)
+  held.tryReserve(5)
   held.end()
   t.equal(budget.held, 0)
-  t.notOk(held.tries(1), 'what comes later is not counted')
+  t.notOk(held.tryReserve(1), 'what comes later is not counted')
   held.end()
   t.equal(budget.held, 0)
   t.end()
@@ -61,14 +65,14 @@ await t.test('A4: what a call holds counts until it ends, and once', (t) => {
 
 await t.test('A4: of something that grows and shrinks the most counts', (t) => {
   const budget = budgetOf(1000, 50, 10)
-  const fits = most(account(budget, 'alice'))
+  const fits = peakReservation(account(budget, 'alice'))
   t.strictSame(
     [10, 40, 20, 40, 50].map((length) => fits(length * MIB)),
     [true, true, true, true, true],
   )
   t.equal(budget.held, 50 * MIB)
   t.notOk(fits(51 * MIB))
-  t.ok(most(null)(1e9))
+  t.ok(peakReservation(null)(1e9))
   t.end()
 })
 
@@ -79,10 +83,10 @@ await t.test('A4: whatever callers do, one that holds little is not refused, and
     const open = Array.from({ length: 6 }, (_, i) => account(budget, `p${i}`))
     for (const [who, bytes, ends] of acts) {
       if (ends) open[who]?.release()
-      else open[who]?.tries(bytes)
+      else open[who]?.tryReserve(bytes)
       if (budget.held > 1000 * MIB + 6 * 65_536) return false
       const small = account(budget, 'small')
-      if (!small.tries(65_536)) return false
+      if (!small.tryReserve(65_536)) return false
       small.end()
     }
     for (const held of open) held.end()

@@ -1,17 +1,17 @@
 import { createServer } from 'node:http'
 import { type AddressInfo, connect } from 'node:net'
 import t, { type Test } from 'tap'
-import { type Ending, send } from '../../../proxy/http/send.ts'
+import { type ReplyEnding, sendReply } from '../../../proxy/http/send.ts'
 import { eventually } from '../../support/settled.ts'
 
 /** A server that answers each request with `body`, sent whole. */
 async function answering(t: Test, body: string | Buffer) {
-  const endings: Ending[] = []
+  const endings: ReplyEnding[] = []
   const waiting: (() => number)[] = []
   const server = createServer((_req, res) => {
     waiting.push(() => (res.socket?.writableLength ?? 0) + res.writableLength)
     const options = { headers: {}, writeStallMs: 60_000, onStream: () => {} }
-    void send(res, { status: 200, body }, options).then((ending) => endings.push(ending))
+    void sendReply(res, { status: 200, body }, options).then((ending) => endings.push(ending))
   })
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
   t.teardown(() => {

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { ENDPOINTS } from '../../../proxy/llm/dialects/registry.ts'
+import { LLM_ENDPOINTS } from '../../../proxy/llm/dialects/registry.ts'
 import { llmCall } from '../../../proxy/llm/routing.ts'
 import { arrival, endpointAt } from '../../support/llm/facts.ts'
 
@@ -50,7 +50,7 @@ for (const stream of ['true', 1, {}, []]) {
 }
 
 await t.test('§3 each path stands once, and goes upstream as its canonical one', async (t) => {
-  t.equal(new Set(ENDPOINTS.map(({ path }) => path)).size, ENDPOINTS.length)
+  t.equal(new Set(LLM_ENDPOINTS.map(({ path }) => path)).size, LLM_ENDPOINTS.length)
   t.equal(endpointAt('/v1/llm/chat').upstreamPath, '/chat/completions')
   t.equal(endpointAt('/v1/v1/messages').upstreamPath, '/messages')
 })

@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs'
 import t from 'tap'
-import { REASONS } from '../../../plugins/refusal.ts'
+import { REFUSAL_REASONS } from '../../../plugins/refusal.ts'
 import { router } from '../../../proxy/http/arrival.ts'
 import { openapi } from '../../../proxy/openapi/document.ts'
 import { OPENAPI_FILE, openapiText } from '../../../scripts/write-schemas.ts'
@@ -44,7 +44,7 @@ await t.test(
     const named = new Set(ENTRIES.flatMap(({ doc }) => doc['x-reasons']))
     // Of no route at all, and of nobody who could read it.
     const unnamed = ['base_url_wrong', 'client_gone']
-    t.same(new Set([...named, ...unnamed]), new Set(Object.keys(REASONS)))
+    t.same(new Set([...named, ...unnamed]), new Set(Object.keys(REFUSAL_REASONS)))
     for (const { path, doc } of ENTRIES) {
       const shown = Object.keys(doc.responses).flatMap((status) => {
         const { $ref: ref } = doc.responses[status]

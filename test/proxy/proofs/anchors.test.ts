@@ -4,8 +4,8 @@ import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { buffer } from 'node:stream/consumers'
 import t, { type Test } from 'tap'
-import { parseVerifierKey, signedBy } from '../../../db/ledger/tree/note.ts'
-import { parseAllSigned, type SignedCheckpoint } from '../../../db/ledger/tree/trusted.ts'
+import { parseVerifierKey, verifyNoteSignature } from '../../../db/ledger/tree/note.ts'
+import { parseSignedCheckpoints, type SignedCheckpoint } from '../../../db/ledger/tree/trusted.ts'
 import { type Json, scratch, type TestGateway, testGateway } from '../../support/gateway.ts'
 import { signer } from '../../support/sealed-log.ts'
 import { eventually } from '../../support/settled.ts'
@@ -36,7 +36,7 @@ async function listener(
 }
 
 const kept = async (path: string): Promise<readonly SignedCheckpoint[]> =>
-  parseAllSigned(await readFile(path, 'utf8').catch(() => ''))
+  parseSignedCheckpoints(await readFile(path, 'utf8').catch(() => ''))
 
 const ready = async (gateway: TestGateway): Promise<Json> =>
   (await gateway.call(null, 'GET', '/ready')).json.checks
@@ -63,7 +63,7 @@ await t.test(
       sizes.toSorted((one, other) => one - other),
     )
     const key = parseVerifierKey((await gateway.call(bot, 'GET', '/v1/audit/key')).text)
-    for (const { note } of all) t.ok(signedBy(note, key).good)
+    for (const { note } of all) t.ok(verifyNoteSignature(note, key).good)
     t.same(await ready(gateway), { database: 'ok', audit: 'ok', ca: 'ok', plugins: 'ok' })
   },
 )
@@ -91,7 +91,7 @@ await t.test(
       () => sent.length,
       (count) => count > before,
     )
-    t.match(parseAllSigned(sent.at(-1) ?? ''), [{ origin: /\/acme\/audit$/ }])
+    t.match(parseSignedCheckpoints(sent.at(-1) ?? ''), [{ origin: /\/acme\/audit$/ }])
   },
 )
 

@@ -4,8 +4,8 @@ import { cp, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { text } from 'node:stream/consumers'
 import t from 'tap'
-import { parseVerifierKey, signedBy } from '../../../db/ledger/tree/note.ts'
-import { parseSigned } from '../../../db/ledger/tree/trusted.ts'
+import { parseVerifierKey, verifyNoteSignature } from '../../../db/ledger/tree/note.ts'
+import { parseSignedCheckpoint } from '../../../db/ledger/tree/trusted.ts'
 import { skipWithoutFile } from '../../support/db/engine.ts'
 import {
   type Identity,
@@ -46,7 +46,7 @@ async function called(gateway: TestGateway, bot: Identity, times: number): Promi
 const textOf = async (gateway: TestGateway, bot: Identity, path: string): Promise<string> =>
   (await gateway.call(bot, 'GET', `/v1/audit/${path}`)).text
 
-const sizeOf = (checkpoint: string): number => parseSigned(checkpoint).size
+const sizeOf = (checkpoint: string): number => parseSignedCheckpoint(checkpoint).size
 
 await t.test(
   "the log is read over its own doors by tessera's client and transparency-dev's proofs, and a change anywhere is found by them",
@@ -140,7 +140,7 @@ const proofs = (anchors: readonly object[]): Record<string, string> => ({
 const cosigned = (gateway: TestGateway, bot: Identity, vkey: string): Promise<string> =>
   eventually(
     () => textOf(gateway, bot, 'checkpoint'),
-    (note) => signedBy(parseSigned(note).note, parseVerifierKey(vkey)).good,
+    (note) => verifyNoteSignature(parseSignedCheckpoint(note).note, parseVerifierKey(vkey)).good,
   )
 
 await t.test(
@@ -153,8 +153,8 @@ await t.test(
     const sizes: number[] = []
     for (const times of [1, 3, 130]) {
       await called(gateway, bot, times)
-      const { note, size } = parseSigned(await cosigned(gateway, bot, vkey))
-      t.match(signedBy(note, parseVerifierKey(vkey)), { good: true, at: Number })
+      const { note, size } = parseSignedCheckpoint(await cosigned(gateway, bot, vkey))
+      t.match(verifyNoteSignature(note, parseVerifierKey(vkey)), { good: true, at: Number })
       sizes.push(size)
     }
     t.ok((sizes.at(-1) ?? 0) > 256 && new Set(sizes).size === sizes.length, sizes.join(', '))
@@ -215,7 +215,7 @@ await t.test(
     t.match(forked.error, new RegExp(`^it does not find the ${size} rows that it has cosigned .* 422`))
     const newest = await textOf(rolled, bot, 'checkpoint')
     t.ok(sizeOf(newest) > size, 'the fork is longer than what was cosigned')
-    t.equal(signedBy(parseSigned(newest).note, parseVerifierKey(vkey)).good, false)
+    t.equal(verifyNoteSignature(parseSignedCheckpoint(newest).note, parseVerifierKey(vkey)).good, false)
     t.match((await rolled.call(null, 'GET', '/ready')).json, { status: 'ready', checks: { anchors: 'late' } })
     t.match(
       (await rolled.admin('GET', '/metrics')).text,

@@ -6,9 +6,9 @@ import t, { type Test } from 'tap'
 import type { Database } from '../../../db/database.ts'
 import { openDatabase } from '../../../db/engine.ts'
 import { type Ledger, openLedger } from '../../../db/ledger/record/ledger.ts'
-import { treeInForce } from '../../../db/ledger/tree/store.ts'
+import { currentTree } from '../../../db/ledger/tree/store.ts'
 import { LogKeys, openTree } from '../../../proxy/proofs/log-keys.ts'
-import { Sealer } from '../../../proxy/proofs/sealer.ts'
+import { LedgerSealer } from '../../../proxy/proofs/sealer.ts'
 import { databaseUrl, skipWithoutFile } from '../../support/db/engine.ts'
 import { entry, scratchDatabase } from '../../support/db/scratch-ledger.ts'
 import { treeProblems } from '../../support/db/tree.ts'
@@ -21,7 +21,7 @@ interface Log {
   readonly database: Database
   readonly ledger: Ledger
   readonly keys: LogKeys
-  readonly sealer: Sealer
+  readonly sealer: LedgerSealer
 }
 
 async function openLog(t: Test, url: string): Promise<Log> {
@@ -33,7 +33,7 @@ async function openLog(t: Test, url: string): Promise<Log> {
   })
   const keys = new LogKeys({ database, ledger, passphrase: 'of this test', clock: Date.now })
   await openTree(keys, database, NAMED)
-  return { database, ledger, keys, sealer: new Sealer({ database, ledger, keys, clock: Date.now }) }
+  return { database, ledger, keys, sealer: new LedgerSealer({ database, ledger, keys, clock: Date.now }) }
 }
 
 const append = ({ ledger }: Log, rows: number) =>
@@ -62,7 +62,7 @@ await t.test('rows of any number are under one checkpoint each time, and none is
     await append(log, rows)
     await log.sealer.seal()
     size += rows
-    t.equal((await treeInForce(log.database.kysely))?.size, size)
+    t.equal((await currentTree(log.database.kysely))?.size, size)
   }
   await log.sealer.seal()
   t.equal((await checkpointsOf(log.database)).size, 6, 'and none where no row has come')
@@ -71,14 +71,14 @@ await t.test('rows of any number are under one checkpoint each time, and none is
 
 await t.test('two that seal at once never sign two checkpoints of one size', async (t) => {
   const log = await openLog(t, await databaseUrl(t.testdir()))
-  const others = [1, 2, 3].map(() => new Sealer({ ...log, clock: Date.now }))
+  const others = [1, 2, 3].map(() => new LedgerSealer({ ...log, clock: Date.now }))
   for (let round = 0; round < 20; round += 1) {
     await append(log, 1 + round * 3)
     await Promise.all([log.sealer, ...others].map((sealer) => sealer.seal()))
   }
   await log.sealer.seal()
   t.same(await treeProblems(log.database), [])
-  const tree = await treeInForce(log.database.kysely)
+  const tree = await currentTree(log.database.kysely)
   t.equal(tree?.size, 20 + 3 * 190)
 })
 
@@ -91,16 +91,16 @@ await t.test('a tree whose tiles were changed is signed no more', async (t) => {
   const changed = log.database.kysely.updateTable('audit_tiles').set({ hashes }).compile()
   await log.ledger.commit({ statements: [{ ...changed, parameters: changed.parameters }], entries: [] })
   await append(log, 1)
-  const afterwards = new Sealer({ ...log, clock: Date.now })
+  const afterwards = new LedgerSealer({ ...log, clock: Date.now })
   await t.rejects(afterwards.seal(), { message: /do not make its checkpoint of 5 rows/ })
-  t.equal((await treeInForce(log.database.kysely))?.size, 5)
+  t.equal((await currentTree(log.database.kysely))?.size, 5)
 })
 
 await t.test('the key is rotated: both sign for a day, then the new one alone', async (t) => {
   const log = await openLog(t, await databaseUrl(t.testdir()))
   let now = Date.now()
   const keys = new LogKeys({ ...log, passphrase: 'of this test', clock: () => now })
-  const sealer = new Sealer({ ...log, keys, clock: () => now })
+  const sealer = new LedgerSealer({ ...log, keys, clock: () => now })
   const before = await keys.verifierKey()
   const after = await keys.rotate((vkey) => entry({ action: 'audit.key_rotated', detail: { vkey } }))
   t.not(after, before)

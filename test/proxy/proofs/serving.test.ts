@@ -2,7 +2,7 @@ import { hash } from 'node:crypto'
 import t from 'tap'
 import { parseCheckpoint } from '../../../db/ledger/tree/checkpoint.ts'
 import { compactTree } from '../../../db/ledger/tree/compact.ts'
-import { parseNote, parseVerifierKey, signedBy } from '../../../db/ledger/tree/note.ts'
+import { parseNote, parseVerifierKey, verifyNoteSignature } from '../../../db/ledger/tree/note.ts'
 import { parseTlogProof, provesLeaf } from '../../../db/ledger/tree/tlog-proof.ts'
 import { type Identity, type TestGateway, testGateway } from '../../support/gateway.ts'
 import { eventually } from '../../support/settled.ts'
@@ -43,7 +43,7 @@ await t.test(
       const parsed = parseTlogProof(proof ?? '')
       t.ok(provesLeaf(parsed, leaf ?? ''))
       t.notOk(provesLeaf(parsed, (leaf ?? '').replace('acme', 'acne')))
-      t.ok(signedBy(parsed.note, key).good)
+      t.ok(verifyNoteSignature(parsed.note, key).good)
       t.equal(parsed.checkpoint.origin, key.name)
       const row = JSON.parse(leaf ?? '')
       t.same([row.stream, row.seq, row.request_id], [stream, seq, id])
@@ -149,8 +149,8 @@ await t.test(
     t.equal((await gateway.call(bot, 'POST', '/v1/admin/audit-key/rotate')).status, 403)
     const { json } = await sealed(gateway, bot, await chat(gateway, bot))
     const { note } = parseTlogProof(json.rows[1].proof)
-    t.ok(signedBy(note, before).good)
-    t.ok(signedBy(note, after).good)
+    t.ok(verifyNoteSignature(note, before).good)
+    t.ok(verifyNoteSignature(note, after).good)
     const [row] = (await gateway.rows()).filter(({ action }) => action === 'audit.key_rotated')
     t.match(row, { principal_id: 'admin', detail: { vkey: answer.json.key, via: 'secret' } })
   },

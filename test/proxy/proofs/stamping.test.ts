@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
-import { parseAllSigned } from '../../../db/ledger/tree/trusted.ts'
+import { parseSignedCheckpoints } from '../../../db/ledger/tree/trusted.ts'
 import { without } from '../../support/certs/openssl.ts'
 import { CHAT, scratch, testGateway } from '../../support/gateway.ts'
 import { eventually } from '../../support/settled.ts'
@@ -23,7 +23,7 @@ await t.test(
       (all) => all.length > 0,
     )
     const bot = await gateway.enroll('bot', ['llm.chat'])
-    const sizes = () => parseAllSigned(readFileSync(path, 'utf8')).length
+    const sizes = () => parseSignedCheckpoints(readFileSync(path, 'utf8')).length
     for (const more of [1, 2]) {
       const before = sizes()
       await gateway.call(bot, 'POST', '/v1/chat/completions', { body: CHAT })

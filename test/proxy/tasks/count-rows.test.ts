@@ -5,7 +5,7 @@ import { createInterface } from 'node:readline'
 import t, { type Test } from 'tap'
 import type { Database } from '../../../db/database.ts'
 import { openDatabase } from '../../../db/engine.ts'
-import { LEVELS } from '../../../db/ledger/counts/counted.ts'
+import { COUNT_LEVELS } from '../../../db/ledger/counts/counted.ts'
 import { type Ledger, openLedger } from '../../../db/ledger/record/ledger.ts'
 import { countRows } from '../../../proxy/tasks/count-rows.ts'
 import { countsOfRows, keptCounts, sums } from '../../support/db/counts.ts'
@@ -80,7 +80,7 @@ await t.test(
     const { rowCounts } = of.database
     await of.ledger.commit({ entries: VARIED.slice(0, 512) })
     await of.ledger.commit({ entries: VARIED.slice(512, 1_000) })
-    const windows = LEVELS.map((level) => ({
+    const windows = COUNT_LEVELS.map((level) => ({
       level,
       since: new Date(AT + 100 * MINUTE_MS).toISOString().slice(0, level),
       until: new Date(AT + 400 * MINUTE_MS).toISOString().slice(0, level),

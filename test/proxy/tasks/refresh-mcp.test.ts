@@ -6,7 +6,7 @@ import { openDatabase } from '../../../db/engine.ts'
 import { openLedger } from '../../../db/ledger/record/ledger.ts'
 import { findMcpResource, insertMcpResource } from '../../../db/mcp/resources.ts'
 import { listMcpTools } from '../../../db/mcp/tools.ts'
-import { type Inspect, inspector } from '../../../proxy/mcp/pinning/inspect.ts'
+import { type InspectUpstream, inspector } from '../../../proxy/mcp/pinning/inspect.ts'
 import { refreshMcp } from '../../../proxy/tasks/refresh-mcp.ts'
 import { databaseUrl } from '../../support/db/engine.ts'
 import { leading } from '../../support/db/leading.ts'
@@ -24,7 +24,7 @@ const INTERVAL_S = 300
  * The task on a database of its own, with a clock that a test moves. `inspect`: in place of asking real
  * servers.
  */
-async function stage(t: Test, inspect?: Inspect) {
+async function stage(t: Test, inspect?: InspectUpstream) {
   const database = await openDatabase(await databaseUrl(t.testdir()))
   await leading(database, 'refresh-mcp')
   const ledger = await openLedger({ database, version: '0' })

@@ -7,7 +7,7 @@ import { listPrincipals } from '../../../db/principals/read.ts'
 import { CLAIM_SLICES, claimOnce } from '../../../db/single-uses.ts'
 import { openSqliteDatabase } from '../../../db/sqlite/database.ts'
 import { AnonymousRefusals } from '../../../plugins/audit/anonymous.ts'
-import { Outcomes } from '../../../plugins/audit/audit.ts'
+import { OutcomeWriter } from '../../../plugins/audit/audit.ts'
 import { ledgerTasks } from '../../../proxy/tasks/tend-ledger.ts'
 import { databaseUrl, skipWithoutFile } from '../../support/db/engine.ts'
 import { leading } from '../../support/db/leading.ts'
@@ -35,7 +35,7 @@ await t.test(
     const forget = ledgerTasks({
       database,
       ledger,
-      outcomes: new Outcomes(ledger, database, () => {}),
+      outcomes: new OutcomeWriter(ledger, database, () => {}),
       anonymous: new AnonymousRefusals(AT),
       seen: new Map(),
       configDigest: () => '',
@@ -72,7 +72,7 @@ await t.test(
     const touch = ledgerTasks({
       database,
       ledger,
-      outcomes: new Outcomes(ledger, database, () => {}),
+      outcomes: new OutcomeWriter(ledger, database, () => {}),
       anonymous: new AnonymousRefusals(AT),
       seen: new Map(ids.map((id) => [id, { ...holderOf(), id }])),
       configDigest: () => '',

@@ -1,8 +1,8 @@
 import t from 'tap'
-import { Handshakes } from '../../../proxy/tls/handshakes.ts'
+import { PendingHandshakes } from '../../../proxy/tls/handshakes.ts'
 
 await t.test('A1: where too many shake hands, the newest of the largest crowd goes', async (t) => {
-  const handshakes = new Handshakes(5)
+  const handshakes = new PendingHandshakes(5)
   const ended: string[] = []
   const enter = (address: string, name: string) => handshakes.enter(address, () => void ended.push(name))
   const honest = enter('192.0.2.1', 'honest')

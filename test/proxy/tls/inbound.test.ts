@@ -2,13 +2,13 @@ import { once } from 'node:events'
 import { type AddressInfo, connect, createServer } from 'node:net'
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import t from 'tap'
-import { Inbound, Sender, Turns, type Work } from '../../../proxy/tls/inbound.ts'
+import { InboundStream, LoopScheduler, type LoopWork, SenderCost } from '../../../proxy/tls/inbound.ts'
 
 /** A loop whose clock goes on only by what is done, and by `idle`. */
 function stage() {
   let now = 1_000
   let busy = 0
-  const turns = new Turns(
+  const turns = new LoopScheduler(
     () => now,
     (later, earlier) => {
       const active = busy - (earlier?.active ?? 0)
@@ -17,10 +17,10 @@ function stage() {
     },
   )
   const done: string[] = []
-  const work = (name: string, pieces: number, ms: number, more: Partial<Work> = {}): Work => {
+  const work = (name: string, pieces: number, ms: number, more: Partial<LoopWork> = {}): LoopWork => {
     let left = pieces
     return {
-      sender: new Sender(),
+      sender: new SenderCost(),
       isHandshake: false,
       turn: () => {
         now += ms
@@ -76,7 +76,7 @@ await t.test(
 
 await t.test('A1: handshakes get what everything else leaves, and a tenth at least', async (t) => {
   const { turns, work, count, now } = stage()
-  const address = new Sender()
+  const address = new SenderCost()
   for (let i = 0; i < 2_000; i += 1) {
     turns.offer(work('handshake', 1, 1, { isHandshake: true, sender: address }))
   }
@@ -90,7 +90,7 @@ await t.test('A1: handshakes get what everything else leaves, and a tenth at lea
 
 await t.test('A1: an address that has cost little shakes hands before those that keep coming', async (t) => {
   const { turns, work, done } = stage()
-  const flood = new Sender()
+  const flood = new SenderCost()
   for (let i = 0; i < 500; i += 1) {
     turns.offer(work('flood', 1, 2, { isHandshake: true, sender: flood }))
   }
@@ -131,7 +131,7 @@ await t.test('A3: what a peer has sent before it closed comes whole, however lon
   t.teardown(() => server.close())
   await once(server, 'listening')
   const { port } = server.address() as AddressInfo
-  const inbound = new Inbound(connect(port, '127.0.0.1'), new Turns(), new Sender())
+  const inbound = new InboundStream(connect(port, '127.0.0.1'), new LoopScheduler(), new SenderCost())
   const received: Buffer[] = []
   inbound.on('data', (piece: Buffer) => {
     received.push(piece)

@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import { text } from 'node:stream/consumers'
 import t, { type Test } from 'tap'
 import { readIdentity } from '../../../scripts/client/client.ts'
-import { dpopKeyIn, publicJwk } from '../../../scripts/client/signing/dpop-key.ts'
+import { dpopKeyIn, publicDpopJwk } from '../../../scripts/client/signing/dpop-key.ts'
 
 const GATEWAY = JSON.stringify({ url: 'https://localhost:9443', agent_id: 'acme::bot' })
 
@@ -46,7 +46,11 @@ await t.test('the DPoP key is made on first use, for its owner alone, and stays'
     'gateway.json',
     'org-ca.crt',
   ])
-  t.same(Object.keys(publicJwk(first.dpopJwk)), ['crv', 'kty', 'x', 'y'], 'what is shown has no private part')
+  t.same(
+    Object.keys(publicDpopJwk(first.dpopJwk)),
+    ['crv', 'kty', 'x', 'y'],
+    'what is shown has no private part',
+  )
 })
 
 await t.test('of processes that make the key at once all get the one that stays', async (t) => {

@@ -10,7 +10,7 @@ import { createFetch, readIdentity } from '../../../scripts/client/client.ts'
 import { nextKey, putNext, settleNext } from '../../../scripts/client/renewal/files.ts'
 import { keepRenewed } from '../../../scripts/client/renewal/keep-renewed.ts'
 import { renewIdentity } from '../../../scripts/client/renewal/renew.ts'
-import { publicJwk } from '../../../scripts/client/signing/dpop-key.ts'
+import { publicDpopJwk } from '../../../scripts/client/signing/dpop-key.ts'
 import { DAY_MS, odd } from '../../support/certs/made.ts'
 import { arrivals, clock, identityDirectory } from '../../support/clients/identity.ts'
 import { CHAT, scratch, type TestGateway, type TestOptions, testGateway } from '../../support/gateway.ts'
@@ -81,7 +81,7 @@ for (const mode of ['required', 'optional\nno_downgrade: true', 'off']) {
     const files = { '20-dpop.yaml': `plugin: dpop\negress_dpop_mode: ${mode}\n` }
     const { gateway, directory, dpopJwk } = await enrolled(t, 70, { files })
     const path = '/v1/admin/agents/acme::bot/dpop-jwk'
-    t.equal((await gateway.admin('POST', path, publicJwk(dpopJwk))).status, 200)
+    t.equal((await gateway.admin('POST', path, publicDpopJwk(dpopJwk))).status, 200)
     const seen = arrivals(t, gateway)
     await renewIdentity(directory)
     const asked = seen.filter((one) => one.path === '/v1/auth/certificate')

@@ -5,7 +5,7 @@ import { calculateJwkThumbprint } from 'jose'
 import t, { type Test } from 'tap'
 import { createFetch, type Fetch, readIdentity } from '../../../scripts/client/client.ts'
 import { watchIdentity } from '../../../scripts/client/identity/watched.ts'
-import { newDpopKey, publicJwk } from '../../../scripts/client/signing/dpop-key.ts'
+import { newDpopKey, publicDpopJwk } from '../../../scripts/client/signing/dpop-key.ts'
 import { clock, identityDirectory } from '../../support/clients/identity.ts'
 import { CHAT, scratch, type TestGateway, testGateway } from '../../support/gateway.ts'
 import { completion } from '../../support/upstream.ts'
@@ -154,7 +154,7 @@ t.test('a proof key that is replaced: none is made in the moment in which there 
   const path = join(directory, 'dpop.jwk')
   t.equal(await called(), '200 current')
   const next = newDpopKey()
-  const registered = await gateway.admin('POST', '/v1/admin/agents/acme::bot/dpop-jwk', publicJwk(next))
+  const registered = await gateway.admin('POST', '/v1/admin/agents/acme::bot/dpop-jwk', publicDpopJwk(next))
   t.equal(registered.status, 200)
   await unlink(path)
   await called()
@@ -162,7 +162,7 @@ t.test('a proof key that is replaced: none is made in the moment in which there 
   await put('dpop.jwk', JSON.stringify(next))
   t.equal(await called(), '200 current')
   const [row] = await gateway.rows({ action: 'egress_llm_chat', status: 'allowed', order: 'desc' })
-  t.equal(row?.dpop_jkt, await calculateJwkThumbprint(publicJwk(next)))
+  t.equal(row?.dpop_jkt, await calculateJwkThumbprint(publicDpopJwk(next)))
 })
 
 t.test('a key that others can read is not used, and the reason is said', async (t) => {
@@ -190,20 +190,20 @@ t.test('the files are looked at once a second at most, and at once after a refus
   }
   await replace(json.cert_chain_pem, json.private_key_pem)
   await watched.refresh()
-  t.equal(watched.kept(), first, 'it is too soon')
+  t.equal(watched.current(), first, 'it is too soon')
   time.move(1)
   await Promise.all([watched.refresh(), watched.refresh()])
-  const second = watched.kept()
+  const second = watched.current()
   t.equal(second.cert, readFileSync(join(directory, 'agent.crt'), 'utf8'))
   await replace(first.cert, first.key)
   await watched.refresh()
-  t.equal(watched.kept(), second)
-  watched.doubt()
+  t.equal(watched.current(), second)
+  watched.invalidate()
   await watched.refresh()
-  t.equal(watched.kept().cert, first.cert)
-  const same = watched.kept()
+  t.equal(watched.current().cert, first.cert)
+  const same = watched.current()
   await replace(first.cert, first.key)
   time.move(-3600)
   await watched.refresh()
-  t.equal(watched.kept(), same, 'the same text anew is no change')
+  t.equal(watched.current(), same, 'the same text anew is no change')
 })

@@ -4,7 +4,7 @@ import { text } from 'node:stream/consumers'
 import t, { type Test } from 'tap'
 import { readIdentity } from '../../../scripts/client/identity/identity.ts'
 import { startSidecar } from '../../../scripts/client/sidecar.ts'
-import { sessionOf } from '../../../scripts/client/signing/session.ts'
+import { clientSession } from '../../../scripts/client/signing/session.ts'
 import { type Ran, run } from '../../support/clients/files.ts'
 import { arrivals, identityDirectory } from '../../support/clients/identity.ts'
 import { CHAT, type TestGateway, testGateway } from '../../support/gateway.ts'
@@ -14,7 +14,7 @@ const JSON_BODY = ['-H', 'content-type: application/json']
 
 /** A sidecar for a new agent, and curl as a client that knows nothing of certificates. */
 async function sidecarOf(t: Test, gateway: TestGateway) {
-  const session = sessionOf(readIdentity(await identityDirectory(t, gateway)))
+  const session = clientSession(readIdentity(await identityDirectory(t, gateway)))
   const sidecar = await startSidecar(session, '127.0.0.1', 0)
   t.teardown(async () => {
     await sidecar.close(0)
@@ -258,7 +258,7 @@ await t.test('a gateway that is not there is a 502 with a sentence, and comes ba
 
 await t.test('it listens on loopback and nowhere else', async (t) => {
   const gateway = await testGateway(t)
-  const session = sessionOf(readIdentity(await identityDirectory(t, gateway)))
+  const session = clientSession(readIdentity(await identityDirectory(t, gateway)))
   for (const host of ['0.0.0.0', '::', '', 'example.org', '127.0.0.2']) {
     await t.rejects(startSidecar(session, host, 0), { message: /it listens on loopback only, not on / }, host)
   }

@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { text } from 'node:stream/consumers'
 import t from 'tap'
 import { withControl } from '../../../scripts/admin/control.ts'
-import { approve } from '../../../scripts/mcp/approve.ts'
+import { approveCommand } from '../../../scripts/mcp/approve.ts'
 import { changingServer, tool } from '../../support/mcp/admin-server.ts'
 import { introducing } from '../../support/mcp/introducing.ts'
 import { rawMcp } from '../../support/mcp/raw-upstream.ts'
@@ -85,7 +85,7 @@ await t.test('threat 17: what comes between the look and the approval is not app
       return call(method, path, body)
     }
     await t.rejects(
-      approve.understand(['files', 'read', '--yes']).work(late, () => {}),
+      approveCommand.understand(['files', 'read', '--yes']).work(late, () => {}),
       {
         message: /has changed since it was read/,
       },
@@ -110,7 +110,7 @@ await t.test(
         return call(method, path, body, options)
       }
       await t.rejects(
-        approve.understand(['files', 'read', '--yes']).work(late, () => {}),
+        approveCommand.understand(['files', 'read', '--yes']).work(late, () => {}),
         { message: /has changed since it was read/ },
       )
     })

@@ -1,6 +1,6 @@
 import { join } from 'node:path'
 import t from 'tap'
-import { jsonLines, printable } from '../../../scripts/admin/printable.ts'
+import { jsonLines, printableLines } from '../../../scripts/admin/printable.ts'
 import { perform } from '../../../scripts/verbs/mcp.ts'
 import { scratch } from '../../support/gateway.ts'
 import { changingServer, tool } from '../../support/mcp/admin-server.ts'
@@ -40,7 +40,7 @@ await t.test('arguments that say nothing are refused before anything is opened',
 })
 
 await t.test('nothing that is printed can hide, or tell a terminal what to do', async (t) => {
-  t.equal(printable(['a\u001b[2J', 'b\u202ec\n\u{e0041}']), 'a\\u{1b}[2J\nb\\u{202e}c\\u{a}\\u{e0041}\n')
+  t.equal(printableLines(['a\u001b[2J', 'b\u202ec\n\u{e0041}']), 'a\\u{1b}[2J\nb\\u{202e}c\\u{a}\\u{e0041}\n')
   const value = { name: 'a\u202eb\\u{200b}\u{e0041}\u009b2J "c"\n', list: ['é', '\ud800'] }
   const json = jsonLines(value).join('\n')
   t.match(json, /^[\n\x20-\x7eé]+$/)

@@ -5,7 +5,7 @@ import { Agent } from 'node:https'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { haproxyProgram } from '../../../scripts/cluster/haproxy.ts'
-import { guide } from '../../../scripts/cluster/lines.ts'
+import { clusterGuide } from '../../../scripts/cluster/lines.ts'
 import { isAlive } from '../../../scripts/cluster/tied.ts'
 import { freePort } from '../../../scripts/free-port.ts'
 import { ask, CHAT, PLUGIN_FILES, scratch, writeFiles } from '../../support/gateway.ts'
@@ -175,7 +175,7 @@ t.test('without HAProxy it says so, how to have it, and where the replicas are',
     log: '',
     tied,
   })
-  const shown = guide({
+  const shown = clusterGuide({
     directory: '/x',
     replicas: [replica(1), replica(2)],
     databaseUrl: 'postgresql:///y',
@@ -190,8 +190,8 @@ t.test('without HAProxy it says so, how to have it, and where the replicas are',
 
 t.test('where npm brings no PostgreSQL, it says for which platforms it does', async (t) => {
   const code = `Object.defineProperty(process, 'arch', { value: 'riscv64' })
-    const { layOut } = await import(${JSON.stringify(join(import.meta.dirname, '../../../scripts/cluster/embedded-postgres.ts'))})
-    layOut('/nowhere')`
+    const { prepareServer } = await import(${JSON.stringify(join(import.meta.dirname, '../../../scripts/cluster/embedded-postgres.ts'))})
+    prepareServer('/nowhere')`
   const child = spawn(process.execPath, ['--input-type=module', '-e', code], {
     stdio: ['ignore', 'ignore', 'pipe'],
   })

@@ -6,10 +6,10 @@ import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import t, { type Test } from 'tap'
 import { leafHash } from '../../../db/ledger/tree/hashes.ts'
-import { noteOf, parseNote, parseVerifierKey, signedBy } from '../../../db/ledger/tree/note.ts'
+import { noteOf, parseNote, parseVerifierKey, verifyNoteSignature } from '../../../db/ledger/tree/note.ts'
 import { consistencyProof } from '../../../db/ledger/tree/proofs.ts'
-import { extend, type ReadTile } from '../../../db/ledger/tree/tiles.ts'
-import { parseAllSigned, parseSigned } from '../../../db/ledger/tree/trusted.ts'
+import { extendTree, type ReadTile } from '../../../db/ledger/tree/tiles.ts'
+import { parseSignedCheckpoint, parseSignedCheckpoints } from '../../../db/ledger/tree/trusted.ts'
 import { scratch, testGateway } from '../../support/gateway.ts'
 import { sallyport } from '../../support/run.ts'
 import { checkpointOver, ORIGIN, signer } from '../../support/sealed-log.ts'
@@ -46,7 +46,7 @@ const leaves = Array.from({ length: 40 }, (_, index) => `row ${index}`)
 const other = leaves.with(3, 'another row')
 
 const tilesOf = (all: readonly string[]): ReadTile => {
-  const { tiles } = extend(0, [], Buffer.concat(all.map(leafHash)))
+  const { tiles } = extendTree(0, [], Buffer.concat(all.map(leafHash)))
   return async ({ level, n }, width) => {
     const found = tiles.find((tile) => tile.level === level && tile.n === n)?.hashes ?? Buffer.alloc(0)
     return found.subarray(0, width * 32)
@@ -71,7 +71,7 @@ await t.test('a witness cosigns what follows from all that it has cosigned, and 
   const first = await add(url, await requestFor(0, 5))
   t.equal(first.status, 200)
   const { text } = parseNote(checkpointOver(leaves.slice(0, 5), log))
-  t.match(signedBy(parseNote(noteOf(text, [first.text.trim()])), key), { good: true, at: Number })
+  t.match(verifyNoteSignature(parseNote(noteOf(text, [first.text.trim()])), key), { good: true, at: Number })
   t.equal((await add(url, await requestFor(5, 5))).status, 200, 'the same once more')
   t.equal((await add(url, await requestFor(5, 12))).status, 200)
   const behind = await add(url, await requestFor(5, 20))
@@ -103,9 +103,10 @@ await t.test('a witness cosigns what follows from all that it has cosigned, and 
   const kept = await asked(ORIGIN)
   t.match(kept, { status: 200 })
   t.equal(kept.headers.get('content-type'), 'text/plain; charset=utf-8')
-  const served = parseSigned(await kept.text())
+  const served = parseSignedCheckpoint(await kept.text())
   t.match(served, { origin: ORIGIN, size: 40, note: { signatures: { length: 2 } } })
-  for (const vkey of [key, parseVerifierKey(log.vkey)]) t.ok(signedBy(served.note, vkey).good, vkey.name)
+  for (const vkey of [key, parseVerifierKey(log.vkey)])
+    t.ok(verifyNoteSignature(served.note, vkey).good, vkey.name)
   t.match(await asked('example.org/other/audit'), { status: 404 }, 'a log of which nothing was cosigned')
   t.match(await fetch(`${url}/${hash('sha256', ORIGIN)}/checkpoint`, { method: 'POST' }), { status: 404 })
   t.equal(await end(), 0)
@@ -171,7 +172,7 @@ await t.test('a gateway has its checkpoints cosigned, and serves the cosignature
   t.equal(await gateway.reload(), true)
   const checkpoint = async () => (await gateway.call(bot, 'GET', '/v1/audit/checkpoint')).text
   const cosigned = (text: string): boolean =>
-    parseAllSigned(text).some(({ note }) => signedBy(note, witness.key).good)
+    parseSignedCheckpoints(text).some(({ note }) => verifyNoteSignature(note, witness.key).good)
   t.ok(cosigned(await eventually(checkpoint, cosigned)))
   await gateway.enroll('other', [])
   const size = Number((await checkpoint()).split('\n')[1])

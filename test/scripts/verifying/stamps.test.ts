@@ -5,10 +5,10 @@ import { dirname, join } from 'node:path'
 import type { Extension } from 'pkijs'
 import t from 'tap'
 import { extendedKeyUsage } from '../../../certs/authority/builder.ts'
-import { stampAuthority, stampJudge } from '../../../certs/timestamps/judge.ts'
+import { stampAuthority, stampVerifier } from '../../../certs/timestamps/judge.ts'
 import { StampError } from '../../../certs/timestamps/stamp.ts'
 import { OID } from '../../../certs/x509/x509.ts'
-import { parseSigned } from '../../../db/ledger/tree/trusted.ts'
+import { parseSignedCheckpoint } from '../../../db/ledger/tree/trusted.ts'
 import { caExtensions, DAY_MS, odd } from '../../support/certs/made.ts'
 import { without } from '../../support/certs/openssl.ts'
 import { chainOf, exportOf } from '../../support/db/history.ts'
@@ -26,7 +26,7 @@ const leaves = rows.map(({ leaf }) => leaf)
 const log = signer()
 const witness = signer('witness.example', 'witness')
 const note = checkpointOver(leaves, log, { witness, at: 1_790_000_000 })
-const { text } = parseSigned(note).note
+const { text } = parseSignedCheckpoint(note).note
 const directory = t.testdir()
 let count = 0
 const file = (bytes: string | Buffer): string => {
@@ -172,7 +172,7 @@ await t.test(
     const args = [dirname(PYTHON), file(stamp), file(text), tsa.ca]
     const { status, stdout, stderr } = spawnSync('python3', ['-c', SWEEP, ...args], { encoding: 'utf8' })
     t.equal(status, 0, stderr)
-    const judge = stampJudge([stampAuthority('ca.pem', tsa.root.pem)])
+    const judge = stampVerifier([stampAuthority('ca.pem', tsa.root.pem)])
     const held: number[] = []
     for (let at = 0; at < stamp.length; at += 3) {
       const bytes = Buffer.from(stamp)

@@ -1,17 +1,13 @@
 import type { KeyObject, X509Certificate } from 'node:crypto'
 import type { Extension } from 'pkijs'
 import {
-  type Authority,
   createAuthority,
+  type IssuingAuthority,
   loadAuthority,
   type NewAuthority,
   newKeyPair,
 } from '../../../certs/authority/authority.ts'
-import {
-  authorityConstraints,
-  buildCertificate,
-  signsCertificates,
-} from '../../../certs/authority/builder.ts'
+import { authorityConstraints, buildCertificate, certSignKeyUsage } from '../../../certs/authority/builder.ts'
 import { readCertificate } from '../../../certs/x509/x509.ts'
 
 /** A Thursday. */
@@ -20,7 +16,7 @@ export const DAY_MS = 86_400_000
 export const BOT = { commonName: 'acme::bot', spiffeId: 'spiffe://sallyport.local/acme/bot' }
 
 export interface Made extends NewAuthority {
-  readonly authority: Authority
+  readonly authority: IssuingAuthority
 }
 
 export async function madeAuthority(at = AT, organisation = 'acme'): Promise<Made> {
@@ -62,5 +58,5 @@ export async function odd(plan: Odd, issuer?: OddCertificate): Promise<OddCertif
 /** What a CA certificate carries, with room for that many CAs below it. */
 export const caExtensions = (pathLength: number): Extension[] => [
   authorityConstraints(pathLength),
-  signsCertificates(),
+  certSignKeyUsage(),
 ]

@@ -1,7 +1,7 @@
 import { createRequire } from 'node:module'
 import { dirname, join } from 'node:path'
 import type { Test } from 'tap'
-import { exportLines } from '../../../scripts/verbs/env.ts'
+import { shellExports } from '../../../scripts/verbs/env.ts'
 import { scratch, writeFiles } from '../gateway.ts'
 import { type Ran, run } from './files.ts'
 import type { Through } from './through.ts'
@@ -33,7 +33,7 @@ export function installed(name: keyof typeof VERSIONS, entry: string): Installed
 /** What `sallyport env` prints for an agent. `direct`: the lines that use no sidecar are those in force. */
 export function linesOf({ gateway, sidecar, directory }: Through, direct = false): string {
   const port = Number(new URL(sidecar).port)
-  return exportLines({ port, identity: direct ? { directory, url: gateway.url } : null, direct })
+  return shellExports({ port, identity: direct ? { directory, url: gateway.url } : null, direct })
 }
 
 /** The lines of one section, without its title. */

@@ -5,7 +5,7 @@ import type { Test } from 'tap'
 import type { AuditRow } from '../../../db/ledger/read/read.ts'
 import { createFetch, type Fetch } from '../../../scripts/client/create-fetch.ts'
 import { readIdentity } from '../../../scripts/client/identity/identity.ts'
-import { sessionOf } from '../../../scripts/client/signing/session.ts'
+import { clientSession } from '../../../scripts/client/signing/session.ts'
 import type { Json } from '../gateway.ts'
 import { type Mode, sdkV1, sdkV2 } from '../mcp/clients.ts'
 import { mcpStage, type Stage } from '../mcp/stage.ts'
@@ -53,7 +53,7 @@ export async function mcpThrough(
   const stage = await mcpStage(t, { files: { '20-dpop.yaml': dpop, ...files } })
   const directory = await identityDirectory(t, stage, capabilities)
   const bindings = new Map<string, string>()
-  const session = sessionOf(readIdentity(directory))
+  const session = clientSession(readIdentity(directory))
   t.teardown(() => session.close())
   return {
     stage,

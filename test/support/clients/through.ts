@@ -7,7 +7,7 @@ import type { AuditRow } from '../../../db/ledger/read/read.ts'
 import { createFetch, type Fetch } from '../../../scripts/client/create-fetch.ts'
 import { readIdentity } from '../../../scripts/client/identity/identity.ts'
 import { startSidecar } from '../../../scripts/client/sidecar.ts'
-import { sessionOf } from '../../../scripts/client/signing/session.ts'
+import { clientSession } from '../../../scripts/client/signing/session.ts'
 import { type TestGateway, testGateway } from '../gateway.ts'
 import { identityDirectory } from './identity.ts'
 import { mockProvider } from './sdk.ts'
@@ -46,7 +46,7 @@ export async function through(t: Test): Promise<Through> {
     files: { ...files, '20-dpop.yaml': 'plugin: dpop\negress_dpop_mode: required\n' },
   })
   const directory = await identityDirectory(t, gateway)
-  const session = sessionOf(readIdentity(directory))
+  const session = clientSession(readIdentity(directory))
   const { url: sidecar, close } = await startSidecar(session, '127.0.0.1', 0)
   t.teardown(async () => {
     await close(0)

@@ -1,5 +1,5 @@
 import type { Database } from '../../../db/database.ts'
-import { type Counted, inLevels } from '../../../db/ledger/counts/counted.ts'
+import { rollUpCounts, type SpanCount } from '../../../db/ledger/counts/counted.ts'
 import type { AuditRow } from '../../../db/ledger/read/read.ts'
 
 /** Counts of every level as rows of the table, in one order. */
@@ -19,13 +19,13 @@ export async function keptCounts({ kysely }: Pick<Database, 'kysely'>): Promise<
 /** The counts that rows of the ledger come to, one by one. */
 export function countsOfRows(rows: readonly Pick<AuditRow, 'recorded_at' | 'action' | 'status'>[]) {
   const minutes = rows.map(
-    ({ recorded_at: at, action, status }): Counted => ({ span: at.slice(0, 16), action, status, rows: 1 }),
+    ({ recorded_at: at, action, status }): SpanCount => ({ span: at.slice(0, 16), action, status, rows: 1 }),
   )
-  return inOrder(inLevels(minutes))
+  return inOrder(rollUpCounts(minutes))
 }
 
 /** Sums of a window by action and status. */
-export function sums(counts: readonly Counted[]): Readonly<Record<string, number>> {
+export function sums(counts: readonly SpanCount[]): Readonly<Record<string, number>> {
   const all: Record<string, number> = {}
   for (const { action, status, rows } of counts)
     all[`${action} ${status}`] = (all[`${action} ${status}`] ?? 0) + rows

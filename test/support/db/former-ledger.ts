@@ -4,7 +4,7 @@ import { Kysely, SqliteDialect } from 'kysely'
 import { Migrator } from 'kysely/migration'
 import type { LeafVersion, StoredRow } from '../../../db/ledger/record/leaf.ts'
 import { openHeadFile } from '../../../db/sqlite/ledger/head-file.ts'
-import { MIGRATIONS } from '../../../db/sqlite/migrations.ts'
+import { SQLITE_MIGRATIONS } from '../../../db/sqlite/migrations.ts'
 import { chainer } from './history.ts'
 import { AT, entry } from './scratch-ledger.ts'
 
@@ -14,7 +14,7 @@ export async function formerDatabase(directory: string, rows: readonly StoredRow
   const connection = new SQLite(file)
   connection.pragma('journal_mode = WAL')
   const db = new Kysely({ dialect: new SqliteDialect({ database: connection }) })
-  const migrator = new Migrator({ db, provider: { getMigrations: async () => ({ ...MIGRATIONS }) } })
+  const migrator = new Migrator({ db, provider: { getMigrations: async () => ({ ...SQLITE_MIGRATIONS }) } })
   const { error } = await migrator.migrateTo('0050_record')
   if (error !== undefined) throw error
   addFormerRows(connection, rows)

@@ -1,22 +1,22 @@
 import type { Database } from '../../../db/database.ts'
 import { ledgerRows } from '../../../db/ledger/read/read.ts'
-import type { Entry } from '../../../db/ledger/record/entry.ts'
+import type { LedgerEntry } from '../../../db/ledger/record/entry.ts'
 import {
   exportLine,
-  GENESIS,
+  GENESIS_HASH,
   hashOf,
   type LeafVersion,
   leafOf,
   type StoredRow,
 } from '../../../db/ledger/record/leaf.ts'
-import { type Recomputed, recomputer } from '../../../db/ledger/verify/recompute.ts'
+import { type RecomputationReport, recomputer } from '../../../db/ledger/verify/recompute.ts'
 import { placedPages } from '../../../db/postgres/ledger/placed-rows.ts'
 import type { JsonObject } from '../../../db/support/json.ts'
 import { AT, entry, rowOf } from './scratch-ledger.ts'
 
 /** Turns entries into a chain with real hashes, as the writer would. `versions`: where it is not 2 for all. */
 export function chainOf(
-  entries: readonly Entry[],
+  entries: readonly LedgerEntry[],
   versions: readonly LeafVersion[] = [],
 ): readonly StoredRow[] {
   const next = chainer()
@@ -24,8 +24,8 @@ export function chainOf(
 }
 
 /** The same, row by row. */
-export function chainer(): (entry: Entry, version?: LeafVersion) => StoredRow {
-  let [previous, seq] = [GENESIS, 0]
+export function chainer(): (entry: LedgerEntry, version?: LeafVersion) => StoredRow {
+  let [previous, seq] = [GENESIS_HASH, 0]
   return (made, version = 2) => {
     seq += 1
     const row = rowOf(made, seq, previous)
@@ -36,9 +36,9 @@ export function chainer(): (entry: Entry, version?: LeafVersion) => StoredRow {
 }
 
 /** What recomputing every decision of these rows comes to. */
-export function recomputed(rows: readonly StoredRow[]): Recomputed {
+export function recomputed(rows: readonly StoredRow[]): RecomputationReport {
   const walk = recomputer()
-  for (const row of rows) walk.see(row)
+  for (const row of rows) walk.add(row)
   return walk.result()
 }
 
@@ -59,8 +59,11 @@ export const MODE = { egress_dpop_mode: 'optional', no_downgrade: false }
 export const CONFIGURATION = { ...MODE, enforce_tools_call: false, list: 'bound', checks: [] }
 
 /** A row of the service or of an operator. */
-export const note = (action: string, detail: JsonObject = {}, values: Partial<Entry> = {}): Entry =>
-  entry({ ...NOBODY, action, status: 'success', detail, ...values })
+export const note = (
+  action: string,
+  detail: JsonObject = {},
+  values: Partial<LedgerEntry> = {},
+): LedgerEntry => entry({ ...NOBODY, action, status: 'success', detail, ...values })
 
 const NOBODY = {
   request_id: null,
@@ -71,11 +74,11 @@ const NOBODY = {
 }
 
 export const started = note('service.started', { node: '24' })
-export const loaded = (more: JsonObject = {}, values: Partial<Entry> = {}): Entry =>
+export const loaded = (more: JsonObject = {}, values: Partial<LedgerEntry> = {}): LedgerEntry =>
   note('config.loaded', { ...CONFIGURATION, ...more }, values)
 
 /** A row that changes a principal, with the whole state that it makes. */
-export const changed = (action: string, revision: number, more: JsonObject = {}): Entry =>
+export const changed = (action: string, revision: number, more: JsonObject = {}): LedgerEntry =>
   note(action, {
     subject: BOT,
     revision,
@@ -87,7 +90,7 @@ export const changed = (action: string, revision: number, more: JsonObject = {})
   })
 
 /** A row that changes the resource `files`. */
-export const resource = (action: string, revision: number, more: JsonObject = {}): Entry =>
+export const resource = (action: string, revision: number, more: JsonObject = {}): LedgerEntry =>
   note(`mcp_resource.${action}`, {
     resource_id: 'mcpr_1',
     name: 'files',
@@ -98,23 +101,23 @@ export const resource = (action: string, revision: number, more: JsonObject = {}
     ...more,
   })
 
-export const binding = (action: 'created' | 'revoked', more: JsonObject = {}): Entry =>
+export const binding = (action: 'created' | 'revoked', more: JsonObject = {}): LedgerEntry =>
   note(`mcp_binding.${action}`, { binding: 'mcpb_1', subject: BOT, resource_id: 'mcpr_1', ...more })
 
-interface CallRow extends Partial<Entry> {
+interface CallRow extends Partial<LedgerEntry> {
   readonly authority?: JsonObject
   readonly more?: JsonObject
 }
 
 /** A decision on an LLM call, allowed if nothing else is said. */
-export function decided(id: number, { authority = {}, more = {}, ...values }: CallRow = {}): Entry {
+export function decided(id: number, { authority = {}, more = {}, ...values }: CallRow = {}): LedgerEntry {
   const named = { demanded: ['llm.chat'], revision: 1, mode: MODE, ...authority }
   const detail = { method: 'POST', path: '/v1/chat/completions', authority: named, ...more }
   return entry({ at: AT, request_id: `req_${id}`, cert_thumbprint: THUMBPRINT, detail, ...values })
 }
 
 /** A decision on a call of the tool `files.read`. */
-export function decidedTool(id: number, { authority = {}, more = {}, ...values }: CallRow = {}): Entry {
+export function decidedTool(id: number, { authority = {}, more = {}, ...values }: CallRow = {}): LedgerEntry {
   const named = {
     demanded: ['files.use'],
     resource: { id: 'mcpr_1', revision: 1 },
@@ -127,7 +130,7 @@ export function decidedTool(id: number, { authority = {}, more = {}, ...values }
 }
 
 /** The outcome of a call. */
-export const ended = (decision: Entry): Entry => ({
+export const ended = (decision: LedgerEntry): LedgerEntry => ({
   ...decision,
   status: 'success',
   detail: { http_status: 200 },

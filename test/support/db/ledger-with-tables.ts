@@ -1,5 +1,5 @@
 import { rmSync } from 'node:fs'
-import type { Entry } from '../../../db/ledger/record/entry.ts'
+import type { LedgerEntry } from '../../../db/ledger/record/entry.ts'
 import type { StoredRow } from '../../../db/ledger/record/leaf.ts'
 import { headPath, openHeadFile } from '../../../db/sqlite/ledger/head-file.ts'
 import {
@@ -23,7 +23,7 @@ export const CAPABILITIES = ['files.use', 'llm.chat']
 const AGENT = { capabilities: CAPABILITIES, dpop_jkts: [[JKT, null]] }
 
 /** An honest history: an agent, a workload, an MCP server with two tools, a CA; a call of each kind. */
-export const HISTORY: readonly Entry[] = [
+export const HISTORY: readonly LedgerEntry[] = [
   started,
   loaded(),
   note('ca.attached', { kind: 'spiffe', digests: ['ca1'] }),

@@ -2,15 +2,15 @@ import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import SQLite from 'better-sqlite3'
 import type { Test } from 'tap'
-import { AuthorityMoves } from '../../../db/authority-moves.ts'
+import { AuthorityChanges } from '../../../db/authority-moves.ts'
 import type { Database } from '../../../db/database.ts'
 import { openDatabase } from '../../../db/engine.ts'
-import { detailOf, draftOf } from '../../../db/ledger/record/draft.ts'
-import type { Entry } from '../../../db/ledger/record/entry.ts'
-import { hashOf, leafIn, MAIN_STREAM, type StoredRow } from '../../../db/ledger/record/leaf.ts'
+import { draftOf, leafDetailOf } from '../../../db/ledger/record/draft.ts'
+import type { LedgerEntry } from '../../../db/ledger/record/entry.ts'
+import { assembleLeaf, hashOf, MAIN_STREAM, type StoredRow } from '../../../db/ledger/record/leaf.ts'
 import { type Ledger, type LedgerOptions, openLedger } from '../../../db/ledger/record/ledger.ts'
-import { type Verdict, verify } from '../../../db/ledger/verify/verify.ts'
-import { STORED } from '../../../db/sqlite/ledger/form/columns.ts'
+import { type LedgerVerdict, verifyRows } from '../../../db/ledger/verify/verify.ts'
+import { SQLITE_STORED_COLUMNS } from '../../../db/sqlite/ledger/form/columns.ts'
 import { storedRows } from '../../../db/sqlite/ledger/rows.ts'
 import { openSqliteWriter } from '../../../db/sqlite/ledger/thread.ts'
 
@@ -35,12 +35,12 @@ export async function reader(t: Pick<Test, 'teardown'>, file: string): Promise<D
 
 export const open = (file: string, options: Partial<LedgerOptions> = {}): Promise<Ledger> =>
   openLedger({
-    database: { openWriter: () => openSqliteWriter(file), authority: new AuthorityMoves() },
+    database: { openWriter: () => openSqliteWriter(file), authority: new AuthorityChanges() },
     version: VERSION,
     ...options,
   })
 
-export function entry(values: Partial<Entry> = {}): Entry {
+export function entry(values: Partial<LedgerEntry> = {}): LedgerEntry {
   return {
     at: AT,
     request_id: 'req_1',
@@ -60,10 +60,10 @@ export function entry(values: Partial<Entry> = {}): Entry {
 }
 
 /** The row that the writer makes of an entry. `prevHash`: the hash of the row before it. */
-export function rowOf(made: Entry, seq: number, prevHash: string): StoredRow {
-  const leaf = leafIn(draftOf(made, ORIGIN), prevHash, seq)
+export function rowOf(made: LedgerEntry, seq: number, prevHash: string): StoredRow {
+  const leaf = assembleLeaf(draftOf(made, ORIGIN), prevHash, seq)
   const { v: _v, ...fields } = JSON.parse(leaf)
-  return { ...fields, detail: detailOf(leaf), row_hash: hashOf(leaf), leaf }
+  return { ...fields, detail: leafDetailOf(leaf), row_hash: hashOf(leaf), leaf }
 }
 
 /** `count` calls, each with its decision and its outcome, one of eight through the MCP path. */
@@ -90,15 +90,15 @@ export function withRaw<T>(file: string, work: (db: SQLite.Database) => T): T {
 }
 
 /** Puts a row into the table as it is, its other columns in the leaf. */
-export const INSERT_ROW = `insert into audit_rows (${STORED.join(', ')}) values (${STORED.map((name) => `@${name}`).join(', ')})`
+export const INSERT_ROW = `insert into audit_rows (${SQLITE_STORED_COLUMNS.join(', ')}) values (${SQLITE_STORED_COLUMNS.map((name) => `@${name}`).join(', ')})`
 
 export const rowsOf = (file: string): readonly StoredRow[] =>
   withRaw(file, (db) => db.prepare<[], StoredRow>('select * from audit_log order by seq').all())
 
-export async function verifyFile(file: string): Promise<Verdict> {
+export async function verifyFile(file: string): Promise<LedgerVerdict> {
   const db = new SQLite(file, { readonly: true })
   try {
-    return await verify(storedRows(db))
+    return await verifyRows(storedRows(db))
   } finally {
     db.close()
   }

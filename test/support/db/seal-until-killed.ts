@@ -3,9 +3,9 @@
 
 import { openDatabase } from '../../../db/engine.ts'
 import { openLedger } from '../../../db/ledger/record/ledger.ts'
-import { newestCheckpoint, treeInForce } from '../../../db/ledger/tree/store.ts'
+import { currentTree, newestCheckpoint } from '../../../db/ledger/tree/store.ts'
 import { LogKeys, openTree } from '../../../proxy/proofs/log-keys.ts'
-import { Sealer } from '../../../proxy/proofs/sealer.ts'
+import { LedgerSealer } from '../../../proxy/proofs/sealer.ts'
 import { entry } from './scratch-ledger.ts'
 
 const [file = '', rounds = '1'] = process.argv.slice(2)
@@ -13,11 +13,11 @@ const database = await openDatabase(`sqlite:${file}`)
 const ledger = await openLedger({ database, version: '0.6.4' })
 const keys = new LogKeys({ database, ledger, passphrase: 'of this test', clock: Date.now })
 await openTree(keys, database, { trustDomain: 'example.org', organisation: 'acme' })
-const sealer = new Sealer({ database, ledger, keys, clock: Date.now })
+const sealer = new LedgerSealer({ database, ledger, keys, clock: Date.now })
 for (let round = 0; round < Number(rounds); round += 1) {
   await ledger.commit({ entries: Array.from({ length: 1 + ((round * 7) % 90) }, () => entry()) })
   await sealer.seal()
-  const tree = await treeInForce(database.kysely)
+  const tree = await currentTree(database.kysely)
   const newest = tree && (await newestCheckpoint(database.kysely, tree.tree))
   process.stdout.write(`${newest?.size} ${newest?.root}\n`)
 }

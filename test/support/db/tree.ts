@@ -1,14 +1,14 @@
 import type { Database } from '../../../db/database.ts'
 import { compactTree } from '../../../db/ledger/tree/compact.ts'
-import { parseNote, parseVerifierKey, signedBy } from '../../../db/ledger/tree/note.ts'
-import { keysOf, noteOfCheckpoint, treeInForce } from '../../../db/ledger/tree/store.ts'
+import { parseNote, parseVerifierKey, verifyNoteSignature } from '../../../db/ledger/tree/note.ts'
+import { currentTree, noteOfCheckpoint, treeKeysOf } from '../../../db/ledger/tree/store.ts'
 
 /**
  * What is wrong with the tree of a ledger at rest: every checkpoint must have the root of its rows, and be signed.
  * Reads everything, by no code that seals.
  */
 export async function treeProblems({ kysely, treeRows }: Database): Promise<readonly string[]> {
-  const tree = await treeInForce(kysely)
+  const tree = await currentTree(kysely)
   if (!tree) return ['no tree was begun']
   const stored = await kysely
     .selectFrom('audit_checkpoints')
@@ -16,7 +16,7 @@ export async function treeProblems({ kysely, treeRows }: Database): Promise<read
     .where('tree', '=', tree.tree)
     .orderBy('size')
     .execute()
-  const keys = (await keysOf(kysely, tree.tree)).map(({ vkey }) => parseVerifierKey(vkey))
+  const keys = (await treeKeysOf(kysely, tree.tree)).map(({ vkey }) => parseVerifierKey(vkey))
   const compact = compactTree()
   const problems: string[] = []
   for (const checkpoint of stored) {
@@ -27,7 +27,8 @@ export async function treeProblems({ kysely, treeRows }: Database): Promise<read
     if (compact.root().toString('base64') !== checkpoint.root)
       problems.push(`another root at ${checkpoint.size}`)
     const note = parseNote(await noteOfCheckpoint(kysely, tree, checkpoint))
-    if (!keys.some((key) => signedBy(note, key).good)) problems.push(`nobody has signed ${checkpoint.size}`)
+    if (!keys.some((key) => verifyNoteSignature(note, key).good))
+      problems.push(`nobody has signed ${checkpoint.size}`)
   }
   // By one statement: another replica may be sealing.
   const { size, newest } = await kysely

@@ -3,7 +3,7 @@ import type { Test } from 'tap'
 import type { Database } from '../../../db/database.ts'
 import { openDatabase } from '../../../db/engine.ts'
 import { writingClient } from '../../../db/postgres/connection.ts'
-import type { Assertion, Statement } from '../../../db/support/statement.ts'
+import type { LedgerStatement, RowAssertion } from '../../../db/support/statement.ts'
 import { databaseUrl, ENGINE } from './engine.ts'
 
 /** What a connection says of a row whose key is taken, and of one that refers to none, on this run's engine. */
@@ -13,9 +13,9 @@ export const REFERS_TO_NONE = ENGINE === 'sqlite' ? 'SQLITE_CONSTRAINT_FOREIGNKE
 /** A connection that writes, as the ledger's does at run time. One unit at a time. */
 interface Writing {
   /** Runs one unit in one transaction; says how many rows each statement changed. */
-  readonly run: (...statements: readonly Statement[]) => Promise<readonly number[]>
+  readonly run: (...statements: readonly LedgerStatement[]) => Promise<readonly number[]>
   /** Whether an assertion finds a row. */
-  readonly holds: (assertion: Assertion) => Promise<boolean>
+  readonly holds: (assertion: RowAssertion) => Promise<boolean>
 }
 
 /** A database, and a second connection that writes to it. */
@@ -34,7 +34,7 @@ export async function opened(t: Test): Promise<Opened> {
 function toFile(t: Test, file: string): Writing {
   const writer = new SQLite(file, { timeout: 0 })
   t.teardown(() => writer.close())
-  const unit = writer.transaction((statements: readonly Statement[]) =>
+  const unit = writer.transaction((statements: readonly LedgerStatement[]) =>
     statements.map(({ sql, parameters }) => writer.prepare(sql).run(...parameters).changes),
   )
   return {

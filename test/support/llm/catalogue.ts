@@ -2,9 +2,9 @@ import { Writable } from 'node:stream'
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { pino } from 'pino'
 import type { Test } from 'tap'
-import { Catalogue } from '../../../proxy/llm/catalogue.ts'
+import { ModelCatalogue } from '../../../proxy/llm/catalogue.ts'
 import { modelHandlers } from '../../../proxy/llm/models.ts'
-import { openUpstream, type Upstream } from '../../../proxy/llm/upstream/client.ts'
+import { type LlmUpstream, openUpstream } from '../../../proxy/llm/upstream/client.ts'
 import { refreshModels } from '../../../proxy/tasks/refresh-models.ts'
 import type { Json } from '../gateway.ts'
 import { arrival, options, receive } from './facts.ts'
@@ -37,7 +37,7 @@ export function catalogueStage(t: Test, ...file: File): CatalogueStage {
       done()
     },
   })
-  const catalogue = new Catalogue()
+  const catalogue = new ModelCatalogue()
   let at = 0
   let inForce = options(...file)
   let models = modelHandlers(inForce, catalogue)
@@ -82,10 +82,10 @@ export function catalogueStage(t: Test, ...file: File): CatalogueStage {
 }
 
 /** The real client, which notes what was asked of it. */
-function recorded(real: Upstream) {
+function recorded(real: LlmUpstream) {
   const begun: string[] = []
   const heads: Promise<unknown>[] = []
-  const upstream: Upstream = {
+  const upstream: LlmUpstream = {
     call: (request) => {
       if (request.permit.kind === 'catalogue') begun.push(request.permit.provider)
       const head = real.call(request)

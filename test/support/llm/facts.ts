@@ -5,11 +5,11 @@ import type { Arrival } from '../../../plugins/plugin.ts'
 import { CallHangup } from '../../../proxy/http/open-calls.ts'
 import type { Reply } from '../../../proxy/http/reply.ts'
 import { ModelMismatches } from '../../../proxy/llm/answered-models.ts'
-import { ENDPOINTS, type Endpoint } from '../../../proxy/llm/dialects/registry.ts'
+import { LLM_ENDPOINTS, type LlmEndpoint } from '../../../proxy/llm/dialects/registry.ts'
 import type { LlmFacts, LlmServices } from '../../../proxy/llm/handler.ts'
 import { type LlmOptions, llmOptions } from '../../../proxy/llm/options.ts'
 import { llmCall } from '../../../proxy/llm/routing.ts'
-import type { Upstream } from '../../../proxy/llm/upstream/client.ts'
+import type { LlmUpstream } from '../../../proxy/llm/upstream/client.ts'
 import { idempotencyKeys } from '../../../proxy/llm/upstream/idempotency-keys.ts'
 import { grantOf } from '../permit.ts'
 import { heldFor } from '../plugins/arrival.ts'
@@ -49,8 +49,8 @@ export function arrival({
   }
 }
 
-export function endpointAt(path: string): Endpoint {
-  const endpoint = ENDPOINTS.find((one) => one.path === path)
+export function endpointAt(path: string): LlmEndpoint {
+  const endpoint = LLM_ENDPOINTS.find((one) => one.path === path)
   if (!endpoint) throw new Error(`no endpoint at ${path}`)
   return endpoint
 }
@@ -72,7 +72,7 @@ export const options = (providers: readonly Loose[], more: Loose = {}): LlmOptio
   llmOptions.parse({ providers, ...more })
 
 /** The services of a handler, which outlive its configuration. */
-export const servicesWith = (upstream: Upstream): LlmServices => ({
+export const servicesWith = (upstream: LlmUpstream): LlmServices => ({
   upstream,
   idempotencyKeys: idempotencyKeys(Buffer.alloc(32)),
   modelMismatches: new ModelMismatches(() => {}),

@@ -4,7 +4,7 @@ import { Refusal } from '../../../plugins/refusal.ts'
 import { CallHangup } from '../../../proxy/http/open-calls.ts'
 import { refusalReply } from '../../../proxy/http/refusal.ts'
 import type { Reply } from '../../../proxy/http/reply.ts'
-import { send } from '../../../proxy/http/send.ts'
+import { sendReply } from '../../../proxy/http/send.ts'
 import type { LlmFacts } from '../../../proxy/llm/handler.ts'
 import { facts } from './facts.ts'
 import { portOf } from './upstreams.ts'
@@ -27,7 +27,7 @@ export async function front(t: Test, handler: (facts: LlmFacts) => Promise<Reply
   const sent: Reply[] = []
   const serve = async (req: IncomingMessage, res: ServerResponse): Promise<void> => {
     const reply = await answerTo(req, res, handler)
-    await send(res, reply, { headers: {}, writeStallMs: 60_000, onStream: () => {} })
+    await sendReply(res, reply, { headers: {}, writeStallMs: 60_000, onStream: () => {} })
     sent.push(reply)
   }
   const server = createServer((req, res) => {

@@ -1,11 +1,11 @@
-import type { Held } from '../../../plugins/plugin.ts'
+import type { MemoryReservation } from '../../../plugins/plugin.ts'
 import { EventReader, type SizeLimits } from '../../../proxy/mcp/upstream/events.ts'
 
 /** The data of each event of an event stream. */
 export async function* eventData(
   chunks: AsyncIterable<Buffer>,
   limits: SizeLimits,
-  held: Held | null = null,
+  held: MemoryReservation | null = null,
 ): AsyncGenerator<Buffer> {
   const events = new EventReader(limits, held)
   for await (const chunk of chunks) yield* events.read(chunk)

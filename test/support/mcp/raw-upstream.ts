@@ -3,8 +3,8 @@ import type { Test } from 'tap'
 import type { McpResource } from '../../../db/mcp/resources.ts'
 import {
   type McpUpstream,
+  type McpUpstreamOptions,
   openMcpUpstream,
-  type UpstreamOptions,
 } from '../../../proxy/mcp/upstream/client.ts'
 import { type Seen, testUpstream } from '../upstream.ts'
 
@@ -133,7 +133,7 @@ export function legacy(options: Legacy = {}): Act {
 }
 
 /** Limits small enough for a test to reach, and long enough that no healthy exchange does. */
-const OPTIONS: UpstreamOptions = {
+const OPTIONS: McpUpstreamOptions = {
   allowPrivate: true,
   connectMs: 10_000,
   answerMs: 20_000,
@@ -145,7 +145,7 @@ const OPTIONS: UpstreamOptions = {
 }
 
 /** Our side of it. It ends with the test. */
-export function upstreamFor(t: Test, options: Partial<UpstreamOptions> = {}): McpUpstream {
+export function upstreamFor(t: Test, options: Partial<McpUpstreamOptions> = {}): McpUpstream {
   const upstream = openMcpUpstream({ ...OPTIONS, ...options })
   t.teardown(() => upstream.close())
   return upstream

@@ -1,5 +1,5 @@
 import type { Test } from 'tap'
-import { META, MODERN } from '../../../proxy/mcp/protocol/versions.ts'
+import { META_KEYS, MODERN_VERSION } from '../../../proxy/mcp/protocol/versions.ts'
 import {
   type Answered,
   type Identity,
@@ -100,9 +100,9 @@ export function request(method: string, { params = {}, headers = {}, modern, id 
   const accept = { accept: 'application/json, text/event-stream' }
   if (!modern) return { headers: { ...accept, ...headers }, body: { jsonrpc: '2.0', id, method, params } }
   const named: unknown = method === 'resources/read' ? params.uri : params.name
-  const standard = { 'mcp-protocol-version': MODERN, 'mcp-method': method }
+  const standard = { 'mcp-protocol-version': MODERN_VERSION, 'mcp-method': method }
   const name = typeof named === 'string' && method !== 'completion/complete' ? { 'mcp-name': named } : {}
-  const _meta = { [META.version]: MODERN, [META.capabilities]: {}, ...params._meta }
+  const _meta = { [META_KEYS.version]: MODERN_VERSION, [META_KEYS.capabilities]: {}, ...params._meta }
   return {
     headers: { ...accept, ...standard, ...name, ...headers },
     body: { jsonrpc: '2.0', id, method, params: { ...params, _meta } },

@@ -1,6 +1,6 @@
 import type { ServerResponse } from 'node:http'
 import type { Test } from 'tap'
-import type { UpstreamOptions } from '../../../proxy/mcp/upstream/client.ts'
+import type { McpUpstreamOptions } from '../../../proxy/mcp/upstream/client.ts'
 import type { FailureKind } from '../../../proxy/mcp/upstream/errors.ts'
 import { type Act, rawMcp, result, sse, type Told, upstreamFor } from './raw-upstream.ts'
 import { all, callOf, failure } from './upstream-calls.ts'
@@ -14,7 +14,7 @@ export async function fails(
   t: Test,
   act: Act,
   kind: FailureKind,
-  options: Partial<UpstreamOptions> = {},
+  options: Partial<McpUpstreamOptions> = {},
 ): Promise<void> {
   const raw = await rawMcp(t, act)
   const upstream = upstreamFor(t, options)

@@ -1,7 +1,7 @@
 import { CallHangup } from '../../../proxy/http/open-calls.ts'
 import type { UpstreamCall } from '../../../proxy/mcp/upstream/client.ts'
 import type { FailureKind } from '../../../proxy/mcp/upstream/errors.ts'
-import type { Message } from '../../../proxy/mcp/upstream/message.ts'
+import type { UpstreamMessage } from '../../../proxy/mcp/upstream/message.ts'
 import type { McpAnswer } from '../../../proxy/mcp/upstream/request.ts'
 import { TOOL_CALL } from '../permit.ts'
 import { resourceAt } from './raw-upstream.ts'
@@ -25,14 +25,14 @@ export function callOf(url: string, fields: Partial<UpstreamCall> = {}): Upstrea
 }
 
 /** Every message of an answer. */
-export async function all(answer: McpAnswer): Promise<Message[]> {
-  const found: Message[] = []
+export async function all(answer: McpAnswer): Promise<UpstreamMessage[]> {
+  const found: UpstreamMessage[] = []
   for await (const message of messagesOf(answer)) found.push(message)
   return found
 }
 
 /** The messages of an answer as they come. */
-export const messagesOf = (answer: McpAnswer): AsyncIterable<Message> | Iterable<Message> =>
+export const messagesOf = (answer: McpAnswer): AsyncIterable<UpstreamMessage> | Iterable<UpstreamMessage> =>
   answer.streamed ? answer.messages : [answer.response]
 
 export const values = async (answer: McpAnswer): Promise<unknown[]> =>

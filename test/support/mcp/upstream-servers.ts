@@ -1,6 +1,6 @@
 import type { Test } from 'tap'
-import type { UpstreamOptions } from '../../../proxy/mcp/upstream/client.ts'
-import type { Reading } from '../../../proxy/mcp/upstream/reading.ts'
+import type { McpUpstreamOptions } from '../../../proxy/mcp/upstream/client.ts'
+import type { UpstreamReading } from '../../../proxy/mcp/upstream/reading.ts'
 import { READING } from '../permit.ts'
 import {
   type Act,
@@ -36,5 +36,9 @@ export const modern =
     sendJson(res, result(told, value))
   }
 
-export const read = (t: Test, { url }: RawMcp, options: Partial<UpstreamOptions> = {}): Promise<Reading> =>
+export const read = (
+  t: Test,
+  { url }: RawMcp,
+  options: Partial<McpUpstreamOptions> = {},
+): Promise<UpstreamReading> =>
   upstreamFor(t, options).read(READING, resourceAt(url, { era: null }), new AbortController().signal)

@@ -1,6 +1,6 @@
 import { OWN_AUTHORITY } from '../../../plugins/call-authority.ts'
-import type { Arrival, Held } from '../../../plugins/plugin.ts'
-import { Budget, CallHangup } from '../../../proxy/http/open-calls.ts'
+import type { Arrival, MemoryReservation } from '../../../plugins/plugin.ts'
+import { CallHangup, MemoryBudget } from '../../../proxy/http/open-calls.ts'
 
 /** An arrival as a literal object: nothing known about its sender. */
 export function arrival(over: Partial<Arrival> = {}): Arrival {
@@ -25,7 +25,7 @@ export function arrival(over: Partial<Arrival> = {}): Arrival {
 }
 
 /** An account of a budget that nothing exceeds. */
-export function heldFor(): Held {
+export function heldFor(): MemoryReservation {
   const all = Number.POSITIVE_INFINITY
-  return new Budget({ whole: all, share: all, little: all }, () => {}).open()
+  return new MemoryBudget({ process: all, perPrincipal: all, perAnonymous: all }, () => {}).open()
 }

@@ -1,10 +1,10 @@
-import { operatorOfNoTable } from '../../../plugins/operators/actor.ts'
-import type { SecretSource } from '../../../plugins/secrets/admin-secret.ts'
+import { unstoredOperator } from '../../../plugins/operators/actor.ts'
+import type { AdminSecretSource } from '../../../plugins/secrets/admin-secret.ts'
 import { LedgerPlaces } from '../../../proxy/admin/operation/ledger-places.ts'
 import { RehearsalPlaces } from '../../../proxy/admin/operation/places.ts'
 
 /** Whoever has the secret, in a test that calls operations without HTTP. */
-export const { actor: ADMIN } = operatorOfNoTable('admin', 'secret', [])
+export const { actor: ADMIN } = unstoredOperator('admin', 'secret', [])
 
 /** The parts of an operation's surroundings that tests without HTTP do not look at. */
 export const UNASKED = {
@@ -26,7 +26,7 @@ export const UNASKED = {
 } as const
 
 /** A secret whose stored hash a test holds itself. */
-export const secretOf = (hash: () => string, environment = ''): SecretSource => ({
+export const secretOf = (hash: () => string, environment = ''): AdminSecretSource => ({
   stored: () => Promise.resolve({ hash: hash(), disabled: false }),
   environment,
   unchanged: () => ({ sql: 'select 1', parameters: [] }),

@@ -1,4 +1,4 @@
-import type { Granted } from '../../../plugins/permit.ts'
+import type { CallPermit } from '../../../plugins/permit.ts'
 import type { PolicyFacts } from '../../../plugins/policy/input.ts'
 import { holderOf } from '../permit.ts'
 import { arrival } from './arrival.ts'
@@ -22,7 +22,7 @@ export function policyFacts(over: Partial<Omit<PolicyFacts, 'granted'>> = {}): P
     principal: facts.principal,
     demand: facts.demand,
     target: null,
-  } as Granted
+  } as CallPermit
   return { ...facts, granted }
 }
 

@@ -2,7 +2,7 @@
 // that a thread takes to start.
 
 /** The columns that are stored. Every other one is read from the leaf. */
-export const STORED = [
+export const SQLITE_STORED_COLUMNS = [
   'seq',
   'recorded_at',
   'request_id',
@@ -14,7 +14,7 @@ export const STORED = [
 ] as const
 
 /** The columns that are read from the leaf. */
-export const LEAF_MEMBERS = [
+export const LEAF_COLUMNS = [
   ...['principal_type', 'tool', 'model', 'provider', 'cert_thumbprint', 'dpop_jkt'],
   ...['detail', 'config_digest', 'version', 'prev_hash'],
 ]
@@ -23,7 +23,7 @@ export const LEAF_MEMBERS = [
 const memberOf = (name: string): string => `iif(json_valid(leaf), json_extract(leaf, '$.${name}'), null)`
 
 /** The rows with all columns, as the view gives them. */
-export const ALL_COLUMNS = `select
-  'main' as stream, ${STORED.join(', ')},
-  ${LEAF_MEMBERS.map((name) => `${memberOf(name)} as ${name}`).join(',\n  ')}
+export const SELECT_ALL_COLUMNS = `select
+  'main' as stream, ${SQLITE_STORED_COLUMNS.join(', ')},
+  ${LEAF_COLUMNS.map((name) => `${memberOf(name)} as ${name}`).join(',\n  ')}
 from audit_rows`

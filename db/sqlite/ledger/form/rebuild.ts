@@ -4,10 +4,10 @@ import { setImmediate as nextTurn } from 'node:timers/promises'
 import type SQLite from 'better-sqlite3'
 import { MAIN_STREAM, type StoredRow } from '../../../ledger/record/leaf.ts'
 import { type ChainVerifier, chainVerifier } from '../../../ledger/verify/verify.ts'
-import { takeLease } from '../lease.ts'
-import { rowsBehind } from '../rows.ts'
-import { STORED } from './columns.ts'
-import { COPY, MAKE_COPY } from './table.ts'
+import { acquireLease } from '../lease.ts'
+import { rowsAfter } from '../rows.ts'
+import { SQLITE_STORED_COLUMNS } from './columns.ts'
+import { COPY_TABLE, CREATE_COPY_TABLE } from './table.ts'
 
 /** Told how many rows of a ledger are copied, of how many, whenever a part of them is on the disk. */
 export type OnCopied = (rows: number, of: number) => void
@@ -28,7 +28,7 @@ export async function migrateLedger(
   onCopied: OnCopied,
 ): Promise<void> {
   if (!hasFormerRows(db)) return migrate()
-  const lease = takeLease(file)
+  const lease = acquireLease(file)
   try {
     // SQLite's own checkpoints swallow a failed fsync.
     db.pragma('wal_autocheckpoint = 0')
@@ -44,12 +44,12 @@ export async function migrateLedger(
 const PART = 2_000
 
 async function copyRows(db: SQLite.Database, file: string, onCopied: OnCopied): Promise<void> {
-  const { chain, last, place } = resumed(db)
+  const { chain, last, place } = copyPosition(db)
   const of = db.prepare<[], number>('select max(seq) from audit_log').pluck().get() ?? 0
   assertRoom(db, file, of - last)
-  if (last === 0) db.exec(`drop table if exists ${COPY}; ${MAKE_COPY}`)
-  const store = storing(db)
-  for (const part of partsOf(rowsBehind(db, place))) {
+  if (last === 0) db.exec(`drop table if exists ${COPY_TABLE}; ${CREATE_COPY_TABLE}`)
+  const store = copyInserter(db)
+  for (const part of partsOf(rowsAfter(db, place))) {
     for (const row of part) assertSound(chain, row)
     store(part)
     db.pragma('wal_checkpoint(passive)')
@@ -65,18 +65,18 @@ function hasFormerRows(db: SQLite.Database): boolean {
 }
 
 /** Where the copying goes on: `last` is the seq of the last copied row, `place` its rowid in the ledger. */
-interface Resumed {
+interface CopyPosition {
   readonly chain: ChainVerifier
   readonly last: number
   readonly place: number | null
 }
 
-interface Original extends StoredRow {
+interface FormerLedgerRow extends StoredRow {
   readonly place: number
 }
 
 // A copy that does not end with a row of this ledger is of another one: somebody has put an older database in place.
-function resumed(db: SQLite.Database): Resumed {
+function copyPosition(db: SQLite.Database): CopyPosition {
   const original = lastCopied(db)
   if (!original) return { chain: chainVerifier(), last: 0, place: null }
   const chain = chainVerifier({ tail: true })
@@ -84,13 +84,13 @@ function resumed(db: SQLite.Database): Resumed {
   return { chain, last: original.seq, place: original.place }
 }
 
-function lastCopied(db: SQLite.Database): Original | undefined {
-  if (!db.prepare('select 1 from sqlite_schema where name = ?').get(COPY)) return undefined
+function lastCopied(db: SQLite.Database): FormerLedgerRow | undefined {
+  if (!db.prepare('select 1 from sqlite_schema where name = ?').get(COPY_TABLE)) return undefined
   return db
-    .prepare<[], Original>(
-      `select audit_log.rowid as place, audit_log.* from ${COPY} join audit_log
-         on audit_log.stream = '${MAIN_STREAM}' and audit_log.seq = ${COPY}.seq and audit_log.leaf = ${COPY}.leaf
-       where ${COPY}.seq = (select max(seq) from ${COPY})`,
+    .prepare<[], FormerLedgerRow>(
+      `select audit_log.rowid as place, audit_log.* from ${COPY_TABLE} join audit_log
+         on audit_log.stream = '${MAIN_STREAM}' and audit_log.seq = ${COPY_TABLE}.seq and audit_log.leaf = ${COPY_TABLE}.leaf
+       where ${COPY_TABLE}.seq = (select max(seq) from ${COPY_TABLE})`,
     )
     .get()
 }
@@ -128,9 +128,11 @@ function assertRoom(db: SQLite.Database, file: string, rows: number): void {
 
 const mib = (bytes: number): number => Math.ceil(bytes / 1_048_576)
 
-function storing(db: SQLite.Database): (rows: readonly StoredRow[]) => void {
-  const places = STORED.map((name) => `@${name}`).join(', ')
-  const insert = db.prepare<[StoredRow]>(`insert into ${COPY} (${STORED.join(', ')}) values (${places})`)
+function copyInserter(db: SQLite.Database): (rows: readonly StoredRow[]) => void {
+  const places = SQLITE_STORED_COLUMNS.map((name) => `@${name}`).join(', ')
+  const insert = db.prepare<[StoredRow]>(
+    `insert into ${COPY_TABLE} (${SQLITE_STORED_COLUMNS.join(', ')}) values (${places})`,
+  )
   const insertAll = db.transaction((rows: readonly StoredRow[]) => {
     for (const row of rows) insert.run(row)
   })

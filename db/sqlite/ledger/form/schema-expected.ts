@@ -3,7 +3,7 @@ import { Kysely, SqliteDialect } from 'kysely'
 import type { Migration } from 'kysely/migration'
 import * as auditLog from '../../../migrations/0004_audit_log.ts'
 import { auditTree } from '../../../migrations/0070_audit_tree.ts'
-import { auditGuards } from '../guards.ts'
+import { sqliteAuditGuards } from '../guards.ts'
 import { type AuditSchema, auditSchema } from './schema.ts'
 import { auditRows } from './table.ts'
 
@@ -11,7 +11,7 @@ import { auditRows } from './table.ts'
  * Every migration that makes or changes an audit table or its guards, in order. One that is missing here
  * stops the boot.
  */
-const AUDIT_MIGRATIONS: readonly Migration[] = [auditLog, auditGuards, auditRows, auditTree('blob')]
+const AUDIT_MIGRATIONS: readonly Migration[] = [auditLog, sqliteAuditGuards, auditRows, auditTree('blob')]
 
 /**
  * The audit schema as our migrations make it. Takes a few ms; not for the writer's thread, which would load

@@ -7,7 +7,7 @@ export type AuditSchema = Readonly<Record<string, string>>
  * Names the objects of the audit tables that are missing, changed or too many in this database; null where
  * all is as expected. A trigger that was dropped leaves no other trace (docs/threats.md#t11).
  */
-export function auditSchemaProblem(connection: SQLite.Database, expected: AuditSchema): string | null {
+export function sqliteSchemaProblem(connection: SQLite.Database, expected: AuditSchema): string | null {
   const found = auditSchema(connection)
   const names = [...new Set([...Object.keys(expected), ...Object.keys(found)])].sort()
   const odd = names.filter((name) => expected[name] !== found[name])

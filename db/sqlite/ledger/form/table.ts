@@ -1,6 +1,6 @@
 import { type Kysely, sql } from 'kysely'
 import type { Migration } from 'kysely/migration'
-import { ALL_COLUMNS, LEAF_MEMBERS, STORED } from './columns.ts'
+import { LEAF_COLUMNS, SELECT_ALL_COLUMNS, SQLITE_STORED_COLUMNS } from './columns.ts'
 
 /**
  * SQLite's form of the ledger since 0051 (docs/decisions/023-a-row-is-its-leaf.md): the table `audit_rows` holds
@@ -12,21 +12,21 @@ import { ALL_COLUMNS, LEAF_MEMBERS, STORED } from './columns.ts'
  */
 export const auditRows: Migration = {
   async up(db: Kysely<unknown>): Promise<void> {
-    await sql.raw(MAKE_COPY).execute(db)
+    await sql.raw(CREATE_COPY_TABLE).execute(db)
     await sql.raw(COPY_THE_REST).execute(db)
     await assertCopied(db)
     await sql`drop table audit_log`.execute(db)
-    await sql`alter table ${sql.id(COPY)} rename to audit_rows`.execute(db)
+    await sql`alter table ${sql.id(COPY_TABLE)} rename to audit_rows`.execute(db)
     for (const part of [...INDEXES, refuse('update'), refuse('delete'), ONLY_THE_NEXT, VIEW])
       await part.execute(db)
   },
 }
 
 /** The table that the rows of the former form are copied into. It has another name until it is whole. */
-export const COPY = 'ledger_copy'
+export const COPY_TABLE = 'ledger_copy'
 
 // The leaf stands last: whoever needs another column reads no page on which only a long leaf goes on.
-export const MAKE_COPY = `create table if not exists ${COPY} (
+export const CREATE_COPY_TABLE = `create table if not exists ${COPY_TABLE} (
   seq integer primary key,
   recorded_at text not null,
   request_id text,
@@ -37,21 +37,23 @@ export const MAKE_COPY = `create table if not exists ${COPY} (
   leaf text not null
 )`
 
-const columns = (of: string, names: readonly string[] = [...STORED, ...LEAF_MEMBERS]): string =>
-  names.map((name) => `${of}.${name}`).join(', ')
+const columns = (
+  of: string,
+  names: readonly string[] = [...SQLITE_STORED_COLUMNS, ...LEAF_COLUMNS],
+): string => names.map((name) => `${of}.${name}`).join(', ')
 
-const COPY_THE_REST = `insert into ${COPY} select ${columns('audit_log', STORED)} from audit_log
-where stream = 'main' and seq > (select coalesce(max(seq), 0) from ${COPY}) order by seq`
+const COPY_THE_REST = `insert into ${COPY_TABLE} select ${columns('audit_log', SQLITE_STORED_COLUMNS)} from audit_log
+where stream = 'main' and seq > (select coalesce(max(seq), 0) from ${COPY_TABLE}) order by seq`
 
 // Every column as the view will have it. The seqs of a chain have no gap, so a copy that has all of its rows and no
 // more ends at their number.
-const COMPARE = `with copy as (select ${STORED.join(', ')}, ${LEAF_MEMBERS.map((name) => `json_extract(leaf, '$.${name}') as ${name}`).join(', ')} from ${COPY})
+const COMPARE = `with copy as (select ${SQLITE_STORED_COLUMNS.join(', ')}, ${LEAF_COLUMNS.map((name) => `json_extract(leaf, '$.${name}') as ${name}`).join(', ')} from ${COPY_TABLE})
 select count(*) as rows,
   coalesce(sum(stream <> 'main' or (${columns('audit_log')}) is not (${columns('copy')})), 0) as other,
-  (select coalesce(max(seq), 0) from ${COPY}) as last, (select coalesce(min(seq), 1) from ${COPY}) as first
+  (select coalesce(max(seq), 0) from ${COPY_TABLE}) as last, (select coalesce(min(seq), 1) from ${COPY_TABLE}) as first
 from audit_log not indexed left join copy on copy.seq = audit_log.seq`
 
-interface Compared {
+interface CopyComparison {
   readonly rows: number
   readonly other: number
   readonly first: number
@@ -59,10 +61,10 @@ interface Compared {
 }
 
 async function assertCopied(db: Kysely<unknown>): Promise<void> {
-  const [found] = (await sql.raw<Compared>(COMPARE).execute(db)).rows
+  const [found] = (await sql.raw<CopyComparison>(COMPARE).execute(db)).rows
   if (found?.other === 0 && found.first === 1 && found.last === found.rows) return
   throw new Error(
-    `the copy of the audit ledger is not like it (${JSON.stringify(found)}): remove the table ${COPY} and start again. The ledger is as it was`,
+    `the copy of the audit ledger is not like it (${JSON.stringify(found)}): remove the table ${COPY_TABLE} and start again. The ledger is as it was`,
   )
 }
 
@@ -98,4 +100,4 @@ begin
   select raise(abort, 'audit_log takes only the next row of its stream');
 end`
 
-const VIEW = sql.raw(`create view audit_log as ${ALL_COLUMNS}`)
+const VIEW = sql.raw(`create view audit_log as ${SELECT_ALL_COLUMNS}`)

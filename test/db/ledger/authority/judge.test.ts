@@ -1,5 +1,5 @@
 import t from 'tap'
-import type { Entry } from '../../../../db/ledger/record/entry.ts'
+import type { LedgerEntry } from '../../../../db/ledger/record/entry.ts'
 import type { JsonObject } from '../../../../db/support/json.ts'
 import {
   binding,
@@ -15,7 +15,7 @@ import {
   started,
 } from '../../../support/db/history.ts'
 
-const of = (entries: readonly Entry[]) => recomputed(chainOf(entries))
+const of = (entries: readonly LedgerEntry[]) => recomputed(chainOf(entries))
 
 const START = [started, loaded()]
 const LLM = [...START, changed('agent.created', 1)]
@@ -55,9 +55,9 @@ t.test('docs/ledger.md#rule: a check may refuse with any reason, and nothing els
 })
 
 t.test('docs/ledger.md#rule: the refusal of a check names what was, whatever its reason', async (t) => {
-  const said = (values: Partial<Entry>) => ({ ...byPolicy('policy_denied'), ...values })
+  const said = (values: Partial<LedgerEntry>) => ({ ...byPolicy('policy_denied'), ...values })
   const check = (values: JsonObject) => byPolicy('policy_denied', { checks: [{ ...REFUSED[0], ...values }] })
-  const forged: Readonly<Record<string, Entry>> = {
+  const forged: Readonly<Record<string, LedgerEntry>> = {
     'another principal': said({ principal_id: 'acme::other' }),
     'no principal': said({ principal_id: null }),
     'a revision that nobody made': byPolicy('policy_denied', { revision: 2 }),
@@ -192,7 +192,7 @@ t.test(
   'docs/ledger.md#pairs: a start ends the calls of its own stream, and all streams are judged',
   async (t) => {
     const [one, two] = [decided(1), decided(2)]
-    const elsewhere = (entries: readonly Entry[]) =>
+    const elsewhere = (entries: readonly LedgerEntry[]) =>
       chainOf(entries).map((row) => ({ ...row, stream: 'other' }))
     const first = chainOf([...LLM, one, ended(one), two])
     t.match(recomputed([...first, ...elsewhere([started, one, started])]), {

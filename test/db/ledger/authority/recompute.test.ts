@@ -1,5 +1,5 @@
 import t from 'tap'
-import type { Entry } from '../../../../db/ledger/record/entry.ts'
+import type { LedgerEntry } from '../../../../db/ledger/record/entry.ts'
 import type { LeafVersion } from '../../../../db/ledger/record/leaf.ts'
 import type { JsonObject } from '../../../../db/support/json.ts'
 import {
@@ -21,7 +21,7 @@ import {
 } from '../../../support/db/history.ts'
 import { AT } from '../../../support/db/scratch-ledger.ts'
 
-const of = (entries: readonly Entry[], versions: readonly LeafVersion[] = []) =>
+const of = (entries: readonly LedgerEntry[], versions: readonly LeafVersion[] = []) =>
   recomputed(chainOf(entries, versions))
 
 const FILES = ['files.use', 'llm.chat']
@@ -42,7 +42,7 @@ t.test('docs/ledger.md#rule: honest decisions agree, allowed and refused, of bot
   const [chat, read] = [decided(1), decidedTool(2)]
   t.match(of([...LLM, chat, ended(chat)]), { recomputed: 1, disagree: 0, not_recomputable: {}, open: 0 })
   t.match(of([...MCP, read, ended(read)]), { recomputed: 1, disagree: 0, problems: [] })
-  const refused: readonly (readonly [string, readonly Entry[]])[] = [
+  const refused: readonly (readonly [string, readonly LedgerEntry[]])[] = [
     [
       'no capability',
       [
@@ -143,7 +143,7 @@ t.test('docs/ledger.md#authority: each member that is forged is found, and the r
     binding('created'),
   ]
   const authority = { revision: 2, resource: { id: 'mcpr_1', revision: 2 }, ...honest }
-  const judged = (forged: JsonObject, values: Partial<Entry> = {}) =>
+  const judged = (forged: JsonObject, values: Partial<LedgerEntry> = {}) =>
     of([...rows, decidedTool(1, { dpop_jkt: JKT, ...values, authority: { ...authority, ...forged } })])
   t.match(judged({}), { recomputed: 1, disagree: 0, problems: [] })
   const forgeries: Readonly<Record<string, JsonObject>> = {
@@ -168,7 +168,7 @@ t.test('docs/ledger.md#authority: each member that is forged is found, and the r
   }
   for (const [name, forged] of Object.entries(forgeries))
     t.match(judged(forged), { recomputed: 1, disagree: 1, problems: [{ stream: 'main', seq: 8 }] }, name)
-  const columns: readonly Partial<Entry>[] = [
+  const columns: readonly Partial<LedgerEntry>[] = [
     { cert_thumbprint: 'cd'.repeat(32) },
     { cert_thumbprint: null },
     { dpop_jkt: 'x'.repeat(43) },
@@ -277,7 +277,7 @@ t.test('docs/ledger.md#recomputing: what rows do not say is counted by why, neve
 })
 
 t.test('docs/ledger.md#replay: rows of changes that contradict each other are named', async (t) => {
-  const faults: readonly (readonly [string, readonly Entry[]])[] = [
+  const faults: readonly (readonly [string, readonly LedgerEntry[]])[] = [
     ['a revision left out', [...LLM, changed('agent.deactivated', 3)]],
     ['a revision twice', [...LLM, changed('agent.deactivated', 1)]],
     ['a first revision that is not 1', [...START, changed('agent.created', 2)]],
@@ -312,7 +312,7 @@ t.test(
       problems: [{ seq: 6 }],
     })
     t.match(of([...LLM, one, one]), { outcomes_without_decision: 1 }, 'one request, two decisions')
-    const crash: Entry = { ...one, status: 'unknown', detail: { reason: 'crash' } }
+    const crash: LedgerEntry = { ...one, status: 'unknown', detail: { reason: 'crash' } }
     t.match(of([...LLM, one, crash, started]), {
       allowed_without_outcome: 0,
       outcomes_without_decision: 0,
@@ -322,7 +322,7 @@ t.test(
 )
 
 t.test('docs/ledger.md#rule: refusals that rows do not say enough of, each with its why', async (t) => {
-  const why = (rows: readonly Entry[]) => {
+  const why = (rows: readonly LedgerEntry[]) => {
     const { recomputed, disagree, not_recomputable: found } = of(rows)
     return recomputed + disagree === 0 ? Object.keys(found) : of(rows)
   }
@@ -434,7 +434,7 @@ t.test('docs/ledger.md#recomputing: of rows of version 1 no pairs are demanded',
 })
 
 /** The rows of several streams, each a chain of its own: `[stream, entry]` in their order. */
-function streamed(list: readonly (readonly [stream: string, made: Entry])[]) {
+function streamed(list: readonly (readonly [stream: string, made: LedgerEntry])[]) {
   const next = new Map<string, ReturnType<typeof chainer>>()
   return recomputed(
     list.map(([stream, made]) => {
@@ -463,7 +463,7 @@ t.test(
   'docs/ledger.md#pairs another stream may end a call as unknown, and its start ends none',
   async (t) => {
     const rows = [...LLM.map((made) => ['a', made] as const), ['a', decided(1)] as const]
-    const unknown: Entry = { ...ended(decided(1)), status: 'unknown' }
+    const unknown: LedgerEntry = { ...ended(decided(1)), status: 'unknown' }
     const sound = { allowed_without_outcome: 0, outcomes_without_decision: 0, problems: [] }
     t.match(streamed([...rows, ['b', started]]), { ...sound, open: 1 })
     t.match(streamed([...rows, ['b', started], ['b', unknown], ['a', started]]), { ...sound, open: 0 })

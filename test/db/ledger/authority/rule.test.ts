@@ -3,7 +3,7 @@ import {
   certificateHolds,
   demandedOfBuiltIn,
   demandedOfTool,
-  missingOf,
+  missingCapability,
   proofFault,
   thumbprintsAt,
 } from '../../../../db/ledger/authority/rule.ts'
@@ -36,13 +36,13 @@ t.test(
 )
 
 t.test('§1 what is demanded must be held within the scope; an empty set opens nothing', async (t) => {
-  t.equal(missingOf(['a', 'b'], ['b', 'a'], null), null)
-  t.equal(missingOf(['a', 'b', 'c'], ['a'], null), 'b')
-  t.equal(missingOf(['a', 'b'], ['a', 'b'], ['a']), 'b')
-  t.equal(missingOf(['a'], ['b'], ['a']), 'a', 'a scope never widens')
-  t.equal(missingOf([], ['x'], null), null)
-  t.equal(missingOf([], [], null), 'mcp.tools.call')
-  t.equal(missingOf([], ['x'], ['y']), 'mcp.tools.call')
+  t.equal(missingCapability(['a', 'b'], ['b', 'a'], null), null)
+  t.equal(missingCapability(['a', 'b', 'c'], ['a'], null), 'b')
+  t.equal(missingCapability(['a', 'b'], ['a', 'b'], ['a']), 'b')
+  t.equal(missingCapability(['a'], ['b'], ['a']), 'a', 'a scope never widens')
+  t.equal(missingCapability([], ['x'], null), null)
+  t.equal(missingCapability([], [], null), 'mcp.tools.call')
+  t.equal(missingCapability([], ['x'], ['y']), 'mcp.tools.call')
 })
 
 t.test('§5.2 a certificate is pinned and in its time, or its SPIFFE id speaks for it', async (t) => {

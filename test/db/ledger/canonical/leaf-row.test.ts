@@ -3,10 +3,16 @@ import { Readable } from 'node:stream'
 import fc from 'fast-check'
 import t from 'tap'
 import { LeafRow } from '../../../../db/ledger/canonical/leaf-row.ts'
-import { exportLine, GENESIS, hashOf, leafOf, type StoredRow } from '../../../../db/ledger/record/leaf.ts'
-import { exportedBlocks, exportedRows, NotAnExport } from '../../../../db/ledger/verify/export.ts'
-import { chainVerifier, type Damaged } from '../../../../db/ledger/verify/verify.ts'
-import { blocksOf, linesOf } from '../../../../scripts/lines.ts'
+import {
+  exportLine,
+  GENESIS_HASH,
+  hashOf,
+  leafOf,
+  type StoredRow,
+} from '../../../../db/ledger/record/leaf.ts'
+import { exportedRows, exportedRowsInBlocks, NotAnExport } from '../../../../db/ledger/verify/export.ts'
+import { chainVerifier, type DamagedRow } from '../../../../db/ledger/verify/verify.ts'
+import { lineBlocks, streamLines } from '../../../../scripts/lines.ts'
 import { chainOf } from '../../../support/db/history.ts'
 import { entry } from '../../../support/db/scratch-ledger.ts'
 
@@ -15,7 +21,7 @@ const RUNS = 3_000
 const source = (bytes: Buffer) => Readable.from([bytes.subarray(0, 700), bytes.subarray(700)])
 
 /** What reading and verifying an export comes to, and how many of its rows were read from their leaves. */
-async function found(rows: AsyncIterable<StoredRow | Damaged>) {
+async function found(rows: AsyncIterable<StoredRow | DamagedRow>) {
   const chains = chainVerifier()
   let read = 0
   try {
@@ -30,8 +36,8 @@ async function found(rows: AsyncIterable<StoredRow | Damaged>) {
   }
 }
 
-const slowly = (bytes: Buffer) => found(exportedRows(linesOf(source(bytes))))
-const quickly = (bytes: Buffer) => found(exportedBlocks(blocksOf(source(Buffer.from(bytes)))))
+const slowly = (bytes: Buffer) => found(exportedRows(streamLines(source(bytes))))
+const quickly = (bytes: Buffer) => found(exportedRowsInBlocks(lineBlocks(source(Buffer.from(bytes)))))
 
 const DETAILS = [
   {},
@@ -57,7 +63,7 @@ t.test('docs/ledger.md#verifying: rows of every kind are read from their leaves,
   t.same(await quickly(honest), { ...(await slowly(honest)), read: rows.length })
   t.match(await quickly(honest), { verdict: { ok: true, rows: rows.length } })
   let at = 0
-  for await (const read of exportedBlocks(blocksOf(source(Buffer.from(honest))))) {
+  for await (const read of exportedRowsInBlocks(lineBlocks(source(Buffer.from(honest))))) {
     const row = rows[at]
     if (!row || !(read instanceof LeafRow)) throw new Error(`row ${at} is not read from its leaf`)
     const columns = Object.keys(row) as (keyof StoredRow)[]
@@ -148,7 +154,7 @@ const ODD = [
 function sealed(detail: string): string {
   const [row] = rows
   if (!row) throw new Error('there is no row')
-  const made = { ...row, detail, prev_hash: GENESIS }
+  const made = { ...row, detail, prev_hash: GENESIS_HASH }
   const leaf = leafOf(made)
   return exportLine({ ...made, leaf, row_hash: hashOf(leaf.toWellFormed()) })
 }

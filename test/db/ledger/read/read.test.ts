@@ -1,8 +1,8 @@
 import t from 'tap'
 import type { RowFilter } from '../../../../db/ledger/read/find.ts'
-import { exportLines, listRows, verifyDatabase } from '../../../../db/ledger/read/read.ts'
+import { exportedLines, listRows, verifyDatabase } from '../../../../db/ledger/read/read.ts'
 import { exportedRows } from '../../../../db/ledger/verify/export.ts'
-import { verify } from '../../../../db/ledger/verify/verify.ts'
+import { verifyRows } from '../../../../db/ledger/verify/verify.ts'
 import {
   AT,
   appendCalls,
@@ -108,18 +108,18 @@ t.test(
     await ledger.close()
     const { kysely } = await reader(t, file)
     const rows = []
-    for await (const row of exportedRows(withoutLf(exportLines(kysely)))) rows.push(row)
+    for await (const row of exportedRows(withoutLf(exportedLines(kysely)))) rows.push(row)
     t.same(
       rows.map((row) => ({ ...row, v: undefined, result: undefined })),
       rowsOf(file).map((row) => ({ ...row, v: undefined, result: undefined })),
     )
-    t.match(await verify(exportedRows(withoutLf(exportLines(kysely)))), { ok: true, rows: 800 })
+    t.match(await verifyRows(exportedRows(withoutLf(exportedLines(kysely)))), { ok: true, rows: 800 })
     t.match(await verifyDatabase(kysely), { ok: true, rows: 800 })
     withRaw(file, (db) =>
       db.exec("drop trigger audit_rows_update; update audit_rows set status = 'x' where seq = 700"),
     )
     t.match(await verifyDatabase(kysely), { ok: false, first_bad: { seq: 700 } })
-    t.match(await verify(exportedRows(withoutLf(exportLines(kysely)))), {
+    t.match(await verifyRows(exportedRows(withoutLf(exportedLines(kysely)))), {
       ok: false,
       first_bad: { seq: 700 },
     })

@@ -5,8 +5,8 @@ import t from 'tap'
 import type { Database } from '../../../../db/database.ts'
 import { openDatabase } from '../../../../db/engine.ts'
 import { type RowFilter, rowsQuery, spanEndQuery } from '../../../../db/ledger/read/find.ts'
-import type { Page } from '../../../../db/ledger/read/read.ts'
-import type { Entry } from '../../../../db/ledger/record/entry.ts'
+import type { LedgerPage } from '../../../../db/ledger/read/read.ts'
+import type { LedgerEntry } from '../../../../db/ledger/record/entry.ts'
 import type { StoredRow } from '../../../../db/ledger/record/leaf.ts'
 import { fillLedger } from '../../../support/db/many-rows.ts'
 import {
@@ -23,8 +23,8 @@ import {
 const ROWS = 6_000
 const NEVER = new AbortController().signal
 
-const pageOf = async (db: Database, filter: RowFilter): Promise<Page> =>
-  (await json(Readable.from(await db.audit.list(filter, NEVER)))) as Page
+const pageOf = async (db: Database, filter: RowFilter): Promise<LedgerPage> =>
+  (await json(Readable.from(await db.audit.list(filter, NEVER)))) as LedgerPage
 
 /** The seqs of all pages, one after the other. */
 async function seqsOf(db: Database, filter: RowFilter): Promise<readonly number[]> {
@@ -38,7 +38,7 @@ async function seqsOf(db: Database, filter: RowFilter): Promise<readonly number[
 // The clock stands still for more rows than a span has, goes back, and passes on.
 const clockAt = (seq: number): number => AT + (seq <= 2_000 ? 0 : seq <= 4_000 ? -Math.floor(seq / 3) : seq)
 
-const rowOf = (seq: number): Entry =>
+const rowOf = (seq: number): LedgerEntry =>
   entry({
     at: clockAt(seq),
     request_id: seq % 50 === 0 ? null : `req_${Math.floor(seq / 2)}`,
@@ -149,7 +149,7 @@ t.test('A7: pages meet while rows are appended', async (t) => {
     const seen: number[] = []
     let cursor: string | null = null
     do {
-      const page: Page = await pageOf(db, { order, limit: 60, ...(cursor === null ? {} : { cursor }) })
+      const page: LedgerPage = await pageOf(db, { order, limit: 60, ...(cursor === null ? {} : { cursor }) })
       seen.push(...page.rows.map(({ seq }) => seq))
       cursor = page.next_cursor
       // Newer by the clock than all that was there.

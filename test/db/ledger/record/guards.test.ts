@@ -1,6 +1,6 @@
 import SQLite from 'better-sqlite3'
 import t from 'tap'
-import { GENESIS } from '../../../../db/ledger/record/leaf.ts'
+import { GENESIS_HASH } from '../../../../db/ledger/record/leaf.ts'
 import {
   appendCalls,
   open,
@@ -31,11 +31,11 @@ t.test('T11 the database itself refuses to change, delete, replace, reorder or f
     insert('insert', '2', hashes[1]),
     insert('insert', '8', hashes[5]),
     insert('insert', '7', hashes[1]),
-    insert('insert', '1', GENESIS),
+    insert('insert', '1', GENESIS_HASH),
     insert('insert', '0', hashes[5]),
     insert('insert', '-1', hashes[5]),
     insert('insert', 'null', hashes[5]),
-    insert('insert or replace', '1', GENESIS),
+    insert('insert or replace', '1', GENESIS_HASH),
     insert('insert or replace', '2', hashes[0]),
     insert('insert or replace', '6', hashes[4]),
     insert('insert or replace', '7', hashes[4]),
@@ -74,10 +74,10 @@ t.test('T11 the first row of a chain has no parent, and is there once', async (t
     `insert into audit_rows values (${seq}, '2026', null, null, 'x', 'x', 'evil', '{"prev_hash":"${parent}"}')`
   withRaw(file, (db) => {
     t.throws(() => db.exec(first(1, 'evil')), /only the next row/)
-    t.throws(() => db.exec(first(2, GENESIS)), /only the next row/)
-    db.exec(first(1, GENESIS))
-    t.throws(() => db.exec(first(1, GENESIS)), /only the next row/)
-    t.throws(() => db.exec(first(1, GENESIS).replace('insert', 'replace')), /only the next row/)
+    t.throws(() => db.exec(first(2, GENESIS_HASH)), /only the next row/)
+    db.exec(first(1, GENESIS_HASH))
+    t.throws(() => db.exec(first(1, GENESIS_HASH)), /only the next row/)
+    t.throws(() => db.exec(first(1, GENESIS_HASH).replace('insert', 'replace')), /only the next row/)
   })
 })
 

@@ -3,18 +3,18 @@ import canonicalize from 'canonicalize'
 import fc from 'fast-check'
 import t from 'tap'
 import { draftOf } from '../../../../db/ledger/record/draft.ts'
-import type { Entry } from '../../../../db/ledger/record/entry.ts'
-import { exportLine, GENESIS, hashOf, leafIn, leafOf } from '../../../../db/ledger/record/leaf.ts'
-import type { Json, JsonObject } from '../../../../db/support/json.ts'
+import type { LedgerEntry } from '../../../../db/ledger/record/entry.ts'
+import { assembleLeaf, exportLine, GENESIS_HASH, hashOf, leafOf } from '../../../../db/ledger/record/leaf.ts'
+import type { JsonObject, JsonValue } from '../../../../db/support/json.ts'
 import { AT, entry, ORIGIN, rowOf } from '../../../support/db/scratch-ledger.ts'
 
 const first = rowOf(
   entry({ request_id: 'req_é', model: 'a"b\\c\n', detail: { z: 1, a: [true, null, 'x'] } }),
   1,
-  GENESIS,
+  GENESIS_HASH,
 )
 
-const detailIn = (detail: JsonObject): string => rowOf(entry({ detail }), 1, GENESIS).detail
+const detailIn = (detail: JsonObject): string => rowOf(entry({ detail }), 1, GENESIS_HASH).detail
 
 t.test(
   'docs/ledger.md#row: the leaf is the RFC 8785 bytes of the row without row_hash, with "v":2 (vector)',
@@ -39,7 +39,7 @@ const anyText = fc.oneof(
   text,
   fc.string({ unit: fc.integer({ min: 0, max: 0xffff }).map((c) => String.fromCharCode(c)) }),
 )
-const { json } = fc.letrec<{ json: Json }>((tie) => ({
+const { json } = fc.letrec<{ json: JsonValue }>((tie) => ({
   json: fc.oneof(
     { depthSize: 'small' },
     anyText,
@@ -52,7 +52,7 @@ const { json } = fc.letrec<{ json: Json }>((tie) => ({
 }))
 const detail: fc.Arbitrary<JsonObject> = fc.dictionary(name, json, { maxKeys: 6 })
 const optional = fc.option(anyText, { nil: null })
-const anyEntry: fc.Arbitrary<Entry> = fc.record({
+const anyEntry: fc.Arbitrary<LedgerEntry> = fc.record({
   at: fc.integer({ min: 0, max: 253_402_300_799_999 }),
   ...{ action: anyText, status: anyText, config_digest: anyText },
   ...{ request_id: optional, principal_id: optional, principal_type: optional, tool: optional },
@@ -75,9 +75,9 @@ t.test(
     fc.assert(
       fc.property(anyEntry, fc.integer({ min: 1 }), (made, seq) => {
         const { at, ...members } = made
-        const place = { stream: 'main', seq, prev_hash: GENESIS, version: '0.6.4', v: 2 }
+        const place = { stream: 'main', seq, prev_hash: GENESIS_HASH, version: '0.6.4', v: 2 }
         const whole = canonicalOf({ ...members, ...place, recorded_at: new Date(at).toISOString() })
-        return rowOf(made, seq, GENESIS).leaf === whole
+        return rowOf(made, seq, GENESIS_HASH).leaf === whole
       }),
       { numRuns: 2_000 },
     )
@@ -99,7 +99,7 @@ t.test('docs/ledger.md#row: the columns beside the leaf say what it says', async
     fc.property(anyEntry, (made) => {
       const draft = draftOf(made, ORIGIN)
       const { recorded_at, request_id, principal_id, action, status } = draft
-      const said = JSON.parse(leafIn(draft, GENESIS, 1))
+      const said = JSON.parse(assembleLeaf(draft, GENESIS_HASH, 1))
       return Object.entries({ recorded_at, request_id, principal_id, action, status }).every(
         ([name, value]) => said[name] === value,
       )
@@ -142,11 +142,11 @@ t.test(
   'threat 29: texts are well-formed, at most 1,024 characters, and hold no raw control character',
   async (t) => {
     const strange = { model: `${'x'.repeat(1_023)}😀`, tool: 'a\ud800b', provider: 'nul\0' }
-    const row = rowOf(entry(strange), 1, GENESIS)
+    const row = rowOf(entry(strange), 1, GENESIS_HASH)
     t.equal(row.model, `${'x'.repeat(1_023)}\ufffd`, 'a pair that the cut halves is not left half')
     t.equal(row.tool, 'a\ufffdb')
     t.equal(row.provider, 'nul\ufffd')
-    const { leaf } = rowOf(entry({ model: '\u001b[31m\r\n', detail: { path: '\u0007' } }), 1, GENESIS)
+    const { leaf } = rowOf(entry({ model: '\u001b[31m\r\n', detail: { path: '\u0007' } }), 1, GENESIS_HASH)
     t.notOk(Array.from(leaf).some((character) => character < ' '))
   },
 )

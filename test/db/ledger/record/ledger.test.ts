@@ -1,7 +1,7 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import t from 'tap'
-import type { Unit } from '../../../../db/ledger/record/entry.ts'
-import { GENESIS } from '../../../../db/ledger/record/leaf.ts'
+import type { LedgerUnit } from '../../../../db/ledger/record/entry.ts'
+import { GENESIS_HASH } from '../../../../db/ledger/record/leaf.ts'
 import type { JsonObject } from '../../../../db/support/json.ts'
 import {
   appendCalls,
@@ -35,7 +35,7 @@ t.test(
     t.same(ledger.head, sealed[1])
     await ledger.close()
     const [one, two, three] = rowsOf(file)
-    t.match(one, { stream: 'main', seq: 1, prev_hash: GENESIS, row_hash: first?.hash, version: VERSION })
+    t.match(one, { stream: 'main', seq: 1, prev_hash: GENESIS_HASH, row_hash: first?.hash, version: VERSION })
     t.match(two, { seq: 2, prev_hash: one?.row_hash, row_hash: sealed[0]?.hash })
     t.match(three, { seq: 3, prev_hash: two?.row_hash, row_hash: sealed[1]?.hash })
 
@@ -181,7 +181,7 @@ t.test(
     const file = await scratchDatabase(t.testdir())
     const ledger = await open(file, { queueLimit: 64 })
     let made = 0
-    const one = (kind: 'call' | 'outcome' | 'change'): Unit => {
+    const one = (kind: 'call' | 'outcome' | 'change'): LedgerUnit => {
       made += 1
       const stored = setting(`${kind} ${made}`)
       if (kind === 'outcome') return lazy('over')

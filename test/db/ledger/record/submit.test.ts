@@ -2,18 +2,18 @@ import { execFile } from 'node:child_process'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import t from 'tap'
-import type { Unit } from '../../../../db/ledger/record/entry.ts'
+import type { LedgerUnit } from '../../../../db/ledger/record/entry.ts'
 import type { Ledger } from '../../../../db/ledger/record/ledger.ts'
 import { entry, open, rowsOf, scratchDatabase } from '../../../support/db/scratch-ledger.ts'
 
 const THROWER = join(import.meta.dirname, '../../../support/db/throw-when-told.ts')
 
-const row: Unit = { entries: [entry()] }
-const stale: Unit = { ...row, assertions: [{ sql: 'select 1 where 0', parameters: [] }] }
-const unstorable: Unit = { entries: [entry({ detail: { n: 0.5 } })] }
+const row: LedgerUnit = { entries: [entry()] }
+const stale: LedgerUnit = { ...row, assertions: [{ sql: 'select 1 where 0', parameters: [] }] }
+const unstorable: LedgerUnit = { entries: [entry({ detail: { n: 0.5 } })] }
 
 /** Submits a unit, notes in `told` what it is told, and resolves then. */
-const submit = (ledger: Ledger, unit: Unit, told: unknown[]): Promise<void> =>
+const submit = (ledger: Ledger, unit: LedgerUnit, told: unknown[]): Promise<void> =>
   new Promise((resolve) => {
     ledger.submit(unit, (error, sealed) => {
       told.push(error === null ? sealed.map(({ seq }) => seq) : 'code' in error ? error.code : error.name)
@@ -27,7 +27,7 @@ t.test(
     const file = await scratchDatabase(t.testdir())
     const ledger = await open(file)
     const told: unknown[] = []
-    const two: Unit = { entries: [entry(), entry()] }
+    const two: LedgerUnit = { entries: [entry(), entry()] }
     const asked = [row, stale, two, { ...row, lazy: true }, unstorable].map((unit) =>
       submit(ledger, unit, told),
     )

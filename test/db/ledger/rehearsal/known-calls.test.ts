@@ -1,7 +1,7 @@
 import fc from 'fast-check'
 import t from 'tap'
-import { partsOfCall, textsOf } from '../../../../db/ledger/rehearsal/kind-of-call.ts'
-import { KnownCalls } from '../../../../db/ledger/rehearsal/known-calls.ts'
+import { leafPartTexts, partsOfCall } from '../../../../db/ledger/rehearsal/kind-of-call.ts'
+import { CallKindCache } from '../../../../db/ledger/rehearsal/known-calls.ts'
 import { chainOf, decided, decidedTool } from '../../../support/db/history.ts'
 
 const text = fc.constantFrom('a', 'b', 'é', '"path":"', '\\"dpop_jkt":', '1')
@@ -26,13 +26,13 @@ const call = fc
 
 const kindBySearch = (leaf: string): string | null => {
   const parts = partsOfCall(leaf)
-  return parts && JSON.stringify(textsOf(leaf, parts))
+  return parts && JSON.stringify(leafPartTexts(leaf, parts))
 }
 
 t.test('calls are of one kind where the parts that make it are the same, and only there', (t) => {
   fc.assert(
     fc.property(fc.array(call, { maxLength: 60 }), (entries) => {
-      const known = new KnownCalls<string>()
+      const known = new CallKindCache<string>()
       const names = new Map<object, string>()
       for (const { leaf } of chainOf(entries)) {
         const [kind, name] = [known.of(leaf), kindBySearch(leaf)]
@@ -50,7 +50,7 @@ t.test('calls are of one kind where the parts that make it are the same, and onl
 })
 
 t.test('the fates of one principal are forgotten alone, or all', (t) => {
-  const known = new KnownCalls<string>()
+  const known = new CallKindCache<string>()
   const [one, other] = chainOf([decided(1), decided(2, { principal_id: 'acme::other' })])
   const kinds = [one, other].map((row) => known.of(row?.leaf ?? ''))
   for (const [place, kind] of kinds.entries()) if (kind) known.judged(`p${place}`, kind, 'fate')

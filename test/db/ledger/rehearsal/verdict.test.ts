@@ -1,5 +1,5 @@
 import t from 'tap'
-import type { Entry } from '../../../../db/ledger/record/entry.ts'
+import type { LedgerEntry } from '../../../../db/ledger/record/entry.ts'
 import { bindingName } from '../../../../db/ledger/rehearsal/changes.ts'
 import { rehearser } from '../../../../db/ledger/rehearsal/rehearse.ts'
 import type { JsonObject } from '../../../../db/support/json.ts'
@@ -32,7 +32,7 @@ const refusal = (reason: string, more: JsonObject = {}) =>
 const LACKS = { ...refusal('capability_missing', { required_capability: 'files.use' }) }
 
 /** What becomes of the last call of a history: the pile, and why. */
-function fate(entries: readonly Entry[], told: Told): string {
+function fate(entries: readonly LedgerEntry[], told: Told): string {
   const { unchanged, newlyRefused, newlyAllowed, undecidable, disagreements } = rehearsed(entries, told)
   const names = [
     ...newlyRefused.groups.map(({ reason, capability }) => `refused: ${reason} ${capability ?? ''}`.trim()),
@@ -333,7 +333,11 @@ t.test(
       ...(shadow && { shadow }),
     })
     const START_WITH = [started, loaded({ checks: [check('old'), check('next', { shadow: true })] })]
-    const calls = (...entries: readonly Entry[]) => [...START_WITH, changed('agent.created', 1), ...entries]
+    const calls = (...entries: readonly LedgerEntry[]) => [
+      ...START_WITH,
+      changed('agent.created', 1),
+      ...entries,
+    ]
     const settings = (...checks: readonly ReturnType<typeof check>[]) => ({ settings: { checks } })
     const next = check('next')
     const watched = (verdict: string) =>

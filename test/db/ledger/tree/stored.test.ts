@@ -4,13 +4,13 @@ import t from 'tap'
 import { openDatabase } from '../../../../db/engine.ts'
 import { openLedger } from '../../../../db/ledger/record/ledger.ts'
 import { parseVerifierKey } from '../../../../db/ledger/tree/note.ts'
-import { newestCheckpoint, noteOfCheckpoint, treeInForce } from '../../../../db/ledger/tree/store.ts'
-import { NOTHING_TRUSTED, parseAllSigned, type Trusted } from '../../../../db/ledger/tree/trusted.ts'
+import { currentTree, newestCheckpoint, noteOfCheckpoint } from '../../../../db/ledger/tree/store.ts'
+import { type LogTrust, NO_LOG_TRUST, parseSignedCheckpoints } from '../../../../db/ledger/tree/trusted.ts'
 import { exitCodeOf } from '../../../../db/ledger/verify/inspect.ts'
 import { headPath } from '../../../../db/sqlite/ledger/head-file.ts'
 import { inspectDatabase } from '../../../../db/sqlite/ledger/inspect.ts'
 import { LogKeys, openTree } from '../../../../proxy/proofs/log-keys.ts'
-import { Sealer } from '../../../../proxy/proofs/sealer.ts'
+import { LedgerSealer } from '../../../../proxy/proofs/sealer.ts'
 import { chainOf, decided, ended } from '../../../support/db/history.ts'
 import { HISTORY, honestDatabase, storeRows } from '../../../support/db/ledger-with-tables.ts'
 import { AT, entry, withRaw } from '../../../support/db/scratch-ledger.ts'
@@ -22,12 +22,12 @@ const CALLS = Array.from({ length: 400 }, (_, id) => {
 const ALL = [...HISTORY, ...CALLS]
 
 /** Seals what is there, as another log would where `org` is another; gives what is to be kept elsewhere. */
-async function seal(file: string, more = 0): Promise<Trusted> {
+async function seal(file: string, more = 0): Promise<LogTrust> {
   const database = await openDatabase(`sqlite:${file}`)
   const ledger = await openLedger({ database, version: '0.6.4' })
   const keys = new LogKeys({ database, ledger, passphrase: 'of this test', clock: () => AT })
   await openTree(keys, database, { trustDomain: 'example.org', organisation: 'acme' })
-  const sealer = new Sealer({ database, ledger, keys, clock: () => AT })
+  const sealer = new LedgerSealer({ database, ledger, keys, clock: () => AT })
   await sealer.seal()
   if (more > 0)
     await ledger.commit({
@@ -35,10 +35,10 @@ async function seal(file: string, more = 0): Promise<Trusted> {
         entry({ action: 'config.rejected', request_id: null, detail: {} }),
       ),
     })
-  const tree = await treeInForce(database.kysely)
+  const tree = await currentTree(database.kysely)
   const newest = tree && (await newestCheckpoint(database.kysely, tree.tree))
   if (!tree || !newest) throw new Error('nothing was sealed')
-  const checkpoints = parseAllSigned(await noteOfCheckpoint(database.kysely, tree, newest))
+  const checkpoints = parseSignedCheckpoints(await noteOfCheckpoint(database.kysely, tree, newest))
   const trusted = { keys: [parseVerifierKey(await keys.verifierKey())], witnesses: [], checkpoints }
   await ledger.close()
   await database.close()
@@ -177,7 +177,7 @@ await t.test('rows that are not sealed yet are counted, and are no fault', async
   const file = await forged(() => {})
   await seal(file, 7)
   const found = await inspectDatabase(file, AT, (rows) => rows, {
-    ...NOTHING_TRUSTED,
+    ...NO_LOG_TRUST,
     checkpoints: kept.checkpoints,
   })
   t.same([found.tree?.problems, found.findings, found.authority?.problems], [[], [], []])

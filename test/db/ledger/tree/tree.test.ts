@@ -8,9 +8,9 @@ import {
   noteOf,
   parseNote,
   parseVerifierKey,
-  signedBy,
   signNote,
   verifierKeyText,
+  verifyNoteSignature,
 } from '../../../../db/ledger/tree/note.ts'
 import {
   consistencyProof,
@@ -18,7 +18,7 @@ import {
   isConsistent,
   rootByInclusion,
 } from '../../../../db/ledger/tree/proofs.ts'
-import { type Edge, edgeOf, extend, type ReadTile } from '../../../../db/ledger/tree/tiles.ts'
+import { edgeOf, extendTree, type ReadTile, type TreeEdge } from '../../../../db/ledger/tree/tiles.ts'
 import { parseTlogProof, provesLeaf, tlogProofText } from '../../../../db/ledger/tree/tlog-proof.ts'
 
 const LEAVES = 1_100
@@ -43,10 +43,10 @@ const read: ReadTile = async ({ level, n }, width) => {
 test('a tree that grows by any portions has the roots of RFC 6962, and its tiles only grow', async (t) => {
   const compact = compactTree()
   t.same(compact.root(), EMPTY_ROOT)
-  let edge: Edge = []
+  let edge: TreeEdge = []
   for (let [size, portion] = [0, 1]; size < LEAVES; portion = (portion * 7 + 3) % 311) {
     const some = leaves.slice(size, size + portion + 1)
-    const grown = extend(size, edge, Buffer.concat(some))
+    const grown = extendTree(size, edge, Buffer.concat(some))
     for (const hash of some) compact.addHash(hash)
     size += some.length
     edge = grown.edge
@@ -110,21 +110,25 @@ test('a signed checkpoint verifies by the key of its log and by no other key, na
   const line = signNote(text, log.name, privateKey)
   const note = parseNote(noteOf(text, [line]))
   t.same(parseCheckpoint(note.text), { origin: 'example.org/acme/audit', size: 3, root: treeHash(0, 3) })
-  t.same(signedBy(note, log), { good: true })
-  t.same(signedBy(note, other), { good: false })
-  t.same(signedBy({ ...note, text: text.replace('3', '4') }, log), { good: false })
-  t.same(signedBy(parseNote(noteOf(text, [line, line])), log), { good: false }, 'signed twice by one key')
+  t.same(verifyNoteSignature(note, log), { good: true })
+  t.same(verifyNoteSignature(note, other), { good: false })
+  t.same(verifyNoteSignature({ ...note, text: text.replace('3', '4') }, log), { good: false })
+  t.same(
+    verifyNoteSignature(parseNote(noteOf(text, [line, line])), log),
+    { good: false },
+    'signed twice by one key',
+  )
   t.end()
 })
 
 test('a cosignature says when the witness saw the checkpoint, and verifies by the key of the witness', (t) => {
   const witness = parseVerifierKey(verifierKeyText('witness.example', 'witness', publicKey))
   const line = cosignNote(text, 'witness.example', privateKey, 1_800_000_000)
-  t.same(signedBy(parseNote(noteOf(text, [line])), witness), { good: true, at: 1_800_000_000 })
+  t.same(verifyNoteSignature(parseNote(noteOf(text, [line])), witness), { good: true, at: 1_800_000_000 })
   const moved = Buffer.from(line.split(' ')[2] ?? '', 'base64')
   moved.writeUInt8(moved.readUInt8(11) ^ 1, 11)
   const later = `— witness.example ${moved.toString('base64')}`
-  t.same(signedBy(parseNote(noteOf(text, [later])), witness), { good: false })
+  t.same(verifyNoteSignature(parseNote(noteOf(text, [later])), witness), { good: false })
   t.end()
 })
 

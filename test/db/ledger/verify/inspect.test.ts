@@ -1,7 +1,7 @@
 import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
 import t from 'tap'
-import type { Entry } from '../../../../db/ledger/record/entry.ts'
+import type { LedgerEntry } from '../../../../db/ledger/record/entry.ts'
 import { exportLine } from '../../../../db/ledger/record/leaf.ts'
 import { exportedRows } from '../../../../db/ledger/verify/export.ts'
 import { exitCodeOf, inspectRows } from '../../../../db/ledger/verify/inspect.ts'
@@ -24,7 +24,7 @@ const ROWS = Number(process.env.VERIFY_ROWS ?? 40_000)
 const FILES = ['files.use', 'llm.chat']
 
 /** A long life of one agent: calls of both kinds, and a change of its set at every thousandth row. */
-function* history(rows: number): Generator<Entry> {
+function* history(rows: number): Generator<LedgerEntry> {
   yield* [started, loaded(), changed('agent.created', 1, { capabilities: FILES })]
   yield* [resource('created', 1, { pinned: [['read', 'd1']] }), binding('created')]
   let revision = 1

@@ -2,8 +2,8 @@ import canonicalize from 'canonicalize'
 import t from 'tap'
 import { exportLine, hashOf, leafOf, type StoredRow } from '../../../../db/ledger/record/leaf.ts'
 import { exportedRows, NotAnExport } from '../../../../db/ledger/verify/export.ts'
-import { type Verdict, verify } from '../../../../db/ledger/verify/verify.ts'
-import { linesOf } from '../../../../scripts/lines.ts'
+import { type LedgerVerdict, verifyRows } from '../../../../db/ledger/verify/verify.ts'
+import { streamLines } from '../../../../scripts/lines.ts'
 import {
   appendCalls,
   entry,
@@ -34,11 +34,11 @@ const resealed = (row: StoredRow): StoredRow => {
 
 t.test('threat 27: every way of tampering with a row is found, and the first bad row is named', async (t) => {
   const { rows } = await cleanLog(t.testdir(), 60)
-  t.match(await verify(rows), { ok: true, rows: 120, streams: 1, open_decisions: 0 })
+  t.match(await verifyRows(rows), { ok: true, rows: 120, streams: 1, open_decisions: 0 })
   const missed: string[] = []
   for (const at of [2, 3, 59, 60, 118]) {
     for (const { name, rows: tampered, firstBad } of tamperings(rows, at)) {
-      const verdict = await verify(tampered)
+      const verdict = await verifyRows(tampered)
       if (verdict.ok || verdict.first_bad?.seq !== firstBad)
         missed.push(`${name}: ${JSON.stringify(verdict)}`)
     }
@@ -60,7 +60,7 @@ t.test('threat 27: a bit flipped anywhere in the text of a row is found', async 
       ]),
     )
   for (const [place, row] of flips) {
-    const verdict = await verify(rows.with(9, row))
+    const verdict = await verifyRows(rows.with(9, row))
     if (verdict.first_bad?.seq === 10 || (place.startsWith('stream') && !verdict.ok)) found += 1
     else t.fail(`${place} was not found`)
   }
@@ -72,7 +72,7 @@ t.test('threat 27: a bit flipped anywhere in the bytes of an export is found', a
   const log = Buffer.from(rows.map((row) => `${exportLine(row)}\n`).join(''))
   const isWhole = async (bytes: Buffer) => {
     try {
-      return (await verify(exportedRows(linesOf(inPieces(bytes))))).ok
+      return (await verifyRows(exportedRows(streamLines(inPieces(bytes))))).ok
     } catch (error) {
       if (error instanceof NotAnExport) return false
       throw error
@@ -93,10 +93,17 @@ t.test('docs/ledger.md#row: a row that was sealed again breaks the chain at the 
   const [first, second] = rows
   if (!first || !second) throw new Error('the log is too short')
   const forged = resealed({ ...second, status: 'denied' })
-  t.match(await verify(rows.with(1, forged)), { ok: false, rows: 2, first_bad: { stream: 'main', seq: 3 } })
+  t.match(await verifyRows(rows.with(1, forged)), {
+    ok: false,
+    rows: 2,
+    first_bad: { stream: 'main', seq: 3 },
+  })
   const loose = resealed({ ...first, detail: '{"b":1,"a":1}' })
-  t.match(await verify([loose]), { ok: false, first_bad: { seq: 1, problem: /not a canonical JSON object/ } })
-  t.match(await verify([resealed({ ...first, detail: '[]' })]), { ok: false, first_bad: { seq: 1 } })
+  t.match(await verifyRows([loose]), {
+    ok: false,
+    first_bad: { seq: 1, problem: /not a canonical JSON object/ },
+  })
+  t.match(await verifyRows([resealed({ ...first, detail: '[]' })]), { ok: false, first_bad: { seq: 1 } })
 })
 
 t.test('docs/ledger.md#streams: each stream is a chain of its own, in any mixture', async (t) => {
@@ -108,18 +115,18 @@ t.test('docs/ledger.md#streams: each stream is a chain of its own, in any mixtur
     return moved
   })
   const mixed = rows.flatMap((row, index) => [row, ...other.slice(index, index + 1)])
-  t.match(await verify(mixed), { ok: true, rows: 12, streams: 2 })
-  t.match(await verify(mixed.toSpliced(3, 1)), { ok: false, first_bad: { stream: 'other', seq: 2 } })
+  t.match(await verifyRows(mixed), { ok: true, rows: 12, streams: 2 })
+  t.match(await verifyRows(mixed.toSpliced(3, 1)), { ok: false, first_bad: { stream: 'other', seq: 2 } })
 })
 
 t.test(
   'docs/ledger.md#verifying: clean logs of every size raise no alarm, and open decisions are counted, not blamed',
   async (t) => {
-    t.same(await verify([]), { ok: true, rows: 0, streams: 0, open_decisions: 0 })
+    t.same(await verifyRows([]), { ok: true, rows: 0, streams: 0, open_decisions: 0 })
     const { rows } = await cleanLog(t.testdir(), 50)
-    const verdicts: Verdict[] = []
+    const verdicts: LedgerVerdict[] = []
     for (let length = 1; length <= rows.length; length += 1)
-      verdicts.push(await verify(rows.slice(0, length)))
+      verdicts.push(await verifyRows(rows.slice(0, length)))
     t.ok(verdicts.every(({ ok }) => ok))
 
     const file = await scratchDatabase(t.testdir())
@@ -154,13 +161,13 @@ function flipped(text: string, at: number): string {
 
 t.test('docs/ledger.md#versions: rows of version 1 and, behind them, of version 2 verify', async (t) => {
   const rows = chained(['1', '1', '2', '2'])
-  t.match(await verify(rows), { ok: true, rows: 4 })
-  t.match(await verify(chained(['2', '2'])), { ok: true, rows: 2 })
-  t.match(await verify(chained(['1', '2', '1'])), { first_bad: { seq: 3, problem: /version 1, behind/ } })
-  t.match(await verify(chained(['1', '3'])), { first_bad: { seq: 2, problem: /was changed/ } })
+  t.match(await verifyRows(rows), { ok: true, rows: 4 })
+  t.match(await verifyRows(chained(['2', '2'])), { ok: true, rows: 2 })
+  t.match(await verifyRows(chained(['1', '2', '1'])), { first_bad: { seq: 3, problem: /version 1, behind/ } })
+  t.match(await verifyRows(chained(['1', '3'])), { first_bad: { seq: 2, problem: /was changed/ } })
   const lines = rows.map((row) => exportLine(row))
   t.match(lines, [/"v":1,/, /"v":1,/, /"v":2,/, /"v":2,/])
-  t.match(await verify(exportedRows(linesOf(inPieces(Buffer.from(lines.join('\n')))))), {
+  t.match(await verifyRows(exportedRows(streamLines(inPieces(Buffer.from(lines.join('\n')))))), {
     ok: true,
     rows: 4,
   })
@@ -169,7 +176,7 @@ t.test('docs/ledger.md#versions: rows of version 1 and, behind them, of version 
 t.test('docs/ledger.md#export: names of users stand outside the hash, and nothing else does', async (t) => {
   const [row] = chained(['2'])
   if (!row) throw new Error('the log is too short')
-  const verdictOf = (line: string) => verify(exportedRows(linesOf(inPieces(Buffer.from(line)))))
+  const verdictOf = (line: string) => verifyRows(exportedRows(streamLines(inPieces(Buffer.from(line)))))
   for (const names of [
     { principal_name: 'acme::user::zoe' },
     { subject_name: 'acme::user::zo"e,"tool":' },
@@ -196,7 +203,9 @@ t.test(
     const [first, row] = chained(['2', '2'])
     if (!first || !row) throw new Error('the log is too short')
     const verdictOf = (forged: StoredRow) =>
-      verify(exportedRows(linesOf(inPieces(Buffer.from(`${exportLine(first)}\n${exportLine(forged)}`)))))
+      verifyRows(
+        exportedRows(streamLines(inPieces(Buffer.from(`${exportLine(first)}\n${exportLine(forged)}`)))),
+      )
     t.match(await verdictOf(row), { ok: true, rows: 2 })
     // As somebody writes them who has this code.
     const forged = (values: object) => resealed({ ...row, ...values })
@@ -236,7 +245,7 @@ t.test(
     const [row] = chained(['2'])
     if (!row) throw new Error('the log is too short')
     const verdictOf = (members: object) =>
-      verify(exportedRows(linesOf(inPieces(Buffer.from(JSON.stringify(members))))))
+      verifyRows(exportedRows(streamLines(inPieces(Buffer.from(JSON.stringify(members))))))
     const line: Record<string, unknown> = JSON.parse(exportLine(row))
     t.match(await verdictOf(line), { ok: true, rows: 1 })
     t.match(await verdictOf({ ...line, stream: 5 }), { ok: false, first_bad: { stream: 'main', seq: 1 } })
@@ -245,7 +254,7 @@ t.test(
       await t.rejects(verdictOf(rest), { message: /first line is not a row/ }, name)
     }
     const second = `${JSON.stringify(line)}\n${JSON.stringify({ ...line, stream: 5 })}`
-    const again = await verify(exportedRows(linesOf(inPieces(Buffer.from(second)))))
+    const again = await verifyRows(exportedRows(streamLines(inPieces(Buffer.from(second)))))
     t.match(again, { rows: 1, first_bad: { stream: 'main', seq: 1 } }, 'it is named by its own seq')
   },
 )

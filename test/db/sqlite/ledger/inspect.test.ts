@@ -1,6 +1,6 @@
 import { writeFileSync } from 'node:fs'
 import t from 'tap'
-import { exitCodeOf, type Inspection } from '../../../../db/ledger/verify/inspect.ts'
+import { exitCodeOf, type LedgerInspection } from '../../../../db/ledger/verify/inspect.ts'
 import { headPath, openHeadFile } from '../../../../db/sqlite/ledger/head-file.ts'
 import { inspectDatabase } from '../../../../db/sqlite/ledger/inspect.ts'
 import { liveRows } from '../../../../db/sqlite/ledger/rows.ts'
@@ -8,10 +8,11 @@ import { BOT, chainOf, changed, decided, JKT, loaded, note, started } from '../.
 import { HISTORY, honestDatabase, storeRows } from '../../../support/db/ledger-with-tables.ts'
 import { AT, scratchDatabase, withRaw } from '../../../support/db/scratch-ledger.ts'
 
-const inspect = (file: string, at = AT): Promise<Inspection> => inspectDatabase(file, at, (rows) => rows)
+const inspect = (file: string, at = AT): Promise<LedgerInspection> =>
+  inspectDatabase(file, at, (rows) => rows)
 
 /** An honest database, and what somebody does to it behind the gateway's back. */
-async function tampered(directory: string, ...sql: readonly string[]): Promise<Inspection> {
+async function tampered(directory: string, ...sql: readonly string[]): Promise<LedgerInspection> {
   const file = await honestDatabase(directory)
   withRaw(file, (db) => {
     db.pragma('foreign_keys = OFF')

@@ -2,8 +2,8 @@ import type SQLite from 'better-sqlite3'
 import t from 'tap'
 import { LeafRow } from '../../../../db/ledger/canonical/leaf-row.ts'
 import { inspectDatabase } from '../../../../db/sqlite/ledger/inspect.ts'
-import { leafRowsBehind } from '../../../../db/sqlite/ledger/leaf-rows.ts'
-import { openReadOnly, rowsBehind } from '../../../../db/sqlite/ledger/rows.ts'
+import { leafRowsAfter } from '../../../../db/sqlite/ledger/leaf-rows.ts'
+import { openReadOnly, rowsAfter } from '../../../../db/sqlite/ledger/rows.ts'
 import { HISTORY, honestDatabase } from '../../../support/db/ledger-with-tables.ts'
 import { AT, withRaw } from '../../../support/db/scratch-ledger.ts'
 
@@ -24,7 +24,7 @@ function behindTheGuards(db: SQLite.Database, sql: string): void {
 
 t.test('docs/ledger.md#verifying: the rows are read from their leaves as the view shows them', async (t) => {
   const db = openReadOnly(await honestDatabase(t.testdir()))
-  const [read, shown] = [[...leafRowsBehind(db, null)], [...rowsBehind(db, null)]]
+  const [read, shown] = [[...leafRowsAfter(db, null)], [...rowsAfter(db, null)]]
   t.equal(read.length, HISTORY.length)
   t.ok(read.every((row) => row instanceof LeafRow))
   for (const [index, row] of shown.entries())
@@ -33,7 +33,7 @@ t.test('docs/ledger.md#verifying: the rows are read from their leaves as the vie
       row,
     )
   t.same(
-    [...leafRowsBehind(db, 3)].map(({ seq }) => seq),
+    [...leafRowsAfter(db, 3)].map(({ seq }) => seq),
     shown.slice(3).map(({ seq }) => seq),
   )
   db.close()

@@ -1,7 +1,7 @@
 import fc from 'fast-check'
 import t from 'tap'
 import { draftOf } from '../../../../db/ledger/record/draft.ts'
-import type { Work, WorkResult } from '../../../../db/ledger/record/writer.ts'
+import type { LedgerWork, WorkResult } from '../../../../db/ledger/record/writer.ts'
 import { packBatch, packResults, unpackBatch, unpackResults } from '../../../../db/sqlite/ledger/packing.ts'
 import { entry, ORIGIN } from '../../../support/db/scratch-ledger.ts'
 
@@ -28,7 +28,7 @@ const statement = fc.record(
   { requiredKeys: ['sql', 'parameters'] },
 )
 const assertion = fc.record({ sql: text, parameters: fc.array(fc.oneof(text, fc.maxSafeInteger())) })
-const work: fc.Arbitrary<Work> = fc.record({
+const work: fc.Arbitrary<LedgerWork> = fc.record({
   assertions: fc.array(assertion, { maxLength: 3 }),
   statements: fc.array(statement, { maxLength: 2 }),
   drafts: fc.array(draft, { maxLength: 3 }),
@@ -50,7 +50,7 @@ t.test(
 )
 
 t.test('docs/ledger.md#appending: each unit hears of its own rows, and of its own refusal', async (t) => {
-  const unit = (rows: number): Work => ({
+  const unit = (rows: number): LedgerWork => ({
     assertions: [],
     statements: [],
     drafts: Array.from({ length: rows }, () => draftOf(entry(), ORIGIN)),
@@ -59,7 +59,7 @@ t.test('docs/ledger.md#appending: each unit hears of its own rows, and of its ow
     sealed: seqs.map((seq) => ({ stream: 'main', seq, hash: String(seq % 10).repeat(64) })),
   })
   const refused: WorkResult = { refused: 'duplicate', message: 'there already' }
-  const cases: readonly (readonly [readonly Work[], readonly WorkResult[]])[] = [
+  const cases: readonly (readonly [readonly LedgerWork[], readonly WorkResult[]])[] = [
     [
       [unit(1), unit(2), unit(0), unit(3), unit(1)],
       [sealed(41), refused, sealed(), sealed(42, 43, 44), sealed(45)],

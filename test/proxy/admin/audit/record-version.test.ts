@@ -7,7 +7,7 @@ import { Migrator } from 'kysely/migration'
 import t, { type Test } from 'tap'
 import { openDatabase } from '../../../../db/engine.ts'
 import { hashOf, leafOf } from '../../../../db/ledger/record/leaf.ts'
-import { MIGRATIONS } from '../../../../db/sqlite/migrations.ts'
+import { SQLITE_MIGRATIONS } from '../../../../db/sqlite/migrations.ts'
 import { skipWithoutFile } from '../../../support/db/engine.ts'
 import { recomputed } from '../../../support/db/history.ts'
 import { CHAT, type Identity, scratch, testGateway } from '../../../support/gateway.ts'
@@ -31,7 +31,7 @@ async function olderDirectory(t: Test, rows: number): Promise<Older> {
   await cp(join(before.settings.dataDir, 'key-passphrase'), join(data, 'key-passphrase'))
   const connection = new SQLite(join(data, 'sallyport.db'))
   const db = new Kysely({ dialect: new SqliteDialect({ database: connection }) })
-  const migrator = new Migrator({ db, provider: { getMigrations: async () => ({ ...MIGRATIONS }) } })
+  const migrator = new Migrator({ db, provider: { getMigrations: async () => ({ ...SQLITE_MIGRATIONS }) } })
   const { error } = await migrator.migrateTo('0049_list_indexes')
   if (error !== undefined) throw error
   const der = new X509Certificate(bot.cert).raw

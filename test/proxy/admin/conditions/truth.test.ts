@@ -1,20 +1,25 @@
 import t from 'tap'
-import type { Authority, Change, Known, KnownTool } from '../../../../proxy/admin/conditions/known.ts'
+import type {
+  AuthorityEffect,
+  ExpectationAuthority,
+  ExpectationPrincipal,
+  ExpectationTool,
+} from '../../../../proxy/admin/conditions/known.ts'
 import { sentenceOf } from '../../../../proxy/admin/conditions/sentence.ts'
-import { truthsOf } from '../../../../proxy/admin/conditions/truth.ts'
+import { evaluateSentences } from '../../../../proxy/admin/conditions/truth.ts'
 
-const person = (name: string, capabilities: readonly string[], is_active = true): Known => ({
+const person = (name: string, capabilities: readonly string[], is_active = true): ExpectationPrincipal => ({
   principal_id: `acme::${name}`,
   principal_ref: `acme::${name}`,
   capabilities,
   is_active,
 })
-const toolOf = (resource: string, tool: string, more: Partial<KnownTool> = {}): KnownTool => ({
+const toolOf = (resource: string, tool: string, more: Partial<ExpectationTool> = {}): ExpectationTool => ({
   ...{ resourceId: `id-${resource}`, resource, tool, name: `${resource}.${tool}` },
   ...{ enabled: true, approved: true, required_capability: null, tool_capabilities: {} },
   ...more,
 })
-const AUTHORITY: Authority = {
+const AUTHORITY: ExpectationAuthority = {
   principals: [
     person('a', ['x']),
     person('b', ['x', 'mcp.tools.call', 'http.get', 'llm.chat']),
@@ -30,10 +35,10 @@ const AUTHORITY: Authority = {
 }
 const MODES = { enforceToolsCall: false, httpGet: true }
 
-async function holds(text: string, change?: Change, modes = MODES): Promise<boolean | undefined> {
+async function holds(text: string, change?: AuthorityEffect, modes = MODES): Promise<boolean | undefined> {
   const sentence = sentenceOf(text)
   if (!sentence) throw new Error(text)
-  return (await truthsOf([sentence], AUTHORITY, modes, change))[0]
+  return (await evaluateSentences([sentence], AUTHORITY, modes, change))[0]
 }
 
 t.test('docs/rehearsal.md#expectations: by the rule of the gate', async (t) => {
@@ -65,15 +70,18 @@ t.test('docs/rehearsal.md#expectations: by the rule of the gate', async (t) => {
 })
 
 t.test('as a change would make it', async (t) => {
-  const laid = (more: object): Change => ({
+  const laid = (more: object): AuthorityEffect => ({
     gives: null,
     laid: { principals: new Map(), resources: new Map(), bindings: new Map(), settings: {}, ...more },
   })
-  const approved: Change = { laid: null, gives: { resourceId: 'id-files', tool: 'new' } }
+  const approved: AuthorityEffect = { laid: null, gives: { resourceId: 'id-files', tool: 'new' } }
   t.equal(await holds('acme::a may call files.new', approved), true)
-  const back: Change = { laid: null, gives: { principal: { principal_id: 'acme::c', is_active: true } } }
+  const back: AuthorityEffect = {
+    laid: null,
+    gives: { principal: { principal_id: 'acme::c', is_active: true } },
+  }
   t.equal(await holds('acme::c may call files.read', back), true)
-  const made: Change = {
+  const made: AuthorityEffect = {
     laid: null,
     gives: { principal: { principal_id: 'acme::d', capabilities: ['llm.chat'] } },
   }
@@ -96,7 +104,7 @@ t.test('as a change would make it', async (t) => {
 })
 
 t.test('many people, tools and sentences are judged in slices: others go on', async (t) => {
-  const authority: Authority = {
+  const authority: ExpectationAuthority = {
     principals: Array.from({ length: 5_000 }, (_, at) => person(`p${at}`, ['x'])),
     tools: Array.from({ length: 500 }, (_, at) => toolOf('files', `t${at}`, { required_capability: 'y' })),
     bound: new Set(),
@@ -106,7 +114,7 @@ t.test('many people, tools and sentences are judged in slices: others go on', as
   )
   let turns = 0
   const counting = setInterval(() => (turns += 1), 1)
-  t.same(await truthsOf(sentences, authority, MODES), [true, true])
+  t.same(await evaluateSentences(sentences, authority, MODES), [true, true])
   clearInterval(counting)
   t.ok(turns > 3, `${turns} turns of others`)
 })

@@ -2,13 +2,13 @@ import { once } from 'node:events'
 import { Readable } from 'node:stream'
 import { json } from 'node:stream/consumers'
 import t, { type Test } from 'tap'
-import { listRows, type Page } from '../../../../db/ledger/read/read.ts'
+import { type LedgerPage, listRows } from '../../../../db/ledger/read/read.ts'
 import { SubjectKeys } from '../../../../plugins/pin/subject-keys.ts'
 import { administer } from '../../../../proxy/admin/http/administer.ts'
 import { OPERATIONS } from '../../../../proxy/admin/http/operations.ts'
 import type { AdminContext } from '../../../../proxy/admin/operation/context.ts'
 import { LedgerPlaces } from '../../../../proxy/admin/operation/ledger-places.ts'
-import { OneAtATime } from '../../../../proxy/admin/operation/one-at-a-time.ts'
+import { KeyedQueue } from '../../../../proxy/admin/operation/one-at-a-time.ts'
 import { perform } from '../../../../proxy/admin/operation/operation.ts'
 import { RehearsalPlaces } from '../../../../proxy/admin/operation/places.ts'
 import { openDataDirectory } from '../../../../proxy/boot/data-directory.ts'
@@ -39,7 +39,7 @@ async function inside(t: Test): Promise<AdminContext> {
     ledger,
     authority,
     subjectKeys: new SubjectKeys(database, Buffer.alloc(32)),
-    oneAtATime: new OneAtATime(),
+    oneAtATime: new KeyedQueue(),
     organisation: settings.org,
     trustDomain: settings.trustDomain,
     configDigest: 'c'.repeat(64),
@@ -87,7 +87,7 @@ await t.test(
     })
 
     const { value: pieces } = await perform(audit.list, context, { query: { order: 'asc' } }, CALLER)
-    const page = (await json(Readable.from(pieces))) as Page
+    const page = (await json(Readable.from(pieces))) as LedgerPage
     const written = page.rows.filter(({ request_id: id }) => id === CALLER.id)
     t.same(
       written.map(({ action }) => action),
@@ -150,7 +150,7 @@ for (const requireRehearsal of ['when_refusing', 'always'] as const)
 
     const changers = ['jan', 'jan', 'kim', 'kim'].flatMap((id) =>
       (['change', 'rehearsal'] as const).map((purpose) =>
-        context.rehearsalPlaces.in(purpose, id, () => once(over.signal, 'abort')),
+        context.rehearsalPlaces.run(purpose, id, () => once(over.signal, 'abort')),
       ),
     )
     const more = heldBy(['llm.chat', 'y'])

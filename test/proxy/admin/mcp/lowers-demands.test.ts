@@ -1,7 +1,7 @@
 import fc from 'fast-check'
 import t from 'tap'
 import { capabilityOf, type ToolDemands } from '../../../../db/ledger/authority/rule.ts'
-import { lowersDemands } from '../../../../proxy/admin/mcp/lowers-demands.ts'
+import { reducesRequirements } from '../../../../proxy/admin/mcp/lowers-demands.ts'
 import { testGateway } from '../../../support/gateway.ts'
 import { filesStage, mcpStage, tool, toolServer } from '../../../support/mcp/stage.ts'
 import { as, operatorNamed, ownerOnTheMachine } from '../../../support/operators.ts'
@@ -25,7 +25,8 @@ await t.test('a change lowers what is demanded where a tool is opened by a set t
     [demands(null, { read: 'b' }), demands('b'), false, 'all others demand what one did'],
     [demands('a'), demands('a', { constructor: 'b' }), true, 'a tool called as a member of any object'],
   ]
-  for (const [before, after, lowers, name] of changes) t.equal(lowersDemands(before, after), lowers, name)
+  for (const [before, after, lowers, name] of changes)
+    t.equal(reducesRequirements(before, after), lowers, name)
   t.end()
 })
 
@@ -58,7 +59,7 @@ await t.test('whatever the change, it lowers exactly where some set opens more t
       const more = TOOLS.some((name) =>
         SETS.some((set) => !opens(set, before, name) && opens(set, after, name)),
       )
-      return lowersDemands(before, after) === more
+      return reducesRequirements(before, after) === more
     }),
     { numRuns: 2_000 },
   )

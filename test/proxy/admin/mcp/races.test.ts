@@ -12,14 +12,14 @@ import {
   refreshMcpResource,
 } from '../../../../proxy/admin/mcp/resources.ts'
 import type { AdminContext } from '../../../../proxy/admin/operation/context.ts'
-import { OneAtATime } from '../../../../proxy/admin/operation/one-at-a-time.ts'
+import { KeyedQueue } from '../../../../proxy/admin/operation/one-at-a-time.ts'
 import {
-  type Given,
+  type InputSchemas,
   type Operation,
   perform,
-  type Takes,
+  type RawInput,
 } from '../../../../proxy/admin/operation/operation.ts'
-import type { Inspection } from '../../../../proxy/mcp/pinning/inspect.ts'
+import type { UpstreamInspection } from '../../../../proxy/mcp/pinning/inspect.ts'
 import { databaseUrl, ENGINE } from '../../../support/db/engine.ts'
 import { AT } from '../../../support/db/mcp-rows.ts'
 import { arrival } from '../../../support/plugins/arrival.ts'
@@ -27,7 +27,7 @@ import { ADMIN } from '../../../support/plugins/operators.ts'
 import { refused } from '../../../support/refused.ts'
 
 /** The operations on a database of their own; `inspect` says what happens while an upstream is read. */
-async function operations(t: Test, inspect: () => Promise<Inspection>) {
+async function operations(t: Test, inspect: () => Promise<UpstreamInspection>) {
   const database = await openDatabase(await databaseUrl(t.testdir()))
   const ledger = await openLedger({ database, version: '0' })
   t.teardown(async () => {
@@ -36,10 +36,10 @@ async function operations(t: Test, inspect: () => Promise<Inspection>) {
   })
   const mcp = { inspect, allowPrivateUpstreams: false, secretsDir: '/nowhere' }
   // All that these operations look at.
-  const oneAtATime = new OneAtATime()
+  const oneAtATime = new KeyedQueue()
   const context = { database, ledger, configDigest: 'c', mcp, oneAtATime } as unknown as AdminContext
   const caller = { ...arrival({ at: AT }), actor: ADMIN }
-  const run = <T extends Takes, Output>(operation: Operation<T, Output>, given: Given<T>) =>
+  const run = <T extends InputSchemas, Output>(operation: Operation<T, Output>, given: RawInput<T>) =>
     perform(operation, context, given, caller)
   return { database, ledger, oneAtATime, run }
 }
@@ -100,7 +100,7 @@ t.test('an update that another one has overtaken is made on what is there then',
   await run(createMcpResource, { body: { name: 'files', endpoint_url } })
   const [before] = await listMcpResources(database)
   const params = { resource_id: before?.resource_id ?? '' }
-  const patch = (body: Given<typeof patchMcpResource.takes>['body']) =>
+  const patch = (body: RawInput<typeof patchMcpResource.takes>['body']) =>
     run(patchMcpResource, { params, body })
   await Promise.all([patch({ description: 'a' }), patch({ enabled: false })])
   t.match(await listMcpResources(database), [{ description: 'a', enabled: false, revision: 3 }])

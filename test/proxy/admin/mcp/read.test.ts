@@ -3,8 +3,8 @@ import { openDatabase } from '../../../../db/engine.ts'
 import { openLedger } from '../../../../db/ledger/record/ledger.ts'
 import { findMcpResource, insertMcpResource } from '../../../../db/mcp/resources.ts'
 import { SubjectKeys } from '../../../../plugins/pin/subject-keys.ts'
-import { readUpstream } from '../../../../proxy/admin/mcp/read.ts'
-import { OneAtATime } from '../../../../proxy/admin/operation/one-at-a-time.ts'
+import { readAndStoreUpstream } from '../../../../proxy/admin/mcp/read.ts'
+import { KeyedQueue } from '../../../../proxy/admin/operation/one-at-a-time.ts'
 import { inspector } from '../../../../proxy/mcp/pinning/inspect.ts'
 import { loadConfiguration } from '../../../../proxy/wiring/configuration.ts'
 import { madeAuthority } from '../../../support/certs/made.ts'
@@ -43,7 +43,7 @@ async function readOnce(t: Parameters<typeof rawMcp>[0], url: string, withinMs?:
     ledger,
     authority: (await madeAuthority()).authority,
     subjectKeys: new SubjectKeys(database, Buffer.alloc(32)),
-    oneAtATime: new OneAtATime(),
+    oneAtATime: new KeyedQueue(),
     organisation: 'acme',
     trustDomain: 'sallyport.local',
     configDigest: configuration.digest,
@@ -59,7 +59,7 @@ async function readOnce(t: Parameters<typeof rawMcp>[0], url: string, withinMs?:
     },
   }
   const facts = { ...arrival({ at: AT }), actor: ADMIN }
-  await readUpstream(context, facts, await found(), withinMs)
+  await readAndStoreUpstream(context, facts, await found(), withinMs)
   return found()
 }
 

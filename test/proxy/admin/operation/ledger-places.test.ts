@@ -10,7 +10,7 @@ function exportsOn() {
   const places = new LedgerPlaces(() => now)
   const begin = async (id: string, pieceBytes = MIB) => {
     const opened: AbortSignal[] = []
-    const read = await places.reading(
+    const read = await places.stream(
       'exports',
       { actor: { id }, hangup: new CallHangup() },
       async (signal) => {

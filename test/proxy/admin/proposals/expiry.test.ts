@@ -2,7 +2,7 @@ import t from 'tap'
 import { openDatabase } from '../../../../db/engine.ts'
 import { openLedger } from '../../../../db/ledger/record/ledger.ts'
 import { findProposal } from '../../../../db/operators/proposals.ts'
-import { detailOf } from '../../../../proxy/admin/conditions/propose.ts'
+import { proposalDetail } from '../../../../proxy/admin/conditions/propose.ts'
 import { expireProposals } from '../../../../proxy/tasks/expire-proposals.ts'
 import { leading } from '../../../support/db/leading.ts'
 import { past } from '../../../support/db/raw.ts'
@@ -24,7 +24,8 @@ async function tasksOf(t: Tap, { settings }: TestGateway, clock: () => number) {
     await database.close()
   })
   await leading(database, 'expire-proposals')
-  const task = () => expireProposals({ database, ledger, configDigest: () => DIGEST, clock, detailOf })
+  const task = () =>
+    expireProposals({ database, ledger, configDigest: () => DIGEST, clock, detailOf: proposalDetail })
   return { database, one: task(), other: task() }
 }
 

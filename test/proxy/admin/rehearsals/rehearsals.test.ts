@@ -221,7 +221,7 @@ await t.test('two rehearsals of one operator at once, and no third; four of all'
   const places = new RehearsalPlaces()
   const under: PromiseWithResolvers<void>[] = []
   const begin = (operator: string) =>
-    places.in('rehearsal', operator, () => {
+    places.run('rehearsal', operator, () => {
       const work = Promise.withResolvers<void>()
       under.push(work)
       return work.promise

@@ -4,10 +4,10 @@ import {
   DIALECT_BY_NAME,
   DIALECT_NAMES,
   DIALECTS,
-  ENDPOINTS,
+  LLM_ENDPOINTS,
 } from '../../../../proxy/llm/dialects/registry.ts'
 import { usageTap } from '../../../../proxy/llm/dialects/usage.ts'
-import { fixedHeaders, requestHeaders } from '../../../../proxy/llm/upstream/headers.ts'
+import { fixedHeaders, providerRequestHeaders } from '../../../../proxy/llm/upstream/headers.ts'
 import { options } from '../../../support/llm/facts.ts'
 
 const FAULT = { type: 'api_error', code: 'provider_failed', message: 'It broke off.', param: null } as const
@@ -15,7 +15,7 @@ const BASE = 'https://up.example/v1'
 
 await t.test('§3 no two dialects share a name, and no two endpoints a path', async (t) => {
   t.equal(new Set(DIALECT_NAMES).size, DIALECTS.length)
-  const paths = ENDPOINTS.map(({ path }) => path)
+  const paths = LLM_ENDPOINTS.map(({ path }) => path)
   t.equal(new Set(paths).size, paths.length)
   t.equal(
     DIALECTS.filter(({ models }) => models.isExpected({})).length,
@@ -35,7 +35,7 @@ for (const dialect of DIALECT_LIST) {
       t.match(path, /^\/v1(\/[a-z0-9_]+)+$/)
       t.match(upstreamPath, /^(\/[a-z0-9_]+)+$/)
       t.match(
-        ENDPOINTS.find((one) => one.path === path),
+        LLM_ENDPOINTS.find((one) => one.path === path),
         { dialect: dialect.name, upstreamPath },
       )
       const event = errorEvent(FAULT, 'req_1')
@@ -60,7 +60,7 @@ for (const dialect of DIALECT_LIST) {
       key.auth,
       'an operator file may name the dialect, and need not say how its key goes',
     )
-    const sent = requestHeaders(fixedHeaders(keyed), {}, 1)
+    const sent = providerRequestHeaders(fixedHeaders(keyed), {}, 1)
     for (const pair of Object.entries({ ...headers.defaults, [key.header]: 'sk-1', host: 'up.example' })) {
       const at = sent.indexOf(pair[0])
       t.strictSame(sent.slice(at, at + 2), pair)

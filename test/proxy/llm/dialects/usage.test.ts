@@ -1,15 +1,15 @@
 import fc from 'fast-check'
 import t from 'tap'
-import { Budget } from '../../../../proxy/http/open-calls.ts'
+import { MemoryBudget } from '../../../../proxy/http/open-calls.ts'
 import { anthropic } from '../../../../proxy/llm/dialects/anthropic.ts'
 import type { Dialect } from '../../../../proxy/llm/dialects/dialect.ts'
 import { openai } from '../../../../proxy/llm/dialects/openai.ts'
-import { type Usage, usageTap } from '../../../../proxy/llm/dialects/usage.ts'
+import { type ProviderUsage, usageTap } from '../../../../proxy/llm/dialects/usage.ts'
 import { holdOf } from '../../../support/loop-hold.ts'
 
 const SSE = 'text/event-stream; charset=utf-8'
 
-type Read = (type: string, chunks: readonly (string | Buffer)[], encoding?: string) => Usage
+type Read = (type: string, chunks: readonly (string | Buffer)[], encoding?: string) => ProviderUsage
 
 const reading =
   (dialect: Dialect): Read =>
@@ -203,9 +203,12 @@ await t.test('A4: what a tap keeps is counted, and no more is kept than may be',
   const answer = Buffer.from(JSON.stringify({ padding: 'x'.repeat(1.5 * MIB), usage: { prompt_tokens: 7 } }))
   const usage = { tokens: { input: 7 } }
   for (const share of [3, 1, 0.001]) {
-    const budget = new Budget({ whole: 100 * MIB, share: share * MIB, little: MIB }, () => {})
+    const budget = new MemoryBudget(
+      { process: 100 * MIB, perPrincipal: share * MIB, perAnonymous: MIB },
+      () => {},
+    )
     const held = budget.open()
-    held.by({ principal: { id: 'alice', capabilities: ['x'] } })
+    held.setOwner({ principal: { id: 'alice', capabilities: ['x'] } })
     const tap = usageTap(openai.usage, 'application/json', 'identity', held)
     for (let at = 0; at < answer.length; at += 65_536) tap.observe(answer.subarray(at, at + 65_536))
     t.strictSame(tap.usage(), usage)

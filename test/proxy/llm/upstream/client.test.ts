@@ -3,12 +3,12 @@ import { createServer as createTcpServer, type Socket } from 'node:net'
 import type { Readable } from 'node:stream'
 import { createServer as createTlsServer } from 'node:tls'
 import t from 'tap'
-import { collect } from '../../../../plugins/collect.ts'
+import { collectBytes } from '../../../../plugins/collect.ts'
 import { CallHangup } from '../../../../proxy/http/open-calls.ts'
 import {
+  readWholeBody,
   type UpstreamErrorKind,
   type UpstreamRequest,
-  wholeOf,
 } from '../../../../proxy/llm/upstream/answer.ts'
 import { openUpstream } from '../../../../proxy/llm/upstream/client.ts'
 import { odd } from '../../../support/certs/made.ts'
@@ -42,7 +42,7 @@ const post = (base: string, more: Partial<UpstreamRequest> = {}): UpstreamReques
 
 /** Calls, and reads the whole answer. */
 const read = async (request: UpstreamRequest): Promise<string> =>
-  String(await wholeOf(await upstream.call(request), 1000))
+  String(await readWholeBody(await upstream.call(request), 1000))
 
 /** Calls for an answer that is handed over as a stream. */
 async function streamed(request: UpstreamRequest): Promise<Readable> {
@@ -214,7 +214,7 @@ for (const [name, write] of [
       stream.once('end', () => {
         ended = true
       })
-      await t.rejects(collect(stream, 1000))
+      await t.rejects(collectBytes(stream, 1000))
       t.notOk(ended)
     },
   )
@@ -254,7 +254,7 @@ for (const [what, text] of [
     const { url } = await rawUpstream(t, (socket) => socket.write(text))
     const { body } = await upstream.call(post(url))
     t.notOk(Buffer.isBuffer(body))
-    if (!Buffer.isBuffer(body)) t.ok(text.includes(String(await collect(body, 20_000)).slice(0, 2)))
+    if (!Buffer.isBuffer(body)) t.ok(text.includes(String(await collectBytes(body, 20_000)).slice(0, 2)))
   })
 }
 
@@ -293,7 +293,7 @@ await t.test('threat 38 an answer that comes for longer than it may is broken of
     const { url, closed } = await rawUpstream(t, (socket) => socket.write(`${head}2\r\n{}\r\n`))
     const { body } = await brief.call(post(url))
     if (Buffer.isBuffer(body)) throw new Error('the answer is whole')
-    await t.rejects(collect(body, 100), ofKind('timeout'))
+    await t.rejects(collectBytes(body, 100), ofKind('timeout'))
     await closed
   }
 })
@@ -313,7 +313,7 @@ await t.test('F-15 an answer that stalls is destroyed with an error of kind time
     socket.write(chunkedHead() + chunk('data: one\n\n')),
   )
   const stream = await streamed(post(url, { timeouts: { ...LONG, idleMs: 20 } }))
-  await t.rejects(collect(stream, 1000), ofKind('timeout'))
+  await t.rejects(collectBytes(stream, 1000), ofKind('timeout'))
   await closed
 })
 

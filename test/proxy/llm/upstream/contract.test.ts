@@ -3,7 +3,13 @@
 import { ProxyServer } from 'http-proxy-3'
 import t from 'tap'
 import { OWN_AUTHORITY } from '../../../../plugins/call-authority.ts'
-import { BESIDE, bodyStandIn, FENCE, REQUEST, RESPONSE } from '../../../../proxy/llm/upstream/client.ts'
+import {
+  ANSWER_STAND_IN,
+  bodyStandIn,
+  PROXY_SERVER_OPTIONS,
+  REQUEST_STAND_INS,
+  RESPONSE_STAND_IN,
+} from '../../../../proxy/llm/upstream/client.ts'
 
 const BODY = Buffer.from('{"model":"m"}')
 const TARGET = new URL('https://up.example:8443/v1//a%2e/b?c=d&e')
@@ -63,14 +69,14 @@ async function send(method: 'GET' | 'POST', by: Fetch) {
     environment: new Set(),
   }
   const request = noted(
-    Object.assign({}, REQUEST[method], { headers: noted({}, uses.headers) }),
+    Object.assign({}, REQUEST_STAND_INS[method], { headers: noted({}, uses.headers) }),
     uses.request,
   )
   const buffer = noted(bodyStandIn([BODY], OWN_AUTHORITY), uses.body)
   const events: string[] = []
   const failed: unknown[] = []
   const sent: Parameters<Fetch>[] = []
-  const proxy = new ProxyServer({ ...FENCE })
+  const proxy = new ProxyServer({ ...PROXY_SERVER_OPTIONS })
   const emit = proxy.emit.bind(proxy)
   const done = Promise.withResolvers<void>()
   Object.assign(proxy, {
@@ -89,8 +95,8 @@ async function send(method: 'GET' | 'POST', by: Fetch) {
     }
     // The library takes these for a request and a response.
     proxy.web(
-      request as typeof REQUEST.GET,
-      noted(RESPONSE, uses.response),
+      request as typeof REQUEST_STAND_INS.GET,
+      noted(RESPONSE_STAND_IN, uses.response),
       { target: TARGET, buffer, fetch },
       (error) => {
         failed.push(error)
@@ -114,7 +120,7 @@ const ON_DISPATCH = {
 for (const method of ['POST', 'GET'] as const) {
   await t.test(`of a ${method} the library uses these members and no other`, async (t) => {
     const answer = new Set<string>()
-    const by: Fetch = () => Promise.resolve(noted(BESIDE, answer))
+    const by: Fetch = () => Promise.resolve(noted(ANSWER_STAND_IN, answer))
     const { uses, events, failed, sent, buffer } = await send(method, by)
     t.strictSame([...answer].toSorted(), ['body', 'headers', 'status', 'statusText', 'then'])
     t.strictSame(uses, { ...ON_DISPATCH, response: ['headersSent', 'writableEnded'] })

@@ -1,15 +1,15 @@
 import type { IncomingHttpHeaders } from 'node:http'
 import t from 'tap'
-import type { Provider } from '../../../../proxy/llm/options.ts'
+import type { LlmProvider } from '../../../../proxy/llm/options.ts'
 import {
   fixedHeaders,
   hasCredentials,
-  requestHeaders,
+  providerRequestHeaders,
   responseHeaders,
 } from '../../../../proxy/llm/upstream/headers.ts'
 import { anthropic, openai, options } from '../../../support/llm/facts.ts'
 
-const provider = (fields: Readonly<Record<string, unknown>>): Provider => {
+const provider = (fields: Readonly<Record<string, unknown>>): LlmProvider => {
   const [first] = options([fields]).providers
   if (!first) throw new Error('no provider')
   return first
@@ -21,11 +21,11 @@ const PASSING = provider(openai(BASE, { auth: 'passthrough', api_key: '' }))
 
 /** The headers of a request by name; no name stands twice. */
 function sent(
-  of: Provider,
+  of: LlmProvider,
   caller: IncomingHttpHeaders = {},
   idempotencyKey: string | null = null,
 ): Record<string, string> {
-  const list = requestHeaders(fixedHeaders(of), caller, 12, idempotencyKey)
+  const list = providerRequestHeaders(fixedHeaders(of), caller, 12, idempotencyKey)
   const headers: Record<string, string> = {}
   for (let at = 0; at < list.length; at += 2) {
     const name = list[at] ?? ''

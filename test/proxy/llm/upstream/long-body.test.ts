@@ -5,7 +5,7 @@ import type { AddressInfo } from 'node:net'
 import { buffer } from 'node:stream/consumers'
 import t, { type Test } from 'tap'
 import { CallHangup } from '../../../../proxy/http/open-calls.ts'
-import { abandon, type UpstreamRequest, wholeOf } from '../../../../proxy/llm/upstream/answer.ts'
+import { abandonAnswer, readWholeBody, type UpstreamRequest } from '../../../../proxy/llm/upstream/answer.ts'
 import { openUpstream } from '../../../../proxy/llm/upstream/client.ts'
 import { trusted } from '../../../support/llm/trusted.ts'
 import { holdOf } from '../../../support/loop-hold.ts'
@@ -51,7 +51,7 @@ await t.test('A5: a long body in parts reaches the provider whole, on one connec
   for (let call = 0; call < 3; call += 1) {
     const answer = await upstream.call(post(url))
     t.equal(answer.status, 200)
-    t.equal(String(await wholeOf(answer, 100)), '{}')
+    t.equal(String(await readWholeBody(answer, 100)), '{}')
   }
   t.strictSame(seen, [WHOLE, WHOLE, WHOLE].map(sha256))
 })
@@ -62,7 +62,7 @@ await t.test('A5: a provider that answers before it has taken the body is heard'
   })
   const answer = await upstream.call(post(url))
   t.equal(answer.status, 413)
-  abandon(answer)
+  abandonAnswer(answer)
 })
 
 await t.test('A5: a provider that breaks off in the middle of a body is an error', async (t) => {
@@ -98,7 +98,7 @@ await t.test('A5: a long body is encrypted without holding up the loop', async (
   const url = `https://127.0.0.1:${port}/`
   const headers = ['host', new URL(url).host, 'content-length', String(length)]
   const send = async (): Promise<string> =>
-    String(await wholeOf(await upstream.call(post(url, { headers, body })), 1000))
+    String(await readWholeBody(await upstream.call(post(url, { headers, body })), 1000))
   const least = { ownMs: Number.POSITIVE_INFINITY }
   for (let tried = 0; tried < 4 && least.ownMs > 20; tried += 1) {
     const { value, ownMs } = await holdOf(send)

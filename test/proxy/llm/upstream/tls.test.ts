@@ -1,7 +1,7 @@
 import { createServer, type Server, type TLSSocket } from 'node:tls'
 import t, { type Test } from 'tap'
 import { CallHangup } from '../../../../proxy/http/open-calls.ts'
-import { type UpstreamRequest, wholeOf } from '../../../../proxy/llm/upstream/answer.ts'
+import { readWholeBody, type UpstreamRequest } from '../../../../proxy/llm/upstream/answer.ts'
 import { openUpstream } from '../../../../proxy/llm/upstream/client.ts'
 import { trusted } from '../../../support/llm/trusted.ts'
 import { answer, portOf } from '../../../support/llm/upstreams.ts'
@@ -61,7 +61,7 @@ const get = (base: string): UpstreamRequest => {
 }
 
 const read = async (base: string): Promise<string> =>
-  String(await wholeOf(await upstream.call(get(base)), 1000))
+  String(await readWholeBody(await upstream.call(get(base)), 1000))
 
 await t.test('F-18 TLS is verified by the name of the URL, whatever the environment says', async (t) => {
   const { port, protocols, connections } = await tlsServer(t, (socket) => socket.write(answer(200, '{}')))
@@ -94,5 +94,5 @@ await t.test('F-16 a reset is no end of an answer that its connection alone ends
   const { body } = await upstream.call(get(`https://127.0.0.1:${server.port}/`))
   if (Buffer.isBuffer(body)) throw new Error('the answer was collected')
   body.once('data', () => server.reset())
-  await t.rejects(wholeOf({ status: 200, headers: {}, body }, 1000), { message: /^upstream reset/ })
+  await t.rejects(readWholeBody({ status: 200, headers: {}, body }, 1000), { message: /^upstream reset/ })
 })

@@ -2,13 +2,13 @@ import { createHash, hash } from 'node:crypto'
 import fc from 'fast-check'
 import t from 'tap'
 import {
-  digestOf,
+  digestInTurns,
   editedBytes,
   eventPieces,
   joinedBytes,
 } from '../../../../proxy/mcp/handlers/large-answer.ts'
 import {
-  edited,
+  applyEdits,
   errorMessage,
   eventOf,
   readObject,
@@ -40,7 +40,7 @@ t.test('A6: a large object is edited as a small one', async (t) => {
   fc.assert(
     fc.property(fc.dictionary(fc.constantFrom('a', 'b', 'ä'), fc.integer()), edits, (object, changes) => {
       const read = readObject(Buffer.from(JSON.stringify(object, null, 1)))
-      return editedBytes(read, changes).toString() === edited(read, changes)
+      return editedBytes(read, changes).toString() === applyEdits(read, changes)
     }),
   )
   const value = Buffer.from('{"a":1}')
@@ -48,7 +48,7 @@ t.test('A6: a large object is edited as a small one', async (t) => {
   t.equal(responseBytes('7', 'error', value).toString(), errorMessage('7', '{"a":1}'))
   const long = Buffer.alloc(200_000, 'ä')
   const salted = createHash('sha256').update('salt')
-  t.equal(await digestOf(salted, long), hash('sha256', Buffer.concat([Buffer.from('salt'), long])))
+  t.equal(await digestInTurns(salted, long), hash('sha256', Buffer.concat([Buffer.from('salt'), long])))
   const items = Array.from({ length: 10_000 }, (_, index) => `"ä${index}"`)
   t.equal((await joinedBytes('[', items, ']')).toString(), `[${items.join(',')}]`)
   t.equal((await joinedBytes('[', [], ']')).toString(), '[]')

@@ -7,7 +7,7 @@ import {
   type HttpGetOptions,
   httpGet,
   httpGetVia,
-  inPlaces,
+  withFetchLimit,
 } from '../../../../proxy/mcp/http-get/tool.ts'
 import { loopbackSite } from '../../../support/loopback-site.ts'
 import { TOOL_CALL } from '../../../support/permit.ts'
@@ -209,7 +209,7 @@ await t.test(
   'H2: fetches of one agent leave places for those of another, and what ends makes room, whichever way',
   async (t) => {
     const open: PromiseWithResolvers<void>[] = []
-    const fetch = inPlaces(new HolderPlaces({ own: 2, all: 3 }), async () => {
+    const fetch = withFetchLimit(new HolderPlaces({ own: 2, all: 3 }), async () => {
       const one = Promise.withResolvers<void>()
       open.push(one)
       await one.promise

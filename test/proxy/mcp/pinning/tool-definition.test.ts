@@ -2,10 +2,10 @@ import fc from 'fast-check'
 import t from 'tap'
 import type { McpTool } from '../../../../db/mcp/tools.ts'
 import {
-  type AskedTool,
   type JudgedTool,
   judgeTool,
   judgeTools,
+  type ToolCandidate,
 } from '../../../../proxy/mcp/pinning/tool-definition.ts'
 
 const TOOL = {
@@ -104,7 +104,7 @@ t.test('A6: a definition that is as it was is not judged again', async (t) => {
     ...approved,
   }
   const asked: string[] = []
-  const judge = (tool: AskedTool): JudgedTool => {
+  const judge = (tool: ToolCandidate): JudgedTool => {
     asked.push(tool.text)
     return judgeTool(tool)
   }

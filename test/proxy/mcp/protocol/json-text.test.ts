@@ -2,8 +2,8 @@ import canonicalize from 'canonicalize'
 import fc from 'fast-check'
 import t from 'tap'
 import {
-  canonicalText,
-  edited,
+  applyEdits,
+  canonicalizeArguments,
   memberText,
   readObject,
   readObjectAgain,
@@ -16,10 +16,10 @@ await t.test(
     const text = '{"id": 12345678901234567890, "a" : "\\u00e9\\/" ,"deep":{"x":[1e400, {}]} }'
     const object = readObject(Buffer.from(text))
     t.equal(
-      edited(object, { name: '"new"' }),
+      applyEdits(object, { name: '"new"' }),
       '{"id":12345678901234567890,"a":"\\u00e9\\/","deep":{"x":[1e400, {}]},"name":"new"}',
     )
-    t.equal(edited(object, { a: null, id: '1' }), '{"id":1,"deep":{"x":[1e400, {}]}}')
+    t.equal(applyEdits(object, { a: null, id: '1' }), '{"id":1,"deep":{"x":[1e400, {}]}}')
     t.equal(memberText(object, 'id'), '12345678901234567890')
     t.equal(memberText(object, 'absent'), null)
     t.end()
@@ -35,7 +35,7 @@ await t.test('an edit changes its member and nothing else, whatever the object h
       const plain = JSON.stringify(Object.fromEntries(names.map((name) => [name, object[name]])))
       const read = readObject(Buffer.from(plain))
       const expected = { ...JSON.parse(plain), added: JSON.parse(JSON.stringify(value)) }
-      t.same(JSON.parse(edited(read, { added: JSON.stringify(value) })), expected)
+      t.same(JSON.parse(applyEdits(read, { added: JSON.stringify(value) })), expected)
     }),
   )
   t.end()
@@ -84,7 +84,7 @@ await t.test('RFC 8785 arguments are written as a library writes them that is no
       }
       let own: string
       try {
-        own = canonicalText(args)
+        own = canonicalizeArguments(args)
       } catch {
         t.match(JSON.stringify(args), /\d{16}|e\+/, 'an integer that is not exact')
         return
@@ -93,7 +93,7 @@ await t.test('RFC 8785 arguments are written as a library writes them that is no
     }),
   )
   t.equal(
-    canonicalText({ b: [1e-7, -0, 0.1], a: { '€': true, $: null } }),
+    canonicalizeArguments({ b: [1e-7, -0, 0.1], a: { '€': true, $: null } }),
     '{"a":{"$":null,"€":true},"b":[1e-7,0,0.1]}',
   )
   t.end()
@@ -102,10 +102,10 @@ await t.test('RFC 8785 arguments are written as a library writes them that is no
 await t.test('arguments that two readers could take for two things are refused, and so are too many', (t) => {
   const invalid = refused('mcp_params_invalid')
   for (const value of ['\ud800', 2 ** 53, -(2 ** 53), Number.POSITIVE_INFINITY, { '\udfff': 1 }]) {
-    t.throws(() => canonicalText({ deep: [{ value }] }), invalid)
+    t.throws(() => canonicalizeArguments({ deep: [{ value }] }), invalid)
   }
-  t.throws(() => canonicalText({ many: Array.from({ length: 250_000 }, () => 0) }), invalid)
-  t.equal(canonicalText({ most: [2 ** 53 - 1] }), '{"most":[9007199254740991]}')
+  t.throws(() => canonicalizeArguments({ many: Array.from({ length: 250_000 }, () => 0) }), invalid)
+  t.equal(canonicalizeArguments({ most: [2 ** 53 - 1] }), '{"most":[9007199254740991]}')
   t.end()
 })
 

@@ -7,17 +7,17 @@ import {
 } from '@modelcontextprotocol/sdk/types.js'
 import fc from 'fast-check'
 import t from 'tap'
-import { isObject, type Members } from '../../../../db/support/json.ts'
+import { isObject, type UnknownRecord } from '../../../../db/support/json.ts'
 import {
   IMPLEMENTATION_MEMBERS,
   knownMembers,
-  LIST_MEMBERS,
-  LISTED_MEMBERS,
+  LIST_ITEM_MEMBERS,
+  LIST_MEMBER_BY_METHOD,
   mistakenMembers,
   TOOL_MEMBERS,
 } from '../../../../proxy/mcp/protocol/known-members.ts'
 
-const shapeOf = (member: string) => LISTED_MEMBERS.get(member) ?? {}
+const shapeOf = (member: string) => LIST_ITEM_MEMBERS.get(member) ?? {}
 
 t.test('every member that the official SDK knows is known', async (t) => {
   const pairs = [
@@ -42,7 +42,7 @@ t.test('every member that the official SDK knows is known', async (t) => {
   for (const [name, shape] of inner) t.same(Object.keys(shape), Object.keys(TOOL_MEMBERS[name] ?? {}), name)
   const [argument, some] = [PromptSchema.shape.arguments.unwrap().element, shapeOf('prompts').arguments]
   for (const name of Object.keys(argument.shape)) t.ok(some && Object.hasOwn(some, name), name)
-  t.same([...LIST_MEMBERS.values()], [...LISTED_MEMBERS.keys()])
+  t.same([...LIST_MEMBER_BY_METHOD.values()], [...LIST_ITEM_MEMBERS.keys()])
 })
 
 const CASES = [
@@ -77,7 +77,7 @@ t.test('H1b: what goes on is one object to every reader, and what was not is fou
   const definition = fc.dictionary(spelt(TOOL_MEMBERS), fc.oneof(fc.string(), annotations, icons))
   fc.assert(
     fc.property(definition, (given) => {
-      const value = JSON.parse(JSON.stringify(given)) as Members
+      const value = JSON.parse(JSON.stringify(given)) as UnknownRecord
       const listed = knownMembers(value, TOOL_MEMBERS)
       const text = (one: unknown): string => JSON.stringify(sorted(one))
       if (text(readAsGo(listed, TOOL_MEMBERS)) !== text(listed)) return false

@@ -1,7 +1,7 @@
 import t from 'tap'
-import type { Members } from '../../../../db/support/json.ts'
-import { edited, readObject } from '../../../../proxy/mcp/protocol/json-text.ts'
-import { ownParams, PARAMS_BY_METHOD } from '../../../../proxy/mcp/protocol/members.ts'
+import type { UnknownRecord } from '../../../../db/support/json.ts'
+import { applyEdits, readObject } from '../../../../proxy/mcp/protocol/json-text.ts'
+import { knownParams, PARAMS_BY_METHOD } from '../../../../proxy/mcp/protocol/members.ts'
 import { foldingRead } from '../../../support/mcp/second-readers.ts'
 
 type Rows = typeof PARAMS_BY_METHOD extends ReadonlyMap<string, infer Row> ? Row : never
@@ -32,7 +32,7 @@ function membersOf({ names, inner }: Rows, depth: number): string {
 }
 
 /** Tells of what a folding reader sees otherwise than a reader of exact names, or what the row does not have. */
-function faultIn(value: Members, row: Rows): string | null {
+function faultIn(value: UnknownRecord, row: Rows): string | null {
   const folded = foldingRead(value, [...row.names.exact])
   for (const [name, member] of Object.entries(value)) {
     if (!row.names.exact.has(name)) {
@@ -40,7 +40,9 @@ function faultIn(value: Members, row: Rows): string | null {
     } else if (folded[name] !== member) return name
     const within = row.inner.get(name)
     const fault =
-      within && typeof member === 'object' && member !== null ? faultIn(member as Members, within) : null
+      within && typeof member === 'object' && member !== null
+        ? faultIn(member as UnknownRecord, within)
+        : null
     if (fault !== null) return fault
   }
   return null
@@ -56,8 +58,8 @@ t.test(
         const text = membersOf(row, 2)
         const object = readObject(Buffer.from(text))
         try {
-          const { params, edits } = ownParams(method, object.value, { body: object.bytes, wide: new Set() })
-          const sent = readObject(Buffer.from(edited(object, edits))).value
+          const { params, edits } = knownParams(method, object.value, { body: object.bytes, wide: new Set() })
+          const sent = readObject(Buffer.from(applyEdits(object, edits))).value
           passed += 1
           if (faultIn(sent, row) !== null) t.fail(`${method} ${text}`)
           if (JSON.stringify(sent) !== JSON.stringify(params)) t.fail(`${method} ${text} is judged otherwise`)

@@ -4,15 +4,19 @@ import type { Arrival } from '../../../../plugins/plugin.ts'
 import type { Refusal } from '../../../../plugins/refusal.ts'
 import { PARAMS_BY_METHOD } from '../../../../proxy/mcp/protocol/members.ts'
 import { mcpMessage, mcpPeek } from '../../../../proxy/mcp/protocol/message.ts'
-import { HANDSHAKE, METHODS, NAMED } from '../../../../proxy/mcp/protocol/methods.ts'
-import { META, MODERN } from '../../../../proxy/mcp/protocol/versions.ts'
+import {
+  GATED_METHODS,
+  HANDSHAKE_METHODS,
+  NAME_PARAM_BY_METHOD,
+} from '../../../../proxy/mcp/protocol/methods.ts'
+import { META_KEYS, MODERN_VERSION } from '../../../../proxy/mcp/protocol/versions.ts'
 import { arrival } from '../../../support/plugins/arrival.ts'
 import { refused } from '../../../support/refused.ts'
 
 type Headers = Arrival['headers']
 
-const META_OK = { [META.version]: MODERN, [META.capabilities]: {} }
-const MODERN_CALL = { 'mcp-protocol-version': MODERN, 'mcp-method': 'tools/call', 'mcp-name': 'a.b' }
+const META_OK = { [META_KEYS.version]: MODERN_VERSION, [META_KEYS.capabilities]: {} }
+const MODERN_CALL = { 'mcp-protocol-version': MODERN_VERSION, 'mcp-method': 'tools/call', 'mcp-name': 'a.b' }
 
 const body = jsonBody({ limit: 1_000_000, otherwise: 'mcp_message_invalid' })
 
@@ -44,20 +48,21 @@ await t.test('every legacy version is read by its header; the id comes back as i
 
 await t.test('2026-07-28: header, _meta and standard headers that agree are read as modern', async (t) => {
   const read1 = await read(call({ name: 'a.b', _meta: META_OK }), MODERN_CALL)
-  t.match(read1.message, { era: 'modern', version: MODERN, kind: 'request' })
+  t.match(read1.message, { era: 'modern', version: MODERN_VERSION, kind: 'request' })
   const encoded = `=?base64?${Buffer.from('a.b').toString('base64')}?=`
   t.ok(await read(call({ name: 'a.b', _meta: META_OK }), { ...MODERN_CALL, 'mcp-name': encoded }))
   const discover = message({ id: 1, method: 'server/discover', params: { _meta: META_OK } })
-  t.ok(await read(discover, { 'mcp-protocol-version': MODERN, 'mcp-method': 'server/discover' }))
+  t.ok(await read(discover, { 'mcp-protocol-version': MODERN_VERSION, 'mcp-method': 'server/discover' }))
 })
 
 await t.test('H1: each method that is served has a row of its members', async (t) => {
-  const served = [...METHODS.keys(), ...HANDSHAKE.legacy, ...HANDSHAKE.modern]
+  const served = [...GATED_METHODS.keys(), ...HANDSHAKE_METHODS.legacy, ...HANDSHAKE_METHODS.modern]
   t.same(
     served.filter((method) => !PARAMS_BY_METHOD.has(method)),
     [],
   )
-  for (const [method, member] of NAMED) t.ok(PARAMS_BY_METHOD.get(method)?.names.exact.has(member), method)
+  for (const [method, member] of NAME_PARAM_BY_METHOD)
+    t.ok(PARAMS_BY_METHOD.get(method)?.names.exact.has(member), method)
 })
 
 await t.test('a notification and a response of a legacy client are told from requests', async (t) => {
@@ -129,7 +134,7 @@ const REFUSED: readonly (readonly [string, Refusal['reason'], string, Headers?])
     'a response of a modern client',
     'mcp_request_invalid',
     message({ id: 1, result: {} }),
-    { 'mcp-protocol-version': MODERN },
+    { 'mcp-protocol-version': MODERN_VERSION },
   ],
   ['an unknown method', 'mcp_method_unknown', message({ id: 1, method: 'tools/delete' })],
   ['a method in other letters', 'mcp_method_unknown', message({ id: 1, method: 'Tools/Call' })],
@@ -145,25 +150,25 @@ const REFUSED: readonly (readonly [string, Refusal['reason'], string, Headers?])
   [
     'an unknown version in both places',
     'mcp_version_unsupported',
-    call({ _meta: { ...META_OK, [META.version]: '2030-01-01' } }),
+    call({ _meta: { ...META_OK, [META_KEYS.version]: '2030-01-01' } }),
     { ...MODERN_CALL, 'mcp-protocol-version': '2030-01-01' },
   ],
   [
     'a legacy version in _meta',
     'mcp_version_unsupported',
-    call({ _meta: { ...META_OK, [META.version]: '2025-11-25' } }),
+    call({ _meta: { ...META_OK, [META_KEYS.version]: '2025-11-25' } }),
     { ...MODERN_CALL, 'mcp-protocol-version': '2025-11-25' },
   ],
   ['a modern header without _meta', 'mcp_meta_invalid', ...modern(NO_META, MODERN_CALL)],
   [
     '_meta without capabilities',
     'mcp_meta_invalid',
-    ...modern({ name: 'a.b', _meta: { [META.version]: MODERN } }, MODERN_CALL),
+    ...modern({ name: 'a.b', _meta: { [META_KEYS.version]: MODERN_VERSION } }, MODERN_CALL),
   ],
   [
     'capabilities that are no object',
     'mcp_meta_invalid',
-    ...modern({ name: 'a.b', _meta: { ...META_OK, [META.capabilities]: null } }, MODERN_CALL),
+    ...modern({ name: 'a.b', _meta: { ...META_OK, [META_KEYS.capabilities]: null } }, MODERN_CALL),
   ],
   [
     '_meta without the version header',
@@ -178,7 +183,7 @@ const REFUSED: readonly (readonly [string, Refusal['reason'], string, Headers?])
   [
     'a missing Mcp-Method',
     'mcp_header_mismatch',
-    ...modern(WITH_META, { 'mcp-protocol-version': MODERN, 'mcp-name': 'a.b' }),
+    ...modern(WITH_META, { 'mcp-protocol-version': MODERN_VERSION, 'mcp-name': 'a.b' }),
   ],
   [
     'another Mcp-Method',
@@ -193,7 +198,7 @@ const REFUSED: readonly (readonly [string, Refusal['reason'], string, Headers?])
   [
     'a missing Mcp-Name',
     'mcp_header_mismatch',
-    ...modern(WITH_META, { 'mcp-protocol-version': MODERN, 'mcp-method': 'tools/call' }),
+    ...modern(WITH_META, { 'mcp-protocol-version': MODERN_VERSION, 'mcp-method': 'tools/call' }),
   ],
   ['another Mcp-Name', 'mcp_header_mismatch', ...modern(WITH_META, { ...MODERN_CALL, 'mcp-name': 'a.c' })],
   ['two Mcp-Names', 'mcp_header_mismatch', ...modern(WITH_META, { ...MODERN_CALL, 'mcp-name': 'a.b, a.b' })],

@@ -2,7 +2,7 @@ import t from 'tap'
 import { argumentsFault } from '../../../../proxy/mcp/schema/arguments.ts'
 import { compileSmall, quickFault } from '../../../../proxy/mcp/schema/check.ts'
 import { prepareSchema } from '../../../../proxy/mcp/schema/prepare.ts'
-import { textOrJson } from '../../../../proxy/mcp/schema/text-or-json.ts'
+import { textOrJsonArguments } from '../../../../proxy/mcp/schema/text-or-json.ts'
 
 let digests = 0
 /** Both checks, on a thread and where it serves, must say the same. */
@@ -141,7 +141,7 @@ t.test('H1d: arguments that are text or JSON are listed for whoever approves the
     $defs: { list: { type: 'array' }, loop: { allOf: [{ $ref: '#/$defs/loop' }, string] } },
   }
   const prepared = prepareSchema(schema)
-  t.same('schema' in prepared && textOrJson(prepared.schema), [
+  t.same('schema' in prepared && textOrJsonArguments(prepared.schema), [
     'maybe',
     'types',
     'either',

@@ -1,7 +1,7 @@
 import t from 'tap'
 import { CallHangup } from '../../../../proxy/http/open-calls.ts'
 import type { McpMessage } from '../../../../proxy/mcp/protocol/message.ts'
-import { Cancellations } from '../../../../proxy/mcp/state/cancellations.ts'
+import { RequestCancellations } from '../../../../proxy/mcp/state/cancellations.ts'
 
 const message: McpMessage = {
   kind: 'request',
@@ -17,7 +17,7 @@ const message: McpMessage = {
 
 /** A request under way, what its caller can do, and how often it was told. */
 function underWay(more: Partial<McpMessage> = {}) {
-  const cancellations = new Cancellations()
+  const cancellations = new RequestCancellations()
   const caller = { principalId: 'acme::bot', session: null, message: { ...message, ...more } }
   const callers = new CallHangup()
   const ticket = cancellations.begin({ ...caller, hangup: callers })
@@ -65,7 +65,7 @@ t.test('another id, a request that is over and one of the modern era are not tak
 t.test(
   'of many requests under way those of the id are taken back, and those that are over leave no gap',
   (t) => {
-    const cancellations = new Cancellations()
+    const cancellations = new RequestCancellations()
     const begin = (principalId: string, id: string) => {
       const request = { principalId, session: null, message: { ...message, id }, hangup: new CallHangup() }
       return { request, ...cancellations.begin(request) }

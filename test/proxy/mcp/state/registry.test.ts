@@ -2,7 +2,7 @@ import t from 'tap'
 import type { Database } from '../../../../db/database.ts'
 import { deleteMcpResource, raiseMcpRevision } from '../../../../db/mcp/resources.ts'
 import { approveMcpTool, putMcpTool } from '../../../../db/mcp/tools.ts'
-import type { Statement } from '../../../../db/support/statement.ts'
+import type { LedgerStatement } from '../../../../db/support/statement.ts'
 import { openRegistry } from '../../../../proxy/mcp/state/registry.ts'
 import { AT, stored, toolOf } from '../../../support/db/mcp-rows.ts'
 import { opened } from '../../../support/db/writer.ts'
@@ -49,7 +49,7 @@ t.test('every change of a resource or of its tools holds on the next look-up', a
   await at.run(putMcpTool(at.db, toolOf('a', 'read')))
   const registry = openRegistry(at.db)
   let { revision } = resource
-  const change = async (...statements: readonly Statement[]) => {
+  const change = async (...statements: readonly LedgerStatement[]) => {
     await at.run(raiseMcpRevision(at.db, { ...resource, revision }, 1), ...statements)
     revision += 1
   }

@@ -1,5 +1,5 @@
 import t from 'tap'
-import type { Resolve } from '../../../../proxy/egress/agent.ts'
+import type { ResolveHost } from '../../../../proxy/egress/agent.ts'
 import {
   legacy,
   rawMcp,
@@ -16,9 +16,9 @@ const named = (url: string): string => url.replace('127.0.0.1', 'mcp.example')
 const LOOPBACK = [{ address: '127.0.0.1', family: 4 }] as const
 
 /** A resolver that first fails so many times. */
-function failing(times: number): { resolve: Resolve; asked: () => number } {
+function failing(times: number): { resolve: ResolveHost; asked: () => number } {
   let asked = 0
-  const resolve: Resolve = async () => {
+  const resolve: ResolveHost = async () => {
     asked += 1
     if (asked <= times) throw Object.assign(new Error('no such host'), { code: 'ENOTFOUND' })
     return LOOPBACK
@@ -70,7 +70,7 @@ await t.test('an upstream that is down is unreachable', async (t) => {
 await t.test('threat 19 a forbidden address is not connected to, and not tried again', async (t) => {
   const raw = await rawMcp(t, (res, told) => sendJson(res, result(told)))
   let asked = 0
-  const resolve: Resolve = async () => {
+  const resolve: ResolveHost = async () => {
     asked += 1
     return LOOPBACK
   }

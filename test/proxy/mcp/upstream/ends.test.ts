@@ -1,7 +1,7 @@
 import t from 'tap'
 import { CallHangup } from '../../../../proxy/http/open-calls.ts'
-import type { Body } from '../../../../proxy/mcp/upstream/exchange.ts'
-import { answerOf } from '../../../../proxy/mcp/upstream/request.ts'
+import type { McpResponseBody } from '../../../../proxy/mcp/upstream/exchange.ts'
+import { readMcpAnswer } from '../../../../proxy/mcp/upstream/request.ts'
 import {
   type Act,
   legacy,
@@ -69,7 +69,7 @@ await t.test('however a request ends, its session is idle again', async (t) => {
 })
 
 await t.test('so it is where the body broke before anybody could look at it', async (t) => {
-  const body: Body = {
+  const body: McpResponseBody = {
     complete: false,
     read: () => {
       throw new Error('it broke')
@@ -79,7 +79,7 @@ await t.test('so it is where the body broke before anybody could look at it', as
     destroy: () => {},
   }
   const settled: boolean[] = []
-  const answer = answerOf(
+  const answer = readMcpAnswer(
     { status: 500, headers: {}, body },
     {
       requestId: 1,

@@ -1,7 +1,7 @@
 import { createParser } from 'eventsource-parser'
 import fc from 'fast-check'
 import t from 'tap'
-import { type Account, Budget } from '../../../../proxy/http/open-calls.ts'
+import { type MemoryAccount, MemoryBudget } from '../../../../proxy/http/open-calls.ts'
 import { eventData } from '../../../support/mcp/event-data.ts'
 import { failure } from '../../../support/mcp/upstream-calls.ts'
 import { refused } from '../../../support/refused.ts'
@@ -80,15 +80,15 @@ await t.test('an event that is not UTF-8 is none', async (t) => {
 await t.test('A4: the most that is kept of a stream counts, and past the share it is refused', async (t) => {
   const limits = { maxMessageBytes: 10_000_000, maxAnswerBytes: 100_000_000 }
   const MIB = 1024 * 1024
-  const budget = new Budget({ whole: 100 * MIB, share: 8 * MIB, little: MIB }, () => {})
-  const readAll = async (held: Account, lengths: readonly number[]) => {
+  const budget = new MemoryBudget({ process: 100 * MIB, perPrincipal: 8 * MIB, perAnonymous: MIB }, () => {})
+  const readAll = async (held: MemoryAccount, lengths: readonly number[]) => {
     const text = lengths.map((length) => `data: ${'x'.repeat(length)}\n\n`).join('')
     let count = 0
     for await (const _ of eventData(piecesOf(Buffer.from(text), [65_536]), limits, held)) count += 1
     return count
   }
   const held = budget.open()
-  held.by({ principal: { id: 'alice', capabilities: ['x'] } })
+  held.setOwner({ principal: { id: 'alice', capabilities: ['x'] } })
   t.equal(await readAll(held, Array(20).fill(MIB)), 20)
   t.ok(budget.held >= 3 * MIB && budget.held < 4 * MIB, `${budget.held}`)
   await t.rejects(readAll(held, [8 * MIB]), refused('overloaded'))

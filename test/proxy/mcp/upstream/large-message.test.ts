@@ -1,6 +1,6 @@
 import t from 'tap'
 import { listItems, readLarge } from '../../../../proxy/mcp/upstream/large-message.ts'
-import { objectOf, readMessage } from '../../../../proxy/mcp/upstream/message.ts'
+import { messageObject, readMessage } from '../../../../proxy/mcp/upstream/message.ts'
 import { failure } from '../../../support/mcp/upstream-calls.ts'
 
 const reading = (traces: readonly string[] = []) => ({
@@ -28,11 +28,11 @@ await t.test('A6: a large message is read as a small one, but for what is large 
   const { content, structuredContent, ...rest } = small.value.result as Record<string, unknown>
   t.ok(content && structuredContent)
   t.same(large.value, { ...small.value, result: { ...rest, content: [], structuredContent: {} } })
-  const [own, whole] = [objectOf(large, 'result'), objectOf(small, 'result')]
+  const [own, whole] = [messageObject(large, 'result'), messageObject(small, 'result')]
   t.same(own?.spans, whole?.spans)
   t.equal(own?.escapedNames, whole?.escapedNames)
   t.ok(own && whole && own.bytes.equals(whole.bytes))
-  t.equal(objectOf(large, 'error'), null)
+  t.equal(messageObject(large, 'error'), null)
 })
 
 await t.test('A6: what is no message is none when it is large, and says so in the same words', async (t) => {

@@ -1,6 +1,6 @@
 import t from 'tap'
 import { EventReader, MessageStream } from '../../../../proxy/mcp/upstream/events.ts'
-import type { Body } from '../../../../proxy/mcp/upstream/exchange.ts'
+import type { McpResponseBody } from '../../../../proxy/mcp/upstream/exchange.ts'
 import { readMessage } from '../../../../proxy/mcp/upstream/message.ts'
 import { failure } from '../../../support/mcp/upstream-calls.ts'
 import { eventually } from '../../../support/settled.ts'
@@ -13,7 +13,7 @@ const RESPONSE = event({ id: 1, result: {} })
 function streamOf(pieces: readonly string[]) {
   const left = [...pieces]
   const seen = { destroyed: false, read: 0 }
-  const body: Body = {
+  const body: McpResponseBody = {
     get complete() {
       return left.length === 0
     },

@@ -1,7 +1,7 @@
 import t from 'tap'
 import type { McpResource } from '../../../../db/mcp/resources.ts'
 import type { McpUpstream, UpstreamCall } from '../../../../proxy/mcp/upstream/client.ts'
-import type { Reading } from '../../../../proxy/mcp/upstream/reading.ts'
+import type { UpstreamReading } from '../../../../proxy/mcp/upstream/reading.ts'
 import { startFixture } from '../../../support/mcp/fixture.ts'
 import { resourceAt, upstreamFor } from '../../../support/mcp/raw-upstream.ts'
 import { startEverything, startMemory } from '../../../support/mcp/servers.ts'
@@ -10,10 +10,10 @@ import { READING, TOOL_CALL } from '../../../support/permit.ts'
 
 const LIMITS = { maxMessageBytes: 4_000_000, maxAnswerBytes: 16_000_000 }
 
-const read = (upstream: McpUpstream, url: string): Promise<Reading> =>
+const read = (upstream: McpUpstream, url: string): Promise<UpstreamReading> =>
   upstream.read(READING, resourceAt(url, { era: null }), new AbortController().signal)
 
-const names = ({ tools }: Reading): unknown[] => tools.map(({ name }) => name)
+const names = ({ tools }: UpstreamReading): unknown[] => tools.map(({ name }) => name)
 
 const META = {
   'io.modelcontextprotocol/protocolVersion': '2026-07-28',

@@ -3,7 +3,7 @@ import t from 'tap'
 import {
   REPLAY_LIMIT_BYTES,
   type ReplayableBody,
-  replayable,
+  replayableBody,
 } from '../../../../scripts/client/signing/replayable.ts'
 
 /** An attempt as undici reads it. */
@@ -15,7 +15,7 @@ async function* pieces(...parts: readonly string[]): AsyncGenerator<Buffer> {
 
 await t.test('what is whole already is sent as it is, each time', async (t) => {
   for (const whole of [null, undefined, 'text', Buffer.from('bytes'), new Uint8Array(3), new FormData()]) {
-    const body = replayable(whole)
+    const body = replayableBody(whole)
     t.equal(body.attempt(), whole)
     t.equal(body.attempt(), whole)
     t.ok(body.canReplay())
@@ -24,7 +24,7 @@ await t.test('what is whole already is sent as it is, each time', async (t) => {
 })
 
 await t.test('a stream that was read in part is whole again in the next attempt', async (t) => {
-  const body = replayable(pieces('one ', 'two ', 'three'))
+  const body = replayableBody(pieces('one ', 'two ', 'three'))
   const first = read(body)
   t.equal(String((await first.next()).value), 'one ')
   // As undici lets go of an attempt that was answered before its end.
@@ -40,7 +40,7 @@ await t.test('a piece that an attempt was waiting for as it was given up is not 
     yield Buffer.from('one ')
     yield Buffer.from(await promise)
   }
-  const body = replayable(slow())
+  const body = replayableBody(slow())
   const first = read(body)
   await first.next()
   const waiting = first.next()
@@ -55,7 +55,7 @@ await t.test('beyond 32 MiB the first attempt is whole, and the only one', async
   function* many(): Generator<Buffer> {
     for (let i = 0; i < 5; i += 1) yield piece
   }
-  const body = replayable(many())
+  const body = replayableBody(many())
   let bytes = 0
   const seen: boolean[] = []
   for await (const chunk of read(body)) {
@@ -71,7 +71,7 @@ await t.test('a source that breaks breaks the attempt', async (t) => {
     yield Buffer.from('one')
     throw new Error('the disk is gone')
   }
-  await t.rejects(text(read(replayable(broken()))), { message: 'the disk is gone' })
+  await t.rejects(text(read(replayableBody(broken()))), { message: 'the disk is gone' })
 })
 
 await t.test('a body that is let go of lets go of its source', async (t) => {
@@ -84,7 +84,7 @@ await t.test('a body that is let go of lets go of its source', async (t) => {
       released = true
     }
   }
-  const body = replayable(source())
+  const body = replayableBody(source())
   const attempt = read(body)
   await attempt.next()
   body.close()

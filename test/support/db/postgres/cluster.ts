@@ -7,11 +7,11 @@ import { dirname, join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { Client } from 'pg'
 import {
-  accepting,
-  initialise,
-  layOut,
+  prepareServer,
+  runInitdb,
   serverArgs,
   socketUrl,
+  waitUntilAccepting,
 } from '../../../../scripts/cluster/embedded-postgres.ts'
 
 /** A PostgreSQL server of one test process: files of its own, no port, gone with the process. */
@@ -41,8 +41,8 @@ export function cluster(): Promise<Cluster> {
 
 async function made(): Promise<Cluster> {
   const directory = mkdtempSync(join(tmpdir(), 'sallyport-pg-'))
-  const embedded = layOut(directory)
-  initialise(embedded, ['--no-sync'])
+  const embedded = prepareServer(directory)
+  runInitdb(embedded, ['--no-sync'])
   const { data, program, options } = embedded
 
   const start = async (): Promise<void> => {
@@ -54,7 +54,7 @@ async function made(): Promise<Cluster> {
     shell.unref()
     // A pipe of a child: it would keep this process alive too.
     ;(shell.stdin as Socket).unref()
-    await accepting(url('postgres'))
+    await waitUntilAccepting(url('postgres'))
   }
   const postmaster = (): number => Number(readFileSync(join(data, 'postmaster.pid'), 'utf8').split('\n')[0])
   const stop = async (how: 'fast' | 'immediate'): Promise<void> => {

@@ -4,7 +4,7 @@ import type { Database } from '../../../../db/database.ts'
 import { openDatabase } from '../../../../db/engine.ts'
 import { verifyDatabase } from '../../../../db/ledger/read/read.ts'
 import { type Ledger, openLedger } from '../../../../db/ledger/record/ledger.ts'
-import { PRESENCE } from '../../../../db/postgres/presence.ts'
+import { PRESENCE_APPLICATION_NAME } from '../../../../db/postgres/presence.ts'
 import { VERSION } from '../scratch-ledger.ts'
 
 /** One of several processes on a database, as far as the database sees them. */
@@ -40,7 +40,7 @@ export async function raw(url: string, text: string, values: unknown[] = []): Pr
 export async function endPresence(url: string): Promise<number> {
   const own = 'application_name = $1 and datname = current_database()'
   const ended = await raw(url, `select pg_terminate_backend(pid) from pg_stat_activity where ${own}`, [
-    PRESENCE,
+    PRESENCE_APPLICATION_NAME,
   ])
   return ended.rowCount ?? 0
 }

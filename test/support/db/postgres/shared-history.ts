@@ -1,5 +1,5 @@
 import type { Test } from 'tap'
-import { type Entry, LedgerError, type Unit } from '../../../../db/ledger/record/entry.ts'
+import { type LedgerEntry, LedgerError, type LedgerUnit } from '../../../../db/ledger/record/entry.ts'
 import { authorityUnchanged } from '../../../../db/principals/pins.ts'
 import { insertPrincipal, setCapabilities } from '../../../../db/principals/write.ts'
 import { changed, decided, ended, loaded, started } from '../history.ts'
@@ -43,7 +43,7 @@ export async function sharedHistory(t: Test, url: string, writers: number, seed:
   let [decisions, stale, calls] = [0, 0, 0]
 
   /** Returns the decision where it was stored, and is one that an outcome follows. */
-  async function decide(on: Replica, { id, revision, capable }: Known): Promise<Entry | null> {
+  async function decide(on: Replica, { id, revision, capable }: Known): Promise<LedgerEntry | null> {
     calls += 1
     const refusal = {
       status: 'denied',
@@ -95,7 +95,7 @@ export async function sharedHistory(t: Test, url: string, writers: number, seed:
 }
 
 /** Says of a call that its outcome is unknown. */
-const leave = ({ ledger }: Replica, decision: Entry) =>
+const leave = ({ ledger }: Replica, decision: LedgerEntry) =>
   ledger.commit({ entries: [{ ...ended(decision), status: 'unknown' }] })
 
 async function begin(t: Test, url: string): Promise<Replica> {
@@ -104,7 +104,7 @@ async function begin(t: Test, url: string): Promise<Replica> {
   return made
 }
 
-const creation = ({ database }: Replica, id: string): Unit => ({
+const creation = ({ database }: Replica, id: string): LedgerUnit => ({
   statements: [
     insertPrincipal(database, {
       ...{ type: 'agent', id, ref: id, name: id.slice(6), displayName: null, capabilities: ['llm.chat'] },
@@ -114,7 +114,7 @@ const creation = ({ database }: Replica, id: string): Unit => ({
   entries: [changed('agent.created', 1, { subject: id })],
 })
 
-async function isStored({ ledger }: Replica, unit: Unit): Promise<boolean> {
+async function isStored({ ledger }: Replica, unit: LedgerUnit): Promise<boolean> {
   try {
     await ledger.commit(unit)
     return true

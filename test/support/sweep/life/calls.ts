@@ -1,4 +1,4 @@
-import type { Entry } from '../../../../db/ledger/record/entry.ts'
+import type { LedgerEntry } from '../../../../db/ledger/record/entry.ts'
 import type { JsonObject } from '../../../../db/support/json.ts'
 import { entry } from '../../db/scratch-ledger.ts'
 import type { Configuration, Person } from './people.ts'
@@ -20,7 +20,7 @@ const modeOf = ({ mode, noDowngrade }: Configuration): JsonObject => ({
 })
 
 /** The row of a decision, as the gateway would write it. */
-export function decisionOf(asked: Asked, judged: Judged, society: Society): Entry {
+export function decisionOf(asked: Asked, judged: Judged, society: Society): LedgerEntry {
   const { who, tool, thumbprint, key } = asked
   const { id, at, kind, fate, commitment } = judged
   const { reason, missing } = fate
@@ -79,7 +79,7 @@ export const summaryOf = (
   summarised: { count: count + 1, digest: 'f'.repeat(64), ...times },
 })
 
-type Said = readonly [action: string, detail: JsonObject, values: Partial<Entry>]
+type Said = readonly [action: string, detail: JsonObject, values: Partial<LedgerEntry>]
 
 /** Rows that say nothing of authority: refusals of strangers and of operators, and somebody who signed in. */
 export function noteOf(kind: 'strangers' | 'refused' | 'signed-in', count: number, since: string): Said {

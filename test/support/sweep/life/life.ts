@@ -1,5 +1,5 @@
 import { hash } from 'node:crypto'
-import type { Entry } from '../../../../db/ledger/record/entry.ts'
+import type { LedgerEntry } from '../../../../db/ledger/record/entry.ts'
 import type { JsonObject } from '../../../../db/support/json.ts'
 import { entry } from '../../db/scratch-ledger.ts'
 import { decisionOf, noteOf, summaryOf } from './calls.ts'
@@ -37,7 +37,7 @@ class Living {
   readonly #plan: Plan
   readonly #writing = new Writing()
   readonly #society = new Society()
-  readonly #open: { readonly stream: string; readonly decision: Entry }[] = []
+  readonly #open: { readonly stream: string; readonly decision: LedgerEntry }[] = []
   readonly #streams: string[] = []
   readonly #sealed: { size: number; keys: readonly number[] }[] = []
   readonly #bodies = new Map<string, { body: string; salt: string }>()
@@ -68,7 +68,7 @@ class Living {
     return this.#streams.at(-1) ?? 'main'
   }
 
-  #note(action: string, detail: JsonObject, values: Partial<Entry> = {}, stream = this.#stream): void {
+  #note(action: string, detail: JsonObject, values: Partial<LedgerEntry> = {}, stream = this.#stream): void {
     const { digest } = this.#society.configuration
     const row = entry({
       ...NOBODY,

@@ -7,10 +7,10 @@ import {
   isRefusal,
   isSignIn,
   jsonText,
-  Sets,
+  PrincipalSets,
 } from '../../../../db/ledger/read/evidence-tables.ts'
 import { leafHash } from '../../../../db/ledger/tree/hashes.ts'
-import { edgeOf, extend, tilePath } from '../../../../db/ledger/tree/tiles.ts'
+import { edgeOf, extendTree, tilePath } from '../../../../db/ledger/tree/tiles.ts'
 import { ORIGIN } from '../../sealed-log.ts'
 import type { SealedLog } from '../life/log.ts'
 import { lineOf } from '../life/writing.ts'
@@ -21,12 +21,12 @@ export type Files = Map<string, Buffer>
 /** The pack of the rows of a log from an index on, all that follow: an honest one (docs/ledger.md#evidence). */
 export function packOf({ life, leaves, kept, keys }: SealedLog, first: number, count: number): Files {
   const rows = life.written.slice(first, first + count)
-  const [before, sets] = [new Sets(), new Sets()]
+  const [before, sets] = [new PrincipalSets(), new PrincipalSets()]
   for (const { row } of life.written.slice(0, first)) {
-    before.see(row)
-    sets.see(row)
+    before.add(row)
+    sets.add(row)
   }
-  for (const { row } of rows) sets.see(row)
+  for (const { row } of rows) sets.add(row)
   const lines = (wanted: (row: (typeof rows)[number]['row']) => boolean): string =>
     rows.flatMap((one) => (wanted(one.row) ? [`${lineOf(one)}\n`] : [])).join('')
   const csv = (wanted: (row: (typeof rows)[number]['row']) => boolean): string =>
@@ -70,7 +70,7 @@ export function packOf({ life, leaves, kept, keys }: SealedLog, first: number, c
 
 /** The widest form of each tile. */
 function tilesOver(leaves: readonly string[]): readonly (readonly [string, Buffer])[] {
-  const { tiles } = extend(
+  const { tiles } = extendTree(
     0,
     edgeOf(0).map(() => Buffer.alloc(0)),
     Buffer.concat(leaves.map(leafHash)),

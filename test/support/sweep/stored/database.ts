@@ -4,21 +4,21 @@ import { cp } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { Database } from '../../../../db/database.ts'
 import { openDatabase } from '../../../../db/engine.ts'
-import type { Entry } from '../../../../db/ledger/record/entry.ts'
+import type { LedgerEntry } from '../../../../db/ledger/record/entry.ts'
 import type { StoredRow } from '../../../../db/ledger/record/leaf.ts'
 import { openLedger } from '../../../../db/ledger/record/ledger.ts'
-import { checkpointKept } from '../../../../db/ledger/tree/anchored.ts'
+import { recordAnchoring } from '../../../../db/ledger/tree/anchored.ts'
 import { checkpointText } from '../../../../db/ledger/tree/checkpoint.ts'
 import { cosignNote, verifierKeyText } from '../../../../db/ledger/tree/note.ts'
 import {
   checkpointOf,
+  currentTree,
   newestCheckpoint,
   noteOfCheckpoint,
-  treeInForce,
 } from '../../../../db/ledger/tree/store.ts'
 import { headPath } from '../../../../db/sqlite/ledger/head-file.ts'
 import { LogKeys, openTree } from '../../../../proxy/proofs/log-keys.ts'
-import { Sealer } from '../../../../proxy/proofs/sealer.ts'
+import { LedgerSealer } from '../../../../proxy/proofs/sealer.ts'
 import { decided, decidedTool, ended, note } from '../../db/history.ts'
 import { HISTORY, honestDatabase, storeRows } from '../../db/ledger-with-tables.ts'
 import { AT, rowsOf, withRaw } from '../../db/scratch-ledger.ts'
@@ -38,7 +38,7 @@ export interface Sealed {
 const PORTIONS = [60, 150, 131, 4]
 const JKT = 'k'.repeat(43)
 
-function callsOf(from: number, rows: number): readonly Entry[] {
+function callsOf(from: number, rows: number): readonly LedgerEntry[] {
   return Array.from({ length: rows }, (_, index) => {
     const id = from + (index >> 1)
     const authority = { revision: 2 }
@@ -54,7 +54,7 @@ function callsOf(from: number, rows: number): readonly Entry[] {
 /** Seals what is there, again and again, by the service's own sealer; the key is another one from the third seal on. */
 export async function sealInPortions(
   database: Database,
-  begin: readonly Entry[] = [],
+  begin: readonly LedgerEntry[] = [],
   portions: readonly number[] = PORTIONS,
 ): Promise<Omit<Sealed, 'file' | 'rows'>> {
   const { privateKey, publicKey } = generateKeyPairSync('ed25519')
@@ -62,7 +62,7 @@ export async function sealInPortions(
   if (begin.length > 0) await ledger.commit({ entries: begin })
   const keys = new LogKeys({ database, ledger, passphrase: 'of this test', clock: () => AT })
   await openTree(keys, database, { trustDomain: 'example.org', organisation: 'acme' })
-  const sealer = new Sealer({ database, ledger, keys, clock: () => AT })
+  const sealer = new LedgerSealer({ database, ledger, keys, clock: () => AT })
   const kept: Kept[] = []
   const vkeys = [await keys.verifierKey()]
   await sealer.seal()
@@ -71,7 +71,7 @@ export async function sealInPortions(
     await ledger.commit({ entries: callsOf(index * 500, rows) })
     if (index + 1 === portions.length) break
     await sealer.seal()
-    const tree = await treeInForce(database.kysely)
+    const tree = await currentTree(database.kysely)
     const newest = tree && (await newestCheckpoint(database.kysely, tree.tree))
     if (!tree || !newest) throw new Error('nothing was sealed')
     const proof = cosignNote(
@@ -82,7 +82,7 @@ export async function sealInPortions(
     )
     await ledger.commit({
       entries: [],
-      statements: checkpointKept(database.kysely, {
+      statements: recordAnchoring(database.kysely, {
         tree: tree.tree,
         anchor: 'witness:w.example',
         size: newest.size,

@@ -3,9 +3,9 @@
 
 import { openDatabase } from '../../../../db/engine.ts'
 import { openLedger } from '../../../../db/ledger/record/ledger.ts'
-import { newestCheckpoint, noteOfCheckpoint, treeInForce } from '../../../../db/ledger/tree/store.ts'
+import { currentTree, newestCheckpoint, noteOfCheckpoint } from '../../../../db/ledger/tree/store.ts'
 import { LogKeys, openTree } from '../../../../proxy/proofs/log-keys.ts'
-import { Sealer } from '../../../../proxy/proofs/sealer.ts'
+import { LedgerSealer } from '../../../../proxy/proofs/sealer.ts'
 import { decided, ended, loaded, started } from '../../db/history.ts'
 import { HISTORY } from '../../db/ledger-with-tables.ts'
 
@@ -15,7 +15,7 @@ const ledger = await openLedger({ database, version: '0.6.4' })
 await ledger.commit({ entries: begin === 'begin' ? HISTORY : [started, loaded()] })
 const keys = new LogKeys({ database, ledger, passphrase: 'of this test', clock: Date.now })
 await openTree(keys, database, { trustDomain: 'example.org', organisation: 'acme' })
-const sealer = new Sealer({ database, ledger, keys, clock: Date.now })
+const sealer = new LedgerSealer({ database, ledger, keys, clock: Date.now })
 for (let round = 0; ; round += 1) {
   const calls = Array.from({ length: 1 + ((round * 7) % 40) }, (_, index) => ({
     ...decided(index, { authority: { revision: 2 } }),
@@ -24,7 +24,7 @@ for (let round = 0; ; round += 1) {
   }))
   await Promise.all(calls.map((call) => ledger.commit({ entries: [call, ended(call)] })))
   await sealer.seal()
-  const tree = await treeInForce(database.kysely)
+  const tree = await currentTree(database.kysely)
   const newest = tree && (await newestCheckpoint(database.kysely, tree.tree))
   const note = newest && (await noteOfCheckpoint(database.kysely, tree, newest))
   process.stdout.write(`${JSON.stringify({ key: await keys.verifierKey(), note })}\n`)

@@ -8,7 +8,7 @@ import t, { type Test } from 'tap'
 import { openDatabase } from '../../../../../db/engine.ts'
 import { exportLine } from '../../../../../db/ledger/record/leaf.ts'
 import { inspectDatabase } from '../../../../../db/sqlite/ledger/inspect.ts'
-import { takeLease } from '../../../../../db/sqlite/ledger/lease.ts'
+import { acquireLease } from '../../../../../db/sqlite/ledger/lease.ts'
 import { openReadOnly, storedRows } from '../../../../../db/sqlite/ledger/rows.ts'
 import { addFormerRows, formerDatabase, formerRows } from '../../../../support/db/former-ledger.ts'
 import {
@@ -180,7 +180,7 @@ t.test(
 
 t.test('F-39 a ledger that another process writes is not migrated under it', async (t) => {
   const file = await formerDatabase(t.testdir(), ROWS.slice(0, 9))
-  const lease = takeLease(file)
+  const lease = acquireLease(file)
   await t.rejects(migrate(file), { message: /another process writes the audit ledger/ })
   t.equal(typeOf(file), 'table')
   lease.close()

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { exportLines, listRows, verifyDatabase } from '../../../../../db/ledger/read/read.ts'
+import { exportedLines, listRows, verifyDatabase } from '../../../../../db/ledger/read/read.ts'
 import { chainOf } from '../../../../support/db/history.ts'
 import { storeRows } from '../../../../support/db/ledger-with-tables.ts'
 import {
@@ -84,7 +84,7 @@ t.test('T11 a leaf that is no JSON is named, and keeps no other row from being r
   t.match(await verifyDatabase(kysely), bad)
   t.equal((await listRows(kysely, { limit: 1_000 })).rows.length, 300)
   const lines = []
-  for await (const line of exportLines(kysely)) lines.push(line)
+  for await (const line of exportedLines(kysely)) lines.push(line)
   t.equal(lines.length, 300)
 })
 
