@@ -16,15 +16,11 @@ export type ToWriter =
   | { readonly kind: 'close' }
 
 /**
- * What any thread with a ledger says. `refused`: it could not start. `failed`: this request failed, and the
+ * A message from the writer's thread. `refused`: it could not start. `failed`: this request failed, and the
  * next may go through. `poisoned`: this one failed, and so will all others.
  */
-export type LedgerThreadStatus =
+export type FromWriter =
   | { readonly kind: 'ready'; readonly head: SealedRow | null }
   | { readonly kind: 'refused' | 'failed' | 'poisoned'; readonly message: string }
-
-/** A message from the writer's thread. */
-export type FromWriter =
-  | LedgerThreadStatus
   | { readonly kind: 'written'; readonly results: PackedResults }
   | { readonly kind: 'open-decisions'; readonly decisions: readonly OpenDecision[] }

@@ -11,7 +11,7 @@ import { headPath, headProblem, openHeadFile, readHead } from './head-file.ts'
 import { acquireLease } from './lease.ts'
 import type { WriterOptions } from './messages.ts'
 import { lastRows } from './rows.ts'
-import { decisionsAt, openDecisionPlaces } from './unfinished.ts'
+import { readOpenDecisions } from './unfinished.ts'
 
 /** The ledger's own connection to the database: the only one that writes. Runs in the writer's thread. */
 export interface LedgerStore {
@@ -19,10 +19,8 @@ export interface LedgerStore {
   write(batch: readonly LedgerWork[]): readonly WorkResult[]
   /** Moves the write-ahead log into the database once it has grown. Call it when the batch was answered. */
   checkpoint(): void
-  /** The places of the decisions that earlier runs have left open. */
-  openDecisions(): readonly number[]
-  /** Reads decisions by their places. */
-  decisionsAt(places: readonly number[]): readonly OpenDecision[]
+  /** Reads the decisions that earlier runs have left open. */
+  openDecisions(): readonly OpenDecision[]
   /** Returns whether the store may be used after this error. */
   isPassing(error: unknown): boolean
   close(): void
@@ -60,8 +58,7 @@ export function openStore({ file, schema }: WriterOptions): LedgerStore {
       return results
     },
     checkpoint: checkpoint.run,
-    openDecisions: () => openDecisionPlaces(db, openedAt),
-    decisionsAt: (places) => decisionsAt(db, places),
+    openDecisions: () => readOpenDecisions(db, openedAt),
     isPassing: isTransientSqliteError,
     close: () => {
       db.close()

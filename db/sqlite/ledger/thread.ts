@@ -3,7 +3,7 @@ import { Worker } from 'node:worker_threads'
 import { MAIN_STREAM } from '../../ledger/record/leaf.ts'
 import type { LedgerWork, LedgerWriter, OpenDecision, WorkResult } from '../../ledger/record/writer.ts'
 import { expectedAuditSchema } from './form/schema-expected.ts'
-import type { FromWriter, LedgerThreadStatus, ToWriter, WriterOptions } from './messages.ts'
+import type { FromWriter, ToWriter, WriterOptions } from './messages.ts'
 import { packBatch, unpackResults } from './packing.ts'
 
 /**
@@ -11,65 +11,36 @@ import { packBatch, unpackResults } from './packing.ts'
  * write there.
  */
 export async function openSqliteWriter(file: string): Promise<LedgerWriter> {
+  const options: WriterOptions = { file, schema: await expectedAuditSchema() }
   // The compiled package has it as .js: like the file that this is.
   const code = new URL(`./writer${extname(import.meta.filename)}`, import.meta.url)
-  const { head, lost, ask, close } = await startLedgerThread<ToWriter, FromWriter>(code, file)
-  return {
-    stream: MAIN_STREAM,
-    head,
-    lost,
-    write: async (batch) => resultsOf(await ask({ kind: 'write', batch: packBatch(batch) }), batch),
-    unfinished: async () => {
-      const decisions = decisionsOf(await ask({ kind: 'open-decisions' }))
-      return decisions.length === 0 ? [] : [{ statements: [], decisions }]
-    },
-    close: () => close({ kind: 'close' }),
-  }
-}
-
-/** A thread that holds the ledger and answers questions in the order of asking. */
-export interface LedgerThread<To, From> extends Pick<LedgerWriter, 'head' | 'lost'> {
-  readonly ask: (question: To, handedOver?: readonly ArrayBuffer[]) => Promise<From | LedgerThreadStatus>
-  /** Sends the last message, which ends the thread; resolves when it has ended. */
-  readonly close: (last: To) => Promise<void>
-}
-
-/** Starts a thread on the ledger in a migrated file. Rejects with the thread's one sentence where it cannot write there. */
-export async function startLedgerThread<To, From extends { readonly kind: string }>(
-  code: URL,
-  file: string,
-): Promise<LedgerThread<To, From>> {
-  const options: WriterOptions = { file, schema: await expectedAuditSchema() }
   const worker = new Worker(code, { workerData: options })
   const ready = await firstMessage(worker)
   if (ready.kind === 'ready') return connect(worker, ready.head)
   await worker.terminate()
-  throw new Error('message' in ready ? ready.message : `the audit writer began with ${String(ready)}`)
+  throw new Error('message' in ready ? ready.message : `the audit writer began with ${ready.kind}`)
 }
 
-function firstMessage(worker: Worker): Promise<LedgerThreadStatus> {
+function firstMessage(worker: Worker): Promise<FromWriter> {
   return new Promise((resolve, reject) => {
-    worker.on('message', (message: object) => isMessage<LedgerThreadStatus>(message) && resolve(message))
+    worker.on('message', (message: object) => isFromWriter(message) && resolve(message))
     worker.once('error', reject)
   })
 }
 
 // Under `node --watch` Node reports the files that the thread imports through the port of its messages.
-function isMessage<From>(message: object): message is From & object {
+function isFromWriter(message: object): message is FromWriter {
   return 'kind' in message
 }
 
-interface PendingLedgerRequest<From> {
-  readonly resolve: (answer: From | LedgerThreadStatus) => void
+interface PendingLedgerRequest {
+  readonly resolve: (answer: FromWriter) => void
   readonly reject: (error: Error) => void
 }
 
-function connect<To, From extends { readonly kind: string }>(
-  worker: Worker,
-  head: LedgerWriter['head'],
-): LedgerThread<To, From> {
+function connect(worker: Worker, head: LedgerWriter['head']): LedgerWriter {
   // Owned by this function: the thread answers in the order of asking.
-  const unanswered: PendingLedgerRequest<From>[] = []
+  const unanswered: PendingLedgerRequest[] = []
   const lost = Promise.withResolvers<Error>()
   let closing = false
   let fault: Error | null = null
@@ -83,21 +54,21 @@ function connect<To, From extends { readonly kind: string }>(
     for (const { reject } of unanswered.splice(0)) reject(error)
   }
 
-  function ask(question: To, handedOver: readonly ArrayBuffer[] = []): Promise<From | LedgerThreadStatus> {
+  function ask(question: ToWriter): Promise<FromWriter> {
     if (fault) return Promise.reject(fault)
-    const { promise, resolve, reject } = Promise.withResolvers<From | LedgerThreadStatus>()
+    const { promise, resolve, reject } = Promise.withResolvers<FromWriter>()
     unanswered.push({ resolve, reject })
-    worker.postMessage(question, handedOver)
+    worker.postMessage(question)
     return promise
   }
 
   worker.removeAllListeners('error')
   worker.removeAllListeners('message')
   worker.on('message', (message: object) => {
-    if (!isMessage<From | LedgerThreadStatus>(message)) return
-    if (isFailureStatus(message, 'poisoned')) return lose(new Error(message.message))
+    if (!isFromWriter(message)) return
+    if (message.kind === 'poisoned') return lose(new Error(message.message))
     const question = unanswered.shift()
-    if (isFailureStatus(message, 'failed')) question?.reject(new Error(message.message))
+    if (message.kind === 'failed') question?.reject(new Error(message.message))
     else question?.resolve(message)
   })
   worker.on('error', (error) => lose(new Error(`the audit writer broke: ${String(error)}`, { cause: error })))
@@ -105,24 +76,22 @@ function connect<To, From extends { readonly kind: string }>(
   void ended.then(() => closing || lose(new Error('the audit writer ended without being asked')))
 
   return {
+    stream: MAIN_STREAM,
     head,
     lost: lost.promise,
-    ask,
-    close: (last) => {
+    write: async (batch) => resultsOf(await ask({ kind: 'write', batch: packBatch(batch) }), batch),
+    unfinished: async () => {
+      const decisions = decisionsOf(await ask({ kind: 'open-decisions' }))
+      return decisions.length === 0 ? [] : [{ statements: [], decisions }]
+    },
+    close: () => {
       closing = true
       if (fault) return Promise.resolve()
-      worker.postMessage(last)
+      worker.postMessage({ kind: 'close' } satisfies ToWriter)
       return ended
     },
   }
 }
-
-type FailureStatus = Extract<LedgerThreadStatus, { readonly message: string }>
-
-const isFailureStatus = (
-  message: { readonly kind: string },
-  kind: FailureStatus['kind'],
-): message is FailureStatus => message.kind === kind
 
 function resultsOf(answer: FromWriter, batch: readonly LedgerWork[]): readonly WorkResult[] {
   if (answer.kind !== 'written') throw new Error(`the audit writer answered a batch with ${answer.kind}`)

@@ -2,23 +2,17 @@ import type SQLite from 'better-sqlite3'
 import type { OpenDecision } from '../../ledger/record/writer.ts'
 
 /**
- * The places of allowed decisions without outcome up to row `upTo`, since the last `service.started` before it; none where
+ * Reads the allowed decisions without outcome up to row `upTo`, since the last `service.started` before it; none if
  * the last row says that the service stopped in order, because a drain writes every outcome first.
  */
-export function openDecisionPlaces(db: SQLite.Database, upTo: number): readonly number[] {
+export function readOpenDecisions(db: SQLite.Database, upTo: number): readonly OpenDecision[] {
   const last = db
     .prepare<[number], { action: string }>('select action from audit_rows where seq = ?')
     .get(upTo)
   if (!last || last.action === 'service.stopped') return []
   const start = lastStart(db, upTo)
   const question = upTo - start > upTo / MERGE_SPEED ? BY_MERGE : BY_LOOKUP
-  return db.prepare<[number, number], number>(question).pluck().all(start, upTo)
-}
-
-/** Reads the decisions at these places, in the order of the rows. */
-export function decisionsAt(db: SQLite.Database, places: readonly number[]): readonly OpenDecision[] {
-  if (places.length === 0) return []
-  return db.prepare<[string], OpenDecision>(AT).all(JSON.stringify(places))
+  return db.prepare<[number, number], OpenDecision>(question).all(start, upTo)
 }
 
 function lastStart(db: SQLite.Database, upTo: number): number {
@@ -42,13 +36,17 @@ const DECISION = `seq > ? and seq <= ? and status = 'allowed' and request_id is 
 
 const OUTCOME = `status in ('success', 'error', 'truncated', 'unknown')`
 
-const AT = `select request_id, principal_id, principal_type, action, tool, model, provider, cert_thumbprint, dpop_jkt
-  from audit_log where seq in (select value from json_each(?)) order by seq`
+const ROWS = `select request_id, principal_id, principal_type, action, tool, model, provider, cert_thumbprint, dpop_jkt
+  from audit_log`
 
-const BY_LOOKUP = `select seq from audit_rows as decision where ${DECISION}
-  and not exists (select 1 from audit_rows as outcome where outcome.request_id = decision.request_id and outcome.${OUTCOME})`
+const BY_LOOKUP = `${ROWS} where seq in (
+    select seq from audit_rows as decision where ${DECISION}
+      and not exists (select 1 from audit_rows as outcome where outcome.request_id = decision.request_id and outcome.${OUTCOME}))
+  order by seq`
 
-const BY_MERGE = `select seq from audit_rows indexed by audit_rows_request where ${DECISION}
-  and request_id in (
-    select request_id from audit_rows indexed by audit_rows_request where status = 'allowed' and request_id is not null
-    except select request_id from audit_rows indexed by audit_rows_request where ${OUTCOME})`
+const BY_MERGE = `${ROWS} where seq in (
+    select seq from audit_rows indexed by audit_rows_request where ${DECISION}
+      and request_id in (
+        select request_id from audit_rows indexed by audit_rows_request where status = 'allowed' and request_id is not null
+        except select request_id from audit_rows indexed by audit_rows_request where ${OUTCOME}))
+  order by seq`

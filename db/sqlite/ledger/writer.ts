@@ -1,19 +1,52 @@
 // The thread that writes the ledger: an fsync takes its time, and the event loop has none
 // (docs/threats.md#t10).
-import type { FromWriter, ToWriter } from './messages.ts'
+import { parentPort, workerData } from 'node:worker_threads'
+import { messageOf } from '../../support/error-message.ts'
+import type { FromWriter, ToWriter, WriterOptions } from './messages.ts'
 import { packResults, unpackBatch } from './packing.ts'
-import { closeStore, serveLedgerThread } from './serve-thread.ts'
+import { type LedgerStore, openStore } from './store.ts'
 
-serveLedgerThread<ToWriter, FromWriter>((store, message, send) => {
+const port = parentPort
+if (!port) throw new Error('db/sqlite/ledger/writer.ts runs as a worker thread only')
+const send = (message: FromWriter): void => port.postMessage(message)
+
+try {
+  // Proven by db/sqlite/ledger/thread.ts, which starts this thread and nothing else.
+  serve(openStore(workerData as WriterOptions))
+} catch (error) {
+  send({ kind: 'refused', message: messageOf(error) })
+}
+
+/**
+ * Answers messages in the order of their coming. A fault that is not passing poisons the thread: from then on
+ * nothing touches the file any more, not even the close that would copy the log into it.
+ */
+function serve(store: LedgerStore): void {
+  let poisoned = false
+  port?.on('message', (message: ToWriter) => {
+    if (poisoned) return
+    try {
+      answer(store, message)
+    } catch (error) {
+      poisoned = !store.isPassing(error)
+      send({ kind: poisoned ? 'poisoned' : 'failed', message: messageOf(error) })
+    }
+  })
+  send({ kind: 'ready', head: store.head })
+}
+
+function answer(store: LedgerStore, message: ToWriter): void {
   switch (message.kind) {
     case 'write':
       send({ kind: 'written', results: packResults(store.write(unpackBatch(message.batch))) })
       store.checkpoint()
       break
     case 'open-decisions':
-      send({ kind: 'open-decisions', decisions: store.decisionsAt(store.openDecisions()) })
+      send({ kind: 'open-decisions', decisions: store.openDecisions() })
       break
     case 'close':
-      closeStore(store)
+      store.close()
+      // It keeps the thread.
+      port?.close()
   }
-})
+}
