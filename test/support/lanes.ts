@@ -22,11 +22,7 @@ export const LONG: Readonly<Record<string, string>> = {
     'test/proxy/proofs/go-',
     'test/scripts/verbs/witness-go',
   ]),
-  ...because('gateways are killed again and again', [
-    'test/attacks/crash',
-    'test/proxy/workers/deaths',
-    'test/proxy/workers/signals',
-  ]),
+  ...because('gateways are killed again and again', ['test/attacks/crash']),
   ...because('every fault or every edit, one after the other', [
     'test/attacks/ledger-faults',
     'test/db/sqlite/ledger/sweep',
