@@ -13,7 +13,7 @@ const MAX_COLUMNS = 110
 const NOT_WRAPPED_YET: readonly RegExp[] = [
   /^(?:CHANGELOG|CONTRIBUTING|SECURITY)\.md$/,
   /^docs\/(?:architecture|client|deploying|mcp|operators)\.md$/,
-  /^docs\/(?:performance|policy|protocol|reasons|runbooks)\.md$/,
+  /^docs\/(?:performance|policy|protocol|reasons)\.md$/,
   /^docs\/decisions\/(?:0[0-2]\d-|03[0-2]-|README)/,
   /^plugins\/config\/examples\/policy\/README\.md$/,
 ]
