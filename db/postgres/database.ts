@@ -1,26 +1,100 @@
-import { Kysely, PostgresDialect } from 'kysely'
+import {
+  type DataTypeNode,
+  Kysely,
+  type KyselyPlugin,
+  OperationNodeTransformer,
+  type PluginTransformQueryArgs,
+  type PluginTransformResultArgs,
+  PostgresDialect,
+  sql,
+} from 'kysely'
+import type { Migration } from 'kysely/migration'
 import { Pool } from 'pg'
 import { AuthorityChanges } from '../authority-moves.ts'
 import type { Database } from '../database.ts'
 import { answerTo, LedgerReader } from '../ledger/read/reader.ts'
-import { type MigrationState, migrateToLatest, migrationState, pendingMigrations } from '../migrate.ts'
+import {
+  COMMON_MIGRATIONS,
+  type MigrationState,
+  migrateToLatest,
+  migrationState,
+  type NamedMigrations,
+  pendingMigrations,
+  sortedMigrations,
+} from '../migrate.ts'
+import { auditTree } from '../migrations/0070_audit_tree.ts'
 import type { DatabaseSchema } from '../schema.ts'
 import { messageOf } from '../support/error-message.ts'
 import { AUTHORITY_TOPIC } from '../support/notices.ts'
 import { migratingConfig, withClient } from './connection.ts'
-import { GenerationTracker } from './generation.ts'
+import {
+  authorityGeneration,
+  candidateGeneration,
+  GenerationTracker,
+  operatorGeneration,
+  trustedCasGeneration,
+} from './generation.ts'
 import { LookupCache } from './kept-lookups.ts'
 import { TaskLeadership } from './leads.ts'
+import { postgresAuditGuards } from './ledger/guards.ts'
 import { TAKE_EXCLUSIVE_LOCK } from './ledger/locks.ts'
 import { placedPages } from './ledger/placed-rows.ts'
+import { auditPlaces } from './ledger/places.ts'
 import { postgresRowCounts } from './ledger/row-counts.ts'
+import { auditLog } from './ledger/table.ts'
 import { postgresTreeRows } from './ledger/tree-rows.ts'
 import { openPostgresWriter } from './ledger/writer.ts'
-import { POSTGRES_MIGRATIONS } from './migrations.ts'
 import { PostgresNotices } from './notices.ts'
 import { PresenceSession } from './presence.ts'
 import { openReadConnections } from './reading.ts'
-import { BytewiseTextPlugin } from './text-by-bytes.ts'
+
+/**
+ * Gives every text column of a migration the order of its bytes, as SQLite has it, whatever the database's own
+ * order is: pages and slices rest on it, and an index in a language's order changes with the machine's libraries.
+ */
+export class BytewiseTextPlugin implements KyselyPlugin {
+  readonly #transformer = new BytewiseTextTransformer()
+
+  transformQuery({ node, queryId }: PluginTransformQueryArgs) {
+    return this.#transformer.transformNode(node, queryId)
+  }
+
+  transformResult({ result }: PluginTransformResultArgs) {
+    return Promise.resolve(result)
+  }
+}
+
+const TEXT = sql`text collate "C"`.toOperationNode()
+
+class BytewiseTextTransformer extends OperationNodeTransformer {
+  protected override transformDataType(node: DataTypeNode): DataTypeNode {
+    // A column's type may be raw; the transformer's own type says less than it takes.
+    return node.dataType === 'text' ? (TEXT as unknown as DataTypeNode) : node
+  }
+}
+
+/** An instant in ms takes eight bytes. */
+const singleUses: Migration = {
+  async up(db: Kysely<unknown>): Promise<void> {
+    await sql`drop index single_uses_expires_at`.execute(db)
+    await sql`alter table single_uses drop column expires_at`.execute(db)
+    await sql`alter table single_uses add column expires_at bigint not null`.execute(db)
+  },
+}
+
+/** Every migration of a PostgreSQL database. */
+export const POSTGRES_MIGRATIONS: NamedMigrations = sortedMigrations({
+  ...COMMON_MIGRATIONS,
+  '0004_audit_log': auditLog,
+  '0004_audit_log_guards': postgresAuditGuards,
+  '0052_single_uses': singleUses,
+  '0053_audit_places': auditPlaces,
+  '0060_authority_generation': authorityGeneration,
+  '0062_operator_generation': operatorGeneration,
+  '0065_candidate_generation': candidateGeneration,
+  '0070_audit_tree': auditTree('bytea'),
+  '0074_trusted_cas_generation': trustedCasGeneration,
+})
 
 /** Opens a database behind a URL `postgres://…`. Any number of processes may. */
 export async function openPostgresDatabase(url: string): Promise<Database> {

@@ -1,3 +1,5 @@
+import { randomUUID } from 'node:crypto'
+import { SignJWT } from 'jose'
 import type { Logger } from 'pino'
 import type { Agent } from 'undici'
 import type { Database } from '../../db/database.ts'
@@ -6,9 +8,95 @@ import { type ChangedAgent, changedAgents, markPushed } from '../../db/principal
 import { findPrincipal, type PrincipalRecord } from '../../db/principals/read.ts'
 import type { TokenKeys } from '../auth/token-keys.ts'
 import { type RoundsTask, rounds } from '../tasks/rounds.ts'
-import { signAgent } from './agent-statement.ts'
-import { BackOff } from './back-off.ts'
 import { postAgent, postOnce } from './post.ts'
+
+const FIRST_MS = 2_000
+const MAX_MS = 300_000
+
+/** Returns the wait after so many failures in a row. `random`: from 0 to 1. ms, at most five minutes. */
+export function retryDelayMs(failures: number, random: number): number {
+  const longest = Math.min(MAX_MS, FIRST_MS * 2 ** (failures - 1))
+  // Half of it by chance: agents that failed together must not come back together.
+  return Math.round((longest / 2) * (1 + random))
+}
+
+interface FailedPush {
+  readonly revision: number
+  readonly failures: number
+  /** ms since the epoch. */
+  readonly dueAt: number
+}
+
+/**
+ * The agents that could not be pushed, each with its next try. In memory: a restart tries all of them at
+ * once.
+ */
+export class BackOff {
+  readonly #failed = new Map<string, FailedPush>()
+
+  /** Tells whether that revision has failed, so that {@link due} brings it up. A newer one need not wait. */
+  holds(id: string, revision: number): boolean {
+    return (this.#failed.get(id)?.revision ?? 0) >= revision
+  }
+
+  /** Notes a failure. Returns the agent's wait from now on. ms. */
+  failed(id: string, revision: number, at: number): { readonly failures: number; readonly delayMs: number } {
+    const before = this.#failed.get(id)
+    const failures = (before?.failures ?? 0) + 1
+    const delayMs = retryDelayMs(failures, Math.random())
+    const highest = Math.max(revision, before?.revision ?? 0)
+    this.#failed.set(id, { revision: highest, failures, dueAt: at + delayMs })
+    return { failures, delayMs }
+  }
+
+  settled(id: string): void {
+    this.#failed.delete(id)
+  }
+
+  /** Returns the agents whose wait is over, the longest over first. */
+  due(at: number): readonly string[] {
+    return [...this.#failed]
+      .filter(([, { dueAt }]) => dueAt <= at)
+      .toSorted(([, one], [, other]) => one.dueAt - other.dueAt)
+      .map(([id]) => id)
+  }
+}
+
+/** The `typ` of a pushed statement: no verifier of access tokens takes it for one (RFC 8725 §3.11). */
+const FEDERATION_TYP = 'sallyport-federation+jwt'
+
+interface StatementSigning {
+  readonly keys: Pick<TokenKeys, 'signer'>
+  readonly issuer: string
+  /** ms since the epoch. */
+  readonly at: number
+}
+
+/**
+ * Signs the statement that a federation gets of an agent: a compact JWS (ES256) of the whole agent at its
+ * revision. Field by field: a field that is added to the record must not leave the gateway by itself.
+ */
+async function signAgent(agent: PrincipalRecord, { keys, issuer, at }: StatementSigning): Promise<string> {
+  const { kid, key } = await keys.signer()
+  const claims = {
+    agent: {
+      agent_id: agent.principal_id,
+      display_name: agent.display_name,
+      capabilities: [...agent.capabilities],
+      is_active: agent.is_active,
+      spiffe_id: agent.spiffe_id,
+      cert_thumbprint: agent.cert_thumbprint,
+      dpop_jkt: agent.dpop_jkt,
+    },
+    federation_revision: agent.federation_revision,
+  }
+  return new SignJWT(claims)
+    .setProtectedHeader({ alg: 'ES256', typ: FEDERATION_TYP, kid })
+    .setIssuer(issuer)
+    .setIssuedAt(Math.floor(at / 1000))
+    .setJti(randomUUID())
+    .sign(key)
+}
 
 /** The number of agents that are pushed at once. */
 const AT_ONCE = 4

@@ -3,7 +3,6 @@ import type { Socket } from 'node:net'
 import { type SecureContext, TLSSocket } from 'node:tls'
 import { LRUCache } from 'lru-cache'
 import { senderOf } from '../../plugins/secrets/throttle.ts'
-import { awaitProxyHeader } from './await-header.ts'
 import { ClientFlight, FlightError, type FlightFault } from './client-flight.ts'
 import {
   CONNECTION_PLACE,
@@ -14,8 +13,45 @@ import {
 } from './connection-limit.ts'
 import { MAX_HANDSHAKES, PendingHandshakes } from './handshakes.ts'
 import { InboundStream, LoopScheduler, SenderCost } from './inbound.ts'
-import { beginsProxyHeader } from './proxy-header.ts'
+import { beginsProxyHeader, type ProxiedClient, ProxyHeader } from './proxy-header.ts'
 import { clientSecretIn, RecordReader } from './record-reader.ts'
+
+interface ProxyHeaderCallbacks {
+  /** The header is whole: null where the connection itself counts. What is behind it can be read from the socket. */
+  readonly named: (caller: ProxiedClient | null) => void
+  /** The connection is not what it should be. */
+  readonly failed: () => void
+  /** The peer has ended before it has said anything, as a look at an open port does. */
+  readonly left: () => void
+}
+
+/** Reads the header of the PROXY protocol from a paused socket, which it leaves paused. Tells one of three things once. */
+function awaitProxyHeader(socket: Socket, { named, failed, left }: ProxyHeaderCallbacks): void {
+  const header = new ProxyHeader()
+  const take = (piece: Buffer): void => {
+    try {
+      const whole = header.add(piece)
+      if (whole === null) return
+      stop()
+      if (whole.rest.length > 0) socket.unshift(whole.rest)
+      named(whole.caller)
+    } catch {
+      stop()
+      failed()
+    }
+  }
+  const end = (): void => {
+    stop()
+    if (header.begun) failed()
+    else left()
+  }
+  const stop = (): void => {
+    socket.pause()
+    socket.off('data', take).off('end', end).off('error', end)
+  }
+  socket.on('data', take).on('end', end).on('error', end)
+  socket.resume()
+}
 
 /** Addresses whose cost is remembered. */
 const MAX_ADDRESSES = 10_000

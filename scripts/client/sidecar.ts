@@ -1,12 +1,101 @@
 import { once } from 'node:events'
-import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
+import {
+  createServer,
+  type IncomingHttpHeaders,
+  type IncomingMessage,
+  type Server,
+  type ServerResponse,
+} from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { pipeline } from 'node:stream/promises'
 import type { Dispatcher } from 'undici'
+import { HOP_BY_HOP } from '../../proxy/egress/hop-by-hop.ts'
 import { errorEnvelope, type LocalError } from './envelope.ts'
-import { forwardedAnswerHeaders, forwardedRequestHeaders } from './forwarded.ts'
-import { localFault } from './local-guard.ts'
 import type { ClientSession } from './signing/session.ts'
+
+/** The names by which a program on this machine may call the sidecar. */
+const NAMES = ['127.0.0.1', 'localhost', '[::1]']
+
+/**
+ * Returns the error that a request to the sidecar is refused with, or null. A party that can make this
+ * machine's browser call a loopback port would speak as the agent: a page of another site (its `Origin` or
+ * `Sec-Fetch-Site` says so), or a name that was pointed here (DNS rebinding: its `Host` says so, and it has
+ * one). `port`: the sidecar's own. Does NOT keep out other users of this machine: a loopback port has no owner.
+ */
+function localFault(
+  { headers, rawHeaders, url = '' }: Pick<IncomingMessage, 'headers' | 'rawHeaders' | 'url'>,
+  port: number,
+): LocalError | null {
+  // Node keeps the first of two.
+  if (rawHeaders.filter((name, i) => i % 2 === 0 && name.toLowerCase() === 'host').length > 1) {
+    return malformed('The header host was sent twice.')
+  }
+  const hosts = NAMES.map((name) => `${name}:${port}`)
+  const { host = '', origin, 'sec-fetch-site': site } = headers
+  if (!hosts.includes(host.toLowerCase())) {
+    return forbidden('host_not_local', `The Host header must be one of ${hosts.join(', ')}.`)
+  }
+  if (origin !== undefined && !hosts.some((local) => origin === `http://${local}`)) {
+    return forbidden('origin_not_local', 'Pages of other origins may not call this agent.')
+  }
+  if (site !== undefined && site !== 'same-origin' && site !== 'none') {
+    return forbidden('origin_not_local', 'Pages of other sites may not call this agent.')
+  }
+  if (url.startsWith('/') && !url.startsWith('//')) return null
+  return malformed('The target must be an absolute path.')
+}
+
+const malformed = (message: string): LocalError => ({
+  status: 400,
+  reason: 'bad_request',
+  message,
+  final: true,
+})
+
+const forbidden = (reason: string, message: string): LocalError => ({
+  status: 403,
+  reason,
+  message,
+  final: true,
+})
+
+// Answered or checked on this side. Cookies of any program on this machine would come along: they know no
+// ports.
+const ENDS_HERE = ['host', 'expect', 'origin', 'referer', 'cookie', 'accept-encoding']
+
+/** The headers of a local request that go on to the gateway. */
+function forwardedRequestHeaders(
+  rawHeaders: readonly string[],
+  { connection }: IncomingHttpHeaders,
+): string[] {
+  const dropped = new Set([...HOP_BY_HOP, ...ENDS_HERE, ...nominated(connection)])
+  const kept = pairs(rawHeaders).filter(
+    ([name]) => !dropped.has(name.toLowerCase()) && !name.toLowerCase().startsWith('sec-fetch-'),
+  )
+  // What is not compressed can be passed on event by event.
+  return [...kept.flat(), 'accept-encoding', 'identity']
+}
+
+/** The headers of the gateway's answer that go on to the local client. */
+function forwardedAnswerHeaders(rawHeaders: readonly string[]): string[] {
+  const all = pairs(rawHeaders)
+  const connection = all.find(([name]) => name.toLowerCase() === 'connection')?.[1]
+  const dropped = new Set([
+    ...HOP_BY_HOP,
+    'strict-transport-security',
+    'dpop-nonce',
+    ...nominated(connection),
+  ])
+  return all.filter(([name]) => !dropped.has(name.toLowerCase())).flat()
+}
+
+const nominated = (connection = ''): string[] => connection.toLowerCase().split(/\s*,\s*/)
+
+function pairs(raw: readonly string[]): [name: string, value: string][] {
+  const found: [string, string][] = []
+  for (let i = 0; i + 1 < raw.length; i += 2) found.push([raw[i] ?? '', raw[i + 1] ?? ''])
+  return found
+}
 
 /** A plain HTTP listener on this machine's loopback address, in front of the gateway. */
 export interface SidecarServer {

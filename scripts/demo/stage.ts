@@ -2,15 +2,98 @@ import { once } from 'node:events'
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import type { Client } from '@modelcontextprotocol/client'
 import { errorCode } from '../../plugins/operator-files/secret-file.ts'
 import { interruption } from '../interruption.ts'
+import type { DemoAgent } from './agents.ts'
 import { showAudit } from './audit.ts'
-import { playCalls } from './calls.ts'
-import { startDemoGateway } from './gateway.ts'
-import { curlLines } from './lines.ts'
-import { playMcp } from './mcp.ts'
+import { demoRow, playCalls, type SayLine } from './calls.ts'
+import { type DemoGateway, startDemoGateway } from './gateway.ts'
+import { playAllowedCall, playMcp } from './mcp.ts'
 import { startMockProvider } from './provider.ts'
-import { playRehearsal } from './rehearsal.ts'
+
+const OPERATOR = { name: 'operator' }
+const LEAST = ['llm.chat', 'mcp.tools.list', 'notes.read']
+
+interface DemoCaller {
+  readonly client: Client
+  readonly agent: DemoAgent
+}
+
+/**
+ * An operator is about to take capabilities away from the agent; rehearsed on its calls so far, one set would stop it and
+ * a wider one would not. Makes the change that stops nobody, and sends a call again. Rejects at the first step that goes
+ * otherwise than it should.
+ */
+async function playRehearsal(
+  gateway: DemoGateway,
+  { client, agent }: DemoCaller,
+  say: SayLine,
+): Promise<void> {
+  const { id } = agent
+  say('\nBefore capabilities are taken away, the change is rehearsed on the calls that were made.\n')
+  const tooNarrow = await rehearsed(gateway, id, ['llm.chat'], say)
+  if (!tooNarrow.stops || !/ notes\.read_note +notes\.read +2 /.test(tooNarrow.out))
+    throw new Error('the rehearsal should have found the calls of notes.read_note')
+  const fits = await rehearsed(gateway, id, LEAST, say)
+  const [, rehearsal] = /^rehearsal (\S+)$/m.exec(fits.out) ?? []
+  if (fits.stops || rehearsal === undefined) throw new Error('the least set should stop nobody')
+  const change = { capabilities: LEAST }
+  await gateway.admin('PATCH', `/v1/admin/agents/${id}/capabilities`, change, { 'if-rehearsed': rehearsal })
+  say(
+    demoRow(
+      'changed',
+      OPERATOR,
+      'admin API',
+      `PATCH ${id} to ${JSON.stringify(LEAST)}, If-Rehearsed: ${rehearsal}`,
+    ),
+  )
+  await playAllowedCall(client, agent, say)
+}
+
+async function rehearsed({ rehearse }: DemoGateway, id: string, set: readonly string[], say: SayLine) {
+  const args = [id, '--set', set.join(','), '--last', '1h']
+  say(demoRow('asked', OPERATOR, 'sallyport', `rehearse ${args.join(' ')}`))
+  const found = await rehearse(...args)
+  for (const line of found.out.trimEnd().split('\n')) say(`      ${line}`)
+  return found
+}
+
+/** Returns lines to paste into another terminal while the gateway of the demo runs. */
+function curlLines({ url, directory, adminSecret }: DemoGateway): string {
+  const as = (name: string): string =>
+    `--cacert ${name}/org-ca.crt --cert ${name}/agent.crt --key ${name}/agent.key`
+  const chat = (name: string, more: string, body: object): string =>
+    `  curl ${more}${as(name)} \\
+    ${url}/v1/chat/completions -H 'content-type: application/json' \\
+    -d '${JSON.stringify({ model: 'gpt-demo', messages: [{ role: 'user', content: 'hello' }], ...body })}'`
+  const ask = (method: string, params: object): string =>
+    `  curl ${as('writer')} \\
+    ${url}/v1/mcp -H 'content-type: application/json' -H 'accept: application/json, text/event-stream' \\
+    -d '${JSON.stringify({ jsonrpc: '2.0', id: 1, method, params })}'`
+  return `
+The gateway stays until Ctrl-C. In another terminal:
+
+  cd ${directory}
+
+  # JSON, then streamed
+${chat('writer', '', {})}
+
+${chat('writer', '-N ', { stream: true })}
+
+  # tools: what may be called is listed; what may not is refused
+${ask('tools/list', {})}
+
+${ask('tools/call', { name: 'notes.delete_note' })}
+
+  # the guest is refused, until you grant it llm.chat
+${chat('guest', '', {})}
+
+  curl --cacert writer/org-ca.crt -X PATCH ${url}/v1/admin/agents/acme::guest/capabilities \\
+    -H 'X-Admin-Secret: ${adminSecret}' -H 'content-type: application/json' \\
+    -d '{"capabilities": ["llm.chat"]}'
+`
+}
 
 interface DemoOptions {
   /** True: the gateway stays until SIGINT or SIGTERM. */

@@ -6,7 +6,7 @@ import { sql } from 'kysely'
 import t from 'tap'
 import { NO_DATABASE_URL, openDatabase } from '../../db/engine.ts'
 import { writeSetting } from '../../db/settings.ts'
-import { openSqlite } from '../../db/sqlite/open.ts'
+import { openSqlite } from '../../db/sqlite/database.ts'
 import { ENGINE, skipWithoutFile } from '../support/db/engine.ts'
 import { opened } from '../support/db/writer.ts'
 

@@ -4,7 +4,6 @@ import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
 import { checkpointText, parseCheckpoint } from '../../db/ledger/tree/checkpoint.ts'
-import { compactTree } from '../../db/ledger/tree/compact.ts'
 import { EMPTY_ROOT, leafHash, nodeHash } from '../../db/ledger/tree/hashes.ts'
 import {
   cosignNote,
@@ -17,6 +16,7 @@ import {
 } from '../../db/ledger/tree/note.ts'
 import { isConsistent } from '../../db/ledger/tree/proofs.ts'
 import { parseTlogProof, provesLeaf, tlogProofText } from '../../db/ledger/tree/tlog-proof.ts'
+import { compactTree } from '../../db/ledger/tree/walk.ts'
 import type { Json } from '../support/gateway.ts'
 
 const DOCS = join(import.meta.dirname, '../../docs')

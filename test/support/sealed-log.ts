@@ -1,11 +1,11 @@
 import { generateKeyPairSync, type KeyObject } from 'node:crypto'
 import { checkpointText } from '../../db/ledger/tree/checkpoint.ts'
-import { compactTree } from '../../db/ledger/tree/compact.ts'
 import { leafHash } from '../../db/ledger/tree/hashes.ts'
 import { cosignNote, noteOf, signNote, verifierKeyText } from '../../db/ledger/tree/note.ts'
 import { inclusionProof } from '../../db/ledger/tree/proofs.ts'
 import { extendTree, type ReadTile } from '../../db/ledger/tree/tiles.ts'
 import { tlogProofText } from '../../db/ledger/tree/tlog-proof.ts'
+import { compactTree } from '../../db/ledger/tree/walk.ts'
 
 export const ORIGIN = 'example.org/acme/audit'
 

@@ -1,14 +1,47 @@
-import { NotRecomputable } from '../authority/call.ts'
+import { NotRecomputable, type ReplayedCall } from '../authority/call.ts'
 import { isRefusedByCheck } from '../authority/checks.ts'
 import type { RecordedDecision } from '../authority/decision.ts'
 import { expectedDemands } from '../authority/demands.ts'
-import { refusalOfTool } from '../authority/reached.ts'
+import { isAtDoor, refusalOfResource, refusalOfTool } from '../authority/reached.ts'
 import type { LedgerReplay } from '../authority/replay.ts'
 import { missingCapability, proofFault, RULE_REFUSAL_REASONS, thumbprintsAt } from '../authority/rule.ts'
-import { changesConcern, type HypotheticalChanges, hasNoChanges } from './changes.ts'
+import { bindingName, changesConcern, type HypotheticalChanges, hasNoChanges } from './changes.ts'
 import { hasSameChecks, refusalOfCheck } from './checks.ts'
 import { type RehearsedCall, rehearsedCall } from './laid-over.ts'
-import { reachesElsewhere, refusalOfReached } from './reach.ts'
+
+/** At the door of all servers these name none, or need not: they go to the only one that is bound and enabled. */
+const UNNAMED: ReadonlySet<string> = new Set([
+  'mcp_resources_read',
+  'mcp_resources_subscribe',
+  'mcp_resources_unsubscribe',
+  'mcp_completion_complete',
+  'mcp_logging_setLevel',
+])
+
+/** Whether, with the changes, a principal has other servers to which a call could go that names none. */
+function reachesElsewhere(
+  decision: RecordedDecision,
+  subject: string,
+  { principals, resources }: LedgerReplay,
+  changes: HypotheticalChanges,
+): boolean {
+  if (!UNNAMED.has(decision.row.action) || isAtDoor(decision)) return false
+  const bound = new Set(principals.get(subject)?.bindings.values())
+  return [...resources].some(([id, { states }]) => {
+    const enabled = states.at(-1)?.enabled ?? false
+    const isBound = changes.bindings.get(bindingName(subject, id)) ?? bound.has(id)
+    const isEnabled = changes.resources.get(id)?.enabled ?? enabled
+    return (bound.has(id) && enabled) !== (isBound && isEnabled)
+  })
+}
+
+/** The refusal of what a call reaches. A prompt of a server that is disabled is none; a tool of it is unknown. */
+function refusalOfReached(call: ReplayedCall): string | null {
+  const refusal = refusalOfResource(call)
+  const { row } = call.decision
+  const isOfTool = row.action === 'mcp_tools_call'
+  return refusal === 'mcp_tool_unknown' && !isOfTool ? 'mcp_params_invalid' : refusal
+}
 
 /** The verdict on a call: null, it is allowed; else why it is refused, and what it lacks where that is why. */
 export type CallVerdict = { readonly reason: string; readonly capability: string | null } | null

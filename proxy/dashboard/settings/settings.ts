@@ -3,16 +3,31 @@ import { perform } from '../../admin/operation/operation.ts'
 import type { DashboardPage } from '../frame/page.ts'
 import {
   button,
+  copyableCode,
   csrf,
   dataTable,
+  EMPTY_HTML,
   factList as factsOf,
+  type HtmlFragment,
   hasCapability,
   html,
   htmlIf,
+  joinHtml,
   relativeTime,
 } from '../frame/parts.ts'
-import { filesCard } from './files.ts'
+import type { ConfigurationInForce } from './in-force.ts'
 import { modesCard } from './modes.ts'
+
+/** The operators' files in force: where each lies, which lines say what, and its digest. No value of any. */
+const filesCard = ({ files }: ConfigurationInForce, digest: string): HtmlFragment =>
+  html`<section class="card"><h2>Files in force</h2><p>All together: ${copyableCode(digest)}</p>${dataTable(
+    ['File', 'Plugin', 'Options and their lines', 'Digest'],
+    files.map(
+      ({ path, plugin, shadow, options, digest: own }) =>
+        html`<tr><td>${copyableCode(path)}</td><td>${plugin}${shadow ? html` <span class="badge">only watches</span>` : EMPTY_HTML}</td><td>${joinHtml(options.map(({ name, line }) => html`<code>${name}</code> <span class="faint">line ${String(line)}</span> `))}</td><td><code title="${own}">${own.slice(0, 12)}</code></td></tr>`,
+    ),
+    html`<p>There are none.</p>`,
+  )}<p class="faint">On the machine, <code class="copy" tabindex="0">make check-config</code> says what they come to, before they are reloaded.</p></section>`
 
 /** GET /proxy/settings: the secret, who is signed in, and the configuration in force. */
 export const settingsPage: DashboardPage = async ({ context, inForce }, facts) => {

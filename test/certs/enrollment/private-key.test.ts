@@ -1,6 +1,6 @@
 import { generateKeyPairSync, type KeyObject } from 'node:crypto'
 import t from 'tap'
-import { isKeyOf, readPrivateKey } from '../../../certs/enrollment/private-key.ts'
+import { isKeyOf, readPrivateKey } from '../../../certs/enrollment/enrollment.ts'
 import { odd } from '../../support/certs/made.ts'
 import { openssl, without } from '../../support/certs/openssl.ts'
 

@@ -1,7 +1,7 @@
 import t, { type Test } from 'tap'
 import type { Database } from '../../../db/database.ts'
 import { openDatabase } from '../../../db/engine.ts'
-import { NoticeAssembler, noticePayloads } from '../../../db/postgres/pieces.ts'
+import { NoticeAssembler, noticePayloads } from '../../../db/postgres/notices.ts'
 import { insertPrincipal, setActive, touchLastSeen } from '../../../db/principals/write.ts'
 import { AUTHORITY_TOPIC, NOTICE_MAX_BYTES } from '../../../db/support/notices.ts'
 import { cluster } from '../../support/db/postgres/cluster.ts'

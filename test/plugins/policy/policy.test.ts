@@ -1,10 +1,9 @@
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import t from 'tap'
-import { readDecision } from '../../../plugins/policy/decision.ts'
 import type { PolicyEngine } from '../../../plugins/policy/engine.ts'
 import { policyInput } from '../../../plugins/policy/input.ts'
-import { policy } from '../../../plugins/policy/policy.ts'
+import { policy, readDecision } from '../../../plugins/policy/policy.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
 import { policyFacts, toolFacts } from '../../support/plugins/policy-facts.ts'
 

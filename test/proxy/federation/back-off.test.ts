@@ -1,5 +1,5 @@
 import t from 'tap'
-import { BackOff, retryDelayMs } from '../../../proxy/federation/back-off.ts'
+import { BackOff, retryDelayMs } from '../../../proxy/federation/publish.ts'
 
 t.test('§3 the wait doubles with each failure, up to five minutes, half of it by chance', async (t) => {
   const waits = (random: number) =>

@@ -1,9 +1,9 @@
 import { hash } from 'node:crypto'
 import t from 'tap'
 import { parseCheckpoint } from '../../../db/ledger/tree/checkpoint.ts'
-import { compactTree } from '../../../db/ledger/tree/compact.ts'
 import { parseNote, parseVerifierKey, verifyNoteSignature } from '../../../db/ledger/tree/note.ts'
 import { parseTlogProof, provesLeaf } from '../../../db/ledger/tree/tlog-proof.ts'
+import { compactTree } from '../../../db/ledger/tree/walk.ts'
 import { type Identity, type TestGateway, testGateway } from '../../support/gateway.ts'
 import { eventually } from '../../support/settled.ts'
 

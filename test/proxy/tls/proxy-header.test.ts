@@ -1,7 +1,6 @@
 import fc from 'fast-check'
 import t from 'tap'
-import { crc32c } from '../../../proxy/tls/crc32c.ts'
-import { beginsProxyHeader, ProxyHeader, ProxyHeaderError } from '../../../proxy/tls/proxy-header.ts'
+import { beginsProxyHeader, crc32c, ProxyHeader, ProxyHeaderError } from '../../../proxy/tls/proxy-header.ts'
 import { header2, isSameAddress, vector, withChecksum } from '../../support/tls/proxy-header.ts'
 
 const REFUSED = { name: 'ProxyHeaderError' }

@@ -1,7 +1,7 @@
 import type { Database } from '../../../db/database.ts'
-import { compactTree } from '../../../db/ledger/tree/compact.ts'
 import { parseNote, parseVerifierKey, verifyNoteSignature } from '../../../db/ledger/tree/note.ts'
 import { currentTree, noteOfCheckpoint, treeKeysOf } from '../../../db/ledger/tree/store.ts'
+import { compactTree } from '../../../db/ledger/tree/walk.ts'
 
 /**
  * What is wrong with the tree of a ledger at rest: every checkpoint must have the root of its rows, and be signed.

@@ -1,7 +1,6 @@
 import { generateKeyPairSync } from 'node:crypto'
 import { test } from 'tap'
 import { checkpointText, parseCheckpoint } from '../../../../db/ledger/tree/checkpoint.ts'
-import { compactTree } from '../../../../db/ledger/tree/compact.ts'
 import { EMPTY_ROOT, leafHash, nodeHash } from '../../../../db/ledger/tree/hashes.ts'
 import {
   cosignNote,
@@ -20,6 +19,7 @@ import {
 } from '../../../../db/ledger/tree/proofs.ts'
 import { edgeOf, extendTree, type ReadTile, type TreeEdge } from '../../../../db/ledger/tree/tiles.ts'
 import { parseTlogProof, provesLeaf, tlogProofText } from '../../../../db/ledger/tree/tlog-proof.ts'
+import { compactTree } from '../../../../db/ledger/tree/walk.ts'
 
 const LEAVES = 1_100
 const leaves = Array.from({ length: LEAVES }, (_, index) => leafHash(`row ${index}`))

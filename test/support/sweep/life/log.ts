@@ -1,6 +1,6 @@
 import { checkpointText } from '../../../../db/ledger/tree/checkpoint.ts'
-import { compactTree } from '../../../../db/ledger/tree/compact.ts'
 import { cosignNote, noteOf, signNote } from '../../../../db/ledger/tree/note.ts'
+import { compactTree } from '../../../../db/ledger/tree/walk.ts'
 import type { Json } from '../../gateway.ts'
 import { type Signer, signer } from '../../sealed-log.ts'
 import { type Life, lived } from './life.ts'
