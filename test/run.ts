@@ -1,5 +1,5 @@
 // node test/run.ts [--long | FILE or FOLDER…]: runs the tests in them, or a lane (test/support/lanes.ts), on PostgreSQL the
-// tests of the lane that run on both engines. Two files at once. What they say comes out as TAP, and where a person looks,
+// tests of the lane that run on both engines. Three files at once; those that measure come last, two at once. What they say comes out as TAP, and where a person looks,
 // as tap's reporter shows it (docs/decisions/029-tests-without-taps-loaders.md).
 import { type ChildProcess, spawn } from 'node:child_process'
 import { globSync, mkdtempSync, rmSync, statSync } from 'node:fs'
@@ -9,10 +9,14 @@ import t from 'tap'
 import { openSqliteDatabase } from '../db/sqlite/database.ts'
 import { ENGINE, MADE_ONCE, MIGRATED_DATABASE, MIGRATED_FILE, migratedDatabase } from './support/db/engine.ts'
 import { testFiles } from './support/db/on-both-engines.ts'
-import { isLong } from './support/lanes.ts'
+import { isLong, measures } from './support/lanes.ts'
 
+/** Most tests wait for a third of their time: three at once keep two cores busy. */
+const AT_ONCE = 3
 /** Tests that measure hold on two cores beside one other, and no more. */
-const AT_ONCE = 2
+const MEASURING_AT_ONCE = 2
+/** A file that takes longer belongs in the long lane. s. */
+const LONG_S = 25
 /** The time that a file may take whose tests do not ask for more (`t.setTimeout`). s. */
 const TIMEOUT_S = 120
 
@@ -26,7 +30,6 @@ if (empty.length > 0) {
 const files = inLane ? laneOf(asked.length > 0) : [...new Set(asked.flatMap(testsIn))]
 
 t.setTimeout(0)
-t.jobs = AT_ONCE
 t.plan(files.length)
 if (process.stdout.isTTY) t.pipe(spawn('tap', ['-'], { stdio: ['pipe', 'inherit', 'inherit'] }).stdin)
 const running = new Set<ChildProcess>()
@@ -47,19 +50,30 @@ const env = {
   [MADE_ONCE]: scratch,
   [MIGRATED_DATABASE]: migrated,
 }
-for (const file of files) {
+const slow: string[] = []
+const measuring = files.filter(measures)
+t.jobs = AT_ONCE
+await Promise.all(files.filter((file) => !measuring.includes(file)).map(run))
+t.jobs = MEASURING_AT_ONCE
+await Promise.all(measuring.map(run))
+if (slow.length > 0 && inLane)
+  process.stderr.write(`too slow for the short lane (test/support/lanes.ts): ${slow.join(', ')}\n`)
+
+function run(file: string): Promise<unknown> {
   // By that variable tap has its loader in whatever is started.
   const args = ['-c', 'unset NODE_OPTIONS; exec "$0" "$@"', process.execPath, file]
-  const { subtest } = t.spawn(
-    '/bin/sh',
-    args,
-    { env, timeout: TIMEOUT_S * 1_000, buffered: true, at: null },
-    file,
-  )
-  subtest?.once('process', (child: ChildProcess) => {
+  const options = { env, timeout: TIMEOUT_S * 1_000, buffered: true, at: null }
+  const ended = t.spawn('/bin/sh', args, options, file)
+  ended.subtest?.once('process', (child: ChildProcess) => {
+    const since = performance.now()
     running.add(child)
-    child.once('close', () => running.delete(child))
+    child.once('close', () => {
+      running.delete(child)
+      const s = Math.round((performance.now() - since) / 1_000)
+      if (s > LONG_S && !isLong(file)) slow.push(`${file} (${s} s)`)
+    })
   })
+  return ended
 }
 
 function testsIn(path: string): readonly string[] {

@@ -1,3 +1,5 @@
+import { readFileSync } from 'node:fs'
+
 /**
  * The long lane (`make test-long`): tests of more than some 15 s on a quiet machine, tests that need the programs of
  * others, and whole sweeps. `make test` runs the others; `.ci/run` runs both lanes. A file or folder by the start of
@@ -50,3 +52,9 @@ const places = Object.keys(LONG)
 
 /** Tells whether a test, by its path from the root, is in the long lane. */
 export const isLong = (file: string): boolean => places.some((place) => file.startsWith(place))
+
+/** What a test says that measures time, work or memory. */
+const MEASURED = /\b(holdOf|heldFor|held|shortest|performance\.now|(threadC|c)puUsage|memoryUsage)\(/
+
+/** Tells whether a test measures: what runs alongside may fail it. */
+export const measures = (file: string): boolean => MEASURED.test(readFileSync(file, 'utf8'))
