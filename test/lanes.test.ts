@@ -13,7 +13,7 @@ t.test('every place of the long lane is one, and most tests are in the short one
   const idle = Object.keys(LONG).filter((place) => !files.some((file) => file.startsWith(place)))
   t.same(idle, [], 'no reason outlives its test')
   const long = files.filter(isLong)
-  t.ok(long.length < files.length / 8, `${long.length} of ${files.length} files`)
+  t.ok(long.length < files.length / 6, `${long.length} of ${files.length} files`)
   t.end()
 })
 

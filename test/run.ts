@@ -9,7 +9,7 @@ import t from 'tap'
 import { openSqliteDatabase } from '../db/sqlite/database.ts'
 import { ENGINE, MADE_ONCE, MIGRATED_DATABASE, MIGRATED_FILE, migratedDatabase } from './support/db/engine.ts'
 import { testFiles } from './support/db/on-both-engines.ts'
-import { isLong, measures } from './support/lanes.ts'
+import { isLong, isShort, LANE, measures } from './support/lanes.ts'
 
 /** Most tests wait for a third of their time: three at once keep two cores busy. */
 const AT_ONCE = 3
@@ -47,6 +47,7 @@ const migrated = ENGINE === 'postgres' && process.env.TEST_DATABASE_URL ? await 
 const env = {
   ...process.env,
   TAP_TIMEOUT: String(TIMEOUT_S),
+  [LANE]: asked.length === 0 ? 'short' : undefined,
   [MADE_ONCE]: scratch,
   [MIGRATED_DATABASE]: migrated,
 }
@@ -56,7 +57,7 @@ t.jobs = AT_ONCE
 await Promise.all(files.filter((file) => !measuring.includes(file)).map(run))
 t.jobs = MEASURING_AT_ONCE
 await Promise.all(measuring.map(run))
-if (slow.length > 0 && inLane)
+if (slow.length > 0 && asked.length === 0)
   process.stderr.write(`too slow for the short lane (test/support/lanes.ts): ${slow.join(', ')}\n`)
 
 function run(file: string): Promise<unknown> {
@@ -70,7 +71,7 @@ function run(file: string): Promise<unknown> {
     child.once('close', () => {
       running.delete(child)
       const s = Math.round((performance.now() - since) / 1_000)
-      if (s > LONG_S && !isLong(file)) slow.push(`${file} (${s} s)`)
+      if (s > LONG_S) slow.push(`${file} (${s} s)`)
     })
   })
   return ended
@@ -84,5 +85,5 @@ function testsIn(path: string): readonly string[] {
 
 function laneOf(long: boolean): readonly string[] {
   const all = ENGINE === 'postgres' ? testFiles().filter(({ runsOnBoth }) => runsOnBoth) : null
-  return (all?.map(({ file }) => file) ?? testsIn('test')).filter((file) => isLong(file) === long)
+  return (all?.map(({ file }) => file) ?? testsIn('test')).filter(long ? isLong : isShort)
 }

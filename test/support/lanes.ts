@@ -24,34 +24,58 @@ export const LONG: Readonly<Record<string, string>> = {
     'test/proxy/proofs/go-',
     'test/scripts/verbs/witness-go',
   ]),
-  ...because('gateways are killed again and again', ['test/attacks/crash']),
+  ...because('gateways are killed again and again', [
+    'test/attacks/crash',
+    'test/proxy/dashboard/setup/crash',
+  ]),
   ...because('every fault or every edit, one after the other', [
     'test/attacks/ledger-faults',
     'test/db/sqlite/ledger/sweep',
     'test/scripts/verifying/forgeries',
+    'test/scripts/verifying/stamps',
+    'test/scripts/verifying/stored-sweep',
     'test/scripts/verifying/sweep',
+    'test/scripts/verifying/zips',
   ]),
-  ...because('every kind of request many times, to see what it holds up', [
+  ...because('every kind of request or history many times', [
     'test/attacks/asked-again',
     'test/attacks/audit-loop',
     'test/attacks/budget',
     'test/attacks/loop',
+    'test/attacks/two-people',
+    'test/siege/',
   ]),
   ...because('gateways are started one after the other as processes', [
     'test/attacks/boot',
     'test/attacks/history',
+    'test/scripts/demo/',
   ]),
-  'test/proxy/proofs/evidence': 'whole packs of evidence, each verified by every verifier',
+  ...because('whole packs of evidence and trees, each verified by every verifier', [
+    'test/proxy/proofs/evidence',
+    'test/proxy/proofs/stamps',
+  ]),
 }
+
+/** Sweeps of the long lane that are in the short lane too, by a fixed tenth (`BY_A_TENTH`). */
+const SWEEPS = ['test/scripts/verifying/sweep']
+
+/** The variable that names the lane of a run. */
+export const LANE = 'TEST_LANE'
+/** True where a sweep of both lanes tries a tenth of its cases, always the same ones. */
+export const BY_A_TENTH = process.env[LANE] === 'short'
 
 function because(reason: string, places: readonly string[]): Readonly<Record<string, string>> {
   return Object.fromEntries(places.map((place) => [place, reason]))
 }
 
-const places = Object.keys(LONG)
+const beginsWith = (file: string, places: readonly string[]): boolean =>
+  places.some((place) => file.startsWith(place))
 
 /** Tells whether a test, by its path from the root, is in the long lane. */
-export const isLong = (file: string): boolean => places.some((place) => file.startsWith(place))
+export const isLong = (file: string): boolean => beginsWith(file, Object.keys(LONG))
+
+/** Tells whether a test is in the short lane. */
+export const isShort = (file: string): boolean => !isLong(file) || beginsWith(file, SWEEPS)
 
 /** What a test says that measures time, work or memory. */
 const MEASURED = /\b(holdOf|heldFor|held|shortest|performance\.now|(threadC|c)puUsage|memoryUsage)\(/

@@ -2,6 +2,7 @@ import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
+import { BY_A_TENTH } from '../../support/lanes.ts'
 import { chooser, type Edit } from '../../support/sweep/edits/edit.ts'
 import { honestCases } from '../../support/sweep/edits/honest.ts'
 import { KEPT_EDITS } from '../../support/sweep/edits/kept.ts'
@@ -16,12 +17,12 @@ import { PACK_EDITS } from '../../support/sweep/packs/packs.ts'
 
 // The same seed makes the same histories and the same edits: SWEEP_SEED=… node test/scripts/verifying/sweep.test.ts.
 // SWEEP_HONEST and SWEEP_CASES say how many.
-const SEED = Number(process.env.SWEEP_SEED ?? Date.now() % 2 ** 31)
-const HONEST = Number(process.env.SWEEP_HONEST ?? 300)
-const CASES = Number(process.env.SWEEP_CASES ?? 1_500)
+const SEED = Number(process.env.SWEEP_SEED ?? (BY_A_TENTH ? 1 : Date.now() % 2 ** 31))
+const HONEST = Number(process.env.SWEEP_HONEST ?? (BY_A_TENTH ? 30 : 300))
+const CASES = Number(process.env.SWEEP_CASES ?? (BY_A_TENTH ? 150 : 1_500))
 /** Histories that edits are made of: short ones, and a few with tiles of two levels. */
-const LOGS = 60
-const LONG = 3
+const LOGS = BY_A_TENTH ? 6 : 60
+const LONG = BY_A_TENTH ? 1 : 3
 
 t.setTimeout(7_200_000)
 const { both } = judges(t)
