@@ -2,11 +2,9 @@ import { unstoredOperator } from '../plugins/operators/actor.ts'
 import type { AdminCapability } from '../plugins/operators/capabilities.ts'
 import type { AdministrationFacts } from '../plugins/operators/operator.ts'
 import type { Pipeline } from '../plugins/plugin.ts'
-import type { RefusalReason } from '../plugins/refusal.ts'
 import { bindAs, bindByAccept, bindOperation, docOf, type OperationFacts } from './admin/http/http.ts'
 import { OPERATIONS } from './admin/http/operations.ts'
 import type { InputSchemas, Operation } from './admin/operation/operation.ts'
-import { suggestCapabilities } from './admin/principals/capabilities.ts'
 import { authorizationServer, jwks, protectedResource } from './auth/metadata.ts'
 import { oauthRefusalReply } from './auth/refusal.ts'
 import { isHelperRequest } from './auth/token-request.ts'
@@ -71,7 +69,6 @@ import { serveOpenapi } from './openapi/document.ts'
 import * as llm from './openapi/llm.ts'
 import * as mcp from './openapi/mcp.ts'
 import * as operators from './openapi/operators.ts'
-import { downloadDoc, eventsDoc, formDoc, hopDoc, jsonDoc, openDoc, pageDoc } from './openapi/pages.ts'
 import * as pub from './openapi/public.ts'
 import { backchannelLogout, logoutRefusal } from './operators/oidc/logout.ts'
 import { finishSignIn, startSignIn } from './operators/oidc/sign-in.ts'
@@ -263,47 +260,23 @@ function operatorPages(
   anyone: GatewayPipelines['anyone'],
   { signIn, anonymous }: RouteHandlers,
 ): readonly BareRoute[] {
+  const logout = backchannelLogout(signIn)
   return [
-    withRouteDoc(
-      openRoute('GET', '/proxy/sign-in', anyone, signInPage(signIn), anonymous, refusalPage),
-      operators.SIGN_IN_PAGE,
+    openRoute('GET', '/proxy/sign-in', anyone, signInPage(signIn), anonymous, refusalPage),
+    openRoute('POST', '/proxy/sign-in', p.secret, signInBySecret(signIn), anonymous, signInRefusalPage),
+    openRoute(
+      'POST',
+      '/proxy/sign-in/certificate',
+      p.certificate,
+      signInByCertificate(signIn),
+      anonymous,
+      refusalPage,
     ),
+    openRoute('POST', '/proxy/sign-out', p.signOut, signOut(signIn), anonymous, refusalPage),
+    openRoute('GET', '/proxy/oidc/start', anyone, startSignIn(signIn), anonymous, refusalPage),
+    openRoute('GET', '/proxy/oidc/callback', anyone, finishSignIn(signIn), anonymous, refusalPage),
     withRouteDoc(
-      openRoute('POST', '/proxy/sign-in', p.secret, signInBySecret(signIn), anonymous, signInRefusalPage),
-      operators.SIGN_IN,
-    ),
-    withRouteDoc(
-      openRoute(
-        'POST',
-        '/proxy/sign-in/certificate',
-        p.certificate,
-        signInByCertificate(signIn),
-        anonymous,
-        refusalPage,
-      ),
-      operators.SIGN_IN_BY_CERTIFICATE,
-    ),
-    withRouteDoc(
-      openRoute('POST', '/proxy/sign-out', p.signOut, signOut(signIn), anonymous, refusalPage),
-      operators.SIGN_OUT,
-    ),
-    withRouteDoc(
-      openRoute('GET', '/proxy/oidc/start', anyone, startSignIn(signIn), anonymous, refusalPage),
-      operators.SIGN_IN_START,
-    ),
-    withRouteDoc(
-      openRoute('GET', '/proxy/oidc/callback', anyone, finishSignIn(signIn), anonymous, refusalPage),
-      operators.SIGN_IN_CALLBACK,
-    ),
-    withRouteDoc(
-      openRoute(
-        'POST',
-        '/proxy/oidc/backchannel-logout',
-        p.logout,
-        backchannelLogout(signIn),
-        anonymous,
-        logoutRefusal,
-      ),
+      openRoute('POST', '/proxy/oidc/backchannel-logout', p.logout, logout, anonymous, logoutRefusal),
       operators.LOGOUT,
     ),
   ]
@@ -320,97 +293,43 @@ function dashboardRoutes(p: GatewayPipelines, s: RouteHandlers): readonly BareRo
     path: string,
     demands: AdminCapability,
     handler: Parameters<typeof gatedRoute<AdministrationFacts>>[3],
-    doc: RouteDoc,
     more: Omit<Parameters<typeof gatedRoute<AdministrationFacts>>[2], 'pipeline'> = gate,
   ) =>
-    withRouteDoc(
-      gatedRoute(
-        'GET',
-        path,
-        { pipeline: p.pages.page({ action: 'admin.read', demands }), ...more },
-        handler,
-      ),
-      doc,
-    )
-  const page = (
-    path: string,
-    name: string,
-    demands: AdminCapability,
-    shown: DashboardPage,
-    ...reasons: RefusalReason[]
-  ) => read(path, demands, pageHandler(shown, d), pageDoc(name, `The page ${path}.`, demands, ...reasons))
+    gatedRoute('GET', path, { pipeline: p.pages.page({ action: 'admin.read', demands }), ...more }, handler)
+  const page = (path: string, demands: AdminCapability, shown: DashboardPage) =>
+    read(path, demands, pageHandler(shown, d))
   const form = (path: string, operation: FormOperation, handler: (facts: FormSubmission) => Promise<Reply>) =>
-    withRouteDoc(
-      gatedRoute('POST', path, { pipeline: p.pages.form(operation), ...gate }, handler),
-      formDoc(`${operation.name}By${path.endsWith('/capabilities') ? 'Rehearsed' : ''}Form`, operation),
-    )
+    gatedRoute('POST', path, { pipeline: p.pages.form(operation), ...gate }, handler)
   const { agents, mcpResources, mcpBindings, cas, organisation, secret, sessions } = OPERATIONS
   const { proposals, rehearsals, audit } = OPERATIONS
   const [tools, pki, settings, people] = [toolForms(d), pkiForms(d), settingsForms(d), proposalForms(d)]
   const trust = trustedCasForms(d)
   const callers = ['agents', 'users', 'workloads'] as const
   const server = '/proxy/tools/{resource}'
-  const asset = ({ path, serve }: (typeof ASSETS)[keyof typeof ASSETS], name: string, media: string) =>
-    withRouteDoc(openRoute('GET', path, p.anyone, serve), openDoc(name, 'What the pages load.', media))
+  const asset = ({ path, serve }: (typeof ASSETS)[keyof typeof ASSETS]) =>
+    openRoute('GET', path, p.anyone, serve)
   return [
-    asset(ASSETS.style, 'getStyle', 'text/css'),
-    asset(ASSETS.script, 'getScript', 'text/javascript'),
-    asset(ASSETS.activity, 'getActivityScript', 'text/javascript'),
-    withRouteDoc(
-      openRoute('GET', '/proxy/', p.anyone, () => seeOther('/proxy')),
-      hopDoc('getSlash', '/proxy'),
-    ),
-    withRouteDoc(
-      openRoute('GET', '/proxy/setup', p.pages.setup, setupPage(d), s.anonymous, setupRefused),
-      openDoc('getSetup', 'The first page of all.', 'text/html', ...SETUP_REASONS),
-    ),
-    withRouteDoc(
-      openRoute('POST', '/proxy/setup', p.pages.setUp, setupForm(d), s.anonymous, setupRefused),
-      openDoc(
-        'setUpByForm',
-        'Sets the operator secret.',
-        'text/html',
-        ...SETUP_REASONS,
-        ...SETUP_FORM_REASONS,
-      ),
-    ),
-    read(
-      ORGANISATION,
-      organisation.set.demands,
-      organisationPage(d),
-      pageDoc('getOrganisationPage', organisation.show.summary, organisation.set.demands, 'not_found'),
-    ),
-    form(
-      ORGANISATION,
-      { ...organisation.set, reasons: [...organisation.set.reasons, 'not_found'] },
-      organisationForm(d),
-    ),
-    read(
-      FIRST_AGENT,
-      'admin.enroll',
-      firstAgentPage(d),
-      pageDoc('getFirstAgentPage', 'The third step of the first boot.', 'admin.enroll'),
-    ),
-    form(FIRST_AGENT, { ...OPERATIONS.agents.create, name: 'mintFirstAgent' }, firstAgentForm(d)),
-    page('/proxy', 'getAttention', 'admin.read', attentionPage),
-    page('/proxy/activity', 'getActivity', 'admin.audit', activityPage, 'body_unprocessable'),
+    ...Object.values(ASSETS).map(asset),
+    openRoute('GET', '/proxy/', p.anyone, () => seeOther('/proxy')),
+    openRoute('GET', '/proxy/setup', p.pages.setup, setupPage(d), s.anonymous, setupRefused),
+    openRoute('POST', '/proxy/setup', p.pages.setUp, setupForm(d), s.anonymous, setupRefused),
+    read(ORGANISATION, organisation.set.demands, organisationPage(d)),
+    form(ORGANISATION, organisation.set, organisationForm(d)),
+    read(FIRST_AGENT, 'admin.enroll', firstAgentPage(d)),
+    form(FIRST_AGENT, agents.create, firstAgentForm(d)),
+    page('/proxy', 'admin.read', attentionPage),
+    page('/proxy/activity', 'admin.audit', activityPage),
     // Before the page of a request, whose id it would be taken for.
-    read(
-      '/proxy/activity/live',
-      'admin.audit',
-      liveActivity(d),
-      eventsDoc('followActivity', 'Tells a page that rows were recorded.', 'admin.audit'),
-      { recorder: s.operators },
-    ),
-    page('/proxy/activity/{request_id}', 'getWhy', 'admin.audit', whyPage, 'not_found'),
+    read('/proxy/activity/live', 'admin.audit', liveActivity(d), { recorder: s.operators }),
+    page('/proxy/activity/{request_id}', 'admin.audit', whyPage),
     ...([...callers, 'operators'] as const).flatMap((plural) => {
       const { operations } = PRINCIPAL_PAGES[plural]
       const [list, one] = [`/proxy/${plural}`, `/proxy/${plural}/{id}`]
       const back = { given: inputById, to: ({ params }: FormSubmission) => pathOf(plural, params.id ?? '') }
       return [
-        page(list, `get${plural}Page`, 'admin.read', listPage(plural), 'body_unprocessable'),
+        page(list, 'admin.read', listPage(plural)),
         form(list, operations.create, enrollForm(plural, d)),
-        page(one, `get${plural}DetailPage`, 'admin.read', detailPage(plural), 'not_found'),
+        page(one, 'admin.read', detailPage(plural)),
         form(`${one}/capabilities`, operations.setCapabilitiesInForm, setCapabilitiesForm(plural, d)),
         form(`${one}/rotate-cert`, operations.rotateCertificate, rotateCertificateForm(plural, d)),
         form(
@@ -430,60 +349,41 @@ function dashboardRoutes(p: GatewayPipelines, s: RouteHandlers): readonly BareRo
       const one = `/proxy/${plural}/{id}`
       const candidate = candidateForms(plural, d)
       return [
-        page(`${one}/usage`, `get${plural}UsagePage`, 'admin.read', usagePage(plural), 'not_found'),
-        page(
-          `${one}/candidate`,
-          `get${plural}CandidatePage`,
-          'admin.read',
-          candidatePage(plural),
-          'not_found',
-        ),
+        page(`${one}/usage`, 'admin.read', usagePage(plural)),
+        page(`${one}/candidate`, 'admin.read', candidatePage(plural)),
         form(`${one}/candidate`, operations.setCandidate, candidate.set),
         form(`${one}/candidate/promote`, operations.promoteCandidate, candidate.promote),
         form(`${one}/candidate/remove`, operations.removeCandidate, candidate.remove),
-        page(`${one}/erase`, `get${plural}ErasePage`, 'admin.read', erasePage(plural), 'not_found'),
+        page(`${one}/erase`, 'admin.read', erasePage(plural)),
         form(`${one}/erase`, operations.erase, eraseForm(plural, d)),
       ]
     }),
     form('/proxy/agents/{id}/trusted-cas', agents.trustCa, trust.trust),
     form('/proxy/agents/{id}/trusted-cas/{digest}/withdraw', agents.distrustCa, trust.distrust),
-    page('/proxy/agents/{id}/first-call', 'getFirstCall', 'admin.audit', firstCallPage, 'not_found'),
-    page('/proxy/tools', 'getTools', 'admin.read', toolsPage),
+    page('/proxy/agents/{id}/first-call', 'admin.audit', firstCallPage),
+    page('/proxy/tools', 'admin.read', toolsPage),
     form('/proxy/tools', mcpResources.create, tools.register),
-    form(`${server}/enable`, { ...mcpResources.update, name: 'enableMcpResource' }, tools.enable),
-    form(`${server}/disable`, { ...mcpResources.update, name: 'disableMcpResource' }, tools.disable),
-    page(server, 'getTool', 'admin.read', toolPage, 'not_found'),
+    form(`${server}/enable`, mcpResources.update, tools.enable),
+    form(`${server}/disable`, mcpResources.update, tools.disable),
+    page(server, 'admin.read', toolPage),
     form(`${server}/refresh`, mcpResources.refresh, tools.refresh),
     form(`${server}/tools/{tool}/approve`, mcpResources.approveTool, tools.approve),
     form(`${server}/approve`, mcpResources.approveIntroduction, tools.approveIntroduction),
     form(`${server}/bindings`, mcpBindings.create, tools.bind),
     form(`${server}/bindings/{binding_id}/revoke`, mcpBindings.revoke, tools.revoke),
-    page('/proxy/capabilities', 'getCapabilitiesPage', 'admin.read', capabilitiesPage),
-    read('/proxy/capabilities.json', 'admin.read', capabilitiesJson(d), jsonDoc(suggestCapabilities), {
-      recorder: s.operators,
-    }),
-    page('/proxy/pki', 'getPki', 'admin.read', pkiPage),
+    page('/proxy/capabilities', 'admin.read', capabilitiesPage),
+    read('/proxy/capabilities.json', 'admin.read', capabilitiesJson(d), { recorder: s.operators }),
+    page('/proxy/pki', 'admin.read', pkiPage),
     form('/proxy/pki', cas.attach, pki.attach),
     form('/proxy/pki/{digest}/detach', cas.detach, pki.detach),
     form('/proxy/pki/{digest}/vouch', agents.trustCaAs, pki.vouch),
-    page('/proxy/proof', 'getProof', 'admin.read', proofPage),
-    read(
-      '/proxy/proof/evidence',
-      audit.evidence.demands,
-      evidenceForm(d),
-      downloadDoc(
-        'application/zip',
-        'getEvidenceOfForm',
-        audit.evidence.summary,
-        audit.evidence.demands,
-        ...audit.evidence.reasons,
-      ),
-    ),
+    page('/proxy/proof', 'admin.read', proofPage),
+    read('/proxy/proof/evidence', audit.evidence.demands, evidenceForm(d)),
     form('/proxy/proof/verify', audit.verify, verifyForm(d)),
     form('/proxy/proof/reviewed', audit.reviewed, reviewedForm(d)),
-    page('/proxy/settings', 'getSettings', 'admin.read', settingsPage),
+    page('/proxy/settings', 'admin.read', settingsPage),
     form('/proxy/settings/secret', secret.rotate, rotateForm(d)),
-    form('/proxy/settings/modes', { ...rehearsals.create, name: 'rehearseModes' }, modesForm(d)),
+    form('/proxy/settings/modes', rehearsals.create, modesForm(d)),
     form('/proxy/settings/secret/disable', secret.disable, settings.disable),
     form('/proxy/settings/sessions/{id}/end', sessions.end, settings.end),
     form('/proxy/proposals/{id}/confirm', proposals.confirm, people.confirm),
@@ -491,22 +391,9 @@ function dashboardRoutes(p: GatewayPipelines, s: RouteHandlers): readonly BareRo
   ]
 }
 
-/** As much of an operation as its form looks at. */
-type FormOperation = Pick<
-  Operation<InputSchemas, unknown>,
-  'name' | 'action' | 'demands' | 'summary' | 'reasons'
->
+type FormOperation = Pick<Operation<InputSchemas, unknown>, 'action' | 'demands'>
 
 const ORGANISATION = '/proxy/setup/organisation'
-
-const SETUP_REASONS: readonly RefusalReason[] = ['not_found', 'admin_secret_invalid', 'admin_throttled']
-const SETUP_FORM_REASONS: readonly RefusalReason[] = [
-  'origin_not_allowed',
-  'body_invalid',
-  'body_too_large',
-  'body_unprocessable',
-  'audit_unavailable',
-]
 
 /**
  * Makes the routes of administration: behind an operator's certificate, session or secret on a listener, behind the

@@ -59,7 +59,7 @@ const ROOMS: Readonly<Record<string, readonly string[]>> = {
   admin: ['http', 'egress', 'mcp/pinning'],
   operators: ['http', 'admin', 'egress'],
   dashboard: ['http', 'admin', 'operators', 'proofs'],
-  openapi: ['http', 'auth', 'llm', 'mcp', 'operators', 'admin', 'dashboard'],
+  openapi: ['http', 'auth', 'llm', 'mcp', 'operators'],
 }
 /** Any room may import these. */
 const LEAVES = [

@@ -72,7 +72,7 @@ export class OpenApiComponents {
    */
   response(status: string, refusals: readonly RefusalExample[]): OpenApiNode {
     const description = refusals.map(({ reason }) => reason).join(', ')
-    const response = { description, content: this.refusalContent(refusals) }
+    const response = { description, content: { 'application/json': this.refusals(refusals) } }
     const name = nameOf(status, refusals)
     for (let count = 1; ; count += 1) {
       const numbered = count === 1 ? name : `${name}-${count}`
@@ -80,15 +80,6 @@ export class OpenApiComponents {
       if (known && !isDeepStrictEqual(known, response)) continue
       this.#responses.set(numbered, response)
       return { $ref: `#/components/responses/${numbered}` }
-    }
-  }
-
-  /** The content of such a response by media type: JSON with its examples, or a page. */
-  refusalContent(refusals: readonly RefusalExample[]): Readonly<Record<string, OpenApiNode>> {
-    const [pages, inJson] = [refusals.filter(isPage), refusals.filter((one) => !isPage(one))]
-    return {
-      ...(inJson.length > 0 && { 'application/json': this.refusals(inJson) }),
-      ...(pages.length > 0 && { 'text/html': pagesOf(pages) }),
     }
   }
 
@@ -119,17 +110,6 @@ export class OpenApiComponents {
     }
   }
 }
-
-const isPage = ({ reply: { headers } }: RefusalExample): boolean =>
-  headers?.['content-type']?.startsWith('text/html') === true
-
-/** A page says its sentence, and no more that a program could act on. */
-const pagesOf = (pages: readonly RefusalExample[]): OpenApiNode => ({
-  schema: { type: 'string' },
-  examples: Object.fromEntries(
-    pages.map(({ reason, reply }) => [reason, { summary: `A page, ${reply.status}.` }]),
-  ),
-})
 
 /** A name that says what it can. Several responses may have the same one. */
 function nameOf(status: string, refusals: readonly RefusalExample[]): string {

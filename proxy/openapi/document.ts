@@ -10,8 +10,9 @@ import { FAULT_REASONS, FRAMING_REASONS, PIPELINE_REASONS } from './reasons.ts'
 
 const DESCRIPTION = `A zero-trust gateway in front of LLM providers and MCP tools.
 
-A path that is not listed here is refused with \`not_found\`, or with \`base_url_wrong\` where it starts with /v1 twice;
-a listed one asked with another method with \`method_not_allowed\`. An operator's own checks may refuse calls of models
+Below /proxy lie the pages of the dashboard, for browsers, which are not listed here. Any other path that is not listed
+is refused with \`not_found\`, or with \`base_url_wrong\` where it starts with /v1 twice; a listed one asked with another
+method with \`method_not_allowed\`. An operator's own checks may refuse calls of models
 and tools with further reasons. Every answer carries its request id in X-Request-Id, which the log and the ledger
 have too. On the control socket administration needs no secret.`
 
@@ -24,9 +25,12 @@ const SECURITY: Readonly<Record<RouteDoc['caller'], readonly OpenApiNode[]>> = {
   monitor: [{ metrics_token: [] }, ...OPERATOR],
 }
 
+/** Pages and forms, which a browser asks for: no API, and so not described. */
+const isPage = (path: string): boolean => path === '/proxy' || path.startsWith('/proxy/')
+
 /**
- * Describes routes as an OpenAPI 3.1 document, in their order; one that several listeners have, once. Throws
- * where one has no doc: a route that nobody has described is a fault of this program. Everybody else's turn
+ * Describes the routes of the API as an OpenAPI 3.1 document, in their order; one that several listeners have, once.
+ * Throws if one has no doc: a route that nobody has described is a fault of this program. Everybody else's turn
  * comes between two routes: it takes some tenths of a second in all, and anybody may ask for it.
  */
 export async function openapi(routes: readonly Route[]): Promise<OpenApiNode> {
@@ -34,6 +38,7 @@ export async function openapi(routes: readonly Route[]): Promise<OpenApiNode> {
   const paths: Record<string, Record<string, unknown>> = {}
   const named = new Map<RouteDoc, string[]>()
   for (const { method, path, surface, doc } of routes) {
+    if (!doc && isPage(path)) continue
     if (!doc) throw new Error(`${method} ${path} has no doc`)
     if (paths[path]?.[method.toLowerCase()]) continue
     await nextTurn()

@@ -80,11 +80,17 @@ export interface Administered {
   readonly answered: Answered
 }
 
-/** The contradictions of answers to the document. A path or method that is not described is passed over. */
+/** The pages of browsers, which are not described. */
+const PAGES = /^\/proxy(?:\/|$)/
+
+/** The contradictions of answers to the document. A path or method that is not described may only be refused. */
 export const contradictions = (all: readonly Administered[]): readonly string[] =>
   all.flatMap(({ method, path, answered }) => {
-    const entry = entryOf(method, path.split('?')[0] ?? '')
-    return (entry && contradiction(entry, answered)) ?? []
+    const [plain = ''] = path.split('?')
+    const entry = entryOf(method, plain)
+    if (entry) return contradiction(entry, answered) ?? []
+    const isServed = answered.status < 400 && !PAGES.test(plain)
+    return isServed ? `${method} ${plain} is served and not described` : []
   })
 
 /** What the examples have that their schemas do not allow; empty where they are good. */
@@ -101,8 +107,7 @@ export function exampleFaults(): readonly string[] {
     }
   }
   for (const [name, response] of Object.entries<Json>(PUBLISHED.components.responses)) {
-    // What is refused as a page has no example.
-    const { examples } = response.content['application/json'] ?? { examples: {} }
+    const { examples } = response.content['application/json']
     const schema = `#${pointer('components', 'responses', name, 'content', 'application/json', 'schema')}`
     for (const [reason, { $ref: ref }] of Object.entries<Json>(examples))
       check(`${name} ${reason}`, schema, PUBLISHED.components.examples[ref.split('/').at(-1)].value)

@@ -31,26 +31,43 @@ await t.test('what is described is served, and by no other method than is descri
   }
 })
 
-await t.test('a route that nobody has described cannot be published', async (t) => {
+await t.test('a route of the API that nobody has described cannot be published', async (t) => {
   const answer = () => Promise.reject(new Error('not asked'))
-  const route = { method: 'GET', path: '/new', surface: 'public', answer } as const
-  t.ok(router([route])('GET', '/new'))
-  await t.rejects(openapi([route]), { message: 'GET /new has no doc' })
+  for (const path of ['/new', '/v1/new', '/proxying', '/v1/proxy']) {
+    const route = { method: 'GET', path, surface: 'public', answer } as const
+    t.ok(router([route])('GET', path))
+    await t.rejects(openapi([route]), { message: `GET ${path} has no doc` })
+  }
+})
+
+await t.test('pages are served to browsers, and no part of the API', async (t) => {
+  const gateway = await testGateway(t)
+  for (const path of ['/proxy', '/proxy/sign-in', '/proxy/activity/live']) {
+    t.not((await gateway.call(null, 'GET', path)).status, 404, path)
+    t.equal(entryOf('GET', path), undefined, path)
+  }
+  const ofPrograms = ENTRIES.map(({ path }) => path).filter((path) => path.startsWith('/proxy'))
+  t.same(ofPrograms, ['/proxy/oidc/backchannel-logout'])
 })
 
 await t.test(
   'every reason that is named exists, and every one there is stands at a route that it is of',
   (t) => {
-    const named = new Set(ENTRIES.flatMap(({ doc }) => doc['x-reasons']))
+    const named = new Set<string>(ENTRIES.flatMap(({ doc }) => doc['x-reasons']))
     // Of no route at all, and of nobody who could read it.
     const unnamed = ['base_url_wrong', 'client_gone']
-    t.same(new Set([...named, ...unnamed]), new Set(Object.keys(REFUSAL_REASONS)))
+    // Of pages alone.
+    const rendered = ['sign_in_not_begun', 'sign_in_refused', 'sign_in_throttled', 'signed_out']
+    t.same(
+      [...named, ...unnamed, ...rendered].toSorted(),
+      Object.keys(REFUSAL_REASONS).toSorted(),
+      'each reason, once',
+    )
     for (const { path, doc } of ENTRIES) {
       const shown = Object.keys(doc.responses).flatMap((status) => {
         const { $ref: ref } = doc.responses[status]
         const response = ref ? PUBLISHED.components.responses[ref.split('/').at(-1)] : doc.responses[status]
-        const { 'application/json': inJson, 'text/html': pages } = response.content ?? {}
-        return Object.keys({ ...inJson?.examples, ...pages?.examples })
+        return Object.keys(response.content?.['application/json']?.examples ?? {})
       })
       t.same(shown.filter((name) => name !== 'answer').sort(), doc['x-reasons'].toSorted(), path)
     }
