@@ -331,9 +331,9 @@ await t.test('A4: without settings the budget is a quarter of the memory, within
   t.ok(perAnonymous >= 8 * MIB && perAnonymous <= 32 * MIB)
   const heap = 8 * 1024 * MIB
   t.strictSame(memoryLimits({ heldMib: 1024, heldPerPrincipalMib: 32 }, heap), {
-    whole: 1024 * MIB,
-    share: 32 * MIB,
-    little: 32 * MIB,
+    process: 1024 * MIB,
+    perPrincipal: 32 * MIB,
+    perAnonymous: 32 * MIB,
   })
   t.end()
 })
