@@ -45,10 +45,13 @@ export const LONG: Readonly<Record<string, string>> = {
     'test/attacks/two-people',
     'test/siege/',
   ]),
-  ...because('gateways are started one after the other as processes', [
+  ...because('a process for each of many starts or commands', [
     'test/attacks/boot',
     'test/attacks/history',
+    'test/scripts/client-package',
     'test/scripts/demo/',
+    'test/scripts/operators/operator',
+    'test/scripts/verbs/commands',
   ]),
   ...because('whole packs of evidence and trees, each verified by every verifier', [
     'test/proxy/proofs/evidence',
