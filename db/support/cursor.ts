@@ -1,42 +1,50 @@
-import type { FieldError } from '../capabilities.ts'
-
 /** The end of a page, in a list that is newest first. */
 export interface ListCursor {
   readonly createdAt: string
   readonly id: string
 }
 
-export type ParsedCursor =
-  | { readonly ok: true; readonly cursor: ListCursor }
-  | { readonly ok: false; readonly errors: readonly FieldError[] }
-
-/** Prints the cursor as callers carry it: opaque, URL-safe. */
-export function printListCursor({ createdAt, id }: ListCursor): string {
-  return Buffer.from(JSON.stringify([createdAt, id])).toString('base64url')
+/** A row of the ledger, behind which its page goes on. */
+export interface LedgerCursor {
+  readonly recorded_at: string
+  readonly stream: string
+  readonly seq: number
 }
+
+export const printListCursor = ({ createdAt, id }: ListCursor): string => printParts([createdAt, id])
+
+/** Reads a cursor that a caller has brought back; null where it is not one of a list. */
+export function parseListCursor(text: string): ListCursor | null {
+  const [createdAt, id, ...rest] = partsOf(text)
+  if (typeof createdAt !== 'string' || typeof id !== 'string' || rest.length > 0) return null
+  return { createdAt, id }
+}
+
+export const printLedgerCursor = ({ recorded_at: at, stream, seq }: LedgerCursor): string =>
+  printParts([at, stream, seq])
+
+/** Reads a cursor that a caller has brought back. Throws a RangeError where it is not one of the ledger. */
+export function parseLedgerCursor(text: string): LedgerCursor {
+  const [at, stream, seq] = partsOf(text)
+  if (typeof at !== 'string' || typeof stream !== 'string' || !Number.isSafeInteger(seq))
+    throw new RangeError('cursor is not one of this ledger')
+  return { recorded_at: at, stream, seq: Number(seq) }
+}
+
+/** Prints a place as callers carry it: opaque, URL-safe. */
+const printParts = (parts: readonly (string | number)[]): string =>
+  Buffer.from(JSON.stringify(parts)).toString('base64url')
 
 /**
- * Reads a cursor that a caller has brought back. Not signed: one that was made up only chooses where the page
- * starts, in a list that its caller may read whole.
+ * Reads the parts of a place; none where the text has no such form. Not signed: one that was made up only chooses where
+ * the page starts, in a list that its caller may read whole.
  */
-export function parseListCursor(text: string): ParsedCursor {
-  const parts = decoded(text)
-  if (!Array.isArray(parts) || parts.length !== 2) return invalid
-  const [createdAt, id]: unknown[] = parts
-  if (typeof createdAt !== 'string' || typeof id !== 'string') return invalid
-  return { ok: true, cursor: { createdAt, id } }
-}
-
-const invalid: ParsedCursor = {
-  ok: false,
-  errors: [{ field: 'cursor', message: 'is not a cursor of this service' }],
-}
-
-function decoded(text: string): unknown {
+function partsOf(text: string): readonly unknown[] {
   try {
-    return JSON.parse(Buffer.from(text, 'base64url').toString())
+    const parts: unknown = JSON.parse(Buffer.from(text, 'base64url').toString())
+    return Array.isArray(parts) ? parts : []
   } catch (error) {
-    if (error instanceof SyntaxError) return undefined
+    if (error instanceof SyntaxError) return []
     throw error
   }
 }

@@ -1,6 +1,7 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { type ExpressionBuilder, type Kysely, type SqlBool, sql } from 'kysely'
 import type { DatabaseSchema } from '../../schema.ts'
+import { type LedgerCursor, parseLedgerCursor } from '../../support/cursor.ts'
 import { timestamp } from '../../support/statement.ts'
 import { FREQUENT_ACTIONS } from '../record/frequent.ts'
 import type { StoredRow } from '../record/leaf.ts'
@@ -189,29 +190,3 @@ function beyond({ order }: RowFilter, { from }: FilterSpan) {
   const past = sql.raw(order === 'asc' ? '>' : '<')
   return [sql<SqlBool>`(recorded_at, stream, seq) ${past} (${from.recorded_at}, ${from.stream}, ${from.seq})`]
 }
-
-type LedgerCursor = Pick<StoredRow, 'recorded_at' | 'stream' | 'seq'>
-
-/** Prints the place behind a row as callers carry it: opaque, URL-safe. */
-export const printLedgerCursor = ({ recorded_at: at, stream, seq }: LedgerCursor): string =>
-  Buffer.from(JSON.stringify([at, stream, seq])).toString('base64url')
-
-/** Reads a cursor that a caller has brought back. Throws a RangeError where it is not one of ours. */
-export function parseLedgerCursor(text: string): LedgerCursor {
-  const parts: unknown[] = decoded(text)
-  const [at, stream, seq] = parts
-  if (typeof at !== 'string' || typeof stream !== 'string' || !Number.isSafeInteger(seq)) throw notOurs()
-  return { recorded_at: at, stream, seq: Number(seq) }
-}
-
-function decoded(text: string): unknown[] {
-  try {
-    const parts: unknown = JSON.parse(Buffer.from(text, 'base64url').toString())
-    if (Array.isArray(parts)) return parts
-  } catch (error) {
-    throw notOurs(error)
-  }
-  throw notOurs()
-}
-
-const notOurs = (cause?: unknown): RangeError => new RangeError('cursor is not one of this ledger', { cause })

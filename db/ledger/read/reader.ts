@@ -1,12 +1,13 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import type { Kysely } from 'kysely'
 import type { DatabaseSchema } from '../../schema.ts'
+import { parseLedgerCursor } from '../../support/cursor.ts'
 import type { CountedWindow, MinuteCounts, WindowCounts } from '../counts/row-counts.ts'
 import { countPortion, countWithin, SINGLE_STREAM_DIALECT } from '../counts/store.ts'
 import { LedgerError } from '../record/entry.ts'
 import { leafHash } from '../tree/hashes.ts'
 import type { LedgerVerdict } from '../verify/verify.ts'
-import { parseLedgerCursor, ROWS_PER_READ, type RowFilter } from './find.ts'
+import { ROWS_PER_READ, type RowFilter } from './find.ts'
 import { exportedLines, pageTexts, type ReadLedgerPages, verifyWithProgress } from './read.ts'
 
 /** A question about the ledger. It can cross to another thread. */

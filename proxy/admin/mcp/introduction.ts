@@ -1,4 +1,3 @@
-import { z } from 'zod'
 import { resourceAuthority } from '../../../db/mcp/authority.ts'
 import { storeServerFacts } from '../../../db/mcp/server-facts.ts'
 import type { JsonObject } from '../../../db/support/json.ts'
@@ -11,6 +10,7 @@ import {
 } from '../../mcp/pinning/introduction.ts'
 import { commitChange } from '../operation/change.ts'
 import { operation } from '../operation/operation.ts'
+import { resourceParams } from '../operation/shapes.ts'
 import { mcpResource, resourceAnswer, withLatestResource } from './one-resource.ts'
 import { approval } from './tools.ts'
 import { resourceDetail } from './view.ts'
@@ -27,7 +27,7 @@ export const approveIntroduction = operation({
   object: (context, { params: { resource_id: id } }) => mcpResource(context, id),
   conditional: true,
   summary: 'Approves what a server says of itself, its instructions too, by the digest that was looked at.',
-  takes: { params: z.object({ resource_id: z.string() }), body: approval },
+  takes: { params: resourceParams, body: approval },
   output: resourceDetail,
   status: 200,
   revised: true,

@@ -22,6 +22,7 @@ import { changeAuthor, commitChange } from '../operation/change.ts'
 import type { AdminCaller, AdminContext } from '../operation/context.ts'
 import { requireCapability } from '../operation/demands.ts'
 import { EMPTY_RESULT, operation } from '../operation/operation.ts'
+import { resourceParams } from '../operation/shapes.ts'
 import {
   endpointFault,
   faultsBetween,
@@ -37,8 +38,6 @@ import { readAndStoreUpstream } from './read.ts'
 import { auditedFields, mcpResourceView, resourceDetail, resourceView } from './view.ts'
 
 type Patch = z.output<typeof mcpResourcePatch>
-
-const params = z.object({ resource_id: z.string() })
 
 /**
  * POST /v1/admin/mcp-resources: registers an MCP server, and reads it once, which pins its tools. One that
@@ -110,7 +109,7 @@ export const getMcpResource = operation({
   demands: 'admin.read',
   action: 'admin.read',
   summary: 'Shows an MCP server, with the definitions of its tools.',
-  takes: { params },
+  takes: { params: resourceParams },
   output: resourceDetail,
   status: 200,
   revised: true,
@@ -134,7 +133,7 @@ export const patchMcpResource = operation({
   },
   object: (context, { params: { resource_id: id } }) => mcpResource(context, id),
   summary: 'Changes some of the fields of an MCP server. Another endpoint or secret is read at once.',
-  takes: { params, body: mcpResourcePatch },
+  takes: { params: resourceParams, body: mcpResourcePatch },
   rehearses: async (context, { params: { resource_id: id }, body }) => {
     const { resource_id: resource } = await mcpResource(context, id)
     const demands = Object.fromEntries(DEMANDS.flatMap((name) => (name in body ? [[name, body[name]]] : [])))
@@ -242,7 +241,7 @@ export const removeMcpResource = operation({
   action: 'mcp_resource.deleted',
   object: (context, { params: { resource_id: id } }) => mcpResource(context, id),
   summary: 'Deletes an MCP server with its tools and its bindings.',
-  takes: { params },
+  takes: { params: resourceParams },
   // To the calls of today it is as if it were switched off.
   rehearses: async (context, { params: { resource_id: id } }) => [
     { resource: (await mcpResource(context, id)).resource_id, enabled: false },
@@ -274,7 +273,7 @@ export const refreshMcpResource = operation({
   // What it finds changed is put into quarantine.
   harmless: true,
   summary: 'Reads an MCP server again. 200 too where it cannot be read: last_error says so.',
-  takes: { params },
+  takes: { params: resourceParams },
   output: resourceDetail,
   status: 200,
   revised: true,

@@ -6,6 +6,7 @@ import { Refusal } from '../../../plugins/refusal.ts'
 import { commitChange } from '../operation/change.ts'
 import type { AdminCaller, AdminContext } from '../operation/context.ts'
 import { operation } from '../operation/operation.ts'
+import { resourceParams } from '../operation/shapes.ts'
 import { mcpResource, resourceAnswer, withLatestResource } from './one-resource.ts'
 import { resourceDetail } from './view.ts'
 
@@ -27,7 +28,7 @@ export const approveTool = operation({
   object: (context, { params: { resource_id: id } }) => mcpResource(context, id),
   conditional: true,
   summary: 'Approves the definition of a tool that waits by the digest that was looked at.',
-  takes: { params: z.object({ resource_id: z.string(), tool: z.string() }), body: approval },
+  takes: { params: resourceParams.extend({ tool: z.string() }), body: approval },
   gives: async (context, { params: { resource_id: id, tool } }) => ({
     resourceId: (await mcpResource(context, id)).resource_id,
     tool,

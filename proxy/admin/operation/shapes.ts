@@ -1,4 +1,22 @@
 import { z } from 'zod'
+import { parseListCursor } from '../../../db/support/cursor.ts'
+
+/** The variable segment of a path that names one object by its id. */
+export const idParams = z.object({ id: z.string() })
+
+/** The same of an MCP server. */
+export const resourceParams = z.object({ resource_id: z.string() })
+
+/** The end of the page before, in a list that is newest first. */
+export const listCursor = z
+  .string()
+  .transform((text, context) => {
+    const cursor = parseListCursor(text)
+    if (cursor) return cursor
+    context.addIssue({ code: 'custom', message: 'is not a cursor of this service' })
+    return z.NEVER
+  })
+  .meta({ type: 'string' })
 
 /** An instant as operations show it. */
 export const instant = z.iso

@@ -12,7 +12,7 @@ import { commitChanges } from '../operation/change.ts'
 import type { AdminCaller, AdminContext } from '../operation/context.ts'
 import { requireCapability } from '../operation/demands.ts'
 import { EMPTY_RESULT, operation } from '../operation/operation.ts'
-import { capabilityToken, instant } from '../operation/shapes.ts'
+import { capabilityToken, idParams, instant } from '../operation/shapes.ts'
 
 const operator = z.string().meta({ description: 'An operator, or `admin`: whoever has the secret.' })
 const amr = z
@@ -121,7 +121,7 @@ export const endAdminSession = operation({
   demands: 'admin.read',
   action: 'admin.signed_out',
   summary: 'Ends a session at once: one of the caller, or with admin.operators of anybody.',
-  takes: { params: z.object({ id: z.string() }) },
+  takes: { params: idParams },
   output: z.undefined(),
   status: 204,
   reasons: ['not_found', 'audit_unavailable'],

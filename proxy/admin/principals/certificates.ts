@@ -11,11 +11,10 @@ import type { AdminCaller, AdminContext, ChangeAuthorship } from '../operation/c
 import { capabilityToEnroll } from '../operation/demands.ts'
 import { type PrincipalKind, spiffeIdOf } from '../operation/kinds.ts'
 import { operation } from '../operation/operation.ts'
-import { instant, pemText, sha256 } from '../operation/shapes.ts'
+import { idParams, instant, pemText, sha256 } from '../operation/shapes.ts'
 import { changeAuthority } from './authority.ts'
 import { LEAF_DAYS } from './enroll.ts'
 import { graceHours, graceUntil, predecessorInGrace } from './grace.ts'
-import { idParams } from './principals.ts'
 import { principalByParams, principalIdMember, principalOf, withId } from './view.ts'
 
 const previousValidUntil = instant.nullable().meta({

@@ -6,9 +6,9 @@ import { changeAuthor } from '../operation/change.ts'
 import { capabilityToEnroll } from '../operation/demands.ts'
 import type { PrincipalKind } from '../operation/kinds.ts'
 import { operation } from '../operation/operation.ts'
+import { idParams } from '../operation/shapes.ts'
 import { changeAuthority } from './authority.ts'
 import { graceHours, graceUntil, predecessorInGrace } from './grace.ts'
-import { idParams } from './principals.ts'
 import { principalByParams, principalIdMember, withId } from './view.ts'
 
 /**

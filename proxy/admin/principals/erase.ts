@@ -9,8 +9,8 @@ import { changeAuthor } from '../operation/change.ts'
 import { capabilityToEnroll } from '../operation/demands.ts'
 import type { PrincipalKind } from '../operation/kinds.ts'
 import { EMPTY_RESULT, operation } from '../operation/operation.ts'
+import { idParams } from '../operation/shapes.ts'
 import { changeAuthority } from './authority.ts'
-import { idParams } from './principals.ts'
 import { principalByParams } from './view.ts'
 
 const NOTHING = { capabilities: [], is_active: false, thumbprints: [], dpop_jkts: [] }

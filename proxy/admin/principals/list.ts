@@ -2,13 +2,13 @@ import { z } from 'zod'
 import type { Database } from '../../../db/database.ts'
 import { refusedSince } from '../../../db/ledger/read/refused.ts'
 import { countPrincipals, listPrincipals, type PrincipalRecord } from '../../../db/principals/read.ts'
-import { parseListCursor } from '../../../db/support/cursor.ts'
 import type { AdminCapability } from '../../../plugins/operators/capabilities.ts'
 import { eventLoopTurn } from '../../../plugins/turns.ts'
 import type { AdminContext } from '../operation/context.ts'
 import { mapInBatches } from '../operation/in-parts.ts'
 import { AGENT, type PrincipalKind } from '../operation/kinds.ts'
 import { operation } from '../operation/operation.ts'
+import { listCursor } from '../operation/shapes.ts'
 import { deniedSince, matchesSearch, parseSearch } from './search.ts'
 import { PRINCIPAL_SHAPES, type PrincipalView, principalView } from './view.ts'
 
@@ -39,15 +39,11 @@ const limit = z
   )
   .meta({ type: 'integer', minimum: 1, maximum: 1000 })
 
-const page = z
-  .object({ limit: limit.exactOptional(), cursor: z.string().exactOptional(), q: searched.exactOptional() })
-  .transform(({ limit: count, cursor: text, q }, context) => {
-    const parsed = text === undefined ? undefined : parseListCursor(text)
-    if (!parsed || parsed.ok) return { limit: count, cursor: parsed?.cursor, q }
-    for (const { field, message } of parsed.errors)
-      context.addIssue({ code: 'custom', path: [field], message })
-    return z.NEVER
-  })
+const page = z.object({
+  limit: limit.exactOptional(),
+  cursor: listCursor.exactOptional(),
+  q: searched.exactOptional(),
+})
 
 /** Who was refused is told by the ledger alone. */
 const ofTheLedger = (

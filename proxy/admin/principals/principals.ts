@@ -11,12 +11,10 @@ import { capabilityToEnroll, capabilityToGrant } from '../operation/demands.ts'
 import { type PrincipalKind, printPrincipalId } from '../operation/kinds.ts'
 import { EMPTY_RESULT, operation } from '../operation/operation.ts'
 import { adminCapabilities, callerCapabilities, displayName, shortName } from '../operation/parse.ts'
+import { idParams } from '../operation/shapes.ts'
 import { assertOwnerRemains, operatorRefusals } from '../operators/owners.ts'
 import { changeAuthority, newSubjectKey } from './authority.ts'
 import { PRINCIPAL_SHAPES, principalByParams, principalOf, principalResult } from './view.ts'
-
-/** The variable segments of a principal's paths. */
-export const idParams = z.object({ id: z.string() })
 
 interface NewPrincipalBody {
   readonly name: string

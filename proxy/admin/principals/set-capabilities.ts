@@ -6,9 +6,10 @@ import { capabilityToGrant } from '../operation/demands.ts'
 import type { PrincipalKind } from '../operation/kinds.ts'
 import { operation } from '../operation/operation.ts'
 import { checkIfMatch } from '../operation/parse.ts'
+import { idParams } from '../operation/shapes.ts'
 import { assertOwnerRemains, operatorRefusals, refuseSelfGrant } from '../operators/owners.ts'
 import { changeAuthority } from './authority.ts'
-import { capabilitySetSchema, changeOf, idParams } from './principals.ts'
+import { capabilitySetSchema, changeOf } from './principals.ts'
 import { PREVIEW_SHAPES, principalByParams, principalOf, principalResult, principalView } from './view.ts'
 
 const dryRun = z

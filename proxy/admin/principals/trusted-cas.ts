@@ -16,9 +16,8 @@ import { changeAuthor, commitChange, commitChanges, retryIfOvertaken } from '../
 import type { AdminContext } from '../operation/context.ts'
 import { AGENT } from '../operation/kinds.ts'
 import { EMPTY_RESULT, operation } from '../operation/operation.ts'
-import { author, instant, sha256 } from '../operation/shapes.ts'
+import { author, idParams, instant, sha256 } from '../operation/shapes.ts'
 import { serializedByPrincipal } from './authority.ts'
-import { idParams } from './principals.ts'
 import { principalByParams, principalOf } from './view.ts'
 
 const digest = z.string().regex(/^[0-9a-f]{64}$/, 'must be the SHA-256 of a CA, in lower-case hex')

@@ -1,10 +1,9 @@
 import { z } from 'zod'
 import { findProposal, listProposals, type Proposal } from '../../../db/operators/proposals.ts'
-import { parseListCursor } from '../../../db/support/cursor.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
 import { requireCapability } from '../operation/demands.ts'
 import { EMPTY_RESULT, type InputSchemas, type Operation, operation } from '../operation/operation.ts'
-import { capabilityToken, instant } from '../operation/shapes.ts'
+import { capabilityToken, idParams, instant, listCursor } from '../operation/shapes.ts'
 import { confirmProposal, endProposal, openProposal } from './confirm.ts'
 
 const STATUSES = ['open', 'confirmed', 'declined', 'expired', 'void'] as const
@@ -46,26 +45,16 @@ const proposalView = (proposal: Proposal): z.output<typeof view> => ({
   decided_at: proposal.decided_at,
 })
 
-const params = z.object({ id: z.string() })
-
-const page = z
-  .object({
-    status: z.enum(STATUSES).exactOptional(),
-    limit: z
-      .string()
-      .regex(/^[1-9]\d{0,2}$/, 'must be a whole number from 1 to 999')
-      .transform(Number)
-      .default(100)
-      .meta({ type: 'integer', minimum: 1, maximum: 999, default: 100 }),
-    cursor: z.string().exactOptional(),
-  })
-  .transform(({ cursor: text, ...rest }, context) => {
-    const parsed = text === undefined ? undefined : parseListCursor(text)
-    if (!parsed || parsed.ok) return { ...rest, cursor: parsed?.cursor }
-    for (const { field, message } of parsed.errors)
-      context.addIssue({ code: 'custom', path: [field], message })
-    return z.NEVER
-  })
+const page = z.object({
+  status: z.enum(STATUSES).exactOptional(),
+  limit: z
+    .string()
+    .regex(/^[1-9]\d{0,2}$/, 'must be a whole number from 1 to 999')
+    .transform(Number)
+    .default(100)
+    .meta({ type: 'integer', minimum: 1, maximum: 999, default: 100 }),
+  cursor: listCursor.exactOptional(),
+})
 
 /** GET /v1/admin/proposals: newest first; `?status=` narrows it. */
 const list = operation({
@@ -93,7 +82,7 @@ const get = operation({
   demands: 'admin.read',
   action: 'admin.read',
   summary: 'Shows the proposal of that id.',
-  takes: { params },
+  takes: { params: idParams },
   output: view,
   status: 200,
   reasons: ['not_found'],
@@ -110,7 +99,7 @@ const decline = operation({
   demands: 'admin.read',
   action: 'proposal.declined',
   summary: 'Declines a proposal. Its proposer withdraws it so.',
-  takes: { params },
+  takes: { params: idParams },
   output: z.undefined(),
   status: 204,
   reasons: ['not_found', 'conflict', 'own_proposal', 'precondition_failed', 'audit_unavailable'],
@@ -137,7 +126,7 @@ export function proposalOperations(all: readonly Operation<InputSchemas, unknown
     action: 'proposal.confirmed',
     summary:
       'Confirms a proposal of another operator: the change is made, and answered as it would have been.',
-    takes: { params },
+    takes: { params: idParams },
     output: z.unknown(),
     status: 200,
     reasons: ['not_found', 'conflict', 'own_proposal', 'precondition_failed', 'audit_unavailable'],

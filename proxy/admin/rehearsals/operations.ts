@@ -11,6 +11,7 @@ import { rehearsalChanges } from '../operation/changes.ts'
 import type { AdminCaller, AdminContext } from '../operation/context.ts'
 import { ndjsonWithProgress } from '../operation/in-lines.ts'
 import { type InputSchemas, operation } from '../operation/operation.ts'
+import { idParams } from '../operation/shapes.ts'
 
 const asked = z.strictObject({
   changes: rehearsalChanges,
@@ -80,7 +81,7 @@ export const getRehearsal = operation({
   demands: 'admin.read',
   action: 'admin.read',
   summary: 'Shows a rehearsal once more, for 30 days.',
-  takes: { params: z.object({ id: z.string() }) },
+  takes: { params: idParams },
   output: rehearsalShape,
   status: 200,
   reasons: ['not_found'],

@@ -3,7 +3,7 @@ import type { PrincipalUsage } from '../../../db/ledger/rehearsal/usage.ts'
 import { instantInput, windowOf } from '../conditions/window.ts'
 import type { PrincipalKind } from '../operation/kinds.ts'
 import { operation } from '../operation/operation.ts'
-import { capabilityToken, instant } from '../operation/shapes.ts'
+import { capabilityToken, idParams, instant } from '../operation/shapes.ts'
 import { principalOf } from '../principals/view.ts'
 
 const since = instantInput.exactOptional().meta({ description: 'Inclusive. Default: 30 days ago.' })
@@ -40,7 +40,7 @@ export const getCapabilityUsage = (kind: PrincipalKind) =>
     demands: 'admin.read',
     action: 'admin.read',
     summary: `Says which capabilities the calls of the ${kind.type} demanded, and which it holds in vain.`,
-    takes: { params: z.object({ id: z.string() }), query: z.object({ since }) },
+    takes: { params: idParams, query: z.object({ since }) },
     output: used,
     status: 200,
     reasons: ['not_found', 'overloaded'],
