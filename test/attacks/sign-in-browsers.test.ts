@@ -1,7 +1,7 @@
 import { Agent } from 'node:https'
 import t from 'tap'
 import { nextPage } from '../../proxy/operators/pages/next.ts'
-import type { Answered } from '../support/gateway.ts'
+import { ADMIN_SECRET, type Answered } from '../support/gateway.ts'
 import { spoiledStage } from '../support/oidc/attempts.ts'
 import { Jar, signedInBySecret } from '../support/oidc/jar.ts'
 import { Browser, FROM_ELSEWHERE, signedIn } from '../support/oidc/sign-in.ts'
@@ -17,6 +17,10 @@ await t.test('session fixation: a cookie from before sign-in is never the sessio
   const { gateway } = await spoiledStage(t)
   const mallory = await signedInBySecret(gateway)
   for (const planted of ['A'.repeat(43), mallory.session ?? 'none']) {
+    const bySecret = new Jar(gateway)
+    bySecret.cookies.set(SESSION, planted)
+    t.equal((await bySecret.send('/proxy/sign-in', { secret: ADMIN_SECRET })).status, 303)
+    t.not(bySecret.session, planted)
     const browser = new Browser(gateway)
     browser.jar.cookies.set(SESSION, planted)
     t.equal((await browser.signIn('alice')).status, 200)

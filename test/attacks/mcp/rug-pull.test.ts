@@ -93,26 +93,6 @@ await t.test(
   },
 )
 
-await t.test('threat 17: schema, annotations and icons are pinned too', async (t) => {
-  const stage = await mcpStage(t)
-  const server = await toolServer(t, [tool('a'), tool('b'), tool('c', { icons: [] })])
-  const files = await stage.register('files', server)
-  server.act = legacyWith([
-    tool('a', { inputSchema: { type: 'object', properties: { url: { type: 'string' } } } }),
-    tool('b', { annotations: { readOnlyHint: true } }),
-    tool('c', { icons: [{ src: 'https://example.com/i.png' }] }),
-  ])
-  const { tools } = await stage.refresh(files)
-  t.same(
-    tools.map(({ name, state }: Json) => [name, state]),
-    [
-      ['a', 'quarantined'],
-      ['b', 'quarantined'],
-      ['c', 'quarantined'],
-    ],
-  )
-})
-
 await t.test(
   'threat 17: invisible and direction-changing characters are flagged for the operator',
   async (t) => {

@@ -302,17 +302,6 @@ await t.test(
   },
 )
 
-await t.test('of two operators who register names that exclude each other, one is refused', async (t) => {
-  const gateway = await testGateway(t, PRIVATE)
-  const names = ['a', 'a.b', 'a.b.c', 'a.b.c.d']
-  const answers = await Promise.all(
-    names.map((name) => gateway.admin('POST', PATH, { name, endpoint_url: NOWHERE })),
-  )
-  t.equal(answers.filter(({ status }) => status === 201).length, 1)
-  t.ok(answers.every(({ status }) => [201, 412, 422].includes(status)))
-  t.equal((await gateway.admin('GET', PATH)).json.length, 1)
-})
-
 await t.test(
   'docs/protocol.md#mcp-resources a change replaces what it names, counts the revision and writes one row',
   async (t) => {
