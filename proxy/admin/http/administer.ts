@@ -6,7 +6,6 @@ import { Refusal, type RefusalReason } from '../../../plugins/refusal.ts'
 import { checkExpectations } from '../conditions/expected.ts'
 import { checkSecondOperator, type ProposedChange, propose } from '../conditions/propose.ts'
 import { checkRehearsal } from '../conditions/rehearsed.ts'
-import { withRowDetail } from '../operation/change.ts'
 import type { AdminCaller, AdminContext } from '../operation/context.ts'
 import {
   type InputSchemas,
@@ -33,12 +32,9 @@ export async function administer<T extends InputSchemas, Output>(
   const forced = await checkExpectations(bound, context, { input, given })
   const second = await checkSecondOperator(bound, context, demanded, caller)
   if (second.waits) return propose(bound, context, { given, input, demanded, rehearsal: named }, caller)
-  const naming = withRowDetail(context, {
-    ...(named !== null && { rehearsal: named }),
-    ...(forced && { forced }),
-  })
+  const rowDetail = { ...(named !== null && { rehearsal: named }), ...(forced && { forced }) }
   const actor = { ...caller.actor, standing: [...caller.actor.standing, ...second.standing] }
-  return bound.run(naming, input, { ...caller, actor, demanded })
+  return bound.run(context, input, { ...caller, actor, demanded, rowDetail })
 }
 
 const isDryRun = (input: object): boolean =>

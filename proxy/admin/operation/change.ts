@@ -1,6 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { LedgerError } from '../../../db/ledger/record/entry.ts'
-import type { JsonObject } from '../../../db/support/json.ts'
+import { type LedgerEntry, LedgerError } from '../../../db/ledger/record/entry.ts'
 import type { LedgerStatement, RowAssertion } from '../../../db/support/statement.ts'
 import { type AuditNote, noteEntry } from '../../../plugins/audit/entries.ts'
 import { Refusal, type RefusalReason } from '../../../plugins/refusal.ts'
@@ -11,21 +10,6 @@ interface AuditedChange extends AuditNote {
   /** What must be so when it is stored, beside the authority of its author. */
   readonly assertions?: readonly RowAssertion[]
 }
-
-/** The context of a change whose rows say more of it. */
-export const withRowDetail = (context: AdminContext, more: JsonObject): AdminContext =>
-  Object.keys(more).length === 0
-    ? context
-    : {
-        ...context,
-        ledger: {
-          commit: (unit) =>
-            context.ledger.commit({
-              ...unit,
-              entries: unit.entries.map((entry) => ({ ...entry, detail: { ...entry.detail, ...more } })),
-            }),
-        },
-      }
 
 /** What a changed object says of its change. */
 export const changeAuthor = ({ at, actor }: ChangeAuthorship) => ({ at, by: actor.id })
@@ -55,22 +39,39 @@ interface AuditedChanges {
  */
 export async function commitChanges(
   { ledger, configDigest }: AdminContext,
-  { id, at, actor }: ChangeAuthorship,
+  author: ChangeAuthorship,
   { statements, assertions = [], notes }: AuditedChanges,
   duplicate: RefusalReason = 'conflict',
 ): Promise<void> {
-  const entries = notes.map((note) => ({
-    ...noteEntry({ ...note, detail: { ...note.detail, via: actor.via } }, at, configDigest),
-    request_id: id,
-    principal_id: actor.id,
-    principal_type: actor.type,
-  }))
+  const { actor, rowDetail, confirmation } = author
+  const confirming = confirmation?.stored ? undefined : confirmation
+  const more = { via: actor.via, ...rowDetail, ...confirming?.detail }
+  const entries = notes.map((note) =>
+    changeEntry({ ...note, detail: { ...note.detail, ...more } }, author, configDigest),
+  )
   try {
-    await ledger.commit({ assertions: [...actor.standing, ...assertions], statements, entries })
+    await ledger.commit({
+      assertions: [...actor.standing, ...assertions],
+      statements: confirming ? [confirming.statement, ...statements] : statements,
+      entries: confirming ? [...entries, confirming.entry] : entries,
+    })
   } catch (error) {
     throw commitRefusal(error, duplicate)
   }
+  if (confirming) confirming.stored = true
 }
+
+/** Makes the row of a change, or of its confirmation. */
+export const changeEntry = (
+  note: AuditNote,
+  { id, at, actor }: ChangeAuthorship,
+  configDigest: string,
+): LedgerEntry => ({
+  ...noteEntry(note, at, configDigest),
+  request_id: id,
+  principal_id: actor.id,
+  principal_type: actor.type,
+})
 
 function commitRefusal(error: unknown, duplicate: RefusalReason): unknown {
   if (!(error instanceof LedgerError)) return error

@@ -5,6 +5,7 @@ import type { Ledger } from '../../../db/ledger/record/ledger.ts'
 import type { WalkProgress } from '../../../db/ledger/rehearsal/task.ts'
 import type { WalkResults, WalkTask } from '../../../db/rehearsal/messages.ts'
 import type { WalkTaskOf } from '../../../db/rehearsal/thread.ts'
+import type { JsonObject } from '../../../db/support/json.ts'
 import type { LedgerStatement } from '../../../db/support/statement.ts'
 import type { PartialDecisionFacts } from '../../../plugins/audit/decision.ts'
 import type { ActingOperator, ChangeAuthor } from '../../../plugins/operators/actor.ts'
@@ -98,8 +99,28 @@ export interface OrganisationNaming {
   readonly follow: () => Promise<void>
 }
 
+/** What the questions that a change was asked have its transaction say and hold. */
+export interface ChangeConditionsMet {
+  /** Members of each row of the change, in addition to its own. Absent: none. */
+  readonly rowDetail?: JsonObject
+  /** Stored with the first transaction of the change. Absent: nobody had to confirm it. */
+  readonly confirmation?: ChangeConfirmation
+}
+
+/** The confirmation of a change that was proposed: it is stored with the change, both or neither. */
+export interface ChangeConfirmation {
+  /** Members of each row of that transaction. */
+  readonly detail: JsonObject
+  /** Comes before the statements of the change. */
+  readonly statement: LedgerStatement
+  /** Comes after the rows of the change. */
+  readonly entry: LedgerEntry
+  /** True once it is stored: a later transaction of the same change does not store it again. */
+  stored: boolean
+}
+
 /** The one who performs an operation, and when. */
-export interface AdminCaller {
+export interface AdminCaller extends ChangeConditionsMet {
   /** What was asked of the caller before the operation runs. Absent: nothing yet. */
   readonly demanded?: readonly string[]
   /** `req_…`: the audit row's request id. */
@@ -115,6 +136,6 @@ export interface AdminCaller {
 }
 
 /** Whose change it is, and when: all that its row says of that. */
-export interface ChangeAuthorship extends Pick<AdminCaller, 'id' | 'at'> {
+export interface ChangeAuthorship extends Pick<AdminCaller, 'id' | 'at'>, ChangeConditionsMet {
   readonly actor: ChangeAuthor
 }

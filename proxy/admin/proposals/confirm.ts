@@ -3,7 +3,7 @@ import { readSecret, secretUnchanged } from '../../../db/operators/secret.ts'
 import { authorityUnchanged } from '../../../db/principals/pins.ts'
 import { findPrincipal } from '../../../db/principals/read.ts'
 import type { ProposalStatus } from '../../../db/schema.ts'
-import { noteEntry } from '../../../plugins/audit/entries.ts'
+import type { JsonObject } from '../../../db/support/json.ts'
 import {
   type ActingOperator,
   type AuthenticationMethod,
@@ -12,8 +12,8 @@ import {
 import { Refusal } from '../../../plugins/refusal.ts'
 import { checkExpectations } from '../conditions/expected.ts'
 import { proposalDetail } from '../conditions/propose.ts'
-import { commitChange, isOvertaken, withRowDetail } from '../operation/change.ts'
-import type { AdminCaller, AdminContext, ChangeAuthorship } from '../operation/context.ts'
+import { changeEntry, commitChange, isOvertaken } from '../operation/change.ts'
+import type { AdminCaller, AdminContext, ChangeAuthorship, ChangeConfirmation } from '../operation/context.ts'
 import { requireCapability } from '../operation/demands.ts'
 import {
   type InputSchemas,
@@ -60,16 +60,13 @@ export async function confirmProposal<T extends InputSchemas, Output>(
     })
   }
   const forced = await checkExpectations(bound, context, { input: inputOf(bound.takes, given), given })
-  const committing = new ProposalConfirmation(
-    withRowDetail(context, forced ? { forced } : {}),
-    proposal,
-    caller,
-  )
+  const rowDetail = forced ? { forced } : {}
+  const confirmation = confirmationOf(context, proposal, caller, rowDetail)
   const actor: ActingOperator = { ...proposer, standing: [...proposer.standing, ...caller.actor.standing] }
   try {
-    const result = await perform(bound, committing.context, given, { ...caller, actor })
+    const result = await perform(bound, context, given, { ...caller, actor, rowDetail, confirmation })
     // There was nothing to change.
-    if (!committing.confirmed) await endProposal(context, caller, proposal, 'confirmed')
+    if (!confirmation.stored) await endProposal(context, caller, proposal, 'confirmed')
     return result
   } catch (error) {
     if (!isOvertaken(error)) throw error
@@ -140,49 +137,26 @@ export async function endProposal(
   }
 }
 
-/** Puts the confirmation into the transaction of the change that is confirmed: both, or neither. */
-class ProposalConfirmation {
-  readonly context: AdminContext
-  confirmed = false
-
-  constructor(context: AdminContext, proposal: Proposal, { id, at, actor }: AdminCaller) {
-    const { database, ledger, configDigest } = context
-    const { rehearsal_id: rehearsal } = proposal
-    const detail = {
-      proposal: proposal.proposal_id,
-      confirmed_by: actor.id,
-      ...(rehearsal !== null && { rehearsal }),
-    }
-    const confirmation = {
-      ...noteEntry(
-        { action: 'proposal.confirmed', detail: { ...proposalDetail(proposal), via: actor.via } },
-        at,
-        configDigest,
-      ),
-      request_id: id,
-      principal_id: actor.id,
-      principal_type: actor.type,
-    }
-    const decision = decideProposal(database, {
-      ...{ id: proposal.proposal_id, status: 'confirmed', by: actor.id, at },
-    })
-    this.context = {
-      ...context,
-      ledger: {
-        commit: async (unit) => {
-          if (this.confirmed) return ledger.commit(unit)
-          const sealed = await ledger.commit({
-            ...unit,
-            statements: [decision, ...(unit.statements ?? [])],
-            entries: [
-              ...unit.entries.map((entry) => ({ ...entry, detail: { ...entry.detail, ...detail } })),
-              confirmation,
-            ],
-          })
-          this.confirmed = true
-          return sealed.slice(0, unit.entries.length)
-        },
+/** What goes into the transaction of a change that is confirmed. */
+const confirmationOf = (
+  { database, configDigest }: AdminContext,
+  proposal: Proposal,
+  caller: AdminCaller,
+  rowDetail: JsonObject,
+): ChangeConfirmation => {
+  const { proposal_id: id, rehearsal_id: rehearsal } = proposal
+  const { at, actor } = caller
+  return {
+    detail: { proposal: id, confirmed_by: actor.id, ...(rehearsal !== null && { rehearsal }) },
+    statement: decideProposal(database, { id, status: 'confirmed', by: actor.id, at }),
+    entry: changeEntry(
+      {
+        action: 'proposal.confirmed',
+        detail: { ...proposalDetail(proposal), via: actor.via, ...rowDetail },
       },
-    }
+      caller,
+      configDigest,
+    ),
+    stored: false,
   }
 }
