@@ -13,7 +13,7 @@ const MAX_COLUMNS = 110
 const NOT_WRAPPED_YET: readonly RegExp[] = [
   /^(?:CONTRIBUTING|SECURITY)\.md$/,
   /^docs\/(?:architecture|client|deploying|mcp)\.md$/,
-  /^docs\/(?:performance|policy|protocol|reasons)\.md$/,
+  /^docs\/(?:performance|policy|reasons)\.md$/,
 ]
 
 const tracked = execFileSync('git', ['ls-files'], { cwd: ROOT, encoding: 'utf8' })
