@@ -1,6 +1,6 @@
 /**
- * Counts, in this process, the changes of what decisions are made by. It moves when a change of this process's own is
- * durable, before anybody is told so, and with each change of another process that is heard of. It never goes back.
+ * Counts the changes of authority that this process made or heard of. It moves once a change of its own is
+ * durable, before anybody is told so, and with each change heard from another process. It never goes back.
  */
 export class AuthorityChanges {
   /** A plain field: it is compared for each request that leaves. */

@@ -20,37 +20,37 @@ export interface Database {
   /** The path as it stands in the URL, or `:memory:`; null on engines behind a socket. */
   readonly file: string | null
   /**
-   * Compiles once, for the hot path. Constants of the query stand in it as literals, never as values.
-   * SQLite plans a query with a join anew each time: one that is asked on every request has none
-   * (db/principals/pins.ts). An engine behind a socket may give what it has kept, which is a moment old at most: for
-   * decisions that are recorded with an assertion of what they rest on. `asked`: never.
+   * Compiles once, for the hot path. Constants of the query stand in it as literals, never as values. SQLite
+   * plans a query with a join again each time: a query that every request asks has none
+   * (db/principals/pins.ts). An engine behind a socket may answer from its cache, at most a moment old: for
+   * decisions that are recorded with an assertion of what they rest on. `asked`: never cached.
    */
   readonly lookup: <R extends object>(query: Compilable<R>, how?: 'asked') => PreparedLookup<R>
   /**
-   * Where look-ups give what was kept: whether all that they have given since an instant (ms of `performance.now()`) is
-   * so now. Where it is not, nothing is kept any more. Rejects with DatabaseUnavailable. Absent where all are asked.
+   * True if all that look-ups have given since an instant (ms of `performance.now()`) is still so; if not,
+   * the cache is empty. Rejects with DatabaseUnavailable. Absent if nothing is cached.
    */
   readonly current?: (since: number) => Promise<boolean>
-  /** The changes of what decisions are made by that this process has made or heard of. */
+  /** The changes of authority that this process has made or heard of. */
   readonly authority: AuthorityChanges
   /** Reads the ledger, however long it is, away from this connection and, on SQLite, this thread. */
   readonly audit: LedgerReader
   /** The rows of the ledger as the leaves of its tree. */
   readonly treeRows: TreeRows
-  /** How many rows there are of each kind, by spans of time. */
+  /** Numbers of rows of each kind, by spans of time. */
   readonly rowCounts: RowCounts
-  /** Opens this process's half of the ledger. Rejects with one sentence where it cannot write there. */
+  /** Opens this process's half of the ledger. Rejects with one sentence if it cannot write there. */
   readonly openWriter: () => Promise<LedgerWriter>
   /**
-   * Does what only one process at a time may: to make what all who share the database then find. On SQLite there is
-   * no other process.
+   * Does work that only one process may do at a time, whose result all who share the database then find. On
+   * SQLite there is no other process.
    */
   readonly alone: <Made>(work: () => Promise<Made>) => Promise<Made>
-  /** What the processes that share the database tell each other. */
+  /** Messages between the processes that share the database. */
   readonly notices: NoticeChannel
   /**
-   * Whether this process is the one that does a task for all that share the database. Asked each time, also while the
-   * task is done: a process that was frozen learns here that another one has taken it over. False until it is known.
+   * True if this process does a task for all that share the database. Ask each time, also during the task: a
+   * process that was frozen learns here that another one has taken over. False until it is known.
    */
   readonly leads: (task: string) => boolean
   readonly close: () => Promise<void>

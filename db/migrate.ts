@@ -27,8 +27,9 @@ export const sortedMigrations = (migrations: NamedMigrations): NamedMigrations =
   Object.fromEntries(Object.entries(migrations).sort(([one], [other]) => (one < other ? -1 : 1)))
 
 /**
- * The migrations that both engines run. What no common SQL can say stands with the engine
- * (`db/<engine>/migrations.ts`). The next one is 0072 or later: a name that sorts before one that has run is refused.
+ * The migrations that both engines run. What no common SQL can say is in the engine's folder
+ * (`db/<engine>/migrations.ts`). The next one is 0072 or later: a name that sorts before one that has run is
+ * refused.
  */
 export const COMMON_MIGRATIONS: NamedMigrations = {
   '0001_principals': principals,
@@ -50,9 +51,8 @@ export const COMMON_MIGRATIONS: NamedMigrations = {
 }
 
 /**
- * The names of the migrations that the database still needs.
- * Throws where it has run one that we do not know: a newer version has been here, and its rows are not ours
- * to touch.
+ * The names of the migrations that the database still needs. Throws if it has run one that we do not know: a
+ * newer version has been here, and its rows are not ours to touch.
  */
 export async function pendingMigrations(
   db: Kysely<DatabaseSchema>,
@@ -84,9 +84,9 @@ export async function migrationState(
 }
 
 /**
- * Brings the schema up to date, or throws as {@link pendingMigrations} does.
- * On PostgreSQL in one transaction, one process at a time, whoever starts beside it. Does NOT open a transaction on
- * SQLite: the caller does, else a crash midway leaves half a migration.
+ * Brings the schema up to date, or throws as {@link pendingMigrations} does. On PostgreSQL in one
+ * transaction, one process at a time. Does NOT open a transaction on SQLite: the caller does, else a crash
+ * midway leaves half a migration.
  */
 export async function migrateToLatest(
   db: Kysely<DatabaseSchema>,

@@ -42,7 +42,7 @@ export type EnrollmentMethod = 'minted' | 'byoca' | 'spiffe' | 'csr' | 'dashboar
 
 type SqlFlag = 0 | 1
 
-/** Who made an object of administration, and who changed it last, by the name in the ledger. Null: not known. */
+/** Names in the ledger: who made the object, and who changed it last. Null: unknown. */
 interface AuthorshipColumns {
   readonly created_by: ColumnType<string | null, string | null | undefined, never>
   readonly changed_by: ColumnType<string | null, string | null | undefined, string | null>
@@ -57,7 +57,7 @@ interface PrincipalColumns extends AuthorshipColumns {
   readonly spiffe_id: string | null
   /** RFC 7638 thumbprint of the pinned DPoP key. base64url. */
   readonly dpop_jkt: string | null
-  /** The key before the last rotation, honoured until the instant beside it. */
+  /** The key before the last rotation, honoured until the instant alongside it. */
   readonly previous_dpop_jkt: ColumnType<string | null, string | null | undefined, string | null>
   readonly previous_dpop_jkt_until: ColumnType<string | null, string | null | undefined, string | null>
   readonly federated: ColumnType<SqlFlag, SqlFlag | undefined, SqlFlag>
@@ -73,7 +73,7 @@ interface PrincipalColumns extends AuthorshipColumns {
   readonly last_seen_at: string | null
   /** JSON array of tokens (spec §2.1). */
   readonly capabilities: Generated<string>
-  /** The same of the set that is judged beside it; null where none is. */
+  /** The same of the set that is judged alongside it; null if none is. */
   readonly candidate: ColumnType<string | null, string | null | undefined, string | null>
   /** Since when both are what they are. */
   readonly candidate_since: ColumnType<string | null, string | null | undefined, string | null>
@@ -151,7 +151,7 @@ interface AgentTrustedCaTable {
   readonly agent_id: string
   readonly ca_digest: string
   readonly trusted_at: string
-  /** By the name in the ledger. Null: since before it was asked. */
+  /** A name in the ledger. Null: from before it was recorded. */
   readonly trusted_by: string | null
 }
 
@@ -159,7 +159,7 @@ interface AgentTrustedCaTable {
 interface SingleUseTable {
   /** The first 16 bytes of a SHA-256. Lower-case hex. */
   readonly digest: string
-  /** ms since the epoch, as one number: it is written with each proof, and shown to nobody. */
+  /** ms since the epoch, as one number: it is written with each proof, and never shown. */
   readonly expires_at: number
 }
 
@@ -209,7 +209,7 @@ interface McpResourceTable extends AuthorshipColumns {
   readonly server_facts: string | null
   /** The instant of the last read that went well. Null: there was none. */
   readonly last_read_at: string | null
-  /** The error of the last read, where it failed. */
+  /** The error of the last read, if it failed. */
   readonly last_error: string | null
 }
 
@@ -288,15 +288,15 @@ interface ProposalTable {
   readonly proposal_id: string
   /** The name of the operation. */
   readonly operation: string
-  /** As the change's row will say it. */
+  /** The action of the change's row. */
   readonly action: string
   /** JSON array: what proposer and confirmer must hold. */
   readonly capabilities: string
   /** JSON: what the operation takes, but for its condition. Empty once it is decided. */
   readonly input: ColumnType<string, string, string>
-  /** The ETag of the object when it was proposed; null where there is none. */
+  /** The ETag of the object when it was proposed; null if there is none. */
   readonly etag: string | null
-  /** Of what it would do; null where nobody can say. */
+  /** The rehearsal of the change; null if none. */
   readonly rehearsal_id: string | null
   readonly proposed_by: string
   /** The door by which the proposer came. */
@@ -341,10 +341,10 @@ interface AuditTreeTable {
   readonly tree: number
   readonly origin: string
   readonly size: ColumnType<number, number, number>
-  /** Of the last row that is in it. */
+  /** The last row in it. */
   readonly place: ColumnType<number, number, number>
   readonly begun_at: string
-  /** Why there is another one than the first. */
+  /** Why a tree follows the first. */
   readonly reason: string | null
 }
 
@@ -361,7 +361,7 @@ interface AuditTileTable {
 interface AuditCheckpointTable {
   readonly tree: number
   readonly size: number
-  /** Of the last row under it. */
+  /** The last row under it. */
   readonly place: number
   /** base64. */
   readonly root: string
@@ -370,7 +370,7 @@ interface AuditCheckpointTable {
   readonly signatures: string
 }
 
-/** What an anchor has said of a checkpoint. */
+/** An anchor's proof of a checkpoint. */
 interface AuditCosignatureTable {
   readonly tree: number
   readonly size: number
@@ -380,21 +380,21 @@ interface AuditCosignatureTable {
   readonly at: string
 }
 
-/** How far an anchor is. */
+/** The progress of an anchor. */
 interface AuditAnchorTable {
   readonly tree: number
   readonly anchor: string
-  /** Of the newest checkpoint that it has; 0 where it has none. */
+  /** The size of its newest checkpoint; 0 if it has none. */
   readonly size: ColumnType<number, number, number>
   readonly at: ColumnType<string | null, string | null, string | null>
-  /** Why the last try has failed; null where it has not. */
+  /** Why the last try has failed; null if it has not. */
   readonly error: ColumnType<string | null, string | null, string | null>
   readonly error_at: ColumnType<string | null, string | null, string | null>
 }
 
 /** A key that signs a tree, or has signed it. */
 interface AuditKeyTable {
-  /** Of the key in signed notes. Eight hex digits. */
+  /** The key's id in signed notes. Eight hex digits. */
   readonly id: string
   readonly tree: number
   /** The text of the verifier key (C2SP signed-note). */
@@ -406,7 +406,7 @@ interface AuditKeyTable {
   readonly retired_at: ColumnType<string | null, string | null, string | null>
 }
 
-/** How many rows of an action and a status were recorded in a span of time (docs/ledger.md#counts). */
+/** The number of rows of an action and a status in a span of time (docs/ledger.md#counts). */
 interface RowCountTable {
   /** The characters of an instant that make the span. */
   readonly level: number

@@ -4,8 +4,9 @@ import { type LedgerStatement, type RowAssertion, statementOf, timestamp } from 
 
 /**
  * The names of what the service remembers about itself. `admin_secret_hash` is a bcrypt or argon2id string,
- * never the secret; `admin_secret_senders` the keyed digests of those that came with it of late. `authority` holds the files of the CA, its keys sealed, where many processes share it or it was made
- * anew. `organisation_set`: when somebody has answered for organisation and trust domain.
+ * never the secret; `admin_secret_senders` the keyed digests of those that came with it of late. `authority`
+ * holds the files of the CA, its keys sealed, if many processes share it or it was made again.
+ * `organisation_set`: when somebody has answered for organisation and trust domain.
  */
 export type SettingKey =
   | 'admin_secret_hash'
@@ -21,7 +22,7 @@ export type SettingKey =
   | 'trusted_cas_recorded'
   | 'authority'
 
-/** Reads the setting's value; undefined where it was never written. */
+/** Reads the setting's value; undefined if it was never written. */
 export async function readSetting(db: Database, key: SettingKey): Promise<string | undefined> {
   const row = await db.kysely.selectFrom('settings').select('value').where('key', '=', key).executeTakeFirst()
   return row?.value

@@ -6,8 +6,8 @@ const DIGITS = 32
 
 /**
  * Claims a thing that may pass once. In a unit of the ledger a second claim is a `duplicate`, whichever
- * replica made the first, and before or after a crash. `digest`: SHA-256 in lower-case hex. `expiresAt`: when a
- * copy would be too old anyway, ms since the epoch.
+ * replica made the first, and before or after a crash. `digest`: SHA-256 in lower-case hex. `expiresAt`: when
+ * a copy would be too old anyway, ms since the epoch.
  */
 export function claimOnce(database: Database, digest: string, expiresAt: number): LedgerStatement {
   return {

@@ -12,9 +12,9 @@ const MAX_UNDER_WAY = 64
 const DEADLINE_MS = 5_000
 /** The bounds of the time for which an answer is believed unasked, whatever its time to live. ms. */
 const [MIN_FRESH_MS, MAX_FRESH_MS] = [1_000, 30_000]
-/** The time for which the last good answer is good where none can be had (RFC 8767 §5). ms. */
+/** The time that the last good answer may be used if there is no new one (RFC 8767 §5). ms. */
 const MAX_STALE_MS = 86_400_000
-/** The time that whoever has such an answer waits for a newer one. ms. */
+/** The time that a caller with such an answer waits for a newer one. ms. */
 const PATIENCE_MS = 250
 /** The time without another attempt after one that failed (RFC 8767 §5). ms. */
 const RETRY_MS = 5_000
@@ -39,11 +39,11 @@ interface HostNameCacheOptions {
 }
 
 /**
- * The names that must work: those of the operator's providers, servers and database, one object for each purpose, so
- * that no purpose waits behind another (docs/threats.md#h2). One look-up of a name is under way at once, whoever asks,
- * and it is called off after five seconds. A good answer is believed for its time to live, a second at least and 30 s at
- * most. Later it is asked for anew; where no answer comes, the last good one counts for a day. A name that is denied
- * is forgotten. Does NOT judge addresses.
+ * The names that must work: those of the operator's providers, servers and database, one object for each
+ * purpose, so that no purpose waits for another (docs/threats.md#h2). One look-up of a name is under way at
+ * once, whoever asks, and it ends after five seconds. A good answer is believed for its time to live, a
+ * second at least and 30 s at most. Later it is asked for again; if no answer comes, the last good one counts
+ * for a day. A name that is denied is forgotten. Does NOT judge addresses.
  */
 export class HostNameCache {
   readonly #servers: readonly string[] | undefined
@@ -98,7 +98,7 @@ export class HostNameCache {
     if (this.#underWay.size >= MAX_UNDER_WAY) return Promise.reject(new HostNameError(host, 'EBUSY'))
     const asked = this.#find(host).finally(() => this.#underWay.delete(host))
     this.#underWay.set(host, asked)
-    // Whoever has the last good answer may not wait for this one.
+    // // A caller with the last good answer may not wait for this one.
     asked.catch(() => undefined)
     return asked
   }

@@ -6,7 +6,7 @@ import type { McpTool } from './tools.ts'
 /** The tools that one row names. */
 export const MAX_TOOLS_PER_ROW = 64
 
-/** What a resource demands, and what it is called. */
+/** A resource's name and demands. */
 type ResourceDemands = Pick<
   McpResourceFields,
   'name' | 'required_capability' | 'tool_capabilities' | 'enabled'

@@ -15,7 +15,7 @@ export interface McpBinding {
   readonly principal_id: string
   readonly resource_id: string
   readonly created_at: string
-  /** Who has made it, by the name in the ledger. Null: not known. */
+  /** The author's name in the ledger. Null: unknown. */
   readonly created_by: string | null
 }
 
@@ -83,7 +83,7 @@ export function listMcpBindings(
   return allPages((after, limit) => bindingsQuery(db, filter, after).limit(limit).execute(), pause)
 }
 
-/** Reads the bindings behind another one, by an index in their order. Exported for the test of its query plan. */
+/** Reads the bindings after another one, by an index in their order. Exported for the test of its query plan. */
 export function bindingsQuery(
   { kysely }: Database,
   { bindingId, principalId, resourceId }: BindingFilter,
@@ -153,9 +153,9 @@ interface McpBindingState {
 }
 
 /**
- * Asserts that what an MCP call was judged by is still so. The resource has this revision: it demands what it
- * demanded, is enabled or not, and its tools are approved, quarantined or gone as they were. The principal is bound
- * to it by this binding, or by none.
+ * Asserts that the basis of an MCP call's decision is still so. The resource has this revision: it demands
+ * what it demanded, is enabled or not, and its tools are approved, quarantined or gone as they were. The
+ * principal is bound to it by this binding, or by none.
  */
 export type McpBindingAssertion = (standing: McpBindingState) => RowAssertion
 
@@ -172,7 +172,7 @@ export function mcpBindingAssertion({ kysely }: Database): McpBindingAssertion {
     .where('principal_type', '=', 'agent')
     .where('principal_id', '=', '')
     .where('mcp_bindings.resource_id', '=', '')
-  // Compared, where `exists` would make a join, which SQLite plans anew each time (measured: 13 µs, against 1.6).
+  // Compared: `exists` would make a join, which SQLite plans again each time (measured: 13 µs, against 1.6).
   const bound = resource.where(binding, '=', '').compile().sql
   const unbound = resource.where((row) => row.not(row.exists(binding))).compile().sql
   return ({ type, principalId, resourceId, revision, binding: id }) => {

@@ -8,13 +8,13 @@ import { allPages, type PagePause } from '../support/pages.ts'
 export interface BoundPrincipal {
   readonly principal_type: PrincipalType
   readonly principal_id: string
-  /** The name that it is shown as; its own where it has none; null of a principal that is not there. */
+  /** The name that it is shown as; its own if it has none; null of a principal that is not there. */
   readonly shown_as: string | null
 }
 
 type BoundPrincipalKey = Pick<BoundPrincipal, 'principal_type' | 'principal_id'>
 
-/** Those behind `after` in the order of type and id: at most `most` of those that are `wanted`. */
+/** Finds principals after `after` by type and id: at most `most` of those that are `wanted`. */
 export function findBoundPrincipals(
   db: Database,
   {
@@ -87,7 +87,7 @@ export function bindingsOfPrincipals({ kysely }: Database, type: PrincipalType, 
     .execute()
 }
 
-/** How many are bound to each resource that anybody is bound to, by its id. Reads an index alone. */
+/** Counts the principals bound to each resource, by its id; none has no entry. Reads an index alone. */
 export async function countBindings({ kysely }: Database): Promise<ReadonlyMap<string, number>> {
   const rows = await kysely
     .selectFrom('mcp_bindings')

@@ -10,7 +10,7 @@ export const namesCollide = (one: string, other: string): boolean =>
   one !== other && (one.startsWith(`${other}.`) || other.startsWith(`${one}.`))
 
 /**
- * Fails the unit that gives a resource its name where the name collides: two operators at once must not make
+ * Fails the unit that gives a resource its name if the name collides: two operators at once must not make
  * what neither of them could make alone. Stands after the statement that gives the name; writes nothing.
  */
 export function rejectNameCollision({ kysely }: Database, name: string): LedgerStatement {

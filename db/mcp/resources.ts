@@ -22,7 +22,7 @@ export interface McpResourceFields {
   /** Host names, lower case. Empty: the endpoint's own host alone. */
   readonly allowed_domains: readonly string[]
   readonly enabled: boolean
-  /** By name of the tool. Without a prototype: a tool may be called `constructor`. */
+  /** Keyed by tool name. Without a prototype: a tool may be called `constructor`. */
   readonly tool_capabilities: Readonly<Record<string, string>>
 }
 
@@ -40,14 +40,14 @@ export interface McpResource extends McpResourceFields {
   readonly era: McpEra | null
   readonly protocol_version: string | null
   /**
-   * Its own words: `capabilities`, `serverInfo`, `instructions`; `legacy`: it speaks the older revisions too.
+   * The server's `capabilities`, `serverInfo`, `instructions`; `legacy`: it speaks the older revisions too.
    */
   readonly server_facts: Readonly<Record<string, unknown>> | null
   /** The instant of the last read that went well. Null: its tools were never pinned. */
   readonly last_read_at: string | null
-  /** The reason that the last read failed, in one sentence; null where it went well. */
+  /** The reason that the last read failed, in one sentence; null if it went well. */
   readonly last_error: string | null
-  /** Who has registered it, and who has changed it last, by the name in the ledger. Null: not known. */
+  /** Names in the ledger: who registered it, and who changed it last. Null: unknown. */
   readonly created_by: string | null
   readonly changed_by: string | null
 }
@@ -60,7 +60,7 @@ export async function listMcpResources({ kysely }: Database): Promise<McpResourc
   return rows.map(mcpResourceOf)
 }
 
-/** The resource of that id, disabled or not; undefined where there is none. */
+/** The resource of that id, disabled or not; undefined if there is none. */
 export async function findMcpResource({ kysely }: Database, id: string): Promise<McpResource | undefined> {
   const found = kysely.selectFrom('mcp_resources').selectAll().where('resource_id', '=', id)
   const row = await found.executeTakeFirst()
@@ -112,14 +112,14 @@ export async function countUnreadableResources({ kysely }: Database): Promise<nu
   const { total } = await kysely
     .selectFrom('mcp_resources')
     .select((select) => select.fn.countAll<number>().as('total'))
-    // A literal: the planner uses the partial index only where it sees the constant.
+    // A literal: the planner uses the partial index only if it sees the constant.
     .where('enabled', '=', sql.lit(1 as const))
     .where('last_error', 'is not', null)
     .executeTakeFirstOrThrow()
   return total
 }
 
-/** Reads a row. Throws where a column holds no JSON: somebody else has written it. */
+/** Reads a row. Throws if a column holds no JSON: somebody else has written it. */
 export function mcpResourceOf(row: McpResourceRow): McpResource {
   return {
     ...row,
@@ -132,7 +132,7 @@ export function mcpResourceOf(row: McpResourceRow): McpResource {
   }
 }
 
-/** The texts that were read last: a request must not pay for parsing what did not change. */
+/** The texts read last: a request must not pay for parsing an unchanged text. */
 const texts = new LRUCache<string, object>({ max: 1024 })
 
 function read(text: string): unknown {
@@ -153,7 +153,7 @@ interface NewMcpResource extends McpResourceFields {
   readonly resource_id: string
   /** ms since the epoch. */
   readonly at: number
-  /** Who makes it, by the name in the ledger. Absent: it is not known. */
+  /** The author's name in the ledger. Absent: unknown. */
   readonly by?: string | undefined
 }
 
@@ -188,8 +188,9 @@ interface McpResourceChange extends McpResourceFields {
 }
 
 /**
- * Replaces what the operator says of a resource, if its revision is still the one that was read. A new endpoint forgets
- * what was found at the old one, but not what was approved: its tools, and its `introduction`.
+ * Replaces the operator's description of a resource, if its revision is still the one that was read. A new
+ * endpoint forgets what was found at the old one, but not what was approved: its tools, and its
+ * `introduction`.
  */
 export function updateMcpResource(
   { kysely }: Database,
@@ -258,10 +259,10 @@ export type McpReading =
   | { readonly problem: string }
 
 /**
- * Stores the result of a read. Changes no row where the resource was changed since it was read from the
- * database, or where another read has been noted meanwhile: what comes late says nothing of how things are
- * now. A failed one leaves all that the last good one found. `rows`: those that say what the read changes, each of
- * which raises the revision by 1; with none, an operator's If-Match survives it.
+ * Stores the result of a read. Changes no row if the resource was changed since it was read from the
+ * database, or if another read was noted meanwhile: a late read says nothing of the present. A failed one
+ * leaves all that the last good one found. `rows`: those that say what the read changes, each of which raises
+ * the revision by 1; with none, an operator's If-Match survives it.
  */
 export function recordMcpReading(
   { kysely }: Database,

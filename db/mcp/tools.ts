@@ -38,7 +38,7 @@ interface UnpinnedMcpTool extends KnownMcpTool {
   readonly pinned_at: null
 }
 
-/** A tool of an upstream, as it was approved and as it is now where that differs. Timestamps are RFC 3339. */
+/** A tool of an upstream, as it was approved and as it is now if that differs. Timestamps are RFC 3339. */
 export type McpTool = PinnedMcpTool | UnpinnedMcpTool
 
 type McpToolRow = Selectable<DatabaseSchema['mcp_tools']>
@@ -66,7 +66,7 @@ export function mcpToolByName(db: Database): (resourceId: string, name: string) 
 export const mcpToolByNameQuery = ({ kysely }: Database) =>
   kysely.selectFrom('mcp_tools').selectAll().where('resource_id', '=', '').where('name', '=', '')
 
-/** The resource's one tool that is not gone, for the hot path; undefined where it has none, or several. */
+/** The resource's one tool that is not gone, for the hot path; undefined if it has none, or several. */
 export function onlyMcpTool(db: Database): (resourceId: string) => McpToolLookup {
   const count = db.lookup(onlyMcpToolQuery(db))
   const byName = mcpToolByName(db)
@@ -96,7 +96,7 @@ export const onlyMcpToolQuery = ({ kysely }: Database) =>
 
 /** Counts the tools whose definition waits for approval, those of disabled resources too. */
 export async function countQuarantinedTools({ kysely }: Database): Promise<number> {
-  // A literal: the planner uses the partial index only where it sees the constant.
+  // A literal: the planner uses the partial index only if it sees the constant.
   const { total } = await kysely
     .selectFrom('mcp_tools')
     .select((select) => select.fn.countAll<number>().as('total'))
@@ -110,7 +110,7 @@ function toolOf({ flags: text, definition, digest, pinned_at, ...stored }: McpTo
   const row = { ...stored, digest_is_whole: isWhole === 1, pending_is_whole: pendingIsWhole === 1 }
   // Proven by putMcpTool, which alone writes the column.
   const flags = text === '[]' ? NONE : (JSON.parse(text) as readonly string[])
-  // The table has the empty text where a tool was never approved.
+  // The table has the empty text if a tool was never approved.
   return digest === ''
     ? { ...row, flags, definition: null, digest: null, pinned_at: null }
     : { ...row, flags, definition, digest, pinned_at }
@@ -119,9 +119,8 @@ function toolOf({ flags: text, definition, digest, pinned_at, ...stored }: McpTo
 const NONE: readonly string[] = Object.freeze([])
 
 /**
- * Stores a tool as a read found it. Of one that is known, the pinned definition, its digest and `pinned_at`
- * stay as they are, and where the digest is another one no row changes: only {@link approveMcpTool} replaces
- * what was approved.
+ * Stores a tool as a read found it. A known tool keeps its pinned definition, its digest and `pinned_at`, and
+ * if the digest is another one no row changes: only {@link approveMcpTool} replaces what was approved.
  */
 export function putMcpTool({ kysely }: Database, { flags, ...tool }: McpTool): LedgerStatement {
   const { digest_is_whole: isWhole, pending_is_whole: pendingIsWhole } = tool
@@ -159,12 +158,12 @@ interface McpToolApproval {
   readonly at: number
 }
 
-/** Approves the pending definition. Changes no row where another one waits, or none. */
+/** Approves the pending definition. Changes no row if another one waits, or none. */
 export function approveMcpTool({ kysely }: Database, approval: McpToolApproval): LedgerStatement {
   const query = kysely
     .updateTable('mcp_tools')
     .set((row) => ({
-      // Never null where the digest below is not.
+      // Never null if the digest below is not.
       definition: row.fn.coalesce('pending_definition', sql.lit('')),
       digest: approval.pendingDigest,
       digest_is_whole: row.ref('pending_is_whole'),

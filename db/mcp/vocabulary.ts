@@ -6,8 +6,8 @@ import { allPages, noPause, type PagePause } from '../support/pages.ts'
 import { listMcpResources } from './resources.ts'
 
 /**
- * A capability that calling something of a resource demands (spec §2.2). `tool`: null where it is the
- * resource's own.
+ * A capability that calling something of a resource demands (spec §2.2). `tool`: null if it is the resource's
+ * own.
  */
 export interface DemandedCapability {
   readonly capability: string

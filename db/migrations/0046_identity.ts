@@ -7,7 +7,7 @@ export async function up(db: Kysely<unknown>): Promise<void> {
     await db.schema.alterTable(table).addColumn('previous_dpop_jkt_until', 'text').execute()
     await db.schema.createIndex(`${table}_spiffe_id`).on(table).column('spiffe_id').execute()
   }
-  // The CAs that an agent's SVIDs must chain to, where its enrollment named them; null: the attached ones.
+  // The CAs that an agent's SVIDs must chain to, if its enrollment named them; null: the attached ones.
   await db.schema.alterTable('internal_agents').addColumn('spiffe_bundle', 'text').execute()
   // Whoever presents an SVID of this id is this agent: there can be one.
   await db.schema

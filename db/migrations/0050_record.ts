@@ -6,9 +6,8 @@ interface SchemaBeforeRecord {
 }
 
 /**
- * What the second version of the record rests on (docs/ledger.md): a pseudonym for each user, the keys of
- * commitments, and resources that demand nothing but their binding. What is registered goes on demanding what
- * it demanded.
+ * Prepares the second version of the record (docs/ledger.md): a pseudonym for each user, the keys of
+ * commitments, and resources that demand only their binding. Registered resources keep their demands.
  */
 export async function up(db: Kysely<SchemaBeforeRecord>): Promise<void> {
   await db.schema

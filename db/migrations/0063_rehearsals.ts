@@ -1,8 +1,8 @@
 import type { Kysely } from 'kysely'
 
 /**
- * What rehearsals came to (docs/rehearsal.md): a change may name one that is not old. The ledger has their digests; what
- * they say in full is kept for a while.
+ * Stores the results of rehearsals (docs/rehearsal.md): a change may name a recent one. The ledger has their
+ * digests; their full text is kept for a while.
  */
 export async function up(db: Kysely<unknown>): Promise<void> {
   await db.schema

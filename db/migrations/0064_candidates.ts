@@ -1,8 +1,8 @@
 import type { Kysely } from 'kysely'
 
 /**
- * A principal's candidate set (docs/rehearsal.md#candidates): judged beside the real one on every call, since an instant,
- * and nothing else. Null: it has none.
+ * A principal's candidate set (docs/rehearsal.md#candidates): judged alongside the real one on every call,
+ * since an instant, and nothing else. Null: it has none.
  */
 export async function up(db: Kysely<unknown>): Promise<void> {
   for (const table of TABLES) {

@@ -2,8 +2,8 @@ import { type Kysely, sql } from 'kysely'
 import type { Migration } from 'kysely/migration'
 
 /**
- * The tree over the rows of the ledger (docs/ledger.md#tree): its tiles, its signed checkpoints with what others have
- * said of them, and the keys that sign. `bytes`: the engine's type of bytes.
+ * The tree over the rows of the ledger (docs/ledger.md#tree): its tiles, its signed checkpoints with the
+ * statements of others, and the keys that sign. `bytes`: the engine's type of bytes.
  */
 export const auditTree = (bytes: 'blob' | 'bytea'): Migration => ({
   async up(db: Kysely<unknown>): Promise<void> {

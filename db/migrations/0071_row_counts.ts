@@ -1,9 +1,9 @@
 import { type Kysely, sql } from 'kysely'
 
 /**
- * How many rows of the ledger there are of each action and status, by spans of time (docs/ledger.md#counts): made of the
- * rows, in the order of their places, up to the place in `row_counts_place`. A database that has rows already is counted
- * by the task that counts new ones.
+ * Counts the ledger's rows of each action and status, by spans of time (docs/ledger.md#counts): in the order
+ * of their places, up to the place in `row_counts_place`. The task that counts new rows also counts those
+ * that are there already.
  */
 export async function up(db: Kysely<unknown>): Promise<void> {
   await db.schema

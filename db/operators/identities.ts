@@ -7,7 +7,7 @@ export interface ProviderIdentity {
   readonly subject: string
 }
 
-/** Finds the operator that was made for a person; undefined where none was. */
+/** Finds the operator that was made for a person; undefined if there is none. */
 export async function operatorOfIdentity(
   { kysely }: Database,
   { issuer, subject }: ProviderIdentity,

@@ -46,7 +46,7 @@ export function oneHolderAtMost({ kysely }: Database, capability: string): RowAs
   return { sql: question.compile().sql, parameters: [holding(capability)] }
 }
 
-/** Whether there is any operator at all, active or not. */
+/** True if there is any operator, active or not. */
 export async function hasOperators({ kysely }: Database): Promise<boolean> {
   const one = kysely.selectFrom('local_operator_principals').select('principal_id').limit(1)
   return (await one.executeTakeFirst()) !== undefined

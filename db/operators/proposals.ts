@@ -6,7 +6,7 @@ import { type LedgerStatement, statementOf, timestamp } from '../support/stateme
 
 /** A change that waits for a second operator, or has. Timestamps are RFC 3339. */
 export interface Proposal extends Omit<Selectable<DatabaseSchema['proposals']>, 'capabilities'> {
-  /** What proposer and confirmer must hold. */
+  /** Demanded of proposer and confirmer. */
   readonly capabilities: readonly string[]
 }
 
@@ -33,7 +33,7 @@ interface ProposalQuery {
   readonly cursor?: ListCursor | undefined
 }
 
-/** A page of proposals, newest first, and the cursor of the next one: null where this is the last. */
+/** A page of proposals, newest first, and the cursor of the next page: null if this is the last. */
 export async function listProposals(
   { kysely }: Database,
   { status, limit, cursor }: ProposalQuery,
@@ -105,8 +105,8 @@ interface ProposalDecision {
 }
 
 /**
- * Ends a proposal, if it is open: another one changes no row. What it would have changed is forgotten: the ledger says
- * what was done, and it may name a person.
+ * Ends a proposal, if it is open: another one changes no row. Its input is forgotten: the ledger says what
+ * was done, and the input may name a person.
  */
 export function decideProposal(
   { kysely }: Database,

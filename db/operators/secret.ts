@@ -31,7 +31,7 @@ export function secretUnchanged({ kysely }: Database): (hash: string) => RowAsse
   return (hash) => (hash === '' ? { sql: none, parameters: [] } : { sql: stored, parameters: [hash] })
 }
 
-/** Lets the secret open doors again. Changes no row where it was not disabled. */
+/** Lets the secret open doors again. Changes no row if it was not disabled. */
 export function enableSecret({ kysely }: Database): LedgerStatement {
   return statementOf(kysely.deleteFrom('settings').where('key', '=', DISABLED).compile())
 }

@@ -35,7 +35,7 @@ export interface OperatorSessionOwner {
 
 /** The sessions that one operator has at most; those by the secret count as one operator's. */
 export const MAX_SESSIONS_PER_OPERATOR = 20
-/** The sessions that are shown at once. For showing alone: whatever acts on sessions does so by a condition. */
+/** The sessions shown at once. For showing alone: operations on sessions use a condition. */
 const MAX_SHOWN = 500
 
 /** Lists sessions, newest first. `of`: of that operator alone. */
@@ -57,7 +57,10 @@ export async function sessionsByPrefix(db: Database, prefix: string): Promise<re
   return sessions(db).where('s.id_sha256', 'like', `${prefix}%`).execute()
 }
 
-/** Finds the digests of those that a new session of that operator leaves no room for: {@link MAX_SESSIONS_PER_OPERATOR} at most of them. */
+/**
+ * Finds the digests of sessions for which a new one of that operator leaves no room: {@link
+ * MAX_SESSIONS_PER_OPERATOR} at most.
+ */
 export async function excessSessions(
   { kysely }: Database,
   owner: OperatorSessionOwner,
@@ -96,7 +99,7 @@ export function endOldestSessions(
   return statementOf(query.compile())
 }
 
-/** What a logout of the identity provider names: a person, one of its sessions there, or both. */
+/** A logout at the identity provider: of a person, one of its sessions there, or both. */
 export interface ProviderLogout {
   readonly issuer: string
   readonly subject: string | null

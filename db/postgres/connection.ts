@@ -5,7 +5,7 @@ import { protectionOf, withVerifiedTls } from './protection.ts'
 
 /** The time that a connection may take to open. ms. */
 const CONNECT_MS = 2_000
-/** The time that a question may take, before whoever waits is told that the database is gone. ms. */
+/** The time that a question may take before its caller hears that the database is gone. ms. */
 export const QUERY_TIMEOUT_MS = 2_000
 /** The time that a server may be late with its own limit. ms. */
 const SILENCE_MS = 250
@@ -32,13 +32,13 @@ export function readingPool(url: string, onLost: (error: Error) => void): Pool {
     verify: refuseStandby,
   })
   pool.on('error', onLost)
-  // The pool hears of its idle connections alone, and an error that nobody hears would end the process. Whoever has
-  // asked on one that is lost is told by the question.
+  // The pool hears of its idle connections alone, and an error that nobody hears would end the process. A
+  // question on a lost connection tells its caller.
   pool.on('connect', (client) => client.on('error', () => {}))
   return pool
 }
 
-/** A standby may be behind, and is not left again where the URL leads to the primary one day. */
+/** A standby may be behind, and is not left again if the URL leads to the primary one day. */
 const refuseStandby: PoolConfig['verify'] = (client, done) => {
   const question = 'select pg_is_in_recovery() as is'
   client.query<{ is: boolean }>(question, (error: Error | null, found) => {
@@ -55,9 +55,9 @@ export const writingClient = (url: string, questionMs: number): Client =>
   new Client(configOf(url, questionMs))
 
 /**
- * As {@link writingClient}, for the ledger: a statement is sent without a wait for the answer to the one before it, and
- * waits `lockMs` for a lock. Statements are planned anew each time: a plan that was made for an empty table would read
- * all of it ever after.
+ * Like {@link writingClient}, for the ledger: a statement is sent without a wait for the answer to the one
+ * before it, and waits `lockMs` for a lock. Statements are planned again each time: a plan made for an empty
+ * table would read all of it ever after.
  */
 export const ledgerClient = (url: string, questionMs: number, lockMs: number): Client => {
   const settings = [
@@ -122,11 +122,11 @@ function configOf(url: string, questionMs: number, ...settings: readonly string[
     ssl: protectionOf(url).encrypted,
     application_name: 'sallyport',
     connectionTimeoutMillis: CONNECT_MS,
-    // Behind the database's own limit: this one is for a server that says nothing at all.
+    // Longer than the database's own limit: this one is for a server that says nothing at all.
     ...(questionMs > 0 && { query_timeout: questionMs + SILENCE_MS }),
     keepAlive: true,
     stream: namedSocket,
-    // A connection that nobody asks on is still one to whatever translates addresses on the way.
+    // A connection that nobody uses is still one to whatever translates addresses on the way.
     keepAliveInitialDelayMillis: PROBE_MS,
     types: numbers(),
     options: all.map((setting) => `-c ${setting}`).join(' '),

@@ -41,10 +41,10 @@ const TABLES = [
 const PART = 2_000
 
 /**
- * Copies a whole deployment from SQLite to PostgreSQL: the ledger first, as the stream that it is, part by part, each
- * row verified; then every other table, in one transaction. A copy that was interrupted goes on where it stopped.
- * Resolves with the number of rows, once the copied ledger verifies. Rejects with one sentence where a gateway runs on
- * the file, its ledger is damaged, or the target holds anything else.
+ * Copies a whole deployment from SQLite to PostgreSQL: the ledger first, as the stream that it is, part by
+ * part, each row verified; then every other table, in one transaction. An interrupted copy goes on from where
+ * it stopped. Resolves with the number of rows, once the copied ledger verifies. Rejects with one sentence if
+ * a gateway runs on the file, its ledger is damaged, or the target holds anything else.
  */
 export async function copyToPostgres({ file, url, onCopied }: PostgresCopyOptions): Promise<number> {
   const lease = acquireLease(file)
@@ -79,7 +79,7 @@ function assertOfThisVersion(source: SQLite.Database): void {
   )
 }
 
-/** Returns the seq of the last row that an earlier try has copied; 0 where there was none. */
+/** Returns the seq of the last row that an earlier try has copied; 0 if there is none. */
 async function copied(client: Client, source: SQLite.Database): Promise<number> {
   const { rows: principals } = await client.query(
     `select 1 from internal_agents union all select 1 from local_user_principals

@@ -130,7 +130,7 @@ export async function openPostgresDatabase(url: string): Promise<Database> {
   }
 }
 
-/** What a process has to do with the others: nothing, until it hears or leads anything. */
+/** Makes a process's links to the others: idle until it hears or leads anything. */
 function sharedServicesOf(url: string, pool: Pool) {
   const authority = new AuthorityChanges()
   const generation = new GenerationTracker((number) => {
@@ -157,7 +157,7 @@ export async function postgresMigrationState(url: string): Promise<MigrationStat
   }
 }
 
-/** As many processes as start at once: one migrates, and the others find nothing left to do. */
+/** Migrates. If many processes start at once, one does it, and the others find nothing left to do. */
 async function migrate(url: string): Promise<void> {
   const dialect = new PostgresDialect({ pool: new Pool(migratingConfig(url)) })
   const kysely = new Kysely<DatabaseSchema>({ dialect, plugins: [new BytewiseTextPlugin()] })
@@ -168,7 +168,7 @@ async function migrate(url: string): Promise<void> {
   }
 }
 
-/** The time that a process may wait for the others that start beside it. ms. */
+/** The time that a process may wait for the others that start alongside it. ms. */
 const EXCLUSIVE_LOCK_MS = 60_000
 
 /** The lock ends with its session. */

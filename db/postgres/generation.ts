@@ -5,9 +5,9 @@ import { AUTHORITY_TOPIC } from '../support/notices.ts'
 import type { PresenceParticipant } from './presence.ts'
 
 /**
- * Numbers the states of all that decisions are made by: each change of it, whoever makes it, raises one number in its
- * own transaction, and tells everybody once it is committed. A statement, not a row, raises it: those that change much
- * at once do so once.
+ * Numbers the states of authority: each change raises one number in its own transaction, and every process
+ * hears of it once it is committed. A statement, not a row, raises it: one that changes many rows does so
+ * once.
  */
 export const authorityGeneration: Migration = {
   async up(db: Kysely<unknown>): Promise<void> {
@@ -24,7 +24,10 @@ export const operatorGeneration: Migration = {
   },
 }
 
-/** The same of candidate sets. A change of the real set, which moves the instant beside them, is told already. */
+/**
+ * The same of candidate sets. A change of the real set, which moves the instant alongside them, is told
+ * already.
+ */
 export const candidateGeneration: Migration = {
   async up(db: Kysely<unknown>): Promise<void> {
     for (const table of ['internal_agents', 'local_user_principals', 'local_workload_principals'])
@@ -55,7 +58,7 @@ const PRINCIPAL = [
 const without = (columns: readonly string[], ...gone: readonly string[]): readonly string[] =>
   columns.filter((column) => !gone.includes(column))
 
-/** The tables that decisions are made by, and the columns where not all are: uses of a principal are no change of it. */
+/** The tables that decisions are made by, and their columns if not all matter: a use changes no principal. */
 const TABLES: Readonly<Record<string, readonly string[]>> = {
   internal_agents: without(PRINCIPAL, 'principal_ref'),
   local_user_principals: without(PRINCIPAL, 'spiffe_bundle'),

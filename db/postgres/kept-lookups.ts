@@ -9,17 +9,17 @@ import type { PresenceSession } from './presence.ts'
 import { holdsNul, rethrowQueryError, withinDeadline } from './reading.ts'
 
 const MAX_ROWS = 20_000
-/** Of what is kept, in characters and a little for each row. */
+/** Limits of the cache, in characters, and a little for each row. */
 const MAX_SIZE = 32 * 1_048_576
 const ROW_SIZE = 512
 
 let prepares = 0
 
 /**
- * Look-ups whose rows are kept until anything that decisions are made by changes, wherever it changes: a row is given
- * only while the session stands that hears of it, and all are forgotten with each change that is heard. That no row
- * was found is never kept. What is given may be a moment old all the same: a decision that lets a call through asserts
- * in its own transaction what it rests on, and one that refuses asks {@link current} first.
+ * Caches rows of look-ups until authority changes anywhere: a row is given only while the session that hears
+ * of changes stands, and each change heard empties the cache. A look-up that found no row is never cached. A
+ * row may be a moment old all the same: a decision that lets a call through asserts in its own transaction
+ * what it rests on, and one that refuses asks {@link current} first.
  */
 export class LookupCache {
   readonly #pool: Pool
@@ -47,7 +47,7 @@ export class LookupCache {
     this.#presence = presence
     this.#generation = generation
     this.#authority = authority
-    // With those of this process's own too, which it hears of later than their author is answered.
+    // This process's own too, which it hears of later than their author is answered.
     authority.onChange(() => this.#forget())
   }
 
@@ -72,7 +72,7 @@ export class LookupCache {
     }
   }
 
-  /** The same, asked where nothing is kept. */
+  /** The same, asked if nothing is cached. */
   kept<R extends object>(query: Compilable<R>): PreparedLookup<R> {
     const ask = this.asked(query)
     const name = prepares
@@ -89,14 +89,14 @@ export class LookupCache {
   async #find<R extends object>(key: string, asked: ReturnType<PreparedLookup<R>>): Promise<R | undefined> {
     const { count } = this.#authority
     const row = await asked
-    // What has changed since may have been read before its change.
+    // A row that has changed since may have been read before its change.
     if (row && this.#authority.count === count) this.#rows.set(key, row)
     return row
   }
 
   /**
-   * Tells whether all that was given since an instant (ms of `performance.now()`) is so now. Asks the database; where
-   * it is not, all is forgotten by then. Rejects as look-ups do.
+   * Returns whether all answers given since an instant (ms of `performance.now()`) are still so. Asks the
+   * database; if not, the cache is empty by then. Rejects as look-ups do.
    */
   async current(since: number): Promise<boolean> {
     const same = await this.#ask()

@@ -13,9 +13,9 @@ const TRY_MS = 800
 const SILENT_MS = 2_500
 
 /**
- * The tasks that this process does for all who share the database: each is held by a lock of the session by which
- * the process is present. A leader that dies loses it with its connection, and one that is frozen when somebody else
- * wants it.
+ * The tasks that this process does for all who share the database: each is held by a lock of the session by
+ * which the process is present. A leader that dies loses it with its connection, and a frozen one when
+ * another process wants it.
  */
 export class TaskLeadership implements PresenceParticipant {
   readonly #presence: () => PresenceSession
@@ -27,7 +27,7 @@ export class TaskLeadership implements PresenceParticipant {
     this.#presence = presence
   }
 
-  /** Whether this process leads a task now. The first question for a task begins to want it. */
+  /** True if this process leads a task now. The first question for a task begins to want it. */
   holds(task: string): boolean {
     if (!this.#wanted.has(task)) {
       this.#wanted.add(task)
@@ -59,6 +59,6 @@ export class TaskLeadership implements PresenceParticipant {
   }
 }
 
-// By the server's clock alone. Every process beats, so a session that asks nothing is one that is frozen.
+// By the server's clock alone. Every process beats, so a session that asks nothing is a frozen one.
 const END_SILENT = `${TERMINATE_LOCK_HOLDER}
     and pid in (select pid from pg_stat_activity where state_change < clock_timestamp() - make_interval(secs => $3))`

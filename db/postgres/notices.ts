@@ -4,7 +4,7 @@ import { AUTHORITY_TOPIC, NOTICE_MAX_BYTES, type NoticeChannel } from '../suppor
 import type { PresenceParticipant, PresenceSession } from './presence.ts'
 
 // PostgreSQL passes on payloads of less than 8,000 bytes, in the order of their transaction, and those of one
-// transaction together. A payload is `topic piece/pieces text`, or `topic piece/pieces/64 text` where the text is base64.
+// transaction together. A payload is `topic piece/pieces text`, or `topic piece/pieces/64 text` if the text is base64.
 
 /** The bytes of text in a payload. */
 const PIECE_BYTES = 7_500
@@ -15,7 +15,7 @@ export function noticePayloads(topic: string, text: string): readonly string[] {
   if (bytes.length > NOTICE_MAX_BYTES)
     throw new RangeError(`a notice is at most ${NOTICE_MAX_BYTES} bytes long, and not ${bytes.length}`)
   if (bytes.length <= PIECE_BYTES) return [`${topic} 1/1 ${text}`]
-  // Cut anywhere: only where each character is one byte are the pieces texts of their own.
+  // Cut anywhere: only if each character is one byte are the pieces texts of their own.
   const [whole, form] = isAscii(bytes) ? [text, ''] : [bytes.toString('base64'), '/64']
   const count = Math.ceil(whole.length / PIECE_BYTES)
   return Array.from({ length: count }, (_, n) => {
@@ -29,7 +29,7 @@ interface ReceivedNotice {
   readonly text: string
 }
 
-/** Puts texts together from their payloads. What begins in the middle, or has another form, is passed over. */
+/** Puts texts together from their payloads. Skips one that begins in the middle, or has another form. */
 export class NoticeAssembler {
   #topic = ''
   #pieces: string[] = []
@@ -52,7 +52,7 @@ const PAYLOAD = /^([\w:-]+) (\d+)\/(\d+)(\/64)? (.*)$/s
 
 /** The one channel: databases do not hear each other. */
 const CHANNEL = 'sallyport'
-/** What may wait for a server that is slow, in characters. What is told beyond is lost. */
+/** Characters that may wait for a slow server. Notices beyond are lost. */
 const MAX_WAITING_CHARACTERS = 8 * NOTICE_MAX_BYTES
 
 /** Notices by LISTEN and NOTIFY, in the session by which the process is present. The first `on` starts it. */
@@ -62,7 +62,7 @@ export class PostgresNotices implements NoticeChannel, PresenceParticipant {
   readonly #hearers = new Map<string, ((text: string) => void)[]>()
   #waiting = 0
 
-  /** `raised` is told of each change of authority; {@link deliver} then tells those who hear of it. */
+  /** `raised` hears each change of authority; {@link deliver} then tells the topic's hearers. */
   constructor(presence: () => PresenceSession, raised: (generation: number) => void) {
     this.#presence = presence
     this.#raised = raised

@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type { Client } from 'pg'
 import { writingClient } from './connection.ts'
 
-/** What a process does with the session by which it is present. Whatever rejects ends the session. */
+/** A user of the session by which a process is present. Any rejection ends the session. */
 export interface PresenceParticipant {
   /** The session is open. */
   opened?(client: Client): Promise<void>
@@ -12,7 +12,7 @@ export interface PresenceParticipant {
   lost?(): void
 }
 
-/** What an operator, who looks at the sessions of a server, sees this one as. */
+/** The session's name, for an operator who looks at the sessions of a server. */
 export const PRESENCE_APPLICATION_NAME = 'sallyport presence'
 
 /** The time between two beats. ms. */
@@ -26,9 +26,9 @@ const RETRY_MS = 100
 const RETRY_MAX_MS = 1_000
 
 /**
- * The one session by which a process is present among those that share a database, on a connection of its own. It
- * begins with {@link start}; one that ends is opened anew until {@link close}. A beat shows that it stands: a server
- * that is frozen, and a connection that leads nowhere, end no session that is only listened to.
+ * The one session by which a process is present among those that share a database, on a connection of its
+ * own. It begins with {@link start}; if it ends it is opened again until {@link close}. A beat shows that it
+ * stands: a frozen server, or a connection that leads nowhere, ends no session that is only listened to.
  */
 export class PresenceSession {
   readonly #url: string
@@ -40,7 +40,7 @@ export class PresenceSession {
   #provenWall = Number.NEGATIVE_INFINITY
   #since = 0
   #running: Promise<void> | null = null
-  /** The end of what is asked of the session: one after the other. */
+  /** The end of the session's queue: one question at a time. */
   #line: Promise<unknown> = Promise.resolve()
 
   constructor(url: string, parts: readonly PresenceParticipant[]) {
@@ -52,7 +52,7 @@ export class PresenceSession {
     if (!this.#closing.signal.aborted) this.#running ??= this.#run()
   }
 
-  /** Whether the session stands, as far as a process can know. */
+  /** True if the session stands, as far as a process can know. */
   get stands(): boolean {
     return performance.now() - this.#provenAt < DOUBT_MS && Date.now() - this.#provenWall < DOUBT_MS
   }
@@ -62,7 +62,9 @@ export class PresenceSession {
     return this.#since
   }
 
-  /** Asks something of the session, which may be in doubt, behind what was asked before. Rejects where there is none. */
+  /**
+   * Asks something of the session, which may be in doubt, after earlier questions. Rejects if there is none.
+   */
   ask<Answer>(work: (client: Client) => Promise<Answer>): Promise<Answer> {
     const asked = this.#client
     const answer = this.#line.then(() => {

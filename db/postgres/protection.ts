@@ -31,8 +31,9 @@ const DEMANDS_TLS: readonly (readonly [name: string, value: string])[] = [
 ]
 
 /**
- * Reads how the connection of a URL `postgres://…` is protected (docs/operating.md#database-tls). Throws one sentence
- * for the operator where that is not clear. The sentence never repeats the URL, which may hold a password.
+ * Reads how the connection of a URL `postgres://…` is protected (docs/operating.md#database-tls). Throws one
+ * sentence for the operator if that is not clear. The sentence never repeats the URL, which may hold a
+ * password.
  */
 export function protectionOf(url: string, env = process.env): DatabaseProtection {
   const { hostname, searchParams } = asUrl(url)
@@ -72,7 +73,7 @@ export function protectionOf(url: string, env = process.env): DatabaseProtection
   return { sslmode, encrypted, local: isLocal(host) }
 }
 
-/** The URL as the driver reads it: a host may be missing, where a parameter or a socket is named. */
+/** The URL as the driver reads it: a host may be missing if a parameter or a socket is named. */
 function asUrl(url: string): URL {
   const parsed = URL.parse(url) ?? URL.parse(url.replace('@/', '@localhost/'))
   if (!parsed) throw new Error('MCP_PROXY_DATABASE_URL cannot be read as a URL')
@@ -83,6 +84,6 @@ function asUrl(url: string): URL {
 const isLocal = (host: string): boolean =>
   host === '' || host.startsWith('/') || /^(?:localhost|127(?:\.\d{1,3}){3}|\[?::1\]?)$/.test(host)
 
-/** The URL with the one word that the driver does not warn of, where it asks for TLS. */
+/** The URL with the one word that the driver does not warn of, if it asks for TLS. */
 export const withVerifiedTls = (url: string): string =>
   url.replace(/([?&]sslmode=)(?!disable(?:[&#]|$))[^&#]*/, '$1verify-full')

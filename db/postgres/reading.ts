@@ -5,13 +5,13 @@ import { messageOf } from '../support/error-message.ts'
 import { DatabaseUnavailable } from '../support/unavailable.ts'
 import { QUERY_TIMEOUT_MS, readingPool } from './connection.ts'
 
-/** The connections by which a database is read, and what asks on them. Whoever opens it destroys `kysely`. */
+/** The connections by which a database is read, and its `kysely`, which the opener destroys. */
 export interface ReadConnections {
   readonly pool: Pool
   readonly kysely: Kysely<DatabaseSchema>
 }
 
-/** Opens no connection yet. One that breaks while nobody uses it is opened anew by the next question. */
+/** Opens no connection yet. The next question reopens one that breaks while nobody uses it. */
 export function openReadConnections(url: string): ReadConnections {
   const pool = readingPool(url, () => {})
   return {
@@ -39,7 +39,7 @@ function kyselyPool(pool: Pool): PostgresPool {
               broken = !(error instanceof DatabaseError)
               rethrowQueryError(error)
             })
-      // What it was asked may still run there: whoever comes next must not wait behind it.
+      // Its question may still run there: the next caller must not wait for it.
       return { query, release: () => client.release(broken) } as unknown as PostgresPoolClient
     },
     end: () => pool.end(),
@@ -65,15 +65,16 @@ export async function withinDeadline<Answer>(asked: Promise<Answer>, until: numb
 }
 
 /**
- * Whether a question with these parameters has no answer: no text of a PostgreSQL database holds U+0000, and a
- * question that names one would be a fault, where on SQLite it finds nothing.
+ * True if a query with these parameters has no answer: no text in PostgreSQL holds U+0000, and a query that
+ * names one would be a fault, but finds nothing on SQLite.
  */
 export const holdsNul = (values: readonly unknown[]): boolean =>
   values.some((value) => typeof value === 'string' && value.includes('\0'))
 
-/** Throws what a question to the database has failed with, as {@link DatabaseUnavailable} where it is away. */
+/** Throws a question's error, as {@link DatabaseUnavailable} if the database is away. */
 export function rethrowQueryError(error: unknown): never {
-  // What a server answers is the question's fault, unless it says that it cannot serve now, or ends the connection.
+  // An error in an answer is the question's fault, unless the server cannot serve now, or ends the
+  // connection.
   const isAnswer = error instanceof DatabaseError && error.severity !== 'FATAL'
   if (isAnswer && !AWAY.test(error.code ?? '')) throw error
   throw new DatabaseUnavailable(`the database is away: ${messageOf(error)}`, { cause: error })

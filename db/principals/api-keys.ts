@@ -10,7 +10,7 @@ export interface ApiKey {
   readonly keyHash: string
 }
 
-/** Finds the key of that look-up id; undefined where there is none. Does NOT verify a secret. */
+/** Finds the key of that look-up id; undefined if there is none. Does NOT verify a secret. */
 export async function findApiKey({ kysely }: Database, keyId: string): Promise<ApiKey | undefined> {
   const row = await kysely.selectFrom('api_keys').selectAll().where('key_id', '=', keyId).executeTakeFirst()
   return row && { keyId, type: row.principal_type, principalId: row.principal_id, keyHash: row.key_hash }
@@ -27,7 +27,7 @@ export function insertApiKey({ kysely }: Database, key: ApiKey, at: number): Led
   return statementOf(kysely.insertInto('api_keys').values(row).compile(), 1)
 }
 
-/** Ends every key of a principal: who is enrolled anew must not inherit one. May change no row. */
+/** Ends every key of a principal: one that is enrolled again must not inherit any. May change no row. */
 export function deleteApiKeys(
   { kysely }: Database,
   { type, id }: { readonly type: PrincipalType; readonly id: string },

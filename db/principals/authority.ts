@@ -60,9 +60,9 @@ function keysOf(
 const isAfter = (until: string | null, at: number): boolean => until !== null && Date.parse(until) > at
 
 /**
- * What the row of a change says of the principal (docs/ledger.md#authority): its name in the ledger, the number of
- * the state that the change makes, and that state. An agent that was enrolled by its SPIFFE id is known by that
- * id too, whichever SVID it presents.
+ * Returns what the row of a change says of the principal (docs/ledger.md#authority): its name in the ledger,
+ * the number of the state that the change makes, and that state. An agent enrolled by its SPIFFE id is known
+ * by that id too, whichever SVID it presents.
  */
 export const authorityDetail = (
   { principal_ref: subject, enrollment_method: method, spiffe_id: spiffeId }: AuthoritySubject,

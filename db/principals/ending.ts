@@ -17,7 +17,7 @@ export function expiringPins({ kysely }: Database, before: number, limit: number
           .coalesce('a.display_name', 'u.display_name', 'w.display_name', 'o.display_name')
           .as('display_name'),
       ])
-      // A literal: the planner uses the partial index only where it sees the constant.
+      // A literal: the planner uses the partial index only if it sees the constant.
       .where('c.is_current', '=', sql.lit(1 as const))
       .where('c.not_after', '<', timestamp(before))
       .where(

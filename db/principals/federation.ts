@@ -27,7 +27,7 @@ export function changedAgents(
     kysely
       .selectFrom('internal_agents')
       .select(['agent_id', 'federation_revision'])
-      // A literal: the planner uses a partial index only where it sees the constant.
+      // A literal: the planner uses a partial index only if it sees the constant.
       .where('federated', '=', sql.lit(1 as const))
       .whereRef('federation_revision', '>', 'last_pushed_revision')
       .where('agent_id', '>', after)

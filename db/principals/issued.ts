@@ -8,7 +8,7 @@ import { PRINCIPAL_TABLES } from './tables.ts'
 const OF_ERASED = ['user.cert_rotated', 'user.certificate_issued']
 
 /**
- * Asserts that nobody was ever enrolled who is there still, nor was anybody ever given a certificate: nothing but this
+ * Asserts that nobody who was enrolled is there still, and that no certificate was ever issued: only this
  * service itself rests on its CA and on the names in it.
  */
 export const nothingIssued = (database: Database): RowAssertion => {
@@ -16,7 +16,7 @@ export const nothingIssued = (database: Database): RowAssertion => {
   return { sql: text, parameters: [] }
 }
 
-/** Whether anybody was: what {@link nothingIssued} denies. */
+/** Denies {@link nothingIssued}. */
 export const isAnythingIssued = async (database: Database): Promise<boolean> =>
   (await nobody(database).executeTakeFirst()) === undefined
 

@@ -6,7 +6,7 @@ import type { PrincipalType } from '../schema.ts'
 import { type LedgerStatement, type RowAssertion, statementOf, timestamp } from '../support/statement.ts'
 import { PRINCIPAL_TABLES } from './tables.ts'
 
-/** A set that is judged beside the real one. */
+/** A set that is judged alongside the real one. */
 export interface CandidateSet {
   readonly capabilities: readonly string[]
   /** Since when both sets are what they are. RFC 3339. */
@@ -34,9 +34,8 @@ export interface PinnedPrincipal {
 }
 
 /**
- * Finds who is pinned to a thumbprint (lower-case hex), on every request. Undefined where nobody is.
- * `asked`: in the database each time, whatever the engine keeps. Does NOT decide: dates, `is_active` and grace are the caller's to judge
- * (plugins/pin/pin.ts).
+ * Finds who is pinned to a thumbprint (lower-case hex), on every request. Undefined if nobody is. `asked`:
+ * never cached. Does NOT decide: dates, `is_active` and grace are the caller's to judge (plugins/pin/pin.ts).
  */
 export function pinnedPrincipal(
   db: Database,
@@ -49,7 +48,7 @@ export function pinnedPrincipal(
   }
 }
 
-/** The pins `c`, each beside the one principal that holds it: `a`, `u`, `w` or `o`, by primary keys. */
+/** The pins `c`, each with the one principal that holds it: `a`, `u`, `w` or `o`, by primary keys. */
 export const pinsWithHolders = (kysely: Database['kysely']) =>
   kysely
     .selectFrom('certificate_pins as c')
@@ -108,7 +107,8 @@ export function pinnedQuery({ kysely }: Database) {
           )
           .as('authority_revision'),
       ])
-      // Not the bare parameter: SQLite would plan the joins anew each time it is bound (measured: 30 µs, against 3).
+      // Not the bare parameter: SQLite would plan the joins again each time it is bound (measured: 30 µs,
+      // against 3).
       .where('c.thumbprint', '=', sql<string>`'' || ${''}`)
   )
 }
@@ -166,7 +166,7 @@ const sets = new LRUCache<string, readonly string[]>({ max: 1024 })
 
 /**
  * Reads the set from its column. The same text gives the same frozen array, so that a request does not pay
- * for parsing. Throws where the text is not a capability set: somebody else has written it, and nobody holds
+ * for parsing. Throws if the text is not a capability set: somebody else has written it, and nobody holds
  * anything by it.
  */
 export function storedCapabilities(text: string): readonly string[] {
@@ -179,7 +179,9 @@ export function storedCapabilities(text: string): readonly string[] {
   return capabilities
 }
 
-/** Reads a candidate set from its columns; null where there is none. Throws as {@link storedCapabilities} does. */
+/**
+ * Reads a candidate set from its columns; null if there is none. Throws as {@link storedCapabilities} does.
+ */
 export const candidateSetOf = (text: string | null, since: string | null): CandidateSet | null =>
   text === null || since === null ? null : { capabilities: storedCapabilities(text), since }
 
@@ -225,7 +227,7 @@ interface Retirement {
 }
 
 /**
- * Ends the principal's current pin, which is honoured until `graceUntil`. Changes no row where there is none.
+ * Ends the principal's current pin, which is honoured until `graceUntil`. Changes no row if there is none.
  * Without grace, those that are still in the grace of an earlier rotation end too: a certificate is replaced
  * at once because somebody else may hold its key, and then nothing but the new one may pass.
  */

@@ -21,7 +21,7 @@ export interface PrincipalRecord {
   readonly is_active: boolean
   readonly enrollment_method: EnrollmentMethod
   readonly spiffe_id: string | null
-  /** The current pin, lower-case hex SHA-256 of the DER. Null where there is no pin. */
+  /** The current pin, lower-case hex SHA-256 of the DER. Null if there is no pin. */
   readonly cert_thumbprint: string | null
   readonly cert_not_after: string | null
   readonly dpop_jkt: string | null
@@ -37,12 +37,12 @@ export interface PrincipalRecord {
   readonly created_at: string
   readonly updated_at: string
   readonly last_seen_at: string | null
-  /** Who has enrolled it, and who has changed it last, by the name in the ledger. Null: not known. */
+  /** Names in the ledger: who enrolled it, and who changed it last. Null: unknown. */
   readonly created_by: string | null
   readonly changed_by: string | null
 }
 
-/** The principal of that type and id, deactivated or not; undefined where there is none. */
+/** The principal of that type and id, deactivated or not; undefined if there is none. */
 export async function findPrincipal(
   db: Database,
   type: PrincipalType,
@@ -70,15 +70,13 @@ interface PrincipalQuery {
   readonly limit?: number | undefined
   /** The end of the page before. Absent: the newest. */
   readonly cursor?: ListCursor | undefined
-  /** Which of them. Absent: all. */
+  /** Selects principals. Absent: all. */
   readonly wanted?: ((record: PrincipalRecord) => boolean) | undefined
-  /** Keeps those of a page that are wanted for what is no field of theirs. Absent: all. */
+  /** Selects principals by more than their fields, a page at a time. Absent: all. */
   readonly sift?: ((records: readonly PrincipalRecord[]) => Promise<readonly PrincipalRecord[]>) | undefined
 }
 
-/**
- * The principals of a type, newest first, and the cursor of the next page: null where this one is the last.
- */
+/** The principals of a type, newest first, and the cursor of the next page: null if this one is the last. */
 export async function listPrincipals(
   db: Database,
   type: PrincipalType,
@@ -136,7 +134,7 @@ function principals(db: Database, type: PrincipalType) {
       join
         .on('c.principal_type', '=', type)
         .onRef('c.principal_id', '=', idOf(type))
-        // A literal: the planner uses the partial index only where it sees the constant.
+        // A literal: the planner uses the partial index only if it sees the constant.
         .on('c.is_current', '=', sql.lit(1 as const)),
     )
     .select([

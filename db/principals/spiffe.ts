@@ -7,9 +7,7 @@ export interface SpiffePrincipal extends PinnedPrincipal {
   readonly bundlePem: string | null
 }
 
-/**
- * The agent that was enrolled by this SPIFFE id; undefined where none was. Does NOT look at any certificate.
- */
+/** The agent that was enrolled by this SPIFFE id; undefined if none was. Does NOT look at any certificate. */
 export async function spiffePrincipal(
   { kysely }: Database,
   spiffeId: string,

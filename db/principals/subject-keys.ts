@@ -33,7 +33,7 @@ interface NewSubjectKey {
   readonly sealed: string
 }
 
-/** Gives a principal its key, unless it has one: what was committed by that one stays provable. */
+/** Gives a principal its key, unless it has one: commitments by that one stay provable. */
 export function insertSubjectKey(
   { kysely }: Database,
   { ref, type, id, sealed }: NewSubjectKey,

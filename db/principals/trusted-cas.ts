@@ -36,7 +36,7 @@ export function spiffeCasFor({ kysely }: Database): (agentId: string) => Promise
 /** A CA that vouches for an agent, and since when. RFC 3339. */
 export interface TrustedCa extends Pick<AttachedCa, 'digest' | 'subject' | 'not_after'> {
   readonly trusted_at: string
-  /** By the name in the ledger. Null: since before it was asked. */
+  /** A name in the ledger. Null: from before it was recorded. */
   readonly trusted_by: string | null
 }
 
@@ -65,7 +65,9 @@ export interface CaReliance {
 /** The agents of a CA that are named. */
 const MAX_NAMED = 50
 
-/** Counts who rests on each CA, by its digest. A CA that nobody rests on is not in it. Pauses between pages. */
+/**
+ * Counts the agents that rest on each CA, by its digest. A CA without any is not in it. Pauses between pages.
+ */
 export async function caReliance(
   db: Database,
   pause: PagePause = noPause,
@@ -191,8 +193,8 @@ interface NewTrust {
 }
 
 /**
- * Has a CA vouch for an agent. Changes no row where no CA of the kind `spiffe` of that digest is attached; the database
- * refuses one that vouches already.
+ * Has a CA vouch for an agent. Changes no row if no CA of the kind `spiffe` of that digest is attached; the
+ * database refuses one that vouches already.
  */
 export function trustCa(
   { kysely }: Database,
@@ -260,7 +262,7 @@ export function distrustCa({ kysely }: Database, agentId: string, digest: string
   return statementOf(query.compile(), 1)
 }
 
-/** Has no CA vouch for an agent any more: its name is somebody else's from here on, or nobody's. */
+/** Has no CA vouch for an agent any more: its name belongs to somebody else from here on, or to nobody. */
 export function distrustAll({ kysely }: Database, agentId: string): LedgerStatement {
   return statementOf(kysely.deleteFrom('agent_trusted_cas').where('agent_id', '=', agentId).compile())
 }

@@ -23,7 +23,7 @@ interface PrincipalInsert {
   readonly by?: PrincipalChangeAuthor
 }
 
-/** Who makes the change, by the name in the ledger. Absent: it is not known. */
+/** The author's name in the ledger. Absent: unknown. */
 type PrincipalChangeAuthor = string | undefined
 
 /**
@@ -82,8 +82,8 @@ export function setCapabilities(
 }
 
 /**
- * Sets the set that is judged beside the real one, or removes it with null, if the principal is as it was read. No change
- * of its authority.
+ * Sets the set that is judged alongside the real one, or removes it with null, if the principal is as it was
+ * read. No change of its authority.
  */
 export function setCandidate(
   db: Database,
@@ -153,8 +153,8 @@ interface ReEnrollment extends PrincipalChange {
 }
 
 /**
- * Enrolls a principal of that id anew, with nothing left of what it held before, if it is deactivated: a name
- * is free again only once its holder was put out. Changes no row otherwise.
+ * Enrolls a principal of that id again, with nothing left of what it held before, if it is deactivated: a
+ * name is free again only once its holder was put out. Changes no row otherwise.
  */
 export function reEnroll(db: Database, principal: ReEnrollment): LedgerStatement {
   const query = updated(db, principal)
@@ -175,8 +175,8 @@ export function reEnroll(db: Database, principal: ReEnrollment): LedgerStatement
 }
 
 /**
- * Takes all that a principal holds, and all that is said of it but its name: its row stays, deactivated. Changes
- * no row where it is not as it was read.
+ * Takes all that a principal holds, and all that is said of it but its name: its row stays, deactivated.
+ * Changes no row if it is not as it was read.
  */
 export function blankPrincipal(
   db: Database,
@@ -195,7 +195,7 @@ export function blankPrincipal(
   return statementOf(query.compile(), 1)
 }
 
-/** Deletes a user. Changes no row where it is not as it was read. */
+/** Deletes a user. Changes no row if it is not as it was read. */
 export function deleteUser({ kysely }: Database, id: string, revision: number): LedgerStatement {
   const query = kysely
     .deleteFrom('local_user_principals')
@@ -224,7 +224,7 @@ export function touchRevision(db: Database, change: PrincipalChange): LedgerStat
 
 /**
  * Notes that the principal was seen. Not a change of the object: an operator's If-Match must survive its
- * traffic. May change no row: what it is sent along with must not fail for it.
+ * traffic. May change no row: the rest of the unit must not fail for it.
  */
 export function touchLastSeen(db: Database, change: PrincipalChange): LedgerStatement {
   const query = one(db, change).set({ last_seen_at: timestamp(change.at) })
@@ -236,7 +236,7 @@ function one({ kysely }: Database, { type, id }: PrincipalChange) {
   return kysely.updateTable(table).where(kysely.dynamic.ref(column), '=', id)
 }
 
-/** Counts a change of the object, and says whose it is. */
+/** Counts a change of the object, and says who made it. */
 function changed(db: Database, change: PrincipalChange) {
   const { revision } = change
   const found = revision === undefined ? one(db, change) : one(db, change).where('revision', '=', revision)
@@ -247,9 +247,9 @@ function changed(db: Database, change: PrincipalChange) {
   }))
 }
 
-// An agent's `federation_revision` counts up with each change of its object and not only of its capabilities
-// (spec §3): who it is pushed to must not go on trusting an agent that was deactivated, or a certificate that
-// was replaced.
+// An agent's `federation_revision` counts up with each change of its object, not only of its capabilities
+// (spec §3): its receivers must not go on trusting an agent that was deactivated, or a certificate that was
+// replaced.
 function updated(db: Database, change: PrincipalChange) {
   // Each of these changes is one of authority, and each unit makes one of them.
   const query = changed(db, change).set((row) => ({

@@ -6,7 +6,7 @@ const MAX_CACHED_WALKS = 2
 const MAX_CACHED_CHARACTERS = 32 * 1024 * 1024
 
 interface CachedWalk {
-  /** Of the window that was read. */
+  /** The beginning of the window. */
   readonly since: string
   /** The place up to which all was read. */
   readonly last: number
@@ -15,16 +15,16 @@ interface CachedWalk {
   readonly size: number
 }
 
-/** Reads the rows that are wanted behind a place; returns the place up to which it has read all. */
+/** Reads the wanted rows after a place; returns the place up to which it has read all. */
 type WalkReader = (wanted: WalkScope, after: number) => Generator<WalkedPart, number>
 
-/** Behind every instant. */
+/** After every instant. */
 const NO_END = '~'
 
 /**
- * Keeps what was read of a few principals, so that the next question about them reads only what was written since: the
- * preview of a set is asked for with each word that is typed. For rows that are never changed, and come in the order of
- * their places. Whoever takes the leaves looks at their times: some are of before or behind the window.
+ * Keeps the rows read of a few principals, so that the next question about them reads only rows written
+ * since: each word typed into a set asks for its preview. For rows that are never changed, and come in the
+ * order of their places. The caller checks the leaves' times: some are before or after the window.
  */
 export function leafCache(most = MAX_CACHED_CHARACTERS) {
   const walks = new Map<string, CachedWalk>()
@@ -50,7 +50,7 @@ export function leafCache(most = MAX_CACHED_CHARACTERS) {
       const part = [...next.value.leaves]
       yield { ...next.value, leaves: part }
       for (const leaf of part) grown.size += leaf.length
-      // What is too much to keep is not gathered either.
+      // A walk too large to keep is not gathered either.
       if (grown.size <= most) grown.leaves.push(...part)
     }
     keep(key, { since, last: next.value, ...grown })

@@ -5,7 +5,7 @@ import type { RehearsalResult } from '../ledger/rehearsal/rehearse.ts'
 import type { WalkProgress, WalkScope } from '../ledger/rehearsal/task.ts'
 import type { PrincipalUsage } from '../ledger/rehearsal/usage.ts'
 
-/** What is asked of the recorded calls. */
+/** A question about the recorded calls. */
 export type WalkTask =
   | { readonly kind: 'rehearse'; readonly wanted: WalkScope; readonly changes: HypotheticalChanges }
   | { readonly kind: 'usage'; readonly wanted: WalkScope; readonly principal: string }
@@ -17,10 +17,10 @@ export type WalkTask =
       readonly since: string
     }
 
-/** The same, and where they are. */
+/** The same, and the ledger's location. */
 export type LocatedWalkTask = WalkTask & { readonly location: DatabaseLocation }
 
-/** What it comes to, by what was asked. */
+/** The results by kind of task. */
 export interface WalkResults {
   readonly rehearse: RehearsalResult
   readonly usage: PrincipalUsage

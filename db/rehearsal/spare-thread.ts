@@ -1,6 +1,6 @@
 import type { Worker } from 'node:worker_threads'
 
-/** The time that a thread is kept which nobody needs. ms. */
+/** The time that an unused thread is kept. ms. */
 const IDLE_MS = 30_000
 
 /** A place for one thread that waits for its next task. */
@@ -8,8 +8,8 @@ export interface SpareThread {
   /** Takes the thread out. Null: there is none. */
   acquire(): Worker | null
   /**
-   * Keeps a thread that has done its task until it is taken or its time is over. It does not keep the process from ending.
-   * Returns false where another one is kept: this one is the caller's to end.
+   * Keeps a thread that has done its task until it is taken or its time is over. It does not keep the process
+   * from ending. Returns false if another one is kept: this one is the caller's to end.
    */
   offer(thread: Worker): boolean
 }
@@ -35,7 +35,7 @@ export function spareThread(idleMs = IDLE_MS): SpareThread {
     return true
   }
 
-  // What ends by itself while nobody waits for it is not handed out.
+  // A thread that ends by itself while nobody waits for it is not handed out.
   function drop(): void {
     take()
   }

@@ -16,7 +16,9 @@ export const insertRehearsal = ({ kysely }: Database, rehearsal: StoredRehearsal
 /** The rehearsals that are kept at most: each may take a megabyte. */
 const MAX_REHEARSALS = 1_000
 
-/** Forgets those that are older than an instant, and the oldest beyond a thousand. `before`: ms since the epoch. */
+/**
+ * Forgets rehearsals older than an instant, and the oldest beyond a thousand. `before`: ms since the epoch.
+ */
 export function deleteRehearsals({ kysely }: Database, before: number): LedgerStatement {
   const newest = kysely
     .selectFrom('rehearsals')

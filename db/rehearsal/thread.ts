@@ -18,7 +18,7 @@ const spare = spareThread()
 
 /**
  * Walks over recorded calls on a thread of its own. `onProgress` is told a few times a second. Rejects with the signal's
- * reason when it fires, and with an Error where the ledger cannot be read; the thread has then ended. One that has walked
+ * reason when it fires, and with an Error if the ledger cannot be read; the thread has then ended. One that has walked
  * over the calls of a few principals is kept for a while: the next such walk is spared its start.
  */
 export async function walkOnThread<Kind extends WalkTask['kind']>(

@@ -12,7 +12,7 @@ import type { LocatedWalkTask, WalkMessage, WalkTask } from './messages.ts'
 const port = parentPort
 if (!port) throw new Error('db/rehearsal/worker.ts runs as a worker thread only')
 
-// Of PostgreSQL nothing is kept: there a row may appear behind the place of a later one.
+// Nothing is kept for PostgreSQL: there a row may appear after the place of a later one.
 const cachedLeaves = leafCache()
 
 /** Progress is told as often. ms. */
@@ -20,8 +20,8 @@ const PROGRESS_INTERVAL_MS = 250
 
 const postWalkMessage = (message: WalkMessage): void => port.postMessage(message)
 
-// One task at a time: db/rehearsal/thread.ts, which alone starts this thread, waits for the end of it. What a task fails
-// with ends the thread.
+// One task at a time: db/rehearsal/thread.ts, which alone starts this thread, waits for the end of it. A
+// failing task ends the thread.
 port.on('message', (data: LocatedWalkTask) => void walkOver(data))
 
 async function walkOver(data: LocatedWalkTask): Promise<void> {

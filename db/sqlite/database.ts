@@ -18,9 +18,9 @@ const OWNER_ONLY = 0o600
 
 /**
  * The main thread's connection to the database file, made if it is not there, set up so that a commit that
- * returned is on the disk. A lock that another process holds is an error at once.
- * `:memory:` is a database of this connection alone. Throws where the file cannot be made or is no database.
- * Does NOT migrate, and does not keep the connection from writing.
+ * returned is on the disk. A lock that another process holds is an error at once. `:memory:` is a database of
+ * this connection alone. Throws if the file cannot be made or is no database. Does NOT migrate, and does not
+ * keep the connection from writing.
  */
 export function openSqlite(file: string): SQLite.Database {
   if (file !== ':memory:') keepToOwner(file)

@@ -1,11 +1,11 @@
 import { chmodSync } from 'node:fs'
 import SQLite from 'better-sqlite3'
 
-/** What this process holds, so that no collection of garbage lets go of it. */
+/** Keeps the files held by this process from garbage collection. */
 const heldFiles: SQLite.Database[] = []
 
 /**
- * Holds a file, made where it is not there, for this process alone until that ends, however it ends. Throws where
+ * Holds a file, made if it is not there, for this process alone until that ends, however it ends. Throws if
  * another process holds it. Writes nothing to it.
  */
 export function holdFileExclusively(file: string): void {

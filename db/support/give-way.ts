@@ -2,13 +2,13 @@ import { readlinkSync } from 'node:fs'
 import { availableParallelism, constants, getPriority, setPriority } from 'node:os'
 import { basename } from 'node:path'
 
-/** How much nicer the thread is than the process it belongs to. */
+/** The thread's niceness above that of its process. */
 const NICENESS_STEP = 10
 
 /**
- * Where this process has one core, lets its other threads go before this one. Else each batch that arrives takes
- * the core from the event loop, which could have made the batch longer; a sixth of all work is lost so. Does nothing on
- * several cores.
+ * Lets the process's other threads go before this one if it has one core. Else each batch that arrives takes
+ * the core from the event loop, which could have made the batch longer; a sixth of all work is lost so. Does
+ * nothing on several cores.
  */
 export function lowerPriorityOnOneCore(): void {
   if (availableParallelism() === 1) lowerThreadPriority()
@@ -16,7 +16,7 @@ export function lowerPriorityOnOneCore(): void {
 
 /**
  * Lets other threads go before this one, for good. An idle core is had at once all the same. Does nothing on other
- * systems than Linux, and where the system does not allow it.
+ * systems than Linux, and if the system does not allow it.
  */
 export function lowerThreadPriority(): void {
   if (process.platform !== 'linux') return

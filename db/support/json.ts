@@ -7,7 +7,7 @@ export interface JsonObject {
   readonly [name: string]: JsonValue
 }
 
-/** A JSON object of which nothing is known but that it is one. */
+/** A JSON object whose members are not known. */
 export type UnknownRecord = Readonly<Record<string, unknown>>
 
 export const isObject = (value: unknown): value is UnknownRecord =>

@@ -1,11 +1,11 @@
 /**
- * What processes that share a database tell each other. It may be lost: whoever must not miss a thing reads it from
- * the database too. Nobody hears what it has told itself.
+ * Messages between processes that share a database. One may be lost: a process that must miss nothing reads
+ * the database too. Nobody hears its own messages.
  */
 export interface NoticeChannel {
   /**
-   * Tells all other processes, in the order of telling. `text` holds no NUL. Throws a RangeError past
-   * {@link NOTICE_MAX_BYTES}. What is told while the others cannot be reached is lost.
+   * Tells all other processes, in the order of telling. `text` holds no NUL. Throws a RangeError past {@link
+   * NOTICE_MAX_BYTES}. A text sent while the others cannot be reached is lost.
    */
   readonly notify: (topic: string, text: string) => void
   /** Calls `told`, which must not throw, with each text on a topic from now on: a word of letters, digits, `-`, `:`. */
@@ -20,8 +20,8 @@ export interface NoticeChannel {
 export const NOTICE_MAX_BYTES = 1_048_576
 
 /**
- * The topic that says that what decisions are made by has changed: told with the change, whoever makes it, to the
- * process that makes it too. The text is a number that each change raises.
+ * The topic of changes of authority: each change tells it to every process, also to its own. The text is a
+ * number that each change raises.
  */
 export const AUTHORITY_TOPIC = 'authority'
 

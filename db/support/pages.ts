@@ -5,10 +5,10 @@ export type PagePause = () => Promise<void>
 const PAGE = 100
 
 /**
- * Reads a list page by page, at most `most` rows of those that are `wanted`, and of these those that `sift` keeps: it asks for
- * what no row says, for a page at once. `read` gets the row that the page before has ended with, and
- * the greatest number of rows. The list is of no one instant: what changes while it is read is in it as it was
- * before or as it is after.
+ * Reads a list page by page, at most `most` rows of those that are `wanted`; `sift` then keeps some of them,
+ * asking at once for a page what no row says. `read` gets the last row of the page before, and the greatest
+ * number of rows. The list is of no one instant: a row that changes while it is read is in it as before or as
+ * after the change.
  */
 export async function allPages<Row>(
   read: (after: Row | undefined, limit: number) => Promise<readonly Row[]>,
@@ -34,7 +34,7 @@ export async function allPages<Row>(
 /** For a list that is short, or whose reader may hold up everybody. */
 export const noPause: PagePause = () => Promise.resolve()
 
-/** Cuts a list into parts of at most `size`, in order. None where it is empty. */
+/** Cuts a list into parts of at most `size`, in order. None if it is empty. */
 export function portionsOf<Item>(items: readonly Item[], size: number): readonly (readonly Item[])[] {
   const portions: (readonly Item[])[] = []
   for (let from = 0; from < items.length; from += size) portions.push(items.slice(from, from + size))

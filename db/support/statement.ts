@@ -6,13 +6,13 @@ export interface LedgerStatement {
   readonly parameters: readonly unknown[]
   readonly changes?: number
   /**
-   * What it is where it changes nobody's authority: decisions may be made beside it. Of a `claim` (db/single-uses.ts)
-   * the parameters are a digest and an instant, and an engine may make many at once.
+   * Set if it changes nobody's authority: decisions may be made at the same time. The parameters of a `claim`
+   * (db/single-uses.ts) are a digest and an instant, and an engine may make many at once.
    */
   readonly beside?: 'claim' | 'upkeep'
 }
 
-/** A question, compiled, that must find a row where it is asked, else the unit that asks it is stale. */
+/** A compiled question that must find a row when it is asked, else its unit is stale. */
 export interface RowAssertion {
   readonly sql: string
   readonly parameters: readonly (string | number)[]

@@ -1,2 +1,2 @@
-/** Thrown where the database is away or does not answer in time: whoever asks again later may be served. */
+/** Thrown if the database is away or does not answer in time: a later try may succeed. */
 export class DatabaseUnavailable extends Error {}

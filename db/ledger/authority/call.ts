@@ -8,13 +8,13 @@ export interface ReplayedCall {
   readonly authority: RecordedAuthority
   readonly configuration: ConfigurationState
   readonly principal: PrincipalState
-  /** Those of the principal: the resource's id by that of each. */
+  /** Resource ids by the ids of the principal's bindings. */
   readonly bindings: ReadonlyMap<string, string>
   readonly replay: Pick<LedgerReplay, 'resources'>
 }
 
-/** Thrown where a row contradicts the rows before it, or leaves out what it must name. */
+/** Thrown if a row contradicts the rows before it, or leaves out what it must name. */
 export class RowContradiction extends Error {}
 
-/** Thrown where the rows do not say enough. */
+/** Thrown if the rows do not say enough. */
 export class NotRecomputable extends Error {}

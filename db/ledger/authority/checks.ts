@@ -4,7 +4,7 @@ import type { CheckDigest, ConfigurationState } from './states.ts'
 
 /**
  * Demands that the checks a row names are those of its configuration, in that order (docs/ledger.md#rule, 8).
- * Some may be left out: those behind one that refused, and shadows.
+ * Some may be left out: those after one that refused, and shadows.
  */
 export function matchChecks(
   { checks: asked }: RecordedAuthority,

@@ -7,9 +7,9 @@ export interface StoredPrincipal extends PrincipalState {
   /** The name that rows of version 2 have for it: its id, or the pseudonym of a user. */
   readonly subject: string
   readonly id: string
-  /** Its bindings: the resource's id by that of each. */
+  /** Resource ids by binding id. */
   readonly bindings: ReadonlyMap<string, string>
-  /** The digests of the CAs that vouch for it; null where the tables are older. */
+  /** The digests of the CAs that vouch for it; null if the tables are older. */
   readonly trustedCas: ReadonlySet<string> | null
 }
 
@@ -19,7 +19,7 @@ export interface StoredResource extends ResourceState {
   readonly tools: ReadonlyMap<string, ReplayedTool>
 }
 
-/** The tables beside the ledger that say who may do what. */
+/** The tables alongside the ledger that say who may do what. */
 export interface AuthorityTables {
   readonly principals: readonly StoredPrincipal[]
   readonly resources: readonly StoredResource[]
@@ -103,7 +103,7 @@ function principalFindings(
 ): readonly string[] {
   const last = known?.states.at(-1)
   if (!known || !last) return [`principal ${stored.id} is in the tables, but no row made it`]
-  // Of those that neither side leaves open.
+  // Only those that neither side leaves open.
   const areCasSaid = stored.trustedCas !== null && known.trustedCas !== null
   const shown = (
     state: PrincipalState,
@@ -149,6 +149,6 @@ const pinsAt = (pins: readonly HonouredThumbprint[], at: number): string =>
     ),
   )
 
-// What waits for approval counts where something does; a tool that is gone is callable by no digest.
+// A pending definition counts if there is one; a tool that is gone is callable by no digest.
 const toolText = ({ state, digest, pending }: ReplayedTool): string =>
   [state, digest ?? 'never approved', ...(state === 'quarantined' ? [`waiting ${pending}`] : [])].join(' ')

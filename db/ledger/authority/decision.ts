@@ -2,17 +2,17 @@ import { isObject, type UnknownRecord } from '../../support/json.ts'
 import type { StoredRow } from '../record/leaf.ts'
 import { type CheckDigest, checkDigestOf, isRevision, isText, isTexts, modeOf } from './states.ts'
 
-/** What an operators' check said of a call: `pass`, `refuse` or `failed`. */
+/** An operators' check and its verdict: `pass`, `refuse` or `failed`. */
 export interface RecordedCheck extends CheckDigest {
   readonly verdict: string
 }
 
 const VERDICTS: ReadonlySet<unknown> = new Set(['pass', 'refuse', 'failed'])
 
-/** What a decision row names (docs/ledger.md#authority). */
+/** Authority as a decision row names it (docs/ledger.md#authority). */
 export interface RecordedAuthority extends NonNullable<ReturnType<typeof modeOf>> {
   readonly demanded: readonly string[]
-  /** Null where it names none. */
+  /** Null if it names none. */
   readonly revision: number | null
   /** Null: no token narrowed the call. */
   readonly scope: readonly string[] | null
@@ -29,17 +29,17 @@ export interface RecordedDecision {
   readonly allowed: boolean
   /** ms since the epoch. */
   readonly at: number
-  /** Why the row cannot be a decision, whatever it rests on, as half a sentence; null where it can. */
+  /** Half a sentence: why the row cannot be a decision, whatever it rests on; null if it can. */
   readonly fault: string | null
-  /** Null where the row names none, or one that is not well-formed. */
+  /** Null if the row names none, or one that is not well-formed. */
   readonly authority: RecordedAuthority | null
   readonly namesRevision: boolean
   readonly reason: string | null
   readonly refusedBy: string | null
-  /** As it stands there; undefined where it does not. */
+  /** The row's own value; undefined if it has none. */
   readonly requiredCapability: unknown
   readonly path: string
-  /** The number of refusals that the row stands for; null where it stands for itself. */
+  /** The number of refusals that the row stands for; null if it stands for itself. */
   readonly summarised: number | null
 }
 
@@ -95,7 +95,7 @@ function authorityOf(value: unknown, { action }: StoredRow): RecordedAuthority |
   return { ...mode, ...named, ...reached, checks }
 }
 
-/** Reads what an MCP call reached; null where that is not well-formed. */
+/** Reads what an MCP call reached; null if that is not well-formed. */
 function reachedOf(value: UnknownRecord): Pick<RecordedAuthority, 'resource' | 'binding' | 'pin'> | null {
   const { resource, binding, pin } = value
   if (resource === undefined)

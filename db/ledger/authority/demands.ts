@@ -9,7 +9,7 @@ import {
   missingCapability,
 } from './rule.ts'
 
-/** Asks question 6 (docs/ledger.md#rule): what was demanded is what had to be, and is held. */
+/** Asks question 6 (docs/ledger.md#rule): the right capabilities were demanded, and are held. */
 export function refusalOfCapabilities(call: ReplayedCall): string | null {
   const { demanded } = call.authority
   const expected = expectedDemands(call)
@@ -35,7 +35,7 @@ function refusalOfHeld({ authority, principal, decision }: ReplayedCall): string
   const missing = missingCapability(authority.demanded, principal.capabilities, authority.scope)
   if (missing === null) return null
   const { requiredCapability: said, reason, summarised } = decision
-  // A summary says it only where all that it stands for have the same.
+  // A summary says it only if all its calls have the same.
   if (reason === 'capability_missing' && said !== missing && (said !== undefined || summarised === null))
     throw new RowContradiction(`does not say that ${missing} is missing`)
   return 'capability_missing'

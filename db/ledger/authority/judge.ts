@@ -7,10 +7,10 @@ import type { LedgerReplay, ReplayedPrincipal } from './replay.ts'
 import { certificateHolds, proofFault, RULE_REFUSAL_REASONS, thumbprintsAt } from './rule.ts'
 import type { ConfigurationState, PrincipalState } from './states.ts'
 
-/** What recomputing a decision came to: null where it agrees. */
+/** Null: the recomputed decision agrees. */
 export type RecomputationFault = { readonly problem: string } | { readonly notRecomputable: string } | null
 
-/** Computes a decision of version 2 anew from the rows before it (docs/ledger.md#rule). */
+/** Computes a decision of version 2 again from the rows before it (docs/ledger.md#rule). */
 export function recomputeDecision(decision: RecordedDecision, replay: LedgerReplay): RecomputationFault {
   try {
     compare(decision, replay)

@@ -15,7 +15,7 @@ type OpenDecisionsByRequest = Map<string, OpenDecisionPlace>
 
 /** Pairs decisions and outcomes. */
 export interface DecisionPairing {
-  /** Returns what is wrong with a row, as half a sentence, or null; and the decisions of its stream that it leaves behind. */
+  /** Returns what is wrong with a row, as half a sentence, or null; and the decisions of its stream that it ends. */
   add(
     row: StoredRow,
     version: LeafVersion,
@@ -25,9 +25,9 @@ export interface DecisionPairing {
 }
 
 /**
- * An allowed decision has one outcome, behind it and before the next `service.started` of its stream, and no outcome is
- * without its decision. Another stream may say of it only that its outcome is `unknown`: its process is gone. Of rows
- * of version 1 nothing is demanded. Follows 100,000 open decisions at the most.
+ * An allowed decision has one outcome, after it and before the next `service.started` of its stream, and no
+ * outcome is without its decision. Another stream may only say that its outcome is `unknown`: its process is
+ * gone. Rows of version 1 are exempt. Follows at most 100,000 open decisions.
  */
 export function decisionPairing(): DecisionPairing {
   const streams = new Map<string, OpenDecisionsByRequest>()

@@ -50,7 +50,7 @@ function refusalOfBinding({ decision, authority, bindings }: ReplayedCall): stri
   throw new RowContradiction(`names the binding ${named ?? 'none'}, but it is ${other[0]}`)
 }
 
-/** Returns the resource that a row names; null where it names none. */
+/** Returns the resource that a row names; null if it names none. */
 export function resourceOf({
   authority,
   replay,

@@ -20,9 +20,9 @@ const MAX_CONFIGURATIONS = 256
 export interface ReplayedPrincipal {
   /** The last states, oldest first. Never empty. */
   readonly states: readonly PrincipalState[]
-  /** Its bindings: the resource's id by that of each. */
+  /** Resource ids by binding id. */
   readonly bindings: Map<string, string>
-  /** The digests of the CAs that vouch for it; null where no row has said it. */
+  /** The digests of the CAs that vouch for it; null if no row has said it. */
   readonly trustedCas: Set<string> | null
 }
 
@@ -30,7 +30,7 @@ export interface ReplayedTool {
   readonly state: 'approved' | 'quarantined' | 'gone'
   /** The approved digest; null of one that was never approved. */
   readonly digest: string | null
-  /** The digest that waits; null where none does. */
+  /** The digest that waits; null if none does. */
   readonly pending: string | null
 }
 
@@ -40,8 +40,8 @@ export interface ReplayedResource {
 }
 
 /**
- * What the rows of changes say, replayed row by row (docs/ledger.md#replay). Memory by principals, resources
- * and tools, not by rows.
+ * Replays the rows of changes, row by row (docs/ledger.md#replay). Memory by principals, resources and tools,
+ * not by rows.
  */
 export class LedgerReplay {
   readonly principals = new Map<string, ReplayedPrincipal>()
@@ -110,7 +110,7 @@ export class LedgerReplay {
   #seeConfiguration(digest: string, detail: UnknownRecord): string | null {
     const configuration = configurationStateOf(detail)
     if (!configuration) return 'does not carry what the configuration demands'
-    // Again at the end, where it is among the last.
+    // Moved to the end: it is among the last.
     this.configurations.delete(digest)
     this.configurations.set(digest, configuration)
     const [oldest] = this.configurations.keys()
@@ -197,15 +197,15 @@ export class LedgerReplay {
   }
 }
 
-/** What begins the action of every row that changes a principal. */
+/** The action of every row that changes a principal begins with one of these. */
 const TYPES: ReadonlySet<string> = new Set(['agent', 'user', 'workload', 'operator'])
 
-/** What changes a candidate set changes nobody's authority. */
+/** Changes of a candidate set, which change nobody's authority. */
 const CANDIDATES: ReadonlySet<string> = new Set(['candidate_set', 'candidate_removed'])
 
 /**
- * The CAs that vouch for a principal behind a row of a change: an enrollment says them, an erasure ends them. Before they
- * were said, an enrollment by a SPIFFE id named none: null.
+ * The CAs that vouch for a principal after a row of a change: an enrollment says them, an erasure ends them.
+ * Before they were said, an enrollment by a SPIFFE id named none: null.
  */
 function trustedCasBehind(
   what: string,
@@ -243,7 +243,7 @@ function revisionGap(
     : `makes revision ${made.revision}, behind ${last ?? 'none'}`
 }
 
-/** Compares a snapshot with the last state. What it says stands all the same. */
+/** Compares a snapshot with the last state. The snapshot counts all the same. */
 function confirmState<S extends RevisionedState>(
   states: readonly S[],
   state: S,

@@ -11,7 +11,7 @@ export type HonouredThumbprint = readonly [thumbprint: string, until: string | n
 /** The `egress_dpop_mode` (spec §5.2): a DPoP proof is ignored, verified when present, or demanded. */
 export type DpopMode = 'off' | 'optional' | 'required'
 
-/** The capability that no set holds by accident: named where an empty set is refused. */
+/** The capability that no set holds by accident: named if an empty set is refused. */
 export const ANY_CALL_CAPABILITY = 'mcp.tools.call'
 
 /** The one built-in tool. Its name is the capability that it demands. */
@@ -46,11 +46,11 @@ export const CAPABILITIES_BY_ACTION: ReadonlyMap<string, readonly string[]> = ne
   ['mcp_resources_unsubscribe', RESOURCES],
 ])
 
-/** What an MCP resource demands of who calls its tools, as its operator has set it. */
+/** An MCP resource's demands on those who call its tools, as its operator set them. */
 export interface ToolDemands {
-  /** Of every tool, those in `tool_capabilities` aside; null: only the binding. */
+  /** For every tool not in `tool_capabilities`; null: only the binding. */
   readonly required_capability: string | null
-  /** By the tool's name. */
+  /** Keyed by tool name. */
   readonly tool_capabilities: Readonly<Record<string, string>>
 }
 
@@ -64,7 +64,7 @@ export const capabilityOf = (
 
 /**
  * Returns what calling a tool demands, in the order asked: its capability, and with `enforce_tools_call` the
- * method's own behind it, once (spec §2.3).
+ * method's own after it, once (spec §2.3).
  */
 export function demandedByTool(capability: string | null, enforced: boolean): readonly string[] {
   const own = capability === null ? [] : [capability]
@@ -86,8 +86,8 @@ export const demandedOfBuiltIn = (enforced: boolean): readonly string[] =>
 
 /**
  * Returns the first capability that is demanded and not both held and within the token's scope (null: the
- * token narrows nothing); null where nothing is missing. Where nothing is demanded, something must still be
- * held within the scope: an empty set opens nothing, and then `mcp.tools.call` is named.
+ * token narrows nothing); null if nothing is missing. If nothing is demanded, something must still be held
+ * within the scope: an empty set opens nothing, and then `mcp.tools.call` is named.
  */
 export function missingCapability(
   demanded: readonly string[],
@@ -125,8 +125,8 @@ export function certificateHolds(
 
 /**
  * Returns the reason why a proof does not suffice, or null. `jkt`: the thumbprint of the key whose proof
- * held, null where none came or none is asked. `registered`: the keys that are honoured now. `tokenBound`:
- * the call came with an access token that is bound to `jkt`.
+ * held, null if none came or none is asked. `registered`: the keys that are honoured now. `tokenBound`: the
+ * call came with an access token that is bound to `jkt`.
  */
 export function proofFault(
   mode: DpopMode,

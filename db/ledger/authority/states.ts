@@ -12,7 +12,7 @@ export interface PrincipalState {
   readonly spiffeId: string | null
 }
 
-/** What an MCP resource demands, as the row of a change makes it; its tools aside. */
+/** An MCP resource's demands, as the row of a change makes them; its tools aside. */
 export interface ResourceState {
   readonly revision: number
   readonly name: string
@@ -23,18 +23,18 @@ export interface ResourceState {
 
 export interface CheckDigest {
   readonly name: string
-  /** Of its code; null where that lies elsewhere. */
+  /** The code's; null if the code lies elsewhere. */
   readonly digest: string | null
   readonly shadow: boolean
 }
 
 /** A check of a configuration. */
 export interface ConfigurationCheck extends CheckDigest {
-  /** Of what its file says to it; null in rows that do not say it. */
+  /** Digest of the options in its file; null in rows without it. */
   readonly options: string | null
 }
 
-/** What judged, as `config.loaded` says it. */
+/** The configuration as `config.loaded` says it. */
 export interface ConfigurationState {
   readonly mode: DpopMode
   readonly noDowngrade: boolean
@@ -42,7 +42,7 @@ export interface ConfigurationState {
   readonly checks: readonly ConfigurationCheck[]
 }
 
-// Each returns null where the row does not carry all of it. Strict: a member of another type is a forged one.
+// Each returns null if the row does not carry all of it. Strict: a member of another type is a forged one.
 
 export function principalStateOf(detail: UnknownRecord): PrincipalState | null {
   const { revision, capabilities, is_active: isActive, spiffe_id: spiffeId } = detail
@@ -87,7 +87,7 @@ export function checkDigestOf(value: unknown): CheckDigest | null {
   return isNamed && typeof shadow === 'boolean' ? { name, digest, shadow } : null
 }
 
-/** Reads pairs of texts; none where the member is absent; null where it is anything else. */
+/** Reads pairs of texts; none if the member is absent; null if it is anything else. */
 export function pairsOf(value: unknown = []): readonly (readonly [string, string])[] | null {
   if (!Array.isArray(value)) return null
   const isPair = (pair: unknown): pair is [string, string] => isTexts(pair) && pair.length === 2

@@ -1,8 +1,8 @@
 /**
- * Steps over canonical JSON (RFC 8785) in the bytes of valid UTF-8, many times faster than parsing it and writing it anew.
- * Takes only what is canonical beyond doubt: where it says no, the text may still be, and somebody slower must look.
- * Every step returns whether what it is named after stood at `at`, and is behind it then. `bytes` must end with anything
- * that is inside no text: a line feed, or the brace of an object.
+ * Steps over canonical JSON (RFC 8785) in the bytes of valid UTF-8, many times faster than parsing it and
+ * writing it again. Takes only what is canonical beyond doubt: a text it refuses may still be canonical, and
+ * a slower check must look. Every step returns whether the thing it is named after stood at `at`, and then is
+ * after it. `bytes` must end with anything that is inside no text: a line feed, or the brace of an object.
  */
 export class CanonicalBytes {
   bytes: Uint8Array = new Uint8Array(0)
@@ -102,7 +102,10 @@ export class CanonicalBytes {
     return true
   }
 
-  /** Compares two names, quotation marks included. Of names that are not ASCII it says no: UTF-8 has another order. */
+  /**
+   * Compares two names, quotation marks included. Says no to names that are not ASCII: UTF-8 has another
+   * order.
+   */
   #isAfter(from: number, to: number, lastFrom: number, lastTo: number): boolean {
     const { bytes } = this
     for (let [one, other] = [from + 1, lastFrom + 1]; ; one += 1, other += 1) {

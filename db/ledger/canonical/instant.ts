@@ -3,7 +3,7 @@ const INSTANT = /^\d{4}-\d\d-\d\dT(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d\.\d{3}Z$/
 // Most rows are of the day of the row before.
 let knownDay = ''
 
-/** Whether a text is a time as docs/ledger.md#row has it, of a day and an hour that there are. */
+/** True for a time in the form of docs/ledger.md#row, of a day and an hour that exist. */
 export function isInstant(text: string): boolean {
   if (!INSTANT.test(text)) return false
   const day = text.slice(0, 10)

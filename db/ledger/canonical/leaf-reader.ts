@@ -2,7 +2,7 @@ import { CanonicalBytes, NULL_BYTES } from './bytes.ts'
 
 type LeafMemberKind = 'text' | 'text or null' | 'integer' | 'object' | 'added'
 
-/** The members of a leaf in their order (docs/ledger.md#row), and where an export adds some. */
+/** The members of a leaf in their order (docs/ledger.md#row), and the places at which an export adds some. */
 const MEMBERS = [
   ['action', 'text'],
   ['cert_thumbprint', 'text or null'],
@@ -38,17 +38,17 @@ const INDEX = Object.fromEntries(MEMBERS.map(([name], index) => [name, index])) 
 const [CLOSE_BRACE, QUOTE, ZERO, MINUS] = [0x7d, 0x22, 0x30, 0x2d]
 
 /**
- * Reads the leaf of a row, or the line of an export, in the bytes of valid UTF-8, where it is canonical beyond doubt
+ * Reads the leaf of a row, or the line of an export, in the bytes of valid UTF-8, if it is canonical beyond doubt
  * ({@link CanonicalBytes}): every member there is, in order, and of its type. What was read is there until the next is.
  */
 export class LeafReader {
   readonly #json = new CanonicalBytes()
-  /** Where the value of each member begins, and what is behind it; 0 and 0 of one that is not there. */
+  /** Start and end of each member's value; 0 and 0 if it is missing. */
   readonly #from = new Int32Array(MEMBERS.length)
   readonly #to = new Int32Array(MEMBERS.length)
   #bytes: Buffer = Buffer.alloc(0)
 
-  /** What is behind the leaf or line; -1 where it is not canonical beyond doubt. `isLine`: of an export. */
+  /** Returns the end of the leaf or line; -1 if it is not canonical beyond doubt. `isLine`: of an export. */
   read(bytes: Buffer, from: number, isLine: boolean): number {
     const found = this.#json
     this.#bytes = bytes
@@ -76,13 +76,13 @@ export class LeafReader {
     return found.text() || (kind === 'text or null' && found.literal(NULL_BYTES))
   }
 
-  /** Where a member begins, with the comma before it. */
+  /** The start of a member, with the comma before it. */
   start(member: LeafMember): number {
     const index = INDEX[member]
     return (this.#from[index] ?? 0) - (LABELS[index]?.length ?? 0)
   }
 
-  /** What is behind a member. */
+  /** The end of a member. */
   end(member: LeafMember): number {
     return this.#to[INDEX[member]] ?? 0
   }

@@ -11,7 +11,7 @@ const reader = new LeafReader()
 /** The members that an export adds to a leaf, in their order. */
 const ADDED: readonly LeafMember[] = ['principal_name', 'result', 'row_hash', 'subject_name']
 
-/** The columns that an engine stores beside a leaf. */
+/** The columns that an engine stores alongside a leaf. */
 type ColumnsBesideLeaf = Pick<
   StoredRow,
   'stream' | 'seq' | 'recorded_at' | 'request_id' | 'principal_id' | 'action' | 'status' | 'row_hash'
@@ -48,7 +48,8 @@ export class LeafRow implements StoredRow {
   }
 
   /**
-   * Reads a leaf, in valid UTF-8; null where it is not canonical beyond doubt, or does not say what is stored beside it.
+   * Reads a leaf, in valid UTF-8; null if it is not canonical beyond doubt, or does not say what is stored
+   * alongside it.
    */
   static ofLeaf(leaf: Buffer, stored: ColumnsBesideLeaf): LeafRow | null {
     if (reader.read(leaf, 0, false) !== leaf.length || !isKnown()) return null
@@ -61,8 +62,8 @@ export class LeafRow implements StoredRow {
   }
 
   /**
-   * Reads a line of an export, in valid UTF-8, without its line feed; null where it is not canonical beyond doubt. The bytes
-   * of a line that was read are the row's: it moves them.
+   * Reads a line of an export, in valid UTF-8, without its line feed; null if it is not canonical beyond
+   * doubt. The bytes of a line that was read are the row's: it moves them.
    */
   static ofLine(bytes: Buffer, from: number, to: number): LeafRow | null {
     if (reader.read(bytes, from, true) !== to || !isKnown() || !reader.has('row_hash')) return null
@@ -144,15 +145,15 @@ export class LeafRow implements StoredRow {
   }
 }
 
-/** The version that the leaf of a row says; null where it says none that is known. */
+/** The version that the leaf of a row says; null if it says none that is known. */
 export function rowLeafVersion(row: StoredRow): LeafVersion | null {
   if (row instanceof LeafRow) return row.v
-  // SQLite keeps bytes where somebody has put them in the place of a text.
+  // SQLite keeps bytes if somebody has put them in the place of a text.
   const leaf: unknown = row.leaf
   return typeof leaf === 'string' ? leafVersion(leaf) : null
 }
 
-/** Whether the leaf is of a version that is known, its place a number that a row can have, and its time one. */
+/** True if the leaf has a known version, a place that a row can have, and a valid time. */
 const isKnown = (): boolean => {
   const version = reader.integer('v')
   return (
@@ -160,7 +161,7 @@ const isKnown = (): boolean => {
   )
 }
 
-/** Closes the gaps that the added members leave. Returns what is behind the leaf then. */
+/** Closes the gaps that the added members leave. Returns the new end of the leaf. */
 function withoutAdded(bytes: Buffer, from: number, to: number): number {
   let [end, behind] = [from, from]
   for (const member of ADDED) {

@@ -6,7 +6,7 @@ import type { CountedWindow, MinuteCounts, WindowCounts } from './row-counts.ts'
 
 type RowCountsDatabase = Kysely<DatabaseSchema>
 
-/** Where the engines differ. */
+/** The differences of engines. */
 export interface CountingDialect {
   /** The column of `audit_rows` that has a row's place. */
   readonly place: 'seq' | 'place'
@@ -14,13 +14,13 @@ export interface CountingDialect {
   readonly members: (json: string) => RawBuilder<unknown>
 }
 
-/** Of an engine with one stream, whose rows have their places by their seqs. */
+/** For an engine with one stream: a row's place is its seq. */
 export const SINGLE_STREAM_DIALECT: CountingDialect = {
   place: 'seq',
   members: (json) => sql`json_each(${json})`,
 }
 
-/** The rows behind what is kept that one question counts. More: they are left out, and it is said. */
+/** The most uncounted rows that one question counts. It leaves more out, and says so. */
 const MAX_ROWS_PER_COUNT = 8_192
 
 /** The place up to which rows are counted. */
@@ -29,14 +29,14 @@ export async function countedPlace(db: RowCountsDatabase): Promise<number> {
   return place
 }
 
-/** The place of the last row of the ledger; 0 where there is none. */
+/** The place of the last row of the ledger; 0 if there is none. */
 export async function lastPlace(db: RowCountsDatabase, { place }: CountingDialect): Promise<number> {
   const { rows } = await sql<{ last: number | null }>`
     select max(${sql.ref(place)}) as last from audit_rows`.execute(db)
   return rows[0]?.last ?? 0
 }
 
-/** The rows that are counted: those behind `after`, up to `until`, at most `most`. */
+/** The rows to count: those after `after`, up to `until`, at most `most`. */
 interface CountRange {
   readonly after: number
   readonly until: number
@@ -59,7 +59,7 @@ export async function countPortion(
   return { counts, place: Math.max(after, ...rows.map(({ last }) => last)) }
 }
 
-/** Adds a portion to what is kept up to a place. */
+/** Adds a portion to the counts up to a place. */
 export function keepCounts(
   db: RowCountsDatabase,
   { members }: CountingDialect,
@@ -80,8 +80,8 @@ export function keepCounts(
 }
 
 /**
- * Counts a window: what is kept, and the rows behind it. In one statement, so of one instant: no row is counted in both
- * while the place moves on.
+ * Counts a window: stored counts, and the rows after them. In one statement, so at one instant: no row is
+ * counted twice while the place moves on.
  */
 export async function countWithin(
   db: RowCountsDatabase,
@@ -89,7 +89,7 @@ export async function countWithin(
   { level, since, until }: CountedWindow,
 ): Promise<WindowCounts> {
   const [column, counted] = [sql.ref(place), sql`(select place from row_counts_place)`]
-  // The time is written so that no engine enters the index of times, in which the part behind the place has no bound.
+  // The time is written so that no engine enters the index of times, in which the part after the place has no bound.
   const { rows } = await sql<SpanCount>`
     select span, action, status, row_count as rows from row_counts
     where level = ${sql.lit(level)} and span >= ${since} and span < ${until}

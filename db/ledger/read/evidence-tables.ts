@@ -32,8 +32,9 @@ export const CSV_HEAD = `${COLUMNS.join(',')}\r\n`
 export type CsvForm = 1 | 2
 
 /**
- * Writes a row as a line of CSV (RFC 4180). A text that a spreadsheet would run as a formula has an apostrophe before it;
- * so has what follows a semicolon, which many a spreadsheet takes for the end of a cell. What hides is escaped as JSON does.
+ * Writes a row as a line of CSV (RFC 4180). A text that a spreadsheet would run as a formula has an
+ * apostrophe before it, also after a semicolon, which many take for the end of a cell. Hidden characters are
+ * escaped as in JSON.
  */
 export const csvLine = (row: StoredRow, form: CsvForm = 2): string =>
   `${COLUMNS.map((name) => cell(row[name], form)).join(',')}\r\n`
@@ -62,7 +63,7 @@ const HIDDEN = new RegExp(
 const escaped = (character: string): string =>
   [...character.split('')].map((unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`).join('')
 
-/** Whether a row changes what somebody may do. */
+/** True if a row changes somebody's permissions. */
 export const isGrant = ({ action, status, detail }: StoredRow): boolean =>
   !FREQUENT_ACTIONS.includes(action) &&
   status === 'success' &&
@@ -73,7 +74,7 @@ export const isRefusal = ({ status }: StoredRow): boolean => status === 'denied'
 export const isSignIn = ({ action }: StoredRow): boolean =>
   action.startsWith('admin.sign') || action === 'admin.secret_used'
 
-/** Whether a row says what became of an MCP server and its tools. */
+/** True if a row is about an MCP server or its tools. */
 export const isAboutTools = ({ action }: StoredRow): boolean => action.startsWith('mcp_resource.')
 
 function detailOf(text: string): UnknownRecord {
@@ -81,7 +82,7 @@ function detailOf(text: string): UnknownRecord {
   return isObject(value) ? value : {}
 }
 
-/** What a principal held, as its last row of change says it. */
+/** A principal's capabilities by its last row of change. */
 export interface PrincipalSet {
   readonly principal: string
   readonly revision: number
@@ -95,7 +96,7 @@ export interface PrincipalSet {
 export class PrincipalSets {
   readonly #held: Map<string, PrincipalSet>
 
-  /** `before`: what they held in front of the first row. */
+  /** `before`: what they held before the first row. */
   constructor(before: readonly PrincipalSet[] = []) {
     this.#held = new Map(before.map((held) => [held.principal, held]))
   }
@@ -114,7 +115,7 @@ export class PrincipalSets {
     this.#held.set(subject, held)
   }
 
-  /** The text of a file of them. */
+  /** The text of their file. */
   text(): string {
     const principals = [...this.#held.values()].toSorted((one, other) =>
       one.principal < other.principal ? -1 : 1,
@@ -123,7 +124,9 @@ export class PrincipalSets {
   }
 }
 
-/** A list in JSON, a row on each line: what stands in front of a row, by how many there were, and behind the last. */
+/**
+ * A JSON list, one row on each line: the text before a row, by the number of rows so far, and after the last.
+ */
 export const JSON_LIST = {
   before: (count: number): string => (count === 0 ? '[\n' : ',\n'),
   end: (count: number): string => (count === 0 ? '[]\n' : '\n]\n'),

@@ -16,7 +16,7 @@ export interface RowFilter {
   readonly since?: number
   /** Rows recorded before this instant. ms since the epoch. */
   readonly until?: number
-  /** By time, then by place in the chain. Default `desc`: newest first. */
+  /** Sorted by time, then by place in the chain. Default `desc`: newest first. */
   readonly order?: 'asc' | 'desc'
   /** 1 to 1,000. Default 100. */
   readonly limit?: number
@@ -45,7 +45,7 @@ export const SHOWN_COLUMNS = [
   ...(['version', 'prev_hash', 'row_hash'] as const),
 ]
 
-/** What is read of a row that is found. The leaf says the rest: an engine would read it once for each member. */
+/** The columns read of a found row. The leaf says the rest: an engine would read it once for each member. */
 const READ = [
   ...(['stream', 'seq', 'recorded_at', 'request_id', 'principal_id', 'action', 'status'] as const),
   ...(['row_hash', 'leaf'] as const),
@@ -54,8 +54,8 @@ export type MatchingRow = Pick<StoredRow, (typeof READ)[number]>
 
 /**
  * Finds the rows that fit a filter, in its order, at most `most` of them. Goes by spans of time: the index
- * alone tells where a span of so many rows ends, and only then are they looked at. Throws a RangeError where
- * the cursor is not one of ours, an AbortError when the signal fires.
+ * alone tells where a span of so many rows ends, and only then are they looked at. Throws a RangeError if the
+ * cursor is not one of ours, an AbortError when the signal fires.
  */
 export async function* matchingRows(
   db: Kysely<DatabaseSchema>,
@@ -81,7 +81,7 @@ export async function* matchingRows(
   }
 }
 
-/** A place in the order of a filter: behind a row, or behind all rows of an instant. */
+/** A place in the order of a filter: after a row, or after all rows of an instant. */
 type FilterPlace = LedgerCursor | { readonly recorded_at: string }
 
 /** A part of the ledger, in the order of its filter. */
@@ -92,7 +92,7 @@ interface FilterSpan {
   readonly edge: string | null
 }
 
-// A cursor in front of the filter's beginning, which another filter has given, says nothing.
+// A cursor before the filter's beginning, which another filter has given, says nothing.
 function startOf({ cursor, order, since, until }: RowFilter): LedgerCursor | null {
   if (cursor === undefined) return null
   const place = parseLedgerCursor(cursor)
@@ -144,7 +144,7 @@ export const rowsQuery = (db: Kysely<DatabaseSchema>, filter: RowFilter, span: F
 
 type AuditLogExpression = ExpressionBuilder<DatabaseSchema, 'audit_log'>
 
-// As it stands in the index: SQLite takes a partial one only where its condition is said again.
+// As in the index: SQLite uses a partial index only if the query repeats its condition.
 export const RARE_ACTION = sql<SqlBool>`action not in (${sql.join(FREQUENT_ACTIONS.map((action) => sql.lit(action)))})`
 
 const isRare = (action: string | undefined): action is string =>
@@ -168,7 +168,7 @@ function byRow({ request_id: requestId, principal, action, status }: RowFilter) 
   ]
 }
 
-// One bound at each side, the nearest: where it has two, SQLite may enter the index at the other one.
+// One bound at each side, the nearest: if it has two, SQLite may enter the index at the other one.
 function within(row: AuditLogExpression, { since, until, order }: RowFilter, { from, edge }: FilterSpan) {
   const at = (operator: '<' | '<=' | '>' | '>=', text: string) => [row('recorded_at', operator, text)]
   const notBefore = since === undefined ? [] : at('>=', timestamp(since))

@@ -14,7 +14,7 @@ import { userNameFinder } from './names.ts'
 export interface AuditRow extends Omit<StoredRow, 'detail' | 'leaf'> {
   /** The same as `status`, in rows of the MCP path. */
   readonly result?: string
-  /** The readable id of a user, beside its pseudonym in `principal_id`, while it exists. */
+  /** The readable id of a user, alongside its pseudonym in `principal_id`, while it exists. */
   readonly principal_name?: string | undefined
   /** The same of `detail.subject`. */
   readonly subject_name?: string | undefined
@@ -39,7 +39,7 @@ export async function listRows(db: Kysely<DatabaseSchema>, filter: RowFilter): P
   return JSON.parse(text) as LedgerPage
 }
 
-/** The place and the hash of the row that was recorded last; undefined where there is none. */
+/** The place and the hash of the row that was recorded last; undefined if there is none. */
 export const newestRow = (db: Kysely<DatabaseSchema>) =>
   db
     .selectFrom('audit_log')
@@ -51,10 +51,10 @@ export const newestRow = (db: Kysely<DatabaseSchema>) =>
     .executeTakeFirst()
 
 /**
- * One page of the ledger as the text of a {@link LedgerPage}, row by row. However few rows fit the filter, the work
- * is done in short questions, each by an index, with a turn of the loop between two: whoever asks beside it
- * waits no longer than for one. Throws a RangeError where `cursor` is not one of ours; a limit out of range is
- * brought into it. Throws an AbortError when the signal fires. Does NOT verify the rows.
+ * One page of the ledger as the text of a {@link LedgerPage}, row by row. However few rows fit the filter,
+ * the work is done in short questions, each by an index, with a turn of the loop between two: other requests
+ * wait for one at most. Throws a RangeError if `cursor` is not one of ours; a limit out of range is brought
+ * into it. Throws an AbortError when the signal fires. Does NOT verify the rows.
  */
 export async function* pageTexts(
   db: Kysely<DatabaseSchema>,
@@ -93,9 +93,9 @@ interface LedgerReadOptions {
 }
 
 /**
- * The whole ledger as NDJSON: one line per row, each with its line feed. A line holds every column as `exportLine`
- * says; the `leaf` is not exported, because it can be rebuilt from the others. Throws an AbortError when the signal
- * fires, an Error where a row cannot be reached.
+ * The whole ledger as NDJSON: one line per row, each with its line feed. A line holds every column as
+ * `exportLine` says; the `leaf` is not exported, because it can be rebuilt from the others. Throws an
+ * AbortError when the signal fires, an Error if a row cannot be reached.
  */
 export async function* exportedLines(
   db: Kysely<DatabaseSchema>,
@@ -165,7 +165,7 @@ async function* streamsOf(db: Kysely<DatabaseSchema>): AsyncGenerator<string> {
   }
 }
 
-// Page by page, each a short read of its own: rows are only ever added behind, and a read that lasted for
+// Page by page, each a short read of its own: rows are only ever added at the end, and a read that lasted for
 // minutes would keep SQLite's write-ahead log from being moved into the database, and PostgreSQL from forgetting what
 // it need not keep. Each stream up to where it was when it was reached, since it may grow faster than a caller reads.
 const pagesByStream: ReadLedgerPages = async function* (db, signal) {

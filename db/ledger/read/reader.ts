@@ -17,7 +17,7 @@ export type LedgerQuestion =
   | { readonly kind: 'verify' }
   /** The hashes of the leaves of one stream, as bytes. */
   | { readonly kind: 'leaf-hashes'; readonly after: number; readonly most: number }
-  /** Of one stream: the rows behind a place, and those of a window. */
+  /** Questions about one stream: the rows after a place, and those of a window. */
   | { readonly kind: 'portion'; readonly after: number; readonly most: number }
   | { readonly kind: 'counts'; readonly window: CountedWindow }
   | { readonly kind: 'first-since'; readonly instant: string }
@@ -83,8 +83,9 @@ function textsOf(
 const SPAN = 4_096
 
 /**
- * The seq of the first row of the one stream that was recorded at or after an instant; null where there is none. Span
- * by span: the index by time cannot say which of many rows is the first, since a clock may have been set back.
+ * The seq of the first row of the one stream that was recorded at or after an instant; null if there is none.
+ * Span by span: the index by time cannot say which of many rows is the first, since a clock may have been set
+ * back.
  */
 async function firstSince(
   db: Kysely<DatabaseSchema>,
@@ -143,9 +144,9 @@ const MAX_PAGE_READS = 16
 const MAX_WHOLE_READS = 10
 
 /**
- * Reads the ledger for operators. Each question ends when its signal fires, which it must where the answer is
- * not read to its end. Rejects with a {@link LedgerError} `busy` where 16 pages are being read, or 10 exports
- * and verifications. Who may have how many of them is for `proxy/admin/operation/ledger-places.ts` to say.
+ * Reads the ledger for operators. Each question ends when its signal fires, which it must if the answer is
+ * not read to its end. Rejects with a {@link LedgerError} `busy` if 16 pages are being read, or 10 exports
+ * and verifications. `proxy/admin/operation/ledger-places.ts` says who may have how many of them.
  */
 export class LedgerReader {
   readonly #answering: LedgerReaderBackend
@@ -158,7 +159,7 @@ export class LedgerReader {
 
   /**
    * One page as JSON text ({@link pageTexts}); resolves when its first piece is there. Rejects with a
-   * RangeError where the cursor is not one of ours.
+   * RangeError if the cursor is not one of ours.
    */
   async list(filter: RowFilter, signal: AbortSignal): Promise<AsyncIterable<Uint8Array>> {
     if (filter.cursor !== undefined) parseLedgerCursor(filter.cursor)
@@ -183,7 +184,7 @@ export class LedgerReader {
     return last
   }
 
-  /** The hashes of the leaves behind a seq of the one stream, one behind the other, at most `most` of them. */
+  /** The hashes of the leaves after a seq of the one stream, one after the other, at most `most` of them. */
   async leafHashes(after: number, most: number): Promise<Buffer> {
     const pieces: Uint8Array[] = []
     const question: LedgerQuestion = { kind: 'leaf-hashes', after, most }
@@ -191,7 +192,7 @@ export class LedgerReader {
     return Buffer.concat(pieces)
   }
 
-  /** Counts the rows behind a seq of the one stream, at most `most`. */
+  /** Counts the rows after a seq of the one stream, at most `most`. */
   async portion(after: number, most: number): Promise<MinuteCounts> {
     // Proven by leafPartTexts, here and below.
     return JSON.parse(

@@ -3,12 +3,13 @@ import type { Database } from '../../database.ts'
 import { type PagePause, portionsOf } from '../../support/pages.ts'
 import { timestamp } from '../../support/statement.ts'
 
-/** The principals that are asked for at once, and the newest rows of each that are looked at. */
+/** The most principals asked for at once, and the newest rows of each that are read. */
 const [AT_ONCE, ROWS] = [10, 1_000]
 
 /**
- * Finds those of some principals, by their names in the ledger, that were refused since an instant (ms since the epoch). Looks
- * at the newest thousand rows of each, by an index: whoever was refused before so many other calls is not found.
+ * Finds which of some principals, by their names in the ledger, were refused since an instant (ms since the
+ * epoch). Looks at the newest thousand rows of each, by an index: a refusal before so many other calls is not
+ * found.
  */
 export async function refusedSince(
   db: Database,

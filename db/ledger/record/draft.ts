@@ -9,7 +9,9 @@ export interface LeafPieces {
   readonly afterSeq: string
 }
 
-/** A row that lacks only its place in the chain: its leaf, and the columns that are stored beside the leaf. */
+/**
+ * A row that lacks only its place in the chain: its leaf, and the columns that are stored alongside the leaf.
+ */
 export interface RowDraft extends LeafPieces {
   readonly recorded_at: string
   readonly request_id: string | null
@@ -38,7 +40,7 @@ const DEPTH_LIMIT = 16
 /**
  * Turns an entry into a draft, which hashes alike everywhere: texts well-formed and at most 1,024 characters,
  * without U+0000 (PostgreSQL cannot hold it), detail as canonical JSON (RFC 8785). Throws a TypeError that
- * names the place where detail holds anything but texts, truths, nulls, integers, arrays and plain objects.
+ * names the place if detail holds anything but texts, truths, nulls, integers, arrays and plain objects.
  */
 export function draftOf(entry: LedgerEntry, { stream, version }: RowOrigin): RowDraft {
   const row = {
@@ -66,7 +68,7 @@ export function draftOf(entry: LedgerEntry, { stream, version }: RowOrigin): Row
   return { recorded_at, request_id, principal_id, action, status, ...cutLeaf(text) }
 }
 
-/** The values of a leaf by column, or what stands in for one that is put into its text later. */
+/** The values of a leaf by column, or the stand-in for one that is put into its text later. */
 type LeafValues = Readonly<
   Record<Exclude<keyof Selectable<DatabaseSchema['audit_log']>, 'row_hash' | 'leaf'>, unknown>
 >
@@ -109,7 +111,7 @@ export const leafText = (row: LeafValues, v = WRITTEN_LEAF_VERSION, more: Export
     version: row.version,
   })
 
-// In a leaf texts alone stand in front of detail and behind it, and in a text no quotation mark is bare: so these are
+// In a leaf, only texts stand before and after detail, and no text has a bare quotation mark: so these are
 // found at their places, whatever a member of detail is called.
 const DETAIL = ',"detail":'
 const DPOP_JKT = ',"dpop_jkt":'
@@ -147,7 +149,7 @@ function assertLeaf(text: string): void {
   if (bytes > LEAF_LIMIT) throw new TypeError(`audit row has ${bytes} bytes, more than ${LEAF_LIMIT}`)
 }
 
-/** Where a value stands in detail: its name or index, and what holds it. Put into words only for an error. */
+/** The place of a value in detail: its name or index, and its holder. Put into words only for an error. */
 interface DetailPlace {
   readonly name: string | number
   readonly holder: DetailPlace | null

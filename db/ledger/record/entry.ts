@@ -26,7 +26,7 @@ export interface LedgerEntry extends Omit<DatabaseSchema['audit_log'], DerivedCo
 
 /** Writes that are durable together or not at all: to other tables, and the rows that say so. */
 export interface LedgerUnit {
-  /** Its conditions: asked in its transaction, before anything of it is written. */
+  /** Conditions, asked in the unit's transaction before anything of it is written. */
   readonly assertions?: readonly RowAssertion[]
   readonly statements?: readonly LedgerStatement[]
   readonly entries: readonly LedgerEntry[]
@@ -50,16 +50,16 @@ export interface SealedRow {
 }
 
 /**
- * The reason that a unit was not stored; nothing of it was, or all of it where it is in doubt. `stale`: one of its assertions found no row.
- * `conflict`: a statement changed another number of rows than it must, or broke a constraint. `duplicate`: it
- * broke a unique one. `busy`: the line is full. `unavailable`: the database cannot be written. `closed`: the
- * ledger was closed.
+ * The reason that a unit was not stored; nothing of it was, or all of it if it is in doubt. `stale`: one of
+ * its assertions found no row. `conflict`: a statement changed another number of rows than it must, or broke
+ * a constraint. `duplicate`: it broke a unique one. `busy`: the line is full. `unavailable`: the database
+ * cannot be written. `closed`: the ledger was closed.
  */
 export type LedgerErrorCode = 'stale' | 'busy' | 'unavailable' | 'conflict' | 'duplicate' | 'closed'
 
 export class LedgerError extends Error {
   readonly code: LedgerErrorCode
-  /** True where the unit may be stored all the same: the database was lost in the middle of its commit. */
+  /** True if the unit may be stored all the same: the database was lost in the middle of its commit. */
   readonly inDoubt: boolean
 
   constructor(code: LedgerErrorCode, message: string, options?: ErrorOptions) {

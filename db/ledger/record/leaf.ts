@@ -18,7 +18,7 @@ export const MAIN_STREAM = 'main'
 /** `prev_hash` of the first row of a stream. */
 export const GENESIS_HASH = '0'.repeat(64)
 
-/** What a leaf says of its own form, in `v` (docs/ledger.md#versions). Both are read. */
+/** The version in a leaf's `v` (docs/ledger.md#versions). Both are read. */
 export type LeafVersion = 1 | 2
 
 /** Puts the pieces of a leaf together, around its place in the chain. */
@@ -35,13 +35,13 @@ export const assembleLeaf = (
 export const leafOf = (row: LeafFields, version: LeafVersion = WRITTEN_LEAF_VERSION): string =>
   textOf(row, version)
 
-// No caller has a bare quotation mark in the texts in front of detail, so the first of this name is the row's.
+// No caller has a bare quotation mark in the texts before detail, so the first of this name is the row's.
 const textOf = (row: LeafFields, version: LeafVersion, more?: ExportAdditions): string =>
   leafText({ ...row, detail: 0 }, version, more).replace(',"detail":0', () => `,"detail":${row.detail}`)
 
-/** Reads the version that a leaf says; null where it says none that is known. */
+/** Reads the version that a leaf says; null if it says none that is known. */
 export function leafVersion(leaf: string): LeafVersion | null {
-  // The last: behind it stands one text, in which no quotation mark is bare.
+  // The last: one text follows it, without a bare quotation mark.
   const at = leaf.lastIndexOf(',"v":')
   if (leaf.startsWith('2,', at + 5)) return 2
   return leaf.startsWith('1,', at + 5) ? 1 : null
@@ -77,7 +77,7 @@ export function sealOf(row: Pick<StoredRow, 'action' | 'status' | 'row_hash'>): 
   return `${result},"row_hash":${JSON.stringify(row.row_hash)}`
 }
 
-/** Returns what an export line holds of a name; nothing where there is none. */
+/** Returns what an export line holds of a name; nothing if there is none. */
 export const nameMember = (member: keyof ReadableNames, name: string | undefined): string =>
   name === undefined ? '' : `,"${member}":${JSON.stringify(name)}`
 

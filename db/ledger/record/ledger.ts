@@ -12,10 +12,10 @@ export type CommitCallback = (error: Error | null, sealed: readonly SealedRow[])
 /** The append-only audit ledger (docs/ledger.md#appending). The only writer of the database. */
 export interface Ledger {
   /**
-   * Calls `done` once: with the places of the unit's rows when statements and rows are durable; where nothing
-   * of the unit was stored, with a {@link LedgerError}, or a TypeError for what can never be stored, such as
-   * a float in `detail`. Never before it returns, and in the order of the rows. What `done` throws becomes an
-   * uncaught exception of the process; the units behind it are told first.
+   * Calls `done` once: with the places of the unit's rows when statements and rows are durable; if nothing of
+   * the unit was stored, with a {@link LedgerError}, or a TypeError for what can never be stored, such as a
+   * float in `detail`. Never before it returns, and in the order of the rows. If `done` throws, that is an
+   * uncaught exception of the process, after the later units are told.
    */
   submit(unit: LedgerUnit, done: CommitCallback): void
   /** The same as a promise. */
@@ -29,8 +29,8 @@ export interface Ledger {
   /** The number of rows that wait for their commit, under way or queued. */
   readonly waiting: number
   /**
-   * True where the last write could not be made, for `/ready`. A refused unit (`stale`, `conflict`,
-   * `duplicate`) is no failure.
+   * True if the last write could not be made, for `/ready`. A refused unit (`stale`, `conflict`, `duplicate`)
+   * is no failure.
    */
   readonly failing: boolean
   /** The last durable row; null while there is none. */
@@ -53,15 +53,15 @@ export interface LedgerOptions {
   readonly queueLimit?: number
   /**
    * The time that lazy units wait for one that is not. ms. Default 5. Longer leaves more `unknown` outcomes
-   * behind a crash.
+   * after a crash.
    */
   readonly delayMs?: number
 }
 
 /**
- * Opens the ledger of a migrated database and holds its stream alone. Rejects with one sentence where another process
- * holds it, the schema of the audit tables is not ours, or one of the last 1,000 rows does not verify: the
- * sentence names the first such row.
+ * Opens the ledger of a migrated database and holds its stream alone. Rejects with one sentence if another
+ * process holds it, the schema of the audit tables is not ours, or one of the last 1,000 rows does not
+ * verify: the sentence names the first such row.
  */
 export async function openLedger(options: LedgerOptions): Promise<Ledger> {
   return new CommitQueue(await options.database.openWriter(), options)
@@ -80,7 +80,7 @@ interface QueuedWork extends LedgerWork {
 }
 
 /**
- * The queue in front of a writer. While one batch is under way the next one fills: load makes the batches.
+ * The queue before a writer. While one batch is under way the next one fills: load makes the batches.
  * Lazy units go with the next one that is not, in the order of their coming; or by themselves, after a while.
  *
  * State: `#enqueue` alone adds to the queue, `#drain` alone takes from it, and one `#drain` runs at a time. The
@@ -97,7 +97,7 @@ class CommitQueue implements Ledger {
   readonly #failed = Promise.withResolvers<Error>()
   #queue: QueuedWork[] = []
   #waiting = 0
-  /** True where the queue must move on: a unit in it cannot wait. */
+  /** True if the queue must move on: a unit in it cannot wait. */
   #pressed = false
   #delayed: NodeJS.Timeout | null = null
   #draining: Promise<void> | null = null
@@ -232,7 +232,7 @@ class CommitQueue implements Ledger {
     for (const [index, waiter] of batch.entries()) this.#settle(waiter, results[index])
   }
 
-  /** Those who came while the database said nothing have waited for as long, and would wait as long again. */
+  /** Units that came while the database was silent have waited as long, and would wait as long again. */
   #refuseAll(): void {
     const silent = unavailable(new Error('the database did not answer'))
     this.#pressed = false
@@ -248,7 +248,7 @@ class CommitQueue implements Ledger {
     } else if ('sealed' in result) {
       this.#failing = false
       this.#head = result.sealed.at(-1) ?? this.#head
-      // Before its author hears of it: behind that answer nothing leaves by what was so before.
+      // Before its author hears of it: after that answer nothing leaves by the former state.
       if (changesAuthority(waiter)) this.#authority.advance()
       this.#tell(waiter, null, result.sealed)
     } else {
@@ -288,9 +288,10 @@ const refusalOf = ({ refused, message }: RefusedWork): Error =>
 const SLICES = 8
 
 /**
- * Returns how many rows may wait, this unit's included, for it to be let into a queue of `limit` rows. Calls come as fast
- * as they like, so what may take authority away has the last slice to itself, and what waits for nobody, such as
- * outcomes, the one before it (docs/threats.md#pools). A queue of fewer rows than slices keeps nothing.
+ * Returns how many rows may wait, this unit's included, for it to be let into a queue of `limit` rows. Calls
+ * come as fast as they like, so units that may take authority away have the last slice to themselves, and
+ * units that wait for nobody, such as outcomes, the one before it (docs/threats.md#pools). A queue of fewer
+ * rows than slices keeps nothing.
  */
 function roomFor({ lazy = false, ofChange }: LedgerUnit, work: LedgerWork, limit: number): number {
   const slice = Math.floor(limit / SLICES)

@@ -20,7 +20,7 @@ export type WorkResult =
 /** An allowed decision that no outcome followed. */
 export type OpenDecision = Omit<LedgerEntry, 'at' | 'status' | 'detail' | 'config_digest'>
 
-/** What a writer that is gone has left open. */
+/** Decisions that a writer, now gone, left open. */
 export interface UnfinishedDecisions {
   readonly decisions: readonly OpenDecision[]
   /** Goes into the unit of their outcomes, so that nobody else writes them too. */
@@ -35,13 +35,13 @@ export interface LedgerWriter {
   readonly head: SealedRow | null
   /**
    * Stores a batch in one transaction, each unit whole or not at all, and resolves when it is durable.
-   * Rejects where nothing of the batch was stored, and with a `CommitInDoubt` where all or nothing of it is; a later
-   * batch may go through, unless {@link LedgerWriter.lost} has resolved. By then it is known.
+   * Rejects if nothing of the batch was stored, and with a `CommitInDoubt` if all or nothing of it is; a
+   * later batch may go through, unless {@link LedgerWriter.lost} has resolved. By then it is known.
    */
   write(batch: readonly LedgerWork[]): Promise<readonly WorkResult[]>
   /**
-   * What earlier runs have left open; on engines with many writers, those that have been gone for a while, some at
-   * a time.
+   * Decisions that earlier runs left open; on engines with many writers, those gone for a while, some at a
+   * time.
    */
   unfinished(): Promise<readonly UnfinishedDecisions[]>
   /** Resolves once, with what was seen, when the writer will never write again; never otherwise. */

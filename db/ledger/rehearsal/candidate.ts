@@ -4,12 +4,12 @@ import type { StoredRow } from '../record/leaf.ts'
 import { CallGrouping, type CallPile } from './piles.ts'
 import { recordedVerdict } from './verdict.ts'
 
-/** What was seen of a candidate set on the calls of its principal. */
+/** Results of a candidate set on its principal's calls. */
 export interface CandidateReport {
   /** The calls that it has judged. */
   readonly decisions: number
   readonly wouldRefuse: CallPile
-  /** Of the calls that the gate has refused: what stands behind it was never asked. */
+  /** Calls that the gate refused: nothing after the gate was ever asked. */
   readonly wouldAllow: CallPile
 }
 
@@ -41,7 +41,7 @@ export function candidateWatch(principal: string, since: string) {
   }
 }
 
-/** What the set lacks of what a call demanded; null: nothing. */
+/** Returns the demanded capability that the set lacks; null: none. */
 function verdictIn(
   { authority }: UnknownRecord,
   since: string,

@@ -1,27 +1,26 @@
 import type { ReplayedPrincipal, ReplayedResource } from '../authority/replay.ts'
 import type { ConfigurationState, PrincipalState, ResourceState } from '../authority/states.ts'
 
-/** Changes that are laid over what was, by the names that the ledger has. They can cross to another thread. */
+/** Changes laid over a former state, by the names in the ledger. They can cross to another thread. */
 export interface HypotheticalChanges {
-  /** By the principal's name in the ledger. */
+  /** Keyed by the principal's name in the ledger. */
   readonly principals: ReadonlyMap<string, Partial<Pick<PrincipalState, 'capabilities' | 'isActive'>>>
-  /** By the resource's id. */
+  /** Keyed by the resource's id. */
   readonly resources: ReadonlyMap<
     string,
     Partial<Pick<ResourceState, 'requiredCapability' | 'toolCapabilities' | 'enabled'>>
   >
-  /** Whether a principal is bound to a resource: by {@link bindingName}. */
+  /** True if it binds a principal to a resource: by {@link bindingName}. */
   readonly bindings: ReadonlyMap<string, boolean>
   readonly settings: Partial<Pick<ConfigurationState, 'mode' | 'noDowngrade' | 'enforceToolsCall' | 'checks'>>
 }
 
 export const bindingName = (subject: string, resourceId: string): string => `${subject} ${resourceId}`
 
-/** Whether they change nothing. */
 export const hasNoChanges = ({ principals, resources, bindings, settings }: HypotheticalChanges): boolean =>
   principals.size + resources.size + bindings.size + Object.keys(settings).length === 0
 
-/** Whether the changes say anything of the calls of a principal to a resource; null: to none. */
+/** True if the changes concern calls of a principal to a resource; null: to none. */
 export const changesConcern = (
   { principals, resources, bindings, settings }: HypotheticalChanges,
   subject: string,

@@ -1,9 +1,9 @@
 import { FREQUENT_ACTIONS } from '../record/frequent.ts'
 
-/** What is written often, and says nothing of who may do what. */
+/** Frequent actions that say nothing of permissions. */
 const NO_STATE = ['token', 'auth', 'service', 'admin', 'proposal', 'rehearsal']
 
-/** Whether rows of an action, which are not about calls, can be changes of what decisions rest on. */
+/** True if an action, not of calls, can change what decisions rest on. */
 export const mayChangeAuthority = (action: string): boolean =>
   !NO_STATE.includes(action.split('.', 1)[0] ?? '')
 
@@ -26,5 +26,5 @@ const OF_PRINCIPALS = ['agent', 'user', 'workload', 'operator']
 export const changingRowsSqlFor = (holds: readonly string[]): string =>
   `${CHANGING_ROWS_SQL} and (${OF_PRINCIPALS.map((of) => `action not like '${of}.%'`).join(' and ')} or ${[...holds, '0 = 1'].join(' or ')})`
 
-/** What stands in a leaf, as it is canonical, that is about a principal. */
+/** The text in a canonical leaf that is about a principal. */
 export const subjectText = (principal: string): string => `"subject":${JSON.stringify(principal)}`

@@ -2,17 +2,17 @@ import { NotRecomputable } from '../authority/call.ts'
 import type { RecordedCheck } from '../authority/decision.ts'
 import type { CheckDigest, ConfigurationCheck } from '../authority/states.ts'
 
-/** What became of each check of a configuration on one call. */
+/** The checks of a configuration on one call. */
 interface JudgedChecks {
-  /** Those of the configuration that the call was judged by, in order. */
+  /** The checks that the call was judged by, in order. */
   readonly known: readonly ConfigurationCheck[]
-  /** Those that its row says were asked: some of the known ones, in their order. */
+  /** The known checks that its row says were asked, in their order. */
   readonly asked: readonly RecordedCheck[]
 }
 
 /**
- * The reason for which a check refuses a call, or null. Whether it only watched then or does now: what it said is what it
- * says. Throws {@link NotRecomputable} of one that was not asked, by that code and with those options.
+ * Returns why a check refuses a call, or null. Its recorded verdict counts, whether it only watched then or
+ * does now. Throws {@link NotRecomputable} if it was not asked, by that code and with those options.
  */
 export function refusalOfCheck(check: ConfigurationCheck, judged: JudgedChecks): string | null {
   const verdict = verdicts(judged).find(([one]) => isSame(one, check))?.[1]

@@ -1,8 +1,8 @@
 /**
- * The parts of the leaf of an allowed decision that its verdict rests on, beside the state and the time: two leaves of
- * which these parts are the same are judged alike. Where each begins and ends, in turn; the fifth ends in front of the
- * time. Null of any other leaf. A leaf is canonical (RFC 8785), so that its members stand in their order, and in no text
- * of it is a quotation mark bare.
+ * The parts of the leaf of an allowed decision that its verdict rests on, besides the state and the time: two
+ * leaves with the same parts are judged alike. Start and end of each, in turn; the fifth ends before the
+ * time. Null for any other leaf. A leaf is canonical (RFC 8785): its members are in order, and no text of it
+ * has a bare quotation mark.
  */
 export function partsOfCall(leaf: string): readonly number[] | null {
   const status = leaf.lastIndexOf('"status":"')
@@ -31,7 +31,7 @@ const PATH_LENGTH = '"path":"'.length
 
 const [QUOTE, BACKSLASH, OPEN, CLOSE] = [0x22, 0x5c, 0x7b, 0x7d]
 
-/** The place behind the object that begins at a brace. */
+/** The place after the object that begins at a brace. */
 function endOfObject(text: string, from: number): number {
   let [depth, inText] = [0, false]
   for (let at = from; at < text.length; at += 1) {
@@ -49,7 +49,7 @@ function endOfObject(text: string, from: number): number {
   return text.length
 }
 
-/** The text of a member that stands once in a leaf, behind `detail`; null where it is none. */
+/** The text of a member that stands once in a leaf, after `detail`; null if it is none. */
 export function leafMemberText(leaf: string, member: 'recorded_at' | 'request_id'): string | null {
   const name = `"${member}":"`
   const at = leaf.lastIndexOf(name)

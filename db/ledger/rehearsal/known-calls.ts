@@ -1,11 +1,11 @@
 import { leafPartTexts, partsOfCall } from './kind-of-call.ts'
 
-/** Kinds that are remembered, and leaves of them that new ones are held against. */
+/** The most kinds remembered, and the most of their leaves to compare new ones with. */
 const [MOST_KINDS, MOST_SAMPLES] = [10_000, 40_000]
 /** Samples that look alike at a glance: a caller who chooses models could make them many. */
 const MAX_SIMILAR_SAMPLES = 8
 
-/** A kind of calls, and what judging one of them has come to; null where that is not known, or not any more. */
+/** A kind of calls, and the result of judging one of them; null if that is not known, or not any more. */
 export interface CallKind<Fate> {
   fate: Fate | null
 }
@@ -80,7 +80,7 @@ export class CallKindCache<Fate> {
   }
 }
 
-/** What stands between two parts, and is not of this call alone: then they are compared as one. */
+/** A text between two parts that is not of this call alone: they are compared as one. */
 const NO_NUMBER = /^[^0-9]*$/
 
 function sampleOf<Fate>(leaf: string, parts: readonly number[], kind: CallKind<Fate>): LeafSample<Fate> {
@@ -103,7 +103,7 @@ function isLike<Fate>(leaf: string, { length, parts, texts }: LeafSample<Fate>):
   return true
 }
 
-/** Where leaves are looked at, in parts that make their kind: the certificate's digest from the front, the tool from the end. */
+/** Offsets at which leaves differ by kind: the certificate's digest from the front, the tool from the end. */
 const [FROM_FRONT, FROM_END] = [
   [60, 66, 72, 78, 84, 90, 96, 102, 109, 110],
   [26, 29, 32, 35, 38, 41, 44, 47, 50],

@@ -4,13 +4,15 @@ import type { LedgerReplay, ReplayedPrincipal } from '../authority/replay.ts'
 import type { ConfigurationState, PrincipalState } from '../authority/states.ts'
 import { bindingsWith, type HypotheticalChanges, resourceWith } from './changes.ts'
 
-/** A decision, and the state that it would rest on with changes laid over that of its own time. */
+/** A decision, and its state with changes laid over that of its own time. */
 export interface RehearsedCall extends ReplayedCall {
   /** The configuration as it was. */
   readonly recorded: ConfigurationState
 }
 
-/** Lays changes over the state that a decision rests on. Throws {@link NotRecomputable} where that is not known. */
+/**
+ * Lays changes over the state that a decision rests on. Throws {@link NotRecomputable} if that is not known.
+ */
 export function rehearsedCall(
   decision: RecordedDecision,
   subject: string,

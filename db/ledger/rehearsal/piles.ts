@@ -8,7 +8,7 @@ export interface CallGroup {
   readonly action: string
   readonly tool: string | null
   readonly model: string | null
-  /** What is missing, or was; null where that is not why. */
+  /** Missing, now or then; null if that is not why. */
   readonly capability: string | null
   /** Why they would be refused; of calls that would be allowed, why they were not. */
   readonly reason: string
@@ -31,13 +31,13 @@ export interface CallPile {
 
 /** Groups that are shown. */
 const SHOWN = 500
-/** Groups that are followed. More kinds of calls than these are counted, and not told apart. */
+/** The most groups followed. Calls of further kinds are counted together. */
 const FOLLOWED = 20_000
 const SAMPLES = 3
 
 type MutableCallGroup = { -readonly [Member in keyof CallGroup]: CallGroup[Member] } & { samples: string[] }
 
-/** Puts calls together by who has made them, at what, and why they are decided so. Memory by groups, not by calls. */
+/** Groups calls by caller, target and reason. Memory by groups, not by calls. */
 export class CallGrouping {
   readonly #groups = new Map<string, MutableCallGroup>()
   #decisions = 0

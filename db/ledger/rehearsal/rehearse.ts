@@ -27,12 +27,12 @@ interface RowPlace {
   readonly seq: number
 }
 
-/** What a rehearsal came to. Counts are of calls: a summary counts as often as it says. */
+/** Counts are of calls: a summary counts as often as it says. */
 export interface RehearsalResult {
   readonly decisions: number
   /** The principals that have made them. */
   readonly principals: number
-  /** The first and the last of their rows; null where there is none. */
+  /** The first and the last of their rows; null if there is none. */
   readonly first: RowPlace | null
   readonly last: RowPlace | null
   readonly unchanged: number
@@ -50,7 +50,7 @@ export interface DecisionRehearser {
   result(): RehearsalResult
 }
 
-/** What judging a decision has come to. */
+/** The result of judging a decision. */
 type RehearsalOutcome = { readonly row: StoredRow } & (
   | { readonly pile: 'unchanged' }
   | { readonly pile: 'refused' | 'allowed'; readonly verdict: NonNullable<CallVerdict> }
@@ -144,7 +144,7 @@ export function rehearser(changes: HypotheticalChanges, { since, until }: Decisi
   }
 }
 
-/** The one principal whose calls a change of version 2 can touch; null where it may be any. */
+/** The one principal whose calls a change of version 2 can touch; null if it may be any. */
 const principalOf = (action: string, { subject }: UnknownRecord): string | null =>
   OF_PRINCIPALS.test(action) && typeof subject === 'string' ? subject : null
 

@@ -3,10 +3,10 @@ import { isDecisionRow, recordedDecisionOf } from '../authority/decision.ts'
 import type { StoredRow } from '../record/leaf.ts'
 import type { DecisionWindow } from './rehearse.ts'
 
-/** What calls have demanded one capability, and what came of it. */
+/** A capability that calls have demanded, and the results. */
 export interface UsedCapability {
   readonly capability: string
-  /** Calls that demanded it and were allowed, and calls that were refused for the want of it. */
+  /** Allowed calls that demanded it, and calls refused for lack of it. */
   readonly allowed: number
   readonly denied: number
   /** RFC 3339; null: never in the window. */
@@ -17,7 +17,7 @@ export interface UsedCapability {
   readonly models: readonly string[]
 }
 
-/** What a principal has used in a window. */
+/** A principal's usage in a window. */
 export interface PrincipalUsage {
   readonly decisions: number
   readonly capabilities: readonly UsedCapability[]

@@ -9,7 +9,9 @@ import { bindingName, changesConcern, type HypotheticalChanges, hasNoChanges } f
 import { hasSameChecks, refusalOfCheck } from './checks.ts'
 import { type RehearsedCall, rehearsedCall } from './laid-over.ts'
 
-/** At the door of all servers these name none, or need not: they go to the only one that is bound and enabled. */
+/**
+ * Actions that need not name a server at the door of all: they go to the only one that is bound and enabled.
+ */
 const UNNAMED: ReadonlySet<string> = new Set([
   'mcp_resources_read',
   'mcp_resources_subscribe',
@@ -18,7 +20,7 @@ const UNNAMED: ReadonlySet<string> = new Set([
   'mcp_logging_setLevel',
 ])
 
-/** Whether, with the changes, a principal has other servers to which a call could go that names none. */
+/** True if, with the changes, a call that names no server could go to others of the principal's. */
 function reachesElsewhere(
   decision: RecordedDecision,
   subject: string,
@@ -43,7 +45,10 @@ function refusalOfReached(call: ReplayedCall): string | null {
   return refusal === 'mcp_tool_unknown' && !isOfTool ? 'mcp_params_invalid' : refusal
 }
 
-/** The verdict on a call: null, it is allowed; else why it is refused, and what it lacks where that is why. */
+/**
+ * The verdict on a call: null, it is allowed; else why it is refused, and the capability it lacks if that is
+ * why.
+ */
 export type CallVerdict = { readonly reason: string; readonly capability: string | null } | null
 
 /** The verdict that a row says. */
@@ -53,9 +58,10 @@ export const recordedVerdict = ({ allowed, reason, requiredCapability }: Recorde
     : { reason: reason ?? '', capability: typeof requiredCapability === 'string' ? requiredCapability : null }
 
 /**
- * Judges a call once more with changes laid over the state of its own time (docs/rehearsal.md#rule). Where the changes
- * say nothing of it, what was recorded stands. Takes a decision that follows from the rows before it. Throws
- * {@link NotRecomputable} where the rows do not say enough: nothing is taken for harmless because nobody knows.
+ * Judges a call once more with changes laid over the state of its own time (docs/rehearsal.md#rule). If the
+ * changes do not concern it, the recorded decision stands. Takes a decision that follows from the rows before
+ * it. Throws {@link NotRecomputable} if the rows do not say enough: nothing is taken for harmless because
+ * nobody knows.
  */
 export function verdictWith(
   decision: RecordedDecision,
@@ -79,14 +85,14 @@ export function verdictWith(
   return firstOf([...asked, ...questionsBehind(call, by)])
 }
 
-/** What had refused a call; null where nothing did. */
+/** Returns what refused a call; null if nothing did. */
 function refuserOf({ decision, authority, recorded }: RehearsedCall): 'rule' | 'check' | 'other' | null {
   if (decision.allowed) return null
   if (isRefusedByCheck(decision, authority, recorded)) return 'check'
   return RULE_REFUSAL_REASONS.has(decision.reason ?? '') ? 'rule' : 'other'
 }
 
-/** What was called is nothing that a change could be about. */
+/** True if a call reached nothing that a change could be about. */
 const isOfNothing = ({ authority, reason }: RecordedDecision): boolean =>
   authority?.resource === null && (reason === 'mcp_not_bound' || reason === 'mcp_tool_unknown')
 
@@ -133,7 +139,7 @@ const questions = (call: RehearsedCall): readonly VerdictQuestion[] => [
   () => refused(refusalOfApproval(call)),
 ]
 
-/** What stands behind the rule. A call that the rule had refused never came so far. */
+/** The questions after the rule. A call that the rule refused never came so far. */
 const questionsBehind = (
   call: RehearsedCall,
   by: ReturnType<typeof refuserOf>,
@@ -168,7 +174,7 @@ const questionsOfSummary = (call: RehearsedCall): readonly VerdictQuestion[] => 
   },
 ]
 
-/** The same of a summary. Those that lacked no proof may have brought one, of whichever key. */
+/** The same of a summary. Calls that lacked no proof may have brought one, of any key. */
 function refusalOfProofs(call: RehearsedCall): string | null {
   const isKnown = call.decision.reason === 'proof_required' || hasSameProofs(call)
   return isKnown || call.configuration.mode === 'off'
@@ -207,7 +213,7 @@ function refusalOfSet({ authority, principal }: RehearsedCall, demanded: readonl
   return capability === null ? null : { reason: 'capability_missing', capability }
 }
 
-/** What is demanded with the changes. Where the rule knows several, that which the row says was demanded. */
+/** The capabilities demanded with the changes. If the rule knows several, the one in the row. */
 function demandedNow(call: RehearsedCall): readonly string[] {
   const [only, ...others] = expectedDemands(call)
   if (only === undefined || others.length === 0) return only ?? []

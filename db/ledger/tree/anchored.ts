@@ -4,7 +4,7 @@ import { type LedgerStatement, statementOf, timestamp } from '../../support/stat
 
 type AnchorsDatabase = Kysely<DatabaseSchema>
 
-/** How far an anchor is. */
+/** The progress of an anchor. */
 export type AnchorState = Selectable<DatabaseSchema['audit_anchors']>
 
 /** The anchors of a tree that a checkpoint was ever tried at, by name. */
@@ -15,7 +15,7 @@ interface AnchoredCheckpoint {
   readonly tree: number
   readonly anchor: string
   readonly size: number
-  /** What the anchor says of it; null where it says nothing. */
+  /** Null if the anchor has none. */
   readonly proof: string | null
   readonly at: number
 }
@@ -55,7 +55,7 @@ export function recordAnchorFailure(
   return { ...statementOf(query.compile(), 1), ...upkeep }
 }
 
-/** When the oldest checkpoint was signed that an anchor lacks; null where it lacks none. ms since the epoch. */
+/** When the oldest checkpoint was signed that an anchor lacks; null if it lacks none. ms since the epoch. */
 export async function oldestUnanchoredAt(
   db: AnchorsDatabase,
   tree: number,

@@ -12,7 +12,7 @@ export const EMPTY_ROOT: Buffer = hash('sha256', '', 'buffer')
 export const leafHash = (leaf: string | Uint8Array): Buffer =>
   digest(typeof leaf === 'string' ? `\0${leaf}` : Buffer.concat([LEAF, leaf]))
 
-// Filled anew for each node: most of a node's time was the making of buffers.
+// Filled again for each node: most of a node's time was the making of buffers.
 const node = Buffer.from([1, ...Buffer.alloc(2 * HASH_BYTES)])
 
 /** The hash of a node over its two children (RFC 6962, section 2.1). */
@@ -27,7 +27,7 @@ export function nodeHash(left: Uint8Array, right: Uint8Array): Buffer {
 // By way of a text: Node takes twice as long to give bytes.
 const digest = (data: string | Uint8Array): Buffer => Buffer.from(hash('sha256', data, 'binary'), 'latin1')
 
-/** The root of a perfect subtree over hashes that lie one behind the other; their number is a power of two. */
+/** The root of a perfect subtree over hashes that lie one after the other; their number is a power of two. */
 export function perfectRoot(hashes: Uint8Array): Buffer {
   const bytes = Buffer.from(hashes.buffer, hashes.byteOffset, hashes.byteLength)
   if (bytes.length === HASH_BYTES) return Buffer.from(bytes)

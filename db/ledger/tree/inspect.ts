@@ -10,37 +10,37 @@ import {
 } from './trusted.ts'
 import { type StoredTreeParts, type TreeWalk, type TreeWalkResult, treeWalk } from './walk.ts'
 
-/** What stands beside the rows of a log. */
+/** The tree stored next to a log's rows. */
 export interface StoredLog {
   readonly origin: string
-  /** The keys that the log says are its own: they prove nothing to who has them from nowhere else. */
+  /** The keys that the log says are its own: no proof to a reader who has them from nowhere else. */
   readonly keys: readonly VerifierKey[]
-  /** In the order of their sizes. May be long. */
+  /** Sorted by size. May be long. */
   readonly checkpoints: AsyncIterable<SignedCheckpoint> | Iterable<SignedCheckpoint>
   readonly tiles?: StoredTreeParts['tiles']
 }
 
-/** What verifying the tree of a log came to. */
+/** The result of verifying a log's tree. */
 export interface TreeVerdict {
   readonly origin: string | null
   /** The checkpoints whose root is that of the rows before them. */
   readonly checkpoints: number
   /** The stored tiles that are those of the rows. */
   readonly tiles: number
-  /** The rows under the largest checkpoint, and those behind it. */
+  /** The rows under the largest checkpoint, and those after it. */
   readonly sealed: number
   readonly behind: number
-  /** What does not fit, each as a sentence. */
+  /** Faults, each as a sentence. */
   readonly problems: readonly string[]
-  /** Why rows are missing at the end; null where that is not known. */
+  /** Why rows are missing at the end; null if that is not known. */
   readonly cutShort: string | null
-  /** Whether a key or a checkpoint from elsewhere vouches for the sealed rows. */
+  /** True if a key or a checkpoint from elsewhere vouches for the sealed rows. */
   readonly vouched: boolean
   readonly witnessed: readonly WitnessSummary[]
   readonly stamps: Omit<StampTally, 'problems'>
 }
 
-/** Holds the rows of a log against its stored tree, and against what was kept elsewhere. */
+/** Compares the rows of a log with its stored tree, and with what was kept elsewhere. */
 export interface TreeInspection {
   readonly add: TreeWalk['add']
   readonly verdict: () => Promise<TreeVerdict>
@@ -48,15 +48,15 @@ export interface TreeInspection {
 
 const MAX_TREE_PROBLEMS = 20
 
-/** `stored`: null where there are rows alone, as in an export. */
+/** `stored`: null if there are rows alone, as in an export. */
 export function inspectTree(stored: StoredLog | null, trusted: LogTrust): TreeInspection {
   const problems: string[] = []
   const fault = (sentence: string): void => {
     if (problems.length < MAX_TREE_PROBLEMS && !problems.includes(sentence)) problems.push(sentence)
   }
-  /** Of those that were met: how many rows the largest one has, and the largest that a trusted key has signed. */
+  /** Rows of the largest checkpoint met, and of the largest that a trusted key has signed. */
   let [largest, signed] = [-1, 0]
-  /** Whether a trusted key has signed the last one that is stored: rows cut off may be sealed by another. */
+  /** True if a trusted key signed the last stored one: rows cut off may be sealed by another. */
   let isOwnSigned = true
   const witnessed = new Map<string, WitnessSummary>()
   const origin = stored?.origin ?? trusted.keys[0]?.name ?? trusted.checkpoints[0]?.origin ?? null
@@ -90,7 +90,7 @@ export function inspectTree(stored: StoredLog | null, trusted: LogTrust): TreeIn
     const kept = trusted.checkpoints.toSorted((one, other) => one.size - other.size)
     const meet = async (checkpoint: SignedCheckpoint, isKept: boolean) => {
       await lookAtStamps(checkpoint)
-      // It came from elsewhere: that a former key of the log has signed it, which nobody gave, is as good.
+      // It came from elsewhere: the signature of a former key of the log, which nobody gave, is as good.
       look(checkpoint, isKept ? null : (stored?.keys ?? []), isKept ? 'the kept' : 'the')
       if (!isKept) isOwnSigned = isSignedBy(checkpoint.note, trusted.keys)
       return { size: checkpoint.size, root: checkpoint.root.toString('base64') }

@@ -5,7 +5,7 @@ export type KeyKind = 'log' | 'witness'
 
 const ALGORITHMS: Readonly<Record<KeyKind, number>> = { log: 1, witness: 4 }
 
-/** What a verifier key text says (C2SP signed-note): `<name>+<id>+<base64 of the algorithm's byte and the key>`. */
+/** A parsed verifier key (C2SP signed-note): `<name>+<id>+<base64 of the algorithm's byte and the key>`. */
 export interface VerifierKey {
   readonly name: string
   readonly kind: KeyKind
@@ -14,7 +14,7 @@ export interface VerifierKey {
   readonly key: KeyObject
 }
 
-/** One signature of a note. `bytes`: what stands behind the id of the key. */
+/** One signature of a note. `bytes`: those after the id of the key. */
 export interface NoteSignature {
   readonly name: string
   /** Lower-case hex. */
@@ -36,7 +36,7 @@ export class MalformedNote extends Error {
 }
 
 const RAW_KEY = 32
-/** In front of the 32 bytes of an Ed25519 key in a SubjectPublicKeyInfo (RFC 8410, section 4). */
+/** Precedes the 32 bytes of an Ed25519 key in a SubjectPublicKeyInfo (RFC 8410, section 4). */
 const SPKI = Buffer.from('302a300506032b6570032100', 'hex')
 const BASE64 = /^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$/
 const LINE = /^— ([^\s+]+) (\S+)$/u
@@ -51,7 +51,7 @@ export function fromBase64(text: string): Buffer {
   return bytes
 }
 
-/** Whether a name may stand in a key and a note: not empty, without blanks and `+`. */
+/** True for a name that keys and notes may have: not empty, without blanks and `+`. */
 export const isKeyName = (name: string): boolean => /^[^\s+\p{Cc}]+$/u.test(name) && name.isWellFormed()
 
 /** The text of a verifier key. */
@@ -78,7 +78,7 @@ export function parseVerifierKey(text: string): VerifierKey {
   return { name, kind, id, key }
 }
 
-/** The keys of some texts, but for those that are none: what they have signed, nobody has. */
+/** The keys among some texts. A text that is no key has signed nothing. */
 export const readableKeys = (texts: readonly string[]): readonly VerifierKey[] =>
   texts.flatMap((text) => {
     try {
@@ -127,7 +127,7 @@ export function cosignNote(text: string, name: string, privateKey: KeyObject, at
   return lineOf(name, 'witness', privateKey, Buffer.concat([time, signature]))
 }
 
-/** What a key of a note has signed: nothing; or its text, at an instant in s where the key is a witness's. */
+/** The result of a signature: bad; or good, at an instant in s if the key is a witness's. */
 export type NoteVerification = { readonly good: false } | { readonly good: true; readonly at?: number }
 
 /**
@@ -150,7 +150,7 @@ export function verifyNoteSignature(
   return good ? { good, at: Number(at) } : { good }
 }
 
-/** Of the year 9999. */
+/** The end of 9999. */
 const LAST_SECOND = 253_402_300_799n
 
 const cosigned = (text: string, at: bigint): Buffer => Buffer.from(`cosignature/v1\ntime ${at}\n${text}`)

@@ -20,8 +20,8 @@ async function path(read: ReadTile, index: number, from: number, until: number):
 }
 
 /**
- * The hashes that prove that a tree of `newSize` leaves begins with the leaves of one of `oldSize` (RFC 6962, section
- * 2.1.2). None where either is empty, or both are of one size.
+ * The hashes that prove that a tree of `newSize` leaves begins with the leaves of one of `oldSize` (RFC 6962,
+ * section 2.1.2). None if either is empty, or both are of one size.
  */
 export async function consistencyProof(
   read: ReadTile,
@@ -46,7 +46,7 @@ async function subproof(
     : [...(await subproof(read, old, middle, until, false)), await subtreeRoot(read, from, middle)]
 }
 
-/** The root that a proof of inclusion leads to; null where the proof is not of the length that it must have. */
+/** The root that a proof of inclusion leads to; null if the proof is not of the length that it must have. */
 export function rootByInclusion(
   leaf: Buffer,
   index: number,
@@ -74,7 +74,9 @@ interface TreeHead {
   readonly root: Buffer
 }
 
-/** Whether a proof shows that the newer tree begins with all leaves of the older one (RFC 9162, section 2.1.4.2). */
+/**
+ * True if a proof shows that the newer tree begins with all leaves of the older (RFC 9162, section 2.1.4.2).
+ */
 export function isConsistent(older: TreeHead, newer: TreeHead, proof: readonly Buffer[]): boolean {
   if (older.size > newer.size) return false
   if (older.size === newer.size) return proof.length === 0 && older.root.equals(newer.root)

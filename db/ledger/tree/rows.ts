@@ -15,8 +15,8 @@ export type PlacedRow = StoredRow & { readonly place: number }
 /** An engine's reading of the rows as leaves of a tree. Places only grow, and may have gaps. */
 export interface TreeRows {
   /**
-   * The hashes of the leaves behind a place, one behind the other, at most `most`, as far as no row can come in between
-   * any more; and the place of the last of them, or `after` where there is none.
+   * The hashes of the leaves after a place, one after the other, at most `most`, as far as no row can come in
+   * between any more; and the place of the last of them, or `after` if there is none.
    */
   readonly hashes: (
     after: number,
@@ -24,13 +24,15 @@ export interface TreeRows {
   ) => Promise<{ readonly hashes: Buffer; readonly place: number }>
   /** The rows of a request, in their order, at most 16. */
   readonly ofRequest: (requestId: string) => Promise<readonly PlacedLeaf[]>
-  /** How many rows lie between two places, both exclusive; `before` may be behind the last one. */
+  /** Counts the rows between two places, both exclusive; `before` may be after the last one. */
   readonly between: (after: number, before: number) => Promise<number>
-  /** The leaves behind a place, but for the first `skip` of them. */
+  /** The leaves after a place, but for the first `skip` of them. */
   readonly leaves: (after: number, skip: number, most: number) => Promise<readonly string[]>
-  /** The whole rows behind a place. */
+  /** The whole rows after a place. */
   readonly stored: (after: number, most: number) => Promise<readonly PlacedRow[]>
-  /** The place of the first row that was recorded at or after an instant (RFC 3339); null where there is none. */
+  /**
+   * The place of the first row that was recorded at or after an instant (RFC 3339); null if there is none.
+   */
   readonly firstSince: (instant: string) => Promise<number | null>
 }
 

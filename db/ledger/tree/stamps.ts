@@ -24,14 +24,14 @@ export const stampsBetween = (
     .orderBy('anchor')
     .execute()
 
-/** Stored time stamps as bytes, by size. What is stored may be none: whoever reads it says so. */
+/** Stored time stamps as bytes, by size. The bytes may be no time stamp: the reader says so. */
 export function stampsBySize(stored: readonly StoredStamp[]): ReadonlyMap<number, readonly Buffer[]> {
   const found = new Map<number, Buffer[]>()
   for (const { size, proof } of stored) found.set(size, [...(found.get(size) ?? []), bytesOf(proof)])
   return found
 }
 
-// What is not base64 in its one form was never stored here: it has no bytes, and is no time stamp.
+// A text that is not base64 in its one form was never stored here: it has no bytes, and is no time stamp.
 function bytesOf(proof: string): Buffer {
   const bytes = Buffer.from(proof, 'base64')
   return bytes.toString('base64') === proof ? bytes : Buffer.alloc(0)

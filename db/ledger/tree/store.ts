@@ -17,7 +17,7 @@ export type StoredCheckpoint = Selectable<DatabaseSchema['audit_checkpoints']>
 export const currentTree = (db: TreeDatabase): Promise<StoredTree | undefined> =>
   db.selectFrom('audit_trees').selectAll().orderBy('tree', 'desc').limit(1).executeTakeFirst()
 
-/** How many rows are in no tree yet. */
+/** Counts the rows that are in no tree yet. */
 export async function countUnsealed({
   kysely,
   treeRows,
@@ -26,7 +26,7 @@ export async function countUnsealed({
   return treeRows.between(tree?.place ?? 0, Number.MAX_SAFE_INTEGER)
 }
 
-/** Reads tiles of a tree, of width 0 as they are. Throws where one is narrower than asked for. */
+/** Reads tiles of a tree, of width 0 as they are. Throws if one is narrower than asked for. */
 export const tileReader =
   (db: TreeDatabase, tree: number): ReadTile =>
   async ({ level, n }, width) => {
@@ -65,7 +65,7 @@ export const checkpointOfSize = (
   size: number,
 ): Promise<StoredCheckpoint | undefined> => checkpoints(db, tree).where('size', '=', size).executeTakeFirst()
 
-/** The last checkpoint before a row at a place; undefined where the row is under the first. */
+/** The last checkpoint before a row at a place; undefined if the row is under the first. */
 export const checkpointBefore = (
   db: TreeDatabase,
   tree: number,
@@ -121,7 +121,7 @@ export interface TreeGrowth {
 }
 
 /**
- * The statements by which a tree grows, all or none: where another process has grown it meanwhile, the first changes
+ * The statements by which a tree grows, all or none: if another process has grown it meanwhile, the first changes
  * no row and the unit is refused. So no two checkpoints are ever of one size.
  */
 export function growTree(

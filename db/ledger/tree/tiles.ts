@@ -5,7 +5,7 @@ export const TILE_WIDTH = 256
 const FULL = TILE_WIDTH * HASH_BYTES
 export const TILE_HEIGHT = 8
 
-/** Where a tile stands: level 0 holds the hashes of leaves, each next one the roots of 256 of those below. */
+/** The place of a tile: level 0 holds the hashes of leaves, each next one the roots of 256 of those below. */
 export interface TilePlace {
   readonly level: number
   /** From 0. */
@@ -13,7 +13,7 @@ export interface TilePlace {
 }
 
 export interface TreeTile extends TilePlace {
-  /** 1 to 256 hashes, one behind the other. */
+  /** 1 to 256 hashes, one after the other. */
   readonly hashes: Buffer
 }
 
@@ -108,7 +108,7 @@ export function largestPowerBelow(count: number): number {
   return power
 }
 
-/** The path of a tile behind `tile/` (C2SP tlog-tiles): three digits of its number in each segment. */
+/** The path of a tile after `tile/` (C2SP tlog-tiles): three digits of its number in each segment. */
 export function tilePath({ level, n }: TilePlace, width: number): string {
   const digits = String(n)
   const padded = digits.padStart(Math.ceil(digits.length / 3) * 3, '0')
@@ -117,5 +117,5 @@ export function tilePath({ level, n }: TilePlace, width: number): string {
   return `${level}/${name}${width < TILE_WIDTH ? `.p/${width}` : ''}`
 }
 
-/** How many hashes a level of a tree has. */
+/** The number of hashes on a level of a tree. */
 export const hashesAt = (size: number, level: number): number => Math.floor(size / TILE_WIDTH ** level)

@@ -40,7 +40,10 @@ export function parseTlogProof(text: string): TlogProof {
   return { index: Number(index), hashes, note, checkpoint: parseCheckpoint(note.text) }
 }
 
-/** Whether a proof leads from a leaf to the root of its checkpoint. Does NOT verify the checkpoint's signatures. */
+/**
+ * True if a proof leads from a leaf to the root of its checkpoint. Does NOT verify the checkpoint's
+ * signatures.
+ */
 export function provesLeaf({ index, hashes, checkpoint }: TlogProof, leaf: string | Uint8Array): boolean {
   const root = rootByInclusion(leafHash(leaf), index, checkpoint.size, hashes)
   return root?.equals(checkpoint.root) ?? false

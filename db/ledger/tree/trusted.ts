@@ -1,37 +1,39 @@
 import { type Checkpoint, parseCheckpoint } from './checkpoint.ts'
 import { MalformedNote, parseNote, type SignedNote, type VerifierKey, verifyNoteSignature } from './note.ts'
 
-/** What whoever verifies has from elsewhere than the log. */
+/** A verifier's knowledge from elsewhere than the log. */
 export interface LogTrust {
   /** Verifier keys of the log. */
   readonly keys: readonly VerifierKey[]
   readonly witnesses: readonly VerifierKey[]
   readonly checkpoints: readonly SignedCheckpoint[]
-  /** Absent: nobody looks at time stamps. */
+  /** Absent: time stamps are not checked. */
   readonly stamps?: StampWatch
 }
 
 export const NO_LOG_TRUST: LogTrust = { keys: [], witnesses: [], checkpoints: [] }
 
-/** Whether there is nothing from elsewhere to hold a log against. */
 export const isEmptyLogTrust = ({ keys, witnesses, checkpoints, stamps }: LogTrust): boolean =>
   keys.length + witnesses.length + checkpoints.length === 0 && !stamps?.isWanted
 
-/** Looks at the time stamps of checkpoints, in one verification. The database knows no certificates: whoever verifies does. */
+/**
+ * Checks the time stamps of checkpoints, in one verification. The database knows no certificates: the
+ * verifier does.
+ */
 export interface StampWatch {
-  /** Whether an authority, or a time stamp, was given from elsewhere. */
+  /** True if an authority, or a time stamp, was given from elsewhere. */
   readonly isWanted: boolean
-  /** Looks at the time stamps beside a checkpoint. Returns what does not hold, each as a sentence. */
+  /** Checks the time stamps of a checkpoint. Returns the faults, each as a sentence. */
   readonly check: (checkpoint: SignedCheckpoint, stamps: readonly Uint8Array[]) => Promise<readonly string[]>
   readonly end: () => StampTally
 }
 
-/** What came of looking at time stamps. */
+/** The result of checking time stamps. */
 export interface StampTally {
-  /** What does not hold beside single checkpoints, each as a sentence. */
+  /** Faults of single checkpoints, each as a sentence. */
   readonly problems: readonly string[]
   readonly stamped: readonly StampSummary[]
-  /** Those that fit, by authorities that were not given. */
+  /** Good ones, by authorities that were not given. */
   readonly unchecked: number
 }
 
@@ -45,7 +47,7 @@ export const NO_STAMPS: StampTally = { problems: [], stamped: [], unchecked: 0 }
 /** A checkpoint with the note that it stands in. */
 export interface SignedCheckpoint extends Checkpoint {
   readonly note: SignedNote
-  /** The time stamps that lie beside it. DER, or whatever is stored there. */
+  /** The time stamps stored with it. DER, or whatever is there. */
   readonly stamps?: readonly Uint8Array[]
 }
 
@@ -72,7 +74,7 @@ export const parseSignedCheckpoints = (text: string): readonly SignedCheckpoint[
     }
   })
 
-/** Whether one of the keys has signed a note. */
+/** True if one of the keys has signed a note. */
 export const isSignedBy = (note: SignedNote, keys: readonly VerifierKey[]): boolean =>
   keys.some((key) => verifyNoteSignature(note, key).good)
 

@@ -51,26 +51,26 @@ export interface ClaimedCheckpoint {
   readonly root: string
 }
 
-/** What is stored of a tree beside the rows, as far as it is looked at. */
+/** The parts of a stored tree that are checked. */
 export interface StoredTreeParts {
   /** The checkpoints in the order of their sizes. May be long. */
   readonly checkpoints: AsyncIterator<ClaimedCheckpoint> | Iterator<ClaimedCheckpoint>
-  /** Where tiles are stored: up to which size, and the hashes of one, null where it is not there. */
+  /** Stored tiles: the size they go up to, and the hashes of one; null if it is missing. */
   readonly tiles?: {
     readonly size: number
     readonly read: (place: TilePlace) => Uint8Array | null | Promise<Uint8Array | null>
   }
 }
 
-/** What came of holding rows against what is stored of their tree. */
+/** The result of comparing rows with their stored tree. */
 export interface TreeWalkResult {
   readonly rows: number
   /** Checkpoints whose root is that of the rows. */
   readonly checkpoints: number
   readonly tiles: number
-  /** The largest checkpoint that fits; null where there is none. */
+  /** The largest checkpoint that fits; null if there is none. */
   readonly newest: ClaimedCheckpoint | null
-  /** What does not fit, the first of it, as a sentence; null where all does. */
+  /** The first fault, as a sentence; null if there is none. */
   readonly problem: string | null
   /** The first checkpoint of more rows than there are. */
   readonly beyond: ClaimedCheckpoint | null
@@ -78,7 +78,7 @@ export interface TreeWalkResult {
 
 /** Holds rows against the stored parts of their tree, in one pass, in memory of the tree's height. */
 export interface TreeWalk {
-  /** Returns a promise where something must be read first. */
+  /** Returns a promise if something must be read first. */
   add(leaf: string | Uint8Array): Promise<void> | undefined
   end(): Promise<TreeWalkResult>
 }
@@ -105,7 +105,7 @@ export function treeWalk({ checkpoints, tiles: stored }: StoredTreeParts): TreeW
     else fault(`tile ${level}/${n} is not that of the rows`)
   }
 
-  /** Puts a hash at a level; what is full is compared, and its root put above. */
+  /** Puts a hash at a level; a full tile is compared, and its root put above. */
   async function put(level: number, hash: Buffer): Promise<void> {
     levels[level] ??= []
     const hashes = levels[level]

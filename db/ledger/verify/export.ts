@@ -10,10 +10,10 @@ export class NotAnExport extends Error {}
 
 /**
  * The rows of an NDJSON export, from its lines without their line feeds, null for one that is not UTF-8. The
- * leaf of a row is its line without `row_hash`, `result` and the names of users, so that whoever compares it with the columns, as
- * `verify` does, finds whatever was added, repeated or respelt. A line that is no row is a {@link DamagedRow},
- * and ends the rows. Throws {@link NotAnExport} where there is no line, or the first one is no object with
- * the columns of a row.
+ * leaf of a row is its line without `row_hash`, `result` and the names of users: comparing it with the
+ * columns, as `verify` does, finds whatever was added, repeated or respelt. A line that is no row is a {@link
+ * DamagedRow}, and ends the rows. Throws {@link NotAnExport} if there is no line, or the first one is no
+ * object with the columns of a row.
  */
 export async function* exportedRows(
   lines: AsyncIterable<string | null>,
@@ -29,9 +29,9 @@ export async function* exportedRows(
 }
 
 /**
- * The same, from blocks of whole lines, each with its line feed but for the last line of all. A line that is canonical
- * beyond doubt becomes a {@link LeafRow}, many times faster; what comes of any other is up to {@link exportedRows}' rules.
- * The blocks are the rows' then.
+ * The same, from blocks of whole lines, each with its line feed but for the last line of all. A line that is
+ * canonical beyond doubt becomes a {@link LeafRow}, many times faster; any other follows the rules of {@link
+ * exportedRows}. The blocks are the rows' then.
  */
 export async function* exportedRowsInBlocks(
   blocks: AsyncIterable<Buffer>,
@@ -114,14 +114,14 @@ function isRow(fields: object): fields is ExportedColumns {
   return [fields.stream, fields.action, fields.row_hash].every((text) => typeof text === 'string')
 }
 
-// From the end: behind each of them stand texts only, in which no quotation mark is bare.
+// From the end: only texts follow each of them, and no text has a bare quotation mark.
 function withoutSeal(line: string, row: ExportedColumns): string {
   const unnamed = without(line, nameOf('subject_name', row), ',"tool":')
   const unsealed = without(unnamed, sealOf(row), ',"seq":')
   return without(unsealed, nameOf('principal_name', row), ',"principal_type":')
 }
 
-// What is no text stays, and is found.
+// A value that is no text stays, and is found.
 function nameOf(member: keyof ReadableNames, { [member]: name }: ExportedColumns): string {
   return typeof name === 'string' && name.isWellFormed() ? nameMember(member, name) : ''
 }

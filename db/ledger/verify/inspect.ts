@@ -4,18 +4,18 @@ import type { TreeInspection, TreeVerdict } from '../tree/inspect.ts'
 import { type DecisionRecomputer, isSound, type RecomputationReport, recomputer } from './recompute.ts'
 import { chainVerifier, type DamagedRow, type LedgerVerdict } from './verify.ts'
 
-/** What verifying a ledger came to, beyond its chains. */
+/** The result of verifying a ledger, beyond its chains. */
 export interface LedgerInspection {
   readonly verdict: LedgerVerdict
-  /** What is wrong beside the rows of the chains, each as a sentence. */
+  /** Faults outside the chains, each as a sentence. */
   readonly findings: readonly string[]
-  /** Why rows are missing at the end, as a sentence; null where that is not known. */
+  /** Why rows are missing at the end, as a sentence; null if that is not known. */
   readonly cutShort: string | null
-  /** What was not compared, and why. No fault. */
+  /** Omitted comparisons, and why. No fault. */
   readonly notes: readonly string[]
-  /** Null where it was not asked for, or a chain is broken: then nothing can be said of it. */
+  /** Null if it was not asked for, or a chain is broken. */
   readonly authority: RecomputationReport | null
-  /** Null where there is nothing to hold the rows against, or a chain is broken. */
+  /** Null if there is nothing to compare the rows with, or a chain is broken. */
   readonly tree: TreeVerdict | null
 }
 
@@ -36,19 +36,19 @@ export function exitCodeOf({
 export type RowSource = AsyncIterable<StoredRow | DamagedRow> | Iterable<StoredRow | DamagedRow>
 
 interface InspectRowsOptions {
-  /** Whether decisions are recomputed. */
+  /** True: recompute decisions. */
   readonly authority: boolean
-  /** Whether a stream may begin in the middle: what stands before it is bound by something else. */
+  /** True: a stream may begin in the middle, since something else binds what stands before. */
   readonly isTail?: boolean
   /** Sees each row that is whole. */
   readonly onRow?: (row: StoredRow) => void
   /** Makes the recomputation. Given by whoever looks into it. */
   readonly walk?: DecisionRecomputer
-  /** Holds the rows against their tree. Absent: there is none. */
+  /** Compares the rows with their tree. Absent: there is none. */
   readonly tree?: TreeInspection | undefined
 }
 
-/** Verifies the chains, and recomputes decisions where that is asked for. Stops at the first bad row. */
+/** Verifies the chains, and recomputes decisions if that is asked for. Stops at the first bad row. */
 export async function inspectRows(
   rows: RowSource,
   { authority, isTail = false, onRow, walk = recomputer(), tree }: InspectRowsOptions,

@@ -10,14 +10,14 @@ import type { BadRow } from './verify.ts'
 /** The problems that are named; more are counted. */
 const NAMED = 20
 
-/** What recomputing all decisions came to. Counts are of calls: a summary counts as often as it says. */
+/** Counts are of calls: a summary counts as often as it says. */
 export interface RecomputationReport {
   readonly recomputed: number
   /** Decisions that do not follow from the rows before them, and rows of changes that contradict others. */
   readonly disagree: number
-  /** How many decisions the rows do not say enough of, by why. */
+  /** Decisions for which the rows do not say enough, by reason. */
   readonly not_recomputable: Readonly<Record<string, number>>
-  /** Those that a later start of the service should have closed. */
+  /** A later start of the service should have closed them. */
   readonly allowed_without_outcome: number
   readonly outcomes_without_decision: number
   /** Allowed decisions whose outcome may still come. No fault. */
@@ -37,9 +37,10 @@ export const isSound = (found: RecomputationReport): boolean =>
   found.disagree + found.allowed_without_outcome + found.outcomes_without_decision === 0
 
 /**
- * Computes every decision anew from the rows before it (docs/ledger.md#recomputing). Takes rows that were
- * verified, in the order in which they were written: each stream by seq, and a change of one before the decisions of
- * another that rest on it (docs/ledger.md#places). Memory by principals, resources and open calls, not by rows.
+ * Computes every decision again from the rows before it (docs/ledger.md#recomputing). Takes rows that were
+ * verified, in the order in which they were written: each stream by seq, and a change of one before the
+ * decisions of another that rest on it (docs/ledger.md#places). Memory by principals, resources and open
+ * calls, not by rows.
  */
 export function recomputer(): DecisionRecomputer {
   const replay = new LedgerReplay()

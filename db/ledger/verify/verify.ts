@@ -7,7 +7,7 @@ import { OUTCOME_STATUSES } from '../record/outcomes.ts'
 /** The lack of a row where one should stand: a line that is not one, a page that cannot be read. */
 export interface DamagedRow {
   readonly damaged: string
-  /** What it says of its place all the same, where it says that. */
+  /** The place that it claims, if it claims one. */
   readonly stream?: unknown
   readonly seq?: unknown
 }
@@ -143,7 +143,7 @@ function changed(row: StoredRow, before: ChainPosition): BadRow | null {
       )
 }
 
-// An export says anything, whatever the types of its rows say.
+// An export may hold any value, whatever the types of its rows say.
 function isTyped(row: StoredRow): boolean {
   return (
     isText(row.recorded_at) &&
@@ -174,7 +174,8 @@ function isCanonicalObject(detail: string): boolean {
   try {
     const members: unknown = JSON.parse(detail)
     if (!detail.startsWith('{')) return false
-    // What parses to members in order, and is written by V8 as it stood, is canonical. Half a surrogate pair it escapes.
+    // Text that parses to members in order, and that V8 writes as it stood, is canonical. Half a surrogate
+    // pair it escapes.
     if (isInOrder(members, MAX_JSON_DEPTH) && JSON.stringify(members) === detail && !detail.includes('\\ud'))
       return true
     return hasOnlyIntegers(members, MAX_JSON_DEPTH) && canonicalize(members) === detail
@@ -188,7 +189,7 @@ function isCanonicalObject(detail: string): boolean {
 /** The levels that a detail may have (docs/ledger.md#leaf). */
 const MAX_JSON_DEPTH = 16
 
-/** Whether the members of every object stand in the order of RFC 8785, every number is an integer, and nothing is deeper. */
+/** True if all members are in the order of RFC 8785, every number is an integer, and nothing is deeper. */
 function isInOrder(value: unknown, levels: number): boolean {
   if (levels < 0) return false
   if (typeof value === 'number') return Number.isSafeInteger(value)

@@ -11,8 +11,8 @@ import { BEGIN_CHANGES, BEGIN_DECISIONS } from './locks.ts'
 import { insertRowsQuery, type PostgresLedgerRow } from './rows.ts'
 
 /**
- * Returns why a unit's own statement was refused; null where the error is the database's, or the connection's, and
- * so the whole batch's. By the classes of PostgreSQL's appendix A.
+ * Returns why a unit's own statement was refused; null if the error is the database's, or the connection's,
+ * and so the whole batch's. By the classes of PostgreSQL's appendix A.
  */
 function postgresStatementRefusal(error: unknown): 'conflict' | 'duplicate' | 'fault' | null {
   if (!(error instanceof DatabaseError)) return null
@@ -25,8 +25,8 @@ function postgresStatementRefusal(error: unknown): 'conflict' | 'duplicate' | 'f
 const UNIQUE_VIOLATION = '23505'
 
 /**
- * Asks assertions, each that differs once, and returns what tells of each whether it found a row. Those with one text
- * are one question about many parameters, which the server prepares once for each connection.
+ * Asks each distinct assertion once, and returns a function that says whether one found a row. Assertions
+ * with one text are one question about many parameters, which the server prepares once for each connection.
  */
 async function evaluateAssertions(
   client: Client,
@@ -75,7 +75,7 @@ export interface ChainTip {
 
 export const EMPTY_CHAIN: ChainTip = { seq: 0, hash: GENESIS_HASH }
 
-/** What a batch comes to, once its rows are stored. */
+/** The result of a batch, once its rows are stored. */
 export interface PreparedBatch {
   readonly results: readonly WorkResult[]
   readonly rows: readonly PostgresLedgerRow[]
@@ -83,9 +83,9 @@ export interface PreparedBatch {
 }
 
 /**
- * Does a batch in one transaction, all but its rows: each unit whole or refused alone. What needs no answer of what
- * stands before it is sent with it: a batch of decisions is one round trip here, and one in {@link storeBatch}. Rejects where
- * nothing of it can be stored; the transaction is then still open.
+ * Does a batch in one transaction, all but its rows: each unit whole or refused alone. A statement that needs
+ * no earlier answer is sent with the one before it: a batch of decisions is one round trip here, and one in
+ * {@link storeBatch}. Rejects if nothing of it can be stored; the transaction is then still open.
  */
 export async function prepareBatch(
   client: Client,
@@ -118,8 +118,8 @@ export async function prepareBatch(
 export class BrokenChainError extends Error {}
 
 /**
- * Stores the rows of a batch and commits, in one round trip. Rejects with {@link CommitInDoubt} where nobody knows whether it
- * was; with anything else where nothing was stored.
+ * Stores the rows of a batch and commits, in one round trip. Rejects with {@link CommitInDoubt} if nobody
+ * knows whether it was stored; with anything else if nothing was.
  */
 export async function storeBatch(
   client: Client,
@@ -151,7 +151,7 @@ const changes = ({ statements }: LedgerWork): boolean => statements.some(({ besi
 const standsAlone = ({ statements }: LedgerWork): boolean =>
   statements.some(({ beside }) => beside !== 'claim')
 
-/** Each change stands alone: a decision behind it is made by what the change has left. */
+/** Each change stands alone: a later decision is made by the state it leaves. */
 function runsOf(batch: readonly LedgerWork[]): readonly (readonly LedgerWork[])[] {
   const runs: LedgerWork[][] = []
   let alone = true
@@ -163,7 +163,7 @@ function runsOf(batch: readonly LedgerWork[]): readonly (readonly LedgerWork[])[
   return runs
 }
 
-/** Asks what the units of a run assert, and makes what they write but their rows. Says which are refused. */
+/** Asks the assertions of a run's units, and writes all but their rows. Says which are refused. */
 async function judge(
   client: Client,
   run: readonly LedgerWork[],

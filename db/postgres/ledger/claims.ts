@@ -44,7 +44,7 @@ export class ClaimAllocator {
     return true
   }
 
-  /** What no unit took: whoever was refused has claimed nothing. */
+  /** Claims that no unit took: a refused unit has claimed nothing. */
   get left(): readonly string[] {
     return [...this.#left]
   }

@@ -1,13 +1,13 @@
 import type { Client } from 'pg'
 
-/** What a server must say of itself, or what it acknowledges may be lost with its power. */
+/** The settings that a server must have, or rows it acknowledges may be lost with its power. */
 const WANTED: Readonly<Record<string, readonly string[]>> = {
   fsync: ['on'],
   full_page_writes: ['on'],
   synchronous_commit: ['on', 'remote_write', 'remote_apply'],
 }
 
-/** Says in one sentence why a commit on this server is not a durable one, or not to be had; null where it is. */
+/** Says in one sentence why a commit on this server is not a durable one, or not to be had; null if it is. */
 export async function durabilityProblem(client: Client): Promise<string | null> {
   const { rows: standby } = await client.query<{ is: boolean }>('select pg_is_in_recovery() as is')
   // Whoever stayed on it would be refused until it is made the first, which may be never.

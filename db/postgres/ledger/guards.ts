@@ -19,8 +19,9 @@ export const GUARD_FUNCTIONS: Readonly<Record<string, string>> = {
 begin
   raise exception 'audit_log is append-only' using errcode = 'raise_exception';
 end `,
-  // Once per statement, over all that it adds: a batch is one. By induction a row that has its predecessor has all.
-  // Planned anew each time: a plan that was made for an empty table reads the whole stream for each row ever after.
+  // Once per statement, over all that it adds: a batch is one. By induction a row that has its predecessor
+  // has all. Planned again each time: a plan that was made for an empty table reads the whole stream for each
+  // row ever after.
   audit_rows_only_the_next: `
 declare
   wrong boolean;

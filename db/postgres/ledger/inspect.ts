@@ -8,9 +8,9 @@ import { postgresSchemaProblem } from './schema.ts'
 import { postgresStoredLog } from './stored-log.ts'
 
 /**
- * Verifies the ledger of a PostgreSQL database, also while gateways write it: every chain, every decision in the order
- * of the rows' places, and the guards of the audit tables. Does NOT compare the tables beside the ledger. `shown` may
- * show the progress of the rows. Throws where the database has no ledger.
+ * Verifies the ledger of a PostgreSQL database, also while gateways write it: every chain, every decision in
+ * the order of the rows' places, and the guards of the audit tables. Does NOT compare the tables next to the
+ * ledger. `shown` may show the progress of the rows. Throws if the database has no ledger.
  */
 export async function inspectPostgres(
   url: string,

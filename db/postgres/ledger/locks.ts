@@ -14,7 +14,7 @@ export const streamKey = (stream: string): number =>
 const GRANTED = `from pg_locks where locktype = 'advisory' and granted and objsubid = 2
     and database = (select oid from pg_database where datname = current_database())`
 
-/** Of the session that holds a lock, by its two halves. */
+/** The session that holds a lock, by its two halves. */
 export const LOCK_HOLDERS = `${GRANTED}
     and classid = ($1::bigint & 4294967295)::oid and objid = ($2::bigint & 4294967295)::oid`
 
@@ -41,5 +41,5 @@ export const TERMINATE_OVERDUE_HOLDERS = `select pg_terminate_backend(pid) from 
 /** The transactions that hold the lock of authority now, alone or shared, each by a name that no other one has at a time. */
 export const AUTHORITY_HOLDERS = `select pid || ' ' || virtualtransaction as holder ${GRANTED} and classid = ${AUTHORITY_CLASS} and objid = 0`
 
-/** Waits until no other process does what only one may at a time, and keeps the others out of it. */
+/** Waits until no other process does work that only one may do at a time, and keeps the others out of it. */
 export const TAKE_EXCLUSIVE_LOCK = `select pg_advisory_lock(${ALONE_CLASS}, 0)`

@@ -17,9 +17,9 @@ interface PostgresPlacedRow extends StoredRow {
 }
 
 /**
- * The rows of all streams in the order of their places (docs/ledger.md#places), page by page, as the ledger is when the
- * first is read. Each page is a short read of its own. Rows that their places do not lead to, whoever has spoiled them,
- * are a {@link DamagedRow} at the end. Throws an AbortError when the signal fires.
+ * The rows of all streams in the order of their places (docs/ledger.md#places), page by page, as the ledger
+ * is when the first is read. Each page is a short read of its own. Rows that their places do not lead to are
+ * a {@link DamagedRow} at the end. Throws an AbortError when the signal fires.
  */
 export const placedPages: ReadLedgerPages = async function* (db, signal) {
   const { heads, last } = await ledgerExtentOf(db)
@@ -27,8 +27,8 @@ export const placedPages: ReadLedgerPages = async function* (db, signal) {
   let page: readonly PostgresPlacedRow[] = []
   do {
     page = await pageBehind(db, page.at(-1)?.place, last)
-    // Two transactions that share the lock take places and are committed in any order. What was not committed at the
-    // instant of the ends is left out, with all that stands behind it in its stream.
+    // Two transactions that share the lock take places and are committed in any order. A row not committed at
+    // the instant of the ends is left out, with all that follow it in its stream.
     const rows = page.filter(({ stream, seq }) => seq <= (heads.get(stream) ?? 0))
     for (const { stream, seq } of rows) seen.set(stream, seq)
     yield rows
@@ -44,7 +44,7 @@ function unreached(heads: LedgerExtent['heads'], seen: ReadonlyMap<string, numbe
   })
 }
 
-/** In one statement, so of one instant: what a row of one stream rests on in another is there too. */
+/** Reads both in one statement, so at one instant: the basis of a row in another stream is there too. */
 async function ledgerExtentOf(db: Kysely<DatabaseSchema>): Promise<LedgerExtent> {
   const { rows } = await sql<{ stream: string; head: number; last: number }>`
     with recursive streams as (
@@ -64,7 +64,7 @@ async function pageBehind(
   after: number | undefined,
   last: number,
 ): Promise<readonly PostgresPlacedRow[]> {
-  // The first page from the very beginning, wherever somebody has put a row.
+  // The first page from the very beginning, wherever a row was put.
   const behind = after === undefined ? sql`true` : sql`place > ${after}`
   const columns = sql.join([...SHOWN_COLUMNS, 'leaf', 'place'].map((name) => sql.ref(name)))
   const { rows } = await sql<PostgresPlacedRow>`

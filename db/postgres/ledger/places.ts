@@ -21,6 +21,6 @@ const STATEMENTS = [
   `create or replace view audit_log as select ${POSTGRES_STORED_COLUMNS.join(', ')},
   ${TEXT_COLUMNS.join(',\n  ')}, place
 from audit_rows`,
-  // As of now it also wants each row at a later place than the one before it in its stream.
+  // From now on each row must also have a later place than the one before it in its stream.
   `create or replace function audit_rows_only_the_next() returns trigger language plpgsql as $$${GUARD_FUNCTIONS.audit_rows_only_the_next}$$`,
 ]

@@ -2,7 +2,7 @@ import type { Client, Pool } from 'pg'
 import { GUARD_FUNCTIONS, GUARD_TRIGGERS } from './guards.ts'
 
 /**
- * Names the guards of the audit tables that are missing, changed, switched off or too many; null where all is as
+ * Names the guards of the audit tables that are missing, changed, switched off or too many; null if all is as
  * this version makes it (docs/threats.md#t12). A trigger that was dropped leaves no other trace.
  */
 export async function postgresSchemaProblem(client: Client | Pool): Promise<string | null> {
@@ -32,7 +32,10 @@ function verdict(name: string, expected: GuardDefinitions, found: GuardDefinitio
 
 interface GuardDefinition {
   readonly name: string
-  /** `A`: always, also in a session that replays a replica's changes. Of a column `a`: always given by the database. */
+  /**
+   * `A`: always, also in a session that replays a replica's changes. For a column, `a`: always given by the
+   * database.
+   */
   readonly enabled: string
   readonly body: string
 }

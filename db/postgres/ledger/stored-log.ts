@@ -18,7 +18,7 @@ type StoredLogDatabase = Kysely<DatabaseSchema>
 /** Checkpoints that are read at once. */
 const PAGE = 1_000
 
-/** The tree of a database as it is now; null where none was begun, or the database is of an earlier version. */
+/** The tree of a database as it is now; null if none was begun, or the database is of an earlier version. */
 export async function postgresStoredLog(db: StoredLogDatabase): Promise<StoredLog | null> {
   const tables = await db.introspection.getTables()
   const tree = tables.some(({ name }) => name === 'audit_trees') ? await currentTree(db) : undefined
@@ -30,7 +30,7 @@ export async function postgresStoredLog(db: StoredLogDatabase): Promise<StoredLo
     origin: tree.origin,
     keys: readableKeys(keys.map(({ vkey }) => vkey)),
     checkpoints: checkpoints(db, tree, newest),
-    // Of no width: as many hashes as there are.
+    // Width 0: as many hashes as there are.
     tiles: { size: newest, read: (place) => read(place, 0) },
   }
 }

@@ -2,9 +2,9 @@ import { type Kysely, sql } from 'kysely'
 import type { Migration } from 'kysely/migration'
 
 /**
- * PostgreSQL's form of the ledger: as SQLite's (db/sqlite/ledger/form/table.ts), each leaf once and the columns that
- * an index or a constraint needs beside it, and a view `audit_log` with the columns of docs/ledger.md#row. There are
- * many streams here, and two rows with one parent cannot be stored, whoever writes them.
+ * PostgreSQL's form of the ledger: like SQLite's (db/sqlite/ledger/form/table.ts), each leaf once with the
+ * columns that an index or a constraint needs, and a view `audit_log` with the columns of docs/ledger.md#row.
+ * There are many streams here, and two rows with one parent cannot be stored, whoever writes them.
  */
 export const auditLog: Migration = {
   async up(db: Kysely<unknown>): Promise<void> {

@@ -69,9 +69,9 @@ const LOOK_MS = 10
 const LOOKS = 10
 
 /**
- * Up to which place the rows are settled. A place is given while its row's transaction holds the lock of authority
- * (locks.ts), and a transaction that was given an earlier one may be committed later. So: a row is seen; whoever holds
- * the lock after that may still come with an earlier place; when all of those have let go of it, nobody can.
+ * The place up to which rows are settled. A place is given while its row's transaction holds the lock of
+ * authority (locks.ts), and a transaction with an earlier place may commit later. So: a row is seen; a holder
+ * of the lock after that may still come with an earlier place; once all of those have let go of it, none can.
  */
 export class SettledPlace {
   readonly #db: TreeRowsDatabase

@@ -9,8 +9,8 @@ const GONE_MS = 20_000
 const MAX_DECISIONS_PER_UNIT = 512
 
 /**
- * Finds the decisions that other streams have left open whose writers are gone. To be asked again and again: what it
- * has seen is remembered from one time to the next. `stream`: the asker's own.
+ * Finds the decisions that other streams, whose writers are gone, have left open. Ask it repeatedly: it
+ * remembers what it has seen. `stream`: the asker's own.
  */
 export class AbandonedStreams {
   readonly #stream: string
@@ -50,7 +50,7 @@ interface UnclosedStream {
 async function leftOpen(client: Client, { stream, recovered }: UnclosedStream): Promise<UnfinishedDecisions> {
   const { rows: decisions } = await client.query<OpenDecision>(LEFT_OPEN, [stream, MAX_DECISIONS_PER_UNIT])
   const closedAt = decisions.length < MAX_DECISIONS_PER_UNIT ? timestamp(Date.now()) : null
-  // Whoever comes second changes no row, and its outcomes are not written; nor are they where the writer has come back.
+  // Whoever comes second changes no row, and its outcomes are not written; nor are they if the writer has come back.
   // It cannot while the lock is held here, and finds then that its calls are ended (writer.ts).
   const parameters = [
     recovered + decisions.length,

@@ -21,15 +21,18 @@ import { AbandonedStreams } from './unfinished.ts'
 
 /** The time in which a batch, or a new connection, must be through. Whoever waits is then refused. ms. */
 const DEADLINE_MS = 2_000
-/** The time that a batch waits for a lock: longer than whoever is frozen may hold it (db/postgres/connection.ts). ms. */
+/**
+ * The time that a batch waits for a lock: longer than a frozen process may hold it
+ * (db/postgres/connection.ts). ms.
+ */
 const LOCK_MS = 1_500
-/** The time that a look for what other writers have left open may take. ms. */
+/** The time that a look for open decisions of other writers may take. ms. */
 const LOOK_MS = 60_000
 
 /**
- * Opens a stream of this process's own on a migrated database (docs/ledger.md, Streams). Rejects with one sentence
- * where rows could be lost or changed there: a server that acknowledges what is not on its disk, audit tables that
- * are not ours.
+ * Opens a stream of this process's own on a migrated database (docs/ledger.md, Streams). Rejects with one
+ * sentence if rows could be lost or changed there: a server that acknowledges what is not on its disk, audit
+ * tables that are not ours.
  */
 export async function openPostgresWriter(url: string): Promise<LedgerWriter> {
   const writer = new StreamWriter(url, `r${randomBytes(8).toString('hex')}`)
@@ -91,9 +94,10 @@ class StreamWriter implements LedgerWriter {
     return prepared.results
   }
 
-  /** On a connection of its own: what is long there must not keep a batch waiting. */
+  /** Uses a connection of its own: a long look must not keep a batch waiting. */
   async unfinished(): Promise<readonly UnfinishedDecisions[]> {
-    // Where nothing is written for long, nobody else notices that the session is gone, and others would close its calls.
+    // If nothing is written for long, only this notices that the session is gone, and others would close its
+    // calls.
     await this.#session()
     return withClient(this.#url, LOOK_MS, (client) => this.#abandoned.look(client, performance.now()))
   }
@@ -113,14 +117,14 @@ class StreamWriter implements LedgerWriter {
     if (error instanceof BrokenChainError) this.#lose(error)
     if (this.#closed || !(error instanceof DatabaseError)) return this.#drop(client)
     await client.query('rollback').catch(() => this.#drop(client))
-    // Another one's session may be nobody's to end but an administrator's.
+    // Only an administrator may be allowed to end another one's session.
     if (error.code === LOCK_NOT_AVAILABLE)
       await client.query(TERMINATE_OVERDUE_HOLDERS, [DEADLINE_MS]).catch(() => {})
   }
 
   /**
-   * Looks up whether a batch was stored whose commit was never answered. Not where its callers have waited for the
-   * answer: a server that says nothing will not say it now.
+   * Looks up whether a batch was stored whose commit was never answered. Not if its callers have waited for
+   * the answer: a silent server will not answer now.
    */
   async #resolve(
     client: Client,
@@ -163,14 +167,14 @@ class StreamWriter implements LedgerWriter {
   }
 
   /**
-   * Takes the stream's lock, and finds the end of its chain. Asks the server again what it may lose: it may be another
-   * one now.
+   * Takes the stream's lock, and finds the end of its chain. Asks the server again what it may lose: it may
+   * be another server now.
    */
   async #take(client: Client): Promise<void> {
     const problem = (await durabilityProblem(client)) ?? (await postgresSchemaProblem(client))
     if (problem !== null) throw new Error(problem)
     const lock = [STREAM_CLASS, streamKey(this.stream)]
-    // The session before, where the server has not noticed that its connection is gone.
+    // The session before, if the server has not noticed that its connection is gone.
     await client.query(TERMINATE_LOCK_HOLDER, lock)
     await client.query('select pg_advisory_lock($1, $2)', lock)
     // Others may have taken it for gone and ended its calls. Whoever dies later is looked after again.

@@ -26,9 +26,9 @@ const decisions = (since: string, until: string): string =>
   `status in ('allowed', 'denied') and recorded_at >= ${since} and recorded_at < ${until}`
 
 /**
- * Walks over the rows of all streams that a rehearsal needs, in the order of their places (docs/ledger.md#places), up to
- * those that are there when it begins. The next rows are on their way while the last ones are looked at. Rejects where
- * the server is a standby, which may be behind.
+ * Walks over the rows of all streams that a rehearsal needs, in the order of their places
+ * (docs/ledger.md#places), up to those that are there when it begins. The next rows are on their way while
+ * the last ones are looked at. Rejects if the server is a standby, which may be behind.
  */
 export async function* walkPostgresLedger(client: Client, wanted: WalkScope): AsyncGenerator<WalkedPart> {
   const { rows } = await client.query<{ last: number; standby: boolean }>(
@@ -60,7 +60,9 @@ async function* walkOverAll(
   }
 }
 
-/** By the indexes: what changes, and what a few principals have called, in one reading that is fetched in parts. */
+/**
+ * Reads by the indexes: changes, and the calls of a few principals, in one query that is fetched in parts.
+ */
 async function* walkAbout(
   client: Client,
   { since, until, callsAlone = false }: WalkScope,

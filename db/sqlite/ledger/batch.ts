@@ -18,8 +18,8 @@ export interface BatchWriter {
   readonly head: SealedRow | null
   /**
    * Writes a batch in one transaction: each unit is stored whole or refused alone. Returns when the batch is
-   * on the disk. Throws where nothing of it was stored, also where the head in the database is not the one we
-   * left there.
+   * on the disk. Throws if nothing of it was stored, also if the head in the database is not the one we left
+   * there.
    */
   write(batch: readonly LedgerWork[]): readonly WorkResult[]
 }
@@ -33,8 +33,8 @@ export function batchWriter(db: SQLite.Database): BatchWriter {
   const insert = db.prepare<InsertParameters>(INSERT)
   const statements = statementCache(db)
   const storedHead = headReader(db)
-  // Owned by write(): what the last committed batch left. A crash loses nothing: it is read from the table at
-  // open.
+  // Owned by write(): the end of the last committed batch. A crash loses nothing: it is read from the table
+  // at open.
   let head = storedHead()
 
   function write(batch: readonly LedgerWork[]): readonly WorkResult[] {

@@ -13,7 +13,7 @@ export const isTransientSqliteError = (error: unknown): boolean =>
   error instanceof SQLite.SqliteError && TRANSIENT_CODES.test(error.code)
 
 /**
- * Returns why a unit's own statement was refused; null where the error is the database's and so the whole
+ * Returns why a unit's own statement was refused; null if the error is the database's and so the whole
  * batch's.
  */
 export function sqliteStatementRefusal(error: unknown): 'conflict' | 'duplicate' | 'fault' | null {

@@ -28,7 +28,7 @@ end`
 
 // INSERT OR REPLACE deletes the row that it replaces without asking the delete trigger unless
 // recursive_triggers is on, and it can find that row by (stream, seq), by (stream, prev_hash), or by a rowid
-// that the statement names. In a BEFORE INSERT trigger new.rowid is -1 exactly where the statement names
+// that the statement names. In a BEFORE INSERT trigger new.rowid is -1 exactly if the statement names
 // none.
 const ONLY_THE_NEXT = sql`create trigger audit_log_insert before insert on audit_log
 when new.rowid <> -1 or case new.seq

@@ -4,17 +4,17 @@ import { closeSync, constants, openSync, readSync, writeSync } from 'node:fs'
 /** The last row of a chain that was made durable. */
 export interface DurableHead {
   readonly seq: number
-  /** Its `row_hash`. */
+  /** `row_hash`. */
   readonly hash: string
 }
 
 /**
- * The file beside a database that says where its chain ended (docs/ledger.md#head-file). One record, always
- * of the same length, written over itself.
+ * The file alongside a database that says where its chain ended (docs/ledger.md#head-file). One record,
+ * always of the same length, written over itself.
  */
 export const headPath = (database: string): string => `${database}-head`
 
-/** Reads the file; null where there is none, or where what it holds was not written whole. */
+/** Reads the file; null if there is none, or if what it holds was not written whole. */
 export function readHead(database: string): DurableHead | null {
   const record = Buffer.alloc(RECORD_LENGTH)
   try {
@@ -51,19 +51,19 @@ export function openHeadFile(database: string): HeadFile {
       writeSync(fd, recordOf(head), 0, 'latin1')
       noted = head.seq
     } catch (error) {
-      // The rows are durable: nobody's call fails because the file beside them does.
+      // The rows are durable: nobody's call fails because the file alongside them does.
       if (!isErrorOf(error, 'ENOSPC', 'EIO', 'EDQUOT')) throw error
     }
   }
   return { note, close: () => closeSync(fd) }
 }
 
-/** Why rows that end at `found` cannot be those that the file speaks of; null where they can. */
+/** Why rows that end at `found` cannot be those that the file speaks of; null if they can. */
 export type HeadProblem = { readonly kind: 'ahead' | 'other'; readonly problem: string }
 
 /**
  * Compares the file with the rows. `last`: the last seq; `hashAt`: the hash of the row that the file names,
- * undefined where there is none.
+ * undefined if there is none.
  */
 export function headProblem(
   head: DurableHead | null,

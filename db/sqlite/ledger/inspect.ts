@@ -18,16 +18,16 @@ import { sqliteStoredLog } from './stored-log.ts'
 import { hasPrincipals, readAuthorityTables, viewsInPlaceOfTables } from './tables.ts'
 
 interface RowWithLeafBytes extends Omit<StoredRow, 'leaf'> {
-  /** Its bytes, null of what is no text. */
+  /** Null if the leaf is no text. */
   readonly leaf: Buffer | null
 }
 
 const BESIDE = `'${MAIN_STREAM}' as stream, seq, recorded_at, request_id, principal_id, action, status, row_hash`
 
 /**
- * Reads rows as `rowsAfter` does, several times faster: the leaf and what is stored beside it alone. For a database
- * whose schema is that of this version: there the view makes every other column of the leaf. A row of another kind is
- * read through the view.
+ * Reads rows as `rowsAfter` does, several times faster: the leaf and what is stored alongside it alone. For a
+ * database whose schema is that of this version: there the view makes every other column of the leaf. A row
+ * of another kind is read through the view.
  */
 export function* leafRowsAfter(
   db: SQLite.Database,
@@ -41,7 +41,7 @@ export function* leafRowsAfter(
   const whole = db.prepare<[number], StoredRow>(`select ${AUDIT_LOG_COLUMNS} from audit_log where seq = ?`)
   let last = after
   for (;;) {
-    // The first page from the very beginning, wherever somebody has put a row.
+    // The first page from the very beginning, wherever a row was put.
     const page = last === null ? first.all() : next.all(last)
     for (const beside of page) {
       last = beside.seq
@@ -57,9 +57,9 @@ const readLeaf = (beside: RowWithLeafBytes): LeafRow | null =>
 
 /**
  * Verifies a database, also while the gateway writes it: its chains, the schema of the audit tables, the head
- * that was noted beside it, every decision, and the tables that decisions rest on against what the rows of
- * changes say. `at`: ms since the epoch. `shown` may show the progress of the rows. Throws where the file is
- * no database with a ledger.
+ * noted in the file next to it, every decision, and the tables that decisions rest on against the rows of
+ * changes. `at`: ms since the epoch. `shown` may show the progress of the rows. Throws if the file is no
+ * database with a ledger.
  */
 export async function inspectDatabase(
   file: string,
@@ -82,7 +82,7 @@ async function inspectOpened(
   shown: (rows: Iterable<StoredRow | DamagedRow>) => RowSource,
   trusted: LogTrust,
 ): Promise<LedgerInspection> {
-  // Before the rows: the writer notes a head behind the commit, so it is never ahead of rows that are read
+  // Before the rows: the writer notes a head after the commit, so it is never ahead of rows that are read
   // later.
   const noted = readHead(file)
   const expected = await expectedAuditSchema()
@@ -99,7 +99,7 @@ async function inspectOpened(
   const behind = isOurForm ? leafRowsAfter : rowsAfter
   const besides = () => (odd.length > 0 ? notRead(odd) : readSnapshot(db, expected))
   const rows = shown(liveRows(db, () => atEnd.push(besides()), behind))
-  // Before the rows too: what is sealed is there.
+  // Before the rows too: all sealed rows are there.
   const stored = odd.length > 0 ? null : sqliteStoredLog(db)
   const tree = stored || !isEmptyLogTrust(trusted) ? inspectTree(stored, trusted) : undefined
   const inspection = await inspectRows(rows, { authority: true, onRow, walk, tree })
@@ -118,12 +118,12 @@ async function inspectOpened(
   }
 }
 
-/** What stands beside the rows, of the instant of the last row. */
+/** The tables next to the rows, at the instant of the last row. */
 interface DatabaseSnapshot {
   readonly schema: string | null
-  /** Null where the database is not of this version of the service. */
+  /** Null if the database is not of this version of the service. */
   readonly tables: AuthorityTables | null
-  /** Whether there is a principal at all. */
+  /** True if there is any principal. */
   readonly someone: boolean
 }
 
@@ -132,14 +132,14 @@ function readSnapshot(db: SQLite.Database, expected: AuditSchema): DatabaseSnaps
   return { ...schemaAlone(db, expected), tables: readAuthorityTables(db), someone: hasPrincipals(db) }
 }
 
-/** A view says what its maker likes, and may have no end: no table is read of a database that has one in its place. */
+/** No table is read if a view is in its place: a view says what its maker likes, and may have no end. */
 const notRead = (odd: readonly string[]): DatabaseSnapshot => ({
   schema: `no table is compared, because there is a view in the place of one: ${odd.join(', ')}`,
   tables: null,
   someone: false,
 })
 
-// Where a page of the file cannot be read, the tables may be on it.
+// If a page of the file cannot be read, the tables may be on it.
 function schemaAlone(db: SQLite.Database, expected: AuditSchema): DatabaseSnapshot {
   const schema = isOfThisVersion(db) ? sqliteSchemaProblem(db, expected) : null
   return { schema, tables: null, someone: false }

@@ -11,7 +11,9 @@ export interface PackedBatch {
   readonly units: number
   /** The texts of all assertions and statements, each once. */
   readonly sql: readonly string[]
-  /** Of one unit after the other: how many assertions, statements and drafts it has; then these, value by value. */
+  /**
+   * One unit after the other: its number of assertions, statements and drafts; then these, value by value.
+   */
   readonly values: readonly unknown[]
 }
 
@@ -21,7 +23,7 @@ export interface PackedResults {
   readonly first: number
   /** Their hashes, one after the other. */
   readonly hashes: string
-  /** By the unit's place in the batch. */
+  /** Units are places in the batch. */
   readonly refused: readonly (readonly [unit: number, result: RefusedUnitResult])[]
 }
 

@@ -4,7 +4,7 @@ import { countedPlace, keepCounts, lastPlace, SINGLE_STREAM_DIALECT } from '../.
 import type { LedgerReader } from '../../ledger/read/reader.ts'
 import type { DatabaseSchema } from '../../schema.ts'
 
-/** What takes long is counted where the ledger is read: on a thread of its own. */
+/** Counts on the ledger reader's thread whatever takes long. */
 export const sqliteRowCounts = (db: Kysely<DatabaseSchema>, reader: LedgerReader): RowCounts => ({
   counted: () => countedPlace(db),
   portion: (after, most) => reader.portion(after, most),

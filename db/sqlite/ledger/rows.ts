@@ -16,7 +16,7 @@ export function lastRows(db: SQLite.Database, limit: number): readonly StoredRow
 }
 
 /**
- * A database file that is only read, also while the gateway writes it. Throws where it is not one, or has no
+ * A database file that is only read, also while the gateway writes it. Throws if it is not one, or has no
  * ledger.
  */
 export function openReadOnly(file: string): SQLite.Database {
@@ -49,9 +49,10 @@ export function* storedRows(db: SQLite.Database): Generator<StoredRow | DamagedR
 }
 
 /**
- * Where the rows are read, and what says their place in the table. Up to migration 0051 `audit_log` is a table
- * with an index for its key; since then a view, and `seq` is the place (db/sqlite/ledger/form/table.ts). Does NOT read
- * the view itself: whoever has another one in its place says what the rows are, or that they have no end.
+ * Returns the table to read, and the column of a row's place in it. Up to migration 0051 `audit_log` is a
+ * table with an index for its key; since then a view, and `seq` is the place
+ * (db/sqlite/ledger/form/table.ts). Does NOT read the view itself: another one in its place may say anything,
+ * or have no end.
  */
 const formOf = (db: SQLite.Database): { readonly from: string; readonly place: string } =>
   isTable(db, 'audit_log') && !isTable(db, 'audit_rows')
@@ -66,8 +67,8 @@ export const ROWS_PER_PAGE = 256
 
 /**
  * Every row as {@link storedRows} reads them, page by page, each a short read of its own: a read that lasted
- * for minutes would keep the write-ahead log from being moved into the database. What was written meanwhile
- * is read in one transaction, in which `atEnd` is called behind the last row. `behind`: what reads them.
+ * for minutes would keep the write-ahead log from being moved into the database. Rows written meanwhile are
+ * read in one transaction, in which `atEnd` is called after the last row. `behind`: what reads them.
  */
 export function* liveRows(
   db: SQLite.Database,
@@ -92,8 +93,8 @@ interface SqlitePlacedRow extends StoredRow {
 }
 
 /**
- * Reads the rows behind a place, page by page, up to a page that is not full; returns the place of the last. Null:
- * from the first row on. Throws where a page cannot be read.
+ * Reads the rows after a place, page by page, up to a page that is not full; returns the place of the last.
+ * Null: from the first row on. Throws if a page cannot be read.
  */
 export function* rowsAfter(db: SQLite.Database, after: number | null): Generator<StoredRow, number | null> {
   const { from, place } = formOf(db)
@@ -104,7 +105,7 @@ export function* rowsAfter(db: SQLite.Database, after: number | null): Generator
   )
   let last = after
   for (;;) {
-    // The first page from the very beginning, wherever somebody has put a row.
+    // The first page from the very beginning, wherever a row was put.
     const page = last === null ? first.all() : next.all(last)
     for (const { place: at, ...row } of page) {
       last = at

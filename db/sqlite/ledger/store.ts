@@ -36,7 +36,7 @@ function lastStart(db: SQLite.Database, upTo: number): number {
   return found?.seq ?? 0
 }
 
-// SQLite takes a partial index only where its condition is said again.
+// SQLite uses a partial index only if the query repeats its condition.
 const IN_THE_INDEX = `action not in ('egress_llm_chat', 'mcp_tools_call', 'mcp_tools_list')`
 
 // Measured on a million rows: 1.3 µs per row since the start to look its outcome up, 0.11 µs per row of the
@@ -64,7 +64,7 @@ const BY_MERGE = `${ROWS} where seq in (
 
 /** Notices that the file under an open connection is no longer the one at its path (docs/threats.md#f-06). */
 interface FileWatch {
-  /** Throws where the database or its write-ahead log was deleted or replaced since it was first seen. */
+  /** Throws if the database or its write-ahead log was deleted or replaced since it was first seen. */
   assertSame(): void
 }
 
@@ -104,7 +104,10 @@ export interface LedgerStore {
 const BUSY_TIMEOUT_MS = 250
 const TAIL = 1_000
 
-/** Opens and checks: schema, tail, and the head that was noted beside it. Throws one sentence where the ledger must not be written. */
+/**
+ * Opens and checks: schema, tail, and the head that was noted alongside it. Throws one sentence if the ledger
+ * must not be written.
+ */
 export function openStore({ file, schema }: WriterOptions): LedgerStore {
   const lease = acquireLease(file)
   const db = connect(file)
@@ -112,12 +115,12 @@ export function openStore({ file, schema }: WriterOptions): LedgerStore {
   if (problem !== null) throw new Error(problem)
   const writer = batchWriter(db)
   const heads = openHeadFile(file)
-  // Also where the file was not there: an earlier version of the service wrote none.
+  // Also if the file was not there: an earlier version of the service wrote none.
   if (writer.head) heads.note(writer.head)
   const watch = fileWatch(file)
   const checkpoint = checkpointer(db)
   const openedAt = writer.head?.seq ?? 0
-  // Only now: the boot waits for what stands above.
+  // Only now: the boot waits for everything above.
   lowerPriorityOnOneCore()
   return {
     get head() {
@@ -143,8 +146,8 @@ export function openStore({ file, schema }: WriterOptions): LedgerStore {
   }
 }
 
-// Not db/sqlite/database.ts: it opens the file beside SQLite, and closing that drops every lock this process has
-// on it.
+// Not db/sqlite/database.ts: it opens the file alongside SQLite, and closing that drops every lock this
+// process has on it.
 function connect(file: string): SQLite.Database {
   const db = new SQLite(file, { timeout: BUSY_TIMEOUT_MS, fileMustExist: true })
   db.pragma('journal_mode = WAL')
@@ -152,7 +155,7 @@ function connect(file: string): SQLite.Database {
   db.pragma('foreign_keys = ON')
   db.pragma('recursive_triggers = ON')
   db.pragma('trusted_schema = OFF')
-  // What is erased is overwritten, not only forgotten (docs/ledger.md#erasure).
+  // Erased bytes are overwritten, not only forgotten (docs/ledger.md#erasure).
   db.pragma('secure_delete = ON')
   // SQLite's own checkpoints swallow a failed fsync; ours are in checkpointer().
   db.pragma('wal_autocheckpoint = 0')

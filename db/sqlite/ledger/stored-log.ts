@@ -19,7 +19,7 @@ interface CheckpointRow {
 /** Checkpoints that are read at once. */
 const PAGE = 1_000
 
-/** The tree of a database that is only read, as it is now; null where no rows were ever sealed. */
+/** The tree of a database that is only read, as it is now; null if no rows were ever sealed. */
 export function sqliteStoredLog(db: SQLite.Database): StoredLog | null {
   if (!db.prepare("select 1 from sqlite_schema where name = 'audit_trees'").get()) return null
   const tree = db
@@ -47,7 +47,7 @@ export function sqliteStoredLog(db: SQLite.Database): StoredLog | null {
   }
 }
 
-/** Those up to a size: what is signed while rows are read is behind them. */
+/** Checkpoints up to a size: those signed while rows are read are later. */
 function* checkpoints(
   db: SQLite.Database,
   { tree, origin }: TreeRow,

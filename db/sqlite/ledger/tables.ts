@@ -7,8 +7,8 @@ import type { PrincipalType } from '../../schema.ts'
 import { isObject } from '../../support/json.ts'
 
 /**
- * Reads the tables that decisions rest on, without the gateway's own readers, which would throw where
- * somebody else has written. Call it in the transaction that the last rows are read in.
+ * Reads the tables that decisions rest on, without the gateway's own readers, which would throw if somebody
+ * else has written. Call it in the transaction that reads the last rows.
  */
 export function readAuthorityTables(db: SQLite.Database): AuthorityTables {
   return { principals: readPrincipals(db), resources: readResources(db), cas: readCas(db) }
@@ -31,7 +31,7 @@ const OTHER_TABLES = [
   ...['certificate_pins', 'mcp_bindings', 'mcp_resources', 'mcp_tools', 'attached_cas', 'agent_trusted_cas'],
 ]
 
-/** Names the views that stand where a table should that verifying reads. */
+/** Names the views that stand in the place of tables that verifying reads. */
 export function viewsInPlaceOfTables(db: SQLite.Database): readonly string[] {
   const views = db
     .prepare<[], string>("select lower(name) from sqlite_schema where type = 'view'")
@@ -180,7 +180,7 @@ function readTools(db: SQLite.Database): ReadonlyMap<string, readonly (readonly 
   const rows = db.prepare<[], ToolRow>(
     'select resource_id as holder, name, state, digest, pending_digest as pending from mcp_tools',
   )
-  // The table has the empty text where a tool was never approved.
+  // The table has the empty text if a tool was never approved.
   return grouped(rows.all(), ({ name, state, digest, pending }) => [
     name,
     { state, digest: digest || null, pending },
@@ -195,7 +195,7 @@ function readCas(db: SQLite.Database): ReadonlyMap<string, string> {
 const columnsOf = (db: SQLite.Database, table: string): ReadonlySet<string> =>
   new Set(db.prepare<[string], string>('select name from pragma_table_info(?)').pluck().all(table))
 
-// What is not of the form that the service writes is shown as it stands, and so differs from every row.
+// A text not of the form that the service writes is shown as it is, and so differs from every row.
 function textsOf(json: string): readonly string[] {
   const value = parsed(json)
   return isTexts(value) ? value : [json]

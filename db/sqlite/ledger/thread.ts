@@ -7,7 +7,7 @@ import type { FromWriter, ToWriter, WriterOptions } from './messages.ts'
 import { packBatch, unpackResults } from './packing.ts'
 
 /**
- * Starts the writer's thread on a migrated database. Rejects with the thread's one sentence where it cannot
+ * Starts the writer's thread on a migrated database. Rejects with the thread's one sentence if it cannot
  * write there.
  */
 export async function openSqliteWriter(file: string): Promise<LedgerWriter> {

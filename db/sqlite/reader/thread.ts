@@ -12,7 +12,7 @@ type LedgerReaderReply = Exclude<FromReader, { readonly kind: 'failed' }>
 
 /**
  * Reads the ledger of a database file on a thread with a connection of its own. The thread is there while it
- * is needed; where it ends, the answers under way fail, and the next question starts another one.
+ * is needed; if it ends, the answers under way fail, and the next question starts another one.
  */
 export class ReaderThread implements LedgerReaderBackend {
   readonly #options: ReaderOptions
@@ -28,7 +28,7 @@ export class ReaderThread implements LedgerReaderBackend {
 
   async *ask(question: LedgerQuestion, signal: AbortSignal): AnswerPieces {
     const id = this.#begin()
-    // Also where the answer is never read on.
+    // Also if the answer is never read on.
     const gone = (): void => this.#end(id, signal.reason)
     signal.addEventListener('abort', gone, { once: true })
     try {

@@ -9,7 +9,7 @@ import type { WalkedPart, WalkScope } from '../../ledger/rehearsal/task.ts'
 
 /** Places in the chain that are read at once: a read that lasted would keep the write-ahead log from being moved. */
 const SPAN = 1_000
-/** Pages that are kept while all are read once: those that fit the processor's cache. */
+/** Pages kept while all are read once: those that fit the processor's cache. */
 const PAGES_IN_TURN = 64
 /** Memory for pages that are come by again, here and there in the file. KiB. */
 const PAGES_KIB = 65_536
@@ -18,8 +18,8 @@ const PAGES_KIB = 65_536
 const DECISIONS = `status in ('allowed', 'denied') and recorded_at >= ? and recorded_at < ?`
 
 /**
- * Walks over the rows that a rehearsal needs, up to those that are there when it begins; of a few principals only those behind
- * a place. Returns the last place.
+ * Walks over the rows that a rehearsal needs, up to those that are there when it begins; of a few principals
+ * only those after a place. Returns the last place.
  */
 export function* walkSqliteLedger(
   db: SQLite.Database,
@@ -49,8 +49,8 @@ function* walkOverAll(db: SQLite.Database, wanted: WalkScope, last: number): Gen
 }
 
 /**
- * The places between which all rows of a window lie: a row may be written later than one that was recorded after it. The
- * index alone tells; it is not asked where the window is all there is.
+ * The places between which all rows of a window lie: a row may be written later than one recorded after it.
+ * The index alone tells; it is not asked if the window is all there is.
  */
 function boundsOf(db: SQLite.Database, { since, until }: WalkScope, last: number): readonly [number, number] {
   const others = db
@@ -77,7 +77,7 @@ const changesBefore = (db: SQLite.Database, place: number): readonly number[] =>
     .pluck()
     .all(place)
 
-/** Behind the first place, up to the second. */
+/** After the first place, up to the second. */
 type PlaceRange = readonly [after: number, last: number]
 
 /** The places of the changes that the calls of some principals rest on. */
@@ -94,7 +94,7 @@ const changesFor = (
     .pluck()
     .all(after, last, ...principals.map(subjectText))
 
-/** By the indexes: what changes, and what a few principals have called. */
+/** Reads by the indexes: changes, and the calls of a few principals. */
 function* walkAbout(
   db: SQLite.Database,
   { since, until, callsAlone = false }: WalkScope,

@@ -18,8 +18,8 @@ export type OnCopied = (rows: number, of: number) => void
  * with the ledger and puts it in its place, in one transaction. Until that has returned, the ledger is as it was, and
  * the next start goes on with the copy. Nobody else writes the ledger meanwhile: this holds its lease.
  *
- * Throws one sentence, the ledger untouched, where it does not verify, where the disk has no room for the copy,
- * or where another process writes it.
+ * Throws one sentence, the ledger untouched, if it does not verify, if the disk has no room for the copy,
+ * or if another process writes it.
  */
 export async function migrateLedger(
   db: SQLite.Database,
@@ -64,7 +64,7 @@ function hasFormerRows(db: SQLite.Database): boolean {
   return table !== undefined && db.prepare('select 1 from audit_log limit 1').get() !== undefined
 }
 
-/** Where the copying goes on: `last` is the seq of the last copied row, `place` its rowid in the ledger. */
+/** The place to go on copying: `last` is the seq of the last copied row, `place` its rowid in the ledger. */
 interface CopyPosition {
   readonly chain: ChainVerifier
   readonly last: number
@@ -105,8 +105,8 @@ function assertSound(chain: ChainVerifier, row: StoredRow): void {
   )
 }
 
-// On the disk a row takes so much beside its leaf: its other columns, four indexes, and these once more in the
-// write-ahead log when they are made.
+// On the disk a row takes so much alongside its leaf: its other columns, four indexes, and these once more in
+// the write-ahead log when they are made.
 const BESIDE_LEAF = 700
 
 function assertRoom(db: SQLite.Database, file: string, rows: number): void {

@@ -4,8 +4,8 @@ import type SQLite from 'better-sqlite3'
 export type AuditSchema = Readonly<Record<string, string>>
 
 /**
- * Names the objects of the audit tables that are missing, changed or too many in this database; null where
- * all is as expected. A trigger that was dropped leaves no other trace (docs/threats.md#t11).
+ * Names the objects of the audit tables that are missing, changed or too many in this database; null if all
+ * is as expected. A trigger that was dropped leaves no other trace (docs/threats.md#t11).
  */
 export function sqliteSchemaProblem(connection: SQLite.Database, expected: AuditSchema): string | null {
   const found = auditSchema(connection)

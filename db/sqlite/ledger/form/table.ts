@@ -8,7 +8,7 @@ import { LEAF_COLUMNS, SELECT_ALL_COLUMNS, SQLITE_STORED_COLUMNS } from './colum
  * columns of docs/ledger.md#row, read from the leaf.
  *
  * Copies the rows that are not copied yet (db/sqlite/ledger/form/rebuild.ts has done so, and verified them); throws
- * where the copy is not the ledger, row for row.
+ * if the copy is not the ledger, row for row.
  */
 export const auditRows: Migration = {
   async up(db: Kysely<unknown>): Promise<void> {
