@@ -4,29 +4,29 @@
  * and never means two things.
  */
 export const CERTIFICATE_REASONS = [
-  // What was sent cannot be read.
+  // The text cannot be read.
   'certificate_unreadable',
   'private_key_unreadable',
-  // Of every certificate, and of a request for one.
+  // About every certificate, and a request for one.
   'certificate_expired',
   'certificate_not_yet_valid',
   'key_too_weak',
   'signature_too_weak',
   'unknown_critical_extension',
   'client_auth_missing',
-  // Of a client's leaf, its chain and its key.
+  // About a client's leaf, its chain and its key.
   'digital_signature_missing',
   'is_a_ca',
   'chain_invalid',
   'no_ca_attached',
   'key_mismatch',
-  // Of a CA that is to be trusted.
+  // About a CA that is to be trusted.
   'not_a_ca',
-  // Of a request.
+  // About a request.
   'signature_invalid',
   'foreign_san',
   'ca_requested',
-  // Of the name that it carries.
+  // About its name.
   'spiffe_missing',
   'spiffe_malformed',
   'spiffe_ambiguous',

@@ -38,12 +38,10 @@ export interface IssuingAuthority {
 }
 
 export interface NewAuthorityOptions {
-  /**
-   * The `<org>` of its SPIFFE ids. At most 53 characters: ` Issuing CA` must fit beside it in a common name.
-   */
+  /** The `<org>` of its SPIFFE ids. At most 53 characters: a common name must also hold ` Issuing CA`. */
   readonly organisation: string
   /**
-   * The only trust domain: where given, the intermediate carries a critical name constraint and signs for no
+   * The only trust domain: if given, the intermediate carries a critical name constraint and signs for no
    * other.
    */
   readonly trustDomain?: string
@@ -65,8 +63,8 @@ export async function newKeyPair(): Promise<{ publicKey: KeyObject; privateKey: 
 }
 
 /**
- * Makes an organisation's root (10 years, one CA below it) and intermediate (5 years, none below it).
- * Throws an Error where the organisation or trust domain cannot stand in a SPIFFE id. Writes nothing.
+ * Makes an organisation's root (10 years, one CA below it) and intermediate (5 years, none below it). Throws
+ * an Error if the organisation or trust domain cannot stand in a SPIFFE id. Writes nothing.
  */
 export async function createAuthority(options: NewAuthorityOptions): Promise<NewAuthority> {
   const { organisation, trustDomain, at } = options
@@ -117,9 +115,9 @@ function yearsAfter(at: number, years: number): number {
 }
 
 /**
- * Makes an authority ready to issue. Throws one sentence where one of the texts cannot be read, the
- * intermediate is no CA or is not signed by the root, or the key is not an EC key or not the intermediate's.
- * Looks at NO dates: issuing does.
+ * Makes an authority ready to issue. Throws one sentence if one of the texts cannot be read, the intermediate
+ * is no CA or is not signed by the root, or the key is not an EC key or not the intermediate's. Looks at NO
+ * dates: issuing does.
  */
 export async function loadAuthority(
   parts: Pick<NewAuthority, 'rootPem' | 'intermediatePem' | 'intermediateKeyPem'>,
@@ -161,7 +159,7 @@ function readKey(pem: string): KeyObject {
   }
 }
 
-/** Tells whether basicConstraints says CA. Throws an Error where the extension is malformed. */
+/** Tells whether basicConstraints says CA. Throws an Error if the extension is malformed. */
 export function isCaCertificate(certificate: X509Certificate): boolean {
   const read = readCertificate(certificate.raw)
   return extensionOf(read, OID.basicConstraints, (schema) => new BasicConstraints({ schema }).cA) ?? false

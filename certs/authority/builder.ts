@@ -32,14 +32,14 @@ export interface CertificateSigner {
 }
 
 export interface CertificateTemplate {
-  /** Left out of the subject where it is too long for X.520: see {@link COMMON_NAME_LIMIT}. */
+  /** Left out of the subject if it is too long for X.520: see {@link COMMON_NAME_LIMIT}. */
   readonly commonName: string
   readonly organisation: string
   readonly publicKey: KeyObject
   /** ms since the epoch; the certificate holds whole seconds. */
   readonly notBefore: number
   readonly notAfter: number
-  /** The extensions beside subjectKeyIdentifier and authorityKeyIdentifier, which every certificate gets. */
+  /** The extensions besides subjectKeyIdentifier and authorityKeyIdentifier, which every certificate gets. */
   readonly extensions: readonly Extension[]
 }
 

@@ -35,7 +35,7 @@ export interface ServerCertificate {
   readonly keyPem: string
   /** ms since the epoch. */
   readonly notAfter: number
-  /** True where this call made it. */
+  /** True if this call made it. */
   readonly issued: boolean
 }
 
@@ -47,16 +47,16 @@ export const AUTHORITY_FILES = [
   'intermediate.crt',
 ] as const
 
-/** The life of the service's own certificate; it is made anew when less than a third is left. Days. */
+/** The life of the service's own certificate; a new one is made when less than a third is left. Days. */
 const SERVER_DAYS = 90
 
 /**
  * Opens the organisation's CA in a directory: `root.crt`, `root.key.sealed`, `intermediate.crt`,
- * `intermediate.key.sealed`. Makes it where none of them exists (`created`; mode 0600, the directory 0700). A
+ * `intermediate.key.sealed`. Makes it if none of them exists (`created`; mode 0600, the directory 0700). A
  * crash while making leaves nothing, or a complete set that the next call moves into place. Throws one
- * sentence where some are missing, unreadable, readable by others, sealed with another passphrase, or made
- * for another organisation or trust domain: never a second CA beside a first. The root's key is not opened.
- * An EMPTY directory always gets a new CA: the caller knows whether one was expected.
+ * sentence if some are missing, unreadable, readable by others, sealed with another passphrase, or made for
+ * another organisation or trust domain: never a second CA alongside a first. The root's key is not opened. An
+ * EMPTY directory always gets a new CA: the caller knows whether one was expected.
  */
 export async function openAuthority(
   options: AuthorityFiles,
@@ -128,9 +128,9 @@ async function load({
 
 /**
  * Opens the certificate of this service's TLS endpoint: `server.crt` (chain) and `server.key.sealed` in the
- * directory. Makes it anew where a file is missing, the certificate is damaged or not the key's, the names
+ * directory. Makes a new one if a file is missing, the certificate is damaged or not the key's, the names
  * differ, another intermediate signed it, it is not valid yet, or less than a third of its life is left.
- * Throws where the key is readable by others or sealed with another passphrase.
+ * Throws if the key is readable by others or sealed with another passphrase.
  */
 export async function openServerCertificate(files: ServerCertificateFiles): Promise<ServerCertificate> {
   const keyPath = join(files.directory, 'server.key.sealed')
@@ -147,7 +147,7 @@ export async function openServerCertificate(files: ServerCertificateFiles): Prom
 async function makeServerCertificate(files: ServerCertificateFiles): Promise<ServerCertificate> {
   const { directory, authority, hostnames, passphrase, at } = files
   const issued = await issueServerCertificate(authority, hostnames, { at, days: SERVER_DAYS })
-  // A crash between the two leaves a key that is not the certificate's: the next call makes both anew.
+  // A crash between the two leaves a key that is not the certificate's: the next call makes both again.
   await writePrivateFile(join(directory, 'server.key.sealed'), seal(issued.privateKeyPem, passphrase))
   await writePrivateFile(join(directory, 'server.crt'), issued.chainPem)
   return { certPem: issued.chainPem, keyPem: issued.privateKeyPem, notAfter: issued.notAfter, issued: true }
@@ -167,7 +167,7 @@ function usableLeaf(
   return signed && young && isForNames(leaf.raw, hostnames) ? leaf : null
 }
 
-// A damaged certificate is worth nothing and is made anew, unlike a damaged CA.
+// A damaged certificate is worth nothing and is made again, unlike a damaged CA.
 function parsedLeaf(certPem: string): X509Certificate | null {
   try {
     return firstCertificateOf(certPem)
@@ -185,7 +185,7 @@ async function nullIfMissing(read: Promise<string>): Promise<string | null> {
   }
 }
 
-/** Puts `what` in front of an error's sentence, to name the file that it is about. */
+/** Puts `what` before an error's sentence, to name the file that it is about. */
 async function withErrorPrefix<T>(what: string, work: () => Promise<T>): Promise<T> {
   try {
     return await work()

@@ -65,7 +65,7 @@ export async function issueClientCertificate(
 
 /**
  * Issues a client certificate for that key, which speaks for one SPIFFE id (specification §5.1): clientAuth,
- * one URI SAN. A common name longer than X.520's 64 characters is left out. Throws an Error where the id is
+ * one URI SAN. A common name longer than X.520's 64 characters is left out. Throws an Error if the id is
  * malformed or of another organisation or trust domain than the authority's, or the intermediate has ended.
  * Records nothing. Does NOT check the strength of the key, nor that the subject holds its private half:
  * `certs/enrollment/csr.ts` does.
@@ -93,7 +93,7 @@ export function certifyClient(
 
 /**
  * Issues the certificate of this service's own TLS endpoint: serverAuth, one SAN for each host name or IP
- * address. Throws an Error where there is none or one cannot stand in a certificate, or the intermediate has
+ * address. Throws an Error if there is none or one cannot stand in a certificate, or the intermediate has
  * ended.
  */
 export async function issueServerCertificate(

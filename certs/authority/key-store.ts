@@ -16,12 +16,12 @@ const CIPHER = 'aes-256-gcm'
 /**
  * Seals a secret with a passphrase: scrypt (RFC 7914), then AES-256-GCM. One line of text that says its own
  * form, version and parameters, all of them authenticated. The same secret never seals to the same text
- * twice. Throws an Error where the passphrase is empty. Blocks the event loop for the 80 ms of the key
- * derivation where the last sealed text was of another passphrase.
+ * twice. Throws an Error if the passphrase is empty. Blocks the event loop for the 80 ms of the key
+ * derivation if the last sealed text was of another passphrase.
  */
 export function seal(plaintext: string, passphrase: string): string {
-  // All that one process seals has one salt, so that the next start derives one key for it. Whoever guesses at the
-  // passphrase gains nothing: one of the texts is enough to try a guess on.
+  // All texts that one process seals have one salt, so that the next start derives one key for them. An
+  // attacker who guesses at the passphrase gains nothing: one of the texts is enough to try a guess on.
   const salt = lastDerivedKey?.passphrase === passphrase ? lastDerivedKey.salt : randomBytes(SALT_BYTES)
   const nonce = randomBytes(NONCE_BYTES)
   const header = `${FORM}.${PARAMETERS}.${salt.toString('base64url')}.${nonce.toString('base64url')}`
@@ -32,8 +32,8 @@ export function seal(plaintext: string, passphrase: string): string {
 }
 
 /**
- * Opens a sealed text and returns the secret. Throws one sentence where the text is no sealed text, was
- * altered, or the passphrase is another.
+ * Opens a sealed text and returns the secret. Throws one sentence if the text is no sealed text, was altered,
+ * or the passphrase is another.
  */
 export function unseal(sealed: string, passphrase: string): string {
   const text = sealed.trim()
@@ -56,7 +56,7 @@ export function unseal(sealed: string, passphrase: string): string {
   const opened = decipher.update(body.subarray(0, -TAG_BYTES))
   try {
     const secret = Buffer.concat([opened, decipher.final()]).toString('utf8')
-    // Only now: an altered text must not choose the salt of those that come.
+    // Only now: an altered text must not choose the salt of later ones.
     lastDerivedKey = derived
     return secret
   } catch (cause) {
@@ -77,8 +77,8 @@ interface DerivedKey {
   readonly key: Buffer
 }
 
-// Owned by seal() and unseal(): what the last of them to succeed has used. The passphrase is in memory anyway, for
-// the next seal.
+// Owned by seal() and unseal(): the key that the last of them to succeed used. The passphrase is in memory
+// anyway, for the next seal.
 let lastDerivedKey: DerivedKey | null = null
 
 function derive(passphrase: string, salt: Buffer): DerivedKey {
@@ -89,8 +89,8 @@ function derive(passphrase: string, salt: Buffer): DerivedKey {
 
 /**
  * Writes a file that only its owner may read (mode 0600), whole or not at all: after a crash at any moment
- * the path holds the old text or the new one. A leftover `.<name>.<random>.tmp` may remain beside it; nothing
- * reads it.
+ * the path holds the old text or the new one. A leftover `.<name>.<random>.tmp` may remain alongside it;
+ * nothing reads it.
  */
 export async function writePrivateFile(path: string, text: string): Promise<void> {
   const temporary = join(dirname(path), `.${basename(path)}.${randomBytes(6).toString('hex')}.tmp`)
@@ -114,7 +114,7 @@ export async function syncFolder(path: string): Promise<void> {
 
 /**
  * Reads a file that only its owner may read. Throws one sentence with the path and the command that mends it
- * where group or others may read or write it. Checks the mode of the open file, so that no other file can be
+ * if group or others may read or write it. Checks the mode of the open file, so that no other file can be
  * swapped in between.
  */
 export async function readPrivateFile(path: string): Promise<string> {

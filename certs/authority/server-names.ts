@@ -16,8 +16,8 @@ const IP_ADDRESS = 7
 const HOST = /^(\*\.)?[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?(\.[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?)*$/
 
 /**
- * Returns each name once, in order. Throws an Error that names the first one no certificate can carry, or
- * where none is left.
+ * Returns each name once, in order. Throws an Error that names the first one no certificate can carry, or if
+ * none is left.
  */
 export function serverNames(hostnames: readonly string[]): readonly ServerName[] {
   const names = new Map(hostnames.map(serverName).map((name) => [name.text, name]))
@@ -26,8 +26,7 @@ export function serverNames(hostnames: readonly string[]): readonly ServerName[]
 }
 
 /**
- * Tells whether the certificate's SAN holds exactly these names, in any order. Throws where `serverNames`
- * does.
+ * Tells whether the certificate's SAN holds exactly these names, in any order. Throws if `serverNames` does.
  */
 export function isForNames(certificateDer: Uint8Array, hostnames: readonly string[]): boolean {
   const held = subjectAltNamesOf(certificateDer).map(keyOf)

@@ -12,12 +12,13 @@ const REPLACING = 'authority.replacing'
 
 /**
  * Puts several private files into a directory as one: after a crash none of them is there, or all of them are
- * once {@link completeStagedFiles} has run. Throws where another process has just committed a set: then that one stands.
+ * once {@link completeStagedFiles} has run. Throws if another process has just committed a set: then that one
+ * stands.
  */
 export async function commitFiles(directory: string, texts: ReadonlyMap<string, string>): Promise<void> {
   await stage(directory, texts, READY)
   const names = [...texts.keys()]
-  // Another process was first and has settled its set: only then could ours be committed beside it.
+  // Another process was first and has settled its set: only then could ours be committed alongside it.
   if ((await missingIn(directory, names)).length < names.length) {
     await rm(join(directory, READY), { recursive: true })
     throw new Error(`another process has just written ${names.join(', ')} in ${directory}: start again`)
@@ -27,8 +28,8 @@ export async function commitFiles(directory: string, texts: ReadonlyMap<string, 
 }
 
 /**
- * Puts several private files in the place of those that are there, as one: after a crash all are the old ones, or all
- * are the new ones once {@link completeStagedFiles} has run. What they replace is gone.
+ * Puts several private files in the place of those that are there, as one: after a crash all are the old
+ * ones, or all are the new ones once {@link completeStagedFiles} has run. The old files are gone.
  */
 export async function replaceFiles(directory: string, texts: ReadonlyMap<string, string>): Promise<void> {
   await stage(directory, texts, REPLACING)
@@ -49,7 +50,7 @@ async function stage(directory: string, texts: ReadonlyMap<string, string>, as: 
 }
 
 /**
- * Moves a committed set into place, going on where a crash stopped it. Throws where a file there would be
+ * Moves a committed set into place, going on from where a crash stopped it. Throws if a file there would be
  * lost that it was not meant to replace.
  */
 export async function completeStagedFiles(directory: string, names: readonly string[]): Promise<void> {

@@ -5,7 +5,7 @@ import type { CaCertificate } from './ca-certificate.ts'
 import type { EnrolledCertificate } from './enrollment.ts'
 import type { EnrolledSvid, SvidEnrollment } from './svid.ts'
 
-/** The work of the thread: what each takes, and what it gives. */
+/** The tasks of the thread: their inputs and results. */
 export interface CertificateTasks {
   readonly checkByoca: (enrollment: ByocaEnrollment) => Promise<EnrolledCertificate>
   readonly checkSvid: (enrollment: SvidEnrollment) => Promise<EnrolledSvid>

@@ -1,4 +1,4 @@
-// The thread that reads the certificates of others: one of them may take half a second.
+// The thread that reads certificates of others: one may take half a second.
 import { parentPort } from 'node:worker_threads'
 import { CertificateError } from '../certificate-error.ts'
 import type { CertificateTaskReply, CertificateTaskRequest, CertificateTasks } from './aside-messages.ts'

@@ -30,7 +30,8 @@ class CertificateThread {
     const question: CertificateTaskRequest = { task, input }
     const asked = Promise.withResolvers<unknown>()
     if (this.#idle) clearTimeout(this.#idle)
-    // Throws where the machine gives no thread: only then does a question stand in the list that answers go by.
+    // Throws if the machine gives no thread: only a question that was sent stands in the list of open
+    // questions.
     this.#thread ??= this.#start()
     const thread = this.#thread
     this.#asked.push(asked)

@@ -38,7 +38,7 @@ function ownSpiffeId(leafDer: Uint8Array, { organisation, name }: ByocaEnrollmen
   throw new CertificateError('spiffe_mismatch', message)
 }
 
-// Printed and compared whole, so that nothing the id says beside organisation and name goes unread.
+// Printed and compared whole, so that nothing in the id besides organisation and name goes unread.
 function isOf(uri: string, org: string, name: string): boolean {
   try {
     return uri === printSpiffeId({ trustDomain: parseSpiffeId(uri).trustDomain, org, name })

@@ -18,8 +18,8 @@ export interface CaCertificate {
 
 /**
  * Reads the CA certificates of a PEM text, each once: one, or a bundle (a SPIFFE trust domain has two while
- * it rotates). Throws a {@link CertificateError} where there is none, where one cannot be read, or one could
- * never end a good chain (`not_a_ca`, `key_too_weak`, `certificate_expired`, `client_auth_missing`,
+ * it rotates). Throws a {@link CertificateError} if there is none, if one cannot be read, or one could never
+ * end a good chain (`not_a_ca`, `key_too_weak`, `certificate_expired`, `client_auth_missing`,
  * `unknown_critical_extension`). All of them, or none. One that is not valid yet is taken, so that it can be
  * attached before it is needed.
  */

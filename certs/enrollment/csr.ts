@@ -9,12 +9,12 @@ import { isSoleUri } from './spiffe-id.ts'
 /** The key and the names of a certificate request; possession of the key is proven. */
 export interface CsrRequest {
   readonly publicKey: KeyObject
-  /** The requested subjectAltName; empty where there is none. */
+  /** The requested subjectAltName; empty if there is none. */
   readonly names: readonly GeneralName[]
 }
 
 const PEM_LIMIT = 65_536
-// Nothing but space around it: what else stands there was meant for somebody, and not for us.
+// Nothing but space around it: other text there was meant for somebody, and not for us.
 const PEM =
   /^\s*-----BEGIN (NEW )?CERTIFICATE REQUEST-----([A-Za-z0-9+/=\s]+)-----END \1CERTIFICATE REQUEST-----\s*$/
 /**
@@ -51,9 +51,9 @@ export async function readCsr(csrPem: string): Promise<CsrRequest> {
 }
 
 /**
- * Returns the public key of a request that asks for that name alone, or for none. Of the request only this key
- * goes into a certificate (docs/protocol.md#csr): subject, names, usages and lifetime are the issuer's. Throws
- * a {@link CertificateError}.
+ * Returns the public key of a request that asks for that name alone, or for none. Only this key of the
+ * request goes into a certificate (docs/protocol.md#csr): subject, names, usages and lifetime are the
+ * issuer's. Throws a {@link CertificateError}.
  */
 export async function keyOfCsr(csrPem: string, spiffeId: string): Promise<KeyObject> {
   const { publicKey, names } = await readCsr(csrPem)

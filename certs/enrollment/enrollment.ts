@@ -15,8 +15,8 @@ import { thumbprintOf } from '../x509/thumbprint.ts'
 const PEM_LIMIT = 16_384
 
 /**
- * Reads a private key from PEM: PKCS#8, PKCS#1 or SEC1. Throws an Error where there is none, where it is
- * sealed with a password, or the text is longer than 16 KiB. Does NOT check that its numbers belong together:
+ * Reads a private key from PEM: PKCS#8, PKCS#1 or SEC1. Throws an Error if there is none, if it is sealed
+ * with a password, or if the text is longer than 16 KiB. Does NOT check that its numbers belong together:
  * {@link isKeyOf} does.
  */
 export function readPrivateKey(pem: string): KeyObject {
@@ -26,8 +26,8 @@ export function readPrivateKey(pem: string): KeyObject {
 
 /**
  * Tells whether a private key is the certificate's: it signs, and the certificate's public key verifies. EC
- * and RSA only. Comparing the public halves is not enough, for OpenSSL believes the one that a key's file
- * states beside its secret.
+ * and RSA only. Comparing the public halves is not enough: OpenSSL believes the one that a key's file states
+ * next to its secret.
  */
 export function isKeyOf(certificate: X509Certificate, key: KeyObject): boolean {
   if (!certificate.checkPrivateKey(key)) return false
@@ -45,8 +45,8 @@ export function isKeyOf(certificate: X509Certificate, key: KeyObject): boolean {
 export interface EnrolledCertificate {
   readonly leafPem: string
   /**
-   * The leaf and the intermediates that it chains by, without the CA that is trusted; whatever else was sent
-   * is left out.
+   * The leaf and the intermediates that it chains by, without the trusted CA; other certificates are left
+   * out.
    */
   readonly chainPem: string
   /** Lower-case hex SHA-256 of the leaf's DER (RFC 8705 §3.1). */

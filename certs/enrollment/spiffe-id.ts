@@ -73,8 +73,8 @@ function checkSegment(what: string, segment: string): void {
 /**
  * Returns every URI in a certificate's subjectAltName, in order, exactly as encoded (docs/threats.md#m-08).
  * Read from the DER: in Node's text form a URI that holds `, DNS:evil` looks like two names. Throws an Error
- * where the bytes are not one certificate or hold two subjectAltName extensions. Does NOT require exactly
- * one, nor a SPIFFE id: the caller counts and parses.
+ * if the bytes are not one certificate or hold two subjectAltName extensions. Does NOT require exactly one,
+ * nor a SPIFFE id: the caller counts and parses.
  */
 export function uriNamesOf(certificateDer: Uint8Array): readonly string[] {
   return subjectAltNamesOf(certificateDer)
@@ -88,7 +88,7 @@ export function subjectAltNamesOf(certificateDer: Uint8Array): readonly GeneralN
   return extensionOf(certificate, OID.subjectAltName, (schema) => new GeneralNames({ schema }).names) ?? []
 }
 
-/** Tells whether these names are that URI, exactly, and nothing beside it of any kind. */
+/** Tells whether these names are that URI, exactly, and no other name of any kind. */
 export function isSoleUri([name, ...rest]: readonly GeneralName[], uri: string): boolean {
   return rest.length === 0 && name?.type === URI_NAME && name.value === uri
 }

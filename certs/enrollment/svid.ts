@@ -29,10 +29,7 @@ export interface PresentedSvid {
   readonly spiffeId: string
   /** The CAs that it must chain to. */
   readonly bundlePems: readonly string[]
-  /**
-   * Further CA certificates that it may chain by, whoever chose them: those of them alone that a CA of the bundle has
-   * issued.
-   */
+  /** Further CA certificates that it may chain by: only those that a CA of the bundle has issued count. */
   readonly intermediatesPem?: string
   /** ms since the epoch. */
   readonly at: number
@@ -61,8 +58,8 @@ export async function checkSvid(enrollment: SvidEnrollment): Promise<EnrolledSvi
 /**
  * Tells whether a certificate is, now, an SVID of that SPIFFE id under that bundle, so that a pin can follow
  * a rotated SVID (docs/protocol.md#spiffe). False for anything else, hostile bytes and an empty bundle among
- * them; never throws. The bundle must hold what the leaf chains by, as far as the peer did not send it. Takes
- * a few milliseconds: remember the answer by thumbprint, and no longer than the bundle stands. TLS has proven
+ * them; never throws. The bundle must hold the leaf's issuers, as far as the peer did not send them. Takes a
+ * few milliseconds: remember the answer by thumbprint, and no longer than the bundle stands. TLS has proven
  * possession of the key: this does NOT.
  */
 export async function isSvidOf(presented: PresentedSvid): Promise<boolean> {
@@ -77,7 +74,7 @@ export async function isSvidOf(presented: PresentedSvid): Promise<boolean> {
     // It reads DER only, where X509Certificate would take PEM as well.
     if (uriNamesOf(leafDer)[0] !== spiffeId) return false
     const leafPem = leaf.toString()
-    // Not those that somebody else has issued of the same key: a chain is refused that has too many.
+    // Not certificates that somebody else has issued for the same key: a chain with too many is refused.
     const issued = between.filter((ca) => isSignedByOne(ca, bundle)).map((ca) => ca.toString())
     const path = await verifyChain({ leafPem, intermediatesPem: issued.join(''), rootsPem: bundlePems, at })
     return spiffeIdOf(path) === spiffeId

@@ -14,13 +14,14 @@ export const ASN1_TAG = {
   set: 0x31,
 } as const
 const CONSTRUCTED = 0x20
-/** Deeper than any time stamp; what has no length is walked once a level. */
+/** Deeper than any time stamp; a value without a length is walked once a level. */
 const MAX_ELEMENT_DEPTH = 12
 
 /**
- * Reads values one after the other, at one level: what is inside them is read when it is asked for. So a time stamp costs
- * microseconds, where a tree of all its certificates costs milliseconds. Lengths may be left open (BER), as some
- * authorities have them. Throws an Error where a value reaches beyond the bytes, or is of a tag of several bytes.
+ * Reads values one after the other, at one level: the values inside are read when they are asked for. So a
+ * time stamp costs microseconds, where a tree of all its certificates costs milliseconds. Lengths may be left
+ * open (BER), as some authorities have them. Throws an Error if a value reaches beyond the bytes, or is of a
+ * tag of several bytes.
  */
 export function elementsIn(bytes: Uint8Array): readonly Asn1Element[] {
   const found: Asn1Element[] = []
@@ -54,12 +55,12 @@ function openAt(bytes: Uint8Array, at: number, depth: number): Asn1Element {
   return { tag, raw: bytes.subarray(at, end + 2), content: bytes.subarray(at + 2, end) }
 }
 
-/** What a value of this tag holds. Throws an Error where it is not there, or of another. */
+/** Returns the values inside one of this tag. Throws an Error if it is missing, or of another tag. */
 export function partsOf(element: Asn1Element | undefined, tag: number): readonly Asn1Element[] {
   return elementsIn(contentOf(element, tag))
 }
 
-/** The content of a value of this tag. Throws an Error where it is not there, or of another. */
+/** The content of a value of this tag. Throws an Error if it is missing, or of another tag. */
 export function contentOf(element: Asn1Element | undefined, tag: number): Uint8Array {
   if (element?.tag !== tag) throw new Error(`no value of the tag ${tag} where one belongs`)
   return element.content
@@ -71,7 +72,7 @@ export function octetsOf(element: Asn1Element | undefined): Uint8Array {
   return Buffer.concat(elementsIn(element.content).map((piece) => contentOf(piece, ASN1_TAG.octets)))
 }
 
-/** An OBJECT IDENTIFIER with dots; `''` where it is none. */
+/** An OBJECT IDENTIFIER with dots; `''` if it is none. */
 export function oidOf(element: Asn1Element | undefined): string {
   if (element?.tag !== ASN1_TAG.oid) return ''
   const numbers: number[] = []

@@ -6,14 +6,14 @@ import { pemCertificatesOf } from '../x509/x509.ts'
 import { type StampSigner, stampSignerOf, type VerifiedSigner, verifyStamp } from './signature.ts'
 import { readStamp, StampError } from './stamp.ts'
 
-/** CAs of time-stamping authorities that whoever verifies trusts. */
+/** CAs of time-stamping authorities that a verifier trusts. */
 export interface StampAuthority {
-  /** What it was given by: the name of a file. */
+  /** The file it came from. */
   readonly given: string
   readonly cas: readonly X509Certificate[]
 }
 
-/** Who has stamped a text and when, below which of the authorities; null where it is below none of them. */
+/** The signer and instant of a stamp, and the authorities above it; null if it is below none. */
 export type VerifiedStamp = {
   readonly by: readonly StampAuthority[]
   /** The common name of the signer. */
@@ -23,13 +23,13 @@ export type VerifiedStamp = {
 } | null
 
 /**
- * Verifies a time stamp over a text. Without authorities its imprint alone is compared. With some it is verified by itself
- * too, and its signer's certificate must chain to a CA at the time of the stamp where it names one as its issuer.
- * Rejects with a {@link StampError}. Does NOT look at revocation.
+ * Verifies a time stamp over a text. Without authorities only its imprint is compared. With some, its
+ * signature is verified too, and its signer's certificate must chain to a CA at the time of the stamp if it
+ * names one as its issuer. Rejects with a {@link StampError}. Does NOT look at revocation.
  */
 export type StampVerifier = (bytes: Uint8Array, text: string) => Promise<VerifiedStamp>
 
-/** Reads the CA certificates of a PEM text. Throws an Error where there is none, or one that is no CA's. */
+/** Reads the CA certificates of a PEM text. Throws an Error if there is none, or one that is no CA's. */
 export function stampAuthority(given: string, pem: string): StampAuthority {
   const cas = pemCertificatesOf(pem)
   if (cas.length === 0) throw new Error('there is no certificate in it')
@@ -43,7 +43,7 @@ export function stampAuthority(given: string, pem: string): StampAuthority {
 /** The signers, and the chains, that are remembered: an authority takes another certificate once a year. */
 const MAX_CACHED_CHAINS = 256
 
-/** Makes a judge, who remembers certificates: those of one stamp are those of the next. */
+/** Makes a verifier that remembers certificates: those of one stamp are those of the next. */
 export function stampVerifier(authorities: readonly StampAuthority[]): StampVerifier {
   const signers = new Map<string, StampSigner>()
   const paths = new Map<string, CertificationPath>()
@@ -55,7 +55,7 @@ export function stampVerifier(authorities: readonly StampAuthority[]): StampVeri
     return signer
   }
 
-  /** Why a signer's certificate does not chain to a CA, as a sentence; null where it does. */
+  /** Why a signer's certificate does not chain to a CA, as a sentence; null if it does. */
   async function chainFault(
     { signer, others }: VerifiedSigner,
     authority: StampAuthority,
@@ -116,7 +116,7 @@ const pathOf = (
     purpose: 'time_stamps',
   })
 
-/** Whether the names of issuers lead from a signer's certificate to a CA, whoever has signed them. */
+/** True if the issuers' names, signed by anybody, lead from a signer's certificate to a CA. */
 function namesCa({ signer, others }: VerifiedSigner, { cas }: StampAuthority): boolean {
   const rest = others.flatMap(readable)
   const met = new Set<X509Certificate>([signer.link.x509])
@@ -127,7 +127,7 @@ function namesCa({ signer, others }: VerifiedSigner, { cas }: StampAuthority): b
   return false
 }
 
-/** The certificate, where it is one that can stand in a chain: the others prove nothing, and do no harm. */
+/** The certificate, if it can stand in a chain: the others prove nothing, and do no harm. */
 function readable(der: Uint8Array): readonly X509Certificate[] {
   try {
     const x509 = new X509Certificate(der)

@@ -16,11 +16,11 @@ import {
 /** A certificate that signs time stamps. */
 export interface StampSigner {
   readonly link: ChainCertificate
-  /** The common name of its subject, fit for a terminal; the certificate's SHA-256 where it has none. */
+  /** The common name of its subject, fit for a terminal; the certificate's SHA-256 if it has none. */
   readonly name: string
 }
 
-/** Who has signed a time stamp, and the other certificates that came with it. DER. */
+/** The signer of a time stamp, and the other certificates that came with it. DER. */
 export interface VerifiedSigner {
   readonly signer: StampSigner
   readonly others: readonly Uint8Array[]
@@ -40,9 +40,9 @@ const MESSAGE_DIGEST = '1.2.840.113549.1.9.4'
 /** ESSCertID by SHA-1 (RFC 2634), and by a digest that it names (RFC 5816). */
 const SIGNING_CERTIFICATE = '1.2.840.113549.1.9.16.2.12'
 const SIGNING_CERTIFICATE_V2 = '1.2.840.113549.1.9.16.2.47'
-/** What a certificate for time stamps may be used for. */
+/** The key usages a certificate for time stamps may have. */
 const SIGNS_ONLY = KEY_USAGE.digitalSignature | KEY_USAGE.nonRepudiation
-/** As many as a chain is looked for among. */
+/** The most searched for a chain. */
 const MAX_STAMP_CERTIFICATES = 9
 
 /**
@@ -71,7 +71,7 @@ export function verifyStamp(stamp: TimeStampToken, signerIn = stampSignerOf): Ve
   })
 }
 
-/** Reads the certificate of a signer. Throws an Error where it is malformed anywhere we look. */
+/** Reads the certificate of a signer. Throws an Error if it is malformed anywhere we look. */
 export function stampSignerOf(der: Uint8Array): StampSigner {
   const link = chainCertificateOf(new X509Certificate(der))
   const said = subjectAttributeOf(readCertificate(der), OID.commonName) ?? ''
@@ -79,7 +79,7 @@ export function stampSignerOf(der: Uint8Array): StampSigner {
   return { link, name: name === '' ? `the certificate ${hash('sha256', der)}` : name }
 }
 
-/** What a terminal would obey, or not show. */
+/** Characters that a terminal obeys or hides. */
 const UNFIT = /[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/gu
 /** The longest common name (RFC 5280, appendix A). */
 const MAX_SIGNER_NAME_LENGTH = 64
@@ -102,18 +102,18 @@ function checkAttributes({ content, signer }: TimeStampToken, certificate: Uint8
   if (!isBound) throw new StampError('does not bind the certificate of its signer')
 }
 
-/** The one value of the one attribute of a type; undefined where it is not there. */
+/** The one value of the one attribute of a type; undefined if it is not there. */
 function only({ attributes }: SignerInfo, oid: string): Asn1Element | undefined {
   const [one, another] = attributes.filter(({ type }) => type === oid)
   if (another || (one && one.values.length !== 1)) throw new Error(`the attribute ${oid} is there twice`)
   return one?.values[0]
 }
 
-/** Whether the first certificate of a SigningCertificate, or of one of the second version, is this one. */
+/** True if the first certificate of a SigningCertificate, of either version, is this one. */
 function binds(attribute: Asn1Element, certificate: Uint8Array, usual: 'sha1' | 'sha256'): boolean {
   const [list] = partsOf(attribute, ASN1_TAG.sequence)
   const [head, next] = partsOf(partsOf(list, ASN1_TAG.sequence)[0], ASN1_TAG.sequence)
-  // The second version may name a digest in front.
+  // The second version may name a digest first.
   const names = usual !== 'sha1' && head?.tag === ASN1_TAG.sequence
   const digest = names ? DIGESTS.get(oidOf(partsOf(head, ASN1_TAG.sequence)[0])) : usual
   return digest !== undefined && isSame(hash(digest, certificate, 'buffer'), octetsOf(names ? next : head))

@@ -1,21 +1,24 @@
 import { ASN1_TAG, type Asn1Element, contentOf, elementsIn, octetsOf, oidOf, partsOf } from './elements.ts'
 
-/** A time stamp (RFC 3161) as it says of itself. Nothing of it is believed yet. */
+/** A parsed time stamp (RFC 3161). Nothing in it is believed yet. */
 export interface TimeStampToken {
-  /** SHA-256 of what was stamped. */
+  /** SHA-256 of the stamped bytes. */
   readonly imprint: Buffer
-  /** ms since the epoch; what is finer is left out. */
+  /** ms since the epoch, rounded down. */
   readonly at: number
-  /** Empty where there is none. */
+  /** Empty if there is none. */
   readonly nonce: Buffer
-  /** What is signed: its TSTInfo. */
+  /** The signed bytes: its TSTInfo. */
   readonly content: Uint8Array
   readonly signer: SignerInfo
   /** The certificates that it brings. DER; not parsed yet. */
   readonly certificates: readonly Uint8Array[]
 }
 
-/** Who says to have signed a time stamp, and how (RFC 5652, section 5.3). Algorithms and types of attributes: OIDs. */
+/**
+ * The claimed signer of a time stamp, and how (RFC 5652, section 5.3). Algorithms and types of attributes:
+ * OIDs.
+ */
 export interface SignerInfo {
   /** Issuer and serial number of its certificate, with tag and length. */
   readonly named: readonly Uint8Array[]
@@ -41,15 +44,15 @@ const SIGNED_DATA = '1.2.840.113549.1.7.2'
 const FIRST = 0xa0
 
 /**
- * Reads a TimeStampResp that was granted, with one signer and an imprint by SHA-256. Throws a {@link StampError} where
- * it is none. Does NOT verify its signature: `signature.ts` does.
+ * Reads a TimeStampResp that was granted, with one signer and an imprint by SHA-256. Throws a {@link
+ * StampError} if it is none. Does NOT verify its signature: `signature.ts` does.
  */
 export function readStamp(bytes: Uint8Array): TimeStampToken {
   if (bytes.length > STAMP_LIMIT) throw new StampError(`is longer than ${STAMP_LIMIT} bytes`)
   return withStampErrors(() => stampOf(bytes))
 }
 
-/** Runs a reader; whatever it cannot read is a time stamp that cannot be read. */
+/** Runs a reader; an error becomes a time stamp that cannot be read. */
 export function withStampErrors<Value>(read: () => Value): Value {
   try {
     return read()

@@ -18,15 +18,15 @@ export interface CertificateClaims {
   /** The numbers of its critical extensions. */
   readonly critical: readonly string[]
   readonly constraints: BasicConstraints | null
-  /** The first eight bits of keyUsage, see {@link KEY_USAGE}; null where it is absent. */
+  /** The first eight bits of keyUsage, see {@link KEY_USAGE}; null if it is absent. */
   readonly usage: number | null
-  /** extendedKeyUsage. OIDs; null where it is absent. */
+  /** extendedKeyUsage. OIDs; null if it is absent. */
   readonly purposes: readonly string[] | null
   readonly names: readonly GeneralName[]
   readonly nameConstraints: NameConstraints | null
 }
 
-/** A certificate with what path validation needs of it (RFC 5280 §6.1). */
+/** A certificate, parsed as far as path validation needs it (RFC 5280 §6.1). */
 export interface ChainCertificate extends CertificateClaims {
   readonly x509: X509Certificate
   /** The algorithm its issuer signed it with. OID. */
@@ -42,22 +42,22 @@ export const KEY_USAGE = {
 } as const
 
 /**
- * Reads the certificates of a PEM text, in their order. Throws an Error where one of them is malformed in
+ * Reads the certificates of a PEM text, in their order. Throws an Error if one of them is malformed in
  * anything that is read.
  */
 export function chainCertificatesOf(pem: string): readonly ChainCertificate[] {
   return pemCertificatesOf(pem).map(chainCertificateOf)
 }
 
-/** Reads what a certificate says of itself. Throws an Error where it is malformed anywhere we look. */
+/** Reads a certificate's claims. Throws an Error if it is malformed anywhere we look. */
 export function chainCertificateOf(x509: X509Certificate): ChainCertificate {
   const certificate = readCertificate(x509.raw)
   return { x509, signature: certificate.signatureAlgorithm.algorithmId, ...claimsOf(certificate) }
 }
 
 /**
- * Reads the claims of a certificate or a request. Throws an Error where an extension that is read occurs
- * twice or is malformed.
+ * Reads the claims of a certificate or a request. Throws an Error if an extension that is read occurs twice
+ * or is malformed.
  */
 export function claimsOf(holder: ExtensionHolder): CertificateClaims {
   const extensions = holder.extensions ?? []
@@ -73,7 +73,7 @@ export function claimsOf(holder: ExtensionHolder): CertificateClaims {
   }
 }
 
-/** Tells whether keyUsage allows any of those bits; `whereAbsent` where there is no keyUsage. */
+/** Tells whether keyUsage allows any of those bits; `whereAbsent` if there is no keyUsage. */
 export function keyUsageAllows({ usage }: CertificateClaims, bits: number, whereAbsent: boolean): boolean {
   return usage === null ? whereAbsent : (usage & bits) !== 0
 }

@@ -21,13 +21,16 @@ export interface VerifyChainOptions {
   readonly rootsPem: string | readonly string[]
   /** ms since the epoch. */
   readonly at: number
-  /** What every extendedKeyUsage of it must allow, and the leaf must be good for. Default: to authenticate a client. */
+  /** Allowed by every extendedKeyUsage in the path, and the leaf's use. Default: to authenticate a client. */
   readonly purpose?: ChainPurpose
 }
 
 type ChainPurpose = 'client' | 'time_stamps'
 
-/** Of each purpose: the extendedKeyUsage, the bits of keyUsage of which a leaf needs one, and the refusal without the first. */
+/**
+ * For each purpose: the extendedKeyUsage, the bits of keyUsage of which a leaf needs one, and the refusal
+ * without the first.
+ */
 const PURPOSES = {
   client: {
     extended: OID.clientAuth,
@@ -85,8 +88,8 @@ export async function verifyChain(chain: VerifyChainOptions): Promise<Certificat
 }
 
 /**
- * Finds every trusted CA that a leaf chains to at that moment, as {@link verifyChain} finds the first. Throws as that
- * does where there is none.
+ * Finds every trusted CA that a leaf chains to at that moment, as {@link verifyChain} finds the first. Throws
+ * as that does if there is none.
  */
 export async function anchorsOf(chain: VerifyChainOptions): Promise<readonly ChainCertificate[]> {
   await verifyChain(chain)
@@ -106,7 +109,7 @@ function checkChain(chain: VerifyChainOptions): CertificationPath {
   throw fault ?? new CertificateError('chain_invalid', 'The certificate does not chain to a trusted CA.')
 }
 
-/** Reads a chain, and gives every path to a trusted CA. Throws where the leaf itself is at fault. */
+/** Reads a chain, and gives every path to a trusted CA. Throws if the leaf itself is at fault. */
 function candidatesOf({
   leafPem,
   intermediatesPem,
@@ -123,9 +126,9 @@ function candidatesOf({
 }
 
 /**
- * Checks that a CA certificate can be the last of a chain, now or, where it is not valid yet, once it is: a
- * CA that may sign certificates, strong, not ended, and nothing in it that every chain would fail on. Throws
- * a {@link CertificateError}. An absent keyUsage allows everything (RFC 5280 §4.2.1.3). Its own signature is
+ * Checks that a CA certificate can be the last of a chain, now or, if it is not valid yet, once it is: a CA
+ * that may sign certificates, strong, not ended, and nothing in it that every chain would fail on. Throws a
+ * {@link CertificateError}. An absent keyUsage allows everything (RFC 5280 §4.2.1.3). Its own signature is
  * NOT looked at: trust comes from the operator.
  */
 export function checkTrustAnchor(anchor: ChainCertificate, at: number): void {
@@ -140,7 +143,7 @@ export function checkTrustAnchor(anchor: ChainCertificate, at: number): void {
 
 /**
  * Reads the certificates of a leaf and its intermediates as {@link readChainCertificates} does. Throws a
- * {@link CertificateError} `chain_invalid`, and reads none, where there are more than eight intermediates.
+ * {@link CertificateError} `chain_invalid`, and reads none, if there are more than eight intermediates.
  */
 export function readChain(pem: string): readonly ChainCertificate[] {
   refuseMany(countCertificates(pem) - 1)
@@ -220,7 +223,7 @@ function checkPath(path: CertificationPath, at: number, purpose: ChainPurpose): 
     throw new CertificateError('chain_invalid', 'The chain is longer than leaf, intermediate, root.')
   }
   for (const [index, link] of path.entries()) {
-    // The root's own signature proves nothing; everything below it stands or falls with its signature.
+    // The root's own signature proves nothing; every certificate below it depends on its signature.
     if (index < path.length - 1) checkSignature(link)
     if (index > 0) checkIssuer(link, path.slice(0, index), { at, purpose, notACa: 'chain_invalid' })
   }
@@ -242,7 +245,7 @@ function checkLeaf(leaf: ChainCertificate, at: number, purpose: ChainPurpose): v
 interface IssuerRequirements {
   readonly at: number
   readonly purpose: ChainPurpose
-  /** The reason where the issuer is no CA. */
+  /** The reason if the issuer is no CA. */
   readonly notACa: CertificateReason
 }
 
@@ -282,7 +285,8 @@ function checkAny({ x509, critical, purposes }: ChainCertificate, at: number, pu
       'unknown_critical_extension',
       `The critical extension ${unknown} is not understood.`,
     )
-  // An issuer's extendedKeyUsage limits what lies below it: not in RFC 5280, but what every verifier does.
+  // An issuer's extendedKeyUsage limits the certificates below it: not in RFC 5280, but every verifier does
+  // so.
   const { extended, reason, message } = PURPOSES[purpose]
   if (purposes !== null && !purposes.includes(extended)) throw new CertificateError(reason, message)
 }

@@ -1,4 +1,4 @@
-/** Bytes. Longer moduli are refused: 8192 bits, and the zero in front. */
+/** Bytes. Longer moduli are refused: 8192 bits, and the leading zero. */
 const MAX_MODULUS = 1025
 /**
  * Bytes. FIPS 186-5 §5.4 keeps it below 2^256. OpenSSL bounds it only for moduli of more than 3072 bits: one
@@ -22,7 +22,7 @@ const CURVES = ['2a8648ce3d030107', '2b81040022', '2b81040023']
 const EDWARDS = ['2b6570', '2b6571']
 
 /**
- * Tells whether what a certificate's key has signed is cheap to verify, about a millisecond at most: RSA of
+ * Tells whether a signature by a certificate's key is cheap to verify, about a millisecond at most: RSA of
  * 8192 bits with an exponent below 2^256, the three NIST curves by name, Ed25519 and Ed448. Reads strict DER,
  * so that another reader sees the same key; false for anything else. Costs microseconds, whatever it is
  * given. Does NOT check whether the key is strong (`strength.ts`), nor anything else of the certificate.
@@ -83,7 +83,7 @@ class DerReader {
     return this.skip()
   }
 
-  /** Returns the content of the one element that there is. */
+  /** Returns the content of the only element. */
   only(tag: number): DerReader {
     const content = this.next(tag)
     if (this.length > 0) throw new NotDer()
@@ -101,7 +101,7 @@ class DerReader {
     return content
   }
 
-  /** Returns what a bit string of whole bytes holds. */
+  /** Returns the content of a bit string of whole bytes. */
   afterUnusedBits(): DerReader {
     if (this.tag !== 0) throw new NotDer()
     this.#at += 1

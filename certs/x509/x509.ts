@@ -30,17 +30,17 @@ const PEM_LIMIT = 262_144
 export const CERTIFICATE_LIMIT = 100
 const BEGIN = '-----BEGIN CERTIFICATE-----'
 
-/** Decodes exactly one ASN.1 value. Throws an Error where it is malformed or followed by more bytes. */
+/** Decodes exactly one ASN.1 value. Throws an Error if it is malformed or followed by more bytes. */
 export function decodeAsn1(der: Uint8Array): Asn1Value {
-  // asn1js reads the buffer behind a view in places; a copy has nothing else behind it.
+  // asn1js reads the buffer behind a view in places; a copy has no other bytes behind it.
   const bytes = Uint8Array.from(der)
   const { offset, result } = fromBER(bytes, LIMITS)
   if (offset !== bytes.byteLength || !fits(result)) throw new Error('this is not exactly one ASN.1 value')
   return result
 }
 
-// asn1js lets a value reach beyond the end of the one that holds it: what is signed would not be what is
-// read.
+// asn1js lets a value reach beyond the end of the one that holds it: the signed value would not be the one
+// that is read.
 function fits(node: BaseBlock): boolean {
   if (!(node instanceof Constructed)) return true
   const { lenBlock, valueBlock } = node
@@ -49,7 +49,7 @@ function fits(node: BaseBlock): boolean {
 }
 
 /**
- * Decodes one certificate (RFC 5280 §4.1). Throws an Error where the bytes are anything else. Checks NO
+ * Decodes one certificate (RFC 5280 §4.1). Throws an Error if the bytes are anything else. Checks NO
  * signature, date or extension.
  */
 export function readCertificate(der: Uint8Array): Certificate {
@@ -64,9 +64,8 @@ export function readCertificate(der: Uint8Array): Certificate {
 export type ExtensionHolder = Pick<Certificate, 'extensions'>
 
 /**
- * Reads one extension with `read`; null where it is absent. Throws an Error where it occurs twice
- * (RFC 5280 §4.2) or cannot be read. pkijs' own `parsedValue` is not used: for a malformed value it gives an
- * empty one.
+ * Reads one extension with `read`; null if it is absent. Throws an Error if it occurs twice (RFC 5280 §4.2)
+ * or cannot be read. pkijs' own `parsedValue` is not used: for a malformed value it gives an empty one.
  */
 export function extensionOf<T>(
   holder: ExtensionHolder,
@@ -91,8 +90,8 @@ export function subjectAttributeOf(certificate: Certificate, oid: string): strin
 
 /**
  * Reads the certificates of a PEM text in their order; other blocks and text between them are passed over.
- * Throws an Error where a block is not a certificate, the text is longer than 256 KiB, or it holds more than
- * 100 certificates: then none is read. None is passed over in silence.
+ * Throws an Error if a block is not a certificate, the text is longer than 256 KiB, or it holds more than 100
+ * certificates: then none is read. None is passed over in silence.
  */
 export function pemCertificatesOf(pem: string): readonly X509Certificate[] {
   if (pem.length > PEM_LIMIT) throw new Error(`the PEM text is longer than ${PEM_LIMIT} characters`)
@@ -111,7 +110,7 @@ export function pemCertificatesOf(pem: string): readonly X509Certificate[] {
 /** Counts the certificates that a PEM text seems to hold. Reads none of them. */
 export const countCertificates = (pem: string): number => pem.split(BEGIN).length - 1
 
-/** Returns the first certificate of a PEM text. Throws an Error where there is none. */
+/** Returns the first certificate of a PEM text. Throws an Error if there is none. */
 export function firstCertificateOf(pem: string): X509Certificate {
   const [first] = pemCertificatesOf(pem)
   if (!first) throw new Error('the text holds no PEM certificate')
