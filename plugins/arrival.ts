@@ -13,7 +13,7 @@ export interface TlsPeer {
   readonly notAfter: number
 }
 
-/** What may be known of a caller when its bytes are counted. */
+/** A caller as far as it is known when its bytes are counted. */
 export interface MemoryOwner {
   readonly principal?: { readonly id: string; readonly capabilities: readonly string[] }
   readonly actor?: object
@@ -21,15 +21,15 @@ export interface MemoryOwner {
 
 /** The account of the bytes that one call holds: its body, and what it keeps of answers. They count until it ends. */
 export interface MemoryReservation {
-  /** Says whose the bytes are, before the first of them. */
+  /** Names the owner of the bytes, before the first of them. */
   readonly setOwner: (caller: MemoryOwner) => void
-  /** Counts more bytes. Returns false, and counts nothing, where they do not fit or the call has ended. */
+  /** Counts more bytes. Returns false, and counts nothing, if they do not fit or the call has ended. */
   readonly tryReserve: (bytes: number) => boolean
   /** Counts more bytes of an answer, or refuses with `overloaded`. */
   readonly reserveAnswer: (bytes: number) => void
   /** Counts an answer that is about to be sent whole, as far as it was not counted while it came. */
   readonly reserveReply: (bytes: number) => void
-  /** Makes the refusal of what does not fit. */
+  /** Makes the refusal for bytes that do not fit. */
   readonly refusal: () => Error
 }
 
@@ -39,21 +39,21 @@ export interface MemoryReservation {
  */
 export interface HangupSignal {
   readonly gone: boolean
-  /** Why; undefined while somebody waits, and where the caller just hung up. */
+  /** Why; undefined while somebody waits, and if the caller just hung up. */
   readonly reason: unknown
   /** The same as a signal, with a reason that can always be thrown. Made for who asks for it: it is dear. */
   readonly signal: AbortSignal
-  /** Calls `told` once, when it happens; not where it has happened. Must not throw. */
+  /** Calls `told` once, when it happens; never if it has happened before. Must not throw. */
   readonly onGone: (told: () => void) => void
   readonly offGone: (told: () => void) => void
 }
 
 /**
- * Tells whether what a call was allowed by has stood since: compared right before anything of the call leaves this
- * process (docs/threats.md#h19).
+ * Tells whether the authority of a call has stood since: compared right before anything of the call leaves
+ * this process (docs/threats.md#h19).
  */
 export interface CallAuthority {
-  /** False once anything that decisions are made by has changed since it was asked about last. Costs no question. */
+  /** False once any authority has changed since it was asked about last. Costs no question. */
   readonly unchanged: boolean
   /** Asks whether the call would be allowed now. Rejects with `authority_revoked`, or with a DatabaseUnavailable. */
   readonly confirm: () => Promise<void>
@@ -68,20 +68,20 @@ export interface Arrival {
   readonly method: string
   /** The path as sent, before any `?`, never decoded. */
   readonly path: string
-  /** The text behind the `?`, or the empty string. */
+  /** The text after the `?`, or the empty string. */
   readonly query: string
   /** The variable segments of the route's path, percent-decoded once. */
   readonly params: Readonly<Record<string, string>>
   readonly headers: IncomingHttpHeaders
   readonly remoteAddress: string
-  /** The user id of the process behind the control socket; null on the network, and where it cannot be told. */
+  /** The user id of the process at the control socket; null on the network, and if it cannot be told. */
   readonly localUid: number | null
-  /** Null where the client presented no certificate. */
+  /** Null if the client presented no certificate. */
   readonly peer: TlsPeer | null
   /**
-   * Reads the whole body, on `caller`'s account: without waiting where it has come. Refuses with
-   * `body_too_large` past `limit` bytes, with `overloaded` where the caller holds too much. Asked again it
-   * gives what it gave: the first limit counts.
+   * Reads the whole body, on `caller`'s account: without waiting if it has come. Refuses with
+   * `body_too_large` past `limit` bytes, with `overloaded` if the caller holds too much. A second call gives
+   * the same body: the first limit counts.
    */
   readonly readBody: (limit: number, caller: MemoryOwner) => Buffer | Promise<Buffer>
   /** The account of the bytes that this call holds. */
@@ -98,12 +98,12 @@ export interface Receipt {
   readonly stream: string
   readonly seq: number
   readonly hash: string
-  /** The salt of the commitment to the body, where it was read. Lower-case hex. */
+  /** The salt of the commitment to the body, if it was read. Lower-case hex. */
   readonly salt?: string
 }
 
 /**
- * The place of a refusal in a row that stands for many, for the log alone: with the log line's principal,
+ * The place of a refusal in a row that stands for many, only for the log: with the log line's principal,
  * reason and request id, all that its digest is made of (docs/ledger.md#summarised).
  */
 export interface SummarisedRefusal {
@@ -119,14 +119,14 @@ export interface SummarisedRefusal {
   }
 }
 
-/** The end of a call, for plugins that count what came of it. */
+/** The end of a call, for plugins that count the results. */
 export interface CallSettlement {
   /** The instant of its end. ms since the epoch. */
   readonly at: number
-  /** `refused`: a plugin behind this one, or the record, refused it. Else the status of its outcome row. */
+  /** `refused`: a later plugin, or the record, refused it. Else the status of its outcome row. */
   readonly status: 'success' | 'error' | 'truncated' | 'refused'
-  /** The provider, MCP resource or built-in tool that did the work; null where none was reached. */
+  /** The provider, MCP resource or built-in tool that did the work; null if none was reached. */
   readonly provider: string | null
-  /** As the outcome row says it: tokens, sizes, the upstream's status. */
+  /** The outcome row's: tokens, sizes, the upstream's status. */
   readonly detail: JsonObject
 }

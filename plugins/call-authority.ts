@@ -3,12 +3,12 @@ import { Refusal } from './refusal.ts'
 
 export type { CallAuthority } from './arrival.ts'
 
-/** The authority of what this gateway does on nobody's behalf. Nobody can revoke it. */
+/** The authority of this gateway's own requests, on nobody's behalf. Nobody can revoke it. */
 export const OWN_AUTHORITY: CallAuthority = { unchanged: true, confirm: () => Promise.resolve() }
 
 /**
- * The error by which a request is taken back from its connection before a byte of it went out: something changed
- * since it was dispatched. Whoever meets it asks {@link confirmAuthority}, and dispatches again.
+ * The error by which a request is taken back from its connection before a byte of it went out: something
+ * changed since it was dispatched. The caller then asks {@link confirmAuthority}, and dispatches again.
  */
 export const OVERTAKEN = new Error('what decisions are made by changed before the request went out')
 
@@ -17,7 +17,8 @@ const MAX_CONFIRMATIONS = 8
 
 /**
  * Resolves when the call would be allowed now and nothing has changed since it was asked. Rejects with
- * `authority_revoked`; with `overloaded` where changes follow each other without a pause; with a DatabaseUnavailable.
+ * `authority_revoked`; with `overloaded` if changes follow each other without a pause; with a
+ * DatabaseUnavailable.
  */
 export async function confirmAuthority(authority: CallAuthority): Promise<void> {
   for (let times = 0; !authority.unchanged; times += 1) {

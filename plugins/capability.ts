@@ -6,7 +6,7 @@ import type { CallPermit } from './permit.ts'
 import type { Arrival, Plugin } from './plugin.ts'
 import { Refusal } from './refusal.ts'
 
-/** The options of the `capabilityGate` plugin file: none. What is demanded of whom, the database says. */
+/** The options of the `capabilityGate` plugin file: none. The database says what is demanded of whom. */
 export const capabilityOptions = z.strictObject({})
 
 interface CapabilityNeeds<Target> {
@@ -31,13 +31,13 @@ export function capabilityGate<Target>(): Plugin<CapabilityNeeds<Target>, { gran
     authority,
   }: CapabilityNeeds<Target>): { granted: CallPermit<Target> } => {
     demandHeld(holder, token, demand)
-    // The one place that makes a Granted: the line above has just proven it.
+    // The one place that makes a permit: the line above has just proven it.
     return { granted: { kind: 'call', authority, principal: holder, demand, target } as CallPermit<Target> }
   }
   return { name: 'capability', admit, still: admit }
 }
 
-/** A body of so many bytes is read whoever sends it, and judged in the order of docs/protocol.md#llm-order. */
+/** A body of so many bytes is read from any sender, and judged in the order of docs/protocol.md#llm-order. */
 const SHORT_BODY = 65_536
 
 interface BodyGateFacts extends Arrival {
@@ -47,9 +47,9 @@ interface BodyGateFacts extends Arrival {
 }
 
 /**
- * Asks for the capability before more than {@link SHORT_BODY} of a body is read: whoever does not hold it must
- * not make the gateway keep more (docs/threats.md#a4). A shorter body is left to what stands behind, and so is
- * who holds it: the gate asks once more. Refuses as {@link capabilityGate} does.
+ * Asks for the capability before more than {@link SHORT_BODY} of a body is read: a caller without it must not
+ * make the gateway keep more (docs/threats.md#a4). A shorter body is left to later plugins, and so is a
+ * caller who holds it: the gate asks once more. Refuses as {@link capabilityGate} does.
  */
 export const capabilityBeforeBody: Plugin<BodyGateFacts, object> = {
   name: 'capability',
@@ -100,7 +100,7 @@ export function capabilityMissing(required: string, message: string): Refusal {
   })
 }
 
-/** States what a route asks for, where the route alone decides it. */
+/** States a route's demand, if the route alone decides it. */
 export function routeDemand(
   action: string,
   capability: string,

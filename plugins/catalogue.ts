@@ -74,7 +74,7 @@ interface PluginDescription {
 }
 
 /**
- * A plugin whose file can be tuned but never removed. A check stands behind the gate and before the record.
+ * A plugin whose file can be tuned but never removed. A check stands after the gate and before the record.
  */
 interface MandatoryPlugin {
   readonly place: 'identity' | 'gate' | 'record'
@@ -82,7 +82,7 @@ interface MandatoryPlugin {
   readonly file: string
 }
 
-/** A plugin that can only refuse; absent where no file names it. */
+/** A plugin that can only refuse; absent if no file names it. */
 interface OptionalPlugin {
   readonly place: 'check'
   /**
@@ -92,7 +92,7 @@ interface OptionalPlugin {
   readonly open: (options: unknown, directory: string) => Promise<OpenedCheck>
 }
 
-/** The settings of a service behind the pipelines: its file has no place in their order. */
+/** The settings of a service after the pipelines: its file has no place in their order. */
 interface ServiceFile {
   readonly place: 'service'
 }
@@ -100,7 +100,7 @@ interface ServiceFile {
 /** A check between the gate and the record, ready to judge. */
 export interface OpenedCheck {
   readonly check: CheckPlugin
-  /** Hex SHA-256 of its code; null where that lies elsewhere. */
+  /** Hex SHA-256 of its code; null if that lies elsewhere. */
   readonly digest: string | null
   /** Releases its resources. A call under way that still reaches it is answered all the same. */
   readonly close: () => Promise<void>

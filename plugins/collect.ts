@@ -9,9 +9,10 @@ const COPIED_AT_ONCE = 1_048_576
 const NOTHING = Buffer.alloc(0)
 
 /**
- * Collects bytes that come in pieces of any size. It holds at most 1.1 times what has come, and 4 KiB, since
- * pieces are copied and let go: a body in pieces of one byte would else cost some 300 bytes for each of them
- * (docs/threats.md#a2). A sole piece is handed out as it came. What was only announced is never allocated.
+ * Collects bytes that come in pieces of any size. It holds at most 1.1 times the bytes that came, and 4 KiB,
+ * since pieces are copied and let go: a body in pieces of one byte would else cost some 300 bytes for each of
+ * them (docs/threats.md#a2). A sole piece is handed out as it came. A declared length allocates nothing by
+ * itself.
  */
 export class ByteCollector {
   readonly #limit: number
@@ -44,7 +45,7 @@ export class ByteCollector {
   }
 
   /**
-   * Takes a piece. Returns false where that makes more than the limit: then everything is dropped, and each
+   * Takes a piece. Returns false if that makes more than the limit: then everything is dropped, and each
    * further piece with it, until {@link clear}.
    */
   add(piece: Buffer): boolean {
@@ -70,7 +71,7 @@ export class ByteCollector {
     for (let step = joining.next(); ; step = joining.next()) if (step.done) return step.value
   }
 
-  /** As {@link bytes}, in slices. Nothing may be added until it resolves. */
+  /** Like {@link bytes}, in slices. Nothing may be added until it resolves. */
   bytesInTurns(): Promise<Buffer> {
     return runInSlices(this.#joining())
   }
@@ -148,9 +149,9 @@ export class ByteCollector {
 }
 
 /**
- * Reads the whole of a stream of bytes, and counts them as an answer that `held` holds, where it is given.
- * Resolves with null where it is longer than `limit` bytes, and destroys it then. Rejects with what the stream
- * fails with, and with `overloaded`.
+ * Reads the whole of a stream of bytes, and counts them as an answer that `held` holds, if it is given.
+ * Resolves with null if it is longer than `limit` bytes, and destroys it then. Rejects with the stream's
+ * error, and with `overloaded`.
  */
 export async function collectBytes(
   stream: Readable,
@@ -168,7 +169,7 @@ export async function collectBytes(
 
 /**
  * Makes a function that counts the most that is held at once of something that grows and shrinks. It returns
- * false where that does not fit.
+ * false if that does not fit.
  */
 export function peakReservation(held: MemoryReservation | null): (bytes: number) => boolean {
   let counted = 0

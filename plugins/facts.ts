@@ -3,14 +3,14 @@ import type { PrincipalType } from '../db/schema.ts'
 import type { JsonObject } from '../db/support/json.ts'
 
 /**
- * The facts that plugins establish about a request, by name. Each is written once: what a later plugin asks
- * again or refines has a name of its own. `principal` is who calls, `holder` the same one as the database
- * says it at the gate.
+ * The facts that plugins establish about a request, by name. Each is written once: a later plugin that asks
+ * again or refines gives its fact a name of its own. `principal` is the caller, `holder` the same one as the
+ * database says it at the gate.
  */
 
 export type { PrincipalType } from '../db/schema.ts'
 
-/** What a check said of a call: `failed` where it broke, or took too long. */
+/** A check's verdict on a call: `failed` if it broke, or took too long. */
 export type CheckVerdict = 'pass' | 'refuse' | 'failed'
 
 /** The caller: given by `pin`, read from the database on this very request. */
@@ -24,9 +24,9 @@ export interface Principal {
   readonly dpopJkt: string | null
   /** The key before the last rotation, while it is still in its grace window; else null. */
   readonly previousDpopJkt: string | null
-  /** True where the certificate is the one before the last rotation, still in its grace window. */
+  /** True if the certificate is the one before the last rotation, still in its grace window. */
   readonly inGrace: boolean
-  /** Its authority revision: counts changes of capabilities, activity, certificate and proof key. */
+  /** Authority revision: counts changes of capabilities, activity, certificate and proof key. */
   readonly revision: number
 }
 
@@ -47,9 +47,7 @@ export interface CallSummary {
   readonly detail?: JsonObject
 }
 
-/**
- * A DPoP proof that holds for this request: given by `dpop`, null where the mode lets mutual TLS alone pass.
- */
+/** A DPoP proof that holds for this request: given by `dpop`, null if the mode lets mutual TLS alone pass. */
 export interface DpopProof {
   /** RFC 7638 thumbprint of the key that signed. base64url. */
   readonly jkt: string
@@ -59,19 +57,17 @@ export interface DpopProof {
   readonly expiresAt: number
 }
 
-/** An access token of ours that holds for this caller: given by `dpop`, null where none came. */
+/** An access token of ours that holds for this caller: given by `dpop`, null if none came. */
 export interface AccessToken {
-  /**
-   * The capabilities it was narrowed to, or null where it was not. It never widens what the principal holds.
-   */
+  /** The capabilities it was narrowed to, or null if it was not. It never widens the principal's set. */
   readonly scope: readonly string[] | null
-  /** True where it is bound to a key of its own, which need not be the registered one. */
+  /** True if it is bound to a key of its own, which need not be the registered one. */
   readonly bound: boolean
 }
 
 /**
- * Commits to what a call carries (docs/ledger.md#commitments): whoever has the bytes and the salt can prove them,
- * and nobody can search for them. Given by `pin`, of the caller's own key and this request. `label`: the name of
+ * Commits to a call's bytes (docs/ledger.md#commitments): a holder of bytes and salt can prove them, and
+ * nobody can search for them. Given by `pin`, of the caller's own key and this request. `label`: the name of
  * the member of `detail` that holds the commitment.
  */
 export interface CallCommitments {
@@ -83,12 +79,12 @@ export interface CallCommitments {
   hashing(label: string): Hash
 }
 
-/** The MCP resource that a call is for, as it was judged: given where it is one. */
+/** The MCP resource that a call is for, as it was judged: given if it is one. */
 export interface ReachedResource {
   readonly resource: { readonly id: string; readonly revision: number }
-  /** The id of the binding; null where there is none. */
+  /** The id of the binding; null if there is none. */
   readonly binding: string | null
-  /** Lower-case hex digest of the tool's approved definition; null where it is no tool, or not approved. */
+  /** Lower-case hex digest of the tool's approved definition; null if it is no tool, or not approved. */
   readonly pin: string | null
 }
 
@@ -96,12 +92,14 @@ export interface ReachedResource {
  * The call of an MCP message, for checks that judge arguments: given by `mcp_target`; an LLM call has none.
  */
 export interface ToolCall {
-  /** The bound resource, or null where the message is for the gateway itself or for all of them. */
+  /** The bound resource, or null if the message is for the gateway itself or for all of them. */
   readonly resource: string | null
   /** The JSON-RPC method, e.g. `tools/call`. */
   readonly method: string
-  /** As parsed once and dispatched later; null where the method has none. */
+  /** Parsed once and dispatched later; null if the method has none. */
   readonly arguments: Readonly<Record<string, unknown>> | null
-  /** Makes the lower-case hex SHA-256 of the arguments in canonical form (RFC 8785); null where there are none. */
+  /**
+   * Makes the lower-case hex SHA-256 of the arguments in canonical form (RFC 8785); null if there are none.
+   */
   readonly argumentsSha256: (() => string) | null
 }

@@ -1,6 +1,6 @@
 import type { HangupSignal } from './arrival.ts'
 
-/** Returns the hang-up that a signal tells of. */
+/** Makes a hang-up of a signal. */
 export const hangupFromSignal = (signal: AbortSignal): HangupSignal => ({
   signal,
   get gone() {

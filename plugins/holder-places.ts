@@ -5,14 +5,18 @@ interface PlaceLimits {
   readonly all: number
 }
 
-/** A place that was taken, and what leaves it, once or more; or the limit that is reached, and how many stand in it. */
+/**
+ * A place that was taken, and the function that leaves it, once or more; or the limit that is reached, and
+ * how many hold it.
+ */
 export type PlaceAnswer =
   | { readonly taken: () => void }
   | { readonly taken: null; readonly limit: keyof PlaceLimits; readonly held: number }
 
 /**
- * So many may do something dear at once, and of these so many for one holder, so that one alone cannot take every place
- * (docs/threats.md#h2). Nobody waits: whoever finds none is told. Counts within this process.
+ * Limits something dear that many do at once, and each holder's part of it, so that one alone cannot take
+ * every place (docs/threats.md#h2). Nobody waits: a holder without a place is told. Counts within this
+ * process.
  */
 export class HolderPlaces {
   readonly #limits: PlaceLimits

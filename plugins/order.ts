@@ -2,14 +2,14 @@ import { catalogueRow, type PluginCatalogue } from './catalogue.ts'
 import { type ConfigProblem, FILE_START } from './operator-files/config-error.ts'
 import { isModulePath, type OperatorFile } from './operator-files/files.ts'
 
-/** Known before any plugin of a file runs: the route states what is asked for. */
+/** Known before any plugin of a file runs: the route states its demand. */
 const FROM_THE_ROUTE: readonly string[] = ['demand', 'call']
 
 type PlacedFile = Pick<OperatorFile, 'plugin' | 'file' | 'shadow' | 'position'>
 
-/** The files to judge, and what is known of the plugins that they name. */
+/** The files to judge, and the catalogue of the plugins that they name. */
 export interface PluginOrder {
-  /** In file-name order. */
+  /** Sorted by file name. */
   readonly files: readonly PlacedFile[]
   readonly catalogue: PluginCatalogue
   /** The facts that each operator's module needs, by the name of the file that names it. */
@@ -17,9 +17,9 @@ export interface PluginOrder {
 }
 
 /**
- * Tries the files' order with what each plugin needs and gives, and says everything that cannot work: a
+ * Tries the files' order with each plugin's needs and facts, and says everything that cannot work: a
  * mandatory plugin missing or twice, a need that is given too late or never, the policy or a module outside
- * capability … audit. Returns no problems where the order works. Does NOT check options.
+ * capability … audit. Returns no problems if the order works. Does NOT check options.
  */
 export function checkOrder(order: PluginOrder): ConfigProblem[] {
   return [...missing(order), ...repeated(order), ...misplaced(order), ...unmet(order)]
@@ -48,8 +48,8 @@ function missing({ files, catalogue }: PluginOrder): ConfigProblem[] {
 const inWords = (names: readonly string[]): string => `${names.slice(0, -1).join(', ')} and ${names.at(-1)}`
 
 /**
- * Built-in plugins that stand in more than one file. An operator's own module may: its options differ. And so may one
- * that watches, beside the one that judges.
+ * Built-in plugins that stand in more than one file. An operator's own module may: its options differ. And so
+ * may a shadow, in addition to the one that judges.
  */
 function repeated({ files }: PluginOrder): ConfigProblem[] {
   return files.flatMap((file, index) => {
@@ -65,7 +65,7 @@ function repeated({ files }: PluginOrder): ConfigProblem[] {
 }
 
 /**
- * Before the gate a check could look at what nobody was granted; after the record it would change what was
+ * Before the gate a check could look at calls without a grant; after the record it would change what was
  * recorded.
  */
 function misplaced({ files, catalogue }: PluginOrder): ConfigProblem[] {
@@ -131,7 +131,7 @@ function late(
       ),
     ]
   }
-  // Where the plugin that gives it is missing altogether, that is reported already and is the cause.
+  // If the plugin that gives it is missing altogether, that is reported already and is the cause.
   const cause = Object.values(catalogue).some(({ gives }) => gives.includes(need))
   return cause ? [] : [problem(file, `${file.plugin} needs ${need}, which no plugin gives`)]
 }

@@ -4,7 +4,7 @@ import type { CapabilityDemand, Principal } from './facts.ts'
 /**
  * The permission behind every request that leaves for a provider, an MCP server or the public internet. The
  * clients that send demand one, and each kind is made in exactly one place (`test/layers.test.ts` looks), so
- * what was not judged cannot be sent: it does not compile.
+ * an unjudged call cannot be sent: it does not compile.
  */
 export type Permit = CallPermit | OperatorPermit | CatalogPermit
 
@@ -18,19 +18,19 @@ interface PermitBase<Kind extends string> {
 }
 
 /**
- * A call that the capability gate let through, with what it judged: the handler takes target and principal
- * from here, so what is dispatched is what was judged. Only `plugins/capability.ts` makes one.
+ * A call that the capability gate let through, and its judgement: the handler takes target and principal from
+ * here, so it dispatches exactly what was judged. Only `plugins/capability.ts` makes one.
  */
 export interface CallPermit<Target = unknown> extends PermitBase<'call'> {
-  /** As the database had it when the gate asked. */
+  /** Read from the database by the gate. */
   readonly principal: Principal
   readonly demand: CapabilityDemand
   readonly target: Target
 }
 
 /**
- * The gateway's reading of an MCP server that an operator has registered: of what the server lists and says
- * of itself, never a call of a tool. Only `proxy/mcp/pinning/inspect.ts` makes one.
+ * The gateway's reading of an MCP server that an operator has registered: its lists and its description,
+ * never a call of a tool. Only `proxy/mcp/pinning/inspect.ts` makes one.
  */
 export interface OperatorPermit extends PermitBase<'reading'> {
   readonly resourceId: string

@@ -28,25 +28,25 @@ export { RECORDER, type Recorder, type RefusedBy, StaleAuthority } from './recor
  * }
  */
 export interface Plugin<Needs extends object, Gives extends object> {
-  /** snake_case. It stands in the ledger as `refused_by`, for ever. */
+  /** snake_case. The ledger's `refused_by`, for ever. */
   readonly name: string
   // A property, not a method: so that Needs is contravariant and a wrong order does not compile.
   readonly admit: (facts: Needs) => Gives | Promise<Gives>
   /**
-   * Asks the question again about a call that `admit` let through, at a later instant (`facts.at`): while the call waits
-   * for its answer, and while the answer streams. Gives what is so then, and refuses as `admit` does. Absent: the question
-   * is about the message alone, which does not change.
+   * Asks the question again about a call that `admit` let through, at a later instant (`facts.at`): while the
+   * call waits for its answer, and while the answer streams. Gives the facts of then, and refuses as `admit`
+   * does. Absent: the question is about the message alone, which does not change.
    */
   readonly still?: (facts: Needs & Gives) => Partial<Gives> | Promise<Partial<Gives>>
   /**
    * Called once for each call that `admit` has let through, when the call has ended, whatever ended it: for
-   * budgets and counters. What it returns is ignored. It should not throw or reject: where it does, that is
-   * logged and counted, and reaches nobody.
+   * budgets and counters. The result is ignored. It should not throw or reject: if it does, that is logged
+   * and counted, and reaches nobody.
    */
   readonly settled?: (facts: Needs & Gives, settlement: CallSettlement) => unknown
 }
 
-/** A question whose answer takes the place of what was known. */
+/** A question whose answer replaces a fact. */
 type Refresh<Facts extends object> = Pick<Plugin<Facts, Partial<Facts>>, 'name' | 'admit'>
 
 /** Keeps a fact from being written twice: a plugin that gives one that is known already does not compile. */
@@ -83,12 +83,15 @@ export type Decision<Facts> = AdmittedCall<Facts> | RefusedCall<Facts>
 
 type AnyPlugin = Plugin<object, object>
 
-/** Establishes again what can change of a call that was let through. Rejects with a {@link Refusal} where it is refused now. */
+/**
+ * Establishes again the facts that can change for a call that was let through. Rejects with a {@link Refusal}
+ * if it is refused now.
+ */
 export type AskAgain<Facts> = (facts: Facts) => Promise<Facts>
 
 /**
  * An ordered list of plugins whose order the compiler checks. Immutable: `pass` makes a longer one. `From` is
- * what is known when it begins: an arrival, or all that another pipeline has established.
+ * what is known when it begins: an arrival, or all facts of another pipeline.
  */
 export class Pipeline<Facts extends Arrival, From extends Arrival = Arrival> {
   readonly #plugins: readonly AnyPlugin[]
@@ -97,8 +100,8 @@ export class Pipeline<Facts extends Arrival, From extends Arrival = Arrival> {
   /** The plugins of the second judgement: the same, with those that are asked before it at the mark. */
   readonly #again: readonly AnyPlugin[]
   /**
-   * The whole list of questions that are asked again while a call is under way: all plugins that have a `still`, in their
-   * order, each with what those before it have given now. Null where there is none.
+   * The questions asked again while a call is under way: all plugins that have a `still`, in their order,
+   * each with the facts that those before it have given now. Null if there is none.
    */
   readonly askAgain: AskAgain<Facts> | null
 
@@ -116,15 +119,15 @@ export class Pipeline<Facts extends Arrival, From extends Arrival = Arrival> {
   pass<Gives extends object>(
     plugin: Plugin<Facts, Gives> & UnknownFacts<Facts, Gives>,
   ): Pipeline<Facts & Gives, From> {
-    // Proven by the parameter's type: whatever stands before it gives what `plugin` needs.
+    // Proven by the parameter's type: the plugins before it give what `plugin` needs.
     const next = plugin as unknown as AnyPlugin
     return new Pipeline<Facts & Gives, From>([...this.#plugins, next], this.#mark, [...this.#again, next])
   }
 
   /**
-   * Marks the place from which a call is judged once more where its record is stale: all that is passed from
-   * here on is asked a second time, with the facts that were known here. `refresh` is asked before that, and
-   * what it gives takes the place of what was known. Without a mark it is the beginning.
+   * Marks the place from which a call is judged once more if its record is stale: all plugins passed from
+   * here on are asked a second time, with the facts that were known here. `refresh` is asked before that, and
+   * its facts replace the former ones. Without a mark it is the beginning.
    */
   anew(...refresh: readonly Refresh<Facts>[]): Pipeline<Facts, From> {
     // Proven by the parameter's type, as in pass().
@@ -132,7 +135,7 @@ export class Pipeline<Facts extends Arrival, From extends Arrival = Arrival> {
     return new Pipeline<Facts, From>(this.#plugins, this.#plugins.length, again)
   }
 
-  /** The plugins' names in their order: what `check-config` prints. */
+  /** The plugins' names in their order, as `check-config` prints them. */
   get names(): readonly string[] {
     return this.#plugins.map(({ name }) => name)
   }
@@ -145,9 +148,9 @@ export class Pipeline<Facts extends Arrival, From extends Arrival = Arrival> {
   /**
    * Runs every plugin in order, then records. A plugin that breaks has refused (`plugin_failed`). A record
    * that cannot be written makes the decision a refusal with `audit_unavailable`, and nothing is dispatched.
-   * Where it is {@link StaleAuthority} the call is judged once more from {@link anew} on; where it is so again and again, or was
-   * refused before, the decision is a refusal with `overloaded`. One that was refused by what is not so any more is
-   * judged once more too, from the beginning where that was before the mark.
+   * If it is {@link StaleAuthority} the call is judged once more from {@link again} on; if it is so again and
+   * again, or was refused before, the decision is a refusal with `overloaded`. A call refused by a fact that
+   * is not so any more is judged once more too, from the beginning if that was before the mark.
    */
   async decide(arrival: From, recorder: Recorder<Facts>): Promise<Decision<Facts>> {
     let judged = new CallJudgement<Facts>(this.#plugins, arrival, recorder)
@@ -184,13 +187,15 @@ function makeAskAgain<Facts extends Arrival>(plugins: readonly AnyPlugin[]): Ask
 /** Changes that come one after the other must not refuse a call that all of them allow. */
 const MAX_JUDGEMENTS = 4
 
-/** One judgement of a call: what plugins have established of it, and the first refusal, if there was one. */
+/**
+ * One judgement of a call: the facts that plugins have established, and the first refusal, if there was one.
+ */
 class CallJudgement<Facts extends Arrival> {
   readonly #plugins: readonly AnyPlugin[]
   readonly #recorder: Recorder<Facts>
   /** Grows with each plugin. */
   readonly facts: Arrival & Partial<Facts>
-  /** What each plugin that has let it through has given. */
+  /** The facts of each plugin that has let it through. */
   readonly given: (object | undefined)[]
   refusal: Refusal | null = null
   #by = RECORDER
@@ -209,7 +214,7 @@ class CallJudgement<Facts extends Arrival> {
     this.given = given
   }
 
-  /** Asks the plugins until one refuses. A promise only where one had to be waited for. */
+  /** Asks the plugins until one refuses. A promise only if one had to be waited for. */
   ask(): Promise<void> | undefined {
     while (this.given.length < this.#plugins.length && !this.refusal) {
       try {
@@ -242,9 +247,12 @@ class CallJudgement<Facts extends Arrival> {
     this.#by = this.#plugins[this.given.length]?.name ?? RECORDER
   }
 
-  /** Tells whether it was judged by what is not so any more; false where nobody can say, and a record would not hold. */
+  /**
+   * Tells whether it was judged by facts that are not so any more; false if nobody can say, and a record
+   * would not hold.
+   */
   async outdated(): Promise<boolean> {
-    // Where the database did not answer, nobody waits for it once more.
+    // If the database did not answer, nobody waits for it once more.
     if (this.refusal?.reason === 'audit_unavailable') return false
     try {
       return (await this.#recorder.current?.(this.facts)) === false
@@ -254,7 +262,7 @@ class CallJudgement<Facts extends Arrival> {
     }
   }
 
-  /** Records the decision. Null where it was made by an authority that has changed since. */
+  /** Records the decision. Null if it was made by an authority that has changed since. */
   async record(): Promise<Decision<Facts> | null> {
     const { refusal, facts } = this
     try {
@@ -306,7 +314,7 @@ class CallJudgement<Facts extends Arrival> {
     return this.#refused(refusal, refusal.recorded)
   }
 
-  /** The record first, where the call is `allowed`: whatever a plugin does, the outcome row is written. */
+  /** The record first, if the call is `allowed`: whatever a plugin does, the outcome row is written. */
   #settling(allowed?: Facts): SettleCall {
     return (settlement, onFault) => {
       if (allowed) notifySettled(RECORDER, () => this.#recorder.settled?.(allowed, settlement), onFault)
@@ -325,7 +333,7 @@ class CallJudgement<Facts extends Arrival> {
 
 type SettlementFault = Parameters<OnFault>
 
-/** Reports what was thrown before, and then settles. */
+/** Reports earlier faults, and then settles. */
 function afterFaults(faults: readonly SettlementFault[], settled: SettleCall): SettleCall {
   return (settlement, onFault) => {
     for (const fault of faults) onFault(...fault)

@@ -1,25 +1,25 @@
 import type { Arrival, CallSettlement, Receipt, SummarisedRefusal } from './arrival.ts'
 import type { Refusal } from './refusal.ts'
 
-/** The name of the recorder, as `refused_by` says it where a record could not be written. */
+/** The name of the recorder, in `refused_by` if a record could not be written. */
 export const RECORDER = 'audit'
 
 /**
- * The error of a recorder that found the authority changed which a call was judged by, let through or refused.
- * Nothing was recorded; the call is to be judged once more.
+ * The error of a recorder that found the authority changed which a call was judged by, let through or
+ * refused. Nothing was recorded; the call is to be judged once more.
  */
 export class StaleAuthority extends Error {}
 
-/** The one that refused a call, and those that had let it through, by name and in order. */
+/** The plugin that refused a call, and those that had let it through, by name and in order. */
 export interface RefusedBy {
   readonly by: string
   readonly passed: readonly string[]
 }
 
 /**
- * Makes a decision durable before anything acts on it. Rejects where it cannot, with {@link StaleAuthority} where the
- * call was overtaken by a change of the authority it was judged by; then nothing may act.
- * `settled` is called once for each call that it has recorded as allowed, when the call has ended.
+ * Makes a decision durable before anything acts on it. Rejects if it cannot, with {@link StaleAuthority} if
+ * the call was overtaken by a change of the authority it was judged by; then nothing may act. `settled` is
+ * called once for each call that it has recorded as allowed, when the call has ended.
  */
 export interface Recorder<in Facts extends Arrival> {
   readonly allowed: (facts: Facts) => Promise<Receipt | null>
@@ -29,7 +29,7 @@ export interface Recorder<in Facts extends Arrival> {
     refusedBy: RefusedBy,
   ) => Promise<Receipt | SummarisedRefusal | null>
   /**
-   * Tells whether what a judgement has looked up is so now; false: look-ups give by then what is. Absent where they
+   * Tells whether a judgement's look-ups are still so; false: later look-ups give the present. Absent if they
    * always do.
    */
   readonly current?: ((facts: Arrival & Partial<Facts>) => Promise<boolean>) | undefined

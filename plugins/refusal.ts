@@ -8,7 +8,7 @@ interface Reason {
   readonly status: number
   readonly type: ErrorType
   readonly message: string
-  /** True where sending the same again cannot help, although the status alone would let an SDK try. */
+  /** True if sending the same again cannot help, although the status alone would let an SDK try. */
   readonly final?: boolean
   /** The error code of the challenge that goes with a 401 (RFC 6750 §3.1, RFC 9449 §7.1). Absent: none. */
   readonly challenge?: string
@@ -87,7 +87,7 @@ export const REFUSAL_REASONS = {
 
   origin_not_allowed: forbidden('Pages of other sites may not call this service.'),
 
-  // Of enrollment: why a certificate, its key or a request for one is not accepted. certs/ says it more
+  // About enrollment: why a certificate, its key or a request for one is not accepted. certs/ says it more
   // closely.
   ca_attached_already: invalid(409, 'This CA is attached already.'),
   ca_relied_on: invalid(
@@ -116,7 +116,7 @@ export const REFUSAL_REASONS = {
   spiffe_missing: unacceptable('The certificate carries no SPIFFE id.'),
   unknown_critical_extension: unacceptable('A critical extension is not understood.'),
 
-  // Of the token endpoint: how they look there, proxy/auth/refusal.ts says.
+  // Of the token endpoint: proxy/auth/refusal.ts gives them their form there.
   token_request_invalid: invalid(400, 'This is not a token request.'),
   grant_unsupported: invalid(400, 'Only grant_type=client_credentials is supported.'),
   scope_invalid: invalid(400, 'The scope names a capability that this principal does not hold.'),
@@ -271,15 +271,17 @@ interface RefusalOptions {
   readonly said?: ProviderErrorFields
   /** Further members of the outcome row. Not for the caller. */
   readonly report?: JsonObject
-  /** The error code of a 401's challenge, where it is not the reason's own. */
+  /** The error code of a 401's challenge, if it is not the reason's own. */
   readonly challenge?: string
   /** Headers of the answer, e.g. WWW-Authenticate or Retry-After. */
   readonly headers?: Readonly<Record<string, string>>
-  /** The record of it, where it is the recorder that refuses. */
+  /** The record of it, if the recorder refuses. */
   readonly recorded?: Receipt | SummarisedRefusal | null
 }
 
-/** Makes the refusal of what was thrown: itself, or that the database is away; else for the `otherwise` reason. */
+/**
+ * Makes a refusal of a thrown value: itself, or that the database is away; else for the `otherwise` reason.
+ */
 export function toRefusal(thrown: unknown, otherwise: RefusalReason): Refusal {
   if (thrown instanceof Refusal) return thrown
   if (!(thrown instanceof DatabaseUnavailable)) return new Refusal(otherwise, { cause: thrown })
@@ -298,7 +300,7 @@ export class Refusal extends Error {
   readonly said: ProviderErrorFields
   readonly report: JsonObject
   readonly headers: Readonly<Record<string, string>>
-  /** True where an SDK should leave off: it cannot cure this by sending the same again. */
+  /** True if an SDK should leave off: it cannot cure this by sending the same again. */
   readonly final: boolean
   /** The error code of a 401's challenge, or null. */
   readonly challenge: string | null
@@ -312,7 +314,7 @@ export class Refusal extends Error {
       final = status < 500 && status !== 429,
       challenge,
     }: Reason = REFUSAL_REASONS[reason]
-    // An answer, no fault: nobody looks for the line that it came from, which costs more than all the rest of it.
+    // An answer, no fault: nobody looks for its line, which costs more than all the rest of it.
     const { stackTraceLimit } = Error
     Error.stackTraceLimit = 0
     super(options.message ?? message, { cause: options.cause })

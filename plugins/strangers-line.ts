@@ -17,9 +17,9 @@ const MAX_KNOWN = 20_000
 type LookupAnswer<Found> = Found | undefined | Promise<Found | undefined>
 
 /**
- * The line in which questions wait that anybody may cause, with a certificate, a session or an id that he has made up
- * himself: they have half of the connections to a database behind a socket, and the other half is for those that were
- * found before, and for operators (docs/threats.md#h2). Does NOT remember what was found, only that something was.
+ * The line for questions that anybody may cause, with a certificate, a session or an id of his own making:
+ * they have half of the connections to a database behind a socket, and the other half is for known names, and
+ * for operators (docs/threats.md#h2). Does NOT remember what was found, only that something was.
  */
 export class StrangersLine {
   readonly #known = new LRUCache<string, true>({ max: MAX_KNOWN })
@@ -49,7 +49,7 @@ export class StrangersLine {
     }
   }
 
-  /** Resolves once the place of a question that has ended is this one's. */
+  /** Resolves once this question gets the place of one that has ended. */
   async #turn(): Promise<void> {
     if (this.#waiting.size >= MAX_WAITING) throw tooLong()
     const { promise, resolve, reject } = Promise.withResolvers<void>()
@@ -91,7 +91,7 @@ export function strangerLookups(database: Database) {
       session: ofSession,
     }
   const itself = (name: string): string => name
-  // One name for both: whoever is known by the SPIFFE id of a certificate is pinned by none.
+  // One name for both: a principal known by the SPIFFE id of a certificate is pinned by none.
   const bySpiffeId = line.fronting(({ thumbprint }) => thumbprint, ofSpiffe)
   const session = line.fronting(itself, ofSession)
   return {

@@ -2,9 +2,9 @@ import type { LedgerEntry } from '../../db/ledger/record/entry.ts'
 import { serviceEntry } from './entries.ts'
 
 /**
- * Counts refusals of callers that no principal is known for, by reason. They become one row per reason and
- * minute (`auth.refused`, docs/ledger.md#strangers), never one row per packet: an anonymous caller must not
- * be able to grow the chain.
+ * Counts refusals of callers without a known principal, by reason. They become one row per reason and minute
+ * (`auth.refused`, docs/ledger.md#strangers), never one row per packet: an anonymous caller must not be able
+ * to grow the chain.
  */
 export class AnonymousRefusals {
   readonly #counts = new Map<string, number>()
@@ -19,7 +19,7 @@ export class AnonymousRefusals {
     this.#counts.set(reason, (this.#counts.get(reason) ?? 0) + times)
   }
 
-  /** Returns the rows for all that was counted since the last call, and starts anew. */
+  /** Returns the rows for all that was counted since the last call, and starts again. */
   drain(at: number, configDigest: string): readonly LedgerEntry[] {
     const since = new Date(this.#since).toISOString()
     const entries = [...this.#counts].map(([reason, count]) =>

@@ -52,7 +52,7 @@ export interface AuditDependencies {
 }
 
 export interface CallRecorder extends Recorder<Arrival & DecisionFacts> {
-  /** `standing`: the conditions that the call was judged by, beside its principal's authority. */
+  /** `standing`: the conditions that the call was judged by, in addition to its principal's authority. */
   readonly allowed: (
     facts: Arrival & DecisionFacts,
     standing?: readonly RowAssertion[],
@@ -66,17 +66,17 @@ export interface CallRecorder extends Recorder<Arrival & DecisionFacts> {
 }
 
 /**
- * Records decisions on known principals as rows, durable before it resolves (docs/ledger.md).
- * Rejects where the ledger cannot: then nothing may be dispatched. The call's DPoP proof is claimed in the
- * same unit, granted or not; a replay is denied with `proof_invalid`. The row of a call that its principal's
- * authority has decided, granted or not, is written only while that authority is the one that was judged; else
- * it rejects with {@link StaleAuthority}. The outcome row of an allowed call is handed in when it has ended, and waits
+ * Records decisions on known principals as rows, durable before it resolves (docs/ledger.md). Rejects if the
+ * ledger cannot: then nothing may be dispatched. The call's DPoP proof is claimed in the same unit, granted
+ * or not; a replay is denied with `proof_invalid`. The row of a call that its principal's authority has
+ * decided, granted or not, is written only while that authority is the one that was judged; else it rejects
+ * with {@link StaleAuthority}. The outcome row of an allowed call is handed in when it has ended, and waits
  * for nobody.
  *
  * Nobody can grow the chain by being refused: of a principal's refusals of one kind only so many in a minute
  * are rows of their own, the others are counted for one row, their proofs claimed all the same; those before
- * the principal is known are only counted. A nonce challenge is the first step of every client's proof, and no
- * row at all.
+ * the principal is known are only counted. A nonce challenge is the first step of every client's proof, and
+ * no row at all.
  */
 export function audit({
   ledger,
@@ -91,8 +91,7 @@ export function audit({
   const watched = shadowReporter(watching, judging.checks)
   const unchanged = authorityUnchanged(database)
   // In one unit with the row: the proof is claimed and the decision recorded, or neither. Whatever the
-  // decision was, a proof has been seen once: what is refused now must not pass when it comes again after a
-  // grant.
+  // decision was, a proof has been seen once: a proof refused now must not pass after a grant.
   const claim = ({ proof }: PartialDecisionFacts): readonly LedgerStatement[] =>
     proof ? [claimOnce(database, proof.replayKey, proof.expiresAt)] : []
   const asserted = ({ type, ref, revision }: Principal, standing: readonly RowAssertion[]) => [
@@ -110,7 +109,7 @@ export function audit({
     const recorded = await deny(facts, REPLAY, { statements: [] })
     throw new Refusal('proof_invalid', { cause: error, recorded })
   }
-  // `statements`: none where the proof has been found to be used already.
+  // `statements`: none if the proof is known to be used already.
   const deny = async (
     facts: IdentifiedFacts,
     why: RecordedRefusal,
@@ -162,7 +161,7 @@ export function audit({
   }
 }
 
-/** Who comes without a certificate was not looked up. An SVID's principal is asked for each time. */
+/** Without a certificate nobody was looked up. An SVID's principal is asked for each time. */
 const currentBy =
   (current: NonNullable<Database['current']>): CallRecorder['current'] =>
   ({ peer, pinnedAt = Number.NEGATIVE_INFINITY }) =>
@@ -182,7 +181,7 @@ const unrecorded = (at: number): CallSettlement => ({
   detail: { http_status: 503, reason: 'audit_unavailable' },
 })
 
-/** Makes the second row of an allowed call: the same request id, and what came of it. */
+/** Makes the second row of an allowed call: the same request id, and the result. */
 function outcomeEntry(
   facts: Arrival & DecisionFacts,
   { at, status, provider, detail }: CallSettlement,
@@ -224,7 +223,7 @@ const LONG_MS = 15_000
 
 const UNSTORABLE: LedgerEntry['detail'] = { reason: 'detail_unstorable' }
 
-/** A row that waits for the ledger. `inDoubt`: it may stand there already, or what it follows may not. */
+/** A row that waits for the ledger. `inDoubt`: it may be stored already, or the row before it may not. */
 interface OwedOutcome {
   readonly entry: LedgerEntry
   readonly inDoubt: boolean
@@ -294,14 +293,14 @@ export class OutcomeWriter {
   async flushed(): Promise<void> {
     if (this.#underWay === 0) return
     const none = new Promise<void>((resolve) => this.#onNone.push(resolve))
-    // Nothing to write, but it cannot wait, and all who stand in front of it go too. What the ledger says, each
-    // row hears.
+    // Nothing to write, but it cannot wait, and everything before it in the queue goes too. Each row hears
+    // what the ledger says.
     this.#ledger.submit({ entries: [] }, () => {})
     await none
   }
 
   #refused({ entry, inDoubt }: OwedOutcome, error: Error): void {
-    // What an upstream reported may be more than a row can hold. The row counts more than the report.
+    // An upstream may report more than a row can hold. The row counts more than the report.
     const unstorable = !(error instanceof LedgerError)
     if (unstorable && entry.detail !== UNSTORABLE)
       this.#submit({ entry: { ...entry, detail: UNSTORABLE }, inDoubt })

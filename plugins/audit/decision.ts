@@ -21,9 +21,9 @@ import { candidateVerdict } from './watched.ts'
 export interface DecisionFacts {
   readonly principal: Principal
   readonly commitments: CallCommitments
-  /** The same principal as the gate judged it, where the call came so far. */
+  /** The same principal as the gate judged it, if the call came so far. */
   readonly holder?: Principal
-  /** The set that is judged beside the real one; null where there is none. */
+  /** The candidate set, judged in addition to the real one; null if there is none. */
   readonly candidate?: CandidateSet | null
   /** When it was looked up. ms of the monotonic clock. */
   readonly pinnedAt?: number
@@ -31,14 +31,14 @@ export interface DecisionFacts {
   readonly token: AccessToken | null
   readonly demand: CapabilityDemand
   readonly call: CallSummary
-  /** The MCP resource that was reached, where it is one. */
+  /** The MCP resource that was reached, if it is one. */
   readonly reached?: ReachedResource | null
   readonly body: Buffer
-  /** The verdicts of the checks that only watch, in their order, where there are any and they were asked. */
+  /** The verdicts of the shadow checks, in their order, if there are any and they were asked. */
   readonly shadows?: readonly CheckVerdict[]
   /** The commitment to a body that is too long to be digested at once. */
   readonly bodySha256?: string
-  /** The operator, where it is administration that was asked for. */
+  /** The operator, if administration was asked for. */
   readonly actor?: Pick<ChangeAuthor, 'via'>
 }
 
@@ -46,16 +46,16 @@ export type PartialDecisionFacts = Arrival & Partial<DecisionFacts>
 export type IdentifiedFacts = PartialDecisionFacts &
   Pick<DecisionFacts, 'principal' | 'commitments' | 'demand'>
 
-/** What judged, as every decision row of one configuration says it. */
+/** The rules that judged, the same in every decision row of one configuration. */
 export interface JudgingRules {
   readonly configDigest: string
-  /** What was demanded of proofs. */
+  /** The demands on proofs. */
   readonly mode: { readonly egress_dpop_mode: string; readonly no_downgrade: boolean }
   /** The operators' checks, in order. */
   readonly checks: readonly JudgingCheck[]
 }
 
-/** A check of an operator. `digest`: hex SHA-256 of its code; null where that lies elsewhere. */
+/** A check of an operator. `digest`: hex SHA-256 of its code; null if that lies elsewhere. */
 export interface JudgingCheck {
   readonly name: string
   readonly digest: string | null
@@ -119,7 +119,7 @@ export function callIdentity(
 
 /**
  * Says all that the decision rests on, so that it can be computed once more from the ledger alone
- * (docs/ledger.md#authority). Of a call that was refused early: as far as it is known.
+ * (docs/ledger.md#authority). For a call that was refused early: as far as it is known.
  */
 export function decisionAuthority(
   facts: PartialDecisionFacts,
@@ -143,7 +143,7 @@ export function decisionAuthority(
   }
 }
 
-/** Where nothing in particular was demanded, an empty set is told what it lacks. */
+/** Without a demand in particular, an empty set is told what it lacks. */
 function demandedOf(demand: CapabilityDemand | undefined, why: RecordedRefusal | null): readonly string[] {
   const demanded = demand?.demanded ?? []
   return demanded.length === 0 && why?.requiredCapability ? [why.requiredCapability] : demanded
@@ -163,7 +163,7 @@ function verdictsOf(
   })
 }
 
-/** What those that judge have said, in their order. */
+/** The verdicts of the judging checks, in order. */
 function judgments(checks: readonly JudgingCheck[], why: RecordedRefusal | null): readonly CheckVerdict[] {
   const names = checks.filter(({ shadow }) => !shadow).map(({ name }) => name)
   if (why === null) return names.map(() => 'pass')
@@ -206,8 +206,8 @@ export function requiredCapabilityIn({ detail }: Refusal): string | null {
 }
 
 /**
- * Tells a refusal that rests on the caller's authority, as it stands in the database: the rule's own, of which the
- * same call can be judged once more from the ledger (docs/ledger.md#recomputing), and a policy's.
+ * Tells a refusal that rests on the caller's authority, as it stands in the database: the rule's own, which
+ * can be judged once more from the ledger (docs/ledger.md#recomputing), and a policy's.
  */
 export const isAuthorityRefusal = (reason: RefusalReason): boolean =>
   RULE_REFUSAL_REASONS.has(reason) || reason === 'policy_denied'

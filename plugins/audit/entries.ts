@@ -5,7 +5,7 @@ import type { JsonObject } from '../../db/support/json.ts'
 export interface AuditNote {
   readonly action: string
   readonly detail: JsonObject
-  /** `<resource>.<tool>`, where it is about one. */
+  /** `<resource>.<tool>`, if it is about one. */
   readonly tool?: string
 }
 

@@ -10,17 +10,17 @@ import { serviceEntry } from './entries.ts'
 /** The refusals of one kind within a minute that are rows of their own (docs/ledger.md#summarised). */
 const OWN_ROWS = 60
 const MINUTE_MS = 60_000
-/** The kinds that are counted apart at one time: beyond it those of all principals are counted together. */
+/** The most kinds counted apart at one time: beyond it those of all principals are counted together. */
 const MAX_KINDS = 10_000
-/** What the refusals of one kind were judged by is told apart so many times in a minute. */
+/** The most authorities told apart in the refusals of one kind, in a minute. */
 const MAX_AUTHORITIES = 16
 
-/** What makes refusals one kind: nothing that a caller can choose freely. */
+/** The members that make refusals one kind: nothing that a caller can choose freely. */
 export interface RefusalKind {
   readonly principal: Pick<Principal, 'ref' | 'type'>
   readonly action: string
   readonly reason: string
-  /** Of their rows: `denied` or `invalid`. */
+  /** The rows' own: `denied` or `invalid`. */
   readonly status: string
 }
 
@@ -35,7 +35,7 @@ export interface RepeatedRefusal extends RefusalKind {
   readonly requestId: string
   /** ms since the epoch. */
   readonly at: number
-  /** Lower-case hex, or null where the body was not read. */
+  /** Lower-case hex, or null if the body was not read. */
   readonly bodySha256: string | null
   readonly configDigest: string
 }
@@ -47,7 +47,7 @@ export interface RefusalSummary {
   readonly reason: string
   readonly status: string
   readonly configDigest: string
-  /** Null where there were too many in its minute to tell them apart. */
+  /** Null if there were too many in its minute to tell them apart. */
   readonly authority: JsonObject | null
   /** The arrival of the first one. RFC 3339. */
   readonly since: string
@@ -55,7 +55,7 @@ export interface RefusalSummary {
   until: number
   count: number
   digest: string
-  /** Null where not all have the same. */
+  /** Null if not all have the same. */
   refusedBy: string | null
   requiredCapability: string | null
 }
@@ -65,21 +65,21 @@ interface RefusalWindow {
   /** The end of its minute. ms of the monotonic clock. */
   readonly ends: number
   own: number
-  /** By the text of what they were judged by: a row names one authority. */
+  /** Keyed by the text of their authority: a row names one authority. */
   readonly open: Map<string, RefusalSummary>
 }
 
 /**
- * Counts what one principal is refused again and again. Within a minute from the first refusal of a kind, a
- * number of them are rows of their own; the others make one row with their count and a digest over them, so
- * that no known principal can fill the disk with refusals. While the disk is low, none has a row of its own.
- * Minutes are those of the monotonic clock; what the row says, of the wall clock. A crash loses what was
- * counted in the minute under way.
+ * Counts a principal's repeated refusals. Within a minute from the first refusal of a kind, a number of them
+ * are rows of their own; the others make one row with their count and a digest over them, so that no known
+ * principal can fill the disk with refusals. While the disk is low, none has a row of its own. Minutes are
+ * those of the monotonic clock; the row's times, of the wall clock. A crash loses the counts of the minute
+ * under way.
  */
 export class RefusalSummaries {
   readonly #now: MonotonicClock
   readonly #low: () => boolean
-  /** In the order of their ends. */
+  /** Sorted by their ends. */
   readonly #kinds = new Map<string, RefusalWindow>()
   /** Over, and not written yet. */
   #due: RefusalSummary[] = []
@@ -127,7 +127,7 @@ export class RefusalSummaries {
   #kind({ principal, action, reason }: RefusalKind): RefusalWindow {
     const key = `${principal.type}\n${principal.ref}\n${action}\n${reason}`
     const known = this.#kinds.get(key)
-    // A minute lasts longer while the ledger takes no rows: what waits for it must not grow.
+    // A minute lasts longer while the ledger takes no rows: the rows that wait for it must not grow.
     if (known && (this.#now() < known.ends || this.#due.length >= MAX_KINDS)) return known
     if (known) {
       this.#kinds.delete(key)

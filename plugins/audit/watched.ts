@@ -3,7 +3,7 @@ import type { CandidateSet } from '../../db/principals/pins.ts'
 import type { JsonObject } from '../../db/support/json.ts'
 import type { AccessToken, CapabilityDemand, CheckVerdict } from '../facts.ts'
 
-/** What is known of a call that some only watch. */
+/** The facts for those that only watch a call. */
 interface WatchedCall {
   readonly candidate?: CandidateSet | null
   readonly shadows?: readonly CheckVerdict[]
@@ -16,16 +16,16 @@ interface RefusalPath {
   readonly passed: readonly string[]
 }
 
-/** What the candidate set of a call's principal says at the gate (docs/rehearsal.md#candidates). */
+/** The verdict of a call's candidate set at the gate (docs/rehearsal.md#candidates). */
 export interface CandidateVerdict extends JsonObject {
-  /** Names the set: since when it and the real one are what they are. RFC 3339. */
+  /** Names the set: since when it and the real one have not changed. RFC 3339. */
   readonly since: string
   readonly verdict: 'pass' | 'refuse'
 }
 
 /**
- * Judges a call by the candidate set of its principal, by the rule of the gate itself. Null where there is no such set, and
- * where the call never came to the gate: it is refused whatever the set.
+ * Judges a call by the candidate set of its principal, by the rule of the gate itself. Null if there is no
+ * such set, or if the call never came to the gate: it is refused whatever the set.
  */
 export function candidateVerdict(
   { candidate, token, demand }: WatchedCall,
@@ -41,13 +41,13 @@ export function candidateVerdict(
 const hasComeToGate = ({ passed, reason }: RefusalPath): boolean =>
   reason === 'capability_missing' || passed.includes('capability')
 
-/** Called with what those said that only watch a call, once it is recorded: for metrics. */
+/** Called with the verdicts of those that only watch a call, once it is recorded: for metrics. */
 export interface ShadowMetrics {
   readonly shadow: (check: string, verdict: CheckVerdict) => void
   readonly candidate: (result: 'same' | 'would_refuse' | 'would_allow') => void
 }
 
-/** Makes a function that tells what was watched of a call. */
+/** Makes a function that reports the watchers' verdicts on a call. */
 export function shadowReporter(
   { shadow, candidate }: ShadowMetrics,
   checks: readonly { readonly name: string; readonly shadow: boolean }[],

@@ -11,11 +11,11 @@ export interface TokenClaims {
   /** The thumbprint of the certificate that it is bound to. Lower-case hex SHA-256. */
   readonly thumbprint: string
   /**
-   * The thumbprint of the DPoP key that it is bound to, or null where it is bound to the certificate alone.
+   * The thumbprint of the DPoP key that it is bound to, or null if it is bound to the certificate alone.
    * base64url.
    */
   readonly jkt: string | null
-  /** The capabilities it was narrowed to, or null where it was not. */
+  /** The capabilities it was narrowed to, or null if it was not. */
   readonly scope: readonly string[] | null
   /** The base URL of this service, or of one endpoint of it, that the token is for (RFC 8707). */
   readonly audience: string
@@ -103,7 +103,7 @@ async function check(
 }
 
 function claimsOf({ sub = '', aud = '', cnf, scope, narrowed }: JWTPayload): TokenClaims {
-  // Signed by us: `cnf` is what proxy/auth put there.
+  // Signed by us: proxy/auth made `cnf`.
   const { 'x5t#S256': x5t, jkt = null } = isObject(cnf) ? cnf : {}
   if (typeof x5t !== 'string') throw new TypeError('a token of ours is not bound to a certificate')
   if (jkt !== null && typeof jkt !== 'string') throw new TypeError('a token of ours is bound to no key')

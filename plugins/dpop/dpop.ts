@@ -44,7 +44,7 @@ type DpopNeeds = Arrival & { readonly principal: Principal }
 
 /**
  * Checks sender-constrained credentials (RFC 9449 §7, RFC 8705 §3): a token of ours must be bound to the
- * certificate of this very connection, and where it is bound to a key too, come with a proof by that key; a
+ * certificate of this very connection, and if it is bound to a key too, come with a proof by that key; a
  * proof without a token must be by the principal's registered key, if it has one. A vendor's key in
  * `Authorization` is none of our business. Refuses with `token_invalid`, `proof_invalid`, `use_dpop_nonce` or
  * `proof_required`. Does NOT check that a proof is new: the recorder claims its `replayKey` with the
@@ -67,7 +67,8 @@ export function dpop(sources: DpopDependencies): Plugin<DpopNeeds, DpopFacts> {
       if (credentials) return withToken(facts, credentials)
       return { proof: proofOf(facts, null, null, sources, urls), token: null }
     },
-    // A proof or a token that has become too old since is none that was revoked: both are for the beginning of a call.
+    // A proof or a token that has become too old since is not a revoked one: both are for the beginning of a
+    // call.
     still: ({ principal, proof, token }) => {
       const { mode, noDowngrade } = sources.inForce()
       const fault = proofFault(
@@ -84,9 +85,9 @@ export function dpop(sources: DpopDependencies): Plugin<DpopNeeds, DpopFacts> {
 }
 
 /**
- * Reads the access token in `Authorization`, and nowhere else (docs/threats.md#d-27), or null where there is
- * none of ours: what comes as `Bearer` and is not ours is a vendor's key that some SDK insists on, and is
- * ignored. Refuses with `token_invalid` what comes as `DPoP` and is no token.
+ * Reads the access token in `Authorization`, and nowhere else (docs/threats.md#d-27), or null if there is
+ * none of ours: a `Bearer` that is not ours is a vendor's key that some SDK insists on, and is ignored.
+ * Refuses a `DPoP` that is no token with `token_invalid`.
  */
 function credentialsOf(
   { authorization }: IncomingHttpHeaders,
@@ -176,8 +177,8 @@ const keysOf = ({ dpopJkt, previousDpopJkt }: Principal): readonly string[] =>
     : [dpopJkt, previousDpopJkt].filter((jkt) => jkt !== null)
 
 /**
- * Paths whose URLs are remembered. A path may have a variable segment, which callers choose: those in use
- * stay.
+ * Most paths whose URLs are remembered. A path may have a variable segment, which callers choose: those in
+ * use stay.
  */
 const CACHE_MAX = 256
 
@@ -205,7 +206,7 @@ export type NonceEndpoint = 'token' | 'resource'
 
 /**
  * Stateless nonces (RFC 9449 §8, §9): an HMAC over the time step, with a secret that all replicas share, so
- * that each accepts what another has handed out, before and after a restart. 132 bits, base64url.
+ * that each accepts the nonces of the others, before and after a restart. 132 bits, base64url.
  */
 export class NonceIssuer {
   readonly #secret: Buffer

@@ -37,7 +37,7 @@ interface Segments {
   readonly signed: string
 }
 
-/** Divides a text at its dots, or returns null where they are not two. */
+/** Divides a text at its dots, or returns null if they are not two. */
 export function jwtSegments(text: string, maxBytes: number): Segments | null {
   if (text.length > maxBytes) return null
   const first = text.indexOf('.')
@@ -51,14 +51,14 @@ export function jwtSegments(text: string, maxBytes: number): Segments | null {
   }
 }
 
-/** Reads a segment that is a JSON object, strictly; null where it is anything else. */
+/** Reads a segment that is a JSON object, strictly; null if it is anything else. */
 export function segmentObject(segment: string): UnknownRecord | null {
   const bytes = decodeBase64url(segment)
   return bytes && parseJsonObject(bytes)
 }
 
 /**
- * Returns the bytes of a base64url text, or null where it is not the one text that stands for them (RFC 4648
+ * Returns the bytes of a base64url text, or null if it is not the one text that stands for them (RFC 4648
  * §3.5).
  */
 export function decodeBase64url(text: string): Buffer | null {

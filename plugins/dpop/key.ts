@@ -9,7 +9,7 @@ import { decodeBase64url } from './jwt.ts'
 export const PROOF_ALGORITHMS = ['ES256', 'PS256', 'EdDSA', 'Ed25519'] as const
 export type ProofAlgorithm = (typeof PROOF_ALGORITHMS)[number]
 
-/** A public key that somebody signs proofs with. */
+/** A public key that signs proofs. */
 export interface ProofKey {
   /** The names of the one algorithm that it is for. */
   readonly algorithms: readonly ProofAlgorithm[]
@@ -19,7 +19,7 @@ export interface ProofKey {
   readonly verify: (signed: string, signature: Buffer) => boolean
 }
 
-// What only a private or a symmetric key has (RFC 7518 §6): whoever sends one has lost it.
+// Members of private and symmetric keys only (RFC 7518 §6): a client that sends one has lost its key.
 const SECRET_MEMBERS = ['d', 'p', 'q', 'dp', 'dq', 'qi', 'oth', 'k']
 const RSA_MIN_BITS = 2_048
 const RSA_MAX_BITS = 4_096
@@ -100,7 +100,7 @@ export function derOf(signature: Buffer): Buffer {
   return der.subarray(0, end)
 }
 
-/** Writes the 32 bytes at `from` as an ASN.1 INTEGER at `at`; returns where it ends. */
+/** Writes the 32 bytes at `from` as an ASN.1 INTEGER at `at`; returns its end. */
 function writeInteger(der: Buffer, at: number, signature: Buffer, from: number): number {
   const last = from + 31
   let start = from

@@ -20,7 +20,7 @@ export interface ProofTarget {
   readonly urls: ReadonlySet<string>
   /** ms since the epoch. */
   readonly at: number
-  /** The access token that came with the request, or null where none did. */
+  /** The access token that came with the request, or null if none did. */
   readonly accessToken: string | null
   /** Returns whether a nonce is one of ours, for this kind of endpoint, and not stale. */
   readonly isFresh: (nonce: string) => boolean
@@ -44,9 +44,9 @@ export interface CheckedProof {
 
 /**
  * Checks a DPoP proof against the request it came with (RFC 9449 §4.3, checks 2 to 12; the first, that there
- * is one header, is the framing gate's). What is cheap is asked before the signature is checked.
- * Refuses with `proof_invalid`, never saying which check failed; with `use_dpop_nonce` when only the nonce is
- * missing or stale (§9). Does NOT check that the jti is new: whoever records the decision claims `replayKey`.
+ * is one header, is the framing gate's). Cheap questions come before the signature. Refuses with
+ * `proof_invalid`, never saying which check failed; with `use_dpop_nonce` when only the nonce is missing or
+ * stale (§9). Does NOT check that the jti is new: the recorder of the decision claims `replayKey`.
  */
 export function checkProof(proof: string, target: ProofTarget): CheckedProof {
   const segments = jwtSegments(proof, PROOF_MAX_BYTES)
@@ -73,14 +73,14 @@ const KNOWN_MAX = 10_000
 const KNOWN_LENGTH = 1_024
 
 /**
- * The keys of proofs that held, by the header as it was written: every proof of a client has the same one, and all
- * that is asked of a header follows from its text. Whoever fills this has signed each time, with a nonce of ours.
- * Exported for the test of what enters.
+ * The keys of proofs that held, by the header as it was written: every proof of a client has the same one,
+ * and every question about a header follows from its text. To fill this, a client has signed each time, with
+ * a nonce of ours. Exported for the test of what enters.
  */
 export const knownProofKeys = new LRUCache<string, ProofKey>({ max: KNOWN_MAX })
 
 function remember(head: string, key: ProofKey): void {
-  // A copy: what is cut from a text keeps the whole of it.
+  // A copy: a slice keeps the whole text.
   if (head.length <= KNOWN_LENGTH) knownProofKeys.set(Buffer.from(head).toString(), key)
 }
 
@@ -129,13 +129,13 @@ const isInstant = (value: unknown): value is number =>
 /**
  * A URL in the form that two spellings of it share (RFC 9449 §4.3-9, RFC 3986 §6.2): scheme and host in lower
  * case, no default port, no dot segments, unreserved characters unescaped, query and fragment dropped. Null
- * where it is not an absolute http URL, or carries a user.
+ * if it is not an absolute http URL, or carries a user.
  */
 export function normalUrl(text: string): string | null {
   const [, host = ''] = ABSOLUTE.exec(text) ?? []
   const url = URL.parse(text)
   if (!url || host === '') return null
-  // The parser reads 127.1 as 127.0.0.1; whoever signed that has not named us.
+  // The parser reads 127.1 as 127.0.0.1; a client that signed that has not named us.
   if (!host.startsWith('[') && host.toLowerCase() !== url.hostname) return null
   return `${url.origin}${url.pathname.replaceAll(/%[0-9A-Fa-f]{2}/g, unescaped)}`
 }

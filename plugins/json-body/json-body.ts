@@ -8,7 +8,7 @@ import { type JsonScan, scanJson, scanJsonSteps } from './scan.ts'
 
 /** A body that is one JSON object. Given by `json_body`. */
 export interface JsonBody {
-  /** The bytes as they came: what goes upstream. */
+  /** The bytes as they came, to send upstream. */
   readonly body: Buffer
   /** The parsed body: this is judged, and never written back. */
   readonly json: Readonly<Record<string, unknown>>
@@ -116,9 +116,12 @@ export const foldedName = (name: string): string =>
 // Nearly every name that an API has.
 const PLAIN = /^[a-z0-9_]*$/
 
-/** The names that this service reads of one message: no other spelling of one may stand beside it, or in its place. */
+/**
+ * The names that this service reads of one message: no other spelling of one may stand next to it, or in its
+ * place.
+ */
 export class JudgedNames {
-  /** By folded name. */
+  /** Keyed by folded name. */
   readonly #names: ReadonlyMap<string, string>
   /** The length of the longest. Folding leaves a name as long as it is. */
   readonly #maxLength: number
@@ -128,7 +131,9 @@ export class JudgedNames {
     this.#maxLength = Math.max(...[...this.#names.keys()].map(({ length }) => length))
   }
 
-  /** Returns the judged name that another reader takes `name` for, though it is not it; null where there is none. */
+  /**
+   * Returns the judged name that another reader takes `name` for, though it is not it; null if there is none.
+   */
   mistakenFor(name: string): string | null {
     if (name.length > this.#maxLength) return null
     const judged = this.#names.get(foldedName(name))
@@ -136,10 +141,12 @@ export class JudgedNames {
   }
 }
 
-/** Outermost members of a body whose members are judged by name. Ten times as many as any API has. */
+/**
+ * The most outermost members of a body whose members are judged by name. Ten times as many as any API has.
+ */
 const MAX_OUTERMOST = 1_000
 
-/** Refuses a member that another reader takes for one that is read here: it would do what nobody has judged. */
+/** Refuses a member that another reader takes for one that is read here: it would do something unjudged. */
 function judge({ spans }: JsonScan, judged: JudgedNames): void {
   if (spans.size > MAX_OUTERMOST) throw refused(`The body has more than ${MAX_OUTERMOST} members.`)
   for (const name of spans.keys()) {

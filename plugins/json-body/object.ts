@@ -2,7 +2,7 @@ import { isUtf8 } from 'node:buffer'
 import { isObject, type UnknownRecord } from '../../db/support/json.ts'
 import { scanJson } from './scan.ts'
 
-/** Reads the JSON object that the bytes are, strictly; null where they are anything else. */
+/** Reads the JSON object that the bytes are, strictly; null if they are anything else. */
 export function parseJsonObject(bytes: Buffer): UnknownRecord | null {
   try {
     return isUtf8(bytes) ? (plain(bytes.toString()) ?? scanned(bytes)) : null
@@ -13,8 +13,9 @@ export function parseJsonObject(bytes: Buffer): UnknownRecord | null {
 }
 
 /**
- * Reads an object of plain members, as a client's library writes it; null where the text is anything else. What is
- * written back to the same text can be read in no other way, and in a third of the time that a scan takes.
+ * Reads an object of plain members, as a client's library writes it; null if the text is anything else. A
+ * value that is written back to the same text can be read in no other way, and in a third of the time that a
+ * scan takes.
  */
 function plain(text: string): UnknownRecord | null {
   if (!text.startsWith('{') || text.lastIndexOf('{') > 0 || text.includes('[')) return null
@@ -24,7 +25,7 @@ function plain(text: string): UnknownRecord | null {
 
 function scanned(bytes: Buffer): UnknownRecord | null {
   const { value, escapedNames } = scanJson(bytes, 0)
-  // What is written back to the same text has no name that can be written plainly.
+  // A value that is written back to the same text has no name that can be written plainly.
   if (escapedNames && JSON.stringify(value) !== bytes.toString()) scanJson(bytes)
   return isObject(value) ? value : null
 }

@@ -44,7 +44,7 @@ function divisionBefore(bytes: Buffer, start: number, limit: number): number {
   return characterStart(bytes, limit)
 }
 
-/** The start of the UTF-8 character that the byte at `at` belongs to, where it is one. */
+/** The start of the UTF-8 character that the byte at `at` belongs to, if it is one. */
 function characterStart(bytes: Buffer, at: number): number {
   let start = at
   while (start > at - 3 && ((bytes[start] ?? 0) & 0xc0) === 0x80) start -= 1

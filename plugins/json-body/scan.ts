@@ -46,23 +46,24 @@ export interface JsonSpan {
 }
 
 export interface JsonScan {
-  /** What JSON.parse would return, but that no name is misread. */
+  /** As from JSON.parse, but no name is misread. */
   readonly value: unknown
   /** The value of each member of the outermost object, by unescaped name. */
   readonly spans: ReadonlyMap<string, JsonSpan>
-  /** True where any member's name, at whatever depth, is written with an escape: a reader may misread it. */
+  /** True if any member's name, at whatever depth, is written with an escape: a reader may misread it. */
   readonly escapedNames: boolean
   /** The objects of `value` with more than 1,000 members: to list the names of one may hold up the loop. */
   readonly wide: ReadonlySet<object>
 }
 
 /**
- * Reads a JSON text once, as JSON.parse does, and refuses with `body_invalid` what that would not take, what
- * two readers could take for two different things, and what costs out of all proportion (docs/threats.md#t14,
- * #threat-31, #a5): invalid UTF-8, a byte order mark, nesting deeper than 64, more than 100,000 members,
- * 100,000 objects and arrays, or 1,000,000 commas, a name twice in one object (escapes resolved), a name or
- * number of more than 16,383 characters, an escape in the name of an outer member. Linear in the length of
- * the text, whatever is in it. `judgedDepth`: down to where a member is an outer one. Default 2.
+ * Reads a JSON text once, as JSON.parse does, and refuses with `body_invalid` a text that JSON.parse would
+ * not take, that two readers could take for two different things, or that costs out of all proportion
+ * (docs/threats.md#t14, #threat-31, #a5): invalid UTF-8, a byte order mark, nesting deeper than 64, more than
+ * 100,000 members, 100,000 objects and arrays, or 1,000,000 commas, a name twice in one object (escapes
+ * resolved), a name or number of more than 16,383 characters, an escape in the name of an outer member.
+ * Linear in the length of the text, whatever is in it. `judgedDepth`: down to where a member is an outer one.
+ * Default 2.
  */
 export function scanJson(bytes: Buffer, judgedDepth = JUDGED_DEPTH): JsonScan {
   const scanner = new Scanner(bytes, judgedDepth)
@@ -80,7 +81,7 @@ export function* scanJsonSteps(bytes: Buffer, judgedDepth = JUDGED_DEPTH): WorkS
 /** Members of an object whose names may be listed at once: V8 takes a quarter of a microsecond for each. */
 const MAX_NARROW = 1_000
 
-/** What may come next. */
+/** The next token. */
 const [VALUE, VALUE_OR_END, NAME, NAME_OR_END, COLON_AFTER_NAME, COMMA_OR_END] = [0, 1, 2, 3, 4, 5] as const
 
 /** An object or array that is open at this point of the scan. The outermost is of depth 1. */
@@ -88,7 +89,7 @@ interface OpenContainer {
   readonly outer: OpenContainer | null
   readonly depth: number
   readonly container: Record<string, unknown> | unknown[]
-  /** In an object: the member that is being read, where its value starts, and how many there are so far. */
+  /** For an object: the member that is being read, the start of its value, and the number so far. */
   name: string
   start: number
   members: number
@@ -102,7 +103,7 @@ class Scanner {
   #inside: OpenContainer | null = null
   #next: number = VALUE
   #at = 0
-  /** The start of a long string as it was read, and where it goes on; 0: none is being read. */
+  /** The start of a long string as it was read, and the offset at which it goes on; 0: none is being read. */
   #begun = ''
   #rest = 0
   #members = 0
@@ -129,7 +130,7 @@ class Scanner {
     return this.#at >= this.#bytes.length
   }
 
-  /** To be asked behind the last step. */
+  /** To be asked after the last step. */
   result(): JsonScan {
     if (this.#inside || this.#next !== COMMA_OR_END) throw this.#wrong()
     return {
@@ -140,7 +141,7 @@ class Scanner {
     }
   }
 
-  /** Skips white space. Returns false where nothing else comes until there, and where a string goes on. */
+  /** Skips white space. Returns false if nothing else comes until there, and if a string goes on. */
   #findsToken(until: number): boolean {
     if (this.#rest > 0) return false
     let at = this.#at
@@ -174,7 +175,7 @@ class Scanner {
     if (this.#bytes[end] !== QUOTE || name.length > MAX_TOKEN) {
       throw invalid(`has a member name longer than ${MAX_TOKEN} characters`, at)
     }
-    // What is as long as it is written is written plainly.
+    // A name as long as it is written is written plainly.
     if (name.length !== end - at - 1 && this.#bytes.subarray(at, end).includes(BACKSLASH)) {
       if (inside.depth <= this.#judgedDepth) {
         throw invalid('escapes a character in the name of an outer member', at)
@@ -210,7 +211,7 @@ class Scanner {
     if (isWhole) this.#put(text, end + 1)
   }
 
-  /** Finds where a piece of a string ends: at its closing quote, or where it may be divided. */
+  /** Finds the end of a piece of a string: its closing quote, or a place to divide it. */
   #pieceEnd(start: number): number {
     for (let at = start; at < start + SHORT_SEARCH_BYTES; at += 1) {
       if (this.#bytes[at] === QUOTE) return at
@@ -256,7 +257,7 @@ class Scanner {
     this.#put(closed?.container, this.#at + 1)
   }
 
-  /** Puts a value that has ended where it belongs. */
+  /** Puts a finished value in its place. */
   #put(value: unknown, end: number): void {
     this.#at = end
     this.#next = COMMA_OR_END
@@ -287,7 +288,7 @@ const isSpace = (byte: number | undefined): boolean =>
 /** Characters that do not stand for themselves, or must not stand in a string at all. */
 const NOT_PLAIN = /[\\\x00-\x1f]/
 
-/** Reads what stands between the quotes of a string, or a part of it. */
+/** Reads the text between the quotes of a string, or a part of it. */
 function unescaped(bytes: Buffer, start: number, end: number): string {
   const text = bytes.toString('utf8', start, end)
   const isDoubtful = text.includes('\ufffd')

@@ -10,10 +10,10 @@ const VARIABLE = /^([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?$/s
 
 /**
  * Replaces `${env:NAME}`, `${env:NAME:-default}` and `${file:/path}` wherever they stand in `text`
- * (docs/protocol.md#references). The default holds where the variable is unset or empty. `$$` is a literal
- * `$`; what was put in is not expanded again. Throws an Error with one sentence where a variable without a
- * default is unset, a file cannot be read or is open to everybody, or a reference is misspelt. Any other `$`
- * stays as it is.
+ * (docs/protocol.md#references). The default holds if the variable is unset or empty. `$$` is a literal `$`;
+ * a replacement is not expanded again. Throws an Error with one sentence if a variable without a default is
+ * unset, a file cannot be read or is open to everybody, or a reference is misspelt. Any other `$` stays as it
+ * is.
  */
 export function expandReferences(text: string, env: EnvironmentVariables): string {
   return text.replace(REFERENCE, (reference: string, source?: string, argument = '') => {

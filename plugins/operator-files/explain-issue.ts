@@ -5,7 +5,7 @@ import type { OperatorYaml, YamlPath } from './yaml.ts'
 
 type Issue = z.core.$ZodIssue
 
-/** The schema that refused a value, and the file that the value stands in. */
+/** The schema that refused a value, and the value's file. */
 export interface CheckedFile {
   readonly plugin: string
   readonly schema: z.ZodType
@@ -13,9 +13,9 @@ export interface CheckedFile {
 }
 
 /**
- * Explains one finding of zod in an operator's words, at the place in the file that has to change.
- * A value is quoted only as written in the file and only where it should have been a number, a boolean or one
- * of a few words: expanded values and free text may be secrets.
+ * Explains one finding of zod in an operator's words, at the place in the file that has to change. A value is
+ * quoted only as written in the file and only if it should have been a number, a boolean or one of a few
+ * words: expanded values and free text may be secrets.
  */
 export function explainIssue(issue: Issue, checked: CheckedFile): FileFault[] {
   const { yaml } = checked

@@ -19,7 +19,7 @@ import { type OperatorYaml, readOperatorYaml, type YamlPath } from './yaml.ts'
 export interface OperatorFile {
   /** A built-in plugin's name, or the path of the operator's own module, as written. */
   readonly plugin: string
-  /** Its name in the directory, e.g. `10-pin.yaml`. */
+  /** The name in the directory, e.g. `10-pin.yaml`. */
   readonly file: string
   /** The rest as the plugin's schema read it; for an operator's own module, the rest as it stands. */
   readonly options: Readonly<Record<string, unknown>>
@@ -38,7 +38,7 @@ export interface OperatorFile {
 }
 
 export interface OperatorFiles {
-  /** In file-name order, in which a call meets the checks among them. */
+  /** Sorted by file name, the order in which a call meets the checks. */
   readonly files: readonly OperatorFile[]
   /** Hex SHA-256 over the names and raw bytes of the files: never over what references expand to. */
   readonly digest: string
@@ -48,7 +48,7 @@ interface OperatorFilesSource {
   readonly directory: string
   /** The options of each built-in plugin, by its name, without the `plugin` key. */
   readonly schemas: ReadonlyMap<string, ZodType>
-  /** Those of them that are checks, as every module of an operator is: they may be shadows. */
+  /** The plugins that are checks, as every module of an operator is: they may be shadows. */
   readonly checks: ReadonlySet<string>
   readonly env: EnvironmentVariables
 }
@@ -58,10 +58,9 @@ const MAX_FILE_BYTES = 1_048_576
 
 /**
  * Reads every `NN-name.yaml` of a directory (docs/protocol.md#operator-files). Throws one {@link ConfigError}
- * with everything that is wrong in any of them. What ends in .yaml or .yml but is named otherwise is wrong
- * too; every other name is left alone. A directory or file that everybody may write to is refused
- * (docs/threats.md#threat-34). Does NOT check the order (`plugins/order.ts`) and does NOT load an operator's
- * own module.
+ * with everything that is wrong in any of them. A .yaml or .yml with another name is wrong too; every other
+ * name is left alone. A directory or file that everybody may write to is refused (docs/threats.md#threat-34).
+ * Does NOT check the order (`plugins/order.ts`) and does NOT load an operator's own module.
  */
 export async function readOperatorFiles(source: OperatorFilesSource): Promise<OperatorFiles> {
   const { directory } = source
@@ -150,7 +149,7 @@ function readOne(
   return checked && { plugin, file, options: checked, shadow, digest, position, positionOf, has, written }
 }
 
-/** Takes out of a check's file what is said of it to us, and not to the check. */
+/** Takes our own options out of a check's file: they are not the check's. */
 function shadowOf(
   { shadow = false, ...options }: Readonly<Record<string, unknown>>,
   yaml: OperatorYaml,
@@ -188,7 +187,8 @@ function validate(
   }
   const told = new Set(faults.map(({ line, column }) => `${line}:${column}`))
   const found = result.error.issues.flatMap((issue) => explainIssue(issue, checked))
-  // A reference that could not be expanded is told already; that its raw text does not fit either is no news.
+  // A reference that could not be expanded is reported already; that its raw text does not fit either is no
+  // news.
   faults.push(...found.filter(({ line, column }) => !told.has(`${line}:${column}`)))
   return null
 }

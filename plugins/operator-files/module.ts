@@ -22,8 +22,8 @@ export interface CheckFacts {
 export type CheckPlugin = Plugin<Arrival & CheckFacts, object>
 
 /**
- * The facts that an operator's module is given: who called when for what, and those that it declared as
- * needs. Copies. Never headers, body or answer: they hold credentials, and a check must not change what is
+ * The facts that an operator's module is given: caller, time and target, and those that it declared as needs.
+ * Copies. Never headers, body or answer: they hold credentials, and a check must not change what is
  * dispatched.
  */
 export type OperatorFacts = Pick<Arrival, 'id' | 'at' | 'method' | 'path' | 'remoteAddress'> &
@@ -37,8 +37,8 @@ export interface OperatorPlugin {
   readonly admit: (facts: OperatorFacts) => unknown
   /**
    * Called once when a call that `admit` has let through has ended, whatever ended it, with the same facts:
-   * to count. Nobody waits for it. What it throws or rejects with is logged and counted, and changes nothing
-   * for the caller.
+   * to count. Nobody waits for it. An error or rejection is logged and counted, and changes nothing for the
+   * caller.
    */
   readonly settled?: (facts: OperatorFacts, settlement: CallSettlement) => unknown
 }
@@ -57,7 +57,7 @@ export interface LoadedModule {
 }
 
 interface ModuleSource {
-  /** As written in the operator's file: absolute, or relative to `directory`. */
+  /** The path in the operator's file: absolute, or relative to `directory`. */
   readonly path: string
   readonly directory: string
   readonly options: Readonly<Record<string, unknown>>
@@ -72,10 +72,10 @@ const NAME = /^[a-z][a-z0-9_-]{0,63}$/
 
 /**
  * Loads an operator's own check: a .ts or .js file that exports `plugin(options)`
- * (docs/decisions/018-own-checks-only-refuse.md). Extra checks may only narrow: what `admit` returns is
+ * (docs/decisions/018-own-checks-only-refuse.md). Extra checks may only narrow: the value of `admit` is
  * ignored, and anything it throws that is not a Refusal, or not settling in time, refuses with
- * `plugin_failed`. A file that changed is loaded anew, one that did not is not. Throws an Error with one
- * sentence where the module cannot be used. A file or directory that everybody may write to is refused
+ * `plugin_failed`. A changed file is loaded again, an unchanged one is not. Throws an Error with one sentence
+ * if the module cannot be used. A file or directory that everybody may write to is refused
  * (docs/threats.md#threat-34). Does NOT contain what the module does: it runs with the rights of the gateway,
  * and one that never yields stops it.
  */
@@ -177,8 +177,7 @@ function checkOf({ name, needs, admit, settled }: OperatorPlugin, ms: number): C
 
 function copy(facts: Arrival & CheckFacts, chosen: readonly (keyof CheckFacts)[]): OperatorFacts {
   const { id, at, method, path, remoteAddress, granted } = facts
-  // As the gate judged it; and of the grant no more than what was granted: its target holds what is ours
-  // alone.
+  // As the gate judged it; and of the grant only the demand: its target holds what is ours alone.
   const judged = { ...facts, principal: granted.principal, granted: granted.demand }
   const needed = chosen.map((fact) => {
     if (judged[fact] === undefined) throw new Error(`the fact ${fact} is not known on ${path}`)

@@ -5,14 +5,14 @@ const MAX_SECRET_LENGTH = 65_536
 
 /** The bits of a secret file's mode that must be clear, so that the owner alone may touch it. */
 export const OWNER_ONLY = 0o077
-/** As {@link OWNER_ONLY}, but the file's group may read: how orchestrators hand secrets to a service. */
+/** Like {@link OWNER_ONLY}, but the file's group may read: how orchestrators hand secrets to a service. */
 export const OWNER_AND_GROUP = 0o027
 
 /**
- * Reads a secret from a regular file, without one trailing newline.
- * Throws an Error with one sentence where the file cannot be read, is larger than 64 KiB, or has a mode bit
- * of `refusedModeBits` set: a secret that others may read is no secret (docs/threats.md#f-39).
- * Does NOT look at who owns the file or at the directories above it.
+ * Reads a secret from a regular file, without one trailing newline. Throws an Error with one sentence if the
+ * file cannot be read, is larger than 64 KiB, or has a mode bit of `refusedModeBits` set: a secret that
+ * others may read is no secret (docs/threats.md#f-39). Does NOT look at who owns the file or at the
+ * directories above it.
  */
 export function readSecretFile(path: string, refusedModeBits: number): string {
   const descriptor = open(path)
@@ -46,7 +46,7 @@ function regularFile(descriptor: number, path: string): { mode: number; size: nu
 }
 
 /**
- * Returns whether everybody may write to what has this mode: then it is not only the operator's word
+ * Returns whether everybody may write to a file of this mode: then it is not only the operator's word
  * (docs/threats.md#threat-34).
  */
 export const isWorldWritable = (mode: number): boolean => (mode & 0o002) !== 0
@@ -54,7 +54,7 @@ export const isWorldWritable = (mode: number): boolean => (mode & 0o002) !== 0
 /** A file mode as operators write it, e.g. `0644`. */
 export const octalMode = (mode: number): string => `0${(mode & 0o777).toString(8).padStart(3, '0')}`
 
-/** The system's name for what went wrong, e.g. `ENOENT`. */
+/** The system's name for an error, e.g. `ENOENT`. */
 export function errorCode(error: unknown): string {
   return error instanceof Error && 'code' in error ? String(error.code) : 'unknown error'
 }

@@ -7,9 +7,10 @@ type ShadowedFacts = Arrival &
   CheckFacts & { readonly shadows?: readonly CheckVerdict[]; readonly shadowFaults?: readonly unknown[] }
 
 /**
- * Asks checks that only watch, all at once, behind those that judge (docs/rehearsal.md#shadow). Whatever they say,
- * throw or fail to say in their time, the call goes on; what they said is for its row. A call is delayed by the slowest
- * of them, and that by its own deadline. What made one fail is a fault of the settled call: logged, and counted.
+ * Asks shadow checks, all at once, after those that judge (docs/rehearsal.md#shadow). Whatever they say,
+ * throw or fail to say in their time, the call goes on; their verdicts are for its row. A call is delayed by
+ * the slowest of them, and that by its own deadline. The fault of a failed one is one of the settled call:
+ * logged, and counted.
  */
 export function shadowChecks(checks: readonly CheckPlugin[]): Plugin<ShadowedFacts, object> {
   return {
@@ -42,7 +43,7 @@ async function verdictOf(
   }
 }
 
-/** Those that would have let the call through count it, as they will when they judge. */
+/** Settles with the checks that would have let the call through, as when they judge. */
 async function settle(
   checks: readonly CheckPlugin[],
   facts: ShadowedFacts,

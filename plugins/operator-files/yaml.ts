@@ -17,11 +17,11 @@ import { type EnvironmentVariables, expandReferences } from './expand.ts'
 
 export type YamlPath = readonly PropertyKey[]
 
-/** A YAML file that remembers where each of its values stands. */
+/** A YAML file that remembers the place of each of its values. */
 export interface OperatorYaml {
   /** The whole file as a plain object, references expanded. */
   readonly value: Readonly<Record<string, unknown>>
-  /** Returns the place of the value at `path`; where nothing stands there, of the nearest value around it. */
+  /** Returns the place of the value at `path`; if nothing stands there, of the nearest value around it. */
   readonly positionOf: (path: YamlPath) => FilePosition
   /** Returns the place of the key at the end of `path`. */
   readonly positionOfKey: (path: YamlPath) => FilePosition
@@ -38,9 +38,9 @@ const MAX_ALIASES = 64
 
 /**
  * Reads one operator file: YAML 1.2, one document, a map with string keys, no key twice, no tags, aliases
- * bounded. References in values are expanded, except in `plugin`: what a file configures must not depend on
- * the environment. Adds every mistake to `faults`. Returns null where nothing can be read from the file.
- * Does NOT know what the file configures.
+ * bounded. References in values are expanded, except in `plugin`: a file's target must not depend on the
+ * environment. Adds every mistake to `faults`. Returns null if nothing can be read from the file. Does NOT
+ * know what the file configures.
  */
 export function readOperatorYaml(
   text: string,
@@ -102,7 +102,7 @@ function expandScalars(
   })
 }
 
-// What stands above a pair of the outermost map: the document and that map.
+// The levels above a pair of the outermost map: the document and that map.
 const ROOT_DEPTH = 2
 
 function plain(document: Document, faults: FileFault[]): Record<string, unknown> | null {
@@ -110,7 +110,7 @@ function plain(document: Document, faults: FileFault[]): Record<string, unknown>
     // The root is a map with string keys: proven before this is called.
     return document.toJS({ maxAliasCount: MAX_ALIASES }) as Record<string, unknown>
   } catch (error) {
-    // An alias without an anchor is told already, at its own place.
+    // An alias without an anchor is reported already, at its own place.
     if (faults.length === 0) faults.push({ ...FILE_START, message: `cannot be read: ${messageOf(error)}` })
     return null
   }

@@ -12,32 +12,32 @@ export type AuthenticationMethod =
   | 'setup_code'
   | 'metrics_token'
 
-/** Whoever makes a change: as its row says it, and what must be so when it is stored. */
+/** The author of a change: as its row says it, and the conditions when it is stored. */
 export interface ChangeAuthor {
   /** The name in the ledger: a principal's own, `admin` or `socket:<uid>`. */
   readonly id: string
   readonly type: PrincipalType
   readonly via: AuthenticationMethod
   /**
-   * Asked in the transaction of each change: that the authority of its author is what it was when it was judged.
-   * Whoever was deactivated meanwhile changes nothing any more.
+   * Asked in the transaction of each change: the authority of its author is what it was when it was judged.
+   * An author who was deactivated meanwhile changes nothing any more.
    */
   readonly standing: readonly RowAssertion[]
 }
 
 /** An operator at work. */
 export interface ActingOperator extends ChangeAuthor {
-  /** What it holds now, as far as its access token is not narrowed. */
+  /** The set it holds now, narrowed by its access token. */
   readonly capabilities: readonly string[]
 }
 
-/** What judges an operator: the actor, and the holder that the capability gate asks. */
+/** An operator to judge: the actor, and the holder that the capability gate asks. */
 export interface ActorAndHolder {
   readonly actor: ActingOperator
   readonly holder: Principal
 }
 
-/** An operator that is stored. `scope`: what its access token is narrowed to; null: it is not. */
+/** An operator that is stored. `scope`: the narrowed set of its access token; null: it is not narrowed. */
 export const storedOperator = (
   principal: Principal,
   via: AuthenticationMethod,
@@ -56,7 +56,7 @@ export const storedOperator = (
   holder: principal,
 })
 
-/** The operators that no table has: whoever has the secret, and whoever reaches the control socket. */
+/** The operators that no table has: by the secret, and by the control socket. */
 export function unstoredOperator(
   id: string,
   via: AuthenticationMethod,

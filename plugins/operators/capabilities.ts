@@ -1,10 +1,10 @@
-/** What administration demands (docs/operators.md#capabilities): the only tokens that operators hold, and nobody else. */
+/** Administration's capabilities (docs/operators.md#capabilities): only operators hold them, and nothing else. */
 export const ADMIN_CAPABILITIES = [
-  /** To look at what is there, the ledger aside. */
+  /** To look at everything but the ledger. */
   'admin.read',
   /** To create, certify, rotate, deactivate and erase agents, users and workloads. */
   'admin.enroll',
-  /** To say what they hold, and which MCP servers they reach. */
+  /** To set their capabilities, and the MCP servers they reach. */
   'admin.grant',
   /** To put MCP servers behind the gateway, and approve their tools. */
   'admin.tools',
@@ -17,8 +17,8 @@ export const ADMIN_CAPABILITIES = [
 ] as const
 
 /**
- * The kinds of changes that a second operator may have to confirm (docs/operators.md#two-people). The first four are what
- * demands the capability of that name; an operation may be of `settings` or `trust` beside that.
+ * The kinds of changes that a second operator may have to confirm (docs/operators.md#two-people). The first
+ * four demand the capability of that name; an operation may be of `settings` or `trust` in addition.
  */
 export const TWO_PERSON_KINDS = ['grant', 'tools', 'operators', 'settings', 'trust'] as const
 
@@ -26,7 +26,7 @@ export type TwoPersonKind = (typeof TWO_PERSON_KINDS)[number]
 
 export type AdminCapability = (typeof ADMIN_CAPABILITIES)[number]
 
-/** Shorthand for people. Only what a set holds is stored, never its name. */
+/** Shorthand for people. Only a set's tokens are stored, never its name. */
 export const OPERATOR_SETS = {
   viewer: ['admin.read'],
   granter: ['admin.read', 'admin.grant', 'admin.enroll'],

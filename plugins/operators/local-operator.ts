@@ -3,9 +3,9 @@ import { unstoredOperator } from './actor.ts'
 import type { KnownOperator } from './operator.ts'
 
 /**
- * Admits every caller on the local control socket: the file's mode (0600, in a 0700 directory) decides who reaches
- * it. They act as `socket:<uid>` of the process that has connected, whatever certificate,
- * secret or cookie they bring along: nothing of the network's means anything here.
+ * Admits every caller on the local control socket: the file's mode (0600, in a 0700 directory) decides who
+ * reaches it. They act as `socket:<uid>` of the connected process, whatever certificate, secret or cookie
+ * they bring along: credentials of the network mean nothing here.
  */
 export const localOperator: Plugin<Arrival, KnownOperator> = {
   name: 'local_operator',

@@ -9,7 +9,7 @@ import { type ActorAndHolder, storedOperator } from './actor.ts'
 
 /** An operator as the first question of administration finds it. */
 export interface KnownOperator extends ActorAndHolder {
-  /** Null where none came: by the secret, by a session, or where mutual TLS alone may pass. */
+  /** Null if none came: by the secret, by a session, or if mutual TLS alone may pass. */
   readonly proof: DpopProof | null
   readonly token: AccessToken | null
   /** The operator that is stored. Absent: the secret's, the socket's. */
@@ -23,9 +23,9 @@ export interface KnownOperator extends ActorAndHolder {
 export interface BrowserSession {
   /** Lower-case hex SHA-256 of the cookie's value. */
   readonly digest: string
-  /** How the identity provider has authenticated the person (RFC 8176). */
+  /** The identity provider's methods of authentication (RFC 8176). */
   readonly amr: readonly string[]
-  /** What goes with each change, in `X-Csrf-Token`. */
+  /** Sent with each change, in `X-Csrf-Token`. */
   readonly csrf: string
   /** The end, however much it is used. ms since the epoch. */
   readonly expiresAt: number
@@ -47,25 +47,25 @@ export interface SessionQuestion<Found extends KnownOperator = KnownOperator> {
 }
 
 export interface OperatorDependencies {
-  /** `X-Admin-Secret`, where one is sent. Refuses a wrong one. */
+  /** `X-Admin-Secret`, if one is sent. Refuses a wrong one. */
   readonly secret: Plugin<Arrival, ActorAndHolder>
   /** Whose a certificate is, as the database says it now. */
   readonly lookup: PinLookup
   readonly pin: Plugin<Arrival, PinnedCaller>
-  /** The proof and the token of whoever is pinned. */
+  /** The proof and the token of a pinned caller. */
   readonly proof: Plugin<Arrival & PinnedCaller, VerifiedCredentials>
   /** Refuses the pages of other sites. */
   readonly page: Plugin<Arrival, object>
-  /** Finds the operator of a session; null where the request names none that holds. Refuses a forged request. */
+  /** Finds the operator of a session; null if the request names none that holds. Refuses a forged request. */
   readonly session: SessionQuestion
   readonly unchanged: (type: PrincipalType, ref: string, revision: number) => RowAssertion
 }
 
 /**
- * Finds out who administers (docs/operators.md#doors). An operator's certificate decides, with its proof as the mode
- * demands, even beside a good secret; a wrong secret is refused in any case; a good one beside any other certificate
- * is the break-glass operator `admin`; then a browser's session. Refuses with `admin_secret_invalid` where nobody is
- * known, and a known operator as `pin` and `dpop` do.
+ * Finds out who administers (docs/operators.md#doors). An operator's certificate decides, with its proof as
+ * the mode demands, even with a good secret; a wrong secret is refused in any case; a good one with any other
+ * certificate is the break-glass operator `admin`; then a browser's session. Refuses with
+ * `admin_secret_invalid` if nobody is known, and a known operator as `pin` and `dpop` do.
  */
 export function identifyOperator(sources: OperatorDependencies): Plugin<Arrival, KnownOperator> {
   const { secret, proof, session } = sources
@@ -81,7 +81,7 @@ export function identifyOperator(sources: OperatorDependencies): Plugin<Arrival,
       assertSameDoor(
         facts,
         await findKnownOperator(facts, sources, {
-          // Beside a certificate or a session it is not what has let the call in.
+          // With a certificate or a session the secret is not what let the call in.
           secret: async () =>
             facts.actor.via === 'secret' ? { ...facts, ...(await secret.still?.(facts)) } : null,
           proof: async (pinned) => ({ ...facts, ...(await proof.still?.({ ...facts, ...pinned })) }),
@@ -91,7 +91,7 @@ export function identifyOperator(sources: OperatorDependencies): Plugin<Arrival,
   }
 }
 
-/** The questions whose answers rest on what a request brought along, and not on what is stored alone. */
+/** The questions whose answers rest on the request's credentials, not only on what is stored. */
 interface DoorQuestions {
   readonly secret: () => Promise<KnownOperator | null>
   readonly proof: (pinned: PinnedCaller) => VerifiedCredentials | Promise<VerifiedCredentials>
@@ -141,7 +141,7 @@ interface DemandFacts {
   readonly demand: CapabilityDemand
 }
 
-/** What the gate asks of an operator. What is administered, the operation finds itself. */
+/** The facts by which the gate asks an operator. The operation finds its own object. */
 interface OperatorGateFacts extends Arrival, DemandFacts, Pick<KnownOperator, 'holder' | 'token'> {
   readonly target: null
 }
@@ -152,8 +152,8 @@ export type AdministrationFacts = Arrival &
   DemandFacts & { readonly target: null; readonly granted: CallPermit<null> }
 
 /**
- * Asks once more, behind a body that may take its time, who administers and whether they may: what was rotated,
- * deactivated or taken away while it came is worth nothing. Gives nothing.
+ * Asks once more, after a body that may take its time, who administers and whether they may: a credential
+ * rotated, deactivated or taken away meanwhile is worth nothing. Gives nothing.
  */
 export const recheckOperator = (
   { name, admit }: Plugin<Arrival, KnownOperator>,

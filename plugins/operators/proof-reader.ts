@@ -5,11 +5,11 @@ import type { Arrival, Plugin } from '../plugin.ts'
 import { Refusal } from '../refusal.ts'
 import type { KnownOperator } from './operator.ts'
 
-/** Who reads proofs of the ledger: any known principal, its own; an operator. */
+/** A reader of proofs of the ledger: any known principal, its own; an operator. */
 export interface ProofReader {
   /** The name that the ledger knows the reader by; null of an operator that is in no table. */
   readonly ref: string | null
-  /** True where it may read what is another's: an operator that holds `admin.audit`. */
+  /** True if it may read another's: an operator that holds `admin.audit`. */
   readonly auditor: boolean
   readonly principal?: Principal
   readonly proof: DpopProof | null
@@ -32,14 +32,14 @@ const auditorOf = ({ holder, token, principal }: KnownOperator): Pick<ProofReade
   auditor: holdsDemanded(holder, token, AUDITS),
 })
 
-/** Refuses who reads as somebody else by now, or audits no more. */
+/** Refuses a reader who is somebody else by now, or audits no more. */
 async function recheckReader({ askAgain, ref, auditor, at }: Arrival & ProofReader): Promise<object> {
   const now = await askAgain(at)
   if (now.ref !== ref || (auditor && !now.auditor)) throw new Refusal('capability_missing')
   return {}
 }
 
-/** Admits whoever administers. */
+/** Admits any operator. */
 export const operatorReader = (operator: Plugin<Arrival, KnownOperator>): Plugin<Arrival, ProofReader> => ({
   name: operator.name,
   admit: async (arrival) => {

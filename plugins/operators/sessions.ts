@@ -14,7 +14,7 @@ import type { BrowserSession, KnownOperator, SessionQuestion, VerifiedCredential
 const ID_BYTES = 32
 const ID = /^[A-Za-z0-9_-]{43}$/
 
-/** What the configuration in force says of sessions. */
+/** The rules for sessions in the configuration in force. */
 export interface SessionRules {
   /** ms, like the other. */
   readonly idleMs: number
@@ -29,10 +29,10 @@ export interface StoredSessionDependencies {
   readonly stands: (digest: string) => RowAssertion
   /** Notes the use of a session. Waits for nobody. */
   readonly touch: (digest: string, before: string, at: number) => void
-  /** The secret as it is stored; null while none opens anything. */
+  /** The secret as it is stored; null if none opens anything. */
   readonly secret: () => Promise<string | null>
   readonly secretUnchanged: (hash: string) => RowAssertion
-  /** `MCP_PROXY_ADMIN_SECRET`: what the secret is while none is stored. */
+  /** `MCP_PROXY_ADMIN_SECRET`: the secret while none is stored. */
   readonly environment: string
   readonly unchanged: (type: PrincipalType, ref: string, revision: number) => RowAssertion
   readonly keys: KeyLookup
@@ -44,7 +44,7 @@ export interface StoredSessionDependencies {
 
 /** The id of a session that is about to be opened. */
 export interface NewSessionId {
-  /** The cookie's value: kept nowhere. */
+  /** The cookie's value: stored nowhere. */
   readonly id: string
   /** Lower-case hex SHA-256 of it. */
   readonly digest: string
@@ -72,17 +72,17 @@ export class BrowserSessions {
     this.#sources = sources
   }
 
-  /** A session's id is new at each sign-in: what a browser brought along never becomes one. */
+  /** A session's id is new at each sign-in: a browser's own value never becomes one. */
   newId(): NewSessionId {
     const id = randomBytes(ID_BYTES).toString('base64url')
     return { id, digest: digestOf(id) }
   }
 
   /**
-   * Finds the operator of the session that a request names, as the database says it now. Null where it names none
-   * that holds: it is unknown, was ended, its time is over, or what let it in is no more. Refuses with
-   * `principal_deactivated`, and as `pin` and `dpop` do. Does NOT look at which page has made the request:
-   * {@link sessionDoor} does.
+   * Finds the operator of the session that a request names, as the database says it now. Null if it names
+   * none that holds: it is unknown, was ended, its time is over, or the credential that opened it is no more.
+   * Refuses with `principal_deactivated`, and as `pin` and `dpop` do. Does NOT look at which page has made
+   * the request: {@link sessionDoor} does.
    */
   async find(arrival: Arrival, rules: SessionRules, proof: AskProof): Promise<SessionOperator | null> {
     const id = cookieOf(arrival.headers, SESSION_COOKIE)
@@ -100,7 +100,10 @@ export class BrowserSessions {
     return { ...operating, session: { digest, amr, csrf: this.csrfOf(id), expiresAt: end } }
   }
 
-  /** Finds a request's session for ending it, whatever has become of what let it in. Refuses with `csrf_invalid`. */
+  /**
+   * Finds a request's session for ending it, whatever has become of the credential that opened it. Refuses
+   * with `csrf_invalid`.
+   */
   async toEnd(arrival: Pick<Arrival, 'headers'>): Promise<EndingSession | null> {
     const digest = this.digestIn(arrival)
     const stored = digest === null ? undefined : await this.#sources.find(digest)
@@ -117,12 +120,12 @@ export class BrowserSessions {
     return id === null || !ID.test(id) ? null : digestOf(id)
   }
 
-  /** The token that a page of ours sends with what changes something: no other page can know it. */
+  /** The token that a page of ours sends with each change: no other page can know it. */
   csrfOf(id: string): string {
     return createHmac('sha256', this.#sources.key).update(`csrf ${id}`).digest('base64url')
   }
 
-  /** What a session by the secret of this hash rests on: another secret has another mark. */
+  /** The mark of sessions by the secret of this hash: another secret has another mark. */
   secretMark(stored: string): string {
     const { environment, key } = this.#sources
     const text = stored === '' ? `environment ${environment}` : `stored ${stored}`
@@ -151,9 +154,9 @@ export class BrowserSessions {
   }
 
   /**
-   * Asks of a session by a certificate all that its certificate alone would be asked: a connection that proves the key of
-   * the very same one, that it is pinned, and the proof that the mode demands. A cookie that was taken away opens nothing.
-   * Refuses as `pin` and `dpop` do.
+   * Asks a session by a certificate everything that its certificate alone would be asked: a connection that
+   * proves the key of the very same one, that it is pinned, and the proof that the mode demands. A stolen
+   * cookie opens nothing. Refuses as `pin` and `dpop` do.
    */
   async #byCertificate(
     { principal_id: id }: StoredSession,
@@ -194,12 +197,12 @@ export class BrowserSessions {
 const UNPROVEN: VerifiedCredentials = { proof: null, token: null }
 
 /**
- * The header of what a page asks for by itself, while nobody does anything: it is no use of a session, which so ends when
- * nobody has used it, however long the page stays open.
+ * The header of requests that a page makes by itself, while nobody does anything: they are no use of a
+ * session, which so ends when nobody has used it, however long the page stays open.
  */
 export const WATCHING_HEADER = 'x-sallyport-watching'
 
-/** The time between two notes of a session's use; less where a session ends before it is unused for long. ms. */
+/** The time between two notes of a session's use; less if a session ends before it is unused for long. ms. */
 const NOTED_MS = 60_000
 
 const digestOf = (id: string): string => hash('sha256', id)
@@ -210,7 +213,7 @@ export const sessionEnd = (
   { absoluteMs }: Pick<SessionRules, 'absoluteMs'>,
 ): number => Math.min(Date.parse(expires_at), Date.parse(created_at) + absoluteMs)
 
-/** Whether a session has been used in the time for which it may be unused. */
+/** True if a session was used within the time for which it may be unused. */
 export const isRecentlyUsed = (
   { used_at }: Pick<StoredSession, 'used_at'>,
   { idleMs }: Pick<SessionRules, 'idleMs'>,
@@ -253,10 +256,10 @@ interface SessionDoor {
 }
 
 /**
- * Makes the questions whose session a request comes with, first by the terms of one configuration, and again, while its
- * answer is under way, by those in force. A browser sends its cookie for whatever page makes it call: refuses the pages of
- * other sites with `origin_not_allowed`, and what changes something without the session's own token in `X-Csrf-Token` with
- * `csrf_invalid`.
+ * Makes the questions for the session of a request, first by the terms of one configuration, and again, while
+ * its answer is under way, by those in force. A browser sends its cookie for whatever page makes it call:
+ * refuses the pages of other sites with `origin_not_allowed`, and changes without the session's own token in
+ * `X-Csrf-Token` with `csrf_invalid`.
  */
 export function sessionDoor(
   sessions: BrowserSessions,
@@ -296,7 +299,7 @@ export function sessionDoor(
   return { changing, showing }
 }
 
-/** Refuses with `csrf_invalid` what is not this session's token. */
+/** Refuses with `csrf_invalid` any other token than this session's. */
 export function checkCsrf({ csrf }: Pick<BrowserSession, 'csrf'>, given: unknown): void {
   const [expected, sent] = [Buffer.from(csrf), Buffer.from(typeof given === 'string' ? given : '')]
   if (expected.length !== sent.length || !timingSafeEqual(expected, sent)) throw new Refusal('csrf_invalid')

@@ -3,8 +3,8 @@ import { Refusal } from '../refusal.ts'
 import { assertSameDoor, type KnownOperator, type SessionQuestion } from './operator.ts'
 
 /**
- * Finds out whose browser asks for a page: its session alone says so, whatever else it has sent. Refuses with `signed_out`
- * where it has none that holds.
+ * Finds out whose browser asks for a page: only its session says so, whatever else it has sent. Refuses with
+ * `signed_out` if it has none that holds.
  */
 export const requireSession = ({ first, again }: SessionQuestion): Plugin<Arrival, KnownOperator> => {
   const held = (found: KnownOperator | null): KnownOperator => {

@@ -32,6 +32,6 @@ function isOurs(page: string, baseUrls: readonly string[]): boolean {
   return url !== null && baseUrls.some((base) => placeOf(new URL(base)) === placeOf(url))
 }
 
-// With the port that the scheme stands for: at http://gateway listens somebody else than at https://gateway.
+// With the port that the scheme stands for: http://gateway and https://gateway are different listeners.
 const placeOf = ({ protocol, hostname, port }: URL): string =>
   `${hostname}:${port || (protocol === 'https:' ? '443' : '80')}`

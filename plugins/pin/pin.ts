@@ -24,22 +24,22 @@ export interface KeyLookup {
 export interface PinnedCaller {
   readonly principal: Principal
   readonly commitments: CallCommitments
-  /** The set that is judged beside the real one, and decides nothing; null where there is none. */
+  /** The candidate set, judged in addition to the real one, which decides nothing; null if there is none. */
   readonly candidate: CandidateSet | null
-  /** When the database was asked. ms of the monotonic clock. */
+  /** The instant of the look-up. ms of the monotonic clock. */
   readonly pinnedAt: number
 }
 
-// The connection is closed after each of these: what TLS proved about it is of no further use.
+// The connection is closed after each of these: TLS's proof about it is of no further use.
 const CLOSE = { headers: { connection: 'close' } } as const
 
 /**
  * Finds the principal by its certificate: the SHA-256 of the leaf's DER, as the TLS layer delivered it,
  * against the pins in the database (spec §5.2, RFC 8705 §3). Validity dates and `is_active` are asked on
- * every request, because a connection outlives both (docs/threats.md#t5). Gives the means to commit to what the
- * call carries, too. Refuses with
- * `certificate_required`, `certificate_not_valid_now`, `certificate_not_pinned` or `principal_deactivated`.
- * Does NOT look at TLS's own `authorized`: the chain was checked when the certificate was issued or enrolled.
+ * every request, because a connection outlives both (docs/threats.md#t5). Gives the means to commit to the
+ * call's bytes, too. Refuses with `certificate_required`, `certificate_not_valid_now`,
+ * `certificate_not_pinned` or `principal_deactivated`. Does NOT look at TLS's own `authorized`: the chain was
+ * checked when the certificate was issued or enrolled.
  */
 export function pin(
   lookup: PinLookup,
@@ -97,10 +97,10 @@ const STANDS_MS = 100
 const NEVER = Number.NEGATIVE_INFINITY
 
 /**
- * Asks the pin once more, behind what may take its time, unless it was asked in the last {@link STANDS_MS}
- * (docs/threats.md#m-06). Gives the principal as the gate is to judge it. For pipelines whose record asserts the
- * principal's revision in its own transaction: that meets every change of ours, whenever it came. What this adds is
- * what no revision counts, such as what somebody else has written.
+ * Asks the pin once more, after steps that may take their time, unless it was asked in the last {@link
+ * STANDS_MS} (docs/threats.md#m-06). Gives the principal as the gate is to judge it. For pipelines whose
+ * record asserts the principal's revision in its own transaction: that meets every change of ours, whenever
+ * it came. This adds changes that no revision counts, such as rows that somebody else has written.
  */
 export function recheckPin(
   { name, admit }: Plugin<Arrival, PinnedCaller>,
@@ -187,9 +187,9 @@ const SALT_BYTES = 16
 const SALT_DIGITS = 2 * SALT_BYTES
 const BLOCK_BYTES = 64
 
-/** Characters or bytes. What is longer gets a Hash object, which costs as much as the digest of so much. */
+/** Characters or bytes. A longer text gets a Hash object, which costs as much as the digest of so much. */
 const MAX_AT_ONCE = 4_096
-// What is digested at once is put together here: written and read within one call.
+// Texts to digest at once are put together here: written and read within one call.
 const scratch = Buffer.alloc(BLOCK_BYTES + 3 * MAX_AT_ONCE)
 
 /** Puts bytes into the scratch, a text in UTF-8. Returns their number. */

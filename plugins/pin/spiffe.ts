@@ -7,20 +7,20 @@ import { type SpiffePrincipal, spiffePrincipal } from '../../db/principals/spiff
 import { spiffeCasFor } from '../../db/principals/trusted-cas.ts'
 import type { TlsPeer } from '../plugin.ts'
 
-/** The certificates that are remembered, whose chain need not be built again. */
+/** The most certificates remembered, whose chain need not be built again. */
 const CACHE_MAX = 10_000
 /** The time that a certificate is remembered. The CAs above it have an end too. ms. */
 const CACHE_MS = 60_000
 
-/** Finds the principal that a certificate speaks for by its SPIFFE id; undefined where there is none. */
+/** Finds the principal that a certificate speaks for by its SPIFFE id; undefined if there is none. */
 export type SpiffeLookup = (peer: TlsPeer, at: number) => Promise<PinnedPrincipal | undefined>
 
 /**
  * The pin of an enrolled SPIFFE id (docs/protocol.md#spiffe): any SVID of that id that chains to its bundle
- * now, so that rotation needs nobody. The bundle is that of its enrollment, else the attached CAs that vouch for this
- * agent (docs/protocol.md#trusted-cas); one that is attached beside them is at most an intermediate. Each request asks
- * who is enrolled and which CAs stand; that a certificate chains to exactly those CAs is remembered for a minute. `pin` judges the certificate's own
- * dates, as of every other.
+ * now, so that rotation needs nobody. The bundle is that of its enrollment, else the attached CAs that vouch
+ * for this agent (docs/protocol.md#trusted-cas); another attached CA is at most an intermediate. Each request
+ * asks who is enrolled and which CAs stand; that a certificate chains to exactly those CAs is remembered for
+ * a minute. `pin` judges the certificate's own dates, as of every other.
  */
 export function spiffePin(database: Database): SpiffeLookup {
   const casFor = spiffeCasFor(database)

@@ -35,7 +35,7 @@ export class SubjectKeys {
   }
 
   /**
-   * Finds the key of the principal that the ledger knows by this name. Throws where it has none: it was
+   * Finds the key of the principal that the ledger knows by this name. Throws if it has none: it was
    * destroyed, or somebody else has written the tables.
    */
   open(ref: string): Buffer | Promise<Buffer> {
@@ -45,7 +45,7 @@ export class SubjectKeys {
       : this.#unseal(ref, sealed)
   }
 
-  /** Finds the key as {@link open} does; null where there is none. */
+  /** Finds the key as {@link open} does; null if there is none. */
   async find(ref: string): Promise<Buffer | null> {
     return (await this.#stored(ref)) === undefined ? null : this.open(ref)
   }

@@ -14,10 +14,9 @@ const TYPE = [156, 157] as const
 const REGULAR: ReadonlySet<string> = new Set(['', '0'])
 
 /**
- * The regular files of a tar archive by their names, without a leading `/` or `./`.
- * Throws an Error with one sentence where it is cut short, or names a file twice.
- * Does NOT read names longer than 100 bytes whole: a bundle of the Open Policy Agent has what we look for at
- * its root.
+ * The regular files of a tar archive by their names, without a leading `/` or `./`. Throws an Error with one
+ * sentence if it is cut short, or names a file twice. Does NOT read names longer than 100 bytes whole: a
+ * bundle of the Open Policy Agent has the files we look for at its root.
  */
 function tarFiles(archive: Buffer): ReadonlyMap<string, Buffer> {
   const files = new Map<string, Buffer>()
@@ -52,14 +51,14 @@ function sizeOf(header: Buffer): number {
 export interface PolicyBundle {
   /** The module, not compiled yet. */
   readonly wasm: Uint8Array
-  /** JSON text of an object, or null where there is none. */
+  /** JSON text of an object, or null if there is none. */
   readonly data: string | null
   /** Hex SHA-256 over the bytes of the files, as they lie on the disk. */
   readonly digest: string
 }
 
 interface BundleSource {
-  /** As written in the operator's file: absolute, or relative to `directory`. */
+  /** The path in the operator's file: absolute, or relative to `directory`. */
   readonly bundle: string
   readonly data: string | undefined
   readonly directory: string
@@ -70,10 +69,9 @@ const MAX_UNPACKED_BYTES = 4 * MAX_FILE_BYTES
 const WORLD_WRITABLE = 0o002
 
 /**
- * Reads a `policy.wasm`, or a bundle .tar.gz that holds one, as `opa build -t wasm` makes them.
- * Throws an Error with one sentence where it cannot be used; a file or directory that everybody may write to
- * is refused (docs/threats.md#threat-34). Does NOT check the signature of a bundle, and does NOT run
- * anything.
+ * Reads a `policy.wasm`, or a bundle .tar.gz that holds one, as `opa build -t wasm` makes them. Throws an
+ * Error with one sentence if it cannot be used; a file or directory that everybody may write to is refused
+ * (docs/threats.md#threat-34). Does NOT check the signature of a bundle, and does NOT run anything.
  */
 export async function readBundle({ bundle, data, directory }: BundleSource): Promise<PolicyBundle> {
   const bytes = await readPolicyFile(resolve(directory, bundle), bundle)

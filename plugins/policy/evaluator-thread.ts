@@ -24,9 +24,9 @@ const RESOURCE_LIMITS = { maxOldGenerationSizeMb: 128, maxYoungGenerationSizeMb:
 
 /**
  * Runs a compiled policy in a thread of its own and ends the thread with a question that is late: WebAssembly
- * cannot be interrupted otherwise. Then another is started at once, and the questions that wait go on waiting
- * within their deadline. Resolves when the first thread is ready; rejects with its one sentence where the
- * policy cannot be used.
+ * cannot be interrupted otherwise. Then another is started at once, and the waiting questions go on waiting
+ * within their deadline. Resolves when the first thread is ready; rejects with its one sentence if the policy
+ * cannot be used.
  */
 export async function startEvaluator(
   options: EvaluatorOptions,
@@ -97,7 +97,7 @@ class Evaluator {
     thread.unref()
   }
 
-  /** Makes a thread; null where the machine gives none: whoever waits is refused then. */
+  /** Makes a thread; null if the machine gives none: waiting questions are refused then. */
   #newThread(): Worker | null {
     try {
       return new Worker(new URL(CODE, import.meta.url), {
@@ -168,7 +168,7 @@ class Evaluator {
     this.#next()
   }
 
-  /** A thread is ended, or has ended by itself: whoever it was working for is refused. */
+  /** Drops a thread that was ended, or has ended by itself: its question is refused. */
   #lose(thread: Worker, error: Error): void {
     if (this.#thread !== thread) return
     const wasReady = this.#ready
@@ -177,7 +177,7 @@ class Evaluator {
     if (this.#startTimer) clearTimeout(this.#startTimer)
     const lost = this.#current ? [this.#current] : []
     this.#current = null
-    // One that could not even start would not start for those who wait either.
+    // A thread that could not even start would not start for those who wait either.
     if (!wasReady) lost.push(...this.#waiting.splice(0))
     this.#refuse(lost, error)
     if (wasReady && !this.#closed) this.#start()

@@ -14,7 +14,7 @@ if (!port) throw new Error('plugins/policy/evaluator.ts runs as a worker thread 
 const { wasm, data, entrypoint, initialPages, maximumPages } = workerData as EvaluatorOptions
 const send = (message: EvaluatorMessage): void => port.postMessage(message)
 
-// Null after a failure: what it left in the policy's memory must not judge the next call.
+// Null after a failure: its traces in the policy's memory must not judge the next call.
 let ready: Policy | null = null
 
 try {

@@ -15,13 +15,13 @@ export interface PolicyInput {
     readonly id: string
     readonly type: PrincipalType
     /**
-     * The capabilities in force for this call: those of the principal, narrowed by its access token where one
+     * The capabilities in force for this call: those of the principal, narrowed by its access token if one
      * came.
      */
     readonly capabilities: readonly string[]
   }
   readonly action: string
-  /** The first capability that the call demands; null where it demands none. */
+  /** The first capability that the call demands; null if it demands none. */
   readonly required_capability: string | null
   /** The JSON-RPC method; null for an LLM call. */
   readonly method: string | null
@@ -41,7 +41,7 @@ export type PolicyFacts = Arrival &
 
 export type ArgumentMode = 'values' | 'digests' | 'none'
 
-/** The input of a call. Throws where a fact is missing: a policy must not be asked about half a call. */
+/** The input of a call. Throws if a fact is missing: a policy must not be asked about half a call. */
 export function policyInput(facts: PolicyFacts, mode: ArgumentMode): PolicyInput {
   const { demand, call, proof, toolCall } = facts
   return {

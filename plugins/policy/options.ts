@@ -8,7 +8,7 @@ export const DEFAULT_ENTRYPOINT = 'sallyport/allow'
 const text = z.string().min(1).max(4096)
 const orNull = text.nullable().default(null)
 
-/** A policy's input as an operator writes it for a sample; docs/policy.md says what each member means. */
+/** A policy's input as an operator writes it for a sample; docs/policy.md explains each member. */
 const sampleInput = z.strictObject({
   version: z.literal(1).default(1),
   request_id: text.default('req_sample'),
@@ -138,7 +138,7 @@ export const policyOptions = z
     }
   })
 
-/** A sample of what no call will ever look like proves nothing. */
+/** Refuses samples that no call can look like: they prove nothing. */
 function neverGiven(
   mode: (typeof ARGUMENT_MODES)[number],
   input: z.output<typeof sampleInput>,

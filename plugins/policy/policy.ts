@@ -14,17 +14,17 @@ import { DEFAULT_ENTRYPOINT, type PolicyOptions, type PolicySample } from './opt
 /** The verdict of a policy. */
 type PolicyDecision =
   | { readonly allow: true }
-  /** `reason`: for the caller, in the policy's own words; null where it gave none. */
+  /** `reason`: for the caller, in the policy's own words; null if it gave none. */
   | { readonly allow: false; readonly reason: string | null }
 
-/** In characters. */
+/** Characters. */
 const MAX_REASON_LENGTH = 256
 
 /**
  * Reads a policy's answer. Only `true` and `{allow: true}` allow; `false`, `{allow: false}` and no answer at
- * all (`undefined`: no rule of the policy held) are a plain no, with `reason` where it is given.
- * Throws where the answer is anything else: a policy that answers so is wrong, and an unknown member could be
- * a condition that nobody here would see to.
+ * all (`undefined`: no rule of the policy held) are a plain no, with `reason` if it is given. Throws if the
+ * answer is anything else: a policy that answers so is wrong, and an unknown member could be a condition that
+ * nobody here would see to.
  */
 export function readDecision(answer: unknown): PolicyDecision {
   if (answer === true) return { allow: true }
@@ -50,7 +50,7 @@ function members(answer: unknown): UnknownRecord {
   throw new Error(`the policy answered with ${kind}, neither a boolean nor {allow, reason}`)
 }
 
-/** It may quote what the caller sent: nothing in it may steer a terminal or hide from a reader. */
+/** Makes a reason printable: it may quote the caller, and must not steer a terminal or hide from a reader. */
 function printable(reason: string): string | null {
   const seen = reason.replace(/[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/gu, '').trim()
   return Array.from(seen).slice(0, MAX_REASON_LENGTH).join('') || null
@@ -59,7 +59,7 @@ function printable(reason: string): string | null {
 /** A policy that has answered its samples: an `OpenedCheck` of the catalogue. */
 export interface LoadedPolicy {
   readonly check: CheckPlugin
-  /** Hex SHA-256 of the compiled policy and its data; null where they are not ours to see. */
+  /** Hex SHA-256 of the compiled policy and its data; null if they are not ours to see. */
   readonly digest: string | null
   readonly close: () => Promise<void>
 }
@@ -74,9 +74,9 @@ const START_MS = 10_000
 
 /**
  * Opens the organisation's own policy (docs/decisions/018-own-checks-only-refuse.md) and tries its samples.
- * Paths of `options` are relative to `directory`. Throws an Error with one sentence where it cannot be used,
- * or a sample is answered otherwise; nothing is left open then. Does NOT ask an agent over HTTP anything
- * where there are no samples.
+ * Paths of `options` are relative to `directory`. Throws an Error with one sentence if it cannot be used, or
+ * a sample is answered otherwise; nothing is left open then. Does NOT ask an agent over HTTP anything if
+ * there are no samples.
  */
 export async function openPolicy(options: PolicyOptions, directory: string): Promise<LoadedPolicy> {
   const { engine, digest } = await openEngine(options, directory)
@@ -90,7 +90,7 @@ export async function openPolicy(options: PolicyOptions, directory: string): Pro
 }
 
 /**
- * Asks an engine about the call, behind the gate: it can only refuse. Refuses with `policy_denied` and the
+ * Asks an engine about the call, after the gate: it can only refuse. Refuses with `policy_denied` and the
  * policy's own reason; if the policy fails, is late or answers with something else than a decision, with
  * `plugin_failed`; if too many questions are under way, of this principal or of all, with `overloaded`.
  */
@@ -158,8 +158,8 @@ async function openEngine(
 }
 
 /**
- * Tries every sample. Reports all that are answered wrongly at once; where there is no answer, there will be
- * none to the rest either.
+ * Tries every sample. Reports all wrong answers at once; after one without an answer, the rest would have
+ * none either.
  */
 async function trySamples(engine: PolicyEngine, samples: readonly PolicySample[]): Promise<void> {
   const wrong: string[] = []

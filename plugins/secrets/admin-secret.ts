@@ -29,11 +29,12 @@ export interface AdminSecretSource {
 
 /**
  * Checks the operator's secret in `X-Admin-Secret` (spec §5.1). Missing and wrong are the same refusal,
- * `admin_secret_invalid`; only wrong ones count. A sender (an address, of IPv6 its /64) with ten wrong ones in
- * a minute is refused with `admin_throttled`, unverified, and its connection closed: each further guess costs
- * it a handshake. At most one bcrypt verification runs at a time, and one more of senders that are recognised. A secret that has held passes before all
- * that, until the stored hash changes: nobody's guesses keep the operator out. While the secret is disabled every
- * one is wrong, and none is verified or counted: there is nothing to guess.
+ * `admin_secret_invalid`; only wrong ones count. A sender (an address, of IPv6 its /64) with ten wrong ones
+ * in a minute is refused with `admin_throttled`, unverified, and its connection closed: each further guess
+ * costs it a handshake. At most one bcrypt verification runs at a time, and one more for recognised senders.
+ * A secret that has held passes before all that, until the stored hash changes: nobody's guesses keep the
+ * operator out. While the secret is disabled every one is wrong, and none is verified or counted: there is
+ * nothing to guess.
  */
 export function adminSecret(
   source: AdminSecretSource,
@@ -70,7 +71,7 @@ export function adminSecret(
   }
 }
 
-/** Tells whether what let somebody in is what is stored now. */
+/** Tells whether the credential that let somebody in is the stored one now. */
 const rests = ({ standing }: ActorAndHolder['actor'], { sql, parameters }: RowAssertion): boolean =>
   standing.some((one) => one.sql === sql && one.parameters.join() === parameters.join())
 
@@ -80,7 +81,7 @@ const throttled = (waitS: number): Refusal =>
 interface SecretMatchOptions {
   readonly source: AdminSecretSource
   readonly verifier: SecretVerifier
-  /** Its sender keeps a line of its own. */
+  /** True: its sender has a line of its own. */
   readonly recognised: boolean
 }
 

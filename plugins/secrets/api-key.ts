@@ -11,9 +11,9 @@ const SHAPE = /^sk_([0-9a-f]{16})_[A-Za-z0-9_-]{43}$/
 const BEARER = /^bearer +(sk_\S+)$/i
 
 /**
- * Checks an API key of ours (spec §5.3), where one comes with the certificate: as `Authorization: Bearer` or
+ * Checks an API key of ours (spec §5.3), if one comes with the certificate: as `Authorization: Bearer` or
  * `x-api-key`, for clients that insist on a key. It never stands in for the certificate, and it must be this
- * principal's own. Refuses with `token_invalid`. Whatever has another shape is a vendor's, and is ignored. A
+ * principal's own. Refuses with `token_invalid`. A key of another shape is a vendor's, and is ignored. A
  * principal that guesses at its own key keeps nobody else waiting: one guess at a time, and after ten in a
  * minute no other is looked at. A key that has held passes before that, until its stored hash changes.
  */
@@ -45,7 +45,7 @@ const NO_KEYS: readonly string[] = []
 
 function apiKeysOf({ authorization = '', 'x-api-key': header }: IncomingHttpHeaders): readonly string[] {
   const bearer = BEARER.exec(authorization)?.[1]
-  // Of nearly every call.
+  // Nearly every call's.
   if (bearer === undefined && header === undefined) return NO_KEYS
   return [bearer ?? '', String(header ?? '')].filter(isApiKey)
 }
@@ -57,7 +57,7 @@ interface ApiKeyDependencies {
   readonly throttle: FailureThrottle
 }
 
-/** Finds the stored key that a text names. Refuses with `token_invalid` where it is not this principal's. */
+/** Finds the stored key that a text names. Refuses with `token_invalid` if it is not this principal's. */
 async function ownKey(key: string, principal: Principal, find: ApiKeyDependencies['find']): Promise<ApiKey> {
   const found = await find(SHAPE.exec(key)?.[1] ?? '')
   const own = found?.principalId === principal.id && found.type === principal.type

@@ -30,9 +30,9 @@ export const mayHoldEscapes = (text: Buffer): boolean =>
   text.includes(BACKSLASH) || text.includes(PERCENT) || text.includes(AMPERSAND)
 
 /**
- * Resolves one level of escapes in a text: those of JSON in whatever case (RFC 8259 §7), `\x3d` of JavaScript, percent
- * codes (RFC 3986 §2.1), and references of HTML. A character beyond Latin-1, or without a mark, becomes a blank. What is
- * no whole escape stays. Linear in the length, whatever is in it.
+ * Resolves one level of escapes in a text: those of JSON in whatever case (RFC 8259 §7), `\x3d` of
+ * JavaScript, percent codes (RFC 3986 §2.1), and references of HTML. A character beyond Latin-1, or without a
+ * mark, becomes a blank. A broken escape stays. Linear in the length, whatever is in it.
  */
 export function withoutEscapes(text: Buffer): Buffer {
   const resolved = Buffer.allocUnsafe(text.length)
@@ -66,7 +66,7 @@ export function withoutEscapes(text: Buffer): Buffer {
 const marked = (code: number): number => (code > SPACE && code <= 0xff ? code : SPACE)
 const escaped = (byte: number): number => (BLANKS[byte] ? SPACE : byte)
 
-/** Reads hexadecimal digits; -1 where one of them is none. */
+/** Reads hexadecimal digits; -1 if one of them is none. */
 function hexadecimal(text: Buffer, start: number, digits: number): number {
   let value = 0
   for (let at = start; at < start + digits; at += 1) {
@@ -87,7 +87,7 @@ function referenceLength(text: Buffer, start: number): number {
   return 1
 }
 
-/** The character that a reference stands for; a blank where nobody knows it. */
+/** The character that a reference stands for; a blank if it is unknown. */
 function referred(text: Buffer, start: number, length: number): number {
   const name = text.toString('latin1', start + 1, start + length - 1)
   const [, hexDigits, digits] = /^#(?:[xX]([\dA-Fa-f]+)|(\d+))$/.exec(name) ?? []

@@ -4,10 +4,11 @@ import type { Arrival, Plugin } from '../plugin.ts'
 import { SecretVerifier } from './verifier.ts'
 
 /**
- * Admits whoever brings the token that reads metrics (`Authorization: Bearer`, RFC 6750 §2.1), as one who holds
- * `admin.read` at this door and nothing else anywhere, and every operator, whom the gate asks. A monitoring system so
- * holds nothing that changes anything. Without a token, or with a wrong one, the operator's check answers. Does NOT
- * count wrong tokens: they cost a digest, and the settings see to a long one.
+ * Admits a caller with the token that reads metrics (`Authorization: Bearer`, RFC 6750 §2.1), as one who
+ * holds `admin.read` at this door and nothing else anywhere, and every operator, whom the gate asks. A
+ * monitoring system so holds nothing that changes anything. Without a token, or with a wrong one, the
+ * operator's check answers. Does NOT count wrong tokens: they cost a digest, and the settings see to a long
+ * one.
  */
 export function metricsReader(
   operator: Plugin<Arrival, KnownOperator>,

@@ -6,16 +6,19 @@ const MAX_REMEMBERED = 10_000
 
 interface QuotaCount {
   readonly taken: number
-  /** Of these, here. */
+  /** Taken here. */
   readonly own: number
   /** ms of the monotonic clock. */
   readonly until: number
 }
 
-/** The number of which a process tells the others once, unless it is said: it may be wrong by fewer for each of them. */
+/**
+ * The number after which a process tells the others, by default: the count may be wrong by fewer for each of
+ * them.
+ */
 const SHARED_EVERY = 10
 
-/** Counts what each principal takes over a fixed minute. Lost with the process. */
+/** Counts each principal's use over a fixed minute. Lost with the process. */
 export class PrincipalQuota {
   readonly #now: MonotonicClock
   readonly #most: () => number
@@ -24,8 +27,8 @@ export class PrincipalQuota {
   readonly #counts = new LRUCache<string, QuotaCount>({ max: MAX_REMEMBERED })
 
   /**
-   * `most`: what one principal may take in a minute, as of now. `tell` is told of each `told`th that one takes here: for
-   * the other processes of a service, which are to call {@link addRemote}.
+   * `most`: the quota of one principal in a minute, as of now. `tell` is called for each `told`th that one
+   * takes here: for the other processes of a service, which are to call {@link addRemote}.
    */
   constructor(
     now: MonotonicClock,
@@ -39,7 +42,7 @@ export class PrincipalQuota {
     this.#told = told
   }
 
-  /** Takes one. Returns 0, or the seconds to wait where there are none left. */
+  /** Takes one. Returns 0, or the seconds to wait if there are none left. */
   consume(principalId: string): number {
     const at = this.#now()
     const { taken, own, until } = this.#countOf(principalId, at)
@@ -49,7 +52,7 @@ export class PrincipalQuota {
     return 0
   }
 
-  /** Counts what a principal has taken at another process. */
+  /** Counts a principal's use at another process. */
   addRemote(principalId: string): void {
     const { taken, ...count } = this.#countOf(principalId, this.#now())
     this.#counts.set(principalId, { ...count, taken: taken + this.#told })

@@ -9,16 +9,16 @@ const MAX_RECOGNISED = 64
 
 /** The storage that keeps the senders across starts. */
 export interface RecognisedStore {
-  /** The text of {@link RecognisedSenders}; undefined where there is none. */
+  /** The text of {@link RecognisedSenders}; undefined if there is none. */
   readonly read: () => Promise<string | undefined>
   /** Waits for nobody. */
   readonly write: (text: string) => void
 }
 
 /**
- * The senders that have come with the operator's right secret in the last 30 days: they keep a line of their own
- * where a secret is verified, whoever guesses meanwhile. Kept as keyed digests, so that nobody reads addresses in the
- * database, and gives nothing by itself: the secret is verified all the same.
+ * The senders that have come with the operator's right secret in the last 30 days: they have a line of their
+ * own for verifications, whoever guesses meanwhile. Kept as keyed digests, so that nobody reads addresses in
+ * the database, and worth nothing by themselves: the secret is verified all the same.
  */
 export class RecognisedSenders {
   readonly #key: Buffer
@@ -33,7 +33,7 @@ export class RecognisedSenders {
     this.#clock = clock
   }
 
-  /** Reads what was kept. What cannot be read is as nothing. */
+  /** Reads the stored senders. An unreadable text is none. */
   async load(): Promise<void> {
     this.#lastAt = new Map([...parsed(await this.#store.read()), ...this.#lastAt])
   }
@@ -50,7 +50,7 @@ export class RecognisedSenders {
     const last = this.#lastAt.get(digest)
     if (last !== undefined && Math.abs(now - last) < NOTED_EVERY_MS) return
     this.#lastAt.set(digest, now)
-    // Other processes on the same database have noted theirs. Where it does not answer, the next use is noted.
+    // Other processes on the same database have noted theirs. If it does not answer, the next use is noted.
     this.load().then(
       () => this.#keep(),
       () => this.#lastAt.delete(digest),

@@ -25,8 +25,8 @@ interface FailureCount {
 /**
  * Counts failures over a fixed window, by address for the operator's secret and by principal for API keys.
  * Each plugin owns one; lost with the process. Those who wait are kept apart from those who may still try: a
- * flood of single failures forgets other single failures, and lets nobody in who has to wait. Nobody waits
- * longer or shorter because the machine's clock is set.
+ * flood of single failures forgets other single failures, and lets nobody in who has to wait. Setting the
+ * machine's clock changes no wait.
  */
 export class FailureThrottle {
   readonly #now: MonotonicClock
@@ -35,13 +35,16 @@ export class FailureThrottle {
   /** The end of each one's wait. ms of the monotonic clock. */
   readonly #waits = new LRUCache<string, number>({ max: MAX_REMEMBERED })
 
-  /** `tell` is told of each failure that counts: for the other processes of a service, which are to call {@link addRemoteFailure}. */
+  /**
+   * `tell` is called for each failure that counts: for the other processes of a service, which are to call
+   * {@link addRemoteFailure}.
+   */
   constructor(now = monotonicClock, tell: (who: string) => void = toNobody) {
     this.#now = now
     this.#tell = tell
   }
 
-  /** Returns the seconds to wait, or 0 where this one may try. */
+  /** Returns the seconds to wait, or 0 if this one may try. */
   waitS(who: string): number {
     const at = this.#now()
     const until = this.#waits.get(who) ?? at
@@ -75,8 +78,8 @@ export class FailureThrottle {
 const toNobody = (): void => {}
 
 /**
- * Names the sender that an address stands for: an IPv4 address itself, also where it comes as IPv6, and of an
- * IPv6 address its network of 64 bits, since whoever has one of its addresses has them all.
+ * Names the sender that an address stands for: an IPv4 address itself, also as IPv6, and of an IPv6 address
+ * its network of 64 bits, since a holder of one of its addresses has them all.
  */
 export function senderOf(address: string): string {
   const [bare = ''] = address.toLowerCase().split('%')
@@ -85,7 +88,7 @@ export function senderOf(address: string): string {
   if (mapped !== undefined) return mapped
   const [head = '', tail] = bare.split('::')
   const groups = head.split(':').filter((group) => group !== '')
-  // What `::` stands for: as many empty groups as are missing of eight. An IPv4 address at the end takes two.
+  // `::` stands for as many empty groups as are missing of eight. An IPv4 address at the end takes two.
   const after = (tail ?? '').split(':').filter((group) => group !== '')
   const taken = groups.length + after.length + (bare.includes('.') ? 1 : 0)
   const whole = tail === undefined ? groups : [...groups, ...Array<string>(8 - taken).fill('0'), ...after]

@@ -2,18 +2,18 @@ import { BYTES_AT_ONCE, type WorkSteps } from '../turns.ts'
 import { mayHoldEscapes, withoutEscapes } from './escapes.ts'
 
 /**
- * The texts by which a secret is found: itself, and its base64 at each of the three offsets that it may have in a
- * longer text (`Basic`, a header as bytes). Latin-1. Can be handed to a thread.
+ * The texts by which a secret is found: itself, and its base64 at each of the three offsets that it may have
+ * in a longer text (`Basic`, a header as bytes). Latin-1. Can be handed to a thread.
  */
 export type SecretTraces = readonly string[]
 
-/** A shorter secret would be found where nobody quotes it. Characters. */
+/** A shorter secret would be found in texts that do not quote it. Characters. */
 export const MIN_TRACED_CHARACTERS = 8
 
 /** The levels of escapes that are resolved: JSON as a text in JSON, and so on. */
 const MAX_LEVELS = 4
 
-/** Makes the traces of secrets. Of the empty one there are none; of one shorter than 8 characters no base64. */
+/** Makes the traces of secrets. The empty one has none; one shorter than 8 characters has no base64. */
 export function secretTraces(secrets: Iterable<string>): SecretTraces {
   const traces = new Set<string>()
   for (const secret of secrets) {
@@ -27,7 +27,10 @@ export function secretTraces(secrets: Iterable<string>): SecretTraces {
   return [...traces]
 }
 
-/** Returns the base64 of bytes within a longer text, in both alphabets: the characters that nothing beside them changes. */
+/**
+ * Returns the base64 of bytes within a longer text, in both alphabets: only the characters that do not depend
+ * on the bytes around them.
+ */
 function base64Of(bytes: Buffer): readonly string[] {
   return [0, 1, 2].flatMap((offset) => {
     const padded = Buffer.concat([Buffer.alloc(offset), bytes])
@@ -72,9 +75,9 @@ const SPACE = 0x20
 const NOTHING = Buffer.alloc(0)
 
 /**
- * Passes a text on in the pieces that it comes in, as long as it quotes no secret in the sense of
- * {@link quotesSecret}, wherever it is divided. Holds back what a piece ends with, from its last blank on: whatever that
- * is, for else what is held back would tell how a secret begins.
+ * Passes a text on in the pieces that it comes in, as long as it quotes no secret in the sense of {@link
+ * quotesSecret}, wherever it is divided. Holds back the end of a piece, from its last blank on: any end,
+ * since a hold would otherwise tell how a secret begins.
  */
 export class SecretScreen {
   readonly #traces: SecretTraces
@@ -99,7 +102,7 @@ export class SecretScreen {
     const text = this.#held.length > 0 ? Buffer.concat([this.#held, piece]) : piece
     this.#quoted ||= quotesSecret(this.#traces, text)
     if (this.#quoted) return null
-    // No secret holds a blank, nor does what it is escaped to.
+    // No secret holds a blank, nor do its escapes.
     let from = text.length
     const least = Math.max(0, text.length - this.#reach)
     while (from > least && (text[from - 1] ?? 0) > SPACE) from -= 1

@@ -4,7 +4,7 @@ import { Refusal } from '../refusal.ts'
 import { SECRET_MAX_BYTES, verifySecret } from './hash.ts'
 
 /**
- * The verifications that may wait behind the one that runs. Past it: 503, so that guesses cannot occupy the
+ * The verifications that may wait for the one that runs. Past it: 503, so that guesses cannot occupy the
  * thread pool (docs/threats.md#t15).
  */
 const MAX_WAITING = 4
@@ -18,8 +18,8 @@ interface VerificationQueue {
 }
 
 /**
- * Runs one verification at a time, and beside it one of those who are recognised; remembers what held. Owns its key;
- * nothing of it is stored.
+ * Runs one verification at a time, and at the same time one of a recognised sender; remembers those that
+ * held. Owns its key; nothing of it is stored.
  */
 export class SecretVerifier {
   readonly #key = randomBytes(32)
@@ -55,13 +55,13 @@ export class SecretVerifier {
   }
 
   /**
-   * Returns whether `given` is the secret behind the stored hash. Refuses with `overloaded` where too many
-   * wait. `recognised`: in the line of those who have come with a right one before.
+   * Returns whether `given` is the secret behind the stored hash. Refuses with `overloaded` if too many wait.
+   * `recognised`: in the line of senders that have come with a right one before.
    */
   async verify(given: string, stored: string, recognised = false): Promise<boolean> {
     if (Buffer.byteLength(given) > SECRET_MAX_BYTES) return false
     if (this.remembers(given, stored)) return true
-    // A keyed digest as the key of a map: what its timing tells is of no use without the key.
+    // A keyed digest as the key of a map: its timing tells nothing without the key.
     const digest = this.#digest(`${stored}\n${given}`).toString('base64')
     const held = await (this.#underWay.get(digest) ??
       this.#ask(given, stored, digest, recognised ? this.#recognised : this.#line))
@@ -70,8 +70,8 @@ export class SecretVerifier {
   }
 
   /**
-   * Returns whether `given` is the secret `plain`, which counts while no hash is stored: what held is
-   * remembered for the empty one. Takes the same time whatever the lengths.
+   * Returns whether `given` is the secret `plain`, which counts while no hash is stored: a right one is
+   * remembered for the empty hash. Takes the same time whatever the lengths.
    */
   same(given: string, plain: string): boolean {
     const same = timingSafeEqual(this.#digest(given), this.#digest(plain))

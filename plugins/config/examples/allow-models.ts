@@ -23,7 +23,7 @@ import type { OperatorFacts, OperatorPlugin, OperatorTools } from '../../operato
  * tokens. Nobody waits for it.
  */
 
-/** Refuses with `policy_denied` where a listed principal calls a model that is not on its list. */
+/** Refuses with `policy_denied` if a listed principal calls a model that is not on its list. */
 export function plugin(
   options: Readonly<Record<string, unknown>>,
   { Refusal }: OperatorTools,
