@@ -2,8 +2,8 @@ import { readFileSync } from 'node:fs'
 import { isObject } from '../db/support/json.ts'
 
 /**
- * Finds what a lock file must not say: a package without a digest, which npm would install unproven, and one
- * that names where it came from. Returns a sentence for each. Throws an Error where the text is no lock file
+ * Finds forbidden entries of a lock file: a package without a digest, which npm would install unproven, and
+ * one that names where it came from. Returns a sentence for each. Throws an Error if the text is no lock file
  * of npm's third version.
  */
 export function lockFaults(text: string): readonly string[] {

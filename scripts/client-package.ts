@@ -1,11 +1,12 @@
 import { cpSync, existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { dirname, join, relative, resolve } from 'node:path'
 
-// What nobody names by an import: the exports, the command, and what index.js loads once it knows its Node.
+// Files that nothing imports: the exports, the command, and the one that index.js loads once it knows its
+// Node.
 const ENTRIES = ['client/index.js', 'client/client.js', 'client/cli.js', 'register.js']
 const TYPES = ['client/client.d.ts', 'register.d.ts']
 
-/** The package's manifest as far as this one repeats it. */
+/** The part of the package's manifest that this one repeats. */
 interface PackageManifest {
   readonly version: string
   readonly license: string
@@ -14,13 +15,13 @@ interface PackageManifest {
   readonly dependencies: Readonly<Record<string, string>>
 }
 
-/** Tells whether what was built in `dist` has a client to pack. */
+/** Tells whether the build in `dist` has a client to pack. */
 export const hasClient = (dist: string): boolean => existsSync(join(dist, 'scripts', 'client'))
 
 /**
- * Lays out the package `sallyport-client` in `target`, from what was built in `dist`: the files that its entries
- * need and nothing else, with a manifest that depends on the packages which these import. `root`: the project's
- * directory. Throws where a file imports a package that the project does not depend on.
+ * Lays out the package `sallyport-client` in `target`, from the build in `dist`: the files that its entries
+ * need and nothing else, with a manifest that depends on the packages which these import. `root`: the
+ * project's directory. Throws if a file imports a package that the project does not depend on.
  */
 export function layClientPackage(root: string, dist: string, target: string): void {
   rmSync(target, { recursive: true, force: true })

@@ -22,8 +22,8 @@ ${Object.entries(verbs)
 const WRONG_USAGE = 2
 
 /**
- * Runs the verb that the arguments name, and resolves to the exit code. `check` runs before the verb is loaded;
- * what it throws is told as the verb's own errors are.
+ * Runs the verb that the arguments name, and resolves to the exit code. `check` runs before the verb is
+ * loaded; its errors are reported as the verb's own are.
  */
 export async function commandLine(
   verbs: Verbs,

@@ -26,7 +26,7 @@ export type OptionValues<O extends VerbOptions> = ReturnType<
 export interface ErrorReporting {
   /** The first word of each error. */
   readonly as: string
-  /** The exit code where the arguments are wrong; the help then stands below the sentence. */
+  /** The exit code if the arguments are wrong; the help then stands below the sentence. */
   readonly usage: number
   /** The exit code of every other failure. */
   readonly failed: number
@@ -62,10 +62,10 @@ export interface CommandVerb {
   readonly run: (args: readonly string[]) => Promise<number>
 }
 
-/** Thrown where the arguments are wrong. */
+/** Thrown if the arguments are wrong. */
 export class WrongUsage extends Error {}
 
-/** Thrown where what was asked for has begun and is not done: its sentence is told as a result is, with exit code 3. */
+/** Thrown if a change has begun and is not done: its sentence is printed as a result is, with exit code 3. */
 export class UnfinishedChange extends Error {}
 
 const UNFINISHED = 3
@@ -81,8 +81,8 @@ export function verbOf<const O extends VerbOptions>(definition: VerbDefinition<O
 }
 
 /**
- * Makes a verb that reads its arguments itself: it prints `help` for --help and -h, and tells what `run`
- * throws.
+ * Makes a verb that reads its arguments itself: it prints `help` for --help and -h, and reports the errors of
+ * `run`.
  */
 export function verbWithHelp(
   help: string,
@@ -168,13 +168,13 @@ const sayOf = ({ description, default: usual }: VerbOption): string =>
 export const IS_PACKAGED = import.meta.filename.endsWith('.js')
 
 /**
- * Returns the command that whoever reads it has: make's in a checkout, the installed package's elsewhere.
- * `make` and `verb`: the words after each, e.g. `env IDENTITY=DIR` and `env --identity DIR`.
+ * Returns the command that its reader has: make's in a checkout, the installed package's elsewhere. `make`
+ * and `verb`: the words after each, e.g. `env IDENTITY=DIR` and `env --identity DIR`.
  */
 export const commandOf = (make: string, verb: string): string =>
   IS_PACKAGED ? `npx sallyport ${verb}` : `make ${make}`
 
-/** The options of the verbs that know the sidecar: its port, and the gateway behind it. */
+/** The options of the verbs that know the sidecar: its port, and the gateway that it calls. */
 export const SIDECAR_OPTIONS = {
   port: { type: 'string', value: 'PORT', default: '8787', description: 'where the sidecar listens' },
   gateway: { type: 'string', value: 'URL', description: 'in place of the URL in DIR/gateway.json' },
@@ -184,7 +184,7 @@ export const SIDECAR_OPTIONS = {
 export const capabilitiesIn = (text: string): readonly string[] =>
   text.split(',').flatMap((token) => token.trim() || [])
 
-/** A port number from the command line, 0 to 65535. Throws one sentence where it is none. */
+/** A port number from the command line, 0 to 65535. Throws one sentence if it is none. */
 export function parsePort(text: string): number {
   const port = /^\d{1,5}$/.test(text) ? Number(text) : Number.POSITIVE_INFINITY
   if (port <= 65_535) return port

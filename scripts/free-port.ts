@@ -8,7 +8,7 @@ export async function isPortFree(port: number): Promise<boolean> {
 /** A port of 127.0.0.1 that nobody has at this moment. Somebody may a moment later. */
 export const freePort = async (): Promise<number> => (await bound(0)) ?? freePort()
 
-/** Listens for a moment. Returns the port; null where it is taken. */
+/** Listens for a moment. Returns the port; null if it is taken. */
 function bound(port: number): Promise<number | null> {
   const probe = createServer()
   return new Promise((resolve) => {

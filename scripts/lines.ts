@@ -15,8 +15,8 @@ export async function* streamLines(stream: AsyncIterable<Buffer>): AsyncGenerato
 }
 
 /**
- * Yields a stream in blocks of whole lines with their line feeds, none at the end where it has none, each in bytes of its
- * own. A line that has 1 MiB or more is a byte that is no UTF-8, and the last.
+ * Yields a stream in blocks of whole lines with their line feeds, none at the end if it has none, each in
+ * bytes of its own. A line that has 1 MiB or more is a byte that is no UTF-8, and the last.
  */
 export async function* lineBlocks(stream: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
   let rest: Buffer = Buffer.alloc(0)

@@ -2,8 +2,8 @@ import { messageOf } from '../db/support/error-message.ts'
 import { escapeHidden } from '../proxy/visible.ts'
 import { printableLines } from './admin/printable.ts'
 
-// No other module of the command line writes to an output (test/scripts/print.test.ts): files, answers, errors and the
-// ledger hold words of strangers, and a terminal obeys what it prints.
+// No other module of the command line writes to an output (test/scripts/print.test.ts): files, answers,
+// errors and the ledger hold words of strangers, and a terminal obeys the text that it prints.
 
 /** Prints lines on standard output, each as a terminal may have it. */
 export const print = (...lines: readonly string[]): boolean => process.stdout.write(printableLines(lines))
@@ -12,7 +12,7 @@ export const print = (...lines: readonly string[]): boolean => process.stdout.wr
 export const printNotice = (...lines: readonly string[]): boolean =>
   process.stderr.write(printableLines(lines))
 
-/** Prints a text of ours as it is, which may have several lines: a help, or what {@link printableLines} has made. */
+/** Prints a text of ours as it is, which may have several lines: a help, or one of {@link printableLines}. */
 export const printVerbatim = (text: string): boolean => process.stdout.write(text)
 
 /** Prints the message of an error on standard error: its first line after `as`, further ones set in. */
@@ -26,7 +26,7 @@ export function printProgress(text: string | null): void {
   if (process.stderr.isTTY) process.stderr.write(text === null ? '\r\u001b[K' : `\r${escapeHidden(text)}`)
 }
 
-/** Lets a process that serves go on where nobody takes what it prints: its reader is gone, or the disk is full. */
+/** Lets a process that serves go on if nobody takes its output: its reader is gone, or the disk is full. */
 export function ignoreOutputErrors(): void {
   for (const stream of [process.stdout, process.stderr]) stream.on('error', () => {})
 }

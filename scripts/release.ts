@@ -37,7 +37,7 @@ export interface ReleaseCandidate {
   readonly notes: string
 }
 
-/** Reads what is to be released from a git work tree. Throws one sentence where it must not be. */
+/** Reads the candidate for a release from a git work tree. Throws one sentence if it must not be released. */
 export function releaseCandidate(root: string): ReleaseCandidate {
   const manifest: Pick<ReleaseCandidate, 'name' | 'version'> = JSON.parse(
     readFileSync(join(root, 'package.json'), 'utf8'),
@@ -55,7 +55,7 @@ export function releaseCandidate(root: string): ReleaseCandidate {
 }
 
 /**
- * Cuts a version's section from a changelog, without its heading. Throws one sentence where it is missing or
+ * Cuts a version's section from a changelog, without its heading. Throws one sentence if it is missing or
  * undated.
  */
 export function notesOf(changelog: string, version: string): string {
@@ -74,7 +74,7 @@ export function notesOf(changelog: string, version: string): string {
 }
 
 /**
- * Tags the candidate's commit, its notes as the message. Throws one sentence where the tree is no longer that
+ * Tags the candidate's commit, its notes as the message. Throws one sentence if the tree is no longer that
  * commit.
  */
 export function tagCommit(root: string, { tag, commit, version, notes }: ReleaseCandidate): void {
@@ -98,11 +98,11 @@ function run(root: string, program: string, ...args: readonly string[]): void {
 }
 
 /**
- * Builds and packs the package anew, with its bill of materials, and that of its client. Returns the paths of the
- * tarballs.
+ * Builds and packs the package again, with its bill of materials, and that of its client. Returns the paths
+ * of the tarballs.
  */
 async function packAll(root: string, { name, version }: ReleaseCandidate): Promise<readonly string[]> {
-  // tsc leaves what an earlier build wrote, and all of dist is packed.
+  // tsc leaves the files of an earlier build, and all of dist is packed.
   rmSync(join(root, 'dist'), { recursive: true, force: true })
   run(root, 'npm', 'run', 'build')
   writeSbom(root)
@@ -114,7 +114,7 @@ async function packAll(root: string, { name, version }: ReleaseCandidate): Promi
   return [whole, await pack(root, CLIENT, `${name}-client-${version}.tgz`)]
 }
 
-/** Packs a directory, and checks what a user of the tarball imports. Returns its path. */
+/** Packs a directory, and checks the imports of a user of the tarball. Returns its path. */
 async function pack(root: string, directory: string, file: string): Promise<string> {
   run(root, 'npm', 'pack', `./${directory}`, '--pack-destination', OUTPUT)
   const path = join(OUTPUT, file)
@@ -125,7 +125,7 @@ async function pack(root: string, directory: string, file: string): Promise<stri
   return path
 }
 
-/** Has npm check the registry's signatures of all installed packages, where the registry offers them. */
+/** Has npm check the registry's signatures of all installed packages, if the registry offers them. */
 function checkSignatures(root: string): void {
   const args = ['audit', 'signatures', '--json']
   process.stdout.write(`\n== npm ${args.join(' ')}\n`)
@@ -141,7 +141,7 @@ function checkSignatures(root: string): void {
   )
 }
 
-/** Says what is left to a person. */
+/** Prints the steps left to a person. */
 function nextSteps(
   { version, tag }: ReleaseCandidate,
   tarballs: readonly string[],

@@ -2,7 +2,7 @@ import { spawnSync } from 'node:child_process'
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 
-/** Where the bill of materials is put, from the project's directory; part of the package. */
+/** The bill of materials, from the project's directory; part of the package. */
 export const SBOM = 'dist/sbom.cdx.json'
 
 /** A CycloneDX document, as far as it is changed here. */
@@ -18,11 +18,11 @@ interface Component {
 }
 
 /**
- * Writes what the package needs, on every platform, as a CycloneDX document (npm sbom): each package of the
- * lock file with its digest. Throws one sentence where npm cannot tell.
+ * Writes the packages that this one needs, on every platform, as a CycloneDX document (npm sbom): each
+ * package of the lock file with its digest. Throws one sentence if npm cannot tell.
  */
 export function writeSbom(root: string): void {
-  // What is locked, not what this machine happens to have.
+  // The locked packages, not those that this machine happens to have.
   const locked = existsSync(join(root, 'package-lock.json')) ? ['--package-lock-only'] : []
   const args = ['sbom', '--sbom-format', 'cyclonedx', ...locked]
   const options = { cwd: root, encoding: 'utf8', maxBuffer: 64 << 20 } as const

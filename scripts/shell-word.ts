@@ -9,7 +9,10 @@ export const shellWord = (text: string): string => (/^[\w@%+=:,./-]+$/.test(text
 /** Returns the same word, quoted whatever it holds. */
 export const shellQuoted = (text: string): string => `'${text.replaceAll("'", "'\\''")}'`
 
-/** Throws one sentence where a text that a shell, and a person, is to read has a line feed, or a character that hides. */
+/**
+ * Throws one sentence if a text that a shell, and a person, is to read has a line feed, or a character that
+ * hides.
+ */
 export function assertOneLine(what: string, text: string): void {
   if (/[\n\r]/.test(text) || hiddenCharacters(text).size > 0)
     throw new Error(`${what} has a line feed, or a character that hides or controls: ${escapeHidden(text)}`)

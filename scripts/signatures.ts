@@ -1,13 +1,13 @@
 import { isObject } from '../db/support/json.ts'
 
-/** What npm has found out of the signatures of the installed packages. */
+/** npm's verdict on the signatures of the installed packages. */
 export type SignatureVerdict =
   | { readonly checked: true; readonly invalid: readonly string[]; readonly missing: readonly string[] }
   /** The registry publishes no keys, or could not be asked: npm's sentence about it. */
   | { readonly checked: false; readonly why: string }
 
 /**
- * Reads what `npm audit signatures --json` has written. Anything that is no verdict counts as not checked: the
+ * Reads the output of `npm audit signatures --json`. Anything that is no verdict counts as not checked: the
  * digests of the lock file hold all the same (`check-lock.ts`).
  */
 export function signatureVerdict(text: string): SignatureVerdict {

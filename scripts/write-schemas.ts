@@ -27,7 +27,7 @@ export function schemaFiles(): ReadonlyMap<string, string> {
   )
 }
 
-/** What the file of a check may say beside the check's own options. */
+/** Added to a check's own options in its file. */
 const SHADOW = {
   shadow: {
     type: 'boolean',
@@ -52,7 +52,7 @@ function schemaOf(plugin: string, options: z.ZodType, ofPlace: object): object {
   }
 }
 
-/** The text of {@link OPENAPI_FILE}: what a gateway with the shipped files answers at `/openapi.json`. */
+/** The text of {@link OPENAPI_FILE}: the answer of a gateway with the shipped files at `/openapi.json`. */
 export async function openapiText(): Promise<string> {
   const root = await mkdtemp(join(tmpdir(), 'sallyport-'))
   try {

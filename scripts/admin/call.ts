@@ -2,8 +2,8 @@ import { isObject, type UnknownRecord } from '../../db/support/json.ts'
 import { UnfinishedChange } from '../command.ts'
 
 /**
- * An answer of the admin API: `body` is parsed JSON, text where it is not JSON, null where there was none. `etag`: the state
- * of the object that it shows, where it shows one.
+ * An answer of the admin API: `body` is parsed JSON, text if it is not JSON, null if there was none. `etag`:
+ * the state of the object that it shows, if it shows one.
  */
 export interface AdminAnswer {
   readonly status: number
@@ -17,11 +17,15 @@ export type AnswerSink = (pieces: AsyncIterable<Uint8Array>) => Promise<void>
 export interface CallOptions {
   /** The sink of the body of a 200; `body` in the answer is then null. */
   readonly into?: AnswerSink
-  /** The `etag` of the object as it was looked at: one that has changed since is left as it is, and answered 412. */
+  /**
+   * The `etag` of the object when it was read: if it has changed since it is left as it is, and answered 412.
+   */
   readonly ifMatch?: string | undefined
 }
 
-/** Calls the admin API as whoever the command line speaks for. `path` as on the network, e.g. `/v1/admin/agents`. */
+/**
+ * Calls the admin API for the caller of the command line. `path` as on the network, e.g. `/v1/admin/agents`.
+ */
 export type AdminCall = (
   method: string,
   path: string,
@@ -29,7 +33,7 @@ export type AdminCall = (
   options?: CallOptions,
 ) => Promise<AdminAnswer>
 
-/** Makes an answer of what came. */
+/** Makes an answer of a response. */
 export const adminAnswer = (
   status: number,
   { 'content-type': type, etag }: { readonly [name: string]: unknown },
@@ -43,8 +47,8 @@ export const adminAnswer = (
 const WAITS = 202
 
 /**
- * Returns the answer's body where the status is the expected one. Throws the service's own sentence; an
- * {@link UnfinishedChange} where the change waits for a second operator (docs/operators.md#two-people).
+ * Returns the answer's body if the status is the expected one. Throws the service's own sentence; an {@link
+ * UnfinishedChange} if the change waits for a second operator (docs/operators.md#two-people).
  */
 export function expectStatus(
   { status, body: whole }: AdminAnswer,

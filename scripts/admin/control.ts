@@ -7,7 +7,7 @@ import { type AdminAnswer, type AdminCall, adminAnswer, type CallOptions } from 
 
 /**
  * Does administrative work by the one writer of the data directory: through the control socket of the gateway
- * that runs on it, or, where none runs, by opening the data directory for the while without listening on the
+ * that runs on it, or, if none runs, by opening the data directory for the while without listening on the
  * network.
  */
 export async function withControl<T>(settings: Settings, work: (call: AdminCall) => Promise<T>): Promise<T> {
@@ -16,7 +16,7 @@ export async function withControl<T>(settings: Settings, work: (call: AdminCall)
     return (method, target, body, options) => callSocket(path, method, target, body, options)
   }
   if (await hasGateway(settings)) return work(call())
-  // Only now: beside a running gateway nothing of it has to be loaded.
+  // Only now: with a running gateway nothing of it has to be loaded.
   const { startGateway } = await import('../../proxy/wiring/gateway.ts')
   const gateway = await startGateway({ ...settings, logLevel: 'silent' }, { controlOnly: true })
   try {

@@ -15,14 +15,14 @@ either over the control socket of this machine's gateway, or on its data directo
   gateway: { type: 'string', value: 'URL', description: 'in place of the URL in DIR/gateway.json' },
 } as const
 
-/** Where a verb administers, as its options and the environment say. */
+/** The door of administration, by a verb's options and the environment. */
 export type AdminDoor = OptionValues<typeof DOOR_OPTIONS>
 
-/** What all of it is about, in the help of each such verb. */
+/** The note on doors in the help of each such verb. */
 export const DOOR_NOTES =
   'Works beside a running gateway, without one, and with --as from any machine (docs/operators.md).'
 
-/** The operator's directory that this command line speaks for; undefined: whoever is on this machine. */
+/** The operator's directory that this command line speaks for; undefined: a user of this machine. */
 export const operatorDirectory = ({ as }: AdminDoor): string | undefined =>
   as ?? (process.env.SALLYPORT_OPERATOR || undefined)
 

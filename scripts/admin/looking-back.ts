@@ -21,7 +21,7 @@ export function windowStart(last: string): string {
   return new Date(Date.now() - Number(count) * (UNITS[unit] ?? 0)).toISOString()
 }
 
-/** Asks for the usage of a principal, whose id says of which kind it is. Throws one sentence. */
+/** Asks for the usage of a principal, whose id says its type. Throws one sentence. */
 export async function fetchUsage(
   call: AdminCall,
   principal: string,

@@ -8,9 +8,9 @@ import { type AdminAnswer, type AdminCall, adminAnswer, type CallOptions } from 
 const TIMEOUT_MS = 120_000
 
 /**
- * Does administrative work over the network, as the operator whose identity is in a directory: by mutual TLS, and by a
- * token and proofs where the gateway demands them. `url`: in place of the one in `gateway.json`. Throws one sentence
- * where the directory is not whole, or nobody answers.
+ * Does administrative work over the network, as the operator whose identity is in a directory: by mutual TLS,
+ * and by a token and proofs if the gateway demands them. `url`: in place of the one in `gateway.json`. Throws
+ * one sentence if the directory is not whole, or nobody answers.
  */
 export async function withOperator<T>(
   directory: string,
@@ -69,7 +69,7 @@ async function ask(
   return adminAnswer(answer.statusCode, answer.headers, await answer.body.text())
 }
 
-/** Of several addresses that were tried the error has no text of its own. */
+/** The error of several tried addresses has no text of its own. */
 const reasonOf = (error: unknown): string =>
   error instanceof Error
     ? error.message || ('code' in error ? String(error.code) : error.name)

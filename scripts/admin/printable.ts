@@ -2,7 +2,7 @@ import { escapeHidden, escapeHiddenJson } from '../../proxy/visible.ts'
 
 /**
  * Joins lines as a terminal may have them. Names, differences and errors in them come from strangers, and a
- * terminal obeys what it prints: so everything that hides or controls is written as `\u{1b}`.
+ * terminal obeys what it prints: so every character that hides or controls is written as `\u{1b}`.
  */
 export const printableLines = (lines: readonly string[]): string =>
   lines.map((line) => `${escapeHidden(line)}\n`).join('')

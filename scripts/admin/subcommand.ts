@@ -14,7 +14,7 @@ interface SubcommandDefinition<O extends VerbOptions> {
   /** For the help. */
   readonly about: string
   readonly options: O
-  /** Throws one sentence where the arguments are wrong. */
+  /** Throws one sentence if the arguments are wrong. */
   readonly work: (values: OptionValues<O>, positionals: readonly string[], door: AdminDoor) => SubcommandWork
 }
 
@@ -30,7 +30,7 @@ export interface AdminSubcommand {
   }
 }
 
-/** Makes a subcommand of its definition. It takes the options of the door beside its own. */
+/** Makes a subcommand of its definition. It takes the options of the door in addition to its own. */
 export function subcommandOf<const O extends VerbOptions>(
   definition: SubcommandDefinition<O>,
 ): AdminSubcommand {

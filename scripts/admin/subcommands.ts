@@ -8,7 +8,7 @@ import type { AdminSubcommand, PrintLines } from './subcommand.ts'
 
 /** A verb with verbs below it. */
 interface VerbGroupDefinition {
-  /** Its command, e.g. `mcp`. */
+  /** The command, e.g. `mcp`. */
   readonly name: string
   /** The make command that does the same, e.g. `make mcp ARGS="VERB …"`. */
   readonly make?: string
@@ -20,7 +20,7 @@ interface VerbGroupDefinition {
   readonly helpCommand: string
 }
 
-/** A verb, and its work for whoever has a door and an end of their own. */
+/** A verb, and its work for callers with a door and an end of their own. */
 export interface VerbGroup extends CommandVerb {
   /** Understands the arguments, and only then opens the door. Throws one sentence. */
   readonly perform: (

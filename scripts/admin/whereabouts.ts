@@ -7,19 +7,19 @@ import { gatewayIn } from '../client/identity/identity.ts'
 import { type AdminCall, expectStatus } from './call.ts'
 import { type AdminDoor, operatorDirectory } from './door.ts'
 
-/** Writes what a new identity trusts the gateway by: `org-ca.crt` and `ca-chain.pem`. */
+/** Writes a new identity's trust in the gateway: `org-ca.crt` and `ca-chain.pem`. */
 export async function writeTrust(call: AdminCall, directory: string): Promise<void> {
   const pem = async (path: string): Promise<string> => String((await call('GET', path)).body)
   await writePrivateFile(join(directory, 'org-ca.crt'), await pem('/pki/ca.crt'))
   await writePrivateFile(join(directory, 'ca-chain.pem'), await pem('/pki/ca-chain.pem'))
 }
 
-/** Writes where a new identity finds the gateway: `gateway.json`. */
+/** Writes a new identity's address of the gateway: `gateway.json`. */
 export const writeGateway = (directory: string, url: string, id: string): Promise<void> =>
   writePrivateFile(join(directory, 'gateway.json'), gatewayText(url, id))
 
 /**
- * The URL by which clients reach the gateway: as the running one says; where none runs, as far as the settings
+ * The URL by which clients reach the gateway: as the running one says; if none runs, as far as the settings
  * tell, which do not know a port that is picked at each start.
  */
 export async function clientUrl(call: AdminCall): Promise<string> {
@@ -30,8 +30,8 @@ export async function clientUrl(call: AdminCall): Promise<string> {
 }
 
 /**
- * The URL by which operators reach the gateway: the one that this operator uses; on the machine itself the listener of
- * administration as the settings tell, or the clients' where it has none of its own.
+ * The URL by which operators reach the gateway: the one that this operator uses; on the machine itself the
+ * listener of administration as the settings tell, or the clients' if it has none of its own.
  */
 export async function operatorUrl(call: AdminCall, door: AdminDoor): Promise<string> {
   const directory = operatorDirectory(door)
@@ -41,7 +41,9 @@ export async function operatorUrl(call: AdminCall, door: AdminDoor): Promise<str
   return adminListen === null || adminListen.port === 0 ? clientUrl(call) : urlOf(settings, adminListen)
 }
 
-/** Whoever listens on this machine alone is reached there; else by the first name of the server certificate. */
+/**
+ * A listener of this machine alone is reached there; any other by the first name of the server certificate.
+ */
 function urlOf({ hostnames }: Settings, { host, port }: Settings['listen']): string {
   const [named = 'localhost'] = hostnames
   const name = host === '127.0.0.1' || host === '::1' ? 'localhost' : named

@@ -1,4 +1,4 @@
-// What an application may import of `sallyport/client`, and all of it. `index.ts` loads it.
+// All that an application may import of `sallyport/client`. `index.ts` loads it.
 export { VERSION as version } from '../../proxy/boot/version.ts'
 export { createFetch, type Fetch, type FetchOptions } from './create-fetch.ts'
 export {

@@ -16,11 +16,12 @@ export interface FetchOptions extends Omit<SessionOptions, 'directory'> {
  * option of the OpenAI, Anthropic, AI SDK and MCP clients, whose own `authorization` and `x-api-key` are
  * dropped.
  *
- * `identity`: a directory as `sallyport agent` writes it, or its content. What is replaced in a directory is
- * used from the next call on, a second later at most, and once certificate and key belong together. Throws one sentence where it is not
- * whole. The fetch rejects where the URL is of another origin. It never follows a redirect, and sets no limit
- * to how long an answer may stream: pass a `signal`. A streamed request body is kept up to 32 MiB for a
- * second attempt; after more than that a refusal that a second attempt could cure is the answer.
+ * `identity`: a directory as `sallyport agent` writes it, or its content. Replaced files of a directory are
+ * used from the next call on, a second later at most, and once certificate and key belong together. Throws
+ * one sentence if it is not whole. The fetch rejects if the URL is of another origin. It never follows a
+ * redirect, and sets no limit to how long an answer may stream: pass a `signal`. A streamed request body is
+ * kept up to 32 MiB for a second attempt; after more than that a refusal that a second attempt could cure is
+ * the answer.
  */
 export function createFetch(identity: string | Identity, options: FetchOptions = {}): Fetch {
   const { url, ...rest } = options

@@ -11,7 +11,7 @@ export interface EnrollOptions {
   /** e.g. `https://gateway.example:9443`. */
   readonly gatewayUrl: string
   readonly adminSecret: string
-  /** The root certificate of the organisation, by which the gateway is trusted. PEM. */
+  /** The root certificate of the organisation, which proves the gateway. PEM. */
   readonly ca: string
   /** `^[a-zA-Z0-9._-]{1,64}$`, and not `.` or `..` */
   readonly name: string
@@ -24,7 +24,7 @@ export interface EnrollOptions {
 
 /** A certificate of the organisation's own CA. */
 export interface ByocaOptions extends EnrollOptions {
-  /** The leaf, and what intermediates lead to the attached CA. PEM. */
+  /** The leaf, and the intermediates up to the attached CA. PEM. */
   readonly certPem: string
   readonly privateKeyPem: string
 }
@@ -42,7 +42,7 @@ export interface Enrolled {
   readonly agentId: string
   readonly directory: string
   readonly capabilities: readonly string[]
-  /** Shown this once; null where the gateway gave none. */
+  /** Shown this once; null if the gateway gave none. */
   readonly apiKey: string | null
 }
 
@@ -50,8 +50,8 @@ const TIMEOUT_MS = 60_000
 
 /**
  * Enrolls an agent with a certificate of the organisation's own CA (docs/protocol.md#enrollment) and writes
- * its identity directory, with a new DPoP key registered. Throws `GatewayRefusal` (`status`, `reason`) where
- * the gateway refuses: nothing is left then.
+ * its identity directory, with a new DPoP key registered. Throws `GatewayRefusal` (`status`, `reason`) if the
+ * gateway refuses: nothing is left then.
  */
 export function enrollByoca(options: ByocaOptions): Promise<Enrolled> {
   const { certPem: cert, privateKeyPem: key } = options
@@ -67,8 +67,8 @@ export function enrollSpiffe(options: SpiffeOptions): Promise<Enrolled> {
 }
 
 /**
- * Enrolls an agent with a certificate that the gateway makes; otherwise as {@link enrollByoca}. Where its
- * DPoP key cannot be registered the new agent is deactivated again, for nobody would hold its key.
+ * Enrolls an agent with a certificate that the gateway makes; otherwise as {@link enrollByoca}. If its DPoP
+ * key cannot be registered the new agent is deactivated again, for nobody would hold its key.
  */
 export function mint(options: EnrollOptions): Promise<Enrolled> {
   return drafted(options, async (call, dpopJwk) => {
@@ -77,7 +77,7 @@ export function mint(options: EnrollOptions): Promise<Enrolled> {
     try {
       await call('POST', `${path}/dpop-jwk`, publicDpopJwk(dpopJwk))
     } catch (error) {
-      // Best effort: what the caller must hear is why the key was refused.
+      // Best effort: the caller must hear why the key was refused.
       await call('DELETE', path).catch(() => undefined)
       throw error
     }

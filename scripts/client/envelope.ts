@@ -5,7 +5,7 @@ export interface LocalError {
   readonly status: number
   readonly reason: string
   readonly message: string
-  /** True where a repetition cannot help. */
+  /** True if a repetition cannot help. */
   readonly final: boolean
 }
 

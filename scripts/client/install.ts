@@ -1,7 +1,7 @@
 import type { Dispatcher } from 'undici'
 import { readIdentity } from './identity/identity.ts'
 
-// Where Node's own fetch and undici before 8 look for their dispatcher, and where undici 8 does.
+// The places at which Node's own fetch and undici before 8 look for their dispatcher, and undici 8.
 const LEGACY = Symbol.for('undici.globalDispatcher.1')
 const CURRENT = Symbol.for('undici.globalDispatcher.2')
 
@@ -13,7 +13,7 @@ interface DispatchTarget {
 /**
  * Sends the requests of this process's global fetch for the gateway's origin through the identity's session,
  * and leaves every other origin to the dispatcher that was there before. A program that sets a global
- * dispatcher of its own afterwards undoes this. Throws one sentence where `directory` is empty or no whole
+ * dispatcher of its own afterwards undoes this. Throws one sentence if `directory` is empty or no whole
  * identity.
  */
 export async function install(directory: string): Promise<void> {
@@ -39,7 +39,7 @@ function put(place: symbol, origin: string, ours: Dispatcher): void {
     URL.parse(String(options.origin))?.origin === origin
       ? ours.dispatch(options, handler)
       : others.dispatch(options, handler)
-  // Everything else that is asked of a dispatcher is asked of the one that was there.
+  // Every other question to a dispatcher goes to the former one.
   const routed = new Proxy(others, {
     get: (target, name) => (name === 'dispatch' ? dispatch : boundTo(target, name)),
   })

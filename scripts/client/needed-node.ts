@@ -4,7 +4,7 @@ import { isOlder } from '../../proxy/boot/runtime-check.ts'
 // Of undici 8. The gateway itself needs a newer one, for reasons of its own.
 const OLDEST_NODE = [22, 19, 0] as const
 
-/** Throws one sentence where a client cannot run on this version of Node. */
+/** Throws one sentence if a client cannot run on this version of Node. */
 export function refuseOldNode(version: string): void {
   if (!isOlder(version, OLDEST_NODE)) return
   throw new Error(

@@ -9,18 +9,22 @@ const TIMEOUT_MS = 30_000
 const PATIENCE_MS = 15_000
 const PAUSE_MS = 500
 
-/** A receipt, and the key that the gateway says its log has: it proves nothing to who has it from nowhere else. */
+/**
+ * A receipt, and the key that the gateway says its log has: no proof to a reader who has it from nowhere
+ * else.
+ */
 export interface FetchedReceipt {
   /** The file: JSON (docs/ledger.md#receipts). */
   readonly receipt: string
   readonly verifierKey: string
-  /** Whether the outcome of the call is in it. */
+  /** True if the outcome of the call is in it. */
   readonly ended: boolean
 }
 
 /**
- * Fetches the receipt of a call of this identity, and waits for the call to end and to be sealed, some seconds at most. `url`: in
- * place of the one in `gateway.json`. Throws a `GatewayRefusal` where the gateway knows no such call of this principal.
+ * Fetches the receipt of a call of this identity, and waits for the call to end and to be sealed, some
+ * seconds at most. `url`: in place of the one in `gateway.json`. Throws a `GatewayRefusal` if the gateway
+ * knows no such call of this principal.
  */
 export async function fetchReceipt(
   directory: string,
@@ -65,7 +69,7 @@ async function ask(dispatcher: Dispatcher, url: string): Promise<ReceiptAnswer> 
 const mayBecomeWhole = ({ status, text }: ReceiptAnswer): boolean =>
   status === 200 || (status === 404 && jsonMembers(text).reason === 'not_sealed_yet')
 
-/** Whether the last row is no allowed decision, whose outcome is still to come. */
+/** True unless the last row is an allowed decision, whose outcome is still to come. */
 function isWhole({ status, text }: ReceiptAnswer): boolean {
   if (status !== 200) return false
   const rows: unknown = jsonMembers(text).rows

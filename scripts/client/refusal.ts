@@ -6,7 +6,7 @@ export class GatewayRefusal extends Error {
   readonly status: number
   /** The gateway's word for its reason, e.g. `capability_missing` or `invalid_scope`. */
   readonly reason: string
-  /** True where a repetition cannot help. */
+  /** True if a repetition cannot help. */
   readonly final: boolean
 
   constructor(status: number, reason: string, message: string, final: boolean) {
@@ -35,7 +35,7 @@ export function gatewayRefusal(status: number, text: string, advice?: unknown): 
 const firstText = (...values: readonly unknown[]): string | undefined =>
   values.find((value) => typeof value === 'string' && value !== '') as string | undefined
 
-/** Returns the members of a JSON object; none where the text is something else. */
+/** Returns the members of a JSON object; none if the text is something else. */
 export function jsonMembers(text: string): UnknownRecord {
   try {
     const value: unknown = JSON.parse(text)

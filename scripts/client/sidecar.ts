@@ -72,7 +72,7 @@ function forwardedRequestHeaders(
   const kept = pairs(rawHeaders).filter(
     ([name]) => !dropped.has(name.toLowerCase()) && !name.toLowerCase().startsWith('sec-fetch-'),
   )
-  // What is not compressed can be passed on event by event.
+  // An answer that is not compressed can be passed on event by event.
   return [...kept.flat(), 'accept-encoding', 'identity']
 }
 
@@ -97,23 +97,23 @@ function pairs(raw: readonly string[]): [name: string, value: string][] {
   return found
 }
 
-/** A plain HTTP listener on this machine's loopback address, in front of the gateway. */
+/** A plain HTTP listener on this machine's loopback address, before the gateway. */
 export interface SidecarServer {
   /** e.g. `http://127.0.0.1:8787` */
   readonly url: string
-  /** Takes no more calls, lets those at work end for `graceMs`, then cuts them off. */
+  /** Takes no more calls, lets those under way end for `graceMs`, then cuts them off. */
   readonly close: (graceMs: number) => Promise<void>
 }
 
-// Longer than clients keep an idle connection: the one who closes first must not be the one who is about to
-// be asked.
+// Longer than clients keep an idle connection: the side that closes first must not be the one that is about
+// to be asked.
 const KEEP_ALIVE_MS = 75_000
 
 const LOOPBACK = new Set(['127.0.0.1', '::1', 'localhost'])
 
 /**
  * Starts the sidecar: plain HTTP in, mutual TLS, access token and DPoP out, as the session's principal.
- * Throws where `host` is not a loopback address, or the port is taken. Port 0 picks one.
+ * Throws if `host` is not a loopback address, or the port is taken. Port 0 picks one.
  */
 export async function startSidecar(
   session: ClientSession,

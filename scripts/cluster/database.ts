@@ -28,7 +28,7 @@ export interface ClusterDatabase {
   readonly stop: () => Promise<void>
 }
 
-/** Starts the server in the cluster's directory, made where there is none yet. Rejects with what it says. */
+/** Starts the server in the cluster's directory, made if there is none yet. Rejects with its own words. */
 export async function startDatabase(directory: string): Promise<ClusterDatabase> {
   const home = homeIn(directory)
   const embedded = prepareServer(home)
@@ -41,14 +41,14 @@ export async function startDatabase(directory: string): Promise<ClusterDatabase>
     throw new Error(`PostgreSQL ended: ${lastLine(output)} (its data is in ${embedded.data})`)
   })
   await Promise.race([waitUntilAccepting(socketUrl(sockets, 'postgres')), early])
-  // From here on its end is for whoever waits for it.
+  // From here on its end is reported to those who wait for it.
   early.catch(() => {})
   await makeDatabase(socketUrl(sockets, 'postgres'))
   return {
     url: socketUrl(sockets, DATABASE),
     tied,
     stop: async () => {
-      // Open sessions are ended, and what is committed is written.
+      // Open sessions are ended, and committed rows are written.
       tied.signal('SIGINT')
       await tied.ended
       if (!isShort) await rm(sockets, { recursive: true, force: true })
@@ -59,8 +59,8 @@ export async function startDatabase(directory: string): Promise<ClusterDatabase>
 const lastLine = (output: string): string => output.trim().split('\n').at(-1) ?? ''
 
 /**
- * The server's directory. As root it runs as nobody, who may not be able to reach this one: then there is a link here
- * to one that it can.
+ * The server's directory. As root it runs as nobody, who may not be able to reach this one: then there is a
+ * link here to one that it can.
  */
 function homeIn(directory: string): string {
   const home = join(directory, 'postgres')

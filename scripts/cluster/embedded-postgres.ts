@@ -14,7 +14,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import { Client } from 'pg'
 
-/** Nobody's, on every Linux: the server refuses to run as root. */
+/** The user nobody on every Linux: the server refuses to run as root. */
 const NOBODY = 65_534
 const READY_MS = 20_000
 
@@ -22,9 +22,9 @@ const READY_MS = 20_000
 export interface EmbeddedPostgres {
   /** The path of one of its programs. */
   readonly program: (name: 'initdb' | 'postgres' | 'pg_basebackup') => string
-  /** Its rows. Empty until {@link runInitdb}. */
+  /** The directory of its rows. Empty until {@link runInitdb}. */
   readonly data: string
-  /** How its programs are started: not as root, and with nothing of this process's environment. */
+  /** The way to start its programs: not as root, and with nothing of this process's environment. */
   readonly options: {
     readonly cwd: string
     readonly env: Readonly<Record<string, string>>
@@ -34,8 +34,8 @@ export interface EmbeddedPostgres {
 }
 
 /**
- * Lays out a directory for a server: links to its libraries, and a place for its rows. As root it belongs to nobody,
- * who must be able to reach it. Throws one sentence where npm brings no PostgreSQL for this platform.
+ * Lays out a directory for a server: links to its libraries, and a place for its rows. As root it belongs to
+ * nobody, who must be able to reach it. Throws one sentence if npm brings no PostgreSQL for this platform.
  */
 export function prepareServer(directory: string): EmbeddedPostgres {
   const isRoot = process.getuid?.() === 0
@@ -109,7 +109,7 @@ function nativeDirectory(): string {
   }
 }
 
-/** Where nobody may look into a folder above, as under root's own, the programs are copied. */
+/** Copies the programs if nobody may look into a folder above, as under root's own. */
 function reachable(native: string, copy: string): string {
   if (isReachable(native)) return native
   rmSync(copy, { recursive: true, force: true })

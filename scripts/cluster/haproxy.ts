@@ -11,17 +11,17 @@ export interface BalancerOptions {
   readonly directory: string
   /** On 127.0.0.1. */
   readonly port: number
-  /** `host:port` of each server behind it. */
+  /** `host:port` of each server that it balances. */
   readonly servers: readonly string[]
   /** True: each connection begins with a header of the PROXY protocol, version 2. */
   readonly proxyProtocol: boolean
-  /** How it finds out who can serve: that the port is open, or that `GET /ready` over TLS is 200. */
+  /** The check of a server: the port is open, or `GET /ready` over TLS is 200. */
   readonly check: 'tcp' | 'ready'
   /** More words for the line of each server, e.g. `source 127.0.0.2`. */
   readonly words?: string
   /**
-   * The time between two looks, and the most that one may take to connect, TLS included. ms. Two that fail take a server
-   * out, one that does not brings it back.
+   * The time between two looks, and the most that one may take to connect, TLS included. ms. Two that fail
+   * take a server out, one that does not brings it back.
    */
   readonly checkMs: number
 }
@@ -47,9 +47,9 @@ export interface ClusterBalancer {
 const READY_MS = 10_000
 const PLACES: readonly string[] = ['/usr/sbin', '/usr/local/sbin', '/opt/homebrew/bin']
 
-/** The path of this machine's HAProxy; null where there is none. */
+/** The path of this machine's HAProxy; null if there is none. */
 export function haproxyProgram(path = process.env.PATH ?? '', places = PLACES): string | null {
-  // What lies in sbin is often out of an ordinary user's PATH, and can be run all the same.
+  // Programs in sbin are often out of an ordinary user's PATH, and can be run all the same.
   const files = [...path.split(':'), ...places].map((directory) => join(directory, 'haproxy'))
   return files.find(isProgram) ?? null
 }
@@ -102,7 +102,7 @@ const READY = `  option httpchk
   http-check expect status 200
 `
 
-/** Starts it, and waits until it accepts connections. Rejects with what it says where it does not start. */
+/** Starts it, and waits until it accepts connections. Rejects with its own words if it does not start. */
 export async function startBalancer(program: string, options: BalancerOptions): Promise<ClusterBalancer> {
   const { directory, port } = options
   const file = join(directory, 'haproxy.cfg')
@@ -115,7 +115,7 @@ export async function startBalancer(program: string, options: BalancerOptions): 
     throw new Error(`haproxy ended: ${output}`)
   })
   await Promise.race([ready, early])
-  // Heard above while it started; from here on its end is for whoever waits for it.
+  // Heard above while it started; from here on its end is reported to those who wait for it.
   early.catch(() => {})
   return { port, tied, servers }
 }

@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import { readyUrl } from '../ready-line.ts'
 import { startTied, type TiedProcess } from './tied.ts'
 
-/** What all replicas have in common, as variables of their environment. */
+/** The variables that all replicas have in common. */
 export type SharedEnvironment = Readonly<Record<string, string>>
 
 /** A gateway of the cluster: a process of its own, on a port of its own. */
@@ -18,8 +18,8 @@ export interface GatewayReplica {
 const MAIN = join(import.meta.dirname, '../../proxy/main.ts')
 
 /**
- * Starts a gateway; resolves when it accepts connections. All that it writes goes to a file beside its data directory.
- * Rejects with its own sentence where it does not start.
+ * Starts a gateway; resolves when it accepts connections. Its output goes to a file next to its data
+ * directory. Rejects with its own sentence if it does not start.
  */
 export async function startReplica(
   directory: string,

@@ -54,7 +54,7 @@ so nothing is in front of the replicas:
 ${replicas.map(({ name, url }) => `  ${name}  ${url}`).join('\n')}`
 }
 
-/** As short as it can be said from here. */
+/** The shortest path from here. */
 function shown(directory: string): string {
   const path = relative(process.cwd(), directory)
   return path.startsWith('..') || path === '' ? directory : path
@@ -72,8 +72,8 @@ const BALANCER = process.platform === 'linux' ? '127.0.0.2' : null
 const CHECK_MS = 2_000
 
 /**
- * Runs the cluster until Ctrl-C, or until what it cannot go on without has ended: then it rejects with one sentence.
- * Everything that it started has ended when it settles, in order; its directory stays.
+ * Runs the cluster until Ctrl-C, or until a part that it cannot go on without has ended: then it rejects with
+ * one sentence. Everything that it started has ended when it settles, in order; its directory stays.
  */
 export async function runCluster(wanted: ClusterOptions): Promise<void> {
   const interrupted = interruption('the cluster was stopped before it was ready')
@@ -130,7 +130,9 @@ async function run(
   await ending({ database: database.tied, balancer, replicas }, interrupted, say)
 }
 
-/** All have come to their end, one way or the other, before the first failure is told: none is left behind. */
+/**
+ * Waits until all have ended, one way or the other, before the first failure is reported: none is left over.
+ */
 async function settled(starts: readonly Promise<void>[]): Promise<void> {
   const results = await Promise.allSettled(starts)
   for (const result of results) if (result.status === 'rejected') throw result.reason
@@ -168,7 +170,7 @@ interface RunningCluster {
   readonly replicas: readonly GatewayReplica[]
 }
 
-/** Resolves at Ctrl-C. Rejects where all replicas have ended, or something that there is only one of. */
+/** Resolves at Ctrl-C. Rejects if all replicas have ended, or something that there is only one of. */
 async function ending(
   { database, balancer, replicas }: RunningCluster,
   interrupted: AbortSignal,
@@ -194,7 +196,7 @@ function complain(why: string): never {
   throw new Error(`${why}: the cluster was stopped`)
 }
 
-/** Each drains; Ctrl-C once more cuts what is still under way, as it does at a gateway that runs alone. */
+/** Each drains; Ctrl-C once more cuts the calls still under way, as at a gateway that runs alone. */
 async function stopReplicas(replicas: readonly GatewayReplica[]): Promise<void> {
   const stop = (): void => {
     for (const { tied } of replicas) tied.signal('SIGTERM')

@@ -5,11 +5,11 @@ import { text } from 'node:stream/consumers'
 export interface TiedProcess {
   /** The program's own, not that of the shell which watches over it. */
   readonly pid: number
-  /** What it has written last to both of its outputs: 64 Ki characters at most. */
+  /** The last output of both kinds: 64 Ki characters at most. */
   readonly output: () => string
-  /** Resolves when it has ended and its outputs are read. `code`: 128 and the signal where one ended it. */
+  /** Resolves when it has ended and its outputs are read. `code`: 128 and the signal if one ended it. */
   readonly ended: Promise<{ readonly code: number | null; readonly output: string }>
-  /** Does nothing where it has ended. */
+  /** Does nothing if it has ended. */
   readonly signal: (signal: NodeJS.Signals) => void
 }
 
@@ -19,7 +19,7 @@ export interface TiedOptions {
   readonly env?: Readonly<NodeJS.ProcessEnv>
   readonly uid?: number
   readonly gid?: number
-  /** What ends it where this process has ended. Default: SIGTERM. */
+  /** The signal that ends it if this process has ended. Default: SIGTERM. */
   readonly last?: 'TERM' | 'INT'
   /** Told of each piece that it writes. */
   readonly onOutput?: (piece: string) => void
@@ -42,7 +42,7 @@ exit $code`
 
 /**
  * Starts a program in a session of its own, so that Ctrl-C reaches this process alone and the programs can be
- * ended in order. Rejects where there is no such program.
+ * ended in order. Rejects if there is no such program.
  */
 export async function startTied(
   command: string,
@@ -62,7 +62,7 @@ export async function startTied(
   }
   child.stdout?.on('data', take)
   child.stderr?.on('data', take)
-  // Closed by the shell's end: what nobody reads any more is no fault.
+  // Closed by the shell's end: output that nobody reads any more is no fault.
   child.stdin?.on('error', () => {})
   const ended = new Promise<{ code: number | null; output: string }>((resolve, reject) => {
     child.once('error', reject)
@@ -84,7 +84,7 @@ export async function startTied(
   }
 }
 
-/** Whether a process is there. Does NOT tell whether it is the same that once had this id. */
+/** True if a process is there. Does NOT tell whether it is the same that once had this id. */
 export function isAlive(pid: number): boolean {
   try {
     process.kill(pid, 0)

@@ -5,7 +5,7 @@ import OpenAI from 'openai'
 import { Agent, fetch, type RequestInfo, type RequestInit } from 'undici'
 import type { DemoGateway } from './gateway.ts'
 
-/** An enrolled agent with the vendors' SDKs, unmodified, behind its client certificate. */
+/** An enrolled agent with the vendors' SDKs, unmodified, and its client certificate. */
 export interface DemoAgent {
   readonly id: string
   readonly name: string

@@ -16,16 +16,16 @@ export interface DemoGateway {
   readonly url: string
   readonly directory: string
   readonly adminSecret: string
-  /** Calls the admin API with the operator's secret. Rejects where the status is not 2xx. */
+  /** Calls the admin API with the operator's secret. Rejects if the status is not 2xx. */
   readonly admin: (
     method: string,
     path: string,
     body?: unknown,
     headers?: Readonly<Record<string, string>>,
   ) => Promise<unknown>
-  /** Runs a verb of `sallyport` beside the gateway and gives its standard output. Rejects where it fails. */
+  /** Runs a verb of `sallyport` alongside the gateway and gives its standard output. Rejects if it fails. */
   readonly sallyport: (verb: string, ...args: readonly string[]) => Promise<string>
-  /** Runs `sallyport rehearse`. Rejects where that fails; that calls would be stopped is no failure of it. */
+  /** Runs `sallyport rehearse`. Rejects if that fails; calls that would be stopped are no failure. */
   readonly rehearse: (
     ...args: readonly string[]
   ) => Promise<{ readonly stops: boolean; readonly out: string }>
@@ -51,7 +51,7 @@ export async function startDemoGateway({
   const adminSecret = randomBytes(18).toString('base64url')
   await writeOperatorFiles(directory, provider.url)
   const env = {
-    // Each verb is a process of its own, and what the first has compiled the others take.
+    // Each verb is a process of its own, and takes the files that the first one has compiled.
     NODE_COMPILE_CACHE: join(directory, 'compiled'),
     ...ownEnvironment(),
     DEMO_PROVIDER_KEY: provider.key,
@@ -157,7 +157,7 @@ async function stop(child: ChildProcess): Promise<void> {
 
 function adminOf(url: string, directory: string, secret: string): DemoGateway['admin'] {
   return async (method, path, body, more = {}) => {
-    // The root stands in the file that operators hand to clients.
+    // The root is in the file that operators hand to clients.
     const ca = await readFile(join(directory, 'data', 'org-ca.crt'), 'utf8')
     const dispatcher = new Agent({ connect: { ca } })
     const headers = { 'x-admin-secret': secret, 'content-type': 'application/json', ...more }

@@ -11,7 +11,7 @@ interface DemoTool {
   readonly answer: string
 }
 
-/** An MCP server made with the official SDK, on a port of its own. It knows no callers apart. */
+/** An MCP server made with the official SDK, on a port of its own. All callers are alike to it. */
 export interface DemoMcpServer {
   readonly url: string
   /** The tools that were called, in order. */

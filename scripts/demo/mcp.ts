@@ -11,8 +11,8 @@ const NOTE = 'Water the plants.'
 
 /**
  * Puts two MCP servers behind the gateway, binds the agent to one of them, and plays calls, denied calls and
- * a tool that changes under the gateway's eyes. Rejects at the first step that goes otherwise than it should. Resolves to
- * the agent's client, which goes on.
+ * a tool that changes under the gateway's eyes. Rejects at the first step that goes wrong. Resolves to the
+ * agent's client, which goes on.
  */
 export async function playMcp(
   gateway: DemoGateway,
@@ -72,7 +72,7 @@ async function connect(
 async function playToolCalls(client: Client, agent: DemoAgent, say: SayLine): Promise<void> {
   await list(client, agent, ['notes.delete_note', 'notes.read_note'], say)
   await playAllowedCall(client, agent, say)
-  // It is not bound to payroll, so what it holds does not matter there.
+  // It is not bound to payroll, so its capabilities do not matter there.
   await denied(client, agent, { tool: 'notes.delete_note', code: -32005 }, say)
   await denied(client, agent, { tool: 'payroll.salaries', code: -32000 }, say)
 }

@@ -35,8 +35,8 @@ export async function startMockProvider(): Promise<MockProvider> {
 }
 
 /**
- * Returns the operator files of a gateway in front of the mock: six, as in plugins/config. The key comes from
- * the environment.
+ * Returns the operator files of a gateway before the mock: six, as in plugins/config. The key comes from the
+ * environment.
  */
 export const demoOperatorFiles = (url: string): Readonly<Record<string, string>> => ({
   '10-pin.yaml': 'plugin: pin\n',

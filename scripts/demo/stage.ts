@@ -21,9 +21,9 @@ interface DemoCaller {
 }
 
 /**
- * An operator is about to take capabilities away from the agent; rehearsed on its calls so far, one set would stop it and
- * a wider one would not. Makes the change that stops nobody, and sends a call again. Rejects at the first step that goes
- * otherwise than it should.
+ * An operator is about to take capabilities away from the agent; rehearsed on its calls so far, one set would
+ * stop it and a wider one would not. Makes the change that stops nobody, and sends a call again. Rejects at
+ * the first step that goes wrong.
  */
 async function playRehearsal(
   gateway: DemoGateway,
@@ -103,9 +103,9 @@ interface DemoOptions {
 }
 
 /**
- * Plays the whole demo on standard output. Rejects with one sentence at the first step that does not do what
- * it should. Whatever happens, the gateway and the provider are stopped and the scratch directory is removed
- * before it settles.
+ * Plays the whole demo on standard output. Rejects with one sentence at the first step that goes wrong.
+ * Whatever happens, the gateway and the provider are stopped and the scratch directory is removed before it
+ * settles.
  */
 export async function runDemo(wanted: DemoOptions): Promise<void> {
   const interrupted = interruption('the demo was stopped before its end')

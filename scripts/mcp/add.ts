@@ -5,7 +5,7 @@ import { demandOf, toolTotals, unknownLines } from './lines.ts'
 import { RESOURCES_PATH, type ResourceDetailView, resourceFromAnswer } from './resources.ts'
 
 /**
- * `mcp add`: registers a server, prints what its tools came to, and binds principals to it. A server that
+ * `mcp add`: registers a server, prints the state of its tools, and binds principals to it. A server that
  * could not be read is registered all the same, and reported.
  */
 export const addCommand = subcommandOf({

@@ -13,9 +13,9 @@ import {
 } from './resources.ts'
 
 /**
- * `mcp approve`: shows what waits, a tool's definition or what the server says of itself, whole, and how it differs, asks,
- * and approves what was shown and nothing else: what came in between is refused by its digest, and so is any other change
- * of the server, by `If-Match`.
+ * `mcp approve`: shows a waiting definition of a tool or of the server itself, whole, and its differences,
+ * asks, and approves exactly that: a newer one is refused by its digest, and any other change of the server
+ * by `If-Match`.
  */
 export const approveCommand = subcommandOf({
   takes: 'NAME [TOOL]',
@@ -46,16 +46,16 @@ export const approveCommand = subcommandOf({
 
 /** A text that waits for an approval. */
 interface ApprovalPrompt {
-  /** Below that of the resource. */
+  /** Relative to that of the resource. */
   readonly path: string
   readonly digest: string
-  /** All of it, for a person to read. */
+  /** The whole definition, for a person to read. */
   readonly lines: readonly string[]
   readonly what: string
   readonly question: string
 }
 
-/** Finds what waits of a tool, or of the server itself. Throws one sentence where nothing does. */
+/** Finds the waiting definition of a tool, or of the server itself. Throws one sentence if there is none. */
 function waitingIn(resource: ResourceDetailView, toolName: string | undefined): ApprovalPrompt {
   const { name, pending_server_digest: digest } = resource
   if (toolName !== undefined) {
@@ -79,7 +79,7 @@ function waitingIn(resource: ResourceDetailView, toolName: string | undefined): 
   }
 }
 
-/** Returns the digest of the pending definition. Throws one sentence where none is pending. */
+/** Returns the digest of the pending definition. Throws one sentence if none is pending. */
 function pendingDigest({ name, state, pending_digest: digest }: ToolDetailView): string {
   if (state !== 'quarantined' || digest === null)
     throw new Error(`no definition of ${name} waits for approval: it is ${state}`)

@@ -63,8 +63,8 @@ export const pendingLines = (tool: ToolDetailView): readonly string[] => [
 ]
 
 /**
- * Writes what the server says of itself and what waits for approval, whole, and how it differs from what was approved.
- * Nothing where nothing waits.
+ * Writes the part of the server's description that waits for approval, whole, and its differences from the
+ * approved one. Nothing if nothing waits.
  */
 export function pendingServerLines(resource: ResourceDetailView): readonly string[] {
   const { pending_server: pending, pending_server_digest: digest } = resource

@@ -16,7 +16,7 @@ export interface ToolView {
 
 /** A tool with its definitions whole. */
 export interface ToolDetailView extends ToolView {
-  /** The approved definition; null where none ever was. */
+  /** The approved definition; null if none ever was. */
   readonly definition: object | null
   /** The definition of a quarantined tool that waits. */
   readonly pending_definition?: object | null
@@ -37,7 +37,7 @@ export interface ResourceView {
   readonly protocol_version: string | null
   readonly last_read_at: string | null
   readonly last_error: string | null
-  /** The digest of what the server says of itself and what waits for approval, or null. */
+  /** The digest of the server's description that waits for approval, or null. */
   readonly pending_server_digest: string | null
   readonly tools: readonly ToolView[]
 }
@@ -75,7 +75,7 @@ export async function fetchResources(call: AdminCall): Promise<readonly Resource
   return listOf<ResourceView>(expectStatus(await call('GET', RESOURCES_PATH), 200))
 }
 
-/** Finds the MCP server of that name. Throws one sentence where there is none. */
+/** Finds the MCP server of that name. Throws one sentence if there is none. */
 export async function resourceNamed(call: AdminCall, name: string): Promise<ResourceView> {
   const all = await fetchResources(call)
   const found = all.find((one) => one.name === name)
@@ -89,8 +89,7 @@ export async function resourceNamed(call: AdminCall, name: string): Promise<Reso
 }
 
 /**
- * Finds the MCP server of that name, with the definitions of its tools. Throws one sentence where there is
- * none.
+ * Finds the MCP server of that name, with the definitions of its tools. Throws one sentence if there is none.
  */
 export const resourceDetailNamed = async (call: AdminCall, name: string): Promise<ResourceDetailView> =>
   (await readResourceNamed(call, name)).resource
@@ -106,14 +105,14 @@ export async function readResourceNamed(
 }
 
 /**
- * Reads the MCP server that an answer holds. Throws the service's own sentence where its status is not the
+ * Reads the MCP server that an answer holds. Throws the service's own sentence if its status is not the
  * expected one.
  */
 export const resourceFromAnswer = (answer: AdminAnswer, status: number): ResourceDetailView =>
   // The admin API's own shape (docs/protocol.md#mcp-resources), of the version that runs.
   expectStatus(answer, status) as unknown as ResourceDetailView
 
-/** Finds the tool of that name. Throws one sentence where the server has none. */
+/** Finds the tool of that name. Throws one sentence if the server has none. */
 export function toolNamed({ name, tools }: ResourceDetailView, tool: string): ToolDetailView {
   const found = tools.find((one) => one.name === tool)
   if (!found) throw new Error(`${name} has no tool of the name ${JSON.stringify(tool)}`)

@@ -15,7 +15,7 @@ import type { OperatorView } from './operators.ts'
 const KEY = 'agent.key'
 const CERT = 'agent.crt'
 
-/** Whose certificate is asked for, and the directory of its identity. */
+/** The operator of the certificate, and the directory of its identity. */
 export interface OperatorCertification {
   readonly operator: OperatorView
   readonly directory: string
@@ -24,10 +24,9 @@ export interface OperatorCertification {
 }
 
 /**
- * Makes an operator's identity directory whole, like an agent's: its keys are made there, and never leave it. A
- * directory that holds a certificate gets a new one, for a new key, in its place; one that was begun is gone on with.
- * Throws an `UnfinishedChange` where a step waits for a second operator: the next
- * one rests on it.
+ * Makes an operator's identity directory whole, like an agent's: its keys are made there, and never leave it.
+ * A directory that holds a certificate gets a new one, for a new key, in its place; an unfinished one is gone
+ * on with. Throws an `UnfinishedChange` if a step waits for a second operator: the next one rests on it.
  */
 export async function certifyOperator(
   call: AdminCall,
@@ -53,7 +52,7 @@ export async function certifyOperator(
   await put(String(chain))
 }
 
-/** Does work; where it waits for a second operator the sentence says what comes then. */
+/** Does work; if it waits for a second operator the sentence names the next step. */
 export async function withNextStep<T>(then: string, work: () => Promise<T>): Promise<T> {
   try {
     return await work()
@@ -80,5 +79,5 @@ async function place(directory: string): Promise<NextCertificate> {
   return { key, put: (chain) => writePrivateFile(join(directory, CERT), chain) }
 }
 
-/** Tells whether a directory holds an identity that is whole enough to be somebody's. */
+/** Tells whether a directory holds an identity that is whole enough to use. */
 export const holdsIdentity = (directory: string): boolean => existsSync(join(directory, CERT))

@@ -27,7 +27,7 @@ export async function fetchOperators(call: AdminCall): Promise<readonly Operator
   return list as readonly OperatorView[]
 }
 
-/** Finds the operator of a name, or of an id. Throws one sentence where there is none. */
+/** Finds the operator of a name, or of an id. Throws one sentence if there is none. */
 export async function operatorNamed(call: AdminCall, name: string): Promise<OperatorView> {
   const all = await fetchOperators(call)
   const found = all.find((one) => one.operator_name === name || one.principal_id === name)
@@ -54,7 +54,7 @@ async function unlisted(
   return status === 200 ? (body as OperatorView) : null
 }
 
-/** The set that `--role` or `--caps` says. Undefined where neither does. Throws one sentence. */
+/** The set that `--role` or `--caps` says. Undefined if neither does. Throws one sentence. */
 export function requestedSet(
   role: string | undefined,
   caps: string | undefined,

@@ -25,7 +25,7 @@ const listed = async (call: AdminCall, status: string): Promise<readonly Proposa
   return proposals as readonly ProposalView[]
 }
 
-/** `operator proposals`: what waits for a second operator, or has. */
+/** `operator proposals`: changes that wait for a second operator, or have waited. */
 export const proposalsCommand = subcommandOf({
   takes: '',
   about: 'what waits for a second operator',
@@ -52,7 +52,7 @@ export const proposalsCommand = subcommandOf({
     },
 })
 
-/** How many calls its rehearsal says that it would refuse. */
+/** The number of calls that, by its rehearsal, it would refuse. */
 async function refusedBy(call: AdminCall, { rehearsal }: ProposalView): Promise<string> {
   if (rehearsal === null) return 'not known'
   const { status, body } = await call('GET', `/v1/admin/rehearsals/${encodeURIComponent(rehearsal)}`)
@@ -63,13 +63,13 @@ async function refusedBy(call: AdminCall, { rehearsal }: ProposalView): Promise<
   return `${totals.newly_refused} calls${open}`
 }
 
-/** What is asked for, on one line: its operation, of what, and to what. */
+/** The change on one line: operation, object and value. */
 const changeText = ({ change: { operation, params, body } }: ProposalView): string =>
   [operation, params, body].flatMap((part) => (part === undefined ? [] : textOf(part))).join(' ')
 
 const textOf = (part: unknown): string => (typeof part === 'string' ? part : JSON.stringify(part))
 
-/** `operator confirm`: makes the change of another operator; a certificate that comes of it is printed. */
+/** `operator confirm`: makes the change of another operator; prints a certificate that results. */
 export const confirmCommand = onProposal(
   'confirm',
   'make a change that another operator has proposed',
@@ -80,7 +80,7 @@ export const confirmCommand = onProposal(
   },
 )
 
-/** The names of what was made or changed, where the answer says any. */
+/** The names of new or changed objects, if the answer says any. */
 const namesIn = (made: Readonly<Record<string, unknown>>): readonly string[] =>
   ['agent_id', 'principal_id', 'resource_id', 'binding_id'].flatMap((name) =>
     typeof made[name] === 'string' ? [`${name} ${made[name]}`] : [],

@@ -14,7 +14,7 @@ missing, and says what is there. The server certificate is for MCP_PROXY_HOSTNAM
   options: {},
   run: async () => {
     const settings = readSettings(process.env, process.cwd())
-    // Opening the data directory, or finding a gateway that has it open, is what makes them.
+    // Opening the data directory, or finding a gateway that has it open, makes them.
     await withControl(settings, (call) => call('GET', '/health'))
     for (const name of ['root.crt', 'intermediate.crt', 'server.crt']) {
       const path = join(settings.dataDir, 'ca', name)

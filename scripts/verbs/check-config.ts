@@ -43,7 +43,7 @@ export interface LineOutput {
 }
 
 /**
- * Checks the files of a directory and resolves to the exit code; rejects only where this program itself is
+ * Checks the files of a directory and resolves to the exit code; rejects only if this program itself is
  * wrong.
  */
 export async function checkConfig(
@@ -69,7 +69,10 @@ export async function checkConfig(
   }
 }
 
-/** The sentences of the files that do not hold, each with its place: none where there is no database to judge them by. */
+/**
+ * The sentences of the expectations that do not hold, each with its place: none if there is no database to
+ * judge them by.
+ */
 async function brokenIn(
   configuration: Configuration,
   env: EnvironmentVariables,
@@ -95,7 +98,7 @@ async function brokenIn(
   }
 }
 
-/** Lists what each kind of call must pass, and the files that configure it. */
+/** Lists the plugins that each kind of call must pass, and the files that configure them. */
 async function report(configuration: Configuration): Promise<readonly string[]> {
   const { files } = configuration
   const width = Math.max(...files.map(({ file }) => file.length))

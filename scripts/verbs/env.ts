@@ -45,8 +45,8 @@ export interface ShellExportOptions {
 }
 
 /**
- * Returns lines for a POSIX shell that point the common clients at the gateway; what is not in force is a
- * comment.
+ * Returns lines for a POSIX shell that point the common clients at the gateway; lines not in force are
+ * comments.
  */
 export function shellExports({ port, identity, direct }: ShellExportOptions): string {
   const base = `http://127.0.0.1:${port}`
@@ -102,13 +102,13 @@ function section(inForce: boolean, title: string, lines: readonly string[]): str
   return [`# ${title}`, ...lines.map((line) => (inForce ? line : `#   ${line}`)), ''].join('\n')
 }
 
-/** Returns export lines, the first with a comment behind it. */
+/** Returns export lines, the first followed by a comment. */
 function variables(values: Readonly<Record<string, string>>, comment?: string): string[] {
   const lines = Object.entries(values).map(([name, value]) => `export ${name}=${shellWord(value)}`)
   return lines.map((line, i) => (i === 0 && comment !== undefined ? `${line}  # ${comment}` : line))
 }
 
-// Claude Code adds /v1 itself. It sends the certificate, and no proof: for that there is the sidecar.
+// Claude Code adds /v1 itself. It sends the certificate, and no proof: the sidecar does that.
 const claudeCode = (url: string, { ca, cert, key }: IdentityPaths): string[] =>
   variables({
     ANTHROPIC_BASE_URL: url,
@@ -131,7 +131,7 @@ const node = (url: string, { directory }: IdentityPaths): string[] => [
   `# node --import ${REGISTER} app.mjs  (Node 24.21 or newer)`,
 ]
 
-/** What a Node program preloads: the checkout's own file, or the installed package's. */
+/** Preloaded by a Node program: the checkout's own file, or the installed package's. */
 const REGISTER = IS_PACKAGED ? 'sallyport/register' : shellWord(join(import.meta.dirname, '../register.ts'))
 
 /** Returns the command that starts the sidecar. */
@@ -153,8 +153,8 @@ const codex = (base: string): string[] => [
   'wire_api = "responses"',
 ]
 
-// An SSLContext, since httpx 0.28 and httpx2 drop `cert=` beside `verify="…"`; the SDKs' own client, since its kind must
-// be the one that they were written for.
+// An SSLContext, since httpx 0.28 and httpx2 drop `cert=` if there is a `verify="…"`; the SDKs' own client,
+// since they were written for its kind.
 const python = (url: string, { ca, cert, key }: IdentityPaths): string[] => [
   'import ssl',
   `context = ssl.create_default_context(cafile=${JSON.stringify(ca)})`,

@@ -68,7 +68,7 @@ async function pack(call: AdminCall, period: Readonly<Record<string, string>>, o
     try {
       await pipeline(Readable.from(shown(pieces)), file)
     } catch (error) {
-      // What was there before stays.
+      // The former file stays.
       if (made) rmSync(out, { force: true })
       throw error
     }

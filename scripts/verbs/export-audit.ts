@@ -43,7 +43,7 @@ while the gateway runs. \`${commandOf('verify', 'verify-audit')}\` verifies what
 
 const asItIs = (lines: AsyncIterable<string>): AsyncIterable<string> => lines
 
-/** Escapes what hides or controls, as JSON does. `lines`: texts of whole lines. */
+/** Escapes characters that hide or control, as JSON does. `lines`: texts of whole lines. */
 async function* forTerminal(lines: AsyncIterable<string>): AsyncGenerator<string> {
   for await (const text of lines) yield text.split('\n').map(escapeHiddenJson).join('\n')
 }

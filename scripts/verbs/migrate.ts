@@ -6,10 +6,10 @@ import { readSettings } from '../../proxy/boot/settings.ts'
 import { verbOf, WrongUsage } from '../command.ts'
 import { print } from '../print.ts'
 
-/** The exit code where migrations are to be run. */
+/** The exit code if migrations are to be run. */
 const PENDING = 3
 
-/** The time that the statements behind a migration may take: they wait for nobody's rows. ms. */
+/** The time that the statements after a migration may take: they wait for nobody's rows. ms. */
 const GRANTS_MS = 30_000
 
 export const verb = verbOf({

@@ -68,7 +68,10 @@ interface RehearseOptions {
   readonly config?: string
 }
 
-/** How everybody would be judged: what the options say of it, or a directory of files. Rejects where that cannot be used. */
+/**
+ * The settings to judge everybody by: those of the options, or of a directory of files. Rejects if that
+ * cannot be used.
+ */
 async function settingsOf(options: RehearseOptions): Promise<object> {
   const { mode, 'no-downgrade': strict, 'enforce-tools-call': enforced, config } = options
   const said = {

@@ -1,4 +1,4 @@
-// The verifier in one file, for auditors (make verifier): what sallyport verify does, but for databases.
+// The verifier in one file, for auditors (make verifier): like sallyport verify, but for databases.
 import { inspectFile, isSqlite } from './file.ts'
 import { verifyingVerb } from './verb.ts'
 

@@ -16,8 +16,8 @@ import { receiptIn } from './receipt.ts'
 const CHUNK = 256 * 1024
 
 /**
- * Verifies an export (`-`: from standard input) or a pack of evidence. Throws one sentence where the file is neither.
- * `authority`: whether the decisions of an export are recomputed.
+ * Verifies an export (`-`: from standard input) or a pack of evidence. Throws one sentence if the file is
+ * neither. `authority`: whether the decisions of an export are recomputed.
  */
 export async function inspectFile(
   file: string,
@@ -40,7 +40,7 @@ export async function inspectFile(
 /** The most that a receipt may have, for a file that may be anything. Bytes. */
 const RECEIPT_LIMIT = 4 * 1024 * 1024
 
-/** The receipt that a file is; null where it is none. Throws one sentence where a member stands twice in it. */
+/** The receipt that a file is; null if it is none. Throws one sentence if a member stands twice in it. */
 export function receiptAt(source: string): ReturnType<typeof receiptIn> {
   if (
     source.includes('://') ||

@@ -7,8 +7,8 @@ import { packTables } from './pack-tables.ts'
 import { packTree } from './pack-tree.ts'
 
 /**
- * Verifies a pack of evidence (docs/ledger.md#evidence): its digests; its rows, their tiles and checkpoints; and that what is
- * taken from the rows is what they make. Throws one sentence where the file is none.
+ * Verifies a pack of evidence (docs/ledger.md#evidence): its digests; its rows, their tiles and checkpoints;
+ * and that the tables are those that the rows make. Throws one sentence if the file is none.
  */
 export async function inspectPack(
   path: string,

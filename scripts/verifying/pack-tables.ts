@@ -14,10 +14,10 @@ import type { StoredRow } from '../../db/ledger/record/leaf.ts'
 import { isObject } from '../../db/support/json.ts'
 import { digestsIn, type EvidencePack, parseObject } from './pack.ts'
 
-/** Finds out whether the files that are taken from the rows are what the rows make. */
+/** Compares the tables of a pack with those that its rows make. */
 export interface PackTables {
   readonly see: (row: StoredRow, line: string) => void
-  /** What is wrong, each as a sentence. */
+  /** Faults, each as a sentence. */
   readonly findings: () => Promise<readonly string[]>
 }
 
@@ -59,7 +59,7 @@ export async function packTables({ zip, first, csv }: EvidencePack): Promise<Pac
   }
 }
 
-/** The sets of a file of them; null where it is none, or is written otherwise than the sets are. */
+/** The sets in a file of them; null if it is none, or is written in another form. */
 function setsIn(bytes: Buffer): readonly PrincipalSet[] | null {
   const list: unknown = parseObject(bytes)?.principals
   if (!Array.isArray(list) || !list.every(isHeldSet)) return null
@@ -68,7 +68,7 @@ function setsIn(bytes: Buffer): readonly PrincipalSet[] | null {
 
 const MEMBERS = ['capabilities', 'is_active', 'principal', 'revision', 'row']
 
-// With no member more: the text is made of all of them.
+// Without any other member: the text is made of all of them.
 const isHeldSet = (one: unknown): one is PrincipalSet =>
   isObject(one) &&
   Object.keys(one).toSorted().join() === MEMBERS.join() &&

@@ -12,7 +12,10 @@ import {
 } from '../../db/ledger/tree/trusted.ts'
 import { type EvidencePack, rootAt } from './pack.ts'
 
-/** Holds the rows of a pack against its tiles, and its checkpoints against those. `note`: told what was not compared. */
+/**
+ * Compares the rows of a pack with its tiles, and its checkpoints with those. `note`: called with each
+ * omitted comparison.
+ */
 export function packTree(
   pack: EvidencePack,
   trusted: LogTrust,
@@ -23,7 +26,7 @@ export function packTree(
   let count = 0
   let fitting = 0
 
-  /** Runs a step; what of the pack cannot be read is a problem of it. */
+  /** Runs a step; an unreadable part of the pack is a problem of it. */
   async function tried<Value>(step: () => Promise<Value>): Promise<Value | null> {
     try {
       return await step()
@@ -68,7 +71,10 @@ export function packTree(
     return reachable && size > 0
   }
 
-  /** Compares what the pack brings; returns the size that is covered, and whether something from elsewhere vouches for it. */
+  /**
+   * Compares the parts of the pack; returns the size that is covered, and whether something from elsewhere
+   * vouches for it.
+   */
   async function compareAll(): Promise<{ readonly sealed: number; readonly vouched: boolean }> {
     const stored = await pack.checkpoints()
     const own = [...(await pack.keys()), ...trusted.keys]
@@ -131,7 +137,9 @@ export function packTree(
   }
 }
 
-/** Throws `MalformedNote` where a tile of the rows does not lead to the tiles above it, up to the edge of a size. */
+/**
+ * Throws `MalformedNote` if a tile of the rows does not lead to the tiles above it, up to the edge of a size.
+ */
 async function bind(pack: EvidencePack, size: number): Promise<void> {
   let [first, last] = [pack.first, pack.first + pack.rows - 1]
   for (let [level, count] = [0, size]; count > 0; level += 1, count = Math.floor(count / TILE_WIDTH)) {

@@ -36,7 +36,7 @@ const NOTE_LIMIT = 1024 * 1024
 /** The tiles that are remembered: those of a row, level by level, and of those around it. */
 const MAX_TILES = 256
 
-/** Opens a pack. Throws one sentence where it is none. */
+/** Opens a pack. Throws one sentence if it is none. */
 export async function openPack(path: string): Promise<EvidencePack> {
   const zip = await openZip(path)
   const whole = zip.names
@@ -107,7 +107,9 @@ async function stampsIn(zip: ZipArchive): Promise<ReadonlyMap<number, readonly B
   return found
 }
 
-/** The object that a file is; null where it is none, has more than 2,000,000 values, or can be read in two ways. */
+/**
+ * The object that a file is; null if it is none, has more than 2,000,000 values, or can be read in two ways.
+ */
 export function parseObject(bytes: Buffer): UnknownRecord | null {
   if (!isUtf8(bytes) || countValues(bytes) > MAX_VALUES) return null
   const text = bytes.toString()
@@ -157,7 +159,7 @@ function tilesIn(zip: ZipArchive): EvidencePack['tile'] {
   }
 }
 
-/** The root of so many leaves, by the edge of the tree. Throws `MalformedNote` where a tile of it is not there. */
+/** The root of so many leaves, by the edge of the tree. Throws `MalformedNote` if a tile of it is missing. */
 export async function rootAt({ tile }: Pick<EvidencePack, 'tile'>, size: number): Promise<Buffer> {
   const edge = edgeOf(size).map(async ({ width, ...place }) =>
     width === 0 ? Buffer.alloc(0) : (await tile(place, width)).subarray(0, width * HASH_BYTES),
@@ -165,7 +167,7 @@ export async function rootAt({ tile }: Pick<EvidencePack, 'tile'>, size: number)
   return rootOf(await Promise.all(edge))
 }
 
-/** What is wrong with the digests of a zip, as a sentence; null where each file is what SHA256SUMS says. */
+/** Compares a zip with its SHA256SUMS. Returns the fault as a sentence; null if there is none. */
 export async function checksumFault(zip: ZipArchive): Promise<string | null> {
   if (!zip.names.includes('SHA256SUMS')) return 'SHA256SUMS is not in the pack'
   const listed = await digestsIn(zip)
@@ -183,7 +185,7 @@ export async function checksumFault(zip: ZipArchive): Promise<string | null> {
   return null
 }
 
-/** What SHA256SUMS says of each file: its name and its digest. What is no such line is the name of no file. */
+/** Reads SHA256SUMS: each file's name and digest. Other lines are the name of no file. */
 export async function digestsIn(
   zip: ZipArchive,
 ): Promise<readonly (readonly [name: string, digest: string])[]> {
@@ -196,6 +198,6 @@ export async function digestsIn(
   })
 }
 
-/** The characters of a line of SHA256SUMS beside the name. */
+/** The characters of a line of SHA256SUMS besides the name. */
 const DIGEST_LENGTH = 67
 const MIN_SUMS_LIMIT = 65_536

@@ -2,9 +2,9 @@
 const MAX_DEPTH = 64
 
 /**
- * Finds out why two readers may take a JSON text for two different things: a member stands twice in one object (escapes
- * resolved), or it is nested deeper than 64, of which nobody has looked at the members. Returns null if neither is so. The
- * text must be one that `JSON.parse` takes.
+ * Finds out why two readers may take a JSON text for two different things: a member stands twice in one
+ * object (escapes resolved), or it is nested deeper than 64, beyond which members were not checked. Returns
+ * null if neither is so. The text must be one that `JSON.parse` takes.
  */
 export function ambiguityOf(json: string): 'twice' | 'deep' | null {
   /** The names of each object that is open; null for an array. */

@@ -14,12 +14,12 @@ import {
 import { isObject, type UnknownRecord } from '../../db/support/json.ts'
 import { ambiguityOf } from './readings.ts'
 
-/** What verifying a receipt came to (docs/ledger.md#receipts). */
+/** The result of verifying a receipt (docs/ledger.md#receipts). */
 export interface ReceiptVerdict {
   readonly code: 0 | 2 | 3
-  /** What is wrong, as a sentence; null where nothing is. */
+  /** The fault, as a sentence; null if there is none. */
   readonly problem: string | null
-  /** What was shown, line by line. */
+  /** The facts that it proves, line by line. */
   readonly lines: readonly string[]
   readonly vouched: boolean
   readonly witnessed: readonly WitnessSummary[]
@@ -33,7 +33,7 @@ interface ReceiptRow {
   readonly proof: string
 }
 
-/** The rows of a receipt and what opens their commitments; null where a value is none. */
+/** The rows of a receipt and the salts that open their commitments; null if a value is none. */
 export function receiptIn(
   value: unknown,
 ): { readonly rows: readonly ReceiptRow[]; readonly salts: UnknownRecord } | null {
@@ -48,8 +48,8 @@ const isRow = (row: unknown): row is ReceiptRow =>
   Number.isSafeInteger(row.seq)
 
 /**
- * Verifies a receipt: each leaf is in the tree of a checkpoint that its log has signed, and, where a body is given,
- * the decision commits to exactly these bytes.
+ * Verifies a receipt: each leaf is in the tree of a checkpoint that its log has signed, and, if a body is
+ * given, the decision commits to exactly these bytes.
  */
 export async function verifyReceipt(
   { rows, salts }: NonNullable<ReturnType<typeof receiptIn>>,
@@ -131,7 +131,9 @@ const AMBIGUOUS =
 
 const NOT_STAMPED = { stamped: [], unchecked: 0 }
 
-/** Why a row cannot stand in a receipt behind its first one; null where it can. A receipt is about one request. */
+/**
+ * Why a row cannot stand in a receipt after its first one; null if it can. A receipt is about one request.
+ */
 function outOfOrder(row: UnknownRecord, first: UnknownRecord): string | null {
   if (row.request_id !== first.request_id) return 'is of another request'
   return row.status === 'allowed' || row.status === 'denied' ? 'is a decision, which comes first' : null
@@ -179,7 +181,7 @@ const isDeep = (value: unknown, left: number): boolean =>
   value !== null &&
   (left === 0 || Object.values(value).some((inside) => isDeep(inside, left - 1)))
 
-/** The text of a body that is a JSON object; null where it is none. */
+/** The text of a body that is a JSON object; null if it is none. */
 function jsonText(body: Buffer): string | null {
   const text = isUtf8(body) ? body.toString() : null
   return text !== null && parsed(text) ? text : null

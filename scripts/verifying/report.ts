@@ -58,7 +58,7 @@ interface ReportConclusion {
 // A witness cosigns, and an authority stamps, any log: they do not say which one is meant.
 const NOT_WITNESSED = 'CONSISTENT, NOT WITNESSED'
 
-/** The last line, where nothing is wrong. */
+/** The last line, if there is no fault. */
 const conclusion = ({ vouched, witnessed, stamps }: ReportConclusion): string =>
   vouched ? `VERIFIED${saidBy('WITNESSED', witnessed)}${saidBy('STAMPED', stamps.stamped)}` : NOT_WITNESSED
 

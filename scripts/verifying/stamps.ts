@@ -3,15 +3,15 @@ import { type StampAuthority, stampVerifier } from '../../certs/timestamps/judge
 import { readStamp, StampError } from '../../certs/timestamps/stamp.ts'
 import type { SignedCheckpoint, StampSummary, StampWatch } from '../../db/ledger/tree/trusted.ts'
 
-/** A time stamp that was handed over beside what is verified. */
+/** A time stamp given in addition to the verified file. */
 export interface GivenStamp {
   readonly file: string
   readonly bytes: Buffer
 }
 
 /**
- * Watches time stamps by the authorities that were given, and has those that were given find their checkpoints: each
- * must be of one. Every authority must have stamped one too.
+ * Checks time stamps by the given authorities, and finds the checkpoints of given time stamps: each must be
+ * of one. Every authority must have stamped one too.
  */
 export function stampWatch(authorities: readonly StampAuthority[], given: readonly GivenStamp[]): StampWatch {
   const judge = stampVerifier(authorities)
@@ -20,7 +20,7 @@ export function stampWatch(authorities: readonly StampAuthority[], given: readon
   const lost = new Set(given.map(looked))
   let unchecked = 0
 
-  /** Returns what is wrong, as a sentence; null where nothing is. */
+  /** Returns the fault, as a sentence; null if there is none. */
   async function judged(stamp: Uint8Array, { size, note }: SignedCheckpoint): Promise<string | null> {
     try {
       const found = await judge(stamp, note.text)
@@ -40,7 +40,7 @@ export function stampWatch(authorities: readonly StampAuthority[], given: readon
     stamped.set(name, { ...last, count: (known?.count ?? 0) + 1 })
   }
 
-  /** Those of the given ones, not found yet, that are of this text. */
+  /** Takes the given stamps of this text that were not found yet. */
   function takeGiven(text: string): readonly Buffer[] {
     if (lost.size === 0) return []
     const digest = hash('sha256', text)
@@ -69,7 +69,7 @@ export function stampWatch(authorities: readonly StampAuthority[], given: readon
 }
 
 interface InspectedStamp extends GivenStamp {
-  /** Hex; null where it cannot be read. */
+  /** Hex; null if it cannot be read. */
   readonly imprint: string | null
   /** The fault that it has as long as no checkpoint is found, as half a sentence. */
   readonly fault: string

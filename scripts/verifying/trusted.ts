@@ -6,7 +6,7 @@ import { messageOf } from '../../db/support/error-message.ts'
 import { type VerbOptions, WrongUsage } from '../command.ts'
 import { stampWatch } from './stamps.ts'
 
-/** The options by which whoever verifies says what it has from elsewhere. */
+/** The options for things that a verifier has from elsewhere. */
 export const TRUST_OPTIONS = {
   key: {
     type: 'string',
@@ -48,7 +48,7 @@ interface TrustValues {
   readonly timestamp?: readonly string[] | undefined
 }
 
-/** Reads what was given. Throws one sentence where a key, a checkpoint or a CA is none. */
+/** Reads the given options. Throws one sentence if a key, a checkpoint or a CA is none. */
 export function trustedIn({
   key = [],
   checkpoint = [],
@@ -70,7 +70,7 @@ export function trustedIn({
   }
 }
 
-/** Reads a verifier key, or a file of them. Throws one sentence where one is none, or of another kind. */
+/** Reads a verifier key, or a file of them. Throws one sentence if one is none, or of another kind. */
 export function keysIn(given: string, kind: KeyKind): readonly VerifierKey[] {
   const text = existsSync(given) ? readFileSync(given, 'utf8') : given
   const keys = text

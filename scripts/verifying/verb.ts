@@ -16,7 +16,7 @@ interface VerifyDefinition {
   readonly takes: string
   readonly make?: string
   readonly about: string
-  /** Verifies what is no receipt. Throws one sentence where it cannot be read. */
+  /** Verifies anything but a receipt. Throws one sentence if it cannot be read. */
   readonly inspect: (source: string, authority: boolean, trusted: LogTrust) => Promise<LedgerInspection>
 }
 

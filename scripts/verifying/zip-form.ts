@@ -1,8 +1,9 @@
 import { closeSync, fstatSync, openSync, readSync } from 'node:fs'
 import type { Entry, ZipFile } from 'yauzl'
 
-// Two programs may read one zip in two ways: where its end, its directory and the heads of its files contradict each
-// other. An auditor's other tools must see what was verified, so such a zip is not read at all (docs/ledger.md#evidence).
+// Two programs may read one zip in two ways, if its end, its directory and the heads of its files contradict
+// each other. An auditor's other tools must see what was verified, so such a zip is not read at all
+// (docs/ledger.md#evidence).
 
 const NAME = /^(?!.*\.\.)(?:[A-Za-z0-9_.-]+\/)*[A-Za-z0-9_.-]+$/
 /** Encrypted, patched, strongly encrypted, with a masked directory. */
@@ -10,7 +11,7 @@ const UNREADABLE_FLAGS = 0x2061
 /** The id of an extra field that says another name. */
 const OTHER_NAME = 0x7075
 
-/** Throws one sentence where a zip can be read in another way too. `entries`: all of its directory. */
+/** Throws one sentence if a zip can be read in another way too. `entries`: all of its directory. */
 export async function assertOneForm(path: string, zip: ZipFile, entries: readonly Entry[]): Promise<void> {
   const { count, start, end } = directoryOf(path)
   const length = entries.reduce(
@@ -45,14 +46,14 @@ function assertReadable(entry: Entry): void {
 
 const [END, LARGE_END, LOCATOR] = [22, 56, 20]
 
-/** How many files a zip has, where its directory begins, and where that must end. */
+/** The number of a zip's files, the start of its directory, and its required end. */
 interface Directory {
   readonly count: number
   readonly start: number
   readonly end: number
 }
 
-/** Reads what the end of a zip says of its directory. Throws one sentence. */
+/** Reads the directory's place from the end of a zip. Throws one sentence. */
 function directoryOf(path: string): Directory {
   const [tail, size] = tailOf(path, END + LOCATOR + LARGE_END)
   const at = tail.length - END

@@ -15,15 +15,15 @@ export interface ZipArchive {
   readonly names: readonly string[]
   /** The length of a file, in bytes; 0 if it is not there. */
   readonly length: (name: string) => number
-  /** A whole file. Throws one sentence where it is not there, or longer than `limit` bytes. */
+  /** A whole file. Throws one sentence if it is missing, or longer than `limit` bytes. */
   readonly bytes: (name: string, limit: number) => Promise<Buffer>
   readonly stream: (name: string) => Promise<AsyncIterable<Buffer>>
   readonly close: () => void
 }
 
 /**
- * Opens a zip. Throws one sentence where it is none, names one file twice, can be read in another way too, or is made
- * to grow out of all proportion.
+ * Opens a zip. Throws one sentence if it is none, names one file twice, can be read in another way too, or is
+ * made to grow out of all proportion.
  */
 export async function openZip(path: string): Promise<ZipArchive> {
   const zip = await openPromise(path, { autoClose: false })
@@ -56,7 +56,7 @@ export async function openZip(path: string): Promise<ZipArchive> {
   }
 }
 
-/** The same bytes. Throws one sentence behind the last where they are not those that the zip says. */
+/** The same bytes. Throws one sentence after the last if they are not those that the zip says. */
 async function* checked(
   bytes: AsyncIterable<Buffer>,
   { fileName, crc32: said }: Entry,

@@ -9,15 +9,15 @@ const CONNECTIONS = 256
 /** The time that a request may take to come. ms. */
 const PATIENCE_MS = 10_000
 
-/** What a log is asked for by: C2SP tlog-witness, Monitor Retrieval Mechanism. */
+/** The path of a request for a log's checkpoint: C2SP tlog-witness, Monitor Retrieval Mechanism. */
 const CHECKPOINT_PATH = /\/([0-9a-f]{64})\/checkpoint$/
 
 interface WitnessServerOptions {
   readonly answer: (body: string) => Promise<WitnessAnswer>
-  /** The last note that was cosigned of the log whose origin has this SHA-256, in hex; null where there is none. */
+  /** The last note cosigned for the log whose origin has this SHA-256, in hex; null if there is none. */
   readonly kept: (digest: string) => Promise<string | null>
   readonly tls: Pick<ServerOptions, 'cert' | 'key'> | null
-  /** Told what nobody can answer for. */
+  /** Called with errors that have no answer. */
   readonly onFault: (error: unknown) => void
 }
 
@@ -28,7 +28,7 @@ interface WitnessServerOptions {
 export function witnessServer({ answer, kept, tls, onFault }: WitnessServerOptions): Server {
   const serve: RequestListener = (req, res) => {
     const reply = (status: number, body: string, type = 'text/plain; charset=utf-8'): void => {
-      // What is left of a body that is too long is not read; else the connection serves the next request too.
+      // The rest of a body that is too long is not read; else the connection serves the next request too.
       const closing = req.complete ? {} : { connection: 'close' }
       res.writeHead(status, { 'content-type': type, ...closing }).end(body)
     }

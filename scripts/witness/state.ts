@@ -8,8 +8,9 @@ import { holdFileExclusively } from '../../db/sqlite/hold.ts'
 import { messageOf } from '../../db/support/error-message.ts'
 
 /**
- * What a witness has cosigned last of each log: one file each, on the disk before anything is signed; and beside it the
- * note with the cosignature, for whoever asks. A crash between the two leaves the note one checkpoint behind.
+ * A witness's last cosigned checkpoint of each log: one file each, on the disk before anything is signed; and
+ * next to it the note with the cosignature, for anyone who asks. A crash between the two leaves the note one
+ * checkpoint behind.
  */
 export class WitnessState {
   readonly #directory: string
@@ -25,7 +26,7 @@ export class WitnessState {
     return new WitnessState(directory)
   }
 
-  /** The last checkpoint of a log; of no rows where none was cosigned. Rejects where the file cannot be read. */
+  /** The last checkpoint of a log; of no rows if none was cosigned. Rejects if the file cannot be read. */
   async last(origin: string): Promise<Checkpoint> {
     const path = this.#pathOf(origin)
     try {
@@ -43,12 +44,12 @@ export class WitnessState {
     return writePrivateFile(this.#pathOf(checkpoint.origin), checkpointText(checkpoint))
   }
 
-  /** Keeps the note of a log for whoever asks. */
+  /** Keeps the note of a log for anyone who asks. */
   keep(origin: string, note: string): Promise<void> {
     return writePrivateFile(this.#noteOf(hash('sha256', origin)), note)
   }
 
-  /** The last note of the log whose origin has this digest, in hex; null where none was cosigned. */
+  /** The last note of the log whose origin has this digest, in hex; null if none was cosigned. */
   async kept(digest: string): Promise<string | null> {
     try {
       return await readFile(this.#noteOf(digest), 'utf8')

@@ -23,7 +23,7 @@ export interface WitnessAnswer {
 interface WitnessOptions {
   readonly name: string
   readonly key: KeyObject
-  /** Of the logs that it knows. */
+  /** Keys of the logs that it knows. */
   readonly logs: readonly VerifierKey[]
   readonly state: WitnessState
   /** ms since the epoch. */
@@ -31,9 +31,9 @@ interface WitnessOptions {
 }
 
 /**
- * Makes a witness (C2SP tlog-witness): it cosigns a checkpoint only where that follows from the last one that it has
- * cosigned of that log, and where it has remembered it on the disk first. Requests of one log are answered one after
- * the other.
+ * Makes a witness (C2SP tlog-witness): it cosigns a checkpoint only if that follows from the last one that it
+ * has cosigned of that log, and if it has remembered it on the disk first. Requests of one log are answered
+ * one after the other.
  */
 export function witness({
   name,
@@ -99,7 +99,7 @@ function requestIn(body: string): CheckpointRequest | null {
   try {
     const proof = lines.map(fromBase64)
     const checkpoint = parseSignedCheckpoint(body.slice(end + 2))
-    // Lines behind the root are cosigned as they stand, and a cosignature says nothing of them.
+    // Lines after the root are cosigned as they stand, and a cosignature says nothing of them.
     const isWhole = !checkpoint.note.text.includes('\n\n')
     return isWhole && proof.every(({ length }) => length === HASH_BYTES)
       ? { old: Number(old), proof, checkpoint }

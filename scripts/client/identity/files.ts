@@ -5,7 +5,7 @@ import { isFileNotFound, syncFolder } from '../../../certs/authority/key-store.t
 import { dpopKeyText } from '../signing/dpop-key.ts'
 import type { Identity } from './identity.ts'
 
-/** A directory for an identity that is being made, beside its final one. */
+/** A directory for an identity that is being made, next to its final one. */
 export interface IdentityDraft {
   /** Writes all files and gives the directory its name: whole, or not at all. */
   readonly publish: (identity: Identity) => Promise<void>
@@ -14,7 +14,7 @@ export interface IdentityDraft {
 }
 
 /**
- * Prepares to write an identity directory. Throws where something is there already, or it cannot be written:
+ * Prepares to write an identity directory. Throws if something is there already, or it cannot be written:
  * before anything is enrolled, because a key is shown once.
  */
 export async function draftIdentity(directory: string): Promise<IdentityDraft> {
@@ -30,7 +30,7 @@ export async function draftIdentity(directory: string): Promise<IdentityDraft> {
       for (const [name, text] of Object.entries(identityFileTexts(identity)))
         await write(join(place, name), text)
       await syncFolder(place)
-      // Takes the place of an empty directory; fails where somebody has put something there meanwhile.
+      // Takes the place of an empty directory; fails if somebody has put something there meanwhile.
       await rename(place, target)
       await syncFolder(dirname(target))
     },

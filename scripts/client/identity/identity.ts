@@ -10,7 +10,7 @@ import { readPrivateSync } from './private-file.ts'
 export interface Identity {
   /** The gateway's base URL without a path, e.g. `https://gateway.example:9443`. */
   readonly url: string
-  /** e.g. `acme::my-agent`; null where it is not known. Only shown, never sent. */
+  /** e.g. `acme::my-agent`; null if it is not known. Only shown, never sent. */
   readonly agentId: string | null
   /** The root certificate that the gateway is trusted by. PEM. */
   readonly ca: string
@@ -24,8 +24,8 @@ export interface Identity {
 
 /**
  * Reads an identity directory: `agent.crt`, `agent.key`, `org-ca.crt`, `gateway.json` (`{"url", "agent_id"}`)
- * and `dpop.jwk`, which is made where it is missing. `url` takes the place of the one in `gateway.json`,
- * `dpopJwk` of the proof key. Throws one sentence where a file is missing, is not what it should be, or a key
+ * and `dpop.jwk`, which is made if it is missing. `url` takes the place of the one in `gateway.json`,
+ * `dpopJwk` of the proof key. Throws one sentence if a file is missing, is not what it should be, or a key
  * can be read by others.
  */
 export function readIdentity(directory: string, url?: string, dpopJwk?: JsonWebKey): Identity {
@@ -42,7 +42,7 @@ export function readIdentity(directory: string, url?: string, dpopJwk?: JsonWebK
 }
 
 /**
- * Reads the place of an identity's gateway from `gateway.json`, or takes `url`. Throws one sentence where
+ * Reads the place of an identity's gateway from `gateway.json`, or takes `url`. Throws one sentence if
  * neither says it.
  */
 export function gatewayIn(directory: string, url?: string): Pick<Identity, 'url' | 'agentId'> {
@@ -68,8 +68,8 @@ function parsedIfThere(path: string): UnknownRecord | null {
 }
 
 /**
- * Returns the origin of a gateway's base URL. Throws one sentence where it is not https, or has a path, query
- * or user.
+ * Returns the origin of a gateway's base URL. Throws one sentence if it is not https, or has a path, query or
+ * user.
  */
 export function gatewayOrigin(text: string): string {
   const url = URL.parse(text)

@@ -14,9 +14,9 @@ import { basename, dirname, join } from 'node:path'
 import { isFileNotFound } from '../../../certs/authority/key-store.ts'
 
 /**
- * Reads a file that only its owner may read; null where there is none. Throws one sentence with the command
- * that mends it where others may read or write it. Synchronous, because an identity is read before the first
- * call can be made.
+ * Reads a file that only its owner may read; null if there is none. Throws one sentence with the command that
+ * mends it if others may read or write it. Synchronous, because an identity is read before the first call can
+ * be made.
  */
 export function readPrivateSync(path: string): string | null {
   const file = openIfThere(path)

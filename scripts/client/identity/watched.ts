@@ -15,26 +15,26 @@ const FILES = ['agent.crt', 'agent.key', 'org-ca.crt', 'dpop.jwk']
 export interface CurrentIdentity {
   /** Returns the identity to use: the same object for as long as nothing has changed. */
   readonly current: () => Identity
-  /** Looks whether there is a newer one, where it is time to. Never rejects. */
+  /** Looks for a newer one, if it is time to. Never rejects. */
   readonly refresh: () => Promise<void>
   /** Has the next `refresh` look at the files, however lately that was done: the gateway refused this one. */
   readonly invalidate: () => void
 }
 
-/** The directory of an identity, and what is to be known about looking at it. */
+/** The directory of an identity, and the settings for watching it. */
 export interface IdentityWatchOptions {
   readonly directory: string
   /** ms since the epoch. */
   readonly now: () => number
-  /** Told, once each, of changes and of what keeps one from being used. One sentence. */
+  /** Called, once each, with a change or the reason that one cannot be used. One sentence. */
   readonly notice: (sentence: string) => void
 }
 
 /**
  * Follows the files of an identity directory: certificate and key, the CA, the proof key. They are looked at
- * when a call is made, and at most once a second: nothing runs while nobody calls. What is new is used once
- * certificate and key belong together, until then what was used before: the two may be replaced one after the
- * other, in place, by renaming, or behind a link. Does NOT follow `gateway.json`.
+ * when a call is made, and at most once a second: nothing runs while nobody calls. New files are used once
+ * certificate and key belong together, the old ones until then: the two may be replaced one after the other,
+ * in place, by renaming, or behind a link. Does NOT follow `gateway.json`.
  */
 export function watchIdentity(
   first: Identity,
@@ -52,7 +52,7 @@ export function watchIdentity(
     said = sentence
   }
   const look = async (): Promise<void> => {
-    // Before they are read: what changes meanwhile is seen at the next look.
+    // Before they are read: a change meanwhile is seen at the next look.
     const state = await stateOf(directory)
     if (state === seen) return
     try {
@@ -73,7 +73,7 @@ export function watchIdentity(
   return {
     current: () => kept,
     refresh: async () => {
-      // Also where the clock was set back.
+      // Also if the clock was set back.
       if (looking === null && Math.abs(now() - lookedAt) >= LOOK_MS) {
         lookedAt = now()
         looking = look().finally(() => {
@@ -88,7 +88,7 @@ export function watchIdentity(
   }
 }
 
-/** Returns what tells two states of the files apart, links followed. */
+/** Returns a text that tells two states of the files apart, links followed. */
 async function stateOf(directory: string): Promise<string> {
   const states = FILES.map(async (name) => {
     try {

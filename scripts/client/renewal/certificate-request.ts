@@ -9,8 +9,8 @@ const ECDSA_WITH_SHA256 = Buffer.from('06082a8648ce3d040302', 'hex')
 const NO_ATTRIBUTES = Buffer.from('a000', 'hex')
 
 /**
- * Makes a PKCS#10 certificate request (RFC 2986) for an EC P-256 key, in PEM. It asks for no name: the gateway
- * knows whose it is, and takes the key alone.
+ * Makes a PKCS#10 certificate request (RFC 2986) for an EC P-256 key, in PEM. It asks for no name: the
+ * gateway knows the holder, and takes the key alone.
  */
 export function certificateRequest(key: KeyObject): string {
   const subject = der(SEQUENCE, der(SET, der(SEQUENCE, COMMON_NAME, der(0x0c, Buffer.from('renewal')))))

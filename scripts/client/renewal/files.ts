@@ -4,17 +4,17 @@ import { join } from 'node:path'
 import { isFileNotFound, syncFolder, writePrivateFile } from '../../../certs/authority/key-store.ts'
 import { writePrivateOnceSync } from '../identity/private-file.ts'
 
-// Each waits beside the file whose place it takes. A key is there before it is certified: an answer that is
-// lost on its way is asked for again with the same key.
+// Each waits next to the file that it replaces. A key is there before it is certified: after a lost answer
+// the same key is used again.
 const KEY = 'agent.key'
 const CERT = 'agent.crt'
 const NEXT_KEY = 'agent.key.next'
 const NEXT_CERT = 'agent.crt.next'
 
 /**
- * Returns the key of the next certificate: the one that waits in the directory, or a new EC P-256 key, written
- * there with mode 0600. Of two processes that make one at once both get the one that stayed. Throws where the
- * directory cannot be written, or holds links, which whoever made them renews where they lead.
+ * Returns the key of the next certificate: the one that waits in the directory, or a new EC P-256 key,
+ * written there with mode 0600. Two processes that make one at once both get the one that stayed. Throws if
+ * the directory cannot be written, or holds links: their maker renews the files they lead to.
  */
 export async function nextKey(directory: string): Promise<KeyObject> {
   for (const name of [KEY, CERT]) {
@@ -31,7 +31,7 @@ export async function nextKey(directory: string): Promise<KeyObject> {
 }
 
 /**
- * Puts a certificate for the waiting key, and that key, in the places of those before. Throws where it is for
+ * Puts a certificate for the waiting key, and that key, in the places of those before. Throws if it is for
  * another key: nothing has changed then.
  */
 export async function putNext(directory: string, chainPem: string): Promise<void> {
@@ -44,8 +44,8 @@ export async function putNext(directory: string, chainPem: string): Promise<void
 }
 
 /**
- * Ends a replacement that was begun, where a crash came in between; removes what belongs to no key. Does
- * nothing where none was begun. Two processes may do it at once.
+ * Ends a replacement that a crash interrupted; removes files that belong to no key. Does nothing if none was
+ * begun. Two processes may do it at once.
  */
 export async function settleNext(directory: string): Promise<void> {
   const chain = await textIn(join(directory, NEXT_CERT))

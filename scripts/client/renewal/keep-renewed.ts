@@ -13,7 +13,7 @@ const MAX_RETRY_MS = 6 * HOUR_MS
 
 export interface RenewalOptions {
   readonly directory: string
-  /** In place of the URL in `gateway.json`. */
+  /** Replaces the URL in `gateway.json`. */
   readonly url?: string | undefined
   /** Told of each renewal and of each failure. One sentence. */
   readonly notice: (sentence: string) => void
@@ -21,7 +21,7 @@ export interface RenewalOptions {
   readonly signal: AbortSignal
   /** ms since the epoch. Default: `Date.now`. */
   readonly now?: () => number
-  /** Resolves after so many ms; rejects where the signal fires. Default: a timer that keeps no process alive. */
+  /** Resolves after so many ms; rejects if the signal fires. Default: a timer that keeps no process alive. */
   readonly sleep?: (ms: number) => Promise<unknown>
   /** 0 to 1. Default: `Math.random`. */
   readonly random?: () => number
@@ -29,9 +29,9 @@ export interface RenewalOptions {
 
 /**
  * Renews the certificate of an identity directory by itself, until the signal fires: somewhere in the first
- * half of its last third, so that agents which were enrolled together do not all ask at once. After a failure it tries
- * again, a minute later and then less and less often. Where the gateway says that it does not renew this
- * certificate, it waits for another one. Never rejects.
+ * half of its last third, so that agents which were enrolled together do not all ask at once. After a failure
+ * it tries again, a minute later and then less and less often. If the gateway says that it does not renew
+ * this certificate, it waits for another one. Never rejects.
  */
 export async function keepRenewed(keeping: RenewalOptions): Promise<void> {
   const { directory, url, notice, signal, now = Date.now, random = Math.random } = keeping
@@ -64,7 +64,7 @@ export async function keepRenewed(keeping: RenewalOptions): Promise<void> {
       failures += 1
       notice(`${directory} was not renewed (${messageOf(error)}); it is tried again in ${minutes(wait)}`)
     }
-    // It rejects where the signal fires, and then that is the end.
+    // It rejects if the signal fires, and then that is the end.
     await sleep(wait).catch(() => undefined)
   }
 }
@@ -73,7 +73,7 @@ export async function keepRenewed(keeping: RenewalOptions): Promise<void> {
 const dueAt = ({ renewableFrom, notAfter }: CertificateLife, share: number): number =>
   renewableFrom + (notAfter - renewableFrom) * share
 
-// Half of it and up to all of it, for those who fail together must not come again together.
+// Half of it and up to all of it, since callers that fail together must not come again together.
 function retryAfter(failures: number, random: number): number {
   const most = Math.min(MINUTE_MS * 2 ** Math.min(failures, 16), MAX_RETRY_MS)
   return most * (0.5 + random / 2)

@@ -33,9 +33,9 @@ export function certificateLife({ cert }: Pick<Identity, 'cert'>): CertificateLi
 
 /**
  * Renews the certificate of an identity directory, for a new key, by the certificate that it holds
- * (docs/protocol.md#renewal). The new pair takes the place of the old one when both are whole on the disk; until
- * then, and wherever this throws, the old identity stays as it is. Two that renew at once come to the same
- * pair. Throws a `GatewayRefusal` where the gateway refuses.
+ * (docs/protocol.md#renewal). The new pair takes the place of the old one when both are whole on the disk;
+ * until then, and wherever this throws, the old identity stays as it is. Two that renew at once get the same
+ * pair. Throws a `GatewayRefusal` if the gateway refuses.
  */
 export async function renewIdentity(directory: string, url?: string): Promise<RenewedCertificate> {
   await settleNext(directory)
@@ -55,7 +55,7 @@ interface RenewalAnswer {
   readonly advice: unknown
 }
 
-/** Asks by the certificate alone, and with a token and proof where the gateway demands them. */
+/** Asks by the certificate alone, and with a token and proof if the gateway demands them. */
 async function ask(identity: Identity, body: string): Promise<RenewalAnswer> {
   const { url, ca, cert, key } = identity
   const agent = new Agent({ connect: { ca, cert, key, rejectUnauthorized: true }, allowH2: false })

@@ -17,8 +17,8 @@ export function publicDpopJwk({ crv, kty, x, y }: JsonWebKey): JsonWebKey {
 
 /**
  * Reads the DPoP key of an identity directory: `dpop.jwk`, made on first use with mode 0600 and never
- * overwritten. Of two processes that make it at once both get the one that stayed. Throws one sentence where
- * the file is not such a key, or others can read it.
+ * overwritten. Two processes that make it at once both get the one that stayed. Throws one sentence if the
+ * file is not such a key, or others can read it.
  */
 export function dpopKeyIn(directory: string): JsonWebKey {
   const kept = storedDpopKey(directory)
@@ -28,14 +28,14 @@ export function dpopKeyIn(directory: string): JsonWebKey {
   return parseDpopKey(readPrivateSync(path) ?? '', path)
 }
 
-/** As {@link dpopKeyIn}, but null where there is none. */
+/** Like {@link dpopKeyIn}, but null if there is none. */
 export function storedDpopKey(directory: string): JsonWebKey | null {
   const path = join(directory, FILE)
   const text = readPrivateSync(path)
   return text === null ? null : parseDpopKey(text, path)
 }
 
-/** Writes a key as it lies in `dpop.jwk`. */
+/** Returns a key as the text of `dpop.jwk`. */
 export const dpopKeyText = (key: JsonWebKey): string => `${JSON.stringify(key)}\n`
 
 function parseDpopKey(text: string, path: string): JsonWebKey {

@@ -7,7 +7,7 @@ export type NonceKind = 'token' | 'resource'
 /** The latest nonce of each kind (RFC 9449 §8.2). */
 export interface NonceStore {
   readonly get: (door: NonceKind) => string | undefined
-  /** Keeps the nonce of an answer, of whatever status; returns false where there was none. */
+  /** Keeps the nonce of an answer, of whatever status; returns false if there was none. */
   readonly learn: (door: NonceKind, headers: LowerCaseHeaders) => boolean
 }
 

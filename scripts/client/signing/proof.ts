@@ -17,7 +17,7 @@ export interface ProofRequest {
 /** Makes a DPoP proof (RFC 9449 §4.2): a JWT with an id of its own, never two alike. */
 export type ProofSigner = (request: ProofRequest) => string
 
-/** Makes a signer with this key (ES256). Throws where the JWK is not a private key of the curve. */
+/** Makes a signer with this key (ES256). Throws if the JWK is not a private key of the curve. */
 export function proofSigner(jwk: JsonWebKey): ProofSigner {
   const key = createPrivateKey({ key: jwk, format: 'jwk' })
   const header = part({ typ: 'dpop+jwt', alg: 'ES256', jwk: publicDpopJwk(jwk) })

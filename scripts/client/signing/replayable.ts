@@ -10,13 +10,13 @@ export interface ReplayableBody {
   readonly canReplay: () => boolean
   /** Returns the whole body from its beginning, for one attempt. Only the latest one is read. */
   readonly attempt: () => unknown
-  /** Lets go of the source, and of what was kept. */
+  /** Closes the source, and drops the bytes that were kept. */
   readonly close: () => void
 }
 
 /**
  * Makes a body replayable. Strings and bytes are sent as they are, and so are forms, which the HTTP client
- * writes out anew each time. A stream or an iterable is passed on as it comes and kept beside, up to 32 MiB:
+ * writes out again each time. A stream or an iterable is passed on as it comes and kept too, up to 32 MiB:
  * beyond that the first attempt is the only one.
  */
 export function replayableBody(body: unknown): ReplayableBody {

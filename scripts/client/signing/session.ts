@@ -15,9 +15,9 @@ export interface SessionOptions {
   readonly scope?: string
   /** The clock that tokens and proofs go by. ms since the epoch. Default: `Date.now`. */
   readonly now?: () => number
-  /** The directory that the identity was read from: what is replaced there is used from the next call on. */
+  /** The directory that the identity was read from: replaced files are used from the next call on. */
   readonly directory?: string
-  /** Told of what has happened in `directory`, in a sentence. Default: nobody. */
+  /** Called with each event in `directory`, in a sentence. Default: nobody. */
   readonly notice?: (sentence: string) => void
 }
 
@@ -126,7 +126,7 @@ interface BoundConnectionOptions {
   readonly open: Set<Agent>
 }
 
-/** What is bound to one certificate and one proof key: connections, the access token, the signer. */
+/** The things bound to one certificate and one proof key: connections, the access token, the signer. */
 class BoundConnections {
   readonly identity: Identity
   readonly agent: Agent
@@ -171,7 +171,7 @@ class BoundConnections {
 
   #closeUnused(): void {
     if (!this.#retired || this.#signing > 0) return
-    // It waits for what was dispatched. That it was destroyed meanwhile is the end that was wanted.
+    // It waits for dispatched calls. That it was destroyed meanwhile is the end that was wanted.
     const ended = (): unknown => this.#open.delete(this.agent)
     this.agent.close().then(ended, ended)
   }

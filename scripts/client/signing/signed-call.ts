@@ -23,17 +23,17 @@ export interface AttemptCredentials {
 export interface CallSigner {
   /** The only origin that is ever sent anything. */
   readonly origin: string
-  /** Credentials for one attempt. `path` may have a query. Rejects where no access token is to be had. */
+  /** Credentials for one attempt. `path` may have a query. Rejects if no access token is to be had. */
   readonly sign: (method: string, path: string) => Promise<AttemptCredentials>
-  /** Keeps the nonce of an answer; returns false where there was none. */
+  /** Keeps the nonce of an answer; returns false if there was none. */
   readonly learn: (headers: LowerCaseHeaders) => boolean
 }
 
 /**
- * An undici dispatcher that signs every attempt anew and repeats a call at most once for each of the two
- * refusals that a new signature can cure: `use_dpop_nonce` (RFC 9449 §9) and `invalid_token`. Where the token
+ * An undici dispatcher that signs every attempt again and repeats a call at most once for each of the two
+ * refusals that a new signature can cure: `use_dpop_nonce` (RFC 9449 §9) and `invalid_token`. If the token
  * endpoint itself refuses, the call is answered with that refusal, so that an SDK shows its sentence. Throws
- * where a call is for another origin. The connections are the signer's, and so is their end.
+ * if a call is for another origin. The connections are the signer's, and so is their end.
  */
 export class SignedDispatcher extends Dispatcher {
   readonly #signer: CallSigner
@@ -193,7 +193,7 @@ class SignedCall implements SignedCallController {
   }
 }
 
-/** Returns the error of a DPoP challenge (RFC 9449 §7.1); empty where there is none. */
+/** Returns the error of a DPoP challenge (RFC 9449 §7.1); empty if there is none. */
 function challengeOf(headers: LowerCaseHeaders): string {
   const challenges = [headers['www-authenticate'] ?? []].flat().join(', ')
   return /\bDPoP\b.*?\berror="([a-z_]+)"/i.exec(challenges)?.[1] ?? ''

@@ -3,7 +3,7 @@ import { gatewayRefusal, jsonMembers } from '../refusal.ts'
 import type { NonceStore } from './nonces.ts'
 import type { ProofSigner } from './proof.ts'
 
-/** The time before its end at which a token is replaced, or half its life where that is shorter. ms. */
+/** The time before its end at which a token is replaced, or half its life if that is shorter. ms. */
 const EARLY_MS = 30_000
 /** The time that a token may take: it is made at once or not at all, and calls wait for it. ms. */
 const TIMEOUT_MS = 30_000
@@ -22,7 +22,7 @@ export interface TokenSource {
 
 interface CachedToken {
   readonly value: string
-  /** The instant from which the next is asked for. ms since the epoch. */
+  /** The instant from which the next one is asked for. ms since the epoch. */
   readonly freshUntil: number
 }
 
@@ -30,7 +30,7 @@ interface CachedToken {
 export interface TokenCache {
   /**
    * Returns a token that holds for a while yet. However many ask at once, the gateway is asked once. Rejects
-   * with a `GatewayRefusal`, or with undici's error where the gateway could not be reached; nothing is kept
+   * with a `GatewayRefusal`, or with undici's error if the gateway could not be reached; nothing is kept
    * then.
    */
   readonly current: () => Promise<string>
@@ -78,7 +78,7 @@ async function askToken(source: TokenSource): Promise<CachedToken> {
 interface TokenAnswer {
   readonly status: number
   readonly text: string
-  /** True where a nonce came with it. */
+  /** True if a nonce came with it. */
   readonly learned: boolean
   readonly advice: unknown
 }
