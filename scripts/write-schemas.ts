@@ -14,6 +14,9 @@ export const SCHEMA_DIRECTORY = join(import.meta.dirname, '../docs/schema')
 /** The published description of every route. */
 export const OPENAPI_FILE = join(import.meta.dirname, '../docs/openapi.json')
 
+/** The columns of a page. */
+const MAX_COLUMNS = 110
+
 /** The published list of reasons. */
 export const REASONS_PAGE = join(import.meta.dirname, '../docs/reasons.md')
 
@@ -76,34 +79,42 @@ export function reasonsPage(): string {
 
 Generated from \`plugins/refusal.ts\` by \`node scripts/write-schemas.ts\`: do not edit.
 
-Every refusal says its \`reason\` in the body, in the log line and, where the caller is known, in the ledger. A reason never changes
-its meaning; a \`message\` may say more than the sentence here. Retry: whether sending the same again can help, perhaps later;
-\`no\` is also told to SDKs, with \`x-should-retry: false\`. MCP and the token endpoint answer in the form of
-their own protocols, for the same reasons.
+${wrapped(`Every refusal gives its \`reason\` in the body, in the log line and, if the caller is known, in the ledger. The
+meaning of a reason never changes; a \`message\` may say more than the sentence here. *Retry* means that the same request
+may succeed later; every other refusal also tells SDKs \`x-should-retry: false\`. MCP and the token endpoint answer in
+the form of their own protocols, with the same reasons.`)}
 
-${table(
-  ['Reason', 'HTTP status', 'Error type', 'Retry', 'Meaning'],
-  reasons.map(({ reason, status, type, final, message }) => [
-    code(reason),
-    String(status),
-    code(type),
-    final ? 'no' : 'yes',
-    message,
-  ]),
-)}
+${reasons.map(entryOf).join('\n')}
 
 ## Former reasons
 
-Answers and rows of earlier versions have these; what they meant has one word now, whichever endpoint refuses.
+${wrapped(`Answers and rows of earlier versions have these. Each meaning has one word now, whichever endpoint refuses.`)}
 
 ${table(['Then', 'Now'], Object.entries(FORMER_REASONS).map(coded))}
 
 ## Former names of plugins
 
-The ledger says in \`refused_by\` which plugin refused. Rows of earlier versions keep the names that they were written with.
+${wrapped(`The ledger says in \`refused_by\` which plugin refused. Rows of earlier versions keep the names that they were
+written with.`)}
 
 ${table(['Then', 'Now'], Object.entries(FORMER_PLUGIN_NAMES).map(coded))}
 `
+}
+
+const entryOf = ({ reason, status, type, final, message }: Refusal): string =>
+  wrapped(`- ${code(reason)} (${status}, ${code(type)}${final ? '' : ', retry'}): ${message}`, '  ')
+
+/** Wraps a paragraph of Markdown; further lines begin with the indent. */
+function wrapped(text: string, indent = ''): string {
+  const lines: string[] = []
+  let line = ''
+  for (const word of text.split(/\s+/)) {
+    if (line.trim() !== '' && line.length + 1 + word.length > MAX_COLUMNS) {
+      lines.push(line)
+      line = `${indent}${word}`
+    } else line = line === '' ? word : `${line} ${word}`
+  }
+  return [...lines, line].join('\n')
 }
 
 const code = (text: string): string => `\`${text}\``

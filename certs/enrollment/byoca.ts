@@ -31,7 +31,10 @@ function ownSpiffeId(leafDer: Uint8Array, { organisation, name }: ByocaEnrollmen
   if (uri === undefined) return null
   // An SVID has one URI and no other (X.509-SVID §2), SPIFFE or not.
   if (uris.length > 1) {
-    throw new CertificateError('spiffe_ambiguous', 'The certificate carries a SPIFFE id and a second URI.')
+    throw new CertificateError(
+      'spiffe_ambiguous',
+      'The certificate has a second URI in addition to its SPIFFE id.',
+    )
   }
   if (isOf(uri, organisation, name)) return uri
   const message = `The SPIFFE id of the certificate does not name the agent ${organisation}/${name}.`

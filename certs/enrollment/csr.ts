@@ -104,7 +104,7 @@ function checkSignature(request: CertificationRequest, publicKey: KeyObject): vo
   if (proven) return
   throw new CertificateError(
     'signature_invalid',
-    'The request is not signed by the private key of its public key.',
+    'The request is not signed by the private key that belongs to its public key.',
   )
 }
 

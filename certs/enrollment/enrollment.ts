@@ -123,7 +123,7 @@ function readKey(pem: string): KeyObject {
   try {
     return readPrivateKey(pem)
   } catch (cause) {
-    const message = 'The private key is not an unencrypted private key in PEM.'
+    const message = 'The private key must be unencrypted and in PEM.'
     throw new CertificateError('private_key_unreadable', message, cause)
   }
 }

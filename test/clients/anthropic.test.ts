@@ -214,7 +214,7 @@ await t.test(
       const error = await caught(call(), Anthropic.BadRequestError)
       t.equal(
         error.message,
-        '400 The path starts with /v1 twice. Set the base URL of this client without /v1.',
+        '400 The path starts with /v1 twice. Remove /v1 from the base URL of this client.',
       )
     }
   },

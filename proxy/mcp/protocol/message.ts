@@ -131,7 +131,7 @@ function parseMessage(facts: Arrival & JsonBody): McpMessage {
   }
   standardHeaders(message, headers)
   if (message.kind === 'request' && !isServed(message)) {
-    throw new Refusal('mcp_method_unknown', { message: 'This method is not served here.' })
+    throw new Refusal('mcp_method_unknown', { message: 'This method is not supported here.' })
   }
   return message
 }

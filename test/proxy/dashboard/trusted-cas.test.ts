@@ -24,7 +24,7 @@ await t.test('H7 the pages say which CA vouches for whom, and replace one withou
   t.match(await text('/proxy/pki'), /lock 1 out/)
   const relied = await jar.send(`/proxy/pki/${first}/detach`, { csrf })
   t.equal(relied.status, 409, 'the box is empty')
-  t.match(relied.text, /rest on this CA alone/)
+  t.match(relied.text, /rely on this CA alone/)
   t.equal(await send(`/proxy/pki/${second}/vouch`, { as: first }), '/proxy/pki?notice=trusted')
   t.match(await text('/proxy/pki'), /1 agent<[\s\S]*1 agent</)
   t.match(await text(agent), first)

@@ -507,7 +507,7 @@ await t.test('F-19 a caller who hangs up stops the call, and no further provider
     body: CHAT,
     hangup: caller,
   })
-  await t.rejects(call, { message: 'The caller hung up before the answer.' })
+  await t.rejects(call, { message: 'The caller disconnected before the answer.' })
   await closed
   t.equal(second.connections(), 0)
 })

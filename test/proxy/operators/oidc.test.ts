@@ -185,7 +185,7 @@ await t.test('while the provider is down, certificates, the secret and sessions 
   await provider.stop()
   const refused = await waiting.callback(back)
   t.equal(refused.status, 503, 'the code cannot be redeemed')
-  t.match(refused.text, 'The identity provider cannot be asked now. Try again in a minute.')
+  t.match(refused.text, 'The identity provider is not available now. Try again in a minute.')
   t.equal(refused.headers['retry-after'], '60')
   t.notMatch(refused.text, provider.issuer)
   t.equal(waiting.jar.session, undefined)
@@ -211,7 +211,7 @@ await t.test('a provider that was down is asked again once a minute, whoever wan
   for (let stranger = 0; stranger < 3; stranger += 1) {
     const { status, headers, text } = await start()
     t.equal(status, 503)
-    t.match(text, 'cannot be asked now')
+    t.match(text, 'is not available now')
     t.match(headers['content-type'], 'text/html')
   }
   t.same([...provider.asked.values()], [1])

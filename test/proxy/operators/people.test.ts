@@ -24,7 +24,7 @@ async function getsNothing(
   const operators = (await gateway.admin('GET', '/v1/admin/operators')).json.total
   const refused = await browser.signIn(login)
   t.equal(refused.status, 403, reason)
-  t.match(refused.text, 'This sign-in is refused. Ask whoever runs this gateway.')
+  t.match(refused.text, 'This sign-in was refused. Ask whoever runs this gateway.')
   t.notMatch(refused.text, reason, 'why is nobody’s business')
   t.equal(browser.jar.session, undefined)
   t.equal((await browser.jar.ask('GET', '/v1/admin/session')).status, 403)

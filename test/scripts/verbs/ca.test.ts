@@ -27,7 +27,7 @@ await t.test(
       t.equal((await gateway.admin('POST', '/v1/admin/agents/enroll/spiffe', body)).status, 201)
     }
     const [first = '', second = ''] = digests
-    t.match(await ca('detach', first), { code: 1, err: /rest on this CA alone/ })
+    t.match(await ca('detach', first), { code: 1, err: /rely on this CA alone/ })
     t.match(await ca('trust', second.slice(0, 12), '--agents-of', first.slice(0, 12)), {
       code: 0,
       out: `${second} vouches for 1 more\n`,
