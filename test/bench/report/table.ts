@@ -1,48 +1,49 @@
 import { number } from '../results.ts'
-import type { Row } from '../row.ts'
 
-/** The share of its core from which on the generator was the limit. */
-const BUSY = 0.9
-
-export const HEADINGS = ['server', 'c', 'req/s', 'p50 µs', 'p99 µs', 'CPU µs/req', 'core %', 'RSS MiB']
-
-/** Returns a row's cells under {@link HEADINGS}. */
-export function cells(row: Row): string[] {
-  return [
-    row.server,
-    String(row.connections),
-    perSecond(row),
-    number(row.p50),
-    number(row.p99),
-    optional(row.cpuUs),
-    corePercent(row),
-    optional(row.rssMb),
-  ]
-}
-
-export const corePercent = ({ cpuUs, perSecond: rate }: Row): string =>
-  cpuUs === null ? '–' : number((cpuUs * rate) / 10_000)
-
-/** Writes the throughput, with `\\*` where the generator was the limit. */
-export const perSecond = (row: Row): string =>
-  number(row.perSecond) +
-  (row.generatorBusy > BUSY ? '\\*' : '') +
-  (row.errors > 0 ? ` (${row.errors} errors)` : '')
-
-export const optional = (value: number | null): string => (value === null ? '–' : number(value))
+/** The value of a cell: what a record of the results holds at its leaves. */
+type Cell = string | number | boolean | null | undefined
 
 /**
- * Writes a Markdown table, or a sentence where there are no rows. The first column is text, the others are
- * figures.
+ * Writes a Markdown table, or a sentence if there are no rows. A column of numbers stands to the right. The JSON of a
+ * run (`--json`) has the same figures, unrounded.
  */
 export function table(headings: readonly string[], rows: readonly (readonly string[])[]): string {
   if (rows.length === 0) return 'not measured\n'
   const widths = headings.map((heading, i) =>
     Math.max(heading.length, ...rows.map((row) => (row[i] ?? '').length)),
   )
-  const isText = (i: number): boolean => i === 0 || headings[i] === 'what'
+  const isText = headings.map((_, i) => rows.some((row) => !/^(?:[-–]|≥|≤|)[\d.,– ]*$/.test(row[i] ?? '')))
   const line = (row: readonly string[]): string =>
-    `| ${row.map((cell, i) => (isText(i) ? cell.padEnd(widths[i] ?? 0) : cell.padStart(widths[i] ?? 0))).join(' | ')} |`
-  const rule = `|${widths.map((width, i) => (isText(i) ? '-'.repeat(width + 2) : `${'-'.repeat(width + 1)}:`)).join('|')}|`
+    `| ${row.map((cell, i) => (isText[i] ? cell.padEnd(widths[i] ?? 0) : cell.padStart(widths[i] ?? 0))).join(' | ')} |`
+  const rule = `|${widths.map((width, i) => (isText[i] ? '-'.repeat(width + 2) : `${'-'.repeat(width + 1)}:`)).join('|')}|`
   return `${[line(headings), rule, ...rows.map(line)].join('\n')}\n`
+}
+
+/** Writes records as a table: a column for each member that one of them has, nested members by both names. */
+export function tableOfRecords(records: readonly object[]): string {
+  const flat = records.map((record) => new Map(cellsOf(record)))
+  const valuesOf = (name: string) => flat.map((cells) => cells.get(name) ?? null)
+  const isNumber = (name: string) =>
+    valuesOf(name).every((value) => value === null || typeof value === 'number')
+  const headings = [...new Set(flat.flatMap((cells) => [...cells.keys()]))]
+    .filter((name) => valuesOf(name).some((value) => value !== null))
+    // What a row is about comes before its figures.
+    .toSorted((a, b) => Number(isNumber(a)) - Number(isNumber(b)))
+  return table(
+    headings,
+    flat.map((cells) => headings.map((name) => written(cells.get(name)))),
+  )
+}
+
+function* cellsOf(record: object, prefix = ''): Generator<[string, Cell]> {
+  for (const [name, value] of Object.entries(record)) {
+    if (typeof value === 'object' && value !== null) yield* cellsOf(value, `${prefix}${name} `)
+    else yield [`${prefix}${name}`, value as Cell]
+  }
+}
+
+function written(cell: Cell): string {
+  if (cell === null || cell === undefined) return '–'
+  if (typeof cell !== 'number') return String(cell)
+  return number(cell, Number.isInteger(cell) || Math.abs(cell) >= 100 ? 0 : 2)
 }

@@ -1,7 +1,7 @@
+import type { Cost } from '../costs.ts'
 import { number, type Results } from '../results.ts'
 import { type Row, rowOf } from '../row.ts'
 import { BARE_PROXY, DIRECT, GATEWAY, GATEWAY_IDLE, GATEWAY_MCP } from '../subjects.ts'
-import { heapKbOf } from './copies.ts'
 import { table } from './table.ts'
 
 /** A figure that is wanted, and what was reached. */
@@ -46,12 +46,15 @@ export function reportTargets(results: Results): string {
         unit === '' ? figure : `${figure}, ${unit}`,
         `${sign} ${number(want.value, want.digits)}`,
         want.stretch === undefined ? '–' : `${sign} ${number(want.stretch, want.digits)}`,
-        met === null || reached === undefined ? 'not measured' : number(reached, want.digits),
+        met === null || reached === undefined ? '–' : number(reached, want.digits),
         met === null ? '–' : met ? 'yes' : 'NO',
       ]
     }),
   )
 }
+
+/** The heap of all threads that a call takes. KB of 1,000 bytes. */
+const heapKbOf = ({ loopBytes, threadsBytes }: Cost): number => (loopBytes + threadsBytes) / 1_000
 
 /** Lists every target of the project, in the order in which they were set. */
 export function targetsOf(results: Results): readonly Target[] {
