@@ -20,6 +20,7 @@ import { origin } from '../plugins/origin/origin.ts'
 import type { PinnedCaller } from '../plugins/pin/pin.ts'
 import { type Arrival, Pipeline, type Plugin } from '../plugins/plugin.ts'
 import { metricsReader } from '../plugins/secrets/metrics-token.ts'
+import { changePipeline } from './admin/pipeline.ts'
 import { tokenProof } from './auth/token-proof.ts'
 import { tokenRequest } from './auth/token-request.ts'
 import type { LlmEndpoint } from './llm/dialects/registry.ts'
@@ -320,6 +321,8 @@ export function pipelines({
     /** Administration: an operator over TLS, or whoever the file mode of the control socket lets in. */
     admin: administration(known),
     control: administration(local),
+    /** A change that one of them asks for: rehearsal, what is expected, the second operator. */
+    change: changePipeline,
 
     /** Pages for people with a browser: signing in and out, open to anybody, and what a session opens. */
     pages: {

@@ -108,7 +108,7 @@ const MCP_MAY_IMPORT: RoomImports = {
   'mcp.ts': ['mcp/state', 'mcp/upstream', 'mcp/options.ts', 'egress'],
 }
 
-/** The rooms of proxy/admin: http → everything; rehearsals, proposals → conditions → the resources → operation. */
+/** The rooms of proxy/admin: http → everything; pipeline.ts, rehearsals, proposals → conditions → the resources → operation. */
 const ADMIN_MAY_IMPORT: RoomImports = {
   audit: ['admin/operation'],
   conditions: ['admin/operation'],
@@ -119,6 +119,7 @@ const ADMIN_MAY_IMPORT: RoomImports = {
     'admin/mcp',
     'admin/operation',
     'admin/operators',
+    'admin/pipeline.ts',
     'admin/principals',
     'admin/proposals',
     'admin/rehearsals',
@@ -129,6 +130,7 @@ const ADMIN_MAY_IMPORT: RoomImports = {
   mcp: ['admin/operation', 'admin/principals', 'egress', 'mcp'],
   operation: ['admin/conditions', 'admin/mcp', 'boot', 'mcp'],
   operators: ['admin/operation'],
+  'pipeline.ts': ['admin/conditions', 'admin/operation'],
   principals: ['admin/conditions', 'admin/operation', 'admin/operators', 'http'],
   proposals: ['admin/conditions', 'admin/operation'],
   rehearsals: ['admin/conditions', 'admin/operation', 'admin/principals'],

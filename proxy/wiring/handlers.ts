@@ -8,6 +8,7 @@ import type { Arrival, Recorder } from '../../plugins/plugin.ts'
 import type { FirstBootSetup } from '../admin/keys/setup.ts'
 import type { AdminContext } from '../admin/operation/context.ts'
 import { deniedChanges } from '../admin/operation/denied.ts'
+import type { AdministrationContext } from '../admin/pipeline.ts'
 import { renewClientCertificate } from '../admin/principals/renew.ts'
 import { issueToken } from '../auth/issue-token.ts'
 import type { LoginChallenges } from '../auth/login-challenge.ts'
@@ -28,6 +29,7 @@ import { IdentityProvider } from '../operators/oidc/provider.ts'
 import { canSignInByProvider } from '../operators/oidc/signs-in.ts'
 import { readSessionRules } from '../operators/sessions/rules.ts'
 import type { SignInContext } from '../operators/signing-in.ts'
+import type { GatewayPipelines } from '../pipelines.ts'
 import { anchorStandings } from '../proofs/anchors/standing.ts'
 import { type ProofHandlers, proofHandlers } from '../proofs/handlers.ts'
 import { ORGANISATION_NAMED } from '../tasks/follow-authority.ts'
@@ -63,7 +65,7 @@ export interface RouteHandlers {
     readonly proofRequired: boolean
   }
   readonly proofs: ProofHandlers
-  readonly admin: AdminContext
+  readonly admin: AdministrationContext
   readonly setup: FirstBootSetup
   readonly signIn: SignInContext
   readonly dashboard: DashboardContext
@@ -71,13 +73,18 @@ export interface RouteHandlers {
   readonly registry: GatewayMetrics['registry']
 }
 
-/** Makes the handlers of one configuration. */
-export function createHandlers(services: GatewayServices, configuration: Configuration): RouteHandlers {
+/** Makes the handlers of one configuration. `change`: the questions of a change, as proxy/pipelines.ts names them. */
+export function createHandlers(
+  services: GatewayServices,
+  configuration: Configuration,
+  { change }: Pick<GatewayPipelines, 'change'>,
+): RouteHandlers {
   const { dataDirectory, ledger, drain, clock, keys, logins, baseUrls } = services
   const { database, authority } = dataDirectory
   const mcpUpstream = services.mcp.upstream(configuration.mcp)
   const made = recorders(services, configuration)
-  const admin = adminContext(services, configuration, mcpUpstream, made.recorder)
+  const context = adminContext(services, configuration, mcpUpstream, made.recorder)
+  const admin: AdministrationContext = { ...context, change: change(context) }
   const signIn = signInContext(services, configuration, admin)
   const proofRequired = configuration.dpopMode === 'required'
   return {

@@ -14,7 +14,7 @@ export function swappableConfiguration(services: GatewayServices, first: Configu
   let inForce = first
   const made = (configuration: Configuration): GatewayRouters => {
     const gates = pipelines({ configuration, inForce: () => inForce, ...plugins, mcp })
-    return routers(gates, createHandlers(services, configuration), adminApart)
+    return routers(gates, createHandlers(services, configuration, gates), adminApart)
   }
   const { runtime, admin, control } = made(first)
   const mounted = { runtime: { router: runtime }, admin: { router: admin }, control: { router: control } }

@@ -4,6 +4,7 @@ import '../../proxy/boot/v8-flags.ts'
 import type { DecisionFacts } from '../../plugins/audit/audit.ts'
 import { type Arrival, Pipeline, type Recorder } from '../../plugins/plugin.ts'
 import { monotonicClock } from '../../plugins/secrets/throttle.ts'
+import { changePipeline } from '../../proxy/admin/pipeline.ts'
 import { openDataDirectory } from '../../proxy/boot/data-directory.ts'
 import { readSettings } from '../../proxy/boot/settings.ts'
 import { router } from '../../proxy/http/arrival.ts'
@@ -81,7 +82,7 @@ function routeOf(rung: string): BareRoute {
       return gate(UNRECORDED)
     case 'audit':
       // As the gateway itself records: a row before the work, a row after it.
-      return gate(createHandlers(services, configuration).recorder)
+      return gate(createHandlers(services, configuration, { change: changePipeline }).recorder)
     default:
       throw new Error('usage: node rung.ts pin|capability|audit')
   }

@@ -1,11 +1,12 @@
 import type { HypotheticalChanges } from '../../../db/ledger/rehearsal/changes.ts'
 import type { JsonObject } from '../../../db/support/json.ts'
+import type { Plugin } from '../../../plugins/plugin.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
 import type { AdminContext } from '../operation/context.ts'
 import type { ExpectationOutcome } from '../operation/expected.ts'
-import type { InputSchemas, Operation, ParsedInput, RawInput } from '../operation/operation.ts'
+import type { ChangeRequest } from './asked.ts'
 import { type AuthorityEffect, readAuthority } from './known.ts'
-import { resolveChanges } from './resolve.ts'
+import type { ResolvableChange } from './resolve.ts'
 import { sentenceOf } from './sentence.ts'
 import { evaluateSentences } from './truth.ts'
 
@@ -41,42 +42,45 @@ export interface ForcedChangeDetail extends JsonObject {
   readonly broken: readonly string[]
 }
 
-/** Null of changes that are about nobody: whatever refuses them does. */
-async function resolveOrNull(
-  context: AdminContext,
-  changes: Parameters<typeof resolveChanges>[1],
-): Promise<HypotheticalChanges | null> {
-  try {
-    return (await resolveChanges(context, changes)).laid
-  } catch (error) {
-    if (error instanceof Refusal && error.reason === 'body_unprocessable') return null
-    throw error
-  }
+/** What is expected, and broken all the same. */
+export interface ForcedChange {
+  /** Null: the change breaks nothing. */
+  readonly forced: ForcedChangeDetail | null
 }
 
 /**
- * Asks whether a change breaks what is expected. Returns null where it does not, and what its row is to say where its
- * caller forces it; refuses with `expectation_broken` otherwise. What was false before breaks nothing. Two changes at once
- * may break together what neither breaks alone.
+ * Asks whether a change breaks what is expected. Gives what its row is to say where its caller forces it; refuses with
+ * `expectation_broken` otherwise. What was false before breaks nothing. Two changes at once may break together what neither
+ * breaks alone.
  */
-export async function checkExpectations<T extends InputSchemas, Output>(
-  { rehearses, gives }: Operation<T, Output>,
+export const keptExpectations = (
   context: AdminContext,
-  { input, given: { forced } }: { readonly input: ParsedInput<T>; readonly given: RawInput<T> },
-): Promise<ForcedChangeDetail | null> {
-  if (context.expected.sentences.length === 0 || (!rehearses && !gives)) return null
-  const changes = (await rehearses?.(context, input)) ?? []
-  const laid = changes.length > 0 ? await resolveOrNull(context, changes) : null
-  const given = (await gives?.(context, input)) ?? null
-  if (!laid && !given) return null
-  const broken = (await evaluateExpectations(context, { laid, gives: given })).filter(
-    ({ before, after }) => before && !after,
-  )
-  if (broken.length === 0) return null
-  const sentences = broken.map(({ sentence }) => sentence)
-  if (forced !== undefined) return { reason: forced, broken: sentences }
-  throw new Refusal('expectation_broken', {
-    message: `This would break what is expected: ${sentences.join('; ')}. Add ?force=true&reason=… to do it all the same.`,
+): Plugin<ChangeRequest & ResolvableChange, ForcedChange> => ({
+  name: 'expectation',
+  admit: async ({ operation: { rehearses, gives }, input, given: { forced }, isDryRun, resolve }) => {
+    if (isDryRun || context.expected.sentences.length === 0 || (!rehearses && !gives)) return NOT_FORCED
+    const resolved = await resolve().catch(ignoreNobody)
+    const given = (await gives?.(context, input)) ?? null
+    if (!resolved && !given) return NOT_FORCED
+    const effect = { laid: resolved?.laid ?? null, gives: given }
+    const outcomes = await evaluateExpectations(context, effect)
+    const broken = outcomes.filter(({ before, after }) => before && !after)
+    if (broken.length === 0) return NOT_FORCED
+    if (forced === undefined) throw expectationBroken(broken)
+    return { forced: { reason: forced, broken: broken.map(({ sentence }) => sentence) } }
+  },
+})
+
+const NOT_FORCED: ForcedChange = { forced: null }
+
+/** Changes that are about nobody are refused by whatever makes them. */
+function ignoreNobody(error: unknown): null {
+  if (error instanceof Refusal && error.reason === 'body_unprocessable') return null
+  throw error
+}
+
+const expectationBroken = (broken: readonly ExpectationOutcome[]): Refusal =>
+  new Refusal('expectation_broken', {
+    message: `This would break what is expected: ${broken.map(({ sentence }) => sentence).join('; ')}. Add ?force=true&reason=… to do it all the same.`,
     detail: { expectations: broken.map(({ line, sentence }) => ({ line, sentence })) },
   })
-}

@@ -3,12 +3,14 @@ import { activeHolders, oneHolderAtMost } from '../../../db/operators/owners.ts'
 import { countOpenProposals, insertProposal, type Proposal } from '../../../db/operators/proposals.ts'
 import { type RowAssertion, timestamp } from '../../../db/support/statement.ts'
 import type { AdminCapability } from '../../../plugins/operators/capabilities.ts'
+import type { Plugin } from '../../../plugins/plugin.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
 import { commitChange } from '../operation/change.ts'
 import type { AdminCaller, AdminContext } from '../operation/context.ts'
-import type { InputSchemas, Operation, ParsedInput, RawInput } from '../operation/operation.ts'
 import { checkIfMatch, etagOf } from '../operation/parse.ts'
-import { rehearseProposedChange } from './rehearsed.ts'
+import type { ChangeRequest, OperationInput } from './asked.ts'
+import { type ChangeRehearsal, rehearseProposedChange } from './rehearsed.ts'
+import type { ResolvableChange } from './resolve.ts'
 
 /** The time in which a proposal must be confirmed. ms. */
 const OPEN_MS = 24 * 3_600_000
@@ -22,52 +24,55 @@ export interface ProposedChange {
   readonly proposed: Pick<Proposal, 'proposal_id' | 'expires_at' | 'rehearsal_id'>
 }
 
-/** What a change comes to: it waits for a second operator; or it need not, as long as `standing` holds. */
+/** Whether a change waits for a second operator. Where it need not, it need not as long as `standing` holds. */
 export type SecondOperatorCheck =
   | { readonly waits: true }
   | { readonly waits: false; readonly standing: readonly RowAssertion[] }
 
+type SecondOperatorFacts = Pick<ChangeRequest, 'operation' | 'isDryRun'> &
+  Pick<OperationInput, 'demanded'> &
+  Pick<AdminCaller, 'actor'>
+
 /**
  * Tells whether a change waits for a second operator: it demands a capability whose changes need two, and another active
- * operator holds that one. Whoever is on the machine itself waits for nobody.
+ * operator holds that one. Whoever is on the machine itself waits for nobody. Refuses with `two_people_required` what
+ * cannot wait.
  */
-export async function checkSecondOperator<T extends InputSchemas, Output>(
-  { harmless, action, demands, twoPersonKind: kind }: Operation<T, Output>,
-  { database, twoPerson }: AdminContext,
-  demanded: readonly AdminCapability[],
-  { actor }: AdminCaller,
-): Promise<SecondOperatorCheck> {
-  const exempt = harmless || actor.via === 'socket' || action === 'admin.read'
-  const isListed = (capability: AdminCapability): boolean =>
-    twoPerson.some((one) => capability === `admin.${one}`) ||
-    (capability === demands && kind !== undefined && twoPerson.includes(kind))
-  const needed = exempt ? [] : demanded.filter(isListed)
-  const holders = await Promise.all(needed.map((capability) => activeHolders(database, capability)))
-  if (holders.some((list) => list.length >= 2)) return { waits: true }
-  // Many changes may stand in line while the second one comes.
-  return { waits: false, standing: needed.map((capability) => oneHolderAtMost(database, capability)) }
-}
+export const secondOperator = ({
+  database,
+  twoPerson,
+}: AdminContext): Plugin<SecondOperatorFacts, { second: SecondOperatorCheck }> => ({
+  name: 'second_operator',
+  admit: async ({ operation, isDryRun, demanded, actor }) => {
+    const { harmless, action, demands, twoPersonKind: kind, cannotWait } = operation
+    const exempt = isDryRun || harmless || actor.via === 'socket' || action === 'admin.read'
+    const isListed = (capability: AdminCapability): boolean =>
+      twoPerson.some((one) => capability === `admin.${one}`) ||
+      (capability === demands && kind !== undefined && twoPerson.includes(kind))
+    const needed = exempt ? [] : demanded.filter(isListed)
+    const holders = await Promise.all(needed.map((capability) => activeHolders(database, capability)))
+    const waits = holders.some((list) => list.length >= 2)
+    if (waits && cannotWait !== undefined) throw new Refusal('two_people_required', { message: cannotWait })
+    if (waits) return { second: { waits } }
+    // Many changes may stand in line while the second one comes.
+    const standing = needed.map((capability) => oneHolderAtMost(database, capability))
+    return { second: { waits, standing } }
+  },
+})
 
-interface ProposalRequest<T extends InputSchemas> {
-  readonly given: RawInput<T>
-  readonly input: ParsedInput<T>
-  readonly demanded: readonly AdminCapability[]
-  /** The rehearsal that it names; null: none. */
-  readonly rehearsal: string | null
-}
+type ProposableChange = ChangeRequest & Pick<OperationInput, 'demanded'> & ResolvableChange & ChangeRehearsal
 
 /**
- * Stores a change for a second operator, with its rehearsal and one row. Refuses with `two_people_required` what cannot wait, with
- * `not_found` and `precondition_failed` as the change itself would be, and with `proposals_full`.
+ * Stores a change for a second operator, with its rehearsal and one row. Refuses with `not_found` and
+ * `precondition_failed` as the change itself would be, and with `proposals_full`.
  */
-export async function propose<T extends InputSchemas, Output>(
-  operation: Operation<T, Output>,
+export async function propose(
   context: AdminContext,
-  { given, input, demanded, rehearsal }: ProposalRequest<T>,
+  change: ProposableChange,
   caller: AdminCaller,
 ): Promise<ProposedChange> {
-  const { name, action, object, cannotWait } = operation
-  if (cannotWait !== undefined) throw new Refusal('two_people_required', { message: cannotWait })
+  const { operation, given, input, demanded, rehearsal } = change
+  const { name, action, object } = operation
   const { database } = context
   const { actor, at } = caller
   const found = (await object?.(context, input)) ?? null
@@ -83,7 +88,7 @@ export async function propose<T extends InputSchemas, Output>(
     capabilities: demanded,
     input: text,
     etag: found && etagOf(found),
-    rehearsal_id: rehearsal ?? (await rehearseProposedChange(operation, context, input, caller)),
+    rehearsal_id: rehearsal ?? (await rehearseProposedChange(context, change, caller)),
     proposed_by: actor.id,
     via: actor.via,
     status: 'open',

@@ -1,41 +1,60 @@
 import { findRehearsal, type StoredRehearsal } from '../../../db/rehearsal/store.ts'
+import type { Plugin } from '../../../plugins/plugin.ts'
 import { Refusal, type RefusalReason } from '../../../plugins/refusal.ts'
 import type { AdminCaller, AdminContext } from '../operation/context.ts'
-import type { InputSchemas, Operation, ParsedInput, RawInput } from '../operation/operation.ts'
+import type { ChangeRequest } from './asked.ts'
 import { recordRehearsal } from './record.ts'
-import { type ResolvedChanges, resolveChanges } from './resolve.ts'
+import type { ResolvableChange, ResolvedChanges } from './resolve.ts'
 import { runRehearsal } from './run.ts'
 import { windowOf } from './window.ts'
 
 /** The age up to which a change may rest on a rehearsal. ms. */
 const FRESH_MS = 15 * 60_000
 
+/** The rehearsal that a change rests on. */
+export interface ChangeRehearsal {
+  /** Its id; null: the change names none, and needs none. */
+  readonly rehearsal: string | null
+}
+
 /**
- * Asks for the rehearsal of a change (docs/rehearsal.md#required). Returns its id; null where
- * the change names none, and needs none. Refuses with `not_found` and `precondition_failed` where it names one that is
- * not its own, or old, and with `rehearsal_required` where it must name one. A change that only takes away needs none
- * while others take all the places to rehearse it in: taking away never waits (docs/threats.md#h2).
+ * Asks for the rehearsal of a change (docs/rehearsal.md#required). Refuses with `not_found` and `precondition_failed` where
+ * the change names one that is not its own, or old, and with `rehearsal_required` where it must name one. A change that only
+ * takes away needs none while others take all the places to rehearse it in: taking away never waits (docs/threats.md#h2).
  */
-export async function checkRehearsal<T extends InputSchemas, Output>(
-  { rehearses }: Operation<T, Output>,
+export const requiredRehearsal = (
   context: AdminContext,
-  { input, given: { ifRehearsed: named } }: { readonly input: ParsedInput<T>; readonly given: RawInput<T> },
+): Plugin<ChangeRequest & ResolvableChange & AdminCaller, ChangeRehearsal> => ({
+  name: 'rehearsal',
+  admit: async (facts) => {
+    const { isDryRun, resolve, given, at } = facts
+    const named = given.ifRehearsed
+    if (isDryRun || (named === undefined && context.requireRehearsal === 'never')) return NO_REHEARSAL
+    const resolved = await resolve()
+    if (!resolved) return NO_REHEARSAL
+    if (named !== undefined)
+      return { rehearsal: checkNamedRehearsal(await rehearsalNamed(context, named), resolved, at) }
+    await refuseUnrehearsed(context, facts, resolved)
+    return NO_REHEARSAL
+  },
+})
+
+const NO_REHEARSAL: ChangeRehearsal = { rehearsal: null }
+
+/** Refuses with `rehearsal_required` a change that must name its rehearsal. */
+async function refuseUnrehearsed(
+  context: AdminContext,
   caller: AdminCaller,
-): Promise<string | null> {
-  const { requireRehearsal: required, rehearsalPlaces } = context
-  if (!rehearses || (named === undefined && required === 'never')) return null
-  const changes = await rehearses(context, input)
-  if (changes.length === 0) return null
-  const resolved = await resolveChanges(context, changes)
-  if (named !== undefined)
-    return checkNamedRehearsal(await rehearsalNamed(context, named), resolved, caller.at)
-  if (required === 'always') {
-    if (resolved.takesOnly && rehearsalPlaces.isFull('rehearsal')) return null
+  resolved: ResolvedChanges,
+): Promise<void> {
+  const { requireRehearsal, rehearsalPlaces } = context
+  if (requireRehearsal === 'always') {
+    if (resolved.takesOnly && rehearsalPlaces.isFull('rehearsal')) return
     throw new Refusal('rehearsal_required')
   }
   const rehearsing = runRehearsal(context, caller, resolved, windowOf(caller.at), { purpose: 'change' })
   const rehearsed = await (resolved.takesOnly ? rehearsing.catch(ignoreOverload) : rehearsing)
-  if (rehearsed === null || rehearsed.totals.newly_refused === 0) return null
+  if (rehearsed === null || rehearsed.totals.newly_refused === 0) return
   throw new Refusal('rehearsal_required', {
     message: `This would refuse ${rehearsed.totals.newly_refused} calls of the last 30 days that were allowed. Rehearse it, and name the rehearsal in If-Rehearsed.`,
   })
@@ -45,15 +64,12 @@ export async function checkRehearsal<T extends InputSchemas, Output>(
  * Rehearses a change that waits for a second operator, who is to see what it would do. Returns the rehearsal's id; null of a
  * change that no rehearsal can describe, or that is about nobody, and where too many rehearse: it waits all the same.
  */
-export async function rehearseProposedChange<T extends InputSchemas, Output>(
-  { rehearses }: Operation<T, Output>,
+export async function rehearseProposedChange(
   context: AdminContext,
-  input: ParsedInput<T>,
+  { resolve }: ResolvableChange,
   caller: AdminCaller,
 ): Promise<string | null> {
-  const changes = (await rehearses?.(context, input)) ?? []
-  const resolved =
-    changes.length === 0 ? null : await resolveChanges(context, changes).catch(ignoreUnresolvable)
+  const resolved = await resolve().catch(ignoreUnresolvable)
   if (!resolved) return null
   const made = await runRehearsal(context, caller, resolved, windowOf(caller.at), {
     purpose: 'change',

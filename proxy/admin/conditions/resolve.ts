@@ -2,10 +2,12 @@ import canonicalize from 'canonicalize'
 import { bindingName, type HypotheticalChanges } from '../../../db/ledger/rehearsal/changes.ts'
 import { findMcpResource, listMcpResources, type McpResource } from '../../../db/mcp/resources.ts'
 import { findPrincipalOf, type PrincipalRecord } from '../../../db/principals/read.ts'
+import type { Plugin } from '../../../plugins/plugin.ts'
 import { unprocessableBody } from '../../../plugins/refusal.ts'
 import type { RehearsalChange } from '../operation/changes.ts'
 import type { AdminContext } from '../operation/context.ts'
 import { etagOf, type RevisionedObject } from '../operation/parse.ts'
+import type { ChangeRequest } from './asked.ts'
 
 /** Changes, brought to the names that the ledger has. */
 export interface ResolvedChanges {
@@ -19,6 +21,35 @@ export interface ResolvedChanges {
   /** The state of each principal and resource that they are about. */
   readonly etags: Readonly<Record<string, string>>
 }
+
+/** A change whose subjects can be found. */
+export interface ResolvableChange {
+  /**
+   * Finds what the change is about, once: asked again it gives what it gave. Null where no rehearsal can describe the
+   * change. Rejects as {@link resolveChanges} does.
+   */
+  readonly resolve: () => Promise<ResolvedChanges | null>
+}
+
+/** Has the questions after it share one reading of what a change is about. Refuses nothing, and reads nothing yet. */
+export const resolvedChange = (
+  context: AdminContext,
+): Plugin<Pick<ChangeRequest, 'operation' | 'input'>, ResolvableChange> => ({
+  name: 'resolved_change',
+  admit: ({ operation: { rehearses }, input }) => {
+    const read = async (): Promise<ResolvedChanges | null> => {
+      const changes = (await rehearses?.(context, input)) ?? []
+      return changes.length === 0 ? null : resolveChanges(context, changes)
+    }
+    let found: Promise<ResolvedChanges | null> | null = null
+    return {
+      resolve: () => {
+        found ??= read()
+        return found
+      },
+    }
+  },
+})
 
 const TYPES = ['agent', 'user', 'workload'] as const
 

@@ -9,12 +9,13 @@ import { eventLoopTurn } from '../../../plugins/turns.ts'
 import type { BodyDoc, RouteDoc } from '../../http/doc.ts'
 import { jsonReply, type Reply, type StreamedBody } from '../../http/reply.ts'
 import { escapeHiddenJson } from '../../visible.ts'
+import type { AdminRequest } from '../conditions/asked.ts'
 import type { ProposedChange } from '../conditions/propose.ts'
-import type { AdminContext } from '../operation/context.ts'
 import type { InputSchemas, Operation, OperationResult, RawInput } from '../operation/operation.ts'
 import { etagOf, parse } from '../operation/parse.ts'
 import { instant } from '../operation/shapes.ts'
-import { type AdminRequest, administerOnRecord } from './administer.ts'
+import type { AdministrationContext } from '../pipeline.ts'
+import { administerOnRecord } from './administer.ts'
 
 /** The facts that an operation's route must have established: a body where the operation takes one. */
 export type OperationFacts<T extends InputSchemas> = T extends { readonly body: unknown }
@@ -23,7 +24,7 @@ export type OperationFacts<T extends InputSchemas> = T extends { readonly body: 
 
 /** Binds an operation to HTTP: its input out of the facts of a request, its result into a reply. */
 export const bindOperation =
-  <T extends InputSchemas, Output>(bound: Operation<T, Output>, context: AdminContext) =>
+  <T extends InputSchemas, Output>(bound: Operation<T, Output>, context: AdministrationContext) =>
   async (facts: AdminRequest & Partial<JsonBody>): Promise<Reply> => {
     const done = await administerOnRecord(bound, context, givenBy(facts), facts)
     return 'proposed' in done ? proposedReply(done) : replyOf(bound, done, facts.path)
@@ -33,7 +34,7 @@ export const bindOperation =
 export function bindByAccept<T extends InputSchemas, Output, Other>(
   usual: Operation<T, Output>,
   other: Operation<T, Other>,
-  context: AdminContext,
+  context: AdministrationContext,
 ) {
   const [plain, special] = [bindOperation(usual, context), bindOperation(other, context)]
   return (facts: AdminRequest & Partial<JsonBody>): Promise<Reply> =>
@@ -45,7 +46,7 @@ export const bindAs =
   <T extends InputSchemas, Output>(
     actor: ActingOperator,
     bound: Operation<T, Output>,
-    context: AdminContext,
+    context: AdministrationContext,
   ) =>
   (facts: Arrival & Partial<JsonBody>): Promise<Reply> =>
     bindOperation(bound, context)({ ...facts, actor })

@@ -10,15 +10,16 @@ import {
   unstoredOperator,
 } from '../../../plugins/operators/actor.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
-import { checkExpectations } from '../conditions/expected.ts'
+import type { AnyOperation } from '../conditions/asked.ts'
+import { type ForcedChangeDetail, keptExpectations } from '../conditions/expected.ts'
 import { proposalDetail } from '../conditions/propose.ts'
+import { resolvedChange } from '../conditions/resolve.ts'
 import { changeEntry, commitChange, isOvertaken } from '../operation/change.ts'
 import type { AdminCaller, AdminContext, ChangeAuthorship, ChangeConfirmation } from '../operation/context.ts'
 import { requireCapability } from '../operation/demands.ts'
 import {
   type InputSchemas,
   inputOf,
-  type Operation,
   type OperationResult,
   perform,
   type RawInput,
@@ -42,16 +43,19 @@ export async function openProposal(context: AdminContext, id: string, at: number
  * proposal is open, and both hold what it demands. Refuses with `own_proposal`, with `capability_missing`, and with
  * `precondition_failed` where the object, or the proposer, is not what it was: the proposal is `void` then.
  */
-export async function confirmProposal<T extends InputSchemas, Output>(
+export async function confirmProposal(
   context: AdminContext,
-  bound: Operation<T, Output>,
+  bound: AnyOperation,
   proposal: Proposal,
   caller: AdminCaller,
-): Promise<OperationResult<Output>> {
+): Promise<OperationResult<unknown>> {
   const { capabilities, proposed_by: proposedBy, etag } = proposal
   if (proposedBy === caller.actor.id || caller.actor.via === 'secret') throw new Refusal('own_proposal')
   for (const capability of capabilities) requireCapability(caller, capability)
-  const given = { ...JSON.parse(proposal.input), ...(etag !== null && { ifMatch: etag }) } as RawInput<T>
+  const given: RawInput<InputSchemas> = {
+    ...JSON.parse(proposal.input),
+    ...(etag !== null && { ifMatch: etag }),
+  }
   const proposer = await proposerOf(context, proposal)
   if (!proposer || !(await isAsItWas(context, bound, given, etag))) {
     await endProposal(context, caller, proposal, 'void')
@@ -59,7 +63,7 @@ export async function confirmProposal<T extends InputSchemas, Output>(
       message: 'What this proposal rests on has changed since. Propose the change again.',
     })
   }
-  const forced = await checkExpectations(bound, context, { input: inputOf(bound.takes, given), given })
+  const forced = await forcedChange(context, bound, given)
   const rowDetail = forced ? { forced } : {}
   const confirmation = confirmationOf(context, proposal, caller, rowDetail)
   const actor: ActingOperator = { ...proposer, standing: [...proposer.standing, ...caller.actor.standing] }
@@ -74,6 +78,17 @@ export async function confirmProposal<T extends InputSchemas, Output>(
     await endProposal(context, caller, proposal, 'void')
     throw error
   }
+}
+
+/** Asks once more whether the change breaks what is expected. */
+async function forcedChange(
+  context: AdminContext,
+  operation: AnyOperation,
+  given: RawInput<InputSchemas>,
+): Promise<ForcedChangeDetail | null> {
+  const request = { operation, given, input: inputOf(operation.takes, given), isDryRun: false }
+  const resolvable = await resolvedChange(context).admit(request)
+  return (await keptExpectations(context).admit({ ...request, ...resolvable })).forced
 }
 
 /** The proposer as it is now; null where it may not make the change any more. */
@@ -99,10 +114,10 @@ async function proposerOf(
   }
 }
 
-async function isAsItWas<T extends InputSchemas, Output>(
+async function isAsItWas(
   context: AdminContext,
-  { object, takes }: Operation<T, Output>,
-  given: RawInput<T>,
+  { object, takes }: AnyOperation,
+  given: RawInput<InputSchemas>,
   etag: string | null,
 ): Promise<boolean> {
   if (!object) return true

@@ -1,5 +1,5 @@
 import type { FirstBootSetup } from '../../admin/keys/setup.ts'
-import type { AdminContext } from '../../admin/operation/context.ts'
+import type { AdministrationContext } from '../../admin/pipeline.ts'
 import type { SignInContext } from '../../operators/signing-in.ts'
 import type { ActivityFollowers } from '../activity/followers.ts'
 import type { ConfigurationInForce } from '../settings/in-force.ts'
@@ -17,7 +17,7 @@ export interface OtherModel {
 
 /** What the pages are made from. One for each configuration in force. */
 export interface DashboardContext {
-  readonly context: AdminContext
+  readonly context: AdministrationContext
   readonly signIn: SignInContext
   readonly setup: FirstBootSetup
   /** The base URLs that clients reach the gateway by. */

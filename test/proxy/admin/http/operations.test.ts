@@ -4,29 +4,25 @@ import { json } from 'node:stream/consumers'
 import t, { type Test } from 'tap'
 import { type LedgerPage, listRows } from '../../../../db/ledger/read/read.ts'
 import { SubjectKeys } from '../../../../plugins/pin/subject-keys.ts'
-import { administer } from '../../../../proxy/admin/http/administer.ts'
+import { administerOnRecord } from '../../../../proxy/admin/http/administer.ts'
 import { OPERATIONS } from '../../../../proxy/admin/http/operations.ts'
 import type { AdminContext } from '../../../../proxy/admin/operation/context.ts'
 import { LedgerPlaces } from '../../../../proxy/admin/operation/ledger-places.ts'
 import { KeyedQueue } from '../../../../proxy/admin/operation/one-at-a-time.ts'
 import { perform } from '../../../../proxy/admin/operation/operation.ts'
 import { RehearsalPlaces } from '../../../../proxy/admin/operation/places.ts'
+import { changePipeline } from '../../../../proxy/admin/pipeline.ts'
 import { openDataDirectory } from '../../../../proxy/boot/data-directory.ts'
 import { makeDataDirectory } from '../../../../proxy/boot/prepare-directory.ts'
 import { readSettings } from '../../../../proxy/boot/settings.ts'
 import { CallHangup } from '../../../../proxy/http/open-calls.ts'
 import { scratch } from '../../../support/gateway.ts'
+import { arrival } from '../../../support/plugins/arrival.ts'
 import { ADMIN, UNASKED } from '../../../support/plugins/operators.ts'
 import { refused } from '../../../support/refused.ts'
 
 const AT = Date.UTC(2026, 0, 1)
-const CALLER = {
-  id: 'req_inside',
-  at: AT,
-  actor: ADMIN,
-  remoteAddress: '',
-  hangup: new CallHangup(),
-} as const
+const CALLER = { ...arrival({ id: 'req_inside', at: AT }), actor: ADMIN } as const
 
 /** What operations work with, on a data directory of its own: no listener, no HTTP. */
 async function inside(t: Test): Promise<AdminContext> {
@@ -122,14 +118,15 @@ for (const requireRehearsal of ['when_refusing', 'always'] as const)
       walkCalls: () =>
         new Promise((_, fail) => over.signal.addEventListener('abort', () => fail(over.signal.reason))),
     }
+    const asked = { ...context, change: changePipeline(context) }
     const { users } = OPERATIONS
     const body = { user_name: 'ada', capabilities: ['llm.chat', 'x'] }
     const { value } = await perform(users.create, context, { body }, CALLER)
     const params = { id: value.principal_id ?? '' }
     const heldBy = (capabilities: readonly string[]) =>
-      administer(
+      administerOnRecord(
         users.setCapabilities,
-        context,
+        asked,
         { params, query: {}, body: { capabilities: [...capabilities] } },
         CALLER,
       )
@@ -156,7 +153,7 @@ for (const requireRehearsal of ['when_refusing', 'always'] as const)
     const more = heldBy(['llm.chat', 'y'])
     await t.rejects(more, refused(requireRehearsal === 'always' ? 'rehearsal_required' : 'overloaded'))
     t.match(await heldBy(['llm.chat']), { value: { capabilities: ['llm.chat'] } })
-    t.match(await administer(users.deactivate, context, { params }, CALLER), { value: undefined })
+    t.match(await administerOnRecord(users.deactivate, asked, { params }, CALLER), { value: undefined })
     over.abort(new Error('the test is over'))
     await Promise.all([...ends, ...changers])
   })
