@@ -13,7 +13,7 @@ export interface LedgerCursor {
 
 export const printListCursor = ({ createdAt, id }: ListCursor): string => printParts([createdAt, id])
 
-/** Reads a cursor that a caller has brought back; null where it is not one of a list. */
+/** Reads a cursor that a caller has brought back; null if it is not one of a list. */
 export function parseListCursor(text: string): ListCursor | null {
   const [createdAt, id, ...rest] = partsOf(text)
   if (typeof createdAt !== 'string' || typeof id !== 'string' || rest.length > 0) return null
@@ -23,7 +23,7 @@ export function parseListCursor(text: string): ListCursor | null {
 export const printLedgerCursor = ({ recorded_at: at, stream, seq }: LedgerCursor): string =>
   printParts([at, stream, seq])
 
-/** Reads a cursor that a caller has brought back. Throws a RangeError where it is not one of the ledger. */
+/** Reads a cursor that a caller has brought back. Throws a RangeError if it is not one of the ledger. */
 export function parseLedgerCursor(text: string): LedgerCursor {
   const [at, stream, seq] = partsOf(text)
   if (typeof at !== 'string' || typeof stream !== 'string' || !Number.isSafeInteger(seq))
@@ -36,8 +36,8 @@ const printParts = (parts: readonly (string | number)[]): string =>
   Buffer.from(JSON.stringify(parts)).toString('base64url')
 
 /**
- * Reads the parts of a place; none where the text has no such form. Not signed: one that was made up only chooses where
- * the page starts, in a list that its caller may read whole.
+ * Reads the parts of a place; none if the text has no such form. Not signed: one that was made up only
+ * chooses where the page starts, in a list that its caller may read whole.
  */
 function partsOf(text: string): readonly unknown[] {
   try {

@@ -46,7 +46,7 @@ export interface JsonSpan {
 }
 
 export interface JsonScan {
-  /** As from JSON.parse, but no name is misread. */
+  /** The result of JSON.parse, but no name is misread. */
   readonly value: unknown
   /** The value of each member of the outermost object, by unescaped name. */
   readonly spans: ReadonlyMap<string, JsonSpan>
