@@ -47,6 +47,17 @@ export const SAME_ON_EVERY_ENGINE: Readonly<Record<string, string>> = {
     ['sign-in-answers', 'sign-in-browsers', 'stored-scripts'],
     'test/attacks/',
   ),
+  ...because(
+    'how a body is read, before it is decided on',
+    ['llm-members', 'mcp/two-readers'],
+    'test/attacks/',
+  ),
+  ...because(
+    'the heap, the log and the name servers of the process',
+    ['heap', 'log-output', 'silent-name-servers'],
+    'test/attacks/',
+  ),
+  'test/attacks/sign-in-provider': 'what a provider of identities sends',
   'test/attacks/debugger': 'how processes are started',
   'test/clients/': 'clients of others, which speak HTTP',
   'test/conformance/': 'the protocol of MCP',
