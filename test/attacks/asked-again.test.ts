@@ -287,6 +287,14 @@ const ABOUT_THE_MESSAGE: Readonly<Record<string, string>> = {
   visitor: 'whose session ends: whoever may do nothing more may still end it',
   admin_secret: 'the secret of a sign-in: the session that begins is asked',
   local_operator: 'who may open the control socket',
+  // Of a change: its one transaction asserts what they rest on.
+  operation_input: 'the input; what it demands, the door asks again',
+  dry_run: 'the input',
+  resolved_change: 'the input',
+  rehearsal: 'the rehearsal that the input names, and the state that it was of',
+  expectation: 'two changes at once may break together what neither breaks alone',
+  second_operator: 'that nobody else holds what it demands: the transaction asserts it',
+  row_detail: 'what the questions before it found',
 }
 /** The same question twice in a list, behind a body: the other one is asked again. */
 const ASKED_BEFORE = ['capability', 'operator', 'mcp_target', 'pin']
