@@ -19,8 +19,6 @@ import { type DashboardPage, pageHandler } from './dashboard/frame/page.ts'
 import { pathOf } from './dashboard/frame/parts.ts'
 import { refusedPage } from './dashboard/frame/refused.ts'
 import { pkiForms, pkiPage } from './dashboard/pki/pki.ts'
-import { candidatePage } from './dashboard/principals/candidate.ts'
-import { candidateForms } from './dashboard/principals/candidate-forms.ts'
 import { setCapabilitiesForm } from './dashboard/principals/capabilities-form.ts'
 import { detailPage } from './dashboard/principals/detail.ts'
 import { enrollForm, rotateCertificateForm } from './dashboard/principals/enroll.ts'
@@ -347,13 +345,8 @@ function dashboardRoutes(p: GatewayPipelines, s: RouteHandlers): readonly BareRo
     ...callers.flatMap((plural) => {
       const { operations } = PRINCIPAL_PAGES[plural]
       const one = `/proxy/${plural}/{id}`
-      const candidate = candidateForms(plural, d)
       return [
         page(`${one}/usage`, 'admin.read', usagePage(plural)),
-        page(`${one}/candidate`, 'admin.read', candidatePage(plural)),
-        form(`${one}/candidate`, operations.setCandidate, candidate.set),
-        form(`${one}/candidate/promote`, operations.promoteCandidate, candidate.promote),
-        form(`${one}/candidate/remove`, operations.removeCandidate, candidate.remove),
         page(`${one}/erase`, 'admin.read', erasePage(plural)),
         form(`${one}/erase`, operations.erase, eraseForm(plural, d)),
       ]
@@ -419,10 +412,6 @@ function adminRoutes(
     ...Object.entries({ agents, users, workloads }).flatMap(([plural, kind]) => [
       route('POST', `/v1/admin/${plural}/{id}/erase`, read, kind.erase),
       route('GET', `/v1/admin/${plural}/{id}/usage`, read, kind.usage),
-      route('PUT', `/v1/admin/${plural}/{id}/candidate`, write, kind.setCandidate),
-      route('GET', `/v1/admin/${plural}/{id}/candidate`, read, kind.getCandidate),
-      route('DELETE', `/v1/admin/${plural}/{id}/candidate`, read, kind.removeCandidate),
-      route('POST', `/v1/admin/${plural}/{id}/candidate/promote`, read, kind.promoteCandidate),
     ]),
     ...Object.entries({ agents, users, workloads, operators }).flatMap(([plural, kind]) => {
       const one = `/v1/admin/${plural}/{id}`

@@ -1,5 +1,4 @@
 import type { DatabaseLocation } from '../engine.ts'
-import type { CandidateReport } from '../ledger/rehearsal/candidate.ts'
 import type { HypotheticalChanges } from '../ledger/rehearsal/changes.ts'
 import type { RehearsalResult } from '../ledger/rehearsal/rehearse.ts'
 import type { WalkProgress, WalkScope } from '../ledger/rehearsal/task.ts'
@@ -9,13 +8,6 @@ import type { PrincipalUsage } from '../ledger/rehearsal/usage.ts'
 export type WalkTask =
   | { readonly kind: 'rehearse'; readonly wanted: WalkScope; readonly changes: HypotheticalChanges }
   | { readonly kind: 'usage'; readonly wanted: WalkScope; readonly principal: string }
-  // `since` names the set.
-  | {
-      readonly kind: 'candidate'
-      readonly wanted: WalkScope
-      readonly principal: string
-      readonly since: string
-    }
 
 /** The same, and the ledger's location. */
 export type LocatedWalkTask = WalkTask & { readonly location: DatabaseLocation }
@@ -24,7 +16,6 @@ export type LocatedWalkTask = WalkTask & { readonly location: DatabaseLocation }
 export interface WalkResults {
   readonly rehearse: RehearsalResult
   readonly usage: PrincipalUsage
-  readonly candidate: CandidateReport
 }
 
 /** A message from the thread. The last one is `done`; a thread that cannot go on ends with an error. */

@@ -1,7 +1,6 @@
 // The thread of walks over recorded calls: others keep their loop, however long the ledger is (docs/rehearsal.md#cost).
 import { parentPort } from 'node:worker_threads'
 import type { DatabaseLocation } from '../engine.ts'
-import { candidateWatch } from '../ledger/rehearsal/candidate.ts'
 import { rehearser } from '../ledger/rehearsal/rehearse.ts'
 import type { WalkedPart, WalkScope } from '../ledger/rehearsal/task.ts'
 import { usageCounter } from '../ledger/rehearsal/usage.ts'
@@ -41,7 +40,6 @@ async function walkOver(data: LocatedWalkTask): Promise<void> {
 
 function walkOf(task: WalkTask) {
   if (task.kind === 'usage') return usageCounter(task.principal, task.wanted)
-  if (task.kind === 'candidate') return candidateWatch(task.principal, task.since)
   return rehearser(task.changes, task.wanted)
 }
 

@@ -144,10 +144,7 @@ function recorders(
     anonymous,
     summaries,
     seen,
-    watching: {
-      shadow: (check, verdict) => metrics.shadowVerdicts.inc({ check, verdict }),
-      candidate: (result) => metrics.candidateVerdicts.inc({ result }),
-    },
+    watching: (check, verdict) => metrics.shadowVerdicts.inc({ check, verdict }),
   })
   return {
     recorder,

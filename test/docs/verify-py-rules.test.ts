@@ -121,6 +121,15 @@ const FOLLOW: Readonly<Record<string, readonly LedgerEntry[]>> = {
     note('ca.distrusted', { digest: 'ca1', subjects: [BOT] }),
     note('ca.detached', { digest: 'ca2', kind: 'spiffe' }),
   ],
+  'a candidate set of an earlier version, which decided nothing': [
+    ...LLM,
+    note('agent.candidate_set', { subject: BOT, candidate: ['x'], since: 'x', previous: null }),
+    decided(1, {
+      authority: { candidate: { since: 'x', verdict: 'refuse', required_capability: 'llm.chat' } },
+    }),
+    note('agent.candidate_removed', { subject: BOT, previous: ['x'] }),
+    decided(2),
+  ],
   'a summary behind a later revision': [...poor, ...patched(15), summary()],
   'a call that a crash ended, and its outcome': [
     ...LLM,

@@ -200,7 +200,7 @@ export class LedgerReplay {
 /** The action of every row that changes a principal begins with one of these. */
 const TYPES: ReadonlySet<string> = new Set(['agent', 'user', 'workload', 'operator'])
 
-/** Changes of a candidate set, which change nobody's authority. */
+/** Rows of earlier versions, about a set that was judged alongside the real one: no change of authority. */
 const CANDIDATES: ReadonlySet<string> = new Set(['candidate_set', 'candidate_removed'])
 
 /**

@@ -35,7 +35,6 @@ import {
   trustReplacementCa,
 } from '../principals/trusted-cas.ts'
 import { proposalOperations } from '../proposals/operations.ts'
-import { deleteCandidate, getCandidate, promoteCandidate, putCandidate } from '../rehearsals/candidates.ts'
 import { getRehearsal, rehearse, rehearseWithProgress } from '../rehearsals/operations.ts'
 import { getCapabilityUsage } from '../rehearsals/usage.ts'
 
@@ -56,10 +55,6 @@ const ofCallers = (kind: PrincipalKind) => ({
   ...ofKind(kind),
   erase: erase(kind),
   usage: getCapabilityUsage(kind),
-  setCandidate: putCandidate(kind),
-  getCandidate: getCandidate(kind),
-  removeCandidate: deleteCandidate(kind),
-  promoteCandidate: promoteCandidate(kind),
 })
 
 /** Those that may be proposed: all but those on proposals. */

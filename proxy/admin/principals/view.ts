@@ -104,7 +104,6 @@ export const principalView = (
     principal_ref: ref,
     revision: _,
     authority_revision: __,
-    candidate: _____,
     previous_dpop_jkt: ___,
     previous_dpop_jkt_until: ____,
     ...rest
@@ -122,7 +121,6 @@ type HiddenColumns =
   | 'principal_ref'
   | 'revision'
   | 'authority_revision'
-  | 'candidate'
   | 'previous_dpop_jkt'
   | 'previous_dpop_jkt_until'
 

@@ -63,8 +63,6 @@ const byOf = (via: string, amr: readonly string[]): string =>
 const NOTICES: Readonly<Record<string, string>> = {
   updated: 'Updated. One row in the ledger says so.',
   unchanged: 'Nothing was changed: it was so already.',
-  tried: 'This set is judged beside the real one from now on, and decides nothing.',
-  untried: 'No other set is tried any more.',
   erased: 'Erased. What the ledger says of it can be opened by nobody any more.',
   proposed: 'This waits for a second operator. See Attention.',
   deactivated: 'Deactivated. It is refused from its next call on.',

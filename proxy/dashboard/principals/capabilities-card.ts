@@ -77,7 +77,6 @@ ${htmlIf(isBroken, forceReasonField)}
 ${htmlIf(asks, () => html`<input type="hidden" name="confirm" value="yes"><input type="hidden" name="shown" value="${nameOfSet(one.id, set)}">`)}
 ${htmlIf(asks && typed.isPressed === true, () => html`<p class="notice" role="alert">Nothing has changed yet. Press once more, and it has.</p>`)}
 <button class="${asks ? 'danger' : 'main'}">${preview && asks ? buttonOf(preview) : 'Update'}</button>
-${htmlIf(plural !== 'operators', () => html`<button formaction="${path}/candidate">Try this set beside the real one</button>`)}
 <p class="faint">Before anything changes, this says what it would have refused in the last 30 days.</p>
 </form></section>`
 }

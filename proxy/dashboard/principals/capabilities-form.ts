@@ -64,14 +64,14 @@ function isConfirmed({ form }: SubmittedForm, set: string): boolean {
 }
 
 /** The set of the textbox, as an operation on it takes it. */
-export const capabilitiesInput = ({ params, form }: AdministrationFacts & SubmittedForm) => ({
+const capabilitiesInput = ({ params, form }: AdministrationFacts & SubmittedForm) => ({
   params: { id: params.id ?? '' },
   body: { capabilities: [...typedTokens(form.get('capabilities') ?? '')] },
   ifMatch: form.get('if_match') || undefined,
 })
 
 /** Shows the page once more, with what was typed and what stands against it. Throws what no other text could mend. */
-export function refusedForm(
+function refusedForm(
   plural: PrincipalPlural,
   dashboard: DashboardContext,
   facts: AdministrationFacts & SubmittedForm,

@@ -12,9 +12,8 @@ import { frame } from '../frame/frame.ts'
 import type { DashboardPage } from '../frame/page.ts'
 import { csrf, EMPTY_HTML, type HtmlFragment, hasCapability, html, joinHtml, pathOf } from '../frame/parts.ts'
 import { problems } from '../frame/problems.ts'
-import type { CallerPlural } from './candidate.ts'
 import { type PrincipalDetail, readPrincipalDetail } from './detailed.ts'
-import { PRINCIPAL_PAGES } from './kinds.ts'
+import { type CallerPlural, PRINCIPAL_PAGES } from './kinds.ts'
 
 /** The way to the page; what it needs where its operator may not. */
 export const eraseLink = (plural: CallerPlural, id: string, facts: AdministrationFacts): HtmlFragment =>
@@ -72,7 +71,7 @@ const DESTROYED = [
 
 const [WHOLE, KEPT] = [
   ['the user itself: its id and its names', ...DESTROYED],
-  ['the name that it is shown as, what it holds, and the set that is tried beside it', ...DESTROYED],
+  ['the name that it is shown as, and what it holds', ...DESTROYED],
 ]
 
 function staysOf(plural: CallerPlural): readonly string[] {

@@ -10,3 +10,6 @@ export const PRINCIPAL_PAGES = {
 } as const
 
 export type PrincipalPlural = keyof typeof PRINCIPAL_PAGES
+
+/** The kinds that call models and tools. */
+export type CallerPlural = Exclude<PrincipalPlural, 'operators'>

@@ -14,8 +14,8 @@ import {
   relativeTime,
   tokens,
 } from '../frame/parts.ts'
-import type { CallerPlural } from './candidate.ts'
 import { readPrincipalDetail } from './detailed.ts'
+import type { CallerPlural } from './kinds.ts'
 
 /** GET /proxy/{kind}/{id}/usage: which capabilities its calls demanded, and which it holds in vain. */
 export const usagePage =
