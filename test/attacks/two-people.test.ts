@@ -9,7 +9,7 @@ const GROUPS = 140
 const PUT_BACK = 14
 
 await t.test(
-  'OPERATORS nothing that one operator asks, in whatever order and at once, makes a change that takes two',
+  'docs/operators.md#two-people: nothing that one operator asks, in whatever order and at once, makes a change that takes two',
   async (t) => {
     const { things, as, mallory, machine, judged, stage } = await twoPeopleStage(t, [
       'grant',
@@ -57,7 +57,7 @@ await t.test(
 const GRANTER = ['admin.read', 'admin.enroll', 'admin.grant']
 
 await t.test(
-  'OPERATORS of what several operators, the secret and the machine do at once, each change that takes two has two',
+  'docs/operators.md#two-people: of what several operators, the secret and the machine do at once, each change that takes two has two',
   async (t) => {
     const { things, as, mallory, bob, machine, judged, bySecret, byMachine } = await twoPeopleStage(t, [
       'grant',
@@ -122,7 +122,7 @@ await t.test(
 )
 
 await t.test(
-  'OPERATORS a change that overtakes the second person is made before they come, or waits, or is asked for again',
+  'docs/operators.md#two-people: a change that overtakes the second person is made before they come, or waits, or is asked for again',
   async (t) => {
     const { things, as, mallory, bob, byMachine, judged } = await twoPeopleStage(t, ['grant'])
     const ask = as(mallory)

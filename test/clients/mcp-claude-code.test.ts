@@ -102,7 +102,7 @@ async function stageOf(t: Test, proven: boolean): Promise<{ way: McpThrough; moc
 }
 
 await t.test(
-  'issue 4: Claude Code with a client certificate lists and calls the tools of two servers, and not those of a third',
+  'Claude Code with a client certificate lists and calls the tools of two servers, and not those of a third',
   { skip },
   async (t) => {
     const { way, mock, note } = await stageOf(t, false)
@@ -147,7 +147,7 @@ await t.test(
 )
 
 await t.test(
-  'issue 4: Claude Code through the sidecar proves every message, and a door that it is not bound to stays shut',
+  'Claude Code through the sidecar proves every message, and a door that it is not bound to stays shut',
   { skip },
   async (t) => {
     const { way, mock } = await stageOf(t, true)

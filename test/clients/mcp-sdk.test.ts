@@ -18,7 +18,7 @@ const [everything, memory, files] = await Promise.all([
 
 for (const kind of ['v1', 'legacy', 'modern', 'auto'] satisfies Kind[]) {
   await t.test(
-    `issue 4: the official SDK (${kind}) lists and calls, through the helper, the tools that it is bound to, and no others`,
+    `the official SDK (${kind}) lists and calls, through the helper, the tools that it is bound to, and no others`,
     async (t) => {
       const way = await mcpThrough(t, [...HELD, 'vault.use'])
       await way.behind('everything', everything)
@@ -90,7 +90,7 @@ for (const kind of ['v1', 'legacy', 'modern', 'auto'] satisfies Kind[]) {
   )
 
   await t.test(
-    `issue 4: a scoped door is, to the official SDK (${kind}), the server itself: its names, prompts and resources`,
+    `a scoped door is, to the official SDK (${kind}), the server itself: its names, prompts and resources`,
     async (t) => {
       const way = await mcpThrough(t, [...HELD, 'mcp.prompts.get', 'mcp.resources.read'])
       await way.behind('everything', everything)
@@ -130,7 +130,7 @@ for (const kind of ['v1', 'legacy', 'modern', 'auto'] satisfies Kind[]) {
 
 for (const kind of ['v1', 'legacy'] as const) {
   await t.test(
-    `issue 4: what server-everything asks the user and the model reaches the official SDK (${kind}), and its answer the server`,
+    `what server-everything asks the user and the model reaches the official SDK (${kind}), and its answer the server`,
     async (t) => {
       const way = await mcpThrough(t, HELD)
       await way.behind('everything', everything)

@@ -6,7 +6,7 @@ import { clusterStage } from '../support/cluster/stage.ts'
 import { under } from '../support/cluster/under.ts'
 import { skipWithoutHaproxy } from '../support/haproxy.ts'
 
-/** SECURITY §3 promises two seconds, here with room for a machine that does other things too. */
+/** Two seconds are promised (docs/threats.md#f-10), here with room for a machine that does other things too. */
 const HANGS_MS = 3_000
 
 t.test('faults of the database under load', { skip: skipWithoutHaproxy }, async (t) => {

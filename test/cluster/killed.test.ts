@@ -6,7 +6,7 @@ import { broken, openCalls } from '../support/cluster/oracle.ts'
 import { clusterStage } from '../support/cluster/stage.ts'
 import { skipWithoutHaproxy } from '../support/haproxy.ts'
 
-/** DETAILS: the calls of a replica that died are closed by another one within a minute. */
+/** Within this time another replica closes the calls of one that died (docs/ledger.md#streams). ms. */
 const CLOSED_MS = 60_000
 const KILLS = 3
 

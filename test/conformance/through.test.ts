@@ -52,7 +52,7 @@ const NAMELESS: Readonly<Record<string, readonly string[]>> = {
 }
 
 for (const revision of REVISIONS) {
-  await t.test(`issue 4: ${revision} through the gateway as at the server itself`, async (t) => {
+  await t.test(`${revision} through the gateway as at the server itself`, async (t) => {
     const { direct, through, behind, read } = await gate(t, revision, ALL)
     const [alone, gated] = await Promise.all([direct(), through('/v1/mcp/everything')])
 

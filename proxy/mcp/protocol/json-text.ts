@@ -221,8 +221,8 @@ export function measureJson(value: unknown, most: number): JsonExtent {
 }
 
 /**
- * Values in one set of arguments. More of them would hold up everybody else while they are judged (SECURITY
- * row 23).
+ * Values in one set of arguments. More of them would hold up everybody else while they are judged
+ * (docs/protocol.md#mcp-order).
  */
 const MAX_VALUES = 250_000
 

@@ -7,7 +7,7 @@ const ROUNDS = 6
 
 // That each row follows from the rows before it the gateway of the test looks at when it ends.
 await t.test(
-  'issue 10 §1 no decision, granted or refused, stands where its binding or its resource was another one',
+  'docs/ledger.md#authority: no decision, granted or refused, stands where its binding or its resource was another one',
   async (t) => {
     const stage = await mcpStage(t)
     const server = await toolServer(t, [tool('read')])

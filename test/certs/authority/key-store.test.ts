@@ -29,7 +29,7 @@ await t.test(
   },
 )
 
-await t.test('issue 11 what one passphrase seals in a process takes one key derivation', async (t) => {
+await t.test('what one passphrase seals in a process takes one key derivation', async (t) => {
   const partsOf = (sealed: string): readonly string[] => sealed.split('.')
   const texts = Array.from({ length: 50 }, (_, index) => seal(`secret ${index}`, 'one passphrase'))
   const [salts, nonces] = [4, 5].map((place) => new Set(texts.map((text) => partsOf(text)[place])))

@@ -9,7 +9,7 @@ import { rowOf } from '../../support/db/scratch-ledger.ts'
 
 const RESOURCE = { ...fieldsOf('files'), resource_id: 'mcpr_files', revision: 7 }
 
-t.test('issue 10 §1 the snapshot of a resource says all its tools, in rows that add up', (t) => {
+t.test('docs/ledger.md#replay: the snapshot of a resource says all its tools, in rows that add up', (t) => {
   const waiting = { state: 'quarantined', pending_definition: '{}', pending_digest: 'd2' } as const
   const never = { ...waiting, definition: null, digest: null, pinned_at: null } as const
   const tools: readonly McpTool[] = [

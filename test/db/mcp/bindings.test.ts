@@ -95,31 +95,35 @@ t.test(
   },
 )
 
-t.test('issue 10 §1 a row rests on one binding of the two, or on there being none', async (t) => {
-  const at = await opened(t)
-  await stored(at, 'a')
-  const standing = mcpBindingAssertion(at.db)
-  const to = { type: 'agent', principalId: 'acme::bot', resourceId: 'mcpr_a', revision: 1 } as const
-  const state = async () => {
-    const found: boolean[] = []
-    for (const id of [null, 'mcpb_1', 'mcpb_2']) found.push(await at.holds(standing({ ...to, binding: id })))
-    return found
-  }
-  t.same(await state(), [true, false, false])
-  await at.run(insertMcpBinding(at.db, binding('1', 'a')))
-  t.same(await state(), [false, true, false])
-  await at.run(deleteMcpBinding(at.db, 'mcpb_1'), insertMcpBinding(at.db, binding('2', 'a')))
-  t.same(await state(), [false, false, true], 'one that was made anew is another one')
-  t.ok(await at.holds(standing({ ...to, type: 'user', binding: null })))
-  for (const revision of [0, 2]) {
-    t.notOk(await at.holds(standing({ ...to, revision, binding: 'mcpb_2' })), 'the resource is another one')
-    t.notOk(await at.holds(standing({ ...to, revision, type: 'user', binding: null })))
-  }
-  t.notOk(
-    await at.holds(standing({ ...to, resourceId: 'mcpr_b', binding: null })),
-    'there is no such resource',
-  )
-})
+t.test(
+  'docs/ledger.md#authority: a row rests on one binding of the two, or on there being none',
+  async (t) => {
+    const at = await opened(t)
+    await stored(at, 'a')
+    const standing = mcpBindingAssertion(at.db)
+    const to = { type: 'agent', principalId: 'acme::bot', resourceId: 'mcpr_a', revision: 1 } as const
+    const state = async () => {
+      const found: boolean[] = []
+      for (const id of [null, 'mcpb_1', 'mcpb_2'])
+        found.push(await at.holds(standing({ ...to, binding: id })))
+      return found
+    }
+    t.same(await state(), [true, false, false])
+    await at.run(insertMcpBinding(at.db, binding('1', 'a')))
+    t.same(await state(), [false, true, false])
+    await at.run(deleteMcpBinding(at.db, 'mcpb_1'), insertMcpBinding(at.db, binding('2', 'a')))
+    t.same(await state(), [false, false, true], 'one that was made anew is another one')
+    t.ok(await at.holds(standing({ ...to, type: 'user', binding: null })))
+    for (const revision of [0, 2]) {
+      t.notOk(await at.holds(standing({ ...to, revision, binding: 'mcpb_2' })), 'the resource is another one')
+      t.notOk(await at.holds(standing({ ...to, revision, type: 'user', binding: null })))
+    }
+    t.notOk(
+      await at.holds(standing({ ...to, resourceId: 'mcpr_b', binding: null })),
+      'there is no such resource',
+    )
+  },
+)
 
 // SQLite plans a join anew each time its parameters are bound.
 t.test(

@@ -19,7 +19,7 @@ const PENDING = {
 } as const
 
 t.test(
-  'issue 4 §5 a pinned tool is read back as it was put, by the name of its resource and its own',
+  'docs/mcp.md#pinned: a pinned tool is read back as it was put, by the name of its resource and its own',
   async (t) => {
     const at = await opened(t)
     await stored(at, 'a')
@@ -34,7 +34,7 @@ t.test(
   },
 )
 
-t.test('issue 4 §5 a read can quarantine a tool but never replace what was approved', async (t) => {
+t.test('docs/mcp.md#pinned: a read can quarantine a tool but never replace what was approved', async (t) => {
   const at = await opened(t)
   await stored(at, 'a')
   await at.run(putMcpTool(at.db, toolOf('a', 'read')))
@@ -61,7 +61,7 @@ t.test('a tool that was never approved has nothing pinned, until it is', async (
   t.match(await listMcpTools(at.db, 'mcpr_a'), [{ digest: 'd2', definition: PENDING.pending_definition }])
 })
 
-t.test('issue 4 §5 an approval pins what was looked at, and nothing that came later', async (t) => {
+t.test('docs/mcp.md#pinned: an approval pins what was looked at, and nothing that came later', async (t) => {
   const at = await opened(t)
   await stored(at, 'a')
   await at.run(

@@ -7,8 +7,7 @@ import type { Made } from './load.ts'
 import type { Door, Stage } from './stage.ts'
 
 /**
- * What must hold whatever has happened (SECURITY §3, the oracle of every case); each promise that is broken in a
- * sentence. Calls whose replica has died may be open still: {@link openCalls}.
+ * Finds each promise that is broken, whatever has happened (docs/threats.md#f-41), and says it in a sentence. Calls whose replica has died may be open still: {@link openCalls}.
  */
 export async function broken(stage: Stage<Door>, made: readonly Made[]): Promise<readonly string[]> {
   const rows = await orderedRows(stage)

@@ -16,7 +16,7 @@ async function rowsOf(gateway: Awaited<ReturnType<typeof testGateway>>) {
 }
 
 await t.test(
-  'issue 10 §1 each row of a resource raises its revision by 1 and says all that it demands from then on',
+  'docs/ledger.md#replay: each row of a resource raises its revision by 1 and says all that it demands from then on',
   async (t) => {
     const upstream = await changingServer(t, tool('write'), tool('read'))
     const gateway = await testGateway(t, PRIVATE)
@@ -79,7 +79,7 @@ await t.test(
 )
 
 await t.test(
-  'issue 10 §2 of fifty changes without If-Match at once each succeeds with a row of its own, and the last one stands',
+  'docs/protocol.md#if-match: of fifty changes without If-Match at once each succeeds with a row of its own, and the last one stands',
   async (t) => {
     const gateway = await testGateway(t, PRIVATE)
     const { json } = await gateway.admin('POST', PATH, { name: 'files', endpoint_url: NOWHERE })
@@ -104,7 +104,7 @@ await t.test(
 )
 
 await t.test(
-  'issue 10 §2 approvals, readings and changes of one resource at once do not undo one another',
+  'docs/protocol.md#if-match: approvals, readings and changes of one resource at once do not undo one another',
   async (t) => {
     const names = Array.from({ length: 12 }, (_, index) => `t${index}`)
     const upstream = await changingServer(t, ...names.map((name) => tool(name)))
@@ -132,7 +132,7 @@ await t.test(
 )
 
 await t.test(
-  'issue 10 §1 the tools of a large server are pinned in portions: no row is larger than 60 KiB',
+  'docs/ledger.md#replay: the tools of a large server are pinned in portions: no row is larger than 60 KiB',
   async (t) => {
     const names = Array.from({ length: 200 }, (_, index) => `${index}${'n'.repeat(120)}`)
     const upstream = await changingServer(t, ...names.map((name) => tool(name)))
@@ -159,7 +159,7 @@ await t.test(
 )
 
 await t.test(
-  'issue 10 §1 a row of a binding names the binding, its resource, and its principal as the ledger knows it',
+  'docs/ledger.md#replay: a row of a binding names the binding, its resource, and its principal as the ledger knows it',
   async (t) => {
     const gateway = await testGateway(t, PRIVATE)
     const { json } = await gateway.admin('POST', PATH, { name: 'files', endpoint_url: NOWHERE })

@@ -17,7 +17,7 @@ async function registered(t: Parameters<typeof changingServer>[0], ...tools: Par
 }
 
 await t.test(
-  'issue 4 §5 a changed tool is quarantined with a readable difference, and approved by its digest',
+  'docs/mcp.md#pinned: a changed tool is quarantined with a readable difference, and approved by its digest',
   async (t) => {
     const { upstream, gateway, json, refresh, approve } = await registered(t, 'read', 'write')
     const [before] = json.tools
@@ -59,7 +59,7 @@ await t.test(
   },
 )
 
-await t.test('issue 4 §5 what changed again since it was looked at is not approved', async (t) => {
+await t.test('docs/mcp.md#pinned: what changed again since it was looked at is not approved', async (t) => {
   const { upstream, refresh, approve } = await registered(t, 'read')
   upstream.list([tool('read', 'Second.')])
   const [second] = (await refresh()).tools
@@ -71,7 +71,7 @@ await t.test('issue 4 §5 what changed again since it was looked at is not appro
 })
 
 await t.test(
-  'issue 4 §5 a tool that is new waits, one that vanished is gone, and the first read alone is trusted',
+  'docs/mcp.md#pinned: a tool that is new waits, one that vanished is gone, and the first read alone is trusted',
   async (t) => {
     const { upstream, gateway, refresh, approve } = await registered(t, 'read', 'write')
     upstream.list([tool('read'), tool('a/b')])
@@ -98,7 +98,7 @@ await t.test(
   },
 )
 
-await t.test('issue 4 §5 an operator sees which definitions hide something', async (t) => {
+await t.test('docs/mcp.md#pinned: an operator sees which definitions hide something', async (t) => {
   const { upstream, refresh } = await registered(t, 'read')
   upstream.list([tool('read', 'Reads\u200b it.')])
   const [read] = (await refresh()).tools
@@ -107,7 +107,7 @@ await t.test('issue 4 §5 an operator sees which definitions hide something', as
 })
 
 await t.test(
-  'issue 4 §5 nothing is approved unseen: both definitions are answered whole, and nothing hides in them',
+  'docs/mcp.md#pinned: nothing is approved unseen: both definitions are answered whole, and nothing hides in them',
   async (t) => {
     const { upstream, gateway, json, approve } = await registered(t, 'read')
     t.strictSame(json.tools[0].definition, tool('read'))

@@ -10,7 +10,7 @@ interface Described {
   readonly capability: string
 }
 
-/** What each route of administration demands, as DETAILS has decided it, by the beginning of its path. */
+/** The demand of each route of administration (docs/operators.md#capabilities), by the beginning of its path. */
 function expectedOf(method: string, path: string): string {
   if (/^\/v1\/admin\/audit(\/|$)/.test(path)) return 'admin.audit'
   if (method === 'GET') return 'admin.read'

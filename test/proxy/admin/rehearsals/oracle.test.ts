@@ -15,7 +15,7 @@ t.setTimeout(TIMEOUT_MS)
 
 for (let begun = 0; begun < HISTORIES; begun += AT_ONE)
   await t.test(
-    'REHEARSAL the calls of random histories, sent again with the changes made, come to what was predicted, call by call',
+    'docs/rehearsal.md#rule: the calls of random histories, sent again with the changes made, come to what was predicted, call by call',
     { timeout: TIMEOUT_MS },
     async (t) => {
       const stage = await rehearsalStage(t)

@@ -5,7 +5,7 @@ import { filesStage, mcpStage, type RpcOptions, tool, toolServer } from '../../.
 const PATH = '/v1/admin/mcp-resources'
 
 await t.test(
-  'issue 10 §1 a decision row names the resource that it reached, its revision, the binding and the pin, refused or not',
+  'docs/ledger.md#authority: a decision row names the resource that it reached, its revision, the binding and the pin, refused or not',
   async (t) => {
     const { stage, files, bot } = await filesStage(t, ['files.use'])
     const path = `${PATH}/${files.resource_id}`
@@ -82,24 +82,27 @@ await t.test(
   },
 )
 
-await t.test('issue 10 §1 the row of a quarantined tool names the resource, and no pin', async (t) => {
-  const stage = await mcpStage(t)
-  const server = await toolServer(t, [tool('read')])
-  const files = await stage.register('files', server)
-  const bot = await stage.enroll('bot', ['llm.chat'])
-  await stage.bind(bot, files)
-  const tools = [tool('read', { description: 'Other.' })]
-  const other = await toolServer(t, tools)
-  await stage.admin('PATCH', `${PATH}/${files.resource_id}`, { endpoint_url: other.url })
-  t.equal((await stage.callTool(bot, 'files.read')).json.error.code, -32006)
-  const row = (await stage.rows({ status: 'denied' })).at(-1)
-  t.equal(row?.tool, 'files.read')
-  t.match(row?.detail, {
-    reason: 'mcp_tool_quarantined',
-    authority: { demanded: [], resource: { revision: 4 } },
-  })
-  t.strictSame((row?.detail.authority as Json)?.pin, undefined)
-})
+await t.test(
+  'docs/ledger.md#authority: the row of a quarantined tool names the resource, and no pin',
+  async (t) => {
+    const stage = await mcpStage(t)
+    const server = await toolServer(t, [tool('read')])
+    const files = await stage.register('files', server)
+    const bot = await stage.enroll('bot', ['llm.chat'])
+    await stage.bind(bot, files)
+    const tools = [tool('read', { description: 'Other.' })]
+    const other = await toolServer(t, tools)
+    await stage.admin('PATCH', `${PATH}/${files.resource_id}`, { endpoint_url: other.url })
+    t.equal((await stage.callTool(bot, 'files.read')).json.error.code, -32006)
+    const row = (await stage.rows({ status: 'denied' })).at(-1)
+    t.equal(row?.tool, 'files.read')
+    t.match(row?.detail, {
+      reason: 'mcp_tool_quarantined',
+      authority: { demanded: [], resource: { revision: 4 } },
+    })
+    t.strictSame((row?.detail.authority as Json)?.pin, undefined)
+  },
+)
 
 await t.test('a refusal of form is an invalid row, and no decision about authority', async (t) => {
   const { stage, files, bot } = await filesStage(t, ['files.use', 'mcp.resources.read'])

@@ -54,7 +54,7 @@ const tool = (name: string, description = '', properties: object = {}): string =
   JSON.stringify({ name, description, inputSchema: { type: 'object', properties } })
 
 t.test(
-  'issue 4 §5 what is pinned, quarantined and gone has its rows, in the same unit as the change',
+  'docs/mcp.md#pinned: what is pinned, quarantined and gone has its rows, in the same unit as the change',
   async (t) => {
     const { current, store, rows, database } = await registered(t)
     t.equal(await store(await current(), tool('write'), tool('read')), true)
@@ -88,7 +88,7 @@ t.test(
 )
 
 t.test(
-  'issue 4 §5 of two first reads one is trusted: the other cannot put its definitions in the place',
+  'docs/mcp.md#pinned: of two first reads one is trusted: the other cannot put its definitions in the place',
   async (t) => {
     const { current, store, rows, database } = await registered(t)
     const resource = await current()

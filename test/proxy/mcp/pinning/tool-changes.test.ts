@@ -1,7 +1,7 @@
 import t from 'tap'
 import { toolChanges } from '../../../../proxy/mcp/pinning/tool-changes.ts'
 
-t.test('issue 4 §5: a change is readable, a line for each place', async (t) => {
+t.test('docs/mcp.md#pinned: a change is readable, a line for each place', async (t) => {
   t.same(
     toolChanges(
       {

@@ -20,14 +20,14 @@ export interface SoakOptions {
 }
 
 const CALLERS = 12
-/** From the end of a fault to the first call that is served. ms. SECURITY §3, the oracle, (d). */
+/** From the end of a fault to the first call that is served (docs/threats.md#f-41). ms. */
 const RESUMES_MS = 5_000
 /**
  * The longest that a call may hang, with some room. ms. Not held against what waits for a server that says nothing
  * (docs/threats.md#f-10), nor for a gateway that stands still.
  */
 const HANGS_MS = 3_000
-/** DETAILS: in which the calls of a replica that died are closed. ms. */
+/** Within this time the calls of a replica that died are closed (docs/ledger.md#streams). ms. */
 const CLOSED_MS = 60_000
 /** A longer run is too short to tell a leak from a start. Minutes. */
 const JUDGED_MINUTES = 10
