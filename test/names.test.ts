@@ -14,8 +14,8 @@ const NOUNS: ReadonlySet<string> = new Set([
   // The client package's, which its users import.
   ...['Enrolled', 'Fetch', 'Identity'],
 ])
-/** Each module of a list exports its entry by this name. */
-const ENTRIES: ReadonlySet<string> = new Set(['up', 'verb'])
+/** Each module of a list, and of a thread, exports its entry by this name. */
+const ENTRIES: ReadonlySet<string> = new Set(['openTasks', 'up', 'verb'])
 
 interface Declaration {
   readonly file: string

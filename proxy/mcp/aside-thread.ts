@@ -1,8 +1,5 @@
-// A thread that does what strangers can make long (proxy/mcp/aside/threads.ts): each of its tasks may take
-// a second.
-import { parentPort } from 'node:worker_threads'
-import { Refusal } from '../../plugins/refusal.ts'
-import type { McpThreadRequest, McpThreadResponse, McpThreadTasks } from './aside/messages.ts'
+// The tasks of the threads of proxy/mcp/aside/aside.ts: strangers can make each take a second.
+import type { McpThreadTasks } from './aside/messages.ts'
 import { bufferOf, parseExactObject, readParams } from './aside/read.ts'
 import { parseDefinition } from './pinning/pinned-definition.ts'
 import { changesBetween } from './pinning/tool-changes.ts'
@@ -12,10 +9,7 @@ import { NOT_CHECKED } from './schema/check.ts'
 import { itemsIn, knownListIn, truncateMessage } from './upstream/large-message.ts'
 import { readMessage } from './upstream/message.ts'
 
-const port = parentPort
-if (!port) throw new Error('proxy/mcp/aside-thread.ts runs as a worker thread only')
-
-const TASKS: McpThreadTasks = {
+export const openTasks = (): McpThreadTasks => ({
   readParams,
   judgeTool,
   changesBetween,
@@ -31,17 +25,4 @@ const TASKS: McpThreadTasks = {
     const { headerParams, listed, object } = parseDefinition(Buffer.from(definition))
     return { headerParams, listed, spans: object.spans }
   },
-}
-
-port.on('message', (question: McpThreadRequest) => port.postMessage(answer(question)))
-
-function answer({ task, input }: McpThreadRequest): McpThreadResponse {
-  try {
-    // Proven by proxy/mcp/aside/threads.ts, which alone asks: the input is that of the task.
-    const work = TASKS[task] as (input: McpThreadRequest['input']) => unknown
-    return { kind: 'done', value: work(input) }
-  } catch (error) {
-    if (error instanceof Refusal) return { kind: 'refused', reason: error.reason, message: error.message }
-    return { kind: 'failed', message: error instanceof Error ? error.message : String(error) }
-  }
-}
+})

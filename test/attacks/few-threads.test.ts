@@ -15,7 +15,7 @@ const PROGRAM = `
 import { readFile } from 'node:fs/promises'
 import { Worker } from 'node:worker_threads'
 import { certificateThread } from '${ROOT}/certs/enrollment/aside.ts'
-import { McpThreadPool } from '${ROOT}/proxy/mcp/aside/threads.ts'
+import { mcpThreadPool } from '${ROOT}/proxy/mcp/aside/aside.ts'
 import { startEvaluator } from '${ROOT}/plugins/policy/evaluator-thread.ts'
 
 const said = { broken: [] }
@@ -23,7 +23,7 @@ process.on('uncaughtException', (error) => said.broken.push(String(error)))
 process.on('unhandledRejection', (error) => said.broken.push(String(error)))
 // Node starts the threads of its pool with the first task for one.
 await readFile('package.json')
-const threads = new McpThreadPool({ maxThreads: 2, lateMs: 5_000, waitMs: 2_000 })
+const threads = mcpThreadPool({ maxThreads: 2, lateMs: 5_000, waitMs: 2_000 })
 const outcome = (work) => work.then(() => 'done', (error) => error.constructor.name + ': ' + error.message)
 const enrolled = (at) => outcome(certificateThread.ask('readCaCertificates', { caPem: 'none', at }))
 const asked = () => outcome(threads.ask('judgeArguments', { digest: 'any', definition: '{"inputSchema":{"type":"object"}}', args: '{"a":1}' }, { key: 'x' }))
@@ -75,7 +75,8 @@ await t.test(
     t.same(said.broken, [])
     t.equal(said.code, 'ERR_WORKER_INIT_FAILED')
     for (const one of said.certificates) t.match(one, /^Error: /)
-    for (const one of said.schemas) t.match(one, /^TaskIncompleteError: the machine gives no thread/)
+    for (const one of said.schemas)
+      t.match(one, /^TaskIncompleteError: the check of MCP messages has no thread/)
     t.match(said.policy, /^Error: the policy has no thread/)
     t.match(said.afterwards, /^CertificateError: /, 'the answer to this question, not to one of before')
     t.equal(said.schemasAfterwards, 'done')

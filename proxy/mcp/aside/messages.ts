@@ -1,4 +1,3 @@
-import type { RefusalReason } from '../../../plugins/refusal.ts'
 import type { SecretTraces } from '../../../plugins/secrets/traces.ts'
 
 /** The place of a value in JSON text. Byte offsets, `end` exclusive. */
@@ -134,15 +133,3 @@ export interface McpThreadTasks {
     readonly spans: ReadonlyMap<string, JsonValueSpan>
   }
 }
-
-export type McpThreadTask = keyof McpThreadTasks
-
-export interface McpThreadRequest {
-  readonly task: McpThreadTask
-  readonly input: Parameters<McpThreadTasks[McpThreadTask]>[0]
-}
-
-export type McpThreadResponse =
-  | { readonly kind: 'done'; readonly value: unknown }
-  | { readonly kind: 'refused'; readonly reason: RefusalReason; readonly message: string }
-  | { readonly kind: 'failed'; readonly message: string }

@@ -1,8 +1,8 @@
 import type { UnknownRecord } from '../../../db/support/json.ts'
+import { TaskIncompleteError, type TaskRequester } from '../../../db/support/thread.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
 import { callThreads } from '../aside/aside.ts'
 import type { ReadParams } from '../aside/messages.ts'
-import { TaskIncompleteError, type TaskRequester } from '../aside/threads.ts'
 
 /** The parameters of a call as they were judged and go out, read away from the thread that serves. */
 export interface LargeParams extends Omit<ReadParams, 'sha256'> {

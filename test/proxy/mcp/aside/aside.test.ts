@@ -1,7 +1,7 @@
 import { hash } from 'node:crypto'
 import t from 'tap'
 import { Refusal } from '../../../../plugins/refusal.ts'
-import { McpThreadPool } from '../../../../proxy/mcp/aside/threads.ts'
+import { mcpThreadPool } from '../../../../proxy/mcp/aside/aside.ts'
 import { refused } from '../../../support/refused.ts'
 
 const LIMITS = { maxThreads: 2, lateMs: 60_000, waitMs: 60_000 }
@@ -22,7 +22,7 @@ const short = { digest: 'any', definition: '{"inputSchema":{"type":"object"}}', 
 const FITS = { fault: null, small: true }
 
 t.test('A6: a key waits for its own questions, and no key for another', async (t) => {
-  const threads = new McpThreadPool(LIMITS)
+  const threads = mcpThreadPool(LIMITS)
   const done: string[] = []
   const ask = async (key: string, asked: typeof long, as: string) => {
     const verdict = await threads.ask('judgeArguments', asked, { key })
@@ -42,31 +42,31 @@ t.test('A6: a key waits for its own questions, and no key for another', async (t
 })
 
 t.test('A6: a question that takes too long is given up, and no other with it', async (t) => {
-  const hasty = new McpThreadPool({ ...LIMITS, maxThreads: 1, lateMs: 5 })
+  const hasty = mcpThreadPool({ ...LIMITS, maxThreads: 1, lateMs: 5 })
   // The first has the time that a thread needs to start.
   await hasty.ask('judgeArguments', short, { key: 'a' })
   const late = hasty.ask('judgeArguments', { ...long, digest: 'late' }, { key: 'a' })
   const next = hasty.ask('judgeArguments', short, { key: 'a' })
-  await t.rejects(late, { message: 'not done within 5 ms' })
+  await t.rejects(late, { message: 'the check of MCP messages did not answer within 5 ms' })
   t.same(await next, FITS)
 })
 
 t.test('A6: who asks too much at once is refused, and nobody else', async (t) => {
-  const threads = new McpThreadPool({ ...LIMITS, maxThreads: 1 })
+  const threads = mcpThreadPool({ ...LIMITS, maxThreads: 1 })
   const busy = threads.ask('judgeArguments', long, { key: 'a' })
   const waiting = Array.from({ length: 128 }, () => threads.ask('judgeArguments', short, { key: 'b' }))
   await t.rejects(threads.ask('judgeArguments', short, { key: 'b' }), refused('overloaded'))
   t.same(await threads.ask('judgeArguments', short, { key: 'c' }), FITS)
   t.match(await Promise.all([busy, ...waiting]), { length: 129 })
 
-  const impatient = new McpThreadPool({ ...LIMITS, maxThreads: 1, waitMs: 1 })
+  const impatient = mcpThreadPool({ ...LIMITS, maxThreads: 1, waitMs: 1 })
   const first = impatient.ask('judgeArguments', { ...long, digest: 'first' }, { key: 'a' })
   await t.rejects(impatient.ask('judgeArguments', short, { key: 'b' }), refused('overloaded'))
   t.match(await first, { fault: null })
 })
 
 t.test('who has gone does not wait, and is not judged', async (t) => {
-  const threads = new McpThreadPool({ ...LIMITS, maxThreads: 1 })
+  const threads = mcpThreadPool({ ...LIMITS, maxThreads: 1 })
   const busy = threads.ask('judgeArguments', long, { key: 'a' })
   const gone = new AbortController()
   const waiting = threads.ask('judgeArguments', short, { key: 'b', signal: gone.signal })
@@ -80,7 +80,7 @@ t.test('who has gone does not wait, and is not judged', async (t) => {
 })
 
 t.test('what a task throws is thrown here: a refusal as one, anything else with its sentence', async (t) => {
-  const threads = new McpThreadPool({ ...LIMITS, maxThreads: 1 })
+  const threads = mcpThreadPool({ ...LIMITS, maxThreads: 1 })
   const asker = { key: 'a' }
   const member = 'arguments'
   const salt = '00'.repeat(16)
@@ -101,7 +101,7 @@ t.test('what a task throws is thrown here: a refusal as one, anything else with 
 const SALT = Buffer.from('salt').toString('hex')
 
 t.test('parameters are read by what they say, not by how it is written', async (t) => {
-  const threads = new McpThreadPool({ ...LIMITS, maxThreads: 1 })
+  const threads = mcpThreadPool({ ...LIMITS, maxThreads: 1 })
   const read = (params: string | Uint8Array, member: 'arguments' | null = 'arguments') =>
     threads.ask('readParams', { params, member, without: [], salt: SALT }, { key: 'a' })
   const plain = await read(Buffer.from('{"name":"x","arguments":{"b":1.0,"a":2}}'))
