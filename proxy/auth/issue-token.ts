@@ -33,12 +33,12 @@ type TokenRequestFacts = Arrival & {
   tokenRequest: TokenRequest
   proof: DpopProof | null
 }
-/** `holder`: the principal as it was asked once more behind the body. */
+/** `holder`: the principal as it was asked once more after the body. */
 type ReverifiedTokenFacts = TokenRequestFacts & { holder: Principal }
 
 /**
- * POST /v1/auth/token: a short-lived token that is bound to the client's certificate (RFC 8705 §3) and, where
- * a proof came, to its key (RFC 9449 §5), recorded before it is handed out. The database decides at each call
+ * POST /v1/auth/token: a short-lived token that is bound to the client's certificate (RFC 8705 §3) and, if a
+ * proof came, to its key (RFC 9449 §5), recorded before it is handed out. The database decides at each call
  * what it may do; `scope` only narrows that. Refuses with `scope_invalid`, `target_invalid`,
  * `client_invalid`, `assertion_invalid`, `token_throttled`.
  */
@@ -80,7 +80,7 @@ function audienceOf(resource: string | null, baseUrls: readonly string[]): strin
   throw new Refusal('target_invalid')
 }
 
-/** What may pass once, in the unit of a token's row: the proof that came with the request, and the login's challenge. */
+/** Claims in the unit of a token's row: the proof that came with the request, and the login's challenge. */
 interface SingleUseClaims {
   readonly proof: readonly LedgerStatement[]
   readonly challenge: readonly LedgerStatement[]
@@ -118,7 +118,7 @@ async function record(
       entries: [entry],
     })
   } catch (cause) {
-    // Changed since the pin was asked: nothing is stored, and who asks again gets what holds by then.
+    // Changed since the pin was asked: nothing is stored, and a second request gets what holds by then.
     if (cause instanceof LedgerError && cause.code === 'stale')
       throw new Refusal('overloaded', { cause, headers: { 'retry-after': '1' } })
     throw isReplay(cause)
@@ -127,7 +127,7 @@ async function record(
   }
 }
 
-/** Tells which of two claims was no longer free: where the proof's still is, alone, it was the challenge's. */
+/** Tells which of two claims was no longer free: if only the proof's still is, it was the challenge's. */
 async function usedBefore(
   ledger: TokenIssueDependencies['ledger'],
   { proof, challenge }: SingleUseClaims,

@@ -88,7 +88,7 @@ export class LoginChallenges {
 
   #isOpen(principalId: string, nonce: string, at: number): boolean {
     const [until = '', random = '', mac = '', ...more] = nonce.split('.')
-    // Anything behind it would make another text of a challenge that was used before.
+    // Any text after it would make another text of a challenge that was used before.
     if (more.length > 0) return false
     const expected = Buffer.from(this.#mac(principalId, `${until}.${random}`))
     const given = Buffer.from(mac)

@@ -26,8 +26,8 @@ export const authorizationServer = (baseUrls: () => readonly string[]) => (): Re
 }
 
 /**
- * GET /.well-known/oauth-protected-resource, with the path of the resource behind it where it has one (RFC
- * 9728 §3).
+ * GET /.well-known/oauth-protected-resource, followed by the path of the resource if it has one (RFC 9728
+ * §3).
  */
 export const protectedResource =
   (baseUrls: () => readonly string[], path: string, proofRequired: boolean) => (): Reply => {

@@ -4,8 +4,8 @@ import type { Ledger } from '../../db/ledger/record/ledger.ts'
 import { readSetting, writeSetting } from '../../db/settings.ts'
 
 /**
- * Opens the secret behind nonces and login challenges. It lies in the database, so that every replica hands
- * out and accepts the same, also after a restart; the first boot makes it.
+ * Opens the secret behind nonces and login challenges. It is in the database, so that every replica hands out
+ * and accepts the same, also after a restart; the first boot makes it.
  */
 export async function openNonceSecret(
   database: Database,

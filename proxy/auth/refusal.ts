@@ -30,9 +30,8 @@ const ERRORS: Partial<Record<RefusalReason, OAuthError>> = {
 }
 
 /**
- * Renders a refusal of the token endpoint (RFC 6749 §5.2): `error` is a code and not an object, and beside it
- * stand the members of every refusal of this service. `asHelper`: the Python helper signs again only on a
- * 401.
+ * Renders a refusal of the token endpoint (RFC 6749 §5.2): `error` is a code and not an object, alongside the
+ * members of every refusal of this service. `asHelper`: the Python helper signs again only on a 401.
  */
 export function oauthRefusalReply(refusal: Refusal, requestId: string, asHelper: boolean): Reply {
   const { reason, message, detail } = refusal

@@ -6,8 +6,8 @@ import { readSetting, writeSetting } from '../../db/settings.ts'
 import { SubjectKeys } from '../../plugins/pin/subject-keys.ts'
 
 /**
- * Opens the keys of commitments. The key that seals them lies in the database, sealed with the passphrase of the
- * data directory; the first boot makes it. Throws where the passphrase is another one.
+ * Opens the keys of commitments. The key that seals them is in the database, sealed with the passphrase of
+ * the data directory; the first boot makes it. Throws if the passphrase is another one.
  */
 export async function openSubjectKeys(
   database: Database,

@@ -11,13 +11,13 @@ import { AUTHORITY_TOPIC } from '../../db/support/notices.ts'
 /** The longest life of a token; no retired key is needed for longer. Seconds. */
 export const TOKEN_LIFE_MAX_S = 900
 /**
- * The time that a list of keys is believed before the database is read again where nobody says that another process
- * has rotated. ms.
+ * The time that a list of keys is believed before the database is read again, unless another process has said
+ * that it rotated. ms.
  */
 const FRESH_MS = 30_000
 /**
- * The least time between two readings for a key that is not in the list, where nothing has changed: a caller may name
- * any. ms.
+ * The least time between two readings for a key that is not in the list, if nothing has changed: a caller may
+ * name any. ms.
  */
 const UNKNOWN_MS = 1_000
 

@@ -8,8 +8,9 @@ const MAX_TOKENS_PER_MINUTE = 600
 const MAX_TOKENS_PER_MINUTE_LOW = 60
 
 /**
- * Makes the quota of tokens: whoever is known is given one, also where it holds nothing, and nobody may fill the
- * disk with their rows (docs/threats.md#d3), whichever processes they ask. `low`: tells whether little is left of the disk.
+ * Makes the quota of tokens: every known principal is given one, even if it holds nothing, and nobody may
+ * fill the disk with their rows (docs/threats.md#d3), whichever processes they ask. `low`: tells whether
+ * little is left of the disk.
  */
 export function tokenQuota(now: MonotonicClock, low: () => boolean, notices: NoticeChannel): PrincipalQuota {
   const most = (): number => (low() ? MAX_TOKENS_PER_MINUTE_LOW : MAX_TOKENS_PER_MINUTE)
