@@ -30,15 +30,15 @@ export interface DataDirectory {
   readonly passphrase: string
   /** The things that this start has made, in words for the operator. */
   readonly made: readonly string[]
-  /** Makes `authority` and `names` those that the database holds by now. `at`: ms since the epoch. */
+  /** Updates `authority` and `names` from the database. `at`: ms since the epoch. */
   readonly follow: (at: number) => Promise<void>
   readonly close: () => Promise<void>
 }
 
 /**
  * Opens the data directory, making what is missing: the directory (0700), the passphrase, the organisation's
- * CA, the database. Throws one sentence for the operator where something is there and cannot be trusted or
- * read. The caller must hold the directory's lease (`openControl`).
+ * CA, the database. Throws one sentence for the operator if something is there and cannot be trusted or read.
+ * The caller must hold the directory's lease (`openControl`).
  */
 export async function openDataDirectory(
   settings: Settings,
@@ -89,7 +89,7 @@ export async function openDataDirectory(
   }
 }
 
-/** Writes the certificate that clients trust, where it is not there already: somebody may be reading it. */
+/** Writes the certificate that clients trust, if it is not there already: somebody may be reading it. */
 async function exportRoot(dataDir: string, pem: string): Promise<void> {
   const path = join(dataDir, 'org-ca.crt')
   if ((await readFile(path, 'utf8').catch(() => '')) !== pem) await writeFile(path, pem, { mode: 0o644 })
@@ -109,7 +109,7 @@ async function openNamedAuthority(opening: DirectoryOpening): Promise<NamedAutho
   const names = await readNames(database, settings)
   const shared = database.engine === 'postgres'
   const held = await fetchAuthority(database, directory)
-  // A second CA beside the certificates of a lost one would lock every agent out, one expiry after another.
+  // A second CA next to the certificates of a lost one would lock every agent out, one expiry after another.
   if (!existsSync(join(directory, 'root.crt')) && (await isAnythingIssued(database))) {
     throw new Error(
       `there are principals, but the CA that certified them is not in ${directory}: restore it from a backup`,

@@ -4,13 +4,15 @@ import { isAnythingIssued } from '../../db/principals/issued.ts'
 import { readSetting, type SettingKey, writeSetting } from '../../db/settings.ts'
 import type { Settings } from './settings.ts'
 
-/** What every id and certificate of a service carries. */
+/** The names in every id and certificate of a service. */
 export interface OrganisationNames {
   readonly organisation: string
   readonly trustDomain: string
 }
 
-/** The names of the environment where it sets them, else those that the database remembers, else what one begins with. */
+/**
+ * The names of the environment if it sets them, else those that the database remembers, else the defaults.
+ */
 export async function readNames(
   database: Database,
   { org, trustDomain, named }: Pick<Settings, 'org' | 'trustDomain' | 'named'>,
@@ -23,8 +25,8 @@ export async function readNames(
 }
 
 /**
- * Remembers the names in the database. Throws one sentence where it has principals of others: ids and certificates carry
- * both (docs/protocol.md#settings).
+ * Remembers the names in the database. Throws one sentence if it has principals of others: ids and
+ * certificates carry both (docs/protocol.md#settings).
  */
 export async function storeNames(
   database: Database,

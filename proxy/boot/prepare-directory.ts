@@ -1,7 +1,7 @@
 import { mkdir, realpath } from 'node:fs/promises'
 import { isWithin, type Settings } from './settings.ts'
 
-/** Says on standard error every few seconds how far a ledger is that is brought into another form. */
+/** Says on standard error every few seconds how far the conversion of a ledger is. */
 export function copyProgressReporter(): (rows: number, of: number) => void {
   let shownAt = performance.now()
   let shown = false
@@ -21,8 +21,8 @@ export function copyProgressReporter(): (rows: number, of: number) => void {
 const SHOWN_EVERY_MS = 3_000
 
 /**
- * Makes the data directory and the one of MCP servers' secrets where they are missing, readable by their
- * owner alone. Throws one sentence where links make the data directory one of the secrets.
+ * Makes the data directory and the one of MCP servers' secrets if they are missing, readable by their owner
+ * alone. Throws one sentence if links make the data directory one of the secrets.
  */
 export async function makeDataDirectory({ dataDir, secretsDir }: Settings): Promise<void> {
   await mkdir(dataDir, { recursive: true, mode: 0o700 })

@@ -15,17 +15,18 @@ const OLDEST_NODE = [24, 21, 0] as const
 // Node reads _ as - in its options.
 const INSECURE_PARSER = /(?:^|[\s"'])--insecure[-_]http[-_]parser(?![-_\w])/
 
-// Every spelling by which Node opens its debugger, or says where. An argument is seen by whoever starts the process, and
-// wanted (make dev ARGS=--inspect); in the environment it comes from elsewhere, and nobody sees it.
+// Every spelling by which Node opens its debugger, or says where. An argument is seen by whoever starts the
+// process, and wanted (make dev ARGS=--inspect); in the environment it comes from elsewhere, and nobody sees
+// it.
 const DEBUGGER = /(?:^|[\s"'])(--(?:inspect|debug)(?:[-_][-_a-z]*)?)(?![-_\w])/
 // Every option by which Node writes the keys of connections, its whole memory, or its environment to a file.
 const WRITES_SECRETS =
   /(?:^|[\s"'])(--(?:tls[-_]keylog|heapsnapshot[-_][-_a-z]+|report[-_](?:on[-_][-_a-z]+|uncaught[-_]exception)))(?![-_\w])/
 
 /**
- * Throws an Error with one sentence where this process must not serve: a Node that is too old, certificate
- * checks switched off, the lenient HTTP parser or, by the environment, the debugger or a file of secrets switched on
- * (docs/threats.md#threat-36, #f-39).
+ * Throws an Error with one sentence if this process must not serve: a Node that is too old, certificate
+ * checks switched off, the lenient HTTP parser or, by the environment, the debugger or a file of secrets
+ * switched on (docs/threats.md#threat-36, #f-39).
  */
 export function refuseUnsafeRuntime(runtime: ProcessRuntime): void {
   const { versions, platform, arch } = runtime
@@ -40,7 +41,7 @@ export function refuseUnsafeRuntime(runtime: ProcessRuntime): void {
   refuseUnsafeSwitches(runtime)
 }
 
-/** As {@link refuseUnsafeRuntime}, whatever the version. */
+/** Like {@link refuseUnsafeRuntime}, whatever the version. */
 export function refuseUnsafeSwitches({ env, execArgv }: Pick<ProcessRuntime, 'env' | 'execArgv'>): void {
   if (env.NODE_TLS_REJECT_UNAUTHORIZED === '0') {
     throw new Error('NODE_TLS_REJECT_UNAUTHORIZED=0 switches off every certificate check: unset it')
@@ -63,7 +64,10 @@ export function refuseUnsafeSwitches({ env, execArgv }: Pick<ProcessRuntime, 'en
   }
 }
 
-/** The text as it stands, and as Node reads it: quotes join what is between them, and a backslash there its next letter. */
+/**
+ * The text as written, and as Node reads it: quotes join the words between them, and a backslash there its
+ * next letter.
+ */
 const readingsOf = (text: string): readonly string[] => [text, text.replaceAll(/["\\]/g, '')]
 
 /** Tells whether a version of Node comes before the oldest that will do. */

@@ -44,12 +44,12 @@ export interface Settings {
   readonly named: { readonly org: boolean; readonly trustDomain: boolean }
   readonly adminSecret: string | null
   readonly keyPassphrase: string | null
-  /** What lets a caller read `/metrics` and nothing else. Null: only operators may. */
+  /** The token that only reads `/metrics`. Null: only operators may. */
   readonly metricsToken: string | null
   /** Null: the mode of the dpop plugin's file counts. */
   readonly egressDpopMode: DpopMode | null
   readonly allowPrivateUpstreams: boolean
-  /** The free bytes that are kept for what is allowed. Null: by the size of the file system. */
+  /** The free bytes that are kept for allowed calls. Null: by the size of the file system. */
   readonly diskReserveBytes: number | null
   /**
    * The URL that changed federated agents are pushed to (spec §3): https, or http to this machine. Null: none
@@ -62,7 +62,7 @@ export interface Settings {
   readonly tlsMinVersion: 'TLSv1.3' | 'TLSv1.2'
   /** The bytes that bodies and answers may hold at once, in MiB. Null: by the memory there is. */
   readonly heldMib: number | null
-  /** Those of one principal, in MiB. Null: half of them. */
+  /** One principal's part, in MiB. Null: half of them. */
   readonly heldPerPrincipalMib: number | null
 }
 
@@ -71,7 +71,7 @@ export class SettingsError extends Error {
   override readonly name = 'SettingsError'
 }
 
-/** What may come from a file. The URL of a database may hold a password. */
+/** Settings that may come from a file. The URL of a database may hold a password. */
 const SECRETS: readonly string[] = [
   'MCP_PROXY_ADMIN_SECRET',
   'MCP_PROXY_KEY_PASSPHRASE',
@@ -155,7 +155,7 @@ function mustBe(name: string, what: string, got: string): SettingsError {
   return new SettingsError(`${name} must be ${what}, got ${JSON.stringify(got)}`)
 }
 
-/** Settings of earlier versions, and what to do instead. */
+/** Settings of earlier versions, and their replacements. */
 const REMOVED: Readonly<Record<string, string>> = {
   MCP_PROXY_WORKERS:
     'remove it, and for more than one process start several gateways on PostgreSQL with MCP_PROXY_REUSE_PORT=true',
@@ -199,7 +199,7 @@ function reusePort(env: EnvironmentVariables, databaseUrl: string): boolean {
   )
 }
 
-/** Reads a comma-separated list: spaces around an entry dropped, each entry once. Null where unset. */
+/** Reads a comma-separated list: spaces around an entry dropped, each entry once. Null if unset. */
 function list(
   env: EnvironmentVariables,
   name: string,
@@ -225,7 +225,7 @@ function hostname(name: string, entry: string): string {
 
 function publicUrl(name: string, entry: string): string {
   const url = URL.parse(entry)
-  // What stands between :// and the path is not printed: it may hold a password.
+  // The text between :// and the path is not printed: it may hold a password.
   if (url?.username || url?.password) throw new SettingsError(`${name} must not hold a user name or password`)
   if (url?.protocol !== 'https:' || /[?#]/.test(entry)) {
     throw mustBe(name, 'https URLs without query, separated by commas', entry)
@@ -269,7 +269,7 @@ function databaseUrl(text: string, cwd: string): string {
   const location = databaseAt(text)
   if (location.engine === 'postgres') return location.url
   const { engine, file } = location
-  // Of memory nothing is left after a stop; a second slash would be a host.
+  // A database in memory is gone after a stop; a second slash would be a host.
   if (file === ':memory:' || /^\/\/[^/]/.test(file)) throw new SettingsError(NO_DATABASE_URL)
   return `${engine}:${resolve(cwd, file)}`
 }
@@ -282,11 +282,11 @@ function databaseAt(text: string): DatabaseLocation {
   }
 }
 
-/** 53: ` Issuing CA` must fit beside it in the CA's common name, which has 64 characters (X.520). */
+/** 53: the CA's common name, of 64 characters (X.520), must also hold ` Issuing CA`. */
 export const ORGANISATION_PATTERN = /^[a-zA-Z0-9._-]{1,53}$/
-/** Of a SPIFFE id. */
+/** The form of a SPIFFE id's. */
 export const TRUST_DOMAIN_PATTERN = /^[a-z0-9._-]{1,255}$/
-/** What a path library of another hop would resolve to somebody else's name. */
+/** A path library of another hop would resolve these to somebody else's name. */
 export const DOT_SEGMENTS = /^\.{1,2}$/
 
 function organisation(env: EnvironmentVariables): string {

@@ -15,13 +15,14 @@ import { insertSetting, readSetting, writeSetting } from '../../db/settings.ts'
 import { isObject } from '../../db/support/json.ts'
 import type { LedgerStatement } from '../../db/support/statement.ts'
 
-// Where many processes share a database they share the organisation's CA: its files lie there too, the keys sealed
-// as they are on the disk, and each data directory has a copy. So does a CA that was made anew, on either engine: one
-// transaction stores it with the names in it, and whatever a crash leaves on the disk is mended by the next start.
+// If many processes share a database they share the organisation's CA: its files are there too, the keys
+// sealed as they are on the disk, and each data directory has a copy. So is a CA that was made again, on
+// either engine: one transaction stores it with the names in it, and the next start mends the files that a
+// crash leaves on the disk.
 
 /**
- * Lays the CA that the database holds into a directory that has none, or the one that it was made in place of. Throws
- * one sentence where the directory has yet another one. Returns whether the database holds a CA.
+ * Puts the CA that the database holds into a directory that has none, or the one that it replaces. Throws one
+ * sentence if the directory has yet another one. Returns whether the database holds a CA.
  */
 export async function fetchAuthority(database: Database, directory: string): Promise<boolean> {
   const stored = await readSetting(database, 'authority')
@@ -47,7 +48,7 @@ export async function fetchAuthority(database: Database, directory: string): Pro
   return true
 }
 
-/** The member that says, beside the files, which CA they replace: the SHA-256 of its `root.crt`. */
+/** The member that says, in addition to the files, which CA they replace: the SHA-256 of its `root.crt`. */
 const REPLACES = 'replaces'
 
 const digestOf = (rootPem: string): string => hash('sha256', rootPem)
