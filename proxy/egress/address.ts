@@ -7,7 +7,7 @@ type ParsedAddress = ipaddr.IPv4 | ipaddr.IPv6
  * The ranges that are never the public internet, by the word for logs and audit rows. The first match counts.
  */
 const FORBIDDEN: readonly (readonly [reason: string, ...ranges: readonly string[]])[] = [
-  // Clouds hand out credentials there. Refused even where private addresses are allowed, so they stand first.
+  // Clouds hand out credentials there. Refused even if private addresses are allowed, so they stand first.
   ['metadata', '169.254.169.254/32', '100.100.100.200/32', '168.63.129.16/32', '192.0.0.192/32'],
   ['metadata', 'fd00:ec2::/32', 'fd20:ce::254/128', 'fd00:c1::a9fe:a9fe/128', 'fd00:42::42/128'],
   ['metadata', 'fd00:a9fe:a9fe::1/128'],
@@ -38,7 +38,7 @@ const PRIVATE: ReadonlySet<string> = new Set(['loopback', 'private'])
 
 /**
  * Judges an IP address that is to be connected to (docs/threats.md#threat-19). Returns the reason of its
- * refusal as one word for the log, or null where it is plainly global unicast. `allowPrivate`: loopback, RFC
+ * refusal as one word for the log, or null if it is plainly global unicast. `allowPrivate`: loopback, RFC
  * 1918 and unique local addresses are allowed too; metadata services never are. Refuses text that is no IP
  * address in its usual spelling, or carries a zone.
  */
@@ -86,7 +86,7 @@ export function blockedAddresses(allowPrivate: boolean): BlockList {
 // one too.
 const UNBLOCKABLE: ReadonlySet<string> = new Set(['::/96', '::ffff:0:0/96'])
 
-/** Names under which clouds serve credentials. Refused even where private addresses are allowed. */
+/** Names under which clouds serve credentials. Refused even if private addresses are allowed. */
 const METADATA_NAMES = [
   'metadata',
   'metadata.google.internal',

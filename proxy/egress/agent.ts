@@ -54,7 +54,7 @@ export interface EgressOptions {
   readonly keepAlive?: boolean
 }
 
-/** What this side brings to TLS: a client certificate, PEM, or a session to go on with. */
+/** The side's own part of TLS: a client certificate, PEM, or a session to resume. */
 type EgressTls = Pick<ConnectionOptions, 'cert' | 'key' | 'session'>
 
 /**
@@ -73,7 +73,7 @@ export class EgressRefused extends Error {
 
 /**
  * Makes an HTTP agent whose connections go to vetted addresses only (docs/threats.md#t16, #threat-19). It
- * resolves each name itself, refuses with {@link EgressRefused} where any of its addresses is forbidden, and
+ * resolves each name itself, refuses with {@link EgressRefused} if any of its addresses is forbidden, and
  * connects to one of those it judged, so that a second answer of DNS cannot matter; addresses in the URL are
  * judged too. HTTP/1.1. No proxy of the environment is used, TLS is always verified, and by the URL's name,
  * whatever a `host` header says. Redirects are not followed. Its pool is its own. Does NOT judge ports,
@@ -133,7 +133,7 @@ async function openConnection(
   callback(null, socket)
 }
 
-/** Makes the error of a connection that did not come to stand in time: for the log, so it names the host. */
+/** Makes the error of a connection that was not made in time: for the log, so it names the host. */
 export const connectTimeoutError = (hostname: string): Error =>
   Object.assign(new Error(`no connection to ${hostname} in time`), { code: 'UND_ERR_CONNECT_TIMEOUT' })
 
@@ -156,7 +156,7 @@ async function connection(
     lookup: fixedLookup(addresses),
     autoSelectFamily: true,
     autoSelectFamilyAttemptTimeout: ATTEMPT_MS,
-    // tls.connect would ignore it: that is why TLS is laid over a connection that stands.
+    // tls.connect would ignore it: that is why TLS is laid over an open connection.
     blockList: blocked,
     noDelay: true,
     keepAlive: true,
@@ -167,7 +167,7 @@ async function connection(
   return secure ? whenConnected(connectTlsOver(tcp, hostname, tls), 'secureConnect') : tcp
 }
 
-/** Returns the port of a URL, by its protocol where it names none. */
+/** Returns the port of a URL, by its protocol if it names none. */
 export const urlPort = (protocol: string, port: string): number =>
   port !== '' ? Number(port) : protocol === 'https:' ? 443 : 80
 

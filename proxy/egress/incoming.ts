@@ -6,8 +6,8 @@ const NOTHING = Buffer.alloc(0)
 type FlowController = Pick<Dispatcher.DispatchController, 'paused' | 'resume' | 'pause'>
 
 /**
- * What has come of an answer and was not taken yet, in however many pieces it was sent. A sole piece is handed on as it
- * came. Has no limit of its own: what comes with one reading of the connection has.
+ * Bytes of an answer that have come and were not taken yet, in however many pieces they were sent. A sole
+ * piece is handed on as it came. Has no limit of its own: one reading of the connection has.
  */
 export class AnswerBuffer {
   #first: Buffer | null = null
@@ -26,8 +26,8 @@ export class AnswerBuffer {
       this.#more.add(piece)
     } else this.#first = piece
     if (!controller.paused) return
-    // The connection is at its end and hands over the rest; to stop it at each piece would copy the rest anew
-    // each time.
+    // The connection is at its end and hands over the rest; to stop it at each piece would copy the rest
+    // again each time.
     if (this.#waits) controller.resume()
     this.#waits = !this.#waits
   }

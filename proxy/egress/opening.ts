@@ -1,9 +1,9 @@
 import { AsyncLocalStorage } from 'node:async_hooks'
 
 /**
- * The connection that is being opened for one request, if one is: `end` ends it. undici goes on opening it when the
- * request is given up, until its deadline, so that callers of an upstream whose packets are dropped would pile up
- * descriptors that no call stands for (docs/threats.md#pools).
+ * The connection that is being opened for one request, if one is: `end` ends it. undici goes on opening it
+ * when the request is given up, until its deadline, so that callers of an upstream whose packets are dropped
+ * would pile up descriptors that no call stands for (docs/threats.md#pools).
  */
 export interface OpeningConnection {
   end: ((reason: Error) => void) | null
@@ -12,7 +12,10 @@ export interface OpeningConnection {
 /** Holds, while a request is dispatched, what is opened for it alone. */
 export const openingStorage = new AsyncLocalStorage<OpeningConnection>()
 
-/** Tells how the connection that is opened now is ended. Returns what to call once it stands, or has failed. */
+/**
+ * Registers how to end the connection that is opened now. Returns a function to call once it is open, or has
+ * failed.
+ */
 export function trackOpening(end: (reason: Error) => void): () => void {
   const opening = openingStorage.getStore()
   if (!opening) return () => {}

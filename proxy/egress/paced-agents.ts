@@ -7,15 +7,15 @@ import { connectTimeoutError, connectTlsOver, POOL_IDLE_MS, TCP_PROBE_MS, urlPor
 import { trackOpening } from './opening.ts'
 
 /**
- * Agents for upstreams whose manner of sending must not hold up the loop: what comes in tiny pieces is handed on a
- * little at a time (docs/threats.md#a3). HTTP/1.1, one request at a time on a connection. TLS is always verified, by the
- * URL's name, whatever the environment says. Redirects are not followed, no proxy is used. Does NOT judge addresses: an
- * operator chose them.
+ * Agents for upstreams whose manner of sending must not hold up the loop: tiny pieces are handed on a little
+ * at a time (docs/threats.md#a3). HTTP/1.1, one request at a time on a connection. TLS is always verified, by
+ * the URL's name, whatever the environment says. Redirects are not followed, no proxy is used. Does NOT judge
+ * addresses: an operator chose them.
  */
 export class PacedAgents {
-  /** By the limit of {@link open}. */
+  /** Keyed by the limit of {@link open}. */
   readonly byLimit = new Map<number, Agent>()
-  /** True while undici takes over a connection that has just come to stand, and sends what has waited for it. */
+  /** True while undici takes over a new connection, and sends the waiting requests. */
   isNew = false
   readonly turns: LoopScheduler
   readonly #keepAlive: boolean
@@ -97,7 +97,7 @@ function connector(
       opened()
       settled = true
       inbound.stands = true
-      // What undici asks of it a stream has.
+      // A stream has all that undici uses of it.
       callback(null, stream as Socket)
     })
   }
@@ -108,7 +108,7 @@ class UpstreamInbound extends InboundStream {
   stands = false
 
   /**
-   * Of a connection that stands undici takes a reset by Node's name for the end of an answer that nothing but its
+   * undici takes a reset of an open connection by Node's name for the end of an answer that only its
    * connection ends, and fails requests with it that it has not sent yet.
    */
   override _destroy(error: Error | null, done: (error: Error | null) => void): void {

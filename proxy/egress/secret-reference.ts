@@ -3,12 +3,12 @@ import { normalize, sep } from 'node:path'
 import type { EnvironmentVariables } from '../../plugins/operator-files/expand.ts'
 import { OWNER_AND_GROUP, readSecretFile } from '../../plugins/operator-files/secret-file.ts'
 
-/** The rule for references to the secrets of MCP servers, as a sentence about one goes on. */
+/** The rule for references to the secrets of MCP servers, as the end of a sentence about one. */
 export const SECRET_REFERENCE_RULE =
   'must be env:MCP_SECRET_…, or file: and the absolute path of a file below MCP_PROXY_SECRETS_DIR ' +
   '(by default mcp-secrets in the data directory), and never the secret itself'
 
-/** A reference to what is no secret of an MCP server. The message does not repeat it. */
+/** A reference to something else than a secret of an MCP server. The message does not repeat it. */
 export class SecretReferenceError extends Error {
   override readonly name = 'SecretReferenceError'
 
@@ -20,9 +20,7 @@ export class SecretReferenceError extends Error {
 const VARIABLE = /^env:(MCP_SECRET_[A-Za-z0-9_]{1,117})$/
 const FILE = /^file:(\/[^\p{C}]{1,1023})$/u
 
-/**
- * Returns whether the text has the form of a reference. Does NOT look at where its file is.
- */
+/** Returns whether the text has the form of a reference. Does NOT look at the place of its file. */
 export const isSecretReference = (text: string): boolean => VARIABLE.test(text) || fileOf(text) !== null
 
 /** The path of a `file:` reference, or null. A path with `..` or an empty segment is none. */
@@ -32,8 +30,8 @@ function fileOf(reference: string): string | null {
 }
 
 /**
- * Throws a {@link SecretReferenceError} where the reference leads out of `directory`, by its path or by a
- * link. A file that is not there yet is judged by its path, and again when it is read.
+ * Throws a {@link SecretReferenceError} if the reference leads out of `directory`, by its path or by a link.
+ * A file that is not there yet is judged by its path, and again when it is read.
  */
 export async function checkSecretReference(reference: string, directory: string): Promise<void> {
   if (!isSecretReference(reference)) throw new SecretReferenceError()
@@ -41,15 +39,16 @@ export async function checkSecretReference(reference: string, directory: string)
   if (path === null) return
   const root = await realpath(directory).catch(() => directory)
   const file = await realpath(path).catch(() => path)
-  // Where one of the two is not there, the directory's own name is as good as the place that it leads to.
+  // If one of the two is not there, the directory's own name is as good as the place that it leads to.
   if (!isBelow(file, root) && !(file === path && isBelow(path, directory))) throw new SecretReferenceError()
 }
 
 /**
  * Makes the function that reads the secret of a reference: `env:MCP_SECRET_…`, or `file:` below `directory`
  * (docs/protocol.md#secret-references). It throws a {@link SecretReferenceError} for every other reference,
- * also where a link leads out, and an Error with one sentence where there is no secret or everybody may read
- * it: who may register MCP servers must not be able to have the gateway's keys, or a provider's, sent to one.
+ * also if a link leads out, and an Error with one sentence if there is no secret or everybody may read it: an
+ * operator who registers MCP servers must not be able to have the gateway's keys, or a provider's, sent to
+ * one.
  */
 export const secretReader =
   (env: EnvironmentVariables, directory: string) =>

@@ -2,8 +2,8 @@ import type { Dispatcher } from 'undici'
 import { type CallAuthority, OVERTAKEN } from '../../plugins/call-authority.ts'
 
 /**
- * A handler of a request that fails with {@link OVERTAKEN}, before a byte has gone out, where what its call was allowed
- * by has changed while it waited for a connection. Hands everything else on as it is.
+ * A handler of a request that fails with {@link OVERTAKEN}, before a byte has gone out, if the basis of its
+ * call's permission has changed while it waited for a connection. Hands everything else on as it is.
  */
 export class AllowedDispatchHandler implements Dispatcher.DispatchHandler {
   readonly #handler: Dispatcher.DispatchHandler
