@@ -37,7 +37,7 @@ const NO_PARAMS = Object.freeze({})
 /**
  * Makes a {@link Router}. It matches the path exactly as it was sent (docs/threats.md#t17, #threat-32): no
  * normalising, no decoding but that of a variable segment, once, after it has been cut out. Two routes of one
- * method and path are a programming error and throw. Where several patterns fit, the first one that has the
+ * method and path are a programming error and throw. If several patterns fit, the first one that has the
  * method counts.
  */
 export function router(routes: readonly Route[]): Router {
@@ -187,7 +187,7 @@ interface SocketWithPeer {
 }
 
 // The certificate of a connection never changes (no renegotiation, no post-handshake authentication), so it
-// is read once. What can change (its pin, its principal, the time) is checked on every request.
+// is read once. Its pin, its principal and the time can change, and are checked on every request.
 function peerOf(socket: TLSSocket & SocketWithPeer): TlsPeer | null {
   const known = socket[PEER]
   if (known !== undefined) return known
@@ -213,9 +213,9 @@ const MIN_COUNTED_BODY = 4096
 type BodyReading = Pick<IncomingRequest, 'req' | 'res' | 'held'>
 
 /**
- * Reads the whole body of a request: at once where it has come, as a short one that came with its head has.
- * Refuses with `body_too_large` past `limit` bytes, with `overloaded` where the caller holds too much, with
- * `bad_request` where it breaks off.
+ * Reads the whole body of a request: at once if it has come, as a short one that came with its head has.
+ * Refuses with `body_too_large` past `limit` bytes, with `overloaded` if the caller holds too much, with
+ * `bad_request` if it breaks off.
  */
 function readBody(reading: BodyReading, limit: number, caller: MemoryOwner): Buffer | Promise<Buffer> {
   const { req, held } = reading
@@ -223,7 +223,7 @@ function readBody(reading: BodyReading, limit: number, caller: MemoryOwner): Buf
   held.setOwner(caller)
   const declared = begin(reading, limit, counted)
   if (!req.complete || req.readableLength > BYTES_AT_ONCE) return collect(reading, limit, counted, declared)
-  // Without an encoding, and null where there is none.
+  // Without an encoding, and null if there is none.
   const body = (req.read() as Buffer | null) ?? NOTHING
   if (body.length > limit) throw tooLarge(limit)
   if (counted && !held.tryReserve(body.length)) throw held.refusal()

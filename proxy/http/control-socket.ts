@@ -11,7 +11,7 @@ const PATH_MAX_BYTES = 100
 /**
  * Returns the path of the control socket of a data directory, as `bind` and `connect` take it. On Linux a
  * path that is too long for them leads through a descriptor of its directory, which stays open as long as the
- * process. Throws one sentence where a path is too long and cannot be shortened so.
+ * process. Throws one sentence if a path is too long and cannot be shortened so.
  */
 export function controlPath(dataDirectory: string): string {
   const path = join(dataDirectory, 'control.sock')
@@ -41,15 +41,15 @@ export function isGatewayRunning(path: string): Promise<boolean> {
 /**
  * Opens the control socket for the local operator. It is also the lease of the data directory: the process
  * that listens on it is the one writer of its ledger. The file system decides who may use it: mode 0600 in a
- * directory of mode 0700. Throws one sentence where another process holds it. `serve` sets the listener
- * later; until then requests get 503.
+ * directory of mode 0700. Throws one sentence if another process holds it. `serve` sets the listener later;
+ * until then requests get 503.
  */
 export async function openControl(dataDirectory: string): Promise<ControlSocket> {
   const path = controlPath(dataDirectory)
   if (await isGatewayRunning(path)) {
     throw new Error(`another Sallyport is running on the data directory ${dataDirectory}: stop it first`)
   }
-  // A socket that nobody answers on was left behind by a crash.
+  // A socket that nobody answers on was left by a crash.
   await rm(path, { force: true })
   let handle: RequestListener = (_req, res) => void res.writeHead(503).end()
   const server = createServer((req, res) => handle(req, res))

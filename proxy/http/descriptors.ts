@@ -13,7 +13,7 @@ import {
 const RESERVED_DESCRIPTORS = 96
 /** Connections of a listener of administration alone, which the runtime's clients cannot take. */
 const ADMIN_CONNECTIONS = 16
-/** Fewer connections no gateway has, whatever its limit. */
+/** The fewest connections of a gateway, whatever its limit. */
 const MIN_CONNECTIONS = 16
 /** Calls that may run alongside others on one connection (pipelining), as a share of all connections. */
 const PIPELINED_SHARE = 1 / 4
@@ -30,8 +30,8 @@ export function readDescriptorLimit(): number | null {
 }
 
 /**
- * Counts the descriptors that this process has open, without opening one where the kernel allows that. Null: not known.
- * `limit`: what is open if none is left to look with.
+ * Counts the descriptors that this process has open, without opening one if the kernel allows that. Null: not
+ * known. `limit`: the count if none is left to look with.
  */
 export function countOpenDescriptors(limit: number | null): number | null {
   try {
@@ -62,17 +62,17 @@ export function connectionShares(limit: number | null, hasAdminListener: boolean
 
 /** The time for which readiness remembers that all places were taken. ms. */
 const REMEMBERED_MS = 60_000
-/** Connections with fewer of which a start warns. */
+/** A start warns of fewer connections than this. */
 const FEW_CONNECTIONS = 256
 /** The part of the descriptors beyond which they are short. */
 const SCARCE_SHARE = 0.9
 
-/** The descriptors of the process, and the places that its clients' connections have of them. */
+/** The descriptors of the process, and the part of them for its clients' connections. */
 export class FileDescriptors {
   readonly limit: number | null
   readonly connectionLimits: Readonly<Record<keyof ConnectionShares, ConnectionLimit>>
 
-  /** `onFull`: told of each connection that comes when all places are taken. */
+  /** `onFull`: called with each connection that comes when all places are taken. */
   constructor(
     hasAdminListener: boolean,
     limit: number | null = null,

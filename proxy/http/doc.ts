@@ -24,7 +24,10 @@ export interface RouteDoc {
   /** camelCase. Routes that share one doc are aliases of the first of them. */
   readonly name: string
   readonly summary: string
-  /** The callers: anybody, the holders of pinned certificates, operators; those and who holds the token for metrics. */
+  /**
+   * The callers: anybody, the holders of pinned certificates, operators; operators and holders of the token
+   * for metrics.
+   */
   readonly caller: 'anyone' | 'principal' | 'operator' | 'monitor'
   /** The capability that an operator must hold. */
   readonly demands?: string

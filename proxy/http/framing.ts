@@ -11,7 +11,7 @@ import {
 } from '../tls/connection-limit.ts'
 import { refusalBody } from './refusal.ts'
 
-// Of each of these a second one is an attack: Node keeps the first, joins them, or differs from the next hop
+// A second one of each of these is an attack: Node keeps the first, joins them, or differs from the next hop
 // (docs/threats.md#t8).
 const SINGLE = [
   'authorization',
@@ -41,7 +41,7 @@ const TARGET = /^\/(?!\/)[\x21\x22\x24-\x5b\x5d-\x7e]*$/
 /**
  * Returns the refusal of a request that Node's parser lets through and this service does not
  * (docs/threats.md#t7, #t8, #threat-10), or null. The refusal closes the connection, and comes before any
- * route is looked up. Does NOT keep the requests that were pipelined behind it from being looked at:
+ * route is looked up. Does NOT keep the requests that were pipelined after it from being looked at:
  * `proxy/http/serve.ts` does.
  */
 export function framingFault(request: RequestHead): Refusal | null {
@@ -84,18 +84,18 @@ const HOST_BIT = SINGLE_BITS.get('host') ?? 0
 
 /**
  * The number of requests of one connection that are served at once (pipelining, docs/threats.md#a4): the
- * answers of all but the first wait here for whoever does not read. The rest waits in line.
+ * answers of all but the first wait here for a caller who does not read. The rest waits in line.
  */
 const MAX_UNDER_WAY = 4
 /**
  * The number of requests of one connection that are under way or wait (docs/threats.md#f-23). While one waits
- * nothing more is read, so that more than this come only where many lie in what was read at once.
+ * nothing more is read, so that more than this come only if one reading holds many.
  */
 const MAX_PIPELINED = 100
 
 /**
- * The number of connections of a listener on which requests wait. Each may have what was read at once in pieces
- * of one byte, which take 2 MiB; one more is closed.
+ * The number of connections of a listener on which requests wait. Each may have one reading in pieces of one
+ * byte, which take 2 MiB; one more is closed.
  */
 const MAX_WAITING = 64
 
@@ -115,7 +115,7 @@ class ConnectionRequests {
   readonly #socket: Socket
   /** The connections of the listener on which requests wait. */
   readonly #inLine: Set<ConnectionRequests>
-  /** True where a request was answered before its body had come. */
+  /** True if a request was answered before its body had come. */
   answeredEarly = false
   readonly #limit: PipeliningLimit
   readonly #place: ConnectionPlace | undefined
@@ -140,7 +140,7 @@ class ConnectionRequests {
     else this.#wait(request)
   }
 
-  /** A call beside others takes a descriptor more than its connection has. */
+  /** A call alongside others takes a descriptor more than its connection has. */
   #mayServe(): boolean {
     return this.#underWay === 0 || (this.#underWay < MAX_UNDER_WAY && this.#limit.reservePipelined())
   }
@@ -169,7 +169,7 @@ class ConnectionRequests {
 
   #next(): void {
     const [request] = this.#waiting
-    // Nobody is left to answer where the connection has closed.
+    // Nobody is left to answer if the connection has closed.
     if (!request || this.#socket.destroyed || !this.#mayServe()) return
     this.#waiting.shift()
     if (this.#waiting.length === 0) {
@@ -186,7 +186,7 @@ class ConnectionRequests {
   }
 }
 
-/** What is known of a connection, on its socket itself: a WeakMap would be walked at each collection. */
+/** Facts of a connection, on its socket itself: a WeakMap would be walked at each collection. */
 const LINE = Symbol('line')
 const DISTRUSTED = Symbol('distrusted')
 
@@ -251,7 +251,7 @@ export function rawRefusal(refusal: Refusal): string {
 }
 
 /**
- * Marks a connection on which a request was framed as no honest client would: the bytes behind it may be
+ * Marks a connection on which a request was framed as no honest client would: the bytes after it may be
  * anything, so nothing more is looked at until the refusal is out and the connection closed
  * (docs/threats.md#threat-10).
  */

@@ -16,14 +16,17 @@ export interface ReadinessChecks {
   readonly audit: CheckResult
   readonly ca: CheckResult
   readonly plugins: CheckResult
-  /** There where little is left of the disk. Calls are still served. */
+  /** Present while little is left of the disk. Calls are still served. */
   readonly disk?: 'low'
   /**
    * There while few descriptors are left, or connections find no place. Calls on the connections that are there are still
    * served.
    */
   readonly descriptors?: 'low'
-  /** There where an anchor of the ledger has lacked a checkpoint for more than two minutes. Calls are still served. */
+  /**
+   * Present while an anchor of the ledger has lacked a checkpoint for more than two minutes. Calls are still
+   * served.
+   */
   readonly anchors?: 'late'
   /** Present while standard output does not take the log. Calls are still served. */
   readonly log?: 'losing'
@@ -70,9 +73,9 @@ interface ReadinessDependencies {
 }
 
 /**
- * Makes the checks that `/ready` answers with. Anybody may ask: whoever asks while they are made gets the same, so that
- * they take one connection to the database (docs/threats.md#h2). `plugins` is always ok: a configuration that does not load
- * never comes into force.
+ * Makes the checks that `/ready` answers with. Anybody may ask: all who ask meanwhile get the same result, so
+ * that they take one connection to the database (docs/threats.md#h2). `plugins` is always ok: a configuration
+ * that does not load never comes into force.
  */
 export function readinessProbe({
   database,
@@ -103,7 +106,7 @@ export function readinessProbe({
   )
 }
 
-/** Makes the same work, of which one is under way at once, for all who ask meanwhile. */
+/** Makes one work at a time, for all who ask meanwhile. */
 function shared<Made>(work: () => Promise<Made>): () => Promise<Made> {
   let underWay: Promise<Made> | null = null
   return () => {
@@ -114,14 +117,14 @@ function shared<Made>(work: () => Promise<Made>): () => Promise<Made> {
   }
 }
 
-// Where the database does not answer, that is said already.
+// If the database does not answer, that is said already.
 const isLate = (anchors: ReadinessDependencies['anchors']): Promise<boolean> =>
   anchors().then(
     (standings) => standings.some(({ late }) => late),
     () => false,
   )
 
-/** Whether the database answers now. On PostgreSQL it may take two seconds to say no. */
+/** True if the database answers now. On PostgreSQL it may take two seconds to say no. */
 export async function isDatabaseReachable({ kysely }: Pick<Database, 'kysely'>): Promise<boolean> {
   try {
     await sql`select 1`.execute(kysely)

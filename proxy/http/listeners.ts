@@ -9,11 +9,11 @@ import { type ConnectionTimers, createTlsServer, type TlsMaterial } from './serv
 
 interface ListenerHandlers {
   readonly runtime: RequestListener
-  /** Used where `MCP_PROXY_ADMIN_LISTEN` gives administration a listener of its own. */
+  /** Used if `MCP_PROXY_ADMIN_LISTEN` gives administration a listener of its own. */
   readonly admin: RequestListener
   /** The connections that may be open at once; of a listener of administration alone, its own. */
   readonly connections: Readonly<Record<'runtime' | 'admin', ConnectionLimit>>
-  /** Told of each handshake that did not come to its end. */
+  /** Called with each handshake that did not come to its end. */
   readonly onHandshakeFault: (why: HandshakeFault) => void
 }
 
@@ -34,7 +34,7 @@ export interface GatewayListeners {
   readonly destroy: () => void
 }
 
-/** Opens the runtime listener and, where the settings say so, the administration's. */
+/** Opens the runtime listener and, if the settings say so, the administration's. */
 export async function openListeners(
   settings: Settings,
   tls: TlsMaterial,

@@ -5,7 +5,7 @@ import type * as Koffi from 'koffi'
 /** On the socket itself, as the certificate of a TLS connection is. */
 export const PEER_UID: unique symbol = Symbol('uid')
 
-/** A connection, and the user id of the process behind it; absent where it is none of the control socket. */
+/** A connection, and the user id of the process behind it; absent if it is none of the control socket. */
 export interface LocalConnection {
   [PEER_UID]?: number | null
 }
@@ -16,8 +16,8 @@ interface SocketWithHandle extends LocalConnection {
 }
 
 /**
- * Finds out, once, which user's process has connected to the control socket, and remembers it: null where this system
- * cannot be asked.
+ * Finds out, once, which user's process has connected to the control socket, and remembers it: null if this
+ * system cannot be asked.
  */
 export function rememberUid(socket: Socket & SocketWithHandle): void {
   const fd = socket._handle?.fd
@@ -28,7 +28,10 @@ export function rememberUid(socket: Socket & SocketWithHandle): void {
 /** Answers the user id at the other end of a Unix socket, as it was when that end connected. */
 type UidReader = (fd: number) => number | null
 
-/** Made at the first connection: whoever never uses the control socket never loads the foreign function interface. */
+/**
+ * Made at the first connection: a process that never uses the control socket never loads the foreign function
+ * interface.
+ */
 let loadedUidReader: UidReader | undefined
 
 /** On every Linux that Node 24 runs on. */
@@ -38,20 +41,22 @@ const SO_PEERCRED = 17
 const UCRED_BYTES = 12
 const UID_AT = 4
 
-/** On Linux the kernel is asked (`SO_PEERCRED`, unix(7)); elsewhere, and where its interface does not load, nobody. */
+/**
+ * Asks the kernel on Linux (`SO_PEERCRED`, unix(7)); elsewhere, or if its interface does not load, nobody.
+ */
 function uidReader(): UidReader {
   try {
     return process.platform === 'linux' ? byPeerCredentials() : () => null
   } catch {
-    // Of a platform that it has no library for: who administers here is then `socket:unknown`.
+    // koffi has no library for this platform: who administers here is then `socket:unknown`.
     return () => null
   }
 }
 
-/** Throws where the foreign function interface cannot be loaded. */
+/** Throws if the foreign function interface cannot be loaded. */
 function byPeerCredentials(): UidReader {
   const koffi = createRequire(import.meta.url)('koffi') as typeof Koffi
-  // Of the C library that this process runs on, whichever it is.
+  // The C library that this process runs on, whichever it is.
   const getsockopt = koffi
     .load(null)
     .func('int getsockopt(int fd, int level, int name, void *value, _Inout_ uint32_t *bytes)')
@@ -63,7 +68,7 @@ function byPeerCredentials(): UidReader {
   }
 }
 
-/** The kernel writes 32 bits of ones where it knows nobody. */
+/** The kernel writes 32 bits of ones if it knows nobody. */
 function uidIn(credentials: Buffer): number | null {
   const uid = new Uint32Array(credentials.buffer, credentials.byteOffset + UID_AT, 1)[0]
   return uid === undefined || uid === 0xffff_ffff ? null : uid

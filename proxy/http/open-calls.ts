@@ -9,7 +9,7 @@ export interface OpenCall {
   terminate(reason: Parameters<TerminateStream>[0]): void
   /** Set while a call that was let through waits for its answer, and while that streams. */
   askAgain: AskCallAgain | null
-  /** Where it stands among those under way. */
+  /** The index among those under way. */
   place: number
 }
 
@@ -17,8 +17,8 @@ export interface OpenCall {
  * The requests under way: a stop ends them when their grace is over, a revocation ends the calls it concerns.
  */
 export class OpenCalls {
-  // Not a Set: one that is filled and emptied all the time is made anew again and again, and each that is old
-  // holds the next, and the calls that it had, until the next full collection.
+  // Not a Set: one that is filled and emptied all the time is made again and again, and each old one holds
+  // the next, and the calls that it had, until the next full collection.
   readonly #open: OpenCall[] = []
   #closed = false
   #onNone: (() => void)[] = []
@@ -29,7 +29,7 @@ export class OpenCalls {
     if (this.#closed) call.terminate('drained')
   }
 
-  /** Forgets a call: its answer has ended, and what follows it is done. */
+  /** Forgets a call: its answer has ended, and everything after it is done. */
   remove(call: OpenCall): void {
     const last = this.#open.pop()
     if (last && last !== call) {
@@ -148,15 +148,15 @@ export class RequestDrain {
 
 /** The bytes that may be held at once: of bodies, and of answers that are not passed on as they come. */
 export interface MemoryLimits {
-  /** In the whole process. */
+  /** The whole process's. */
   readonly process: number
-  /** By one principal that holds a capability; by the operators together. */
+  /** One principal's that holds a capability; the operators' together. */
   readonly perPrincipal: number
-  /** By one principal that holds none; by all strangers together. */
+  /** One principal's that holds none; all strangers' together. */
   readonly perAnonymous: number
 }
 
-/** Those whose bytes are counted together. */
+/** A principal or group whose bytes are counted together. */
 interface MemoryHolder {
   readonly id: string
   readonly size: 'perPrincipal' | 'perAnonymous'
@@ -171,16 +171,16 @@ function holderOf({ principal, actor }: MemoryOwner): MemoryHolder {
   return { id: principal.id, size: principal.capabilities.length > 0 ? 'perPrincipal' : 'perAnonymous' }
 }
 
-/** So many may stand in the budget without holding anything. */
+/** The most holders in the budget without any bytes. */
 const MAX_IDLE_HOLDERS = 256
 
 /** The bytes that any caller may hold, whatever all the others do. */
 const ALWAYS_ALLOWED_BYTES = 65_536
 
 /**
- * The process's budget of bytes that calls hold (docs/threats.md#a4). What has come counts, never what was only
- * announced. A caller may hold its share, and never more than is then left free: alone half of the whole, and
- * one that comes late half of what the others have left. {@link ALWAYS_ALLOWED_BYTES} is never refused.
+ * The process's budget of bytes that calls hold (docs/threats.md#a4). Only bytes that came count, never an
+ * announced length. A caller may hold its share, and never more than is then left free: alone half of the
+ * whole, and one that comes late half of the rest. {@link ALWAYS_ALLOWED_BYTES} is never refused.
  */
 export class MemoryBudget {
   readonly #limits: MemoryLimits
@@ -210,7 +210,7 @@ export class MemoryBudget {
     return own <= this.#limits[size] && own <= this.#limits.process - this.#held - bytes
   }
 
-  /** Counts bytes, whether they fit or not; as held no more where `bytes` is negative. */
+  /** Counts bytes, whether they fit or not; as held no more if `bytes` is negative. */
   count({ id }: MemoryHolder, bytes: number): void {
     const own = (this.#by.get(id) ?? 0) + bytes
     this.#held += bytes
@@ -219,7 +219,7 @@ export class MemoryBudget {
     else this.#by.set(id, own)
   }
 
-  /** Makes the refusal of what does not fit. */
+  /** Makes the refusal of bytes that do not fit. */
   refusal(): Refusal {
     this.#onRefused()
     const message = 'Too many bytes of bodies and answers are held for this caller. Try again shortly.'
@@ -251,7 +251,7 @@ export class MemoryAccount implements MemoryReservation {
     if (this.#bytes === 0) this.#holder = holderOf(caller)
   }
 
-  /** Refuses with `overloaded` where so many more would not fit. Counts nothing. */
+  /** Refuses with `overloaded` if so many more would not fit. Counts nothing. */
   requireRoom(bytes: number): void {
     if (!this.#budget.fits(this.#holder, bytes)) throw this.#budget.refusal()
   }
@@ -276,7 +276,7 @@ export class MemoryAccount implements MemoryReservation {
     return this.#budget.refusal()
   }
 
-  /** Counts what was held as held no more. */
+  /** Gives back all counted bytes. */
   release(): void {
     if (this.#bytes > 0) this.#budget.count(this.#holder, -this.#bytes)
     this.#bytes = 0

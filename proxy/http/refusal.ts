@@ -33,13 +33,13 @@ export function refusalBody(refusal: Refusal, requestId: string): string {
   })
 }
 
-// SDKs retry by themselves: they must not, where a retry cures nothing.
+// SDKs retry by themselves: they must not if a retry cures nothing.
 function retryAdvice({ final }: Refusal): Record<string, string> {
   return final ? { 'x-should-retry': 'false' } : {}
 }
 
 /**
- * Makes the challenge of a 401 (RFC 9449 §7.1, RFC 6750 §3.1). It has no `error` where the request brought no
+ * Makes the challenge of a 401 (RFC 9449 §7.1, RFC 6750 §3.1). It has no `error` if the request brought no
  * credentials at all.
  */
 export function challengeHeaders({ status, challenge: error }: Refusal): Record<string, string> {

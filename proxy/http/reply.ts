@@ -15,7 +15,7 @@ export interface Reply {
   readonly report?: () => CallReport
 }
 
-/** A body that is passed on as it comes, with back-pressure; what came together is one chunk. */
+/** A body that is passed on as it comes, with back-pressure; bytes that came together are one chunk. */
 export interface StreamedBody {
   readonly source: Readable
   /** Looks at every chunk before it is written. Absent: each goes on as it came. */
@@ -30,7 +30,7 @@ export interface StreamedBody {
 export interface AnswerScreen {
   /** Returns the bytes that may be written by now; null: the answer is to be broken off. */
   readonly push: (chunk: Buffer) => Buffer | null
-  /** Returns what was held back, once the source has ended. */
+  /** Returns the bytes held back, once the source has ended. */
   readonly flush: () => Buffer
 }
 
@@ -41,9 +41,9 @@ export interface CallReport {
   /** The MCP tool that was called. For the log. */
   readonly tool?: string
   readonly detail: JsonObject
-  /** True where the answer, whatever its HTTP status, says that the work failed. */
+  /** True if the answer, whatever its HTTP status, says that the work failed. */
   readonly failed?: boolean
-  /** The reason of a failure, where the answer had begun and so could not be refused any more. */
+  /** The reason of a failure, if the answer had begun and so could not be refused any more. */
   readonly reason?: RefusalReason
   /** The cause of that failure. For the log only: the caller never sees it. */
   readonly cause?: unknown

@@ -28,14 +28,17 @@ export interface RouteAnswer {
   /** The plugin that refused, `handler`, or null. */
   readonly by: string | null
   readonly principalId: string | null
-  /** The door by which an operator came; null of anybody else. */
+  /** The door by which an operator came; null for anybody else. */
   readonly via: string | null
   readonly receipt: Receipt | SummarisedRefusal | null
   /** Called once, when the reply has ended. */
   readonly settled: SettleCall
 }
 
-/** Prints where a decision stands in the ledger, and what opens its commitment to the body (docs/ledger.md#commitments). */
+/**
+ * Prints the place of a decision in the ledger, and the salt that opens its commitment to the body
+ * (docs/ledger.md#commitments).
+ */
 export const printReceipt = ({ stream, seq, hash, salt }: Receipt): string =>
   `stream=${stream}, seq=${seq}, hash=${hash}${salt === undefined ? '' : `, salt=${salt}`}`
 
@@ -43,16 +46,18 @@ export const printReceipt = ({ stream, seq, hash, salt }: Receipt): string =>
 export interface HandledRequest extends RouteAnswer {
   readonly arrival: Arrival
   readonly surface: Surface
-  /** The route's path, never the caller's: a label must not grow with what anonymous callers send. */
+  /** The route's path, never the caller's: anonymous callers must not make labels grow. */
   readonly path: string
 }
 
-/** Asks a call again all that was asked of it, with what is so now. Rejects with a `Refusal` where it is refused now. */
+/**
+ * Asks a call again all its questions, with the facts of now. Rejects with a `Refusal` if it is refused now.
+ */
 export type AskCallAgain = (now: Pick<Arrival, 'at'>) => Promise<unknown>
 
 /**
- * Told once a call is allowed, before it is acted on, with what asks it again while the call waits and while its answer
- * streams, and with the caller's id; null: the caller is nobody known.
+ * Called once a call is allowed, before it is acted on, with a function that asks it again while the call
+ * waits and while its answer streams, and with the caller's id; null: the caller is nobody known.
  */
 export type OnAllowed = (ask: AskCallAgain, principalId: string | null) => void
 
@@ -82,11 +87,11 @@ export const onSurface = (surface: Surface, routes: readonly BareRoute[]): reado
 /** The facts of a call whose reply has ended. */
 export interface FinishedCall {
   readonly ending: ReplyEnding
-  /** The handler's report, or one that was made of the refusal; null where there is neither. */
+  /** The handler's report, or one that was made of the refusal; null if there is neither. */
   readonly report: CallReport | null
   /**
    * The refusal that was answered: of a plugin, or of the work itself after it had been allowed, e.g. by the
-   * provider; null where there was none.
+   * provider; null if there was none.
    */
   readonly refusal: Refusal | null
   /** ms since the epoch. */
@@ -130,7 +135,7 @@ export function gatedRoute<Facts extends Arrival & { granted: CallPermit }>(
 /** One branch of an endpoint: answers a request from the facts that are known by then. */
 export type RouteBranch<From extends Arrival> = (facts: From, onAllowed: OnAllowed) => Promise<RouteAnswer>
 
-/** Makes a branch that does gated work, for an endpoint where only the message tells which work it is. */
+/** Makes a branch that does gated work, for an endpoint at which only the message tells which work it is. */
 export const gatedBranch =
   <Facts extends Arrival & { granted: CallPermit }, From extends Arrival>(
     route: GatedRoute<Facts, From>,
@@ -171,7 +176,7 @@ export function forkedRoute<Facts extends Arrival>(
     if (!decision.allowed) return refusedAnswer(decision, refuse)
     const { facts, settled: read } = decision
     const { askAgain } = pipeline
-    // The branch is asked with what the reading of the message gives now.
+    // The branch is asked with the present facts of the message.
     const answered = await choose(facts)(facts, (ask, principalId) =>
       onAllowed(async (now) => ask(askAgain ? await askAgain({ ...facts, ...now }) : now), principalId),
     )
@@ -251,7 +256,7 @@ function countWhole({ body }: Reply, facts: Arrival): void {
 }
 
 function refusalOfCall(error: unknown, { gone, reason }: HangupSignal): Refusal {
-  // Where the authority of a call is gone, that is why it ended, whatever it ended with.
+  // If the authority of a call is gone, that is why it ended, whatever it ended with.
   if (reason instanceof Refusal) return reason
   return gone && !(error instanceof Refusal) ? new Refusal('client_gone') : toRefusal(error, 'internal')
 }

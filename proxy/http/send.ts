@@ -26,7 +26,7 @@ export interface ReplyEnding {
 }
 
 export interface SendOptions {
-  /** What every answer carries. The reply's own are added to it. */
+  /** The headers of every answer. The reply's own are added to them. */
   readonly headers: Record<string, string>
   /** A client that reads nothing for so long is cut off (docs/threats.md#t9, #f-20). ms. */
   readonly writeStallMs: number
@@ -34,7 +34,7 @@ export interface SendOptions {
   readonly onStream: (cut: TerminateStream) => void
 }
 
-/** Sends a reply. Resolves with its ending. Rejects where Node will not write one of its headers. */
+/** Sends a reply. Resolves with its ending. Rejects if Node will not write one of its headers. */
 export function sendReply(res: ServerResponse, reply: Reply, options: SendOptions): Promise<ReplyEnding> {
   return new Promise((resolve) => {
     const { status, body = '' } = reply
@@ -74,7 +74,7 @@ function sendWhole(
 const PIECE = 65_536
 
 /**
- * Writes a long answer as its client reads it: what is written and not read is there three times, as it is, in
+ * Writes a long answer as its client reads it: bytes written and not read are there three times, plain, in
  * UTF-8 and encrypted.
  */
 function writeInPieces(res: ServerResponse, body: string | Buffer): void {
@@ -88,10 +88,10 @@ function writeInPieces(res: ServerResponse, body: string | Buffer): void {
 }
 
 /**
- * Passes a source on as it comes: what came together is written once, however small the pieces it was sent
- * in, observed after it was written, and the source waits while the client does. A source that breaks off is
- * never ended cleanly: SDK loops would take the cut text for the whole answer (docs/threats.md#t4). It gets the
- * dialect's own error event, and then the connection is destroyed.
+ * Passes a source on as it comes: bytes that came together are written once, however small the pieces they
+ * were sent in, observed after they were written, and the source waits while the client does. A source that
+ * breaks off is never ended cleanly: SDK loops would take the cut text for the whole answer
+ * (docs/threats.md#t4). It gets the dialect's own error event, and then the connection is destroyed.
  */
 class ReplyStream {
   readonly #res: ServerResponse
@@ -101,7 +101,7 @@ class ReplyStream {
   #bytes = 0
   #stall: NodeJS.Timeout | null = null
   #over = false
-  /** True while the client has yet to take what was written. */
+  /** True while the client has yet to take written bytes. */
   #waits = false
   #head: NodeJS.Immediate | undefined
 

@@ -49,7 +49,7 @@ export interface ServeOptions extends RequestReporting {
   readonly drain: RequestDrain
   /** Counts the bytes that requests under way hold. */
   readonly budget: MemoryBudget
-  /** Counts what decisions may have been overtaken by. */
+  /** Counts changes that may have overtaken decisions. */
   readonly moves: Readonly<Pick<AuthorityChanges, 'count'>>
 }
 
@@ -72,7 +72,7 @@ class LiveRequest implements OpenCall, CallAuthority {
   askAgain: AskCallAgain | null = null
   place = -1
   #allowed: AskCallAgain | null = null
-  /** The changes of what decisions are made by, when it arrived or was asked about last. */
+  /** The count of changes of authority when it arrived or was asked about last. */
   #moves: number
   #stream: TerminateStream | null = null
 
@@ -102,7 +102,7 @@ class LiveRequest implements OpenCall, CallAuthority {
       const incoming = { req, res, path, query, at, hangup: this.#hangup, authority: this, held }
       const unsound = framingFault(req)
       if (unsound !== null) distrustConnection(req.socket)
-      // What came together is all there then: a short body need not be waited for.
+      // All that came together is there then: a short body need not be waited for.
       await Promise.resolve()
       let handled: HandledRequest
       try {
@@ -115,7 +115,7 @@ class LiveRequest implements OpenCall, CallAuthority {
         handled = refusedRequest(createArrival(incoming), error, unsound === null ? 'router' : 'framing')
       }
       if (handled.principalId !== null) this.markKnown()
-      // What has its answer waits for nothing any more; a stream is asked again when it begins.
+      // A call with its answer waits for nothing any more; a stream is asked again when it begins.
       this.askAgain = null
       if (!req.complete) discardRequestBody(req)
       const headers = headersOf(handled, req, drain.draining)
@@ -149,7 +149,7 @@ class LiveRequest implements OpenCall, CallAuthority {
   }
 
   async confirm(): Promise<void> {
-    // Read first: what changes while it is asked is asked about again.
+    // Read first: a change while it is asked is asked about again.
     const { count } = this.#options.moves
     const at = this.#options.clock()
     if (!this.#allowed || !(await isStillAllowed(this.#allowed, at))) throw new Refusal('authority_revoked')
@@ -168,8 +168,8 @@ class LiveRequest implements OpenCall, CallAuthority {
   }
 
   /**
-   * A stream is ended as its dialect does. A call that waits is refused where its authority is gone, which ends
-   * what it waits for; one that hangs before or after that is given up.
+   * A stream is ended as its dialect does. A waiting call is refused if its authority is gone, which ends the
+   * work it waits for; one that hangs before or after that is given up.
    */
   terminate(reason: Parameters<TerminateStream>[0]): void {
     if (this.#stream && !this.#res.writableEnded) this.#stream(reason)
@@ -215,7 +215,7 @@ function headersOf(
 }
 
 /**
- * Does what follows an answer: its outcome row, figures and log line. Each is done whatever another one
+ * Does the work after an answer: its outcome row, figures and log line. Each is done whatever another one
  * throws, and none can end the process: an answer that cannot be reported has still been given. Only the
  * ledger's own faults stop the service.
  */
@@ -320,7 +320,7 @@ function logRequest(
   const line = {
     reqId: arrival.id,
     client_request_id: typeof clientId === 'string' && CLIENT_ID.test(clientId) ? clientId : undefined,
-    // Of the control socket there is none.
+    // The control socket has none.
     remote_address: arrival.remoteAddress || undefined,
     method: arrival.method,
     path: path === 'none' ? arrival.path.slice(0, 256) : path,
@@ -337,7 +337,7 @@ function logRequest(
     ms: ended.at - arrival.at,
     ...(receipt && 'summarised' in receipt && receipt),
   }
-  // A cause is a fault of ours or of something behind us, and the one line where its text may stand.
+  // A cause is a fault of ours or of an upstream, and this line alone may hold its text.
   if (cause instanceof Error && reason !== undefined && REFUSAL_REASONS[reason].status >= 500)
     log.error({ ...line, err: cause }, 'request')
   else requestLog(line)

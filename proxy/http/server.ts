@@ -38,7 +38,7 @@ export interface TlsMaterial {
   readonly minVersion: 'TLSv1.2' | 'TLSv1.3'
 }
 
-/** A server of mutual TLS, and what is done to it from outside. */
+/** A server of mutual TLS, and the operations on it from outside. */
 export interface TlsServer {
   readonly server: Server
   /** Swaps the server's certificate for handshakes to come. Open connections keep theirs. */
@@ -103,9 +103,9 @@ function secureContext({ certPem, keyPem, minVersion }: TlsMaterial): SecureCont
   return createSecureContext({
     cert: certPem,
     key: keyPem,
-    // None is named in the handshake (RFC 8446 §4.2.4, RFC 5246 §7.4.4): Go and Java send a certificate only where it
-    // chains to one that is named, and an SVID's root, or the tier above a leaf that comes alone, cannot all be
-    // known here.
+    // None is named in the handshake (RFC 8446 §4.2.4, RFC 5246 §7.4.4): Go and Java send a certificate only
+    // if it chains to one that is named, and an SVID's root, or the tier above a leaf that comes alone,
+    // cannot all be known here.
     ca: [],
     minVersion,
     ciphers: CIPHERS,
