@@ -1,7 +1,7 @@
 import type { LlmProvider } from './options.ts'
 import { glob } from './routing.ts'
 
-/** Pairs of models that are remembered; of more, those that were seen last. */
+/** The most pairs of models remembered: those seen last. */
 const MAX_MISMATCHES = 100
 
 /** A model that a provider said it ran in place of the one that it was asked for. */
@@ -16,12 +16,12 @@ export interface ModelMismatch {
 }
 
 /**
- * Remembers, in memory, where providers ran another model than they were asked for: what was judged is then not what ran.
- * The rows of such calls say so for ever.
+ * Remembers, in memory, which providers ran another model than they were asked for: the judged model is then
+ * not the one that ran. The rows of such calls say so for ever.
  */
 export class ModelMismatches {
   readonly #onMismatch: (provider: string) => void
-  /** By provider and models; the last one that was seen comes last. */
+  /** Keyed by provider and models; the last one seen comes last. */
   readonly #seen = new Map<string, ModelMismatch>()
 
   /** `onMismatch`: called with the provider of each. */

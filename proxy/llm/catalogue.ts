@@ -42,7 +42,7 @@ export class ModelList {
     return this.#ended ? null : this.#first.promise
   }
 
-  /** Ends a reading that went well. Drops ids that are too long, and what is too much. */
+  /** Ends a reading that went well. Drops ids that are too long, and ids beyond the limit. */
   keep(models: readonly ListedModel[]): void {
     this.#models = models
       .filter(({ id }) => id.length <= MAX_LENGTH)

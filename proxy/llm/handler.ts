@@ -102,7 +102,7 @@ async function firstAnswer(
   const failed: ProviderAttempt[] = []
   let last: ProviderFailure | null = null
   for (const target of targets) {
-    // A target without a key was not asked, so it does not hide what another one answered.
+    // A target without a key was not asked, so it does not hide the answer of another one.
     if (!hasCredentials(target.provider, facts.headers)) {
       last ??= notConfiguredFailure(target.provider)
       continue
@@ -151,7 +151,7 @@ function outcomeOf(came: UpstreamAnswer, target: ProviderTarget, secrets: Secret
   return { answer }
 }
 
-/** The failure of an answer whose content is none of its API's, e.g. an HTML page of something in between. */
+/** The failure of an answer whose content is none of its API's, e.g. an HTML page of a proxy between. */
 const unusableAnswer = (
   { provider }: ProviderTarget,
   { status }: UpstreamAnswer,
@@ -231,7 +231,7 @@ async function passOnRefusal(
   return { status, headers: responseHeaders(headers), body, report: () => reportOf(answered, {}) }
 }
 
-/** The failure of an answer that quotes what it was asked with, for the log. */
+/** The failure of an answer that quotes the secrets of its request, for the log. */
 const secretQuotedError = (): Error => new Error('the answer quotes a secret that providers are called with')
 
 function passOnAnswer(

@@ -32,7 +32,9 @@ const model = z
 const milliseconds = (fallback: number) =>
   z.number().int().min(1).max(3_600_000).default(fallback).describe(`Milliseconds. Default ${fallback}.`)
 
-/** A key is sent as a header value: what a header cannot hold is refused at boot, not on the first call. */
+/**
+ * A key is sent as a header value: one that a header cannot hold is refused at boot, not on the first call.
+ */
 const apiKey = z
   .string()
   .max(4096)
@@ -149,7 +151,7 @@ export const llmOptions = z
 type ParsedLlmOptions = z.output<typeof llmOptions>
 
 export interface LlmProvider extends z.output<typeof provider> {
-  /** The environment variable that the file takes the key from; absent where it names none. */
+  /** The environment variable that the file takes the key from; absent if it names none. */
   readonly keyVariable?: string
 }
 

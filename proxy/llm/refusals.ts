@@ -12,14 +12,14 @@ const REASON_OF_KIND = {
   timeout: 'provider_timeout',
 } as const satisfies Record<UpstreamErrorKind, RefusalReason>
 
-/** The failure of one provider, of which a refusal is made where no other provider answers. */
+/** The failure of one provider, of which a refusal is made if no other provider answers. */
 export interface ProviderFailure {
   readonly provider: LlmProvider
   readonly reason: RefusalReason
-  /** Of the provider's answer; null where there was none. */
+  /** The status of the provider's answer; null if there was none. */
   readonly status: number | null
   readonly headers?: UpstreamHeaders
-  /** What the provider says of it. Never rejects. */
+  /** The provider's own words about it. Never rejects. */
   readonly words?: Promise<ProviderWords | null>
   /** For the log. */
   readonly cause?: unknown
@@ -39,7 +39,7 @@ export const attemptOf = ({ provider, status, reason }: ProviderFailure): Provid
 })
 
 /**
- * Makes the refusal of a failure (docs/protocol.md#upstream-failures), in the provider's own words where it has
+ * Makes the refusal of a failure (docs/protocol.md#upstream-failures), in the provider's own words if it has
  * any that may be passed on. `attempts`: every provider that was asked.
  */
 export async function refusalOfFailure(
@@ -58,7 +58,10 @@ export async function refusalOfFailure(
   })
 }
 
-/** Names the variable that would give a provider its key, never a value; undefined where nothing better is to be said. */
+/**
+ * Names the variable that would give a provider its key, never a value; undefined if there is nothing better
+ * to say.
+ */
 const missingKeyMessage = ({
   reason,
   provider: { name, keyVariable },
@@ -74,7 +77,7 @@ export function failureOfError(error: unknown, provider: LlmProvider): ProviderF
 }
 
 /**
- * Returns the reason why an answer of a status is not passed on: 401, 403, 429, 5xx, redirects; null where the
+ * Returns the reason why an answer of a status is not passed on: 401, 403, 429, 5xx, redirects; null if the
  * status is the provider's own answer to this request.
  */
 export function reasonOfStatus(status: number): RefusalReason | null {
@@ -93,7 +96,7 @@ export const notConfiguredFailure = (provider: LlmProvider): ProviderFailure => 
   status: null,
 })
 
-/** Picks the headers in which the provider tells when to come back, and how much is left. */
+/** Picks the headers by which the provider says when to come back, and how much is left. */
 function waitingHeaders(headers: UpstreamHeaders): Record<string, string> {
   return Object.fromEntries(
     Object.entries(responseHeaders(headers)).filter(

@@ -15,7 +15,7 @@ import { connectionTo, type ProviderConnection } from './upstream/provider.ts'
 export interface LlmTarget {
   readonly endpoint: LlmEndpoint
   readonly dialect: DialectName
-  /** As the caller spelled it: prefix, alias and all. */
+  /** The caller's spelling: prefix, alias and all. */
   readonly model: string
 }
 
@@ -71,8 +71,8 @@ type FindRefusedMember = (body: Pick<JsonBody, 'json' | 'wide'>) => string | nul
 
 /**
  * Refuses with `member_refused` a body with a member that one of the providers of its model may not get
- * (docs/protocol.md#refused-members), however it is spelled; with `body_invalid` one with more members in such a member
- * than are looked at. Does NOT look deeper than one level.
+ * (docs/protocol.md#refused-members), however it is spelled; with `body_invalid` one with more members in
+ * such a member than are checked. Does NOT look deeper than one level.
  */
 export function llmMembers(options: LlmOptions): Plugin<Arrival & JsonBody & { target: LlmTarget }, object> {
   const find = providersOf(options)
@@ -128,7 +128,7 @@ function ruleOf({ refuse_members: further, allow_members: allowed }: LlmProvider
 function matcher(names: readonly string[]): (name: string) => boolean {
   const whole = new Set(names.map(looseName))
   const starts = names.filter((name) => name.endsWith('*')).map((name) => underscored(name.slice(0, -1)))
-  // Of letters, digits, underscores and hyphens alone.
+  // Only letters, digits, underscores and hyphens.
   const begins = new RegExp(`^(?:${starts.join('|')})[^.]*$`)
   return (name) =>
     whole.has(looseName(name)) ||
@@ -186,7 +186,7 @@ interface PreparedProvider {
 }
 
 /**
- * Prepares the routing of docs/protocol.md#routing: `provider/model`, where the prefix names a provider; then
+ * Prepares the routing of docs/protocol.md#routing: `provider/model`, if the prefix names a provider; then
  * the providers that have the model as an alias; then those with a matching pattern, in the file's order;
  * then the default provider. Refuses with `model_unknown`, or with `dialect_translation_unavailable` when
  * nobody speaks the caller's dialect. Does NOT ask whether a provider has a key.

@@ -6,7 +6,7 @@ import type { UnknownRecord } from '../../../db/support/json.ts'
  * its line in `registry.ts`: its name is then accepted in operator files, and its endpoints are routes.
  */
 export interface Dialect<Name extends string = string> {
-  /** As operator files spell it. */
+  /** The name in operator files. */
   readonly name: Name
   /** The endpoints, all of them POST, all of them gated by `llm.chat`. */
   readonly endpoints: readonly DialectEndpoint[]
@@ -18,7 +18,7 @@ export interface Dialect<Name extends string = string> {
 
 export interface DialectEndpoint {
   /**
-   * As this service spells it. Matched exactly on the raw path; it never goes upstream (docs/threats.md#t17).
+   * This service's own path. Matched exactly on the raw path; it never goes upstream (docs/threats.md#t17).
    */
   readonly path: string
   /** Appended to the provider's base_url. */
@@ -50,7 +50,7 @@ export interface StreamFault {
 export interface KeyFormat {
   /** The default of `auth`. */
   readonly auth: 'api_key' | 'bearer'
-  /** Lower case: the header that carries the key where `auth` is `api_key`. */
+  /** Lower case: the header that carries the key if `auth` is `api_key`. */
   readonly header: string
 }
 
@@ -66,7 +66,7 @@ export interface DialectHeaders {
    * account at the vendor.
    */
   readonly account: readonly string[]
-  /** The headers that are sent to a provider of this dialect where the caller does not name them. */
+  /** The headers that are sent to a provider of this dialect if the caller does not name them. */
   readonly defaults: Readonly<Record<string, string>>
   /** The headers of a provider's answer that are passed on to callers. */
   readonly response: readonly string[]
@@ -77,7 +77,7 @@ export interface DialectHeaders {
 export interface ListedModel {
   readonly id: string
   readonly name: string
-  /** s since the epoch; 0 where it is unknown. */
+  /** s since the epoch; 0 if it is unknown. */
   readonly created: number
 }
 
@@ -89,9 +89,7 @@ export interface OfferedModel extends ListedModel {
 export interface ModelListFormat {
   /** Appended to the provider's base_url: path and query of its list. */
   readonly upstreamPath: string
-  /**
-   * Reads the provider's answer. Throws where it is no list. Does NOT bound its length: the catalogue does.
-   */
+  /** Reads the provider's answer. Throws if it is no list. Does NOT bound its length: the catalogue does. */
   readonly parse: (answer: unknown) => readonly ListedModel[]
   /**
    * Recognises a caller who expects this dialect's list. The first dialect's is for all whom none recognises.
@@ -103,15 +101,15 @@ export interface ModelListFormat {
   readonly render: (models: readonly OfferedModel[]) => unknown
 }
 
-/** What is counted in tokens, as outcome rows name it. */
+/** The kinds of counted tokens, as outcome rows name them. */
 export type TokenCount = 'input' | 'output' | 'cache_read' | 'cache_write_5m' | 'cache_write_1h' | 'reasoning'
 
 /** The members by which an answer, or an event of a stream, states its token counts. */
 export interface UsageNames {
-  /** Members that may hold `usage`, `model` and `service_tier`, beside the answer itself. */
+  /** Members that may hold `usage`, `model` and `service_tier`, besides the answer itself. */
   readonly holders: readonly string[]
   /** Members of `usage`, a dot for one level down; the first that was stated counts. */
   readonly tokens: Readonly<Record<TokenCount, readonly string[]>>
-  /** The members that the vendor counts beside `input`, though the prompt includes them. */
+  /** The members that the vendor counts in addition to `input`, though the prompt includes them. */
   readonly besideInput: readonly string[]
 }

@@ -16,13 +16,14 @@ const MAX_VALUE = 16_384
 const MAX_NAME = 64
 const TOO_LONG = '-'.repeat(MAX_NAME + 1)
 const SPACE = 0x20
-/** The outermost object, and a member of it that is looked into. */
+/** The outermost object, and a member of it that is searched. */
 const [OUTER, INNER] = [1, 2]
 
 /**
- * Picks members out of a JSON object that comes in pieces, however long it is, and keeps nothing else: the outermost
- * ones of some names, and those of the same names in outermost members that hold some. Of one that stands twice the last
- * counts. Looks at each byte once. Does NOT check the grammar, nor read escapes in names.
+ * Picks members out of a JSON object that comes in pieces, however long it is, and keeps nothing else: the
+ * outermost ones of some names, and those of the same names in outermost members that hold some. If one
+ * stands twice the last counts. Looks at each byte once. Does NOT check the grammar, nor read escapes in
+ * names.
  */
 export class MemberPicker {
   readonly #names: ReadonlySet<string>
@@ -40,7 +41,7 @@ export class MemberPicker {
   /** The name that is being read, or was read last, at that depth. */
   #name = ''
   #reading: 'nothing' | 'name' | 'value' = 'nothing'
-  /** True: behind the colon of a member. */
+  /** True: after the colon of a member. */
   #valued = false
   readonly #value = new ByteCollector(MAX_VALUE)
   /** True once nothing more counts: the object has ended, or there is none. */
@@ -109,7 +110,7 @@ export class MemberPicker {
     return this.#depth === this.#level && (byte === COMMA || byte === CLOSE_BRACE)
   }
 
-  /** Follows a byte that is in no text. Returns true where a value that is kept begins behind it. */
+  /** Follows a byte that is in no text. Returns true if a value that is kept begins after it. */
   #structure(byte: number): boolean {
     if (byte === OPEN_BRACE || byte === OPEN_BRACKET) this.#open(byte)
     else if (byte === CLOSE_BRACE || byte === CLOSE_BRACKET) this.#close()

@@ -1,9 +1,7 @@
 import { isObject } from '../../../db/support/json.ts'
 import type { ListedModel } from './dialect.ts'
 
-/**
- * Reads `{"data": [{"id": …}]}`, the list of both vendors and their imitators. Throws where `data` is none.
- */
+/** Reads `{"data": [{"id": …}]}`, the list of both vendors and their imitators. Throws if `data` is none. */
 export function parseModelList(answer: unknown): readonly ListedModel[] {
   const data = isObject(answer) ? answer.data : null
   if (!Array.isArray(data)) throw new Error('the model list has no data')

@@ -69,7 +69,7 @@ export const openai: Dialect<'openai'> = {
   models: {
     upstreamPath: '/models',
     parse: parseModelList,
-    // Its shape is what a caller gets who says nothing.
+    // The form for a caller who says nothing.
     isExpected: () => false,
     renderOne: modelOf,
     render: (models) => ({ object: 'list', data: models.map(modelOf) }),
@@ -81,7 +81,7 @@ export const openai: Dialect<'openai'> = {
       input: ['prompt_tokens', 'input_tokens'],
       output: ['completion_tokens', 'output_tokens'],
       cache_read: ['prompt_tokens_details.cached_tokens', 'input_tokens_details.cached_tokens'],
-      // What is written to its cache stays there for other times.
+      // Tokens written to its cache stay there for other times.
       cache_write_5m: [],
       cache_write_1h: [],
       reasoning: ['completion_tokens_details.reasoning_tokens', 'output_tokens_details.reasoning_tokens'],

@@ -7,7 +7,7 @@ export const DIALECTS = [openai, anthropic] as const
 
 export type DialectName = (typeof DIALECTS)[number]['name']
 
-/** In the order of {@link DIALECTS}; never empty. */
+/** Ordered as {@link DIALECTS}; never empty. */
 export const DIALECT_NAMES = DIALECTS.map(({ name }) => name)
 
 /** Every dialect by its name. Complete: a name is the name of one of {@link DIALECTS}. */

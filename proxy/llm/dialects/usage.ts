@@ -4,7 +4,7 @@ import type { MemoryReservation } from '../../../plugins/plugin.ts'
 import type { TokenCount, UsageNames } from './dialect.ts'
 import { MemberPicker } from './member-picker.ts'
 
-/** What an answer cost, as its provider stated it. A member is absent where nothing was stated. */
+/** The cost of an answer, as its provider stated it. A member is absent if nothing was stated. */
 export interface ProviderUsage {
   /** Whole numbers. `input` is everything that the model read, cached parts included, however the vendor counts. */
   readonly tokens?: Readonly<Partial<Record<TokenCount, number>>>
@@ -24,12 +24,15 @@ export interface UsageTap {
 /** Characters of the name of a model or of a service tier. */
 const MAX_NAME = 256
 /**
- * Bytes. A longer document is neither kept nor parsed whole, which would hold up everybody for as long as 0.1 s
- * (docs/threats.md#a3): the members that count are picked out of it as it passes, for a caller can make it as long as it
- * likes.
+ * Bytes. A longer document is neither kept nor parsed whole, which would hold up everybody for as long as 0.1
+ * s (docs/threats.md#a3): the members that count are picked out of it as it passes, for a caller can make it
+ * as long as it likes.
  */
 const PARSED_WHOLE = 65_536
-/** The lines of one chunk that are read at least, where they state usage: each takes some 5 µs, and a chunk may hold 2,000. */
+/**
+ * The lines of one chunk that are read at least, if they state usage: each takes some 5 µs, and a chunk may
+ * hold 2,000.
+ */
 const MAX_STATEMENTS = 64
 const NEWLINE = 0x0a
 const NEEDLE = Buffer.from('"usage"')
@@ -114,7 +117,7 @@ function readModelOf(chunk: Buffer, found: StatedUsage): boolean {
   return isWhole && found.readModel(chunk.subarray(begun + DATA.length, end))
 }
 
-/** A document that comes in pieces: kept while it is short, and looked through as it passes once it is not. */
+/** A document that comes in pieces: kept while it is short, and searched as it passes once it is not. */
 class PassingDocument {
   readonly #names: UsageNames
   readonly #prefix: Buffer
@@ -140,12 +143,12 @@ class PassingDocument {
       this.#kept.clear()
       const isRead = begun.subarray(0, this.#prefix.length).equals(this.#prefix)
       this.#picker = pickerOf(this.#names)
-      // What is no document begins with none, so nothing of it is picked.
+      // A text that is no document begins with none, so nothing of it is picked.
       this.#picker.add(isRead ? begun.subarray(this.#prefix.length) : this.#prefix)
     } else this.#picker.add(piece)
   }
 
-  /** Ends the document, and tells what it states. */
+  /** Ends the document, and adds the usage that it states. */
   readInto(found: StatedUsage): void {
     if (this.#picker) found.add(this.#picker.object())
     else if (this.#prefix.length > 0) readLine(this.#kept.bytes(), found)
@@ -159,8 +162,8 @@ const pickerOf = ({ holders }: UsageNames): MemberPicker =>
   new MemberPicker(['usage', 'model', 'service_tier'], holders)
 
 /**
- * Reads the first lines that state usage, and the last one: of what many of them state, a later one counts. `lines`
- * ends with a newline, or is empty.
+ * Reads the first lines that state usage, and the last one: if many of them state one count, a later one
+ * wins. `lines` ends with a newline, or is empty.
  */
 function readLines(lines: Buffer, found: StatedUsage): void {
   let hit = lines.indexOf(NEEDLE)
@@ -197,7 +200,9 @@ class StatedUsage {
     this.add(this.#parsed(bytes))
   }
 
-  /** Reads which model answers, which an event says before any states usage. Returns false where it says none. */
+  /**
+   * Reads which model answers, which an event says before any states usage. Returns false if it says none.
+   */
   readModel(bytes: Buffer): boolean {
     const root = this.#parsed(bytes)
     const holders = isObject(root) ? [root, ...this.#names.holders.map((name) => root[name])] : []
@@ -212,7 +217,7 @@ class StatedUsage {
     return picker.object()
   }
 
-  /** Takes a document, or what was picked of one. */
+  /** Takes a document, or the members picked from one. */
   add(root: unknown): void {
     if (!isObject(root)) return
     this.#readHolder(root)

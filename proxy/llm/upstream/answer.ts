@@ -31,7 +31,7 @@ export interface UpstreamRequest {
   readonly hangup: Pick<HangupSignal, 'gone' | 'reason' | 'onGone'>
 }
 
-/** By lower-case name. */
+/** Keyed by lower-case name. */
 export type UpstreamHeaders = Readonly<Record<string, string | undefined>>
 
 export interface UpstreamAnswer {
@@ -39,8 +39,9 @@ export interface UpstreamAnswer {
   /** One that stands several times is joined, or its first counts, as Node does it. */
   readonly headers: UpstreamHeaders
   /**
-   * The whole of a short JSON answer of status 2xx. Else a stream, which errors, and never just ends, where the
-   * answer is cut short or stalls; its chunks are what came together. Somebody must read or destroy it.
+   * The whole of a short JSON answer of status 2xx. Else a stream, which errors, and never just ends, if the
+   * answer is cut short or stalls; its chunks are the bytes that came together. Somebody must read or destroy
+   * it.
    */
   readonly body: Buffer | Readable
 }
@@ -53,8 +54,8 @@ export interface LlmUpstream {
 }
 
 /**
- * `connect`: no connection came about. `timeout`: it came, and no answer in time. `reset`: it broke, or what
- * came was no HTTP.
+ * `connect`: no connection was made. `timeout`: it was, and no answer in time. `reset`: it broke, or the
+ * answer was no HTTP.
  */
 export type UpstreamErrorKind = 'connect' | 'timeout' | 'reset'
 
@@ -84,14 +85,14 @@ export const connectFailure = (error: Error): UpstreamError =>
     cause: error,
   })
 
-/** Makes the failure of a request that has gone out of undici's error. `isStale`: where its connection broke. */
+/** Makes the failure of a request that has gone out of undici's error. `isStale`: if its connection broke. */
 export function failureOfRequest(error: Error, isStale: boolean): UpstreamError {
   const code = codeOf(error)
   if (code === 'UND_ERR_HEADERS_TIMEOUT') return new UpstreamError('timeout', 'no answer in time')
   if (code === 'UND_ERR_BODY_TIMEOUT') return new UpstreamError('timeout', 'the answer stalled')
   if (code === 'UND_ERR_SOCKET')
     return new UpstreamError('reset', error.message, { cause: error, stale: isStale })
-  // What could not be read as HTTP is part of that error.
+  // The unreadable text is part of that error.
   return new UpstreamError('reset', code, code.startsWith('HPE_') ? {} : { cause: error })
 }
 
@@ -99,7 +100,7 @@ export function failureOfRequest(error: Error, isStale: boolean): UpstreamError 
 export const hangupReason = ({ reason }: Pick<HangupSignal, 'reason'>): Error =>
   reason instanceof Error ? reason : new Refusal('client_gone')
 
-/** Makes a body of what came of one, which breaks off as a longer one would have. */
+/** Makes a body of the bytes that came, which breaks off as a longer one would have. */
 export const brokenBody = (bytes: Buffer, failure: Error): Readable =>
   Readable.from(yieldThenFail(bytes, failure), { objectMode: false, highWaterMark: 1 }).on('error', () => {})
 

@@ -24,7 +24,10 @@ import { bodyPieces } from './long-body.ts'
 
 /** An upstream may announce an answer so often (1xx) before it gives one. */
 const MAX_INFORMATION = 16
-/** No answer of a model takes longer; a stream that is kept alive with nothing in it might (threat 38). ms. */
+/**
+ * The longest answer of any model; a stream that is kept alive with nothing in it might be longer (threat
+ * 38). ms.
+ */
 const MAX_DURATION_MS = 3_600_000
 
 export type { LlmUpstream } from './answer.ts'
@@ -33,7 +36,7 @@ type OnUpstreamAnswer = (answer: UpstreamAnswer) => void
 type OnUpstreamFailure = (error: Error) => void
 
 interface LlmUpstreamOptions {
-  /** The time that an answer may take while something of it comes. ms. Default: an hour. */
+  /** The longest time of an answer while something of it comes. ms. Default: an hour. */
   readonly maxDurationMs?: number
   /** The look-up of providers' names. Default: one apart from all others. */
   readonly names?: Pick<HostNameCache, 'lookup'>
@@ -41,14 +44,14 @@ interface LlmUpstreamOptions {
 
 /**
  * Opens the process's connections to LLM providers: http-proxy-3, which sends by undici
- * (docs/decisions/024-http-proxy-3-sends-by-undici.md). In place of the caller's request and response the library
- * gets stand-ins without a header, so nothing of the caller can reach a provider by it (docs/threats.md#t1 to
- * docs/threats.md#t3), and the answer is handed back beside it (docs/threats.md#t4). Redirects are not followed. TLS is
- * always verified.
+ * (docs/decisions/024-http-proxy-3-sends-by-undici.md). In place of the caller's request and response the
+ * library gets stand-ins without a header, so nothing of the caller can reach a provider by it
+ * (docs/threats.md#t1 to docs/threats.md#t3), and the answer is handed back outside it (docs/threats.md#t4).
+ * Redirects are not followed. TLS is always verified.
  *
- * A request that died on a pooled connection with a reset and no byte of an answer is sent once more on a fresh one:
- * the other side nearly always was closing an idle connection. If it had begun to work after all, a completion is paid
- * for twice, as by a retrying SDK after the 502; nothing else changes at a provider.
+ * A request that died on a pooled connection with a reset and no byte of an answer is sent once more on a
+ * fresh one: the other side nearly always was closing an idle connection. If it had begun to work after all,
+ * a completion is paid for twice, as by a retrying SDK after the 502; nothing else changes at a provider.
  */
 export function openUpstream({
   maxDurationMs = MAX_DURATION_MS,
@@ -105,7 +108,7 @@ const requestStandIn = (method: string): IncomingMessage =>
   // These members are all that the library reads.
   ({ method, url: '', headers: {}, httpVersionMajor: 1, on: ignore }) as unknown as IncomingMessage
 
-/** Stand for callers' requests. Their headers, of which there are none, are what would enter its `Headers`. */
+/** Stand for callers' requests. Their headers, of which there are none, would enter its `Headers`. */
 export const REQUEST_STAND_INS = { GET: requestStandIn('GET'), POST: requestStandIn('POST') }
 
 /** Stands for every caller's response: these members are all that the library reads. */
@@ -121,7 +124,7 @@ export function bodyStandIn(parts: readonly Buffer[], authority: CallAuthority):
   return body as Stream
 }
 
-/** What the library gets of an answer, which is handed back beside it: these members are all that it reads. */
+/** The library's view of an answer, which is handed back outside it: these members are all that it reads. */
 export const ANSWER_STAND_IN = {
   status: 200,
   statusText: '',
@@ -129,7 +132,7 @@ export const ANSWER_STAND_IN = {
   body: null,
 } as unknown as Response
 
-/** One request under way: undici tells it what comes, and it makes an answer of that. */
+/** One request under way: undici hands it the pieces, and it makes an answer of them. */
 class LlmExchange implements Dispatcher.DispatchHandler {
   readonly #request: UpstreamRequest
   readonly #agents: PacedAgents
@@ -148,7 +151,7 @@ class LlmExchange implements Dispatcher.DispatchHandler {
   #head: Omit<UpstreamAnswer, 'body'> | null = null
   /** Null while a short answer is collected. */
   #stream: Readable | null = null
-  /** What has come and was not handed over yet: the first piece as it came, and more of it collected. */
+  /** Bytes that came and were not handed over yet: the first piece as it came, and more of them collected. */
   #first: Buffer | null = null
   #more: ByteCollector | null = null
   /** True: the connection has been told to wait, and has handed over one more piece before it did. */
@@ -157,7 +160,7 @@ class LlmExchange implements Dispatcher.DispatchHandler {
   /** True: the answer is whole, or nothing more of it is wanted. */
   #over = false
 
-  /** `answered` gets the answer, beside what the library gets. */
+  /** `answered` gets the answer, in addition to the library's. */
   constructor(
     request: UpstreamRequest,
     agents: PacedAgents,
@@ -214,7 +217,7 @@ class LlmExchange implements Dispatcher.DispatchHandler {
     this.#controller = controller
     this.#mayBeStale = !this.#agents.isNew
     this.#sentAt = performance.now()
-    // Nobody wants it any more; or undici means to send again what may have begun its work.
+    // Nobody wants it any more; or undici means to send a request again that may have begun its work.
     if (this.#over) controller.abort(UNWANTED)
     else if (again) this.#broke(new UpstreamError('reset', 'the connection broke'))
   }
@@ -239,11 +242,11 @@ class LlmExchange implements Dispatcher.DispatchHandler {
     const isFirst = this.#first === null
     this.#keep(chunk)
     if (isFirst || !this.#stream) this.#limit(this.#maxDurationMs, 'the answer took longer than an hour')
-    // Not piece by piece: what came together is one chunk, and one write to the caller.
+    // Not piece by piece: pieces that came together are one chunk, and one write to the caller.
     if (this.#stream && isFirst) queueMicrotask(() => this.#flush())
     if (!controller.paused) return
-    // The connection is at its end and hands over the rest; to stop it at each piece would copy the rest anew
-    // each time.
+    // The connection is at its end and hands over the rest; to stop it at each piece would copy the rest
+    // again each time.
     if (this.#waits) controller.resume()
     this.#waits = !this.#waits
   }
@@ -280,7 +283,7 @@ class LlmExchange implements Dispatcher.DispatchHandler {
     this.#informed += 1
     if (status === 101) this.#broke(new UpstreamError('reset', 'switched to another protocol'))
     else if (this.#informed > MAX_INFORMATION) this.#broke(new UpstreamError('reset', 'too many 1xx answers'))
-    // undici begins to count anew at each.
+    // undici begins to count again at each.
     else this.#limit(this.#request.timeouts.firstByteMs, 'no answer in time')
   }
 
@@ -324,7 +327,7 @@ class LlmExchange implements Dispatcher.DispatchHandler {
     const stream = this.#stream
     if (stream) {
       this.#flush()
-      // Whoever reads what came is told of it first.
+      // The reader of earlier bytes is told of it first.
       process.nextTick(() => stream.destroy(failure))
     } else if (this.#head) this.#handOver(brokenBody(this.#taken(), failure))
     else this.#fail(failure)

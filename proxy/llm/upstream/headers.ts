@@ -55,7 +55,7 @@ type HeaderMap = Readonly<Record<string, string>>
 export interface FixedHeaders {
   /** Names and values in turn: of the connection, the operator's file, and our key. */
   readonly list: readonly string[]
-  /** Sent where the caller does not name them. */
+  /** Sent if the caller does not name them. */
   readonly defaults: readonly (readonly [name: string, value: string])[]
   /** The names of all of these: no header of a caller takes the place of one. */
   readonly names: ReadonlySet<string>
@@ -91,7 +91,7 @@ export function fixedHeaders(provider: LlmProvider): FixedHeaders {
   }
 }
 
-/** Lists what is secret of a provider: its key, and the words of the headers that the operator's file sets. */
+/** Lists the secrets of a provider: its key, and the words of the headers that the operator's file sets. */
 export function secretsIn({
   api_key: key,
   headers,
@@ -105,8 +105,8 @@ export function secretsIn({
 }
 
 /**
- * Lists what no answer with content may quote: a header that only says where the caller is, or which version of an API it
- * wants, may well be what a model talks about.
+ * Lists the texts that no answer with content may quote: a header that only says where the caller is, or
+ * which version of an API it wants, may well be a subject of a model's text.
  */
 function credentialsIn({ api_key, headers }: LlmProvider): readonly string[] {
   const carrying = Object.entries(headers).filter(
@@ -157,9 +157,7 @@ const IDEMPOTENCY = 'idempotency-key'
 
 const maySee = (name: string): boolean => REQUEST_NAMES.has(name) || name.startsWith(REQUEST_PREFIX)
 
-/**
- * Tells if a request to `provider` would carry any credentials: ours or, where passed through, the caller's.
- */
+/** Tells if a request to `provider` would carry any credentials: ours or, if passed through, the caller's. */
 export function hasCredentials(provider: LlmProvider, caller: IncomingHttpHeaders): boolean {
   if (provider.auth !== 'passthrough' && provider.api_key !== '') return true
   const passed = provider.auth === 'passthrough' ? callerCredentials(caller) : {}
@@ -170,7 +168,7 @@ export function hasCredentials(provider: LlmProvider, caller: IncomingHttpHeader
 
 const CREDENTIAL_NAMES: ReadonlySet<string> = new Set(['authorization', 'api-key', ...KEY_NAMES])
 
-/** Headers that do not become a list where they stand twice. */
+/** Headers that do not become a list if they stand twice. */
 const SINGLE: ReadonlySet<string> = new Set(['content-length', 'content-type', 'retry-after'])
 
 /** Makes texts of an answer's headers: one that stands several times is joined, or its first counts, as Node does it. */
@@ -209,7 +207,7 @@ export function responseHeaders(upstream: UpstreamHeaders): Record<string, strin
   return kept
 }
 
-/** Returns the provider's own id of this request, or null where it states none that is sane. */
+/** Returns the provider's own id of this request, or null if it states none that is sane. */
 export function requestIdOf(upstream: UpstreamHeaders): string | null {
   const id = upstream['x-request-id'] ?? upstream['request-id']
   return id !== undefined && /^[\x21-\x7e]{1,128}$/.test(id) ? id : null
@@ -224,7 +222,7 @@ export function withoutSecrets(headers: UpstreamHeaders, traces: SecretTraces): 
 
 /** Returns the names that the caller's `Connection` header forbids to pass on (RFC 9110 §7.6.1). */
 function connectionNames({ connection }: IncomingHttpHeaders): ReadonlySet<string> | null {
-  // What nearly every client sends; it names no header.
+  // Nearly every client sends this; it names no header.
   if (connection === undefined || connection === 'keep-alive') return null
   return new Set(connection.split(',').map((name) => name.trim().toLowerCase()))
 }

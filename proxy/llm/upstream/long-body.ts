@@ -7,9 +7,10 @@ const PIECE = 262_144
 const IN_A_TURN = 2_097_152
 
 /**
- * TLS encrypts at once whatever it is given, so it is given pieces (docs/threats.md#a5): the next as soon as the last
- * is taken, not in a later turn of the loop, since what the other side has said meanwhile would be lost if it has
- * hung up. None goes out once its call is not allowed any more. It can be read from its beginning again.
+ * TLS encrypts a whole write at once, so it is given pieces (docs/threats.md#a5): the next as soon as the
+ * last is taken, not in a later turn of the loop, since the words of an other side that has hung up meanwhile
+ * would be lost. None goes out once its call is not allowed any more. It can be read from its beginning
+ * again.
  */
 export const bodyPieces = (parts: readonly Buffer[], authority: CallAuthority): AsyncIterable<Buffer> => ({
   [Symbol.asyncIterator]: () => pieces(parts, authority),

@@ -21,8 +21,8 @@ export interface ModelListRequest {
 }
 
 /**
- * Reads a provider's list of models, with the provider's own key. Rejects where the answer is no list, or
- * longer than 4 MiB; no message quotes the answer, which may quote our key.
+ * Reads a provider's list of models, with the provider's own key. Rejects if the answer is no list, or longer
+ * than 4 MiB; no message quotes the answer, which may quote our key.
  */
 export async function readModelList(request: ModelListRequest): Promise<readonly ListedModel[]> {
   const { permit, provider, upstream, signal } = request
@@ -52,7 +52,7 @@ function parse(body: Buffer): unknown {
   try {
     return JSON.parse(body.toString('utf8'))
   } catch {
-    // The parser's message quotes what it read.
+    // The parser's message quotes the text.
     throw new Error('the model list is no JSON')
   }
 }

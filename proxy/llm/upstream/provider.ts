@@ -3,7 +3,7 @@ import type { LlmProvider } from '../options.ts'
 import type { UpstreamTimeouts } from './answer.ts'
 import { type FixedHeaders, fixedHeaders } from './headers.ts'
 
-/** What every request to a provider has, made once for a configuration. */
+/** The parts of every request to a provider, made once for a configuration. */
 export interface ProviderConnection {
   readonly timeouts: UpstreamTimeouts
   /** The URL of each endpoint of its dialect, by `upstreamPath`. */

@@ -7,8 +7,8 @@ import { abandonAnswer, discardAnswer, readWholeBody, type UpstreamAnswer } from
 import { isJsonAnswer, secretsIn } from './headers.ts'
 
 /**
- * Bytes. A failure that is told at greater length is told in our words. So little costs less than its connection
- * does, and is not counted as held: another provider's answer may have ended the call before it has come.
+ * Bytes. A longer text of a failure is replaced by our words. So little costs less than its connection does,
+ * and is not counted as held: another provider's answer may have ended the call before it has come.
  */
 const MAX_BODY = 16_384
 /** Characters: of the sentence, and of each name. */
@@ -17,7 +17,7 @@ const MAX_NAME = 256
 /** Nobody waits longer for the words of a failure. ms. */
 const MAX_WAIT_MS = 1_000
 
-/** What a provider says of its failure. */
+/** A provider's words about its failure. */
 export interface ProviderWords extends ProviderErrorFields {
   readonly message: string
 }
@@ -27,9 +27,9 @@ export const providerSecretTraces = ({ providers }: LlmOptions): SecretTraces =>
   secretTraces(providers.flatMap(secretsIn))
 
 /**
- * Reads what a provider says of its failure, in the form of either vendor's error or of those who imitate them.
- * Resolves with null where that is not said in a second, is no JSON, longer than 16 KiB, or quotes a secret of ours.
- * Never rejects.
+ * Reads a provider's words about its failure, in the form of either vendor's error or of its imitators.
+ * Resolves with null if they do not come within a second, are no JSON, longer than 16 KiB, or quote a secret
+ * of ours. Never rejects.
  */
 export async function readProviderWords(
   answer: UpstreamAnswer,
@@ -43,7 +43,7 @@ export async function readProviderWords(
     const body = await withDeadline({ ms: MAX_WAIT_MS }, () => readWholeBody(answer, MAX_BODY))
     return body === null || quotesSecret(secrets, body) ? null : wordsIn(JSON.parse(body.toString()))
   } catch {
-    // Late, broken off, or no JSON: its status is told, in our words.
+    // Late, broken off, or no JSON: its status is reported, in our words.
     abandonAnswer(answer)
     return null
   }
