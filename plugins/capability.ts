@@ -100,6 +100,9 @@ export function capabilityMissing(required: string, message: string): Refusal {
   })
 }
 
+/** States that nothing is aimed at: what is administered, the operation finds itself. */
+export const NO_TARGET: Plugin<object, { target: null }> = { name: 'demand', admit: () => ({ target: null }) }
+
 /** States a route's demand, if the route alone decides it. */
 export function routeDemand(
   action: string,

@@ -1,4 +1,4 @@
-import { capabilityBeforeBody, capabilityGate, routeDemand } from '../plugins/capability.ts'
+import { capabilityBeforeBody, capabilityGate, NO_TARGET, routeDemand } from '../plugins/capability.ts'
 import { type DpopDependencies, dpop } from '../plugins/dpop/dpop.ts'
 import { type ProofClaimDependencies, singleUse } from '../plugins/dpop/single-use.ts'
 import type { AccessToken, DpopProof, Principal } from '../plugins/facts.ts'
@@ -36,15 +36,9 @@ import {
 import { mcpTarget, mcpTargetRequired } from './mcp/gate/target.ts'
 import type { McpRuntime } from './mcp/mcp.ts'
 import { type McpMessage, mcpMessage, mcpPeek, type PeekedCall } from './mcp/protocol/message.ts'
-import {
-  formBody,
-  formToken,
-  type SubmittedForm,
-  secretInForm,
-  withFormToken,
-} from './operators/pages/form.ts'
-import { isFromOtherOrigin, visitor } from './operators/pages/visitor.ts'
-import { readSessionRules } from './operators/sessions/rules.ts'
+import { formBody, formToken, type SubmittedForm, secretInForm } from './operators/pages/form.ts'
+import { sameSiteSession, visitor } from './operators/pages/visitor.ts'
+import { readSessionRules, sessionRulesOf } from './operators/sessions/rules.ts'
 import type { Configuration } from './wiring/configuration.ts'
 
 const MIB = 1024 * 1024
@@ -102,9 +96,6 @@ interface OperationGate {
   readonly demands: string
 }
 
-/** What is administered, the operation finds itself. */
-const NO_TARGET: Plugin<object, { target: null }> = { name: 'demand', admit: () => ({ target: null }) }
-
 const METRICS: OperationGate = { action: 'admin.read', demands: 'admin.read' }
 
 /** The facts of an MCP request whose message was read. */
@@ -119,6 +110,74 @@ type McpReadFacts = Arrival &
     readonly message: McpMessage
   }
 
+/**
+ * Makes the pipelines of all kinds of endpoints, each with its plugins in order. The first refusal ends a
+ * pipeline.
+ */
+export function pipelines(dependencies: PipelineDependencies) {
+  const questions = callerQuestions(dependencies)
+  const operators = operatorQuestions(dependencies, questions)
+  return {
+    /** Health and public keys. */
+    anyone: ANYONE,
+    llm: llmPipelines(dependencies, questions),
+    mcp: mcpPipelines(dependencies, questions),
+    auth: authPipelines(dependencies, questions),
+    proofs: proofPipeline(dependencies, questions, operators),
+    /** Administration: an operator over TLS, or whoever the file mode of the control socket lets in. */
+    admin: administration(dependencies, operators.known),
+    control: {
+      ...administration(dependencies, localOperator),
+      proofs: ANYONE.pass(operatorReader(localOperator)).pass(singleUse(dependencies.claims)),
+    },
+    /** A change that one of them asks for: rehearsal, what is expected, the second operator. */
+    change: changePipeline,
+    /** The first operator secret, by the code on the terminal that started the service. */
+    setup: ANYONE.pass(dependencies.beforeFirstSecret).pass(
+      jsonBody({ limit: SETUP_BODY_LIMIT, empty: true }),
+    ),
+    signIn: signInPipelines(dependencies, questions),
+    dashboard: dashboardPipelines(dependencies, questions, operators),
+  }
+}
+
+export type GatewayPipelines = ReturnType<typeof pipelines>
+
+const ANYONE = Pipeline.start()
+
+/** Makes the questions that several surfaces ask, each once: some remember what held. */
+function callerQuestions({ configuration, inForce, constrained, adminUrls }: PipelineDependencies) {
+  const { dpopMode: mode, noDowngrade } = configuration
+  const judged = { ...constrained, mode, noDowngrade, inForce }
+  const adminPages = origin(adminUrls)
+  return {
+    // Wherever a certificate acts: a browser shows it for any page (docs/threats.md#d1).
+    ours: ANYONE.pass(origin(constrained.baseUrls)),
+    proof: dpop(judged),
+    adminPages,
+    // Signing in is there for whoever administers on a listener of its own as well.
+    eitherPages: ANYONE.pass(adminPages),
+    eitherProof: dpop({ ...judged, baseUrls: adminUrls }),
+  }
+}
+
+type CallerQuestions = ReturnType<typeof callerQuestions>
+
+/** Makes the questions of who administers over TLS, and of whose browser asks for a page. */
+function operatorQuestions(
+  { configuration, inForce, operators, pinNow, sessions }: PipelineDependencies,
+  { adminPages: page, eitherProof: proof }: CallerQuestions,
+) {
+  const terms = { rules: readSessionRules(configuration.operators), proof }
+  const { changing, showing } = sessionDoor(sessions, page, terms, sessionRulesOf(inForce))
+  return {
+    known: identifyOperator({ ...operators, pin: pinNow, proof, page, session: changing }),
+    browser: requireSession(sameSiteSession(showing)),
+  }
+}
+
+type OperatorQuestions = ReturnType<typeof operatorQuestions>
+
 /** The organisation's own checks in their order, and behind them those that only watch. */
 function ownChecks({ checks }: Configuration): readonly CheckPlugin[] {
   const of = (isShadow: boolean) =>
@@ -127,160 +186,19 @@ function ownChecks({ checks }: Configuration): readonly CheckPlugin[] {
   return watching.length === 0 ? judging : [...judging, shadowChecks(watching)]
 }
 
-/**
- * Makes the pipelines of all kinds of endpoints, each with its plugins in order. The first refusal ends a
- * pipeline.
- */
-export function pipelines({
-  configuration,
-  inForce,
-  pin,
-  pinNow,
-  again,
-  apiKey,
-  operators,
-  sessions,
-  adminUrls,
-  metricsToken,
-  beforeFirstSecret,
-  constrained,
-  claims,
-  mcp,
-}: PipelineDependencies) {
-  const { dpopMode: mode, noDowngrade, mcp: mcpOptions } = configuration
-  const own = ownChecks(configuration)
-  const { nonces, baseUrls } = constrained
-  const modes = (): Pick<DpopDependencies, 'mode' | 'noDowngrade'> => {
-    const { dpopMode, noDowngrade: isHeld } = inForce()
-    return { mode: dpopMode, noDowngrade: isHeld }
-  }
-  const proof = dpop({ ...constrained, mode, noDowngrade, inForce: modes })
-  const anyone = Pipeline.start()
-  // Wherever a certificate acts: a browser shows it for any page (docs/threats.md#d1).
-  const ours = anyone.pass(origin(baseUrls))
-  const mcpPages = anyone.pass(origin(baseUrls, mcpOptions.allowed_origins))
-  const adminBody = jsonBody({ limit: BODY_LIMIT, empty: true })
-
-  const adminPages = origin(adminUrls)
-  // Signing in is there for whoever administers on a listener of its own as well.
-  const eitherPages = anyone.pass(adminPages)
-  const eitherProof = dpop({ ...constrained, baseUrls: adminUrls, mode, noDowngrade, inForce: modes })
-  const terms = { rules: readSessionRules(configuration.operators), proof: eitherProof }
-  const { changing, showing } = sessionDoor(sessions, adminPages, terms, () =>
-    readSessionRules(inForce().operators),
-  )
-  const known = identifyOperator({
-    ...operators,
-    pin: pinNow,
-    proof: eitherProof,
-    page: adminPages,
-    session: changing,
-  })
-  const local = localOperator
-  // A browser that comes from another site sends no Strict cookie, or one that nobody listens to.
-  const browser = requireSession({
-    ...showing,
-    first: (arrival) => (isFromOtherOrigin(arrival) ? Promise.resolve(null) : showing.first(arrival)),
-  })
-
-  /** Makes the pipelines of administration for those that `who` finds. */
-  const administration = (who: Plugin<Arrival, KnownOperator>) => {
-    const gate = capabilityGate<null>()
-    const asked = ({ action, demands }: OperationGate, whom = who) =>
-      anyone.pass(routeDemand(action, demands)).pass(NO_TARGET).pass(whom).pass(gate)
-    return {
-      read: (operation: OperationGate): Pipeline<AdministrationFacts> =>
-        asked(operation).pass(singleUse(claims)),
-      /** Asked once more behind the body: an operator who was deactivated while it came changes nothing. */
-      write: (operation: OperationGate): Pipeline<AdministrationFacts & JsonBody> =>
-        asked(operation).pass(adminBody).pass(recheckOperator(who, gate)).pass(singleUse(claims, 'change')),
-      metrics: asked(METRICS, metricsReader(who, metricsToken)).pass(singleUse(claims)),
-    }
-  }
-
-  const pageGate = capabilityGate<null>()
-  /** A page of the dashboard: what it shows demands what the API demands for the same. */
-  const page = ({ action, demands }: OperationGate) =>
-    anyone
-      .pass(routeDemand(action, demands))
-      .pass(NO_TARGET)
-      .pass(browser)
-      .pass(pageGate)
-      .pass(singleUse(claims))
-
-  const llmGate = capabilityGate<LlmTarget>()
+function llmPipelines(
+  { configuration, pin, pinNow, again, apiKey, claims }: PipelineDependencies,
+  { ours, proof }: CallerQuestions,
+) {
+  const gate = capabilityGate<LlmTarget>()
   const members = llmMembers(configuration.llm)
-  const mcpGate = capabilityGate<McpTarget>()
-
-  const toolRules = ({ mcp: { http_get: httpGet, enforce_tools_call: enforced } }: Configuration) => ({
-    httpGet: httpGet.enabled,
-    enforced,
-  })
-  const door = mcpResourceLookup(mcp.registry)
-  const resourcePath = mcpResourcePath(mcp.sessions)
-
-  /**
-   * Makes the pipeline of MCP work (docs/protocol.md#mcp-order): the target, the capability, the approved
-   * definition; then the organisation's own checks.
-   */
-  const work = () => {
-    const call = Pipeline.start<McpReadFacts>()
-      .anew(pin, proof, door, resourcePath)
-      .pass(mcpTarget({ ...mcp, ...toolRules(configuration), inForce: () => toolRules(inForce()) }))
-      .pass(mcpTargetRequired)
-      .pass(again)
-      .pass(mcpGate)
-      .pass(mcpTool(mcp.registry))
-      .pass(mcpState(mcp.states))
-    return own.reduce<typeof call>((pipeline, check) => pipeline.pass(check), call)
-  }
-
-  const ledgerReader = proofReader(known, {
-    admit: async (arrival) => {
-      const pinned = await pinNow.admit(arrival)
-      const proven = await eitherProof.admit({ ...arrival, ...pinned })
-      await apiKey.admit({ ...arrival, ...pinned })
-      return { ...pinned, ...proven }
-    },
-    still: async (facts) => {
-      const pinned = await pinNow.still?.(facts)
-      const now = { ...facts, ...pinned }
-      await eitherProof.still?.(now)
-      await apiKey.still?.(now)
-      return { ...pinned }
-    },
-  })
-
+  const own = ownChecks(configuration)
   return {
-    /** Health and public keys. */
-    anyone,
-
-    /** The list of models: not gated, but closed to anonymous callers. */
-    known: ours.pass(pinNow).pass(proof).pass(apiKey).pass(singleUse(claims)),
-
-    /** Proofs of the ledger: any known principal, or an operator by one of its doors. */
-    proofs: eitherPages.pass(ledgerReader).pass(singleUse(claims)),
-    proofsHere: anyone.pass(operatorReader(local)).pass(singleUse(claims)),
-
     /**
-     * Signing in: the certificate authenticates the client (RFC 8705 §2), the proof names the key to bind a
-     * token to. A certificate is renewed by whoever could make a call with it.
+     * The page, the demand, the certificate, the proof, the API key, the call and its capability (which is asked
+     * first where the body is long); then the organisation's own checks.
      */
-    login: ours.pass(pinNow),
-    certificate: eitherPages
-      .pass(pinNow)
-      .pass(eitherProof)
-      .pass(apiKey)
-      .pass(jsonBody({ limit: CSR_BODY_LIMIT }))
-      .pass(again)
-      .pass(singleUse(claims)),
-    token: eitherPages.pass(pinNow).pass(tokenRequest).pass(again).pass(tokenProof(nonces, adminUrls)),
-
-    /**
-     * LLM calls: the page, the demand, the certificate, the proof, the API key, the call and its capability (which
-     * is asked first where the body is long); then the organisation's own checks.
-     */
-    llm: (endpoint: LlmEndpoint) => {
+    call: (endpoint: LlmEndpoint) => {
       const call = ours
         .pass(routeDemand('egress_llm_chat', 'llm.chat'))
         .pass(pin)
@@ -295,69 +213,144 @@ export function pipelines({
         // Once more: a body may take two minutes to come, and a revocation meanwhile must hold
         // (docs/threats.md#m-06). Where it came at once, the record sees to that alone.
         .pass(again)
-        .pass(llmGate)
+        .pass(gate)
       return own.reduce<typeof call>((pipeline, check) => pipeline.pass(check), call)
     },
 
-    /** MCP: only the message tells whether it is about the connection or asks for work. */
-    mcp: {
-      read: mcpPages
-        .pass(pin)
-        .pass(proof)
-        .pass(apiKey)
-        .pass(jsonBody({ limit: MCP_BODY_LIMIT, otherwise: 'mcp_message_invalid' }))
-        .pass(mcpPeek)
-        .pass(mcpMessage)
-        .pass(door)
-        .pass(resourcePath),
-      session: mcpPages.pass(pinNow).pass(proof).pass(apiKey).pass(singleUse(claims)),
-      handshake: Pipeline.start<McpReadFacts>().pass(again).pass(singleUse(claims)),
-      work: work(),
-    },
-
-    /** The first operator secret, by the code on the terminal that started the service. */
-    setup: anyone.pass(beforeFirstSecret).pass(jsonBody({ limit: SETUP_BODY_LIMIT, empty: true })),
-
-    /** Administration: an operator over TLS, or whoever the file mode of the control socket lets in. */
-    admin: administration(known),
-    control: administration(local),
-    /** A change that one of them asks for: rehearsal, what is expected, the second operator. */
-    change: changePipeline,
-
-    /** Pages for people with a browser: signing in and out, open to anybody, and what a session opens. */
-    pages: {
-      page,
-      /** The first page of all, and its form, while no secret is stored: by the code on the terminal. */
-      setup: anyone.pass(beforeFirstSecret),
-      setUp: anyone.pass(beforeFirstSecret).pass(adminPages).pass(formBody(SETUP_BODY_LIMIT)),
-      /** A form of such a page, which comes with its session's token; asked once more behind its body. */
-      form: (operation: OperationGate): Pipeline<AdministrationFacts & SubmittedForm> =>
-        anyone
-          .pass(adminPages)
-          .pass(routeDemand(operation.action, operation.demands))
-          .pass(NO_TARGET)
-          .pass(browser)
-          .pass(pageGate)
-          .pass(formBody(FORM_LIMIT))
-          .pass(formToken)
-          .pass(recheckOperator(browser, pageGate))
-          .pass(singleUse(claims)),
-      /** An operator's certificate, with what the mode demands beside it: a browser signs no proofs. */
-      certificate: anyone
-        .pass(adminPages)
-        .pass(pinNow)
-        .pass(eitherProof)
-        .pass(formBody(SIGN_IN_BODY_LIMIT))
-        .pass(singleUse(claims)),
-      secret: anyone.pass(adminPages).pass(formBody(SIGN_IN_BODY_LIMIT)).pass(secretInForm(operators.secret)),
-      /** Nobody is made to forget its session by a page of another site, whose form comes without a Strict cookie. */
-      signOut: anyone
-        .pass(adminPages)
-        .pass(formBody(SIGN_IN_BODY_LIMIT))
-        .pass(visitor((facts: Arrival & SubmittedForm) => sessions.toEnd(withFormToken(facts)))),
-      logout: anyone.pass(formBody(LOGOUT_BODY_LIMIT)),
-    },
+    /** The list of models: not gated, but closed to anonymous callers. */
+    models: ours.pass(pinNow).pass(proof).pass(apiKey).pass(singleUse(claims)),
   }
 }
 
-export type GatewayPipelines = ReturnType<typeof pipelines>
+/** MCP: only the message tells whether it is about the connection or asks for work. */
+function mcpPipelines(dependencies: PipelineDependencies, { proof }: CallerQuestions) {
+  const { configuration, constrained, pin, pinNow, again, apiKey, claims, mcp } = dependencies
+  const pages = ANYONE.pass(origin(constrained.baseUrls, configuration.mcp.allowed_origins))
+  const door = mcpResourceLookup(mcp.registry)
+  const resourcePath = mcpResourcePath(mcp.sessions)
+  return {
+    read: pages
+      .pass(pin)
+      .pass(proof)
+      .pass(apiKey)
+      .pass(jsonBody({ limit: MCP_BODY_LIMIT, otherwise: 'mcp_message_invalid' }))
+      .pass(mcpPeek)
+      .pass(mcpMessage)
+      .pass(door)
+      .pass(resourcePath),
+    session: pages.pass(pinNow).pass(proof).pass(apiKey).pass(singleUse(claims)),
+    handshake: Pipeline.start<McpReadFacts>().pass(again).pass(singleUse(claims)),
+    work: mcpWork(dependencies, Pipeline.start<McpReadFacts>().anew(pin, proof, door, resourcePath)),
+  }
+}
+
+/**
+ * Makes the pipeline of MCP work (docs/protocol.md#mcp-order): the target, the capability, the approved
+ * definition; then the organisation's own checks.
+ */
+function mcpWork(
+  { configuration, inForce, again, mcp }: PipelineDependencies,
+  read: Pipeline<McpReadFacts, McpReadFacts>,
+) {
+  const call = read
+    .pass(mcpTarget({ ...mcp, options: configuration.mcp, inForce }))
+    .pass(mcpTargetRequired)
+    .pass(again)
+    .pass(capabilityGate<McpTarget>())
+    .pass(mcpTool(mcp.registry))
+    .pass(mcpState(mcp.states))
+  return ownChecks(configuration).reduce<typeof call>((pipeline, check) => pipeline.pass(check), call)
+}
+
+/**
+ * Signing in: the certificate authenticates the client (RFC 8705 §2), the proof names the key to bind a
+ * token to. A certificate is renewed by whoever could make a call with it.
+ */
+function authPipelines(
+  { pinNow, again, apiKey, claims, constrained, adminUrls }: PipelineDependencies,
+  { ours, eitherPages, eitherProof }: CallerQuestions,
+) {
+  return {
+    anyone: ANYONE,
+    login: ours.pass(pinNow),
+    certificate: eitherPages
+      .pass(pinNow)
+      .pass(eitherProof)
+      .pass(apiKey)
+      .pass(jsonBody({ limit: CSR_BODY_LIMIT }))
+      .pass(again)
+      .pass(singleUse(claims)),
+    token: eitherPages
+      .pass(pinNow)
+      .pass(tokenRequest)
+      .pass(again)
+      .pass(tokenProof(constrained.nonces, adminUrls)),
+  }
+}
+
+/** Proofs of the ledger: any known principal, or an operator by one of its doors. */
+const proofPipeline = (
+  { pinNow: pin, apiKey, claims }: PipelineDependencies,
+  { eitherPages, eitherProof: proof }: CallerQuestions,
+  { known }: OperatorQuestions,
+) => eitherPages.pass(proofReader(known, { pin, proof, apiKey })).pass(singleUse(claims))
+
+/** Makes the pipelines of administration for those that `who` finds. */
+function administration({ metricsToken, claims }: PipelineDependencies, who: Plugin<Arrival, KnownOperator>) {
+  const gate = capabilityGate<null>()
+  const body = jsonBody({ limit: BODY_LIMIT, empty: true })
+  const asked = ({ action, demands }: OperationGate, whom = who) =>
+    ANYONE.pass(routeDemand(action, demands)).pass(NO_TARGET).pass(whom).pass(gate)
+  return {
+    read: (operation: OperationGate): Pipeline<AdministrationFacts> =>
+      asked(operation).pass(singleUse(claims)),
+    /** Asked once more behind the body: an operator who was deactivated while it came changes nothing. */
+    write: (operation: OperationGate): Pipeline<AdministrationFacts & JsonBody> =>
+      asked(operation).pass(body).pass(recheckOperator(who, gate)).pass(singleUse(claims, 'change')),
+    metrics: asked(METRICS, metricsReader(who, metricsToken)).pass(singleUse(claims)),
+  }
+}
+
+/** Signing in and out with a browser. */
+function signInPipelines(
+  { operators, pinNow, claims, sessions }: PipelineDependencies,
+  { eitherPages, eitherProof }: CallerQuestions,
+) {
+  const form = formBody(SIGN_IN_BODY_LIMIT)
+  return {
+    anyone: ANYONE,
+    /** An operator's certificate, with what the mode demands beside it: a browser signs no proofs. */
+    certificate: eitherPages.pass(pinNow).pass(eitherProof).pass(form).pass(singleUse(claims)),
+    secret: eitherPages.pass(form).pass(secretInForm(operators.secret)),
+    /** Nobody is made to forget its session by a page of another site, whose form comes without a Strict cookie. */
+    signOut: eitherPages.pass(form).pass(visitor(sessions)),
+    logout: ANYONE.pass(formBody(LOGOUT_BODY_LIMIT)),
+  }
+}
+
+/** The pages of the dashboard: what a session opens, and the first page of all. */
+function dashboardPipelines(
+  { beforeFirstSecret, claims }: PipelineDependencies,
+  { adminPages, eitherPages }: CallerQuestions,
+  { browser }: OperatorQuestions,
+) {
+  const gate = capabilityGate<null>()
+  const asked = (pages: Pipeline<Arrival>, { action, demands }: OperationGate) =>
+    pages.pass(routeDemand(action, demands)).pass(NO_TARGET).pass(browser).pass(gate)
+  return {
+    anyone: ANYONE,
+    /** While no secret is stored: by the code on the terminal. */
+    setup: ANYONE.pass(beforeFirstSecret),
+    setUp: ANYONE.pass(beforeFirstSecret).pass(adminPages).pass(formBody(SETUP_BODY_LIMIT)),
+    /** What a page shows demands what the API demands for the same. */
+    page: (operation: OperationGate): Pipeline<AdministrationFacts> =>
+      asked(ANYONE, operation).pass(singleUse(claims)),
+    /** A form of such a page, which comes with its session's token; asked once more behind its body. */
+    form: (operation: OperationGate): Pipeline<AdministrationFacts & SubmittedForm> =>
+      asked(eitherPages, operation)
+        .pass(formBody(FORM_LIMIT))
+        .pass(formToken)
+        .pass(recheckOperator(browser, gate))
+        .pass(singleUse(claims)),
+  }
+}

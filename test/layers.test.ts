@@ -59,7 +59,7 @@ const ROOMS: Readonly<Record<string, readonly string[]>> = {
   admin: ['http', 'egress', 'mcp/pinning'],
   operators: ['http', 'admin', 'egress'],
   dashboard: ['http', 'admin', 'operators', 'proofs'],
-  openapi: ['http', 'auth', 'llm', 'mcp', 'operators'],
+  openapi: ['http'],
 }
 /** Any room may import these. */
 const LEAVES = [
@@ -80,6 +80,23 @@ await t.test(
     const entries = await readdir(join(ROOT, 'proxy'), { withFileTypes: true })
     const rooms = entries.filter((entry) => entry.isDirectory()).map(({ name }) => name)
     t.same(rooms.toSorted(), [...Object.keys(ROOMS), 'wiring'].toSorted(), 'the table names every room')
+  },
+)
+
+const MAX_LINES_OF_ROUTES = 120
+
+await t.test(
+  'every door of a room stands in its routes.ts, and every routes.ts in proxy/routes.ts',
+  async (t) => {
+    const list = await readFile(join(ROOT, 'proxy/routes.ts'), 'utf8')
+    t.ok(list.split('\n').length <= MAX_LINES_OF_ROUTES, 'the list is short')
+    for (const name of await readdir(join(ROOT, 'proxy'), { recursive: true })) {
+      if (!name.endsWith('.ts') || name === 'routes.ts' || name === 'http/route.ts') continue
+      const isList = name.endsWith('/routes.ts')
+      if (isList) t.ok(list.includes(`from './${name}'`), `${name} is on the list`)
+      const text = await readFile(join(ROOT, 'proxy', name), 'utf8')
+      if (!isList) t.notMatch(text, /\b(?:gated|open|forked)(?:Route|Branch)\(/, `${name} makes no route`)
+    }
   },
 )
 
@@ -105,6 +122,8 @@ const MCP_MAY_IMPORT: RoomImports = {
   ],
   'options.ts': ['mcp/http-get'],
   'refusal.ts': ['mcp/protocol', 'http'],
+  'route-docs.ts': ['mcp/refusal.ts', 'http'],
+  'routes.ts': ['mcp/gate', 'mcp/handlers', 'mcp/protocol', 'mcp/refusal.ts', 'mcp/route-docs.ts', 'http'],
   'mcp.ts': ['mcp/state', 'mcp/upstream', 'mcp/options.ts', 'egress'],
 }
 
@@ -149,6 +168,21 @@ const DASHBOARD_MAY_IMPORT: RoomImports = {
   settings: ['admin', 'dashboard/frame', 'dashboard/rehearsed', 'http', 'operators'],
   setup: ['admin', 'dashboard/frame', 'dashboard/principals', 'http', 'operators'],
   tools: ['admin', 'dashboard/frame', 'dashboard/rehearsed'],
+  'routes.ts': [
+    ...[
+      'activity',
+      'attention',
+      'capabilities',
+      'frame',
+      'pki',
+      'principals',
+      'proof',
+      'settings',
+      'setup',
+      'tools',
+    ].map((room) => `dashboard/${room}`),
+    ...['admin', 'http', 'operators'],
+  ],
 }
 
 /** The rooms of db/ledger: record → canonical → {authority, tree, counts} → verify → read; rehearsal → authority. */

@@ -17,8 +17,8 @@ export interface DpopDependencies {
    * (docs/threats.md#d-35).
    */
   readonly noDowngrade: boolean
-  /** The two as the configuration in force says them, for calls that another one has let through. */
-  readonly inForce: () => Pick<DpopDependencies, 'mode' | 'noDowngrade'>
+  /** The configuration in force, for calls that another one has let through. */
+  readonly inForce: () => { readonly dpopMode: DpopMode; readonly noDowngrade: boolean }
   readonly nonces: NonceIssuer
   /** Base URLs that clients may sign in `htu`; never taken from the Host header. */
   readonly baseUrls: () => readonly string[]
@@ -70,9 +70,9 @@ export function dpop(sources: DpopDependencies): Plugin<DpopNeeds, DpopFacts> {
     // A proof or a token that has become too old since is not a revoked one: both are for the beginning of a
     // call.
     still: ({ principal, proof, token }) => {
-      const { mode, noDowngrade } = sources.inForce()
+      const { dpopMode, noDowngrade } = sources.inForce()
       const fault = proofFault(
-        mode,
+        dpopMode,
         noDowngrade,
         proof?.jkt ?? null,
         keysOf(principal),

@@ -1,9 +1,9 @@
 import { holdsDemanded } from '../capability.ts'
-import type { AccessToken, DpopProof, Principal } from '../facts.ts'
+import type { DpopProof, Principal } from '../facts.ts'
 import type { PinnedCaller } from '../pin/pin.ts'
 import type { Arrival, Plugin } from '../plugin.ts'
 import { Refusal } from '../refusal.ts'
-import type { KnownOperator } from './operator.ts'
+import type { KnownOperator, VerifiedCredentials } from './operator.ts'
 
 /** A reader of proofs of the ledger: any known principal, its own; an operator. */
 export interface ProofReader {
@@ -17,13 +17,12 @@ export interface ProofReader {
   readonly askAgain: (at: number) => Promise<Pick<ProofReader, 'ref' | 'auditor'>>
 }
 
-interface ProvenCaller extends PinnedCaller {
-  readonly proof: DpopProof | null
-  readonly token: AccessToken | null
+/** The checks of a caller that is no operator, in their order. */
+interface CallerChecks {
+  readonly pin: Plugin<Arrival, PinnedCaller>
+  readonly proof: Plugin<Arrival & PinnedCaller, VerifiedCredentials>
+  readonly apiKey: Plugin<Arrival & PinnedCaller, object>
 }
-
-/** The checks of a caller that is no operator. */
-type CallerQuestions = Pick<Plugin<Arrival, ProvenCaller>, 'admit' | 'still'>
 
 const AUDITS = ['admin.audit']
 
@@ -31,6 +30,26 @@ const auditorOf = ({ holder, token, principal }: KnownOperator): Pick<ProofReade
   ref: principal?.ref ?? null,
   auditor: holdsDemanded(holder, token, AUDITS),
 })
+
+async function admitCaller(
+  arrival: Arrival,
+  { pin, proof, apiKey }: CallerChecks,
+): Promise<PinnedCaller & VerifiedCredentials> {
+  const pinned = await pin.admit(arrival)
+  const proven = await proof.admit({ ...arrival, ...pinned })
+  await apiKey.admit({ ...arrival, ...pinned })
+  return { ...pinned, ...proven }
+}
+
+/** Asks all of that again, as it is now. */
+async function recheckCaller(
+  facts: Arrival & PinnedCaller & VerifiedCredentials,
+  { pin, proof, apiKey }: CallerChecks,
+): Promise<void> {
+  const now = { ...facts, ...(await pin.still?.(facts)) }
+  await proof.still?.(now)
+  await apiKey.still?.(now)
+}
 
 /** Refuses a reader who is somebody else by now, or audits no more. */
 async function recheckReader({ askAgain, ref, auditor, at }: Arrival & ProofReader): Promise<object> {
@@ -58,7 +77,7 @@ export const operatorReader = (operator: Plugin<Arrival, KnownOperator>): Plugin
  */
 export function proofReader(
   operator: Plugin<Arrival, KnownOperator>,
-  caller: CallerQuestions,
+  caller: CallerChecks,
 ): Plugin<Arrival, ProofReader> {
   const administers = operatorReader(operator)
   return {
@@ -67,13 +86,13 @@ export function proofReader(
       const { 'x-admin-secret': secret, cookie } = arrival.headers
       if (secret !== undefined || (cookie !== undefined && arrival.peer === null))
         return administers.admit(arrival)
-      const known = await caller.admit(arrival)
+      const known = await admitCaller(arrival, caller)
       const { principal, proof } = known
       // Its capabilities are judged, and what its page may do, as everywhere in administration.
       if (principal.type === 'operator') return administers.admit(arrival)
       const { ref } = principal
       const askAgain: ProofReader['askAgain'] = async (at) => {
-        await caller.still?.({ ...arrival, ...known, at })
+        await recheckCaller({ ...arrival, ...known, at }, caller)
         return { ref, auditor: false }
       }
       return { ref, auditor: false, proof, principal, askAgain }

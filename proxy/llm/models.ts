@@ -19,7 +19,7 @@ interface ListedProvider {
   readonly serves: (model: string) => boolean
 }
 
-interface ModelHandlers {
+export interface ModelHandlers {
   /** GET /v1/models */
   readonly list: (arrival: Arrival) => Promise<Reply>
   /** GET /v1/models/{id}. The segments of the path are the id. Refuses with `model_not_found`. */

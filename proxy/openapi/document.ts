@@ -1,12 +1,19 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { Refusal, type RefusalReason } from '../../plugins/refusal.ts'
 import { VERSION } from '../boot/version.ts'
-import { type AnswerDoc, type BodyDoc, EXAMPLE_ID, type RouteDoc } from '../http/doc.ts'
+import {
+  type AnswerDoc,
+  type BodyDoc,
+  EXAMPLE_ID,
+  FAULT_REASONS,
+  FRAMING_REASONS,
+  PIPELINE_REASONS,
+  type RouteDoc,
+} from '../http/doc.ts'
 import { refusalReply } from '../http/refusal.ts'
 import type { Reply } from '../http/reply.ts'
 import type { Route } from '../http/route.ts'
 import { OpenApiComponents, type OpenApiNode, type RefusalExample } from './components.ts'
-import { FAULT_REASONS, FRAMING_REASONS, PIPELINE_REASONS } from './reasons.ts'
 
 const DESCRIPTION = `A zero-trust gateway in front of LLM providers and MCP tools.
 

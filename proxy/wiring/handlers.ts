@@ -1,28 +1,27 @@
 import { databaseLocation } from '../../db/engine.ts'
-import { type McpBindingAssertion, mcpBindingAssertion } from '../../db/mcp/bindings.ts'
+import { mcpBindingAssertion } from '../../db/mcp/bindings.ts'
 import { walkOnThread } from '../../db/rehearsal/thread.ts'
-import { audit, type CallRecorder } from '../../plugins/audit/audit.ts'
-import type { PartialDecisionFacts } from '../../plugins/audit/decision.ts'
-import type { Principal } from '../../plugins/facts.ts'
-import type { Arrival, Recorder } from '../../plugins/plugin.ts'
+import type { CallRecorder } from '../../plugins/audit/audit.ts'
+import { type RouteRecorders, routeRecorders } from '../../plugins/audit/recorders.ts'
 import type { FirstBootSetup } from '../admin/keys/setup.ts'
 import type { AdminContext } from '../admin/operation/context.ts'
 import { deniedChanges } from '../admin/operation/denied.ts'
 import type { AdministrationContext } from '../admin/pipeline.ts'
 import { renewClientCertificate } from '../admin/principals/renew.ts'
 import { issueToken } from '../auth/issue-token.ts'
-import type { LoginChallenges } from '../auth/login-challenge.ts'
-import type { TokenKeys } from '../auth/token-keys.ts'
+import type { AuthHandlers } from '../auth/routes.ts'
 import { remakeAuthority } from '../boot/shared-authority.ts'
 import type { DashboardContext } from '../dashboard/frame/dashboard.ts'
 import { readinessProbe } from '../http/health.ts'
-import type { Reply } from '../http/reply.ts'
-import { type LlmFacts, llmHandler } from '../llm/handler.ts'
+import type { PublicHandlers } from '../http/routes.ts'
+import { llmHandler } from '../llm/handler.ts'
 import { modelHandlers } from '../llm/models.ts'
+import type { LlmHandlers } from '../llm/routes.ts'
 import { mcpHandler } from '../mcp/handlers/dispatch.ts'
 import { endCallerSession, handshake } from '../mcp/handlers/handshake.ts'
 import { dnsOnlyResolver, httpGet } from '../mcp/http-get/tool.ts'
 import { inspector } from '../mcp/pinning/inspect.ts'
+import type { McpHandlers } from '../mcp/routes.ts'
 import type { McpUpstream } from '../mcp/upstream/client.ts'
 import { readClaimMapping } from '../operators/oidc/mapping.ts'
 import { IdentityProvider } from '../operators/oidc/provider.ts'
@@ -39,37 +38,19 @@ import { describeInForce } from './in-force.ts'
 import type { GatewayServices } from './services.ts'
 
 /**
- * The handlers of the routes, and the recorders of their decisions. One set for each configuration in force.
+ * The handlers of the routes, by room, and the recorders of their decisions. One set for each configuration in force.
  */
 export interface RouteHandlers {
-  readonly recorder: CallRecorder
-  /** Counts callers that were refused before their principal was known. */
-  readonly anonymous: Recorder<Arrival>
-  /** Records operators that were refused; what they are allowed, their changes say. */
-  readonly operators: Recorder<PartialDecisionFacts & { readonly principal?: Principal }>
-  readonly llm: (facts: LlmFacts) => Promise<Reply>
-  readonly models: ReturnType<typeof modelHandlers>
-  readonly mcp: {
-    readonly work: ReturnType<typeof mcpHandler>
-    readonly standing: McpBindingAssertion
-    readonly handshake: ReturnType<typeof handshake>
-    readonly endSession: ReturnType<typeof endCallerSession>
-  }
-  readonly auth: {
-    readonly issue: ReturnType<typeof issueToken>
-    readonly renew: ReturnType<typeof renewClientCertificate>
-    readonly logins: LoginChallenges
-    readonly keys: TokenKeys
-    readonly baseUrls: () => readonly string[]
-    /** True where every call must come with a DPoP proof. */
-    readonly proofRequired: boolean
-  }
+  readonly recorders: RouteRecorders
+  readonly llm: LlmHandlers
+  readonly mcp: McpHandlers
+  readonly auth: AuthHandlers<Parameters<ReturnType<typeof renewClientCertificate>>[0]>
   readonly proofs: ProofHandlers
   readonly admin: AdministrationContext
   readonly setup: FirstBootSetup
   readonly signIn: SignInContext
   readonly dashboard: DashboardContext
-  readonly readiness: ReturnType<typeof readinessProbe>
+  readonly public: PublicHandlers
   readonly registry: GatewayMetrics['registry']
 }
 
@@ -82,15 +63,17 @@ export function createHandlers(
   const { dataDirectory, ledger, drain, clock, keys, logins, baseUrls } = services
   const { database, authority } = dataDirectory
   const mcpUpstream = services.mcp.upstream(configuration.mcp)
-  const made = recorders(services, configuration)
-  const context = adminContext(services, configuration, mcpUpstream, made.recorder)
+  const recorders = recordersOf(services, configuration)
+  const context = adminContext(services, configuration, mcpUpstream, recorders.calls)
   const admin: AdministrationContext = { ...context, change: change(context) }
   const signIn = signInContext(services, configuration, admin)
   const proofRequired = configuration.dpopMode === 'required'
   return {
-    ...made,
-    llm: llmHandler(configuration.llm, services),
-    models: modelHandlers(configuration.llm, services.catalogue),
+    recorders,
+    llm: {
+      call: llmHandler(configuration.llm, services),
+      models: modelHandlers(configuration.llm, services.catalogue),
+    },
     mcp: mcpHandlers(services, configuration, mcpUpstream),
     auth: {
       issue: issueToken({
@@ -122,21 +105,24 @@ export function createHandlers(
       modelMismatches: () => services.modelMismatches.list(),
       inForce: describeInForce(configuration, dataDirectory.settings),
     },
-    readiness: readinessProbe({
-      ...{ database, ledger, drain, authority, disk: services.disk, clock },
-      descriptors: services.descriptors,
-      anchors: admin.anchors,
-      losses: services.logs.losses,
-    }),
+    public: {
+      readiness: readinessProbe({
+        ...{ database, ledger, drain, authority, disk: services.disk, clock },
+        descriptors: services.descriptors,
+        anchors: admin.anchors,
+        losses: services.logs.losses,
+      }),
+      authority,
+    },
     registry: services.metrics.registry,
   }
 }
 
-function recorders(
+function recordersOf(
   { dataDirectory, ledger, outcomes, anonymous, summaries, seen, metrics }: GatewayServices,
   configuration: Configuration,
-): Pick<RouteHandlers, 'recorder' | 'anonymous' | 'operators'> {
-  const recorder = audit({
+): RouteRecorders {
+  return routeRecorders({
     ledger,
     outcomes,
     database: dataDirectory.database,
@@ -146,30 +132,13 @@ function recorders(
     seen,
     watching: (check, verdict) => metrics.shadowVerdicts.inc({ check, verdict }),
   })
-  return {
-    recorder,
-    anonymous: {
-      allowed: () => Promise.resolve(null),
-      refused: (_facts, { reason }) => {
-        anonymous.count(reason)
-        return Promise.resolve(null)
-      },
-    },
-    operators: {
-      allowed: ({ principal }) => {
-        if (principal) seen.set(principal.id, principal)
-        return Promise.resolve(null)
-      },
-      refused: recorder.refused,
-    },
-  }
 }
 
 function mcpHandlers(
-  { mcp, dataDirectory, nameServers }: GatewayServices,
+  { mcp, dataDirectory, nameServers, baseUrls }: GatewayServices,
   { mcp: options }: Configuration,
   upstream: McpUpstream,
-): RouteHandlers['mcp'] {
+): McpHandlers {
   const { registry, sessions, cancellations, serverRequests, cancel, states, announce } = mcp
   return {
     work: mcpHandler({
@@ -187,6 +156,7 @@ function mcpHandlers(
     standing: mcpBindingAssertion(dataDirectory.database),
     handshake: handshake({ registry, sessions, cancel }),
     endSession: endCallerSession(sessions),
+    baseUrls,
   }
 }
 

@@ -42,7 +42,7 @@ export async function pipelineSteps(configuration: Configuration): Promise<reado
       ...emptyDependencies(database),
     })
     // One list for all endpoints: they differ in how they read the call.
-    const [llmNames = []] = LLM_ENDPOINTS.map((endpoint) => llm(endpoint).names)
+    const [llmNames = []] = LLM_ENDPOINTS.map((endpoint) => llm.call(endpoint).names)
     return [
       { call: 'llm', names: [...llmNames, RECORDER] },
       { call: 'mcp read', names: mcp.read.names },

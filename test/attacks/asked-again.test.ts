@@ -325,7 +325,7 @@ function* listsOf(value: unknown, name: string): Generator<readonly [string, Pip
   if (value instanceof Pipeline) yield [name, value]
   else if (typeof value === 'function')
     yield* listsOf(
-      value(name.endsWith('.llm') ? LLM_ENDPOINTS[0] : { action: 'a', demands: 'admin.read' }),
+      value(name.endsWith('.llm.call') ? LLM_ENDPOINTS[0] : { action: 'a', demands: 'admin.read' }),
       name,
     )
   else if (typeof value === 'object' && value !== null)

@@ -82,7 +82,7 @@ function routeOf(rung: string): BareRoute {
       return gate(UNRECORDED)
     case 'audit':
       // As the gateway itself records: a row before the work, a row after it.
-      return gate(createHandlers(services, configuration, { change: changePipeline }).recorder)
+      return gate(createHandlers(services, configuration, { change: changePipeline }).recorders.calls)
     default:
       throw new Error('usage: node rung.ts pin|capability|audit')
   }
@@ -100,6 +100,6 @@ function pinned(): BareRoute {
 function gate(recorder: Recorder<Arrival & DecisionFacts>): BareRoute {
   const endpoint = LLM_ENDPOINTS.find(({ path }) => path === PATH)
   if (!endpoint) throw new Error(`the gateway has no route ${PATH}`)
-  const route = { pipeline: p.llm(endpoint), recorder }
+  const route = { pipeline: p.llm.call(endpoint), recorder }
   return gatedRoute('POST', PATH, route, () => REPLY)
 }

@@ -88,6 +88,17 @@ export interface McpRules {
   readonly enforced: boolean
 }
 
+/** As much of the operators' file as {@link McpRules} are read from. */
+export interface McpRuleOptions {
+  readonly http_get: { readonly enabled: boolean }
+  readonly enforce_tools_call: boolean
+}
+
+export const readMcpRules = ({ http_get, enforce_tools_call }: McpRuleOptions): McpRules => ({
+  httpGet: http_get.enabled,
+  enforced: enforce_tools_call,
+})
+
 /** States what a target demands now, by the configuration in force. Refuses with `mcp_tool_unknown` or `mcp_not_bound`. */
 export async function currentTargetDemand(
   target: McpTarget,

@@ -32,8 +32,10 @@ import type { ServerRequests } from '../state/server-requests.ts'
 import {
   currentTargetDemand,
   HTTP_GET,
+  type McpRuleOptions,
   type McpRules,
   type McpTarget,
+  readMcpRules,
   resolveCurrentCall,
 } from './demand-now.ts'
 import {
@@ -82,7 +84,12 @@ interface TargetResolution {
  * which resource it is for. Where there is no such tool, or the caller is not bound to it, the next one refuses
  * it: so the row of the refusal says what it was for. Does NOT check that the principal holds anything.
  */
-export function mcpTarget(sources: TargetDependencies): Plugin<McpTargetInput, McpTargetFacts> {
+export function mcpTarget({
+  options,
+  inForce,
+  ...state
+}: TargetDependencies): Plugin<McpTargetInput, McpTargetFacts> {
+  const sources = { ...state, ...readMcpRules(options) }
   return {
     name: 'mcp_target',
     admit: (facts) => mapMaybe(resolveTarget(facts, sources), (aim) => withParams(facts, aim)),
@@ -90,8 +97,8 @@ export function mcpTarget(sources: TargetDependencies): Plugin<McpTargetInput, M
       if ('refusal' in aimed) throw aimed.refusal
       return {
         demand: await currentTargetDemand(aimed.target, demand, principal, {
-          ...sources,
-          ...sources.inForce(),
+          ...state,
+          ...readMcpRules(inForce().mcp),
         }),
       }
     },
@@ -172,18 +179,24 @@ function canonicalOf(args: UnknownRecord, commitments: CallCommitments): Argumen
   }
 }
 
-export interface TargetDependencies extends McpRules {
+interface TargetState {
   readonly registry: McpRegistry
   readonly serverRequests: Pick<ServerRequests, 'find'>
   /** The requests that wait at other processes; absent where there are none. */
   readonly farRequests?: Pick<RemoteServerRequests, 'find'> | undefined
-  /** The same as the configuration in force says it, for calls that another one has let through. */
-  readonly inForce: () => McpRules
+}
+
+type TargetSources = TargetState & McpRules
+
+export interface TargetDependencies extends TargetState {
+  readonly options: McpRuleOptions
+  /** The configuration in force, for calls that another one has let through. */
+  readonly inForce: () => { readonly mcp: McpRuleOptions }
 }
 
 function resolveTarget(
   facts: McpTargetInput,
-  sources: TargetDependencies,
+  sources: TargetSources,
 ): TargetResolution | Promise<TargetResolution> {
   const { message, door } = facts
   if (message.kind === 'response') return resolveAnswerTarget(facts, sources)
@@ -199,7 +212,7 @@ function resolveTarget(
 /** An answer demands what the call would demand now that the server request belongs to. */
 async function resolveAnswerTarget(
   { json: { id }, session, principal }: McpTargetInput,
-  sources: TargetDependencies,
+  sources: TargetSources,
 ): Promise<TargetResolution> {
   const { serverRequests, farRequests } = sources
   const request = serverRequests.find(id, session) ?? (await farRequests?.find(id, session))
@@ -227,7 +240,7 @@ function resolveListTarget(
 
 function resolveToolTarget(
   facts: McpTargetInput,
-  { registry, httpGet, enforced }: TargetDependencies,
+  { registry, httpGet, enforced }: TargetSources,
 ): TargetResolution | Promise<TargetResolution> {
   const { message, door, principal } = facts
   const name = toolOrPromptName(message.params.name)

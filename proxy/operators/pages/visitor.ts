@@ -1,5 +1,7 @@
-import type { EndingSession } from '../../../plugins/operators/sessions.ts'
+import type { KnownOperator, SessionQuestion } from '../../../plugins/operators/operator.ts'
+import type { BrowserSessions, EndingSession } from '../../../plugins/operators/sessions.ts'
 import type { Arrival, Plugin } from '../../../plugins/plugin.ts'
+import { type SubmittedForm, withFormToken } from './form.ts'
 
 /** The session that a browser ends; null where it has none. */
 export interface VisitorSession {
@@ -7,11 +9,11 @@ export interface VisitorSession {
 }
 
 /** Finds the session that a browser ends, also one that opens nothing any more. Refuses with `csrf_invalid`. */
-export const visitor = <Facts extends Arrival>(
-  toEnd: (facts: Facts) => Promise<EndingSession | null>,
-): Plugin<Facts, VisitorSession> => ({
+export const visitor = (
+  sessions: Pick<BrowserSessions, 'toEnd'>,
+): Plugin<Arrival & SubmittedForm, VisitorSession> => ({
   name: 'visitor',
-  admit: async (facts) => ({ ending: await toEnd(facts) }),
+  admit: async (facts) => ({ ending: await sessions.toEnd(withFormToken(facts)) }),
 })
 
 const ELSEWHERE: ReadonlySet<unknown> = new Set(['cross-site', 'same-site'])
@@ -22,3 +24,12 @@ const ELSEWHERE: ReadonlySet<unknown> = new Set(['cross-site', 'same-site'])
  */
 export const isFromOtherOrigin = ({ headers }: Pick<Arrival, 'headers'>): boolean =>
   ELSEWHERE.has(headers['sec-fetch-site'])
+
+/** The same question, which of a browser that follows a link of another site finds nobody. */
+export const sameSiteSession = <Found extends KnownOperator>({
+  first,
+  again,
+}: SessionQuestion<Found>): SessionQuestion<Found> => ({
+  first: (arrival) => (isFromOtherOrigin(arrival) ? Promise.resolve(null) : first(arrival)),
+  again,
+})

@@ -50,7 +50,7 @@ const verifier = (await importJWK({ ...issuer.jwk }, 'ES256')) as CryptoKey
 const plugin = dpop({
   mode: 'optional',
   noDowngrade: false,
-  inForce: () => ({ mode: 'optional', noDowngrade: false }),
+  inForce: () => ({ dpopMode: 'optional', noDowngrade: false }),
   nonces,
   baseUrls: () => [BASE_URL],
   tokens: tokenVerifier({

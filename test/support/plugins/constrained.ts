@@ -12,7 +12,7 @@ export function constrained(mode: DpopMode, over: Partial<DpopDependencies> = {}
     nonces: new NonceIssuer(Buffer.alloc(32, 7)),
     baseUrls: () => [BASE_URL],
     tokens: { isOurs: () => false, verify: () => Promise.reject(new Refusal('token_invalid')) },
-    inForce: () => ({ mode, noDowngrade: false, ...over }),
+    inForce: () => ({ dpopMode: over.mode ?? mode, noDowngrade: over.noDowngrade ?? false }),
     ...over,
   }
 }

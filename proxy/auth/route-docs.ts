@@ -1,9 +1,14 @@
 import { z } from 'zod'
 import { CERTIFICATE_REASONS } from '../../certs/certificate-error.ts'
 import { PROOF_ALGORITHMS } from '../../plugins/dpop/key.ts'
-import { oauthRefusalReply } from '../auth/refusal.ts'
-import { EXAMPLE_ID, type RouteDoc } from '../http/doc.ts'
-import { BODY_REASONS, CLIENT_CERTIFICATE_REASONS as CERTIFIED, KNOWN_CALLER_REASONS } from './reasons.ts'
+import {
+  BODY_REASONS,
+  CLIENT_CERTIFICATE_REASONS as CERTIFIED,
+  EXAMPLE_ID,
+  KNOWN_CALLER_REASONS,
+  type RouteDoc,
+} from '../http/doc.ts'
+import { oauthRefusalReply } from './refusal.ts'
 
 const form = z.strictObject({
   grant_type: z.literal('client_credentials'),

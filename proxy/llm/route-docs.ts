@@ -1,8 +1,13 @@
 import { z } from 'zod'
 import type { RefusalReason } from '../../plugins/refusal.ts'
-import type { AnswerDoc, RouteDoc } from '../http/doc.ts'
-import type { DialectEndpoint } from '../llm/dialects/dialect.ts'
-import { BODY_REASONS, GATED_REASONS, KNOWN_CALLER_REASONS } from './reasons.ts'
+import {
+  type AnswerDoc,
+  BODY_REASONS,
+  GATED_REASONS,
+  KNOWN_CALLER_REASONS,
+  type RouteDoc,
+} from '../http/doc.ts'
+import type { DialectEndpoint } from './dialects/dialect.ts'
 
 /** The headers of calls on a provider that concern this service. */
 const HEADERS = {

@@ -1,7 +1,6 @@
 import { z } from 'zod'
 import type { RefusalReason } from '../../plugins/refusal.ts'
-import type { RouteDoc } from '../http/doc.ts'
-import { KNOWN_CALLER_REASONS } from './reasons.ts'
+import { KNOWN_CALLER_REASONS, type RouteDoc } from '../http/doc.ts'
 
 const HEADERS = {
   DPoP: 'A proof of possession (RFC 9449), where the mode demands one.',

@@ -1,8 +1,7 @@
 import { z } from 'zod'
 import type { RefusalReason } from '../../plugins/refusal.ts'
-import { EXAMPLE_ID, type RouteDoc } from '../http/doc.ts'
-import { jsonRpcRefusal } from '../mcp/refusal.ts'
-import { BODY_REASONS, GATED_REASONS, KNOWN_CALLER_REASONS } from './reasons.ts'
+import { BODY_REASONS, EXAMPLE_ID, GATED_REASONS, KNOWN_CALLER_REASONS, type RouteDoc } from '../http/doc.ts'
+import { jsonRpcRefusal } from './refusal.ts'
 
 const HEADERS = {
   DPoP: 'A proof of possession (RFC 9449): for each request its own.',

@@ -1,0 +1,190 @@
+import type { RouteRecorders } from '../../../plugins/audit/recorders.ts'
+import type { JsonBody } from '../../../plugins/json-body/json-body.ts'
+import { unstoredOperator } from '../../../plugins/operators/actor.ts'
+import type { AdministrationFacts } from '../../../plugins/operators/operator.ts'
+import type { Arrival, Pipeline } from '../../../plugins/plugin.ts'
+import { type BareRoute, gatedRoute, openRoute, withRouteDoc } from '../../http/route.ts'
+import type { FirstBootSetup } from '../keys/setup.ts'
+import type { InputSchemas, Operation } from '../operation/operation.ts'
+import type { AdministrationContext } from '../pipeline.ts'
+import { bindAs, bindByAccept, bindOperation, docOf, type OperationFacts } from './http.ts'
+import { OPERATIONS } from './operations.ts'
+
+type OperationDemand = Pick<Operation<InputSchemas, unknown>, 'action' | 'demands'>
+
+interface AdminPipelines {
+  /** What comes without a body. */
+  readonly read: (asked: OperationDemand) => Pipeline<AdministrationFacts>
+  readonly write: (asked: OperationDemand) => Pipeline<AdministrationFacts & JsonBody>
+}
+
+/**
+ * Makes the routes of administration: behind an operator's certificate, session or secret on a listener, behind the
+ * file mode of the control socket.
+ */
+export function adminRoutes(
+  { read, write }: AdminPipelines,
+  context: AdministrationContext,
+  recorders: RouteRecorders,
+): readonly BareRoute[] {
+  const doors = { read, write, route: adminRoute(context, recorders) }
+  return [
+    ...principalRoutes(doors),
+    ...mcpResourceRoutes(doors),
+    ...enrollmentRoutes(doors),
+    ...authorityRoutes(doors),
+    ...changeRoutes(doors),
+    ...auditRoutes(doors),
+  ]
+}
+
+/** Makes the route that sets the first operator secret. It is open until there is one. */
+export function setupRoutes(
+  pipeline: Pipeline<Arrival & JsonBody>,
+  { operation }: FirstBootSetup,
+  context: AdministrationContext,
+  { anonymous }: RouteRecorders,
+): readonly BareRoute[] {
+  const { actor } = unstoredOperator('admin', 'setup_code', [])
+  const route = openRoute('POST', '/v1/admin/setup', pipeline, bindAs(actor, operation, context), anonymous)
+  return [withRouteDoc(route, docOf(operation, 'anyone'))]
+}
+
+/**
+ * Makes the function that makes a route of administration: the gate asks for what the operation demands. `other`: the
+ * form of it in another media type.
+ */
+const adminRoute =
+  (context: AdministrationContext, { operators: recorder }: RouteRecorders) =>
+  <T extends InputSchemas, Output, Other = never>(
+    method: BareRoute['method'],
+    path: string,
+    pipelineFor: (asked: OperationDemand) => Pipeline<OperationFacts<T>>,
+    operation: Operation<T, Output>,
+    other?: Operation<T, Other>,
+  ): BareRoute => {
+    const pipeline = pipelineFor(operation)
+    const handler = other ? bindByAccept(operation, other, context) : bindOperation(operation, context)
+    return withRouteDoc(
+      gatedRoute(method, path, { pipeline, recorder }, handler),
+      docOf(operation, 'operator', other),
+    )
+  }
+
+interface AdminDoors extends AdminPipelines {
+  readonly route: ReturnType<typeof adminRoute>
+}
+
+function principalRoutes({ route, read, write }: AdminDoors): readonly BareRoute[] {
+  const { agents, users, workloads, operators } = OPERATIONS
+  const callers = Object.entries({ agents, users, workloads }).flatMap(([plural, kind]) => {
+    const one = `/v1/admin/${plural}/{id}`
+    return [route('POST', `${one}/erase`, read, kind.erase), route('GET', `${one}/usage`, read, kind.usage)]
+  })
+  const all = Object.entries({ agents, users, workloads, operators }).flatMap(([plural, kind]) => {
+    const one = `/v1/admin/${plural}/{id}`
+    return [
+      route('GET', one, read, kind.get),
+      route('DELETE', one, read, kind.deactivate),
+      route('POST', `${one}/reactivate`, read, kind.reactivate),
+      route('PATCH', `${one}/capabilities`, write, kind.setCapabilities),
+      route('POST', `${one}/dpop-jwk`, write, kind.setDpopKey),
+      route('POST', `${one}/certificate`, write, kind.certify),
+      route('POST', `${one}/rotate-cert`, write, kind.rotateCertificate),
+    ]
+  })
+  return [
+    route('POST', '/v1/admin/agents', write, agents.create),
+    route('GET', '/v1/admin/agents', read, agents.list),
+    route('POST', '/v1/admin/users', write, users.create),
+    route('GET', '/v1/admin/users', read, users.list),
+    route('POST', '/v1/admin/workloads', write, workloads.create),
+    route('GET', '/v1/admin/workloads', read, workloads.list),
+    route('POST', '/v1/admin/operators', write, operators.create),
+    route('GET', '/v1/admin/operators', read, operators.list),
+    ...callers,
+    ...all,
+  ]
+}
+
+function mcpResourceRoutes({ route, read, write }: AdminDoors): readonly BareRoute[] {
+  const { mcpResources, mcpBindings } = OPERATIONS
+  const resources = '/v1/admin/mcp-resources'
+  const bindings = `${resources}/bindings`
+  const one = `${resources}/{resource_id}`
+  return [
+    route('POST', resources, write, mcpResources.create),
+    route('GET', resources, read, mcpResources.list),
+    // Before those with a resource's id, which these would be taken for.
+    route('POST', bindings, write, mcpBindings.create),
+    route('GET', bindings, read, mcpBindings.list),
+    route('GET', `${bindings}/{binding_id}`, read, mcpBindings.get),
+    route('DELETE', `${bindings}/{binding_id}`, read, mcpBindings.revoke),
+    route('GET', one, read, mcpResources.get),
+    route('PATCH', one, write, mcpResources.update),
+    route('DELETE', one, read, mcpResources.delete),
+    route('POST', `${one}/refresh`, read, mcpResources.refresh),
+    route('POST', `${one}/tools/{tool}/approve`, write, mcpResources.approveTool),
+    route('POST', `${one}/server/approve`, write, mcpResources.approveIntroduction),
+  ]
+}
+
+function enrollmentRoutes({ route, read, write }: AdminDoors): readonly BareRoute[] {
+  const { agents, capabilities } = OPERATIONS
+  const trusted = '/v1/admin/agents/{id}/trusted-cas'
+  return [
+    route('GET', '/v1/admin/capabilities', read, capabilities.list),
+    route('POST', '/v1/admin/agents/enroll/byoca', write, agents.enrollByoca),
+    route('POST', '/v1/admin/agents/enroll/spiffe', write, agents.enrollSpiffe),
+    route('POST', '/v1/admin/agents/trusted-cas', write, agents.trustCaAs),
+    route('GET', trusted, read, agents.listTrustedCas),
+    route('POST', trusted, write, agents.trustCa),
+    route('DELETE', `${trusted}/{digest}`, read, agents.distrustCa),
+  ]
+}
+
+/** Makes the routes of CAs, of the keys that sign, and of the operator secret. */
+function authorityRoutes({ route, read, write }: AdminDoors): readonly BareRoute[] {
+  const { cas, organisation, keys, secret } = OPERATIONS
+  return [
+    route('POST', '/v1/admin/ca/attach', write, cas.attach),
+    route('GET', '/v1/admin/ca', read, cas.list),
+    route('GET', '/v1/admin/ca/organisation', read, organisation.show),
+    route('PUT', '/v1/admin/ca/organisation', write, organisation.set),
+    route('DELETE', '/v1/admin/ca/{digest}', read, cas.detach),
+    route('POST', '/v1/admin/signing-key/rotate', read, keys.rotateSigningKey),
+    route('POST', '/v1/admin/audit-key/rotate', read, keys.rotateAuditKey),
+    route('GET', '/v1/admin/secret', read, secret.show),
+    route('POST', '/v1/admin/secret/rotate', write, secret.rotate),
+    route('POST', '/v1/admin/secret/disable', read, secret.disable),
+    route('POST', '/v1/admin/secret/enable', read, secret.enable),
+  ]
+}
+
+/** Makes the routes of changes that wait or are rehearsed, and of the sessions that make them. */
+function changeRoutes({ route, read, write }: AdminDoors): readonly BareRoute[] {
+  const { proposals, rehearsals, sessions } = OPERATIONS
+  return [
+    route('GET', '/v1/admin/proposals', read, proposals.list),
+    route('GET', '/v1/admin/proposals/{id}', read, proposals.get),
+    route('POST', '/v1/admin/proposals/{id}/confirm', read, proposals.confirm),
+    route('POST', '/v1/admin/proposals/{id}/decline', read, proposals.decline),
+    route('POST', '/v1/admin/rehearsals', write, rehearsals.create, rehearsals.createInLines),
+    route('GET', '/v1/admin/rehearsals/{id}', read, rehearsals.get),
+    route('GET', '/v1/admin/session', read, sessions.show),
+    route('GET', '/v1/admin/sessions', read, sessions.list),
+    route('DELETE', '/v1/admin/sessions/{id}', read, sessions.end),
+  ]
+}
+
+function auditRoutes({ route, read, write }: AdminDoors): readonly BareRoute[] {
+  const { audit } = OPERATIONS
+  return [
+    route('GET', '/v1/admin/audit', read, audit.list),
+    route('GET', '/v1/admin/log', read, audit.log),
+    route('GET', '/v1/admin/audit/export', read, audit.export),
+    route('POST', '/v1/admin/audit/verify', read, audit.verify, audit.verifyInLines),
+    route('GET', '/v1/admin/audit/evidence', read, audit.evidence),
+    route('POST', '/v1/admin/audit/reviewed', write, audit.reviewed),
+  ]
+}

@@ -1,0 +1,252 @@
+import type { RouteRecorders } from '../../plugins/audit/recorders.ts'
+import type { AdminCapability } from '../../plugins/operators/capabilities.ts'
+import type { AdministrationFacts } from '../../plugins/operators/operator.ts'
+import type { Arrival, Pipeline } from '../../plugins/plugin.ts'
+import { OPERATIONS } from '../admin/http/operations.ts'
+import type { InputSchemas, Operation } from '../admin/operation/operation.ts'
+import type { Reply } from '../http/reply.ts'
+import { type BareRoute, gatedRoute, openRoute } from '../http/route.ts'
+import type { SubmittedForm } from '../operators/pages/form.ts'
+import { seeOther } from '../operators/pages/page.ts'
+import { activityPage } from './activity/activity.ts'
+import { liveActivity } from './activity/live.ts'
+import { whyPage } from './activity/why.ts'
+import { attentionPage, proposalForms } from './attention/attention.ts'
+import { capabilitiesJson, capabilitiesPage } from './capabilities/capabilities.ts'
+import { type FormSubmission, formHandler, inputById } from './frame/acting.ts'
+import { ASSETS } from './frame/assets.ts'
+import type { DashboardContext } from './frame/dashboard.ts'
+import { type DashboardPage, pageHandler } from './frame/page.ts'
+import { pathOf } from './frame/parts.ts'
+import { refusedPage } from './frame/refused.ts'
+import { pkiForms, pkiPage } from './pki/pki.ts'
+import { setCapabilitiesForm } from './principals/capabilities-form.ts'
+import { detailPage } from './principals/detail.ts'
+import { enrollForm, rotateCertificateForm } from './principals/enroll.ts'
+import { eraseForm, erasePage } from './principals/erase.ts'
+import { firstCallPage } from './principals/first-call.ts'
+import { PRINCIPAL_PAGES, type PrincipalPlural } from './principals/kinds.ts'
+import { listPage } from './principals/list.ts'
+import { trustedCasForms } from './principals/trusted-cas.ts'
+import { usagePage } from './principals/usage.ts'
+import { reviewedForm } from './proof/auditors.ts'
+import { evidenceForm } from './proof/evidence.ts'
+import { proofPage } from './proof/proof.ts'
+import { verifyForm } from './proof/verify.ts'
+import { rotateForm, settingsForms } from './settings/forms.ts'
+import { modesForm } from './settings/modes.ts'
+import { settingsPage } from './settings/settings.ts'
+import { FIRST_AGENT, firstAgentForm, firstAgentPage } from './setup/agent.ts'
+import { organisationForm, organisationPage } from './setup/organisation.ts'
+import { setupForm, setupPage, setupRefused } from './setup/secret.ts'
+import { toolForms } from './tools/forms.ts'
+import { toolPage } from './tools/tool.ts'
+import { toolsPage } from './tools/tools.ts'
+
+type OperationDemand = Pick<Operation<InputSchemas, unknown>, 'action' | 'demands'>
+
+interface DashboardPipelines {
+  readonly anyone: Pipeline<Arrival>
+  /** The first page of all and its form, while no secret is stored. */
+  readonly setup: Pipeline<Arrival>
+  readonly setUp: Pipeline<Arrival & SubmittedForm>
+  readonly page: (asked: OperationDemand) => Pipeline<AdministrationFacts>
+  readonly form: (asked: OperationDemand) => Pipeline<FormSubmission>
+}
+
+/**
+ * Makes the pages of the dashboard and their forms (docs/dashboard.md): behind a browser's session and the same gate as
+ * the API, each by the operation that the API has.
+ */
+export function dashboardRoutes(
+  pipelines: DashboardPipelines,
+  dashboard: DashboardContext,
+  recorders: RouteRecorders,
+): readonly BareRoute[] {
+  const doors = dashboardDoors(pipelines, dashboard, recorders)
+  return [
+    ...openRoutes(pipelines, dashboard, recorders),
+    ...firstStepRoutes(doors, dashboard),
+    ...activityRoutes(doors, dashboard),
+    ...principalPageRoutes(doors, dashboard),
+    ...toolRoutes(doors, dashboard),
+    ...pkiRoutes(doors, dashboard),
+    ...ledgerRoutes(doors, dashboard),
+    ...settingsRoutes(doors, dashboard),
+  ]
+}
+
+type DashboardHandler = (facts: AdministrationFacts) => Reply | Promise<Reply>
+
+/** The makers of routes: of a page, of what scripts and browsers fetch, and of a form. */
+interface DashboardDoors {
+  readonly page: (path: string, demands: AdminCapability, page: DashboardPage) => BareRoute
+  /** A page that a handler of its own renders. */
+  readonly rendered: (path: string, demands: AdminCapability, handler: DashboardHandler) => BareRoute
+  /** What a script reads: a refusal is no page. */
+  readonly fetched: (path: string, demands: AdminCapability, handler: DashboardHandler) => BareRoute
+  readonly form: (
+    path: string,
+    asked: OperationDemand,
+    handler: (facts: FormSubmission) => Promise<Reply>,
+  ) => BareRoute
+}
+
+function dashboardDoors(
+  { page: pageFor, form: formFor }: DashboardPipelines,
+  dashboard: DashboardContext,
+  { operators: recorder }: RouteRecorders,
+): DashboardDoors {
+  const refuse = refusedPage
+  const reading = (demands: AdminCapability) => pageFor({ action: 'admin.read', demands })
+  const rendered: DashboardDoors['rendered'] = (path, demands, handler) =>
+    gatedRoute('GET', path, { pipeline: reading(demands), recorder, refuse }, handler)
+  return {
+    page: (path, demands, page) => rendered(path, demands, pageHandler(page, dashboard)),
+    rendered,
+    fetched: (path, demands, handler) =>
+      gatedRoute('GET', path, { pipeline: reading(demands), recorder }, handler),
+    form: (path, asked, handler) =>
+      gatedRoute('POST', path, { pipeline: formFor(asked), recorder, refuse }, handler),
+  }
+}
+
+/** Makes what anybody may ask for: what pages load, and the first page of all. */
+function openRoutes(
+  { anyone, setup, setUp }: DashboardPipelines,
+  dashboard: DashboardContext,
+  { anonymous }: RouteRecorders,
+): readonly BareRoute[] {
+  return [
+    ...Object.values(ASSETS).map(({ path, serve }) => openRoute('GET', path, anyone, serve)),
+    openRoute('GET', '/proxy/', anyone, () => seeOther('/proxy')),
+    openRoute('GET', '/proxy/setup', setup, setupPage(dashboard), anonymous, setupRefused),
+    openRoute('POST', '/proxy/setup', setUp, setupForm(dashboard), anonymous, setupRefused),
+  ]
+}
+
+const ORGANISATION = '/proxy/setup/organisation'
+
+/** Makes the second and the third step of the first boot. */
+function firstStepRoutes({ rendered, form }: DashboardDoors, d: DashboardContext): readonly BareRoute[] {
+  const { agents, organisation } = OPERATIONS
+  return [
+    rendered(ORGANISATION, organisation.set.demands, organisationPage(d)),
+    form(ORGANISATION, organisation.set, organisationForm(d)),
+    rendered(FIRST_AGENT, 'admin.enroll', firstAgentPage(d)),
+    form(FIRST_AGENT, agents.create, firstAgentForm(d)),
+  ]
+}
+
+function activityRoutes({ page, fetched, form }: DashboardDoors, d: DashboardContext): readonly BareRoute[] {
+  const { proposals } = OPERATIONS
+  const people = proposalForms(d)
+  return [
+    page('/proxy', 'admin.read', attentionPage),
+    form('/proxy/proposals/{id}/confirm', proposals.confirm, people.confirm),
+    form('/proxy/proposals/{id}/decline', proposals.decline, people.decline),
+    page('/proxy/activity', 'admin.audit', activityPage),
+    // Before the page of a request, whose id it would be taken for.
+    fetched('/proxy/activity/live', 'admin.audit', liveActivity(d)),
+    page('/proxy/activity/{request_id}', 'admin.audit', whyPage),
+  ]
+}
+
+const CALLERS = ['agents', 'users', 'workloads'] as const
+const EVERYBODY = [...CALLERS, 'operators'] as const
+
+function principalPageRoutes(doors: DashboardDoors, d: DashboardContext): readonly BareRoute[] {
+  const { page, form } = doors
+  const { agents } = OPERATIONS
+  const trust = trustedCasForms(d)
+  return [
+    ...EVERYBODY.flatMap((plural) => kindRoutes(plural, doors, d)),
+    ...CALLERS.flatMap((plural) => callerRoutes(plural, doors, d)),
+    form('/proxy/agents/{id}/trusted-cas', agents.trustCa, trust.trust),
+    form('/proxy/agents/{id}/trusted-cas/{digest}/withdraw', agents.distrustCa, trust.distrust),
+    page('/proxy/agents/{id}/first-call', 'admin.audit', firstCallPage),
+  ]
+}
+
+function kindRoutes(plural: PrincipalPlural, { page, form }: DashboardDoors, d: DashboardContext) {
+  const { operations } = PRINCIPAL_PAGES[plural]
+  const { deactivate, reactivate } = operations
+  const [list, one] = [`/proxy/${plural}`, `/proxy/${plural}/{id}`]
+  const back = { given: inputById, to: ({ params }: FormSubmission) => pathOf(plural, params.id ?? '') }
+  return [
+    page(list, 'admin.read', listPage(plural)),
+    form(list, operations.create, enrollForm(plural, d)),
+    page(one, 'admin.read', detailPage(plural)),
+    form(`${one}/capabilities`, operations.setCapabilitiesInForm, setCapabilitiesForm(plural, d)),
+    form(`${one}/rotate-cert`, operations.rotateCertificate, rotateCertificateForm(plural, d)),
+    form(`${one}/deactivate`, deactivate, formHandler(d, deactivate, { ...back, notice: 'deactivated' })),
+    form(`${one}/reactivate`, reactivate, formHandler(d, reactivate, { ...back, notice: 'reactivated' })),
+  ]
+}
+
+function callerRoutes(
+  plural: (typeof CALLERS)[number],
+  { page, form }: DashboardDoors,
+  d: DashboardContext,
+): readonly BareRoute[] {
+  const { operations } = PRINCIPAL_PAGES[plural]
+  const one = `/proxy/${plural}/{id}`
+  return [
+    page(`${one}/usage`, 'admin.read', usagePage(plural)),
+    page(`${one}/erase`, 'admin.read', erasePage(plural)),
+    form(`${one}/erase`, operations.erase, eraseForm(plural, d)),
+  ]
+}
+
+function toolRoutes({ page, fetched, form }: DashboardDoors, d: DashboardContext): readonly BareRoute[] {
+  const { mcpResources, mcpBindings } = OPERATIONS
+  const tools = toolForms(d)
+  const server = '/proxy/tools/{resource}'
+  return [
+    page('/proxy/tools', 'admin.read', toolsPage),
+    form('/proxy/tools', mcpResources.create, tools.register),
+    form(`${server}/enable`, mcpResources.update, tools.enable),
+    form(`${server}/disable`, mcpResources.update, tools.disable),
+    page(server, 'admin.read', toolPage),
+    form(`${server}/refresh`, mcpResources.refresh, tools.refresh),
+    form(`${server}/tools/{tool}/approve`, mcpResources.approveTool, tools.approve),
+    form(`${server}/approve`, mcpResources.approveIntroduction, tools.approveIntroduction),
+    form(`${server}/bindings`, mcpBindings.create, tools.bind),
+    form(`${server}/bindings/{binding_id}/revoke`, mcpBindings.revoke, tools.revoke),
+    page('/proxy/capabilities', 'admin.read', capabilitiesPage),
+    fetched('/proxy/capabilities.json', 'admin.read', capabilitiesJson(d)),
+  ]
+}
+
+function pkiRoutes({ page, form }: DashboardDoors, d: DashboardContext): readonly BareRoute[] {
+  const { agents, cas } = OPERATIONS
+  const pki = pkiForms(d)
+  return [
+    page('/proxy/pki', 'admin.read', pkiPage),
+    form('/proxy/pki', cas.attach, pki.attach),
+    form('/proxy/pki/{digest}/detach', cas.detach, pki.detach),
+    form('/proxy/pki/{digest}/vouch', agents.trustCaAs, pki.vouch),
+  ]
+}
+
+function ledgerRoutes({ page, rendered, form }: DashboardDoors, d: DashboardContext): readonly BareRoute[] {
+  const { audit } = OPERATIONS
+  return [
+    page('/proxy/proof', 'admin.read', proofPage),
+    rendered('/proxy/proof/evidence', audit.evidence.demands, evidenceForm(d)),
+    form('/proxy/proof/verify', audit.verify, verifyForm(d)),
+    form('/proxy/proof/reviewed', audit.reviewed, reviewedForm(d)),
+  ]
+}
+
+function settingsRoutes({ page, form }: DashboardDoors, d: DashboardContext): readonly BareRoute[] {
+  const { secret, rehearsals, sessions } = OPERATIONS
+  const settings = settingsForms(d)
+  return [
+    page('/proxy/settings', 'admin.read', settingsPage),
+    form('/proxy/settings/secret', secret.rotate, rotateForm(d)),
+    form('/proxy/settings/modes', rehearsals.create, modesForm(d)),
+    form('/proxy/settings/secret/disable', secret.disable, settings.disable),
+    form('/proxy/settings/sessions/{id}/end', sessions.end, settings.end),
+  ]
+}

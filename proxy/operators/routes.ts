@@ -1,0 +1,65 @@
+import { z } from 'zod'
+import type { RouteRecorders } from '../../plugins/audit/recorders.ts'
+import type { ActorAndHolder } from '../../plugins/operators/actor.ts'
+import type { PinnedCaller } from '../../plugins/pin/pin.ts'
+import type { Arrival, Pipeline } from '../../plugins/plugin.ts'
+import { EXAMPLE_ID, type RouteDoc } from '../http/doc.ts'
+import { type BareRoute, openRoute, type RenderRefusal, withRouteDoc } from '../http/route.ts'
+import { backchannelLogout, logoutRefusal } from './oidc/logout.ts'
+import { finishSignIn, startSignIn } from './oidc/sign-in.ts'
+import type { SubmittedForm } from './pages/form.ts'
+import { refusalPage } from './pages/page.ts'
+import { signInByCertificate, signInBySecret, signInPage, signInRefusalPage } from './pages/sign-in.ts'
+import { signOut } from './pages/sign-out.ts'
+import type { VisitorSession } from './pages/visitor.ts'
+import type { SignInContext } from './signing-in.ts'
+
+interface SignInPipelines<Certified extends Arrival & PinnedCaller> {
+  readonly anyone: Pipeline<Arrival>
+  readonly secret: Pipeline<Arrival & SubmittedForm & ActorAndHolder>
+  readonly certificate: Pipeline<Certified>
+  readonly signOut: Pipeline<Arrival & SubmittedForm & VisitorSession>
+  readonly logout: Pipeline<Arrival & SubmittedForm>
+}
+
+/**
+ * Makes the pages by which people sign in with a browser, and out (docs/operators.md#oidc). Open to anybody: what they
+ * open, a session does.
+ */
+export function signInRoutes<Certified extends Arrival & PinnedCaller>(
+  { anyone, secret, certificate, signOut: leaving, logout }: SignInPipelines<Certified>,
+  signIn: SignInContext,
+  { anonymous }: RouteRecorders,
+): readonly BareRoute[] {
+  const page = <Facts extends Arrival>(
+    method: 'GET' | 'POST',
+    path: string,
+    pipeline: Pipeline<Facts>,
+    handler: Parameters<typeof openRoute<Facts>>[3],
+    refuse: RenderRefusal = refusalPage,
+  ) => openRoute(method, path, pipeline, handler, anonymous, refuse)
+  const ended = '/proxy/oidc/backchannel-logout'
+  return [
+    page('GET', '/proxy/sign-in', anyone, signInPage(signIn)),
+    page('POST', '/proxy/sign-in', secret, signInBySecret(signIn), signInRefusalPage),
+    page('POST', '/proxy/sign-in/certificate', certificate, signInByCertificate(signIn)),
+    page('POST', '/proxy/sign-out', leaving, signOut(signIn)),
+    page('GET', '/proxy/oidc/start', anyone, startSignIn(signIn)),
+    page('GET', '/proxy/oidc/callback', anyone, finishSignIn(signIn)),
+    withRouteDoc(page('POST', ended, logout, backchannelLogout(signIn), logoutRefusal), LOGOUT),
+  ]
+}
+
+/** Describes what the identity provider asks for: of all that lies below /proxy, it alone is for a program. */
+const LOGOUT: RouteDoc = {
+  name: 'backchannelLogout',
+  summary: 'Ends the sessions that the identity provider names (OpenID Connect Back-Channel Logout 1.0).',
+  caller: 'anyone',
+  body: {
+    media: 'application/x-www-form-urlencoded',
+    schema: z.strictObject({ logout_token: z.string() }),
+  },
+  answers: { 200: { description: 'They are ended.' } },
+  reasons: ['not_found', 'body_invalid', 'body_too_large', 'logout_token_invalid', 'sign_in_unavailable'],
+  refuse: (refusal) => logoutRefusal(refusal, { id: EXAMPLE_ID }),
+}
