@@ -100,7 +100,7 @@ await t.test(
       [undefined, undefined, true, true],
     )
     const { text } = await jar.ask('GET', '/proxy')
-    t.match(text, /Another model answered.*gpt-cheap.*gpt-dear\\u\{202e\}&lt;b&gt;.*2 calls/s)
+    t.match(text, /A different model answered.*gpt-cheap.*gpt-dear\\u\{202e\}&lt;b&gt;.*2 calls/s)
     t.match(
       (await gateway.admin('GET', '/metrics')).text,
       'sallyport_llm_model_mismatches_total{provider="openai"} 2',

@@ -55,14 +55,17 @@ const row = z
     principal_name: z
       .string()
       .exactOptional()
-      .meta({ description: 'The id of a user, beside its pseudonym in principal_id, while it exists.' }),
-    subject_name: z.string().exactOptional().meta({ description: 'The same of detail.subject.' }),
+      .meta({
+        description:
+          'The id of a user, in addition to its pseudonym in principal_id, as long as the user exists.',
+      }),
+    subject_name: z.string().exactOptional().meta({ description: 'The same for detail.subject.' }),
     salts: z
       .record(z.string(), z.string())
       .exactOptional()
       .meta({
         description:
-          'With ?request_id=: what opens the commitments of detail, by the name of the member. Hex. Empty where the ' +
+          'With ?request_id=: what opens the commitments of detail, by the name of the member. Hex. Empty if the ' +
           'principal was erased.',
       }),
   })
@@ -158,7 +161,7 @@ const verifies = {
 export const verifyAudit = operation({
   ...verifies,
   name: 'verifyAudit',
-  summary: 'Recomputes the whole chain. A damaged one is still a 200: the verdict says so.',
+  summary: 'Recomputes the whole chain. The answer is 200 even if the chain is damaged: see the verdict.',
   output: verdict,
   run: async (context, _input, caller) => ({ value: await verified(context, caller) }),
 })
@@ -167,7 +170,7 @@ export const verifyAudit = operation({
 export const verifyAuditWithProgress = operation({
   ...verifies,
   name: 'verifyAuditWithProgress',
-  summary: 'The same, with lines of its progress before it.',
+  summary: 'The same, after lines about the progress.',
   media: 'application/x-ndjson',
   output: z.unknown(),
   run: async (context, _input, caller) => {
@@ -200,7 +203,7 @@ export const showHead = operation({
   name: 'getAuditHead',
   demands: 'admin.audit',
   action: 'admin.read',
-  summary: 'Shows the row that was recorded last: its place and its hash.',
+  summary: 'Shows the place and the hash of the row that was recorded last.',
   takes: {},
   output: z.strictObject({ head: place.nullable() }),
   status: 200,

@@ -8,7 +8,7 @@ import { scopeOf } from './scope.ts'
 const instant = z
   .union([z.iso.datetime({ offset: true }), z.iso.date()])
   .transform((value) => new Date(value).toISOString())
-  .meta({ description: 'RFC 3339, or a date, which is its midnight in UTC.' })
+  .meta({ description: 'RFC 3339, or a date, which means midnight in UTC.' })
 
 /**
  * GET /v1/admin/audit/evidence: what an auditor needs of a period, as a zip (docs/ledger.md#evidence). Of rows that are
@@ -41,7 +41,7 @@ export const reviewAudit = operation({
   name: 'reviewAudit',
   demands: 'admin.audit',
   action: 'audit.reviewed',
-  summary: 'Records that its caller has reviewed a period of the ledger under a checkpoint.',
+  summary: 'Records that the caller has reviewed a period of the ledger under a checkpoint.',
   takes: {
     body: z.strictObject({
       since: instant,

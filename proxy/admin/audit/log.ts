@@ -9,20 +9,20 @@ export const showLog = operation({
   name: 'getAuditLog',
   demands: 'admin.read',
   action: 'admin.read',
-  summary: 'Shows the newest checkpoint of the audit log, the rows behind it, and how far each anchor is.',
+  summary: 'Shows the newest checkpoint of the audit log, the rows after it, and how far each anchor is.',
   takes: {},
   output: z.strictObject({
     log: z
       .strictObject({
         origin: z.string(),
         key: z.string().meta({ description: 'The newest verifier key (C2SP signed-note).' }),
-        size: z.int().min(1).meta({ description: 'The rows under the newest checkpoint.' }),
+        size: z.int().min(1).meta({ description: 'The number of rows under the newest checkpoint.' }),
         root: z.string().meta({ description: 'base64.' }),
         signed_at: instant,
       })
       .nullable()
       .meta({ description: 'Null: nothing is sealed yet.' }),
-    unsealed: z.int().min(0).meta({ description: 'The rows that no checkpoint covers yet.' }),
+    unsealed: z.int().min(0).meta({ description: 'The number of rows that no checkpoint covers yet.' }),
     anchors: z.array(anchorStanding),
   }),
   status: 200,

@@ -81,6 +81,6 @@ function ignoreNobody(error: unknown): null {
 
 const expectationBroken = (broken: readonly ExpectationOutcome[]): Refusal =>
   new Refusal('expectation_broken', {
-    message: `This would break what is expected: ${broken.map(({ sentence }) => sentence).join('; ')}. Add ?force=true&reason=… to do it all the same.`,
+    message: `This would break an expectation: ${broken.map(({ sentence }) => sentence).join('; ')}. To make the change anyway, add ?force=true&reason=….`,
     detail: { expectations: broken.map(({ line, sentence }) => ({ line, sentence })) },
   })

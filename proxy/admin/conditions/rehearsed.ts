@@ -56,7 +56,7 @@ async function refuseUnrehearsed(
   const rehearsed = await (resolved.takesOnly ? rehearsing.catch(ignoreOverload) : rehearsing)
   if (rehearsed === null || rehearsed.totals.newly_refused === 0) return
   throw new Refusal('rehearsal_required', {
-    message: `This would refuse ${rehearsed.totals.newly_refused} calls of the last 30 days that were allowed. Rehearse it, and name the rehearsal in If-Rehearsed.`,
+    message: `This would refuse ${rehearsed.totals.newly_refused} calls that were allowed in the last 30 days. Rehearse the change, and name the rehearsal in If-Rehearsed.`,
   })
 }
 
@@ -91,17 +91,17 @@ const NO_ANSWER: ReadonlySet<RefusalReason> = new Set(['body_unprocessable', 'ov
 
 async function rehearsalNamed({ database }: AdminContext, id: string): Promise<StoredRehearsal> {
   const found = await findRehearsal(database, id)
-  if (!found) throw new Refusal('not_found', { message: 'There is no rehearsal of this id.' })
+  if (!found) throw new Refusal('not_found', { message: 'There is no rehearsal with this id.' })
   return found
 }
 
 function checkNamedRehearsal(found: StoredRehearsal, { text, etags }: ResolvedChanges, at: number): string {
   const stale = (message: string) => new Refusal('precondition_failed', { message })
-  if (found.changes !== text) throw stale('This rehearsal is of another change.')
+  if (found.changes !== text) throw stale('This rehearsal is about another change.')
   if (at - Date.parse(found.created_at) > FRESH_MS)
     throw stale('This rehearsal is older than 15 minutes. Rehearse the change again.')
   // Proven by record: an object of texts, written in the order of the changes, which are the same.
   if (found.etags !== JSON.stringify(etags))
-    throw stale('What this rehearsal is about has changed since. Rehearse the change again.')
+    throw stale('The state that this rehearsal judged has changed. Rehearse the change again.')
   return found.rehearsal_id
 }

@@ -150,7 +150,7 @@ class ChangeResolver {
   #once(about: string, change: object, field: string): boolean {
     const before = this.#said.get(about)
     if (before !== undefined) {
-      this.#fault(field, `is about the same as ${before}`)
+      this.#fault(field, `changes the same thing as ${before}`)
       return false
     }
     this.#said.set(about, field)

@@ -23,8 +23,8 @@ export async function logBrokenExpectations(
     const broken = await evaluateExpectations({ database, expected }, null)
     count(broken.length)
     for (const { line, sentence } of broken)
-      log.error({ file, line, sentence }, `${file}:${line}: what is expected does not hold: ${sentence}`)
+      log.error({ file, line, sentence }, `${file}:${line}: this expectation does not hold: ${sentence}`)
   } catch (error) {
-    log.error({ err: error }, 'what is expected could not be judged')
+    log.error({ err: error }, 'the expectations could not be judged')
   }
 }

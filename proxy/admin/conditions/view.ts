@@ -11,7 +11,7 @@ const place = z.strictObject({ stream: z.string(), seq: z.int() }).nullable()
 const group = z
   .strictObject({
     principal_id: z.string().nullable(),
-    principal_ref: z.string().exactOptional().meta({ description: 'Of a user: its name in the ledger.' }),
+    principal_ref: z.string().exactOptional().meta({ description: 'For a user: its name in the ledger.' }),
     action: z.string(),
     tool: z.string().nullable(),
     model: z.string().nullable(),
@@ -20,7 +20,7 @@ const group = z
     decisions: count,
     first_at: instant,
     last_at: instant,
-    samples: z.array(z.string()).meta({ description: 'Request ids, three at most.' }),
+    samples: z.array(z.string()).meta({ description: 'At most three request ids.' }),
   })
   .meta({ id: 'RehearsalGroup' })
 
@@ -45,7 +45,7 @@ const members = {
   disagreements: count,
   expectations: z
     .array(z.strictObject({ line: z.int(), sentence: z.string(), before: z.boolean(), after: z.boolean() }))
-    .meta({ description: 'Of what is expected, what is false before or after.' }),
+    .meta({ description: 'The expectations that are false before or after the change.' }),
   etags: z.record(z.string(), z.string()),
   truncated: z.boolean(),
 }

@@ -6,7 +6,7 @@ import { unprocessableBody } from '../../../plugins/refusal.ts'
 /** The window where the caller says none. ms. */
 export const DEFAULT_WINDOW_MS = 30 * 86_400_000
 
-const WRONG = 'must be an instant as RFC 3339 writes it'
+const WRONG = 'must be an instant in the form of RFC 3339'
 
 /** An instant as callers write it, in ms since the epoch. */
 export const instantInput = z.iso

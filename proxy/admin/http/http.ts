@@ -79,16 +79,16 @@ function givenBy<T extends InputSchemas>(facts: AdminRequest & Partial<JsonBody>
 
 const FORCE = {
   force: z.enum(['true', 'false']).exactOptional().meta({
-    description: 'True: the change is made even where it breaks what is expected. Its row says so.',
+    description: 'True: make the change even if it breaks an expectation. Its row says so.',
   }),
   reason: z
     .string()
     .regex(
       /^[^\p{Cc}\p{Cf}\p{Zl}\p{Zp}]{1,500}$/u,
-      'must say why in 1 to 500 characters, none of them a control character',
+      'must say why in 1 to 500 characters, without control characters',
     )
     .exactOptional()
-    .meta({ description: 'Why, where it is forced.' }),
+    .meta({ description: 'Why the change is forced.' }),
 }
 
 /** Why a change is forced; undefined: it is not. Refuses with `body_unprocessable` where nobody says why. */
@@ -97,7 +97,7 @@ function forcedIn(query: Readonly<Record<string, string>>): string | undefined {
   const { force, reason } = parse(z.object(FORCE), query)
   if (force !== 'true') return undefined
   if (reason === undefined)
-    throw unprocessableBody([{ field: 'reason', message: 'must say why, where force is true' }])
+    throw unprocessableBody([{ field: 'reason', message: 'must say why if force is true' }])
   return reason
 }
 
@@ -225,7 +225,7 @@ export function docOf<T extends InputSchemas, Output, Other = never>(
             },
       ...(mayWait(bound) && {
         202: {
-          description: 'It waits for a second operator (docs/operators.md#two-people).',
+          description: 'The change is waiting for a second operator (docs/operators.md#two-people).',
           content: [{ schema: proposal }],
         },
       }),
@@ -280,6 +280,6 @@ const mayWait = <T extends InputSchemas, Output>(bound: Operation<T, Output>): b
   mayNeedTwo(bound) && bound.cannotWait === undefined
 
 const headersOf = ({ revised, paged }: Pick<Operation<InputSchemas, unknown>, 'revised' | 'paged'>) => ({
-  ...(revised && { ETag: 'The state of the object: for If-Match.' }),
-  ...(paged && { Link: 'The next page, where there is one.' }),
+  ...(revised && { ETag: 'The state of the object, for If-Match.' }),
+  ...(paged && { Link: 'The next page, if there is one.' }),
 })

@@ -11,8 +11,9 @@ export const rotateAuditKey = operation({
   demands: 'admin.operators',
   action: 'audit.key_rotated',
   twoPersonKind: 'settings',
-  cannotWait: 'Rotate it on the machine itself: sallyport rotate-audit-key.',
-  summary: 'Signs checkpoints of the ledger with a new key. For a day the one before signs too.',
+  cannotWait:
+    'This change needs a second operator, but it cannot wait for one. On the gateway’s own machine, run sallyport rotate-audit-key.',
+  summary: 'Signs checkpoints of the ledger with a new key. The previous key signs too for one day.',
   takes: {},
   output: z.strictObject({ key: z.string().meta({ description: 'The verifier key (C2SP signed-note).' }) }),
   status: 200,

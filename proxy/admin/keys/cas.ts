@@ -26,8 +26,8 @@ const attachedCa = z
     not_after: instant,
     attached_at: instant,
     ca_pem: pemText,
-    agents: z.int().meta({ description: 'How many agents in service it vouches for.' }),
-    agents_alone: z.int().meta({ description: 'For how many of them no other CA does.' }),
+    agents: z.int().meta({ description: 'The number of active agents that it vouches for.' }),
+    agents_alone: z.int().meta({ description: 'The number of them that no other CA vouches for.' }),
   })
   .meta({ id: 'AttachedCa' })
 
@@ -60,7 +60,7 @@ export const attachCas = operation({
   demands: 'admin.settings',
   action: 'ca.attached',
   twoPersonKind: 'trust',
-  summary: 'Trusts one CA, or all of a bundle, for enrollment.',
+  summary: 'Attaches one CA, or all CAs of a bundle: they are trusted for enrollment from now on.',
   takes: { body: attachment },
   output: z.array(attachedCa),
   status: 201,
@@ -100,7 +100,7 @@ const lockOut = z
     type: 'string',
     enum: ['true', 'false'],
     default: 'false',
-    description: 'True: also where agents rest on it alone, who are nobody from then on.',
+    description: 'True: detach it even if agents rely on it alone. Those agents lose access.',
   })
 
 /**
@@ -113,7 +113,7 @@ export const detachCaByDigest = operation({
   demands: 'admin.settings',
   action: 'ca.detached',
   twoPersonKind: 'trust',
-  summary: 'Trusts a CA no longer. Pinned certificates stay.',
+  summary: 'Detaches a CA. Certificates that are pinned stay pinned.',
   takes: { params: z.object({ digest: z.string() }), query: z.object({ lock_out: lockOut }) },
   output: z.undefined(),
   status: 204,
@@ -121,7 +121,7 @@ export const detachCaByDigest = operation({
   run: async (context, { params: { digest }, query: { lock_out: locksOut } }, caller) => {
     const { database } = context
     const found = (await listAttachedCas(database)).find((ca) => ca.digest === digest)
-    if (!found) throw new Refusal('not_found', { message: 'No CA of this digest is attached.' })
+    if (!found) throw new Refusal('not_found', { message: 'No CA with this digest is attached.' })
     const { alone = 0, named = [] } = (await caReliance(database, eventLoopTurn)).get(digest) ?? {}
     if (alone > 0 && !locksOut) {
       throw new Refusal('ca_relied_on', { detail: { agents: [...named], agents_alone: alone } })

@@ -43,12 +43,12 @@ export const showOrganisation = operation({
 
 const org = z
   .string()
-  .regex(ORGANISATION_PATTERN, 'must be 1 to 53 of the letters a-z and A-Z, the digits, ".", "_" and "-"')
+  .regex(ORGANISATION_PATTERN, 'must be 1 to 53 of the characters a-z, A-Z, 0-9, ".", "_" and "-"')
   .refine((name) => !DOT_SEGMENTS.test(name), 'must not be . or ..')
 
 const trustDomain = z
   .string()
-  .regex(TRUST_DOMAIN_PATTERN, 'must be 1 to 255 of the letters a-z, the digits, ".", "_" and "-"')
+  .regex(TRUST_DOMAIN_PATTERN, 'must be 1 to 255 of the characters a-z, 0-9, ".", "_" and "-"')
   // In the name constraint of the CA it would stand for everything below it.
   .refine((name) => !name.startsWith('.'), 'must not begin with a dot')
 
@@ -73,7 +73,7 @@ export const setOrganisation = operation({
   demands: 'admin.settings',
   action: 'service.organisation_set',
   twoPersonKind: 'trust',
-  summary: 'Names organisation and trust domain, once, and makes their CA anew where they become others.',
+  summary: 'Names organisation and trust domain, once. If a name changes, makes a new CA for them.',
   takes: { body: answer },
   output: named,
   status: 200,
@@ -83,7 +83,7 @@ export const setOrganisation = operation({
     const { naming } = context
     const { at } = caller
     if (await isAnswered(context))
-      throw new Refusal('conflict', { message: 'Somebody has named the organisation already.' })
+      throw new Refusal('conflict', { message: 'The organisation has already been named.' })
     const fixed = await fixedIn(context)
     const names = namesBy(context, body, fixed)
     const remade = names.organisation !== context.organisation || names.trustDomain !== context.trustDomain
@@ -163,8 +163,8 @@ function namesBy(
 
 function changed(field: string, value: string | undefined, now: string, by: FixedNameReason) {
   if (by === null || value === undefined || value === now) return []
-  const why = by === 'environment' ? 'the environment sets it' : 'certificates carry it already'
-  return [{ field, message: `cannot become another one: ${why}` }]
+  const why = by === 'environment' ? 'the environment sets it' : 'certificates already contain it'
+  return [{ field, message: `cannot be changed: ${why}` }]
 }
 
 const organisationView = (

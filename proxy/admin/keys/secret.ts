@@ -14,7 +14,7 @@ import { reachableOwners } from '../operators/owners.ts'
 /** An operator's secret: bcrypt reads no more than 72 bytes, and fewer than 12 are guessed. */
 export const secretText = z
   .string()
-  .regex(/^[\x21-\x7e]*$/, 'must be printable ASCII without spaces: it travels in a header')
+  .regex(/^[\x21-\x7e]*$/, 'must be printable ASCII without spaces, because it is sent in a header')
   .refine(
     (secret) => secret.length >= SECRET_MIN_BYTES && secret.length <= SECRET_MAX_BYTES,
     `must be ${SECRET_MIN_BYTES} to ${SECRET_MAX_BYTES} bytes long`,
@@ -31,8 +31,8 @@ export const rotateSecret = operation({
   action: 'admin.secret_rotated',
   twoPersonKind: 'settings',
   cannotWait:
-    'A secret is not kept until somebody confirms it. Set it on the machine itself: make admin-secret.',
-  summary: 'Sets a new operator secret. The one before is worth nothing from then on.',
+    'This change needs a second operator, but a new secret is not kept until then. On the gateway’s own machine, run make admin-secret.',
+  summary: 'Sets a new operator secret. The previous one stops working at once.',
   takes: { body: z.strictObject({ new_secret: secretText }) },
   output: z.undefined(),
   status: 204,
@@ -89,7 +89,7 @@ export const disableSecret = operation({
   demands: 'admin.operators',
   action: 'admin.secret_disabled',
   twoPersonKind: 'settings',
-  summary: 'Takes the operator secret out of service. Only the machine itself can take it back.',
+  summary: 'Disables the operator secret. Only the gateway’s own machine can enable it again.',
   takes: {},
   output: z.undefined(),
   status: 204,
@@ -100,7 +100,7 @@ export const disableSecret = operation({
     const [owner] = await reachableOwners(context, caller.at)
     if (!owner)
       throw new Refusal('last_owner', {
-        message: 'First make an operator who holds admin.operators and has a certificate.',
+        message: 'First make sure that an operator holds admin.operators and has a certificate.',
       })
     await commitChange(context, caller, {
       action: 'admin.secret_disabled',
@@ -122,8 +122,8 @@ export const enableSecretAgain = operation({
   demands: 'admin.operators',
   action: 'admin.secret_enabled',
   twoPersonKind: 'settings',
-  cannotWait: 'Do it on the machine itself, over the control socket.',
-  summary: 'Takes the operator secret back into service. On the control socket alone.',
+  cannotWait: 'Do this on the gateway’s own machine, over the control socket.',
+  summary: 'Enables the operator secret again. Works on the control socket only.',
   takes: {},
   output: z.undefined(),
   status: 204,

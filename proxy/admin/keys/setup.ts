@@ -30,7 +30,7 @@ export function setupGate(stored: () => Promise<StoredSecret>): Plugin<Arrival, 
         isStored = hash !== ''
         if (disabled) throw new Refusal('conflict', { message: 'The operator secret is disabled.' })
       }
-      if (isStored) throw new Refusal('conflict', { message: 'An operator secret is set already.' })
+      if (isStored) throw new Refusal('conflict', { message: 'An operator secret is already set.' })
       return {}
     },
   }
@@ -54,7 +54,7 @@ export class FirstBootSetup {
     name: 'setUp',
     demands: 'admin.operators',
     action: 'admin.secret_rotated',
-    summary: 'Sets the first operator secret, by the code that the service has printed at its start.',
+    summary: 'Sets the first operator secret, with the code that the service printed at its start.',
     takes: { body: setup },
     output: z.undefined(),
     status: 204,

@@ -11,8 +11,9 @@ export const rotateTokenSigningKey = operation({
   demands: 'admin.operators',
   action: 'admin.signing_key_rotated',
   twoPersonKind: 'settings',
-  cannotWait: 'Rotate it on the machine itself: make rotate-signing-key.',
-  summary: 'Signs access tokens with a new key. Tokens of the one before run out.',
+  cannotWait:
+    'This change needs a second operator, but it cannot wait for one. On the gateway’s own machine, run make rotate-signing-key.',
+  summary: 'Signs access tokens with a new key. Tokens of the previous key stay valid until they expire.',
   takes: {},
   output: z.strictObject({ kid: z.string() }),
   status: 200,

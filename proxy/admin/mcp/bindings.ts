@@ -121,7 +121,7 @@ export const getBinding = operation({
   name: 'getMcpBinding',
   demands: 'admin.read',
   action: 'admin.read',
-  summary: 'Shows the binding of that id.',
+  summary: 'Shows the binding with that id.',
   takes: { params },
   output: binding,
   status: 200,
@@ -142,7 +142,7 @@ export const revokeBinding = operation({
     await bindingOf(context, bindingId)
     return { revision: REVISION }
   },
-  summary: "Revokes a binding. It holds at the principal's very next call.",
+  summary: "Revokes a binding. This takes effect with the principal's very next call.",
   takes: { params },
   rehearses: async (context, { params: { binding_id: bindingId } }) => {
     const { principal_id: principal, resource_id: resource } = await bindingOf(context, bindingId)
@@ -168,7 +168,7 @@ const REVISION = 1
 
 async function bindingOf({ database }: AdminContext, bindingId: string): Promise<NamedMcpBinding> {
   const [found] = await listMcpBindings(database, { bindingId })
-  if (!found) throw new Refusal('not_found', { message: 'There is no binding of this id.' })
+  if (!found) throw new Refusal('not_found', { message: 'There is no binding with this id.' })
   return found
 }
 

@@ -86,7 +86,7 @@ export function faultsBetween({
   if (auth !== 'none' && ref === null)
     faults.push({ field: 'auth_secret_ref', message: `is required with auth_type ${auth}` })
   if (allowed.length > 0 && !allowed.includes(new URL(endpoint).hostname)) {
-    faults.push({ field: 'allowed_domains', message: 'must hold the host of endpoint_url' })
+    faults.push({ field: 'allowed_domains', message: 'must contain the host of endpoint_url' })
   }
   return faults
 }

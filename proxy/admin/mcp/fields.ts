@@ -21,7 +21,7 @@ export const resourceName = z
     /^(?!\.{1,2}$)[A-Za-z0-9_.-]{1,64}$/,
     'must be 1 to 64 of a-z, A-Z, 0-9, dot, underscore and hyphen, and not "." or ".."',
   )
-  .refine((text) => !RESERVED.includes(text), 'is a name of this service')
+  .refine((text) => !RESERVED.includes(text), 'is reserved by this service')
 
 /**
  * The endpoint of an MCP server, as `new URL()` writes it. Does NOT say whether this gateway would connect to
@@ -31,7 +31,7 @@ export const endpointUrl = z
   .string()
   .max(MAX_URL_LENGTH)
   // URL() would drop the white space and hide the rest.
-  .regex(/^https?:\/\/[^\s\p{C}#\\]+$/iu, 'must be an http or https URL without white space and fragment')
+  .regex(/^https?:\/\/[^\s\p{C}#\\]+$/iu, 'must be an http or https URL without white space or fragment')
   .transform((text, context) => {
     const url = URL.parse(text)
     const fault = url ? urlFault(url, text) : 'is not a URL'
@@ -44,7 +44,7 @@ export const endpointUrl = z
 function urlFault(url: URL, text: string): string | null {
   const authority = /^https?:\/\/([^/?]*)/i.exec(text)?.[1] ?? ''
   if (authority.includes('@'))
-    return 'must not hold a user name or password: name the secret in auth_secret_ref'
+    return 'must not contain a user name or password: name the secret in auth_secret_ref'
   return url.href.length > MAX_URL_LENGTH ? `must be at most ${MAX_URL_LENGTH} characters long` : null
 }
 
@@ -59,7 +59,7 @@ export const capabilityField = z
     'must be a capability: 1 to 64 of a-z, 0-9, underscore and dot, no digit or dot first',
   )
   .transform(String)
-  .refine((token) => !hasAdminPrefix(token), 'is demanded by administration alone')
+  .refine((token) => !hasAdminPrefix(token), 'is a capability for administration only')
   .meta(CAPABILITY_SCHEMA)
 
 const domain = z.string().transform((text, context) => {
@@ -109,6 +109,6 @@ const isToolName = (text: string): boolean => text.length <= MAX_TOOL_LENGTH && 
 export const description = z
   .string()
   .max(1024)
-  .regex(/^[^\p{Cc}\p{Cf}\p{Zl}\p{Zp}]*$/u, 'must not hold control or formatting characters')
+  .regex(/^[^\p{Cc}\p{Cf}\p{Zl}\p{Zp}]*$/u, 'must not contain control or formatting characters')
 
 export const authType = z.enum(['none', 'bearer', 'api_key', 'mtls'])

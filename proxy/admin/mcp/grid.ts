@@ -19,7 +19,7 @@ const bound = z.strictObject({
   name: z.string(),
   bindings: z
     .record(z.string(), z.string())
-    .meta({ description: 'The id of its binding to each resource, by that.' }),
+    .meta({ description: 'The id of its binding to each resource, by the id of the resource.' }),
 })
 
 const CURSOR = /^(agent|user|workload) (.+)$/
@@ -37,7 +37,7 @@ export const listBoundPrincipals = operation({
   name: 'listBoundPrincipals',
   demands: 'admin.read',
   action: 'admin.read',
-  summary: 'Lists who is bound to MCP servers, with their bindings.',
+  summary: 'Lists the principals that are bound to MCP servers, with their bindings.',
   takes: { query: z.strictObject({ q: key.exactOptional(), cursor: cursor.exactOptional() }) },
   output: z.strictObject({ principals: z.array(bound), bound: z.record(z.string(), z.int()) }),
   status: 200,

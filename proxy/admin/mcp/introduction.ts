@@ -26,7 +26,7 @@ export const approveIntroduction = operation({
   action: 'mcp_resource.updated',
   object: (context, { params: { resource_id: id } }) => mcpResource(context, id),
   conditional: true,
-  summary: 'Approves what a server says of itself, its instructions too, by the digest that was looked at.',
+  summary: 'Approves what a server says about itself, with its instructions, by the digest that was read.',
   takes: { params: resourceParams, body: approval },
   output: resourceDetail,
   status: 200,
@@ -38,7 +38,7 @@ export const approveIntroduction = operation({
       const { server_facts: facts } = resource
       const pending = pendingIntroduction(facts)
       if (pending === null)
-        throw new Refusal('conflict', { message: 'This server says nothing new of itself.' })
+        throw new Refusal('conflict', { message: 'This server says nothing new about itself.' })
       if (introductionDigest(pending) !== digest) throw new Refusal('precondition_failed')
       const { serverInfo: _, instructions: __, waits: ___, ...others } = facts ?? {}
       const approved = introductionOf(facts)

@@ -9,7 +9,7 @@ import { mcpResourceDetail } from './view.ts'
 /** Finds the resource of an id, or refuses with `not_found`. */
 export async function mcpResource({ database }: AdminContext, id: string): Promise<McpResource> {
   const found = await findMcpResource(database, id)
-  if (!found) throw new Refusal('not_found', { message: 'There is no MCP resource of this id.' })
+  if (!found) throw new Refusal('not_found', { message: 'There is no MCP resource with this id.' })
   return found
 }
 

@@ -48,7 +48,7 @@ export const createMcpResource = operation({
   name: 'createMcpResource',
   demands: 'admin.tools',
   action: 'mcp_resource.created',
-  summary: 'Registers an MCP server and reads it once, which pins its tools.',
+  summary: 'Registers an MCP server, reads it once, and pins its tools.',
   takes: { body: newMcpResource },
   output: resourceDetail,
   status: 201,
@@ -132,7 +132,8 @@ export const patchMcpResource = operation({
     return reducesRequirements(before, fieldsOfPatch(before, body)) ? [GRANT] : []
   },
   object: (context, { params: { resource_id: id } }) => mcpResource(context, id),
-  summary: 'Changes some of the fields of an MCP server. Another endpoint or secret is read at once.',
+  summary:
+    'Changes some fields of an MCP server. A new endpoint or secret makes the gateway read it at once.',
   takes: { params: resourceParams, body: mcpResourcePatch },
   rehearses: async (context, { params: { resource_id: id }, body }) => {
     const { resource_id: resource } = await mcpResource(context, id)
@@ -272,7 +273,7 @@ export const refreshMcpResource = operation({
   action: 'mcp_resource.updated',
   // What it finds changed is put into quarantine.
   harmless: true,
-  summary: 'Reads an MCP server again. 200 too where it cannot be read: last_error says so.',
+  summary: 'Reads an MCP server again. The answer is 200 even if it cannot be read: see last_error.',
   takes: { params: resourceParams },
   output: resourceDetail,
   status: 200,
@@ -312,7 +313,7 @@ async function nameFaults(
   const others = (await listMcpResources(database)).filter(({ resource_id: id }) => id !== own)
   const other = others.find((resource) => namesCollide(resource.name, name))
   if (!other) return []
-  const message = `would make names of tools ambiguous beside the resource ${other.name}`
+  const message = `would make tool names ambiguous together with the resource ${other.name}`
   return [{ field: 'name', message }]
 }
 

@@ -27,7 +27,7 @@ export const approveTool = operation({
   action: 'mcp_resource.tool_approved',
   object: (context, { params: { resource_id: id } }) => mcpResource(context, id),
   conditional: true,
-  summary: 'Approves the definition of a tool that waits by the digest that was looked at.',
+  summary: 'Approves the pending definition of a tool, by the digest that was read.',
   takes: { params: resourceParams.extend({ tool: z.string() }), body: approval },
   gives: async (context, { params: { resource_id: id, tool } }) => ({
     resourceId: (await mcpResource(context, id)).resource_id,
@@ -52,10 +52,10 @@ export const approveTool = operation({
 /** Finds the definition of a tool that waits, by its digest, and the one that was approved before, if one was. */
 async function waiting({ database }: AdminContext, { resource_id: id }: McpResource, name: string) {
   const tool = (await listMcpTools(database, id)).find((one) => one.name === name)
-  if (!tool) throw new Refusal('not_found', { message: 'This resource has no tool of this name.' })
+  if (!tool) throw new Refusal('not_found', { message: 'This resource has no tool with this name.' })
   const { state, pending_digest: pending, digest: previous } = tool
   if (state !== 'quarantined' || pending === null) {
-    throw new Refusal('conflict', { message: 'No definition of this tool waits for approval.' })
+    throw new Refusal('conflict', { message: 'No definition of this tool is waiting for approval.' })
   }
   if (!tool.pending_is_whole) throw new Refusal('precondition_failed', { message: READ_BEFORE })
   return { pending, previous }

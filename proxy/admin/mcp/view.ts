@@ -19,19 +19,14 @@ import { authType } from './fields.ts'
 const tool = {
   name: z.string(),
   exposed_as: z.string().meta({ examples: ['files.read_file'] }),
-  required_capability: capabilityToken
-    .nullable()
-    .meta({ description: 'Null: it demands its binding alone.' }),
+  required_capability: capabilityToken.nullable().meta({ description: 'Null: only a binding is required.' }),
   state: z.enum(['approved', 'quarantined', 'gone']),
-  digest: sha256.nullable().meta({ description: 'Null where it was never approved.' }),
+  digest: sha256.nullable().meta({ description: 'Null if it was never approved.' }),
   pending_digest: sha256.nullable(),
   flags: z.array(z.string()).meta({ description: 'Why an operator should look closely.' }),
   pinned_at: instant.nullable(),
   changed_at: instant.nullable(),
-  changes: z
-    .array(z.string())
-    .exactOptional()
-    .meta({ description: 'What differs, where it is quarantined.' }),
+  changes: z.array(z.string()).exactOptional().meta({ description: 'What differs, if it is quarantined.' }),
 }
 
 const definition = z.record(z.string(), z.unknown())
@@ -54,7 +49,8 @@ const resource = {
   created_at: instant,
   updated_at: instant,
   pending_server_digest: sha256.nullable().meta({
-    description: 'Of what the server says of itself now, which waits for an approval; null: nothing waits.',
+    description:
+      'The digest of what the server says about itself now, if that is waiting for approval; else null.',
   }),
   created_by: author,
   changed_by: author,
@@ -74,16 +70,16 @@ export const resourceDetail = z
     server: z
       .strictObject({ capabilities: z.unknown().optional(), ...introduction })
       .nullable()
-      .meta({ description: 'What the server says of itself, as approved; null where it was never read.' }),
+      .meta({ description: 'What the server says about itself, as approved; null if it was never read.' }),
     server_digest: sha256.nullable(),
     server_flags: z
       .array(z.string())
-      .meta({ description: 'Why an operator should look closely, at what waits first.' }),
+      .meta({ description: 'Why an operator should look closely; what is waiting for approval first.' }),
     pending_server: z.strictObject(introduction).exactOptional(),
     server_changes: z
       .array(z.string())
       .exactOptional()
-      .meta({ description: 'What differs, where something waits.' }),
+      .meta({ description: 'What differs, if something is waiting for approval.' }),
     unknown_tools: z.array(z.string()),
     tools: z.array(
       z.strictObject({

@@ -8,8 +8,8 @@ const digest = z.string().regex(/^[0-9a-f]{64}$/, 'must be a SHA-256 in lower-ca
 
 const check = z.strictObject({
   name: z.string().min(1).max(64),
-  digest: digest.nullable().meta({ description: 'Of its code; null where that lies elsewhere.' }),
-  options: digest.meta({ description: 'Of what its file says to it.' }),
+  digest: digest.nullable().meta({ description: 'The digest of its code; null if that is elsewhere.' }),
+  options: digest.meta({ description: 'The digest of its options.' }),
   shadow: z.boolean(),
 })
 
@@ -21,7 +21,7 @@ const SETTINGS = z.strictObject({
     .array(check)
     .max(64)
     .exactOptional()
-    .meta({ description: 'All the checks of your own, in order, as `config.loaded` has them.' }),
+    .meta({ description: 'All your own checks, in order, as in `config.loaded`.' }),
 })
 
 /** Every member that a change may have. Which of them go together, {@link change} says. */
@@ -31,7 +31,7 @@ const members = z.strictObject({
     .exactOptional()
     .meta({ description: 'The whole new set of the principal.' }),
   is_active: z
-    .literal(false, 'can only be false: what would be allowed again was never tried')
+    .literal(false, 'can only be false: calls that would be allowed again were never made')
     .exactOptional(),
   resource: id.exactOptional().meta({ description: 'The id or the name of an MCP server.' }),
   bound: z.boolean().exactOptional().meta({ description: 'Whether the principal may reach the server.' }),
@@ -72,7 +72,7 @@ const isOfForm = (names: readonly string[], { all, any = [] }: (typeof FORMS)[nu
 
 const RULE =
   'must be one of {principal, capabilities}, {principal, is_active: false}, {principal, resource, bound}, ' +
-  '{resource, required_capability, tool_capabilities, enabled} with one of the last three at least, and {settings}'
+  '{resource, required_capability, tool_capabilities, enabled} with at least one of the last three, and {settings}'
 
 const change = members.transform((value: ChangeMembers, context): RehearsalChange => {
   if (FORMS.some((form) => isOfForm(Object.keys(value), form))) return value as RehearsalChange

@@ -17,5 +17,5 @@ export const capabilityToGrant = ({ type }: PrincipalKind): AdminCapability =>
  */
 export function requireCapability({ actor }: Pick<AdminCaller, 'actor'>, capability: string): void {
   if (actor.capabilities.includes(capability)) return
-  throw capabilityMissing(capability, `This demands ${capability} too. Ask an operator who holds it.`)
+  throw capabilityMissing(capability, `This also requires ${capability}. Ask an operator who holds it.`)
 }

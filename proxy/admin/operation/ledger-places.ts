@@ -95,7 +95,7 @@ export class LedgerPlaces {
     let place = places.acquire(actor.id)
     if (!place.taken && place.limit === 'all' && this.#endSlowest(purpose)) place = places.acquire(actor.id)
     if (place.taken) return place.taken
-    const message = `${place.held} readings of the ledger ${place.limit === 'own' ? 'of yours ' : ''}are under way. Try again when one is done.`
+    const message = `${place.held} ${place.limit === 'own' ? 'of your ' : ''}readings of the ledger are under way. Try again when one is done.`
     throw new Refusal('overloaded', { message, headers: { 'retry-after': '5' } })
   }
 
@@ -114,7 +114,7 @@ export class LedgerPlaces {
   }
 }
 
-const TOO_SLOW = new Error('the ledger was read too slowly, and another waited')
+const TOO_SLOW = new Error('the ledger was read too slowly while another reader was waiting')
 
 interface PacedReading {
   readonly signal: AbortSignal

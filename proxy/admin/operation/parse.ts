@@ -74,7 +74,7 @@ const setOf = (rule: (capability: string) => string | null) =>
 
 /** The set of somebody who calls models and tools. */
 export const callerCapabilities = setOf((token) =>
-  hasAdminPrefix(token) ? 'can be held by operators alone' : null,
+  hasAdminPrefix(token) ? 'can be held by operators only' : null,
 ).meta({ type: 'array', items: CAPABILITY_SCHEMA, maxItems: 64, examples: [['llm.chat']] })
 
 /** The set of an operator: people who call models are users. */
@@ -100,4 +100,4 @@ export const shortName = z
 export const displayName = z
   .string()
   .max(256)
-  .regex(/^[^\p{Cc}\p{Cf}\p{Zl}\p{Zp}]*$/u, 'must not hold control or formatting characters')
+  .regex(/^[^\p{Cc}\p{Cf}\p{Zl}\p{Zp}]*$/u, 'must not contain control or formatting characters')

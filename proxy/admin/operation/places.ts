@@ -29,7 +29,7 @@ export class RehearsalPlaces {
     const place = this.#places[purpose].acquire(operator)
     if (place.taken === null)
       throw new Refusal('overloaded', {
-        message: `${place.held} rehearsals ${place.limit === 'own' ? 'of yours ' : ''}are under way. Try again when one is done.`,
+        message: `${place.held} ${place.limit === 'own' ? 'of your ' : ''}rehearsals are under way. Try again when one is done.`,
         headers: { 'retry-after': '5' },
       })
     try {

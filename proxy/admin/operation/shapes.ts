@@ -42,6 +42,6 @@ export const author = z
   .meta({
     id: 'Author',
     description:
-      'An operator, `admin` (the secret), `socket:<uid>`, or whose own it is; null where it is not known.',
+      'An operator, `admin` (the secret), `socket:<uid>`, or the principal itself; null if it is not known.',
     examples: ['acme::operator::alice'],
   })

@@ -40,7 +40,7 @@ export class SecretUse {
     if (Math.abs(at - this.#noted) < MINUTE_MS) return
     this.#noted = at
     this.#keep(arrival, at).catch((error: unknown) =>
-      log.warn({ err: error }, 'the use of the operator secret could not be kept'),
+      log.warn({ err: error }, 'the use of the operator secret could not be recorded'),
     )
   }
 
@@ -49,14 +49,14 @@ export class SecretUse {
     if (!(await hasOperators(database))) return
     log.warn(
       { reqId: id, remote_address: remoteAddress },
-      'the operator secret was used, which names nobody: operators have certificates',
+      'the operator secret was used, which names nobody: operators should use their certificates',
     )
     const used = {
       ...writeSetting(database, 'admin_secret_used_at', timestamp(at), at),
       beside: 'upkeep' as const,
     }
     ledger.submit({ statements: [used], entries: [], lazy: true }, (error) => {
-      if (error) log.warn({ err: error }, 'the use of the operator secret could not be kept')
+      if (error) log.warn({ err: error }, 'the use of the operator secret could not be recorded')
     })
   }
 }
@@ -76,7 +76,7 @@ export function recognisedSenders(sources: RecognisedSenderDependencies): Recogn
       beside: 'upkeep' as const,
     }
     ledger.submit({ statements: [kept], entries: [], lazy: true }, (error) => {
-      if (error) log.warn({ err: error }, 'the senders of the operator secret could not be kept')
+      if (error) log.warn({ err: error }, 'the senders of the operator secret could not be recorded')
     })
   }
   return new RecognisedSenders(subjectKeys.derived('senders of the operator secret'), { read, write }, clock)

@@ -17,7 +17,7 @@ import { capabilityToken, idParams, instant } from '../operation/shapes.ts'
 const operator = z.string().meta({ description: 'An operator, or `admin`: whoever has the secret.' })
 const amr = z
   .array(z.string())
-  .meta({ description: 'How the identity provider has authenticated (RFC 8176).' })
+  .meta({ description: 'How the identity provider authenticated the operator (RFC 8176).' })
 
 /**
  * GET /v1/admin/session: who calls, and by which door. `csrf` goes with each change that a browser makes, in
@@ -27,7 +27,7 @@ export const showSession = operation({
   name: 'getSession',
   demands: 'admin.read',
   action: 'admin.read',
-  summary: 'Shows who calls, and what its browser must send with changes.',
+  summary: "Shows who is calling, and what the caller's browser must send with changes.",
   takes: {},
   output: z.strictObject({
     operator: z.string(),
@@ -70,7 +70,7 @@ export const listAdminSessions = operation({
   name: 'listSessions',
   demands: 'admin.read',
   action: 'admin.read',
-  summary: 'Lists the sessions of browsers: all of them with admin.operators, else those of the caller.',
+  summary: 'Lists the sessions of browsers: all sessions with admin.operators, else those of the caller.',
   takes: { query: z.strictObject({ operator: operator.exactOptional() }) },
   output: z.strictObject({
     sessions: z.array(
@@ -120,7 +120,7 @@ export const endAdminSession = operation({
   name: 'endSession',
   demands: 'admin.read',
   action: 'admin.signed_out',
-  summary: 'Ends a session at once: one of the caller, or with admin.operators of anybody.',
+  summary: "Ends a session at once: one of the caller's own, or with admin.operators any session.",
   takes: { params: idParams },
   output: z.undefined(),
   status: 204,
@@ -129,7 +129,7 @@ export const endAdminSession = operation({
     const found = id.safeParse(params.id).success ? await sessionsByPrefix(context.database, params.id) : []
     const isOwn = found.length > 0 && found.every((one) => ownerOf(one) === caller.actor.id)
     if (!isOwn) requireCapability(caller, ADMINISTERS)
-    if (found.length === 0) throw new Refusal('not_found', { message: 'There is no session of this id.' })
+    if (found.length === 0) throw new Refusal('not_found', { message: 'There is no session with this id.' })
     await end(context, caller, found)
     return EMPTY_RESULT
   },

@@ -26,7 +26,7 @@ export const listCapabilities = operation({
   name: 'listCapabilities',
   demands: 'admin.read',
   action: 'admin.read',
-  summary: 'Lists the capabilities that anything demands or anybody holds.',
+  summary: 'Lists the capabilities that something requires or somebody holds.',
   takes: {},
   output: z.strictObject({
     built_in: z.array(capabilityToken),
@@ -53,7 +53,7 @@ export const listCapabilities = operation({
 const suggested = z.strictObject({
   capability: capabilityToken,
   kind: z.enum(['built_in', 'tool', 'operator']),
-  held_by: z.int().meta({ description: 'How many principals hold it, operators too.' }),
+  held_by: z.int().meta({ description: 'The number of principals that hold it, operators included.' }),
   demanded_by: z.array(z.string()).meta({ description: 'MCP servers, and tools as they are called.' }),
 })
 
@@ -64,7 +64,7 @@ export const suggestCapabilities = operation({
   name: 'suggestCapabilities',
   demands: 'admin.read',
   action: 'admin.read',
-  summary: 'Lists the capabilities with who holds and what demands each.',
+  summary: 'Lists the capabilities, with who holds each and what requires it.',
   takes: {},
   output: z.strictObject({ capabilities: z.array(suggested) }),
   status: 200,

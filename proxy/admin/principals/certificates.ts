@@ -18,7 +18,7 @@ import { graceHours, graceUntil, predecessorInGrace } from './grace.ts'
 import { principalByParams, principalIdMember, principalOf, withId } from './view.ts'
 
 const previousValidUntil = instant.nullable().meta({
-  description: 'Until when the certificate before it is honoured; null where it is not, or none was.',
+  description: 'Until when the previous certificate is accepted; null if it is not, or if there was none.',
 })
 
 /**
@@ -31,8 +31,9 @@ export const rotateCertificate = (kind: PrincipalKind) =>
     demands: capabilityToEnroll(kind),
     action: `${kind.type}.cert_rotated`,
     object: principalByParams(kind),
-    cannotWait: 'The new key is shown once, to whoever asks. Ask for a certificate by a request of its own.',
-    summary: 'Issues a new certificate and key, which are shown this once.',
+    cannotWait:
+      'This change needs a second operator, but the new key is shown only once, to the caller. Use a certificate request instead.',
+    summary: 'Issues a new certificate and key. They are shown only this once.',
     takes: { params: idParams, body: z.strictObject({ grace_hours: graceHours.optional() }) },
     output: withId(kind, {
       cert_pem: pemText,
@@ -72,7 +73,8 @@ export const certifyRequest = (kind: PrincipalKind) =>
     demands: capabilityToEnroll(kind),
     action: `${kind.type}.certificate_issued`,
     object: principalByParams(kind),
-    summary: 'Issues a certificate for the key of a PKCS#10 request, which never leaves its maker.',
+    summary:
+      'Issues a certificate for a PKCS#10 request. The private key never leaves the machine that made it.',
     takes: {
       params: idParams,
       body: z.strictObject({ csr_pem: z.string().max(65_536), grace_hours: graceHours.optional() }),

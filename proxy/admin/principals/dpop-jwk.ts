@@ -63,7 +63,7 @@ export const registerDpopJwk = (kind: PrincipalKind) =>
     demands: capabilityToEnroll(kind),
     action: `${kind.type}.dpop_jwk_set`,
     object: principalByParams(kind),
-    summary: 'Registers the key that DPoP proofs must be signed by: the JWK itself, or {"jwk": …}.',
+    summary: 'Registers the key that must sign DPoP proofs: the JWK itself, or {"jwk": …}.',
     takes: { params: idParams, body: registration },
     output: withId(kind, { dpop_jkt: z.string() }),
     status: 200,

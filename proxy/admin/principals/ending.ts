@@ -21,14 +21,14 @@ export const listEndingCertificates = operation({
   name: 'listEndingCertificates',
   demands: 'admin.read',
   action: 'admin.read',
-  summary: 'Lists whose certificates end within 30 days.',
+  summary: 'Lists the principals whose certificates end within 30 days.',
   takes: {},
   output: z.array(
     z.strictObject({
       principal_type: z.enum(['agent', 'user', 'workload', 'operator']),
       principal_id: z.string(),
       name: z.string(),
-      svid: z.boolean().meta({ description: 'Whether it is the SVID that its agent was enrolled by.' }),
+      svid: z.boolean().meta({ description: 'Whether it is the SVID that its agent was enrolled with.' }),
       cert_not_after: instant,
     }),
   ),

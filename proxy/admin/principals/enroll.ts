@@ -59,7 +59,7 @@ const granted = (
   { body }: { readonly body: { readonly capabilities: readonly string[] } },
 ): readonly AdminCapability[] => (body.capabilities.length > 0 ? [capabilityToGrant(AGENT)] : [])
 
-const ENROLL_EMPTY = 'Enroll it with an empty set, and grant what it shall hold afterwards.'
+const ENROLL_EMPTY = 'Enroll it with an empty set, and grant its capabilities afterwards.'
 
 /** What an enrollment makes of authority. */
 const enrolled = (
@@ -83,7 +83,7 @@ export const mintAgent = operation({
   action: 'agent.created',
   alsoDemands: granted,
   cannotWait: ENROLL_EMPTY,
-  summary: 'Enrolls an agent and mints its certificate, whose key is shown this once.',
+  summary: 'Enrolls an agent and makes its certificate. The private key is shown only this once.',
   takes: { body: minted },
   gives: enrolled,
   output: withName(AGENT, {
@@ -126,7 +126,8 @@ export const enrollByocaAgent = operation({
   action: 'agent.enrolled_byoca',
   alsoDemands: granted,
   cannotWait: ENROLL_EMPTY,
-  summary: "Enrolls an agent by a certificate of the organisation's own CA, and shows an API key this once.",
+  summary:
+    "Enrolls an agent with a certificate of the organisation's own CA. The API key is shown only this once.",
   takes: { body: byoca },
   gives: enrolled,
   output: withName(AGENT, { ...PRINCIPAL_MEMBERS, api_key: z.string() }),
@@ -160,7 +161,7 @@ export const enrollSpiffeAgent = operation({
   action: 'agent.enrolled_spiffe',
   alsoDemands: granted,
   cannotWait: ENROLL_EMPTY,
-  summary: 'Enrolls an agent by a SPIFFE SVID under the given bundle or the attached ones.',
+  summary: 'Enrolls an agent with a SPIFFE SVID, under the given bundle or the attached ones.',
   takes: { body: spiffe },
   gives: enrolled,
   output: PRINCIPAL_SHAPES.agent,

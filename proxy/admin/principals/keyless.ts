@@ -12,7 +12,7 @@ export const countKeylessPrincipals = operation({
   name: 'countKeylessPrincipals',
   demands: 'admin.read',
   action: 'admin.read',
-  summary: 'Counts who has registered no proof key.',
+  summary: 'Counts the principals that have registered no proof key.',
   takes: {},
   output: z.strictObject({ agents: count, users: count, workloads: count }),
   status: 200,

@@ -87,21 +87,21 @@ function checkRenewable(
   const issuer = new X509Certificate(intermediatePem)
   if (!certificate.checkIssued(issuer) || !certificate.verify(issuer.publicKey)) {
     throw new Refusal('renewal_refused', {
-      message: 'This certificate was not issued here: the CA that issued it renews it.',
+      message: 'This certificate was not issued here. Renew it with the CA that issued it.',
     })
   }
   const from = peer.notAfter - (peer.notAfter - peer.notBefore) / 3
   if (at >= from) return
   const instant = new Date(from).toISOString()
   throw new Refusal('renewal_refused', {
-    message: `A certificate is renewed in the last third of its life: this one from ${instant} on.`,
+    message: `A certificate can be renewed only in the last third of its life: this one from ${instant} on.`,
     detail: { renewable_from: instant },
   })
 }
 
 const replaced = (): Refusal =>
   new Refusal('renewal_refused', {
-    message: 'Another certificate has taken the place of this one. If that was not you, tell the operator.',
+    message: 'Another certificate has replaced this one. If that was not you, tell the operator.',
   })
 
 /** The renewals that a principal may ask for in a minute. */

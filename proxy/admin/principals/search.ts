@@ -40,7 +40,7 @@ export function parseSearch(text: string): ParsedSearch {
     else {
       const ms = spanOf(value)
       const or = name === 'denied' ? ', or today' : ''
-      if (ms === null) return { ok: false, message: `${name}: takes a time, as 30d or 12h${or}` }
+      if (ms === null) return { ok: false, message: `${name}: takes a time, such as 30d or 12h${or}` }
       spans[name] = ms
     }
   }

@@ -20,7 +20,7 @@ const dryRun = z
     type: 'string',
     enum: ['true', 'false'],
     description:
-      'True: nothing is changed; `rehearsal` says what it would have done to the calls of 30 days.',
+      'True: nothing is changed; `rehearsal` says what the change would have done to the calls of the last 30 days.',
   })
 
 /**

@@ -26,7 +26,7 @@ const trustedCas = z
   .strictObject({
     own_bundle: z
       .boolean()
-      .meta({ description: 'True: its enrollment named CAs of its own, and no other counts.' }),
+      .meta({ description: 'True: its enrollment named CAs of its own, and no other CA counts.' }),
     cas: z.array(
       z.strictObject({
         digest: sha256,
@@ -44,7 +44,7 @@ export const listTrustedCas = operation({
   name: 'listAgentTrustedCas',
   demands: 'admin.read',
   action: 'admin.read',
-  summary: 'Lists the attached CAs that vouch for an agent that is known by its SPIFFE id.',
+  summary: 'Lists the attached CAs that vouch for an agent that is identified by its SPIFFE id.',
   takes: { params: idParams },
   output: trustedCas,
   status: 200,
@@ -63,7 +63,8 @@ export const trustCaForAgent = operation({
   action: 'ca.trusted',
   twoPersonKind: 'trust',
   object: principalByParams(AGENT),
-  summary: 'Has an attached CA vouch for an agent: an SVID of its id by that CA is this agent.',
+  summary:
+    'Lets an attached CA vouch for an agent: an SVID with its id, issued by that CA, is then this agent.',
   takes: { params: idParams, body: z.strictObject({ digest }) },
   output: trustedCas,
   status: 200,
@@ -96,7 +97,7 @@ export const distrustCaForAgent = operation({
   action: 'ca.distrusted',
   twoPersonKind: 'trust',
   object: principalByParams(AGENT),
-  summary: 'Has a CA vouch for an agent no longer.',
+  summary: 'Stops a CA from vouching for an agent.',
   takes: { params: idParams.extend({ digest: z.string() }) },
   output: z.undefined(),
   status: 204,
@@ -105,7 +106,7 @@ export const distrustCaForAgent = operation({
     const { database } = context
     const record = await principalOf(context, AGENT, id)
     const found = (await trustedCasOf(database, id)).some(({ digest: one }) => one === gone)
-    if (!found) throw new Refusal('not_found', { message: 'No CA of this digest vouches for this agent.' })
+    if (!found) throw new Refusal('not_found', { message: 'No CA with this digest vouches for this agent.' })
     await commitChange(context, caller, {
       action: 'ca.distrusted',
       detail: { digest: gone, subjects: [record.principal_ref] },
@@ -127,7 +128,7 @@ export const trustReplacementCa = operation({
   demands: 'admin.enroll',
   action: 'ca.trusted',
   twoPersonKind: 'trust',
-  summary: 'Has an attached CA vouch for every agent that another one vouches for.',
+  summary: 'Lets an attached CA vouch for every agent that another CA vouches for.',
   takes: { body: z.strictObject({ digest, as: digest }) },
   output: z.strictObject({ agents: z.int() }),
   status: 200,
@@ -173,10 +174,11 @@ async function spiffeAgent(
 
 async function checkRestsOnAttached(context: AdminContext, record: PrincipalRecord): Promise<void> {
   const known = await spiffeAgent(context, record)
-  if (!known) throw new Refusal('conflict', { message: 'This agent is not known by a SPIFFE id.' })
+  if (!known) throw new Refusal('conflict', { message: 'This agent is not identified by a SPIFFE id.' })
   if (known.bundlePem === null) return
   throw new Refusal('conflict', {
-    message: 'This agent rests on the CAs that its enrollment named: deactivate it, and enroll it again.',
+    message:
+      'This agent relies on the CAs that its enrollment named. To change them, deactivate it and enroll it again.',
   })
 }
 
@@ -188,6 +190,6 @@ async function checkAttached(
   const attached = await listAttachedCas(database, 'spiffe')
   const problems = Object.entries(named)
     .filter(([, one]) => !attached.some((ca) => ca.digest === one))
-    .map(([field]) => ({ field, message: 'is no attached CA of the kind spiffe' }))
+    .map(([field]) => ({ field, message: 'is not an attached CA of the kind spiffe' }))
   if (problems.length > 0) throw unprocessableBody(problems)
 }

@@ -58,7 +58,7 @@ export const PRINCIPAL_MEMBERS = {
 const PSEUDONYM = z
   .string()
   .regex(/^usr_[a-z2-7]{26}$/)
-  .meta({ description: 'The name that the ledger knows it by.' })
+  .meta({ description: 'Its name in the ledger.' })
 
 const membersOf = ({ type }: PrincipalKind) => ({
   ...PRINCIPAL_MEMBERS,
@@ -137,7 +137,7 @@ export async function principalOf(
   id: string,
 ): Promise<PrincipalRecord> {
   const record = await findPrincipal(database, type, id)
-  if (!record) throw new Refusal('not_found', { message: `There is no ${type} of this id.` })
+  if (!record) throw new Refusal('not_found', { message: `There is no ${type} with this id.` })
   return record
 }
 

@@ -29,12 +29,12 @@ import { etagOf } from '../operation/parse.ts'
 /** Finds the open proposal of an id. Refuses with `not_found`, or `conflict` where it is decided. */
 export async function openProposal(context: AdminContext, id: string, at: number): Promise<Proposal> {
   const proposal = await findProposal(context.database, id)
-  if (!proposal) throw new Refusal('not_found', { message: 'There is no proposal of this id.' })
+  if (!proposal) throw new Refusal('not_found', { message: 'There is no proposal with this id.' })
   if (proposal.status !== 'open')
-    throw new Refusal('conflict', { message: `This proposal is ${proposal.status} already.` })
+    throw new Refusal('conflict', { message: `This proposal is already ${proposal.status}.` })
   // The task that says so in the ledger may not have come by yet.
   if (at >= Date.parse(proposal.expires_at))
-    throw new Refusal('conflict', { message: 'This proposal is expired. Propose the change again.' })
+    throw new Refusal('conflict', { message: 'This proposal has expired. Propose the change again.' })
   return proposal
 }
 
@@ -60,7 +60,7 @@ export async function confirmProposal(
   if (!proposer || !(await isAsItWas(context, bound, given, etag))) {
     await endProposal(context, caller, proposal, 'void')
     throw new Refusal('precondition_failed', {
-      message: 'What this proposal rests on has changed since. Propose the change again.',
+      message: 'The state that this proposal was made for has changed. Propose the change again.',
     })
   }
   const forced = await forcedChange(context, bound, given)

@@ -19,8 +19,11 @@ const view = z
     capabilities: z.array(capabilityToken).meta({ description: 'What proposer and confirmer must hold.' }),
     change: z
       .looseObject({ operation: z.string() })
-      .meta({ description: 'What was asked for; once it is decided only which operation.' }),
-    rehearsal: z.string().nullable().meta({ description: 'Of what it would do; null where nobody can say.' }),
+      .meta({ description: 'What was asked for; once it is decided, only the operation.' }),
+    rehearsal: z
+      .string()
+      .nullable()
+      .meta({ description: 'The rehearsal of the change; null if it could not be rehearsed.' }),
     etag: z.string().nullable(),
     status: z.enum(STATUSES),
     decided_by: z.string().nullable(),
@@ -61,7 +64,7 @@ const list = operation({
   name: 'listProposals',
   demands: 'admin.read',
   action: 'admin.read',
-  summary: 'Lists the changes that wait for a second operator, or have, newest first.',
+  summary: 'Lists the changes that are or were waiting for a second operator, newest first.',
   takes: { query: page },
   output: z.strictObject({ proposals: z.array(view) }),
   status: 200,
@@ -81,14 +84,14 @@ const get = operation({
   name: 'getProposal',
   demands: 'admin.read',
   action: 'admin.read',
-  summary: 'Shows the proposal of that id.',
+  summary: 'Shows the proposal with that id.',
   takes: { params: idParams },
   output: view,
   status: 200,
   reasons: ['not_found'],
   run: async ({ database }, { params: { id } }) => {
     const found = await findProposal(database, id)
-    if (!found) throw new Refusal('not_found', { message: 'There is no proposal of this id.' })
+    if (!found) throw new Refusal('not_found', { message: 'There is no proposal with this id.' })
     return { value: proposalView(found) }
   },
 })
@@ -98,7 +101,7 @@ const decline = operation({
   name: 'declineProposal',
   demands: 'admin.read',
   action: 'proposal.declined',
-  summary: 'Declines a proposal. Its proposer withdraws it so.',
+  summary: "Declines a proposal, or withdraws the caller's own.",
   takes: { params: idParams },
   output: z.undefined(),
   status: 204,
@@ -124,8 +127,7 @@ export function proposalOperations(all: readonly Operation<InputSchemas, unknown
     name: 'confirmProposal',
     demands: 'admin.read',
     action: 'proposal.confirmed',
-    summary:
-      'Confirms a proposal of another operator: the change is made, and answered as it would have been.',
+    summary: 'Confirms a proposal of another operator: makes the change, and answers as that change would.',
     takes: { params: idParams },
     output: z.unknown(),
     status: 200,
@@ -133,7 +135,8 @@ export function proposalOperations(all: readonly Operation<InputSchemas, unknown
     run: async (context, { params: { id } }, caller) => {
       const proposal = await openProposal(context, id, caller.at)
       const bound = byName.get(proposal.operation)
-      if (!bound) throw new Refusal('conflict', { message: 'This version does not know such a change.' })
+      if (!bound)
+        throw new Refusal('conflict', { message: 'This version does not know this kind of change.' })
       const { value, revision } = await confirmProposal(context, bound, proposal, caller)
       return { value: value ?? null, ...(revision !== undefined && { revision }) }
     },

@@ -50,7 +50,7 @@ export const rehearse = operation({
 export const rehearseWithProgress = operation({
   ...declared,
   name: 'rehearseWithProgress',
-  summary: 'The same, with lines of its progress before it.',
+  summary: 'The same, after lines about the progress.',
   media: 'application/x-ndjson',
   output: z.unknown(),
   run: async (context, { body }, caller) => ({
@@ -80,7 +80,7 @@ export const getRehearsal = operation({
   name: 'getRehearsal',
   demands: 'admin.read',
   action: 'admin.read',
-  summary: 'Shows a rehearsal once more, for 30 days.',
+  summary: 'Shows a rehearsal again, for 30 days.',
   takes: { params: idParams },
   output: rehearsalShape,
   status: 200,
@@ -88,7 +88,7 @@ export const getRehearsal = operation({
   run: async ({ database }, { params: { id } }, { at }) => {
     const found = await findRehearsal(database, id)
     if (!found || at - Date.parse(found.created_at) > DEFAULT_WINDOW_MS)
-      throw new Refusal('not_found', { message: 'There is no rehearsal of this id.' })
+      throw new Refusal('not_found', { message: 'There is no rehearsal with this id.' })
     // Proven by record, which alone stores them.
     return { value: JSON.parse(found.result) as Rehearsal }
   },

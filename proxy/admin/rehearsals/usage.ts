@@ -26,9 +26,11 @@ const used = z.strictObject({
       models: z.array(z.string()),
     }),
   ),
-  unused: tokens.meta({ description: 'Held now, and demanded by no allowed call.' }),
-  missing: tokens.meta({ description: 'Refused for the want of it, and not held now.' }),
-  suggested: tokens.meta({ description: 'The least set that would have allowed all that was allowed.' }),
+  unused: tokens.meta({ description: 'Held now, and not required by any allowed call.' }),
+  missing: tokens.meta({ description: 'Missing in refused calls, and not held now.' }),
+  suggested: tokens.meta({
+    description: 'The smallest set that would have allowed every call that was allowed.',
+  }),
 })
 
 export type CapabilityUsage = z.output<typeof used>
@@ -39,7 +41,7 @@ export const getCapabilityUsage = (kind: PrincipalKind) =>
     name: `get${kind.noun}Usage`,
     demands: 'admin.read',
     action: 'admin.read',
-    summary: `Says which capabilities the calls of the ${kind.type} demanded, and which it holds in vain.`,
+    summary: `Says which capabilities the calls of the ${kind.type} required, and which it holds but does not use.`,
     takes: { params: idParams, query: z.object({ since }) },
     output: used,
     status: 200,

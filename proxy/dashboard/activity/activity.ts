@@ -31,7 +31,7 @@ ${problem('since', 'From')}${problem('until', 'To')}
       .filter(([name]) => name !== 'cursor')
       .map(
         ([name, value]) =>
-          html`<a class="chip" href="${here({ [name]: null, cursor: null })}" title="Take this away">${name}: ${value} ×</a> `,
+          html`<a class="chip" href="${here({ [name]: null, cursor: null })}" title="Remove this filter">${name}: ${value} ×</a> `,
       ),
   )}</p>`
 }
@@ -83,7 +83,7 @@ async function found(
   ]
   return html`${chart({ shown, decided, here, chosen: times.window, notNarrowed })}
 ${following(asked)}
-<div class="beside"><aside aria-label="Narrow it">${joinHtml(FACETS.map((facet) => facetOf(facet, calls, here)))}</aside>
+<div class="beside"><aside aria-label="Filter">${joinHtml(FACETS.map((facet) => facetOf(facet, calls, here)))}</aside>
 ${table(calls, here, facts.at)}</div>`
 }
 
@@ -94,8 +94,8 @@ const following = ({ chosen, here }: ActivityParams): HtmlFragment =>
     : html`<p id="follow" data-live="${here({}).replace('/proxy/activity', '/proxy/activity/live')}"><a href="${here({})}">Reload</a></p>`
 
 const table = (found: CallPage, here: ActivityHref, at: number): HtmlFragment =>
-  html`<section id="calls" tabindex="-1">${callLines(found.calls, at, html`<p>No call fits.</p><p>An agent's first call shows up here: <code class="copy" tabindex="0">make demo</code> makes some.</p>`)}
-<p class="faint">${countWithNoun(found.fitting, 'line fits', 'lines fit')} among the ${countWithNoun(found.rows, 'row')} that were looked at${found.oldest === null ? '' : `, back to ${found.oldest}`}.</p>
+  html`<section id="calls" tabindex="-1">${callLines(found.calls, at, html`<p>No calls match.</p><p>An agent's first call shows up here: <code class="copy" tabindex="0">make demo</code> makes some.</p>`)}
+<p class="faint">${countWithNoun(found.fitting, 'line matches', 'lines match')} among the ${countWithNoun(found.rows, 'row')} that were searched${found.oldest === null ? '' : `, back to ${found.oldest}`}.</p>
 ${htmlIf(found.next !== null, () => html`<p><a rel="next" href="${here({ cursor: found.next })}">Older</a></p>`)}</section>`
 
 /** The words by which a facet is asked for: `principal` by the name that the ledger or the API has. */

@@ -28,8 +28,8 @@ export function chart({ shown, decided, here, chosen, notNarrowed }: ChartOption
   const bars = barsOf(shown, decided.counts)
   const most = Math.max(1, ...bars.map(({ allowed, denied }) => allowed + denied))
   return html`<section id="chart" class="chart" aria-label="Over time">
-<p class="totals">${total('denied', decided.denied, here)} · ${total('allowed', decided.allowed, here)} <span class="faint">from ${minuteOf(from)} to ${end} UTC${widened ? ', widened to whole bars' : ''}, a bar for ${unitName}</span></p>
-<p>${joinHtml(windows(here, chosen))}<a class="skip" href="#calls">Past the chart</a></p>
+<p class="totals">${total('denied', decided.denied, here)} · ${total('allowed', decided.allowed, here)} <span class="faint">from ${minuteOf(from)} to ${end} UTC${widened ? ', widened to whole bars' : ''}, one bar is ${unitName}</span></p>
+<p>${joinHtml(windows(here, chosen))}<a class="skip" href="#calls">Skip the chart</a></p>
 ${said(decided, notNarrowed)}
 <svg role="group" aria-label="Bars over time" viewBox="0 0 ${String(bars.length * WIDTH)} ${String(HEIGHT)}" preserveAspectRatio="none" width="100%" height="96" data-range="${here({ since: null, until: null, window: null, cursor: null })}">${joinHtml(
     bars.map((bar, n) => drawn(bar, n, most, here)),
@@ -49,7 +49,7 @@ const windows = (here: ActivityHref, chosen: WindowName | null): readonly HtmlFr
 
 /** Where the numbers are not of what the table shows, they say so. */
 const said = ({ uncounted }: DecisionCounts, notNarrowed: readonly string[]): HtmlFragment =>
-  html`${htmlIf(notNarrowed.length > 0, () => html`<p class="needs">These numbers are of all calls: they are not narrowed by ${notNarrowed.join(', ')}.</p>`)}${htmlIf(uncounted > 0, () => html`<p class="needs">About ${uncounted.toLocaleString('en')} of the newest rows are not in these numbers yet: they are being counted.</p>`)}`
+  html`${htmlIf(notNarrowed.length > 0, () => html`<p class="needs">These numbers cover all calls: they are not filtered by ${notNarrowed.join(', ')}.</p>`)}${htmlIf(uncounted > 0, () => html`<p class="needs">About ${uncounted.toLocaleString('en')} of the newest rows are not in these numbers yet: they are still being counted.</p>`)}`
 
 function drawn(
   { from, to, allowed, denied }: ChartBar,

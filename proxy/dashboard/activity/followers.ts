@@ -50,7 +50,7 @@ export class ActivityFollowers {
     const own = [...this.#streams.values()].filter((one) => one === operator).length
     if (this.#closed || own >= MAX_PER_OPERATOR || this.size >= MAX_FOLLOWERS)
       throw new Refusal('overloaded', {
-        message: 'Too many pages follow already. Close one of them.',
+        message: 'Too many pages already follow the ledger. Close one of them.',
         headers: { 'retry-after': '5' },
       })
     const stream = new Readable({ highWaterMark: MAX_BACKLOG_BYTES, read: () => {} })
@@ -99,4 +99,4 @@ export class ActivityFollowers {
   }
 }
 
-const UNSEEN = 'pages that follow the ledger could not be told whether there are new rows'
+const UNSEEN = 'pages that follow the ledger could not be told about new rows'

@@ -25,7 +25,7 @@ const SAYS: Readonly<Record<string, (row: AuditRow) => HtmlFragment | string>> =
   capability: (row) => {
     const { demanded } = rowAuthority(row)
     const list = Array.isArray(demanded) ? demanded.map(valueText) : []
-    return list.length === 0 ? 'demands no capability' : html`demands ${tokens(list)}`
+    return list.length === 0 ? 'requires no capability' : html`demands ${tokens(list)}`
   },
   mcp_tool: (row) => {
     const { pin } = rowAuthority(row)

@@ -35,12 +35,12 @@ export function timesOf(asked: URLSearchParams): ActivityTimes {
   }
 }
 
-const FORM = 'is no date and time, such as 2026-11-22, 2026-11-22 14:30 or 2026-11-22T14:30:00Z'
+const FORM = 'is not a date and time, such as 2026-11-22, 2026-11-22 14:30 or 2026-11-22T14:30:00Z'
 
 function untilProblem(typed: string, since: number | null, until: number | null): string | null {
   if (typed === '') return null
   if (until === null) return FORM
-  return since !== null && until <= since ? 'is not later than where it begins' : null
+  return since !== null && until <= since ? 'is not later than the start' : null
 }
 
 const isWindow = (name: string): name is WindowName => Object.hasOwn(WINDOWS, name)

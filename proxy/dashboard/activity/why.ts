@@ -35,10 +35,10 @@ async function ledgerCard(
     const place = `${row.stream}:${row.seq}`
     return rowOf(row, leaves.get(place) ?? null, proofs.get(place) ?? null)
   })
-  const receipt = html`<p><a href="/v1/audit/proofs/${encodeURIComponent(id)}" download="${id}.json">Save as receipt</a>: rows, proofs, and the salts that open what they commit to. Verify it anywhere:</p>
+  const receipt = html`<p><a href="/v1/audit/proofs/${encodeURIComponent(id)}" download="${id}.json">Save as receipt</a>: rows, proofs, and the salts that open their commitments. You can verify it anywhere:</p>
 <pre class="copy" tabindex="0">sallyport verify ${id}.json --body BODY --key VKEY</pre>`
   return html`<section class="card"><h2>In the ledger</h2>${joinHtml(shown)}
-${htmlIf(proven !== null && placed.length > 0, () => receipt)}${htmlIf(proven === null, () => html`<p class="faint">Not sealed yet: that takes a second.</p>`)}</section>`
+${htmlIf(proven !== null && placed.length > 0, () => receipt)}${htmlIf(proven === null, () => html`<p class="faint">Not sealed yet: this takes a second.</p>`)}</section>`
 }
 
 /** A row whole, as the export has it: what the hash is of, and what proves that it is in the log. */
@@ -46,11 +46,11 @@ const rowOf = (row: AuditRow, leaf: string | null, proof: ProvenRow | null): Htm
   html`<details><summary>${row.status}: row ${String(row.seq)} of ${row.stream}, <code>${row.row_hash.slice(0, 16)}</code></summary>${factsOf(
     [
       ['Hash', copyableCode(row.row_hash)],
-      ['Before it', copyableCode(row.prev_hash)],
+      ['Previous hash', copyableCode(row.prev_hash)],
       ['Receipt', copyableCode(`stream=${row.stream}, seq=${row.seq}, hash=${row.row_hash}`)],
       ['Written by', `version ${row.version}, configuration ${row.config_digest}`],
     ],
-  )}<pre>${JSON.stringify(row.detail, null, 2)}</pre>${htmlIf(leaf !== null, () => html`<details><summary>${escapeHiddenJson(leaf ?? '') === leaf ? 'Leaf: the exact bytes' : 'Leaf, with what hides escaped: an export has the exact bytes'}</summary><pre class="copy" tabindex="0">${escapeHiddenJson(leaf ?? '')}</pre></details>`)}${htmlIf(proof !== null, () => html`<details><summary>Inclusion proof, under a signed checkpoint</summary><pre class="copy" tabindex="0">${proof?.proof ?? ''}</pre></details>`)}</details>`
+  )}<pre>${JSON.stringify(row.detail, null, 2)}</pre>${htmlIf(leaf !== null, () => html`<details><summary>${escapeHiddenJson(leaf ?? '') === leaf ? 'Leaf: the exact bytes' : 'Leaf, with hidden characters escaped: an export has the exact bytes'}</summary><pre class="copy" tabindex="0">${escapeHiddenJson(leaf ?? '')}</pre></details>`)}${htmlIf(proof !== null, () => html`<details><summary>Inclusion proof, under a signed checkpoint</summary><pre class="copy" tabindex="0">${proof?.proof ?? ''}</pre></details>`)}</details>`
 
 /** What the rows of changes say that make the state of a principal (docs/ledger.md#replay). */
 const CHANGES = [
@@ -93,15 +93,15 @@ export const whyPage: DashboardPage = async (dashboard, facts) => {
     (await perform(OPERATIONS.audit.list, dashboard.context, { query }, facts)).value,
   )
   const [decision, ...later] = rows
-  if (!decision) throw new Refusal('not_found', { message: 'The ledger has no row of this request.' })
+  if (!decision) throw new Refusal('not_found', { message: 'The ledger has no row for this request.' })
   const outcome = later.at(-1) ?? null
   const who = decision.principal_name ?? decision.principal_id ?? 'nobody'
   return {
     title: `Why: ${decision.action}`,
     section: '/proxy/activity',
     body: html`<p class="lead">${verdict(decision, outcome)} <b>${who}</b> ${decision.action} ${decision.tool ?? decision.model ?? ''} ${relativeTime(decision.recorded_at, facts.at)}${rowReason(decision) === null ? '' : `: ${rowReason(decision)}`}</p>
-${isJudged(decision) ? judged(decision, await findGrantingRow(dashboard, facts, decision)) : html`<section class="card"><h2>A change, and no call</h2>${became(decision)}</section>`}
-${htmlIf(outcome !== null, () => html`<section class="card"><h2>What became of it</h2>${became(outcome)}</section>`)}
+${isJudged(decision) ? judged(decision, await findGrantingRow(dashboard, facts, decision)) : html`<section class="card"><h2>A change, not a call</h2>${became(decision)}</section>`}
+${htmlIf(outcome !== null, () => html`<section class="card"><h2>What happened next</h2>${became(outcome)}</section>`)}
 ${await ledgerCard(dashboard, id, rows)}`,
   }
 }
@@ -112,21 +112,21 @@ const isJudged = ({ status }: AuditRow): boolean => status === 'allowed' || stat
 const judged = (
   decision: AuditRow,
   granted: AuditRow | null,
-): HtmlFragment => html`<section class="card"><h2>The gates, in the order they were asked</h2><ol class="gates">${joinHtml(gatesOf(decision))}</ol></section>
-<section class="card"><h2>What it rested on</h2>${restedOn(decision, granted)}</section>`
+): HtmlFragment => html`<section class="card"><h2>The checks, in order</h2><ol class="gates">${joinHtml(gatesOf(decision))}</ol></section>
+<section class="card"><h2>What the decision was based on</h2>${restedOn(decision, granted)}</section>`
 
 function restedOn(decision: AuditRow, granted: AuditRow | null): HtmlFragment {
   const held = granted?.detail.capabilities
   const shown = new Set(['demanded', 'checks'])
   return factsOf([
     [
-      'Set held then',
+      'Capabilities held then',
       Array.isArray(held)
         ? tokens(held.map(valueText))
         : html`<span class="faint">not among the newest changes</span>`,
     ],
     [
-      'By the row',
+      'Granted by the row',
       granted === null
         ? ''
         : html`<a href="/proxy/activity/${granted.request_id ?? ''}">${granted.action}</a> of ${granted.principal_name ?? granted.principal_id ?? ''}, ${granted.recorded_at}`,

@@ -33,7 +33,7 @@ async function endingCertificates(
   if (soon.length === 0) return []
   const lines = soon.map(
     ({ principal_type: type, principal_id: id, name, svid, cert_not_after: end }) =>
-      html`<li><a href="${pathOf(PRINCIPAL_KINDS[type].plural, id)}">${name}</a> ${relativeTime(end, facts.at)}${svid ? html` <span class="faint">its SVID, and it was not seen with a newer one</span>` : EMPTY_HTML}</li>`,
+      html`<li><a href="${pathOf(PRINCIPAL_KINDS[type].plural, id)}">${name}</a> ${relativeTime(end, facts.at)}${svid ? html` <span class="faint">its SVID; it has not been seen with a newer one</span>` : EMPTY_HTML}</li>`,
   )
   return [card(html`Certificates that end within 30 days`, html`<ul>${joinHtml(lines)}</ul>`)]
 }
@@ -77,7 +77,7 @@ export const attentionPage: DashboardPage = async (dashboard, facts) => {
   return {
     title: 'Attention',
     section: '/proxy',
-    body: html`${htmlIf(cards.length === 0, () => html`<p class="lead well">All is well, as of <time datetime="${now}">${now.slice(11, 19)} UTC</time>. Nothing waits for a person.</p>`)}
+    body: html`${htmlIf(cards.length === 0, () => html`<p class="lead well">All is well, as of <time datetime="${now}">${now.slice(11, 19)} UTC</time>. Nothing needs a person.</p>`)}
 ${joinHtml(cards)}${await unnamed(dashboard, facts)}
 ${htmlIf(!hasCapability(facts, 'admin.audit'), () => html`<p class="needs">Seeing refused calls needs <code>admin.audit</code>.</p>`)}`,
   }
@@ -90,7 +90,7 @@ async function unnamed({ context }: DashboardContext, facts: AdministrationFacts
   const isFixed = value.organisation_fixed_by !== null && value.trust_domain_fixed_by !== null
   return value.answered || isFixed
     ? EMPTY_HTML
-    : html`<p class="faint">Nobody has named the organisation yet: ids and certificates will say <code>${value.organisation}</code>, for ever, once somebody is enrolled. <a href="/proxy/setup/organisation">Go on with the set-up</a></p>`
+    : html`<p class="faint">The organisation has not been named yet. Once somebody is enrolled, ids and certificates will say <code>${value.organisation}</code> for ever. <a href="/proxy/setup/organisation">Continue the setup</a></p>`
 }
 
 /** The changes that wait for a second operator. */
@@ -104,7 +104,7 @@ async function waiting(
   const more = next
     ? [
         card(
-          html`More changes wait for a second person than are shown here`,
+          html`More changes are waiting for a second operator than are shown here`,
           html`<p>These are the newest. <code>sallyport operator proposals</code> lists all.</p>`,
         ),
       ]
@@ -115,13 +115,11 @@ async function waiting(
     const decide = (what: string, label: string): HtmlFragment =>
       button(facts, 'admin.read', `/proxy/proposals/${id}/${what}`, label)
     return card(
-      html`${by} asks for a second person: ${action}`,
+      html`${by} asks for a second operator: ${action}`,
       html`<p>${relativeTime(proposal.at, facts.at)}, until ${relativeTime(proposal.expires_at, facts.at)}. ${
-        rehearsal === null
-          ? 'Nobody can say what it would do.'
-          : html`It was rehearsed: <code>${rehearsal}</code>.`
+        rehearsal === null ? 'It could not be rehearsed.' : html`It was rehearsed: <code>${rehearsal}</code>.`
       }</p><pre>${JSON.stringify(change, null, 2)}</pre>${readServer(change)}
-<p>${isOwn ? html`<span class="faint">Somebody else confirms it.</span>` : decide('confirm', 'Confirm')} ${decide('decline', isOwn ? 'Withdraw' : 'Decline')}</p>`,
+<p>${isOwn ? html`<span class="faint">Another operator must confirm it.</span>` : decide('confirm', 'Confirm')} ${decide('decline', isOwn ? 'Withdraw' : 'Decline')}</p>`,
     )
   })
   return [...cards, ...more]
@@ -145,7 +143,7 @@ async function servers(
     ({ resource_id: id, name, tools, last_error: error, pending_server_digest: words }) => {
       const path = pathOf('tools', id)
       const changed = tools.filter(({ state }) => state === 'quarantined').map((tool) => tool.name)
-      const waits = html`<p>${changed.join(', ')} cannot be called until somebody has read what is different.</p><p><a href="${path}">Read and approve</a></p>`
+      const waits = html`<p>${changed.join(', ')} cannot be called until somebody has read and approved the changes.</p><p><a href="${path}">Read and approve</a></p>`
       return [
         ...(changed.length > 0
           ? [card(html`${name}: ${countWithNoun(changed.length, 'tool has', 'tools have')} changed`, waits)]
@@ -154,8 +152,8 @@ async function servers(
           ? []
           : [
               card(
-                html`${name} says something else of itself`,
-                html`<p>Models go on hearing the instructions that were approved until somebody has read what is different.</p><p><a href="${path}">Read and approve</a></p>`,
+                html`${name} says something new about itself`,
+                html`<p>Models still get the approved instructions until somebody has read and approved the changes.</p><p><a href="${path}">Read and approve</a></p>`,
               ),
             ]),
         ...(error === null
@@ -182,7 +180,7 @@ async function secretUsed(
   return [
     card(
       html`The operator secret was used ${relativeTime(used, facts.at)}`,
-      html`<p>It is for when nothing else opens. <a href="/proxy/activity?principal=admin">What it did</a></p>`,
+      html`<p>It is for when nothing else works. <a href="/proxy/activity?principal=admin">What it did</a></p>`,
     ),
   ]
 }
@@ -202,7 +200,7 @@ async function refused(
   const calls = found.calls.filter(({ decision }) => !USUAL.has(rowReason(decision) ?? '')).slice(0, SHOWN)
   if (calls.length === 0) return []
   return [
-    html`<section class="card"><h2>Refused lately</h2>${callLines(calls, facts.at, html``)}<p><a href="/proxy/activity?status=denied">All refusals</a></p></section>`,
+    html`<section class="card"><h2>Refused recently</h2>${callLines(calls, facts.at, html``)}<p><a href="/proxy/activity?status=denied">All refusals</a></p></section>`,
   ]
 }
 
@@ -213,7 +211,7 @@ async function lateAnchors({ context }: DashboardContext): Promise<readonly Html
   return [
     card(
       html`${countWithNoun(names.length, 'anchor is', 'anchors are')} late`,
-      html`<ul>${joinHtml(names.map((name) => html`<li>${name}</li>`))}</ul><p>What was recorded lately could still be written anew by whoever owns the database. <a href="/proxy/proof">Why</a></p>`,
+      html`<ul>${joinHtml(names.map((name) => html`<li>${name}</li>`))}</ul><p>Whoever owns the database could still rewrite the newest rows. <a href="/proxy/proof">Why</a></p>`,
     ),
   ]
 }

@@ -25,7 +25,7 @@ export async function keylessCallers(
   return [
     card(
       html`No proof key, while proofs are optional`,
-      html`<p>Whoever gets hold of the key of its certificate can speak as one of these.</p><ul>${joinHtml(some.map(([plural, one]) => html`<li><a href="/proxy/${plural}?${q}">${countWithNoun(value[plural], one)}</a></li>`))}</ul><p>Give them the sidecar, or a key; then <a href="/proxy/settings#modes">rehearse <code>required</code></a>.</p>`,
+      html`<p>Whoever gets the private key of one of these can call as it.</p><ul>${joinHtml(some.map(([plural, one]) => html`<li><a href="/proxy/${plural}?${q}">${countWithNoun(value[plural], one)}</a></li>`))}</ul><p>Give them the sidecar, or a proof key; then <a href="/proxy/settings#modes">rehearse <code>required</code></a>.</p>`,
     ),
   ]
 }

@@ -30,8 +30,8 @@ export function otherModels(
     )
   return [
     card(
-      html`Another model answered than was asked for`,
-      html`<ul>${joinHtml(lines)}</ul><p>Rules about models were asked about the first name. If both are the same, say so with <code>answered_by</code> in <code>50-llm.yaml</code>; if not, look at the settings of the provider, and at <code>refuse_members</code>.</p>`,
+      html`A different model answered than was asked for`,
+      html`<ul>${joinHtml(lines)}</ul><p>Rules about models were applied to the first name. If both are the same model, say so with <code>answered_by</code> in <code>50-llm.yaml</code>; if not, check the settings of the provider, and <code>refuse_members</code>.</p>`,
     ),
   ]
 }

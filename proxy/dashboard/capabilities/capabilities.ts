@@ -16,9 +16,9 @@ const KINDS = { built_in: 'built in', tool: 'of a tool', operator: 'of operators
 
 /** What demands a built-in token, beside the tools that name it. */
 const BUILT_IN: Readonly<Record<string, string>> = {
-  'llm.chat': 'every call of a model',
+  'llm.chat': 'every model call',
   'mcp.tools.list': 'tools/list',
-  'mcp.tools.call': 'tools/call, where enforce_tools_call is on',
+  'mcp.tools.call': 'tools/call, if enforce_tools_call is on',
   'mcp.prompts.get': 'prompts of servers',
   'mcp.resources.read': 'resources of servers',
   'http.get': 'the built-in tool http.get',
@@ -28,14 +28,14 @@ const BUILT_IN: Readonly<Record<string, string>> = {
 export const capabilitiesPage: DashboardPage = async ({ context }, facts) => {
   const { capabilities: known } = (await perform(suggestCapabilities, context, {}, facts)).value
   const noteOf = ({ kind, held_by: holders, demanded_by: demands }: (typeof known)[number]): string => {
-    if (kind === 'operator') return 'needed by nothing here'
-    return holders === 0 && demands.length > 0 ? 'reachable by nobody' : ''
+    if (kind === 'operator') return 'not required by anything here'
+    return holders === 0 && demands.length > 0 ? 'held by nobody' : ''
   }
   return {
     title: 'Capabilities',
     section: '/proxy/capabilities',
     body: dataTable(
-      ['Capability', 'Kind', 'Held by', 'Demanded by', ''],
+      ['Capability', 'Kind', 'Held by', 'Required by', ''],
       known.map(
         (one) =>
           html`<tr><td><span class="token">${one.capability}</span></td><td>${KINDS[one.kind]}</td><td class="number">${

@@ -47,7 +47,7 @@ export const formHandler =
       if (reason === 'expectation_broken' && canBeForced(operation))
         return showFormAgain(dashboard, facts, {
           title: 'Not done',
-          label: 'Do it all the same',
+          label: 'Do it anyway',
           refusal: error,
         })
       if (reason !== 'body_unprocessable') throw error

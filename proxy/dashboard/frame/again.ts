@@ -22,7 +22,7 @@ interface FormRetry {
 
 /** The field in which somebody says why a change is made that breaks what is expected. */
 export const forceReasonField = (): HtmlFragment =>
-  html`<label>Why it must be so all the same: the row of the change says it <input name="force_reason" maxlength="500"></label>`
+  html`<label>Why the change is needed anyway: this is recorded with the change <input name="force_reason" maxlength="500"></label>`
 
 /** Shows a form once more, with all that was sent: what it would do, or what stands against it. */
 export function showFormAgain(

@@ -62,30 +62,31 @@ const byOf = (via: string, amr: readonly string[]): string =>
 /** What a form came to, by the word that its redirect carries: never by a text of the URL. */
 const NOTICES: Readonly<Record<string, string>> = {
   updated: 'Updated. One row in the ledger says so.',
-  unchanged: 'Nothing was changed: it was so already.',
-  erased: 'Erased. What the ledger says of it can be opened by nobody any more.',
-  proposed: 'This waits for a second operator. See Attention.',
+  unchanged: 'Nothing was changed: it was already so.',
+  erased: 'Erased. Nobody can open what the ledger says about it any more.',
+  proposed: 'This change is waiting for a second operator. See Attention.',
   deactivated: 'Deactivated. It is refused from its next call on.',
-  reactivated: 'Back in service.',
+  reactivated: 'Reactivated.',
   ended: 'The session is over.',
-  rotated: 'The operator secret is a new one. Whoever was signed in by the old one is signed out.',
-  disabled: 'The operator secret opens nothing any more. Only the machine itself can take it back.',
+  rotated:
+    'The operator secret has been changed. Everybody who was signed in with the old one is signed out.',
+  disabled: 'The operator secret is disabled. Only the gateway’s own machine can enable it again.',
   approved: 'Approved. The tool can be called as it is described now.',
-  server_approved: 'Approved. Models hear the instructions as you have read them.',
+  server_approved: 'Approved. Models now get the instructions that you have read.',
   refreshed: 'The server was read.',
   registered:
-    'Registered. Look whether it could be read, read what its tools say, and bind who may reach it.',
-  enabled: 'The server can be reached again, by whoever is bound to it.',
-  switched_off: 'Nobody reaches the server any more.',
+    'Registered. Check that it could be read, read what its tools say, and bind those who may reach it.',
+  enabled: 'The server is enabled: everybody who is bound to it can reach it again.',
+  switched_off: 'The server is disabled: nobody can reach it.',
   bound: 'Bound.',
-  revoked: 'Released.',
+  revoked: 'Unbound.',
   attached: 'The CA is attached.',
   detached: 'The CA is detached.',
   trusted: 'The CA vouches from now on.',
-  distrusted: 'The CA vouches for this agent no longer.',
+  distrusted: 'The CA no longer vouches for this agent.',
   confirmed: 'Confirmed: the change is made.',
   declined: 'Declined.',
-  reviewed: 'It is on record that you have reviewed it.',
+  reviewed: 'Your review is recorded.',
 }
 
 /** The entries of the navigation, the one of `section` marked. */
@@ -115,7 +116,7 @@ export async function frame(
   const notice = NOTICES[new URLSearchParams(query).get('notice') ?? '']
   return htmlDocument(
     title,
-    html`<a class="skip" href="#main">To the page itself</a>
+    html`<a class="skip" href="#main">Skip to the page</a>
 <header><a class="brand" href="/proxy">Sallyport</a>
 ${navigation(section)}
 <div class="head"><a href="/proxy/proof" title="The last row of the ledger">${

@@ -9,7 +9,7 @@ export function problems(
   const { errors, expectations } = detail as Detail
   // Its own message speaks of what callers of the API add to the URL.
   if (reason === 'expectation_broken' && expectations)
-    return html`<div class="problem" role="alert"><p>This would break what is expected:</p><ul>${joinHtml(expectations.map(({ line, sentence }) => html`<li>${sentence} (line ${String(line)})</li>`))}</ul></div>`
+    return html`<div class="problem" role="alert"><p>This would break an expectation:</p><ul>${joinHtml(expectations.map(({ line, sentence }) => html`<li>${sentence} (line ${String(line)})</li>`))}</ul></div>`
   if (!errors) return html`<p class="problem" role="alert">${message}</p>`
   return html`<ul class="problem" role="alert">${joinHtml(errors.map(({ field, message: why }) => html`<li><code>${nameOf(field)}</code> ${why}</li>`))}</ul>`
 }

@@ -19,12 +19,12 @@ export function snippets(dashboard: DashboardContext, name: string): HtmlFragmen
   const sidecar = `make connect IDENTITY=${folder} PORT=8787`
   const local = 'http://127.0.0.1:8787'
   const clients: readonly (readonly [string, string])[] = [
-    ['The sidecar, which signs each call: it stays in a terminal of its own', sidecar],
+    ['The sidecar, which signs each call: keep it running in its own terminal', sidecar],
     ['OpenAI SDK, Codex', `export OPENAI_BASE_URL=${local}/v1 OPENAI_API_KEY=unused`],
     ['Anthropic SDK, Claude Code', `export ANTHROPIC_BASE_URL=${local} ANTHROPIC_API_KEY=unused`],
     ['MCP clients', `${local}/v1/mcp`],
   ]
   const shown = [...(dashboard.proofRequired ? [] : direct), ...clients]
   return html`<dl class="facts">${joinHtml(shown.map(([title, text]) => html`<dt>${title}</dt><dd><pre class="copy" tabindex="0">${text}</pre></dd>`))}</dl>
-<p class="faint">Every client's own settings: <code>make env IDENTITY=${folder}</code></p>`
+<p class="faint">Settings for each client: <code>make env IDENTITY=${folder}</code></p>`
 }

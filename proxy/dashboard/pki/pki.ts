@@ -26,7 +26,7 @@ export const pkiPage: DashboardPage = async ({ context }, facts) => {
     title: 'PKI',
     section: '/proxy/pki',
     body: html`<section class="card"><h2>This organisation's CA</h2>
-<p>Clients verify this service by it. <a href="/pki/ca.crt" download="sallyport-ca.crt">Export the CA certificate</a> · <a href="/pki/ca-chain.pem" download="sallyport-ca-chain.pem">the whole chain</a></p>
+<p>Clients verify this service with it. <a href="/pki/ca.crt" download="sallyport-ca.crt">Export the CA certificate</a> · <a href="/pki/ca-chain.pem" download="sallyport-ca-chain.pem">the whole chain</a></p>
 <p class="faint">On the machine: <code class="copy" tabindex="0">make ca-export</code></p></section>
 <section class="card"><h2>CAs that are trusted for enrollment</h2>${dataTable(
       ['Kind', 'Subject', 'Ends', 'Attached', 'Vouches for', 'Digest', ''],
@@ -34,13 +34,13 @@ export const pkiPage: DashboardPage = async ({ context }, facts) => {
         ({ kind, subject, not_after: end, attached_at: since, digest, agents, agents_alone: alone }) =>
           html`<tr><td>${kind}</td><td>${subject}</td><td>${relativeTime(end, facts.at)}${htmlIf(endsSoon(end, facts.at), () => html` <span class="badge warn">ends soon</span>`)}</td><td>${relativeTime(since, facts.at)}</td><td>${kind === 'spiffe' ? reliance(agents, alone) : ''}</td><td>${copyableCode(digest)}</td><td>${detachForm(facts, digest, alone)}</td></tr>`,
       ),
-      html`<p>None: principals are enrolled by this organisation's CA alone.</p>`,
+      html`<p>None: principals are enrolled with this organisation's CA only.</p>`,
     )}
 ${
   hasCapability(facts, 'admin.settings')
     ? html`<form method="post" action="/proxy/pki">${csrf(facts.session)}<label>Certificates of a CA, in PEM <textarea name="ca_pem" rows="6" required spellcheck="false"></textarea></label>
 <fieldset><legend>For</legend><label class="inline"><input type="radio" name="kind" value="organisation" checked> certificates of agents</label> <label class="inline"><input type="radio" name="kind" value="spiffe"> SPIFFE</label></fieldset><button>Attach</button></form>`
-    : html`<p class="needs">Attaching one needs <code>admin.settings</code>.</p>`
+    : html`<p class="needs">Attaching a CA needs <code>admin.settings</code>.</p>`
 }</section>${vouchCard(
       cas.filter(({ kind }) => kind === 'spiffe'),
       facts,
@@ -49,7 +49,7 @@ ${
 }
 
 const reliance = (agents: number, alone: number): string =>
-  `${agents} ${agents === 1 ? 'agent' : 'agents'}${alone === 0 ? '' : `, ${alone} of them alone`}`
+  `${agents} ${agents === 1 ? 'agent' : 'agents'}${alone === 0 ? '' : `, the only CA of ${alone}`}`
 
 /** The form that detaches a CA. Where agents rest on it alone, it asks whether they shall be locked out. */
 const detachForm = (facts: AdministrationFacts, digest: string, alone: number): HtmlFragment =>
@@ -71,7 +71,7 @@ function vouchCard(
           html`<option value="${digest}">${subject} (${digest.slice(0, 12)}…)</option>`,
       ),
     )
-  return html`<section class="card"><h2>Replace a CA</h2><p>A CA that was attached later vouches for nobody who is enrolled already. Have it vouch for all agents of the one before it; detach that one once they have SVIDs of the new one.</p>
+  return html`<section class="card"><h2>Replace a CA</h2><p>A newly attached CA vouches for nobody who is already enrolled. Let it vouch for all agents of the old CA, and detach the old CA once they have SVIDs of the new one.</p>
 ${joinHtml(
   cas
     .filter(({ digest }) => relied.some((ca) => ca.digest !== digest))

@@ -66,18 +66,18 @@ export function capabilitiesCard(
   return html`<section class="card" id="capabilities"><h2>Capabilities</h2>${shown}
 <form method="post" action="${path}/capabilities" data-rehearse="${isNew ? 'now' : ''}">
 ${csrf(facts.session)}<input type="hidden" name="if_match" value="${typed.ifMatch ?? `"${one.revision}"`}">
-<label for="caps">The whole set, separated by commas</label>
+<label for="caps">All capabilities, separated by commas</label>
 <textarea id="caps" name="capabilities" rows="3" class="caps" data-tokens="${kind.type === 'operator' ? 'operator' : 'caller'}" autocomplete="off" spellcheck="false" aria-describedby="caps-error rehearsal"${
     refusal ? html` aria-invalid="true"` : EMPTY_HTML
   }>${text}</textarea>
 <div id="caps-error">${refusal ? problems(refusal, fieldLabels(set)) : EMPTY_HTML}</div>
-${htmlIf(stale, () => html`<div class="pile unknown"><h3>Somebody has changed it meanwhile</h3><dl class="facts"><dt>Stored now</dt><dd>${tokens(held)}</dd><dt>Typed by you</dt><dd>${tokens(set)}</dd></dl><p>The form is about the new state now: look, and update once more.</p></div>`)}
+${htmlIf(stale, () => html`<div class="pile unknown"><h3>Somebody else has changed it in the meantime</h3><dl class="facts"><dt>Stored now</dt><dd>${tokens(held)}</dd><dt>Typed by you</dt><dd>${tokens(set)}</dd></dl><p>The form now applies to the new state: check it, and update again.</p></div>`)}
 ${preview ? rehearsalOf(preview, facts.at) : html`<section id="rehearsal" aria-live="polite"></section>`}
 ${htmlIf(isBroken, forceReasonField)}
 ${htmlIf(asks, () => html`<input type="hidden" name="confirm" value="yes"><input type="hidden" name="shown" value="${nameOfSet(one.id, set)}">`)}
-${htmlIf(asks && typed.isPressed === true, () => html`<p class="notice" role="alert">Nothing has changed yet. Press once more, and it has.</p>`)}
+${htmlIf(asks && typed.isPressed === true, () => html`<p class="notice" role="alert">Nothing has changed yet. Press the button again to make the change.</p>`)}
 <button class="${asks ? 'danger' : 'main'}">${preview && asks ? buttonOf(preview) : 'Update'}</button>
-<p class="faint">Before anything changes, this says what it would have refused in the last 30 days.</p>
+<p class="faint">Before anything changes, this shows what the change would have refused in the last 30 days.</p>
 </form></section>`
 }
 

@@ -60,9 +60,9 @@ export async function detailBody(
     ['State', value.is_active ? 'active' : html`<span class="badge off">inactive</span>`],
     [
       'Enrolled',
-      html`${relativeTime(value.created_at, at)} by ${value.created_by ?? 'nobody known'}, ${value.enrollment_method}`,
+      html`${relativeTime(value.created_at, at)} by ${value.created_by ?? 'somebody unknown'}, ${value.enrollment_method}`,
     ],
-    ['Changed', html`${relativeTime(value.updated_at, at)} by ${value.changed_by ?? 'nobody known'}`],
+    ['Changed', html`${relativeTime(value.updated_at, at)} by ${value.changed_by ?? 'somebody unknown'}`],
     ['Last seen', relativeTime(value.last_seen_at, at)],
     ['Certificate', value.cert_thumbprint === null ? 'none' : copyableCode(value.cert_thumbprint)],
     [
@@ -72,15 +72,15 @@ export async function detailBody(
     [
       'Proof key',
       value.dpop_jkt === null
-        ? html`<span class="faint">none is registered: its certificate alone is enough, and any key may sign beside it</span>`
+        ? html`<span class="faint">none is registered: its certificate alone is enough, and any key may sign its proofs</span>`
         : copyableCode(value.dpop_jkt),
     ],
     ['SPIFFE id', value.spiffe_id === null ? 'none' : copyableCode(value.spiffe_id)],
   ])}
-<p>${button(facts, enroll, `${path}/rotate-cert`, value.cert_thumbprint === null ? 'Make a certificate' : 'Rotate the certificate', fields)} ${value.is_active ? button(facts, enroll, `${path}/deactivate`, 'Deactivate', fields) : button(facts, enroll, `${path}/reactivate`, 'Take back into service', fields)}</p>
+<p>${button(facts, enroll, `${path}/rotate-cert`, value.cert_thumbprint === null ? 'Make a certificate' : 'Rotate the certificate', fields)} ${value.is_active ? button(facts, enroll, `${path}/deactivate`, 'Deactivate', fields) : button(facts, enroll, `${path}/reactivate`, 'Reactivate', fields)}</p>
 ${plural === 'operators' ? html`` : eraseLink(plural, id, facts)}</section>
 ${value.enrollment_method === 'spiffe' ? await trustedCasCard(dashboard, id, facts) : html``}
-${htmlIf(plural !== 'operators', () => html`<section class="card" id="usage" data-load="${path}/usage" data-also="held"><h2>Used in 30 days</h2><p><a href="${path}/usage">Which capabilities its calls demanded</a></p></section>`)}
+${htmlIf(plural !== 'operators', () => html`<section class="card" id="usage" data-load="${path}/usage" data-also="held"><h2>Used in the last 30 days</h2><p><a href="${path}/usage">Which capabilities its calls required</a></p></section>`)}
 ${plural === 'operators' ? html`` : await bindingsOf(dashboard, id, facts)}
 ${await recent(dashboard, id, facts)}`
 }
@@ -97,7 +97,7 @@ async function bindingsOf(
     ['Server', 'Since', 'By', ''],
     value.map((one) => {
       const server = pathOf('tools', one.resource_id)
-      return html`<tr><td><a href="${server}">${one.resource_name}</a></td><td>${relativeTime(one.created_at, facts.at)}</td><td>${one.created_by ?? ''}</td><td>${button(facts, 'admin.grant', `${server}/bindings/${one.binding_id}/revoke`, 'Release')}</td></tr>`
+      return html`<tr><td><a href="${server}">${one.resource_name}</a></td><td>${relativeTime(one.created_at, facts.at)}</td><td>${one.created_by ?? ''}</td><td>${button(facts, 'admin.grant', `${server}/bindings/${one.binding_id}/revoke`, 'Unbind')}</td></tr>`
     }),
     html`<p>It reaches no MCP server. <a href="/proxy/tools">Bind it to one</a></p>`,
   )}</section>`
@@ -111,5 +111,5 @@ async function recent(
   if (!hasCapability(facts, 'admin.audit'))
     return html`<section class="card"><h2>Recent calls</h2><p class="needs">Seeing them needs <code>admin.audit</code>.</p></section>`
   const { calls } = await callsOf(dashboard, facts, { principal, most: 10, noise: true })
-  return html`<section class="card"><h2>Recent calls</h2>${callLines(calls, facts.at, html`<p>It has not called yet.</p>`)}<p><a href="/proxy/activity?${new URLSearchParams({ principal }).toString()}">All of its calls</a></p></section>`
+  return html`<section class="card"><h2>Recent calls</h2>${callLines(calls, facts.at, html`<p>It has made no calls yet.</p>`)}<p><a href="/proxy/activity?${new URLSearchParams({ principal }).toString()}">All of its calls</a></p></section>`
 }

@@ -43,9 +43,9 @@ function identityFolder(
 <h3>${name}</h3><pre class="copy" tabindex="0" data-file="${name}">${exactHtml(text)}</pre>`,
     ),
   )}
-<p class="faint"><code>org-ca.crt</code> is <a href="/pki/ca.crt" download="org-ca.crt">the CA that clients and browsers know the gateway by</a>.</p>
-<p class="faint">For nobody else to read: <code class="copy" tabindex="0">chmod 600 ${path}/agent.key</code>. The sidecar starts with no other.</p>
-<details><summary>All of them by one paste into a terminal</summary><pre class="copy" tabindex="0" id="pasted">${exactHtml(pasted(path, files))}</pre></details></section>`
+<p class="faint"><code>org-ca.crt</code> is <a href="/pki/ca.crt" download="org-ca.crt">the CA by which clients and browsers recognise the gateway</a>.</p>
+<p class="faint">Make the key readable only by you: <code class="copy" tabindex="0">chmod 600 ${path}/agent.key</code>. Otherwise the sidecar does not start.</p>
+<details><summary>Save all of them with one paste into a terminal</summary><pre class="copy" tabindex="0" id="pasted">${exactHtml(pasted(path, files))}</pre></details></section>`
 }
 
 /** What to tell clients; waits for the first call. */
@@ -55,7 +55,7 @@ const connectCard = (
   name: string,
 ): HtmlFragment => html`<section class="card"><h2>Connect</h2>
 ${snippets(dashboard, name)}
-<div id="first-call" data-wait="${pathOf('agents', id)}/first-call"><p role="status">Waiting for the first call… <a href="${pathOf('agents', id)}/first-call">Look again</a></p></div></section>`
+<div id="first-call" data-wait="${pathOf('agents', id)}/first-call"><p role="status">Waiting for the first call… <a href="${pathOf('agents', id)}/first-call">Check again</a></p></div></section>`
 
 /** Commands that write files, none of whose lines says END alone, for their owner alone to read. */
 const pasted = (path: string, files: readonly (readonly [name: string, text: string])[]): string =>
@@ -151,12 +151,12 @@ export const rotateCertificateForm =
     const { value } = done
     const name = id.split('::').at(-1) ?? id
     return frame(dashboard, facts, {
-      title: `${name} has another certificate`,
+      title: `${name} has a new certificate`,
       section: `/proxy/${plural}`,
       body: html`${identityFolder(dashboard, { path: `${plural}/${name}`, id }, value)}<p>${
         value.previous_valid_until === null
-          ? 'There was none before.'
-          : `The one before is good until ${value.previous_valid_until}.`
+          ? 'There was no previous certificate.'
+          : `The previous certificate is accepted until ${value.previous_valid_until}.`
       } <a href="${pathOf(plural, id)}">Back</a></p>`,
     })
   }

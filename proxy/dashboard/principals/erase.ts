@@ -66,20 +66,20 @@ const titleOf = ({ value }: PrincipalDetail): string => `Erase ${value.display_n
 const DESTROYED = [
   'its certificates and proof keys, and with them every way to call',
   'its API keys and its bindings to MCP servers',
-  'the key of its commitments: nobody can open any more what its calls have said',
+  'the key of its commitments: nobody can open what its calls said any more',
 ]
 
 const [WHOLE, KEPT] = [
   ['the user itself: its id and its names', ...DESTROYED],
-  ['the name that it is shown as, and what it holds', ...DESTROYED],
+  ['its display name and its capabilities', ...DESTROYED],
 ]
 
 function staysOf(plural: CallerPlural): readonly string[] {
   const ledger =
     plural === 'users'
-      ? 'the rows of the ledger, which know it by its pseudonym alone'
-      : 'its name and its row, out of service, and the rows of the ledger about it'
-  return [ledger, 'what log files, back-ups and earlier exports hold: those you must find yourself']
+      ? 'the rows of the ledger, which contain only its pseudonym'
+      : 'its name and its entry, which is inactive, and the rows of the ledger about it'
+  return [ledger, 'what is in log files, backups and earlier exports: you must find those yourself']
 }
 
 interface EraseInput {

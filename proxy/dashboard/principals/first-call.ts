@@ -11,7 +11,7 @@ export const firstCallPage: DashboardPage = async (dashboard, facts) => {
     section: '/proxy/agents',
     body:
       calls.length === 0
-        ? html`<p id="first-call" role="status">Waiting for the first call… <a href="">Look again</a></p>`
-        : html`<div id="first-call" data-arrived role="status"><p class="notice">It has called.</p>${callLines(calls, facts.at, html``)}<p><a href="${pathOf('agents', id)}">See the agent</a></p></div>`,
+        ? html`<p id="first-call" role="status">Waiting for the first call… <a href="">Check again</a></p>`
+        : html`<div id="first-call" data-arrived role="status"><p class="notice">The first call has arrived.</p>${callLines(calls, facts.at, html``)}<p><a href="${pathOf('agents', id)}">See the agent</a></p></div>`,
   }
 }

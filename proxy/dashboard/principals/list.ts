@@ -57,7 +57,7 @@ ${dataTable(
   list.map((one) => lineOf(plural, one, facts.at)),
   q === ''
     ? html`<p>There are no ${plural} yet.</p><p>Enroll one below${onTheMachine(plural)}.</p>`
-    : html`<p>No ${kind.type} fits <code>${q}</code>. <a href="/proxy/${plural}">All ${plural}</a></p>`,
+    : html`<p>No ${kind.type} matches <code>${q}</code>. <a href="/proxy/${plural}">All ${plural}</a></p>`,
 )}
 ${htmlIf(older !== undefined, () => html`<p><a rel="next" href="?${new URLSearchParams({ ...(q !== '' && { q }), cursor: older ?? '' }).toString()}">Older</a></p>`)}
 ${hasCapability(facts, enroll) ? enrollForm(plural, facts.session, refused) : html`<p class="needs">Enrolling needs <code>${enroll}</code>.</p>`}`,
@@ -115,7 +115,7 @@ function badgesOf(one: ReadonlyPrincipalView, at: number): readonly HtmlFragment
     html`<span class="badge ${kind}">${text}</span> `
   return [
     ...(one.is_active ? [] : [badge('inactive', 'off')]),
-    ...(one.capabilities.length === 0 ? [badge('holds nothing', 'off')] : []),
+    ...(one.capabilities.length === 0 ? [badge('no capabilities', 'off')] : []),
     ...(endsSoon(one.cert_not_after, at) ? [badge('expires soon')] : []),
     ...(one.principal_type !== 'operator' && one.dpop_jkt === null ? [badge('no proof key', 'off')] : []),
   ]
@@ -136,6 +136,6 @@ function enrollForm(
 <label>Name <input name="${kind.nameField}" required maxlength="64" pattern="[a-zA-Z0-9._\\-]+" autocomplete="off" value="${typed[kind.nameField] ?? ''}"></label>
 <label>Shown as <input name="display_name" maxlength="256" autocomplete="off" value="${typed.display_name ?? ''}"></label>
 <label>Capabilities <input name="capabilities" class="caps" data-tokens="${kind.type === 'operator' ? 'operator' : 'caller'}" autocomplete="off" placeholder="${kind.type === 'operator' ? 'admin.read, admin.grant' : 'llm.chat, mcp.tools.list'}" value="${typed.capabilities ?? ''}"></label>
-<p class="faint">${plural === 'agents' ? 'Its certificate and key are shown once, on the next page.' : 'It gets its certificate by a request of its own.'} An empty set reaches nothing.</p>
+<p class="faint">${plural === 'agents' ? 'Its certificate and key are shown once, on the next page.' : 'It gets its certificate with a certificate request.'} Without capabilities it can do nothing.</p>
 <button>${summary}</button></form></details>`
 }

@@ -28,17 +28,17 @@ export async function trustedCasCard(
   const { value } = await perform(agents.listTrustedCas, context, { params: { id } }, facts)
   const heading = html`<h2>CAs that vouch for it</h2>`
   if (value.own_bundle)
-    return html`<section class="card">${heading}<p>Those that its enrollment named, and no other. To replace them, deactivate it and enroll it again.</p></section>`
+    return html`<section class="card">${heading}<p>Only those that its enrollment named. To replace them, deactivate it and enroll it again.</p></section>`
   const path = `${pathOf('agents', id)}/trusted-cas`
   const rows = value.cas.map(
     (ca) =>
-      html`<tr><td>${ca.subject}</td><td>${relativeTime(ca.not_after, facts.at)}</td><td>${relativeTime(ca.trusted_at, facts.at)} by ${ca.trusted_by ?? 'nobody known'}</td><td>${copyableCode(ca.digest)}</td><td>${button(facts, 'admin.enroll', `${path}/${ca.digest}/withdraw`, 'Withdraw')}</td></tr>`,
+      html`<tr><td>${ca.subject}</td><td>${relativeTime(ca.not_after, facts.at)}</td><td>${relativeTime(ca.trusted_at, facts.at)} by ${ca.trusted_by ?? 'somebody unknown'}</td><td>${copyableCode(ca.digest)}</td><td>${button(facts, 'admin.enroll', `${path}/${ca.digest}/withdraw`, 'Withdraw')}</td></tr>`,
   )
   const { value: attached } = await perform(cas.list, context, {}, facts)
   const others = attached.filter(
     ({ kind, digest }) => kind === 'spiffe' && value.cas.every((ca) => ca.digest !== digest),
   )
-  return html`<section class="card">${heading}<p>An SVID of its SPIFFE id is this agent if it chains to one of these.</p>${dataTable(
+  return html`<section class="card">${heading}<p>An SVID with its SPIFFE id is this agent if it chains to one of these.</p>${dataTable(
     ['Subject', 'Ends', 'Since', 'Digest', ''],
     rows,
     html`<p>None: nobody can call as this agent.</p>`,
@@ -50,7 +50,7 @@ const trustForm = (
   others: readonly { readonly digest: string; readonly subject: string }[],
   { session }: AdministrationFacts,
 ): HtmlFragment =>
-  html`<form method="post" action="${path}">${csrf(session)}<label>Have another one vouch for it <select name="digest">${joinHtml(
+  html`<form method="post" action="${path}">${csrf(session)}<label>Let another CA vouch for it <select name="digest">${joinHtml(
     others.map(
       ({ digest, subject }) => html`<option value="${digest}">${subject} (${digest.slice(0, 12)}…)</option>`,
     ),

@@ -33,15 +33,15 @@ export const usagePage =
       title: `Used by ${one.value.display_name || one.value.name}`,
       section: `/proxy/${plural}`,
       body: html`${heldWith(value, one.value.capabilities, facts)}
-<section class="card" id="usage"><h2>Used in 30 days</h2>
-<p>${value.decisions.toLocaleString('en')} calls. ${value.unused.length > 0 ? '' : 'All that it holds was used.'} ${htmlIf(value.missing.length > 0, () => html`Refused for want of: ${tokens(value.missing)}`)}</p>
+<section class="card" id="usage"><h2>Used in the last 30 days</h2>
+<p>${value.decisions.toLocaleString('en')} calls. ${value.unused.length > 0 ? '' : 'It used every capability that it holds.'} ${htmlIf(value.missing.length > 0, () => html`Refused because it lacked: ${tokens(value.missing)}`)}</p>
 ${dataTable(
   ['Capability', 'Allowed', 'Refused', 'Last', 'For'],
   value.capabilities.map(
     ({ capability, held: holds, allowed, denied, last_allowed_at: last, tools, models }) =>
       html`<tr><td><span class="token">${capability}</span>${htmlIf(!holds, () => html` <span class="badge off">not held</span>`)}</td><td class="number">${String(allowed)}</td><td class="number">${String(denied)}</td><td>${relativeTime(last, facts.at)}</td><td>${[...tools, ...models].join(', ')}</td></tr>`,
   ),
-  html`<p>It has not called in 30 days.</p>`,
+  html`<p>It has made no calls in the last 30 days.</p>`,
 )}
 ${suggestedOf(value, path, facts)}</section>
 <p><a href="${path}">Back</a></p>`,
@@ -77,5 +77,5 @@ function heldWith(
 function suggestedOf({ suggested }: SuggestedSet, path: string, facts: AdministrationFacts): HtmlFragment {
   const text = suggested.join(', ')
   const typed = `${path}?${new URLSearchParams({ set: text }).toString()}`
-  return html`<p>The least set that would have allowed all that was allowed: <code class="copy" tabindex="0">${text || 'nothing'}</code> ${htmlIf(hasCapability(facts, 'admin.grant'), () => html`<a href="${typed}">Type it into the form</a>`)}</p>`
+  return html`<p>The smallest set that would have allowed every call that was allowed: <code class="copy" tabindex="0">${text || 'nothing'}</code> ${htmlIf(hasCapability(facts, 'admin.grant'), () => html`<a href="${typed}">Put it into the form</a>`)}</p>`
 }

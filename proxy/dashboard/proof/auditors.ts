@@ -10,9 +10,9 @@ import type { LogStatus } from './checkpoints.ts'
 export const evidence = ({ log }: LogStatus, facts: AdministrationFacts): HtmlFragment =>
   hasCapability(facts, 'admin.audit')
     ? html`<section class="card"><h2>For an auditor</h2>
-<p>A pack of evidence is one zip: rows, sets, grants, refusals, keys, checkpoints and verifiers. Download it of ${joinHtml(periods(facts.at))}</p>
+<p>An evidence pack is one zip file with rows, sets, grants, refusals, keys, checkpoints and verifiers. Download the pack for ${joinHtml(periods(facts.at))}</p>
 <form class="search" action="/proxy/proof/evidence"><label>From <input type="date" name="since" required></label><label>until, exclusive <input type="date" name="until" required></label><button>Download</button></form>
-<p>Anybody verifies it without this service, by the verifier key, best as somebody has kept it elsewhere:</p>
+<p>Anybody can verify it without this service, with the verifier key, preferably a copy that was kept elsewhere:</p>
 <pre class="copy" tabindex="0">python3 verify.py evidence.zip --key '${log?.key ?? 'VKEY'}'</pre><pre class="copy" tabindex="0">node verify.mjs evidence.zip --key '${log?.key ?? 'VKEY'}'</pre>
 <p><a href="/v1/admin/audit/export" download="ledger.ndjson">The whole ledger</a> as NDJSON. The receipt of one call is on its page in <a href="/proxy/activity">Activity</a>, and <code>sallyport receipt</code> fetches it for whoever made the call.</p></section>`
     : html`<section class="card"><h2>For an auditor</h2><p class="needs">Evidence, exports and receipts need <code>admin.audit</code>.</p></section>`
@@ -38,8 +38,8 @@ function periods(now: number): readonly HtmlFragment[] {
 /** Who has reviewed what, and the form that says so. */
 export function reviews({ log }: LogStatus, facts: AdministrationFacts): HtmlFragment {
   if (!log || !hasCapability(facts, 'admin.audit')) return EMPTY_HTML
-  return html`<section class="card"><h2>Reviewed</h2><p>That somebody has read a period is a row of its own: <a href="/proxy/activity?action=audit.reviewed">who, when, and under which checkpoint</a>.</p>
-<form method="post" action="/proxy/proof/reviewed">${csrf(facts.session)}<label>From <input type="date" name="since" required></label><label>Until, exclusive <input type="date" name="until" required></label><label>Under the checkpoint of so many rows <input type="number" name="checkpoint" min="1" value="${String(log.size)}" required></label><label>Note <input name="note" maxlength="1000"></label><button>I have reviewed it</button></form></section>`
+  return html`<section class="card"><h2>Reviewed</h2><p>Each review of a period has a row of its own: <a href="/proxy/activity?action=audit.reviewed">who, when, and under which checkpoint</a>.</p>
+<form method="post" action="/proxy/proof/reviewed">${csrf(facts.session)}<label>From <input type="date" name="since" required></label><label>Until, exclusive <input type="date" name="until" required></label><label>Under the checkpoint with this many rows <input type="number" name="checkpoint" min="1" value="${String(log.size)}" required></label><label>Note <input name="note" maxlength="1000"></label><button>I have reviewed it</button></form></section>`
 }
 
 /** POST /proxy/proof/reviewed: a review is on record. */

@@ -20,7 +20,7 @@ export type LogStatus =
 /** The newest checkpoint of the log, and the anchors that should keep it. */
 export function checkpoints({ log, unsealed, anchors }: LogStatus, now: number): HtmlFragment {
   if (!log)
-    return html`<section class="card"><h2>Checkpoints</h2><p>Nothing is sealed yet: that takes a second.</p></section>`
+    return html`<section class="card"><h2>Checkpoints</h2><p>Nothing is sealed yet: this takes a second.</p></section>`
   const rows = anchors.map(
     ({ anchor, size, kept_at: kept, error, failed_at: failed, late }) =>
       html`<tr><td>${anchor}${htmlIf(late, () => html` <span class="badge warn">late</span>`)}</td><td class="number">${size.toLocaleString('en')}</td><td>${relativeTime(kept, now)}</td><td>${error === null ? EMPTY_HTML : html`${error}, ${relativeTime(failed, now)}`}</td></tr>`,
@@ -32,6 +32,6 @@ export function checkpoints({ log, unsealed, anchors }: LogStatus, now: number):
     ['Not sealed yet', unsealed.toLocaleString('en')],
     ['Signed', relativeTime(log.signed_at, now)],
     ['Root', copyableCode(log.root)],
-  ])}<p class="faint">Give the verifier key to auditors and agents’ owners by another way than this gateway, and now: one that came later proves less.</p>
-${dataTable(['Anchor', 'Rows', 'Kept', 'Failed'], rows, html`<p>Nobody keeps checkpoints elsewhere, so whoever owns the database could write its history anew.</p><p>Name anchors in <code>45-proofs.yaml</code>: <code class="copy" tabindex="0">anchors: [{file: /mnt/other/sallyport.checkpoints}]</code></p>`)}</section>`
+  ])}<p class="faint">Give the verifier key to auditors and owners of agents now, and not through this gateway: a key that comes later proves less.</p>
+${dataTable(['Anchor', 'Rows', 'Kept', 'Failed'], rows, html`<p>Nobody keeps checkpoints elsewhere, so whoever owns the database could rewrite its history.</p><p>Name anchors in <code>45-proofs.yaml</code>: <code class="copy" tabindex="0">anchors: [{file: /mnt/other/sallyport.checkpoints}]</code></p>`)}</section>`
 }

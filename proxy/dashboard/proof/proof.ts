@@ -32,7 +32,7 @@ export async function proofBody(
   const { context } = dashboard
   const head = await ledgerHead(context)
   const { value: standing } = await perform(OPERATIONS.audit.log, context, {}, facts)
-  return html`${verdict}<section class="card"><h2>Where the ledger stands</h2>${
+  return html`${verdict}<section class="card"><h2>State of the ledger</h2>${
     head
       ? factsOf([
           ['Last row', `${head.seq} of ${head.stream}`],

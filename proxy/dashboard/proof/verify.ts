@@ -53,7 +53,7 @@ async function* verificationHtml(
 
 const verdictOf = ({ ok, rows, first_bad: bad }: AuditVerdict): HtmlFragment =>
   ok
-    ? html`<p class="notice" role="status">Whole: ${number(rows)} rows were recomputed, and each is what its hash says.</p>`
+    ? html`<p class="notice" role="status">Whole: ${number(rows)} rows were recomputed, and each row matches its hash.</p>`
     : html`<p class="problem" role="alert">Damaged: ${bad ? `row ${bad.seq} of ${bad.stream} ${bad.problem}` : 'see the export'}.</p>`
 
 const number = (count: number): string => count.toLocaleString('en')

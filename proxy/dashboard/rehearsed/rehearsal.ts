@@ -20,7 +20,7 @@ export function rehearsalOf(preview: ChangePreviewView, now: number): HtmlFragme
   } = preview
   const quiet = totals.newly_refused + totals.newly_allowed + totals.undecidable === 0
   return html`<section id="rehearsal" aria-live="polite" data-button="${buttonOf(preview)}" data-refused="${String(totals.newly_refused)}">
-${htmlIf(quiet, () => html`<p class="faint">Of ${countWithNoun(window.decisions, 'call')} in the last 30 days, none would have gone another way.</p>`)}
+${htmlIf(quiet, () => html`<p class="faint">Of ${countWithNoun(window.decisions, 'call')} in the last 30 days, none would have been decided differently.</p>`)}
 ${htmlIf(totals.newly_refused > 0, () => pile('refused', `${countWithNoun(totals.newly_refused, 'call')} would have been refused`, refused, now))}
 ${htmlIf(totals.newly_allowed > 0, () => pile('allowed', `${countWithNoun(totals.newly_allowed, 'call')} would have been let through`, allowed, now))}
 ${htmlIf(totals.undecidable > 0, () => html`<div class="pile unknown"><h3>${countWithNoun(totals.undecidable, 'call')} could go either way</h3><ul>${joinHtml(undecidable.map(({ why, decisions }) => html`<li>${why}: ${String(decisions)}</li>`))}</ul></div>`)}
@@ -29,7 +29,7 @@ ${joinHtml(
     .filter(({ after }) => !after)
     .map(
       ({ line, sentence, before }) =>
-        html`<p class="pile refused">${before ? 'Expected, and now no more' : 'Expected, and false already'} (line ${String(line)}): ${sentence}</p>`,
+        html`<p class="pile refused">${before ? 'Breaks an expectation' : 'An expectation that is already broken'} (line ${String(line)}): ${sentence}</p>`,
     ),
 )}
 ${htmlIf(preview.truncated, () => html`<p class="faint">Only the largest groups are shown.</p>`)}

@@ -16,13 +16,13 @@ export const rotateForm =
     const [secret, again] = [facts.form.get('secret') ?? '', facts.form.get('secret_again') ?? '']
     const refused = (refusal: Refusal): Promise<Reply> =>
       frame(dashboard, facts, {
-        title: 'The secret is the old one',
+        title: 'The secret was not changed',
         section: '/proxy/settings',
         status: refusal.status,
         body: html`${problems(refusal)}<p><a href="/proxy/settings">Back</a></p>`,
       })
     if (secret !== again)
-      return refused(new Refusal('body_unprocessable', { message: 'The two secrets are not the same.' }))
+      return refused(new Refusal('body_unprocessable', { message: 'The two secrets do not match.' }))
     try {
       await administerOnRecord(
         OPERATIONS.secret.rotate,

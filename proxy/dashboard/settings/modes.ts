@@ -33,22 +33,22 @@ export function modesCard(
     (mode) =>
       html`<tr><td><code>${mode.name}</code></td><td>${mode.value}</td><td>${placeOf(mode)}</td></tr>`,
   )
-  return html`<section class="card" id="modes"><h2>How everybody is judged</h2>${dataTable(['Mode', 'In force', 'Comes from'], rows, EMPTY_HTML)}
+  return html`<section class="card" id="modes"><h2>How every call is judged</h2>${dataTable(['Mode', 'In force', 'Comes from'], rows, EMPTY_HTML)}
 ${
   hasCapability(facts, 'admin.grant')
     ? html`<form method="post" action="/proxy/settings/modes" class="search">${csrf(facts.session)}${joinHtml(modes.map((mode) => choice(mode, chosen[mode.name])))}<button>Rehearse</button></form>
-<p class="faint">Says which calls of the last 30 days that would have refused, and which line to change. It changes nothing itself, and leaves a row that it was asked.</p>`
-    : html`<p class="needs">Rehearsing another one needs <code>admin.grant</code>.</p>`
+<p class="faint">Shows which calls of the last 30 days this would have refused, and which line to change. It changes nothing, but leaves a row in the ledger.</p>`
+    : html`<p class="needs">Rehearsing another mode needs <code>admin.grant</code>.</p>`
 }</section>`
 }
 
 /** Where a mode comes from. */
 function placeOf({ path, line, variable }: ModeInForce): HtmlFragment {
   if (variable !== null)
-    return html`<code>${variable}</code>, which counts in place of ${path === null ? 'the file' : line === null ? copyableCode(path) : copyableCode(`${path}:${line}`)}`
-  if (path === null) return html`<span class="faint">the default: no file is of its plugin</span>`
+    return html`<code>${variable}</code>, which overrides ${path === null ? 'the file' : line === null ? copyableCode(path) : copyableCode(`${path}:${line}`)}`
+  if (path === null) return html`<span class="faint">the default: its plugin has no file</span>`
   return line === null
-    ? html`<span class="faint">the default: no line of</span> ${copyableCode(path)}`
+    ? html`<span class="faint">the default: it is not set in</span> ${copyableCode(path)}`
     : copyableCode(`${path}:${line}`)
 }
 
@@ -71,7 +71,7 @@ export const modesForm =
       })
     try {
       if (others.length === 0)
-        throw unprocessableBody([{ field: 'modes', message: 'are all in force already: choose another one' }])
+        throw unprocessableBody([{ field: 'modes', message: 'are all already in force: choose another one' }])
       const settings = Object.fromEntries(others.map((mode) => [mode.name, readAs(mode, chosen)]))
       // What a mode may be, its schema says once more.
       const changes = [{ settings }] as RehearsalChangesInput
@@ -85,7 +85,7 @@ export const modesForm =
       if ('proposed' in done) throw new Error('a rehearsal waits for nobody')
       const { value } = done
       return await shown(html`${rehearsalOf(value, facts.at)}
-<section class="card"><h2>To make it so</h2><ul>${joinHtml(others.map((mode) => html`<li>${toDo(mode, chosen[mode.name] ?? '')}</li>`))}</ul><p class="faint">It is on record as <code>${value.id}</code>.</p></section>`)
+<section class="card"><h2>How to make this change</h2><ul>${joinHtml(others.map((mode) => html`<li>${toDo(mode, chosen[mode.name] ?? '')}</li>`))}</ul><p class="faint">It is recorded as <code>${value.id}</code>.</p></section>`)
     } catch (error) {
       if (!(error instanceof Refusal) || !AGAIN.has(error.reason)) throw error
       return shown(problems(error), error.status)
@@ -103,7 +103,7 @@ const readAs = ({ name, values }: ModeInForce, chosen: ChosenModes): string | bo
 function toDo({ name, path, line, variable }: ModeInForce, wanted: string): HtmlFragment {
   const text = html`<code class="copy" tabindex="0">${name}: ${wanted}</code>`
   if (variable !== null)
-    return html`Set <code class="copy" tabindex="0">${variable}=${wanted}</code> and start anew: while it is set, the file does not count.`
+    return html`Set <code class="copy" tabindex="0">${variable}=${wanted}</code> and restart: while it is set, the file is ignored.`
   if (path === null) return html`Write ${text} into a file of its plugin, and reload.`
   return line === null
     ? html`Add the line ${text} to ${copyableCode(path)}, and reload.`

@@ -20,14 +20,14 @@ import { modesCard } from './modes.ts'
 
 /** The operators' files in force: where each lies, which lines say what, and its digest. No value of any. */
 const filesCard = ({ files }: ConfigurationInForce, digest: string): HtmlFragment =>
-  html`<section class="card"><h2>Files in force</h2><p>All together: ${copyableCode(digest)}</p>${dataTable(
+  html`<section class="card"><h2>Files in force</h2><p>Digest of all files: ${copyableCode(digest)}</p>${dataTable(
     ['File', 'Plugin', 'Options and their lines', 'Digest'],
     files.map(
       ({ path, plugin, shadow, options, digest: own }) =>
         html`<tr><td>${copyableCode(path)}</td><td>${plugin}${shadow ? html` <span class="badge">only watches</span>` : EMPTY_HTML}</td><td>${joinHtml(options.map(({ name, line }) => html`<code>${name}</code> <span class="faint">line ${String(line)}</span> `))}</td><td><code title="${own}">${own.slice(0, 12)}</code></td></tr>`,
     ),
     html`<p>There are none.</p>`,
-  )}<p class="faint">On the machine, <code class="copy" tabindex="0">make check-config</code> says what they come to, before they are reloaded.</p></section>`
+  )}<p class="faint">On the machine, <code class="copy" tabindex="0">make check-config</code> shows what they mean, before they are reloaded.</p></section>`
 
 /** GET /proxy/settings: the secret, who is signed in, and the configuration in force. */
 export const settingsPage: DashboardPage = async ({ context, inForce }, facts) => {
@@ -45,14 +45,14 @@ export const settingsPage: DashboardPage = async ({ context, inForce }, facts) =
       [
         'Last used',
         secret.last_used_at === null
-          ? 'not since there are operators'
+          ? 'not since the first operator was enrolled'
           : relativeTime(secret.last_used_at, at),
       ],
     ])}
 ${
   hasCapability(facts, 'admin.operators')
-    ? html`<form method="post" action="/proxy/settings/secret">${csrf(facts.session)}<label>New secret <input type="password" name="secret" required minlength="12" maxlength="72" autocomplete="new-password" data-strength></label><label>The same again <input type="password" name="secret_again" required minlength="12" maxlength="72" autocomplete="new-password"></label><p class="faint">12 to 72 letters, digits and signs, no blanks.</p><button>Rotate</button></form>
-${htmlIf(!secret.disabled, () => html`<p>${button(facts, 'admin.operators', '/proxy/settings/secret/disable', 'Disable the secret')} <span class="faint">From then on only operators administer.</span></p>`)}`
+    ? html`<form method="post" action="/proxy/settings/secret">${csrf(facts.session)}<label>New secret <input type="password" name="secret" required minlength="12" maxlength="72" autocomplete="new-password" data-strength></label><label>Repeat it <input type="password" name="secret_again" required minlength="12" maxlength="72" autocomplete="new-password"></label><p class="faint">12 to 72 letters, digits and symbols, no spaces.</p><button>Rotate</button></form>
+${htmlIf(!secret.disabled, () => html`<p>${button(facts, 'admin.operators', '/proxy/settings/secret/disable', 'Disable the secret')} <span class="faint">From then on only operators can administer.</span></p>`)}`
     : html`<p class="needs">Rotating it needs <code>admin.operators</code>.</p>`
 }</section>
 <section class="card"><h2>Signed in with a browser</h2>${dataTable(
@@ -70,7 +70,7 @@ ${modesCard(inForce.modes, facts)}
         html`${organisation.organisation} ${htmlIf(canBeNamed, () => html`<a href="/proxy/setup/organisation">Name it</a>`)}`,
       ],
       ['Trust domain', organisation.trust_domain],
-      ['Second person for', context.twoPerson.join(', ') || 'nothing'],
+      ['Second operator for', context.twoPerson.join(', ') || 'nothing'],
       ['Rehearsal before changes', context.requireRehearsal],
     ])}</section>
 ${filesCard(inForce, context.configDigest)}`,

@@ -37,7 +37,10 @@ export const firstAgentForm =
       const body = { agent_name: typed.agent_name, display_name: null, capabilities }
       const shown = await enrollAndShow(dashboard, body, facts)
       if (shown === null) return seeOther('/proxy/agents?notice=proposed')
-      return step('Connect', html`${shown}<p><a class="button" href="/proxy">Go on to the dashboard</a></p>`)
+      return step(
+        'Connect',
+        html`${shown}<p><a class="button" href="/proxy">Continue to the dashboard</a></p>`,
+      )
     } catch (error) {
       if (!(error instanceof Refusal) || error.status >= 500) throw error
       return asked(facts, typed, problems(error, fieldLabels(typedTokens(typed.capabilities))), error.status)
@@ -52,12 +55,12 @@ const asked = (
 ): Reply =>
   step(
     'First agent',
-    html`${problem}<p>An agent is whoever calls models and tools by itself. It gets a certificate and a key of its own, and reaches what it holds, and nothing else.</p>
+    html`${problem}<p>An agent calls models and tools by itself. It gets its own certificate and key, and its capabilities say what it can reach: nothing else.</p>
 <form method="post" action="${FIRST_AGENT}">${csrf(facts.session)}
 <label>Name <input name="agent_name" required maxlength="64" pattern="[a-zA-Z0-9._\\-]+" autocomplete="off" value="${typed.agent_name}"></label>
 <label>Capabilities, separated by commas <input name="capabilities" class="caps" data-tokens="caller" autocomplete="off" value="${typed.capabilities}"></label>
-<p class="faint"><code>llm.chat</code> calls models; <code>mcp.tools.list</code> lists tools. It can be changed later. Certificate and key are shown once, on the next page.</p>
+<p class="faint"><code>llm.chat</code> calls models; <code>mcp.tools.list</code> lists tools. You can change this later. The certificate and key are shown once, on the next page.</p>
 <button class="main">Enroll it</button></form>
-<p class="faint"><a href="/proxy">Later</a>: agents are enrolled under Agents, or by <code>make agent</code>.</p>`,
+<p class="faint"><a href="/proxy">Later</a>: agents are enrolled under Agents, or with <code>make agent</code>.</p>`,
     status,
   )

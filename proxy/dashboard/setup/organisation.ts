@@ -71,7 +71,7 @@ async function onceOnly(facts: AdministrationFacts, work: () => Promise<Reply>):
   }
 }
 
-const ANSWERED = 'Somebody has named the organisation of this service already: Settings shows it.'
+const ANSWERED = 'The organisation of this service has already been named: see Settings.'
 
 async function asked(
   { context }: DashboardContext,
@@ -94,15 +94,15 @@ async function asked(
   ]
   return step(
     'Organisation',
-    html`${problem}<p>Every id and certificate of this service carries two names. They can be chosen now, and never again.</p>
+    html`${problem}<p>Every id and certificate of this service contains two names. You can choose them now, and never again.</p>
 ${htmlIf(fixed.length > 0, () => factsOf(fixed))}
 <form method="post" action="/proxy/setup/organisation">${csrf(facts.session)}
 ${htmlIf(orgBy === null, () => html`<label>Organisation <input name="org" required maxlength="53" pattern="[a-zA-Z0-9._\\-]+" autocomplete="off" spellcheck="false" value="${typed.org ?? value.organisation}"></label>`)}
 ${htmlIf(domainBy === null, () => html`<label>Trust domain <input name="trust_domain" required maxlength="255" pattern="[a-z0-9._\\-]+" autocomplete="off" spellcheck="false" value="${typed.trust_domain ?? value.trust_domain}"></label>`)}
 ${htmlIf(
   asks,
-  () => html`<p class="faint">Letters, digits, <code>.</code> <code>_</code> <code>-</code>, no blanks; the trust domain in lower case. Agents will be called <code>${value.organisation}::name</code>, and <code>spiffe://${value.trust_domain}/${value.organisation}/name</code> in their certificates.</p>
-<p>Another name than what stands here makes the CA of this service anew, and its own certificate: your browser will warn once more.</p>`,
+  () => html`<p class="faint">Letters, digits, <code>.</code> <code>_</code> <code>-</code>, no spaces; the trust domain in lower case. Agents will be called <code>${value.organisation}::name</code>, and <code>spiffe://${value.trust_domain}/${value.organisation}/name</code> in their certificates.</p>
+<p>If you change a name, this service makes a new CA and a new certificate for itself: your browser will warn again.</p>`,
 )}
 ${attaching(typed)}
 <button class="main">Continue</button></form>
@@ -114,11 +114,11 @@ ${authority(value)}`,
 const why = (by: 'environment' | 'certificates', variable: string): HtmlFragment =>
   by === 'environment'
     ? html`<span class="faint">fixed: <code>${variable}</code> sets it</span>`
-    : html`<span class="faint">fixed: somebody is enrolled already, and a new CA would lock out whoever has a certificate of this one</span>`
+    : html`<span class="faint">fixed: somebody is already enrolled, and a new CA would lock out everybody who has a certificate of this one</span>`
 
 const attaching = ({ ca_pem: pem = '', kind }: Readonly<Record<string, string>>): HtmlFragment =>
   html`<details${pem === '' ? EMPTY_HTML : html` open`}><summary>Attach a CA that you have</summary>
-<p class="faint">Its certificates are trusted for enrollment, beside those of this service. It can be done later too, under PKI.</p>
+<p class="faint">Its certificates are trusted for enrollment, in addition to those of this service. You can also do this later, under PKI.</p>
 <label>Certificates of the CA, in PEM <textarea name="ca_pem" rows="6" spellcheck="false">${pem}</textarea></label>
 <fieldset><legend>For</legend>${kindChoice('organisation', 'certificates of agents', kind !== 'spiffe')} ${kindChoice('spiffe', 'SPIFFE', kind === 'spiffe')}</fieldset></details>`
 
@@ -126,15 +126,15 @@ const kindChoice = (value: string, words: string, checked: boolean): HtmlFragmen
   html`<label class="inline"><input type="radio" name="kind" value="${value}"${checked ? html` checked` : EMPTY_HTML}> ${words}</label>`
 
 const authority = ({ ca_fingerprint: fingerprint }: Organisation): HtmlFragment =>
-  html`<section class="card"><h2>The CA of this service</h2><p>${caCertificate('Its certificate')} is what clients and browsers know this service by. SHA-256 of the certificate:</p><p>${copyableCode(fingerprint)}</p></section>`
+  html`<section class="card"><h2>The CA of this service</h2><p>${caCertificate('Its certificate')} is how clients and browsers recognise this service. SHA-256 of the certificate:</p><p>${copyableCode(fingerprint)}</p></section>`
 
 const remade = (value: Organisation): Reply =>
   step(
     'Organisation',
-    html`<p class="notice" role="status">This service is now of the organisation ${value.organisation}, in the trust domain ${value.trust_domain}.</p>
-<section class="card needs-you"><h2>Its CA is a new one</h2>
-<p>This page came over a connection that was opened before. The next one has a certificate of the new CA, and <strong>your browser will warn once more</strong>: it does not know that CA, and what you have imported of the one before is worth nothing. Import this certificate first, and it does not warn. SHA-256 of the certificate:</p>
+    html`<p class="notice" role="status">This service now belongs to the organisation ${value.organisation}, in the trust domain ${value.trust_domain}.</p>
+<section class="card needs-you"><h2>It has a new CA</h2>
+<p>This page came over a connection that was opened before the change. The next connection uses a certificate of the new CA, and <strong>your browser will warn once more</strong>: it does not know that CA, and a certificate that you imported of the old CA no longer helps. To avoid the warning, import this certificate first. SHA-256 of the certificate:</p>
 <p>${copyableCode(value.ca_fingerprint)}</p>
 <p>${caCertificate('Download the CA certificate')}, or copy it:</p><pre class="copy" tabindex="0">${value.ca_pem}</pre></section>
-<p><a class="button" href="${FIRST_AGENT}">Go on to the first agent</a></p>`,
+<p><a class="button" href="${FIRST_AGENT}">Continue to the first agent</a></p>`,
   )

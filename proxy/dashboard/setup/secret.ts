@@ -30,7 +30,7 @@ export const setupForm =
     dashboard.setup.check(code, facts.remoteAddress)
     try {
       if (secret !== form.get('secret_again'))
-        throw new Refusal('body_unprocessable', { message: 'The two secrets are not the same.' })
+        throw new Refusal('body_unprocessable', { message: 'The two secrets do not match.' })
       const body = { setup_code: code, new_secret: secret }
       await perform(dashboard.setup.operation, dashboard.context, { body }, { ...facts, actor })
     } catch (error) {
@@ -47,18 +47,19 @@ export const setupRefused = (refusal: Refusal, facts: Arrival): Reply =>
   refusedPage(GONE.has(refusal.reason) ? new Refusal('not_found', { message: SET }) : refusal, facts)
 
 const GONE: ReadonlySet<RefusalReason> = new Set(['conflict'])
-const SET = 'This service is set up: somebody has set its operator secret. Sign in with it at /proxy/sign-in.'
+const SET =
+  'This service is already set up: its operator secret has been set. Sign in with it at /proxy/sign-in.'
 
 const secretStep = (code: string, problem: HtmlFragment, status: number): Reply =>
   step(
     'Secret',
     html`${problem}
-<p>Nobody administers this service yet. Set its operator secret: it opens everything, and is for when nothing else does.</p>
+<p>Nobody administers this service yet. Set its operator secret: it opens everything, and is for when nothing else works.</p>
 <form method="post" action="/proxy/setup"><input type="hidden" name="code" value="${code}">
 <label>Operator secret <input type="password" name="secret" required minlength="12" maxlength="72" autocomplete="new-password" data-strength aria-describedby="rule"></label>
-<p id="rule" class="faint">12 to 72 letters, digits and signs, no blanks.</p>
-<label>The same again <input type="password" name="secret_again" required minlength="12" maxlength="72" autocomplete="new-password"></label>
-<button class="main">Set it, and sign in</button></form>
-<p class="faint">The next step names the organisation. ${caCertificate('The CA certificate')} of this moment, for whoever wants no warning until then.</p>`,
+<p id="rule" class="faint">12 to 72 letters, digits and symbols, no spaces.</p>
+<label>Repeat it <input type="password" name="secret_again" required minlength="12" maxlength="72" autocomplete="new-password"></label>
+<button class="main">Set it and sign in</button></form>
+<p class="faint">The next step names the organisation. ${caCertificate('The CA certificate')} of this moment is there for whoever wants no warning until then.</p>`,
     status,
   )

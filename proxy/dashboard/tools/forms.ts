@@ -66,7 +66,7 @@ export const toolForms = (dashboard: DashboardContext) => {
     }),
     revoke: rehearsedFormHandler(dashboard, mcpBindings.revoke, {
       title: () => 'Calls need this binding',
-      label: 'Release',
+      label: 'Unbind',
       given: ({ params }) => ({ params: { binding_id: params.binding_id ?? '' } }),
       to,
       notice: 'revoked',

@@ -41,9 +41,9 @@ export function grid(
   const kept = html`${csrf(facts.session)}<input type="hidden" name="from" value="grid">${joinHtml(Object.entries(query).map(([name, value]) => html`<input type="hidden" name="${name}" value="${value}">`))}`
   const shown = grants ? html`<form method="post" action="/proxy/tools">${kept}${table}</form>` : table
   return html`<section class="card" id="bindings"><h2>Who may reach what</h2>
-<form class="search" role="search" action="/proxy/tools"><input type="search" name="q" value="${query.q ?? ''}" aria-label="Search among who is bound" placeholder="name of who is bound" data-key="/"><button>Search</button></form>
-${rows.length === 0 ? html`<div class="empty"><p>${query.q === undefined ? 'Nobody is bound to anything yet: open a server, and bind somebody.' : html`Nobody of that name is bound. <a href="/proxy/tools">All who are</a>`}</p></div>` : shown}
-${htmlIf(!grants, () => html`<p class="needs">Binding and releasing need <code>admin.grant</code>.</p>`)}
+<form class="search" role="search" action="/proxy/tools"><input type="search" name="q" value="${query.q ?? ''}" aria-label="Search bound principals" placeholder="name of a bound principal" data-key="/"><button>Search</button></form>
+${rows.length === 0 ? html`<div class="empty"><p>${query.q === undefined ? 'Nobody is bound to a server yet: open a server, and bind a principal.' : html`Nobody with that name is bound. <a href="/proxy/tools">Show all</a>`}</p></div>` : shown}
+${htmlIf(!grants, () => html`<p class="needs">Binding and unbinding need <code>admin.grant</code>.</p>`)}
 ${htmlIf(next !== null, () => html`<p><a rel="next" href="?${new URLSearchParams(next ?? {}).toString()}">More</a></p>`)}</section>`
 }
 
@@ -63,5 +63,5 @@ function cellOf(
       : html`<span role="img" aria-label="bound">✓</span>`
   return binding === undefined
     ? html`<button class="quiet" formaction="${server}/bindings" name="agent_id" value="${id}" aria-label="Bind ${id} to ${name}" title="Bind ${id} to ${name}">–</button>`
-    : html`<button class="quiet bound" formaction="${server}/bindings/${binding}/revoke" aria-label="Release ${id} from ${name}" title="Release ${id} from ${name}">✓</button>`
+    : html`<button class="quiet bound" formaction="${server}/bindings/${binding}/revoke" aria-label="Unbind ${id} from ${name}" title="Unbind ${id} from ${name}">✓</button>`
 }

@@ -10,6 +10,6 @@ export const stateOf = ({
 }): HtmlFragment => {
   if (!enabled) return html`<span class="badge off">disabled</span>`
   return error === null
-    ? html`<span class="verdict allowed">well</span>`
+    ? html`<span class="verdict allowed">ok</span>`
     : html`<span class="badge warn">cannot be read</span>`
 }

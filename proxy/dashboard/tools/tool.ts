@@ -52,19 +52,19 @@ export const toolPage: DashboardPage = async ({ context }, facts) => {
       ['Error', value.last_error ?? 'none'],
       ['Protocol', value.protocol_version ?? 'not read yet'],
       [
-        'Demands',
-        value.required_capability === null ? 'its binding alone' : tokens([value.required_capability]),
+        'Requires',
+        value.required_capability === null ? 'only a binding' : tokens([value.required_capability]),
       ],
       ['Read', relativeTime(value.last_read_at, facts.at)],
-      ['Says of itself', html`<pre>${textOf(introductionIn(value.server))}</pre>`],
+      ['Says about itself', html`<pre>${textOf(introductionIn(value.server))}</pre>`],
     ])}<p>${button(facts, 'admin.tools', `${path}/refresh`, 'Read it now')} ${button(facts, 'admin.tools', `${path}/${value.enabled ? 'disable' : 'enable'}`, value.enabled ? 'Disable it' : 'Enable it', { if_match: ifMatch })}</p></section>
 <section class="card"><h2>Tools</h2>${dataTable(
-      ['Tool', 'Called as', 'State', 'Demands', 'Pinned', 'Look closely'],
+      ['Tool', 'Called as', 'State', 'Requires', 'Pinned', 'Look closely'],
       value.tools.map(
         (tool) =>
           html`<tr><td><details><summary>${tool.name}</summary><pre>${textOf(tool.definition)}</pre></details></td><td><code>${tool.exposed_as}</code></td><td><span class="verdict ${tool.state === 'approved' ? 'allowed' : 'denied'}">${tool.state}</span></td><td>${tool.required_capability === null ? '' : tokens([tool.required_capability])}</td><td>${relativeTime(tool.pinned_at, facts.at)}</td><td>${tool.flags.join(', ')}</td></tr>`,
       ),
-      html`<p>It has none, or was not read yet.</p>`,
+      html`<p>It has none, or has not been read yet.</p>`,
     )}</section>
 <section class="card"><h2>Bound principals</h2>${dataTable(
       ['Principal', 'Kind', 'Since', 'By', ''],
@@ -72,7 +72,7 @@ export const toolPage: DashboardPage = async ({ context }, facts) => {
         .slice(0, SHOWN)
         .map(
           (one) =>
-            html`<tr><td><a href="${pathOf(PRINCIPAL_KINDS[one.principal_type].plural, one.agent_id)}">${one.agent_id}</a></td><td>${one.principal_type}</td><td>${relativeTime(one.created_at, facts.at)}</td><td>${one.created_by ?? ''}</td><td>${button(facts, 'admin.grant', `${path}/bindings/${one.binding_id}/revoke`, 'Release')}</td></tr>`,
+            html`<tr><td><a href="${pathOf(PRINCIPAL_KINDS[one.principal_type].plural, one.agent_id)}">${one.agent_id}</a></td><td>${one.principal_type}</td><td>${relativeTime(one.created_at, facts.at)}</td><td>${one.created_by ?? ''}</td><td>${button(facts, 'admin.grant', `${path}/bindings/${one.binding_id}/revoke`, 'Unbind')}</td></tr>`,
         ),
       html`<p>Nobody can reach it.</p>`,
     )}${htmlIf(bindings.length > SHOWN, () => html`<p>${countWithNoun(bindings.length, 'principal is', 'principals are')} bound. <a href="/proxy/tools#bindings">Find one of them</a></p>`)}${
@@ -112,7 +112,7 @@ interface WaitingTool {
 const toolWaits = (tool: WaitingTool, page: PageFacts, facts: Parameters<DashboardPage>[1]): HtmlFragment =>
   waits(
     {
-      title: html`${tool.name} waits for a reader`,
+      title: html`${tool.name} is waiting for review`,
       changes: tool.changes,
       flags: tool.flags,
       before: tool.definition,
@@ -141,7 +141,7 @@ const introductionWaits = (
   htmlIf(resource.pending_server_digest !== null, () =>
     waits(
       {
-        title: html`What the server says of itself waits for a reader`,
+        title: html`What the server says about itself is waiting for review`,
         changes: resource.server_changes,
         flags: resource.server_flags,
         before: introductionIn(resource.server),

@@ -128,7 +128,7 @@ export const finishSignIn =
 
 function providerOf({ provider }: SignInContext): IdentityProvider {
   if (provider) return provider
-  throw new Refusal('not_found', { message: 'Nobody signs in here by an identity provider.' })
+  throw new Refusal('not_found', { message: 'Signing in with an identity provider is not set up here.' })
 }
 
 async function discoverProvider(provider: IdentityProvider): Promise<DiscoveredProvider> {

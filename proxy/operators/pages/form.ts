@@ -21,7 +21,7 @@ export const formBody = (limit: number): Plugin<Arrival & MemoryOwner, Submitted
     const [type = ''] = (facts.headers['content-type'] ?? '').toLowerCase().split(';')
     const fields = new URLSearchParams(body.toString())
     if (type.trim() !== 'application/x-www-form-urlencoded' || new Set(fields.keys()).size < fields.size)
-      throw new Refusal('body_invalid', { message: 'This is not a form of this service.' })
+      throw new Refusal('body_invalid', { message: 'This form does not come from this service.' })
     return { form: new Map(fields) }
   },
 })

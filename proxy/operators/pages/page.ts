@@ -72,7 +72,7 @@ export const redirectPage = (to: string, headers: Readonly<Record<string, string
   plainPage({
     title: 'One moment',
     head: html`<meta http-equiv="refresh" content="0;url=${to}">`,
-    body: html`<p><a class="button" href="${to}">Go on</a></p>`,
+    body: html`<p><a class="button" href="${to}">Continue</a></p>`,
     headers,
   })
 

@@ -24,8 +24,8 @@ export const signInPage =
     const byProvider = html`<p><a class="button" href="${withNext('/proxy/oidc/start', next)}">Sign in with ${hostOf(provider?.options.issuer)}</a></p>`
     const none =
       hash === '' && !disabled
-        ? html`<p>This service is not set up yet. Open the link that its terminal has printed, which ends in <code>/proxy/setup?code=…</code>: it is printed again at each start, until somebody has set the operator secret.</p>`
-        : html`<p>Nobody signs in here with a browser. Operators use their certificates.</p>`
+        ? html`<p>This service is not set up yet. Open the link in its terminal that ends in <code>/proxy/setup?code=…</code>. It is printed at each start until the operator secret is set.</p>`
+        : html`<p>Signing in with a browser is not set up here. Operators use their certificates.</p>`
     return plainPage({
       title: 'Sign in',
       body: html`${shown === null ? EMPTY_HTML : byCertificate}${provider ? byProvider : EMPTY_HTML}${hasSecret ? secretForm(next) : EMPTY_HTML}${provider || hasSecret || shown !== null ? EMPTY_HTML : none}`,
@@ -36,7 +36,7 @@ const secretForm = (
   next: string,
 ): HtmlFragment => html`<form method="post" action="${withNext('/proxy/sign-in', next)}">
 <label>Operator secret <input type="password" name="secret" required autocomplete="current-password" maxlength="72"></label>
-<small>12 to 72 letters, digits and signs, no blanks. For when nothing else opens.</small>
+<small>12 to 72 letters, digits and symbols, no spaces. For when nothing else works.</small>
 <p><button>Sign in</button></p></form>`
 
 /** Renders a refusal of the secret: what it is, and the form once more. */

@@ -10,7 +10,7 @@ const INITIALIZE = {
   clientInfo: { name: 'x', version: '1' },
 }
 
-await t.test('threat 14: what a session keeps is small, for a session demands no capability', async (t) => {
+await t.test('threat 14: what a session keeps is small, for a session requires no capability', async (t) => {
   const stage = await mcpStage(t)
   const server = await toolServer(t, [tool('go')])
   const resource = await stage.register('go', server)

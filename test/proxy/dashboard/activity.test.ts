@@ -125,10 +125,10 @@ await t.test(
     const page = async (query: string): Promise<string> =>
       (await jar.ask('GET', `/proxy/activity?${query}`)).text
     const [all, lists] = [await page(''), await page('noise=yes')]
-    t.notMatch(all, 'not narrowed by')
+    t.notMatch(all, 'not filtered by')
     for (const name of ['principal', 'tool', 'model', 'reason'])
-      t.match(await page(`${name}=x`), `they are not narrowed by ${name}.`)
-    t.match(await page('status=success'), 'not narrowed by verdict')
+      t.match(await page(`${name}=x`), `they are not filtered by ${name}.`)
+    t.match(await page('status=success'), 'not filtered by verdict')
     t.notMatch(await page('since=2026-11-20&until=2026-11-21'), 'widened')
     t.match(await page('since=2026-11-20T00:00:01Z&until=2026-11-21'), 'widened to whole bars')
     const rows = await gateway.rows({ order: 'asc', limit: 1000 })
@@ -157,7 +157,7 @@ await t.test(
     ]) {
       const { status, text } = await page(wrong)
       t.equal(status, 422, wrong)
-      t.match(text, 'is no date and time, such as 2026-11-22', wrong)
+      t.match(text, 'is not a date and time, such as 2026-11-22', wrong)
       t.match(
         text,
         `value="${wrong.replaceAll('"', '&quot;').replaceAll('<', '&lt;').replaceAll('>', '&gt;')}"`,
@@ -165,7 +165,7 @@ await t.test(
       t.match(text, 'aria-invalid="true" aria-describedby="since-problem"')
       t.notMatch(text, 'id="calls"')
     }
-    t.match((await page('2026-11-22', '2026-11-21')).text, 'is not later than where it begins')
+    t.match((await page('2026-11-22', '2026-11-21')).text, 'is not later than the start')
     for (const right of [
       '2026-11-22',
       '2026-11-22 14:30',

@@ -142,7 +142,7 @@ await t.test('two operators cannot overwrite each other: the second sees both ve
   t.equal((await mine.send({ capabilities: 'llm.chat' })).status, 303)
   const stale = await theirs.send({ capabilities: 'mcp.tools.list' })
   t.equal(stale.status, 412)
-  t.match(stale.text, 'Somebody has changed it meanwhile')
+  t.match(stale.text, 'Somebody else has changed it in the meantime')
   t.match(stale.text, /Stored now<\/dt><dd><span class="token">llm\.chat/)
   t.match(stale.text, /Typed by you<\/dt><dd><span class="token">mcp\.tools\.list/)
   t.same(await heldBy(gateway, bot), ['llm.chat'])
@@ -206,7 +206,7 @@ await t.test(
     const { text } = await jar.ask('GET', '/proxy/agents/acme::bot/usage')
     t.match(text, /llm\.chat<\/span> <span class="badge">used /)
     t.match(text, /reports\.read<\/span> <span class="badge off">unused for 30 days</)
-    const [, link = ''] = /href="([^"]+)">Type it into the form</.exec(text) ?? []
+    const [, link = ''] = /href="([^"]+)">Put it into the form</.exec(text) ?? []
     t.equal(link, '/proxy/agents/acme%3A%3Abot?set=llm.chat')
     const typed = (await jar.ask('GET', link)).text
     t.match(typed, '>llm.chat</textarea>')

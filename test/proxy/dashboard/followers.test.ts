@@ -3,7 +3,7 @@ import t from 'tap'
 import { ActivityFollowers } from '../../../proxy/dashboard/activity/followers.ts'
 import { eventually } from '../../support/settled.ts'
 
-const TOO_MANY = { message: 'Too many pages follow already. Close one of them.' } as Error
+const TOO_MANY = { message: 'Too many pages already follow the ledger. Close one of them.' } as Error
 const log = { error: () => {} }
 
 /** A ledger whose end somebody moves, and that counts who looks at it. */

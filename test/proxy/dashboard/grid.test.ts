@@ -50,7 +50,7 @@ await t.test(
     t.same(named(page), ['bot', 'Ada Lovelace'])
     const labels = buttonsIn(page).map(({ label }) => label)
     for (const label of [
-      'Release acme::bot from files',
+      'Unbind acme::bot from files',
       'Bind acme::bot to notes',
       'Bind acme::user::ada to files',
     ])
@@ -60,14 +60,14 @@ await t.test(
     t.equal(bound.headers.location, '/proxy/tools?notice=bound', bound.text)
     t.equal((await gateway.rows({ action: 'mcp_binding.created' })).length, 3)
     const now = (await jar.ask('GET', '/proxy/tools')).text
-    const unused = await press(jar, now, 'Release acme::bot from notes')
+    const unused = await press(jar, now, 'Unbind acme::bot from notes')
     t.equal(unused.headers.location, '/proxy/tools?notice=revoked', 'no call has needed it')
 
-    const shown = await press(jar, now, 'Release acme::bot from files')
+    const shown = await press(jar, now, 'Unbind acme::bot from files')
     t.equal(shown.status, 200, shown.text)
     t.match(shown.text, '2 calls would have been refused')
     t.equal((await gateway.rows({ action: 'mcp_binding.revoked' })).length, 1, 'nothing has changed')
-    const label = 'Release: 2 calls of the last 30 days would be refused'
+    const label = 'Unbind: 2 calls of the last 30 days would be refused'
     const unnamed = await press(jar, shown.text, label, { confirm: 'yes' })
     t.equal(unnamed.status, 200, 'a press that does not name what was shown is shown it')
     const done = await press(jar, shown.text, label)
@@ -85,7 +85,7 @@ await t.test('who may not grant sees marks, and what it would need', async (t) =
   const jar = await signedInAs(gateway, reader)
   const { text } = await jar.ask('GET', '/proxy/tools')
   t.match(text, /aria-label="bound">✓/)
-  t.match(text, 'Binding and releasing need <code>admin.grant</code>')
+  t.match(text, 'Binding and unbinding need <code>admin.grant</code>')
   t.same(
     buttonsIn(text).filter(({ label }) => /^(Bind|Release)/.test(label)),
     [],
@@ -115,7 +115,7 @@ await t.test(
     t.equal(named(found).length, 11)
     const bound = await press(jar, found, 'Bind acme::user::u7 to notes')
     t.equal(bound.headers.location, '/proxy/tools?q=user%3A%3Au7+acme&notice=bound', 'the view is kept')
-    t.match((await jar.ask('GET', '/proxy/tools?q=nobody')).text, 'Nobody of that name is bound')
+    t.match((await jar.ask('GET', '/proxy/tools?q=nobody')).text, 'Nobody with that name is bound')
     t.equal((await jar.ask('GET', '/proxy/tools?cursor=x')).status, 422)
   },
 )

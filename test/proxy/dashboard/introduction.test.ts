@@ -17,9 +17,9 @@ await t.test(
 
     server.act = introducing({ instructions: 'Be\u200b <b>cruel</b>.' })
     await stage.refresh({ resource_id: id })
-    t.match((await jar.ask('GET', '/proxy')).text, 'files says something else of itself')
+    t.match((await jar.ask('GET', '/proxy')).text, 'files says something new about itself')
     const { text } = await jar.ask('GET', page)
-    t.match(text, 'What the server says of itself waits for a reader')
+    t.match(text, 'What the server says about itself is waiting for review')
     t.match(text, 'Be\\u{200b} &lt;b&gt;cruel', 'what hides is written out, and what is text stays text')
     const fieldsOf = (html: string): Record<string, string> =>
       Object.fromEntries(
@@ -39,6 +39,6 @@ await t.test(
     const approved = await jar.send(`${page}/approve`, form)
     t.equal(approved.status, 303, approved.text)
     t.equal(await inForce(), 'Be\u200b <b>cruel</b>.')
-    t.notMatch((await jar.ask('GET', '/proxy')).text, 'says something else of itself')
+    t.notMatch((await jar.ask('GET', '/proxy')).text, 'says something new about itself')
   },
 )

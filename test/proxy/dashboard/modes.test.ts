@@ -20,8 +20,8 @@ await t.test(
     const page = (await jar.ask('GET', '/proxy/settings')).text
     const dpop = join(gateway.pluginsDir, '20-dpop.yaml')
     t.match(page, `${dpop}:4</code>`)
-    t.match(page, /no line of<\/span> <code[^>]*>[^<]*20-dpop\.yaml</)
-    t.match(page, 'no file is of its plugin', 'there is no 60-mcp.yaml')
+    t.match(page, /it is not set in<\/span> <code[^>]*>[^<]*20-dpop\.yaml</)
+    t.match(page, 'its plugin has no file', 'there is no 60-mcp.yaml')
 
     const done = await press(jar, page, 'Rehearse', {
       egress_dpop_mode: 'required',
@@ -41,7 +41,7 @@ await t.test(
 
     const same = { egress_dpop_mode: 'optional', no_downgrade: 'false', enforce_tools_call: 'false' }
     for (const [typed, says] of [
-      [same, 'are all in force already'],
+      [same, 'are all already in force'],
       [{ ...same, egress_dpop_mode: 'sometimes' }, 'egress_dpop_mode'],
       [{ ...same, no_downgrade: 'perhaps' }, 'no_downgrade'],
     ] as const) {
@@ -57,10 +57,10 @@ await t.test('a mode that the environment sets says so, and where to change it',
   const gateway = await testGateway(t, { settings: { MCP_PROXY_EGRESS_DPOP_MODE: 'off' } })
   const jar = await signedInBySecret(gateway)
   const page = (await jar.ask('GET', '/proxy/settings')).text
-  t.match(page, /<td>off<\/td><td><code>MCP_PROXY_EGRESS_DPOP_MODE<\/code>, which counts in place of/)
+  t.match(page, /<td>off<\/td><td><code>MCP_PROXY_EGRESS_DPOP_MODE<\/code>, which overrides/)
   const typed = { egress_dpop_mode: 'optional', no_downgrade: 'false', enforce_tools_call: 'false' }
   const done = await press(jar, page, 'Rehearse', typed)
-  t.match(done.text, 'MCP_PROXY_EGRESS_DPOP_MODE=optional</code> and start anew')
+  t.match(done.text, 'MCP_PROXY_EGRESS_DPOP_MODE=optional</code> and restart')
 })
 
 await t.test(
@@ -83,7 +83,7 @@ await t.test('who may not grant sees the modes, and what a rehearsal needs', asy
   const gateway = await testGateway(t)
   const jar = await signedInAs(gateway, await operatorNamed(gateway, 'reader', ['admin.read']))
   const { text } = await jar.ask('GET', '/proxy/settings')
-  t.match(text, 'Rehearsing another one needs <code>admin.grant</code>')
+  t.match(text, 'Rehearsing another mode needs <code>admin.grant</code>')
   t.same(
     buttonsIn(text).filter(({ label }) => label === 'Rehearse'),
     [],

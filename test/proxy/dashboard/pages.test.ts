@@ -82,7 +82,7 @@ await t.test('Activity tells each call in one line, and its why page gate by gat
   t.match(why, /llm\.chat/)
   const allowed = (await jar.ask('GET', `/proxy/activity/${String(ok.headers['x-request-id'])}`)).text
   t.match(allowed, /✓ capability/)
-  t.match(allowed, /Set held then<\/dt><dd><span class="token">llm\.chat</)
+  t.match(allowed, /Capabilities held then<\/dt><dd><span class="token">llm\.chat</)
   t.match(allowed, />agent\.created<\/a> of admin/, 'by the row that granted it')
   t.equal((await jar.ask('GET', '/proxy/activity/req_nothing')).status, 404)
   t.equal((await jar.ask('GET', '/proxy/activity?since=never')).status, 422)
@@ -224,7 +224,7 @@ await t.test(
     for (const [action, says] of [
       ['refresh', 'was read'],
       ['disable', 'Nobody reaches'],
-      ['enable', 'can be reached again'],
+      ['enable', 'can reach it again'],
     ] as const) {
       const { headers } = await jar.send(`${path}/${action}`, { csrf })
       t.match((await jar.ask('GET', String(headers.location))).text, says)

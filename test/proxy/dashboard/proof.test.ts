@@ -60,7 +60,7 @@ await t.test(
     t.equal(done.status, 200)
     const [, rows = ''] = /Whole: ([\d,]+) rows were recomputed/.exec(done.text) ?? []
     t.ok(Number(rows) > 1)
-    t.match(done.text, /Where the ledger stands.*<\/html>/s)
+    t.match(done.text, /State of the ledger.*<\/html>/s)
     t.equal((await jar.send('/proxy/proof/verify', { csrf: 'another' })).status, 403)
     const told = await gateway.admin('POST', '/v1/admin/audit/verify', undefined, {
       accept: 'application/x-ndjson',

@@ -58,7 +58,7 @@ t.test('pictures of the dashboard', { skip, timeout: 120_000 }, async (t) => {
   await page.getByText('✗ capability').waitFor()
   await take('why')
   await page.goto(`${gateway.url}/proxy/agents/acme::writer`)
-  await page.getByLabel('The whole set').fill('mcp.tools.list, reports.read')
+  await page.getByLabel('All capabilities').fill('mcp.tools.list, reports.read')
   await page.getByRole('button', { name: /would be refused/ }).waitFor()
   await take('capabilities')
   await page.goto(gateway.url + notes.replace('/v1/admin/mcp-resources', '/proxy/tools'))

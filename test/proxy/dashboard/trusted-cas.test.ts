@@ -20,7 +20,7 @@ await t.test('H7 the pages say which CA vouches for whom, and replace one withou
   const text = async (path: string) => (await jar.ask('GET', path)).text
   const agent = '/proxy/agents/acme%3A%3Apay'
 
-  t.match(await text('/proxy/pki'), /1 agent, 1 of them alone/)
+  t.match(await text('/proxy/pki'), /1 agent, the only CA of 1/)
   t.match(await text('/proxy/pki'), /lock 1 out/)
   const relied = await jar.send(`/proxy/pki/${first}/detach`, { csrf })
   t.equal(relied.status, 409, 'the box is empty')
@@ -29,7 +29,7 @@ await t.test('H7 the pages say which CA vouches for whom, and replace one withou
   t.match(await text('/proxy/pki'), /1 agent<[\s\S]*1 agent</)
   t.match(await text(agent), first)
   t.equal(await send(`${agent}/trusted-cas/${first}/withdraw`), `${agent}?notice=distrusted`)
-  t.match(await text(agent), 'Have another one vouch for it')
+  t.match(await text(agent), 'Let another CA vouch for it')
   t.equal(await send(`${agent}/trusted-cas`, { digest: first }), `${agent}?notice=trusted`)
   t.equal(await send(`/proxy/pki/${first}/detach`), '/proxy/pki?notice=detached')
   t.equal(await send(`/proxy/pki/${second}/detach`, { lock_out: 'true' }), '/proxy/pki?notice=detached')

@@ -104,7 +104,7 @@ await t.test(
     t.same(await held(), [], 'nothing has changed')
 
     const attention = (await hers.ask(alice, 'GET', '/proxy')).text
-    t.match(attention, 'asks for a second person')
+    t.match(attention, 'asks for a second operator')
     const [, proposal = ''] = /\/proxy\/proposals\/([^/]+)\/decline/.exec(attention) ?? []
     t.notMatch(attention, `/proxy/proposals/${proposal}/confirm`, 'not by who has asked')
     t.equal((await hers.ask(alice, 'POST', `/proxy/proposals/${proposal}/confirm`, { csrf })).status, 403)

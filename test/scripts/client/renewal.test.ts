@@ -290,7 +290,7 @@ t.test(
             await copyFile(join(thief, name), join(directory, name))
       },
     })
-    t.match(notices, [/is not renewed: Another certificate has taken the place of this one/])
+    t.match(notices, [/is not renewed: Another certificate has replaced this one/])
     t.equal(notices.length, 1)
     t.equal(seen.filter(({ path }) => path === '/v1/auth/certificate').length, 1)
   },

@@ -39,7 +39,7 @@ function follow(place) {
   const why = async () => {
     const page = await pageAt(location.href, BY_ITSELF)
     return page?.getElementById('calls')
-      ? 'Not following: too many pages follow already.'
+      ? 'Not following: too many pages already follow the ledger.'
       : 'Not following: sign in again.'
   }
   const start = () => {
@@ -51,7 +51,7 @@ function follow(place) {
     })
     source.addEventListener('rows', () => void look())
     source.addEventListener('error', () => {
-      if (source?.readyState !== EventSource.CLOSED) return say('Connecting again…')
+      if (source?.readyState !== EventSource.CLOSED) return say('Reconnecting…')
       stop('Not following.')
       void why().then((text) => source || say(text))
     })
@@ -91,7 +91,7 @@ function brushOver() {
     said.textContent =
       first < 0
         ? ''
-        : `${from === to ? '1 bar' : `${to - from + 1} bars`} from ${all[from].dataset.since}: Enter shows them, Escape lets go.`
+        : `${from === to ? '1 bar' : `${to - from + 1} bars`} from ${all[from].dataset.since}: Enter shows them, Escape clears the selection.`
   }
   const clear = () => {
     first = last = -1

@@ -135,7 +135,7 @@ document.addEventListener('click', (event) => {
 function copy(element) {
   navigator.clipboard?.writeText(element.textContent ?? '').then(
     () => say('Copied'),
-    () => say('This browser did not let it be copied'),
+    () => say('This browser did not allow the copy'),
   )
 }
 
@@ -229,7 +229,7 @@ for (const input of document.querySelectorAll('[data-strength]')) {
     const different = new Set(value).size
     if (value === '') said.textContent = ''
     else if (!/^[!-~]*$/.test(value))
-      said.textContent = 'no blanks, and no letters with accents: it travels in a header'
+      said.textContent = 'no spaces and no accented letters, because it is sent in a header'
     else if (value.length < 12) said.textContent = 'too short'
     else if (bits < 70 || different < 8) said.textContent = 'weak'
     else said.textContent = bits < 100 ? 'good' : 'strong'

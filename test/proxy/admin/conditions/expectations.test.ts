@@ -52,7 +52,7 @@ const broken = (line: number) => ({
 })
 
 const told = (stage: Stage) =>
-  stage.log.flatMap(({ msg }) => (/what is expected does not hold/.test(msg) ? [msg] : []))
+  stage.log.flatMap(({ msg }) => (/this expectation does not hold/.test(msg) ? [msg] : []))
 
 await t.test(
   '§9 a change that would break what is expected is 409 with the sentences, whichever change it is',
@@ -201,8 +201,8 @@ await t.test(
     t.equal((await stage.callTool(deploy, 'files.read')).status, 200)
     await stage.close(0)
     t.same(told(stage), [
-      '90-expect.yaml:3: what is expected does not hold: acme::deploy may call nowhere.at_all',
-      '90-expect.yaml:4: what is expected does not hold: acme::nobody may use model *',
+      '90-expect.yaml:3: this expectation does not hold: acme::deploy may call nowhere.at_all',
+      '90-expect.yaml:4: this expectation does not hold: acme::nobody may use model *',
     ])
   },
 )

@@ -167,7 +167,7 @@ await t.test('H2: an operator who does not read on keeps places for others, and 
   await t.rejects(
     exported(greta),
     refused('overloaded', {
-      message: '2 readings of the ledger of yours are under way. Try again when one is done.',
+      message: '2 of your readings of the ledger are under way. Try again when one is done.',
     }),
   )
   t.match(await perform(audit.verify, context, {}, greta), { value: { ok: true } })

@@ -53,7 +53,7 @@ await t.test('H2: who reads an export slowly gives his place to whoever finds no
   await readOn()
   await t.rejects(begin('d'), WAITS, 'not before its first minute is over')
   later(60_000)
-  await t.rejects(begin('a'), { reason: 'overloaded', message: /^2 readings of the ledger of yours/ })
+  await t.rejects(begin('a'), { reason: 'overloaded', message: /^2 of your readings of the ledger/ })
   t.notOk(
     all.some(({ ended }) => ended()),
     'nor for who has his own share',

@@ -91,7 +91,7 @@ t.test(
     const { time, gateway, bot, renew } = await scene(t)
     const early = await renew(bot)
     t.match(early, { status: 409, json: { reason: 'renewal_refused', renewable_from: /^20/ } })
-    t.match(early.json.message, /renewed in the last third of its life: this one from 20..-..-..T/)
+    t.match(early.json.message, /renewed only in the last third of its life: this one from 20..-..-..T/)
     time.move((Date.parse(early.json.renewable_from) - time.now()) / 1000)
     const key = newKey()
     const { status, json } = await renew(bot, key)
@@ -108,7 +108,7 @@ t.test('a certificate whose place was taken renews nothing: its holder hears tha
   t.equal((await renew(bot)).status, 200, 'by whoever')
   t.match(await renew(bot), {
     status: 409,
-    json: { message: /^Another certificate has taken the place of this one\. If that was not you, tell/ },
+    json: { message: /^Another certificate has replaced this one\. If that was not you, tell/ },
   })
   t.equal(await chat(gateway, bot), 200, 'its grace is as before')
 })
@@ -191,7 +191,7 @@ t.test('an SVID, and a certificate that nobody here issued, are renewed by their
     status: 409,
     json: {
       reason: 'renewal_refused',
-      message: 'This certificate was not issued here: the CA that issued it renews it.',
+      message: 'This certificate was not issued here. Renew it with the CA that issued it.',
     },
   })
 })

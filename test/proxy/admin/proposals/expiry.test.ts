@@ -49,7 +49,7 @@ await t.test(
     for (const verb of ['confirm', 'decline']) {
       const { status, json } = await bob('POST', `/v1/admin/proposals/${late.proposal_id}/${verb}`)
       t.equal(status, 409, verb)
-      t.equal(json.message, 'This proposal is expired. Propose the change again.')
+      t.equal(json.message, 'This proposal has expired. Propose the change again.')
     }
     t.same((await bob('GET', `/v1/admin/agents/${bot.id}`)).json.capabilities, [])
     at -= 1

@@ -228,7 +228,7 @@ await t.test('two rehearsals of one operator at once, and no third; four of all'
     })
   const full = { reason: 'overloaded', headers: { 'retry-after': '5' } }
   const asked = [begin('greta'), begin('greta')]
-  await t.rejects(begin('greta'), { ...full, message: /^2 rehearsals of yours/ })
+  await t.rejects(begin('greta'), { ...full, message: /^2 of your rehearsals/ })
   asked.push(begin('hans'), begin('ida'))
   await t.rejects(begin('jan'), { ...full, message: /^4 rehearsals/ })
   under[0]?.resolve()

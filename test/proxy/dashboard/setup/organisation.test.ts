@@ -140,7 +140,7 @@ await t.test('names that stay need no other CA', async (t) => {
     ...INITECH,
   })
   t.equal(late.status, 404)
-  t.match(late.text, 'Somebody has named the organisation')
+  t.match(late.text, 'has already been named')
 })
 
 await t.test('what the environment names is shown as fixed', async (t) => {
@@ -169,11 +169,11 @@ await t.test('once somebody is enrolled the CA is not made anew', async (t) => {
   const gateway = await testGateway(t)
   const bot = await gateway.enroll('bot', ['llm.chat'])
   const { page, send } = await atOrganisation(gateway)
-  t.match(page.text, 'somebody is enrolled already')
+  t.match(page.text, 'somebody is already enrolled')
   t.notMatch(page.text, /name="(org|trust_domain)"/)
   const forged = await send(INITECH)
   t.equal(forged.status, 422)
-  t.match(forged.text, 'certificates carry it already')
+  t.match(forged.text, 'certificates already contain it')
   t.match(await send({}), { status: 303 })
   t.equal(await caOf(gateway.url), gateway.ca)
   t.equal((await gateway.call(bot, 'POST', '/v1/chat/completions', { body: CHAT })).status, 200)
@@ -222,7 +222,7 @@ await t.test('of two people who name it at once one wins, and the other is told'
     sent.map(({ status }) => status).toSorted((a, b) => a - b),
     [200, 404],
   )
-  t.match(sent.find(({ status }) => status === 404)?.text, 'Somebody has named the organisation')
+  t.match(sent.find(({ status }) => status === 404)?.text, 'has already been named')
   const winner = sent[0]?.status === 200 ? 'initech' : 'initrode'
   t.match(new X509Certificate(await caOf(gateway.url)).subject, `O=${winner}`)
   t.equal((await setRows(gateway)).length, 1)

@@ -282,7 +282,9 @@ await t.test('F-19 a caller who hangs up while a short answer comes has its requ
   const { url, closed } = await rawUpstream(t, (socket) =>
     socket.write(answer(200, '{"a":', { 'content-length': '99' }), () => hangup.hangUp()),
   )
-  await t.rejects(upstream.call(post(url, { hangup })), { message: 'The caller disconnected before the answer.' })
+  await t.rejects(upstream.call(post(url, { hangup })), {
+    message: 'The caller disconnected before the answer.',
+  })
   await closed
 })
 
@@ -336,7 +338,9 @@ await t.test('F-20 an answer that a slow reader holds back has not stalled', asy
 await t.test('F-19 a caller who hangs up before the answer has the upstream request destroyed', async (t) => {
   const hangup = new CallHangup()
   const { url, closed } = await rawUpstream(t, () => hangup.hangUp())
-  await t.rejects(upstream.call(post(url, { hangup })), { message: 'The caller disconnected before the answer.' })
+  await t.rejects(upstream.call(post(url, { hangup })), {
+    message: 'The caller disconnected before the answer.',
+  })
   await closed
 })
 
