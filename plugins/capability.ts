@@ -77,7 +77,7 @@ function demandHeld(holder: Principal, token: AccessToken | null, { demanded }: 
   throw capabilityMissing(
     missed,
     holder.capabilities.includes(missed)
-      ? `The access token is narrowed to other capabilities than ${missed}.`
+      ? `The access token is narrowed to capabilities that do not include ${missed}.`
       : `${holder.id} does not hold the capability ${missed}. Ask an operator to grant it.`,
   )
 }

@@ -58,7 +58,7 @@ function repeated({ files }: PluginOrder): ConfigProblem[] {
     return [
       problem(
         file,
-        `plugin ${file.plugin} stands twice, in ${files[first]?.file} and in ${file.file}: keep one`,
+        `plugin ${file.plugin} is there twice, in ${files[first]?.file} and in ${file.file}: keep one`,
       ),
     ]
   })
@@ -75,14 +75,14 @@ function misplaced({ files, catalogue }: PluginOrder): ConfigProblem[] {
   const record = files.findIndex((file) => placeOf(file) === 'record')
   return files.flatMap((file, index) => {
     if (placeOf(file) !== 'check') return []
-    if (gate >= 0 && index < gate) return [outside(file, 'behind', files[gate])]
+    if (gate >= 0 && index < gate) return [outside(file, 'after', files[gate])]
     return record >= 0 && index > record ? [outside(file, 'before', files[record])] : []
   })
 }
 
-function outside(file: PlacedFile, side: 'behind' | 'before', anchor: PlacedFile | undefined): ConfigProblem {
+function outside(file: PlacedFile, side: 'after' | 'before', anchor: PlacedFile | undefined): ConfigProblem {
   const what = isModulePath(file.plugin) ? 'a module of your own' : 'it'
-  const rule = `${what} stands after capability and before audit`
+  const rule = `${what} must come after capability and before audit`
   return problem(
     file,
     `${file.plugin}: ${rule}; rename ${file.file} so that it comes ${side} ${anchor?.file}`,

@@ -7,8 +7,8 @@ import type { Gateway } from './wiring/gateway.ts'
 const HELP = `usage: node proxy/main.ts [--accept-rollback REASON]
 
 Starts the gateway. It is configured by MCP_PROXY_* variables and the files of plugins/config (see README.md).
-SIGHUP reads the files and the server certificate anew; SIGTERM and SIGINT drain and stop.
---accept-rollback: go on although an anchor knows of rows that are not here, as a log of a new name (docs/operating.md).
+SIGHUP reads the files and the server certificate again; SIGTERM and SIGINT drain and stop.
+--accept-rollback: start although an anchor knows of rows that are missing here, as a log of a new name (docs/operating.md).
 `
 
 if (process.argv.includes('--help')) {

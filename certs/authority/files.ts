@@ -67,7 +67,7 @@ export async function openAuthority(
   const missing = await missingIn(directory, AUTHORITY_FILES)
   if (missing.length === 0) return { authority: await load(options), created: false }
   if (missing.length < AUTHORITY_FILES.length) {
-    const what = `the CA in ${directory} is incomplete, without ${missing.join(', ')}`
+    const what = `the CA in ${directory} is incomplete: it lacks ${missing.join(', ')}`
     throw new Error(
       `${what}: restore it from a backup; a new CA would lock out every certificate of this one`,
     )
@@ -81,7 +81,7 @@ async function makeDirectory(directory: string): Promise<void> {
   const { mode } = await stat(directory)
   // Whoever can write here can put another root in place.
   if ((mode & 0o022) !== 0) {
-    throw new Error(`${directory} can be written by others than its owner: run chmod 700 ${directory}`)
+    throw new Error(`${directory} can be written by users other than its owner: run chmod 700 ${directory}`)
   }
 }
 
@@ -115,12 +115,12 @@ async function load({
   )
   if (authority.organisation !== organisation) {
     throw new Error(
-      `the CA in ${directory} is of the organisation ${authority.organisation}, not ${organisation}`,
+      `the CA in ${directory} belongs to the organisation ${authority.organisation}, not ${organisation}`,
     )
   }
   if (trustDomain !== undefined && authority.trustDomain !== null && authority.trustDomain !== trustDomain) {
     throw new Error(
-      `the CA in ${directory} is of the trust domain ${authority.trustDomain}, not ${trustDomain}`,
+      `the CA in ${directory} belongs to the trust domain ${authority.trustDomain}, not ${trustDomain}`,
     )
   }
   return authority

@@ -118,7 +118,7 @@ function certify(
   extensions: readonly Extension[],
 ): IssuedCertificate {
   if (!(days > 0 && Number.isFinite(days)))
-    throw new Error(`a certificate lives for more than 0 days, got ${days}`)
+    throw new Error(`a certificate must be valid for more than 0 days, got ${days}`)
   if (at >= authority.notAfter) {
     throw new Error(
       `the issuing CA expired on ${new Date(authority.notAfter).toISOString()}: make or attach a new one`,

@@ -60,7 +60,7 @@ export function unseal(sealed: string, passphrase: string): string {
     lastDerivedKey = derived
     return secret
   } catch (cause) {
-    throw new Error('the passphrase is not the one this was sealed with, or the sealed text was altered', {
+    throw new Error('the passphrase is wrong, or the sealed text was changed', {
       cause,
     })
   }
@@ -121,7 +121,7 @@ export async function readPrivateFile(path: string): Promise<string> {
   return withFile(await open(path, constants.O_RDONLY), async (file) => {
     const { mode } = await file.stat()
     if ((mode & 0o066) !== 0) {
-      throw new Error(`${path} can be read or written by others than its owner: run chmod 600 ${path}`)
+      throw new Error(`${path} can be read or written by users other than its owner: run chmod 600 ${path}`)
     }
     return file.readFile('utf8')
   })

@@ -58,7 +58,7 @@ export async function readCsr(csrPem: string): Promise<CsrRequest> {
 export async function keyOfCsr(csrPem: string, spiffeId: string): Promise<KeyObject> {
   const { publicKey, names } = await readCsr(csrPem)
   if (names.length === 0 || isSoleUri(names, spiffeId)) return publicKey
-  const message = `The request asks for other names than ${spiffeId}. Ask for that one alone, or for none.`
+  const message = `The request asks for names other than ${spiffeId}. Ask for that name only, or for none.`
   throw new CertificateError('foreign_san', message)
 }
 

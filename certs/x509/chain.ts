@@ -283,7 +283,7 @@ function checkAny({ x509, critical, purposes }: ChainCertificate, at: number, pu
   if (unknown)
     throw new CertificateError(
       'unknown_critical_extension',
-      `The critical extension ${unknown} is not understood.`,
+      `The critical extension ${unknown} is not supported.`,
     )
   // An issuer's extendedKeyUsage limits the certificates below it: not in RFC 5280, but every verifier does
   // so.

@@ -89,7 +89,7 @@ async function copied(client: Client, source: SQLite.Database): Promise<number> 
     MAIN_STREAM,
   ])
   if (principals.length + others.length > 0)
-    throw new Error('the PostgreSQL database is in use already: copy into an empty one')
+    throw new Error('the PostgreSQL database is already in use: copy into an empty one')
   const { rows } = await client.query<{ seq: number; hash: string }>(
     'select seq, row_hash as hash from audit_rows order by seq desc limit 1',
   )

@@ -40,25 +40,25 @@ export function protectionOf(url: string, env = process.env): DatabaseProtection
   for (const name of DRIVERS_OWN)
     if (searchParams.has(name))
       throw new Error(
-        `MCP_PROXY_DATABASE_URL: ${name} is not read: write sslmode=verify-full or sslmode=disable`,
+        `MCP_PROXY_DATABASE_URL: ${name} is not supported: write sslmode=verify-full or sslmode=disable`,
       )
   for (const name of searchParams.keys())
     if (LOOKS_LIKE_TLS.test(name) && !READ_OF_TLS.includes(name))
       throw new Error(
-        `MCP_PROXY_DATABASE_URL: ${JSON.stringify(name.slice(0, 32))} is not read: leave it out, and write sslmode=verify-full or sslmode=disable`,
+        `MCP_PROXY_DATABASE_URL: ${JSON.stringify(name.slice(0, 32))} is not supported: leave it out, and write sslmode=verify-full or sslmode=disable`,
       )
   if (searchParams.getAll('sslrootcert').includes('system'))
     throw new Error(
-      'MCP_PROXY_DATABASE_URL: sslrootcert=system is not read: leave it out for public CAs, or name a file',
+      'MCP_PROXY_DATABASE_URL: sslrootcert=system is not supported: leave it out for public CAs, or name a file',
     )
   const modes = searchParams.getAll('sslmode')
-  if (modes.length > 1) throw new Error('MCP_PROXY_DATABASE_URL says sslmode twice: say it once')
+  if (modes.length > 1) throw new Error('MCP_PROXY_DATABASE_URL has sslmode twice: keep one')
   const [stated] = modes
   const sslmode = stated ?? (env.PGSSLMODE || null)
   const by = stated === undefined ? 'PGSSLMODE' : 'MCP_PROXY_DATABASE_URL: sslmode'
   if (sslmode !== null && sslmode !== 'disable' && !ENCRYPTED.includes(sslmode))
     throw new Error(
-      `${by}=${JSON.stringify(sslmode.slice(0, 32))} is not known: write verify-full or disable`,
+      `${by}=${JSON.stringify(sslmode.slice(0, 32))} is not supported: write verify-full or disable`,
     )
   const asksForTls = OF_TLS.some((name) => searchParams.has(name))
   if (sslmode === 'disable' && asksForTls)

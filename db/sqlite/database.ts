@@ -57,7 +57,9 @@ function keepToOwner(file: string): void {
 }
 
 const notOpened = (file: string, cause: unknown): Error =>
-  new Error(`the database file ${file} cannot be made: its directory must exist and be writable`, { cause })
+  new Error(`the database file ${file} cannot be created: its directory must exist and be writable`, {
+    cause,
+  })
 
 /** Runs `work` in one transaction of this connection, so that a crash in the middle leaves nothing behind. */
 async function inTransaction(connection: SQLite.Database, work: () => Promise<void>): Promise<void> {

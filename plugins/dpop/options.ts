@@ -17,7 +17,7 @@ export const dpopOptions = z.strictObject({
     .boolean()
     .default(false)
     .describe(
-      'true: a principal that has registered a DPoP key is never let through without a proof by it, also while the mode ' +
-        'is optional, nor with a token that is bound to another key. Default false.',
+      'true: a principal that has registered a DPoP key is never let through without a proof by that key, even while the mode ' +
+        'is optional, or with a token that is bound to another key. Default false.',
     ),
 })

@@ -42,7 +42,7 @@ const url = z
   .optional()
   .describe(
     'opa-http: where the Open Policy Agent answers, e.g. http://127.0.0.1:8181/v1/data/sallyport/allow. Over http:// ' +
-      'whoever stands in between can allow every call: use it for an agent on this machine only.',
+      'anybody in between can allow every call: use it only for an agent on this machine.',
   )
 
 const token = z
@@ -115,7 +115,7 @@ export const policyOptions = z
       .array(sample)
       .max(1000)
       .default([])
-      .describe('Tried whenever this file is read. A sample that is answered otherwise stops the boot.'),
+      .describe('Tried whenever this file is read. A sample that is answered differently stops the boot.'),
   })
   .superRefine((options, context) => {
     const { engine, samples } = options

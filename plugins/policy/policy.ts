@@ -115,7 +115,7 @@ export function policy(engine: PolicyEngine, mode: PolicyOptions['arguments']): 
 function placeIn(places: HolderPlaces, holder: string): () => void {
   const place = places.acquire(holder)
   if (place.taken) return place.taken
-  const message = `${place.held} calls ${place.limit === 'own' ? 'of yours ' : ''}wait for the policy. Try again when one is done.`
+  const message = `${place.held} ${place.limit === 'own' ? 'of your ' : ''}calls are waiting for the policy. Try again when one is done.`
   throw new Refusal('overloaded', { message, headers: { 'retry-after': '1' } })
 }
 
@@ -167,7 +167,8 @@ async function trySamples(engine: PolicyEngine, samples: readonly PolicySample[]
     const decision = await sampled(engine, input, index)
     if (decision.allow !== allow) wrong.push(`samples[${index}] ${answered(decision)}`)
   }
-  if (wrong.length > 0) throw new Error(`the policy does not decide as its samples say: ${wrong.join('; ')}`)
+  if (wrong.length > 0)
+    throw new Error(`the policy does not decide as its samples expect: ${wrong.join('; ')}`)
 }
 
 async function sampled(engine: PolicyEngine, input: PolicyInput, index: number): Promise<PolicyDecision> {
@@ -179,6 +180,6 @@ async function sampled(engine: PolicyEngine, input: PolicyInput, index: number):
 }
 
 function answered(decision: PolicyDecision): string {
-  if (decision.allow) return 'is allowed and should be refused'
-  return `is refused${decision.reason === null ? '' : ` (${decision.reason})`} and should be allowed`
+  if (decision.allow) return 'is allowed but should be refused'
+  return `is refused${decision.reason === null ? '' : ` (${decision.reason})`} but should be allowed`
 }

@@ -43,7 +43,7 @@ export async function storeNames(
     if (stored === value) continue
     if (stored !== undefined && (await isAnythingIssued(database))) {
       throw new Error(
-        `${variable} is ${value}, but this data directory has principals of ${stored}: it cannot change`,
+        `${variable} is ${value}, but this data directory has principals of ${stored}: it cannot be changed`,
       )
     }
     await ledger.commit({ statements: [writeSetting(database, key, value, at)], entries: [] })

@@ -13,7 +13,7 @@ export function copyProgressReporter(): (rows: number, of: number) => void {
     const [done, whole] = [rows, of].map((count) => count.toLocaleString('en'))
     const next = all ? '; comparing them, and making the indexes' : ''
     process.stderr.write(
-      `sallyport: the audit ledger is rebuilt: ${done} of ${whole} rows are copied${next}\n`,
+      `sallyport: rebuilding the audit ledger: ${done} of ${whole} rows are copied${next}\n`,
     )
   }
 }
@@ -28,5 +28,7 @@ export async function makeDataDirectory({ dataDir, secretsDir }: Settings): Prom
   await mkdir(dataDir, { recursive: true, mode: 0o700 })
   await mkdir(secretsDir, { recursive: true, mode: 0o700 })
   if (!isWithin(await realpath(dataDir), await realpath(secretsDir))) return
-  throw new Error(`${secretsDir} leads to the data directory: MCP servers must not be sent what is in it`)
+  throw new Error(
+    `${secretsDir} leads to the data directory, whose contents must never be sent to MCP servers`,
+  )
 }

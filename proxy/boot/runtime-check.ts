@@ -53,13 +53,13 @@ export function refuseUnsafeSwitches({ env, execArgv }: Pick<ProcessRuntime, 'en
   const [debug] = options.flatMap((text) => DEBUGGER.exec(text)?.[1] ?? [])
   if (debug !== undefined) {
     throw new Error(
-      `${debug} in NODE_OPTIONS opens a debugger beside the keys, to every user of this machine: remove it (an argument of node itself is taken, as make dev ARGS=--inspect gives it)`,
+      `${debug} in NODE_OPTIONS opens a debugger next to the keys, to every user of this machine: remove it (an argument of node itself is allowed, as in make dev ARGS=--inspect)`,
     )
   }
   const [written] = options.flatMap((text) => WRITES_SECRETS.exec(text)?.[1] ?? [])
   if (written !== undefined) {
     throw new Error(
-      `${written} in NODE_OPTIONS writes keys and secrets to files: remove it (an argument of node itself is taken)`,
+      `${written} in NODE_OPTIONS writes keys and secrets to files: remove it (an argument of node itself is allowed)`,
     )
   }
 }

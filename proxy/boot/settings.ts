@@ -226,7 +226,8 @@ function hostname(name: string, entry: string): string {
 function publicUrl(name: string, entry: string): string {
   const url = URL.parse(entry)
   // The text between :// and the path is not printed: it may hold a password.
-  if (url?.username || url?.password) throw new SettingsError(`${name} must not hold a user name or password`)
+  if (url?.username || url?.password)
+    throw new SettingsError(`${name} must not contain a user name or password`)
   if (url?.protocol !== 'https:' || /[?#]/.test(entry)) {
     throw mustBe(name, 'https URLs without query, separated by commas', entry)
   }
@@ -242,7 +243,7 @@ function federationUrl(text: string | undefined): string | null {
   }
   // Not printed: it may hold a password, or a token in its query.
   throw new SettingsError(
-    'MCP_PROXY_FEDERATION_URL must be an https URL, or an http one of this machine, without user name, password or fragment',
+    'MCP_PROXY_FEDERATION_URL must be an https URL, or an http URL of this machine, without user name, password or fragment',
   )
 }
 

@@ -274,7 +274,7 @@ function begin({ req, res, held }: BodyReading, limit: number, counted: boolean)
 }
 
 const brokenOff = (cause?: unknown): Refusal =>
-  new Refusal('bad_request', { cause, message: 'The body broke off.' })
+  new Refusal('bad_request', { cause, message: 'The body ended too early.' })
 
 const tooLarge = (limit: number): Refusal =>
   new Refusal('body_too_large', {

@@ -57,8 +57,8 @@ type RequestHead = RequestStartLine & Pick<IncomingMessage, 'headers' | 'rawHead
 const CLOSE = { headers: { connection: 'close' } } as const
 
 function lineFault({ httpVersion, method, url }: RequestStartLine): string | null {
-  if (httpVersion !== '1.1') return 'Only HTTP/1.1 is spoken here.'
-  if (method === 'TRACE' || method === 'CONNECT') return 'This method is not spoken here.'
+  if (httpVersion !== '1.1') return 'Only HTTP/1.1 is supported.'
+  if (method === 'TRACE' || method === 'CONNECT') return 'This method is not supported.'
   return url && TARGET.test(url) ? null : 'The request target must be an absolute path.'
 }
 
@@ -73,7 +73,7 @@ function headerFault(rawHeaders: readonly string[]): string | null {
     if (bit === undefined) continue
     if ((seen & bit) !== 0) return `The header ${name} was sent twice.`
     seen |= bit
-    if (name === 'host' && !HOST.test(value)) return 'The Host header is not a host.'
+    if (name === 'host' && !HOST.test(value)) return 'The Host header is not a valid host.'
     if (name === 'transfer-encoding' && value.toLowerCase() !== 'chunked')
       return 'Only chunked transfer coding is accepted.'
   }

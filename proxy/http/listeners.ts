@@ -110,7 +110,7 @@ function reasonOf({ code, message }: NodeJS.ErrnoException, options: ListenOptio
   if (code === 'EADDRINUSE')
     return `another process listens there; take another port, e.g. ${suggestPort(variable, host, port)}`
   if (code === 'ENOTSUP' && reusePort)
-    return 'this system cannot share a port between processes; take MCP_PROXY_REUSE_PORT away'
+    return 'this system cannot share a port between processes; remove MCP_PROXY_REUSE_PORT'
   return code ?? message
 }
 

@@ -249,7 +249,7 @@ function logFault(
 ): void {
   try {
     metrics.faults.inc({ step })
-    log.error({ err: error, step, reqId }, 'what follows an answer failed')
+    log.error({ err: error, step, reqId }, 'a step after an answer failed')
   } catch {
     // The log itself is what failed: nothing is left to tell it to.
   }

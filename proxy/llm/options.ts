@@ -97,7 +97,7 @@ const provider = z
       .max(200)
       .default([])
       .describe(
-        'Further members of a body that callers may not send to this provider, beside those by which known ' +
+        'Further members of a body that callers may not send to this provider, in addition to those by which known ' +
           'products choose another model, place or key (docs/protocol.md#refused-members). * at the end stands ' +
           'for any characters, a dot for one level down.',
       ),
@@ -105,12 +105,12 @@ const provider = z
       .array(memberName)
       .max(200)
       .default([])
-      .describe('Members that callers may send to this provider all the same, e.g. provider of OpenRouter.'),
+      .describe('Members that callers may send to this provider nevertheless, e.g. provider of OpenRouter.'),
     answered_by: z
       .record(model, z.array(model).max(100))
       .default({})
       .describe(
-        'Names by which this provider answers for a model of its own, where they are others: a deployment of Azure, a ' +
+        'Other names by which this provider answers for a model of its own: a deployment of Azure, a ' +
           'group of a router. An answer by any other model is shown to operators. * stands for any characters.',
       ),
     connect_timeout_ms: milliseconds(5_000),

@@ -67,7 +67,7 @@ const missingKeyMessage = ({
   provider: { name, keyVariable },
 }: ProviderFailure): string | undefined =>
   reason === 'provider_not_configured' && keyVariable !== undefined
-    ? `The provider ${name} has no key here: set ${keyVariable} where the gateway is started, and start it again.`
+    ? `The provider ${name} has no key: set ${keyVariable} in the environment of the gateway, and restart it.`
     : undefined
 
 /** Returns the failure of a call that itself went wrong. Throws all but an {@link UpstreamError}. */
@@ -119,8 +119,8 @@ export function brokenOffEvent(
   const late = error instanceof UpstreamError && error.kind === 'timeout'
   const code = late ? 'provider_timeout' : 'provider_failed'
   const message = late
-    ? 'The provider stalled in the middle of its answer. What came so far is not the whole answer.'
-    : 'The provider broke off in the middle of its answer. What came so far is not the whole answer.'
+    ? 'The provider stalled in the middle of its answer. The answer is not complete.'
+    : 'The provider broke off in the middle of its answer. The answer is not complete.'
   const separator = tail.length === 0 || tail.toString('latin1').endsWith('\n\n') ? '' : '\n\n'
   return separator + errorEvent({ type: 'api_error', code, message, param: null }, requestId)
 }

@@ -24,7 +24,7 @@ export const mcpOptions = z.strictObject({
     .boolean()
     .default(false)
     .describe(
-      'true: every tools/call also demands the capability mcp.tools.call, beside that of the tool. Default false.',
+      'true: every tools/call also requires the capability mcp.tools.call, in addition to that of the tool. Default false.',
     ),
   list: z
     .enum(['bound', 'callable'])
@@ -37,7 +37,7 @@ export const mcpOptions = z.strictObject({
     .array(z.string().regex(/^https?:\/\/[^/\s]+$/, 'must be an origin, such as https://app.example.com'))
     .default([])
     .describe(
-      'Origins of browser applications that may call, beside those of MCP_PROXY_PUBLIC_URLS. Default none.',
+      'Origins of browser applications that may call, in addition to those of MCP_PROXY_PUBLIC_URLS. Default none.',
     ),
   connect_timeout_ms: milliseconds(5_000, 60_000, 'How long connecting to an MCP server may take.'),
   answer_timeout_ms: milliseconds(

@@ -9,7 +9,7 @@ const issuer = z
   .max(2048)
   .refine(
     isIssuer,
-    'must be an https URL, or an http one of this machine, without credentials, query or fragment',
+    'must be an https URL, or an http URL of this machine, without credentials, query or fragment',
   )
   .describe('The identity provider, exactly as its discovery document and its tokens name it.')
 
@@ -42,12 +42,12 @@ const oidc = z.strictObject({
     .min(1)
     .max(256)
     .default('email')
-    .describe('The claim of the ID token that tells who somebody is: email, groups, … Default email.'),
+    .describe('The claim of the ID token that identifies a person: email, groups, … Default email.'),
   map: z
     .record(claimValue, z.string().min(1).max(64))
     .describe(
       'By value of the claim: the name of an operator who is enrolled, or viewer, granter, auditor or owner: then an ' +
-        'operator with that set is made for each person. Whoever has no value here gets nothing.',
+        'operator with that set is made for each person. Anybody without a value here gets nothing.',
     ),
   acr_values: z
     .array(claimValue)
@@ -74,14 +74,14 @@ const session = z
 
 /** The options of `70-operators.yaml` (docs/operators.md): how people sign in, and what needs two of them. */
 export const operatorsOptions = z.strictObject({
-  oidc: oidc.exactOptional().describe('Absent: nobody signs in but by certificate and by the secret.'),
+  oidc: oidc.exactOptional().describe('Absent: operators sign in only by certificate and by the secret.'),
   session,
   two_person: z
     .array(z.enum(TWO_PERSON_KINDS))
     .default([])
     .describe(
-      'The kinds of changes that a second operator must confirm, from the second one on who could. grant, tools, operators ' +
-        'and settings: what demands the capability of that name; settings also: the shared secret and the keys that sign; ' +
+      'The kinds of changes that a second operator must confirm, once there are two who could. grant, tools, operators ' +
+        'and settings: what requires the capability of that name; settings also: the shared secret and the keys that sign; ' +
         'trust: the CAs that vouch for others, and for whom. Without operators among them, whoever holds admin.operators ' +
         'can make the second person.',
     ),

@@ -5,7 +5,7 @@ import { MalformedNote, parseVerifierKey } from '../../db/ledger/tree/note.ts'
 const web = z
   .string()
   .max(2048)
-  .refine(isWeb, 'must be an https URL, or an http one of this machine, without credentials or fragment')
+  .refine(isWeb, 'must be an https URL, or an http URL of this machine, without credentials or fragment')
 
 function isWeb(text: string): boolean {
   const url = URL.parse(text)
@@ -46,7 +46,7 @@ const anchor = z
   )
   .refine(
     (given) => 'witness' in given === 'key' in given,
-    'a witness comes with its key, and nothing else does',
+    'a witness needs its key, and nothing else has one',
   )
 
 /** The options of the `proofs` file (docs/operating.md#anchors). */
@@ -62,7 +62,7 @@ export const proofsOptions = z.strictObject({
     .max(16)
     .default([])
     .refine((all) => new Set(all.map((one) => JSON.stringify(one))).size === all.length, 'names one twice')
-    .describe('Who keeps checkpoints elsewhere. Default nobody.'),
+    .describe('The anchors, which keep checkpoints elsewhere. Default none.'),
 })
 
 export type ProofsOptions = z.infer<typeof proofsOptions>

@@ -97,15 +97,15 @@ export function createMetrics(ask: GaugeSources): GatewayMetrics {
   gauge(
     registry,
     'sallyport_disk_reserve_bytes',
-    'Bytes kept for what is allowed: with less, refusals have no rows of their own.',
+    'Bytes reserved for what is allowed: with less, refusals have no rows of their own.',
     ask.diskReserve,
   )
   const failing = () => Number(ask.failing())
   gauge(registry, 'sallyport_audit_failing', '1 while the audit ledger cannot be written.', failing)
   const reachable = async () => Number(await ask.reachable())
-  gauge(registry, 'sallyport_database_reachable', '1 where the database answers, else 0.', reachable)
+  gauge(registry, 'sallyport_database_reachable', '1 if the database answers, else 0.', reachable)
   const listening = () => Number(ask.listening())
-  const heard = '1 where changes of other gateways are heard of, else 0.'
+  const heard = '1 if changes of other gateways are heard of, else 0.'
   gauge(registry, 'sallyport_notices_listening', heard, listening)
   descriptorGauges(registry, ask.descriptors)
   certificateGauge(registry, ask.certificates)
@@ -163,36 +163,36 @@ export function createMetrics(ask: GaugeSources): GatewayMetrics {
     }),
     faults: new Counter({
       name: 'sallyport_faults_total',
-      help: 'Steps behind an answer (report, settle, count, log, or a plugin by name) that threw.',
+      help: 'Steps after an answer (report, settle, count, log, or a plugin by name) that threw.',
       labelNames: ['step'],
       registers,
     }),
     handshakeFaults: new Counter({
       name: 'sallyport_handshake_faults_total',
-      help: 'TLS handshakes that did not come to their end, by reason.',
+      help: 'TLS handshakes that were not completed, by reason.',
       labelNames: ['reason'],
       registers,
     }),
     fullConnections: new Counter({
       name: 'sallyport_connections_full_total',
-      help: 'Connections that came when all places were taken: an idle one was ended for it, or it was refused.',
+      help: 'Connections that came when all places were taken: an idle one was closed to make room, or the new one was refused.',
       labelNames: ['outcome'],
       registers,
     }),
     secretUses: new Counter({
       name: 'sallyport_admin_secret_uses_total',
-      help: 'Requests that the operator secret has opened.',
+      help: 'Requests that were authenticated by the operator secret.',
       registers,
     }),
     shadowVerdicts: new Counter({
       name: 'sallyport_shadow_verdicts_total',
-      help: 'Calls that a check which only watches has judged, by check and verdict.',
+      help: 'Calls that were judged by a check that only watches, by check and verdict.',
       labelNames: ['check', 'verdict'],
       registers,
     }),
     expectationsBroken: new Gauge({
       name: 'sallyport_expectations_broken',
-      help: 'Sentences of 90-expect.yaml that did not hold when the files were read last.',
+      help: 'Expectations of 90-expect.yaml that were broken when the files were last read.',
       registers,
     }),
     anchorFailures: new Counter({

@@ -29,6 +29,6 @@ function keyless(gateway: Gateway): string[] {
   return llm.providers
     .filter(({ api_key: key, auth }) => key === '' && auth !== 'passthrough')
     .map(({ name, keyVariable: variable = `its api_key in ${file}` }) => {
-      return `no key for ${name}: set ${variable} and start again; until then its models are answered 503`
+      return `no key for ${name}: set ${variable} and start again; until then calls of its models are answered 503`
     })
 }

@@ -50,7 +50,7 @@ async function reload({ load, use, note, log, metrics, renew }: ReloadDependenci
   } catch (error) {
     await loaded?.close()
     metrics.reloads.inc({ result: 'rejected' })
-    log.error({ err: error }, 'configuration rejected; the one before stays in force')
+    log.error({ err: error }, 'configuration rejected; the previous one stays in force')
     const message = messageOf(error)
     await note('config.rejected', { message: message.slice(0, 1000) }).catch((cause: unknown) =>
       log.error({ err: cause }, 'the rejected configuration could not be recorded'),

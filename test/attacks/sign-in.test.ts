@@ -7,7 +7,7 @@ import { type Spoiled, signingKey } from '../support/oidc/spoiled-provider.ts'
 
 const OPERATOR = 'acme::operator::alice-example.com'
 
-const REASON = 'the answer of the identity provider does not hold'
+const REASON = 'the answer of the identity provider is not valid'
 const reasons = ({ log }: TestGateway) => log.filter(({ msg }) => msg === REASON)
 
 const NOW_S = (): number => Math.floor(Date.now() / 1000)

@@ -120,7 +120,7 @@ await t.test('HTTP/1.0 is refused, in the handshake where the client offers it t
   t.match(parts(silent).last, /^400 /)
   t.match(JSON.parse(parts(silent).body), {
     reason: 'bad_request',
-    message: 'Only HTTP/1.1 is spoken here.',
+    message: 'Only HTTP/1.1 is supported.',
   })
   const offered = await curl('/v1/models', ['--http1.0'])
   t.equal(offered.code, 35, 'no application protocol in common')

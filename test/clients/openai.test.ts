@@ -238,7 +238,7 @@ await t.test(
       OpenAI.APIError,
     )
     t.match(unset, { status: 503, code: 'provider_not_configured' })
-    t.match(unset.message, 'The provider unset has no key here: set NO_SUCH_KEY where the gateway is started')
+    t.match(unset.message, 'The provider unset has no key: set NO_SUCH_KEY in the environment of the gateway')
     for (const [, status, code] of expected)
       t.equal((await answersOf(gateway, status)).length, status === 503 ? 2 : 1, code)
   },

@@ -164,7 +164,7 @@ t.test('a system on which processes cannot share a port is named as the reason',
   const error = Object.assign(new Error('listen ENOTSUP'), { code: 'ENOTSUP' })
   const options = { host: '::1', port: 9443, reusePort: true, variable: 'MCP_PROXY_LISTEN' }
   const { message } = cannotListen(error, options)
-  const why = 'this system cannot share a port between processes; take MCP_PROXY_REUSE_PORT away'
+  const why = 'this system cannot share a port between processes; remove MCP_PROXY_REUSE_PORT'
   t.equal(message, `cannot listen on ::1:9443 (MCP_PROXY_LISTEN): ${why}`)
   t.end()
 })

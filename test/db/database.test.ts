@@ -119,7 +119,7 @@ t.test(
 t.test('the directory must exist', async (t) => {
   const file = join(t.testdir(), 'missing', 'sallyport.db')
   await t.rejects(openDatabase(`sqlite:${file}`), {
-    message: `the database file ${file} cannot be made: its directory must exist and be writable`,
+    message: `the database file ${file} cannot be created: its directory must exist and be writable`,
   })
 })
 

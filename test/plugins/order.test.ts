@@ -69,14 +69,14 @@ await t.test('a mandatory plugin that is missing stops the boot, each by name', 
 
 await t.test('a built-in plugin that stands twice is refused', async (t) => {
   t.strictSame(judge([PIN, ['11-pin.yaml', 'pin'], DPOP, CAPABILITY, AUDIT]), [
-    '11-pin.yaml:2:9: plugin pin stands twice, in 10-pin.yaml and in 11-pin.yaml: keep one',
+    '11-pin.yaml:2:9: plugin pin is there twice, in 10-pin.yaml and in 11-pin.yaml: keep one',
   ])
 })
 
-await t.test("an operator's check stands after capability and before audit", async (t) => {
-  const rule = 'a module of your own stands after capability and before audit'
+await t.test("an operator's check must come after capability and before audit", async (t) => {
+  const rule = 'a module of your own must come after capability and before audit'
   t.strictSame(judge([PIN, DPOP, ['25-check.yaml', './check.ts'], CAPABILITY, AUDIT]), [
-    `25-check.yaml:2:9: ./check.ts: ${rule}; rename 25-check.yaml so that it comes behind 30-capability.yaml`,
+    `25-check.yaml:2:9: ./check.ts: ${rule}; rename 25-check.yaml so that it comes after 30-capability.yaml`,
   ])
   t.strictSame(judge([PIN, DPOP, CAPABILITY, AUDIT, ['45-check.yaml', './check.ts', 'principal']]), [
     `45-check.yaml:2:9: ./check.ts: ${rule}; rename 45-check.yaml so that it comes before 40-audit.yaml`,
@@ -102,7 +102,7 @@ await t.test(
     const [judging, watching] = [['35-a.yaml', 'policy'] as const, ['36-b.yaml', 'shadow policy'] as const]
     t.strictSame(judge([PIN, DPOP, CAPABILITY, judging, watching, AUDIT]), [])
     t.match(judge([PIN, DPOP, CAPABILITY, watching, judging, ['37-c.yaml', 'shadow policy'], AUDIT]), [
-      /^37-c.yaml:2:9: plugin policy stands twice, in 36-b.yaml and in 37-c.yaml/,
+      /^37-c.yaml:2:9: plugin policy is there twice, in 36-b.yaml and in 37-c.yaml/,
     ])
   },
 )

@@ -22,7 +22,7 @@ await t.test('the start says which providers have no key, and what would give th
   await writeFile(join(root, 'config', '50-llm.yaml'), PROVIDERS)
   const { ready, output } = startProcess(t, { ...env, THIRD_KEY: 'sk-third-secret' })
   await ready
-  const then = 'and start again; until then its models are answered 503'
+  const then = 'and start again; until then calls of its models are answered 503'
   t.same(output().match(/^sallyport: no key .*$/gm), [
     `sallyport: no key for one: set FIRST_KEY ${then}`,
     `sallyport: no key for two: set its api_key in 50-llm.yaml ${then}`,

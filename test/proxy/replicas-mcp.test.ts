@@ -153,7 +153,7 @@ t.test(
         headers: given,
         body: { jsonrpc: '2.0', id: question.id, result: { action: 'accept', content } },
       })
-    t.match((await answer(eve, await session(other, eve), {})).json.error, { message: /No such question/ })
+    t.match((await answer(eve, await session(other, eve), {})).json.error, { message: /No such request/ })
     const tooLong = await answer(bot, headers, { text: 'x'.repeat(500_000) })
     t.match(tooLong.json.error, { message: /on the connection/ })
     t.same(answers, [])

@@ -52,13 +52,10 @@ const row = z
     prev_hash: sha256,
     row_hash: sha256,
     result: z.string().exactOptional().meta({ description: 'The status, in rows of the MCP path.' }),
-    principal_name: z
-      .string()
-      .exactOptional()
-      .meta({
-        description:
-          'The id of a user, in addition to its pseudonym in principal_id, as long as the user exists.',
-      }),
+    principal_name: z.string().exactOptional().meta({
+      description:
+        'The id of a user, in addition to its pseudonym in principal_id, as long as the user exists.',
+    }),
     subject_name: z.string().exactOptional().meta({ description: 'The same for detail.subject.' }),
     salts: z
       .record(z.string(), z.string())

@@ -234,7 +234,7 @@ function resolveListTarget(
   { message: { params }, door }: McpTargetInput,
   target: McpTarget,
 ): TargetResolution {
-  if (params.cursor !== undefined) throw paramsInvalid('cursor is none that was given out.')
+  if (params.cursor !== undefined) throw paramsInvalid('cursor was not issued by this service.')
   return { aimed: { target }, ...(door && { at: door }) }
 }
 
@@ -333,7 +333,7 @@ async function findRelayResource(
   const [only, second] = await registry.bound(principal)
   if (!only) throw new Refusal('mcp_not_bound')
   if (!second) return at(only, null)
-  throw paramsInvalid('Several resources are bound: ask at the door of one of them, /v1/mcp/<resource>.')
+  throw paramsInvalid('Several resources are bound: ask one of them, at /v1/mcp/<resource>.')
 }
 
 /** Returns what an operator's rule may judge: a tool's arguments, or the parameters of a relayed method. */

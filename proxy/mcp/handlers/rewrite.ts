@@ -236,13 +236,13 @@ export function rewriteResult(
   if (caller === 'legacy') {
     if (!incomplete) return bytesWithEdits(result, given)
     throw new Refusal('mcp_failed', {
-      message: 'The MCP server asks for input in a way that this protocol version does not have.',
+      message: 'The MCP server asks for input in a way that this protocol version does not support.',
     })
   }
   const state = value.requestState ?? null
   if (incomplete && state !== null && typeof state !== 'string') {
     // It could not be bound to the caller.
-    throw new Refusal('mcp_failed', { message: 'The MCP server gives a state that is no text.' })
+    throw new Refusal('mcp_failed', { message: 'The MCP server gave a state that is not text.' })
   }
   const edits: MemberEdits = {
     ...given,

@@ -66,7 +66,7 @@ async function follow(agent: Agent, hops: [URL, ...URL[]], request: FetchRequest
     if (!REDIRECTS.has(answer.statusCode) || location === undefined) return read(answer, request.maxBytes)
     answer.body.destroy()
     if (typeof location !== 'string')
-      throw new FetchFailure('redirects', 'The server redirects to two places.')
+      throw new FetchFailure('redirects', 'The server redirects to two URLs at once.')
     if (hops.length > MAX_REDIRECTS) throw new FetchFailure('redirects', 'The server redirects too often.')
     current = nextHop(current, location, request.allowed)
     hops.push(current)
@@ -150,5 +150,5 @@ function failureOf(error: unknown, signal: AbortSignal): FetchFailure {
 function endedBy(reason: unknown): FetchFailure {
   return reason instanceof Error && reason.name === 'TimeoutError'
     ? new FetchFailure('timeout', 'The fetch took too long.')
-    : new FetchFailure('aborted', 'The fetch was called off.')
+    : new FetchFailure('aborted', 'The fetch was cancelled.')
 }

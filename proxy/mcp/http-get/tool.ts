@@ -69,7 +69,7 @@ export const HTTP_GET_TOOL = {
         additionalProperties: { type: 'string' },
         description: `Request headers. Accepted: ${[...CALLER_HEADERS].join(', ')}.`,
       },
-      max_bytes: { type: 'integer', minimum: 1, description: 'Cuts the body after so many bytes.' },
+      max_bytes: { type: 'integer', minimum: 1, description: 'Cuts the body after this many bytes.' },
     },
     required: ['url'],
     additionalProperties: false,
@@ -117,7 +117,7 @@ export const withFetchLimit =
     const place = places.acquire(permit.principal.id)
     if (place.taken === null)
       throw new Refusal('overloaded', {
-        message: `${place.held} fetches ${place.limit === 'own' ? 'of yours ' : ''}are under way. Try again when one is done.`,
+        message: `${place.held} ${place.limit === 'own' ? 'of your ' : ''}fetches are under way. Try again when one is done.`,
         headers: { 'retry-after': '1' },
       })
     try {

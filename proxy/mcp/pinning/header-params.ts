@@ -60,13 +60,13 @@ export function headerParamFault(
     const value = valueAt(args, param.path)
     const name = `${param.header} of ${printJsonPath(param.path)}`
     if (value === undefined || value === null) {
-      if (header !== undefined) return `The header ${name} is there, the argument is not.`
+      if (header !== undefined) return `The header ${name} is there, but its argument is not.`
       continue
     }
     if (header === undefined) return `The header ${name} is missing.`
     const decoded = typeof header === 'string' ? decodeHeaderValue(header) : null
-    if (decoded === null) return `The header ${name} is not written as it must be.`
-    if (!repeats(decoded, value, param.type)) return `The header ${name} is not what the argument is.`
+    if (decoded === null) return `The header ${name} is not encoded as it must be.`
+    if (!repeats(decoded, value, param.type)) return `The header ${name} does not match its argument.`
   }
   return null
 }

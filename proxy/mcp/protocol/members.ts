@@ -187,7 +187,7 @@ export function knownParams(
     if (!Object.hasOwn(params, name)) edits.set(name, null)
     else if (params[name] !== value) {
       if (body.length > MAX_REWRITTEN_BYTES)
-        throw refused(`params.${name} has a member that MCP does not have there. Leave it out.`)
+        throw refused(`params.${name} has a member that MCP does not define there. Leave it out.`)
       edits.set(name, JSON.stringify(params[name]))
     }
   }

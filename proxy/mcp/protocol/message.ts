@@ -140,7 +140,7 @@ function response({ json, wide, headers }: Arrival & JsonBody, id: string | null
   const { era, version } = callerEra(headers, {}, true)
   const whole = id !== null && 'result' in json !== 'error' in json
   if (!whole) throw invalid('It must have a method, or an id and either a result or an error.')
-  if (era === 'modern') throw invalid('This protocol version knows no responses of a client.')
+  if (era === 'modern') throw invalid('In this protocol version, clients send no responses.')
   const member = 'result' in json ? 'result' : 'error'
   checkClientAnswer(member, json[member], wide)
   return { kind: 'response', era, version, method: '', id, ...NO_PARAMS, takesEvents: false }
@@ -196,7 +196,8 @@ function callerEra(headers: IncomingHttpHeaders, meta: UnknownRecord, lone: bool
   const declared = meta[META_KEYS.version]
   if (declared === undefined) return undeclared(header, lone)
   if (typeof declared !== 'string') throw metaInvalid(`${META_KEYS.version} must be a string.`)
-  if (header !== declared) throw mismatch(`MCP-Protocol-Version is not the ${META_KEYS.version} of the body.`)
+  if (header !== declared)
+    throw mismatch(`MCP-Protocol-Version does not match the ${META_KEYS.version} of the body.`)
   // As server/discover says: a client in this form has no use for a version without it.
   if (declared !== MODERN_VERSION) throw unsupported(declared, [MODERN_VERSION])
   const capabilities = meta[META_KEYS.capabilities]
@@ -239,7 +240,7 @@ function compare(
   required: boolean,
 ): void {
   if (header === undefined && !required) return
-  if (header !== value) throw mismatch(`${name} is not what the body says.`)
+  if (header !== value) throw mismatch(`${name} does not match the body.`)
 }
 
 const invalid = (message: string): Refusal => new Refusal('mcp_request_invalid', { message })
@@ -298,4 +299,4 @@ export const paramsInvalid = (message: string): Refusal => new Refusal('mcp_para
 
 /** Makes the refusal of an answer to a question that nobody has asked, or whose call is over. */
 export const noServerRequest = (): Refusal =>
-  new Refusal('mcp_message_invalid', { message: 'No such question is open.' })
+  new Refusal('mcp_message_invalid', { message: 'No such request is open.' })

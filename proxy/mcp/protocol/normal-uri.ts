@@ -23,7 +23,7 @@ const UNFIT_ESCAPED = /[\w.~\0-]/
  */
 export function uriFault(text: string): string | null {
   const url = URL.parse(text)
-  if (!url) return 'is no absolute URI'
+  if (!url) return 'is not an absolute URI'
   if (url.href !== text && !(url.host !== '' && url.href === `${text}/`))
     return 'is not written as a URI parser writes it'
   if (hasDotSegment(text)) return 'has a segment . or .., which some servers resolve'

@@ -93,7 +93,7 @@ function compiledFrom(inputSchema: unknown): CompiledSchema {
 }
 
 function unusable(problem: string): CompiledSchema {
-  const sentence = `cannot be checked, for the schema of this tool is unusable: ${problem}`
+  const sentence = `cannot be checked, because the schema of this tool is unusable: ${problem}`
   return { check: () => sentence, weight: MIN_WEIGHT, small: false }
 }
 

@@ -26,7 +26,7 @@ export interface RequestStates {
 }
 
 export const stateRefused = (): Refusal =>
-  new Refusal('mcp_params_invalid', { message: 'requestState was not given to this call.' })
+  new Refusal('mcp_params_invalid', { message: 'requestState was not issued for this call.' })
 
 const TAG_LENGTH = 43
 

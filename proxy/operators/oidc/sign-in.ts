@@ -197,7 +197,7 @@ async function exchangeCode(
     // Whoever runs the provider must find out why.
     signing.log.warn(
       { reqId: id, ...oidcFailureFields(error) },
-      'the answer of the identity provider does not hold',
+      'the answer of the identity provider is not valid',
     )
     throw new Refusal('sign_in_refused', { cause: error })
   }

@@ -43,8 +43,8 @@ export async function refuseRollback(checked: RollbackCheck): Promise<string | n
 }
 
 const sentenceOf = ({ anchor, anchored, sealed }: AnchorContradiction): string =>
-  `the anchor ${anchor} has a checkpoint of ${anchored} rows that is not this log's, of which ${sealed} rows are sealed: ` +
-  'rows were lost, or an older copy was put in their place. Restore the newer one; or start once with ' +
+  `the anchor ${anchor} has a checkpoint of ${anchored} rows that does not fit this log, which has ${sealed} sealed rows: ` +
+  'rows were lost, or an older copy was put in their place. Restore the newer one, or start once with ' +
   '--accept-rollback "why", which begins a log of a new name'
 
 async function findContradictions(

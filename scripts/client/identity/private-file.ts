@@ -23,7 +23,7 @@ export function readPrivateSync(path: string): string | null {
   if (file === null) return null
   try {
     if ((fstatSync(file).mode & 0o066) !== 0) {
-      throw new Error(`${path} can be read or written by others than its owner: run chmod 600 ${path}`)
+      throw new Error(`${path} can be read or written by users other than its owner: run chmod 600 ${path}`)
     }
     return readFileSync(file, 'utf8')
   } finally {

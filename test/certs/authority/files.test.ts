@@ -113,12 +113,12 @@ await t.test(
     await openAuthority(ca)
     await t.rejects(
       openAuthority({ ...ca, passphrase: 'other' }),
-      /the CA in .*pki: the passphrase is not the one/,
+      /the CA in .*pki: the passphrase is wrong/,
     )
-    await t.rejects(openAuthority({ ...ca, organisation: 'other' }), /is of the organisation acme, not other/)
+    await t.rejects(openAuthority({ ...ca, organisation: 'other' }), /belongs to the organisation acme, not other/)
     await t.rejects(
       openAuthority({ ...ca, trustDomain: 'other' }),
-      /is of the trust domain sallyport.local, not other/,
+      /belongs to the trust domain sallyport.local, not other/,
     )
     const other = await createAuthority({ organisation: 'acme', at: AT })
     writeFileSync(join(ca.directory, 'intermediate.key.sealed'), seal(other.intermediateKeyPem, 'pass'))

@@ -23,13 +23,13 @@ await t.test(
       ['sslmode=', /sslmode="" is not known/],
       ['sslmode=VERIFY-FULL', /is not known/],
       ['sslmode=no-verify', /is not known/],
-      ['sslmode=verify-full&sslmode=disable', /says sslmode twice/],
+      ['sslmode=verify-full&sslmode=disable', /has sslmode twice/],
       ['ssl=no-verify', /ssl is not read/],
       ['ssl=true', /ssl is not read/],
       ['sslmode=require&uselibpqcompat=true', /uselibpqcompat is not read/],
       ['sslmode=disable&sslrootcert=/ca.pem', /contradict/],
       // Each of these was plain text without a word.
-      ['SSLMODE=verify-full', /"SSLMODE" is not read: leave it out, and write sslmode=verify-full/],
+      ['SSLMODE=verify-full', /"SSLMODE" is not supported: leave it out, and write sslmode=verify-full/],
       ['sslMode=require', /"sslMode" is not read/],
       ['ssl_mode=require', /"ssl_mode" is not read/],
       ['tls=true', /"tls" is not read/],
@@ -37,7 +37,7 @@ await t.test(
       ['channel_binding=require', /channel_binding=require means nothing without TLS/],
       ['sslmode=disable&channel_binding=require', /means nothing without TLS: write sslmode=verify-full/],
       ['sslmode=require&sslcrl=/crl.pem', /"sslcrl" is not read/],
-      ['sslmode=verify-full&sslrootcert=system', /sslrootcert=system is not read: leave it out/],
+      ['sslmode=verify-full&sslrootcert=system', /sslrootcert=system is not supported: leave it out/],
     ] as const) {
       t.throws(() => protectionOf(`${FAR}?${query}`, {}), { message }, query)
       t.throws(

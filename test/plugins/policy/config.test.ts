@@ -42,9 +42,9 @@ await t.test(
 await t.test(
   'docs/architecture.md a policy before the gate, behind the record, or twice stops the boot',
   async (t) => {
-    const rule = 'policy: it stands after capability and before audit'
+    const rule = 'policy: it must come after capability and before audit'
     t.strictSame(await problems(withPolicy(t, wasm('yes'), '25-policy.yaml')), [
-      `25-policy.yaml:1:9: ${rule}; rename 25-policy.yaml so that it comes behind 30-capability.yaml`,
+      `25-policy.yaml:1:9: ${rule}; rename 25-policy.yaml so that it comes after 30-capability.yaml`,
       '25-policy.yaml:1:9: policy needs granted, which capability gives only later, in 30-capability.yaml; rename one so that capability comes first',
     ])
     t.strictSame(await problems(withPolicy(t, wasm('yes'), '45-policy.yaml')), [
@@ -53,7 +53,7 @@ await t.test(
     const twice = withPolicy(t, wasm('yes'))
     writeFileSync(join(twice, '36-policy.yaml'), wasm('no'))
     t.strictSame(await problems(twice), [
-      '36-policy.yaml:1:9: plugin policy stands twice, in 35-policy.yaml and in 36-policy.yaml: keep one',
+      '36-policy.yaml:1:9: plugin policy is there twice, in 35-policy.yaml and in 36-policy.yaml: keep one',
     ])
   },
 )
@@ -122,7 +122,7 @@ await t.test(
     const write = (...lines: readonly string[]): void => void said.push(...lines)
     t.equal(await checkConfig(directory, {}, { out: write, err: write }), 1)
     t.strictSame(said, [
-      `${directory}/35-policy.yaml:2:9: the policy does not decide as its samples say: samples[0] is allowed and should be refused`,
+      `${directory}/35-policy.yaml:2:9: the policy does not decide as its samples expect: samples[0] is allowed but should be refused`,
     ])
   },
 )

@@ -236,11 +236,11 @@ await t.test('F-31 samples are tried at boot: all that are answered wrongly stop
   const wrong = [sample('acme.special', false), ...right, sample('other', true)]
   await t.rejects(open(t, { entrypoint, samples: wrong }), {
     message:
-      'the policy does not decide as its samples say: samples[0] is allowed and should be refused; ' +
-      'samples[3] is refused and should be allowed',
+      'the policy does not decide as its samples expect: samples[0] is allowed but should be refused; ' +
+      'samples[3] is refused but should be allowed',
   })
   await t.rejects(open(t, { entrypoint: 'fixture/denying', samples: [sample('x', true)] }), {
-    message: /samples\[0\] is refused \(because\) and should be allowed$/,
+    message: /samples\[0\] is refused \(because\) but should be allowed$/,
   })
 })
 

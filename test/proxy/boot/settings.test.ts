@@ -207,7 +207,7 @@ await t.test('§8 what cannot be obeyed is refused in one sentence', async (t) =
     [{ MCP_PROXY_PUBLIC_URLS: 'https://x/?' }, `${urls} "https://x/?"`],
     [
       { MCP_PROXY_PUBLIC_URLS: 'https://u:canary@x' },
-      'MCP_PROXY_PUBLIC_URLS must not hold a user name or password',
+      'MCP_PROXY_PUBLIC_URLS must not contain a user name or password',
     ],
     [{ MCP_PROXY_DATABASE_URL: 'mysql://u:canary@db/x' }, sqlite],
     [{ MCP_PROXY_DATABASE_URL: 'sqlite::memory:' }, sqlite],
@@ -270,7 +270,7 @@ await t.test('§3 the federation is reached by https, or by http on this machine
   }
   t.equal(read('http://127.1/'), 'http://127.0.0.1/')
   const message =
-    'MCP_PROXY_FEDERATION_URL must be an https URL, or an http one of this machine, without user name, password or fragment'
+    'MCP_PROXY_FEDERATION_URL must be an https URL, or an http URL of this machine, without user name, password or fragment'
   for (const text of [
     'http://hub.example.com/',
     'http://127.0.0.1.example.com/',

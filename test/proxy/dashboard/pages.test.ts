@@ -223,7 +223,7 @@ await t.test(
       /<a class="row" href="([^"]+)">files</.exec((await jar.ask('GET', '/proxy/tools')).text) ?? []
     for (const [action, says] of [
       ['refresh', 'was read'],
-      ['disable', 'Nobody reaches'],
+      ['disable', 'nobody can reach it'],
       ['enable', 'can reach it again'],
     ] as const) {
       const { headers } = await jar.send(`${path}/${action}`, { csrf })

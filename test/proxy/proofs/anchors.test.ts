@@ -118,7 +118,7 @@ await t.test(
     const options = { env: {}, logTo: { write: () => true } as never }
     await t.rejects(startGateway(gateway.settings, options), {
       message: new RegExp(
-        `^the anchor file:.* has a checkpoint of ${(newest?.size ?? 0) + 5} rows that is not this log's`,
+        `^the anchor file:.* has a checkpoint of ${(newest?.size ?? 0) + 5} rows that does not fit this log`,
       ),
     })
     const again = await startGateway(gateway.settings, { ...options, acceptRollback: 'the disk was lost' })
@@ -142,7 +142,7 @@ await t.test('a file that says what is no anchor is refused with its place', asy
   for (const [anchor, said] of [
     [{ url: 'http://example.org/' }, /must be an https URL/],
     [{ file: '/a', url: 'https://example.org' }, /must name one of file, url, witness, timestamp/],
-    [{ witness: 'https://example.org' }, /a witness comes with its key/],
+    [{ witness: 'https://example.org' }, /a witness needs its key/],
     [{ witness: 'https://example.org', key: 'nonsense' }, /must be the verifier key of a witness/],
     [{ telegram: 'x' }, /telegram/],
   ] as const)

@@ -121,7 +121,7 @@ await t.test(
 await t.test('§8 there is one provider list', async (t) => {
   const directory = copyShipped(t.testdir({ '51-llm.yaml': 'plugin: llm\n' }))
   t.strictSame(await problems(directory), [
-    '51-llm.yaml:1:9: plugin llm stands twice, in 50-llm.yaml and in 51-llm.yaml: keep one',
+    '51-llm.yaml:1:9: plugin llm is there twice, in 50-llm.yaml and in 51-llm.yaml: keep one',
   ])
 })
 

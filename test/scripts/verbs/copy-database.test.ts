@@ -24,7 +24,7 @@ t.test('a deployment is moved from SQLite to PostgreSQL, and its agents notice n
   await before.close()
   t.match(await sallyport(['copy-database', '--to', url], env), { code: 0, out: /it verifies/ })
   t.match(await sallyport(['verify', url]), { code: 0 })
-  t.match(await sallyport(['copy-database', '--to', url], env), { code: 1, err: /in use already/ })
+  t.match(await sallyport(['copy-database', '--to', url], env), { code: 1, err: /already in use/ })
 
   const passphrase = readFileSync(join(dataDir, 'key-passphrase'), 'utf8').trim()
   const settings = { MCP_PROXY_DATABASE_URL: url, MCP_PROXY_KEY_PASSPHRASE: passphrase }

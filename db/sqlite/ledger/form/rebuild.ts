@@ -101,7 +101,7 @@ function assertSound(chain: ChainVerifier, row: StoredRow): void {
   if (sound && row.stream === MAIN_STREAM) return
   const { stream, seq, problem } = bad ?? { ...row, problem: `is of another stream than ${MAIN_STREAM}` }
   throw new Error(
-    `the audit ledger is damaged: row ${stream}:${seq} ${problem}. So it is not brought into the form of this version, and stays as it is`,
+    `the audit ledger is damaged: row ${stream}:${seq} ${problem}. It was not converted to the form of this version, and stays as it is`,
   )
 }
 
@@ -122,7 +122,7 @@ function assertRoom(db: SQLite.Database, file: string, rows: number): void {
   const { bavail, bsize } = statfsSync(dirname(file))
   if (needed <= bavail * bsize) return
   throw new Error(
-    `the audit ledger is brought into a smaller form, and needs ${mib(needed)} MiB for it on the disk of ${file}, where ${mib(bavail * bsize)} MiB are free: make room and start again. Nothing was changed`,
+    `converting the audit ledger to a smaller form needs ${mib(needed)} MiB on the disk of ${file}, but only ${mib(bavail * bsize)} MiB are free: make room and start again. Nothing was changed`,
   )
 }
 

@@ -64,7 +64,7 @@ async function assertCopied(db: Kysely<unknown>): Promise<void> {
   const [found] = (await sql.raw<CopyComparison>(COMPARE).execute(db)).rows
   if (found?.other === 0 && found.first === 1 && found.last === found.rows) return
   throw new Error(
-    `the copy of the audit ledger is not like it (${JSON.stringify(found)}): remove the table ${COPY_TABLE} and start again. The ledger is as it was`,
+    `the copy of the audit ledger differs from it (${JSON.stringify(found)}): remove the table ${COPY_TABLE} and start again. The ledger was not changed`,
   )
 }
 

@@ -92,7 +92,7 @@ await t.test(
 
     await gateway.close(0)
     const other = { ...gateway.settings, org: 'other', named: { org: true, trustDomain: false } }
-    await t.rejects(startGateway(other, { env: {} }), /of the organisation initech, not other/)
+    await t.rejects(startGateway(other, { env: {} }), /belongs to the organisation initech, not other/)
     const again = await startGateway(gateway.settings, { env: {}, logTo: new PassThrough().resume() })
     t.equal(await caOf(again.url), ca, 'a restart keeps it')
     const asked = { agent: agentOf(ca, first), body: CHAT }

@@ -91,7 +91,7 @@ t.test('server validation of Mcp-Param headers (MCP 2026-07-28, transports)', as
   for (const header of Object.keys(headers)) {
     const { [header as keyof typeof headers]: _, ...rest } = headers
     t.match(fault(rest, args), /is missing/)
-    t.match(fault(headers, { ...args, [header.slice(10)]: null }), /the argument is not/)
+    t.match(fault(headers, { ...args, [header.slice(10)]: null }), /its argument is not/)
   }
   t.match(fault({ 'mcp-param-count': '9007199254740993' }, { count: 2 ** 53 }), /is not what/)
 })

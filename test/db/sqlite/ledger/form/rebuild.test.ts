@@ -142,7 +142,7 @@ t.test(
       const file = await formerDatabase(t.testdir(), ROWS.slice(0, 2_500))
       await copyOnePart(t, file)
       withRaw(file, (db) => db.exec(sql))
-      await t.rejects(migrate(file), { message: /the copy of the audit ledger is not like it/ }, sql)
+      await t.rejects(migrate(file), { message: /the copy of the audit ledger differs from it/ }, sql)
       t.ok(isDeepStrictEqual(rowsOf(file), ROWS.slice(0, 2_500)), 'the ledger is as it was')
     }
   },
@@ -196,7 +196,7 @@ t.test(
     const file = await formerDatabase(disk, ROWS.slice(0, 5_000))
     const before = readdirSync(disk)
     await t.rejects(migrate(file), {
-      message: /needs \d+ MiB for it on the disk of .*, where \d+ MiB are free: make room/,
+      message: /needs \d+ MiB on the disk of .*, but only \d+ MiB are free: make room/,
     })
     t.same(
       readdirSync(disk).filter((name) => !name.endsWith('-lease')),
