@@ -34,7 +34,10 @@ export function proofHandlers({ database, keys, subjectKeys }: ProofDependencies
       text(await checkpoint(database, query)),
     /** GET /v1/audit/tile/…: a tile, or a bundle of entries. */
     tile: async ({ path, auditor }: ProofReaderFacts): Promise<Reply> => tile(database, path, auditor),
-    /** GET /v1/audit/proofs/{request_id}: the rows of a request with their proofs, and what opens their commitments. */
+    /**
+     * GET /v1/audit/proofs/{request_id}: the rows of a request with their proofs, and the salts of their
+     * commitments.
+     */
     proofs: async (reading: ProofReaderFacts): Promise<Reply> => proofsOf(database, subjectKeys, reading),
   }
 }
@@ -61,7 +64,7 @@ async function checkpoint({ kysely }: Database, query: string): Promise<string> 
 
 const PREFIX = '/v1/audit/tile/'
 
-/** What was sealed never changes. Nobody but who asks keeps it: the way to it is authenticated. */
+/** Sealed rows never change. Only the asker keeps the answer: the way to it is authenticated. */
 const FOR_EVER = { 'cache-control': 'private, max-age=31536000, immutable' }
 
 async function tile(database: Database, path: string, auditor: boolean): Promise<Reply> {
@@ -85,7 +88,7 @@ async function proofsOf(
 ): Promise<Reply> {
   const id = params.request_id ?? ''
   const all = await database.treeRows.ofRequest(id)
-  // What is another's is not there for whoever asks.
+  // Another's rows are not there for the asker.
   const rows = all.filter(({ principal_id: whose }) => auditor || (whose !== null && whose === ref))
   if (rows.length === 0) throw new Refusal('not_found')
   const proven = await proveRows(database, rows)

@@ -16,7 +16,7 @@ import {
 import { timestamp } from '../../db/support/statement.ts'
 import type { OrganisationNames } from '../boot/names.ts'
 
-/** The time that the key before the newest goes on to sign beside it. ms. */
+/** The time that the key before the newest goes on signing alongside it. ms. */
 const BOTH_SIGN_MS = 24 * 60 * 60 * 1000
 
 const generate = promisify(generateKeyPair)
@@ -61,7 +61,7 @@ export class LogKeys {
     return signing.map((key) => signNote(text, origin, this.#unseal(key)))
   }
 
-  /** Begins a tree, with a key of its own, and the row that says so where there is one. */
+  /** Begins a tree, with a key of its own, and the row that says so if there is one. */
   async begin(
     tree: Omit<StoredTree, 'size' | 'place' | 'begun_at'>,
     entries: readonly LedgerEntry[],
@@ -72,7 +72,10 @@ export class LogKeys {
     await ledger.commit({ statements: beginTree(database.kysely, { tree: begun, key }), entries })
   }
 
-  /** Lets a new key sign from now on; the one before signs beside it for a day. Resolves with its verifier key. */
+  /**
+   * Lets a new key sign from now on; the one before signs alongside it for a day. Resolves with its verifier
+   * key.
+   */
   async rotate(entry: (vkey: string) => LedgerEntry): Promise<string> {
     const { database, ledger, clock } = this.#sources
     const tree = await currentTree(database.kysely)
@@ -122,7 +125,7 @@ export async function openTree(keys: LogKeys, database: Database, names: Organis
   await keys.begin({ tree: (inForce?.tree ?? 0) + 1, origin: base, reason }, [])
 }
 
-/** Begins a tree of a new name behind one that others know to have been longer. `entry`: its row. */
+/** Begins a tree of a new name after one that others know to have been longer. `entry`: its row. */
 export async function beginRenamedTree(
   keys: LogKeys,
   database: Database,

@@ -22,7 +22,7 @@ export interface ProvenRow {
   readonly proof: string
 }
 
-/** Proves the rows of a request by the newest checkpoint; null where one of them is not sealed yet. */
+/** Proves the rows of a request by the newest checkpoint; null if one of them is not sealed yet. */
 export async function proveRows(
   { kysely, treeRows }: Pick<Database, 'kysely' | 'treeRows'>,
   rows: readonly PlacedLeaf[],
@@ -50,7 +50,9 @@ async function indexOf(
   return (before?.size ?? 0) + (await treeRows.between(before?.place ?? 0, place))
 }
 
-/** The tiles of one proof are those of the next one beside it. A tile is read whole, as wide as it is first asked for. */
+/**
+ * The tiles of one proof are those of its neighbours. A tile is read whole, as wide as it is first asked for.
+ */
 function remembering(read: ReadTile): ReadTile {
   const known = new Map<string, Buffer>()
   return async (place, width) => {

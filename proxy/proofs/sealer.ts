@@ -15,7 +15,7 @@ import {
 import { extendTree, rootOf, type TreeEdge } from '../../db/ledger/tree/tiles.ts'
 import type { LogKeys } from './log-keys.ts'
 
-/** The rows under one checkpoint at most: what the main thread hashes in one go. */
+/** The most rows under one checkpoint: the main thread hashes them in one go. */
 const PORTION = 2_048
 /** The pause between two checkpoints of a long way to catch up: calls come first. ms. */
 const PAUSE_MS = 20
@@ -32,12 +32,12 @@ interface GrownTree extends StoredTree {
 }
 
 /**
- * Seals the rows of the ledger: appends their leaves to the tree and signs what comes of it (docs/ledger.md#tree). Tiles
- * and checkpoint are stored in one transaction, which is refused where another process has grown the tree meanwhile;
- * rows are sealed when they are durable, never before. So no crash takes a checkpoint back.
+ * Seals the rows of the ledger: appends their leaves to the tree and signs the result (docs/ledger.md#tree).
+ * Tiles and checkpoint are stored in one transaction, which is refused if another process has grown the tree
+ * meanwhile; rows are sealed when they are durable, never before. So no crash takes a checkpoint back.
  *
- * State: the edge of the tree as this process has left it, forgotten with any failure and read anew. Owned by
- * `#sealPortion`; one runs at a time.
+ * State: the edge of the tree as this process has left it, forgotten with any failure and read again. Owned
+ * by `#sealPortion`; one runs at a time.
  */
 export class LedgerSealer {
   readonly #sources: SealerDependencies
@@ -49,7 +49,7 @@ export class LedgerSealer {
     this.#sources = sources
   }
 
-  /** Seals all rows that are there. A call while one is under way joins it. Stops where `goesOn` says no. */
+  /** Seals all rows that are there. A call while one is under way joins it. Stops if `goesOn` says no. */
   seal(goesOn: () => boolean = () => true): Promise<void> {
     this.#running ??= this.#sealAll(goesOn).finally(() => {
       this.#running = null
@@ -98,8 +98,8 @@ export class LedgerSealer {
   }
 
   /**
-   * The tree as it is stored; null where there is none, or another process grows it just now. Throws where it is not the
-   * one that its newest checkpoint was signed for.
+   * The tree as it is stored; null if there is none, or another process grows it just now. Throws if it is
+   * not the one that its newest checkpoint was signed for.
    */
   async #read(): Promise<GrownTree | null> {
     const { kysely } = this.#sources.database
@@ -107,7 +107,7 @@ export class LedgerSealer {
     if (!tree) return null
     const edge = await readEdge(tileReader(kysely, tree.tree), tree.size)
     const newest = await newestCheckpoint(kysely, tree.tree)
-    // Each is read by itself: what they say together counts where nothing has changed meanwhile.
+    // Each is read by itself: both together count if nothing has changed meanwhile.
     const after = await currentTree(kysely)
     if (after?.tree !== tree.tree || after.size !== tree.size) return null
     const root = tree.size === 0 ? undefined : rootOf(edge).toString('base64')

@@ -3,7 +3,7 @@ import type { StoredTree } from '../../db/ledger/tree/store.ts'
 import { checkpointUpTo, currentTree, tileReader } from '../../db/ledger/tree/store.ts'
 import { hashesAt, TILE_WIDTH } from '../../db/ledger/tree/tiles.ts'
 
-/** A tile that is asked for by its path; `level` is null where it is a bundle of entries. */
+/** A tile that is asked for by its path; `level` is null if it is a bundle of entries. */
 export interface RequestedTile {
   readonly level: number | null
   readonly n: number
@@ -13,8 +13,8 @@ export interface RequestedTile {
 const MAX_TILE_LEVEL = 6
 
 /**
- * Reads the path of a tile behind `tile/` (C2SP tlog-tiles): `<L>/<N>[.p/<W>]`, where each three digits of N but the
- * last stand behind an x. Null where it is none, or one of the same tile in another spelling.
+ * Reads the path of a tile after `tile/` (C2SP tlog-tiles): `<L>/<N>[.p/<W>]`, where each three digits of N
+ * but the last follow an x. Null if it is none, or one of the same tile in another spelling.
  */
 export function parseTilePath(path: string): RequestedTile | null {
   const [, first = '', groups = '', last = '', width] =
@@ -27,7 +27,7 @@ export function parseTilePath(path: string): RequestedTile | null {
   return { level, n: Number(groups.replaceAll(/[x/]/g, '') + last), width: wide }
 }
 
-/** A tile of the tree in force as its bytes; null where the newest checkpoint does not cover it. */
+/** A tile of the tree in force as its bytes; null if the newest checkpoint does not cover it. */
 export async function readTreeTile(
   { kysely }: Pick<Database, 'kysely'>,
   { level, n, width }: { readonly level: number; readonly n: number; readonly width: number },
@@ -37,7 +37,10 @@ export async function readTreeTile(
   return tileReader(kysely, tree.tree)({ level, n }, width)
 }
 
-/** A bundle of entries (C2SP tlog-tiles): each leaf behind its length in two bytes. Null as {@link readTreeTile}. */
+/**
+ * A bundle of entries (C2SP tlog-tiles): each leaf after its length in two bytes. Null as {@link
+ * readTreeTile}.
+ */
 export async function readEntries(
   database: Pick<Database, 'kysely' | 'treeRows'>,
   { n, width }: { readonly n: number; readonly width: number },

@@ -13,15 +13,15 @@ export interface PendingCheckpoint {
   readonly consistency: (from: number) => Promise<readonly Buffer[]>
 }
 
-/** Who keeps checkpoints where the owner of the database cannot change them (docs/ledger.md#anchors). */
+/** A keeper of checkpoints that the owner of the database cannot change (docs/ledger.md#anchors). */
 export interface CheckpointAnchor {
   /** `file:…`, `url:…`, `witness:…` or `timestamp:…`. */
   readonly name: string
   /** The least time between two checkpoints. ms. Absent: each is handed over. */
   readonly everyMs?: number
   /**
-   * Hands a checkpoint over; resolves when it is kept, with what the anchor says of it: the line of a cosignature, a
-   * time stamp as base64, or null. Rejects with one sentence.
+   * Hands a checkpoint over; resolves when it is kept, with the anchor's statement: the line of a
+   * cosignature, a time stamp as base64, or null. Rejects with one sentence.
    */
   readonly keep: (checkpoint: PendingCheckpoint, signal: AbortSignal) => Promise<string | null>
 }

@@ -12,8 +12,8 @@ import { type PostToAnchor, urlAnchor } from './web.ts'
 import { witnessAnchor } from './witness.ts'
 
 /**
- * A time-stamping authority (RFC 3161): says when it has seen the signed text of a checkpoint. Whose certificate it has is
- * NOT asked here: who verifies names the CA (docs/ledger.md#stamps).
+ * A time-stamping authority (RFC 3161): says when it has seen the signed text of a checkpoint. Its
+ * certificate is NOT checked here: the verifier names the CA (docs/ledger.md#stamps).
  */
 const timestampAnchor = (url: string, post: PostToAnchor): CheckpointAnchor => ({
   name: `timestamp:${url}`,

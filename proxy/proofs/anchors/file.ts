@@ -2,7 +2,7 @@ import { constants, type FileHandle, open } from 'node:fs/promises'
 import { parseSignedCheckpoints, type SignedCheckpoint } from '../../../db/ledger/tree/trusted.ts'
 import { type CheckpointAnchor, type PendingCheckpoint, RollbackError } from './anchor.ts'
 
-/** How much of the end of a file is read. Bytes. Thousands of notes. */
+/** The bytes read from the end of a file. Thousands of notes. */
 const TAIL = 1_048_576
 
 /** The file of an anchor, on another volume: checkpoints are appended to it and are on the disk when it is done. */
@@ -22,7 +22,7 @@ async function append(path: string, { origin, size, root, note }: PendingCheckpo
       if (newest.root.equals(root)) return null
       throw new RollbackError(`${path} has another checkpoint of ${size} rows`)
     }
-    // What a crash has left half-written is followed by an empty line too, and is no note.
+    // A note that a crash has left half-written is followed by an empty line too, and is no note.
     await file.appendFile(tail === '' ? note : tail.endsWith('\n') ? `\n${note}` : `\n\n${note}`)
     await file.sync()
     return null
@@ -31,7 +31,10 @@ async function append(path: string, { origin, size, root, note }: PendingCheckpo
   }
 }
 
-/** The newest checkpoint of a log in a file of them; null where there is none, or no file. Rejects where it cannot be read. */
+/**
+ * The newest checkpoint of a log in a file of them; null if there is none, or no file. Rejects if it cannot
+ * be read.
+ */
 export async function newestInFile(path: string, origin: string): Promise<SignedCheckpoint | null> {
   const file = await open(path, 'r').catch((error: NodeJS.ErrnoException) => {
     if (error.code === 'ENOENT') return null

@@ -8,7 +8,7 @@ import type { AnchorOption } from '../options.ts'
 import { anchorFiles } from './anchors.ts'
 import { newestInFile } from './file.ts'
 
-/** An anchor that knows of more, or of something else, than the database has. */
+/** An anchor that knows more, or something else, than the database. */
 interface AnchorContradiction {
   readonly anchor: string
   /** The rows that the anchor knows of, and those that are sealed here. */
@@ -21,16 +21,17 @@ interface RollbackCheck {
   readonly keys: LogKeys
   readonly anchors: readonly AnchorOption[]
   readonly named: Parameters<typeof beginRenamedTree>[2]
-  /** Why the operator goes on all the same; null where nobody has said so. */
+  /** Why the operator goes on all the same; null if nobody has said so. */
   readonly accepted: string | null
   /** Makes the row that says so. */
   readonly entry: (detail: { readonly origin: string; readonly anchors: readonly string[] }) => LedgerEntry
 }
 
 /**
- * Compares the log with the newest checkpoint of each anchor that can be read here, and throws one sentence where it is
- * behind one, or another: rows were lost, or an older copy was put in their place (docs/operating.md#rollback). Where the
- * operator has accepted that, a log of a new name begins, with a row that says who and why. Resolves with its name, or null.
+ * Compares the log with the newest checkpoint of each anchor that can be read here, and throws one sentence
+ * if it is behind one, or another: rows were lost, or an older copy was put in their place
+ * (docs/operating.md#rollback). If the operator has accepted that, a log of a new name begins, with a row
+ * that says who and why. Resolves with its name, or null.
  */
 export async function refuseRollback(checked: RollbackCheck): Promise<string | null> {
   const { database, keys, anchors, named, accepted, entry } = checked

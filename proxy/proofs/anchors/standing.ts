@@ -8,7 +8,7 @@ import { anchorName } from './anchors.ts'
 /** The time that an anchor may lack a checkpoint: a time stamp is asked for once a minute. ms. */
 const LATE_MS = 120_000
 
-/** How far each anchor of the configuration is with the log in force, in its order. */
+/** Returns the progress of each anchor of the configuration, in order, in the log in force. */
 export async function anchorStandings(
   { kysely }: Pick<Database, 'kysely'>,
   options: readonly AnchorOption[],

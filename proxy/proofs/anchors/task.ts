@@ -21,7 +21,7 @@ import { anchorAgent, anchorPoster } from './web.ts'
 const EVERY_MS = 1_000
 /** More than a file can name. */
 const AT_ONCE = 16
-/** The longest pause behind failures. ms. */
+/** The longest pause after failures. ms. */
 const MAX_RETRY_PAUSE_MS = 60_000
 /** Characters of an error that are kept. */
 const ERROR_LENGTH = 500
@@ -57,7 +57,7 @@ export function anchorCheckpoints({
   const agent = anchorAgent()
   const post = anchorPoster(agent)
   const { kysely } = database
-  /** By name: failures in a row, and when it is tried again, in ms since the epoch. */
+  /** Keyed by name: failures in a row, and the next try, in ms since the epoch. */
   const failing = new Map<string, { readonly count: number; readonly until: number }>()
 
   async function due(): Promise<readonly DueCheckpoint[]> {

@@ -4,7 +4,7 @@ import type { CheckpointAnchor } from './anchor.ts'
 
 /** The time that an anchor may take. ms. */
 const TIMEOUT_MS = 10_000
-/** What is read of an answer. Bytes. */
+/** The most of an answer that is read. Bytes. */
 const ANSWER_LIMIT = 65_536
 
 export interface AnchorAnswer {
@@ -13,7 +13,7 @@ export interface AnchorAnswer {
   readonly body: Buffer
 }
 
-/** Posts to an anchor. Resolves with any answer; rejects where none came in time, or one that is too long. */
+/** Posts to an anchor. Resolves with any answer; rejects if none came in time, or one that is too long. */
 export type PostToAnchor = (
   url: string,
   type: string,

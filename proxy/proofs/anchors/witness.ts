@@ -9,10 +9,10 @@ import {
 import { type CheckpointAnchor, type PendingCheckpoint, RollbackError } from './anchor.ts'
 import type { PostToAnchor } from './web.ts'
 
-/** What an answer of 409 says by its size (C2SP tlog-witness). */
+/** The size in an answer of 409 (C2SP tlog-witness). */
 const SIZE = /^(0|[1-9][0-9]{0,15})\n$/
 
-/** A witness, which cosigns what follows from all that it has cosigned before (C2SP tlog-witness). */
+/** A witness, which cosigns a checkpoint that follows from all its earlier ones (C2SP tlog-witness). */
 export const witnessAnchor = (prefix: string, key: VerifierKey, post: PostToAnchor): CheckpointAnchor => ({
   name: `witness:${prefix}`,
   keep: async (checkpoint, signal) => {
@@ -33,7 +33,7 @@ export const witnessAnchor = (prefix: string, key: VerifierKey, post: PostToAnch
       if (cosigned !== has) answer = await ask(cosigned)
       has = cosigned
     }
-    // It need not say more, and what it refuses is a log that has other rows than it has cosigned.
+    // It need not say more, and it refuses a log that has other rows than it has cosigned.
     if (answer.status === 422 && has > 0)
       throw new RollbackError(
         `it does not find the ${has} rows that it has cosigned in this log: it answered 422`,
@@ -48,7 +48,7 @@ async function requestOf({ note, consistency, size }: PendingCheckpoint, has: nu
   return [`old ${has}`, ...proof.map((hash) => hash.toString('base64')), '', note].join('\n')
 }
 
-/** The line of the answer that the witness's key has signed. Throws where there is none. */
+/** The line of the answer that the witness's key has signed. Throws if there is none. */
 function cosignatureIn(body: string, text: string, key: VerifierKey): string {
   for (const line of body.split('\n').filter((each) => each !== '')) {
     try {
@@ -66,7 +66,7 @@ function cosignatureIn(body: string, text: string, key: VerifierKey): string {
   throw new Error(`it has answered without a cosignature by ${key.name}`)
 }
 
-/** The beginning of what a stranger says, without what a terminal would obey. */
+/** The beginning of a stranger's text, without characters that a terminal would obey. */
 const wordsOf = (body: Buffer): string =>
   body
     .toString()
