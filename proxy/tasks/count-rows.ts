@@ -4,7 +4,7 @@ import { LedgerError } from '../../db/ledger/record/entry.ts'
 import type { Ledger } from '../../db/ledger/record/ledger.ts'
 import type { RoundsTask } from './rounds.ts'
 
-/** The rows that are counted in one transaction: it holds up the calls behind it for some ms at most. */
+/** The rows that are counted in one transaction: it holds up the calls after it for some ms at most. */
 const PORTION = 1_024
 /** The pause between two portions of a long way to catch up: calls come first. ms. */
 const PAUSE_MS = 20

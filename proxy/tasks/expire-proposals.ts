@@ -5,7 +5,7 @@ import { decideProposal, overdueProposals, type Proposal } from '../../db/operat
 import { noteEntry } from '../../plugins/audit/entries.ts'
 import type { PeriodicTask } from './every.ts'
 
-/** Those of one round. */
+/** Per round. */
 const AT_ONCE = 100
 
 interface ProposalExpiryDependencies {
@@ -13,7 +13,7 @@ interface ProposalExpiryDependencies {
   readonly ledger: Pick<Ledger, 'commit'>
   readonly configDigest: () => string
   readonly clock: () => number
-  /** What a row about a proposal says of it. */
+  /** The detail of a row about a proposal. */
   readonly detailOf: (proposal: Proposal) => Parameters<typeof noteEntry>[0]['detail']
 }
 

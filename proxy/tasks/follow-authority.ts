@@ -1,15 +1,15 @@
 import type { DataDirectory } from '../boot/data-directory.ts'
 import type { PeriodicTask } from './every.ts'
 
-/** How soon a process that was told nothing uses a CA that another one has made. ms. */
+/** The time after which a process without a notice uses a CA that another one has made. ms. */
 const EVERY_MS = 10_000
 
-/** The notice that the organisation was named, and the CA made anew. */
+/** The notice that the organisation was named, and the CA made again. */
 export const ORGANISATION_NAMED = 'named'
 
 /**
- * Makes the function that has this process use the CA and the names that the database holds, where they are others by
- * now. `use` is called behind that, and again the next time where it fails.
+ * Makes the function that has this process use the CA and the names in the database, if they have changed.
+ * `use` is called after that, and again the next time if it fails.
  */
 export function authorityFollower(
   dataDirectory: Pick<DataDirectory, 'authority' | 'follow'>,
@@ -26,7 +26,7 @@ export function authorityFollower(
   }
 }
 
-/** Looks whether a CA was made anew: a notice may be lost. */
+/** Looks whether a CA was made again: a notice may be lost. */
 export const followAuthority = (run: () => Promise<void>): PeriodicTask => ({
   name: 'follow-authority',
   everyMs: EVERY_MS,

@@ -20,7 +20,7 @@ export const recordSummaries = ({ ledger, summaries }: SummaryDependencies): Per
 })
 
 /**
- * Writes the summaries whose minute is over; while stopping, `all`. Rejects where the ledger takes no rows: then
+ * Writes the summaries whose minute is over; while stopping, `all`. Rejects if the ledger takes no rows: then
  * they are kept.
  */
 export async function writeSummaries({ ledger, summaries }: SummaryDependencies, all = false): Promise<void> {

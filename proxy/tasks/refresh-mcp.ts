@@ -60,7 +60,9 @@ class McpRefresher {
     this.#sources = sources
   }
 
-  /** One process reads for all that share the database. The others have told it what was announced to them. */
+  /**
+   * One process reads for all that share the database. The others have passed on the announcements they got.
+   */
   leads(): boolean {
     const { database, changed } = this.#sources
     const leads = database.leads('refresh-mcp')
@@ -100,7 +102,7 @@ class McpRefresher {
     // Says nothing of the upstream.
     if (signal.aborted) return
     const storing = { database, ledger, configDigest: configDigest(), at: clock() }
-    // Overtaken by an operator: a later round reads what is then there.
+    // Overtaken by an operator: a later round reads the new state.
     if (await storeRead(storing, resource, inspection)) report(this.#sources.log, resource, inspection)
   }
 }

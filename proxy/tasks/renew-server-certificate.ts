@@ -8,8 +8,8 @@ import type { PeriodicTask } from './every.ts'
 const HOUR_MS = 3_600_000
 
 /**
- * Opens the server's certificate in the data directory. Makes it anew where it is missing, for other names,
- * or near its end.
+ * Opens the server's certificate in the data directory. Makes a new one if it is missing, for other names, or
+ * near its end.
  */
 export async function tlsMaterial(
   { settings, authority, passphrase }: DataDirectory,

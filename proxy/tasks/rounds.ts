@@ -11,7 +11,9 @@ interface RoundsOptions<Item> {
   readonly idOf: (item: Item) => string
   /** Does one piece of work, and must not reject. `signal` fires when the task is stopped, or led by another process. */
   readonly work: (item: Item, signal: AbortSignal) => Promise<void>
-  /** Whether this process is the one that does it. What is under way when it is so no more is cut. Absent: it is. */
+  /**
+   * True if this process does the work. If it does not any more, the work under way is cut. Absent: it does.
+   */
   readonly leads?: () => boolean
   /** True: a round ends when all that it began has ended. False: when all that was due has begun. */
   readonly waits: boolean
@@ -75,7 +77,7 @@ export function rounds<Item>(options: RoundsOptions<Item>): RoundsTask {
 
 const alwaysLeads = (): boolean => true
 
-/** The interval of the look whether this process still leads what it does. ms. */
+/** The interval of the look whether this process still leads its task. ms. */
 const LOOK_MS = 100
 
 /** Cuts the work under way of a process that leads no more. */
@@ -89,12 +91,12 @@ class LeadershipWatch {
     this.#leads = leads
   }
 
-  /** Of the work that begins now. */
+  /** The signal of work that begins now. */
   get signal(): AbortSignal {
     return this.#cut.signal
   }
 
-  /** Looks after what begins now. Returns the function that says that it has ended. */
+  /** Looks after work that begins now. Returns the function that says that it has ended. */
   begin(): () => void {
     this.#underWay += 1
     if (this.#leads !== alwaysLeads) this.#timer ??= setInterval(() => this.#look(), LOOK_MS).unref()

@@ -10,10 +10,10 @@ import type { MonotonicClock } from '../../plugins/secrets/throttle.ts'
 import { DEFAULT_TIMERS } from '../http/server.ts'
 import type { PeriodicTask } from './every.ts'
 
-/** The longest that what is claimed is believed: an assertion of a login. A proof is believed for less. ms. */
+/** The longest that a claim is believed: an assertion of a login. A proof is believed for less. ms. */
 const BELIEVED_MS = 300_000
 /**
- * The time that a claim is kept at least, and kept after its proof is too old. A proof is judged by the moment
+ * The least time that a claim is kept, and kept after its proof is too old. A proof is judged by the moment
  * its request came and claimed when the body is there: a copy that came in time may still be under way. ms.
  */
 const MIN_CLAIM_RETENTION_MS = BELIEVED_MS + DEFAULT_TIMERS.requestMs + 60_000

@@ -4,13 +4,13 @@ import type { PeriodicTask } from './every.ts'
 
 /** The interval of the readings: short against the time in which a fast disk is filled. ms. */
 const EVERY_MS = 2_000
-/** The reserve where none is set: so many bytes, or this part of a small file system. */
+/** The reserve if none is set: so many bytes, or this part of a small file system. */
 const RESERVE_BYTES = 256 * 1_048_576
 const RESERVE_PART = 1 / 20
 
 /**
- * The room on the file system of a directory, as it was when somebody looked last. With less free than the
- * reserve it is low: what is left is kept for rows of what is allowed. Does NOT keep others from filling it.
+ * The room on the file system of a directory, as of the last look. With less free than the reserve it is low:
+ * the rest is kept for rows of allowed calls. Does NOT keep others from filling it.
  */
 export class DiskSpace {
   readonly #directory: string
@@ -19,7 +19,7 @@ export class DiskSpace {
   #free = Number.POSITIVE_INFINITY
   #reserve = 0
 
-  /** `reserve`: bytes; null for what suits the file system. 0 makes it never low. */
+  /** `reserve`: bytes; null for one that suits the file system. 0 makes it never low. */
   constructor(directory: string, reserve: number | null, log: Pick<Logger, 'warn' | 'info'>) {
     this.#directory = directory
     this.#wanted = reserve
