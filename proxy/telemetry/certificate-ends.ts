@@ -4,8 +4,8 @@ import { join } from 'node:path'
 import type { DataDirectory } from '../boot/data-directory.ts'
 
 /**
- * Reads when the CA's certificates and the server's end, in seconds since the epoch. The server's is the one on the
- * disk; it is left out where there is none yet.
+ * Reads when the CA's certificates and the server's end, in seconds since the epoch. The server's is the one
+ * on the disk; it is left out if there is none yet.
  */
 export async function certificateEnds({
   authority,

@@ -10,7 +10,7 @@ export const MAX_WAITING_BYTES = 8 * 1024 * 1024
 /** The first and the longest pause before an output that took nothing is tried again. ms. */
 const MIN_PAUSE_MS = 10
 const MAX_PAUSE_MS = 250
-/** The longest time that an orderly end waits for whoever reads the lines. ms. */
+/** The longest time that an orderly end waits for a reader of the lines. ms. */
 const READ_MS = 1_000
 /** The longest time that an end without a word waits for them, on the loop. ms. */
 const LAST_MS = 200
@@ -38,7 +38,7 @@ export class LogOutput {
   #isWriting = false
   #pause: NodeJS.Timeout | null = null
   #pauseMs = MIN_PAUSE_MS
-  /** The error of the last write; null where it succeeded. */
+  /** The error of the last write; null if it succeeded. */
   #fault: unknown = null
   /** The lines that were dropped and that no line tells of yet. */
   #untold = 0
@@ -87,8 +87,9 @@ export class LogOutput {
   }
 
   /**
-   * Writes what is held, on the loop, for whoever ends the process without a word, and for pino's fatal errors. What
-   * is being written at that instant is the system's to finish. Gives up on an output that takes nothing.
+   * Writes the held lines, on the loop, for an end of the process without a word, and for pino's fatal
+   * errors. A write under way at that instant is the system's to finish. Gives up on an output that takes
+   * nothing.
    */
   flushSync(): void {
     this.#cutLines()
@@ -121,7 +122,7 @@ export class LogOutput {
     this.#chunks.push(chunk)
   }
 
-  /** Removes what is written of a chunk. */
+  /** Removes the written part of a chunk. */
   #remove(at: number, count: number): void {
     const chunk = this.#chunks[at]
     if (!chunk) return
@@ -160,7 +161,7 @@ export class LogOutput {
     this.#onEmpty.clear()
   }
 
-  /** Says what was lost, after the lines that came before the loss. */
+  /** Says how many lines were lost, after the lines that came before the loss. */
   #tellLoss(): void {
     this.#cutLines()
     this.#push(`${this.#lossLine(this.#untold)}\n`)
@@ -185,7 +186,7 @@ function openTerminal(): number {
   }
 }
 
-/** Writes what it can of a chunk. Returns the count of its bytes; 0 where the output takes none. */
+/** Writes as much of a chunk as it can. Returns the count of its bytes; 0 if the output takes none. */
 function tryWrite(fd: number, chunk: Buffer): number {
   try {
     return writeSync(fd, chunk)

@@ -3,7 +3,7 @@ import type { JsonValue } from '../../db/support/json.ts'
 import { LogOutput } from './log-output.ts'
 
 /**
- * The places in a logged object where a secret could stand. Nothing logs these on purpose; this is the second
+ * The places in a logged object that could hold a secret. Nothing logs these on purpose; this is the second
  * line of defence (docs/threats.md#threat-30).
  */
 const REDACTED = [
@@ -27,7 +27,7 @@ const REDACTED = [
   '*["x-api-key"]',
 ]
 
-/** The members of a request's line. What is undefined is left out. */
+/** The members of a request's line. Undefined ones are left out. */
 export type RequestLine = Readonly<Record<string, JsonValue | undefined>>
 
 export interface GatewayLogs {
@@ -45,8 +45,8 @@ export interface GatewayLogs {
 }
 
 /**
- * Opens the logs: one JSON line per event, written asynchronously. `stream` stands in for standard output
- * where a test reads the lines.
+ * Opens the logs: one JSON line per event, written asynchronously. `stream` stands in for standard output if
+ * a test reads the lines.
  */
 export function createLogs(level: string, stream?: DestinationStream): GatewayLogs {
   const options = { level, base: null, timestamp: pino.stdTimeFunctions.isoTime }

@@ -42,13 +42,13 @@ interface GaugeSources {
   /** The bytes that are free for the database, and those kept for allowed rows. */
   readonly diskFree: () => number
   readonly diskReserve: () => number
-  /** Whether the last write of the ledger failed. */
+  /** True if the last write of the ledger failed. */
   readonly failing: () => boolean
   /** Counts the log lines that standard output did not take. */
   readonly lostLines: () => number
-  /** Whether the database answers now. */
+  /** True if the database answers now. */
   readonly reachable: () => Promise<boolean>
-  /** Whether it is told what other gateways change. */
+  /** True if it hears changes of other gateways. */
   readonly listening: () => boolean
   /**
    * The descriptors that the process may open and has open, and its clients' connections. Null: not known.
@@ -209,7 +209,9 @@ export function createMetrics(ask: GaugeSources): GatewayMetrics {
   }
 }
 
-/** Where the answer cannot be had, as from a database that is away, there is no sample, and the others still are. */
+/**
+ * Registers a gauge. If its value cannot be had, as from a database that is away, only its sample is missing.
+ */
 function gauge(registry: Registry, name: string, help: string, ask: () => number | Promise<number>): void {
   const made = new Gauge({
     name,
