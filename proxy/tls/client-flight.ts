@@ -2,11 +2,11 @@ import { isCheapToVerify } from '../../certs/x509/key-cost.ts'
 import { RECORD_HEADER, type RecordContent, type RecordReader } from './record-reader.ts'
 
 /**
- * What a client may send until its certificates are whole. Bytes. Honest ones send up to 2 KiB of hello and 2
- * to 6 KiB of certificates.
+ * The most a client may send until its certificates are whole. Bytes. Honest ones send up to 2 KiB of hello
+ * and 2 to 6 KiB of certificates.
  */
 const MAX_FLIGHT = 16_384
-/** As many as a chain that is enrolled may have, and one to spare. */
+/** The most of a chain that is enrolled, and one to spare. */
 const MAX_CERTIFICATES = 10
 
 /** RFC 8446 §5.1, `ContentType`. */
@@ -15,7 +15,7 @@ const PROTECTED = 23
 /** RFC 8446 §4, `HandshakeType`. */
 const CLIENT_HELLO = 1
 const CERTIFICATE = 11
-/** Type and length in front of a handshake message. Bytes. */
+/** Type and length before a handshake message. Bytes. */
 const MESSAGE_HEADER = 4
 
 const NOTHING = Buffer.alloc(0)
@@ -33,9 +33,9 @@ export class FlightError extends Error {
 }
 
 /**
- * Stands between a client and TLS until its Certificate message has been looked at (docs/threats.md#a1):
- * OpenSSL verifies the signatures of whatever chain a stranger sends, which for keys made for it takes half a
- * second of the loop, and has no setting against it. What it must not see ends the handshake.
+ * Stands between a client and TLS until its Certificate message has been checked (docs/threats.md#a1):
+ * OpenSSL verifies the signatures of any chain that a stranger sends, which for keys made for it takes half a
+ * second of the loop, and has no setting against it. A message that it must not see ends the handshake.
  */
 export class ClientFlight {
   readonly #reader: () => RecordReader | null
@@ -48,7 +48,9 @@ export class ClientFlight {
   #length = 0
   #done = false
 
-  /** `reader`: of what the client protects, once TLS 1.3 has agreed on keys; null before and in TLS 1.2. */
+  /**
+   * `reader`: of the client's protected records, once TLS 1.3 has agreed on keys; null before and in TLS 1.2.
+   */
   constructor(reader: () => RecordReader | null) {
     this.#reader = reader
   }
@@ -60,7 +62,8 @@ export class ClientFlight {
 
   /**
    * Takes bytes of the client. Returns those that TLS may read now, perhaps none: whole records, and none of
-   * a Certificate message that is not whole. Throws a {@link FlightError} for what no honest client sends.
+   * a Certificate message that is not whole. Throws a {@link FlightError} for bytes that no honest client
+   * sends.
    */
   add(piece: Buffer): Buffer {
     const bytes = this.#partial.length === 0 ? piece : Buffer.concat([this.#partial, piece])
@@ -77,7 +80,7 @@ export class ClientFlight {
       if (this.#message.length === 0 || this.#done) passed.push(...this.#held.splice(0))
       at = end
     }
-    // A copy: what is waited for must not keep alive what it came with.
+    // A copy: the waiting part must not keep the whole piece alive.
     this.#partial = this.#done ? NOTHING : Buffer.from(bytes.subarray(at))
     if (this.#done) passed.push(bytes.subarray(at))
     return passed.length === 1 ? (passed[0] ?? NOTHING) : Buffer.concat(passed)
@@ -120,8 +123,8 @@ function judge(certificates: readonly Buffer[]): void {
 }
 
 /**
- * Reads a Certificate message of TLS 1.3 (RFC 8446 §4.4.2), which has a context in front and extensions
- * behind each certificate, or of TLS 1.2 (RFC 5246 §7.4.6), which has neither.
+ * Reads a Certificate message of TLS 1.3 (RFC 8446 §4.4.2), which has a context first and extensions after
+ * each certificate, or of TLS 1.2 (RFC 5246 §7.4.6), which has neither.
  */
 function certificatesOf(message: Buffer, isTls13: boolean): readonly Buffer[] {
   const certificates: Buffer[] = []
@@ -137,7 +140,7 @@ function certificatesOf(message: Buffer, isTls13: boolean): readonly Buffer[] {
   return certificates
 }
 
-/** Finds a vector whose length stands in front of it in so many bytes (RFC 8446 §3.4). */
+/** Finds a vector whose length stands before it in so many bytes (RFC 8446 §3.4). */
 function vector(bytes: Buffer, at: number, lengthBytes: number): { start: number; end: number } {
   const start = at + lengthBytes
   if (start > bytes.length) throw new FlightError('malformed')

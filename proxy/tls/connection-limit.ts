@@ -10,7 +10,7 @@ export interface ConnectionPlace {
 export interface ConnectionLimits {
   /** Connections. */
   readonly maxConnections: number
-  /** Calls that are under way on a connection beside its first one (pipelining). */
+  /** The most calls under way on a connection besides its first one (pipelining). */
   readonly maxPipelined: number
 }
 
@@ -33,7 +33,7 @@ const MAX_LOOKED_AT = 512
 export class ConnectionLimit {
   readonly limits: ConnectionLimits
   readonly #onFull: (outcome: ConnectionOutcome) => void
-  /** With what ends each of them. Those that were seen protected stand behind. */
+  /** The function that ends each of them. Those seen protected come last. */
   readonly #open = new Map<ConnectionPlace, () => void>()
   #beside = 0
   /** ms of `performance.now()`. */
@@ -67,7 +67,7 @@ export class ConnectionLimit {
     this.#open.delete(place)
   }
 
-  /** Takes a place for a call beside others of its connection, unless there is none. */
+  /** Takes a place for a call alongside others of its connection, unless there is none. */
   reservePipelined(): boolean {
     if (this.#beside >= this.limits.maxPipelined) return false
     this.#beside += 1

@@ -17,9 +17,11 @@ import { beginsProxyHeader, type ProxiedClient, ProxyHeader } from './proxy-head
 import { clientSecretIn, RecordReader } from './record-reader.ts'
 
 interface ProxyHeaderCallbacks {
-  /** The header is whole: null where the connection itself counts. What is behind it can be read from the socket. */
+  /**
+   * The header is whole: null if the connection itself counts. Bytes after it can be read from the socket.
+   */
   readonly named: (caller: ProxiedClient | null) => void
-  /** The connection is not what it should be. */
+  /** The connection does not begin with a header. */
   readonly failed: () => void
   /** The peer has ended before it has said anything, as a look at an open port does. */
   readonly left: () => void
@@ -90,7 +92,7 @@ export interface TlsAcceptOptions {
   readonly plainHttp: string
   /** The connections that may be open at once. Default: as many as come. */
   readonly connections?: ConnectionLimit | undefined
-  /** Told of each handshake that did not come to its end, unless the client just left. */
+  /** Called with each handshake that did not come to its end, unless the client just left. */
   readonly onFault: (why: HandshakeFault) => void
 }
 
@@ -186,7 +188,7 @@ export function acceptTlsConnections(
       socket.end(plainHttp)
     }
 
-    /** Refuses what can be told from its first bytes. Returns true for all else, which is OpenSSL's to judge. */
+    /** Refuses connections by their first bytes. Returns true for all else, which is OpenSSL's to judge. */
     const isOfTls = (first: Buffer): boolean => {
       if (beginsProxyHeader(first)) end('proxy_protocol')
       else if (isUpperCase(first[0] ?? 0)) refusePlain()
@@ -203,7 +205,7 @@ export function acceptTlsConnections(
         rejectUnauthorized: false,
         ALPNProtocols: ['http/1.1'],
       })
-      // Not so of what it is made on: TLS has a last word when its client has ended.
+      // Not so for its socket: TLS has a last word when its client has ended.
       tls.allowHalfOpen = false
       tls.on('keylog', function listen(line: Buffer) {
         const secret = clientSecretIn(line)
@@ -211,7 +213,7 @@ export function acceptTlsConnections(
         tls.off('keylog', listen)
         reader = new RecordReader(tls.getCipher().standardName, secret)
       })
-      // Of TLS: before and after the handshake. Nobody can be told but by the end.
+      // Errors of TLS: before and after the handshake. Nobody can be told but by the end.
       tls.on('_tlsError', () => end('handshake_failed'))
       tls.on('error', () => {})
       tls.once('secure', () => {

@@ -8,18 +8,18 @@ const BURST_MS = 100
 const WINDOW_MS = 100
 
 type LoopUtilization = ReturnType<typeof performance.eventLoopUtilization>
-/** As Node measures it: since the start, or between two measurements. */
+/** A measurement of Node's: since the start, or between two. */
 export type MeasureLoad = (later?: LoopUtilization, earlier?: LoopUtilization) => LoopUtilization
 
 const measureLoad: MeasureLoad = (later, earlier) => performance.eventLoopUtilization(later, earlier)
 
 /**
- * The time that handshakes may take of the loop: what everything else leaves of it, and a tenth at least
- * (docs/threats.md#a1). What is not taken is saved up, to a tenth of a second.
+ * The time that handshakes may take of the loop: the rest of everything else, and a tenth at least
+ * (docs/threats.md#a1). Unused time is saved up, to a tenth of a second.
  */
 export class HandshakeShare {
   readonly #measure: MeasureLoad
-  /** ms. Below zero where the last one took longer than there was left. */
+  /** ms. Below zero if the last one took longer than there was left. */
   #left = BURST_MS
   #share = 1
   #filledAt: number
@@ -35,8 +35,8 @@ export class HandshakeShare {
   }
 
   /**
-   * Returns the time until there is some left: 0 where there is. ms. `others`: true where they wait already,
-   * and would take more than they were given.
+   * Returns the time until there is some left: 0 if there is. ms. `others`: true if they wait already, and
+   * would take more than they were given.
    */
   waitMs(now: number, others: boolean): number {
     if (now - this.#measured.at >= WINDOW_MS) this.#lookAtLoad(now)

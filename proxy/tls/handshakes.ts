@@ -5,7 +5,7 @@ export const MAX_HANDSHAKES = 2_048
 type EndHandshake = () => void
 
 /**
- * The connections that shake hands, by address. Where there are too many, the newest of the address that has
+ * The connections that shake hands, by address. If there are too many, the newest of the address that has
  * most of them ends: a flood from few addresses pushes out itself.
  */
 export class PendingHandshakes {
@@ -17,7 +17,7 @@ export class PendingHandshakes {
     this.#limit = limit
   }
 
-  /** Counts a handshake. Returns what is to be called, once or more, when it is over. */
+  /** Counts a handshake. Returns a function to call, once or more, when it is over. */
   enter(address: string, end: EndHandshake): () => void {
     const own = this.#byAddress.get(address) ?? new Set()
     this.#byAddress.set(address, own)

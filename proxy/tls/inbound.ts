@@ -3,21 +3,21 @@ import { Duplex } from 'node:stream'
 import type { ClientFlight } from './client-flight.ts'
 import { HandshakeShare, type MeasureLoad } from './handshake-share.ts'
 
-/** The time of one turn of the loop that is given away before what comes next has to wait for another. ms. */
+/** The time of one turn of the loop that is given away before the next piece has to wait for another. ms. */
 const TURN_MS = 4
 /** Whoever has cost more than this of late is served after all others. ms. */
 const LIGHT_MS = 10
 /** The part of all time that a sender may take for good and still count as light. */
 const LIGHT_SHARE = 0.02
 const NOTHING = Buffer.alloc(0)
-/** What is handed to TLS at once: at first, and at least, and at most. Bytes. */
+/** The bytes handed to TLS at once: at first, and at least, and at most. */
 const FIRST_PIECE = 4_096
 const MIN_PIECE = 1_024
 const MAX_PIECE = 65_536
 /** A piece that takes longer is halved, one that takes a quarter of it may double. ms. */
 const PIECE_MS = 2
 
-/** What a sender has cost of late: an address while it shakes hands, a connection afterwards. */
+/** The recent cost of a sender: an address while it shakes hands, a connection afterwards. */
 export class SenderCost {
   #cost = 0
   #at = 0
@@ -39,10 +39,13 @@ export class SenderCost {
   }
 }
 
-/** What a client's bytes pass until TLS stands, and what lays TLS over them, in a turn of its own. */
+/**
+ * The filter of a client's bytes until TLS stands, and the function that lays TLS over them, in a turn of its
+ * own.
+ */
 interface ClientHandshake {
   readonly flight: ClientFlight
-  /** Gets the first bytes. Returns false where they are none of TLS: then nothing more is handed on. */
+  /** Gets the first bytes. Returns false if they are none of TLS: then nothing more is handed on. */
   readonly begin: (first: Buffer) => boolean
 }
 
@@ -51,7 +54,7 @@ export interface LoopWork {
   readonly sender: SenderCost
   /** True until the connection has shaken hands. */
   readonly isHandshake: boolean
-  /** Does the next piece. Returns true where another is ready. */
+  /** Does the next piece. Returns true if another is ready. */
   turn(): boolean
 }
 
@@ -72,8 +75,8 @@ function dequeueWork(line: Set<LoopWork>): LoopWork | undefined {
 /**
  * Shares the event loop among all who send (docs/threats.md#a1). While there is time everything is done at
  * once, in the order of its coming. When a turn of the loop has given away its time the rest waits: first
- * come those that have cost little, then the others one by one. Handshakes get what everything else leaves,
- * and a tenth of all time at least. A work is in the queue once at most: it sees to that by itself.
+ * come those that have cost little, then the others one by one. Handshakes get the time that everything else
+ * leaves, and a tenth of all time at least. A work is in the queue once at most: it sees to that by itself.
  */
 export class LoopScheduler {
   readonly #now: () => number
@@ -92,7 +95,7 @@ export class LoopScheduler {
     this.#share = new HandshakeShare(now(), load)
   }
 
-  /** Does a work's next pieces now where there is time, or later. */
+  /** Does a work's next pieces now if there is time, or later. */
   offer(work: LoopWork): void {
     const now = this.#now()
     const isDone = this.#spent < TURN_MS && this.#mayRun(work, now) && !this.#do(work, now)
@@ -106,7 +109,7 @@ export class LoopScheduler {
     return !work.isHandshake || (lengthOf(this.#handshakes) === 0 && this.#share.waitMs(now, false) === 0)
   }
 
-  /** Does one piece of a work and charges it. Returns true where another is ready. */
+  /** Does one piece of a work and charges it. Returns true if another is ready. */
   #do(work: LoopWork, from: number): boolean {
     const { isHandshake } = work
     const more = work.turn()
@@ -152,7 +155,7 @@ export class LoopScheduler {
     return wait === 0 && this.#next(this.#handshakes)
   }
 
-  /** With a timer where they must wait: the loop would turn for nothing, and count as busy. */
+  /** Uses a timer if they must wait: the loop would turn for nothing, and count as busy. */
   #laterHandshakes(): void {
     const wait = this.#share.waitMs(this.#now(), false)
     if (wait > 0 && !this.#timed) setTimeout(() => this.#later(), wait)
@@ -160,7 +163,7 @@ export class LoopScheduler {
     this.#timed = wait > 0
   }
 
-  /** Does one piece of the next in line, which then goes to the end. Returns false where there is none. */
+  /** Does one piece of the next in line, which then goes to the end. Returns false if there is none. */
   #next(queue: LoopWorkQueue): boolean {
     return this.#light(queue) || this.#heavy(queue)
   }
@@ -182,9 +185,9 @@ export class LoopScheduler {
 }
 
 /**
- * A peer's bytes on their way to TLS or HTTP: as they come, while that costs little; else in pieces that share
- * the loop with everybody else (docs/threats.md#a1, #a3). A client's go through a {@link ClientFlight} until
- * TLS stands. It holds what the socket has read at once, and reads no more meanwhile.
+ * A peer's bytes on their way to TLS or HTTP: as they come, while that costs little; else in pieces that
+ * share the loop with everybody else (docs/threats.md#a1, #a3). A client's go through a {@link ClientFlight}
+ * until TLS stands. It holds the bytes that the socket has read at once, and reads no more meanwhile.
  */
 export class InboundStream extends Duplex implements LoopWork {
   readonly #socket: Socket
@@ -194,15 +197,15 @@ export class InboundStream extends Duplex implements LoopWork {
   #sender: SenderCost
   /** Bytes that were not handed on yet. */
   #held: Buffer | null = null
-  /** True once the client has ended its side: nothing comes behind what is held. */
+  /** True once the client has ended its side: nothing comes after the held bytes. */
   #ended = false
   #piece = FIRST_PIECE
   /** True while this stands in line for a turn, or has it. */
   #waits = false
-  /** True while TLS takes what comes. */
+  /** True while TLS takes bytes. */
   #wanted = false
 
-  /** `sender`: who is charged, of a client until TLS stands. */
+  /** `sender`: charged for a client until TLS stands. */
   constructor(
     socket: Socket,
     turns: LoopScheduler,
@@ -225,7 +228,7 @@ export class InboundStream extends Duplex implements LoopWork {
     if (client) socket.resume()
     socket.on('error', (error) => this.destroy(error))
     socket.on('close', () => {
-      // What came before the end has still to be taken.
+      // Bytes from before the end have still to be taken.
       if (this.#ended && !this.readableEnded) this.once('end', () => this.destroy())
       else this.destroy()
     })
@@ -277,7 +280,7 @@ export class InboundStream extends Duplex implements LoopWork {
     this.#socket.write(chunk, done)
   }
 
-  /** What was written together goes out together. */
+  /** Chunks written together go out together. */
   override _writev(
     chunks: readonly { readonly chunk: Buffer }[],
     done: (error?: Error | null) => void,
@@ -294,7 +297,7 @@ export class InboundStream extends Duplex implements LoopWork {
 
   override _destroy(error: Error | null, done: (error: Error | null) => void): void {
     this.#held = null
-    // Not before the socket: what has been read by then is still on its way to its reader.
+    // Not before the socket: bytes read by then are still on their way to their reader.
     if (this.#socket.closed) done(error)
     else this.#socket.once('close', () => done(error)).destroy()
   }
@@ -305,7 +308,7 @@ export class InboundStream extends Duplex implements LoopWork {
     if (this.#held !== null) this.#socket.pause()
   }
 
-  /** Goes on to what is behind what was held. */
+  /** Goes on to the bytes after the held ones. */
   #next(): void {
     if (this.#held !== null) return
     if (!this.#ended) this.#socket.resume()

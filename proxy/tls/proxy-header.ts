@@ -25,22 +25,22 @@ export interface ProxiedClient {
   readonly remoteFamily: 'IPv4' | 'IPv6'
 }
 
-/** What a header says, once it is whole. */
+/** The content of a whole header. */
 export interface ParsedProxyHeader {
   /** Null: the connection itself counts, as for a balancer's own look at our health. */
   readonly caller: ProxiedClient | null
-  /** The bytes behind the header. */
+  /** The bytes after the header. */
   readonly rest: Buffer
 }
 
 /** Bytes of a line of version 1, with its end (§2.1). */
 const MAX_LINE = 107
 /**
- * Bytes of a header of version 2. The longest address takes 232; what balancers add (names of TLS, ids of a cloud)
- * takes a few hundred.
+ * Bytes of a header of version 2. The longest address takes 232; balancers' additions (names of TLS, ids of a
+ * cloud) take a few hundred.
  */
 const MAX_HEADER = 4_096
-/** What stands in front of the addresses in version 2. Bytes. */
+/** Bytes before the addresses in version 2. */
 const FIXED = 16
 
 const LINE = Buffer.from('PROXY ')
@@ -63,13 +63,13 @@ const startsAlike = (bytes: Buffer, expected: Buffer): boolean => {
 }
 
 /**
- * Reads the header in front of a connection that a balancer passes on (HAProxy's PROXY protocol, versions 1 and 2),
- * however it is cut into pieces. Does NOT ask who sent it.
+ * Reads the header before a connection that a balancer passes on (HAProxy's PROXY protocol, versions 1 and
+ * 2), however it is cut into pieces. Does NOT ask who sent it.
  */
 export class ProxyHeader {
   #held: Buffer = NOTHING
 
-  /** Whether anything has come. */
+  /** True if anything has come. */
   get begun(): boolean {
     return this.#held.length > 0
   }
@@ -124,14 +124,16 @@ const FIELDS = /^PROXY TCP([46]) ([\d.:a-fA-F]+) ([\d.:a-fA-F]+) (\d{1,5}) (\d{1
 // IPv4-compatible (RFC 4291 §2.5.5.1). ipaddr.js takes it for a mapped one, which is another address.
 const OUT_OF_USE = /^::\d+\./
 
-/** No zeros in front (§2.1). */
+/** No leading zeros (§2.1). */
 const isPort = (text: string): boolean => String(Number(text)) === text && Number(text) <= 65_535
 
 const LOCAL = 0x20
 const PROXY = 0x21
 const TCP4 = 0x11
 const TCP6 = 0x21
-/** Families: unspecified, IPv4, IPv6, Unix. Bytes that their two addresses take, with ports where they have any. */
+/**
+ * Families: unspecified, IPv4, IPv6, Unix. Bytes that their two addresses take, with ports if they have any.
+ */
 const ADDRESSES = [0, 12, 36, 216]
 /** Transports: unspecified, stream, datagram. */
 const TRANSPORTS = 3
@@ -152,7 +154,7 @@ const BINARY: ProxyHeaderVersion = {
     const addresses = ADDRESSES[kind >> 4]
     if (addresses === undefined || (kind & 15) >= TRANSPORTS)
       throw new ProxyHeaderError('a family or a transport that there is not')
-    // Of what is unspecified nobody can say where it ends.
+    // An unspecified address has no known end.
     if (addresses === 0 || (kind & 15) === 0) return null
     if (header.length < FIXED + addresses) throw new ProxyHeaderError('shorter than its addresses')
     checkVectors(header, FIXED + addresses)
@@ -167,10 +169,10 @@ const addressIn = (header: Buffer, length: number): ipaddr.IPv4 | ipaddr.IPv6 =>
   ipaddr.fromByteArray([...header.subarray(FIXED, FIXED + length)])
 
 const CRC32C = 0x03
-/** Type and length in front of a value. Bytes. */
+/** Type and length before a value. Bytes. */
 const VECTOR = 3
 
-/** Checks that the vectors behind the addresses fill the header, and the checksum where there is one (§2.2.3). */
+/** Checks that the vectors after the addresses fill the header, and the checksum if there is one (§2.2.3). */
 function checkVectors(header: Buffer, from: number): void {
   let at = from
   while (at < header.length) {
@@ -185,7 +187,7 @@ function checkVectors(header: Buffer, from: number): void {
   }
 }
 
-/** The checksum of a header in whose place there are zeros. */
+/** The checksum of a header with zeros in its place. */
 function checksum(header: Buffer, at: number): number {
   const zeroed = Buffer.from(header)
   zeroed.fill(0, at, at + 4)

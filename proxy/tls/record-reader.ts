@@ -5,7 +5,7 @@ import {
   createHmac,
 } from 'node:crypto'
 
-/** Bytes in front of a record's content: type, version, length (RFC 8446 §5.1). */
+/** Bytes before a record's content: type, version, length (RFC 8446 §5.1). */
 export const RECORD_HEADER = 5
 const IV_LENGTH = 12
 const TAG_LENGTH = 16
@@ -30,7 +30,8 @@ const SUITES: Readonly<Record<string, CipherSuite>> = {
 
 /**
  * Reads the protected records of one side of a TLS 1.3 handshake, in their order, from its traffic secret
- * (RFC 8446 §5.2, §7.3). A second reader beside OpenSSL, for what must be looked at before OpenSSL does.
+ * (RFC 8446 §5.2, §7.3). A second reader in addition to OpenSSL, for records that must be checked before
+ * OpenSSL reads them.
  */
 export class RecordReader {
   readonly #suite: CipherSuite
@@ -38,7 +39,7 @@ export class RecordReader {
   readonly #iv: Buffer
   #sequence = 0
 
-  /** `suite`: its IANA name. Throws where it is none of TLS 1.3. */
+  /** `suite`: its IANA name. Throws if it is none of TLS 1.3. */
   constructor(suite: string, secret: Buffer) {
     const known = SUITES[suite]
     if (!known) throw new Error(`${suite} is no cipher suite of TLS 1.3 that this service offers`)
@@ -47,7 +48,7 @@ export class RecordReader {
     this.#iv = expand(known, secret, 'iv', IV_LENGTH)
   }
 
-  /** Opens the next record, given with its header. Null where it is not what the peer has protected. */
+  /** Opens the next record, given with its header. Null if it is not one that the peer has protected. */
   open(record: Buffer): RecordContent | null {
     const end = record.length - TAG_LENGTH
     if (end <= RECORD_HEADER) return null
@@ -75,7 +76,7 @@ export class RecordReader {
   }
 }
 
-/** The type stands behind the content, and zeros behind the type (RFC 8446 §5.4). */
+/** The type stands after the content, and zeros after the type (RFC 8446 §5.4). */
 function unpadded(inner: Buffer): RecordContent | null {
   let end = inner.length
   while (end > 0 && inner[end - 1] === 0) end -= 1
@@ -94,7 +95,7 @@ const SECRET = /^CLIENT_HANDSHAKE_TRAFFIC_SECRET [0-9a-f]+ ([0-9a-f]+)\n?$/
 
 /**
  * Finds the secret of the client's half of a handshake in a line of Node's `keylog` event (RFC 9850 §2). Null
- * where the line holds another.
+ * if the line holds another.
  */
 export function clientSecretIn(line: Buffer): Buffer | null {
   const [, hex] = SECRET.exec(line.toString('latin1')) ?? []
