@@ -33,13 +33,13 @@ async function main(): Promise<void> {
     import('./wiring/next-steps.ts'),
   ])
   const gateway = await startGateway(settings, accepting)
-  // Before anybody is told that it is ready: who reads that may send a signal at once.
+  // Before anybody is told that it is ready: a reader of that may send a signal at once.
   heedSignals(gateway)
   process.stderr.write(await nextSteps(settings, gateway))
   process.stdout.write(`${JSON.stringify({ msg: 'ready', url: gateway.url, admin_url: gateway.adminUrl })}\n`)
 }
 
-/** What the command line says of a rollback. Throws one sentence where it says it without a reason. */
+/** The command line's word on a rollback. Throws one sentence if it gives no reason. */
 function acceptRollbackIn(args: readonly string[]): { readonly acceptRollback?: string } {
   const at = args.indexOf('--accept-rollback')
   if (at < 0) return {}

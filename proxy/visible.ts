@@ -14,8 +14,7 @@ const EMOJI_PARTS =
   /(?<=\p{Extended_Pictographic}|[0-9#*](?=\ufe0f\u20e3))\ufe0f|(?<=\p{Extended_Pictographic}\ufe0f?)\u200d(?=\p{Extended_Pictographic})/gu
 
 /**
- * Lists the code points of a text that hide, each once, in order, line breaks and tabs aside: `U+200B` by
- * kind.
+ * Lists the hidden code points of a text, each once, in order, line breaks and tabs aside: `U+200B` by kind.
  */
 export function hiddenCharacters(text: string): ReadonlyMap<HiddenKind, readonly string[]> {
   const hidden = new Map<HiddenKind, string[]>()
@@ -33,7 +32,7 @@ export function escapeHidden(text: string): string {
   return text.replace(EVERY_HIDDEN, (character) => `\\u{${hexOf(character)}}`)
 }
 
-/** Writes the same, but for line feeds: of a text whose lines are ours. */
+/** Writes the same, but for line feeds: for a text whose lines are ours. */
 export const escapeHiddenLines = (text: string): string => text.split('\n').map(escapeHidden).join('\n')
 
 /**
@@ -48,7 +47,7 @@ export function printJsonPath(path: readonly (string | number)[]): string {
   return place.join('').replace(/^\./, '')
 }
 
-/** Cuts a text to so many characters, with a mark where some are missing. */
+/** Cuts a text to so many characters, with a mark if some are missing. */
 export const truncateText = (text: string, characters: number): string =>
   text.length <= characters ? text : `${text.slice(0, characters)}…`
 

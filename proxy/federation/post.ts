@@ -25,8 +25,8 @@ export interface FederationPost {
 }
 
 /**
- * Posts once and resolves with the status. Rejects where none came in time, or with the signal's reason. TLS
- * is verified whatever the environment says. Redirects are not followed: a 3xx is a status as any other.
+ * Posts once and resolves with the status. Rejects if none came in time, or with the signal's reason. TLS is
+ * verified whatever the environment says. Redirects are not followed: a 3xx is a status as any other.
  */
 export async function postOnce(
   agent: Agent,

@@ -156,7 +156,7 @@ class AgentPublisher {
     this.#url = new URL(sources.url)
   }
 
-  // An agent that was never tried goes first: those that a receiver will not take hold up nobody else.
+  // An agent that was never tried goes first: those that a receiver refuses hold up nobody else.
   async *due(): AsyncGenerator<ChangedAgent> {
     const { database, clock } = this.#sources
     let page: readonly ChangedAgent[]
@@ -180,7 +180,7 @@ class AgentPublisher {
     const { database, ledger, clock, log } = this.#sources
     let revision = noticed
     try {
-      // Read now, not when the change was noticed: what is sent is never older than it must be.
+      // Read now, not when the change was noticed: the pushed object is never older than it must be.
       const agent = await findPrincipal(database, 'agent', id)
       if (!agent?.federated) return this.#backOff.settled(id)
       revision = agent.federation_revision
