@@ -13,7 +13,7 @@ const LATE = /\/\*\*[\s*]*(What|Whether|Who|How|Where|Of|Those|As|By|Its|In|Behi
 const UNMENDED: readonly string[] = ['proxy/']
 
 t.test('a docstring begins with the verb or the noun', (t) => {
-  const files = FOLDERS.flatMap((folder) => globSync(`${folder}/**/*.ts`, { cwd: ROOT }))
+  const files = FOLDERS.flatMap((folder) => globSync(`${folder}/**/*.{ts,js}`, { cwd: ROOT }))
   t.ok(files.length > 500, `${files.length} files were read`)
   const late = files
     .filter((file) => !UNMENDED.some((start) => file.startsWith(start)))

@@ -1,11 +1,11 @@
-// The page Activity, with a script: new calls come by themselves, and a range of bars is chosen by dragging or by keys.
-// It stands behind dashboard.js, whose `pageAt` and `take` it uses.
+// The page Activity, with a script: new calls come by themselves, and a range of bars is chosen by dragging
+// or by keys. It runs after dashboard.js, whose `pageAt` and `take` it uses.
 
-/** What is asked for by nobody's hand does not keep a session from ending. */
+/** A request that nobody makes by hand does not keep a session alive. */
 const BY_ITSELF = { headers: { 'x-sallyport-watching': 'yes' } }
 const pause = (ms) => new Promise((done) => setTimeout(done, ms))
 
-/** Follows what is recorded, until somebody pauses that: events say that there is something new, the page what. */
+/** Follows new rows, until somebody pauses that: events announce them, the page shows them. */
 function follow(place) {
   const button = document.createElement('button')
   const said = document.createElement('span')
@@ -22,7 +22,8 @@ function follow(place) {
     source = null
     say(text)
   }
-  // At most once a second, a fifth of the time where the server is busy, and nothing for a page that nobody sees.
+  // At most once a second, a fifth of the time if the server is busy, and nothing for a page that nobody
+  // sees.
   const look = async () => {
     again = true
     if (looking) return
@@ -65,7 +66,7 @@ function follow(place) {
   place.prepend(button, ' ', said, ' ')
 }
 
-/** Puts what is new in the place of what was, and leaves the keyboard where it is. */
+/** Replaces the page's old parts by new ones, and leaves the keyboard where it is. */
 function show(page) {
   const focused = document.activeElement?.closest('#calls a')?.getAttribute('href')
   take(page, 'calls')
@@ -106,7 +107,7 @@ function brushOver() {
     url.searchParams.set('until', end.dataset.until)
     location.assign(url.href)
   }
-  /** The bar under the pointer; the nearest where it has left them. */
+  /** The bar under the pointer; the nearest if it has left them. */
   const barAt = ({ clientX }) => {
     const { left, width } = drawing().getBoundingClientRect()
     const count = bars().length
@@ -145,7 +146,7 @@ function brushOver() {
   document.addEventListener('pointerup', () => {
     if (!dragging) return
     dragging = false
-    // Of one bar alone, its link does.
+    // For one bar alone, its link does.
     if (first !== last) go()
     else clear()
   })

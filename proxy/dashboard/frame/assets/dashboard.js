@@ -1,9 +1,9 @@
-// Pages work without this; with it they are faster. Nothing here knows what a page does not say itself.
+// Pages work without this; with it they are faster. It knows nothing that a page does not say itself.
 
-// What our own server has made, every value in it escaped: the one thing that may become elements here.
+// HTML of our own server, every value in it escaped: only this may become elements here.
 const policy = globalThis.trustedTypes?.createPolicy('sallyport', { createHTML: (text) => text })
 
-/** A page of ours, read but not shown; null where it did not come. */
+/** A page of ours, read but not shown; null if it did not come. */
 async function pageAt(url, options = {}) {
   const answer = await fetch(url, { credentials: 'same-origin', ...options }).catch(() => null)
   if (!answer || !(answer.headers.get('content-type') ?? '').startsWith('text/html')) return null
@@ -27,7 +27,7 @@ const later = (work, ms) => {
   }
 }
 
-/** The capabilities form: what one types is rehearsed, and the button says what came of it. */
+/** The capabilities form: the typed set is rehearsed, and the button says the result. */
 for (const form of document.querySelectorAll('form[data-rehearse]')) {
   const button = form.querySelector('button')
   const text = form.querySelector('textarea')
@@ -47,7 +47,7 @@ for (const form of document.querySelectorAll('form[data-rehearse]')) {
     button.className = Number(said.refused ?? 0) > 0 ? 'danger' : 'main'
   }, 300)
   text.addEventListener('input', () => {
-    // What was shown is of another set.
+    // The shown result is that of another set.
     form.querySelector('input[name=confirm]')?.remove()
     rehearse()
   })
@@ -101,13 +101,15 @@ function suggestion(box, token, show) {
   return item
 }
 
-/** What takes longer than a page should is loaded behind it. */
+/** Loads parts that take longer than a page should after the page. */
 for (const place of document.querySelectorAll('[data-load]')) {
   const ids = [place.id, ...(place.dataset.also ?? '').split(' ')].filter((id) => id !== '')
   void load(place.dataset.load, ids, 1_000)
 }
 
-/** Puts elements of another page in their place; asks again, later and later, where it was too busy to make them. */
+/**
+ * Puts elements of another page in their place; asks again, later and later, if it was too busy to make them.
+ */
 async function load(url, ids, pauseMs) {
   const page = await pageAt(url)
   const isThere = ids.map((id) => take(page, id)).some((element) => element !== null)
@@ -126,7 +128,7 @@ if (waiting) {
   setTimeout(look, 1_500)
 }
 
-/** A click copies what somebody may want elsewhere. */
+/** A click copies a value that somebody may want elsewhere. */
 document.addEventListener('click', (event) => {
   const found = event.target instanceof Element ? event.target.closest('.copy') : null
   if (found && String(getSelection()) === '') copy(found)
@@ -145,7 +147,7 @@ function say(word) {
   said.className = 'said'
   said.setAttribute('role', 'status')
   document.body.append(said)
-  // Announced only where it comes into what is there already.
+  // Announced only if it comes into an element that is there already.
   setTimeout(() => {
     said.textContent = word
   })
@@ -216,7 +218,7 @@ function menu() {
   dialog.showModal()
 }
 
-/** How strong a new secret is, as far as its length and its kinds of characters say. */
+/** Says how strong a new secret is, by its length and its kinds of characters. */
 for (const input of document.querySelectorAll('[data-strength]')) {
   const said = document.createElement('p')
   said.className = 'faint'
@@ -236,7 +238,9 @@ for (const input of document.querySelectorAll('[data-strength]')) {
   })
 }
 
-/** A folder that is shown this once, as one file: made here of what stands on the page, and never asked for again. */
+/**
+ * A folder that is shown this once, as one file: made here from the page's text, and never asked for again.
+ */
 for (const folder of document.querySelectorAll('[data-folder]')) {
   const path = folder.dataset.folder
   const name = `${path.split('/').at(-1)}.tar`
@@ -256,7 +260,10 @@ for (const folder of document.querySelectorAll('[data-folder]')) {
   folder.querySelector('h2').after(button)
 }
 
-/** A file of a POSIX archive (ustar): its header, its text, and what fills up the last block. Readable by its owner alone. */
+/**
+ * A file of a POSIX archive (ustar): its header, its text, and the padding of the last block. Readable by its
+ * owner alone.
+ */
 function entryOf(name, text) {
   const body = new TextEncoder().encode(text)
   const header = new Uint8Array(512)
