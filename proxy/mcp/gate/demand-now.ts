@@ -88,7 +88,7 @@ export interface McpRules {
   readonly enforced: boolean
 }
 
-/** As much of the operators' file as {@link McpRules} are read from. */
+/** The part of the operators' file that {@link McpRules} are read from. */
 export interface McpRuleOptions {
   readonly http_get: { readonly enabled: boolean }
   readonly enforce_tools_call: boolean
