@@ -9,7 +9,14 @@ import { createAuthority, loadAuthority } from '../../certs/authority/authority.
 import { openAuthority } from '../../certs/authority/files.ts'
 import { issueClientCertificate, issueServerCertificate } from '../../certs/authority/issue.ts'
 import { without } from '../support/certs/openssl.ts'
-import { agentOf, CHAT, type Identity, type TestGateway, testGateway } from '../support/gateway.ts'
+import {
+  agentOf,
+  CHAT,
+  type Identity,
+  sharedGateway,
+  type TestGateway,
+  testGateway,
+} from '../support/gateway.ts'
 import { chatBytes, rawConnect, requestBytes, statuses } from '../support/raw.ts'
 
 const PATH = '/v1/chat/completions'
@@ -78,7 +85,7 @@ t.test(
 )
 
 t.test('M-04 T6 who is not pinned is nobody, whatever the certificate says', async (t) => {
-  const gateway = await testGateway(t)
+  const gateway = await sharedGateway(t)
   const bot = await gateway.enroll('bot', ['llm.chat'])
   const authority = await ownAuthority(gateway)
   const term = { at: Date.now(), days: 1 }
@@ -116,7 +123,7 @@ t.test('M-04 T6 who is not pinned is nobody, whatever the certificate says', asy
 t.test(
   'M-06 a deactivated agent is refused on its open connection, and served again once reactivated',
   async (t) => {
-    const gateway = await testGateway(t)
+    const gateway = await sharedGateway(t)
     const bot = await gateway.enroll('bot', ['llm.chat'])
     const connection = await rawConnect(t, gateway, bot)
     connection.send(chatBytes('gpt-test'))
@@ -132,7 +139,7 @@ t.test(
 )
 
 t.test('M-06 a capability that is taken away holds on the next request of an open connection', async (t) => {
-  const gateway = await testGateway(t)
+  const gateway = await sharedGateway(t)
   const bot = await gateway.enroll('bot', ['llm.chat'])
   const agent = agentOf(gateway.ca, bot, true)
   t.teardown(() => agent.destroy())
@@ -173,7 +180,7 @@ t.test('M-04 F-32 a rotated certificate is served for its grace and not a moment
 })
 
 t.test('M-09 M-13 TLS 1.3 and HTTP/1.1 only, unless a setting says otherwise', async (t) => {
-  const gateway = await testGateway(t)
+  const gateway = await sharedGateway(t)
   const old: ConnectionOptions = { minVersion: 'TLSv1.2', maxVersion: 'TLSv1.2' }
   await t.rejects(rawConnect(t, gateway, null, old), { code: 'ERR_SSL_TLSV1_ALERT_PROTOCOL_VERSION' })
   for (const ALPNProtocols of [['h2'], ['http/1.0'], ['spdy/3', 'h3']]) {
@@ -237,7 +244,7 @@ t.test(
   'M-11 openssl, which keeps what it can, resumes nothing either',
   { skip: without('openssl') },
   async (t) => {
-    const gateway = await testGateway(t)
+    const gateway = await sharedGateway(t)
     const bot = await gateway.enroll('bot', ['llm.chat'])
     const directory = t.testdir({ 'ca.crt': gateway.ca, 'bot.crt': bot.cert, 'bot.key': bot.key })
     const own = ['-cert', 'bot.crt', '-key', 'bot.key']

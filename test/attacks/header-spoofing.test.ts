@@ -1,5 +1,5 @@
 import t from 'tap'
-import { CHAT, testGateway } from '../support/gateway.ts'
+import { CHAT, sharedGateway, testGateway } from '../support/gateway.ts'
 import { chatBytes, rawConnect, requestBytes, statuses } from '../support/raw.ts'
 import { settledCalls } from '../support/settled.ts'
 
@@ -7,7 +7,7 @@ import { settledCalls } from '../support/settled.ts'
 const NO_DPOP = { MCP_PROXY_EGRESS_DPOP_MODE: 'off' }
 
 t.test('M-02 a certificate in a header is nobody', async (t) => {
-  const gateway = await testGateway(t)
+  const gateway = await sharedGateway(t)
   const bot = await gateway.enroll('bot', ['llm.chat'])
   const nobody = await gateway.enroll('nobody', [])
   const pem = encodeURIComponent(bot.cert)
@@ -119,7 +119,7 @@ t.test('T3 threats 11, 16: of the caller nothing reaches a provider but what is 
 })
 
 t.test('threat 11 a Connection header cannot take our own headers away', async (t) => {
-  const gateway = await testGateway(t)
+  const gateway = await sharedGateway(t)
   const bot = await gateway.enroll('bot', ['llm.chat'])
   const connection = await rawConnect(t, gateway, bot)
   const nominated =
@@ -153,7 +153,7 @@ t.test('T2 Expect changes nothing of what a provider is sent', async (t) => {
 })
 
 t.test('T2 a stranger who expects 100-continue is refused before the body is asked for', async (t) => {
-  const gateway = await testGateway(t)
+  const gateway = await sharedGateway(t)
   const connection = await rawConnect(t, gateway, null)
   connection.send(
     requestBytes('POST', '/v1/chat/completions', ['expect: 100-continue', 'content-length: 100000']),
@@ -164,7 +164,7 @@ t.test('T2 a stranger who expects 100-continue is refused before the body is ask
 })
 
 t.test('T1 only POST goes to a provider, whatever the body is framed as', async (t) => {
-  const gateway = await testGateway(t)
+  const gateway = await sharedGateway(t)
   const bot = await gateway.enroll('bot', ['llm.chat'])
   const smuggled = 'GET /smuggled HTTP/1.1\r\nhost: localhost\r\n\r\n'
   const methods = [

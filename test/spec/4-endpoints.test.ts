@@ -1,10 +1,10 @@
 import t from 'tap'
-import { CHAT, testGateway } from '../support/gateway.ts'
+import { CHAT, sharedGateway, testGateway } from '../support/gateway.ts'
 
 await t.test(
   '§4 admin endpoints require X-Admin-Secret; without it and with a wrong one the answer is the same',
   async (t) => {
-    const gateway = await testGateway(t)
+    const gateway = await sharedGateway(t)
     const bot = await gateway.enroll('bot', ['llm.chat'])
     const ask = async (headers: Record<string, string>) => {
       const { status, json } = await gateway.call(bot, 'GET', '/v1/admin/agents', { headers })
@@ -55,7 +55,7 @@ await t.test('§4.1 an id in the path is accepted raw and percent-encoded', asyn
 await t.test(
   '§4.1 a second agent of the same name is a 409, and two at once give one 201, one 409 and one key',
   async (t) => {
-    const gateway = await testGateway(t)
+    const gateway = await sharedGateway(t)
     const make = () => gateway.admin('POST', '/v1/admin/agents', { agent_name: 'twin' })
     const statuses = (await Promise.all([make(), make()])).map(({ status }) => status)
     t.strictSame(
@@ -68,7 +68,7 @@ await t.test(
 )
 
 await t.test('§4.4 a PATCH replaces the whole set and is idempotent', async (t) => {
-  const gateway = await testGateway(t)
+  const gateway = await sharedGateway(t)
   const bot = await gateway.enroll('bot', ['llm.chat', 'http.get'])
   const path = `/v1/admin/agents/${bot.id}/capabilities`
   for (const _ of [1, 2]) {
@@ -94,7 +94,7 @@ await t.test('§4.4 a PATCH replaces the whole set and is idempotent', async (t)
 await t.test(
   '§4.4 a replacement from a stale read is refused where If-Match says so (docs/protocol.md#if-match)',
   async (t) => {
-    const gateway = await testGateway(t)
+    const gateway = await sharedGateway(t)
     const bot = await gateway.enroll('bot', [])
     const path = `/v1/admin/agents/${bot.id}/capabilities`
     const { headers } = await gateway.admin('GET', `/v1/admin/agents/${bot.id}`)
@@ -115,7 +115,7 @@ await t.test(
 )
 
 await t.test('§4.4 of many replacements at once without If-Match each is applied whole', async (t) => {
-  const gateway = await testGateway(t)
+  const gateway = await sharedGateway(t)
   const bot = await gateway.enroll('bot', [])
   const path = `/v1/admin/agents/${bot.id}/capabilities`
   const sets = ['a', 'b', 'c', 'd'].map((token) => [token])
@@ -170,7 +170,7 @@ await t.test(
 )
 
 await t.test('§4.3 each LLM endpoint reaches its own path at the provider', async (t) => {
-  const gateway = await testGateway(t)
+  const gateway = await sharedGateway(t)
   const bot = await gateway.enroll('bot', ['llm.chat'])
   const doors = {
     '/v1/chat/completions': '/v1/chat/completions',

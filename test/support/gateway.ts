@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { Writable } from 'node:stream'
 import { buffer } from 'node:stream/consumers'
-import type { Test } from 'tap'
+import root, { type Test } from 'tap'
 import { openDatabase } from '../../db/engine.ts'
 import { type AuditRow, listRows } from '../../db/ledger/read/read.ts'
 import { inspectRows } from '../../db/ledger/verify/inspect.ts'
@@ -16,7 +16,7 @@ import { databaseSettings, ENGINE, MADE_ONCE, MIGRATED_FILE } from './db/engine.
 import { allRows } from './db/history.ts'
 import { treeProblems } from './db/tree.ts'
 import { type Administered, contradictions } from './openapi.ts'
-import { type TestUpstream, testUpstream } from './upstream.ts'
+import { completion, type TestUpstream, testUpstream } from './upstream.ts'
 
 export const ADMIN_SECRET = 'correct-horse-battery'
 
@@ -152,6 +152,37 @@ export async function testGateway(t: Test, options: TestOptions = {}): Promise<T
     log,
     pluginsDir,
     ...(await caller(gateway, settings, administered, agents)),
+  }
+}
+
+let ofTheFile: Promise<TestGateway> | null = null
+let guests = 0
+
+/**
+ * The gateway of a test file, for tests that need none of their own: opened for the first of them, closed and verified
+ * when the file ends. Each test sees its own part alone: the rows and the log from its beginning on, an upstream that
+ * has seen nothing and answers as it does at first, and agents whose names nobody else has (`bot` is `bot-2` in the
+ * second test). A test that closes the gateway, changes a setting, or counts what all callers did has one of its own.
+ */
+export async function sharedGateway(t: Test): Promise<TestGateway> {
+  ofTheFile ??= testGateway(root)
+  const gateway = await ofTheFile
+  const { upstream, log } = gateway
+  guests += 1
+  const suffix = guests === 1 ? '' : `-${guests}`
+  const [logged, last] = [log.length, (await gateway.rows({ order: 'desc', limit: 1 })).at(0)?.seq ?? 0]
+  t.teardown(() => {
+    upstream.answer = completion
+    upstream.seen.length = 0
+  })
+  return {
+    ...gateway,
+    get log() {
+      return log.slice(logged)
+    },
+    enroll: (name, capabilities) => gateway.enroll(`${name}${suffix}`, capabilities),
+    rows: async (filter) => (await gateway.rows(filter)).filter(({ seq }) => seq > last),
+    close: () => Promise.reject(new Error('other tests share this gateway')),
   }
 }
 

@@ -18,7 +18,7 @@ export type Answer = (res: ServerResponse, seen: Seen) => void | Promise<void>
 export interface TestUpstream {
   readonly url: string
   /** All that came but the gateway's own readings of the list of models: they come when they like. */
-  readonly seen: readonly Seen[]
+  readonly seen: Seen[]
   /** Those readings. Each is answered with an empty list, whatever {@link answer} is. */
   readonly readings: readonly Seen[]
   /** How the requests to come are answered. */

@@ -2,7 +2,7 @@ import * as dpop from 'dpop'
 import * as oauth from 'oauth4webapi'
 import t from 'tap'
 import { tlsFetch } from '../../support/auth/tls-fetch.ts'
-import { CHAT, type Identity, type TestGateway, testGateway } from '../../support/gateway.ts'
+import { CHAT, type Identity, sharedGateway, type TestGateway } from '../../support/gateway.ts'
 
 // Two clients that nobody here wrote, used as their documentation says, with no workaround.
 
@@ -22,7 +22,7 @@ for (const algorithm of ['ES256', 'PS256', 'Ed25519'] as const) {
   await t.test(
     `§1 oauth4webapi signs in and calls with a ${algorithm} key, one retry for each nonce`,
     async (t) => {
-      const gateway = await testGateway(t)
+      const gateway = await sharedGateway(t)
       const bot = await gateway.enroll('bot', ['llm.chat'])
       const { server, client, options } = await discovered(t, gateway, bot)
       const handle = oauth.DPoP(client, await oauth.generateKeyPair(algorithm))
@@ -63,7 +63,7 @@ for (const algorithm of ['ES256', 'PS256', 'Ed25519'] as const) {
 }
 
 await t.test('RFC 8705 oauth4webapi signs in with the certificate alone', async (t) => {
-  const gateway = await testGateway(t)
+  const gateway = await sharedGateway(t)
   const bot = await gateway.enroll('bot', ['llm.chat'])
   const { server, client, options } = await discovered(t, gateway, bot)
   const response = await oauth.clientCredentialsGrantRequest(
@@ -91,7 +91,7 @@ await t.test('RFC 8705 oauth4webapi signs in with the certificate alone', async 
 })
 
 await t.test('RFC 6749 §5.2 RFC 6750 §3 oauth4webapi reads each refusal', async (t) => {
-  const gateway = await testGateway(t)
+  const gateway = await sharedGateway(t)
   const bot = await gateway.enroll('bot', ['llm.chat'])
   const { server, client, options } = await discovered(t, gateway, bot)
   const ask = async (as: oauth.Client, parameters: Record<string, string>): Promise<unknown> => {
@@ -128,7 +128,7 @@ await t.test('RFC 6749 §5.2 RFC 6750 §3 oauth4webapi reads each refusal', asyn
 
 for (const algorithm of ['ES256', 'PS256', 'Ed25519'] as const) {
   await t.test(`§1 proofs of dpop by a ${algorithm} key are accepted`, async (t) => {
-    const gateway = await testGateway(t)
+    const gateway = await sharedGateway(t)
     const bot = await gateway.enroll('bot', ['llm.chat'])
     const fetch = tlsFetch(t, gateway, bot)
     const keys = await dpop.generateKeyPair(algorithm)

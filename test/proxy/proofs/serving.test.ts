@@ -4,7 +4,7 @@ import { parseCheckpoint } from '../../../db/ledger/tree/checkpoint.ts'
 import { parseNote, parseVerifierKey, verifyNoteSignature } from '../../../db/ledger/tree/note.ts'
 import { parseTlogProof, provesLeaf } from '../../../db/ledger/tree/tlog-proof.ts'
 import { compactTree } from '../../../db/ledger/tree/walk.ts'
-import { type Identity, type TestGateway, testGateway } from '../../support/gateway.ts'
+import { type Identity, sharedGateway, type TestGateway } from '../../support/gateway.ts'
 import { eventually } from '../../support/settled.ts'
 
 const CHAT = { model: 'gpt-4o-mini', messages: [{ role: 'user', content: 'hello' }] }
@@ -28,7 +28,7 @@ const SECRET = { 'x-admin-secret': 'correct-horse-battery' }
 await t.test(
   'a caller proves offline that exactly its call was recorded, decision and outcome',
   async (t) => {
-    const gateway = await testGateway(t)
+    const gateway = await sharedGateway(t)
     const bot = await gateway.enroll('bot', ['llm.chat'])
     const id = await chat(gateway, bot)
     const soon = await proofs(gateway, bot, id)
@@ -59,7 +59,7 @@ await t.test(
 await t.test(
   "another's proof is not there for who asks; an operator with admin.audit reads any",
   async (t) => {
-    const gateway = await testGateway(t)
+    const gateway = await sharedGateway(t)
     const [bot, other] = [
       await gateway.enroll('bot', ['llm.chat']),
       await gateway.enroll('other', ['llm.chat']),
@@ -83,7 +83,7 @@ await t.test(
 await t.test(
   'the checkpoint is the root of all rows before it, and any that was signed is served again',
   async (t) => {
-    const gateway = await testGateway(t)
+    const gateway = await sharedGateway(t)
     const bot = await gateway.enroll('bot', ['llm.chat'])
     const id = await chat(gateway, bot)
     await sealed(gateway, bot, id)
@@ -116,7 +116,7 @@ async function entryOf(gateway: TestGateway, index: number): Promise<Buffer> {
 }
 
 await t.test('tiles are at the paths of C2SP and nowhere else, and are kept for ever', async (t) => {
-  const gateway = await testGateway(t)
+  const gateway = await sharedGateway(t)
   const bot = await gateway.enroll('bot', ['llm.chat'])
   await sealed(gateway, bot, await chat(gateway, bot))
   const ask = (path: string) => gateway.call(bot, 'GET', `/v1/audit/tile/${path}`)
@@ -137,7 +137,7 @@ await t.test('tiles are at the paths of C2SP and nowhere else, and are kept for 
 await t.test(
   'the key of the log is rotated by an operator, is a row, and both keys sign what follows',
   async (t) => {
-    const gateway = await testGateway(t)
+    const gateway = await sharedGateway(t)
     const bot = await gateway.enroll('bot', ['llm.chat'])
     const key = async () => parseVerifierKey((await gateway.call(bot, 'GET', '/v1/audit/key')).text)
     const before = await key()

@@ -10,7 +10,7 @@ import {
   tokenRequests,
 } from '../../support/clients/identity.ts'
 import { caught, mockProvider, SAID } from '../../support/clients/sdk.ts'
-import { CHAT, type TestGateway, testGateway } from '../../support/gateway.ts'
+import { CHAT, sharedGateway, type TestGateway, testGateway } from '../../support/gateway.ts'
 import { completion } from '../../support/upstream.ts'
 
 const POST = {
@@ -27,7 +27,7 @@ const jtis = (seen: readonly Arrived[]): Set<string> => new Set(seen.map(({ proo
 await t.test(
   'docs/protocol.md#proofs many calls at once share one token, and no two attempts share a proof',
   async (t) => {
-    const gateway = await testGateway(t)
+    const gateway = await sharedGateway(t)
     const directory = await identityDirectory(t, gateway)
     const seen = arrivals(t, gateway)
     const fetches = [createFetch(directory), createFetch(directory)]
@@ -116,7 +116,7 @@ await t.test('what a new signature cannot cure is not tried again', async (t) =>
 })
 
 await t.test('nothing is sent to another origin', async (t) => {
-  const [gateway, other] = [await testGateway(t), await testGateway(t, { ownCa: true })]
+  const [gateway, other] = [await sharedGateway(t), await testGateway(t, { ownCa: true })]
   const fetch = createFetch(await identityDirectory(t, gateway))
   const seen = arrivals(t, other)
   for (const url of [other.url, gateway.url.replace('https:', 'http:'), 'not a URL']) {
@@ -130,7 +130,7 @@ await t.test('nothing is sent to another origin', async (t) => {
 })
 
 await t.test("the caller's own credentials are replaced, whatever form its headers have", async (t) => {
-  const gateway = await testGateway(t)
+  const gateway = await sharedGateway(t)
   const fetch = createFetch(await identityDirectory(t, gateway))
   const seen = arrivals(t, gateway)
   const theirs = { Authorization: 'Bearer sk-mine', 'X-Api-Key': 'sk-mine', DPoP: 'mine', 'x-kept': 'yes' }
@@ -145,7 +145,7 @@ await t.test("the caller's own credentials are replaced, whatever form its heade
 })
 
 await t.test('a streamed body is sent whole, also on the second attempt', async (t) => {
-  const gateway = await testGateway(t)
+  const gateway = await sharedGateway(t)
   const fetch = createFetch(await identityDirectory(t, gateway))
   const content = 'x'.repeat(300_000)
   const body = JSON.stringify({ ...CHAT, messages: [{ role: 'user', content }] })
@@ -164,7 +164,7 @@ await t.test('a streamed body is sent whole, also on the second attempt', async 
 })
 
 await t.test('an SDK that tries again by itself signs anew each time', async (t) => {
-  const gateway = await testGateway(t)
+  const gateway = await sharedGateway(t)
   let calls = 0
   gateway.upstream.answer = (res, seen) => {
     calls += 1
@@ -221,7 +221,7 @@ await t.test('a refusal by the token endpoint is the answer, and an SDK shows it
 })
 
 await t.test('a capability that is not held cannot be asked for', async (t) => {
-  const gateway = await testGateway(t)
+  const gateway = await sharedGateway(t)
   const directory = await identityDirectory(t, gateway)
   const answer = await chat(createFetch(directory, { scope: 'mcp.tools.call' }), gateway)
   t.equal(answer.status, 401)
@@ -229,7 +229,7 @@ await t.test('a capability that is not held cannot be asked for', async (t) => {
 })
 
 await t.test('a token that was narrowed holds for no more', async (t) => {
-  const gateway = await testGateway(t)
+  const gateway = await sharedGateway(t)
   const directory = await identityDirectory(t, gateway, ['llm.chat', 'http.get'])
   t.equal((await chat(createFetch(directory, { scope: 'http.get' }), gateway)).status, 403)
   t.equal((await chat(createFetch(directory, { scope: 'llm.chat' }), gateway)).status, 200)
@@ -238,7 +238,7 @@ await t.test('a token that was narrowed holds for no more', async (t) => {
 await t.test(
   'hanging up reaches the provider, and a call that was given up before it began is not made',
   async (t) => {
-    const gateway = await testGateway(t)
+    const gateway = await sharedGateway(t)
     const fetch = createFetch(await identityDirectory(t, gateway))
     await t.rejects(chat(fetch, gateway, { signal: AbortSignal.abort() }), { name: 'AbortError' })
     t.equal(gateway.upstream.seen.length, 0)
@@ -258,7 +258,7 @@ await t.test(
 )
 
 await t.test('T4 an answer that was cut off rejects, and never ends as if it were whole', async (t) => {
-  const gateway = await testGateway(t)
+  const gateway = await sharedGateway(t)
   gateway.upstream.answer = (res) => {
     res.writeHead(200, { 'content-type': 'text/event-stream' })
     res.write('data: {"one": true}\n\n', () => res.destroy())
@@ -269,7 +269,7 @@ await t.test('T4 an answer that was cut off rejects, and never ends as if it wer
 })
 
 await t.test('a gateway of another CA is not trusted, whatever the environment says', async (t) => {
-  const [gateway, other] = [await testGateway(t), await testGateway(t, { ownCa: true })]
+  const [gateway, other] = [await sharedGateway(t), await testGateway(t, { ownCa: true })]
   const fetch = createFetch(await identityDirectory(t, gateway), { url: other.url })
   const seen = arrivals(t, other)
   const before = process.env.NODE_TLS_REJECT_UNAUTHORIZED

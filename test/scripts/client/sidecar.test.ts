@@ -7,7 +7,7 @@ import { startSidecar } from '../../../scripts/client/sidecar.ts'
 import { clientSession } from '../../../scripts/client/signing/session.ts'
 import { type Ran, run } from '../../support/clients/files.ts'
 import { arrivals, identityDirectory } from '../../support/clients/identity.ts'
-import { CHAT, type TestGateway, testGateway } from '../../support/gateway.ts'
+import { CHAT, sharedGateway, type TestGateway, testGateway } from '../../support/gateway.ts'
 import { completion } from '../../support/upstream.ts'
 
 const JSON_BODY = ['-H', 'content-type: application/json']
@@ -35,7 +35,7 @@ async function raw(port: number, bytes: string): Promise<string> {
 }
 
 await t.test('curl without a certificate is answered as the agent, with token and proof', async (t) => {
-  const gateway = await testGateway(t)
+  const gateway = await sharedGateway(t)
   const { chat } = await sidecarOf(t, gateway)
   const seen = arrivals(t, gateway)
   const ran = await chat([
@@ -71,7 +71,7 @@ await t.test('a refusal by the gateway arrives as it is', async (t) => {
 })
 
 await t.test('curl -N sees each event when the provider sends it', async (t) => {
-  const gateway = await testGateway(t)
+  const gateway = await sharedGateway(t)
   const { chat } = await sidecarOf(t, gateway)
   const heard = new Map<string, () => void>()
   const until = (event: string): Promise<void> => new Promise((resolve) => heard.set(event, resolve))
@@ -93,7 +93,7 @@ await t.test('curl -N sees each event when the provider sends it', async (t) => 
 })
 
 await t.test('T4 an upstream that is cut off is cut off here: curl says 18', async (t) => {
-  const gateway = await testGateway(t)
+  const gateway = await sharedGateway(t)
   const { chat } = await sidecarOf(t, gateway)
   gateway.upstream.answer = (res) => {
     res.writeHead(200, { 'content-type': 'text/event-stream' })
@@ -108,7 +108,7 @@ await t.test(
   'a client that hangs up ends the call at the provider, before its first byte or after',
   async (t) => {
     for (const answers of [false, true]) {
-      const gateway = await testGateway(t)
+      const gateway = await sharedGateway(t)
       const { port } = await sidecarOf(t, gateway)
       const [arrived, ended] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()]
       gateway.upstream.answer = (res) => {
@@ -131,7 +131,7 @@ await t.test(
 )
 
 await t.test('a large body goes up whole, whether its length is said beforehand or not', async (t) => {
-  const gateway = await testGateway(t)
+  const gateway = await sharedGateway(t)
   const { curl } = await sidecarOf(t, gateway)
   const content = 'a'.repeat(3 * 1024 * 1024)
   const body = JSON.stringify({ ...CHAT, messages: [{ role: 'user', content }] })
@@ -155,7 +155,7 @@ await t.test('a large body goes up whole, whether its length is said beforehand 
 await t.test(
   'only a program on this machine may call: other Host, Origin and Sec-Fetch-Site are refused 403',
   async (t) => {
-    const gateway = await testGateway(t)
+    const gateway = await sharedGateway(t)
     const { port, curl } = await sidecarOf(t, gateway)
     const seen = arrivals(t, gateway)
     const refused = [
@@ -206,7 +206,7 @@ await t.test(
 )
 
 await t.test('a target that is another URL, an upgrade and a tunnel lead nowhere', async (t) => {
-  const gateway = await testGateway(t)
+  const gateway = await sharedGateway(t)
   const { port } = await sidecarOf(t, gateway)
   const seen = arrivals(t, gateway)
   const host = `Host: 127.0.0.1:${port}\r\nConnection: close\r\n\r\n`
@@ -217,7 +217,7 @@ await t.test('a target that is another URL, an upgrade and a tunnel lead nowhere
 })
 
 await t.test('hop-by-hop headers, and those that Connection names, go neither way', async (t) => {
-  const gateway = await testGateway(t)
+  const gateway = await sharedGateway(t)
   const { curl } = await sidecarOf(t, gateway)
   const seen = arrivals(t, gateway)
   const hop = [
@@ -257,7 +257,7 @@ await t.test('a gateway that is not there is a 502 with a sentence, and comes ba
 })
 
 await t.test('it listens on loopback and nowhere else', async (t) => {
-  const gateway = await testGateway(t)
+  const gateway = await sharedGateway(t)
   const session = clientSession(readIdentity(await identityDirectory(t, gateway)))
   for (const host of ['0.0.0.0', '::', '', 'example.org', '127.0.0.2']) {
     await t.rejects(startSidecar(session, host, 0), { message: /it listens on loopback only, not on / }, host)
