@@ -174,10 +174,25 @@ export const IS_PACKAGED = import.meta.filename.endsWith('.js')
 export const commandOf = (make: string, verb: string): string =>
   IS_PACKAGED ? `npx sallyport ${verb}` : `make ${make}`
 
+/** The option of another gateway than an identity's own. */
+export const GATEWAY_OPTION = {
+  gateway: { type: 'string', value: 'URL', description: 'in place of the URL in DIR/gateway.json' },
+} as const
+
+/** The option of the verbs that do something for one identity. */
+export const IDENTITY_OPTION = {
+  identity: {
+    type: 'string',
+    value: 'DIR',
+    needed: true,
+    description: "the agent's files, as `sallyport agent` writes them",
+  },
+} as const
+
 /** The options of the verbs that know the sidecar: its port, and the gateway that it calls. */
 export const SIDECAR_OPTIONS = {
   port: { type: 'string', value: 'PORT', default: '8787', description: 'where the sidecar listens' },
-  gateway: { type: 'string', value: 'URL', description: 'in place of the URL in DIR/gateway.json' },
+  ...GATEWAY_OPTION,
 } as const
 
 /** The capabilities of a list with commas. Blanks around each, and empty places, say nothing. */

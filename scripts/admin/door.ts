@@ -1,5 +1,5 @@
 import { readSettings } from '../../proxy/boot/settings.ts'
-import type { OptionValues } from '../command.ts'
+import { GATEWAY_OPTION, type OptionValues } from '../command.ts'
 import type { AdminCall } from './call.ts'
 import { withControl } from './control.ts'
 import { withOperator } from './network.ts'
@@ -12,7 +12,7 @@ export const DOOR_OPTIONS = {
     description: `over the network, as the operator whose identity that is (default SALLYPORT_OPERATOR); without
 either over the control socket of this machine's gateway, or on its data directory where none runs`,
   },
-  gateway: { type: 'string', value: 'URL', description: 'in place of the URL in DIR/gateway.json' },
+  ...GATEWAY_OPTION,
 } as const
 
 /** The door of administration, by a verb's options and the environment. */

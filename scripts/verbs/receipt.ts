@@ -1,6 +1,6 @@
 import { writeFileSync } from 'node:fs'
 import { fetchReceipt } from '../client/receipt.ts'
-import { verbOf, WrongUsage } from '../command.ts'
+import { GATEWAY_OPTION, IDENTITY_OPTION, verbOf, WrongUsage } from '../command.ts'
 import { print } from '../print.ts'
 import { shellQuoted, shellWord } from '../shell-word.ts'
 
@@ -12,18 +12,13 @@ export const verb = verbOf({
 salts that open what they commit to. REQUEST_ID is the call's x-request-id. Keep the body that was sent beside it: with both,
 anybody can show what was judged and recorded then, offline.`,
   options: {
-    identity: {
-      type: 'string',
-      value: 'DIR',
-      needed: true,
-      description: "the agent's files, as `sallyport agent` writes them",
-    },
+    ...IDENTITY_OPTION,
     out: {
       type: 'string',
       value: 'FILE',
       description: 'where to write it (mode 0600, must not exist); default: REQUEST_ID.json',
     },
-    gateway: { type: 'string', value: 'URL', description: 'in place of the URL in DIR/gateway.json' },
+    ...GATEWAY_OPTION,
   },
   notes: `A call is sealed within a second, and its outcome a second after its answer has ended; this waits for both, 15 s at most. Only the
 principal that made a call gets its receipt, and operators who hold admin.audit.`,

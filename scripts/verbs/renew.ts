@@ -1,6 +1,6 @@
 import { readIdentity } from '../client/identity/identity.ts'
 import { certificateLife, renewIdentity } from '../client/renewal/renew.ts'
-import { verbOf } from '../command.ts'
+import { GATEWAY_OPTION, IDENTITY_OPTION, verbOf } from '../command.ts'
 import { print } from '../print.ts'
 
 const DAY_MS = 86_400_000
@@ -11,18 +11,13 @@ export const verb = verbOf({
 machine. The gateway does so in the last third of its life; earlier there is nothing to do, and the exit code is 0: run it daily.
 The sidecar does it by itself.`,
   options: {
-    identity: {
-      type: 'string',
-      value: 'DIR',
-      needed: true,
-      description: "the agent's files, as `sallyport agent` writes them",
-    },
+    ...IDENTITY_OPTION,
     'if-within': {
       type: 'string',
       value: 'DAYS',
       description: 'only where it ends in so many days, or sooner',
     },
-    gateway: { type: 'string', value: 'URL', description: 'in place of the URL in DIR/gateway.json' },
+    ...GATEWAY_OPTION,
   },
   notes: `agent.crt and agent.key are replaced when both are whole; until then, and after every failure, the old ones stay. The
 certificate before stays valid for the grace that the gateway is configured with (rotation_grace_hours). A certificate of your

@@ -1,32 +1,8 @@
 import { isObject, type UnknownRecord } from '../../support/json.ts'
 import { FREQUENT_ACTIONS } from '../record/frequent.ts'
-import type { StoredRow } from '../record/leaf.ts'
+import { SHOWN_COLUMNS, type StoredRow } from '../record/leaf.ts'
 
-const COLUMNS = [
-  ...([
-    'stream',
-    'seq',
-    'recorded_at',
-    'request_id',
-    'principal_id',
-    'principal_type',
-    'action',
-    'status',
-  ] as const),
-  ...([
-    'tool',
-    'model',
-    'provider',
-    'cert_thumbprint',
-    'dpop_jkt',
-    'detail',
-    'config_digest',
-    'version',
-  ] as const),
-  ...(['prev_hash', 'row_hash'] as const),
-]
-
-export const CSV_HEAD = `${COLUMNS.join(',')}\r\n`
+export const CSV_HEAD = `${SHOWN_COLUMNS.join(',')}\r\n`
 
 /** The form of the tables: 1 in packs of versions up to 0.7, whose inventory does not say it. */
 export type CsvForm = 1 | 2
@@ -37,7 +13,7 @@ export type CsvForm = 1 | 2
  * escaped as in JSON.
  */
 export const csvLine = (row: StoredRow, form: CsvForm = 2): string =>
-  `${COLUMNS.map((name) => cell(row[name], form)).join(',')}\r\n`
+  `${SHOWN_COLUMNS.map((name) => cell(row[name], form)).join(',')}\r\n`
 
 function cell(value: string | number | null, form: CsvForm): string {
   const text = value === null ? '' : String(value)

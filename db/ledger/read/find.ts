@@ -29,22 +29,6 @@ export const ROWS_PER_READ = 128
 /** The rows that are looked at in one question, whether or not they fit the filter. */
 const SPAN = 1_024
 
-/** The columns of a row that callers see. */
-export const SHOWN_COLUMNS = [
-  ...([
-    'stream',
-    'seq',
-    'recorded_at',
-    'request_id',
-    'principal_id',
-    'principal_type',
-    'action',
-    'status',
-  ] as const),
-  ...(['tool', 'model', 'provider', 'cert_thumbprint', 'dpop_jkt', 'detail', 'config_digest'] as const),
-  ...(['version', 'prev_hash', 'row_hash'] as const),
-]
-
 /** The columns read of a found row. The leaf says the rest: an engine would read it once for each member. */
 const READ = [
   ...(['stream', 'seq', 'recorded_at', 'request_id', 'principal_id', 'action', 'status'] as const),

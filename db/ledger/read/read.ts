@@ -3,9 +3,15 @@ import type { Kysely } from 'kysely'
 import type { DatabaseSchema } from '../../schema.ts'
 import { printLedgerCursor } from '../../support/cursor.ts'
 import { isObject, type JsonObject, type UnknownRecord } from '../../support/json.ts'
-import { exportLine, isMcpPathRow, type ReadableNames, type StoredRow } from '../record/leaf.ts'
+import {
+  exportLine,
+  isMcpPathRow,
+  type ReadableNames,
+  SHOWN_COLUMNS,
+  type StoredRow,
+} from '../record/leaf.ts'
 import { chainVerifier, type DamagedRow, type LedgerVerdict } from '../verify/verify.ts'
-import { type MatchingRow, matchingRows, ROWS_PER_READ, type RowFilter, SHOWN_COLUMNS } from './find.ts'
+import { type MatchingRow, matchingRows, ROWS_PER_READ, type RowFilter } from './find.ts'
 import { userNameFinder } from './names.ts'
 
 /**

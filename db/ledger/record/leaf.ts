@@ -9,6 +9,22 @@ import { type ExportAdditions, type LeafPieces, leafText, WRITTEN_LEAF_VERSION }
  */
 export type StoredRow = Selectable<DatabaseSchema['audit_log']>
 
+/** The columns of a row that callers see, in the order of the tables in packs of evidence. */
+export const SHOWN_COLUMNS = [
+  ...([
+    'stream',
+    'seq',
+    'recorded_at',
+    'request_id',
+    'principal_id',
+    'principal_type',
+    'action',
+    'status',
+  ] as const),
+  ...(['tool', 'model', 'provider', 'cert_thumbprint', 'dpop_jkt', 'detail', 'config_digest'] as const),
+  ...(['version', 'prev_hash', 'row_hash'] as const),
+]
+
 /** The fields of the leaf: the row without its own hash. */
 export type LeafFields = Omit<StoredRow, 'row_hash' | 'leaf'>
 

@@ -2,7 +2,7 @@ import { isUtf8 } from 'node:buffer'
 import canonicalize from 'canonicalize'
 import { LeafRow } from '../canonical/leaf-row.ts'
 import { leafDetailOf } from '../record/draft.ts'
-import { nameMember, type ReadableNames, type StoredRow, sealOf } from '../record/leaf.ts'
+import { nameMember, type ReadableNames, SHOWN_COLUMNS, type StoredRow, sealOf } from '../record/leaf.ts'
 import type { DamagedRow } from './verify.ts'
 
 /** Says that a text is no export of this ledger from its first line on. */
@@ -57,36 +57,14 @@ const LF = 0x0a
 
 const NO_ROW = 'which is not a row of an audit export'
 
-const COLUMNS = [
-  ...[
-    'action',
-    'cert_thumbprint',
-    'config_digest',
-    'detail',
-    'dpop_jkt',
-    'model',
-    'prev_hash',
-    'principal_id',
-  ],
-  ...[
-    'principal_type',
-    'provider',
-    'recorded_at',
-    'request_id',
-    'row_hash',
-    'seq',
-    'status',
-    'stream',
-    'tool',
-  ],
-  ...['v', 'version'],
-]
+/** The members of a line: the columns, and the version of the leaf. */
+const MEMBERS = [...SHOWN_COLUMNS, 'v']
 
 const textOf = (line: Buffer): string | null => (isUtf8(line) ? line.toString() : null)
 
 function rowOn(line: string | null, count: number): StoredRow | DamagedRow {
   const fields = line === null ? null : parsed(line)
-  if (count === 1 && !(fields && COLUMNS.every((name) => Object.hasOwn(fields, name))))
+  if (count === 1 && !(fields && MEMBERS.every((name) => Object.hasOwn(fields, name))))
     throw new NotAnExport('the first line is not a row of an audit export')
   const row = fields && rowOf(line ?? '', fields)
   return row ?? { ...placeOf(fields), damaged: `should stand on line ${count}, ${NO_ROW}` }

@@ -1,8 +1,9 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { type Kysely, sql } from 'kysely'
-import { ROWS_PER_READ, SHOWN_COLUMNS } from '../../ledger/read/find.ts'
+import { ROWS_PER_READ } from '../../ledger/read/find.ts'
 import type { ReadLedgerPages } from '../../ledger/read/read.ts'
 import type { StoredRow } from '../../ledger/record/leaf.ts'
+import { SHOWN_COLUMNS } from '../../ledger/record/leaf.ts'
 import type { DamagedRow } from '../../ledger/verify/verify.ts'
 import type { DatabaseSchema } from '../../schema.ts'
 

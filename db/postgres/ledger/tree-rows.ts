@@ -1,6 +1,6 @@
 import { setTimeout as wait } from 'node:timers/promises'
 import { type Kysely, sql } from 'kysely'
-import { SHOWN_COLUMNS } from '../../ledger/read/find.ts'
+import { SHOWN_COLUMNS } from '../../ledger/record/leaf.ts'
 import {
   MAX_ROWS_PER_REQUEST,
   type PlacedLeaf,

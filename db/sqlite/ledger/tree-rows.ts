@@ -1,7 +1,6 @@
 import type { Kysely } from 'kysely'
-import { SHOWN_COLUMNS } from '../../ledger/read/find.ts'
 import type { LedgerReader } from '../../ledger/read/reader.ts'
-import { MAIN_STREAM } from '../../ledger/record/leaf.ts'
+import { MAIN_STREAM, SHOWN_COLUMNS } from '../../ledger/record/leaf.ts'
 import { HASH_BYTES, leafHash } from '../../ledger/tree/hashes.ts'
 import { MAX_ROWS_PER_REQUEST, type TreeRows } from '../../ledger/tree/rows.ts'
 import type { DatabaseSchema } from '../../schema.ts'

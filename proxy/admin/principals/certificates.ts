@@ -97,18 +97,24 @@ export const certifyRequest = (kind: PrincipalKind) =>
       const issued = certifyClient(context.authority, key, subject, term(caller))
       const action = `${kind.type}.certificate_issued`
       const until = await repin(context, kind, caller, issued, { action, id, hours, ifMatch })
-      return {
-        value: {
-          ...principalIdMember(kind, id),
-          cert_pem: issued.certPem,
-          cert_chain_pem: issued.chainPem,
-          cert_thumbprint: issued.thumbprint,
-          cert_not_after: new Date(issued.notAfter).toISOString(),
-          previous_valid_until: until,
-        },
-      }
+      return { value: certificateView(kind, id, issued, until) }
     },
   })
+
+/** A certificate that was issued for a request, and until when the one before it is honoured. */
+export const certificateView = (
+  kind: PrincipalKind,
+  id: string,
+  { certPem, chainPem, thumbprint, notAfter }: Awaited<ReturnType<typeof certifyClient>>,
+  previousUntil: string | null,
+) => ({
+  ...principalIdMember(kind, id),
+  cert_pem: certPem,
+  cert_chain_pem: chainPem,
+  cert_thumbprint: thumbprint,
+  cert_not_after: new Date(notAfter).toISOString(),
+  previous_valid_until: previousUntil,
+})
 
 export const term = ({ at }: Pick<AdminCaller, 'at'>) => ({ at, days: LEAF_DAYS })
 

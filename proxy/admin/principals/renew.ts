@@ -16,8 +16,8 @@ import { certificateRefusal } from '../operation/certificate-refusal.ts'
 import type { AdminContext } from '../operation/context.ts'
 import { PRINCIPAL_KINDS, type PrincipalKind } from '../operation/kinds.ts'
 import { parse } from '../operation/parse.ts'
-import { certificateSubject, repin, term } from './certificates.ts'
-import { principalIdMember, principalOf } from './view.ts'
+import { certificateSubject, certificateView, repin, term } from './certificates.ts'
+import { principalOf } from './view.ts'
 
 type RenewalFacts = Arrival & JsonBody & { readonly principal: Principal }
 
@@ -69,14 +69,7 @@ async function pinned(
       if (record.cert_thumbprint !== peer.thumbprint) throw replaced()
     },
   })
-  return {
-    ...principalIdMember(kind, principal.id),
-    cert_pem: issued.certPem,
-    cert_chain_pem: issued.chainPem,
-    cert_thumbprint: issued.thumbprint,
-    cert_not_after: new Date(issued.notAfter).toISOString(),
-    previous_valid_until: until,
-  }
+  return certificateView(kind, principal.id, issued, until)
 }
 
 function checkRenewable(

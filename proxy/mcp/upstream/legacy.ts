@@ -7,7 +7,13 @@ import { GATEWAY_IMPLEMENTATION, LEGACY_VERSIONS } from '../protocol/versions.ts
 import { mcpUpstreamFailure } from './errors.ts'
 import { drainBody, exchangeHttp, type HeaderList, type ResponseHeaders } from './exchange.ts'
 import { errorCodeOf, responseResult } from './message.ts'
-import { readFinalResponse, sendMcpRequest, sendOneWayMessage, type UpstreamTransport } from './request.ts'
+import {
+  type McpAnswer,
+  readFinalResponse,
+  sendMcpRequest,
+  sendOneWayMessage,
+  type UpstreamTransport,
+} from './request.ts'
 import type { SessionOpening, UpstreamSession } from './sessions.ts'
 
 /** Ending a session may not take longer: nobody waits for what it says. ms. */
@@ -23,6 +29,28 @@ const sessionHeaders = (id: string | null, protocolVersion: string): HeaderList 
   ...(id === null ? [] : ['mcp-session-id', id]),
 ]
 
+interface LegacyQuestion extends Pick<SessionOpening, 'permit' | 'resource' | 'hangup'> {
+  readonly method: string
+  readonly params: UnknownRecord
+  /** Of the session; none before there is one. */
+  readonly headers: HeaderList
+}
+
+/** Asks an upstream something of the gateway's own. Throws as {@link sendMcpRequest} does. */
+export const askLegacy = (
+  transport: UpstreamTransport,
+  { params, ...asked }: LegacyQuestion,
+): Promise<McpAnswer> =>
+  sendMcpRequest(transport, {
+    ...asked,
+    requestId: transport.nextId(),
+    era: 'legacy',
+    session: 'none',
+    params: JSON.stringify(params),
+    held: null,
+    settled: () => {},
+  })
+
 /**
  * Opens a session (2025-11-25, lifecycle: initialization): offers the newest revision that has sessions and
  * takes any that this gateway knows. Throws McpUpstreamError, or the reason why nobody waits any more.
@@ -34,19 +62,8 @@ export async function openUpstreamSession(
   const [protocolVersion] = LEGACY_VERSIONS
   const { capabilities, clientInfo } = client
   const params = { protocolVersion, capabilities, clientInfo: clientInfo ?? GATEWAY_IMPLEMENTATION }
-  const answer = await sendMcpRequest(transport, {
-    permit,
-    resource,
-    requestId: transport.nextId(),
-    era: 'legacy',
-    session: 'none',
-    method: 'initialize',
-    params: JSON.stringify(params),
-    headers: [],
-    hangup,
-    held: null,
-    settled: () => {},
-  })
+  const asked = { permit, resource, hangup, method: 'initialize', params, headers: [] }
+  const answer = await askLegacy(transport, asked)
   const response = await readFinalResponse(answer)
   const result = responseResult(response)
   if (result === null) throw mcpUpstreamFailure(`initialize was answered with error ${errorCodeOf(response)}`)

@@ -12,10 +12,10 @@ import {
   type ProtocolEra,
 } from '../protocol/versions.ts'
 import { McpUpstreamError, mcpUpstreamFailure } from './errors.ts'
-import { endUpstreamSession, openUpstreamSession } from './legacy.ts'
+import { askLegacy, endUpstreamSession, openUpstreamSession } from './legacy.ts'
 import { errorCodeOf, responseResult, type UpstreamMessage } from './message.ts'
 import { callModern } from './modern.ts'
-import { readFinalResponse, sendMcpRequest, type UpstreamTransport } from './request.ts'
+import { readFinalResponse, type UpstreamTransport } from './request.ts'
 import { listUpstreamTools, type RawTool } from './tools.ts'
 
 /** The time that a modern upstream may take to tell whether it is of the older era too. ms. */
@@ -96,22 +96,9 @@ async function readLegacy({ transport, permit, resource, hangup }: Reader): Prom
   const client = { capabilities: READER_CAPABILITIES, clientInfo: null }
   const { session, result } = await openUpstreamSession(transport, { permit, resource, client, hangup })
   try {
-    const page = async (params: UnknownRecord) => {
-      const answer = await sendMcpRequest(transport, {
-        permit,
-        resource,
-        requestId: transport.nextId(),
-        era: 'legacy',
-        session: 'none',
-        method: 'tools/list',
-        params: JSON.stringify(params),
-        headers: session.headers,
-        hangup,
-        held: null,
-        settled: () => {},
-      })
-      return readFinalResponse(answer)
-    }
+    const asked = { permit, resource, hangup, method: 'tools/list', headers: session.headers }
+    const page = async (params: UnknownRecord) =>
+      readFinalResponse(await askLegacy(transport, { ...asked, params }))
     const hasTools = isObject(capabilitiesOf(result).tools)
     const tools = hasTools ? await toolsBy(page, { transport, permit, resource, hangup }) : []
     return { era: 'legacy', protocolVersion: session.protocolVersion, facts: factsOf(result), tools }
