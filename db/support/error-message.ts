@@ -1,2 +1,3 @@
-/** Returns what an error says, or the text of whatever else was thrown. */
-export const messageOf = (error: unknown): string => (error instanceof Error ? error.message : String(error))
+/** Returns what an error says, or the text of whatever else was thrown. Libraries throw bare objects too. */
+export const messageOf = (error: unknown): string =>
+  String(typeof error === 'object' && error !== null && 'message' in error ? error.message : error)

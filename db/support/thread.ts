@@ -134,7 +134,7 @@ export class ThreadPool<Tasks extends { readonly [Name in keyof Tasks]: Task }> 
       }
     } finally {
       signal?.removeEventListener('abort', gone)
-      this.#abandon(task, this.#error('ended'))
+      if (task.thread) this.#abandon(task, this.#error('ended'))
     }
   }
 

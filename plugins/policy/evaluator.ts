@@ -1,43 +1,53 @@
-// The thread that runs a compiled policy: one that never ends can be ended only from outside
+// The tasks of the thread that runs a compiled policy: one that never ends can be ended only from outside
 // (docs/policy.md).
-import { parentPort, workerData } from 'node:worker_threads'
 import { loadPolicy } from '@open-policy-agent/opa-wasm'
+import { messageOf } from '../../db/support/error-message.ts'
 import { MAX_ANSWER_BYTES } from './engine.ts'
-import type { EvaluatorMessage, EvaluatorOptions } from './evaluator-messages.ts'
 
-type Policy = Awaited<ReturnType<typeof loadPolicy>>
+type WasmPolicy = Awaited<ReturnType<typeof loadPolicy>>
 
-const port = parentPort
-if (!port) throw new Error('plugins/policy/evaluator.ts runs as a worker thread only')
-
-// Proven by plugins/policy/evaluator-thread.ts, which starts this thread and nothing else.
-const { wasm, data, entrypoint, initialPages, maximumPages } = workerData as EvaluatorOptions
-const send = (message: EvaluatorMessage): void => port.postMessage(message)
-
-// Null after a failure: its traces in the policy's memory must not judge the next call.
-let ready: Policy | null = null
-
-try {
-  ready = await instantiate()
-  send({ kind: 'ready' })
-} catch (error) {
-  send({ kind: 'unusable', message: describe(error) })
+/** The start of an evaluator thread. */
+export interface EvaluatorOptions {
+  /** A compiled policy as `opa build -t wasm` makes it. */
+  readonly wasm: Uint8Array
+  /** JSON text of an object, or null where the policy has no data. */
+  readonly data: string | null
+  readonly entrypoint: string
+  /** The bounds of the policy's memory, in pages of 64 KiB. */
+  readonly initialPages: number
+  readonly maximumPages: number
 }
 
-port.on('message', (input: string) => void answer(input))
+export interface EvaluatorTasks {
+  /** Takes and gives JSON text; null where the policy defines no answer. */
+  readonly evaluate: (input: string) => Promise<string | null>
+}
 
-async function answer(input: string): Promise<void> {
-  try {
-    ready ??= await instantiate()
-    const text = evaluate(ready, input)
-    send({ kind: 'answered', answer: text })
-  } catch (error) {
-    ready = null
-    send({ kind: 'failed', message: describe(error) })
+/** Throws where the policy cannot be used at all. */
+export async function openTasks(options: EvaluatorOptions): Promise<EvaluatorTasks> {
+  // Null after a failure: what it left in the policy's memory must not judge the next call.
+  let ready: WasmPolicy | null = await instantiate(options)
+
+  async function answer(input: string): Promise<string | null> {
+    try {
+      ready ??= await instantiate(options)
+      return evaluate(ready, input, options.entrypoint)
+    } catch (error) {
+      ready = null
+      throw new Error(`the policy failed: ${messageOf(error)}`)
+    }
   }
+
+  return { evaluate: answer }
 }
 
-async function instantiate(): Promise<Policy> {
+async function instantiate({
+  wasm,
+  data,
+  entrypoint,
+  initialPages,
+  maximumPages,
+}: EvaluatorOptions): Promise<WasmPolicy> {
   const policy = await loadPolicy(wasm, { initial: initialPages, maximum: maximumPages })
   const known = Object.keys(policy.entrypoints)
   if (!known.includes(entrypoint)) {
@@ -47,7 +57,7 @@ async function instantiate(): Promise<Policy> {
   return policy
 }
 
-function evaluate(policy: Policy, input: string): string | null {
+function evaluate(policy: WasmPolicy, input: string, entrypoint: string): string | null {
   const results: unknown = policy.evaluate(encode(input), entrypoint)
   if (!Array.isArray(results) || results.length > 1)
     throw new Error('it has answered with more than one result')
@@ -63,10 +73,4 @@ function evaluate(policy: Policy, input: string): string | null {
 /** A buffer of its own, which the library takes for JSON text. */
 function encode(text: string): ArrayBuffer {
   return new TextEncoder().encode(text).slice().buffer
-}
-
-/** The library throws strings and bare objects too. */
-function describe(error: unknown): string {
-  if (typeof error === 'object' && error !== null && 'message' in error) return String(error.message)
-  return String(error)
 }

@@ -77,7 +77,7 @@ await t.test(
     for (const one of said.certificates) t.match(one, /^Error: /)
     for (const one of said.schemas)
       t.match(one, /^TaskIncompleteError: the check of MCP messages has no thread/)
-    t.match(said.policy, /^Error: the policy has no thread/)
+    t.match(said.policy, /^TaskIncompleteError: the policy has no thread/)
     t.match(said.afterwards, /^CertificateError: /, 'the answer to this question, not to one of before')
     t.equal(said.schemasAfterwards, 'done')
   },
