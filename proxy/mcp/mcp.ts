@@ -30,7 +30,7 @@ export interface McpRuntime {
   readonly registry: McpRegistry
   readonly sessions: CallerSessionStore
   readonly serverRequests: ServerRequests
-  /** Those that wait at other processes; absent where there are none. */
+  /** The requests that wait at other processes; absent if there are none. */
   readonly farRequests?: RemoteServerRequests | undefined
   readonly cancellations: RequestCancellations
   /** Takes back a request of the caller's, at whichever process it is. */

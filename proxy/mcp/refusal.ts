@@ -91,7 +91,7 @@ function guessedEra({ headers }: Arrival, json: RefusedCallFacts['json']): Proto
 /** The request that is refused. */
 interface RefusedRequest {
   readonly requestId: string
-  /** The JSON-RPC id, JSON text; null where it could not be read. */
+  /** The JSON-RPC id, JSON text; null if it could not be read. */
   readonly id: string | null
   readonly era: ProtocolEra
   /** The document that says who issues tokens for the protected resource (RFC 9728 §5.1). */
@@ -99,10 +99,9 @@ interface RefusedRequest {
 }
 
 /**
- * Renders a refusal as a JSON-RPC error, since SDKs lose the code of anything else, over HTTP 200 where it is
- * an answer of the protocol. A caller that is not known, or not allowed from where it calls, is refused over
- * HTTP, with the challenge; a fault of the service has its own status, so that a load balancer and a metric
- * see it.
+ * Renders a refusal as a JSON-RPC error, since SDKs lose the code of anything else, over HTTP 200 if it is an
+ * answer of the protocol. A caller that is not known, or not allowed from its place, is refused over HTTP,
+ * with the challenge; a fault of the service has its own status, so that a load balancer and a metric see it.
  */
 export function jsonRpcRefusal(refusal: Refusal, { requestId, id, era, metadataUrl }: RefusedRequest): Reply {
   const { status, final, headers } = refusal

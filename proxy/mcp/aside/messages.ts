@@ -9,8 +9,8 @@ interface JsonValueSpan {
 /** The parameters of a call, read. */
 export interface ReadParams {
   /**
-   * Of the judged arguments in canonical form (RFC 8785), lower-case hex: the SHA-256 of salt and bytes, and of the
-   * bytes alone.
+   * Digests of the judged arguments in canonical form (RFC 8785), lower-case hex: the SHA-256 of salt and
+   * bytes, and of the bytes alone.
    */
   readonly commitment: string
   readonly sha256: string
@@ -23,7 +23,7 @@ export interface ReadParams {
 export interface ArgumentsVerdict {
   /** Null, or one sentence that holds no value of theirs. */
   readonly fault: string | null
-  /** True where the schema is so small that the thread that serves may compile it too. */
+  /** True if the schema is so small that the thread that serves may compile it too. */
   readonly small: boolean
 }
 
@@ -32,7 +32,7 @@ export interface ToolVerdict {
   readonly digest: string
   /** The digest that versions before 0.7 made. */
   readonly earlierDigest: string | null
-  /** Null where the digest is the known one. */
+  /** Null if the digest is the known one. */
   readonly news: { readonly flags: readonly string[]; readonly changes: readonly string[] } | null
 }
 
@@ -43,14 +43,14 @@ interface HeaderParamMessage {
   readonly type: 'boolean' | 'integer' | 'string'
 }
 
-/** A large message of an upstream, without what is large in it. */
+/** A large message of an upstream, without its large parts. */
 export interface TruncatedMessage {
-  /** True where one of the traces is in it. */
+  /** True if one of the traces is in it. */
   readonly echo: boolean
   readonly value: Readonly<Record<string, unknown>>
   /** The place of each outermost member's value. */
   readonly spans: ReadonlyMap<string, JsonValueSpan>
-  /** By name, the members that are looked into, and the places of their members' values in them. */
+  /** Keyed by name: the searched members, and the places of their members' values in them. */
   readonly inner: ReadonlyMap<
     string,
     { readonly spans: ReadonlyMap<string, JsonValueSpan>; readonly escapedNames: boolean }
@@ -59,24 +59,24 @@ export interface TruncatedMessage {
 
 /** The items of a list in a result: no more than 10,000 of a large one. */
 export interface ListItems {
-  /** JSON text of each, written anew. Null for what is no object. */
+  /** JSON text of each, written again. Null for anything but an object. */
   readonly texts: readonly (string | null)[]
-  /** The name of each as the server wrote it. Null where it has none that is text. */
+  /** The name of each as the server wrote it. Null if it has none that is text. */
   readonly names: readonly (string | null)[]
 }
 
-/** The work of the threads: what each takes, and what it gives. */
+/** The tasks of the threads: their inputs and results. */
 export interface McpThreadTasks {
   /**
-   * Reads parameters, and makes the canonical form of `member`, or of all but `_meta` and `without`. Text: what was read
-   * before, written anew. Gives null for bytes where a name is written with an escape: only their text tells
-   * how it was read.
+   * Reads parameters, and makes the canonical form of `member`, or of all but `_meta` and `without`. Text: an
+   * earlier reading, written again. Gives null for bytes if a name is written with an escape: only their text
+   * tells how it was read.
    */
   readonly readParams: (asked: {
     readonly params: Uint8Array | string
     readonly member: 'arguments' | null
     readonly without: readonly string[]
-    /** Of the commitment to it. */
+    /** The commitment's salt. */
     readonly salt: string
   }) => ReadParams | null
 
@@ -106,7 +106,7 @@ export interface McpThreadTasks {
   }) => TruncatedMessage
 
   /**
-   * Reads the list that a member of a message's result is; null where it is none. `prefix` goes before each
+   * Reads the list that a member of a message's result is; null if it is none. `prefix` goes before each
    * name.
    */
   readonly listItems: (asked: {

@@ -6,7 +6,7 @@ import { Refusal } from '../../../plugins/refusal.ts'
 import { canonicalizeArguments } from '../protocol/json-text.ts'
 import type { McpThreadTasks } from './messages.ts'
 
-/** Members of one object of which each has a place of its own. A thousand times as many as MCP knows. */
+/** The most members of one object with a place of their own. A thousand times as many as MCP knows. */
 const MAX_SPANS = 1_000
 
 /** Reads parameters: {@link McpThreadTasks.readParams}. Throws as `canonicalizeArguments` does. */
@@ -40,8 +40,8 @@ function judgedParams(
 }
 
 /**
- * Reads JSON text, which is valid, as an object. Null where it is none, or a name in it was read as another
- * (nodejs/node#63785): that shows where it is written anew.
+ * Reads JSON text, which is valid, as an object. Null if it is none, or a name in it was read as another
+ * (nodejs/node#63785): that shows when it is written again.
  */
 export function parseExactObject(text: Uint8Array | string): UnknownRecord | null {
   const bytes = bufferOf(text)

@@ -30,7 +30,7 @@ interface ToolCheckFacts extends Arrival, GrantedMcpCall {
 /**
  * Checks a tool right before it is called: its definition is the approved one (`mcp_tool_quarantined`), the
  * arguments fit it (`mcp_params_invalid`), and so do the headers that repeat them (`mcp_header_mismatch`).
- * Waits only where the schema or the arguments are large, or the schema was not seen lately.
+ * Waits only if the schema or the arguments are large, or the schema was not seen lately.
  */
 export const mcpTool = (
   registry: Pick<McpRegistry, 'current' | 'tool'>,
@@ -131,9 +131,9 @@ export function mcpState(states: RequestStates): Plugin<ToolCheckFacts, { reques
 /** The resource that a call goes to. */
 export interface CallDestination {
   readonly resource: McpResource
-  /** The upstream's own name of the tool or prompt, where the caller's is another one. */
+  /** The upstream's own name of the tool or prompt, if the caller's is another one. */
   readonly name: string | null
-  /** The pinned tool, where it is one that is called. */
+  /** The pinned tool, if one is called. */
   readonly pinned: PinnedTool | null
 }
 

@@ -12,7 +12,7 @@ export const HTTP_GET = String(HTTP_GET_TOOL.name)
 /** A granted call, by the resource that it reaches. */
 export interface ResourceCall {
   readonly resource: McpResource
-  /** The pinned tool, where it is one. */
+  /** The pinned tool, if it is one. */
   readonly pinned: PinnedTool | null
   /** The demand of the call when it was granted. */
   readonly demand: CapabilityDemand
@@ -26,16 +26,16 @@ interface DemandDependencies {
 
 /** The same call now. */
 interface CurrentCall {
-  /** As it is now, enabled or not. */
+  /** The present resource, enabled or not. */
   readonly resource: McpResource
   /** The id of the principal's binding to it, or null. */
   readonly binding: string | null
   readonly demand: CapabilityDemand
-  /** True where the resource is enabled and the principal is bound to it. */
+  /** True if the resource is enabled and the principal is bound to it. */
   readonly stands: boolean
 }
 
-/** Looks at a call as it would be now. Null where the resource was deleted. */
+/** Looks at a call as it would be now. Null if the resource was deleted. */
 export async function resolveCurrentCall(
   { registry, enforced }: DemandDependencies,
   principal: Principal,
@@ -52,8 +52,8 @@ export async function resolveCurrentCall(
 
 /**
  * States the demand of the same call now: for a stream that is open, which may outlast an operator's grant
- * (docs/threats.md#m-06). Refuses with `mcp_not_bound` where the principal is not bound to the resource any more,
- * or the resource was disabled or deleted. Does NOT check that the principal holds it.
+ * (docs/threats.md#m-06). Refuses with `mcp_not_bound` if the principal is not bound to the resource any
+ * more, or the resource was disabled or deleted. Does NOT check that the principal holds it.
  */
 export async function currentDemand(
   sources: DemandDependencies,
@@ -71,7 +71,7 @@ export type McpTarget =
   | { readonly kind: 'aggregate'; readonly member: string }
   | { readonly kind: 'built_in' }
   | { readonly kind: 'tool'; readonly pinned: PinnedTool }
-  /** `name`: the upstream's own, where the caller's is another one. */
+  /** `name`: the upstream's own, if the caller's is another one. */
   | { readonly kind: 'relay'; readonly resource: McpResource; readonly name: string | null }
   | Readonly<{
       kind: 'answer'
@@ -112,7 +112,7 @@ export async function currentTargetDemand(
   return reached ? currentDemand({ registry, enforced }, principal, reached) : demand
 }
 
-/** Returns the one resource that a target reaches, or null where it is several, or none. */
+/** Returns the one resource that a target reaches, or null if it is several, or none. */
 function reachedBy(target: McpTarget, demand: CapabilityDemand): ResourceCall | null {
   if (target.kind === 'tool') return { resource: target.pinned.resource, pinned: target.pinned, demand }
   if (target.kind === 'relay') return { resource: target.resource, pinned: null, demand }

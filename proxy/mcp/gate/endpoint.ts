@@ -16,13 +16,16 @@ export interface ResourceAccess {
   readonly binding: string | null
 }
 
-/** Names what a call reaches, as it was judged. `pin`: the digest of the approved definition of the tool. */
+/**
+ * Names the resource that a call reaches, as it was judged. `pin`: the digest of the approved definition of
+ * the tool.
+ */
 export const reachedResource = (
   { resource: { resource_id: id, revision }, binding }: ResourceAccess,
   pin: string | null = null,
 ): ReachedResource => ({ resource: { id, revision }, binding, pin })
 
-/** Given by the first `mcp_resource_path`. Null at `/v1/mcp`, and where there is no resource of that name. */
+/** Given by the first `mcp_resource_path`. Null at `/v1/mcp`, and if there is no resource of that name. */
 export interface PathResourceAccess {
   readonly door: ResourceAccess | null
 }
@@ -36,13 +39,13 @@ interface McpEndpointInput extends Arrival {
 export interface ResourcePath {
   /** The resource of `/v1/mcp/{resource}`, which the principal is bound to; null at `/v1/mcp`. */
   readonly pathResource: McpResource | null
-  /** The caller's legacy session, or null where it has none. */
+  /** The caller's legacy session, or null if it has none. */
   readonly session: CallerSession | null
 }
 
 const NOWHERE: PathResourceAccess = { door: null }
 
-/** Finds the resource that the path names. Refuses nothing: so a refusal of the next one can say of which. */
+/** Finds the resource that the path names. Refuses nothing: so the next plugin's refusal can name it. */
 export function mcpResourceLookup(registry: McpRegistry): Plugin<McpEndpointInput, PathResourceAccess> {
   return {
     name: 'mcp_resource_path',
@@ -109,8 +112,8 @@ type PartialCallFacts = Partial<PathResourceAccess> & {
 type RecordedCallFacts = Arrival & Partial<DecisionFacts>
 
 /**
- * Records MCP calls. The row of one, granted or refused by authority, also rests on the resource that it is for and
- * on the binding to it, or that there is none. The row of one that is refused before `mcp_target` stands under the
+ * Records MCP calls. The row of one, granted or refused by authority, also rests on its resource and on the
+ * binding to it, or that there is none. The row of one that is refused before `mcp_target` stands under the
  * call that it seems to be.
  */
 export const mcpRecorder = (
@@ -142,9 +145,9 @@ interface RefusedCallSummary {
 }
 
 /**
- * Makes the facts for the row of a call that is refused while it is read: the method it seems to be, its tool under
- * the whole name where the path says the resource, and that resource. Behind `mcp_target` the facts themselves say
- * it.
+ * Makes the facts for the row of a call that is refused while it is read: the method it seems to be, its tool
+ * under the whole name if the path says the resource, and that resource. After `mcp_target` the facts
+ * themselves say it.
  */
 function summaryOfRead({ peeked, message, door }: PartialCallFacts): RefusedCallSummary {
   const { demand = UNREAD_DEMAND, tool: named = null } = peeked ?? {}
@@ -160,6 +163,6 @@ function summaryOfRead({ peeked, message, door }: PartialCallFacts): RefusedCall
   }
 }
 
-/** A call of a tool without a name that a row can hold says too little of what it was for. */
+/** A call of a tool whose name a row cannot hold says too little about its target. */
 const isNameless = ({ action }: CapabilityDemand, tool: string | null): boolean =>
   action === 'mcp_tools_call' && tool === null

@@ -12,21 +12,21 @@ export interface LargeParams extends Omit<ReadParams, 'sha256'> {
 }
 
 interface LargeParamsInput {
-  /** As they came. */
+  /** The raw bytes. */
   readonly bytes: Buffer
-  /** As they were read. */
+  /** The parsed parameters. */
   readonly value: UnknownRecord
   /** The member that is judged. Null: all but `_meta` and `without`. */
   readonly member: 'arguments' | null
   /** Members that the method does not have. */
   readonly without: readonly string[]
-  /** Of the commitment to it. */
+  /** The commitment's salt. */
   readonly salt: string
 }
 
 /**
- * Reads large parameters on a thread, and makes the canonical form of those that are judged. Refuses with
- * `mcp_params_invalid`, also where that takes too long, and with `overloaded`.
+ * Reads large parameters on a thread, and makes the canonical form of the judged ones. Refuses with
+ * `mcp_params_invalid`, also if that takes too long, and with `overloaded`.
  */
 export async function readLargeParams(
   { bytes, value, member, without, salt }: LargeParamsInput,
@@ -35,7 +35,7 @@ export async function readLargeParams(
   try {
     const read = await callThreads.ask('readParams', { params: bytes, member, without, salt }, asker)
     if (read) return { ...read, sha256: () => read.sha256, text: bytes }
-    // An escaped name may have been read as another one (nodejs/node#63785): what was read goes out.
+    // An escaped name may have been read as another one (nodejs/node#63785): the text as read goes out.
     const text = JSON.stringify(value)
     const anew = await callThreads.ask('readParams', { params: text, member, without, salt }, asker)
     if (!anew) throw tooMuch()

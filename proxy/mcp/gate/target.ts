@@ -53,7 +53,7 @@ interface McpTargetInput extends Arrival, ResourcePath, PathResourceAccess, Json
   readonly peeked: PeekedCall
 }
 
-/** What a call is aimed at, and the reason why it may not go there whatever the caller holds. */
+/** The target of a call, and the reason why it may not go there whatever the caller holds. */
 type TargetOrRefusal = { readonly target: McpTarget } | { readonly refusal: Refusal }
 
 /** Given by the first `mcp_target`. */
@@ -62,16 +62,16 @@ interface McpTargetFacts {
   readonly demand: CapabilityDemand
   readonly call: CallSummary
   readonly toolCall: ToolCall
-  /** The one resource that the call is for, as it was judged; null where it is several, or none. */
+  /** The one resource that the call is for, as it was judged; null if it is several, or none. */
   readonly reached: ReachedResource | null
-  /** Null where the message is so small that they are read wherever they are needed. */
+  /** Null if the message is so small that they are read wherever they are needed. */
   readonly largeParams: LargeParams | null
 }
 
-/** An aim, and what it demands. */
+/** A target, and its demand. */
 interface TargetResolution {
   readonly aimed: TargetOrRefusal
-  /** Absent: what its method demands. */
+  /** Absent: the method's demand. */
   readonly demanded?: readonly string[]
   /** The one resource that it is for. Absent: none, or several. */
   readonly at?: ResourceAccess
@@ -80,9 +80,9 @@ interface TargetResolution {
 }
 
 /**
- * Finds the target of a call, and checks its shape (`mcp_params_invalid`). States the capabilities it demands, and
- * which resource it is for. Where there is no such tool, or the caller is not bound to it, the next one refuses
- * it: so the row of the refusal says what it was for. Does NOT check that the principal holds anything.
+ * Finds the target of a call, and checks its shape (`mcp_params_invalid`). States the capabilities it
+ * demands, and its resource. If there is no such tool, or the caller is not bound to it, the next one refuses
+ * it: so the row of the refusal names the target. Does NOT check that the principal holds anything.
  */
 export function mcpTarget({
   options,
@@ -105,7 +105,7 @@ export function mcpTarget({
   }
 }
 
-/** Judges the parameters of a call whose aim is known: on a thread where they are large. */
+/** Judges the parameters of a call whose target is known: on a thread if they are large. */
 function withParams(facts: McpTargetInput, aim: TargetResolution): McpTargetFacts | Promise<McpTargetFacts> {
   const args = 'target' in aim.aimed ? policyArguments(facts.message, aim.aimed.target) : null
   if (args === null) return mcpTargetFacts(facts, aim, args, null)
@@ -157,7 +157,7 @@ export const mcpTargetRequired: Plugin<Arrival & Pick<McpTargetFacts, 'aimed'>, 
 
 const isLarge = ({ body, spans }: JsonBody): boolean => body.length > MAX_INLINE_BYTES && spans.has('params')
 
-/** Reads the parameters of a large message, of which `body` is what came and `params` what was read of it. */
+/** Reads the parameters of a large message, of which `body` is the bytes and `params` their value. */
 function largeParamsOf(facts: McpTargetInput): Promise<LargeParams> {
   const { body, spans, message, principal, hangup, commitments } = facts
   const { start, end } = spans.get('params') ?? { start: 0, end: 0 }
@@ -182,7 +182,7 @@ function canonicalOf(args: UnknownRecord, commitments: CallCommitments): Argumen
 interface TargetState {
   readonly registry: McpRegistry
   readonly serverRequests: Pick<ServerRequests, 'find'>
-  /** The requests that wait at other processes; absent where there are none. */
+  /** The requests that wait at other processes; absent if there are none. */
   readonly farRequests?: Pick<RemoteServerRequests, 'find'> | undefined
 }
 
@@ -209,7 +209,7 @@ function resolveTarget(
   return { aimed: { target: { kind: 'relay', resource: door.resource, name: null } }, at: door }
 }
 
-/** An answer demands what the call would demand now that the server request belongs to. */
+/** An answer has the present demand of the call that the server request belongs to. */
 async function resolveAnswerTarget(
   { json: { id }, session, principal }: McpTargetInput,
   sources: TargetSources,
@@ -271,7 +271,7 @@ function requestedToolTarget(
     demanded: demandedByTool(capabilityOf(resource, sought.name), enforced),
     at: { resource, binding },
     pin: tool?.state === 'approved' ? tool.digest : null,
-    // Nothing that a caller makes up may act on whoever reads the row.
+    // Nothing that a caller makes up may act on a reader of the row.
     tool: `${resource.name}.${tool ? tool.name : sought.name.replace(/\p{C}/gu, '\uFFFD')}`,
   }
   if (!tool || !resource.enabled) return { ...aim, aimed: unknownToolTarget(name) }
@@ -299,7 +299,7 @@ async function resolveRelayTarget(facts: McpTargetInput, registry: McpRegistry):
 }
 
 /**
- * Completing what a resource is called demands what reading it does; the level of its log, what its tools do.
+ * Completing a resource's name has the demand of reading it; setting the level of its log, that of its tools.
  */
 function relayDemand(
   { method }: McpMessage,
@@ -336,7 +336,10 @@ async function findRelayResource(
   throw paramsInvalid('Several resources are bound: ask one of them, at /v1/mcp/<resource>.')
 }
 
-/** Returns what an operator's rule may judge: a tool's arguments, or the parameters of a relayed method. */
+/**
+ * Returns the values that an operator's rule may judge: a tool's arguments, or the parameters of a relayed
+ * method.
+ */
 function policyArguments(message: McpMessage, { kind }: McpTarget): Readonly<Record<string, unknown>> | null {
   if (message.method === 'tools/call') return toolCallArguments(message)
   if (kind !== 'relay') return null

@@ -30,7 +30,7 @@ export interface AggregatedList {
 /**
  * Puts the prompts or resources of every bound resource in one list (docs/protocol.md#mcp-names): a prompt is
  * named `<resource>.<prompt>`, a URI stays what it is. The items of an upstream that fails are left out;
- * refuses only where every one fails.
+ * refuses only if every one fails.
  */
 export async function aggregateLists(
   upstream: McpUpstream,
@@ -41,7 +41,7 @@ export async function aggregateLists(
   const offering = resources.filter((resource) => offers(resource, member))
   const parts = await Promise.allSettled(offering.map((of) => itemsOf(upstream, facts, of, member)))
   facts.hangup.signal.throwIfAborted()
-  // Not a list without what is not allowed any more: it is no list at all.
+  // Not a shorter list if some of it is not allowed any more: it is no list at all.
   await confirmAuthority(facts.granted.authority)
   const missing = offering.filter((_, index) => parts[index]?.status === 'rejected')
   const [first] = missing

@@ -129,7 +129,7 @@ async function forwardAnswer(
 ): Promise<Reply> {
   if (isRemoteRequest(request)) return forwardRemoteAnswer(request, facts)
   const { resource, session, upstreamId } = request
-  // Once: of answers that were granted in one moment the first is passed on, whatever comes of it.
+  // Once: of answers that were granted at one moment the first is passed on, whatever comes of it.
   if (!serverRequests.close(id)) throw noServerRequest()
   const result = memberText({ bytes: facts.body, spans: facts.spans }, 'result')
   const text =
@@ -149,7 +149,7 @@ async function forwardAnswer(
   return { status: 202, report: () => ({ provider: resource.name, detail: {} }) }
 }
 
-/** Hands it to the process where the call waits for it. */
+/** Hands it to the process at which the call waits for it. */
 async function forwardRemoteAnswer(request: RemoteServerRequest, facts: McpFacts): Promise<Reply> {
   const { resource } = request
   const whole = { bytes: facts.body, spans: facts.spans }

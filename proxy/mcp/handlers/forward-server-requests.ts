@@ -37,8 +37,8 @@ export class ServerRequestForwarder {
   }
 
   /**
-   * Returns the request as the caller sees it, or null where it was answered here. Throws McpUpstreamError
-   * where there is no end of them.
+   * Returns the request as the caller sees it, or null if it was answered here. Throws McpUpstreamError if
+   * there is no end of them.
    */
   async forward(message: UpstreamMessage): Promise<Buffer | null> {
     this.#count()
@@ -112,7 +112,8 @@ const CAPABILITIES: ReadonlyMap<unknown, string> = new Map([
 ])
 
 /**
- * A client is asked only what it says that it answers. Any other request, a ping say, is for this gateway.
+ * A client is asked only requests that it says it answers. Any other request, a ping say, is for this
+ * gateway.
  */
 function canBeAsked({ capabilities }: CallerSession, { value: { method } }: UpstreamMessage): boolean {
   const capability = CAPABILITIES.get(method)

@@ -24,8 +24,7 @@ interface HandshakeFacts extends Arrival, ResourcePath {
 }
 
 /**
- * The amount that a client may tell of itself, which its session keeps. Characters of JSON text, of each
- * object.
+ * The most that a client may say of itself, which its session keeps. Characters of JSON text, of each object.
  */
 const MAX_KEPT = 16_384
 
@@ -142,7 +141,7 @@ async function offeredCapabilities(
   }
 }
 
-/** Returns the instructions where there is one upstream: those of several would speak for each other. */
+/** Returns the instructions if there is one upstream: those of several would speak for each other. */
 function instructions(pathResource: McpResource | null): JsonObject {
   const text = pathResource?.server_facts?.instructions
   return typeof text === 'string' ? { instructions: text } : {}

@@ -7,7 +7,10 @@ const PIECE = 64 * 1024
 const LF = 0x0a
 const CR = 0x0d
 
-/** Writes an object with these edits as `edited` does, as bytes: text of megabytes is slow to make and to send. */
+/**
+ * Writes an object with these edits as `edited` does, as bytes: text of megabytes is slow to make and to
+ * send.
+ */
 export function editedBytes({ bytes, spans }: Pick<JsonText, 'bytes' | 'spans'>, edits: MemberEdits): Buffer {
   const pieces: Buffer[] = []
   const add = (name: string, value: Buffer): void => {
@@ -66,7 +69,7 @@ export async function* eventPieces(message: Buffer): AsyncGenerator<Buffer> {
   yield Buffer.from('\n\n')
 }
 
-/** Begins each line of a piece as one of data. `before`: the byte in front of it, if there is one. */
+/** Begins each line of a piece as one of data. `before`: the byte before it, if there is one. */
 function lines(piece: Buffer, before: number | undefined): Buffer {
   // One byte for one character, whatever it is.
   const text = piece.toString('latin1')

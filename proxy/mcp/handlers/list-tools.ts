@@ -33,7 +33,7 @@ const BUILT_IN = JSON.stringify(HTTP_GET_TOOL)
 
 /**
  * Lists the tools of a principal, each as JSON text (spec §2.3): the built-in ones whose capability it holds,
- * and those of bound resources whose definitions are approved; with `callable` only what it could call now.
+ * and those of bound resources whose definitions are approved; with `callable` only those it could call now.
  * Answered from the pins: no upstream is asked, so the list holds the approved definitions. At the endpoint
  * of one resource the names are its own.
  */

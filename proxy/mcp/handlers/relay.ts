@@ -37,9 +37,9 @@ export interface RelayDependencies {
 }
 
 /**
- * Sends a granted call to its upstream and passes the answer on in the caller's era: as JSON where the
- * upstream answers so, as events where it streams and the caller takes them. Refuses with `mcp_unreachable`
- * and `mcp_failed`.
+ * Sends a granted call to its upstream and passes the answer on in the caller's era: as JSON if the upstream
+ * answers so, as events if it streams and the caller takes them. Refuses with `mcp_unreachable` and
+ * `mcp_failed`.
  */
 export const relayCall = (
   sources: RelayDependencies,
@@ -119,7 +119,7 @@ class RelayedCall {
     }
   }
 
-  /** The tool under its whole name; null where none is called. */
+  /** The tool under its whole name; null if none is called. */
   get #tool(): string | null {
     const { pinned, resource } = this.#to
     return pinned && `${resource.name}.${pinned.tool.name}`
@@ -164,7 +164,7 @@ class RelayedCall {
 
   #streamed(answer: McpStreamedAnswer, end: () => void): Reply {
     const source = Readable.from(this.#events(answer), { objectMode: false })
-    // Also where nobody came to read it.
+    // Also if nobody came to read it.
     source.once('close', () => {
       answer.messages.close()
       this.#over(end)
@@ -181,7 +181,7 @@ class RelayedCall {
     }
   }
 
-  /** What came together is written together. */
+  /** Messages that came together are written together. */
   async *#events({ messages }: McpStreamedAnswer): AsyncGenerator<Buffer> {
     const written: Buffer[] = []
     const taken = (): Buffer => Buffer.concat(written.splice(0))
@@ -223,7 +223,7 @@ class RelayedCall {
     return this.#serverRequests.forward(message)
   }
 
-  /** Returns a notification as it is; null where it is for this gateway. */
+  /** Returns a notification as it is; null if it is for this gateway. */
   #noted(message: UpstreamMessage): Buffer | null {
     if (message.value.method !== 'notifications/tools/list_changed') return rewriteMessage(message)
     // The list here changes when an operator approves the change, not before.
@@ -232,8 +232,8 @@ class RelayedCall {
   }
 
   /**
-   * Returns the response to the caller, and notes what the outcome row says of it. Waits only for a large one, and for
-   * one that is a list.
+   * Returns the response to the caller, and notes its facts for the outcome row. Waits only for a large one,
+   * and for one that is a list.
    */
   #response(response: UpstreamMessage): RenderedResponse | Promise<RenderedResponse> {
     const member = LIST_MEMBER_BY_METHOD.get(this.#facts.message.method)

@@ -38,11 +38,11 @@ export interface DispatchFacts extends Arrival, ResourcePath, Pick<JsonBody, 'bo
   readonly commitments: CallCommitments
   readonly message: McpMessage
   readonly toolCall: ToolCall
-  /** The upstream's own state of a multi round-trip request, where the caller sent one that is its own. */
+  /** The upstream's own state of a multi round-trip request, if the caller sent one that is its own. */
   readonly requestState: string | null
   /** The arguments of the tool that headers repeat. */
   readonly headerParams: readonly HeaderParam[]
-  /** Null where the message is so small that they are read here. */
+  /** Null if the message is so small that they are read here. */
   readonly largeParams: LargeParams | null
 }
 
@@ -60,7 +60,7 @@ export function upstreamEra(
 
 /**
  * Returns the client that an upstream session is opened for. Between eras nobody can be asked, so no
- * capabilities are claimed; nor are roots, which are asked for where this gateway does not listen.
+ * capabilities are claimed; nor are roots, which are asked for on a stream that this gateway does not open.
  */
 export function upstreamClient(session: CallerSession | null, era: ProtocolEra): UpstreamCall['client'] {
   if (session === null || era === 'modern')
@@ -80,7 +80,7 @@ export const upstreamSessionOwner = ({
 
 /**
  * Makes a call as its upstream must see it: the caller's bytes with the upstream's own names, headers made
- * from them and none of the caller's, and of the caller's capabilities those that this exchange can carry.
+ * from them and none of the caller's, and those capabilities of the caller that this exchange can carry.
  */
 export function buildUpstreamCall(
   facts: DispatchFacts,
@@ -124,15 +124,15 @@ type CallerMessage = Pick<DispatchFacts, 'body' | 'spans' | 'message' | 'session
 interface ParamsRewriteOptions {
   /** The era of the upstream. */
   readonly era: ProtocolEra
-  /** The upstream's own name of the tool or prompt, where the caller's is another one. */
+  /** The upstream's own name of the tool or prompt, if the caller's is another one. */
   readonly name: string | null
-  /** The upstream's own state of a multi round-trip request, where the caller sent one. */
+  /** The upstream's own state of a multi round-trip request, if the caller sent one. */
   readonly requestState: string | null
 }
 
 const EMPTY = readObject(Buffer.from('{}'))
 
-/** Reads a message's parameters as they stand in the body, or were read before. */
+/** Reads a message's parameters as they stand in the body, or from an earlier reading. */
 function paramsText({ body, spans, message, largeParams }: CallerMessage): JsonText {
   if (largeParams) {
     const { text: bytes, spans: own } = largeParams
@@ -144,7 +144,7 @@ function paramsText({ body, spans, message, largeParams }: CallerMessage): JsonT
 
 /**
  * Writes the parameters as the upstream must see them, JSON text: the caller's bytes but for the members that
- * are rewritten, or that the method does not have. Returns null where there is nothing to send.
+ * are rewritten, or that the method does not have. Returns null if there is nothing to send.
  */
 function upstreamParams(
   call: CallerMessage,
@@ -167,7 +167,7 @@ const NO_EDITS: MemberEdits = {}
 
 const isEmpty = (edits: MemberEdits): boolean => Object.keys(edits).length === 0
 
-/** Leaves out what the upstream's era does not have (MCP 2025-11-25, tasks; 2026-07-28, mrtr). */
+/** Leaves out members that the upstream's era does not have (MCP 2025-11-25, tasks; 2026-07-28, mrtr). */
 function eraEdit({ value }: JsonText, era: ProtocolEra): MemberEdits {
   if (era === 'modern') return value.task === undefined ? NO_EDITS : { task: null }
   if (value.inputResponses === undefined && value.requestState === undefined) return NO_EDITS
@@ -258,7 +258,10 @@ function checkNames({ spans }: JsonText, names: ExactNames): void {
   throw new Refusal('mcp_failed', { message: 'The answer of the MCP server can be read in two ways.' })
 }
 
-/** Writes a server's request or notification for the caller: its own but for these edits, and for what no message has. */
+/**
+ * Writes a server's request or notification for the caller: its own but for these edits, and for members that
+ * no message has.
+ */
 export function rewriteMessage(message: UpstreamMessage, edits: MemberEdits = NO_EDITS): Buffer {
   const all = { ...messageEdits(message.spans.keys()), ...edits }
   if (isEmpty(all)) return message.bytes
@@ -274,7 +277,7 @@ function bytesWithEdits(object: JsonText, edits: MemberEdits): Buffer {
 
 const cacheEdits = ({ ttlMs }: JsonText['value']): MemberEdits => ({
   ...(ttlMs === undefined && { ttlMs: '0' }),
-  // Also where the upstream says nothing: some clients take that for public.
+  // Also if the upstream says nothing: some clients take that for public.
   cacheScope: '"private"',
 })
 

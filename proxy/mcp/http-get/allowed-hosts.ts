@@ -30,8 +30,8 @@ export function parseAllowedHosts(entries: readonly string[]): AllowedHosts {
 }
 
 /**
- * Refuses with {@link FetchFailure} where the list does not name the URL's host, or not on this port.
- * Does NOT judge where the host leads: an entry makes nothing public that is not.
+ * Refuses with {@link FetchFailure} if the list does not name the URL's host, or not on this port. Does NOT
+ * judge the host's addresses: an entry makes nothing public that is not.
  */
 export function checkAllowedHost(url: URL, allowed: AllowedHosts): void {
   const entries = allowed.filter((entry) => names(entry, url.hostname))

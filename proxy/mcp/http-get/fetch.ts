@@ -28,7 +28,7 @@ export interface FetchRequest {
 
 export interface FetchedText {
   readonly status: number
-  /** Lower case, without parameters; empty where the answer has no body. */
+  /** Lower case, without parameters; empty if the answer has no body. */
   readonly mediaType: string
   readonly text: string
   /** The bytes of the body, as far as it was read. */
@@ -45,9 +45,9 @@ export interface FetchAttempt {
 type FetchResponse = Dispatcher.ResponseData
 
 /**
- * GETs a text through `agent`, following at most three redirects, each judged anew by {@link nextHop}. Never
- * throws because of a server; rejects with `authority_revoked` where its call is not allowed any more. Does NOT judge `first`: {@link firstHop} has; nor does it limit the time: the
- * signal does.
+ * GETs a text through `agent`, following at most three redirects, each judged again by {@link nextHop}. Never
+ * throws because of a server; rejects with `authority_revoked` if its call is not allowed any more. Does NOT
+ * judge `first`: {@link firstHop} has; nor does it limit the time: the signal does.
  */
 export async function fetchVia(agent: Agent, first: URL, request: FetchRequest): Promise<FetchAttempt> {
   const hops: [URL, ...URL[]] = [first]
@@ -111,7 +111,7 @@ async function read(answer: FetchResponse, maxBytes: number): Promise<FetchedTex
   }
 }
 
-/** Adds the status to a failure: it helps the caller, and tells nothing that the body would not have told. */
+/** Adds the status to a failure: it helps the caller, and says nothing that the body would not have said. */
 function withStatus({ reason, message, detail }: FetchFailure, status: number): FetchFailure {
   return new FetchFailure(reason, `HTTP ${status}. ${message}`, { ...detail, status })
 }

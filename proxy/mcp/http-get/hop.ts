@@ -8,9 +8,9 @@ const MAX_URL_LENGTH = 2048
 /**
  * Judges the URL that a caller asks for, without asking DNS (docs/protocol.md#http-get,
  * docs/threats.md#threat-19). Refuses with {@link FetchFailure}. It must be spelled as it will be connected
- * to, in lower case and without the usual port: a policy rule or a person who reads the argument sees the same host as
- * the parser, and a path without what the parser or the server resolves (docs/threats.md#h1c). Does NOT judge the
- * addresses behind a name: the agent does.
+ * to, in lower case and without the usual port: a policy rule or a person who reads the argument sees the
+ * same host as the parser, and a path without anything that the parser or the server resolves
+ * (docs/threats.md#h1c). Does NOT judge the addresses behind a name: the agent does.
  */
 export function firstHop(text: string, allowed: AllowedHosts): URL {
   const url = hopOf(text, allowed)
@@ -22,7 +22,10 @@ export function firstHop(text: string, allowed: AllowedHosts): URL {
 }
 
 const ORIGIN_AND_PATH = /^(https?:\/\/[^/?#]*)([^?#]*)/i
-/** A letter or digit that a server reads where a rule reads an escape. Nobody has to escape one (RFC 3986 §2.3). */
+/**
+ * A letter or digit that a server reads and a rule sees as an escape. Nobody has to escape one (RFC 3986
+ * §2.3).
+ */
 const ESCAPED_WORD = /%(?:3\d|[46][1-9a-f]|[57][\da])/i
 
 function hopOf(text: string, allowed: AllowedHosts): URL {

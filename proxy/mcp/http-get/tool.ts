@@ -38,7 +38,7 @@ export type HttpGet = (
 /** Fetches under way at once, of one principal and of all: they go anywhere, and may take their time. */
 const MAX_FETCHES = { own: 16, all: 64 }
 
-/** Makes the look-up of what callers choose: by DNS alone, the full name as it stands, and off every thread. */
+/** Makes the look-up of callers' names: by DNS alone, the full name as it stands, and off every thread. */
 export const dnsOnlyResolver =
   (servers?: readonly string[]): ResolveHost =>
   async (hostname, signal) =>
@@ -89,9 +89,10 @@ const ARGUMENTS =
 /**
  * Makes the built-in tool `http.get` (specification §2.3, docs/protocol.md#http-get,
  * docs/threats.md#threat-19) on an agent of its own. A fetch that is refused or fails is a tool result with
- * `isError` and one plain sentence; more than 16 of one principal at once, and more than 64 of all, are refused with
- * `overloaded`. Private addresses stay out of reach whatever the operator allows MCP servers, and names of the hosts
- * file and of search domains are not known. Throws an Error for an entry of `allowed_hosts` that cannot be read.
+ * `isError` and one plain sentence; more than 16 of one principal at once, and more than 64 of all, are
+ * refused with `overloaded`. Private addresses stay out of reach even if the operator allows them to MCP
+ * servers, and names of the hosts file and of search domains are not known. Throws an Error for an entry of
+ * `allowed_hosts` that cannot be read.
  */
 export function httpGet(options: HttpGetOptions, resolve = dnsOnlyResolver()): HttpGet {
   const stage = options.timeout_ms
@@ -107,7 +108,10 @@ export function httpGet(options: HttpGetOptions, resolve = dnsOnlyResolver()): H
   return withFetchLimit(new HolderPlaces(MAX_FETCHES), httpGetVia(agentOf, options))
 }
 
-/** Makes the agent of one fetch: what it has begun ends with the signal, so that a fetch that is over holds nothing. */
+/**
+ * Makes the agent of one fetch: its connections end with the signal, so that a fetch that is over holds
+ * nothing.
+ */
 type FetchAgent = (signal: AbortSignal) => Agent
 
 /** Refuses with `overloaded` if there is no place for the fetch of a principal. */
@@ -214,7 +218,7 @@ function trail(hops: readonly URL[]): JsonObject {
   return redirects === 0 ? { redirects } : { redirects, final_host: hops.at(-1)?.hostname ?? null }
 }
 
-/** The host of a URL that was refused: a reader of the ledger wants to know what was tried. */
+/** The host of a URL that was refused: a reader of the ledger wants to know it. */
 function hostOf(url: unknown): string | null {
   return typeof url === 'string' ? (URL.parse(url)?.hostname.slice(0, 253) ?? null) : null
 }

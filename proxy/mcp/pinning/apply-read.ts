@@ -15,8 +15,8 @@ import type { PinPlan } from './plan.ts'
 /** The quarantined tools of one read that have rows of their own, with their differences. */
 const MAX_OWN = 64
 /**
- * The amount of differences that one row keeps: an upstream must not choose the size of the ledger.
- * Characters, as JSON.
+ * The most differences that one row keeps: an upstream must not choose the size of the ledger. Characters, as
+ * JSON.
  */
 const MAX_DIFFERENCE = 24_576
 /** The amount that all rows of one read keep. Characters, as JSON. */
@@ -31,13 +31,13 @@ export interface AppliedRead {
 }
 
 /**
- * Works out the changes that a read of the upstream brings, and the audit rows that say so, each of which raises the
- * resource's revision by 1 (docs/ledger.md#resources): one `mcp_resource.tool_quarantined` for each tool that was
- * quarantined, with the readable differences (beyond 64 of them one for many, without), `mcp_resource.updated`
- * where tools were pinned, came back or went, and one where the server says something else of itself, which waits as a
- * changed tool does. There are no rows where nothing has changed, or where the upstream could not be read. `at`: ms
- * since the epoch. The unit is refused as a `conflict` where the read was overtaken by a change of the
- * resource or by another read.
+ * Works out the changes that a read of the upstream brings, and the audit rows that say so, each of which
+ * raises the resource's revision by 1 (docs/ledger.md#resources): one `mcp_resource.tool_quarantined` for
+ * each tool that was quarantined, with the readable differences (beyond 64 of them one for many, without),
+ * `mcp_resource.updated` if tools were pinned, came back or went, and one if the server says something else
+ * of itself, which waits as a changed tool does. There are no rows if nothing has changed, or if the upstream
+ * could not be read. `at`: ms since the epoch. The unit is refused as a `conflict` if the read was overtaken
+ * by a change of the resource or by another read.
  */
 export async function applyRead(
   { database, at }: { readonly database: Database; readonly at: number },
@@ -87,8 +87,8 @@ interface StoreReadContext {
 }
 
 /**
- * Stores a read that no operator has asked for. Resolves with false where it was overtaken, and then nothing was stored.
- * Rejects where the ledger cannot record.
+ * Stores a read that no operator has asked for. Resolves with false if it was overtaken, and then nothing was
+ * stored. Rejects if the ledger cannot record.
  */
 export async function storeRead(
   { database, ledger, configDigest, at }: StoreReadContext,

@@ -21,8 +21,8 @@ const TYPES: ReadonlySet<unknown> = new Set<HeaderParamType>(['boolean', 'intege
 
 /**
  * Finds the arguments that headers repeat, by the annotations of a tool's inputSchema. Throws an Error with
- * one sentence, which holds nothing of the schema but a place, where an annotation breaks the rules: the tool
- * is then flagged, and a client of 2026-07-28 must leave it out of its list. Expects a document that is no
+ * one sentence, which holds nothing of the schema but a place, if an annotation breaks the rules: the tool is
+ * then flagged, and a client of 2026-07-28 must leave it out of its list. Expects a document that is no
  * deeper than a stack.
  */
 export function headerParams(inputSchema: unknown): readonly HeaderParam[] {

@@ -79,7 +79,7 @@ async function judgeOffThread(asked: ToolCandidate, asker: TaskRequester): Promi
   }
 }
 
-/** Says to the operator what is wrong, without anything that the upstream could have put into it. */
+/** Describes the fault for the operator, without anything that the upstream could have put into it. */
 function problemOf(error: unknown): string {
   if (error instanceof McpUpstreamError) return error.message
   return error instanceof Error ? error.message.slice(0, 256) : 'it could not be read'

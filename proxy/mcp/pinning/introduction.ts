@@ -17,7 +17,7 @@ type ServerFacts = Readonly<Record<string, unknown>> | null
 const MAX_FLAGS = 50
 const MAX_FLAG = 250
 
-/** Takes the introduction out of what a server says, or of the facts that are stored: known members alone. */
+/** Takes the introduction out of a server's facts, sent or stored: known members alone. */
 export function introductionOf(facts: ServerFacts): ServerIntroduction {
   const { serverInfo, instructions } = facts ?? {}
   return {
@@ -51,7 +51,7 @@ export function introductionDigest({ serverInfo, instructions }: ServerIntroduct
 export const instructionsDigest = ({ instructions }: ServerIntroduction): string | null =>
   instructions === undefined ? null : createHash('sha256').update(instructions).digest('hex')
 
-/** Says what would change if the introduction that waits were approved, as `toolChanges` does of a tool. */
+/** Says what would change if the introduction that waits were approved, as `toolChanges` does for a tool. */
 export const introductionChanges = (
   before: ServerIntroduction,
   after: ServerIntroduction,
@@ -96,9 +96,10 @@ export interface IntroductionPlan {
 }
 
 /**
- * Compares what a server says of itself with what was approved (docs/threats.md#h6). The `first` reading is
- * trusted, as it is of tools. After it another introduction waits, and the approved one stays in force; what the server
- * says once more as it was approved waits no longer. Whoever asked for the reading makes no difference.
+ * Compares a server's introduction with the approved one (docs/threats.md#h6). The `first` reading is
+ * trusted, as it is of tools. After it another introduction waits, and the approved one stays in force; once
+ * the server gives the approved one again, none waits any longer. The asker of the reading makes no
+ * difference.
  */
 export function planIntroduction(before: ServerFacts, said: JsonObject, first: boolean): IntroductionPlan {
   const { serverInfo: _, instructions: __, waits: ___, ...others } = said

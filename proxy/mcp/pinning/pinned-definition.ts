@@ -10,9 +10,9 @@ export interface PinnedDefinition {
   readonly digest: string
   /** JSON, as it was pinned. */
   readonly text: string
-  /** Undefined where the definition is larger than {@link MAX_INLINE_BYTES}. */
+  /** Undefined if the definition is larger than {@link MAX_INLINE_BYTES}. */
   readonly inputSchema: unknown
-  /** Empty where the annotations break their rules: then no header repeats an argument. */
+  /** Empty if the annotations break their rules: then no header repeats an argument. */
   readonly headerParams: readonly HeaderParam[]
   /**
    * JSON, as callers get it: the members that MCP knows, since another reader could take any other for one of them
@@ -31,7 +31,7 @@ const cache = new LRUCache<string, PinnedDefinition>({
   sizeCalculation: ({ text, listed }) => text.length + (listed === text ? 0 : listed.length) + 1,
 })
 
-/** Takes the pinned definition of a tool apart, once for as long as it stays what it is. */
+/** Takes the pinned definition of a tool apart, once for as long as it stays the same. */
 export function parsePinnedDefinition(tool: PinnedMcpTool): PinnedDefinition | Promise<PinnedDefinition> {
   const key = `${tool.resource_id} ${tool.name}`
   const known = cache.get(key)

@@ -22,18 +22,18 @@ interface PinPlanInput {
   /** Every tool that the resource has a row of, gone ones too. */
   readonly known: readonly McpTool[]
   readonly listed: readonly ListedTool[]
-  /** The resource was never read before: what it lists is taken as approved. */
+  /** The resource was never read before: its list is taken as approved. */
   readonly first: boolean
   /** ms since the epoch. */
   readonly at: number
 }
 
 /**
- * Compares what an upstream lists with what is pinned (docs/threats.md#threat-17). A definition whose digest
- * is not the pinned one, a tool that was not there at the first read, and at any read one with members that fold onto
- * known ones, are quarantined; the pinned one stays as it is beside them. So does a pin of an earlier version if only
- * members differ that its digest leaves out. A tool that is no longer listed is gone, and comes back approved only with
- * the pinned digest. The same read again changes nothing.
+ * Compares an upstream's list with the pins (docs/threats.md#threat-17). A definition whose digest is not the
+ * pinned one, a tool that was not there at the first read, and at any read one with members that fold onto
+ * known ones, are quarantined; the pinned one stays as it is alongside them. So does a pin of an earlier
+ * version if only members differ that its digest leaves out. A tool that is no longer listed is gone, and
+ * comes back approved only with the pinned digest. The same read again changes nothing.
  */
 export function planPins({ resourceId, known, listed, first, at }: PinPlanInput): PinPlan {
   const rows = new Map(known.map((row) => [row.name, row]))
@@ -59,7 +59,7 @@ export function planPins({ resourceId, known, listed, first, at }: PinPlanInput)
   return { tools: [...gone, ...changed], quarantined }
 }
 
-/** Makes the row as it is to be, or nothing where it stays as it is. */
+/** Makes the row as it is to be, or nothing if it stays as it is. */
 function comparedWith(row: McpTool, listed: ListedTool, now: string): readonly McpTool[] {
   const { digest, earlierDigest, text, news } = listed
   if (news === null) return []

@@ -12,8 +12,8 @@ const MAX_PLACE = 200
 const CONTEXT = 20
 
 /**
- * Says what would change if the pending definition of a tool were approved, as {@link definitionChanges} does; of
- * large ones on a thread.
+ * Says what would change if the pending definition of a tool were approved, as {@link definitionChanges}
+ * does; for large ones on a thread.
  */
 export function pendingChanges(tool: McpTool): readonly string[] | Promise<readonly string[]> {
   const { resource_id: key, definition: pinned, pending_definition: pending } = tool
@@ -23,7 +23,7 @@ export function pendingChanges(tool: McpTool): readonly string[] | Promise<reado
 }
 
 interface DefinitionPair {
-  /** The approved definition, JSON text; null where there is none. */
+  /** The approved definition, JSON text; null if there is none. */
   readonly pinned: string | null
   readonly pending: string
 }
@@ -33,8 +33,8 @@ export const changesBetween = ({ pinned, pending }: DefinitionPair): readonly st
   definitionChanges(pinned, membersOf(pending))
 
 /**
- * Compares a definition with the pinned one, JSON text, as {@link toolChanges} does. Of a tool that was never
- * approved, everything: that there is nothing to compare it with is no reason to approve it unseen.
+ * Compares a definition with the pinned one, JSON text, as {@link toolChanges} does. For a tool that was
+ * never approved, everything: that there is nothing to compare it with is no reason to approve it unseen.
  */
 export const definitionChanges = (pinned: string | null, after: UnknownRecord): readonly string[] =>
   pinned === null ? ['new tool', ...toolChanges({}, after)] : toolChanges(membersOf(pinned), after)
@@ -60,7 +60,7 @@ export function toolChanges(before: UnknownRecord, after: UnknownRecord): readon
   return more === 0 ? lines : [...lines, `and ${more} more`]
 }
 
-/** Takes a change down. Its text is made only where there is room for it. */
+/** Notes a change. Its text is made only if there is room for it. */
 type NoteChange = (path: ChangePath, change: () => string) => void
 
 function compare(before: unknown, after: unknown, path: ChangePath, note: NoteChange): void {
@@ -99,7 +99,7 @@ function compareItems(
   }
 }
 
-/** Cuts two texts down to where they differ: a change must not hide behind a long common beginning. */
+/** Cuts two texts down to the part that differs: a change must not hide behind a long common beginning. */
 function differingParts(before: string, after: string): readonly string[] {
   const shorter = Math.min(before.length, after.length)
   let start = 0

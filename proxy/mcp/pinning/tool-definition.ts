@@ -28,15 +28,15 @@ export interface JudgedTool {
   /** Lower-case hex SHA-256 of the canonical form (RFC 8785) of the whole definition. */
   readonly digest: string
   /**
-   * The same of six members alone, which is what versions before 0.7 approved: a pin of theirs holds until one of these
-   * changes. Null where a member folds onto a known one, which no such pin may cover.
+   * The same of six members alone, which versions before 0.7 approved: a pin of theirs holds until one of
+   * these changes. Null if a member folds onto a known one, which no such pin may cover.
    */
   readonly earlierDigest: string | null
-  /** Null where the digest is the known one: then there is nothing to be told. */
+  /** Null if the digest is the known one: then there is nothing to tell. */
   readonly news: ToolFindings | null
 }
 
-/** What an operator should know of a definition. */
+/** Findings on a definition for an operator. */
 interface ToolFindings {
   /** The members that fold onto known ones, and {@link toolFlags}. */
   readonly flags: readonly string[]
@@ -78,8 +78,8 @@ export async function judgeTools(
 }
 
 /**
- * The definition that leaves a row as it is: the approved one, or the one that waits. One that waits by the digest of an
- * earlier version leaves nothing as it is: it is to wait by its whole text.
+ * The definition that leaves a row as it is: the approved one, or the one that waits. One that waits by the
+ * digest of an earlier version leaves nothing as it is: it is to wait by its whole text.
  */
 function standingOf(
   row: McpTool | undefined,
@@ -93,10 +93,9 @@ function standingOf(
 
 /**
  * Judges a tool of a list that an upstream gave. Takes up to a second, so only a thread that may do that
- * should. Throws an Error with one sentence, which holds nothing that the upstream could choose freely, where
- * it has no name or a name that is not 1 to 128 visible ASCII characters, the definition is larger than
- * 256 KiB or is JSON that two readers could take for two things, or `inputSchema` is not the schema of an
- * object.
+ * should. Throws an Error with one sentence, which holds nothing that the upstream could choose freely, if it
+ * has no name or a name that is not 1 to 128 visible ASCII characters, the definition is larger than 256 KiB
+ * or is JSON that two readers could take for two things, or `inputSchema` is not the schema of an object.
  */
 export function judgeTool({ text, index, pinned, known, earlierKnown }: ToolCandidate): JudgedTool {
   const bytes = Buffer.from(text)

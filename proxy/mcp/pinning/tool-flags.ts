@@ -31,7 +31,7 @@ export function toolFlags(definition: UnknownRecord): readonly string[] {
   return more === 0 ? flags : [...flags, `and ${more} more`]
 }
 
-/** Takes a flag down. Its text is made only where there is room for it. */
+/** Notes a flag. Its text is made only if there is room for it. */
 type NoteFlag = (flag: () => string) => void
 
 function schemaFlags(inputSchema: unknown): readonly string[] {

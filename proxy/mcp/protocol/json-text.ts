@@ -39,8 +39,8 @@ export function readObject(bytes: Buffer): JsonText {
 }
 
 /**
- * Reads an object whose bytes were read strictly before, as part of what `value` is of: only where its members stand
- * is looked for.
+ * Reads an object whose bytes were read strictly before, as part of the bytes of `value`: only the places of
+ * its members are looked for.
  */
 export function readObjectAgain(bytes: Buffer, value: UnknownRecord): JsonText {
   // With an escape in it a name may not be what it seems, and a quote not the end.
@@ -48,7 +48,7 @@ export function readObjectAgain(bytes: Buffer, value: UnknownRecord): JsonText {
   return { bytes, value, spans: spansIn(bytes), escapedNames: false }
 }
 
-/** Finds where the members of an object stand, of which nothing is escaped. */
+/** Finds the places of the members of an object without any escapes. */
 function spansIn(bytes: Buffer): JsonText['spans'] {
   const spans = new Map<string, JsonSpan>()
   let depth = 0
@@ -76,8 +76,8 @@ function spansIn(bytes: Buffer): JsonText['spans'] {
 }
 
 /**
- * Reads a member of an object that was read strictly, where it is itself an object, as {@link readObject}
- * does. The places of its own members are looked for when they are first used.
+ * Reads a member of an object that was read strictly, if it is itself an object, as {@link readObject} does.
+ * The places of its own members are looked for when they are first used.
  */
 export function memberObject(
   { bytes, value, spans }: Pick<JsonText, 'bytes' | 'value' | 'spans'>,
@@ -136,7 +136,7 @@ export function memberText({ bytes, spans }: Pick<JsonText, 'bytes' | 'spans'>, 
   return span ? bytes.toString('utf8', span.start, span.end) : null
 }
 
-/** Tells whether each of these names is one of those, by its very letters. */
+/** Tells whether each of these names is a known one, letter for letter. */
 export function areAllKnown(names: Iterable<string>, known: ReadonlySet<string>): boolean {
   for (const name of names) if (!known.has(name)) return false
   return true
@@ -162,7 +162,7 @@ export const responseBytes = (id: string, member: 'result' | 'error', value: Buf
 
 const END = Buffer.from('}')
 
-/** Writes a response that is an error. `id` is JSON text, or null where the request's could not be read. */
+/** Writes a response that is an error. `id` is JSON text, or null if the request's could not be read. */
 export const errorMessage = (id: string | null, error: string): string =>
   `{"jsonrpc":"2.0","id":${id ?? 'null'},"error":${error}}`
 
@@ -193,7 +193,7 @@ export interface JsonExtent {
   readonly depth: number
   /** Every value in it, itself included. */
   readonly values: number
-  /** True where an object in it has a member `__proto__`: to some readers that is not a member. */
+  /** True if an object in it has a member `__proto__`: to some readers that is not a member. */
   readonly proto: boolean
 }
 
@@ -228,9 +228,9 @@ const MAX_VALUES = 250_000
 
 /**
  * Writes the arguments of a call as RFC 8785 does: two spellings of the same arguments have one digest.
- * Refuses with `mcp_params_invalid` what that is not defined for (RFC 7493): text that is not well-formed,
- * and integers that a reader of doubles takes for others; the upstream gets the bytes, and may read them
- * exactly. Also more than 250,000 values.
+ * Refuses with `mcp_params_invalid` values that it is not defined for (RFC 7493): text that is not
+ * well-formed, and integers that a reader of doubles takes for others; the upstream gets the bytes, and may
+ * read them exactly. Also more than 250,000 values.
  */
 export function canonicalizeArguments(args: UnknownRecord): string {
   let values = 0
@@ -246,10 +246,13 @@ export function canonicalizeArguments(args: UnknownRecord): string {
   return text(args)
 }
 
-/** No more names than these are sorted by insertion. */
+/** At most these are sorted by insertion. */
 const FEW_NAMES = 16
 
-/** Sorts names in place by their UTF-16 code units. Those of most objects are few, and `sort` copies them twice. */
+/**
+ * Sorts names in place by their UTF-16 code units. Those of most objects are few, and `sort` copies them
+ * twice.
+ */
 function sorted(names: string[]): readonly string[] {
   if (names.length > FEW_NAMES) return names.sort()
   for (const [from, name] of names.entries()) {

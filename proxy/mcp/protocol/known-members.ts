@@ -2,8 +2,8 @@ import { isObject, type UnknownRecord } from '../../../db/support/json.ts'
 import { ExactNames, foldedCase } from './loose-name.ts'
 
 /**
- * The members that MCP gives an object, each with the shape of its own members, or of each item of a list; null: passed on
- * as it is, since the protocol leaves its members open.
+ * The members that MCP gives an object, each with the shape of its own members, or of each item of a list;
+ * null: passed on as it is, since the protocol leaves its members open.
  */
 interface KnownMembers {
   readonly [member: string]: KnownMembers | null
@@ -48,14 +48,14 @@ export const LIST_ITEM_MEMBERS: ReadonlyMap<string, KnownMembers> = new Map([
   ['resourceTemplates', { ...ITEM, uriTemplate: null, mimeType: null, annotations: ANNOTATIONS }],
 ])
 
-/** The list in the result of each method that lists what is passed on as a server gives it. */
+/** The list in the result of each listing method whose items are passed on as a server gives them. */
 export const LIST_MEMBER_BY_METHOD: ReadonlyMap<string, string> = new Map([
   ['prompts/list', 'prompts'],
   ['resources/list', 'resources'],
   ['resources/templates/list', 'resourceTemplates'],
 ])
 
-/** Returns an object with its known members alone, in their order, and so those of the objects in them. */
+/** Returns an object with only its known members, in their order, and so for the objects in them. */
 export const knownMembers = (object: UnknownRecord, known: KnownMembers): UnknownRecord =>
   Object.fromEntries(
     Object.entries(object).flatMap(([name, value]) => {

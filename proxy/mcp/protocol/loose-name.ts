@@ -1,12 +1,12 @@
-/** The dot that the lower case of U+0130 leaves behind its i. */
+/** The dot that the lower case of U+0130 leaves after its i. */
 const DOT_ABOVE = /\u0307/g
 
 /** The names that most messages have: nothing in them is folded. */
 const PLAIN = /^[a-z0-9./]*$/
 
 /**
- * Returns a member's name without case, as Unicode folds it (Go's `encoding/json`: `Name`, `argumentſ` with U+017F,
- * `toKen` with U+212A; CVE-2026-27896), and with nothing behind a NUL, where a text of C ends.
+ * Returns a member's name without case, as Unicode folds it (Go's `encoding/json`: `Name`, `argumentſ` with
+ * U+017F, `toKen` with U+212A; CVE-2026-27896), and with nothing after a NUL, which ends a text of C.
  */
 export function foldedCase(name: string): string {
   if (PLAIN.test(name)) return name
@@ -24,12 +24,12 @@ const SEPARATORS = /[-_]/g
  */
 export const looseName = (name: string): string => foldedCase(name).replace(SEPARATORS, '')
 
-/** Characters of a member's name where MCP says what an object has. Folding a longer one costs too much. */
+/** Characters of a member's name in objects that MCP defines. Folding a longer one costs too much. */
 export const MAX_FOLDED_NAME = 512
 /** Members of one object whose names are folded. MCP knows some forty. */
 export const MAX_FOLDED_NAMES = 1_000
 
-/** The names that an object has for its readers: each is one of them by its very letters, or none. */
+/** The names that an object has for its readers: each is one of them letter for letter, or none. */
 export class ExactNames {
   readonly exact: ReadonlySet<string>
   readonly #fold: (name: string) => string
@@ -41,7 +41,7 @@ export class ExactNames {
     this.#folded = new Map([...this.exact].map((name) => [fold(name), name]))
   }
 
-  /** Returns the name that some reader takes `name` for, though it is another one; null where there is none. */
+  /** Returns the name that some reader takes `name` for, though it is another one; null if there is none. */
   mistakenFor(name: string): string | null {
     return this.exact.has(name) ? null : (this.#folded.get(this.#fold(name)) ?? null)
   }

@@ -7,14 +7,14 @@ import { ExactNames, foldedCase, MAX_FOLDED_NAME, MAX_FOLDED_NAMES } from './loo
 import { META_KEYS } from './versions.ts'
 
 /**
- * The members that an object of a message has, by MCP 2024-11-05 to 2026-07-28. What is read of it is one of them, and
- * so is what goes on: no member that some reader takes for one of them passes.
+ * The members that an object of a message has, by MCP 2024-11-05 to 2026-07-28. Only these are read, and only
+ * these go on: no member that some reader takes for one of them passes.
  */
 interface ObjectMembers {
   readonly names: ExactNames
   /** The names of members that are not looked into. */
   readonly plain: ReadonlySet<string>
-  /** The members of a member that is itself an object. Absent: what is in it is its writer's own. */
+  /** The members of a member that is itself an object. Absent: its content is its writer's own. */
   readonly inner: ReadonlyMap<string, ObjectMembers>
   /** True: by MCP, members with other names may stand here, and go on. False: they are left out. */
   readonly open: boolean
@@ -75,7 +75,7 @@ const GIVEN_RESULT = open({
 
 const params = (members: MemberShapes): ObjectMembers => describeMembers({ _meta: META_MEMBERS, ...members })
 
-/** The caller's answer to what a modern server asked for in its result (MCP 2026-07-28, mrtr). */
+/** The caller's answer to the question in a modern server's result (MCP 2026-07-28, mrtr). */
 const RETRY: MemberShapes = { inputResponses: map(GIVEN_RESULT), requestState: null }
 /** MCP has `ttl` alone; the SDK of TypeScript sends the other as well. */
 const TASK = describeMembers({ ttl: null, pollInterval: null })
@@ -124,7 +124,7 @@ export const MESSAGE_NAMES = new ExactNames(
 
 const NO_EDITS: MemberEdits = {}
 
-/** Leaves out of a message what JSON-RPC does not have. */
+/** Leaves out members of a message that JSON-RPC does not have. */
 export function messageEdits(names: Iterable<string>): MemberEdits {
   const foreign = [...names].filter((name) => !MESSAGE_NAMES.exact.has(name))
   return foreign.length === 0 ? NO_EDITS : Object.fromEntries(foreign.map((name) => [name, null]))
@@ -133,7 +133,7 @@ export function messageEdits(names: Iterable<string>): MemberEdits {
 /** The members of a JSON-RPC error. */
 export const ERROR_NAMES = new ExactNames(['code', 'message', 'data'], foldedCase)
 
-/** The members of a server's results. MCP lets any other stand beside them. */
+/** The members of a server's results. MCP allows any other in addition. */
 export const RESULT_NAMES = new ExactNames(
   [
     '_meta',
@@ -158,20 +158,20 @@ export const RESULT_NAMES = new ExactNames(
   foldedCase,
 )
 
-/** A message of which a part is written anew is no longer. Bytes. */
+/** A message of which a part is written again is no longer than this. Bytes. */
 const MAX_REWRITTEN_BYTES = 32 * 1024
 
 /** The parameters of a message as its method has them. */
 interface KnownParams {
   readonly params: UnknownRecord
-  /** The changes that make the caller's text these. */
+  /** The changes that turn the caller's text into these. */
   readonly edits: MemberEdits
 }
 
 /**
- * Leaves out of a message's parameters what its method does not have. Refuses with `mcp_params_invalid` a member that
- * some reader takes for one that the method has, at any depth that MCP defines, more than 1,000 names, and names
- * of more than 512 characters. What is within a member of a long one is not written anew, but
+ * Leaves out parameters that a message's method does not have. Refuses with `mcp_params_invalid` a member
+ * that some reader takes for one that the method has, at any depth that MCP defines, more than 1,000 names,
+ * and names of more than 512 characters. The inside of a member of a long one is not written again, but
  * refused. Does NOT look into a tool's arguments.
  */
 export function knownParams(
@@ -226,7 +226,7 @@ class MemberNameChecker {
     this.#wide = wide
   }
 
-  /** Returns the object without what it does not have; itself, where that is nothing. */
+  /** Returns the object without unknown members; itself if there are none. */
   own(value: UnknownRecord, of: ObjectMembers): UnknownRecord {
     if (this.#wide.has(value)) throw this.#tooMany()
     const names = Object.keys(value)

@@ -37,14 +37,14 @@ import {
  */
 export interface PeekedCall {
   readonly demand: CapabilityDemand
-  /** The tool as the caller calls it, where it can stand in a row. */
+  /** The tool as the caller calls it, if it can stand in a row. */
   readonly tool: string | null
 }
 
 /**
  * Reads the call that a message seems to be, before anything of it is believed: so that the row of a call
- * that is refused while it is read stands under that call, and not among those that nobody could make out.
- * Refuses and decides nothing.
+ * that is refused while it is read stands under that call, and not among the unreadable ones. Refuses and
+ * decides nothing.
  */
 export const mcpPeek: Plugin<Pick<JsonBody, 'json'>, { peeked: PeekedCall }> = {
   name: 'mcp_peek',
@@ -56,11 +56,14 @@ export const mcpPeek: Plugin<Pick<JsonBody, 'json'>, { peeked: PeekedCall }> = {
   },
 }
 
-/** Returns the tool as the caller calls it, where it can stand in a row. */
+/** Returns the tool as the caller calls it, if it can stand in a row. */
 export const recordableName = (name: unknown): string | null =>
   typeof name === 'string' && name.length <= 256 && name.isWellFormed() && !/\p{C}/u.test(name) ? name : null
 
-/** One JSON-RPC message of a caller, read once: what is judged is acted on. Given by `mcp_message`. */
+/**
+ * One JSON-RPC message of a caller, read once: the judged message is the one acted on. Given by
+ * `mcp_message`.
+ */
 export interface McpMessage {
   readonly kind: 'request' | 'notification' | 'response'
   readonly era: ProtocolEra
@@ -68,7 +71,7 @@ export interface McpMessage {
   readonly version: string
   /** Empty for a response. */
   readonly method: string
-  /** As the caller wrote it, JSON text. Null for a notification. */
+  /** The caller's own JSON text. Null for a notification. */
   readonly id: string | null
   /** The parameters that the method has; empty if there are none. */
   readonly params: UnknownRecord
@@ -78,16 +81,16 @@ export interface McpMessage {
   readonly edits: MemberEdits
   /** `params._meta`, or empty. */
   readonly meta: UnknownRecord
-  /** True where the caller takes server-sent events. */
+  /** True if the caller takes server-sent events. */
   readonly takesEvents: boolean
 }
 
 /**
  * Reads the body as one JSON-RPC 2.0 message of either era, and refuses a body that two readers could take
  * for two things: a batch, a header that says otherwise than the body (MCP 2026-07-28, server validation), a
- * method that nobody serves, a member that some reader takes for another one (members.ts). Refuses with `mcp_request_invalid`, `mcp_meta_invalid`,
- * `mcp_version_unsupported`, `mcp_header_mismatch`, `mcp_method_unknown`, `mcp_params_invalid`. Does NOT look
- * at what a method's parameters mean.
+ * method that nobody serves, a member that some reader takes for another one (members.ts). Refuses with
+ * `mcp_request_invalid`, `mcp_meta_invalid`, `mcp_version_unsupported`, `mcp_header_mismatch`,
+ * `mcp_method_unknown`, `mcp_params_invalid`. Does NOT look at the meaning of a method's parameters.
  */
 export const mcpMessage: Plugin<Arrival & JsonBody, { message: McpMessage }> = {
   name: 'mcp_message',
@@ -217,9 +220,9 @@ function undeclared(header: string | string[] | undefined, lone: boolean): Proto
 }
 
 /**
- * Checks that `Mcp-Method` and `Mcp-Name` repeat the body (MCP 2026-07-28, standard request headers):
- * somebody in front of us may have judged by them. A modern request must carry them; an older one need not,
- * but may not contradict itself either.
+ * Checks that `Mcp-Method` and `Mcp-Name` repeat the body (MCP 2026-07-28, standard request headers): a hop
+ * before us may have judged by them. A modern request must carry them; an older one need not, but may not
+ * contradict itself either.
  */
 function standardHeaders({ era, kind, method, params }: McpMessage, headers: IncomingHttpHeaders): void {
   const required = era === 'modern' && kind === 'request'
@@ -227,7 +230,7 @@ function standardHeaders({ era, kind, method, params }: McpMessage, headers: Inc
   const member = NAME_PARAM_BY_METHOD.get(method)
   const name = member === undefined ? undefined : params[member]
   const header = headers['mcp-name']
-  // A name that is no string is refused where the parameters are read.
+  // A name that is no string is refused by the reader of the parameters.
   if (member === undefined || typeof name !== 'string') return
   const decoded = typeof header === 'string' ? decodeHeaderValue(header) : undefined
   compare('Mcp-Name', decoded, name, required)
@@ -251,7 +254,7 @@ const unsupported = (requested: string, supported: readonly string[]): Refusal =
   new Refusal('mcp_version_unsupported', { detail: { supported, requested: requested.slice(0, 64) } })
 
 /**
- * Reads the name of the prompt that a relayed method means; null where it means a resource, or nothing in
+ * Reads the name of the prompt that a relayed method means; null if it means a resource, or nothing in
  * particular. Refuses with `mcp_params_invalid`, as those below do.
  */
 export function promptOf({ method, params }: McpMessage): string | null {
@@ -287,7 +290,7 @@ function uriOf(uri: unknown, isTemplate = false): void {
   if (fault !== null) throw paramsInvalid(`uri ${fault}. Send it in its normal form (RFC 3986 §6.2.2).`)
 }
 
-/** Reads the arguments of a tool's call; empty where there are none. */
+/** Reads the arguments of a tool's call; empty if there are none. */
 export function toolCallArguments({ params }: McpMessage): Readonly<Record<string, unknown>> {
   const { arguments: given = {} } = params
   if (!isObject(given)) throw paramsInvalid('arguments must be an object.')

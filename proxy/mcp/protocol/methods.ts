@@ -17,8 +17,8 @@ interface Method {
 }
 
 /**
- * Describes a method: its audit action, and what that demands wherever it alone decides it, by the rule that the gate
- * shares with verifiers. `like`: the method whose demand it has, where its parameters decide.
+ * Describes a method: its audit action, and that action's demand if it alone decides, by the rule that the
+ * gate shares with verifiers. `like`: the method whose demand it has, if its parameters decide.
  */
 function method(
   name: string,
@@ -32,8 +32,8 @@ function method(
 const actionOf = (name: string): string => `mcp_${name.replaceAll('/', '_')}`
 
 /**
- * Every gated method, with what it demands. For `tools/call` the tool itself says what; for the last two, what
- * their parameters are about.
+ * Every gated method, with its demand. For `tools/call` the tool itself decides; for the last two, the object
+ * of their parameters.
  */
 export const GATED_METHODS: ReadonlyMap<string, Method> = new Map<string, Method>([
   method('tools/list', 'list_tools'),

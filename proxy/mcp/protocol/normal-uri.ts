@@ -1,13 +1,13 @@
-/** A dot, slash or backslash behind a percent sign, however often that sign was escaped itself. */
+/** A dot, slash or backslash after a percent sign, however often that sign was escaped itself. */
 const ESCAPED_PART = /%(?:25)*(2e|2f|5c)/gi
 const PARTS: Readonly<Record<string, string>> = { '2e': '.', '2f': '/', '5c': '\\' }
 
-/** `.` or `..` between what divides a URI. `;` ends it for servers that cut off parameters of a path. */
+/** `.` or `..` between the dividers of a URI. `;` ends it for servers that cut off parameters of a path. */
 const DOT_SEGMENT = /(?:^|[/\\:?#&=])\.\.?(?:$|[/\\?#&;])/
 
 /**
- * Tells of the text of a URI, or of the path of one, whether a segment of it is `.` or `..`, in any spelling: `%2e%2e`,
- * `..%2f`, `..\`, `%252e`. A server that resolves it is elsewhere than a rule that reads the text.
+ * Tells whether a segment of the text of a URI, or of the path of one, is `.` or `..`, in any spelling:
+ * `%2e%2e`, `..%2f`, `..\`, `%252e`. A server that resolves it is elsewhere than a rule that reads the text.
  */
 export const hasDotSegment = (text: string): boolean =>
   DOT_SEGMENT.test(text.replace(ESCAPED_PART, (whole, part: string) => PARTS[part.toLowerCase()] ?? whole))
@@ -18,8 +18,9 @@ const UPPER_HEX = /^[\dA-F]{2}$/
 const UNFIT_ESCAPED = /[\w.~\0-]/
 
 /**
- * Says why a URI is not in its normal form (RFC 3986 §6.2.2, WHATWG URL), as the end of a sentence that begins with what
- * it is; null where it is. The path `/` behind a host may be left out. Does NOT say whether there is such a thing.
+ * Says why a URI is not in its normal form (RFC 3986 §6.2.2, WHATWG URL), as the end of a sentence that
+ * begins with its role; null if it is. The path `/` after a host may be left out. Does NOT say whether there
+ * is such a thing.
  */
 export function uriFault(text: string): string | null {
   const url = URL.parse(text)

@@ -1,7 +1,7 @@
 import type { JsonObject } from '../../../db/support/json.ts'
 import { VERSION } from '../../boot/version.ts'
 
-/** A form of the protocol: all in each request, or behind an `initialize` (MCP 2026-07-28, versioning). */
+/** A form of the protocol: all in each request, or after an `initialize` (MCP 2026-07-28, versioning). */
 export type ProtocolEra = 'modern' | 'legacy'
 
 /** The stateless revision. */

@@ -3,7 +3,7 @@ import { printJsonPath } from '../../visible.ts'
 import { ExactNames, looseName } from '../protocol/loose-name.ts'
 import { type SchemaNode, SchemaTree } from './schema-tree.ts'
 
-/** The names that a schema gives to what stands at one place of the arguments, and what it says of the rest. */
+/** The names that a schema gives at one place of the arguments, and its word on the rest. */
 interface NamedPlace {
   /** The names of properties. */
   readonly names: ExactNames
@@ -15,7 +15,7 @@ interface NamedPlace {
   /** The schemas of properties for which some of the rest hold, too. */
   readonly joined: Map<string, readonly SchemaNode[]>
   readonly items: readonly SchemaNode[]
-  /** Places below this one that were looked at, by the schemas that hold there. */
+  /** Places below this one that were visited, by the schemas that hold there. */
   readonly below: Map<readonly SchemaNode[], NamedPlace>
 }
 
@@ -32,7 +32,7 @@ interface MistakenName {
 }
 
 const OF_ITEMS = ['items', 'prefixItems', 'additionalItems', 'contains', 'unevaluatedItems']
-/** Keywords that say by the name of one property what holds of others. */
+/** Keywords by which the name of one property decides about others. */
 const BY_PROPERTY = ['dependentRequired', 'dependentSchemas', 'dependencies']
 const OF_OTHERS = ['additionalProperties', 'unevaluatedProperties']
 
@@ -41,15 +41,16 @@ const NAME_STEPS = 10
 const SCHEMA_STEPS = 20
 /** Places of one schema that are remembered. One without recursion has fewer. */
 const MAX_PLACES = 1_000
-/** Properties of one place that are remembered with what else holds for them. */
+/** Most properties of one place that are remembered with everything else that holds for them. */
 const MAX_JOINED = 64
 
 /**
- * Makes the check that no argument has a name which some reader takes for that of a property, at whatever depth: where a
- * schema is open, `Path` beside `path`, or in its place, is judged as another argument, and a server in Go acts on it
- * (docs/threats.md#h1). Nor may two outermost arguments without a property of their own have such names. What any branch
- * of the schema names counts, whether or not it holds. Gives null, or a sentence with the place. Throws where the
- * budget does not suffice. Expects arguments that are no deeper than a stack.
+ * Makes the check that no argument has a name which some reader takes for that of a property, at whatever
+ * depth: if a schema is open, `Path` alongside `path`, or in its place, is judged as another argument, and a
+ * server in Go acts on it (docs/threats.md#h1). Nor may two outermost arguments without a property of their
+ * own have such names. Names in any branch of the schema count, whether or not it holds. Gives null, or a
+ * sentence with the place. Throws if the budget does not suffice. Expects arguments that are no deeper than a
+ * stack.
  */
 export function argumentNames(
   root: SchemaNode,
@@ -176,7 +177,9 @@ class NamedPlaces {
   }
 }
 
-/** Lists the properties that a schema names without saying what they are: those that it requires, and those beside them. */
+/**
+ * Lists the properties that a schema names without describing them: required ones, and those of dependencies.
+ */
 function namedAlone({ required, ...rest }: SchemaNode): readonly string[] {
   const beside = BY_PROPERTY.map((keyword) => rest[keyword]).filter(isObject)
   const listed: unknown[] = [required, ...beside.map(Object.keys), ...beside.map(Object.values)]

@@ -23,7 +23,7 @@ const metaChecks = new Map<SchemaDialect, ValueCheck>()
 
 interface CompiledSchema {
   readonly check: ValueCheck
-  /** True where compiling it takes 7 ms at worst. */
+  /** True if compiling it takes 7 ms at worst. */
   readonly small: boolean
   /** Characters of the compiled code and memory of its patterns together. Bytes. */
   readonly weight: number
@@ -41,8 +41,8 @@ const cache = new LRUCache<string, CompiledSchema>({
 /**
  * Checks arguments against the pinned inputSchema. Returns null, or one sentence with the path, which holds
  * no value of theirs. Absent arguments are `{}`. Never throws, and does a bounded amount of work, whatever
- * both are: where the schema cannot be used, or checking takes too much work, that is the sentence. A schema
- * is compiled once for its digest. Does NOT check formats, nor a pattern that RE2 does not take: the tool's
+ * both are: if the schema cannot be used, or checking takes too much work, that is the sentence. A schema is
+ * compiled once for its digest. Does NOT check formats, nor a pattern that RE2 does not take: the tool's
  * flags name it.
  */
 export function argumentsFault({ digest, inputSchema }: ToolSchema, args: unknown): string | null {
@@ -50,9 +50,8 @@ export function argumentsFault({ digest, inputSchema }: ToolSchema, args: unknow
 }
 
 /**
- * Checks arguments as {@link argumentsFault} does, on a thread where that may take its time. `inputSchema` is
- * read where the digest is new. Tells also whether the schema is so small that {@link compileSmall} may take
- * it.
+ * Checks arguments as {@link argumentsFault} does, on a thread if that may take its time. `inputSchema` is
+ * read if the digest is new. Tells also whether the schema is so small that {@link compileSmall} may take it.
  */
 export function argumentsVerdict(
   { digest, inputSchema }: { readonly digest: string; readonly inputSchema: () => unknown },

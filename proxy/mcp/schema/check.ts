@@ -47,8 +47,8 @@ export interface ToolSchema {
 const quick = new LRUCache<string, (value: unknown) => string | null | undefined>({ max: 1_000 })
 
 /**
- * Checks arguments as `argumentsFault` does (arguments.ts), within some 5 ms for those of 32 KiB. Returns undefined
- * where that does not suffice, or {@link compileSmall} was not called with this digest, lately.
+ * Checks arguments as `argumentsFault` does (arguments.ts), within some 5 ms for those of 32 KiB. Returns
+ * undefined if that does not suffice, or {@link compileSmall} was not called with this digest, lately.
  */
 export function quickFault(digest: string, args: unknown): string | null | undefined {
   return quick.get(digest)?.(args)
@@ -74,12 +74,12 @@ export const isSmall = ({ size, values, patternWeight }: PreparedSchema): boolea
   size <= SMALL_SCHEMA.size && values <= SMALL_SCHEMA.values && patternWeight <= SMALL_SCHEMA.patternWeight
 
 /**
- * Compiles a schema into a check that throws where its budget does not suffice: that arguments fit it, and that no
- * reader takes them for others that were not judged. Throws an Error where the compiler does not take it. Blocks for
- * some 0.1 ms for each schema in it.
+ * Compiles a schema into a check that throws if its budget does not suffice: that arguments fit it, and that
+ * no reader takes them for others that were not judged. Throws an Error if the compiler does not take it.
+ * Blocks for some 0.1 ms for each schema in it.
  */
 export function compileSchema({ dialect, schema }: PreparedSchema, budget: StepBudget): ValueCheck {
-  // A validator of its own: nothing that one schema declares is known to another.
+  // A validator of its own: no declaration of one schema is known to another.
   const validate = schemaCompiler(dialect, budget, false).compile(schema)
   // Code that is nested too deeply to run shows on the first run.
   budget.start()
@@ -100,26 +100,26 @@ const isEmpty = (value: unknown): boolean => isObject(value) && Object.keys(valu
 
 type Validate = ((value: unknown) => unknown) & { errors?: readonly ErrorObject[] | null }
 
-/** Makes a check on a budget. It throws where that does not suffice. */
+/** Makes a check on a budget. It throws if that does not suffice. */
 export const budgetedCheck =
   (validate: Validate, budget: StepBudget): ValueCheck =>
   (value) => {
     const { depth, values, proto } = measureJson(value, MAX_VALUES)
     if (depth > MAX_DEPTH || values > MAX_VALUES) return 'too much to be checked'
-    // No validator sees what such a member holds, and a careless reader takes it for something else.
+    // No validator sees the content of such a member, and a careless reader takes it for something else.
     if (proto) return 'must not have a member named __proto__'
     budget.start()
     return validate(value) === true ? null : sentenceOf(validate.errors?.[0])
   }
 
-/** Makes a check that throws where its budget does not suffice into one that says so. */
+/** Makes a check that throws if its budget does not suffice into one that says so. */
 export const nonThrowingCheck =
   (check: ValueCheck): ValueCheck =>
   (value) => {
     try {
       return check(value)
     } catch {
-      // Out of steps, or out of stack: what was not checked does not pass.
+      // Out of steps, or out of stack: an unchecked value does not pass.
       return NOT_CHECKED
     }
   }
@@ -180,7 +180,7 @@ function linearRegExp({ spend }: StepBudget) {
   return Object.assign(engine, { code: 'linearRegExp' })
 }
 
-/** A budget of steps for one check at a time. `spend` throws where it is used up. */
+/** A budget of steps for one check at a time. `spend` throws if it is used up. */
 export interface StepBudget {
   readonly start: () => void
   readonly spend: (steps: number) => void
@@ -208,14 +208,14 @@ const KEY_LOOPS = new Set([
   'propertyNames',
   'unevaluatedProperties',
 ])
-// Of a large object each costs a look into a hash table, more than once.
+// A key of a large object costs a look into a hash table, more than once.
 const KEY_STEPS = 20
 const ERRORS = new Name('vErrors')
 
 /**
- * Makes each keyword of a validator that is compiled from now on spend what it is about to cost, so that no
- * schema keeps it busy with any value: references that fan out at every level, a thousand conditions for each
- * of a million items.
+ * Makes each keyword of a validator that is compiled from now on spend its cost beforehand, so that no schema
+ * keeps it busy with any value: references that fan out at every level, a thousand conditions for each of a
+ * million items.
  */
 export function meterKeywords(ajv: Pick<Ajv, 'RULES'>, { spend }: StepBudget): void {
   const charge = (data: unknown, price: number, looped: boolean): void => spend(price + sizeOf(data, looped))
@@ -227,7 +227,7 @@ export function meterKeywords(ajv: Pick<Ajv, 'RULES'>, { spend }: StepBudget): v
       const { gen, data, keyword, schema } = cxt
       const call = gen.scopeValue('func', { ref: charge })
       gen.code(_`${call}(${data}, ${priceOf(keyword, schema)}, ${KEY_LOOPS.has(keyword)})`)
-      // The errors of a reference are copied behind those from before.
+      // The errors of a reference are copied after those from before.
       if (/ref$/i.test(keyword)) {
         gen.code(_`${gen.scopeValue('func', { ref: chargeErrors })}(${ERRORS})`)
       }
@@ -241,7 +241,7 @@ export function meterKeywords(ajv: Pick<Ajv, 'RULES'>, { spend }: StepBudget): v
 function priceOf(keyword: string, schema: AnySchema): number {
   if (keyword === 'enum' || keyword === 'const') return 10 + (JSON.stringify(schema)?.length ?? 0)
   const things = typeof schema === 'object' ? Object.keys(schema).length : 0
-  // Each branch that fails leaves an error behind, and they are kept until one holds.
+  // Each branch that fails leaves an error, and they are kept until one holds.
   return 10 + things * (keyword === 'anyOf' || keyword === 'oneOf' ? 100 : 1)
 }
 

@@ -8,9 +8,9 @@ export interface LinearPattern {
 }
 
 const MAX_LENGTH = 2_048
-/** Instructions that a pattern may come to, estimated from above. */
+/** The most instructions of a pattern, estimated from above. */
 const MAX_WEIGHT = 5_000
-/** A class of Unicode properties is hundreds of ranges, built anew wherever it stands. */
+/** A class of Unicode properties is hundreds of ranges, built again wherever it stands. */
 const PROPERTY_WEIGHT = 50
 /** The memory that one pattern may use between texts. Bytes. A usual one needs some kilobytes. */
 export const PATTERN_MEMORY = 32 * 1024
@@ -22,9 +22,9 @@ const FOREIGN_ESCAPE = /\\[^\WbBdDsSwWfnrtvcxu0-9]/
 
 /**
  * Compiles the pattern of a JSON Schema for RE2 instead of the engine of JavaScript, which an upstream could
- * keep busy for ever. Returns null where it cannot run so (a look-around, a back reference, a repeat above
- * 1,000), where it is too large, or where ECMA-262 does not know it. `.` and `\s` are RE2's: they differ for
- * U+2028 and for white space beyond ASCII.
+ * keep busy for ever. Returns null if it cannot run so (a look-around, a back reference, a repeat above
+ * 1,000), if it is too large, or if ECMA-262 does not know it. `.` and `\s` are RE2's: they differ for U+2028
+ * and for white space beyond ASCII.
  */
 export function linearPattern(source: string): LinearPattern | null {
   const weight = weightOf(source)

@@ -13,7 +13,7 @@ export interface PreparedSchema {
   readonly size: number
   readonly values: number
   readonly patterns: number
-  /** Of all patterns together: {@link linearPattern}. */
+  /** The weight of all patterns together: {@link linearPattern}. */
   readonly patternWeight: number
   /** The places of patterns that will not be checked. */
   readonly unchecked: readonly string[]
@@ -47,9 +47,9 @@ const DIALECTS: ReadonlyMap<unknown, SchemaDialect> = new Map([
 ])
 
 /**
- * Reads a tool's schema (MCP 2026-07-28, JSON Schema usage): 2020-12 where it names no dialect, or draft-07.
- * The compiler generates code, at worst with the place of every keyword in it, so those are bounded, not only
- * its length. Does NOT check that its keywords have the values they should have.
+ * Reads a tool's schema (MCP 2026-07-28, JSON Schema usage): 2020-12 if it names no dialect, or draft-07. The
+ * compiler generates code, at worst with the place of every keyword in it, so those are bounded, not only its
+ * length. Does NOT check that its keywords have the values they should have.
  */
 export function prepareSchema(given: unknown): PreparedSchema | SchemaFault {
   const { depth, values } = measureJson(given, MAX_VALUES)
@@ -106,8 +106,8 @@ function repeatedIn({ schema, path }: LocatedSubschema): number {
 }
 
 /**
- * Turns every reference into the place of a schema of this document, which is what anchors and dynamic
- * references come to within one document. Refuses references to anything else.
+ * Turns every reference into the place of a schema of this document, which anchors and dynamic references
+ * also are within one document. Refuses references to anything else.
  */
 function settleReferences(all: readonly LocatedSubschema[]): SchemaFault | null {
   const referring = all.filter(({ schema }) => schema.$ref !== undefined || schema.$dynamicRef !== undefined)
@@ -143,7 +143,7 @@ function placesByFragment(all: readonly LocatedSubschema[]): ReadonlyMap<unknown
 const pointerStep = (step: string | number): string =>
   `/${String(step).replaceAll('~', '~0').replaceAll('/', '~1')}`
 
-/** Null where it is none, or of another document. */
+/** Null if it is none, or of another document. */
 function fragmentOf(reference: string): string | null {
   if (!reference.startsWith('#')) return null
   try {

@@ -10,7 +10,7 @@ const BY_NAME = ['dependentSchemas', 'dependencies']
 
 /** A prepared schema, of which every reference is the place of a schema in it (prepare.ts). */
 export class SchemaTree {
-  /** By reference, as it is written there. */
+  /** Keyed by reference, as it is written there. */
   readonly #places = new Map<unknown, SchemaNode>()
 
   constructor(root: SchemaNode) {
@@ -18,7 +18,7 @@ export class SchemaTree {
     for (const { schema, path } of all) this.#places.set(referenceTo(path), path.length === 0 ? root : schema)
   }
 
-  /** Returns the schema that a reference names; undefined where it has none, or of none. */
+  /** Returns the schema that a reference names; undefined if it has none, or of none. */
   referredBy({ $ref }: SchemaNode): SchemaNode | undefined {
     return this.#places.get($ref)
   }

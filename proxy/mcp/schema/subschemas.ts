@@ -8,7 +8,7 @@ export interface LocatedSubschema {
   readonly schema: Record<string, unknown>
   readonly path: SchemaPath
   /**
-   * The names of the properties that lead here, where nothing else does; else null (MCP 2026-07-28,
+   * The names of the properties that lead here, if nothing else does; else null (MCP 2026-07-28,
    * x-mcp-header).
    */
   readonly properties: readonly string[] | null

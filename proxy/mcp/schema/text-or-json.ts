@@ -38,17 +38,17 @@ const isUnannotated = (name: string, schema: unknown): boolean =>
   Object.keys(schema).every((keyword) => ['title', 'type', 'default'].includes(keyword))
 
 /**
- * Lists the outermost arguments that by their schema are text or null, a list or an object: a server on FastMCP reads
- * such a text as JSON behind every check, `null` as nothing, `["/etc"]` as a list (docs/threats.md#h1d). Those that take
- * anything are not listed: that shows in the schema.
+ * Lists the outermost arguments that by their schema are text or null, a list or an object: a server on
+ * FastMCP reads such a text as JSON after every check, `null` as nothing, `["/etc"]` as a list
+ * (docs/threats.md#h1d). Those that take anything are not listed: that shows in the schema.
  */
 export const textOrJsonArguments = (root: SchemaNode): readonly string[] =>
   [...doubtfulTexts(root)].filter(([, { untyped }]) => !untyped).map(([name]) => name)
 
 /**
- * Makes the check that no outermost argument is text which a server may read as JSON of a kind that its schema takes,
- * too: nobody has judged that. Gives null, or a sentence with the place, which quotes nothing of the text. Throws where
- * the budget does not suffice.
+ * Makes the check that no outermost argument is text which a server may read as JSON of a kind that its
+ * schema takes, too: nobody has judged that. Gives null, or a sentence with the place, which quotes nothing
+ * of the text. Throws if the budget does not suffice.
  */
 export function ambiguousTextCheck(
   root: SchemaNode,
@@ -74,7 +74,7 @@ const sentence = (name: string, kind: JsonKind): string =>
 /** Numbers that Python's reader of JSON knows, and JSON does not. */
 const NOT_NUMBERS = /-?Infinity|NaN/g
 
-/** Tells what a text is as JSON, for a reader who is lenient about white space and numbers. */
+/** Returns the JSON kind of a text, for a reader who is lenient about white space and numbers. */
 function kindOfText(text: string): JsonKind | null {
   const trimmed = text.trim()
   if (trimmed === 'null') return 'null'
@@ -89,7 +89,7 @@ function kindOfText(text: string): JsonKind | null {
   return isList ? 'array' : 'object'
 }
 
-/** Tells what the schemas of one document take, by their types alone. */
+/** Finds the kinds that the schemas of one document take, by their types alone. */
 class AcceptedTypes {
   readonly #tree: SchemaTree
   readonly #known = new Map<SchemaNode, Map<string, boolean>>()

@@ -63,7 +63,7 @@ class CancellableHangup implements HangupSignal {
   /** JSON text. */
   readonly #id: string
   readonly #callers: HangupSignal
-  /** Where it stands among those under way. */
+  /** The index among those under way. */
   place = 0
   #told: (() => void)[] = []
   #withdrawn: AbortController | null = null

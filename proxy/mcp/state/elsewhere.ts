@@ -30,8 +30,8 @@ export class PeerProcesses {
   }
 
   /**
-   * Asks the process of that name. Resolves with null where it knows nothing, is gone, or says nothing in time. Throws a
-   * RangeError where the text is too long for a notice.
+   * Asks the process of that name. Resolves with null if it knows nothing, is gone, or says nothing in time.
+   * Throws a RangeError if the text is too long for a notice.
    */
   ask(home: string, kind: string, text: string): Promise<string | null> {
     if (this.#open.size >= MAX_OPEN_QUESTIONS) return Promise.resolve(null)
@@ -56,7 +56,7 @@ export class PeerProcesses {
     if (answers && HOME.test(from))
       void answers(text)
         .then((found) => this.#say(from, { question, answer: found }))
-        // Whoever has asked learns of it in time.
+        // The asker learns of it in time.
         .catch(() => {})
   }
 

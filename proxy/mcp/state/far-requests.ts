@@ -15,7 +15,10 @@ const MAX_ASKED_PER_MINUTE = 600
 
 /** A server request that waits at another process. */
 export interface RemoteServerRequest extends Omit<ServerRequest, 'upstreamId' | 'respond'> {
-  /** Hands the caller's answer to it. Resolves with false where the request is open no more, or its process is gone. */
+  /**
+   * Hands the caller's answer to it. Resolves with false if the request is open no more, or its process is
+   * gone.
+   */
   readonly give: (answer: CallerAnswer) => Promise<boolean>
 }
 
@@ -27,8 +30,8 @@ interface RemoteRequestDependencies {
 }
 
 /**
- * Finds server requests whose call is under way at another process: the caller's answer may come on a connection to
- * this one. The other process says what it is about; it is judged here, and handed in there.
+ * Finds server requests whose call is under way at another process: the caller's answer may come on a
+ * connection to this one. The other process describes the request; it is judged here, and handed in there.
  */
 export class RemoteServerRequests {
   readonly #sources: RemoteRequestDependencies
@@ -80,7 +83,7 @@ function describe(here: ServerRequests, text: string): string | null {
 async function acceptAnswer(here: ServerRequests, text: string): Promise<string | null> {
   const { id, session, member, text: given } = parse(text) ?? {}
   const found = here.find(id, { id: String(session) })
-  // Once: of answers that were granted in one moment the first is passed on, whatever comes of it.
+  // Once: of answers that were granted at one moment the first is passed on, whatever comes of it.
   if (!found || typeof given !== 'string' || !here.close(String(id))) return null
   const { upstreamId } = found
   const made = member === 'result' ? resultMessage(upstreamId, given) : errorMessage(upstreamId, given)
@@ -90,7 +93,7 @@ async function acceptAnswer(here: ServerRequests, text: string): Promise<string 
   )
 }
 
-/** Whether a request waits at another process. */
+/** True for a request that waits at another process. */
 export const isRemoteRequest = (
   request: ServerRequest | RemoteServerRequest,
 ): request is RemoteServerRequest => 'give' in request

@@ -21,14 +21,14 @@ export interface PinnedTool {
 export interface RequestedTool {
   readonly resource: McpResource
   readonly name: string
-  /** Undefined where the resource has none of that name, or not any more. */
+  /** Undefined if the resource has none of that name, or not any more. */
   readonly tool: McpTool | undefined
 }
 
-/** What was looked up: at once where the engine answers at once. */
+/** The value of a look-up: at once if the engine answers at once. */
 type LookupResult<Value> = Value | Promise<Value>
 
-/** Goes on with what was looked up. */
+/** Goes on with the value of a look-up. */
 export const mapMaybe = <Value, Made>(
   found: LookupResult<Value>,
   make: (value: Value) => LookupResult<Made>,
@@ -41,11 +41,11 @@ export const mapMaybe = <Value, Made>(
  */
 export interface McpRegistry {
   readonly resource: (name: string) => LookupResult<McpResource | undefined>
-  /** A resource that was found before, as it is now; undefined where it was deleted since. */
+  /** A resource that was found before, as it is now; undefined if it was deleted since. */
   readonly current: (resource: McpResource) => Promise<McpResource | undefined>
   /**
    * The tool of a name at the aggregate endpoint: `<resource>.<tool>`, or `<resource>` alone
-   * (docs/protocol.md#mcp-names). Undefined where the name is of no resource.
+   * (docs/protocol.md#mcp-names). Undefined if the name is of no resource.
    */
   readonly exposed: (name: string) => LookupResult<RequestedTool | undefined>
   readonly tool: (resource: McpResource, name: string) => LookupResult<RequestedTool>
@@ -90,7 +90,7 @@ export function openRegistry(database: Database): McpRegistry {
   }
   const current: McpRegistry['current'] = async (of) => {
     const named = await byName(of.name)
-    // By its id where it was renamed: rarely, and that is no reason to lose it.
+    // Found by its id if it was renamed: rarely, and that is no reason to lose it.
     return named?.resource_id === of.resource_id ? named : findMcpResource(database, of.resource_id)
   }
   const tool: McpRegistry['tool'] = (of, name) =>
@@ -131,8 +131,8 @@ export function openRegistry(database: Database): McpRegistry {
 }
 
 /**
- * Tells whether a tool may be listed and called as it stands: its definition is the approved one, and a
- * modern upstream has not annotated it so that a client must not accept it (MCP 2026-07-28, x-mcp-header).
+ * Tells whether a tool may be listed and called as it is: its definition is the approved one, and a modern
+ * upstream has not annotated it so that a client must not accept it (MCP 2026-07-28, x-mcp-header).
  */
 export const isUsable = ({ era }: McpResource, tool: McpTool): tool is PinnedMcpTool =>
   tool.state === 'approved' &&

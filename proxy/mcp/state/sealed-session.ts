@@ -11,15 +11,15 @@ const MAX_ID = 4_096
 /** Twice what two objects of handshake.ts may be. */
 const MAX_TEXT = 131_072
 
-/** What a session's id says of it. */
+/** A session, as its id says it. */
 export type SealedSession = Omit<CallerSession, 'id'> & {
   /** The end of its life. ms since the epoch. */
   readonly until: number
 }
 
 /**
- * Session ids that say what the session is, to every process with the same secret, and to nobody else: `name.sealed`.
- * The name alone stands in the ledger.
+ * Session ids that describe the session, to every process with the same secret, and to nobody else:
+ * `name.sealed`. The name alone stands in the ledger.
  */
 export class SessionSeal {
   readonly #key: Buffer
@@ -29,7 +29,7 @@ export class SessionSeal {
     this.#key = createHmac('sha256', secret).update('mcp session').digest()
   }
 
-  /** Makes the id of a session; null where it would be too long. */
+  /** Makes the id of a session; null if it would be too long. */
   seal({ principalId, resourceId, capabilities, clientInfo, until }: SealedSession): string | null {
     const nonce = randomBytes(NONCE_BYTES)
     const cipher = createCipheriv(CIPHER, this.#key, nonce)
@@ -39,7 +39,7 @@ export class SessionSeal {
     return id.length > MAX_ID ? null : id
   }
 
-  /** Reads an id. Undefined where it is none of ours. */
+  /** Reads an id. Undefined if it is none of ours. */
   open(id: string): SealedSession | undefined {
     const [name = '', text = ''] = id.split('.')
     const [nonce, sealed] = [Buffer.from(name, 'base64url'), Buffer.from(text, 'base64url')]

@@ -10,7 +10,7 @@ import type { CallerSession } from './sessions.ts'
  */
 export interface ServerRequest {
   readonly resource: McpResource
-  /** The pinned tool that asks, where it is one. */
+  /** The pinned tool that asks, if it is one. */
   readonly pinned: PinnedTool | null
   readonly session: CallerSession
   /** The demand of the call that made the upstream ask: the answer passes the same gate. */
@@ -35,7 +35,7 @@ export class ServerRequests {
   readonly #open = new Map<string, ServerRequest>()
   readonly #prefix: string
 
-  /** `home`: the name of this process among those that share a database; empty where there is no other. */
+  /** `home`: the name of this process among those that share a database; empty if there is no other. */
   constructor(home = '') {
     this.#prefix = home === '' ? 'q-' : `q-${home}-`
   }
@@ -54,8 +54,7 @@ export class ServerRequests {
   }
 
   /**
-   * Closes a request: its call is over, or it is being answered. Returns false where that had happened
-   * before.
+   * Closes a request: its call is over, or it is being answered. Returns false if that had happened before.
    */
   close(id: string): boolean {
     return this.#open.delete(id)

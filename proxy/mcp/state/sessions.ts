@@ -14,17 +14,17 @@ export interface CallerSession {
 /** The sessions of legacy clients: each is bound to the principal that opened it, the id alone opens nothing. */
 export interface CallerSessionStore {
   readonly open: (opened: Omit<CallerSession, 'id'>, at: number) => CallerSession
-  /** Undefined where there is none of that id, or it is another principal's. */
+  /** Undefined if there is none of that id, or it is another principal's. */
   readonly find: (
     principalId: string,
     id: string,
     at: number,
   ) => CallerSession | undefined | Promise<CallerSession | undefined>
-  /** Ends a session. False where there was none. */
+  /** Ends a session. False if there was none. */
   readonly end: (principalId: string, id: string) => boolean | Promise<boolean>
 }
 
-/** A session that nobody uses for so long is forgotten; its client is told to initialize again. ms. */
+/** A session unused for so long is forgotten; its client is told to initialize again. ms. */
 const IDLE_MS = 60 * 60 * 1000
 /** Sessions open at once for one principal; the one unused for longest goes. */
 const MAX_OF_PRINCIPAL = 64
@@ -34,9 +34,9 @@ interface OpenSession extends CallerSession {
 }
 
 /**
- * The sessions of one process (docs/threats.md#threat-6). They live in memory: after a restart a client is answered 404 and initializes
- * anew, as its protocol says. Not one lru-cache: every principal has a limit of its own, and nobody's
- * sessions drive out somebody else's.
+ * The sessions of one process (docs/threats.md#threat-6). They live in memory: after a restart a client is
+ * answered 404 and initializes again, as its protocol says. Not one lru-cache: every principal has a limit of
+ * its own, and nobody's sessions drive out somebody else's.
  */
 export class CallerSessions implements CallerSessionStore {
   readonly #byPrincipal = new Map<string, Map<string, OpenSession>>()
@@ -55,7 +55,7 @@ export class CallerSessions implements CallerSessionStore {
     const own = this.#byPrincipal.get(opened.principalId) ?? new Map<string, OpenSession>()
     this.#byPrincipal.set(opened.principalId, own)
     for (const session of own.values()) {
-      // In the order of their last use: the first that is young enough ends the search.
+      // Sorted by their last use: the first that is young enough ends the search.
       const tooMany = own.size >= MAX_OF_PRINCIPAL
       if (!tooMany && at - session.usedAt < IDLE_MS) break
       this.end(session.principalId, session.id)
@@ -66,7 +66,7 @@ export class CallerSessions implements CallerSessionStore {
     return session
   }
 
-  /** Finds a session. Undefined where there is none of that id, or it is another principal's. */
+  /** Finds a session. Undefined if there is none of that id, or it is another principal's. */
   find(principalId: string, id: string, at: number): CallerSession | undefined {
     const own = this.#byPrincipal.get(principalId)
     const session = own?.get(id)
@@ -81,7 +81,7 @@ export class CallerSessions implements CallerSessionStore {
     return session
   }
 
-  /** Ends a session. Returns false where there was none. */
+  /** Ends a session. Returns false if there was none. */
   end(principalId: string, id: string): boolean {
     const own = this.#byPrincipal.get(principalId)
     const session = own?.get(id)

@@ -28,15 +28,15 @@ interface SharedSessionDependencies {
 }
 
 /**
- * The sessions of legacy clients where several processes share a database: any of them honours a session that
- * another has opened, since its id says what it is. That one was ended is a row, and a notice. A process that has
- * looked and listens needs not look again.
+ * The sessions of legacy clients if several processes share a database: any of them honours a session that
+ * another has opened, since its id describes it. The end of one is a row, and a notice. A process that has
+ * looked and listens need not look again.
  */
 export class SharedSessions implements CallerSessionStore {
   readonly #sources: SharedSessionDependencies
   readonly #seal: SessionSeal
   readonly #hasEnded: ReturnType<typeof isClaimed>
-  /** Those that were used here last. */
+  /** Sessions used here last. */
   readonly #here: CallerSessions
   /** When it was looked up that a session has not ended. ms of `performance.now()`. */
   readonly #lookedAt = new WeakMap<CallerSession, number>()

@@ -13,7 +13,7 @@ import { SharedSessions } from './shared-sessions.ts'
 
 /** The cancellations of one principal in a minute that other processes are told of. */
 const MAX_CANCELLED_PER_MINUTE = 600
-/** Of a request's id, that others are told of. Characters of JSON text. */
+/** The longest id of a request that others are told of. Characters of JSON text. */
 const MAX_ID = 1_024
 const CANCELLED = 'mcp-cancelled'
 
@@ -35,8 +35,8 @@ interface SharedState {
 }
 
 /**
- * Makes the state of MCP clients that is theirs at whichever process their next connection comes to: sessions, the
- * questions that were put to them, and their calls under way.
+ * Makes the state of MCP clients that is theirs at any process their next connection reaches: sessions, the
+ * questions put to them, and their calls under way.
  */
 export function sharedState(sources: SharedStateDependencies): SharedState {
   const { database, registry, cancellations } = sources

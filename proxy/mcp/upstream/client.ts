@@ -43,11 +43,11 @@ export interface UpstreamCall extends ModernCall {
   readonly era: ProtocolEra | null
   /** The owner of the legacy session: no two owners share one. */
   readonly owner: SessionOwner
-  /** The client that the session is opened for, where this call opens it. */
+  /** The client that the session is opened for, if this call opens it. */
   readonly client: ClientIdentity
 }
 
-/** The MCP servers behind this gateway. Whatever fails because of one is a McpUpstreamError. */
+/** The MCP servers behind this gateway. Every failure because of one is a McpUpstreamError. */
 export interface McpUpstream {
   /**
    * Sends one request and resolves with its answer, or the head of an event stream. Rejects with McpUpstreamError,
@@ -55,8 +55,7 @@ export interface McpUpstream {
    */
   readonly call: (call: UpstreamCall) => Promise<McpAnswer>
   /**
-   * Hands a JSON-RPC response to the session whose server asked for it. Rejects where there is no such
-   * session.
+   * Hands a JSON-RPC response to the session whose server asked for it. Rejects if there is no such session.
    */
   readonly respond: (
     permit: CallPermit,
@@ -64,9 +63,9 @@ export interface McpUpstream {
     owner: SessionOwner,
     response: string,
   ) => Promise<void>
-  /** Ends what the caller's own session at this gateway has opened. Best effort. */
+  /** Ends the upstream sessions of the caller's own session at this gateway. Best effort. */
   readonly endSession: (principalId: string, sessionId: string) => Promise<void>
-  /** Finds out which era the server is of, what it says of itself, and its tools. Writes nothing. */
+  /** Finds out a server's era, its description of itself, and its tools. Writes nothing. */
   readonly read: (
     permit: OperatorPermit,
     resource: McpResource,
@@ -83,7 +82,8 @@ export interface McpUpstream {
  *
  * Every message needs a permit: a call and a response to a server's request that of a granted call, a reading
  * its own. One thing goes without: the DELETE of a session, which a permitted call or reading has opened. The
- * notification that cancels a request goes under the permit of that request, and out also once that is revoked.
+ * notification that cancels a request goes under the permit of that request, and out also once that is
+ * revoked.
  *
  * Does NOT decide who may call what, nor look into params and results.
  */
@@ -149,7 +149,7 @@ function transportOf(options: McpUpstreamOptions): UpstreamTransport {
 }
 
 /**
- * Sends a request in the owner's session at an upstream of the legacy era, opening it where there is none. An
+ * Sends a request in the owner's session at an upstream of the legacy era, opening it if there is none. An
  * upstream that does not know the session any more has done nothing yet: the request is sent once more, in a
  * new one.
  */
@@ -193,8 +193,8 @@ async function callLegacy(
 }
 
 /**
- * A session is opened by what one call of its owner was allowed by. Where that was revoked meanwhile, another call that
- * waits for the session may be allowed all the same, and opens one by itself.
+ * A session is opened under the permission of one call of its owner. If that was revoked meanwhile, another
+ * call that waits for the session may be allowed all the same, and opens one by itself.
  */
 async function leaseOrRetry(
   leased: Promise<SessionLease>,

@@ -32,7 +32,7 @@ export interface McpConnection {
   readonly origin: string
   /** With the query. */
   readonly path: string
-  /** Those of the credentials, names and values in turn. */
+  /** Headers of the credentials, names and values in turn. */
   readonly headers: readonly string[]
   readonly credentials: UpstreamCredentials
 }
@@ -47,7 +47,8 @@ export interface ConnectionOptions extends Omit<EgressOptions, 'tls' | 'keepAliv
 
 export interface McpConnections {
   /**
-   * Throws or rejects with McpUpstreamError `mcpUpstreamFailure` where the resource's credentials or its endpoint cannot be used.
+   * Throws or rejects with McpUpstreamError `mcpUpstreamFailure` if the resource's credentials or its
+   * endpoint cannot be used.
    */
   readonly of: (resource: McpResource) => McpConnection | Promise<McpConnection>
   /** Gives up the agents that have not been used lately. Requests under way on them go on. */
@@ -159,8 +160,8 @@ const isBelieved = (readAt: number, at: number): boolean =>
   readAt === NONE.readAt || (at >= readAt && at - readAt < SECRET_AGE_MS)
 
 /**
- * Makes the function that reads a resource's credentials. Secrets are read when needed and kept for 10 s.
- * It throws McpUpstreamError `mcpUpstreamFailure` where a secret cannot be read or cannot serve as what it should be.
+ * Makes the function that reads a resource's credentials. Secrets are read when needed and kept for 10 s. It
+ * throws McpUpstreamError `mcpUpstreamFailure` if a secret cannot be read or is not of the right form.
  */
 function credentialsReader({ secret, clock }: CredentialsSource): CredentialsOf {
   const known = new Map<string, { readonly at: number; readonly text: Promise<string> }>()

@@ -6,14 +6,14 @@
 export type FailureKind = 'unreachable' | 'timeout' | 'failed' | 'too_large'
 
 /**
- * The remedy of a failure that does nothing twice: a new session, where the upstream does not know the one we
+ * The remedy of a failure that does nothing twice: a new session, if the upstream does not know the one we
  * named, so it did nothing.
  */
 export type FailureRemedy = 'new_session'
 
 interface McpErrorOptions {
   readonly cause?: unknown
-  /** The HTTP status of the answer, where there was one. */
+  /** The HTTP status of the answer, if there was one. */
   readonly status?: number
   readonly cure?: FailureRemedy
 }

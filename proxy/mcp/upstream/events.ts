@@ -44,16 +44,16 @@ export class EventReader {
     this.#maxAnswerBytes = maxAnswerBytes
     this.#held = held
     this.#fits = peakReservation(held)
-    // The line has its field's name beside the data.
+    // The line has its field's name in addition to the data.
     this.#line = new ByteCollector(maxMessageBytes + BOM.length + 'data: '.length)
     this.#data = new ByteCollector(maxMessageBytes)
   }
 
   /**
-   * Yields the data of the events that end in `chunk`. Passes over events without data and those of another type
-   * than `message`, which carry nothing of MCP. An event that is not finished where the stream ends is none.
-   * Throws McpUpstreamError `too_large` past the limits, `mcpUpstreamFailure` where an event is not UTF-8; refuses with
-   * `overloaded` where `held` would hold too much.
+   * Yields the data of the events that end in `chunk`. Passes over events without data and those of another
+   * type than `message`, which carry nothing of MCP. An event that is not finished when the stream ends is
+   * none. Throws McpUpstreamError `too_large` past the limits, `mcpUpstreamFailure` if an event is not UTF-8;
+   * refuses with `overloaded` if `held` would hold too much.
    */
   *read(chunk: Buffer): Generator<Buffer> {
     this.#count(chunk)
@@ -66,7 +66,7 @@ export class EventReader {
       const event = this.#lineEnds(chunk.subarray(from, end))
       if (event) yield event
       from = end === cr && chunk[end + 1] === LF ? end + 2 : end + 1
-      // Looked for again only where it was passed: else each line would cost the whole chunk.
+      // Looked for again only if it was passed: else each line would cost the whole chunk.
       if (lf >= 0 && lf < from) lf = chunk.indexOf(LF, from)
       if (cr >= 0 && cr < from) cr = chunk.indexOf(CR, from)
     }
@@ -138,7 +138,7 @@ export class EventReader {
   }
 }
 
-/** Returns the value of a line where it is of the field, or null. */
+/** Returns the value of a line if it is of the field, or null. */
 function fieldOf(line: Buffer, field: Buffer): Buffer | null {
   if (line[0] !== field[0] || !line.subarray(0, field.length).equals(field)) return null
   if (line.length === field.length) return line.subarray(line.length)
@@ -154,15 +154,15 @@ function requireFits(within: boolean): void {
 const NONE: Iterator<Buffer> = [].values()
 
 /**
- * The messages of an event stream: notifications and requests of the upstream as they come, and last the response,
- * with which it ends. What it throws is McpUpstreamError, or the reason why nobody waits any more. Nothing is read
- * ahead beyond what came with one reading of the connection.
+ * The messages of an event stream: notifications and requests of the upstream as they come, and last the
+ * response, with which it ends. Throws McpUpstreamError, or the reason why nobody waits any more. Reads
+ * nothing ahead beyond one reading of the connection.
  */
 export class MessageStream implements AsyncIterable<UpstreamMessage> {
   readonly #body: McpResponseBody
   readonly #events: EventReader
   readonly #judged: (data: Buffer) => UpstreamMessage | Promise<UpstreamMessage>
-  /** What is left of the events that came together. */
+  /** The rest of the events that came together. */
   #come: Iterator<Buffer> = NONE
   #answered = false
 
@@ -182,7 +182,7 @@ export class MessageStream implements AsyncIterable<UpstreamMessage> {
     return this.#answered
   }
 
-  /** Returns the next message, at once where it came with the one before; null behind the response. */
+  /** Returns the next message, at once if it came with the one before; null after the response. */
   next(): UpstreamMessage | null | Promise<UpstreamMessage | null> {
     if (this.#answered) return null
     const { value: data, done } = this.#come.next()
@@ -215,7 +215,7 @@ export class MessageStream implements AsyncIterable<UpstreamMessage> {
 
   #passed(message: UpstreamMessage): UpstreamMessage {
     this.#answered = kindOfMessage(message) === 'response'
-    // What follows the response is read, so that the connection can serve again.
+    // The rest after the response is read, so that the connection can serve again.
     if (this.#answered) drainBody(this.#body)
     return message
   }

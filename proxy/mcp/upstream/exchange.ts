@@ -22,10 +22,10 @@ export type HeaderList = readonly string[]
 
 export interface OutgoingRequest {
   readonly method: 'POST' | 'DELETE'
-  /** Beside those that the connection brings, `host` and `content-length`. */
+  /** In addition to those of the connection, `host` and `content-length`. */
   readonly headers: HeaderList
   readonly body: string | Buffer | null
-  /** For all of it, from the connection to the last byte of the answer. ms. */
+  /** The time for all of it, from the connection to the last byte of the answer. ms. */
   readonly totalMs: number
   /** The request is destroyed at once when nobody waits for it any more, at whatever stage it is. */
   readonly hangup: HangupSignal
@@ -40,18 +40,18 @@ export interface McpResponseHead {
   readonly body: McpResponseBody
 }
 
-/** The body of an answer. Nothing is read ahead beyond what comes with one reading of the connection. */
+/** The body of an answer. Nothing is read ahead beyond one reading of the connection. */
 export interface McpResponseBody extends AsyncIterable<Buffer> {
   /**
-   * Reads what came together; null at the end. Throws or rejects with McpUpstreamError, or the reason why nobody
-   * waits any more. One reader at a time.
+   * Reads the bytes that came together; null at the end. Throws or rejects with McpUpstreamError, or the
+   * reason why nobody waits any more. One reader at a time.
    */
   readonly read: () => Buffer | null | Promise<Buffer | null>
   /** True once all of it has come, read or not. */
   readonly complete: boolean
-  /** Calls `told` once nothing more can come: at once where that is so already. */
+  /** Calls `told` once nothing more can come: at once if that is so already. */
   readonly onceOver: (told: () => void) => void
-  /** Ends the request, where its answer is not complete. */
+  /** Ends the request, if its answer is not complete. */
   readonly destroy: () => void
 }
 
@@ -76,7 +76,9 @@ class McpHttpExchange implements Dispatcher.DispatchHandler, McpResponseBody {
   #controller: Dispatcher.DispatchController | null = null
   #isSecondTry = false
   #hasHead = false
-  /** What came with one reading of the connection, however many pieces it was sent in, until it is read. */
+  /**
+   * The bytes of one reading of the connection, however many pieces they were sent in, until they are read.
+   */
   readonly #come = new AnswerBuffer()
   #reader: PromiseWithResolvers<Buffer | null> | null = null
   #complete = false
@@ -187,10 +189,10 @@ class McpHttpExchange implements Dispatcher.DispatchHandler, McpResponseBody {
     openingStorage.run(this.#opening, () => agent.dispatch(sent, this))
   }
 
-  // Never at each piece: the parser would be handed what is left of its reading once for every one of them.
+  // Never at each piece: the parser would be handed the rest of its reading once for every one of them.
   readonly #handOver = (): void => {
     if (this.#isOver || this.#come.isEmpty) return
-    // Also where somebody waits: the next reading has a turn of the loop of its own.
+    // Also if somebody waits: the next reading has a turn of the loop of its own.
     this.#controller?.pause()
     if (!this.#reader) return
     this.#reader.resolve(this.#come.takeAll())
@@ -243,7 +245,7 @@ class McpHttpExchange implements Dispatcher.DispatchHandler, McpResponseBody {
 
 const asError = (reason: unknown): Error => (reason instanceof Error ? reason : new Error(String(reason)))
 
-/** Node's or the client's code of an error, e.g. `ECONNREFUSED`. Its message may quote what came. */
+/** Node's or the client's code of an error, e.g. `ECONNREFUSED`. Its message may quote the answer. */
 const codeOf = (error: Error): string =>
   'code' in error && typeof error.code === 'string' ? error.code : error.name
 
@@ -266,7 +268,7 @@ const FINAL = ['UND_ERR_INVALID_ARG', 'UND_ERR_CLOSED', 'UND_ERR_DESTROYED']
 function failureBeforeHead(error: Error): McpUpstreamError {
   const code = codeOf(error)
   if (code === 'UND_ERR_HEADERS_TIMEOUT') return new McpUpstreamError('timeout', 'no answer in time')
-  // The cause would hold what came in place of HTTP.
+  // The cause would hold the text in place of HTTP.
   if (error.name === 'HTTPParserError') return mcpUpstreamFailure(`the answer is not HTTP (${code})`)
   if (code === 'UND_ERR_HEADERS_OVERFLOW') return mcpUpstreamFailure('the head of the answer is too large')
   return new McpUpstreamError('unreachable', `the connection broke before an answer (${code})`)
@@ -278,7 +280,7 @@ function failureInBody(error: Error): McpUpstreamError {
   return mcpUpstreamFailure(`the answer was cut short (${code})`)
 }
 
-/** Returns the media type, lower case and without parameters; empty where there is none, or more than one. */
+/** Returns the media type, lower case and without parameters; empty if there is none, or more than one. */
 export function mediaTypeOf({ 'content-type': type }: ResponseHeaders): string {
   return typeof type === 'string' ? (type.split(';', 1)[0] ?? '').trim().toLowerCase() : ''
 }

@@ -11,11 +11,11 @@ import { readMessage, responseResult, type UpstreamMessage } from './message.ts'
 
 /** The members of a message that are looked into. */
 const LOOKED_INTO = ['result', 'error', 'params'] as const
-/** Members of one object of which each has a place of its own. A hundred times as many as MCP knows. */
+/** The most members of one object with a place of their own. A hundred times as many as MCP knows. */
 const MAX_SPANS = 1_000
 /**
- * What is kept of a large message's objects and lists, beside the message itself: bytes of JSON, and values,
- * which cost the thread that serves some 1 µs each.
+ * The most that is kept of a large message's objects and lists, besides the message itself: bytes of JSON,
+ * and values, which cost the thread that serves some 1 µs each.
  */
 const MAX_KEPT = { bytes: 256 * 1024, values: 4_000 }
 
@@ -27,15 +27,15 @@ interface LargeReadOptions {
   /** Whoever wrote it. */
   readonly key: string
   readonly signal: AbortSignal
-  /** What it must not hold. */
+  /** Secrets that it must not hold. */
   readonly traces: SecretTraces
 }
 
 /**
  * Reads a large message on a thread, as `readMessage` does, and throws as that does. Objects and lists in its
- * `value` are emptied where they are not at the top, or the top of its result, error or params, and together
- * larger than {@link MAX_KEPT}. Throws McpUpstreamError `mcpUpstreamFailure` also where it has more than 1,000 members there, holds
- * one of the traces, or takes too long to read.
+ * `value` are emptied if they are not at the top, or the top of its result, error or params, and together
+ * larger than {@link MAX_KEPT}. Throws McpUpstreamError `mcpUpstreamFailure` also if it has more than 1,000
+ * members there, holds one of the traces, or takes too long to read.
  */
 export async function readLarge(
   bytes: Buffer,
@@ -69,8 +69,8 @@ interface ListSelector {
 }
 
 /**
- * Lists the items of a message's result, on a thread where it is large; null where there is no list. Throws
- * as {@link readLarge} does.
+ * Lists the items of a message's result, on a thread if it is large; null if there is no list. Throws as
+ * {@link readLarge} does.
  */
 export async function listItems(
   message: UpstreamMessage,
@@ -103,8 +103,9 @@ export function itemsIn(message: UpstreamMessage, { member, prefix }: ListSelect
 }
 
 /**
- * Writes the list that a member of a message's result is, as JSON text of the known members of its items, on a thread if
- * it is large; null: there is no list. Leaves out what is no object. Throws as {@link readLarge} does.
+ * Writes the list that a member of a message's result is, as JSON text of the known members of its items, on
+ * a thread if it is large; null: there is no list. Leaves out items that are no objects. Throws as {@link
+ * readLarge} does.
  */
 export async function knownList(
   message: UpstreamMessage,
@@ -127,7 +128,7 @@ export function knownListIn(message: UpstreamMessage, member: string): string | 
   return JSON.stringify(list.filter(isObject).map((item) => knownMembers(item, known)))
 }
 
-/** Turns what a thread throws into what this folder throws. */
+/** Turns a thread's error into one of this folder's. */
 function upstreamFault(error: unknown, signal: AbortSignal): unknown {
   // A refusal says that it has no turn for it.
   if (signal.aborted || error instanceof Refusal || !(error instanceof Error)) return error
@@ -139,7 +140,7 @@ function upstreamFault(error: unknown, signal: AbortSignal): unknown {
 /** The beginning of a sentence of {@link mcpUpstreamFailure}. */
 const FAILED = /^mcp upstream failed: /
 
-/** Reads a message, and cuts what is large out of its value. For a thread. */
+/** Reads a message, and cuts the large parts out of its value. For a thread. */
 export function truncateMessage(bytes: Buffer, traces: SecretTraces): TruncatedMessage {
   const message = readMessage(bytes)
   const inner = new Map<string, Pick<JsonText, 'spans' | 'escapedNames'>>()
@@ -165,7 +166,7 @@ interface MessageBudget {
   values: number
 }
 
-/** Copies an object, with what `instead` gives of a member, or an emptied one where there is no room. */
+/** Copies an object, with `instead`'s value of a member, or an emptied one if there is no room. */
 function truncateMembers(
   { value, spans }: Pick<JsonText, 'value' | 'spans'>,
   room: MessageBudget,

@@ -16,7 +16,7 @@ import {
 } from './request.ts'
 import type { SessionOpening, UpstreamSession } from './sessions.ts'
 
-/** Ending a session may not take longer: nobody waits for what it says. ms. */
+/** The longest end of a session: nobody waits for its answer. ms. */
 const END_MS = 2_000
 
 /**

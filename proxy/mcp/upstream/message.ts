@@ -10,12 +10,12 @@ import type { McpResponseBody } from './exchange.ts'
 
 /** One JSON-RPC message from an upstream, strictly read. */
 export interface UpstreamMessage {
-  /** As it came. */
+  /** The raw bytes. */
   readonly bytes: Buffer
   readonly value: UnknownRecord
   /** The place in `bytes` of each outermost member's value. */
   readonly spans: ReadonlyMap<string, JsonSpan>
-  /** Of a large message: its result, error and params. Null: they are read when they are wanted. */
+  /** A large message's result, error and params. Null: they are read when they are wanted. */
   readonly objects: ReadonlyMap<string, JsonText> | null
 }
 
@@ -24,9 +24,9 @@ export type MessageKind = 'request' | 'notification' | 'response'
 /**
  * Reads the bytes as one JSON-RPC 2.0 request, notification or response as MCP has them: named parameters,
  * ids that are strings or integers (an error may have none), results that are objects. Throws
- * McpUpstreamError `mcpUpstreamFailure` for anything else: batches, duplicate names, a member that some client takes for another
- * one (`Method`), what follows the object, and all that `scanJson` refuses.
- * Does NOT know which method or id is expected.
+ * McpUpstreamError `mcpUpstreamFailure` for anything else: batches, duplicate names, a member that some
+ * client takes for another one (`Method`), text after the object, and all that `scanJson` refuses. Does NOT
+ * know which method or id is expected.
  */
 export function readMessage(bytes: Buffer): UpstreamMessage {
   const { value, spans } = scanned(bytes)
@@ -38,7 +38,7 @@ export function readMessage(bytes: Buffer): UpstreamMessage {
   return { bytes, value, spans, objects: null }
 }
 
-/** Returns the result, error or params of a message, where it is an object. */
+/** Returns the result, error or params of a message, if it is an object. */
 export const messageObject = (
   message: UpstreamMessage,
   name: 'result' | 'error' | 'params',
@@ -50,7 +50,7 @@ export function kindOfMessage({ value }: UpstreamMessage): MessageKind {
   return Object.hasOwn(value, 'id') ? 'request' : 'notification'
 }
 
-/** Returns the result of a response, or null where it is an error. */
+/** Returns the result of a response, or null if it is an error. */
 export const responseResult = ({ value }: UpstreamMessage): UnknownRecord | null =>
   isObject(value.result) ? value.result : null
 
@@ -63,7 +63,7 @@ function scanned(bytes: Buffer): JsonScan {
   try {
     return scanJson(bytes)
   } catch (error) {
-    // It says what is wrong and at which byte, and quotes nothing.
+    // It names the fault and its byte, and quotes nothing.
     throw mcpUpstreamFailure('a message is not strict JSON', { cause: error })
   }
 }
@@ -93,9 +93,9 @@ function kindOfResponse(value: UnknownRecord): MessageKind | null {
 const isId = (id: unknown): boolean => typeof id === 'string' || Number.isSafeInteger(id)
 
 /**
- * Reads the whole body, at once where all of it has come. Throws or rejects with McpUpstreamError `too_large` past
- * `maxBytes` and what the body itself fails with, and refuses with `overloaded` what `held` does not hold; the request
- * is ended then.
+ * Reads the whole body, at once if all of it has come. Throws or rejects with McpUpstreamError `too_large`
+ * past `maxBytes` and with the body's own errors, and refuses with `overloaded` if `held` does not hold it;
+ * the request is ended then.
  */
 export function readEntireBody(
   body: McpResponseBody,

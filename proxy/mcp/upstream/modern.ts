@@ -14,7 +14,7 @@ export interface ModernCall {
   readonly headers: Readonly<Record<string, string>>
   /** The caller hung up: the request is destroyed at once. */
   readonly hangup: HangupSignal
-  /** The account that the answer is counted on; null where no caller waits for it. */
+  /** The account that the answer is counted on; null if no caller waits for it. */
   readonly held: MemoryReservation | null
 }
 

@@ -21,14 +21,14 @@ import { listUpstreamTools, type RawTool } from './tools.ts'
 /** The time that a modern upstream may take to tell whether it is of the older era too. ms. */
 const SOON_MS = 5_000
 /**
- * The size of each thing that a server may tell of itself. Characters of JSON text; of plain text for the
+ * The size of each fact that a server may tell of itself. Characters of JSON text; of plain text for the
  * instructions.
  */
 const MAX_FACT = 16_384
 
 /**
  * The capabilities that a server is read with: all there are. Some servers list a tool only to clients that
- * can answer what it asks, and every tool is to be pinned; whether a caller can answer shows when the caller
+ * can answer its questions, and every tool is to be pinned; whether a caller can answer shows when the caller
  * calls.
  */
 const READER_CAPABILITIES: JsonObject = { roots: {}, sampling: {}, elicitation: { form: {}, url: {} } }
@@ -56,9 +56,9 @@ interface Reader {
 type Discovery = { readonly result: UnknownRecord | null } | null
 
 /**
- * Finds out the era of an upstream, what it says of itself, and all its tools. The modern era is tried first
- * (2026-07-28, versioning: backward compatibility), then a session of the legacy one, which is ended again.
- * Throws McpUpstreamError where any of it fails, or the signal's reason.
+ * Finds out the era of an upstream, its description of itself, and all its tools. The modern era is tried
+ * first (2026-07-28, versioning: backward compatibility), then a session of the legacy one, which is ended
+ * again. Throws McpUpstreamError if any of it fails, or the signal's reason.
  */
 export async function readMcpServer(reader: Reader): Promise<UpstreamReading> {
   const discovery = await discover(reader)
@@ -66,7 +66,7 @@ export async function readMcpServer(reader: Reader): Promise<UpstreamReading> {
 }
 
 async function readModern(reader: Reader, result: UnknownRecord | null): Promise<UpstreamReading> {
-  // Where the upstream did not say what it has, asking for its tools tells.
+  // If the upstream did not say what it has, asking for its tools tells.
   const hasTools = result === null || isObject(capabilitiesOf(result).tools)
   const page = (params: UnknownRecord) => askModern(reader, 'tools/list', params)
   const tools = hasTools ? await toolsBy(page, reader) : []
@@ -136,11 +136,11 @@ async function discover(reader: Reader): Promise<Discovery> {
   return offers(result.supportedVersions) ? { result } : null
 }
 
-/** False where it is down, silent, or refuses our credentials: a handshake would fare no better. */
+/** False if it is down, silent, or refuses our credentials: a handshake would fare no better. */
 const isNoAnswer = ({ kind, status }: McpUpstreamError): boolean =>
   kind === 'failed' && status !== 401 && status !== 403
 
-/** Tells whether the modern revision is among the versions. Throws where none is that this gateway knows. */
+/** Tells whether the modern revision is among the versions. Throws if this gateway knows none of them. */
 function offers(versions: readonly unknown[]): boolean {
   if (versions.includes(MODERN_VERSION)) return true
   if (LEGACY_VERSIONS.some((version) => versions.includes(version))) return false
@@ -162,8 +162,8 @@ async function askModern(
 }
 
 /**
- * Takes from the result of `server/discover` or `initialize` what the server says of itself, as far as given:
- * leaves out an object that is too large, cuts instructions that are too long. It decides what is asked of
+ * Takes a server's facts of itself from the result of `server/discover` or `initialize`, as far as given:
+ * leaves out an object that is too large, cuts instructions that are too long. They decide what is asked of
  * the server and offered in its name, and never who may.
  */
 function factsOf(result: UnknownRecord): JsonObject {
@@ -176,7 +176,9 @@ function factsOf(result: UnknownRecord): JsonObject {
   }
 }
 
-/** It stands in `_meta` since 2026-07-28 (server/discover), beside the capabilities before. */
+/**
+ * Reads it from `_meta` since 2026-07-28 (server/discover), from the place next to the capabilities before.
+ */
 function serverInfoOf({ _meta: meta, serverInfo }: UnknownRecord): unknown {
   return (isObject(meta) ? meta[META_KEYS.serverInfo] : undefined) ?? serverInfo
 }

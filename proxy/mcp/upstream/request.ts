@@ -81,8 +81,8 @@ export async function sendMcpRequest(
     connection = found instanceof Promise ? await found : found
     head = await exchangeHttp(connection, post(transport, textOf(request), request, request.permit.authority))
   } catch (error) {
-    // Silence, and a caller who gave up, say nothing of the upstream: it may be at work. What a revocation kept here, it
-    // is not.
+    // Silence, and a caller who gave up, say nothing of the upstream: it may be at work. Not on a request
+    // that a revocation kept here.
     settled(error instanceof McpUpstreamError ? error.kind !== 'timeout' : !request.hangup.gone)
     throw error
   }
@@ -98,7 +98,10 @@ function textOf({ requestId, method, params }: McpUpstreamRequest): string | Buf
 
 export interface OneWayMessage {
   readonly permit: UpstreamPermit
-  /** It only takes back what the permit has allowed, and goes out whatever has become of that. Default false. */
+  /**
+   * True: it only takes back a request that the permit has allowed, and goes out whatever has become of that.
+   * Default false.
+   */
   readonly takesBack?: boolean
   readonly resource: McpResource
   /** The text of a notification or a response. */
@@ -108,7 +111,7 @@ export interface OneWayMessage {
 }
 
 /**
- * Sends a message that has no answer. Throws {@link McpUpstreamError} where the upstream does not take it, or
+ * Sends a message that has no answer. Throws {@link McpUpstreamError} if the upstream does not take it, or
  * the reason why nobody waits any more.
  */
 export async function sendOneWayMessage(
@@ -167,7 +170,7 @@ export interface ExpectedAnswer {
   readonly era: ProtocolEra
   readonly credentials: UpstreamCredentials
   readonly limits: SizeLimits
-  /** The account that the answer is counted on; null where no caller waits for it. */
+  /** The account that the answer is counted on; null if no caller waits for it. */
   readonly held: MemoryReservation | null
   readonly resource: Pick<McpResource, 'resource_id'>
   /** Tells when nobody waits for the answer any more. */
@@ -182,8 +185,9 @@ export interface ExpectedAnswer {
 }
 
 /**
- * Reads the answer that begins with `head`: whole, unless it is an event stream. Throws McpUpstreamError for what
- * can be no answer: refused credentials, a redirect, another status, type or encoding, a body that is no response.
+ * Reads the answer that begins with `head`: whole, unless it is an event stream. Throws McpUpstreamError for
+ * a head or body that can be no answer: refused credentials, a redirect, another status, type or encoding, a
+ * body that is no response.
  */
 export async function readMcpAnswer(head: McpResponseHead, expectation: ExpectedAnswer): Promise<McpAnswer> {
   const { status, headers, body } = head
@@ -226,8 +230,8 @@ function typeOf({ status, headers }: McpResponseHead): string {
 
 /**
  * Reads the answer that came with an HTTP error: a JSON-RPC response with our id, or an error that has none.
- * Throws McpUpstreamError `mcpUpstreamFailure` where the body is anything else; `new_session` is its cure where it says
- * that the session is unknown.
+ * Throws McpUpstreamError `mcpUpstreamFailure` if the body is anything else; `new_session` is its cure if it
+ * says that the session is unknown.
  */
 async function errorIn(
   bytes: Buffer,
@@ -299,12 +303,12 @@ function checkMessage(message: UpstreamMessage, expectation: ExpectedAnswer): Up
   const kind = kindOfMessage(message)
   if (kind === 'response' && message.value.id !== requestId)
     throw mcpUpstreamFailure('a response to another request')
-  // 2026-07-28, streamable HTTP: what a server wants to know it asks for in a result.
+  // 2026-07-28, streamable HTTP: a server asks its questions in a result.
   if (kind === 'request' && era === 'modern') throw mcpUpstreamFailure('a request where there can be none')
   return message
 }
 
-/** Reads the response that an answer ends with. Passes over what comes before it. */
+/** Reads the response that an answer ends with. Passes over earlier messages. */
 export async function readFinalResponse(answer: McpAnswer): Promise<UpstreamMessage> {
   if (!answer.streamed) return answer.response
   let last: UpstreamMessage | null = null

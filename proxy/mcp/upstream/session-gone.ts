@@ -9,11 +9,11 @@ const WORDS = /session|not initialized/i
 /** An HTTP error to a request of the legacy era that was sent in a session. */
 export interface SessionRefusal {
   readonly status: number
-  /** True where the request named a session; a server need not give sessions names. */
+  /** True if the request named a session; a server need not give sessions names. */
   readonly named: boolean
   readonly requestId: number
   readonly bytes: Buffer
-  /** The body where it is a JSON-RPC message. */
+  /** The body if it is a JSON-RPC message. */
   readonly message: UpstreamMessage | null
 }
 

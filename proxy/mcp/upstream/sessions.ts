@@ -8,7 +8,7 @@ import type { UpstreamPermit } from './request.ts'
 
 /** A session that nothing has gone through for so long is ended. ms. */
 const IDLE_MS = 600_000
-/** Those are looked for so often while sessions are in use. ms. */
+/** The interval of sweeps while sessions are in use. ms. */
 const SWEEP_MS = 1_000
 /** No more sessions are kept in all. */
 const MAX_SESSIONS = 1_000
@@ -17,10 +17,10 @@ const MAX_OF_PRINCIPAL = 100
 
 /** A session at an upstream of the legacy era, after its handshake. */
 export interface UpstreamSession {
-  /** Null where the upstream gave none: it keeps none, or one for everybody. */
+  /** Null if the upstream gave none: it keeps none, or one for everybody. */
   readonly id: string | null
   readonly protocolVersion: string
-  /** Those of every message in it, names and values in turn. */
+  /** Headers of every message in it, names and values in turn. */
   readonly headers: readonly string[]
 }
 
@@ -51,7 +51,7 @@ export interface SessionLease {
   readonly session: UpstreamSession
   /** Must be called, once. */
   readonly release: () => void
-  /** The upstream does not know it any more: the next lease begins anew. */
+  /** The upstream does not know it any more: the next lease begins again. */
   readonly forget: () => void
 }
 
@@ -77,14 +77,14 @@ interface UpstreamSessionsOptions {
 
 /**
  * The sessions at upstreams of the legacy era: one for each owner and resource, opened when first needed and
- * once, however many calls wait for it. No two owners ever have the same, even where an upstream hands one
- * out twice.
- * In memory alone: after a crash the upstreams forget them in their own time. Not an lru-cache: a session
- * that a message is going through must not be dropped, and each principal has a limit beside that of all.
+ * once, however many calls wait for it. No two owners ever have the same, even if an upstream hands one out
+ * twice. In memory alone: after a crash the upstreams forget them in their own time. Not an lru-cache: a
+ * session that a message is going through must not be dropped, and each principal has a limit in addition to
+ * that of all.
  */
 export class UpstreamSessions {
   readonly #options: UpstreamSessionsOptions
-  /** By owner and resource. */
+  /** Keyed by owner and resource. */
   readonly #held = new Map<string, UpstreamSessionEntry>()
   /** Resource and session id of those that are open. */
   readonly #reserved = new Set<string>()
@@ -97,8 +97,8 @@ export class UpstreamSessions {
   }
 
   /**
-   * Leases the owner's session at that resource, opened where there is none. Rejects as opening it does, or
-   * with the reason why nobody waits any more.
+   * Leases the owner's session at that resource, opened if there is none. Rejects as opening it does, or with
+   * the reason why nobody waits any more.
    */
   lease(opening: SessionOpening & { readonly owner: SessionOwner }): SessionLease | Promise<SessionLease> {
     const { resource, owner } = opening
@@ -111,7 +111,7 @@ export class UpstreamSessions {
     return this.#use(key, held, opening.hangup)
   }
 
-  /** Leases a session as {@link lease} does, but resolves with null where the owner has none there. */
+  /** Leases a session as {@link lease} does, but resolves with null if the owner has none there. */
   async leaseExisting(
     resource: McpResource,
     owner: SessionOwner,

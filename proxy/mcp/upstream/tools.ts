@@ -7,7 +7,7 @@ import { errorCodeOf, responseResult, type UpstreamMessage } from './message.ts'
 const MAX_PAGES = 100
 const MAX_TOOLS = 2_000
 /**
- * The size of a list of tools: all definitions are judged anew every few minutes, and each list of a caller
+ * The size of a list of tools: all definitions are judged again every few minutes, and each list of a caller
  * is made of them. Bytes.
  */
 const MAX_LIST = 4 * 1024 * 1024
@@ -16,17 +16,18 @@ const MAX_LIST = 4 * 1024 * 1024
 export interface RawTool {
   readonly name: string
   /**
-   * The definition as JSON text, written anew from what was read: so that the definition that is judged,
-   * pinned and listed is one and the same, however the server spelt it.
+   * The definition as JSON text, written again from the parsed value: so that the judged, pinned and listed
+   * definition is one and the same, however the server spelt it.
    */
   readonly text: string
 }
 
 /**
  * Reads all tools of a server, over all pages of `tools/list`, each with a name of its own. `send` sends one
- * request with these params; `asker` waits for large pages. Throws McpUpstreamError: `too_large` past 100 pages, 2,000 tools, 4 MiB or
- * `maxAnswerBytes`, `mcpUpstreamFailure` where a page is none, a cursor comes back, or two tools have one name. A server
- * without that method has no tools. Does NOT look at a definition beyond its name.
+ * request with these params; `asker` waits for large pages. Throws McpUpstreamError: `too_large` past 100
+ * pages, 2,000 tools, 4 MiB or `maxAnswerBytes`, `mcpUpstreamFailure` if a page is none, a cursor comes back,
+ * or two tools have one name. A server without that method has no tools. Does NOT look at a definition beyond
+ * its name.
  */
 export async function listUpstreamTools(
   send: (params: UnknownRecord) => Promise<UpstreamMessage>,
@@ -86,8 +87,8 @@ async function addAll(
 }
 
 /**
- * Reads the cursor of the next page, or null. Throws McpUpstreamError where it is no text. Servers also write
- * null or an empty one where there is none.
+ * Reads the cursor of the next page, or null. Throws McpUpstreamError if it is no text. Servers also write
+ * null or an empty one if there is none.
  */
 export function cursorOf({ nextCursor: cursor }: UnknownRecord): string | null {
   if (cursor === undefined || cursor === null || cursor === '') return null
