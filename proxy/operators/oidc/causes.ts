@@ -3,14 +3,14 @@ import { AuthorizationResponseError, ResponseBodyError } from 'openid-client'
 const MAX_DEPTH = 8
 const MAX_CHARACTERS = 256
 
-/** An error and what it was caused by. */
+/** An error and its causes. */
 function causesOf(error: unknown): readonly Error[] {
   const all: Error[] = []
   for (let at = error; at instanceof Error && all.length < MAX_DEPTH; at = at.cause) all.push(at)
   return all
 }
 
-/** An error of that class, among what an error was caused by; null where there is none. */
+/** An error of that class, among the causes of an error; null if there is none. */
 export const findCause = <E extends Error>(error: unknown, of: new (...args: never[]) => E): E | null =>
   causesOf(error).find((one): one is E => one instanceof of) ?? null
 

@@ -2,17 +2,18 @@ import { Refusal } from '../../../plugins/refusal.ts'
 
 /** The codes that are redeemed at once. Each takes the provider a moment, or the whole of its time. */
 const MAX_AT_ONCE = 32
-/** The senders that wait, and what one of them waits with. */
+/** The most senders that wait, and the most requests of one. */
 const MAX_SENDERS = 1_000
 const MAX_OF_SENDER = 16
 
 /**
- * The line of those whose codes are to be redeemed: who has begun a sign-in may send any code, as often as it likes, and
- * each is a request to the identity provider. While there are too many, each sender has its turn after every other one:
- * whoever sends a flood waits for itself. Refuses with `sign_in_unavailable` what one sender has waiting beyond that.
+ * The line of codes to redeem: a visitor who has begun a sign-in may send any code, as often as it likes, and
+ * each is a request to the identity provider. While there are too many, each sender has its turn after every
+ * other one: the sender of a flood waits for itself. Refuses with `sign_in_unavailable` a sender's requests
+ * beyond that.
  */
 export class FairQueue {
-  /** By sender, in the order of their turns. */
+  /** Keyed by sender, in the order of their turns. */
   readonly #waiting = new Map<string, (() => void)[]>()
   #underWay = 0
 

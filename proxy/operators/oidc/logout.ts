@@ -17,7 +17,7 @@ import { ProviderUnavailable } from './provider-fetch.ts'
 
 const EVENT = 'http://schemas.openid.net/event/backchannel-logout'
 
-/** A logout token is sent as it is made. Seconds. */
+/** The oldest logout token: one is sent as it is made. Seconds. */
 const MAX_LOGOUT_TOKEN_AGE_S = 120
 const MAX_CHARACTERS = 256
 
@@ -50,7 +50,9 @@ function refusalOf(error: unknown): Refusal {
   return new Refusal('logout_token_invalid', { cause: error })
 }
 
-/** Renders a refusal as the specification has it (§2.8), with what every refusal of this service says. */
+/**
+ * Renders a refusal as the specification has it (§2.8), with the members of every refusal of this service.
+ */
 export const logoutRefusal = (
   { status, message, headers, reason, detail }: Refusal,
   { id }: Pick<Arrival, 'id'>,
@@ -73,7 +75,8 @@ async function verifyLogoutToken(
   at: number,
 ): Promise<LogoutClaims> {
   const { issuer } = provider.options
-  // Before anything is asked of the provider: what does not even claim to come from it costs it nothing.
+  // Before anything is asked of the provider: a token that does not even claim to come from it costs it
+  // nothing.
   if (decodeJwt(token).iss !== issuer) throw new Error('another issuer')
   const requiredClaims = ['iat', 'jti', 'events']
   const claims = await provider.verify(token, at, MAX_LOGOUT_TOKEN_AGE_S, { requiredClaims })
@@ -126,7 +129,7 @@ const entryOf = (
       action: 'admin.signed_out',
       detail: {
         ...{ via: 'oidc', by: 'provider', issuer, session: digest.slice(0, ROW_DIGITS) },
-        // Of an earlier version, which knew no bound.
+        // By an earlier version, which knew no bound.
         ...(unnamed > 0 && { others: unnamed }),
       },
     },

@@ -7,22 +7,23 @@ import {
 } from '../../../plugins/operators/capabilities.ts'
 import type { OidcOptions } from '../options.ts'
 
-/** What the values of somebody's claim let it be. `marks`: of the entries that say so. */
+/** The operator that the values of somebody's claim make it. `marks`: of the entries that say so. */
 export type MappedOperator = { readonly marks: readonly string[] } & (
   | { readonly operator: string }
   | { readonly capabilities: readonly AdminCapability[] }
 )
 
-/** Who may sign in by the identity provider, as one configuration says it. */
+/** The people who may sign in by the identity provider, as one configuration says it. */
 export interface ClaimMapping {
-  /** Of every entry: a session rests on those that have let it in, and ends with them. */
+  /** Marks of every entry: a session rests on those that have let it in, and ends with them. */
   readonly marks: ReadonlySet<string>
   /**
-   * Finds what the values of the claim are for: the operator that one of them names, whatever sets others stand for;
-   * else all that their sets hold. Null where none is for anything, `ambiguous` where they name two operators.
+   * Finds the operator for the values of the claim: the one that a value names, whatever sets others stand
+   * for; else one with all that their sets hold. Null if none stands for anything, `ambiguous` if they name
+   * two operators.
    */
   readonly of: (values: readonly string[]) => MappedOperator | 'ambiguous' | null
-  /** Whether somebody may be the operator of this name, or get a capability by a set. */
+  /** True if somebody may be the operator of this name, or get a capability by a set. */
   readonly namesOperator: (operator: string) => boolean
   readonly grantsCapability: (capability: AdminCapability) => boolean
 }
@@ -31,7 +32,8 @@ export interface ClaimMapping {
 export function readClaimMapping(oidc: OidcOptions | undefined): ClaimMapping {
   const entries = new Map(Object.entries(oidc?.map ?? {}))
   const targets = [...entries.values()]
-  // All that a sign-in was judged by: where any of it is another one, so is the mark, and the session ends.
+  // All the terms that a sign-in was judged by: if any of them changes, so does the mark, and the session
+  // ends.
   const terms = [oidc?.issuer, oidc?.client_id, oidc?.claim, oidc?.acr_values, oidc?.amr_values]
   const mark = (value: string, target: string): string =>
     hash('sha256', JSON.stringify([...terms, oidc?.require_email_verified, value, target]))

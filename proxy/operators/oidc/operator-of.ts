@@ -22,9 +22,9 @@ interface MatchedOperator {
 }
 
 /**
- * Finds the operator that a person is by the configuration (docs/operators.md#oidc): the one that the map names, with
- * its own set; or the person's own, made at the first sign-in, with exactly the set that the map gives. What it
- * changes says so in its rows. Throws {@link SignInRefused}.
+ * Finds the operator that a person is by the configuration (docs/operators.md#oidc): the one that the map
+ * names, with its own set; or the person's own, made at the first sign-in, with exactly the set that the map
+ * gives. Its changes say so in their rows. Throws {@link SignInRefused}.
  */
 export async function resolveMappedOperator(
   context: AdminContext,
@@ -73,7 +73,7 @@ async function ownOperator(
 const isSame = (one: readonly string[], other: readonly string[]): boolean =>
   one.length === other.length && one.every((capability) => other.includes(capability))
 
-/** Who signs in is the author of what its sign-in changes. */
+/** The person who signs in is the author of the changes that the sign-in makes. */
 const selfAuthor = (id: string): ChangeAuthor => ({ id, type: 'operator', via: 'oidc', standing: [] })
 
 /** Makes the operator of a person, and returns its id. A name that is somebody else's is never shared. */

@@ -4,13 +4,13 @@ import type { ProviderIdentity as Identity } from '../../../db/operators/identit
 import type { OidcOptions } from '../options.ts'
 
 const MAX_CHARACTERS = 256
-/** The values of a claim that are looked at, and of `amr` that are kept. */
+/** Most values of a claim that are read, and of `amr` that are kept. */
 const MAX_VALUES = 1000
 const MAX_AMR = 16
 
 /** A person, as a verified ID token says it. */
 export interface OidcPerson extends Identity {
-  /** What the claim of the configuration says of it. */
+  /** Values of the configuration's claim. */
   readonly values: readonly string[]
   readonly acr: string | null
   readonly amr: readonly string[]
@@ -32,10 +32,10 @@ export type SignInRefusalReason =
   | 'name_taken'
   | 'last_owner'
 
-/** Somebody whom the provider has authenticated, and who gets nothing. */
+/** A person whom the provider has authenticated, and who gets nothing. */
 export class SignInRefused extends Error {
   readonly reason: SignInRefusalReason
-  /** The operator that it would have been; null where that is nobody. */
+  /** The operator that it would have been; null if that is nobody. */
   readonly operator: string | null
 
   constructor(reason: SignInRefusalReason, operator: string | null = null) {
@@ -46,7 +46,7 @@ export class SignInRefused extends Error {
 }
 
 /**
- * Reads who somebody is from a verified ID token. Throws {@link SignInRefused} where the configuration asks for a
+ * Reads a person from a verified ID token. Throws {@link SignInRefused} if the configuration asks for a
  * stronger sign-in, or for an e-mail address that the provider has verified.
  */
 export function personOf(claims: JWTPayload & { readonly sub: string }, options: OidcOptions): OidcPerson {
@@ -87,9 +87,9 @@ const DIGEST_DIGITS = 16
 const WITH_DIGEST = new RegExp(`-[0-9a-f]{${DIGEST_DIGITS}}$`)
 
 /**
- * Makes the short name of an operator. A verified e-mail address makes a bare one, `ada-example.com`, and no other
- * address makes the same. All else is what the person has chosen, so it shows that: the name that it likes, or the
- * provider's own, with a digest of issuer and subject, which nobody else has.
+ * Makes the short name of an operator. A verified e-mail address makes a bare one, `ada-example.com`, and no
+ * other address makes the same. Every other name is the person's own choice, and shows that: the name that it
+ * likes, or the provider's own, with a digest of issuer and subject, which nobody else has.
  */
 function nameOf(claims: JWTPayload, person: string): string {
   const email = claims.email_verified === true ? textOf(claims.email) : null

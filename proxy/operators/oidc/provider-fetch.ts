@@ -7,7 +7,7 @@ export const PROVIDER_ANSWER_MS = 5_000
 /** The longest answer of the provider. Bytes. */
 export const MAX_PROVIDER_ANSWER_BYTES = 256 * 1024
 
-/** The provider cannot be asked, or answers what no provider may. For the log: the message may name an address. */
+/** The provider cannot be asked, or gives an invalid answer. For the log: the message may name an address. */
 export class ProviderUnavailable extends Error {
   override readonly name = 'ProviderUnavailable'
 }
@@ -19,9 +19,9 @@ interface ProviderFetchInit {
 }
 
 /**
- * Makes what asks the identity provider. It goes where `isOurs` says and nowhere else, follows no redirect, and takes
- * no longer and no more than the limits above. Rejects with {@link ProviderUnavailable}, also for an answer of the
- * provider's that it failed or is overloaded.
+ * Makes the function that asks the identity provider. It goes where `isOurs` says and nowhere else, follows
+ * no redirect, and takes no longer and no more than the limits above. Rejects with {@link
+ * ProviderUnavailable}, also for an answer of the provider's that it failed or is overloaded.
  */
 export const providerFetch =
   (agent: Agent, isOurs: (url: URL) => boolean) =>

@@ -15,7 +15,7 @@ import { PROVIDER_ANSWER_MS, ProviderUnavailable, providerFetch } from './provid
 
 /** The time that an answer of the provider is kept. ms. */
 const MAX_CACHE_AGE_MS = 3_600_000
-/** The least time between two questions, where one failed or somebody wants a newer answer. ms. */
+/** The least time between two questions, if one failed or somebody wants a newer answer. ms. */
 const MIN_REFETCH_MS = 60_000
 
 interface TimedAnswer<T> {
@@ -25,8 +25,9 @@ interface TimedAnswer<T> {
 }
 
 /**
- * An answer of the identity provider. It is asked for when it is first needed, kept for an hour, and asked for once
- * by all who wait for it. A failure is everybody's for a minute: strangers make no more requests than that.
+ * An answer of the identity provider. It is asked for when it is first needed, kept for an hour, and asked
+ * for once by all who wait for it. A failure is everybody's for a minute: strangers make no more requests
+ * than that.
  */
 class CachedAnswer<T> {
   readonly #ask: () => Promise<T>
@@ -44,7 +45,7 @@ class CachedAnswer<T> {
     return this.#answer && this.#now() - this.#answer.at < keptMs ? this.#answer.value : this.#asked()
   }
 
-  /** As {@link get}, but newer than what it has given, unless that is less than a minute old: then null. */
+  /** Like {@link get}, but newer than its last answer, unless that is less than a minute old: then null. */
   refetch(): Promise<T> | null {
     return this.#answer && this.#now() - this.#answer.at < MIN_REFETCH_MS ? null : this.#asked()
   }
@@ -60,7 +61,7 @@ class CachedAnswer<T> {
   }
 }
 
-/** How far the clocks of the provider and of this machine may be apart. Seconds. */
+/** The most that the clocks of the provider and of this machine may differ. Seconds. */
 const CLOCK_TOLERANCE_S = 30
 
 /** Signatures by a key that the provider alone has. Never a shared one: `HS256` with a public key is anybody's. */
@@ -73,14 +74,14 @@ const ALGORITHMS: readonly string[] = [
 export interface DiscoveredProvider {
   readonly configuration: client.Configuration
   readonly algorithms: readonly string[]
-  /** Where its people end their session with it (OpenID Connect RP-Initiated Logout 1.0); null: nowhere. */
+  /** The provider's page to end a session (OpenID Connect RP-Initiated Logout 1.0); null: none. */
   readonly endSession: URL | null
   readonly jwksUri: string
 }
 
 /**
- * The identity provider of one configuration (OpenID Connect Discovery 1.0). Asked for nothing before somebody signs
- * in. What it cannot answer rejects with {@link ProviderUnavailable}.
+ * The identity provider of one configuration (OpenID Connect Discovery 1.0). Asked for nothing before
+ * somebody signs in. A question that it cannot answer rejects with {@link ProviderUnavailable}.
  */
 export class IdentityProvider {
   readonly options: OidcOptions
@@ -128,7 +129,7 @@ export class IdentityProvider {
       audience: this.options.client_id,
       clockTolerance: CLOCK_TOLERANCE_S,
       currentDate: new Date(at),
-      // Refuses what is issued in the future, too.
+      // Refuses tokens issued in the future, too.
       maxTokenAge: mostS,
     })
     return payload
@@ -152,7 +153,7 @@ export class IdentityProvider {
     const options: client.DiscoveryRequestOptions = {
       [client.customFetch]: this.#fetch,
       timeout: PROVIDER_ANSWER_MS / 1000,
-      // Of this machine alone: proxy/operators/options.ts refuses any other.
+      // Only this machine's: proxy/operators/options.ts refuses any other.
       ...(url.protocol === 'http:' && { execute: [client.allowInsecureRequests] }),
     }
     const metadata = { client_secret: this.options.client_secret, [client.clockTolerance]: CLOCK_TOLERANCE_S }
@@ -164,7 +165,7 @@ export class IdentityProvider {
     }
   }
 
-  /** RFC 8414 §2: where it does not say, it takes `client_secret_basic`. */
+  /** RFC 8414 §2: if it does not say, it takes `client_secret_basic`. */
   readonly #authentication: client.ClientAuth = (server, ...rest) => {
     const { token_endpoint_auth_methods_supported: methods } = server
     const basic = methods?.includes('client_secret_basic') ?? true
@@ -191,7 +192,7 @@ export class IdentityProvider {
     }
   }
 
-  /** As safe as the issuer itself: https, or http where the issuer is on this machine and so is the endpoint. */
+  /** Requires an endpoint as safe as the issuer: https, or http if both are on this machine. */
   #originOf(endpoint: string | undefined): string {
     const url = endpoint === undefined ? null : URL.parse(endpoint)
     const issuer = new URL(this.options.issuer)

@@ -13,9 +13,9 @@ interface RefusedPerson {
 }
 
 /**
- * Records that somebody whom the provider has authenticated gets nothing: durable before it resolves. Nothing of the
- * row says who that is, but for an operator that there is. Of one person only so many in a minute are rows; the others
- * are counted, as strangers are: nobody grows the chain by being refused.
+ * Records that somebody whom the provider has authenticated gets nothing: durable before it resolves. Nothing
+ * of the row says who that is, unless it is an existing operator. Only so many of one person in a minute are
+ * rows; the others are counted, as strangers are: nobody grows the chain by being refused.
  */
 export async function recordRefusedSignIn(
   { context, refusedRows, count }: Pick<SignInContext, 'context' | 'refusedRows' | 'count'>,

@@ -81,21 +81,21 @@ export const startSignIn =
 const baseOf = (ours: readonly string[], host: string | undefined): string =>
   ours.find((url) => new URL(url).host === host) ?? ours.at(-1) ?? ''
 
-/** Some providers put into the ID token only what is asked for (OpenID Connect Core 1.0 §5.5). */
+/** Some providers put only requested claims into the ID token (OpenID Connect Core 1.0 §5.5). */
 function claimsAsked({ configuration }: DiscoveredProvider, options: OidcOptions): Record<string, string> {
   if (configuration.serverMetadata().claims_parameter_supported !== true) return {}
   const { claim, acr_values: acrs } = options
   const who = claim === 'email' ? { email: null, email_verified: null } : { [claim]: null }
-  // Asking for `acr` beside `acr_values` means nothing in particular (§5.5.1.1).
+  // Asking for `acr` in addition to `acr_values` means nothing in particular (§5.5.1.1).
   const how = acrs.length > 0 ? { amr: null } : { amr: null, acr: null }
   return { claims: JSON.stringify({ id_token: { ...how, ...who } }) }
 }
 
 /**
- * GET /proxy/oidc/callback: takes the provider's answer, and begins the session. Refuses with `sign_in_not_begun` what
- * is not the answer to this browser's own transaction, with `sign_in_refused` whoever gets nothing, with
- * `sign_in_unavailable` where the provider cannot be asked. Answers with a page that leads on: the browser came from
- * another site, and would not send its new cookie yet.
+ * GET /proxy/oidc/callback: takes the provider's answer, and begins the session. Refuses with
+ * `sign_in_not_begun` an answer to another transaction than this browser's own, with `sign_in_refused` a
+ * person who gets nothing, with `sign_in_unavailable` if the provider cannot be asked. Answers with a page
+ * that leads on: the browser came from another site, and would not send its new cookie yet.
  */
 export const finishSignIn =
   (signing: SignInContext) =>
@@ -207,7 +207,7 @@ async function exchangeCode(
 const isSubject = (sub: string | undefined): sub is string =>
   sub !== undefined && sub !== '' && sub.length <= 255
 
-/** A transaction ends once, whichever replica sees its answer, also where the provider takes a code twice. */
+/** A transaction ends once, whichever replica sees its answer, also if the provider takes a code twice. */
 async function claimTransaction(
   { context }: SignInContext,
   digest: string,

@@ -4,8 +4,8 @@ import type { OperatorsOptions } from '../options.ts'
 import { readClaimMapping } from './mapping.ts'
 
 /**
- * Makes the question whether the identity provider's people may sign in as an operator who can administer others: the
- * map names it, or a set that holds as much is somebody's for whom it was made.
+ * Makes the question whether the identity provider's people may sign in as an operator who can administer
+ * others: the map names it, or somebody for whom it was made has a set that holds as much.
  */
 export function canSignInByProvider(
   database: Database,

@@ -22,7 +22,7 @@ const transaction = z.strictObject({
   verifier: z.string(),
   issuer: z.string(),
   client: z.string(),
-  /** Where the provider sends the browser back to. */
+  /** The provider's redirect URL back to us. */
   redirect: z.string(),
   next: z.string(),
   /** The digest of the session that the browser had. Absent: none. */
@@ -42,7 +42,7 @@ export function sealTransaction(key: Buffer, begun: SignInTransaction): string {
   return Buffer.concat([nonce, ...sealed]).toString('base64url')
 }
 
-/** Opens what {@link sealTransaction} has sealed; null where it is anything else, or too old. */
+/** Opens a text of {@link sealTransaction}; null if it is anything else, or too old. */
 export function openTransaction(key: Buffer, sealed: string | null, at: number): SignInTransaction | null {
   if (sealed === null || sealed.length > MAX_CHARACTERS) return null
   const bytes = Buffer.from(sealed, 'base64url')

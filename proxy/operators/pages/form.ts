@@ -48,7 +48,9 @@ export const secretInForm = ({
   },
 })
 
-/** The same request with the session's token where scripts send it: a page without one sends the field `csrf`. */
+/**
+ * The same request with the session's token as scripts send it: a page without one sends the field `csrf`.
+ */
 export const withFormToken = (facts: Arrival & SubmittedForm): Arrival & SubmittedForm => {
   const token = facts.form.get('csrf')
   return token === undefined ? facts : { ...facts, headers: { ...facts.headers, 'x-csrf-token': token } }

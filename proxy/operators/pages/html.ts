@@ -11,7 +11,7 @@ const ENTITIES: Readonly<Record<string, string>> = {
 /** Text as it stands in HTML, between tags and in quoted attributes alike. */
 const escapeHtml = (text: string): string => text.replaceAll(/[&<>"']/g, (one) => ENTITIES[one] ?? '')
 
-/** A piece of HTML: what {@link html} has made, and nothing else. */
+/** A piece of HTML: only {@link html} makes one. */
 export class HtmlFragment {
   readonly text: string
 
@@ -21,9 +21,10 @@ export class HtmlFragment {
 }
 
 /**
- * Puts HTML together: every value but HTML itself is escaped. What people read shows what hides, line feeds and tabs
- * aside, as `\u{200b}`: a name of a stranger would else be taken for another one (docs/threats.md#h15). What a form or a
- * script gives back is exact: the values of attributes other than {@link READ_ATTRIBUTES}, and the text of a `textarea`.
+ * Puts HTML together: every value but HTML itself is escaped. Text for people shows hidden characters, line
+ * feeds and tabs aside, as `\u{200b}`: a name of a stranger would else be taken for another one
+ * (docs/threats.md#h15). A text that a form or a script gives back is exact: the values of attributes other
+ * than {@link READ_ATTRIBUTES}, and the text of a `textarea`.
  */
 export const html = (
   parts: TemplateStringsArray,

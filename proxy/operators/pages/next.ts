@@ -1,4 +1,4 @@
-/** The page that is shown where no other was asked for. */
+/** The page that is shown if no other was asked for. */
 export const HOME_PAGE = '/proxy'
 
 const LOCAL = /^\/proxy(?:[/?][!-~]*)?$/
@@ -6,7 +6,7 @@ const LOCAL = /^\/proxy(?:[/?][!-~]*)?$/
 const SIGN_IN_PATHS = /^\/proxy\/(?:sign-in|sign-out|oidc\/)/
 const MAX_CHARACTERS = 512
 
-/** Where to go after sign-in: a page of ours, or {@link HOME_PAGE} for anything else. */
+/** The page after sign-in: a page of ours, or {@link HOME_PAGE} for anything else. */
 export function nextPage(query: string): string {
   const next = new URLSearchParams(query).get('next') ?? ''
   const isOurs = next.length <= MAX_CHARACTERS && LOCAL.test(next) && !SIGN_IN_PATHS.test(next)

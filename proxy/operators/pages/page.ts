@@ -25,7 +25,7 @@ const POLICY = [
   "base-uri 'none'",
 ].join('; ')
 
-/** The headers of every page that people see, beside its policy. */
+/** The headers of every page that people see, besides its policy. */
 export const PAGE_HEADERS = {
   'content-type': 'text/html; charset=utf-8',
   // Not `no-referrer`: browsers then send `Origin: null` with a form.
@@ -65,8 +65,8 @@ ${
 })
 
 /**
- * Makes a page that leads on by itself: a browser that comes from another site sends its Strict cookies only with what
- * this page asks for.
+ * Makes a page that leads on by itself: a browser that comes from another site sends its Strict cookies only
+ * with requests of this page.
  */
 export const redirectPage = (to: string, headers: Readonly<Record<string, string>> = {}): Reply =>
   plainPage({
@@ -76,7 +76,7 @@ export const redirectPage = (to: string, headers: Readonly<Record<string, string
     headers,
   })
 
-/** Renders a refusal as a page: one sentence, and what to name when asking about it. */
+/** Renders a refusal as a page: one sentence, and the id to name when asking about it. */
 export const refusalPage = (
   refusal: Refusal,
   { id }: Pick<Arrival, 'id'>,

@@ -39,7 +39,7 @@ const secretForm = (
 <small>12 to 72 letters, digits and symbols, no spaces. For when nothing else works.</small>
 <p><button>Sign in</button></p></form>`
 
-/** Renders a refusal of the secret: what it is, and the form once more. */
+/** Renders a refusal of the secret: the refusal, and the form once more. */
 export const signInRefusalPage = (refusal: Refusal, facts: Arrival): Reply =>
   refusal.reason === 'admin_secret_invalid'
     ? plainPage({
@@ -51,7 +51,7 @@ export const signInRefusalPage = (refusal: Refusal, facts: Arrival): Reply =>
 
 const hostOf = (issuer: string | undefined): string => URL.parse(issuer ?? '')?.host ?? ''
 
-/** The operator whose certificate a connection has shown; null where it is nobody's who could sign in. */
+/** The operator whose certificate a connection has shown; null if it is nobody's who could sign in. */
 async function operatorOfCertificate(pin: SignInContext['pin'], facts: Arrival): Promise<string | null> {
   if (facts.peer === null) return null
   try {
@@ -63,7 +63,7 @@ async function operatorOfCertificate(pin: SignInContext['pin'], facts: Arrival):
   }
 }
 
-/** Of a sign-in that no identity provider has a part in. */
+/** The facts of a sign-in without an identity provider. */
 const NO_PROVIDER = {
   amr: [],
   issuer: null,
@@ -95,13 +95,13 @@ export const signInByCertificate =
     return seeOther(nextPage(query), { 'set-cookie': cookie })
   }
 
-/** POST /proxy/sign-in: begins a session for whoever has the operator secret, which a plugin has checked. */
+/** POST /proxy/sign-in: begins a session for a user with the operator secret, which a plugin has checked. */
 export const signInBySecret =
   (signing: SignInContext) =>
   async (facts: Arrival & SubmittedForm & ActorAndHolder): Promise<Reply> => {
     const { id, at, query, actor } = facts
     const { context, sessions } = signing
-    // What the actor's standing asserts: where it is another one by now, no session begins.
+    // The actor's standing asserts it: if it is another one by now, no session begins.
     const { hash } = await readSecret(context.database)
     const cookie = await beginSession(signing, {
       id,

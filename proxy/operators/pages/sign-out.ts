@@ -8,11 +8,11 @@ import type { SignInContext } from '../signing-in.ts'
 import { redirectPage, seeOther } from './page.ts'
 import type { VisitorSession } from './visitor.ts'
 
-/** What a browser forgets of this host. */
+/** The data of this host that a browser forgets. */
 const FORGET = '"cache", "cookies"'
 
 /**
- * POST /proxy/sign-out: ends the session, here and, where the provider has a page for it, there (OpenID Connect
+ * POST /proxy/sign-out: ends the session, here and, if the provider has a page for it, there (OpenID Connect
  * RP-Initiated Logout 1.0). A plugin has checked that the page is ours.
  */
 export const signOut =

@@ -3,7 +3,7 @@ import type { BrowserSessions, EndingSession } from '../../../plugins/operators/
 import type { Arrival, Plugin } from '../../../plugins/plugin.ts'
 import { type SubmittedForm, withFormToken } from './form.ts'
 
-/** The session that a browser ends; null where it has none. */
+/** The session that a browser ends; null if it has none. */
 export interface VisitorSession {
   readonly ending: EndingSession | null
 }
@@ -19,8 +19,8 @@ export const visitor = (
 const ELSEWHERE: ReadonlySet<unknown> = new Set(['cross-site', 'same-site'])
 
 /**
- * Tells a browser that follows a link of another site: it sends no Strict cookie, or one that nobody listens to, until a
- * page of ours leads it on.
+ * Tells whether a browser follows a link of another site: it sends no Strict cookie, or one that nobody
+ * heeds, until a page of ours leads it on.
  */
 export const isFromOtherOrigin = ({ headers }: Pick<Arrival, 'headers'>): boolean =>
   ELSEWHERE.has(headers['sec-fetch-site'])

@@ -14,7 +14,7 @@ import { Refusal } from '../../../plugins/refusal.ts'
 import { commitChange } from '../../admin/operation/change.ts'
 import type { SignInContext } from '../signing-in.ts'
 
-/** How somebody has signed in. */
+/** A sign-in to begin a session with. */
 interface SessionStart {
   /** The request's id. */
   readonly id: string
@@ -32,7 +32,7 @@ interface SessionStart {
   readonly providerSession: string | null
   /** The digest of the session that the browser has come with, which this one replaces; null: it has none. */
   readonly replaces: string | null
-  /** What must be so when the session begins. */
+  /** Conditions for the beginning of the session. */
   readonly assertions: readonly RowAssertion[]
   readonly detail: JsonObject
 }
@@ -41,9 +41,10 @@ interface SessionStart {
 export const ROW_DIGITS = 8
 
 /**
- * Begins a session, with its row `admin.sign_in`: both or neither. Returns its cookie. The id is new, whatever the
- * browser has brought along; the session that it came with ends, and so does the oldest where its operator has too many.
- * Refuses with `sign_in_throttled` an operator that signs in again and again: of these refusals a minute has one row.
+ * Begins a session, with its row `admin.sign_in`: both or neither. Returns its cookie. The id is new,
+ * whatever the browser has brought along; the session that it came with ends, and so does the oldest if its
+ * operator has too many. Refuses with `sign_in_throttled` an operator that signs in again and again: these
+ * refusals have one row a minute.
  */
 export async function beginSession(
   signing: Pick<SignInContext, 'context' | 'sessions' | 'rules' | 'signIns' | 'summaries'>,
