@@ -9,7 +9,7 @@ import { type ActivityQuery, type CallFacet, type CallPage, callLines, callsOf, 
 import { chart } from './chart.ts'
 import { countDecisions } from './decided.ts'
 
-/** The form, and what is chosen: each can be taken away. */
+/** The form, and the chosen filters: each can be taken away. */
 function activityForm({ chosen, noise, times: { typed, problems }, here }: ActivityParams): HtmlFragment {
   const hidden = Object.entries(chosen).filter(
     ([name]) => !['since', 'until', 'window', 'cursor'].includes(name),
@@ -52,7 +52,7 @@ export const activityPage: DashboardPage = async (dashboard, facts) => {
   }
 }
 
-/** Counts and calls. A window that moves begins where its first bar does. */
+/** Counts and calls. A moving window begins with its first bar. */
 async function found(
   dashboard: DashboardContext,
   facts: AdministrationFacts,
@@ -74,7 +74,7 @@ async function found(
     ...(action !== undefined && { action }),
     ...(isVerdict && status !== undefined && { status }),
   }
-  // One after the other: of what reads the ledger at once there are few places.
+  // One after the other: few may read the ledger at once.
   const calls = await callsOf(dashboard, facts, { ...wanted, noise, most: LINES } satisfies ActivityQuery)
   const decided = await countDecisions(dashboard, facts, shown, which)
   const notNarrowed = [
@@ -87,7 +87,9 @@ ${following(asked)}
 ${table(calls, here, facts.at)}</div>`
 }
 
-/** Where new calls may come: a link to ask for them, and for a script where it hears of them. */
+/**
+ * Renders the place for new calls: a link to ask for them, and for a script to show that it hears of them.
+ */
 const following = ({ chosen, here }: ActivityParams): HtmlFragment =>
   chosen.cursor || chosen.until
     ? EMPTY_HTML

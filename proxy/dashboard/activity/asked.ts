@@ -1,6 +1,6 @@
 import { type ActivityTimes, timesOf } from './times.ts'
 
-/** The query's names: the audit API's, and those of what a decision says beside. */
+/** The query's names: the audit API's, and those of further members of a decision. */
 const NAMES = [
   ...(['principal', 'action', 'status', 'reason', 'tool', 'model'] as const),
   ...(['since', 'until', 'window', 'cursor'] as const),
@@ -10,7 +10,7 @@ type ActivityFilter = Readonly<Partial<Record<(typeof NAMES)[number], string>>>
 /** The path of the page with other words in its query; null takes a word away. */
 export type ActivityHref = (changes: Readonly<Record<string, string | null>>) => string
 
-/** What a query asks for. */
+/** The parameters of a query. */
 export interface ActivityParams {
   readonly chosen: ActivityFilter
   readonly noise: boolean

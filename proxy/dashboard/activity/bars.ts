@@ -3,7 +3,7 @@ import { type ActivityTimes, WINDOWS } from './times.ts'
 
 const [MINUTE_MS, HOUR_MS, DAY_MS] = [60_000, 3_600_000, 86_400_000]
 
-/** The lengths of time that a bar may stand for, each with the level of the counts that it is made of. */
+/** The lengths of time that a bar may stand for, each with the level of its counts. */
 const UNITS: readonly (readonly [ms: number, level: CountLevel, name: string])[] = [
   [MINUTE_MS, 16, 'a minute'],
   [5 * MINUTE_MS, 16, '5 minutes'],
@@ -18,7 +18,7 @@ const UNITS: readonly (readonly [ms: number, level: CountLevel, name: string])[]
   [364 * DAY_MS, 10, '364 days'],
 ]
 const LARGEST_UNIT: (typeof UNITS)[number] = [364 * DAY_MS, 10, '364 days']
-/** The bars of a chart: a few more where a window begins and ends within one. */
+/** The bars of a chart: a few more if a window begins and ends within one. */
 const MAX_BARS = 72
 
 /** The window of a chart: whole bars. */
@@ -30,13 +30,13 @@ export interface BarWindow {
   /** The beginning of the first bar, and the end of the last one. ms since the epoch. */
   readonly from: number
   readonly to: number
-  /** Whether the last bar is the one that goes on now. */
+  /** True: the last bar is the present one. */
   readonly goesOn: boolean
-  /** Whether the bars have more than what was typed: the table does not. */
+  /** True: the bars cover more than the typed times; the table does not. */
   readonly widened: boolean
 }
 
-/** The window that a chart shows: what is asked for, widened to whole bars; by default the last 24 hours. */
+/** The window that a chart shows: the requested one, widened to whole bars; by default the last 24 hours. */
 export function barWindow({ window, since, until }: ActivityTimes, now: number): BarWindow {
   const end = until ?? now
   const begin = window === null ? (since ?? end - WINDOWS['24h']) : end - WINDOWS[window]
@@ -52,7 +52,7 @@ export function barWindow({ window, since, until }: ActivityTimes, now: number):
 /** An instant as counts of a level spell its span. */
 export function spanAt(at: number, level: CountLevel): string {
   const text = new Date(at).toISOString()
-  // A year of more than four digits is spelt another way, and comes behind all that can be recorded.
+  // A year of more than four digits is spelt another way, and comes after all that can be recorded.
   return text.startsWith('+') ? '~' : text.slice(0, level)
 }
 
@@ -61,7 +61,7 @@ const REST = '0000-01-01T00:00'
 /** The beginning of a span. ms since the epoch. */
 const beginOf = (span: string): number => Date.parse(`${span}${REST.slice(span.length)}Z`)
 
-/** What was decided in the time of a bar. */
+/** The decisions in the time of a bar. */
 export interface ChartBar {
   /** ms since the epoch. */
   readonly from: number

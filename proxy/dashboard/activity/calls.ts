@@ -18,7 +18,7 @@ export interface ActivityCall {
   readonly outcome: AuditRow | null
 }
 
-/** What is asked for, by the audit API's names. */
+/** A query, by the audit API's names. */
 export interface ActivityQuery {
   readonly principal?: string
   readonly action?: string
@@ -26,19 +26,19 @@ export interface ActivityQuery {
   readonly since?: string
   readonly until?: string
   readonly cursor?: string
-  /** Of the reason of a refusal, the tool, the model: as the decision says them. */
+  /** A refusal's reason, the tool, the model: as the decision says them. */
   readonly reason?: string
   readonly tool?: string
   readonly model?: string
   /** The lines at most. */
   readonly most: number
-  /** Whether what clients ask all the time is shown too: lists of tools and models. */
+  /** True: also show the lists of tools and models that clients ask for all the time. */
   readonly noise: boolean
 }
 
 export interface CallPage {
   readonly calls: readonly ActivityCall[]
-  /** How often each value of a facet was among the calls that fit, of the rows that were looked at. */
+  /** Counts of each value of a facet in the calls that fit, of the rows that were looked at. */
   readonly counts: Readonly<Record<CallFacet, ReadonlyMap<string, number>>>
   /** The calls that fit, the rows that were looked at, and the instant of the oldest. */
   readonly fitting: number
@@ -56,7 +56,7 @@ const MAX_LEDGER_PAGES = 3
 /** The outcomes that are looked up one by one: they are newer than the page before has shown. */
 const MAX_OUTCOMES = 20
 
-/** What clients ask all the time: lists. Hidden until somebody asks for it. */
+/** Lists, which clients ask for all the time. Hidden until somebody asks for them. */
 export const NOISE_ACTIONS: ReadonlySet<string> = new Set([
   'mcp_tools_list',
   'mcp_resources_list',
@@ -101,7 +101,10 @@ export async function callsOf(
   }
 }
 
-/** What an index of the ledger knows, and what only its rows tell: looking for the latter ends after some pages. */
+/**
+ * Splits a query: an index of the ledger knows one part, only its rows the other: looking for the latter ends
+ * after some pages.
+ */
 function splitOf({ principal, action, since, until, status, reason, tool, model }: ActivityQuery) {
   const isIndexed = principal === undefined && action !== undefined && !FREQUENT_ACTIONS.includes(action)
   const given = { principal, since, until, ...(isIndexed && { action }) }
@@ -191,7 +194,10 @@ function lineOf({ decision, outcome }: ActivityCall, now: number): HtmlFragment 
   return html`<tr><td>${relativeTime(at, now)}</td><td>${name ?? ref ?? (action === 'auth.refused' ? 'nobody' : 'the service')}</td><td>${path === null ? action : html`<a class="row" href="${path}">${action}</a>`} ${what}</td><td>${verdict(decision, outcome)}</td><td>${rowReason(decision) ?? ''} ${grantLink(decision)}</td><td class="number">${tokensUsed(outcome)}</td><td class="number">${ms(outcome)}</td></tr>`
 }
 
-/** Where a call was refused for want of a capability: the form that would grant it, with the token typed in. */
+/**
+ * Links to the form that would grant the missing capability, with the token typed in, if a call was refused
+ * for want of one.
+ */
 function grantLink({
   principal_type: type,
   principal_id: ref,
@@ -207,7 +213,7 @@ function grantLink({
 const isCaller = (type: string | null): type is 'agent' | 'user' | 'workload' =>
   type !== null && type in PRINCIPAL_KINDS && type !== 'operator'
 
-/** What was decided, and what became of it where that says more. */
+/** The decision, and the outcome if that says more. */
 export function verdict({ status }: AuditRow, outcome: AuditRow | null): HtmlFragment {
   const became =
     outcome && outcome.status !== 'success'

@@ -15,12 +15,13 @@ interface ChartOptions {
 
 /** The sizes of the drawing: it is stretched to the width that there is. */
 const [WIDTH, HEIGHT, GAP] = [10, 100, 1]
-/** So much of the height at least has what is there at all. */
+/** The least part of the height for a value above zero. */
 const MIN_BAR_HEIGHT = 3
 
 /**
- * What was allowed and refused over time, as bars that are links: each narrows the page to its part. Above it the totals
- * of the window, word first. `data-range`: where a script leads for a range of bars, but for the range.
+ * Draws the allowed and refused calls over time, as bars that are links: each narrows the page to its part.
+ * Above it the totals of the window, word first. `data-range`: the path of a script's link for a range of
+ * bars, without the range.
  */
 export function chart({ shown, decided, here, chosen, notNarrowed }: ChartOptions): HtmlFragment {
   const { from, to, goesOn, unitName, widened } = shown
@@ -47,7 +48,7 @@ const windows = (here: ActivityHref, chosen: WindowName | null): readonly HtmlFr
       html`<a class="chip" href="${here({ window: name, since: null, until: null, cursor: null })}"${name === chosen ? html` aria-current="true"` : EMPTY_HTML}>${name}</a> `,
   )
 
-/** Where the numbers are not of what the table shows, they say so. */
+/** Says so if the numbers are not those of the table. */
 const said = ({ uncounted }: DecisionCounts, notNarrowed: readonly string[]): HtmlFragment =>
   html`${htmlIf(notNarrowed.length > 0, () => html`<p class="needs">These numbers cover all calls: they are not filtered by ${notNarrowed.join(', ')}.</p>`)}${htmlIf(uncounted > 0, () => html`<p class="needs">About ${uncounted.toLocaleString('en')} of the newest rows are not in these numbers yet: they are still being counted.</p>`)}`
 
@@ -76,6 +77,6 @@ const heightOf = (count: number, most: number): number =>
 const isoOf = (at: number): string => new Date(at).toISOString()
 const minuteOf = (at: number): string => isoOf(at).slice(0, 16).replace('T', ' ')
 
-/** The end of a bar: its day too, where that is another one. */
+/** The end of a bar: its day too, if that is another one. */
 const endOf = (from: number, to: number): string =>
   minuteOf(from).slice(0, 10) === minuteOf(to).slice(0, 10) ? minuteOf(to).slice(11) : minuteOf(to)

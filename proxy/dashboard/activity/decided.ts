@@ -6,14 +6,14 @@ import type { DashboardContext } from '../frame/dashboard.ts'
 import { type BarWindow, spanAt } from './bars.ts'
 import { NOISE_ACTIONS } from './calls.ts'
 
-/** What of decisions is counted. */
+/** The decisions to count. */
 interface DecisionFilter {
   readonly action?: string
   readonly status?: string
   readonly noise: boolean
 }
 
-/** How many decisions there were in a window. */
+/** The number of decisions in a window. */
 export interface DecisionCounts {
   readonly counts: readonly SpanCount[]
   readonly allowed: number

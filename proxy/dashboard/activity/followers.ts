@@ -7,11 +7,11 @@ import { Refusal } from '../../../plugins/refusal.ts'
 const EVERY_MS = 500
 /** The looks between two signs of life, by which a connection that is gone is found. */
 const LOOKS_PER_SIGN = 30
-/** In one process. */
+/** Per process. */
 const MAX_FOLLOWERS = 64
-/** By one operator: a browser opens six connections to a host, and pages need some. */
+/** Per operator: a browser opens six connections to a host, and pages need some. */
 const MAX_PER_OPERATOR = 4
-/** What may wait for a browser that does not read. Bytes. */
+/** Bytes that may wait for a browser that does not read. */
 const MAX_BACKLOG_BYTES = 1_024
 
 interface FollowerDependencies {
@@ -40,12 +40,12 @@ export class ActivityFollowers {
     this.#sources = sources
   }
 
-  /** Those that are open. */
+  /** The number of open ones. */
   get size(): number {
     return this.#streams.size
   }
 
-  /** Opens a stream, which ends when it is destroyed. Refuses with `overloaded` where there are too many. */
+  /** Opens a stream, which ends when it is destroyed. Refuses with `overloaded` if there are too many. */
   open(operator: string): Readable {
     const own = [...this.#streams.values()].filter((one) => one === operator).length
     if (this.#closed || own >= MAX_PER_OPERATOR || this.size >= MAX_FOLLOWERS)

@@ -3,7 +3,7 @@ import { isObject, type UnknownRecord } from '../../../db/support/json.ts'
 import { copyableCode, type HtmlFragment, html, tokens } from '../frame/parts.ts'
 import { rowReason } from './calls.ts'
 
-/** What a decision names of the authority that it rested on (docs/ledger.md#authority). */
+/** The authority that a decision names (docs/ledger.md#authority). */
 export const rowAuthority = ({ detail }: AuditRow): UnknownRecord =>
   isObject(detail.authority) ? detail.authority : {}
 
@@ -13,7 +13,7 @@ const ORDER = [
   ...['mcp_resource_path', 'llm_call', 'llm_members', 'mcp_target', 'capability', 'mcp_tool', 'mcp_state'],
 ]
 
-/** The gates that each call meets, and what they saw. */
+/** The gates that each call meets, and their findings. */
 const SAYS: Readonly<Record<string, (row: AuditRow) => HtmlFragment | string>> = {
   pin: ({ cert_thumbprint: pin }) =>
     pin === null ? 'no certificate' : html`certificate ${copyableCode(pin)}`,
@@ -35,7 +35,7 @@ const SAYS: Readonly<Record<string, (row: AuditRow) => HtmlFragment | string>> =
 
 const ALWAYS: ReadonlySet<string> = new Set(['pin', 'dpop', 'capability'])
 
-/** The gates of a decision in the order they were asked. Behind the one that refused nothing was. */
+/** The gates of a decision in the order they were asked. After the one that refused none was. */
 export function gatesOf(row: AuditRow): readonly HtmlFragment[] {
   const by = typeof row.detail.refused_by === 'string' ? row.detail.refused_by : null
   const { resource, checks } = rowAuthority(row)

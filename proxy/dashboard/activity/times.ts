@@ -6,17 +6,17 @@ export type WindowName = keyof typeof WINDOWS
 
 /** The times that a query asks for. */
 export interface ActivityTimes {
-  /** As they were typed; empty where they were not. */
+  /** The typed texts; empty if none were. */
   readonly typed: { readonly since: string; readonly until: string }
   readonly window: WindowName | null
   /** ms since the epoch. Null: open at that side. A window that moves has both open. */
   readonly since: number | null
   readonly until: number | null
-  /** What is wrong with what was typed, as half a sentence; null where nothing is. */
+  /** The fault of each typed text, as half a sentence; null if there is none. */
   readonly problems: { readonly since: string | null; readonly until: string | null }
 }
 
-/** Reads the times of a query. What was typed counts where a window is named too. */
+/** Reads the times of a query. Typed times count if a window is named too. */
 export function timesOf(asked: URLSearchParams): ActivityTimes {
   const typed = { since: asked.get('since') ?? '', until: asked.get('until') ?? '' }
   const [since, until] = [instantOf(typed.since), instantOf(typed.until)]

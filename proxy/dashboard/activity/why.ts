@@ -41,7 +41,7 @@ async function ledgerCard(
 ${htmlIf(proven !== null && placed.length > 0, () => receipt)}${htmlIf(proven === null, () => html`<p class="faint">Not sealed yet: this takes a second.</p>`)}</section>`
 }
 
-/** A row whole, as the export has it: what the hash is of, and what proves that it is in the log. */
+/** A row whole, as the export has it: the text that is hashed, and the proof that it is in the log. */
 const rowOf = (row: AuditRow, leaf: string | null, proof: ProvenRow | null): HtmlFragment =>
   html`<details><summary>${row.status}: row ${String(row.seq)} of ${row.stream}, <code>${row.row_hash.slice(0, 16)}</code></summary>${factsOf(
     [
@@ -52,7 +52,7 @@ const rowOf = (row: AuditRow, leaf: string | null, proof: ProvenRow | null): Htm
     ],
   )}<pre>${JSON.stringify(row.detail, null, 2)}</pre>${htmlIf(leaf !== null, () => html`<details><summary>${escapeHiddenJson(leaf ?? '') === leaf ? 'Leaf: the exact bytes' : 'Leaf, with hidden characters escaped: an export has the exact bytes'}</summary><pre class="copy" tabindex="0">${escapeHiddenJson(leaf ?? '')}</pre></details>`)}${htmlIf(proof !== null, () => html`<details><summary>Inclusion proof, under a signed checkpoint</summary><pre class="copy" tabindex="0">${proof?.proof ?? ''}</pre></details>`)}</details>`
 
-/** What the rows of changes say that make the state of a principal (docs/ledger.md#replay). */
+/** The changes whose rows make the state of a principal (docs/ledger.md#replay). */
 const CHANGES = [
   ...['capabilities_set', 'capabilities_patched', 'created', 'enrolled_byoca', 'enrolled_spiffe'],
   ...['certificate_issued', 'cert_rotated', 'dpop_jwk_set', 'reactivated', 'deactivated'],
@@ -63,8 +63,8 @@ const ROWS = 200
 const APART_MS = 60_000
 
 /**
- * Finds the row that made the state which a decision names: the set held then. Null where the newest rows before it do not
- * have it, or where it names none.
+ * Finds the row that made the state which a decision names: the set held then. Null if the newest rows before
+ * it do not have it, or if it names none.
  */
 async function findGrantingRow(
   { context }: DashboardContext,

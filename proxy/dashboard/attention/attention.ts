@@ -24,7 +24,7 @@ import { card } from './card.ts'
 import { keylessCallers } from './keyless.ts'
 import { otherModels } from './other-models.ts'
 
-/** Those whose certificates end within 30 days. */
+/** Certificates that end within 30 days. */
 async function endingCertificates(
   { context }: DashboardContext,
   facts: AdministrationFacts,
@@ -38,7 +38,7 @@ async function endingCertificates(
   return [card(html`Certificates that end within 30 days`, html`<ul>${joinHtml(lines)}</ul>`)]
 }
 
-/** The attached CAs that end within 30 days: whatever they have issued is of no use then. */
+/** The attached CAs that end within 30 days: their certificates are of no use then. */
 async function endingCas(
   { context }: DashboardContext,
   facts: AdministrationFacts,
@@ -60,7 +60,7 @@ async function endingCas(
 
 const DAY_MS = 86_400_000
 
-/** GET /proxy: what needs a person, and nothing else. Empty means that all is well. */
+/** GET /proxy: everything that needs a person, and nothing else. Empty means that all is well. */
 export const attentionPage: DashboardPage = async (dashboard, facts) => {
   const cards = [
     ...(await waiting(dashboard, facts)),
@@ -169,7 +169,7 @@ async function servers(
   )
 }
 
-/** The secret that is for when nothing else opens, where somebody has used it; its own user knows. */
+/** The secret for when nothing else opens, if somebody has used it; its own user knows. */
 async function secretUsed(
   { context }: DashboardContext,
   facts: AdministrationFacts,
@@ -185,7 +185,10 @@ async function secretUsed(
   ]
 }
 
-/** Of refusals that nobody need look at: a visit without a session, and the first step of a client's proof. */
+/**
+ * Reasons of refusals that nobody need look at: a visit without a session, and the first step of a client's
+ * proof.
+ */
 const USUAL: ReadonlySet<string> = new Set(['signed_out', 'use_dpop_nonce'])
 const SHOWN = 20
 
@@ -204,7 +207,7 @@ async function refused(
   ]
 }
 
-/** Those who should keep checkpoints elsewhere, and have not for minutes. */
+/** Anchors that have kept no checkpoint for minutes. */
 async function lateAnchors({ context }: DashboardContext): Promise<readonly HtmlFragment[]> {
   const names = (await context.anchors()).filter(({ late }) => late).map(({ anchor }) => anchor)
   if (names.length === 0) return []

@@ -11,7 +11,10 @@ const KINDS = [
   ['workloads', 'workload'],
 ] as const
 
-/** How many callers have no proof key, where proofs are optional: a stolen certificate is enough to speak as one of them. */
+/**
+ * Counts callers without a proof key, if proofs are optional: a stolen certificate is enough to speak as one
+ * of them.
+ */
 export async function keylessCallers(
   { context, inForce }: DashboardContext,
   facts: AdministrationFacts,

@@ -14,7 +14,7 @@ import { card } from './card.ts'
 const DAY_MS = 86_400_000
 const SHOWN = 20
 
-/** Providers that ran another model than they were asked for, within a day: what was judged is not what ran. */
+/** Providers that ran another model than they were asked for, within a day: the judged one did not run. */
 export function otherModels(
   { modelMismatches }: DashboardContext,
   facts: AdministrationFacts,

@@ -6,7 +6,7 @@ import type { DashboardContext } from '../frame/dashboard.ts'
 import type { DashboardPage } from '../frame/page.ts'
 import { dataTable, html } from '../frame/parts.ts'
 
-/** GET /proxy/capabilities.json: what a textbox suggests. */
+/** GET /proxy/capabilities.json: a textbox's suggestions. */
 export const capabilitiesJson =
   ({ context }: DashboardContext) =>
   async (facts: AdministrationFacts): Promise<Reply> =>
@@ -14,7 +14,7 @@ export const capabilitiesJson =
 
 const KINDS = { built_in: 'built in', tool: 'of a tool', operator: 'of operators' } as const
 
-/** What demands a built-in token, beside the tools that name it. */
+/** The demand of each built-in token, besides the tools that name it. */
 const BUILT_IN: Readonly<Record<string, string>> = {
   'llm.chat': 'every model call',
   'mcp.tools.list': 'tools/list',

@@ -11,10 +11,10 @@ import type { DashboardContext } from './dashboard.ts'
 /** A request with the form of a page. */
 export type FormSubmission = AdministrationFacts & SubmittedForm
 
-/** What a form asks for, and where its browser goes on. */
+/** A form's operation, and the next page of its browser. */
 export interface FormAction<T extends InputSchemas, Output = unknown> {
   readonly given: (facts: FormSubmission) => RawInput<T>
-  /** Where it goes on, a path of ours. `made`: what came of it; null where that waits for a second operator. */
+  /** The next page, a path of ours. `made`: the result; null if it waits for a second operator. */
   readonly to: (facts: FormSubmission, made: OperationResult<Output>['value'] | null) => string
   /** The word of the notice there (frame.ts). */
   readonly notice: string
@@ -25,8 +25,9 @@ export const withNotice = (path: string, notice: string): string =>
   `${path}${path.includes('?') ? '&' : '?'}notice=${notice}`
 
 /**
- * Makes the handler of a form that has nothing to show: it does what the API does, and leads back. Where that breaks
- * what is expected, the form is shown once more and asks why; where a field is wrong, with what was typed.
+ * Makes the handler of a form that has nothing to show: it does what the API does, and leads back. If that
+ * breaks an expectation, the form is shown once more and asks why; if a field is wrong, with the typed
+ * values.
  */
 export const formHandler =
   <T extends InputSchemas, Output>(
@@ -55,7 +56,7 @@ export const formHandler =
     }
   }
 
-/** What is decided elsewhere, such as a proposal, was given its reason there. */
+/** A change decided elsewhere, such as a proposal, was given its reason there. */
 const canBeForced = <T extends InputSchemas, Output>({ rehearses, gives }: Operation<T, Output>): boolean =>
   rehearses !== undefined || gives !== undefined
 

@@ -9,22 +9,22 @@ import { frame, sectionOf } from './frame.ts'
 import { csrf, type HtmlFragment, html, htmlIf, joinHtml } from './parts.ts'
 import { problems } from './problems.ts'
 
-/** What is said and asked before a form does what it was sent for. */
+/** The text and questions before a form does its work. */
 interface FormRetry {
   readonly title: string
-  /** Of the button that does it. */
+  /** The button's. */
   readonly label: string
   readonly refusal?: Refusal
   readonly preview?: ChangePreviewView
-  /** The name of what is shown (shown.ts). */
+  /** The name of the shown changes (shown.ts). */
   readonly confirm?: string
 }
 
-/** The field in which somebody says why a change is made that breaks what is expected. */
+/** The field for the reason of a change that breaks an expectation. */
 export const forceReasonField = (): HtmlFragment =>
   html`<label>Why the change is needed anyway: this is recorded with the change <input name="force_reason" maxlength="500"></label>`
 
-/** Shows a form once more, with all that was sent: what it would do, or what stands against it. */
+/** Shows a form once more, with all that was sent: its effect, or the fault. */
 export function showFormAgain(
   dashboard: DashboardContext,
   facts: AdministrationFacts & SubmittedForm,
@@ -33,7 +33,7 @@ export function showFormAgain(
   const { title, label, refusal, preview, confirm } = shown
   const { form, path, session, at } = facts
   const kept = [...form].filter(([name]) => !ASKED.has(name))
-  // What somebody typed can be typed better.
+  // A typed value can be corrected.
   const field = refusal?.reason === 'body_unprocessable' ? typed : hidden
   return frame(dashboard, facts, {
     title,

@@ -23,10 +23,13 @@ function asset(file: string, type: string): Asset {
   }
 }
 
-/** What pages load, and from nowhere else. The same for everybody: it says nothing of this service's state. */
+/**
+ * Files that pages load, and from nowhere else. The same for everybody: they say nothing of this service's
+ * state.
+ */
 export const ASSETS = {
   style: asset('dashboard.css', 'text/css'),
   script: asset('dashboard.js', 'text/javascript'),
-  /** Of the page Activity alone, behind the script of all. */
+  /** For the page Activity alone, after the script of all. */
   activity: asset('activity.js', 'text/javascript'),
 } as const

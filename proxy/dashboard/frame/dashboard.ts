@@ -15,19 +15,19 @@ export interface OtherModel {
   readonly requestId: string
 }
 
-/** What the pages are made from. One for each configuration in force. */
+/** The sources of pages. One for each configuration in force. */
 export interface DashboardContext {
   readonly context: AdministrationContext
   readonly signIn: SignInContext
   readonly setup: FirstBootSetup
   /** The base URLs that clients reach the gateway by. */
   readonly baseUrls: () => readonly string[]
-  /** True where every call must come with a DPoP proof. */
+  /** True if every call must come with a DPoP proof. */
   readonly proofRequired: boolean
-  /** The pages that follow what is recorded. */
+  /** The pages that follow new rows. */
   readonly followers: ActivityFollowers
   /** Lists the models that providers ran in place of those that they were asked for, the last one first. */
   readonly modelMismatches: () => readonly OtherModel[]
-  /** What the files and the environment say. */
+  /** The settings of the files and the environment. */
   readonly inForce: ConfigurationInForce
 }

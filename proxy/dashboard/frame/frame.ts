@@ -7,18 +7,18 @@ import { ASSETS } from './assets.ts'
 import type { DashboardContext } from './dashboard.ts'
 import { csrf, EMPTY_HTML, type HtmlFragment, html, joinHtml, relativeTime } from './parts.ts'
 
-/** What a page shows inside the frame that all have. */
+/** A page's content inside the frame that all have. */
 export interface PageContent {
   readonly title: string
   /** The entry of the navigation that it belongs to: a path of {@link SECTIONS}. */
   readonly section: string
   readonly body: HtmlFragment
   readonly status?: number
-  /** The path of a script of its own, which runs behind the one that all have. */
+  /** The path of a script of its own, which runs after the one that all have. */
   readonly script?: string
 }
 
-/** The pages that are opened every day, in this order, and what hangs off them. */
+/** The pages that are opened every day, in this order, and their subpages. */
 export const SECTIONS: readonly (readonly [path: string, name: string])[] = [
   ['/proxy', 'Attention'],
   ['/proxy/activity', 'Activity'],
@@ -55,11 +55,11 @@ const VIA: Readonly<Record<string, string>> = {
   certificate: 'a certificate',
 }
 
-/** How somebody has signed in, as far as the identity provider says it. */
+/** Says how somebody has signed in, as far as the identity provider says it. */
 const byOf = (via: string, amr: readonly string[]): string =>
   `${VIA[via] ?? via}${amr.length > 0 ? ` (${amr.join(', ')})` : ''}`
 
-/** What a form came to, by the word that its redirect carries: never by a text of the URL. */
+/** A form's result, by the word that its redirect carries: never by a text of the URL. */
 const NOTICES: Readonly<Record<string, string>> = {
   updated: 'Updated. One row in the ledger says so.',
   unchanged: 'Nothing was changed: it was already so.',
@@ -105,7 +105,7 @@ export const sectionOf = (path: string): string =>
 /** A whole page: its text is HTML. */
 type PageReply = Reply & { readonly body: string }
 
-/** Puts a page into the frame of all: navigation, the head of the ledger, whose browser it is. */
+/** Puts a page into the frame of all: navigation, the head of the ledger, the browser's operator. */
 export async function frame(
   { context }: DashboardContext,
   facts: AdministrationFacts,
@@ -132,7 +132,7 @@ ${navigation(section)}
   )
 }
 
-/** When somebody outside has last taken a checkpoint; nothing where nobody is asked to. */
+/** The last time that somebody outside took a checkpoint; nothing if nobody is asked to. */
 function anchored(anchors: readonly AnchorStanding[], now: number): HtmlFragment {
   if (anchors.length === 0) return EMPTY_HTML
   const [newest = null] = anchors

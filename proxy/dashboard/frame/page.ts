@@ -3,7 +3,7 @@ import type { Reply } from '../../http/reply.ts'
 import type { DashboardContext } from './dashboard.ts'
 import { frame, type PageContent } from './frame.ts'
 
-/** A page: what it shows to the operator who asks for it. */
+/** A page: its content for the operator who asks for it. */
 export type DashboardPage = (
   dashboard: DashboardContext,
   facts: AdministrationFacts,

@@ -49,7 +49,7 @@ export const factList = (
 ): HtmlFragment =>
   html`<dl class="facts">${joinHtml(rows.map(([name, value]) => html`<dt>${name}</dt><dd>${value}</dd>`))}</dl>`
 
-/** A table; where there are no rows, what to do about that. */
+/** A table; if there are no rows, what to do about that. */
 export const dataTable = (
   heads: readonly string[],
   rows: readonly HtmlFragment[],
@@ -64,7 +64,10 @@ export const dataTable = (
 export const csrf = (session: { readonly csrf: string } | undefined): HtmlFragment =>
   html`<input type="hidden" name="csrf" value="${session?.csrf ?? ''}">`
 
-/** A button that posts to `action`, and nothing else; where its operator may not, what it needs instead. */
+/**
+ * A button that posts to `action`, and nothing else; if its operator may not, the capability it needs
+ * instead.
+ */
 export const button = (
   facts: PageViewer,
   needs: string,
@@ -80,7 +83,7 @@ export const button = (
       )}<button>${label}</button></form>`
     : html`<span class="needs">${label} needs <code>${needs}</code></span>`
 
-/** As much of an operator as a page looks at. */
+/** The part of an operator that a page looks at. */
 export interface PageViewer {
   readonly actor: { readonly capabilities: readonly string[] }
   readonly session?: { readonly csrf: string }

@@ -7,7 +7,7 @@ export function problems(
   nameOf: (field: string) => string = (field) => field,
 ): HtmlFragment {
   const { errors, expectations } = detail as Detail
-  // Its own message speaks of what callers of the API add to the URL.
+  // The refusal's message speaks of additions to the URL by callers of the API.
   if (reason === 'expectation_broken' && expectations)
     return html`<div class="problem" role="alert"><p>This would break an expectation:</p><ul>${joinHtml(expectations.map(({ line, sentence }) => html`<li>${sentence} (line ${String(line)})</li>`))}</ul></div>`
   if (!errors) return html`<p class="problem" role="alert">${message}</p>`

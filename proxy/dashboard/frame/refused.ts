@@ -10,12 +10,12 @@ import { htmlDocument, navigation, sectionOf } from './frame.ts'
 import { EMPTY_HTML, html } from './parts.ts'
 import { problems } from './problems.ts'
 
-/** Who is signed in goes on from here. */
+/** A signed-in operator goes on from here. */
 const NAVIGATION = html`<header><a class="brand" href="/proxy">Sallyport</a>${navigation('')}</header>`
 
 /**
- * Renders a refusal as a page. Who is not signed in is sent to where one signs in, and comes back; a browser that comes
- * from another site is led on by a page of ours first, since it has sent no Strict cookie.
+ * Renders a refusal as a page. A browser that is not signed in is sent to sign in, and comes back; one that
+ * comes from another site is led on by a page of ours first, since it has sent no Strict cookie.
  */
 export function refusedPage(refusal: Refusal, facts: Arrival | AdministrationFacts): Reply {
   const { reason, status, headers, detail } = refusal

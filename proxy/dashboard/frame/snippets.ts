@@ -5,7 +5,7 @@ import { type HtmlFragment, html, joinHtml } from './parts.ts'
 export const baseUrlOf = ({ baseUrls }: Pick<DashboardContext, 'baseUrls'>): string =>
   baseUrls()[0] ?? 'https://localhost:9443'
 
-/** What to tell the common clients so that they come here as an agent whose folder is `agents/<name>`. */
+/** Commands and settings that bring the common clients here as an agent whose folder is `agents/<name>`. */
 export function snippets(dashboard: DashboardContext, name: string): HtmlFragment {
   const url = baseUrlOf(dashboard)
   const folder = `agents/${name}`

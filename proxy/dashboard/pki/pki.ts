@@ -19,7 +19,7 @@ import {
   relativeTime,
 } from '../frame/parts.ts'
 
-/** GET /proxy/pki: the CA that clients trust the service by, and those that principals are enrolled by. */
+/** GET /proxy/pki: the CA that proves the service to clients, and the CAs that principals are enrolled by. */
 export const pkiPage: DashboardPage = async ({ context }, facts) => {
   const { value: cas } = await perform(OPERATIONS.cas.list, context, {}, facts)
   return {
@@ -51,7 +51,7 @@ ${
 const reliance = (agents: number, alone: number): string =>
   `${agents} ${agents === 1 ? 'agent' : 'agents'}${alone === 0 ? '' : `, the only CA of ${alone}`}`
 
-/** The form that detaches a CA. Where agents rest on it alone, it asks whether they shall be locked out. */
+/** The form that detaches a CA. If agents rest on it alone, it asks whether they shall be locked out. */
 const detachForm = (facts: AdministrationFacts, digest: string, alone: number): HtmlFragment =>
   alone === 0 || !hasCapability(facts, 'admin.settings')
     ? button(facts, 'admin.settings', `/proxy/pki/${digest}/detach`, 'Detach')

@@ -20,13 +20,13 @@ import type { PrincipalDetail } from './detailed.ts'
 import { fieldLabels } from './fields.ts'
 import { PRINCIPAL_PAGES, type PrincipalPlural } from './kinds.ts'
 
-/** What is in the form beside the set that is stored: what somebody typed, and what came of it. */
+/** The form next to the stored set: the typed text, and its result. */
 export interface TypedCapabilities {
   readonly text: string
   /** The state that it was typed about. Absent: the one of now. */
   readonly ifMatch?: string
   readonly preview?: ChangePreviewView
-  /** Whether the button was pressed, and only this page stands in between. */
+  /** True: the button was pressed, and only this page stands in between. */
   readonly isPressed?: boolean
   readonly refusal?: Refusal
 }
@@ -56,11 +56,11 @@ export function capabilitiesCard(
     return html`<section class="card"><h2>Capabilities</h2>${shown}<p class="needs">Changing them needs <code>${grant}</code>.</p></section>`
   const { text, preview, refusal } = typed
   const set = typedTokens(text)
-  // What is expected is asked behind the rehearsal: whoever comes to it has seen that.
+  // Expectations are asked after the rehearsal: an operator who comes to one has seen that.
   const isBroken = refusal?.reason === 'expectation_broken'
   const asks = isBroken || (preview !== undefined && preview.totals.newly_refused > 0)
   const stale = refusal?.reason === 'precondition_failed'
-  // What a link has typed in was rehearsed by nobody yet.
+  // A set that a link has typed in was rehearsed by nobody yet.
   const isNew = !preview && !refusal && !isSame(set, held)
   const path = pathOf(plural, one.id)
   return html`<section class="card" id="capabilities"><h2>Capabilities</h2>${shown}

@@ -16,9 +16,9 @@ import { readPrincipalDetail } from './detailed.ts'
 import { PRINCIPAL_PAGES, type PrincipalPlural } from './kinds.ts'
 
 /**
- * POST /proxy/{kind}/{id}/capabilities: replaces the set (spec §4.4). What would refuse calls of the last 30 days is shown
- * first and changes nothing; `confirm=yes` makes it, beside `shown`, which names the set that was. Another set than that is shown first too.
- * `preview=yes` changes nothing in any case.
+ * POST /proxy/{kind}/{id}/capabilities: replaces the set (spec §4.4). A set that would refuse calls of the
+ * last 30 days is shown first and changes nothing; `confirm=yes` makes it, with `shown`, which names that
+ * set. Another set than that is shown first too. `preview=yes` changes nothing in any case.
  */
 export const setCapabilitiesForm =
   (plural: PrincipalPlural, dashboard: DashboardContext) =>
@@ -57,7 +57,10 @@ export const setCapabilitiesForm =
     }
   }
 
-/** Whether the second press was made, and about the set that was shown. Who names none knows what it asks for. */
+/**
+ * True if the second press was made, about the set that was shown. A request that names none knows what it
+ * asks for.
+ */
 function isConfirmed({ form }: SubmittedForm, set: string): boolean {
   const shown = form.get('shown')
   return form.get('confirm') === 'yes' && (shown === undefined || shown === set)
@@ -89,7 +92,7 @@ async function formAgain(
 ): Promise<Reply> {
   const one = await readPrincipalDetail(dashboard, plural, facts.params.id ?? '', facts)
   const text = facts.form.get('capabilities') ?? ''
-  // Who has read the state of now may overwrite it, and nobody else.
+  // Only an operator who has read the present state may overwrite it.
   const isStale = typed.refusal?.reason === 'precondition_failed'
   const ifMatch = isStale ? undefined : facts.form.get('if_match')
   return frame(dashboard, facts, {
@@ -100,7 +103,7 @@ async function formAgain(
   })
 }
 
-/** The refusals after which the form is shown once more, with what was typed. */
+/** The refusals after which the form is shown once more, with the typed values. */
 const AGAIN: ReadonlySet<RefusalReason> = new Set([
   'body_unprocessable',
   'precondition_failed',

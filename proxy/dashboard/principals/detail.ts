@@ -29,7 +29,7 @@ export const detailPage =
   (plural: PrincipalPlural): DashboardPage =>
   async (dashboard, facts) => {
     const one = await readPrincipalDetail(dashboard, plural, facts.params.id ?? '', facts)
-    // A token that a refused call lacked, or a whole set, stands in the box; nothing is changed by that.
+    // A token that a refused call lacked, or a whole set, is typed in; nothing is changed by that.
     const asked = new URLSearchParams(facts.query)
     const wanted = asked.get('add')
     const text =

@@ -20,8 +20,9 @@ interface MintedIdentity {
 }
 
 /**
- * The folder of an identity, this once: the files that `sallyport agent` writes, one by one. A script makes one file of them,
- * out of what stands here: nobody asks the service a second time. `path`: where clients look for them, `agents/<name>`.
+ * The folder of an identity, this once: the files that `sallyport agent` writes, one by one. A script makes
+ * one file of them, from this text: nobody asks the service a second time. `path`: where clients look for
+ * them, `agents/<name>`.
  */
 function identityFolder(
   dashboard: DashboardContext,
@@ -48,7 +49,7 @@ function identityFolder(
 <details><summary>Save all of them with one paste into a terminal</summary><pre class="copy" tabindex="0" id="pasted">${exactHtml(pasted(path, files))}</pre></details></section>`
 }
 
-/** What to tell clients; waits for the first call. */
+/** Settings for clients; waits for the first call. */
 const connectCard = (
   dashboard: DashboardContext,
   id: string,
@@ -66,8 +67,8 @@ const pasted = (path: string, files: readonly (readonly [name: string, text: str
   ].join('\n')
 
 /**
- * POST /proxy/{kind}: enrolls one. An agent's certificate and key are in the answer itself, this once: in no URL, in no
- * cache, and behind no way back, since the same form is a conflict the second time.
+ * POST /proxy/{kind}: enrolls one. An agent's certificate and key are in the answer itself, this once: in no
+ * URL, in no cache, and not reached by the back button, since the same form is a conflict the second time.
  */
 export const enrollForm =
   (plural: PrincipalPlural, dashboard: DashboardContext) =>
@@ -121,7 +122,7 @@ async function enrollAgent(
   })
 }
 
-/** Enrolls an agent; what is shown of it this once. Null: it waits for a second operator. */
+/** Enrolls an agent and renders its key, this once. Null: it waits for a second operator. */
 export async function enrollAndShow(
   dashboard: DashboardContext,
   body: NewAgent,

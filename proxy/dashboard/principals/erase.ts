@@ -15,13 +15,13 @@ import { problems } from '../frame/problems.ts'
 import { type PrincipalDetail, readPrincipalDetail } from './detailed.ts'
 import { type CallerPlural, PRINCIPAL_PAGES } from './kinds.ts'
 
-/** The way to the page; what it needs where its operator may not. */
+/** The link to the page; the needed capability if its operator may not. */
 export const eraseLink = (plural: CallerPlural, id: string, facts: AdministrationFacts): HtmlFragment =>
   hasCapability(facts, capabilityToEnroll(PRINCIPAL_PAGES[plural].kind))
     ? html`<p><a href="${pathOf(plural, id)}/erase">Erase…</a></p>`
     : html`<p class="needs">Erasing needs <code>${capabilityToEnroll(PRINCIPAL_PAGES[plural].kind)}</code></p>`
 
-/** GET /proxy/{kind}/{id}/erase: what an erasure destroys and what stays, before anybody asks for it. */
+/** GET /proxy/{kind}/{id}/erase: what an erasure destroys and keeps, before anybody asks for it. */
 export const erasePage =
   (plural: CallerPlural): DashboardPage =>
   async (dashboard, facts) => {
@@ -62,7 +62,7 @@ const AGAIN: ReadonlySet<string> = new Set([
 
 const titleOf = ({ value }: PrincipalDetail): string => `Erase ${value.display_name || value.name}`
 
-/** What the operation does (docs/ledger.md#erasure), in the words of who decides on it. */
+/** The operation's effects (docs/ledger.md#erasure), in the words of its operator. */
 const DESTROYED = [
   'its certificates and proof keys, and with them every way to call',
   'its API keys and its bindings to MCP servers',

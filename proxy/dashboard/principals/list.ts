@@ -22,19 +22,19 @@ import {
 import type { ReadonlyPrincipalView } from './detailed.ts'
 import { PRINCIPAL_PAGES, type PrincipalPlural } from './kinds.ts'
 
-/** GET /proxy/{agents,users,workloads,operators}: the principals of a kind, newest first, found by what one types. */
+/** GET /proxy/{agents,users,workloads,operators}: the principals of a kind, newest first, with a search. */
 export const listPage =
   (plural: PrincipalPlural): DashboardPage =>
   (dashboard, facts) =>
     listWith(plural, dashboard, facts)
 
-/** What was typed to enroll one, and why that did not do. */
+/** The typed values of an enrollment, and their fault. */
 interface RefusedEnrollment {
   readonly typed: Readonly<Record<string, string>>
   readonly problem: HtmlFragment
 }
 
-/** The page of a kind; with the form as it was typed, where that was refused. */
+/** The page of a kind; with the form as it was typed, if that was refused. */
 export async function listWith(
   plural: PrincipalPlural,
   dashboard: DashboardContext,
@@ -109,7 +109,7 @@ const lineOf = (plural: PrincipalPlural, one: ReadonlyPrincipalView, at: number)
 const certificateOf = ({ cert_not_after: end }: ReadonlyPrincipalView, at: number): HtmlFragment =>
   end === null ? html`<span class="faint">none</span>` : relativeTime(end, at)
 
-/** Only what is out of the ordinary. */
+/** Only unusual states. */
 function badgesOf(one: ReadonlyPrincipalView, at: number): readonly HtmlFragment[] {
   const badge = (text: string, kind = 'warn'): HtmlFragment =>
     html`<span class="badge ${kind}">${text}</span> `

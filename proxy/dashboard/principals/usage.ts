@@ -73,7 +73,7 @@ function heldWith(
   )}</ul>`
 }
 
-/** The least set, and the link that types it into the form, where it is rehearsed as any other is. */
+/** The least set, and the link that types it into the form, which rehearses it as any other. */
 function suggestedOf({ suggested }: SuggestedSet, path: string, facts: AdministrationFacts): HtmlFragment {
   const text = suggested.join(', ')
   const typed = `${path}?${new URLSearchParams({ set: text }).toString()}`

@@ -6,7 +6,7 @@ import type { DashboardContext } from '../frame/dashboard.ts'
 import { csrf, EMPTY_HTML, type HtmlFragment, hasCapability, html, joinHtml } from '../frame/parts.ts'
 import type { LogStatus } from './checkpoints.ts'
 
-/** What an auditor takes away: packs of evidence for the usual periods, the whole ledger, and receipts. */
+/** An auditor's files: packs of evidence for the usual periods, the whole ledger, and receipts. */
 export const evidence = ({ log }: LogStatus, facts: AdministrationFacts): HtmlFragment =>
   hasCapability(facts, 'admin.audit')
     ? html`<section class="card"><h2>For an auditor</h2>
@@ -35,7 +35,7 @@ function periods(now: number): readonly HtmlFragment[] {
   })
 }
 
-/** Who has reviewed what, and the form that says so. */
+/** Recorded reviews, and the form that adds one. */
 export function reviews({ log }: LogStatus, facts: AdministrationFacts): HtmlFragment {
   if (!log || !hasCapability(facts, 'admin.audit')) return EMPTY_HTML
   return html`<section class="card"><h2>Reviewed</h2><p>Each review of a period has a row of its own: <a href="/proxy/activity?action=audit.reviewed">who, when, and under which checkpoint</a>.</p>

@@ -11,7 +11,7 @@ import {
   relativeTime,
 } from '../frame/parts.ts'
 
-/** What is sealed, and who keeps it elsewhere. */
+/** The sealed log, and its anchors. */
 export type LogStatus =
   Awaited<ReturnType<(typeof OPERATIONS.audit.log)['run']>> extends OperationResult<infer Value>
     ? OperationResult<Value>['value']

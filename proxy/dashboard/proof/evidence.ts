@@ -14,7 +14,7 @@ const HEADERS = {
   'content-disposition': 'attachment; filename="evidence.zip"',
 }
 
-/** GET /proxy/proof/evidence: the pack of a period, or the page that says what is wrong with that period. */
+/** GET /proxy/proof/evidence: the pack of a period, or the page with the fault of that period. */
 export const evidenceForm =
   (dashboard: DashboardContext) =>
   async (facts: AdministrationFacts): Promise<Reply> => {

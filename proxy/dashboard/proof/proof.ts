@@ -16,14 +16,14 @@ import {
 import { evidence, reviews, signIns } from './auditors.ts'
 import { checkpoints } from './checkpoints.ts'
 
-/** GET /proxy/proof: where the ledger stands, who keeps its checkpoints elsewhere, and how anybody verifies it. */
+/** GET /proxy/proof: the state of the ledger, its anchors, and how anybody verifies it. */
 export const proofPage: DashboardPage = async (dashboard, facts) => ({
   title: 'Proof',
   section: '/proxy/proof',
   body: await proofBody(dashboard, facts, EMPTY_HTML),
 })
 
-/** The page below `verdict`: what a verification came to. */
+/** The page below `verdict`: the result of a verification. */
 export async function proofBody(
   dashboard: DashboardContext,
   facts: AdministrationFacts,

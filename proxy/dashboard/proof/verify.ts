@@ -9,10 +9,13 @@ import { frame } from '../frame/frame.ts'
 import { type HtmlFragment, html } from '../frame/parts.ts'
 import { proofBody } from './proof.ts'
 
-/** Where the page is interrupted until the verdict is there. */
+/** The point at which the page waits for the verdict. */
 const HERE = html`<div id="verdict" role="status" aria-live="polite"></div>`
 
-/** POST /proxy/proof/verify: recomputes the whole chain. The page comes with its progress, and then what came of it. */
+/**
+ * POST /proxy/proof/verify: recomputes the whole chain. The page comes with its progress, and then the
+ * result.
+ */
 export const verifyForm =
   (dashboard: DashboardContext) =>
   async (facts: AdministrationFacts): Promise<Reply> => {
@@ -29,7 +32,7 @@ export const verifyForm =
     }
   }
 
-/** What a piece of the verification says: how far it is, or what it came to. Proven by the operation. */
+/** A line of the verification: its progress, or its result. Proven by the operation. */
 type VerificationLine = AuditVerdict | { readonly progress: { readonly rows: number; readonly of: number } }
 
 async function* verificationHtml(

@@ -18,8 +18,8 @@ interface RehearsedFormAction<T extends InputSchemas, Output> extends FormAction
 }
 
 /**
- * Makes the handler of a form of one button. Where its change would refuse calls of the last 30 days, or nobody can say,
- * that is shown first and changes nothing; the press that names what was shown makes it.
+ * Makes the handler of a form of one button. If its change would refuse calls of the last 30 days, or nobody
+ * can say, that is shown first and changes nothing; the press that names the shown change makes it.
  */
 export const rehearsedFormHandler =
   <T extends InputSchemas, Output>(
@@ -31,7 +31,7 @@ export const rehearsedFormHandler =
     const { context } = dashboard
     const asked = given(facts)
     const found = (await operation.rehearses?.(context, inputOf(operation.takes, asked))) ?? []
-    // Proven by what makes them: each is one form of a change.
+    // Proven by their makers: each is one form of a change.
     const changes = found as RehearsalChangesInput
     const confirm = shownChangesDigest(found)
     if (changes.length > 0 && facts.form.get('confirm') !== confirm) {

@@ -8,8 +8,8 @@ import type { DashboardContext } from '../frame/dashboard.ts'
 export type RehearsalChangesInput = RawInput<typeof OPERATIONS.rehearsals.create.takes>['body']['changes']
 
 /**
- * Records the rehearsal of changes where the configuration demands one, and returns its id: what it says was shown
- * before. Undefined where none is demanded.
+ * Records the rehearsal of changes if the configuration demands one, and returns its id: its result was shown
+ * before. Undefined if none is demanded.
  */
 export async function recordRequiredRehearsal(
   { context }: DashboardContext,

@@ -1,14 +1,14 @@
 import { countWithNoun, type HtmlFragment, html, htmlIf, joinHtml, relativeTime } from '../frame/parts.ts'
 import type { ChangePreviewView } from './previewed.ts'
 
-/** What is said of the button that would make the change. */
+/** Returns the label of the button that would make the change. */
 export function buttonOf({ totals }: Pick<ChangePreviewView, 'totals'>, label = 'Update'): string {
   const { newly_refused: refused, undecidable } = totals
   if (refused > 0) return `${label}: ${countWithNoun(refused, 'call')} of the last 30 days would be refused`
   return undecidable > 0 ? `${label}: ${countWithNoun(undecidable, 'call')} could go either way` : label
 }
 
-/** What a change would have done to the calls of the last 30 days: refused, let through, not to be known. */
+/** Renders the effect of a change on the calls of the last 30 days: refused, let through, not to be known. */
 export function rehearsalOf(preview: ChangePreviewView, now: number): HtmlFragment {
   const {
     totals,

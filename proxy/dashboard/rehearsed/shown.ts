@@ -3,7 +3,7 @@ import canonicalize from 'canonicalize'
 import type { RehearsalChange } from '../../admin/operation/changes.ts'
 
 /**
- * Names changes that somebody was shown, so that the press that makes them says which. Hex, 32 characters. The same set
+ * Names the changes that somebody was shown, for the press that makes them. Hex, 32 characters. The same set
  * has one name, in whichever order it was typed.
  */
 export const shownChangesDigest = (changes: readonly RehearsalChange[]): string =>

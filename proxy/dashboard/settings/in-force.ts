@@ -1,4 +1,4 @@
-/** What the files and the environment say, as pages show it: names and places, and no value that could be a secret. */
+/** The configuration as pages show it: names and places, and no value that could be a secret. */
 export interface ConfigurationInForce {
   readonly modes: readonly ModeInForce[]
   readonly files: readonly FileInForce[]
@@ -10,7 +10,7 @@ export interface ModeInForce {
   readonly value: string
   /** All that it may be. */
   readonly values: readonly string[]
-  /** The path of the file that says it, or would; null where no file is of its plugin. */
+  /** The path of the file that says it, or would; null if no file is of its plugin. */
   readonly path: string | null
   /** Null: no line says it, and this is the default. */
   readonly line: number | null

@@ -23,7 +23,7 @@ import type { ModeInForce } from './in-force.ts'
 
 type ChosenModes = Readonly<Record<string, string>>
 
-/** The modes by which everybody is judged, where each comes from, and the form that tries another one. */
+/** The modes by which everybody is judged, their places, and the form that tries another one. */
 export function modesCard(
   modes: readonly ModeInForce[],
   facts: AdministrationFacts,
@@ -42,7 +42,7 @@ ${
 }</section>`
 }
 
-/** Where a mode comes from. */
+/** The place that sets a mode. */
 function placeOf({ path, line, variable }: ModeInForce): HtmlFragment {
   if (variable !== null)
     return html`<code>${variable}</code>, which overrides ${path === null ? 'the file' : line === null ? copyableCode(path) : copyableCode(`${path}:${line}`)}`
@@ -73,7 +73,7 @@ export const modesForm =
       if (others.length === 0)
         throw unprocessableBody([{ field: 'modes', message: 'are all already in force: choose another one' }])
       const settings = Object.fromEntries(others.map((mode) => [mode.name, readAs(mode, chosen)]))
-      // What a mode may be, its schema says once more.
+      // Its schema says once more what a mode may be.
       const changes = [{ settings }] as RehearsalChangesInput
       const done = await administerOnRecord(
         OPERATIONS.rehearsals.create,

@@ -18,7 +18,7 @@ import {
 import type { ConfigurationInForce } from './in-force.ts'
 import { modesCard } from './modes.ts'
 
-/** The operators' files in force: where each lies, which lines say what, and its digest. No value of any. */
+/** The operators' files in force: their paths, the lines that say what, and the digest. No value of any. */
 const filesCard = ({ files }: ConfigurationInForce, digest: string): HtmlFragment =>
   html`<section class="card"><h2>Files in force</h2><p>Digest of all files: ${copyableCode(digest)}</p>${dataTable(
     ['File', 'Plugin', 'Options and their lines', 'Digest'],

@@ -13,10 +13,10 @@ import { enrollAndShow } from '../principals/enroll.ts'
 import { fieldLabels } from '../principals/fields.ts'
 import { step } from './step.ts'
 
-/** Where the first agent is enrolled. */
+/** The page that enrolls the first agent. */
 export const FIRST_AGENT = '/proxy/setup/agent'
 
-/** What stands in the form until somebody types. */
+/** The values in the form until somebody types. */
 const SUGGESTED = { agent_name: 'my-agent', capabilities: 'llm.chat' }
 
 /** GET /proxy/setup/agent: the third step, as long as there is no agent; then its page is that of all others. */
@@ -27,7 +27,7 @@ export const firstAgentPage =
     return value.length > 0 ? seeOther('/proxy/agents') : asked(facts, SUGGESTED, EMPTY_HTML, 200)
   }
 
-/** POST /proxy/setup/agent: enrolls it, and shows its key and what clients need, this once. */
+/** POST /proxy/setup/agent: enrolls it, and shows its key and the settings of clients, this once. */
 export const firstAgentForm =
   (dashboard: DashboardContext) =>
   async (facts: FormSubmission): Promise<Reply> => {

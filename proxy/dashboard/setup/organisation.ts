@@ -31,7 +31,10 @@ export const organisationPage =
   (facts: AdministrationFacts): Promise<Reply> =>
     onceOnly(facts, () => asked(dashboard, facts, {}, EMPTY_HTML, 200))
 
-/** POST /proxy/setup/organisation: what was answered. A CA that is made anew is shown, as far as anybody may see it. */
+/**
+ * POST /proxy/setup/organisation: stores the answer. A CA that is made again is shown, as far as anybody may
+ * see it.
+ */
 export const organisationForm =
   (dashboard: DashboardContext) =>
   (facts: FormSubmission): Promise<Reply> =>
@@ -46,10 +49,10 @@ export const organisationForm =
       }
     })
 
-/** What is not shown to be typed is not sent, and stays. */
+/** Values that were not shown to be typed are not sent, and stay. */
 function given(form: ReadonlyMap<string, string>) {
   const [org, domain, caPem] = [form.get('org'), form.get('trust_domain'), form.get('ca_pem') ?? '']
-  // Whatever else it says is refused by its schema.
+  // Its schema refuses any other value.
   const kind = (form.get('kind') ?? 'organisation') as 'organisation'
   return {
     ...(org !== undefined && { org }),
@@ -61,7 +64,7 @@ function given(form: ReadonlyMap<string, string>) {
 /** The field as the page calls it. */
 const nameOf = (field: string): string => field.replace('attach.', '')
 
-/** Once it is answered there is nothing here, for ever: also for the one of two who came second, who is told. */
+/** Once it is answered there is nothing here, for ever: if two answer at once, the second is told. */
 async function onceOnly(facts: AdministrationFacts, work: () => Promise<Reply>): Promise<Reply> {
   try {
     return await work()

@@ -11,7 +11,9 @@ import { problems } from '../frame/problems.ts'
 import { refusedPage } from '../frame/refused.ts'
 import { caCertificate, step } from './step.ts'
 
-/** GET /proxy/setup?code=: the first page of all, for whoever has the code that the starting terminal printed. */
+/**
+ * GET /proxy/setup?code=: the first page of all, for a user with the code that the starting terminal printed.
+ */
 export const setupPage =
   (dashboard: DashboardContext) =>
   ({ query, remoteAddress }: Arrival): Reply => {
@@ -20,7 +22,7 @@ export const setupPage =
     return secretStep(code, EMPTY_HTML, 200)
   }
 
-/** POST /proxy/setup: the operator secret, typed twice. Whoever sets it is signed in by it. */
+/** POST /proxy/setup: the operator secret, typed twice. Its user is signed in by it. */
 export const setupForm =
   (dashboard: DashboardContext) =>
   async (facts: Arrival & SubmittedForm): Promise<Reply> => {
@@ -42,7 +44,9 @@ export const setupForm =
     return signIn({ ...facts, actor, holder, query: 'next=/proxy/setup/organisation' })
   }
 
-/** Once a secret is set there is nothing at this path, for ever: also for the one of two who came second. */
+/**
+ * Once a secret is set there is nothing at this path, for ever: if two set it at once, also for the second.
+ */
 export const setupRefused = (refusal: Refusal, facts: Arrival): Reply =>
   refusedPage(GONE.has(refusal.reason) ? new Refusal('not_found', { message: SET }) : refusal, facts)
 

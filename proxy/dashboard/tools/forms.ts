@@ -41,7 +41,7 @@ export const toolForms = (dashboard: DashboardContext) => {
     approve: formHandler(dashboard, mcpResources.approveTool, {
       given: ({ params, form }) => ({
         params: { resource_id: params.resource ?? '', tool: params.tool ?? '' },
-        // Only what was on the page: a definition that came meanwhile was read by nobody.
+        // Only the shown definition: one that came meanwhile was read by nobody.
         body: { digest: form.get('digest') ?? '' },
         ...(form.get('if_match') && { ifMatch: form.get('if_match') }),
       }),

@@ -26,8 +26,8 @@ interface GridRow {
 type GridQuery = Readonly<Record<string, string>>
 
 /**
- * Who may reach what: a row for each bound principal, a column for each server. A cell binds or releases; it is a plain
- * mark to who may not.
+ * A grid of permissions: a row for each bound principal, a column for each server. A cell binds or releases;
+ * it is a plain mark to an operator who may not.
  */
 export function grid(
   servers: readonly GridServer[],

@@ -1,6 +1,6 @@
 import { type HtmlFragment, html } from '../frame/parts.ts'
 
-/** How a server is. */
+/** The state of a server. */
 export const stateOf = ({
   enabled,
   last_error: error,

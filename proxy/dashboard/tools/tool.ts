@@ -23,7 +23,7 @@ import { stateOf } from './state.ts'
 /** The bound principals that are shown; the grid finds the others. */
 const SHOWN = 100
 
-/** GET /proxy/tools/{resource}: one server, its tools and what waits for a reader, and who is bound to it. */
+/** GET /proxy/tools/{resource}: one server, its tools, the definitions that wait, and who is bound to it. */
 export const toolPage: DashboardPage = async ({ context }, facts) => {
   const { resource = '' } = facts.params
   const { value, revision = 0 } = await perform(
@@ -132,7 +132,7 @@ interface IntroducedServer {
   readonly server_flags: readonly string[]
 }
 
-/** Shows what the server says of itself now, if that is not what was approved. */
+/** Shows the server's present introduction, if it is not the approved one. */
 const introductionWaits = (
   resource: IntroducedServer,
   page: PageFacts,
@@ -178,7 +178,7 @@ ${htmlIf(text.flags.length > 0, () => html`<p><span class="badge warn">${text.fl
 const textOf = (definition: unknown): string =>
   definition === null || definition === undefined ? 'none' : JSON.stringify(definition, null, 2)
 
-/** A text with those of its lines marked that the other one has not. */
+/** A text with the lines marked that the other one lacks. */
 function marked(text: string, other: string): HtmlFragment {
   const known = new Set(other.split('\n'))
   return joinHtml(
