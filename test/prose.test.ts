@@ -10,7 +10,9 @@ const FOLDERS = ['proxy', 'plugins', 'db', 'certs', 'scripts']
 const LATE = /\/\*\*[\s*]*(What|Whether|Who|How|Where|Of|Those|As|By|Its|In|Behind)\b/g
 
 /** Not yet mended. Nothing is added here. */
-const UNMENDED: readonly string[] = ['proxy/']
+const UNMENDED: readonly string[] = [
+  ...['proxy/admin/', 'proxy/openapi/', 'proxy/wiring/', 'proxy/routes.ts', 'proxy/pipelines.ts'],
+]
 
 t.test('a docstring begins with the verb or the noun', (t) => {
   const files = FOLDERS.flatMap((folder) => globSync(`${folder}/**/*.{ts,js}`, { cwd: ROOT }))

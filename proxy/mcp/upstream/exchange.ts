@@ -22,7 +22,7 @@ export type HeaderList = readonly string[]
 
 export interface OutgoingRequest {
   readonly method: 'POST' | 'DELETE'
-  /** In addition to those of the connection, `host` and `content-length`. */
+  /** Headers besides those of the connection, `host` and `content-length`. */
   readonly headers: HeaderList
   readonly body: string | Buffer | null
   /** The time for all of it, from the connection to the last byte of the answer. ms. */
