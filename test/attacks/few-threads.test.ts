@@ -14,7 +14,7 @@ const MOST_THREADS = 24
 const PROGRAM = `
 import { readFile } from 'node:fs/promises'
 import { Worker } from 'node:worker_threads'
-import { certificateThread } from '${ROOT}/certs/enrollment/aside.ts'
+import { certificateThread } from '${ROOT}/proxy/admin/operation/certificate-thread.ts'
 import { mcpThreadPool } from '${ROOT}/proxy/mcp/aside/aside.ts'
 import { startEvaluator } from '${ROOT}/plugins/policy/evaluator-thread.ts'
 
@@ -74,11 +74,12 @@ await t.test(
     const said = JSON.parse(out)
     t.same(said.broken, [])
     t.equal(said.code, 'ERR_WORKER_INIT_FAILED')
-    for (const one of said.certificates) t.match(one, /^Error: /)
+    for (const one of said.certificates)
+      t.match(one, /^TaskIncompleteError: the check of certificates has no thread/)
     for (const one of said.schemas)
       t.match(one, /^TaskIncompleteError: the check of MCP messages has no thread/)
     t.match(said.policy, /^TaskIncompleteError: the policy has no thread/)
-    t.match(said.afterwards, /^CertificateError: /, 'the answer to this question, not to one of before')
+    t.match(said.afterwards, /^Refusal: /, 'the answer to this question, not to one of before')
     t.equal(said.schemasAfterwards, 'done')
   },
 )

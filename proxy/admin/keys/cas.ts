@@ -1,11 +1,10 @@
 import { z } from 'zod'
 import { CERTIFICATE_REASONS } from '../../../certs/certificate-error.ts'
-import { certificateThread } from '../../../certs/enrollment/aside.ts'
 import { type AttachedCa, attachCa, detachCa, listAttachedCas } from '../../../db/principals/attached-cas.ts'
 import { type CaReliance, caReliance, noAgentTrustsOnly } from '../../../db/principals/trusted-cas.ts'
 import { Refusal, unprocessableBody } from '../../../plugins/refusal.ts'
 import { eventLoopTurn } from '../../../plugins/turns.ts'
-import { certificateRefusal } from '../operation/certificate-refusal.ts'
+import { certificateThread } from '../operation/certificate-thread.ts'
 import { commitChange } from '../operation/change.ts'
 import type { AdminContext } from '../operation/context.ts'
 import { EMPTY_RESULT, operation } from '../operation/operation.ts'
@@ -37,7 +36,7 @@ export async function prepareCaAttachment(
   { ca_pem: caPem, kind }: z.output<typeof attachment>,
   at: number,
 ) {
-  const cas = await certificateThread.ask('readCaCertificates', { caPem, at }).catch(certificateRefusal)
+  const cas = await certificateThread.ask('readCaCertificates', { caPem, at })
   const attached = await listAttachedCas(database)
   if (attached.length + cas.length > MAX_CAS) {
     throw unprocessableBody([{ field: 'ca_pem', message: `would make more than ${MAX_CAS} attached CAs` }])

@@ -1,11 +1,10 @@
 import { z } from 'zod'
 import { certifyClient, issueClientCertificate } from '../../../certs/authority/issue.ts'
 import { CERTIFICATE_REASONS } from '../../../certs/certificate-error.ts'
-import { certificateThread } from '../../../certs/enrollment/aside.ts'
 import { insertPin, retirePins } from '../../../db/principals/pins.ts'
 import type { PrincipalRecord } from '../../../db/principals/read.ts'
 import { touchRevision } from '../../../db/principals/write.ts'
-import { certificateRefusal } from '../operation/certificate-refusal.ts'
+import { certificateThread } from '../operation/certificate-thread.ts'
 import { changeAuthor } from '../operation/change.ts'
 import type { AdminCaller, AdminContext, ChangeAuthorship } from '../operation/context.ts'
 import { capabilityToEnroll } from '../operation/demands.ts'
@@ -93,7 +92,7 @@ export const certifyRequest = (kind: PrincipalKind) =>
       const { csr_pem: csrPem, grace_hours: hours } = body
       const subject = certificateSubject(context, kind, await principalOf(context, kind, id))
       const { spiffeId } = subject
-      const key = await certificateThread.ask('keyOfCsr', { csrPem, spiffeId }).catch(certificateRefusal)
+      const key = await certificateThread.ask('keyOfCsr', { csrPem, spiffeId })
       const issued = certifyClient(context.authority, key, subject, term(caller))
       const action = `${kind.type}.certificate_issued`
       const until = await repin(context, kind, caller, issued, { action, id, hours, ifMatch })

@@ -1,7 +1,6 @@
 import { z } from 'zod'
 import { issueClientCertificate } from '../../../certs/authority/issue.ts'
 import { CERTIFICATE_REASONS } from '../../../certs/certificate-error.ts'
-import { certificateThread } from '../../../certs/enrollment/aside.ts'
 import type { EnrolledCertificate } from '../../../certs/enrollment/enrollment.ts'
 import { deleteApiKeys } from '../../../db/principals/api-keys.ts'
 import { listAttachedCas } from '../../../db/principals/attached-cas.ts'
@@ -14,7 +13,7 @@ import type { CaKind, EnrollmentMethod } from '../../../db/schema.ts'
 import { namesUnchanged } from '../../../db/settings.ts'
 import type { LedgerStatement } from '../../../db/support/statement.ts'
 import type { AdminCapability } from '../../../plugins/operators/capabilities.ts'
-import { certificateRefusal } from '../operation/certificate-refusal.ts'
+import { certificateThread } from '../operation/certificate-thread.ts'
 import { changeAuthor, commitChange } from '../operation/change.ts'
 import type { AdminCaller, AdminContext } from '../operation/context.ts'
 import { capabilityToGrant } from '../operation/demands.ts'
@@ -143,7 +142,7 @@ export const enrollByocaAgent = operation({
       organisation: context.organisation,
       name: body.agent_name,
     }
-    const certificate = await certificateThread.ask('checkByoca', enrolling).catch(certificateRefusal)
+    const certificate = await certificateThread.ask('checkByoca', enrolling)
     const { apiKey, statements } = await newApiKey(context, caller, body.agent_name)
     const enrollment = { ...body, certificate, method: 'byoca', statements } as const
     const { value, revision } = principalResult(AGENT, await enroll(context, caller, enrollment))
@@ -177,9 +176,7 @@ export const enrollSpiffeAgent = operation({
       bundlePems: bundle === null ? await attached(context, 'spiffe') : [bundle],
       at: caller.at,
     }
-    const { anchors, ...certificate } = await certificateThread
-      .ask('checkSvid', enrolling)
-      .catch(certificateRefusal)
+    const { anchors, ...certificate } = await certificateThread.ask('checkSvid', enrolling)
     const { database } = context
     const id = printPrincipalId(AGENT, context.organisation, body.agent_name)
     // Those alone that it chains to: what else is attached, somebody without a say in enrollment has attached.
@@ -293,6 +290,6 @@ async function attached({ database }: AdminContext, kind: CaKind): Promise<reado
 }
 
 async function bundleOf(caPem: string, at: number): Promise<string> {
-  const read = await certificateThread.ask('readCaCertificates', { caPem, at }).catch(certificateRefusal)
+  const read = await certificateThread.ask('readCaCertificates', { caPem, at })
   return read.map((ca) => ca.pem).join('')
 }

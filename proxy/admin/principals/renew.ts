@@ -3,7 +3,6 @@ import { LRUCache } from 'lru-cache'
 import { z } from 'zod'
 import type { IssuingAuthority } from '../../../certs/authority/authority.ts'
 import { certifyClient } from '../../../certs/authority/issue.ts'
-import { certificateThread } from '../../../certs/enrollment/aside.ts'
 import type { Principal } from '../../../plugins/facts.ts'
 import type { JsonBody } from '../../../plugins/json-body/json-body.ts'
 import type { ChangeAuthor } from '../../../plugins/operators/actor.ts'
@@ -12,7 +11,7 @@ import { Refusal } from '../../../plugins/refusal.ts'
 import { PrincipalQuota } from '../../../plugins/secrets/quota.ts'
 import type { MonotonicClock } from '../../../plugins/secrets/throttle.ts'
 import { jsonReply, type Reply } from '../../http/reply.ts'
-import { certificateRefusal } from '../operation/certificate-refusal.ts'
+import { certificateThread } from '../operation/certificate-thread.ts'
 import type { AdminContext } from '../operation/context.ts'
 import { PRINCIPAL_KINDS, type PrincipalKind } from '../operation/kinds.ts'
 import { parse } from '../operation/parse.ts'
@@ -39,9 +38,7 @@ export const renewClientCertificate =
     checkRenewable(context.authority, peer, at)
     const kind = PRINCIPAL_KINDS[principal.type]
     const subject = certificateSubject(context, kind, await principalOf(context, kind, principal.id))
-    const key = await certificateThread
-      .ask('keyOfCsr', { csrPem, spiffeId: subject.spiffeId })
-      .catch(certificateRefusal)
+    const key = await certificateThread.ask('keyOfCsr', { csrPem, spiffeId: subject.spiffeId })
     const issued = renewals.once(peer, key, () => {
       const certificate = certifyClient(context.authority, key, subject, term({ at }))
       return pinned(context, kind, facts, peer, certificate)

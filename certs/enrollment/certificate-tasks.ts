@@ -1,0 +1,17 @@
+// The tasks of the thread that reads the certificates of others: one of them may take half a second.
+import { checkByoca } from './byoca.ts'
+import { readCaCertificates } from './ca-certificate.ts'
+import { keyOfCsr } from './csr.ts'
+import { checkSvid } from './svid.ts'
+
+export type CertificateTasks = ReturnType<typeof openTasks>
+
+/** Returns the tasks. Each is the function of its name, and throws as that does. */
+export const openTasks = () => ({
+  checkByoca,
+  checkSvid,
+  readCaCertificates: ({ caPem, at }: { readonly caPem: string; readonly at: number }) =>
+    readCaCertificates(caPem, at),
+  keyOfCsr: ({ csrPem, spiffeId }: { readonly csrPem: string; readonly spiffeId: string }) =>
+    keyOfCsr(csrPem, spiffeId),
+})

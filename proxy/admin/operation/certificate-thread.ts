@@ -1,0 +1,23 @@
+import { CERTIFICATE_REASONS } from '../../../certs/certificate-error.ts'
+import type { CertificateTasks } from '../../../certs/enrollment/certificate-tasks.ts'
+import { ThreadPool } from '../../../db/support/thread.ts'
+import { Refusal } from '../../../plugins/refusal.ts'
+
+/** The time without a task after which the thread is let go. ms. */
+const IDLE_MS = 10_000
+
+/**
+ * Reads certificates, requests and bundles that others made on a thread of its own, so that none of them, and
+ * no number of them, holds up a call (docs/threats.md#e2). Throws the fault of a certificate as a refusal of the same
+ * reason (docs/protocol.md#certificate-checks). One for the process: it remembers nothing between two tasks.
+ */
+export const certificateThread = new ThreadPool<CertificateTasks>(
+  import.meta,
+  '../../../certs/enrollment/certificate-tasks',
+  { name: 'the check of certificates', idleMs: IDLE_MS, refusal: certificateRefusal },
+)
+
+function certificateRefusal(reason: string, message: string): Refusal | null {
+  const known = CERTIFICATE_REASONS.find((known) => known === reason)
+  return known ? new Refusal(known, { message }) : null
+}
