@@ -17,6 +17,9 @@ function namedIn(heading: string): readonly string[] {
   return [...section.matchAll(/`((?:proxy|plugins|db|certs)\/[\w./-]+\.ts)`/g)].map(([, file = '']) => file)
 }
 
+/** What constructs, and serves no request. */
+const WIRING = /^proxy\/(?:wiring\/|pipelines\.ts$|(?:.+\/)?routes\.ts$)/
+
 // The ledger's thread is not measured, and the page names where it begins.
 const OF_THE_THREAD = ['db/sqlite/ledger/writer.ts']
 
@@ -61,4 +64,7 @@ await t.test('a call on a kept connection goes through few files', { skip }, asy
   const unnamed = mcp.files.filter((file) => !pageOfMcp.has(file))
   const elsewhere = namedIn('One MCP call').filter((file) => !mcp.files.includes(file))
   t.same({ unnamed, elsewhere }, { unnamed: [], elsewhere: [] }, 'the page says so')
+
+  const wiring = [...llm.files, ...mcp.files].filter((file) => WIRING.test(file))
+  t.same(wiring, [], 'what makes pipelines, routes and handlers is not on the way of a call')
 })

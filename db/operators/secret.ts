@@ -19,6 +19,10 @@ export async function readSecret({
   return { hash: stored(HASH) ?? '', disabled: stored(DISABLED) !== undefined }
 }
 
+/** Makes the function that reads it, each time. */
+export const storedSecretOf = (database: Database) => (): ReturnType<typeof readSecret> =>
+  readSecret(database)
+
 /** Asserts that the secret is the one of this hash, the empty text for that of the environment, and not disabled. */
 export function secretUnchanged({ kysely }: Database): (hash: string) => RowAssertion {
   const one = (key: SettingKey) =>

@@ -16,6 +16,9 @@ export async function findApiKey({ kysely }: Database, keyId: string): Promise<A
   return row && { keyId, type: row.principal_type, principalId: row.principal_id, keyHash: row.key_hash }
 }
 
+/** Makes the function that finds keys in a database. */
+export const apiKeyLookup = (database: Database) => (keyId: string) => findApiKey(database, keyId)
+
 export function insertApiKey({ kysely }: Database, key: ApiKey, at: number): LedgerStatement {
   const row = {
     key_id: key.keyId,

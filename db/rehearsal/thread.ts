@@ -55,3 +55,13 @@ export async function walkOnThread<Kind extends WalkTask['kind']>(
 
 const newThread = (): Worker =>
   new Worker(new URL(CODE, import.meta.url), { resourceLimits: { maxOldGenerationSizeMb: MAX_HEAP_MIB } })
+
+/** Makes the function that walks over the calls of one database. */
+export const walkerOf =
+  (location: DatabaseLocation) =>
+  <Kind extends WalkTask['kind']>(
+    task: WalkTaskOf<Kind>,
+    signal: AbortSignal,
+    onProgress?: (progress: WalkProgress) => void,
+  ): Promise<WalkResults[Kind]> =>
+    walkOnThread(location, task, signal, onProgress)

@@ -93,3 +93,10 @@ async function matches(
   if (stored !== '') return verifier.verify(given, stored, recognised)
   return environment !== '' && verifier.same(given, environment)
 }
+
+/** Makes the function that tells if a secret is stored, disabled, or set in the environment. */
+export const hasOperatorSecret =
+  (stored: () => Promise<StoredSecret>, environment: string | null) => async (): Promise<boolean> => {
+    const { hash, disabled } = await stored()
+    return disabled || hash !== '' || environment !== null
+  }

@@ -1,5 +1,6 @@
 import { isIPv6 } from 'node:net'
 import { LRUCache } from 'lru-cache'
+import type { NoticeChannel } from '../../db/support/notices.ts'
 
 /**
  * The failures that an address or a principal may have within the window before it waits
@@ -94,4 +95,11 @@ export function senderOf(address: string): string {
   const whole = tail === undefined ? groups : [...groups, ...Array<string>(8 - taken).fill('0'), ...after]
   const network = whole.slice(0, 4).map((group) => Number.parseInt(group, 16).toString(16))
   return `${network.join(':')}::/64`
+}
+
+/** Makes a throttle whose failures count wherever they were made. While processes do not hear each other, each counts its own. */
+export function sharedThrottle(now: MonotonicClock, notices: NoticeChannel, topic: string): FailureThrottle {
+  const throttle = new FailureThrottle(now, (who) => notices.notify(topic, who))
+  notices.on(topic, (who) => throttle.addRemoteFailure(who))
+  return throttle
 }

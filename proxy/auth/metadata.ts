@@ -9,6 +9,10 @@ import type { TokenKeys } from './token-keys.ts'
 export const tokenResources = (baseUrls: readonly string[]): readonly string[] =>
   baseUrls.flatMap((base) => [base, `${base}/v1/mcp`])
 
+/** Makes the function that returns them as they are then: a port may be known later. */
+export const tokenAudiences = (baseUrls: () => readonly string[]) => (): readonly string[] =>
+  tokenResources(baseUrls())
+
 /** GET /.well-known/oauth-authorization-server (RFC 8414, RFC 8705 §3.3, RFC 9449 §5.1). */
 export const authorizationServer = (baseUrls: () => readonly string[]) => (): Reply => {
   const [issuer = ''] = baseUrls()

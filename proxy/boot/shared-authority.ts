@@ -71,6 +71,12 @@ export async function remakeAuthority(
   return { rootPem: texts.get('root.crt') ?? '', statement }
 }
 
+/** Makes the function that makes a CA of other names in place of the one of this root. */
+export const authorityRemaker =
+  (database: Database, beforePem: string, passphrase: string) =>
+  (names: Omit<NewAuthorityOptions, 'at'>, at: number): Promise<MadeAuthority> =>
+    remakeAuthority(database, beforePem, { ...names, passphrase, at })
+
 /** Puts the CA of a directory into the database, which has none. `at`: ms since the epoch. */
 export async function publishAuthority(
   database: Database,

@@ -34,6 +34,28 @@ export interface GatewayListeners {
   readonly destroy: () => void
 }
 
+/** The listeners once they are open, and where clients reach them: read it when it is needed, for a port may be known only then. */
+export class OpenListeners {
+  /** Null until they are open. */
+  current: GatewayListeners | null = null
+  readonly #publicUrls: Settings['publicUrls']
+
+  constructor({ publicUrls }: Pick<Settings, 'publicUrls'>) {
+    this.#publicUrls = publicUrls
+  }
+
+  /** The base URLs that clients reach the gateway by. Empty until the listeners are open. */
+  readonly baseUrls = (): readonly string[] => this.#publicUrls ?? this.current?.baseUrls ?? []
+
+  /** The same of administration, which may have a listener of its own. */
+  readonly adminUrls = (): readonly string[] => [
+    ...new Set([...this.baseUrls(), ...(this.current ? [this.current.adminUrl] : [])]),
+  ]
+
+  /** `iss` of access tokens. */
+  readonly issuer = (): string => this.baseUrls()[0] ?? ''
+}
+
 /** Opens the runtime listener and, if the settings say so, the administration's. */
 export async function openListeners(
   settings: Settings,

@@ -1,9 +1,9 @@
 import type { Logger } from 'pino'
+import type { AnonymousRefusals } from '../../plugins/audit/anonymous.ts'
 import type { RefusalSummaries } from '../../plugins/audit/summaries.ts'
 import type { BrowserSessions, SessionRules } from '../../plugins/operators/sessions.ts'
 import type { PinnedCaller } from '../../plugins/pin/pin.ts'
 import type { Arrival, Plugin } from '../../plugins/plugin.ts'
-import type { RefusalReason } from '../../plugins/refusal.ts'
 import type { PrincipalQuota } from '../../plugins/secrets/quota.ts'
 import type { FailureThrottle } from '../../plugins/secrets/throttle.ts'
 import type { AdminContext } from '../admin/operation/context.ts'
@@ -34,7 +34,7 @@ export interface SignInContext {
   /** Counts the rows of refused sign-ins, by person. */
   readonly refusedRows: FailureThrottle
   /** Counts a refusal of any visitor. */
-  readonly count: (reason: RefusalReason) => void
+  readonly anonymous: Pick<AnonymousRefusals, 'count'>
   readonly adminUrls: () => readonly string[]
   readonly log: Logger
 }

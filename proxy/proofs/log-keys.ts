@@ -76,7 +76,7 @@ export class LogKeys {
    * Lets a new key sign from now on; the one before signs alongside it for a day. Resolves with its verifier
    * key.
    */
-  async rotate(entry: (vkey: string) => LedgerEntry): Promise<string> {
+  readonly rotate = async (entry: (vkey: string) => LedgerEntry): Promise<string> => {
     const { database, ledger, clock } = this.#sources
     const tree = await currentTree(database.kysely)
     if (!tree) throw new Error('no audit tree has begun')

@@ -1,3 +1,4 @@
+import type { NoticeChannel } from '../../db/support/notices.ts'
 import type { DataDirectory } from '../boot/data-directory.ts'
 import type { PeriodicTask } from './every.ts'
 
@@ -25,6 +26,13 @@ export function authorityFollower(
     used = authority
   }
 }
+
+/** Makes the function that tells every process of a service that the organisation was named, this one first. */
+export const announceNaming =
+  (notices: Pick<NoticeChannel, 'notify'>, follow: () => Promise<void>) => async (): Promise<void> => {
+    notices.notify(ORGANISATION_NAMED, 'anew')
+    await follow()
+  }
 
 /** Looks whether a CA was made again: a notice may be lost. */
 export const followAuthority = (run: () => Promise<void>): PeriodicTask => ({

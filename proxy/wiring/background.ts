@@ -39,7 +39,7 @@ export function startTasks(services: GatewayServices, inForce: () => Configurati
 }
 
 function periodicTasks(services: GatewayServices, inForce: () => Configuration): readonly PeriodicTask[] {
-  const { dataDirectory, open, drain, clock } = services
+  const { dataDirectory, listeners, drain, clock } = services
   const { database } = dataDirectory
   const configDigest = (): string => inForce().digest
   return [
@@ -47,7 +47,7 @@ function periodicTasks(services: GatewayServices, inForce: () => Configuration):
     expireProposals({ ...services, database, configDigest, detailOf: proposalDetail }),
     recordSummaries(services),
     watchDisk(services.disk),
-    renewServerCertificate(dataDirectory, open.listeners, clock),
+    renewServerCertificate(dataDirectory, listeners.current, clock),
     followAuthority(services.followAuthority),
     terminateRevokedStreams(drain.calls, clock),
   ]

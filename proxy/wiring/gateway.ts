@@ -16,7 +16,7 @@ import { openListeners } from '../http/listeners.ts'
 import { createRequestListener } from '../http/serve.ts'
 import { type ConnectionTimers, DEFAULT_TIMERS } from '../http/server.ts'
 import { refuseRollback } from '../proofs/anchors/rollback.ts'
-import { anchorStandings } from '../proofs/anchors/standing.ts'
+import { lateAnchorsOf } from '../proofs/anchors/standing.ts'
 import type { GatewayRouters } from '../routes.ts'
 import { writeSummaries } from '../tasks/record-summaries.ts'
 import { tlsMaterial } from '../tasks/renew-server-certificate.ts'
@@ -152,11 +152,8 @@ async function openGateway(opening: OpenOptions): Promise<Gateway> {
   const services = await openServices(dataDirectory, logs, clocks, around)
   const { metrics, drain, budget, ledger } = services
   const inForce = swappableConfiguration(services, opening.configuration)
-  services.open.reroute = inForce.remount
-  services.open.lateAnchors = async () =>
-    (
-      await anchorStandings(services.dataDirectory.database, inForce.configuration().proofs.anchors, clock())
-    ).filter(({ late }) => late).length
+  services.mounted.reroute = inForce.remount
+  services.mounted.lateAnchors = lateAnchorsOf(dataDirectory.database, inForce.configuration, clock)
   const digest = (): string => inForce.configuration().digest
   const note: WriteServiceRow = (action, detail, judgedBy = digest()) =>
     ledger.commit({ entries: [serviceEntry(action, 'success', detail, clock(), judgedBy)] })
@@ -185,7 +182,7 @@ async function openGateway(opening: OpenOptions): Promise<Gateway> {
       connections: services.descriptors.connectionLimits,
       onHandshakeFault: (reason: string) => metrics.handshakeFaults.inc({ reason }),
     }
-    services.open.listeners = await openListeners(settings, tls, timers, handle)
+    services.listeners.current = await openListeners(settings, tls, timers, handle)
     const { logFields, isScarce } = services.descriptors
     logs.log[isScarce ? 'warn' : 'info'](logFields, 'the connections that may be open at once')
     stopTasks = startTasks(services, inForce.configuration)
@@ -201,7 +198,7 @@ async function openGateway(opening: OpenOptions): Promise<Gateway> {
     return closing
   }
 
-  const { listeners } = services.open
+  const { current: listeners } = services.listeners
   const { use: swap } = inForce
   const use = (configuration: Configuration): void => {
     swap(configuration)
@@ -318,7 +315,7 @@ async function shutdown(options: ShutdownOptions): Promise<void> {
   const { services, control, note, digest, stopTasks, stopChecks, graceMs } = options
   const { dataDirectory, ledger, outcomes, anonymous, summaries, drain, upstream, mcp, clock, logs } =
     services
-  const { listeners } = services.open
+  const { current: listeners } = services.listeners
   drain.begin()
   // They end by nothing that they wait for, and would keep the others from being waited for.
   options.services.followers.close()

@@ -1,6 +1,6 @@
 import { databaseLocation } from '../../db/engine.ts'
 import { mcpBindingAssertion } from '../../db/mcp/bindings.ts'
-import { walkOnThread } from '../../db/rehearsal/thread.ts'
+import { walkerOf } from '../../db/rehearsal/thread.ts'
 import type { CallRecorder } from '../../plugins/audit/audit.ts'
 import { type RouteRecorders, routeRecorders } from '../../plugins/audit/recorders.ts'
 import type { FirstBootSetup } from '../admin/keys/setup.ts'
@@ -10,7 +10,7 @@ import type { AdministrationContext } from '../admin/pipeline.ts'
 import { renewClientCertificate } from '../admin/principals/renew.ts'
 import { issueToken } from '../auth/issue-token.ts'
 import type { AuthHandlers } from '../auth/routes.ts'
-import { remakeAuthority } from '../boot/shared-authority.ts'
+import { authorityRemaker } from '../boot/shared-authority.ts'
 import type { DashboardContext } from '../dashboard/frame/dashboard.ts'
 import { readinessProbe } from '../http/health.ts'
 import type { PublicHandlers } from '../http/routes.ts'
@@ -29,9 +29,9 @@ import { canSignInByProvider } from '../operators/oidc/signs-in.ts'
 import { readSessionRules } from '../operators/sessions/rules.ts'
 import type { SignInContext } from '../operators/signing-in.ts'
 import type { GatewayPipelines } from '../pipelines.ts'
-import { anchorStandings } from '../proofs/anchors/standing.ts'
+import { anchorStandingsOf } from '../proofs/anchors/standing.ts'
 import { type ProofHandlers, proofHandlers } from '../proofs/handlers.ts'
-import { ORGANISATION_NAMED } from '../tasks/follow-authority.ts'
+import { announceNaming } from '../tasks/follow-authority.ts'
 import type { GatewayMetrics } from '../telemetry/metrics.ts'
 import { type Configuration, expectedOf, judgingOf } from './configuration.ts'
 import { describeInForce } from './in-force.ts'
@@ -102,7 +102,7 @@ export function createHandlers(
       baseUrls,
       proofRequired,
       followers: services.followers,
-      modelMismatches: () => services.modelMismatches.list(),
+      modelMismatches: services.modelMismatches,
       inForce: describeInForce(configuration, dataDirectory.settings),
     },
     public: {
@@ -147,7 +147,7 @@ function mcpHandlers(
       serverRequests,
       cancellations,
       states,
-      onToolsChanged: ({ resource_id: id }) => announce(id),
+      announce,
       enforced: options.enforce_tools_call,
       list: options.list,
       httpGet: options.http_get.enabled,
@@ -185,8 +185,7 @@ function adminContext(
     sessionRules: readSessionRules(configuration.operators),
     requireRehearsal: configuration.operators.require_rehearsal,
     expected: expectedOf(configuration),
-    walkCalls: (task, signal, onProgress) =>
-      walkOnThread(databaseLocation(settings.databaseUrl), task, signal, onProgress),
+    walkCalls: walkerOf(databaseLocation(settings.databaseUrl)),
     rehearsalPlaces,
     ledgerPlaces,
     recordDenied: deniedChanges(ledger, recorder, clock, configuration.digest),
@@ -198,18 +197,14 @@ function adminContext(
     ...names,
     naming: {
       fixed: settings.named,
-      makeAuthority: (next, at) =>
-        remakeAuthority(database, authority.rootPem, { ...next, passphrase: dataDirectory.passphrase, at }),
-      follow: async () => {
-        database.notices.notify(ORGANISATION_NAMED, 'anew')
-        await followAuthority()
-      },
+      makeAuthority: authorityRemaker(database, authority.rootPem, dataDirectory.passphrase),
+      follow: announceNaming(database.notices, followAuthority),
     },
     configDigest: configuration.digest,
     rotationGraceHours: configuration.pin.rotation_grace_hours,
     rotateSigningKey: keys.rotate,
-    rotateAuditKey: (entry) => logKeys.rotate(entry),
-    anchors: () => anchorStandings(database, configuration.proofs.anchors, clock()),
+    rotateAuditKey: logKeys.rotate,
+    anchors: anchorStandingsOf(database, configuration.proofs.anchors, clock),
     mcp: {
       inspect: inspector(database, upstream, clock),
       allowPrivateUpstreams: settings.allowPrivateUpstreams,
@@ -242,7 +237,7 @@ function signInContext(
     key: subjectKeys.derived('sign-in transactions'),
     ...signInThrottles,
     summaries,
-    count: (reason) => anonymous.count(reason),
+    anonymous,
     adminUrls: plugins.adminUrls,
     log: logs.log,
   }

@@ -6,10 +6,10 @@ import type { Ledger } from '../../db/ledger/record/ledger.ts'
 import { countUnsealed } from '../../db/ledger/tree/store.ts'
 import { countUnreadableResources } from '../../db/mcp/resources.ts'
 import { countQuarantinedTools } from '../../db/mcp/tools.ts'
-import { readSecret, secretUnchanged } from '../../db/operators/secret.ts'
-import { findApiKey } from '../../db/principals/api-keys.ts'
+import { secretUnchanged, storedSecretOf } from '../../db/operators/secret.ts'
+import { apiKeyLookup } from '../../db/principals/api-keys.ts'
 import { authorityUnchanged } from '../../db/principals/pins.ts'
-import { AUTHORITY_TOPIC, type NoticeChannel } from '../../db/support/notices.ts'
+import { AUTHORITY_TOPIC } from '../../db/support/notices.ts'
 import { AnonymousRefusals } from '../../plugins/audit/anonymous.ts'
 import { OutcomeWriter } from '../../plugins/audit/audit.ts'
 import { RefusalSummaries } from '../../plugins/audit/summaries.ts'
@@ -19,10 +19,10 @@ import type { Principal } from '../../plugins/facts.ts'
 import type { EnvironmentVariables } from '../../plugins/operator-files/expand.ts'
 import { pin, recheckPin } from '../../plugins/pin/pin.ts'
 import type { SubjectKeys } from '../../plugins/pin/subject-keys.ts'
-import { adminSecret } from '../../plugins/secrets/admin-secret.ts'
+import { adminSecret, hasOperatorSecret } from '../../plugins/secrets/admin-secret.ts'
 import { apiKeyCheck } from '../../plugins/secrets/api-key.ts'
 import type { PrincipalQuota } from '../../plugins/secrets/quota.ts'
-import { FailureThrottle, type MonotonicClock } from '../../plugins/secrets/throttle.ts'
+import { FailureThrottle, type MonotonicClock, sharedThrottle } from '../../plugins/secrets/throttle.ts'
 import { strangerLookups } from '../../plugins/strangers-line.ts'
 import { FirstBootSetup, setupGate } from '../admin/keys/setup.ts'
 import { LedgerPlaces } from '../admin/operation/ledger-places.ts'
@@ -31,7 +31,7 @@ import { RehearsalPlaces } from '../admin/operation/places.ts'
 import { recognisedSenders, SecretUse } from '../admin/operators/secret-use.ts'
 import { RecentRenewals } from '../admin/principals/renew.ts'
 import { LoginChallenges } from '../auth/login-challenge.ts'
-import { tokenResources } from '../auth/metadata.ts'
+import { tokenAudiences } from '../auth/metadata.ts'
 import { openNonceSecret } from '../auth/nonces.ts'
 import { openSubjectKeys } from '../auth/subject-keys.ts'
 import { openTokenKeys, type TokenKeys } from '../auth/token-keys.ts'
@@ -42,7 +42,7 @@ import { ActivityFollowers } from '../dashboard/activity/followers.ts'
 import { secretReader } from '../egress/secret-reference.ts'
 import { FileDescriptors } from '../http/descriptors.ts'
 import { isDatabaseReachable } from '../http/health.ts'
-import type { GatewayListeners } from '../http/listeners.ts'
+import { OpenListeners } from '../http/listeners.ts'
 import { MemoryBudget, type MemoryLimits, RequestDrain } from '../http/open-calls.ts'
 import { ModelMismatches } from '../llm/answered-models.ts'
 import { ModelCatalogue } from '../llm/catalogue.ts'
@@ -83,16 +83,10 @@ export interface GatewayServices {
   readonly drain: RequestDrain
   /** The bytes that they hold. */
   readonly budget: MemoryBudget
-  /**
-   * The listeners; null until they are open. `gateway.ts` alone sets them: a port may be known only then. And what makes
-   * their routes anew.
-   */
-  readonly open: {
-    listeners: GatewayListeners | null
-    reroute: () => void
-    /** Counts the anchors that are late. */
-    lateAnchors: () => Promise<number>
-  }
+  /** Open once `gateway.ts` has opened them. */
+  readonly listeners: OpenListeners
+  /** Set by `gateway.ts` alone, once routes are made: what makes them again, and what counts the anchors that are late. */
+  readonly mounted: { reroute: () => void; lateAnchors: () => Promise<number> }
   /**
    * The base URLs that clients reach the gateway by. Empty until the listeners are open, so read them when
    * they are needed.
@@ -173,12 +167,9 @@ export async function openServices(
     logs.log,
   )
   await disk.look()
-  const open: GatewayServices['open'] = {
-    ...{ listeners: null, reroute: () => {} },
-    lateAnchors: () => Promise.resolve(0),
-  }
-  const baseUrls = (): readonly string[] => settings.publicUrls ?? open.listeners?.baseUrls ?? []
-  const issuer = (): string => baseUrls()[0] ?? ''
+  const listeners = new OpenListeners(settings)
+  const { baseUrls, adminUrls, issuer } = listeners
+  const mounted: GatewayServices['mounted'] = { reroute: () => {}, lateAnchors: () => Promise.resolve(0) }
   const logKeys = new LogKeys({ database, ledger, passphrase, clock })
   const { keys, nonceSecret, subjectKeys } = await database.alone(async () => {
     await openTree(logKeys, database, dataDirectory.names)
@@ -188,7 +179,7 @@ export async function openServices(
       subjectKeys: await openSubjectKeys(database, ledger, passphrase, clock()),
     }
   })
-  const stored = (): ReturnType<typeof readSecret> => readSecret(database)
+  const stored = storedSecretOf(database)
   const held = memoryLimits(settings)
   if (settings.heldMib !== null && held.process < settings.heldMib * MIB)
     logs.log.warn(
@@ -205,7 +196,7 @@ export async function openServices(
     owed: () => outcomes.owed,
     held: () => budget.held,
     unsealed: () => countUnsealed(database),
-    lateAnchors: () => open.lateAnchors(),
+    lateAnchors: () => mounted.lateAnchors(),
     quarantined: () => countQuarantinedTools(database),
     unreadable: () => countUnreadableResources(database),
     diskFree: () => disk.free,
@@ -226,7 +217,7 @@ export async function openServices(
       environment: settings.adminSecret ?? '',
       unchanged: secretUnchanged(database),
       recognised,
-      onUse: (arrival) => secretUse.note(arrival),
+      onUse: secretUse.note,
     },
     throttle('wrong-secret'),
   )
@@ -241,11 +232,11 @@ export async function openServices(
   // What another process destroys is forgotten here too.
   database.notices.on(AUTHORITY_TOPIC, () => subjectKeys.known.clear())
   const oneAtATime = new KeyedQueue()
-  const renew = (): Promise<void> => renewServerCertificate(dataDirectory, open.listeners, clock).run()
+  const renew = (): Promise<void> => renewServerCertificate(dataDirectory, listeners.current, clock).run()
   const follow = authorityFollower(dataDirectory, clock, async () => {
     await database.alone(() => openTree(logKeys, database, dataDirectory.names))
     await renew()
-    open.reroute()
+    mounted.reroute()
   })
   const followAuthority = (): Promise<void> => oneAtATime.run('authority', follow)
   database.notices.on(
@@ -266,7 +257,8 @@ export async function openServices(
     disk,
     seen: new Map(),
     drain: new RequestDrain(),
-    open,
+    listeners,
+    mounted,
     baseUrls,
     issuer,
     keys,
@@ -310,37 +302,27 @@ export async function openServices(
         unchanged: authorityUnchanged(database),
       },
       sessions,
-      adminUrls: () => [...new Set([...baseUrls(), ...(open.listeners ? [open.listeners.adminUrl] : [])])],
+      adminUrls,
       metricsToken: settings.metricsToken,
       beforeFirstSecret: setupGate(stored),
       pin: pinned,
       pinNow,
       again: recheckPin(pinned, monotonic),
-      apiKey: apiKeyCheck((keyId) => findApiKey(database, keyId), throttle('wrong-api-key')),
+      apiKey: apiKeyCheck(apiKeyLookup(database), throttle('wrong-api-key')),
       constrained: {
         nonces: new NonceIssuer(nonceSecret),
         baseUrls,
-        tokens: tokenVerifier({ issuer, audiences: () => tokenResources(baseUrls()), key: keys.verifier }),
+        tokens: tokenVerifier({ issuer, audiences: tokenAudiences(baseUrls), key: keys.verifier }),
       },
       claims: { ledger, database },
     },
-    hasAdminSecret: async () => {
-      const { hash, disabled } = await stored()
-      return disabled || hash !== '' || settings.adminSecret !== null
-    },
+    hasAdminSecret: hasOperatorSecret(stored, settings.adminSecret),
     renewCertificate: renew,
     followAuthority,
   }
 }
 
 const UNFOLLOWED = 'the CA that the database holds cannot be used yet'
-
-/** A throttle whose failures count wherever they were made. While processes do not hear each other, each counts its own. */
-function sharedThrottle(now: MonotonicClock, notices: NoticeChannel, topic: string): FailureThrottle {
-  const throttle = new FailureThrottle(now, (who) => notices.notify(topic, who))
-  notices.on(topic, (who) => throttle.addRemoteFailure(who))
-  return throttle
-}
 
 const MIB = 1024 * 1024
 

@@ -63,7 +63,7 @@ const listeners = await openListeners(settings, tls, DEFAULT_TIMERS, {
   onHandshakeFault: () => {},
 })
 // From them the dpop plugin knows the URLs that proofs may be for.
-services.open.listeners = listeners
+services.listeners.current = listeners
 announce(listeners.url, async () => {
   const closed = listeners.close()
   listeners.destroy()

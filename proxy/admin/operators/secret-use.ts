@@ -33,7 +33,7 @@ export class SecretUse {
   }
 
   /** Waits for nobody, and refuses nobody. */
-  note(arrival: Arrival): void {
+  readonly note = (arrival: Arrival): void => {
     const { metrics, clock, log } = this.#sources
     metrics.secretUses.inc()
     const at = clock()

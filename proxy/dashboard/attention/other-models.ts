@@ -20,7 +20,7 @@ export function otherModels(
   facts: AdministrationFacts,
 ): readonly HtmlFragment[] {
   if (!hasCapability(facts, 'admin.audit')) return []
-  const lately = modelMismatches().filter(({ at }) => facts.at - at < DAY_MS)
+  const lately = modelMismatches.list().filter(({ at }) => facts.at - at < DAY_MS)
   if (lately.length === 0) return []
   const lines = lately
     .slice(0, SHOWN)

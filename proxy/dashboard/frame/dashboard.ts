@@ -27,7 +27,7 @@ export interface DashboardContext {
   /** The pages that follow new rows. */
   readonly followers: ActivityFollowers
   /** Lists the models that providers ran in place of those that they were asked for, the last one first. */
-  readonly modelMismatches: () => readonly OtherModel[]
+  readonly modelMismatches: { readonly list: () => readonly OtherModel[] }
   /** The settings of the files and the environment. */
   readonly inForce: ConfigurationInForce
 }

@@ -32,8 +32,8 @@ export interface RelayDependencies {
   readonly serverRequests: ServerRequests
   readonly cancellations: RequestCancellations
   readonly states: RequestStates
-  /** Called when a resource announces a change of its tools. */
-  readonly onToolsChanged: (resource: McpResource) => void
+  /** Notes that a resource has announced a change of its tools. */
+  readonly announce: (resourceId: string) => void
 }
 
 /**
@@ -227,7 +227,7 @@ class RelayedCall {
   #noted(message: UpstreamMessage): Buffer | null {
     if (message.value.method !== 'notifications/tools/list_changed') return rewriteMessage(message)
     // The list here changes when an operator approves the change, not before.
-    this.#sources.onToolsChanged(this.#to.resource)
+    this.#sources.announce(this.#to.resource.resource_id)
     return null
   }
 

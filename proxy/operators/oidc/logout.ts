@@ -27,9 +27,9 @@ const MAX_CHARACTERS = 256
  * `logout_token_invalid`.
  */
 export const backchannelLogout =
-  (signing: Pick<SignInContext, 'context' | 'provider' | 'count'>) =>
+  (signing: Pick<SignInContext, 'context' | 'provider' | 'anonymous'>) =>
   async ({ form, id, at }: Arrival & SubmittedForm): Promise<Reply> => {
-    const { provider, context, count } = signing
+    const { provider, context, anonymous } = signing
     if (!provider) throw new Refusal('not_found')
     try {
       const logout = await verifyLogoutToken(provider, form.get('logout_token') ?? '', at)
@@ -37,7 +37,7 @@ export const backchannelLogout =
       return { status: 200 }
     } catch (error) {
       const refusal = refusalOf(error)
-      if (refusal.reason === 'logout_token_invalid') count(refusal.reason)
+      if (refusal.reason === 'logout_token_invalid') anonymous.count(refusal.reason)
       throw refusal
     }
   }

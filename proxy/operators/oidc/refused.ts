@@ -18,12 +18,12 @@ interface RefusedPerson {
  * rows; the others are counted, as strangers are: nobody grows the chain by being refused.
  */
 export async function recordRefusedSignIn(
-  { context, refusedRows, count }: Pick<SignInContext, 'context' | 'refusedRows' | 'count'>,
+  { context, refusedRows, anonymous }: Pick<SignInContext, 'context' | 'refusedRows' | 'anonymous'>,
   { error, issuer, subject }: RefusedPerson,
   { id, at }: Arrival,
 ): Promise<void> {
   const person = hash('sha256', `${issuer} ${subject}`)
-  if (refusedRows.waitS(person) > 0) return count('sign_in_refused')
+  if (refusedRows.waitS(person) > 0) return anonymous.count('sign_in_refused')
   refusedRows.recordFailure(person)
   const detail = { via: 'oidc', reason: error.reason, issuer }
   const entry = serviceEntry('admin.sign_in_refused', 'denied', detail, at, context.configDigest)

@@ -193,7 +193,7 @@ async function exchangeCode(
     const down = findCause(error, ProviderUnavailable)
     if (down) throw unavailable(down)
     signing.wrongCodes.recordFailure(digest)
-    signing.count('sign_in_refused')
+    signing.anonymous.count('sign_in_refused')
     // Whoever runs the provider must find out why.
     signing.log.warn(
       { reqId: id, ...oidcFailureFields(error) },

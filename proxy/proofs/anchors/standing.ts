@@ -26,6 +26,24 @@ export async function anchorStandings(
   return standings
 }
 
+/** Makes the function that reads them for the anchors of one configuration. */
+export const anchorStandingsOf =
+  (database: Pick<Database, 'kysely'>, options: readonly AnchorOption[], clock: () => number) =>
+  (): ReturnType<typeof anchorStandings> =>
+    anchorStandings(database, options, clock())
+
+interface AnchorsInForce {
+  readonly proofs: { readonly anchors: readonly AnchorOption[] }
+}
+
+/** Makes the function that counts the anchors of the configuration in force that are late. */
+export const lateAnchorsOf =
+  (database: Pick<Database, 'kysely'>, inForce: () => AnchorsInForce, clock: () => number) =>
+  async (): Promise<number> => {
+    const standings = await anchorStandings(database, inForce().proofs.anchors, clock())
+    return standings.filter(({ late }) => late).length
+  }
+
 const standingOf = (anchor: string, state: AnchorState | undefined, late: boolean): AnchorStanding => ({
   anchor,
   size: state?.size ?? 0,
