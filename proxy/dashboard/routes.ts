@@ -83,7 +83,7 @@ interface DashboardDoors {
   readonly page: (path: string, demands: AdminCapability, page: DashboardPage) => BareRoute
   /** A page that a handler of its own renders. */
   readonly rendered: (path: string, demands: AdminCapability, handler: DashboardHandler) => BareRoute
-  /** What a script reads: a refusal is no page. */
+  /** Answers a script: a refusal is no page. */
   readonly fetched: (path: string, demands: AdminCapability, handler: DashboardHandler) => BareRoute
   readonly form: (
     path: string,

@@ -84,6 +84,6 @@ export const SESSION_END: RouteDoc = {
   refuse,
 }
 
-/** As {@link MESSAGE} and {@link SESSION_END}, at the endpoint of one resource. Shared by both of its names. */
+/** The same as {@link MESSAGE} and {@link SESSION_END}, at the endpoint of one resource. Shared by both of its names. */
 export const RESOURCE_MESSAGE: RouteDoc = { ...MESSAGE, name: 'sendMcpMessageToResource' }
 export const RESOURCE_SESSION_END: RouteDoc = { ...SESSION_END, name: 'endMcpSessionOfResource' }

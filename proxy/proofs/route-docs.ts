@@ -7,7 +7,7 @@ const HEADERS = {
   'X-Admin-Secret': 'The operator secret, in place of a certificate.',
 }
 
-/** Of whoever is known by a certificate, and of operators by any of their doors. */
+/** The reasons of readers: holders of certificates, and operators by any of their doors. */
 const READ: readonly RefusalReason[] = [...KNOWN_CALLER_REASONS, 'admin_secret_invalid', 'admin_throttled']
 
 const TEXT = 'text/plain; charset=utf-8'

@@ -9,7 +9,7 @@ const HOUR_MS = 60 * MINUTE_MS
 export const sessionRulesOf = (inForce: () => { readonly operators: OperatorsOptions }) => (): SessionRules =>
   readSessionRules(inForce().operators)
 
-/** What a configuration says of sessions. */
+/** Reads the rules of sessions from the options of operators. */
 export const readSessionRules = ({ session, oidc }: OperatorsOptions): SessionRules => ({
   idleMs: session.idle_minutes * MINUTE_MS,
   absoluteMs: session.absolute_hours * HOUR_MS,
