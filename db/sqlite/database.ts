@@ -7,12 +7,13 @@ import { answerTo, LedgerReader } from '../ledger/read/reader.ts'
 import { type MigrationState, migrateToLatest, migrationState, pendingMigrations } from '../migrate.ts'
 import type { DatabaseSchema } from '../schema.ts'
 import { NO_NOTICES } from '../support/notices.ts'
+import { ThreadPool } from '../support/thread.ts'
 import { migrateLedger, type OnCopied } from './ledger/form/rebuild.ts'
 import { sqliteRowCounts } from './ledger/row-counts.ts'
 import { openSqliteWriter } from './ledger/thread.ts'
 import { sqliteTreeRows } from './ledger/tree-rows.ts'
 import { SQLITE_MIGRATIONS } from './migrations.ts'
-import { ReaderThread } from './reader/thread.ts'
+import type { ReaderTasks } from './reader.ts'
 
 const OWNER_ONLY = 0o600
 
@@ -134,11 +135,29 @@ function prepared<R>(connection: SQLite.Database, query: Compilable<R>): Prepare
   return statement.get.bind(statement)
 }
 
-/** It opens nothing until it is asked. This thread's own connection alone sees a database in memory. */
+/** The time without a question after which the thread that reads is let go. ms. */
+const READER_IDLE_MS = 10_000
+
+/**
+ * Reads the ledger on a thread with a connection of its own, which opens nothing until it is asked. The thread that
+ * serves has the only connection that sees a database in memory.
+ */
 function ledgerReader(file: string, kysely: Kysely<DatabaseSchema>): LedgerReader {
-  if (file !== ':memory:') return new LedgerReader(new ReaderThread(file))
+  if (file === ':memory:') {
+    return new LedgerReader({
+      ask: (question, signal) => answerTo(kysely, question, signal),
+      close: () => Promise.resolve(),
+    })
+  }
+  const pool = new ThreadPool<ReaderTasks>(import.meta, './reader', {
+    name: 'the reader of the ledger',
+    data: file,
+    idleMs: READER_IDLE_MS,
+    // Its answers give way to each other.
+    maxTasksPerThread: Number.POSITIVE_INFINITY,
+  })
   return new LedgerReader({
-    ask: (question, signal) => answerTo(kysely, question, signal),
-    close: () => Promise.resolve(),
+    ask: (question, signal) => pool.stream('answer', question, { signal }),
+    close: () => pool.close(new Error('the database is closed')),
   })
 }
