@@ -67,7 +67,7 @@ export async function openAuthority(
   const missing = await missingIn(directory, AUTHORITY_FILES)
   if (missing.length === 0) return { authority: await load(options), created: false }
   if (missing.length < AUTHORITY_FILES.length) {
-    const what = `the CA in ${directory} is incomplete: it lacks ${missing.join(', ')}`
+    const what = `the CA in ${directory} is incomplete, without ${missing.join(', ')}`
     throw new Error(
       `${what}: restore it from a backup; a new CA would lock out every certificate of this one`,
     )
