@@ -94,7 +94,7 @@ await t.test(
     await t.rejects(Promise.all(more), {
       reason: 'overloaded',
       status: 503,
-      message: /^256 calls of yours wait/,
+      message: /^256 of your calls are waiting/,
     })
     const others = ['a', 'b', 'c'].flatMap((name) => callsOf(`acme::${name}`, 256))
     await t.rejects(Promise.all(callsOf('acme::late', 1)), {

@@ -219,7 +219,7 @@ await t.test(
     const [a, b] = [by('a'), by('a')]
     await t.rejects(
       by('a'),
-      refused('overloaded', { message: '2 fetches of yours are under way. Try again when one is done.' }),
+      refused('overloaded', { message: '2 of your fetches are under way. Try again when one is done.' }),
     )
     const other = by('b')
     await t.rejects(
