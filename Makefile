@@ -55,7 +55,7 @@ START := $(shell sed -n 's/.*"start": "\(.*\)".*/\1/p' package.json)
 start: ready $(PACKED) ## start the gateway on https://localhost:9443 (data in ./data): make start [PORT=9543]
 	@exec env $(LISTEN) $(START)
 
-dev: ready $(PACKED) ## the same, started anew whenever a source changes: make dev [PORT=9543] [ARGS=--inspect]
+dev: ready $(PACKED) ## the same, restarted whenever a source changes: make dev [PORT=9543] [ARGS=--inspect]
 	@exec env $(LISTEN) node --watch --watch-preserve-output $(ARGS) proxy/main.ts
 
 # On PostgreSQL, what has no database is not run again (test/engines.test.ts); one server serves all the tests.
@@ -86,16 +86,16 @@ operator: ready ## enroll an operator: make operator NAME=alice ROLE=owner [OUT=
 	@exec node scripts/sallyport.ts operator add "$(NAME)" $(if $(ROLE),--role "$(ROLE)") $(if $(CAPS),--caps "$(CAPS)") \
 	$(if $(OUT),--out "$(OUT)")
 
-mcp: ready ## MCP servers behind the gateway: make mcp ARGS="add files https://…", ARGS=--help
+mcp: ready ## manage the MCP servers behind the gateway: make mcp ARGS="add files https://…", ARGS=--help
 	@exec node scripts/sallyport.ts mcp $(ARGS)
 
-rehearse: ready ## what a change would have done, before it is made: make rehearse ARGS="acme::bot --set llm.chat"
+rehearse: ready ## show what a change would have done, before it is made: make rehearse ARGS="acme::bot --set llm.chat"
 	@exec node scripts/sallyport.ts rehearse $(ARGS)
 
 connect: ready ## the sidecar of an agent: make connect IDENTITY=agents/my-agent [PORT=8787]
 	@exec node --disable-sigusr1 scripts/sallyport.ts connect --identity "$(IDENTITY)" --port "$(or $(PORT),8787)"
 
-env: ready ## print what to tell the common clients: make env IDENTITY=agents/my-agent [PORT=8787]
+env: ready ## print the settings for common clients: make env IDENTITY=agents/my-agent [PORT=8787]
 	@exec node scripts/sallyport.ts env $(if $(IDENTITY),--identity "$(IDENTITY)") --port "$(or $(PORT),8787)"
 
 sallyport: ready ## any verb of the command line: make sallyport ARGS="export-audit --help", ARGS=--help
@@ -116,7 +116,7 @@ verify-audit: ready ## verify the audit ledger offline: make verify-audit [FILE=
 receipt: ready ## fetch the proof of one call: make receipt ID=req_… IDENTITY=agents/my-agent [OUT=receipt.json]
 	@exec node scripts/sallyport.ts receipt "$(ID)" --identity "$(IDENTITY)" $(if $(OUT),--out "$(OUT)")
 
-evidence: ready ## pack what an auditor needs of a period: make evidence [SINCE=2026-10-01] [UNTIL=2027-01-01] [OUT=evidence.zip]
+evidence: ready ## pack the evidence of a period for an auditor: make evidence [SINCE=2026-10-01] [UNTIL=2027-01-01] [OUT=evidence.zip]
 	@exec node scripts/sallyport.ts evidence $(if $(SINCE),--since "$(SINCE)") $(if $(UNTIL),--until "$(UNTIL)") $(if $(OUT),--out "$(OUT)")
 
 # A test compares each of them with what this writes.

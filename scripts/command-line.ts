@@ -16,7 +16,7 @@ ${Object.entries(verbs)
   .map(([name, { summary }]) => `  ${name.padEnd(20)}${summary}`)
   .join('\n')}
 
-  sallyport VERB --help says more about one; --version prints the version.
+  sallyport VERB --help explains one; --version prints the version.
 `
 
 const WRONG_USAGE = 2
@@ -58,7 +58,7 @@ async function run({ load }: VerbRow, args: readonly string[], check: () => void
 async function unknownVerb(name: string, verbs: readonly string[]): Promise<number> {
   const { nearestName } = await import('../plugins/operator-files/nearest-name.ts')
   printNotice(
-    `sallyport: ${JSON.stringify(name)} is no verb: did you mean ${nearestName(name, verbs)}? --help lists them`,
+    `sallyport: ${JSON.stringify(name)} is not a verb: did you mean ${nearestName(name, verbs)}? --help lists them`,
   )
   return WRONG_USAGE
 }

@@ -176,7 +176,7 @@ export const commandOf = (make: string, verb: string): string =>
 
 /** The option of another gateway than an identity's own. */
 export const GATEWAY_OPTION = {
-  gateway: { type: 'string', value: 'URL', description: 'in place of the URL in DIR/gateway.json' },
+  gateway: { type: 'string', value: 'URL', description: 'instead of the URL in DIR/gateway.json' },
 } as const
 
 /** The option of the verbs that do something for one identity. */

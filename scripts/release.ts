@@ -45,7 +45,7 @@ export function releaseCandidate(root: string): ReleaseCandidate {
   const { name, version } = manifest
   const tag = `v${version}`
   if (git(root, 'status', '--porcelain') !== '') {
-    throw new Error('the tree has changes that are not committed: commit them or take them back')
+    throw new Error('the tree has changes that are not committed: commit or revert them')
   }
   if (git(root, 'tag', '--list', tag) !== '') {
     throw new Error(`the tag ${tag} exists already: raise the version in package.json`)

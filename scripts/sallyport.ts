@@ -22,17 +22,17 @@ const VERBS: Readonly<Record<string, VerbRow>> = {
     summary: 'print the CA certificate for clients',
     load: () => import('./verbs/ca-export.ts'),
   },
-  ca: { summary: 'say which CAs are trusted, and for whom', load: () => import('./verbs/ca.ts') },
+  ca: { summary: 'show which CAs are trusted, and for whom', load: () => import('./verbs/ca.ts') },
   'admin-secret': {
     summary: 'set a new operator secret and print it once',
     load: () => import('./verbs/admin-secret.ts'),
   },
   secret: {
-    summary: 'take the operator secret out of service, and back',
+    summary: 'disable the operator secret, or enable it again',
     load: () => import('./verbs/secret.ts'),
   },
   operator: {
-    summary: 'say who administers, and confirm what needs two people',
+    summary: 'manage operators, and confirm what needs two people',
     load: () => import('./verbs/operator.ts'),
   },
   agent: {
@@ -48,15 +48,15 @@ const VERBS: Readonly<Record<string, VerbRow>> = {
     load: () => import('./verbs/mcp.ts'),
   },
   rehearse: {
-    summary: 'say what a change would have done to the calls of the last days',
+    summary: 'show what a change would have done to recent calls',
     load: () => import('./verbs/rehearse.ts'),
   },
   usage: {
-    summary: 'say which capabilities a principal has used, and which not',
+    summary: 'show which capabilities a principal has used, and which not',
     load: () => import('./verbs/usage.ts'),
   },
   suggest: {
-    summary: 'print the least set of a principal as a rehearsal',
+    summary: 'print the smallest set that a principal needs, as a rehearsal',
     load: () => import('./verbs/suggest.ts'),
   },
   connect: {
@@ -67,7 +67,7 @@ const VERBS: Readonly<Record<string, VerbRow>> = {
     summary: 'renew the certificate of an identity before it ends',
     load: () => import('./verbs/renew.ts'),
   },
-  env: { summary: 'print what to tell the common clients', load: () => import('./verbs/env.ts') },
+  env: { summary: 'print the settings for common clients', load: () => import('./verbs/env.ts') },
   'rotate-signing-key': {
     summary: 'sign access tokens with a new key',
     load: () => import('./verbs/rotate-signing-key.ts'),
@@ -85,7 +85,7 @@ const VERBS: Readonly<Record<string, VerbRow>> = {
     load: () => import('./verbs/receipt.ts'),
   },
   evidence: {
-    summary: 'pack what an auditor needs of a period',
+    summary: 'pack the evidence of a period for an auditor',
     load: () => import('./verbs/evidence.ts'),
   },
   verify: {
@@ -94,11 +94,11 @@ const VERBS: Readonly<Record<string, VerbRow>> = {
   },
   'verify-audit': { summary: 'the former name of verify', load: () => import('./verbs/verify.ts') },
   health: {
-    summary: 'say whether the gateway of this machine is ready',
+    summary: 'tell whether the gateway of this machine is ready',
     load: () => import('./verbs/health.ts'),
   },
   migrate: {
-    summary: 'bring a database up to date, or say what it lacks',
+    summary: 'bring a database up to date, or show what it lacks',
     load: () => import('./verbs/migrate.ts'),
   },
   'copy-database': {

@@ -36,7 +36,7 @@ const SHADOW = {
     type: 'boolean',
     default: false,
     description:
-      'True: it only watches. What it says stands in the ledger and in metrics, and decides nothing.',
+      'True: the check only watches. Its verdicts are in the ledger and in metrics, and decide nothing.',
   },
 }
 

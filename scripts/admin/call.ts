@@ -62,4 +62,4 @@ export function expectStatus(
 }
 
 const waiting = ({ proposal_id: id, expires_at: until }: UnknownRecord): string =>
-  `it waits for a second operator, until ${String(until)}: sallyport operator confirm ${String(id)}`
+  `the change is waiting for a second operator, until ${String(until)}: sallyport operator confirm ${String(id)}`

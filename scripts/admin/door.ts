@@ -9,8 +9,8 @@ export const DOOR_OPTIONS = {
   as: {
     type: 'string',
     value: 'DIR',
-    description: `over the network, as the operator whose identity that is (default SALLYPORT_OPERATOR); without
-either over the control socket of this machine's gateway, or on its data directory where none runs`,
+    description: `over the network, as the operator with that identity (default SALLYPORT_OPERATOR); without either,
+over the control socket of this machine's gateway, or on its data directory if no gateway runs`,
   },
   ...GATEWAY_OPTION,
 } as const
@@ -20,7 +20,7 @@ export type AdminDoor = OptionValues<typeof DOOR_OPTIONS>
 
 /** The note on doors in the help of each such verb. */
 export const DOOR_NOTES =
-  'Works beside a running gateway, without one, and with --as from any machine (docs/operators.md).'
+  'Works with a running gateway, without one, and with --as from any machine (docs/operators.md).'
 
 /** The operator's directory that this command line speaks for; undefined: a user of this machine. */
 export const operatorDirectory = ({ as }: AdminDoor): string | undefined =>
@@ -33,6 +33,6 @@ export async function withAdministration<T>(
 ): Promise<T> {
   const directory = operatorDirectory(door)
   if (directory !== undefined) return withOperator(directory, door.gateway, work)
-  if (door.gateway !== undefined) throw new Error('--gateway goes with --as DIR')
+  if (door.gateway !== undefined) throw new Error('--gateway needs --as DIR')
   return withControl(readSettings(process.env, process.cwd()), work)
 }

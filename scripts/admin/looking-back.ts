@@ -37,6 +37,6 @@ export async function fetchUsage(
 
 /** The one principal that a verb is about. Throws a WrongUsage. */
 export function principalIn([principal, ...rest]: readonly string[]): string {
-  if (!principal || rest.length > 0) throw new WrongUsage('say one principal: acme::bot')
+  if (!principal || rest.length > 0) throw new WrongUsage('name one principal: acme::bot')
   return principal
 }

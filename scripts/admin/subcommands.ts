@@ -36,7 +36,7 @@ export function verbGroup(definition: VerbGroupDefinition): VerbGroup {
   const perform: VerbGroup['perform'] = async ([name = '', ...args], administer, write) => {
     const subcommand = Object.hasOwn(verbs, name) ? verbs[name] : undefined
     if (!subcommand)
-      throw new Error(`say what to do: ${Object.keys(verbs).join(', ')}; ${helpCommand} says more`)
+      throw new Error(`choose what to do: ${Object.keys(verbs).join(', ')}; ${helpCommand} explains them`)
     const { door, work } = subcommand.understand(args)
     const say: PrintLines = (...lines) => void write(printableLines(lines))
     try {
@@ -72,11 +72,11 @@ ${about}
 
 ${Object.entries(verbs).flatMap(helpLines).join('\n')}
 
-Each takes also:
+Each also takes:
 ${optionLines(DOOR_OPTIONS, '    ').join('\n')}
 
 ${notes}
-Exit code: 0, 3 where a change waits for a second operator, or 1 with one sentence.
+Exit code: 0, 3 if a change is waiting for a second operator, or 1 with an error message.
 `
 
 function helpLines([name, { takes, about, options }]: readonly [string, AdminSubcommand]): readonly string[] {

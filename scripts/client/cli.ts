@@ -20,7 +20,7 @@ const VERBS: Readonly<Record<string, VerbRow>> = {
     summary: 'fetch the proof of one call, for its caller',
     load: () => import('../verbs/receipt.ts'),
   },
-  env: { summary: 'print what to tell the common clients', load: () => import('../verbs/env.ts') },
+  env: { summary: 'print the settings for common clients', load: () => import('../verbs/env.ts') },
 }
 
 process.exitCode = await main()

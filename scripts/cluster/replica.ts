@@ -66,4 +66,4 @@ const complaintIn = (output: string): string =>
     .trim()
     .split('\n')
     .findLast((line) => line.startsWith('sallyport: '))
-    ?.slice('sallyport: '.length) ?? 'it ended without a word'
+    ?.slice('sallyport: '.length) ?? 'it ended without a message'

@@ -32,19 +32,19 @@ ${port === null ? withoutBalancer(replicas) : `HAProxy is in front of ${replicas
 
 In another terminal:
 
-  # enroll an agent, by any replica: all of them know it with its next call
+  # enroll an agent at any replica: all of them know it from its next call on
   ${control} make agent NAME=cluster-agent CAPS=llm.chat
 
   # call as it${port === null ? '' : ', through the balancer: each connection goes to another replica'}
   curl --cacert ${identity}/org-ca.crt --cert ${identity}/agent.crt --key ${identity}/agent.key ${url}/v1/models
 
-  # kill a replica: what it was at fails, and the same call goes on at the others
+  # kill a replica: its calls fail, and the same calls work at the others
   kill -9 ${first?.tied.pid}
 
   # verify the ledger, with a stream of each replica
   make verify-audit FILE="${databaseUrl}"
 
-Logs: ${place}/replica-*.log. Everything is kept in ${place}, and the next start goes on with it.
+Logs: ${place}/replica-*.log. Everything is kept in ${place}, and the next start uses it again.
 Ctrl-C ends all of it.`
 }
 
@@ -95,7 +95,7 @@ export async function runCluster(wanted: ClusterOptions): Promise<void> {
   } catch (error) {
     if (errorCode(error) !== 'EPIPE') throw error
   }
-  process.stderr.write('stopping: calls under way may end (Ctrl-C again cuts them)\n')
+  process.stderr.write('stopping: calls under way may finish (Ctrl-C again cuts them off)\n')
 }
 
 async function run(

@@ -95,7 +95,7 @@ async function playRugPull(
       'changed',
       { name: 'notes' },
       'server',
-      'read_note is described in other words; the next read finds it:',
+      'read_note gets another description; the next read finds it:',
     ),
   )
   const found = await sallyport('mcp', 'refresh', 'notes')
@@ -120,7 +120,9 @@ async function list(
   const names = tools.map(({ name }) => name).join(', ')
   if (names !== expected.join(', '))
     throw new Error(`tools/list should show ${expected.join(', ')}, and shows ${names}`)
-  say(demoRow('listed', agent, 'mcp', `${names}, of 3 tools: what it is bound to, and is approved`))
+  say(
+    demoRow('listed', agent, 'mcp', `${names}, of 3 tools: those that it is bound to and that are approved`),
+  )
 }
 
 export async function playAllowedCall(client: Client, agent: DemoAgent, say: SayLine): Promise<void> {

@@ -72,7 +72,7 @@ function curlLines({ url, directory, adminSecret }: DemoGateway): string {
     ${url}/v1/mcp -H 'content-type: application/json' -H 'accept: application/json, text/event-stream' \\
     -d '${JSON.stringify({ jsonrpc: '2.0', id: 1, method, params })}'`
   return `
-The gateway stays until Ctrl-C. In another terminal:
+The gateway runs until Ctrl-C. In another terminal:
 
   cd ${directory}
 
@@ -81,7 +81,7 @@ ${chat('writer', '', {})}
 
 ${chat('writer', '-N ', { stream: true })}
 
-  # tools: what may be called is listed; what may not is refused
+  # tools: those that may be called are listed; others are refused
 ${ask('tools/list', {})}
 
 ${ask('tools/call', { name: 'notes.delete_note' })}

@@ -15,13 +15,13 @@ export const addCommand = subcommandOf({
     capability: {
       type: 'string',
       value: 'CAP',
-      description: 'what each of its tools demands (default: a binding only)',
+      description: 'what each of its tools requires (default: a binding only)',
     },
     'tool-capability': {
       type: 'string',
       multiple: true,
       value: 'T=CAP',
-      description: 'what one tool demands instead; may be repeated',
+      description: 'what one tool requires instead; may be repeated',
     },
     auth: { type: 'string', value: 'TYPE', description: 'bearer, api_key or mtls (default none)' },
     secret: {
@@ -46,7 +46,7 @@ export const addCommand = subcommandOf({
   },
   work: (values, [name, url, ...rest]) => {
     if (!name || !url || rest.length > 0)
-      throw new Error(`say a name and where the server is: ${mcpCommand('add NAME URL')}`)
+      throw new Error(`give a name and the URL of the server: ${mcpCommand('add NAME URL')}`)
     const body = {
       name,
       endpoint_url: url,
@@ -81,7 +81,7 @@ function capabilities(pairs: readonly string[]): Readonly<Record<string, string>
 function registered(resource: ResourceDetailView): readonly string[] {
   const { name, resource_id: id, last_error: error, tools } = resource
   const lines = [
-    `registered ${name} (${id}); its tools demand ${demandOf(resource)} where you said nothing else`,
+    `registered ${name} (${id}); its tools require ${demandOf(resource)} unless you said otherwise`,
   ]
   if (error !== null) {
     return [

@@ -20,18 +20,18 @@ import {
 export const approveCommand = subcommandOf({
   takes: 'NAME [TOOL]',
   about:
-    'show what waits, whole, and how it differs, ask, and approve exactly that; without TOOL what the server says of itself',
+    'show all that is waiting, and how it differs, ask, and approve exactly that; without TOOL, what the server says about itself',
   options: {
     digest: {
       type: 'string',
       value: 'HEX',
-      description: 'only what has this digest, as show printed it, without asking',
+      description: 'approve only this digest, as show printed it, without asking',
     },
-    yes: { type: 'boolean', default: false, description: 'whatever is shown, without asking' },
+    yes: { type: 'boolean', default: false, description: 'approve whatever is shown, without asking' },
   },
   work: ({ digest: chosen, yes }, [name, toolName, ...rest]) => {
     if (!name || toolName === '' || rest.length > 0)
-      throw new Error(`say which server, and which tool: ${mcpCommand('approve NAME [TOOL]')}`)
+      throw new Error(`name the server, and the tool: ${mcpCommand('approve NAME [TOOL]')}`)
     return async (call, say) => {
       const { resource, etag: ifMatch } = await readResourceNamed(call, name)
       const { path, digest, lines, what, question } = waitingIn(resource, toolName)
@@ -69,20 +69,22 @@ function waitingIn(resource: ResourceDetailView, toolName: string | undefined): 
     }
   }
   if (digest === null)
-    throw new Error(`${name} says nothing new of itself: name a tool, ${mcpCommand(`approve ${name} TOOL`)}`)
+    throw new Error(
+      `${name} says nothing new about itself: name a tool, ${mcpCommand(`approve ${name} TOOL`)}`,
+    )
   return {
     path: 'server',
     digest,
     lines: pendingServerLines(resource),
-    what: `what ${name} says of itself`,
-    question: 'let models hear this?',
+    what: `what ${name} says about itself`,
+    question: 'show this to models?',
   }
 }
 
 /** Returns the digest of the pending definition. Throws one sentence if none is pending. */
 function pendingDigest({ name, state, pending_digest: digest }: ToolDetailView): string {
   if (state !== 'quarantined' || digest === null)
-    throw new Error(`no definition of ${name} waits for approval: it is ${state}`)
+    throw new Error(`no definition of ${name} is waiting for approval: it is ${state}`)
   return digest
 }
 

@@ -14,7 +14,7 @@ export const bindCommand = withIds(
 )
 
 /** `mcp unbind`: ends what {@link bindCommand} began. */
-export const unbindCommand = withIds('unbind', 'holds on the next call', unbindFrom)
+export const unbindCommand = withIds('unbind', 'takes effect on the next call', unbindFrom)
 
 type WithIds = (
   call: AdminCall,
@@ -30,7 +30,7 @@ function withIds(name: string, about: string, work: WithIds): AdminSubcommand {
     options: {},
     work: (_, [server, ...ids]) => {
       if (!server || ids.length === 0)
-        throw new Error(`say which server and whose: ${mcpCommand(`${name} NAME ID…`)}`)
+        throw new Error(`name the server and the principals: ${mcpCommand(`${name} NAME ID…`)}`)
       return async (call, say) => work(call, say, await resourceNamed(call, server), ids)
     },
   })
@@ -48,7 +48,7 @@ export async function bindTo(
 ): Promise<void> {
   for (const id of ids) {
     const answer = await call('POST', BINDINGS_PATH, { agent_id: id, resource_id })
-    if (answer.status === CONFLICT) throw new Error(`${id} is bound to ${name} already`)
+    if (answer.status === CONFLICT) throw new Error(`${id} is already bound to ${name}`)
     about(id, () => expectStatus(answer, 201))
     say(`${id} is bound to ${name}`)
   }
@@ -65,7 +65,7 @@ async function unbindFrom(
     if (!found) throw new Error(`${id} is not bound to ${resource.name}`)
     const answer = await call('DELETE', `${BINDINGS_PATH}/${encodeURIComponent(found.binding_id)}`)
     about(id, () => expectStatus(answer, 204))
-    say(`${id} is not bound to ${resource.name} any more`)
+    say(`${id} is no longer bound to ${resource.name}`)
   }
 }
 

@@ -17,7 +17,7 @@ export function onServer(
     about,
     options: {},
     work: (_, [server, ...rest]) => {
-      if (!server || rest.length > 0) throw new Error(`say which server: ${mcpCommand(`${name} NAME`)}`)
+      if (!server || rest.length > 0) throw new Error(`name the server: ${mcpCommand(`${name} NAME`)}`)
       return async (call, say) => work(call, say, await resourceNamed(call, server))
     },
   })

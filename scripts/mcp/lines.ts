@@ -58,7 +58,7 @@ export const toolDetailLines = (tool: ToolDetailView): readonly string[] => [
 
 /** Writes the definition that waits for approval, whole, and how it differs from the approved one. */
 export const pendingLines = (tool: ToolDetailView): readonly string[] => [
-  ...(tool.pending_definition ? ['waits for approval:', ...jsonLines(tool.pending_definition)] : []),
+  ...(tool.pending_definition ? ['is waiting for approval:', ...jsonLines(tool.pending_definition)] : []),
   ...toolLines([tool]),
 ]
 
@@ -70,7 +70,7 @@ export function pendingServerLines(resource: ResourceDetailView): readonly strin
   const { pending_server: pending, pending_server_digest: digest } = resource
   if (!pending || digest === null) return []
   const { server_changes: changes, server_flags: flags } = resource
-  const says = ['says of itself, which waits for approval:', ...jsonLines(pending)]
+  const says = ['says about itself, which is waiting for approval:', ...jsonLines(pending)]
   return [...says, ...below({ pending_digest: digest, changes: changes ?? [], flags })]
 }
 

@@ -85,7 +85,7 @@ export async function resourceNamed(call: AdminCall, name: string): Promise<Reso
     all.map((one) => one.name),
   )
   const hint = near === undefined ? 'none is registered' : `did you mean ${near}?`
-  throw new Error(`there is no MCP server of the name ${JSON.stringify(name)}: ${hint}`)
+  throw new Error(`there is no MCP server with the name ${JSON.stringify(name)}: ${hint}`)
 }
 
 /**
@@ -115,7 +115,7 @@ export const resourceFromAnswer = (answer: AdminAnswer, status: number): Resourc
 /** Finds the tool of that name. Throws one sentence if the server has none. */
 export function toolNamed({ name, tools }: ResourceDetailView, tool: string): ToolDetailView {
   const found = tools.find((one) => one.name === tool)
-  if (!found) throw new Error(`${name} has no tool of the name ${JSON.stringify(tool)}`)
+  if (!found) throw new Error(`${name} has no tool with the name ${JSON.stringify(tool)}`)
   return found
 }
 

@@ -41,10 +41,10 @@ export async function certifyOperator(
   await writeGateway(directory, url, id)
   // RFC 7638: of the members in their order.
   if (operator.dpop_jkt !== hash('sha256', JSON.stringify(jwk), 'base64url')) {
-    const again = `then once more: sallyport operator rotate ${operator.operator_name} --out ${directory}`
+    const again = `then run once more: sallyport operator rotate ${operator.operator_name} --out ${directory}`
     await withNextStep(again, async () => expectStatus(await call('POST', `${path}/dpop-jwk`, jwk), 200))
   }
-  const handOver = `whoever confirms gets the certificate: it belongs into ${join(directory, CERT)}`
+  const handOver = `the operator who confirms gets the certificate: save it as ${join(directory, CERT)}`
   const { key, put } = await place(directory)
   const { cert_chain_pem: chain } = await withNextStep(handOver, async () =>
     expectStatus(await call('POST', `${path}/certificate`, { csr_pem: certificateRequest(key) }), 200),

@@ -38,7 +38,7 @@ export async function operatorNamed(call: AdminCall, name: string): Promise<Oper
     all.map((one) => one.operator_name),
   )
   const hint = near === undefined ? 'there is none yet' : `did you mean ${near}?`
-  throw new Error(`there is no operator of the name ${JSON.stringify(name)}: ${hint}`)
+  throw new Error(`there is no operator with the name ${JSON.stringify(name)}: ${hint}`)
 }
 
 /** Asks for an operator by its id: the list, which is for showing, may end before it. */
@@ -59,12 +59,12 @@ export function requestedSet(
   role: string | undefined,
   caps: string | undefined,
 ): readonly string[] | undefined {
-  if (role !== undefined && caps !== undefined) throw new Error('say --role or --caps, not both')
+  if (role !== undefined && caps !== undefined) throw new Error('use --role or --caps, not both')
   if (caps !== undefined) return capabilitiesIn(caps)
   if (role === undefined) return undefined
   if (isOperatorSet(role)) return OPERATOR_SETS[role]
   throw new Error(
-    `--role must be one of ${Object.keys(OPERATOR_SETS).join(', ')}, got ${JSON.stringify(role)}; or say --caps ${ADMIN_CAPABILITIES.slice(0, 2).join(',')}`,
+    `--role must be one of ${Object.keys(OPERATOR_SETS).join(', ')}, got ${JSON.stringify(role)}; or use --caps ${ADMIN_CAPABILITIES.slice(0, 2).join(',')}`,
   )
 }
 

@@ -28,7 +28,7 @@ const listed = async (call: AdminCall, status: string): Promise<readonly Proposa
 /** `operator proposals`: changes that wait for a second operator, or have waited. */
 export const proposalsCommand = subcommandOf({
   takes: '',
-  about: 'what waits for a second operator',
+  about: 'what is waiting for a second operator',
   options: {
     status: {
       type: 'string',
@@ -43,7 +43,7 @@ export const proposalsCommand = subcommandOf({
     async (call, say) => {
       const all = await listed(call, status)
       if (json) return say(...jsonLines(all))
-      if (all.length === 0) return say(status === 'open' ? 'nothing waits' : `none is ${status}`)
+      if (all.length === 0) return say(status === 'open' ? 'nothing is waiting' : `none is ${status}`)
       const refused = await Promise.all(all.map((one) => refusedBy(call, one)))
       const rows = all.map((one, at) => [
         ...[one.id, one.by, one.action, one.expires_at, refused[at] ?? '', changeText(one)],
@@ -89,7 +89,7 @@ const namesIn = (made: Readonly<Record<string, unknown>>): readonly string[] =>
 /** `operator decline`: a proposal of another operator, or one's own. */
 export const declineCommand = onProposal(
   'decline',
-  'decline one; your own is withdrawn so',
+  'decline a proposal, or withdraw your own',
   async (call, id) => {
     expectStatus(await call('POST', `${pathOf(id)}/decline`), 204)
     return [`${id} is declined`]
@@ -106,7 +106,7 @@ function onProposal(
     about,
     options: {},
     work: (_, [id, ...rest]) => {
-      if (!id || rest.length > 0) throw new Error(`say which: sallyport operator ${name} prop_…`)
+      if (!id || rest.length > 0) throw new Error(`name the proposal: sallyport operator ${name} prop_…`)
       return async (call, say) => say(...(await work(call, id)))
     },
   })

@@ -8,13 +8,13 @@ import { print, printNotice } from '../print.ts'
 export const verb = verbOf({
   name: 'sallyport admin-secret',
   make: 'make admin-secret',
-  about: `Sets the operator secret that X-Admin-Secret must carry, and ends the one before at once. Without --stdin a random one is
-made and printed this once. The service keeps a hash.`,
+  about: `Sets the operator secret that X-Admin-Secret must contain. The previous secret stops working at once. Without --stdin,
+a random secret is made, and printed only this once. The service keeps a hash.`,
   options: {
     stdin: { type: 'boolean', description: 'take the first line of standard input (12 to 72 bytes)' },
     ...DOOR_OPTIONS,
   },
-  notes: `${DOOR_NOTES} From then on MCP_PROXY_ADMIN_SECRET is not consulted any more.`,
+  notes: `${DOOR_NOTES} From then on MCP_PROXY_ADMIN_SECRET is ignored.`,
   run: async ({ stdin: given, ...door }) => {
     const secret = given
       ? ((await text(process.stdin)).split('\n')[0] ?? '')
@@ -23,6 +23,6 @@ made and printed this once. The service keeps a hash.`,
       expectStatus(await call('POST', '/v1/admin/secret/rotate', { new_secret: secret }), 204),
     )
     print(given ? 'the operator secret is set' : secret)
-    if (!given) printNotice('the operator secret is set; it is shown this once and stored as a hash only')
+    if (!given) printNotice('the operator secret is set; it is shown only this once, and stored as a hash')
   },
 })

@@ -18,16 +18,16 @@ export const verb = verbOf({
   agent.crt    the certificate, leaf and intermediate
   agent.key    the private key; the service keeps no copy
   dpop.jwk     the private key that signs its DPoP proofs; the service knows the public one
-  org-ca.crt   what the agent trusts the gateway by: the root
-  ca-chain.pem the same with the intermediate, under the name that the Python helper looks for
-  gateway.json where the gateway is; change it where the agent lives on another machine`,
+  org-ca.crt   the root certificate, by which the agent trusts the gateway
+  ca-chain.pem the root with the intermediate, under the name that the Python helper looks for
+  gateway.json where the gateway is; change it if the agent runs on another machine`,
   options: {
     caps: {
       type: 'string',
       value: 'CAP,CAP',
       default: '',
-      description: `llm.chat, mcp.tools.list, mcp.tools.call, http.get, or your own; none are held by default,
-and an agent that holds none is refused everywhere`,
+      description: `llm.chat, mcp.tools.list, mcp.tools.call, http.get, or your own; none by default,
+and an agent without any is refused everywhere`,
     },
     out: { type: 'string', value: 'DIR', description: 'where the identity goes (default agents/NAME)' },
     ...DOOR_OPTIONS,
@@ -36,7 +36,7 @@ and an agent that holds none is refused everywhere`,
   run: async ({ caps, out, ...door }, [name, ...rest]) => {
     if (!name || rest.length > 0)
       throw new Error(
-        `say one name: ${commandOf('agent NAME=my-agent CAPS=llm.chat', 'agent my-agent --caps llm.chat')}`,
+        `give one name: ${commandOf('agent NAME=my-agent CAPS=llm.chat', 'agent my-agent --caps llm.chat')}`,
       )
     const capabilities = capabilitiesIn(caps)
     await enrollAgent({ name, capabilities, directory: out ?? `agents/${name}`, door })
@@ -92,6 +92,6 @@ function summary(url: string, agent: Record<string, unknown>, directory: string)
     `  curl --cacert ${ca} --cert ${cert} --key ${key} \\`,
     `    ${shellWord(`${url}/v1/chat/completions`)} -H 'content-type: application/json' \\`,
     `    -d '{"model": "gpt-5-mini", "messages": [{"role": "user", "content": "hello"}]}'`,
-    `or let any client of this machine speak as it, by DPoP: ${commandOf(`connect IDENTITY=${identity}`, `connect --identity ${identity}`)}`,
+    `or let any client on this machine call as it, with DPoP: ${commandOf(`connect IDENTITY=${identity}`, `connect --identity ${identity}`)}`,
   ]
 }

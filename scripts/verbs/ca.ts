@@ -21,7 +21,7 @@ interface ListedCa {
 
 const list = subcommandOf({
   takes: '',
-  about: 'every attached CA, and how many agents rest on it, how many on it alone',
+  about: 'every attached CA, how many agents rely on it, and how many on it alone',
   options: { json: { type: 'boolean', default: false, description: 'as the admin API says it' } },
   work:
     ({ json }) =>
@@ -45,7 +45,7 @@ const attach = subcommandOf({
   },
   work: ({ kind }, [file, ...rest]) => {
     if (!file || rest.length > 0 || kind === undefined)
-      throw new Error('say which file and what for: sallyport ca attach FILE --kind spiffe')
+      throw new Error('give the file and its kind: sallyport ca attach FILE --kind spiffe')
     return async (call, say) => {
       const body = { ca_pem: await readFile(file, 'utf8'), kind }
       // The admin API's own shape, of the version that runs.
@@ -60,16 +60,16 @@ const attach = subcommandOf({
 
 const detach = subcommandOf({
   takes: 'DIGEST',
-  about: 'trust a CA no longer',
+  about: 'stop trusting a CA',
   options: {
     'lock-out': {
       type: 'boolean',
       default: false,
-      description: 'also where agents rest on it alone: nobody can call as one of them from then on',
+      description: 'even if agents rely on it alone: nobody can call as one of them from then on',
     },
   },
   work: ({ 'lock-out': locksOut }, [prefix, ...rest]) => {
-    if (!prefix || rest.length > 0) throw new Error('say which: sallyport ca detach DIGEST')
+    if (!prefix || rest.length > 0) throw new Error('name the CA: sallyport ca detach DIGEST')
     return async (call, say) => {
       const { digest } = await caOf(call, prefix)
       expectStatus(await call('DELETE', `${CAS}/${digest}${locksOut ? '?lock_out=true' : ''}`), 204)
@@ -80,14 +80,14 @@ const detach = subcommandOf({
 
 const trust = subcommandOf({
   takes: 'DIGEST AGENT…',
-  about: `have a CA vouch for agents by their ids: an SVID of their SPIFFE id by that CA is that agent;
-or with --agents-of for all agents of another one, which can be detached then`,
+  about: `let a CA vouch for agents by their ids: an SVID with their SPIFFE id from that CA is that agent;
+or with --agents-of for all agents of another CA, which can then be detached`,
   options: {
-    'agents-of': { type: 'string', value: 'DIGEST', description: 'whoever this CA vouches for' },
+    'agents-of': { type: 'string', value: 'DIGEST', description: 'all agents that this CA vouches for' },
   },
   work: ({ 'agents-of': as }, [prefix, ...ids]) => {
     if (!prefix || (as === undefined) === (ids.length === 0))
-      throw new Error('say for whom: sallyport ca trust DIGEST AGENT…, or --agents-of DIGEST')
+      throw new Error('name the agents: sallyport ca trust DIGEST AGENT…, or --agents-of DIGEST')
     return async (call, say) => {
       const { digest } = await caOf(call, prefix)
       if (as !== undefined) return trustAs(call, say, digest, (await caOf(call, as)).digest)
@@ -106,10 +106,10 @@ async function trustAs(call: AdminCall, say: PrintLines, digest: string, as: str
 
 const distrust = subcommandOf({
   takes: 'DIGEST AGENT…',
-  about: 'have it vouch for them no longer, from their next call on',
+  about: 'stop it from vouching for them, from their next call on',
   options: {},
   work: (_, [prefix, ...ids]) => {
-    if (!prefix || ids.length === 0) throw new Error('say for whom: sallyport ca distrust DIGEST AGENT…')
+    if (!prefix || ids.length === 0) throw new Error('name the agents: sallyport ca distrust DIGEST AGENT…')
     return async (call, say) => {
       const { digest } = await caOf(call, prefix)
       for (const id of ids) {
@@ -135,7 +135,7 @@ async function caOf(call: AdminCall, prefix: string): Promise<ListedCa> {
 
 const { perform: _, ...verb } = verbGroup({
   name: 'ca',
-  about: `Says which CAs are trusted, and which of them vouch for whom. ${DOOR_NOTES}`,
+  about: `Shows which CAs are trusted, and which of them vouch for whom. ${DOOR_NOTES}`,
   verbs: { list, attach, trust, distrust, detach },
   notes:
     'DIGEST: the beginning of one is enough. A certificate of this gateway’s own CA: sallyport ca-export.',

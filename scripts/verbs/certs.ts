@@ -9,8 +9,8 @@ import { print } from '../print.ts'
 export const verb = verbOf({
   name: 'sallyport certs',
   make: 'make certs',
-  about: `Makes the organisation's CA (root and intermediate) and the TLS server certificate in the data directory where they are
-missing, and says what is there. The server certificate is for MCP_PROXY_HOSTNAMES and is made anew when they change.`,
+  about: `Makes the organisation's CA (root and intermediate) and the TLS server certificate in the data directory if they are
+missing, and shows what is there. The server certificate is for MCP_PROXY_HOSTNAMES, and a new one is made when they change.`,
   options: {},
   run: async () => {
     const settings = readSettings(process.env, process.cwd())

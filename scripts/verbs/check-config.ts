@@ -20,9 +20,9 @@ export const verb = verbOf({
   takes: '[DIR]',
   make: 'make check-config',
   about: `Checks the operators' plugin files without starting the gateway: reads every NN-name.yaml in DIR
-(default: MCP_PROXY_PLUGINS_DIR, or plugins/config), loads the modules they name, and tries their order.
-Prints every step that an LLM and an MCP call must pass under them, by the names that stand in the ledger.
-Sentences of an expect file are judged by the database of MCP_PROXY_DATABASE_URL, or the one in the data directory, where it is there.
+(default: MCP_PROXY_PLUGINS_DIR, or plugins/config), loads the modules they name, and checks their order.
+Prints every step that an LLM and an MCP call must pass under them, by the names in the ledger.
+Expectations are judged by the database of MCP_PROXY_DATABASE_URL, or the one in the data directory, if there is one.
 References such as \${env:NAME} are expanded with the environment of this command.`,
   options: {},
   notes: `Exit code: 0 the files work; 1 they do not, each problem on a line file:line:column: message; 2 wrong usage.`,
@@ -115,7 +115,7 @@ async function report(configuration: Configuration): Promise<readonly string[]> 
     ...steps.map(({ call, names }) => `  ${call.padEnd(calls)}  ${names.join(' → ')}`),
     'Files that tune it, or add a check between capability and audit, in the order of their names:',
     ...linesOf(files.filter((file) => !isService(file))),
-    'Files that are settings of the work behind it, and no step:',
+    'Files that are settings of the work after it, and not steps:',
     ...linesOf(files.filter(isService)),
   ]
 }

@@ -4,8 +4,8 @@ export const verb = verbOf({
   name: 'sallyport cluster',
   make: 'make cluster [REPLICAS=3] [PORT=9443]',
   about: `Starts several gateways on this machine, on a PostgreSQL of their own and behind HAProxy, and says what to do with them:
-enroll an agent, call through the balancer, kill a replica, verify the ledger. It stays until Ctrl-C, which ends all of
-it in order. What it has made is kept, and the next start goes on with it.`,
+enroll an agent, call through the balancer, kill a replica, verify the ledger. It runs until Ctrl-C, which ends all of
+it in order. Everything that it has made is kept, and the next start uses it again.`,
   options: {
     replicas: { type: 'string', value: 'N', default: '3', description: 'how many gateways, 1 to 16' },
     port: {
@@ -23,7 +23,7 @@ it in order. What it has made is kept, and the next start goes on with it.`,
   },
   notes: `Started by root, PostgreSQL runs as nobody, and its files lie in /var/tmp with a link in DIR if nobody may not look into DIR.
 Without HAProxy the replicas are there by their own ports. Operators' files and provider keys are those of make start.
-Exit code: 0 after Ctrl-C, 1 with one sentence where it could not start or go on.`,
+Exit code: 0 after Ctrl-C, 1 with an error message if it could not start or continue.`,
   run: async ({ replicas, port, data }) => {
     // PostgreSQL is no dependency of the package.
     if (IS_PACKAGED) throw new Error('cluster runs from a checkout only: make cluster')

@@ -26,25 +26,23 @@ certificate (Codex), or sign (curl, Python). Streams pass event by event; a brok
       type: 'string',
       value: 'HOST',
       default: '127.0.0.1',
-      description: `127.0.0.1, ::1 or localhost: nothing else, for whoever reaches the port
-speaks as the agent`,
+      description: `127.0.0.1, ::1 or localhost: nothing else, because whoever reaches the port
+calls as the agent`,
     },
     'no-renew': {
       type: 'boolean',
       default: false,
-      description: `leave the certificate as it is: for an identity that lies on several machines,
-of which one renews it`,
+      description: `do not renew the certificate: for an identity on several machines,
+one of which renews it`,
     },
   },
   notes: `Port 0 picks one. Prints {"msg":"ready","url":…} on standard output when it takes calls. SIGTERM and SIGINT let running calls
 end, 10 s at most; the same signal again ends it at once. Other users of this machine can reach the port too: run it where
-there are none. It renews the agent's certificate before it ends, and uses one that somebody else puts in DIR.
-\`${commandOf('env', 'env')}\` prints what to tell the clients.`,
+there are none. It renews the agent's certificate before it expires, and uses a new one that somebody else puts in DIR.
+\`${commandOf('env', 'env')}\` prints the settings for clients.`,
   run: async ({ identity: directory, port: wanted, host, gateway, 'no-renew': leave }) => {
     if (!directory)
-      throw new Error(
-        `say whose calls these are: ${commandOf('connect IDENTITY=DIR', 'connect --identity DIR')}`,
-      )
+      throw new Error(`name the identity: ${commandOf('connect IDENTITY=DIR', 'connect --identity DIR')}`)
     ignoreOutputErrors()
     const port = parsePort(wanted)
     if (!leave) await settleNext(directory)

@@ -10,8 +10,8 @@ const SHOWN_EVERY_MS = 2_000
 export const verb = verbOf({
   name: 'sallyport copy-database',
   about: `Copies a whole deployment from SQLite to PostgreSQL: the audit ledger, row for row and verified, principals, capabilities,
-keys, MCP servers and settings. The gateway must be stopped. The SQLite database is left as it is. What is interrupted
-goes on where it stopped when it is run again.`,
+keys, MCP servers and settings. The gateway must be stopped. The SQLite database is left as it is. If the copy is
+interrupted, run it again: it continues where it stopped.`,
   options: {
     to: {
       type: 'string',
@@ -21,8 +21,8 @@ goes on where it stopped when it is run again.`,
     },
   },
   notes: `Then start the gateway on the same data directory, with MCP_PROXY_DATABASE_URL set to the URL, and MCP_PROXY_KEY_PASSPHRASE to
-what the file key-passphrase of the data directory holds. It puts the CA into the database, from which further gateways,
-each on a data directory of its own, have it.`,
+the content of the file key-passphrase of the data directory. It puts the CA into the database, from which further gateways,
+each with its own data directory, get it.`,
   run: async ({ to }) => {
     const target = databaseLocation(to ?? '')
     if (target.engine !== 'postgres') throw new Error('--to must be a URL postgres://…')

@@ -41,7 +41,7 @@ gateway make the certificate; \`byoca\` takes one of an organisation's own CA, \
     ca: {
       type: 'string',
       value: 'FILE',
-      description: 'what the gateway is trusted by (PEM): its org-ca.crt',
+      description: 'the CA certificate that the gateway is trusted by (PEM): its org-ca.crt',
     },
     cert: {
       type: 'string',
@@ -53,10 +53,10 @@ gateway make the certificate; \`byoca\` takes one of an organisation's own CA, \
     bundle: {
       type: 'string',
       value: 'FILE',
-      description: 'spiffe: the trust bundle, in place of the gateway’s',
+      description: 'spiffe: the trust bundle, instead of the gateway’s',
     },
-    caps: { type: 'string', value: 'CAP,CAP', description: 'capabilities; none are held by default' },
-    'display-name': { type: 'string', value: 'TEXT', description: 'the name that people read' },
+    caps: { type: 'string', value: 'CAP,CAP', description: 'capabilities; none by default' },
+    'display-name': { type: 'string', value: 'TEXT', description: 'the display name' },
     out: {
       type: 'string',
       value: 'DIR',
@@ -65,14 +65,13 @@ gateway make the certificate; \`byoca\` takes one of an organisation's own CA, \
     'secret-file': {
       type: 'string',
       value: 'FILE',
-      description:
-        'the operator secret; without it SALLYPORT_ADMIN_SECRET, and else a line of standard input',
+      description: 'the operator secret; default: SALLYPORT_ADMIN_SECRET, else a line of standard input',
     },
   },
   run: async (values, [kind = '', name, ...rest]) => {
     const enroll = Object.hasOwn(KINDS, kind) ? KINDS[kind] : undefined
     if (!enroll || !name || rest.length > 0)
-      throw new Error('say a way and a name: enroll byoca|spiffe|mint NAME')
+      throw new Error('give a way and a name: enroll byoca|spiffe|mint NAME')
     const enrolled = await enroll(await optionsOf(name, values), values)
     print(...summary(enrolled))
   },
@@ -114,7 +113,7 @@ function summary({ agentId, directory, capabilities, apiKey }: Enrolled): readon
   const identity = shellWord(directory)
   return [
     `enrolled ${agentId} (capabilities: ${held}) in ${directory}`,
-    ...(apiKey === null ? [] : [`API key, shown this once: ${apiKey}`]),
+    ...(apiKey === null ? [] : [`API key, shown only this once: ${apiKey}`]),
     'try it:',
     `  ${commandOf(`connect IDENTITY=${identity}`, `connect --identity ${identity}`)}`,
   ]

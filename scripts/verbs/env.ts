@@ -7,8 +7,8 @@ import { assertOneLine, shellWord } from '../shell-word.ts'
 export const verb = verbOf({
   name: 'sallyport env',
   make: 'make env IDENTITY=DIR [PORT=8787]',
-  about: `Prints what to tell the common clients, to be read, or sourced by a shell (. <(${commandOf('env', 'env')})): OpenAI and Anthropic SDKs,
-Claude Code, Codex, Python. The lines in force go through the sidecar (\`${commandOf('connect', 'connect')}\`); the others stand beside as comments.`,
+  about: `Prints the settings for common clients, to be read, or sourced by a shell (. <(${commandOf('env', 'env')})): OpenAI and Anthropic SDKs,
+Claude Code, Codex, Python. The active lines go through the sidecar (\`${commandOf('connect', 'connect')}\`); the others are comments.`,
   options: {
     identity: {
       type: 'string',
@@ -19,7 +19,7 @@ Claude Code, Codex, Python. The lines in force go through the sidecar (\`${comma
     direct: {
       type: 'boolean',
       default: false,
-      description: 'the lines in force use the certificate and no sidecar (needs --identity)',
+      description: 'the active lines use the certificate and no sidecar (needs --identity)',
     },
   },
   run: async ({ identity: given, port, gateway, direct }) => {

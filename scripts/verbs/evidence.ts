@@ -9,8 +9,8 @@ import { print, printProgress } from '../print.ts'
 export const verb = verbOf({
   name: 'sallyport evidence',
   make: 'make evidence [SINCE=2026-10-01] [UNTIL=2027-01-01] [OUT=evidence.zip]',
-  about: `Packs what an auditor needs of a period into a zip: the sealed rows, who held what, grants, refusals, sign-ins, keys, checkpoints
-and verifiers (docs/ledger.md#evidence). --reviewed says instead that a pack was verified and read; that is a row.`,
+  about: `Packs the evidence of a period for an auditor into a zip: the sealed rows, who held what, grants, refusals, sign-ins, keys, checkpoints
+and verifiers (docs/ledger.md#evidence). --reviewed instead records, as a row, that a pack was verified and read.`,
   options: {
     since: {
       type: 'string',
@@ -27,24 +27,24 @@ and verifiers (docs/ledger.md#evidence). --reviewed says instead that a pack was
     reviewed: {
       type: 'string',
       value: 'SIZE',
-      description: 'record that you have reviewed that period under the checkpoint of so many rows',
+      description: 'record that you have reviewed that period under the checkpoint with this many rows',
     },
-    note: { type: 'string', value: 'TEXT', description: 'what to say in that row' },
+    note: { type: 'string', value: 'TEXT', description: 'a note for that row' },
     ...DOOR_OPTIONS,
   },
-  notes: `${DOOR_NOTES} It demands admin.audit. The zip holds what the ledger does: who called what, and when.`,
+  notes: `${DOOR_NOTES} It requires admin.audit. The zip contains what the ledger contains: who called what, and when.`,
   run: async ({ since, until, out, reviewed, note, ...door }) => {
     const period = {
       ...(since !== undefined && { since: instantOf('--since', since) }),
       ...(until !== undefined && { until: instantOf('--until', until) }),
     }
     if (reviewed === undefined) {
-      if (note !== undefined) throw new Error('--note goes with --reviewed')
+      if (note !== undefined) throw new Error('--note needs --reviewed')
       await withAdministration(door, (call) => pack(call, period, out))
       print(`wrote ${out}: it is verified by its verify.py, by make verifier, and by sallyport verify`)
       return
     }
-    if (!period.since || !period.until) throw new Error('--reviewed goes with --since and --until')
+    if (!period.since || !period.until) throw new Error('--reviewed needs --since and --until')
     const checkpoint = Number(reviewed)
     if (!/^[1-9]\d{0,14}$/.test(reviewed))
       throw new Error(`--reviewed must be a number of rows, got ${JSON.stringify(reviewed)}`)

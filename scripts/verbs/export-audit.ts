@@ -15,19 +15,19 @@ const ROWS_PER_CHUNK = 256
 export const verb = verbOf({
   name: 'sallyport export-audit',
   takes: 'DATABASE',
-  about: `Writes the audit ledger of a database as NDJSON, one row per line: of a SQLite file, or of postgres://…. It is only read, also
+  about: `Writes the audit ledger of a database as NDJSON, one row per line: of a SQLite file, or of postgres://…. It is only read, even
 while the gateway runs. \`${commandOf('verify', 'verify-audit')}\` verifies what was written.`,
   options: {
     out: {
       type: 'string',
       value: 'FILE',
-      description: 'write to FILE (mode 0600, must not exist) in place of standard output',
+      description: 'write to FILE (mode 0600, must not exist) instead of standard output',
     },
   },
-  notes: 'Exit code: 0, or 9 where it cannot be read or written.',
+  notes: 'Exit code: 0, or 9 if it cannot be read or written.',
   failing: { as: 'export-audit', usage: FAILED, failed: FAILED },
   run: async ({ out }, [database, ...rest]) => {
-    if (database === undefined || rest.length > 0) throw new WrongUsage('say one database')
+    if (database === undefined || rest.length > 0) throw new WrongUsage('name one database')
     const target = out === undefined ? process.stdout : createWriteStream(out, { mode: 0o600, flags: 'wx' })
     // On a terminal it is to be read, not verified.
     const form = out === undefined && process.stdout.isTTY ? forTerminal : asItIs

@@ -20,7 +20,7 @@ answers. It needs no secret, no certificate and no port: for the health checks o
       description: 'how long to wait for the answer',
     },
   },
-  notes: 'Exit code: 0 where it is well, else 1.',
+  notes: 'Exit code: 0 if it is well, else 1.',
   run: async ({ live = false, timeout }) => {
     const seconds = Number(timeout)
     if (!(seconds > 0))

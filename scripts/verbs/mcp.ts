@@ -46,7 +46,7 @@ whole definition, as it was approved and as it waits`,
   options: {},
   work: (_, [name, tool, ...rest]) => {
     if (!name || tool === '' || rest.length > 0)
-      throw new Error(`say which server: ${mcpCommand('show NAME [TOOL]')}`)
+      throw new Error(`name the server: ${mcpCommand('show NAME [TOOL]')}`)
     return async (call, say) => {
       const resource = await resourceDetailNamed(call, name)
       if (tool === undefined) say(...resourceLines(resource, await fetchBindings(call, resource)))
@@ -65,10 +65,10 @@ const SUBCOMMANDS: Readonly<Record<string, AdminSubcommand>> = {
   unbind: unbindCommand,
   disable: onServer(
     'disable',
-    'switch a server off, on the next call; what was approved and who is bound stays',
+    'disable a server, from the next call on; approvals and bindings stay',
     disable,
   ),
-  enable: onServer('enable', 'switch it on again', enable),
+  enable: onServer('enable', 'enable it again', enable),
   remove: onServer(
     'remove',
     'with its pinned tools and its bindings; added again, whatever it lists then is approved',

@@ -15,8 +15,8 @@ const GRANTS_MS = 30_000
 export const verb = verbOf({
   name: 'sallyport migrate',
   takes: 'status|up',
-  about: `Says which migrations the database of MCP_PROXY_DATABASE_URL has run and which it needs (status), or runs those (up). A
-gateway does the same when it starts; this is for whoever wants it done before. On PostgreSQL any number may run it at once: one
+  about: `Shows which migrations the database of MCP_PROXY_DATABASE_URL has run and which it needs (status), or runs those (up). A
+gateway does the same when it starts; this is to do it beforehand. On PostgreSQL any number may run it at once: one
 migrates, the others find nothing left to do.`,
   options: {
     'dry-run': { type: 'boolean', description: 'with up: only say what would be run' },
@@ -26,14 +26,14 @@ migrates, the others find nothing left to do.`,
       description: 'with up, on PostgreSQL: run these statements behind it, e.g. deploy/postgres/grants.sql',
     },
   },
-  notes: `Exit code: 0; 3 where status or --dry-run finds migrations to run; 1 where the database cannot be read or brought up to date.`,
+  notes: `Exit code: 0; 3 if status or --dry-run finds migrations to run; 1 if the database cannot be read or brought up to date.`,
   run: async ({ 'dry-run': dryRun = false, grants }, [command, ...rest]) => {
     if (rest.length > 0 || (command !== 'status' && command !== 'up'))
-      throw new WrongUsage('say status or up')
+      throw new WrongUsage('use status or up')
     const settings = readSettings(process.env, process.cwd())
     const location = databaseLocation(settings.databaseUrl)
     if (grants !== undefined && (command !== 'up' || location.engine !== 'postgres'))
-      throw new WrongUsage('--grants goes with up, on PostgreSQL')
+      throw new WrongUsage('--grants works only with up, on PostgreSQL')
     // Before anything is changed: a file that is not there.
     const statements = grants === undefined ? null : await readFile(grants, 'utf8')
     const { applied, pending } = await databaseMigrationState(settings.databaseUrl)

@@ -27,7 +27,8 @@ const add = subcommandOf({
   work: ({ role, caps, out }, positionals, door) => {
     const name = nameIn(positionals, 'add NAME --role owner')
     const capabilities = requestedSet(role, caps)
-    if (capabilities === undefined) throw new Error('say what it may do: --role viewer, or --caps admin.read')
+    if (capabilities === undefined)
+      throw new Error('give its capabilities: --role viewer, or --caps admin.read')
     const directory = out ?? `operators/${name}`
     return async (call, say) => {
       // Before anything is enrolled.
@@ -47,8 +48,8 @@ const add = subcommandOf({
 
 const rotate = subcommandOf({
   takes: 'NAME',
-  about: `a new certificate for a new key, into its directory; or the first one, into a new directory. The one
-before is honoured as rotation_grace_hours says`,
+  about: `a new certificate for a new key, into its directory; or the first one, into a new directory. The previous
+one is accepted as rotation_grace_hours says`,
   options: OUT,
   work: ({ out }, positionals, door) => {
     const name = nameIn(positionals, 'rotate NAME')
@@ -92,12 +93,13 @@ const show = onOperator('show', 'one operator, as the admin API says it', async 
 
 const grant = subcommandOf({
   takes: 'NAME',
-  about: 'replace what it may do, from its next request on',
+  about: 'replace its capabilities, from its next request on',
   options: SET_OPTIONS,
   work: ({ role, caps }, positionals) => {
     const name = nameIn(positionals, 'grant NAME --role granter')
     const capabilities = requestedSet(role, caps)
-    if (capabilities === undefined) throw new Error('say what it may do: --role viewer, or --caps admin.read')
+    if (capabilities === undefined)
+      throw new Error('give its capabilities: --role viewer, or --caps admin.read')
     return async (call, say) => {
       const operator = await operatorNamed(call, name)
       const path = `${pathOf(operator)}/capabilities`
@@ -118,7 +120,7 @@ const deactivate = onOperator(
 
 const reactivate = onOperator(
   'reactivate',
-  'let it in again, with what it holds',
+  'reactivate it, with the capabilities that it holds',
   async (call, say, operator) => {
     const now = expectStatus(
       await call('POST', `${pathOf(operator)}/reactivate`),
@@ -144,7 +146,7 @@ const VERBS = {
 const { perform: _, ...verb } = verbGroup({
   name: 'operator',
   make: 'make operator NAME=alice ROLE=owner, for add',
-  about: `Says who administers, and confirms what needs two people. ${DOOR_NOTES}`,
+  about: `Manages operators, and confirms what needs two people. ${DOOR_NOTES}`,
   verbs: VERBS,
   notes: 'What each role holds: docs/operators.md#capabilities.',
   helpCommand: commandOf('sallyport ARGS="operator --help"', 'operator --help'),
@@ -170,7 +172,7 @@ function onOperator(
 
 function nameIn([name, ...rest]: readonly string[], words: string): string {
   if (!name || rest.length > 0)
-    throw new Error(`say one name: ${commandOf(`sallyport ARGS="operator ${words}"`, `operator ${words}`)}`)
+    throw new Error(`give one name: ${commandOf(`sallyport ARGS="operator ${words}"`, `operator ${words}`)}`)
   return name
 }
 

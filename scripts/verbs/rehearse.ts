@@ -14,7 +14,7 @@ export const verb = verbOf({
   name: 'sallyport rehearse',
   takes: '[PRINCIPAL]',
   make: 'make rehearse ARGS="…"',
-  about: `Says what a change of authority would have done to the calls of the last days, before it is made: who would be stopped, at
+  about: `Shows what a change of authority would have done to the calls of the last days, before it is made: who would be stopped, at
 what, how often and since when. Changes nothing; the rehearsal is one row of the ledger, and a change may name it.`,
   options: {
     set: {
@@ -26,13 +26,16 @@ what, how often and since when. Changes nothing; the rehearsal is one row of the
     bind: { type: 'string', value: 'SERVER', description: 'PRINCIPAL may reach that MCP server' },
     unbind: { type: 'string', value: 'SERVER', description: 'PRINCIPAL may not reach it any more' },
     mode: { type: 'string', value: 'MODE', description: 'egress_dpop_mode: off, optional or required' },
-    'no-downgrade': { type: 'boolean', description: 'who has a proof key must always prove' },
+    'no-downgrade': { type: 'boolean', description: 'a principal with a proof key must always send a proof' },
     config: {
       type: 'string',
       value: 'DIR',
-      description: "the operators' files in DIR, in place of those in force",
+      description: "the operators' files in DIR, instead of those in force",
     },
-    'enforce-tools-call': { type: 'boolean', description: 'each call of a tool demands mcp.tools.call too' },
+    'enforce-tools-call': {
+      type: 'boolean',
+      description: 'each call of a tool also requires mcp.tools.call',
+    },
     ...LAST_OPTION,
     json: { type: 'boolean', description: 'as the admin API says it' },
     ...DOOR_OPTIONS,
@@ -41,7 +44,7 @@ what, how often and since when. Changes nothing; the rehearsal is one row of the
 Exit code: 0 nothing would be refused, 3 something would be, 4 something cannot be decided, 2 wrong arguments, 1 any other failure.`,
   failing: { as: 'sallyport', usage: 2, failed: 1 },
   run: async ({ last, json, ...options }, [principal, ...more]) => {
-    if (more.length > 0) throw new WrongUsage('say one principal at most')
+    if (more.length > 0) throw new WrongUsage('name at most one principal')
     const changes = changesOf(principal, options, await settingsOf(options))
     const since = windowStart(last)
     const found = await withAdministration(options, (call) => rehearse(call, changes, since))
@@ -81,7 +84,7 @@ async function settingsOf(options: RehearseOptions): Promise<object> {
   }
   if (config === undefined) return said
   if (Object.keys(said).length > 0)
-    throw new WrongUsage('--config says what --mode, --no-downgrade and --enforce-tools-call would')
+    throw new WrongUsage('--config cannot be combined with --mode, --no-downgrade or --enforce-tools-call')
   const configuration = await loadConfiguration(config, process.env)
   try {
     return {
@@ -107,7 +110,7 @@ function changesOf(
     ...(unbind === undefined ? [] : [{ resource: unbind, bound: false }]),
   ]
   if (principal === undefined ? ofPrincipal.length > 0 : ofPrincipal.length === 0)
-    throw new WrongUsage('say a principal and what becomes of it: acme::bot --set llm.chat')
+    throw new WrongUsage('give a principal and a change: acme::bot --set llm.chat')
   const ofAll = Object.keys(settings).length > 0 ? [{ settings }] : []
   return [...ofPrincipal.map((change) => ({ principal, ...change })), ...ofAll]
 }

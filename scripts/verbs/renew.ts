@@ -8,22 +8,22 @@ const DAY_MS = 86_400_000
 export const verb = verbOf({
   name: 'sallyport renew',
   about: `Renews the certificate of an identity before it ends: by that certificate, for a new key that never leaves this
-machine. The gateway does so in the last third of its life; earlier there is nothing to do, and the exit code is 0: run it daily.
+machine. The gateway allows this in the last third of its life; earlier there is nothing to do, and the exit code is 0: run it daily.
 The sidecar does it by itself.`,
   options: {
     ...IDENTITY_OPTION,
     'if-within': {
       type: 'string',
       value: 'DAYS',
-      description: 'only where it ends in so many days, or sooner',
+      description: 'only if it ends within this many days',
     },
     ...GATEWAY_OPTION,
   },
   notes: `agent.crt and agent.key are replaced when both are whole; until then, and after every failure, the old ones stay. The
-certificate before stays valid for the grace that the gateway is configured with (rotation_grace_hours). A certificate of your
+previous certificate stays valid for the grace that the gateway is configured with (rotation_grace_hours). A certificate of your
 own CA, or an SVID, is renewed by whoever issued it. One that has ended is replaced by an operator.`,
   run: async ({ identity: directory, 'if-within': within, gateway }) => {
-    if (!directory) throw new Error('say whose certificate it is: --identity DIR')
+    if (!directory) throw new Error('name the identity: --identity DIR')
     const { renewableFrom, notAfter } = certificateLife(readIdentity(directory, gateway))
     const from = Math.max(renewableFrom, within === undefined ? 0 : notAfter - daysOf(within) * DAY_MS)
     const now = Date.now()
@@ -31,14 +31,14 @@ own CA, or an SVID, is renewed by whoever issued it. One that has ended is repla
       throw new Error(`${directory} ended on ${day(notAfter)}: ask an operator for a new certificate`)
     }
     if (now < from) {
-      print(`${directory} is good until ${day(notAfter)}, and is renewed from ${day(from)} on`)
+      print(`${directory} is valid until ${day(notAfter)}, and can be renewed from ${day(from)} on`)
       return
     }
     const renewed = await renewIdentity(directory, gateway)
     const before = renewed.previousValidUntil
     print(
-      `renewed ${directory}: good until ${day(renewed.notAfter)}; the certificate before ${
-        before === null ? 'has ended' : `is honoured until ${before}`
+      `renewed ${directory}: valid until ${day(renewed.notAfter)}; the previous certificate ${
+        before === null ? 'has ended' : `is accepted until ${before}`
       }`,
     )
   },

@@ -5,8 +5,8 @@ import { print } from '../print.ts'
 
 export const verb = verbOf({
   name: 'sallyport rotate-audit-key',
-  about: `Signs the checkpoints of the ledger with a new key from now on; the one before signs beside it for a day, in which
-whoever verifies takes the new one over. Prints the new verifier key.`,
+  about: `Signs the checkpoints of the ledger with a new key from now on; the previous key signs too for a day, in which
+verifiers take over the new one. Prints the new verifier key.`,
   options: DOOR_OPTIONS,
   notes: DOOR_NOTES,
   run: async (door) => {

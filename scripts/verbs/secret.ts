@@ -15,14 +15,17 @@ const show = plain('whether it is set, in service, and still used', async (call,
   )
 })
 
-const disable = plain('from now on only operators administer; an owner does it', async (call, say) => {
-  expectStatus(await call('POST', `${SECRET}/disable`), 204)
-  say('the operator secret is out of service')
-})
+const disable = plain(
+  'disable it: from now on only operators administer; this needs an owner',
+  async (call, say) => {
+    expectStatus(await call('POST', `${SECRET}/disable`), 204)
+    say('the operator secret is disabled')
+  },
+)
 
-const enable = plain('take it into service again: on the gateway’s machine only', async (call, say) => {
+const enable = plain('enable it again: on the gateway’s machine only', async (call, say) => {
   expectStatus(await call('POST', `${SECRET}/enable`), 204)
-  say('the operator secret is in service')
+  say('the operator secret is enabled')
 })
 
 function plain(about: string, work: (call: AdminCall, say: PrintLines) => Promise<void>) {
@@ -31,9 +34,9 @@ function plain(about: string, work: (call: AdminCall, say: PrintLines) => Promis
 
 const { perform: _, ...verb } = verbGroup({
   name: 'secret',
-  about: `Takes the operator secret (X-Admin-Secret) out of service and back. ${DOOR_NOTES}`,
+  about: `Disables the operator secret (X-Admin-Secret), and enables it again. ${DOOR_NOTES}`,
   verbs: { show, disable, enable },
-  notes: 'A new one is set by sallyport admin-secret.',
+  notes: 'To set a new one, use sallyport admin-secret.',
   helpCommand: commandOf('sallyport ARGS="secret --help"', 'secret --help'),
 })
 

@@ -7,9 +7,9 @@ export const verb = verbOf({
   name: 'sallyport suggest',
   takes: 'PRINCIPAL',
   about:
-    'Prints the least set that would have allowed all that a principal was allowed, as a rehearsal that is ready to run.',
+    'Prints the smallest set that would have allowed every allowed call of a principal, as a rehearsal that is ready to run.',
   options: { ...LAST_OPTION, ...DOOR_OPTIONS },
-  notes: `${DOOR_NOTES} A window that was quiet suggests too little: look how many decisions it rests on.`,
+  notes: `${DOOR_NOTES} A quiet window suggests too little: check how many decisions it is based on.`,
   run: async ({ last, ...door }, positionals) => {
     const principal = principalIn(positionals)
     const since = windowStart(last)
@@ -18,7 +18,7 @@ export const verb = verbOf({
     )
     const words = `${principal} --set ${suggested.join(',') || '""'} --last ${last}`
     const lines = [
-      `${decisions} decisions since ${since} used ${suggested.join(', ') || 'nothing'}; in vain: ${unused.join(', ') || 'nothing'}`,
+      `${decisions} decisions since ${since} used ${suggested.join(', ') || 'nothing'}; held but not used: ${unused.join(', ') || 'nothing'}`,
       commandOf(`rehearse ARGS='${words}'`, `rehearse ${words}`),
     ]
     print(...lines)

@@ -9,7 +9,7 @@ export const verb = verbOf({
   name: 'sallyport usage',
   takes: 'PRINCIPAL',
   about:
-    'Says which capabilities the calls of a principal demanded, which it holds in vain, and which it lacked.',
+    'Shows which capabilities the calls of a principal required, which it holds but did not use, and which it lacked.',
   options: {
     ...LAST_OPTION,
     json: { type: 'boolean', description: 'as the admin API says it' },
@@ -38,7 +38,7 @@ function linesOf(principal: string, found: CapabilityUsage): readonly string[] {
   return [
     `${principal}: ${found.decisions} decisions since ${found.since}`,
     ...(rows.length > 0 ? alignColumns([titles, ...rows]) : []),
-    `held in vain: ${found.unused.join(', ') || 'nothing'}`,
+    `held but not used: ${found.unused.join(', ') || 'nothing'}`,
     `lacking: ${found.missing.join(', ') || 'nothing'}`,
   ]
 }

@@ -16,7 +16,7 @@ export const verb = verbOf({
   name: 'sallyport witness',
   about: `Runs a witness of logs (C2SP tlog-witness) on a machine that is not the gateway's: it cosigns each checkpoint that follows
 from all that it has cosigned before, and no other. Prints its verifier key, which a gateway names in 45-proofs.yaml and whoever
-verifies in --witness. It stays until Ctrl-C.`,
+verifies in --witness. It runs until Ctrl-C.`,
   options: {
     log: {
       type: 'string',
@@ -51,11 +51,11 @@ Gateways reach it by https, or by http on the same machine; a reverse proxy may 
   run: async ({ log = [], name = '', state: directory, listen, 'tls-cert': cert, 'tls-key': tlsKey }) => {
     ignoreOutputErrors()
     if (!isKeyName(name))
-      throw new WrongUsage('say its name: --name witness.example.org, without blanks and +')
+      throw new WrongUsage('give its name: --name witness.example.org, without spaces and +')
     const logs = log.flatMap((given) => keysIn(given, 'log'))
-    if (logs.length === 0) throw new WrongUsage('say the verifier key of a log: --log VKEY')
+    if (logs.length === 0) throw new WrongUsage('give the verifier key of a log: --log VKEY')
     if ((cert === undefined) !== (tlsKey === undefined))
-      throw new WrongUsage('--tls-cert goes with --tls-key')
+      throw new WrongUsage('--tls-cert and --tls-key need each other')
     const state = await WitnessState.open(directory)
     for (const { name: origin } of logs) await state.last(origin)
     const key = await keyAt(join(directory, 'witness.key'))

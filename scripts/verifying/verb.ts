@@ -37,7 +37,7 @@ A row is named as stream:seq. Without a key or a checkpoint from elsewhere the b
 owns the database and its keys can write all of it anew.`,
     failing: { as: 'verify', usage: UNREADABLE, failed: UNREADABLE },
     run: async ({ authority = false, json = false, body, ...given }, [source, ...rest]) => {
-      if (source === undefined || rest.length > 0) throw new WrongUsage('say one file')
+      if (source === undefined || rest.length > 0) throw new WrongUsage('name one file')
       const trusted = trustedIn(given)
       const receipt = receiptAt(source)
       if (receipt) {
@@ -45,7 +45,7 @@ owns the database and its keys can write all of it anew.`,
         print(...(json ? [escapeHiddenJson(JSON.stringify(verdict))] : receiptLines(verdict)))
         return verdict.code
       }
-      if (body !== undefined) throw new WrongUsage('--body goes with a receipt')
+      if (body !== undefined) throw new WrongUsage('--body needs a receipt')
       const inspection = await inspect(source, authority, trusted)
       print(...(json ? [escapeHiddenJson(JSON.stringify(asJson(inspection)))] : reportLines(inspection)))
       return exitCodeOf(inspection)

@@ -89,8 +89,8 @@ t.test(
       code: 0,
       out: /^ {2}connect .*\n {2}renew .*\n {2}receipt .*\n {2}env /m,
     })
-    t.match(await sallyport('start'), { code: 2, err: /"start" is no verb/ })
-    t.match(await sallyport('renew', '--identity', identity), { code: 0, out: /is good until/ })
+    t.match(await sallyport('start'), { code: 2, err: /"start" is not a verb/ })
+    t.match(await sallyport('renew', '--identity', identity), { code: 0, out: /is valid until/ })
     t.match(await sallyport('env', '--identity', identity), { code: 0, out: /OPENAI_BASE_URL/ })
 
     const typed = `import { createFetch, type FetchOptions, GatewayRefusal, readIdentity, version } from 'sallyport-client'

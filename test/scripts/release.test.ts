@@ -87,7 +87,7 @@ t.test('a tree that is not committed, and a version that exists, are refused', {
 
   writeFileSync(join(root, 'new.ts'), '')
   t.throws(() => releaseCandidate(root), {
-    message: 'the tree has changes that are not committed: commit them or take them back',
+    message: 'the tree has changes that are not committed: commit or revert them',
   })
   t.throws(() => tagCommit(root, candidate), {
     message: 'the tree changed while it was checked: nothing was tagged',

@@ -62,7 +62,7 @@ await t.test('a verb that is not there is refused with exit code 2 and the neare
   for (const [typed, meant] of Object.entries(cases)) {
     const { code, out, err } = await sallyport([typed])
     t.same({ code, out }, { code: 2, out: '' })
-    t.match(err, new RegExp(`^sallyport: "${typed}" is no verb: did you mean ${meant}[^\\n]*\\n$`))
+    t.match(err, new RegExp(`^sallyport: "${typed}" is not a verb: did you mean ${meant}[^\\n]*\\n$`))
   }
   t.match(await sallyport([]), { code: 2, out: '', err: /^usage: sallyport VERB/ })
 })
@@ -74,7 +74,7 @@ await t.test('a verb gets the arguments after it, and its exit code is the progr
   t.match(await sallyport(['verify', 'nowhere']), { code: 9 })
   t.match(await sallyport(['connect']), {
     code: 1,
-    err: /^sallyport: say whose calls these are: make connect IDENTITY=DIR\n$/,
+    err: /^sallyport: name the identity: make connect IDENTITY=DIR\n$/,
   })
   t.match(await sallyport(['connect', '--identity', 'x', '--port', '65536']), {
     code: 1,

@@ -60,14 +60,14 @@ export function watchIdentity(
       const dpopJwk = storedDpopKey(directory) ?? kept.dpopJwk
       const read = { ...readIdentity(directory, first.url, dpopJwk), agentId: first.agentId }
       const fault = faultOf(read)
-      if (fault !== null) return say(`${directory}: ${fault}; the identity of before stays in use`)
+      if (fault !== null) return say(`${directory}: ${fault}; the previous identity stays in use`)
       seen = state
       said = ''
       if (JSON.stringify(read) === JSON.stringify(kept)) return
       kept = read
       say(`${directory} has changed: new calls use ${certificateText(read)}`)
     } catch (error) {
-      say(`${messageOf(error)}; the identity of before stays in use`)
+      say(`${messageOf(error)}; the previous identity stays in use`)
     }
   }
   return {

@@ -19,7 +19,7 @@ const NEXT_CERT = 'agent.crt.next'
 export async function nextKey(directory: string): Promise<KeyObject> {
   for (const name of [KEY, CERT]) {
     if ((await lstat(join(directory, name))).isSymbolicLink()) {
-      throw new Error(`${join(directory, name)} is a link: whoever made it renews what it leads to`)
+      throw new Error(`${join(directory, name)} is a link: renew the file that it leads to`)
     }
   }
   const path = join(directory, NEXT_KEY)

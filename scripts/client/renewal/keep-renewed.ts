@@ -62,7 +62,7 @@ export async function keepRenewed(keeping: RenewalOptions): Promise<void> {
     } catch (error) {
       wait = retryAfter(failures, random())
       failures += 1
-      notice(`${directory} was not renewed (${messageOf(error)}); it is tried again in ${minutes(wait)}`)
+      notice(`${directory} was not renewed (${messageOf(error)}); the next attempt is in ${minutes(wait)}`)
     }
     // It rejects if the signal fires, and then that is the end.
     await sleep(wait).catch(() => undefined)
@@ -82,4 +82,4 @@ function retryAfter(failures: number, random: number): number {
 const minutes = (ms: number): string => `${Math.max(1, Math.round(ms / MINUTE_MS))} min`
 
 const renewedText = (directory: string, { notAfter }: RenewedCertificate): string =>
-  `${directory} was renewed: its certificate is good until ${new Date(notAfter).toISOString()}`
+  `${directory} was renewed: its certificate is valid until ${new Date(notAfter).toISOString()}`

@@ -48,7 +48,10 @@ t.test('sallyport renew: a new key and certificate, kept to their owner, and use
   const [cert, key] = [certOf(directory), readFileSync(join(directory, 'agent.key'), 'utf8')]
   const ran = await sallyport(['renew', '--identity', directory])
   t.equal(ran.code, 0, ran.err)
-  t.match(ran.out, /^renewed .*bot: good until 20..-..-..; the certificate before is honoured until 20.*Z\n$/)
+  t.match(
+    ran.out,
+    /^renewed .*bot: valid until 20..-..-..; the previous certificate is accepted until 20.*Z\n$/,
+  )
   t.not(certOf(directory).fingerprint256, cert.fingerprint256)
   t.not(readFileSync(join(directory, 'agent.key'), 'utf8'), key)
   t.same((await readdir(directory)).toSorted(), FILES, 'nothing is left beside')
@@ -57,17 +60,20 @@ t.test('sallyport renew: a new key and certificate, kept to their owner, and use
   }
   t.equal(await works(directory, gateway), 200)
   const again = await sallyport(['renew', '--identity', directory])
-  t.match(again, { code: 0, out: /^.*bot is good until 20..-..-.., and is renewed from 20..-..-.. on\n$/ })
+  t.match(again, {
+    code: 0,
+    out: /^.*bot is valid until 20..-..-.., and can be renewed from 20..-..-.. on\n$/,
+  })
   t.equal((await gateway.rows({ action: 'agent.certificate_issued' })).length, 1)
 })
 
 t.test('sallyport renew --if-within DAYS, and what it says where it cannot', async (t) => {
   const { directory } = await enrolled(t)
   const renew = (...args: string[]) => sallyport(['renew', '--identity', directory, ...args])
-  t.match(await renew('--if-within', '10'), { code: 0, out: /is renewed from/ }, 'it has 20 days left')
+  t.match(await renew('--if-within', '10'), { code: 0, out: /can be renewed from/ }, 'it has 20 days left')
   t.match(await renew('--if-within', 'soon'), { code: 1, err: /--if-within must be a number of days/ })
-  t.match(await sallyport(['renew']), { code: 1, err: /^sallyport: say whose certificate it is/ })
-  t.match(await sallyport(['renew', '--help']), { code: 0, out: /--if-within DAYS +only where it ends/ })
+  t.match(await sallyport(['renew']), { code: 1, err: /^sallyport: name the identity/ })
+  t.match(await sallyport(['renew', '--help']), { code: 0, out: /--if-within DAYS +only if it ends/ })
   t.match(await renew('--gateway', 'https://localhost:1'), { code: 1, err: /^sallyport: .*ECONNREFUSED/ })
   t.match(await renew('--if-within', '30'), { code: 0, out: /^renewed / }, 'with the key that waited')
   const dates = { notBefore: Date.now() - 2 * DAY_MS, notAfter: Date.now() - DAY_MS }
@@ -163,7 +169,7 @@ t.test('links are left to whoever made them, and nothing is asked', async (t) =>
   const { gateway, directory } = await enrolled(t)
   const mount = await scratch(t)
   for (const name of FILES) await symlink(join(directory, name), join(mount, name))
-  await t.rejects(renewIdentity(mount), /agent\.key is a link: whoever made it renews what it leads to/)
+  await t.rejects(renewIdentity(mount), /agent\.key is a link: renew the file that it leads to/)
   t.equal((await gateway.rows({ action: 'agent.certificate_issued' })).length, 0)
 })
 
@@ -215,7 +221,7 @@ t.test('the sidecar renews by itself, says so, and calls with the new certificat
   const first = certOf(directory)
   const { child: sidecar, until } = startConnect(t, directory)
   const url = await until(/"ready","url":"([^"]+)"/)
-  await until(/bot was renewed: its certificate is good until 20/)
+  await until(/bot was renewed: its certificate is valid until 20/)
   t.not(certOf(directory).fingerprint256, first.fingerprint256)
   const chat = async (): Promise<string | null | undefined> => {
     const headers = { 'content-type': 'application/json' }
@@ -255,7 +261,7 @@ t.test('the keeper renews in the first half of the last third, says so, and then
   const late = await kept(directory, 1, { random: () => 0.9 })
   t.same(late, { notices: [], minutes: [6 * 60] }, 'its share of the last third has not gone by')
   const { notices, minutes } = await kept(directory, 2)
-  t.match(notices, [/bot was renewed: its certificate is good until 20/])
+  t.match(notices, [/bot was renewed: its certificate is valid until 20/])
   t.equal(notices.length, 1)
   t.ok(minutes.every((each) => each <= day / 4))
   t.equal(await works(directory, gateway), 200)
@@ -265,7 +271,7 @@ t.test('the keeper renews in the first half of the last third, says so, and then
 t.test('the keeper tries again, less and less often, and goes on where the files are mended', async (t) => {
   const { directory } = await enrolled(t, 80)
   const { notices, minutes } = await kept(directory, 12, { url: 'https://localhost:1' })
-  t.match(notices[0], /was not renewed \(.*ECONNREFUSED.*\); it is tried again in 1 min$/)
+  t.match(notices[0], /was not renewed \(.*ECONNREFUSED.*\); the next attempt is in 1 min$/)
   t.same(minutes.slice(0, 4), [0.75, 1.5, 3, 6])
   t.equal(Math.max(...minutes), 0.75 * 6 * 60)
   await chmod(join(directory, 'agent.key'), 0o644)

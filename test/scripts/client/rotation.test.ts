@@ -64,7 +64,7 @@ for (const order of [
       await put(order[1], texts[order[1]])
       t.equal(await called(), '200 current')
       t.match(notices, [
-        `${directory}: agent.key is not the key of agent.crt; the identity of before stays in use`,
+        `${directory}: agent.key is not the key of agent.crt; the previous identity stays in use`,
         /bot has changed: new calls use the certificate that ends 20..-..-/,
       ])
       t.equal(notices.length, 2, 'each is said once')
@@ -172,7 +172,7 @@ t.test('a key that others can read is not used, and the reason is said', async (
   await put('agent.key', key)
   await chmod(join(directory, 'agent.key'), 0o644)
   t.equal(await called(), '200 previous')
-  t.match(notices, [/run chmod 600 .*; the identity of before stays in use$/])
+  t.match(notices, [/run chmod 600 .*; the previous identity stays in use$/])
   await chmod(join(directory, 'agent.key'), 0o600)
   t.equal(await called(), '200 current')
 })

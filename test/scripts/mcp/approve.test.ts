@@ -46,7 +46,7 @@ await t.test(
     t.match(unasked, { code: 1, out: /Send it to evil/, err: /^sallyport: there is no terminal to ask on: / })
     t.match(await mcp('approve', 'files', 'nothing', '--yes'), {
       code: 1,
-      err: /files has no tool of the name/,
+      err: /files has no tool with the name/,
     })
     t.match(await mcp('approve', 'files', 'read', '--digest', 'beef'), {
       code: 1,
@@ -122,7 +122,7 @@ await t.test('H6: what a server says of itself is shown whole, and approved only
   const { stage, mcp, spawned } = await operator(t)
   const server = await rawMcp(t, introducing({ instructions: 'Be kind.' }))
   await mcp('add', 'files', server.url)
-  t.match(await mcp('approve', 'files', '--yes'), { code: 1, err: /files says nothing new of itself/ })
+  t.match(await mcp('approve', 'files', '--yes'), { code: 1, err: /files says nothing new about itself/ })
   server.act = introducing({ instructions: 'Be\u001b[2J cruel.' })
   const refreshed = await mcp('refresh', 'files')
   t.match(refreshed.out, /look at it, then: .*approve files/)
@@ -165,14 +165,14 @@ await t.test(
       t.match(out, shown)
       t.notMatch(asked.out + out, /[\u001b\u202e]/)
     }
-    t.notMatch((await mcp('show', 'files')).out, 'waits for approval:', 'one server is shown in short')
+    t.notMatch((await mcp('show', 'files')).out, 'is waiting for approval:', 'one server is shown in short')
     t.match((await mcp('show', 'files', 'read')).out, /^approved:\n\{\n.*^waits for approval:\n\{\n/ms)
     t.notMatch((await mcp('show', 'files', 'fresh')).out, /^approved:$/m, 'nothing of it ever was')
     t.match((await mcp('approve', 'files', 'fresh', '--yes')).out, shown, 'shown where nobody is asked too')
-    t.notMatch((await mcp('show', 'files', 'fresh')).out, 'waits for approval:')
+    t.notMatch((await mcp('show', 'files', 'fresh')).out, 'is waiting for approval:')
     t.match(await mcp('show', 'files', 'no\u202ething'), {
       code: 1,
-      err: 'sallyport: files has no tool of the name "no\\u{202e}thing"\n',
+      err: 'sallyport: files has no tool with the name "no\\u{202e}thing"\n',
     })
   },
 )

@@ -10,10 +10,10 @@ import { operator } from '../../support/scripts/operator.ts'
 await t.test('arguments that say nothing are refused before anything is opened', async (t) => {
   const add = ['add', 'files', 'https://mcp.example.com/mcp']
   const cases: readonly (readonly [RegExp, readonly string[]])[] = [
-    [/^say what to do: add, list, .* remove; make mcp ARGS="--help" says more$/, []],
-    [/^say what to do: /, ['constructor']],
-    [/^say a name and where the server is: /, ['add', 'files']],
-    [/^say a name and where the server is: /, [...add, 'more']],
+    [/^choose what to do: add, list, .* remove; make mcp ARGS="--help" explains them$/, []],
+    [/^choose what to do: /, ['constructor']],
+    [/^give a name and the URL of the server: /, ['add', 'files']],
+    [/^give a name and the URL of the server: /, [...add, 'more']],
     [/--wrong/, [...add, '--wrong']],
     [/^--tool-capability must be TOOL=CAPABILITY, got "read"$/, [...add, '--tool-capability', 'read']],
     [/^--tool-capability must be TOOL=CAPABILITY, got "=a"$/, [...add, '--tool-capability', '=a']],
@@ -24,11 +24,11 @@ await t.test('arguments that say nothing are refused before anything is opened',
     [/^say which server: make mcp ARGS="enable NAME"$/, ['enable', 'a', 'b']],
     [/^say which server: make mcp ARGS="refresh NAME"$/, ['refresh', 'a', 'b']],
     [/^say which server: make mcp ARGS="remove NAME"$/, ['remove', '']],
-    [/^say which server, and which tool: make mcp ARGS="approve NAME \[TOOL\]"$/, ['approve']],
-    [/^say which server, and which tool: make mcp ARGS="approve NAME \[TOOL\]"$/, ['approve', 'a', '']],
-    [/^say which server, and which tool: /, ['approve', 'a', 'b', 'c']],
-    [/^say which server and whose: make mcp ARGS="bind NAME ID…"$/, ['bind', 'files']],
-    [/^say which server and whose: make mcp ARGS="unbind NAME ID…"$/, ['unbind', 'files']],
+    [/^name the server, and the tool: make mcp ARGS="approve NAME \[TOOL\]"$/, ['approve']],
+    [/^name the server, and the tool: make mcp ARGS="approve NAME \[TOOL\]"$/, ['approve', 'a', '']],
+    [/^name the server, and the tool: /, ['approve', 'a', 'b', 'c']],
+    [/^name the server and the principals: make mcp ARGS="bind NAME ID…"$/, ['bind', 'files']],
+    [/^name the server and the principals: make mcp ARGS="unbind NAME ID…"$/, ['unbind', 'files']],
     [/more/, ['list', 'more']],
   ]
   const opened = (): never => {

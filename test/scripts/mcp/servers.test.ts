@@ -39,7 +39,7 @@ await t.test(
       ['__proto__', 'files.proto'],
       ['a=b', 'files.odd'],
     ])
-    t.match(ran.out, /^registered files \(mcpr_[0-9a-f]+\); its tools demand files\.use /)
+    t.match(ran.out, /^registered files \(mcpr_[0-9a-f]+\); its tools require files\.use /)
     t.match(ran.out, /^it could not be read yet, so it has no tools: .*secret/m, 'none is set')
     t.match(ran.out, /^acme::bot is bound to files$/m)
     const [row] = await stage.rows({ action: 'mcp_resource.created' })
@@ -93,7 +93,7 @@ await t.test('what the service refuses is said in its own sentence, and nothing 
     'hunter2',
   )
   await refused(/^sallyport: required_capability: /, ...add, '--capability', 'NO')
-  await refused(/there is no MCP server of the name "files": none is registered/, 'show', 'files')
+  await refused(/there is no MCP server with the name "files": none is registered/, 'show', 'files')
   t.same((await stage.admin('GET', '/v1/admin/mcp-resources')).json, [])
   t.equal((await mcp(...add)).code, 0)
   await refused(/"fils\\u\{200b\}": did you mean files\?/, 'refresh', 'fils\u200b')
@@ -150,7 +150,7 @@ await t.test('mcp bind, unbind and remove hold on the next call', async (t) => {
   })
   t.match(await mcp('unbind', 'files', bot.id), {
     code: 0,
-    out: 'acme::bot is not bound to files any more\n',
+    out: 'acme::bot is no longer bound to files\n',
   })
   t.same(await stage.listed(bot), [])
   t.same(await stage.listed(other), ['files.read'], 'another’s binding stays')

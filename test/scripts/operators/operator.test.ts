@@ -101,7 +101,7 @@ await t.test('every verb that administers speaks for the operator of --as', asyn
   succeeded(t, await as(alice, 'rotate-signing-key'))
   t.match(await as(alice, 'admin-secret'), { code: 0, out: /^\S{32}\n$/ })
   succeeded(t, await as(alice, 'secret', 'show'), /^set: yes\nin service: yes$/m)
-  t.match(await as(alice, 'secret', 'disable'), { code: 0, out: 'the operator secret is out of service\n' })
+  t.match(await as(alice, 'secret', 'disable'), { code: 0, out: 'the operator secret is disabled\n' })
   t.match(await as(alice, 'secret', 'enable'), { code: 1, err: /machine/ }, 'not over the network')
   succeeded(t, await local('secret', 'enable'))
   const rows = await gateway.rows({ order: 'asc' })
@@ -122,7 +122,7 @@ await t.test(
     succeeded(t, await as(alice, 'operator', 'list', ...at), /^alice/m)
     t.match(await as(alice, 'operator', 'list', '--gateway', gateway.url), { code: 1 }, 'and is nowhere else')
     const renewed = await sallyport(['renew', '--identity', alice, ...at, '--if-within', '9999'])
-    t.match(renewed, { out: /is good until/ }, 'before its time there is nothing to do')
+    t.match(renewed, { out: /is valid until/ }, 'before its time there is nothing to do')
     succeeded(t, await as(alice, 'agent', 'bot', '--out', place('bot'), ...at))
     const { url } = JSON.parse(await readFile(join(place('bot'), 'gateway.json'), 'utf8'))
     t.equal(url, gateway.url, 'agents are told where agents call')
@@ -143,7 +143,7 @@ await t.test(
     t.match(asked, {
       code: 3,
       err: '',
-      out: /^it waits for a second operator, until .*: sallyport operator confirm prop_\w+; then for its certificate: sallyport operator rotate carol --out /,
+      out: /^the change is waiting for a second operator, until .*: sallyport operator confirm prop_\w+; then for its certificate: sallyport operator rotate carol --out /,
     })
     const [id = ''] = /prop_\w+/.exec(asked.out) ?? []
     succeeded(
@@ -199,15 +199,15 @@ await t.test('what cannot be understood or done is one sentence, and nothing is 
   const { place, local, as } = await stage(t)
   const alice = place('alice')
   const cases: readonly (readonly [RegExp, readonly string[]])[] = [
-    [/say what to do: add, list, /, []],
-    [/say one name: /, ['add']],
-    [/say what it may do: /, ['add', 'alice']],
+    [/choose what to do: add, list, /, []],
+    [/give one name: /, ['add']],
+    [/give its capabilities: /, ['add', 'alice']],
     [/--role must be one of viewer, granter, auditor, owner, got "root"/, ['add', 'alice', '--role', 'root']],
-    [/say --role or --caps, not both/, ['grant', 'alice', '--role', 'owner', '--caps', 'admin.read']],
+    [/use --role or --caps, not both/, ['grant', 'alice', '--role', 'owner', '--caps', 'admin.read']],
     [/capabilities\[0\]/, ['add', 'alice', '--caps', 'llm.chat', '--out', alice]],
-    [/there is no operator of the name "nobody": there is none yet/, ['deactivate', 'nobody']],
-    [/--gateway goes with --as DIR/, ['list', '--gateway', 'https://localhost:1']],
-    [/say which: sallyport operator confirm/, ['confirm']],
+    [/there is no operator with the name "nobody": there is none yet/, ['deactivate', 'nobody']],
+    [/--gateway needs --as DIR/, ['list', '--gateway', 'https://localhost:1']],
+    [/name the proposal: sallyport operator confirm/, ['confirm']],
   ]
   for (const [err, args] of cases)
     t.match(await local('operator', ...args), { code: 1, out: '', err }, args.join(' '))

@@ -43,7 +43,7 @@ await t.test(
       '  20-dpop.yaml        dpop',
       '  30-capability.yaml  capability',
       '  40-audit.yaml       audit',
-      'Files that are settings of the work behind it, and no step:',
+      'Files that are settings of the work after it, and not steps:',
       '  50-llm.yaml         llm',
       '  60-mcp.yaml         mcp',
       '  70-operators.yaml   operators',

@@ -56,7 +56,7 @@ await t.test('make agent refuses in one sentence, and leaves nothing half-done',
   // shows.
   const env = { MCP_PROXY_DATA_DIR: (await testGateway(t)).settings.dataDir }
   const agent = (...args: string[]) => sallyport(['agent', ...args], env)
-  t.match(await agent(''), { code: 1, err: /^sallyport: say one name: / })
+  t.match(await agent(''), { code: 1, err: /^sallyport: give one name: / })
   t.match(await agent('bot', '--caps', 'LLM.CHAT', '--out', join(root, 'bot')), {
     code: 1,
     err: /^sallyport: capabilities\[0\]: must match .*\n$/,

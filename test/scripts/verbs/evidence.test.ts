@@ -41,7 +41,7 @@ t.test('sallyport evidence packs a period, and records who has reviewed it', asy
       ['--reviewed', '99999999', '--since', '2026-01-01', '--until', TOMORROW],
       /No checkpoint of 99999999 rows/,
     ],
-    [['--note', 'x'], /--note goes with --reviewed/],
+    [['--note', 'x'], /--note needs --reviewed/],
   ] as const) {
     const other = `${file}.other`
     t.match(await evidence(...args, '--out', other), { code: 1, out: '', err })

@@ -54,6 +54,6 @@ t.test('migrate up --grants gives the role of a gateway what it needs, as the ro
   await t.rejects(raw(gateway, 'delete from audit_rows'), /permission denied/)
   t.match(await sallyport([...up, '--dry-run'], { ...owner, MCP_PROXY_DATABASE_URL: '' }), {
     code: 1,
-    err: /--grants goes with up, on PostgreSQL/,
+    err: /--grants works only with up, on PostgreSQL/,
   })
 })

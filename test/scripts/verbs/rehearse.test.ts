@@ -35,21 +35,21 @@ await t.test(
     })
 
     for (const [args, err] of [
-      [['acme::bot'], /say a principal and what becomes of it/],
-      [['--set', 'x'], /say a principal and what becomes of it/],
+      [['acme::bot'], /give a principal and a change/],
+      [['--set', 'x'], /give a principal and a change/],
       [['acme::bot', '--set', 'x', '--last', 'ever'], /--last must be like 90m, 24h or 30d, got "ever"/],
     ] as const)
       t.match(await rehearse(...args), { code: 2, err })
     const usage = await sallyport(['usage', 'acme::bot'], env)
     t.match(usage, { code: 0, out: /^acme::bot: 3 decisions since / })
     t.match(usage.out, /^llm\.chat +held +3 +0 +20\S+ +\S+$/m)
-    t.match(usage.out, /^held in vain: x\nlacking: nothing$/m)
+    t.match(usage.out, /^held but not used: x\nlacking: nothing$/m)
     const suggested = await sallyport(['suggest', 'acme::bot', '--last', '24h'], env)
     t.match(
       suggested.out,
-      /used llm\.chat; in vain: x\nmake rehearse ARGS='acme::bot --set llm\.chat --last 24h'\n$/,
+      /used llm\.chat; held but not used: x\nmake rehearse ARGS='acme::bot --set llm\.chat --last 24h'\n$/,
     )
-    t.match(await sallyport(['usage'], env), { code: 1, err: /say one principal/ })
+    t.match(await sallyport(['usage'], env), { code: 1, err: /name one principal/ })
 
     t.match(await rehearse('acme::nobody', '--set', 'x'), {
       code: 1,
@@ -94,7 +94,7 @@ await t.test(
     t.equal(await gateway.reload(), true)
     t.equal((await call()).status, 403, 'and so it is')
 
-    t.match(await rehearse('--mode', 'off'), { code: 2, err: /--config says what --mode/ })
+    t.match(await rehearse('--mode', 'off'), { code: 2, err: /--config cannot be combined with --mode/ })
     await writeFile(join(next, '20-dpop.yaml'), 'plugin: dpop\negress_dpop_mode: requird\n')
     t.match(await rehearse(), { code: 1, err: /20-dpop\.yaml:2:19: / }, 'nothing is rehearsed')
   },

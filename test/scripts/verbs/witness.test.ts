@@ -149,7 +149,7 @@ await t.test(
     await writeFile(join(state, file), 'nonsense')
     const args = ['witness', '--state', state, '--listen', '127.0.0.1:0']
     t.match(await sallyport([...args, '--name', NAME, '--log', log.vkey]), { code: 1, err: /cannot be read/ })
-    t.match(await sallyport([...args, '--name', 'a b', '--log', log.vkey]), { code: 1, err: /say its name/ })
+    t.match(await sallyport([...args, '--name', 'a b', '--log', log.vkey]), { code: 1, err: /give its name/ })
     t.match(await sallyport([...args, '--name', NAME]), { code: 1, err: /--log/ })
     t.match(await sallyport([...args, '--name', NAME, '--log', 'x']), { code: 1, err: /verifier key/ })
     t.match(await readFile(join(state, 'witness.key'), 'utf8'), /PRIVATE KEY/)
