@@ -1958,7 +1958,7 @@ class Pack:
             raise Unreadable("a file is in the zip twice")
         whole = sum(size for name, size in self.sizes.items() if not (name in IN_PIECES or name.startswith("tiles/")))
         if whole > MAX_WHOLE:
-            raise Unreadable(f"its files beside rows, tables and tiles are {whole} bytes long")
+            raise Unreadable(f"its files other than rows, tables and tiles are {whole} bytes long")
         said = self.json("inventory.json") if "inventory.json" in self.sizes else None
         if not isinstance(said, dict):
             raise Unreadable("this is no pack of evidence")

@@ -40,7 +40,7 @@ export const TOKEN: RouteDoc = {
   summary:
     'Issues a short-lived token that is bound to the certificate of this connection (RFC 6749, RFC 8705).',
   caller: 'principal',
-  headers: { DPoP: 'Where a proof comes along, the token is bound to its key too (RFC 9449 §5).' },
+  headers: { DPoP: 'If a proof comes with the request, the token is bound to its key too (RFC 9449 §5).' },
   body: {
     media: 'application/x-www-form-urlencoded',
     schema: form,
@@ -69,12 +69,12 @@ export const TOKEN: RouteDoc = {
 export const CERTIFICATE_RENEWAL: RouteDoc = {
   name: 'renewCertificate',
   summary:
-    'Issues the next certificate of whoever asks, for a key of its own making, in the last third of the current one.',
+    "Issues the caller's next certificate, for a new key of the caller, in the last third of the life of the current one.",
   caller: 'principal',
   body: { schema: z.strictObject({ csr_pem: z.string().max(65_536) }) },
   answers: {
     200: {
-      description: 'The certificate. The one before stays valid for the grace that is configured.',
+      description: 'The certificate. The previous one stays valid for the configured grace.',
       content: [
         {
           schema: z.strictObject({
@@ -105,11 +105,11 @@ export const CERTIFICATE_RENEWAL: RouteDoc = {
 /** POST /v1/auth/login-challenge */
 export const LOGIN_CHALLENGE: RouteDoc = {
   name: 'challengeLogin',
-  summary: "Gives a nonce for the Python helper's login.",
+  summary: "Issues a nonce for the Python helper's login.",
   caller: 'principal',
   answers: {
     200: {
-      description: 'The nonce, good for one token.',
+      description: 'The nonce, valid for one token.',
       content: [{ schema: z.strictObject({ nonce: z.string(), expires_in: z.int(), agent_id: z.string() }) }],
     },
   },
@@ -119,12 +119,12 @@ export const LOGIN_CHALLENGE: RouteDoc = {
 /** POST /v1/auth/sign-challenged-assertion */
 export const SIGN_ASSERTION: RouteDoc = {
   name: 'signChallengedAssertion',
-  summary: 'Says whether an assertion would be accepted, and hands it back.',
+  summary: 'Checks whether an assertion would be accepted, and returns it.',
   caller: 'principal',
   body: { schema: z.looseObject({ client_assertion: z.string(), nonce: z.string() }) },
   answers: {
     200: {
-      description: 'It would.',
+      description: 'It would be accepted.',
       content: [
         {
           schema: z.strictObject({
@@ -168,7 +168,7 @@ export const AUTHORIZATION_SERVER = published(
 /** GET /.well-known/oauth-protected-resource */
 export const PROTECTED_RESOURCE = published(
   'getProtectedResource',
-  'Says who issues tokens for this resource (RFC 9728).',
+  'Names the issuer of tokens for this resource (RFC 9728).',
   z.strictObject({
     resource: z.string(),
     authorization_servers: z.array(z.string()),
@@ -186,6 +186,6 @@ export const PROTECTED_MCP: RouteDoc = { ...PROTECTED_RESOURCE, name: 'getProtec
 /** GET /.well-known/jwks.json */
 export const JWKS = published(
   'getJwks',
-  'Lists the public keys of access tokens (RFC 7517), retired ones too until their last token has expired.',
+  'Lists the public keys of access tokens (RFC 7517), with retired keys until their last token has expired.',
   z.strictObject({ keys: z.array(z.looseObject({ kty: z.string(), kid: z.string() })) }),
 )

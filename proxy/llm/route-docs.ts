@@ -11,17 +11,17 @@ import type { DialectEndpoint } from './dialects/dialect.ts'
 
 /** The headers of calls on a provider that concern this service. */
 const HEADERS = {
-  DPoP: 'A proof of possession (RFC 9449): for each request its own.',
+  DPoP: 'A proof of possession (RFC 9449): a new one for each request.',
   Authorization: 'DPoP or Bearer, and an access token or an API key of this service.',
 }
 
 const request = z.looseObject({ model: z.string() }).meta({
   id: 'ModelRequest',
-  description: "A request in the words of the vendor's own API. It is passed on byte for byte.",
+  description: "A request of the vendor's own API. It is passed on byte for byte.",
 })
 const answer = z.looseObject({}).meta({
   id: 'ModelAnswer',
-  description: "The answer of the provider in the words of the vendor's own API, passed on as it comes.",
+  description: "The answer of the provider, in the form of the vendor's own API, passed on as it comes.",
 })
 const events = z.string().meta({ description: 'Server-sent events of the provider, passed on as they come.' })
 
@@ -41,7 +41,7 @@ const REASONS: readonly RefusalReason[] = [
   'provider_rate_limited',
 ]
 
-const RECEIPT = { 'Audit-Receipt': 'Where the decision stands in the ledger: stream, place and hash.' }
+const RECEIPT = { 'Audit-Receipt': 'The place of the decision in the ledger: stream, place and hash.' }
 const ANSWERS: Readonly<Record<number, AnswerDoc>> = {
   200: {
     description: "The provider's answer.",
@@ -49,7 +49,7 @@ const ANSWERS: Readonly<Record<number, AnswerDoc>> = {
     headers: RECEIPT,
   },
   400: {
-    description: "The provider's own refusal of this request: 4xx but 401, 403 and 429.",
+    description: "The provider's own refusal of this request: any 4xx except 401, 403 and 429.",
     content: [{ schema: answer }],
     headers: RECEIPT,
   },
@@ -63,7 +63,7 @@ export function llmCallDoc({ doc: { name, summary, example } }: DialectEndpoint)
   if (known) return known
   const made: RouteDoc = {
     name,
-    summary: `${summary}. Demands llm.chat.`,
+    summary: `${summary}. Requires llm.chat.`,
     caller: 'principal',
     headers: HEADERS,
     body: { schema: request, example },
@@ -99,7 +99,7 @@ const anthropicList = z.strictObject({
 
 const LIST_HEADERS = {
   ...HEADERS,
-  'anthropic-version': 'Where it is sent, the answer is in the shape of Anthropic.',
+  'anthropic-version': 'If it is sent, the answer has the form of Anthropic.',
 }
 
 /** GET /v1/models */

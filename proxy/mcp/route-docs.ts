@@ -4,7 +4,7 @@ import { BODY_REASONS, EXAMPLE_ID, GATED_REASONS, KNOWN_CALLER_REASONS, type Rou
 import { jsonRpcRefusal } from './refusal.ts'
 
 const HEADERS = {
-  DPoP: 'A proof of possession (RFC 9449): for each request its own.',
+  DPoP: 'A proof of possession (RFC 9449): a new one for each request.',
   Authorization: 'DPoP or Bearer, and an access token or an API key of this service.',
   'MCP-Protocol-Version': 'The protocol version of the message.',
   'Mcp-Session-Id': 'The session, in protocol versions that have one.',
@@ -48,7 +48,7 @@ const refuse: RouteDoc['refuse'] = (refusal) =>
 /** POST /v1/mcp */
 export const MESSAGE: RouteDoc = {
   name: 'sendMcpMessage',
-  summary: 'Takes one MCP message: the handshake, or work that demands mcp.* or what the tool demands.',
+  summary: 'Takes one MCP message: the handshake, or work that requires mcp.* or the capability of the tool.',
   caller: 'principal',
   headers: HEADERS,
   body: {
@@ -57,17 +57,17 @@ export const MESSAGE: RouteDoc = {
   },
   answers: {
     200: {
-      description: 'The answer; or a refusal, which is an answer of the protocol too.',
+      description: 'The answer, or a refusal: this is an answer of the protocol too.',
       content: [
         { schema: result },
         { media: 'text/event-stream', schema: z.string().meta({ description: 'JSON-RPC messages.' }) },
       ],
       headers: {
-        'Audit-Receipt': 'Where the decision stands in the ledger: stream, place and hash.',
-        'Mcp-Session-Id': 'The session that initialize has opened.',
+        'Audit-Receipt': 'The place of the decision in the ledger: stream, place and hash.',
+        'Mcp-Session-Id': 'The session that initialize opened.',
       },
     },
-    202: { description: 'A notification or a response was taken.' },
+    202: { description: 'A notification or a response was accepted.' },
   },
   reasons,
   refuse,

@@ -19,7 +19,7 @@ const refusal = z
     request_id: z.string(),
     detail,
   })
-  .meta({ id: 'Refusal', description: 'How this service says no.' })
+  .meta({ id: 'Refusal', description: 'A refusal of this service.' })
 
 const oauthRefusal = z
   .looseObject({
@@ -30,7 +30,7 @@ const oauthRefusal = z
     request_id: z.string(),
     detail,
   })
-  .meta({ id: 'OAuthRefusal', description: 'How the token endpoint says no.' })
+  .meta({ id: 'OAuthRefusal', description: 'A refusal of the token endpoint.' })
 
 const jsonRpcRefusal = z
   .strictObject({
@@ -42,7 +42,7 @@ const jsonRpcRefusal = z
       data: z.looseObject({ reason: z.string(), message: z.string(), request_id: z.string() }).optional(),
     }),
   })
-  .meta({ id: 'JsonRpcRefusal', description: 'How the MCP endpoint says no: an error of JSON-RPC 2.0.' })
+  .meta({ id: 'JsonRpcRefusal', description: 'A refusal of the MCP endpoint: an error of JSON-RPC 2.0.' })
 
 /** JSON, as a document has it. */
 export type OpenApiNode = Readonly<Record<string, unknown>>

@@ -17,9 +17,9 @@ import { OpenApiComponents, type OpenApiNode, type RefusalExample } from './comp
 
 const DESCRIPTION = `A zero-trust gateway in front of LLM providers and MCP tools.
 
-Below /proxy lie the pages of the dashboard, for browsers, which are not listed here. Any other path that is not listed
-is refused with \`not_found\`, or with \`base_url_wrong\` where it starts with /v1 twice; a listed one asked with another
-method with \`method_not_allowed\`. An operator's own checks may refuse calls of models
+The pages of the dashboard, below /proxy, are for browsers and are not listed here. Any other path that is not listed
+is refused with \`not_found\`, or with \`base_url_wrong\` if it starts with /v1 twice; another method of a listed path
+with \`method_not_allowed\`. An operator's own checks may refuse calls of models
 and tools with further reasons. Every answer carries its request id in X-Request-Id, which the log and the ledger
 have too. On the control socket administration needs no secret.`
 
@@ -72,7 +72,7 @@ export async function openapi(routes: readonly Route[]): Promise<OpenApiNode> {
           type: 'apiKey',
           in: 'cookie',
           name: '__Host-sallyport',
-          description: 'The session of a signed-in browser. What changes something carries X-Csrf-Token too.',
+          description: 'The session of a signed-in browser. Changes must also send X-Csrf-Token.',
         },
         metrics_token: { type: 'http', scheme: 'bearer', description: 'MCP_PROXY_METRICS_TOKEN.' },
       },

@@ -121,7 +121,7 @@ export async function openTree(keys: LogKeys, database: Database, names: Organis
   const inForce = await currentTree(database.kysely)
   const base = originOf(names, 1)
   if (inForce && (inForce.origin === base || inForce.origin.startsWith(`${base}/`))) return
-  const reason = inForce ? `the log was named anew: before ${inForce.origin}` : null
+  const reason = inForce ? `the log has a new name: before, it was ${inForce.origin}` : null
   await keys.begin({ tree: (inForce?.tree ?? 0) + 1, origin: base, reason }, [])
 }
 

@@ -3,8 +3,8 @@ import type { RefusalReason } from '../../plugins/refusal.ts'
 import { KNOWN_CALLER_REASONS, type RouteDoc } from '../http/doc.ts'
 
 const HEADERS = {
-  DPoP: 'A proof of possession (RFC 9449), where the mode demands one.',
-  'X-Admin-Secret': 'The operator secret, in place of a certificate.',
+  DPoP: 'A proof of possession (RFC 9449), if the mode requires one.',
+  'X-Admin-Secret': 'The operator secret, instead of a certificate.',
 }
 
 /** The reasons of readers: holders of certificates, and operators by any of their doors. */
@@ -38,7 +38,7 @@ export const CHECKPOINT: RouteDoc = {
     'getAuditCheckpoint',
     'Shows the newest signed checkpoint of the audit log, or the one of a size.',
     {
-      description: 'A signed note (C2SP tlog-checkpoint), with the cosignatures that there are.',
+      description: 'A signed note (C2SP tlog-checkpoint), with its cosignatures, if any.',
       content: [{ media: TEXT, schema: z.string() }],
     },
     'not_found',
@@ -52,9 +52,9 @@ export const CHECKPOINT: RouteDoc = {
 /** GET /v1/audit/tile/… */
 export const TILE = read(
   'getAuditTile',
-  'Shows a tile of the audit log (C2SP tlog-tiles). Bundles of entries demand admin.audit.',
+  'Shows a tile of the audit log (C2SP tlog-tiles). Bundles of entries require admin.audit.',
   {
-    description: 'Hashes of 32 bytes, one behind the other; of `entries`, leaves behind their lengths.',
+    description: 'Hashes of 32 bytes, one after the other; for `entries`, leaves, each after its length.',
     content: [{ media: 'application/octet-stream', schema: z.string().meta({ format: 'binary' }) }],
   },
   'not_found',
@@ -71,7 +71,7 @@ const proven = z.strictObject({
 /** GET /v1/audit/proofs/{request_id} */
 export const PROOFS = read(
   'getAuditProofs',
-  'Proves the rows of a call of the caller: its decision, then its outcome.',
+  "Proves the rows of one of the caller's own calls: its decision, then its outcome.",
   {
     description: 'The rows, each with its proof, and what opens their commitments.',
     content: [

@@ -42,7 +42,8 @@ export async function openPack(path: string): Promise<EvidencePack> {
   const whole = zip.names
     .filter((name) => !isReadInPieces(name))
     .reduce((sum, name) => sum + zip.length(name), 0)
-  if (whole > TEXT_LIMIT) throw new Error(`its files beside rows, tables and tiles are ${whole} bytes long`)
+  if (whole > TEXT_LIMIT)
+    throw new Error(`its files other than rows, tables and tiles are ${whole} bytes long`)
   const said = parseObject(await zip.bytes('inventory.json', TEXT_LIMIT))
   if (!said) throw new Error('this is no pack of evidence: inventory.json is no object')
   const { format, first_index: first, rows, origin, since, until, csv = 1 } = said

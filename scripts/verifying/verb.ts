@@ -34,7 +34,7 @@ export const verifyingVerb = ({ inspect, ...named }: VerifyDefinition): CommandV
 twice, schema or tables are not what they must be, or the body is another; 3 a tile, a checkpoint, a signature, a time stamp or a
 proof does not fit; 4 rows are missing at the end; 5 a decision does not follow from what the rows before it say; 0 whole.
 A row is named as stream:seq. Without a key or a checkpoint from elsewhere the best verdict is CONSISTENT, NOT WITNESSED: who
-owns the database and its keys can write all of it anew.`,
+owns the database and its keys can rewrite all of it.`,
     failing: { as: 'verify', usage: UNREADABLE, failed: UNREADABLE },
     run: async ({ authority = false, json = false, body, ...given }, [source, ...rest]) => {
       if (source === undefined || rest.length > 0) throw new WrongUsage('name one file')

@@ -27,7 +27,7 @@ export async function inspectPostgres(
     return {
       ...inspection,
       findings: [...inspection.findings, ...(problem === null ? [] : [problem])],
-      notes: ['not compared: the tables beside the ledger'],
+      notes: ['not compared: the tables next to the ledger'],
     }
   } finally {
     await kysely.destroy()

@@ -272,7 +272,7 @@ class MemberNameChecker {
 
   #once(name: string, before: Set<string>): void {
     const folded = foldedCase(name)
-    if (before.has(folded)) throw this.#alike(name, 'another one beside it')
+    if (before.has(folded)) throw this.#alike(name, 'another one next to it')
     before.add(folded)
   }
 
