@@ -117,7 +117,7 @@ function logProtection({ databaseUrl }: Settings, { log }: GatewayLogs): void {
     log.info({ sslmode }, 'the database is reached by TLS, and its certificate verified as by verify-full')
   else if (local) log.info({ sslmode }, 'the database is on this machine, and reached in plain text')
   else
-    log.warn({ sslmode }, 'the database is reached over the network in plain text: say sslmode=verify-full')
+    log.warn({ sslmode }, 'the database is reached over the network in plain text: use sslmode=verify-full')
 }
 
 /**

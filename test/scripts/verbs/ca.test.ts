@@ -46,7 +46,11 @@ await t.test(
       ['trust', 'ab', 'acme::bot', '--agents-of', 'cd'],
       ['detach'],
     ])
-      t.match(await ca(...args), { code: 1, err: /say (which|for whom)/ }, args.join(' '))
+      t.match(
+        await ca(...args),
+        { code: 1, err: /give the file and its kind|name the (CA|agents)/ },
+        args.join(' '),
+      )
     t.match(await ca('detach', 'ff'), { code: 1, err: /no attached CA has a digest that begins with ff/ })
   },
 )

@@ -30,8 +30,8 @@ for (const engine of ['sqlite', 'postgres']) {
 }
 
 t.test('migrate refuses what it does not know', async (t) => {
-  t.match(await sallyport(['migrate']), { code: 1, err: /say status or up/ })
-  t.match(await sallyport(['migrate', 'down']), { code: 1, err: /say status or up/ })
+  t.match(await sallyport(['migrate']), { code: 1, err: /use status or up/ })
+  t.match(await sallyport(['migrate', 'down']), { code: 1, err: /use status or up/ })
 })
 
 t.test('migrate up --grants gives the role of a gateway what it needs, as the role that owns', async (t) => {
