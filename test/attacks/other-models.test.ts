@@ -91,7 +91,7 @@ await t.test(
     }
     await call('gpt-5')
     await call('claude-group', '/v1/messages', { max_tokens: 1 })
-    t.notMatch((await jar.ask('GET', '/proxy')).text, 'Another model', 'honest answers need nobody')
+    t.notMatch((await jar.ask('GET', '/proxy')).text, 'A different model', 'honest answers need nobody')
     await call('gpt-cheap')
     await call('gpt-cheap', '/v1/chat/completions', { stream: true })
     const { ended } = await settledCalls(gateway)

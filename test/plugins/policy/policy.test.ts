@@ -99,7 +99,7 @@ await t.test(
     const others = ['a', 'b', 'c'].flatMap((name) => callsOf(`acme::${name}`, 256))
     await t.rejects(Promise.all(callsOf('acme::late', 1)), {
       reason: 'overloaded',
-      message: /^1024 calls wait/,
+      message: /^1024 calls are waiting/,
     })
     release.resolve(true)
     t.equal((await Promise.all([...flood, ...others])).length, 1_024)

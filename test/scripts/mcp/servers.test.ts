@@ -143,7 +143,7 @@ await t.test('mcp bind, unbind and remove hold on the next call', async (t) => {
     out: 'acme::bot is bound to files\nacme::other is bound to files\n',
   })
   t.same(await stage.listed(bot), ['files.read'])
-  t.match(await mcp('bind', 'files', bot.id), { code: 1, err: /acme::bot is bound to files already/ })
+  t.match(await mcp('bind', 'files', bot.id), { code: 1, err: /acme::bot is already bound to files/ })
   t.match(await mcp('bind', 'files', 'acme::nobody'), {
     code: 1,
     err: /^sallyport: acme::nobody: .*is not a principal of this service\n$/,
