@@ -7,8 +7,8 @@ import { resolvedChange } from './conditions/resolve.ts'
 import type { AdminContext, ChangeConditionsMet } from './operation/context.ts'
 
 /**
- * The questions of an administrative change, after those of the door that let its operator in, and whoever asks for the
- * change: the API, a page, the control socket. Their order is public: a caller sees the first refusal
+ * The questions of an administrative change, after those of the door that let its operator in, for every
+ * asker: the API, a page, the control socket. Their order is public: a caller sees the first refusal
  * (test/proxy/admin/http/refusal-order.test.ts).
  */
 export const changePipeline = (context: AdminContext) =>

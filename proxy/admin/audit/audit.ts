@@ -75,7 +75,7 @@ const place = z.strictObject({
   row_hash: sha256,
 })
 
-/** A text in pieces. `shape`: what it is, when it is whole. */
+/** A text in pieces. `shape`: its form once it is whole. */
 const pieces = (shape: z.ZodType) => shape as unknown as z.ZodType<AsyncIterable<Uint8Array>>
 
 /**
@@ -103,7 +103,7 @@ export const listAudit = operation({
   },
 })
 
-/** The rows of one request are few: what opens their commitments is put beside them. */
+/** The rows of one request are few: the salts of their commitments go with them. */
 async function* withSalts(
   pieces: AsyncIterable<Uint8Array>,
   keys: AdminContext['subjectKeys'],
@@ -140,7 +140,7 @@ const verdict = z.strictObject({
   first_bad: z.strictObject({ stream: z.string(), seq: z.int(), problem: z.string() }).exactOptional(),
 })
 
-/** What verifying the chain came to. */
+/** The result of verifying the chain. */
 export type AuditVerdict = z.infer<typeof verdict>
 
 const verifies = {
@@ -163,7 +163,7 @@ export const verifyAudit = operation({
   run: async (context, _input, caller) => ({ value: await verified(context, caller) }),
 })
 
-/** The same, told as it goes: lines `{"progress": {"rows", "of"}}`, and then the verdict. */
+/** The same, with its progress: lines `{"progress": {"rows", "of"}}`, and then the verdict. */
 export const verifyAuditWithProgress = operation({
   ...verifies,
   name: 'verifyAuditWithProgress',
@@ -189,12 +189,12 @@ async function verified(
   return first_bad ? { ok, rows, first_bad } : { ok, rows }
 }
 
-/** The row that was recorded last, in whichever stream; null where there is none. */
+/** The row that was recorded last, in whichever stream; null if there is none. */
 export const ledgerHead = ({ database }: Pick<AdminContext, 'database'>) => newestRow(database.kysely)
 
 /**
- * GET /v1/admin/audit/head: where the ledger stands. Whoever keeps it elsewhere can tell later that nothing before it
- * was rewritten.
+ * GET /v1/admin/audit/head: the end of the ledger. A keeper of it elsewhere can tell later that nothing
+ * before it was rewritten.
  */
 export const showHead = operation({
   name: 'getAuditHead',
@@ -213,11 +213,11 @@ export const parseLedgerPage = async (pieces: AsyncIterable<Uint8Array>): Promis
   // Proven by pageTexts.
   (await json(Readable.from(pieces))) as LedgerPage
 
-/** The cursor of the page behind a row, newest first. */
+/** The cursor of the page after a row, newest first. */
 export const cursorAfterRow = ({ recorded_at, stream, seq }: AuditRow): string =>
   printLedgerCursor({ recorded_at, stream, seq })
 
-/** Refuses for what a question to the ledger has failed with: a wrong cursor, or too many who ask. */
+/** Throws the refusal for a failed question to the ledger: a wrong cursor, or too many who ask. */
 export function throwLedgerRefusal(error: unknown): never {
   if (error instanceof RangeError)
     throw unprocessableBody([{ field: 'cursor', message: 'is not a cursor of this service' }])

@@ -11,8 +11,8 @@ const instant = z
   .meta({ description: 'RFC 3339, or a date, which means midnight in UTC.' })
 
 /**
- * GET /v1/admin/audit/evidence: what an auditor needs of a period, as a zip (docs/ledger.md#evidence). Of rows that are
- * sealed.
+ * GET /v1/admin/audit/evidence: an auditor's evidence of a period, as a zip (docs/ledger.md#evidence). Sealed
+ * rows only.
  */
 export const packEvidence = operation({
   name: 'packEvidence',

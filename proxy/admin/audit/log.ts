@@ -4,7 +4,7 @@ import { anchorStanding } from '../operation/anchor-standing.ts'
 import { operation } from '../operation/operation.ts'
 import { instant } from '../operation/shapes.ts'
 
-/** GET /v1/admin/log: what is sealed of the ledger, and who keeps its checkpoints elsewhere. */
+/** GET /v1/admin/log: the sealed part of the ledger, and who keeps its checkpoints elsewhere. */
 export const showLog = operation({
   name: 'getAuditLog',
   demands: 'admin.read',

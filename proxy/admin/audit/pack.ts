@@ -33,8 +33,8 @@ const VERIFIERS = { 'verify.py': join(ROOT, 'docs/verify.py'), 'verify.mjs': joi
 type Texts = AsyncIterable<string | Buffer> | Iterable<string | Buffer>
 
 /**
- * Makes a pack of evidence: a zip (docs/ledger.md#evidence), written as it is read, in memory that does not grow with the
- * rows. Throws an AbortError when the signal fires.
+ * Makes a pack of evidence: a zip (docs/ledger.md#evidence), written as it is read, in memory that does not
+ * grow with the rows. Throws an AbortError when the signal fires.
  */
 export async function* packOf(
   context: Pick<AdminContext, 'database' | 'authority'>,
@@ -109,7 +109,7 @@ async function addAll(
     'rows.csv',
     csv(() => true),
   )
-  // One walk: what stood before the pack, and then what the pack has changed.
+  // One walk: the state before the pack, and then the pack's changes.
   add('sets-start.json', async function* () {
     for await (const row of before()) sets.add(row)
     yield sets.text()

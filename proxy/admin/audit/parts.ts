@@ -3,10 +3,10 @@ import { checkpointUpTo, type StoredCheckpoint } from '../../../db/ledger/tree/s
 import { edgeOf, hashesAt, TILE_WIDTH, type TilePlace } from '../../../db/ledger/tree/tiles.ts'
 import type { EvidenceScope } from './scope.ts'
 
-/** Checkpoints with something that others have said of them, at most, in a pack. */
+/** The most checkpoints with statements of others in a pack. */
 const MAX_COSIGNED = 100
 
-/** The checkpoints of a pack: the newest, the one that ends it, and those that anchors have said something of. */
+/** The checkpoints of a pack: the newest, the one that ends it, and those with statements of anchors. */
 export async function checkpointsOf(
   { kysely }: Pick<Database, 'kysely'>,
   { tree, newest, first, count }: EvidenceScope,
@@ -31,8 +31,8 @@ export async function checkpointsOf(
 }
 
 /**
- * The tiles that bind the rows of a pack to its checkpoints: those of the rows, all that are above them, and the edge of
- * each checkpoint. Each as wide as it is under the newest.
+ * The tiles that bind the rows of a pack to its checkpoints: those of the rows, all that are above them, and
+ * the edge of each checkpoint. Each as wide as it is under the newest.
  */
 export function* tilesOf(
   { newest, first, count }: EvidenceScope,

@@ -17,9 +17,9 @@ interface TrustRecording {
 }
 
 /**
- * Writes down, once, which attached CAs vouch for each agent that was enrolled by its SPIFFE id before that was kept: a row
- * `authority.trusted_cas` for each (docs/ledger.md#replay). After a crash in between, rows are repeated; they say the
- * same. Resolves with the number of rows.
+ * Writes down, once, which attached CAs vouch for each agent that was enrolled by its SPIFFE id before that
+ * was kept: a row `authority.trusted_cas` for each (docs/ledger.md#replay). After a crash in between, rows
+ * are repeated; they say the same. Resolves with the number of rows.
  */
 export async function recordTrustedCas({
   database,

@@ -29,11 +29,11 @@ interface RecordBackfillDependencies {
 }
 
 /**
- * Writes down the authority of everything that is there from before the second version of the record, once: a row
- * `authority.snapshot` for each principal and each resource, from which on its decisions can be computed once more
- * (docs/ledger.md#replay). Gives principals the keys of their commitments, in the same unit: who has one was
- * written down before a crash in between. Rows of resources may be repeated then; they say the same. Resolves with
- * the number of rows.
+ * Writes down the authority of everything that is there from before the second version of the record, once: a
+ * row `authority.snapshot` for each principal and each resource, from which on its decisions can be computed
+ * once more (docs/ledger.md#replay). Gives principals the keys of their commitments, in the same unit: who
+ * has one was written down before a crash in between. Rows of resources may be repeated then; they say the
+ * same. Resolves with the number of rows.
  */
 export async function backfillRecordV2(sources: RecordBackfillDependencies): Promise<number> {
   const { database, ledger, at } = sources
@@ -85,7 +85,7 @@ async function principalNotes(
   const bindings = (await listMcpBindings(database, { principalId }))
     .filter(({ principal_type: own }) => own === type)
     .map(({ binding_id, resource_id }) => [binding_id, resource_id] as const)
-  // A row says the state, also where there are no bindings.
+  // A row says the state, also if there are no bindings.
   const [first = [], ...rest] = portionsOf(bindings, PORTION)
   return [first, ...rest].map((portion) => ({
     action: 'authority.snapshot',

@@ -12,7 +12,7 @@ interface CommitmentRow {
 }
 
 /**
- * What opens the commitments of a row, by the name of the member (docs/ledger.md#commitments). Hex. Empty where the
+ * Returns the salts of a row's commitments, by member name (docs/ledger.md#commitments). Hex. Empty if the
  * principal was erased.
  */
 export async function saltsOf(

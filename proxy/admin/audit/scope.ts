@@ -9,7 +9,7 @@ import {
   type StoredTree,
 } from '../../../db/ledger/tree/store.ts'
 
-/** What a pack is about: sealed rows one behind the other, in the order of the tree. */
+/** The rows of a pack: sealed ones, one after the other, in the order of the tree. */
 export interface EvidenceScope {
   readonly tree: StoredTree
   /** Covers every row of the pack. */
@@ -17,13 +17,16 @@ export interface EvidenceScope {
   /** The index of the first row in the tree, and how many there are. */
   readonly first: number
   readonly count: number
-  /** The place in front of the first row. */
+  /** The place before the first row. */
   readonly after: number
   readonly since: string | null
   readonly until: string | null
 }
 
-/** Finds the sealed rows from the first that was recorded since an instant up to the first behind another. Null: nothing is sealed. */
+/**
+ * Finds the sealed rows from the first that was recorded since an instant up to the first after another.
+ * Null: nothing is sealed.
+ */
 export async function scopeOf(
   { kysely, treeRows }: Database,
   since: string | null,

@@ -28,7 +28,7 @@ export type AskedOperation = AdminRequest & {
   readonly given: RawInput<InputSchemas>
 }
 
-/** Asks for an operation. Its questions need not know its types: its own schemas read what it is given. */
+/** Asks for an operation. Its questions need not know its types: its own schemas read the input. */
 export const askedFor = <T extends InputSchemas, Output>(
   operation: Operation<T, Output>,
   given: RawInput<T>,
@@ -37,7 +37,7 @@ export const askedFor = <T extends InputSchemas, Output>(
   given: given as unknown as RawInput<InputSchemas>,
 })
 
-/** What an operation is asked to do, read by its schemas. */
+/** The input of an operation, read by its schemas. */
 export interface OperationInput {
   readonly input: ParsedInput<InputSchemas>
   /** All that it demands of its caller with this input. */
@@ -53,10 +53,10 @@ export const operationInput = (context: AdminContext): Plugin<AskedOperation, Op
   admit: (facts) => parseAndAuthorize(facts.operation, context, facts.given, facts),
 })
 
-/** What the questions of a change are asked about. */
+/** A change to ask questions about. */
 export interface ChangeRequest extends Pick<AskedOperation, 'operation' | 'given'> {
   readonly input: ParsedInput<InputSchemas>
-  /** True: nothing is changed, so nothing stands against it. */
+  /** True: nothing is changed, so nothing forbids it. */
   readonly isDryRun: boolean
 }
 

@@ -11,8 +11,8 @@ import { sentenceOf } from './sentence.ts'
 import { evaluateSentences } from './truth.ts'
 
 /**
- * Judges what is expected, before and after a change, and returns those that are false then or now, or become so: not
- * those that hold all the while. Reads the database, and stops nobody else's change meanwhile.
+ * Judges the expectations, before and after a change, and returns those that are false then or now, or become
+ * so: not those that hold all the while. Reads the database, and stops nobody else's change meanwhile.
  */
 export async function evaluateExpectations(
   { database, expected }: Pick<AdminContext, 'database' | 'expected'>,
@@ -36,22 +36,22 @@ export const evaluateWithChanges = (
   laid: HypotheticalChanges,
 ): Promise<readonly ExpectationOutcome[]> => evaluateExpectations(context, { laid, gives: null })
 
-/** What the row of a change says that was made against what is expected. */
+/** The detail in the row of a change that broke expectations. */
 export interface ForcedChangeDetail extends JsonObject {
   readonly reason: string
   readonly broken: readonly string[]
 }
 
-/** What is expected, and broken all the same. */
+/** The broken expectations of a forced change. */
 export interface ForcedChange {
   /** Null: the change breaks nothing. */
   readonly forced: ForcedChangeDetail | null
 }
 
 /**
- * Asks whether a change breaks what is expected. Gives what its row is to say where its caller forces it; refuses with
- * `expectation_broken` otherwise. What was false before breaks nothing. Two changes at once may break together what neither
- * breaks alone.
+ * Asks whether a change breaks an expectation. Gives the detail of its row if its caller forces it; refuses
+ * with `expectation_broken` otherwise. An expectation that was false before is not broken. Two changes at
+ * once may break together what neither breaks alone.
  */
 export const keptExpectations = (
   context: AdminContext,
@@ -73,7 +73,7 @@ export const keptExpectations = (
 
 const NOT_FORCED: ForcedChange = { forced: null }
 
-/** Changes that are about nobody are refused by whatever makes them. */
+/** Changes that are about nobody are refused by their own operation. */
 function ignoreNobody(error: unknown): null {
   if (error instanceof Refusal && error.reason === 'body_unprocessable') return null
   throw error

@@ -6,7 +6,7 @@ import { type ExpectationSentence, globMatcher, isGlob } from './sentence.ts'
 
 const TYPES = ['agent', 'user', 'workload'] as const
 
-/** Whoever calls, as far as a sentence may be about it. */
+/** The caller, as far as a sentence may be about it. */
 export type ExpectationPrincipal = Pick<
   PrincipalRecord,
   'principal_id' | 'principal_ref' | 'capabilities' | 'is_active'
@@ -16,7 +16,7 @@ export interface ExpectationTool {
   readonly resourceId: string
   readonly resource: string
   readonly tool: string
-  /** As callers name it. */
+  /** The name that callers use. */
   readonly name: string
   readonly enabled: boolean
   readonly approved: boolean
@@ -32,12 +32,12 @@ export interface ExpectationAuthority {
   readonly bound: ReadonlySet<string>
 }
 
-/** What a change makes of authority, where no rehearsal can describe it. */
+/** The effect of a change on authority, if no rehearsal can describe it. */
 export type UnrehearsedChange =
   | { readonly principal: Pick<ExpectationPrincipal, 'principal_id'> & Partial<ExpectationPrincipal> }
   | { readonly resourceId: string; readonly tool: string }
 
-/** What a change makes of authority. */
+/** The effect of a change on authority. */
 export interface AuthorityEffect {
   readonly laid: HypotheticalChanges | null
   readonly gives: UnrehearsedChange | null
@@ -45,7 +45,7 @@ export interface AuthorityEffect {
 
 export const boundName = (principal: string, resourceId: string): string => `${principal} ${resourceId}`
 
-/** Reads what some sentences are about. */
+/** Reads the subjects of some sentences. */
 export async function readAuthority(
   database: Pick<Database, 'kysely'>,
   sentences: readonly ExpectationSentence[],

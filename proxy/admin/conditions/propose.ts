@@ -14,9 +14,9 @@ import type { ResolvableChange } from './resolve.ts'
 
 /** The time in which a proposal must be confirmed. ms. */
 const OPEN_MS = 24 * 3_600_000
-/** The open proposals that there may be, and those of one operator. */
+/** The most open proposals, and the most of one operator. */
 const [MOST, MOST_OWN] = [1_000, 100]
-/** What a proposal may keep. Bytes. */
+/** The most input that a proposal keeps. Bytes. */
 const MAX_INPUT = 65_536
 
 /** The outcome of an operation that waits for a second operator. */
@@ -24,7 +24,9 @@ export interface ProposedChange {
   readonly proposed: Pick<Proposal, 'proposal_id' | 'expires_at' | 'rehearsal_id'>
 }
 
-/** Whether a change waits for a second operator. Where it need not, it need not as long as `standing` holds. */
+/**
+ * The answer to whether a change waits for a second operator. If not, that is so as long as `standing` holds.
+ */
 export type SecondOperatorCheck =
   | { readonly waits: true }
   | { readonly waits: false; readonly standing: readonly RowAssertion[] }
@@ -34,9 +36,9 @@ type SecondOperatorFacts = Pick<ChangeRequest, 'operation' | 'isDryRun'> &
   Pick<AdminCaller, 'actor'>
 
 /**
- * Tells whether a change waits for a second operator: it demands a capability whose changes need two, and another active
- * operator holds that one. Whoever is on the machine itself waits for nobody. Refuses with `two_people_required` what
- * cannot wait.
+ * Tells whether a change waits for a second operator: it demands a capability whose changes need two, and
+ * another active operator holds that one. A user of the machine itself waits for nobody. Refuses with
+ * `two_people_required` a change that cannot wait.
  */
 export const secondOperator = ({
   database,
@@ -110,7 +112,7 @@ export async function propose(
   return { proposed: proposal }
 }
 
-/** What each row about a proposal says of it. Nothing of its input: a row outlives a person who is erased. */
+/** Detail of each row about a proposal. Nothing of its input: a row outlives a person who is erased. */
 export const proposalDetail = ({
   proposal_id,
   action,

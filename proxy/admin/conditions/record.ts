@@ -11,7 +11,7 @@ import { DEFAULT_WINDOW_MS } from './window.ts'
 export type Rehearsal = z.output<typeof rehearsalShape>
 
 /**
- * Records a rehearsal with one row, which commits to what was asked and what it came to, and keeps it for 30 days.
+ * Records a rehearsal with one row, which commits to its question and result, and keeps it for 30 days.
  * Refuses as a change does.
  */
 export async function recordRehearsal(

@@ -13,14 +13,15 @@ const FRESH_MS = 15 * 60_000
 
 /** The rehearsal that a change rests on. */
 export interface ChangeRehearsal {
-  /** Its id; null: the change names none, and needs none. */
+  /** The rehearsal's id; null: the change names none, and needs none. */
   readonly rehearsal: string | null
 }
 
 /**
- * Asks for the rehearsal of a change (docs/rehearsal.md#required). Refuses with `not_found` and `precondition_failed` where
- * the change names one that is not its own, or old, and with `rehearsal_required` where it must name one. A change that only
- * takes away needs none while others take all the places to rehearse it in: taking away never waits (docs/threats.md#h2).
+ * Asks for the rehearsal of a change (docs/rehearsal.md#required). Refuses with `not_found` and
+ * `precondition_failed` if the change names one that is not its own, or old, and with `rehearsal_required` if
+ * it must name one. A change that only takes away needs none while others take all the places to rehearse it
+ * in: taking away never waits (docs/threats.md#h2).
  */
 export const requiredRehearsal = (
   context: AdminContext,
@@ -61,8 +62,9 @@ async function refuseUnrehearsed(
 }
 
 /**
- * Rehearses a change that waits for a second operator, who is to see what it would do. Returns the rehearsal's id; null of a
- * change that no rehearsal can describe, or that is about nobody, and where too many rehearse: it waits all the same.
+ * Rehearses a change that waits for a second operator, who is to see its effect. Returns the rehearsal's id;
+ * null for a change that no rehearsal can describe, or that is about nobody, and if too many rehearse: it
+ * waits all the same.
  */
 export async function rehearseProposedChange(
   context: AdminContext,

@@ -9,7 +9,7 @@ import type { AdminContext } from '../operation/context.ts'
 import { etagOf, type RevisionedObject } from '../operation/parse.ts'
 import type { ChangeRequest } from './asked.ts'
 
-/** Changes, brought to the names that the ledger has. */
+/** Changes, by the names in the ledger. */
 export interface ResolvedChanges {
   readonly laid: HypotheticalChanges
   /** The principals that all of them are about, by their names in the ledger; null: not only principals. */
@@ -25,13 +25,16 @@ export interface ResolvedChanges {
 /** A change whose subjects can be found. */
 export interface ResolvableChange {
   /**
-   * Finds what the change is about, once: asked again it gives what it gave. Null where no rehearsal can describe the
-   * change. Rejects as {@link resolveChanges} does.
+   * Finds the subjects of the change, once: a second call gives the same result. Null if no rehearsal can
+   * describe the change. Rejects as {@link resolveChanges} does.
    */
   readonly resolve: () => Promise<ResolvedChanges | null>
 }
 
-/** Has the questions after it share one reading of what a change is about. Refuses nothing, and reads nothing yet. */
+/**
+ * Has the questions after it share one reading of a change's subjects. Refuses nothing, and reads nothing
+ * yet.
+ */
 export const resolvedChange = (
   context: AdminContext,
 ): Plugin<Pick<ChangeRequest, 'operation' | 'input'>, ResolvableChange> => ({
@@ -54,8 +57,8 @@ export const resolvedChange = (
 const TYPES = ['agent', 'user', 'workload'] as const
 
 /**
- * Finds what changes are about. Refuses with `body_unprocessable`, naming each that is about nobody, or about what
- * another one of them is about.
+ * Finds the subjects of changes. Refuses with `body_unprocessable`, naming each change that is about nobody,
+ * or has the subject of another one.
  */
 export async function resolveChanges(
   context: AdminContext,
@@ -73,7 +76,7 @@ class ChangeResolver {
     HypotheticalChanges['resources'] extends ReadonlyMap<string, infer S> ? S : never
   >()
   readonly #bindings = new Map<string, boolean>()
-  /** Those whose calls alone changes of principals and of their bindings touch. */
+  /** Principals whose calls alone are touched by changes of principals and bindings. */
   readonly #subjects = new Set<string>()
   #settings: HypotheticalChanges['settings'] = {}
   #takesOnly = true
@@ -184,7 +187,10 @@ class ChangeResolver {
   }
 }
 
-/** Tells whether nobody may do more by a change. What a server or its tools demand may be less for one than for another. */
+/**
+ * Tells whether nobody may do more by a change. A server's or tool's new demand may be less for one principal
+ * than for another.
+ */
 function takesAway(
   change: Exclude<RehearsalChange, { settings: unknown }>,
   principal: Pick<PrincipalRecord, 'capabilities'> | null,

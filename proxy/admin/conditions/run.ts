@@ -10,14 +10,14 @@ import { type ChangePreview, rehearsalView } from './view.ts'
 import { windowOf } from './window.ts'
 
 interface RunOptions {
-  /** Default: a rehearsal that was asked for. */
+  /** Default: a requested rehearsal. */
   readonly purpose?: RehearsalPurpose
   readonly onProgress?: ((progress: WalkProgress) => void) | undefined
 }
 
 /**
- * Rehearses changes for a caller, as long as it waits. Writes nothing. Refuses with `overloaded` where it, or all, rehearse
- * too much at once for this purpose.
+ * Rehearses changes for a caller, as long as it waits. Writes nothing. Refuses with `overloaded` if it, or
+ * all, rehearse too much at once for this purpose.
  */
 export async function runRehearsal(
   context: AdminContext,
@@ -35,7 +35,7 @@ export async function runRehearsal(
   return rehearsalView(database, { rehearsed, window, at, etags, expectations })
 }
 
-/** What another set of capabilities would have done to the calls of a principal in the last 30 days. */
+/** Previews another set of capabilities on the calls of a principal in the last 30 days. */
 export function previewOf(
   context: AdminContext,
   caller: AdminCaller,

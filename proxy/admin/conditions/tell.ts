@@ -11,8 +11,8 @@ interface ExpectationLogDependencies {
 }
 
 /**
- * Says which of what is expected does not hold now. A service that would not start for it could not be mended: it is
- * logged and counted, and the service goes on. Never rejects.
+ * Logs which expectations do not hold now. A service that refused to start for them could not be mended: it
+ * logs, counts, and goes on. Never rejects.
  */
 export async function logBrokenExpectations(
   expected: ExpectationsInForce,

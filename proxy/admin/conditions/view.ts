@@ -50,7 +50,7 @@ const members = {
   truncated: z.boolean(),
 }
 
-/** What a rehearsal says. Counts are of calls. */
+/** A rehearsal's result. Counts are of calls. */
 export const rehearsalShape = z.strictObject({ id: z.string(), ...members }).meta({ id: 'Rehearsal' })
 
 /** One that was never recorded: a preview. */

@@ -3,7 +3,7 @@ import type { DecisionWindow } from '../../../db/ledger/rehearsal/rehearse.ts'
 import { timestamp } from '../../../db/support/statement.ts'
 import { unprocessableBody } from '../../../plugins/refusal.ts'
 
-/** The window where the caller says none. ms. */
+/** The window if the caller says none. ms. */
 export const DEFAULT_WINDOW_MS = 30 * 86_400_000
 
 const WRONG = 'must be an instant in the form of RFC 3339'
@@ -16,8 +16,8 @@ export const instantInput = z.iso
   .meta({ type: 'string', format: 'date-time' })
 
 /**
- * The window up to an instant, since another one or for the last 30 days. Refuses with `body_unprocessable` where it would
- * begin behind its end. ms since the epoch.
+ * The window up to an instant, since another one or for the last 30 days. Refuses with `body_unprocessable`
+ * if it would begin after its end. ms since the epoch.
  */
 export function windowOf(until: number, since = Math.max(until - DEFAULT_WINDOW_MS, 0)): DecisionWindow {
   if (since >= until)

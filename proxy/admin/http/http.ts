@@ -17,7 +17,7 @@ import { instant } from '../operation/shapes.ts'
 import type { AdministrationContext } from '../pipeline.ts'
 import { administerOnRecord } from './administer.ts'
 
-/** The facts that an operation's route must have established: a body where the operation takes one. */
+/** The facts that an operation's route must have established: a body if the operation takes one. */
 export type OperationFacts<T extends InputSchemas> = T extends { readonly body: unknown }
   ? AdministrationFacts & JsonBody
   : AdministrationFacts
@@ -30,7 +30,7 @@ export const bindOperation =
     return 'proposed' in done ? proposedReply(done) : replyOf(bound, done, facts.path)
   }
 
-/** Binds two forms of one operation: the second where the caller accepts its media type. */
+/** Binds two forms of one operation: the second if the caller accepts its media type. */
 export function bindByAccept<T extends InputSchemas, Output, Other>(
   usual: Operation<T, Output>,
   other: Operation<T, Other>,
@@ -41,7 +41,10 @@ export function bindByAccept<T extends InputSchemas, Output, Other>(
     facts.headers.accept?.includes(other.media ?? '\0') ? special(facts) : plain(facts)
 }
 
-/** As {@link bindOperation}, for a route whose callers are nobody in particular: `actor` stands in the audit row. */
+/**
+ * Like {@link bindOperation}, for a route whose callers are nobody in particular: `actor` stands in the audit
+ * row.
+ */
 export const bindAs =
   <T extends InputSchemas, Output>(
     actor: ActingOperator,
@@ -66,7 +69,7 @@ const proposedReply = ({ proposed }: ProposedChange): Reply =>
 function givenBy<T extends InputSchemas>(facts: AdminRequest & Partial<JsonBody>): RawInput<T> {
   const { params, query, headers, json: body } = facts
   const given = { params, body, query: Object.fromEntries(new URLSearchParams(query)) }
-  // Only what the operation has a schema for is looked at, and that only by its schema.
+  // Reads only parts that the operation has a schema for, and those only by their schemas.
   const ifRehearsed = headers['if-rehearsed']
   const forced = forcedIn(given.query)
   return {
@@ -91,7 +94,7 @@ const FORCE = {
     .meta({ description: 'Why the change is forced.' }),
 }
 
-/** Why a change is forced; undefined: it is not. Refuses with `body_unprocessable` where nobody says why. */
+/** Why a change is forced; undefined: it is not. Refuses with `body_unprocessable` if there is no reason. */
 function forcedIn(query: Readonly<Record<string, string>>): string | undefined {
   if (query.force === undefined) return undefined
   const { force, reason } = parse(z.object(FORCE), query)
@@ -124,7 +127,7 @@ function replyOf<T extends InputSchemas, Output>(
 /** The text that is written at once. Characters. */
 const PIECE = 65_536
 
-/** JSON as a body: whole where it is short, else a stream, which gives others their turn after each piece. */
+/** JSON as a body: whole if it is short, else a stream, which gives others their turn after each piece. */
 function jsonBody(value: unknown, written: (text: string) => string): string | StreamedBody {
   const parts = partsOf(value)
   const [first, whole] = pieceOf(parts)
@@ -265,7 +268,7 @@ const TWO: readonly RefusalReason[] = [
   'precondition_failed',
 ]
 
-/** Whether a configuration may have a second operator asked for an operation. */
+/** True if a configuration may demand a second operator for an operation. */
 const mayNeedTwo = <T extends InputSchemas, Output>({
   demands,
   alsoDemands,

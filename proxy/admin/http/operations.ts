@@ -38,7 +38,10 @@ import { proposalOperations } from '../proposals/operations.ts'
 import { getRehearsal, rehearse, rehearseWithProgress } from '../rehearsals/operations.ts'
 import { getCapabilityUsage } from '../rehearsals/usage.ts'
 
-/** The operations on principals of every type, enrollment and erasure aside: who has administered stays on record. */
+/**
+ * The operations on principals of every type, enrollment and erasure aside: who has administered stays on
+ * record.
+ */
 const ofKind = (kind: PrincipalKind) => ({
   get: getPrincipal(kind),
   deactivate: deactivate(kind),
@@ -50,14 +53,14 @@ const ofKind = (kind: PrincipalKind) => ({
   rotateCertificate: rotateCertificate(kind),
 })
 
-/** Those on whoever calls models and tools. */
+/** Operations on callers of models and tools. */
 const ofCallers = (kind: PrincipalKind) => ({
   ...ofKind(kind),
   erase: erase(kind),
   usage: getCapabilityUsage(kind),
 })
 
-/** Those that may be proposed: all but those on proposals. */
+/** Operations that may be proposed: all but those on proposals. */
 const DIRECT = {
   agents: {
     ...ofCallers(AGENT),

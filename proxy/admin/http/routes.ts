@@ -13,14 +13,14 @@ import { OPERATIONS } from './operations.ts'
 type OperationDemand = Pick<Operation<InputSchemas, unknown>, 'action' | 'demands'>
 
 interface AdminPipelines {
-  /** What comes without a body. */
+  /** A request without a body. */
   readonly read: (asked: OperationDemand) => Pipeline<AdministrationFacts>
   readonly write: (asked: OperationDemand) => Pipeline<AdministrationFacts & JsonBody>
 }
 
 /**
- * Makes the routes of administration: behind an operator's certificate, session or secret on a listener, behind the
- * file mode of the control socket.
+ * Makes the routes of administration: behind an operator's certificate, session or secret on a listener,
+ * behind the file mode of the control socket.
  */
 export function adminRoutes(
   { read, write }: AdminPipelines,
@@ -51,8 +51,8 @@ export function setupRoutes(
 }
 
 /**
- * Makes the function that makes a route of administration: the gate asks for what the operation demands. `other`: the
- * form of it in another media type.
+ * Makes the function that makes a route of administration: the gate asks for the operation's demands.
+ * `other`: its form in another media type.
  */
 const adminRoute =
   (context: AdministrationContext, { operators: recorder }: RouteRecorders) =>

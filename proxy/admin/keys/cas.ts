@@ -30,7 +30,7 @@ const attachedCa = z
   })
   .meta({ id: 'AttachedCa' })
 
-/** Reads what is to be attached: the statements and the note of one change. Refuses what is no CA. */
+/** Reads a CA to attach: the statements and the note of one change. Refuses a certificate that is no CA. */
 export async function prepareCaAttachment(
   { database }: Pick<AdminContext, 'database'>,
   { ca_pem: caPem, kind }: z.output<typeof attachment>,
@@ -51,8 +51,8 @@ export async function prepareCaAttachment(
 }
 
 /**
- * POST /v1/admin/ca/attach: trusts one CA, or all of a bundle, for enrollment. It vouches for nobody who is enrolled
- * already, until an operator who enrolls says so (docs/protocol.md#trusted-cas).
+ * POST /v1/admin/ca/attach: trusts one CA, or all of a bundle, for enrollment. It vouches for nobody who is
+ * enrolled already, until an operator who enrolls says so (docs/protocol.md#trusted-cas).
  */
 export const attachCas = operation({
   name: 'attachCas',
@@ -103,9 +103,9 @@ const lockOut = z
   })
 
 /**
- * DELETE /v1/admin/ca/{digest}: nothing new is enrolled by it, and it vouches for nobody any more. A pinned certificate
- * stays. Refuses with `ca_relied_on`, which names them, where agents that are known by their SPIFFE id rest on it alone,
- * unless `lock_out` says that they shall be nobody.
+ * DELETE /v1/admin/ca/{digest}: nothing new is enrolled by it, and it vouches for nobody any more. A pinned
+ * certificate stays. Refuses with `ca_relied_on`, which names them, if agents known by their SPIFFE id rest
+ * on it alone, unless `lock_out` says that they shall be nobody.
  */
 export const detachCaByDigest = operation({
   name: 'detachCa',

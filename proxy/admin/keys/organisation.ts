@@ -13,7 +13,9 @@ import { operation } from '../operation/operation.ts'
 import { pemText } from '../operation/shapes.ts'
 import { attachment, prepareCaAttachment } from './cas.ts'
 
-/** Why a name is not asked for: the environment sets it, or a certificate carries it. Null: it is asked for. */
+/**
+ * Why a name is not asked for: the environment sets it, or a certificate carries it. Null: it is asked for.
+ */
 const fixedBy = z.enum(['environment', 'certificates']).nullable()
 
 const organisation = z.strictObject({
@@ -25,7 +27,10 @@ const organisation = z.strictObject({
   ca_fingerprint: z.string().meta({ description: 'SHA-256 of the certificate, as browsers show it.' }),
 })
 
-/** GET /v1/admin/ca/organisation: the names of the service, its CA, and whether somebody has answered for them. */
+/**
+ * GET /v1/admin/ca/organisation: the names of the service, its CA, and whether somebody has answered for
+ * them.
+ */
 export const showOrganisation = operation({
   name: 'getOrganisation',
   demands: 'admin.read',
@@ -53,20 +58,20 @@ const trustDomain = z
   .refine((name) => !name.startsWith('.'), 'must not begin with a dot')
 
 const answer = z.strictObject({
-  /** Absent, as the trust domain: as it is. */
+  /** Absent, like the trust domain: unchanged. */
   org: org.exactOptional(),
   trust_domain: trustDomain.exactOptional(),
   /** A CA of the organisation's own, to be trusted for enrollment. Absent: none. */
   attach: attachment.exactOptional(),
 })
 
-/** `remade`: whether the CA was made anew. */
+/** `remade`: whether the CA was made again. */
 const named = organisation.extend({ remade: z.boolean() })
 
 /**
- * PUT /v1/admin/ca/organisation: answers, once, for organisation and trust domain. Where they become others the CA is
- * made anew: in one transaction with its names, and only while nothing rests on the one before; then this process and
- * all others use it. Refuses with `conflict` whoever comes second.
+ * PUT /v1/admin/ca/organisation: answers, once, for organisation and trust domain. If they change the CA is
+ * made again: in one transaction with its names, and only while nothing rests on the one before; then this
+ * process and all others use it. Refuses a second answer with `conflict`.
  */
 export const setOrganisation = operation({
   name: 'setOrganisation',
@@ -94,7 +99,7 @@ export const setOrganisation = operation({
       remade,
     }
     await commitChanges(context, caller, {
-      // Who is enrolled at the same moment is one that the new CA would lock out.
+      // The new CA would lock out anybody enrolled at the same moment.
       assertions: remade ? [nothingIssued(context.database)] : [],
       statements: [
         insertSetting(context.database, 'organisation_set', timestamp(at), at),
@@ -147,7 +152,7 @@ async function fixedIn({ database, naming }: AdminContext): Promise<FixedNames> 
   }
 }
 
-/** The names that an answer makes. Refuses with `body_unprocessable` one that changes what is fixed. */
+/** The names that an answer makes. Refuses with `body_unprocessable` one that changes a fixed name. */
 function namesBy(
   context: AdminContext,
   { org: name, trust_domain: domain }: z.output<typeof answer>,

@@ -23,7 +23,8 @@ export const secretText = z
 
 /**
  * POST /v1/admin/secret/rotate: stores the hash of a new operator secret, which ends the old one's say at
- * once, and the environment variable's (spec §5.1). One that is disabled stays so, unless the machine itself sets it.
+ * once, and the environment variable's (spec §5.1). One that is disabled stays so, unless the machine itself
+ * sets it.
  */
 export const rotateSecret = operation({
   name: 'rotateSecret',
@@ -55,12 +56,12 @@ export const rotateSecret = operation({
 const ROTATED = { action: 'admin.secret_rotated', detail: {} }
 const ENABLED = { action: 'admin.secret_enabled', detail: {} }
 
-/** Only whoever is on the machine itself takes a disabled secret back into service. */
+/** Only a user of the machine itself takes a disabled secret back into service. */
 const isOfMachine = ({ actor }: Pick<AdminCaller, 'actor'>): boolean => actor.via === 'socket'
 
 /**
- * GET /v1/admin/secret: whether there is one, whether it is disabled, and when it has opened something last, in one
- * minute or the other. Null: never, since there are operators.
+ * GET /v1/admin/secret: whether there is one, whether it is disabled, and when it has opened something last,
+ * in one minute or the other. Null: never, since there are operators.
  */
 export const showSecret = operation({
   name: 'getSecret',
@@ -81,8 +82,8 @@ export const showSecret = operation({
 })
 
 /**
- * POST /v1/admin/secret/disable: from then on only operators administer. Refuses with `last_owner` where nobody holds
- * `admin.operators` and has a certificate, or a way in by the identity provider.
+ * POST /v1/admin/secret/disable: from then on only operators administer. Refuses with `last_owner` if nobody
+ * holds `admin.operators` and has a certificate, or a way in by the identity provider.
  */
 export const disableSecret = operation({
   name: 'disableSecret',

@@ -17,7 +17,7 @@ const setup = z.strictObject({ setup_code: z.string().max(64), new_secret: secre
 
 /**
  * Refuses with `conflict` once a secret is stored, before a byte of the body is read: the door stands open to
- * anybody, and for good (docs/threats.md#a2). So it is where no secret is wanted any more. A stored secret is never
+ * anybody, and for good (docs/threats.md#a2). Also if no secret is wanted any more. A stored secret is never
  * taken away again, so it is not asked any more.
  */
 export function setupGate(stored: () => Promise<StoredSecret>): Plugin<Arrival, object> {
@@ -38,8 +38,8 @@ export function setupGate(stored: () => Promise<StoredSecret>): Plugin<Arrival, 
 
 /**
  * The one-time code of a first boot (docs/threats.md#threat-23): printed on the terminal that started the
- * service, stored nowhere, and worth nothing once a secret is stored. Processes that share a database derive the same
- * one: whichever is asked, each terminal has shown the right code.
+ * service, stored nowhere, and worth nothing once a secret is stored. Processes that share a database derive
+ * the same one: whichever is asked, each terminal has shown the right code.
  */
 export class FirstBootSetup {
   readonly code: string
@@ -47,8 +47,8 @@ export class FirstBootSetup {
   readonly #key = randomBytes(32)
 
   /**
-   * POST /v1/admin/setup: stores the first operator secret. Of two at once one wins, the other is a
-   * `conflict`. An address that has failed too often is refused before its body is looked at.
+   * POST /v1/admin/setup: stores the first operator secret. If two do so at once one wins, the other is a
+   * `conflict`. An address that has failed too often is refused before its body is read.
    */
   readonly operation = operation({
     name: 'setUp',
@@ -76,7 +76,10 @@ export class FirstBootSetup {
     this.code = [0, 5, 10, 15].map((from) => wordOf(seed.subarray(from, from + 5))).join('-')
   }
 
-  /** Refuses with `admin_secret_invalid` what is not the code, and with `admin_throttled` who has failed too often. */
+  /**
+   * Refuses a wrong code with `admin_secret_invalid`, and an address that has failed too often with
+   * `admin_throttled`.
+   */
   check(code: string, remoteAddress: string): void {
     this.#guard(remoteAddress)
     if (this.#matches(code)) return

@@ -75,7 +75,9 @@ export const bindPrincipal = operation({
 
 const NOBODY = { field: 'agent_id', message: 'is not a principal of this service' }
 
-/** Binds a principal in its turn: one that is erased meanwhile must leave no binding for the next of its name. */
+/**
+ * Binds a principal in its turn: one that is erased meanwhile must leave no binding for the next of its name.
+ */
 function bind(
   context: AdminContext,
   caller: AdminCaller,
@@ -172,7 +174,7 @@ async function bindingOf({ database }: AdminContext, bindingId: string): Promise
   return found
 }
 
-/** What a row says of a binding. `of`: its principal, whom the ledger may know by a name of its own. */
+/** Detail of a binding's row. `of`: its principal, whom the ledger may know by a name of its own. */
 const detailOf = (
   binding: Omit<NamedMcpBinding, 'created_at' | 'created_by'>,
   of: PrincipalRecord | undefined,

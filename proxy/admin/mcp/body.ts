@@ -40,7 +40,7 @@ export const mcpResourcePatch = z.strictObject({
   tool_capabilities: toolCapabilities.nullable().exactOptional(),
 })
 
-/** The fields that a registration comes to. */
+/** The fields of a new registration. */
 export const fieldsOfNew = (registration: z.output<typeof newMcpResource>): McpResourceFields => ({
   ...registration,
   description: registration.description ?? null,
@@ -50,7 +50,7 @@ export const fieldsOfNew = (registration: z.output<typeof newMcpResource>): McpR
   tool_capabilities: registration.tool_capabilities ?? {},
 })
 
-/** The fields that a resource comes to by a change. One that needs no secret any more has none. */
+/** The fields of a resource after a change. One that needs no secret any more has none. */
 export function fieldsOfPatch(
   before: McpResourceFields,
   patch: z.output<typeof mcpResourcePatch>,
@@ -100,7 +100,7 @@ export function endpointFault(endpoint: string, allowPrivate: boolean): readonly
   ]
 }
 
-/** Says why the gateway would never read the secret of that reference. Looks at where links lead. */
+/** Says why the gateway would never read the secret of that reference. Follows links. */
 export async function secretFault(
   reference: string | null,
   directory: string,

@@ -11,7 +11,7 @@ const MAX_URL_LENGTH = 2048
 // The audit row of a change holds the old map and the new one whole.
 const MAX_TOOLS_TEXT = 16_384
 
-// `http.get` is a tool of our own, and `http` would make it one of somebody else's.
+// `http.get` is a tool of our own, and a resource named `http` could offer another.
 const RESERVED: readonly string[] = ['http', 'http.get']
 
 /** The name of a resource, which is also the prefix of the names that its tools are called by. */
@@ -48,7 +48,7 @@ function urlFault(url: URL, text: string): string | null {
   return url.href.length > MAX_URL_LENGTH ? `must be at most ${MAX_URL_LENGTH} characters long` : null
 }
 
-/** The place of a secret. What looks like a secret itself is refused, and not repeated. */
+/** The place of a secret. A text that looks like a secret itself is refused, and not repeated. */
 export const secretRef = z.string().refine(isSecretReference, SECRET_REFERENCE_RULE)
 
 /** One token of spec §8. */
@@ -76,7 +76,8 @@ export const domains = z
   .transform((all) => [...new Set(all)])
 
 /** The own capabilities of tools, by name; without a prototype. */
-// By hand: a record of zod's drops a tool called `__proto__`, and what was sent must be stored or refused.
+// Parsed by hand: a record of zod's drops a tool called `__proto__`, and every sent member must be stored or
+// refused.
 export const toolCapabilities = z
   .unknown()
   .transform((value, context): Readonly<Record<string, string>> => {

@@ -30,8 +30,9 @@ const cursor = key.regex(CURSOR, 'is not a cursor of this list').transform((text
 })
 
 /**
- * Lists who is bound to anything, by type and id, a hundred at once: each with its bindings. `q`: words of its id or of
- * the name that it is shown as. `bound`: how many are bound to each resource, whoever is listed.
+ * Lists the principals bound to anything, by type and id, a hundred at once: each with its bindings. `q`:
+ * words of its id or of the name that it is shown as. `bound`: how many are bound to each resource, listed or
+ * not.
  */
 export const listBoundPrincipals = operation({
   name: 'listBoundPrincipals',

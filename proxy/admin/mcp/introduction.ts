@@ -16,9 +16,9 @@ import { approval } from './tools.ts'
 import { resourceDetail } from './view.ts'
 
 /**
- * POST …/{resource_id}/server/approve: puts in force what the server says of itself and what waits by that digest, its
- * instructions above all, with one audit row in the same transaction. Something else than what was looked at is refused
- * with `precondition_failed`.
+ * POST …/{resource_id}/server/approve: puts in force the server's waiting introduction of that digest, its
+ * instructions above all, with one audit row in the same transaction. Another one than the operator has read
+ * is refused with `precondition_failed`.
  */
 export const approveIntroduction = operation({
   name: 'approveMcpServer',

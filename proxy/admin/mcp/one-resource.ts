@@ -21,9 +21,9 @@ export async function resourceAnswer(context: AdminContext, id: string) {
 }
 
 /**
- * Makes a change of a resource as it was just read. Those of one resource are made one after the other, so that one
- * without `ifMatch` is never overtaken by another; with it, a resource that was changed since is refused with
- * `precondition_failed`.
+ * Makes a change of a resource as it was just read. Those of one resource are made one after the other, so
+ * that one without `ifMatch` is never overtaken by another; with it, a resource that was changed since is
+ * refused with `precondition_failed`.
  */
 export const withLatestResource = <Made>(
   context: AdminContext,

@@ -120,8 +120,7 @@ export const getMcpResource = operation({
 
 /**
  * PATCH /v1/admin/mcp-resources/{resource_id}: changes some of the fields, with one audit row in the same
- * transaction. A new endpoint or another secret is read at once: what it lists is judged by what was approved
- * before.
+ * transaction. A new endpoint or another secret is read at once: its list is judged by earlier approvals.
  */
 export const patchMcpResource = operation({
   name: 'updateMcpResource',
@@ -151,7 +150,7 @@ export const patchMcpResource = operation({
     const changed = await withLatestResource(context, { id, ifMatch }, (before) =>
       replace(context, caller, before, body),
     )
-    // Behind the turn of this change: a server may take its time.
+    // After the turn of this change: a server may take its time.
     if (changed.some((field) => READ_AGAIN.includes(field))) {
       await readAndStoreUpstream(context, caller, await mcpResource(context, id))
     }
@@ -159,7 +158,7 @@ export const patchMcpResource = operation({
   },
 })
 
-/** Returns the fields that are other ones than before; without any there is no row. */
+/** Returns the fields that have changed; without any there is no row. */
 async function replace(
   context: AdminContext,
   caller: AdminCaller,
@@ -177,7 +176,7 @@ async function replace(
     requireCapability(caller, GRANT)
     if (context.twoPerson.includes('grant')) throw new Refusal('precondition_failed')
   }
-  // What stands beside it whole, and may be long.
+  // It stands in full next to this, and may be long.
   const told = changed.filter((field) => field !== 'tool_capabilities')
   await commitChange(context, caller, {
     action: 'mcp_resource.updated',
@@ -264,14 +263,14 @@ export const removeMcpResource = operation({
 })
 
 /**
- * POST …/{resource_id}/refresh: reads the upstream again. No refusal where it cannot be read: `last_error`
- * says so.
+ * POST …/{resource_id}/refresh: reads the upstream again. No refusal if it cannot be read: `last_error` says
+ * so.
  */
 export const refreshMcpResource = operation({
   name: 'refreshMcpResource',
   demands: 'admin.tools',
   action: 'mcp_resource.updated',
-  // What it finds changed is put into quarantine.
+  // Definitions found changed are put into quarantine.
   harmless: true,
   summary: 'Reads an MCP server again. The answer is 200 even if it cannot be read: see last_error.',
   takes: { params: resourceParams },

@@ -10,7 +10,7 @@ import { resourceParams } from '../operation/shapes.ts'
 import { mcpResource, resourceAnswer, withLatestResource } from './one-resource.ts'
 import { resourceDetail } from './view.ts'
 
-/** The digest of what was looked at: an approval without one would approve whatever waits by then. */
+/** The digest that was looked at: an approval without one would approve any definition that waits by then. */
 export const approval = z.strictObject({
   digest: z
     .string({ error: 'is required: the digest of what you have read, which the resource shows as pending' })
@@ -18,8 +18,9 @@ export const approval = z.strictObject({
 })
 
 /**
- * POST …/{resource_id}/tools/{tool}/approve: pins the definition that waits by that digest, with one audit row in the
- * same transaction. Another definition than the one that was looked at is refused with `precondition_failed`.
+ * POST …/{resource_id}/tools/{tool}/approve: pins the definition that waits by that digest, with one audit
+ * row in the same transaction. Another definition than the one that was looked at is refused with
+ * `precondition_failed`.
  */
 export const approveTool = operation({
   name: 'approveMcpTool',
@@ -49,7 +50,9 @@ export const approveTool = operation({
   },
 })
 
-/** Finds the definition of a tool that waits, by its digest, and the one that was approved before, if one was. */
+/**
+ * Finds the definition of a tool that waits, by its digest, and the one that was approved before, if one was.
+ */
 async function waiting({ database }: AdminContext, { resource_id: id }: McpResource, name: string) {
   const tool = (await listMcpTools(database, id)).find((one) => one.name === name)
   if (!tool) throw new Refusal('not_found', { message: 'This resource has no tool with this name.' })

@@ -173,7 +173,8 @@ function introductionView({ server_facts: facts }: McpResource) {
 }
 
 /**
- * The server's approved words about itself; null where it was never read. JSON leaves out those that it did not say.
+ * The server's approved words about itself; null if it was never read. JSON leaves out those that it did not
+ * say.
  */
 function serverOf({ server_facts: facts }: McpResource) {
   if (facts === null) return null
@@ -182,8 +183,8 @@ function serverOf({ server_facts: facts }: McpResource) {
 }
 
 /**
- * The names in `tool_capabilities` that no tool has. None for a server that was never read: nobody knows what
- * it has.
+ * The names in `tool_capabilities` that no tool has. None for a server that was never read: its tools are
+ * unknown.
  */
 function unknownTools(
   { tool_capabilities: own, last_read_at: readAt }: McpResource,
@@ -216,7 +217,7 @@ function toolView(resource: McpResource, tool: McpTool) {
   }
 }
 
-// Proven by the reader of tools: what is not an object was never stored.
+// Proven by the reader of tools: only objects were ever stored.
 const definitionOf = (text: string | null): Record<string, unknown> | null =>
   text === null ? null : (JSON.parse(text) as Record<string, unknown>)
 

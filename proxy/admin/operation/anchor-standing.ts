@@ -16,5 +16,5 @@ export const anchorStanding = z.strictObject({
   late: z.boolean().meta({ description: 'Whether it has lacked a checkpoint for more than two minutes.' }),
 })
 
-/** How far an anchor of the configuration is. */
+/** The progress of an anchor of the configuration. */
 export type AnchorStanding = Readonly<z.infer<typeof anchorStanding>>

@@ -7,11 +7,11 @@ import type { AdminContext, ChangeAuthorship } from './context.ts'
 
 interface AuditedChange extends AuditNote {
   readonly statements: readonly LedgerStatement[]
-  /** What must be so when it is stored, beside the authority of its author. */
+  /** Conditions of storing it, in addition to the authority of its author. */
   readonly assertions?: readonly RowAssertion[]
 }
 
-/** What a changed object says of its change. */
+/** Returns a changed object's note of its change. */
 export const changeAuthor = ({ at, actor }: ChangeAuthorship) => ({ at, by: actor.id })
 
 /** Makes a change and its one audit row in one transaction, as {@link commitChanges} does. */
@@ -33,9 +33,9 @@ interface AuditedChanges {
 
 /**
  * Makes a change and its audit rows in one transaction: all or nothing (spec §6, docs/ledger.md#actions).
- * Refuses with `duplicate` where something of that name exists, with `precondition_failed` where the object
- * has moved on, with `overloaded` where somebody has changed the author's authority meanwhile: sent again, the change
- * is judged by what is so then. And with `audit_unavailable` where the ledger cannot record.
+ * Refuses with `duplicate` if something of that name exists, with `precondition_failed` if the object has
+ * moved on, with `overloaded` if somebody has changed the author's authority meanwhile: sent again, the
+ * change is judged by the new authority. And with `audit_unavailable` if the ledger cannot record.
  */
 export async function commitChanges(
   { ledger, configDigest }: AdminContext,
@@ -83,16 +83,16 @@ function commitRefusal(error: unknown, duplicate: RefusalReason): unknown {
 }
 
 /**
- * The number of tries of a change when somebody else's comes in between. Within a process changes wait in line, so
- * there are as many contenders as processes on the database.
+ * The number of tries of a change when somebody else's comes in between. Within a process changes wait in
+ * line, so there are as many contenders as processes on the database.
  */
 const ATTEMPTS = 20
 /** The time by which the pause before a try may grow with each. ms. */
 const PAUSE_MS = 4
 
 /**
- * Reads an object and changes it, and does both again where somebody else's change came between the two.
- * Refuses with `precondition_failed` when that has happened twenty times; what `read` refuses with is final.
+ * Reads an object and changes it, and does both again if somebody else's change came between the two. Refuses
+ * with `precondition_failed` when that has happened twenty times; a refusal of `read` is final.
  */
 export async function retryIfOvertaken<Read, Made>(
   read: () => Promise<Read>,
@@ -104,7 +104,7 @@ export async function retryIfOvertaken<Read, Made>(
       return await write(found)
     } catch (error) {
       if (!isOvertaken(error) || attempt === ATTEMPTS) throw error
-      // By chance: two that go in step would overtake each other for ever.
+      // A pause by chance: two that go in step would overtake each other for ever.
       await sleep(Math.random() * attempt * PAUSE_MS)
     }
   }

@@ -24,7 +24,7 @@ const SETTINGS = z.strictObject({
     .meta({ description: 'All your own checks, in order, as in `config.loaded`.' }),
 })
 
-/** Every member that a change may have. Which of them go together, {@link change} says. */
+/** Every member that a change may have. {@link change} says which of them go together. */
 const members = z.strictObject({
   principal: id.exactOptional().meta({ description: 'The id of an agent, a user or a workload.' }),
   capabilities: callerCapabilities
@@ -80,5 +80,5 @@ const change = members.transform((value: ChangeMembers, context): RehearsalChang
   return z.NEVER
 })
 
-/** The changes of one rehearsal. None: what was decided is only judged once more. */
+/** The changes of one rehearsal. None: the recorded decisions are only judged once more. */
 export const rehearsalChanges = z.array(change).max(100, 'must be at most 100 changes')

@@ -37,7 +37,7 @@ export interface AdminContext {
   /** The digest of the configuration in force, which stands in each audit row. */
   readonly configDigest: string
   /**
-   * The time that a certificate or a key stays valid beside its successor where the caller names none. Hours.
+   * The time that a certificate or a key stays valid alongside its successor if the caller names none. Hours.
    */
   readonly rotationGraceHours: number
   /**
@@ -47,13 +47,13 @@ export interface AdminContext {
   readonly rotateSigningKey: (entry: (kid: string) => LedgerEntry) => Promise<string>
   /** The same of checkpoints: `entry` makes the row of the verifier key, which is returned. */
   readonly rotateAuditKey: (entry: (vkey: string) => LedgerEntry) => Promise<string>
-  /** How far each anchor of the configuration is with the checkpoints of the log. */
+  /** The progress of each anchor of the configuration with the log's checkpoints. */
   readonly anchors: () => Promise<readonly AnchorStanding[]>
-  /** True where `MCP_PROXY_ADMIN_SECRET` is set: it counts while no secret is stored. */
+  /** True if `MCP_PROXY_ADMIN_SECRET` is set: it counts while no secret is stored. */
   readonly hasEnvironmentSecret: boolean
   /** The kinds of changes that need two operators. */
   readonly twoPerson: readonly TwoPersonKind[]
-  /** Whether the identity provider's people may sign in as the operator of this name. */
+  /** True if the identity provider's people may sign in as the operator of this name. */
   readonly signsIn: (operatorName: string) => Promise<boolean>
   /** Walks over the recorded calls, away from this thread. Rejects with the signal's reason when it fires. */
   readonly walkCalls: <Kind extends WalkTask['kind']>(
@@ -65,12 +65,13 @@ export interface AdminContext {
   readonly ledgerPlaces: LedgerPlaces
   /** Which changes of authority must name their rehearsal. */
   readonly requireRehearsal: 'always' | 'when_refusing' | 'never'
-  /** What must stay true of authority. */
+  /** The expectations of authority. */
   readonly expected: ExpectationsInForce
-  /** What the configuration says of how long sessions last. */
+  /** The configuration's lifetimes of sessions. */
   readonly sessionRules: Pick<SessionRules, 'idleMs' | 'absoluteMs'>
   /**
-   * Writes the row of a change that its caller may not make, durable before it resolves. `action`: of the change.
+   * Writes the row of a change that its caller may not make, durable before it resolves. `action`: of the
+   * change.
    */
   readonly recordDenied: (
     facts: PartialDecisionFacts & { readonly actor: ActingOperator },
@@ -86,20 +87,25 @@ export interface AdminContext {
   }
 }
 
-/** What it takes to name the organisation in a browser (docs/dashboard.md#organisation). */
+/** The means to name the organisation in a browser (docs/dashboard.md#organisation). */
 export interface OrganisationNaming {
   /** Which of the two names the environment sets. */
   readonly fixed: { readonly org: boolean; readonly trustDomain: boolean }
-  /** Makes a CA of these names, and the statement that stores it in place of the one in use. Stores nothing. */
+  /**
+   * Makes a CA of these names, and the statement that stores it in place of the one in use. Stores nothing.
+   */
   readonly makeAuthority: (
     names: OrganisationNames,
     at: number,
   ) => Promise<{ readonly rootPem: string; readonly statement: LedgerStatement }>
-  /** Has this process and its listeners use the CA and the names that the database holds, and tells all others. */
+  /**
+   * Has this process and its listeners use the CA and the names that the database holds, and tells all
+   * others.
+   */
   readonly follow: () => Promise<void>
 }
 
-/** What the questions that a change was asked have its transaction say and hold. */
+/** Additions of a change's questions to its transaction. */
 export interface ChangeConditionsMet {
   /** Members of each row of the change, in addition to its own. Absent: none. */
   readonly rowDetail?: JsonObject
@@ -121,7 +127,7 @@ export interface ChangeConfirmation {
 
 /** The one who performs an operation, and when. */
 export interface AdminCaller extends ChangeConditionsMet {
-  /** What was asked of the caller before the operation runs. Absent: nothing yet. */
+  /** The demand that its caller has met before the operation runs. Absent: nothing yet. */
   readonly demanded?: readonly string[]
   /** `req_…`: the audit row's request id. */
   readonly id: string

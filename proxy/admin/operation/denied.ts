@@ -6,14 +6,14 @@ import { StaleAuthority } from '../../../plugins/recorder.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
 import type { AdminContext } from './context.ts'
 
-/** What refuses behind the gate, as `refused_by` says it. */
+/** The refuser after the gate, in `refused_by`. */
 const BY = 'operation'
 
 /**
- * Makes what records the changes that an operation refuses its caller: as the gate's own refusals are where the
- * operator is stored, else as one row. Whoever has the secret, or reaches the control socket, can fill the ledger
- * anyhow. Rejects with a `Refusal`: `overloaded` where the operator's authority has changed since it was judged, and
- * `audit_unavailable` where the ledger cannot record.
+ * Makes the recorder of changes that an operation refuses its caller: like the gate's own refusals if the
+ * operator is stored, else as one row. A caller with the secret, or at the control socket, can fill the
+ * ledger anyhow. Rejects with a `Refusal`: `overloaded` if the operator's authority has changed since it was
+ * judged, and `audit_unavailable` if the ledger cannot record.
  */
 export const deniedChanges =
   (

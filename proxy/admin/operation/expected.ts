@@ -1,4 +1,4 @@
-/** What of the configuration sentences are judged by. */
+/** The modes that sentences are judged by. */
 export interface ExpectationModes {
   readonly enforceToolsCall: boolean
   readonly httpGet: boolean
@@ -10,7 +10,7 @@ export interface Expectation {
   readonly sentence: string
 }
 
-/** The sentences in force, and what beside authority they are judged by. */
+/** The sentences in force, and the modes by which they are judged in addition to authority. */
 export interface ExpectationsInForce extends ExpectationModes {
   readonly sentences: readonly Expectation[]
 }

@@ -1,8 +1,8 @@
 import type { WalkProgress } from '../../../db/ledger/rehearsal/task.ts'
 
 /**
- * The lines of a work that tells its progress: `{"progress": {"rows", "of"}}`, and last what it came to. Resolves once there is one, so that what cannot even begin is refused as
- * everything else is.
+ * The lines of a work with progress: `{"progress": {"rows", "of"}}`, and last its result. Resolves once there
+ * is one, so that a work that cannot even begin is refused as any other.
  */
 export async function ndjsonWithProgress<Value>(
   work: (onProgress: (progress: WalkProgress) => void) => Promise<Value>,

@@ -59,13 +59,15 @@ export const PRINCIPAL_KINDS: Readonly<Record<PrincipalType, PrincipalKind>> = {
   operator: OPERATOR,
 }
 
-/** `<org>::<name>`, `<org>::user::<name>`, `<org>::workload::<name>` (spec §2.1), `<org>::operator::<name>`. */
+/**
+ * `<org>::<name>`, `<org>::user::<name>`, `<org>::workload::<name>` (spec §2.1), `<org>::operator::<name>`.
+ */
 export const printPrincipalId = ({ infix }: PrincipalKind, organisation: string, name: string): string =>
   `${organisation}::${infix}${name}`
 
 /**
- * The SPIFFE id in the certificates that this service makes: `spiffe://<trust_domain>/<org>/<name>`, all others
- * below a segment of their own.
+ * The SPIFFE id in the certificates that this service makes: `spiffe://<trust_domain>/<org>/<name>`, all
+ * others below a segment of their own.
  */
 export const spiffeIdOf = ({ type }: PrincipalKind, trustDomain: string, org: string, name: string): string =>
   printSpiffeId(type === 'agent' ? { trustDomain, org, name } : { trustDomain, org, kind: type, name })

@@ -9,7 +9,10 @@ interface LedgerRequester {
   readonly hangup: Pick<HangupSignal, 'signal'>
 }
 
-/** Readings of the ledger under way at once, by one operator and by all: each holds rows in memory, or reads all of them. */
+/**
+ * Readings of the ledger under way at once, by one operator and by all: each holds rows in memory, or reads
+ * all of them.
+ */
 const LIMITS = {
   pages: { own: 4, all: 16 },
   exports: { own: 2, all: 6 },
@@ -17,7 +20,7 @@ const LIMITS = {
   evidence: { own: 1, all: 2 },
 }
 
-/** A reading that got less in its last minute gives its place up to whoever finds none. Bytes. */
+/** A reading that got less in its last minute gives its place up to a caller who finds none. Bytes. */
 const MIN_BYTES_PER_MINUTE = 16 * 1_048_576
 
 interface OpenReading {
@@ -61,8 +64,9 @@ export class LedgerPlaces {
   }
 
   /**
-   * Opens a text in pieces; its place is left when it is read to its end, or not read on. Refuses as above. `open` gets
-   * a signal that fires when nobody waits for it, or its place was given to another; the next piece then throws.
+   * Opens a text in pieces; its place is left when it is read to its end, or not read on. Refuses as above.
+   * `open` gets a signal that fires when nobody waits for it, or its place was given to another; the next
+   * piece then throws.
    */
   async stream(
     purpose: keyof typeof LIMITS,

@@ -1,12 +1,12 @@
 /**
- * Does the work on one object after the other, in the order of asking: a change that names no precondition finds
- * the object as the one before has left it. Within this process; what another one changes meanwhile is found by
+ * Does the work on one object after the other, in the order of asking: a change that names no precondition
+ * finds the object as the one before has left it. Within this process; a change by another one is found by
  * the object's revision.
  */
 export class KeyedQueue {
   readonly #last = new Map<string, Promise<unknown>>()
 
-  /** Does `work` when all that was asked for `key` before it is done. Resolves or rejects as `work` does. */
+  /** Does `work` when all earlier work for `key` is done. Resolves or rejects as `work` does. */
   async run<T>(key: string, work: () => Promise<T>): Promise<T> {
     const before = this.#last.get(key)
     const done = before ? before.then(work, work) : work()

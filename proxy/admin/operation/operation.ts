@@ -21,7 +21,7 @@ interface ChangeConditions {
   readonly ifMatch?: string | undefined
   /** `If-Rehearsed`: the rehearsal that a change rests on (docs/rehearsal.md#required). */
   readonly ifRehearsed?: string | undefined
-  /** Why it is made even where it breaks what is expected (docs/rehearsal.md#expectations). */
+  /** Why it is made even if it breaks an expectation (docs/rehearsal.md#expectations). */
   readonly forced?: string | undefined
 }
 
@@ -55,35 +55,35 @@ export interface OperationResult<Output> {
 export const EMPTY_RESULT: OperationResult<undefined> = { value: undefined }
 
 /**
- * One operation of administration: input → result, with its audit row where it changes something. It knows
+ * One operation of administration: input → result, with its audit row if it changes something. It knows
  * nothing of HTTP; `proxy/admin/http/http.ts` binds it to a route, and any other caller uses {@link perform}.
  */
 export interface Operation<T extends InputSchemas, Output> {
   /** camelCase, unique. The `operationId` of `/openapi.json`. */
   readonly name: string
   /**
-   * The capability that its caller must hold (docs/operators.md#demands). What some of its inputs demand beside it,
-   * `run` asks for.
+   * The capability that its caller must hold (docs/operators.md#demands). `run` asks for the additional
+   * demands of some inputs.
    */
   readonly demands: AdminCapability
-  /** The action of its row, and of the row of a refusal. `admin.read` where it changes nothing. */
+  /** The action of its row, and of the row of a refusal. `admin.read` if it changes nothing. */
   readonly action: string
-  /** What this input demands of its caller beside that. Absent: nothing. Asked again by `run` where it may change. */
+  /** Additional demands of this input. Absent: none. Asked again by `run` if they may change. */
   readonly alsoDemands?: (
     context: AdminContext,
     input: ParsedInput<T>,
   ) => readonly AdminCapability[] | Promise<readonly AdminCapability[]>
   /**
-   * Finds the object that it changes, or refuses with `not_found`: it must be the same when a second operator confirms
-   * the change. Absent: it makes one.
+   * Finds the object that it changes, or refuses with `not_found`: it must be the same when a second operator
+   * confirms the change. Absent: it makes one.
    */
   readonly object?: (context: AdminContext, input: ParsedInput<T>) => Promise<RevisionedObject>
-  /** The change of authority that this input makes, as a rehearsal has it; none where it makes none. */
+  /** The change of authority that this input makes, as a rehearsal has it; none if it makes none. */
   readonly rehearses?: (
     context: AdminContext,
     input: ParsedInput<T>,
   ) => readonly RehearsalChange[] | Promise<readonly RehearsalChange[]>
-  /** The same where no rehearsal can describe it: it gives what nobody has used yet. */
+  /** The same if no rehearsal can describe it: it gives a permission that nobody has used yet. */
   readonly gives?: (
     context: AdminContext,
     input: ParsedInput<T>,
@@ -95,12 +95,12 @@ export interface Operation<T extends InputSchemas, Output> {
     caller: AdminCaller,
   ) => Promise<OperationResult<NoInfer<Output>>>
   /**
-   * The kind of change that it is, beside those that its demands make it (docs/operators.md#two-people). Absent: none.
+   * The kind of change that it is, besides those of its demands (docs/operators.md#two-people). Absent: none.
    */
   readonly twoPersonKind?: TwoPersonKind
   /** Why it cannot wait for a second operator, and what to do instead, in a sentence. Absent: it can. */
   readonly cannotWait?: string
-  /** True: it needs no second operator, though it demands what others need one for. It lets nobody do more. */
+  /** True: it needs no second operator, though others with its demands do. It lets nobody do more. */
   readonly harmless?: boolean
   readonly summary: string
   readonly takes: T
@@ -139,9 +139,9 @@ export const operation = <T extends InputSchemas, Output>(
 ): Operation<T, Output> => declared
 
 /**
- * Performs an operation for a caller that was let in, whether or not another one had to confirm it. Rejects with a
- * `Refusal`: `body_unprocessable` where the input breaks a rule, `capability_missing` where it demands more than the
- * caller holds, or one of the operation's own.
+ * Performs an operation for a caller that was let in, whether or not another one had to confirm it. Rejects
+ * with a `Refusal`: `body_unprocessable` if the input breaks a rule, `capability_missing` if it demands more
+ * than the caller holds, or one of the operation's own.
  */
 export async function perform<T extends InputSchemas, Output>(
   bound: Operation<T, Output>,

@@ -37,9 +37,9 @@ export interface RevisionedObject {
 export const etagOf = ({ revision }: RevisionedObject): string => `"${revision}"`
 
 /**
- * Honours `If-Match` (RFC 9110 §13.1.1): refuses with `precondition_failed` where it names another state of
- * the object, so that a change decided on a stale read does not undo somebody else's. Absent or `*` always
- * matches. Returns the revision that the write must still find, or undefined where it may find any.
+ * Honours `If-Match` (RFC 9110 §13.1.1): refuses with `precondition_failed` if it names another state of the
+ * object, so that a change decided on a stale read does not undo somebody else's. Absent or `*` always
+ * matches. Returns the revision that the write must still find, or undefined if it may find any.
  */
 export function checkIfMatch(ifMatch: string | undefined, record: RevisionedObject): number | undefined {
   if (ifMatch === undefined || ifMatch.trim() === '*') return undefined
@@ -51,7 +51,10 @@ export function checkIfMatch(ifMatch: string | undefined, record: RevisionedObje
 /** One token of spec §8, as JSON Schema has it. */
 export const CAPABILITY_SCHEMA = { type: 'string', pattern: '^[a-z_][a-z0-9_.]{0,63}$' } as const
 
-/** A capability set (spec §8), each bad entry named by its index. `rule` says what is wrong with a token, or null. */
+/**
+ * A capability set (spec §8), each bad entry named by its index. `rule` says what is wrong with a token, or
+ * null.
+ */
 const setOf = (rule: (capability: string) => string | null) =>
   z.unknown().transform((value, context): readonly string[] => {
     const parsed = parseCapabilities(value)
@@ -72,7 +75,7 @@ const setOf = (rule: (capability: string) => string | null) =>
     return parsed.capabilities
   })
 
-/** The set of somebody who calls models and tools. */
+/** The set of a caller of models and tools. */
 export const callerCapabilities = setOf((token) =>
   hasAdminPrefix(token) ? 'can be held by operators only' : null,
 ).meta({ type: 'array', items: CAPABILITY_SCHEMA, maxItems: 64, examples: [['llm.chat']] })

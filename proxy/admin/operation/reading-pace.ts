@@ -1,6 +1,6 @@
 const MINUTE_MS = 60_000
 
-/** Counts what is read of a text in each minute. */
+/** Counts the bytes read of a text in each minute. */
 export class ReadingPace {
   readonly #now: () => number
   /** The begin of the minute that is counted. */

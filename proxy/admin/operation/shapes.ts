@@ -35,7 +35,7 @@ export const capabilityToken = z.string().meta({ description: 'A capability.', e
 /** A certificate, a chain of them, or a key, as operations show and take it. */
 export const pemText = z.string().meta({ description: 'PEM.' })
 
-/** Who has made or changed something, as operations show it. */
+/** The author of an object or change, as operations show it. */
 export const author = z
   .string()
   .nullable()

@@ -9,14 +9,17 @@ import { Refusal, type RefusalReason } from '../../../plugins/refusal.ts'
 import type { AdminCaller, AdminContext } from '../operation/context.ts'
 import type { PrincipalKind } from '../operation/kinds.ts'
 
-/** What lets an operator make others, and change them. */
+/** The capability to make and change other operators. */
 const OWNING: AdminCapability = 'admin.operators'
 
 /** The reasons by which only a change of an operator is refused. */
 export const operatorRefusals = ({ type }: PrincipalKind): readonly RefusalReason[] =>
   type === 'operator' ? ['own_authority', 'last_owner'] : []
 
-/** Refuses with `own_authority` an operator that gives itself what it does not hold. Taking from itself is fine. */
+/**
+ * Refuses with `own_authority` an operator that gives itself a capability it does not hold. Taking from
+ * itself is fine.
+ */
 export function refuseSelfGrant(
   { actor }: Pick<AdminCaller, 'actor'>,
   { principal_ref: ref, capabilities: held }: PrincipalRecord,
@@ -28,9 +31,9 @@ export function refuseSelfGrant(
 }
 
 /**
- * Refuses with `last_owner` a change after which nobody could administer operators, while the secret is disabled.
- * Returns what must hold when the change is stored: one of the others is as it was found here. Two owners who take each
- * other out at once so leave one of them.
+ * Refuses with `last_owner` a change after which nobody could administer operators, while the secret is
+ * disabled. Returns a condition for storing the change: one of the others is as it was found here. If two
+ * owners take each other out at once, one of them so remains.
  */
 export async function assertOwnerRemains(
   context: AdminContext,
@@ -47,7 +50,10 @@ export async function assertOwnerRemains(
   return [authorityUnchanged(database)('operator', other.principal_id, other.authority_revision)]
 }
 
-/** The active holders of `admin.operators` who have a certificate that holds, or whom the identity provider knows. */
+/**
+ * The active holders of `admin.operators` who have a certificate that holds, or whom the identity provider
+ * knows.
+ */
 export async function reachableOwners(
   { database, signsIn }: Pick<AdminContext, 'database' | 'signsIn'>,
   at: number,

@@ -20,8 +20,8 @@ interface SecretUseDependencies {
 }
 
 /**
- * Counts what the operator secret opens. Where there are operators, who are known by name, each minute of its use is
- * a warning in the log, and the last one is kept: somebody still works by what everybody shares.
+ * Counts the doors that the operator secret opens. If there are operators, who are known by name, each minute
+ * of its use is a warning in the log, and the last one is kept: somebody still works by a shared secret.
  */
 export class SecretUse {
   readonly #sources: SecretUseDependencies
@@ -66,7 +66,10 @@ interface RecognisedSenderDependencies
   readonly subjectKeys: Pick<SubjectKeys, 'derived'>
 }
 
-/** Makes the list of senders that the operator secret came from of late, as the database keeps it. It is not loaded. */
+/**
+ * Makes the list of senders that the operator secret came from of late, as the database keeps it. It is not
+ * loaded.
+ */
 export function recognisedSenders(sources: RecognisedSenderDependencies): RecognisedSenders {
   const { database, ledger, log, clock, subjectKeys } = sources
   const read = () => readSetting(database, 'admin_secret_senders')

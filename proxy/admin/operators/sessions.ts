@@ -21,7 +21,7 @@ const amr = z
 
 /**
  * GET /v1/admin/session: who calls, and by which door. `csrf` goes with each change that a browser makes, in
- * `X-Csrf-Token`; null, as the end, for whoever has come without a session.
+ * `X-Csrf-Token`; null, like the end, for a caller without a session.
  */
 export const showSession = operation({
   name: 'getSession',
@@ -63,8 +63,8 @@ const ownerOf = ({ principal_id: principalId }: StoredSession): string => princi
 const ADMINISTERS = 'admin.operators'
 
 /**
- * GET /v1/admin/sessions: everybody's, newest first, to who may end them, or those of one `operator`; to others their own.
- * Shows 500 at most, so that of one operator all are shown.
+ * GET /v1/admin/sessions: everybody's, newest first, to an operator who may end them, or those of one
+ * `operator`; to others their own. Shows 500 at most, so that of one operator all are shown.
  */
 export const listAdminSessions = operation({
   name: 'listSessions',

@@ -10,7 +10,7 @@ import type { PrincipalKind } from '../operation/kinds.ts'
 import { checkIfMatch } from '../operation/parse.ts'
 import { principalOf } from './view.ts'
 
-/** A change of a principal's authority, and what its row says beside the state that it makes. */
+/** A change of a principal's authority, and its row's detail in addition to the new state. */
 interface AuthorityChange extends AuditNote {
   /** The state after it, as far as it is another one. */
   readonly next: Partial<AuthorityState>
@@ -20,10 +20,11 @@ interface AuthorityChange extends AuditNote {
 }
 
 /**
- * Changes the authority of a principal: the change and its one row in one transaction, and the row says the whole
- * state that it makes (docs/ledger.md#authority). Changes of one principal are made one after the other, so that
- * one without `ifMatch` is never overtaken; with it, a principal that was changed since is refused with
- * `precondition_failed`. `make` returns null where nothing is to be changed. Returns the principal as it was found.
+ * Changes the authority of a principal: the change and its one row in one transaction, and the row says the
+ * whole state that it makes (docs/ledger.md#authority). Changes of one principal are made one after the
+ * other, so that one without `ifMatch` is never overtaken; with it, a principal that was changed since is
+ * refused with `precondition_failed`. `make` returns null if nothing is to be changed. Returns the principal
+ * as it was found.
  */
 export function changeAuthority(
   context: AdminContext,
@@ -54,7 +55,7 @@ export function changeAuthority(
   )
 }
 
-/** Does the work on one principal after all that was asked for it before. */
+/** Does the work on one principal after all earlier work on it. */
 export const serializedByPrincipal = <T>(
   { oneAtATime }: AdminContext,
   { type }: Pick<PrincipalKind, 'type'>,

@@ -18,9 +18,10 @@ export const BUILT_IN_CAPABILITIES: readonly string[] = [
 ]
 
 /**
- * GET /v1/admin/capabilities: the vocabulary. `built_in`: also what administration demands, which operators alone hold. `tool_defined`: what registered resources and their tools
- * demand beside the built-in ones; `operator_defined`: what somebody holds and nothing here demands, with how
- * many hold it.
+ * GET /v1/admin/capabilities: the vocabulary. `built_in`: also the capabilities of administration, which
+ * operators alone hold. `tool_defined`: demands of registered resources and their tools in addition to the
+ * built-in ones; `operator_defined`: capabilities that somebody holds and nothing here demands, with the
+ * number of holders.
  */
 export const listCapabilities = operation({
   name: 'listCapabilities',
@@ -93,7 +94,9 @@ export const suggestCapabilities = operation({
   },
 })
 
-/** What is demanded beside the built-in ones, what is held, and which of those operators have made up. */
+/**
+ * Reads the demands besides the built-in ones, the held capabilities, and those that operators have made up.
+ */
 async function capabilityVocabulary({ database }: Pick<AdminContext, 'database'>) {
   const all = await listDemandedCapabilities(database, eventLoopTurn)
   const demanded = all.filter(({ capability }) => !BUILT_IN_CAPABILITIES.includes(capability))

@@ -133,19 +133,19 @@ interface Certificate {
 }
 
 interface PinReplacement {
-  /** Of the row. */
+  /** The row's action. */
   readonly action: string
   readonly id: string
   /** The time that the certificate before is still honoured. Hours. Absent: as configured. */
   readonly hours: number | undefined
   readonly ifMatch: string | undefined
-  /** Refuses where the principal is no longer as it must be. */
+  /** Refuses if the principal is no longer as it must be. */
   readonly guard?: (record: PrincipalRecord) => void
 }
 
 /**
- * Pins a certificate in place of the one before. Returns until when that one is still honoured; null where
- * there was none, or no grace.
+ * Pins a certificate in place of the one before. Returns until when that one is still honoured; null if there
+ * was none, or no grace.
  */
 export async function repin(
   context: AdminContext,

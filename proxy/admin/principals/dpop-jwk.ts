@@ -28,13 +28,13 @@ export const jktOf = (jwk: z.output<typeof dpopPublicJwk>): string => proofKey(j
 
 const wrapped = z.strictObject({ jwk: dpopPublicJwk, grace_hours: graceHours.optional() })
 
-/** The members of a JWK, and of what it may be wrapped in: more only cost the time to look at them. */
+/** The most members of a JWK, and of its wrapping: more only cost the time to look at them. */
 const MAX_MEMBERS = 64
 
 const hasFewMembers = (value: unknown): boolean =>
   !isObject(value) || Object.keys(value).length <= MAX_MEMBERS
 
-/** The JWK itself, or `{"jwk": …}`. Not a union: the faults are those of the form that was meant. */
+/** The JWK itself, or `{"jwk": …}`. Not a union: the faults are those of the intended form. */
 const registration = z
   .unknown()
   .refine((value) => hasFewMembers(value) && (!isObject(value) || hasFewMembers(value.jwk)), {

@@ -9,13 +9,14 @@ const MAX_ENDING = 50
 /** Certificates that are read from the database at once. */
 const PAGE = 200
 
-/** Whether a certificate ends within 30 days, or has ended. `end`: RFC 3339; null where there is none. */
+/** True if a certificate ends within 30 days, or has ended. `end`: RFC 3339; null if there is none. */
 export const endsSoon = (end: string | null, now: number): boolean =>
   end !== null && Date.parse(end) - now < SOON_MS
 
 /**
- * Whose certificates end within 30 days, or have ended, the earliest first: at most 50 of those in service. An SVID whose
- * whole life is shorter is renewed without anybody: only once it has ended, and its agent was not seen since, it counts.
+ * Lists the certificates that end within 30 days, or have ended, the earliest first: at most 50 of principals
+ * in service. An SVID whose whole life is shorter is renewed without anybody: only once it has ended, and its
+ * agent was not seen since, it counts.
  */
 export const listEndingCertificates = operation({
   name: 'listEndingCertificates',

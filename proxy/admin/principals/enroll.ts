@@ -52,7 +52,7 @@ const spiffe = z.strictObject({
   dpop_jwk: dpopPublicJwk.optional(),
 })
 
-/** What it demands to enroll with a set that opens anything. */
+/** Returns the demand of an enrollment whose set opens anything. */
 const granted = (
   _context: AdminContext,
   { body }: { readonly body: { readonly capabilities: readonly string[] } },
@@ -60,7 +60,7 @@ const granted = (
 
 const ENROLL_EMPTY = 'Enroll it with an empty set, and grant its capabilities afterwards.'
 
-/** What an enrollment makes of authority. */
+/** An enrollment's effect on authority. */
 const enrolled = (
   { organisation }: AdminContext,
   { body }: { readonly body: { readonly agent_name: string; readonly capabilities: readonly string[] } },
@@ -179,7 +179,7 @@ export const enrollSpiffeAgent = operation({
     const { anchors, ...certificate } = await certificateThread.ask('checkSvid', enrolling)
     const { database } = context
     const id = printPrincipalId(AGENT, context.organisation, body.agent_name)
-    // Those alone that it chains to: what else is attached, somebody without a say in enrollment has attached.
+    // Only those that it chains to: other attached CAs were attached by somebody without a say in enrollment.
     const trustedCas = bundle === null ? anchors : []
     const statements = [
       setSpiffeBundle(database, id, bundle),
@@ -211,8 +211,8 @@ const ACTIONS: Partial<Record<EnrollmentMethod, string>> = {
 }
 
 /**
- * Stores the agent, its pin, whatever else belongs to it, and its one row: all or nothing. The name of a
- * deactivated agent may be taken anew.
+ * Stores the agent, its pin, everything else that belongs to it, and its one row: all or nothing. The name of
+ * a deactivated agent may be taken again.
  */
 function enroll(
   context: AdminContext,
@@ -227,7 +227,7 @@ function enroll(
   })
 }
 
-/** `before`: the deactivated agent whose name is taken anew. */
+/** `before`: the deactivated agent whose name is taken again. */
 async function store(
   context: AdminContext,
   caller: AdminCaller,

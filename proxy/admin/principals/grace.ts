@@ -13,7 +13,7 @@ export const graceUntil = (
   hours = rotationGraceHours,
 ): number | null => (hours === 0 ? null : at + hours * HOUR_MS)
 
-/** What a state says of a predecessor that is honoured until then; nothing where there is none, or no grace. */
+/** A state's predecessor that is honoured until then; nothing if there is none, or no grace. */
 export const predecessorInGrace = (
   previous: string | null,
   until: number | null,

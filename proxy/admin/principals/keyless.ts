@@ -7,7 +7,9 @@ const MAX_COUNTED = 10_000
 
 const count = z.int().min(0).max(MAX_COUNTED)
 
-/** How many callers in service have registered no proof key, by kind: their certificates alone speak for them. */
+/**
+ * Counts callers in service without a registered proof key, by kind: their certificates alone speak for them.
+ */
 export const countKeylessPrincipals = operation({
   name: 'countKeylessPrincipals',
   demands: 'admin.read',

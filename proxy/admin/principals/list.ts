@@ -12,7 +12,7 @@ import { listCursor } from '../operation/shapes.ts'
 import { deniedSince, matchesSearch, parseSearch } from './search.ts'
 import { PRINCIPAL_SHAPES, type PrincipalView, principalView } from './view.ts'
 
-/** What somebody looks for (docs/dashboard.md#search). */
+/** Text of a search (docs/dashboard.md#search). */
 const searched = z
   .string()
   .max(256)
@@ -45,7 +45,7 @@ const page = z.object({
   q: searched.exactOptional(),
 })
 
-/** Who was refused is told by the ledger alone. */
+/** Only the ledger knows who was refused. */
 const ofTheLedger = (
   _context: AdminContext,
   { query: { q } }: { readonly query: z.output<typeof page> },
@@ -81,8 +81,8 @@ interface PrincipalListing {
 }
 
 /**
- * GET /v1/admin/{users,workloads,operators}: as {@link listAgents}, but a hundred at once, `{users: […], total}`
- * (docs/protocol.md#principals).
+ * GET /v1/admin/{users,workloads,operators}: as {@link listAgents}, but a hundred at once, `{users: […],
+ * total}` (docs/protocol.md#principals).
  */
 export const listPrincipalsOf = (kind: PrincipalKind) =>
   operation({
@@ -109,7 +109,7 @@ export const listPrincipalsOf = (kind: PrincipalKind) =>
     },
   })
 
-/** The principals of a page where nobody asks for another number. */
+/** The principals of a page if nobody asks for another number. */
 const USUAL = 100
 
 /** Principals that are shown at once. */
@@ -134,7 +134,7 @@ async function pageOf(
   }
 }
 
-/** Makes what keeps of some principals those that were refused since an instant. */
+/** Makes the filter of some principals that keeps those refused since an instant. */
 const refusedAmong =
   (database: Database, since: number) =>
   async (records: readonly PrincipalRecord[]): Promise<readonly PrincipalRecord[]> => {

@@ -34,12 +34,14 @@ const newPrincipal = (kind: PrincipalKind) => {
         display_name: displayName.nullish(),
         capabilities: capabilitySetSchema(kind).default([]),
       })
-      // zod takes a computed key for any key; these are what the schema above says.
+      // zod takes a computed key for any key; these are those of the schema above.
       .transform(({ [nameField]: name, ...rest }) => ({ name, ...rest }) as NewPrincipalBody)
   )
 }
 
-/** The change of a principal as a rehearsal has it: none of an operator, whose calls are of administration. */
+/**
+ * The change of a principal as a rehearsal has it: none for an operator, whose calls are of administration.
+ */
 export async function changeOf(
   context: AdminContext,
   kind: PrincipalKind,
@@ -50,13 +52,13 @@ export async function changeOf(
   return kind.type === 'operator' ? [] : [change(id)]
 }
 
-/** What a principal of this kind may hold. */
+/** The schema of sets for a principal of this kind. */
 export const capabilitySetSchema = ({ type }: PrincipalKind) =>
   type === 'operator' ? adminCapabilities : callerCapabilities
 
 /**
- * POST /v1/admin/{users,workloads,operators}: enrolls one without a certificate, which it gets by a request of its own
- * (spec §4.2).
+ * POST /v1/admin/{users,workloads,operators}: enrolls one without a certificate, which it gets by a request
+ * of its own (spec §4.2).
  */
 export const createPrincipal = (kind: PrincipalKind) =>
   operation({
@@ -194,9 +196,9 @@ async function setActivity(
       assertions: await assertOwnerRemains(context, caller.at, record, next),
       statements: [
         setActive(database, { type, id, active, revision: record.revision, ...changeAuthor(caller) }),
-        // Who was erased has none.
+        // An erased principal has none.
         newSubjectKey(context, { type, id, ref: record.principal_ref }),
-        // Nobody who is taken back finds a browser signed in.
+        // An operator who is taken back finds no browser signed in.
         ...(type === 'operator' ? [endSessionsOf(database, id)] : []),
       ],
     }

@@ -23,10 +23,10 @@ type RenewalFacts = Arrival & JsonBody & { readonly principal: Principal }
 const body = z.strictObject({ csr_pem: z.string().max(65_536) })
 
 /**
- * POST /v1/auth/certificate: a principal's own next certificate, for a key that it has made, asked for with its
- * current one (docs/protocol.md#renewal). One row `<type>.certificate_issued` by the principal itself. Refuses
- * with `renewal_refused` before the last third of the certificate's life, where another has taken its place,
- * and where this CA did not issue it; with `renewal_throttled`; and as a certificate request is refused.
+ * POST /v1/auth/certificate: a principal's own next certificate, for a key that it has made, asked for with
+ * its current one (docs/protocol.md#renewal). One row `<type>.certificate_issued` by the principal itself.
+ * Refuses with `renewal_refused` before the last third of the certificate's life, if another has taken its
+ * place, and if this CA did not issue it; with `renewal_throttled`; and as a certificate request is refused.
  */
 export const renewClientCertificate =
   (context: AdminContext, renewals: RecentRenewals) =>
@@ -100,9 +100,9 @@ const MAX_RENEWALS_PER_MINUTE = 10
 const MAX_ANSWERS = 1_000
 
 /**
- * What is remembered of renewals. How many there have been of a principal lately: a request is read and checked
- * before it is refused. And the last answers: one that was lost on its way is given again to the same
- * certificate for the same key, since that certificate is no longer the current one. Lost with the process.
+ * Remembers renewals. Their recent number for each principal: a request is read and checked before it is
+ * refused. And the last answers: one that was lost on its way is given again to the same certificate for the
+ * same key, since that certificate is no longer the current one. Lost with the process.
  */
 export class RecentRenewals {
   readonly #quota: PrincipalQuota
@@ -112,13 +112,13 @@ export class RecentRenewals {
     this.#quota = new PrincipalQuota(now, () => MAX_RENEWALS_PER_MINUTE)
   }
 
-  /** Refuses with `renewal_throttled` whoever has asked too often. */
+  /** Refuses with `renewal_throttled` a principal that has asked too often. */
   count(principalId: string): void {
     const waitS = this.#quota.consume(principalId)
     if (waitS > 0) throw new Refusal('renewal_throttled', { headers: { 'retry-after': String(waitS) } })
   }
 
-  /** Returns what this certificate was given for this key; makes it where it was given nothing. */
+  /** Returns this certificate's earlier answer for this key; makes one if there is none. */
   once({ thumbprint }: TlsPeer, key: KeyObject, issue: () => Promise<object>): Promise<object> {
     const name = `${thumbprint} ${hash('sha256', key.export({ type: 'spki', format: 'der' }))}`
     const known = this.#answers.get(name)

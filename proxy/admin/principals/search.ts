@@ -1,14 +1,14 @@
 import type { PrincipalRecord } from '../../../db/principals/read.ts'
 
-/** What somebody looks for among principals: all of it must fit. */
+/** A search among principals: all of it must fit. */
 export interface PrincipalSearch {
   readonly words: readonly string[]
   readonly capability: readonly string[]
   /** ms from now until which the certificate ends. */
   readonly expiresMs: number | null
-  /** ms up to now in which it was not seen. */
+  /** Unseen for this time up to now. ms. */
   readonly unusedMs: number | null
-  /** ms up to now in which it was refused, or since midnight (UTC). */
+  /** Refused within this time up to now, or since midnight (UTC). ms. */
   readonly denied: number | 'today' | null
   readonly states: readonly State[]
 }
@@ -24,7 +24,10 @@ const STATES: readonly string[] = ['active', 'inactive', 'empty', 'keyless']
 const DAY_MS = 86_400_000
 const UNIT_MS: Readonly<Record<string, number>> = { d: DAY_MS, h: 3_600_000 }
 
-/** Reads a search: words, and `name:value` for what is not in a name. Says what it does not understand. */
+/**
+ * Reads a search: words, and `name:value` for anything not in a name. Reports parts that it does not
+ * understand.
+ */
 export function parseSearch(text: string): ParsedSearch {
   const search = { words: [] as string[], capability: [] as string[], states: [] as State[] }
   const spans: Record<string, number | null> = { expires: null, unused: null, denied: null }
@@ -56,15 +59,17 @@ function spanOf(text: string): number | null {
   return count === undefined ? null : Number(count) * (UNIT_MS[unit ?? ''] ?? 0)
 }
 
-/** The instant since which somebody must have been refused; null: that is not asked for. ms since the epoch. */
+/**
+ * The instant since which somebody must have been refused; null: that is not asked for. ms since the epoch.
+ */
 export function deniedSince({ denied }: PrincipalSearch, at: number): number | null {
   if (denied === null) return null
   return denied === 'today' ? at - (at % DAY_MS) : Math.max(at - denied, 0)
 }
 
 /**
- * Whether a principal is what somebody looks for, as far as it tells itself: not whether it was refused. `at`: ms since the
- * epoch.
+ * True if a principal fits the search, as far as its record says: not whether it was refused. `at`: ms since
+ * the epoch.
  */
 export function matchesSearch(search: PrincipalSearch, record: PrincipalRecord, at: number): boolean {
   const { words, capability, expiresMs, unusedMs, states } = search

@@ -53,9 +53,10 @@ export const listTrustedCas = operation({
 })
 
 /**
- * POST /v1/admin/agents/{id}/trusted-cas: has an attached CA vouch for an agent: any SVID of its id that chains to that
- * CA is this agent, from the next request on (docs/protocol.md#trusted-cas). Refuses with `conflict` where it does
- * already, and where the agent is not known by its SPIFFE id, or rests on a bundle of its own.
+ * POST /v1/admin/agents/{id}/trusted-cas: has an attached CA vouch for an agent: any SVID of its id that
+ * chains to that CA is this agent, from the next request on (docs/protocol.md#trusted-cas). Refuses with
+ * `conflict` if it does already, and if the agent is not known by its SPIFFE id, or rests on a bundle of its
+ * own.
  */
 export const trustCaForAgent = operation({
   name: 'trustCaForAgent',
@@ -120,8 +121,9 @@ export const distrustCaForAgent = operation({
 const PORTION = 200
 
 /**
- * POST /v1/admin/agents/trusted-cas: has an attached CA vouch for every agent that another one vouches for, deactivated
- * ones too, so that a CA can be replaced without an outage (docs/protocol.md#trusted-cas). All of them, or none.
+ * POST /v1/admin/agents/trusted-cas: has an attached CA vouch for every agent that another one vouches for,
+ * deactivated ones too, so that a CA can be replaced without an outage (docs/protocol.md#trusted-cas). All of
+ * them, or none.
  */
 export const trustReplacementCa = operation({
   name: 'trustCaAs',

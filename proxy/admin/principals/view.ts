@@ -12,7 +12,7 @@ interface PrincipalIdentifiers {
   readonly agent_id?: string
   readonly agent_name?: string
   readonly principal_id?: string
-  /** Of a user: the pseudonym that the ledger knows it by. */
+  /** A user's pseudonym, by which the ledger knows it. */
   readonly principal_ref?: string
   readonly user_name?: string
   readonly workload_name?: string
@@ -22,12 +22,12 @@ interface PrincipalIdentifiers {
 type SchemaMembers = Readonly<Record<string, z.ZodType>>
 type Shape<M extends SchemaMembers> = z.ZodType<PrincipalIdentifiers & z.output<z.ZodObject<M>>>
 
-/** The shape of an object that holds the id of a principal beside `members`, as its kind calls it. */
+/** The shape of an object that holds the id of a principal in addition to `members`, as its kind calls it. */
 export const withId = <M extends SchemaMembers>({ idField }: PrincipalKind, members: M): Shape<M> =>
   // zod takes a computed key for any key; it is one of those above.
   z.strictObject({ [idField]: z.string(), ...members }) as unknown as Shape<M>
 
-/** As {@link withId}, with the name too. */
+/** Like {@link withId}, with the name too. */
 export const withName = <M extends SchemaMembers>(
   { idField, nameField }: PrincipalKind,
   members: M,
@@ -79,7 +79,7 @@ export const PRINCIPAL_SHAPES: Readonly<Record<PrincipalType, Shape<typeof PRINC
   operator: shapeOf(OPERATOR),
 }
 
-/** The same, and what a change of its set would have done, where that was asked for. */
+/** The same, with the preview of a change of its set, if that was asked for. */
 export const PREVIEW_SHAPES: Readonly<
   Record<PrincipalType, z.ZodType<PrincipalView & { readonly rehearsal?: ChangePreview }>>
 > = {
@@ -115,7 +115,7 @@ export const principalView = (
   ...rest,
 })
 
-/** What callers do not see, or see under another name. */
+/** Columns that callers do not see, or see under another name. */
 type HiddenColumns =
   | 'principal_id'
   | 'principal_ref'

@@ -26,7 +26,7 @@ import {
 } from '../operation/operation.ts'
 import { etagOf } from '../operation/parse.ts'
 
-/** Finds the open proposal of an id. Refuses with `not_found`, or `conflict` where it is decided. */
+/** Finds the open proposal of an id. Refuses with `not_found`, or `conflict` if it is decided. */
 export async function openProposal(context: AdminContext, id: string, at: number): Promise<Proposal> {
   const proposal = await findProposal(context.database, id)
   if (!proposal) throw new Refusal('not_found', { message: 'There is no proposal with this id.' })
@@ -39,9 +39,10 @@ export async function openProposal(context: AdminContext, id: string, at: number
 }
 
 /**
- * Makes the change of a proposal, for its proposer, by the word of another operator: all in one transaction, in which the
- * proposal is open, and both hold what it demands. Refuses with `own_proposal`, with `capability_missing`, and with
- * `precondition_failed` where the object, or the proposer, is not what it was: the proposal is `void` then.
+ * Makes the change of a proposal, for its proposer, by the word of another operator: all in one transaction,
+ * in which the proposal is open, and both hold its demands. Refuses with `own_proposal`, with
+ * `capability_missing`, and with `precondition_failed` if the object, or the proposer, has changed: the
+ * proposal is `void` then.
  */
 export async function confirmProposal(
   context: AdminContext,
@@ -80,7 +81,7 @@ export async function confirmProposal(
   }
 }
 
-/** Asks once more whether the change breaks what is expected. */
+/** Asks once more whether the change breaks an expectation. */
 async function forcedChange(
   context: AdminContext,
   operation: AnyOperation,
@@ -91,7 +92,7 @@ async function forcedChange(
   return (await keptExpectations(context).admit({ ...request, ...resolvable })).forced
 }
 
-/** The proposer as it is now; null where it may not make the change any more. */
+/** The proposer as it is now; null if it may not make the change any more. */
 async function proposerOf(
   { database, hasEnvironmentSecret }: AdminContext,
   { proposed_by: id, via, capabilities }: Proposal,
@@ -130,7 +131,8 @@ async function isAsItWas(
 }
 
 /**
- * Ends a proposal without its change, with one row. Refuses with `conflict` where somebody else has decided it meanwhile.
+ * Ends a proposal without its change, with one row. Refuses with `conflict` if somebody else has decided it
+ * meanwhile.
  */
 export async function endProposal(
   context: AdminContext,
@@ -152,7 +154,7 @@ export async function endProposal(
   }
 }
 
-/** What goes into the transaction of a change that is confirmed. */
+/** Returns the parts of a confirmed change's transaction that confirm it. */
 const confirmationOf = (
   { database, configDigest }: AdminContext,
   proposal: Proposal,

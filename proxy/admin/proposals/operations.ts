@@ -117,9 +117,10 @@ const decline = operation({
 })
 
 /**
- * Makes the operations on proposals. `all`: the operations that may be proposed; each is found again by its name.
+ * Makes the operations on proposals. `all`: the operations that may be proposed; each is found again by its
+ * name.
  *
- * POST …/{id}/confirm answers what the change itself would have answered.
+ * POST …/{id}/confirm answers as the change itself would have.
  */
 export function proposalOperations(all: readonly Operation<InputSchemas, unknown>[]) {
   const byName = new Map(all.map((one) => [one.name, one]))

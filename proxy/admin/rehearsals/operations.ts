@@ -26,7 +26,7 @@ const takes = { body: asked } satisfies InputSchemas
 const declared = {
   demands: 'admin.grant',
   action: 'rehearsal.done',
-  // It grants nothing: whoever may rehearse needs no second one.
+  // It grants nothing: an operator who may rehearse needs no second one.
   harmless: true,
   takes,
   status: 200,
@@ -35,8 +35,8 @@ const declared = {
 } as const
 
 /**
- * POST /v1/admin/rehearsals: judges the decisions of a window once more, with changes laid over what was
- * (docs/rehearsal.md). One row records what it came to.
+ * POST /v1/admin/rehearsals: judges the decisions of a window once more, with changes laid over the past
+ * (docs/rehearsal.md). One row records the result.
  */
 export const rehearse = operation({
   ...declared,
@@ -46,7 +46,7 @@ export const rehearse = operation({
   run: async (context, { body }, caller) => ({ value: await rehearsed(context, body, caller) }),
 })
 
-/** The same, told as it goes: lines `{"progress": {"rows", "of"}}`, and then the rehearsal. */
+/** The same, with its progress: lines `{"progress": {"rows", "of"}}`, and then the rehearsal. */
 export const rehearseWithProgress = operation({
   ...declared,
   name: 'rehearseWithProgress',

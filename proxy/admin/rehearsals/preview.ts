@@ -7,8 +7,8 @@ import { rehearsalChanges } from '../operation/changes.ts'
 import { operation } from '../operation/operation.ts'
 
 /**
- * Says what changes would have done to the calls of the last 30 days, as a rehearsal does, and records nothing: a page
- * asks for it before its form asks for the change.
+ * Says what changes would have done to the calls of the last 30 days, as a rehearsal does, and records
+ * nothing: a page asks for it before its form asks for the change.
  */
 export const previewChanges = operation({
   name: 'previewChanges',

@@ -35,7 +35,10 @@ const used = z.strictObject({
 
 export type CapabilityUsage = z.output<typeof used>
 
-/** GET /v1/admin/{agents,users,workloads}/{id}/usage: what it has used of what it holds (docs/rehearsal.md#usage). */
+/**
+ * GET /v1/admin/{agents,users,workloads}/{id}/usage: the capabilities it has used of those it holds
+ * (docs/rehearsal.md#usage).
+ */
 export const getCapabilityUsage = (kind: PrincipalKind) =>
   operation({
     name: `get${kind.noun}Usage`,
@@ -79,7 +82,7 @@ function usageView({ decisions, capabilities, undemanding }: PrincipalUsage, hel
     missing: capabilities
       .filter(({ capability, denied }) => denied > 0 && !held.includes(capability))
       .map(({ capability }) => capability),
-    // Calls that demand nothing need some set, whichever: the one that is there.
+    // Calls that demand nothing need any set: the present one.
     suggested: needed.length === 0 && undemanding > 0 ? [...held] : needed.toSorted(),
   }
 }
