@@ -48,32 +48,35 @@ const MIB = 1024 * 1024
  */
 const LLM_BODY_LIMIT = 32 * MIB
 const BODY_LIMIT = MIB
-/** The limit of the body that sets the first secret, a code and a secret, of whoever comes. Bytes. */
+/** The limit of the body that sets the first secret, a code and a secret, from anybody. Bytes. */
 const SETUP_BODY_LIMIT = 4096
 /** The limit of the body that asks for a certificate: a request in PEM as JSON. Bytes. */
 const CSR_BODY_LIMIT = 80 * 1024
-/** The limit of the forms of signing in and out, of whoever comes. Bytes. */
+/** The limit of the forms of signing in and out, from anybody. Bytes. */
 const SIGN_IN_BODY_LIMIT = 4096
 /** The limit of the forms of who is signed in: one holds a CA's certificates in PEM. Bytes. */
 const FORM_LIMIT = 512 * 1024
-/** The limit of what an identity provider says of a logout. Bytes. */
+/** The limit of an identity provider's logout. Bytes. */
 const LOGOUT_BODY_LIMIT = 64 * 1024
 /** The limit of an MCP message: the arguments of a tool may carry a file. Bytes. */
 const MCP_BODY_LIMIT = 8 * MIB
 
 export interface PipelineDependencies {
   readonly configuration: Configuration
-  /** The configuration in force, which may be a later one: what is asked again of calls under way is asked by it. */
+  /** The configuration in force, which may be a later one: calls under way are asked again by it. */
   readonly inForce: () => Configuration
-  /** Finds the principal of a certificate, by its digest or, where it was enrolled so, by its SPIFFE id. */
+  /** Finds the principal of a certificate, by its digest or, if it was enrolled so, by its SPIFFE id. */
   readonly pin: Plugin<Arrival, PinnedCaller>
-  /** The same, asked in the database each time: for what no record asserts. */
+  /** The same, asked in the database each time: for facts that no record asserts. */
   readonly pinNow: Plugin<Arrival, PinnedCaller>
-  /** Asks it once more, where a body has taken its time. */
+  /** Asks it once more, if a body has taken its time. */
   readonly again: Plugin<Arrival & PinnedCaller, { holder: Principal }>
   /** Made once: it remembers the keys that held. */
   readonly apiKey: Plugin<Arrival & { principal: Principal }, object>
-  /** Who administers. Made of what outlives a configuration: its memory of failures, and its sessions. */
+  /**
+   * The parts that identify an operator and outlive a configuration: its memory of failures, and its
+   * sessions.
+   */
   readonly operators: Omit<OperatorDependencies, 'pin' | 'proof' | 'page' | 'session'>
   /** The sessions of browsers. */
   readonly sessions: BrowserSessions
@@ -90,7 +93,7 @@ export interface PipelineDependencies {
   readonly mcp: Pick<McpRuntime, 'registry' | 'sessions' | 'serverRequests' | 'farRequests' | 'states'>
 }
 
-/** What is asked of an operator: what a change demands, and the action of its row. */
+/** The demand on an operator: the capability for a change, and the action of its row. */
 interface OperationGate {
   readonly action: string
   readonly demands: string
@@ -124,13 +127,13 @@ export function pipelines(dependencies: PipelineDependencies) {
     mcp: mcpPipelines(dependencies, questions),
     auth: authPipelines(dependencies, questions),
     proofs: proofPipeline(dependencies, questions, operators),
-    /** Administration: an operator over TLS, or whoever the file mode of the control socket lets in. */
+    /** Administration: an operator over TLS, or a user whom the file mode of the control socket lets in. */
     admin: administration(dependencies, operators.known),
     control: {
       ...administration(dependencies, localOperator),
       proofs: ANYONE.pass(operatorReader(localOperator)).pass(singleUse(dependencies.claims)),
     },
-    /** A change that one of them asks for: rehearsal, what is expected, the second operator. */
+    /** A change that one of them asks for: rehearsal, expectations, the second operator. */
     change: changePipeline,
     /** The first operator secret, by the code on the terminal that started the service. */
     setup: ANYONE.pass(dependencies.beforeFirstSecret).pass(
@@ -155,7 +158,7 @@ function callerQuestions({ configuration, inForce, constrained, adminUrls }: Pip
     ours: ANYONE.pass(origin(constrained.baseUrls)),
     proof: dpop(judged),
     adminPages,
-    // Signing in is there for whoever administers on a listener of its own as well.
+    // Operators sign in on a listener of administration as well.
     eitherPages: ANYONE.pass(adminPages),
     eitherProof: dpop({ ...judged, baseUrls: adminUrls }),
   }
@@ -178,7 +181,7 @@ function operatorQuestions(
 
 type OperatorQuestions = ReturnType<typeof operatorQuestions>
 
-/** The organisation's own checks in their order, and behind them those that only watch. */
+/** The organisation's own checks in their order, and after them the shadows. */
 function ownChecks({ checks }: Configuration): readonly CheckPlugin[] {
   const of = (isShadow: boolean) =>
     checks.filter(({ shadow: watches }) => watches === isShadow).map(({ check }) => check)
@@ -195,8 +198,8 @@ function llmPipelines(
   const own = ownChecks(configuration)
   return {
     /**
-     * The page, the demand, the certificate, the proof, the API key, the call and its capability (which is asked
-     * first where the body is long); then the organisation's own checks.
+     * The page, the demand, the certificate, the proof, the API key, the call and its capability (which is
+     * asked first if the body is long); then the organisation's own checks.
      */
     call: (endpoint: LlmEndpoint) => {
       const call = ours
@@ -208,10 +211,10 @@ function llmPipelines(
         .pass(jsonBody({ limit: LLM_BODY_LIMIT, judged: JUDGED_MEMBERS }))
         .pass(llmCall(endpoint))
         .pass(members)
-        // Where an operator's change overtakes the record, all that rests on it is asked once more.
+        // If an operator's change overtakes the record, everything that rests on it is asked once more.
         .anew(pin, proof)
         // Once more: a body may take two minutes to come, and a revocation meanwhile must hold
-        // (docs/threats.md#m-06). Where it came at once, the record sees to that alone.
+        // (docs/threats.md#m-06). If it came at once, the record sees to that alone.
         .pass(again)
         .pass(gate)
       return own.reduce<typeof call>((pipeline, check) => pipeline.pass(check), call)
@@ -263,8 +266,8 @@ function mcpWork(
 }
 
 /**
- * Signing in: the certificate authenticates the client (RFC 8705 §2), the proof names the key to bind a
- * token to. A certificate is renewed by whoever could make a call with it.
+ * Signing in: the certificate authenticates the client (RFC 8705 §2), the proof names the key to bind a token
+ * to. A principal renews its certificate if it could make a call with it.
  */
 function authPipelines(
   { pinNow, again, apiKey, claims, constrained, adminUrls }: PipelineDependencies,
@@ -304,7 +307,7 @@ function administration({ metricsToken, claims }: PipelineDependencies, who: Plu
   return {
     read: (operation: OperationGate): Pipeline<AdministrationFacts> =>
       asked(operation).pass(singleUse(claims)),
-    /** Asked once more behind the body: an operator who was deactivated while it came changes nothing. */
+    /** Asked once more after the body: an operator who was deactivated while it came changes nothing. */
     write: (operation: OperationGate): Pipeline<AdministrationFacts & JsonBody> =>
       asked(operation).pass(body).pass(recheckOperator(who, gate)).pass(singleUse(claims, 'change')),
     metrics: asked(METRICS, metricsReader(who, metricsToken)).pass(singleUse(claims)),
@@ -319,16 +322,19 @@ function signInPipelines(
   const form = formBody(SIGN_IN_BODY_LIMIT)
   return {
     anyone: ANYONE,
-    /** An operator's certificate, with what the mode demands beside it: a browser signs no proofs. */
+    /** An operator's certificate, with the mode's other demands: a browser signs no proofs. */
     certificate: eitherPages.pass(pinNow).pass(eitherProof).pass(form).pass(singleUse(claims)),
     secret: eitherPages.pass(form).pass(secretInForm(operators.secret)),
-    /** Nobody is made to forget its session by a page of another site, whose form comes without a Strict cookie. */
+    /**
+     * Nobody is made to forget its session by a page of another site, whose form comes without a Strict
+     * cookie.
+     */
     signOut: eitherPages.pass(form).pass(visitor(sessions)),
     logout: ANYONE.pass(formBody(LOGOUT_BODY_LIMIT)),
   }
 }
 
-/** The pages of the dashboard: what a session opens, and the first page of all. */
+/** The pages of the dashboard: those that a session opens, and the first page of all. */
 function dashboardPipelines(
   { beforeFirstSecret, claims }: PipelineDependencies,
   { adminPages, eitherPages }: CallerQuestions,
@@ -342,10 +348,10 @@ function dashboardPipelines(
     /** While no secret is stored: by the code on the terminal. */
     setup: ANYONE.pass(beforeFirstSecret),
     setUp: ANYONE.pass(beforeFirstSecret).pass(adminPages).pass(formBody(SETUP_BODY_LIMIT)),
-    /** What a page shows demands what the API demands for the same. */
+    /** A page demands what the API demands for the same data. */
     page: (operation: OperationGate): Pipeline<AdministrationFacts> =>
       asked(ANYONE, operation).pass(singleUse(claims)),
-    /** A form of such a page, which comes with its session's token; asked once more behind its body. */
+    /** A form of such a page, which comes with its session's token; asked once more after its body. */
     form: (operation: OperationGate): Pipeline<AdministrationFacts & SubmittedForm> =>
       asked(eitherPages, operation)
         .pass(formBody(FORM_LIMIT))

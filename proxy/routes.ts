@@ -22,8 +22,8 @@ export interface GatewayRouters {
 }
 
 /**
- * Makes the routers, with every route of every listener: each room lists its own in its `routes.ts`. `adminApart`:
- * administration has a listener of its own; else it shares the runtime's.
+ * Makes the routers, with every route of every listener: each room lists its own in its `routes.ts`.
+ * `adminApart`: administration has a listener of its own; else it shares the runtime's.
  */
 export function routers(p: GatewayPipelines, h: RouteHandlers, adminApart: boolean): GatewayRouters {
   const { recorders } = h

@@ -53,7 +53,7 @@ export interface RefusalExample {
   readonly reply: Reply
 }
 
-/** Collects what a document names once and refers to from many places. */
+/** Collects the parts that a document names once and refers to from many places. */
 export class OpenApiComponents {
   readonly #schemas = new Map<string, OpenApiNode>()
   readonly #responses = new Map<string, OpenApiNode>()
@@ -83,7 +83,9 @@ export class OpenApiComponents {
     }
   }
 
-  /** The JSON content of such a response: the schema of the body and an example for each reason, by reference. */
+  /**
+   * The JSON content of such a response: the schema of the body and an example for each reason, by reference.
+   */
   refusals(refusals: readonly RefusalExample[]): {
     readonly schema: OpenApiNode
     readonly examples: OpenApiNode
@@ -111,7 +113,7 @@ export class OpenApiComponents {
   }
 }
 
-/** A name that says what it can. Several responses may have the same one. */
+/** A name that says as much as it can. Several responses may have the same one. */
 function nameOf(status: string, refusals: readonly RefusalExample[]): string {
   const [first = '', ...more] = refusals.map(({ reason }) => reason)
   return `${status}-${more.length < 3 ? [first, ...more].join('-') : `${first}-and-${more.length}-more`}`

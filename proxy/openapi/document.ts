@@ -36,9 +36,10 @@ const SECURITY: Readonly<Record<RouteDoc['caller'], readonly OpenApiNode[]>> = {
 const isPage = (path: string): boolean => path === '/proxy' || path.startsWith('/proxy/')
 
 /**
- * Describes the routes of the API as an OpenAPI 3.1 document, in their order; one that several listeners have, once.
- * Throws if one has no doc: a route that nobody has described is a fault of this program. Everybody else's turn
- * comes between two routes: it takes some tenths of a second in all, and anybody may ask for it.
+ * Describes the routes of the API as an OpenAPI 3.1 document, in their order; one that several listeners
+ * have, once. Throws if one has no doc: a route that nobody has described is a fault of this program. Gives
+ * everybody else a turn between two routes: it takes some tenths of a second in all, and anybody may ask for
+ * it.
  */
 export async function openapi(routes: readonly Route[]): Promise<OpenApiNode> {
   const components = new OpenApiComponents()
@@ -206,7 +207,7 @@ function withRefusals(
   components: OpenApiComponents,
 ): OpenApiNode {
   const { schema, examples } = components.refusals(refusals)
-  // As contentOf has made it.
+  // contentOf has made it so.
   const content = (answer.content ?? {}) as Readonly<
     Record<string, { schema: OpenApiNode; example?: unknown }>
   >

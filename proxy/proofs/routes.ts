@@ -14,7 +14,7 @@ export function proofRoutes(
 ): readonly BareRoute[] {
   const route = (path: string, handler: ProofHandlers[keyof ProofHandlers], doc: RouteDoc) =>
     withRouteDoc(openRoute('GET', path, pipeline, handler, anonymous), doc)
-  // N has three digits in each segment, and the width of a tile that is not full stands behind.
+  // N has three digits in each segment, and the width of a tile that is not full comes last.
   const tiles = ['{n}', '{n}/{n1}', '{n}/{n1}/{n2}', '{n}/{n1}/{n2}/{n3}', '{n}/{n1}/{n2}/{n3}/{n4}']
   return [
     route('/v1/audit/key', key, KEY),

@@ -37,7 +37,7 @@ export interface Configuration {
   readonly pin: PinOptions
   readonly audit: AuditOptions
   readonly llm: LlmOptions
-  /** The options in the file; the defaults where there is none. */
+  /** The options in the file; the defaults if there is none. */
   readonly mcp: McpOptions
   /** The same of `70-operators.yaml`. */
   readonly operators: OperatorsOptions
@@ -52,22 +52,25 @@ export interface Configuration {
   readonly close: () => Promise<void>
 }
 
-/** A check, and the hex SHA-256 of its code; null where that lies elsewhere. */
+/** A check, and the hex SHA-256 of its code; null if that lies elsewhere. */
 export interface InstalledCheck extends Pick<OpenedCheck, 'check' | 'digest'> {
   /** True: it only watches (docs/rehearsal.md#shadow). */
   readonly shadow: boolean
-  /** Hex SHA-256 of what its file says to it. */
+  /** Hex SHA-256 of the options in its file. */
   readonly options: string
 }
 
-/** What judges, as decision rows say it, and the row of the configuration itself (docs/ledger.md#authority). */
+/**
+ * The rules that judge, as in decision rows, and the row of the configuration itself
+ * (docs/ledger.md#authority).
+ */
 export const judgingOf = ({ digest, dpopMode, noDowngrade, checks }: Configuration): JudgingRules => ({
   configDigest: digest,
   mode: { egress_dpop_mode: dpopMode, no_downgrade: noDowngrade },
   checks: checks.map(({ check: { name }, digest: code, shadow }) => ({ name, digest: code, shadow })),
 })
 
-/** The `detail` of the row `config.loaded`: what every decision under its digest is judged by. */
+/** The `detail` of the row `config.loaded`: the rules of every decision under its digest. */
 export const loadedDetail = (configuration: Configuration): JsonObject => {
   const { mode, configDigest } = judgingOf(configuration)
   const { enforce_tools_call, list } = configuration.mcp
@@ -84,7 +87,7 @@ export const loadedDetail = (configuration: Configuration): JsonObject => {
 export const namedChecks = ({ checks }: Pick<Configuration, 'checks'>) =>
   checks.map(({ check: { name }, digest, shadow, options }) => ({ name, digest, shadow, options }))
 
-/** What must stay true, and what of the configuration it is judged by. */
+/** The expectations, and the parts of the configuration they are judged by. */
 export const expectedOf = ({
   expectations,
   mcp,
@@ -172,7 +175,7 @@ interface LoadedCheck extends OpenedCheck, InstalledCheck {
 type LoadedChecks = ReadonlyMap<string, LoadedCheck>
 
 /**
- * Loads the checks one after the other, so that what they log stands in order. Returns each under the name of
+ * Loads the checks one after the other, so that their log lines are in order. Returns each under the name of
  * its file.
  */
 async function loadChecks(

@@ -56,7 +56,7 @@ export interface GatewayOptions {
 }
 
 export interface Gateway {
-  /** Base URLs; empty where only the control socket is open. */
+  /** Base URLs; empty if only the control socket is open. */
   readonly url: string
   readonly adminUrl: string
   /** The things that this start has made, in words for the operator. */
@@ -69,11 +69,11 @@ export interface Gateway {
   readonly setupCode: string
   readonly configuration: () => Configuration
   /**
-   * Reads the operators' files and the server certificate anew. False: something was wrong, and all is as
+   * Reads the operators' files and the server certificate again. False: something was wrong, and all is as
    * before.
    */
   readonly reload: ReloadConfiguration
-  /** Resolves once, where the ledger can never be written again. The process must then stop. */
+  /** Resolves once, if the ledger can never be written again. The process must then stop. */
   readonly failed: Promise<Error>
   /**
    * Drains and closes. `graceMs`: the time that streams may go on. Default: MCP_PROXY_SHUTDOWN_GRACE_S. A
@@ -83,7 +83,7 @@ export interface Gateway {
 }
 
 /**
- * Starts the gateway. Rejects with one sentence for the operator where it cannot start; nothing is left open
+ * Starts the gateway. Rejects with one sentence for the operator if it cannot start; nothing is left open
  * then.
  */
 export async function startGateway(settings: Settings, options: GatewayOptions = {}): Promise<Gateway> {
@@ -265,7 +265,7 @@ async function writeFirstRows(
   const { ledger } = services
   const { configuration } = opening
   const { controlOnly = false } = opening.options
-  // A ledger begins with the start of a service, whoever writes it.
+  // A ledger begins with the start of a service.
   if (controlOnly && ledger.head === null) await note('service.started', { ...STARTED, control_only: true })
   if (!controlOnly) await beginServing(services, note, opening)
   const { clock, dataDirectory, logs } = services
@@ -278,7 +278,7 @@ async function writeFirstRows(
   if (rows > 0) logs.log.info({ rows }, 'what is older than this version of the record was written down')
 }
 
-/** Writes the outcomes of calls that an earlier run left open, then the start, and what judges from here on. */
+/** Writes the outcomes of calls that an earlier run left open, then the start, and the rules from here on. */
 async function beginServing(
   { ledger, clock, logs }: GatewayServices,
   note: WriteServiceRow,
@@ -335,7 +335,7 @@ async function shutdown(options: ShutdownOptions): Promise<void> {
   await recordAnonymousRefusals(refused).catch(logWriteFailure(logs.log))
   await writeSummaries({ ledger, summaries }, true).catch(logWriteFailure(logs.log))
   if (listeners) await note('service.stopped', {}).catch(logWriteFailure(logs.log))
-  // The last rows too: what lies still is sealed.
+  // The last rows too: all of them are sealed at rest.
   if (dataDirectory.database.leads(SEAL_TASK)) await services.sealer.seal().catch(logWriteFailure(logs.log))
   await stopChecks()
   upstream.close()

@@ -38,7 +38,8 @@ import { describeInForce } from './in-force.ts'
 import type { GatewayServices } from './services.ts'
 
 /**
- * The handlers of the routes, by room, and the recorders of their decisions. One set for each configuration in force.
+ * The handlers of the routes, by room, and the recorders of their decisions. One set for each configuration
+ * in force.
  */
 export interface RouteHandlers {
   readonly recorders: RouteRecorders
@@ -54,7 +55,10 @@ export interface RouteHandlers {
   readonly registry: GatewayMetrics['registry']
 }
 
-/** Makes the handlers of one configuration. `change`: the questions of a change, as proxy/pipelines.ts names them. */
+/**
+ * Makes the handlers of one configuration. `change`: the questions of a change, as proxy/pipelines.ts names
+ * them.
+ */
 export function createHandlers(
   services: GatewayServices,
   configuration: Configuration,

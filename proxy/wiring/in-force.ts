@@ -7,7 +7,10 @@ import type { Configuration } from './configuration.ts'
 
 const EITHER = ['true', 'false']
 
-/** Says what is in force, and which line of which file says it. Holds names and places; of values, the modes alone. */
+/**
+ * Says what is in force, and which line of which file says it. Holds names and places; of values, the modes
+ * alone.
+ */
 export function describeInForce(
   { files, dpopMode, noDowngrade, mcp }: Configuration,
   { pluginsDir, egressDpopMode }: Pick<Settings, 'pluginsDir' | 'egressDpopMode'>,

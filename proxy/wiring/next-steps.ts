@@ -22,7 +22,7 @@ export async function nextSteps(settings: Settings, gateway: Gateway): Promise<s
   return `${lines.map((line) => `sallyport: ${escapeHidden(line)}`).join('\n')}\n`
 }
 
-/** Says which providers have no key, and what gives them one. Never a key, nor a part of one. */
+/** Says which providers have no key, and how to give them one. Never a key, nor a part of one. */
 function keyless(gateway: Gateway): string[] {
   const { llm, files } = gateway.configuration()
   const file = files.find(({ plugin }) => plugin === 'llm')?.file

@@ -4,10 +4,13 @@ import type { JsonObject } from '../../db/support/json.ts'
 import type { GatewayMetrics } from '../telemetry/metrics.ts'
 import { type Configuration, loadedDetail } from './configuration.ts'
 
-/** Loads the configuration anew. Resolves with true where it is in force now. Never rejects. */
+/** Loads the configuration again. Resolves with true if it is in force now. Never rejects. */
 export type ReloadConfiguration = () => Promise<boolean>
 
-/** Writes an audit row about the service itself. `digest`: of the configuration that it is about; absent: in force. */
+/**
+ * Writes an audit row about the service itself. `digest`: of the configuration that it is about; absent: in
+ * force.
+ */
 export type WriteServiceRow = (action: string, detail: JsonObject, digest?: string) => Promise<unknown>
 
 interface ReloadDependencies {
@@ -20,9 +23,10 @@ interface ReloadDependencies {
 }
 
 /**
- * Makes a {@link ReloadConfiguration}. It reads the operators' files anew and swaps them in whole; requests under way
- * finish on the old ones, as long as the new ones would let their callers in. A bad file leaves everything as it was and is logged, counted and recorded
- * (docs/threats.md#f-31). Calls that overlap run one after another.
+ * Makes a {@link ReloadConfiguration}. It reads the operators' files again and swaps them in whole; requests
+ * under way finish on the old ones, as long as the new ones would let their callers in. A bad file leaves
+ * everything as it was and is logged, counted and recorded (docs/threats.md#f-31). Calls that overlap run one
+ * after another.
  */
 export function reloader(sources: ReloadDependencies): ReloadConfiguration {
   let last: Promise<unknown> = Promise.resolve()

@@ -116,7 +116,7 @@ export interface GatewayServices {
   readonly identityProviderNames: HostNameCache
   /** The clients' connections, and the descriptors that they share with all else. */
   readonly descriptors: FileDescriptors
-  /** Of sign-ins by the identity provider, whichever configuration is in force. */
+  /** Throttles of sign-ins by the identity provider, whichever configuration is in force. */
   readonly signInThrottles: Pick<SignInContext, 'wrongCodes' | 'refusedRows' | 'exchanges' | 'signIns'>
   readonly idempotencyKeys: IdempotencyKeys
   /** The models that providers ran in place of those that they were asked for, since the process started. */
@@ -124,14 +124,14 @@ export interface GatewayServices {
   /** Lists of models, as the providers last gave them. */
   readonly catalogue: ModelCatalogue
   readonly mcp: McpRuntime
-  /** The pages of the dashboard that follow what is recorded. */
+  /** The pages of the dashboard that follow new rows. */
   readonly followers: ActivityFollowers
   /** The plugins that remember something: made once, whichever configuration is in force. */
   readonly plugins: Omit<PipelineDependencies, 'configuration' | 'inForce' | 'mcp'>
   readonly hasAdminSecret: () => Promise<boolean>
-  /** Has the listeners show the server's certificate that lies in the data directory now. */
+  /** Has the listeners show the server's certificate that is in the data directory now. */
   readonly renewCertificate: () => Promise<void>
-  /** Has this process use the CA and the names that the database holds, where they are others by now. */
+  /** Has this process use the CA and the names in the database, if they have changed. */
   readonly followAuthority: () => Promise<void>
 }
 
@@ -229,7 +229,7 @@ export async function openServices(
     log: logs.log,
   })
   const pinned = pin(pinsOf(), subjectKeys, bySpiffeId, monotonic)
-  // What another process destroys is forgotten here too.
+  // A key that another process destroys is forgotten here too.
   database.notices.on(AUTHORITY_TOPIC, () => subjectKeys.known.clear())
   const oneAtATime = new KeyedQueue()
   const renew = (): Promise<void> => renewServerCertificate(dataDirectory, listeners.current, clock).run()
@@ -328,16 +328,16 @@ const MIB = 1024 * 1024
 
 /**
  * Chooses how many bytes calls may hold. While it is judged, a body costs up to three times its length (its
- * bytes, its text, its values), so that a quarter of the memory leaves room for everything else. Half of it for
- * one principal: 64 prompts of 4 MiB at once with the default. The bytes lie outside V8's heap and the values
- * in it, two bytes for one where a text is not Latin-1: no process has more than a quarter of its heap, whatever was
- * set, for V8 ends it where that is full. `heapBytes`: the most that the heap may grow to.
+ * bytes, its text, its values), so that a quarter of the memory leaves room for everything else. Half of it
+ * for one principal: 64 prompts of 4 MiB at once with the default. The bytes lie outside V8's heap and the
+ * values in it, two bytes for one if a text is not Latin-1: no process has more than a quarter of its heap,
+ * whatever was set, for V8 ends it if that is full. `heapBytes`: the most that the heap may grow to.
  */
 export function memoryLimits(
   { heldMib, heldPerPrincipalMib }: Pick<Settings, 'heldMib' | 'heldPerPrincipalMib'>,
   heapBytes = getHeapStatistics().heap_size_limit,
 ): MemoryLimits {
-  // Zero, or more than the machine has, where nothing is constrained.
+  // Zero, or more than the machine has, if nothing is constrained.
   const memory = Math.min(totalmem(), process.constrainedMemory() || Number.POSITIVE_INFINITY)
   const all = heldMib === null ? Math.min(Math.max(memory / 4, 64 * MIB), 512 * MIB) : heldMib * MIB
   const whole = Math.min(all, heapBytes / 4)

@@ -30,8 +30,8 @@ export interface PipelineSteps {
 
 /**
  * Lists the plugins that LLM and MCP calls must pass under a configuration: the names of the very pipelines
- * that a gateway judges by, and the recorder's where a decision is recorded at their end. Builds the
- * pipelines on an empty database, in memory.
+ * that a gateway judges by, and the recorder's if a decision is recorded at their end. Builds the pipelines
+ * on an empty database, in memory.
  */
 export async function pipelineSteps(configuration: Configuration): Promise<readonly PipelineSteps[]> {
   const database = await openDatabase('sqlite::memory:')

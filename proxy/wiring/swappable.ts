@@ -22,7 +22,7 @@ export function swappableConfiguration(services: GatewayServices, first: Configu
     const next = made(configuration)
     inForce = configuration
     for (const place of ['runtime', 'admin', 'control'] as const) mounted[place].router = next[place]
-    // What was let through by the one before is asked again before it leaves.
+    // A call that the one before let through is asked again before it leaves.
     dataDirectory.database.authority.advance()
   }
   return {
@@ -33,7 +33,10 @@ export function swappableConfiguration(services: GatewayServices, first: Configu
       mount(configuration)
       void before.close()
     },
-    /** Makes the routers anew from the configuration in force: what they are made of beside it is another one. */
+    /**
+     * Makes the routers again from the configuration in force: something else that they are made of has
+     * changed.
+     */
     remount: (): void => mount(inForce),
   }
 }

@@ -32,7 +32,7 @@ const sessionHeaders = (id: string | null, protocolVersion: string): HeaderList 
 interface LegacyQuestion extends Pick<SessionOpening, 'permit' | 'resource' | 'hangup'> {
   readonly method: string
   readonly params: UnknownRecord
-  /** Of the session; none before there is one. */
+  /** The session's; none before there is one. */
   readonly headers: HeaderList
 }
 
