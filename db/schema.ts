@@ -93,7 +93,10 @@ interface UserTable extends LocalPrincipalTable {
   readonly principal_ref: string
 }
 
-/** The keys of commitments (docs/ledger.md#commitments), one for each name that the ledger knows a principal by. */
+/**
+ * The keys of commitments (docs/ledger.md#commitments), one for each name that the ledger knows a principal
+ * by.
+ */
 interface SubjectKeyTable {
   /** `usr_…` of a user, the id of any other. */
   readonly principal_ref: string
@@ -252,7 +255,10 @@ interface OperatorSessionTable {
   readonly subject: string | null
   /** The `sid` of the identity provider, which a logout names. */
   readonly provider_session: string | null
-  /** JSON array of lower-case hex: the entries of the configuration, the secret, or the certificate, that have let it in. */
+  /**
+   * JSON array of lower-case hex: the entries of the configuration, the secret, or the certificate, that have
+   * let it in.
+   */
   readonly mapped_by: string
   readonly created_at: string
   readonly used_at: ColumnType<string, string, string>
@@ -307,7 +313,10 @@ interface ProposalTable {
   readonly decided_at: ColumnType<string | null, string | null, string | null>
 }
 
-/** One row of the ledger (docs/ledger.md#row), a view on SQLite (docs/ledger.md#table). Written by db/ledger alone. */
+/**
+ * One row of the ledger (docs/ledger.md#row), a view on SQLite (docs/ledger.md#table). Written by db/ledger
+ * alone.
+ */
 interface AuditLogTable {
   readonly stream: string
   readonly seq: number

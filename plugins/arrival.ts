@@ -19,7 +19,10 @@ export interface MemoryOwner {
   readonly actor?: object
 }
 
-/** The account of the bytes that one call holds: its body, and what it keeps of answers. They count until it ends. */
+/**
+ * The account of the bytes that one call holds: its body, and what it keeps of answers. They count until it
+ * ends.
+ */
 export interface MemoryReservation {
   /** Names the owner of the bytes, before the first of them. */
   readonly setOwner: (caller: MemoryOwner) => void
@@ -55,7 +58,10 @@ export interface HangupSignal {
 export interface CallAuthority {
   /** False once any authority has changed since it was asked about last. Costs no question. */
   readonly unchanged: boolean
-  /** Asks whether the call would be allowed now. Rejects with `authority_revoked`, or with a DatabaseUnavailable. */
+  /**
+   * Asks whether the call would be allowed now. Rejects with `authority_revoked`, or with a
+   * DatabaseUnavailable.
+   */
   readonly confirm: () => Promise<void>
 }
 

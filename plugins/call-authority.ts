@@ -12,7 +12,9 @@ export const OWN_AUTHORITY: CallAuthority = { unchanged: true, confirm: () => Pr
  */
 export const OVERTAKEN = new Error('what decisions are made by changed before the request went out')
 
-/** Changes that come one after the other must not refuse a call that all of them allow, nor hold it for ever. */
+/**
+ * Changes that come one after the other must not refuse a call that all of them allow, nor hold it for ever.
+ */
 const MAX_CONFIRMATIONS = 8
 
 /**

@@ -12,7 +12,10 @@ declare const permitted: unique symbol
 
 interface PermitBase<Kind extends string> {
   readonly kind: Kind
-  /** Compared, and if need be asked, right before each request leaves: a permit from before a revocation is none. */
+  /**
+   * Compared, and if need be asked, right before each request leaves: a permit from before a revocation is
+   * none.
+   */
   readonly authority: CallAuthority
   readonly [permitted]: true
 }

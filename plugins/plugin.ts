@@ -290,8 +290,8 @@ class CallJudgement<Facts extends Arrival> {
   }
 
   /**
-   * Tells plugins from a place on at once that a call they let through is not made: they are about to be asked
-   * again. Returns what they threw, as it comes in.
+   * Tells plugins from a place on at once that a call they let through is not made: they are about to be
+   * asked again. Returns what they threw, as it comes in.
    */
   release(from: number): readonly SettlementFault[] {
     const faults: SettlementFault[] = []

@@ -296,8 +296,8 @@ export function toRefusal(thrown: unknown, otherwise: RefusalReason): Refusal {
 }
 
 /**
- * The one kind of refusal. Thrown by a plugin or a handler, turned into HTTP in `proxy/http/refusal.ts`. Has no stack
- * of its own: its cause has.
+ * The one kind of refusal. Thrown by a plugin or a handler, turned into HTTP in `proxy/http/refusal.ts`. Has
+ * no stack of its own: its cause has.
  */
 export class Refusal extends Error {
   readonly reason: RefusalReason

@@ -26,7 +26,10 @@ export class StrangersLine {
   readonly #waiting = new Set<() => void>()
   #underWay = 0
 
-  /** Makes the same question, asked in line unless its key was found before. Refuses with `overloaded` if the line is long. */
+  /**
+   * Makes the same question, asked in line unless its key was found before. Refuses with `overloaded` if the
+   * line is long.
+   */
   fronting<Given extends readonly unknown[], Found>(
     keyOf: (...given: Given) => string,
     ask: (...given: Given) => LookupAnswer<Found>,
@@ -77,8 +80,8 @@ export class StrangersLine {
 }
 
 /**
- * Makes the questions to a database that anybody may cause. An engine within the process answers them at once; one behind
- * a socket is asked in line.
+ * Makes the questions to a database that anybody may cause. An engine within the process answers them at
+ * once; one behind a socket is asked in line.
  */
 export function strangerLookups(database: Database) {
   const line = new StrangersLine()

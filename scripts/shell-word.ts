@@ -1,8 +1,9 @@
 import { escapeHidden, hiddenCharacters } from '../proxy/visible.ts'
 
 /**
- * Returns the word of a POSIX shell that stands for exactly this text. A line feed or another control character makes
- * it a word of several lines, of which a comment would hold only the first: see {@link assertOneLine}.
+ * Returns the word of a POSIX shell that stands for exactly this text. A line feed or another control
+ * character makes it a word of several lines, of which a comment would hold only the first: see {@link
+ * assertOneLine}.
  */
 export const shellWord = (text: string): string => (/^[\w@%+=:,./-]+$/.test(text) ? text : shellQuoted(text))
 

@@ -85,7 +85,9 @@ async function makeDirectory(directory: string): Promise<void> {
   }
 }
 
-/** Makes a CA: its files by their names, the keys sealed. Throws as `createAuthority` does. Writes nothing. */
+/**
+ * Makes a CA: its files by their names, the keys sealed. Throws as `createAuthority` does. Writes nothing.
+ */
 export async function sealedAuthority(
   options: NewAuthorityOptions & Pick<AuthorityFiles, 'passphrase'>,
 ): Promise<ReadonlyMap<(typeof AUTHORITY_FILES)[number], string>> {

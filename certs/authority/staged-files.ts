@@ -4,8 +4,8 @@ import { join } from 'node:path'
 import { isFileNotFound, syncFolder, writePrivateFile } from './key-store.ts'
 
 // A set is written to a folder of its own, which is then renamed to `authority.ready`: that rename is the
-// commit point. A crash before it leaves a folder that nothing reads; after it, `completeStagedFiles` moves whatever still
-// waits there.
+// commit point. A crash before it leaves a folder that nothing reads; after it, `completeStagedFiles` moves
+// whatever still waits there.
 const READY = 'authority.ready'
 // The same for a set that takes the place of another one.
 const REPLACING = 'authority.replacing'

@@ -3,8 +3,8 @@ import { extensionOf, OID, readCertificate } from '../x509/x509.ts'
 
 /**
  * The identity that a certificate speaks for: `spiffe://<trust_domain>/<org>/<name>` for an agent
- * (specification §2.6), with a segment of its own before the name for a user, a workload or an operator, so that
- * their names and the agents' never meet.
+ * (specification §2.6), with a segment of its own before the name for a user, a workload or an operator, so
+ * that their names and the agents' never meet.
  */
 export interface SpiffeId {
   readonly trustDomain: string

@@ -18,7 +18,9 @@ export interface SvidEnrollment {
 
 export interface EnrolledSvid extends EnrolledCertificate {
   readonly spiffeId: string
-  /** The CAs of the bundle that it chains to. Lower-case hex SHA-256 of the DER of each, sorted, each once. */
+  /**
+   * The CAs of the bundle that it chains to. Lower-case hex SHA-256 of the DER of each, sorted, each once.
+   */
   readonly anchors: readonly string[]
 }
 

@@ -46,10 +46,10 @@ const SIGNS_ONLY = KEY_USAGE.digitalSignature | KEY_USAGE.nonRepudiation
 const MAX_STAMP_CERTIFICATES = 9
 
 /**
- * Verifies a time stamp by itself: the certificate that it names and brings is one for time stamps alone (RFC 3161, section
- * 2.3), was valid then, has signed it (RFC 5652, section 5.4), and is the one that it binds itself to (RFC 5816). Throws
- * a {@link StampError}. `signerIn`: reads a certificate, and may remember it. Does NOT ask who has issued it:
- * `judge.ts` does.
+ * Verifies a time stamp by itself: the certificate that it names and brings is one for time stamps alone (RFC
+ * 3161, section 2.3), was valid then, has signed it (RFC 5652, section 5.4), and is the one that it binds
+ * itself to (RFC 5816). Throws a {@link StampError}. `signerIn`: reads a certificate, and may remember it.
+ * Does NOT ask who has issued it: `judge.ts` does.
  */
 export function verifyStamp(stamp: TimeStampToken, signerIn = stampSignerOf): VerifiedSigner {
   return withStampErrors(() => {

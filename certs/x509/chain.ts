@@ -158,7 +158,10 @@ function refuseMany(intermediates: number): void {
   )
 }
 
-/** Reads the trusted certificates that may have issued one of these. A bundle may be long; to read one takes ms. */
+/**
+ * Reads the trusted certificates that may have issued one of these. A bundle may be long; to read one takes
+ * ms.
+ */
 function rootsOf(
   pems: string | readonly string[],
   below: readonly ChainCertificate[],

@@ -16,7 +16,9 @@ const VERSION = 0xa0
 /** The kinds of keys whose signatures take a millisecond at most, by the OID's content. */
 const RSA = ['2a864886f70d010101', '2a864886f70d01010a']
 const ELLIPTIC = '2a8648ce3d0201'
-/** P-256, P-384, P-521: named. Curves that are spelled out are computed without any of OpenSSL's short cuts. */
+/**
+ * P-256, P-384, P-521: named. Curves that are spelled out are computed without any of OpenSSL's short cuts.
+ */
 const CURVES = ['2a8648ce3d030107', '2b81040022', '2b81040023']
 /** Ed25519, Ed448. */
 const EDWARDS = ['2b6570', '2b6571']

@@ -25,9 +25,9 @@ const TRIES = 2
 const OTHER_FAMILY_MS = 250
 
 /**
- * Asks name servers for the addresses of exactly this name, by c-ares: no hosts file, no search list, and no thread
- * that a silent name server could keep. Rejects with {@link HostNameError}, or with the signal's reason. Each look-up has
- * sockets, and so ports, of its own.
+ * Asks name servers for the addresses of exactly this name, by c-ares: no hosts file, no search list, and no
+ * thread that a silent name server could keep. Rejects with {@link HostNameError}, or with the signal's
+ * reason. Each look-up has sockets, and so ports, of its own.
  */
 export async function askNameServers(
   host: string,
@@ -95,8 +95,8 @@ export async function lookUpHost(host: string, options: HostLookupOptions): Prom
 let lookupQueue: Promise<unknown> = Promise.resolve()
 
 /**
- * Looks a name up as the system does, on a thread of Node's pool, which cannot be called off: one name at a time in the
- * whole process, so that it takes one of the two threads that look-ups have.
+ * Looks a name up as the system does, on a thread of Node's pool, which cannot be called off: one name at a
+ * time in the whole process, so that it takes one of the two threads that look-ups have.
  */
 function askSystem(host: string, signal: AbortSignal): Promise<readonly HostAddress[]> {
   const asked = lookupQueue.then(async () => {

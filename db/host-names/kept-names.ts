@@ -121,7 +121,10 @@ export class HostNameCache {
   }
 }
 
-/** Waits for a look-up until its time is over; it is called off then, and what cannot be called off is left alone. */
+/**
+ * Waits for a look-up until its time is over; it is called off then, and what cannot be called off is left
+ * alone.
+ */
 async function inTime(
   host: string,
   lookUp: (signal: AbortSignal) => Promise<ResolvedAddresses>,

@@ -20,8 +20,8 @@ const LOOPBACK: readonly HostAddress[] = [
 ]
 
 /**
- * Returns the addresses that this machine itself knows of a name: those of its hosts file, in its order, and loopback
- * for `localhost` and what lies below it (RFC 6761 §6.3). Empty: none.
+ * Returns the addresses that this machine itself knows of a name: those of its hosts file, in its order, and
+ * loopback for `localhost` and what lies below it (RFC 6761 §6.3). Empty: none.
  */
 export async function machineAddresses(host: string): Promise<readonly HostAddress[]> {
   const name = bare(host)
@@ -40,13 +40,18 @@ export function addressesIn(text: string, name: string): readonly HostAddress[] 
   })
 }
 
-/** Returns the full names that a name may stand for, in the order in which they are asked (resolv.conf(5)). */
+/**
+ * Returns the full names that a name may stand for, in the order in which they are asked (resolv.conf(5)).
+ */
 export const searchedHostNames = async (host: string): Promise<readonly string[]> =>
   expandSearchList(host, await textOf(RESOLVER_FILE))
 
 const MAX_SEARCHED = 16
 
-/** Returns the full names by the search list of a resolv.conf. One that ends with a dot stands for itself alone. */
+/**
+ * Returns the full names by the search list of a resolv.conf. One that ends with a dot stands for itself
+ * alone.
+ */
 export function expandSearchList(host: string, text: string): readonly string[] {
   if (host.endsWith('.')) return [bare(host)]
   const lines = text.split('\n').map((line) => line.trim().split(/\s+/))
@@ -62,8 +67,8 @@ export function expandSearchList(host: string, text: string): readonly string[] 
 const bare = (host: string): string => host.toLowerCase().replace(/\.$/, '')
 
 /**
- * Sorts addresses so that the family that this machine can reach comes first: IPv6 if an interface has a global IPv6
- * address, else IPv4 (RFC 6724 §5). The order within a family stays.
+ * Sorts addresses so that the family that this machine can reach comes first: IPv6 if an interface has a
+ * global IPv6 address, else IPv4 (RFC 6724 §5). The order within a family stays.
  */
 export function reachableFirst(addresses: readonly HostAddress[]): readonly HostAddress[] {
   const own = Object.values(networkInterfaces()).flat()

@@ -15,8 +15,8 @@ type ResourceDemands = Pick<
 }
 
 /**
- * Says in `detail` what a resource demands from `revision` on (docs/ledger.md#resources): each row that changes it
- * says all of it, so that a later decision can be computed once more from the ledger alone.
+ * Says in `detail` what a resource demands from `revision` on (docs/ledger.md#resources): each row that
+ * changes it says all of it, so that a later decision can be computed once more from the ledger alone.
  */
 export const resourceAuthority = (
   { resource_id, name, required_capability, tool_capabilities, enabled }: ResourceDemands,
@@ -32,7 +32,8 @@ export const resourceAuthority = (
 
 /**
  * Says in `detail` the states that tools come to: `pinned`, each with the digest of its approved definition;
- * `quarantined`, each with that of the definition that waits; `gone`. A state that no tool comes to is left out.
+ * `quarantined`, each with that of the definition that waits; `gone`. A state that no tool comes to is left
+ * out.
  */
 export function toolsDetail(tools: readonly McpTool[]): JsonObject {
   const inState = (asked: McpTool['state']) => tools.filter(({ state }) => state === asked)
@@ -48,8 +49,8 @@ export function toolsDetail(tools: readonly McpTool[]): JsonObject {
 
 /**
  * Says in `detail`, of one row or several, how a resource and all its tools are (docs/ledger.md#replay). All
- * have the resource's present revision, and add up. `pinned` has the tools too that were approved once and are
- * quarantined or gone now.
+ * have the resource's present revision, and add up. `pinned` has the tools too that were approved once and
+ * are quarantined or gone now.
  */
 export function snapshotOf(
   resource: ResourceDemands & { readonly revision: number },

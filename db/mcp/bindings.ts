@@ -25,8 +25,8 @@ export interface NamedMcpBinding extends McpBinding {
 }
 
 /**
- * Finds the id of the binding of a principal to a resource, or null, for the hot path. Does NOT say that either of
- * them is enabled.
+ * Finds the id of the binding of a principal to a resource, or null, for the hot path. Does NOT say that
+ * either of them is enabled.
  */
 export function bindingId(
   db: Database,
@@ -83,7 +83,9 @@ export function listMcpBindings(
   return allPages((after, limit) => bindingsQuery(db, filter, after).limit(limit).execute(), pause)
 }
 
-/** Reads the bindings after another one, by an index in their order. Exported for the test of its query plan. */
+/**
+ * Reads the bindings after another one, by an index in their order. Exported for the test of its query plan.
+ */
 export function bindingsQuery(
   { kysely }: Database,
   { bindingId, principalId, resourceId }: BindingFilter,

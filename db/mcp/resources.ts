@@ -15,8 +15,8 @@ export interface McpResourceFields {
   /** `env:MCP_SECRET_…` or `file:/path`; null with `none`. Never the secret itself. */
   readonly auth_secret_ref: string | null
   /**
-   * The capability that calling any of its tools demands, those in `tool_capabilities` aside; null: the binding
-   * alone (spec §2.3).
+   * The capability that calling any of its tools demands, those in `tool_capabilities` aside; null: the
+   * binding alone (spec §2.3).
    */
   readonly required_capability: string | null
   /** Host names, lower case. Empty: the endpoint's own host alone. */
@@ -30,8 +30,9 @@ export interface McpResourceFields {
 export interface McpResource extends McpResourceFields {
   readonly resource_id: string
   /**
-   * The ETag, and the number that decisions and rows of changes name: counts the rows that change what the resource
-   * demands or which tools it has (docs/ledger.md#resources). A reading that finds nothing new leaves it as it is.
+   * The ETag, and the number that decisions and rows of changes name: counts the rows that change what the
+   * resource demands or which tools it has (docs/ledger.md#resources). A reading that finds nothing new
+   * leaves it as it is.
    */
   readonly revision: number
   readonly created_at: string
@@ -68,8 +69,8 @@ export async function findMcpResource({ kysely }: Database, id: string): Promise
 }
 
 /**
- * Finds a resource as {@link findMcpResource} does, by name, for the hot path. Asks the database each time; a row that is
- * as it was read last is the same object as then.
+ * Finds a resource as {@link findMcpResource} does, by name, for the hot path. Asks the database each time; a
+ * row that is as it was read last is the same object as then.
  */
 export function mcpResourceByName(
   db: Database,
@@ -211,8 +212,8 @@ export function updateMcpResource(
 }
 
 /**
- * Raises the revision of a resource by the number of rows that say a change of its tools, if it is still as it was
- * read: another revision changes no row.
+ * Raises the revision of a resource by the number of rows that say a change of its tools, if it is still as
+ * it was read: another revision changes no row.
  */
 export function raiseMcpRevision(
   { kysely }: Database,
@@ -229,8 +230,8 @@ export function raiseMcpRevision(
 }
 
 /**
- * Deletes a resource with its tools and its bindings, if it is still as it was read: all of them in one unit, in
- * this order.
+ * Deletes a resource with its tools and its bindings, if it is still as it was read: all of them in one unit,
+ * in this order.
  */
 export function deleteMcpResource(
   { kysely }: Database,

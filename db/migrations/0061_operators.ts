@@ -1,9 +1,9 @@
 import type { Kysely } from 'kysely'
 
 /**
- * Operators, the fourth kind of principals (docs/operators.md): the same columns as workloads have by now. Who made
- * and who last changed each object of administration: null of what is older. Browsers' sessions, the people of an
- * identity provider, and changes that wait for a second operator.
+ * Operators, the fourth kind of principals (docs/operators.md): the same columns as workloads have by now.
+ * Who made and who last changed each object of administration: null of what is older. Browsers' sessions, the
+ * people of an identity provider, and changes that wait for a second operator.
  */
 export async function up(db: Kysely<unknown>): Promise<void> {
   for (const table of ['internal_agents', 'local_user_principals', 'local_workload_principals'])

@@ -8,7 +8,8 @@ import { type Kysely, sql } from 'kysely'
 export async function up(db: Kysely<unknown>): Promise<void> {
   await db.schema
     .createTable('row_counts')
-    // The characters of an instant that make the span: 10 of a day, 13 of an hour, 15 of ten minutes, 16 of a minute.
+    // The characters of an instant that make the span: 10 of a day, 13 of an hour, 15 of ten minutes, 16 of a
+    // minute.
     .addColumn('level', 'integer', (column) => column.notNull())
     .addColumn('span', 'text', (column) => column.notNull())
     .addColumn('action', 'text', (column) => column.notNull())

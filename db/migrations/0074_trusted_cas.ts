@@ -1,9 +1,9 @@
 import { type Kysely, sql } from 'kysely'
 
 /**
- * Which attached CAs vouch for which agent that is known by its SPIFFE id (docs/protocol.md#trusted-cas). Agents that are
- * enrolled already keep those that are attached now. A CA that is detached vouches for nobody any more, whichever version
- * detaches it.
+ * Which attached CAs vouch for which agent that is known by its SPIFFE id (docs/protocol.md#trusted-cas).
+ * Agents that are enrolled already keep those that are attached now. A CA that is detached vouches for nobody
+ * any more, whichever version detaches it.
  */
 export async function up(db: Kysely<unknown>): Promise<void> {
   await db.schema

@@ -20,7 +20,9 @@ export interface StoredSession
   readonly authority_revision: number | null
 }
 
-/** Finds a session by the SHA-256 of its cookie, in lower-case hex. Does NOT decide whether it still holds. */
+/**
+ * Finds a session by the SHA-256 of its cookie, in lower-case hex. Does NOT decide whether it still holds.
+ */
 export async function findSession(db: Database, digest: string): Promise<StoredSession | undefined> {
   return sessions(db).where('s.id_sha256', '=', digest).executeTakeFirst()
 }
@@ -77,7 +79,10 @@ export async function excessSessions(
   return rows.map(({ id_sha256: digest }) => digest)
 }
 
-/** Ends all sessions of an operator but this one and the newest others, {@link MAX_SESSIONS_PER_OPERATOR} together. May change no row. */
+/**
+ * Ends all sessions of an operator but this one and the newest others, {@link MAX_SESSIONS_PER_OPERATOR}
+ * together. May change no row.
+ */
 export function endOldestSessions(
   { kysely }: Database,
   owner: OperatorSessionOwner,

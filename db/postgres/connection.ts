@@ -10,8 +10,8 @@ export const QUERY_TIMEOUT_MS = 2_000
 /** The time that a server may be late with its own limit. ms. */
 const SILENCE_MS = 250
 /**
- * The time that a process may say nothing in the middle of a batch: one that is frozen there keeps others' changes
- * waiting, for less than the time that they wait for a lock. ms.
+ * The time that a process may say nothing in the middle of a batch: one that is frozen there keeps others'
+ * changes waiting, for less than the time that they wait for a lock. ms.
  */
 const IDLE_MS = 1_000
 /** The silence after which TCP asks whether the server is still there, once a second. ms. */
@@ -48,8 +48,8 @@ const refuseStandby: PoolConfig['verify'] = (client, done) => {
 }
 
 /**
- * One connection, not yet open, that may write. Whoever opens it listens to `error`, and ends it. `questionMs`: the
- * time that each statement may take; 0 for no end.
+ * One connection, not yet open, that may write. Whoever opens it listens to `error`, and ends it.
+ * `questionMs`: the time that each statement may take; 0 for no end.
  */
 export const writingClient = (url: string, questionMs: number): Client =>
   new Client(configOf(url, questionMs))
@@ -78,8 +78,9 @@ const WALK_MS = 60_000
 const WALK_MEMORY = '32MB'
 
 /**
- * One connection, not yet open, by which recorded calls are read at length, on a thread of its own. A question is sent
- * without a wait for the answer to the one before it. Does NOT look whether the server is a standby.
+ * One connection, not yet open, by which recorded calls are read at length, on a thread of its own. A
+ * question is sent without a wait for the answer to the one before it. Does NOT look whether the server is a
+ * standby.
  */
 export const walkingClient = (url: string): Client => {
   const settings = ['default_transaction_read_only=on', `work_mem=${WALK_MEMORY}`, 'jit=off']
@@ -90,7 +91,9 @@ export const walkingClient = (url: string): Client => {
   return new Client(config)
 }
 
-/** Does work on a connection of its own, which ends with it, and all that it holds. `questionMs`: as above. */
+/**
+ * Does work on a connection of its own, which ends with it, and all that it holds. `questionMs`: as above.
+ */
 export async function withClient<Made>(
   url: string,
   questionMs: number,
@@ -118,7 +121,8 @@ function configOf(url: string, questionMs: number, ...settings: readonly string[
   ]
   return {
     connectionString: withVerifiedTls(url),
-    // Where the URL says nothing. The driver would read the environment by itself, and more words than there are.
+    // Where the URL says nothing. The driver would read the environment by itself, and more words than there
+    // are.
     ssl: protectionOf(url).encrypted,
     application_name: 'sallyport',
     connectionTimeoutMillis: CONNECT_MS,
@@ -135,7 +139,9 @@ function configOf(url: string, questionMs: number, ...settings: readonly string[
 
 const names = new HostNameCache()
 
-/** Makes a socket that looks up the server's name apart from those of other connections (docs/threats.md#h2). */
+/**
+ * Makes a socket that looks up the server's name apart from those of other connections (docs/threats.md#h2).
+ */
 function namedSocket(): Socket {
   const socket = new Socket()
   const connect = socket.connect.bind(socket)

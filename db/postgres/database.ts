@@ -49,8 +49,9 @@ import { PresenceSession } from './presence.ts'
 import { openReadConnections } from './reading.ts'
 
 /**
- * Gives every text column of a migration the order of its bytes, as SQLite has it, whatever the database's own
- * order is: pages and slices rest on it, and an index in a language's order changes with the machine's libraries.
+ * Gives every text column of a migration the order of its bytes, as SQLite has it, whatever the database's
+ * own order is: pages and slices rest on it, and an index in a language's order changes with the machine's
+ * libraries.
  */
 export class BytewiseTextPlugin implements KyselyPlugin {
   readonly #transformer = new BytewiseTextTransformer()

@@ -103,7 +103,9 @@ export class LookupCache {
     return same && this.#forgottenAt < since
   }
 
-  /** One question at a time, however many ask: a question that was sent before one of them says nothing to it. */
+  /**
+   * One question at a time, however many ask: a question that was sent before one of them says nothing to it.
+   */
   #ask(): Promise<boolean> {
     // While the server says nothing, nobody waits for an answer to somebody else too.
     const turn = this.#presence.stands ? this.#asking : Promise.resolve()

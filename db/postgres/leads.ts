@@ -7,8 +7,9 @@ const TASK_CLASS = 0x53_41_4c_34
 /** The time between two tries. ms. */
 const TRY_MS = 800
 /**
- * The time that a leader may say nothing before its session is ended. It does not believe that it leads for so long
- * (`DOUBT_MS` in presence.ts), by any clock. With the pause between tries less than the 5 s that are promised. ms.
+ * The time that a leader may say nothing before its session is ended. It does not believe that it leads for
+ * so long (`DOUBT_MS` in presence.ts), by any clock. With the pause between tries less than the 5 s that are
+ * promised. ms.
  */
 const SILENT_MS = 2_500
 

@@ -4,7 +4,8 @@ import { AUTHORITY_TOPIC, NOTICE_MAX_BYTES, type NoticeChannel } from '../suppor
 import type { PresenceParticipant, PresenceSession } from './presence.ts'
 
 // PostgreSQL passes on payloads of less than 8,000 bytes, in the order of their transaction, and those of one
-// transaction together. A payload is `topic piece/pieces text`, or `topic piece/pieces/64 text` if the text is base64.
+// transaction together. A payload is `topic piece/pieces text`, or `topic piece/pieces/64 text` if the text
+// is base64.
 
 /** The bytes of text in a payload. */
 const PIECE_BYTES = 7_500

@@ -17,11 +17,19 @@ export const PRESENCE_APPLICATION_NAME = 'sallyport presence'
 
 /** The time between two beats. ms. */
 const BEAT_MS = 200
-/** The time that a beat may take before the session is given up: longer than `DOUBT_MS`, so nobody rests on it. ms. */
+/**
+ * The time that a beat may take before the session is given up: longer than `DOUBT_MS`, so nobody rests on
+ * it. ms.
+ */
 const ANSWER_MS = 1_500
-/** The time since the beginning of the last beat that was answered, from which on the session is in doubt. ms. */
+/**
+ * The time since the beginning of the last beat that was answered, from which on the session is in doubt. ms.
+ */
 const DOUBT_MS = 800
-/** The pauses before a new session: by chance, up to the first, and up to twice as long after each failure. ms. */
+/**
+ * The pauses before a new session: by chance, up to the first, and up to twice as long after each failure.
+ * ms.
+ */
 const RETRY_MS = 100
 const RETRY_MAX_MS = 1_000
 
@@ -35,7 +43,9 @@ export class PresenceSession {
   readonly #parts: readonly PresenceParticipant[]
   readonly #closing = new AbortController()
   #client: Client | null = null
-  /** When the last beat that was answered began, by both clocks: one stands still while a machine sleeps. ms. */
+  /**
+   * When the last beat that was answered began, by both clocks: one stands still while a machine sleeps. ms.
+   */
   #provenAt = Number.NEGATIVE_INFINITY
   #provenWall = Number.NEGATIVE_INFINITY
   #since = 0

@@ -6,8 +6,8 @@ import type { PrincipalRecord } from './read.ts'
 type HonouredCredential = readonly [name: string, until: string | null]
 
 /**
- * The whole authority of a principal, as the row of each of its changes says it (docs/ledger.md#authority): what
- * it holds, whether it is active, and by what it is known.
+ * The whole authority of a principal, as the row of each of its changes says it (docs/ledger.md#authority):
+ * what it holds, whether it is active, and by what it is known.
  */
 export type AuthorityState = {
   readonly capabilities: readonly string[]

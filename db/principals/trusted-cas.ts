@@ -12,8 +12,8 @@ export interface SpiffeCa {
 }
 
 /**
- * Makes the function that reads the attached CAs of the kind `spiffe`, oldest first, and which of them vouch for an agent.
- * One question, by primary keys, compiled once: each request of an SVID asks it.
+ * Makes the function that reads the attached CAs of the kind `spiffe`, oldest first, and which of them vouch
+ * for an agent. One question, by primary keys, compiled once: each request of an SVID asks it.
  */
 export function spiffeCasFor({ kysely }: Database): (agentId: string) => Promise<readonly SpiffeCa[]> {
   const query = kysely
@@ -136,7 +136,8 @@ const aloneOn = ({ kysely }: Database, digest: string) =>
     )
 
 /**
- * The agents, deactivated ones too, that one CA vouches for and another one does not, by id. Pauses between pages.
+ * The agents, deactivated ones too, that one CA vouches for and another one does not, by id. Pauses between
+ * pages.
  */
 export async function agentsTrustingOnlyFirst(
   { kysely }: Database,
@@ -163,7 +164,10 @@ export async function agentsTrustingOnlyFirst(
   return rows.map(({ agent_id: id }) => id)
 }
 
-/** Every agent whose SVIDs chain to attached CAs, deactivated ones too, and the digests of those that vouch for it. */
+/**
+ * Every agent whose SVIDs chain to attached CAs, deactivated ones too, and the digests of those that vouch
+ * for it.
+ */
 export async function trustedCasByAgent({
   kysely,
 }: Database): Promise<ReadonlyMap<string, readonly string[]>> {
@@ -220,8 +224,8 @@ export function trustCa(
 }
 
 /**
- * Has a CA vouch for every agent that another one vouches for, whom it does not vouch for yet: `count` of them, else
- * nothing changes.
+ * Has a CA vouch for every agent that another one vouches for, whom it does not vouch for yet: `count` of
+ * them, else nothing changes.
  */
 export function copyCaTrust(
   { kysely }: Database,

@@ -17,9 +17,10 @@ export type WalkTaskOf<Kind extends WalkTask['kind']> = Extract<WalkTask, { read
 const spare = spareThread()
 
 /**
- * Walks over recorded calls on a thread of its own. `onProgress` is told a few times a second. Rejects with the signal's
- * reason when it fires, and with an Error if the ledger cannot be read; the thread has then ended. One that has walked
- * over the calls of a few principals is kept for a while: the next such walk is spared its start.
+ * Walks over recorded calls on a thread of its own. `onProgress` is told a few times a second. Rejects with
+ * the signal's reason when it fires, and with an Error if the ledger cannot be read; the thread has then
+ * ended. One that has walked over the calls of a few principals is kept for a while: the next such walk is
+ * spared its start.
  */
 export async function walkOnThread<Kind extends WalkTask['kind']>(
   location: DatabaseLocation,
@@ -34,7 +35,8 @@ export async function walkOnThread<Kind extends WalkTask['kind']>(
   const ended = (): void => reject(new Error('the thread that reads the ledger ended'))
   const hear = (message: WalkMessage): void => {
     if (message.kind === 'progress') onProgress({ rows: message.rows, of: message.of })
-    // Of the kind that was asked for. Under `node --watch` Node reports what the thread imports through the port of its messages.
+    // Of the kind that was asked for. Under `node --watch` Node reports what the thread imports through the
+    // port of its messages.
     else if (message.kind === 'done') resolve(message.result as WalkResults[Kind])
   }
   signal.addEventListener('abort', gone, { once: true })

@@ -1,4 +1,5 @@
-// The thread of walks over recorded calls: others keep their loop, however long the ledger is (docs/rehearsal.md#cost).
+// The thread of walks over recorded calls: others keep their loop, however long the ledger is
+// (docs/rehearsal.md#cost).
 import { parentPort } from 'node:worker_threads'
 import type { DatabaseLocation } from '../engine.ts'
 import { rehearser } from '../ledger/rehearsal/rehearse.ts'

@@ -119,7 +119,10 @@ export async function openSqliteDatabase(
   }
 }
 
-/** Reads which migrations the database in a file has run. A file that is not there has run none, and stays away. */
+/**
+ * Reads which migrations the database in a file has run. A file that is not there has run none, and stays
+ * away.
+ */
 export async function sqliteMigrationState(file: string): Promise<MigrationState> {
   const connection = new SQLite(existsSync(file) ? file : ':memory:', { readonly: existsSync(file) })
   const kysely = new Kysely<DatabaseSchema>({ dialect: new SqliteDialect({ database: connection }) })

@@ -15,8 +15,8 @@ export function lowerPriorityOnOneCore(): void {
 }
 
 /**
- * Lets other threads go before this one, for good. An idle core is had at once all the same. Does nothing on other
- * systems than Linux, and if the system does not allow it.
+ * Lets other threads go before this one, for good. An idle core is had at once all the same. Does nothing on
+ * other systems than Linux, and if the system does not allow it.
  */
 export function lowerThreadPriority(): void {
   if (process.platform !== 'linux') return

@@ -8,11 +8,17 @@ export interface NoticeChannel {
    * NOTICE_MAX_BYTES}. A text sent while the others cannot be reached is lost.
    */
   readonly notify: (topic: string, text: string) => void
-  /** Calls `told`, which must not throw, with each text on a topic from now on: a word of letters, digits, `-`, `:`. */
+  /**
+   * Calls `told`, which must not throw, with each text on a topic from now on: a word of letters, digits,
+   * `-`, `:`.
+   */
   readonly on: (topic: string, told: (text: string) => void) => void
   /** False from the moment that something may have been missed, until nothing can be any more. */
   readonly listening: boolean
-  /** Since when nothing can have been missed while `listening`. ms of `performance.now()`. Absent: from the beginning. */
+  /**
+   * Since when nothing can have been missed while `listening`. ms of `performance.now()`. Absent: from the
+   * beginning.
+   */
   readonly since?: number
 }
 

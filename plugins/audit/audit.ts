@@ -213,8 +213,8 @@ function receiptOf({ body, commitments }: IdentifiedFacts, [sealed]: readonly Re
 const MAX_OWED = 100_000
 
 /**
- * The time in which nobody else takes a call's process for dead and closes the call (db/postgres/ledger/unfinished.ts).
- * ms.
+ * The time in which nobody else takes a call's process for dead and closes the call
+ * (db/postgres/ledger/unfinished.ts). ms.
  */
 const LONG_MS = 15_000
 
@@ -258,8 +258,8 @@ export class OutcomeWriter {
   }
 
   /**
-   * Writes the row of a call that has ended, if the ledger has its decision: of that it could not be said whether it
-   * was stored. Later: it is known when the ledger can be written again.
+   * Writes the row of a call that has ended, if the ledger has its decision: of that it could not be said
+   * whether it was stored. Later: it is known when the ledger can be written again.
    */
   settleInDoubt(entry: LedgerEntry): void {
     this.#keep({ entry, inDoubt: true }, IN_DOUBT)

@@ -178,7 +178,9 @@ const usedCertificate = ({ principal, holder = principal }: PartialDecisionFacts
 /** The headers in which clients name their session, in the order of trust in them. */
 const SESSIONS = ['mcp-session-id', 'x-claude-code-session-id', 'session-id'] as const
 const SANE = /^[!-~]{1,128}$/
-/** An id of ours that says more than its name (proxy/mcp/state/sealed-session.ts): the name alone is recorded. */
+/**
+ * An id of ours that says more than its name (proxy/mcp/state/sealed-session.ts): the name alone is recorded.
+ */
 const NAMED = /^([\w-]{16})\.[\w-]+$/
 /** W3C Trace Context, version 00 and those that read like it. */
 const TRACE = /^(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}/

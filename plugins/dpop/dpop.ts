@@ -118,7 +118,10 @@ function checkBinding(
   if (!holds) throw new Refusal('token_invalid')
 }
 
-/** RFC 8707 §2: a token that was asked for one path opens that one and those below it, by either of their names. */
+/**
+ * RFC 8707 §2: a token that was asked for one path opens that one and those below it, by either of their
+ * names.
+ */
 function checkAudience(
   { audience }: TokenClaims,
   { method, path }: DpopNeeds,

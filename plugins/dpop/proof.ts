@@ -68,7 +68,10 @@ export function checkProof(proof: string, target: ProofTarget): CheckedProof {
   }
 }
 
-/** The greatest number of headers that are remembered, and the length of one that is: RSA of 4096 bits has room. */
+/**
+ * The greatest number of headers that are remembered, and the length of one that is: RSA of 4096 bits has
+ * room.
+ */
 const KNOWN_MAX = 10_000
 const KNOWN_LENGTH = 1_024
 

@@ -98,8 +98,9 @@ function isJsonType(value: string): boolean {
 }
 
 /**
- * The letters that readers who ignore case take for another one: those of ASCII; the long s and the Kelvin sign, which
- * Go's `encoding/json` folds (CVE-2026-27896); and the two i of Turkish, which Java's `equalsIgnoreCase` does.
+ * The letters that readers who ignore case take for another one: those of ASCII; the long s and the Kelvin
+ * sign, which Go's `encoding/json` folds (CVE-2026-27896); and the two i of Turkish, which Java's
+ * `equalsIgnoreCase` does.
  */
 const FOLDED_LETTERS = /[A-Z\u0130\u0131\u017f\u212a]/g
 const FOLDS: Readonly<Record<string, string>> = {

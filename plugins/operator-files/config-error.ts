@@ -26,7 +26,9 @@ export const FILE_START: FilePosition = { line: 1, column: 1 }
 export class ConfigError extends Error {
   override readonly name = 'ConfigError'
   readonly problems: readonly ConfigProblem[]
-  /** The lines of the message. A file's name or its words may have a line feed: only here are they told apart. */
+  /**
+   * The lines of the message. A file's name or its words may have a line feed: only here are they told apart.
+   */
   readonly lines: readonly string[]
 
   constructor(directory: string, problems: readonly ConfigProblem[]) {

@@ -1,4 +1,6 @@
-/** Administration's capabilities (docs/operators.md#capabilities): only operators hold them, and nothing else. */
+/**
+ * Administration's capabilities (docs/operators.md#capabilities): only operators hold them, and nothing else.
+ */
 export const ADMIN_CAPABILITIES = [
   /** To look at everything but the ledger. */
   'admin.read',
@@ -38,7 +40,10 @@ export type OperatorSet = keyof typeof OPERATOR_SETS
 
 export const isOperatorSet = (name: string): name is OperatorSet => Object.hasOwn(OPERATOR_SETS, name)
 
-/** Tells a token that is an operator's alone: nothing but administration may demand it, and nobody else hold it. */
+/**
+ * Tells a token that is an operator's alone: nothing but administration may demand it, and nobody else hold
+ * it.
+ */
 export const hasAdminPrefix = (capability: string): boolean => capability.startsWith('admin.')
 
 /** Tells a token that operators may hold. */

@@ -72,8 +72,8 @@ export const operatorReader = (operator: Plugin<Arrival, KnownOperator>): Plugin
 })
 
 /**
- * Admits any principal with a known certificate, with its proof as the mode demands, and any operator by whichever of
- * its doors (docs/protocol.md#audit-proofs). Refuses as those do.
+ * Admits any principal with a known certificate, with its proof as the mode demands, and any operator by
+ * whichever of its doors (docs/protocol.md#audit-proofs). Refuses as those do.
  */
 export function proofReader(
   operator: Plugin<Arrival, KnownOperator>,

@@ -64,7 +64,9 @@ export interface EndingSession {
 /** Asks for the proof that goes with a certificate. Refuses as `dpop` does. */
 type AskProof = (facts: Arrival & PinnedCaller) => VerifiedCredentials | Promise<VerifiedCredentials>
 
-/** The sessions of browsers (docs/operators.md#doors): rows in the database, so that every process knows them. */
+/**
+ * The sessions of browsers (docs/operators.md#doors): rows in the database, so that every process knows them.
+ */
 export class BrowserSessions {
   readonly #sources: StoredSessionDependencies
 

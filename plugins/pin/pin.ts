@@ -90,7 +90,10 @@ function ofSamePrincipal(before: Principal, pinned: PinnedCaller): PinnedCaller 
 
 /** The time that an answer of the database stands without being asked for again. ms. */
 const STANDS_MS = 100
-/** The CAs that an SVID must chain to are no part of its principal's revision: that it holds is asked each time. */
+/**
+ * The CAs that an SVID must chain to are no part of its principal's revision: that it holds is asked each
+ * time.
+ */
 const NEVER = Number.NEGATIVE_INFINITY
 
 /**
@@ -197,7 +200,8 @@ const put = (bytes: Buffer | string, at: number): number =>
 const digest = (length: number): string => hash('sha256', scratch.subarray(0, length))
 
 /**
- * HMAC-SHA-256 (RFC 2104) of a short text, in hex, by two digests: node:crypto's own takes 11 µs, ten times as long.
+ * HMAC-SHA-256 (RFC 2104) of a short text, in hex, by two digests: node:crypto's own takes 11 µs, ten times
+ * as long.
  */
 function hmac(key: Buffer, text: string): string {
   if (key.length > BLOCK_BYTES) throw new Error('a subject key is longer than a block of its digest')

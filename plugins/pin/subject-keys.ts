@@ -11,8 +11,8 @@ const KEY_BYTES = 32
 const CACHE_MAX = 10_000
 
 /**
- * The keys of commitments, one for each principal, sealed at rest by the service's own (docs/ledger.md#commitments).
- * A key that was destroyed is forgotten with {@link forget}.
+ * The keys of commitments, one for each principal, sealed at rest by the service's own
+ * (docs/ledger.md#commitments). A key that was destroyed is forgotten with {@link forget}.
  */
 export class SubjectKeys {
   readonly #sealer: Buffer

@@ -77,7 +77,9 @@ function hexadecimal(text: Buffer, start: number, digits: number): number {
   return value
 }
 
-/** The length of the reference of HTML that begins at an ampersand; 1: it begins none, and stands for itself. */
+/**
+ * The length of the reference of HTML that begins at an ampersand; 1: it begins none, and stands for itself.
+ */
 function referenceLength(text: Buffer, start: number): number {
   for (let at = start + 2; at < start + MAX_REFERENCE; at += 1) {
     const byte = text[at] ?? 0

@@ -40,8 +40,8 @@ function base64Of(bytes: Buffer): readonly string[] {
 }
 
 /**
- * Tells whether a text quotes one of the secrets: as it is, or with its escapes resolved, up to four of them one in
- * another. Linear in its length. Does NOT find a secret in parts, reversed, or in another code.
+ * Tells whether a text quotes one of the secrets: as it is, or with its escapes resolved, up to four of them
+ * one in another. Linear in its length. Does NOT find a secret in parts, reversed, or in another code.
  */
 export function quotesSecret(traces: SecretTraces, text: Buffer): boolean {
   if (traces.length === 0) return false

@@ -29,8 +29,8 @@ export class SecretVerifier {
   /** The keyed digest of the secret that held, by the stored hash: another hash has none yet. */
   readonly #held = new LRUCache<string, Buffer>({ max: CACHE_MAX })
   /**
-   * The verifications under way, by a keyed digest of hash and secret: of a client's many requests at once, one
-   * is verified and all get its result.
+   * The verifications under way, by a keyed digest of hash and secret: of a client's many requests at once,
+   * one is verified and all get its result.
    */
   readonly #underWay = new Map<string, Promise<boolean>>()
   readonly #line: VerificationQueue = { end: Promise.resolve(), waiting: 0 }

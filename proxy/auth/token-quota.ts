@@ -2,7 +2,10 @@ import type { NoticeChannel } from '../../db/support/notices.ts'
 import { PrincipalQuota } from '../../plugins/secrets/quota.ts'
 import type { MonotonicClock } from '../../plugins/secrets/throttle.ts'
 
-/** The tokens that one principal may have in a minute: each is a row of the ledger, and lasts up to 15 minutes. */
+/**
+ * The tokens that one principal may have in a minute: each is a row of the ledger, and lasts up to 15
+ * minutes.
+ */
 const MAX_TOKENS_PER_MINUTE = 600
 /** The same while the disk is low. */
 const MAX_TOKENS_PER_MINUTE_LOW = 60

@@ -17,8 +17,8 @@ export function parseNetwork(text: string): string | null {
 }
 
 /**
- * Makes the question whether an address, as a socket has it, lies in one of the networks. An IPv4 address that
- * comes as IPv6 is one of IPv4.
+ * Makes the question whether an address, as a socket has it, lies in one of the networks. An IPv4 address
+ * that comes as IPv6 is one of IPv4.
  */
 export function networkMatcher(networks: readonly string[]): (address: string) => boolean {
   const list = new BlockList()

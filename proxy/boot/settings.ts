@@ -40,7 +40,9 @@ export interface Settings {
   /** The environment's, or what the first boot begins with. */
   readonly org: string
   readonly trustDomain: string
-  /** Which of the two the environment names: the other may be named in the browser (docs/dashboard.md#setup). */
+  /**
+   * Which of the two the environment names: the other may be named in the browser (docs/dashboard.md#setup).
+   */
   readonly named: { readonly org: boolean; readonly trustDomain: boolean }
   readonly adminSecret: string | null
   readonly keyPassphrase: string | null

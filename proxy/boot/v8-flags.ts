@@ -7,11 +7,12 @@ import { setFlagsFromString } from 'node:v8'
 // until a full collection (17 % of all processor time, and a third of the memory: docs/performance.md).
 setFlagsFromString('--no-allocation-site-pretenuring')
 
-// Garbage that has grown old may be as much as what lives, some 30 MiB; V8 would wait for three times as much. A
-// collection takes 13 ms, most of them on other threads. Less room than this costs calls with bodies of a MiB a
-// tenth of their time and more: these count too.
+// Garbage that has grown old may be as much as what lives, some 30 MiB; V8 would wait for three times as
+// much. A collection takes 13 ms, most of them on other threads. Less room than this costs calls with bodies
+// of a MiB a tenth of their time and more: these count too.
 setFlagsFromString('--heap-growing-percent=100')
 
-// For threads only: the young generation of this one is made already. What they work on soon ends, and each would
-// keep 32 MiB once it has been busy. A thread's resourceLimits cannot say so if the command line says a size.
+// For threads only: the young generation of this one is made already. What they work on soon ends, and each
+// would keep 32 MiB once it has been busy. A thread's resourceLimits cannot say so if the command line says a
+// size.
 setFlagsFromString('--max-semi-space-size=2')

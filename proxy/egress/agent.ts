@@ -18,9 +18,10 @@ import { trackOpening } from './opening.ts'
 /** The time without a request after which a pooled connection is dropped, whatever the server hints. ms. */
 export const POOL_IDLE_MS = 20_000
 /**
- * The silence on a connection to an upstream after which TCP asks whether the other side is still there, once a second
- * (RFC 9293 §3.8.4): a NAT on the way remembers a connection that says something, and one that it has forgotten is
- * closed before a call is sent into it. Longer than the quiet of most answers, shorter than any NAT forgets. ms.
+ * The silence on a connection to an upstream after which TCP asks whether the other side is still there, once
+ * a second (RFC 9293 §3.8.4): a NAT on the way remembers a connection that says something, and one that it
+ * has forgotten is closed before a call is sent into it. Longer than the quiet of most answers, shorter than
+ * any NAT forgets. ms.
  */
 export const TCP_PROBE_MS = 5_000
 /** The time after which the next of several addresses of a name is tried. ms. */
@@ -29,8 +30,8 @@ const ATTEMPT_MS = 1000
 const MAX_ATTEMPTS = 8
 
 /**
- * Resolves a name to all its addresses. Rejects if it has none or cannot be looked up. `signal` fires when nobody waits
- * for them any more.
+ * Resolves a name to all its addresses. Rejects if it has none or cannot be looked up. `signal` fires when
+ * nobody waits for them any more.
  */
 export type ResolveHost = (hostname: string, signal: AbortSignal) => Promise<readonly HostAddress[]>
 
@@ -171,7 +172,10 @@ async function connection(
 export const urlPort = (protocol: string, port: string): number =>
   port !== '' ? Number(port) : protocol === 'https:' ? 443 : 80
 
-/** Lays TLS over a connection to an upstream. It is always verified, by the name, whatever the environment says. */
+/**
+ * Lays TLS over a connection to an upstream. It is always verified, by the name, whatever the environment
+ * says.
+ */
 export function connectTlsOver(socket: Duplex, hostname: string, own: EgressTls = {}): TLSSocket {
   return tlsConnect({
     ...own,

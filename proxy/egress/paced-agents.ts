@@ -27,7 +27,9 @@ export class PacedAgents {
     this.turns = turns
   }
 
-  /** Makes the agent of a limit. `connectMs`: the time until a connection stands, look-up and TLS included. */
+  /**
+   * Makes the agent of a limit. `connectMs`: the time until a connection stands, look-up and TLS included.
+   */
   open(connectMs: number): Agent {
     const connect = connector(connectMs, this.turns, this.#names)
     const agent = new Agent({
@@ -88,7 +90,8 @@ function connector(
       if (!settled) callback(error, null)
       settled = true
     }
-    // Stay: between here and the moment when undici takes the connection over, nobody else would hear it fail.
+    // Stay: between here and the moment when undici takes the connection over, nobody else would hear it
+    // fail.
     stream.on('error', failed)
     stream.once('close', () => failed(new Error('the connection was closed before it stood')))
     const standing: Duplex = secure ? stream : tcp

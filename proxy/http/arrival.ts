@@ -165,7 +165,8 @@ export function createArrival(
   }
 }
 
-// The time first: rows of one moment then lie side by side in the ledger's index. Eighty random bits after it.
+// The time first: rows of one moment then lie side by side in the ledger's index. Eighty random bits after
+// it.
 const requestId = (at: number): string => `req_${at.toString(16).padStart(12, '0')}${randomHex()}`
 
 const RANDOM_BYTES = 10

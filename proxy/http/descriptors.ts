@@ -7,8 +7,8 @@ import {
 } from '../tls/connection-limit.ts'
 
 /**
- * The descriptors that are neither of a client's connection nor of its call: files, database, threads, listeners, name
- * look-ups.
+ * The descriptors that are neither of a client's connection nor of its call: files, database, threads,
+ * listeners, name look-ups.
  */
 const RESERVED_DESCRIPTORS = 96
 /** Connections of a listener of administration alone, which the runtime's clients cannot take. */
@@ -18,7 +18,10 @@ const MIN_CONNECTIONS = 16
 /** Calls that may run alongside others on one connection (pipelining), as a share of all connections. */
 const PIPELINED_SHARE = 1 / 4
 
-/** Reads how many descriptors this process may open (getrlimit(2), RLIMIT_NOFILE). Null: not known, or without limit. */
+/**
+ * Reads how many descriptors this process may open (getrlimit(2), RLIMIT_NOFILE). Null: not known, or without
+ * limit.
+ */
 export function readDescriptorLimit(): number | null {
   try {
     const [, soft] = /^Max open files\s+(\d+)/m.exec(readFileSync('/proc/self/limits', 'latin1')) ?? []
@@ -49,7 +52,10 @@ export interface ConnectionShares {
   readonly admin: ConnectionLimits
 }
 
-/** Shares the descriptors out: each client's connection has another one for its call, and pipelined calls have theirs. */
+/**
+ * Shares the descriptors out: each client's connection has another one for its call, and pipelined calls have
+ * theirs.
+ */
 export function connectionShares(limit: number | null, hasAdminListener: boolean): ConnectionShares {
   if (limit === null) return { runtime: UNLIMITED_CONNECTIONS, admin: UNLIMITED_CONNECTIONS }
   const left = limit - RESERVED_DESCRIPTORS - (hasAdminListener ? 2 * ADMIN_CONNECTIONS : 0)

@@ -19,8 +19,8 @@ export interface ReadinessChecks {
   /** Present while little is left of the disk. Calls are still served. */
   readonly disk?: 'low'
   /**
-   * There while few descriptors are left, or connections find no place. Calls on the connections that are there are still
-   * served.
+   * There while few descriptors are left, or connections find no place. Calls on the connections that are
+   * there are still served.
    */
   readonly descriptors?: 'low'
   /**

@@ -50,7 +50,9 @@ export class OpenCalls {
     for (const call of [...this.#open]) call.terminate('drained')
   }
 
-  /** Ends the calls, waiting or streaming, that would be refused if they came now. `at`: ms since the epoch. */
+  /**
+   * Ends the calls, waiting or streaming, that would be refused if they came now. `at`: ms since the epoch.
+   */
   async terminateRevoked(at: number): Promise<void> {
     await Promise.all(
       this.#open.map(async (call) => {
@@ -110,8 +112,8 @@ export class CallHangup implements HangupSignal {
 const GIVE_UP_MS = 5_000
 
 /**
- * Lets a stop wait for the requests under way: `begin` marks the process as stopping, `finish` waits, and cuts
- * the rest when the grace is over.
+ * Lets a stop wait for the requests under way: `begin` marks the process as stopping, `finish` waits, and
+ * cuts the rest when the grace is over.
  */
 export class RequestDrain {
   readonly calls = new OpenCalls()

@@ -125,6 +125,6 @@ const CIPHERS = [
   'ECDHE-ECDSA-CHACHA20-POLY1305',
 ].join(':')
 
-// Those that cost the server a millisecond or two; proposing one costs a client nothing. By default OpenSSL takes
-// finite fields and P-521 too (docs/threats.md#a1).
+// Those that cost the server a millisecond or two; proposing one costs a client nothing. By default OpenSSL
+// takes finite fields and P-521 too (docs/threats.md#a1).
 const GROUPS = 'X25519MLKEM768:X25519:P-256:P-384'

@@ -46,9 +46,9 @@ export class ModelMismatches {
 }
 
 /**
- * Tells whether the model that a provider names in its answer is the one that it was asked for, in the spellings that
- * honest providers use: with a vendor's prefix, in other case, a dated snapshot of an undated name, or under a name that
- * the operator's file gives it.
+ * Tells whether the model that a provider names in its answer is the one that it was asked for, in the
+ * spellings that honest providers use: with a vendor's prefix, in other case, a dated snapshot of an undated
+ * name, or under a name that the operator's file gives it.
  */
 export function isRequestedModel(
   provider: Pick<LlmProvider, 'answered_by'>,
@@ -68,7 +68,10 @@ function isSameModel(asked: string, answered: string): boolean {
   return undated === given || (!SNAPSHOT.test(wanted) && undated === given.replace(SNAPSHOT, ''))
 }
 
-/** A name without the vendor's prefix (`openai/`, `models/`, `us.anthropic.`) and marks of places and versions of an API. */
+/**
+ * A name without the vendor's prefix (`openai/`, `models/`, `us.anthropic.`) and marks of places and versions
+ * of an API.
+ */
 const plainName = (name: string): string =>
   name
     .toLowerCase()

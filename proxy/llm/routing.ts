@@ -148,10 +148,16 @@ const looseName = (name = ''): string => foldedName(name).replace(SEPARATORS, ''
 
 const SEPARATORS = /[_-]/g
 
-/** The longest name that goes to a provider. Characters. No vendor has one of more than 64, and each costs its length. */
+/**
+ * The longest name that goes to a provider. Characters. No vendor has one of more than 64, and each costs its
+ * length.
+ */
 const MAX_NAME_LENGTH = 256
 
-/** The longest text in place of an object that is looked at. Characters. 30 MiB of blanks held up the loop for 60 ms. */
+/**
+ * The longest text in place of an object that is looked at. Characters. 30 MiB of blanks held up the loop for
+ * 60 ms.
+ */
 const MAX_TEXT = 65_536
 
 /** Names whose verdict is remembered for a provider. */
@@ -202,7 +208,10 @@ export function routing(options: LlmOptions): ProviderRouting {
   }
 }
 
-/** Makes the function that finds the providers of a model as {@link routing} does, of every dialect; maybe none. */
+/**
+ * Makes the function that finds the providers of a model as {@link routing} does, of every dialect; maybe
+ * none.
+ */
 export function providersOf(options: LlmOptions): (model: string) => readonly LlmProvider[] {
   const find = targetsOf(options)
   return (model) => find(model).map(({ provider }) => provider)

@@ -114,8 +114,8 @@ const originOf = ({ trustDomain, organisation }: OrganisationNames, number: numb
   `${trustDomain}/${organisation}/audit${number === 1 ? '' : `/${number}`}`
 
 /**
- * Makes sure that there is a tree of this log's name. One of another name, from before the organisation was named, is
- * left as it is, and a new one begun.
+ * Makes sure that there is a tree of this log's name. One of another name, from before the organisation was
+ * named, is left as it is, and a new one begun.
  */
 export async function openTree(keys: LogKeys, database: Database, names: OrganisationNames): Promise<void> {
   const inForce = await currentTree(database.kysely)

@@ -9,7 +9,10 @@ interface RoundsOptions<Item> {
   readonly due: () => AsyncIterable<Item> | Iterable<Item>
   /** An item whose id is under way already is passed over. */
   readonly idOf: (item: Item) => string
-  /** Does one piece of work, and must not reject. `signal` fires when the task is stopped, or led by another process. */
+  /**
+   * Does one piece of work, and must not reject. `signal` fires when the task is stopped, or led by another
+   * process.
+   */
   readonly work: (item: Item, signal: AbortSignal) => Promise<void>
   /**
    * True if this process does the work. If it does not any more, the work under way is cut. Absent: it does.

@@ -96,7 +96,9 @@ async function touchSeen({ ledger, seen, database, clock }: LedgerTaskDependenci
   }
 }
 
-/** Makes the task that forgets proofs which are too old to be believed: one slice of all claims at each run. */
+/**
+ * Makes the task that forgets proofs which are too old to be believed: one slice of all claims at each run.
+ */
 function claimForgetter(
   { ledger, database }: LedgerTaskDependencies,
   lowest: () => number | null,

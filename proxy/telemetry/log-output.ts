@@ -18,12 +18,13 @@ const LAST_MS = 200
 const STDOUT = 1
 
 /**
- * Standard output, for whole lines. The gateway serves without its log: a disk that is full, or a reader that has
- * stopped, costs lines and nothing else (docs/threats.md#h16). Up to {@link MAX_WAITING_BYTES} wait until it takes
- * them; further lines are dropped and counted, and a line says how many as soon as it takes lines again.
+ * Standard output, for whole lines. The gateway serves without its log: a disk that is full, or a reader that
+ * has stopped, costs lines and nothing else (docs/threats.md#h16). Up to {@link MAX_WAITING_BYTES} wait until
+ * it takes them; further lines are dropped and counted, and a line says how many as soon as it takes lines
+ * again.
  *
- * One write is under way at a time, on a thread. It does not wait for the reader of a pipe, a socket or a terminal. A
- * file on a disk that hangs (NFS) does hold the thread.
+ * One write is under way at a time, on a thread. It does not wait for the reader of a pipe, a socket or a
+ * terminal. A file on a disk that hangs (NFS) does hold the thread.
  */
 export class LogOutput {
   /** The lines that were dropped so far. */
@@ -169,13 +170,17 @@ export class LogOutput {
   }
 }
 
-/** Tells whether an error says that a pipe, a socket or a terminal is full: its reader is slow, or has stopped. */
+/**
+ * Tells whether an error says that a pipe, a socket or a terminal is full: its reader is slow, or has
+ * stopped.
+ */
 const isFull = (error: unknown): boolean =>
   error instanceof Error && 'code' in error && error.code === 'EAGAIN'
 
 /**
- * Opens the terminal of standard output once more, so that a write does not wait while it is stopped: the flags of
- * the descriptor are everybody's who has it. Pipes and sockets do not wait since Node has made their stream.
+ * Opens the terminal of standard output once more, so that a write does not wait while it is stopped: the
+ * flags of the descriptor are everybody's who has it. Pipes and sockets do not wait since Node has made their
+ * stream.
  */
 function openTerminal(): number {
   try {

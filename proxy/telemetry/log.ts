@@ -34,8 +34,8 @@ export interface GatewayLogs {
   /** The log of everything but the requests' own lines. */
   readonly log: Logger
   /**
-   * Writes the one line of a request, at level `info`: its members are fixed and hold no secret, so it pays for no
-   * redaction.
+   * Writes the one line of a request, at level `info`: its members are fixed and hold no secret, so it pays
+   * for no redaction.
    */
   readonly requestLog: (line: RequestLine) => void
   /** Writes the lines that are still held back. Resolves when they are written, or after a second. */

@@ -1,8 +1,8 @@
 /** A connection among those of a listener. */
 export interface ConnectionPlace {
   /**
-   * True while it shakes hands, and while a call of somebody known is under way on it: it is not ended for another's sake. A
-   * stranger who does not read an answer is nobody known.
+   * True while it shakes hands, and while a call of somebody known is under way on it: it is not ended for
+   * another's sake. A stranger who does not read an answer is nobody known.
    */
   isProtected: boolean
 }
@@ -26,9 +26,9 @@ export const UNLIMITED_CONNECTIONS: ConnectionLimits = { maxConnections: Infinit
 const MAX_LOOKED_AT = 512
 
 /**
- * The connections of a listener, so many that a descriptor is left for each call on them (docs/threats.md#h2). If all
- * places are taken, one on which nobody known waits ends for the newcomer, older connections before newer ones;
- * if there is none, the newcomer does.
+ * The connections of a listener, so many that a descriptor is left for each call on them
+ * (docs/threats.md#h2). If all places are taken, one on which nobody known waits ends for the newcomer, older
+ * connections before newer ones; if there is none, the newcomer does.
  */
 export class ConnectionLimit {
   readonly limits: ConnectionLimits
@@ -54,7 +54,9 @@ export class ConnectionLimit {
     return performance.now() - this.#fullAt < withinMs
   }
 
-  /** Takes a place for a connection, which is protected until somebody says otherwise. Null: there is none. */
+  /**
+   * Takes a place for a connection, which is protected until somebody says otherwise. Null: there is none.
+   */
   enter(end: () => void): ConnectionPlace | null {
     if (this.open >= this.limits.maxConnections && !this.#makeRoom()) return null
     const place = { isProtected: true }

@@ -27,7 +27,10 @@ interface ProxyHeaderCallbacks {
   readonly left: () => void
 }
 
-/** Reads the header of the PROXY protocol from a paused socket, which it leaves paused. Tells one of three things once. */
+/**
+ * Reads the header of the PROXY protocol from a paused socket, which it leaves paused. Tells one of three
+ * things once.
+ */
 function awaitProxyHeader(socket: Socket, { named, failed, left }: ProxyHeaderCallbacks): void {
   const header = new ProxyHeader()
   const take = (piece: Buffer): void => {
@@ -58,7 +61,10 @@ function awaitProxyHeader(socket: Socket, { named, failed, left }: ProxyHeaderCa
 /** Addresses whose cost is remembered. */
 const MAX_ADDRESSES = 10_000
 
-/** The time in which the answer to plain HTTP is read, before bytes that were not read reset the connection. ms. */
+/**
+ * The time in which the answer to plain HTTP is read, before bytes that were not read reset the connection.
+ * ms.
+ */
 const LINGER_MS = 1_000
 
 export type HandshakeFault =
@@ -84,8 +90,8 @@ export interface TlsAcceptOptions {
   /** The time from TCP accept to the end of the TLS handshake. ms. */
   readonly handshakeMs: number
   /**
-   * Tells the balancers by their addresses: each of their connections begins with a header of the PROXY protocol,
-   * which says who calls. Null: there are none.
+   * Tells the balancers by their addresses: each of their connections begins with a header of the PROXY
+   * protocol, which says who calls. Null: there are none.
    */
   readonly isBalancer: ((address: string) => boolean) | null
   /** The whole answer to a client that speaks HTTP without TLS. */

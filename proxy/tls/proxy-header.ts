@@ -52,7 +52,9 @@ export class ProxyHeaderError extends Error {
   override readonly name = 'ProxyHeaderError'
 }
 
-/** Tells the beginning of a header of either version: neither a record of TLS nor a request of HTTP begins so. */
+/**
+ * Tells the beginning of a header of either version: neither a record of TLS nor a request of HTTP begins so.
+ */
 export const beginsProxyHeader = (bytes: Buffer): boolean =>
   [SIGNATURE, LINE].some((begin) => bytes.length >= begin.length && startsAlike(bytes, begin))
 
@@ -75,8 +77,8 @@ export class ProxyHeader {
   }
 
   /**
-   * Takes the next bytes. Returns null while the header is not whole. Throws a {@link ProxyHeaderError} at the first
-   * byte that no header has there, and at a length that none needs.
+   * Takes the next bytes. Returns null while the header is not whole. Throws a {@link ProxyHeaderError} at
+   * the first byte that no header has there, and at a length that none needs.
    */
   add(piece: Buffer): ParsedProxyHeader | null {
     const bytes = this.#held.length === 0 ? piece : Buffer.concat([this.#held, piece])

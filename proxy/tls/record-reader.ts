@@ -84,7 +84,9 @@ function unpadded(inner: Buffer): RecordContent | null {
   return type === undefined ? null : { type, bytes: inner.subarray(0, end - 1) }
 }
 
-/** HKDF-Expand-Label without a context (RFC 8446 §7.1). One block of the digest is as long as any key here. */
+/**
+ * HKDF-Expand-Label without a context (RFC 8446 §7.1). One block of the digest is as long as any key here.
+ */
 function expand({ digest }: CipherSuite, secret: Buffer, label: string, length: number): Buffer {
   const name = Buffer.from(`tls13 ${label}`)
   const info = Buffer.concat([Buffer.from([0, length, name.length]), name, Buffer.from([0, 1])])

@@ -1,6 +1,6 @@
-// The entry of `sallyport/client` and of the package `sallyport-client`. An older Node would end it with a syntax
-// error about some name that it lacks: so all else is loaded once the version is known. Not by `await`, which
-// `require` of this module could not wait for.
+// The entry of `sallyport/client` and of the package `sallyport-client`. An older Node would end it with a
+// syntax error about some name that it lacks: so all else is loaded once the version is known. Not by
+// `await`, which `require` of this module could not wait for.
 import { createRequire } from 'node:module'
 import type * as Client from './client.ts'
 import { refuseOldNode } from './needed-node.ts'

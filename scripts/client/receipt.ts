@@ -5,7 +5,9 @@ import { gatewayRefusal, jsonMembers } from './refusal.ts'
 import { clientSession } from './signing/session.ts'
 
 const TIMEOUT_MS = 30_000
-/** A row is sealed a second after it was recorded, and an outcome is recorded when its answer has ended. ms. */
+/**
+ * A row is sealed a second after it was recorded, and an outcome is recorded when its answer has ended. ms.
+ */
 const PATIENCE_MS = 15_000
 const PAUSE_MS = 500
 

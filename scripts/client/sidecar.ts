@@ -20,7 +20,8 @@ const NAMES = ['127.0.0.1', 'localhost', '[::1]']
  * Returns the error that a request to the sidecar is refused with, or null. A party that can make this
  * machine's browser call a loopback port would speak as the agent: a page of another site (its `Origin` or
  * `Sec-Fetch-Site` says so), or a name that was pointed here (DNS rebinding: its `Host` says so, and it has
- * one). `port`: the sidecar's own. Does NOT keep out other users of this machine: a loopback port has no owner.
+ * one). `port`: the sidecar's own. Does NOT keep out other users of this machine: a loopback port has no
+ * owner.
  */
 function localFault(
   { headers, rawHeaders, url = '' }: Pick<IncomingMessage, 'headers' | 'rawHeaders' | 'url'>,

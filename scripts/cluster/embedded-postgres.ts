@@ -62,7 +62,10 @@ export function runInitdb({ program, data, options }: EmbeddedPostgres, more: re
   execFileSync(program('initdb'), args, { ...options, stdio: ['ignore', 'ignore', 'pipe'] })
 }
 
-/** The arguments of a server without a port, whose socket lies in a directory. `more`: settings, e.g. `fsync=on`. */
+/**
+ * The arguments of a server without a port, whose socket lies in a directory. `more`: settings, e.g.
+ * `fsync=on`.
+ */
 export const serverArgs = (
   { data }: EmbeddedPostgres,
   sockets: string,
@@ -117,7 +120,9 @@ function reachable(native: string, copy: string): string {
   return copy
 }
 
-/** Tells whether the server's user, which is another one for root alone, may look into each folder of a path. */
+/**
+ * Tells whether the server's user, which is another one for root alone, may look into each folder of a path.
+ */
 export function isReachable(directory: string): boolean {
   if (process.getuid?.() !== 0) return true
   for (let path = directory; path !== '/'; path = dirname(path)) {

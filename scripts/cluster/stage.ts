@@ -67,7 +67,10 @@ interface ClusterOptions {
   readonly port: number
 }
 
-/** The address that the balancer comes from: calls to a replica itself stay what they are. Linux has all of 127/8. */
+/**
+ * The address that the balancer comes from: calls to a replica itself stay what they are. Linux has all of
+ * 127/8.
+ */
 const BALANCER = process.platform === 'linux' ? '127.0.0.2' : null
 const CHECK_MS = 2_000
 

@@ -97,7 +97,9 @@ async function textOf(zip: ZipArchive, name: string): Promise<string> {
   return bytes.toString()
 }
 
-/** The time stamps of a pack, by the size of their checkpoint. One may have several, by several authorities. */
+/**
+ * The time stamps of a pack, by the size of their checkpoint. One may have several, by several authorities.
+ */
 async function stampsIn(zip: ZipArchive): Promise<ReadonlyMap<number, readonly Buffer[]>> {
   const found = new Map<number, Buffer[]>()
   for (const name of zip.names.toSorted()) {

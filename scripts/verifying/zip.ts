@@ -4,8 +4,8 @@ import { type Entry, openPromise } from 'yauzl'
 import { assertOneForm } from './zip-form.ts'
 
 /**
- * The most bytes that all files of a zip may have: so many, and this many for each byte of the zip. Rows hold digests, which
- * no method makes shorter: a pack is some five times shorter than its files.
+ * The most bytes that all files of a zip may have: so many, and this many for each byte of the zip. Rows hold
+ * digests, which no method makes shorter: a pack is some five times shorter than its files.
  */
 const MAX_SMALL_BYTES = 16 * 1024 * 1024
 const MAX_INFLATION = 100

@@ -22,8 +22,8 @@ interface WitnessServerOptions {
 }
 
 /**
- * Makes the server of a witness, not yet listening: POST …/add-checkpoint and GET …/<SHA-256 of the origin>/checkpoint,
- * at any prefix.
+ * Makes the server of a witness, not yet listening: POST …/add-checkpoint and GET …/<SHA-256 of the
+ * origin>/checkpoint, at any prefix.
  */
 export function witnessServer({ answer, kept, tls, onFault }: WitnessServerOptions): Server {
   const serve: RequestListener = (req, res) => {

@@ -23,7 +23,9 @@ export function matchChecks(
 const isSame = (a: CheckDigest, b: CheckDigest): boolean =>
   a.name === b.name && a.digest === b.digest && a.shadow === b.shadow
 
-/** Returns whether the row says that a check of its configuration refused. It must say what that check said. */
+/**
+ * Returns whether the row says that a check of its configuration refused. It must say what that check said.
+ */
 export function isRefusedByCheck(
   { refusedBy }: RecordedDecision,
   { checks: asked }: RecordedAuthority,

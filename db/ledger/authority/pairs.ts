@@ -15,7 +15,10 @@ type OpenDecisionsByRequest = Map<string, OpenDecisionPlace>
 
 /** Pairs decisions and outcomes. */
 export interface DecisionPairing {
-  /** Returns what is wrong with a row, as half a sentence, or null; and the decisions of its stream that it ends. */
+  /**
+   * Returns what is wrong with a row, as half a sentence, or null; and the decisions of its stream that it
+   * ends.
+   */
   add(
     row: StoredRow,
     version: LeafVersion,

@@ -18,9 +18,9 @@ export const ANY_CALL_CAPABILITY = 'mcp.tools.call'
 export const BUILT_IN_TOOL = 'http.get'
 
 /**
- * The reasons of refusals that follow from authority alone: the gate stores their rows only while it stands, and a
- * verifier computes them once more. A row about a principal that was deactivated, or lost its certificate, while its
- * call was judged names the revision that it came with, so it is none of these.
+ * The reasons of refusals that follow from authority alone: the gate stores their rows only while it stands,
+ * and a verifier computes them once more. A row about a principal that was deactivated, or lost its
+ * certificate, while its call was judged names the revision that it came with, so it is none of these.
  */
 export const RULE_REFUSAL_REASONS: ReadonlySet<string> = new Set([
   'proof_required',

@@ -38,8 +38,9 @@ const INDEX = Object.fromEntries(MEMBERS.map(([name], index) => [name, index])) 
 const [CLOSE_BRACE, QUOTE, ZERO, MINUS] = [0x7d, 0x22, 0x30, 0x2d]
 
 /**
- * Reads the leaf of a row, or the line of an export, in the bytes of valid UTF-8, if it is canonical beyond doubt
- * ({@link CanonicalBytes}): every member there is, in order, and of its type. What was read is there until the next is.
+ * Reads the leaf of a row, or the line of an export, in the bytes of valid UTF-8, if it is canonical beyond
+ * doubt ({@link CanonicalBytes}): every member there is, in order, and of its type. What was read is there
+ * until the next is.
  */
 export class LeafReader {
   readonly #json = new CanonicalBytes()

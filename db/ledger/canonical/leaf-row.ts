@@ -18,9 +18,9 @@ type ColumnsBesideLeaf = Pick<
 >
 
 /**
- * A row whose columns were read from its leaf, which is canonical to the last byte: no other is made. So nobody need
- * compare it with its leaf, nor look at types. Does NOT say that `row_hash` is the digest of the leaf. Most columns are read
- * when they are asked for: a copy by spreading lacks them.
+ * A row whose columns were read from its leaf, which is canonical to the last byte: no other is made. So
+ * nobody need compare it with its leaf, nor look at types. Does NOT say that `row_hash` is the digest of the
+ * leaf. Most columns are read when they are asked for: a copy by spreading lacks them.
  */
 export class LeafRow implements StoredRow {
   readonly stream: string

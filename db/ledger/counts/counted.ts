@@ -1,6 +1,6 @@
 /**
- * Rows of one action and status that were recorded in one span of time. `span`: as many of the first characters of their
- * instants (RFC 3339, UTC) as its level has, such as `2026-11-25T13` of an hour.
+ * Rows of one action and status that were recorded in one span of time. `span`: as many of the first
+ * characters of their instants (RFC 3339, UTC) as its level has, such as `2026-11-25T13` of an hour.
  */
 export interface SpanCount {
   readonly span: string

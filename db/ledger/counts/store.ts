@@ -89,7 +89,8 @@ export async function countWithin(
   { level, since, until }: CountedWindow,
 ): Promise<WindowCounts> {
   const [column, counted] = [sql.ref(place), sql`(select place from row_counts_place)`]
-  // The time is written so that no engine enters the index of times, in which the part after the place has no bound.
+  // The time is written so that no engine enters the index of times, in which the part after the place has no
+  // bound.
   const { rows } = await sql<SpanCount>`
     select span, action, status, row_count as rows from row_counts
     where level = ${sql.lit(level)} and span >= ${since} and span < ${until}

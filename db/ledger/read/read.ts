@@ -84,8 +84,8 @@ export async function* pageTexts(
 }
 
 /**
- * An engine's reading of the whole ledger, page by page, in the order in which its rows were written, each stream by
- * seq. Throws an AbortError when the signal fires.
+ * An engine's reading of the whole ledger, page by page, in the order in which its rows were written, each
+ * stream by seq. Throws an AbortError when the signal fires.
  */
 export type ReadLedgerPages = (
   db: Kysely<DatabaseSchema>,
@@ -172,8 +172,9 @@ async function* streamsOf(db: Kysely<DatabaseSchema>): AsyncGenerator<string> {
 }
 
 // Page by page, each a short read of its own: rows are only ever added at the end, and a read that lasted for
-// minutes would keep SQLite's write-ahead log from being moved into the database, and PostgreSQL from forgetting what
-// it need not keep. Each stream up to where it was when it was reached, since it may grow faster than a caller reads.
+// minutes would keep SQLite's write-ahead log from being moved into the database, and PostgreSQL from
+// forgetting what it need not keep. Each stream up to where it was when it was reached, since it may grow
+// faster than a caller reads.
 const pagesByStream: ReadLedgerPages = async function* (db, signal) {
   for await (const stream of streamsOf(db)) yield* pagesOf(db, stream, signal)
 }

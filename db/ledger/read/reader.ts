@@ -38,8 +38,8 @@ export interface LedgerReaderBackend {
 const PIECE = 65_536
 
 /**
- * Answers on this thread, for engines that answer at once or behind a socket. `pages`: how the engine reads the whole
- * ledger; default stream by stream.
+ * Answers on this thread, for engines that answer at once or behind a socket. `pages`: how the engine reads
+ * the whole ledger; default stream by stream.
  */
 export async function* answerTo(
   db: Kysely<DatabaseSchema>,

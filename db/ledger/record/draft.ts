@@ -33,7 +33,9 @@ export const WRITTEN_LEAF_VERSION = 2
 const TEXT_LIMIT = 1_024
 /** Bytes of a leaf: its length stands in two bytes of a bundle of entries (C2SP tlog-tiles). */
 export const LEAF_LIMIT = 65_535
-/** The bytes that the place in the chain takes in place of two zeros: a hash in quotation marks, and a number. */
+/**
+ * The bytes that the place in the chain takes in place of two zeros: a hash in quotation marks, and a number.
+ */
 const PLACE_BYTES = 66 + 16 - 2
 const DEPTH_LIMIT = 16
 
@@ -82,8 +84,8 @@ export interface ExportAdditions {
 }
 
 /**
- * Writes a leaf, and what an export adds to it. The names stand in the order of their UTF-16 code units, which is
- * RFC 8785's; JSON.stringify writes strings and integers exactly as that demands.
+ * Writes a leaf, and what an export adds to it. The names stand in the order of their UTF-16 code units,
+ * which is RFC 8785's; JSON.stringify writes strings and integers exactly as that demands.
  */
 export const leafText = (row: LeafValues, v = WRITTEN_LEAF_VERSION, more: ExportAdditions = {}): string =>
   JSON.stringify({
@@ -156,9 +158,9 @@ interface DetailPlace {
   readonly depth: number
 }
 
-// A copy of a value that JSON.stringify writes in canonical form: two rows of every call come by here, and nothing
-// else does it with so little garbage. `canonicalize` is the oracle of its test. Takes unknown: what a handler read
-// from an upstream's JSON is a float sooner or later, whatever its type says.
+// A copy of a value that JSON.stringify writes in canonical form: two rows of every call come by here, and
+// nothing else does it with so little garbage. `canonicalize` is the oracle of its test. Takes unknown: what
+// a handler read from an upstream's JSON is a float sooner or later, whatever its type says.
 function canonical(value: unknown, name: string | number, holder: DetailPlace | null): unknown {
   const depth = holder === null ? 0 : holder.depth + 1
   if (depth > DEPTH_LIMIT) throw unfit(name, holder, `is nested deeper than ${DEPTH_LIMIT}`)
@@ -180,7 +182,8 @@ function canonicalList(values: readonly unknown[], here: DetailPlace): readonly 
   return copy
 }
 
-// The names that an object keeps in the order of their coming, and that JSON writes without a backslash. All of ours.
+// The names that an object keeps in the order of their coming, and that JSON writes without a backslash. All
+// of ours.
 const ORDINARY = /^[A-Za-z][\w.:/-]{0,63}$/
 
 function canonicalRecord(value: Readonly<Record<string, unknown>>, here: DetailPlace): object {
@@ -203,8 +206,9 @@ function strangeRecord(
 
 const FEW = 16
 
-// In the order of UTF-16 code units, which is RFC 8785's. A few are put in order by insertion: sort() makes lists
-// of its own, which were a quarter of what a row allocated. Many are not, or a stranger could make it take long.
+// In the order of UTF-16 code units, which is RFC 8785's. A few are put in order by insertion: sort() makes
+// lists of its own, which were a quarter of what a row allocated. Many are not, or a stranger could make it
+// take long.
 function sortedNames(value: object): readonly string[] {
   const names = Object.keys(value)
   if (names.length > FEW) return names.sort()

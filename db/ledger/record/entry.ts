@@ -36,8 +36,8 @@ export interface LedgerUnit {
    */
   readonly lazy?: boolean
   /**
-   * A change by an operator follows it, such as the claim of his proof: it may wait in the room that calls leave. Default:
-   * if one of its statements may change somebody's authority.
+   * A change by an operator follows it, such as the claim of his proof: it may wait in the room that calls
+   * leave. Default: if one of its statements may change somebody's authority.
    */
   readonly ofChange?: boolean
 }

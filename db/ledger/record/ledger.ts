@@ -21,9 +21,9 @@ export interface Ledger {
   /** The same as a promise. */
   commit(unit: LedgerUnit): Promise<readonly SealedRow[]>
   /**
-   * Writes an outcome `unknown` for every allowed decision of an earlier run that has none, or of a writer that is
-   * gone; resolves with their number. `at` is ms since the epoch. Call it before this run's `service.started`: the next run looks
-   * no further back than that row.
+   * Writes an outcome `unknown` for every allowed decision of an earlier run that has none, or of a writer
+   * that is gone; resolves with their number. `at` is ms since the epoch. Call it before this run's
+   * `service.started`: the next run looks no further back than that row.
    */
   recover(at: number, configDigest: string): Promise<number>
   /** The number of rows that wait for their commit, under way or queued. */
@@ -49,7 +49,9 @@ export interface LedgerOptions {
   readonly database: Pick<Database, 'openWriter' | 'authority'>
   /** The version of the service, for `version` of every row. */
   readonly version: string
-  /** The number of rows that may wait; calls leave a quarter of it to others ({@link roomFor}). Default 8,192. */
+  /**
+   * The number of rows that may wait; calls leave a quarter of it to others ({@link roomFor}). Default 8,192.
+   */
   readonly queueLimit?: number
   /**
    * The time that lazy units wait for one that is not. ms. Default 5. Longer leaves more `unknown` outcomes
@@ -80,13 +82,13 @@ interface QueuedWork extends LedgerWork {
 }
 
 /**
- * The queue before a writer. While one batch is under way the next one fills: load makes the batches.
- * Lazy units go with the next one that is not, in the order of their coming; or by themselves, after a while.
+ * The queue before a writer. While one batch is under way the next one fills: load makes the batches. Lazy
+ * units go with the next one that is not, in the order of their coming; or by themselves, after a while.
  *
- * State: `#enqueue` alone adds to the queue, `#drain` alone takes from it, and one `#drain` runs at a time. The
- * head is that of the last batch the writer has made durable; the writer owns the chain. A crash
- * loses what is queued, of which nobody was told that it is durable: a call without a row, refused, never
- * work without a row.
+ * State: `#enqueue` alone adds to the queue, `#drain` alone takes from it, and one `#drain` runs at a time.
+ * The head is that of the last batch the writer has made durable; the writer owns the chain. A crash loses
+ * what is queued, of which nobody was told that it is durable: a call without a row, refused, never work
+ * without a row.
  */
 class CommitQueue implements Ledger {
   readonly #writer: LedgerWriter

@@ -17,7 +17,9 @@ export interface WalkProgress {
   readonly of: number
 }
 
-/** The leaves of some rows, in the order in which they were written, and how far the walk has come with them. */
+/**
+ * The leaves of some rows, in the order in which they were written, and how far the walk has come with them.
+ */
 export interface WalkedPart extends WalkProgress {
   readonly leaves: Iterable<string>
 }

@@ -37,7 +37,9 @@ function reachesElsewhere(
   })
 }
 
-/** The refusal of what a call reaches. A prompt of a server that is disabled is none; a tool of it is unknown. */
+/**
+ * The refusal of what a call reaches. A prompt of a server that is disabled is none; a tool of it is unknown.
+ */
 function refusalOfReached(call: ReplayedCall): string | null {
   const refusal = refusalOfResource(call)
   const { row } = call.decision
@@ -109,8 +111,8 @@ function unknown(why: string): never {
 type VerdictQuestion = () => CallVerdict
 
 /**
- * The first refusal. Whatever a question that cannot be answered would have said: a call that a later one refuses is
- * refused.
+ * The first refusal. Whatever a question that cannot be answered would have said: a call that a later one
+ * refuses is refused.
  */
 function firstOf(asked: readonly VerdictQuestion[]): CallVerdict {
   let open: NotRecomputable | null = null

@@ -1,6 +1,9 @@
 import { createPublicKey, hash, type KeyObject, sign, verify } from 'node:crypto'
 
-/** A key of Ed25519 in signed notes (C2SP signed-note), for logs; or one for cosignatures (C2SP tlog-cosignature). */
+/**
+ * A key of Ed25519 in signed notes (C2SP signed-note), for logs; or one for cosignatures (C2SP
+ * tlog-cosignature).
+ */
 export type KeyKind = 'log' | 'witness'
 
 const ALGORITHMS: Readonly<Record<KeyKind, number>> = { log: 1, witness: 4 }
@@ -114,12 +117,17 @@ export function signatureIn(line: string): NoteSignature {
   return { name, id: bytes.subarray(0, 4).toString('hex'), bytes: bytes.subarray(4), line }
 }
 
-/** Signs the text of a note as the log of a name; returns the line of the signature, without its line feed. */
+/**
+ * Signs the text of a note as the log of a name; returns the line of the signature, without its line feed.
+ */
 export function signNote(text: string, name: string, privateKey: KeyObject): string {
   return lineOf(name, 'log', privateKey, sign(null, Buffer.from(text), privateKey))
 }
 
-/** Cosigns the text of a checkpoint (cosignature/v1) at an instant in s; returns the line, without its line feed. */
+/**
+ * Cosigns the text of a checkpoint (cosignature/v1) at an instant in s; returns the line, without its line
+ * feed.
+ */
 export function cosignNote(text: string, name: string, privateKey: KeyObject, at: number): string {
   const time = Buffer.alloc(8)
   time.writeBigUInt64BE(BigInt(at))
@@ -131,8 +139,8 @@ export function cosignNote(text: string, name: string, privateKey: KeyObject, at
 export type NoteVerification = { readonly good: false } | { readonly good: true; readonly at?: number }
 
 /**
- * Verifies the signatures of a note that name a key (C2SP signed-note, tlog-cosignature). A key that is named twice,
- * or once and has not signed, has not signed.
+ * Verifies the signatures of a note that name a key (C2SP signed-note, tlog-cosignature). A key that is named
+ * twice, or once and has not signed, has not signed.
  */
 export function verifyNoteSignature(
   { text, signatures }: SignedNote,

@@ -1,7 +1,9 @@
 import { nodeHash } from './hashes.ts'
 import { largestPowerBelow, type ReadTile, subtreeRoot } from './tiles.ts'
 
-/** The hashes that lead from a leaf to the root of a tree of a size (RFC 6962, section 2.1.1), lowest first. */
+/**
+ * The hashes that lead from a leaf to the root of a tree of a size (RFC 6962, section 2.1.1), lowest first.
+ */
 export async function inclusionProof(
   read: ReadTile,
   index: number,

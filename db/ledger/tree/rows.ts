@@ -1,6 +1,9 @@
 import type { StoredRow } from '../record/leaf.ts'
 
-/** A row of the ledger by its place: the order of the rows of all streams, which is the order of the tree's leaves. */
+/**
+ * A row of the ledger by its place: the order of the rows of all streams, which is the order of the tree's
+ * leaves.
+ */
 export interface PlacedLeaf {
   readonly place: number
   readonly stream: string

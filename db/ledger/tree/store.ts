@@ -121,8 +121,8 @@ export interface TreeGrowth {
 }
 
 /**
- * The statements by which a tree grows, all or none: if another process has grown it meanwhile, the first changes
- * no row and the unit is refused. So no two checkpoints are ever of one size.
+ * The statements by which a tree grows, all or none: if another process has grown it meanwhile, the first
+ * changes no row and the unit is refused. So no two checkpoints are ever of one size.
  */
 export function growTree(
   db: TreeDatabase,

@@ -98,7 +98,8 @@ export function treeWalk({ checkpoints, tiles: stored }: StoredTreeParts): TreeW
   async function compare(level: number, n: number, hashes: readonly Buffer[]): Promise<void> {
     const found = await stored?.read({ level, n })
     const made = Buffer.concat(hashes)
-    // The last one may have grown meanwhile. A full one cannot; and a database may hold anything in its place.
+    // The last one may have grown meanwhile. A full one cannot; and a database may hold anything in its
+    // place.
     const isWhole =
       found instanceof Uint8Array && (hashes.length < TILE_WIDTH || found.length === made.length)
     if (isWhole && made.equals(found.subarray(0, made.length))) whole += 1

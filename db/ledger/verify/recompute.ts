@@ -111,7 +111,10 @@ export function recomputer(): DecisionRecomputer {
   }
 }
 
-/** An operator's change that was refused has the change's action, and makes no state. One that says a state is a change. */
+/**
+ * An operator's change that was refused has the change's action, and makes no state. One that says a state is
+ * a change.
+ */
 const isRefusedChange = (row: StoredRow): boolean => {
   if (row.status !== 'denied') return false
   const { reason, revision } = membersOf(row)

@@ -41,10 +41,10 @@ interface ChainPosition {
 /**
  * Verifies whole chains: every stream starts at 1, has no gap and no second row in any place; every leaf is
  * canonical, of version 1 and later of version 2, says what the columns say, and has the digest that
- * `row_hash` and the next row's `prev_hash` say; columns are of the types of docs/ledger.md#row, and numbers are
- * integers. Stops at the first bad row. Takes rows in the order of their seq, streams in any mixture, in memory
- * that does not grow with their number. Does NOT see rows cut off the end, nor a chain that was rewritten
- * whole: for that it takes a checkpoint kept elsewhere.
+ * `row_hash` and the next row's `prev_hash` say; columns are of the types of docs/ledger.md#row, and numbers
+ * are integers. Stops at the first bad row. Takes rows in the order of their seq, streams in any mixture, in
+ * memory that does not grow with their number. Does NOT see rows cut off the end, nor a chain that was
+ * rewritten whole: for that it takes a checkpoint kept elsewhere.
  */
 export async function verifyRows(
   rows: AsyncIterable<StoredRow | DamagedRow> | Iterable<StoredRow | DamagedRow>,
@@ -65,7 +65,10 @@ export interface ChainVerifier {
   verdict(): LedgerVerdict
 }
 
-/** `tail`: the rows are the end of chains, so the place and the parent of the first one of each are taken on trust. */
+/**
+ * `tail`: the rows are the end of chains, so the place and the parent of the first one of each are taken on
+ * trust.
+ */
 export function chainVerifier({ tail = false } = {}): ChainVerifier {
   const heads = new Map<string, ChainPosition>()
   const open = openDecisions()

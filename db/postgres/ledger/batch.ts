@@ -114,7 +114,10 @@ export async function prepareBatch(
   return { results, rows, tip }
 }
 
-/** The chain in the database is not the one that its writer has left there: nothing more is to be written to it. */
+/**
+ * The chain in the database is not the one that its writer has left there: nothing more is to be written to
+ * it.
+ */
 export class BrokenChainError extends Error {}
 
 /**
@@ -176,7 +179,8 @@ async function judge(
     if (no) refused.set(first, no)
     return
   }
-  // The claims of units that are stale are made too, and undone: they are few, and nobody waits for two answers.
+  // The claims of units that are stale are made too, and undone: they are few, and nobody waits for two
+  // answers.
   const [{ stale }, made] = await Promise.all([staleCheck(client, run), insertClaims(client, run)])
   const took = new ClaimAllocator(made)
   for (const work of run) {

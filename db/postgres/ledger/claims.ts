@@ -2,8 +2,8 @@ import type { Client } from 'pg'
 import type { LedgerWork } from '../../ledger/record/writer.ts'
 
 /**
- * Makes the claims of units at once, and returns the digests of those that are made. Waits for a transaction of another
- * replica that claims the same.
+ * Makes the claims of units at once, and returns the digests of those that are made. Waits for a transaction
+ * of another replica that claims the same.
  */
 export async function insertClaims(
   client: Client,

@@ -3,9 +3,9 @@ import type { Migration } from 'kysely/migration'
 
 /**
  * PostgreSQL's half of migration 0004: triggers that refuse every statement but the next rows of a chain
- * (docs/threats.md#t12), also for a session that replays a replica's changes. They stop accidents and honest tools.
- * They do NOT stop the owner of the table, who can drop them: production gives the service a role that owns nothing
- * (deploy/postgres), and the schema check at boot and `sallyport verify` find what is missing.
+ * (docs/threats.md#t12), also for a session that replays a replica's changes. They stop accidents and honest
+ * tools. They do NOT stop the owner of the table, who can drop them: production gives the service a role that
+ * owns nothing (deploy/postgres), and the schema check at boot and `sallyport verify` find what is missing.
  */
 export const postgresAuditGuards: Migration = {
   async up(db: Kysely<unknown>): Promise<void> {

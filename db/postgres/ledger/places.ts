@@ -4,10 +4,10 @@ import { GUARD_FUNCTIONS } from './guards.ts'
 import { POSTGRES_STORED_COLUMNS, TEXT_COLUMNS } from './table.ts'
 
 /**
- * Gives each row its `place`: the order of the rows of all streams (docs/ledger.md#places). The number is given by the
- * database, while the row's transaction holds the authority lock (locks.ts): so between a change and a decision it
- * says which of the two was first. A role that may insert into the other columns alone cannot choose it
- * (deploy/postgres). Rows from before get theirs as they lie in the table.
+ * Gives each row its `place`: the order of the rows of all streams (docs/ledger.md#places). The number is
+ * given by the database, while the row's transaction holds the authority lock (locks.ts): so between a change
+ * and a decision it says which of the two was first. A role that may insert into the other columns alone
+ * cannot choose it (deploy/postgres). Rows from before get theirs as they lie in the table.
  */
 export const auditPlaces: Migration = {
   async up(db: Kysely<unknown>): Promise<void> {

@@ -3,7 +3,10 @@ import type { OpenDecision, UnfinishedDecisions } from '../../ledger/record/writ
 import { timestamp } from '../../support/statement.ts'
 import { LOCK_HOLDERS, STREAM_CLASS, streamKey } from './locks.ts'
 
-/** The time that a stream must have been without a writer. One that has lost its connection comes back sooner. ms. */
+/**
+ * The time that a stream must have been without a writer. One that has lost its connection comes back sooner.
+ * ms.
+ */
 const GONE_MS = 20_000
 /** Decisions that are closed at once. */
 const MAX_DECISIONS_PER_UNIT = 512
@@ -50,8 +53,8 @@ interface UnclosedStream {
 async function leftOpen(client: Client, { stream, recovered }: UnclosedStream): Promise<UnfinishedDecisions> {
   const { rows: decisions } = await client.query<OpenDecision>(LEFT_OPEN, [stream, MAX_DECISIONS_PER_UNIT])
   const closedAt = decisions.length < MAX_DECISIONS_PER_UNIT ? timestamp(Date.now()) : null
-  // Whoever comes second changes no row, and its outcomes are not written; nor are they if the writer has come back.
-  // It cannot while the lock is held here, and finds then that its calls are ended (writer.ts).
+  // Whoever comes second changes no row, and its outcomes are not written; nor are they if the writer has
+  // come back. It cannot while the lock is held here, and finds then that its calls are ended (writer.ts).
   const parameters = [
     recovered + decisions.length,
     closedAt,

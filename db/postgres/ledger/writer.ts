@@ -41,11 +41,13 @@ export async function openPostgresWriter(url: string): Promise<LedgerWriter> {
 }
 
 /**
- * The writer of one stream, on a connection of its own. The session holds the stream's lock for as long as it lives:
- * nobody else writes the stream, and whoever gets the lock knows that this session and all that it did are over.
+ * The writer of one stream, on a connection of its own. The session holds the stream's lock for as long as it
+ * lives: nobody else writes the stream, and whoever gets the lock knows that this session and all that it did
+ * are over.
  *
- * State: `#head` is the end of the chain as far as it is known to be durable. `#doubt` is a batch whose commit was
- * sent and never answered: whether it is stored is looked up by the next connection, before anything else is written.
+ * State: `#head` is the end of the chain as far as it is known to be durable. `#doubt` is a batch whose
+ * commit was sent and never answered: whether it is stored is looked up by the next connection, before
+ * anything else is written.
  */
 class StreamWriter implements LedgerWriter {
   readonly stream: string
@@ -110,8 +112,8 @@ class StreamWriter implements LedgerWriter {
   }
 
   /**
-   * Rolls back, and ends who has held the lock of authority for longer than any batch may. A connection on which the
-   * server says nothing is of no more use: it rolls back by itself.
+   * Rolls back, and ends who has held the lock of authority for longer than any batch may. A connection on
+   * which the server says nothing is of no more use: it rolls back by itself.
    */
   async #undo(client: Client, error: unknown): Promise<void> {
     if (error instanceof BrokenChainError) this.#lose(error)

@@ -7,7 +7,9 @@ import {
 } from '../../ledger/rehearsal/changing-rows.ts'
 import type { WalkedPart, WalkScope } from '../../ledger/rehearsal/task.ts'
 
-/** Places in the order of all rows that are asked for at once. Each question is of so many, whatever it finds. */
+/**
+ * Places in the order of all rows that are asked for at once. Each question is of so many, whatever it finds.
+ */
 const SPAN = 2_000
 /** Rows that are fetched at once. */
 const FETCHED = 1_000

@@ -116,8 +116,8 @@ export function* rowsAfter(db: SQLite.Database, after: number | null): Generator
 }
 
 /**
- * Makes the function that finds the readable ids of the users that a row knows by their pseudonyms, as long as they
- * exist; in a database of an earlier version there are none.
+ * Makes the function that finds the readable ids of the users that a row knows by their pseudonyms, as long
+ * as they exist; in a database of an earlier version there are none.
  */
 export function userNames(db: SQLite.Database): (row: StoredRow) => ReadableNames {
   const table = db.prepare(`select 1 from sqlite_schema where name = 'subject_keys'`).get()

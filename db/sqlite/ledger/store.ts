@@ -13,8 +13,8 @@ import type { WriterOptions } from './messages.ts'
 import { lastRows } from './rows.ts'
 
 /**
- * Reads the allowed decisions without outcome up to row `upTo`, since the last `service.started` before it; none if
- * the last row says that the service stopped in order, because a drain writes every outcome first.
+ * Reads the allowed decisions without outcome up to row `upTo`, since the last `service.started` before it;
+ * none if the last row says that the service stopped in order, because a drain writes every outcome first.
  */
 function readOpenDecisions(db: SQLite.Database, upTo: number): readonly OpenDecision[] {
   const last = db
@@ -181,7 +181,8 @@ function cutProblem(db: SQLite.Database, file: string): string | null {
   )
 }
 
-// 16 MiB. The pages at the ends of the indexes are written again and again: a longer log copies each one once.
+// 16 MiB. The pages at the ends of the indexes are written again and again: a longer log copies each one
+// once.
 const LOG_PAGES = 4_000
 
 // To ask how long the log is takes as long as a row. A write makes ten pages of it at the most, three as a

@@ -7,7 +7,10 @@ import {
 } from '../../ledger/rehearsal/changing-rows.ts'
 import type { WalkedPart, WalkScope } from '../../ledger/rehearsal/task.ts'
 
-/** Places in the chain that are read at once: a read that lasted would keep the write-ahead log from being moved. */
+/**
+ * Places in the chain that are read at once: a read that lasted would keep the write-ahead log from being
+ * moved.
+ */
 const SPAN = 1_000
 /** Pages kept while all are read once: those that fit the processor's cache. */
 const PAGES_IN_TURN = 64

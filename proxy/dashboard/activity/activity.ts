@@ -38,7 +38,10 @@ ${problem('since', 'From')}${problem('until', 'To')}
 
 const LINES = 100
 
-/** GET /proxy/activity: one line for each call, newest first. The URL is the state: a bookmark is a saved view. */
+/**
+ * GET /proxy/activity: one line for each call, newest first. The URL is the state: a bookmark is a saved
+ * view.
+ */
 export const activityPage: DashboardPage = async (dashboard, facts) => {
   const asked = parseActivityParams(facts.query)
   const { problems } = asked.times

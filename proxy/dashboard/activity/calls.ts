@@ -50,7 +50,10 @@ export interface CallPage {
 export const FACETS = ['status', 'principal', 'action', 'tool', 'model', 'reason'] as const
 export type CallFacet = (typeof FACETS)[number]
 
-/** Rows of a page of the ledger, and the pages that are looked through at most: however few fit, a page comes soon. */
+/**
+ * Rows of a page of the ledger, and the pages that are looked through at most: however few fit, a page comes
+ * soon.
+ */
 const ROWS = 400
 const MAX_LEDGER_PAGES = 3
 /** The outcomes that are looked up one by one: they are newer than the page before has shown. */
@@ -140,7 +143,10 @@ async function withOutcomes(
   return found
 }
 
-/** An outcome follows its decision, so it is met first. A change of administration is one row with the same words. */
+/**
+ * An outcome follows its decision, so it is met first. A change of administration is one row with the same
+ * words.
+ */
 const isOutcome = ({ status, action }: AuditRow): boolean =>
   OUTCOME_STATUSES.has(status) && isCallAction(action)
 

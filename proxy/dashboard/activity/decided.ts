@@ -22,7 +22,10 @@ export interface DecisionCounts {
   readonly uncounted: number
 }
 
-/** Counts decisions, all of them: as the API would list them, by status, in the same window. Demands `admin.audit`. */
+/**
+ * Counts decisions, all of them: as the API would list them, by status, in the same window. Demands
+ * `admin.audit`.
+ */
 export async function countDecisions(
   { context }: Pick<DashboardContext, 'context'>,
   facts: AdministrationFacts,

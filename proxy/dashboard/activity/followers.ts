@@ -21,9 +21,9 @@ interface FollowerDependencies {
 }
 
 /**
- * The open streams of server-sent events by which pages hear that rows were recorded, by whichever process. One look at
- * the ledger serves all of them, and there is none while nobody follows. An event holds the place of the last row, and
- * nothing of it. A browser that does not read is let go, and none is waited for.
+ * The open streams of server-sent events by which pages hear that rows were recorded, by whichever process.
+ * One look at the ledger serves all of them, and there is none while nobody follows. An event holds the place
+ * of the last row, and nothing of it. A browser that does not read is let go, and none is waited for.
  */
 export class ActivityFollowers {
   readonly #sources: FollowerDependencies

@@ -21,7 +21,10 @@ import {
 import { rowReason, verdict } from './calls.ts'
 import { gatesOf, rowAuthority, valueText } from './gates.ts'
 
-/** The rows of a request as the ledger has them: each with its exact leaf, its hash, and its proof once it is sealed. */
+/**
+ * The rows of a request as the ledger has them: each with its exact leaf, its hash, and its proof once it is
+ * sealed.
+ */
 async function ledgerCard(
   { context: { database } }: DashboardContext,
   id: string,
@@ -85,7 +88,10 @@ async function findGrantingRow(
   return null
 }
 
-/** GET /proxy/activity/{request_id}: why a call was let through or refused, gate by gate, and the rows that say so. */
+/**
+ * GET /proxy/activity/{request_id}: why a call was let through or refused, gate by gate, and the rows that
+ * say so.
+ */
 export const whyPage: DashboardPage = async (dashboard, facts) => {
   const { request_id: id = '' } = facts.params
   const query = { request_id: id, order: 'asc' as const }

@@ -136,7 +136,10 @@ export async function enrollAndShow(
   return html`${identityFolder(dashboard, { path: `agents/${name}`, id }, value)}${connectCard(dashboard, id, name)}`
 }
 
-/** POST /proxy/{kind}/{id}/rotate-cert: another certificate and key, shown this once; the one before stays good for its grace. */
+/**
+ * POST /proxy/{kind}/{id}/rotate-cert: another certificate and key, shown this once; the one before stays
+ * good for its grace.
+ */
 export const rotateCertificateForm =
   (plural: PrincipalPlural, dashboard: DashboardContext) =>
   async (facts: FormSubmission): Promise<Reply> => {

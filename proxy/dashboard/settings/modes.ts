@@ -55,7 +55,10 @@ function placeOf({ path, line, variable }: ModeInForce): HtmlFragment {
 const choice = ({ name, value, values }: ModeInForce, chosen = value): HtmlFragment =>
   html`<label>${name} <select name="${name}">${joinHtml(values.map((one) => html`<option${one === chosen ? html` selected` : EMPTY_HTML}>${one}</option>`))}</select></label> `
 
-/** POST /proxy/settings/modes: rehearses other modes over the last 30 days, with one row. Files decide what is in force. */
+/**
+ * POST /proxy/settings/modes: rehearses other modes over the last 30 days, with one row. Files decide what is
+ * in force.
+ */
 export const modesForm =
   (dashboard: DashboardContext) =>
   async (facts: FormSubmission): Promise<Reply> => {

@@ -19,7 +19,9 @@ export const FIRST_AGENT = '/proxy/setup/agent'
 /** The values in the form until somebody types. */
 const SUGGESTED = { agent_name: 'my-agent', capabilities: 'llm.chat' }
 
-/** GET /proxy/setup/agent: the third step, as long as there is no agent; then its page is that of all others. */
+/**
+ * GET /proxy/setup/agent: the third step, as long as there is no agent; then its page is that of all others.
+ */
 export const firstAgentPage =
   ({ context }: DashboardContext) =>
   async (facts: AdministrationFacts): Promise<Reply> => {

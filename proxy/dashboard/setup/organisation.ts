@@ -25,7 +25,10 @@ const { show, set } = OPERATIONS.organisation
 
 type Organisation = Omit<Awaited<ReturnType<typeof show.run>>['value'], 'answered'>
 
-/** GET /proxy/setup/organisation: the names that certificates will carry, and their CA, until somebody has answered. */
+/**
+ * GET /proxy/setup/organisation: the names that certificates will carry, and their CA, until somebody has
+ * answered.
+ */
 export const organisationPage =
   (dashboard: DashboardContext) =>
   (facts: AdministrationFacts): Promise<Reply> =>

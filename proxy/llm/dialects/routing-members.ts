@@ -50,7 +50,8 @@ export const ROUTING_MEMBERS: readonly string[] = [
   'num_retries',
   'max_retries',
   'mock_*',
-  // LiteLLM: another place, or other credentials; and whatever stands in these, the model too, goes on from there.
+  // LiteLLM: another place, or other credentials; and whatever stands in these, the model too, goes on from
+  // there.
   'api_base',
   'api_key',
   'api_type',

@@ -6,7 +6,10 @@ import { MemberPicker } from './member-picker.ts'
 
 /** The cost of an answer, as its provider stated it. A member is absent if nothing was stated. */
 export interface ProviderUsage {
-  /** Whole numbers. `input` is everything that the model read, cached parts included, however the vendor counts. */
+  /**
+   * Whole numbers. `input` is everything that the model read, cached parts included, however the vendor
+   * counts.
+   */
   readonly tokens?: Readonly<Partial<Record<TokenCount, number>>>
   /** The class of service that the call got. */
   readonly service_tier?: string
@@ -44,8 +47,8 @@ const DEAF: UsageTap = { observe: () => {}, usage: () => ({}) }
 
 /**
  * Reads token usage from an answer as it passes, JSON or server-sent events, under a dialect's names.
- * `contentEncoding` other than identity: nothing is read. What it keeps is counted on `held`. Does NOT change, hold
- * back or re-chunk anything.
+ * `contentEncoding` other than identity: nothing is read. What it keeps is counted on `held`. Does NOT
+ * change, hold back or re-chunk anything.
  */
 export function usageTap(
   names: UsageNames,

@@ -11,7 +11,9 @@ export interface UpstreamTimeouts {
   readonly connectMs: number
   /** The time from then until the answer's head. ms, and up to a second more. */
   readonly firstByteMs: number
-  /** The time between two pieces of the answer, while we are ready to take them. ms, and up to a second more. */
+  /**
+   * The time between two pieces of the answer, while we are ready to take them. ms, and up to a second more.
+   */
   readonly idleMs: number
 }
 
@@ -22,7 +24,9 @@ export interface UpstreamRequest {
   readonly method: 'GET' | 'POST'
   /** Alone decides where the request goes and its path. */
   readonly url: URL
-  /** Names and values in turn, in the order in which they are sent: all but `content-length` and `connection`. */
+  /**
+   * Names and values in turn, in the order in which they are sent: all but `content-length` and `connection`.
+   */
   readonly headers: readonly string[]
   /** Sent one after the other. Empty: no body. */
   readonly body: readonly Buffer[]
@@ -47,7 +51,9 @@ export interface UpstreamAnswer {
 }
 
 export interface LlmUpstream {
-  /** Resolves with the answer's head. Rejects with {@link UpstreamError}, or with the reason of the hangup. */
+  /**
+   * Resolves with the answer's head. Rejects with {@link UpstreamError}, or with the reason of the hangup.
+   */
   readonly call: (request: UpstreamRequest) => Promise<UpstreamAnswer>
   /** Drops the pooled connections. Requests under way go on. */
   readonly close: () => void
@@ -79,7 +85,10 @@ export class UpstreamError extends Error {
 
 const codeOf = (error: Error): string => ('code' in error ? String(error.code) : error.message)
 
-/** Makes the failure of a request without a connection. A name that cannot be looked up is named: it may be one of many. */
+/**
+ * Makes the failure of a request without a connection. A name that cannot be looked up is named: it may be
+ * one of many.
+ */
 export const connectFailure = (error: Error): UpstreamError =>
   new UpstreamError('connect', error instanceof HostNameError ? error.message : codeOf(error), {
     cause: error,

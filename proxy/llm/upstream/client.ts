@@ -93,8 +93,8 @@ export function openUpstream({
  */
 
 /**
- * Answers are handed back, not written; the target alone decides the path. The agent sends nothing: without one the
- * library makes a header of its own.
+ * Answers are handed back, not written; the target alone decides the path. The agent sends nothing: without
+ * one the library makes a header of its own.
  */
 export const PROXY_SERVER_OPTIONS: Readonly<ServerOptions> = {
   selfHandleResponse: true,
@@ -114,7 +114,10 @@ export const REQUEST_STAND_INS = { GET: requestStandIn('GET'), POST: requestStan
 /** Stands for every caller's response: these members are all that the library reads. */
 export const RESPONSE_STAND_IN = { headersSent: false, writableEnded: false } as unknown as ServerResponse
 
-/** Makes the body of a request, which the library hands to `fetch` as it is: one buffer, or a long one's pieces. */
+/**
+ * Makes the body of a request, which the library hands to `fetch` as it is: one buffer, or a long one's
+ * pieces.
+ */
 export function bodyStandIn(parts: readonly Buffer[], authority: CallAuthority): Stream {
   const length = parts.reduce((sum, part) => sum + part.length, 0)
   let body: unknown = parts[0] ?? null

@@ -66,8 +66,8 @@ export interface FixedHeaders {
 }
 
 /**
- * A shorter key may be a word that models use: `lm-studio`, `sk-no-key-required`. Of an answer with content, only longer
- * ones are looked for. Characters.
+ * A shorter key may be a word that models use: `lm-studio`, `sk-no-key-required`. Of an answer with content,
+ * only longer ones are looked for. Characters.
  */
 const MIN_KEY = 20
 
@@ -120,9 +120,9 @@ const CREDENTIAL_NAME = /auth|cookie|credential|key|password|secret|token/i
 const CREDENTIAL_VALUE = /^(?:basic|bearer|token)\s/i
 
 /**
- * Makes the headers of a request to a provider, names and values in turn, built from nothing but an allow-list, with
- * the provider's key. `contentLength` is null for a request without a body. `idempotencyKey`: in place of the caller's
- * own, which never goes on. Does NOT check that there is a key:
+ * Makes the headers of a request to a provider, names and values in turn, built from nothing but an
+ * allow-list, with the provider's key. `contentLength` is null for a request without a body.
+ * `idempotencyKey`: in place of the caller's own, which never goes on. Does NOT check that there is a key:
  * {@link hasCredentials} does.
  */
 export function providerRequestHeaders(
@@ -171,7 +171,10 @@ const CREDENTIAL_NAMES: ReadonlySet<string> = new Set(['authorization', 'api-key
 /** Headers that do not become a list if they stand twice. */
 const SINGLE: ReadonlySet<string> = new Set(['content-length', 'content-type', 'retry-after'])
 
-/** Makes texts of an answer's headers: one that stands several times is joined, or its first counts, as Node does it. */
+/**
+ * Makes texts of an answer's headers: one that stands several times is joined, or its first counts, as Node
+ * does it.
+ */
 export function joinHeaders(headers: Record<string, string | string[] | undefined>): UpstreamHeaders {
   for (const name in headers) {
     const value = headers[name]

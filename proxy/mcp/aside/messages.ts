@@ -88,8 +88,8 @@ export interface McpThreadTasks {
   }) => ArgumentsVerdict
 
   /**
-   * Judges the tool at `index` of a list: `pinned` is its approved definition, `known` and `earlierKnown` the digests
-   * that need no judgement.
+   * Judges the tool at `index` of a list: `pinned` is its approved definition, `known` and `earlierKnown` the
+   * digests that need no judgement.
    */
   readonly judgeTool: (asked: {
     readonly text: string
@@ -115,7 +115,10 @@ export interface McpThreadTasks {
     readonly prefix: string
   }) => ListItems | null
 
-  /** Writes the list that a member of a message's result is, of the known members of its items; null: there is none. */
+  /**
+   * Writes the list that a member of a message's result is, of the known members of its items; null: there is
+   * none.
+   */
   readonly knownList: (asked: { readonly bytes: Uint8Array; readonly member: string }) => string | null
 
   /** Compares two definitions of a tool. */

@@ -65,9 +65,10 @@ export function mcpResourceLookup(registry: McpRegistry): Plugin<McpEndpointInpu
 }
 
 /**
- * Lets a caller through a door that is open to it, and finds the session of a legacy client. A resource that is
- * unknown and one without a binding are refused alike (`mcp_not_bound`): a path tells nobody which resources
- * there are. A session of another principal, or of another path, does not exist (`mcp_session_unknown`).
+ * Lets a caller through a door that is open to it, and finds the session of a legacy client. A resource that
+ * is unknown and one without a binding are refused alike (`mcp_not_bound`): a path tells nobody which
+ * resources there are. A session of another principal, or of another path, does not exist
+ * (`mcp_session_unknown`).
  */
 export function mcpResourcePath(
   sessions: CallerSessionStore,

@@ -45,7 +45,9 @@ function* joining(before: string, items: readonly string[], after: string): Work
   return Buffer.concat([...pieces, Buffer.from(text + after)])
 }
 
-/** Digests many bytes, in lower-case hex, in turns with everybody else. `hash`: it may have been given a salt. */
+/**
+ * Digests many bytes, in lower-case hex, in turns with everybody else. `hash`: it may have been given a salt.
+ */
 export const digestInTurns = (hash: Hash, bytes: Buffer): Promise<string> => runInSlices(hashing(hash, bytes))
 
 function* hashing(hash: Hash, bytes: Buffer): WorkSteps<string> {
@@ -56,7 +58,10 @@ function* hashing(hash: Hash, bytes: Buffer): WorkSteps<string> {
   return hash.digest('hex')
 }
 
-/** Writes a message as a server-sent event as `eventOf` does, in pieces, with everybody else's turn in between. */
+/**
+ * Writes a message as a server-sent event as `eventOf` does, in pieces, with everybody else's turn in
+ * between.
+ */
 export async function* eventPieces(message: Buffer): AsyncGenerator<Buffer> {
   yield Buffer.from('event: message\n')
   const oneLine = !message.includes(LF) && !message.includes(CR)

@@ -221,10 +221,10 @@ interface ResultRewriteOptions {
 }
 
 /**
- * Writes an upstream's result in the caller's era, JSON text: its own but for the members that the caller's revision
- * demands. Every answer depends on the caller, so none is marked as public. An upstream's state is
- * bound to the caller. Refuses with `mcp_failed` a result that the caller's era cannot express, and one that some
- * client reads otherwise than it is read here.
+ * Writes an upstream's result in the caller's era, JSON text: its own but for the members that the caller's
+ * revision demands. Every answer depends on the caller, so none is marked as public. An upstream's state is
+ * bound to the caller. Refuses with `mcp_failed` a result that the caller's era cannot express, and one that
+ * some client reads otherwise than it is read here.
  */
 export function rewriteResult(
   result: JsonText,

@@ -34,8 +34,8 @@ export const pendingIntroduction = (facts: ServerFacts): ServerIntroduction | nu
   isObject(facts?.waits) ? introductionOf(facts.waits) : null
 
 /**
- * Returns the digest that an introduction is approved by: lower-case hex SHA-256 of its canonical form (RFC 8785). Leaves
- * out the version of the software, which changes with each release and which no caller hears.
+ * Returns the digest that an introduction is approved by: lower-case hex SHA-256 of its canonical form (RFC
+ * 8785). Leaves out the version of the software, which changes with each release and which no caller hears.
  */
 export function introductionDigest({ serverInfo, instructions }: ServerIntroduction): string {
   const { version: _, ...words } = serverInfo ?? {}

@@ -15,8 +15,8 @@ export interface PinnedDefinition {
   /** Empty if the annotations break their rules: then no header repeats an argument. */
   readonly headerParams: readonly HeaderParam[]
   /**
-   * JSON, as callers get it: the members that MCP knows, since another reader could take any other for one of them
-   * (docs/threats.md#h1b).
+   * JSON, as callers get it: the members that MCP knows, since another reader could take any other for one of
+   * them (docs/threats.md#h1b).
    */
   readonly listed: string
   /** The same as bytes, with the places of its members. */

@@ -41,7 +41,9 @@ export const IMPLEMENTATION_MEMBERS: KnownMembers = {
   icons: ICON,
 }
 
-/** The members of the items of each list that is passed on as a server gives it, by the member of the result. */
+/**
+ * The members of the items of each list that is passed on as a server gives it, by the member of the result.
+ */
 export const LIST_ITEM_MEMBERS: ReadonlyMap<string, KnownMembers> = new Map([
   ['prompts', { ...ITEM, arguments: { name: null, title: null, description: null, required: null } }],
   ['resources', { ...ITEM, uri: null, mimeType: null, size: null, annotations: ANNOTATIONS }],

@@ -19,8 +19,8 @@ export function foldedCase(name: string): string {
 const SEPARATORS = /[-_]/g
 
 /**
- * Returns a member's name as the loosest reader of a struct takes it: {@link foldedCase}, and without `_` and `-`, which
- * protobuf's JSON (`filePath` is `file_path`) and Go's `encoding/json/v2` can do without.
+ * Returns a member's name as the loosest reader of a struct takes it: {@link foldedCase}, and without `_` and
+ * `-`, which protobuf's JSON (`filePath` is `file_path`) and Go's `encoding/json/v2` can do without.
  */
 export const looseName = (name: string): string => foldedCase(name).replace(SEPARATORS, '')
 
@@ -47,8 +47,9 @@ export class ExactNames {
   }
 
   /**
-   * Tells whether some reader takes one of these names for one of the object's, though it is another one. A name of more
-   * than {@link MAX_FOLDED_NAME} characters could be any, and so could one of more than {@link MAX_FOLDED_NAMES}.
+   * Tells whether some reader takes one of these names for one of the object's, though it is another one. A
+   * name of more than {@link MAX_FOLDED_NAME} characters could be any, and so could one of more than {@link
+   * MAX_FOLDED_NAMES}.
    */
   areMistaken(names: Iterable<string>): boolean {
     let count = 0

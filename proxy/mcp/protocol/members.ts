@@ -60,7 +60,9 @@ const META_MEMBERS = describeMembers(
   { open: true, reserved: RESERVED },
 )
 
-/** The result of a question that a server asks its caller: of `elicitation/create`, a sampling, `roots/list`. */
+/**
+ * The result of a question that a server asks its caller: of `elicitation/create`, a sampling, `roots/list`.
+ */
 const GIVEN_RESULT = open({
   _meta: null,
   action: null,
@@ -195,7 +197,8 @@ export function knownParams(
 }
 
 /**
- * Checks the answer of a caller to a server's question: its result, or its error. Refuses as {@link knownParams} does.
+ * Checks the answer of a caller to a server's question: its result, or its error. Refuses as {@link
+ * knownParams} does.
  */
 export function checkClientAnswer(
   member: 'result' | 'error',

@@ -30,7 +30,10 @@ function doubtfulTexts(root: SchemaNode): ReadonlyMap<string, DoubtfulText> {
   return found
 }
 
-/** The schema that the SDK of Python writes for a parameter without an annotation, which takes anything: says text alone. */
+/**
+ * The schema that the SDK of Python writes for a parameter without an annotation, which takes anything: says
+ * text alone.
+ */
 const isUnannotated = (name: string, schema: unknown): boolean =>
   isObject(schema) &&
   schema.type === 'string' &&

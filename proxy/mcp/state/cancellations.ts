@@ -38,8 +38,8 @@ export class RequestCancellations {
   }
 
   /**
-   * Cancels a request of the caller's. `requestId` as the notification says it. Two of one id are the client's
-   * mistake: both are taken back.
+   * Cancels a request of the caller's. `requestId` as the notification says it. Two of one id are the
+   * client's mistake: both are taken back.
    */
   cancel(caller: RequestCaller, requestId: unknown): void {
     const theirs = this.#underWay.filter((one) => one.isOf(caller, requestId))

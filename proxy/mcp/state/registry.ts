@@ -35,9 +35,9 @@ export const mapMaybe = <Value, Made>(
 ): LookupResult<Made> => (found instanceof Promise ? found.then(make) : make(found))
 
 /**
- * Looks up resources, tools and bindings for the gate, so that a change holds at once: resources and bindings in the
- * database each time, a tool as it was read last as long as its resource has the same revision. A resource that is
- * found may be disabled.
+ * Looks up resources, tools and bindings for the gate, so that a change holds at once: resources and bindings
+ * in the database each time, a tool as it was read last as long as its resource has the same revision. A
+ * resource that is found may be disabled.
  */
 export interface McpRegistry {
   readonly resource: (name: string) => LookupResult<McpResource | undefined>

@@ -17,7 +17,10 @@ export interface ServerRequest {
   readonly demand: CapabilityDemand
   /** The upstream's own id of the request, JSON text. */
   readonly upstreamId: string
-  /** Hands an answer to the upstream, by the permit of the call that made it ask. JSON text of a whole message. */
+  /**
+   * Hands an answer to the upstream, by the permit of the call that made it ask. JSON text of a whole
+   * message.
+   */
   readonly respond: (response: string) => Promise<void>
 }
 

@@ -11,7 +11,9 @@ export interface CallerSession {
   readonly clientInfo: JsonObject | null
 }
 
-/** The sessions of legacy clients: each is bound to the principal that opened it, the id alone opens nothing. */
+/**
+ * The sessions of legacy clients: each is bound to the principal that opened it, the id alone opens nothing.
+ */
 export interface CallerSessionStore {
   readonly open: (opened: Omit<CallerSession, 'id'>, at: number) => CallerSession
   /** Undefined if there is none of that id, or it is another principal's. */

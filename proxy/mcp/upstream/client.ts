@@ -50,8 +50,8 @@ export interface UpstreamCall extends ModernCall {
 /** The MCP servers behind this gateway. Every failure because of one is a McpUpstreamError. */
 export interface McpUpstream {
   /**
-   * Sends one request and resolves with its answer, or the head of an event stream. Rejects with McpUpstreamError,
-   * or the reason why nobody waits any more.
+   * Sends one request and resolves with its answer, or the head of an event stream. Rejects with
+   * McpUpstreamError, or the reason why nobody waits any more.
    */
   readonly call: (call: UpstreamCall) => Promise<McpAnswer>
   /**

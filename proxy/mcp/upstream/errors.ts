@@ -1,7 +1,7 @@
 /**
  * `unreachable`: no connection, a refused address, or a connection that broke before an answer. `timeout`: no
- * answer in time. `too_large`: an answer past the limits. `mcpUpstreamFailure`: anything else that is not the answer we
- * asked for.
+ * answer in time. `too_large`: an answer past the limits. `mcpUpstreamFailure`: anything else that is not the
+ * answer we asked for.
  */
 export type FailureKind = 'unreachable' | 'timeout' | 'failed' | 'too_large'
 

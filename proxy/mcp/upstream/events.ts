@@ -19,8 +19,8 @@ const BOM = Buffer.from('\ufeff')
 const NEWLINE = Buffer.from('\n')
 
 /**
- * Reads an event stream as bytes (WHATWG HTML, server-sent events). A line and an event may come in pieces of any
- * size: neither costs more than its length, in memory or in work (docs/threats.md#a3).
+ * Reads an event stream as bytes (WHATWG HTML, server-sent events). A line and an event may come in pieces of
+ * any size: neither costs more than its length, in memory or in work (docs/threats.md#a3).
  */
 export class EventReader {
   readonly #maxAnswerBytes: number

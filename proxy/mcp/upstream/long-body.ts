@@ -13,8 +13,8 @@ export interface LongBody {
 }
 
 /**
- * Has a long text written a piece in a turn of the loop (docs/threats.md#a5), framed as any other. None goes out once
- * its call is not allowed any more.
+ * Has a long text written a piece in a turn of the loop (docs/threats.md#a5), framed as any other. None goes
+ * out once its call is not allowed any more.
  */
 export const longBody = (text: string | Buffer, authority: CallAuthority): LongBody => ({
   body: Readable.from(inTurn(text, authority), { objectMode: false }),

@@ -42,8 +42,8 @@ export function callModern(transport: UpstreamTransport, call: ModernCall): Prom
 const NOTHING = (): void => {}
 
 /**
- * Makes the headers that every request of the modern era carries (2026-07-28, streamable HTTP: request metadata),
- * and those that repeat members of the params. No other name passes, whoever set it.
+ * Makes the headers that every request of the modern era carries (2026-07-28, streamable HTTP: request
+ * metadata), and those that repeat members of the params. No other name passes, whoever set it.
  */
 function modernHeaders({ method, headers }: ModernCall): HeaderList {
   const list = ['mcp-protocol-version', MODERN_VERSION, 'mcp-method', method]

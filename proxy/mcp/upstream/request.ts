@@ -66,8 +66,8 @@ export interface McpUpstreamRequest extends Omit<ExpectedAnswer, 'credentials' |
 }
 
 /**
- * Sends a request and resolves with its answer. Throws {@link McpUpstreamError}, or the reason why nobody waits any
- * more. `settled` is called once, whatever happens.
+ * Sends a request and resolves with its answer. Throws {@link McpUpstreamError}, or the reason why nobody
+ * waits any more. `settled` is called once, whatever happens.
  */
 export async function sendMcpRequest(
   transport: UpstreamTransport,
@@ -161,7 +161,9 @@ export interface McpStreamedAnswer extends McpAnswerHead {
   readonly messages: MessageStream
 }
 
-/** An MCP server's answer to one request of ours: the response alone, or an event stream that ends with it. */
+/**
+ * An MCP server's answer to one request of ours: the response alone, or an event stream that ends with it.
+ */
 export type McpAnswer = McpSingleAnswer | McpStreamedAnswer
 
 /** The request that an answer must fit, and the limits that it must keep. */

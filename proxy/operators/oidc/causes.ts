@@ -15,8 +15,8 @@ export const findCause = <E extends Error>(error: unknown, of: new (...args: nev
   causesOf(error).find((one): one is E => one instanceof of) ?? null
 
 /**
- * Says for the log why an answer of the identity provider does not hold, and nothing else of it: the errors themselves
- * carry the claims of the token.
+ * Says for the log why an answer of the identity provider does not hold, and nothing else of it: the errors
+ * themselves carry the claims of the token.
  */
 export function oidcFailureFields(
   error: unknown,

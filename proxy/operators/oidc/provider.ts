@@ -64,7 +64,10 @@ class CachedAnswer<T> {
 /** The most that the clocks of the provider and of this machine may differ. Seconds. */
 const CLOCK_TOLERANCE_S = 30
 
-/** Signatures by a key that the provider alone has. Never a shared one: `HS256` with a public key is anybody's. */
+/**
+ * Signatures by a key that the provider alone has. Never a shared one: `HS256` with a public key is
+ * anybody's.
+ */
 const ALGORITHMS: readonly string[] = [
   ...['RS256', 'RS384', 'RS512', 'PS256', 'PS384', 'PS512'],
   ...['ES256', 'ES384', 'ES512', 'EdDSA', 'Ed25519'],
@@ -94,7 +97,8 @@ export class IdentityProvider {
   constructor(options: OidcOptions, now: MonotonicClock, resolve?: ResolveHost) {
     this.options = options
     this.#origins = new Set([new URL(options.issuer).origin])
-    // The operator's own choice, which may be on a private network; metadata services are refused all the same.
+    // The operator's own choice, which may be on a private network; metadata services are refused all the
+    // same.
     const agent = egressAgent({
       allowPrivate: true,
       connectMs: PROVIDER_ANSWER_MS,
@@ -112,8 +116,9 @@ export class IdentityProvider {
   }
 
   /**
-   * Verifies a token of the provider's for this client: its signature by one of the provider's keys and algorithms,
-   * issuer, audience and times. `at`: ms since the epoch. `mostS`: how old it may be. Rejects with jose's own errors.
+   * Verifies a token of the provider's for this client: its signature by one of the provider's keys and
+   * algorithms, issuer, audience and times. `at`: ms since the epoch. `mostS`: how old it may be. Rejects
+   * with jose's own errors.
    */
   async verify(
     token: string,

@@ -34,8 +34,8 @@ const CALLBACK = '/proxy/oidc/callback'
 const MAX_ID_TOKEN_AGE_S = 300
 
 /**
- * GET /proxy/oidc/start: sends the browser to the identity provider (OpenID Connect Core 1.0 §3.1, RFC 7636, RFC 9700
- * §2.1). All that is to be remembered goes along in a sealed cookie.
+ * GET /proxy/oidc/start: sends the browser to the identity provider (OpenID Connect Core 1.0 §3.1, RFC 7636,
+ * RFC 9700 §2.1). All that is to be remembered goes along in a sealed cookie.
  */
 export const startSignIn =
   (signing: SignInContext) =>

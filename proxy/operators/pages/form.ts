@@ -10,8 +10,8 @@ export interface SubmittedForm {
 }
 
 /**
- * Reads a form of at most `limit` bytes: `application/x-www-form-urlencoded`, each field once. An empty body is a form
- * without fields. Refuses with `body_invalid`.
+ * Reads a form of at most `limit` bytes: `application/x-www-form-urlencoded`, each field once. An empty body
+ * is a form without fields. Refuses with `body_invalid`.
  */
 export const formBody = (limit: number): Plugin<Arrival & MemoryOwner, SubmittedForm> => ({
   name: 'form',
@@ -27,8 +27,8 @@ export const formBody = (limit: number): Plugin<Arrival & MemoryOwner, Submitted
 })
 
 /**
- * Asks for the operator secret in the field `secret`, as `X-Admin-Secret` is asked for: by the same plugin, which
- * counts the same failures.
+ * Asks for the operator secret in the field `secret`, as `X-Admin-Secret` is asked for: by the same plugin,
+ * which counts the same failures.
  */
 export const secretInForm = ({
   name,

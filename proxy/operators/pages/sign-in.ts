@@ -73,7 +73,10 @@ const NO_PROVIDER = {
   detail: {},
 }
 
-/** POST /proxy/sign-in/certificate: begins a session for the operator of a certificate, which plugins have checked. */
+/**
+ * POST /proxy/sign-in/certificate: begins a session for the operator of a certificate, which plugins have
+ * checked.
+ */
 export const signInByCertificate =
   (signing: SignInContext) =>
   async (facts: Arrival & PinnedCaller): Promise<Reply> => {

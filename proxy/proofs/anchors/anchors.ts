@@ -44,8 +44,8 @@ function requestOf(digest: Buffer, nonce: Buffer): Buffer {
 }
 
 /**
- * Verifies an answer as far as that goes without a CA to trust: it is a time stamp of this digest, made for this request, and
- * signed by the certificate in it. Throws one sentence.
+ * Verifies an answer as far as that goes without a CA to trust: it is a time stamp of this digest, made for
+ * this request, and signed by the certificate in it. Throws one sentence.
  */
 function check(answer: Buffer, digest: Buffer, nonce: Buffer): void {
   try {

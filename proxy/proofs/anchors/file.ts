@@ -5,7 +5,10 @@ import { type CheckpointAnchor, type PendingCheckpoint, RollbackError } from './
 /** The bytes read from the end of a file. Thousands of notes. */
 const TAIL = 1_048_576
 
-/** The file of an anchor, on another volume: checkpoints are appended to it and are on the disk when it is done. */
+/**
+ * The file of an anchor, on another volume: checkpoints are appended to it and are on the disk when it is
+ * done.
+ */
 export const fileAnchor = (path: string): CheckpointAnchor => ({
   name: `file:${path}`,
   keep: (checkpoint) => append(path, checkpoint),

@@ -43,8 +43,9 @@ interface DueCheckpoint {
 }
 
 /**
- * Hands the newest checkpoint to each anchor that lacks it, in the one process that leads. Nobody waits for it: an anchor
- * that fails is tried again, after longer and longer pauses, with whichever checkpoint is the newest then.
+ * Hands the newest checkpoint to each anchor that lacks it, in the one process that leads. Nobody waits for
+ * it: an anchor that fails is tried again, after longer and longer pauses, with whichever checkpoint is the
+ * newest then.
  */
 export function anchorCheckpoints({
   database,

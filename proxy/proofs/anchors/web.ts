@@ -22,8 +22,8 @@ export type PostToAnchor = (
 ) => Promise<AnchorAnswer>
 
 /**
- * Makes the agent that anchors are reached by. They are the operator's own choice, so they may be on a private network;
- * metadata services are refused all the same. TLS is verified; redirects are not followed.
+ * Makes the agent that anchors are reached by. They are the operator's own choice, so they may be on a
+ * private network; metadata services are refused all the same. TLS is verified; redirects are not followed.
  */
 export const anchorAgent = (): Agent =>
   egressAgent({ allowPrivate: true, connectMs: TIMEOUT_MS, answerMs: TIMEOUT_MS, keepAlive: false })

@@ -13,13 +13,14 @@ import { COPY_TABLE, CREATE_COPY_TABLE } from './table.ts'
 export type OnCopied = (rows: number, of: number) => void
 
 /**
- * Migrates a database whose ledger may have the form of before 0051 (`migrate` runs all migrations). Its rows are
- * verified and copied part by part, each part in a transaction of its own; the migration then compares the copy
- * with the ledger and puts it in its place, in one transaction. Until that has returned, the ledger is as it was, and
- * the next start goes on with the copy. Nobody else writes the ledger meanwhile: this holds its lease.
+ * Migrates a database whose ledger may have the form of before 0051 (`migrate` runs all migrations). Its rows
+ * are verified and copied part by part, each part in a transaction of its own; the migration then compares
+ * the copy with the ledger and puts it in its place, in one transaction. Until that has returned, the ledger
+ * is as it was, and the next start goes on with the copy. Nobody else writes the ledger meanwhile: this holds
+ * its lease.
  *
- * Throws one sentence, the ledger untouched, if it does not verify, if the disk has no room for the copy,
- * or if another process writes it.
+ * Throws one sentence, the ledger untouched, if it does not verify, if the disk has no room for the copy, or
+ * if another process writes it.
  */
 export async function migrateLedger(
   db: SQLite.Database,
@@ -75,7 +76,8 @@ interface FormerLedgerRow extends StoredRow {
   readonly place: number
 }
 
-// A copy that does not end with a row of this ledger is of another one: somebody has put an older database in place.
+// A copy that does not end with a row of this ledger is of another one: somebody has put an older database in
+// place.
 function copyPosition(db: SQLite.Database): CopyPosition {
   const original = lastCopied(db)
   if (!original) return { chain: chainVerifier(), last: 0, place: null }

@@ -3,12 +3,12 @@ import type { Migration } from 'kysely/migration'
 import { LEAF_COLUMNS, SELECT_ALL_COLUMNS, SQLITE_STORED_COLUMNS } from './columns.ts'
 
 /**
- * SQLite's form of the ledger since 0051 (docs/decisions/023-a-row-is-its-leaf.md): the table `audit_rows` holds
- * each leaf once and, beside it, only the columns that an index or the writer needs; the view `audit_log` has the
- * columns of docs/ledger.md#row, read from the leaf.
+ * SQLite's form of the ledger since 0051 (docs/decisions/023-a-row-is-its-leaf.md): the table `audit_rows`
+ * holds each leaf once and, beside it, only the columns that an index or the writer needs; the view
+ * `audit_log` has the columns of docs/ledger.md#row, read from the leaf.
  *
- * Copies the rows that are not copied yet (db/sqlite/ledger/form/rebuild.ts has done so, and verified them); throws
- * if the copy is not the ledger, row for row.
+ * Copies the rows that are not copied yet (db/sqlite/ledger/form/rebuild.ts has done so, and verified them);
+ * throws if the copy is not the ledger, row for row.
  */
 export const auditRows: Migration = {
   async up(db: Kysely<unknown>): Promise<void> {
@@ -45,8 +45,8 @@ const columns = (
 const COPY_THE_REST = `insert into ${COPY_TABLE} select ${columns('audit_log', SQLITE_STORED_COLUMNS)} from audit_log
 where stream = 'main' and seq > (select coalesce(max(seq), 0) from ${COPY_TABLE}) order by seq`
 
-// Every column as the view will have it. The seqs of a chain have no gap, so a copy that has all of its rows and no
-// more ends at their number.
+// Every column as the view will have it. The seqs of a chain have no gap, so a copy that has all of its rows
+// and no more ends at their number.
 const COMPARE = `with copy as (select ${SQLITE_STORED_COLUMNS.join(', ')}, ${LEAF_COLUMNS.map((name) => `json_extract(leaf, '$.${name}') as ${name}`).join(', ')} from ${COPY_TABLE})
 select count(*) as rows,
   coalesce(sum(stream <> 'main' or (${columns('audit_log')}) is not (${columns('copy')})), 0) as other,
@@ -86,8 +86,8 @@ end`
 }
 
 // INSERT OR REPLACE deletes the row that it replaces without asking the delete trigger unless
-// recursive_triggers is on. It finds that row by seq alone, and a seq that is there is not the next one. A seq
-// that the statement leaves out is -1 here.
+// recursive_triggers is on. It finds that row by seq alone, and a seq that is there is not the next one. A
+// seq that the statement leaves out is -1 here.
 const ONLY_THE_NEXT = sql`create trigger audit_rows_insert before insert on audit_rows
 when case new.seq
     when 1 then exists (select 1 from audit_rows)
