@@ -25,7 +25,7 @@ export function isCapability(value: unknown): value is string {
  */
 export function parseCapabilities(value: unknown): ParsedCapabilities {
   if (!Array.isArray(value)) return broken('capabilities', 'must be an array of strings')
-  // Before any entry is looked at: a list of a million costs what a list of one does.
+  // Before any entry is looked at: a list of a million costs as much as a list of one.
   if (value.length > MAX_TOKENS) {
     return broken('capabilities', `must have at most ${MAX_TOKENS} entries, got ${value.length}`)
   }

@@ -13,7 +13,7 @@ import type { NoticeChannel } from './support/notices.ts'
  */
 export type PreparedLookup<R> = (...parameters: readonly unknown[]) => R | undefined | Promise<R | undefined>
 
-/** A connection that reads. What is written goes through the ledger (db/ledger), as `Statement`s. */
+/** A connection that reads. Writes go through the ledger (db/ledger), as `Statement`s. */
 export interface Database {
   readonly kysely: Kysely<DatabaseSchema>
   readonly engine: 'sqlite' | 'postgres'

@@ -27,7 +27,7 @@ export const sortedMigrations = (migrations: NamedMigrations): NamedMigrations =
   Object.fromEntries(Object.entries(migrations).sort(([one], [other]) => (one < other ? -1 : 1)))
 
 /**
- * The migrations that both engines run. What no common SQL can say is in the engine's folder
+ * The migrations that both engines run. A step that common SQL cannot say is in the engine's folder
  * (`db/<engine>/migrations.ts`). The next one is 0072 or later: a name that sorts before one that has run is
  * refused.
  */

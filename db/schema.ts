@@ -73,7 +73,10 @@ interface PrincipalColumns extends AuthorshipColumns {
   readonly last_seen_at: string | null
   /** JSON array of tokens (spec §2.1). */
   readonly capabilities: Generated<string>
-  /** Not read: a set that an earlier version judged alongside the real one (migration 0064). An erasure empties both. */
+  /**
+   * Not read: a set that an earlier version judged alongside the real one (migration 0064). An erasure
+   * empties both.
+   */
   readonly candidate: ColumnType<string | null, undefined, null>
   readonly candidate_since: ColumnType<string | null, undefined, null>
 }
@@ -126,7 +129,7 @@ interface SettingTable {
 }
 
 interface ApiKeyTable {
-  /** The `<id>` of `sk_<id>_<secret>`: what a key is looked up by. */
+  /** The `<id>` of `sk_<id>_<secret>`, by which a key is looked up. */
   readonly key_id: string
   readonly principal_type: PrincipalType
   readonly principal_id: string
@@ -193,7 +196,7 @@ interface McpResourceTable extends AuthorshipColumns {
   readonly description: string | null
   readonly endpoint_url: string
   readonly auth_type: McpAuthType
-  /** `env:MCP_SECRET_…` or `file:/path`: where the secret is, never the secret. */
+  /** `env:MCP_SECRET_…` or `file:/path`: the place of the secret, never the secret. */
   readonly auth_secret_ref: string | null
   readonly required_capability: string | null
   /** JSON array of host names. */
@@ -297,7 +300,7 @@ interface ProposalTable {
   readonly action: string
   /** JSON array: what proposer and confirmer must hold. */
   readonly capabilities: string
-  /** JSON: what the operation takes, but for its condition. Empty once it is decided. */
+  /** JSON: the operation's input, but for its condition. Empty once it is decided. */
   readonly input: ColumnType<string, string, string>
   /** The ETag of the object when it was proposed; null if there is none. */
   readonly etag: string | null

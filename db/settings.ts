@@ -3,10 +3,10 @@ import type { Database } from './database.ts'
 import { type LedgerStatement, type RowAssertion, statementOf, timestamp } from './support/statement.ts'
 
 /**
- * The names of what the service remembers about itself. `admin_secret_hash` is a bcrypt or argon2id string,
- * never the secret; `admin_secret_senders` the keyed digests of those that came with it of late. `authority`
- * holds the files of the CA, its keys sealed, if many processes share it or it was made again.
- * `organisation_set`: when somebody has answered for organisation and trust domain.
+ * The names of the service's memory of itself. `admin_secret_hash` is a bcrypt or argon2id string, never the
+ * secret; `admin_secret_senders` the keyed digests of those that came with it of late. `authority` holds the
+ * files of the CA, its keys sealed, if many processes share it or it was made again. `organisation_set`: when
+ * somebody has answered for organisation and trust domain.
  */
 export type SettingKey =
   | 'admin_secret_hash'
@@ -38,9 +38,7 @@ export function writeSetting(db: Database, key: SettingKey, value: string, at: n
   return statementOf(query.compile(), 1)
 }
 
-/**
- * Writes the setting if it was never written; a second one is refused by the database, whoever comes second.
- */
+/** Writes the setting if it was never written; the database refuses a second one. */
 export function insertSetting(
   { kysely }: Database,
   key: SettingKey,

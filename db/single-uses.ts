@@ -50,7 +50,7 @@ export function forgetClaims({ kysely }: Database, at: number, slice: number, mo
     .selectFrom('single_uses')
     .select('digest')
     .where('digest', '>=', first)
-    // Behind every digit.
+    // After every digit.
     .where('digest', '<', `${first}g`)
     .where('expires_at', '<', at)
     .limit(most)

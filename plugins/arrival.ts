@@ -20,7 +20,7 @@ export interface MemoryOwner {
 }
 
 /**
- * The account of the bytes that one call holds: its body, and what it keeps of answers. They count until it
+ * The account of the bytes that one call holds: its body, and kept parts of answers. They count until it
  * ends.
  */
 export interface MemoryReservation {

@@ -6,7 +6,7 @@ import type { CallPermit } from './permit.ts'
 import type { Arrival, Plugin } from './plugin.ts'
 import { Refusal } from './refusal.ts'
 
-/** The options of the `capabilityGate` plugin file: none. The database says what is demanded of whom. */
+/** The options of the `capabilityGate` plugin file: none. The database holds the demands. */
 export const capabilityOptions = z.strictObject({})
 
 interface CapabilityNeeds<Target> {
@@ -66,11 +66,11 @@ async function readShort(facts: BodyGateFacts): Promise<object> {
     const isLong = error instanceof Refusal && error.reason === 'body_too_large'
     if (isLong) demandHeld(facts.principal, facts.token, facts.demand)
   }
-  // Whoever reads the body meets the same error, and reports it.
+  // The reader of the body meets the same error, and reports it.
   return NOTHING
 }
 
-/** Refuses a principal, or a token of its, that does not hold what is demanded. */
+/** Refuses a principal, or a token of its, that does not meet the demand. */
 function demandHeld(holder: Principal, token: AccessToken | null, { demanded }: CapabilityDemand): void {
   const missed = missingCapability(demanded, holder.capabilities, token?.scope ?? null)
   if (missed === null) return
@@ -82,7 +82,7 @@ function demandHeld(holder: Principal, token: AccessToken | null, { demanded }: 
   )
 }
 
-/** Returns whether the gate would let this principal, with this token, through for what is demanded. */
+/** Returns whether the gate would let this principal, with this token, through for the demand. */
 export const holdsDemanded = (
   { capabilities }: Principal,
   token: AccessToken | null,
@@ -100,7 +100,7 @@ export function capabilityMissing(required: string, message: string): Refusal {
   })
 }
 
-/** States that nothing is aimed at: what is administered, the operation finds itself. */
+/** States no target: the operation finds its own object. */
 export const NO_TARGET: Plugin<object, { target: null }> = { name: 'demand', admit: () => ({ target: null }) }
 
 /** States a route's demand, if the route alone decides it. */

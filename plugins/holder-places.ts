@@ -27,7 +27,7 @@ export class HolderPlaces {
     this.#limits = limits
   }
 
-  /** Tells whether all places are taken, whoever asks. */
+  /** Tells whether all places are taken. */
   get full(): boolean {
     return this.#all >= this.#limits.all
   }

@@ -65,8 +65,8 @@ function repeated({ files }: PluginOrder): ConfigProblem[] {
 }
 
 /**
- * Before the gate a check could look at calls without a grant; after the record it would change what was
- * recorded.
+ * Before the gate a check could look at calls without a grant; after the record it would change the recorded
+ * call.
  */
 function misplaced({ files, catalogue }: PluginOrder): ConfigProblem[] {
   const placeOf = ({ plugin }: PlacedFile) =>

@@ -91,7 +91,7 @@ export type AskAgain<Facts> = (facts: Facts) => Promise<Facts>
 
 /**
  * An ordered list of plugins whose order the compiler checks. Immutable: `pass` makes a longer one. `From` is
- * what is known when it begins: an arrival, or all facts of another pipeline.
+ * the facts when it begins: an arrival, or all facts of another pipeline.
  */
 export class Pipeline<Facts extends Arrival, From extends Arrival = Arrival> {
   readonly #plugins: readonly AnyPlugin[]
@@ -209,7 +209,7 @@ class CallJudgement<Facts extends Arrival> {
   ) {
     this.#plugins = plugins
     this.#recorder = recorder
-    // Whatever plugins have given by then is of Facts.
+    // The plugins' facts so far are part of Facts.
     this.facts = Object.assign({ ...known }, ...given) as Arrival & Partial<Facts>
     this.given = given
   }

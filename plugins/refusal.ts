@@ -118,7 +118,7 @@ export const REFUSAL_REASONS = {
   spiffe_missing: unacceptable('The certificate has no SPIFFE id.'),
   unknown_critical_extension: unacceptable('A critical extension is not supported.'),
 
-  // Of the token endpoint: proxy/auth/refusal.ts gives them their form there.
+  // About the token endpoint: proxy/auth/refusal.ts gives them their form there.
   token_request_invalid: invalid(400, 'This is not a valid token request.'),
   grant_unsupported: invalid(400, 'Only grant_type=client_credentials is supported.'),
   scope_invalid: invalid(400, 'The scope names a capability that this principal does not hold.'),
@@ -131,7 +131,7 @@ export const REFUSAL_REASONS = {
   client_invalid: unauthenticated('client_id does not match the principal of this certificate.'),
   assertion_invalid: unauthenticated('The client assertion is not valid for this connection.'),
 
-  // Of a certificate that its holder renews.
+  // About a certificate that its holder renews.
   renewal_refused: invalid(409, 'This certificate cannot be renewed here.'),
   renewal_throttled: {
     status: 429,
@@ -203,7 +203,7 @@ export const REFUSAL_REASONS = {
     message: 'The provider is rate limiting this gateway.',
   },
 
-  // Of the MCP endpoint: their JSON-RPC codes stand in proxy/mcp/refusal.ts.
+  // About the MCP endpoint: their JSON-RPC codes stand in proxy/mcp/refusal.ts.
   mcp_message_invalid: invalid(400, 'The body is not one JSON-RPC 2.0 message.'),
   mcp_request_invalid: invalid(400, 'The body is not a JSON-RPC 2.0 request.'),
   mcp_meta_invalid: invalid(400, 'params._meta lacks members that this protocol version requires.'),

@@ -41,7 +41,7 @@ export const eventLoopTurn = (): Promise<void> =>
   })
 
 function grantTurn(): void {
-  // What it does runs before the next callback of the loop; if it wants another turn, it comes last.
+  // Its work runs before the next callback of the loop; if it wants another turn, it comes last.
   waiting.shift()?.()
   if (waiting.length > 0) setImmediate(grantTurn)
 }

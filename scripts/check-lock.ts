@@ -3,8 +3,8 @@ import { isObject } from '../db/support/json.ts'
 
 /**
  * Finds forbidden entries of a lock file: a package without a digest, which npm would install unproven, and
- * one that names where it came from. Returns a sentence for each. Throws an Error if the text is no lock file
- * of npm's third version.
+ * one that names its origin. Returns a sentence for each. Throws an Error if the text is no lock file of
+ * npm's third version.
  */
 export function lockFaults(text: string): readonly string[] {
   const lock: unknown = JSON.parse(text)

@@ -23,7 +23,7 @@ Publishes nothing.`,
 
 /** The directory of the tarball and the notes; it is not in the package. */
 const OUTPUT = 'dist/release'
-/** The place where the client's package is laid out. */
+/** The directory of the client's package. */
 const CLIENT = `${OUTPUT}/client`
 
 /** A commit that may become a version. */

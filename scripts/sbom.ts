@@ -37,7 +37,7 @@ export function writeSbom(root: string): void {
   writeFileSync(join(root, SBOM), `${JSON.stringify(named, null, 2)}\n`)
 }
 
-// By hand: `--omit dev` of npm leaves out what development needs too, such as jose.
+// A filter of our own: `--omit dev` of npm leaves out packages that development needs too, such as jose.
 function withoutDevelopment(document: Document): Document {
   const components = document.components.filter(
     ({ properties = [] }) => !properties.some(({ name }) => name === 'cdx:npm:package:development'),

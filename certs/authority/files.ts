@@ -79,7 +79,7 @@ export async function openAuthority(
 async function makeDirectory(directory: string): Promise<void> {
   await mkdir(directory, { recursive: true, mode: 0o700 })
   const { mode } = await stat(directory)
-  // Whoever can write here can put another root in place.
+  // A user who can write here can put another root in place.
   if ((mode & 0o022) !== 0) {
     throw new Error(`${directory} can be written by users other than its owner: run chmod 700 ${directory}`)
   }

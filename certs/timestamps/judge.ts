@@ -134,7 +134,7 @@ function readable(der: Uint8Array): readonly X509Certificate[] {
     chainCertificateOf(x509)
     return [x509]
   } catch {
-    // Whatever is wrong with it, it is not needed, or the chain is not found.
+    // A broken one is not needed, or the chain is not found.
     return []
   }
 }

@@ -71,10 +71,10 @@ const UNDERSTOOD: readonly string[] = [
 ]
 
 /**
- * Verifies that a leaf chains to a trusted CA at that moment and may do what it is for
- * (RFC 5280 §6, docs/threats.md#m-07). Resolves with the first path that passes; else throws a
- * {@link CertificateError} with the first path's fault. Does NOT look at revocation, nor at the names in the
- * leaf: `uriNamesOf` and the pin do.
+ * Verifies that a leaf chains to a trusted CA at that moment and fits its purpose (RFC 5280 §6,
+ * docs/threats.md#m-07). Resolves with the first path that passes; else throws a {@link CertificateError}
+ * with the first path's fault. Does NOT look at revocation, nor at the names in the leaf: `uriNamesOf` and
+ * the pin do.
  */
 export async function verifyChain(chain: VerifyChainOptions): Promise<CertificationPath> {
   try {

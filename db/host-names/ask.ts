@@ -83,7 +83,7 @@ export async function lookUpHost(host: string, options: HostLookupOptions): Prom
       return await askNameServers(name, options)
     } catch (error) {
       if (!(error instanceof HostNameError)) throw error
-      // Whoever is silent about one name would be silent about the next.
+      // A server silent about one name would be silent about the next.
       if (error.code === 'ETIMEOUT') throw new HostNameError(host, error.code)
       if (!error.denied) unsure = new HostNameError(host, error.code)
     }

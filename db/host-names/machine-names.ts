@@ -21,7 +21,7 @@ const LOOPBACK: readonly HostAddress[] = [
 
 /**
  * Returns the addresses that this machine itself knows of a name: those of its hosts file, in its order, and
- * loopback for `localhost` and what lies below it (RFC 6761 §6.3). Empty: none.
+ * loopback for `localhost` and the names below it (RFC 6761 §6.3). Empty: none.
  */
 export async function machineAddresses(host: string): Promise<readonly HostAddress[]> {
   const name = bare(host)

@@ -15,8 +15,8 @@ type ResourceDemands = Pick<
 }
 
 /**
- * Says in `detail` what a resource demands from `revision` on (docs/ledger.md#resources): each row that
- * changes it says all of it, so that a later decision can be computed once more from the ledger alone.
+ * Says in `detail` a resource's demands from `revision` on (docs/ledger.md#resources): each row that changes
+ * it says all of it, so that a later decision can be computed once more from the ledger alone.
  */
 export const resourceAuthority = (
   { resource_id, name, required_capability, tool_capabilities, enabled }: ResourceDemands,

@@ -5,7 +5,7 @@ import type { DatabaseSchema, McpAuthType, McpEra } from '../schema.ts'
 import type { JsonObject } from '../support/json.ts'
 import { type LedgerStatement, statementOf, timestamp } from '../support/statement.ts'
 
-/** An MCP server as an operator describes it. Parsed by whoever took it from a caller. */
+/** An MCP server as an operator describes it. Parsed by the code that took it from a caller. */
 export interface McpResourceFields {
   /** Unique, and never the beginning of another one's name up to a dot. */
   readonly name: string
@@ -190,7 +190,7 @@ interface McpResourceChange extends McpResourceFields {
 
 /**
  * Replaces the operator's description of a resource, if its revision is still the one that was read. A new
- * endpoint forgets what was found at the old one, but not what was approved: its tools, and its
+ * endpoint forgets the facts found at the old one, but not the approved ones: its tools, and its
  * `introduction`.
  */
 export function updateMcpResource(
@@ -248,7 +248,7 @@ export function deleteMcpResource(
   ]
 }
 
-/** The result of reading an upstream: what it speaks and says of itself, or why it could not be read. */
+/** The result of reading an upstream: its era and description of itself, or why it could not be read. */
 export type McpReading =
   | {
       readonly era: McpEra

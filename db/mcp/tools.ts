@@ -120,7 +120,7 @@ const NONE: readonly string[] = Object.freeze([])
 
 /**
  * Stores a tool as a read found it. A known tool keeps its pinned definition, its digest and `pinned_at`, and
- * if the digest is another one no row changes: only {@link approveMcpTool} replaces what was approved.
+ * if the digest is another one no row changes: only {@link approveMcpTool} replaces an approved definition.
  */
 export function putMcpTool({ kysely }: Database, { flags, ...tool }: McpTool): LedgerStatement {
   const { digest_is_whole: isWhole, pending_is_whole: pendingIsWhole } = tool

@@ -9,7 +9,7 @@ export async function up(db: Kysely<unknown>): Promise<void> {
   }
   // The CAs that an agent's SVIDs must chain to, if its enrollment named them; null: the attached ones.
   await db.schema.alterTable('internal_agents').addColumn('spiffe_bundle', 'text').execute()
-  // Whoever presents an SVID of this id is this agent: there can be one.
+  // A caller with an SVID of this id is this agent: there can be one.
   await db.schema
     .createIndex('internal_agents_one_svid')
     .unique()

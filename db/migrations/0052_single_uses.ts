@@ -2,7 +2,7 @@ import { type Kysely, sql } from 'kysely'
 
 /**
  * Keeps claims in one tree: half of the digest is enough to tell them apart, and no index says when they
- * expire (db/single-uses.ts). What was claimed before stays claimed, up to a second longer.
+ * expire (db/single-uses.ts). Earlier claims stay, up to a second longer.
  */
 export async function up(db: Kysely<unknown>): Promise<void> {
   await db.schema

@@ -2,8 +2,8 @@ import type { Kysely } from 'kysely'
 
 /**
  * Operators, the fourth kind of principals (docs/operators.md): the same columns as workloads have by now.
- * Who made and who last changed each object of administration: null of what is older. Browsers' sessions, the
- * people of an identity provider, and changes that wait for a second operator.
+ * The maker and the last changer of each object of administration: null for older ones. Browsers' sessions,
+ * the people of an identity provider, and changes that wait for a second operator.
  */
 export async function up(db: Kysely<unknown>): Promise<void> {
   for (const table of ['internal_agents', 'local_user_principals', 'local_workload_principals'])
@@ -71,13 +71,13 @@ async function operators(db: Kysely<unknown>): Promise<void> {
 async function sessions(db: Kysely<unknown>): Promise<void> {
   await db.schema
     .createTable('operator_sessions')
-    // Of the cookie's value, which is kept nowhere.
+    // The digest of the cookie's value, which is kept nowhere.
     .addColumn('id_sha256', 'text', (column) => column.primaryKey().notNull())
     // Null: by the operator secret.
     .addColumn('principal_id', 'text')
     .addColumn('via', 'text', (column) => column.notNull())
     .addColumn('amr', 'text', (column) => column.notNull().defaultTo('[]'))
-    // Of the identity provider: what a logout names.
+    // The identity provider's names in a logout.
     .addColumn('issuer', 'text')
     .addColumn('subject', 'text')
     .addColumn('provider_session', 'text')

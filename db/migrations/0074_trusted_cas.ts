@@ -13,7 +13,7 @@ export async function up(db: Kysely<unknown>): Promise<void> {
       column.notNull().references('attached_cas.digest').onDelete('cascade'),
     )
     .addColumn('trusted_at', 'text', (column) => column.notNull())
-    // By the name in the ledger. Null: since before this table.
+    // A name in the ledger. Null: from before this table.
     .addColumn('trusted_by', 'text')
     .addPrimaryKeyConstraint('agent_trusted_cas_key', ['agent_id', 'ca_digest'])
     .execute()

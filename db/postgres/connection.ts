@@ -22,8 +22,8 @@ const MAX_READER_CONNECTIONS = 8
 const INT8 = 20
 
 /**
- * Opens no connection yet. `onLost` is told of connections that break while nobody uses them. What the pool's
- * connections write is refused: only the ledger writes (db/ledger).
+ * Opens no connection yet. `onLost` hears of connections that break while nobody uses them. The pool's
+ * connections cannot write: only the ledger writes (db/ledger).
  */
 export function readingPool(url: string, onLost: (error: Error) => void): Pool {
   const pool = new Pool({
@@ -48,8 +48,8 @@ const refuseStandby: PoolConfig['verify'] = (client, done) => {
 }
 
 /**
- * One connection, not yet open, that may write. Whoever opens it listens to `error`, and ends it.
- * `questionMs`: the time that each statement may take; 0 for no end.
+ * One connection, not yet open, that may write. The caller listens to `error`, and ends it. `questionMs`: the
+ * time that each statement may take; 0 for no end.
  */
 export const writingClient = (url: string, questionMs: number): Client =>
   new Client(configOf(url, questionMs))
@@ -121,7 +121,7 @@ function configOf(url: string, questionMs: number, ...settings: readonly string[
   ]
   return {
     connectionString: withVerifiedTls(url),
-    // Where the URL says nothing. The driver would read the environment by itself, and more words than there
+    // If the URL says nothing. The driver would read the environment by itself, and more words than there
     // are.
     ssl: protectionOf(url).encrypted,
     application_name: 'sallyport',

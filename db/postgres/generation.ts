@@ -121,7 +121,7 @@ export class GenerationTracker implements PresenceParticipant {
   async beat(client: Client): Promise<void> {
     const { rows } = await client.query<{ generation: number }>(SELECT_GENERATION)
     const [{ generation } = { generation: 0 }] = rows
-    // A database that was set back: within a session no beat answers less than what was heard before.
+    // A database that was set back: within a session no beat answers less than earlier ones.
     if (generation < this.#generation) this.#generation = 0
     this.take(generation)
   }

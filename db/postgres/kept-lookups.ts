@@ -33,7 +33,7 @@ export class LookupCache {
   })
   /** When all was forgotten last. ms of `performance.now()`. */
   #forgottenAt = Number.NEGATIVE_INFINITY
-  /** The question for the number that is not sent yet. Whoever asks meanwhile shares it. */
+  /** The question for the number that is not sent yet. Askers in the meantime share it. */
   #next: Promise<boolean> | null = null
   #asking: Promise<unknown> = Promise.resolve()
 
@@ -80,7 +80,7 @@ export class LookupCache {
       if (!this.#presence.stands) return ask(...parameters)
       // No row is found by a text with a NUL in it, so that no two keys are alike.
       const key = [name, ...parameters].join('\0')
-      // Of the query that has this name.
+      // The row is of the query that has this name.
       const known = this.#rows.get(key) as R | undefined
       return known ?? this.#find(key, ask(...parameters))
     }

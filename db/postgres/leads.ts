@@ -60,6 +60,6 @@ export class TaskLeadership implements PresenceParticipant {
   }
 }
 
-// By the server's clock alone. Every process beats, so a session that asks nothing is a frozen one.
+// Judged by the server's clock alone. Every process beats, so a session that asks nothing is a frozen one.
 const END_SILENT = `${TERMINATE_LOCK_HOLDER}
     and pid in (select pid from pg_stat_activity where state_change < clock_timestamp() - make_interval(secs => $3))`

@@ -101,7 +101,7 @@ export class PostgresNotices implements NoticeChannel, PresenceParticipant {
 
   async opened(client: Client): Promise<void> {
     const { rows } = await client.query<{ pid: number }>('select pg_backend_pid() as pid')
-    // By sender: what one transaction says comes together, and nothing of another's comes between.
+    // Kept by sender: notices of one transaction come together, and nothing of another's comes between.
     const assembly = new NoticeAssembler()
     client.on('notification', ({ processId, payload = '' }) => {
       if (processId === rows[0]?.pid) return

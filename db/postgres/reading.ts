@@ -48,8 +48,8 @@ function kyselyPool(pool: Pool): PostgresPool {
 }
 
 /**
- * Waits for an answer until an instant, in ms of `performance.now()`: for a connection that is free, and for
- * what is asked on it. Each has a limit of its own too, and a caller would wait for one after the other.
+ * Waits for an answer until an instant, in ms of `performance.now()`: for a free connection, and for the
+ * answer on it. Each has a limit of its own too, and a caller would wait for one after the other.
  */
 export async function withinDeadline<Answer>(asked: Promise<Answer>, until: number): Promise<Answer> {
   const late = Promise.withResolvers<never>()

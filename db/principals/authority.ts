@@ -7,7 +7,7 @@ type HonouredCredential = readonly [name: string, until: string | null]
 
 /**
  * The whole authority of a principal, as the row of each of its changes says it (docs/ledger.md#authority):
- * what it holds, whether it is active, and by what it is known.
+ * its set, whether it is active, and its credentials.
  */
 export type AuthorityState = {
   readonly capabilities: readonly string[]

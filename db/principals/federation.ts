@@ -16,8 +16,8 @@ interface ChangedAgentsQuery {
 }
 
 /**
- * The federated agents whose `federation_revision` is ahead of what was pushed, deactivated ones too, by id.
- * A page shorter than its limit is the last.
+ * The federated agents whose `federation_revision` is ahead of the last push, deactivated ones too, by id. A
+ * page shorter than its limit is the last.
  */
 export function changedAgents(
   { kysely }: Database,

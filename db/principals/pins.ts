@@ -179,8 +179,8 @@ interface NewPin {
 }
 
 /**
- * Pins the principal's current certificate. The database refuses a certificate that is pinned already,
- * whoever to, and a second current one: {@link retirePins} goes before it in the same unit.
+ * Pins the principal's current certificate. The database refuses a certificate that is pinned already, to
+ * anybody, and a second current one: {@link retirePins} goes before it in the same unit.
  */
 export function insertPin(db: Database, pin: NewPin): LedgerStatement {
   const query = db.kysely.insertInto('certificate_pins').values({

@@ -79,7 +79,7 @@ export async function caReliance(
     const of = found.get(digest) ?? { agents: 0, alone: 0, named: [] }
     found.set(digest, of)
     of.agents += 1
-    // In the order of the agents.
+    // Sorted by agent.
     if (rows[index - 1]?.agent_id === id || rows[index + 1]?.agent_id === id) continue
     of.alone += 1
     if (of.named.length < MAX_NAMED) of.named.push(id)

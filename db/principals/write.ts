@@ -3,7 +3,7 @@ import type { EnrollmentMethod, PrincipalType } from '../schema.ts'
 import { type LedgerStatement, statementOf, timestamp } from '../support/statement.ts'
 import { PRINCIPAL_TABLES } from './tables.ts'
 
-// Every `at` is ms since the epoch. Every id and token was parsed by whoever took it from a caller.
+// Every `at` is ms since the epoch. Every id and token was parsed by the code that took it from a caller.
 
 interface PrincipalInsert {
   readonly type: PrincipalType
@@ -122,8 +122,8 @@ interface ReEnrollment extends PrincipalChange {
 }
 
 /**
- * Enrolls a principal of that id again, with nothing left of what it held before, if it is deactivated: a
- * name is free again only once its holder was put out. Changes no row otherwise.
+ * Enrolls a principal of that id again, with nothing left of its former state, if it is deactivated: a name
+ * is free again only once its holder was put out. Changes no row otherwise.
  */
 export function reEnroll(db: Database, principal: ReEnrollment): LedgerStatement {
   const query = updated(db, principal)

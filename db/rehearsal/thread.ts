@@ -35,8 +35,8 @@ export async function walkOnThread<Kind extends WalkTask['kind']>(
   const ended = (): void => reject(new Error('the thread that reads the ledger ended'))
   const hear = (message: WalkMessage): void => {
     if (message.kind === 'progress') onProgress({ rows: message.rows, of: message.of })
-    // Of the kind that was asked for. Under `node --watch` Node reports what the thread imports through the
-    // port of its messages.
+    // The kind that was asked for. Under `node --watch` Node reports what the thread imports through the port
+    // of its messages.
     else if (message.kind === 'done') resolve(message.result as WalkResults[Kind])
   }
   signal.addEventListener('abort', gone, { once: true })

@@ -26,7 +26,7 @@ port.on('message', (data: LocatedWalkTask) => void walkOver(data))
 
 async function walkOver(data: LocatedWalkTask): Promise<void> {
   const { location, wanted } = data
-  // Calls have the processor before what takes seconds. Such a thread ends with its task.
+  // Calls have the processor before work of seconds. Such a thread ends with its task.
   if (wanted.principals === null) lowerThreadPriority()
   const walk = walkOf(data)
   let toldAt = performance.now()

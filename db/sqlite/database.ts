@@ -31,10 +31,9 @@ export function openSqlite(file: string): SQLite.Database {
     connection.pragma('journal_mode = WAL')
     connection.pragma('synchronous = FULL')
     connection.pragma('foreign_keys = ON')
-    // REPLACE deletes rows; without this it does so behind the back of the ledger's triggers
-    // (docs/threats.md#t11).
+    // REPLACE deletes rows; without this it does so unseen by the ledger's triggers (docs/threats.md#t11).
     connection.pragma('recursive_triggers = ON')
-    // The schema is data too: what somebody planted in it must not call functions with side effects.
+    // The schema is data too: objects planted in it must not call functions with side effects.
     connection.pragma('trusted_schema = OFF')
   } catch (error) {
     connection.close()

@@ -6,9 +6,9 @@ const PAGE = 100
 
 /**
  * Reads a list page by page, at most `most` rows of those that are `wanted`; `sift` then keeps some of them,
- * asking at once for a page what no row says. `read` gets the last row of the page before, and the greatest
- * number of rows. The list is of no one instant: a row that changes while it is read is in it as before or as
- * after the change.
+ * by facts that no row holds, asked for a page at once. `read` gets the last row of the page before, and the
+ * greatest number of rows. The list is of no one instant: a row that changes while it is read is in it as
+ * before or as after the change.
  */
 export async function allPages<Row>(
   read: (after: Row | undefined, limit: number) => Promise<readonly Row[]>,

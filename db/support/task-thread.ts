@@ -70,7 +70,7 @@ async function run(tasks: OpenTasks, { id, task, input }: Extract<ToThread, { ki
   }
 }
 
-/** Sends each piece when it is wanted. Returns what the generator returns. */
+/** Sends each piece when it is wanted. Returns the generator's result. */
 async function passPieces(id: number, pieces: AsyncGenerator, own: RunningTask): Promise<unknown> {
   for (;;) {
     const next = await pieces.next()

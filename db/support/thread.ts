@@ -36,7 +36,10 @@ interface ThreadPoolOptions {
 
 /** The party that a task is done for. */
 export interface TaskRequester {
-  /** Whoever chose the task: their tasks are done one after the other. Absent: the task waits for no other. */
+  /**
+   * The chooser of the task: the tasks of one are done one after the other. Absent: the task waits for no
+   * other.
+   */
   readonly key?: string
   readonly signal?: AbortSignal | undefined
 }
@@ -77,9 +80,10 @@ const THREAD = new URL(`./task-thread${EXTENSION}`, import.meta.url)
 const MAX_WAITING = 1_024
 
 /**
- * Does the tasks of a module on threads, which are there while they are needed and do not keep a process that nobody
- * waits in. Keys take turns, and the tasks of one key are done in the order of asking, one at a time. A thread that is
- * late or breaks ends with its own tasks alone. A task that is an async generator makes each piece when it is asked for.
+ * Does the tasks of a module on threads, which are there while they are needed and do not keep a process that
+ * nobody waits in. Keys take turns, and the tasks of one key are done in the order of asking, one at a time.
+ * A thread that is late or breaks ends with its own tasks alone. A task that is an async generator makes each
+ * piece when it is asked for.
  */
 export class ThreadPool<Tasks extends { readonly [Name in keyof Tasks]: Task }> {
   readonly #module: string
@@ -97,8 +101,9 @@ export class ThreadPool<Tasks extends { readonly [Name in keyof Tasks]: Task }> 
   }
 
   /**
-   * Does a task. Rejects as the task throws (with an Error of its sentence, or what `refusal` makes), with
-   * {@link TaskIncompleteError} or what `overloaded` makes where it was not done, and with the signal's reason.
+   * Does a task. Rejects as the task throws (with an Error of its sentence, or the error of `refusal`), with
+   * {@link TaskIncompleteError} or the error of `overloaded` if it was not done, and with the signal's
+   * reason.
    */
   async ask<Name extends keyof Tasks & string>(
     name: Name,
@@ -110,7 +115,9 @@ export class ThreadPool<Tasks extends { readonly [Name in keyof Tasks]: Task }> 
     return value as ResultOf<ReturnType<Tasks[Name]>>
   }
 
-  /** Does a task piece by piece; returns what it returns. Rejects as {@link ask} does. Whoever reads no further ends it. */
+  /**
+   * Does a task piece by piece; returns its result. Rejects as {@link ask} does. A reader who stops ends it.
+   */
   async *stream<Name extends keyof Tasks & string>(
     name: Name,
     input: Parameters<Tasks[Name]>[0],
@@ -118,7 +125,7 @@ export class ThreadPool<Tasks extends { readonly [Name in keyof Tasks]: Task }> 
   ): AsyncGenerator<PieceOf<ReturnType<Tasks[Name]>>, ResultOf<ReturnType<Tasks[Name]>>, void> {
     signal?.throwIfAborted()
     const task = this.#queue(name, input, key ?? null)
-    // Also where the answer is never read on.
+    // Also if the answer is never read on.
     const gone = (): void => this.#abandon(task, signal?.reason)
     signal?.addEventListener('abort', gone, { once: true })
     try {
@@ -138,7 +145,7 @@ export class ThreadPool<Tasks extends { readonly [Name in keyof Tasks]: Task }> 
     }
   }
 
-  /** Starts a thread before it is needed. Rejects with the sentence of `openTasks` where that throws. */
+  /** Starts a thread before it is needed. Rejects with the sentence of `openTasks` if that throws. */
   async start(): Promise<void> {
     const thread = this.#start()
     if (!thread) throw this.#error('has no thread')
@@ -147,8 +154,8 @@ export class ThreadPool<Tasks extends { readonly [Name in keyof Tasks]: Task }> 
   }
 
   /**
-   * Ends each thread as soon as it has no task, and resolves when they have ended; tasks that still come are done too.
-   * With a reason ends all at once: the tasks under way fail with it.
+   * Ends each thread as soon as it has no task, and resolves when they have ended; tasks that still come are
+   * done too. With a reason ends all at once: the tasks under way fail with it.
    */
   async close(reason?: Error): Promise<void> {
     this.#isClosed = true
@@ -198,7 +205,7 @@ export class ThreadPool<Tasks extends { readonly [Name in keyof Tasks]: Task }> 
     return [...this.#threads].find(({ tasks }) => tasks.size < maxTasksPerThread)
   }
 
-  /** Starts a thread. Returns null where the others must do, and where the machine gives none. */
+  /** Starts a thread. Returns null if the others must do, or the machine gives none. */
   #start(): PooledThread | null {
     const { maxThreads = 1, data, startMs, worker: options } = this.#options
     if (this.#threads.size >= maxThreads) return null
@@ -286,7 +293,7 @@ export class ThreadPool<Tasks extends { readonly [Name in keyof Tasks]: Task }> 
     task.thread = null
   }
 
-  /** Takes a task out of those that wait. Returns false where it is not among them. */
+  /** Takes a task out of those that wait. Returns false if it is not among them. */
   #dequeue(task: QueuedTask): boolean {
     const own = this.#waiting.get(task.key)
     if (!own?.delete(task)) return false
@@ -320,7 +327,7 @@ export class ThreadPool<Tasks extends { readonly [Name in keyof Tasks]: Task }> 
     } else this.#abandon(task, (workMs !== undefined && overloaded?.()) || error)
   }
 
-  /** Lets a thread without a task go: at once where it is one too many, else when it stays without. */
+  /** Lets a thread without a task go: at once if it is one too many, else when it stays without. */
   #rest(thread: PooledThread): void {
     if (!this.#threads.has(thread) || thread.tasks.size > 0) return
     const { idleMs, maxIdle = Number.POSITIVE_INFINITY } = this.#options

@@ -90,8 +90,8 @@ export function audit({
 }: AuditDependencies): CallRecorder {
   const watched = shadowReporter(watching, judging.checks)
   const unchanged = authorityUnchanged(database)
-  // In one unit with the row: the proof is claimed and the decision recorded, or neither. Whatever the
-  // decision was, a proof has been seen once: a proof refused now must not pass after a grant.
+  // One unit with the row: the proof is claimed and the decision recorded, or neither. A proof has been seen
+  // once, whatever the decision: a proof refused now must not pass after a grant.
   const claim = ({ proof }: PartialDecisionFacts): readonly LedgerStatement[] =>
     proof ? [claimOnce(database, proof.replayKey, proof.expiresAt)] : []
   const asserted = ({ type, ref, revision }: Principal, standing: readonly RowAssertion[]) => [

@@ -137,7 +137,7 @@ export function decisionAuthority(
   }
 }
 
-/** Without a demand in particular, an empty set is told what it lacks. */
+/** Without a demand in particular, an empty set is told its lack. */
 function demandedOf(demand: CapabilityDemand | undefined, why: RecordedRefusal | null): readonly string[] {
   const demanded = demand?.demanded ?? []
   return demanded.length === 0 && why?.requiredCapability ? [why.requiredCapability] : demanded
@@ -208,7 +208,7 @@ export function requiredCapabilityIn({ detail }: Refusal): string | null {
 export const isAuthorityRefusal = (reason: RefusalReason): boolean =>
   RULE_REFUSAL_REASONS.has(reason) || reason === 'policy_denied'
 
-/** Tells a refusal of a call's form, whoever sends it: its row is `invalid`, no decision about authority. */
+/** Tells a refusal of a call's form, of any sender: its row is `invalid`, no decision about authority. */
 export function isFormRefusal(reason: RefusalReason): boolean {
   const { type } = REFUSAL_REASONS[reason]
   return type === 'invalid_request_error' || (type === 'not_found_error' && reason !== 'mcp_tool_unknown')

@@ -96,8 +96,7 @@ async function check(
     )
     return { claims: claimsOf(payload), exp: payload.exp ?? 0 }
   } catch (cause) {
-    // Whatever is wrong with it, the caller hears the same. That our keys cannot be read is no fault of the
-    // token.
+    // The caller hears the same for any fault of it. Unreadable keys of ours are no fault of the token.
     throw cause instanceof errors.JOSEError ? new Refusal('token_invalid', { cause }) : cause
   }
 }

@@ -157,8 +157,8 @@ function proofOf(
 }
 
 // The token's key and the registered one differ for clients that log in with an ephemeral key
-// (docs/protocol.md#python-helper). Whoever has stolen a certificate can do the same with a key of their own,
-// so `noDowngrade` wants the registered one here too.
+// (docs/protocol.md#python-helper). A thief of a certificate can do the same with a key of their own, so
+// `noDowngrade` wants the registered one here too.
 function checkKey(
   { jkt }: CheckedProof,
   claims: TokenClaims | null,

@@ -144,7 +144,7 @@ export function normalUrl(text: string): string | null {
 }
 
 // Printable ASCII, a host that needs no unescaping, no user. The parser alone is looser: it would take a
-// third slash, a backslash or an escaped look-alike of a name for something else than what the client signed.
+// third slash, a backslash or an escaped look-alike of a name for something else than the client signed.
 const ABSOLUTE = /^https?:\/\/([a-z0-9._-]+|\[[0-9a-f:.]+\])(?::\d{0,5})?(?:[/?#][\x21-\x5b\x5d-\x7e]*)?$/i
 
 function unescaped(triplet: string): string {

@@ -7,7 +7,7 @@ export function parseJsonObject(bytes: Buffer): UnknownRecord | null {
   try {
     return isUtf8(bytes) ? (plain(bytes.toString()) ?? scanned(bytes)) : null
   } catch {
-    // Whatever is wrong with it: it is not one.
+    // It is not one, for any reason.
     return null
   }
 }

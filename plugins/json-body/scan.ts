@@ -28,8 +28,8 @@ const MAX_VALUES = 1_000_000
 const MAX_TOKEN = 16_383
 /**
  * Members down to here are judged by name, so their names must be written plainly: V8's JSON.parse can read
- * an escaped name as another one that it has seen before (nodejs/node#63785), and a reader behind us would
- * see what nobody has judged.
+ * an escaped name as another one that it has seen before (nodejs/node#63785), and the next reader would see a
+ * name that nobody has judged.
  */
 const JUDGED_DEPTH = 2
 /** A step ends after so many tokens, or so many bytes; a string is read in pieces of so many bytes. */

@@ -90,7 +90,8 @@ async function namesIn(directory: string): Promise<string[]> {
     const { mode } = await stat(directory)
     if (isWorldWritable(mode)) throw refuse('everybody may write to this directory: chmod o-w it')
     const names = await readdir(directory)
-    // By code unit, as every shell in the C locale lists them: the order must not depend on the machine.
+    // Sorted by code unit, as every shell in the C locale lists them: the order must not depend on the
+    // machine.
     return names.filter((name) => /^[^.].*\.ya?ml$/i.test(name)).sort()
   } catch (error) {
     if (error instanceof ConfigError) throw error

@@ -76,8 +76,8 @@ const NAME = /^[a-z][a-z0-9_-]{0,63}$/
  * ignored, and anything it throws that is not a Refusal, or not settling in time, refuses with
  * `plugin_failed`. A changed file is loaded again, an unchanged one is not. Throws an Error with one sentence
  * if the module cannot be used. A file or directory that everybody may write to is refused
- * (docs/threats.md#threat-34). Does NOT contain what the module does: it runs with the rights of the gateway,
- * and one that never yields stops it.
+ * (docs/threats.md#threat-34). Does NOT contain the module: it runs with the rights of the gateway, and one
+ * that never yields stops it.
  */
 export async function loadOperatorModule(source: ModuleSource): Promise<LoadedModule> {
   const { path, directory, options, admitDeadline = 1_000, loadDeadline = 10_000 } = source
@@ -177,7 +177,7 @@ function checkOf({ name, needs, admit, settled }: OperatorPlugin, ms: number): C
 
 function copy(facts: Arrival & CheckFacts, chosen: readonly (keyof CheckFacts)[]): OperatorFacts {
   const { id, at, method, path, remoteAddress, granted } = facts
-  // As the gate judged it; and of the grant only the demand: its target holds what is ours alone.
+  // The gate's principal; and of the grant only the demand: its target is ours alone.
   const judged = { ...facts, principal: granted.principal, granted: granted.demand }
   const needed = chosen.map((fact) => {
     if (judged[fact] === undefined) throw new Error(`the fact ${fact} is not known on ${path}`)

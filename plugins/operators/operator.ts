@@ -130,7 +130,7 @@ async function byCertificate(
   return { ...operating, proof, token, principal, commitments }
 }
 
-/** Refuses whoever comes by another door, or as somebody else, than when the call began. */
+/** Refuses a caller who comes by another door, or as somebody else, than when the call began. */
 export function assertSameDoor({ actor: before }: ActorAndHolder, now: KnownOperator): KnownOperator {
   const { actor } = now
   if (actor.id === before.id && actor.via === before.via) return now

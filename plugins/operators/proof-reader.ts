@@ -88,7 +88,7 @@ export function proofReader(
         return administers.admit(arrival)
       const known = await admitCaller(arrival, caller)
       const { principal, proof } = known
-      // Its capabilities are judged, and what its page may do, as everywhere in administration.
+      // Its capabilities are judged, and its page's, as everywhere in administration.
       if (principal.type === 'operator') return administers.admit(arrival)
       const { ref } = principal
       const askAgain: ProofReader['askAgain'] = async (at) => {

@@ -241,7 +241,7 @@ function principalOf(stored: StoredSession): Principal | null {
 /** The methods that change nothing. */
 const SAFE: ReadonlySet<string> = new Set(['GET', 'HEAD'])
 
-/** The demands of one configuration on a session, in addition to what is stored of it. */
+/** The demands of one configuration on a session, in addition to its stored ones. */
 interface SessionTerms {
   readonly rules: SessionRules
   readonly proof: Plugin<Arrival & PinnedCaller, VerifiedCredentials>

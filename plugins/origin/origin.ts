@@ -26,7 +26,7 @@ export function origin(
   }
 }
 
-// By host and port alone: nothing but this service listens there, whatever scheme a page names.
+// Compared by host and port alone: nothing but this service listens there, whatever scheme a page names.
 function isOurs(page: string, baseUrls: readonly string[]): boolean {
   const url = URL.parse(page)
   return url !== null && baseUrls.some((base) => placeOf(new URL(base)) === placeOf(url))

@@ -123,7 +123,7 @@ async function decide(engine: PolicyEngine, input: PolicyInput): Promise<PolicyD
   try {
     return readDecision(await engine.evaluate(JSON.stringify(input)))
   } catch (error) {
-    // Whatever it was, also a Refusal from deep inside: it says nothing about the caller.
+    // Any error, also a Refusal from deep inside: it says nothing about the caller.
     throw new Refusal('plugin_failed', { cause: error })
   }
 }

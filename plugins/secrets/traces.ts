@@ -18,7 +18,7 @@ export function secretTraces(secrets: Iterable<string>): SecretTraces {
   const traces = new Set<string>()
   for (const secret of secrets) {
     if (secret === '') continue
-    // As a header carries it, and as a text does.
+    // The bytes of a header, and of a text.
     for (const bytes of [Buffer.from(secret, 'latin1'), Buffer.from(secret)]) {
       traces.add(bytes.toString('latin1'))
       if (secret.length >= MIN_TRACED_CHARACTERS) for (const encoded of base64Of(bytes)) traces.add(encoded)
@@ -111,7 +111,7 @@ export class SecretScreen {
     return text.subarray(0, from)
   }
 
-  /** Returns what is held back, once nothing more comes. */
+  /** Returns the bytes held back, once nothing more comes. */
   flush(): Buffer {
     const rest = this.#held
     this.#held = NOTHING

@@ -100,9 +100,7 @@ export class LoginChallenges {
   }
 }
 
-/**
- * Tells whether the first of `x5c` is the certificate that TLS has proven; what follows it does not matter.
- */
+/** Tells whether the first of `x5c` is the certificate that TLS has proven; the rest does not matter. */
 function isLeaf(x5c: unknown, { certificate }: TlsPeer): boolean {
   return Array.isArray(x5c) && x5c[0] === certificate.raw.toString('base64')
 }

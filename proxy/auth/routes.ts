@@ -27,7 +27,7 @@ export interface AuthHandlers<Certified> {
   readonly logins: LoginChallenges
   readonly keys: TokenKeys
   readonly baseUrls: () => readonly string[]
-  /** True where every call must come with a DPoP proof. */
+  /** True if every call must come with a DPoP proof. */
   readonly proofRequired: boolean
 }
 
@@ -36,7 +36,9 @@ export const SERVER_METADATA = '/.well-known/oauth-authorization-server'
 const TOKEN = '/v1/auth/token'
 const CERTIFICATE = '/v1/auth/certificate'
 
-/** Tells the paths that operators need wherever they administer: for tokens, and to renew their certificates. */
+/**
+ * Tells the paths that operators need wherever they administer: for tokens, and to renew their certificates.
+ */
 export const isForOperators = ({ path }: Pick<BareRoute, 'path'>): boolean =>
   [SERVER_METADATA, TOKEN, CERTIFICATE].includes(path)
 

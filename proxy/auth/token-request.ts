@@ -48,8 +48,8 @@ const invalid = (message: string): Refusal => new Refusal('token_request_invalid
 
 function parseFormRequest(text: string): TokenRequest {
   const parameters = new URLSearchParams(text)
-  // RFC 6749 §3.2: none more than once. The message does not name it: a description never repeats what was
-  // sent (§5.2).
+  // RFC 6749 §3.2: none more than once. The message does not name it: a description never repeats the request
+  // (§5.2).
   if (new Set(parameters.keys()).size < parameters.size) throw invalid('A parameter was sent twice.')
   // RFC 6749 §3.2: a parameter without a value counts as absent.
   const get = (name: string): string | null => parameters.get(name) || null

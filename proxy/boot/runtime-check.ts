@@ -15,9 +15,9 @@ const OLDEST_NODE = [24, 21, 0] as const
 // Node reads _ as - in its options.
 const INSECURE_PARSER = /(?:^|[\s"'])--insecure[-_]http[-_]parser(?![-_\w])/
 
-// Every spelling by which Node opens its debugger, or says where. An argument is seen by whoever starts the
-// process, and wanted (make dev ARGS=--inspect); in the environment it comes from elsewhere, and nobody sees
-// it.
+// Every spelling by which Node opens its debugger, or says where. An argument is seen by the user who starts
+// the process, and wanted (make dev ARGS=--inspect); in the environment it comes from elsewhere, and nobody
+// sees it.
 const DEBUGGER = /(?:^|[\s"'])(--(?:inspect|debug)(?:[-_][-_a-z]*)?)(?![-_\w])/
 // Every option by which Node writes the keys of connections, its whole memory, or its environment to a file.
 const WRITES_SECRETS =

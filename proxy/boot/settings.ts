@@ -37,7 +37,7 @@ export interface Settings {
   readonly secretsDir: string
   /** `sqlite:` and an absolute path, or `postgres://…`. */
   readonly databaseUrl: string
-  /** The environment's, or what the first boot begins with. */
+  /** From the environment, or the default of the first boot. */
   readonly org: string
   readonly trustDomain: string
   /**

@@ -1,6 +1,6 @@
 import { setFlagsFromString } from 'node:v8'
 
-// Imported before the code that it is for: a function keeps what it was compiled with.
+// Imported before the code that it is for: a compiled function keeps its flags.
 
 // V8 makes objects old from birth if those of the same line of code once lived long, as they do under the
 // load of a start. A gateway's objects never outlive their call: made old, each call's held the next one's,

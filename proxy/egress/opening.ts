@@ -9,7 +9,7 @@ export interface OpeningConnection {
   end: ((reason: Error) => void) | null
 }
 
-/** Holds, while a request is dispatched, what is opened for it alone. */
+/** Holds, while a request is dispatched, the connection that is opened for it alone. */
 export const openingStorage = new AsyncLocalStorage<OpeningConnection>()
 
 /**

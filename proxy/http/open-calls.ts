@@ -201,7 +201,7 @@ export class MemoryBudget {
     return this.#held
   }
 
-  /** Opens the account of one call. Whoever opens it ends it. */
+  /** Opens the account of one call. The caller ends it. */
   open(call: KnownCall | null = null): MemoryAccount {
     return new MemoryAccount(this, call)
   }

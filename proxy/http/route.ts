@@ -250,7 +250,7 @@ const MIN_COUNTED_ANSWER = 16_384
 function countWhole({ body }: Reply, facts: Arrival): void {
   if (body === undefined || (typeof body !== 'string' && !Buffer.isBuffer(body))) return
   if (body.length < MIN_COUNTED_ANSWER) return
-  // Whoever they are, plugins have said it by now.
+  // Plugins have named the caller by now.
   facts.held.setOwner(facts as Arrival & MemoryOwner)
   facts.held.reserveReply(Buffer.byteLength(body))
 }

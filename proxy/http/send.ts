@@ -5,7 +5,7 @@ import type { Reply, StreamedBody } from './reply.ts'
 /**
  * The reason of an answer's end. `complete`: the client has all of it. `upstream_broken`: the source broke
  * off. `client_gone`: the caller hung up. `write_stalled`: the caller stopped reading. `drained`: this
- * process is stopping. `revoked`: the principal lost what the call needed.
+ * process is stopping. `revoked`: the principal lost authority that the call needed.
  */
 export type EndReason =
   | 'complete'

@@ -63,7 +63,7 @@ export function createTlsServer(
   const server = createServer({
     // The door sees a connection's first bytes before TLS does, and does what else TLS would be told here.
     pauseOnConnect: true,
-    // TLS ends a connection's second half when it has said what it has to say.
+    // TLS ends a connection's second half after its last word.
     allowHalfOpen: true,
     noDelay: true,
     headersTimeout: timers.headersMs,
@@ -71,8 +71,8 @@ export function createTlsServer(
     keepAliveTimeout: timers.keepAliveMs,
     connectionsCheckingInterval: timers.checkMs,
     insecureHTTPParser: false,
-    // The framing gate requires it. Node would answer by itself, close, and still serve what was pipelined
-    // behind.
+    // The framing gate requires it. Node would answer by itself, close, and still serve the requests
+    // pipelined after it.
     requireHostHeader: false,
   })
   let context = secureContext(tls)
@@ -125,6 +125,6 @@ const CIPHERS = [
   'ECDHE-ECDSA-CHACHA20-POLY1305',
 ].join(':')
 
-// Those that cost the server a millisecond or two; proposing one costs a client nothing. By default OpenSSL
+// Groups that cost the server a millisecond or two; proposing one costs a client nothing. By default OpenSSL
 // takes finite fields and P-521 too (docs/threats.md#a1).
 const GROUPS = 'X25519MLKEM768:X25519:P-256:P-384'

@@ -64,7 +64,7 @@ function isSameModel(asked: string, answered: string): boolean {
   const [wanted, given] = [plainName(asked), plainName(answered)]
   if (wanted === given) return true
   const undated = wanted.replace(ROLLING, '')
-  // Who asks for one snapshot gets no other.
+  // A caller who asks for one snapshot gets no other.
   return undated === given || (!SNAPSHOT.test(wanted) && undated === given.replace(SNAPSHOT, ''))
 }
 

@@ -23,8 +23,8 @@ interface SignInPipelines<Certified extends Arrival & PinnedCaller> {
 }
 
 /**
- * Makes the pages by which people sign in with a browser, and out (docs/operators.md#oidc). Open to anybody: what they
- * open, a session does.
+ * Makes the pages by which people sign in with a browser, and out (docs/operators.md#oidc). Open to anybody:
+ * what they open, a session does.
  */
 export function signInRoutes<Certified extends Arrival & PinnedCaller>(
   { anyone, secret, certificate, signOut: leaving, logout }: SignInPipelines<Certified>,
@@ -50,7 +50,7 @@ export function signInRoutes<Certified extends Arrival & PinnedCaller>(
   ]
 }
 
-/** Describes what the identity provider asks for: of all that lies below /proxy, it alone is for a program. */
+/** Describes the request of the identity provider: the only one below /proxy for a program. */
 const LOGOUT: RouteDoc = {
   name: 'backchannelLogout',
   summary: 'Ends the sessions that the identity provider names (OpenID Connect Back-Channel Logout 1.0).',

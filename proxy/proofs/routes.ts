@@ -6,7 +6,9 @@ import { type BareRoute, openRoute, withRouteDoc } from '../http/route.ts'
 import type { ProofHandlers } from './handlers.ts'
 import { CHECKPOINT, KEY, PROOFS, TILE } from './route-docs.ts'
 
-/** Makes the routes of the ledger's proofs: hashes for everybody who is known, leaves for whom they concern. */
+/**
+ * Makes the routes of the ledger's proofs: hashes for everybody who is known, leaves for whom they concern.
+ */
 export function proofRoutes(
   pipeline: Pipeline<Arrival & ProofReader>,
   { key, checkpoint, tile, proofs }: ProofHandlers,

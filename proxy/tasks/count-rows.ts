@@ -26,7 +26,7 @@ export function countRows({ database, ledger }: RowCountDependencies): RoundsTas
   const { rowCounts, leads } = database
   let stopped = false
   let running: Promise<void> | null = null
-  // Who asks first begins to want it: by the first round it is known.
+  // The first question begins to want the lead: by the first round it is known.
   leads(NAME)
 
   /** Returns whether there may be more. */

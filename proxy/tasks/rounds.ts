@@ -38,7 +38,7 @@ export function rounds<Item>(options: RoundsOptions<Item>): RoundsTask {
   const underWay = new Map<string, Promise<void>>()
   const ended = (): Promise<unknown> => Promise.all(underWay.values())
   let current: Promise<void> | null = null
-  // Who asks first begins to want it: by the first round it is known.
+  // The first question begins to want the lead: by the first round it is known.
   leads()
 
   const beginAll = async (): Promise<void> => {

@@ -69,7 +69,7 @@ const givenOutput = (stream: DestinationStream) => ({
   flushed: () => Promise.resolve(),
 })
 
-// As pino writes it, which puts a line together member by member: with more than twice the garbage.
+// Like pino, which puts a line together member by member: with more than twice the garbage.
 const requestText = (line: RequestLine): string =>
   JSON.stringify({ level: 30, time: new Date().toISOString(), ...line, msg: 'request' })
 

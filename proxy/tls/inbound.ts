@@ -5,7 +5,7 @@ import { HandshakeShare, type MeasureLoad } from './handshake-share.ts'
 
 /** The time of one turn of the loop that is given away before the next piece has to wait for another. ms. */
 const TURN_MS = 4
-/** Whoever has cost more than this of late is served after all others. ms. */
+/** A sender that has cost more than this of late is served after all others. ms. */
 const LIGHT_MS = 10
 /** The part of all time that a sender may take for good and still count as light. */
 const LIGHT_SHARE = 0.02
@@ -212,7 +212,7 @@ export class InboundStream extends Duplex implements LoopWork {
     sender: SenderCost,
     client: ClientHandshake | null = null,
   ) {
-    // Whoever ends its side may still read, as on the socket itself.
+    // A peer that ends its side may still read, as on the socket itself.
     super({ allowHalfOpen: true })
     this.#socket = socket
     this.#turns = turns

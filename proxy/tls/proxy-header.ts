@@ -109,7 +109,7 @@ const TEXT: ProxyHeaderVersion = {
   },
   read: (header) => {
     const line = header.toString('latin1')
-    // Whatever else stands there (§2.1).
+    // The rest of the line does not matter (§2.1).
     if (/^PROXY UNKNOWN(?: [^\r\n]*)?\r\n$/.test(line)) return null
     const [, family, source = '', destination = '', port = '', otherPort = ''] = FIELDS.exec(line) ?? []
     const isAddress = family === '4' ? isIPv4 : isIPv6

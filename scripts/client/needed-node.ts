@@ -1,7 +1,7 @@
 // Imported before anything else, on whatever Node there is: this file imports only what imports nothing.
 import { isOlder } from '../../proxy/boot/runtime-check.ts'
 
-// Of undici 8. The gateway itself needs a newer one, for reasons of its own.
+// Needed by undici 8. The gateway itself needs a newer one, for reasons of its own.
 const OLDEST_NODE = [22, 19, 0] as const
 
 /** Throws one sentence if a client cannot run on this version of Node. */

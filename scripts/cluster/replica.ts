@@ -54,7 +54,7 @@ export async function startReplica(
 /** No piece of a line: the ready line has been read. */
 const READY = '\n'
 
-/** The gateway's own settings are the cluster's to choose, save those that say what it does with calls. */
+/** The gateway's own settings are the cluster's to choose, save those of its work on calls. */
 const ITS_OWN =
   /^MCP_PROXY_(LISTEN|ADMIN_LISTEN|HOSTNAMES|PUBLIC_URLS|PROXY_PROTOCOL|DATA_DIR|DATABASE_URL|KEY_PASSPHRASE(_FILE)?)$/
 

@@ -114,7 +114,7 @@ async function run(
   const files = await mkdtemp(join(tmpdir(), 'sallyport-haproxy-'))
   stage.defer(() => rm(files, { recursive: true, force: true }))
   let balancer: ClusterBalancer | null = null
-  // Behind the replicas in this list, so ended after them: calls under way go through it to their end.
+  // After the replicas in this list, so ended after them: calls under way go through it to their end.
   stage.defer(async () => {
     balancer?.tied.signal('SIGTERM')
     await balancer?.tied.ended

@@ -115,7 +115,7 @@ export async function runDemo(wanted: DemoOptions): Promise<void> {
   } catch (error) {
     // Ctrl-C reaches the gateway too, so that a call under way fails for that reason.
     const why: unknown = interrupted.aborted ? interrupted.reason : error
-    // Whoever has read enough, as head does, wants to hear no more.
+    // A reader that has enough, such as head, wants no more.
     if (errorCode(why) !== 'EPIPE') throw why
   }
 }

@@ -95,7 +95,7 @@ function below({
   ].map((line) => `      ${line}`)
 }
 
-/** Names what a tool, or a server's tools, demand. */
+/** Names the demand of a tool, or of a server's tools. */
 export const demandOf = ({ required_capability: demanded }: Pick<ToolView, 'required_capability'>): string =>
   demanded ?? 'a binding only'
 

@@ -119,7 +119,7 @@ export async function verifyReceipt(
 
 type Label = 'body_sha256' | 'arguments_sha256' | 'result_sha256'
 
-/** The sentences about what a body is, by the commitment that it opens. */
+/** The sentences about a body, by the commitment that it opens. */
 const OPENED: Readonly<Record<Label, (bytes: number) => string>> = {
   body_sha256: (bytes) => `the request body of ${bytes} bytes is the one that was judged`,
   arguments_sha256: (bytes) => `the arguments in the ${bytes} bytes of the body are those that were judged`,
@@ -148,7 +148,7 @@ function openedBy(details: readonly UnknownRecord[], salts: UnknownRecord, body:
   ]
   for (const [label, bytes] of forms) {
     const salt = salts[label]
-    // Of one length: else some of the body could be said to be salt, and the rest to be all of it.
+    // All of one length: else some of the body could be said to be salt, and the rest to be all of it.
     if (typeof salt !== 'string' || !/^[0-9a-f]{32}$/.test(salt) || bytes === null) continue
     const commitment = hash('sha256', Buffer.concat([Buffer.from(salt, 'hex'), bytes]))
     if (details.some((detail) => detail[label] === commitment)) return label

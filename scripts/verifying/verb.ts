@@ -20,7 +20,7 @@ interface VerifyDefinition {
   readonly inspect: (source: string, authority: boolean, trusted: LogTrust) => Promise<LedgerInspection>
 }
 
-/** The verb that verifies; what it can read is its maker's. */
+/** The verb that verifies; its maker says what it can read. */
 export const verifyingVerb = ({ inspect, ...named }: VerifyDefinition): CommandVerb =>
   verbOf({
     ...named,

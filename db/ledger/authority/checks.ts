@@ -12,7 +12,7 @@ export function matchChecks(
 ): void {
   let from = 0
   for (const check of asked) {
-    // By their places: two may have one name.
+    // Compared by place: two may have one name.
     const at = known.findIndex((one, index) => index >= from && isSame(one, check))
     if (at < 0)
       throw new RowContradiction(`names the check ${check.name}, which its configuration has not so`)

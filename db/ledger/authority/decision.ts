@@ -95,7 +95,7 @@ function authorityOf(value: unknown, { action }: StoredRow): RecordedAuthority |
   return { ...mode, ...named, ...reached, checks }
 }
 
-/** Reads what an MCP call reached; null if that is not well-formed. */
+/** Reads the target of an MCP call; null if it is not well-formed. */
 function reachedOf(value: UnknownRecord): Pick<RecordedAuthority, 'resource' | 'binding' | 'pin'> | null {
   const { resource, binding, pin } = value
   if (resource === undefined)

@@ -2,7 +2,7 @@ import type { LeafVersion, StoredRow } from '../record/leaf.ts'
 import { OUTCOME_STATUSES } from '../record/outcomes.ts'
 import { isCallAction } from './decision.ts'
 
-// In an honest log as many as there are calls at one time.
+// An honest log has as many as there are calls at one time.
 const OPEN_LIMIT = 100_000
 
 interface OpenDecisionPlace {
@@ -16,8 +16,7 @@ type OpenDecisionsByRequest = Map<string, OpenDecisionPlace>
 /** Pairs decisions and outcomes. */
 export interface DecisionPairing {
   /**
-   * Returns what is wrong with a row, as half a sentence, or null; and the decisions of its stream that it
-   * ends.
+   * Returns the fault of a row, as half a sentence, or null; and the decisions of its stream that it ends.
    */
   add(
     row: StoredRow,

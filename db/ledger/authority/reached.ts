@@ -23,10 +23,10 @@ export function refusalOfResource(call: ReplayedCall): string | null {
   const found = resourceOf(call)
   if (!found) return refusalOfNone(decision)
   const [known, state] = found
-  // Of the answer to a call, too: else it could name the tool of any other resource.
+  // The answer to a call too: else it could name the tool of any other resource.
   const tool = namesTool(decision) ? upstreamToolName(row.tool, state) : null
   const unknown = isUnknown(decision, tool, known) ? 'mcp_tool_unknown' : null
-  // There the resource itself is what is not bound.
+  // There the resource itself is not bound.
   if (isAtDoor(decision) || row.action === 'mcp_response')
     return refusalOfBinding(call) ?? (state.enabled ? unknown : 'mcp_not_bound')
   return (state.enabled ? unknown : 'mcp_tool_unknown') ?? refusalOfBinding(call)

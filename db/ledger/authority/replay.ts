@@ -54,7 +54,7 @@ export class LedgerReplay {
   /** Subjects and resources of rows of version 1, which say no state. */
   readonly before = new Set<string>()
 
-  /** Takes a row of a change. Returns what is wrong with it, as half a sentence, or null. */
+  /** Takes a row of a change. Returns its fault, as half a sentence, or null. */
   apply(row: StoredRow, version: LeafVersion, detail: UnknownRecord): string | null {
     const [family = '', what = ''] = row.action.split('.')
     const ofCa = family === 'ca' ? this.#seeCa(what, detail) : null
@@ -236,7 +236,7 @@ function revisionGap(
   isOld: boolean,
 ): string | null {
   const last = before?.at(-1)?.revision
-  // What is older than version 2 and was never shown in a snapshot begins anywhere.
+  // An object older than version 2 that was never shown in a snapshot begins anywhere.
   if (last === undefined && isOld) return null
   return made.revision === (last ?? 0) + 1
     ? null

@@ -1,7 +1,7 @@
 /**
- * The rule that decides a call, question by question (docs/ledger.md#rule): the gate asks it of what the
- * database says now, `sallyport verify --authority` of what the rows say. Plain values in, plain values out;
- * every instant is ms since the epoch. Does NOT look at what no row holds: whether a proof's signature, a
+ * The rule that decides a call, question by question (docs/ledger.md#rule): the gate asks it about the
+ * database of now, `sallyport verify --authority` about the rows. Plain values in, plain values out; every
+ * instant is ms since the epoch. Does NOT look at things that no row holds: whether a proof's signature, a
  * token or a body is good.
  */
 

@@ -39,8 +39,8 @@ const [CLOSE_BRACE, QUOTE, ZERO, MINUS] = [0x7d, 0x22, 0x30, 0x2d]
 
 /**
  * Reads the leaf of a row, or the line of an export, in the bytes of valid UTF-8, if it is canonical beyond
- * doubt ({@link CanonicalBytes}): every member there is, in order, and of its type. What was read is there
- * until the next is.
+ * doubt ({@link CanonicalBytes}): every member there is, in order, and of its type. The result stays until
+ * the next reading.
  */
 export class LeafReader {
   readonly #json = new CanonicalBytes()

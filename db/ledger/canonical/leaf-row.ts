@@ -5,7 +5,7 @@ import { type LeafVersion, leafVersion, type StoredRow } from '../record/leaf.ts
 import { isInstant } from './instant.ts'
 import { type LeafMember, LeafReader } from './leaf-reader.ts'
 
-// What it has read is taken out of it before it reads anything else.
+// A row takes the reader's results before it reads anything else.
 const reader = new LeafReader()
 
 /** The members that an export adds to a leaf, in their order. */
@@ -48,8 +48,8 @@ export class LeafRow implements StoredRow {
   }
 
   /**
-   * Reads a leaf, in valid UTF-8; null if it is not canonical beyond doubt, or does not say what is stored
-   * alongside it.
+   * Reads a leaf, in valid UTF-8; null if it is not canonical beyond doubt, or differs from the columns
+   * stored alongside it.
    */
   static ofLeaf(leaf: Buffer, stored: ColumnsBesideLeaf): LeafRow | null {
     if (reader.read(leaf, 0, false) !== leaf.length || !isKnown()) return null

@@ -26,7 +26,7 @@ const defusedOnce = (text: string): string => (/^[=+\-@\t\r]/.test(text) ? `'${t
 const defusedWhole = (text: string): string =>
   text.replace(HIDDEN, escaped).replace(/(^|;)(["\u0020\u00a0\u3000]*)(?=[=+\-@＝＋－＠])/g, "$1$2'")
 
-// By code points, not by property: both verifiers must go on agreeing, whatever Unicode assigns next.
+// Code points, not properties: both verifiers must go on agreeing, whatever Unicode assigns next.
 const HIDDEN = new RegExp(
   `[${[
     '\\u{0}-\\u{1f}\\u{7f}-\\u{9f}\\u{ad}\\u{34f}\\u{61c}\\u{115f}\\u{1160}\\u{17b4}\\u{17b5}\\u{180b}-\\u{180f}',

@@ -128,7 +128,7 @@ export const rowsQuery = (db: Kysely<DatabaseSchema>, filter: RowFilter, span: F
 
 type AuditLogExpression = ExpressionBuilder<DatabaseSchema, 'audit_log'>
 
-// As in the index: SQLite uses a partial index only if the query repeats its condition.
+// The index's own text: SQLite uses a partial index only if the query repeats its condition.
 export const RARE_ACTION = sql<SqlBool>`action not in (${sql.join(FREQUENT_ACTIONS.map((action) => sql.lit(action)))})`
 
 const isRare = (action: string | undefined): action is string =>

@@ -201,8 +201,8 @@ async function* pagesOf(
 
 function rowText({ leaf, ...stored }: MatchingRow, names: ReadableNames): string {
   const result = isMcpPathRow(stored) ? { result: stored.status } : {}
-  // Proven by the writer: what the leaf says has the names and types of columns (db/ledger/record/draft.ts).
-  // Stored columns first: so where a row stands is said first.
+  // Proven by the writer: the leaf's values have the names and types of columns (db/ledger/record/draft.ts).
+  // Stored columns first: so the place of a row is said first.
   const shown = {
     ...stored,
     ...membersOf(leaf),

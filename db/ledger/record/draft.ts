@@ -84,7 +84,7 @@ export interface ExportAdditions {
 }
 
 /**
- * Writes a leaf, and what an export adds to it. The names stand in the order of their UTF-16 code units,
+ * Writes a leaf, and an export's additions to it. The names stand in the order of their UTF-16 code units,
  * which is RFC 8785's; JSON.stringify writes strings and integers exactly as that demands.
  */
 export const leafText = (row: LeafValues, v = WRITTEN_LEAF_VERSION, more: ExportAdditions = {}): string =>
@@ -159,8 +159,8 @@ interface DetailPlace {
 }
 
 // A copy of a value that JSON.stringify writes in canonical form: two rows of every call come by here, and
-// nothing else does it with so little garbage. `canonicalize` is the oracle of its test. Takes unknown: what
-// a handler read from an upstream's JSON is a float sooner or later, whatever its type says.
+// nothing else does it with so little garbage. `canonicalize` is the oracle of its test. Takes unknown: a
+// value that a handler read from an upstream's JSON is a float sooner or later, whatever its type says.
 function canonical(value: unknown, name: string | number, holder: DetailPlace | null): unknown {
   const depth = holder === null ? 0 : holder.depth + 1
   if (depth > DEPTH_LIMIT) throw unfit(name, holder, `is nested deeper than ${DEPTH_LIMIT}`)
@@ -177,7 +177,7 @@ function canonical(value: unknown, name: string | number, holder: DetailPlace | 
 
 function canonicalList(values: readonly unknown[], here: DetailPlace): readonly unknown[] {
   const copy: unknown[] = []
-  // By index: map steps over holes.
+  // An index: map steps over holes.
   for (let index = 0; index < values.length; index += 1) copy.push(canonical(values[index], index, here))
   return copy
 }
@@ -206,9 +206,8 @@ function strangeRecord(
 
 const FEW = 16
 
-// In the order of UTF-16 code units, which is RFC 8785's. A few are put in order by insertion: sort() makes
-// lists of its own, which were a quarter of what a row allocated. Many are not, or a stranger could make it
-// take long.
+// Sorted by UTF-16 code units, as RFC 8785 does. A few are put in order by insertion: sort() makes lists of
+// its own, which were a quarter of what a row allocated. Many are not, or a stranger could make it take long.
 function sortedNames(value: object): readonly string[] {
   const names = Object.keys(value)
   if (names.length > FEW) return names.sort()

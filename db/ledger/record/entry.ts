@@ -69,7 +69,7 @@ export class LedgerError extends Error {
   }
 }
 
-/** The cause of an error of a ledger that cannot know yet whether what it was given is stored. */
+/** The cause of an error of a ledger that cannot know yet whether its input is stored. */
 export class CommitInDoubt extends Error {
   override readonly name = 'InDoubt'
 }

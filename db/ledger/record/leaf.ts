@@ -87,13 +87,13 @@ export function exportLine(row: StoredRow, names: ReadableNames = {}): string {
   })
 }
 
-/** Returns what an export line holds of `result` and `row_hash`. */
+/** Returns an export line's `result` and `row_hash`. */
 export function sealOf(row: Pick<StoredRow, 'action' | 'status' | 'row_hash'>): string {
   const result = isMcpPathRow(row) ? `,"result":${JSON.stringify(row.status)}` : ''
   return `${result},"row_hash":${JSON.stringify(row.row_hash)}`
 }
 
-/** Returns what an export line holds of a name; nothing if there is none. */
+/** Returns an export line's member for a name; nothing if there is none. */
 export const nameMember = (member: keyof ReadableNames, name: string | undefined): string =>
   name === undefined ? '' : `,"${member}":${JSON.stringify(name)}`
 

@@ -69,7 +69,7 @@ export async function openLedger(options: LedgerOptions): Promise<Ledger> {
   return new CommitQueue(await options.database.openWriter(), options)
 }
 
-// A batch's memory and the time it holds the write lock stay small; the queue takes what is beyond.
+// A batch's memory and the time it holds the write lock stay small; the rest stays in the queue.
 const MAX_BATCH = 512
 
 /** A batch that takes longer, and fails, was held up by a database that says nothing. ms. */
@@ -87,8 +87,7 @@ interface QueuedWork extends LedgerWork {
  *
  * State: `#enqueue` alone adds to the queue, `#drain` alone takes from it, and one `#drain` runs at a time.
  * The head is that of the last batch the writer has made durable; the writer owns the chain. A crash loses
- * what is queued, of which nobody was told that it is durable: a call without a row, refused, never work
- * without a row.
+ * queued units, which nobody was told are durable: a call without a row, refused, never work without a row.
  */
 class CommitQueue implements Ledger {
   readonly #writer: LedgerWriter
@@ -259,7 +258,7 @@ class CommitQueue implements Ledger {
   }
 
   #tell(waiter: QueuedWork, error: Error | null, sealed = NO_ROWS): void {
-    // First: whoever is told may submit the next unit at once.
+    // First: a caller who is told may submit the next unit at once.
     this.#waiting -= sizeOf(waiter)
     try {
       waiter.done(error, sealed)
@@ -323,7 +322,7 @@ function waiterOf(
   return { assertions, statements, drafts: entries.map((entry) => draftOf(entry, origin)), done }
 }
 
-// What cannot cross to the writer's thread would throw there for the whole batch.
+// A value that cannot cross to the writer's thread would throw there for the whole batch.
 function isBindable(value: unknown): boolean {
   return (
     value === null || ['string', 'number', 'bigint'].includes(typeof value) || value instanceof Uint8Array

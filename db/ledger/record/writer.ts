@@ -44,8 +44,8 @@ export interface LedgerWriter {
    * time.
    */
   unfinished(): Promise<readonly UnfinishedDecisions[]>
-  /** Resolves once, with what was seen, when the writer will never write again; never otherwise. */
+  /** Resolves once, with the reason, when the writer will never write again; never otherwise. */
   readonly lost: Promise<Error>
-  /** Waits for what is under way. Nothing may be written afterwards. */
+  /** Waits for the work under way. Nothing may be written afterwards. */
   close(): Promise<void>
 }

@@ -37,9 +37,7 @@ function reachesElsewhere(
   })
 }
 
-/**
- * The refusal of what a call reaches. A prompt of a server that is disabled is none; a tool of it is unknown.
- */
+/** The refusal of a call's target. A prompt of a server that is disabled is none; a tool of it is unknown. */
 function refusalOfReached(call: ReplayedCall): string | null {
   const refusal = refusalOfResource(call)
   const { row } = call.decision
@@ -81,7 +79,7 @@ export function verdictWith(
   const call = rehearsedCall(decision, subject, replay, changes)
   const by = refuserOf(call)
   if (by === 'check' && hasSameChecks(call.recorded.checks, call.configuration.checks)) return recorded
-  // Whatever had refused it still does, or something before it.
+  // The former refuser still refuses it, or something before it.
   if (by === 'other') return OF_PROOFS.has(reason ?? '') && !hasSameProofs(call) ? unknown(PROOFS) : recorded
   const asked = summarised === null ? questions(call) : questionsOfSummary(call)
   return firstOf([...asked, ...questionsBehind(call, by)])
@@ -191,7 +189,7 @@ function refusalOfProof(call: RehearsedCall): string | null {
   const { reason } = call.decision
   if (hasSameProofs(call)) return reason === 'proof_required' ? reason : null
   const fault = faultOfProof(call)
-  // It may have brought an access token, which narrows what it may do in any mode.
+  // It may have brought an access token, which narrows its permissions in any mode.
   return fault === null && reason === 'proof_required' ? unknown(TOKENS) : fault
 }
 

@@ -24,7 +24,7 @@ export function nodeHash(left: Uint8Array, right: Uint8Array): Buffer {
   return digest(node)
 }
 
-// By way of a text: Node takes twice as long to give bytes.
+// A text between: Node takes twice as long to give bytes.
 const digest = (data: string | Uint8Array): Buffer => Buffer.from(hash('sha256', data, 'binary'), 'latin1')
 
 /** The root of a perfect subtree over hashes that lie one after the other; their number is a power of two. */

@@ -40,7 +40,7 @@ export interface TreeVerdict {
   readonly stamps: Omit<StampTally, 'problems'>
 }
 
-/** Compares the rows of a log with its stored tree, and with what was kept elsewhere. */
+/** Compares the rows of a log with its stored tree, and with checkpoints kept elsewhere. */
 export interface TreeInspection {
   readonly add: TreeWalk['add']
   readonly verdict: () => Promise<TreeVerdict>

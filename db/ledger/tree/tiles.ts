@@ -20,7 +20,7 @@ export interface TreeTile extends TilePlace {
 /** Gives the hashes of a tile, at least `width` of them. */
 export type ReadTile = (place: TilePlace, width: number) => Promise<Buffer>
 
-/** The last tile of each level, as far as it is not full: what a tree needs to grow. */
+/** The last tile of each level, as far as it is not full: a tree needs them to grow. */
 export type TreeEdge = readonly Buffer[]
 
 /**

@@ -17,7 +17,7 @@ export interface TlogProof {
 export const tlogProofText = (index: number, hashes: readonly Buffer[], note: string): string =>
   [HEADER, `index ${index}`, ...hashes.map((hash) => hash.toString('base64')), '', note].join('\n')
 
-// As long as a path can be in a tree of 2^63 leaves.
+// The longest path in a tree of 2^63 leaves.
 const MAX_INCLUSION_HASHES = 63
 
 /** Reads the text of a proof. Verifies nothing. Throws {@link MalformedNote}. */

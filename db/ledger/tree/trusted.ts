@@ -63,8 +63,8 @@ export function parseSignedCheckpoint(text: string): SignedCheckpoint {
 const WHOLE_NOTE = /^[^\n]+\n(?:0|[1-9][0-9]{0,15})\n[A-Za-z0-9+/]{43}=\n\n(?:— [^\n]+\n)+/gmu
 
 /**
- * Reads signed checkpoints as the file of an anchor holds them (docs/ledger.md#anchors). What a crash has
- * left half-written is passed over.
+ * Reads signed checkpoints as the file of an anchor holds them (docs/ledger.md#anchors). Passes over a note
+ * that a crash has left half-written.
  */
 export const parseSignedCheckpoints = (text: string): readonly SignedCheckpoint[] =>
   (text.match(WHOLE_NOTE) ?? []).flatMap((whole) => {

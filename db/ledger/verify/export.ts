@@ -72,7 +72,7 @@ function rowOn(line: string | null, count: number): StoredRow | DamagedRow {
 
 function rowOf(line: string, fields: object): StoredRow | null {
   if (!isRow(fields)) return null
-  // As it stands in the line: `verify` proves that it is canonical, and that the leaf is made of it.
+  // The line's own text: `verify` proves that it is canonical, and that the leaf is made of it.
   const detail = leafDetailOf(line) || canonical(fields.detail)
   return detail === null ? null : { ...fields, detail, leaf: withoutSeal(line, fields) }
 }

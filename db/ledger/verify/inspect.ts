@@ -38,11 +38,11 @@ export type RowSource = AsyncIterable<StoredRow | DamagedRow> | Iterable<StoredR
 interface InspectRowsOptions {
   /** True: recompute decisions. */
   readonly authority: boolean
-  /** True: a stream may begin in the middle, since something else binds what stands before. */
+  /** True: a stream may begin in the middle, since something else binds the rows before. */
   readonly isTail?: boolean
   /** Sees each row that is whole. */
   readonly onRow?: (row: StoredRow) => void
-  /** Makes the recomputation. Given by whoever looks into it. */
+  /** Makes the recomputation; for callers that read its state. */
   readonly walk?: DecisionRecomputer
   /** Compares the rows with their tree. Absent: there is none. */
   readonly tree?: TreeInspection | undefined

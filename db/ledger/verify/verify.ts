@@ -213,7 +213,7 @@ function hasOnlyIntegers(value: unknown, levels: number): boolean {
   return Object.values(value).every((one) => hasOnlyIntegers(one, levels - 1))
 }
 
-// In an honest log as many as there are calls at one time. In another one the count is at least this.
+// An honest log has as many as there are calls at one time. In another one the count is at least this.
 const OPEN_LIMIT = 100_000
 
 function openDecisions() {

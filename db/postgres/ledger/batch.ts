@@ -53,7 +53,7 @@ async function ask(client: Client, sql: string, alike: readonly RowAssertion[]):
   return alike.filter((_, place) => rows[place]?.[0] === true).map(keyOf)
 }
 
-/** Each parameter of the text becomes a column of what is asked about. */
+/** Each parameter of the text becomes a column of the question. */
 function questionOf(sql: string, parameters: RowAssertion['parameters']) {
   if (parameters.length === 0) return { name: nameOf(sql), text: `select exists (${sql})` }
   const lists = parameters.map(
@@ -147,7 +147,7 @@ function failureOf(stream: string, error: DatabaseError): Error {
   })
 }
 
-// What the guard raises, and the keys of the table.
+// The guard's exception, and the keys of the table.
 const NOT_THE_NEXT = /^(P0001|23505)$/
 
 const changes = ({ statements }: LedgerWork): boolean => statements.some(({ beside }) => beside === undefined)

@@ -18,7 +18,7 @@ export async function insertClaims(
     }
   }
   if (expiries.size === 0) return new Set()
-  // In one order everywhere: two batches that claim alike wait for each other, and neither for ever.
+  // One order everywhere: two batches that claim alike wait for each other, and neither for ever.
   const digests = [...expiries.keys()].sort()
   const values = [digests, digests.map((digest) => expiries.get(digest) ?? 0)]
   const { rows } = await client.query<{ digest: string }>({ name: 'claims', text: CLAIM, values })

@@ -10,7 +10,7 @@ const WANTED: Readonly<Record<string, readonly string[]>> = {
 /** Says in one sentence why a commit on this server is not a durable one, or not to be had; null if it is. */
 export async function durabilityProblem(client: Client): Promise<string | null> {
   const { rows: standby } = await client.query<{ is: boolean }>('select pg_is_in_recovery() as is')
-  // Whoever stayed on it would be refused until it is made the first, which may be never.
+  // A session that stayed on it would be refused until it is made the first, which may be never.
   if (standby[0]?.is !== false)
     return 'the database is a standby, which takes no rows: the URL must lead to the primary'
   for (const [name, wanted] of Object.entries(WANTED)) {

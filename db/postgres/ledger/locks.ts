@@ -2,7 +2,7 @@ import { hash } from 'node:crypto'
 
 // Advisory locks are numbers that all who share a database agree upon. These are the first half of each.
 
-/** Held by whoever writes a stream, for as long as its session lives. */
+/** Held by the writer of a stream, for as long as its session lives. */
 export const STREAM_CLASS = 0x53_41_4c_31
 const AUTHORITY_CLASS = 0x53_41_4c_32
 const ALONE_CLASS = 0x53_41_4c_33
@@ -26,7 +26,7 @@ export const TERMINATE_LOCK_HOLDER = `select pg_terminate_backend(pid) ${LOCK_HO
 
 /**
  * Begins a transaction in which decisions are made. No change of anybody's authority is committed while it
- * runs, so that what it asserts still holds when its rows are there (docs/threats.md#b1).
+ * runs, so that its assertions still hold when its rows are there (docs/threats.md#b1).
  */
 export const BEGIN_DECISIONS = `begin; select pg_advisory_xact_lock_shared(${AUTHORITY_CLASS}, 0)`
 

@@ -53,8 +53,8 @@ interface UnclosedStream {
 async function leftOpen(client: Client, { stream, recovered }: UnclosedStream): Promise<UnfinishedDecisions> {
   const { rows: decisions } = await client.query<OpenDecision>(LEFT_OPEN, [stream, MAX_DECISIONS_PER_UNIT])
   const closedAt = decisions.length < MAX_DECISIONS_PER_UNIT ? timestamp(Date.now()) : null
-  // Whoever comes second changes no row, and its outcomes are not written; nor are they if the writer has
-  // come back. It cannot while the lock is held here, and finds then that its calls are ended (writer.ts).
+  // The second process changes no row, and its outcomes are not written; nor are they if the writer has come
+  // back. It cannot while the lock is held here, and finds then that its calls are ended (writer.ts).
   const parameters = [
     recovered + decisions.length,
     closedAt,

@@ -19,7 +19,7 @@ import { STREAM_CLASS, streamKey, TERMINATE_LOCK_HOLDER, TERMINATE_OVERDUE_HOLDE
 import { postgresSchemaProblem } from './schema.ts'
 import { AbandonedStreams } from './unfinished.ts'
 
-/** The time in which a batch, or a new connection, must be through. Whoever waits is then refused. ms. */
+/** The time in which a batch, or a new connection, must be through. Waiting callers are then refused. ms. */
 const DEADLINE_MS = 2_000
 /**
  * The time that a batch waits for a lock: longer than a frozen process may hold it
@@ -31,8 +31,8 @@ const LOOK_MS = 60_000
 
 /**
  * Opens a stream of this process's own on a migrated database (docs/ledger.md, Streams). Rejects with one
- * sentence if rows could be lost or changed there: a server that acknowledges what is not on its disk, audit
- * tables that are not ours.
+ * sentence if rows could be lost or changed there: a server that acknowledges rows that are not on its disk,
+ * audit tables that are not ours.
  */
 export async function openPostgresWriter(url: string): Promise<LedgerWriter> {
   const writer = new StreamWriter(url, `r${randomBytes(8).toString('hex')}`)
@@ -42,12 +42,12 @@ export async function openPostgresWriter(url: string): Promise<LedgerWriter> {
 
 /**
  * The writer of one stream, on a connection of its own. The session holds the stream's lock for as long as it
- * lives: nobody else writes the stream, and whoever gets the lock knows that this session and all that it did
- * are over.
+ * lives: nobody else writes the stream, and the next holder of the lock knows that this session and all that
+ * it did are over.
  *
  * State: `#head` is the end of the chain as far as it is known to be durable. `#doubt` is a batch whose
- * commit was sent and never answered: whether it is stored is looked up by the next connection, before
- * anything else is written.
+ * commit was sent and never answered: the next connection looks up whether it is stored, before anything else
+ * is written.
  */
 class StreamWriter implements LedgerWriter {
   readonly stream: string
@@ -144,7 +144,7 @@ class StreamWriter implements LedgerWriter {
     throw new Error('the commit did not reach the database', { cause: doubt })
   }
 
-  /** The session that is open, or a new one: one at a time, whoever asks. */
+  /** The session that is open, or a new one: one at a time for all who ask. */
   #session(): Promise<Client> {
     if (this.#client) return Promise.resolve(this.#client)
     this.#connecting ??= this.#connect().finally(() => {
@@ -169,8 +169,8 @@ class StreamWriter implements LedgerWriter {
   }
 
   /**
-   * Takes the stream's lock, and finds the end of its chain. Asks the server again what it may lose: it may
-   * be another server now.
+   * Takes the stream's lock, and finds the end of its chain. Asks the server again about its durability: it
+   * may be another server now.
    */
   async #take(client: Client): Promise<void> {
     const problem = (await durabilityProblem(client)) ?? (await postgresSchemaProblem(client))
@@ -179,7 +179,7 @@ class StreamWriter implements LedgerWriter {
     // The session before, if the server has not noticed that its connection is gone.
     await client.query(TERMINATE_LOCK_HOLDER, lock)
     await client.query('select pg_advisory_lock($1, $2)', lock)
-    // Others may have taken it for gone and ended its calls. Whoever dies later is looked after again.
+    // Others may have taken it for gone and ended its calls. A later death is looked after again.
     await client.query(REOPEN, [this.stream])
     const { rows } = await client.query<ChainTip>(LAST, [this.stream])
     const found = rows[0] ?? EMPTY_CHAIN

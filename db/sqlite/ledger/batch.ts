@@ -65,7 +65,7 @@ export function batchWriter(db: SQLite.Database): BatchWriter {
     savepoint.run()
     const refused = attempt(() => runAll(statements))
     if (refused) undo.run()
-    // Before the rows: what is written under a savepoint is kept twice, and rows are never taken back alone.
+    // Before the rows: writes under a savepoint are kept twice, and rows are never taken back alone.
     release.run()
     return refused ? [refused, tip] : append(drafts, tip)
   }

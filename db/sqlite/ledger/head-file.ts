@@ -14,7 +14,7 @@ export interface DurableHead {
  */
 export const headPath = (database: string): string => `${database}-head`
 
-/** Reads the file; null if there is none, or if what it holds was not written whole. */
+/** Reads the file; null if there is none, or if it was not written whole. */
 export function readHead(database: string): DurableHead | null {
   const record = Buffer.alloc(RECORD_LENGTH)
   try {
@@ -40,7 +40,7 @@ export interface HeadFile {
 
 /**
  * Opens the file for the one writer of the chain, made if it is not there. No fsync: after a crash the file
- * may be behind, and what is behind says nothing. A disk that takes no write leaves it behind too.
+ * may be behind, and then says nothing. A disk that takes no write leaves it behind too.
  */
 export function openHeadFile(database: string): HeadFile {
   const fd = openSync(headPath(database), constants.O_RDWR | constants.O_CREAT, 0o600)

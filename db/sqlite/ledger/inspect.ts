@@ -25,9 +25,9 @@ interface RowWithLeafBytes extends Omit<StoredRow, 'leaf'> {
 const BESIDE = `'${MAIN_STREAM}' as stream, seq, recorded_at, request_id, principal_id, action, status, row_hash`
 
 /**
- * Reads rows as `rowsAfter` does, several times faster: the leaf and what is stored alongside it alone. For a
- * database whose schema is that of this version: there the view makes every other column of the leaf. A row
- * of another kind is read through the view.
+ * Reads rows as `rowsAfter` does, several times faster: only the leaf and the columns stored alongside it.
+ * For a database whose schema is that of this version: there the view makes every other column of the leaf. A
+ * row of another kind is read through the view.
  */
 export function* leafRowsAfter(
   db: SQLite.Database,
@@ -104,7 +104,7 @@ async function inspectOpened(
   const tree = stored || !isEmptyLogTrust(trusted) ? inspectTree(stored, trusted) : undefined
   const inspection = await inspectRows(rows, { authority: true, onRow, walk, tree })
   const { verdict } = inspection
-  // Behind a bad row neither the tables nor the head say anything more.
+  // After a bad row neither the tables nor the head say anything more.
   const [beside = odd.length > 0 ? notRead(odd) : schemaAlone(db, expected)] = atEnd
   const head = verdict.ok ? headProblem(noted, last, hashAt) : null
   const replay = verdict.ok ? walk.replay : null

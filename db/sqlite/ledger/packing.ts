@@ -87,7 +87,7 @@ function packDraft(values: unknown[], draft: RowDraft): void {
   values.push(recorded_at, request_id, principal_id, action, status, beforePrev, beforeSeq, afterSeq)
 }
 
-// In the order of packDraft.
+// The order of packDraft.
 const unpackDraft = (next: <Value>() => Value): RowDraft => ({
   recorded_at: next(),
   request_id: next(),

@@ -71,7 +71,7 @@ function boundsOf(db: SQLite.Database, { since, until }: WalkScope, last: number
   return [found?.first ?? last + 1, Math.min(found?.end ?? last, last)]
 }
 
-/** The places of the rows that say what was so at a place. */
+/** The places of the rows that tell the state at a place. */
 const changesBefore = (db: SQLite.Database, place: number): readonly number[] =>
   db
     .prepare<[number], number>(

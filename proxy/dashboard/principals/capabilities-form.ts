@@ -73,7 +73,10 @@ const capabilitiesInput = ({ params, form }: AdministrationFacts & SubmittedForm
   ifMatch: form.get('if_match') || undefined,
 })
 
-/** Shows the page once more, with what was typed and what stands against it. Throws what no other text could mend. */
+/**
+ * Shows the page once more, with the typed text and the refusal. Throws a refusal that no other text could
+ * mend.
+ */
 function refusedForm(
   plural: PrincipalPlural,
   dashboard: DashboardContext,

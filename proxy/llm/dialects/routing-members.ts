@@ -79,7 +79,7 @@ export const ROUTING_MEMBERS: readonly string[] = [
   'provider_specific_header',
   'proxy_server_request',
   'secret_fields',
-  // LiteLLM: what it costs, what it is checked by, and who is told.
+  // LiteLLM: its cost, its checks, and who is told.
   'input_cost_per_*',
   'output_cost_per_*',
   'no-log',
@@ -109,7 +109,7 @@ export const ROUTING_MEMBERS: readonly string[] = [
   'compound_custom',
   'safety_model',
   'draft_model',
-  // Azure OpenAI: its resource's own identity reads what the caller names.
+  // Azure OpenAI: its resource's own identity reads the sources that the caller names.
   'data_sources',
   'deployment',
   // vLLM, SGLang: other hosts, code and adapters by path.

@@ -22,7 +22,7 @@ export interface UpstreamRequest {
   readonly permit: CallPermit | CatalogPermit
   /** No other method: the library rewrites the framing of DELETE and OPTIONS (docs/threats.md#t1). */
   readonly method: 'GET' | 'POST'
-  /** Alone decides where the request goes and its path. */
+  /** Only this decides where the request goes and its path. */
   readonly url: URL
   /**
    * Names and values in turn, in the order in which they are sent: all but `content-length` and `connection`.

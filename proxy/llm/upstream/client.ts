@@ -311,7 +311,7 @@ class LlmExchange implements Dispatcher.DispatchHandler {
         done(error)
       },
     })
-    // Whoever reads it hears its error; until then it would end the process.
+    // The reader hears its error; until then it would end the process.
     stream.on('error', ignore)
     this.#stream = stream
     return stream

@@ -8,7 +8,7 @@ import type { McpThreadTasks } from './messages.ts'
  */
 export const MAX_INLINE_BYTES = 32 * 1024
 
-/** The time without a task after which a thread is let go, and what it has compiled with it. ms. */
+/** The time without a task after which a thread is let go, with all that it has compiled. ms. */
 const IDLE_MS = 60_000
 /** The time that a new thread may take to read its code. ms. */
 const START_MS = 10_000
@@ -24,10 +24,10 @@ interface McpThreadLimits {
 }
 
 /**
- * Threads that do what strangers can make long: their schemas, arguments, definitions and messages
- * (docs/threats.md#a6). A key is whoever chose the task, a principal or a resource, and has one thread at a time: whoever
- * asks what takes long waits for that alone. Rejects with `overloaded` where its turn does not come in time or 128 of its
- * key wait already.
+ * Threads for work that strangers can make long: their schemas, arguments, definitions and messages
+ * (docs/threats.md#a6). A key is the chooser of the task, a principal or a resource, and has one thread at a
+ * time: a caller with long tasks waits for those alone. Rejects with `overloaded` if its turn does not come
+ * in time or 128 of its key wait already.
  */
 export function mcpThreadPool({ maxThreads, lateMs, waitMs }: McpThreadLimits): ThreadPool<McpThreadTasks> {
   return new ThreadPool(import.meta, '../aside-thread', {

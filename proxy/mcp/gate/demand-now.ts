@@ -99,7 +99,10 @@ export const readMcpRules = ({ http_get, enforce_tools_call }: McpRuleOptions): 
   enforced: enforce_tools_call,
 })
 
-/** States what a target demands now, by the configuration in force. Refuses with `mcp_tool_unknown` or `mcp_not_bound`. */
+/**
+ * States a target's demand now, by the configuration in force. Refuses with `mcp_tool_unknown` or
+ * `mcp_not_bound`.
+ */
 export async function currentTargetDemand(
   target: McpTarget,
   demand: CapabilityDemand,

@@ -29,7 +29,7 @@ export interface AggregatedList {
 
 /**
  * Puts the prompts or resources of every bound resource in one list (docs/protocol.md#mcp-names): a prompt is
- * named `<resource>.<prompt>`, a URI stays what it is. The items of an upstream that fails are left out;
+ * named `<resource>.<prompt>`, a URI stays as it is. The items of an upstream that fails are left out;
  * refuses only if every one fails.
  */
 export async function aggregateLists(

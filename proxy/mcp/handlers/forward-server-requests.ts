@@ -53,7 +53,7 @@ export class ServerRequestForwarder {
     await this.#answer(message)
   }
 
-  /** Closes what is open: the call is over, and nobody waits for an answer any more. */
+  /** Closes the open requests: the call is over, and nobody waits for an answer any more. */
   close(): void {
     for (const id of this.#open) this.#sources.serverRequests.close(id)
   }

@@ -23,8 +23,8 @@ export interface PinnedDefinition {
   readonly object: Pick<JsonText, 'bytes' | 'spans'>
 }
 
-// By resource and name. An entry is believed while its text is the same, so dropping one decides nothing. A
-// definition in memory is some four times as long as its text.
+// Keyed by resource and name. An entry is believed while its text is the same, so dropping one decides
+// nothing. A definition in memory is some four times as long as its text.
 const cache = new LRUCache<string, PinnedDefinition>({
   max: 5_000,
   maxSize: 32 * 1024 * 1024,

@@ -43,7 +43,7 @@ export function readObject(bytes: Buffer): JsonText {
  * its members are looked for.
  */
 export function readObjectAgain(bytes: Buffer, value: UnknownRecord): JsonText {
-  // With an escape in it a name may not be what it seems, and a quote not the end.
+  // With an escape in it a name may not be as it seems, and a quote not the end.
   if (bytes.includes(BACKSLASH)) return { ...readObject(bytes), value }
   return { bytes, value, spans: spansIn(bytes), escapedNames: false }
 }
@@ -274,7 +274,7 @@ function joined<Item>(items: readonly Item[], text: (item: Item) => string): str
 
 function quoted(text: string): string {
   if (text.isWellFormed()) return JSON.stringify(text)
-  // A lone surrogate: no two readers agree on what it is.
+  // No two readers agree on a lone surrogate.
   throw invalid('arguments hold text that is not well-formed Unicode.')
 }
 

@@ -32,7 +32,8 @@ interface CompiledSchema {
 /** The weight of the smallest schema. Bytes. */
 const MIN_WEIGHT = 8 * 1024
 
-// By digest. The heaviest schema that is accepted weighs some 11 MiB; one that was dropped is compiled again.
+// Keyed by digest. The heaviest schema that is accepted weighs some 11 MiB; one that was dropped is compiled
+// again.
 const cache = new LRUCache<string, CompiledSchema>({
   maxSize: 64 * 1024 * 1024,
   sizeCalculation: ({ weight }) => weight,
@@ -86,7 +87,7 @@ function compiledFrom(inputSchema: unknown): CompiledSchema {
   try {
     return { check: nonThrowingCheck(compileSchema(usable, budget)), weight, small: isSmall(usable) }
   } catch {
-    // The compiler says what it does not take by throwing.
+    // The compiler throws for a schema that it does not take.
     return unusable('it cannot be compiled')
   }
 }

@@ -43,7 +43,7 @@ export interface ToolSchema {
   readonly inputSchema: unknown
 }
 
-// By digest: small schemas, compiled for the thread that serves.
+// Keyed by digest: small schemas, compiled for the thread that serves.
 const quick = new LRUCache<string, (value: unknown) => string | null | undefined>({ max: 1_000 })
 
 /**
@@ -138,7 +138,7 @@ function sentenceOf(error: ErrorObject | undefined): string {
   )
 }
 
-/** Makes a compiler of schemas of a dialect; what it compiles spends of the budget. */
+/** Makes a compiler of schemas of a dialect; its validators spend of the budget. */
 export function schemaCompiler(dialect: SchemaDialect, budget: StepBudget, meta: boolean): Ajv | Ajv2020 {
   const options = { ...OPTIONS, meta, code: { optimize: false, regExp: linearRegExp(budget) } }
   const ajv = dialect === '2020-12' ? new Ajv2020(options) : new Ajv(options)
@@ -174,7 +174,7 @@ function linearRegExp({ spend }: StepBudget) {
       spend((text.length + 1) * (pattern?.weight ?? 1))
       return pattern?.test(text) ?? true
     }
-    // By this the library tells two patterns apart.
+    // The library tells two patterns apart by this.
     return { test, toString: () => source }
   }
   return Object.assign(engine, { code: 'linearRegExp' })

@@ -35,7 +35,7 @@ export function linearPattern(source: string): LinearPattern | null {
     set.compile()
     return { test: (text) => set.match(text).length > 0, weight }
   } catch {
-    // RE2 says what it does not take by throwing.
+    // RE2 throws for a pattern that it does not take.
     return null
   }
 }

@@ -78,7 +78,7 @@ export class EventReader {
     this.#total += length
     if (this.#total > this.#maxAnswerBytes)
       throw new McpUpstreamError('too_large', 'an event stream is too long')
-    // As it comes, as it is passed on, and as it is written to a caller that may not read.
+    // Three times: as it comes, as it is passed on, and as it is written to a caller that may not read.
     const kept = this.#line.length + this.#data.length + length
     if (this.#held && !this.#fits(3 * kept)) throw this.#held.refusal()
   }

@@ -24,7 +24,7 @@ const MAX_ITEMS = 10_000
 
 /** The party that a message is read for. */
 interface LargeReadOptions {
-  /** Whoever wrote it. */
+  /** Names the author. */
   readonly key: string
   readonly signal: AbortSignal
   /** Secrets that it must not hold. */

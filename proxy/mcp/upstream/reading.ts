@@ -66,7 +66,7 @@ export async function readMcpServer(reader: Reader): Promise<UpstreamReading> {
 }
 
 async function readModern(reader: Reader, result: UnknownRecord | null): Promise<UpstreamReading> {
-  // If the upstream did not say what it has, asking for its tools tells.
+  // If the upstream did not list its features, asking for its tools tells.
   const hasTools = result === null || isObject(capabilitiesOf(result).tools)
   const page = (params: UnknownRecord) => askModern(reader, 'tools/list', params)
   const tools = hasTools ? await toolsBy(page, reader) : []

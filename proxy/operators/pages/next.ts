@@ -10,7 +10,7 @@ const MAX_CHARACTERS = 512
 export function nextPage(query: string): string {
   const next = new URLSearchParams(query).get('next') ?? ''
   const isOurs = next.length <= MAX_CHARACTERS && LOCAL.test(next) && !SIGN_IN_PATHS.test(next)
-  // As a browser reads it: `..` leads nowhere else.
+  // Parsed as a browser does: `..` leads nowhere else.
   const path = isOurs ? URL.parse(next, 'https://sallyport.invalid')?.pathname : undefined
   return path !== undefined && /^\/proxy(?:\/|$)/.test(path) && !SIGN_IN_PATHS.test(path) ? next : HOME_PAGE
 }

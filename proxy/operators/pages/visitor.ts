@@ -8,7 +8,9 @@ export interface VisitorSession {
   readonly ending: EndingSession | null
 }
 
-/** Finds the session that a browser ends, also one that opens nothing any more. Refuses with `csrf_invalid`. */
+/**
+ * Finds the session that a browser ends, also one that opens nothing any more. Refuses with `csrf_invalid`.
+ */
 export const visitor = (
   sessions: Pick<BrowserSessions, 'toEnd'>,
 ): Plugin<Arrival & SubmittedForm, VisitorSession> => ({

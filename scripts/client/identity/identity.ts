@@ -25,8 +25,8 @@ export interface Identity {
 /**
  * Reads an identity directory: `agent.crt`, `agent.key`, `org-ca.crt`, `gateway.json` (`{"url", "agent_id"}`)
  * and `dpop.jwk`, which is made if it is missing. `url` takes the place of the one in `gateway.json`,
- * `dpopJwk` of the proof key. Throws one sentence if a file is missing, is not what it should be, or a key
- * can be read by others.
+ * `dpopJwk` of the proof key. Throws one sentence if a file is missing or malformed, or a key can be read by
+ * others.
  */
 export function readIdentity(directory: string, url?: string, dpopJwk?: JsonWebKey): Identity {
   const key = readPrivateSync(join(directory, 'agent.key'))

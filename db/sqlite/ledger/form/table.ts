@@ -4,8 +4,8 @@ import { LEAF_COLUMNS, SELECT_ALL_COLUMNS, SQLITE_STORED_COLUMNS } from './colum
 
 /**
  * SQLite's form of the ledger since 0051 (docs/decisions/023-a-row-is-its-leaf.md): the table `audit_rows`
- * holds each leaf once and, beside it, only the columns that an index or the writer needs; the view
- * `audit_log` has the columns of docs/ledger.md#row, read from the leaf.
+ * holds each leaf once, with only the columns that an index or the writer needs; the view `audit_log` has the
+ * columns of docs/ledger.md#row, read from the leaf.
  *
  * Copies the rows that are not copied yet (db/sqlite/ledger/form/rebuild.ts has done so, and verified them);
  * throws if the copy is not the ledger, row for row.
@@ -25,7 +25,7 @@ export const auditRows: Migration = {
 /** The table that the rows of the former form are copied into. It has another name until it is whole. */
 export const COPY_TABLE = 'ledger_copy'
 
-// The leaf stands last: whoever needs another column reads no page on which only a long leaf goes on.
+// The leaf stands last: a reader of another column reads no page on which only a long leaf goes on.
 export const CREATE_COPY_TABLE = `create table if not exists ${COPY_TABLE} (
   seq integer primary key,
   recorded_at text not null,
