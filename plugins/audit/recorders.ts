@@ -8,7 +8,7 @@ export interface RouteRecorders {
   readonly calls: CallRecorder
   /** Counts callers that were refused before their principal was known. */
   readonly anonymous: Recorder<Arrival>
-  /** Records operators that were refused; what they are allowed, their changes say. */
+  /** Records operators that were refused; their changes record what they were allowed. */
   readonly operators: Recorder<PartialDecisionFacts & { readonly principal?: Principal }>
 }
 
