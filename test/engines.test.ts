@@ -24,7 +24,6 @@ const OPEN_NONE = [
   'test/db/mcp/authority.test.ts',
   'test/layers.test.ts',
   'test/plugins/policy/config.test.ts',
-  'test/prose.test.ts',
   'test/proxy/admin/approvals.test.ts',
   'test/proxy/wiring/configuration.test.ts',
   'test/proxy/boot/settings.test.ts',
