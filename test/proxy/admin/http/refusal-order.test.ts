@@ -75,7 +75,7 @@ await t.test(
       [
         '412 precondition_failed',
         () => alice('PATCH', path, none, { ...stale, 'if-rehearsed': other }),
-        /of another change/,
+        /about another change/,
       ],
       ['428 rehearsal_required', () => alice('PATCH', path, none, stale)],
       ['409 expectation_broken', () => alice('PATCH', path, none, named)],
