@@ -18,7 +18,7 @@ export interface WalkResults {
   readonly usage: PrincipalUsage
 }
 
-/** A message from the thread. The last one is `done`; a thread that cannot go on ends with an error. */
-export type WalkMessage =
-  | ({ readonly kind: 'progress' } & WalkProgress)
-  | { readonly kind: 'done'; readonly result: WalkResults[keyof WalkResults] }
+/** The tasks of the thread. A walk tells its progress, and ends with its result. */
+export interface WalkTasks {
+  readonly walk: (task: LocatedWalkTask) => AsyncGenerator<WalkProgress, WalkResults[keyof WalkResults], void>
+}

@@ -1,16 +1,12 @@
 // The thread of walks over recorded calls: others keep their loop, however long the ledger is
 // (docs/rehearsal.md#cost).
-import { parentPort } from 'node:worker_threads'
 import type { DatabaseLocation } from '../engine.ts'
 import { rehearser } from '../ledger/rehearsal/rehearse.ts'
 import type { WalkedPart, WalkScope } from '../ledger/rehearsal/task.ts'
 import { usageCounter } from '../ledger/rehearsal/usage.ts'
 import { lowerThreadPriority } from '../support/give-way.ts'
 import { leafCache } from './kept-leaves.ts'
-import type { LocatedWalkTask, WalkMessage, WalkTask } from './messages.ts'
-
-const port = parentPort
-if (!port) throw new Error('db/rehearsal/worker.ts runs as a worker thread only')
+import type { LocatedWalkTask, WalkTask, WalkTasks } from './messages.ts'
 
 // Nothing is kept for PostgreSQL: there a row may appear after the place of a later one.
 const cachedLeaves = leafCache()
@@ -18,25 +14,21 @@ const cachedLeaves = leafCache()
 /** Progress is told as often. ms. */
 const PROGRESS_INTERVAL_MS = 250
 
-const postWalkMessage = (message: WalkMessage): void => port.postMessage(message)
+export const openTasks = (): WalkTasks => ({ walk: walkOver })
 
-// One task at a time: db/rehearsal/thread.ts, which alone starts this thread, waits for the end of it. A
-// failing task ends the thread.
-port.on('message', (data: LocatedWalkTask) => void walkOver(data))
-
-async function walkOver(data: LocatedWalkTask): Promise<void> {
-  const { location, wanted } = data
+async function* walkOver(task: LocatedWalkTask): ReturnType<WalkTasks['walk']> {
+  const { location, wanted } = task
   // Calls have the processor before work of seconds. Such a thread ends with its task.
   if (wanted.principals === null) lowerThreadPriority()
-  const walk = walkOf(data)
+  const walk = walkOf(task)
   let toldAt = performance.now()
   for await (const { leaves, rows, of } of partsOf(location, wanted)) {
     for (const leaf of leaves) walk.see(leaf)
     if (performance.now() - toldAt < PROGRESS_INTERVAL_MS) continue
     toldAt = performance.now()
-    postWalkMessage({ kind: 'progress', rows, of })
+    yield { rows, of }
   }
-  postWalkMessage({ kind: 'done', result: walk.result() })
+  return walk.result()
 }
 
 function walkOf(task: WalkTask) {
@@ -50,14 +42,20 @@ async function* partsOf(from: DatabaseLocation, needed: WalkScope): AsyncGenerat
     const { openReadOnly } = await import('../sqlite/ledger/rows.ts')
     const sqlite = await import('../sqlite/rehearsal/walk.ts')
     const db = openReadOnly(from.file)
-    yield* cachedLeaves(from.file, needed, (wanted, after) => sqlite.walkSqliteLedger(db, wanted, after))
-    db.close()
+    try {
+      yield* cachedLeaves(from.file, needed, (wanted, after) => sqlite.walkSqliteLedger(db, wanted, after))
+    } finally {
+      db.close()
+    }
     return
   }
   const { walkingClient } = await import('../postgres/connection.ts')
   const postgres = await import('../postgres/rehearsal/walk.ts')
   const client = walkingClient(from.url)
   await client.connect()
-  yield* postgres.walkPostgresLedger(client, needed)
-  await client.end()
+  try {
+    yield* postgres.walkPostgresLedger(client, needed)
+  } finally {
+    await client.end()
+  }
 }

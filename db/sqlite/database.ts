@@ -141,8 +141,8 @@ function prepared<R>(connection: SQLite.Database, query: Compilable<R>): Prepare
 const READER_IDLE_MS = 10_000
 
 /**
- * Reads the ledger on a thread with a connection of its own, which opens nothing until it is asked. The thread that
- * serves has the only connection that sees a database in memory.
+ * Reads the ledger on a thread with a connection of its own, which opens nothing until it is asked. The thread
+ * that serves has the only connection that sees a database in memory.
  */
 function ledgerReader(file: string, kysely: Kysely<DatabaseSchema>): LedgerReader {
   if (file === ':memory:') {
