@@ -169,7 +169,7 @@ await t.test(
     const other = await as(alice, 'operator', 'grant', 'carol', '--role', 'auditor')
     const [declined = ''] = /prop_\w+/.exec(other.out) ?? []
     succeeded(t, await as(bob, 'operator', 'decline', declined), /is declined/)
-    succeeded(t, await as(bob, 'operator', 'proposals'), 'nothing waits\n')
+    succeeded(t, await as(bob, 'operator', 'proposals'), 'nothing is waiting\n')
     t.match(await as(bob, 'operator', 'confirm', declined), { code: 1 })
     t.equal(
       (await gateway.rows({ action: 'proposal.confirmed' })).length,
