@@ -73,10 +73,7 @@ export interface PipelineDependencies {
   readonly again: Plugin<Arrival & PinnedCaller, { holder: Principal }>
   /** Made once: it remembers the keys that held. */
   readonly apiKey: Plugin<Arrival & { principal: Principal }, object>
-  /**
-   * The parts that identify an operator and outlive a configuration: its memory of failures, and its
-   * sessions.
-   */
+  /** Finds operators. Outlives a configuration: a memory of failures, and sessions. */
   readonly operators: Omit<OperatorDependencies, 'pin' | 'proof' | 'page' | 'session'>
   /** The sessions of browsers. */
   readonly sessions: BrowserSessions

@@ -55,7 +55,7 @@ function openAt(bytes: Uint8Array, at: number, depth: number): Asn1Element {
   return { tag, raw: bytes.subarray(at, end + 2), content: bytes.subarray(at + 2, end) }
 }
 
-/** Returns the values inside one of this tag. Throws an Error if it is missing, or of another tag. */
+/** Returns the values in one of this tag. Throws an Error if it is missing, or of another. */
 export function partsOf(element: Asn1Element | undefined, tag: number): readonly Asn1Element[] {
   return elementsIn(contentOf(element, tag))
 }

@@ -42,7 +42,7 @@ export type PartialDecisionFacts = Arrival & Partial<DecisionFacts>
 export type IdentifiedFacts = PartialDecisionFacts &
   Pick<DecisionFacts, 'principal' | 'commitments' | 'demand'>
 
-/** The rules that judged, the same in every decision row of one configuration. */
+/** The judging rules, in every decision row of one configuration. */
 export interface JudgingRules {
   readonly configDigest: string
   /** The demands on proofs. */

@@ -15,7 +15,7 @@ const MAX_KINDS = 10_000
 /** The most authorities told apart in the refusals of one kind, in a minute. */
 const MAX_AUTHORITIES = 16
 
-/** The members that make refusals one kind: nothing that a caller can choose freely. */
+/** Refusals alike in these are one kind: nothing that a caller can choose freely. */
 export interface RefusalKind {
   readonly principal: Pick<Principal, 'ref' | 'type'>
   readonly action: string

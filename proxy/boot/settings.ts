@@ -287,7 +287,7 @@ function databaseAt(text: string): DatabaseLocation {
 
 /** 53: the CA's common name, of 64 characters (X.520), must also hold ` Issuing CA`. */
 export const ORGANISATION_PATTERN = /^[a-zA-Z0-9._-]{1,53}$/
-/** The form of a SPIFFE id's. */
+/** Part of a SPIFFE id. */
 export const TRUST_DOMAIN_PATTERN = /^[a-z0-9._-]{1,255}$/
 /** A path library of another hop would resolve these to somebody else's name. */
 export const DOT_SEGMENTS = /^\.{1,2}$/

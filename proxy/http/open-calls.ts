@@ -158,7 +158,7 @@ export interface MemoryLimits {
   readonly perAnonymous: number
 }
 
-/** A principal or group whose bytes are counted together. */
+/** A party whose bytes are counted together. */
 interface MemoryHolder {
   readonly id: string
   readonly size: 'perPrincipal' | 'perAnonymous'

@@ -85,7 +85,10 @@ export interface GatewayServices {
   readonly budget: MemoryBudget
   /** Open once `gateway.ts` has opened them. */
   readonly listeners: OpenListeners
-  /** Set by `gateway.ts` alone, once routes are made: what makes them again, and what counts the anchors that are late. */
+  /**
+   * Set by `gateway.ts` alone, once routes are made: what makes them again, and what counts the anchors that
+   * are late.
+   */
   readonly mounted: { reroute: () => void; lateAnchors: () => Promise<number> }
   /**
    * The base URLs that clients reach the gateway by. Empty until the listeners are open, so read them when
@@ -116,7 +119,7 @@ export interface GatewayServices {
   readonly identityProviderNames: HostNameCache
   /** The clients' connections, and the descriptors that they share with all else. */
   readonly descriptors: FileDescriptors
-  /** Throttles of sign-ins by the identity provider, whichever configuration is in force. */
+  /** Sign-ins by the identity provider, whichever configuration is in force. */
   readonly signInThrottles: Pick<SignInContext, 'wrongCodes' | 'refusedRows' | 'exchanges' | 'signIns'>
   readonly idempotencyKeys: IdempotencyKeys
   /** The models that providers ran in place of those that they were asked for, since the process started. */

@@ -22,7 +22,7 @@ const READY_MS = 20_000
 export interface EmbeddedPostgres {
   /** The path of one of its programs. */
   readonly program: (name: 'initdb' | 'postgres' | 'pg_basebackup') => string
-  /** The directory of its rows. Empty until {@link runInitdb}. */
+  /** The rows' folder. Empty until {@link runInitdb}. */
   readonly data: string
   /** The way to start its programs: not as root, and with nothing of this process's environment. */
   readonly options: {

@@ -9,7 +9,7 @@ const CONNECTIONS = 256
 /** The time that a request may take to come. ms. */
 const PATIENCE_MS = 10_000
 
-/** The path of a request for a log's checkpoint: C2SP tlog-witness, Monitor Retrieval Mechanism. */
+/** Path of a log's checkpoint: C2SP tlog-witness, Monitor Retrieval Mechanism. */
 const CHECKPOINT_PATH = /\/([0-9a-f]{64})\/checkpoint$/
 
 interface WitnessServerOptions {

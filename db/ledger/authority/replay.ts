@@ -197,7 +197,7 @@ export class LedgerReplay {
   }
 }
 
-/** The action of every row that changes a principal begins with one of these. */
+/** Actions of rows that change a principal begin so. */
 const TYPES: ReadonlySet<string> = new Set(['agent', 'user', 'workload', 'operator'])
 
 /** Rows of earlier versions, about a set that was judged alongside the real one: no change of authority. */

@@ -17,7 +17,7 @@ export type LedgerQuestion =
   | { readonly kind: 'verify' }
   /** The hashes of the leaves of one stream, as bytes. */
   | { readonly kind: 'leaf-hashes'; readonly after: number; readonly most: number }
-  /** Questions about one stream: the rows after a place, and those of a window. */
+  /** One stream's rows: after a place, or in a window. */
   | { readonly kind: 'portion'; readonly after: number; readonly most: number }
   | { readonly kind: 'counts'; readonly window: CountedWindow }
   | { readonly kind: 'first-since'; readonly instant: string }

@@ -16,7 +16,7 @@ import type { ResolvableChange } from './resolve.ts'
 const OPEN_MS = 24 * 3_600_000
 /** The most open proposals, and the most of one operator. */
 const [MOST, MOST_OWN] = [1_000, 100]
-/** The most input that a proposal keeps. Bytes. */
+/** Bytes of a proposal's input. */
 const MAX_INPUT = 65_536
 
 /** The outcome of an operation that waits for a second operator. */

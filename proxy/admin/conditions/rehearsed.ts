@@ -13,7 +13,7 @@ const FRESH_MS = 15 * 60_000
 
 /** The rehearsal that a change rests on. */
 export interface ChangeRehearsal {
-  /** The rehearsal's id; null: the change names none, and needs none. */
+  /** Null: the change names none, and needs none. */
   readonly rehearsal: string | null
 }
 

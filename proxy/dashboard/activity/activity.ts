@@ -90,9 +90,7 @@ ${following(asked)}
 ${table(calls, here, facts.at)}</div>`
 }
 
-/**
- * Renders the place for new calls: a link to ask for them, and for a script to show that it hears of them.
- */
+/** Renders the place for new calls: a link to ask for them, and a script's sign that it hears of them. */
 const following = ({ chosen, here }: ActivityParams): HtmlFragment =>
   chosen.cursor || chosen.until
     ? EMPTY_HTML

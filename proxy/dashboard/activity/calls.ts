@@ -104,10 +104,7 @@ export async function callsOf(
   }
 }
 
-/**
- * Splits a query: an index of the ledger knows one part, only its rows the other: looking for the latter ends
- * after some pages.
- */
+/** Splits a query into an index's part and the rows' part: looking for the latter ends after some pages. */
 function splitOf({ principal, action, since, until, status, reason, tool, model }: ActivityQuery) {
   const isIndexed = principal === undefined && action !== undefined && !FREQUENT_ACTIONS.includes(action)
   const given = { principal, since, until, ...(isIndexed && { action }) }
@@ -200,10 +197,7 @@ function lineOf({ decision, outcome }: ActivityCall, now: number): HtmlFragment 
   return html`<tr><td>${relativeTime(at, now)}</td><td>${name ?? ref ?? (action === 'auth.refused' ? 'nobody' : 'the service')}</td><td>${path === null ? action : html`<a class="row" href="${path}">${action}</a>`} ${what}</td><td>${verdict(decision, outcome)}</td><td>${rowReason(decision) ?? ''} ${grantLink(decision)}</td><td class="number">${tokensUsed(outcome)}</td><td class="number">${ms(outcome)}</td></tr>`
 }
 
-/**
- * Links to the form that would grant the missing capability, with the token typed in, if a call was refused
- * for want of one.
- */
+/** Links a call refused for want of a capability to the form that grants it, with the token typed in. */
 function grantLink({
   principal_type: type,
   principal_id: ref,

@@ -23,10 +23,7 @@ function asset(file: string, type: string): Asset {
   }
 }
 
-/**
- * Files that pages load, and from nowhere else. The same for everybody: they say nothing of this service's
- * state.
- */
+/** Files of pages, from nowhere else. The same for everybody: they say nothing of this service's state. */
 export const ASSETS = {
   style: asset('dashboard.css', 'text/css'),
   script: asset('dashboard.js', 'text/javascript'),

@@ -28,6 +28,6 @@ export interface DashboardContext {
   readonly followers: ActivityFollowers
   /** Lists the models that providers ran in place of those that they were asked for, the last one first. */
   readonly modelMismatches: { readonly list: () => readonly OtherModel[] }
-  /** The settings of the files and the environment. */
+  /** Settings of files and environment. */
   readonly inForce: ConfigurationInForce
 }

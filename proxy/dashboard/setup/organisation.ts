@@ -52,7 +52,7 @@ export const organisationForm =
       }
     })
 
-/** Values that were not shown to be typed are not sent, and stay. */
+/** Values that were not shown are not sent, and stay. */
 function given(form: ReadonlyMap<string, string>) {
   const [org, domain, caPem] = [form.get('org'), form.get('trust_domain'), form.get('ca_pem') ?? '']
   // Its schema refuses any other value.

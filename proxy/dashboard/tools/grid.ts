@@ -26,7 +26,7 @@ interface GridRow {
 type GridQuery = Readonly<Record<string, string>>
 
 /**
- * A grid of permissions: a row for each bound principal, a column for each server. A cell binds or releases;
+ * A grid: a row for each bound principal, a column for each server. A cell binds or releases;
  * it is a plain mark to an operator who may not.
  */
 export function grid(

@@ -47,7 +47,7 @@ export function mcpThreadPool({ maxThreads, lateMs, waitMs }: McpThreadLimits): 
 
 const isRefusalReason = (reason: string): reason is RefusalReason => Object.hasOwn(REFUSAL_REASONS, reason)
 
-/** The threads that calls wait for. Two: one caller's long questions are not another's wait. */
+/** Calls wait for these. Two: one caller's long questions are not another's wait. */
 export const callThreads = mcpThreadPool({ maxThreads: 2, lateMs: 4_000, waitMs: 8_000 })
 
 /** The definitions of tools, which nobody but a reading waits for. */

@@ -181,7 +181,7 @@ class RelayedCall {
     }
   }
 
-  /** Messages that came together are written together. */
+  /** Messages come and are written together. */
   async *#events({ messages }: McpStreamedAnswer): AsyncGenerator<Buffer> {
     const written: Buffer[] = []
     const taken = (): Buffer => Buffer.concat(written.splice(0))

@@ -13,7 +13,7 @@ export interface PreparedSchema {
   readonly size: number
   readonly values: number
   readonly patterns: number
-  /** The weight of all patterns together: {@link linearPattern}. */
+  /** All patterns together: {@link linearPattern}. */
   readonly patternWeight: number
   /** The places of patterns that will not be checked. */
   readonly unchecked: readonly string[]

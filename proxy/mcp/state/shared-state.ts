@@ -13,7 +13,7 @@ import { SharedSessions } from './shared-sessions.ts'
 
 /** The cancellations of one principal in a minute that other processes are told of. */
 const MAX_CANCELLED_PER_MINUTE = 600
-/** The longest id of a request that others are told of. Characters of JSON text. */
+/** A request's id that others are told of. Characters of JSON text. */
 const MAX_ID = 1_024
 const CANCELLED = 'mcp-cancelled'
 

@@ -7,13 +7,13 @@ import {
 } from '../../../plugins/operators/capabilities.ts'
 import type { OidcOptions } from '../options.ts'
 
-/** The operator that the values of somebody's claim make it. `marks`: of the entries that say so. */
+/** The operator by the values of a claim. `marks`: of the entries that say so. */
 export type MappedOperator = { readonly marks: readonly string[] } & (
   | { readonly operator: string }
   | { readonly capabilities: readonly AdminCapability[] }
 )
 
-/** The people who may sign in by the identity provider, as one configuration says it. */
+/** People who may sign in by the identity provider, in one configuration. */
 export interface ClaimMapping {
   /** Marks of every entry: a session rests on those that have let it in, and ends with them. */
   readonly marks: ReadonlySet<string>

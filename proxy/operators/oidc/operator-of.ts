@@ -73,7 +73,7 @@ async function ownOperator(
 const isSame = (one: readonly string[], other: readonly string[]): boolean =>
   one.length === other.length && one.every((capability) => other.includes(capability))
 
-/** The person who signs in is the author of the changes that the sign-in makes. */
+/** The author of a sign-in's changes is its person. */
 const selfAuthor = (id: string): ChangeAuthor => ({ id, type: 'operator', via: 'oidc', standing: [] })
 
 /** Makes the operator of a person, and returns its id. A name that is somebody else's is never shared. */
