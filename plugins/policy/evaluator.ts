@@ -10,7 +10,7 @@ type WasmPolicy = Awaited<ReturnType<typeof loadPolicy>>
 export interface EvaluatorOptions {
   /** A compiled policy as `opa build -t wasm` makes it. */
   readonly wasm: Uint8Array
-  /** JSON text of an object, or null where the policy has no data. */
+  /** JSON text of an object, or null if the policy has no data. */
   readonly data: string | null
   readonly entrypoint: string
   /** The bounds of the policy's memory, in pages of 64 KiB. */
@@ -19,11 +19,11 @@ export interface EvaluatorOptions {
 }
 
 export interface EvaluatorTasks {
-  /** Takes and gives JSON text; null where the policy defines no answer. */
+  /** Takes and gives JSON text; null if the policy defines no answer. */
   readonly evaluate: (input: string) => Promise<string | null>
 }
 
-/** Throws where the policy cannot be used at all. */
+/** Throws if the policy cannot be used at all. */
 export async function openTasks(options: EvaluatorOptions): Promise<EvaluatorTasks> {
   // Null after a failure: what it left in the policy's memory must not judge the next call.
   let ready: WasmPolicy | null = await instantiate(options)

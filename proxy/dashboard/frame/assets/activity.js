@@ -158,7 +158,7 @@ function brushOver() {
   document.addEventListener('dragstart', (event) => {
     if (event.target instanceof Element && event.target.closest('#chart svg')) event.preventDefault()
   })
-  // Where a range ends on a bar's link, the range is meant.
+  // If a range ends on a bar's link, the range is meant.
   document.addEventListener(
     'click',
     (event) => {
