@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { Writable } from 'node:stream'
 import { buffer } from 'node:stream/consumers'
-import root, { type Test } from 'tap'
+import type { Test } from 'tap'
 import { openDatabase } from '../../db/engine.ts'
 import { type AuditRow, listRows } from '../../db/ledger/read/read.ts'
 import { inspectRows } from '../../db/ledger/verify/inspect.ts'
@@ -165,7 +165,10 @@ let guests = 0
  * second test). A test that closes the gateway, changes a setting, or counts what all callers did has one of its own.
  */
 export async function sharedGateway(t: Test): Promise<TestGateway> {
-  ofTheFile ??= testGateway(root)
+  // Not by importing tap: a gateway in a process of its own, which shares this file, must not have it speak to its parent.
+  let file = t
+  while (file.parent) file = file.parent as Test
+  ofTheFile ??= testGateway(file)
   const gateway = await ofTheFile
   const { upstream, log } = gateway
   guests += 1
