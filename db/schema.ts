@@ -73,12 +73,10 @@ interface PrincipalColumns extends AuthorshipColumns {
   readonly last_seen_at: string | null
   /** JSON array of tokens (spec §2.1). */
   readonly capabilities: Generated<string>
-  /**
-   * Not read: a set that an earlier version judged alongside the real one (migration 0064). An erasure
-   * empties both.
-   */
-  readonly candidate: ColumnType<string | null, undefined, null>
-  readonly candidate_since: ColumnType<string | null, undefined, null>
+  /** The same of the set that is judged alongside it; null if none is. */
+  readonly candidate: ColumnType<string | null, string | null | undefined, string | null>
+  /** Since when both are what they are. */
+  readonly candidate_since: ColumnType<string | null, string | null | undefined, string | null>
 }
 
 interface AgentTable extends PrincipalColumns {

@@ -6,6 +6,13 @@ import type { PrincipalType } from '../schema.ts'
 import { type LedgerStatement, type RowAssertion, statementOf, timestamp } from '../support/statement.ts'
 import { PRINCIPAL_TABLES } from './tables.ts'
 
+/** A set that is judged alongside the real one. */
+export interface CandidateSet {
+  readonly capabilities: readonly string[]
+  /** Since when both sets are what they are. RFC 3339. */
+  readonly since: string
+}
+
 /** The holder of a certificate, with all that decides whether it is honoured now. Timestamps are RFC 3339. */
 export interface PinnedPrincipal {
   readonly principal_id: string
@@ -13,6 +20,7 @@ export interface PinnedPrincipal {
   readonly principal_ref: string
   readonly principal_type: PrincipalType
   readonly capabilities: readonly string[]
+  readonly candidate: CandidateSet | null
   readonly is_active: boolean
   readonly dpop_jkt: string | null
   readonly previous_dpop_jkt: string | null
@@ -69,6 +77,9 @@ export function pinnedQuery({ kysely }: Database) {
         fn
           .coalesce('a.capabilities', 'u.capabilities', 'w.capabilities', 'o.capabilities')
           .as('capabilities'),
+        // Administration is judged by no candidate.
+        fn.coalesce('a.candidate', 'u.candidate', 'w.candidate').as('candidate'),
+        fn.coalesce('a.candidate_since', 'u.candidate_since', 'w.candidate_since').as('candidate_since'),
         fn.coalesce('a.is_active', 'u.is_active', 'w.is_active', 'o.is_active').as('is_active'),
         fn.coalesce('a.dpop_jkt', 'u.dpop_jkt', 'w.dpop_jkt', 'o.dpop_jkt').as('dpop_jkt'),
         fn
@@ -112,6 +123,7 @@ function pinnedOf(row: PinnedRow | undefined): PinnedPrincipal | undefined {
     principal_ref: row.principal_ref ?? row.principal_id,
     principal_type: row.principal_type,
     capabilities: storedCapabilities(row.capabilities),
+    candidate: candidateSetOf(row.candidate, row.candidate_since),
     is_active: row.is_active === 1,
     dpop_jkt: row.dpop_jkt,
     previous_dpop_jkt: row.previous_dpop_jkt,
@@ -166,6 +178,12 @@ export function storedCapabilities(text: string): readonly string[] {
   sets.set(text, capabilities)
   return capabilities
 }
+
+/**
+ * Reads a candidate set from its columns; null if there is none. Throws as {@link storedCapabilities} does.
+ */
+export const candidateSetOf = (text: string | null, since: string | null): CandidateSet | null =>
+  text === null || since === null ? null : { capabilities: storedCapabilities(text), since }
 
 interface NewPin {
   /** Lower-case hex SHA-256 of the certificate's DER. */

@@ -3,7 +3,7 @@ import type { Database } from '../database.ts'
 import type { EnrollmentMethod, PrincipalType } from '../schema.ts'
 import { type ListCursor, printListCursor } from '../support/cursor.ts'
 import { allPages, noPause, type PagePause } from '../support/pages.ts'
-import { storedCapabilities } from './pins.ts'
+import { type CandidateSet, candidateSetOf, storedCapabilities } from './pins.ts'
 import { PRINCIPAL_TABLES } from './tables.ts'
 
 /**
@@ -17,6 +17,7 @@ export interface PrincipalRecord {
   readonly name: string
   readonly display_name: string | null
   readonly capabilities: readonly string[]
+  readonly candidate: CandidateSet | null
   readonly is_active: boolean
   readonly enrollment_method: EnrollmentMethod
   readonly spiffe_id: string | null
@@ -144,6 +145,8 @@ function principals(db: Database, type: PrincipalType) {
       'p.name',
       'p.display_name',
       'p.capabilities',
+      'p.candidate',
+      'p.candidate_since',
       'p.is_active',
       'p.enrollment_method',
       'p.spiffe_id',
@@ -157,9 +160,13 @@ function principals(db: Database, type: PrincipalType) {
 
 type JoinedPrincipalRow = InferResult<ReturnType<typeof principals>>[number]
 
-function recordOf(type: PrincipalType, row: JoinedPrincipalRow): PrincipalRecord {
+function recordOf(
+  type: PrincipalType,
+  { candidate_since: since, ...row }: JoinedPrincipalRow,
+): PrincipalRecord {
   return {
     ...row,
+    candidate: candidateSetOf(row.candidate, since),
     principal_type: type,
     capabilities: storedCapabilities(row.capabilities),
     is_active: row.is_active === 1,

@@ -1,5 +1,5 @@
 import type { Database } from '../database.ts'
-import { type PinnedPrincipal, storedCapabilities } from './pins.ts'
+import { candidateSetOf, type PinnedPrincipal, storedCapabilities } from './pins.ts'
 
 /** An agent that is known by its SPIFFE id, whichever SVID it presents. */
 export interface SpiffePrincipal extends PinnedPrincipal {
@@ -17,6 +17,8 @@ export async function spiffePrincipal(
     .select([
       'agent_id',
       'capabilities',
+      'candidate',
+      'candidate_since',
       'is_active',
       'dpop_jkt',
       'previous_dpop_jkt',
@@ -33,6 +35,7 @@ export async function spiffePrincipal(
       principal_ref: row.agent_id,
       principal_type: 'agent',
       capabilities: storedCapabilities(row.capabilities),
+      candidate: candidateSetOf(row.candidate, row.candidate_since),
       is_active: row.is_active === 1,
       dpop_jkt: row.dpop_jkt,
       previous_dpop_jkt: row.previous_dpop_jkt,

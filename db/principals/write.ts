@@ -1,3 +1,4 @@
+import { sql } from 'kysely'
 import type { Database } from '../database.ts'
 import type { EnrollmentMethod, PrincipalType } from '../schema.ts'
 import { type LedgerStatement, statementOf, timestamp } from '../support/statement.ts'
@@ -67,15 +68,45 @@ interface PrincipalChange {
 
 /**
  * Replaces the whole set (spec §4.4), if the principal is still as it was read: another `revision` changes no
- * row.
+ * row. What was counted of its candidate set is of another set now.
  */
 export function setCapabilities(
   db: Database,
   change: PrincipalChange & { readonly revision: number; readonly capabilities: readonly string[] },
 ): LedgerStatement {
-  const query = updated(db, change).set({ capabilities: JSON.stringify(change.capabilities) })
+  const query = updated(db, change).set({
+    capabilities: JSON.stringify(change.capabilities),
+    candidate_since: sql`case when candidate is null then null else ${timestamp(change.at)} end`,
+  })
   return statementOf(query.compile(), 1)
 }
+
+/**
+ * Sets the set that is judged alongside the real one, or removes it with null, if the principal is as it was
+ * read. No change of its authority.
+ */
+export function setCandidate(
+  db: Database,
+  change: PrincipalChange & { readonly revision: number; readonly capabilities: readonly string[] | null },
+): LedgerStatement {
+  const { capabilities } = change
+  return statementOf(
+    changed(db, change)
+      .set({
+        candidate: capabilities && JSON.stringify(capabilities),
+        candidate_since: capabilities && timestamp(change.at),
+      })
+      .compile(),
+    1,
+  )
+}
+
+/** Removes a candidate set along with another change of its principal, in the same unit. */
+export function clearCandidateSet(db: Database, change: PrincipalChange): LedgerStatement {
+  return statementOf(one(db, change).set(NO_CANDIDATE).compile(), 1)
+}
+
+const NO_CANDIDATE = { candidate: null, candidate_since: null } as const
 
 /** Deactivates or reactivates. Deactivating twice is no fault. The row is never deleted. */
 export function setActive(
@@ -130,6 +161,7 @@ export function reEnroll(db: Database, principal: ReEnrollment): LedgerStatement
     .set({
       display_name: principal.displayName,
       capabilities: JSON.stringify(principal.capabilities),
+      ...NO_CANDIDATE,
       enrollment_method: principal.enrollmentMethod,
       spiffe_id: principal.spiffeId,
       dpop_jkt: principal.dpopJkt,
@@ -153,9 +185,7 @@ export function blankPrincipal(
   const query = updated(db, change).set({
     display_name: null,
     capabilities: '[]',
-    // A set that an earlier version judged alongside the real one.
-    candidate: null,
-    candidate_since: null,
+    ...NO_CANDIDATE,
     spiffe_id: null,
     dpop_jkt: null,
     previous_dpop_jkt: null,

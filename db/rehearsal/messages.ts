@@ -1,4 +1,5 @@
 import type { DatabaseLocation } from '../engine.ts'
+import type { CandidateReport } from '../ledger/rehearsal/candidate.ts'
 import type { HypotheticalChanges } from '../ledger/rehearsal/changes.ts'
 import type { RehearsalResult } from '../ledger/rehearsal/rehearse.ts'
 import type { WalkProgress, WalkScope } from '../ledger/rehearsal/task.ts'
@@ -8,6 +9,13 @@ import type { PrincipalUsage } from '../ledger/rehearsal/usage.ts'
 export type WalkTask =
   | { readonly kind: 'rehearse'; readonly wanted: WalkScope; readonly changes: HypotheticalChanges }
   | { readonly kind: 'usage'; readonly wanted: WalkScope; readonly principal: string }
+  // `since` names the set.
+  | {
+      readonly kind: 'candidate'
+      readonly wanted: WalkScope
+      readonly principal: string
+      readonly since: string
+    }
 
 /** The same, and the ledger's location. */
 export type LocatedWalkTask = WalkTask & { readonly location: DatabaseLocation }
@@ -16,6 +24,7 @@ export type LocatedWalkTask = WalkTask & { readonly location: DatabaseLocation }
 export interface WalkResults {
   readonly rehearse: RehearsalResult
   readonly usage: PrincipalUsage
+  readonly candidate: CandidateReport
 }
 
 /** The tasks of the thread. A walk tells its progress, and ends with its result. */

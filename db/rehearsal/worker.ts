@@ -1,6 +1,7 @@
 // The thread of walks over recorded calls: others keep their loop, however long the ledger is
 // (docs/rehearsal.md#cost).
 import type { DatabaseLocation } from '../engine.ts'
+import { candidateWatch } from '../ledger/rehearsal/candidate.ts'
 import { rehearser } from '../ledger/rehearsal/rehearse.ts'
 import type { WalkedPart, WalkScope } from '../ledger/rehearsal/task.ts'
 import { usageCounter } from '../ledger/rehearsal/usage.ts'
@@ -33,6 +34,7 @@ async function* walkOver(task: LocatedWalkTask): ReturnType<WalkTasks['walk']> {
 
 function walkOf(task: WalkTask) {
   if (task.kind === 'usage') return usageCounter(task.principal, task.wanted)
+  if (task.kind === 'candidate') return candidateWatch(task.principal, task.since)
   return rehearser(task.changes, task.wanted)
 }
 

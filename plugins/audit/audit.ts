@@ -146,7 +146,7 @@ export function audit({
         const assertions = isAuthorityRefusal(reason) && asserted(facts.holder ?? facts.principal, standing)
         const why = { reason, by, passed, requiredCapability: requiredCapabilityIn(refusal) }
         const receipt = await deny(facts, why, assertions ? { assertions } : {})
-        if (facts.shadows) watched(facts.shadows)
+        if (isWatched(facts)) watched(facts, why)
         return receipt
       }
       anonymous.count(reason)
@@ -155,7 +155,7 @@ export function audit({
     current: database.current && currentBy(database.current),
     settled: (facts, settlement) => {
       seen.set(facts.principal.id, facts.principal)
-      if (facts.shadows) watched(facts.shadows)
+      if (isWatched(facts)) watched(facts, null)
       outcomes.settle(outcomeEntry(facts, settlement, judging.configDigest), settlement.at - facts.at)
     },
   }
@@ -166,6 +166,9 @@ const currentBy =
   (current: NonNullable<Database['current']>): CallRecorder['current'] =>
   ({ peer, pinnedAt = Number.NEGATIVE_INFINITY }) =>
     peer ? current(Number.isFinite(pinnedAt) ? pinnedAt : performance.now()) : Promise.resolve(true)
+
+const isWatched = ({ candidate, shadows }: PartialDecisionFacts): boolean =>
+  (candidate ?? null) !== null || shadows !== undefined
 
 const isStale = (error: unknown): boolean => error instanceof LedgerError && error.code === 'stale'
 

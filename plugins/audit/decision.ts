@@ -1,5 +1,6 @@
 import { RULE_REFUSAL_REASONS } from '../../db/ledger/authority/rule.ts'
 import type { LedgerEntry } from '../../db/ledger/record/entry.ts'
+import type { CandidateSet } from '../../db/principals/pins.ts'
 import type { JsonObject } from '../../db/support/json.ts'
 import type {
   AccessToken,
@@ -14,6 +15,7 @@ import type {
 import type { ChangeAuthor } from '../operators/actor.ts'
 import type { Arrival } from '../plugin.ts'
 import { REFUSAL_REASONS, type Refusal, type RefusalReason } from '../refusal.ts'
+import { candidateVerdict } from './watched.ts'
 
 /** The facts that a decision row is made of. */
 export interface DecisionFacts {
@@ -21,6 +23,8 @@ export interface DecisionFacts {
   readonly commitments: CallCommitments
   /** The same principal as the gate judged it, if the call came so far. */
   readonly holder?: Principal
+  /** The candidate set, judged in addition to the real one; null if there is none. */
+  readonly candidate?: CandidateSet | null
   /** When it was looked up. ms of the monotonic clock. */
   readonly pinnedAt?: number
   readonly proof: DpopProof | null
@@ -123,6 +127,7 @@ export function decisionAuthority(
   why: RecordedRefusal | null,
 ): JsonObject {
   const { principal, holder = principal, token, reached, demand } = facts
+  const candidate = facts.candidate ? candidateVerdict(facts, why) : null
   const asked = checks.length === 0 ? [] : verdictsOf(checks, facts.shadows ?? [], why)
   return {
     demanded: demandedOf(demand, why),
@@ -134,6 +139,7 @@ export function decisionAuthority(
     ...(reached?.binding && { binding: reached.binding }),
     ...(reached?.pin && { pin: reached.pin }),
     ...(asked.length > 0 && { checks: asked }),
+    ...(candidate && { candidate }),
   }
 }
 

@@ -1,5 +1,5 @@
 import { createHash, type Hash, hash } from 'node:crypto'
-import type { PinnedPrincipal } from '../../db/principals/pins.ts'
+import type { CandidateSet, PinnedPrincipal } from '../../db/principals/pins.ts'
 import type { CallCommitments, Principal } from '../facts.ts'
 import type { Arrival, Plugin, TlsPeer } from '../plugin.ts'
 import { Refusal } from '../refusal.ts'
@@ -24,6 +24,8 @@ export interface KeyLookup {
 export interface PinnedCaller {
   readonly principal: Principal
   readonly commitments: CallCommitments
+  /** The candidate set, judged in addition to the real one, which decides nothing; null if there is none. */
+  readonly candidate: CandidateSet | null
   /** The instant of the look-up. ms of the monotonic clock. */
   readonly pinnedAt: number
 }
@@ -47,10 +49,11 @@ export function pin(
 ): Plugin<Arrival, PinnedCaller> {
   const given = (pinned: PinnedPrincipal | undefined, { at, id }: Arrival, pinnedAt: number) => {
     const principal = known(pinned, at)
+    const candidate = pinned?.candidate ?? null
     const key = keys.known.get(principal.ref) ?? keys.open(principal.ref)
     return key instanceof Promise
-      ? key.then((opened) => ({ principal, commitments: commitmentsBy(opened, id), pinnedAt }))
-      : { principal, commitments: commitmentsBy(key, id), pinnedAt }
+      ? key.then((opened) => ({ principal, candidate, commitments: commitmentsBy(opened, id), pinnedAt }))
+      : { principal, candidate, commitments: commitmentsBy(key, id), pinnedAt }
   }
   /** Waits for a look-up that takes its time; asks for a certificate that is not pinned by its SPIFFE id. */
   const later = async (

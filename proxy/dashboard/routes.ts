@@ -20,6 +20,8 @@ import { type DashboardPage, pageHandler } from './frame/page.ts'
 import { pathOf } from './frame/parts.ts'
 import { refusedPage } from './frame/refused.ts'
 import { pkiForms, pkiPage } from './pki/pki.ts'
+import { candidatePage } from './principals/candidate.ts'
+import { candidateForms } from './principals/candidate-forms.ts'
 import { setCapabilitiesForm } from './principals/capabilities-form.ts'
 import { detailPage } from './principals/detail.ts'
 import { enrollForm, rotateCertificateForm } from './principals/enroll.ts'
@@ -191,8 +193,13 @@ function callerRoutes(
 ): readonly BareRoute[] {
   const { operations } = PRINCIPAL_PAGES[plural]
   const one = `/proxy/${plural}/{id}`
+  const candidate = candidateForms(plural, d)
   return [
     page(`${one}/usage`, 'admin.read', usagePage(plural)),
+    page(`${one}/candidate`, 'admin.read', candidatePage(plural)),
+    form(`${one}/candidate`, operations.setCandidate, candidate.set),
+    form(`${one}/candidate/promote`, operations.promoteCandidate, candidate.promote),
+    form(`${one}/candidate/remove`, operations.removeCandidate, candidate.remove),
     page(`${one}/erase`, 'admin.read', erasePage(plural)),
     form(`${one}/erase`, operations.erase, eraseForm(plural, d)),
   ]

@@ -19,6 +19,7 @@ export interface GatewayMetrics {
   readonly fullConnections: Counter<'outcome'>
   readonly secretUses: Counter
   readonly shadowVerdicts: Counter<'check' | 'verdict'>
+  readonly candidateVerdicts: Counter<'result'>
   readonly expectationsBroken: Gauge
   readonly overBudget: Counter
   /** Anchors of the ledger that could not take a checkpoint, by the anchor. */
@@ -188,6 +189,12 @@ export function createMetrics(ask: GaugeSources): GatewayMetrics {
       name: 'sallyport_shadow_verdicts_total',
       help: 'Calls that were judged by a check that only watches, by check and verdict.',
       labelNames: ['check', 'verdict'],
+      registers,
+    }),
+    candidateVerdicts: new Counter({
+      name: 'sallyport_candidate_verdicts_total',
+      help: 'Calls of principals that have a candidate set, by what it would have changed.',
+      labelNames: ['result'],
       registers,
     }),
     expectationsBroken: new Gauge({

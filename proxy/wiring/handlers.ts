@@ -134,7 +134,10 @@ function recordersOf(
     anonymous,
     summaries,
     seen,
-    watching: (check, verdict) => metrics.shadowVerdicts.inc({ check, verdict }),
+    watching: {
+      shadow: (check, verdict) => metrics.shadowVerdicts.inc({ check, verdict }),
+      candidate: (result) => metrics.candidateVerdicts.inc({ result }),
+    },
   })
 }
 

@@ -173,7 +173,8 @@ await t.test(
     ))
       await visit(`/proxy/activity/${String(id)}`)
     for (const at of [0, 1, 2, 50])
-      for (const page of ['', '/usage', '/erase']) await visit(`/proxy/users/acme::user::u${at}${page}`)
+      for (const page of ['', '/usage', '/candidate', '/erase'])
+        await visit(`/proxy/users/acme::user::u${at}${page}`)
     for (const payload of PAYLOADS.slice(0, 20)) {
       const asked = encodeURIComponent(payload)
       await visit(`/proxy/agents?q=${asked}`)

@@ -121,7 +121,7 @@ const FOLLOW: Readonly<Record<string, readonly LedgerEntry[]>> = {
     note('ca.distrusted', { digest: 'ca1', subjects: [BOT] }),
     note('ca.detached', { digest: 'ca2', kind: 'spiffe' }),
   ],
-  'a candidate set of an earlier version, which decided nothing': [
+  'a candidate set, which decides nothing': [
     ...LLM,
     note('agent.candidate_set', { subject: BOT, candidate: ['x'], since: 'x', previous: null }),
     decided(1, {

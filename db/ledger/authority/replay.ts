@@ -200,7 +200,7 @@ export class LedgerReplay {
 /** Actions of rows that change a principal begin so. */
 const TYPES: ReadonlySet<string> = new Set(['agent', 'user', 'workload', 'operator'])
 
-/** Rows of earlier versions, about a set that was judged alongside the real one: no change of authority. */
+/** Changes of a candidate set, which change nobody's authority. */
 const CANDIDATES: ReadonlySet<string> = new Set(['candidate_set', 'candidate_removed'])
 
 /**

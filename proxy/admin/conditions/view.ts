@@ -25,7 +25,7 @@ const group = z
   .meta({ id: 'RehearsalGroup' })
 
 /** The groups of a pile. */
-const groupsShape = z.array(group).meta({ description: 'Most calls first, at most 500.' })
+export const groupsShape = z.array(group).meta({ description: 'Most calls first, at most 500.' })
 
 const members = {
   at: instant,
@@ -94,7 +94,7 @@ export async function rehearsalView(
 }
 
 /** The groups of each pile as callers see them. */
-async function pileViews(
+export async function pileViews(
   database: Database,
   piles: readonly CallPile[],
 ): Promise<readonly z.output<typeof groupsShape>[]> {

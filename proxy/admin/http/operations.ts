@@ -35,6 +35,7 @@ import {
   trustReplacementCa,
 } from '../principals/trusted-cas.ts'
 import { proposalOperations } from '../proposals/operations.ts'
+import { deleteCandidate, getCandidate, promoteCandidate, putCandidate } from '../rehearsals/candidates.ts'
 import { getRehearsal, rehearse, rehearseWithProgress } from '../rehearsals/operations.ts'
 import { getCapabilityUsage } from '../rehearsals/usage.ts'
 
@@ -58,6 +59,10 @@ const ofCallers = (kind: PrincipalKind) => ({
   ...ofKind(kind),
   erase: erase(kind),
   usage: getCapabilityUsage(kind),
+  setCandidate: putCandidate(kind),
+  getCandidate: getCandidate(kind),
+  removeCandidate: deleteCandidate(kind),
+  promoteCandidate: promoteCandidate(kind),
 })
 
 /** Operations that may be proposed: all but those on proposals. */

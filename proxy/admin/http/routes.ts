@@ -79,7 +79,14 @@ function principalRoutes({ route, read, write }: AdminDoors): readonly BareRoute
   const { agents, users, workloads, operators } = OPERATIONS
   const callers = Object.entries({ agents, users, workloads }).flatMap(([plural, kind]) => {
     const one = `/v1/admin/${plural}/{id}`
-    return [route('POST', `${one}/erase`, read, kind.erase), route('GET', `${one}/usage`, read, kind.usage)]
+    return [
+      route('POST', `${one}/erase`, read, kind.erase),
+      route('GET', `${one}/usage`, read, kind.usage),
+      route('PUT', `${one}/candidate`, write, kind.setCandidate),
+      route('GET', `${one}/candidate`, read, kind.getCandidate),
+      route('DELETE', `${one}/candidate`, read, kind.removeCandidate),
+      route('POST', `${one}/candidate/promote`, read, kind.promoteCandidate),
+    ]
   })
   const all = Object.entries({ agents, users, workloads, operators }).flatMap(([plural, kind]) => {
     const one = `/v1/admin/${plural}/{id}`

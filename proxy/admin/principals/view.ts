@@ -104,6 +104,7 @@ export const principalView = (
     principal_ref: ref,
     revision: _,
     authority_revision: __,
+    candidate: _____,
     previous_dpop_jkt: ___,
     previous_dpop_jkt_until: ____,
     ...rest
@@ -121,6 +122,7 @@ type HiddenColumns =
   | 'principal_ref'
   | 'revision'
   | 'authority_revision'
+  | 'candidate'
   | 'previous_dpop_jkt'
   | 'previous_dpop_jkt_until'
 

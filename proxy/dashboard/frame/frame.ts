@@ -63,6 +63,8 @@ const byOf = (via: string, amr: readonly string[]): string =>
 const NOTICES: Readonly<Record<string, string>> = {
   updated: 'Updated. One row in the ledger says so.',
   unchanged: 'Nothing was changed: it was already so.',
+  tried: 'This set is judged alongside the real one from now on, and decides nothing.',
+  untried: 'The other set is removed, and no longer tried.',
   erased: 'Erased. Nobody can open what the ledger says about it any more.',
   proposed: 'This change is waiting for a second operator. See Attention.',
   deactivated: 'Deactivated. It is refused from its next call on.',

@@ -77,6 +77,7 @@ ${htmlIf(isBroken, forceReasonField)}
 ${htmlIf(asks, () => html`<input type="hidden" name="confirm" value="yes"><input type="hidden" name="shown" value="${nameOfSet(one.id, set)}">`)}
 ${htmlIf(asks && typed.isPressed === true, () => html`<p class="notice" role="alert">Nothing has changed yet. Press the button again to make the change.</p>`)}
 <button class="${asks ? 'danger' : 'main'}">${preview && asks ? buttonOf(preview) : 'Update'}</button>
+${htmlIf(plural !== 'operators', () => html`<button formaction="${path}/candidate">Try this set alongside the real one</button>`)}
 <p class="faint">Before anything changes, this shows what the change would have refused in the last 30 days.</p>
 </form></section>`
 }

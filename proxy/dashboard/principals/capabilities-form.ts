@@ -67,7 +67,7 @@ function isConfirmed({ form }: SubmittedForm, set: string): boolean {
 }
 
 /** The set of the textbox, as an operation on it takes it. */
-const capabilitiesInput = ({ params, form }: AdministrationFacts & SubmittedForm) => ({
+export const capabilitiesInput = ({ params, form }: AdministrationFacts & SubmittedForm) => ({
   params: { id: params.id ?? '' },
   body: { capabilities: [...typedTokens(form.get('capabilities') ?? '')] },
   ifMatch: form.get('if_match') || undefined,
@@ -77,7 +77,7 @@ const capabilitiesInput = ({ params, form }: AdministrationFacts & SubmittedForm
  * Shows the page once more, with the typed text and the refusal. Throws a refusal that no other text could
  * mend.
  */
-function refusedForm(
+export function refusedForm(
   plural: PrincipalPlural,
   dashboard: DashboardContext,
   facts: AdministrationFacts & SubmittedForm,

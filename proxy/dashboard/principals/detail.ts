@@ -18,6 +18,7 @@ import {
   pathOf,
   relativeTime,
 } from '../frame/parts.ts'
+import { candidateCard } from './candidate.ts'
 import { capabilitiesCard, type TypedCapabilities } from './capabilities-card.ts'
 import { type PrincipalDetail, readPrincipalDetail } from './detailed.ts'
 import { eraseLink } from './erase.ts'
@@ -55,6 +56,7 @@ export async function detailBody(
   const path = pathOf(plural, id)
   const fields = { if_match: `"${one.revision}"` }
   return html`${capabilitiesCard(plural, one, facts, typed)}
+${plural === 'operators' ? html`` : await candidateCard(dashboard, plural, one, facts)}
 <section class="card"><h2>Who it is</h2>${factsOf([
     ['Id', copyableCode(id)],
     ['State', value.is_active ? 'active' : html`<span class="badge off">inactive</span>`],

@@ -71,7 +71,7 @@ const DESTROYED = [
 
 const [WHOLE, KEPT] = [
   ['the user itself: its id and its names', ...DESTROYED],
-  ['its display name and its capabilities', ...DESTROYED],
+  ['its display name, its capabilities, and the set that is tried alongside them', ...DESTROYED],
 ]
 
 function staysOf(plural: CallerPlural): readonly string[] {

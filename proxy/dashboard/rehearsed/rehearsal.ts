@@ -37,7 +37,7 @@ ${htmlIf(preview.truncated, () => html`<p class="faint">Only the largest groups 
 }
 
 /** The groups of calls that would have gone one other way. */
-const pile = (
+export const pile = (
   kind: string,
   title: string,
   groups: ChangePreviewView['newly_refused'],

@@ -3,9 +3,11 @@ import { insertPin, retirePins } from '../../../db/principals/pins.ts'
 import { countPrincipals, findPrincipal, listPrincipals } from '../../../db/principals/read.ts'
 import { PRINCIPAL_TABLES } from '../../../db/principals/tables.ts'
 import {
+  clearCandidateSet,
   insertPrincipal,
   reEnroll,
   setActive,
+  setCandidate,
   setCapabilities,
   setDpopJkt,
   touchLastSeen,
@@ -56,6 +58,7 @@ for (const type of TYPES) {
       name: 'bot',
       display_name: 'The bot',
       capabilities: ['llm.chat', '__proto__'],
+      candidate: null,
       is_active: true,
       enrollment_method: 'spiffe',
       spiffe_id: 'spiffe://sallyport.local/acme/bot',
@@ -162,6 +165,36 @@ for (const type of TYPES) {
       enrollment_method: 'byoca',
     })
   })
+
+  t.test(
+    `a candidate set of a ${type} is no change of its authority, and counts from each change`,
+    async (t) => {
+      const { db, run } = await opened(t)
+      await run(insertPrincipal(db, newcomer(type, 'bot')))
+      const found = async () => {
+        const record = await findPrincipal(db, type, id)
+        return [record?.candidate, record?.revision, record?.authority_revision]
+      }
+      const put = setCandidate(db, { type, id, revision: 1, capabilities: ['llm.chat'], at: AT })
+      t.same(await run(put), [1])
+      t.same(await run(put), [0], 'from a stale read')
+      t.same(await found(), [{ capabilities: ['llm.chat'], since: '2026-01-01T00:00:00.000Z' }, 2, 1])
+      await run(setCapabilities(db, { type, id, revision: 2, capabilities: [], at: LATER }))
+      t.same(await found(), [{ capabilities: ['llm.chat'], since: '2026-01-01T00:00:01.000Z' }, 3, 2])
+      await run(clearCandidateSet(db, { type, id, at: LATER }))
+      t.same(await found(), [null, 3, 2])
+      await run(setCapabilities(db, { type, id, revision: 3, capabilities: [], at: LATER }))
+      t.same(await found(), [null, 4, 3], 'who has none gets none')
+      await run(
+        setCandidate(db, { type, id, revision: 4, capabilities: ['x'], at: AT }),
+        setActive(db, { type, id, active: false, at: LATER }),
+      )
+      const { displayName, dpopJkt, federated, spiffeId } = newcomer(type, 'bot')
+      const anew = { type, id, displayName, dpopJkt, federated, spiffeId, at: LATER }
+      await run(reEnroll(db, { ...anew, capabilities: [], enrollmentMethod: 'byoca' }))
+      t.same(await found(), [null, 7, 5], 'nothing is left of who had the name before')
+    },
+  )
 
   t.test(`seeing a ${type} is no change of it; a change kept elsewhere is`, async (t) => {
     const { db, run } = await opened(t)

@@ -15,6 +15,7 @@ const pinned: PinnedPrincipal = {
   principal_ref: 'acme::bot',
   principal_type: 'agent',
   capabilities: ['llm.chat'],
+  candidate: null,
   is_active: true,
   dpop_jkt: null,
   previous_dpop_jkt: null,

@@ -52,6 +52,7 @@ async function stage(t: Test) {
   const bot = await gateway.enroll('bot', ['llm.chat', 'reports.read'])
   const none = await gateway.enroll('none', [])
   for (const who of [bot, bot, none]) await gateway.call(who, 'POST', '/v1/chat/completions', { body: CHAT })
+  await gateway.admin('PUT', '/v1/admin/agents/acme::bot/candidate', { capabilities: ['reports.read'] })
   await gateway.admin('POST', '/v1/admin/users', { user_name: 'ada', display_name: 'Ada Lovelace' })
   await gateway.admin('POST', '/v1/admin/workloads', { workload_name: 'nightly' })
   await gateway.admin('POST', '/v1/admin/operators', { operator_name: 'alice', capabilities: ['admin.read'] })
@@ -70,6 +71,7 @@ async function stage(t: Test) {
     ...SECTIONS.map(([path]) => path),
     '/proxy/agents/acme::bot',
     '/proxy/agents/acme::bot/usage',
+    '/proxy/agents/acme::bot/candidate',
     '/proxy/users/acme::user::ada',
     '/proxy/users/acme::user::ada/erase',
     '/proxy/operators/acme::operator::alice',
@@ -302,26 +304,38 @@ await t.test(
   },
 )
 
-await t.test('by keyboard, a binding is released, with scripts and without', { skip }, async (t) => {
-  const { gateway } = await stage(t)
-  const open = await openChromium(t, gateway)
-  for (const javaScriptEnabled of [true, false]) {
-    const page = await (await open({ javaScriptEnabled })).newPage()
-    await signIn(page, gateway)
-    await page.goto(`${gateway.url}/proxy/tools`)
-    await page.getByRole('button', { name: 'Unbind acme::bot from files' }).focus()
-    await page.keyboard.press('Enter')
-    await page.getByText('Unbound.').waitFor()
-    t.equal(await page.getByText('Nobody is bound to a server yet').count(), 1)
-    const [files = ''] = (await gateway.admin('GET', '/v1/admin/mcp-resources')).json.map(
-      ({ resource_id: id }: { resource_id: string }) => id,
-    )
-    await gateway.admin('POST', '/v1/admin/mcp-resources/bindings', {
-      agent_id: 'acme::bot',
-      resource_id: files,
-    })
-  }
-})
+await t.test(
+  'by keyboard, a set is tried alongside the real one and a binding released, with scripts and without',
+  { skip },
+  async (t) => {
+    const { gateway } = await stage(t)
+    const open = await openChromium(t, gateway)
+    for (const javaScriptEnabled of [true, false]) {
+      const page = await (await open({ javaScriptEnabled })).newPage()
+      await signIn(page, gateway)
+      await page.goto(`${gateway.url}/proxy/agents/acme::bot`)
+      await page.getByLabel('All capabilities').fill('reports.read, x.y')
+      await page.getByRole('button', { name: 'Try this set alongside the real one' }).focus()
+      await page.keyboard.press('Enter')
+      await page.getByText('judged alongside the real one from now on').waitFor()
+      if (javaScriptEnabled) await page.getByText('It has judged 0 calls').waitFor()
+      else await page.getByRole('link', { name: 'What it would have changed' }).click()
+      await page.getByRole('button', { name: 'Promote' }).waitFor()
+      await page.goto(`${gateway.url}/proxy/tools`)
+      await page.getByRole('button', { name: 'Unbind acme::bot from files' }).focus()
+      await page.keyboard.press('Enter')
+      await page.getByText('Unbound.').waitFor()
+      t.equal(await page.getByText('Nobody is bound to a server yet').count(), 1)
+      const [files = ''] = (await gateway.admin('GET', '/v1/admin/mcp-resources')).json.map(
+        ({ resource_id: id }: { resource_id: string }) => id,
+      )
+      await gateway.admin('POST', '/v1/admin/mcp-resources/bindings', {
+        agent_id: 'acme::bot',
+        resource_id: files,
+      })
+    }
+  },
+)
 
 await t.test(
   'what is held says beside each token when it was used, loaded behind the page, and a link rehearses the least set',

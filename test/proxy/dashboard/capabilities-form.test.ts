@@ -259,6 +259,9 @@ await t.test(
     const forms: readonly (readonly [string, Record<string, string>])[] = [
       ['/proxy/agents', { agent_name: 'mallory', capabilities: 'llm.chat' }],
       ['/proxy/agents/acme::bot/capabilities', { capabilities: '', confirm: 'yes' }],
+      ['/proxy/agents/acme::bot/candidate', { capabilities: '' }],
+      ['/proxy/agents/acme::bot/candidate/promote', {}],
+      ['/proxy/agents/acme::bot/candidate/remove', {}],
       ['/proxy/agents/acme::bot/erase', { name: 'bot' }],
       ['/proxy/agents/acme::bot/deactivate', {}],
       ['/proxy/operators', { operator_name: 'mallory', capabilities: 'admin.read' }],

@@ -36,8 +36,26 @@ const OF_PRINCIPALS: Readonly<Record<string, Making<[climbing: Climbing, noun: N
   reactivate: onVictim(),
   erase: onVictim(),
   getUsage: onVictim(),
+  getCandidate: async ({ victim, machine }, noun) => {
+    const id = await victim(noun)
+    await machine('PUT', `/v1/admin/${PLURALS[noun][0]}/${id}/candidate`, { capabilities: [] })
+    return [{ params: { id } }]
+  },
   // Of one that it acts as already.
   setCapabilities: ({ own }, noun) => [{ params: { id: own[noun].id }, body: { capabilities: setOf(noun) } }],
+  setCandidate: ({ own }, noun) => [{ params: { id: own[noun].id }, body: { capabilities: setOf(noun) } }],
+  removeCandidate: async ({ victim, machine }, noun) => {
+    const id = await victim(noun)
+    await machine('PUT', `/v1/admin/${PLURALS[noun][0]}/${id}/candidate`, { capabilities: [] })
+    return [{ params: { id } }]
+  },
+  promoteCandidate: async ({ own, machine, gateway }, noun) => {
+    const { id } = own[noun]
+    const path = `/v1/admin/${PLURALS[noun][0]}/${id}/candidate`
+    await machine('PUT', path, { capabilities: setOf(noun) })
+    const { etag } = (await gateway.admin('GET', path)).headers
+    return [{ params: { id }, ...(typeof etag === 'string' && { headers: { 'if-match': etag } }) }]
+  },
   setDpopKey: async ({ victim }, noun) => [{ params: { id: await victim(noun) }, body: proofSigner().jwk }],
   certify: async ({ victim, request }, noun) => [
     { params: { id: await victim(noun) }, body: { csr_pem: request.csr }, key: request.key },

@@ -158,6 +158,9 @@ await t.test('a rehearsal, a preview and a promotion say what would become of it
     capabilities: ['llm.chat', 'files.use'],
   })
   t.same(kept.json.rehearsal.expectations, [], 'what holds all the while is not said')
+  await stage.admin('PUT', `${path}/candidate`, { capabilities: ['llm.chat'] })
+  const etag = String((await stage.admin('GET', `${path}/candidate`)).headers.etag)
+  t.match(await stage.admin('POST', `${path}/candidate/promote`, undefined, { 'if-match': etag }), broken(3))
   const settings = { changes: [{ settings: { enforce_tools_call: true } }] }
   t.same((await stage.admin('POST', '/v1/admin/rehearsals', settings)).json.expectations, [lost])
 })
