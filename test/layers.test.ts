@@ -151,7 +151,7 @@ const ADMIN_MAY_IMPORT: RoomImports = {
   operators: ['admin/operation'],
   'pipeline.ts': ['admin/conditions', 'admin/operation'],
   principals: ['admin/conditions', 'admin/operation', 'admin/operators', 'http'],
-  proposals: ['admin/conditions', 'admin/operation'],
+  proposals: ['admin/conditions', 'admin/operation', 'admin/pipeline.ts'],
   rehearsals: ['admin/conditions', 'admin/operation', 'admin/principals'],
 }
 

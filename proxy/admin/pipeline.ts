@@ -1,14 +1,26 @@
+import { isObject } from '../../db/support/json.ts'
+import type { PartialDecisionFacts } from '../../plugins/audit/decision.ts'
+import type { ActingOperator } from '../../plugins/operators/actor.ts'
+import type { AdminCapability } from '../../plugins/operators/capabilities.ts'
+import type { BrowserSession } from '../../plugins/operators/operator.ts'
 import { Pipeline, type Plugin } from '../../plugins/plugin.ts'
-import { type AskedOperation, dryRun, operationInput } from './conditions/asked.ts'
-import { type ForcedChange, keptExpectations } from './conditions/expected.ts'
-import { secondOperator } from './conditions/propose.ts'
-import { type ChangeRehearsal, requiredRehearsal } from './conditions/rehearsed.ts'
-import { resolvedChange } from './conditions/resolve.ts'
-import type { AdminContext, ChangeConditionsMet } from './operation/context.ts'
+import { Refusal } from '../../plugins/refusal.ts'
+import { checkExpectations, type ForcedChangeDetail } from './conditions/expected.ts'
+import { checkSecondOperator, type SecondOperatorCheck } from './conditions/propose.ts'
+import { checkNamedRehearsal, refuseUnrehearsed } from './conditions/rehearsed.ts'
+import { type ResolvedChanges, resolveChanges } from './conditions/resolve.ts'
+import type { AdminCaller, AdminContext, ChangeConditionsMet } from './operation/context.ts'
+import {
+  type AnyOperation,
+  type InputSchemas,
+  type ParsedInput,
+  parseAndAuthorize,
+  type RawInput,
+} from './operation/operation.ts'
 
 /**
- * The questions of an administrative change, after those of the door that let its operator in, for every
- * asker: the API, a page, the control socket. Their order is public: a caller sees the first refusal
+ * Makes the questions of an operation, after those of the door that let its operator in, for every asker: the
+ * API, a page, the control socket. Their order is public: a caller sees the first refusal
  * (test/proxy/admin/http/refusal-order.test.ts).
  */
 export const changePipeline = (context: AdminContext) =>
@@ -21,6 +33,168 @@ export const changePipeline = (context: AdminContext) =>
     .pass(secondOperator(context))
     .pass(rowDetail)
 
+/** A request of an operator who was let in. */
+export type AdminRequest = PartialDecisionFacts & {
+  readonly actor: ActingOperator
+  readonly session?: BrowserSession
+}
+
+type AskedOperation = AdminRequest & {
+  readonly operation: AnyOperation
+  readonly given: RawInput<InputSchemas>
+}
+
+interface OperationInput {
+  readonly input: ParsedInput<InputSchemas>
+  /** All that the operation demands of its caller with this input. */
+  readonly demanded: readonly AdminCapability[]
+}
+
+/** Reads the input, and asks the caller for all that it demands. Refuses as {@link parseAndAuthorize} does. */
+const operationInput = (context: AdminContext): Plugin<AskedOperation, OperationInput> => ({
+  name: 'operation_input',
+  admit: (facts) => parseAndAuthorize(facts.operation, context, facts.given, facts),
+})
+
+interface ChangeRequest extends Pick<AskedOperation, 'operation' | 'given'>, Pick<OperationInput, 'input'> {
+  /** True: nothing is changed, so no condition of a change is asked. */
+  readonly isDryRun: boolean
+}
+
+/** Tells a dry run from a change. Refuses nothing. */
+const dryRun: Plugin<Pick<ChangeRequest, 'operation' | 'input'>, Pick<ChangeRequest, 'isDryRun'>> = {
+  name: 'dry_run',
+  admit: ({ operation, input }) => ({ isDryRun: operation.preview !== undefined && asksForDryRun(input) }),
+}
+
+const asksForDryRun = (input: object): boolean =>
+  'query' in input && isObject(input.query) && input.query.dry_run === true
+
+interface ResolvableChange {
+  /**
+   * Finds the subjects of the change, once: a second call gives the same result. Null if no rehearsal can
+   * describe the change. Rejects as {@link resolveChanges} does.
+   */
+  readonly resolve: () => Promise<ResolvedChanges | null>
+}
+
+/**
+ * Has the questions after it share one reading of a change's subjects. Refuses nothing, and reads nothing
+ * yet.
+ */
+export const resolvedChange = (
+  context: AdminContext,
+): Plugin<Pick<ChangeRequest, 'operation' | 'input'>, ResolvableChange> => ({
+  name: 'resolved_change',
+  admit: ({ operation: { rehearses }, input }) => {
+    const read = async (): Promise<ResolvedChanges | null> => {
+      const changes = (await rehearses?.(context, input)) ?? []
+      return changes.length === 0 ? null : resolveChanges(context, changes)
+    }
+    let found: Promise<ResolvedChanges | null> | null = null
+    const resolve = () => {
+      found ??= read()
+      return found
+    }
+    return { resolve }
+  },
+})
+
+interface ChangeRehearsal {
+  /** The id of the rehearsal that the change rests on; null: it names none, and needs none. */
+  readonly rehearsal: string | null
+}
+
+/**
+ * Asks for the rehearsal of a change (docs/rehearsal.md#required). Refuses as {@link checkNamedRehearsal} does
+ * if the change names one, and with `rehearsal_required` if it must name one.
+ */
+const requiredRehearsal = (
+  context: AdminContext,
+): Plugin<ChangeRequest & ResolvableChange & AdminCaller, ChangeRehearsal> => ({
+  name: 'rehearsal',
+  admit: async (facts) => {
+    const { isDryRun, resolve, given, at } = facts
+    const named = given.ifRehearsed
+    if (isDryRun || (named === undefined && context.requireRehearsal === 'never')) return NO_REHEARSAL
+    const resolved = await resolve()
+    if (!resolved) return NO_REHEARSAL
+    if (named !== undefined) return { rehearsal: await checkNamedRehearsal(context, named, resolved, at) }
+    await refuseUnrehearsed(context, facts, resolved)
+    return NO_REHEARSAL
+  },
+})
+
+const NO_REHEARSAL: ChangeRehearsal = { rehearsal: null }
+
+interface ForcedChange {
+  /** The broken expectations of a forced change; null: the change breaks nothing. */
+  readonly forced: ForcedChangeDetail | null
+}
+
+/** Asks whether a change breaks an expectation. Refuses as {@link checkExpectations} does. */
+export const keptExpectations = (
+  context: AdminContext,
+): Plugin<ChangeRequest & ResolvableChange, ForcedChange> => ({
+  name: 'expectation',
+  admit: async ({ operation: { rehearses, gives }, input, given, isDryRun, resolve }) => {
+    if (isDryRun || context.expected.sentences.length === 0 || (!rehearses && !gives)) return NOT_FORCED
+    const resolved = await resolve().catch(ignoreNobody)
+    const made = (await gives?.(context, input)) ?? null
+    if (!resolved && !made) return NOT_FORCED
+    const effect = { laid: resolved?.laid ?? null, gives: made }
+    return { forced: await checkExpectations(context, effect, given.forced) }
+  },
+})
+
+const NOT_FORCED: ForcedChange = { forced: null }
+
+/** Changes that are about nobody are refused by their own operation. */
+function ignoreNobody(error: unknown): null {
+  if (error instanceof Refusal && error.reason === 'body_unprocessable') return null
+  throw error
+}
+
+type SecondOperatorFacts = Pick<ChangeRequest, 'operation' | 'isDryRun'> &
+  Pick<OperationInput, 'demanded'> &
+  Pick<AdminCaller, 'actor'>
+
+/**
+ * Tells whether a change waits for a second operator: it demands a capability whose changes need two, and
+ * another active operator holds that one. A user of the machine itself waits for nobody. Refuses with
+ * `two_people_required` a change that cannot wait.
+ */
+const secondOperator = (
+  context: AdminContext,
+): Plugin<SecondOperatorFacts, { readonly second: SecondOperatorCheck }> => ({
+  name: 'second_operator',
+  admit: async (facts) => {
+    const needed = capabilitiesOfTwo(context, facts)
+    if (needed.length === 0) return NOBODY_ELSE
+    const second = await checkSecondOperator(context, needed)
+    const { cannotWait } = facts.operation
+    if (second.waits && cannotWait !== undefined)
+      throw new Refusal('two_people_required', { message: cannotWait })
+    return { second }
+  },
+})
+
+const NOBODY_ELSE = { second: { waits: false, standing: [] } } as const
+
+/** The capabilities that a change demands, and whose changes need two operators. */
+function capabilitiesOfTwo(
+  { twoPerson }: AdminContext,
+  { operation, isDryRun, demanded, actor }: SecondOperatorFacts,
+): readonly AdminCapability[] {
+  const { harmless, action, demands, twoPersonKind: kind } = operation
+  if (isDryRun || harmless || actor.via === 'socket' || action === 'admin.read') return []
+  const isOfKind = kind !== undefined && twoPerson.includes(kind)
+  return demanded.filter(
+    (capability) =>
+      twoPerson.some((one) => capability === `admin.${one}`) || (isOfKind && capability === demands),
+  )
+}
+
 /** Says what the rows of a change name: its rehearsal, and that it was forced. Refuses nothing. */
 const rowDetail: Plugin<ChangeRehearsal & ForcedChange, Required<Pick<ChangeConditionsMet, 'rowDetail'>>> = {
   name: 'row_detail',
@@ -29,9 +203,7 @@ const rowDetail: Plugin<ChangeRehearsal & ForcedChange, Required<Pick<ChangeCond
   }),
 }
 
-export type ChangePipeline = ReturnType<typeof changePipeline>
-
 /** The services of operations, and the questions that are asked before one changes anything. */
 export interface AdministrationContext extends AdminContext {
-  readonly change: ChangePipeline
+  readonly change: ReturnType<typeof changePipeline>
 }

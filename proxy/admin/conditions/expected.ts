@@ -1,12 +1,9 @@
 import type { HypotheticalChanges } from '../../../db/ledger/rehearsal/changes.ts'
 import type { JsonObject } from '../../../db/support/json.ts'
-import type { Plugin } from '../../../plugins/plugin.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
 import type { AdminContext } from '../operation/context.ts'
 import type { ExpectationOutcome } from '../operation/expected.ts'
-import type { ChangeRequest } from './asked.ts'
 import { type AuthorityEffect, readAuthority } from './known.ts'
-import type { ResolvableChange } from './resolve.ts'
 import { sentenceOf } from './sentence.ts'
 import { evaluateSentences } from './truth.ts'
 
@@ -42,41 +39,21 @@ export interface ForcedChangeDetail extends JsonObject {
   readonly broken: readonly string[]
 }
 
-/** The broken expectations of a forced change. */
-export interface ForcedChange {
-  /** Null: the change breaks nothing. */
-  readonly forced: ForcedChangeDetail | null
-}
-
 /**
- * Asks whether a change breaks an expectation. Gives the detail of its row if its caller forces it; refuses
- * with `expectation_broken` otherwise. An expectation that was false before is not broken. Two changes at
- * once may break together what neither breaks alone.
+ * Asks whether a change breaks an expectation. Returns null if it breaks none, and the detail of its row if its
+ * caller forces it; refuses with `expectation_broken` otherwise. An expectation that was false before is not
+ * broken. Two changes at once may break together what neither breaks alone.
  */
-export const keptExpectations = (
+export async function checkExpectations(
   context: AdminContext,
-): Plugin<ChangeRequest & ResolvableChange, ForcedChange> => ({
-  name: 'expectation',
-  admit: async ({ operation: { rehearses, gives }, input, given: { forced }, isDryRun, resolve }) => {
-    if (isDryRun || context.expected.sentences.length === 0 || (!rehearses && !gives)) return NOT_FORCED
-    const resolved = await resolve().catch(ignoreNobody)
-    const given = (await gives?.(context, input)) ?? null
-    if (!resolved && !given) return NOT_FORCED
-    const effect = { laid: resolved?.laid ?? null, gives: given }
-    const outcomes = await evaluateExpectations(context, effect)
-    const broken = outcomes.filter(({ before, after }) => before && !after)
-    if (broken.length === 0) return NOT_FORCED
-    if (forced === undefined) throw expectationBroken(broken)
-    return { forced: { reason: forced, broken: broken.map(({ sentence }) => sentence) } }
-  },
-})
-
-const NOT_FORCED: ForcedChange = { forced: null }
-
-/** Changes that are about nobody are refused by their own operation. */
-function ignoreNobody(error: unknown): null {
-  if (error instanceof Refusal && error.reason === 'body_unprocessable') return null
-  throw error
+  effect: AuthorityEffect,
+  forced: string | undefined,
+): Promise<ForcedChangeDetail | null> {
+  const outcomes = await evaluateExpectations(context, effect)
+  const broken = outcomes.filter(({ before, after }) => before && !after)
+  if (broken.length === 0) return null
+  if (forced === undefined) throw expectationBroken(broken)
+  return { reason: forced, broken: broken.map(({ sentence }) => sentence) }
 }
 
 const expectationBroken = (broken: readonly ExpectationOutcome[]): Refusal =>

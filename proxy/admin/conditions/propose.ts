@@ -3,14 +3,13 @@ import { activeHolders, oneHolderAtMost } from '../../../db/operators/owners.ts'
 import { countOpenProposals, insertProposal, type Proposal } from '../../../db/operators/proposals.ts'
 import { type RowAssertion, timestamp } from '../../../db/support/statement.ts'
 import type { AdminCapability } from '../../../plugins/operators/capabilities.ts'
-import type { Plugin } from '../../../plugins/plugin.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
 import { commitChange } from '../operation/change.ts'
 import type { AdminCaller, AdminContext } from '../operation/context.ts'
+import type { AnyOperation, InputSchemas, ParsedInput, RawInput } from '../operation/operation.ts'
 import { checkIfMatch, etagOf } from '../operation/parse.ts'
-import type { ChangeRequest, OperationInput } from './asked.ts'
-import { type ChangeRehearsal, rehearseProposedChange } from './rehearsed.ts'
-import type { ResolvableChange } from './resolve.ts'
+import { rehearseProposedChange } from './rehearsed.ts'
+import type { ResolvedChanges } from './resolve.ts'
 
 /** The time in which a proposal must be confirmed. ms. */
 const OPEN_MS = 24 * 3_600_000
@@ -31,38 +30,26 @@ export type SecondOperatorCheck =
   | { readonly waits: true }
   | { readonly waits: false; readonly standing: readonly RowAssertion[] }
 
-type SecondOperatorFacts = Pick<ChangeRequest, 'operation' | 'isDryRun'> &
-  Pick<OperationInput, 'demanded'> &
-  Pick<AdminCaller, 'actor'>
+/** Tells whether a change waits for a second operator: another active operator holds one of `needed`. */
+export async function checkSecondOperator(
+  { database }: AdminContext,
+  needed: readonly AdminCapability[],
+): Promise<SecondOperatorCheck> {
+  const holders = await Promise.all(needed.map((capability) => activeHolders(database, capability)))
+  if (holders.some((list) => list.length >= 2)) return { waits: true }
+  // Many changes may stand in line while the second one comes.
+  return { waits: false, standing: needed.map((capability) => oneHolderAtMost(database, capability)) }
+}
 
-/**
- * Tells whether a change waits for a second operator: it demands a capability whose changes need two, and
- * another active operator holds that one. A user of the machine itself waits for nobody. Refuses with
- * `two_people_required` a change that cannot wait.
- */
-export const secondOperator = ({
-  database,
-  twoPerson,
-}: AdminContext): Plugin<SecondOperatorFacts, { second: SecondOperatorCheck }> => ({
-  name: 'second_operator',
-  admit: async ({ operation, isDryRun, demanded, actor }) => {
-    const { harmless, action, demands, twoPersonKind: kind, cannotWait } = operation
-    const exempt = isDryRun || harmless || actor.via === 'socket' || action === 'admin.read'
-    const isListed = (capability: AdminCapability): boolean =>
-      twoPerson.some((one) => capability === `admin.${one}`) ||
-      (capability === demands && kind !== undefined && twoPerson.includes(kind))
-    const needed = exempt ? [] : demanded.filter(isListed)
-    const holders = await Promise.all(needed.map((capability) => activeHolders(database, capability)))
-    const waits = holders.some((list) => list.length >= 2)
-    if (waits && cannotWait !== undefined) throw new Refusal('two_people_required', { message: cannotWait })
-    if (waits) return { second: { waits } }
-    // Many changes may stand in line while the second one comes.
-    const standing = needed.map((capability) => oneHolderAtMost(database, capability))
-    return { second: { waits, standing } }
-  },
-})
-
-type ProposableChange = ChangeRequest & Pick<OperationInput, 'demanded'> & ResolvableChange & ChangeRehearsal
+interface ProposableChange {
+  readonly operation: AnyOperation
+  readonly given: RawInput<InputSchemas>
+  readonly input: ParsedInput<InputSchemas>
+  readonly demanded: readonly AdminCapability[]
+  /** The rehearsal that it names; null: none. */
+  readonly rehearsal: string | null
+  readonly resolve: () => Promise<ResolvedChanges | null>
+}
 
 /**
  * Stores a change for a second operator, with its rehearsal and one row. Refuses with `not_found` and
@@ -90,7 +77,7 @@ export async function propose(
     capabilities: demanded,
     input: text,
     etag: found && etagOf(found),
-    rehearsal_id: rehearsal ?? (await rehearseProposedChange(context, change, caller)),
+    rehearsal_id: rehearsal ?? (await rehearseProposedChange(context, change.resolve, caller)),
     proposed_by: actor.id,
     via: actor.via,
     status: 'open',

@@ -1,49 +1,19 @@
-import { findRehearsal, type StoredRehearsal } from '../../../db/rehearsal/store.ts'
-import type { Plugin } from '../../../plugins/plugin.ts'
+import { findRehearsal } from '../../../db/rehearsal/store.ts'
 import { Refusal, type RefusalReason } from '../../../plugins/refusal.ts'
 import type { AdminCaller, AdminContext } from '../operation/context.ts'
-import type { ChangeRequest } from './asked.ts'
 import { recordRehearsal } from './record.ts'
-import type { ResolvableChange, ResolvedChanges } from './resolve.ts'
+import type { ResolvedChanges } from './resolve.ts'
 import { runRehearsal } from './run.ts'
 import { windowOf } from './window.ts'
 
 /** The age up to which a change may rest on a rehearsal. ms. */
 const FRESH_MS = 15 * 60_000
 
-/** The rehearsal that a change rests on. */
-export interface ChangeRehearsal {
-  /** Null: the change names none, and needs none. */
-  readonly rehearsal: string | null
-}
-
 /**
- * Asks for the rehearsal of a change (docs/rehearsal.md#required). Refuses with `not_found` and
- * `precondition_failed` if the change names one that is not its own, or old, and with `rehearsal_required` if
- * it must name one. A change that only takes away needs none while others take all the places to rehearse it
- * in: taking away never waits (docs/threats.md#h2).
+ * Refuses with `rehearsal_required` a change that must name its rehearsal. A change that only takes away needs
+ * none while others take all the places to rehearse it in: taking away never waits (docs/threats.md#h2).
  */
-export const requiredRehearsal = (
-  context: AdminContext,
-): Plugin<ChangeRequest & ResolvableChange & AdminCaller, ChangeRehearsal> => ({
-  name: 'rehearsal',
-  admit: async (facts) => {
-    const { isDryRun, resolve, given, at } = facts
-    const named = given.ifRehearsed
-    if (isDryRun || (named === undefined && context.requireRehearsal === 'never')) return NO_REHEARSAL
-    const resolved = await resolve()
-    if (!resolved) return NO_REHEARSAL
-    if (named !== undefined)
-      return { rehearsal: checkNamedRehearsal(await rehearsalNamed(context, named), resolved, at) }
-    await refuseUnrehearsed(context, facts, resolved)
-    return NO_REHEARSAL
-  },
-})
-
-const NO_REHEARSAL: ChangeRehearsal = { rehearsal: null }
-
-/** Refuses with `rehearsal_required` a change that must name its rehearsal. */
-async function refuseUnrehearsed(
+export async function refuseUnrehearsed(
   context: AdminContext,
   caller: AdminCaller,
   resolved: ResolvedChanges,
@@ -68,7 +38,7 @@ async function refuseUnrehearsed(
  */
 export async function rehearseProposedChange(
   context: AdminContext,
-  { resolve }: ResolvableChange,
+  resolve: () => Promise<ResolvedChanges | null>,
   caller: AdminCaller,
 ): Promise<string | null> {
   const resolved = await resolve().catch(ignoreUnresolvable)
@@ -91,13 +61,18 @@ function ignoreUnresolvable(error: unknown): null {
 
 const NO_ANSWER: ReadonlySet<RefusalReason> = new Set(['body_unprocessable', 'overloaded'])
 
-async function rehearsalNamed({ database }: AdminContext, id: string): Promise<StoredRehearsal> {
-  const found = await findRehearsal(database, id)
+/**
+ * Returns the id of the rehearsal that a change names. Refuses with `not_found`, and with `precondition_failed`
+ * if the rehearsal is about another change, or old.
+ */
+export async function checkNamedRehearsal(
+  { database }: AdminContext,
+  named: string,
+  { text, etags }: ResolvedChanges,
+  at: number,
+): Promise<string> {
+  const found = await findRehearsal(database, named)
   if (!found) throw new Refusal('not_found', { message: 'There is no rehearsal with this id.' })
-  return found
-}
-
-function checkNamedRehearsal(found: StoredRehearsal, { text, etags }: ResolvedChanges, at: number): string {
   const stale = (message: string) => new Refusal('precondition_failed', { message })
   if (found.changes !== text) throw stale('This rehearsal is about another change.')
   if (at - Date.parse(found.created_at) > FRESH_MS)

@@ -2,12 +2,10 @@ import canonicalize from 'canonicalize'
 import { bindingName, type HypotheticalChanges } from '../../../db/ledger/rehearsal/changes.ts'
 import { findMcpResource, listMcpResources, type McpResource } from '../../../db/mcp/resources.ts'
 import { findPrincipalOf, type PrincipalRecord } from '../../../db/principals/read.ts'
-import type { Plugin } from '../../../plugins/plugin.ts'
 import { unprocessableBody } from '../../../plugins/refusal.ts'
 import type { RehearsalChange } from '../operation/changes.ts'
 import type { AdminContext } from '../operation/context.ts'
 import { etagOf, type RevisionedObject } from '../operation/parse.ts'
-import type { ChangeRequest } from './asked.ts'
 
 /** Changes, by the names in the ledger. */
 export interface ResolvedChanges {
@@ -21,38 +19,6 @@ export interface ResolvedChanges {
   /** The state of each principal and resource that they are about. */
   readonly etags: Readonly<Record<string, string>>
 }
-
-/** A change whose subjects can be found. */
-export interface ResolvableChange {
-  /**
-   * Finds the subjects of the change, once: a second call gives the same result. Null if no rehearsal can
-   * describe the change. Rejects as {@link resolveChanges} does.
-   */
-  readonly resolve: () => Promise<ResolvedChanges | null>
-}
-
-/**
- * Has the questions after it share one reading of a change's subjects. Refuses nothing, and reads nothing
- * yet.
- */
-export const resolvedChange = (
-  context: AdminContext,
-): Plugin<Pick<ChangeRequest, 'operation' | 'input'>, ResolvableChange> => ({
-  name: 'resolved_change',
-  admit: ({ operation: { rehearses }, input }) => {
-    const read = async (): Promise<ResolvedChanges | null> => {
-      const changes = (await rehearses?.(context, input)) ?? []
-      return changes.length === 0 ? null : resolveChanges(context, changes)
-    }
-    let found: Promise<ResolvedChanges | null> | null = null
-    return {
-      resolve: () => {
-        found ??= read()
-        return found
-      },
-    }
-  },
-})
 
 const TYPES = ['agent', 'user', 'workload'] as const
 

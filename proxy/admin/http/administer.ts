@@ -1,14 +1,14 @@
 import { Refusal, type RefusalReason } from '../../../plugins/refusal.ts'
-import { type AdminRequest, askedFor } from '../conditions/asked.ts'
 import { type ProposedChange, propose } from '../conditions/propose.ts'
 import type {
+  AnyOperation,
   InputSchemas,
   Operation,
   OperationResult,
   ParsedInput,
   RawInput,
 } from '../operation/operation.ts'
-import type { AdministrationContext } from '../pipeline.ts'
+import type { AdministrationContext, AdminRequest } from '../pipeline.ts'
 
 /**
  * Performs an operation for a request of an operator who was let in, or stores it for a second operator if it
@@ -27,16 +27,20 @@ export async function administerOnRecord<T extends InputSchemas, Output>(
     if (OF_AUTHORITY.has(refusal.reason)) await context.recordDenied(facts, bound.action, refusal)
     return null
   }
+  // The questions need not know the types of an operation: its own schemas read what it is given.
+  const asked = {
+    operation: bound as unknown as AnyOperation,
+    given: given as unknown as RawInput<InputSchemas>,
+  }
   const decision = await context.change.decide(
-    { ...facts, ...askedFor(bound, given) },
+    { ...facts, ...asked },
     { allowed: () => Promise.resolve(null), refused: (_known, refusal) => record(refusal) },
   )
   // A question that broke is a fault like any other of the operation.
   if (!decision.allowed)
     throw decision.refusal.reason === 'plugin_failed' ? decision.refusal.cause : decision.refusal
   const { isDryRun, demanded, second, rowDetail } = decision.facts
-  // Proven by `operation_input`: the operation's own schemas have read it.
-  const input = decision.facts.input as ParsedInput<T>
+  const input = decision.facts.input as unknown as ParsedInput<T>
   try {
     if (bound.preview && isDryRun) return await bound.preview(context, input, { ...facts, demanded })
     if (second.waits) return await propose(context, decision.facts, facts)

@@ -9,12 +9,11 @@ import { eventLoopTurn } from '../../../plugins/turns.ts'
 import type { BodyDoc, RouteDoc } from '../../http/doc.ts'
 import { jsonReply, type Reply, type StreamedBody } from '../../http/reply.ts'
 import { escapeHiddenJson } from '../../visible.ts'
-import type { AdminRequest } from '../conditions/asked.ts'
 import type { ProposedChange } from '../conditions/propose.ts'
 import type { InputSchemas, Operation, OperationResult, RawInput } from '../operation/operation.ts'
 import { etagOf, parse } from '../operation/parse.ts'
 import { instant } from '../operation/shapes.ts'
-import type { AdministrationContext } from '../pipeline.ts'
+import type { AdministrationContext, AdminRequest } from '../pipeline.ts'
 import { administerOnRecord } from './administer.ts'
 
 /** The facts that an operation's route must have established: a body if the operation takes one. */

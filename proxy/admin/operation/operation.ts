@@ -133,6 +133,9 @@ export interface Operation<T extends InputSchemas, Output> {
   ) => Promise<OperationResult<NoInfer<Output>>>
 }
 
+/** An operation of any input and result. */
+export type AnyOperation = Operation<InputSchemas, unknown>
+
 /** Declares an operation, its types taken from its schemas. */
 export const operation = <T extends InputSchemas, Output>(
   declared: Operation<T, Output>,

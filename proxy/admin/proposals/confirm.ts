@@ -10,14 +10,13 @@ import {
   unstoredOperator,
 } from '../../../plugins/operators/actor.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
-import type { AnyOperation } from '../conditions/asked.ts'
-import { type ForcedChangeDetail, keptExpectations } from '../conditions/expected.ts'
+import type { ForcedChangeDetail } from '../conditions/expected.ts'
 import { proposalDetail } from '../conditions/propose.ts'
-import { resolvedChange } from '../conditions/resolve.ts'
 import { changeEntry, commitChange, isOvertaken } from '../operation/change.ts'
 import type { AdminCaller, AdminContext, ChangeAuthorship, ChangeConfirmation } from '../operation/context.ts'
 import { requireCapability } from '../operation/demands.ts'
 import {
+  type AnyOperation,
   type InputSchemas,
   inputOf,
   type OperationResult,
@@ -25,6 +24,7 @@ import {
   type RawInput,
 } from '../operation/operation.ts'
 import { etagOf } from '../operation/parse.ts'
+import { keptExpectations, resolvedChange } from '../pipeline.ts'
 
 /** Finds the open proposal of an id. Refuses with `not_found`, or `conflict` if it is decided. */
 export async function openProposal(context: AdminContext, id: string, at: number): Promise<Proposal> {
