@@ -1,8 +1,7 @@
 import { z } from 'zod'
 import { countUnsealed, currentTree, newestCheckpoint, treeKeysOf } from '../../../db/ledger/tree/store.ts'
-import { anchorStanding } from '../operation/anchor-standing.ts'
 import { operation } from '../operation/operation.ts'
-import { instant } from '../operation/shapes.ts'
+import { anchorStanding, instant } from '../operation/shapes.ts'
 
 /** GET /v1/admin/log: the sealed part of the ledger, and who keeps its checkpoints elsewhere. */
 export const showLog = operation({

@@ -1,16 +1,11 @@
 import type { Database } from '../../../db/database.ts'
 import type { HypotheticalChanges } from '../../../db/ledger/rehearsal/changes.ts'
-import { findPrincipalOf, listPrincipals, type PrincipalRecord } from '../../../db/principals/read.ts'
+import { findPrincipalOf, listPrincipals } from '../../../db/principals/read.ts'
 import { eventLoopTurn } from '../../../plugins/turns.ts'
+import type { ExpectationPrincipal, UnrehearsedChange } from '../operation/changes.ts'
 import { type ExpectationSentence, globMatcher, isGlob } from './sentence.ts'
 
 const TYPES = ['agent', 'user', 'workload'] as const
-
-/** The caller, as far as a sentence may be about it. */
-export type ExpectationPrincipal = Pick<
-  PrincipalRecord,
-  'principal_id' | 'principal_ref' | 'capabilities' | 'is_active'
->
 
 export interface ExpectationTool {
   readonly resourceId: string
@@ -31,11 +26,6 @@ export interface ExpectationAuthority {
   /** `<principal's id> <resource's id>`. */
   readonly bound: ReadonlySet<string>
 }
-
-/** The effect of a change on authority, if no rehearsal can describe it. */
-export type UnrehearsedChange =
-  | { readonly principal: Pick<ExpectationPrincipal, 'principal_id'> & Partial<ExpectationPrincipal> }
-  | { readonly resourceId: string; readonly tool: string }
 
 /** The effect of a change on authority. */
 export interface AuthorityEffect {

@@ -7,7 +7,7 @@ import { Refusal } from '../../../plugins/refusal.ts'
 import { commitChange } from '../operation/change.ts'
 import type { AdminCaller, AdminContext } from '../operation/context.ts'
 import type { AnyOperation, InputSchemas, ParsedInput, RawInput } from '../operation/operation.ts'
-import { checkIfMatch, etagOf } from '../operation/parse.ts'
+import { checkIfMatch, etagOf } from '../operation/operation.ts'
 import { rehearseProposedChange } from './rehearsed.ts'
 import type { ResolvedChanges } from './resolve.ts'
 

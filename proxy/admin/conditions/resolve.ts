@@ -5,7 +5,7 @@ import { findPrincipalOf, type PrincipalRecord } from '../../../db/principals/re
 import { unprocessableBody } from '../../../plugins/refusal.ts'
 import type { RehearsalChange } from '../operation/changes.ts'
 import type { AdminContext } from '../operation/context.ts'
-import { etagOf, type RevisionedObject } from '../operation/parse.ts'
+import { etagOf, type RevisionedObject } from '../operation/operation.ts'
 
 /** Changes, by the names in the ledger. */
 export interface ResolvedChanges {

@@ -1,6 +1,6 @@
 import type { Logger } from 'pino'
 import type { Database } from '../../../db/database.ts'
-import type { ExpectationsInForce } from '../operation/expected.ts'
+import type { ExpectationsInForce } from '../operation/context.ts'
 import { evaluateExpectations } from './expected.ts'
 
 interface ExpectationLogDependencies {

@@ -6,14 +6,9 @@ import {
 } from '../../../db/ledger/authority/rule.ts'
 import { bindingName } from '../../../db/ledger/rehearsal/changes.ts'
 import { runInSlices, type WorkSteps } from '../../../plugins/turns.ts'
-import type { ExpectationModes } from '../operation/expected.ts'
-import {
-  type AuthorityEffect,
-  boundName,
-  type ExpectationAuthority,
-  type ExpectationPrincipal,
-  type ExpectationTool,
-} from './known.ts'
+import type { ExpectationPrincipal } from '../operation/changes.ts'
+import type { ExpectationModes } from '../operation/context.ts'
+import { type AuthorityEffect, boundName, type ExpectationAuthority, type ExpectationTool } from './known.ts'
 import { type ExpectationSentence, globMatcher } from './sentence.ts'
 
 const CHAT = ['llm.chat']

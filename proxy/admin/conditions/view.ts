@@ -2,7 +2,7 @@ import { z } from 'zod'
 import type { Database } from '../../../db/database.ts'
 import type { CallGroup, CallPile } from '../../../db/ledger/rehearsal/piles.ts'
 import type { DecisionWindow, RehearsalResult } from '../../../db/ledger/rehearsal/rehearse.ts'
-import type { ExpectationOutcome } from '../operation/expected.ts'
+import type { ExpectationOutcome } from '../operation/context.ts'
 import { capabilityToken, instant } from '../operation/shapes.ts'
 
 const count = z.int().min(0)

@@ -3,16 +3,8 @@ import type { FieldError } from '../../../db/capabilities.ts'
 import type { McpResourceFields } from '../../../db/mcp/resources.ts'
 import { hostRefusal } from '../../egress/address.ts'
 import { checkSecretReference, SecretReferenceError } from '../../egress/secret-reference.ts'
-import {
-  authType,
-  capabilityField,
-  description,
-  domains,
-  endpointUrl,
-  resourceName,
-  secretRef,
-  toolCapabilities,
-} from './fields.ts'
+import { capabilityField, toolCapabilities } from '../operation/shapes.ts'
+import { authType, description, domains, endpointUrl, resourceName, secretRef } from './fields.ts'
 
 /** The body of a registration (docs/protocol.md#mcp-resources). */
 export const newMcpResource = z.strictObject({

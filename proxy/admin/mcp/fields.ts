@@ -1,15 +1,8 @@
 import { z } from 'zod'
-import { isCapability } from '../../../db/capabilities.ts'
-import { hasAdminPrefix } from '../../../plugins/operators/capabilities.ts'
 import { isSecretReference, SECRET_REFERENCE_RULE } from '../../egress/secret-reference.ts'
-import { CAPABILITY_SCHEMA } from '../operation/parse.ts'
 
 const MAX_DOMAINS = 32
-const MAX_TOOLS = 256
-const MAX_TOOL_LENGTH = 128
 const MAX_URL_LENGTH = 2048
-// The audit row of a change holds the old map and the new one whole.
-const MAX_TOOLS_TEXT = 16_384
 
 // `http.get` is a tool of our own, and a resource named `http` could offer another.
 const RESERVED: readonly string[] = ['http', 'http.get']
@@ -51,17 +44,6 @@ function urlFault(url: URL, text: string): string | null {
 /** The place of a secret. A text that looks like a secret itself is refused, and not repeated. */
 export const secretRef = z.string().refine(isSecretReference, SECRET_REFERENCE_RULE)
 
-/** One token of spec §8. */
-export const capabilityField = z
-  .unknown()
-  .refine(
-    isCapability,
-    'must be a capability: 1 to 64 of a-z, 0-9, underscore and dot, no digit or dot first',
-  )
-  .transform(String)
-  .refine((token) => !hasAdminPrefix(token), 'is a capability for administration only')
-  .meta(CAPABILITY_SCHEMA)
-
 const domain = z.string().transform((text, context) => {
   const url = /^(\[[0-9a-f:.]+\]|[^\s\p{C}/\\@?#%:*[\]]+)$/iu.test(text) ? URL.parse(`http://${text}/`) : null
   if (url && url.hostname.length <= 253) return url.hostname
@@ -74,37 +56,6 @@ export const domains = z
   .array(domain)
   .max(MAX_DOMAINS)
   .transform((all) => [...new Set(all)])
-
-/** The own capabilities of tools, by name; without a prototype. */
-// Parsed by hand: a record of zod's drops a tool called `__proto__`, and every sent member must be stored or
-// refused.
-export const toolCapabilities = z
-  .unknown()
-  .transform((value, context): Readonly<Record<string, string>> => {
-    const fault = (message: string, path: string[] = []) =>
-      context.addIssue({ code: 'custom', message, path })
-    const kept: Record<string, string> = Object.create(null)
-    if (typeof value !== 'object' || value === null || Array.isArray(value)) {
-      fault('must be an object: the name of a tool, and a capability')
-      return kept
-    }
-    const entries: readonly (readonly [string, unknown])[] = Object.entries(value)
-    if (entries.length > MAX_TOOLS) fault(`must have at most ${MAX_TOOLS} entries, got ${entries.length}`)
-    else if (JSON.stringify(entries).length > MAX_TOOLS_TEXT)
-      fault(`must be at most ${MAX_TOOLS_TEXT} characters long`)
-    else {
-      for (const [tool, token] of entries) {
-        if (!isToolName(tool))
-          fault(`names of tools must be 1 to ${MAX_TOOL_LENGTH} visible ASCII characters`)
-        else if (!isCapability(token)) fault('must be a capability', [tool])
-        else kept[tool] = token
-      }
-    }
-    return kept
-  })
-  .meta({ type: 'object', additionalProperties: CAPABILITY_SCHEMA, maxProperties: MAX_TOOLS })
-
-const isToolName = (text: string): boolean => text.length <= MAX_TOOL_LENGTH && /^[\x21-\x7e]+$/.test(text)
 
 /** The description of a resource: shown to people as `displayName` is, and longer. */
 export const description = z

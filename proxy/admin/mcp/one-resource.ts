@@ -3,7 +3,7 @@ import { listMcpTools } from '../../../db/mcp/tools.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
 import { retryIfOvertaken } from '../operation/change.ts'
 import type { AdminContext } from '../operation/context.ts'
-import { checkIfMatch } from '../operation/parse.ts'
+import { checkIfMatch } from '../operation/operation.ts'
 import { mcpResourceDetail } from './view.ts'
 
 /** Finds the resource of an id, or refuses with `not_found`. */

@@ -20,8 +20,7 @@ import { eventLoopTurn } from '../../../plugins/turns.ts'
 import { introductionOf } from '../../mcp/pinning/introduction.ts'
 import { changeAuthor, commitChange } from '../operation/change.ts'
 import type { AdminCaller, AdminContext } from '../operation/context.ts'
-import { requireCapability } from '../operation/demands.ts'
-import { EMPTY_RESULT, operation } from '../operation/operation.ts'
+import { EMPTY_RESULT, operation, requireCapability } from '../operation/operation.ts'
 import { resourceParams } from '../operation/shapes.ts'
 import {
   endpointFault,

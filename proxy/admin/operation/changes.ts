@@ -1,6 +1,6 @@
 import { z } from 'zod'
-import { capabilityField, toolCapabilities } from '../mcp/fields.ts'
-import { callerCapabilities } from './parse.ts'
+import type { PrincipalRecord } from '../../../db/principals/read.ts'
+import { callerCapabilities, capabilityField, toolCapabilities } from './shapes.ts'
 
 const id = z.string().min(1).max(256)
 
@@ -82,3 +82,14 @@ const change = members.transform((value: ChangeMembers, context): RehearsalChang
 
 /** The changes of one rehearsal. None: the recorded decisions are only judged once more. */
 export const rehearsalChanges = z.array(change).max(100, 'must be at most 100 changes')
+
+/** The caller, as far as a sentence may be about it. */
+export type ExpectationPrincipal = Pick<
+  PrincipalRecord,
+  'principal_id' | 'principal_ref' | 'capabilities' | 'is_active'
+>
+
+/** The effect of a change on authority, if no rehearsal can describe it. */
+export type UnrehearsedChange =
+  | { readonly principal: Pick<ExpectationPrincipal, 'principal_id'> & Partial<ExpectationPrincipal> }
+  | { readonly resourceId: string; readonly tool: string }

@@ -17,11 +17,10 @@ import type { HangupSignal } from '../../../plugins/plugin.ts'
 import type { Refusal } from '../../../plugins/refusal.ts'
 import type { OrganisationNames } from '../../boot/names.ts'
 import type { InspectUpstream } from '../../mcp/pinning/inspect.ts'
-import type { AnchorStanding } from './anchor-standing.ts'
-import type { ExpectationsInForce } from './expected.ts'
 import type { LedgerPlaces } from './ledger-places.ts'
 import type { KeyedQueue } from './one-at-a-time.ts'
 import type { RehearsalPlaces } from './places.ts'
+import type { AnchorStanding } from './shapes.ts'
 
 /** The services that operations work with. One for each configuration in force. */
 export interface AdminContext {
@@ -144,4 +143,27 @@ export interface AdminCaller extends ChangeConditionsMet {
 /** Whose change it is, and when: all that its row says of that. */
 export interface ChangeAuthorship extends Pick<AdminCaller, 'id' | 'at'>, ChangeConditionsMet {
   readonly actor: ChangeAuthor
+}
+
+/** The modes that sentences are judged by. */
+export interface ExpectationModes {
+  readonly enforceToolsCall: boolean
+  readonly httpGet: boolean
+}
+
+/** A sentence of the operators' file that must stay true. */
+export interface Expectation {
+  readonly line: number
+  readonly sentence: string
+}
+
+/** The sentences in force, and the modes by which they are judged in addition to authority. */
+export interface ExpectationsInForce extends ExpectationModes {
+  readonly sentences: readonly Expectation[]
+}
+
+/** An expectation before a change, and after it. */
+export interface ExpectationOutcome extends Expectation {
+  readonly before: boolean
+  readonly after: boolean
 }

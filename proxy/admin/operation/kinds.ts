@@ -1,5 +1,6 @@
 import { printSpiffeId } from '../../../certs/enrollment/spiffe-id.ts'
 import type { PrincipalType } from '../../../db/schema.ts'
+import type { AdminCapability } from '../../../plugins/operators/capabilities.ts'
 
 /** The differences between the four types of principals (spec §2.1, docs/protocol.md#principal-object). */
 export interface PrincipalKind {
@@ -71,3 +72,11 @@ export const printPrincipalId = ({ infix }: PrincipalKind, organisation: string,
  */
 export const spiffeIdOf = ({ type }: PrincipalKind, trustDomain: string, org: string, name: string): string =>
   printSpiffeId(type === 'agent' ? { trustDomain, org, name } : { trustDomain, org, kind: type, name })
+
+/** The capability to enroll, certify or deactivate a principal of this kind. */
+export const capabilityToEnroll = ({ type }: PrincipalKind): AdminCapability =>
+  type === 'operator' ? 'admin.operators' : 'admin.enroll'
+
+/** The capability to set the capabilities of a principal of this kind. */
+export const capabilityToGrant = ({ type }: PrincipalKind): AdminCapability =>
+  type === 'operator' ? 'admin.operators' : 'admin.grant'

@@ -1,11 +1,10 @@
-import type { z } from 'zod'
+import type { ZodType, z } from 'zod'
+import { capabilityMissing } from '../../../plugins/capability.ts'
+import { printPath } from '../../../plugins/operator-files/explain-issue.ts'
 import type { AdminCapability, TwoPersonKind } from '../../../plugins/operators/capabilities.ts'
-import type { RefusalReason } from '../../../plugins/refusal.ts'
-import type { UnrehearsedChange } from '../conditions/known.ts'
-import type { RehearsalChange } from './changes.ts'
+import { Refusal, type RefusalReason, unprocessableBody } from '../../../plugins/refusal.ts'
+import type { RehearsalChange, UnrehearsedChange } from './changes.ts'
 import type { AdminCaller, AdminContext } from './context.ts'
-import { requireCapability } from './demands.ts'
-import { parse, type RevisionedObject } from './parse.ts'
 
 /** The schemas of an operation's input: the variable segments of its path, its query and its body. */
 export interface InputSchemas {
@@ -182,4 +181,53 @@ export function inputOf<T extends InputSchemas>(takes: T, given: RawInput<T>): P
   const parsed = Object.entries(takes).map(([part, schema]) => [part, parse(schema, parts[part])])
   // Each member was parsed by the schema of its name.
   return { ...Object.fromEntries(parsed), ifMatch: given.ifMatch } as ParsedInput<T>
+}
+
+/**
+ * Asks for a capability that an operation demands for some of its inputs in addition to the one of its route.
+ * Refuses with `capability_missing`.
+ */
+export function requireCapability({ actor }: Pick<AdminCaller, 'actor'>, capability: string): void {
+  if (actor.capabilities.includes(capability)) return
+  throw capabilityMissing(capability, `This also requires ${capability}. Ask an operator who holds it.`)
+}
+
+/**
+ * Reads one member of an input. Refuses with `body_unprocessable`, naming every field that breaks a rule,
+ * unknown ones too.
+ */
+export function parse<T>(schema: ZodType<T>, part: unknown): T {
+  const result = schema.safeParse(part)
+  if (result.success) return result.data
+  throw unprocessableBody(result.error.issues.flatMap(fieldErrors))
+}
+
+function fieldErrors(issue: z.core.$ZodIssue): { field: string; message: string }[] {
+  if (issue.code !== 'unrecognized_keys') return [{ field: fieldName(issue.path), message: issue.message }]
+  return issue.keys.map((key) => ({
+    field: fieldName([...issue.path, key]),
+    message: 'is not a field of this request',
+  }))
+}
+
+const fieldName = (path: readonly PropertyKey[]): string => printPath(path) || 'body'
+
+/** An object that counts its changes. */
+export interface RevisionedObject {
+  readonly revision: number
+}
+
+/** The entity tag of an object: its revision. */
+export const etagOf = ({ revision }: RevisionedObject): string => `"${revision}"`
+
+/**
+ * Honours `If-Match` (RFC 9110 §13.1.1): refuses with `precondition_failed` if it names another state of the
+ * object, so that a change decided on a stale read does not undo somebody else's. Absent or `*` always
+ * matches. Returns the revision that the write must still find, or undefined if it may find any.
+ */
+export function checkIfMatch(ifMatch: string | undefined, record: RevisionedObject): number | undefined {
+  if (ifMatch === undefined || ifMatch.trim() === '*') return undefined
+  const tags = ifMatch.split(',').map((tag) => tag.trim())
+  if (!tags.includes(etagOf(record))) throw new Refusal('precondition_failed')
+  return record.revision
 }

@@ -1,5 +1,11 @@
 import { z } from 'zod'
+import { isCapability, parseCapabilities } from '../../../db/capabilities.ts'
 import { parseListCursor } from '../../../db/support/cursor.ts'
+import {
+  ADMIN_CAPABILITIES,
+  hasAdminPrefix,
+  isAdminCapability,
+} from '../../../plugins/operators/capabilities.ts'
 
 /** The variable segment of a path that names one object by its id. */
 export const idParams = z.object({ id: z.string() })
@@ -45,3 +51,125 @@ export const author = z
       'An operator, `admin` (the secret), `socket:<uid>`, or the principal itself; null if it is not known.',
     examples: ['acme::operator::alice'],
   })
+
+export const anchorStanding = z.strictObject({
+  anchor: z.string().meta({ description: 'Its kind and place: `witness:https://…`.' }),
+  size: z
+    .int()
+    .min(0)
+    .meta({ description: 'The number of rows under the last checkpoint that it keeps; 0: none.' }),
+  kept_at: instant.nullable(),
+  error: z
+    .string()
+    .nullable()
+    .meta({ description: 'Why it did not take the last checkpoint, if it did not.' }),
+  failed_at: instant.nullable(),
+  late: z.boolean().meta({ description: 'Whether it has lacked a checkpoint for more than two minutes.' }),
+})
+
+/** The progress of an anchor of the configuration. */
+export type AnchorStanding = Readonly<z.infer<typeof anchorStanding>>
+
+/** One token of spec §8, as JSON Schema has it. */
+export const CAPABILITY_SCHEMA = { type: 'string', pattern: '^[a-z_][a-z0-9_.]{0,63}$' } as const
+
+/** One token of spec §8. */
+export const capabilityField = z
+  .unknown()
+  .refine(
+    isCapability,
+    'must be a capability: 1 to 64 of a-z, 0-9, underscore and dot, no digit or dot first',
+  )
+  .transform(String)
+  .refine((token) => !hasAdminPrefix(token), 'is a capability for administration only')
+  .meta(CAPABILITY_SCHEMA)
+
+const MAX_TOOLS = 256
+const MAX_TOOL_LENGTH = 128
+// The audit row of a change holds the old map and the new one whole.
+const MAX_TOOLS_TEXT = 16_384
+
+/** The own capabilities of tools, by name; without a prototype. */
+// Parsed by hand: a record of zod's drops a tool called `__proto__`, and every sent member must be stored or
+// refused.
+export const toolCapabilities = z
+  .unknown()
+  .transform((value, context): Readonly<Record<string, string>> => {
+    const fault = (message: string, path: string[] = []) =>
+      context.addIssue({ code: 'custom', message, path })
+    const kept: Record<string, string> = Object.create(null)
+    if (typeof value !== 'object' || value === null || Array.isArray(value)) {
+      fault('must be an object: the name of a tool, and a capability')
+      return kept
+    }
+    const entries: readonly (readonly [string, unknown])[] = Object.entries(value)
+    if (entries.length > MAX_TOOLS) fault(`must have at most ${MAX_TOOLS} entries, got ${entries.length}`)
+    else if (JSON.stringify(entries).length > MAX_TOOLS_TEXT)
+      fault(`must be at most ${MAX_TOOLS_TEXT} characters long`)
+    else {
+      for (const [tool, token] of entries) {
+        if (!isToolName(tool))
+          fault(`names of tools must be 1 to ${MAX_TOOL_LENGTH} visible ASCII characters`)
+        else if (!isCapability(token)) fault('must be a capability', [tool])
+        else kept[tool] = token
+      }
+    }
+    return kept
+  })
+  .meta({ type: 'object', additionalProperties: CAPABILITY_SCHEMA, maxProperties: MAX_TOOLS })
+
+const isToolName = (text: string): boolean => text.length <= MAX_TOOL_LENGTH && /^[\x21-\x7e]+$/.test(text)
+
+/**
+ * A capability set (spec §8), each bad entry named by its index. `rule` says what is wrong with a token, or
+ * null.
+ */
+const setOf = (rule: (capability: string) => string | null) =>
+  z.unknown().transform((value, context): readonly string[] => {
+    const parsed = parseCapabilities(value)
+    const refuse = (message: string, index?: number): void =>
+      context.addIssue({ code: 'custom', message, path: index === undefined ? [] : [index] })
+    if (!parsed.ok) {
+      for (const { field, message } of parsed.errors) {
+        const index = /\[(\d+)\]$/.exec(field)?.[1]
+        refuse(message, index === undefined ? undefined : Number(index))
+      }
+      return z.NEVER
+    }
+    // Proven by the parser: an array of tokens.
+    for (const [index, token] of (value as readonly string[]).entries()) {
+      const message = rule(token)
+      if (message !== null) refuse(message, index)
+    }
+    return parsed.capabilities
+  })
+
+/** The set of a caller of models and tools. */
+export const callerCapabilities = setOf((token) =>
+  hasAdminPrefix(token) ? 'can be held by operators only' : null,
+).meta({ type: 'array', items: CAPABILITY_SCHEMA, maxItems: 64, examples: [['llm.chat']] })
+
+/** The set of an operator: people who call models are users. */
+export const adminCapabilities = setOf((token) =>
+  isAdminCapability(token) ? null : `must be one of ${ADMIN_CAPABILITIES.join(', ')}`,
+).meta({
+  type: 'array',
+  items: { type: 'string', enum: [...ADMIN_CAPABILITIES] },
+  examples: [['admin.read']],
+})
+
+/** The short name of a principal: the service adds its own `<org>::` (spec §2.1). */
+export const shortName = z
+  .string()
+  .regex(
+    // `.` and `..` are steps of a path: no SPIFFE id may hold them, and no client could name them in a URL.
+    /^(?!\.{1,2}$)[a-zA-Z0-9._-]{1,64}$/,
+    'must be 1 to 64 of a-z, A-Z, 0-9, dot, underscore and hyphen, and not "." or ".."',
+  )
+  .meta({ examples: ['daily-report'] })
+
+// Shown to people and in logs: nothing that moves a cursor or hides a character.
+export const displayName = z
+  .string()
+  .max(256)
+  .regex(/^[^\p{Cc}\p{Cf}\p{Zl}\p{Zp}]*$/u, 'must not contain control or formatting characters')

@@ -10,8 +10,7 @@ import { isRecentlyUsed, sessionEnd } from '../../../plugins/operators/sessions.
 import { Refusal } from '../../../plugins/refusal.ts'
 import { commitChanges } from '../operation/change.ts'
 import type { AdminCaller, AdminContext } from '../operation/context.ts'
-import { requireCapability } from '../operation/demands.ts'
-import { EMPTY_RESULT, operation } from '../operation/operation.ts'
+import { EMPTY_RESULT, operation, requireCapability } from '../operation/operation.ts'
 import { capabilityToken, idParams, instant } from '../operation/shapes.ts'
 
 const operator = z.string().meta({ description: 'An operator, or `admin`: whoever has the secret.' })

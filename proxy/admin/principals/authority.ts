@@ -7,7 +7,7 @@ import type { AuditNote } from '../../../plugins/audit/entries.ts'
 import { commitChange, retryIfOvertaken } from '../operation/change.ts'
 import type { AdminContext, ChangeAuthorship } from '../operation/context.ts'
 import type { PrincipalKind } from '../operation/kinds.ts'
-import { checkIfMatch } from '../operation/parse.ts'
+import { checkIfMatch } from '../operation/operation.ts'
 import { principalOf } from './view.ts'
 
 /** A change of a principal's authority, and its row's detail in addition to the new state. */

@@ -1,11 +1,15 @@
 import { z } from 'zod'
 import type { Database } from '../../../db/database.ts'
 import { refusedSince } from '../../../db/ledger/read/refused.ts'
-import { countPrincipals, listPrincipals, type PrincipalRecord } from '../../../db/principals/read.ts'
+import {
+  countKeyless,
+  countPrincipals,
+  listPrincipals,
+  type PrincipalRecord,
+} from '../../../db/principals/read.ts'
 import type { AdminCapability } from '../../../plugins/operators/capabilities.ts'
-import { eventLoopTurn } from '../../../plugins/turns.ts'
+import { eventLoopTurn, mapInBatches } from '../../../plugins/turns.ts'
 import type { AdminContext } from '../operation/context.ts'
-import { mapInBatches } from '../operation/in-parts.ts'
 import { AGENT, type PrincipalKind } from '../operation/kinds.ts'
 import { operation } from '../operation/operation.ts'
 import { listCursor } from '../operation/shapes.ts'
@@ -142,3 +146,29 @@ const refusedAmong =
     const refused = await refusedSince(database, refs, since, eventLoopTurn)
     return records.filter(({ principal_ref: ref }) => refused.has(ref))
   }
+
+/** Counted up to here. */
+const MAX_COUNTED = 10_000
+
+const count = z.int().min(0).max(MAX_COUNTED)
+
+/**
+ * Counts callers in service without a registered proof key, by kind: their certificates alone speak for them.
+ */
+export const countKeylessPrincipals = operation({
+  name: 'countKeylessPrincipals',
+  demands: 'admin.read',
+  action: 'admin.read',
+  summary: 'Counts the principals that have registered no proof key.',
+  takes: {},
+  output: z.strictObject({ agents: count, users: count, workloads: count }),
+  status: 200,
+  reasons: [],
+  run: async ({ database }) => ({
+    value: {
+      agents: await countKeyless(database, 'agent', MAX_COUNTED),
+      users: await countKeyless(database, 'user', MAX_COUNTED),
+      workloads: await countKeyless(database, 'workload', MAX_COUNTED),
+    },
+  }),
+})

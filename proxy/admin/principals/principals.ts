@@ -7,11 +7,20 @@ import { namesUnchanged } from '../../../db/settings.ts'
 import { changeAuthor, commitChange } from '../operation/change.ts'
 import type { RehearsalChange } from '../operation/changes.ts'
 import type { AdminCaller, AdminContext } from '../operation/context.ts'
-import { capabilityToEnroll, capabilityToGrant } from '../operation/demands.ts'
-import { type PrincipalKind, printPrincipalId } from '../operation/kinds.ts'
+import {
+  capabilityToEnroll,
+  capabilityToGrant,
+  type PrincipalKind,
+  printPrincipalId,
+} from '../operation/kinds.ts'
 import { EMPTY_RESULT, operation } from '../operation/operation.ts'
-import { adminCapabilities, callerCapabilities, displayName, shortName } from '../operation/parse.ts'
-import { idParams } from '../operation/shapes.ts'
+import {
+  adminCapabilities,
+  callerCapabilities,
+  displayName,
+  idParams,
+  shortName,
+} from '../operation/shapes.ts'
 import { assertOwnerRemains, operatorRefusals } from '../operators/owners.ts'
 import { changeAuthority, newSubjectKey } from './authority.ts'
 import { PRINCIPAL_SHAPES, principalByParams, principalOf, principalResult } from './view.ts'

@@ -14,7 +14,7 @@ import { jsonReply, type Reply } from '../../http/reply.ts'
 import { certificateThread } from '../operation/certificate-thread.ts'
 import type { AdminContext } from '../operation/context.ts'
 import { PRINCIPAL_KINDS, type PrincipalKind } from '../operation/kinds.ts'
-import { parse } from '../operation/parse.ts'
+import { parse } from '../operation/operation.ts'
 import { certificateSubject, certificateView, repin, term } from './certificates.ts'
 import { principalOf } from './view.ts'
 

@@ -2,10 +2,9 @@ import { z } from 'zod'
 import { setCapabilities } from '../../../db/principals/write.ts'
 import { previewOf } from '../conditions/run.ts'
 import { changeAuthor } from '../operation/change.ts'
-import { capabilityToGrant } from '../operation/demands.ts'
 import type { PrincipalKind } from '../operation/kinds.ts'
-import { operation } from '../operation/operation.ts'
-import { checkIfMatch } from '../operation/parse.ts'
+import { capabilityToGrant } from '../operation/kinds.ts'
+import { checkIfMatch, operation } from '../operation/operation.ts'
 import { idParams } from '../operation/shapes.ts'
 import { assertOwnerRemains, operatorRefusals, refuseSelfGrant } from '../operators/owners.ts'
 import { changeAuthority } from './authority.ts'
@@ -72,12 +71,13 @@ const replacing = (kind: PrincipalKind, name: string, action: string) =>
         async (record, { capabilities: previous }) => {
           const { revision } = record
           const next = { capabilities: body.capabilities }
-          if (type === 'operator') refuseSelfGrant(caller, record, body.capabilities)
+          const isOperator = type === 'operator'
+          if (isOperator) refuseSelfGrant(caller, record, body.capabilities)
           return {
             action,
             next,
             detail: { previous },
-            assertions: await assertOwnerRemains(context, caller.at, record, next),
+            assertions: isOperator ? await assertOwnerRemains(context, caller.at, record, next) : [],
             statements: [
               setCapabilities(context.database, { type, id, revision, ...next, ...changeAuthor(caller) }),
             ],

@@ -14,16 +14,16 @@ import type { ForcedChangeDetail } from '../conditions/expected.ts'
 import { proposalDetail } from '../conditions/propose.ts'
 import { changeEntry, commitChange, isOvertaken } from '../operation/change.ts'
 import type { AdminCaller, AdminContext, ChangeAuthorship, ChangeConfirmation } from '../operation/context.ts'
-import { requireCapability } from '../operation/demands.ts'
 import {
   type AnyOperation,
+  etagOf,
   type InputSchemas,
   inputOf,
   type OperationResult,
   perform,
   type RawInput,
+  requireCapability,
 } from '../operation/operation.ts'
-import { etagOf } from '../operation/parse.ts'
 import { keptExpectations, resolvedChange } from '../pipeline.ts'
 
 /** Finds the open proposal of an id. Refuses with `not_found`, or `conflict` if it is decided. */

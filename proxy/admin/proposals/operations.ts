@@ -1,8 +1,13 @@
 import { z } from 'zod'
 import { findProposal, listProposals, type Proposal } from '../../../db/operators/proposals.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
-import { requireCapability } from '../operation/demands.ts'
-import { EMPTY_RESULT, type InputSchemas, type Operation, operation } from '../operation/operation.ts'
+import {
+  EMPTY_RESULT,
+  type InputSchemas,
+  type Operation,
+  operation,
+  requireCapability,
+} from '../operation/operation.ts'
 import { capabilityToken, idParams, instant, listCursor } from '../operation/shapes.ts'
 import { confirmProposal, endProposal, openProposal } from './confirm.ts'
 

@@ -1,6 +1,6 @@
 import type { AdministrationFacts } from '../../../plugins/operators/operator.ts'
 import { perform } from '../../admin/operation/operation.ts'
-import { countKeylessPrincipals } from '../../admin/principals/keyless.ts'
+import { countKeylessPrincipals } from '../../admin/principals/list.ts'
 import type { DashboardContext } from '../frame/dashboard.ts'
 import { countWithNoun, type HtmlFragment, html, joinHtml } from '../frame/parts.ts'
 import { card } from './card.ts'

@@ -1,6 +1,6 @@
 import type { AdministrationFacts } from '../../../plugins/operators/operator.ts'
 import { ledgerHead } from '../../admin/audit/audit.ts'
-import type { AnchorStanding } from '../../admin/operation/anchor-standing.ts'
+import type { AnchorStanding } from '../../admin/operation/shapes.ts'
 import type { Reply } from '../../http/reply.ts'
 import { PAGE_HEADERS } from '../../operators/pages/page.ts'
 import { ASSETS } from './assets.ts'

@@ -1,6 +1,6 @@
 import type { AdministrationFacts } from '../../../plugins/operators/operator.ts'
 import type { Refusal } from '../../../plugins/refusal.ts'
-import { capabilityToGrant } from '../../admin/operation/demands.ts'
+import { capabilityToGrant } from '../../admin/operation/kinds.ts'
 import { forceReasonField } from '../frame/again.ts'
 import {
   csrf,

@@ -1,6 +1,6 @@
 import type { AdministrationFacts } from '../../../plugins/operators/operator.ts'
 import { OPERATIONS } from '../../admin/http/operations.ts'
-import { capabilityToEnroll } from '../../admin/operation/demands.ts'
+import { capabilityToEnroll } from '../../admin/operation/kinds.ts'
 import { perform } from '../../admin/operation/operation.ts'
 import { endsSoon } from '../../admin/principals/ending.ts'
 import { callLines, callsOf } from '../activity/calls.ts'

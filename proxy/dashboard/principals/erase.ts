@@ -1,7 +1,7 @@
 import type { AdministrationFacts } from '../../../plugins/operators/operator.ts'
 import { Refusal, unprocessableBody } from '../../../plugins/refusal.ts'
 import { administerOnRecord } from '../../admin/http/administer.ts'
-import { capabilityToEnroll } from '../../admin/operation/demands.ts'
+import { capabilityToEnroll } from '../../admin/operation/kinds.ts'
 import type { Reply } from '../../http/reply.ts'
 import type { SubmittedForm } from '../../operators/pages/form.ts'
 import { seeOther } from '../../operators/pages/page.ts'

@@ -1,7 +1,7 @@
 import type { Database } from '../../../db/database.ts'
 import { type AnchorState, anchorStates, oldestUnanchoredAt } from '../../../db/ledger/tree/anchored.ts'
 import { currentTree } from '../../../db/ledger/tree/store.ts'
-import type { AnchorStanding } from '../../admin/operation/anchor-standing.ts'
+import type { AnchorStanding } from '../../admin/operation/shapes.ts'
 import type { AnchorOption } from '../options.ts'
 import { anchorName } from './anchors.ts'
 

@@ -2,11 +2,11 @@ import t from 'tap'
 import type {
   AuthorityEffect,
   ExpectationAuthority,
-  ExpectationPrincipal,
   ExpectationTool,
 } from '../../../../proxy/admin/conditions/known.ts'
 import { sentenceOf } from '../../../../proxy/admin/conditions/sentence.ts'
 import { evaluateSentences } from '../../../../proxy/admin/conditions/truth.ts'
+import type { ExpectationPrincipal } from '../../../../proxy/admin/operation/changes.ts'
 
 const person = (name: string, capabilities: readonly string[], is_active = true): ExpectationPrincipal => ({
   principal_id: `acme::${name}`,
