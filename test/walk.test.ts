@@ -2,13 +2,17 @@ import { readFileSync } from 'node:fs'
 import { Agent } from 'node:https'
 import { join } from 'node:path'
 import t from 'tap'
+import { signedInAs } from './support/dashboard/signed-in.ts'
 import { ENGINE } from './support/db/engine.ts'
 import { mcpStage, tool, toolServer } from './support/mcp/stage.ts'
+import { ownerOnTheMachine } from './support/operators.ts'
 import { walkOf } from './support/walk.ts'
 
 // The way of one call, as docs/architecture.md draws it: a reader who follows it must not get lost.
 const MAX_LLM_FILES = 30
 const MAX_MCP_FILES = 46
+const MAX_CHANGE_FILES = 44
+const MAX_PAGE_FILES = 51
 
 /** The files that a section of the page names. */
 function namedIn(heading: string): readonly string[] {
@@ -67,4 +71,43 @@ await t.test('a call on a kept connection goes through few files', { skip }, asy
 
   const wiring = [...llm.files, ...mcp.files].filter((file) => WIRING.test(file))
   t.same(wiring, [], 'what makes pipelines, routes and handlers is not on the way of a call')
+})
+
+await t.test('so does a change by an operator, and a page of the dashboard', { skip }, async (t) => {
+  const stage = await mcpStage(t)
+  const files = await stage.register('files', await toolServer(t, [tool('read')]))
+  const bot = await stage.enroll('bot', ['llm.chat'])
+  await stage.bind(bot, files)
+  const alice = await ownerOnTheMachine(stage, 'alice')
+  const agent = new Agent({ ca: stage.ca, cert: alice.cert, key: alice.key, keepAlive: true, maxSockets: 1 })
+  t.teardown(() => agent.destroy())
+
+  let changes = 0
+  const change = await walkOf(async () => {
+    changes += 1
+    const body = { capabilities: ['llm.chat', `files.use_${changes}`] }
+    const path = `/v1/admin/agents/${bot.id}/capabilities`
+    const { status } = await stage.call(alice, 'PATCH', path, { body, agent })
+    if (status !== 200) throw new Error(`the change was answered ${status}`)
+  })
+  t.comment(`PATCH: ${change.files.length} files, ${change.functions} functions: ${change.files.join(' ')}`)
+  t.ok(change.files.length <= MAX_CHANGE_FILES, `${change.files.length} files for a change of capabilities`)
+  const own = namedIn('One administrative change')
+  const named = new Set([...namedIn('One LLM call'), ...own])
+  const unnamed = change.files.filter((file) => !named.has(file))
+  const elsewhere = own.filter((file) => !change.files.includes(file))
+  t.same({ unnamed, elsewhere }, { unnamed: [], elsewhere: [] }, 'the page says so')
+
+  const call: typeof stage.call = (who, method, path, asked) =>
+    stage.call(who, method, path, { ...asked, agent })
+  const browser = await signedInAs({ call }, alice)
+  const page = await walkOf(async () => {
+    const { status } = await browser.ask('GET', `/proxy/agents/${bot.id}`)
+    if (status !== 200) throw new Error(`the page was answered ${status}`)
+  })
+  t.comment(`page: ${page.files.length} files, ${page.functions} functions: ${page.files.join(' ')}`)
+  t.ok(page.files.length <= MAX_PAGE_FILES, `${page.files.length} files for the page of an agent`)
+
+  const wiring = [...change.files, ...page.files].filter((file) => WIRING.test(file))
+  t.same(wiring, [], 'what makes pipelines, routes and handlers is not on the way')
 })

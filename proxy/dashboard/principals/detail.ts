@@ -21,8 +21,7 @@ import {
 import { candidateCard } from './candidate.ts'
 import { capabilitiesCard, type TypedCapabilities } from './capabilities-card.ts'
 import { type PrincipalDetail, readPrincipalDetail } from './detailed.ts'
-import { eraseLink } from './erase.ts'
-import { PRINCIPAL_PAGES, type PrincipalPlural } from './kinds.ts'
+import { type CallerPlural, PRINCIPAL_PAGES, type PrincipalPlural } from './kinds.ts'
 import { trustedCasCard } from './trusted-cas.ts'
 
 /** GET /proxy/{kind}/{id}: one principal, and the form of its set. */
@@ -86,6 +85,12 @@ ${htmlIf(plural !== 'operators', () => html`<section class="card" id="usage" dat
 ${plural === 'operators' ? html`` : await bindingsOf(dashboard, id, facts)}
 ${await recent(dashboard, id, facts)}`
 }
+
+/** The link to the page of its erasure; the needed capability if its operator may not. */
+const eraseLink = (plural: CallerPlural, id: string, facts: AdministrationFacts): HtmlFragment =>
+  hasCapability(facts, capabilityToEnroll(PRINCIPAL_PAGES[plural].kind))
+    ? html`<p><a href="${pathOf(plural, id)}/erase">Erase…</a></p>`
+    : html`<p class="needs">Erasing needs <code>${capabilityToEnroll(PRINCIPAL_PAGES[plural].kind)}</code></p>`
 
 /** The MCP servers that it may reach. */
 async function bindingsOf(

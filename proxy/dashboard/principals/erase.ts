@@ -15,12 +15,6 @@ import { problems } from '../frame/problems.ts'
 import { type PrincipalDetail, readPrincipalDetail } from './detailed.ts'
 import { type CallerPlural, PRINCIPAL_PAGES } from './kinds.ts'
 
-/** The link to the page; the needed capability if its operator may not. */
-export const eraseLink = (plural: CallerPlural, id: string, facts: AdministrationFacts): HtmlFragment =>
-  hasCapability(facts, capabilityToEnroll(PRINCIPAL_PAGES[plural].kind))
-    ? html`<p><a href="${pathOf(plural, id)}/erase">Erase…</a></p>`
-    : html`<p class="needs">Erasing needs <code>${capabilityToEnroll(PRINCIPAL_PAGES[plural].kind)}</code></p>`
-
 /** GET /proxy/{kind}/{id}/erase: what an erasure destroys and keeps, before anybody asks for it. */
 export const erasePage =
   (plural: CallerPlural): DashboardPage =>
