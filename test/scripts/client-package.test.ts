@@ -123,7 +123,7 @@ t.test(
         'node:module',
         './needed-node.js',
         './client/needed-node.js',
-        '../proxy/runtime-check.js',
+        '../proxy/boot/runtime-check.js',
       ]
       t.same(
         linked.filter((specifier) => !harmless.includes(specifier ?? '')),
