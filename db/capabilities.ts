@@ -34,13 +34,13 @@ export function parseCapabilities(value: unknown): ParsedCapabilities {
   const held = new Set<string>()
   for (const [index, entry] of value.entries()) {
     if (isCapability(entry)) held.add(entry)
-    else errors.push({ field: `capabilities[${index}]`, message: rule(entry) })
+    else errors.push({ field: `capabilities[${index}]`, message: tokenRule(entry) })
   }
   return errors.length > 0 ? { ok: false, errors } : { ok: true, capabilities: [...held] }
 }
 
 // The entry itself is not repeated: it may be long, or not fit for a log.
-function rule(entry: unknown): string {
+function tokenRule(entry: unknown): string {
   return typeof entry === 'string' ? `must match ${TOKEN.source}` : 'must be a string'
 }
 

@@ -18,15 +18,15 @@ export function claimOnce(database: Database, digest: string, expiresAt: number)
   }
 }
 
-const compiled = new WeakMap<Database, string>()
+const claimSqlCache = new WeakMap<Database, string>()
 
 // Compiled once for each database: every call that comes with a proof waits for it.
 function claimSql(database: Database): string {
-  const known = compiled.get(database)
+  const known = claimSqlCache.get(database)
   if (known !== undefined) return known
   const query = database.kysely.insertInto('single_uses').values({ digest: '', expires_at: 0 })
   const { sql } = query.compile()
-  compiled.set(database, sql)
+  claimSqlCache.set(database, sql)
   return sql
 }
 

@@ -22,7 +22,12 @@ export interface PluginOrder {
  * capability … audit. Returns no problems if the order works. Does NOT check options.
  */
 export function checkOrder(order: PluginOrder): ConfigProblem[] {
-  return [...missing(order), ...repeated(order), ...misplaced(order), ...unmet(order)]
+  return [
+    ...missingPlugins(order),
+    ...repeatedPlugins(order),
+    ...misplacedPlugins(order),
+    ...unmetNeeds(order),
+  ]
 }
 
 const problem = ({ file, position }: PlacedFile, message: string): ConfigProblem => ({
@@ -31,7 +36,7 @@ const problem = ({ file, position }: PlacedFile, message: string): ConfigProblem
   message,
 })
 
-function missing({ files, catalogue }: PluginOrder): ConfigProblem[] {
+function missingPlugins({ files, catalogue }: PluginOrder): ConfigProblem[] {
   const mandatory = Object.entries(catalogue).flatMap(([plugin, row]) =>
     'file' in row ? [{ plugin, file: row.file }] : [],
   )
@@ -51,7 +56,7 @@ const inWords = (names: readonly string[]): string => `${names.slice(0, -1).join
  * Built-in plugins that stand in more than one file. An operator's own module may: its options differ. And so
  * may a shadow, in addition to the one that judges.
  */
-function repeated({ files }: PluginOrder): ConfigProblem[] {
+function repeatedPlugins({ files }: PluginOrder): ConfigProblem[] {
   return files.flatMap((file, index) => {
     const first = files.findIndex(({ plugin, shadow }) => plugin === file.plugin && shadow === file.shadow)
     if (isModulePath(file.plugin) || first === index) return []
@@ -68,19 +73,23 @@ function repeated({ files }: PluginOrder): ConfigProblem[] {
  * Before the gate a check could look at calls without a grant; after the record it would change the recorded
  * call.
  */
-function misplaced({ files, catalogue }: PluginOrder): ConfigProblem[] {
+function misplacedPlugins({ files, catalogue }: PluginOrder): ConfigProblem[] {
   const placeOf = ({ plugin }: PlacedFile) =>
     isModulePath(plugin) ? 'check' : catalogueRow(catalogue, plugin)?.place
   const gate = files.findIndex((file) => placeOf(file) === 'gate')
   const record = files.findIndex((file) => placeOf(file) === 'record')
   return files.flatMap((file, index) => {
     if (placeOf(file) !== 'check') return []
-    if (gate >= 0 && index < gate) return [outside(file, 'after', files[gate])]
-    return record >= 0 && index > record ? [outside(file, 'before', files[record])] : []
+    if (gate >= 0 && index < gate) return [outOfOrderProblem(file, 'after', files[gate])]
+    return record >= 0 && index > record ? [outOfOrderProblem(file, 'before', files[record])] : []
   })
 }
 
-function outside(file: PlacedFile, side: 'after' | 'before', anchor: PlacedFile | undefined): ConfigProblem {
+function outOfOrderProblem(
+  file: PlacedFile,
+  side: 'after' | 'before',
+  anchor: PlacedFile | undefined,
+): ConfigProblem {
   const what = isModulePath(file.plugin) ? 'a module of your own' : 'it'
   const rule = `${what} must come after capability and before audit`
   return problem(
@@ -96,7 +105,7 @@ interface FileRequirements {
 }
 
 /** Walks the files in order with the facts known so far. */
-function unmet({ files, catalogue, moduleNeeds }: PluginOrder): ConfigProblem[] {
+function unmetNeeds({ files, catalogue, moduleNeeds }: PluginOrder): ConfigProblem[] {
   const stated = files.map((placed): FileRequirements => {
     const { needs, gives } = catalogueRow(catalogue, placed.plugin) ?? {
       needs: moduleNeeds.get(placed.file) ?? [],
@@ -108,14 +117,15 @@ function unmet({ files, catalogue, moduleNeeds }: PluginOrder): ConfigProblem[] 
   const problems: ConfigProblem[] = []
   for (const [index, { placed, needs, gives }] of stated.entries()) {
     for (const need of needs) {
-      if (!known.has(need)) problems.push(...late(placed, need, stated.slice(index + 1), catalogue))
+      if (!known.has(need))
+        problems.push(...lateFactProblems(placed, need, stated.slice(index + 1), catalogue))
     }
     for (const given of gives) known.add(given)
   }
   return problems
 }
 
-function late(
+function lateFactProblems(
   file: PlacedFile,
   need: string,
   later: readonly FileRequirements[],

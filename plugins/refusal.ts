@@ -37,7 +37,7 @@ const unauthenticated = (message: string, challenge?: string): Reason => ({
 })
 const forbidden = (message: string): Reason => ({ status: 403, type: 'permission_error', message })
 const fault = (status: number, message: string): Reason => ({ status, type: 'api_error', message })
-const lasting = (reason: Reason): Reason => ({ ...reason, final: true })
+const finalReason = (reason: Reason): Reason => ({ ...reason, final: true })
 const unacceptable = (message: string): Reason => invalid(422, message)
 const overloaded = (message: string): Reason => ({ status: 503, type: 'overloaded_error', message })
 
@@ -187,11 +187,13 @@ export const REFUSAL_REASONS = {
     type: 'not_found_error',
     message: 'The rows that you asked for are not sealed yet. Try again in a second.',
   },
-  dialect_translation_unavailable: lasting(
+  dialect_translation_unavailable: finalReason(
     fault(501, 'The provider of this model speaks another dialect, and translation is not available yet.'),
   ),
-  provider_not_configured: lasting(overloaded('No key is configured for the provider of this model.')),
-  provider_auth_failed: lasting(fault(502, "The provider refused this gateway's key. Tell the operator.")),
+  provider_not_configured: finalReason(overloaded('No key is configured for the provider of this model.')),
+  provider_auth_failed: finalReason(
+    fault(502, "The provider refused this gateway's key. Tell the operator."),
+  ),
   provider_unreachable: fault(502, 'The provider could not be reached.'),
   provider_failed: fault(502, 'The provider answered with an error.'),
   // Anthropic's own status, by which clients choose another model.
@@ -228,7 +230,7 @@ export const REFUSAL_REASONS = {
   overloaded: overloaded('The service is too busy. Try again shortly.'),
   // Nobody reads this one: it stands in the log and in the outcome row.
   client_gone: invalid(499, 'The caller disconnected before the answer.'),
-  plugin_failed: lasting(fault(500, 'A check of this gateway failed, so the call is refused.')),
+  plugin_failed: finalReason(fault(500, 'A check of this gateway failed, so the call is refused.')),
   internal: fault(500, 'Something inside this gateway failed.'),
 } as const satisfies Record<string, Reason>
 

@@ -31,19 +31,19 @@ export async function runInSlices<Result>(work: WorkSteps<Result>, signal?: Abor
   }
 }
 
-const waiting: (() => void)[] = []
+const waitingTurns: (() => void)[] = []
 
 /** Resolves in a turn of the loop that nobody else has been given. First come, first served. */
 export const eventLoopTurn = (): Promise<void> =>
   new Promise((resolve) => {
-    waiting.push(resolve)
-    if (waiting.length === 1) setImmediate(grantTurn)
+    waitingTurns.push(resolve)
+    if (waitingTurns.length === 1) setImmediate(grantTurn)
   })
 
 function grantTurn(): void {
   // Its work runs before the next callback of the loop; if it wants another turn, it comes last.
-  waiting.shift()?.()
-  if (waiting.length > 0) setImmediate(grantTurn)
+  waitingTurns.shift()?.()
+  if (waitingTurns.length > 0) setImmediate(grantTurn)
 }
 
 /** Maps a list, and gives others their turn after each `atOnce` of its members. */

@@ -65,10 +65,10 @@ const hexOf = (character: string): string => (character.codePointAt(0) ?? 0).toS
  */
 export const escapeHiddenJson = (json: string): string =>
   // Most characters of any text need no look.
-  json.replace(/[^\x20-\x7e]+/g, (run) => run.replace(EVERY_HIDDEN, escaped))
+  json.replace(/[^\x20-\x7e]+/g, (run) => run.replace(EVERY_HIDDEN, escapeUnits))
 
 /** Returns the `\uXXXX` of the code units of a character. */
-function escaped(character: string): string {
+function escapeUnits(character: string): string {
   const units = Array.from({ length: character.length }, (_, at) => character.charCodeAt(at))
   return units.map((unit) => `\\u${unit.toString(16).padStart(4, '0')}`).join('')
 }

@@ -26,7 +26,7 @@ export const hasClient = (dist: string): boolean => existsSync(join(dist, 'scrip
 export function layClientPackage(root: string, dist: string, target: string): void {
   rmSync(target, { recursive: true, force: true })
   const at = (name: string): string => join(dist, 'scripts', name)
-  const { files, packages } = reached([...ENTRIES, ...TYPES].map(at))
+  const { files, packages } = followImports([...ENTRIES, ...TYPES].map(at))
   for (const file of files) {
     const place = join(target, 'dist', relative(dist, file))
     mkdirSync(dirname(place), { recursive: true })
@@ -74,7 +74,7 @@ interface ReachedFiles {
 }
 
 /** Follows the imports of built files. */
-function reached(entries: readonly string[]): ReachedFiles {
+function followImports(entries: readonly string[]): ReachedFiles {
   const files = new Set<string>()
   const packages = new Set<string>()
   const waiting = [...entries]

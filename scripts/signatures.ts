@@ -11,7 +11,7 @@ export type SignatureVerdict =
  * digests of the lock file hold all the same (`check-lock.ts`).
  */
 export function signatureVerdict(text: string): SignatureVerdict {
-  const found = parsed(text)
+  const found = parseObjectOrEmpty(text)
   if (Array.isArray(found.invalid) && Array.isArray(found.missing)) {
     return { checked: true, invalid: found.invalid.map(nameOf), missing: found.missing.map(nameOf) }
   }
@@ -19,7 +19,7 @@ export function signatureVerdict(text: string): SignatureVerdict {
   return { checked: false, why: why || 'npm gave no verdict' }
 }
 
-function parsed(text: string) {
+function parseObjectOrEmpty(text: string) {
   try {
     const value: unknown = JSON.parse(text)
     return isObject(value) ? value : {}

@@ -90,7 +90,7 @@ export async function createAuthority(options: NewAuthorityOptions): Promise<New
       commonName: `${organisation} Issuing CA`,
       publicKey: intermediateKey.publicKey,
       notAfter: yearsAfter(at, INTERMEDIATE_YEARS),
-      extensions: [authorityConstraints(0), certSignKeyUsage(), ...within(trustDomain)],
+      extensions: [authorityConstraints(0), certSignKeyUsage(), ...trustDomainConstraints(trustDomain)],
     },
     { certificate: readCertificate(root.raw), key: rootKey.privateKey },
   )
@@ -103,7 +103,7 @@ export async function createAuthority(options: NewAuthorityOptions): Promise<New
 }
 
 // A URI constraint without a leading dot is one exact host (RFC 5280 §4.2.1.10), here the trust domain.
-function within(trustDomain: string | undefined) {
+function trustDomainConstraints(trustDomain: string | undefined) {
   return trustDomain === undefined
     ? []
     : [permittedNameConstraints(new GeneralName({ type: URI_NAME, value: trustDomain }))]

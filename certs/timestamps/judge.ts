@@ -110,7 +110,7 @@ const pathOf = (
 ): Promise<CertificationPath> =>
   verifyChain({
     leafPem: link.x509.toString(),
-    intermediatesPem: others.flatMap(readable).map(String).join(''),
+    intermediatesPem: others.flatMap(parseIfUsable).map(String).join(''),
     rootsPem: cas.map(String),
     at,
     purpose: 'time_stamps',
@@ -118,7 +118,7 @@ const pathOf = (
 
 /** True if the issuers' names, signed by anybody, lead from a signer's certificate to a CA. */
 function namesCa({ signer, others }: VerifiedSigner, { cas }: StampAuthority): boolean {
-  const rest = others.flatMap(readable)
+  const rest = others.flatMap(parseIfUsable)
   const met = new Set<X509Certificate>([signer.link.x509])
   for (const one of met) {
     if (cas.some(({ subject }) => subject === one.issuer)) return true
@@ -128,7 +128,7 @@ function namesCa({ signer, others }: VerifiedSigner, { cas }: StampAuthority): b
 }
 
 /** The certificate, if it can stand in a chain: the others prove nothing, and do no harm. */
-function readable(der: Uint8Array): readonly X509Certificate[] {
+function parseIfUsable(der: Uint8Array): readonly X509Certificate[] {
   try {
     const x509 = new X509Certificate(der)
     chainCertificateOf(x509)

@@ -88,29 +88,32 @@ const isSame = (one: Uint8Array, other: Uint8Array | undefined): boolean =>
   other !== undefined && Buffer.compare(one, other) === 0
 
 function checkAttributes({ content, signer }: TimeStampToken, certificate: Uint8Array): void {
-  const digest = only(signer, MESSAGE_DIGEST)
+  const digest = singleAttributeValue(signer, MESSAGE_DIGEST)
   if (
-    oidOf(only(signer, CONTENT_TYPE)) !== TST_INFO ||
+    oidOf(singleAttributeValue(signer, CONTENT_TYPE)) !== TST_INFO ||
     !isSame(hash(digestOf(signer), content, 'buffer'), digest && octetsOf(digest))
   )
     throw new StampError('is not what was signed')
-  const [first, second] = [only(signer, SIGNING_CERTIFICATE), only(signer, SIGNING_CERTIFICATE_V2)]
+  const [first, second] = [
+    singleAttributeValue(signer, SIGNING_CERTIFICATE),
+    singleAttributeValue(signer, SIGNING_CERTIFICATE_V2),
+  ]
   const isBound =
     (first ?? second) !== undefined &&
-    (!first || binds(first, certificate, 'sha1')) &&
-    (!second || binds(second, certificate, 'sha256'))
+    (!first || isBoundTo(first, certificate, 'sha1')) &&
+    (!second || isBoundTo(second, certificate, 'sha256'))
   if (!isBound) throw new StampError('does not bind the certificate of its signer')
 }
 
 /** The one value of the one attribute of a type; undefined if it is not there. */
-function only({ attributes }: SignerInfo, oid: string): Asn1Element | undefined {
+function singleAttributeValue({ attributes }: SignerInfo, oid: string): Asn1Element | undefined {
   const [one, another] = attributes.filter(({ type }) => type === oid)
   if (another || (one && one.values.length !== 1)) throw new Error(`the attribute ${oid} is there twice`)
   return one?.values[0]
 }
 
 /** True if the first certificate of a SigningCertificate, of either version, is this one. */
-function binds(attribute: Asn1Element, certificate: Uint8Array, usual: 'sha1' | 'sha256'): boolean {
+function isBoundTo(attribute: Asn1Element, certificate: Uint8Array, usual: 'sha1' | 'sha256'): boolean {
   const [list] = partsOf(attribute, ASN1_TAG.sequence)
   const [head, next] = partsOf(partsOf(list, ASN1_TAG.sequence)[0], ASN1_TAG.sequence)
   // The second version may name a digest first.

@@ -35,17 +35,18 @@ export function decodeAsn1(der: Uint8Array): Asn1Value {
   // asn1js reads the buffer behind a view in places; a copy has no other bytes behind it.
   const bytes = Uint8Array.from(der)
   const { offset, result } = fromBER(bytes, LIMITS)
-  if (offset !== bytes.byteLength || !fits(result)) throw new Error('this is not exactly one ASN.1 value')
+  if (offset !== bytes.byteLength || !isWithinParent(result))
+    throw new Error('this is not exactly one ASN.1 value')
   return result
 }
 
 // asn1js lets a value reach beyond the end of the one that holds it: the signed value would not be the one
 // that is read.
-function fits(node: BaseBlock): boolean {
+function isWithinParent(node: BaseBlock): boolean {
   if (!(node instanceof Constructed)) return true
   const { lenBlock, valueBlock } = node
   const held = valueBlock.value.reduce((sum, { blockLength }) => sum + blockLength, 0)
-  return (lenBlock.isIndefiniteForm || held === lenBlock.length) && valueBlock.value.every(fits)
+  return (lenBlock.isIndefiniteForm || held === lenBlock.length) && valueBlock.value.every(isWithinParent)
 }
 
 /**

@@ -24,7 +24,7 @@ const LOOPBACK: readonly HostAddress[] = [
  * loopback for `localhost` and the names below it (RFC 6761 §6.3). Empty: none.
  */
 export async function machineAddresses(host: string): Promise<readonly HostAddress[]> {
-  const name = bare(host)
+  const name = normalizeHost(host)
   const found = addressesIn(await textOf(HOSTS_FILE), name)
   return found.length === 0 && /(?:^|\.)localhost$/.test(name) ? LOOPBACK : found
 }
@@ -53,18 +53,18 @@ const MAX_SEARCHED = 16
  * alone.
  */
 export function expandSearchList(host: string, text: string): readonly string[] {
-  if (host.endsWith('.')) return [bare(host)]
+  if (host.endsWith('.')) return [normalizeHost(host)]
   const lines = text.split('\n').map((line) => line.trim().split(/\s+/))
   // The last one counts.
   const [, ...domains] = lines.findLast(([word]) => word === 'search' || word === 'domain') ?? []
   const options = lines.filter(([word]) => word === 'options').flat()
   const ndots = options.findLast((option) => /^ndots:\d+$/.test(option)) ?? 'ndots:1'
-  const below = domains.slice(0, MAX_SEARCHED).map((domain) => `${host}.${bare(domain)}`)
+  const below = domains.slice(0, MAX_SEARCHED).map((domain) => `${host}.${normalizeHost(domain)}`)
   const isFull = host.split('.').length - 1 >= Number(ndots.slice('ndots:'.length))
   return isFull ? [host, ...below] : [...below, host]
 }
 
-const bare = (host: string): string => host.toLowerCase().replace(/\.$/, '')
+const normalizeHost = (host: string): string => host.toLowerCase().replace(/\.$/, '')
 
 /**
  * Sorts addresses so that the family that this machine can reach comes first: IPv6 if an interface has a

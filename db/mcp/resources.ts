@@ -134,17 +134,17 @@ export function mcpResourceOf(row: McpResourceRow): McpResource {
 }
 
 /** The texts read last: a request must not pay for parsing an unchanged text. */
-const texts = new LRUCache<string, object>({ max: 1024 })
+const parsedTexts = new LRUCache<string, object>({ max: 1024 })
 
 function read(text: string): unknown {
-  const known = texts.get(text)
+  const known = parsedTexts.get(text)
   if (known !== undefined) return known
-  const value = frozen(JSON.parse(text))
-  texts.set(text, value)
+  const value = freezeObject(JSON.parse(text))
+  parsedTexts.set(text, value)
   return value
 }
 
-function frozen(value: unknown): object {
+function freezeObject(value: unknown): object {
   if (typeof value !== 'object' || value === null)
     throw new Error('a stored MCP resource holds no JSON object')
   return Object.freeze(Array.isArray(value) ? value : Object.assign(Object.create(null), value))

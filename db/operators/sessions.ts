@@ -46,10 +46,10 @@ export async function listStoredSessions(
   of?: OperatorSessionOwner,
 ): Promise<readonly StoredSession[]> {
   const all = sessions(db).orderBy('s.created_at', 'desc').orderBy('s.id_sha256').limit(MAX_SHOWN)
-  return (of === undefined ? all : all.where(isOf(of))).execute()
+  return (of === undefined ? all : all.where(isOwnedBy(of))).execute()
 }
 
-const isOf =
+const isOwnedBy =
   ({ principalId }: OperatorSessionOwner) =>
   (row: ExpressionBuilder<{ s: DatabaseSchema['operator_sessions'] }, 's'>) =>
     principalId === null ? row('s.via', '=', 'secret') : row('s.principal_id', '=', principalId)
@@ -70,7 +70,7 @@ export async function excessSessions(
   const rows = await kysely
     .selectFrom('operator_sessions as s')
     .select('s.id_sha256')
-    .where(isOf(owner))
+    .where(isOwnedBy(owner))
     .orderBy('s.created_at', 'desc')
     .orderBy('s.id_sha256')
     .offset(MAX_SESSIONS_PER_OPERATOR - 1)
@@ -91,7 +91,7 @@ export function endOldestSessions(
   const others = kysely
     .selectFrom('operator_sessions as s')
     .select('s.id_sha256')
-    .where(isOf(owner))
+    .where(isOwnedBy(owner))
     .where('s.id_sha256', '!=', digest)
   const newest = others
     .orderBy('s.created_at', 'desc')
@@ -119,20 +119,20 @@ export async function sessionsOfLogout(
   const { total } = await db.kysely
     .selectFrom('operator_sessions as s')
     .select(({ fn }) => fn.countAll().as('total'))
-    .where(isAbout(logout))
+    .where(matchesLogout(logout))
     .executeTakeFirstOrThrow()
-  const newest = sessions(db).where(isAbout(logout)).orderBy('s.created_at', 'desc').limit(MAX_SHOWN)
+  const newest = sessions(db).where(matchesLogout(logout)).orderBy('s.created_at', 'desc').limit(MAX_SHOWN)
   return { newest: await newest.execute(), total: Number(total) }
 }
 
 /** Ends all sessions that a logout is about, however many they are. May change no row. */
 export function endSessionsOfLogout({ kysely }: Database, logout: ProviderLogout): LedgerStatement {
-  const all = kysely.selectFrom('operator_sessions as s').select('s.id_sha256').where(isAbout(logout))
+  const all = kysely.selectFrom('operator_sessions as s').select('s.id_sha256').where(matchesLogout(logout))
   return statementOf(kysely.deleteFrom('operator_sessions').where('id_sha256', 'in', all).compile())
 }
 
 /** A logout that names neither a person nor a session is about none. */
-const isAbout =
+const matchesLogout =
   ({ issuer, subject, providerSession }: ProviderLogout) =>
   (row: ExpressionBuilder<{ s: DatabaseSchema['operator_sessions'] }, 's'>) => {
     const named = [

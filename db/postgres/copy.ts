@@ -57,7 +57,7 @@ export async function copyToPostgres({ file, url, onCopied }: PostgresCopyOption
     await client.connect()
     const problem = await durabilityProblem(client)
     if (problem !== null) throw new Error(problem)
-    const last = await copied(client, source)
+    const last = await lastCopiedSeq(client, source)
     const rows = await copyLedger(client, source, last, onCopied)
     await copyTables(client, source)
     const verdict = await verifyDatabase(target.kysely, { pages: placedPages })
@@ -80,7 +80,7 @@ function assertOfThisVersion(source: SQLite.Database): void {
 }
 
 /** Returns the seq of the last row that an earlier try has copied; 0 if there is none. */
-async function copied(client: Client, source: SQLite.Database): Promise<number> {
+async function lastCopiedSeq(client: Client, source: SQLite.Database): Promise<number> {
   const { rows: principals } = await client.query(
     `select 1 from internal_agents union all select 1 from local_user_principals
      union all select 1 from local_workload_principals limit 1`,

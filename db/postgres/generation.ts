@@ -18,7 +18,7 @@ export const authorityGeneration: Migration = {
 /** The same of the principals that came later. */
 export const operatorGeneration: Migration = {
   async up(db: Kysely<unknown>): Promise<void> {
-    const columns = without(PRINCIPAL, 'principal_ref', 'spiffe_bundle')
+    const columns = columnsWithout(PRINCIPAL, 'principal_ref', 'spiffe_bundle')
     for (const statement of triggerOf('local_operator_principals', columns))
       await sql.raw(statement).execute(db)
   },
@@ -55,14 +55,14 @@ const PRINCIPAL = [
   ],
   ...['dpop_jkt', 'previous_dpop_jkt', 'previous_dpop_jkt_until', 'authority_revision'],
 ]
-const without = (columns: readonly string[], ...gone: readonly string[]): readonly string[] =>
+const columnsWithout = (columns: readonly string[], ...gone: readonly string[]): readonly string[] =>
   columns.filter((column) => !gone.includes(column))
 
 /** The tables that decisions are made by, and their columns if not all matter: a use changes no principal. */
 const TABLES: Readonly<Record<string, readonly string[]>> = {
-  internal_agents: without(PRINCIPAL, 'principal_ref'),
-  local_user_principals: without(PRINCIPAL, 'spiffe_bundle'),
-  local_workload_principals: without(PRINCIPAL, 'principal_ref', 'spiffe_bundle'),
+  internal_agents: columnsWithout(PRINCIPAL, 'principal_ref'),
+  local_user_principals: columnsWithout(PRINCIPAL, 'spiffe_bundle'),
+  local_workload_principals: columnsWithout(PRINCIPAL, 'principal_ref', 'spiffe_bundle'),
   certificate_pins: [],
   subject_keys: [],
   settings: [],

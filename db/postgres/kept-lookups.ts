@@ -13,7 +13,7 @@ const MAX_ROWS = 20_000
 const MAX_SIZE = 32 * 1_048_576
 const ROW_SIZE = 512
 
-let prepares = 0
+let preparedCount = 0
 
 /**
  * Caches rows of look-ups until authority changes anywhere: a row is given only while the session that hears
@@ -59,8 +59,8 @@ export class LookupCache {
   /** A look-up that is asked each time. Prepared once on each connection that it is asked on. */
   asked<R>(query: Compilable<R>): PreparedLookup<R> {
     const text = query.compile().sql
-    prepares += 1
-    const name = `lookup_${prepares}`
+    preparedCount += 1
+    const name = `lookup_${preparedCount}`
     return async (...parameters) => {
       if (holdsNul(parameters)) return undefined
       const asking = this.#pool.query({ name, text, values: [...parameters] })
@@ -75,7 +75,7 @@ export class LookupCache {
   /** The same, asked if nothing is cached. */
   kept<R extends object>(query: Compilable<R>): PreparedLookup<R> {
     const ask = this.asked(query)
-    const name = prepares
+    const name = preparedCount
     return (...parameters) => {
       if (!this.#presence.stands) return ask(...parameters)
       // No row is found by a text with a NUL in it, so that no two keys are alike.

@@ -76,10 +76,10 @@ export function rethrowQueryError(error: unknown): never {
   // An error in an answer is the question's fault, unless the server cannot serve now, or ends the
   // connection.
   const isAnswer = error instanceof DatabaseError && error.severity !== 'FATAL'
-  if (isAnswer && !AWAY.test(error.code ?? '')) throw error
+  if (isAnswer && !SERVER_UNAVAILABLE_CODES.test(error.code ?? '')) throw error
   throw new DatabaseUnavailable(`the database is away: ${messageOf(error)}`, { cause: error })
 }
 
 // PostgreSQL's appendix A: connections, resources, a question that took too long, a server that stops or
 // starts.
-const AWAY = /^(08|53|57014|57P)/
+const SERVER_UNAVAILABLE_CODES = /^(08|53|57014|57P)/

@@ -12,15 +12,15 @@ const OF_ERASED = ['user.cert_rotated', 'user.certificate_issued']
  * service itself rests on its CA and on the names in it.
  */
 export const nothingIssued = (database: Database): RowAssertion => {
-  const { sql: text } = nobody(database).compile()
+  const { sql: text } = noPrincipalQuery(database).compile()
   return { sql: text, parameters: [] }
 }
 
 /** Denies {@link nothingIssued}. */
 export const isAnythingIssued = async (database: Database): Promise<boolean> =>
-  (await nobody(database).executeTakeFirst()) === undefined
+  (await noPrincipalQuery(database).executeTakeFirst()) === undefined
 
-function nobody({ kysely }: Database) {
+function noPrincipalQuery({ kysely }: Database) {
   const none = kysely.selectNoFrom(sql.lit(1).as('holds'))
   const rows = kysely
     .selectFrom('audit_log')

@@ -112,11 +112,11 @@ const trustPage = ({ kysely }: Database, after?: TrustKey) => {
 export function noAgentTrustsOnly(db: Database, digest: string): RowAssertion {
   const question = db.kysely
     .selectNoFrom(sql.lit(1).as('holds'))
-    .where((row) => row.not(row.exists(aloneOn(db, digest))))
+    .where((row) => row.not(row.exists(agentsTrustingOnly(db, digest))))
   return { sql: question.compile().sql, parameters: [digest, digest] }
 }
 
-const aloneOn = ({ kysely }: Database, digest: string) =>
+const agentsTrustingOnly = ({ kysely }: Database, digest: string) =>
   kysely
     .selectFrom('agent_trusted_cas as t')
     .innerJoin('internal_agents as a', 'a.agent_id', 't.agent_id')

@@ -74,7 +74,7 @@ export function setCapabilities(
   db: Database,
   change: PrincipalChange & { readonly revision: number; readonly capabilities: readonly string[] },
 ): LedgerStatement {
-  const query = updated(db, change).set({
+  const query = authorityUpdate(db, change).set({
     capabilities: JSON.stringify(change.capabilities),
     candidate_since: sql`case when candidate is null then null else ${timestamp(change.at)} end`,
   })
@@ -91,7 +91,7 @@ export function setCandidate(
 ): LedgerStatement {
   const { capabilities } = change
   return statementOf(
-    changed(db, change)
+    revisionedUpdate(db, change)
       .set({
         candidate: capabilities && JSON.stringify(capabilities),
         candidate_since: capabilities && timestamp(change.at),
@@ -103,7 +103,7 @@ export function setCandidate(
 
 /** Removes a candidate set along with another change of its principal, in the same unit. */
 export function clearCandidateSet(db: Database, change: PrincipalChange): LedgerStatement {
-  return statementOf(one(db, change).set(NO_CANDIDATE).compile(), 1)
+  return statementOf(principalUpdate(db, change).set(NO_CANDIDATE).compile(), 1)
 }
 
 const NO_CANDIDATE = { candidate: null, candidate_since: null } as const
@@ -114,7 +114,7 @@ export function setActive(
   change: PrincipalChange & { readonly active: boolean },
 ): LedgerStatement {
   return statementOf(
-    updated(db, change)
+    authorityUpdate(db, change)
       .set({ is_active: change.active ? 1 : 0 })
       .compile(),
     1,
@@ -135,7 +135,7 @@ export function setDpopJkt(
 ): LedgerStatement {
   const { jkt, previous, graceUntil } = change
   const kept = graceUntil && previous !== jkt ? previous : null
-  const query = updated(db, change).set({
+  const query = authorityUpdate(db, change).set({
     dpop_jkt: jkt,
     previous_dpop_jkt: kept,
     previous_dpop_jkt_until: kept === null ? null : timestamp(graceUntil ?? 0),
@@ -157,7 +157,7 @@ interface ReEnrollment extends PrincipalChange {
  * is free again only once its holder was put out. Changes no row otherwise.
  */
 export function reEnroll(db: Database, principal: ReEnrollment): LedgerStatement {
-  const query = updated(db, principal)
+  const query = authorityUpdate(db, principal)
     .set({
       display_name: principal.displayName,
       capabilities: JSON.stringify(principal.capabilities),
@@ -182,7 +182,7 @@ export function blankPrincipal(
   db: Database,
   change: PrincipalChange & { readonly revision: number },
 ): LedgerStatement {
-  const query = updated(db, change).set({
+  const query = authorityUpdate(db, change).set({
     display_name: null,
     capabilities: '[]',
     ...NO_CANDIDATE,
@@ -219,7 +219,7 @@ export function setSpiffeBundle(
 
 /** Counts a change of the object that is kept elsewhere, i.e. a new pin, so that its ETag changes with it. */
 export function touchRevision(db: Database, change: PrincipalChange): LedgerStatement {
-  return statementOf(updated(db, change).compile(), 1)
+  return statementOf(authorityUpdate(db, change).compile(), 1)
 }
 
 /**
@@ -227,19 +227,22 @@ export function touchRevision(db: Database, change: PrincipalChange): LedgerStat
  * traffic. May change no row: the rest of the unit must not fail for it.
  */
 export function touchLastSeen(db: Database, change: PrincipalChange): LedgerStatement {
-  const query = one(db, change).set({ last_seen_at: timestamp(change.at) })
+  const query = principalUpdate(db, change).set({ last_seen_at: timestamp(change.at) })
   return { ...statementOf(query.compile()), beside: 'upkeep' }
 }
 
-function one({ kysely }: Database, { type, id }: PrincipalChange) {
+function principalUpdate({ kysely }: Database, { type, id }: PrincipalChange) {
   const { table, id: column } = PRINCIPAL_TABLES[type]
   return kysely.updateTable(table).where(kysely.dynamic.ref(column), '=', id)
 }
 
 /** Counts a change of the object, and says who made it. */
-function changed(db: Database, change: PrincipalChange) {
+function revisionedUpdate(db: Database, change: PrincipalChange) {
   const { revision } = change
-  const found = revision === undefined ? one(db, change) : one(db, change).where('revision', '=', revision)
+  const found =
+    revision === undefined
+      ? principalUpdate(db, change)
+      : principalUpdate(db, change).where('revision', '=', revision)
   return found.set((row) => ({
     revision: row('revision', '+', 1),
     updated_at: timestamp(change.at),
@@ -250,9 +253,9 @@ function changed(db: Database, change: PrincipalChange) {
 // An agent's `federation_revision` counts up with each change of its object, not only of its capabilities
 // (spec §3): its receivers must not go on trusting an agent that was deactivated, or a certificate that was
 // replaced.
-function updated(db: Database, change: PrincipalChange) {
+function authorityUpdate(db: Database, change: PrincipalChange) {
   // Each of these changes is one of authority, and each unit makes one of them.
-  const query = changed(db, change).set((row) => ({
+  const query = revisionedUpdate(db, change).set((row) => ({
     authority_revision: row('authority_revision', '+', 1),
   }))
   if (change.type !== 'agent') return query

@@ -102,7 +102,7 @@ export async function openSqliteDatabase(
     kysely,
     engine: 'sqlite',
     file,
-    lookup: (query) => prepared(connection, query),
+    lookup: (query) => prepareLookup(connection, query),
     authority: new AuthorityChanges(),
     audit,
     treeRows: sqliteTreeRows(kysely, audit),
@@ -132,7 +132,7 @@ export async function sqliteMigrationState(file: string): Promise<MigrationState
   }
 }
 
-function prepared<R>(connection: SQLite.Database, query: Compilable<R>): PreparedLookup<R> {
+function prepareLookup<R>(connection: SQLite.Database, query: Compilable<R>): PreparedLookup<R> {
   const statement = connection.prepare<unknown[], R>(query.compile().sql)
   return statement.get.bind(statement)
 }

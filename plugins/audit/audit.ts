@@ -126,7 +126,7 @@ export function audit({
     else if (ledger.failing) throw new LedgerError('unavailable', 'the audit ledger cannot be written')
     const { configDigest } = judging
     const authority = decisionAuthority(facts, judging, why)
-    return summaries.count({ ...kind, ...repeated(facts, why), authority, configDigest })
+    return summaries.count({ ...kind, ...repeatedRefusal(facts, why), authority, configDigest })
   }
   return {
     allowed: (facts, standing = []) => {
@@ -135,7 +135,7 @@ export function audit({
       return commit(facts, { assertions, statements: claim(facts), entries }).catch((error: unknown) => {
         // Its caller is told that it was not recorded, and nothing is dispatched.
         if (isInDoubt(error))
-          outcomes.settleInDoubt(outcomeEntry(facts, unrecorded(facts.at), judging.configDigest))
+          outcomes.settleInDoubt(outcomeEntry(facts, unrecordedSettlement(facts.at), judging.configDigest))
         throw error
       })
     },
@@ -174,7 +174,7 @@ const isStale = (error: unknown): boolean => error instanceof LedgerError && err
 
 const isInDoubt = (error: unknown): boolean => error instanceof LedgerError && error.inDoubt
 
-const unrecorded = (at: number): CallSettlement => ({
+const unrecordedSettlement = (at: number): CallSettlement => ({
   at,
   status: 'error',
   provider: null,
@@ -195,7 +195,7 @@ const isIdentified = (facts: PartialDecisionFacts): facts is IdentifiedFacts =>
 
 const REPLAY: RecordedRefusal = { reason: 'proof_invalid', by: 'dpop', requiredCapability: null, passed: [] }
 
-const repeated = (facts: IdentifiedFacts, { by, requiredCapability }: RecordedRefusal) => ({
+const repeatedRefusal = (facts: IdentifiedFacts, { by, requiredCapability }: RecordedRefusal) => ({
   requestId: facts.id,
   at: facts.at,
   bodySha256: facts.body ? (facts.bodySha256 ?? facts.commitments.of('body_sha256', facts.body)) : null,

@@ -183,7 +183,7 @@ const usedCertificate = ({ principal, holder = principal }: PartialDecisionFacts
 
 /** The headers in which clients name their session, in the order of trust in them. */
 const SESSIONS = ['mcp-session-id', 'x-claude-code-session-id', 'session-id'] as const
-const SANE = /^[!-~]{1,128}$/
+const PRINTABLE_TRACE = /^[!-~]{1,128}$/
 /**
  * An id of ours that says more than its name (proxy/mcp/state/sealed-session.ts): the name alone is recorded.
  */
@@ -196,7 +196,7 @@ function tracesOf({ headers }: PartialDecisionFacts): JsonObject {
   const session = (typeof given === 'string' && NAMED.exec(given)?.[1]) || given
   const trace = headers.traceparent === undefined ? null : TRACE.exec(String(headers.traceparent))
   return {
-    ...(typeof session === 'string' && SANE.test(session) && { session_id: session }),
+    ...(typeof session === 'string' && PRINTABLE_TRACE.test(session) && { session_id: session }),
     ...(trace?.[1] && { trace_id: trace[1] }),
   }
 }

@@ -140,14 +140,14 @@ export function normalUrl(text: string): string | null {
   if (!url || host === '') return null
   // The parser reads 127.1 as 127.0.0.1; a client that signed that has not named us.
   if (!host.startsWith('[') && host.toLowerCase() !== url.hostname) return null
-  return `${url.origin}${url.pathname.replaceAll(/%[0-9A-Fa-f]{2}/g, unescaped)}`
+  return `${url.origin}${url.pathname.replaceAll(/%[0-9A-Fa-f]{2}/g, normalizeEscape)}`
 }
 
 // Printable ASCII, a host that needs no unescaping, no user. The parser alone is looser: it would take a
 // third slash, a backslash or an escaped look-alike of a name for something else than the client signed.
 const ABSOLUTE = /^https?:\/\/([a-z0-9._-]+|\[[0-9a-f:.]+\])(?::\d{0,5})?(?:[/?#][\x21-\x5b\x5d-\x7e]*)?$/i
 
-function unescaped(triplet: string): string {
+function normalizeEscape(triplet: string): string {
   const character = String.fromCharCode(Number.parseInt(triplet.slice(1), 16))
   return /[A-Za-z0-9._~-]/.test(character) ? character : triplet.toUpperCase()
 }

@@ -64,7 +64,7 @@ export function jsonBody({
       checkHeaders(arrival.headers)
       const read = (body: Buffer): JsonBody | Promise<JsonBody> => {
         if (empty && body.length === 0) return { body, json: {}, spans: new Map(), wide: NONE }
-        if (body.length === 0) throw refused('The body is empty; a JSON object is expected.')
+        if (body.length === 0) throw bodyRefusal('The body is empty; a JSON object is expected.')
         return body.length > BYTES_AT_ONCE ? inSlices(body, arrival) : objectOf(body, scanJson(body))
       }
       const body = arrival.readBody(limit, arrival)
@@ -76,15 +76,15 @@ export function jsonBody({
 function checkHeaders(headers: Arrival['headers']): void {
   const encoding = headers['content-encoding']
   if (encoding !== undefined && encoding.toLowerCase() !== 'identity') {
-    throw refused('The body must not be compressed: send it without content-encoding.')
+    throw bodyRefusal('The body must not be compressed: send it without content-encoding.')
   }
   const type = headers['content-type']
   if (type !== undefined && !isJsonType(type)) {
-    throw refused('The body must be JSON in UTF-8: send content-type: application/json.')
+    throw bodyRefusal('The body must be JSON in UTF-8: send content-type: application/json.')
   }
 }
 
-const refused = (message: string): Refusal => new Refusal('body_invalid', { message })
+const bodyRefusal = (message: string): Refusal => new Refusal('body_invalid', { message })
 
 /** `application/json`, with parameters or not; a charset, when named, must be UTF-8 (RFC 8259 §8.1). */
 function isJsonType(value: string): boolean {
@@ -149,11 +149,11 @@ const MAX_OUTERMOST = 1_000
 
 /** Refuses a member that another reader takes for one that is read here: it would do something unjudged. */
 function judge({ spans }: JsonScan, judged: JudgedNames): void {
-  if (spans.size > MAX_OUTERMOST) throw refused(`The body has more than ${MAX_OUTERMOST} members.`)
+  if (spans.size > MAX_OUTERMOST) throw bodyRefusal(`The body has more than ${MAX_OUTERMOST} members.`)
   for (const name of spans.keys()) {
     const mistaken = judged.mistakenFor(name)
     if (mistaken === null) continue
-    throw refused(`The body has a member ${name}, which some readers take for ${mistaken}. Leave it out.`)
+    throw bodyRefusal(`The body has a member ${name}, which some readers take for ${mistaken}. Leave it out.`)
   }
 }
 

@@ -5,7 +5,7 @@ import { scanJson } from './scan.ts'
 /** Reads the JSON object that the bytes are, strictly; null if they are anything else. */
 export function parseJsonObject(bytes: Buffer): UnknownRecord | null {
   try {
-    return isUtf8(bytes) ? (plain(bytes.toString()) ?? scanned(bytes)) : null
+    return isUtf8(bytes) ? (parsePlainObject(bytes.toString()) ?? scanObject(bytes)) : null
   } catch {
     // It is not one, for any reason.
     return null
@@ -17,13 +17,13 @@ export function parseJsonObject(bytes: Buffer): UnknownRecord | null {
  * value that is written back to the same text can be read in no other way, and in a third of the time that a
  * scan takes.
  */
-function plain(text: string): UnknownRecord | null {
+function parsePlainObject(text: string): UnknownRecord | null {
   if (!text.startsWith('{') || text.lastIndexOf('{') > 0 || text.includes('[')) return null
   const value: unknown = JSON.parse(text)
   return isObject(value) && JSON.stringify(value) === text ? value : null
 }
 
-function scanned(bytes: Buffer): UnknownRecord | null {
+function scanObject(bytes: Buffer): UnknownRecord | null {
   const { value, escapedNames } = scanJson(bytes, 0)
   // A value that is written back to the same text has no name that can be written plainly.
   if (escapedNames && JSON.stringify(value) !== bytes.toString()) scanJson(bytes)

@@ -171,7 +171,7 @@ class Scanner {
     const inside = this.#inside
     if (byte !== QUOTE || !inside) throw this.#wrong()
     const end = this.#pieceEnd(at + 1)
-    const name = unescaped(this.#bytes, at + 1, end)
+    const name = readStringText(this.#bytes, at + 1, end)
     if (this.#bytes[end] !== QUOTE || name.length > MAX_TOKEN) {
       throw invalid(`has a member name longer than ${MAX_TOKEN} characters`, at)
     }
@@ -204,7 +204,7 @@ class Scanner {
   /** Reads the string that goes on at `start`, or a piece of it that is enough for one step. */
   #string(start: number): void {
     const end = this.#pieceEnd(start)
-    const text = this.#begun + unescaped(this.#bytes, start, end)
+    const text = this.#begun + readStringText(this.#bytes, start, end)
     const isWhole = this.#bytes[end] === QUOTE
     this.#begun = isWhole ? '' : text
     this.#rest = isWhole ? 0 : end
@@ -237,7 +237,7 @@ class Scanner {
     let end = start
     const most = Math.min(start + MAX_TOKEN, this.#bytes.length)
     while (end < most && !ENDS_WORD[this.#bytes[end] ?? 0]) end += 1
-    this.#put(parsed(this.#bytes.toString('latin1', start, end), start), end)
+    this.#put(parseScalar(this.#bytes.toString('latin1', start, end), start), end)
   }
 
   #endOfValue(byte: number): void {
@@ -289,15 +289,15 @@ const isSpace = (byte: number | undefined): boolean =>
 const NOT_PLAIN = /[\\\x00-\x1f]/
 
 /** Reads the text between the quotes of a string, or a part of it. */
-function unescaped(bytes: Buffer, start: number, end: number): string {
+function readStringText(bytes: Buffer, start: number, end: number): string {
   const text = bytes.toString('utf8', start, end)
   const isDoubtful = text.includes('\ufffd')
   if (isDoubtful && !isUtf8(bytes.subarray(start, end))) throw invalid('is not valid UTF-8', start)
-  return NOT_PLAIN.test(text) ? String(parsed(`"${text}"`, start)) : text
+  return NOT_PLAIN.test(text) ? String(parseScalar(`"${text}"`, start)) : text
 }
 
 /** Parses a text without objects and arrays. */
-function parsed(text: string, at: number): unknown {
+function parseScalar(text: string, at: number): unknown {
   try {
     return JSON.parse(text)
   } catch {

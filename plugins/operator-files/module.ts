@@ -114,7 +114,7 @@ async function make(file: string, path: string, digest: string, options: object)
     // A copy: a module that keeps or changes its options must not change the configuration.
     return await module.plugin(structuredClone(options), TOOLS)
   } catch (error) {
-    throw new Error(`plugin(options) of ${path} threw ${described(error)}`, { cause: error })
+    throw new Error(`plugin(options) of ${path} threw ${describeError(error)}`, { cause: error })
   }
 }
 
@@ -127,11 +127,11 @@ async function importing(
     // The query is part of a module's identity in the loader's cache: new bytes, new module.
     return await import(`${pathToFileURL(file).href}?sha256=${digest}`)
   } catch (error) {
-    throw new Error(`module ${path} cannot be loaded: ${described(error)}`, { cause: error })
+    throw new Error(`module ${path} cannot be loaded: ${describeError(error)}`, { cause: error })
   }
 }
 
-const described = (error: unknown): string =>
+const describeError = (error: unknown): string =>
   error instanceof Error ? `${error.name}: ${error.message.split('\n')[0]}` : String(error)
 
 function validate(made: unknown, path: string): OperatorPlugin {

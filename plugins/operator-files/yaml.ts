@@ -69,7 +69,7 @@ export function readOperatorYaml(
     return null
   }
   expandScalars(document, env, (node, message) => faults.push({ ...at(startOf(node)), message }))
-  const value = plain(document, faults)
+  const value = plainOptions(document, faults)
   return value && { value, ...places(document, at) }
 }
 
@@ -105,7 +105,7 @@ function expandScalars(
 // The levels above a pair of the outermost map: the document and that map.
 const ROOT_DEPTH = 2
 
-function plain(document: Document, faults: FileFault[]): Record<string, unknown> | null {
+function plainOptions(document: Document, faults: FileFault[]): Record<string, unknown> | null {
   try {
     // The root is a map with string keys: proven before this is called.
     return document.toJS({ maxAliasCount: MAX_ALIASES }) as Record<string, unknown>
@@ -140,18 +140,18 @@ function places(document: Document, at: (offset: number) => FilePosition): YamlP
   }
 }
 
-const resolved = (document: Document, node: Node | null): Node | null =>
+const resolveAlias = (document: Document, node: Node | null): Node | null =>
   isAlias(node) ? (node.resolve(document) ?? null) : node
 
 function child(document: Document, parent: Node | null, step: PropertyKey): ParsedNode | Node | null {
-  const collection = resolved(document, parent)
+  const collection = resolveAlias(document, parent)
   if (!isCollection(collection)) return null
   const found = collection.get(step, true)
   return isNode(found) ? found : null
 }
 
 function keyNode(document: Document, parent: Node | null, key: PropertyKey | undefined): Node | null {
-  const map = resolved(document, parent)
+  const map = resolveAlias(document, parent)
   if (!isMap(map)) return map
   const pair = map.items.find((item) => isScalar(item.key) && item.key.value === key)
   return isNode(pair?.key) ? pair.key : map

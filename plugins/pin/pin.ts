@@ -44,11 +44,11 @@ const CLOSE = { headers: { connection: 'close' } } as const
 export function pin(
   lookup: PinLookup,
   keys: KeyLookup,
-  bySpiffeId: SpiffeLookup = nobody,
+  bySpiffeId: SpiffeLookup = noSpiffeLookup,
   now: MonotonicClock = monotonicClock,
 ): Plugin<Arrival, PinnedCaller> {
   const given = (pinned: PinnedPrincipal | undefined, { at, id }: Arrival, pinnedAt: number) => {
-    const principal = known(pinned, at)
+    const principal = pinnedPrincipalOf(pinned, at)
     const candidate = pinned?.candidate ?? null
     const key = keys.known.get(principal.ref) ?? keys.open(principal.ref)
     return key instanceof Promise
@@ -68,7 +68,7 @@ export function pin(
   }
   const admit = (arrival: Arrival): PinnedCaller | Promise<PinnedCaller> => {
     const { peer, at, headers } = arrival
-    if (!peer) throw missing(headers)
+    if (!peer) throw missingCertificate(headers)
     if (at < peer.notBefore || at > peer.notAfter) throw new Refusal('certificate_not_valid_now', CLOSE)
     const pinnedAt = now()
     const found = lookup(peer.thumbprint)
@@ -125,14 +125,14 @@ const asHolder = ({ principal }: PinnedCaller) => ({ holder: principal })
 
 // A token that comes without its certificate is an invalid one (RFC 8705 §3); nothing at all is only asked
 // for (RFC 6750 §3.1).
-function missing({ authorization }: Arrival['headers']): Refusal {
+function missingCertificate({ authorization }: Arrival['headers']): Refusal {
   const challenge = authorization === undefined ? {} : { challenge: 'invalid_token' }
   return new Refusal('certificate_required', { ...CLOSE, ...challenge })
 }
 
-const nobody: SpiffeLookup = () => Promise.resolve(undefined)
+const noSpiffeLookup: SpiffeLookup = () => Promise.resolve(undefined)
 
-function known(pinned: PinnedPrincipal | undefined, at: number): Principal {
+function pinnedPrincipalOf(pinned: PinnedPrincipal | undefined, at: number): Principal {
   if (!pinned) throw new Refusal('certificate_not_pinned', CLOSE)
   const inGrace = !pinned.is_current
   if (inGrace && !isBefore(at, pinned.grace_until)) throw new Refusal('certificate_not_pinned', CLOSE)

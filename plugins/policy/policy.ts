@@ -164,14 +164,18 @@ async function openEngine(
 async function trySamples(engine: PolicyEngine, samples: readonly PolicySample[]): Promise<void> {
   const wrong: string[] = []
   for (const [index, { input, allow }] of samples.entries()) {
-    const decision = await sampled(engine, input, index)
-    if (decision.allow !== allow) wrong.push(`samples[${index}] ${answered(decision)}`)
+    const decision = await decideSample(engine, input, index)
+    if (decision.allow !== allow) wrong.push(`samples[${index}] ${wrongAnswerText(decision)}`)
   }
   if (wrong.length > 0)
     throw new Error(`the policy does not decide as its samples expect: ${wrong.join('; ')}`)
 }
 
-async function sampled(engine: PolicyEngine, input: PolicyInput, index: number): Promise<PolicyDecision> {
+async function decideSample(
+  engine: PolicyEngine,
+  input: PolicyInput,
+  index: number,
+): Promise<PolicyDecision> {
   try {
     return readDecision(await engine.evaluate(JSON.stringify(input)))
   } catch (error) {
@@ -179,7 +183,7 @@ async function sampled(engine: PolicyEngine, input: PolicyInput, index: number):
   }
 }
 
-function answered(decision: PolicyDecision): string {
+function wrongAnswerText(decision: PolicyDecision): string {
   if (decision.allow) return 'is allowed but should be refused'
   return `is refused${decision.reason === null ? '' : ` (${decision.reason})`} but should be allowed`
 }

@@ -65,14 +65,14 @@ export function adminSecret(
     },
     still: async ({ actor }) => {
       const { hash, disabled } = await source.stored()
-      if (disabled || !rests(actor, source.unchanged(hash))) throw new Refusal('admin_secret_invalid')
+      if (disabled || !restsOn(actor, source.unchanged(hash))) throw new Refusal('admin_secret_invalid')
       return {}
     },
   }
 }
 
 /** Tells whether the credential that let somebody in is the stored one now. */
-const rests = ({ standing }: ActorAndHolder['actor'], { sql, parameters }: RowAssertion): boolean =>
+const restsOn = ({ standing }: ActorAndHolder['actor'], { sql, parameters }: RowAssertion): boolean =>
   standing.some((one) => one.sql === sql && one.parameters.join() === parameters.join())
 
 const throttled = (waitS: number): Refusal =>

@@ -44,17 +44,17 @@ export function withoutEscapes(text: Buffer): Buffer {
       const next = text[at + 1] ?? SPACE
       const digits = next === SMALL_U ? 4 : 2
       const value = next === SMALL_U || next === SMALL_X ? hexadecimal(text, at + 2, digits) : -1
-      code = value >= 0 ? marked(value) : escaped(next)
+      code = value >= 0 ? printableOrSpace(value) : escapedByte(next)
       taken = value >= 0 ? 2 + digits : 2
     } else if (code === PERCENT) {
       const value = hexadecimal(text, at + 1, 2)
       if (value >= 0) {
-        code = marked(value)
+        code = printableOrSpace(value)
         taken = 3
       }
     } else if (code === AMPERSAND) {
       taken = referenceLength(text, at)
-      if (taken > 1) code = referred(text, at, taken)
+      if (taken > 1) code = referencedCharacter(text, at, taken)
     }
     resolved[length] = code
     length += 1
@@ -63,8 +63,8 @@ export function withoutEscapes(text: Buffer): Buffer {
   return resolved.subarray(0, length)
 }
 
-const marked = (code: number): number => (code > SPACE && code <= 0xff ? code : SPACE)
-const escaped = (byte: number): number => (BLANKS[byte] ? SPACE : byte)
+const printableOrSpace = (code: number): number => (code > SPACE && code <= 0xff ? code : SPACE)
+const escapedByte = (byte: number): number => (BLANKS[byte] ? SPACE : byte)
 
 /** Reads hexadecimal digits; -1 if one of them is none. */
 function hexadecimal(text: Buffer, start: number, digits: number): number {
@@ -90,9 +90,11 @@ function referenceLength(text: Buffer, start: number): number {
 }
 
 /** The character that a reference stands for; a blank if it is unknown. */
-function referred(text: Buffer, start: number, length: number): number {
+function referencedCharacter(text: Buffer, start: number, length: number): number {
   const name = text.toString('latin1', start + 1, start + length - 1)
   const [, hexDigits, digits] = /^#(?:[xX]([\dA-Fa-f]+)|(\d+))$/.exec(name) ?? []
-  if (digits !== undefined) return marked(Number(digits))
-  return hexDigits === undefined ? (NAMED.get(name) ?? SPACE) : marked(Number.parseInt(hexDigits, 16))
+  if (digits !== undefined) return printableOrSpace(Number(digits))
+  return hexDigits === undefined
+    ? (NAMED.get(name) ?? SPACE)
+    : printableOrSpace(Number.parseInt(hexDigits, 16))
 }

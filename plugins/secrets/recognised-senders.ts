@@ -35,7 +35,7 @@ export class RecognisedSenders {
 
   /** Reads the stored senders. An unreadable text is none. */
   async load(): Promise<void> {
-    this.#lastAt = new Map([...parsed(await this.#store.read()), ...this.#lastAt])
+    this.#lastAt = new Map([...parseSenders(await this.#store.read()), ...this.#lastAt])
   }
 
   has(sender: string): boolean {
@@ -72,7 +72,7 @@ export class RecognisedSenders {
   }
 }
 
-function parsed(text: string | undefined): readonly (readonly [string, number])[] {
+function parseSenders(text: string | undefined): readonly (readonly [string, number])[] {
   if (text === undefined) return []
   try {
     const pairs: unknown = JSON.parse(text)

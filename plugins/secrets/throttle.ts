@@ -40,7 +40,7 @@ export class FailureThrottle {
    * `tell` is called for each failure that counts: for the other processes of a service, which are to call
    * {@link addRemoteFailure}.
    */
-  constructor(now = monotonicClock, tell: (who: string) => void = toNobody) {
+  constructor(now = monotonicClock, tell: (who: string) => void = notifyNobody) {
     this.#now = now
     this.#tell = tell
   }
@@ -76,7 +76,7 @@ export class FailureThrottle {
   }
 }
 
-const toNobody = (): void => {}
+const notifyNobody = (): void => {}
 
 /**
  * Names the sender that an address stands for: an IPv4 address itself, also as IPv6, and of an IPv6 address

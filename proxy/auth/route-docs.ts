@@ -141,7 +141,7 @@ export const SIGN_ASSERTION: RouteDoc = {
 
 const algorithms = z.array(z.string()).meta({ examples: [PROOF_ALGORITHMS] })
 
-const published = (name: string, summary: string, schema: z.ZodType): RouteDoc => ({
+const publicDocument = (name: string, summary: string, schema: z.ZodType): RouteDoc => ({
   name,
   summary,
   caller: 'anyone',
@@ -150,7 +150,7 @@ const published = (name: string, summary: string, schema: z.ZodType): RouteDoc =
 })
 
 /** GET /.well-known/oauth-authorization-server */
-export const AUTHORIZATION_SERVER = published(
+export const AUTHORIZATION_SERVER = publicDocument(
   'getAuthorizationServer',
   'Describes the authorization server (RFC 8414).',
   z.strictObject({
@@ -166,7 +166,7 @@ export const AUTHORIZATION_SERVER = published(
 )
 
 /** GET /.well-known/oauth-protected-resource */
-export const PROTECTED_RESOURCE = published(
+export const PROTECTED_RESOURCE = publicDocument(
   'getProtectedResource',
   'Names the issuer of tokens for this resource (RFC 9728).',
   z.strictObject({
@@ -184,7 +184,7 @@ export const PROTECTED_RESOURCE = published(
 export const PROTECTED_MCP: RouteDoc = { ...PROTECTED_RESOURCE, name: 'getProtectedMcpResource' }
 
 /** GET /.well-known/jwks.json */
-export const JWKS = published(
+export const JWKS = publicDocument(
   'getJwks',
   'Lists the public keys of access tokens (RFC 7517), with retired keys until their last token has expired.',
   z.strictObject({ keys: z.array(z.looseObject({ kty: z.string(), kid: z.string() })) }),

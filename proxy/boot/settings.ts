@@ -132,7 +132,7 @@ export function readSettings(env: EnvironmentVariables, cwd: string): Settings {
     secretsDir: secretsDir(env.MCP_PROXY_SECRETS_DIR, dataDir, cwd),
     databaseUrl: database,
     org: organisation(env),
-    trustDomain: matching(env, 'MCP_PROXY_TRUST_DOMAIN', 'sallyport.local', TRUST_DOMAIN_PATTERN),
+    trustDomain: readMatching(env, 'MCP_PROXY_TRUST_DOMAIN', 'sallyport.local', TRUST_DOMAIN_PATTERN),
     named: { org: Boolean(env.MCP_PROXY_ORG), trustDomain: Boolean(env.MCP_PROXY_TRUST_DOMAIN) },
     adminSecret: secret(env, 'MCP_PROXY_ADMIN_SECRET', cwd),
     keyPassphrase: secret(env, 'MCP_PROXY_KEY_PASSPHRASE', cwd),
@@ -293,12 +293,12 @@ export const TRUST_DOMAIN_PATTERN = /^[a-z0-9._-]{1,255}$/
 export const DOT_SEGMENTS = /^\.{1,2}$/
 
 function organisation(env: EnvironmentVariables): string {
-  const name = matching(env, 'MCP_PROXY_ORG', 'acme', ORGANISATION_PATTERN)
+  const name = readMatching(env, 'MCP_PROXY_ORG', 'acme', ORGANISATION_PATTERN)
   if (!DOT_SEGMENTS.test(name)) return name
   throw new SettingsError('MCP_PROXY_ORG must not be . or ..: it is a part of each SPIFFE id')
 }
 
-function matching(env: EnvironmentVariables, name: string, fallback: string, pattern: RegExp): string {
+function readMatching(env: EnvironmentVariables, name: string, fallback: string, pattern: RegExp): string {
   const value = env[name] || fallback
   if (!pattern.test(value)) throw mustBe(name, `made of the characters ${pattern.source}`, value)
   return value

@@ -55,7 +55,7 @@ export const secretReader =
   async (reference: string): Promise<string> => {
     if (!isSecretReference(reference)) throw new SecretReferenceError()
     const path = fileOf(reference)
-    if (path !== null) return readSecretFile(await inside(path, directory), OWNER_AND_GROUP)
+    if (path !== null) return readSecretFile(await requireInside(path, directory), OWNER_AND_GROUP)
     const name = VARIABLE.exec(reference)?.[1] ?? ''
     const value = Object.hasOwn(env, name) ? env[name] : undefined
     if (value) return value
@@ -63,7 +63,7 @@ export const secretReader =
   }
 
 // Follows links: the file behind them would be sent.
-async function inside(path: string, directory: string): Promise<string> {
+async function requireInside(path: string, directory: string): Promise<string> {
   const [file, root] = await Promise.all([realpath(path), realpath(directory)])
   if (isBelow(file, root)) return file
   throw new SecretReferenceError()

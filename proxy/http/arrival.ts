@@ -100,14 +100,14 @@ function paramsOf(pattern: readonly string[], segments: readonly string[]): Reco
       if (segment !== expected) return null
       continue
     }
-    const value = decoded(segment)
+    const value = decodeSegment(segment)
     if (value === null) return null
     params[expected.slice(1, -1)] = value
   }
   return params
 }
 
-function decoded(segment: string): string | null {
+function decodeSegment(segment: string): string | null {
   try {
     return segment === '' ? null : decodeURIComponent(segment)
   } catch {
@@ -172,12 +172,12 @@ const requestId = (at: number): string => `req_${at.toString(16).padStart(12, '0
 const RANDOM_BYTES = 10
 /** Random bytes are made for many requests at once. */
 const random = Buffer.alloc(400 * RANDOM_BYTES)
-let unused = 0
+let unusedRandomBytes = 0
 
 function randomHex(): string {
-  if (unused === 0) unused = randomFillSync(random).length
-  unused -= RANDOM_BYTES
-  return random.toString('hex', unused, unused + RANDOM_BYTES)
+  if (unusedRandomBytes === 0) unusedRandomBytes = randomFillSync(random).length
+  unusedRandomBytes -= RANDOM_BYTES
+  return random.toString('hex', unusedRandomBytes, unusedRandomBytes + RANDOM_BYTES)
 }
 
 /** On the socket itself, not in a WeakMap, which the collector would walk each time. */

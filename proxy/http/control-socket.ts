@@ -54,7 +54,7 @@ export async function openControl(dataDirectory: string): Promise<ControlSocket>
   let handle: RequestListener = (_req, res) => void res.writeHead(503).end()
   const server = createServer((req, res) => handle(req, res))
   server.on('connection', rememberUid)
-  await listening(server, path)
+  await listenOnSocket(server, path)
   await chmod(path, 0o600)
   return {
     serve: (listener) => {
@@ -74,7 +74,7 @@ export interface ControlSocket {
   readonly close: () => Promise<void>
 }
 
-function listening(server: Server, path: string): Promise<void> {
+function listenOnSocket(server: Server, path: string): Promise<void> {
   return new Promise((resolve, reject) => {
     server.once('error', reject)
     // The mode is set by umask at the moment of creation, so that there is no moment in which it is wider.

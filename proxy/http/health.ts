@@ -89,7 +89,7 @@ export function readinessProbe({
   clock,
 }: ReadinessDependencies) {
   const caNotAfter = new X509Certificate(authority.intermediatePem).validToDate.getTime()
-  return shared(
+  return shareRunningWork(
     async (): Promise<{ draining: boolean; checks: ReadinessChecks }> => ({
       draining: drain.draining,
       checks: {
@@ -107,7 +107,7 @@ export function readinessProbe({
 }
 
 /** Makes one work at a time, for all who ask meanwhile. */
-function shared<Made>(work: () => Promise<Made>): () => Promise<Made> {
+function shareRunningWork<Made>(work: () => Promise<Made>): () => Promise<Made> {
   let underWay: Promise<Made> | null = null
   return () => {
     underWay ??= work().finally(() => {

@@ -1,5 +1,5 @@
 import type { LlmProvider } from './options.ts'
-import { glob } from './routing.ts'
+import { compileGlob } from './routing.ts'
 
 /** The most pairs of models remembered: those seen last. */
 const MAX_MISMATCHES = 100
@@ -57,7 +57,7 @@ export function isRequestedModel(
 ): boolean {
   if (isSameModel(asked, answered)) return true
   const names = Object.hasOwn(provider.answered_by, asked) ? (provider.answered_by[asked] ?? []) : []
-  return names.some((name) => isSameModel(name, answered) || glob(name)(answered))
+  return names.some((name) => isSameModel(name, answered) || compileGlob(name)(answered))
 }
 
 function isSameModel(asked: string, answered: string): boolean {

@@ -26,7 +26,7 @@ import {
   reasonOfStatus,
   refusalOfFailure,
 } from './refusals.ts'
-import { type LlmTarget, type ProviderTarget, routing } from './routing.ts'
+import { type LlmTarget, type ProviderTarget, providerRouting } from './routing.ts'
 import {
   abandonAnswer,
   discardAnswer,
@@ -82,7 +82,7 @@ interface LlmDependencies extends LlmServices {
  * has hung up.
  */
 export function llmHandler(options: LlmOptions, services: LlmServices): (facts: LlmFacts) => Promise<Reply> {
-  const targetsOf = routing(options)
+  const targetsOf = providerRouting(options)
   const means = { ...services, secrets: providerSecretTraces(options) }
   return async (facts) => {
     const { model, dialect } = facts.granted.target

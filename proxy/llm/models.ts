@@ -6,7 +6,7 @@ import { isModelListReadable, type ModelCatalogue } from './catalogue.ts'
 import type { ListedModel, ModelListFormat, OfferedModel } from './dialects/dialect.ts'
 import { DIALECTS } from './dialects/registry.ts'
 import type { LlmOptions, LlmProvider } from './options.ts'
-import { glob } from './routing.ts'
+import { compileGlob } from './routing.ts'
 
 /** A list is an aid: nobody waits longer for the first one of a provider. ms. */
 const MAX_WAIT_MS = 3_000
@@ -43,7 +43,7 @@ export function modelHandlers(options: LlmOptions, catalogue: ModelCatalogue): M
   return {
     list: async ({ headers }) => {
       await firstReadings(readable, catalogue)
-      const models = distinct(listed.flatMap((one) => offered(one, modelsOf(one.provider))))
+      const models = uniqueById(listed.flatMap((one) => offeredModels(one, modelsOf(one.provider))))
       return jsonReply(200, formatFor(headers).render(models))
     },
     get: async ({ headers, params }) => {
@@ -85,7 +85,7 @@ function findUnprefixedModel(
 ): OfferedModel | undefined {
   for (const one of listed) {
     const models = modelsOf(one.provider).filter((each) => each.id === id)
-    const [model] = offered(one, models).filter((each) => each.id === id)
+    const [model] = offeredModels(one, models).filter((each) => each.id === id)
     if (model) return model
   }
   return undefined
@@ -95,7 +95,7 @@ function prepare(provider: LlmProvider, fallback: string | undefined): ListedPro
   const { name, models, aliases } = provider
   const ids = [...Object.keys(aliases), ...models.filter((pattern) => !pattern.includes('*'))]
   const everything = models.length === 0 && name === fallback
-  const patterns = models.map(glob)
+  const patterns = models.map(compileGlob)
   return {
     provider,
     named: ids.map((id) => ({ id, name: id, created: 0, provider: name })),
@@ -103,7 +103,7 @@ function prepare(provider: LlmProvider, fallback: string | undefined): ListedPro
   }
 }
 
-const offered = (
+const offeredModels = (
   { provider, named, serves }: ListedProvider,
   models: readonly ListedModel[],
 ): readonly OfferedModel[] => [
@@ -122,7 +122,7 @@ async function firstReadings(providers: readonly LlmProvider[], catalogue: Model
 }
 
 /** Keeps the first provider that serves a model: the one that a call would reach. */
-function distinct(models: readonly OfferedModel[]): readonly OfferedModel[] {
+function uniqueById(models: readonly OfferedModel[]): readonly OfferedModel[] {
   const byId = new Map<string, OfferedModel>()
   for (const model of models) if (!byId.has(model.id)) byId.set(model.id, model)
   return [...byId.values()]

@@ -127,21 +127,21 @@ function ruleOf({ refuse_members: further, allow_members: allowed }: LlmProvider
 /** Compiles names, some with a star at their end, to a test of names in whatever spelling. */
 function matcher(names: readonly string[]): (name: string) => boolean {
   const whole = new Set(names.map(looseName))
-  const starts = names.filter((name) => name.endsWith('*')).map((name) => underscored(name.slice(0, -1)))
+  const starts = names.filter((name) => name.endsWith('*')).map((name) => underscoreName(name.slice(0, -1)))
   // Only letters, digits, underscores and hyphens.
   const begins = new RegExp(`^(?:${starts.join('|')})[^.]*$`)
   return (name) =>
     whole.has(looseName(name)) ||
-    begins.test(underscored(name)) ||
-    begins.test(underscored(splitCamelCase(name)))
+    begins.test(underscoreName(name)) ||
+    begins.test(underscoreName(splitCamelCase(name)))
 }
 
 /** Returns `Mock-Response` as `mock_response`. */
-const underscored = (name: string): string => foldedName(name).replaceAll('-', '_')
+const underscoreName = (name: string): string => foldedName(name).replaceAll('-', '_')
 /** Returns `mockResponse` as `mock_Response`. */
-const splitCamelCase = (name: string): string => name.replace(HUMP, '_')
+const splitCamelCase = (name: string): string => name.replace(CAMEL_CASE_BOUNDARY, '_')
 
-const HUMP = /(?<=[a-z\d])(?=[A-Z])/g
+const CAMEL_CASE_BOUNDARY = /(?<=[a-z\d])(?=[A-Z])/g
 
 /** Returns a name as a reader takes it that also has another style of names: `apiBase` is `api_base`. */
 const looseName = (name = ''): string => foldedName(name).replace(SEPARATORS, '')
@@ -197,19 +197,19 @@ interface PreparedProvider {
  * then the default provider. Refuses with `model_unknown`, or with `dialect_translation_unavailable` when
  * nobody speaks the caller's dialect. Does NOT ask whether a provider has a key.
  */
-export function routing(options: LlmOptions): ProviderRouting {
+export function providerRouting(options: LlmOptions): ProviderRouting {
   const find = targetsOf(options)
   return (model, dialect) => {
     const targets = find(model)
     if (targets.length === 0) throw unknownModel(model)
     const spoken = targets.filter((target) => target.provider.dialect === dialect)
-    if (spoken.length === 0) throw untranslated(model, targets, dialect)
+    if (spoken.length === 0) throw untranslatedRefusal(model, targets, dialect)
     return spoken
   }
 }
 
 /**
- * Makes the function that finds the providers of a model as {@link routing} does, of every dialect; maybe
+ * Makes the function that finds the providers of a model as {@link providerRouting} does, of every dialect; maybe
  * none.
  */
 export function providersOf(options: LlmOptions): (model: string) => readonly LlmProvider[] {
@@ -227,7 +227,7 @@ function targetsOf(options: LlmOptions): (model: string) => readonly ProviderTar
 /**
  * Compiles a pattern to a test of names. `*` stands for any characters, none too; everything else for itself.
  */
-export function glob(pattern: string): (name: string) => boolean {
+export function compileGlob(pattern: string): (name: string) => boolean {
   const [head = '', ...rest] = pattern.split('*')
   const tail = rest.pop()
   if (tail === undefined) return (name) => name === pattern
@@ -244,7 +244,7 @@ export function glob(pattern: string): (name: string) => boolean {
 }
 
 function prepare(provider: LlmProvider): PreparedProvider {
-  const patterns = provider.models.map(glob)
+  const patterns = provider.models.map(compileGlob)
   return {
     provider,
     connection: connectionTo(provider),
@@ -284,7 +284,11 @@ const unknownModel = (model: string): Refusal =>
     detail: { model },
   })
 
-function untranslated(model: string, targets: readonly ProviderTarget[], dialect: DialectName): Refusal {
+function untranslatedRefusal(
+  model: string,
+  targets: readonly ProviderTarget[],
+  dialect: DialectName,
+): Refusal {
   const names = targets.map(({ provider }) => provider.name).join(', ')
   return new Refusal('dialect_translation_unavailable', {
     message: `The model ${model} is served by ${names}, which does not speak the ${dialect} API, and translation is not available yet.`,

@@ -105,7 +105,7 @@ interface RefusedRequest {
  */
 export function jsonRpcRefusal(refusal: Refusal, { requestId, id, era, metadataUrl }: RefusedRequest): Reply {
   const { status, final, headers } = refusal
-  if (status === 401) return challenged(refusalReply(refusal, requestId), metadataUrl)
+  if (status === 401) return withMetadataUrl(refusalReply(refusal, requestId), metadataUrl)
   if (refusal.reason === 'origin_not_allowed') return refusalReply(refusal, requestId)
   const own = hasOwnStatus(refusal, era)
   return {
@@ -138,7 +138,7 @@ export function rpcError({ reason, message, detail }: Refusal, requestId: string
   })
 }
 
-function challenged(reply: Reply, metadataUrl: string): Reply {
+function withMetadataUrl(reply: Reply, metadataUrl: string): Reply {
   const { 'www-authenticate': challenge = 'DPoP', ...headers } = reply.headers ?? {}
   return {
     ...reply,

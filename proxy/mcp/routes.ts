@@ -13,12 +13,12 @@ import {
 } from '../http/route.ts'
 import { mcpRecorder } from './gate/endpoint.ts'
 import type { mcpHandler } from './handlers/dispatch.ts'
-import type { endCallerSession, handshake } from './handlers/handshake.ts'
+import type { endCallerSession, handshakeHandler } from './handlers/handshake.ts'
 import { branchOnHandshake } from './protocol/message.ts'
 import { refuseMcp } from './refusal.ts'
 import { MESSAGE, RESOURCE_MESSAGE, RESOURCE_SESSION_END, SESSION_END } from './route-docs.ts'
 
-type HandshakeFacts = Parameters<ReturnType<typeof handshake>>[0]
+type HandshakeFacts = Parameters<ReturnType<typeof handshakeHandler>>[0]
 type WorkFacts = Parameters<ReturnType<typeof mcpHandler>>[0] & DecisionFacts
 
 interface McpPipelines<
@@ -37,7 +37,7 @@ interface McpPipelines<
 export interface McpHandlers {
   readonly work: ReturnType<typeof mcpHandler>
   readonly standing: McpBindingAssertion
-  readonly handshake: ReturnType<typeof handshake>
+  readonly handshake: ReturnType<typeof handshakeHandler>
   readonly endSession: ReturnType<typeof endCallerSession>
   readonly baseUrls: () => readonly string[]
 }

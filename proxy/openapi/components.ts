@@ -106,9 +106,9 @@ export class OpenApiComponents {
   /** Returns the collected components, by name. */
   get collected(): OpenApiNode {
     return {
-      schemas: sorted(this.#schemas),
-      responses: sorted(this.#responses),
-      examples: sorted(this.#examples),
+      schemas: sortByName(this.#schemas),
+      responses: sortByName(this.#responses),
+      examples: sortByName(this.#examples),
     }
   }
 }
@@ -127,7 +127,7 @@ function shapeOf(body: unknown): [prefix: string, shape: z.ZodType] {
 type OpenApiSchema = OpenApiNode & { readonly $defs?: Readonly<Record<string, OpenApiNode>> }
 
 // Schemas are made once and never change, and to write one down takes a millisecond.
-const written = {
+const schemaCache = {
   input: new WeakMap<z.ZodType, OpenApiSchema>(),
   output: new WeakMap<z.ZodType, OpenApiSchema>(),
 }
@@ -137,15 +137,15 @@ const written = {
  * in.
  */
 function jsonSchema(of: z.ZodType, io: 'input' | 'output'): OpenApiSchema {
-  const known = written[io].get(of)
+  const known = schemaCache[io].get(of)
   if (known) return known
   const schema = z.toJSONSchema(of, { io, unrepresentable: 'any' })
   const text = JSON.stringify(schema, (key, value: unknown) => (key === '$schema' ? undefined : value))
   // JSON Schema is JSON, and an object.
   const made = JSON.parse(text.replaceAll('"#/$defs/', '"#/components/schemas/')) as OpenApiSchema
-  written[io].set(of, made)
+  schemaCache[io].set(of, made)
   return made
 }
 
-const sorted = (named: ReadonlyMap<string, unknown>): OpenApiNode =>
+const sortByName = (named: ReadonlyMap<string, unknown>): OpenApiNode =>
   Object.fromEntries([...named].sort(([one], [other]) => (one < other ? -1 : 1)))

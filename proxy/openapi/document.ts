@@ -191,11 +191,11 @@ const responseOf = (
   components: OpenApiComponents,
 ): OpenApiNode => ({
   description,
-  ...(headers && { headers: described(headers) }),
+  ...(headers && { headers: headerDescriptions(headers) }),
   ...(content && { content: contentOf(content, 'output', components) }),
 })
 
-const described = (headers: Readonly<Record<string, string>>): OpenApiNode =>
+const headerDescriptions = (headers: Readonly<Record<string, string>>): OpenApiNode =>
   Object.fromEntries(
     Object.entries(headers).map(([name, description]) => [name, { description, schema: { type: 'string' } }]),
   )

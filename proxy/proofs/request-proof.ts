@@ -31,7 +31,7 @@ export async function proveRows(
   const newest = tree && (await newestCheckpoint(kysely, tree.tree))
   if (!tree || !newest || rows.some(({ place }) => place > newest.place)) return null
   const note = await noteOfCheckpoint(kysely, tree, newest)
-  const read = remembering(tileReader(kysely, tree.tree))
+  const read = cachedTiles(tileReader(kysely, tree.tree))
   const proven: ProvenRow[] = []
   for (const { place, leaf, stream, seq } of rows) {
     const index = await indexOf({ kysely, treeRows }, tree, place)
@@ -53,7 +53,7 @@ async function indexOf(
 /**
  * The tiles of one proof are those of its neighbours. A tile is read whole, as wide as it is first asked for.
  */
-function remembering(read: ReadTile): ReadTile {
+function cachedTiles(read: ReadTile): ReadTile {
   const known = new Map<string, Buffer>()
   return async (place, width) => {
     const key = `${place.level}/${place.n}`

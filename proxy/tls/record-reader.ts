@@ -65,7 +65,7 @@ export class RecordReader {
     } catch {
       return null
     }
-    return unpadded(inner)
+    return removePadding(inner)
   }
 
   #nonce(): Buffer {
@@ -77,7 +77,7 @@ export class RecordReader {
 }
 
 /** The type stands after the content, and zeros after the type (RFC 8446 §5.4). */
-function unpadded(inner: Buffer): RecordContent | null {
+function removePadding(inner: Buffer): RecordContent | null {
   let end = inner.length
   while (end > 0 && inner[end - 1] === 0) end -= 1
   const type = inner[end - 1]

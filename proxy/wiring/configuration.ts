@@ -126,7 +126,7 @@ export async function loadConfiguration(
   const checks = await loadChecks(read.files, directory, problems)
   const moduleNeeds = new Map([...checks].map(([file, { needs }]) => [file, needs]))
   const order = { files: read.files, catalogue: CATALOGUE, moduleNeeds }
-  problems.push(...checkOrder(order), ...oneLlmFile(read.files))
+  problems.push(...checkOrder(order), ...missingLlmFile(read.files))
   if (problems.length > 0) {
     await closeAll(checks)
     throw new ConfigError(directory, problems)
@@ -213,7 +213,7 @@ async function closeAll(checks: LoadedChecks): Promise<void> {
 }
 
 /** Reports that there is no file of the plugin `llm`. The order check reports a second one. */
-function oneLlmFile(files: readonly OperatorFile[]): ConfigProblem[] {
+function missingLlmFile(files: readonly OperatorFile[]): ConfigProblem[] {
   if (files.some(({ plugin }) => plugin === 'llm')) return []
   const message = 'the provider list is missing: restore 50-llm.yaml, with providers: [] where there are none'
   return [{ file: '50-llm.yaml', ...FILE_START, message }]

@@ -18,7 +18,7 @@ import { llmHandler } from '../llm/handler.ts'
 import { modelHandlers } from '../llm/models.ts'
 import type { LlmHandlers } from '../llm/routes.ts'
 import { mcpHandler } from '../mcp/handlers/dispatch.ts'
-import { endCallerSession, handshake } from '../mcp/handlers/handshake.ts'
+import { endCallerSession, handshakeHandler } from '../mcp/handlers/handshake.ts'
 import { dnsOnlyResolver, httpGet } from '../mcp/http-get/tool.ts'
 import { inspector } from '../mcp/pinning/inspect.ts'
 import type { McpHandlers } from '../mcp/routes.ts'
@@ -161,7 +161,7 @@ function mcpHandlers(
       fetchUrl: httpGet(options.http_get, dnsOnlyResolver(nameServers)),
     }),
     standing: mcpBindingAssertion(dataDirectory.database),
-    handshake: handshake({ registry, sessions, cancel }),
+    handshake: handshakeHandler({ registry, sessions, cancel }),
     endSession: endCallerSession(sessions),
     baseUrls,
   }

@@ -5,7 +5,7 @@ import type { Settings } from '../boot/settings.ts'
 import type { ConfigurationInForce, FileInForce, ModeInForce } from '../dashboard/settings/in-force.ts'
 import type { Configuration } from './configuration.ts'
 
-const EITHER = ['true', 'false']
+const BOOLEAN_VALUES = ['true', 'false']
 
 /**
  * Says what is in force, and which line of which file says it. Holds names and places; of values, the modes
@@ -29,11 +29,11 @@ export function describeInForce(
         ...placeOf('dpop', 'egress_dpop_mode'),
       },
       {
-        ...{ name: 'no_downgrade', value: String(noDowngrade), values: EITHER, variable: null },
+        ...{ name: 'no_downgrade', value: String(noDowngrade), values: BOOLEAN_VALUES, variable: null },
         ...placeOf('dpop', 'no_downgrade'),
       },
       {
-        ...{ name: 'enforce_tools_call', value: String(mcp.enforce_tools_call), values: EITHER },
+        ...{ name: 'enforce_tools_call', value: String(mcp.enforce_tools_call), values: BOOLEAN_VALUES },
         ...{ variable: null, ...placeOf('mcp', 'enforce_tools_call') },
       },
     ],

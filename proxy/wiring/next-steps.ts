@@ -15,7 +15,7 @@ export async function nextSteps(settings: Settings, gateway: Gateway): Promise<s
           'or in another terminal, make admin-secret (no operator secret is set: until then the admin API refuses everyone),',
           `or from elsewhere, once: POST ${gateway.adminUrl}/v1/admin/setup with setup_code ${gateway.setupCode} and new_secret`,
         ]),
-    ...keyless(gateway),
+    ...keylessProviderSteps(gateway),
     `next, in another terminal: make agent NAME=my-agent CAPS=llm.chat, which writes agents/my-agent and prints a curl line`,
     `data directory: ${settings.dataDir} (back it up; it holds the CA and the audit ledger)`,
   ]
@@ -23,7 +23,7 @@ export async function nextSteps(settings: Settings, gateway: Gateway): Promise<s
 }
 
 /** Says which providers have no key, and how to give them one. Never a key, nor a part of one. */
-function keyless(gateway: Gateway): string[] {
+function keylessProviderSteps(gateway: Gateway): string[] {
   const { llm, files } = gateway.configuration()
   const file = files.find(({ plugin }) => plugin === 'llm')?.file
   return llm.providers

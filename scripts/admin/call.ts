@@ -57,9 +57,9 @@ export function expectStatus(
   // Every body of the admin API is an object or an array.
   const body = (whole ?? {}) as Record<string, unknown>
   if (status === expected) return body
-  if (status === WAITS && isObject(whole)) throw new UnfinishedChange(waiting(whole))
+  if (status === WAITS && isObject(whole)) throw new UnfinishedChange(waitingText(whole))
   throw new Error(typeof body.message === 'string' ? body.message : `the gateway answered ${status}`)
 }
 
-const waiting = ({ proposal_id: id, expires_at: until }: UnknownRecord): string =>
+const waitingText = ({ proposal_id: id, expires_at: until }: UnknownRecord): string =>
   `the change is waiting for a second operator, until ${String(until)}: sallyport operator confirm ${String(id)}`

@@ -30,7 +30,7 @@ export function createFetch(identity: string | Identity, options: FetchOptions =
       ? clientSession(readIdentity(identity, url), { ...rest, directory: identity })
       : clientSession(identity, rest)
   const signed = async (input: string | URL | Request, init?: globalThis.RequestInit) => {
-    const [target, request] = await plain(input, init)
+    const [target, request] = await plainRequest(input, init)
     if (URL.parse(target)?.origin !== session.origin) {
       throw new TypeError(`this fetch is for ${session.origin} only, and was asked for ${target}`)
     }
@@ -41,17 +41,17 @@ export function createFetch(identity: string | Identity, options: FetchOptions =
 }
 
 /** Returns the request without classes of Node's own fetch, which undici's does not know. */
-async function plain(
+async function plainRequest(
   input: string | URL | Request,
   init: globalThis.RequestInit = {},
 ): Promise<[url: string, init: RequestInit]> {
-  if (typeof input === 'string' || input instanceof URL) return [String(input), await ownForm(init)]
+  if (typeof input === 'string' || input instanceof URL) return [String(input), await withOwnForm(init)]
   const { url, method, headers, body, signal } = input
   const merged = { method, headers, signal, ...(body && { body, duplex: 'half' as const }), ...init }
-  return [url, await ownForm(merged)]
+  return [url, await withOwnForm(merged)]
 }
 
-async function ownForm(init: globalThis.RequestInit): Promise<RequestInit> {
+async function withOwnForm(init: globalThis.RequestInit): Promise<RequestInit> {
   // Two descriptions of one interface, as above.
   const own = init as unknown as RequestInit
   if (!(init.body instanceof FormData)) return own

@@ -71,7 +71,7 @@ export function enrollSpiffe(options: SpiffeOptions): Promise<Enrolled> {
  * key cannot be registered the new agent is deactivated again, for nobody would hold its key.
  */
 export function mint(options: EnrollOptions): Promise<Enrolled> {
-  return drafted(options, async (call, dpopJwk) => {
+  return enrollWithDraft(options, async (call, dpopJwk) => {
     const answer = await call('POST', '/v1/admin/agents', bodyOf(options))
     const path = `/v1/admin/agents/${encodeURIComponent(String(answer.agent_id))}`
     try {
@@ -91,7 +91,7 @@ function enrollAt(
   own: UnknownRecord,
   pair: { readonly cert: string; readonly key: string },
 ): Promise<Enrolled> {
-  return drafted(options, async (call, dpopJwk) => {
+  return enrollWithDraft(options, async (call, dpopJwk) => {
     const body = { ...bodyOf(options), ...own, dpop_jwk: publicDpopJwk(dpopJwk) }
     return { answer: await call('POST', path, body), ...pair }
   })
@@ -118,7 +118,7 @@ type EnrollmentCall = (
   body?: UnknownRecord | JsonWebKey,
 ) => Promise<UnknownRecord>
 
-async function drafted(
+async function enrollWithDraft(
   options: EnrollOptions,
   enroll: (call: EnrollmentCall, dpopJwk: JsonWebKey) => Promise<EnrollmentAnswer>,
 ): Promise<Enrolled> {

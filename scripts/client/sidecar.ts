@@ -69,7 +69,7 @@ function forwardedRequestHeaders(
   rawHeaders: readonly string[],
   { connection }: IncomingHttpHeaders,
 ): string[] {
-  const dropped = new Set([...HOP_BY_HOP, ...ENDS_HERE, ...nominated(connection)])
+  const dropped = new Set([...HOP_BY_HOP, ...ENDS_HERE, ...connectionHeaderNames(connection)])
   const kept = pairs(rawHeaders).filter(
     ([name]) => !dropped.has(name.toLowerCase()) && !name.toLowerCase().startsWith('sec-fetch-'),
   )
@@ -85,12 +85,12 @@ function forwardedAnswerHeaders(rawHeaders: readonly string[]): string[] {
     ...HOP_BY_HOP,
     'strict-transport-security',
     'dpop-nonce',
-    ...nominated(connection),
+    ...connectionHeaderNames(connection),
   ])
   return all.filter(([name]) => !dropped.has(name.toLowerCase())).flat()
 }
 
-const nominated = (connection = ''): string[] => connection.toLowerCase().split(/\s*,\s*/)
+const connectionHeaderNames = (connection = ''): string[] => connection.toLowerCase().split(/\s*,\s*/)
 
 function pairs(raw: readonly string[]): [name: string, value: string][] {
   const found: [string, string][] = []

@@ -39,7 +39,7 @@ export interface EmbeddedPostgres {
  */
 export function prepareServer(directory: string): EmbeddedPostgres {
   const isRoot = process.getuid?.() === 0
-  const native = reachable(nativeDirectory(), join(directory, 'native'))
+  const native = reachableCopy(nativeDirectory(), join(directory, 'native'))
   const data = join(directory, 'data')
   const lib = join(directory, 'lib')
   linkLibraries(native, lib)
@@ -113,7 +113,7 @@ function nativeDirectory(): string {
 }
 
 /** Copies the programs if nobody may look into a folder above, as under root's own. */
-function reachable(native: string, copy: string): string {
+function reachableCopy(native: string, copy: string): string {
   if (isReachable(native)) return native
   rmSync(copy, { recursive: true, force: true })
   cpSync(native, copy, { recursive: true })

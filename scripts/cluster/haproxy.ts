@@ -109,8 +109,8 @@ export async function startBalancer(program: string, options: BalancerOptions): 
   await writeFile(file, balancerText(options))
   const tied = await startTied(program, ['-db', '-f', file], { env: { PATH: process.env.PATH } })
   const servers = async (): Promise<readonly ServerState[]> =>
-    statesIn(await asked(join(directory, 's'), 'show stat'))
-  const ready = answered(servers)
+    statesIn(await askSocket(join(directory, 's'), 'show stat'))
+  const ready = waitForAnswer(servers)
   const early = tied.ended.then(({ output }) => {
     throw new Error(`haproxy ended: ${output}`)
   })
@@ -121,7 +121,7 @@ export async function startBalancer(program: string, options: BalancerOptions): 
 }
 
 /** It has bound its port before it opens its socket. */
-async function answered(servers: () => Promise<unknown>): Promise<void> {
+async function waitForAnswer(servers: () => Promise<unknown>): Promise<void> {
   const until = performance.now() + READY_MS
   for (;;) {
     try {
@@ -134,7 +134,7 @@ async function answered(servers: () => Promise<unknown>): Promise<void> {
   }
 }
 
-function asked(path: string, command: string): Promise<string> {
+function askSocket(path: string, command: string): Promise<string> {
   const socket = connect(path)
   socket.end(`${command}\n`)
   return text(socket)

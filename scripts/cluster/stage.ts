@@ -23,7 +23,7 @@ interface ClusterView {
 /** Returns what to do with a cluster that runs, as lines for another terminal. */
 export function clusterGuide({ directory, replicas, databaseUrl, port }: ClusterView): string {
   const [first] = replicas
-  const place = shown(directory)
+  const place = shortPath(directory)
   const url = port === null ? (first?.url ?? '') : `https://localhost:${port}`
   const control = `MCP_PROXY_DATA_DIR=${place}/${first?.name}`
   const identity = 'agents/cluster-agent'
@@ -55,7 +55,7 @@ ${replicas.map(({ name, url }) => `  ${name}  ${url}`).join('\n')}`
 }
 
 /** The shortest path from here. */
-function shown(directory: string): string {
+function shortPath(directory: string): string {
   const path = relative(process.cwd(), directory)
   return path.startsWith('..') || path === '' ? directory : path
 }
@@ -83,7 +83,7 @@ export async function runCluster(wanted: ClusterOptions): Promise<void> {
   const directory = resolve(wanted.directory)
   const haproxy = haproxyProgram()
   const port = wanted.port === 0 ? await freePort() : wanted.port
-  if (haproxy !== null && !(await isPortFree(port))) throw new Error(taken(port))
+  if (haproxy !== null && !(await isPortFree(port))) throw new Error(portTaken(port))
   await mkdir(directory, { recursive: true, mode: 0o700 })
   await using stage = new AsyncDisposableStack()
   // Also the lease of the directory.
@@ -125,18 +125,18 @@ async function run(
   const starts = Array.from({ length: count }, async (_, n) => {
     replicas.push(await startReplica(directory, `replica-${n + 1}`, shared))
   })
-  await settled(starts)
+  await settleAll(starts)
   replicas.sort((one, other) => one.name.localeCompare(other.name, 'en', { numeric: true }))
   for (const { name, url, tied } of replicas) say(`${name} is up: ${url} (pid ${tied.pid})`)
   if (haproxy !== null) balancer = await startBalancer(haproxy, balancerOptions(files, port, replicas))
   say(clusterGuide({ directory, replicas, databaseUrl: database.url, port: haproxy === null ? null : port }))
-  await ending({ database: database.tied, balancer, replicas }, interrupted, say)
+  await waitForEnd({ database: database.tied, balancer, replicas }, interrupted, say)
 }
 
 /**
  * Waits until all have ended, one way or the other, before the first failure is reported: none is left over.
  */
-async function settled(starts: readonly Promise<void>[]): Promise<void> {
+async function settleAll(starts: readonly Promise<void>[]): Promise<void> {
   const results = await Promise.allSettled(starts)
   for (const result of results) if (result.status === 'rejected') throw result.reason
 }
@@ -174,7 +174,7 @@ interface RunningCluster {
 }
 
 /** Resolves at Ctrl-C. Rejects if all replicas have ended, or something that there is only one of. */
-async function ending(
+async function waitForEnd(
   { database, balancer, replicas }: RunningCluster,
   interrupted: AbortSignal,
   say: (line: string) => void,
@@ -210,5 +210,5 @@ async function stopReplicas(replicas: readonly GatewayReplica[]): Promise<void> 
   for (const name of ['SIGINT', 'SIGTERM'] as const) process.off(name, stop)
 }
 
-const taken = (port: number): string =>
+const portTaken = (port: number): string =>
   `another process listens on 127.0.0.1:${port}: take another port, e.g. make cluster PORT=${port < 65_000 ? port + 100 : 9543}`

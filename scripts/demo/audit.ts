@@ -38,13 +38,13 @@ const hasOutcome = ({ request_id: id, seq }: AuditRow, rows: readonly AuditRow[]
 
 function cells(row: AuditRow): string[] {
   const who = row.principal_id ?? 'gateway'
-  return [String(row.seq), who, row.action, row.status, row.row_hash.slice(0, 8), whatOf(row)]
+  return [String(row.seq), who, row.action, row.status, row.row_hash.slice(0, 8), rowSummary(row)]
 }
 
-function whatOf({ status, model, tool, detail }: AuditRow): string {
+function rowSummary({ status, model, tool, detail }: AuditRow): string {
   const called = model ?? tool ?? ''
   if (status === 'allowed') return model !== null && detail.stream === true ? `${model}, streamed` : called
-  if (status === 'denied') return `${called}: ${texts(detail.reason, detail.required_capability)}`
+  if (status === 'denied') return `${called}: ${joinTexts(detail.reason, detail.required_capability)}`
   return 'http_status' in detail ? outcomeOf(detail) : tool || changeOf(detail)
 }
 
@@ -58,15 +58,15 @@ function outcomeOf({ http_status: http, latency_ms: ms, ...detail }: JsonObject)
 /** Returns the change that an operator, or a read of an MCP server, has made. */
 function changeOf(detail: JsonObject): string {
   const { subject, name, resource, capabilities, approved, required_capability: demanded } = detail
-  if (Array.isArray(capabilities)) return `${text(subject)} [${texts(...capabilities)}]`
+  if (Array.isArray(capabilities)) return `${text(subject)} [${joinTexts(...capabilities)}]`
   if (detail.newly_refused !== undefined)
     return `${text(detail.newly_refused)} of ${text(detail.decisions)} calls refused`
-  if (Array.isArray(approved)) return `${text(name)}: pinned ${texts(...approved)}`
+  if (Array.isArray(approved)) return `${text(name)}: pinned ${joinTexts(...approved)}`
   if (demanded !== undefined) return `${text(name)} demands ${text(demanded ?? 'a binding only')}`
   return resource === undefined ? '' : `${text(subject)} to ${text(resource)}`
 }
 
-const texts = (...values: readonly (JsonValue | undefined)[]): string =>
+const joinTexts = (...values: readonly (JsonValue | undefined)[]): string =>
   values.flatMap((value) => (value === undefined ? [] : text(value))).join(' ')
 
 const text = (value: JsonValue | undefined): string =>

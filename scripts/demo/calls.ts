@@ -29,8 +29,8 @@ export async function playCalls(
   stage.defer(guest.close)
   say(`  agents    ${writer.id} holds llm.chat; ${guest.id} holds nothing; each has a client certificate\n`)
 
-  say(demoRow('allowed', writer, 'openai', quoted(await askOpenai(writer))))
-  say(demoRow('allowed', writer, 'anthropic', quoted(await askAnthropic(writer))))
+  say(demoRow('allowed', writer, 'openai', quoteText(await askOpenai(writer))))
+  say(demoRow('allowed', writer, 'anthropic', quoteText(await askAnthropic(writer))))
   say(demoRow('denied', guest, 'openai', await refusal(askOpenai(guest), OpenAI.PermissionDeniedError)))
   say(
     demoRow(
@@ -40,8 +40,8 @@ export async function playCalls(
       await refusal(askAnthropic(guest), Anthropic.PermissionDeniedError),
     ),
   )
-  await streamed('openai', writer, streamOpenai(writer))
-  await streamed('anthropic', writer, streamAnthropic(writer))
+  await printStream('openai', writer, streamOpenai(writer))
+  await printStream('anthropic', writer, streamAnthropic(writer))
   await grantAndRevoke(gateway, guest, say)
   await checkKeys(provider, say)
   return writer
@@ -50,7 +50,7 @@ export async function playCalls(
 export const demoRow = (what: string, { name }: Pick<DemoAgent, 'name'>, sdk: string, said: string): string =>
   `  ${what.padEnd(8)}  ${name.padEnd(8)}  ${sdk.padEnd(9)}  ${said}`
 
-const quoted = (text: string): string => `"${text}"`
+const quoteText = (text: string): string => `"${text}"`
 
 async function askOpenai({ openai }: DemoAgent): Promise<string> {
   const { choices } = await openai.chat.completions.create({ model: 'gpt-demo', messages: PROMPT })
@@ -98,7 +98,7 @@ async function* streamAnthropic({ anthropic }: DemoAgent): AsyncGenerator<string
 }
 
 /** Prints each piece as it comes; a stream that came in one piece was held back in between. */
-async function streamed(sdk: string, agent: DemoAgent, pieces: AsyncIterable<string>): Promise<void> {
+async function printStream(sdk: string, agent: DemoAgent, pieces: AsyncIterable<string>): Promise<void> {
   process.stdout.write(`${demoRow('streamed', agent, sdk, '')}"`)
   const started = performance.now()
   const arrivals: number[] = []
@@ -118,7 +118,7 @@ async function grantAndRevoke({ admin }: DemoGateway, guest: DemoAgent, say: Say
   const operator = { name: 'operator' }
   await patch(['llm.chat'])
   say(demoRow('granted', operator, 'admin API', `PATCH ${guest.id} to ["llm.chat"]`))
-  say(demoRow('allowed', guest, 'openai', quoted(await askOpenai(guest))))
+  say(demoRow('allowed', guest, 'openai', quoteText(await askOpenai(guest))))
   await patch([])
   say(
     demoRow('revoked', operator, 'admin API', `PATCH ${guest.id} to [], which holds from the next call on:`),

@@ -41,7 +41,7 @@ export async function startDemoMcpServer(
   const server = createServer((req, res) => {
     answerWith(handler.fetch, req, res).catch(() => res.destroy())
   })
-  const port = await listening(server)
+  const port = await listenOnFreePort(server)
   return {
     url: `http://127.0.0.1:${port}/mcp`,
     called,
@@ -68,7 +68,7 @@ async function answerWith(fetch: WebHandler, req: IncomingMessage, res: ServerRe
   else res.end()
 }
 
-function listening(server: Server): Promise<number> {
+function listenOnFreePort(server: Server): Promise<number> {
   return new Promise((resolve, reject) => {
     server.once('error', reject)
     server.listen(0, '127.0.0.1', () => {

@@ -32,10 +32,10 @@ async function playRehearsal(
 ): Promise<void> {
   const { id } = agent
   say('\nBefore capabilities are taken away, the change is rehearsed on the calls that were made.\n')
-  const tooNarrow = await rehearsed(gateway, id, ['llm.chat'], say)
+  const tooNarrow = await rehearseSet(gateway, id, ['llm.chat'], say)
   if (!tooNarrow.stops || !/ notes\.read_note +notes\.read +2 /.test(tooNarrow.out))
     throw new Error('the rehearsal should have found the calls of notes.read_note')
-  const fits = await rehearsed(gateway, id, LEAST, say)
+  const fits = await rehearseSet(gateway, id, LEAST, say)
   const [, rehearsal] = /^rehearsal (\S+)$/m.exec(fits.out) ?? []
   if (fits.stops || rehearsal === undefined) throw new Error('the least set should stop nobody')
   const change = { capabilities: LEAST }
@@ -51,7 +51,7 @@ async function playRehearsal(
   await playAllowedCall(client, agent, say)
 }
 
-async function rehearsed({ rehearse }: DemoGateway, id: string, set: readonly string[], say: SayLine) {
+async function rehearseSet({ rehearse }: DemoGateway, id: string, set: readonly string[], say: SayLine) {
   const args = [id, '--set', set.join(','), '--last', '1h']
   say(demoRow('asked', OPERATOR, 'sallyport', `rehearse ${args.join(' ')}`))
   const found = await rehearse(...args)

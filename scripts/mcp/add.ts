@@ -59,7 +59,7 @@ export const addCommand = subcommandOf({
     }
     return async (call, say) => {
       const resource = resourceFromAnswer(await call('POST', RESOURCES_PATH, body), 201)
-      say(...registered(resource))
+      say(...registeredLines(resource))
       await bindTo(call, say, resource, values.bind ?? [])
     }
   },
@@ -78,7 +78,7 @@ function capabilities(pairs: readonly string[]): Readonly<Record<string, string>
   return Object.fromEntries(found)
 }
 
-function registered(resource: ResourceDetailView): readonly string[] {
+function registeredLines(resource: ResourceDetailView): readonly string[] {
   const { name, resource_id: id, last_error: error, tools } = resource
   const lines = [
     `registered ${name} (${id}); its tools require ${demandOf(resource)} unless you said otherwise`,

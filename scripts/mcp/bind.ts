@@ -49,7 +49,7 @@ export async function bindTo(
   for (const id of ids) {
     const answer = await call('POST', BINDINGS_PATH, { agent_id: id, resource_id })
     if (answer.status === CONFLICT) throw new Error(`${id} is already bound to ${name}`)
-    about(id, () => expectStatus(answer, 201))
+    withPrincipalId(id, () => expectStatus(answer, 201))
     say(`${id} is bound to ${name}`)
   }
 }
@@ -64,13 +64,13 @@ async function unbindFrom(
     const found = (await fetchBindings(call, resource)).find(({ agent_id: bound }) => bound === id)
     if (!found) throw new Error(`${id} is not bound to ${resource.name}`)
     const answer = await call('DELETE', `${BINDINGS_PATH}/${encodeURIComponent(found.binding_id)}`)
-    about(id, () => expectStatus(answer, 204))
+    withPrincipalId(id, () => expectStatus(answer, 204))
     say(`${id} is no longer bound to ${resource.name}`)
   }
 }
 
 /** Names the principal in the service's sentence, which names a field alone. */
-function about(id: string, check: () => unknown): void {
+function withPrincipalId(id: string, check: () => unknown): void {
   try {
     check()
   } catch (error) {

@@ -71,7 +71,7 @@ export function pendingServerLines(resource: ResourceDetailView): readonly strin
   if (!pending || digest === null) return []
   const { server_changes: changes, server_flags: flags } = resource
   const says = ['says about itself, which is waiting for approval:', ...jsonLines(pending)]
-  return [...says, ...below({ pending_digest: digest, changes: changes ?? [], flags })]
+  return [...says, ...pendingDetailLines({ pending_digest: digest, changes: changes ?? [], flags })]
 }
 
 /**
@@ -80,10 +80,10 @@ export function pendingServerLines(resource: ResourceDetailView): readonly strin
  */
 export function toolLines(tools: readonly ToolView[]): readonly string[] {
   const heads = alignColumns(tools.map((tool) => [`    ${tool.state}`, tool.name, demandOf(tool)]))
-  return tools.flatMap((tool, index) => [heads[index] ?? '', ...below(tool)])
+  return tools.flatMap((tool, index) => [heads[index] ?? '', ...pendingDetailLines(tool)])
 }
 
-function below({
+function pendingDetailLines({
   pending_digest: digest,
   changes = [],
   flags,

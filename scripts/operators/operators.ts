@@ -31,7 +31,7 @@ export async function fetchOperators(call: AdminCall): Promise<readonly Operator
 export async function operatorNamed(call: AdminCall, name: string): Promise<OperatorView> {
   const all = await fetchOperators(call)
   const found = all.find((one) => one.operator_name === name || one.principal_id === name)
-  const known = found ?? (await unlisted(call, name, all))
+  const known = found ?? (await findUnlisted(call, name, all))
   if (known) return known
   const near = nearestName(
     name,
@@ -42,7 +42,7 @@ export async function operatorNamed(call: AdminCall, name: string): Promise<Oper
 }
 
 /** Asks for an operator by its id: the list, which is for showing, may end before it. */
-async function unlisted(
+async function findUnlisted(
   call: AdminCall,
   name: string,
   [any]: readonly OperatorView[],

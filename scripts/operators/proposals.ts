@@ -18,7 +18,7 @@ const PROPOSALS = '/v1/admin/proposals'
 
 const pathOf = (id: string): string => `${PROPOSALS}/${encodeURIComponent(id)}`
 
-const listed = async (call: AdminCall, status: string): Promise<readonly ProposalView[]> => {
+const fetchProposals = async (call: AdminCall, status: string): Promise<readonly ProposalView[]> => {
   const query = new URLSearchParams({ status, limit: '999' }).toString()
   const { proposals } = expectStatus(await call('GET', `${PROPOSALS}?${query}`), 200)
   // The admin API's own shape, of the version that runs.
@@ -41,7 +41,7 @@ export const proposalsCommand = subcommandOf({
   work:
     ({ status, json }) =>
     async (call, say) => {
-      const all = await listed(call, status)
+      const all = await fetchProposals(call, status)
       if (json) return say(...jsonLines(all))
       if (all.length === 0) return say(status === 'open' ? 'nothing is waiting' : `none is ${status}`)
       const refused = await Promise.all(all.map((one) => refusedBy(call, one)))

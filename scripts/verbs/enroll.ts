@@ -79,7 +79,7 @@ gateway make the certificate; \`byoca\` takes one of an organisation's own CA, \
 
 async function optionsOf(name: string, values: EnrollValues): Promise<EnrollOptions> {
   return {
-    gatewayUrl: given('gateway', values),
+    gatewayUrl: requireValue('gateway', values),
     ca: await fileOf('ca', values),
     adminSecret: await secretOf(values),
     name,
@@ -89,14 +89,14 @@ async function optionsOf(name: string, values: EnrollValues): Promise<EnrollOpti
   }
 }
 
-function given(name: string, values: EnrollValues): string {
+function requireValue(name: string, values: EnrollValues): string {
   const value = values[name]
   if (value === undefined) throw new Error(`--${name} is needed: see --help`)
   return value
 }
 
 const fileOf = async (name: string, values: EnrollValues): Promise<string> =>
-  readFile(given(name, values), 'utf8')
+  readFile(requireValue(name, values), 'utf8')
 
 // Never an argument: every user of the machine can read those.
 async function secretOf(values: EnrollValues): Promise<string> {

@@ -66,7 +66,7 @@ async function pack(call: AdminCall, period: Readonly<Record<string, string>>, o
       made = true
     })
     try {
-      await pipeline(Readable.from(shown(pieces)), file)
+      await pipeline(Readable.from(withProgress(pieces)), file)
     } catch (error) {
       // The former file stays.
       if (made) rmSync(out, { force: true })
@@ -77,7 +77,7 @@ async function pack(call: AdminCall, period: Readonly<Record<string, string>>, o
   expectStatus(await call('GET', `/v1/admin/audit/evidence?${query}`, undefined, { into }), 200)
 }
 
-async function* shown(pieces: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {
+async function* withProgress(pieces: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {
   let bytes = 0
   for await (const piece of pieces) {
     bytes += piece.length

@@ -30,7 +30,7 @@ while the gateway runs. \`${commandOf('verify', 'verify-audit')}\` verifies what
     if (database === undefined || rest.length > 0) throw new WrongUsage('name one database')
     const target = out === undefined ? process.stdout : createWriteStream(out, { mode: 0o600, flags: 'wx' })
     // On a terminal it is to be read, not verified.
-    const form = out === undefined && process.stdout.isTTY ? forTerminal : asItIs
+    const form = out === undefined && process.stdout.isTTY ? forTerminal : unchangedLines
     const location = locationOf(database)
     if (location.engine === 'postgres') {
       await pipeline(exportPostgres(location.url), form, target)
@@ -41,7 +41,7 @@ while the gateway runs. \`${commandOf('verify', 'verify-audit')}\` verifies what
   },
 })
 
-const asItIs = (lines: AsyncIterable<string>): AsyncIterable<string> => lines
+const unchangedLines = (lines: AsyncIterable<string>): AsyncIterable<string> => lines
 
 /** Escapes characters that hide or control, as JSON does. `lines`: texts of whole lines. */
 async function* forTerminal(lines: AsyncIterable<string>): AsyncGenerator<string> {

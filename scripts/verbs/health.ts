@@ -27,7 +27,7 @@ answers. It needs no secret, no certificate and no port: for the health checks o
       throw new Error(`--timeout must be a number of seconds, got ${JSON.stringify(timeout)}`)
     const directory = resolve(process.env.MCP_PROXY_DATA_DIR || 'data')
     try {
-      const { status, body } = await asked(
+      const { status, body } = await askHealth(
         controlPath(directory),
         live ? '/health' : '/ready',
         seconds * 1000,
@@ -40,7 +40,7 @@ answers. It needs no secret, no certificate and no port: for the health checks o
   },
 })
 
-async function asked(
+async function askHealth(
   socketPath: string,
   path: string,
   ms: number,

@@ -6,7 +6,7 @@ import { commandOf } from '../command.ts'
 
 const SECRET = '/v1/admin/secret'
 
-const show = plain('whether it is set, in service, and still used', async (call, say) => {
+const show = plainSubcommand('whether it is set, in service, and still used', async (call, say) => {
   const { is_set: isSet, disabled, last_used_at: used } = expectStatus(await call('GET', SECRET), 200)
   say(
     `set: ${isSet === true ? 'yes' : 'no'}`,
@@ -15,7 +15,7 @@ const show = plain('whether it is set, in service, and still used', async (call,
   )
 })
 
-const disable = plain(
+const disable = plainSubcommand(
   'disable it: from now on only operators administer; this needs an owner',
   async (call, say) => {
     expectStatus(await call('POST', `${SECRET}/disable`), 204)
@@ -23,12 +23,12 @@ const disable = plain(
   },
 )
 
-const enable = plain('enable it again: on the gateway’s machine only', async (call, say) => {
+const enable = plainSubcommand('enable it again: on the gateway’s machine only', async (call, say) => {
   expectStatus(await call('POST', `${SECRET}/enable`), 204)
   say('the operator secret is enabled')
 })
 
-function plain(about: string, work: (call: AdminCall, say: PrintLines) => Promise<void>) {
+function plainSubcommand(about: string, work: (call: AdminCall, say: PrintLines) => Promise<void>) {
   return subcommandOf({ takes: '', about, options: {}, work: () => work })
 }
 

@@ -52,13 +52,13 @@ export function receiptAt(source: string): ReturnType<typeof receiptIn> {
   const bytes = readFileSync(source)
   if (!isUtf8(bytes)) return null
   const text = bytes.toString()
-  const receipt = receiptIn(parsed(text))
+  const receipt = receiptIn(parseOrNull(text))
   if (receipt && ambiguityOf(text))
     throw new Error('the receipt names a member twice in one object, or is too deep')
   return receipt
 }
 
-function parsed(text: string): unknown {
+function parseOrNull(text: string): unknown {
   try {
     return JSON.parse(text)
   } catch (error) {

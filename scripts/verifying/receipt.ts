@@ -71,7 +71,7 @@ export async function verifyReceipt(
   let vouched = trusted.keys.length > 0 || trusted.checkpoints.length > 0
   for (const { leaf, stream, seq, proof } of rows) {
     const place = `${stream}:${seq}`
-    const row = parsed(leaf)
+    const row = parseObjectOrNull(leaf)
     // Half a surrogate pair has no bytes of its own: another leaf would have the same hash.
     if (!leaf.isWellFormed() || !row || row.stream !== stream || row.seq !== seq)
       return bad(2, `row ${place} is not what its leaf says`)
@@ -158,7 +158,7 @@ function openedBy(details: readonly UnknownRecord[], salts: UnknownRecord, body:
 
 function canonicalBytes(body: Buffer): Buffer | null {
   const text = jsonText(body)
-  const value = text === null ? null : parsed(text)
+  const value = text === null ? null : parseObjectOrNull(text)
   const canonical = value && canonicalText(value)
   return canonical === null ? null : Buffer.from(canonical)
 }
@@ -184,10 +184,10 @@ const isDeep = (value: unknown, left: number): boolean =>
 /** The text of a body that is a JSON object; null if it is none. */
 function jsonText(body: Buffer): string | null {
   const text = isUtf8(body) ? body.toString() : null
-  return text !== null && parsed(text) ? text : null
+  return text !== null && parseObjectOrNull(text) ? text : null
 }
 
-function parsed(text: string): UnknownRecord | null {
+function parseObjectOrNull(text: string): UnknownRecord | null {
   try {
     const value: unknown = JSON.parse(text)
     return isObject(value) ? value : null

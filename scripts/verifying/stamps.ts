@@ -17,7 +17,7 @@ export function stampWatch(authorities: readonly StampAuthority[], given: readon
   const judge = stampVerifier(authorities)
   const stamped = new Map<string, StampSummary>()
   const silent = new Set(authorities)
-  const lost = new Set(given.map(looked))
+  const lost = new Set(given.map(inspectStamp))
   let unchecked = 0
 
   /** Returns the fault, as a sentence; null if there is none. */
@@ -75,7 +75,7 @@ interface InspectedStamp extends GivenStamp {
   readonly fault: string
 }
 
-function looked(stamp: GivenStamp): InspectedStamp {
+function inspectStamp(stamp: GivenStamp): InspectedStamp {
   try {
     const imprint = readStamp(stamp.bytes).imprint.toString('hex')
     return { ...stamp, imprint, fault: 'is of no checkpoint that is here' }

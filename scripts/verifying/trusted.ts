@@ -56,14 +56,16 @@ export function trustedIn({
   tsa = [],
   timestamp = [],
 }: TrustValues): LogTrust {
-  const authorities = tsa.map((file) => named(file, () => stampAuthority(file, readFileSync(file, 'utf8'))))
-  const stamps = timestamp.map((file) => ({ file, bytes: named(file, () => readFileSync(file)) }))
+  const authorities = tsa.map((file) =>
+    withErrorName(file, () => stampAuthority(file, readFileSync(file, 'utf8'))),
+  )
+  const stamps = timestamp.map((file) => ({ file, bytes: withErrorName(file, () => readFileSync(file)) }))
   return {
     stamps: stampWatch(authorities, stamps),
     keys: key.flatMap((given) => keysIn(given, 'log')),
     witnesses: witness.flatMap((given) => keysIn(given, 'witness')),
     checkpoints: checkpoint.flatMap((file) => {
-      const found = named(file, () => parseSignedCheckpoints(readFileSync(file, 'utf8')))
+      const found = withErrorName(file, () => parseSignedCheckpoints(readFileSync(file, 'utf8')))
       if (found.length === 0) throw new Error(`${file}: there is no checkpoint in it`)
       return found
     }),
@@ -76,14 +78,16 @@ export function keysIn(given: string, kind: KeyKind): readonly VerifierKey[] {
   const keys = text
     .split('\n')
     .filter((line) => line.trim() !== '')
-    .map((line) => named(existsSync(given) ? given : JSON.stringify(line), () => parseVerifierKey(line)))
+    .map((line) =>
+      withErrorName(existsSync(given) ? given : JSON.stringify(line), () => parseVerifierKey(line)),
+    )
   if (keys.length === 0) throw new WrongUsage(`${given.trim() || 'nothing'} is not the key of a ${kind}`)
   const other = keys.find((key) => key.kind !== kind)
   if (other) throw new WrongUsage(`${other.name} is the key of a ${other.kind}, not of a ${kind}`)
   return keys
 }
 
-function named<Value>(what: string, read: () => Value): Value {
+function withErrorName<Value>(what: string, read: () => Value): Value {
   try {
     return read()
   } catch (error) {

@@ -62,7 +62,7 @@ function directoryOf(path: string): Directory {
     throw new Error('there is something behind the zip, or it is on several disks')
   const isLarge = at >= LOCATOR && tail.readUInt32LE(at - LOCATOR) === 0x07064b50
   if (!isLarge)
-    return reaching(
+    return checkDirectory(
       tail.readUInt16LE(at + 10),
       tail.readUInt32LE(at + 16),
       tail.readUInt32LE(at + 12),
@@ -76,10 +76,10 @@ function directoryOf(path: string): Directory {
   )
     throw new Error('the end of the zip is not where it says')
   const [count, length, start] = [32, 40, 48].map((place) => Number(tail.readBigUInt64LE(place)))
-  return reaching(count, start, length, end)
+  return checkDirectory(count, start, length, end)
 }
 
-function reaching(count = 0, start = 0, length = 0, end: number): Directory {
+function checkDirectory(count = 0, start = 0, length = 0, end: number): Directory {
   if (start + length !== end) throw new Error('the directory of the zip is not where its end says')
   return { count, start, end }
 }

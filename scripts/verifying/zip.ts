@@ -40,7 +40,7 @@ export async function openZip(path: string): Promise<ZipArchive> {
   const stream = async (name: string): Promise<AsyncIterable<Buffer>> => {
     const entry = entries.get(name)
     if (!entry) throw new Error(`${name} is not in the zip`)
-    return checked(await zip.openReadStreamPromise(entry), entry)
+    return verifiedBytes(await zip.openReadStreamPromise(entry), entry)
   }
   return {
     names: [...entries.keys()],
@@ -57,7 +57,7 @@ export async function openZip(path: string): Promise<ZipArchive> {
 }
 
 /** The same bytes. Throws one sentence after the last if they are not those that the zip says. */
-async function* checked(
+async function* verifiedBytes(
   bytes: AsyncIterable<Buffer>,
   { fileName, crc32: said }: Entry,
 ): AsyncGenerator<Buffer> {

@@ -49,14 +49,14 @@ export function compareTables(replay: LedgerReplay, tables: AuthorityTables, at:
   return {
     findings: [
       ...principals.flatMap((stored) => principalFindings(stored, replay.principals.get(stored.subject), at)),
-      ...missing(
+      ...findMissing(
         'principal',
         replay.principals,
         principals.map(({ subject }) => subject),
         isGone,
       ),
       ...resources.flatMap((stored) => resourceFindings(stored, replay.resources.get(stored.id))),
-      ...missing(
+      ...findMissing(
         'resource',
         replay.resources,
         resources.map(({ id }) => id),
@@ -74,7 +74,7 @@ const isGone = ({ states }: ReplayedPrincipal): boolean => {
   return last !== undefined && !last.isActive && last.capabilities.length + last.thumbprints.length === 0
 }
 
-function missing<Known>(
+function findMissing<Known>(
   kind: string,
   replayed: ReadonlyMap<string, Known>,
   stored: readonly string[],

@@ -24,7 +24,7 @@ function cell(value: string | number | null, form: CsvForm): string {
 const defusedOnce = (text: string): string => (/^[=+\-@\t\r]/.test(text) ? `'${text}` : text)
 
 const defusedWhole = (text: string): string =>
-  text.replace(HIDDEN, escaped).replace(/(^|;)(["\u0020\u00a0\u3000]*)(?=[=+\-@＝＋－＠])/g, "$1$2'")
+  text.replace(HIDDEN, escapeCharacter).replace(/(^|;)(["\u0020\u00a0\u3000]*)(?=[=+\-@＝＋－＠])/g, "$1$2'")
 
 // Code points, not properties: both verifiers must go on agreeing, whatever Unicode assigns next.
 const HIDDEN = new RegExp(
@@ -36,7 +36,7 @@ const HIDDEN = new RegExp(
   'gu',
 )
 
-const escaped = (character: string): string =>
+const escapeCharacter = (character: string): string =>
   [...character.split('')].map((unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`).join('')
 
 /** True if a row changes somebody's permissions. */

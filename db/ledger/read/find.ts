@@ -103,7 +103,7 @@ export const spanEndQuery = (db: Kysely<DatabaseSchema>, filter: RowFilter, from
   db
     .selectFrom('audit_log')
     .select('recorded_at')
-    .where((row) => row.and([...byIndex(row, filter), ...within(row, filter, { from, edge: null })]))
+    .where((row) => row.and([...byIndex(row, filter), ...timeBounds(row, filter, { from, edge: null })]))
     .orderBy('recorded_at', filter.order ?? 'desc')
     .offset(SPAN - 1)
     .limit(1)
@@ -116,8 +116,8 @@ export const rowsQuery = (db: Kysely<DatabaseSchema>, filter: RowFilter, span: F
     .where((row) =>
       row.and([
         ...byIndex(row, filter),
-        ...within(row, filter, span),
-        ...beyond(filter, span),
+        ...timeBounds(row, filter, span),
+        ...cursorBound(filter, span),
         ...byRow(filter),
       ]),
     )
@@ -153,7 +153,7 @@ function byRow({ request_id: requestId, principal, action, status }: RowFilter) 
 }
 
 // One bound at each side, the nearest: if it has two, SQLite may enter the index at the other one.
-function within(row: AuditLogExpression, { since, until, order }: RowFilter, { from, edge }: FilterSpan) {
+function timeBounds(row: AuditLogExpression, { since, until, order }: RowFilter, { from, edge }: FilterSpan) {
   const at = (operator: '<' | '<=' | '>' | '>=', text: string) => [row('recorded_at', operator, text)]
   const notBefore = since === undefined ? [] : at('>=', timestamp(since))
   const before = until === undefined ? [] : at('<', timestamp(until))
@@ -169,7 +169,7 @@ function within(row: AuditLogExpression, { since, until, order }: RowFilter, { f
   ]
 }
 
-function beyond({ order }: RowFilter, { from }: FilterSpan) {
+function cursorBound({ order }: RowFilter, { from }: FilterSpan) {
   if (from === null || !('seq' in from)) return []
   const past = sql.raw(order === 'asc' ? '>' : '<')
   return [sql<SqlBool>`(recorded_at, stream, seq) ${past} (${from.recorded_at}, ${from.stream}, ${from.seq})`]

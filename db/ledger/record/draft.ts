@@ -50,15 +50,15 @@ export function draftOf(entry: LedgerEntry, { stream, version }: RowOrigin): Row
     request_id: soundOrNull(entry.request_id),
     principal_id: soundOrNull(entry.principal_id),
     principal_type: soundOrNull(entry.principal_type),
-    action: sound(entry.action),
-    status: sound(entry.status),
+    action: sanitizeText(entry.action),
+    status: sanitizeText(entry.status),
     tool: soundOrNull(entry.tool),
     model: soundOrNull(entry.model),
     provider: soundOrNull(entry.provider),
     cert_thumbprint: soundOrNull(entry.cert_thumbprint),
     dpop_jkt: soundOrNull(entry.dpop_jkt),
-    detail: canonical(entry.detail, 'detail', null),
-    config_digest: sound(entry.config_digest),
+    detail: canonicalValue(entry.detail, 'detail', null),
+    config_digest: sanitizeText(entry.config_digest),
     stream,
     version,
     prev_hash: 0,
@@ -135,13 +135,14 @@ function cutLeaf(leaf: string): LeafPieces {
   }
 }
 
-const soundOrNull = (text: string | null): string | null => (text === null ? null : sound(text))
+const soundOrNull = (text: string | null): string | null => (text === null ? null : sanitizeText(text))
 
-const sound = (text: string): string =>
-  text.length <= TEXT_LIMIT && text.isWellFormed() && !text.includes('\0') ? text : mended(text)
+const sanitizeText = (text: string): string =>
+  text.length <= TEXT_LIMIT && text.isWellFormed() && !text.includes('\0') ? text : truncateAndRepair(text)
 
 // Cut first: the cut may halve a surrogate pair.
-const mended = (text: string): string => text.slice(0, TEXT_LIMIT).toWellFormed().replaceAll('\0', '\uFFFD')
+const truncateAndRepair = (text: string): string =>
+  text.slice(0, TEXT_LIMIT).toWellFormed().replaceAll('\0', '\uFFFD')
 
 function assertLeaf(text: string): void {
   if (!leafDetailOf(text).startsWith('{')) throw new TypeError('audit detail is not an object')
@@ -161,24 +162,24 @@ interface DetailPlace {
 // A copy of a value that JSON.stringify writes in canonical form: two rows of every call come by here, and
 // nothing else does it with so little garbage. `canonicalize` is the oracle of its test. Takes unknown: a
 // value that a handler read from an upstream's JSON is a float sooner or later, whatever its type says.
-function canonical(value: unknown, name: string | number, holder: DetailPlace | null): unknown {
+function canonicalValue(value: unknown, name: string | number, holder: DetailPlace | null): unknown {
   const depth = holder === null ? 0 : holder.depth + 1
-  if (depth > DEPTH_LIMIT) throw unfit(name, holder, `is nested deeper than ${DEPTH_LIMIT}`)
-  if (typeof value === 'string') return sound(value)
+  if (depth > DEPTH_LIMIT) throw detailError(name, holder, `is nested deeper than ${DEPTH_LIMIT}`)
+  if (typeof value === 'string') return sanitizeText(value)
   if (typeof value === 'number') {
     if (Number.isSafeInteger(value)) return value
-    throw unfit(name, holder, `is ${value}: integers within ±2^53 only`)
+    throw detailError(name, holder, `is ${value}: integers within ±2^53 only`)
   }
   if (value === null || typeof value === 'boolean') return value
   if (Array.isArray(value)) return canonicalList(value, { name, holder, depth })
-  if (typeof value !== 'object' || !isRecord(value)) throw unfit(name, holder, 'is not JSON')
+  if (typeof value !== 'object' || !isRecord(value)) throw detailError(name, holder, 'is not JSON')
   return canonicalRecord(value, { name, holder, depth })
 }
 
 function canonicalList(values: readonly unknown[], here: DetailPlace): readonly unknown[] {
   const copy: unknown[] = []
   // An index: map steps over holes.
-  for (let index = 0; index < values.length; index += 1) copy.push(canonical(values[index], index, here))
+  for (let index = 0; index < values.length; index += 1) copy.push(canonicalValue(values[index], index, here))
   return copy
 }
 
@@ -190,7 +191,7 @@ function canonicalRecord(value: Readonly<Record<string, unknown>>, here: DetailP
   const names = sortedNames(value)
   if (!names.every((name) => ORDINARY.test(name))) return strangeRecord(value, names, here)
   const copy: Record<string, unknown> = {}
-  for (const name of names) copy[name] = canonical(value[name], name, here)
+  for (const name of names) copy[name] = canonicalValue(value[name], name, here)
   return copy
 }
 
@@ -200,7 +201,9 @@ function strangeRecord(
   names: readonly string[],
   here: DetailPlace,
 ): object {
-  const members = names.map((name) => [soundName(name, here), canonical(value[name], name, here)] as const)
+  const members = names.map(
+    (name) => [soundName(name, here), canonicalValue(value[name], name, here)] as const,
+  )
   return new Proxy(Object.fromEntries(members), { ownKeys: () => names })
 }
 
@@ -224,12 +227,12 @@ function sortedNames(value: object): readonly string[] {
 // backslash: V8's JSON.parse can take such a name for another one that it met in an earlier text
 // (nodejs/node#63785).
 function soundName(name: string, here: DetailPlace): string {
-  if (name !== mended(name) || JSON.stringify(name) !== `"${name}"`)
-    throw unfit(here.name, here.holder, 'has a member whose name cannot be kept')
+  if (name !== truncateAndRepair(name) || JSON.stringify(name) !== `"${name}"`)
+    throw detailError(here.name, here.holder, 'has a member whose name cannot be kept')
   return name
 }
 
-const unfit = (name: string | number, holder: DetailPlace | null, problem: string): TypeError =>
+const detailError = (name: string | number, holder: DetailPlace | null, problem: string): TypeError =>
   new TypeError(`audit ${placeText(name, holder)} ${problem}`)
 
 function placeText(name: string | number, holder: DetailPlace | null): string {

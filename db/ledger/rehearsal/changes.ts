@@ -31,7 +31,7 @@ export const changesConcern = (
   (resourceId !== null && (resources.has(resourceId) || bindings.has(bindingName(subject, resourceId))))
 
 /** The id of a binding that a change makes. No row has one of it. */
-const LAID = 'laid over'
+const HYPOTHETICAL_BINDING_ID = 'laid over'
 
 /** A principal's bindings as they are with the changes. */
 export function bindingsWith(
@@ -45,7 +45,7 @@ export function bindingsWith(
   const others = [...bound].filter(([, to]) => to !== resourceId)
   if (!wanted) return new Map(others)
   // One that is bound stays so by its own binding.
-  return others.length < bound.size ? bound : new Map([...bound, [LAID, resourceId]])
+  return others.length < bound.size ? bound : new Map([...bound, [HYPOTHETICAL_BINDING_ID, resourceId]])
 }
 
 /** A resource as it is with the changes. */

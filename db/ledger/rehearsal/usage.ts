@@ -83,13 +83,13 @@ class CapabilityTally {
 
   allow(row: StoredRow, count: number): void {
     this.#allowed += count
-    this.#lastAllowed = later(this.#lastAllowed, row.recorded_at)
+    this.#lastAllowed = laterOf(this.#lastAllowed, row.recorded_at)
     this.#name(row)
   }
 
   deny(row: StoredRow, count: number): void {
     this.#denied += count
-    this.#lastDenied = later(this.#lastDenied, row.recorded_at)
+    this.#lastDenied = laterOf(this.#lastDenied, row.recorded_at)
     this.#name(row)
   }
 
@@ -111,4 +111,4 @@ class CapabilityTally {
   }
 }
 
-const later = (one: string | null, other: string): string => (one === null || other > one ? other : one)
+const laterOf = (one: string | null, other: string): string => (one === null || other > one ? other : one)

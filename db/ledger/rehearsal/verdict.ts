@@ -71,16 +71,20 @@ export function verdictWith(
   const recorded = recordedVerdict(decision)
   const { principal_id: subject } = decision.row
   const reached = decision.authority?.resource?.id ?? null
-  if (subject === null) return hasNoChanges(changes) ? recorded : unknown('summaries of several principals')
+  if (subject === null)
+    return hasNoChanges(changes) ? recorded : throwNotRecomputable('summaries of several principals')
   if (reachesElsewhere(decision, subject, replay, changes))
-    return unknown('calls that go to the only server there is, which would be another one, or none')
-  if (!changesConcern(changes, subject, reached) || isOfNothing(decision)) return recorded
+    return throwNotRecomputable(
+      'calls that go to the only server there is, which would be another one, or none',
+    )
+  if (!changesConcern(changes, subject, reached) || reachedNothing(decision)) return recorded
   const { reason, summarised } = decision
   const call = rehearsedCall(decision, subject, replay, changes)
   const by = refuserOf(call)
   if (by === 'check' && hasSameChecks(call.recorded.checks, call.configuration.checks)) return recorded
   // The former refuser still refuses it, or something before it.
-  if (by === 'other') return OF_PROOFS.has(reason ?? '') && !hasSameProofs(call) ? unknown(PROOFS) : recorded
+  if (by === 'other')
+    return OF_PROOFS.has(reason ?? '') && !hasSameProofs(call) ? throwNotRecomputable(PROOFS) : recorded
   const asked = summarised === null ? questions(call) : questionsOfSummary(call)
   return firstOf([...asked, ...questionsBehind(call, by)])
 }
@@ -93,7 +97,7 @@ function refuserOf({ decision, authority, recorded }: RehearsedCall): 'rule' | '
 }
 
 /** True if a call reached nothing that a change could be about. */
-const isOfNothing = ({ authority, reason }: RecordedDecision): boolean =>
+const reachedNothing = ({ authority, reason }: RecordedDecision): boolean =>
   authority?.resource === null && (reason === 'mcp_not_bound' || reason === 'mcp_tool_unknown')
 
 /** The refusals that another mode of proofs might not make. */
@@ -102,7 +106,7 @@ const OF_PROOFS: ReadonlySet<string> = new Set(['proof_invalid', 'token_invalid'
 const PROOFS = 'of proofs that were not good the rows say nothing more'
 const TOKENS = 'of what lacked a proof the rows do not say whether a token narrowed it'
 
-function unknown(why: string): never {
+function throwNotRecomputable(why: string): never {
   throw new NotRecomputable(why)
 }
 
@@ -127,16 +131,16 @@ function firstOf(asked: readonly VerdictQuestion[]): CallVerdict {
   return null
 }
 
-const refused = (reason: string | null): CallVerdict =>
+const verdictOf = (reason: string | null): CallVerdict =>
   reason === null ? null : { reason, capability: null }
 
 /** The questions of the rule in their order, but for the certificate: no change is about that. */
 const questions = (call: RehearsedCall): readonly VerdictQuestion[] => [
-  () => refused(call.principal.isActive ? null : 'principal_deactivated'),
-  () => refused(refusalOfProof(call)),
-  () => refused(refusalOfReached(call)),
+  () => verdictOf(call.principal.isActive ? null : 'principal_deactivated'),
+  () => verdictOf(refusalOfProof(call)),
+  () => verdictOf(refusalOfReached(call)),
   () => refusalOfSet(call, demandedNow(call)),
-  () => refused(refusalOfApproval(call)),
+  () => verdictOf(refusalOfApproval(call)),
 ]
 
 /** The questions after the rule. A call that the rule refused never came so far. */
@@ -146,30 +150,30 @@ const questionsBehind = (
 ): readonly VerdictQuestion[] => [
   () =>
     by === 'rule' && call.decision.row.action === 'mcp_tools_call'
-      ? unknown('its arguments were never looked at')
+      ? throwNotRecomputable('its arguments were never looked at')
       : null,
   ...call.configuration.checks
     .filter(({ shadow }) => !shadow)
     .map(
       (check) => () =>
-        refused(refusalOfCheck(check, { known: call.recorded.checks, asked: call.authority.checks })),
+        verdictOf(refusalOfCheck(check, { known: call.recorded.checks, asked: call.authority.checks })),
     ),
 ]
 
 /** A summary names neither certificate nor key, and one tool of many. */
 const questionsOfSummary = (call: RehearsedCall): readonly VerdictQuestion[] => [
-  () => refused(call.principal.isActive ? null : 'principal_deactivated'),
-  () => refused(refusalOfProofs(call)),
+  () => verdictOf(call.principal.isActive ? null : 'principal_deactivated'),
+  () => verdictOf(refusalOfProofs(call)),
   () => {
     const { authority, decision, configuration, recorded } = call
     const { reason, row } = decision
     const isSameDemand = configuration.enforceToolsCall === recorded.enforceToolsCall
     if (reason === 'proof_required' && row.action !== 'egress_llm_chat')
-      return unknown('messages that nobody has read')
+      return throwNotRecomputable('messages that nobody has read')
     if (reason !== 'capability_missing' && reason !== 'proof_required')
-      return unknown('summaries of several causes')
+      return throwNotRecomputable('summaries of several causes')
     if (authority.resource !== null || (row.action === 'mcp_tools_call' && !isSameDemand))
-      return unknown('summaries that name no tool')
+      return throwNotRecomputable('summaries that name no tool')
     return refusalOfSet(call, authority.demanded)
   },
 ]
@@ -179,7 +183,7 @@ function refusalOfProofs(call: RehearsedCall): string | null {
   const isKnown = call.decision.reason === 'proof_required' || hasSameProofs(call)
   return isKnown || call.configuration.mode === 'off'
     ? refusalOfProof(call)
-    : unknown('summaries that name no key')
+    : throwNotRecomputable('summaries that name no key')
 }
 
 const hasSameProofs = ({ configuration, recorded }: RehearsedCall): boolean =>
@@ -190,7 +194,7 @@ function refusalOfProof(call: RehearsedCall): string | null {
   if (hasSameProofs(call)) return reason === 'proof_required' ? reason : null
   const fault = faultOfProof(call)
   // It may have brought an access token, which narrows its permissions in any mode.
-  return fault === null && reason === 'proof_required' ? unknown(TOKENS) : fault
+  return fault === null && reason === 'proof_required' ? throwNotRecomputable(TOKENS) : fault
 }
 
 function faultOfProof({
@@ -203,7 +207,7 @@ function faultOfProof({
   const { mode, noDowngrade } = configuration
   const { row, at } = decision
   if (mode === 'off') return null
-  if (recorded.mode === 'off') return unknown('proofs were not looked at while the mode was off')
+  if (recorded.mode === 'off') return throwNotRecomputable('proofs were not looked at while the mode was off')
   const registered = thumbprintsAt(principal.dpopJkts, at)
   return proofFault(mode, noDowngrade, row.dpop_jkt, registered, authority.tokenBound)
 }
@@ -220,7 +224,7 @@ function demandedNow(call: RehearsedCall): readonly string[] {
   const said = call.authority.demanded.join(' ')
   return (
     [only, ...others].find((list) => list.join(' ') === said) ??
-    unknown('calls of which no row says what they demanded')
+    throwNotRecomputable('calls of which no row says what they demanded')
   )
 }
 

@@ -131,7 +131,7 @@ export function signNote(text: string, name: string, privateKey: KeyObject): str
 export function cosignNote(text: string, name: string, privateKey: KeyObject, at: number): string {
   const time = Buffer.alloc(8)
   time.writeBigUInt64BE(BigInt(at))
-  const signature = sign(null, cosigned(text, BigInt(at)), privateKey)
+  const signature = sign(null, cosignatureMessage(text, BigInt(at)), privateKey)
   return lineOf(name, 'witness', privateKey, Buffer.concat([time, signature]))
 }
 
@@ -154,14 +154,15 @@ export function verifyNoteSignature(
   if (one.bytes.length !== 72) return { good: false }
   const at = one.bytes.readBigUInt64BE()
   if (at > LAST_SECOND) return { good: false }
-  const good = verify(null, cosigned(text, at), key, one.bytes.subarray(8))
+  const good = verify(null, cosignatureMessage(text, at), key, one.bytes.subarray(8))
   return good ? { good, at: Number(at) } : { good }
 }
 
 /** The end of 9999. */
 const LAST_SECOND = 253_402_300_799n
 
-const cosigned = (text: string, at: bigint): Buffer => Buffer.from(`cosignature/v1\ntime ${at}\n${text}`)
+const cosignatureMessage = (text: string, at: bigint): Buffer =>
+  Buffer.from(`cosignature/v1\ntime ${at}\n${text}`)
 
 function lineOf(name: string, kind: KeyKind, privateKey: KeyObject, signature: Uint8Array): string {
   const id = keyId(name, encodedKey(kind, createPublicKey(privateKey)))

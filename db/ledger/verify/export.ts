@@ -63,7 +63,7 @@ const MEMBERS = [...SHOWN_COLUMNS, 'v']
 const textOf = (line: Buffer): string | null => (isUtf8(line) ? line.toString() : null)
 
 function rowOn(line: string | null, count: number): StoredRow | DamagedRow {
-  const fields = line === null ? null : parsed(line)
+  const fields = line === null ? null : parseLine(line)
   if (count === 1 && !(fields && MEMBERS.every((name) => Object.hasOwn(fields, name))))
     throw new NotAnExport('the first line is not a row of an audit export')
   const row = fields && rowOf(line ?? '', fields)
@@ -73,7 +73,7 @@ function rowOn(line: string | null, count: number): StoredRow | DamagedRow {
 function rowOf(line: string, fields: object): StoredRow | null {
   if (!isRow(fields)) return null
   // The line's own text: `verify` proves that it is canonical, and that the leaf is made of it.
-  const detail = leafDetailOf(line) || canonical(fields.detail)
+  const detail = leafDetailOf(line) || canonicalText(fields.detail)
   return detail === null ? null : { ...fields, detail, leaf: withoutSeal(line, fields) }
 }
 
@@ -94,9 +94,9 @@ function isRow(fields: object): fields is ExportedColumns {
 
 // From the end: only texts follow each of them, and no text has a bare quotation mark.
 function withoutSeal(line: string, row: ExportedColumns): string {
-  const unnamed = without(line, nameOf('subject_name', row), ',"tool":')
-  const unsealed = without(unnamed, sealOf(row), ',"seq":')
-  return without(unsealed, nameOf('principal_name', row), ',"principal_type":')
+  const unnamed = removeLastMember(line, nameOf('subject_name', row), ',"tool":')
+  const unsealed = removeLastMember(unnamed, sealOf(row), ',"seq":')
+  return removeLastMember(unsealed, nameOf('principal_name', row), ',"principal_type":')
 }
 
 // A value that is no text stays, and is found.
@@ -104,13 +104,13 @@ function nameOf(member: keyof ReadableNames, { [member]: name }: ExportedColumns
   return typeof name === 'string' && name.isWellFormed() ? nameMember(member, name) : ''
 }
 
-function without(line: string, text: string, next: string): string {
+function removeLastMember(line: string, text: string, next: string): string {
   if (text === '') return line
   const at = line.lastIndexOf(text + next)
   return at < 0 ? line : line.slice(0, at) + line.slice(at + text.length)
 }
 
-function parsed(line: string): object | null {
+function parseLine(line: string): object | null {
   try {
     const value: unknown = JSON.parse(line)
     return typeof value === 'object' ? value : null
@@ -120,7 +120,7 @@ function parsed(line: string): object | null {
   }
 }
 
-function canonical(detail: unknown): string | null {
+function canonicalText(detail: unknown): string | null {
   try {
     return canonicalize(detail) ?? null
   } catch (error) {

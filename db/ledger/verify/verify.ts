@@ -94,7 +94,7 @@ export function chainVerifier({ tail = false } = {}): ChainVerifier {
 
   function problemOf(row: StoredRow): BadRow | null {
     const before = heads.get(row.stream) ?? (tail ? beforeTail(row) : BEFORE_FIRST)
-    return outOfPlace(row, before) ?? changed(row, before)
+    return outOfPlace(row, before) ?? rowProblem(row, before)
   }
 
   function verdict(): LedgerVerdict {
@@ -124,7 +124,7 @@ function outOfPlace({ stream, seq }: StoredRow, { seq: last }: ChainPosition): B
   }
 }
 
-function changed(row: StoredRow, before: ChainPosition): BadRow | null {
+function rowProblem(row: StoredRow, before: ChainPosition): BadRow | null {
   const { stream, seq } = row
   const bad = (problem: string): BadRow => ({ stream, seq, problem })
   const version = rowLeafVersion(row)

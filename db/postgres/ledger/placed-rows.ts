@@ -35,10 +35,10 @@ export const placedPages: ReadLedgerPages = async function* (db, signal) {
     yield rows
     await nextTurn(undefined, { signal })
   } while (page.length === ROWS_PER_READ)
-  yield unreached(heads, seen)
+  yield missingRows(heads, seen)
 }
 
-function unreached(heads: LedgerExtent['heads'], seen: ReadonlyMap<string, number>): readonly DamagedRow[] {
+function missingRows(heads: LedgerExtent['heads'], seen: ReadonlyMap<string, number>): readonly DamagedRow[] {
   return [...heads].flatMap(([stream, head]) => {
     const seq = (seen.get(stream) ?? 0) + 1
     return seq > head ? [] : [{ stream, seq, damaged: 'is missing in the order of all rows' }]

@@ -28,7 +28,8 @@ export class AbandonedStreams {
     const { rows } = await client.query<UnclosedStream>(OPEN_STREAMS, [this.#stream])
     const found: UnfinishedDecisions[] = []
     for (const stream of rows) {
-      if (await this.#isGone(client, stream.stream, now)) found.push(await leftOpen(client, stream))
+      if (await this.#isGone(client, stream.stream, now))
+        found.push(await closeAbandonedStream(client, stream))
     }
     return found
   }
@@ -50,7 +51,10 @@ interface UnclosedStream {
   readonly recovered: number
 }
 
-async function leftOpen(client: Client, { stream, recovered }: UnclosedStream): Promise<UnfinishedDecisions> {
+async function closeAbandonedStream(
+  client: Client,
+  { stream, recovered }: UnclosedStream,
+): Promise<UnfinishedDecisions> {
   const { rows: decisions } = await client.query<OpenDecision>(LEFT_OPEN, [stream, MAX_DECISIONS_PER_UNIT])
   const closedAt = decisions.length < MAX_DECISIONS_PER_UNIT ? timestamp(Date.now()) : null
   // The second process changes no row, and its outcomes are not written; nor are they if the writer has come

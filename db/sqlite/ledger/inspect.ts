@@ -97,7 +97,7 @@ async function inspectOpened(
   }
   const isOurForm = odd.length === 0 && isOfThisVersion(db) && sqliteSchemaProblem(db, expected) === null
   const behind = isOurForm ? leafRowsAfter : rowsAfter
-  const besides = () => (odd.length > 0 ? notRead(odd) : readSnapshot(db, expected))
+  const besides = () => (odd.length > 0 ? unreadSnapshot(odd) : readSnapshot(db, expected))
   const rows = shown(liveRows(db, () => atEnd.push(besides()), behind))
   // Before the rows too: all sealed rows are there.
   const stored = odd.length > 0 ? null : sqliteStoredLog(db)
@@ -105,7 +105,7 @@ async function inspectOpened(
   const inspection = await inspectRows(rows, { authority: true, onRow, walk, tree })
   const { verdict } = inspection
   // After a bad row neither the tables nor the head say anything more.
-  const [beside = odd.length > 0 ? notRead(odd) : schemaAlone(db, expected)] = atEnd
+  const [beside = odd.length > 0 ? unreadSnapshot(odd) : schemaOnlySnapshot(db, expected)] = atEnd
   const head = verdict.ok ? headProblem(noted, last, hashAt) : null
   const replay = verdict.ok ? walk.replay : null
   const [findings, notes] = snapshotFindings(beside, replay, verdict.rows, at)
@@ -129,18 +129,18 @@ interface DatabaseSnapshot {
 
 function readSnapshot(db: SQLite.Database, expected: AuditSchema): DatabaseSnapshot {
   if (!isOfThisVersion(db)) return { schema: null, tables: null, someone: false }
-  return { ...schemaAlone(db, expected), tables: readAuthorityTables(db), someone: hasPrincipals(db) }
+  return { ...schemaOnlySnapshot(db, expected), tables: readAuthorityTables(db), someone: hasPrincipals(db) }
 }
 
 /** No table is read if a view is in its place: a view says what its maker likes, and may have no end. */
-const notRead = (odd: readonly string[]): DatabaseSnapshot => ({
+const unreadSnapshot = (odd: readonly string[]): DatabaseSnapshot => ({
   schema: `no table is compared, because there is a view in the place of one: ${odd.join(', ')}`,
   tables: null,
   someone: false,
 })
 
 // If a page of the file cannot be read, the tables may be on it.
-function schemaAlone(db: SQLite.Database, expected: AuditSchema): DatabaseSnapshot {
+function schemaOnlySnapshot(db: SQLite.Database, expected: AuditSchema): DatabaseSnapshot {
   const schema = isOfThisVersion(db) ? sqliteSchemaProblem(db, expected) : null
   return { schema, tables: null, someone: false }
 }

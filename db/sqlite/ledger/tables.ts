@@ -106,7 +106,7 @@ function readPins(db: SQLite.Database): ReadonlyMap<string, readonly HonouredThu
        case when is_current = 1 then null else grace_until end as until
      from certificate_pins where is_current = 1 or grace_until is not null`,
   )
-  return grouped(rows.all(), ({ thumbprint, until }): HonouredThumbprint => [thumbprint, until])
+  return groupByHolder(rows.all(), ({ thumbprint, until }): HonouredThumbprint => [thumbprint, until])
 }
 
 function readBindings(db: SQLite.Database): ReadonlyMap<string, ReadonlyMap<string, string>> {
@@ -118,7 +118,10 @@ function readBindings(db: SQLite.Database): ReadonlyMap<string, ReadonlyMap<stri
   const rows = db.prepare<[], BindingRow>(
     `select principal_type || ' ' || principal_id as holder, resource_id, binding_id from mcp_bindings`,
   )
-  const pairs = grouped(rows.all(), ({ resource_id: id, binding_id: binding }) => [binding, id] as const)
+  const pairs = groupByHolder(
+    rows.all(),
+    ({ resource_id: id, binding_id: binding }) => [binding, id] as const,
+  )
   return new Map([...pairs].map(([holder, bound]) => [holder, new Map(bound)]))
 }
 
@@ -128,10 +131,10 @@ function readTrustedCas(db: SQLite.Database): ReadonlyMap<string, readonly strin
   const rows = db.prepare<[], { holder: string; digest: string }>(
     'select agent_id as holder, ca_digest as digest from agent_trusted_cas',
   )
-  return grouped(rows.all(), ({ digest }) => digest)
+  return groupByHolder(rows.all(), ({ digest }) => digest)
 }
 
-function grouped<Row extends { readonly holder: string }, Value>(
+function groupByHolder<Row extends { readonly holder: string }, Value>(
   rows: readonly Row[],
   taken: (row: Row) => Value,
 ): ReadonlyMap<string, readonly Value[]> {
@@ -181,7 +184,7 @@ function readTools(db: SQLite.Database): ReadonlyMap<string, readonly (readonly 
     'select resource_id as holder, name, state, digest, pending_digest as pending from mcp_tools',
   )
   // The table has the empty text if a tool was never approved.
-  return grouped(rows.all(), ({ name, state, digest, pending }) => [
+  return groupByHolder(rows.all(), ({ name, state, digest, pending }) => [
     name,
     { state, digest: digest || null, pending },
   ])

@@ -160,7 +160,7 @@ export const verifyAudit = operation({
   name: 'verifyAudit',
   summary: 'Recomputes the whole chain. The answer is 200 even if the chain is damaged: see the verdict.',
   output: verdict,
-  run: async (context, _input, caller) => ({ value: await verified(context, caller) }),
+  run: async (context, _input, caller) => ({ value: await runVerification(context, caller) }),
 })
 
 /** The same, with its progress: lines `{"progress": {"rows", "of"}}`, and then the verdict. */
@@ -173,12 +173,12 @@ export const verifyAuditWithProgress = operation({
   run: async (context, _input, caller) => {
     const of = await context.database.treeRows.between(0, Number.MAX_SAFE_INTEGER)
     const told = (onProgress: (progress: { rows: number; of: number }) => void) =>
-      verified(context, caller, (rows) => onProgress({ rows, of: Math.max(rows, of) }))
+      runVerification(context, caller, (rows) => onProgress({ rows, of: Math.max(rows, of) }))
     return { value: await ndjsonWithProgress(told) }
   },
 })
 
-async function verified(
+async function runVerification(
   { database, ledgerPlaces }: Pick<AdminContext, 'database' | 'ledgerPlaces'>,
   caller: AdminCaller,
   onRows?: (rows: number) => void,

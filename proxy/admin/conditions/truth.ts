@@ -25,7 +25,7 @@ export const evaluateSentences = (
   modes: ExpectationModes,
   change: AuthorityEffect = NOTHING,
 ): Promise<readonly boolean[]> =>
-  runInSlices(judged(sentences, changed(authority, change), modesWith(modes, change)))
+  runInSlices(evaluateTruths(sentences, applyEffect(authority, change), modesWith(modes, change)))
 
 const modesWith = (modes: ExpectationModes, { laid }: AuthorityEffect): ExpectationModes => ({
   ...modes,
@@ -35,7 +35,7 @@ const modesWith = (modes: ExpectationModes, { laid }: AuthorityEffect): Expectat
 /** Between two chances for others. */
 const PAIRS = 512
 
-function* judged(
+function* evaluateTruths(
   sentences: readonly ExpectationSentence[],
   authority: ExpectationAuthority,
   modes: ExpectationModes,
@@ -53,7 +53,7 @@ function* isTrue(
   const isMeant = globMatcher(who)
   const people = authority.principals.filter(({ principal_id: id }) => isMeant(id))
   if (at.kind === 'model') {
-    const pass = people.filter((one) => holds(one, CHAT))
+    const pass = people.filter((one) => holdsCapabilities(one, CHAT))
     return may ? people.length > 0 && pass.length === people.length : pass.length === 0
   }
   const isAbout = globMatcher(at.glob)
@@ -63,7 +63,7 @@ function* isTrue(
   for (const one of people) {
     if (builtIn) {
       asked += 1
-      if (holds(one, demandedOfBuiltIn(modes.enforceToolsCall))) passed += 1
+      if (holdsCapabilities(one, demandedOfBuiltIn(modes.enforceToolsCall))) passed += 1
     }
     for (const tool of tools) {
       asked += 1
@@ -84,16 +84,19 @@ function mayCall(
   if (!tool.enabled || !tool.approved || !bound.has(boundName(one.principal_id, tool.resourceId)))
     return false
   const { required_capability: all, tool_capabilities: own } = tool
-  return holds(one, demandedOfTool(tool.tool, all, own, enforceToolsCall))
+  return holdsCapabilities(one, demandedOfTool(tool.tool, all, own, enforceToolsCall))
 }
 
-const holds = (
+const holdsCapabilities = (
   { is_active: active, capabilities }: ExpectationPrincipal,
   demanded: readonly string[],
 ): boolean => active && missingCapability(demanded, capabilities, null) === null
 
 /** Authority as a change makes it. */
-function changed(authority: ExpectationAuthority, { laid, gives }: AuthorityEffect): ExpectationAuthority {
+function applyEffect(
+  authority: ExpectationAuthority,
+  { laid, gives }: AuthorityEffect,
+): ExpectationAuthority {
   if (gives && 'principal' in gives) return withPrincipal(authority, gives.principal)
   if (gives) return withApproved(authority, gives)
   if (!laid) return authority

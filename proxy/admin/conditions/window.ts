@@ -6,13 +6,13 @@ import { unprocessableBody } from '../../../plugins/refusal.ts'
 /** The window if the caller says none. ms. */
 export const DEFAULT_WINDOW_MS = 30 * 86_400_000
 
-const WRONG = 'must be an instant in the form of RFC 3339'
+const INSTANT_RULE = 'must be an instant in the form of RFC 3339'
 
 /** An instant as callers write it, in ms since the epoch. */
 export const instantInput = z.iso
-  .datetime({ offset: true, error: WRONG })
+  .datetime({ offset: true, error: INSTANT_RULE })
   .transform((text) => Date.parse(text))
-  .refine((at) => at >= 0 && at < 253_402_300_800_000, WRONG)
+  .refine((at) => at >= 0 && at < 253_402_300_800_000, INSTANT_RULE)
   .meta({ type: 'string', format: 'date-time' })
 
 /**

@@ -222,7 +222,7 @@ export function docOf<T extends InputSchemas, Output, Other = never>(
           ? { description: 'Done.' }
           : {
               description: 'The result.',
-              content: [{ schema, ...(media !== undefined && { media }) }, ...inOther(other)],
+              content: [{ schema, ...(media !== undefined && { media }) }, ...alternativeBody(other)],
               headers: headersOf(bound),
             },
       ...(mayWait(bound) && {
@@ -234,7 +234,7 @@ export function docOf<T extends InputSchemas, Output, Other = never>(
     },
     reasons: [
       ...(caller === 'operator' ? ADMISSION : []),
-      ...(mayNeedTwo(bound) ? TWO : []),
+      ...(mayNeedTwo(bound) ? SECOND_OPERATOR_REASONS : []),
       ...(bound.rehearses ? REHEARSED : []),
       ...(body ? BODY : []),
       ...wrong,
@@ -244,7 +244,7 @@ export function docOf<T extends InputSchemas, Output, Other = never>(
   }
 }
 
-const inOther = <T extends InputSchemas, Other>(
+const alternativeBody = <T extends InputSchemas, Other>(
   other: Operation<T, Other> | undefined,
 ): readonly BodyDoc[] => (other?.media === undefined ? [] : [{ schema: other.output, media: other.media }])
 
@@ -260,7 +260,7 @@ const REHEARSED: readonly RefusalReason[] = ['rehearsal_required', 'not_found', 
 
 const BROKEN: readonly RefusalReason[] = ['expectation_broken']
 
-const TWO: readonly RefusalReason[] = [
+const SECOND_OPERATOR_REASONS: readonly RefusalReason[] = [
   'two_people_required',
   'proposals_full',
   'not_found',

@@ -43,7 +43,7 @@ import { getCapabilityUsage } from '../rehearsals/usage.ts'
  * The operations on principals of every type, enrollment and erasure aside: who has administered stays on
  * record.
  */
-const ofKind = (kind: PrincipalKind) => ({
+const principalOperations = (kind: PrincipalKind) => ({
   get: getPrincipal(kind),
   deactivate: deactivate(kind),
   reactivate: reactivate(kind),
@@ -55,8 +55,8 @@ const ofKind = (kind: PrincipalKind) => ({
 })
 
 /** Operations on callers of models and tools. */
-const ofCallers = (kind: PrincipalKind) => ({
-  ...ofKind(kind),
+const callerOperations = (kind: PrincipalKind) => ({
+  ...principalOperations(kind),
   erase: erase(kind),
   usage: getCapabilityUsage(kind),
   setCandidate: putCandidate(kind),
@@ -68,7 +68,7 @@ const ofCallers = (kind: PrincipalKind) => ({
 /** Operations that may be proposed: all but those on proposals. */
 const DIRECT = {
   agents: {
-    ...ofCallers(AGENT),
+    ...callerOperations(AGENT),
     list: listAgents,
     create: mintAgent,
     enrollByoca: enrollByocaAgent,
@@ -79,16 +79,20 @@ const DIRECT = {
     distrustCa: distrustCaForAgent,
   },
   users: {
-    ...ofCallers(USER),
+    ...callerOperations(USER),
     list: listPrincipalsOf(USER),
     create: createPrincipal(USER),
   },
   workloads: {
-    ...ofCallers(WORKLOAD),
+    ...callerOperations(WORKLOAD),
     list: listPrincipalsOf(WORKLOAD),
     create: createPrincipal(WORKLOAD),
   },
-  operators: { ...ofKind(OPERATOR), list: listPrincipalsOf(OPERATOR), create: createPrincipal(OPERATOR) },
+  operators: {
+    ...principalOperations(OPERATOR),
+    list: listPrincipalsOf(OPERATOR),
+    create: createPrincipal(OPERATOR),
+  },
   capabilities: { list: listCapabilities },
   mcpResources: {
     create: createMcpResource,

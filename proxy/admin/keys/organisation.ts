@@ -66,7 +66,7 @@ const answer = z.strictObject({
 })
 
 /** `remade`: whether the CA was made again. */
-const named = organisation.extend({ remade: z.boolean() })
+const organisationResult = organisation.extend({ remade: z.boolean() })
 
 /**
  * PUT /v1/admin/ca/organisation: answers, once, for organisation and trust domain. If they change the CA is
@@ -80,7 +80,7 @@ export const setOrganisation = operation({
   twoPersonKind: 'trust',
   summary: 'Names organisation and trust domain, once. If a name changes, makes a new CA for them.',
   takes: { body: answer },
-  output: named,
+  output: organisationResult,
   status: 200,
   example: { org: 'initech', trust_domain: 'initech.example' },
   reasons: ['conflict', 'ca_attached_already', 'audit_unavailable', ...CERTIFICATE_REASONS],
@@ -90,7 +90,7 @@ export const setOrganisation = operation({
     if (await isAnswered(context))
       throw new Refusal('conflict', { message: 'The organisation has already been named.' })
     const fixed = await fixedIn(context)
-    const names = namesBy(context, body, fixed)
+    const names = newNames(context, body, fixed)
     const remade = names.organisation !== context.organisation || names.trustDomain !== context.trustDomain
     const attached = body.attach && (await prepareCaAttachment(context, body.attach, at))
     const made = remade ? await naming.makeAuthority(names, at) : null
@@ -103,7 +103,7 @@ export const setOrganisation = operation({
       assertions: remade ? [nothingIssued(context.database)] : [],
       statements: [
         insertSetting(context.database, 'organisation_set', timestamp(at), at),
-        ...(made ? [...stored(context, names, at), made.statement] : []),
+        ...(made ? [...settingStatements(context, names, at), made.statement] : []),
         ...(attached?.statements ?? []),
       ],
       notes: [noteOf(value), ...(attached ? [attached] : [])],
@@ -113,7 +113,7 @@ export const setOrganisation = operation({
   },
 })
 
-const stored = (
+const settingStatements = (
   { database }: AdminContext,
   { organisation: name, trustDomain: domain }: OrganisationNames,
   at: number,
@@ -124,7 +124,7 @@ const noteOf = ({
   trust_domain: domain,
   ca_fingerprint: fingerprint,
   remade,
-}: z.output<typeof named>) => ({
+}: z.output<typeof organisationResult>) => ({
   action: 'service.organisation_set',
   detail: {
     organisation: name,
@@ -153,20 +153,20 @@ async function fixedIn({ database, naming }: AdminContext): Promise<FixedNames> 
 }
 
 /** The names that an answer makes. Refuses with `body_unprocessable` one that changes a fixed name. */
-function namesBy(
+function newNames(
   context: AdminContext,
   { org: name, trust_domain: domain }: z.output<typeof answer>,
   fixed: FixedNames,
 ) {
   const problems = [
-    ...changed('org', name, context.organisation, fixed.org),
-    ...changed('trust_domain', domain, context.trustDomain, fixed.trustDomain),
+    ...fixedNameErrors('org', name, context.organisation, fixed.org),
+    ...fixedNameErrors('trust_domain', domain, context.trustDomain, fixed.trustDomain),
   ]
   if (problems.length > 0) throw unprocessableBody(problems)
   return { organisation: name ?? context.organisation, trustDomain: domain ?? context.trustDomain }
 }
 
-function changed(field: string, value: string | undefined, now: string, by: FixedNameReason) {
+function fixedNameErrors(field: string, value: string | undefined, now: string, by: FixedNameReason) {
   if (by === null || value === undefined || value === now) return []
   const why = by === 'environment' ? 'the environment sets it' : 'certificates already contain it'
   return [{ field, message: `cannot be changed: ${why}` }]

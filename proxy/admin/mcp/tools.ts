@@ -42,7 +42,7 @@ export const approveTool = operation({
   run: async (context, { params, body: { digest }, ifMatch }, caller) => {
     const { resource_id: id } = params
     await withLatestResource(context, { id, ifMatch }, async (resource) => {
-      const { pending, previous } = await waiting(context, resource, params.tool)
+      const { pending, previous } = await requireWaitingDefinition(context, resource, params.tool)
       if (digest !== pending) throw new Refusal('precondition_failed')
       await approve(context, caller, resource, { tool: params.tool, pending, previous })
     })
@@ -53,7 +53,11 @@ export const approveTool = operation({
 /**
  * Finds the definition of a tool that waits, by its digest, and the one that was approved before, if one was.
  */
-async function waiting({ database }: AdminContext, { resource_id: id }: McpResource, name: string) {
+async function requireWaitingDefinition(
+  { database }: AdminContext,
+  { resource_id: id }: McpResource,
+  name: string,
+) {
   const tool = (await listMcpTools(database, id)).find((one) => one.name === name)
   if (!tool) throw new Refusal('not_found', { message: 'This resource has no tool with this name.' })
   const { state, pending_digest: pending, digest: previous } = tool

@@ -7,7 +7,7 @@ import { Refusal } from '../../../plugins/refusal.ts'
 import type { AdminContext } from './context.ts'
 
 /** The refuser after the gate, in `refused_by`. */
-const BY = 'operation'
+const REFUSED_BY = 'operation'
 
 /**
  * Makes the recorder of changes that an operation refuses its caller: like the gate's own refusals if the
@@ -25,8 +25,8 @@ export const deniedChanges =
   async (facts, action, refusal) => {
     if (facts.principal) {
       // The proof has been claimed: it let the call in.
-      const recorded = recorder.refused({ ...facts, proof: null }, refusal, { by: BY, passed: [] })
-      await recorded.catch(unrecorded)
+      const recorded = recorder.refused({ ...facts, proof: null }, refusal, { by: REFUSED_BY, passed: [] })
+      await recorded.catch(refuseUnrecorded)
       return
     }
     const { id, type, via } = facts.actor
@@ -34,17 +34,17 @@ export const deniedChanges =
     const detail = {
       via,
       reason: refusal.reason,
-      refused_by: BY,
+      refused_by: REFUSED_BY,
       ...(capability !== null && { required_capability: capability }),
     }
     const entry = serviceEntry(action, 'denied', detail, clock(), configDigest)
     await ledger
       .commit({ entries: [{ ...entry, request_id: facts.id, principal_id: id, principal_type: type }] })
-      .catch(unrecorded)
+      .catch(refuseUnrecorded)
   }
 
 /** Somebody has changed the operator's authority meanwhile, or the ledger cannot record. */
-function unrecorded(error: unknown): never {
+function refuseUnrecorded(error: unknown): never {
   const reason = error instanceof StaleAuthority ? 'overloaded' : 'audit_unavailable'
   throw new Refusal(reason, { cause: error, headers: { 'retry-after': '1' } })
 }

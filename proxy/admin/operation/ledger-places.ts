@@ -86,7 +86,7 @@ export class LedgerPlaces {
     // Pieces that nobody begins to read are not ended by their reader.
     signal.addEventListener('abort', done, { once: true })
     try {
-      return followed(await open(signal), { signal, pace: reading.pace, done })
+      return followPieces(await open(signal), { signal, pace: reading.pace, done })
     } catch (error) {
       done()
       throw error
@@ -125,7 +125,7 @@ interface PacedReading {
   readonly done: () => void
 }
 
-async function* followed(
+async function* followPieces(
   pieces: AsyncIterable<Uint8Array>,
   { signal, pace, done }: PacedReading,
 ): AsyncGenerator<Uint8Array, void, void> {

@@ -45,9 +45,9 @@ export const rotateCertificate = (kind: PrincipalKind) =>
     example: { grace_hours: 24 },
     run: async (context, { params: { id }, body: { grace_hours: hours }, ifMatch }, caller) => {
       const subject = certificateSubject(context, kind, await principalOf(context, kind, id))
-      const issued = await issueClientCertificate(context.authority, subject, term(caller))
+      const issued = await issueClientCertificate(context.authority, subject, certificateTerm(caller))
       const action = `${kind.type}.cert_rotated`
-      const until = await repin(context, kind, caller, issued, { action, id, hours, ifMatch })
+      const until = await replacePin(context, kind, caller, issued, { action, id, hours, ifMatch })
       const { certPem, chainPem, privateKeyPem } = issued
       return {
         value: {
@@ -92,9 +92,9 @@ export const certifyRequest = (kind: PrincipalKind) =>
       const subject = certificateSubject(context, kind, await principalOf(context, kind, id))
       const { spiffeId } = subject
       const key = await certificateThread.ask('keyOfCsr', { csrPem, spiffeId })
-      const issued = certifyClient(context.authority, key, subject, term(caller))
+      const issued = certifyClient(context.authority, key, subject, certificateTerm(caller))
       const action = `${kind.type}.certificate_issued`
-      const until = await repin(context, kind, caller, issued, { action, id, hours, ifMatch })
+      const until = await replacePin(context, kind, caller, issued, { action, id, hours, ifMatch })
       return { value: certificateView(kind, id, issued, until) }
     },
   })
@@ -114,7 +114,7 @@ export const certificateView = (
   previous_valid_until: previousUntil,
 })
 
-export const term = ({ at }: Pick<AdminCaller, 'at'>) => ({ at, days: LEAF_DAYS })
+export const certificateTerm = ({ at }: Pick<AdminCaller, 'at'>) => ({ at, days: LEAF_DAYS })
 
 export const certificateSubject = (
   { organisation, trustDomain }: AdminContext,
@@ -146,7 +146,7 @@ interface PinReplacement {
  * Pins a certificate in place of the one before. Returns until when that one is still honoured; null if there
  * was none, or no grace.
  */
-export async function repin(
+export async function replacePin(
   context: AdminContext,
   kind: PrincipalKind,
   caller: ChangeAuthorship,

@@ -51,7 +51,7 @@ const spiffe = z.strictObject({
 })
 
 /** Returns the demand of an enrollment whose set opens anything. */
-const granted = (
+const requiredForGrant = (
   _context: AdminContext,
   { body }: { readonly body: { readonly capabilities: readonly string[] } },
 ): readonly AdminCapability[] => (body.capabilities.length > 0 ? [capabilityToGrant(AGENT)] : [])
@@ -59,7 +59,7 @@ const granted = (
 const ENROLL_EMPTY = 'Enroll it with an empty set, and grant its capabilities afterwards.'
 
 /** An enrollment's effect on authority. */
-const enrolled = (
+const enrollmentEffect = (
   { organisation }: AdminContext,
   { body }: { readonly body: { readonly agent_name: string; readonly capabilities: readonly string[] } },
 ) => ({
@@ -78,11 +78,11 @@ export const mintAgent = operation({
   name: 'createAgent',
   demands: 'admin.enroll',
   action: 'agent.created',
-  alsoDemands: granted,
+  alsoDemands: requiredForGrant,
   cannotWait: ENROLL_EMPTY,
   summary: 'Enrolls an agent and makes its certificate. The private key is shown only this once.',
   takes: { body: minted },
-  gives: enrolled,
+  gives: enrollmentEffect,
   output: withName(AGENT, {
     ...PRINCIPAL_MEMBERS,
     cert_pem: shownPem,
@@ -121,12 +121,12 @@ export const enrollByocaAgent = operation({
   name: 'enrollAgentByoca',
   demands: 'admin.enroll',
   action: 'agent.enrolled_byoca',
-  alsoDemands: granted,
+  alsoDemands: requiredForGrant,
   cannotWait: ENROLL_EMPTY,
   summary:
     "Enrolls an agent with a certificate of the organisation's own CA. The API key is shown only this once.",
   takes: { body: byoca },
-  gives: enrolled,
+  gives: enrollmentEffect,
   output: withName(AGENT, { ...PRINCIPAL_MEMBERS, api_key: z.string() }),
   status: 201,
   revised: true,
@@ -135,7 +135,7 @@ export const enrollByocaAgent = operation({
     const enrolling = {
       certPem: body.cert_pem,
       privateKeyPem: body.private_key_pem,
-      caPems: await attached(context, 'organisation'),
+      caPems: await attachedCaPems(context, 'organisation'),
       at: caller.at,
       organisation: context.organisation,
       name: body.agent_name,
@@ -156,11 +156,11 @@ export const enrollSpiffeAgent = operation({
   name: 'enrollAgentSpiffe',
   demands: 'admin.enroll',
   action: 'agent.enrolled_spiffe',
-  alsoDemands: granted,
+  alsoDemands: requiredForGrant,
   cannotWait: ENROLL_EMPTY,
   summary: 'Enrolls an agent with a SPIFFE SVID, under the given bundle or the attached ones.',
   takes: { body: spiffe },
-  gives: enrolled,
+  gives: enrollmentEffect,
   output: PRINCIPAL_SHAPES.agent,
   status: 201,
   revised: true,
@@ -171,7 +171,7 @@ export const enrollSpiffeAgent = operation({
     const enrolling = {
       svidPem: body.svid_pem,
       svidKeyPem: body.svid_key_pem,
-      bundlePems: bundle === null ? await attached(context, 'spiffe') : [bundle],
+      bundlePems: bundle === null ? await attachedCaPems(context, 'spiffe') : [bundle],
       at: caller.at,
     }
     const { anchors, ...certificate } = await certificateThread.ask('checkSvid', enrolling)
@@ -283,7 +283,7 @@ async function store(
   })
 }
 
-async function attached({ database }: AdminContext, kind: CaKind): Promise<readonly string[]> {
+async function attachedCaPems({ database }: AdminContext, kind: CaKind): Promise<readonly string[]> {
   return (await listAttachedCas(database, kind)).map((ca) => ca.ca_pem)
 }
 

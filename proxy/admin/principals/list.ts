@@ -17,7 +17,7 @@ import { deniedSince, matchesSearch, parseSearch } from './search.ts'
 import { PRINCIPAL_SHAPES, type PrincipalView, principalView } from './view.ts'
 
 /** Text of a search (docs/dashboard.md#search). */
-const searched = z
+const searchQuery = z
   .string()
   .max(256)
   .transform((text, context) => {
@@ -46,11 +46,11 @@ const limit = z
 const page = z.object({
   limit: limit.exactOptional(),
   cursor: listCursor.exactOptional(),
-  q: searched.exactOptional(),
+  q: searchQuery.exactOptional(),
 })
 
 /** Only the ledger knows who was refused. */
-const ofTheLedger = (
+const requiredForSearch = (
   _context: AdminContext,
   { query: { q } }: { readonly query: z.output<typeof page> },
 ): readonly AdminCapability[] => (q && q.search.denied !== null ? ['admin.audit'] : [])
@@ -64,7 +64,7 @@ export const listAgents = operation({
   demands: 'admin.read',
   action: 'admin.read',
   summary: 'Lists the agents, newest first.',
-  alsoDemands: ofTheLedger,
+  alsoDemands: requiredForSearch,
   takes: { query: page },
   output: z.array(PRINCIPAL_SHAPES.agent),
   status: 200,
@@ -94,7 +94,7 @@ export const listPrincipalsOf = (kind: PrincipalKind) =>
     demands: 'admin.read',
     action: 'admin.read',
     summary: `Lists the ${kind.plural}, newest first.`,
-    alsoDemands: ofTheLedger,
+    alsoDemands: requiredForSearch,
     takes: { query: page },
     output: z.strictObject({
       [kind.plural]: z.array(PRINCIPAL_SHAPES[kind.type]),

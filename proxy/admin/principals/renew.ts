@@ -15,7 +15,7 @@ import { certificateThread } from '../operation/certificate-thread.ts'
 import type { AdminContext } from '../operation/context.ts'
 import { PRINCIPAL_KINDS, type PrincipalKind } from '../operation/kinds.ts'
 import { parse } from '../operation/operation.ts'
-import { certificateSubject, certificateView, repin, term } from './certificates.ts'
+import { certificateSubject, certificateTerm, certificateView, replacePin } from './certificates.ts'
 import { principalOf } from './view.ts'
 
 type RenewalFacts = Arrival & JsonBody & { readonly principal: Principal }
@@ -40,13 +40,13 @@ export const renewClientCertificate =
     const subject = certificateSubject(context, kind, await principalOf(context, kind, principal.id))
     const key = await certificateThread.ask('keyOfCsr', { csrPem, spiffeId: subject.spiffeId })
     const issued = renewals.once(peer, key, () => {
-      const certificate = certifyClient(context.authority, key, subject, term({ at }))
-      return pinned(context, kind, facts, peer, certificate)
+      const certificate = certifyClient(context.authority, key, subject, certificateTerm({ at }))
+      return pinRenewed(context, kind, facts, peer, certificate)
     })
     return jsonReply(200, await issued)
   }
 
-async function pinned(
+async function pinRenewed(
   context: AdminContext,
   kind: PrincipalKind,
   { id, at, principal }: RenewalFacts,
@@ -54,7 +54,7 @@ async function pinned(
   issued: ReturnType<typeof certifyClient>,
 ): Promise<object> {
   const actor: ChangeAuthor = { id: principal.ref, type: principal.type, via: 'certificate', standing: [] }
-  const until = await repin(context, kind, { id, at, actor }, issued, {
+  const until = await replacePin(context, kind, { id, at, actor }, issued, {
     action: `${kind.type}.certificate_issued`,
     id: principal.id,
     // The answer may be lost: with no grace at all its caller would be locked out.
@@ -63,7 +63,7 @@ async function pinned(
     // A deactivation, or another renewal, that came in between wins.
     guard: (record) => {
       if (!record.is_active) throw new Refusal('principal_deactivated')
-      if (record.cert_thumbprint !== peer.thumbprint) throw replaced()
+      if (record.cert_thumbprint !== peer.thumbprint) throw replacedRefusal()
     },
   })
   return certificateView(kind, principal.id, issued, until)
@@ -89,7 +89,7 @@ function checkRenewable(
   })
 }
 
-const replaced = (): Refusal =>
+const replacedRefusal = (): Refusal =>
   new Refusal('renewal_refused', {
     message: 'Another certificate has replaced this one. If that was not you, tell the operator.',
   })

@@ -27,13 +27,13 @@ const dryRun = z
  * With `ifMatch` a set that changed since it was read is refused with `precondition_failed` and left alone.
  */
 export const patchCapabilities = (kind: PrincipalKind) =>
-  replacing(kind, `set${kind.noun}Capabilities`, `${kind.type}.capabilities_patched`)
+  replaceOperation(kind, `set${kind.noun}Capabilities`, `${kind.type}.capabilities_patched`)
 
 /** The same by the form of the dashboard, whose row says so (spec §6). */
 export const setCapabilitiesInForm = (kind: PrincipalKind) =>
-  replacing(kind, `set${kind.noun}CapabilitiesInForm`, `${kind.type}.capabilities_set`)
+  replaceOperation(kind, `set${kind.noun}CapabilitiesInForm`, `${kind.type}.capabilities_set`)
 
-const replacing = (kind: PrincipalKind, name: string, action: string) =>
+const replaceOperation = (kind: PrincipalKind, name: string, action: string) =>
   operation({
     name,
     demands: capabilityToGrant(kind),

@@ -13,22 +13,22 @@ import { ndjsonWithProgress } from '../operation/in-lines.ts'
 import { type InputSchemas, operation } from '../operation/operation.ts'
 import { idParams } from '../operation/shapes.ts'
 
-const asked = z.strictObject({
+const rehearsalBody = z.strictObject({
   changes: rehearsalChanges,
   since: instantInput.exactOptional().meta({ description: 'Inclusive. Default: 30 days before `until`.' }),
   until: instantInput.exactOptional().meta({ description: 'Exclusive. Default: now.' }),
 })
 
-type RehearsalRequest = z.output<typeof asked>
+type RehearsalRequest = z.output<typeof rehearsalBody>
 
-const takes = { body: asked } satisfies InputSchemas
+const rehearsalInput = { body: rehearsalBody } satisfies InputSchemas
 
-const declared = {
+const rehearsalDeclaration = {
   demands: 'admin.grant',
   action: 'rehearsal.done',
   // It grants nothing: an operator who may rehearse needs no second one.
   harmless: true,
-  takes,
+  takes: rehearsalInput,
   status: 200,
   reasons: ['overloaded', 'audit_unavailable'],
   example: { changes: [] },
@@ -39,26 +39,26 @@ const declared = {
  * (docs/rehearsal.md). One row records the result.
  */
 export const rehearse = operation({
-  ...declared,
+  ...rehearsalDeclaration,
   name: 'rehearse',
   summary: 'Says what changes of authority would have done to the calls of a window.',
   output: rehearsalShape,
-  run: async (context, { body }, caller) => ({ value: await rehearsed(context, body, caller) }),
+  run: async (context, { body }, caller) => ({ value: await rehearseChanges(context, body, caller) }),
 })
 
 /** The same, with its progress: lines `{"progress": {"rows", "of"}}`, and then the rehearsal. */
 export const rehearseWithProgress = operation({
-  ...declared,
+  ...rehearsalDeclaration,
   name: 'rehearseWithProgress',
   summary: 'The same, after lines about the progress.',
   media: 'application/x-ndjson',
   output: z.unknown(),
   run: async (context, { body }, caller) => ({
-    value: await ndjsonWithProgress((onProgress) => rehearsed(context, body, caller, onProgress)),
+    value: await ndjsonWithProgress((onProgress) => rehearseChanges(context, body, caller, onProgress)),
   }),
 })
 
-async function rehearsed(
+async function rehearseChanges(
   context: AdminContext,
   body: RehearsalRequest,
   caller: AdminCaller,

@@ -51,12 +51,12 @@ export const activityPage: DashboardPage = async (dashboard, facts) => {
     section: '/proxy/activity',
     script: ASSETS.activity.path,
     ...(isWrong && { status: 422 }),
-    body: html`${activityForm(asked)}${isWrong ? EMPTY_HTML : await found(dashboard, facts, asked)}`,
+    body: html`${activityForm(asked)}${isWrong ? EMPTY_HTML : await renderResults(dashboard, facts, asked)}`,
   }
 }
 
 /** Counts and calls. A moving window begins with its first bar. */
-async function found(
+async function renderResults(
   dashboard: DashboardContext,
   facts: AdministrationFacts,
   asked: ActivityParams,
@@ -85,13 +85,13 @@ async function found(
     ...(isVerdict ? [] : ['verdict']),
   ]
   return html`${chart({ shown, decided, here, chosen: times.window, notNarrowed })}
-${following(asked)}
+${renderFollowLink(asked)}
 <div class="beside"><aside aria-label="Filter">${joinHtml(FACETS.map((facet) => facetOf(facet, calls, here)))}</aside>
 ${table(calls, here, facts.at)}</div>`
 }
 
 /** Renders the place for new calls: a link to ask for them, and a script's sign that it hears of them. */
-const following = ({ chosen, here }: ActivityParams): HtmlFragment =>
+const renderFollowLink = ({ chosen, here }: ActivityParams): HtmlFragment =>
   chosen.cursor || chosen.until
     ? EMPTY_HTML
     : html`<p id="follow" data-live="${here({}).replace('/proxy/activity', '/proxy/activity/live')}"><a href="${here({})}">Reload</a></p>`

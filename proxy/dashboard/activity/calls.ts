@@ -86,7 +86,7 @@ export async function callsOf(
       if (isOutcome(row)) outcomes.set(row.request_id ?? '', row)
       else if (noise || !NOISE_ACTIONS.has(row.action)) {
         const call = { decision: row, outcome: outcomes.get(row.request_id ?? '') ?? null }
-        if (fits(call, narrowed)) fitting.push(call)
+        if (matchesFacets(call, narrowed)) fitting.push(call)
       }
     }
     cursor = next
@@ -149,7 +149,7 @@ const isOutcome = ({ status, action }: AuditRow): boolean =>
 
 type FacetFilter = Readonly<Partial<Record<CallFacet, string | undefined>>>
 
-const fits = (call: ActivityCall, wanted: FacetFilter): boolean =>
+const matchesFacets = (call: ActivityCall, wanted: FacetFilter): boolean =>
   FACETS.every((facet) => wanted[facet] === undefined || factOf(call, facet) === wanted[facet])
 
 function countsOf(calls: readonly ActivityCall[]): CallPage['counts'] {
@@ -194,7 +194,7 @@ function lineOf({ decision, outcome }: ActivityCall, now: number): HtmlFragment 
   } = decision
   const what = tool ?? model ?? ''
   const path = id === null ? null : `/proxy/activity/${id}`
-  return html`<tr><td>${relativeTime(at, now)}</td><td>${name ?? ref ?? (action === 'auth.refused' ? 'nobody' : 'the service')}</td><td>${path === null ? action : html`<a class="row" href="${path}">${action}</a>`} ${what}</td><td>${verdict(decision, outcome)}</td><td>${rowReason(decision) ?? ''} ${grantLink(decision)}</td><td class="number">${tokensUsed(outcome)}</td><td class="number">${ms(outcome)}</td></tr>`
+  return html`<tr><td>${relativeTime(at, now)}</td><td>${name ?? ref ?? (action === 'auth.refused' ? 'nobody' : 'the service')}</td><td>${path === null ? action : html`<a class="row" href="${path}">${action}</a>`} ${what}</td><td>${renderVerdict(decision, outcome)}</td><td>${rowReason(decision) ?? ''} ${grantLink(decision)}</td><td class="number">${tokensUsed(outcome)}</td><td class="number">${ms(outcome)}</td></tr>`
 }
 
 /** Links a call refused for want of a capability to the form that grants it, with the token typed in. */
@@ -214,7 +214,7 @@ const isCaller = (type: string | null): type is 'agent' | 'user' | 'workload' =>
   type !== null && type in PRINCIPAL_KINDS && type !== 'operator'
 
 /** The decision, and the outcome if that says more. */
-export function verdict({ status }: AuditRow, outcome: AuditRow | null): HtmlFragment {
+export function renderVerdict({ status }: AuditRow, outcome: AuditRow | null): HtmlFragment {
   const became =
     outcome && outcome.status !== 'success'
       ? html` <span class="verdict ${outcome.status}">${outcome.status}</span>`

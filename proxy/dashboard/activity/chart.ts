@@ -31,9 +31,9 @@ export function chart({ shown, decided, here, chosen, notNarrowed }: ChartOption
   return html`<section id="chart" class="chart" aria-label="Over time">
 <p class="totals">${total('denied', decided.denied, here)} · ${total('allowed', decided.allowed, here)} <span class="faint">from ${minuteOf(from)} to ${end} UTC${widened ? ', widened to whole bars' : ''}, one bar is ${unitName}</span></p>
 <p>${joinHtml(windows(here, chosen))}<a class="skip" href="#calls">Skip the chart</a></p>
-${said(decided, notNarrowed)}
+${renderCountNotes(decided, notNarrowed)}
 <svg role="group" aria-label="Bars over time" viewBox="0 0 ${String(bars.length * WIDTH)} ${String(HEIGHT)}" preserveAspectRatio="none" width="100%" height="96" data-range="${here({ since: null, until: null, window: null, cursor: null })}">${joinHtml(
-    bars.map((bar, n) => drawn(bar, n, most, here)),
+    bars.map((bar, n) => renderBar(bar, n, most, here)),
   )}</svg>
 <p class="axis faint"><span>${minuteOf(from)}</span><span>highest: ${most.toLocaleString('en')}</span><span>${end}</span></p>
 <p class="faint" role="status" id="range"></p></section>`
@@ -49,10 +49,10 @@ const windows = (here: ActivityHref, chosen: WindowName | null): readonly HtmlFr
   )
 
 /** Says so if the numbers are not those of the table. */
-const said = ({ uncounted }: DecisionCounts, notNarrowed: readonly string[]): HtmlFragment =>
+const renderCountNotes = ({ uncounted }: DecisionCounts, notNarrowed: readonly string[]): HtmlFragment =>
   html`${htmlIf(notNarrowed.length > 0, () => html`<p class="needs">These numbers cover all calls: they are not filtered by ${notNarrowed.join(', ')}.</p>`)}${htmlIf(uncounted > 0, () => html`<p class="needs">About ${uncounted.toLocaleString('en')} of the newest rows are not in these numbers yet: they are still being counted.</p>`)}`
 
-function drawn(
+function renderBar(
   { from, to, allowed, denied }: ChartBar,
   n: number,
   most: number,

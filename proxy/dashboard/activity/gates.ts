@@ -1,6 +1,6 @@
 import type { AuditRow } from '../../../db/ledger/read/read.ts'
 import { isObject, type UnknownRecord } from '../../../db/support/json.ts'
-import { copyableCode, type HtmlFragment, html, tokens } from '../frame/parts.ts'
+import { capabilityTokens, copyableCode, type HtmlFragment, html } from '../frame/parts.ts'
 import { rowReason } from './calls.ts'
 
 /** The authority that a decision names (docs/ledger.md#authority). */
@@ -14,7 +14,7 @@ const ORDER = [
 ]
 
 /** The gates that each call meets, and their findings. */
-const SAYS: Readonly<Record<string, (row: AuditRow) => HtmlFragment | string>> = {
+const GATE_FINDINGS: Readonly<Record<string, (row: AuditRow) => HtmlFragment | string>> = {
   pin: ({ cert_thumbprint: pin }) =>
     pin === null ? 'no certificate' : html`certificate ${copyableCode(pin)}`,
   dpop: ({ dpop_jkt: key }) => (key === null ? 'no proof' : html`proof by key ${copyableCode(key)}`),
@@ -25,7 +25,7 @@ const SAYS: Readonly<Record<string, (row: AuditRow) => HtmlFragment | string>> =
   capability: (row) => {
     const { demanded } = rowAuthority(row)
     const list = Array.isArray(demanded) ? demanded.map(valueText) : []
-    return list.length === 0 ? 'requires no capability' : html`demands ${tokens(list)}`
+    return list.length === 0 ? 'requires no capability' : html`demands ${capabilityTokens(list)}`
   },
   mcp_tool: (row) => {
     const { pin } = rowAuthority(row)
@@ -46,7 +46,7 @@ export function gatesOf(row: AuditRow): readonly HtmlFragment[] {
   const own = (Array.isArray(checks) ? checks : []).filter(isObject)
   const isCheck = own.some(({ name }) => name === by)
   return [
-    ...asked.map((name) => gate(name, name !== by, SAYS[name]?.(row) ?? '', row)),
+    ...asked.map((name) => gate(name, name !== by, GATE_FINDINGS[name]?.(row) ?? '', row)),
     ...own.map((check) => gate(valueText(check.name), check.verdict === 'pass', saidBy(check), row)),
     ...(by !== null && end < 0 && !isCheck ? [gate(by, false, '', row)] : []),
   ]

@@ -9,6 +9,7 @@ import { escapeHiddenJson } from '../../visible.ts'
 import type { DashboardContext } from '../frame/dashboard.ts'
 import type { DashboardPage } from '../frame/page.ts'
 import {
+  capabilityTokens,
   copyableCode,
   factList as factsOf,
   type HtmlFragment,
@@ -16,9 +17,8 @@ import {
   htmlIf,
   joinHtml,
   relativeTime,
-  tokens,
 } from '../frame/parts.ts'
-import { rowReason, verdict } from './calls.ts'
+import { renderVerdict, rowReason } from './calls.ts'
 import { gatesOf, rowAuthority, valueText } from './gates.ts'
 
 /**
@@ -105,9 +105,9 @@ export const whyPage: DashboardPage = async (dashboard, facts) => {
   return {
     title: `Why: ${decision.action}`,
     section: '/proxy/activity',
-    body: html`<p class="lead">${verdict(decision, outcome)} <b>${who}</b> ${decision.action} ${decision.tool ?? decision.model ?? ''} ${relativeTime(decision.recorded_at, facts.at)}${rowReason(decision) === null ? '' : `: ${rowReason(decision)}`}</p>
-${isJudged(decision) ? judged(decision, await findGrantingRow(dashboard, facts, decision)) : html`<section class="card"><h2>A change, not a call</h2>${became(decision)}</section>`}
-${htmlIf(outcome !== null, () => html`<section class="card"><h2>What happened next</h2>${became(outcome)}</section>`)}
+    body: html`<p class="lead">${renderVerdict(decision, outcome)} <b>${who}</b> ${decision.action} ${decision.tool ?? decision.model ?? ''} ${relativeTime(decision.recorded_at, facts.at)}${rowReason(decision) === null ? '' : `: ${rowReason(decision)}`}</p>
+${isJudged(decision) ? renderDecision(decision, await findGrantingRow(dashboard, facts, decision)) : html`<section class="card"><h2>A change, not a call</h2>${renderOutcome(decision)}</section>`}
+${htmlIf(outcome !== null, () => html`<section class="card"><h2>What happened next</h2>${renderOutcome(outcome)}</section>`)}
 ${await ledgerCard(dashboard, id, rows)}`,
   }
 }
@@ -115,20 +115,20 @@ ${await ledgerCard(dashboard, id, rows)}`,
 /** A decision, and not a row of a change or of the service itself. */
 const isJudged = ({ status }: AuditRow): boolean => status === 'allowed' || status === 'denied'
 
-const judged = (
+const renderDecision = (
   decision: AuditRow,
   granted: AuditRow | null,
 ): HtmlFragment => html`<section class="card"><h2>The checks, in order</h2><ol class="gates">${joinHtml(gatesOf(decision))}</ol></section>
-<section class="card"><h2>What the decision was based on</h2>${restedOn(decision, granted)}</section>`
+<section class="card"><h2>What the decision was based on</h2>${renderDecisionBasis(decision, granted)}</section>`
 
-function restedOn(decision: AuditRow, granted: AuditRow | null): HtmlFragment {
+function renderDecisionBasis(decision: AuditRow, granted: AuditRow | null): HtmlFragment {
   const held = granted?.detail.capabilities
   const shown = new Set(['demanded', 'checks'])
   return factsOf([
     [
       'Capabilities held then',
       Array.isArray(held)
-        ? tokens(held.map(valueText))
+        ? capabilityTokens(held.map(valueText))
         : html`<span class="faint">not among the newest changes</span>`,
     ],
     [
@@ -143,5 +143,5 @@ function restedOn(decision: AuditRow, granted: AuditRow | null): HtmlFragment {
   ])
 }
 
-const became = (outcome: AuditRow | null): HtmlFragment =>
+const renderOutcome = (outcome: AuditRow | null): HtmlFragment =>
   factsOf(Object.entries(outcome?.detail ?? {}).map(([name, value]) => [name, valueText(value)] as const))

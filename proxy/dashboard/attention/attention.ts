@@ -20,7 +20,7 @@ import {
   pathOf,
   relativeTime,
 } from '../frame/parts.ts'
-import { card } from './card.ts'
+import { attentionCard } from './card.ts'
 import { keylessCallers } from './keyless.ts'
 import { otherModels } from './other-models.ts'
 
@@ -35,7 +35,7 @@ async function endingCertificates(
     ({ principal_type: type, principal_id: id, name, svid, cert_not_after: end }) =>
       html`<li><a href="${pathOf(PRINCIPAL_KINDS[type].plural, id)}">${name}</a> ${relativeTime(end, facts.at)}${svid ? html` <span class="faint">its SVID; it has not been seen with a newer one</span>` : EMPTY_HTML}</li>`,
   )
-  return [card(html`Certificates that end within 30 days`, html`<ul>${joinHtml(lines)}</ul>`)]
+  return [attentionCard(html`Certificates that end within 30 days`, html`<ul>${joinHtml(lines)}</ul>`)]
 }
 
 /** The attached CAs that end within 30 days: their certificates are of no use then. */
@@ -51,7 +51,7 @@ async function endingCas(
       html`<li>${subject} <span class="faint">${kind}</span> ${relativeTime(end, facts.at)}</li>`,
   )
   return [
-    card(
+    attentionCard(
       html`Attached CAs that end within 30 days`,
       html`<ul>${joinHtml(lines)}</ul><p><a href="/proxy/pki">Attach the next ones</a></p>`,
     ),
@@ -63,7 +63,7 @@ const DAY_MS = 86_400_000
 /** GET /proxy: everything that needs a person, and nothing else. Empty means that all is well. */
 export const attentionPage: DashboardPage = async (dashboard, facts) => {
   const cards = [
-    ...(await waiting(dashboard, facts)),
+    ...(await openProposalCards(dashboard, facts)),
     ...(await servers(dashboard, facts)),
     ...(await secretUsed(dashboard, facts)),
     ...otherModels(dashboard, facts),
@@ -71,20 +71,23 @@ export const attentionPage: DashboardPage = async (dashboard, facts) => {
     ...(await lateAnchors(dashboard)),
     ...(await endingCas(dashboard, facts)),
     ...(await keylessCallers(dashboard, facts)),
-    ...(await refused(dashboard, facts)),
+    ...(await refusalCards(dashboard, facts)),
   ]
   const now = new Date(facts.at).toISOString()
   return {
     title: 'Attention',
     section: '/proxy',
     body: html`${htmlIf(cards.length === 0, () => html`<p class="lead well">All is well, as of <time datetime="${now}">${now.slice(11, 19)} UTC</time>. Nothing needs a person.</p>`)}
-${joinHtml(cards)}${await unnamed(dashboard, facts)}
+${joinHtml(cards)}${await unnamedOrganisationCard(dashboard, facts)}
 ${htmlIf(!hasCapability(facts, 'admin.audit'), () => html`<p class="needs">Seeing refused calls needs <code>admin.audit</code>.</p>`)}`,
   }
 }
 
 /** A first boot that somebody has left before its end. */
-async function unnamed({ context }: DashboardContext, facts: AdministrationFacts): Promise<HtmlFragment> {
+async function unnamedOrganisationCard(
+  { context }: DashboardContext,
+  facts: AdministrationFacts,
+): Promise<HtmlFragment> {
   if (!hasCapability(facts, 'admin.settings')) return EMPTY_HTML
   const { value } = await perform(OPERATIONS.organisation.show, context, {}, facts)
   const isFixed = value.organisation_fixed_by !== null && value.trust_domain_fixed_by !== null
@@ -94,7 +97,7 @@ async function unnamed({ context }: DashboardContext, facts: AdministrationFacts
 }
 
 /** The changes that wait for a second operator. */
-async function waiting(
+async function openProposalCards(
   { context }: DashboardContext,
   facts: AdministrationFacts,
 ): Promise<readonly HtmlFragment[]> {
@@ -103,7 +106,7 @@ async function waiting(
   // Nobody hides an older one by proposing twenty others.
   const more = next
     ? [
-        card(
+        attentionCard(
           html`More changes are waiting for a second operator than are shown here`,
           html`<p>These are the newest. <code>sallyport operator proposals</code> lists all.</p>`,
         ),
@@ -114,7 +117,7 @@ async function waiting(
     const isOwn = by === facts.actor.id
     const decide = (what: string, label: string): HtmlFragment =>
       button(facts, 'admin.read', `/proxy/proposals/${id}/${what}`, label)
-    return card(
+    return attentionCard(
       html`${by} asks for a second operator: ${action}`,
       html`<p>${relativeTime(proposal.at, facts.at)}, until ${relativeTime(proposal.expires_at, facts.at)}. ${
         rehearsal === null ? 'It could not be rehearsed.' : html`It was rehearsed: <code>${rehearsal}</code>.`
@@ -146,12 +149,17 @@ async function servers(
       const waits = html`<p>${changed.join(', ')} cannot be called until somebody has read and approved the changes.</p><p><a href="${path}">Read and approve</a></p>`
       return [
         ...(changed.length > 0
-          ? [card(html`${name}: ${countWithNoun(changed.length, 'tool has', 'tools have')} changed`, waits)]
+          ? [
+              attentionCard(
+                html`${name}: ${countWithNoun(changed.length, 'tool has', 'tools have')} changed`,
+                waits,
+              ),
+            ]
           : []),
         ...(words === null
           ? []
           : [
-              card(
+              attentionCard(
                 html`${name} says something new about itself`,
                 html`<p>Models still get the approved instructions until somebody has read and approved the changes.</p><p><a href="${path}">Read and approve</a></p>`,
               ),
@@ -159,7 +167,7 @@ async function servers(
         ...(error === null
           ? []
           : [
-              card(
+              attentionCard(
                 html`${name} cannot be read`,
                 html`<p>${error}</p><p><a href="${path}">Look at it</a></p>`,
               ),
@@ -178,7 +186,7 @@ async function secretUsed(
   const { last_used_at: used } = value
   if (used === null || facts.at - Date.parse(used) > DAY_MS || facts.actor.via === 'secret') return []
   return [
-    card(
+    attentionCard(
       html`The operator secret was used ${relativeTime(used, facts.at)}`,
       html`<p>It is for when nothing else works. <a href="/proxy/activity?principal=admin">What it did</a></p>`,
     ),
@@ -193,7 +201,7 @@ const USUAL: ReadonlySet<string> = new Set(['signed_out', 'use_dpop_nonce'])
 const SHOWN = 20
 
 /** The newest refusals of the last day. */
-async function refused(
+async function refusalCards(
   dashboard: DashboardContext,
   facts: AdministrationFacts,
 ): Promise<readonly HtmlFragment[]> {
@@ -212,7 +220,7 @@ async function lateAnchors({ context }: DashboardContext): Promise<readonly Html
   const names = (await context.anchors()).filter(({ late }) => late).map(({ anchor }) => anchor)
   if (names.length === 0) return []
   return [
-    card(
+    attentionCard(
       html`${countWithNoun(names.length, 'anchor is', 'anchors are')} late`,
       html`<ul>${joinHtml(names.map((name) => html`<li>${name}</li>`))}</ul><p>Whoever owns the database could still rewrite the newest rows. <a href="/proxy/proof">Why</a></p>`,
     ),

@@ -3,7 +3,7 @@ import { perform } from '../../admin/operation/operation.ts'
 import { countKeylessPrincipals } from '../../admin/principals/list.ts'
 import type { DashboardContext } from '../frame/dashboard.ts'
 import { countWithNoun, type HtmlFragment, html, joinHtml } from '../frame/parts.ts'
-import { card } from './card.ts'
+import { attentionCard } from './card.ts'
 
 const KINDS = [
   ['agents', 'agent'],
@@ -26,7 +26,7 @@ export async function keylessCallers(
   if (some.length === 0) return []
   const q = new URLSearchParams({ q: 'is:keyless is:active' }).toString()
   return [
-    card(
+    attentionCard(
       html`No proof key, while proofs are optional`,
       html`<p>Whoever gets the private key of one of these can call as it.</p><ul>${joinHtml(some.map(([plural, one]) => html`<li><a href="/proxy/${plural}?${q}">${countWithNoun(value[plural], one)}</a></li>`))}</ul><p>Give them the sidecar, or a proof key; then <a href="/proxy/settings#modes">rehearse <code>required</code></a>.</p>`,
     ),

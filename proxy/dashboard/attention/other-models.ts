@@ -9,7 +9,7 @@ import {
   joinHtml,
   relativeTime,
 } from '../frame/parts.ts'
-import { card } from './card.ts'
+import { attentionCard } from './card.ts'
 
 const DAY_MS = 86_400_000
 const SHOWN = 20
@@ -29,7 +29,7 @@ export function otherModels(
         html`<li>${provider} was asked for <code>${escapeHidden(asked)}</code> and ran <code>${escapeHidden(answered)}</code>: ${countWithNoun(calls, 'call', 'calls')}, <a href="/proxy/activity/${requestId}">the last one</a> ${relativeTime(new Date(at).toISOString(), facts.at)}</li>`,
     )
   return [
-    card(
+    attentionCard(
       html`A different model answered than was asked for`,
       html`<ul>${joinHtml(lines)}</ul><p>Rules about models were applied to the first name. If both are the same model, say so with <code>answered_by</code> in <code>50-llm.yaml</code>; if not, check the settings of the provider, and <code>refuse_members</code>.</p>`,
     ),

@@ -7,7 +7,7 @@ import { rehearsalOf } from '../rehearsed/rehearsal.ts'
 import type { DashboardContext } from './dashboard.ts'
 import { frame, sectionOf } from './frame.ts'
 import { csrf, type HtmlFragment, html, htmlIf, joinHtml } from './parts.ts'
-import { problems } from './problems.ts'
+import { problemList } from './problems.ts'
 
 /** The text and questions before a form does its work. */
 interface FormRetry {
@@ -34,13 +34,13 @@ export function showFormAgain(
   const { form, path, session, at } = facts
   const kept = [...form].filter(([name]) => !ASKED.has(name))
   // A typed value can be corrected.
-  const field = refusal?.reason === 'body_unprocessable' ? typed : hidden
+  const field = refusal?.reason === 'body_unprocessable' ? editableInput : hiddenInput
   return frame(dashboard, facts, {
     title,
     section: sectionOf(path),
     status: refusal?.status ?? 200,
-    body: html`${refusal ? problems(refusal) : html``}${preview ? rehearsalOf(preview, at) : html``}
-<form method="post" action="${path}">${csrf(session)}${joinHtml(kept.map(field))}${htmlIf(confirm !== undefined, () => hidden(['confirm', confirm ?? '']))}
+    body: html`${refusal ? problemList(refusal) : html``}${preview ? rehearsalOf(preview, at) : html``}
+<form method="post" action="${path}">${csrf(session)}${joinHtml(kept.map(field))}${htmlIf(confirm !== undefined, () => hiddenInput(['confirm', confirm ?? '']))}
 ${htmlIf(refusal?.reason === 'expectation_broken', forceReasonField)}<button class="danger">${label}</button></form>
 <p><a href="${sectionOf(path)}">Leave it as it is</a></p>`,
   })
@@ -48,11 +48,11 @@ ${htmlIf(refusal?.reason === 'expectation_broken', forceReasonField)}<button cla
 
 const ASKED: ReadonlySet<string> = new Set(['csrf', 'confirm', 'force_reason'])
 
-const hidden = ([name, value]: readonly [string, string]): HtmlFragment =>
+const hiddenInput = ([name, value]: readonly [string, string]): HtmlFragment =>
   html`<input type="hidden" name="${name}" value="${value}">`
 
-const typed = ([name, value]: readonly [string, string]): HtmlFragment => {
-  if (HIDDEN.has(name)) return hidden([name, value])
+const editableInput = ([name, value]: readonly [string, string]): HtmlFragment => {
+  if (HIDDEN.has(name)) return hiddenInput([name, value])
   return value.includes('\n')
     ? html`<label>${name} <textarea name="${name}" rows="6" spellcheck="false">${value}</textarea></label>`
     : html`<label>${name} <input name="${name}" value="${value}" autocomplete="off"></label>`

@@ -56,7 +56,7 @@ const VIA: Readonly<Record<string, string>> = {
 }
 
 /** Says how somebody has signed in, as far as the identity provider says it. */
-const byOf = (via: string, amr: readonly string[]): string =>
+const signInText = (via: string, amr: readonly string[]): string =>
   `${VIA[via] ?? via}${amr.length > 0 ? ` (${amr.join(', ')})` : ''}`
 
 /** A form's result, by the word that its redirect carries: never by a text of the URL. */
@@ -125,8 +125,8 @@ ${navigation(section)}
       head
         ? html`ledger ${String(head.seq)} <code>${head.row_hash.slice(0, 8)}</code> ${relativeTime(head.recorded_at, at)}`
         : 'ledger empty'
-    }${anchored(anchors, at)}</a>
-<a class="who" href="/proxy/settings" title="Signed in by ${byOf(actor.via, session?.amr ?? [])}">${actor.id}</a><form method="post" action="/proxy/sign-out" class="inline">${csrf(session)}<button class="quiet">Sign out</button></form></div></header>
+    }${renderAnchorStanding(anchors, at)}</a>
+<a class="who" href="/proxy/settings" title="Signed in by ${signInText(actor.via, session?.amr ?? [])}">${actor.id}</a><form method="post" action="/proxy/sign-out" class="inline">${csrf(session)}<button class="quiet">Sign out</button></form></div></header>
 <main id="main" tabindex="-1">${notice === undefined ? EMPTY_HTML : html`<p class="notice" role="status">${notice}</p>`}<h1>${title}</h1>${body}</main>`,
     status,
     {},
@@ -135,7 +135,7 @@ ${navigation(section)}
 }
 
 /** The last time that somebody outside took a checkpoint; nothing if nobody is asked to. */
-function anchored(anchors: readonly AnchorStanding[], now: number): HtmlFragment {
+function renderAnchorStanding(anchors: readonly AnchorStanding[], now: number): HtmlFragment {
   if (anchors.length === 0) return EMPTY_HTML
   const [newest = null] = anchors
     .flatMap(({ kept_at: at }) => at ?? [])

@@ -20,10 +20,10 @@ const UNITS: readonly (readonly [name: string, ms: number])[] = [
 /** An instant relative to `now`, the exact one on hover. `at`: RFC 3339, or null: never. */
 export function relativeTime(at: string | null, now: number): HtmlFragment {
   if (at === null) return html`<span class="faint">never</span>`
-  return html`<time datetime="${at}" title="${at}">${relative(Date.parse(at) - now)}</time>`
+  return html`<time datetime="${at}" title="${at}">${relativeText(Date.parse(at) - now)}</time>`
 }
 
-function relative(ms: number): string {
+function relativeText(ms: number): string {
   const [name, unit] = UNITS.find(([, least]) => Math.abs(ms) >= least) ?? ['s', 1_000]
   const count = Math.floor(Math.abs(ms) / unit)
   if (count === 0) return 'now'
@@ -38,7 +38,7 @@ export const countWithNoun = (count: number, one: string, many = `${one}s`): str
 export const copyableCode = (value: string): HtmlFragment =>
   html`<code class="copy" tabindex="0">${value}</code>`
 
-export const tokens = (capabilities: readonly string[]): HtmlFragment =>
+export const capabilityTokens = (capabilities: readonly string[]): HtmlFragment =>
   capabilities.length === 0
     ? html`<span class="faint">nothing</span>`
     : joinHtml(capabilities.map((one) => html`<span class="token">${one}</span> `))

@@ -2,7 +2,7 @@ import type { Refusal } from '../../../plugins/refusal.ts'
 import { type HtmlFragment, html, joinHtml } from './parts.ts'
 
 /** Why something was not done, each field by name: by its own, or as `nameOf` calls it. */
-export function problems(
+export function problemList(
   { reason, message, detail }: Refusal,
   nameOf: (field: string) => string = (field) => field,
 ): HtmlFragment {

@@ -8,7 +8,7 @@ import { redirectPage, seeOther } from '../../operators/pages/page.ts'
 import { isFromOtherOrigin } from '../../operators/pages/visitor.ts'
 import { htmlDocument, navigation, sectionOf } from './frame.ts'
 import { EMPTY_HTML, html } from './parts.ts'
-import { problems } from './problems.ts'
+import { problemList } from './problems.ts'
 
 /** A signed-in operator goes on from here. */
 const NAVIGATION = html`<header><a class="brand" href="/proxy">Sallyport</a>${navigation('')}</header>`
@@ -27,7 +27,7 @@ export function refusedPage(refusal: Refusal, facts: Arrival | AdministrationFac
   const needed = detail.required_capability
   return htmlDocument(
     'This did not work',
-    html`${'session' in facts && facts.session ? NAVIGATION : EMPTY_HTML}<main class="alone"><h1>This did not work</h1>${problems(refusal)}${
+    html`${'session' in facts && facts.session ? NAVIGATION : EMPTY_HTML}<main class="alone"><h1>This did not work</h1>${problemList(refusal)}${
       typeof needed === 'string'
         ? html`<p>It needs <code>${needed}</code>. An operator with <code>admin.operators</code> can grant it.</p>`
         : EMPTY_HTML

@@ -6,7 +6,7 @@ export const baseUrlOf = ({ baseUrls }: Pick<DashboardContext, 'baseUrls'>): str
   baseUrls()[0] ?? 'https://localhost:9443'
 
 /** Commands and settings that bring the common clients here as an agent whose folder is `agents/<name>`. */
-export function snippets(dashboard: DashboardContext, name: string): HtmlFragment {
+export function clientSnippets(dashboard: DashboardContext, name: string): HtmlFragment {
   const url = baseUrlOf(dashboard)
   const folder = `agents/${name}`
   const tls = `--cert ${folder}/agent.crt --key ${folder}/agent.key --cacert ${folder}/org-ca.crt`

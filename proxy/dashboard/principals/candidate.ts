@@ -5,6 +5,7 @@ import type { DashboardContext } from '../frame/dashboard.ts'
 import type { DashboardPage } from '../frame/page.ts'
 import {
   button,
+  capabilityTokens,
   countWithNoun,
   EMPTY_HTML,
   type HtmlFragment,
@@ -12,7 +13,6 @@ import {
   htmlIf,
   pathOf,
   relativeTime,
-  tokens,
 } from '../frame/parts.ts'
 import { pile } from '../rehearsed/rehearsal.ts'
 import { type PrincipalDetail, readPrincipalDetail } from './detailed.ts'
@@ -38,7 +38,7 @@ const headOf = (
   { capabilities, since }: ShownCandidate,
   { at }: Pick<AdministrationFacts, 'at'>,
 ): HtmlFragment =>
-  html`<h2>Tried alongside the real set</h2><p>${tokens(capabilities)} <span class="faint">since ${relativeTime(since, at)}; it decides nothing</span></p>`
+  html`<h2>Tried alongside the real set</h2><p>${capabilityTokens(capabilities)} <span class="faint">since ${relativeTime(since, at)}; it decides nothing</span></p>`
 
 /** GET /proxy/{kind}/{id}/candidate: the changes that a set would have made since it is tried. */
 export const candidatePage =

@@ -3,6 +3,7 @@ import type { Refusal } from '../../../plugins/refusal.ts'
 import { capabilityToGrant } from '../../admin/operation/kinds.ts'
 import { forceReasonField } from '../frame/again.ts'
 import {
+  capabilityTokens,
   csrf,
   EMPTY_HTML,
   type HtmlFragment,
@@ -10,9 +11,8 @@ import {
   html,
   htmlIf,
   pathOf,
-  tokens,
 } from '../frame/parts.ts'
-import { problems } from '../frame/problems.ts'
+import { problemList } from '../frame/problems.ts'
 import type { ChangePreviewView } from '../rehearsed/previewed.ts'
 import { buttonOf, rehearsalOf } from '../rehearsed/rehearsal.ts'
 import { shownChangesDigest } from '../rehearsed/shown.ts'
@@ -51,7 +51,7 @@ export function capabilitiesCard(
   const { kind } = PRINCIPAL_PAGES[plural]
   const grant = capabilityToGrant(kind)
   const held = one.value.capabilities
-  const shown = html`<p id="held">${tokens(held)}</p>`
+  const shown = html`<p id="held">${capabilityTokens(held)}</p>`
   if (!hasCapability(facts, grant))
     return html`<section class="card"><h2>Capabilities</h2>${shown}<p class="needs">Changing them needs <code>${grant}</code>.</p></section>`
   const { text, preview, refusal } = typed
@@ -70,8 +70,8 @@ ${csrf(facts.session)}<input type="hidden" name="if_match" value="${typed.ifMatc
 <textarea id="caps" name="capabilities" rows="3" class="caps" data-tokens="${kind.type === 'operator' ? 'operator' : 'caller'}" autocomplete="off" spellcheck="false" aria-describedby="caps-error rehearsal"${
     refusal ? html` aria-invalid="true"` : EMPTY_HTML
   }>${text}</textarea>
-<div id="caps-error">${refusal ? problems(refusal, fieldLabels(set)) : EMPTY_HTML}</div>
-${htmlIf(stale, () => html`<div class="pile unknown"><h3>Somebody else has changed it in the meantime</h3><dl class="facts"><dt>Stored now</dt><dd>${tokens(held)}</dd><dt>Typed by you</dt><dd>${tokens(set)}</dd></dl><p>The form now applies to the new state: check it, and update again.</p></div>`)}
+<div id="caps-error">${refusal ? problemList(refusal, fieldLabels(set)) : EMPTY_HTML}</div>
+${htmlIf(stale, () => html`<div class="pile unknown"><h3>Somebody else has changed it in the meantime</h3><dl class="facts"><dt>Stored now</dt><dd>${capabilityTokens(held)}</dd><dt>Typed by you</dt><dd>${capabilityTokens(set)}</dd></dl><p>The form now applies to the new state: check it, and update again.</p></div>`)}
 ${preview ? rehearsalOf(preview, facts.at) : html`<section id="rehearsal" aria-live="polite"></section>`}
 ${htmlIf(isBroken, forceReasonField)}
 ${htmlIf(asks, () => html`<input type="hidden" name="confirm" value="yes"><input type="hidden" name="shown" value="${nameOfSet(one.id, set)}">`)}

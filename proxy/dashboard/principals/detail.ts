@@ -83,7 +83,7 @@ ${plural === 'operators' ? html`` : eraseLink(plural, id, facts)}</section>
 ${value.enrollment_method === 'spiffe' ? await trustedCasCard(dashboard, id, facts) : html``}
 ${htmlIf(plural !== 'operators', () => html`<section class="card" id="usage" data-load="${path}/usage" data-also="held"><h2>Used in the last 30 days</h2><p><a href="${path}/usage">Which capabilities its calls required</a></p></section>`)}
 ${plural === 'operators' ? html`` : await bindingsOf(dashboard, id, facts)}
-${await recent(dashboard, id, facts)}`
+${await recentCalls(dashboard, id, facts)}`
 }
 
 /** The link to the page of its erasure; the needed capability if its operator may not. */
@@ -110,7 +110,7 @@ async function bindingsOf(
   )}</section>`
 }
 
-async function recent(
+async function recentCalls(
   dashboard: DashboardContext,
   principal: string,
   facts: AdministrationFacts,

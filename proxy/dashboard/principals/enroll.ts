@@ -7,8 +7,8 @@ import type { FormSubmission } from '../frame/acting.ts'
 import type { DashboardContext } from '../frame/dashboard.ts'
 import { frame } from '../frame/frame.ts'
 import { exactHtml, type HtmlFragment, html, joinHtml, pathOf } from '../frame/parts.ts'
-import { problems } from '../frame/problems.ts'
-import { baseUrlOf, snippets } from '../frame/snippets.ts'
+import { problemList } from '../frame/problems.ts'
+import { baseUrlOf, clientSnippets } from '../frame/snippets.ts'
 import { typedTokens } from './capabilities-card.ts'
 import { fieldLabels } from './fields.ts'
 import { PRINCIPAL_PAGES, type PrincipalPlural } from './kinds.ts'
@@ -46,7 +46,7 @@ function identityFolder(
   )}
 <p class="faint"><code>org-ca.crt</code> is <a href="/pki/ca.crt" download="org-ca.crt">the CA by which clients and browsers recognise the gateway</a>.</p>
 <p class="faint">Make the key readable only by you: <code class="copy" tabindex="0">chmod 600 ${path}/agent.key</code>. Otherwise the sidecar does not start.</p>
-<details><summary>Save all of them with one paste into a terminal</summary><pre class="copy" tabindex="0" id="pasted">${exactHtml(pasted(path, files))}</pre></details></section>`
+<details><summary>Save all of them with one paste into a terminal</summary><pre class="copy" tabindex="0" id="pasted">${exactHtml(writeFilesCommand(path, files))}</pre></details></section>`
 }
 
 /** Settings for clients; waits for the first call. */
@@ -55,11 +55,11 @@ const connectCard = (
   id: string,
   name: string,
 ): HtmlFragment => html`<section class="card"><h2>Connect</h2>
-${snippets(dashboard, name)}
+${clientSnippets(dashboard, name)}
 <div id="first-call" data-wait="${pathOf('agents', id)}/first-call"><p role="status">Waiting for the first call… <a href="${pathOf('agents', id)}/first-call">Check again</a></p></div></section>`
 
 /** Commands that write files, none of whose lines says END alone, for their owner alone to read. */
-const pasted = (path: string, files: readonly (readonly [name: string, text: string])[]): string =>
+const writeFilesCommand = (path: string, files: readonly (readonly [name: string, text: string])[]): string =>
   [
     `(umask 077; mkdir -p ${path} && cd ${path}`,
     ...files.map(([name, text]) => `cat > ${name} <<'END'\n${text.trimEnd()}\nEND`),
@@ -94,7 +94,7 @@ export const enrollForm =
     } catch (error) {
       if (!(error instanceof Refusal) || error.status >= 500) throw error
       const typed = Object.fromEntries(form)
-      const problem = problems(error, fieldLabels(common.capabilities))
+      const problem = problemList(error, fieldLabels(common.capabilities))
       return frame(dashboard, facts, {
         ...(await listWith(plural, dashboard, facts, { typed, problem })),
         status: error.status,

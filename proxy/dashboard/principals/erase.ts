@@ -11,7 +11,7 @@ import type { DashboardContext } from '../frame/dashboard.ts'
 import { frame } from '../frame/frame.ts'
 import type { DashboardPage } from '../frame/page.ts'
 import { csrf, EMPTY_HTML, type HtmlFragment, hasCapability, html, joinHtml, pathOf } from '../frame/parts.ts'
-import { problems } from '../frame/problems.ts'
+import { problemList } from '../frame/problems.ts'
 import { type PrincipalDetail, readPrincipalDetail } from './detailed.ts'
 import { type CallerPlural, PRINCIPAL_PAGES } from './kinds.ts'
 
@@ -20,7 +20,7 @@ export const erasePage =
   (plural: CallerPlural): DashboardPage =>
   async (dashboard, facts) => {
     const one = await readPrincipalDetail(dashboard, plural, facts.params.id ?? '', facts)
-    return { title: titleOf(one), section: `/proxy/${plural}`, body: bodyOf(plural, one, facts, NEW) }
+    return { title: titleOf(one), section: `/proxy/${plural}`, body: bodyOf(plural, one, facts, EMPTY_INPUT) }
   }
 
 /** POST of the same path: does it, once its name was typed. */
@@ -68,7 +68,7 @@ const [WHOLE, KEPT] = [
   ['its display name, its capabilities, and the set that is tried alongside them', ...DESTROYED],
 ]
 
-function staysOf(plural: CallerPlural): readonly string[] {
+function keptRecords(plural: CallerPlural): readonly string[] {
   const ledger =
     plural === 'users'
       ? 'the rows of the ledger, which contain only its pseudonym'
@@ -83,7 +83,7 @@ interface EraseInput {
   readonly refusal: Refusal | null
 }
 
-const NEW: EraseInput = { name: '', ifMatch: undefined, refusal: null }
+const EMPTY_INPUT: EraseInput = { name: '', ifMatch: undefined, refusal: null }
 
 function bodyOf(
   plural: CallerPlural,
@@ -97,8 +97,8 @@ function bodyOf(
   const form = html`<form method="post" action="${pathOf(plural, id)}/erase">${csrf(facts.session)}<input type="hidden" name="if_match" value="${ifMatch ?? `"${revision}"`}">
 <label>Type its name, <code>${value.name}</code>, to erase it <input name="name" required maxlength="64" autocomplete="off" value="${name}"${refusal?.reason === 'body_unprocessable' ? html` aria-invalid="true"` : EMPTY_HTML}></label>
 ${refusal?.reason === 'expectation_broken' ? forceReasonField() : EMPTY_HTML}<button class="danger">Erase ${value.name} for good</button></form>`
-  return html`${refusal ? problems(refusal) : EMPTY_HTML}<section class="card"><h2>What is destroyed, for good</h2>${list(plural === 'users' ? WHOLE : KEPT)}
-<h2>What stays</h2>${list(staysOf(plural))}
+  return html`${refusal ? problemList(refusal) : EMPTY_HTML}<section class="card"><h2>What is destroyed, for good</h2>${list(plural === 'users' ? WHOLE : KEPT)}
+<h2>What stays</h2>${list(keptRecords(plural))}
 ${hasCapability(facts, needs) ? form : html`<p class="needs">Erasing needs <code>${needs}</code></p>`}
 <p><a href="${pathOf(plural, id)}">Leave it as it is</a></p></section>`
 }

@@ -7,6 +7,7 @@ import type { DashboardContext } from '../frame/dashboard.ts'
 import type { PageContent } from '../frame/frame.ts'
 import type { DashboardPage } from '../frame/page.ts'
 import {
+  capabilityTokens,
   csrf,
   dataTable,
   EMPTY_HTML,
@@ -17,7 +18,6 @@ import {
   joinHtml,
   pathOf,
   relativeTime,
-  tokens,
 } from '../frame/parts.ts'
 import type { ReadonlyPrincipalView } from './detailed.ts'
 import { PRINCIPAL_PAGES, type PrincipalPlural } from './kinds.ts'
@@ -56,7 +56,7 @@ ${dataTable(
   ['Name', 'Holds', 'Certificate', 'Last seen', ''],
   list.map((one) => lineOf(plural, one, facts.at)),
   q === ''
-    ? html`<p>There are no ${plural} yet.</p><p>Enroll one below${onTheMachine(plural)}.</p>`
+    ? html`<p>There are no ${plural} yet.</p><p>Enroll one below${commandHint(plural)}.</p>`
     : html`<p>No ${kind.type} matches <code>${q}</code>. <a href="/proxy/${plural}">All ${plural}</a></p>`,
 )}
 ${htmlIf(older !== undefined, () => html`<p><a rel="next" href="?${new URLSearchParams({ ...(q !== '' && { q }), cursor: older ?? '' }).toString()}">Older</a></p>`)}
@@ -69,7 +69,7 @@ const MADE_BY: Readonly<Partial<Record<PrincipalPlural, string>>> = {
   operators: 'make operator NAME=alice ROLE=granter',
 }
 
-const onTheMachine = (plural: PrincipalPlural): HtmlFragment => {
+const commandHint = (plural: PrincipalPlural): HtmlFragment => {
   const command = MADE_BY[plural]
   return command === undefined
     ? EMPTY_HTML
@@ -104,7 +104,7 @@ export const idIn = ({ agent_id: agent, principal_id: other }: ReadonlyPrincipal
 const lineOf = (plural: PrincipalPlural, one: ReadonlyPrincipalView, at: number): HtmlFragment =>
   html`<tr${one.is_active ? EMPTY_HTML : html` class="off"`}><td><a class="row" href="${pathOf(plural, idIn(one))}">${one.display_name || one.name}</a>${
     one.display_name ? html` <span class="faint">${one.name}</span>` : EMPTY_HTML
-  }</td><td>${tokens(one.capabilities.slice(0, 6))}${one.capabilities.length > 6 ? html`<span class="faint">and ${String(one.capabilities.length - 6)} more</span>` : EMPTY_HTML}</td><td>${certificateOf(one, at)}</td><td>${relativeTime(one.last_seen_at, at)}</td><td>${joinHtml(badgesOf(one, at))}</td></tr>`
+  }</td><td>${capabilityTokens(one.capabilities.slice(0, 6))}${one.capabilities.length > 6 ? html`<span class="faint">and ${String(one.capabilities.length - 6)} more</span>` : EMPTY_HTML}</td><td>${certificateOf(one, at)}</td><td>${relativeTime(one.last_seen_at, at)}</td><td>${joinHtml(badgesOf(one, at))}</td></tr>`
 
 const certificateOf = ({ cert_not_after: end }: ReadonlyPrincipalView, at: number): HtmlFragment =>
   end === null ? html`<span class="faint">none</span>` : relativeTime(end, at)

@@ -4,6 +4,7 @@ import { perform } from '../../admin/operation/operation.ts'
 import type { CapabilityUsage } from '../../admin/rehearsals/usage.ts'
 import type { DashboardPage } from '../frame/page.ts'
 import {
+  capabilityTokens,
   dataTable,
   type HtmlFragment,
   hasCapability,
@@ -12,7 +13,6 @@ import {
   joinHtml,
   pathOf,
   relativeTime,
-  tokens,
 } from '../frame/parts.ts'
 import { readPrincipalDetail } from './detailed.ts'
 import type { CallerPlural } from './kinds.ts'
@@ -32,9 +32,9 @@ export const usagePage =
     return {
       title: `Used by ${one.value.display_name || one.value.name}`,
       section: `/proxy/${plural}`,
-      body: html`${heldWith(value, one.value.capabilities, facts)}
+      body: html`${renderHeldUsage(value, one.value.capabilities, facts)}
 <section class="card" id="usage"><h2>Used in the last 30 days</h2>
-<p>${value.decisions.toLocaleString('en')} calls. ${value.unused.length > 0 ? '' : 'It used every capability that it holds.'} ${htmlIf(value.missing.length > 0, () => html`Refused because it lacked: ${tokens(value.missing)}`)}</p>
+<p>${value.decisions.toLocaleString('en')} calls. ${value.unused.length > 0 ? '' : 'It used every capability that it holds.'} ${htmlIf(value.missing.length > 0, () => html`Refused because it lacked: ${capabilityTokens(value.missing)}`)}</p>
 ${dataTable(
   ['Capability', 'Allowed', 'Refused', 'Last', 'For'],
   value.capabilities.map(
@@ -51,7 +51,7 @@ ${suggestedOf(value, path, facts)}</section>
 type SuggestedSet = Pick<CapabilityUsage, 'suggested'> | { readonly suggested: readonly string[] }
 
 /** The tokens that are held, each with when it was last used. */
-function heldWith(
+function renderHeldUsage(
   {
     capabilities,
   }: {
@@ -63,7 +63,7 @@ function heldWith(
   held: readonly string[],
   { at }: AdministrationFacts,
 ): HtmlFragment {
-  if (held.length === 0) return html`<p id="held">${tokens([])}</p>`
+  if (held.length === 0) return html`<p id="held">${capabilityTokens([])}</p>`
   const used = new Map(capabilities.map((one) => [one.capability, one.last_allowed_at]))
   return html`<ul id="held" class="held">${joinHtml(
     held.map((token) => {

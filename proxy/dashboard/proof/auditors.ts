@@ -7,7 +7,7 @@ import { csrf, EMPTY_HTML, type HtmlFragment, hasCapability, html, joinHtml } fr
 import type { LogStatus } from './checkpoints.ts'
 
 /** An auditor's files: packs of evidence for the usual periods, the whole ledger, and receipts. */
-export const evidence = ({ log }: LogStatus, facts: AdministrationFacts): HtmlFragment =>
+export const auditorCard = ({ log }: LogStatus, facts: AdministrationFacts): HtmlFragment =>
   hasCapability(facts, 'admin.audit')
     ? html`<section class="card"><h2>For an auditor</h2>
 <p>An evidence pack is one zip file with rows, sets, grants, refusals, keys, checkpoints and verifiers. Download the pack for ${joinHtml(periods(facts.at))}</p>
@@ -36,7 +36,7 @@ function periods(now: number): readonly HtmlFragment[] {
 }
 
 /** Recorded reviews, and the form that adds one. */
-export function reviews({ log }: LogStatus, facts: AdministrationFacts): HtmlFragment {
+export function reviewsCard({ log }: LogStatus, facts: AdministrationFacts): HtmlFragment {
   if (!log || !hasCapability(facts, 'admin.audit')) return EMPTY_HTML
   return html`<section class="card"><h2>Reviewed</h2><p>Each review of a period has a row of its own: <a href="/proxy/activity?action=audit.reviewed">who, when, and under which checkpoint</a>.</p>
 <form method="post" action="/proxy/proof/reviewed">${csrf(facts.session)}<label>From <input type="date" name="since" required></label><label>Until, exclusive <input type="date" name="until" required></label><label>Under the checkpoint with this many rows <input type="number" name="checkpoint" min="1" value="${String(log.size)}" required></label><label>Note <input name="note" maxlength="1000"></label><button>I have reviewed it</button></form></section>`

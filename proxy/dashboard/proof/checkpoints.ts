@@ -18,7 +18,7 @@ export type LogStatus =
     : never
 
 /** The newest checkpoint of the log, and the anchors that should keep it. */
-export function checkpoints({ log, unsealed, anchors }: LogStatus, now: number): HtmlFragment {
+export function checkpointsCard({ log, unsealed, anchors }: LogStatus, now: number): HtmlFragment {
   if (!log)
     return html`<section class="card"><h2>Checkpoints</h2><p>Nothing is sealed yet: this takes a second.</p></section>`
   const rows = anchors.map(

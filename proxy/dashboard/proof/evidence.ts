@@ -6,7 +6,7 @@ import { perform } from '../../admin/operation/operation.ts'
 import type { Reply } from '../../http/reply.ts'
 import type { DashboardContext } from '../frame/dashboard.ts'
 import { frame } from '../frame/frame.ts'
-import { problems } from '../frame/problems.ts'
+import { problemList } from '../frame/problems.ts'
 import { proofBody } from './proof.ts'
 
 const HEADERS = {
@@ -31,7 +31,7 @@ export const evidenceForm =
         title: 'Proof',
         section: '/proxy/proof',
         status: error.status,
-        body: await proofBody(dashboard, facts, problems(error)),
+        body: await proofBody(dashboard, facts, problemList(error)),
       })
     }
   }

@@ -13,8 +13,8 @@ import {
   html,
   relativeTime,
 } from '../frame/parts.ts'
-import { evidence, reviews, signIns } from './auditors.ts'
-import { checkpoints } from './checkpoints.ts'
+import { auditorCard, reviewsCard, signIns } from './auditors.ts'
+import { checkpointsCard } from './checkpoints.ts'
 
 /** GET /proxy/proof: the state of the ledger, its anchors, and how anybody verifies it. */
 export const proofPage: DashboardPage = async (dashboard, facts) => ({
@@ -42,5 +42,5 @@ export async function proofBody(
       : html`<p>It is empty.</p>`
   }<p class="faint">Whoever keeps this hash elsewhere can tell later whether anything before it was rewritten.</p>
 ${button(facts, 'admin.audit', '/proxy/proof/verify', 'Verify the whole ledger')}</section>
-${checkpoints(standing, facts.at)}${evidence(standing, facts)}${reviews(standing, facts)}${await signIns(dashboard, facts)}`
+${checkpointsCard(standing, facts.at)}${auditorCard(standing, facts)}${reviewsCard(standing, facts)}${await signIns(dashboard, facts)}`
 }

@@ -10,7 +10,7 @@ import { type HtmlFragment, html } from '../frame/parts.ts'
 import { proofBody } from './proof.ts'
 
 /** The point at which the page waits for the verdict. */
-const HERE = html`<div id="verdict" role="status" aria-live="polite"></div>`
+const VERDICT_PLACEHOLDER = html`<div id="verdict" role="status" aria-live="polite"></div>`
 
 /**
  * POST /proxy/proof/verify: recomputes the whole chain. The page comes with its progress, and then the
@@ -23,9 +23,9 @@ export const verifyForm =
     const reply = await frame(dashboard, facts, {
       title: 'Proof',
       section: '/proxy/proof',
-      body: await proofBody(dashboard, facts, HERE),
+      body: await proofBody(dashboard, facts, VERDICT_PLACEHOLDER),
     })
-    const [above = '', below = ''] = reply.body.split(HERE.text)
+    const [above = '', below = ''] = reply.body.split(VERDICT_PLACEHOLDER.text)
     return {
       ...reply,
       body: { source: Readable.from(verificationHtml(above, value as AsyncIterable<Uint8Array>, below)) },

@@ -7,7 +7,7 @@ import type { RehearsalChange } from '../../admin/operation/changes.ts'
  * has one name, in whichever order it was typed.
  */
 export const shownChangesDigest = (changes: readonly RehearsalChange[]): string =>
-  hash('sha256', canonicalize(changes.map(ordered)) ?? '').slice(0, 32)
+  hash('sha256', canonicalize(changes.map(sortCapabilities)) ?? '').slice(0, 32)
 
-const ordered = (change: RehearsalChange): RehearsalChange =>
+const sortCapabilities = (change: RehearsalChange): RehearsalChange =>
   'capabilities' in change ? { ...change, capabilities: change.capabilities.toSorted() } : change

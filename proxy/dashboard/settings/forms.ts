@@ -7,7 +7,7 @@ import { type FormSubmission, formHandler, inputById } from '../frame/acting.ts'
 import type { DashboardContext } from '../frame/dashboard.ts'
 import { frame } from '../frame/frame.ts'
 import { html } from '../frame/parts.ts'
-import { problems } from '../frame/problems.ts'
+import { problemList } from '../frame/problems.ts'
 
 /** POST /proxy/settings/secret: another operator secret, typed twice. */
 export const rotateForm =
@@ -19,7 +19,7 @@ export const rotateForm =
         title: 'The secret was not changed',
         section: '/proxy/settings',
         status: refusal.status,
-        body: html`${problems(refusal)}<p><a href="/proxy/settings">Back</a></p>`,
+        body: html`${problemList(refusal)}<p><a href="/proxy/settings">Back</a></p>`,
       })
     if (secret !== again)
       return refused(new Refusal('body_unprocessable', { message: 'The two secrets do not match.' }))

@@ -16,7 +16,7 @@ import {
   html,
   joinHtml,
 } from '../frame/parts.ts'
-import { problems } from '../frame/problems.ts'
+import { problemList } from '../frame/problems.ts'
 import type { RehearsalChangesInput } from '../rehearsed/recorded.ts'
 import { rehearsalOf } from '../rehearsed/rehearsal.ts'
 import type { ModeInForce } from './in-force.ts'
@@ -88,10 +88,10 @@ export const modesForm =
       if ('proposed' in done) throw new Error('a rehearsal waits for nobody')
       const { value } = done
       return await shown(html`${rehearsalOf(value, facts.at)}
-<section class="card"><h2>How to make this change</h2><ul>${joinHtml(others.map((mode) => html`<li>${toDo(mode, chosen[mode.name] ?? '')}</li>`))}</ul><p class="faint">It is recorded as <code>${value.id}</code>.</p></section>`)
+<section class="card"><h2>How to make this change</h2><ul>${joinHtml(others.map((mode) => html`<li>${renderInstruction(mode, chosen[mode.name] ?? '')}</li>`))}</ul><p class="faint">It is recorded as <code>${value.id}</code>.</p></section>`)
     } catch (error) {
       if (!(error instanceof Refusal) || !AGAIN.has(error.reason)) throw error
-      return shown(problems(error), error.status)
+      return shown(problemList(error), error.status)
     }
   }
 
@@ -103,7 +103,7 @@ const readAs = ({ name, values }: ModeInForce, chosen: ChosenModes): string | bo
 }
 
 /** The line to change, since files and the environment decide. */
-function toDo({ name, path, line, variable }: ModeInForce, wanted: string): HtmlFragment {
+function renderInstruction({ name, path, line, variable }: ModeInForce, wanted: string): HtmlFragment {
   const text = html`<code class="copy" tabindex="0">${name}: ${wanted}</code>`
   if (variable !== null)
     return html`Set <code class="copy" tabindex="0">${variable}=${wanted}</code> and restart: while it is set, the file is ignored.`

@@ -7,11 +7,11 @@ import { seeOther } from '../../operators/pages/page.ts'
 import type { FormSubmission } from '../frame/acting.ts'
 import type { DashboardContext } from '../frame/dashboard.ts'
 import { csrf, EMPTY_HTML, type HtmlFragment, html } from '../frame/parts.ts'
-import { problems } from '../frame/problems.ts'
+import { problemList } from '../frame/problems.ts'
 import { typedTokens } from '../principals/capabilities-card.ts'
 import { enrollAndShow } from '../principals/enroll.ts'
 import { fieldLabels } from '../principals/fields.ts'
-import { step } from './step.ts'
+import { setupStep } from './step.ts'
 
 /** The page that enrolls the first agent. */
 export const FIRST_AGENT = '/proxy/setup/agent'
@@ -26,7 +26,7 @@ export const firstAgentPage =
   ({ context }: DashboardContext) =>
   async (facts: AdministrationFacts): Promise<Reply> => {
     const { value } = await perform(OPERATIONS.agents.list, context, { query: { limit: '1' } }, facts)
-    return value.length > 0 ? seeOther('/proxy/agents') : asked(facts, SUGGESTED, EMPTY_HTML, 200)
+    return value.length > 0 ? seeOther('/proxy/agents') : firstAgentStep(facts, SUGGESTED, EMPTY_HTML, 200)
   }
 
 /** POST /proxy/setup/agent: enrolls it, and shows its key and the settings of clients, this once. */
@@ -39,23 +39,28 @@ export const firstAgentForm =
       const body = { agent_name: typed.agent_name, display_name: null, capabilities }
       const shown = await enrollAndShow(dashboard, body, facts)
       if (shown === null) return seeOther('/proxy/agents?notice=proposed')
-      return step(
+      return setupStep(
         'Connect',
         html`${shown}<p><a class="button" href="/proxy">Continue to the dashboard</a></p>`,
       )
     } catch (error) {
       if (!(error instanceof Refusal) || error.status >= 500) throw error
-      return asked(facts, typed, problems(error, fieldLabels(typedTokens(typed.capabilities))), error.status)
+      return firstAgentStep(
+        facts,
+        typed,
+        problemList(error, fieldLabels(typedTokens(typed.capabilities))),
+        error.status,
+      )
     }
   }
 
-const asked = (
+const firstAgentStep = (
   facts: AdministrationFacts,
   typed: Readonly<typeof SUGGESTED>,
   problem: HtmlFragment,
   status: number,
 ): Reply =>
-  step(
+  setupStep(
     'First agent',
     html`${problem}<p>An agent calls models and tools by itself. It gets its own certificate and key, and its capabilities say what it can reach: nothing else.</p>
 <form method="post" action="${FIRST_AGENT}">${csrf(facts.session)}

@@ -16,10 +16,10 @@ import {
   html,
   htmlIf,
 } from '../frame/parts.ts'
-import { problems } from '../frame/problems.ts'
+import { problemList } from '../frame/problems.ts'
 import { refusedPage } from '../frame/refused.ts'
 import { FIRST_AGENT } from './agent.ts'
-import { caCertificate, step } from './step.ts'
+import { caCertificate, setupStep } from './step.ts'
 
 const { show, set } = OPERATIONS.organisation
 
@@ -32,7 +32,7 @@ type Organisation = Omit<Awaited<ReturnType<typeof show.run>>['value'], 'answere
 export const organisationPage =
   (dashboard: DashboardContext) =>
   (facts: AdministrationFacts): Promise<Reply> =>
-    onceOnly(facts, () => asked(dashboard, facts, {}, EMPTY_HTML, 200))
+    onceOnly(facts, () => organisationStep(dashboard, facts, {}, EMPTY_HTML, 200))
 
 /**
  * POST /proxy/setup/organisation: stores the answer. A CA that is made again is shown, as far as anybody may
@@ -44,16 +44,22 @@ export const organisationForm =
     onceOnly(facts, async () => {
       const { form } = facts
       try {
-        const done = await administerOnRecord(set, dashboard.context, { body: given(form) }, facts)
-        return 'value' in done && done.value.remade ? remade(done.value) : seeOther(FIRST_AGENT)
+        const done = await administerOnRecord(set, dashboard.context, { body: parseForm(form) }, facts)
+        return 'value' in done && done.value.remade ? newCaStep(done.value) : seeOther(FIRST_AGENT)
       } catch (error) {
         if (!(error instanceof Refusal) || error.reason === 'conflict' || error.status >= 500) throw error
-        return asked(dashboard, facts, Object.fromEntries(form), problems(error, nameOf), error.status)
+        return organisationStep(
+          dashboard,
+          facts,
+          Object.fromEntries(form),
+          problemList(error, nameOf),
+          error.status,
+        )
       }
     })
 
 /** Values that were not shown are not sent, and stay. */
-function given(form: ReadonlyMap<string, string>) {
+function parseForm(form: ReadonlyMap<string, string>) {
   const [org, domain, caPem] = [form.get('org'), form.get('trust_domain'), form.get('ca_pem') ?? '']
   // Its schema refuses any other value.
   const kind = (form.get('kind') ?? 'organisation') as 'organisation'
@@ -79,7 +85,7 @@ async function onceOnly(facts: AdministrationFacts, work: () => Promise<Reply>):
 
 const ANSWERED = 'The organisation of this service has already been named: see Settings.'
 
-async function asked(
+async function organisationStep(
   { context }: DashboardContext,
   facts: AdministrationFacts,
   typed: Readonly<Record<string, string>>,
@@ -93,12 +99,17 @@ async function asked(
   const fixed = [
     ...(orgBy === null
       ? []
-      : [['Organisation', html`${value.organisation} ${why(orgBy, 'MCP_PROXY_ORG')}`] as const]),
+      : [['Organisation', html`${value.organisation} ${fixedReason(orgBy, 'MCP_PROXY_ORG')}`] as const]),
     ...(domainBy === null
       ? []
-      : [['Trust domain', html`${value.trust_domain} ${why(domainBy, 'MCP_PROXY_TRUST_DOMAIN')}`] as const]),
+      : [
+          [
+            'Trust domain',
+            html`${value.trust_domain} ${fixedReason(domainBy, 'MCP_PROXY_TRUST_DOMAIN')}`,
+          ] as const,
+        ]),
   ]
-  return step(
+  return setupStep(
     'Organisation',
     html`${problem}<p>Every id and certificate of this service contains two names. You can choose them now, and never again.</p>
 ${htmlIf(fixed.length > 0, () => factsOf(fixed))}
@@ -110,19 +121,19 @@ ${htmlIf(
   () => html`<p class="faint">Letters, digits, <code>.</code> <code>_</code> <code>-</code>, no spaces; the trust domain in lower case. Agents will be called <code>${value.organisation}::name</code>, and <code>spiffe://${value.trust_domain}/${value.organisation}/name</code> in their certificates.</p>
 <p>If you change a name, this service makes a new CA and a new certificate for itself: your browser will warn again.</p>`,
 )}
-${attaching(typed)}
+${attachCaFields(typed)}
 <button class="main">Continue</button></form>
 ${authority(value)}`,
     status,
   )
 }
 
-const why = (by: 'environment' | 'certificates', variable: string): HtmlFragment =>
+const fixedReason = (by: 'environment' | 'certificates', variable: string): HtmlFragment =>
   by === 'environment'
     ? html`<span class="faint">fixed: <code>${variable}</code> sets it</span>`
     : html`<span class="faint">fixed: somebody is already enrolled, and a new CA would lock out everybody who has a certificate of this one</span>`
 
-const attaching = ({ ca_pem: pem = '', kind }: Readonly<Record<string, string>>): HtmlFragment =>
+const attachCaFields = ({ ca_pem: pem = '', kind }: Readonly<Record<string, string>>): HtmlFragment =>
   html`<details${pem === '' ? EMPTY_HTML : html` open`}><summary>Attach a CA that you have</summary>
 <p class="faint">Its certificates are trusted for enrollment, in addition to those of this service. You can also do this later, under PKI.</p>
 <label>Certificates of the CA, in PEM <textarea name="ca_pem" rows="6" spellcheck="false">${pem}</textarea></label>
@@ -134,8 +145,8 @@ const kindChoice = (value: string, words: string, checked: boolean): HtmlFragmen
 const authority = ({ ca_fingerprint: fingerprint }: Organisation): HtmlFragment =>
   html`<section class="card"><h2>The CA of this service</h2><p>${caCertificate('Its certificate')} is how clients and browsers recognise this service. SHA-256 of the certificate:</p><p>${copyableCode(fingerprint)}</p></section>`
 
-const remade = (value: Organisation): Reply =>
-  step(
+const newCaStep = (value: Organisation): Reply =>
+  setupStep(
     'Organisation',
     html`<p class="notice" role="status">This service now belongs to the organisation ${value.organisation}, in the trust domain ${value.trust_domain}.</p>
 <section class="card needs-you"><h2>It has a new CA</h2>

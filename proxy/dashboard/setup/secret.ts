@@ -7,9 +7,9 @@ import type { SubmittedForm } from '../../operators/pages/form.ts'
 import { signInBySecret } from '../../operators/pages/sign-in.ts'
 import type { DashboardContext } from '../frame/dashboard.ts'
 import { EMPTY_HTML, type HtmlFragment, html } from '../frame/parts.ts'
-import { problems } from '../frame/problems.ts'
+import { problemList } from '../frame/problems.ts'
 import { refusedPage } from '../frame/refused.ts'
-import { caCertificate, step } from './step.ts'
+import { caCertificate, setupStep } from './step.ts'
 
 /**
  * GET /proxy/setup?code=: the first page of all, for a user with the code that the starting terminal printed.
@@ -37,7 +37,7 @@ export const setupForm =
       await perform(dashboard.setup.operation, dashboard.context, { body }, { ...facts, actor })
     } catch (error) {
       const isTyped = error instanceof Refusal && error.reason === 'body_unprocessable'
-      if (isTyped) return secretStep(code, problems(error), error.status)
+      if (isTyped) return secretStep(code, problemList(error), error.status)
       throw error
     }
     const signIn = signInBySecret(dashboard.signIn)
@@ -55,7 +55,7 @@ const SET =
   'This service is already set up: its operator secret has been set. Sign in with it at /proxy/sign-in.'
 
 const secretStep = (code: string, problem: HtmlFragment, status: number): Reply =>
-  step(
+  setupStep(
     'Secret',
     html`${problem}
 <p>Nobody administers this service yet. Set its operator secret: it opens everything, and is for when nothing else works.</p>

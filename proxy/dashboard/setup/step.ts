@@ -5,7 +5,7 @@ import { EMPTY_HTML, type HtmlFragment, html, joinHtml } from '../frame/parts.ts
 const STEPS = ['Secret', 'Organisation', 'First agent', 'Connect'] as const
 
 /** A page of the first boot, without the navigation of the others: there is nothing to go to yet. */
-export const step = (current: (typeof STEPS)[number], body: HtmlFragment, status = 200): Reply =>
+export const setupStep = (current: (typeof STEPS)[number], body: HtmlFragment, status = 200): Reply =>
   htmlDocument(
     'Set up',
     html`<main class="alone"><h1>Set up Sallyport</h1><ol class="steps">${joinHtml(

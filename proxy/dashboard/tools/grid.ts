@@ -29,7 +29,7 @@ type GridQuery = Readonly<Record<string, string>>
  * A grid: a row for each bound principal, a column for each server. A cell binds or releases;
  * it is a plain mark to an operator who may not.
  */
-export function grid(
+export function bindingGrid(
   servers: readonly GridServer[],
   rows: readonly GridRow[],
   { query, next }: { readonly query: GridQuery; readonly next: GridQuery | null },

@@ -4,6 +4,7 @@ import { perform } from '../../admin/operation/operation.ts'
 import type { DashboardPage } from '../frame/page.ts'
 import {
   button,
+  capabilityTokens,
   copyableCode,
   countWithNoun,
   csrf,
@@ -16,7 +17,6 @@ import {
   joinHtml,
   pathOf,
   relativeTime,
-  tokens,
 } from '../frame/parts.ts'
 import { stateOf } from './state.ts'
 
@@ -53,7 +53,7 @@ export const toolPage: DashboardPage = async ({ context }, facts) => {
       ['Protocol', value.protocol_version ?? 'not read yet'],
       [
         'Requires',
-        value.required_capability === null ? 'only a binding' : tokens([value.required_capability]),
+        value.required_capability === null ? 'only a binding' : capabilityTokens([value.required_capability]),
       ],
       ['Read', relativeTime(value.last_read_at, facts.at)],
       ['Says about itself', html`<pre>${textOf(introductionIn(value.server))}</pre>`],
@@ -62,7 +62,7 @@ export const toolPage: DashboardPage = async ({ context }, facts) => {
       ['Tool', 'Called as', 'State', 'Requires', 'Pinned', 'Look closely'],
       value.tools.map(
         (tool) =>
-          html`<tr><td><details><summary>${tool.name}</summary><pre>${textOf(tool.definition)}</pre></details></td><td><code>${tool.exposed_as}</code></td><td><span class="verdict ${tool.state === 'approved' ? 'allowed' : 'denied'}">${tool.state}</span></td><td>${tool.required_capability === null ? '' : tokens([tool.required_capability])}</td><td>${relativeTime(tool.pinned_at, facts.at)}</td><td>${tool.flags.join(', ')}</td></tr>`,
+          html`<tr><td><details><summary>${tool.name}</summary><pre>${textOf(tool.definition)}</pre></details></td><td><code>${tool.exposed_as}</code></td><td><span class="verdict ${tool.state === 'approved' ? 'allowed' : 'denied'}">${tool.state}</span></td><td>${tool.required_capability === null ? '' : capabilityTokens([tool.required_capability])}</td><td>${relativeTime(tool.pinned_at, facts.at)}</td><td>${tool.flags.join(', ')}</td></tr>`,
       ),
       html`<p>It has none, or has not been read yet.</p>`,
     )}</section>
@@ -110,7 +110,7 @@ interface WaitingTool {
 }
 
 const toolWaits = (tool: WaitingTool, page: PageFacts, facts: Parameters<DashboardPage>[1]): HtmlFragment =>
-  waits(
+  reviewCard(
     {
       title: html`${tool.name} is waiting for review`,
       changes: tool.changes,
@@ -139,7 +139,7 @@ const introductionWaits = (
   facts: Parameters<DashboardPage>[1],
 ): HtmlFragment =>
   htmlIf(resource.pending_server_digest !== null, () =>
-    waits(
+    reviewCard(
       {
         title: html`What the server says about itself is waiting for review`,
         changes: resource.server_changes,
@@ -161,7 +161,7 @@ function introductionIn(server: IntroducedServer['server']): unknown {
 }
 
 /** Shows a text that waits next to the approved text. Characters that hide from readers are written out. */
-function waits(
+function reviewCard(
   text: UnreviewedText,
   { ifMatch }: PageFacts,
   facts: Parameters<DashboardPage>[1],
@@ -170,7 +170,7 @@ function waits(
   return html`<section class="card needs-you"><h2>${text.title}</h2>
 <p>What differs:</p><ul>${joinHtml((text.changes ?? []).map((line) => html`<li><code>${line}</code></li>`))}</ul>
 ${htmlIf(text.flags.length > 0, () => html`<p><span class="badge warn">${text.flags.join(', ')}</span></p>`)}
-<div class="diff"><div><h3>Approved before</h3><pre>${marked(before, now)}</pre></div><div><h3>Now</h3><pre>${marked(now, before)}</pre></div></div>
+<div class="diff"><div><h3>Approved before</h3><pre>${markNewLines(before, now)}</pre></div><div><h3>Now</h3><pre>${markNewLines(now, before)}</pre></div></div>
 <p>${button(facts, 'admin.tools', text.action, 'Approve what I have read', { digest: text.digest ?? '', if_match: ifMatch })}</p></section>`
 }
 
@@ -179,7 +179,7 @@ const textOf = (definition: unknown): string =>
   definition === null || definition === undefined ? 'none' : JSON.stringify(definition, null, 2)
 
 /** A text with the lines marked that the other one lacks. */
-function marked(text: string, other: string): HtmlFragment {
+function markNewLines(text: string, other: string): HtmlFragment {
   const known = new Set(other.split('\n'))
   return joinHtml(
     text.split('\n').map((line) => (known.has(line) ? html`${line}\n` : html`<mark>${line}</mark>\n`)),

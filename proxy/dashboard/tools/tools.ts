@@ -3,6 +3,7 @@ import { listBoundPrincipals } from '../../admin/mcp/grid.ts'
 import { perform } from '../../admin/operation/operation.ts'
 import type { DashboardPage } from '../frame/page.ts'
 import {
+  capabilityTokens,
   csrf,
   dataTable,
   type HtmlFragment,
@@ -11,9 +12,8 @@ import {
   htmlIf,
   pathOf,
   relativeTime,
-  tokens,
 } from '../frame/parts.ts'
-import { grid } from './grid.ts'
+import { bindingGrid } from './grid.ts'
 import { stateOf } from './state.ts'
 
 /** GET /proxy/tools: MCP servers, how they are, and who may reach them. */
@@ -31,11 +31,11 @@ export const toolsPage: DashboardPage = async ({ context }, facts) => {
       ['Server', 'State', 'Tools', 'Requires', 'Bound', 'Read'],
       resources.map((one) => {
         const waits = one.tools.filter(({ state }) => state === 'quarantined').length
-        return html`<tr><td><a class="row" href="${pathOf('tools', one.resource_id)}">${one.name}</a></td><td>${stateOf(one)}</td><td class="number">${String(one.tools.length)}${htmlIf(waits > 0, () => html` <span class="badge warn">${String(waits)} waiting</span>`)}</td><td>${one.required_capability === null ? html`<span class="faint">only a binding</span>` : tokens([one.required_capability])}</td><td class="number">${String(value.bound[one.resource_id] ?? 0)}</td><td>${relativeTime(one.last_read_at, facts.at)}</td></tr>`
+        return html`<tr><td><a class="row" href="${pathOf('tools', one.resource_id)}">${one.name}</a></td><td>${stateOf(one)}</td><td class="number">${String(one.tools.length)}${htmlIf(waits > 0, () => html` <span class="badge warn">${String(waits)} waiting</span>`)}</td><td>${one.required_capability === null ? html`<span class="faint">only a binding</span>` : capabilityTokens([one.required_capability])}</td><td class="number">${String(value.bound[one.resource_id] ?? 0)}</td><td>${relativeTime(one.last_read_at, facts.at)}</td></tr>`
       }),
       html`<p>No MCP server yet.</p><p>Register one: <code class="copy" tabindex="0">make mcp ARGS="add files https://files.example/mcp"</code></p>`,
     )}
-${htmlIf(resources.length > 0, () => grid(resources, value.principals, { query, next: next ?? null }, facts))}${registerForm(facts)}`,
+${htmlIf(resources.length > 0, () => bindingGrid(resources, value.principals, { query, next: next ?? null }, facts))}${registerForm(facts)}`,
   }
 }
 

@@ -86,10 +86,10 @@ export class MemberPicker {
     const outer = [...this.#found].filter(([path]) => !path.includes('.'))
     const inner = [...this.#holders].map((holder) => {
       const own = [...this.#found].filter(([path]) => path.startsWith(`${holder}.`))
-      const members = own.map(([path, text]) => [path.slice(holder.length + 1), parsed(text)])
+      const members = own.map(([path, text]) => [path.slice(holder.length + 1), parseMember(text)])
       return [holder, Object.fromEntries(members)]
     })
-    return Object.fromEntries([...outer.map(([name, text]) => [name, parsed(text)]), ...inner])
+    return Object.fromEntries([...outer.map(([name, text]) => [name, parseMember(text)]), ...inner])
   }
 
   #keep(bytes: Buffer, from: number, to: number, next: 'nothing' | 'name' | 'value'): void {
@@ -159,7 +159,7 @@ const IS_PLAIN = Uint8Array.from({ length: 256 }, (_, byte) =>
 const isBracket = (byte: number): boolean =>
   byte === OPEN_BRACE || byte === OPEN_BRACKET || byte === CLOSE_BRACE || byte === CLOSE_BRACKET
 
-function parsed(text: string): unknown {
+function parseMember(text: string): unknown {
   try {
     return JSON.parse(text)
   } catch {

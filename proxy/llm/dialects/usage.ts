@@ -43,7 +43,7 @@ const NOTHING_YET = Buffer.from('"usage":null')
 const DATA = Buffer.from('data:')
 const DATA_LINE = Buffer.from('\ndata:')
 
-const DEAF: UsageTap = { observe: () => {}, usage: () => ({}) }
+const NO_USAGE_TAP: UsageTap = { observe: () => {}, usage: () => ({}) }
 
 /**
  * Reads token usage from an answer as it passes, JSON or server-sent events, under a dialect's names.
@@ -56,9 +56,9 @@ export function usageTap(
   contentEncoding?: string,
   held: MemoryReservation | null = null,
 ): UsageTap {
-  if (!isReadable(contentEncoding)) return DEAF
+  if (!isReadable(contentEncoding)) return NO_USAGE_TAP
   if (contentType.toLowerCase().startsWith('text/event-stream')) return eventTap(names, held)
-  return isJson(contentType) ? jsonTap(names, held) : DEAF
+  return isJson(contentType) ? jsonTap(names, held) : NO_USAGE_TAP
 }
 
 /** Reads the usage of an answer that is there whole, under the conditions of {@link usageTap}. */

@@ -41,7 +41,9 @@ export async function readProviderWords(
   }
   try {
     const body = await withDeadline({ ms: MAX_WAIT_MS }, () => readWholeBody(answer, MAX_BODY))
-    return body === null || quotesSecret(secrets, body) ? null : wordsIn(JSON.parse(body.toString()))
+    return body === null || quotesSecret(secrets, body)
+      ? null
+      : parseProviderWords(JSON.parse(body.toString()))
   } catch {
     // Late, broken off, or no JSON: its status is reported, in our words.
     abandonAnswer(answer)
@@ -49,7 +51,7 @@ export async function readProviderWords(
   }
 }
 
-function wordsIn(body: unknown): ProviderWords | null {
+function parseProviderWords(body: unknown): ProviderWords | null {
   if (!isObject(body)) return null
   const { error } = body
   const said: UnknownRecord = isObject(error) ? error : body

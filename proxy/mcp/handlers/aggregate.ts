@@ -38,7 +38,7 @@ export async function aggregateLists(
   resources: readonly McpResource[],
   member: string,
 ): Promise<AggregatedList> {
-  const offering = resources.filter((resource) => offers(resource, member))
+  const offering = resources.filter((resource) => offersMember(resource, member))
   const parts = await Promise.allSettled(offering.map((of) => itemsOf(upstream, facts, of, member)))
   facts.hangup.signal.throwIfAborted()
   // Not a shorter list if some of it is not allowed any more: it is no list at all.
@@ -54,7 +54,7 @@ export async function aggregateLists(
 }
 
 /** Tells whether the upstream offered such things when it was read. */
-function offers({ server_facts: facts }: McpResource, member: string): boolean {
+function offersMember({ server_facts: facts }: McpResource, member: string): boolean {
   const capabilities = facts?.capabilities
   return isObject(capabilities) && capabilities[member === 'prompts' ? 'prompts' : 'resources'] !== undefined
 }

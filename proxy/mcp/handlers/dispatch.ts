@@ -75,7 +75,7 @@ async function listReply(
 ): Promise<Reply> {
   const before = `{${isModernCall(facts) ? '"resultType":"complete",' : ''}${JSON.stringify(member)}:[`
   // The list depends on the caller, so it is nobody else's (MCP 2026-07-28, caching).
-  const after = isModernCall(facts) ? `],"ttlMs":0,"cacheScope":"private",${OURS}}` : ']}'
+  const after = isModernCall(facts) ? `],"ttlMs":0,"cacheScope":"private",${GATEWAY_META}}` : ']}'
   const length = items.reduce((sum, item) => sum + item.length, 0)
   const result =
     length > MAX_INLINE_BYTES
@@ -84,7 +84,7 @@ async function listReply(
   return resultReply(facts, result, { detail })
 }
 
-const OURS = `"_meta":${JSON.stringify({ [META_KEYS.serverInfo]: GATEWAY_IMPLEMENTATION })}`
+const GATEWAY_META = `"_meta":${JSON.stringify({ [META_KEYS.serverInfo]: GATEWAY_IMPLEMENTATION })}`
 
 async function builtInReply({ fetchUrl }: McpHandlerDependencies, facts: McpFacts): Promise<Reply> {
   const { result, report } = await fetchUrl(

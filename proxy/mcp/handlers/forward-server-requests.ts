@@ -60,7 +60,7 @@ export class ServerRequestForwarder {
 
   #count(): void {
     this.#requests += 1
-    if (this.#requests > MAX_REQUESTS) throw endless()
+    if (this.#requests > MAX_REQUESTS) throw endlessRequestsError()
   }
 
   #reachesCaller(session: CallerSession, message: UpstreamMessage): boolean {
@@ -70,7 +70,7 @@ export class ServerRequestForwarder {
   }
 
   #put(session: CallerSession, message: UpstreamMessage): Buffer {
-    if (this.#open.length === MAX_FORWARDED) throw endless()
+    if (this.#open.length === MAX_FORWARDED) throw endlessRequestsError()
     const { resource, pinned } = this.#to
     const { demand } = this.#facts.granted
     const upstreamId = memberText(message, 'id') ?? 'null'
@@ -100,7 +100,7 @@ export class ServerRequestForwarder {
   }
 }
 
-const endless = (): McpUpstreamError => new McpUpstreamError('failed', 'it asks without end')
+const endlessRequestsError = (): McpUpstreamError => new McpUpstreamError('failed', 'it asks without end')
 
 /**
  * The capability by which a legacy client says that it answers a method (MCP 2025-11-25, client features).

@@ -32,7 +32,7 @@ const MAX_KEPT = 16_384
  * Answers the methods and notifications that reach neither a tool nor an upstream. The capabilities on offer
  * are those of the last read.
  */
-export const handshake =
+export const handshakeHandler =
   (sources: HandshakeDependencies) =>
   async (facts: HandshakeFacts): Promise<Reply> => {
     const { message } = facts
@@ -81,7 +81,8 @@ async function initializeReply(
     throw new Refusal('mcp_params_invalid', { message: 'initialize needs protocolVersion and capabilities.' })
   }
   // A session costs no capability, so it must not cost much else.
-  if (!fits(capabilities)) throw new Refusal('mcp_params_invalid', { message: 'capabilities are too large.' })
+  if (!isWithinLimit(capabilities))
+    throw new Refusal('mcp_params_invalid', { message: 'capabilities are too large.' })
   const protocolVersion =
     LEGACY_VERSIONS.find((version) => version === requested) ?? LEGACY_VERSIONS[0] ?? requested
   const session = sources.sessions.open(
@@ -90,7 +91,7 @@ async function initializeReply(
       resourceId: pathResource?.resource_id ?? null,
       // Parsed from JSON: nothing else is in them.
       capabilities: capabilities as JsonObject,
-      clientInfo: isObject(clientInfo) && fits(clientInfo) ? (clientInfo as JsonObject) : null,
+      clientInfo: isObject(clientInfo) && isWithinLimit(clientInfo) ? (clientInfo as JsonObject) : null,
     },
     at,
   )
@@ -103,7 +104,7 @@ async function initializeReply(
   return answer(id, result, { 'mcp-session-id': session.id })
 }
 
-const fits = (object: object): boolean => JSON.stringify(object).length <= MAX_KEPT
+const isWithinLimit = (object: object): boolean => JSON.stringify(object).length <= MAX_KEPT
 
 async function discoveryReply(
   { registry }: HandshakeDependencies,

@@ -101,7 +101,7 @@ async function read(answer: FetchResponse, maxBytes: number): Promise<FetchedTex
       throw new FetchFailure('content_encoding', 'The answer is compressed, although that was not asked for.')
     }
     const { mediaType, charset } = textType(headerOf(answer, 'content-type'))
-    const { body, cut } = await upTo(maxBytes, answer)
+    const { body, cut } = await readUpTo(maxBytes, answer)
     return { status, mediaType, text: decodeText(body, charset, cut), bytes: body.length, cut }
   } catch (error) {
     throw error instanceof FetchFailure ? withStatus(error, status) : error
@@ -116,7 +116,7 @@ function withStatus({ reason, message, detail }: FetchFailure, status: number): 
   return new FetchFailure(reason, `HTTP ${status}. ${message}`, { ...detail, status })
 }
 
-async function upTo(maxBytes: number, { body }: FetchResponse): Promise<{ body: Buffer; cut: boolean }> {
+async function readUpTo(maxBytes: number, { body }: FetchResponse): Promise<{ body: Buffer; cut: boolean }> {
   const kept = new ByteCollector(maxBytes)
   let left = maxBytes
   // Proven by undici: without setEncoding, a body's chunks are Buffers.

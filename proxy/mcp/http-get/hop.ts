@@ -52,7 +52,7 @@ function hopOf(text: string, allowed: AllowedHosts): URL {
 export function nextHop(current: URL, location: string, allowed: AllowedHosts): URL {
   const absolute = location.startsWith('//') ? current.protocol + location : location
   const hasScheme = /^[a-z][a-z0-9+.-]*:/i.test(absolute)
-  const next = hopOf(hasScheme ? absolute : resolved(current, location), allowed)
+  const next = hopOf(hasScheme ? absolute : resolveReference(current, location), allowed)
   if (current.protocol === 'https:' && next.protocol === 'http:') {
     throw new FetchFailure('redirect_downgrade', 'The server redirects from https to http.')
   }
@@ -60,7 +60,7 @@ export function nextHop(current: URL, location: string, allowed: AllowedHosts): 
 }
 
 /** Resolves a reference without scheme or host, so that the host stays the one it was. */
-function resolved(current: URL, reference: string): string {
+function resolveReference(current: URL, reference: string): string {
   // Checked before the parser drops or turns them, and makes an authority of a path.
   if (/[\x00-\x20\x7f\\]/.test(reference)) throw malformed('with a space, a control character or a backslash')
   const next = URL.parse(reference, current.href)

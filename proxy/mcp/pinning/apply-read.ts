@@ -109,7 +109,7 @@ function introductionNotes({ change, changes }: IntroductionPlan): readonly Audi
   if (change === null) return []
   const detail = {
     ...change,
-    ...(changes.length > 0 && { server_changes: bounded(changes, MAX_DIFFERENCE) }),
+    ...(changes.length > 0 && { server_changes: limitChanges(changes, MAX_DIFFERENCE) }),
   }
   return [{ action: 'mcp_resource.updated', detail }]
 }
@@ -136,7 +136,7 @@ function quarantineNotes({ name }: McpResource, { quarantined: all }: PinPlan): 
   const limit = Math.min(MAX_DIFFERENCE, Math.floor(MAX_DIFFERENCES / all.length))
   const own = all.slice(0, MAX_OWN).map(({ tool, digest, changes }) => ({
     action,
-    detail: { tool, digest, changes: bounded(changes, limit), quarantined: [[tool, digest]] },
+    detail: { tool, digest, changes: limitChanges(changes, limit), quarantined: [[tool, digest]] },
     tool: `${name}.${tool}`,
   }))
   // Each row says all that the operator has set, so an upstream must not choose their number.
@@ -147,7 +147,7 @@ function quarantineNotes({ name }: McpResource, { quarantined: all }: PinPlan): 
   return [...own, ...others]
 }
 
-function bounded(changes: readonly string[], limit: number): readonly string[] {
+function limitChanges(changes: readonly string[], limit: number): readonly string[] {
   const kept: string[] = []
   let size = 0
   for (const change of changes) {

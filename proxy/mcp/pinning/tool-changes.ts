@@ -67,8 +67,8 @@ function compare(before: unknown, after: unknown, path: ChangePath, note: NoteCh
   if (isObject(before) && isObject(after)) compareMembers(before, after, path, note)
   else if (Array.isArray(before) && Array.isArray(after)) compareItems(before, after, path, note)
   else if (typeof before === 'string' && typeof after === 'string' && before !== after) {
-    note(path, () => differingParts(before, after).map(quoted).join(' → '))
-  } else if (before !== after) note(path, () => `${quoted(before)} → ${quoted(after)}`)
+    note(path, () => differingParts(before, after).map(quoteValue).join(' → '))
+  } else if (before !== after) note(path, () => `${quoteValue(before)} → ${quoteValue(after)}`)
 }
 
 function compareMembers(
@@ -79,8 +79,8 @@ function compareMembers(
 ): void {
   for (const name of new Set([...Object.keys(before), ...Object.keys(after)])) {
     const inner = [...path, name]
-    if (!Object.hasOwn(before, name)) note(inner, () => `added ${quoted(after[name])}`)
-    else if (!Object.hasOwn(after, name)) note(inner, () => `removed ${quoted(before[name])}`)
+    if (!Object.hasOwn(before, name)) note(inner, () => `added ${quoteValue(after[name])}`)
+    else if (!Object.hasOwn(after, name)) note(inner, () => `removed ${quoteValue(before[name])}`)
     else compare(before[name], after[name], inner, note)
   }
 }
@@ -93,8 +93,8 @@ function compareItems(
 ): void {
   for (let index = 0; index < Math.max(before.length, after.length); index += 1) {
     const inner = [...path, index]
-    if (index >= before.length) note(inner, () => `added ${quoted(after[index])}`)
-    else if (index >= after.length) note(inner, () => `removed ${quoted(before[index])}`)
+    if (index >= before.length) note(inner, () => `added ${quoteValue(after[index])}`)
+    else if (index >= after.length) note(inner, () => `removed ${quoteValue(before[index])}`)
     else compare(before[index], after[index], inner, note)
   }
 }
@@ -113,5 +113,5 @@ function differingParts(before: string, after: string): readonly string[] {
   return [part(before), part(after)]
 }
 
-const quoted = (value: unknown): string =>
+const quoteValue = (value: unknown): string =>
   truncateText(escapeHidden(JSON.stringify(value) ?? 'nothing'), MAX_VALUE)

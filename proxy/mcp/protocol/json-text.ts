@@ -237,11 +237,11 @@ export function canonicalizeArguments(args: UnknownRecord): string {
   const text = (value: unknown): string => {
     values += 1
     if (values > MAX_VALUES) throw invalid(`arguments hold more than ${MAX_VALUES} values.`)
-    if (typeof value === 'string') return quoted(value)
+    if (typeof value === 'string') return quoteString(value)
     if (typeof value === 'number') return numeral(value)
-    if (Array.isArray(value)) return `[${joined(value, text)}]`
+    if (Array.isArray(value)) return `[${joinItems(value, text)}]`
     if (!isObject(value)) return String(value)
-    return `{${joined(sorted(Object.keys(value)), (name) => `${quoted(name)}:${text(value[name])}`)}}`
+    return `{${joinItems(sortNames(Object.keys(value)), (name) => `${quoteString(name)}:${text(value[name])}`)}}`
   }
   return text(args)
 }
@@ -253,7 +253,7 @@ const FEW_NAMES = 16
  * Sorts names in place by their UTF-16 code units. Those of most objects are few, and `sort` copies them
  * twice.
  */
-function sorted(names: string[]): readonly string[] {
+function sortNames(names: string[]): readonly string[] {
   if (names.length > FEW_NAMES) return names.sort()
   for (const [from, name] of names.entries()) {
     let at = from
@@ -266,13 +266,13 @@ function sorted(names: string[]): readonly string[] {
   return names
 }
 
-function joined<Item>(items: readonly Item[], text: (item: Item) => string): string {
+function joinItems<Item>(items: readonly Item[], text: (item: Item) => string): string {
   let all = ''
   for (const item of items) all += all === '' ? text(item) : `,${text(item)}`
   return all
 }
 
-function quoted(text: string): string {
+function quoteString(text: string): string {
   if (text.isWellFormed()) return JSON.stringify(text)
   // No two readers agree on a lone surrogate.
   throw invalid('arguments hold text that is not well-formed Unicode.')

@@ -189,7 +189,7 @@ export function knownParams(
     if (!Object.hasOwn(params, name)) edits.set(name, null)
     else if (params[name] !== value) {
       if (body.length > MAX_REWRITTEN_BYTES)
-        throw refused(`params.${name} has a member that MCP does not define there. Leave it out.`)
+        throw paramsRefusal(`params.${name} has a member that MCP does not define there. Leave it out.`)
       edits.set(name, JSON.stringify(params[name]))
     }
   }
@@ -254,7 +254,7 @@ class MemberNameChecker {
   }
 
   #tooMany(): Refusal {
-    return refused(`${this.#where} has more than ${MAX_FOLDED_NAMES} members.`)
+    return paramsRefusal(`${this.#where} has more than ${MAX_FOLDED_NAMES} members.`)
   }
 
   /** Tells whether a name is one of the object's own. Refuses one that some reader mistakes for one. */
@@ -262,7 +262,7 @@ class MemberNameChecker {
     this.#names += 1
     if (this.#names > MAX_FOLDED_NAMES) throw this.#tooMany()
     if (name.length > MAX_FOLDED_NAME)
-      throw refused(`${this.#where} has a member name of more than ${MAX_FOLDED_NAME} characters.`)
+      throw paramsRefusal(`${this.#where} has a member name of more than ${MAX_FOLDED_NAME} characters.`)
     if (own.exact.has(name)) return true
     const mistaken = own.mistakenFor(name)
     if (mistaken !== null) throw this.#alike(name, mistaken)
@@ -281,9 +281,11 @@ class MemberNameChecker {
 
   #alike(name: string, other: string): Refusal {
     const shown = truncateText(escapeHidden(JSON.stringify(name)), MAX_SHOWN)
-    return refused(`${this.#where} has a member ${shown}, which some servers read as ${other}. Leave it out.`)
+    return paramsRefusal(
+      `${this.#where} has a member ${shown}, which some servers read as ${other}. Leave it out.`,
+    )
   }
 }
 
 const MAX_SHOWN = 80
-const refused = (message: string): Refusal => new Refusal('mcp_params_invalid', { message })
+const paramsRefusal = (message: string): Refusal => new Refusal('mcp_params_invalid', { message })

@@ -197,7 +197,7 @@ interface Protocol {
 function callerEra(headers: IncomingHttpHeaders, meta: UnknownRecord, lone: boolean): Protocol {
   const header = headers['mcp-protocol-version']
   const declared = meta[META_KEYS.version]
-  if (declared === undefined) return undeclared(header, lone)
+  if (declared === undefined) return undeclaredProtocol(header, lone)
   if (typeof declared !== 'string') throw metaInvalid(`${META_KEYS.version} must be a string.`)
   if (header !== declared)
     throw mismatch(`MCP-Protocol-Version does not match the ${META_KEYS.version} of the body.`)
@@ -210,7 +210,7 @@ function callerEra(headers: IncomingHttpHeaders, meta: UnknownRecord, lone: bool
   return { era: 'modern', version: MODERN_VERSION }
 }
 
-function undeclared(header: string | string[] | undefined, lone: boolean): Protocol {
+function undeclaredProtocol(header: string | string[] | undefined, lone: boolean): Protocol {
   if (header === undefined) return { era: 'legacy', version: UNSTATED_VERSION }
   if (typeof header === 'string' && LEGACY_VERSIONS.includes(header))
     return { era: 'legacy', version: header }

@@ -71,7 +71,7 @@ interface Walk {
 }
 
 function findMistakenName(value: unknown, place: NamedPlace, walk: Walk): MistakenName | null {
-  if (Array.isArray(value)) return inList(value, place, walk)
+  if (Array.isArray(value)) return findMistakenItem(value, place, walk)
   if (!isObject(value) || (place.properties.size === 0 && place.others.length === 0)) return null
   for (const [name, member] of Object.entries(value)) {
     walk.spend(NAME_STEPS + name.length)
@@ -105,7 +105,7 @@ function schemasOf(name: string, place: NamedPlace, spend: Walk['spend']): reado
   return all
 }
 
-function inList(items: readonly unknown[], place: NamedPlace, walk: Walk): MistakenName | null {
+function findMistakenItem(items: readonly unknown[], place: NamedPlace, walk: Walk): MistakenName | null {
   if (place.items.length === 0) return null
   const below = walk.places.below(place, place.items, walk.spend)
   for (const [index, item] of items.entries()) {
@@ -180,7 +180,7 @@ class NamedPlaces {
 /**
  * Lists the properties that a schema names without describing them: required ones, and those of dependencies.
  */
-function namedAlone({ required, ...rest }: SchemaNode): readonly string[] {
+function propertiesWithoutSchema({ required, ...rest }: SchemaNode): readonly string[] {
   const beside = BY_PROPERTY.map((keyword) => rest[keyword]).filter(isObject)
   const listed: unknown[] = [required, ...beside.map(Object.keys), ...beside.map(Object.values)]
   return listed.flat(2).filter((name) => typeof name === 'string')
@@ -199,7 +199,7 @@ function placeFor(holding: ReadonlySet<SchemaNode>): NamedPlace {
   for (const schema of holding) {
     const { properties: named = {}, patternProperties: patterns, additionalProperties: more } = schema
     if (isObject(named)) for (const [property, its] of Object.entries(named)) name(property, its)
-    for (const property of namedAlone(schema)) name(property, null)
+    for (const property of propertiesWithoutSchema(schema)) name(property, null)
     if (isObject(patterns)) others.push(...Object.values(patterns).filter(isObject))
     if (isObject(named) && isObject(more)) rest.push({ schema: more, named })
     others.push(...OF_OTHERS.map((keyword) => schema[keyword]).filter(isObject))

@@ -44,14 +44,14 @@ export interface ToolSchema {
 }
 
 // Keyed by digest: small schemas, compiled for the thread that serves.
-const quick = new LRUCache<string, (value: unknown) => string | null | undefined>({ max: 1_000 })
+const quickChecks = new LRUCache<string, (value: unknown) => string | null | undefined>({ max: 1_000 })
 
 /**
  * Checks arguments as `argumentsFault` does (arguments.ts), within some 5 ms for those of 32 KiB. Returns
  * undefined if that does not suffice, or {@link compileSmall} was not called with this digest, lately.
  */
 export function quickFault(digest: string, args: unknown): string | null | undefined {
-  return quick.get(digest)?.(args)
+  return quickChecks.get(digest)?.(args)
 }
 
 /** Compiles a schema for {@link quickFault}: one that `argumentsVerdict` has found small. */
@@ -60,7 +60,7 @@ export function compileSmall({ digest, inputSchema }: ToolSchema): void {
   if ('problem' in prepared || !isSmall(prepared)) return
   const budget = stepBudgetOf(MAX_QUICK_STEPS)
   const judge = compileSchema(prepared, budget)
-  quick.set(digest, (value) => {
+  quickChecks.set(digest, (value) => {
     try {
       return judge(value)
     } catch {
@@ -149,14 +149,14 @@ export function schemaCompiler(dialect: SchemaDialect, budget: StepBudget, meta:
     schemaType: 'boolean',
     errors: false,
     error: { message: 'must not have an item twice' },
-    validate: (wanted: boolean, items: readonly unknown[]) => !wanted || distinct(items, budget),
+    validate: (wanted: boolean, items: readonly unknown[]) => !wanted || hasDistinctItems(items, budget),
   })
   meterKeywords(ajv, budget)
   return ajv
 }
 
 // The library compares every two items.
-function distinct(items: readonly unknown[], { spend }: StepBudget): boolean {
+function hasDistinctItems(items: readonly unknown[], { spend }: StepBudget): boolean {
   const seen = new Set<string | undefined>()
   for (const item of items) {
     const text = typeof item === 'string' ? `"${item}` : canonicalize(item)

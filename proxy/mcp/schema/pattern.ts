@@ -42,8 +42,8 @@ export function linearPattern(source: string): LinearPattern | null {
 
 /** Estimates from above: a counted repeat is written out, and a group may repeat anything before it. */
 function weightOf(source: string): number {
-  const counts = [...source.matchAll(COUNT)].map(highest)
-  const groups = [...source.matchAll(GROUP_COUNT)].map(highest)
+  const counts = [...source.matchAll(COUNT)].map(highestCount)
+  const groups = [...source.matchAll(GROUP_COUNT)].map(highestCount)
   const properties = source.match(/\\p/gi)?.length ?? 0
   const once =
     source.length + 2 * counts.reduce((sum, count) => sum + count, 0) + properties * PROPERTY_WEIGHT
@@ -56,7 +56,7 @@ function weightOf(source: string): number {
   )
 }
 
-const highest = ([, least, most]: RegExpExecArray): number => Math.max(Number(least), Number(most))
+const highestCount = ([, least, most]: RegExpExecArray): number => Math.max(Number(least), Number(most))
 
 function isEcmaScript(source: string): boolean {
   return isRegExp(source, 'u') || (isRegExp(source, '') && !FOREIGN_ESCAPE.test(source))

@@ -63,10 +63,10 @@ export function prepareSchema(given: unknown): PreparedSchema | SchemaFault {
   if (!dialect) return { code: 'dialect_unknown', problem: 'its dialect is not supported' }
   // A copy without ties to the original. JSON.parse of an object's text gives an object.
   const schema = JSON.parse(text) as Record<string, unknown>
-  return prepared(schema, { dialect, size: text.length, values })
+  return prepareObject(schema, { dialect, size: text.length, values })
 }
 
-function prepared(
+function prepareObject(
   schema: Record<string, unknown>,
   of: Pick<PreparedSchema, 'dialect' | 'size' | 'values'>,
 ): PreparedSchema | SchemaFault {

@@ -4,7 +4,7 @@ import { subschemas } from './subschemas.ts'
 export type SchemaNode = Readonly<Record<string, unknown>>
 
 /** Keywords whose schemas speak of the same value as their own: one, a list, or by name. */
-const ONE = ['not', 'if', 'then', 'else']
+const SINGLE_KEYWORDS = ['not', 'if', 'then', 'else']
 const LISTED = ['allOf', 'anyOf', 'oneOf']
 const BY_NAME = ['dependentSchemas', 'dependencies']
 
@@ -32,7 +32,7 @@ export class SchemaTree {
       if (!isObject(schema) || found.has(schema)) continue
       found.add(schema)
       open.push(this.referredBy(schema))
-      for (const keyword of ONE) open.push(schema[keyword])
+      for (const keyword of SINGLE_KEYWORDS) open.push(schema[keyword])
       for (const keyword of LISTED) if (Array.isArray(schema[keyword])) open.push(...schema[keyword])
       for (const keyword of BY_NAME)
         if (isObject(schema[keyword])) open.push(...Object.values(schema[keyword]))

@@ -46,7 +46,7 @@ export class RemoteServerRequests {
 
   /** Finds the request of that id, if it was put to this session. */
   async find(id: unknown, session: CallerSession | null): Promise<RemoteServerRequest | undefined> {
-    const home = typeof id === 'string' ? FAR.exec(id)?.[1] : undefined
+    const home = typeof id === 'string' ? REMOTE_REQUEST_ID.exec(id)?.[1] : undefined
     const { database, registry, elsewhere } = this.#sources
     if (home === undefined || home === elsewhere.home || session === null) return undefined
     if (this.#quota.consume(session.principalId) > 0) return undefined
@@ -68,7 +68,7 @@ export class RemoteServerRequests {
   }
 }
 
-const FAR = /^q-([0-9a-f]{16})-/
+const REMOTE_REQUEST_ID = /^q-([0-9a-f]{16})-/
 
 const parse = (text: string | null) => (text === null ? null : parseJsonObject(Buffer.from(text)))
 

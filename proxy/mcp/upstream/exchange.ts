@@ -292,10 +292,10 @@ export function isContentEncoded({ 'content-encoding': encoding }: ResponseHeade
 
 /** Reads the rest of a body and forgets it; cuts off one that is long or slow. */
 export function drainBody(body: McpResponseBody): void {
-  if (!body.complete) void passedOver(body)
+  if (!body.complete) void drainRest(body)
 }
 
-async function passedOver(body: McpResponseBody): Promise<void> {
+async function drainRest(body: McpResponseBody): Promise<void> {
   const timer = setTimeout(() => body.destroy(), REST_MS).unref()
   let left = REST_BYTES
   try {

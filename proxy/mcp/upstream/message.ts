@@ -29,7 +29,7 @@ export type MessageKind = 'request' | 'notification' | 'response'
  * know which method or id is expected.
  */
 export function readMessage(bytes: Buffer): UpstreamMessage {
-  const { value, spans } = scanned(bytes)
+  const { value, spans } = scanMessage(bytes)
   if (!isObject(value)) throw mcpUpstreamFailure('a message is not one JSON object')
   if (kindOf(value) === null) throw mcpUpstreamFailure('a message is not JSON-RPC 2.0')
   const { exact } = MESSAGE_NAMES
@@ -59,7 +59,7 @@ export function errorCodeOf({ value }: UpstreamMessage): number | null {
   return isObject(value.error) && typeof value.error.code === 'number' ? value.error.code : null
 }
 
-function scanned(bytes: Buffer): JsonScan {
+function scanMessage(bytes: Buffer): JsonScan {
   try {
     return scanJson(bytes)
   } catch (error) {
@@ -103,13 +103,13 @@ export function readEntireBody(
   held: MemoryReservation | null = null,
 ): Buffer | Promise<Buffer> {
   const come = body.complete ? body.read() : null
-  if (!Buffer.isBuffer(come)) return collected(body, maxBytes, held)
+  if (!Buffer.isBuffer(come)) return collectMessage(body, maxBytes, held)
   held?.reserveAnswer(come.length)
   if (come.length > maxBytes) throw tooLarge()
   return come
 }
 
-async function collected(
+async function collectMessage(
   body: McpResponseBody,
   maxBytes: number,
   held: MemoryReservation | null,

@@ -129,11 +129,11 @@ async function discover(reader: Reader): Promise<Discovery> {
     throw error
   }
   const code = errorCodeOf(response)
-  if (code === UNSUPPORTED_VERSION) return offers(supportedIn(response)) ? { result: null } : null
+  if (code === UNSUPPORTED_VERSION) return offersModern(supportedIn(response)) ? { result: null } : null
   if (code === HEADER_MISMATCH || code === MISSING_CLIENT_CAPABILITY) return { result: null }
   const result = responseResult(response)
   if (result === null || !Array.isArray(result.supportedVersions)) return null
-  return offers(result.supportedVersions) ? { result } : null
+  return offersModern(result.supportedVersions) ? { result } : null
 }
 
 /** False if it is down, silent, or refuses our credentials: a handshake would fare no better. */
@@ -141,7 +141,7 @@ const isNoAnswer = ({ kind, status }: McpUpstreamError): boolean =>
   kind === 'failed' && status !== 401 && status !== 403
 
 /** Tells whether the modern revision is among the versions. Throws if this gateway knows none of them. */
-function offers(versions: readonly unknown[]): boolean {
+function offersModern(versions: readonly unknown[]): boolean {
   if (versions.includes(MODERN_VERSION)) return true
   if (LEGACY_VERSIONS.some((version) => versions.includes(version))) return false
   throw mcpUpstreamFailure('it speaks no revision of the protocol that this gateway knows')
@@ -170,9 +170,9 @@ function factsOf(result: UnknownRecord): JsonObject {
   const { capabilities, instructions } = result
   const serverInfo = serverInfoOf(result)
   return {
-    ...(fits(capabilities) && { capabilities }),
-    ...(fits(serverInfo) && { serverInfo }),
-    ...(typeof instructions === 'string' && { instructions: cut(instructions) }),
+    ...(isSmallObject(capabilities) && { capabilities }),
+    ...(isSmallObject(serverInfo) && { serverInfo }),
+    ...(typeof instructions === 'string' && { instructions: truncateFact(instructions) }),
   }
 }
 
@@ -184,9 +184,9 @@ function serverInfoOf({ _meta: meta, serverInfo }: UnknownRecord): unknown {
 }
 
 /** An object that came out of JSON.parse is one of JSON. */
-const fits = (value: unknown): value is JsonObject =>
+const isSmallObject = (value: unknown): value is JsonObject =>
   isObject(value) && JSON.stringify(value).length <= MAX_FACT
 
 /** Never through the middle of a character. */
-const cut = (text: string): string =>
+const truncateFact = (text: string): string =>
   text.length <= MAX_FACT ? text : text.slice(0, MAX_FACT).replace(/[\uD800-\uDBFF]$/, '')

@@ -47,13 +47,13 @@ export function openTransaction(key: Buffer, sealed: string | null, at: number):
   if (sealed === null || sealed.length > MAX_CHARACTERS) return null
   const bytes = Buffer.from(sealed, 'base64url')
   if (bytes.length <= NONCE_BYTES + TAG_BYTES) return null
-  const begun = transaction.safeParse(parseJsonObject(unsealed(key, bytes)))
+  const begun = transaction.safeParse(parseJsonObject(decryptTransaction(key, bytes)))
   if (!begun.success) return null
   const age = at - begun.data.at
   return age > -CLOCKS_APART_MS && age < TRANSACTION_LIFE_S * 1000 ? begun.data : null
 }
 
-function unsealed(key: Buffer, bytes: Buffer): Buffer {
+function decryptTransaction(key: Buffer, bytes: Buffer): Buffer {
   const decipher = createDecipheriv(CIPHER, key, bytes.subarray(0, NONCE_BYTES), { authTagLength: TAG_BYTES })
   decipher.setAAD(PURPOSE).setAuthTag(bytes.subarray(-TAG_BYTES))
   const text = decipher.update(bytes.subarray(NONCE_BYTES, -TAG_BYTES))

@@ -30,9 +30,11 @@ export const html = (
   parts: TemplateStringsArray,
   ...values: readonly (string | HtmlFragment)[]
 ): HtmlFragment => {
-  const areRead = placesThatAreRead(parts)
+  const areRead = readablePlacesOf(parts)
   return new HtmlFragment(
-    parts.reduce((text, part, at) => text + escaped(values[at - 1] ?? '', areRead[at - 1] ?? true) + part),
+    parts.reduce(
+      (text, part, at) => text + escapeValue(values[at - 1] ?? '', areRead[at - 1] ?? true) + part,
+    ),
   )
 }
 
@@ -42,16 +44,16 @@ export const exactHtml = (text: string): HtmlFragment => new HtmlFragment(escape
 /** Attributes whose values are shown. */
 const READ_ATTRIBUTES = ['title', 'aria-label', 'alt', 'placeholder', 'data-button']
 
-const known = new WeakMap<TemplateStringsArray, readonly boolean[]>()
+const readablePlaces = new WeakMap<TemplateStringsArray, readonly boolean[]>()
 
 /** Tells of each place for a value in a template whether people read it. */
-function placesThatAreRead(parts: TemplateStringsArray): readonly boolean[] {
-  const found = known.get(parts) ?? readIn(parts)
-  known.set(parts, found)
+function readablePlacesOf(parts: TemplateStringsArray): readonly boolean[] {
+  const found = readablePlaces.get(parts) ?? findReadablePlaces(parts)
+  readablePlaces.set(parts, found)
   return found
 }
 
-function readIn(parts: readonly string[]): readonly boolean[] {
+function findReadablePlaces(parts: readonly string[]): readonly boolean[] {
   let before = ''
   return parts.slice(0, -1).map((part) => {
     before += part
@@ -64,13 +66,13 @@ function readIn(parts: readonly string[]): readonly boolean[] {
   })
 }
 
-const escaped = (value: string | HtmlFragment, isRead: boolean): string => {
+const escapeValue = (value: string | HtmlFragment, isRead: boolean): string => {
   if (typeof value !== 'string') return value.text
-  return escapeHtml(isRead ? shown(value) : value)
+  return escapeHtml(isRead ? showHidden(value) : value)
 }
 
 // Most texts need no look at all.
-const shown = (text: string): string =>
+const showHidden = (text: string): string =>
   /[^\n\t\x20-\x7e]/.test(text) ? text.replace(/[^\n\t]+/g, escapeHidden) : text
 
 export const EMPTY_HTML = html``

@@ -76,9 +76,9 @@ export async function beginSession(
       action: 'admin.sign_in',
       detail: {
         ...detail,
-        session: printed(digest),
-        ...(replaced && { replaces: printed(replaced.id_sha256) }),
-        ...(ended.length > 0 && { ends: ended.map(printed) }),
+        session: shortDigest(digest),
+        ...(replaced && { replaces: shortDigest(replaced.id_sha256) }),
+        ...(ended.length > 0 && { ends: ended.map(shortDigest) }),
       },
       assertions: begun.assertions,
       statements: [
@@ -92,7 +92,7 @@ export async function beginSession(
   return setCookie(SESSION_COOKIE, id, 'Strict')
 }
 
-const printed = (digest: string): string => digest.slice(0, ROW_DIGITS)
+const shortDigest = (digest: string): string => digest.slice(0, ROW_DIGITS)
 
 /** Takes one of the sign-ins that an operator has in a minute. */
 function admitOnce(

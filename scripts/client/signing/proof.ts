@@ -21,7 +21,7 @@ export type ProofSigner = (request: ProofRequest) => string
 export function proofSigner(jwk: JsonWebKey): ProofSigner {
   const key = createPrivateKey({ key: jwk, format: 'jwk' })
   const header = part({ typ: 'dpop+jwt', alg: 'ES256', jwk: publicDpopJwk(jwk) })
-  return (request) => signed(key, `${header}.${part(claimsOf(request))}`)
+  return (request) => signText(key, `${header}.${part(claimsOf(request))}`)
 }
 
 function claimsOf({ method, url, accessToken, nonce, at }: ProofRequest): object {
@@ -37,7 +37,7 @@ function claimsOf({ method, url, accessToken, nonce, at }: ProofRequest): object
 
 const part = (value: object): string => Buffer.from(JSON.stringify(value)).toString('base64url')
 
-function signed(key: KeyObject, text: string): string {
+function signText(key: KeyObject, text: string): string {
   const signature = sign('sha256', Buffer.from(text), { key, dsaEncoding: 'ieee-p1363' })
   return `${text}.${signature.toString('base64url')}`
 }

@@ -21,7 +21,7 @@ export interface ReplayableBody {
  */
 export function replayableBody(body: unknown): ReplayableBody {
   const chunks = chunksOf(body)
-  if (chunks) return kept(chunks)
+  if (chunks) return bufferedBody(chunks)
   return { canReplay: () => true, attempt: () => body, close: () => {} }
 }
 
@@ -34,7 +34,7 @@ function chunksOf(body: unknown): Iterator<unknown> | AsyncIterator<unknown> | n
   return null
 }
 
-function kept(source: Iterator<unknown> | AsyncIterator<unknown>): ReplayableBody {
+function bufferedBody(source: Iterator<unknown> | AsyncIterator<unknown>): ReplayableBody {
   let chunks: unknown[] | null = []
   let last: unknown
   let bytes = 0

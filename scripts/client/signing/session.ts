@@ -68,7 +68,7 @@ function openSession(identity: Identity, options: SessionOptions): ClientSession
   const origin = identity.url
   const nonces = keepNonces()
   const source =
-    directory === undefined ? fixed(identity) : watchIdentity(identity, { directory, now, notice })
+    directory === undefined ? fixedIdentity(identity) : watchIdentity(identity, { directory, now, notice })
   const open = new Set<Agent>()
   const boundTo = (to: Identity): BoundConnections => new BoundConnections(to, { scope, now, nonces, open })
   let bound = boundTo(identity)
@@ -112,7 +112,7 @@ function openSession(identity: Identity, options: SessionOptions): ClientSession
   return { origin, dispatcher: new SignedDispatcher(signer), close }
 }
 
-const fixed = (identity: Identity): CurrentIdentity => ({
+const fixedIdentity = (identity: Identity): CurrentIdentity => ({
   current: () => identity,
   refresh: () => Promise.resolve(),
   invalidate: () => {},

@@ -1,7 +1,7 @@
 import t from 'tap'
 import type { DialectName } from '../../../proxy/llm/dialects/registry.ts'
 import type { LlmOptions } from '../../../proxy/llm/options.ts'
-import { glob, routing } from '../../../proxy/llm/routing.ts'
+import { compileGlob, providerRouting } from '../../../proxy/llm/routing.ts'
 import { anthropic, openai, options } from '../../support/llm/facts.ts'
 
 const URL_A = 'https://a.example/v1'
@@ -13,7 +13,7 @@ const two = options([
 ])
 
 const found = (file: LlmOptions, model: string, dialect: DialectName = 'openai') =>
-  routing(file)(model, dialect).map((target) => `${target.provider.name}:${target.model}`)
+  providerRouting(file)(model, dialect).map((target) => `${target.provider.name}:${target.model}`)
 
 await t.test('§3 a model goes to the providers whose patterns match, in the order of the file', async (t) => {
   t.strictSame(found(two, 'gpt-4o'), ['openai:gpt-4o', 'spare:gpt-4o'])
@@ -82,7 +82,7 @@ await t.test('§3 a star in a pattern stands for any characters and nothing else
     ['a.c', ['a.c'], ['abc']],
     ['a**b', ['ab', 'axb'], ['a']],
   ] as const) {
-    for (const name of yes) t.ok(glob(pattern)(name), `${pattern} ~ ${name}`)
-    for (const name of no) t.notOk(glob(pattern)(name), `${pattern} !~ ${name}`)
+    for (const name of yes) t.ok(compileGlob(pattern)(name), `${pattern} ~ ${name}`)
+    for (const name of no) t.notOk(compileGlob(pattern)(name), `${pattern} !~ ${name}`)
   }
 })
