@@ -1,8 +1,82 @@
+import { Agent, type Dispatcher, request } from 'undici'
+import { isObject } from '../../db/support/json.ts'
 import { readSettings } from '../../proxy/boot/settings.ts'
+import { type Identity, readIdentity } from '../client/identity/identity.ts'
+import { clientSession } from '../client/signing/session.ts'
 import { GATEWAY_OPTION, type OptionValues } from '../command.ts'
-import type { AdminCall } from './call.ts'
+import { type AdminAnswer, type AdminCall, adminAnswer, type CallOptions } from './call.ts'
 import { withControl } from './control.ts'
-import { withOperator } from './network.ts'
+
+/** A reading of many tools takes a while. ms. */
+const TIMEOUT_MS = 120_000
+
+/**
+ * Does administrative work over the network, as the operator whose identity is in a directory: by mutual TLS,
+ * and by a token and proofs if the gateway demands them. `url`: in place of the one in `gateway.json`. Throws
+ * one sentence if the directory is not whole, or nobody answers.
+ */
+async function withOperator<T>(
+  directory: string,
+  url: string | undefined,
+  work: (call: AdminCall) => Promise<T>,
+): Promise<T> {
+  const identity = readIdentity(directory, url)
+  const { cert, key, ca } = identity
+  const bare = new Agent({ connect: { ca, cert, key, rejectUnauthorized: true }, allowH2: false })
+  // A clock makes it a session of its own, which is closed with this work.
+  const signed = clientSession(identity, { now: Date.now })
+  let dispatcher: Dispatcher = bare
+  const call: AdminCall = async (method, path, body, options) => {
+    const answer = await ask(identity, dispatcher, method, path, body, options)
+    if (!demandsProof(answer) || dispatcher === signed.dispatcher) return answer
+    dispatcher = signed.dispatcher
+    return ask(identity, dispatcher, method, path, body, options)
+  }
+  try {
+    return await work(call)
+  } finally {
+    await Promise.all([bare.destroy(), signed.close()])
+  }
+}
+
+const demandsProof = ({ status, body }: AdminAnswer): boolean =>
+  status === 401 && isObject(body) && body.reason === 'proof_required'
+
+async function ask(
+  { url }: Identity,
+  dispatcher: Dispatcher,
+  method: string,
+  path: string,
+  body: unknown,
+  { into, ifMatch }: CallOptions = {},
+): Promise<AdminAnswer> {
+  const answer = await request(url + path, {
+    // Any method is one that undici sends.
+    method: method as Dispatcher.HttpMethod,
+    dispatcher,
+    headersTimeout: TIMEOUT_MS,
+    bodyTimeout: TIMEOUT_MS,
+    headers: {
+      accept: 'application/json',
+      ...(body !== undefined && { 'content-type': 'application/json' }),
+      ...(ifMatch !== undefined && { 'if-match': ifMatch }),
+    },
+    ...(body !== undefined && { body: JSON.stringify(body) }),
+  }).catch((error: unknown) => {
+    throw new Error(`${url} cannot be reached as this operator: ${reasonOf(error)}`, { cause: error })
+  })
+  if (into && answer.statusCode === 200) {
+    await into(answer.body)
+    return { status: 200, body: null }
+  }
+  return adminAnswer(answer.statusCode, answer.headers, await answer.body.text())
+}
+
+/** The error of several tried addresses has no text of its own. */
+const reasonOf = (error: unknown): string =>
+  error instanceof Error
+    ? error.message || ('code' in error ? String(error.code) : error.name)
+    : String(error)
 
 /** The options of every verb that administers. */
 export const DOOR_OPTIONS = {

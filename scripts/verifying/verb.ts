@@ -1,13 +1,114 @@
 import { readFileSync } from 'node:fs'
-import type { LogTrust } from '../../db/ledger/tree/trusted.ts'
+import type { TreeVerdict } from '../../db/ledger/tree/inspect.ts'
+import type { LogTrust, StampTally, WitnessSummary } from '../../db/ledger/tree/trusted.ts'
 import { exitCodeOf, type LedgerInspection } from '../../db/ledger/verify/inspect.ts'
+import { isSound, type RecomputationReport } from '../../db/ledger/verify/recompute.ts'
+import type { BadRow } from '../../db/ledger/verify/verify.ts'
 import { escapeHiddenJson } from '../../proxy/visible.ts'
 import { type CommandVerb, verbOf, WrongUsage } from '../command.ts'
 import { print } from '../print.ts'
 import { receiptAt } from './file.ts'
-import { verifyReceipt } from './receipt.ts'
-import { asJson, receiptLines, reportLines } from './report.ts'
+import { type ReceiptVerdict, verifyReceipt } from './receipt.ts'
 import { TRUST_OPTIONS, trustedIn } from './trusted.ts'
+
+/** The report of an inspection, for a person. */
+function reportLines({
+  verdict,
+  findings,
+  cutShort,
+  notes,
+  authority,
+  tree,
+}: LedgerInspection): readonly string[] {
+  const { rows, streams, first_bad: bad, open_decisions: open } = verdict
+  const lines = findings.map((finding) => `BAD: ${finding}`)
+  if (bad) lines.unshift(`BAD: ${problemOf(bad)}; ${rows} rows before it are whole`)
+  for (const problem of tree?.problems ?? []) lines.push(`BAD: ${problem}`)
+  for (const cut of [cutShort, tree?.cutShort ?? null]) if (cut !== null) lines.push(`CUT SHORT: ${cut}`)
+  const counted = `${rows} rows in ${counts(streams, 'stream')}`
+  const isWhole = lines.length === 0
+  if (!bad) lines.push(`${isWhole ? 'whole' : 'rows that follow each other'}: ${counted}`)
+  if (open > 0) lines.push(`${open} allowed decisions have no outcome (yet)`)
+  if (tree) lines.push(...treeLines(tree))
+  if (authority) lines.push(...authorityLines(authority))
+  lines.push(...notes)
+  if (!isWhole || (authority && !isSound(authority))) return lines
+  return [...lines, tree ? conclusion(tree) : NOT_WITNESSED]
+}
+
+function treeLines({ origin, checkpoints, tiles, sealed, behind, stamps }: TreeVerdict): readonly string[] {
+  const found = [counts(checkpoints, 'checkpoint'), ...(tiles > 0 ? [counts(tiles, 'tile')] : [])]
+  const counted = `${found.join(' and ')} of ${origin} fit, up to ${sealed} rows`
+  const late = behind > 0 ? [`${behind} rows are behind the last checkpoint`] : []
+  return [counted, ...late, ...stampLines(stamps)]
+}
+
+const stampLines = ({ stamped, unchecked }: Stamps): readonly string[] => [
+  ...stamped.map(
+    ({ name, at, size, count }) =>
+      `${counts(count, 'time stamp')} by ${name}, the last of the checkpoint of ${size} rows at ${at}`,
+  ),
+  ...(unchecked > 0 ? [`${counts(unchecked, 'time stamp')} whose authority was not checked`] : []),
+]
+
+const counts = (count: number, what: string): string => `${count} ${what}${count === 1 ? '' : 's'}`
+
+type Stamps = Omit<StampTally, 'problems'>
+
+interface ReportConclusion {
+  readonly vouched: boolean
+  readonly witnessed: readonly WitnessSummary[]
+  readonly stamps: Stamps
+}
+
+// A witness cosigns, and an authority stamps, any log: they do not say which one is meant.
+const NOT_WITNESSED = 'CONSISTENT, NOT WITNESSED'
+
+/** The last line, if there is no fault. */
+const conclusion = ({ vouched, witnessed, stamps }: ReportConclusion): string =>
+  vouched ? `VERIFIED${saidBy('WITNESSED', witnessed)}${saidBy('STAMPED', stamps.stamped)}` : NOT_WITNESSED
+
+function saidBy(what: string, whom: readonly WitnessSummary[]): string {
+  const all = whom.map(({ name, at }) => `${name} at ${at}`).join(', ')
+  return all === '' ? '' : `, ${what} by ${all}`
+}
+
+/** The report of a receipt. */
+const receiptLines = ({ problem, lines, ...verdict }: ReceiptVerdict): readonly string[] =>
+  problem === null
+    ? [...lines, ...stampLines(verdict.stamps), conclusion(verdict)]
+    : [...lines, `BAD: ${problem}`]
+
+const problemOf = ({ stream, seq, problem }: BadRow): string => `row ${stream}:${seq} ${problem}`
+
+function authorityLines(found: RecomputationReport): readonly string[] {
+  const why = Object.entries(found.not_recomputable).toSorted(([one], [other]) => (one < other ? -1 : 1))
+  const skipped = why.reduce((sum, [, count]) => sum + count, 0)
+  const because = why.map(([text, count]) => `${count} ${text}`).join(', ')
+  const counts = [
+    `decisions recomputed ${found.recomputed}`,
+    `disagree ${found.disagree}`,
+    `not recomputable ${skipped}${skipped > 0 ? ` (why: ${because})` : ''}`,
+    `allowed without outcome ${found.allowed_without_outcome}`,
+    `outcomes without a decision ${found.outcomes_without_decision}`,
+  ]
+  const { problems } = found
+  const total = found.disagree + found.allowed_without_outcome + found.outcomes_without_decision
+  const more = total > problems.length ? [`and ${total - problems.length} more`] : []
+  return [counts.join(', '), ...problems.map((bad) => `DISAGREES: ${problemOf(bad)}`), ...more]
+}
+
+/** The report of an inspection, for a program (docs/ledger.md#verifying). */
+function asJson({ verdict, findings, cutShort, notes, authority, tree }: LedgerInspection): object {
+  return {
+    ...verdict,
+    ...(findings.length > 0 && { findings }),
+    ...(cutShort !== null && { cut_short: cutShort }),
+    ...(notes.length > 0 && { notes }),
+    ...(authority && { authority }),
+    ...(tree && { tree }),
+  }
+}
 
 const UNREADABLE = 9
 

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { signatureVerdict } from '../../scripts/signatures.ts'
+import { signatureVerdict } from '../../scripts/release.ts'
 
 t.test('packages with a wrong signature, and without one, are named', async (t) => {
   const text = JSON.stringify({
