@@ -8,7 +8,7 @@ import { Refusal } from '../../plugins/refusal.ts'
 import { checkExpectations, type ForcedChangeDetail } from './conditions/expected.ts'
 import { checkSecondOperator, type SecondOperatorCheck } from './conditions/propose.ts'
 import { checkNamedRehearsal, refuseUnrehearsed } from './conditions/rehearsed.ts'
-import { type ResolvedChanges, resolveChanges } from './conditions/resolve.ts'
+import { type ResolvableChange, type ResolvedChanges, resolveChanges } from './conditions/resolve.ts'
 import type { AdminCaller, AdminContext, ChangeConditionsMet } from './operation/context.ts'
 import {
   type AnyOperation,
@@ -70,14 +70,6 @@ const dryRun: Plugin<Pick<ChangeRequest, 'operation' | 'input'>, Pick<ChangeRequ
 const asksForDryRun = (input: object): boolean =>
   'query' in input && isObject(input.query) && input.query.dry_run === true
 
-interface ResolvableChange {
-  /**
-   * Finds the subjects of the change, once: a second call gives the same result. Null if no rehearsal can
-   * describe the change. Rejects as {@link resolveChanges} does.
-   */
-  readonly resolve: () => Promise<ResolvedChanges | null>
-}
-
 /**
  * Has the questions after it share one reading of a change's subjects. Refuses nothing, and reads nothing
  * yet.
@@ -96,7 +88,10 @@ export const resolvedChange = (
       found ??= read()
       return found
     }
-    return { resolve }
+    const forget = () => {
+      found = null
+    }
+    return { resolve, forget }
   },
 })
 
@@ -114,13 +109,15 @@ const requiredRehearsal = (
 ): Plugin<ChangeRequest & ResolvableChange & AdminCaller, ChangeRehearsal> => ({
   name: 'rehearsal',
   admit: async (facts) => {
-    const { isDryRun, resolve, given, at } = facts
+    const { isDryRun, resolve, forget, given, at } = facts
     const named = given.ifRehearsed
     if (isDryRun || (named === undefined && context.requireRehearsal === 'never')) return NO_REHEARSAL
     const resolved = await resolve()
     if (!resolved) return NO_REHEARSAL
     if (named !== undefined) return { rehearsal: await checkNamedRehearsal(context, named, resolved, at) }
     await refuseUnrehearsed(context, facts, resolved)
+    // It may have rehearsed a month of calls, and others changed meanwhile what the next question judges.
+    forget()
     return NO_REHEARSAL
   },
 })

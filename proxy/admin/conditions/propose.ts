@@ -9,7 +9,7 @@ import type { AdminCaller, AdminContext } from '../operation/context.ts'
 import type { AnyOperation, InputSchemas, ParsedInput, RawInput } from '../operation/operation.ts'
 import { checkIfMatch, etagOf } from '../operation/operation.ts'
 import { rehearseProposedChange } from './rehearsed.ts'
-import type { ResolvedChanges } from './resolve.ts'
+import type { ResolvableChange } from './resolve.ts'
 
 /** The time in which a proposal must be confirmed. ms. */
 const OPEN_MS = 24 * 3_600_000
@@ -41,14 +41,13 @@ export async function checkSecondOperator(
   return { waits: false, standing: needed.map((capability) => oneHolderAtMost(database, capability)) }
 }
 
-interface ProposableChange {
+interface ProposableChange extends ResolvableChange {
   readonly operation: AnyOperation
   readonly given: RawInput<InputSchemas>
   readonly input: ParsedInput<InputSchemas>
   readonly demanded: readonly AdminCapability[]
   /** The rehearsal that it names; null: none. */
   readonly rehearsal: string | null
-  readonly resolve: () => Promise<ResolvedChanges | null>
 }
 
 /**
@@ -77,7 +76,7 @@ export async function propose(
     capabilities: demanded,
     input: text,
     etag: found && etagOf(found),
-    rehearsal_id: rehearsal ?? (await rehearseProposedChange(context, change.resolve, caller)),
+    rehearsal_id: rehearsal ?? (await rehearseProposedChange(context, change, caller)),
     proposed_by: actor.id,
     via: actor.via,
     status: 'open',

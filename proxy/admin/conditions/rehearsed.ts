@@ -2,7 +2,7 @@ import { findRehearsal } from '../../../db/rehearsal/store.ts'
 import { Refusal, type RefusalReason } from '../../../plugins/refusal.ts'
 import type { AdminCaller, AdminContext } from '../operation/context.ts'
 import { recordRehearsal } from './record.ts'
-import type { ResolvedChanges } from './resolve.ts'
+import type { ResolvableChange, ResolvedChanges } from './resolve.ts'
 import { runRehearsal } from './run.ts'
 import { windowOf } from './window.ts'
 
@@ -38,10 +38,12 @@ export async function refuseUnrehearsed(
  */
 export async function rehearseProposedChange(
   context: AdminContext,
-  resolve: () => Promise<ResolvedChanges | null>,
+  change: ResolvableChange,
   caller: AdminCaller,
 ): Promise<string | null> {
-  const resolved = await resolve().catch(ignoreUnresolvable)
+  // The proposal names the state of its object as it is now: so does its rehearsal.
+  change.forget()
+  const resolved = await change.resolve().catch(ignoreUnresolvable)
   if (!resolved) return null
   const made = await runRehearsal(context, caller, resolved, windowOf(caller.at), {
     purpose: 'change',

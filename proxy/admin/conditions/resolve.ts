@@ -20,6 +20,17 @@ export interface ResolvedChanges {
   readonly etags: Readonly<Record<string, string>>
 }
 
+/** A change whose subjects are looked up when a question first asks for them. */
+export interface ResolvableChange {
+  /**
+   * Finds the subjects of the change, once: a second call gives the same result. Null if no rehearsal can
+   * describe the change. Rejects as {@link resolveChanges} does.
+   */
+  readonly resolve: () => Promise<ResolvedChanges | null>
+  /** Has the next call of `resolve` read again: others may have changed the subjects meanwhile. */
+  readonly forget: () => void
+}
+
 const TYPES = ['agent', 'user', 'workload'] as const
 
 /**

@@ -95,7 +95,8 @@ export const getCandidate = (kind: PrincipalKind) =>
   })
 
 function demandSeen(ifMatch: string | undefined): void {
-  if (ifMatch !== undefined && ifMatch.trim() !== '*') return
+  // One tag: a list would match whichever set comes to be the candidate meanwhile.
+  if (ifMatch !== undefined && !/[*,]/.test(ifMatch)) return
   const message = 'Send the ETag that you got with the candidate set as If-Match.'
   throw new Refusal('precondition_failed', { message })
 }

@@ -102,7 +102,7 @@ await t.test('promote makes it the real set, with one row that says what was obs
   const etag = String(headers.etag)
   const other = await gateway.admin('POST', `${pathOf(bot)}/promote`, undefined, { 'if-match': '"999"' })
   t.equal(other.status, 412)
-  for (const unseen of [{}, { 'if-match': '*' }]) {
+  for (const unseen of [{}, { 'if-match': '*' }, { 'if-match': `${etag}, "999"` }]) {
     const answer = await gateway.admin('POST', `${pathOf(bot)}/promote`, undefined, unseen)
     t.equal(answer.status, 412, 'H6: not whatever set stands there by then')
     t.match(answer.json.message, 'as If-Match')
