@@ -59,6 +59,8 @@ interface QueuedTask {
   thread: PooledThread | null
   /** Ends its wait, then its work. */
   timer?: NodeJS.Timeout | undefined
+  /** The end of the thread that ends with it. */
+  ending?: Promise<void>
 }
 
 interface PooledThread {
@@ -142,6 +144,8 @@ export class ThreadPool<Tasks extends { readonly [Name in keyof Tasks]: Task }> 
     } finally {
       signal?.removeEventListener('abort', gone)
       if (task.thread) this.#abandon(task, this.#error('ended'))
+      // Whoever counts tasks counts threads: one in native code goes on for a while after it was told to end.
+      await task.ending
     }
   }
 
@@ -308,8 +312,10 @@ export class ThreadPool<Tasks extends { readonly [Name in keyof Tasks]: Task }> 
     task.reply.reject(reason)
     const { thread } = task
     if (this.#dequeue(task)) clearTimeout(task.timer)
-    else if (thread && this.#options.endsOnAbort) this.#lose(thread, this.#error('ended'))
-    else if (thread?.isReady) thread.worker.postMessage({ kind: 'end', id: task.id } satisfies ToThread)
+    else if (thread && this.#options.endsOnAbort) {
+      task.ending = thread.ended
+      this.#lose(thread, this.#error('ended'))
+    } else if (thread?.isReady) thread.worker.postMessage({ kind: 'end', id: task.id } satisfies ToThread)
     else if (thread) {
       this.#finish(task)
       this.#next()

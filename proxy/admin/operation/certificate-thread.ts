@@ -15,7 +15,12 @@ const IDLE_MS = 10_000
 export const certificateThread = new ThreadPool<CertificateTasks>(
   import.meta,
   '../../../certs/enrollment/certificate-tasks',
-  { name: 'the check of certificates', idleMs: IDLE_MS, refusal: certificateRefusal },
+  {
+    name: 'the check of certificates',
+    idleMs: IDLE_MS,
+    refusal: certificateRefusal,
+    overloaded: () => new Refusal('overloaded', { headers: { 'retry-after': '1' } }),
+  },
 )
 
 function certificateRefusal(reason: string, message: string): Refusal | null {

@@ -1,5 +1,6 @@
 import { execFile } from 'node:child_process'
 import { once } from 'node:events'
+import { readdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import type { Worker } from 'node:worker_threads'
@@ -279,6 +280,23 @@ t.test(
     await begun(gone, 2)
     await t.rejects(pieces.next(), { message: 'the caller has left' })
     t.equal(await pool.ask('echo', 'next'), 'next')
+  },
+)
+
+t.test(
+  'a task whose thread ends with it is over when the thread is, also in native code',
+  { skip: process.platform === 'linux' ? false : 'Linux alone says how many threads there are' },
+  async (t) => {
+    const threads = (): number => readdirSync('/proc/self/task').length
+    const pool = poolOf(t, { endsOnAbort: true })
+    const cells = sharedCells()
+    const leaving = new AbortController()
+    const asked = pool.ask('derive', cells, { signal: leaving.signal })
+    await begun(cells)
+    const before = threads()
+    leaving.abort(new Error('the caller has left'))
+    await t.rejects(asked, { message: 'the caller has left' })
+    t.ok(threads() < before, 'whoever counts tasks counts threads')
   },
 )
 
