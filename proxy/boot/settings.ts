@@ -121,11 +121,12 @@ export function readSettings(env: EnvironmentVariables, cwd: string): Settings {
     secret(env, 'MCP_PROXY_DATABASE_URL', cwd) ?? `sqlite:${resolve(dataDir, 'sallyport.db')}`,
     cwd,
   )
+  const adminListen = adminAddress(env, listen)
   return {
     listen,
-    adminListen: adminAddress(env, listen),
+    adminListen,
     balancers: list(env, 'MCP_PROXY_PROXY_PROTOCOL', network),
-    reusePort: reusePort(env, database),
+    reusePort: reusePort(env, database, listen, adminListen),
     hostnames: list(env, 'MCP_PROXY_HOSTNAMES', hostname) ?? ['localhost', '127.0.0.1', '::1'],
     publicUrls: list(env, 'MCP_PROXY_PUBLIC_URLS', publicUrl),
     dataDir,
@@ -193,12 +194,27 @@ function adminAddress(env: EnvironmentVariables, listen: ListenAddress): ListenA
   return admin
 }
 
-function reusePort(env: EnvironmentVariables, databaseUrl: string): boolean {
+function reusePort(
+  env: EnvironmentVariables,
+  databaseUrl: string,
+  { port }: ListenAddress,
+  admin: ListenAddress | null,
+): boolean {
   if (choice(env, 'MCP_PROXY_REUSE_PORT', ['false', 'true']) !== 'true') return false
-  if (!databaseUrl.startsWith('sqlite:')) return true
-  throw new SettingsError(
-    'MCP_PROXY_REUSE_PORT=true needs PostgreSQL (MCP_PROXY_DATABASE_URL): a SQLite database has one gateway',
-  )
+  if (databaseUrl.startsWith('sqlite:'))
+    throw new SettingsError(
+      'MCP_PROXY_REUSE_PORT=true needs PostgreSQL (MCP_PROXY_DATABASE_URL): a SQLite database has one gateway',
+    )
+  // The system would spread connections between the two listeners, by whatever names their hosts go.
+  if (admin !== null && admin.port === port)
+    throw new SettingsError(
+      'MCP_PROXY_REUSE_PORT=true needs different ports in MCP_PROXY_LISTEN and MCP_PROXY_ADMIN_LISTEN',
+    )
+  if (port === 0)
+    throw new SettingsError(
+      'MCP_PROXY_REUSE_PORT=true needs a port in MCP_PROXY_LISTEN: with port 0 each gateway picks its own',
+    )
+  return true
 }
 
 /** Reads a comma-separated list: spaces around an entry dropped, each entry once. Null if unset. */

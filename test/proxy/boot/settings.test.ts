@@ -114,6 +114,14 @@ await t.test(
       [{ MCP_PROXY_REUSE_PORT: 'true' }, onSqlite],
       [{ ...shared, MCP_PROXY_DATABASE_URL: 'sqlite:x.db' }, onSqlite],
       [{ ...shared, MCP_PROXY_REUSE_PORT: 'yes' }, 'MCP_PROXY_REUSE_PORT must be false or true, got "yes"'],
+      [
+        { ...shared, MCP_PROXY_LISTEN: '127.0.0.1:9443', MCP_PROXY_ADMIN_LISTEN: 'localhost:9443' },
+        'MCP_PROXY_REUSE_PORT=true needs different ports in MCP_PROXY_LISTEN and MCP_PROXY_ADMIN_LISTEN',
+      ],
+      [
+        { ...shared, MCP_PROXY_LISTEN: '127.0.0.1:0' },
+        'MCP_PROXY_REUSE_PORT=true needs a port in MCP_PROXY_LISTEN: with port 0 each gateway picks its own',
+      ],
     ])
   },
 )
