@@ -19,15 +19,18 @@ help: ## what there is to make
 INSTALLING := .installing
 # npm shows on a terminal how far it is, and says nothing elsewhere until its end.
 $(INSTALLED): package.json package-lock.json
-	@told=; until ln -s $$$$ $(INSTALLING) 2>/dev/null; do \
-		holder=`readlink $(INSTALLING)` || { test -w . && continue; echo 'make cannot write here' >&2; exit 1; }; \
-		if ! kill -0 $$holder 2>/dev/null; then \
-			echo "process $$holder ended while it ran npm ci: installing again" >&2; rm -f $(INSTALLING); \
+	@tries=0; told=; until ln -s $$$$ $(INSTALLING) 2>/dev/null; do \
+		if ! holder=`readlink $(INSTALLING)`; then \
+			tries=$$((tries + 1)); test $$tries -lt 5 || { ln -s $$$$ $(INSTALLING) && break || exit 1; }; \
+		elif test "$$holder" = $$$$ || ! { ps -p "$$holder" || kill -0 "$$holder"; } >/dev/null 2>&1; then \
+			echo "process $$holder ended while it ran npm ci: installing again" >&2; \
+			mv $(INSTALLING) $(INSTALLING).$$$$ 2>/dev/null; rm -f $(INSTALLING).$$$$ || exit 1; \
+			test -w . || { echo 'make cannot write here' >&2; exit 1; }; \
 		elif test -z "$$told"; then \
 			echo "waiting for npm ci of process $$holder; if that is another program, delete $(INSTALLING)" >&2; told=1; \
 		else sleep 1; fi; \
 	done; \
-	trap 'rm -f $(INSTALLING)' EXIT; trap 'exit 1' HUP INT TERM; \
+	trap 'test "`readlink $(INSTALLING)`" != $$$$ || rm -f $(INSTALLING)' EXIT; trap 'exit 1' HUP INT TERM; \
 	test -e $@ && test -z "`find $^ -newer $@`" && exit; \
 	echo 'npm ci: installing the packages of package-lock.json into node_modules, a minute or two' >&2; \
 	npm ci && touch $@
@@ -60,7 +63,7 @@ dev: ready $(PACKED) ## the same, restarted whenever a source changes: make dev 
 
 # On PostgreSQL, what has no database is not run again (test/engines.test.ts); one server serves all the tests.
 RUN = $(if $(filter postgres,$(TEST_ENGINE)),$(if $(TEST_DATABASE_URL),,node test/support/db/postgres/one-server.ts)) node test/run.ts
-test: ready $(PACKED) ## run the tests: all but the long ones, or make test T="test/plugins test/certs/chain.test.ts"
+test: ready $(PACKED) ## run the tests: all but the long ones, or make test T="test/plugins test/certs/x509/chain.test.ts"
 	exec $(RUN) $(T)
 
 test-long: ready $(PACKED) ## run the long tests: clusters, sweeps, browsers, programs of others
