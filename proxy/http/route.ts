@@ -121,7 +121,7 @@ type Handler<Facts> = (facts: Facts) => Reply | Promise<Reply>
  * plugin makes, so it cannot be mounted on a pipeline that does not gate it.
  *
  * @example
- * gated('POST', '/v1/chat/completions', { pipeline: p.llm(endpoint), recorder }, handlers.llm)
+ * gatedRoute('POST', '/v1/chat/completions', { pipeline: p.llm.call(endpoint), recorder }, handlers.llm)
  */
 export function gatedRoute<Facts extends Arrival & { granted: CallPermit }>(
   method: Route['method'],

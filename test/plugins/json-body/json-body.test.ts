@@ -299,6 +299,6 @@ await t.test('A5 a long body of a caller who has hung up is not read', async (t)
   const facts = { ...arrival(JSON.stringify({ input: 'a'.repeat(100_000) })), hangup }
   await t.rejects(async () => jsonBody({ limit: 1_000_000 }).admit(facts), {
     reason: 'client_gone',
-    message: /hung up/,
+    message: /disconnected before the answer/,
   })
 })
