@@ -1,6 +1,7 @@
 // node test/run.ts [--long | FILE or FOLDER…]: runs the tests in them, or a lane (test/support/lanes.ts), on PostgreSQL the
-// tests of the lane that run on both engines. Three files at once; those that measure come last, two at once. What they say comes out as TAP, and where a person looks,
-// as tap's reporter shows it (docs/decisions/029-tests-without-taps-loaders.md).
+// tests of the lane that run on both engines. Three files at once; those that measure come after them, two at once, and
+// the most exact one alone. What they say comes out as TAP, and where a person looks, as tap's reporter shows it
+// (docs/decisions/029-tests-without-taps-loaders.md).
 import { type ChildProcess, spawn } from 'node:child_process'
 import { globSync, mkdtempSync, rmSync, statSync } from 'node:fs'
 import { constants, tmpdir } from 'node:os'
@@ -9,7 +10,7 @@ import t from 'tap'
 import { openSqliteDatabase } from '../db/sqlite/database.ts'
 import { ENGINE, MADE_ONCE, MIGRATED_DATABASE, MIGRATED_FILE, migratedDatabase } from './support/db/engine.ts'
 import { testFiles } from './support/db/on-both-engines.ts'
-import { isLong, isShort, LANE, measures } from './support/lanes.ts'
+import { ALONE, isLong, isShort, LANE, measures } from './support/lanes.ts'
 
 /** Most tests wait for a third of their time: three at once keep two cores busy. */
 const AT_ONCE = 3
@@ -52,11 +53,14 @@ const env = {
   [MIGRATED_DATABASE]: migrated,
 }
 const slow: string[] = []
-const measuring = files.filter(measures)
+const alone = files.filter((file) => ALONE.includes(file))
+const measuring = files.filter((file) => !alone.includes(file) && measures(file))
 t.jobs = AT_ONCE
-await Promise.all(files.filter((file) => !measuring.includes(file)).map(run))
+await Promise.all(files.filter((file) => ![...measuring, ...alone].includes(file)).map(run))
 t.jobs = MEASURING_AT_ONCE
 await Promise.all(measuring.map(run))
+t.jobs = 1
+for (const file of alone) await run(file)
 if (slow.length > 0 && asked.length === 0)
   process.stderr.write(`too slow for the short lane (test/support/lanes.ts): ${slow.join(', ')}\n`)
 

@@ -85,3 +85,6 @@ const MEASURED = /\b(holdOf|heldFor|held|shortest|walkOf|performance\.now|(threa
 
 /** Tells whether a test measures: what runs alongside may fail it. */
 export const measures = (file: string): boolean => MEASURED.test(readFileSync(file, 'utf8'))
+
+/** The test that holds every manner of sending to 20 ms of the loop: it measures with nothing alongside. */
+export const ALONE: readonly string[] = ['test/attacks/loop.test.ts']
