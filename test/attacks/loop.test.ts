@@ -9,7 +9,7 @@ import { ITEMS, type Item } from '../support/loop/corpus.ts'
  */
 const [BOUND_MS, PAUSED_MS] = [20, 40]
 /** One of so many tries is not disturbed by the garbage of the one before, by the compiler, or by who shares the cores. */
-const TRIES = 12
+const TRIES = 30
 
 // Each item is sent once where it holds nobody up, and some take a second to send.
 t.setTimeout(600_000)
