@@ -237,8 +237,6 @@ const LISTS = /^(scripts\/verbs|db\/migrations|docs\/schema|plugins\/config)$/
 const MAX_FILES_IN_ROOM = 16
 /** Rooms that still hold more, and how many. */
 const TOO_FULL: Readonly<Record<string, number>> = {
-  'db/sqlite/ledger': 20,
-  'db/postgres/ledger': 18,
   plugins: 17,
 }
 

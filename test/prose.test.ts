@@ -7,7 +7,7 @@ const ROOT = join(import.meta.dirname, '..')
 const FOLDERS = ['proxy', 'plugins', 'db', 'certs', 'scripts']
 
 /** Words that make a reader wait for the subject. */
-const LATE = /\/\*\*[\s*]*(What|Whether|Who|How|Where|Of|Those|As|By|Its|In|Behind)\b/g
+const LATE = /\/\*\*[\s*]*(What|Whether|Who|Whose|How|Where|Of|Those|As|By|Its|In|Behind)\b/g
 
 /** Words that no native reader expects in a message, a page or a help. `where` and `behind` depend on what they say. */
 const ODD = / (?:anew|beside|all the same|in vain)\b/g

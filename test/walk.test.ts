@@ -21,7 +21,7 @@ function namedIn(heading: string): readonly string[] {
   return [...section.matchAll(/`((?:proxy|plugins|db|certs)\/[\w./-]+\.ts)`/g)].map(([, file = '']) => file)
 }
 
-/** What constructs, and serves no request. */
+/** The files that construct, and serve no request. */
 const WIRING = /^proxy\/(?:wiring\/|pipelines\.ts$|(?:.+\/)?routes\.ts$)/
 
 // The ledger's thread is not measured, and the page names where it begins.

@@ -49,7 +49,7 @@ export interface SessionQuestion<Found extends KnownOperator = KnownOperator> {
 export interface OperatorDependencies {
   /** `X-Admin-Secret`, if one is sent. Refuses a wrong one. */
   readonly secret: Plugin<Arrival, ActorAndHolder>
-  /** Whose a certificate is, as the database says it now. */
+  /** Finds the holder of a certificate, as the database says it now. */
   readonly lookup: PinLookup
   readonly pin: Plugin<Arrival, PinnedCaller>
   /** The proof and the token of a pinned caller. */

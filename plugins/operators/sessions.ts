@@ -36,7 +36,7 @@ export interface StoredSessionDependencies {
   readonly environment: string
   readonly unchanged: (type: PrincipalType, ref: string, revision: number) => RowAssertion
   readonly keys: KeyLookup
-  /** Whose the certificate of a connection is now. */
+  /** Finds the present holder of the certificate of a connection. */
   readonly pin: Plugin<Arrival, PinnedCaller>
   /** 32 bytes that all processes of the service have, and nobody else. */
   readonly key: Buffer

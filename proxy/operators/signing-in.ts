@@ -15,7 +15,7 @@ import type { IdentityProvider } from './oidc/provider.ts'
 export interface SignInContext {
   readonly context: AdminContext
   readonly sessions: BrowserSessions
-  /** Whose the certificate of a connection is now. */
+  /** Finds the present holder of the certificate of a connection. */
   readonly pin: Plugin<Arrival, PinnedCaller>
   readonly rules: SessionRules
   readonly mapping: ClaimMapping

@@ -80,7 +80,7 @@ export const isLong = (file: string): boolean => beginsWith(file, Object.keys(LO
 /** Tells whether a test is in the short lane. */
 export const isShort = (file: string): boolean => !isLong(file) || beginsWith(file, SWEEPS)
 
-/** What a test says that measures time, work or memory, or what runs at that time. */
+/** The calls of a test that measures time, work or memory, or the code that runs meanwhile. */
 const MEASURED = /\b(holdOf|heldFor|held|shortest|walkOf|performance\.now|(threadC|c)puUsage|memoryUsage)\(/
 
 /** Tells whether a test measures: what runs alongside may fail it. */

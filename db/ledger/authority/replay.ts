@@ -47,7 +47,7 @@ export class LedgerReplay {
   readonly principals = new Map<string, ReplayedPrincipal>()
   readonly resources = new Map<string, ReplayedResource>()
   readonly configurations = new Map<string, ConfigurationState>()
-  /** Whose each binding was last. */
+  /** The last principal of each binding. */
   readonly #holders = new Map<string, string>()
   /** The kind of each attached CA, by digest. */
   readonly cas = new Map<string, string>()

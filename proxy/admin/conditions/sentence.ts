@@ -1,7 +1,7 @@
 /** A sentence that must stay true (docs/rehearsal.md#expectations). */
 export interface ExpectationSentence {
   readonly text: string
-  /** Whose calls: an id, or a glob of ids. */
+  /** The callers: an id, or a glob of ids. */
   readonly who: string
   /** False: `may not`. */
   readonly may: boolean

@@ -140,7 +140,7 @@ export interface AdminCaller extends ChangeConditionsMet {
   readonly hangup: HangupSignal
 }
 
-/** Whose change it is, and when: all that its row says of that. */
+/** The author of a change and its time, as its row names them. */
 export interface ChangeAuthorship extends Pick<AdminCaller, 'id' | 'at'>, ChangeConditionsMet {
   readonly actor: ChangeAuthor
 }

@@ -56,7 +56,7 @@ const ID_DIGITS = 16
 
 const id = z.string().regex(/^[0-9a-f]{16}$/, 'must be the id of a session')
 
-/** Whose a session is, as rows and lists say it. */
+/** The operator of a session, as rows and lists name it. */
 const ownerOf = ({ principal_id: principalId }: StoredSession): string => principalId ?? 'admin'
 
 const ADMINISTERS = 'admin.operators'

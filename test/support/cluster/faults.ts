@@ -5,7 +5,7 @@ import type { Stage } from './stage.ts'
 
 /** Something that goes wrong with the database, or with the way to it, and is over at some time. */
 export interface Fault {
-  /** As docs/threats.md has it: `F-08`. */
+  /** The id in docs/threats.md: `F-08`. */
   readonly id: string
   readonly what: string
   readonly begin: () => Promise<void> | void

@@ -20,7 +20,7 @@ import { type Provider, provider } from './provider.ts'
 import { type Replica, replicaOf } from './replicas.ts'
 import type { Scope } from './scope.ts'
 
-/** What callers reach replicas by. */
+/** The address by which callers reach replicas. */
 export interface Door {
   readonly url: string
 }
