@@ -16,6 +16,8 @@ export interface JsonBody {
   readonly spans: JsonScan['spans']
   /** The objects in `json` that have more than 1,000 members. */
   readonly wide: JsonScan['wide']
+  /** The outermost names that stand twice: `json` has the last value. None unless names are `judged`. */
+  readonly repeated: JsonScan['repeated']
   /** The commitment to a long body, which takes too long to be made at once. Absent: of any other. */
   readonly bodySha256?: string
 }
@@ -29,7 +31,10 @@ interface JsonBodyOptions {
   readonly empty?: boolean
   /** The reason that JSON which is no object is refused with. Default: as any other body. */
   readonly otherwise?: RefusalReason
-  /** The outermost members that are read of the body: another spelling of one is refused. Default: none. */
+  /**
+   * The only members that are read of the body: another spelling of one is refused, and all others are between
+   * the caller and who gets the body. Default: any may be, so no name stands twice.
+   */
   readonly judged?: JudgedNames
 }
 
@@ -45,15 +50,15 @@ export function jsonBody({
   judged,
 }: JsonBodyOptions): Plugin<JsonBodyNeeds, JsonBody> {
   const objectOf = (body: Buffer, scan: JsonScan): JsonBody => {
-    const { value, spans, wide } = scan
+    const { value, spans, wide, repeated } = scan
     if (judged) judge(scan, judged)
     if (!isObject(value)) throw new Refusal(otherwise, { message: 'The body must be a JSON object.' })
-    return { body, json: value, spans, wide }
+    return { body, json: value, spans, wide, repeated }
   }
   /** Reads a body that takes too long to be read at once, and commits to it. */
   const inSlices = async (body: Buffer, { hangup, commitments }: JsonBodyNeeds): Promise<JsonBody> => {
     const { signal } = hangup
-    const read = objectOf(body, await runInSlices(scanJsonSteps(body), signal))
+    const read = objectOf(body, await runInSlices(scanJsonSteps(body, judged), signal))
     if (!commitments) return read
     const digest = digesting(body, commitments.hashing('body_sha256'))
     return { ...read, bodySha256: await runInSlices(digest, signal) }
@@ -63,9 +68,10 @@ export function jsonBody({
     admit(arrival) {
       checkHeaders(arrival.headers)
       const read = (body: Buffer): JsonBody | Promise<JsonBody> => {
-        if (empty && body.length === 0) return { body, json: {}, spans: new Map(), wide: NONE }
+        if (empty && body.length === 0)
+          return { body, json: {}, spans: new Map(), wide: NONE, repeated: NO_NAMES }
         if (body.length === 0) throw bodyRefusal('The body is empty; a JSON object is expected.')
-        return body.length > BYTES_AT_ONCE ? inSlices(body, arrival) : objectOf(body, scanJson(body))
+        return body.length > BYTES_AT_ONCE ? inSlices(body, arrival) : objectOf(body, scanJson(body, judged))
       }
       const body = arrival.readBody(limit, arrival)
       return body instanceof Promise ? body.then(read) : read(body)
@@ -132,6 +138,11 @@ export class JudgedNames {
     this.#maxLength = Math.max(...[...this.#names.keys()].map(({ length }) => length))
   }
 
+  /** Returns whether `name` is a judged one, in whatever case. */
+  has(name: string): boolean {
+    return name.length <= this.#maxLength && this.#names.has(foldedName(name))
+  }
+
   /**
    * Returns the judged name that another reader takes `name` for, though it is not it; null if there is none.
    */
@@ -158,6 +169,7 @@ function judge({ spans }: JsonScan, judged: JudgedNames): void {
 }
 
 const NONE: ReadonlySet<object> = new Set()
+const NO_NAMES: ReadonlySet<string> = new Set()
 
 /** The digest is made in pieces of so many bytes. */
 const PIECE = 262_144

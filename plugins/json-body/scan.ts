@@ -45,6 +45,9 @@ export interface JsonSpan {
   readonly end: number
 }
 
+/** Down to which depth every name is judged; or which outermost names are, and no others. */
+export type JudgedNamesOfText = number | { readonly has: (name: string) => boolean }
+
 export interface JsonScan {
   /** The result of JSON.parse, but no name is misread. */
   readonly value: unknown
@@ -52,6 +55,8 @@ export interface JsonScan {
   readonly spans: ReadonlyMap<string, JsonSpan>
   /** True if any member's name, at whatever depth, is written with an escape: a reader may misread it. */
   readonly escapedNames: boolean
+  /** The names that stand twice in the outermost object, if a scan leaves them: `value` has the last. */
+  readonly repeated: ReadonlySet<string>
   /** The objects of `value` with more than 1,000 members: to list the names of one may hold up the loop. */
   readonly wide: ReadonlySet<object>
 }
@@ -62,18 +67,18 @@ export interface JsonScan {
  * (docs/threats.md#t14, #threat-31, #a5): invalid UTF-8, a byte order mark, nesting deeper than 64, more than
  * 100,000 members, 100,000 objects and arrays, or 1,000,000 commas, a name twice in one object (escapes
  * resolved), a name or number of more than 16,383 characters, an escape in the name of an outer member.
- * Linear in the length of the text, whatever is in it. `judgedDepth`: down to where a member is an outer one.
- * Default 2.
+ * Linear in the length of the text, whatever is in it. `judged`: down to where a member is an outer one, by default 2;
+ * or the only members that are judged, of the outermost object: these alone must be written plainly and once.
  */
-export function scanJson(bytes: Buffer, judgedDepth = JUDGED_DEPTH): JsonScan {
-  const scanner = new Scanner(bytes, judgedDepth)
+export function scanJson(bytes: Buffer, judged: JudgedNamesOfText = JUDGED_DEPTH): JsonScan {
+  const scanner = new Scanner(bytes, judged)
   while (!scanner.step());
   return scanner.result()
 }
 
 /** Does what {@link scanJson} does, in steps far below a millisecond. */
-export function* scanJsonSteps(bytes: Buffer, judgedDepth = JUDGED_DEPTH): WorkSteps<JsonScan> {
-  const scanner = new Scanner(bytes, judgedDepth)
+export function* scanJsonSteps(bytes: Buffer, judged: JudgedNamesOfText = JUDGED_DEPTH): WorkSteps<JsonScan> {
+  const scanner = new Scanner(bytes, judged)
   while (!scanner.step()) yield
   return scanner.result()
 }
@@ -99,7 +104,7 @@ const PLAIN_MEMBER = { writable: true, enumerable: true, configurable: true }
 
 class Scanner {
   readonly #bytes: Buffer
-  readonly #judgedDepth: number
+  readonly #judged: JudgedNamesOfText
   #inside: OpenContainer | null = null
   #next: number = VALUE
   #at = 0
@@ -112,11 +117,12 @@ class Scanner {
   #value: unknown
   readonly #spans = new Map<string, JsonSpan>()
   #escapedNames = false
+  readonly #repeated = new Set<string>()
   readonly #wide = new Set<object>()
 
-  constructor(bytes: Buffer, judgedDepth: number) {
+  constructor(bytes: Buffer, judged: JudgedNamesOfText) {
     this.#bytes = bytes
-    this.#judgedDepth = judgedDepth
+    this.#judged = judged
     if (bytes[0] === 0xef && bytes[1] === 0xbb && bytes[2] === 0xbf) {
       throw invalid('starts with a byte order mark', 0)
     }
@@ -137,6 +143,7 @@ class Scanner {
       value: this.#value,
       spans: this.#spans,
       escapedNames: this.#escapedNames,
+      repeated: this.#repeated,
       wide: this.#wide,
     }
   }
@@ -177,7 +184,7 @@ class Scanner {
     }
     // A name as long as it is written is written plainly.
     if (name.length !== end - at - 1 && this.#bytes.subarray(at, end).includes(BACKSLASH)) {
-      if (inside.depth <= this.#judgedDepth) {
+      if (this.#isJudged(name, inside.depth)) {
         throw invalid('escapes a character in the name of an outer member', at)
       }
       this.#escapedNames = true
@@ -186,10 +193,25 @@ class Scanner {
     this.#bound(this.#members, MAX_MEMBERS, 'members')
     inside.members += 1
     if (inside.members === MAX_NARROW + 1) this.#wide.add(inside.container)
-    if (Object.hasOwn(inside.container, name)) throw invalid('names a member twice in one object', at)
+    if (Object.hasOwn(inside.container, name)) this.#again(name, inside.depth, at)
     inside.name = name
     this.#at = end + 1
     this.#next = COLON_AFTER_NAME
+  }
+
+  #isJudged(name: string, depth: number): boolean {
+    if (typeof this.#judged === 'number') return depth <= this.#judged
+    // Some readers end a name at a NUL, and drop half a surrogate pair.
+    if (depth <= JUDGED_DEPTH && (name.includes('\0') || !name.isWellFormed())) return true
+    return depth === 1 && this.#judged.has(name)
+  }
+
+  /** A name stands twice in one object. */
+  #again(name: string, depth: number, at: number): void {
+    if (typeof this.#judged === 'number' || this.#isJudged(name, depth)) {
+      throw invalid('names a member twice in one object', at)
+    }
+    if (depth === 1) this.#repeated.add(name)
   }
 
   #startOfValue(byte: number): void {

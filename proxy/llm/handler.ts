@@ -171,7 +171,9 @@ function requestTo(
   const key = headers['idempotency-key']
   const ownKey = typeof key === 'string' ? idempotencyKeys(granted.principal, key) : null
   const requested = granted.target
-  const parts = target.model === requested.model ? [body] : withModel(body, spans.get('model'), target.model)
+  const { model } = target
+  const parts =
+    model === null || model === requested.model ? [body] : withModel(body, spans.get('model'), model)
   const length = parts.reduce((sum, part) => sum + part.length, 0)
   return {
     permit: granted,
@@ -291,7 +293,8 @@ function comparedReport(
   const report = reportOf(answered, usage)
   const { provider, model: asked } = answered.target
   const { upstream_model: named = asked } = usage
-  if (named === asked || isRequestedModel(provider, asked, named)) return report
+  if (asked === null || named === null || named === asked || isRequestedModel(provider, asked, named))
+    return report
   modelMismatches.note({ provider: provider.name, asked, answered: named, at, requestId: id })
   return { ...report, detail: { ...report.detail, model_differs: true } }
 }

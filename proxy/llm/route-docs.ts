@@ -19,6 +19,10 @@ const request = z.looseObject({ model: z.string() }).meta({
   id: 'ModelRequest',
   description: "A request of the vendor's own API. It is passed on byte for byte.",
 })
+const requestWithoutModel = z.looseObject({ model: z.string().nullish() }).meta({
+  id: 'ResponsesRequest',
+  description: 'The same, without a model if a stored prompt names it: the default provider is asked.',
+})
 const answer = z.looseObject({}).meta({
   id: 'ModelAnswer',
   description: "The answer of the provider, in the form of the vendor's own API, passed on as it comes.",
@@ -58,7 +62,7 @@ const ANSWERS: Readonly<Record<number, AnswerDoc>> = {
 const calls = new Map<string, RouteDoc>()
 
 /** The description of an LLM endpoint. Those of one operation share it, and so are aliases. */
-export function llmCallDoc({ doc: { name, summary, example } }: DialectEndpoint): RouteDoc {
+export function llmCallDoc({ doc: { name, summary, example }, modelOptional }: DialectEndpoint): RouteDoc {
   const known = calls.get(name)
   if (known) return known
   const made: RouteDoc = {
@@ -66,7 +70,7 @@ export function llmCallDoc({ doc: { name, summary, example } }: DialectEndpoint)
     summary: `${summary}. Requires llm.chat.`,
     caller: 'principal',
     headers: HEADERS,
-    body: { schema: request, example },
+    body: { schema: modelOptional ? requestWithoutModel : request, example },
     answers: ANSWERS,
     reasons: REASONS,
   }

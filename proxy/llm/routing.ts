@@ -15,8 +15,8 @@ import { connectionTo, type ProviderConnection } from './upstream/provider.ts'
 export interface LlmTarget {
   readonly endpoint: LlmEndpoint
   readonly dialect: DialectName
-  /** The caller's spelling: prefix, alias and all. */
-  readonly model: string
+  /** The caller's spelling: prefix, alias and all. Null if a stored prompt of the provider names it. */
+  readonly model: string | null
 }
 
 interface LlmCallFacts {
@@ -32,7 +32,7 @@ export function llmCall(endpoint: LlmEndpoint): Plugin<Arrival & JsonBody, LlmCa
   return {
     name: 'llm_call',
     admit: ({ json }) => {
-      const model = readModel(json.model)
+      const model = endpoint.modelOptional && (json.model ?? null) === null ? null : readModel(json.model)
       return {
         call: { model, tool: null, stream: readStream(json.stream) },
         target: { endpoint, dialect: endpoint.dialect, model },
@@ -67,7 +67,7 @@ const malformed = (message: string): Refusal => new Refusal('body_invalid', { me
 export const JUDGED_MEMBERS = new JudgedNames(READ_MEMBERS)
 
 /** Returns the member of a body that may not go to a provider, or null. */
-type FindRefusedMember = (body: Pick<JsonBody, 'json' | 'wide'>) => string | null
+type FindRefusedMember = (body: Pick<JsonBody, 'json' | 'wide' | 'repeated'>) => string | null
 
 /**
  * Refuses with `member_refused` a body with a member that one of the providers of its model may not get
@@ -79,10 +79,10 @@ export function llmMembers(options: LlmOptions): Plugin<Arrival & JsonBody & { t
   const rules = new Map(options.providers.map((provider) => [provider, ruleOf(provider)]))
   return {
     name: 'llm_members',
-    admit: ({ json, wide, target: { model, dialect } }) => {
+    admit: ({ json, wide, repeated, target: { model, dialect } }) => {
       for (const provider of find(model)) {
         if (provider.dialect !== dialect) continue
-        const member = rules.get(provider)?.({ json, wide }) ?? null
+        const member = rules.get(provider)?.({ json, wide, repeated }) ?? null
         if (member !== null) throw memberRefusal(member, provider)
       }
       return {}
@@ -108,10 +108,12 @@ function ruleOf({ refuse_members: further, allow_members: allowed }: LlmProvider
     known.set(path, verdict)
     return verdict
   }
-  return ({ json, wide }) => {
+  return ({ json, wide, repeated }) => {
     for (const [name, value] of Object.entries(json)) {
       if (isRefused(name)) return name
       if ((typeof value !== 'string' && !isObject(value)) || !holders.has(looseName(name))) continue
+      if (repeated.has(name))
+        throw malformed(`The body has two members ${escapeHidden(name)}. Leave one out.`)
       if (typeof value === 'string') {
         // A LiteLLM proxy reads the text of an object as JSON.
         if (value.length > MAX_TEXT || value.trimStart().startsWith('{')) return name
@@ -177,11 +179,11 @@ function memberRefusal(name: string, provider: LlmProvider): Refusal {
 /** A provider to ask, with what every request to it has, and the name of the model there. */
 export interface ProviderTarget extends ProviderConnection {
   readonly provider: LlmProvider
-  readonly model: string
+  readonly model: string | null
 }
 
 /** Finds the providers of a model, in the order to try. Never gives an empty list. */
-export type ProviderRouting = (model: string, dialect: DialectName) => readonly ProviderTarget[]
+export type ProviderRouting = (model: string | null, dialect: DialectName) => readonly ProviderTarget[]
 
 /** A provider with its aliases and patterns made ready. */
 interface PreparedProvider {
@@ -194,7 +196,7 @@ interface PreparedProvider {
 /**
  * Prepares the routing of docs/protocol.md#routing: `provider/model`, if the prefix names a provider; then
  * the providers that have the model as an alias; then those with a matching pattern, in the file's order;
- * then the default provider. Refuses with `model_unknown`, or with `dialect_translation_unavailable` when
+ * then the default provider, which also gets calls that name no model. Refuses with `model_unknown`, or with `dialect_translation_unavailable` when
  * nobody speaks the caller's dialect. Does NOT ask whether a provider has a key.
  */
 export function providerRouting(options: LlmOptions): ProviderRouting {
@@ -212,16 +214,17 @@ export function providerRouting(options: LlmOptions): ProviderRouting {
  * Makes the function that finds the providers of a model as {@link providerRouting} does, of every dialect; maybe
  * none.
  */
-export function providersOf(options: LlmOptions): (model: string) => readonly LlmProvider[] {
+export function providersOf(options: LlmOptions): (model: string | null) => readonly LlmProvider[] {
   const find = targetsOf(options)
   return (model) => find(model).map(({ provider }) => provider)
 }
 
-function targetsOf(options: LlmOptions): (model: string) => readonly ProviderTarget[] {
+function targetsOf(options: LlmOptions): (model: string | null) => readonly ProviderTarget[] {
   const served = options.providers.map(prepare)
   const byName = new Map(served.map((one) => [one.provider.name, one]))
   const fallback = options.default_provider === undefined ? undefined : byName.get(options.default_provider)
-  return (model) => candidates(served, byName, fallback, model)
+  const unnamed = fallback ? [{ provider: fallback.provider, ...fallback.connection, model: null }] : []
+  return (model) => (model === null ? unnamed : candidates(served, byName, fallback, model))
 }
 
 /**
@@ -278,20 +281,23 @@ const target = ({ provider, connection, aliases }: PreparedProvider, model: stri
   model: aliases.get(model) ?? model,
 })
 
-const unknownModel = (model: string): Refusal =>
+const unknownModel = (model: string | null): Refusal =>
   new Refusal('model_unknown', {
-    message: `No configured provider serves the model ${model}.`,
+    message:
+      model === null
+        ? 'The body names no model, and no default_provider is configured. Name a model.'
+        : `No configured provider serves the model ${model}.`,
     detail: { model },
   })
 
 function untranslatedRefusal(
-  model: string,
+  model: string | null,
   targets: readonly ProviderTarget[],
   dialect: DialectName,
 ): Refusal {
   const names = targets.map(({ provider }) => provider.name).join(', ')
   return new Refusal('dialect_translation_unavailable', {
-    message: `The model ${model} is served by ${names}, which does not speak the ${dialect} API, and translation is not available yet.`,
+    message: `${model === null ? 'A call without a model' : `The model ${model}`} is served by ${names}, which does not speak the ${dialect} API, and translation is not available yet.`,
     detail: { model },
   })
 }

@@ -59,6 +59,14 @@ await t.test(
       '{"model":"gpt-4o","mode\\u006c":"gpt-dear"}',
       '{"model":"gpt-4o","model\\u0000":"gpt-dear"}',
       '{"model":"gpt-4o","model\u0000":"gpt-dear"}',
+      '{"mod\\u0065l":"gpt-4o"}',
+      '{"model":"gpt-4o","str\\u0065am":true}',
+      '{"model":"gpt-4o","\\u017ftream":true}',
+      '{"model":"gpt-4o","stream":false,"stream":true}',
+      '{"model":"gpt-4o","model\\ud800":"gpt-dear"}',
+      '{"model":"gpt-4o","api_base\\u0000":"https://dear.example"}',
+      '{"model":"gpt-4o","metadata":{"tags\\u0000":["dear"]}}',
+      '{"model":"gpt-4o","metadata":{"tags":["dear"]},"metadata":{}}',
       '{"model":"gpt-4o\\u0000gpt-dear"}',
       '{"model":"gpt-4o,gpt-dear"}',
       '{"model":"gpt-4o "}',
@@ -73,9 +81,32 @@ await t.test(
 await t.test('H1 an honest body goes on byte for byte, whatever else is in it', async (t) => {
   for (const body of [
     '{"model":"gpt-4o","messages":[{"Model":"x","STREAM":true}],"Temperature":0.5 , "x-own":{"modeL":1}}',
+    '{"model":"gpt-4o","messages":[],"metadata": {"ticket\\/id": "1"}}',
+    '{"model":"gpt-4o","messages":[],"ticket\\/id":1,"na\\u00efve":{"\\u0061":1}}',
+    '{"model":"gpt-4o","messages":[],"metadata":{"a":1,"a":2},"user":"x","user":"y"}',
+    '{"model":"gpt-4o","messages":[{"role":"user","role":"user","content":{"\\"":1}}],"tools":[]}',
     '{"messages":[], "model_":"x", "models_seen":1, "ſ":"K", "model":"gpt-4o","top_k":4}',
   ]) {
     t.equal(await sent(body), body)
+  }
+})
+
+await t.test('a stored prompt may name the model: Responses alone may be without one', async (t) => {
+  for (const body of [
+    '{"prompt":{"id":"pmpt_1"}}',
+    '{"prompt":{"id":"pmpt_1"}, "model":null,"stream":false}',
+  ]) {
+    t.match(await call(body, '/v1/responses'), { status: 200 })
+    t.match(gateway.upstream.seen.at(-1), { url: '/v1/responses', body: Buffer.from(body) })
+  }
+  const [row] = await gateway.rows({ status: 'success', limit: 1 })
+  t.match(row, { model: null, provider: 'openai' })
+  for (const model of ['""', '1', '["gpt-4o"]', '"gpt-4o,gpt-dear"']) {
+    const answer = await call(`{"prompt":{"id":"pmpt_1"},"model":${model}}`, '/v1/responses')
+    t.match(answer, { status: 400, json: { reason: 'body_invalid' } }, model)
+  }
+  for (const path of ['/v1/chat/completions', '/v1/embeddings', '/v1/messages']) {
+    t.match(await call('{"prompt":{"id":"pmpt_1"}}', path), { status: 400, json: { reason: 'body_invalid' } })
   }
 })
 
@@ -101,6 +132,14 @@ await t.test('H1e a member that a router behind us acts on is refused by its nam
     const answer = await call({ ...CHAT, seconds: 1e-5, [outer]: value })
     t.match(answer, { status: 400, json: { reason: 'member_refused', detail: { member: name } } }, name)
     t.match(answer.json.message, name)
+  }
+  for (const escaped of [
+    '"api\\u005fbase":"x"',
+    '"metadata":{"t\\u0061gs":[]}',
+    '"fallbacks":[],"fallbacks":[]',
+  ]) {
+    const answer = await call(`{"model":"gpt-4o",${escaped}}`)
+    t.match(answer, { status: 400, json: { reason: 'member_refused' } }, `${escaped}, however it is written`)
   }
   const claude = { model: 'claude-x', max_tokens: 1, messages: [], fallbacks: [] }
   t.match(await call(claude, '/v1/messages'), { status: 400, json: { reason: 'member_refused' } })

@@ -23,6 +23,8 @@ export interface DialectEndpoint {
   readonly path: string
   /** Appended to the provider's base_url. */
   readonly upstreamPath: string
+  /** True: a body may leave the model to a stored prompt. Default: it must name one. */
+  readonly modelOptional?: true
   readonly doc: EndpointDoc
   /** The error event of the API's own vocabulary, blank line included. It makes a client's loop throw. */
   readonly errorEvent: (fault: StreamFault, requestId: string) => string

@@ -54,7 +54,11 @@ export const openai: Dialect<'openai'> = {
   endpoints: [
     endpoint('/v1/chat/completions', '/chat/completions', CHAT),
     endpoint('/v1/llm/chat', '/chat/completions', CHAT),
-    { ...endpoint('/v1/responses', '/responses', RESPONSES), errorEvent: responsesErrorEvent },
+    {
+      ...endpoint('/v1/responses', '/responses', RESPONSES),
+      errorEvent: responsesErrorEvent,
+      modelOptional: true,
+    },
     endpoint('/v1/completions', '/completions', COMPLETIONS),
     endpoint('/v1/embeddings', '/embeddings', EMBEDDINGS),
   ],

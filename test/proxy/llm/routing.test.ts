@@ -12,7 +12,7 @@ const two = options([
   anthropic(URL_A, { aliases: { quick: 'claude-haiku-4-5' } }),
 ])
 
-const found = (file: LlmOptions, model: string, dialect: DialectName = 'openai') =>
+const found = (file: LlmOptions, model: string | null, dialect: DialectName = 'openai') =>
   providerRouting(file)(model, dialect).map((target) => `${target.provider.name}:${target.model}`)
 
 await t.test('§3 a model goes to the providers whose patterns match, in the order of the file', async (t) => {
@@ -46,6 +46,9 @@ await t.test(
     t.strictSame(found(file, 'gpt-5'), ['openai:gpt-5'])
     t.throws(() => found(two, 'mistral'), { reason: 'model_unknown', status: 404, message: /mistral/ })
     t.throws(() => found(two, 'toString'), { message: /toString/ })
+    t.strictSame(found(file, null), ['local:null'], 'a stored prompt names the model')
+    t.throws(() => found(file, null, 'anthropic'), { message: /without a model is served by local/ })
+    t.throws(() => found(two, null), { reason: 'model_unknown', message: /names no model.*default_provider/ })
   },
 )
 
