@@ -1,5 +1,5 @@
 import { isObject, type UnknownRecord } from '../../db/support/json.ts'
-import { UnfinishedChange } from '../command.ts'
+import { UnfinishedChange, WrongUsage } from '../command.ts'
 
 /**
  * An answer of the admin API: `body` is parsed JSON, text if it is not JSON, null if there was none. `etag`:
@@ -45,10 +45,13 @@ export const adminAnswer = (
 })
 
 const WAITS = 202
+/** The body cannot be read, or has fields that are not valid. */
+const UNUSABLE: readonly number[] = [400, 422]
 
 /**
  * Returns the answer's body if the status is the expected one. Throws the service's own sentence; an {@link
- * UnfinishedChange} if the change waits for a second operator (docs/operators.md#two-people).
+ * UnfinishedChange} if the change waits for a second operator (docs/operators.md#two-people), a {@link
+ * WrongUsage} if the gateway cannot use what it was given.
  */
 export function expectStatus(
   { status, body: whole }: AdminAnswer,
@@ -58,7 +61,8 @@ export function expectStatus(
   const body = (whole ?? {}) as Record<string, unknown>
   if (status === expected) return body
   if (status === WAITS && isObject(whole)) throw new UnfinishedChange(waitingText(whole))
-  throw new Error(typeof body.message === 'string' ? body.message : `the gateway answered ${status}`)
+  const sentence = typeof body.message === 'string' ? body.message : `the gateway answered ${status}`
+  throw UNUSABLE.includes(status) ? new WrongUsage(sentence) : new Error(sentence)
 }
 
 const waitingText = ({ proposal_id: id, expires_at: until }: UnknownRecord): string =>

@@ -1,9 +1,10 @@
+import { existsSync } from 'node:fs'
 import { Agent, type Dispatcher, request } from 'undici'
 import { isObject } from '../../db/support/json.ts'
 import { readSettings } from '../../proxy/boot/settings.ts'
 import { type Identity, readIdentity } from '../client/identity/identity.ts'
 import { clientSession } from '../client/signing/session.ts'
-import { GATEWAY_OPTION, type OptionValues } from '../command.ts'
+import { GATEWAY_OPTION, type OptionValues, WrongUsage } from '../command.ts'
 import { type AdminAnswer, type AdminCall, adminAnswer, type CallOptions } from './call.ts'
 import { withControl } from './control.ts'
 
@@ -20,6 +21,7 @@ async function withOperator<T>(
   url: string | undefined,
   work: (call: AdminCall) => Promise<T>,
 ): Promise<T> {
+  if (!existsSync(directory)) throw new WrongUsage(`--as ${directory}: there is no such directory`)
   const identity = readIdentity(directory, url)
   const { cert, key, ca } = identity
   const bare = new Agent({ connect: { ca, cert, key, rejectUnauthorized: true }, allowH2: false })
@@ -107,6 +109,6 @@ export async function withAdministration<T>(
 ): Promise<T> {
   const directory = operatorDirectory(door)
   if (directory !== undefined) return withOperator(directory, door.gateway, work)
-  if (door.gateway !== undefined) throw new Error('--gateway needs --as DIR')
+  if (door.gateway !== undefined) throw new WrongUsage('--gateway needs --as DIR')
   return withControl(readSettings(process.env, process.cwd()), work)
 }

@@ -1,3 +1,4 @@
+import { existsSync } from 'node:fs'
 import type { Rehearsal } from '../../proxy/admin/conditions/record.ts'
 import { loadConfiguration, namedChecks } from '../../proxy/wiring/configuration.ts'
 import { type AdminCall, expectStatus } from '../admin/call.ts'
@@ -85,6 +86,7 @@ async function settingsOf(options: RehearseOptions): Promise<object> {
   if (config === undefined) return said
   if (Object.keys(said).length > 0)
     throw new WrongUsage('--config cannot be combined with --mode, --no-downgrade or --enforce-tools-call')
+  if (!existsSync(config)) throw new WrongUsage(`--config ${config}: there is no such directory`)
   const configuration = await loadConfiguration(config, process.env)
   try {
     return {

@@ -114,21 +114,20 @@ type VerdictQuestion = () => CallVerdict
 
 /**
  * The first refusal. Whatever a question that cannot be answered would have said: a call that a later one
- * refuses is refused.
+ * refuses is refused. Throws one {@link NotRecomputable} that names every open question.
  */
 function firstOf(asked: readonly VerdictQuestion[]): CallVerdict {
-  let open: NotRecomputable | null = null
+  const open = new Set<string>()
   for (const question of asked) {
     try {
       const refusal = question()
       if (refusal) return refusal
     } catch (error) {
       if (!(error instanceof NotRecomputable)) throw error
-      open ??= error
+      open.add(error.message)
     }
   }
-  if (open) throw open
-  return null
+  return open.size === 0 ? null : throwNotRecomputable([...open].join('; '))
 }
 
 const verdictOf = (reason: string | null): CallVerdict =>

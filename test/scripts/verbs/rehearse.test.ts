@@ -1,4 +1,4 @@
-import { cp, writeFile } from 'node:fs/promises'
+import { cp, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import t from 'tap'
 import { CHAT, testGateway } from '../../support/gateway.ts'
@@ -38,6 +38,17 @@ await t.test(
       [['acme::bot'], /give a principal and a change/],
       [['--set', 'x'], /give a principal and a change/],
       [['acme::bot', '--set', 'x', '--last', 'ever'], /--last must be like 90m, 24h or 30d, got "ever"/],
+      [['acme::bot', '--set', 'x', '--last', '99999d'], /^sallyport: since: /],
+      [['acme::bot', '--set', 'X!'], /^sallyport: changes\[0\]\.capabilities\[0\]: must match/],
+      [['acme::nobody', '--set', 'x'], /^sallyport: changes\[0\]\.principal: is not a principal/],
+      [['acme::bot', '--bind', 'nowhere'], /^sallyport: changes\[0\]\.resource: is not an MCP server/],
+      [['--mode', 'sometimes'], /^sallyport: changes\[0\]\.settings\.egress_dpop_mode: /],
+      [['--config', '/nowhere'], /^sallyport: --config \/nowhere: there is no such directory$/m],
+      [['acme::bot', '--set', 'x', '--as', '/nowhere'], /^sallyport: --as \/nowhere: there is no such dir/],
+      [
+        ['acme::bot', '--set', 'x', '--gateway', 'https://localhost'],
+        /^sallyport: --gateway needs --as DIR$/m,
+      ],
     ] as const)
       t.match(await rehearse(...args), { code: 2, err })
     const usage = await sallyport(['usage', 'acme::bot'], env)
@@ -50,11 +61,6 @@ await t.test(
       /used llm\.chat; held but not used: x\nmake rehearse ARGS='acme::bot --set llm\.chat --last 24h'\n$/,
     )
     t.match(await sallyport(['usage'], env), { code: 1, err: /name one principal/ })
-
-    t.match(await rehearse('acme::nobody', '--set', 'x'), {
-      code: 1,
-      err: /^sallyport: changes\[0\]\.principal: .*\n$/,
-    })
   },
 )
 
@@ -82,6 +88,11 @@ await t.test(
 })\n`
     for (const directory of [gateway.pluginsDir, next]) await writeFile(join(directory, 'none.ts'), code)
     await writeFile(join(next, '35-none.yaml'), own)
+    await writeFile(join(next, 'more.ts'), code.replace("'none'", "'more'"))
+    await writeFile(join(next, '36-more.yaml'), own.replace('none', 'more'))
+    const open = 'the check none was never asked; the check more was never asked'
+    t.match(await rehearse(), { code: 4, out: new RegExp(`^cannot be decided: 1, ${open}$`, 'm') })
+    await rm(join(next, '36-more.yaml'))
     t.match(await rehearse(), { code: 4, out: /^cannot be decided: 1, the check none was never asked$/m })
     await writeFile(join(gateway.pluginsDir, '35-none.yaml'), `shadow: true\n${own}`)
     t.equal(await gateway.reload(), true)

@@ -258,7 +258,7 @@ t.test('docs/rehearsal.md#undecidable: a summary that does not say enough', asyn
   ]
   t.equal(
     fate(fetched, { settings: { enforceToolsCall: false } }),
-    'undecidable: summaries that name no tool',
+    'undecidable: summaries that name no tool; its arguments were never looked at',
   )
   t.equal(fate(fetched, { capabilities: ['http.get', 'x'] }), 'unchanged')
   const nobody = { request_id: null, principal_id: null, principal_type: null, status: 'denied' }
