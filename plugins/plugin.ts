@@ -342,14 +342,20 @@ function afterFaults(faults: readonly SettlementFault[], settled: SettleCall): S
 }
 
 function notifySettled(by: string, work: () => unknown, onFault: OnFault): void {
+  const report = (error: unknown): void => {
+    for (const fault of error instanceof SettlementFaults ? error.errors : [error]) onFault(by, fault)
+  }
   try {
     const told = work()
     // Nobody waits for it, but a rejection that nobody hears would end the process.
-    if (isThenable(told)) told.then(undefined, (error: unknown) => onFault(by, error))
+    if (isThenable(told)) told.then(undefined, report)
   } catch (error) {
-    onFault(by, error)
+    report(error)
   }
 }
+
+/** Thrown by a plugin that settles for several: each of its errors is reported by itself. */
+export class SettlementFaults extends AggregateError {}
 
 const isThenable = <Value>(given: Value | PromiseLike<Value>): given is PromiseLike<Value> =>
   typeof given === 'object' && given !== null && 'then' in given && typeof given.then === 'function'

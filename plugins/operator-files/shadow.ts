@@ -1,5 +1,5 @@
 import type { CheckVerdict } from '../facts.ts'
-import type { Arrival, CallSettlement, Plugin } from '../plugin.ts'
+import { type Arrival, type CallSettlement, type Plugin, SettlementFaults } from '../plugin.ts'
 import { toRefusal } from '../refusal.ts'
 import type { CheckFacts, CheckPlugin } from './module.ts'
 
@@ -24,8 +24,8 @@ export function shadowChecks(checks: readonly CheckPlugin[]): Plugin<ShadowedFac
       }
     },
     settled: async (facts, settlement) => {
-      await settle(checks, facts, settlement)
-      for (const fault of facts.shadowFaults ?? []) throw fault
+      const faults = [...(facts.shadowFaults ?? []), ...(await settle(checks, facts, settlement))]
+      if (faults.length > 0) throw new SettlementFaults(faults)
     },
   }
 }
@@ -39,16 +39,30 @@ async function verdictOf(
     return { verdict: 'pass' }
   } catch (error) {
     const failed = toRefusal(error, 'plugin_failed').reason === 'plugin_failed'
-    return failed ? { verdict: 'failed', fault: error } : { verdict: 'refuse' }
+    return failed ? { verdict: 'failed', fault: faultOf(check, error) } : { verdict: 'refuse' }
   }
 }
 
-/** Settles with the checks that would have let the call through, as when they judge. */
+const faultOf = ({ name }: CheckPlugin, cause: unknown): Error =>
+  new Error(`the check ${name}, which only watches, failed`, { cause })
+
+/**
+ * Settles with the checks that would have let the call through, as when they judge. Resolves to the faults of
+ * those that fail at it.
+ */
 async function settle(
   checks: readonly CheckPlugin[],
   facts: ShadowedFacts,
   settlement: CallSettlement,
-): Promise<void> {
+): Promise<readonly Error[]> {
   const passed = checks.filter((_, index) => facts.shadows?.[index] === 'pass')
-  await Promise.all(passed.map(async (check) => check.settled?.(facts, settlement)))
+  const settled = passed.map(async (check) => {
+    try {
+      await check.settled?.(facts, settlement)
+      return []
+    } catch (error) {
+      return [faultOf(check, error)]
+    }
+  })
+  return (await Promise.all(settled)).flat()
 }

@@ -6,11 +6,12 @@ import { mcpStage, type Stage, tool, toolServer } from '../support/mcp/stage.ts'
 
 const EXAMPLE = join(import.meta.dirname, '../../plugins/config/examples/policy')
 
-// One of each kind: a policy that refuses gpt-5.5, a module that refuses all, one that breaks, one that passes.
+// A policy that refuses gpt-5.5, a module that refuses all, two that break, one that passes.
 const WATCHING = {
   '35-policy.yaml': `plugin: policy\nshadow: true\nengine: opa-wasm\nbundle: ${EXAMPLE}/policy.wasm\ndata: ${EXAMPLE}/data.json\ndeadline_ms: 10000\n`,
   '36-refuse.yaml': 'plugin: ./own.ts\nshadow: true\ndoes: refuse\n',
   '37-break.yaml': 'plugin: ./own.ts\nshadow: true\ndoes: break\n',
+  '38-break-too.yaml': 'plugin: ./own.ts\nshadow: true\ndoes: break_too\n',
   '38-pass.yaml': 'plugin: ./own.ts\nshadow: true\ndoes: pass\n',
 }
 const OWN = `export const plugin = ({ does }, { Refusal }) => ({
@@ -19,7 +20,7 @@ const OWN = `export const plugin = ({ does }, { Refusal }) => ({
   admit: (facts) => {
     facts.principal.capabilities.length = 0
     if (does === 'refuse') throw new Refusal('policy_denied', { message: 'canary' })
-    if (does === 'break') throw new Error('canary')
+    if (does.startsWith('break')) throw new Error('canary of ' + does)
   },
   settled: (_, { status }) => {
     if (does === 'pass') globalThis.settledInShadow = [...(globalThis.settledInShadow ?? []), status]
@@ -96,9 +97,17 @@ await t.test(
     const { text: metrics } = await stage.admin('GET', '/metrics')
     t.match(metrics, /sallyport_shadow_verdicts_total\{check="policy",verdict="refuse"\} [1-9]/)
     t.match(metrics, /sallyport_shadow_verdicts_total\{check="break",verdict="failed"\} [5-9]/)
-    t.match(metrics, /sallyport_faults_total\{step="shadow"\} [5-9]/, 'and why is in the log')
+    const [, failed] = /verdicts_total\{check="break",verdict="failed"\} (\d+)/.exec(metrics) ?? []
+    t.ok(metrics.includes(`sallyport_faults_total{step="shadow"} ${2 * Number(failed)}`), 'each is counted')
     await stage.close(0)
-    t.match(JSON.stringify(stage.log), /canary/)
+    const faults = stage.log.filter(({ step }) => step === 'shadow').map(({ err }) => err.message)
+    for (const name of ['break', 'break_too'])
+      t.ok(
+        faults.filter((text) => text.startsWith(`the check ${name}, which only watches, failed: `)).length >=
+          5,
+        `each that failed in a call is logged: ${name}`,
+      )
+    t.match(JSON.stringify(stage.log), /canary of break_too/)
     const { settledInShadow } = globalThis as { settledInShadow?: readonly string[] }
     t.ok(
       (settledInShadow ?? []).length >= 5 && !settledInShadow?.includes('never'),
@@ -111,6 +120,7 @@ await t.test(
       { name: 'policy', shadow: true },
       { name: 'refuse', shadow: true },
       { name: 'break', shadow: true },
+      { name: 'break_too', shadow: true },
       { name: 'pass', shadow: true },
     ])
     const decided = rows.filter(({ config_digest: digest }) => digest === loaded?.config_digest)
@@ -121,6 +131,7 @@ await t.test(
         { name: 'policy', verdict: model === 'gpt-5.5' ? 'refuse' : /pass|refuse/, shadow: true },
         { name: 'refuse', verdict: 'refuse', shadow: true },
         { name: 'break', verdict: 'failed', shadow: true },
+        { name: 'break_too', verdict: 'failed', shadow: true },
         { name: 'pass', verdict: 'pass', shadow: true },
       ])
     for (const { detail } of decided.filter(({ status }) => status === 'denied'))
@@ -159,6 +170,7 @@ await t.test(
       { name: 'policy', verdict: 'pass', shadow: true },
       { name: 'refuse', verdict: 'refuse', shadow: true },
       { name: 'break', verdict: 'failed', shadow: true },
+      { name: 'break_too', verdict: 'failed', shadow: true },
       { name: 'pass', verdict: 'pass', shadow: true },
       { name: 'pass', verdict: 'pass', shadow: undefined },
     ])
