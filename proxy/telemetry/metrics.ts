@@ -20,7 +20,6 @@ export interface GatewayMetrics {
   readonly secretUses: Counter
   readonly shadowVerdicts: Counter<'check' | 'verdict'>
   readonly candidateVerdicts: Counter<'result'>
-  readonly expectationsBroken: Gauge
   readonly overBudget: Counter
   /** Anchors of the ledger that could not take a checkpoint, by the anchor. */
   readonly anchorFailures: Counter<'anchor'>
@@ -38,6 +37,8 @@ interface GaugeSources {
   readonly unsealed: () => Promise<number>
   /** Counts the anchors that have lacked a checkpoint for too long. */
   readonly lateAnchors: () => Promise<number>
+  /** Counts the expectations that do not hold now. */
+  readonly brokenExpectations: () => Promise<number>
   readonly quarantined: () => Promise<number>
   readonly unreadable: () => Promise<number>
   /** The bytes that are free for the database, and those kept for allowed rows. */
@@ -81,6 +82,12 @@ export function createMetrics(ask: GaugeSources): GatewayMetrics {
     'sallyport_audit_anchors_late',
     'Anchors that have lacked a checkpoint for more than two minutes.',
     ask.lateAnchors,
+  )
+  gauge(
+    registry,
+    'sallyport_expectations_broken',
+    'Expectations of 90-expect.yaml that do not hold.',
+    ask.brokenExpectations,
   )
   gauge(
     registry,
@@ -195,11 +202,6 @@ export function createMetrics(ask: GaugeSources): GatewayMetrics {
       name: 'sallyport_candidate_verdicts_total',
       help: 'Calls of principals that have a candidate set, by what it would have changed.',
       labelNames: ['result'],
-      registers,
-    }),
-    expectationsBroken: new Gauge({
-      name: 'sallyport_expectations_broken',
-      help: 'Expectations of 90-expect.yaml that were broken when the files were last read.',
       registers,
     }),
     anchorFailures: new Counter({

@@ -6,7 +6,7 @@ import type { EnvironmentVariables } from '../../plugins/operator-files/expand.t
 import { type MonotonicClock, monotonicClock } from '../../plugins/secrets/throttle.ts'
 import { recordTrustedCas } from '../admin/audit/record-trust.ts'
 import { backfillRecordV2 } from '../admin/audit/record-version.ts'
-import { logBrokenExpectations } from '../admin/conditions/tell.ts'
+import { brokenExpectationsOf, logBrokenExpectations } from '../admin/conditions/tell.ts'
 import { type DataDirectory, openDataDirectory } from '../boot/data-directory.ts'
 import { makeDataDirectory } from '../boot/prepare-directory.ts'
 import type { Settings } from '../boot/settings.ts'
@@ -153,6 +153,9 @@ async function openGateway(opening: OpenOptions): Promise<Gateway> {
   const { metrics, drain, budget, ledger } = services
   const inForce = swappableConfiguration(services, opening.configuration)
   services.mounted.reroute = inForce.remount
+  services.mounted.brokenExpectations = brokenExpectationsOf(dataDirectory.database, () =>
+    expectedOf(inForce.configuration()),
+  )
   services.mounted.lateAnchors = lateAnchorsOf(dataDirectory.database, inForce.configuration, clock)
   const digest = (): string => inForce.configuration().digest
   const note: WriteServiceRow = (action, detail, judgedBy = digest()) =>
@@ -246,12 +249,11 @@ async function checkAnchors(
 
 /** Says which sentences of the files do not hold. */
 function reportExpectations(
-  { dataDirectory: { database }, logs: { log }, metrics }: GatewayServices,
+  { dataDirectory: { database }, logs: { log } }: GatewayServices,
   configuration: Configuration,
 ): Promise<void> {
   const { file = '' } = configuration.files.find(({ plugin }) => plugin === 'expect') ?? {}
-  const count = (broken: number): void => metrics.expectationsBroken.set(broken)
-  return logBrokenExpectations(expectedOf(configuration), file, { database, log, count })
+  return logBrokenExpectations(expectedOf(configuration), file, { database, log })
 }
 
 const STARTED = { node: process.versions.node }

@@ -89,7 +89,11 @@ export interface GatewayServices {
    * Set by `gateway.ts` alone, once routes are made: what makes them again, and what counts the anchors that
    * are late.
    */
-  readonly mounted: { reroute: () => void; lateAnchors: () => Promise<number> }
+  readonly mounted: {
+    reroute: () => void
+    lateAnchors: () => Promise<number>
+    brokenExpectations: () => Promise<number>
+  }
   /**
    * The base URLs that clients reach the gateway by. Empty until the listeners are open, so read them when
    * they are needed.
@@ -172,7 +176,12 @@ export async function openServices(
   await disk.look()
   const listeners = new OpenListeners(settings)
   const { baseUrls, adminUrls, issuer } = listeners
-  const mounted: GatewayServices['mounted'] = { reroute: () => {}, lateAnchors: () => Promise.resolve(0) }
+  const none = (): Promise<number> => Promise.resolve(0)
+  const mounted: GatewayServices['mounted'] = {
+    reroute: () => {},
+    lateAnchors: none,
+    brokenExpectations: none,
+  }
   const logKeys = new LogKeys({ database, ledger, passphrase, clock })
   const { keys, nonceSecret, subjectKeys } = await database.alone(async () => {
     await openTree(logKeys, database, dataDirectory.names)
@@ -200,6 +209,7 @@ export async function openServices(
     held: () => budget.held,
     unsealed: () => countUnsealed(database),
     lateAnchors: () => mounted.lateAnchors(),
+    brokenExpectations: () => mounted.brokenExpectations(),
     quarantined: () => countQuarantinedTools(database),
     unreadable: () => countUnreadableResources(database),
     diskFree: () => disk.free,

@@ -6,25 +6,38 @@ import { evaluateExpectations } from './expected.ts'
 interface ExpectationLogDependencies {
   readonly database: Database
   readonly log: Logger
-  /** Takes the number of sentences that do not hold. */
-  readonly count: (broken: number) => void
 }
 
 /**
  * Logs which expectations do not hold now. A service that refused to start for them could not be mended: it
- * logs, counts, and goes on. Never rejects.
+ * logs, and goes on. Never rejects.
  */
 export async function logBrokenExpectations(
   expected: ExpectationsInForce,
   file: string,
-  { database, log, count }: ExpectationLogDependencies,
+  { database, log }: ExpectationLogDependencies,
 ): Promise<void> {
   try {
     const broken = await evaluateExpectations({ database, expected }, null)
-    count(broken.length)
     for (const { line, sentence } of broken)
       log.error({ file, line, sentence }, `${file}:${line}: this expectation does not hold: ${sentence}`)
   } catch (error) {
     log.error({ err: error }, 'the expectations could not be judged')
+  }
+}
+
+/** Makes the function that counts the expectations which do not hold now. It reads once for all who ask at once. */
+export function brokenExpectationsOf(
+  database: Database,
+  expected: () => ExpectationsInForce,
+): () => Promise<number> {
+  let counting: Promise<number> | null = null
+  const count = async (): Promise<number> =>
+    (await evaluateExpectations({ database, expected: expected() }, null)).length
+  return () => {
+    counting ??= count().finally(() => {
+      counting = null
+    })
+    return counting
   }
 }

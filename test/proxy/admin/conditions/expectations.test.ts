@@ -202,6 +202,12 @@ await t.test(
     const isTold = (text: string) => /^sallyport_expectations_broken 2$/m.test(text)
     t.ok(isTold(await eventually(metric, isTold)))
     t.equal((await stage.callTool(deploy, 'files.read')).status, 200)
+    const patch = (capabilities: readonly string[]) =>
+      stage.admin('PATCH', `${AGENTS}/${deploy.id}/capabilities?force=true&reason=now`, { capabilities })
+    t.equal((await patch(['llm.chat'])).status, 200)
+    t.match(await metric(), /^sallyport_expectations_broken 3$/m, 'a forced change counts at once')
+    t.equal((await patch(['llm.chat', 'files.use'])).status, 200)
+    t.ok(isTold(await metric()), 'and so does what mends it')
     await stage.close(0)
     t.same(told(stage), [
       '90-expect.yaml:3: this expectation does not hold: acme::deploy may call nowhere.at_all',
