@@ -44,6 +44,7 @@ import {
   withoutSecrets,
 } from './upstream/headers.ts'
 import type { IdempotencyKeys } from './upstream/idempotency-keys.ts'
+import { withQuery } from './upstream/provider.ts'
 import { providerSecretTraces, readProviderWords } from './upstream/words.ts'
 
 /** Bytes. A provider's own refusal is read whole before it is passed on. */
@@ -165,7 +166,7 @@ const unusableAnswer = (
 
 function requestTo(
   target: ProviderTarget,
-  { granted, body, spans, headers, hangup }: LlmFacts,
+  { granted, body, spans, headers, query, hangup }: LlmFacts,
   { idempotencyKeys }: LlmDependencies,
 ): UpstreamRequest {
   const key = headers['idempotency-key']
@@ -178,7 +179,7 @@ function requestTo(
   return {
     permit: granted,
     method: 'POST',
-    url: urlOf(target, requested.endpoint.upstreamPath),
+    url: withQuery(urlOf(target, requested.endpoint.upstreamPath), query, target.query),
     headers: providerRequestHeaders(target.headers, headers, length, ownKey),
     body: parts,
     timeouts: target.timeouts,
@@ -230,7 +231,12 @@ async function passOnRefusal(
       ? await runInSlices(quotesSecretSteps(secrets, body), signal)
       : quotesSecret(secrets, body)
   if (quotes) return refuse(answered, secretQuotedError())
-  return { status, headers: responseHeaders(headers), body, report: () => reportOf(answered, {}) }
+  return {
+    status,
+    headers: responseHeaders(headers, answered.target.headers.returns),
+    body,
+    report: () => reportOf(answered, {}),
+  }
 }
 
 /** The failure of an answer that quotes the secrets of its request, for the log. */
@@ -247,7 +253,7 @@ function passOnAnswer(
   const { traces } = target.headers
   const { usage: names } = DIALECT_BY_NAME[target.provider.dialect]
   const { 'content-type': type = '', 'content-encoding': encoding, 'content-length': length } = stated
-  const headers = responseHeaders(stated)
+  const headers = responseHeaders(stated, target.headers.returns)
   if (Buffer.isBuffer(body)) {
     if (traces.length > 0 && quotesSecret(traces, body)) return refuse(answered, secretQuotedError())
     const report = () => comparedReport(answered, readUsage(names, type, encoding, body), facts, means)

@@ -2,6 +2,7 @@ import { z } from 'zod'
 import { HOP_BY_HOP } from '../egress/hop-by-hop.ts'
 import { DIALECT_BY_NAME, DIALECT_NAMES, DIALECTS } from './dialects/registry.ts'
 import { READ_MEMBERS } from './dialects/routing-members.ts'
+import { PASSED_HEADER, PASSED_QUERY, type PassedKind, passingObjection } from './upstream/passed-names.ts'
 
 /** Headers of one connection, or of the framing of one message: an operator's file must not set them. */
 const FRAMING_HEADERS: ReadonlySet<string> = new Set([
@@ -61,6 +62,40 @@ const memberName = z
   .regex(/^[A-Za-z0-9_-]{1,64}(\.[A-Za-z0-9_-]{1,64}|\*)?$/, 'must be the name of a member')
   .refine((name) => !READ_MEMBERS.includes(name), 'is what a call is routed by')
 
+/** The names that one list may have: each is compared for each header of a call that nothing else passes. */
+const MAX_PASSED = 50
+
+/** Makes the schema of one of the lists by which an operator lets more through. */
+const passed = (kind: PassedKind, description: string) =>
+  z
+    .array(
+      z
+        .string()
+        .regex(kind === 'pass_query' ? PASSED_QUERY : PASSED_HEADER, FORM[kind])
+        .superRefine((name, context) => {
+          const message = passingObjection(kind, name)
+          if (message !== null) context.addIssue({ code: 'custom', message })
+        }),
+    )
+    .max(MAX_PASSED)
+    .superRefine((names, context) => {
+      const folded = names.map((name) => (kind === 'pass_query' ? name : name.toLowerCase()))
+      for (const [index, name] of folded.entries()) {
+        if (folded.indexOf(name) < index)
+          context.addIssue({ code: 'custom', path: [index], message: 'stands there twice' })
+      }
+    })
+    .default([])
+    .describe(`${description} Never one of the gateway's own, a credential, or one of the connection.`)
+
+const HEADER_FORM =
+  'must be the name of an HTTP header, or the first four or more characters of names and a *'
+const FORM: Readonly<Record<PassedKind, string>> = {
+  pass_headers: HEADER_FORM,
+  pass_answer_headers: HEADER_FORM,
+  pass_query: 'must be the name of a parameter, as a URL has it',
+}
+
 const provider = z
   .strictObject({
     name: z
@@ -88,6 +123,16 @@ const provider = z
       .record(headerName, headerValue)
       .default({})
       .describe("Further headers of every request to this provider. They win over the caller's."),
+    pass_headers: passed(
+      'pass_headers',
+      'Headers of callers that go to this provider, in addition to those that always do ' +
+        '(docs/protocol.md#credentials). * at the end stands for any characters.',
+    ),
+    pass_query: passed('pass_query', "Parameters of callers' URLs that go to this provider likewise."),
+    pass_answer_headers: passed(
+      'pass_answer_headers',
+      'Headers of this provider that go to callers, in addition to those that always do.',
+    ),
     aliases: z
       .record(model, model)
       .default({})

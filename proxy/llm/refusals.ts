@@ -4,6 +4,7 @@ import type { DialectEndpoint } from './dialects/dialect.ts'
 import type { LlmProvider } from './options.ts'
 import { UpstreamError, type UpstreamErrorKind, type UpstreamHeaders } from './upstream/answer.ts'
 import { requestIdOf, responseHeaders } from './upstream/headers.ts'
+import { passedNames } from './upstream/passed-names.ts'
 import type { ProviderWords } from './upstream/words.ts'
 
 const REASON_OF_KIND = {
@@ -52,7 +53,7 @@ export async function refusalOfFailure(
   return new Refusal(reason, {
     detail: { provider: provider.name, ...(status !== null && { upstream_status: status }) },
     ...(message !== undefined && { message, said }),
-    headers: reason === 'provider_auth_failed' ? {} : waitingHeaders(headers),
+    headers: reason === 'provider_auth_failed' ? {} : waitingHeaders(headers, provider),
     report: { attempts, ...(requestId !== null && { upstream_request_id: requestId }) },
     cause,
   })
@@ -96,14 +97,20 @@ export const notConfiguredFailure = (provider: LlmProvider): ProviderFailure => 
   status: null,
 })
 
-/** Picks the headers by which the provider says when to come back, and how much is left. */
-function waitingHeaders(headers: UpstreamHeaders): Record<string, string> {
+/**
+ * Picks the headers by which the provider says whether and when to come back, and how much is left; and those
+ * that the operator lets through.
+ */
+function waitingHeaders(headers: UpstreamHeaders, provider: LlmProvider): Record<string, string> {
+  const returns = passedNames('pass_answer_headers', provider.pass_answer_headers)
   return Object.fromEntries(
-    Object.entries(responseHeaders(headers)).filter(
-      ([name]) => name.startsWith('retry-after') || name.includes('ratelimit-'),
+    Object.entries(responseHeaders(headers, returns)).filter(
+      ([name]) => WAITING.test(name) || returns?.(name) === true,
     ),
   )
 }
+
+const WAITING = /^retry-after|^x-should-retry$|ratelimit/
 
 /**
  * Tells a client's loop, by the endpoint's own error event, that its stream was cut off

@@ -170,17 +170,18 @@ await t.test(
 
 await t.test("the provider's own code reaches the OpenAI SDK: a quota is no rate", async (t) => {
   const gateway = await testGateway(t)
+  let asked = 0
   gateway.upstream.answer = (res) => {
-    res.writeHead(429, { 'content-type': 'application/json', 'retry-after': '9', 'x-request-id': 'up_3' })
+    asked += 1
+    const advice = { 'retry-after': '9', 'x-should-retry': 'false' }
+    res.writeHead(429, { 'content-type': 'application/json', 'x-request-id': 'up_3', ...advice })
     res.end(
       '{"error":{"message":"You exceeded your quota.","type":"insufficient_quota","param":null,"code":"insufficient_quota"}}',
     )
   }
   const client = openaiOf(t, gateway, await gateway.enroll('bot', ['llm.chat']))
-  const error = await caught(
-    client.chat.completions.create(hello(), { maxRetries: 0 }),
-    OpenAI.RateLimitError,
-  )
+  const error = await caught(client.chat.completions.create(hello()), OpenAI.RateLimitError)
+  t.equal(asked, 1, 'a spent quota is asked for once: the provider’s x-should-retry reaches the SDK')
   t.match(error, { code: 'insufficient_quota', type: 'insufficient_quota', param: null })
   t.equal(error.message, '429 You exceeded your quota.')
   t.match(error.error, { details: { error_code: 'provider_rate_limited', provider: 'openai' } })

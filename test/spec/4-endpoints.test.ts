@@ -178,8 +178,8 @@ await t.test('§4.3 each LLM endpoint reaches its own path at the provider', asy
     '/v1/responses': '/v1/responses',
     '/v1/embeddings': '/v1/embeddings',
     '/v1/completions': '/v1/completions',
-    '/v1/messages?beta=true': '/v1/messages',
-    '/v1/messages/count_tokens': '/v1/messages/count_tokens',
+    '/v1/messages?beta=true&key=k': '/v1/messages?beta=true',
+    '/v1/messages/count_tokens?beta=true': '/v1/messages/count_tokens?beta=true',
   }
   for (const [path, upstream] of Object.entries(doors)) {
     const model = upstream.startsWith('/v1/messages') ? 'claude-test' : 'gpt-test'

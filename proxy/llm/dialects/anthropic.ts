@@ -50,6 +50,7 @@ export const anthropic: Dialect<'anthropic'> = {
     response: [],
     responsePrefixes: ['anthropic-ratelimit-'],
   },
+  query: ['beta'],
   models: {
     upstreamPath: '/models?limit=1000',
     parse: parseModelList,

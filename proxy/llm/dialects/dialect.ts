@@ -12,6 +12,8 @@ export interface Dialect<Name extends string = string> {
   readonly endpoints: readonly DialectEndpoint[]
   readonly key: KeyFormat
   readonly headers: DialectHeaders
+  /** The parameters of a caller's URL that are passed on to providers. They choose a version of the API. */
+  readonly query: readonly string[]
   readonly models: ModelListFormat
   readonly usage: UsageNames
 }

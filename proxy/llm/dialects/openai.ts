@@ -70,6 +70,8 @@ export const openai: Dialect<'openai'> = {
     response: ['openai-model', 'openai-processing-ms', 'openai-version'],
     responsePrefixes: [],
   },
+  // Azure's.
+  query: ['api-version'],
   models: {
     upstreamPath: '/models',
     parse: parseModelList,

@@ -9,6 +9,7 @@ import {
 import { DIALECT_BY_NAME, DIALECTS } from '../dialects/registry.ts'
 import type { LlmProvider } from '../options.ts'
 import type { UpstreamHeaders } from './answer.ts'
+import { type IsPassedName, passedNames } from './passed-names.ts'
 
 /**
  * The headers of a caller's request that a provider may see. All others stay here (docs/threats.md#t2, #t3,
@@ -35,9 +36,15 @@ const RESPONSE_NAMES: ReadonlySet<string> = new Set([
   'content-type',
   'retry-after',
   'retry-after-ms',
+  // SDKs do not send again what a retry cannot cure, such as a call past a quota.
+  'x-should-retry',
   ...DIALECTS.flatMap(({ headers }) => headers.response),
 ])
-const RESPONSE_PREFIXES = ['x-ratelimit-', ...DIALECTS.flatMap(({ headers }) => headers.responsePrefixes)]
+const RESPONSE_PREFIXES = [
+  'x-ratelimit-',
+  'ratelimit',
+  ...DIALECTS.flatMap(({ headers }) => headers.responsePrefixes),
+]
 // One expression: it is asked of each header of each answer.
 const RESPONSE_PREFIX = new RegExp(`^(?:${RESPONSE_PREFIXES.join('|')})`)
 
@@ -63,6 +70,10 @@ export interface FixedHeaders {
   readonly passthrough: boolean
   /** Traces of the secrets among these headers, which no answer may quote. */
   readonly traces: SecretTraces
+  /** Further headers of callers that the operator lets through; null: none. */
+  readonly passes: IsPassedName | null
+  /** Further headers of answers that the operator lets through; null: none. */
+  readonly returns: IsPassedName | null
 }
 
 /**
@@ -88,6 +99,8 @@ export function fixedHeaders(provider: LlmProvider): FixedHeaders {
     names: new Set([...Object.keys(ours), ...defaults.map(([name]) => name)]),
     passthrough: provider.auth === 'passthrough',
     traces: secretTraces(credentialsIn(provider)),
+    passes: passedNames('pass_headers', provider.pass_headers),
+    returns: passedNames('pass_answer_headers', provider.pass_answer_headers),
   }
 }
 
@@ -136,7 +149,8 @@ export function providerRequestHeaders(
   for (const name in caller) {
     const value = caller[name]
     if (typeof value !== 'string' || fixed.names.has(name)) continue
-    if (maySee(name) && !nominated?.has(name)) headers.push(name, value)
+    const goes = maySee(name) || (fixed.passes?.(name) && !isOwnCredential(value))
+    if (goes && !nominated?.has(name)) headers.push(name, value)
   }
   if (idempotencyKey !== null && !fixed.names.has(IDEMPOTENCY) && !nominated?.has(IDEMPOTENCY)) {
     headers.push(IDEMPOTENCY, idempotencyKey)
@@ -146,7 +160,7 @@ export function providerRequestHeaders(
   }
   if (fixed.passthrough) {
     for (const [name, value] of Object.entries(callerCredentials(caller)))
-      if (!fixed.names.has(name)) headers.push(name, value)
+      if (!fixed.names.has(name) && !fixed.passes?.(name)) headers.push(name, value)
   }
   if (contentLength !== null)
     headers.push('content-type', 'application/json', 'content-length', String(contentLength))
@@ -197,18 +211,25 @@ export const isShortJson = (headers: UpstreamHeaders): boolean =>
 
 /**
  * Picks the headers of an answer that a caller may see, with the provider's request id under a name of its
- * own.
+ * own. `returns`: those that the operator lets through in addition.
  */
-export function responseHeaders(upstream: UpstreamHeaders): Record<string, string> {
+export function responseHeaders(
+  upstream: UpstreamHeaders,
+  returns: IsPassedName | null = null,
+): Record<string, string> {
   const kept: Record<string, string> = {}
   for (const name in upstream) {
     const value = upstream[name]
-    if (value !== undefined && (RESPONSE_NAMES.has(name) || RESPONSE_PREFIX.test(name))) kept[name] = value
+    if (value === undefined || (name === 'x-should-retry' && !ADVICE.test(value))) continue
+    if (RESPONSE_NAMES.has(name) || RESPONSE_PREFIX.test(name) || returns?.(name)) kept[name] = value
   }
   const id = requestIdOf(upstream)
   if (id !== null) kept['x-upstream-request-id'] = id
   return kept
 }
+
+/** The two values that SDKs read. */
+const ADVICE = /^(?:true|false)$/
 
 /** Returns the provider's own id of this request, or null if it states none that is sane. */
 export function requestIdOf(upstream: UpstreamHeaders): string | null {

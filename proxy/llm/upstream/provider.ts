@@ -9,13 +9,16 @@ export interface ProviderConnection {
   /** The URL of each endpoint of its dialect, by `upstreamPath`. */
   readonly urls: ReadonlyMap<string, URL>
   readonly headers: FixedHeaders
+  /** The parameters of a caller's URL that go there. */
+  readonly query: ReadonlySet<string>
 }
 
 export function connectionTo(provider: LlmProvider): ProviderConnection {
-  const { endpoints } = DIALECT_BY_NAME[provider.dialect]
+  const { endpoints, query } = DIALECT_BY_NAME[provider.dialect]
   return {
     timeouts: timeoutsOf(provider),
     headers: fixedHeaders(provider),
+    query: new Set([...query, ...provider.pass_query]),
     urls: new Map(endpoints.map(({ upstreamPath: path }) => [path, urlAtProvider(provider, path)])),
   }
 }
@@ -29,3 +32,16 @@ export const timeoutsOf = (provider: LlmProvider): UpstreamTimeouts => ({
 /** Returns the URL of a path at a provider. `path`: may end with a query. */
 export const urlAtProvider = (provider: LlmProvider, path: string): URL =>
   new URL(provider.base_url.replace(/\/+$/, '') + path)
+
+/**
+ * Returns the URL of an endpoint with those of a caller's parameters that go there, each as it is written and
+ * however often it stands. One whose name is escaped does not go.
+ */
+export function withQuery(url: URL, query: string, passed: ReadonlySet<string>): URL {
+  if (query === '') return url
+  const kept = query.split('&').filter((pair) => passed.has(pair.split('=', 1)[0] ?? ''))
+  if (kept.length === 0) return url
+  const full = new URL(url)
+  full.search = kept.join('&')
+  return full
+}

@@ -511,3 +511,55 @@ await t.test('F-19 a caller who hangs up stops the call, and no further provider
   await closed
   t.equal(second.connections(), 0)
 })
+
+for (const [what, file, query, sent] of [
+  ['beta of Anthropic', anthropic, 'beta=true', '?beta=true'],
+  ['a version of Azure’s API', openai, 'api-version=preview', '?api-version=preview'],
+  ['what the operator names', openai, 'trace=1&include[]=a&include[]=b', '?include[]=a&include[]=b'],
+  ['nothing else', openai, 'beta=true&key=canary&%69nclude[]=x&Api-Version=1&=&&', ''],
+  ['no query', anthropic, '', ''],
+] as const) {
+  await t.test(`§3 of a caller's query goes to the provider: ${what}`, async (t) => {
+    const { url, seen } = await rawUpstream(t, ok)
+    const path = file === anthropic ? '/v1/messages' : '/v1/chat/completions'
+    await handle([file(url, { models: ['*'], pass_query: ['include[]'] })], { path, query, body: CHAT })
+    const [, target] = seen[0]?.head.split(' ') ?? []
+    t.equal(target, path + sent)
+  })
+}
+
+await t.test(
+  '§8 what the provider says of retries reaches the caller, whoever words the answer',
+  async (t) => {
+    const said = {
+      'x-should-retry': 'false',
+      'x-acme-quota': '0',
+      'x-acme-token': 'canary',
+      'set-cookie': 'c',
+    }
+    const file = { pass_answer_headers: ['x-acme-*'] }
+    for (const status of [429, 500, 529]) {
+      const { url } = await rawUpstream(t, failing(status, QUOTA, { ...said, 'ratelimit-reset': '9' }))
+      t.strictSame((await refusal([openai(url, file)])).headers, {
+        'x-should-retry': 'false',
+        'x-acme-quota': '0',
+        'ratelimit-reset': '9',
+      })
+    }
+    for (const status of [200, 400]) {
+      const { url } = await rawUpstream(t, failing(status, '{}', said))
+      t.strictSame((await handle([openai(url, file)])).headers, {
+        'content-type': 'application/json',
+        'x-should-retry': 'false',
+        'x-acme-quota': '0',
+      })
+      t.notOk((await handle([openai(url)])).headers?.['x-acme-quota'], 'unless it is named: it stays here')
+    }
+    const { url } = await rawUpstream(t, failing(401, '{}', said))
+    t.strictSame(
+      (await refusal([openai(url, file)])).headers,
+      {},
+      'a quarrel about our key says nothing to callers',
+    )
+  },
+)

@@ -18,6 +18,9 @@ await t.test('§8 the file of the wire contract is accepted, with its defaults',
     auth: 'bearer',
     models: [],
     headers: {},
+    pass_headers: [],
+    pass_query: [],
+    pass_answer_headers: [],
     aliases: {},
     refuse_members: [],
     allow_members: [],
@@ -65,3 +68,67 @@ await t.test('§8 a name that is used twice, and a default that names nobody, ar
     /default_provider: names no provider/,
   )
 })
+
+/** Names that no list lets through, by list: of ours, of credentials, of the connection. */
+const NEVER: Readonly<Record<string, readonly string[]>> = {
+  pass_headers: [
+    ...['X-Admin-Secret', 'x_admin_secret', 'x-admin-*', 'DPoP', 'dpop-nonce', 'mcp-session-id', 'Mcp_Name'],
+    ...['x-sallyport-agent', 'sallyport-id', 'x-mcp-proxy-agent', 'idempotency-key', 'Idempotency_Key'],
+    ...['last-event-id', 'if-rehearsed', 'audit-receipt', 'mcp-proxy-data', 'mcp-*', 'x-spiffe-id'],
+    ...['Authorization', 'x-api-key', 'X_API_KEY', 'api-key', 'x-goog-api-key', 'cookie', 'Cookie2'],
+    ...['proxy-authorization', 'x-auth-token', 'x-amz-security-token', 'ocp-apim-subscription-key'],
+    ...['cf-access-client-secret', 'helicone-auth', 'x-functions-key', 'authorization*', 'x-api-key*'],
+    ...['x-csrf-token', 'signature-input', 'accesstoken', 'x-portkey-virtual-key', 'x-vault-token'],
+    ...['Connection', 'keep-alive', 'te', 'trailer', 'Transfer-Encoding', 'transfer_encoding', 'upgrade'],
+    ...['content-length', 'Content_Length', 'content-type', 'content-encoding', 'host', 'expect', 'range'],
+    ...['accept-encoding', 'origin', 'forwarded', 'via', 'x-forwarded-for', 'X-Forwarded-*', 'x-real-ip'],
+    ...['proxy-connection', 'proxy-foo', 'proxy-*', 'x-http-method-override', 'x-original-url', 'cdn-loop'],
+    ...['x-forwarded-client-cert', 'x-ssl-client-cert', 'if-none-match', 'sec-fetch-site'],
+  ],
+  pass_answer_headers: [
+    ...['x-request-id', 'X_Request_Id', 'request-id', 'x-upstream-request-id', 'audit-receipt', 'dpop-nonce'],
+    ...['mcp-session-id', 'cache-control', 'strict-transport-security', 'x-content-type-options'],
+    ...['Set-Cookie', 'set_cookie', 'set-cookie2', 'www-authenticate', 'authentication-info', 'x-api-key'],
+    ...['authorization', 'x-auth-token', 'proxy-authenticate', 'x-amz-security-token', 'set-cookie*'],
+    ...['connection', 'transfer-encoding', 'content-length', 'content-encoding', 'trailer', 'upgrade', 'te'],
+    ...['location', 'refresh', 'alt-svc', 'link', 'access-control-allow-origin', 'access-control-*', 'via'],
+    ...['content-security-policy', 'clear-site-data', 'x-accel-redirect', 'x-sendfile', 'nel', 'date'],
+  ],
+  pass_query: [
+    ...['key', 'api_key', 'apiKey', 'API-KEY', 'access_token', 'accessToken', 'token', 'code', 'sig', 'auth'],
+    ...['X-Amz-Signature', 'X-Amz-Credential', 'client_secret', 'password', 'subscription-key', 'jwt'],
+    ...['model', 'stream', 'assertion', 'session'],
+  ],
+}
+
+/** Names that an operator may well let through. */
+const USEFUL: Readonly<Record<string, readonly string[]>> = {
+  pass_headers: [
+    ...['x-title', 'http-referrer', 'openai-organization', 'x-openrouter-*', 'helicone-cache-enabled'],
+    ...['x-goog-user-project', 'anthropic-workspace-id', 'x-session-affinity', 'x-cache-key', 'x-ms-region'],
+  ],
+  pass_answer_headers: [
+    ...['openai-organization', 'cf-ray', 'x-codex-primary-used-percent', 'x-codex-*', 'x-tokens-used'],
+    ...['apim-request-id', 'x-ms-region', 'server-timing', 'x-groq-region', 'x-remaining-tokens', 'etag-x'],
+  ],
+  pass_query: ['beta', 'api-version', 'include[]', 'alt', 'max_tokens', 'foo', '$filter'],
+}
+
+for (const [list, names] of Object.entries(NEVER)) {
+  await t.test(`§8 ${list} can name no header of ours, no credential and nothing of a hop`, (t) => {
+    for (const name of names) {
+      const found = problems({ providers: [{ ...provider, [list]: ['fine', name] }] })
+      t.match(found, new RegExp(`^providers\\.0\\.${list}\\.1: (is|may|belongs|must)`), name)
+    }
+    t.equal(problems({ providers: [{ ...provider, [list]: USEFUL[list] }] }), '', 'and others may be named')
+    t.match(
+      problems({ providers: [{ ...provider, [list]: ['foo-bar', 'x', 'foo-bar'] }] }),
+      /2: stands there/,
+    )
+    t.match(problems({ providers: [{ ...provider, [list]: ['a b'] }] }), /must be the name/)
+    t.match(problems({ providers: [{ ...provider, [list]: ['*'] }] }), /must be the name/)
+    const many = Array.from({ length: 51 }, (_, index) => `foo-${index}`)
+    t.match(problems({ providers: [{ ...provider, [list]: many }] }), /Too big/)
+    t.end()
+  })
+}

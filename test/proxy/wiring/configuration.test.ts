@@ -146,6 +146,19 @@ await t.test('§8 a mistake in the provider list is told at its line and column'
   t.strictSame(await problems(directory), [
     '50-llm.yaml:2:19: default_provider names no provider of this file',
   ])
+  const openai = ['plugin: llm', 'providers:', '  - name: openai', '    dialect: openai']
+  const lists = [
+    'pass_headers: [x-title, x_admin_secret]',
+    'pass_query: [api_key]',
+    'pass_answer_headers: [te]',
+  ]
+  openai.push(...['base_url: https://a.example/v1', ...lists].map((line) => `    ${line}`))
+  writeFileSync(join(directory, '50-llm.yaml'), openai.join('\n'))
+  t.strictSame(await problems(directory), [
+    '50-llm.yaml:6:29: providers[0].pass_headers[1] is a header of this gateway itself',
+    '50-llm.yaml:7:18: providers[0].pass_query[0] may carry a credential: a credential goes into api_key or headers',
+    '50-llm.yaml:8:27: providers[0].pass_answer_headers[0] belongs to the connection, or rules what others do with the answer',
+  ])
 })
 
 await t.test(

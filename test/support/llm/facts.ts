@@ -16,6 +16,7 @@ import { heldFor } from '../plugins/arrival.ts'
 
 interface Request {
   readonly path?: string
+  readonly query?: string
   readonly headers?: IncomingHttpHeaders
   readonly body?: unknown
   readonly hangup?: CallHangup
@@ -24,6 +25,7 @@ interface Request {
 
 export function arrival({
   path = '/v1/chat/completions',
+  query = '',
   headers = {},
   body,
   hangup = new CallHangup(),
@@ -35,7 +37,7 @@ export function arrival({
     at,
     method: 'POST',
     path,
-    query: '',
+    query,
     params: {},
     headers,
     remoteAddress: '127.0.0.1',

@@ -226,10 +226,49 @@ await t.test(
         'anthropic-ratelimit-requests-limit': '5',
         'openai-processing-ms': '7',
         'openai-version': 'v',
+        'x-should-retry': 'true',
         'x-upstream-request-id': 'req_1',
       },
     )
     t.equal(responseHeaders({ 'request-id': 'ant_1' })['x-upstream-request-id'], 'ant_1')
     t.equal(responseHeaders({ 'request-id': 'with space' })['x-upstream-request-id'], undefined)
+  },
+)
+
+await t.test(
+  '§8 pass_headers lets further headers of a caller through, and nothing else with them',
+  async (t) => {
+    const of = provider(
+      openai(BASE, {
+        pass_headers: ['X-Title', 'x-acme-*', 'x-api-v*', 'openai-project'],
+        headers: { 'x-acme-team': 'ours' },
+      }),
+    )
+    const caller = {
+      'x-title': 'app',
+      'x-acme-a': '1',
+      'x-acme-team': 'theirs',
+      'x-acme-api-key': 'canary',
+      'x-acme-token': 'canary',
+      'x-api-key': 'canary',
+      'x-acme-b': 'DPoP canary',
+      'x-acmeville': 'canary',
+      'x-api-version': '2',
+      'x-admin-secret': 'canary',
+      'openai-project': 'p',
+      'openai-organization': 'canary',
+    }
+    const headers = sent(of, caller)
+    t.notMatch(JSON.stringify(headers), 'canary')
+    t.match(headers, {
+      'x-title': 'app',
+      'x-acme-a': '1',
+      'x-acme-team': 'ours',
+      'x-api-version': '2',
+      'openai-project': 'p',
+    })
+    t.notOk('x-title' in sent(of, { ...caller, connection: 'x-title' }), 'unless the connection keeps it')
+    const passing = provider(openai(BASE, { auth: 'passthrough', pass_headers: ['openai-project'] }))
+    t.equal(sent(passing, caller)['openai-project'], 'p', 'once, where account headers go anyway')
   },
 )
