@@ -6,7 +6,7 @@ import type { McpUpstream } from '../upstream/client.ts'
 import { McpUpstreamError } from '../upstream/errors.ts'
 import { listItems } from '../upstream/large-message.ts'
 import { responseResult, type UpstreamMessage } from '../upstream/message.ts'
-import { readFinalResponse } from '../upstream/request.ts'
+import { ownAnswer, readFinalResponse } from '../upstream/own-answers.ts'
 import { cursorOf } from '../upstream/tools.ts'
 import { refusalOfUpstream } from './relay.ts'
 import { type DispatchFacts, upstreamClient, upstreamEra, upstreamSessionOwner } from './rewrite.ts'
@@ -67,6 +67,8 @@ async function itemsOf(
 ): Promise<string[]> {
   const { message, session, held, hangup } = facts
   const era = upstreamEra(resource, session)
+  const owner = upstreamSessionOwner(facts)
+  const client = upstreamClient(session, era)
   const items: string[] = []
   const cursors = new Set<string | null>([null])
   let left = MAX_CHARACTERS
@@ -80,15 +82,17 @@ async function itemsOf(
       permit: facts.granted,
       resource,
       era,
-      owner: upstreamSessionOwner(facts),
+      owner,
       method: message.method,
       params: JSON.stringify(params),
       headers: {},
-      client: upstreamClient(session, era),
+      client,
       hangup,
       held,
     })
-    const response = await readFinalResponse(answer)
+    const response = await readFinalResponse(answer, (request) =>
+      upstream.respond(facts.granted, resource, owner, ownAnswer(request, client.capabilities)),
+    )
     const result = responseResult(response)
     if (result === null) throw new McpUpstreamError('failed', 'a list was answered with an error')
     for (const item of await listOf(response, resource, { member, signal: hangup.signal })) {

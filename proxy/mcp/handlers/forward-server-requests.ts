@@ -1,20 +1,21 @@
 import type { CallDestination } from '../gate/checks.ts'
-import { errorMessage, METHOD_NOT_FOUND, memberText, resultMessage } from '../protocol/json-text.ts'
+import { memberText } from '../protocol/json-text.ts'
 import type { ServerRequests } from '../state/server-requests.ts'
 import type { CallerSession } from '../state/sessions.ts'
 import type { McpUpstream } from '../upstream/client.ts'
 import { McpUpstreamError } from '../upstream/errors.ts'
 import type { UpstreamMessage } from '../upstream/message.ts'
-import { type DispatchFacts, rewriteMessage, upstreamEra, upstreamSessionOwner } from './rewrite.ts'
+import { endlessRequestsError, ownAnswer, RequestCount } from '../upstream/own-answers.ts'
+import {
+  type DispatchFacts,
+  rewriteMessage,
+  upstreamClient,
+  upstreamEra,
+  upstreamSessionOwner,
+} from './rewrite.ts'
 
 /** The number of requests of an upstream that are put to the caller during one call. */
 const MAX_FORWARDED = 64
-/**
- * The number of requests that an upstream may make in all, pings and declined ones included: each costs a
- * request of ours.
- */
-const MAX_REQUESTS = 1_024
-
 interface ForwarderDependencies {
   readonly upstream: Pick<McpUpstream, 'respond'>
   readonly serverRequests: ServerRequests
@@ -28,7 +29,7 @@ export class ServerRequestForwarder {
   readonly #facts: DispatchFacts
   readonly #to: CallDestination
   readonly #open: string[] = []
-  #requests = 0
+  readonly #requests = new RequestCount()
 
   constructor(sources: ForwarderDependencies, facts: DispatchFacts, to: CallDestination) {
     this.#sources = sources
@@ -41,7 +42,7 @@ export class ServerRequestForwarder {
    * there is no end of them.
    */
   async forward(message: UpstreamMessage): Promise<Buffer | null> {
-    this.#count()
+    this.#requests.add()
     const { session } = this.#facts
     if (session === null || !this.#reachesCaller(session, message)) return this.#answer(message)
     return this.#put(session, message)
@@ -49,18 +50,13 @@ export class ServerRequestForwarder {
 
   /** Answers a request that nobody can be asked, because the caller waits for one whole answer. */
   async decline(message: UpstreamMessage): Promise<void> {
-    this.#count()
+    this.#requests.add()
     await this.#answer(message)
   }
 
   /** Closes the open requests: the call is over, and nobody waits for an answer any more. */
   close(): void {
     for (const id of this.#open) this.#sources.serverRequests.close(id)
-  }
-
-  #count(): void {
-    this.#requests += 1
-    if (this.#requests > MAX_REQUESTS) throw endlessRequestsError()
   }
 
   #reachesCaller(session: CallerSession, message: UpstreamMessage): boolean {
@@ -84,23 +80,14 @@ export class ServerRequestForwarder {
 
   async #answer(message: UpstreamMessage): Promise<null> {
     const { resource } = this.#to
-    if (upstreamEra(resource, this.#facts.session) === 'modern') {
-      throw new McpUpstreamError('failed', 'a request came on the answer stream')
-    }
-    const id = memberText(message, 'id') ?? 'null'
-    const error = `{"code":${METHOD_NOT_FOUND},"message":"The caller cannot be asked."}`
-    const text = message.value.method === 'ping' ? resultMessage(id, '{}') : errorMessage(id, error)
-    await this.#sources.upstream.respond(
-      this.#facts.granted,
-      resource,
-      upstreamSessionOwner(this.#facts),
-      text,
-    )
+    const { session, granted } = this.#facts
+    const era = upstreamEra(resource, session)
+    if (era === 'modern') throw new McpUpstreamError('failed', 'a request came on the answer stream')
+    const text = ownAnswer(message, upstreamClient(session, era).capabilities)
+    await this.#sources.upstream.respond(granted, resource, upstreamSessionOwner(this.#facts), text)
     return null
   }
 }
-
-const endlessRequestsError = (): McpUpstreamError => new McpUpstreamError('failed', 'it asks without end')
 
 /**
  * The capability by which a legacy client says that it answers a method (MCP 2025-11-25, client features).

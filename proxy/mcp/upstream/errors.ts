@@ -16,6 +16,8 @@ interface McpErrorOptions {
   /** The HTTP status of the answer, if there was one. */
   readonly status?: number
   readonly cure?: FailureRemedy
+  /** True: the server took the request, and nobody knows what became of it. Default false. */
+  readonly outcomeUnknown?: boolean
 }
 
 /**
@@ -26,12 +28,15 @@ export class McpUpstreamError extends Error {
   readonly kind: FailureKind
   readonly status: number | null
   readonly cure: FailureRemedy | null
+  readonly outcomeUnknown: boolean
 
-  constructor(kind: FailureKind, message: string, { cause, status, cure }: McpErrorOptions = {}) {
+  constructor(kind: FailureKind, message: string, options: McpErrorOptions = {}) {
+    const { cause, status, cure, outcomeUnknown = false } = options
     super(`mcp upstream ${kind}: ${message}`, { cause })
     this.kind = kind
     this.status = status ?? null
     this.cure = cure ?? null
+    this.outcomeUnknown = outcomeUnknown
   }
 }
 

@@ -14,9 +14,16 @@ const COLON = 0x3a
 const SPACE = 0x20
 const DATA = Buffer.from('data')
 const EVENT = Buffer.from('event')
+const ID = Buffer.from('id')
+const RETRY = Buffer.from('retry')
 const MESSAGE = Buffer.from('message')
 const BOM = Buffer.from('\ufeff')
 const NEWLINE = Buffer.from('\n')
+
+/** The first bytes of the fields that are read. */
+const READ_FIELDS = [DATA, EVENT, ID, RETRY].map(([first]) => first)
+/** The id of an event that can be sent back in a header as it is. */
+const SENDABLE_ID = /^[\x21-\x7e](?:[\x20-\x7e]{0,1022}[\x21-\x7e])?$/
 
 /**
  * Reads an event stream as bytes (WHATWG HTML, server-sent events). A line and an event may come in pieces of
@@ -39,6 +46,10 @@ export class EventReader {
   #isMessage = true
   /** True: the event has a line of data, which may be empty. */
   #hasData = false
+  /** The id of the event that is read. */
+  #id: string | null = null
+  #lastId: string | null = null
+  #retryMs: number | null = null
 
   constructor({ maxMessageBytes, maxAnswerBytes }: SizeLimits, held: MemoryReservation | null) {
     this.#maxAnswerBytes = maxAnswerBytes
@@ -47,6 +58,28 @@ export class EventReader {
     // The line has its field's name in addition to the data.
     this.#line = new ByteCollector(maxMessageBytes + BOM.length + 'data: '.length)
     this.#data = new ByteCollector(maxMessageBytes)
+  }
+
+  /** The id by which the rest can be asked for: of the last whole event, or one before it. Null: there is none. */
+  get lastEventId(): string | null {
+    return this.#lastId
+  }
+
+  /** The time that the server wants between the end of a stream and the next question. ms; null: not said. */
+  get retryMs(): number | null {
+    return this.#retryMs
+  }
+
+  /** Begins with another stream, which goes on where this one ended. Its bytes count as of this one. */
+  restart(): void {
+    this.#line.clear()
+    this.#data.clear()
+    this.#passing = false
+    this.#returned = false
+    this.#isFirst = true
+    this.#isMessage = true
+    this.#hasData = false
+    this.#id = this.#lastId
   }
 
   /**
@@ -86,7 +119,7 @@ export class EventReader {
   #lineGoesOn(piece: Buffer): void {
     if (this.#line.length === 0 && !this.#passing) {
       const mayBeMark = this.#isFirst && piece[0] === BOM[0]
-      this.#passing = !mayBeMark && piece[0] !== DATA[0] && piece[0] !== EVENT[0]
+      this.#passing = !mayBeMark && !READ_FIELDS.includes(piece[0])
       if (this.#passing) this.#isFirst = false
     }
     if (!this.#passing) requireFits(this.#line.add(piece))
@@ -104,7 +137,16 @@ export class EventReader {
     if (data) this.#add(data)
     const type = fieldOf(line, EVENT)
     if (type) this.#isMessage = type.length === 0 || type.equals(MESSAGE)
+    if (!data && !type) this.#place(line)
     return null
+  }
+
+  /** Notes where the stream stands, and when it may be asked for again (MCP 2025-11-25, resumability). */
+  #place(line: Buffer): void {
+    const id = fieldOf(line, ID)?.toString('latin1')
+    if (id !== undefined) this.#id = SENDABLE_ID.test(id) ? id : null
+    const retry = fieldOf(line, RETRY)?.toString('latin1') ?? ''
+    if (/^\d{1,15}$/.test(retry)) this.#retryMs = Number(retry)
   }
 
   #joined(rest: Buffer): Buffer {
@@ -134,6 +176,7 @@ export class EventReader {
     this.#data.clear()
     this.#hasData = false
     this.#isMessage = true
+    this.#lastId = this.#id
     return event
   }
 }
@@ -153,28 +196,58 @@ function requireFits(within: boolean): void {
 
 const NONE: Iterator<Buffer> = [].values()
 
+/** The place at which a stream ended. */
+export interface StreamPlace {
+  readonly lastEventId: string
+  /** The time to wait that the server has stated. ms; null: none. */
+  readonly retryMs: number | null
+  /** True: an event has come since the stream was asked for last. */
+  readonly progressed: boolean
+}
+
+/** The means to have the rest of a stream that ended before its response. */
+export interface StreamResumption {
+  /**
+   * Waits, and asks for what follows. Rejects with McpUpstreamError if it cannot be had, or with the reason
+   * why nobody waits any more. Null: streams of this era are not resumed.
+   */
+  readonly resume: ((from: StreamPlace) => Promise<McpResponseBody>) | null
+  /** Called once, when nothing more can come. False: the server may still be at work on the request. */
+  readonly settled: (answered: boolean) => void
+}
+
 /**
  * The messages of an event stream: notifications and requests of the upstream as they come, and last the
  * response, with which it ends. Throws McpUpstreamError, or the reason why nobody waits any more. Reads
- * nothing ahead beyond one reading of the connection.
+ * nothing ahead beyond one reading of the connection. A stream that ends before its response, but has said
+ * how it goes on, is resumed.
  */
 export class MessageStream implements AsyncIterable<UpstreamMessage> {
-  readonly #body: McpResponseBody
+  #body: McpResponseBody
   readonly #events: EventReader
   readonly #judged: (data: Buffer) => UpstreamMessage | Promise<UpstreamMessage>
+  readonly #rest: StreamResumption | null
   /** The rest of the events that came together. */
   #come: Iterator<Buffer> = NONE
   #answered = false
+  /** True: nothing more can come of the present body. */
+  #isOver = false
+  #settled = false
+  /** The id by which the stream was asked for last. */
+  #resumedAt: string | null = null
 
   /** `judged`: reads the data of an event, or throws. */
   constructor(
     body: McpResponseBody,
     events: EventReader,
     judged: (data: Buffer) => UpstreamMessage | Promise<UpstreamMessage>,
+    rest: StreamResumption | null = null,
   ) {
     this.#body = body
     this.#events = events
     this.#judged = judged
+    this.#rest = rest
+    body.onceOver(this.#bodyIsOver)
   }
 
   /** True once the response has come. */
@@ -193,7 +266,9 @@ export class MessageStream implements AsyncIterable<UpstreamMessage> {
 
   /** Ends the request, unless it is answered. */
   close(): void {
-    if (!this.#answered) this.#body.destroy()
+    if (this.#answered) return
+    this.#body.destroy()
+    this.#settle(this.#body.complete && this.#events.lastEventId === null)
   }
 
   async *[Symbol.asyncIterator](): AsyncGenerator<UpstreamMessage> {
@@ -205,18 +280,72 @@ export class MessageStream implements AsyncIterable<UpstreamMessage> {
   }
 
   async #read(): Promise<UpstreamMessage> {
-    for (let chunk = await this.#body.read(); chunk !== null; chunk = await this.#body.read()) {
+    for (;;) {
+      const chunk = await this.#chunk()
+      if (chunk === null) continue
       this.#come = this.#events.read(chunk)
       const { value: data, done } = this.#come.next()
       if (!done) return this.#passed(await this.#judged(data))
     }
-    throw mcpUpstreamFailure('the event stream ended before the response')
+  }
+
+  /** Returns the bytes that come next; null once the stream goes on as another one. */
+  async #chunk(): Promise<Buffer | null> {
+    let fault: unknown = null
+    try {
+      const chunk = await this.#body.read()
+      if (chunk !== null) return chunk
+    } catch (error) {
+      fault = error
+    }
+    await this.#resume(fault)
+    return null
+  }
+
+  /** Goes on with a stream that has ended, or broken by this fault. */
+  async #resume(fault: unknown): Promise<void> {
+    const { lastEventId, retryMs } = this.#events
+    const broke = fault !== null && !(fault instanceof McpUpstreamError && fault.kind === 'failed')
+    if (broke || !this.#rest?.resume || lastEventId === null || this.#settled) {
+      this.#settle(this.#body.complete)
+      throw fault ?? endedEarly()
+    }
+    const progressed = lastEventId !== this.#resumedAt
+    this.#resumedAt = lastEventId
+    try {
+      const body = await this.#rest.resume({ lastEventId, retryMs, progressed })
+      this.#body = body
+      this.#isOver = false
+      this.#events.restart()
+      body.onceOver(this.#bodyIsOver)
+      if (this.#settled) body.destroy()
+    } catch (error) {
+      this.#settle(false)
+      throw error
+    }
+  }
+
+  readonly #bodyIsOver = (): void => {
+    this.#isOver = true
+    if (this.#answered) this.#settle(true)
+  }
+
+  #settle(answered: boolean): void {
+    if (this.#settled) return
+    this.#settled = true
+    this.#rest?.settled(answered)
   }
 
   #passed(message: UpstreamMessage): UpstreamMessage {
     this.#answered = kindOfMessage(message) === 'response'
+    if (!this.#answered) return message
     // The rest after the response is read, so that the connection can serve again.
-    if (this.#answered) drainBody(this.#body)
+    drainBody(this.#body)
+    if (this.#isOver) this.#settle(true)
     return message
   }
 }
+
+/** The server took the request, and may have done the work. */
+const endedEarly = (): McpUpstreamError =>
+  mcpUpstreamFailure('the event stream ended before the response', { outcomeUnknown: true })

@@ -21,7 +21,7 @@ export type ResponseHeaders = Readonly<Record<string, string | readonly string[]
 export type HeaderList = readonly string[]
 
 export interface OutgoingRequest {
-  readonly method: 'POST' | 'DELETE'
+  readonly method: 'POST' | 'GET' | 'DELETE'
   /** Headers besides those of the connection, `host` and `content-length`. */
   readonly headers: HeaderList
   readonly body: string | Buffer | null

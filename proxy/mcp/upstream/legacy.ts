@@ -1,19 +1,14 @@
 import type { McpResource } from '../../../db/mcp/resources.ts'
-import type { UnknownRecord } from '../../../db/support/json.ts'
+import type { JsonObject, UnknownRecord } from '../../../db/support/json.ts'
 import { OWN_AUTHORITY } from '../../../plugins/call-authority.ts'
 import { hangupFromSignal } from '../../../plugins/hangup.ts'
 import { notificationMessage } from '../protocol/json-text.ts'
 import { GATEWAY_IMPLEMENTATION, LEGACY_VERSIONS } from '../protocol/versions.ts'
 import { mcpUpstreamFailure } from './errors.ts'
 import { drainBody, exchangeHttp, type HeaderList, type ResponseHeaders } from './exchange.ts'
-import { errorCodeOf, responseResult } from './message.ts'
-import {
-  type McpAnswer,
-  readFinalResponse,
-  sendMcpRequest,
-  sendOneWayMessage,
-  type UpstreamTransport,
-} from './request.ts'
+import { errorCodeOf, responseResult, type UpstreamMessage } from './message.ts'
+import { ownAnswer, readFinalResponse } from './own-answers.ts'
+import { type McpAnswer, sendMcpRequest, sendOneWayMessage, type UpstreamTransport } from './request.ts'
 import type { SessionOpening, UpstreamSession } from './sessions.ts'
 
 /** The longest end of a session: nobody waits for its answer. ms. */
@@ -34,14 +29,24 @@ interface LegacyQuestion extends Pick<SessionOpening, 'permit' | 'resource' | 'h
   readonly params: UnknownRecord
   /** The session's; none before there is one. */
   readonly headers: HeaderList
+  /** The capabilities that the upstream was told of, for what it asks meanwhile. */
+  readonly declared: JsonObject
 }
 
-/** Asks an upstream something of the gateway's own. Throws as {@link sendMcpRequest} does. */
-export const askLegacy = (
+/** The response to a question, and the headers that it came with. */
+interface LegacyResponse extends Pick<McpAnswer, 'headers'> {
+  readonly response: UpstreamMessage
+}
+
+/**
+ * Asks an upstream something of the gateway's own, and answers what it asks before it responds. Throws as
+ * {@link sendMcpRequest} does.
+ */
+export async function askLegacy(
   transport: UpstreamTransport,
-  { params, ...asked }: LegacyQuestion,
-): Promise<McpAnswer> =>
-  sendMcpRequest(transport, {
+  { params, declared, ...asked }: LegacyQuestion,
+): Promise<LegacyResponse> {
+  const answer = await sendMcpRequest(transport, {
     ...asked,
     requestId: transport.nextId(),
     era: 'legacy',
@@ -50,6 +55,15 @@ export const askLegacy = (
     held: null,
     settled: () => {},
   })
+  const { permit, resource, hangup, headers } = asked
+  const opened = asked.method === 'initialize' ? sessionIdOf(answer.headers) : null
+  const all = opened === null ? headers : [...headers, 'mcp-session-id', opened]
+  const response = await readFinalResponse(answer, (request) => {
+    const text = ownAnswer(request, declared)
+    return sendOneWayMessage(transport, { permit, resource, text, headers: all, hangup })
+  })
+  return { response, headers: answer.headers }
+}
 
 /**
  * Opens a session (2025-11-25, lifecycle: initialization): offers the newest revision that has sessions and
@@ -62,12 +76,19 @@ export async function openUpstreamSession(
   const [protocolVersion] = LEGACY_VERSIONS
   const { capabilities, clientInfo } = client
   const params = { protocolVersion, capabilities, clientInfo: clientInfo ?? GATEWAY_IMPLEMENTATION }
-  const asked = { permit, resource, hangup, method: 'initialize', params, headers: [] }
-  const answer = await askLegacy(transport, asked)
-  const response = await readFinalResponse(answer)
+  const asked = {
+    permit,
+    resource,
+    hangup,
+    method: 'initialize',
+    params,
+    headers: [],
+    declared: capabilities,
+  }
+  const { response, headers } = await askLegacy(transport, asked)
   const result = responseResult(response)
   if (result === null) throw mcpUpstreamFailure(`initialize was answered with error ${errorCodeOf(response)}`)
-  const id = sessionIdOf(answer.headers)
+  const id = sessionIdOf(headers)
   const version = versionOf(result)
   const session = { id, protocolVersion: version, headers: sessionHeaders(id, version) }
   const text = notificationMessage('notifications/initialized', null)

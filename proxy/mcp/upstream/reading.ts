@@ -15,7 +15,8 @@ import { McpUpstreamError, mcpUpstreamFailure } from './errors.ts'
 import { askLegacy, endUpstreamSession, openUpstreamSession } from './legacy.ts'
 import { errorCodeOf, responseResult, type UpstreamMessage } from './message.ts'
 import { callModern } from './modern.ts'
-import { readFinalResponse, type UpstreamTransport } from './request.ts'
+import { readFinalResponse } from './own-answers.ts'
+import type { UpstreamTransport } from './request.ts'
 import { listUpstreamTools, type RawTool } from './tools.ts'
 
 /** The time that a modern upstream may take to tell whether it is of the older era too. ms. */
@@ -97,8 +98,9 @@ async function readLegacy({ transport, permit, resource, hangup }: Reader): Prom
   const { session, result } = await openUpstreamSession(transport, { permit, resource, client, hangup })
   try {
     const asked = { permit, resource, hangup, method: 'tools/list', headers: session.headers }
+    const declared = READER_CAPABILITIES
     const page = async (params: UnknownRecord) =>
-      readFinalResponse(await askLegacy(transport, { ...asked, params }))
+      (await askLegacy(transport, { ...asked, params, declared })).response
     const hasTools = isObject(capabilitiesOf(result).tools)
     const tools = hasTools ? await toolsBy(page, { transport, permit, resource, hangup }) : []
     return { era: 'legacy', protocolVersion: session.protocolVersion, facts: factsOf(result), tools }
@@ -152,13 +154,17 @@ function supportedIn({ value: { error } }: UpstreamMessage): readonly unknown[] 
   return error.data.supported
 }
 
+/** A modern server's requests are refused as they are read. */
+const NOBODY_ASKS = async (): Promise<void> => {}
+
 async function askModern(
   { transport, ...call }: Reader,
   method: string,
   members: UnknownRecord,
 ): Promise<UpstreamMessage> {
   const params = JSON.stringify({ ...members, _meta: modernMeta(READER_CAPABILITIES) })
-  return readFinalResponse(await callModern(transport, { ...call, method, params, headers: {}, held: null }))
+  const answer = await callModern(transport, { ...call, method, params, headers: {}, held: null })
+  return readFinalResponse(answer, NOBODY_ASKS)
 }
 
 /**

@@ -1,3 +1,4 @@
+import { setTimeout } from 'node:timers/promises'
 import type { McpResource } from '../../../db/mcp/resources.ts'
 import { type CallAuthority, OWN_AUTHORITY } from '../../../plugins/call-authority.ts'
 import type { CallPermit, OperatorPermit } from '../../../plugins/permit.ts'
@@ -14,12 +15,19 @@ import {
   type UpstreamCredentials,
 } from './connections.ts'
 import { McpUpstreamError, mcpUpstreamFailure } from './errors.ts'
-import { EventReader, MessageStream, type SizeLimits } from './events.ts'
+import {
+  EventReader,
+  MessageStream,
+  type SizeLimits,
+  type StreamPlace,
+  type StreamResumption,
+} from './events.ts'
 import {
   drainBody,
   exchangeHttp,
   type HeaderList,
   isContentEncoded,
+  type McpResponseBody,
   type McpResponseHead,
   mediaTypeOf,
   type OutgoingRequest,
@@ -40,6 +48,8 @@ export interface UpstreamTransport {
   readonly nextId: () => number
 }
 
+const USER_AGENT = `sallyport/${VERSION}`
+
 /** The headers of every message. */
 const FIXED: HeaderList = [
   'accept',
@@ -49,13 +59,13 @@ const FIXED: HeaderList = [
   'content-type',
   'application/json',
   'user-agent',
-  `sallyport/${VERSION}`,
+  USER_AGENT,
 ]
 
 /** The reason why a message may be sent at all: a granted call, or the reading of a server's list. */
 export type UpstreamPermit = CallPermit | OperatorPermit
 
-export interface McpUpstreamRequest extends Omit<ExpectedAnswer, 'credentials' | 'limits'> {
+export interface McpUpstreamRequest extends Omit<ExpectedAnswer, 'credentials' | 'limits' | 'resume'> {
   readonly permit: UpstreamPermit
   readonly resource: McpResource
   readonly method: string
@@ -87,8 +97,84 @@ export async function sendMcpRequest(
     throw error
   }
   const { credentials } = connection
-  return readMcpAnswer(head, { ...request, credentials, limits: transport.limits })
+  const resume = request.era === 'legacy' ? resumption(transport, connection, request, head) : null
+  return readMcpAnswer(head, { ...request, credentials, limits: transport.limits, resume })
 }
+
+/** A stream is asked for so often without a new event. */
+const MAX_IDLE_RESUMES = 5
+/** A stream is asked for so often in all. */
+const MAX_RESUMES = 1_000
+/** The time before a stream is asked for again if its server states none, and the least. ms. */
+const RETRY_MS = 1_000
+const MIN_RETRY_MS = 50
+
+/**
+ * Has the rest of an answer's stream by GET (MCP 2025-11-25, transports: resumability; SEP-1699), within the
+ * time of the whole request. A server that wants a longer pause than it may be silent is not waited for.
+ */
+function resumption(
+  { limits }: UpstreamTransport,
+  connection: McpConnection,
+  { permit, hangup, headers }: McpUpstreamRequest,
+  { headers: { 'mcp-session-id': opened } }: McpResponseHead,
+): StreamResumption['resume'] {
+  const until = performance.now() + limits.totalMs
+  const session = typeof opened === 'string' && !headers.includes('mcp-session-id') ? [opened] : []
+  let times = 0
+  let idle = 0
+  const ask = async (from: StreamPlace): Promise<McpResponseBody> => {
+    times += 1
+    idle = from.progressed ? 1 : idle + 1
+    const pauseMs = Math.max(MIN_RETRY_MS, from.retryMs ?? RETRY_MS * idle)
+    const left = until - performance.now() - pauseMs
+    if (times > MAX_RESUMES || idle > MAX_IDLE_RESUMES || pauseMs > limits.answerMs || left < 1)
+      throw lostAnswer('the event stream ended, and does not go on in time')
+    await pause(pauseMs, hangup)
+    const {
+      status,
+      headers: stated,
+      body,
+    } = await exchangeHttp(connection, {
+      method: 'GET',
+      headers: [
+        ...headers,
+        ...session.flatMap((id) => ['mcp-session-id', id]),
+        ...['accept', 'text/event-stream', 'accept-encoding', 'identity'],
+        ...['user-agent', USER_AGENT, 'last-event-id', from.lastEventId],
+      ],
+      body: null,
+      totalMs: left,
+      hangup,
+      authority: permit.authority,
+    })
+    if (status === 200 && mediaTypeOf(stated) === 'text/event-stream' && !isContentEncoded(stated))
+      return body
+    drainBody(body)
+    throw lostAnswer('the event stream ended, and its rest cannot be had', { status })
+  }
+  return async (from) => {
+    for (let place = from; ; place = { ...from, progressed: false }) {
+      try {
+        return await ask(place)
+      } catch (error) {
+        if (!(error instanceof McpUpstreamError) || error.outcomeUnknown) throw error
+        // Its server may be starting again.
+        if (error.kind !== 'unreachable')
+          throw lostAnswer('the rest of the event stream does not come', { cause: error })
+      }
+    }
+  }
+}
+
+const lostAnswer = (message: string, options: { readonly status?: number; readonly cause?: unknown } = {}) =>
+  mcpUpstreamFailure(message, { ...options, outcomeUnknown: true })
+
+/** Waits. Rejects with the reason why nobody waits any more. */
+const pause = (ms: number, { signal }: HangupSignal): Promise<void> =>
+  setTimeout(ms, undefined, { signal }).catch(() => {
+    throw signal.reason
+  })
 
 function textOf({ requestId, method, params }: McpUpstreamRequest): string | Buffer {
   if (params === null || typeof params === 'string') return requestMessage(requestId, method, params)
@@ -184,6 +270,8 @@ export interface ExpectedAnswer {
   readonly session: 'none' | 'unnamed' | 'named'
   /** Called once, when nothing more can come. False: the upstream may still be at work on the request. */
   readonly settled: (answered: boolean) => void
+  /** Has the rest of a stream that ended too early. Absent or null: a stream has none. */
+  readonly resume?: StreamResumption['resume']
 }
 
 /**
@@ -193,16 +281,17 @@ export interface ExpectedAnswer {
  */
 export async function readMcpAnswer(head: McpResponseHead, expectation: ExpectedAnswer): Promise<McpAnswer> {
   const { status, headers, body } = head
-  const { requestId, limits, held, settled } = expectation
-  let messages: MessageStream | null = null
-  body.onceOver(() => settled(status !== 200 || body.complete || messages?.answered === true))
+  const { requestId, limits, held, settled, resume = null } = expectation
+  const isStream =
+    status === 200 && mediaTypeOf(headers) === 'text/event-stream' && !isContentEncoded(headers)
+  if (isStream) {
+    const read = (data: Buffer) => readCheckedMessage(data, expectation)
+    const messages = new MessageStream(body, new EventReader(limits, held), read, { resume, settled })
+    return { status, headers, requestId, streamed: true, messages }
+  }
+  body.onceOver(() => settled(status !== 200 || body.complete))
   try {
     const type = typeOf(head)
-    if (status === 200 && type === 'text/event-stream') {
-      const read = (data: Buffer) => readCheckedMessage(data, expectation)
-      messages = new MessageStream(body, new EventReader(limits, held), read)
-      return { status, headers, requestId, streamed: true, messages }
-    }
     const whole = readEntireBody(body, limits.maxMessageBytes, held)
     const bytes = whole instanceof Promise ? await whole : whole
     const read =
@@ -226,7 +315,7 @@ function typeOf({ status, headers }: McpResponseHead): string {
   const type = mediaTypeOf(headers)
   if (status >= 400) return type
   if (status !== 200) throw mcpUpstreamFailure(`an answer of status ${status} to a request`, { status })
-  if (type === 'application/json' || type === 'text/event-stream') return type
+  if (type === 'application/json') return type
   throw mcpUpstreamFailure('the answer is neither JSON nor an event stream', { status })
 }
 
@@ -308,13 +397,4 @@ function checkMessage(message: UpstreamMessage, expectation: ExpectedAnswer): Up
   // 2026-07-28, streamable HTTP: a server asks its questions in a result.
   if (kind === 'request' && era === 'modern') throw mcpUpstreamFailure('a request where there can be none')
   return message
-}
-
-/** Reads the response that an answer ends with. Passes over earlier messages. */
-export async function readFinalResponse(answer: McpAnswer): Promise<UpstreamMessage> {
-  if (!answer.streamed) return answer.response
-  let last: UpstreamMessage | null = null
-  for await (const message of answer.messages) last = message
-  if (last === null) throw mcpUpstreamFailure('the answer holds no response')
-  return last
 }

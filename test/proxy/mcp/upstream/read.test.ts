@@ -6,7 +6,9 @@ import {
   legacy,
   rawMcp,
   resourceAt,
+  result,
   sendJson,
+  sse,
   upstreamFor,
 } from '../../../support/mcp/raw-upstream.ts'
 import { all, failure } from '../../../support/mcp/upstream-calls.ts'
@@ -240,4 +242,68 @@ await t.test('the permit to read one server reads no other', async (t) => {
   const other = resourceAt(raw.url, { resource_id: 'mcpr_2' })
   await t.rejects(upstreamFor(t).read(READING, other, signal), { message: /the reading of mcpr_1/ })
   t.equal(raw.told.length, 0)
+})
+
+await t.test(
+  'what a server asks while it is read is answered at once, as by the client that it was told of',
+  async (t) => {
+    const asked = ['ping', 'roots/list', 'elicitation/create', 'sampling/createMessage', 'tasks/list', 'x/y']
+    const right = [
+      { result: {} },
+      { result: { roots: [] } },
+      { result: { action: 'decline' } },
+      { error: { code: -1 } },
+      { error: { code: -32601 } },
+      { error: { code: -32601 } },
+    ]
+    for (const at of ['initialize', 'tools/list']) {
+      const answers: unknown[] = []
+      const serve = legacy({ tools: named(2) })
+      // Answers only once all of its questions are answered.
+      let whole = (): void => {}
+      const raw = await rawMcp(t, (res, told) => {
+        if (told.rpc === at) {
+          res.setHeader('mcp-session-id', 's1')
+          const send = sse(res)
+          send({ jsonrpc: '2.0', method: 'notifications/message', params: { level: 'info', data: 'x' } })
+          for (const [index, method] of asked.entries()) send({ jsonrpc: '2.0', id: `q${index}`, method })
+          const opened = {
+            protocolVersion: '2025-11-25',
+            capabilities: { tools: {} },
+            serverInfo: { name: 'raw', version: '1' },
+          }
+          whole = () => {
+            send(result(told, at === 'initialize' ? opened : { tools: named(2) }))
+            res.end()
+          }
+          return
+        }
+        if (told.message.method !== undefined || told.id === null) return serve(res, told)
+        answers.push(told.message)
+        t.equal(told.session, 's1')
+        res.writeHead(202).end()
+        if (answers.length === asked.length) whole()
+      })
+      t.match(await read(t, raw), { era: 'legacy', tools: [{ name: 't0' }, { name: 't1' }] }, at)
+      t.match(
+        answers,
+        right.map((answer, index) => ({ id: `q${index}`, ...answer })),
+        at,
+      )
+    }
+  },
+)
+
+await t.test('a server that asks without end while it is read cannot be read', async (t) => {
+  const serve = legacy()
+  let count = 0
+  const raw = await rawMcp(t, (res, told) => {
+    if (told.rpc !== 'tools/list') {
+      if (told.message.method === undefined && told.id !== null) return void res.writeHead(202).end()
+      return serve(res, told)
+    }
+    const send = sse(res)
+    for (; count < 1_100; count += 1) send({ jsonrpc: '2.0', id: count, method: 'ping' })
+  })
+  await t.rejects(read(t, raw), failure('failed', { message: /asks without end/ }))
 })

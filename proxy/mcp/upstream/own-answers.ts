@@ -1,0 +1,69 @@
+import type { JsonObject } from '../../../db/support/json.ts'
+import { errorMessage, METHOD_NOT_FOUND, memberText, resultMessage } from '../protocol/json-text.ts'
+import { mcpUpstreamFailure } from './errors.ts'
+import { kindOfMessage, type UpstreamMessage } from './message.ts'
+import type { McpAnswer } from './request.ts'
+
+/**
+ * The number of requests that an upstream may make during one answer, pings included: each costs a request of
+ * ours.
+ */
+const MAX_REQUESTS = 1_024
+
+/** Counts the requests of an upstream during one answer. Throws McpUpstreamError if there is no end of them. */
+export class RequestCount {
+  #requests = 0
+
+  add(): void {
+    this.#requests += 1
+    if (this.#requests > MAX_REQUESTS) throw endlessRequestsError()
+  }
+}
+
+export const endlessRequestsError = () => mcpUpstreamFailure('it asks without end')
+
+/** The answers of a client that can be asked, but whose user does not want to be. By capability. */
+const DECLINED: ReadonlyMap<
+  unknown,
+  readonly [capability: string, member: 'result' | 'error', text: string]
+> = new Map([
+  ['elicitation/create', ['elicitation', 'result', '{"action":"decline"}']],
+  [
+    'sampling/createMessage',
+    ['sampling', 'error', '{"code":-1,"message":"The caller rejected the sampling request."}'],
+  ],
+  ['roots/list', ['roots', 'result', '{"roots":[]}']],
+])
+const NOT_ASKED = `{"code":${METHOD_NOT_FOUND},"message":"The caller cannot be asked."}`
+
+/**
+ * Answers a request of an upstream that nobody is asked: as a client does that has declared these
+ * capabilities. JSON text of a whole message.
+ */
+export function ownAnswer(request: UpstreamMessage, declared: JsonObject): string {
+  const id = memberText(request, 'id') ?? 'null'
+  const { method } = request.value
+  if (method === 'ping') return resultMessage(id, '{}')
+  const [capability = '', member, text] = DECLINED.get(method) ?? []
+  if (text === undefined || !Object.hasOwn(declared, capability)) return errorMessage(id, NOT_ASKED)
+  return member === 'result' ? resultMessage(id, text) : errorMessage(id, text)
+}
+
+/**
+ * Reads the response that an answer ends with. Passes over notifications, and hands requests to `answer`.
+ */
+export async function readFinalResponse(
+  answer: McpAnswer,
+  onRequest: (request: UpstreamMessage) => Promise<void>,
+): Promise<UpstreamMessage> {
+  if (!answer.streamed) return answer.response
+  const requests = new RequestCount()
+  for await (const message of answer.messages) {
+    const kind = kindOfMessage(message)
+    if (kind === 'response') return message
+    if (kind === 'notification') continue
+    requests.add()
+    await onRequest(message)
+  }
+  throw mcpUpstreamFailure('the answer holds no response')
+}
