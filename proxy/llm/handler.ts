@@ -172,6 +172,7 @@ function requestTo(
   const key = headers['idempotency-key']
   const ownKey = typeof key === 'string' ? idempotencyKeys(granted.principal, key) : null
   const requested = granted.target
+  const url = urlOf(target, requested.endpoint.upstreamPath)
   const { model } = target
   const parts =
     model === null || model === requested.model ? [body] : withModel(body, spans.get('model'), model)
@@ -179,7 +180,7 @@ function requestTo(
   return {
     permit: granted,
     method: 'POST',
-    url: withQuery(urlOf(target, requested.endpoint.upstreamPath), query, target.query),
+    url: query === '' ? url : withQuery(url, query, target.query),
     headers: providerRequestHeaders(target.headers, headers, length, ownKey),
     body: parts,
     timeouts: target.timeouts,

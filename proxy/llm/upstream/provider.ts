@@ -38,7 +38,6 @@ export const urlAtProvider = (provider: LlmProvider, path: string): URL =>
  * however often it stands. One whose name is escaped does not go.
  */
 export function withQuery(url: URL, query: string, passed: ReadonlySet<string>): URL {
-  if (query === '') return url
   const kept = query.split('&').filter((pair) => passed.has(pair.split('=', 1)[0] ?? ''))
   if (kept.length === 0) return url
   const full = new URL(url)
