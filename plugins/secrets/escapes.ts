@@ -3,7 +3,16 @@ const PERCENT = 0x25
 const AMPERSAND = 0x26
 const SEMICOLON = 0x3b
 const SPACE = 0x20
-const [SMALL_U, SMALL_X] = [0x75, 0x78]
+const HASH = 0x23
+const EQUALS = 0x3d
+/** The hexadecimal digits after a backslash and one of these letters: u, U, x. Or any number of them in braces. */
+const ESCAPED_DIGITS: ReadonlyMap<number, number> = new Map([
+  [0x75, 4],
+  [0x55, 8],
+  [0x78, 2],
+])
+const [OPEN_BRACE, CLOSE_BRACE] = [0x7b, 0x7d]
+const [ZERO, THREE, SEVEN] = [0x30, 0x33, 0x37]
 
 /** A longer reference of HTML names no character that a secret holds. Bytes. */
 const MAX_REFERENCE = 12
@@ -15,14 +24,16 @@ const DIGITS = Int8Array.from({ length: 256 }, (_, byte) => {
 })
 /** True for the bytes b, f, n, r and t: after a backslash they stand for a character that no secret holds. */
 const BLANKS = Array.from({ length: 256 }, (_, byte) => Buffer.from('bfnrt').includes(byte))
-/** The five that every writer of HTML escapes. */
-const NAMED: ReadonlyMap<string, number> = new Map([
-  ['amp', 0x26],
-  ['lt', 0x3c],
-  ['gt', 0x3e],
-  ['quot', 0x22],
-  ['apos', 0x27],
-])
+/** The five that every writer of HTML escapes, and those of other characters of secrets. */
+const NAMED: ReadonlyMap<string, number> = new Map(
+  Object.entries({
+    ...{ amp: '&', lt: '<', gt: '>', quot: '"', apos: "'", AMP: '&', LT: '<', GT: '>', QUOT: '"' },
+    ...{ sol: '/', bsol: '\\', plus: '+', equals: '=', lowbar: '_', UnderBar: '_', period: '.', colon: ':' },
+    ...{ num: '#', excl: '!', dollar: '$', percnt: '%', ast: '*', midast: '*', comma: ',', semi: ';' },
+    ...{ lpar: '(', rpar: ')', lsqb: '[', lbrack: '[', rsqb: ']', rbrack: ']', lcub: '{', lbrace: '{' },
+    ...{ rcub: '}', rbrace: '}', quest: '?', commat: '@', Hat: '^', grave: '`', vert: '|', verbar: '|' },
+  }).map(([name, character]) => [name, character.charCodeAt(0)]),
+)
 const WORD = Array.from({ length: 256 }, (_, byte) => /[\da-zA-Z]/.test(String.fromCharCode(byte)))
 
 /** Tells whether anything in a text may be an escape. */
@@ -30,9 +41,10 @@ export const mayHoldEscapes = (text: Buffer): boolean =>
   text.includes(BACKSLASH) || text.includes(PERCENT) || text.includes(AMPERSAND)
 
 /**
- * Resolves one level of escapes in a text: those of JSON in whatever case (RFC 8259 §7), `\x3d` of
- * JavaScript, percent codes (RFC 3986 §2.1), and references of HTML. A character beyond Latin-1, or without a
- * mark, becomes a blank. A broken escape stays. Linear in the length, whatever is in it.
+ * Resolves one level of escapes in a text: those of JSON in whatever case (RFC 8259 §7), `\x3d`, `\u{3d}`,
+ * `\U0000003d` and `\075` of programming languages, percent codes (RFC 3986 §2.1), and references of HTML. A
+ * character beyond Latin-1, or without a mark, becomes a blank. A broken escape stays. Linear in the length,
+ * whatever is in it.
  */
 export function withoutEscapes(text: Buffer): Buffer {
   const resolved = Buffer.allocUnsafe(text.length)
@@ -41,11 +53,8 @@ export function withoutEscapes(text: Buffer): Buffer {
     let code = text[at] ?? 0
     let taken = 1
     if (code === BACKSLASH) {
-      const next = text[at + 1] ?? SPACE
-      const digits = next === SMALL_U ? 4 : 2
-      const value = next === SMALL_U || next === SMALL_X ? hexadecimal(text, at + 2, digits) : -1
-      code = value >= 0 ? printableOrSpace(value) : escapedByte(next)
-      taken = value >= 0 ? 2 + digits : 2
+      taken = escapeLength(text, at)
+      code = taken > 2 ? escapedCharacter(text, at, taken) : escapedByte(text[at + 1] ?? SPACE)
     } else if (code === PERCENT) {
       const value = hexadecimal(text, at + 1, 2)
       if (value >= 0) {
@@ -66,6 +75,52 @@ export function withoutEscapes(text: Buffer): Buffer {
 const printableOrSpace = (code: number): number => (code > SPACE && code <= 0xff ? code : SPACE)
 const escapedByte = (byte: number): number => (BLANKS[byte] ? SPACE : byte)
 
+/**
+ * Removes the blanks of a text, as of a code that is broken into lines or groups. `quoted`: also what breaks
+ * the lines of quoted-printable, and its codes (RFC 2045 §6.7).
+ */
+export function withoutBlanks(text: Buffer, quoted = false): Buffer {
+  const joined = Buffer.allocUnsafe(text.length)
+  let length = 0
+  for (let at = 0; at < text.length; at += 1) {
+    let code = text[at] ?? 0
+    if (code <= SPACE) continue
+    if (quoted && code === EQUALS) {
+      if ((text[at + 1] ?? SPACE) <= SPACE) continue
+      const value = hexadecimal(text, at + 1, 2)
+      if (value >= 0) {
+        code = printableOrSpace(value)
+        at += 2
+      }
+    }
+    joined[length] = code
+    length += 1
+  }
+  return joined.subarray(0, length)
+}
+
+/** The length of the escape that begins at a backslash: 2 unless digits follow. */
+function escapeLength(text: Buffer, start: number): number {
+  const next = text[start + 1] ?? SPACE
+  const digits = ESCAPED_DIGITS.get(next)
+  if (digits !== undefined) {
+    if (text[start + 2] !== OPEN_BRACE) return hexadecimal(text, start + 2, digits) < 0 ? 2 : 2 + digits
+    const end = text.subarray(start + 3, start + 3 + MAX_REFERENCE).indexOf(CLOSE_BRACE)
+    return end > 0 && hexadecimal(text, start + 3, end) >= 0 ? end + 4 : 2
+  }
+  return next <= THREE && isOctal(next) && isOctal(text[start + 2]) && isOctal(text[start + 3]) ? 4 : 2
+}
+
+const isOctal = (byte = 0): boolean => byte >= ZERO && byte <= SEVEN
+
+/** The character of an escape with digits. */
+function escapedCharacter(text: Buffer, start: number, length: number): number {
+  if (isOctal(text[start + 1]))
+    return printableOrSpace(Number.parseInt(text.toString('latin1', start + 1, start + 4), 8))
+  const braces = text[start + 2] === OPEN_BRACE ? 1 : 0
+  return printableOrSpace(hexadecimal(text, start + 2 + braces, length - 2 - 2 * braces))
+}
+
 /** Reads hexadecimal digits; -1 if one of them is none. */
 function hexadecimal(text: Buffer, start: number, digits: number): number {
   let value = 0
@@ -79,19 +134,30 @@ function hexadecimal(text: Buffer, start: number, digits: number): number {
 
 /**
  * The length of the reference of HTML that begins at an ampersand; 1: it begins none, and stands for itself.
+ * A number needs no semicolon at its end.
  */
 function referenceLength(text: Buffer, start: number): number {
-  for (let at = start + 2; at < start + MAX_REFERENCE; at += 1) {
-    const byte = text[at] ?? 0
-    if (byte === SEMICOLON) return at + 1 - start
-    if (!WORD[byte]) return 1
-  }
-  return 1
+  const isNumber = text[start + 1] === HASH
+  const isHex = isNumber && HEX_MARKS.includes(text[start + 2] ?? 0)
+  const first = start + 1 + Number(isNumber) + Number(isHex)
+  let at = first
+  while (at < start + MAX_REFERENCE && isPartOf(text[at] ?? 0, isNumber, isHex)) at += 1
+  if (at === first) return 1
+  if (text[at] === SEMICOLON) return at + 1 - start
+  return isNumber ? at - start : 1
+}
+
+const HEX_MARKS: readonly number[] = [0x78, 0x58]
+
+function isPartOf(byte: number, isNumber: boolean, isHex: boolean): boolean {
+  if (!isNumber) return WORD[byte] ?? false
+  const digit = DIGITS[byte] ?? -1
+  return digit >= 0 && (isHex || digit < 10)
 }
 
 /** The character that a reference stands for; a blank if it is unknown. */
 function referencedCharacter(text: Buffer, start: number, length: number): number {
-  const name = text.toString('latin1', start + 1, start + length - 1)
+  const name = text.toString('latin1', start + 1, start + length).replace(/;$/, '')
   const [, hexDigits, digits] = /^#(?:[xX]([\dA-Fa-f]+)|(\d+))$/.exec(name) ?? []
   if (digits !== undefined) return printableOrSpace(Number(digits))
   return hexDigits === undefined

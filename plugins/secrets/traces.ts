@@ -1,9 +1,10 @@
 import { BYTES_AT_ONCE, type WorkSteps } from '../turns.ts'
-import { mayHoldEscapes, withoutEscapes } from './escapes.ts'
+import { mayHoldEscapes, withoutBlanks, withoutEscapes } from './escapes.ts'
 
 /**
- * The texts by which a secret is found: itself, and its base64 at each of the three offsets that it may have
- * in a longer text (`Basic`, a header as bytes). Latin-1. Can be handed to a thread.
+ * The texts by which a secret is found: itself, its bytes in hexadecimal digits, and its base64 at each of
+ * the three offsets that it may have in a longer text (`Basic`, a header as bytes). Latin-1. Can be handed to
+ * a thread.
  */
 export type SecretTraces = readonly string[]
 
@@ -13,7 +14,7 @@ export const MIN_TRACED_CHARACTERS = 8
 /** The levels of escapes that are resolved: JSON as a text in JSON, and so on. */
 const MAX_LEVELS = 4
 
-/** Makes the traces of secrets. The empty one has none; one shorter than 8 characters has no base64. */
+/** Makes the traces of secrets. The empty one has none; one shorter than 8 characters is looked for as it is. */
 export function secretTraces(secrets: Iterable<string>): SecretTraces {
   const traces = new Set<string>()
   for (const secret of secrets) {
@@ -21,7 +22,8 @@ export function secretTraces(secrets: Iterable<string>): SecretTraces {
     // The bytes of a header, and of a text.
     for (const bytes of [Buffer.from(secret, 'latin1'), Buffer.from(secret)]) {
       traces.add(bytes.toString('latin1'))
-      if (secret.length >= MIN_TRACED_CHARACTERS) for (const encoded of base64Of(bytes)) traces.add(encoded)
+      if (secret.length < MIN_TRACED_CHARACTERS) continue
+      for (const encoded of [...base64Of(bytes), ...hexadecimalOf(bytes)]) traces.add(encoded)
     }
   }
   return [...traces]
@@ -39,33 +41,78 @@ function base64Of(bytes: Buffer): readonly string[] {
   })
 }
 
+function hexadecimalOf(bytes: Buffer): readonly string[] {
+  const digits = bytes.toString('hex')
+  return [digits, digits.toUpperCase()]
+}
+
 /**
- * Tells whether a text quotes one of the secrets: as it is, or with its escapes resolved, up to four of them
- * one in another. Linear in its length. Does NOT find a secret in parts, reversed, or in another code.
+ * Tells whether a text quotes one of the secrets: as it is, with its escapes resolved, up to four of them one
+ * in another, or broken by blanks into lines or groups, as quoted-printable is and base64 may be. Linear in
+ * its length. Does NOT find a secret in parts of several texts, reversed, or in another code.
  */
 export function quotesSecret(traces: SecretTraces, text: Buffer): boolean {
   if (traces.length === 0) return false
+  const reading = resolveUnquoted(traces, text)
+  return reading === null || quotesInLines(traces, reading)
+}
+
+/** Does what {@link quotesSecret} does for a third of its time, but for a secret that is broken into lines. */
+export const quotesUnbroken = (traces: SecretTraces, text: Buffer): boolean =>
+  resolveUnquoted(traces, text) === null
+
+/** Returns a text with all of its escapes resolved; null if it quotes a secret on the way. */
+function resolveUnquoted(traces: SecretTraces, text: Buffer): Buffer | null {
   let reading = text
   for (let level = 0; ; level += 1) {
-    if (hasTrace(traces, reading.toString('latin1'))) return true
-    if (level === MAX_LEVELS || !mayHoldEscapes(reading)) return false
+    if (hasTrace(traces, reading)) return null
+    if (level === MAX_LEVELS || !mayHoldEscapes(reading)) return reading
     const next = withoutEscapes(reading)
-    if (next.length === reading.length) return false
+    if (next.length === reading.length) return reading
     reading = next
   }
 }
 
-const hasTrace = (traces: SecretTraces, text: string): boolean => traces.some((trace) => text.includes(trace))
+const quotesInLines = (traces: SecretTraces, reading: Buffer): boolean =>
+  hasTrace(traces, withoutBlanks(reading)) ||
+  (reading.includes(EQUALS) && hasTrace(traces, withoutBlanks(reading, true)))
+
+const EQUALS = 0x3d
+
+function hasTrace(traces: SecretTraces, bytes: Buffer): boolean {
+  const text = bytes.toString('latin1')
+  return traces.some((trace) => text.includes(trace))
+}
 
 /** Does what {@link quotesSecret} does, of a long text, in steps far below a slice. */
 export function* quotesSecretSteps(traces: SecretTraces, text: Buffer): WorkSteps<boolean> {
-  const screen = new SecretScreen(traces)
+  const overlap = reachOf(traces)
   for (let at = 0; at < text.length; at += BYTES_AT_ONCE) {
-    if (screen.push(text.subarray(at, at + BYTES_AT_ONCE)) === null) return true
+    if (quotesSecret(traces, text.subarray(Math.max(0, at - overlap), at + BYTES_AT_ONCE))) return true
     yield
   }
   return false
 }
+
+/**
+ * Tells whether bytes are part of a text in UTF-8, or in a code that has its letters where ASCII has them: one
+ * of two or four bytes for each has zeros between them. `begins`: they are the beginning, where one that is
+ * compressed, whatever its label says, has bytes that stand for no character of a text.
+ */
+export function isReadableText(bytes: Buffer, begins: boolean): boolean {
+  if (bytes.includes(0)) return false
+  if (!begins) return true
+  const end = Math.min(bytes.length, LOOKED_AT)
+  for (let at = 0; at < end; at += 1) {
+    const byte = bytes[at] ?? SPACE
+    if (byte < SPACE && byte !== TAB && byte !== LINE_FEED && byte !== RETURN) return false
+  }
+  return true
+}
+
+/** Bytes. */
+const LOOKED_AT = 128
+const [TAB, LINE_FEED, RETURN] = [0x09, 0x0a, 0x0d]
 
 /** The bytes that a character of a secret may take, escaped in a text of a text of a text: `\\\\u003d`. */
 const ESCAPED_LENGTH = 9
@@ -74,9 +121,13 @@ const MAX_HELD = 16_384
 const SPACE = 0x20
 const NOTHING = Buffer.alloc(0)
 
+/** The bytes that an escaped secret may take. */
+const reachOf = (traces: SecretTraces): number =>
+  Math.min(ESCAPED_LENGTH * Math.max(0, ...traces.map(({ length }) => length)), MAX_HELD)
+
 /**
- * Passes a text on in the pieces that it comes in, as long as it quotes no secret in the sense of {@link
- * quotesSecret}, wherever it is divided. Holds back the end of a piece, from its last blank on: any end,
+ * Passes a text on in the pieces that it comes in, as long as it can be read ({@link isReadableText}) and
+ * quotes no secret in the sense of {@link quotesUnbroken}, wherever it is divided. Holds back the end of a piece, from its last blank on: any end,
  * since a hold would otherwise tell how a secret begins.
  */
 export class SecretScreen {
@@ -84,23 +135,24 @@ export class SecretScreen {
   /** The bytes that an escaped secret may take. */
   readonly #reach: number
   #held: Buffer = NOTHING
+  #begins = true
   #quoted = false
 
   constructor(traces: SecretTraces) {
     this.#traces = traces
-    const longest = Math.max(0, ...traces.map(({ length }) => length))
-    this.#reach = Math.min(ESCAPED_LENGTH * longest, MAX_HELD)
+    this.#reach = reachOf(traces)
   }
 
-  /** True once a secret was quoted. */
+  /** True once a secret was quoted, or the text could not be read. */
   get quoted(): boolean {
     return this.#quoted
   }
 
-  /** Takes the next piece. Returns the bytes that may go on by now; null once a secret was quoted. */
+  /** Takes the next piece. Returns the bytes that may go on by now; null once it is {@link quoted}. */
   push(piece: Buffer): Buffer | null {
     const text = this.#held.length > 0 ? Buffer.concat([this.#held, piece]) : piece
-    this.#quoted ||= quotesSecret(this.#traces, text)
+    this.#quoted ||= !isReadableText(piece, this.#begins) || quotesUnbroken(this.#traces, text)
+    this.#begins = false
     if (this.#quoted) return null
     // No secret holds a blank, nor do its escapes.
     let from = text.length

@@ -23,5 +23,38 @@ export const SPELLINGS: Readonly<Record<string, (text: string) => string>> = {
   'base64 of a login': (text) => Buffer.from(`user:${text}`).toString('base64'),
   'base64 in Gson': (text) =>
     Buffer.from(`x=${text}.`).toString('base64').replaceAll('=', '\\u003d').replaceAll('/', '\\/'),
+  'braces of JavaScript': (text) => escapeAs(text, /[^a-z]/g, (code) => `\\u{${code.toString(16)}}`),
+  'Python’s long escapes': (text) => escapeAs(text, /\W/g, (code) => `\\U${hex(code, 8)}`),
+  'octal escapes': (text) => escapeAs(text, /[^a-z]/g, (code) => `\\${code.toString(8).padStart(3, '0')}`),
+  'HTML by all names': (text) =>
+    text
+      .replaceAll('&', '&amp;')
+      .replaceAll('/', '&sol;')
+      .replaceAll('=', '&equals;')
+      .replaceAll('+', '&plus;'),
+  'HTML without semicolons': (text) =>
+    escapeAs(
+      escapeAs(text, /\W(?!\d)/g, (code) => `&#${code}`),
+      /[^\w&#](?=\d)/g,
+      (code) => `&#${code};`,
+    ),
+  'hexadecimal digits': (text) => Buffer.from(`x ${text}`).toString('hex'),
+  'hexadecimal capitals': (text) => Buffer.from(text).toString('hex').toUpperCase(),
   base64url: (text) => Buffer.from(`${text}, and more`).toString('base64url'),
+}
+
+/** Those that break a text into lines, within a text of JSON: found where all of it is at hand. */
+export const BROKEN_SPELLINGS: Readonly<Record<string, (text: string) => string>> = {
+  'base64 in lines': (text) =>
+    Buffer.from(`authorization: Bearer ${text}\naccept: */*`.repeat(2))
+      .toString('base64')
+      .replaceAll(/.{20}/g, '$&\\r\\n'),
+  'quoted-printable': (text) =>
+    escapeAs(text, /[=\W]/g, (code) => `=${hex(code, 2).toUpperCase()}`).replaceAll(
+      /([a-z])(?=[a-z])/g,
+      '$1=\\r\\n',
+    ),
+  'a dump of bytes': (text) => Buffer.from(text).toString('hex').replaceAll(/../g, '$& '),
+  'a text that is wrapped': (text) => text.replaceAll(/.{12}/g, '$&\\n  '),
+  'a text of two bytes a character': (text) => text.replaceAll(/./g, '$&\\u0000'),
 }

@@ -1,11 +1,13 @@
+import { brotliCompressSync, deflateRawSync, deflateSync, gzipSync, zstdCompressSync } from 'node:zlib'
 import t from 'tap'
 import {
+  isReadableText,
   quotesSecret,
   quotesSecretSteps,
   SecretScreen,
   secretTraces,
 } from '../../../plugins/secrets/traces.ts'
-import { SPELLINGS } from '../../support/spellings.ts'
+import { BROKEN_SPELLINGS, SPELLINGS } from '../../support/spellings.ts'
 
 const SECRET = 'sk-proj-a/b+c=d&e<f>"g\'==0123456789'
 const TRACES = secretTraces([SECRET])
@@ -47,6 +49,44 @@ for (const [writer, spell] of Object.entries(SPELLINGS)) {
     t.end()
   })
 }
+
+for (const [writer, spell] of Object.entries(BROKEN_SPELLINGS)) {
+  await t.test(`H1a a secret is found as ${writer}, also in a long text`, (t) => {
+    const text = `{"a":"${spell(SECRET)}"}`
+    t.ok(quotesSecret(TRACES, Buffer.from(text)), text)
+    for (const before of [65_000, 65_500, 65_536, 130_000]) {
+      const work = quotesSecretSteps(TRACES, Buffer.from(`${' lorem'.repeat(before / 6)}${text}`))
+      let step = work.next()
+      while (!step.done) step = work.next()
+      t.ok(step.value, `after ${before} bytes`)
+    }
+    t.notOk(quotesSecret(TRACES, Buffer.from(`{"a":"${spell(SECRET.slice(1, -1))}"}`)), 'and nothing else is')
+    t.end()
+  })
+}
+
+await t.test('H1a what cannot be read is no text: two bytes a character, and what is compressed', (t) => {
+  const text = JSON.stringify({ error: { message: SECRET } })
+  const unreadable = {
+    utf16le: Buffer.from(text, 'utf16le'),
+    utf16be: Buffer.from(text, 'utf16le').swap16(),
+    utf32: Buffer.from(text.replaceAll(/./gs, '\0\0\0$&')),
+    gzip: gzipSync(text),
+    deflate: deflateSync(text),
+    raw: deflateRawSync(text),
+    brotli: brotliCompressSync(text),
+    zstd: zstdCompressSync(text),
+  }
+  for (const [name, bytes] of Object.entries(unreadable)) {
+    t.notOk(isReadableText(bytes, true), name)
+    const screen = new SecretScreen(TRACES)
+    t.equal(screen.push(bytes), null, `${name} does not pass`)
+  }
+  for (const fine of [text, '\ufeff{}', 'data: x\r\n\r\n', '\t{"a":"漢字"}', ''])
+    t.ok(isReadableText(Buffer.from(fine), true), fine)
+  t.ok(isReadableText(Buffer.from('{"a":"é"}', 'latin1'), true), 'a text of one byte a character is one')
+  t.end()
+})
 
 await t.test('H1a what quotes no secret passes byte for byte, in whatever pieces', (t) => {
   const near = [
