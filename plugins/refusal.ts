@@ -194,11 +194,14 @@ export const REFUSAL_REASONS = {
   provider_auth_failed: finalReason(
     fault(502, "The provider refused this gateway's key. Tell the operator."),
   ),
+  // With the provider's own status, and in its words where they can be passed on.
+  provider_refused: invalid(400, 'The provider refused this request.'),
   provider_unreachable: fault(502, 'The provider could not be reached.'),
   provider_failed: fault(502, 'The provider answered with an error.'),
   // Anthropic's own status, by which clients choose another model.
   provider_overloaded: { status: 529, type: 'overloaded_error', message: 'The provider is overloaded.' },
-  provider_timeout: fault(504, 'The provider did not answer in time.'),
+  // It has the request, may still be at work on it, and would take as long again.
+  provider_timeout: finalReason(fault(504, 'The provider did not answer in time.')),
   provider_rate_limited: {
     status: 429,
     type: 'rate_limit_error',
@@ -270,6 +273,10 @@ export interface ProviderErrorFields {
 }
 
 interface RefusalOptions {
+  /** The status of another service's refusal, if it is passed on in place of the reason's own. */
+  readonly status?: number
+  /** Tells SDKs whether to leave off, if the reason alone does not decide it. */
+  readonly final?: boolean
   /** For the caller. Never holds anything internal. */
   readonly detail?: Readonly<Record<string, unknown>>
   /** For the log only. */
@@ -316,13 +323,9 @@ export class Refusal extends Error {
   readonly recorded: Receipt | SummarisedRefusal | null
 
   constructor(reason: RefusalReason, options: RefusalOptions = {}) {
-    const {
-      status,
-      type,
-      message,
-      final = status < 500 && status !== 429,
-      challenge,
-    }: Reason = REFUSAL_REASONS[reason]
+    const known: Reason = REFUSAL_REASONS[reason]
+    const { type, message, challenge } = known
+    const status = options.status ?? known.status
     // An answer, no fault: nobody looks for its line, which costs more than all the rest of it.
     const { stackTraceLimit } = Error
     Error.stackTraceLimit = 0
@@ -335,7 +338,7 @@ export class Refusal extends Error {
     this.said = options.said ?? {}
     this.report = options.report ?? {}
     this.headers = options.headers ?? {}
-    this.final = final
+    this.final = options.final ?? known.final ?? (status < 500 && status !== 429)
     this.challenge = options.challenge ?? challenge ?? null
     this.recorded = options.recorded ?? null
   }

@@ -42,8 +42,9 @@ function retryAdvice({ final }: Refusal): Record<string, string> {
  * Makes the challenge of a 401 (RFC 9449 §7.1, RFC 6750 §3.1). It has no `error` if the request brought no
  * credentials at all.
  */
-export function challengeHeaders({ status, challenge: error }: Refusal): Record<string, string> {
-  if (status !== 401) return {}
+export function challengeHeaders({ status, reason, challenge: error }: Refusal): Record<string, string> {
+  // A provider's 401 to the caller's own vendor key is nothing that a proof could cure.
+  if (status !== 401 || reason === 'provider_refused') return {}
   return { 'www-authenticate': `DPoP ${error === null ? '' : `error="${error}", `}algs="${ALGS}"` }
 }
 

@@ -19,12 +19,19 @@ import {
   attemptOf,
   brokenOffEvent,
   failureOfError,
+  foreignContentMessage,
+  isLastingStatus,
+  isRedirect,
   isTransientStatus,
+  keyFailure,
   notConfiguredFailure,
   type ProviderAttempt,
   type ProviderFailure,
   reasonOfStatus,
+  redirectFailure,
   refusalOfFailure,
+  unusableAnswer,
+  wordlessRefusal,
 } from './refusals.ts'
 import { type LlmTarget, type ProviderTarget, providerRouting } from './routing.ts'
 import {
@@ -45,7 +52,13 @@ import {
 } from './upstream/headers.ts'
 import type { IdempotencyKeys } from './upstream/idempotency-keys.ts'
 import { withQuery } from './upstream/provider.ts'
-import { providerSecretTraces, readProviderWords } from './upstream/words.ts'
+import {
+  isJsonText,
+  providerSecretTraces,
+  readProviderWords,
+  readShortJson,
+  refusesKey,
+} from './upstream/words.ts'
 
 /** Bytes. A provider's own refusal is read whole before it is passed on. */
 const MAX_ERROR_BODY = 1024 * 1024
@@ -78,7 +91,7 @@ interface LlmDependencies extends LlmServices {
 /**
  * Sends a granted call to the provider of its model and passes the answer on as it comes
  * (docs/protocol.md#pass-through). Providers are tried in order until one answers otherwise than by a failed
- * connection, a timeout, 429 or 5xx; after that no other is tried. Refuses with the `provider_*`,
+ * connection, a timeout, 408, 409, 429 or 5xx; after that no other is tried. Refuses with the `provider_*`,
  * `model_unknown` and `dialect_translation_unavailable` reasons. Throws the hangup's reason when the caller
  * has hung up.
  */
@@ -102,13 +115,15 @@ async function firstAnswer(
 ): Promise<ProviderAnswer> {
   const failed: ProviderAttempt[] = []
   let last: ProviderFailure | null = null
-  for (const target of targets) {
+  for (const [index, target] of targets.entries()) {
     // A target without a key was not asked, so it does not hide the answer of another one.
     if (!hasCredentials(target.provider, facts.headers)) {
       last ??= notConfiguredFailure(target.provider)
       continue
     }
-    const outcome = await attempt(target, facts, means)
+    const hasNext = () =>
+      targets.slice(index + 1).some(({ provider }) => hasCredentials(provider, facts.headers))
+    const outcome = await attempt(target, facts, means, hasNext)
     if ('answer' in outcome) return { target, answer: outcome.answer, failed }
     last = outcome.failure
     failed.push(attemptOf(last))
@@ -122,47 +137,53 @@ type AttemptOutcome =
   | { readonly answer: UpstreamAnswer }
   | { readonly failure: ProviderFailure; readonly mayTryNext: boolean }
 
-function attempt(target: ProviderTarget, facts: LlmFacts, means: LlmDependencies): Promise<AttemptOutcome> {
+function attempt(
+  target: ProviderTarget,
+  facts: LlmFacts,
+  means: LlmDependencies,
+  hasNext: () => boolean,
+): Promise<AttemptOutcome> {
   const { upstream, secrets } = means
   return upstream.call(requestTo(target, facts, means)).then(
-    (answer) => outcomeOf(answer, target, secrets),
+    (answer) => outcomeOf(answer, target, secrets, hasNext),
     // The hangup's reason is thrown on from here: nobody is left to try another provider for.
     (error: unknown) => ({ failure: failureOfError(error, target.provider), mayTryNext: true }),
   )
 }
 
-function outcomeOf(came: UpstreamAnswer, target: ProviderTarget, secrets: SecretTraces): AttemptOutcome {
+function outcomeOf(
+  came: UpstreamAnswer,
+  target: ProviderTarget,
+  secrets: SecretTraces,
+  hasNext: () => boolean,
+): AttemptOutcome {
   const { provider } = target
   const { status, body } = came
   const headers = withoutSecrets(came.headers, target.headers.traces)
   const answer = { status, headers, body }
-  const succeeded = status >= 200 && status < 300
-  const reason = succeeded ? null : reasonOfStatus(status)
-  if (reason !== null) {
-    const mayTryNext = isTransientStatus(status)
-    // Any other may quote our key, or has nothing to say to the caller.
-    const words = mayTryNext ? { words: readProviderWords(answer, secrets) } : {}
-    if (!mayTryNext) discardAnswer(answer)
-    return { failure: { provider, reason, status, headers, ...words }, mayTryNext }
-  }
-  if (!isApiContent(answer)) {
+  if (status < 300) {
+    if (isApiContent(answer)) return { answer }
     abandonAnswer(answer)
-    return { failure: unusableAnswer(target, answer), mayTryNext: false }
+    const message = foreignContentMessage(provider, answer)
+    return { failure: unusableAnswer(provider, answer, { message }), mayTryNext: false }
   }
-  return { answer }
+  if (isRedirect(status)) {
+    discardAnswer(answer)
+    return { failure: redirectFailure(provider, answer), mayTryNext: false }
+  }
+  const reason = reasonOfStatus(status, target.headers.callerKey)
+  if (reason === 'provider_auth_failed') {
+    discardAnswer(answer)
+    return { failure: keyFailure(provider, status), mayTryNext: false }
+  }
+  if (reason !== null) {
+    const failure = { provider, reason, status, headers, words: readProviderWords(answer, secrets) }
+    return { failure: { ...failure, ...(isLastingStatus(status) && { final: true }) }, mayTryNext: true }
+  }
+  if (!isTransientStatus(status) || !hasNext()) return { answer }
+  discardAnswer(answer)
+  return { failure: { provider, reason: 'provider_refused', status, headers }, mayTryNext: true }
 }
-
-/** The failure of an answer whose content is none of its API's, e.g. an HTML page of a proxy between. */
-const unusableAnswer = (
-  { provider }: ProviderTarget,
-  { status }: UpstreamAnswer,
-  cause?: unknown,
-): ProviderFailure => ({
-  provider,
-  reason: 'provider_failed',
-  status,
-  cause,
-})
 
 function requestTo(
   target: ProviderTarget,
@@ -208,37 +229,63 @@ const isApiContent = ({ headers }: UpstreamAnswer): boolean => API_CONTENT.test(
 
 const API_CONTENT = /^(application\/([\w.+-]+\+)?json|text\/event-stream)\s*(;|$)/i
 
-/** Refuses with an answer that came, but may not go on. */
-async function refuse(answered: ProviderAnswer, cause?: unknown): Promise<never> {
-  const failure = unusableAnswer(answered.target, answered.answer, cause)
-  throw await refusalOfFailure(failure, [...answered.failed, attemptOf(failure)])
+/** Refuses with a failure that an answer turned out to be. */
+async function refuseWith(failure: ProviderFailure, { failed }: ProviderAnswer): Promise<never> {
+  throw await refusalOfFailure(failure, [...failed, attemptOf(failure)])
 }
 
-/** Passes a refusal on whole that is the provider's own answer to this request (400, 404, 413, 422, …). */
+/** Refuses with an answer that quotes one of our secrets. */
+const refuseQuoted = (answered: ProviderAnswer): Promise<never> => {
+  const { target, answer } = answered
+  return refuseWith(unusableAnswer(target.provider, answer, { cause: secretQuotedError() }), answered)
+}
+
+/**
+ * Passes a refusal on whole that is the provider's own answer to this request (400, 404, 413, 422, …). Without
+ * words of its API it goes on with its status, in ours.
+ */
 async function passOnRefusal(
   answered: ProviderAnswer,
-  { held, hangup: { signal } }: LlmFacts,
+  { granted, held, hangup: { signal } }: LlmFacts,
   secrets: SecretTraces,
 ): Promise<Reply> {
-  const { answer } = answered
+  const { target, answer } = answered
+  const { provider, model, headers: sent } = target
   const { status, headers } = answer
-  const body = await readWholeBody(answer, MAX_ERROR_BODY, held).catch((error: unknown) => {
+  let cause: unknown
+  const body = await readRefusal(answer, held).catch((error: unknown) => {
     if (error instanceof Refusal) throw error
-    return refuse(answered, error)
+    cause = error
+    return null
   })
-  if (body === null) return refuse(answered)
-  const quotes =
-    body.length > BYTES_AT_ONCE
-      ? await runInSlices(quotesSecretSteps(secrets, body), signal)
-      : quotesSecret(secrets, body)
-  if (quotes) return refuse(answered, secretQuotedError())
+  if (!sent.callerKey && refusesKey(status, body, [model, granted.target.model]))
+    return refuseWith(keyFailure(provider, status), answered)
+  if (body !== null) {
+    const quotes =
+      body.length > BYTES_AT_ONCE
+        ? await runInSlices(quotesSecretSteps(secrets, body), signal)
+        : quotesSecret(secrets, body)
+    if (quotes) return refuseQuoted(answered)
+  }
+  if (body === null) return refuseWith(wordlessRefusal(provider, answer, cause), answered)
+  const type = isApiContent(answer) ? {} : { 'content-type': 'application/json' }
   return {
     status,
-    headers: responseHeaders(headers, answered.target.headers.returns),
+    headers: { ...responseHeaders(headers, sent.returns), ...type },
     body,
     report: () => reportOf(answered, {}),
   }
 }
+
+/** Reads a refusal that is written in the form of its API; null if it is not, or longer than 1 MiB. */
+async function readRefusal(answer: UpstreamAnswer, held: LlmFacts['held']): Promise<Buffer | null> {
+  if (!isApiContent(answer)) return readShortJson(answer)
+  const body = await readWholeBody(answer, MAX_ERROR_BODY, held)
+  return body === null || isEventStream(answer) || isJsonText(body) ? body : null
+}
+
+const isEventStream = ({ headers }: UpstreamAnswer): boolean =>
+  /^text\/event-stream/i.test(headers['content-type'] ?? '')
 
 /** The failure of an answer that quotes the secrets of its request, for the log. */
 const secretQuotedError = (): Error => new Error('the answer quotes a secret that providers are called with')
@@ -256,11 +303,11 @@ function passOnAnswer(
   const { 'content-type': type = '', 'content-encoding': encoding, 'content-length': length } = stated
   const headers = responseHeaders(stated, target.headers.returns)
   if (Buffer.isBuffer(body)) {
-    if (traces.length > 0 && quotesSecret(traces, body)) return refuse(answered, secretQuotedError())
+    if (traces.length > 0 && quotesSecret(traces, body)) return refuseQuoted(answered)
     const report = () => comparedReport(answered, readUsage(names, type, encoding, body), facts, means)
     return { status, headers, body, report }
   }
-  const isEvents = type.toLowerCase().startsWith('text/event-stream')
+  const isEvents = isEventStream(answer)
   // Tells proxies in between to pass each event on at once.
   if (isEvents) headers['x-accel-buffering'] = 'no'
   // So that a caller can tell a whole answer from a cut one.

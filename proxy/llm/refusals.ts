@@ -1,8 +1,19 @@
+import { STATUS_CODES } from 'node:http'
 import type { JsonObject } from '../../db/support/json.ts'
-import { Refusal, type RefusalReason } from '../../plugins/refusal.ts'
+import {
+  type ErrorType,
+  type ProviderErrorFields,
+  Refusal,
+  type RefusalReason,
+} from '../../plugins/refusal.ts'
 import type { DialectEndpoint } from './dialects/dialect.ts'
 import type { LlmProvider } from './options.ts'
-import { UpstreamError, type UpstreamErrorKind, type UpstreamHeaders } from './upstream/answer.ts'
+import {
+  type UpstreamAnswer,
+  UpstreamError,
+  type UpstreamErrorKind,
+  type UpstreamHeaders,
+} from './upstream/answer.ts'
 import { requestIdOf, responseHeaders } from './upstream/headers.ts'
 import { passedNames } from './upstream/passed-names.ts'
 import type { ProviderWords } from './upstream/words.ts'
@@ -20,6 +31,10 @@ export interface ProviderFailure {
   /** The status of the provider's answer; null if there was none. */
   readonly status: number | null
   readonly headers?: UpstreamHeaders
+  /** A better sentence than the reason's own, for the caller; the provider's own words win. */
+  readonly message?: string
+  /** True if asking again cures nothing, although the status alone would let an SDK try. */
+  readonly final?: boolean
   /** The provider's own words about it. Never rejects. */
   readonly words?: Promise<ProviderWords | null>
   /** For the log. */
@@ -48,11 +63,15 @@ export async function refusalOfFailure(
   attempts: readonly ProviderAttempt[],
 ): Promise<Refusal> {
   const { provider, reason, status, headers = {}, cause } = failure
-  const { message = missingKeyMessage(failure), ...said } = (await failure.words) ?? {}
+  const words = await failure.words
+  const { message = failure.message ?? missingKeyMessage(failure), ...said } = words ?? {}
   const requestId = requestIdOf(headers)
+  const final = failure.final ?? (isSpent(said) || undefined)
   return new Refusal(reason, {
+    ...(reason === 'provider_refused' && status !== null && { status }),
+    ...(final !== undefined && { final }),
     detail: { provider: provider.name, ...(status !== null && { upstream_status: status }) },
-    ...(message !== undefined && { message, said }),
+    ...(message !== undefined && { message, said: { ...kindOf(failure), ...said } }),
     headers: reason === 'provider_auth_failed' ? {} : waitingHeaders(headers, provider),
     report: { attempts, ...(requestId !== null && { upstream_request_id: requestId }) },
     cause,
@@ -71,25 +90,127 @@ const missingKeyMessage = ({
     ? `The provider ${name} has no key: set ${keyVariable} in the environment of the gateway, and restart it.`
     : undefined
 
+/** Returns the vendors' word for a provider's own status. */
+const kindOf = ({ reason, status }: ProviderFailure): ProviderErrorFields =>
+  reason === 'provider_refused' ? { type: KINDS[status ?? 0] ?? 'invalid_request_error' } : {}
+
+const KINDS: Readonly<Record<number, ErrorType>> = {
+  401: 'authentication_error',
+  403: 'permission_error',
+  404: 'not_found_error',
+  429: 'rate_limit_error',
+}
+
+/** Recognises a provider's word for an account without money: no waiting fills it. */
+const isSpent = ({ type = '', code = '' }: ProviderErrorFields): boolean => SPENT.test(`${type} ${code}`)
+
+const SPENT = /insufficient_(?:quota|balance|funds|credits?)|exceeded_current_quota|billing_/i
+
 /** Returns the failure of a call that itself went wrong. Throws all but an {@link UpstreamError}. */
 export function failureOfError(error: unknown, provider: LlmProvider): ProviderFailure {
   if (!(error instanceof UpstreamError)) throw error
-  return { provider, reason: REASON_OF_KIND[error.kind], status: null, cause: error }
+  const reason = REASON_OF_KIND[error.kind]
+  return {
+    provider,
+    reason,
+    status: null,
+    cause: error,
+    ...(reason === 'provider_timeout' && { message: timeoutMessage(provider) }),
+  }
 }
+
+const timeoutMessage = ({ name, first_byte_timeout_ms: ms }: LlmProvider): string =>
+  `The provider ${name} did not begin to answer within ${ms / 1000} s. Do not send the same again: it may still be at work on it. Ask for a stream or for less, or ask an operator to raise first_byte_timeout_ms.`
+
+/** Returns the failure of a redirect, which is never followed: it would carry key and prompt elsewhere. */
+export const redirectFailure = (
+  provider: LlmProvider,
+  { status, headers }: Pick<UpstreamAnswer, 'status' | 'headers'>,
+): ProviderFailure => ({
+  provider,
+  reason: 'provider_failed',
+  status,
+  headers,
+  final: true,
+  message: `The provider ${provider.name} redirects this call (${status}), and the gateway follows no redirect. An operator must correct its base_url.`,
+  cause: new Error(
+    `redirected to ${URL.parse(headers.location ?? '', provider.base_url)?.origin ?? 'nowhere'}`,
+  ),
+})
+
+/** Returns the failure of an answer that may not go on, or is none of the provider's API. */
+export const unusableAnswer = (
+  provider: LlmProvider,
+  { status, headers }: Pick<UpstreamAnswer, 'status' | 'headers'>,
+  more: Pick<ProviderFailure, 'cause' | 'message' | 'final'> = {},
+): ProviderFailure => ({
+  provider,
+  reason: 'provider_failed',
+  status,
+  headers,
+  // It has been worked on, and paid: the next one would be the same.
+  final: true,
+  ...more,
+})
+
+/** Says what a whole answer of status 2xx was in place of JSON or an event stream. */
+export const foreignContentMessage = ({ name }: LlmProvider, { status, headers }: UpstreamAnswer): string => {
+  const [, type = 'no content type'] =
+    /^([\w.+-]{1,64}\/[\w.+-]{1,64})/.exec(headers['content-type'] ?? '') ?? []
+  return `The provider ${name} answered ${status} with ${type} in place of JSON or an event stream. An operator should check its base_url.`
+}
+
+/** Returns the failure of a request that a provider refuses without words that can be passed on. */
+export const wordlessRefusal = (
+  provider: LlmProvider,
+  { status, headers }: Pick<UpstreamAnswer, 'status' | 'headers'>,
+  cause?: unknown,
+): ProviderFailure => ({
+  provider,
+  reason: 'provider_refused',
+  status,
+  headers,
+  final: !isTransientStatus(status),
+  message:
+    `The provider ${provider.name} refused this request: ${status} ${STATUS_CODES[status] ?? ''}`.trimEnd() +
+    `, without words that can be passed on.${HINTS[status] ?? ''}`,
+  cause,
+})
+
+const HINTS: Readonly<Record<number, string>> = {
+  404: ' It may not know this model, or not offer this endpoint.',
+  413: ' Send less.',
+}
+
+/** Returns the failure of a key, or of the account that it belongs to: its words are not the caller's. */
+export const keyFailure = (provider: LlmProvider, status: number): ProviderFailure => ({
+  provider,
+  reason: 'provider_auth_failed',
+  status,
+  ...(status !== 401 && {
+    message: `The provider ${provider.name} refused this gateway's key, account or address (${status}). Tell the operator.`,
+  }),
+})
 
 /**
- * Returns the reason why an answer of a status is not passed on: 401, 403, 429, 5xx, redirects; null if the
- * status is the provider's own answer to this request.
+ * Returns the reason why an answer of a status is not passed on: 401, 407, 429, 5xx; null if the status may be
+ * the provider's own answer to this request. `isCallerKey`: it was asked with the caller's own key.
  */
-export function reasonOfStatus(status: number): RefusalReason | null {
-  if (status === 401 || status === 403) return 'provider_auth_failed'
-  if (status === 429) return 'provider_rate_limited'
+export function reasonOfStatus(status: number, isCallerKey: boolean): RefusalReason | null {
+  if (status === 407 || (status === 401 && !isCallerKey)) return 'provider_auth_failed'
+  if (status === 429 && !isCallerKey) return 'provider_rate_limited'
   if (status === 529) return 'provider_overloaded'
-  return status < 200 || status >= 500 || (status >= 300 && status < 400) ? 'provider_failed' : null
+  return status >= 500 ? 'provider_failed' : null
 }
 
+export const isRedirect = (status: number): boolean => status >= 300 && status < 400
+
 /** Tells whether a status says that another provider may well answer the same request. */
-export const isTransientStatus = (status: number): boolean => status === 429 || status >= 500
+export const isTransientStatus = (status: number): boolean =>
+  status === 408 || status === 409 || status === 429 || status >= 500
+
+/** Tells whether no later attempt can be answered otherwise, although SDKs try again at any 5xx. */
+export const isLastingStatus = (status: number): boolean => status === 501 || status === 505
 
 export const notConfiguredFailure = (provider: LlmProvider): ProviderFailure => ({
   provider,

@@ -38,6 +38,7 @@ const REASONS: readonly RefusalReason[] = [
   'dialect_translation_unavailable',
   'provider_not_configured',
   'provider_auth_failed',
+  'provider_refused',
   'provider_unreachable',
   'provider_failed',
   'provider_overloaded',
@@ -53,7 +54,7 @@ const ANSWERS: Readonly<Record<number, AnswerDoc>> = {
     headers: RECEIPT,
   },
   400: {
-    description: "The provider's own refusal of this request: any 4xx except 401, 403 and 429.",
+    description: "The provider's own refusal of this request: any 4xx that is not about the gateway's key.",
     content: [{ schema: answer }],
     headers: RECEIPT,
   },

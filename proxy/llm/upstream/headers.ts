@@ -68,6 +68,8 @@ export interface FixedHeaders {
   readonly names: ReadonlySet<string>
   /** True: the caller's own credentials go with them. */
   readonly passthrough: boolean
+  /** True: they are the only ones, so a refusal of the key is the caller's affair. */
+  readonly callerKey: boolean
   /** Traces of the secrets among these headers, which no answer may quote. */
   readonly traces: SecretTraces
   /** Further headers of callers that the operator lets through; null: none. */
@@ -98,6 +100,9 @@ export function fixedHeaders(provider: LlmProvider): FixedHeaders {
     defaults,
     names: new Set([...Object.keys(ours), ...defaults.map(([name]) => name)]),
     passthrough: provider.auth === 'passthrough',
+    callerKey:
+      provider.auth === 'passthrough' &&
+      !Object.keys(lowerCased(provider.headers)).some((name) => CREDENTIAL_NAMES.has(name)),
     traces: secretTraces(credentialsIn(provider)),
     passes: passedNames('pass_headers', provider.pass_headers),
     returns: passedNames('pass_answer_headers', provider.pass_answer_headers),

@@ -35,28 +35,100 @@ export async function readProviderWords(
   answer: UpstreamAnswer,
   secrets: SecretTraces,
 ): Promise<ProviderWords | null> {
-  if (!isJsonAnswer(answer.headers)) {
+  const body = await readShortJson(answer)
+  return body === null || quotesSecret(secrets, body) ? null : parseProviderWords(parseOrNull(body))
+}
+
+/**
+ * Reads an answer that is JSON, by its type or, if that says nothing of the kind, by its text. Resolves with
+ * null if it is none, longer than 16 KiB, or does not come within a second. Never rejects.
+ */
+export async function readShortJson(answer: UpstreamAnswer): Promise<Buffer | null> {
+  if (!isJsonAnswer(answer.headers) && !SAYS_NOTHING.test(answer.headers['content-type'] ?? '')) {
     discardAnswer(answer)
     return null
   }
   try {
     const body = await withDeadline({ ms: MAX_WAIT_MS }, () => readWholeBody(answer, MAX_BODY))
-    return body === null || quotesSecret(secrets, body)
-      ? null
-      : parseProviderWords(JSON.parse(body.toString()))
+    return body !== null && typeof parseOrNull(body) === 'object' && isJsonText(body) ? body : null
   } catch {
-    // Late, broken off, or no JSON: its status is reported, in our words.
+    // Late or broken off: its status is reported, in our words.
     abandonAnswer(answer)
     return null
   }
 }
 
+/** Content types under which servers send JSON that they have not labelled. */
+const SAYS_NOTHING = /^(?:text\/(?:plain|json)\b.*|application\/octet-stream)?$/i
+
+/** Tells whether a body that is said to be JSON is; of a long one, whether it begins like that. */
+export const isJsonText = (body: Buffer): boolean =>
+  body.length > MAX_BODY ? /^\s*[[{"]/.test(body.toString('latin1', 0, 64)) : parseOrNull(body) !== null
+
+function parseOrNull(body: Buffer): unknown {
+  try {
+    return JSON.parse(body.toString())
+  } catch {
+    return null
+  }
+}
+
+/**
+ * Tells whether a refusal is about the gateway's key, its account or its address, and not about the request:
+ * a 403 unless its words are about the request, and a 400 whose words are about the key. `models`: the names of
+ * the model that was asked for.
+ */
+export function refusesKey(status: number, body: Buffer | null, models: readonly (string | null)[]): boolean {
+  if (status !== 400 && status !== 403) return false
+  const error = body === null || body.length > MAX_BODY ? null : errorIn(parseOrNull(body))
+  if (error === null) return status === 403
+  const names = [error.type, error.code, error.status, reasonsIn(error.details)].flat().join(' ')
+  const message = messageOf(error)
+  if (status === 400) return KEY_NAME.test(names) || KEY_SENTENCE.test(message)
+  if (SCOPE_SENTENCE.test(message)) return true
+  const { param, metadata } = error
+  const isFlagged = isObject(metadata) && ('flagged_input' in metadata || 'reasons' in metadata)
+  return !(
+    isFlagged ||
+    REQUEST_NAME.test(names) ||
+    (typeof param === 'string' && REQUEST_PARAM.test(param)) ||
+    REQUEST_SENTENCE.test(message) ||
+    models.some((model) => model !== null && message.includes(model))
+  )
+}
+
+const KEY_NAME = /invalid_api_key|api_key_invalid|authentication_error|invalid_authentication/i
+const KEY_SENTENCE =
+  /\b(?:incorrect|invalid|expired)\s(?:\w+\s)?api[ _-]?key\b|\bapi[ _-]?key\s(?:is\s)?(?:not valid|invalid|incorrect|expired)/i
+/** A restricted key names what it may do: `Missing scopes: model.request`. */
+const SCOPE_SENTENCE = /\bmissing scopes?\b/i
+const REQUEST_NAME = /model|content|moderat|flagged|safety|policy_violation|prompt|country|region|territory/i
+const REQUEST_PARAM = /^(?:model|messages|input|prompt|tools|system)\b/i
+const REQUEST_SENTENCE =
+  /\bmodels?\b|\bflagged\b|\bmoderation\b|\bsafety\b|\bharmful\b|\b(?:content|usage) (?:polic|guideline)|\bguidelines\b|\bcontext length\b/i
+
+/** Returns the reasons in the details that Google's errors have. */
+const reasonsIn = (details: unknown): readonly unknown[] =>
+  Array.isArray(details) ? details.map((detail: unknown) => (isObject(detail) ? detail.reason : null)) : []
+
+/** Returns the error that a body states, in the form of either vendor or of an imitator; null if it is none. */
+function errorIn(body: unknown): UnknownRecord | null {
+  // Google sends a list of one.
+  const stated: unknown = Array.isArray(body) ? body[0] : body
+  if (!isObject(stated)) return null
+  return isObject(stated.error) ? stated.error : stated
+}
+
+const messageOf = (error: UnknownRecord): string =>
+  [error.message, error.error, error.detail].find(
+    (text): text is string => typeof text === 'string' && text !== '',
+  ) ?? ''
+
 function parseProviderWords(body: unknown): ProviderWords | null {
-  if (!isObject(body)) return null
-  const { error } = body
-  const said: UnknownRecord = isObject(error) ? error : body
-  const message = [said.message, error, said.detail].find((text) => typeof text === 'string' && text !== '')
-  if (typeof message !== 'string') return null
+  const said = errorIn(body)
+  if (said === null) return null
+  const message = messageOf(said)
+  if (message === '') return null
   const names = Object.entries({ type: said.type, code: said.code, param: said.param }).flatMap(
     ([name, value]) => (isName(value) ? [[name, String(value).toWellFormed()]] : []),
   )

@@ -7,7 +7,7 @@ import { openUpstream } from '../../../proxy/llm/upstream/client.ts'
 import { catalogueStage } from '../../support/llm/catalogue.ts'
 import { anthropic, openai, options, servicesWith } from '../../support/llm/facts.ts'
 import { front } from '../../support/llm/front.ts'
-import { chunk, chunkedHead, rawUpstream } from '../../support/llm/upstreams.ts'
+import { answer, chunk, chunkedHead, rawUpstream } from '../../support/llm/upstreams.ts'
 
 /**
  * An upstream of somebody else's making, which takes these credentials and refuses a request that brings any
@@ -102,6 +102,37 @@ await t.test('§3 a wrong key of ours is 502 at the SDK, never a 401', async (t)
     .chat.completions.create(CHAT)
     .catch((error: unknown) => error)
   t.match(error, { status: 502, code: 'provider_auth_failed' })
+})
+
+await t.test('the SDKs send once what another attempt cannot cure, and again what it may', async (t) => {
+  const page = { 'content-type': 'text/html' }
+  const spent = '{"error":{"message":"x","type":"insufficient_quota","code":"insufficient_quota"}}'
+  for (const [attempts, status, said] of [
+    [1, 413, answer(413, '<p>too large</p>', page)],
+    [1, 404, answer(404, 'not here', { 'content-type': 'text/plain' })],
+    [1, 422, answer(422, '')],
+    [1, 502, answer(307, '', { location: '/elsewhere' })],
+    [1, 502, answer(200, '<p>welcome</p>', page)],
+    [1, 502, answer(501, '{}')],
+    [1, 403, answer(403, '{"error":{"message":"flagged","code":"content_policy_violation"}}')],
+    [1, 502, answer(403, '<p>forbidden</p>', page)],
+    [1, 429, answer(429, spent)],
+    [2, 502, answer(500, '{}')],
+    [2, 409, answer(409, '<p>busy</p>', page)],
+    [2, 408, answer(408, '{}')],
+  ] as const) {
+    const { url, seen } = await rawUpstream(t, (socket) => socket.write(said))
+    const handler = llmHandler(options([openai(url), anthropic(url)]), servicesWith(upstream))
+    const door = await front(t, handler)
+    const once = { apiKey: 'unused', maxRetries: 1 }
+    const client = new OpenAI({ ...once, baseURL: `${door.url}/v1` })
+    const thrown = (error: unknown) => error
+    t.match(await client.chat.completions.create(CHAT).catch(thrown), { status })
+    t.equal(seen.length, attempts, `OpenAI: ${said.split('\r\n', 1)[0]}`)
+    const other = new Anthropic({ ...once, baseURL: door.url })
+    t.match(await other.messages.create(MESSAGES).catch(thrown), { status })
+    t.equal(seen.length, 2 * attempts, `Anthropic: ${said.split('\r\n', 1)[0]}`)
+  }
 })
 
 await t.test(

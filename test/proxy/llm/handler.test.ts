@@ -2,6 +2,7 @@ import type { Socket } from 'node:net'
 import t from 'tap'
 import { Refusal } from '../../../plugins/refusal.ts'
 import { CallHangup } from '../../../proxy/http/open-calls.ts'
+import { refusalReply } from '../../../proxy/http/refusal.ts'
 import { llmHandler } from '../../../proxy/llm/handler.ts'
 import { openUpstream } from '../../../proxy/llm/upstream/client.ts'
 import { anthropic, facts, openai, options, receive, servicesWith } from '../../support/llm/facts.ts'
@@ -259,20 +260,26 @@ await t.test('threat 13 an upstream’s 400 that quotes our key is not passed on
 })
 
 await t.test(
-  'threat 38 an upstream’s refusal that is longer than 1 MiB, or cut short, is not passed on',
+  'threat 38 an upstream’s refusal that is longer than 1 MiB, or cut short, is told in our words',
   async (t) => {
+    const refused = { reason: 'provider_refused', status: 400, final: true }
     const long = await rawUpstream(t, failing(400, `"${'x'.repeat(1024 * 1024)}"`))
-    t.match(await refusal([openai(long.url)]), { reason: 'provider_failed' })
+    t.match(await refusal([openai(long.url)]), refused)
     const cut = await rawUpstream(t, (socket) => socket.end(answer(400, '{', { 'content-length': '9' })))
-    t.match(await refusal([openai(cut.url)]), { reason: 'provider_failed' })
+    t.match(await refusal([openai(cut.url)]), refused)
   },
 )
 
 for (const type of ['text/html', 'text/plain', 'application/jsonp', 'image/png', '']) {
   await t.test(`threat 38 an answer of the type "${type}" is no answer of a model`, async (t) => {
-    for (const status of [200, 404]) {
+    for (const [status, told] of [
+      [200, { reason: 'provider_failed', status: 502, final: true }],
+      [404, { reason: 'provider_refused', status: 404, final: true }],
+    ] as const) {
       const { url } = await rawUpstream(t, failing(status, '<p>secret</p>', { 'content-type': type }))
-      t.match(await refusal([openai(url)]), { reason: 'provider_failed', status: 502 })
+      const error = await refusal([openai(url)])
+      t.match(error, told)
+      t.notMatch(error.message, 'secret')
     }
   })
 }
@@ -295,6 +302,8 @@ await t.test('F-14 nobody there is 502, silence is 504', async (t) => {
   t.match(await refusal([openai(url, { first_byte_timeout_ms: 20 })]), {
     reason: 'provider_timeout',
     status: 504,
+    final: true,
+    message: /within 0.02 s.*first_byte_timeout_ms/,
   })
   const broken = await rawUpstream(t, (socket) => socket.resetAndDestroy())
   t.match(await refusal([openai(broken.url)]), { reason: 'provider_failed', status: 502 })
@@ -394,7 +403,7 @@ for (const [status, ours, body, words] of [
     const error = await refusal([openai(url)])
     t.match(error, { status: ours, message: words.message, headers: { 'retry-after': '7' } })
     t.strictSame(error.said, words.said)
-    t.equal(error.final, false, 'a retry may help')
+    t.equal(error.final, body === QUOTA, 'a retry may help, but fills no account')
   })
 }
 
@@ -460,6 +469,207 @@ await t.test('nobody waits for the words of a provider where another one answers
   t.match(first?.report?.(), { provider: 'good' })
   t.equal((await receive(await call)).text, '{"ok":true}')
 })
+
+const HTML = { 'content-type': 'text/html' }
+const TEXT = { 'content-type': 'text/plain; charset=utf-8' }
+const ANY = { 'content-type': '' }
+
+for (const [name, status, body, headers] of [
+  ['413 as a page', 413, '<html>secret</html>', HTML],
+  ['404 as text', 404, '404 page secret', TEXT],
+  ['400 as text', 400, 'secret', TEXT],
+  ['400 as text without a type', 400, 'secret', ANY],
+  ['422 that is empty', 422, '', {}],
+  ['422 that is empty, of no type', 422, '', ANY],
+  ['400 of a page that says it is JSON', 400, '<p>secret', {}],
+  ['400 that is packed', 400, '\u001f\u008bsecret', { 'content-encoding': 'gzip' }],
+  ['400 of bytes', 400, '\u0000\u0001secret', { 'content-type': 'application/octet-stream' }],
+  ['418', 418, 'secret', TEXT],
+  ['431', 431, '', HTML],
+  ['451', 451, '<p>secret', HTML],
+  ['499', 499, '<p>secret', HTML],
+] as const) {
+  await t.test(`a ${name} keeps its status, in our words, and asks nobody to try again`, async (t) => {
+    for (const [file, path] of [
+      [openai, '/v1/chat/completions'],
+      [openai, '/v1/responses'],
+      [anthropic, '/v1/messages'],
+    ] as const) {
+      const { url, seen } = await rawUpstream(t, failing(status, body, headers))
+      const both = [file(url, { models: ['*'] }), file(url, { models: ['*'], name: 'second' })]
+      const error = await refusal(both, { path, body: CHAT })
+      t.match(error, { reason: 'provider_refused', status, final: true, detail: { upstream_status: status } })
+      t.match(error.message, String(status))
+      t.notMatch(JSON.stringify([error.message, error.detail, error.said, error.headers]), 'secret')
+      t.equal(seen.length, 1, 'the second provider is not asked')
+    }
+  })
+}
+
+await t.test('JSON under another label is passed on as JSON', async (t) => {
+  const body = '{"error":{"message":"no such model","code":"model_not_found"}}'
+  for (const headers of [TEXT, ANY, { 'content-type': 'application/octet-stream' }]) {
+    const { url } = await rawUpstream(t, failing(404, body, headers))
+    const reply = await handle([openai(url)])
+    t.match(reply, { status: 404, headers: { 'content-type': 'application/json' } })
+    t.equal((await receive(reply)).text, body)
+  }
+})
+
+const said = (error: object) => JSON.stringify({ error })
+const FLAGGED = {
+  message: 'Your input was flagged',
+  code: 403,
+  metadata: { flagged_input: 'x', reasons: ['y'] },
+}
+
+for (const [name, body] of [
+  ['flagged input', said(FLAGGED)],
+  ['flagged input by its words', said({ message: 'Your input was flagged by moderation.' })],
+  [
+    'a content policy',
+    said({ message: 'No.', type: 'invalid_request_error', code: 'content_policy_violation' }),
+  ],
+  ['a safety check', '{"code":"denied","error":"Content violates usage guidelines. Failed check: SAFETY_X"}'],
+  [
+    'no access to a model',
+    said({ message: 'Project `p` does not have access to it', code: 'model_not_found' }),
+  ],
+  ['no access to a model by its name', said({ type: 'permission_error', message: 'No access to gpt-4o.' })],
+  [
+    'no access by Anthropic',
+    said({ type: 'permission_error', message: 'Your account may not use this model.' }),
+  ],
+  [
+    'a blocked model',
+    said({ message: 'Blocked.', type: 'permissions_error', code: 'model_permission_blocked_org' }),
+  ],
+  ['a country', said({ message: 'Not supported.', code: 'unsupported_country_region_territory' })],
+  ['a member of the body', said({ message: 'Not for you.', param: 'model' })],
+] as const) {
+  await t.test(`a 403 about ${name} reaches the caller as it is`, async (t) => {
+    const { url, seen } = await rawUpstream(t, failing(403, body))
+    const reply = await handle([openai(url), openai(url, { name: 'second' })])
+    t.equal(reply.status, 403)
+    t.equal((await receive(reply)).text, body)
+    t.equal(seen.length, 1)
+  })
+}
+
+for (const [name, status, body, headers = {}] of [
+  ['a 403 about the key', 403, said({ type: 'permission_error', message: 'Your API key lacks secret' })],
+  ['a 403 about a spent key', 403, said({ message: 'Key limit exceeded secret', code: 403 })],
+  ['a 403 about scopes', 403, said({ message: 'Missing scopes: model.request secret' })],
+  ['a 403 about a network', 403, said({ code: '403', message: 'Virtual Network/Firewall rules secret' })],
+  ['a 403 of a project', 403, `[${said({ code: 403, status: 'PERMISSION_DENIED', message: 'secret' })}]`],
+  ['a 403 that says nothing', 403, ''],
+  ['a 403 as a page', 403, '<p>model secret', HTML],
+  ['a 403 that is cut', 403, '{"error":', {}],
+  ['a 401 about anything', 401, said({ message: 'secret', code: 'model_not_found' })],
+  ['a 407', 407, 'secret', TEXT],
+  [
+    'a 400 about the key',
+    400,
+    `[${said({ code: 400, message: 'API key not valid secret', details: [{ reason: 'API_KEY_INVALID' }] })}]`,
+  ],
+  ['a 400 that quotes the key', 400, '{"code":"x","error":"Incorrect API key provided: sk-up-1 secret"}'],
+] as const) {
+  await t.test(`${name} is ours to mend: a 502 without its words, and no second try`, async (t) => {
+    const { url, seen } = await rawUpstream(t, failing(status, body, headers))
+    const error = await refusal([openai(url), openai(url, { name: 'second' })])
+    t.match(error, { reason: 'provider_auth_failed', status: 502, final: true })
+    t.notMatch(JSON.stringify([error.message, error.detail, error.said]), /secret|sk-up/)
+    t.equal(seen.length, 1)
+  })
+}
+
+for (const [status, body] of [
+  [401, said({ message: 'Incorrect API key provided: sk-own', code: 'invalid_api_key' })],
+  [403, said({ type: 'permission_error', message: 'Your API key may not do this.' })],
+  [429, said({ message: 'You exceeded your quota.', code: 'insufficient_quota' })],
+  [400, said({ message: 'API key not valid.' })],
+] as const) {
+  await t.test(`with the caller's own key a ${status} is the caller's, with its words`, async (t) => {
+    const { url } = await rawUpstream(t, failing(status, body, { 'retry-after': '7' }))
+    const asked = { body: CHAT, headers: { authorization: 'Bearer sk-own' } }
+    const reply = await handle([openai(url, { auth: 'passthrough' })], asked)
+    t.match(reply, { status, headers: { 'retry-after': '7' } })
+    t.equal((await receive(reply)).text, body)
+    const fixed = { auth: 'passthrough', headers: { authorization: 'Bearer of-the-operator' } }
+    const ours = await handle([openai(url, fixed)], asked).catch((error: unknown) => error)
+    t.match(ours, { reason: status === 429 ? 'provider_rate_limited' : 'provider_auth_failed' })
+  })
+}
+
+await t.test(
+  'a 401 of the caller’s own key that is a page is a 401 without a challenge of ours',
+  async (t) => {
+    const { url } = await rawUpstream(t, failing(401, '<p>secret', HTML))
+    const asked = { body: CHAT, headers: { authorization: 'Bearer sk-own' } }
+    const error = await refusal([openai(url, { auth: 'passthrough' })], asked)
+    const { status, headers, body } = refusalReply(error, 'req_1')
+    t.match({ status, body }, { status: 401, body: /"authentication_error"/ })
+    t.equal(headers?.['www-authenticate'], undefined)
+  },
+)
+
+for (const status of [408, 409]) {
+  await t.test(
+    `a ${status} of the first provider asks the next, and of the last is the caller’s`,
+    async (t) => {
+      const body = said({ message: 'busy' })
+      const first = await rawUpstream(t, failing(status, body))
+      const second = await rawUpstream(t, ok)
+      const reply = await handle([openai(first.url), openai(second.url, { name: 'second' })])
+      t.equal((await receive(reply)).text, '{"ok":true}')
+      t.match(reply.report?.().detail.attempts, [
+        { provider: 'openai', status, reason: 'provider_refused' },
+        {},
+      ])
+      const keyless = openai(second.url, { name: 'keyless', api_key: '' })
+      const last = await handle([openai(first.url), keyless])
+      t.match(last, { status })
+      t.equal((await receive(last)).text, body)
+      const page = await rawUpstream(t, failing(status, '<p>', HTML))
+      t.match(await refusal([openai(page.url)]), { reason: 'provider_refused', status, final: false })
+    },
+  )
+}
+
+for (const status of [300, 301, 302, 303, 304, 307, 308]) {
+  await t.test(
+    `a ${status} is not followed, and its cause is told: to the operator where it led`,
+    async (t) => {
+      const there = await rawUpstream(t, ok)
+      const body = status === 304 ? '' : '{}'
+      const { url } = await rawUpstream(
+        t,
+        failing(status, body, { location: `${there.url}/secret?key=secret` }),
+      )
+      const error = await refusal([openai(url), openai(there.url, { name: 'second' })])
+      t.match(error, { reason: 'provider_failed', status: 502, final: true, message: /redirects.*base_url/ })
+      t.notMatch(JSON.stringify([error.message, error.detail]), /secret|127/)
+      t.equal(String(error.cause), `Error: redirected to ${new URL(there.url).origin}`)
+      t.equal(there.connections(), 0)
+    },
+  )
+}
+
+for (const [name, answered, final] of [
+  ['a 200 of a page', answer(200, '<p>', HTML), true],
+  ['a 204 without anything', 'HTTP/1.1 204 No Content\r\n\r\n', true],
+  ['a 205 without anything', 'HTTP/1.1 205 Reset Content\r\ncontent-length: 0\r\n\r\n', true],
+  ['a 501', answer(501, '{}'), true],
+  ['a 505', answer(505, '{}'), true],
+  ['a 500', answer(500, '{}'), false],
+  ['a 599', answer(599, '{}'), false],
+  ['a 999', answer(999, '{}'), false],
+] as const) {
+  await t.test(`${name} is a 502 that says ${final ? 'not ' : ''}to try again`, async (t) => {
+    const { url } = await rawUpstream(t, (socket) => socket.write(answered))
+    t.match(await refusal([openai(url)]), { reason: 'provider_failed', status: 502, final })
+  })
+}
 
 await t.test('§3 an answer that has begun is never tried elsewhere', async (t) => {
   const { url } = await rawUpstream(t, (socket) =>
