@@ -14,7 +14,10 @@ export interface ConnectionTimers {
   readonly headersMs: number
   /** The time from the first byte of a request to the end of its body. */
   readonly requestMs: number
-  /** The time between two requests of one connection. Longer than the SDKs' pools keep theirs. */
+  /**
+   * The time between two requests of one connection. Longer than the pools of clients keep theirs: Go's, for
+   * 90 s, pays no heed to `Keep-Alive`.
+   */
   readonly keepAliveMs: number
   /** The interval at which the limits above are checked: each may be exceeded by so much. */
   readonly checkMs: number
@@ -26,7 +29,7 @@ export const DEFAULT_TIMERS: ConnectionTimers = {
   handshakeMs: 5_000,
   headersMs: 10_000,
   requestMs: 120_000,
-  keepAliveMs: 75_000,
+  keepAliveMs: 95_000,
   checkMs: 500,
   writeStallMs: 60_000,
 }
@@ -37,6 +40,12 @@ export interface TlsMaterial {
   readonly keyPem: string
   readonly minVersion: 'TLSv1.2' | 'TLSv1.3'
 }
+
+/**
+ * The silence on a caller's connection after which TCP asks whether the caller is still there: it may wait
+ * minutes for an answer, and a NAT on the way must not forget it. ms.
+ */
+const CALLER_PROBE_MS = 60_000
 
 /** A server of mutual TLS, and the operations on it from outside. */
 export interface TlsServer {
@@ -66,6 +75,8 @@ export function createTlsServer(
     // TLS ends a connection's second half after its last word.
     allowHalfOpen: true,
     noDelay: true,
+    keepAlive: true,
+    keepAliveInitialDelay: CALLER_PROBE_MS,
     headersTimeout: timers.headersMs,
     requestTimeout: timers.requestMs,
     keepAliveTimeout: timers.keepAliveMs,

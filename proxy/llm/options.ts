@@ -30,8 +30,20 @@ const model = z
   .max(256)
   .regex(/^\P{Cc}+$/u, 'must not hold control characters')
 
-const milliseconds = (fallback: number) =>
-  z.number().int().min(1).max(3_600_000).default(fallback).describe(`Milliseconds. Default ${fallback}.`)
+const milliseconds = (fallback: number, meaning: string) =>
+  z
+    .number()
+    .int()
+    .min(1)
+    .max(3_600_000)
+    .default(fallback)
+    .describe(`${meaning} Milliseconds. Default ${fallback}.`)
+
+/**
+ * The patience of the vendors' SDKs. A model that thinks says nothing for minutes: before the head of its
+ * answer, and after it, before the first event. ms.
+ */
+const MAX_SILENCE_MS = 600_000
 
 /**
  * A key is sent as a header value: one that a header cannot hold is refused at boot, not on the first call.
@@ -158,9 +170,15 @@ const provider = z
         'Other names by which this provider answers for a model of its own: a deployment of Azure, a ' +
           'group of a router. An answer by any other model is shown to operators. * stands for any characters.',
       ),
-    connect_timeout_ms: milliseconds(5_000),
-    first_byte_timeout_ms: milliseconds(120_000),
-    idle_timeout_ms: milliseconds(120_000),
+    connect_timeout_ms: milliseconds(5_000, 'How long connecting to the provider may take.'),
+    first_byte_timeout_ms: milliseconds(
+      MAX_SILENCE_MS,
+      'How long the provider may take to begin its answer: 504 provider_timeout after that.',
+    ),
+    idle_timeout_ms: milliseconds(
+      MAX_SILENCE_MS,
+      'How long the provider may be silent between two pieces of its answer, events that only say that it lives included.',
+    ),
   })
   .transform(({ auth, ...rest }) => ({ ...rest, auth: auth ?? DIALECT_BY_NAME[rest.dialect].key.auth }))
 

@@ -108,7 +108,7 @@ export interface SidecarServer {
 
 // Longer than clients keep an idle connection: the side that closes first must not be the one that is about
 // to be asked.
-const KEEP_ALIVE_MS = 75_000
+const KEEP_ALIVE_MS = 95_000
 
 const LOOPBACK = new Set(['127.0.0.1', '::1', 'localhost'])
 

@@ -58,7 +58,7 @@ export const HALF_CORE: Point = {
 export const BURST: Point = { name: 'burst', connections: 16, kind: 'burst' }
 /** 100 answers a second that take some 50 ms each. */
 export const PACED: Point = { name: 'paced', connections: 64, kind: 'paced', rate: 100 }
-/** The time after which each of many connections asks once more: a gateway closes them after 75 s. s. */
+/** The time after which each of many connections asks once more: a gateway closes them after 95 s. s. */
 const IDLE_S = 40
 /** So few requests that the connections are as good as idle. */
 export const idling = (connections: number): Point => ({

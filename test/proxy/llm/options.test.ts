@@ -26,8 +26,8 @@ await t.test('§8 the file of the wire contract is accepted, with its defaults',
     allow_members: [],
     answered_by: {},
     connect_timeout_ms: 5000,
-    first_byte_timeout_ms: 120_000,
-    idle_timeout_ms: 120_000,
+    first_byte_timeout_ms: 600_000,
+    idle_timeout_ms: 600_000,
   })
   t.equal(file.providers[1]?.auth, 'passthrough')
   t.equal(
