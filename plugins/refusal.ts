@@ -344,6 +344,27 @@ export class Refusal extends Error {
   }
 }
 
+/**
+ * Makes the refusal of something that says when it was issued, and says a time that is too far from ours: the
+ * sentence names the clock and the difference. `what` begins it, `cure` ends it. `iat`: s since the epoch, as
+ * its maker has it; `at`: ms since the epoch.
+ */
+export function clockRefusal(
+  reason: RefusalReason,
+  { what, iat, at, cure }: Readonly<{ what: string; iat: number; at: number; cure: string }>,
+): Refusal {
+  const difference = Math.round(iat - at / 1000)
+  const gap = `${Math.abs(difference)} s ${difference > 0 ? 'ahead of' : 'behind'} the clock of this gateway`
+  return new Refusal(reason, {
+    message: `${what} was issued ${gap} (${new Date(at).toISOString()}). ${cure}`,
+    detail: { clock_difference_s: difference },
+  })
+}
+
+/** The cure for a client's clock. */
+export const SET_CLOCK =
+  'Set the clock of the client, or sign by the Date header of this answer, again for each request.'
+
 /** Makes the refusal of a body whose fields break the rules: 422, each field named. */
 export function unprocessableBody(errors: readonly FieldError[]): Refusal {
   const [first] = errors

@@ -274,13 +274,19 @@ function checkIssuer(
   }
 }
 
+const isoOf = (at: number): string => new Date(at).toISOString()
+
 /** Checks the demands on leaf, intermediate and root alike: dates, key, critical extensions, purposes. */
 function checkAny({ x509, critical, purposes }: ChainCertificate, at: number, purpose: ChainPurpose): void {
-  if (at < x509.validFromDate.getTime()) {
-    throw new CertificateError('certificate_not_yet_valid', 'A certificate of the chain is not valid yet.')
+  const { validFromDate: from, validToDate: to } = x509
+  if (at < from.getTime()) {
+    const why = `A certificate of the chain is not valid before ${from.toISOString()}, and it is ${isoOf(at)} here.`
+    throw new CertificateError('certificate_not_yet_valid', why)
   }
-  if (at > x509.validToDate.getTime())
-    throw new CertificateError('certificate_expired', 'A certificate of the chain has expired.')
+  if (at > to.getTime()) {
+    const why = `A certificate of the chain has expired at ${to.toISOString()}, and it is ${isoOf(at)} here.`
+    throw new CertificateError('certificate_expired', why)
+  }
   checkKey(x509)
   const unknown = critical.find((oid) => !UNDERSTOOD.includes(oid))
   if (unknown)

@@ -1,3 +1,4 @@
+import { errors } from 'jose'
 import type { UnknownRecord } from '../../db/support/json.ts'
 import { parseJsonObject } from '../json-body/object.ts'
 
@@ -65,4 +66,11 @@ export function decodeBase64url(text: string): Buffer | null {
   if (!SEGMENT.test(text)) return null
   const bytes = Buffer.from(text, 'base64url')
   return bytes.toString('base64url') === text ? bytes : null
+}
+
+/** Returns the `iat` of a token that was refused because of it alone, its signature verified; else undefined. */
+export function refusedIssueTime(error: unknown): number | undefined {
+  const isOfTime = error instanceof errors.JWTExpired || error instanceof errors.JWTClaimValidationFailed
+  const { iat } = isOfTime && error.claim === 'iat' ? error.payload : {}
+  return typeof iat === 'number' ? iat : undefined
 }

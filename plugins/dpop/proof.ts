@@ -1,14 +1,19 @@
 import { hash } from 'node:crypto'
 import { LRUCache } from 'lru-cache'
 import type { UnknownRecord } from '../../db/support/json.ts'
-import { Refusal } from '../refusal.ts'
+import { clockRefusal, Refusal, SET_CLOCK } from '../refusal.ts'
 import { decodeBase64url, jwtSegments, segmentObject } from './jwt.ts'
 import { type ProofKey, proofKey } from './key.ts'
 
 /** The greatest age of a proof. Seconds. Longer widens the replay table. */
 export const PROOF_AGE_S = 60
-/** The lead that a client's clock may have over ours. Seconds (FAPI 2.0 §5.3.2.1-13). */
-export const PROOF_AHEAD_S = 10
+/**
+ * The lead that a client's clock may have over ours: a proof holds with a fresh nonce of ours only, which
+ * vouches that it was not made before (RFC 9449 §11.1). Seconds.
+ */
+export const PROOF_AHEAD_S = 60
+/** The lead of claims that no nonce vouches for, and of one replica's clock over another's. Seconds. */
+const CLOCK_TOLERANCE_S = 10
 const PROOF_MAX_BYTES = 8_192
 const JTI_MAX_LENGTH = 256
 const HTU_MAX_LENGTH = 2_048
@@ -45,8 +50,8 @@ export interface CheckedProof {
 /**
  * Checks a DPoP proof against the request it came with (RFC 9449 §4.3, checks 2 to 12; the first, that there
  * is one header, is the framing gate's). Cheap questions come before the signature. Refuses with
- * `proof_invalid`, never saying which check failed; with `use_dpop_nonce` when only the nonce is missing or
- * stale (§9). Does NOT check that the jti is new: the recorder of the decision claims `replayKey`.
+ * `proof_invalid`, never saying which check failed, unless it is the client's clock alone; with
+ * `use_dpop_nonce` when only the nonce is missing or stale (§9). Does NOT check that the jti is new: the recorder of the decision claims `replayKey`.
  */
 export function checkProof(proof: string, target: ProofTarget): CheckedProof {
   const segments = jwtSegments(proof, PROOF_MAX_BYTES)
@@ -64,7 +69,7 @@ export function checkProof(proof: string, target: ProofTarget): CheckedProof {
   return {
     jkt: key.jkt,
     replayKey: hash('sha256', `${key.jkt} ${jti}`),
-    expiresAt: (iat + PROOF_AGE_S + PROOF_AHEAD_S) * 1000,
+    expiresAt: (iat + PROOF_AGE_S + CLOCK_TOLERANCE_S) * 1000,
   }
 }
 
@@ -112,14 +117,15 @@ function claimsOf(claims: UnknownRecord, target: ProofTarget): ProofClaims {
     htm === target.method &&
     isText(htu, HTU_MAX_LENGTH) &&
     isInstant(iat) &&
-    iat >= nowS - PROOF_AGE_S &&
-    iat <= nowS + PROOF_AHEAD_S &&
-    (exp === undefined || (isInstant(exp) && exp > nowS - PROOF_AHEAD_S)) &&
-    (nbf === undefined || (isInstant(nbf) && nbf <= nowS + PROOF_AHEAD_S)) &&
+    (exp === undefined || (isInstant(exp) && exp > nowS - CLOCK_TOLERANCE_S)) &&
+    (nbf === undefined || (isInstant(nbf) && nbf < Math.floor(nowS) + PROOF_AHEAD_S)) &&
     (target.accessToken === null || ath === hash('sha256', target.accessToken, 'base64url')) &&
     // Nearly every client signs the one spelling that needs no reading.
     (target.urls.has(htu) || target.urls.has(normalUrl(htu) ?? ''))
   if (!holds) throw new Refusal('proof_invalid')
+  if (iat < nowS - PROOF_AGE_S || iat > nowS + PROOF_AHEAD_S) {
+    throw clockRefusal('proof_invalid', { what: 'The DPoP proof', iat, at: target.at, cure: SET_CLOCK })
+  }
   return { jti, iat, nonce }
 }
 

@@ -69,7 +69,7 @@ export function pin(
   const admit = (arrival: Arrival): PinnedCaller | Promise<PinnedCaller> => {
     const { peer, at, headers } = arrival
     if (!peer) throw missingCertificate(headers)
-    if (at < peer.notBefore || at > peer.notAfter) throw new Refusal('certificate_not_valid_now', CLOSE)
+    if (at < peer.notBefore || at > peer.notAfter) throw notValidNow(peer, at)
     const pinnedAt = now()
     const found = lookup(peer.thumbprint)
     return found && !(found instanceof Promise)
@@ -128,6 +128,16 @@ const asHolder = ({ principal }: PinnedCaller) => ({ holder: principal })
 function missingCertificate({ authorization }: Arrival['headers']): Refusal {
   const challenge = authorization === undefined ? {} : { challenge: 'invalid_token' }
   return new Refusal('certificate_required', { ...CLOSE, ...challenge })
+}
+
+function notValidNow({ notBefore, notAfter }: TlsPeer, at: number): Refusal {
+  const [from, to, now] = [notBefore, notAfter, at].map((instant) => new Date(instant).toISOString())
+  const what = at < notBefore ? `is not valid before ${from}` : `has expired at ${to}: renew it`
+  return new Refusal('certificate_not_valid_now', {
+    ...CLOSE,
+    message: `The client certificate ${what}. The clock of this gateway says ${now}.`,
+    detail: { not_before: from, not_after: to },
+  })
 }
 
 const noSpiffeLookup: SpiffeLookup = () => Promise.resolve(undefined)

@@ -1,16 +1,20 @@
 import { createHmac, hash, randomBytes, timingSafeEqual } from 'node:crypto'
 import { jwtVerify } from 'jose'
-import { parseJwt } from '../../plugins/dpop/jwt.ts'
+import { parseJwt, refusedIssueTime } from '../../plugins/dpop/jwt.ts'
 import type { Principal } from '../../plugins/facts.ts'
 import { parseJsonObject } from '../../plugins/json-body/object.ts'
 import type { Arrival, TlsPeer } from '../../plugins/plugin.ts'
-import { Refusal } from '../../plugins/refusal.ts'
+import { clockRefusal, Refusal, SET_CLOCK } from '../../plugins/refusal.ts'
 import { jsonReply, type Reply } from '../http/reply.ts'
 
 /** The time that a login challenge may be answered. Seconds (docs/protocol.md#login). */
 const CHALLENGE_S = 120
 /** The longest time that an assertion may be made out for. Seconds. */
 const ASSERTION_S = 300
+/** The lead that its maker's clock may have over ours: less than a minute. Seconds. */
+const ASSERTION_AHEAD_S = 59
+/** The lag of that clock that is made up for. Seconds. */
+const CLOCK_TOLERANCE_S = 10
 const ASSERTION_MAX_BYTES = 32_768
 const AUDIENCE = 'agent-trust-broker'
 
@@ -71,18 +75,23 @@ export class LoginChallenges {
         issuer: principal.id,
         subject: principal.id,
         audience: AUDIENCE,
-        maxTokenAge: ASSERTION_S,
-        clockTolerance: 10,
+        // The lead is longer than the lag: the challenge is no older than two minutes, and vouches for it.
+        clockTolerance: ASSERTION_AHEAD_S,
+        maxTokenAge: ASSERTION_S + CLOCK_TOLERANCE_S - ASSERTION_AHEAD_S,
         currentDate: new Date(at),
         requiredClaims: ['jti', 'exp', 'nonce'],
       })
-      const { nonce } = payload
+      const { nonce, exp = 0 } = payload
+      if (exp <= at / 1000 - CLOCK_TOLERANCE_S) throw new TypeError('it has expired')
       if (typeof nonce !== 'string' || !this.#isOpen(principal.id, nonce, at))
         throw new TypeError('no open challenge')
       // One challenge buys one token, whatever else the assertion says.
       return { nonce, replayKey: hash('sha256', `login ${nonce}`), expiresAt: at + ASSERTION_S * 1000 }
     } catch (cause) {
-      throw new Refusal('assertion_invalid', { cause })
+      const iat = refusedIssueTime(cause)
+      if (iat === undefined) throw new Refusal('assertion_invalid', { cause })
+      const what = 'The client assertion'
+      throw clockRefusal('assertion_invalid', { what, iat, at, cure: SET_CLOCK })
     }
   }
 

@@ -243,7 +243,7 @@ function refuseRaw(socket: Duplex | null, reason: RefusalReason): void {
 
 /** Renders a refusal as the whole answer on a connection that then closes. */
 export function rawRefusal(refusal: Refusal): string {
-  const body = refusalBody(refusal, 'req_none')
+  const body = refusalBody(refusal, null)
   return (
     `HTTP/1.1 ${refusal.status} Refused\r\ncontent-type: application/json\r\ncache-control: no-store\r\n` +
     `x-should-retry: false\r\ncontent-length: ${Buffer.byteLength(body)}\r\nconnection: close\r\n\r\n${body}`

@@ -1,5 +1,3 @@
-import { randomUUID } from 'node:crypto'
-
 /** An error that this side answers with in the gateway's place. */
 export interface LocalError {
   readonly status: number
@@ -7,6 +5,8 @@ export interface LocalError {
   readonly message: string
   /** True if a repetition cannot help. */
   readonly final: boolean
+  /** The gateway's id of the request that it refused. Absent: this side refuses, and no log has a line. */
+  readonly requestId?: string | null
 }
 
 export interface ErrorEnvelope {
@@ -17,9 +17,14 @@ export interface ErrorEnvelope {
 /**
  * Writes an error as the gateway itself does (docs/protocol.md#error-body), so that an SDK reads both alike.
  */
-export function errorEnvelope({ status, reason, message, final }: LocalError): ErrorEnvelope {
-  const requestId = `req_${randomUUID()}`
-  const fields = { reason, request_id: requestId }
+export function errorEnvelope({
+  status,
+  reason,
+  message,
+  final,
+  requestId = null,
+}: LocalError): ErrorEnvelope {
+  const fields = { reason, ...(requestId !== null && { request_id: requestId }) }
   const error = { type: typeOf(status), code: reason, param: null, message, details: { error_code: reason } }
   const body = JSON.stringify({ type: 'error', error, message, ...fields, detail: fields })
   return {
@@ -27,8 +32,7 @@ export function errorEnvelope({ status, reason, message, final }: LocalError): E
       'content-type': 'application/json',
       'content-length': String(Buffer.byteLength(body)),
       'cache-control': 'no-store',
-      'x-request-id': requestId,
-      'request-id': requestId,
+      ...(requestId !== null && { 'x-request-id': requestId, 'request-id': requestId }),
       ...(final && { 'x-should-retry': 'false' }),
     },
     body,

@@ -8,13 +8,22 @@ export class GatewayRefusal extends Error {
   readonly reason: string
   /** True if a repetition cannot help. */
   readonly final: boolean
+  /** The gateway's id of the request, which its log knows; null if the answer had none. */
+  readonly requestId: string | null
 
-  constructor(status: number, reason: string, message: string, final: boolean) {
+  constructor(
+    status: number,
+    reason: string,
+    message: string,
+    final: boolean,
+    requestId: string | null = null,
+  ) {
     super(message)
     this.name = 'GatewayRefusal'
     this.status = status
     this.reason = reason
     this.final = final
+    this.requestId = requestId
   }
 }
 
@@ -23,12 +32,13 @@ export class GatewayRefusal extends Error {
  * `advice`: its `x-should-retry`.
  */
 export function gatewayRefusal(status: number, text: string, advice?: unknown): GatewayRefusal {
-  const { reason, error, message, error_description: description } = jsonMembers(text)
+  const { reason, error, message, error_description: description, request_id: id } = jsonMembers(text)
   return new GatewayRefusal(
     status,
     firstText(reason, error) ?? 'unknown',
     firstText(message, description) ?? `the gateway answered ${status}`,
     advice === 'false' || (status < 500 && status !== 408 && status !== 429),
+    firstText(id) ?? null,
   )
 }
 

@@ -76,7 +76,13 @@ t.test(
     const bot = await gateway.enroll('bot', ['llm.chat'])
     const connection = await rawConnect(t, gateway, bot)
     move(-DAY_MS)
-    t.match(await chat(gateway, bot), { status: 401, json: { reason: 'certificate_not_valid_now' } })
+    t.match(await chat(gateway, bot), {
+      status: 401,
+      json: {
+        reason: 'certificate_not_valid_now',
+        message: /is not valid before \S+Z\. The clock of this gateway says \S+Z\./,
+      },
+    })
     connection.send(chatBytes('gpt-test'))
     t.same(statuses(await connection.closed), [401])
     move(DAY_MS)

@@ -66,7 +66,7 @@ export function clientSession(identity: Identity, options: SessionOptions = {}):
 function openSession(identity: Identity, options: SessionOptions): ClientSession {
   const { scope, directory, now = Date.now, notice = () => {} } = options
   const origin = identity.url
-  const nonces = keepNonces()
+  const nonces = keepNonces(now)
   const source =
     directory === undefined ? fixedIdentity(identity) : watchIdentity(identity, { directory, now, notice })
   const open = new Set<Agent>()
@@ -88,9 +88,12 @@ function openSession(identity: Identity, options: SessionOptions): ClientSession
       try {
         const accessToken = await tokens.current()
         const url = origin + path.replace(/[?#].*$/s, '')
-        const proof = sign({ method, url, accessToken, nonce: nonces.get('resource'), at: now() })
+        const ahead = nonces.ahead()
+        const nonce = nonces.get('resource')
+        const proof = sign({ method, url, accessToken, nonce, at: now() + ahead })
         return {
           headers: { authorization: `DPoP ${accessToken}`, dpop: proof },
+          clockMoved: () => nonces.ahead() !== ahead,
           dispatch: (wanted, handler) => agent.dispatch(wanted, handler),
           discardToken: () => {
             tokens.discard(accessToken)

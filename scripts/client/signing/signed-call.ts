@@ -15,6 +15,8 @@ export interface AttemptCredentials {
   readonly dispatch: Dispatcher.Dispatch
   /** Forgets the access token, which the gateway did not take. */
   readonly discardToken: () => void
+  /** Returns whether the gateway has said another time than the proof was made by. */
+  readonly clockMoved: () => boolean
   /** Must be called once the attempt was dispatched, or will not be. */
   readonly release: () => void
 }
@@ -25,13 +27,14 @@ export interface CallSigner {
   readonly origin: string
   /** Credentials for one attempt. `path` may have a query. Rejects if no access token is to be had. */
   readonly sign: (method: string, path: string) => Promise<AttemptCredentials>
-  /** Keeps the nonce of an answer; returns false if there was none. */
+  /** Keeps nonce and time of an answer; returns false if there was no nonce. */
   readonly learn: (headers: LowerCaseHeaders) => boolean
 }
 
 /**
- * An undici dispatcher that signs every attempt again and repeats a call at most once for each of the two
- * refusals that a new signature can cure: `use_dpop_nonce` (RFC 9449 §9) and `invalid_token`. If the token
+ * An undici dispatcher that signs every attempt again and repeats a call at most once for each of the
+ * refusals that a new signature can cure: `use_dpop_nonce` (RFC 9449 §9), `invalid_token`, and
+ * `invalid_dpop_proof` if the gateway's clock is another (§11.1). If the token
  * endpoint itself refuses, the call is answered with that refusal, so that an SDK shows its sentence. Throws
  * if a call is for another origin. The connections are the signer's, and so is their end.
  */
@@ -66,7 +69,7 @@ class SignedCall implements SignedCallController {
   readonly #options: SignedCallOptions
   readonly #handler: SignedCallHandler
   readonly #body: ReplayableBody
-  readonly #cures = new Set(['use_dpop_nonce', 'invalid_token'])
+  readonly #cures = new Set(['use_dpop_nonce', 'invalid_token', 'invalid_dpop_proof'])
   #attempted: SignedCallController | null = null
   #over = false
 
@@ -157,6 +160,7 @@ class SignedCall implements SignedCallController {
     if (status !== 401 || !this.#body.canReplay()) return false
     const error = challengeOf(headers)
     if (error === 'use_dpop_nonce' && !hasNonce) return false
+    if (error === 'invalid_dpop_proof' && !credentials.clockMoved()) return false
     if (!this.#cures.delete(error)) return false
     if (error === 'invalid_token') credentials.discardToken()
     return true
@@ -167,11 +171,11 @@ class SignedCall implements SignedCallController {
     void this.#attempt()
   }
 
-  #answer({ status: said, reason, message, final }: GatewayRefusal): void {
+  #answer({ status: said, reason, message, final, requestId }: GatewayRefusal): void {
     // The token endpoint's 400 is about its own request: to this one it says that nobody could be
     // authenticated.
     const status = said === 400 ? 401 : said
-    const { headers, body } = errorEnvelope({ status, reason, message, final })
+    const { headers, body } = errorEnvelope({ status, reason, message, final, requestId })
     this.rawHeaders = headers
     this.rawTrailers = {}
     this.#end(() => {

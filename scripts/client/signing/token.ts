@@ -69,8 +69,10 @@ export function keepToken(source: TokenSource): TokenCache {
 }
 
 async function askToken(source: TokenSource): Promise<CachedToken> {
-  const first = await post(source)
-  const answer = wantsNonce(first) && first.learned ? await post(source) : first
+  let answer = await post(source)
+  // Once for the gateway's time, once for its nonce: a proof of the wrong time is refused before the nonce is
+  // asked for.
+  for (let again = 0; again < 2 && isCurable(answer); again += 1) answer = await post(source)
   if (answer.status !== 200) throw gatewayRefusal(answer.status, answer.text, answer.advice)
   return tokenOf(answer.text, source.now())
 }
@@ -80,12 +82,21 @@ interface TokenAnswer {
   readonly text: string
   /** True if a nonce came with it. */
   readonly learned: boolean
+  /** True if it says another time than the proof was made by. */
+  readonly clockMoved: boolean
   readonly advice: unknown
 }
 
 async function post({ origin, agent, sign, nonces, scope, now }: TokenSource): Promise<TokenAnswer> {
   const url = `${origin}/v1/auth/token`
-  const proof = sign({ method: 'POST', url, accessToken: null, nonce: nonces.get('token'), at: now() })
+  const ahead = nonces.ahead()
+  const proof = sign({
+    method: 'POST',
+    url,
+    accessToken: null,
+    nonce: nonces.get('token'),
+    at: now() + ahead,
+  })
   const form = new URLSearchParams({
     grant_type: 'client_credentials',
     ...(scope !== undefined && { scope }),
@@ -99,14 +110,22 @@ async function post({ origin, agent, sign, nonces, scope, now }: TokenSource): P
     bodyTimeout: TIMEOUT_MS,
   })
   const learned = nonces.learn('token', headers)
-  return { status: statusCode, text: await body.text(), learned, advice: headers['x-should-retry'] }
+  const clockMoved = nonces.ahead() !== ahead
+  return {
+    status: statusCode,
+    text: await body.text(),
+    learned,
+    clockMoved,
+    advice: headers['x-should-retry'],
+  }
 }
 
 // RFC 9449 §8 says 400 with the error in the body, §9 says 401 with a challenge; the body is the same here.
-function wantsNonce({ status, text }: TokenAnswer): boolean {
+function isCurable({ status, text, learned, clockMoved }: TokenAnswer): boolean {
   if (status !== 400 && status !== 401) return false
   const { error, reason } = jsonMembers(text)
-  return error === 'use_dpop_nonce' || reason === 'use_dpop_nonce'
+  if (error === 'use_dpop_nonce' || reason === 'use_dpop_nonce') return learned
+  return clockMoved && (error === 'invalid_dpop_proof' || reason === 'proof_invalid')
 }
 
 function tokenOf(text: string, at: number): CachedToken {

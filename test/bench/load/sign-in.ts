@@ -26,7 +26,7 @@ export async function signIn(
   const origin = `https://localhost:${port}`
   const agent = new Agent({ connect: { ca, cert, key } })
   try {
-    const nonces = keepNonces()
+    const nonces = keepNonces(Date.now)
     const { headers, body } = await request(origin + PATH, {
       method: 'POST',
       dispatcher: agent,

@@ -222,6 +222,14 @@ await t.test(
     t.equal((await sign(b, good, `${nonce}x`)).json.reason, 'assertion_invalid', 'another nonce beside it')
     t.equal((await sign(b, good, nonce)).status, 200)
     t.equal((await buy(b, good)).status, 200, 'none of these has used the challenge up')
+    const ahead = await sign(b, assertion(b, b.bot, nonce, { iat: now + 75 }), nonce)
+    t.match(ahead.json.message, /^The client assertion was issued 7[45] s ahead of the clock of this gateway/)
+    const later = await challenge(b)
+    t.equal(
+      (await buy(b, assertion(b, b.bot, later, { iat: now + 50 }))).status,
+      200,
+      'the challenge vouches',
+    )
     const full = assertion(b, b.bot, await challenge(b), {}, { x5c: [leafOf(b.bot), leafOf(eve)] })
     t.equal((await buy(b, full)).status, 200, 'what follows the leaf does not matter')
   },

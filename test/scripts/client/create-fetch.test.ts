@@ -11,6 +11,7 @@ import {
 } from '../../support/clients/identity.ts'
 import { caught, mockProvider, SAID } from '../../support/clients/sdk.ts'
 import { CHAT, sharedGateway, type TestGateway, testGateway } from '../../support/gateway.ts'
+import { eventually } from '../../support/settled.ts'
 import { completion } from '../../support/upstream.ts'
 
 const POST = {
@@ -102,18 +103,42 @@ await t.test('a token that the gateway takes no longer is asked for again, once'
 })
 
 await t.test('what a new signature cannot cure is not tried again', async (t) => {
-  const [ours, theirs] = [clock(), clock()]
-  const gateway = await testGateway(t, { clock: theirs.now })
-  const fetch = createFetch(await identityDirectory(t, gateway), { now: ours.now })
-  await chat(fetch, gateway)
+  const gateway = await testGateway(t)
+  let at = Date.now()
+  // Another hour each time that it is read: no proof is of any time that was learnt.
+  const fetch = createFetch(await identityDirectory(t, gateway), { now: () => (at += 3_600_000) })
   const seen = arrivals(t, gateway)
-  // So far behind that no proof of ours is believed any more.
-  theirs.move(3600)
   const answer = await chat(fetch, gateway)
-  t.match(await answer.json(), { reason: 'proof_invalid' })
+  t.match(await answer.json(), {
+    reason: 'proof_invalid',
+    message: / s ahead of the clock of this gateway .*Set the clock of the client/,
+  })
   t.equal(answer.status, 401)
-  t.equal(seen.length, 2, 'the call, and the token endpoint')
+  t.equal(seen.length, 3, 'the token endpoint, and once more for its time and once for its nonce')
 })
+
+await t.test(
+  'RFC 9449 §11.1 whatever this machine’s clock says, its proofs are of the gateway’s time',
+  async (t) => {
+    const [ours, theirs] = [clock(), clock()]
+    const gateway = await testGateway(t, { clock: theirs.now })
+    const directory = await identityDirectory(t, gateway)
+    for (const seconds of [11, 59, 3_600, -61, -7_200]) {
+      const skewed = clock()
+      skewed.move(seconds)
+      const fetch = createFetch(directory, { now: skewed.now })
+      t.equal((await chat(fetch, gateway)).status, 200, `a clock ${seconds} s off`)
+      const seen = arrivals(t, gateway)
+      t.equal((await chat(fetch, gateway)).status, 200, `a clock ${seconds} s off, again`)
+      t.equal(seen.length, 1, 'and what was learnt is used')
+    }
+    const fetch = createFetch(directory, { now: ours.now })
+    t.equal((await chat(fetch, gateway)).status, 200)
+    // So far behind that no proof of ours is believed any more.
+    theirs.move(3_600)
+    t.equal((await chat(fetch, gateway)).status, 200, 'a clock that is set while we run')
+  },
+)
 
 await t.test('nothing is sent to another origin', async (t) => {
   const [gateway, other] = [await sharedGateway(t), await testGateway(t, { ownCa: true })]
@@ -218,6 +243,14 @@ await t.test('a refusal by the token endpoint is the answer, and an SDK shows it
   t.equal(error.code, 'principal_deactivated')
   const answer = await createFetch(directory)(`${gateway.url}/v1/models`)
   t.equal(answer.headers.get('x-should-retry'), 'false')
+  const id = String(answer.headers.get('x-request-id'))
+  t.match(await answer.json(), { request_id: id, detail: { request_id: id } })
+  t.match(error.requestID, /^req_/)
+  const lines = await eventually(
+    () => gateway.log.filter(({ reqId }) => reqId === error.requestID || reqId === id),
+    (found) => found.length === 2,
+  )
+  for (const line of lines) t.match(line, { reason: 'principal_deactivated', path: '/v1/auth/token' })
 })
 
 await t.test('a capability that is not held cannot be asked for', async (t) => {
