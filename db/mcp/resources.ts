@@ -46,7 +46,7 @@ export interface McpResource extends McpResourceFields {
   readonly server_facts: Readonly<Record<string, unknown>> | null
   /** The instant of the last read that went well. Null: its tools were never pinned. */
   readonly last_read_at: string | null
-  /** The reason that the last read failed, in one sentence; null if it went well. */
+  /** The reason that the last read failed, or ended early, in one sentence; null if it went well. */
   readonly last_error: string | null
   /** Names in the ledger: who registered it, and who changed it last. Null: unknown. */
   readonly created_by: string | null
@@ -248,7 +248,10 @@ export function deleteMcpResource(
   ]
 }
 
-/** The result of reading an upstream: its era and description of itself, or why it could not be read. */
+/**
+ * The result of reading an upstream: its era and description of itself, and why a part of it could not be
+ * read; or why it could not be read at all.
+ */
 export type McpReading =
   | {
       readonly era: McpEra
@@ -256,6 +259,7 @@ export type McpReading =
       readonly facts: JsonObject
       /** ms since the epoch. */
       readonly at: number
+      readonly problem?: string | null
     }
   | { readonly problem: string }
 
@@ -272,15 +276,15 @@ export function recordMcpReading(
   rows = 0,
 ): LedgerStatement {
   const set =
-    'problem' in found
-      ? { last_error: found.problem }
-      : {
+    'facts' in found
+      ? {
           era: found.era,
           protocol_version: found.protocolVersion,
           server_facts: JSON.stringify(found.facts),
           last_read_at: timestamp(found.at),
-          last_error: null,
+          last_error: found.problem ?? null,
         }
+      : { last_error: found.problem }
   const query = kysely
     .updateTable('mcp_resources')
     .set({ ...set, revision: revision + rows })

@@ -1,7 +1,7 @@
 import { subcommandOf } from '../admin/subcommand.ts'
 import { bindTo } from './bind.ts'
 import { mcpCommand } from './command.ts'
-import { demandOf, toolTotals, unknownLines } from './lines.ts'
+import { demandOf, skippedLines, toolTotals, unknownLines } from './lines.ts'
 import { RESOURCES_PATH, type ResourceDetailView, resourceFromAnswer } from './resources.ts'
 
 /**
@@ -93,5 +93,5 @@ function registeredLines(resource: ResourceDetailView): readonly string[] {
   const flagged = tools.filter(({ flags }) => flags.length > 0).length
   lines.push(`read ${name}: ${toolTotals(tools)}, pinned as they are now`)
   if (flagged > 0) lines.push(`${flagged} of them should be looked at: ${mcpCommand(`show ${name}`)}`)
-  return [...lines, ...unknownLines(resource)]
+  return [...lines, ...skippedLines(resource), ...unknownLines(resource)]
 }

@@ -39,8 +39,22 @@ export function resourceLines(
     ['tools', toolTotals(tools)],
   ]
   const shown = facts.flatMap(([title, text]) => (text === null ? [] : `  ${title.padEnd(12)}${text}`))
-  const lines = [...pendingServerLines(resource), ...toolLines(tools), ...unknownLines(resource)]
+  const lines = [
+    ...pendingServerLines(resource),
+    ...toolLines(tools),
+    ...skippedLines(resource),
+    ...unknownLines(resource),
+  ]
   return [`${name}  ${shownUrl(resource)}`, ...shown, ...lines]
+}
+
+/** Tells the tools of a server's list that cannot be used, and why. */
+export function skippedLines({
+  skipped_count: count,
+  skipped_tools: tools,
+}: ResourceView): readonly string[] {
+  const lines = tools.map(({ name, reason }) => `skipped ${name ?? 'one without a name'}: ${reason}`)
+  return count === tools.length ? lines : [...lines, `and ${count - tools.length} more were skipped`]
 }
 
 /** Tells each name in `tool_capabilities` that no tool has: most likely the operator meant another one. */

@@ -37,6 +37,9 @@ export interface ResourceView {
   readonly protocol_version: string | null
   readonly last_read_at: string | null
   readonly last_error: string | null
+  /** The number of tools of its list that cannot be used, and the first of them. */
+  readonly skipped_count: number
+  readonly skipped_tools: readonly { readonly name: string | null; readonly reason: string }[]
   /** The digest of the server's description that waits for approval, or null. */
   readonly pending_server_digest: string | null
   readonly tools: readonly ToolView[]

@@ -11,6 +11,7 @@ import {
   pendingServerLines,
   resourceLines,
   resourceTable,
+  skippedLines,
   toolDetailLines,
   toolLines,
   toolTotals,
@@ -96,7 +97,7 @@ async function refresh(call: AdminCall, say: PrintLines, { name, resource_id }: 
     say(...toolLines(waiting), `look at it, then: ${mcpCommand(`approve ${name} TOOL`)}`)
   if (now.pending_server_digest !== null)
     say(...pendingServerLines(now), `look at it, then: ${mcpCommand(`approve ${name}`)}`)
-  say(...unknownLines(now))
+  say(...skippedLines(now), ...unknownLines(now))
 }
 
 async function disable(call: AdminCall, say: PrintLines, { name, resource_id }: ResourceView): Promise<void> {

@@ -12,6 +12,7 @@ import {
   introductionOf,
   pendingIntroduction,
 } from '../../mcp/pinning/introduction.ts'
+import { skippedIn } from '../../mcp/pinning/skipped.ts'
 import { pendingChanges } from '../../mcp/pinning/tool-changes.ts'
 import { author, capabilityToken, instant, sha256 } from '../operation/shapes.ts'
 import { authType } from './fields.ts'
@@ -46,6 +47,12 @@ const resource = {
   protocol_version: z.string().nullable(),
   last_read_at: instant.nullable(),
   last_error: z.string().nullable(),
+  skipped_count: z.int().meta({
+    description: 'How many tools of its list cannot be used. They are neither listed nor called.',
+  }),
+  skipped_tools: z
+    .array(z.strictObject({ name: z.string().nullable(), reason: z.string() }))
+    .meta({ description: 'The first of these, with the reason. The name is null if there is none.' }),
   created_at: instant,
   updated_at: instant,
   pending_server_digest: sha256.nullable().meta({
@@ -122,6 +129,7 @@ async function toolViews<More>(
 }
 
 const fieldsOf = (resource: McpResource) => ({
+  ...skippedOf(resource),
   resource_id: resource.resource_id,
   name: resource.name,
   description: resource.description,
@@ -142,6 +150,11 @@ const fieldsOf = (resource: McpResource) => ({
   created_by: resource.created_by,
   changed_by: resource.changed_by,
 })
+
+function skippedOf({ server_facts: facts }: McpResource) {
+  const { count, tools } = skippedIn(facts)
+  return { skipped_count: count, skipped_tools: tools }
+}
 
 function pendingDigestOf({ server_facts: facts }: McpResource): string | null {
   const pending = pendingIntroduction(facts)

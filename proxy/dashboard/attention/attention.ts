@@ -143,8 +143,19 @@ async function servers(
 ): Promise<readonly HtmlFragment[]> {
   const { value } = await perform(OPERATIONS.mcpResources.list, context, {}, facts)
   return value.flatMap(
-    ({ resource_id: id, name, tools, last_error: error, pending_server_digest: words }) => {
+    ({
+      resource_id: id,
+      name,
+      tools,
+      skipped_tools: skipped,
+      last_error: error,
+      pending_server_digest: words,
+    }) => {
       const path = pathOf('tools', id)
+      const lost = new Set(
+        tools.filter(({ state, digest }) => state === 'gone' && digest !== null).map((tool) => tool.name),
+      )
+      const odd = skipped.filter((tool) => tool.name !== null && lost.has(tool.name))
       const changed = tools.filter(({ state }) => state === 'quarantined').map((tool) => tool.name)
       const waits = html`<p>${changed.join(', ')} cannot be called until somebody has read and approved the changes.</p><p><a href="${path}">Read and approve</a></p>`
       return [
@@ -153,6 +164,14 @@ async function servers(
               attentionCard(
                 html`${name}: ${countWithNoun(changed.length, 'tool has', 'tools have')} changed`,
                 waits,
+              ),
+            ]
+          : []),
+        ...(odd.length > 0
+          ? [
+              attentionCard(
+                html`${name}: ${countWithNoun(odd.length, 'approved tool', 'approved tools')} cannot be used any more`,
+                html`<ul>${joinHtml(odd.map((tool) => html`<li>${tool.name ?? ''}: ${tool.reason}</li>`))}</ul><p><a href="${path}">Look at it</a></p>`,
               ),
             ]
           : []),

@@ -65,7 +65,7 @@ export const toolPage: DashboardPage = async ({ context }, facts) => {
           html`<tr><td><details><summary>${tool.name}</summary><pre>${textOf(tool.definition)}</pre></details></td><td><code>${tool.exposed_as}</code></td><td><span class="verdict ${tool.state === 'approved' ? 'allowed' : 'denied'}">${tool.state}</span></td><td>${tool.required_capability === null ? '' : capabilityTokens([tool.required_capability])}</td><td>${relativeTime(tool.pinned_at, facts.at)}</td><td>${tool.flags.join(', ')}</td></tr>`,
       ),
       html`<p>It has none, or has not been read yet.</p>`,
-    )}</section>
+    )}${skippedPart(value)}</section>
 <section class="card"><h2>Bound principals</h2>${dataTable(
       ['Principal', 'Kind', 'Since', 'By', ''],
       bindings
@@ -82,6 +82,20 @@ export const toolPage: DashboardPage = async ({ context }, facts) => {
     }</section>`,
   }
 }
+
+/** The tools of its list that cannot be used, and why. */
+const skippedPart = ({
+  skipped_count: count,
+  skipped_tools: tools,
+}: {
+  readonly skipped_count: number
+  readonly skipped_tools: readonly { readonly name: string | null; readonly reason: string }[]
+}): HtmlFragment =>
+  htmlIf(
+    count > 0,
+    () =>
+      html`<h3>Skipped</h3><p>${countWithNoun(count, 'item', 'items')} of its list cannot be used, and nobody can call them:</p><ul>${joinHtml(tools.map(({ name, reason }) => html`<li>${name === null ? html`<span class="faint">no name</span>` : html`<code>${name}</code>`} ${reason}</li>`))}</ul>${htmlIf(count > tools.length, () => html`<p>These are the first.</p>`)}`,
+  )
 
 /** A text that waits for a reader, and the text that was approved. */
 interface UnreviewedText {

@@ -27,8 +27,10 @@ export interface ArgumentsVerdict {
   readonly small: boolean
 }
 
-/** A tool of a list, as far as it has to be known. */
-export interface ToolVerdict {
+/** A tool of a list, as far as it has to be known; of an odd one, the reason. */
+export type ToolVerdict = ToolFacts | { readonly odd: string }
+
+interface ToolFacts {
   readonly digest: string
   /** The digest that versions before 0.7 made. */
   readonly earlierDigest: string | null
@@ -88,12 +90,11 @@ export interface McpThreadTasks {
   }) => ArgumentsVerdict
 
   /**
-   * Judges the tool at `index` of a list: `pinned` is its approved definition, `known` and `earlierKnown` the
-   * digests that need no judgement.
+   * Judges a tool of a list: `pinned` is its approved definition, `known` and `earlierKnown` the digests that
+   * need no judgement.
    */
   readonly judgeTool: (asked: {
     readonly text: string
-    readonly index: number
     readonly pinned: string | null
     readonly known: string | null
     readonly earlierKnown: string | null

@@ -4,10 +4,9 @@ import { confirmAuthority } from '../../../plugins/call-authority.ts'
 import { modernMeta } from '../protocol/versions.ts'
 import type { McpUpstream } from '../upstream/client.ts'
 import { McpUpstreamError } from '../upstream/errors.ts'
-import { listItems } from '../upstream/large-message.ts'
+import { cursorOf, listItems } from '../upstream/large-message.ts'
 import { responseResult, type UpstreamMessage } from '../upstream/message.ts'
 import { ownAnswer, readFinalResponse } from '../upstream/own-answers.ts'
-import { cursorOf } from '../upstream/tools.ts'
 import { refusalOfUpstream } from './relay.ts'
 import { type DispatchFacts, upstreamClient, upstreamEra, upstreamSessionOwner } from './rewrite.ts'
 
@@ -59,25 +58,58 @@ function offersMember({ server_facts: facts }: McpResource, member: string): boo
   return isObject(capabilities) && capabilities[member === 'prompts' ? 'prompts' : 'resources'] !== undefined
 }
 
+/** Reads the list of one upstream. A later page that fails costs the items before it nothing. */
 async function itemsOf(
   upstream: McpUpstream,
   facts: DispatchFacts,
   resource: McpResource,
   member: string,
 ): Promise<string[]> {
-  const { message, session, held, hangup } = facts
-  const era = upstreamEra(resource, session)
-  const owner = upstreamSessionOwner(facts)
-  const client = upstreamClient(session, era)
-  const items: string[] = []
+  // Pages overlap when a list changes between them.
+  const items = new Set<string>()
   const cursors = new Set<string | null>([null])
   let left = MAX_CHARACTERS
   let cursor: string | null = null
   do {
-    const params = {
-      ...(cursor !== null && { cursor }),
-      ...(era === 'modern' && { _meta: modernMeta({}) }),
+    const page: ItemPage | null = await pageOf(upstream, facts, resource, { member, cursor })
+    if (page === null) break
+    for (const item of page.items) {
+      // One that would never fit is no reason to leave out those after it.
+      if (item.length > MAX_CHARACTERS) continue
+      left -= item.length
+      if (left < 0) return [...items]
+      items.add(item)
     }
+    cursor = page.cursor
+    left -= cursor?.length ?? 0
+    // One that comes back would lead round in a circle.
+    if (cursors.has(cursor) || left < 0) break
+    cursors.add(cursor)
+  } while (cursors.size <= MAX_PAGES)
+  return [...items]
+}
+
+interface ItemPage {
+  readonly items: readonly string[]
+  readonly cursor: string | null
+}
+
+/** Null: a page after the first that could not be read. */
+async function pageOf(
+  upstream: McpUpstream,
+  facts: DispatchFacts,
+  resource: McpResource,
+  { member, cursor }: { readonly member: string; readonly cursor: string | null },
+): Promise<ItemPage | null> {
+  const { message, session, held, hangup } = facts
+  const era = upstreamEra(resource, session)
+  const owner = upstreamSessionOwner(facts)
+  const client = upstreamClient(session, era)
+  const params = {
+    ...(cursor !== null && { cursor }),
+    ...(era === 'modern' && { _meta: modernMeta({}) }),
+  }
+  try {
     const answer = await upstream.call({
       permit: facts.granted,
       resource,
@@ -95,18 +127,12 @@ async function itemsOf(
     )
     const result = responseResult(response)
     if (result === null) throw new McpUpstreamError('failed', 'a list was answered with an error')
-    for (const item of await listOf(response, resource, { member, signal: hangup.signal })) {
-      left -= item.length
-      if (left < 0) return items
-      items.push(item)
-    }
-    cursor = cursorOf(result)
-    left -= cursor?.length ?? 0
-    // One that comes back would lead round in a circle.
-    if (cursors.has(cursor) || left < 0) return items
-    cursors.add(cursor)
-  } while (cursors.size <= MAX_PAGES)
-  return items
+    const items = await listOf(response, resource, { member, signal: hangup.signal })
+    return { items, cursor: cursorOf(result) }
+  } catch (error) {
+    if (cursor !== null && error instanceof McpUpstreamError) return null
+    throw error
+  }
 }
 
 async function listOf(
@@ -116,11 +142,7 @@ async function listOf(
 ): Promise<readonly string[]> {
   const prefix = member === 'prompts' ? `${name}.` : ''
   const items = await listItems(response, { member, prefix }, { key, signal })
-  if (items === null) throw new McpUpstreamError('failed', `there is no list ${member} in the result`)
-  return items.texts.filter((text, index): text is string => {
-    if (text !== null && prefix !== '' && items.names[index] === null) {
-      throw new McpUpstreamError('failed', 'a prompt has no name')
-    }
-    return text !== null
-  })
+  if (items === null && responseResult(response)?.[member] !== null)
+    throw new McpUpstreamError('failed', `there is no list ${member} in the result`)
+  return items?.texts.filter((text) => text !== null) ?? []
 }

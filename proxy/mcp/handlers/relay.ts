@@ -14,7 +14,7 @@ import type { ServerRequests } from '../state/server-requests.ts'
 import type { McpUpstream } from '../upstream/client.ts'
 import { McpUpstreamError } from '../upstream/errors.ts'
 import { knownList } from '../upstream/large-message.ts'
-import { messageObject, type UpstreamMessage } from '../upstream/message.ts'
+import { messageObject, responseResult, type UpstreamMessage } from '../upstream/message.ts'
 import type { McpStreamedAnswer } from '../upstream/request.ts'
 import { ServerRequestForwarder } from './forward-server-requests.ts'
 import { digestInTurns, eventPieces } from './large-answer.ts'
@@ -240,7 +240,7 @@ class RelayedCall {
     if (member === undefined || response.value.result === undefined) return this.#written(response, {})
     const asker = { key: this.#to.resource.resource_id, signal: this.#facts.hangup.signal }
     return knownList(response, member, asker).then((list) =>
-      this.#written(response, list === null ? {} : { [member]: list }),
+      this.#written(response, { ...(list !== null && { [member]: list }), ...cursorEdit(response) }),
     )
   }
 
@@ -292,6 +292,12 @@ class RelayedCall {
     end()
     this.#forwarder?.close()
   }
+}
+
+/** A cursor that leads nowhere is left out: a client's library would refuse the whole list because of it. */
+function cursorEdit(response: UpstreamMessage): MemberEdits {
+  const { nextCursor: cursor = '' } = responseResult(response) ?? {}
+  return typeof cursor === 'string' ? {} : { nextCursor: null }
 }
 
 const isResponse = ({ value }: UpstreamMessage): boolean => value.method === undefined

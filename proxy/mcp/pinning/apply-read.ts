@@ -50,7 +50,7 @@ export async function applyRead(
       notes: [],
     }
   }
-  const { era, protocolVersion, pins } = result
+  const { era, protocolVersion, pins, problem = null } = result
   const { server_facts: before, last_read_at: readAt } = resource
   const introduction = planIntroduction(before, result.facts, readAt === null)
   const { facts } = introduction
@@ -63,7 +63,8 @@ export async function applyRead(
       ...note.detail,
     },
   }))
-  const read = recordMcpReading(database, resource, { era, protocolVersion, facts, at }, notes.length)
+  const found = { era, protocolVersion, facts, at, problem: problem && sentence(problem) }
+  const read = recordMcpReading(database, resource, found, notes.length)
   const puts = await runInSlices(putAll(database, pins.tools))
   return { statements: [read, ...puts], notes }
 }

@@ -10,7 +10,8 @@ import type { ProtocolEra } from '../protocol/versions.ts'
 import type { McpUpstream } from '../upstream/client.ts'
 import { McpUpstreamError } from '../upstream/errors.ts'
 import { type PinPlan, planPins } from './plan.ts'
-import { type JudgedTool, judgeTools, type ToolCandidate } from './tool-definition.ts'
+import { skippedFacts } from './skipped.ts'
+import { judgeTools, type ToolCandidate, type ToolJudgement } from './tool-definition.ts'
 
 /** The result of reading an upstream. */
 export type UpstreamInspection =
@@ -18,8 +19,11 @@ export type UpstreamInspection =
       readonly ok: true
       readonly era: ProtocolEra
       readonly protocolVersion: string
+      /** With the tools that were left out (skipped.ts). */
       readonly facts: JsonObject
       readonly pins: PinPlan
+      /** The reason why a part of its list could not be read; null or absent: all of it was. */
+      readonly problem?: string | null
     }
   | { readonly ok: false; readonly problem: string }
 
@@ -39,18 +43,21 @@ export const inspector =
         authority: OWN_AUTHORITY,
         resourceId: resource.resource_id,
       } as OperatorPermit
-      const { era, protocolVersion, facts, tools } = await upstream.read(permit, resource, signal)
+      const reading = await upstream.read(permit, resource, signal)
+      const { era, protocolVersion, skipped, unread } = reading
       const { resource_id: key } = resource
       const known = await listMcpTools(database, key)
-      const listed = await judgeTools(tools, known, (asked) => judgeOffThread(asked, { key, signal }))
+      const listed = await judgeTools(reading, known, (asked) => judgeOffThread(asked, { key, signal }))
       const pins = planPins({
         resourceId: resource.resource_id,
         known,
         listed,
+        unread: unread === null ? null : skipped.names,
         first: resource.last_read_at === null,
         at: clock(),
       })
-      return { ok: true, era, protocolVersion, facts, pins }
+      const facts = { ...reading.facts, ...skippedFacts(skipped) }
+      return { ok: true, era, protocolVersion, facts, pins, problem: unread }
     } catch (error) {
       return { ok: false, problem: problemOf(error) }
     }
@@ -70,12 +77,12 @@ export const inspectWithin =
     return { ok: false, problem: `it did not answer in time (${withinMs} ms)` }
   }
 
-async function judgeOffThread(asked: ToolCandidate, asker: TaskRequester): Promise<JudgedTool> {
+async function judgeOffThread(asked: ToolCandidate, asker: TaskRequester): Promise<ToolJudgement> {
   try {
     return await definitionThreads.ask('judgeTool', asked, asker)
   } catch (error) {
     if (!(error instanceof TaskIncompleteError)) throw error
-    throw new Error(`tool ${asked.index + 1} of the list takes too long to judge`, { cause: error })
+    return { odd: 'its definition takes too long to judge' }
   }
 }
 

@@ -2,7 +2,7 @@ import { LRUCache } from 'lru-cache'
 import type { PinnedMcpTool } from '../../../db/mcp/tools.ts'
 import { callThreads, MAX_INLINE_BYTES } from '../aside/aside.ts'
 import { type JsonText, readObject } from '../protocol/json-text.ts'
-import { knownMembers, TOOL_MEMBERS } from '../protocol/known-members.ts'
+import { soundTool } from '../protocol/sound-items.ts'
 import { type HeaderParam, headerParams } from './header-params.ts'
 
 /** A pinned tool, taken apart once. */
@@ -15,8 +15,8 @@ export interface PinnedDefinition {
   /** Empty if the annotations break their rules: then no header repeats an argument. */
   readonly headerParams: readonly HeaderParam[]
   /**
-   * JSON, as callers get it: the members that MCP knows, since another reader could take any other for one of
-   * them (docs/threats.md#h1b).
+   * JSON, as callers get it: the members that MCP knows, of the types that it gives them, since another reader
+   * could take any other for one of them (docs/threats.md#h1b), or refuse them all.
    */
   readonly listed: string
   /** The same as bytes, with the places of its members. */
@@ -69,7 +69,7 @@ export function parseDefinition(bytes: Buffer): Omit<PinnedDefinition, 'text' | 
   const object = readObject(bytes)
   const { inputSchema } = object.value
   const text = bytes.toString()
-  const listed = JSON.stringify(knownMembers(object.value, TOOL_MEMBERS))
+  const listed = JSON.stringify(soundTool(object.value))
   const parts = { inputSchema, headerParams: headerParamsOrNone(inputSchema) }
   if (listed === text) return { ...parts, listed: text, object }
   return { ...parts, listed, object: readObject(Buffer.from(listed)) }

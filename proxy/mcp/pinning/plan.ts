@@ -22,6 +22,11 @@ interface PinPlanInput {
   /** Every tool that the resource has a row of, gone ones too. */
   readonly known: readonly McpTool[]
   readonly listed: readonly ListedTool[]
+  /**
+   * Null: the whole list was read. Else the names that were skipped in the part that was: of all others that
+   * are not listed nothing is known.
+   */
+  readonly unread: ReadonlySet<string> | null
   /** The resource was never read before: its list is taken as approved. */
   readonly first: boolean
   /** ms since the epoch. */
@@ -32,15 +37,15 @@ interface PinPlanInput {
  * Compares an upstream's list with the pins (docs/threats.md#threat-17). A definition whose digest is not the
  * pinned one, a tool that was not there at the first read, and at any read one with members that fold onto
  * known ones, are quarantined; the pinned one stays as it is alongside them. So does a pin of an earlier
- * version if only members differ that its digest leaves out. A tool that is no longer listed is gone, and
- * comes back approved only with the pinned digest. The same read again changes nothing.
+ * version if only members differ that its digest leaves out. A tool that is no longer listed, or was skipped,
+ * is gone, and comes back approved only with the pinned digest. The same read again changes nothing.
  */
-export function planPins({ resourceId, known, listed, first, at }: PinPlanInput): PinPlan {
+export function planPins({ resourceId, known, listed, unread, first, at }: PinPlanInput): PinPlan {
   const rows = new Map(known.map((row) => [row.name, row]))
   const names = new Set(listed.map(({ name }) => name))
   const now = timestamp(at)
   const gone = known
-    .filter(({ name, state }) => state !== 'gone' && !names.has(name))
+    .filter(({ name, state }) => state !== 'gone' && !names.has(name) && (unread?.has(name) ?? true))
     .map((row): McpTool => ({ ...row, state: 'gone', changed_at: now }))
   const changed = listed.flatMap((tool): readonly McpTool[] => {
     const row = rows.get(tool.name)

@@ -5,7 +5,8 @@ import { isObject, type UnknownRecord } from '../../../db/support/json.ts'
 import { scanJson } from '../../../plugins/json-body/scan.ts'
 import { escapeHidden, truncateText } from '../../visible.ts'
 import { mistakenMembers, TOOL_MEMBERS } from '../protocol/known-members.ts'
-import type { RawTool } from '../upstream/tools.ts'
+import { unsoundMembers } from '../protocol/sound-items.ts'
+import type { ListReading, RawTool } from '../upstream/tools.ts'
 import { definitionChanges } from './tool-changes.ts'
 import { toolFlags } from './tool-flags.ts'
 
@@ -13,8 +14,6 @@ import { toolFlags } from './tool-flags.ts'
 export interface ToolCandidate {
   /** JSON of an object, as the upstream wrote it: fields that nobody knows are still in it. */
   readonly text: string
-  /** The place in its list, from 0. */
-  readonly index: number
   /** The approved definition of that tool, or null. */
   readonly pinned: string | null
   /** The digest of the definition that is as it was, or null. */
@@ -36,6 +35,13 @@ export interface JudgedTool {
   readonly news: ToolFindings | null
 }
 
+/** A tool that cannot be used, and the reason: a sentence about it that holds nothing of its definition. */
+export interface OddTool {
+  readonly odd: string
+}
+
+export type ToolJudgement = JudgedTool | OddTool
+
 /** Findings on a definition for an operator. */
 interface ToolFindings {
   /** The members that fold onto known ones, and {@link toolFlags}. */
@@ -47,7 +53,6 @@ interface ToolFindings {
 /** A tool of a list, judged. */
 export type ListedTool = RawTool & JudgedTool
 
-const MAX_BYTES = 256 * 1024
 // MCP only recommends a form of names; this one is ambiguous in no header, log or table.
 const NAME = /^[\x21-\x7e]{1,128}$/
 const EARLIER_PINNED = ['name', 'title', 'description', 'inputSchema', 'outputSchema', 'annotations']
@@ -55,24 +60,25 @@ const MAX_FOLDED_FLAGS = 8
 const MAX_FOLDED_FLAG = 120
 
 /**
- * Judges the tools of a list one by one, by `judge`, which is {@link judgeTool} wherever it runs. A text that
- * is the approved one of its tool, or the one that waits, is not judged again.
+ * Judges the tools of a list one by one, by `judge`, which is {@link judgeTool} wherever it runs; skips those
+ * that it finds odd. A text that is the approved one of its tool, or the one that waits, is not judged again.
  */
 export async function judgeTools(
-  tools: readonly RawTool[],
+  { tools, skipped }: Pick<ListReading, 'tools' | 'skipped'>,
   known: readonly McpTool[],
-  judge: (asked: ToolCandidate) => JudgedTool | Promise<JudgedTool>,
+  judge: (asked: ToolCandidate) => ToolJudgement | Promise<ToolJudgement>,
 ): Promise<readonly ListedTool[]> {
   const rows = new Map(known.map((row) => [row.name, row]))
   const judged: ListedTool[] = []
-  for (const [index, { name, text }] of tools.entries()) {
+  for (const { name, text } of tools) {
     const row = rows.get(name)
     const standing = standingOf(row)
     const { digest: known = null, earlier: earlierKnown = null } = standing ?? {}
-    const asked = { text, index, pinned: row?.definition ?? null, known, earlierKnown }
+    const asked = { text, pinned: row?.definition ?? null, known, earlierKnown }
     const isSame = standing?.text === text
     const found = isSame ? { digest: standing.digest, earlierDigest: null, news: null } : await judge(asked)
-    judged.push({ name, text, ...found })
+    if ('odd' in found) skipped.add(name, found.odd)
+    else judged.push({ name, text, ...found })
   }
   return judged
 }
@@ -93,30 +99,45 @@ function standingOf(
 
 /**
  * Judges a tool of a list that an upstream gave. Takes up to a second, so only a thread that may do that
- * should. Throws an Error with one sentence, which holds nothing that the upstream could choose freely, if it
- * has no name or a name that is not 1 to 128 visible ASCII characters, the definition is larger than 256 KiB
- * or is JSON that two readers could take for two things, or `inputSchema` is not the schema of an object.
+ * should. A tool is odd if its name is not 1 to 128 visible ASCII characters, its `inputSchema` is not the
+ * schema of an object (MCP: `type` is `object`), or its definition is JSON that two readers could take for two
+ * things.
  */
-export function judgeTool({ text, index, pinned, known, earlierKnown }: ToolCandidate): JudgedTool {
+export function judgeTool({ text, pinned, known, earlierKnown }: ToolCandidate): ToolJudgement {
   const bytes = Buffer.from(text)
   const value: unknown = JSON.parse(text)
-  const place = `tool ${index + 1} of the list`
-  if (!isObject(value)) throw new Error(`${place} is not an object`)
-  const { name, inputSchema } = value
-  if (typeof name !== 'string' || name === '') throw new Error(`${place} has no name`)
-  if (!NAME.test(name)) throw new Error(`${place} has a name that is not 1 to 128 visible ASCII characters`)
-  if (bytes.length > MAX_BYTES) throw new Error(`the definition of the tool ${name} is larger than 256 KiB`)
-  if (!isObject(inputSchema) || inputSchema.type !== 'object') {
-    throw new Error(`the inputSchema of the tool ${name} is not the schema of an object`)
-  }
-  const { digest, earlier } = digestsOf(name, bytes, value)
+  const odd = oddityOf(value)
+  if (odd !== null || !isObject(value)) return { odd: odd ?? 'it is not an object' }
+  const digests = digestsOf(bytes, value)
+  if (digests === null) return { odd: 'its definition is not unambiguous JSON' }
+  const { digest, earlier } = digests
   // No deeper than a stack by now.
   const folded = mistakenMembers(value, TOOL_MEMBERS)
   const earlierDigest = folded.length === 0 ? earlier : null
   const isKnown = digest === known || (earlierDigest !== null && earlierDigest === earlierKnown)
   if (isKnown) return { digest, earlierDigest, news: null }
-  const flags = [...foldedFlags(folded), ...toolFlags(value)]
+  const flags = [...foldedFlags(folded), ...unsoundFlags(value), ...toolFlags(value)]
   return { digest, earlierDigest, news: { flags, changes: definitionChanges(pinned, value) } }
+}
+
+function oddityOf(value: unknown): string | null {
+  if (!isObject(value)) return 'it is not an object'
+  const { name, inputSchema } = value
+  if (typeof name !== 'string' || name === '') return 'it has no name'
+  if (!NAME.test(name)) return nameFault(name)
+  if (inputSchema === undefined) return 'it has no inputSchema'
+  if (!isObject(inputSchema)) return 'its inputSchema is not an object'
+  if (inputSchema.type !== 'object') return 'its inputSchema does not say "type": "object", as MCP demands'
+  const { properties = {}, required = [] } = inputSchema
+  if (!isObject(properties)) return 'the properties of its inputSchema are not an object'
+  if (!Array.isArray(required) || !required.every((one) => typeof one === 'string'))
+    return 'required of its inputSchema is not a list of names'
+  return null
+}
+
+function nameFault(name: string): string {
+  if (name.length > 128) return 'its name is longer than 128 characters'
+  return 'its name has characters besides visible ASCII'
 }
 
 /** Returns the digest of a definition: lower-case hex SHA-256 of its canonical form (RFC 8785). */
@@ -143,14 +164,18 @@ const foldedFlags = (paths: readonly string[]): readonly string[] =>
     .slice(0, MAX_FOLDED_FLAGS)
     .map((path) => `${FOLDED}${truncateText(escapeHidden(path), MAX_FOLDED_FLAG)}`)
 
-function digestsOf(name: string, bytes: Buffer, value: UnknownRecord): { digest: string; earlier: string } {
+/** A known member stays here if it has another type than MCP gives it: callers get the others. */
+const unsoundFlags = (definition: UnknownRecord): readonly string[] =>
+  unsoundMembers(definition).map((name) => `member_left_out:${name}`)
+
+function digestsOf(bytes: Buffer, value: UnknownRecord): { digest: string; earlier: string } | null {
   try {
     // The text is listed, the value is judged: a member twice would make them two tools.
     const { escapedNames } = scanJson(bytes)
     // V8 may have read an escaped name as another one (nodejs/node#63785); the text was written by it.
-    if (escapedNames && JSON.stringify(value) !== bytes.toString()) throw new Error('a name is misread')
+    if (escapedNames && JSON.stringify(value) !== bytes.toString()) return null
     return { digest: definitionDigest(value), earlier: definitionDigest(pickMembers(value, EARLIER_PINNED)) }
-  } catch (error) {
-    throw new Error(`the definition of the tool ${name} is not unambiguous JSON`, { cause: error })
+  } catch {
+    return null
   }
 }

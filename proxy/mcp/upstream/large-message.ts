@@ -5,7 +5,8 @@ import { quotesSecret, type SecretTraces } from '../../../plugins/secrets/traces
 import { callThreads } from '../aside/aside.ts'
 import type { ListItems, TruncatedMessage } from '../aside/messages.ts'
 import { type JsonText, measureJson, memberObject } from '../protocol/json-text.ts'
-import { knownMembers, LIST_ITEM_MEMBERS } from '../protocol/known-members.ts'
+import { LIST_ITEM_MEMBERS } from '../protocol/known-members.ts'
+import { soundItem } from '../protocol/sound-items.ts'
 import { mcpUpstreamFailure } from './errors.ts'
 import { readMessage, responseResult, type UpstreamMessage } from './message.ts'
 
@@ -20,7 +21,7 @@ const MAX_SPANS = 1_000
 const MAX_KEPT = { bytes: 256 * 1024, values: 4_000 }
 
 /** The items of one message that are listed. */
-const MAX_ITEMS = 10_000
+export const MAX_LIST_ITEMS = 10_000
 
 /** The party that a message is read for. */
 interface LargeReadOptions {
@@ -85,14 +86,14 @@ export async function listItems(
   }
 }
 
-/** {@link listItems} of a message that was not cut: of items that are passed on, the known members. */
+/** {@link listItems} of a message that was not cut: items that are passed on as {@link soundItem} has them. */
 export function itemsIn(message: UpstreamMessage, { member, prefix }: ListSelector): ListItems | null {
   const list = responseResult(message)?.[member]
   if (!Array.isArray(list)) return null
-  const known = LIST_ITEM_MEMBERS.get(member)
+  const isPassedOn = LIST_ITEM_MEMBERS.has(member)
   const items = list
-    .slice(0, MAX_ITEMS)
-    .map((item: unknown) => (known && isObject(item) ? knownMembers(item, known) : item))
+    .slice(0, MAX_LIST_ITEMS)
+    .map((item: unknown) => (isPassedOn ? soundItem(item, member) : item))
   const names = items.map((item) => (isObject(item) && typeof item.name === 'string' ? item.name : null))
   const texts = items.map((item, index) => {
     if (!isObject(item)) return null
@@ -103,8 +104,15 @@ export function itemsIn(message: UpstreamMessage, { member, prefix }: ListSelect
 }
 
 /**
- * Writes the list that a member of a message's result is, as JSON text of the known members of its items, on
- * a thread if it is large; null: there is no list. Leaves out items that are no objects. Throws as {@link
+ * Reads the cursor of the next page of a list, or null if there is none. Servers also write null, an empty
+ * one, or what is no text: nobody can ask for what comes after that.
+ */
+export const cursorOf = ({ nextCursor: cursor }: Readonly<Record<string, unknown>>): string | null =>
+  typeof cursor === 'string' && cursor !== '' ? cursor : null
+
+/**
+ * Writes the list that a member of a message's result is, as JSON text of its items as {@link soundItem} has
+ * them, on a thread if it is large; null: there is no list. Leaves out those that are odd. Throws as {@link
  * readLarge} does.
  */
 export async function knownList(
@@ -123,9 +131,10 @@ export async function knownList(
 /** {@link knownList} of a message that was not cut. */
 export function knownListIn(message: UpstreamMessage, member: string): string | null {
   const list = responseResult(message)?.[member]
-  const known = LIST_ITEM_MEMBERS.get(member)
-  if (!Array.isArray(list) || !known) return null
-  return JSON.stringify(list.filter(isObject).map((item) => knownMembers(item, known)))
+  // A list without items, as servers write it whose language has no other.
+  if (list === null) return '[]'
+  if (!Array.isArray(list) || !LIST_ITEM_MEMBERS.has(member)) return null
+  return JSON.stringify(list.map((item) => soundItem(item, member)).filter((item) => item !== null))
 }
 
 /** Turns a thread's error into one of this folder's. */

@@ -17,7 +17,7 @@ import { errorCodeOf, responseResult, type UpstreamMessage } from './message.ts'
 import { callModern } from './modern.ts'
 import { readFinalResponse } from './own-answers.ts'
 import type { UpstreamTransport } from './request.ts'
-import { listUpstreamTools, type RawTool } from './tools.ts'
+import { type ListReading, listUpstreamTools, SkippedTools } from './tools.ts'
 
 /** The time that a modern upstream may take to tell whether it is of the older era too. ms. */
 const SOON_MS = 5_000
@@ -35,7 +35,7 @@ const MAX_FACT = 16_384
 const READER_CAPABILITIES: JsonObject = { roots: {}, sampling: {}, elicitation: { form: {}, url: {} } }
 
 /** An upstream as it was read. */
-export interface UpstreamReading {
+export interface UpstreamReading extends ListReading {
   readonly era: ProtocolEra
   readonly protocolVersion: string
   /**
@@ -43,7 +43,6 @@ export interface UpstreamReading {
    * upstream that speaks the older revisions too.
    */
   readonly facts: JsonObject
-  readonly tools: readonly RawTool[]
 }
 
 interface Reader {
@@ -70,9 +69,9 @@ async function readModern(reader: Reader, result: UnknownRecord | null): Promise
   // If the upstream did not list its features, asking for its tools tells.
   const hasTools = result === null || isObject(capabilitiesOf(result).tools)
   const page = (params: UnknownRecord) => askModern(reader, 'tools/list', params)
-  const tools = hasTools ? await toolsBy(page, reader) : []
+  const list = hasTools ? await toolsBy(page, reader) : noTools()
   const facts = { ...factsOf(result ?? {}), legacy: await speaksLegacy(reader) }
-  return { era: 'modern', protocolVersion: MODERN_VERSION, facts, tools }
+  return { era: 'modern', protocolVersion: MODERN_VERSION, facts, ...list }
 }
 
 /**
@@ -102,8 +101,8 @@ async function readLegacy({ transport, permit, resource, hangup }: Reader): Prom
     const page = async (params: UnknownRecord) =>
       (await askLegacy(transport, { ...asked, params, declared })).response
     const hasTools = isObject(capabilitiesOf(result).tools)
-    const tools = hasTools ? await toolsBy(page, { transport, permit, resource, hangup }) : []
-    return { era: 'legacy', protocolVersion: session.protocolVersion, facts: factsOf(result), tools }
+    const list = hasTools ? await toolsBy(page, { transport, permit, resource, hangup }) : noTools()
+    return { era: 'legacy', protocolVersion: session.protocolVersion, facts: factsOf(result), ...list }
   } finally {
     await endUpstreamSession(transport, resource, session)
   }
@@ -112,11 +111,13 @@ async function readLegacy({ transport, permit, resource, hangup }: Reader): Prom
 const toolsBy = (
   page: (params: UnknownRecord) => Promise<UpstreamMessage>,
   { transport, resource, hangup }: Reader,
-): Promise<readonly RawTool[]> =>
+): Promise<ListReading> =>
   listUpstreamTools(page, transport.limits.maxAnswerBytes, {
     key: resource.resource_id,
     signal: hangup.signal,
   })
+
+const noTools = (): ListReading => ({ tools: [], skipped: new SkippedTools(), unread: null })
 
 const capabilitiesOf = ({ capabilities }: UnknownRecord): UnknownRecord =>
   isObject(capabilities) ? capabilities : {}

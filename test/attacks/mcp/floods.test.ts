@@ -61,7 +61,9 @@ await t.test('threat 38: a list is gathered once round and no further, and only 
   const server = await rawMcp(
     t,
     listing((res, told) => {
-      sendJson(res, result(told, { resultType: 'complete', ...pages[page % pages.length] }))
+      const { prompts = [], ...rest } = pages[page % pages.length] ?? {}
+      const own = prompts.map((one: Json) => ({ ...one, name: `${one.name}${page}` }))
+      sendJson(res, result(told, { resultType: 'complete', prompts: own, ...rest }))
       page += 1
     }),
   )
@@ -78,13 +80,45 @@ await t.test('threat 38: a list is gathered once round and no further, and only 
   for (const nextCursor of [undefined, null, '']) t.equal(await gathered({ prompts, nextCursor }), 1)
   const circle = ['a', 'b', 'a', 'b'].map((nextCursor) => ({ prompts, nextCursor }))
   t.equal(await gathered(...circle), 3)
-  t.equal(await gathered({ prompts, nextCursor: { a: 1 } }), -32003)
+  t.equal(await gathered({ prompts, nextCursor: { a: 1 } }), 1)
   const many = Array.from({ length: 99 }, (_, index) => ({ prompts, nextCursor: `c${index}` }))
   t.equal(await gathered(...many), 20)
   const large = [{ name: 'p', description: 'x'.repeat(1024 * 1024) }]
   const heavy = Array.from({ length: 9 }, (_, index) => ({ prompts: large, nextCursor: `c${index}` }))
   t.equal(await gathered(...heavy), 3, 'not a fifth mebibyte of one server')
 })
+
+await t.test(
+  'one odd prompt, or one page that fails, costs a list nothing else, at both doors',
+  async (t) => {
+    const stage = await mcpStage(t)
+    const odd = [null, 'x', {}, { name: null }, { name: 7 }]
+    const prompts = [{ name: 'a', title: null }, ...odd, { name: 'b', arguments: [null, { name: 'c' }] }]
+    const pages: Json = { first: { prompts, nextCursor: 'x' } }
+    const server = await rawMcp(
+      t,
+      listing((res, told) => {
+        const { cursor } = told.message.params as Json
+        if (cursor !== undefined) res.writeHead(500).end()
+        else sendJson(res, result(told, { resultType: 'complete', ...pages.first }))
+      }),
+    )
+    const bot = await stage.enroll('bot', ['mcp.prompts.get'])
+    await stage.bind(bot, await stage.register('docs', server))
+    t.same((await stage.rpc(bot, 'prompts/list')).json.result, {
+      prompts: [{ name: 'docs.a' }, { name: 'docs.b', arguments: [{ name: 'c' }] }],
+    })
+    for (const nextCursor of [null, {}, 7]) {
+      pages.first = { prompts, nextCursor }
+      const { json } = await stage.rpc(bot, 'prompts/list', { at: '/docs' })
+      t.same(json.result.prompts, [{ name: 'a' }, { name: 'b', arguments: [{ name: 'c' }] }])
+      t.notOk('nextCursor' in json.result, 'a client would refuse the whole list because of it')
+    }
+    pages.first = { prompts: null }
+    t.same((await stage.rpc(bot, 'prompts/list')).json.result.prompts, [])
+    t.same((await stage.rpc(bot, 'prompts/list', { at: '/docs' })).json.result.prompts, [])
+  },
+)
 
 await t.test('threat 38: a server that asks without end is left, whoever would have to answer', async (t) => {
   const stage = await mcpStage(t)
@@ -113,7 +147,7 @@ await t.test('threat 38: a server that asks without end is left, whoever would h
   t.equal(answers, 1024)
 })
 
-await t.test('threat 38: a list of tools larger than any honest one is not read', async (t) => {
+await t.test('threat 38: of a list of tools larger than any honest one only a part is kept', async (t) => {
   const stage = await mcpStage(t)
   const server = await toolServer(t, [tool('go')])
   const resource = await stage.register('go', server)
@@ -121,9 +155,9 @@ await t.test('threat 38: a list of tools larger than any honest one is not read'
     tool(`t${index}`, { description: 'x'.repeat(200_000) }),
   )
   server.act = legacy({ tools: large })
-  const { last_error: problem, tools } = await stage.refresh(resource)
-  t.match(problem, /its list of tools is too large/)
-  t.match(tools, [{ name: 'go', state: 'approved' }], 'and what was approved stays so')
+  const { skipped_tools: skipped, tools } = await stage.refresh(resource)
+  t.match(skipped[0], { name: 't20', reason: /its list of tools is too large/ })
+  t.equal(tools.length, 21, 'four mebibytes')
   t.same(called(server), [])
 })
 

@@ -69,7 +69,8 @@ await t.test(
       server.act = legacyWith([{ ...waits, ...beside }, tool('plain')])
       const now = stateOf(await stage.refresh(files), 'read')
       t.not(now.pending_digest, looked, JSON.stringify(beside))
-      t.equal((await approve('read', looked)).status, 412)
+      // One that can be read in two ways is no tool at all.
+      t.equal((await approve('read', looked)).status, now.state === 'gone' ? 409 : 412)
     }
     server.act = legacyWith([{ ...waits, Description: EVIL, title: 'Reader' }, tool('plain')])
     const odd = stateOf(await stage.refresh(files), 'read')

@@ -1,9 +1,12 @@
 import t from 'tap'
 import type { Json } from '../../support/gateway.ts'
-import { rawMcp } from '../../support/mcp/raw-upstream.ts'
+import { type Act, rawMcp } from '../../support/mcp/raw-upstream.ts'
 import { called, legacyWith, mcpStage, tool, toolServer } from '../../support/mcp/stage.ts'
+import { modern } from '../../support/mcp/upstream-servers.ts'
 import { eventually } from '../../support/settled.ts'
 
+const modernWith = (tools: readonly Json[]): Act =>
+  modern((told) => (told.rpc === 'tools/list' ? { tools } : { content: [] }))
 const PATH_ONLY = { type: 'object', properties: { path: { type: 'string' } }, required: ['path'] }
 const stateOf = ({ tools }: Json, name: string): Json => tools.find((one: Json) => one.name === name)
 
@@ -130,30 +133,107 @@ await t.test('arguments are judged by the pinned schema before anything is dispa
   t.equal(invalid.length, 5)
 })
 
+const ODD: readonly (readonly [string, readonly Json[], string | null, RegExp])[] = [
+  ['no inputSchema', [{ name: 'odd', description: 'd' }], 'odd', /no inputSchema/],
+  ['inputSchema null', [tool('odd', { inputSchema: null })], 'odd', /not an object/],
+  ['inputSchema text', [tool('odd', { inputSchema: 'string' })], 'odd', /not an object/],
+  ['inputSchema {}', [tool('odd', { inputSchema: {} })], 'odd', /"type": "object"/],
+  [
+    'a union',
+    [tool('odd', { inputSchema: { anyOf: [PATH_ONLY, { type: 'null' }] } })],
+    'odd',
+    /"type": "object"/,
+  ],
+  ['beyond ASCII', [tool('über')], 'über', /visible ASCII/],
+  ['a hidden character', [tool('re\u200bad')], 're\\u{200b}ad', /visible ASCII/],
+  ['a blank', [tool('o d')], 'o d', /visible ASCII/],
+  ['129 characters', [tool('x'.repeat(129))], `${'x'.repeat(128)}…`, /longer than 128/],
+  ['no name', [{ description: 'd' }], null, /no name/],
+  ['an empty name', [tool('')], null, /no name/],
+  ['null', [null], null, /not an object/],
+  ['two of one name', [tool('odd'), tool('odd', { title: 't' })], 'odd', /two definitions/],
+  ['300 kB', [tool('odd', { description: 'x'.repeat(300_000) })], 'odd', /larger than 256 KiB/],
+]
+
 await t.test(
-  'F: what an upstream lists is bounded and read strictly, and a bad list changes nothing',
+  'F: an odd tool is skipped with its reason, and all others serve and are watched, at both eras',
   async (t) => {
     const stage = await mcpStage(t)
-    const server = await toolServer(t, [tool('read')])
-    const files = await stage.register('files', server)
-    const bad: readonly (readonly Json[])[] = [
-      [tool('read'), tool('read')],
-      [tool('')],
-      [{ description: 'no name' }],
-      [tool('x', { inputSchema: 'string' })],
-      [tool('big', { description: 'x'.repeat(300_000) })],
-    ]
-    for (const tools of bad) {
-      server.act = legacyWith(tools)
-      const { last_error: problem, tools: kept } = await stage.refresh(files)
-      t.ok(problem, JSON.stringify(tools).slice(0, 60))
-      t.match(kept, [{ name: 'read', state: 'approved' }])
+    const bot = await stage.enroll('bot', ['mcp.tools.list'])
+    for (const [at, [title, odd, name, reason]] of ODD.entries()) {
+      const own = `s${at}`
+      const act = at % 2 === 0 ? legacyWith : modernWith
+      const server = await rawMcp(t, act([tool('read'), ...odd, tool('write')]))
+      const made = await stage.register(own, server)
+      t.match(made, { last_error: null, skipped_count: 1, skipped_tools: [{ name, reason }] }, title)
+      const states = ({ tools }: Json) => tools.map((one: Json) => [one.name, one.state])
+      t.same(states(made), [
+        ['read', 'approved'],
+        ['write', 'approved'],
+      ])
+      await stage.bind(bot, made)
+      t.same(await stage.listed(bot, { at: `/${own}` }), ['read', 'write'])
+      t.ok((await stage.callTool(bot, `${own}.read`)).json.result, title)
+      const called = typeof odd[0]?.name === 'string' ? odd[0].name : 'odd'
+      t.ok((await stage.callTool(bot, `${own}.${called}`)).json.error, 'nobody can call it')
+      server.act = act([tool('read', { description: 'Evil.' }), ...odd, tool('write')])
+      t.same(states(await stage.refresh(made)), [
+        ['read', 'quarantined'],
+        ['write', 'approved'],
+      ])
     }
-    const dead = await rawMcp(t, (res) => void res.destroy())
-    const lost = await stage.register('lost', dead)
-    t.match(lost, { tools: [], last_error: /./ })
   },
 )
+
+await t.test(
+  'threat 17: an approved tool that becomes odd cannot be called, and comes back as it was approved',
+  async (t) => {
+    const stage = await mcpStage(t)
+    const server = await toolServer(t, [tool('read'), tool('write')])
+    const files = await stage.register('files', server)
+    const bot = await stage.enroll('bot', ['mcp.tools.list'])
+    await stage.bind(bot, files)
+    const code = async (): Promise<number> => (await stage.callTool(bot, 'files.read')).json.error?.code
+    const odd: readonly (readonly Json[])[] = [
+      [tool('read', { inputSchema: {} })],
+      [tool('read'), tool('read', { description: 'Evil.' })],
+      [tool('read', { description: 'Evil.' }), tool('read')],
+      [tool('read', { description: 'x'.repeat(300_000) }), tool('read')],
+    ]
+    for (const tools of odd) {
+      server.act = legacyWith([...tools, tool('write')])
+      const now = await stage.refresh(files)
+      t.match(now, { last_error: null, skipped_tools: [{ name: 'read' }] })
+      t.match(
+        now.tools.map((one: Json) => [one.name, one.state]),
+        [
+          ['read', 'gone'],
+          ['write', 'approved'],
+        ],
+      )
+      t.equal(await code(), -32004)
+      t.same(await stage.listed(bot), ['files.write'])
+      server.act = legacyWith([tool('read'), tool('write')])
+      t.match(await stage.refresh(files), { skipped_count: 0, skipped_tools: [] })
+      t.equal(await code(), undefined)
+    }
+    server.act = legacyWith([tool('read', { inputSchema: {} })])
+    await stage.refresh(files)
+    server.act = legacyWith([tool('read', { description: 'Evil.' })])
+    t.equal(stateOf(await stage.refresh(files), 'read').state, 'quarantined')
+    t.equal(await code(), -32006)
+  },
+)
+
+await t.test('F: a list that is none is told, and changes nothing', async (t) => {
+  const stage = await mcpStage(t)
+  const server = await toolServer(t, [tool('read')])
+  const files = await stage.register('files', server)
+  server.act = legacyWith('no list' as unknown as Json[])
+  t.match(await stage.refresh(files), { last_error: /no list/, tools: [{ name: 'read', state: 'approved' }] })
+  const dead = await rawMcp(t, (res) => void res.destroy())
+  t.match(await stage.register('lost', dead), { tools: [], last_error: /./ })
+})
 
 await t.test('threat 17: tools are read again without anybody asking', async (t) => {
   const files = { '60-mcp.yaml': 'plugin: mcp\nrefresh_interval_s: 1\n' }

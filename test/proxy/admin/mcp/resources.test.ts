@@ -38,6 +38,8 @@ await t.test(
       era: 'modern',
       protocol_version: '2026-07-28',
       last_error: null,
+      skipped_count: 0,
+      skipped_tools: [],
       created_by: 'admin',
       changed_by: 'admin',
       unknown_tools: [],

@@ -94,8 +94,8 @@ t.test('what a task throws is thrown here: a refusal as one, anything else with 
       message: 'arguments hold an integer beyond ±(2^53-1): send it as a string.',
     }),
   )
-  const nameless = { text: '{}', index: 6, pinned: null, known: null, earlierKnown: null }
-  await t.rejects(threads.ask('judgeTool', nameless, asker), { message: 'tool 7 of the list has no name' })
+  const broken = { bytes: Buffer.from('{'), traces: [] }
+  await t.rejects(threads.ask('readMessage', broken, asker), { message: /a message is not strict JSON$/ })
 })
 
 const SALT = Buffer.from('salt').toString('hex')

@@ -7,6 +7,7 @@ import { listMcpTools } from '../../../../db/mcp/tools.ts'
 import { applyRead, storeRead } from '../../../../proxy/mcp/pinning/apply-read.ts'
 import { planPins } from '../../../../proxy/mcp/pinning/plan.ts'
 import { judgeTool, judgeTools } from '../../../../proxy/mcp/pinning/tool-definition.ts'
+import { SkippedTools } from '../../../../proxy/mcp/upstream/tools.ts'
 import { databaseUrl } from '../../../support/db/engine.ts'
 import { AT, fieldsOf } from '../../../support/db/mcp-rows.ts'
 
@@ -26,9 +27,12 @@ async function registered(t: Parameters<typeof openedAt>[0]) {
   const inspected = async (resource: McpResource, ...texts: string[]) => {
     const known = await listMcpTools(database, resource_id)
     const raw = texts.map((text) => ({ name: JSON.parse(text).name, text }))
-    const listed = await judgeTools(raw, known, judgeTool)
+    const listed = await judgeTools({ tools: raw, skipped: new SkippedTools() }, known, judgeTool)
     const first = resource.last_read_at === null
-    return { ...FOUND, pins: planPins({ resourceId: resource_id, known, listed, first, at: AT }) }
+    return {
+      ...FOUND,
+      pins: planPins({ resourceId: resource_id, known, listed, unread: null, first, at: AT }),
+    }
   }
   let at = AT
   const store = async (resource: McpResource, ...texts: string[]) => {

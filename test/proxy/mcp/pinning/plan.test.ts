@@ -3,7 +3,7 @@ import t from 'tap'
 import type { McpTool } from '../../../../db/mcp/tools.ts'
 import { type PinPlan, planPins } from '../../../../proxy/mcp/pinning/plan.ts'
 import { judgeTool, judgeTools } from '../../../../proxy/mcp/pinning/tool-definition.ts'
-import type { RawTool } from '../../../../proxy/mcp/upstream/tools.ts'
+import { type RawTool, SkippedTools } from '../../../../proxy/mcp/upstream/tools.ts'
 
 const AT = Date.UTC(2026, 0, 1)
 
@@ -14,13 +14,23 @@ function listed(descriptions: Readonly<Record<string, string>>, more: object = {
   })
 }
 
-async function read(known: readonly McpTool[], tools: readonly RawTool[], first = false): Promise<PinPlan> {
-  const judged = await judgeTools(tools, known, judgeTool)
-  return planPins({ resourceId: 'r', known, listed: judged, first, at: AT })
+async function read(
+  known: readonly McpTool[],
+  tools: readonly RawTool[],
+  first = false,
+  unread: ReadonlySet<string> | null = null,
+): Promise<PinPlan> {
+  const judged = await judgeTools({ tools, skipped: new SkippedTools() }, known, judgeTool)
+  return planPins({ resourceId: 'r', known, listed: judged, unread, first, at: AT })
 }
 
 const digestsOf = async (tools: readonly RawTool[]): Promise<ReadonlyMap<string, string>> =>
-  new Map((await judgeTools(tools, [], judgeTool)).map(({ name, digest }) => [name, digest]))
+  new Map(
+    (await judgeTools({ tools, skipped: new SkippedTools() }, [], judgeTool)).map(({ name, digest }) => [
+      name,
+      digest,
+    ]),
+  )
 
 function after(known: readonly McpTool[], plan: PinPlan): readonly McpTool[] {
   const rows = new Map([...known, ...plan.tools].map((row) => [row.name, row]))
@@ -49,6 +59,16 @@ t.test('threat 17: the first read approves all tools, a later one none', async (
   const again = after(pinned, plan)
   t.same(await read(again, listed({ a: 'one', b: 'two', c: 'new' })), { tools: [], quarantined: [] })
 })
+
+t.test(
+  'of a list that was read in part, what was not seen stays as it is, and what was skipped goes',
+  async (t) => {
+    const plan = await read(pinned, listed({ a: 'evil' }), false, new Set())
+    t.match(plan.tools, [{ name: 'a', state: 'quarantined' }])
+    t.equal(plan.tools.length, 1, 'b may be on the page that failed')
+    t.match((await read(pinned, [], false, new Set(['b']))).tools, [{ name: 'b', state: 'gone' }])
+  },
+)
 
 t.test('threat 17: a changed definition is quarantined beside what was approved', async (t) => {
   const plan = await read(pinned, listed({ a: 'evil', b: 'two' }))

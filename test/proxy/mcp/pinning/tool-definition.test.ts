@@ -6,7 +6,9 @@ import {
   judgeTool,
   judgeTools,
   type ToolCandidate,
+  type ToolJudgement,
 } from '../../../../proxy/mcp/pinning/tool-definition.ts'
+import { SkippedTools } from '../../../../proxy/mcp/upstream/tools.ts'
 
 const TOOL = {
   name: 'a',
@@ -14,10 +16,20 @@ const TOOL = {
   inputSchema: { type: 'object', properties: { x: { type: 'string' } } },
 }
 
-const judged = (text: string, index = 0): JudgedTool =>
-  judgeTool({ text, index, pinned: null, known: null, earlierKnown: null })
+const judgement = (text: string): ToolJudgement =>
+  judgeTool({ text, pinned: null, known: null, earlierKnown: null })
+function judged(text: string): JudgedTool {
+  const found = judgement(text)
+  if ('odd' in found) throw new Error(found.odd)
+  return found
+}
 const read = (...values: readonly Record<string, unknown>[]): readonly JudgedTool[] =>
-  values.map((value, index) => judged(JSON.stringify(value), index))
+  values.map((value) => judged(JSON.stringify(value)))
+const judgeAll = (
+  text: string,
+  known: readonly McpTool[],
+  judge: (asked: ToolCandidate) => ToolJudgement = judgeTool,
+) => judgeTools({ tools: [{ name: 'a', text }], skipped: new SkippedTools() }, known, judge)
 const digestOf = (value: Record<string, unknown>): string | undefined => read(value)[0]?.digest
 
 t.test('threat 17: the digest covers the whole definition', async (t) => {
@@ -62,24 +74,35 @@ t.test('the digest does not depend on the order of members (RFC 8785)', async ()
 
 t.test('a definition keeps its text as it was written', async (t) => {
   const text = `{ "name":"a", "x-unknown": 1.0, "inputSchema": {"type":"object"} }`
-  t.match(await judgeTools([{ name: 'a', text }], [], judgeTool), [{ name: 'a', text, news: { flags: [] } }])
+  t.match(await judgeAll(text, []), [{ name: 'a', text, news: { flags: [] } }])
 })
 
 t.test(
-  'a list that cannot be told apart or used is refused, with nothing in the sentence that the upstream wrote freely',
+  'a tool that cannot be used is odd, with nothing in the sentence that the upstream wrote freely',
   async (t) => {
     const { name: _, ...nameless } = TOOL
-    t.throws(() => read(nameless), /^tool 1 of the list has no name$/)
-    for (const name of ['', 1, 'a b', 'a\nb', 'é', 'a\u200b', 'x'.repeat(129)]) {
-      t.throws(() => read(TOOL, { ...TOOL, name }), /^tool 2 of the list has /, JSON.stringify(name))
-    }
+    const oddity = (value: object) => judgement(JSON.stringify(value))
+    t.same(oddity(nameless), { odd: 'it has no name' })
+    for (const name of ['', 1]) t.same(oddity({ ...TOOL, name }), { odd: 'it has no name' })
+    for (const name of ['a b', 'a\nb', 'é', 'a\u200b', 'rеad', '\u007f'])
+      t.same(oddity({ ...TOOL, name }), { odd: 'its name has characters besides visible ASCII' }, name)
+    t.same(oddity({ ...TOOL, name: 'x'.repeat(129) }), { odd: 'its name is longer than 128 characters' })
     for (const name of ['getUser', 'DATA_EXPORT_v2', 'admin.tools.list', 'a/b:c-d', 'x'.repeat(128)]) {
       t.match(read({ ...TOOL, name }), [{ news: { flags: [] } }], name)
     }
-    for (const inputSchema of [undefined, null, true, [], {}, { type: 'string' }, { type: ['object'] }]) {
-      t.throws(() => read({ ...TOOL, inputSchema }), /is not the schema of an object$/)
-    }
-    t.throws(() => read({ ...TOOL, description: 'x'.repeat(256 * 1024) }), /larger than 256 KiB$/)
+    const union = { anyOf: [{ type: 'object' }, { type: 'null' }] }
+    for (const inputSchema of [
+      undefined,
+      null,
+      true,
+      [],
+      {},
+      { type: 'string' },
+      { type: ['object'] },
+      union,
+    ])
+      t.match(oddity({ ...TOOL, inputSchema }), { odd: /inputSchema/ }, JSON.stringify(inputSchema))
+    t.match(oddity({ ...TOOL, inputSchema: { ...union, type: 'object' } }), { digest: /./ })
   },
 )
 
@@ -104,12 +127,11 @@ t.test('A6: a definition that is as it was is not judged again', async (t) => {
     ...approved,
   }
   const asked: string[] = []
-  const judge = (tool: ToolCandidate): JudgedTool => {
+  const judge = (tool: ToolCandidate): ToolJudgement => {
     asked.push(tool.text)
     return judgeTool(tool)
   }
-  const read = async (known: McpTool, listed: string) =>
-    (await judgeTools([{ name: 'a', text: listed }], [known], judge))[0]
+  const read = async (known: McpTool, listed: string) => (await judgeAll(listed, [known], judge))[0]
   t.match(await read(row, text), { name: 'a', text, digest, news: null })
   t.same(asked, [], 'the approved one')
   const other = JSON.stringify({ ...TOOL, description: 'e' })
@@ -137,7 +159,7 @@ t.test(
     }
     const read = async (more: object, known: McpTool = row) => {
       const text = JSON.stringify({ ...TOOL, ...more })
-      return (await judgeTools([{ name: 'a', text }], [known], judgeTool))[0]?.news
+      return (await judgeAll(text, [known]))[0]?.news
     }
     t.equal(await read({ _meta: { a: 1 } }), null, 'the very text')
     t.equal(await read({ _meta: { a: 2 }, execution: { taskSupport: 'forbidden' } }), null)
