@@ -22,6 +22,11 @@ export interface StreamedBody {
   readonly screen?: AnswerScreen
   /** Gets every chunk after it was written. Must not throw and must not keep the chunk's caller waiting. */
   readonly observe?: (chunk: Buffer) => void
+  /**
+   * Tells whether all that counts of the answer was written, by what its API says. `ended`: the source has
+   * ended soundly. Asked when the reply ends alone; absent: it is whole if the source has ended so.
+   */
+  readonly isWhole?: (ended: boolean) => boolean
   /** The dialect's own error event, sent before the connection is destroyed. Absent or empty: none. */
   readonly brokenOff?: () => string
 }

@@ -3,8 +3,8 @@ import { textPieces } from '../../plugins/text-pieces.ts'
 import type { Reply, StreamedBody } from './reply.ts'
 
 /**
- * The reason of an answer's end. `complete`: the client has all of it. `upstream_broken`: the source broke
- * off. `client_gone`: the caller hung up. `write_stalled`: the caller stopped reading. `drained`: this
+ * The reason of an answer's end. `complete`: the client has all of it, or all that counts by its API.
+ * `upstream_broken`: the source broke off, or ended without saying that it was done. `client_gone`: the caller hung up. `write_stalled`: the caller stopped reading. `drained`: this
  * process is stopping. `revoked`: the principal lost authority that the call needed.
  */
 export type EndReason =
@@ -91,7 +91,8 @@ function writeInPieces(res: ServerResponse, body: string | Buffer): void {
  * Passes a source on as it comes: bytes that came together are written once, however small the pieces they
  * were sent in, observed after they were written, and the source waits while the client does. A source that
  * breaks off is never ended cleanly: SDK loops would take the cut text for the whole answer
- * (docs/threats.md#t4). It gets the dialect's own error event, and then the connection is destroyed.
+ * (docs/threats.md#t4). It gets the dialect's own error event, and then the connection is destroyed. An answer
+ * whose last event was written is whole, whoever then closes.
  */
 class ReplyStream {
   readonly #res: ServerResponse
@@ -101,6 +102,8 @@ class ReplyStream {
   #bytes = 0
   #stall: NodeJS.Timeout | null = null
   #over = false
+  /** The reason of its end, once the source has given everything. */
+  #finished: EndReason | null = null
   /** True while the client has yet to take written bytes. */
   #waits = false
   #head: NodeJS.Immediate | undefined
@@ -124,9 +127,9 @@ class ReplyStream {
     this.#head = setImmediate(() => this.#res.flushHeaders())
     source.on('readable', () => this.#take())
     source.once('end', () => this.#finish())
-    source.once('error', () => this.#breakOff('upstream_broken'))
-    source.once('close', () => this.#breakOff('upstream_broken'))
-    if (source.errored) this.#breakOff('upstream_broken')
+    source.once('error', () => this.#sourceBroke())
+    source.once('close', () => this.#sourceBroke())
+    if (source.errored) this.#sourceBroke()
     this.#res.on('drain', () => this.#resume())
     this.#res.once('close', () => this.#gone())
     this.#options.onStream((reason) => this.#breakOff(reason))
@@ -146,7 +149,7 @@ class ReplyStream {
   #pass(come: Buffer): void {
     const { screen } = this.#body
     const chunk = screen ? screen.push(come) : come
-    if (chunk === null) this.#breakOff('upstream_broken')
+    if (chunk === null) this.#cut('upstream_broken')
     else if (chunk.length > 0) this.#write(chunk)
   }
 
@@ -180,17 +183,43 @@ class ReplyStream {
     // An HTTP message may "end" cut short: only `complete` says that its framing was honoured.
     const { complete } = this.#body.source as Partial<IncomingMessage>
     if (complete === false) {
-      this.#breakOff('upstream_broken')
+      this.#sourceBroke()
       return
     }
-    const rest = this.#body.screen?.flush()
-    if (rest && rest.length > 0) this.#write(rest)
-    // The last piece may be too small to have filled the buffer, and still never be taken.
-    this.#watchStall()
-    this.#res.end(() => this.#close('complete'))
+    this.#writeRest()
+    this.#end(this.#body.isWhole?.(true) === false ? 'upstream_broken' : 'complete')
   }
 
+  /** Ends the answer as its source has, and never as one that was cut. */
+  #end(reason: EndReason): void {
+    this.#finished = reason
+    // The last piece may be too small to have filled the buffer, and still never be taken.
+    this.#watchStall()
+    this.#res.end(() => this.#close(reason))
+  }
+
+  /** Writes what was held back: nothing more comes that it could be the beginning of. */
+  #writeRest(): void {
+    const rest = this.#body.screen?.flush()
+    if (rest && rest.length > 0) this.#write(rest)
+  }
+
+  #sourceBroke(): void {
+    if (this.#over || this.#res.writableEnded) return
+    this.#writeRest()
+    this.#breakOff('upstream_broken')
+  }
+
+  /** Ends the answer before its source does; one that is whole as it is is not cut by that. */
   #breakOff(reason: EndReason): void {
+    if (this.#over || this.#res.writableEnded) return
+    if (this.#isWhole()) {
+      this.#end('complete')
+      this.#body.source.destroy()
+    } else this.#cut(reason)
+  }
+
+  #cut(reason: EndReason): void {
     if (this.#over || this.#res.writableEnded) return
     const event = this.#body.brokenOff?.() ?? ''
     this.#close(reason)
@@ -202,8 +231,15 @@ class ReplyStream {
   }
 
   #gone(): void {
-    this.#close(this.#res.writableFinished ? 'complete' : 'client_gone')
+    if (this.#res.writableFinished) this.#close(this.#finished ?? 'complete')
+    // Clients hang up as soon as they have read the last event.
+    else this.#close(!this.#waits && this.#isWhole() ? 'complete' : 'client_gone')
     if (!this.#body.source.destroyed) this.#body.source.destroy()
+  }
+
+  /** A length that was announced, and not reached, makes the answer a cut one to its client. */
+  #isWhole(): boolean {
+    return this.#options.headers['content-length'] === undefined && this.#body.isWhole?.(false) === true
   }
 
   #close(reason: EndReason): void {

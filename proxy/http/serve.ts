@@ -312,11 +312,14 @@ function countRequest(
   const { report } = ended
   // A call that a plugin refused has reached no upstream.
   if (!report?.provider || (refusal && by !== 'handler')) return
-  if (surface === 'mcp') metrics.mcpCalls.inc({ resource: report.provider, result: resultOf(ended) })
-  const { tokens } = report.detail
+  const { provider, detail } = report
+  if (surface === 'mcp') metrics.mcpCalls.inc({ resource: provider, result: resultOf(ended) })
+  else if (surface === 'llm') metrics.llmCalls.inc({ provider, result: resultOf(ended) })
+  const { tokens, tokens_unknown: unknown } = detail
+  if (typeof unknown === 'string') metrics.tokensUnknown.inc({ provider, reason: unknown })
   if (!isObject(tokens)) return
   for (const direction of ['input', 'output'])
-    metrics.tokens.inc({ provider: report.provider, direction }, Number(tokens[direction] ?? 0))
+    metrics.tokens.inc({ provider, direction }, Number(tokens[direction] ?? 0))
 }
 
 // The caller's own id for the request, when it is sane: for the log only.

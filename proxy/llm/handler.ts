@@ -12,8 +12,9 @@ import {
 import { BYTES_AT_ONCE, runInSlices } from '../../plugins/turns.ts'
 import type { CallReport, Reply } from '../http/reply.ts'
 import { isRequestedModel, type ModelMismatches } from './answered-models.ts'
+import { type AnswerReading, answerTap, readAnswer } from './dialects/answer-tap.ts'
 import { DIALECT_BY_NAME } from './dialects/registry.ts'
-import { type ProviderUsage, readUsage, usageTap } from './dialects/usage.ts'
+import type { ProviderUsage } from './dialects/usage.ts'
 import type { LlmOptions } from './options.ts'
 import {
   attemptOf,
@@ -299,12 +300,17 @@ function passOnAnswer(
   const { target, answer } = answered
   const { status, headers: stated, body } = answer
   const { traces } = target.headers
-  const { usage: names } = DIALECT_BY_NAME[target.provider.dialect]
+  const names = DIALECT_BY_NAME[target.provider.dialect]
   const { 'content-type': type = '', 'content-encoding': encoding, 'content-length': length } = stated
   const headers = responseHeaders(stated, target.headers.returns)
   if (Buffer.isBuffer(body)) {
     if (traces.length > 0 && quotesSecret(traces, body)) return refuseQuoted(answered)
-    const report = () => comparedReport(answered, readUsage(names, type, encoding, body), facts, means)
+    const report = (): CallReport => {
+      const whole = readAnswer(names, type, encoding, body)
+      const isWhole = whole.isWhole(true)
+      const judged = judgedReport(answered, whole.read(isWhole), facts, means)
+      return isWhole ? judged : { ...judged, failed: true, reason: 'provider_failed' }
+    }
     return { status, headers, body, report }
   }
   const isEvents = isEventStream(answer)
@@ -312,7 +318,8 @@ function passOnAnswer(
   if (isEvents) headers['x-accel-buffering'] = 'no'
   // So that a caller can tell a whole answer from a cut one.
   else if (length !== undefined) headers['content-length'] = length
-  const tap = usageTap(names, type, encoding, held)
+  const tap = answerTap(names, type, encoding, held)
+  let isWhole = false
   const screen = traces.length > 0 ? new SecretScreen(traces) : null
   let tail: Buffer = Buffer.alloc(0)
   return {
@@ -328,12 +335,39 @@ function passOnAnswer(
             : Buffer.concat([tail, chunk]).subarray(-TAIL_LENGTH)
         tap.observe(chunk)
       },
+      isWhole: (ended) => {
+        isWhole = tap.isWhole(ended)
+        return isWhole
+      },
       ...(isEvents && { brokenOff: () => brokenOffEvent(granted.target.endpoint, body.errored, tail, id) }),
     },
     report: () => ({
-      ...comparedReport(answered, tap.usage(), facts, means),
+      ...judgedReport(answered, tap.read(isWhole), facts, means),
       ...(screen?.quoted && { failed: true, reason: 'provider_failed', cause: secretQuotedError() }),
     }),
+  }
+}
+
+/** Reports an answer, the failure that it tells of, and why its counts are not known. */
+function judgedReport(
+  answered: ProviderAnswer,
+  { usage, tokensUnknown, fault }: AnswerReading,
+  facts: LlmFacts,
+  means: LlmDependencies,
+): CallReport {
+  const report = comparedReport(answered, usage, facts, means)
+  const unknown = facts.granted.target.endpoint.isFree ? null : tokensUnknown
+  if (!fault && !unknown) return report
+  const code = fault?.code ?? null
+  const isQuoting = code !== null && quotesSecret(means.secrets, Buffer.from(code))
+  return {
+    ...report,
+    ...(fault && { failed: true, reason: 'provider_failed' }),
+    detail: {
+      ...report.detail,
+      ...(code !== null && !isQuoting && { error_code: code }),
+      ...(unknown && { tokens_unknown: unknown }),
+    },
   }
 }
 

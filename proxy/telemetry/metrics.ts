@@ -10,6 +10,8 @@ export interface GatewayMetrics {
   readonly summarised: Counter
   readonly latency: Histogram<'route'>
   readonly tokens: Counter<'provider' | 'direction'>
+  readonly tokensUnknown: Counter<'provider' | 'reason'>
+  readonly llmCalls: Counter<'provider' | 'result'>
   readonly modelMismatches: Counter<'provider'>
   readonly mcpCalls: Counter<'resource' | 'result'>
   readonly reloads: Counter<'result'>
@@ -149,6 +151,18 @@ export function createMetrics(ask: GaugeSources): GatewayMetrics {
       name: 'sallyport_tokens_total',
       help: 'Tokens that providers reported.',
       labelNames: ['provider', 'direction'],
+      registers,
+    }),
+    tokensUnknown: new Counter({
+      name: 'sallyport_tokens_unknown_total',
+      help: 'Answers of providers whose tokens are not all known, by reason.',
+      labelNames: ['provider', 'reason'],
+      registers,
+    }),
+    llmCalls: new Counter({
+      name: 'sallyport_llm_calls_total',
+      help: 'LLM calls that a provider answered, by provider and how they ended.',
+      labelNames: ['provider', 'result'],
       registers,
     }),
     modelMismatches: new Counter({

@@ -5,8 +5,8 @@ import t from 'tap'
 import { OWN_AUTHORITY } from '../../plugins/call-authority.ts'
 import { egressAgent } from '../../proxy/egress/agent.ts'
 import { CallHangup } from '../../proxy/http/open-calls.ts'
+import { answerTap } from '../../proxy/llm/dialects/answer-tap.ts'
 import { DIALECT_BY_NAME } from '../../proxy/llm/dialects/registry.ts'
-import { usageTap } from '../../proxy/llm/dialects/usage.ts'
 import { exchangeHttp } from '../../proxy/mcp/upstream/exchange.ts'
 import { readEntireBody } from '../../proxy/mcp/upstream/message.ts'
 import { drip } from '../support/dripping.ts'
@@ -77,7 +77,7 @@ await t.test('A2 setup is refused unread once a secret is stored, and takes 4 Ki
 
 await t.test('A3 what the usage tap keeps of an answer costs no more than its length', (t) => {
   for (const type of ['application/json', 'text/event-stream']) {
-    const taps = Array.from({ length: 4 }, () => usageTap(DIALECT_BY_NAME.openai.usage, type))
+    const taps = Array.from({ length: 4 }, () => answerTap(DIALECT_BY_NAME.openai, type))
     const before = held()
     for (const tap of taps) for (let i = 0; i < 100_000; i += 1) tap.observe(Buffer.from(' '))
     const grown = held() - before

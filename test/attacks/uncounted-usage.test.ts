@@ -1,14 +1,15 @@
 import t from 'tap'
+import { answerTap } from '../../proxy/llm/dialects/answer-tap.ts'
 import { anthropic } from '../../proxy/llm/dialects/anthropic.ts'
 import type { Dialect } from '../../proxy/llm/dialects/dialect.ts'
 import { openai } from '../../proxy/llm/dialects/openai.ts'
-import { type ProviderUsage, usageTap } from '../../proxy/llm/dialects/usage.ts'
+import type { ProviderUsage } from '../../proxy/llm/dialects/usage.ts'
 
 const MIB = 1024 * 1024
 const SSE = 'text/event-stream'
 
-function read({ usage }: Dialect, type: string, answer: string, size: number): ProviderUsage {
-  const tap = usageTap(usage, type)
+function read(dialect: Dialect, type: string, answer: string, size: number): ProviderUsage {
+  const tap = answerTap(dialect, type)
   const bytes = Buffer.from(answer)
   for (let at = 0; at < bytes.length; at += size) tap.observe(bytes.subarray(at, at + size))
   return tap.usage()
@@ -71,7 +72,7 @@ await t.test('H1f a stream that states no usage still says which model answers',
 
 await t.test('H1f what is looked through as it passes holds nobody up', (t) => {
   for (const unit of ['[],', '"",', '{"usage":null},', '\\"', '"\\\\",', '1,', '{"a":']) {
-    const tap = usageTap(openai.usage, 'application/json')
+    const tap = answerTap(openai, 'application/json')
     tap.observe(Buffer.from('{"a":['))
     const chunk = Buffer.alloc(65_536, unit)
     let worst = 0

@@ -223,8 +223,8 @@ export function renderVerdict({ status }: AuditRow, outcome: AuditRow | null): H
 }
 
 function tokensUsed(outcome: AuditRow | null): string {
-  const { tokens } = outcome?.detail ?? {}
-  if (!isObject(tokens)) return ''
+  const { tokens, tokens_unknown: unknown } = outcome?.detail ?? {}
+  if (!isObject(tokens)) return typeof unknown === 'string' ? '?' : ''
   const { input, output } = tokens
   return `${typeof input === 'number' ? input : '?'} + ${typeof output === 'number' ? output : '?'}`
 }

@@ -40,7 +40,7 @@ export const anthropic: Dialect<'anthropic'> = {
     endpoint('/v1/messages', '/messages', MESSAGES),
     // An Anthropic client whose base URL ends with /v1 sends this.
     endpoint('/v1/v1/messages', '/messages', MESSAGES),
-    endpoint('/v1/messages/count_tokens', '/messages/count_tokens', COUNT_TOKENS),
+    { ...endpoint('/v1/messages/count_tokens', '/messages/count_tokens', COUNT_TOKENS), isFree: true },
   ],
   key: { auth: 'api_key', header: 'x-api-key' },
   headers: {
@@ -76,6 +76,11 @@ export const anthropic: Dialect<'anthropic'> = {
     },
     // Read from the cache, and written there.
     besideInput: ['cache_read_input_tokens', 'cache_creation_input_tokens'],
+  },
+  outcome: {
+    content: ['content', 'input_tokens', 'type'],
+    lastEvents: ['message_stop'],
+    finishes: ['delta.stop_reason'],
   },
 }
 

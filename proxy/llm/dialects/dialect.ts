@@ -16,6 +16,7 @@ export interface Dialect<Name extends string = string> {
   readonly query: readonly string[]
   readonly models: ModelListFormat
   readonly usage: UsageNames
+  readonly outcome: OutcomeNames
 }
 
 export interface DialectEndpoint {
@@ -28,6 +29,8 @@ export interface DialectEndpoint {
   /** True: a body may leave the model to a stored prompt. Default: it must name one. */
   readonly modelOptional?: true
   readonly doc: EndpointDoc
+  /** True: its answers cost no tokens, and state none. Default false. */
+  readonly isFree?: boolean
   /** The error event of the API's own vocabulary, blank line included. It makes a client's loop throw. */
   readonly errorEvent: (fault: StreamFault, requestId: string) => string
 }
@@ -110,10 +113,23 @@ export type TokenCount = 'input' | 'output' | 'cache_read' | 'cache_write_5m' | 
 
 /** The members by which an answer, or an event of a stream, states its token counts. */
 export interface UsageNames {
-  /** Members that may hold `usage`, `model` and `service_tier`, besides the answer itself. */
+  /**
+   * Members that may hold `usage`, `model` and `service_tier`, in addition to the answer itself, whose own
+   * win.
+   */
   readonly holders: readonly string[]
   /** Members of `usage`, a dot for one level down; the first that was stated counts. */
   readonly tokens: Readonly<Record<TokenCount, readonly string[]>>
   /** The members that the vendor counts in addition to `input`, though the prompt includes them. */
   readonly besideInput: readonly string[]
+}
+
+/** The members and words by which an answer, or an event of a stream, says how the work went. */
+export interface OutcomeNames {
+  /** Members of which an answer has one. In an answer without any, a sentence at the top is a failure's. */
+  readonly content: readonly string[]
+  /** The types of the events that end a stream. An error, and `[DONE]`, always do. */
+  readonly lastEvents: readonly string[]
+  /** Members that say why a text ended, a dot for one level down. */
+  readonly finishes: readonly string[]
 }

@@ -10,35 +10,59 @@ import {
   QUOTE,
 } from '../../../plugins/json-body/bytes.ts'
 
-/** Bytes. A member's value that is longer is left out. */
+/** Bytes. A member's value that is longer is left out, and {@link TOO_LONG} stands for it. */
 const MAX_VALUE = 16_384
-/** Bytes. A longer name is none that is looked for. */
-const MAX_NAME = 64
-const TOO_LONG = '-'.repeat(MAX_NAME + 1)
+/** Bytes. A longer name, escapes included, is none that is looked for. */
+const MAX_NAME = 128
 const SPACE = 0x20
-/** The outermost object, and a member of it that is searched. */
-const [OUTER, INNER] = [1, 2]
+/** Bytes of a text, or of what begins and ends nothing, that are read one by one before they are searched. */
+const NEAR = 32
+/** Bytes that are searched at once for the end of what begins and ends nothing. */
+const FAR = 4096
+
+/** A name that is none of those that are looked for. */
+const OTHER = '-'.repeat(MAX_NAME + 1)
+
+/** Stands for the value of a member that is there, and is longer than is kept. */
+export const TOO_LONG = Symbol('a value that is longer than is kept')
 
 /**
- * Picks members out of a JSON object that comes in pieces, however long it is, and keeps nothing else: the
- * outermost ones of some names, and those of the same names in outermost members that hold some. If one
- * stands twice the last counts. Looks at each byte once. Does NOT check the grammar, nor read escapes in
- * names.
+ * Members to pick, by name: null for one that is picked whole, else the members to pick from its object, or
+ * from the objects in its array.
+ */
+export interface PickedMembers {
+  readonly [name: string]: PickedMembers | null
+}
+
+/** A container whose members are looked at. */
+interface PickFrame {
+  readonly members: PickedMembers
+  /** The lengths and first bytes of their names: any other one, without escapes, is not even read. */
+  readonly beginnings: ReadonlySet<number>
+  /** The depth within it. */
+  readonly level: number
+  readonly isArray: boolean
+  /** The texts of the members that were found, or what was found within them. */
+  readonly found: PickedTexts
+}
+
+type PickedTexts = Map<string, string | PickedTexts | typeof TOO_LONG>
+
+/**
+ * Picks members out of a JSON object that comes in pieces, however long it is, and keeps nothing else. If one
+ * stands twice the last counts; the objects of an array count as one. Looks at each byte once. Does NOT check
+ * the grammar.
  */
 export class MemberPicker {
-  readonly #names: ReadonlySet<string>
-  readonly #holders: ReadonlySet<string>
-  /** The lengths of both: a name of another one is not even read. */
-  readonly #lengths: ReadonlySet<number>
-  /** JSON text, by path. */
-  readonly #found = new Map<string, string>()
+  readonly #root: PickFrame
+  readonly #frames: PickFrame[] = []
+  #top: PickFrame
   #depth = 0
-  /** The depth whose members are looked at: INNER within a holder. */
-  #level = OUTER
-  #holder = ''
   #quoted = false
   #escaped = false
-  /** The name that is being read, or was read last, at that depth. */
+  /** True: the text that is being read, or was read last, may hold escapes. */
+  #slashed = false
+  /** The name that is being read, or was read last, at the level of the top frame. */
   #name = ''
   #reading: 'nothing' | 'name' | 'value' = 'nothing'
   /** True: after the colon of a member. */
@@ -46,36 +70,52 @@ export class MemberPicker {
   readonly #value = new ByteCollector(MAX_VALUE)
   /** True once nothing more counts: the object has ended, or there is none. */
   #over = false
+  #isWhole = false
 
-  constructor(names: readonly string[], holders: readonly string[]) {
-    this.#names = new Set(names)
-    this.#holders = new Set(holders)
-    this.#lengths = new Set([...names, ...holders].map(({ length }) => length))
+  constructor(members: PickedMembers) {
+    this.#root = frameOf(members, 1, false)
+    this.#top = this.#root
+  }
+
+  /** True once the object has come to its end, or if there is none to pick from. */
+  get isWhole(): boolean {
+    return this.#isWhole
   }
 
   /** Takes the next piece. */
   add(bytes: Buffer): void {
     let from = 0
+    let plain = 0
     for (let at = 0; at < bytes.length && !this.#over; at += 1) {
-      const byte = bytes[at] ?? 0
       if (this.#quoted) {
-        if (this.#escaped) this.#escaped = false
-        else if (byte === BACKSLASH) this.#escaped = true
-        else if (byte === QUOTE) {
-          this.#quoted = false
-          if (this.#reading === 'name') this.#keep(bytes, from, at, 'nothing')
-        }
-      } else if (byte <= SPACE || (this.#depth > 0 && IS_PLAIN[byte])) continue
-      else if (byte === QUOTE) {
+        at = this.#endOfText(bytes, at)
+        if (at === bytes.length) break
+        this.#quoted = false
+        plain = 0
+        if (this.#reading === 'name') this.#keep(bytes, from, at, 'nothing')
+        continue
+      }
+      const byte = bytes[at] ?? 0
+      if (byte <= SPACE || (this.#depth > 0 && IS_PLAIN[byte])) {
+        plain += 1
+        continue
+      }
+      if (byte === QUOTE) {
         this.#quoted = true
-        if (this.#depth === this.#level && !this.#valued) {
+        this.#slashed = false
+        if (this.#depth === this.#top.level && !this.#valued && !this.#top.isArray) {
           this.#name = ''
           this.#reading = 'name'
           from = at + 1
         }
-      } else if (this.#depth <= this.#level || isBracket(byte)) {
+      } else if (this.#depth <= this.#top.level || isBracket(byte)) {
         if (this.#reading === 'value' && this.#endsValue(byte)) this.#keep(bytes, from, at, 'nothing')
         if (this.#structure(byte)) from = at + 1
+      } else if (plain > NEAR) {
+        // Within something that is passed over: in a long list of numbers say.
+        const end = endOfPlain(bytes, at)
+        plain = end > at ? 0 : -FAR
+        at = end
       }
     }
     if (this.#reading !== 'nothing') this.#keep(bytes, from, bytes.length, this.#reading)
@@ -83,73 +123,144 @@ export class MemberPicker {
 
   /** Returns an object with the members that were found. */
   object(): unknown {
-    const outer = [...this.#found].filter(([path]) => !path.includes('.'))
-    const inner = [...this.#holders].map((holder) => {
-      const own = [...this.#found].filter(([path]) => path.startsWith(`${holder}.`))
-      const members = own.map(([path, text]) => [path.slice(holder.length + 1), parseMember(text)])
-      return [holder, Object.fromEntries(members)]
-    })
-    return Object.fromEntries([...outer.map(([name, text]) => [name, parseMember(text)]), ...inner])
+    return objectOf(this.#root.found)
+  }
+
+  /** Returns the place of the quote that ends a text, or the length of the piece. */
+  #endOfText(bytes: Buffer, start: number): number {
+    let at = start
+    while (at < bytes.length) {
+      // A search costs as much as reading some bytes one by one.
+      const near = Math.min(at + NEAR, bytes.length)
+      for (; at < near; at += 1) {
+        if (this.#escaped) this.#escaped = false
+        else if (bytes[at] === BACKSLASH) this.#escaped = true
+        else if (bytes[at] === QUOTE) return at
+        this.#slashed ||= this.#escaped
+      }
+      if (at === bytes.length) break
+      this.#slashed = true
+      const quote = bytes.indexOf(QUOTE, at)
+      const end = quote < 0 ? bytes.length : quote
+      let slashes = 0
+      while (end - slashes > at && bytes[end - slashes - 1] === BACKSLASH) slashes += 1
+      // One that was read before may escape the first of them.
+      const escapes = slashes + Number(this.#escaped && end - slashes === at)
+      this.#escaped = escapes % 2 === 1
+      if (quote < 0) break
+      at = quote
+    }
+    return bytes.length
   }
 
   #keep(bytes: Buffer, from: number, to: number, next: 'nothing' | 'name' | 'value'): void {
     if (this.#reading === 'name') {
+      const isLong = this.#name.length + to - from > MAX_NAME
       const isWhole = next === 'nothing' && this.#name === ''
-      const isLong = this.#name.length > MAX_NAME || to - from > MAX_NAME
-      const isOther = isLong || (isWhole && !this.#lengths.has(to - from))
-      this.#name = isOther ? TOO_LONG : this.#name + bytes.toString('latin1', from, to)
+      if (isLong || (isWhole && this.#isOther(bytes, from, to))) this.#name = OTHER
+      else this.#name += bytes.toString('latin1', from, to)
     } else {
       this.#value.add(bytes.subarray(from, to))
-      if (next === 'nothing' && !this.#value.closed)
-        this.#found.set(this.#path(), this.#value.bytes().toString())
+      if (next === 'nothing')
+        this.#top.found.set(this.#name, this.#value.closed ? TOO_LONG : this.#value.bytes().toString())
     }
     this.#reading = next
   }
 
+  #isOther(bytes: Buffer, from: number, to: number): boolean {
+    const isKnown = this.#top.beginnings.has(beginningOf(to - from, bytes[from] ?? 0))
+    return !isKnown && !this.#slashed
+  }
+
   #endsValue(byte: number): boolean {
-    return this.#depth === this.#level && (byte === COMMA || byte === CLOSE_BRACE)
+    return this.#depth === this.#top.level && (byte === COMMA || byte === CLOSE_BRACE)
   }
 
   /** Follows a byte that is in no text. Returns true if a value that is kept begins after it. */
   #structure(byte: number): boolean {
+    const { level, isArray } = this.#top
     if (byte === OPEN_BRACE || byte === OPEN_BRACKET) this.#open(byte)
     else if (byte === CLOSE_BRACE || byte === CLOSE_BRACKET) this.#close()
     else if (this.#depth === 0) this.#over = true
-    else if (this.#depth === this.#level && byte === COMMA) this.#valued = false
-    else if (this.#depth === this.#level && byte === COLON && !this.#valued) return this.#begin()
+    else if (this.#depth === level && byte === COMMA) this.#valued = false
+    else if (this.#depth === level && byte === COLON && !this.#valued && !isArray) return this.#begin()
     return false
   }
 
   #begin(): boolean {
     this.#valued = true
-    if (!this.#names.has(this.#name)) return false
+    if (this.#name.includes('\\')) this.#name = unescaped(this.#name)
+    if (this.#member() !== null) return false
     this.#value.clear()
     this.#reading = 'value'
     return true
   }
 
+  /** Undefined: of no name that is looked for. */
+  #member(): PickedMembers | null | undefined {
+    const { members } = this.#top
+    return Object.hasOwn(members, this.#name) ? members[this.#name] : undefined
+  }
+
   #open(byte: number): void {
-    if (this.#depth === 0 && byte !== OPEN_BRACE) this.#over = true
-    const name = this.#depth === OUTER && this.#level === OUTER ? this.#name : ''
+    const { level, isArray, members, found } = this.#top
+    const isLevel = this.#depth === level
     this.#depth += 1
-    if (byte !== OPEN_BRACE || !this.#valued || !this.#holders.has(name)) return
-    this.#holder = name
-    this.#level = INNER
+    if (this.#depth === 1) {
+      this.#over = byte !== OPEN_BRACE
+      this.#isWhole = this.#over
+      return
+    }
+    if (!isLevel || this.#reading === 'value') return
+    if (isArray) {
+      if (byte === OPEN_BRACE) this.#enter({ ...this.#top, level: level + 1, isArray: false, members, found })
+      return
+    }
+    const inner = this.#valued ? this.#member() : undefined
+    if (!inner) return
+    const frame = frameOf(inner, level + 1, byte === OPEN_BRACKET)
+    found.set(this.#name, frame.found)
+    this.#enter(frame)
+  }
+
+  #enter(frame: PickFrame): void {
+    this.#frames.push(this.#top)
+    this.#top = frame
     this.#valued = false
   }
 
   #close(): void {
     this.#depth -= 1
-    if (this.#depth === 0) this.#over = true
-    if (this.#depth !== OUTER || this.#level !== INNER) return
-    this.#level = OUTER
-    this.#valued = true
-  }
-
-  #path(): string {
-    return this.#level === INNER ? `${this.#holder}.${this.#name}` : this.#name
+    if (this.#depth === 0) {
+      this.#over = true
+      this.#isWhole = true
+    } else if (this.#depth < this.#top.level) {
+      this.#top = this.#frames.pop() ?? this.#root
+      this.#valued = true
+    }
   }
 }
+
+const beginningOf = (length: number, first: number): number => length * 256 + first
+
+const frameOf = (members: PickedMembers, level: number, isArray: boolean): PickFrame => ({
+  members,
+  beginnings: new Set(Object.keys(members).map((name) => beginningOf(name.length, name.charCodeAt(0)))),
+  level,
+  isArray,
+  found: new Map(),
+})
+
+/** Returns the last place before the end of a list of numbers; `start` if there is anything else in it. */
+function endOfPlain(bytes: Buffer, start: number): number {
+  const near = bytes.subarray(start, start + FAR)
+  const bracket = near.indexOf(CLOSE_BRACKET)
+  const list = bracket < 0 ? near : near.subarray(0, bracket)
+  const isPlain = !BEGINNINGS.some((byte) => list.includes(byte))
+  return isPlain ? start + Math.max(0, list.length - 1) : start
+}
+
+const BEGINNINGS = [QUOTE, OPEN_BRACE, OPEN_BRACKET, CLOSE_BRACE]
 
 /** Bytes that begin and end nothing: those of numbers and words. */
 const IS_PLAIN = Uint8Array.from({ length: 256 }, (_, byte) =>
@@ -159,7 +270,20 @@ const IS_PLAIN = Uint8Array.from({ length: 256 }, (_, byte) =>
 const isBracket = (byte: number): boolean =>
   byte === OPEN_BRACE || byte === OPEN_BRACKET || byte === CLOSE_BRACE || byte === CLOSE_BRACKET
 
-function parseMember(text: string): unknown {
+const objectOf = (found: PickedTexts): unknown =>
+  Object.fromEntries(
+    [...found].map(([name, value]) => {
+      if (value === TOO_LONG) return [name, TOO_LONG]
+      return [name, typeof value === 'string' ? parseText(value) : objectOf(value)]
+    }),
+  )
+
+function unescaped(name: string): string {
+  const text = parseText(`"${name}"`)
+  return typeof text === 'string' ? text : OTHER
+}
+
+function parseText(text: string): unknown {
   try {
     return JSON.parse(text)
   } catch {

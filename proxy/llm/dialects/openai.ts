@@ -81,8 +81,8 @@ export const openai: Dialect<'openai'> = {
     render: (models) => ({ object: 'list', data: models.map(modelOf) }),
   },
   usage: {
-    // The events of the Responses API.
-    holders: ['response'],
+    // The events of the Responses API; the streams of Groq; those of Moonshot.
+    holders: ['response', 'x_groq', 'choices'],
     tokens: {
       input: ['prompt_tokens', 'input_tokens'],
       output: ['completion_tokens', 'output_tokens'],
@@ -93,5 +93,10 @@ export const openai: Dialect<'openai'> = {
       reasoning: ['completion_tokens_details.reasoning_tokens', 'output_tokens_details.reasoning_tokens'],
     },
     besideInput: [],
+  },
+  outcome: {
+    content: ['choices', 'output', 'data', 'response', 'type'],
+    lastEvents: ['response.completed', 'response.failed', 'response.incomplete', 'response.cancelled'],
+    finishes: ['choices.finish_reason', 'usage.prompt_tokens'],
   },
 }

@@ -1,8 +1,6 @@
 import { isObject, type UnknownRecord } from '../../../db/support/json.ts'
-import { ByteCollector, peakReservation } from '../../../plugins/collect.ts'
-import type { MemoryReservation } from '../../../plugins/plugin.ts'
 import type { TokenCount, UsageNames } from './dialect.ts'
-import { MemberPicker } from './member-picker.ts'
+import { TOO_LONG } from './member-picker.ts'
 
 /** The cost of an answer, as its provider stated it. A member is absent if nothing was stated. */
 export interface ProviderUsage {
@@ -17,221 +15,66 @@ export interface ProviderUsage {
   readonly upstream_model?: string
 }
 
-export interface UsageTap {
-  /** Takes a chunk after it was passed on. Never throws; keeps at most 256 KiB. */
-  readonly observe: (chunk: Buffer) => void
-  /** The counts stated so far. */
-  readonly usage: () => ProviderUsage
-}
+/**
+ * The reasons why an answer's counts are missing, or may not be all (docs/ledger.md#tokens-unknown). A closed
+ * list.
+ */
+export type TokensUnknown =
+  | 'not_stated'
+  | 'failed'
+  | 'cut_off'
+  | 'not_numbers'
+  | 'other_names'
+  | 'too_long'
+  | 'encoded'
+  | 'unreadable'
 
 /** Characters of the name of a model or of a service tier. */
 const MAX_NAME = 256
-/**
- * Bytes. A longer document is neither kept nor parsed whole, which would hold up everybody for as long as 0.1
- * s (docs/threats.md#a3): the members that count are picked out of it as it passes, for a caller can make it
- * as long as it likes.
- */
-const PARSED_WHOLE = 65_536
-/**
- * The lines of one chunk that are read at least, if they state usage: each takes some 5 µs, and a chunk may
- * hold 2,000.
- */
-const MAX_STATEMENTS = 64
-const NEWLINE = 0x0a
-const NEEDLE = Buffer.from('"usage"')
-const NOTHING_YET = Buffer.from('"usage":null')
-const DATA = Buffer.from('data:')
-const DATA_LINE = Buffer.from('\ndata:')
-
-const NO_USAGE_TAP: UsageTap = { observe: () => {}, usage: () => ({}) }
-
-/**
- * Reads token usage from an answer as it passes, JSON or server-sent events, under a dialect's names.
- * `contentEncoding` other than identity: nothing is read. What it keeps is counted on `held`. Does NOT
- * change, hold back or re-chunk anything.
- */
-export function usageTap(
-  names: UsageNames,
-  contentType: string,
-  contentEncoding?: string,
-  held: MemoryReservation | null = null,
-): UsageTap {
-  if (!isReadable(contentEncoding)) return NO_USAGE_TAP
-  if (contentType.toLowerCase().startsWith('text/event-stream')) return eventTap(names, held)
-  return isJson(contentType) ? jsonTap(names, held) : NO_USAGE_TAP
-}
-
-/** Reads the usage of an answer that is there whole, under the conditions of {@link usageTap}. */
-export function readUsage(
-  names: UsageNames,
-  contentType: string,
-  contentEncoding: string | undefined,
-  answer: Buffer,
-): ProviderUsage {
-  if (!isReadable(contentEncoding) || !isJson(contentType)) return {}
-  const found = new StatedUsage(names)
-  found.read(answer)
-  return found.usage()
-}
-
-const isReadable = (contentEncoding = 'identity'): boolean => contentEncoding.toLowerCase() === 'identity'
-const isJson = (contentType: string): boolean => contentType.toLowerCase().startsWith('application/json')
-
-function jsonTap(names: UsageNames, held: MemoryReservation | null): UsageTap {
-  const found = new StatedUsage(names)
-  const document = new PassingDocument(names, held)
-  return {
-    observe: (chunk) => document.add(chunk),
-    usage: () => {
-      document.readInto(found)
-      return found.usage()
-    },
-  }
-}
-
-/** Reads whole lines alone; a line may be cut anywhere between two chunks. */
-function eventTap(names: UsageNames, held: MemoryReservation | null): UsageTap {
-  const found = new StatedUsage(names)
-  const line = new PassingDocument(names, held, DATA)
-  let unnamed = MAX_UNNAMED
-  return {
-    observe: (chunk) => {
-      if (unnamed > 0) unnamed = readModelOf(chunk, found) ? 0 : unnamed - 1
-      const first = chunk.indexOf(NEWLINE)
-      if (first < 0) return line.add(chunk)
-      line.add(chunk.subarray(0, first))
-      line.readInto(found)
-      const last = chunk.lastIndexOf(NEWLINE)
-      readLines(chunk.subarray(first + 1, last + 1), found)
-      line.add(chunk.subarray(last + 1))
-    },
-    usage: () => found.usage(),
-  }
-}
-
-/** The chunks of a stream that are looked into for the name of the model. */
-const MAX_UNNAMED = 8
-
-/** Reads the model of the first event that a chunk holds whole, whether it states usage or not. */
-function readModelOf(chunk: Buffer, found: StatedUsage): boolean {
-  const begun = chunk.subarray(0, DATA.length).equals(DATA) ? 0 : chunk.indexOf(DATA_LINE) + 1
-  const end = chunk.indexOf(NEWLINE, begun)
-  const isWhole = end > begun && chunk.subarray(begun, begun + DATA.length).equals(DATA)
-  return isWhole && found.readModel(chunk.subarray(begun + DATA.length, end))
-}
-
-/** A document that comes in pieces: kept while it is short, and searched as it passes once it is not. */
-class PassingDocument {
-  readonly #names: UsageNames
-  readonly #prefix: Buffer
-  readonly #kept = new ByteCollector(PARSED_WHOLE)
-  readonly #fits: (bytes: number) => boolean
-  #picker: MemberPicker | null = null
-
-  /** `prefix`: of a document that is read; absent: of each. */
-  constructor(names: UsageNames, held: MemoryReservation | null, prefix: Buffer = Buffer.alloc(0)) {
-    this.#names = names
-    this.#prefix = prefix
-    this.#fits = peakReservation(held)
-  }
-
-  add(piece: Buffer): void {
-    const { length } = this.#kept
-    if (!this.#picker && length + piece.length <= PARSED_WHOLE && this.#fits(length + piece.length)) {
-      this.#kept.add(piece)
-      return
-    }
-    if (!this.#picker) {
-      const begun = length > 0 ? Buffer.concat([this.#kept.bytes(), piece]) : piece
-      this.#kept.clear()
-      const isRead = begun.subarray(0, this.#prefix.length).equals(this.#prefix)
-      this.#picker = pickerOf(this.#names)
-      // A text that is no document begins with none, so nothing of it is picked.
-      this.#picker.add(isRead ? begun.subarray(this.#prefix.length) : this.#prefix)
-    } else this.#picker.add(piece)
-  }
-
-  /** Ends the document, and adds the usage that it states. */
-  readInto(found: StatedUsage): void {
-    if (this.#picker) found.add(this.#picker.object())
-    else if (this.#prefix.length > 0) readLine(this.#kept.bytes(), found)
-    else found.read(this.#kept.bytes())
-    this.#kept.clear()
-    this.#picker = null
-  }
-}
-
-const pickerOf = ({ holders }: UsageNames): MemberPicker =>
-  new MemberPicker(['usage', 'model', 'service_tier'], holders)
-
-/**
- * Reads the first lines that state usage, and the last one: if many of them state one count, a later one
- * wins. `lines` ends with a newline, or is empty.
- */
-function readLines(lines: Buffer, found: StatedUsage): void {
-  let hit = lines.indexOf(NEEDLE)
-  for (let read = 1; hit >= 0; read += 1) {
-    const end = lines.indexOf(NEWLINE, hit)
-    readLine(lines.subarray(lines.lastIndexOf(NEWLINE, hit) + 1, end), found)
-    const next = lines.indexOf(NEEDLE, end)
-    hit = read === MAX_STATEMENTS && next >= 0 ? lines.lastIndexOf(NEEDLE) : next
-  }
-}
-
-function readLine(line: Buffer, found: StatedUsage): void {
-  const named = line.indexOf(NEEDLE)
-  if (named < 0 || isNothingYet(line, named)) return
-  if (line.subarray(0, DATA.length).equals(DATA)) found.read(line.subarray(DATA.length))
-}
-
-/** Tells whether the sole `"usage"` of a line is one without a value, as most events of a stream have it. */
-const isNothingYet = (line: Buffer, named: number): boolean =>
-  line.indexOf(NOTHING_YET, named) === named && line.indexOf(NEEDLE, named + NEEDLE.length) < 0
 
 /** The statements of an answer's events so far; a later one replaces an earlier one of the same name. */
-class StatedUsage {
+export class StatedUsage {
   readonly #names: UsageNames
   readonly #stated = new Map<string, number>()
   #model: string | undefined
   #tier: string | undefined
+  #flaw: 'not_numbers' | 'other_names' | 'too_long' | null = null
 
   constructor(names: UsageNames) {
     this.#names = names
   }
 
-  read(bytes: Buffer): void {
-    this.add(this.#parsed(bytes))
-  }
-
-  /**
-   * Reads which model answers, which an event says before any states usage. Returns false if it says none.
-   */
-  readModel(bytes: Buffer): boolean {
-    const root = this.#parsed(bytes)
-    const holders = isObject(root) ? [root, ...this.#names.holders.map((name) => root[name])] : []
-    for (const holder of holders) this.#model ??= isObject(holder) ? nameOf(holder.model) : undefined
+  /** True once an answer has said which model gives it. */
+  get isNamed(): boolean {
     return this.#model !== undefined
   }
 
-  #parsed(bytes: Buffer): unknown {
-    if (bytes.length <= PARSED_WHOLE) return parse(bytes)
-    const picker = pickerOf(this.#names)
-    picker.add(bytes)
-    return picker.object()
+  /** The reason why a count that was stated is not known. */
+  get flaw(): TokensUnknown | null {
+    return this.#flaw
   }
 
   /** Takes a document, or the members picked from one. */
-  add(root: unknown): void {
-    if (!isObject(root)) return
+  add(root: UnknownRecord): void {
+    for (const name of this.#names.holders) {
+      const holder = root[name]
+      for (const one of Array.isArray(holder) ? holder : [holder]) this.#readHolder(one)
+    }
     this.#readHolder(root)
-    for (const name of this.#names.holders) this.#readHolder(root[name])
   }
 
   #readHolder(holder: unknown): void {
-    if (!isObject(holder) || !isObject(holder.usage)) return
-    this.#collect(holder.usage)
-    this.#model = nameOf(holder.model) ?? this.#model
-    this.#tier = nameOf(holder.usage.service_tier) ?? nameOf(holder.service_tier) ?? this.#tier
+    if (!isObject(holder)) return
+    const { usage, model, service_tier: tier } = holder
+    if (isObject(usage)) {
+      this.#collect(usage)
+      this.#model = nameOf(model) ?? this.#model
+      this.#tier = nameOf(usage.service_tier) ?? nameOf(tier) ?? this.#tier
+      return
+    }
+    this.#model ??= nameOf(model)
+    if (usage === TOO_LONG) this.#flaw = 'too_long'
+    else if ((usage ?? null) !== null) this.#flaw = 'not_numbers'
   }
 
   usage(): ProviderUsage {
@@ -250,15 +93,23 @@ class StatedUsage {
   }
 
   #collect(usage: UnknownRecord): void {
-    for (const names of Object.values(this.#names.tokens)) this.#keep(usage, names)
+    let known = 0
+    for (const names of Object.values(this.#names.tokens)) known += this.#keep(usage, names)
     this.#keep(usage, this.#names.besideInput)
+    if (known === 0 && Object.keys(usage).length > 0) this.#flaw ??= 'other_names'
   }
 
-  #keep(usage: UnknownRecord, names: readonly string[]): void {
+  /** Returns how many of the names are members. */
+  #keep(usage: UnknownRecord, names: readonly string[]): number {
+    let known = 0
     for (const name of names) {
-      const value = valueAt(usage, name)
+      const value = valueAt(usage, name) ?? null
+      if (value === null) continue
+      known += 1
       if (Number.isSafeInteger(value) && Number(value) >= 0) this.#stated.set(name, Number(value))
+      else this.#flaw = 'not_numbers'
     }
+    return known
   }
 
   #input(names: readonly string[]): number | undefined {
@@ -266,7 +117,9 @@ class StatedUsage {
     if (input === undefined) return undefined
     const beside = this.#names.besideInput.map((name) => this.#stated.get(name) ?? 0)
     const sum = beside.reduce((all, one) => all + one, input)
-    return Number.isSafeInteger(sum) ? sum : undefined
+    if (Number.isSafeInteger(sum)) return sum
+    this.#flaw = 'not_numbers'
+    return undefined
   }
 
   #first(names: readonly string[]): number | undefined {
@@ -289,14 +142,4 @@ function valueAt(usage: UnknownRecord, name: string): unknown {
   if (dot < 0) return usage[name]
   const inner = usage[name.slice(0, dot)]
   return isObject(inner) ? inner[name.slice(dot + 1)] : undefined
-}
-
-function parse(bytes: Buffer): unknown {
-  if (bytes.length === 0) return undefined
-  try {
-    return JSON.parse(bytes.toString('utf8'))
-  } catch {
-    // Not our document to judge: the caller gets it as it is, and its usage stays unknown.
-    return undefined
-  }
 }

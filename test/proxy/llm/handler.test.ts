@@ -293,6 +293,7 @@ await t.test('threat 38 a compressed answer is passed on as it is, labelled, and
   t.strictSame(reply.report?.().detail, {
     upstream_status: 200,
     attempts: [{ provider: 'openai', status: 200 }],
+    tokens_unknown: 'encoded',
   })
 })
 

@@ -1,4 +1,5 @@
 import t from 'tap'
+import { answerTap } from '../../../../proxy/llm/dialects/answer-tap.ts'
 import type { Dialect } from '../../../../proxy/llm/dialects/dialect.ts'
 import {
   DIALECT_BY_NAME,
@@ -6,7 +7,6 @@ import {
   DIALECTS,
   LLM_ENDPOINTS,
 } from '../../../../proxy/llm/dialects/registry.ts'
-import { usageTap } from '../../../../proxy/llm/dialects/usage.ts'
 import { fixedHeaders, providerRequestHeaders } from '../../../../proxy/llm/upstream/headers.ts'
 import { options } from '../../../support/llm/facts.ts'
 
@@ -87,9 +87,10 @@ for (const dialect of DIALECT_LIST) {
 }
 
 /** The usage read from a JSON answer that states its first names for input and output. */
-function statedUsage({ usage: names }: Dialect): unknown {
-  const [input = '', output = ''] = [names.tokens.input[0], names.tokens.output[0]]
-  const tap = usageTap(names, 'application/json')
+function statedUsage(dialect: Dialect): unknown {
+  const { tokens } = dialect.usage
+  const [input = '', output = ''] = [tokens.input[0], tokens.output[0]]
+  const tap = answerTap(dialect, 'application/json')
   tap.observe(Buffer.from(JSON.stringify({ model: 'm', usage: { [input]: 10, [output]: 5 } })))
   return tap.usage()
 }
