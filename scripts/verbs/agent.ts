@@ -89,7 +89,7 @@ function summary(url: string, agent: Record<string, unknown>, directory: string)
   return [
     `enrolled ${String(agent.agent_id)} (capabilities: ${held}) in ${directory}`,
     'try it:',
-    `  curl --cacert ${ca} --cert ${cert} --key ${key} \\`,
+    `  curl --noproxy '*' --cacert ${ca} --cert ${cert} --key ${key} \\`,
     `    ${shellWord(`${url}/v1/chat/completions`)} -H 'content-type: application/json' \\`,
     `    -d '{"model": "gpt-5-mini", "messages": [{"role": "user", "content": "hello"}]}'`,
     `or let any client on this machine call as it, with DPoP: ${commandOf(`connect IDENTITY=${identity}`, `connect --identity ${identity}`)}`,

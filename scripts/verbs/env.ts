@@ -1,4 +1,11 @@
 import { join, resolve } from 'node:path'
+import {
+  ANTHROPIC_ELSEWHERE,
+  anthropicVariables,
+  OPENAI_ELSEWHERE,
+  openaiVariables,
+  STAY_LOCAL,
+} from '../../proxy/dashboard/frame/client-variables.ts'
 import { gatewayIn } from '../client/identity/identity.ts'
 import { commandOf, IS_PACKAGED, parsePort, SIDECAR_OPTIONS, verbOf } from '../command.ts'
 import { printVerbatim } from '../print.ts'
@@ -52,15 +59,13 @@ export function shellExports({ port, identity, direct }: ShellExportOptions): st
   const base = `http://127.0.0.1:${port}`
   const files = identity && filesIn(identity.directory)
   const sections = [
+    section(true, 'calls to this machine go by no proxy, and no other setting takes them elsewhere', [
+      ...STAY_LOCAL,
+      `unset ${[...OPENAI_ELSEWHERE, ...ANTHROPIC_ELSEWHERE].join(' ')}`,
+    ]),
     section(!direct, `through the sidecar: ${connect(files?.directory ?? 'DIR', port)}`, [
-      ...variables(
-        { OPENAI_BASE_URL: `${base}/v1`, OPENAI_API_KEY: 'unused' },
-        'OpenAI SDKs, also in Python',
-      ),
-      ...variables(
-        { ANTHROPIC_BASE_URL: base, ANTHROPIC_API_KEY: 'unused' },
-        'Anthropic SDKs, also in Python, and Claude Code',
-      ),
+      ...variables(openaiVariables(base), 'OpenAI SDKs, also in Python'),
+      ...variables(anthropicVariables(base), 'Anthropic SDKs, also in Python, and Claude Code'),
     ]),
     section(false, 'Codex, in ~/.codex/config.toml, through the sidecar', codex(base)),
     section(false, 'MCP tools in Claude Code, through the sidecar', mcp(base)),
@@ -89,6 +94,8 @@ interface IdentityPaths {
   readonly ca: string
   readonly cert: string
   readonly key: string
+  /** The file for the CAs of the shell and ours. */
+  readonly bundle: string
 }
 
 const filesIn = (directory: string): IdentityPaths => ({
@@ -96,6 +103,7 @@ const filesIn = (directory: string): IdentityPaths => ({
   ca: `${directory}/org-ca.crt`,
   cert: `${directory}/agent.crt`,
   key: `${directory}/agent.key`,
+  bundle: `${directory}/extra-ca.pem`,
 })
 
 function section(inForce: boolean, title: string, lines: readonly string[]): string {
@@ -109,14 +117,23 @@ function variables(values: Readonly<Record<string, string>>, comment?: string): 
 }
 
 // Claude Code adds /v1 itself. It sends the certificate, and no proof: the sidecar does that.
-const claudeCode = (url: string, { ca, cert, key }: IdentityPaths): string[] =>
-  variables({
-    ANTHROPIC_BASE_URL: url,
-    ANTHROPIC_API_KEY: 'unused',
-    NODE_EXTRA_CA_CERTS: ca,
-    CLAUDE_CODE_CLIENT_CERT: cert,
-    CLAUDE_CODE_CLIENT_KEY: key,
-  })
+const claudeCode = (url: string, { ca, cert, key, bundle }: IdentityPaths): string[] => [
+  ...variables(anthropicVariables(url)),
+  ...extraCa(ca, bundle),
+  ...variables({ CLAUDE_CODE_CLIENT_CERT: cert, CLAUDE_CODE_CLIENT_KEY: key }),
+]
+
+/** Returns lines by which Node trusts the gateway's CA in addition to those that the shell names already. */
+function extraCa(ca: string, bundle: string): string[] {
+  const [ours, both] = [shellWord(ca), shellWord(bundle)]
+  return [
+    `case "\${NODE_EXTRA_CA_CERTS-}" in`,
+    `  '') export NODE_EXTRA_CA_CERTS=${ours} ;;`,
+    `  ${ours} | ${both}) ;;`,
+    `  *) { cat -- "$NODE_EXTRA_CA_CERTS"; echo; cat -- ${ours}; } > ${both} && export NODE_EXTRA_CA_CERTS=${both} ;;`,
+    'esac',
+  ]
+}
 
 const mcp = (url: string): string[] => [
   `claude mcp add --transport http sallyport ${shellWord(`${url}/v1/mcp`)}`,
@@ -124,10 +141,7 @@ const mcp = (url: string): string[] => [
 
 const node = (url: string, { directory }: IdentityPaths): string[] => [
   `export SALLYPORT_IDENTITY=${directory}`,
-  ...variables({
-    OPENAI_BASE_URL: `${url}/v1`,
-    OPENAI_API_KEY: 'unused',
-  }),
+  ...variables(openaiVariables(url)),
   `# node --import ${REGISTER} app.mjs  (Node 24.21 or newer)`,
 ]
 
@@ -154,13 +168,13 @@ const codex = (base: string): string[] => [
 ]
 
 // An SSLContext, since httpx 0.28 and httpx2 drop `cert=` if there is a `verify="…"`; the SDKs' own client,
-// since they were written for its kind.
+// since they were written for its kind. Straight to the gateway, as all our clients go.
 const python = (url: string, { ca, cert, key }: IdentityPaths): string[] => [
   'import ssl',
   `context = ssl.create_default_context(cafile=${JSON.stringify(ca)})`,
   `context.load_cert_chain(${JSON.stringify(cert)}, ${JSON.stringify(key)})`,
   'import openai  # httpx or httpx2 by itself: httpx.Client(verify=context)',
-  `client = openai.OpenAI(base_url="${url}/v1", api_key="unused", http_client=openai.DefaultHttpxClient(verify=context))`,
+  `client = openai.OpenAI(base_url="${url}/v1", api_key="unused", http_client=openai.DefaultHttpxClient(verify=context, trust_env=False))`,
   'import anthropic',
-  `claude = anthropic.Anthropic(base_url="${url}", api_key="unused", http_client=anthropic.DefaultHttpxClient(verify=context))`,
+  `claude = anthropic.Anthropic(base_url="${url}", api_key="unused", http_client=anthropic.DefaultHttpxClient(verify=context, trust_env=False))`,
 ]

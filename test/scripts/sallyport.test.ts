@@ -1,9 +1,11 @@
 import { spawn, spawnSync } from 'node:child_process'
 import { once } from 'node:events'
+import { readFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { createInterface } from 'node:readline'
 import t from 'tap'
 import { VERSION } from '../../proxy/boot/version.ts'
+import { run } from '../support/clients/files.ts'
 import { identityDirectory } from '../support/clients/identity.ts'
 import { testGateway } from '../support/gateway.ts'
 import { sallyport } from '../support/run.ts'
@@ -141,6 +143,59 @@ await t.test('env prints lines that a shell takes as they are', async (t) => {
   t.notMatch(direct.out, /^export .*127\.0\.0\.1:8787/m)
   t.match(await sallyport(['env', '--direct']), { code: 1, err: /--direct needs the certificate/ })
 })
+
+/** Runs what env prints in a shell with these variables, twice, and returns the shell's variables then. */
+async function sourced(lines: string, variables: Readonly<Record<string, string>>, shell = 'sh') {
+  const env = ['-i', `PATH=${process.env.PATH}`, ...Object.entries(variables).map((one) => one.join('='))]
+  const script = ['set -eu', lines, lines, 'env -0'].join('\n')
+  const { out, err, code } = await run('env', [...env, shell, '-c', script])
+  if (code !== 0) throw new Error(err)
+  return Object.fromEntries(out.split('\0').map((line) => line.split(/=(.*)/s, 2)))
+}
+
+await t.test(
+  'calls of this machine stay on it, whatever the shell that takes the lines has set',
+  async (t) => {
+    const directory = t.testdir({ ...GATEWAY_FILE, 'org-ca.crt': 'OURS', corporate: 'THEIRS' })
+    const { out: lines } = await sallyport(['env', '--identity', directory])
+    const { out: direct } = await sallyport(['env', '--identity', directory, '--direct'])
+    const local = 'localhost,127.0.0.1,::1'
+    const proxied = { HTTP_PROXY: 'http://p:1', HTTPS_PROXY: 'http://p:1', all_proxy: 'http://p:1' }
+    for (const [given, expected] of [
+      [{}, local],
+      [{ NO_PROXY: '.corp' }, `${local},.corp`],
+      [{ no_proxy: '.corp' }, `${local},.corp`],
+      [{ no_proxy: 'a', NO_PROXY: 'b' }, `${local},a,b`],
+      [{ NO_PROXY: '*' }, '*'],
+      [{ no_proxy: local, NO_PROXY: 'b' }, `${local},${local},b`],
+      [{ no_proxy: `${local},c`, NO_PROXY: `${local},c` }, `${local},c`],
+    ] as const) {
+      for (const shell of ['sh', 'bash']) {
+        const found = await sourced(lines, { ...proxied, ...given }, shell)
+        t.match(found, { ...proxied, no_proxy: expected, NO_PROXY: expected }, JSON.stringify(given))
+      }
+    }
+    const elsewhere = {
+      OPENAI_API_BASE: 'https://api.example/v1',
+      OPENAI_API_TYPE: 'azure',
+      ANTHROPIC_AUTH_TOKEN: 'sk-mine',
+      CLAUDE_CODE_USE_BEDROCK: '1',
+      CLAUDE_CODE_USE_VERTEX: '1',
+    }
+    const found = await sourced(lines, elsewhere)
+    t.match(found, {
+      OPENAI_BASE_URL: 'http://127.0.0.1:8787/v1',
+      OPENAI_API_BASE: 'http://127.0.0.1:8787/v1',
+      ANTHROPIC_BASE_URL: 'http://127.0.0.1:8787',
+    })
+    for (const name of Object.keys(elsewhere).slice(1)) t.notOk(name in found, name)
+    const [ca, both] = [join(directory, 'org-ca.crt'), join(directory, 'extra-ca.pem')]
+    t.equal((await sourced(direct, {})).NODE_EXTRA_CA_CERTS, ca)
+    const trusting = await sourced(direct, { NODE_EXTRA_CA_CERTS: join(directory, 'corporate') })
+    t.equal(trusting.NODE_EXTRA_CA_CERTS, both)
+    t.equal(await readFile(both, 'utf8'), 'THEIRS\nOURS', 'both are trusted')
+  },
+)
 
 await t.test('what is printed names commands that a checkout has, and no bare sallyport', async (t) => {
   const directory = t.testdir(GATEWAY_FILE)

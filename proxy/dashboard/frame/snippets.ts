@@ -1,3 +1,10 @@
+import {
+  ANTHROPIC_ELSEWHERE,
+  anthropicVariables,
+  OPENAI_ELSEWHERE,
+  openaiVariables,
+  STAY_LOCAL,
+} from './client-variables.ts'
 import type { DashboardContext } from './dashboard.ts'
 import { type HtmlFragment, html, joinHtml } from './parts.ts'
 
@@ -13,18 +20,24 @@ export function clientSnippets(dashboard: DashboardContext, name: string): HtmlF
   const direct: readonly (readonly [string, string])[] = [
     [
       'curl',
-      `curl -N ${tls} ${url}/v1/chat/completions -H 'content-type: application/json' \\\n  -d '{"model": "gpt-5-mini", "stream": true, "messages": [{"role": "user", "content": "hello"}]}'`,
+      `curl -N --noproxy '*' ${tls} ${url}/v1/chat/completions -H 'content-type: application/json' \\\n  -d '{"model": "gpt-5-mini", "stream": true, "messages": [{"role": "user", "content": "hello"}]}'`,
     ],
   ]
   const sidecar = `make connect IDENTITY=${folder} PORT=8787`
   const local = 'http://127.0.0.1:8787'
   const clients: readonly (readonly [string, string])[] = [
     ['The sidecar, which signs each call: keep it running in its own terminal', sidecar],
-    ['OpenAI SDK, Codex', `export OPENAI_BASE_URL=${local}/v1 OPENAI_API_KEY=unused`],
-    ['Anthropic SDK, Claude Code', `export ANTHROPIC_BASE_URL=${local} ANTHROPIC_API_KEY=unused`],
+    ['In the shell of each client: calls to this machine go by no proxy', STAY_LOCAL.join('\n')],
+    ['OpenAI SDK, Codex', exported(openaiVariables(local), OPENAI_ELSEWHERE)],
+    ['Anthropic SDK, Claude Code', exported(anthropicVariables(local), ANTHROPIC_ELSEWHERE)],
     ['MCP clients', `${local}/v1/mcp`],
   ]
   const shown = [...(dashboard.proofRequired ? [] : direct), ...clients]
   return html`<dl class="facts">${joinHtml(shown.map(([title, text]) => html`<dt>${title}</dt><dd><pre class="copy" tabindex="0">${text}</pre></dd>`))}</dl>
 <p class="faint">Settings for each client: <code>make env IDENTITY=${folder}</code></p>`
+}
+
+function exported(variables: Readonly<Record<string, string>>, elsewhere: readonly string[]): string {
+  const words = Object.entries(variables).map(([name, value]) => `${name}=${value}`)
+  return `export ${words.join(' ')}\nunset ${elsewhere.join(' ')}`
 }

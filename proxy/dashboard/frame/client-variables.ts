@@ -1,0 +1,38 @@
+/**
+ * Lines for a POSIX shell by which calls to this machine go by no proxy of the environment: `no_proxy` and
+ * `NO_PROXY` get the names of the loopback interface in addition to all that either has, once, however often
+ * the lines are run. Some clients read one of the two, some the other.
+ */
+export const STAY_LOCAL: readonly string[] = [
+  `case "\${no_proxy-}|\${NO_PROXY-}" in`,
+  `  '*|'* | *'|*') no_proxy='*' ;;`,
+  `  localhost,127.0.0.1,::1*'|'localhost,127.0.0.1,::1*) ;;`,
+  `  *) no_proxy="localhost,127.0.0.1,::1\${no_proxy:+,$no_proxy}\${NO_PROXY:+,$NO_PROXY}" ;;`,
+  'esac',
+  'export no_proxy NO_PROXY="$no_proxy"',
+]
+
+/** The variables by which OpenAI SDKs, also in Python, and older clients are told a base URL. */
+export const openaiVariables = (url: string): Readonly<Record<string, string>> => ({
+  OPENAI_BASE_URL: `${url}/v1`,
+  OPENAI_API_BASE: `${url}/v1`,
+  OPENAI_API_KEY: 'unused',
+})
+
+/** The variables by which Anthropic SDKs, also in Python, and Claude Code are told a base URL: they add /v1. */
+export const anthropicVariables = (url: string): Readonly<Record<string, string>> => ({
+  ANTHROPIC_BASE_URL: url,
+  ANTHROPIC_API_KEY: 'unused',
+})
+
+/** Variables that bring OpenAI SDKs elsewhere, or make them ask which place is meant. */
+export const OPENAI_ELSEWHERE: readonly string[] = ['OPENAI_API_TYPE', 'AZURE_OPENAI_ENDPOINT']
+
+/** Variables that bring Claude Code elsewhere, or have it send a key of its user's. */
+export const ANTHROPIC_ELSEWHERE: readonly string[] = [
+  'ANTHROPIC_AUTH_TOKEN',
+  'CLAUDE_CODE_OAUTH_TOKEN',
+  'CLAUDE_CODE_USE_BEDROCK',
+  'CLAUDE_CODE_USE_VERTEX',
+  'CLAUDE_CODE_USE_FOUNDRY',
+]
