@@ -67,10 +67,20 @@ interface GaugeSources {
   readonly certificates: () => Promise<ReadonlyMap<string, number>>
 }
 
+let ofTheProcess: Registry | null = null
+
+/** Node's own metrics. Their observers live as long as the process, and must not keep a gateway that is closed. */
+function metricsOfTheProcess(): Registry {
+  if (ofTheProcess === null) {
+    ofTheProcess = new Registry()
+    collectDefaultMetrics({ register: ofTheProcess })
+  }
+  return ofTheProcess
+}
+
 export function createMetrics(ask: GaugeSources): GatewayMetrics {
-  const registry = new Registry()
+  const registry = Registry.merge([metricsOfTheProcess()])
   const registers = [registry]
-  collectDefaultMetrics({ register: registry })
   gauge(registry, 'sallyport_audit_waiting_rows', 'Rows waiting for the audit ledger.', ask.waiting)
   gauge(registry, 'sallyport_audit_owed_outcomes', 'Outcome rows the ledger has not taken yet.', ask.owed)
   gauge(
