@@ -1,6 +1,4 @@
 import { locationOf } from '../../db/engine.ts'
-import { inspectPostgres } from '../../db/postgres/ledger/inspect.ts'
-import { inspectDatabase } from '../../db/sqlite/ledger/inspect.ts'
 import { inspectFile, isSqlite, showProgress } from '../verifying/file.ts'
 import { verifyingVerb } from '../verifying/verb.ts'
 
@@ -14,10 +12,14 @@ postgres://…. For a database it also recomputes every decision, and compares t
 SQLite, it also compares the tables next to the ledger with what the ledger says.`,
   inspect: async (source, authority, trusted) => {
     const location = locationOf(source)
-    if (location.engine === 'postgres') return inspectPostgres(location.url, showProgress, trusted)
+    // Loaded for a database alone: they take longer than most exports, packs and receipts.
+    if (location.engine === 'postgres') {
+      const { inspectPostgres } = await import('../../db/postgres/ledger/inspect.ts')
+      return inspectPostgres(location.url, showProgress, trusted)
+    }
     const { file } = location
-    return file !== '-' && isSqlite(file)
-      ? inspectDatabase(file, Date.now(), showProgress, trusted)
-      : inspectFile(file, authority, trusted)
+    if (file === '-' || !isSqlite(file)) return inspectFile(file, authority, trusted)
+    const { inspectDatabase } = await import('../../db/sqlite/ledger/inspect.ts')
+    return inspectDatabase(file, Date.now(), showProgress, trusted)
   },
 })
