@@ -2,7 +2,7 @@ import { globSync } from 'node:fs'
 import { dirname } from 'node:path'
 import t from 'tap'
 import { testFiles } from './support/db/on-both-engines.ts'
-import { isLong, LONG } from './support/lanes.ts'
+import { isLong, LONG, measures, needsProcess, OWN_PROCESS } from './support/lanes.ts'
 
 /** They start a program of others which takes seconds: whoever reaches one is in the long lane. */
 const DEAR = ['go/built', 'haproxy', 'oidc/chromium'].map((name) => `test/support/${name}.ts`)
@@ -23,5 +23,23 @@ t.test('a test that needs a dear program of others is in the long lane', (t) => 
   const short = reached.map(({ file }) => file).filter((file) => dirname(file) !== 'test' && !isLong(file))
   t.ok(reached.length > 5)
   t.same(short, [])
+  t.end()
+})
+
+t.test('what looks at the whole process or changes it has one of its own, and most tests share one', (t) => {
+  const idle = Object.keys(OWN_PROCESS).filter((place) => !files.some((file) => file.startsWith(place)))
+  t.same(idle, [], 'no reason outlives its test')
+  // An environment that is changed, handlers of the process, and what is counted by it.
+  for (const name of [
+    'proxy/egress/agent',
+    'attacks/descriptors',
+    'attacks/climbs',
+    'db/database',
+    'proxy/shadow',
+  ])
+    t.ok(needsProcess(`test/${name}.test.ts`), name)
+  t.notOk(needsProcess('test/spec/7-errors.test.ts'))
+  const sharing = files.filter((file) => !measures(file) && !needsProcess(file))
+  t.ok(sharing.length > files.length * 0.7, `${sharing.length} of ${files.length} files`)
   t.end()
 })

@@ -1,16 +1,19 @@
 // node test/run.ts [--long | FILE or FOLDER…]: runs the tests in them, or a lane (test/support/lanes.ts), on PostgreSQL the
-// tests of the lane that run on both engines. Three files at once; those that measure come after them, two at once, and
-// the most exact one alone. What they say comes out as TAP, and where a person looks, as tap's reporter shows it
+// tests of the lane that run on both engines. Three files at once, most of them in turn in three processes (lanes.ts says
+// which have one of their own); those that measure come after them, two at once, and the most exact one alone. What they
+// say comes out as TAP, and where a person looks, as tap's reporter shows it
 // (docs/decisions/029-tests-without-taps-loaders.md).
 import { type ChildProcess, spawn } from 'node:child_process'
 import { globSync, mkdtempSync, rmSync, statSync } from 'node:fs'
 import { constants, tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { Readable } from 'node:stream'
 import t from 'tap'
 import { openSqliteDatabase } from '../db/sqlite/database.ts'
 import { ENGINE, MADE_ONCE, MIGRATED_DATABASE, MIGRATED_FILE, migratedDatabase } from './support/db/engine.ts'
 import { testFiles } from './support/db/on-both-engines.ts'
-import { ALONE, isLong, isShort, LANE, measures } from './support/lanes.ts'
+import { type BrokenOff, type FileResult, Worker } from './support/in-turn/workers.ts'
+import { ALONE, isLong, isShort, LANE, measures, needsProcess } from './support/lanes.ts'
 
 /** Most tests wait for a third of their time: three at once keep two cores busy. */
 const AT_ONCE = 3
@@ -31,7 +34,6 @@ if (empty.length > 0) {
 const files = inLane ? laneOf(asked.length > 0) : [...new Set(asked.flatMap(testsIn))]
 
 t.setTimeout(0)
-t.plan(files.length)
 if (process.stdout.isTTY) t.pipe(spawn('tap', ['-'], { stdio: ['pipe', 'inherit', 'inherit'] }).stdin)
 const running = new Set<ChildProcess>()
 // Whoever ends this ends them.
@@ -52,17 +54,81 @@ const env = {
   [MADE_ONCE]: scratch,
   [MIGRATED_DATABASE]: migrated,
 }
+// By that variable tap has its loader in whatever is started.
+const inWorkers = { ...env, NODE_OPTIONS: undefined }
 const slow: string[] = []
 const alone = files.filter((file) => ALONE.includes(file))
 const measuring = files.filter((file) => !alone.includes(file) && measures(file))
-t.jobs = AT_ONCE
-await Promise.all(files.filter((file) => ![...measuring, ...alone].includes(file)).map(run))
-t.jobs = MEASURING_AT_ONCE
-await Promise.all(measuring.map(run))
-t.jobs = 1
-for (const file of alone) await run(file)
+await runAll(
+  files.filter((file) => ![...measuring, ...alone].includes(file)),
+  AT_ONCE,
+)
+await runAll(measuring, MEASURING_AT_ONCE)
+await runAll(alone, 1)
+t.end()
 if (slow.length > 0 && asked.length === 0)
   process.stderr.write(`too slow for the short lane (test/support/lanes.ts): ${slow.join(', ')}\n`)
+
+/** Runs files, some at once. */
+async function runAll(all: readonly string[], atOnce: number): Promise<void> {
+  const waiting = [...all]
+  t.jobs = atOnce
+  await Promise.all(
+    Array.from({ length: atOnce }, async () => {
+      let worker: Worker | null = null
+      for (let file = waiting.shift(); file !== undefined; file = waiting.shift())
+        if (all.length === 1 || measures(file) || needsProcess(file)) await run(file)
+        else worker = await runInTurn(file, worker ?? begun())
+      if (worker) await end(worker)
+    }),
+  )
+}
+
+function begun(): Worker {
+  const worker = new Worker(inWorkers)
+  watch(worker.child)
+  return worker
+}
+
+/** Runs a file in a worker. Returns the worker if it can take another one. */
+async function runInTurn(file: string, worker: Worker): Promise<Worker | null> {
+  const result = await worker.run(file, TIMEOUT_S * 1_000)
+  if ('reason' in result) {
+    // What was its file's doing is seen again; all else is said here, and fails the run.
+    await run(file)
+    brokenOff(result)
+    return null
+  }
+  await say(file, result)
+  if (!worker.isSpent(result)) return worker
+  if (!result.timedOut) await end(worker)
+  return null
+}
+
+async function say(file: string, { ok, tap, ms }: FileResult): Promise<void> {
+  const seconds = Math.round(ms / 1_000)
+  if (seconds > LONG_S) slow.push(`${file} (${seconds} s)`)
+  const said = await t.stdin(file, {
+    tapStream: Readable.from([`${tap}# time=${ms}ms\n`]),
+    buffered: true,
+    at: null,
+  })
+  if (!ok && said?.ok !== false) t.fail(`${file} failed, and no test of it`, { at: null })
+}
+
+async function end(worker: Worker): Promise<void> {
+  const broken = await worker.end()
+  if (broken) brokenOff(broken)
+}
+
+function brokenOff({ files: its, reason }: BrokenOff): void {
+  t.fail(`a process of several files ${reason}`, { files: its, at: null })
+}
+
+function watch(child: ChildProcess): void {
+  running.add(child)
+  child.once('exit', () => running.delete(child))
+}
 
 function run(file: string): Promise<unknown> {
   // By that variable tap has its loader in whatever is started.
@@ -71,9 +137,8 @@ function run(file: string): Promise<unknown> {
   const ended = t.spawn('/bin/sh', args, options, file)
   ended.subtest?.once('process', (child: ChildProcess) => {
     const since = performance.now()
-    running.add(child)
+    watch(child)
     child.once('close', () => {
-      running.delete(child)
       const s = Math.round((performance.now() - since) / 1_000)
       if (s > LONG_S) slow.push(`${file} (${s} s)`)
     })

@@ -15,6 +15,7 @@ import { type Gateway, type GatewayOptions, startGateway } from '../../proxy/wir
 import { databaseSettings, ENGINE, MADE_ONCE, MIGRATED_FILE } from './db/engine.ts'
 import { allRows } from './db/history.ts'
 import { treeProblems } from './db/tree.ts'
+import { fileOf } from './in-turn/file-test.ts'
 import { type Administered, contradictions } from './openapi.ts'
 import { completion, type TestUpstream, testUpstream } from './upstream.ts'
 
@@ -155,8 +156,8 @@ export async function testGateway(t: Test, options: TestOptions = {}): Promise<T
   }
 }
 
-let ofTheFile: Promise<TestGateway> | null = null
-let guests = 0
+/** Of the file that asked last: files follow each other. */
+let shared: { readonly file: Test; readonly opened: Promise<TestGateway>; guests: number } | null = null
 
 /**
  * The gateway of a test file, for tests that need none of their own: opened for the first of them, closed and verified
@@ -165,14 +166,12 @@ let guests = 0
  * second test). A test that closes the gateway, changes a setting, or counts what all callers did has one of its own.
  */
 export async function sharedGateway(t: Test): Promise<TestGateway> {
-  // Not by importing tap: a gateway in a process of its own, which shares this file, must not have it speak to its parent.
-  let file = t
-  while (file.parent) file = file.parent as Test
-  ofTheFile ??= testGateway(file)
-  const gateway = await ofTheFile
+  const file = fileOf(t)
+  if (shared?.file !== file) shared = { file, opened: testGateway(file), guests: 0 }
+  shared.guests += 1
+  const suffix = shared.guests === 1 ? '' : `-${shared.guests}`
+  const gateway = await shared.opened
   const { upstream, log } = gateway
-  guests += 1
-  const suffix = guests === 1 ? '' : `-${guests}`
   const [logged, last] = [log.length, (await gateway.rows({ order: 'desc', limit: 1 })).at(0)?.seq ?? 0]
   t.teardown(() => {
     upstream.answer = completion

@@ -88,3 +88,19 @@ export const measures = (file: string): boolean => MEASURED.test(readFileSync(fi
 
 /** The test that holds every manner of sending to 20 ms of the loop: it measures with nothing alongside. */
 export const ALONE: readonly string[] = ['test/attacks/loop.test.ts']
+
+/**
+ * What changes or looks at the whole process, or may take more time than others: such a file has a process of its own.
+ * The others of a run have one in turn (in-turn/worker.ts), and leave it as they find it.
+ */
+const WHOLE_PROCESS =
+  /\bprocess\.(?!execPath|env\.PATH|hrtime|cwd|getuid|platform|version|arch|nextTick|pid|stderr)|\bimport\.meta\.main\b|\bglobalThis\.\w+ =[^=]|\bsetDefaultCACertificates\b|\bglobalAgent\b|\/proc\/self\/(task|fd|status|net)|^t\.setTimeout\(|\bgc\(/m
+
+/** They have a process of their own too, and why. A file or folder by the start of its path. */
+export const OWN_PROCESS: Readonly<Record<string, string>> = {
+  'test/clients/': 'a helper of theirs imports tap',
+}
+
+/** Tells whether a test has a process of its own in a run. */
+export const needsProcess = (file: string): boolean =>
+  beginsWith(file, Object.keys(OWN_PROCESS)) || WHOLE_PROCESS.test(readFileSync(file, 'utf8'))

@@ -1,5 +1,5 @@
 import { generateKeyPairSync } from 'node:crypto'
-import { test } from 'tap'
+import t from 'tap'
 import { checkpointText, parseCheckpoint } from '../../../../db/ledger/tree/checkpoint.ts'
 import { EMPTY_ROOT, leafHash, nodeHash } from '../../../../db/ledger/tree/hashes.ts'
 import {
@@ -40,7 +40,7 @@ const read: ReadTile = async ({ level, n }, width) => {
   return tile.subarray(0, width * 32)
 }
 
-test('a tree that grows by any portions has the roots of RFC 6962, and its tiles only grow', async (t) => {
+t.test('a tree that grows by any portions has the roots of RFC 6962, and its tiles only grow', async (t) => {
   const compact = compactTree()
   t.same(compact.root(), EMPTY_ROOT)
   let edge: TreeEdge = []
@@ -64,7 +64,7 @@ test('a tree that grows by any portions has the roots of RFC 6962, and its tiles
   }
 })
 
-test('an inclusion proof leads from its leaf to the root, and no other leaf by it', async (t) => {
+t.test('an inclusion proof leads from its leaf to the root, and no other leaf by it', async (t) => {
   for (const size of [1, 2, 3, 7, 8, 255, 256, 257, 600, 1_024, LEAVES]) {
     const root = treeHash(0, size)
     for (const index of [0, 1, 2, 5, 254, 255, 256, 511, 599, size - 2, size - 1]) {
@@ -81,28 +81,31 @@ test('an inclusion proof leads from its leaf to the root, and no other leaf by i
   await t.rejects(inclusionProof(read, 3, 3), { name: 'RangeError' })
 })
 
-test('a consistency proof shows that the older tree is the beginning of the newer one, and of no other', async (t) => {
-  for (const older of [1, 2, 3, 6, 8, 255, 256, 257, 512, 1_000]) {
-    for (const newer of [1, 4, 8, 256, 300, 513, 1_024, LEAVES]) {
-      if (newer < older) continue
-      const proof = await consistencyProof(read, older, newer)
-      const [one, other] = [
-        { size: older, root: treeHash(0, older) },
-        { size: newer, root: treeHash(0, newer) },
-      ]
-      t.ok(isConsistent(one, other, proof), `${older} in ${newer}`)
-      t.notOk(isConsistent({ ...one, root: EMPTY_ROOT }, other, proof))
-      t.notOk(isConsistent(one, { ...other, root: EMPTY_ROOT }, proof))
-      t.notOk(isConsistent(one, other, [...proof, EMPTY_ROOT]))
-      if (older < newer) t.notOk(isConsistent(other, one, proof))
+t.test(
+  'a consistency proof shows that the older tree is the beginning of the newer one, and of no other',
+  async (t) => {
+    for (const older of [1, 2, 3, 6, 8, 255, 256, 257, 512, 1_000]) {
+      for (const newer of [1, 4, 8, 256, 300, 513, 1_024, LEAVES]) {
+        if (newer < older) continue
+        const proof = await consistencyProof(read, older, newer)
+        const [one, other] = [
+          { size: older, root: treeHash(0, older) },
+          { size: newer, root: treeHash(0, newer) },
+        ]
+        t.ok(isConsistent(one, other, proof), `${older} in ${newer}`)
+        t.notOk(isConsistent({ ...one, root: EMPTY_ROOT }, other, proof))
+        t.notOk(isConsistent(one, { ...other, root: EMPTY_ROOT }, proof))
+        t.notOk(isConsistent(one, other, [...proof, EMPTY_ROOT]))
+        if (older < newer) t.notOk(isConsistent(other, one, proof))
+      }
     }
-  }
-})
+  },
+)
 
 const { privateKey, publicKey } = generateKeyPairSync('ed25519')
 const text = checkpointText({ origin: 'example.org/acme/audit', size: 3, root: treeHash(0, 3) })
 
-test('a signed checkpoint verifies by the key of its log and by no other key, name or text', (t) => {
+t.test('a signed checkpoint verifies by the key of its log and by no other key, name or text', (t) => {
   const log = parseVerifierKey(verifierKeyText('example.org/acme/audit', 'log', publicKey))
   const other = parseVerifierKey(
     verifierKeyText('example.org/acme/audit', 'log', generateKeyPairSync('ed25519').publicKey),
@@ -121,18 +124,21 @@ test('a signed checkpoint verifies by the key of its log and by no other key, na
   t.end()
 })
 
-test('a cosignature says when the witness saw the checkpoint, and verifies by the key of the witness', (t) => {
-  const witness = parseVerifierKey(verifierKeyText('witness.example', 'witness', publicKey))
-  const line = cosignNote(text, 'witness.example', privateKey, 1_800_000_000)
-  t.same(verifyNoteSignature(parseNote(noteOf(text, [line])), witness), { good: true, at: 1_800_000_000 })
-  const moved = Buffer.from(line.split(' ')[2] ?? '', 'base64')
-  moved.writeUInt8(moved.readUInt8(11) ^ 1, 11)
-  const later = `— witness.example ${moved.toString('base64')}`
-  t.same(verifyNoteSignature(parseNote(noteOf(text, [later])), witness), { good: false })
-  t.end()
-})
+t.test(
+  'a cosignature says when the witness saw the checkpoint, and verifies by the key of the witness',
+  (t) => {
+    const witness = parseVerifierKey(verifierKeyText('witness.example', 'witness', publicKey))
+    const line = cosignNote(text, 'witness.example', privateKey, 1_800_000_000)
+    t.same(verifyNoteSignature(parseNote(noteOf(text, [line])), witness), { good: true, at: 1_800_000_000 })
+    const moved = Buffer.from(line.split(' ')[2] ?? '', 'base64')
+    moved.writeUInt8(moved.readUInt8(11) ^ 1, 11)
+    const later = `— witness.example ${moved.toString('base64')}`
+    t.same(verifyNoteSignature(parseNote(noteOf(text, [later])), witness), { good: false })
+    t.end()
+  },
+)
 
-test('a proof as text is read back, and proves its own leaf alone', async (t) => {
+t.test('a proof as text is read back, and proves its own leaf alone', async (t) => {
   const note = noteOf(text, [signNote(text, 'example.org/acme/audit', privateKey)])
   const proof = parseTlogProof(tlogProofText(1, await inclusionProof(read, 1, 3), note))
   t.equal(proof.index, 1)
@@ -140,7 +146,7 @@ test('a proof as text is read back, and proves its own leaf alone', async (t) =>
   t.notOk(provesLeaf(proof, 'row 2'))
 })
 
-test('what is no key, note, checkpoint or proof is refused', (t) => {
+t.test('what is no key, note, checkpoint or proof is refused', (t) => {
   for (const key of ['', 'a', 'a+00000000+AAAA', `a b+00000000+${'A'.repeat(44)}`])
     t.throws(() => parseVerifierKey(key), { name: 'Malformed' }, key)
   for (const note of ['', 'a\n', 'a\n\n', 'a\n\n— b\n', 'a\n\n— b !!!!\n', 'a\u0001\n\n— b AAAAAAAA\n'])

@@ -1,0 +1,60 @@
+// A process that runs test files in turn, as test/support/in-turn/workers.ts tells it: half of what a small test costs is
+// starting Node and loading the gateway. Each file is a test within tap's own, with its time, its teardown and its
+// failures.
+import { registerHooks } from 'node:module'
+import { Writable } from 'node:stream'
+import { pathToFileURL } from 'node:url'
+import t from 'tap'
+import { standFor, testOf } from './file-test.ts'
+import type { FileToRun, WorkerReport } from './workers.ts'
+
+const TAP = new URL('tap.ts', import.meta.url)
+
+registerHooks({
+  resolve(specifier, context, next) {
+    if (specifier !== 'tap' || context.parentURL?.includes('/node_modules/')) return next(specifier, context)
+    if (context.parentURL === import.meta.url) return next(specifier, context)
+    // It is loaded once, and would speak for its first file for ever.
+    if (testOf(context.parentURL) === null) throw new Error(`${context.parentURL} imports tap and is no test`)
+    return next(`${TAP.href}?${encodeURIComponent(context.parentURL ?? '')}`, context)
+  },
+})
+
+// Nothing to standard output: what a file says is sent when it has ended.
+t.pipe(new Writable({ write: (_chunk, _encoding, done) => done() }))
+t.setTimeout(0)
+// A result of tap's own test is an error that came when its file had ended.
+t.on('res', (result) => {
+  const { message: late } = result as { message: string }
+  console.error(late)
+  report({ late }, () => process.exit(1))
+})
+
+process.on('message', (message: FileToRun) => void run(message))
+// tap lets go of it.
+process.channel?.ref()
+
+async function run({ file, timeout }: FileToRun): Promise<void> {
+  const since = performance.now()
+  const url = pathToFileURL(file).href
+  const ended = t.test(file, { buffered: true, timeout }, async (t) => {
+    standFor(url, t)
+    await import(url)
+  })
+  await ended
+  // What it has begun and not awaited fails it, as it would at the end of its process.
+  await new Promise((resolve) => setTimeout(resolve, 1))
+  const { subtest } = ended
+  if (subtest === null) throw new Error(`${file} was not run`)
+  report({
+    ok: subtest.passing(),
+    timedOut: subtest.timedOut,
+    tap: subtest.output.replaceAll(/^ {4}/gm, ''),
+    ms: performance.now() - since,
+    rss: process.memoryUsage.rss(),
+  })
+}
+
+function report(message: WorkerReport, sent?: () => void): void {
+  process.send?.(message, undefined, {}, sent)
+}
