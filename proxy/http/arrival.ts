@@ -7,6 +7,7 @@ import { ByteCollector } from '../../plugins/collect.ts'
 import type { Arrival, HangupSignal, MemoryOwner, TlsPeer } from '../../plugins/plugin.ts'
 import { Refusal } from '../../plugins/refusal.ts'
 import { BYTES_AT_ONCE } from '../../plugins/turns.ts'
+import { requireSoundBody } from './framing.ts'
 import { type LocalConnection, PEER_UID } from './local-uid.ts'
 import type { MemoryAccount } from './open-calls.ts'
 import type { Route } from './route.ts'
@@ -254,7 +255,7 @@ function collect(
       else if (!body.add(chunk)) refuse(tooLarge(limit))
     })
     req.on('end', () => resolve(body.length > BYTES_AT_ONCE ? body.bytesInTurns() : body.bytes()))
-    req.on('error', (cause) => reject(brokenOff(cause)))
+    req.on('error', (cause) => reject(cause instanceof Refusal ? cause : brokenOff(cause)))
     req.on('close', () => {
       if (!req.complete) reject(brokenOff())
     })
@@ -266,6 +267,7 @@ function begin({ req, res, held }: BodyReading, limit: number, counted: boolean)
   const length = req.headers['content-length']
   const declared = length === undefined ? undefined : Number(length)
   if (declared !== undefined && declared > limit) throw tooLarge(limit)
+  requireSoundBody(req)
   // The client hung up while an earlier plugin ran: no further event of the request will come.
   if (req.destroyed) throw brokenOff()
   if (counted && declared !== undefined) held.requireRoom(declared)

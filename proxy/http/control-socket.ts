@@ -3,6 +3,7 @@ import { chmod, rm } from 'node:fs/promises'
 import { createServer, type RequestListener, type Server } from 'node:http'
 import { connect } from 'node:net'
 import { join } from 'node:path'
+import { LingeringConnections, makeLingerable } from '../tls/lingering.ts'
 import { rememberUid } from './local-uid.ts'
 
 /** The longest path of a socket: Linux takes 107 bytes, macOS 103. */
@@ -53,7 +54,9 @@ export async function openControl(dataDirectory: string): Promise<ControlSocket>
   await rm(path, { force: true })
   let handle: RequestListener = (_req, res) => void res.writeHead(503).end()
   const server = createServer((req, res) => handle(req, res))
+  const lingering = new LingeringConnections()
   server.on('connection', rememberUid)
+  server.on('connection', (socket) => makeLingerable(socket, lingering))
   await listenOnSocket(server, path)
   await chmod(path, 0o600)
   return {
@@ -63,6 +66,7 @@ export async function openControl(dataDirectory: string): Promise<ControlSocket>
     close: async () => {
       const closed = new Promise((resolve) => server.close(resolve))
       server.closeAllConnections()
+      lingering.endAll()
       await closed
       await rm(path, { force: true })
     },

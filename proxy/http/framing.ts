@@ -1,4 +1,4 @@
-import type { IncomingMessage, RequestListener, Server } from 'node:http'
+import type { IncomingMessage, RequestListener, Server, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
 import { Refusal, type RefusalReason } from '../../plugins/refusal.ts'
@@ -9,6 +9,7 @@ import {
   type PlacedConnection,
   UNLIMITED_CONNECTIONS,
 } from '../tls/connection-limit.ts'
+import { type LingerableConnection, lingerAtEnd } from '../tls/lingering.ts'
 import { refusalBody } from './refusal.ts'
 
 // A second one of each of these is an attack: Node keeps the first, joins them, or differs from the next hop
@@ -117,6 +118,8 @@ class ConnectionRequests {
   readonly #inLine: Set<ConnectionRequests>
   /** True if a request was answered before its body had come. */
   answeredEarly = false
+  /** The request that was served last. */
+  #last: Parameters<RequestListener> | null = null
   readonly #limit: PipeliningLimit
   readonly #place: ConnectionPlace | undefined
   #underWay = 0
@@ -145,12 +148,24 @@ class ConnectionRequests {
     return this.#underWay === 0 || (this.#underWay < MAX_UNDER_WAY && this.#limit.reservePipelined())
   }
 
+  /** Refuses the one request whose body has begun. Returns false if there is none, or it has its answer. */
+  refuseBody(refusal: Refusal): boolean {
+    const [req, res]: [(IncomingMessage & BrokenRequest)?, ServerResponse?] = this.#last ?? []
+    if (!req || !res || this.length !== 1 || req.complete || res.headersSent) return false
+    req[BODY_FAULT] = refusal
+    // It is being read.
+    if (req.listenerCount('error') > 0) req.emit('error', refusal)
+    return true
+  }
+
   #serve([req, res]: Parameters<RequestListener>): void {
     this.#underWay += 1
+    this.#last = [req, res]
     res.on('close', () => {
       if (!req.complete) this.answeredEarly = true
       this.#underWay -= 1
       if (this.#underWay > 0) this.#limit.releasePipelined()
+      if (this.#last?.[0] === req) this.#last = null
       this.#next()
       if (this.#place && this.#underWay === 0) this.#place.isProtected = false
     })
@@ -186,6 +201,18 @@ class ConnectionRequests {
   }
 }
 
+/** The fault of a body that the parser has given up on. */
+const BODY_FAULT = Symbol('body fault')
+
+interface BrokenRequest {
+  [BODY_FAULT]?: Refusal
+}
+
+/** Throws the refusal of a request whose body cannot be read to its end. */
+export function requireSoundBody(req: IncomingMessage & BrokenRequest): void {
+  if (req[BODY_FAULT]) throw req[BODY_FAULT]
+}
+
 /** Facts of a connection, on its socket itself: a WeakMap would be walked at each collection. */
 const LINE = Symbol('line')
 const DISTRUSTED = Symbol('distrusted')
@@ -215,6 +242,8 @@ export function attachRequestListener(
   server.on('checkExpectation', counted)
   server.on('clientError', (error: NodeJS.ErrnoException, socket: Duplex & MarkedSocket) => {
     const { code = '' } = error
+    // It has been refused, and what came with it cannot be read either.
+    if (isDistrusted(socket)) return
     // In the middle of an answer a second status line would be read as its continuation. And after a TLS
     // error there is no connection to answer on: an answer would wait for a handshake that never ends
     // (docs/threats.md#t9).
@@ -222,8 +251,17 @@ export function attachRequestListener(
     // Nor is a request answered twice whose body goes wrong after its answer: the second answer would be
     // taken for that of the next request.
     const line = socket[LINE]
-    if (!answerable || (line && (line.length > 0 || line.answeredEarly))) return void socket.destroy()
-    refuseRaw(socket, PARSER_FAULTS[code] ?? 'bad_request')
+    const refusal = new Refusal(PARSER_FAULTS[code] ?? 'bad_request', CLOSE)
+    if (!answerable) return void socket.destroy()
+    if (line && line.length > 0) {
+      // A client that has ended its side is gone, as a rule.
+      if (code === 'HPE_INVALID_EOF_STATE' || !line.refuseBody(refusal)) socket.destroy()
+      else distrustConnection(socket)
+      return
+    }
+    distrustConnection(socket)
+    if (line?.answeredEarly) endSoon(socket)
+    else refuseRaw(socket, refusal)
   })
 }
 
@@ -236,9 +274,18 @@ const PARSER_FAULTS: Readonly<Record<string, RefusalReason>> = {
  * Refuses bytes that never became a request, and closes the connection: its framing is not to be trusted any
  * more.
  */
-function refuseRaw(socket: Duplex | null, reason: RefusalReason): void {
-  if (!socket?.writable) return void socket?.destroy()
-  socket.end(rawRefusal(new Refusal(reason)), () => socket.destroy())
+function refuseRaw(socket: Duplex, refusal: Refusal): void {
+  if (socket.writable) socket.write(rawRefusal(refusal))
+  endSoon(socket)
+}
+
+/** The time that a client may leave the last words of a refused connection unread. ms. */
+const MAX_LAST_WORDS_MS = 5_000
+
+/** Ends a connection once its last words are written. Every server's connections are sockets. */
+function endSoon(socket: Duplex): void {
+  ;(socket as Socket).destroySoon()
+  setTimeout(() => socket.destroy(), MAX_LAST_WORDS_MS).unref()
 }
 
 /** Renders a refusal as the whole answer on a connection that then closes. */
@@ -255,24 +302,43 @@ export function rawRefusal(refusal: Refusal): string {
  * anything, so nothing more is looked at until the refusal is out and the connection closed
  * (docs/threats.md#threat-10).
  */
-export function distrustConnection(socket: Socket & MarkedSocket): void {
+export function distrustConnection(socket: Duplex & MarkedSocket & LingerableConnection): void {
   socket[DISTRUSTED] = true
+  lingerAtEnd(socket)
 }
 
-export const isDistrusted = (socket: Socket & MarkedSocket): boolean => socket[DISTRUSTED] === true
+export const isDistrusted = (socket: Duplex & MarkedSocket): boolean => socket[DISTRUSTED] === true
 
-/** The amount that a refused caller may go on sending before it is cut off. Bytes. */
-const MAX_DISCARDED = 4 * 1024 * 1024
+/** The amount that a refused caller may go on sending on a connection that is kept. Bytes. */
+const MAX_DISCARDED = 1024 * 1024
 
 /**
- * Reads the rest of a request and forgets it, up to a bound: a connection that is closed with bytes unread is
- * reset, and the caller would never see why it was refused.
+ * Sees to the rest of a request that is answered before it has come whole: it is read and forgotten, or the
+ * connection lingers, so that the answer arrives even if the client reads it only when all is written.
+ * Returns true if the answer must close the connection. `closes`: it will in any case.
  */
-export function discardRequestBody(req: IncomingMessage): void {
+export function discardRequestBody(
+  req: IncomingMessage & BrokenRequest,
+  res: ServerResponse,
+  closes: boolean,
+): boolean {
+  const { socket, headers, [BODY_FAULT]: fault } = req
+  const isLong = Number(headers['content-length'] ?? 0) > MAX_DISCARDED
+  // A body that was announced with 100-continue and never requested would be taken for the next request.
+  if (closes || fault || isLong || headers.expect !== undefined) {
+    lingerAtEnd(socket)
+    return true
+  }
   let size = 0
-  req.on('data', (chunk: Buffer) => {
+  const discard = (chunk: Buffer): void => {
     size += chunk.length
-    if (size > MAX_DISCARDED) req.destroy()
-  })
+    if (size <= MAX_DISCARDED) return
+    req.off('data', discard)
+    lingerAtEnd(socket)
+    if (res.writableFinished) socket.destroySoon()
+    else res.once('finish', () => socket.destroySoon())
+  }
+  req.on('data', discard)
   req.resume()
+  return false
 }

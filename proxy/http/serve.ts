@@ -10,7 +10,13 @@ import type { GatewayLogs } from '../telemetry/log.ts'
 import type { GatewayMetrics } from '../telemetry/metrics.ts'
 import { CONNECTION_PLACE, type PlacedConnection } from '../tls/connection-limit.ts'
 import { createArrival, type Router, splitTarget } from './arrival.ts'
-import { discardRequestBody, distrustConnection, framingFault, isDistrusted } from './framing.ts'
+import {
+  discardRequestBody,
+  distrustConnection,
+  framingFault,
+  isDistrusted,
+  requireSoundBody,
+} from './framing.ts'
 import {
   CallHangup,
   isStillAllowed,
@@ -107,6 +113,7 @@ class LiveRequest implements OpenCall, CallAuthority {
       let handled: HandledRequest
       try {
         if (unsound !== null) throw unsound
+        requireSoundBody(req)
         const { route, params } = mounted.router(req.method ?? '', path)
         const arrival = createArrival(incoming, params)
         const answered = await route.answer(arrival, this.#onAllowed)
@@ -117,8 +124,9 @@ class LiveRequest implements OpenCall, CallAuthority {
       if (handled.principalId !== null) this.markKnown()
       // A call with its answer waits for nothing any more; a stream is asked again when it begins.
       this.askAgain = null
-      if (!req.complete) discardRequestBody(req)
-      const headers = headersOf(handled, req, { now: this.#options.clock(), draining: drain.draining })
+      let closes = drain.draining || unsound !== null
+      if (!req.complete) closes = discardRequestBody(req, res, closes || !res.shouldKeepAlive)
+      const headers = headersOf(handled, { now: this.#options.clock(), closes })
       let ending: ReplyEnding
       try {
         ending = await sendReply(res, handled.reply, { headers, writeStallMs, onStream: this.#onStream })
@@ -198,8 +206,7 @@ function refusedRequest(arrival: Arrival, error: unknown, by: string): HandledRe
 /** Makes the headers that every answer carries (docs/protocol.md#answer-headers). */
 function headersOf(
   { arrival, receipt }: HandledRequest,
-  req: IncomingMessage,
-  { now, draining }: { readonly now: number; readonly draining: boolean },
+  { now, closes }: { readonly now: number; readonly closes: boolean },
 ): Record<string, string> {
   const headers: Record<string, string> = {
     date: httpDate(now),
@@ -210,8 +217,7 @@ function headersOf(
     'strict-transport-security': 'max-age=31536000',
   }
   if (receipt && 'seq' in receipt) headers['audit-receipt'] = printReceipt(receipt)
-  // A body that was announced with 100-continue and never requested would be taken for the next request.
-  if (draining || (req.headers.expect !== undefined && !req.complete)) headers.connection = 'close'
+  if (closes) headers.connection = 'close'
   return Object.assign(headers, arrival.answer)
 }
 

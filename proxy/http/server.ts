@@ -4,6 +4,7 @@ import { createServer, type Server } from 'node:https'
 import { createSecureContext, type SecureContext } from 'node:tls'
 import { Refusal } from '../../plugins/refusal.ts'
 import { acceptTlsConnections, type TlsAcceptOptions } from '../tls/doorkeeper.ts'
+import { LINGER_LIMITS } from '../tls/lingering.ts'
 import { attachRequestListener, rawRefusal } from './framing.ts'
 
 /** The time limits of a connection. ms. Node's defaults protect nobody (docs/threats.md#t9). */
@@ -23,6 +24,8 @@ export interface ConnectionTimers {
   readonly checkMs: number
   /** The time that a client may read nothing of an answer. Watched in `proxy/http/send.ts`. */
   readonly writeStallMs: number
+  /** The time that a client may go on sending after its answer, which ends the connection. */
+  readonly lingerMs: number
 }
 
 export const DEFAULT_TIMERS: ConnectionTimers = {
@@ -32,6 +35,7 @@ export const DEFAULT_TIMERS: ConnectionTimers = {
   keepAliveMs: 95_000,
   checkMs: 500,
   writeStallMs: 60_000,
+  lingerMs: LINGER_LIMITS.lingerMs,
 }
 
 export interface TlsMaterial {
@@ -90,6 +94,7 @@ export function createTlsServer(
   const endHandshakes = acceptTlsConnections(server, {
     context: () => context,
     handshakeMs: timers.handshakeMs,
+    lingerMs: timers.lingerMs,
     plainHttp: PLAIN_HTTP,
     ...door,
   })

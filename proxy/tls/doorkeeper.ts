@@ -13,6 +13,7 @@ import {
 } from './connection-limit.ts'
 import { MAX_HANDSHAKES, PendingHandshakes } from './handshakes.ts'
 import { InboundStream, LoopScheduler, SenderCost } from './inbound.ts'
+import { LINGER, LINGER_LIMITS, type LingerableConnection, LingeringConnections } from './lingering.ts'
 import { beginsProxyHeader, type ProxiedClient, ProxyHeader } from './proxy-header.ts'
 import { clientSecretIn, RecordReader } from './record-reader.ts'
 
@@ -61,12 +62,6 @@ function awaitProxyHeader(socket: Socket, { named, failed, left }: ProxyHeaderCa
 /** Addresses whose cost is remembered. */
 const MAX_ADDRESSES = 10_000
 
-/**
- * The time in which the answer to plain HTTP is read, before bytes that were not read reset the connection.
- * ms.
- */
-const LINGER_MS = 1_000
-
 export type HandshakeFault =
   | FlightFault
   | 'handshake_failed'
@@ -98,6 +93,8 @@ export interface TlsAcceptOptions {
   readonly plainHttp: string
   /** The connections that may be open at once. Default: as many as come. */
   readonly connections?: ConnectionLimit | undefined
+  /** The time in which a client may go on sending after its answer. ms. */
+  readonly lingerMs: number
   /** Called with each handshake that did not come to its end, unless the client just left. */
   readonly onFault: (why: HandshakeFault) => void
 }
@@ -105,13 +102,15 @@ export interface TlsAcceptOptions {
 /**
  * Takes a server's connections from TCP to TLS in the place of Node's own listener, so that the handshakes of
  * strangers do not take the loop from those who are served (docs/threats.md#a1). TLS itself is Node's. Does
- * NOT verify certificates: the pin decides. Returns a function that ends the handshakes under way.
+ * NOT verify certificates: the pin decides. Returns a function that ends the handshakes under way, and the
+ * connections that linger.
  */
 export function acceptTlsConnections(
   server: Server,
   {
     context,
     handshakeMs,
+    lingerMs,
     isBalancer,
     plainHttp,
     onFault,
@@ -123,6 +122,7 @@ export function acceptTlsConnections(
     Math.min(MAX_HANDSHAKES, Math.ceil(connections.limits.maxConnections / 2)),
   )
   const senders = new LRUCache<string, SenderCost>({ max: MAX_ADDRESSES })
+  const lingering = new LingeringConnections({ ...LINGER_LIMITS, lingerMs })
 
   const admit = (socket: Socket): void => {
     const { remoteAddress, remotePort, remoteFamily, localAddress, localPort } = socket
@@ -169,6 +169,10 @@ export function acceptTlsConnections(
     const inbound: InboundStream = new InboundStream(socket, turns, sender, {
       flight,
       begin: (first) => begin(first),
+      linger: () => {
+        place.isProtected = false
+        lingering.add(socket, address)
+      },
     })
     const end = (why: HandshakeFault): void => {
       if (inbound.destroyed) return
@@ -176,7 +180,7 @@ export function acceptTlsConnections(
       inbound.destroy()
     }
     const leave = handshakes.enter(address, () => end('too_many_handshakes'))
-    let timer = setTimeout(end, leftMs, 'handshake_timeout')
+    const timer = setTimeout(end, leftMs, 'handshake_timeout')
     const over = (): void => {
       clearTimeout(timer)
       leave()
@@ -188,10 +192,8 @@ export function acceptTlsConnections(
 
     const refusePlain = (): void => {
       onFault('plain_http')
-      clearTimeout(timer)
-      timer = setTimeout(() => inbound.destroy(), LINGER_MS)
-      socket.once('close', () => inbound.destroy())
-      socket.end(plainHttp)
+      inbound.linger()
+      inbound.end(plainHttp, () => inbound.destroy())
     }
 
     /** Refuses connections by their first bytes. Returns true for all else, which is OpenSSL's to judge. */
@@ -225,7 +227,8 @@ export function acceptTlsConnections(
       tls.once('secure', () => {
         over()
         inbound.established()
-        Object.assign(tls, { [CONNECTION_PLACE]: place } satisfies PlacedConnection)
+        const known = { [CONNECTION_PLACE]: place, [LINGER]: () => inbound.linger() }
+        Object.assign(tls, known satisfies PlacedConnection & LingerableConnection)
         place.isProtected = false
         // TLS over anything but a socket of TCP does not know them.
         for (const [name, value] of Object.entries(ends)) Object.defineProperty(tls, name, { value })
@@ -237,7 +240,10 @@ export function acceptTlsConnections(
 
   server.removeAllListeners('connection')
   server.on('connection', admit)
-  return () => handshakes.endAll()
+  return () => {
+    handshakes.endAll()
+    lingering.endAll()
+  }
 }
 
 /** The first byte of every client's first record (RFC 8446 §5.1). */

@@ -47,6 +47,8 @@ interface ClientHandshake {
   readonly flight: ClientFlight
   /** Gets the first bytes. Returns false if they are none of TLS: then nothing more is handed on. */
   readonly begin: (first: Buffer) => boolean
+  /** Gets the connection itself, when this stream has ended and the client may still send. */
+  readonly linger: (socket: Socket) => void
 }
 
 /** Something that a sender's bytes ask the loop to do, a short piece at a time. */
@@ -194,6 +196,9 @@ export class InboundStream extends Duplex implements LoopWork {
   readonly #turns: LoopScheduler
   #flight: ClientFlight | null
   #begin: ClientHandshake['begin'] | null
+  readonly #linger: ClientHandshake['linger'] | null
+  /** True once nothing that still comes is wanted. */
+  #lingers = false
   #sender: SenderCost
   /** Bytes that were not handed on yet. */
   #held: Buffer | null = null
@@ -219,6 +224,7 @@ export class InboundStream extends Duplex implements LoopWork {
     this.#sender = sender
     this.#flight = client?.flight ?? null
     this.#begin = client?.begin ?? null
+    this.#linger = client?.linger ?? null
     socket.on('data', (bytes: Buffer) => this.#take(bytes))
     // Also while it is paused.
     socket.on('end', () => {
@@ -246,6 +252,13 @@ export class InboundStream extends Duplex implements LoopWork {
   established(): void {
     this.#flight = null
     this.#sender = new SenderCost()
+  }
+
+  /** Reads nothing more: what still comes is dropped when this stream has ended. */
+  linger(): void {
+    this.#lingers = true
+    this.#held = null
+    this.#socket.pause()
   }
 
   turn(): boolean {
@@ -292,17 +305,21 @@ export class InboundStream extends Duplex implements LoopWork {
   }
 
   override _final(done: () => void): void {
-    this.#socket.end(done)
+    if (this.#lingers) done()
+    else this.#socket.end(done)
   }
 
   override _destroy(error: Error | null, done: (error: Error | null) => void): void {
     this.#held = null
+    const lingers = this.#lingers && this.writableFinished && !this.#socket.destroyed
+    if (lingers) this.#linger?.(this.#socket)
     // Not before the socket: bytes read by then are still on their way to their reader.
-    if (this.#socket.closed) done(error)
+    if (lingers || this.#socket.closed) done(error)
     else this.#socket.once('close', () => done(error)).destroy()
   }
 
   #take(bytes: Buffer): void {
+    if (this.#lingers) return
     this.#held = this.#held === null ? bytes : Buffer.concat([this.#held, bytes])
     if (this.#wanted || this.#begin) this.#offer()
     if (this.#held !== null) this.#socket.pause()
@@ -310,7 +327,7 @@ export class InboundStream extends Duplex implements LoopWork {
 
   /** Goes on to the bytes after the held ones. */
   #next(): void {
-    if (this.#held !== null) return
+    if (this.#held !== null || this.#lingers) return
     if (!this.#ended) this.#socket.resume()
     else if (this.#begin) this.destroy()
     else this.push(null)
@@ -323,7 +340,7 @@ export class InboundStream extends Duplex implements LoopWork {
   }
 
   #hand(piece: Buffer): void {
-    if (this.destroyed) return
+    if (this.destroyed || this.#lingers) return
     try {
       const bytes = this.#flight === null || this.#flight.done ? piece : this.#flight.add(piece)
       if (bytes.length === 0) return

@@ -3,13 +3,17 @@ import {
   createServer,
   type IncomingHttpHeaders,
   type IncomingMessage,
+  type RequestListener,
   type Server,
   type ServerResponse,
+  STATUS_CODES,
 } from 'node:http'
-import type { AddressInfo } from 'node:net'
+import type { AddressInfo, Socket } from 'node:net'
+import type { Duplex } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import type { Dispatcher } from 'undici'
 import { HOP_BY_HOP } from '../../proxy/egress/hop-by-hop.ts'
+import { LingeringConnections, lingerAtEnd, makeLingerable } from '../../proxy/tls/lingering.ts'
 import { errorEnvelope, type LocalError } from './envelope.ts'
 import type { ClientSession } from './signing/session.ts'
 
@@ -32,18 +36,39 @@ function localFault(
     return malformed('The header host was sent twice.')
   }
   const hosts = NAMES.map((name) => `${name}:${port}`)
-  const { host = '', origin, 'sec-fetch-site': site } = headers
-  if (!hosts.includes(host.toLowerCase())) {
+  const { host = '', origin, 'sec-fetch-site': site, expect = CONTINUE } = headers
+  const local = NAMES.map((name) => authorityOf(`${name}:${port}`))
+  if (!local.includes(authorityOf(host))) {
     return forbidden('host_not_local', `The Host header must be one of ${hosts.join(', ')}.`)
   }
-  if (origin !== undefined && !hosts.some((local) => origin === `http://${local}`)) {
+  if (origin !== undefined && !(origin.startsWith(HTTP) && local.includes(authorityOf(origin.slice(7))))) {
     return forbidden('origin_not_local', 'Pages of other origins may not call this agent.')
   }
   if (site !== undefined && site !== 'same-origin' && site !== 'none') {
     return forbidden('origin_not_local', 'Pages of other sites may not call this agent.')
   }
+  if (expect.toLowerCase() !== CONTINUE) {
+    const message = 'The Expect header may only be 100-continue.'
+    return { ...malformed(message), status: 417, reason: 'expectation_failed' }
+  }
   if (url.startsWith('/') && !url.startsWith('//')) return null
   return malformed('The target must be an absolute path.')
+}
+
+const HTTP = 'http://'
+const CONTINUE = '100-continue'
+
+/** A host and a port, and nothing else (RFC 9110 §7.2). */
+const AUTHORITY = /^(?:[a-z0-9.-]+|\[[0-9a-f:.]+\])(?::\d{0,5})?$/i
+
+/**
+ * Returns an authority as a URL of plain HTTP has it: in lower case, and without the port if it is 80. Null if
+ * it is none.
+ */
+function authorityOf(text: string): string | null {
+  if (!AUTHORITY.test(text)) return null
+  // A dot at the end says that the name is whole already.
+  return URL.parse(`${HTTP}${text.replace(/\.(?=:|$)/, '')}`)?.host ?? null
 }
 
 const malformed = (message: string): LocalError => ({
@@ -52,6 +77,20 @@ const malformed = (message: string): LocalError => ({
   message,
   final: true,
 })
+
+/** The errors of Node's parser that have a status of their own. */
+const PARSER_FAULTS: Readonly<Record<string, LocalError>> = {
+  HPE_HEADER_OVERFLOW: {
+    ...malformed('The request headers are larger than this sidecar accepts.'),
+    status: 431,
+    reason: 'headers_too_large',
+  },
+  ERR_HTTP_REQUEST_TIMEOUT: {
+    ...malformed('The request did not arrive in time.'),
+    status: 408,
+    reason: 'body_timeout',
+  },
+}
 
 const forbidden = (reason: string, message: string): LocalError => ({
   status: 403,
@@ -124,22 +163,37 @@ export async function startSidecar(
   if (!LOOPBACK.has(host)) {
     throw new Error(`the sidecar speaks plain HTTP as the agent: it listens on loopback only, not on ${host}`)
   }
-  const server = createServer(
-    { keepAliveTimeout: KEEP_ALIVE_MS },
-    (req, res) => void serve(session, req, res),
-  )
+  const underWay = new WeakMap<Duplex, number>()
+  const answer: RequestListener = (req, res) => {
+    const { socket } = req
+    underWay.set(socket, (underWay.get(socket) ?? 0) + 1)
+    res.once('close', () => underWay.set(socket, (underWay.get(socket) ?? 1) - 1))
+    void serve(session, req, res)
+  }
+  const server = createServer({ keepAliveTimeout: KEEP_ALIVE_MS }, answer)
+  server.on('checkContinue', answer).on('checkExpectation', answer)
+  const lingering = new LingeringConnections()
+  server.on('connection', (socket) => makeLingerable(socket, lingering))
+  server.on('clientError', (error: NodeJS.ErrnoException, socket) => {
+    // In the middle of an answer it would be taken for a part of that.
+    if ((underWay.get(socket) ?? 0) > 0) socket.destroy()
+    else refuseRaw(socket, error)
+  })
   server.listen(port, host)
   await once(server, 'listening')
   // A server that listens on a port has such an address.
   const { address, port: taken, family } = server.address() as AddressInfo
   const url = `http://${family === 'IPv6' ? `[${address}]` : address}:${taken}`
-  return { url, close: (graceMs) => close(server, graceMs) }
+  return { url, close: (graceMs) => close(server, graceMs, lingering) }
 }
 
-async function close(server: Server, graceMs: number): Promise<void> {
+async function close(server: Server, graceMs: number, lingering: LingeringConnections): Promise<void> {
   const closed = new Promise((resolve) => server.close(resolve))
   server.closeIdleConnections()
-  const cut = setTimeout(() => server.closeAllConnections(), graceMs)
+  const cut = setTimeout(() => {
+    server.closeAllConnections()
+    lingering.endAll()
+  }, graceMs)
   await closed
   clearTimeout(cut)
 }
@@ -147,14 +201,14 @@ async function close(server: Server, graceMs: number): Promise<void> {
 async function serve(session: ClientSession, req: IncomingMessage, res: ServerResponse): Promise<void> {
   // A server's socket has a port for as long as it is open; without one nothing matches.
   const fault = localFault(req, req.socket.localPort ?? -1)
-  if (fault) return refuse(res, fault)
+  if (fault) return refuse(req, res, fault)
   const gone = new AbortController()
   res.once('close', () => gone.abort(new Error('the client hung up')))
   try {
     await pass(session, req, res, gone.signal)
   } catch (error) {
     // Once an answer has begun, `pipeline` has destroyed the connection.
-    if (!res.headersSent && !gone.signal.aborted) refuse(res, unreachable(session.origin, error))
+    if (!res.headersSent && !gone.signal.aborted) refuse(req, res, unreachable(session.origin, error))
   }
 }
 
@@ -170,31 +224,51 @@ async function pass(
     method: req.method as Dispatcher.HttpMethod,
     path: req.url ?? '',
     headers: forwardedRequestHeaders(req.rawHeaders, req.headers),
-    body: bodyOf(req),
+    body: bodyOf(req, res),
     signal,
     responseHeaders: 'raw',
   })
   // With `raw` they come as names and values in turn.
   const raw = headers as unknown as readonly string[]
-  res.writeHead(statusCode, statusText, forwardedAnswerHeaders(raw))
+  res.writeHead(statusCode, statusText, [...forwardedAnswerHeaders(raw), ...closing(req)])
   res.flushHeaders()
   // A broken answer is never ended as if it were whole: an SDK would take the cut text for all of it
   // (docs/threats.md#t4).
   await pipeline(body, res)
 }
 
-function bodyOf(req: IncomingMessage): IncomingMessage | null {
-  const { 'content-length': length, 'transfer-encoding': coding } = req.headers
+function bodyOf(req: IncomingMessage, res: ServerResponse): IncomingMessage | null {
+  const { 'content-length': length, 'transfer-encoding': coding, expect } = req.headers
   if (coding === undefined && (length === undefined || length === '0')) return null
+  if (expect !== undefined) res.writeContinue()
   // Undici takes any iterable of bytes. Its end must not be the end of the connection that the answer goes
   // back on.
   return req.iterator({ destroyOnReturn: false }) as unknown as IncomingMessage
 }
 
-function refuse(res: ServerResponse, error: LocalError): void {
+/** Lets a client that still sends read its answer once all is written: its connection closes after it. */
+function closing({ complete, socket }: IncomingMessage): readonly string[] {
+  if (complete) return []
+  lingerAtEnd(socket)
+  return ['connection', 'close']
+}
+
+function refuse(req: IncomingMessage, res: ServerResponse, error: LocalError): void {
   const { headers, body } = errorEnvelope(error)
-  // Its request may not have been read.
-  res.writeHead(error.status, { ...headers, connection: 'close' }).end(body)
+  res.writeHead(error.status, [...Object.entries(headers).flat(), ...closing(req)]).end(body)
+}
+
+/** Refuses bytes that never became a request. */
+function refuseRaw(socket: Duplex, { code }: NodeJS.ErrnoException): void {
+  // The error of a connection that was refused before, or that is gone.
+  if (!socket.writable) return
+  const error = PARSER_FAULTS[code ?? ''] ?? malformed('The request is not well-formed HTTP.')
+  const { headers, body } = errorEnvelope(error)
+  const head = Object.entries({ ...headers, connection: 'close' }).map(([name, value]) => `${name}: ${value}`)
+  socket.write([`HTTP/1.1 ${error.status} ${STATUS_CODES[error.status]}`, ...head, '', body].join('\r\n'))
+  lingerAtEnd(socket)
+  // Of a server of HTTP.
+  ;(socket as Socket).destroySoon()
 }
 
 function unreachable(origin: string, error: unknown): LocalError {
