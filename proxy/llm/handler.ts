@@ -4,8 +4,10 @@ import type { CallPermit } from '../../plugins/permit.ts'
 import type { Arrival } from '../../plugins/plugin.ts'
 import { Refusal } from '../../plugins/refusal.ts'
 import {
+  isReadableText,
   quotesSecret,
   quotesSecretSteps,
+  quotesUnbroken,
   SecretScreen,
   type SecretTraces,
 } from '../../plugins/secrets/traces.ts'
@@ -31,6 +33,7 @@ import {
   reasonOfStatus,
   redirectFailure,
   refusalOfFailure,
+  unreadMessage,
   unusableAnswer,
   wordlessRefusal,
 } from './refusals.ts'
@@ -46,6 +49,7 @@ import {
 
 import {
   hasCredentials,
+  isReadableContent,
   providerRequestHeaders,
   requestIdOf,
   responseHeaders,
@@ -160,12 +164,14 @@ function outcomeOf(
 ): AttemptOutcome {
   const { provider } = target
   const { status, body } = came
-  const headers = withoutSecrets(came.headers, target.headers.traces)
+  const headers = withoutSecrets(came.headers, target.headers)
   const answer = { status, headers, body }
   if (status < 300) {
     if (isApiContent(answer)) return { answer }
     abandonAnswer(answer)
-    const message = foreignContentMessage(provider, answer)
+    const message = isReadableContent(headers)
+      ? foreignContentMessage(provider, answer)
+      : unreadMessage(provider)
     return { failure: unusableAnswer(provider, answer, { message }), mayTryNext: false }
   }
   if (isRedirect(status)) {
@@ -223,10 +229,11 @@ function withModel(body: Buffer, span: JsonSpan | undefined, model: string): rea
 }
 
 /**
- * Accepts JSON and server-sent events: nothing else is an answer of these APIs, whatever its status
- * (docs/threats.md#threat-38).
+ * Accepts JSON and server-sent events that can be read: nothing else is an answer of these APIs, whatever its
+ * status (docs/threats.md#threat-38), and what cannot be read may quote a key of ours.
  */
-const isApiContent = ({ headers }: UpstreamAnswer): boolean => API_CONTENT.test(headers['content-type'] ?? '')
+const isApiContent = ({ headers }: UpstreamAnswer): boolean =>
+  API_CONTENT.test(headers['content-type'] ?? '') && isReadableContent(headers)
 
 const API_CONTENT = /^(application\/([\w.+-]+\+)?json|text\/event-stream)\s*(;|$)/i
 
@@ -239,6 +246,13 @@ async function refuseWith(failure: ProviderFailure, { failed }: ProviderAnswer):
 const refuseQuoted = (answered: ProviderAnswer): Promise<never> => {
   const { target, answer } = answered
   return refuseWith(unusableAnswer(target.provider, answer, { cause: secretQuotedError() }), answered)
+}
+
+/** Refuses with an answer that is no text, whatever its head says. */
+const refuseUnread = (answered: ProviderAnswer): Promise<never> => {
+  const { target, answer } = answered
+  const message = unreadMessage(target.provider)
+  return refuseWith(unusableAnswer(target.provider, answer, { message }), answered)
 }
 
 /**
@@ -282,7 +296,8 @@ async function passOnRefusal(
 async function readRefusal(answer: UpstreamAnswer, held: LlmFacts['held']): Promise<Buffer | null> {
   if (!isApiContent(answer)) return readShortJson(answer)
   const body = await readWholeBody(answer, MAX_ERROR_BODY, held)
-  return body === null || isEventStream(answer) || isJsonText(body) ? body : null
+  if (body === null || !isReadableText(body, true)) return null
+  return isEventStream(answer) || isJsonText(body) ? body : null
 }
 
 const isEventStream = ({ headers }: UpstreamAnswer): boolean =>
@@ -290,7 +305,6 @@ const isEventStream = ({ headers }: UpstreamAnswer): boolean =>
 
 /** The failure of an answer that quotes the secrets of its request, for the log. */
 const secretQuotedError = (): Error => new Error('the answer quotes a secret that providers are called with')
-
 function passOnAnswer(
   answered: ProviderAnswer,
   facts: LlmFacts,
@@ -304,7 +318,10 @@ function passOnAnswer(
   const { 'content-type': type = '', 'content-encoding': encoding, 'content-length': length } = stated
   const headers = responseHeaders(stated, target.headers.returns)
   if (Buffer.isBuffer(body)) {
-    if (traces.length > 0 && quotesSecret(traces, body)) return refuseQuoted(answered)
+    if (traces.length > 0) {
+      if (!isReadableText(body, true)) return refuseUnread(answered)
+      if (quotesUnbroken(traces, body)) return refuseQuoted(answered)
+    }
     const report = (): CallReport => {
       const whole = readAnswer(names, type, encoding, body)
       const isWhole = whole.isWhole(true)
@@ -374,10 +391,11 @@ function judgedReport(
 /** Reports an answer, and tells whether the model that gave it is the one that was asked for. */
 function comparedReport(
   answered: ProviderAnswer,
-  usage: ProviderUsage,
+  stated: ProviderUsage,
   { id, at }: LlmFacts,
   { modelMismatches }: LlmDependencies,
 ): CallReport {
+  const usage = withoutQuotes(stated, answered.target)
   const report = reportOf(answered, usage)
   const { provider, model: asked } = answered.target
   const { upstream_model: named = asked } = usage
@@ -385,6 +403,16 @@ function comparedReport(
     return report
   modelMismatches.note({ provider: provider.name, asked, answered: named, at, requestId: id })
   return { ...report, detail: { ...report.detail, model_differs: true } }
+}
+
+/** Leaves out the names of a provider that quote a secret, which no row may hold. */
+function withoutQuotes(
+  usage: ProviderUsage,
+  { model, headers: { credentials } }: ProviderTarget,
+): ProviderUsage {
+  const { upstream_model: named = '', service_tier: tier = '', ...counts } = usage
+  const isPlain = (named === '' || named === model) && tier === ''
+  return isPlain || !quotesSecret(credentials, Buffer.from(`${named}\n${tier}`)) ? usage : counts
 }
 
 function reportOf({ target, answer, failed }: ProviderAnswer, usage: ProviderUsage): CallReport {

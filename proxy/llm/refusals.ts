@@ -160,6 +160,10 @@ export const foreignContentMessage = ({ name }: LlmProvider, { status, headers }
   return `The provider ${name} answered ${status} with ${type} in place of JSON or an event stream. An operator should check its base_url.`
 }
 
+/** Says of an answer that it is in an encoding that cannot be looked into. */
+export const unreadMessage = ({ name }: LlmProvider): string =>
+  `The answer of the provider ${name} cannot be read: it is compressed, which was not asked for, or is not in UTF-8. An operator should check what stands between.`
+
 /** Returns the failure of a request that a provider refuses without words that can be passed on. */
 export const wordlessRefusal = (
   provider: LlmProvider,

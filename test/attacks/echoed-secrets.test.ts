@@ -1,14 +1,15 @@
+import { brotliCompressSync, gzipSync } from 'node:zlib'
 import t from 'tap'
 import { quotesSecret, secretTraces } from '../../plugins/secrets/traces.ts'
 import { CHAT } from '../support/gateway.ts'
 import { error, result, sendJson, sse, type Told } from '../support/mcp/raw-upstream.ts'
 import { legacyWith, mcpStage, tool, toolServer } from '../support/mcp/stage.ts'
 import { settledCalls } from '../support/settled.ts'
-import { SPELLINGS } from '../support/spellings.ts'
+import { BROKEN_SPELLINGS, SPELLINGS } from '../support/spellings.ts'
 import type { Answer } from '../support/upstream.ts'
 
 // All of them: test/plugins/secrets/traces.test.ts.
-const WRITERS = ['Gson', 'a text in a text', 'percent codes', 'base64 of a header']
+const WRITERS = ['Gson', 'a text in a text', 'percent codes', 'base64 of a header', 'hexadecimal capitals']
 const WRITTEN = Object.entries(SPELLINGS).filter(([writer]) => WRITERS.includes(writer))
 
 const SECRET = 'token/a+b=c&d<e>of-the-operator=='
@@ -54,6 +55,57 @@ const MCP_DOORS: Readonly<Record<string, (told: Told, spelled: string) => string
     responding(told, `"error":{"code":-1,"message":"no","data":{"headers":["${spelled}"]}}`),
 }
 
+/** The doors by which what a provider says goes on to a caller. */
+const LLM_DOORS: Readonly<Record<string, (spelled: string) => Answer>> = {
+  'a short answer': (spelled) => (res) => {
+    res.setHeader('content-type', 'application/json').end(`{"choices":[{"text":"${spelled}"}]}`)
+  },
+  'a long answer': (spelled) => (res) => {
+    res.setHeader('content-type', 'application/json').end(`{"a":"${'lorem '.repeat(9000)}","b":"${spelled}"}`)
+  },
+  'an event': (spelled) => (res) => {
+    res.setHeader('content-type', 'text/event-stream').write('data: {"choices":[]}\n\n')
+    res.end(`data: {"choices":[{"delta":{"${spelled}":"x"}}]}\n\ndata: [DONE]\n\n`)
+  },
+  'an event in two writes': (spelled) => async (res) => {
+    const half = Math.floor((spelled.length * 2) / 3)
+    res.setHeader('content-type', 'text/event-stream')
+    await new Promise((resolve) => res.write(`data: {"a":"${spelled.slice(0, half)}`, resolve))
+    await new Promise((resolve) => setImmediate(resolve))
+    res.end(`${spelled.slice(half)}"}\n\ndata: [DONE]\n\n`)
+  },
+  'a compressed answer': (spelled) => (res) => {
+    res.writeHead(200, { 'content-type': 'application/json', 'content-encoding': 'gzip' })
+    res.end(gzipSync(`{"choices":[{"text":"${spelled}"}]}`))
+  },
+  'a compressed refusal': (spelled) => (res) => {
+    res.writeHead(404, { 'content-type': 'application/json', 'content-encoding': 'br' })
+    res.end(brotliCompressSync(`{"error":{"message":"${spelled}"}}`))
+  },
+  'compressed events without a label': (spelled) => (res) => {
+    res.setHeader('content-type', 'text/event-stream').write(gzipSync(`data: {"a":"${spelled}"}\n\n`))
+    res.end(gzipSync('data: [DONE]\n\n'))
+  },
+  'a refusal in UTF-16': (spelled) => (res) => {
+    res.writeHead(400, { 'content-type': 'application/json; charset=utf-16' })
+    res.end(Buffer.from(`{"error":{"message":"${spelled}"}}`, 'utf16le'))
+  },
+  'its own refusal': (spelled) => (res) => {
+    res.writeHead(400, { 'content-type': 'application/json' }).end(`{"error":{"message":"${spelled}"}}`)
+  },
+  'a long refusal': (spelled) => (res) => {
+    res.writeHead(400, { 'content-type': 'application/json' })
+    res.end(`{"error":{"message":"${'\\n'.repeat(100_000)}${spelled}"}}`)
+  },
+  'a failure in its words': (spelled) => (res) => {
+    res.writeHead(500, { 'content-type': 'application/json' }).end(`{"error":{"message":"${spelled}"}}`)
+  },
+  'a header': (spelled) => (res) => {
+    res.setHeader('openai-version', spelled).setHeader('x-request-id', spelled)
+    res.setHeader('content-type', 'application/json').end('{"choices":[]}')
+  },
+}
+
 for (const [writer, spell] of WRITTEN) {
   await t.test(
     `H1a an MCP server that echoes its headers as ${writer} does not give its token away`,
@@ -84,6 +136,25 @@ for (const [writer, spell] of WRITTEN) {
   )
 }
 
+await t.test(
+  'H1a a secret that is broken into lines is found in a result, an error and a refusal',
+  async (t) => {
+    for (const [writer, spell] of Object.entries(BROKEN_SPELLINGS)) {
+      for (const door of ['a result', 'a large result', 'data of an error']) {
+        server.act = legacyWith(TOOLS, (res, told) => {
+          sendJson(res, MCP_DOORS[door]?.(told, spell(SECRET)) ?? '')
+        })
+        t.equal((await stage.callTool(bot, 'up.go')).json.error?.code, -32003, `${writer} in ${door}`)
+      }
+      for (const door of ['its own refusal', 'a long refusal', 'a failure in its words']) {
+        stage.upstream.answer = LLM_DOORS[door]?.(spell(SECRET)) ?? (() => void t.fail(door))
+        const { text } = await stage.call(bot, 'POST', '/v1/chat/completions', { body: CHAT })
+        t.match(text, '"reason":"provider_', `${writer} in ${door}`)
+      }
+    }
+  },
+)
+
 await t.test('H1a an honest answer full of escapes is passed on byte for byte', async (t) => {
   const said = JSON.stringify({
     content: [{ type: 'text', text: `{"a":"\\u003d &amp; 100%25 \n ${SECRET.slice(2)}"}` }],
@@ -91,41 +162,6 @@ await t.test('H1a an honest answer full of escapes is passed on byte for byte', 
   server.act = legacyWith(TOOLS, (res, told) => sendJson(res, responding(told, `"result":${said}`)))
   t.match((await stage.callTool(bot, 'up.go')).text, `"result":${said}`)
 })
-
-/** The doors by which what a provider says goes on to a caller. */
-const LLM_DOORS: Readonly<Record<string, (spelled: string) => Answer>> = {
-  'a short answer': (spelled) => (res) => {
-    res.setHeader('content-type', 'application/json').end(`{"choices":[{"text":"${spelled}"}]}`)
-  },
-  'a long answer': (spelled) => (res) => {
-    res.setHeader('content-type', 'application/json').end(`{"a":"${'lorem '.repeat(9000)}","b":"${spelled}"}`)
-  },
-  'an event': (spelled) => (res) => {
-    res.setHeader('content-type', 'text/event-stream').write('data: {"choices":[]}\n\n')
-    res.end(`data: {"choices":[{"delta":{"${spelled}":"x"}}]}\n\ndata: [DONE]\n\n`)
-  },
-  'an event in two writes': (spelled) => async (res) => {
-    const half = Math.floor((spelled.length * 2) / 3)
-    res.setHeader('content-type', 'text/event-stream')
-    await new Promise((resolve) => res.write(`data: {"a":"${spelled.slice(0, half)}`, resolve))
-    await new Promise((resolve) => setImmediate(resolve))
-    res.end(`${spelled.slice(half)}"}\n\ndata: [DONE]\n\n`)
-  },
-  'its own refusal': (spelled) => (res) => {
-    res.writeHead(400, { 'content-type': 'application/json' }).end(`{"error":{"message":"${spelled}"}}`)
-  },
-  'a long refusal': (spelled) => (res) => {
-    res.writeHead(400, { 'content-type': 'application/json' })
-    res.end(`{"error":{"message":"${'\\n'.repeat(100_000)}${spelled}"}}`)
-  },
-  'a failure in its words': (spelled) => (res) => {
-    res.writeHead(500, { 'content-type': 'application/json' }).end(`{"error":{"message":"${spelled}"}}`)
-  },
-  'a header': (spelled) => (res) => {
-    res.setHeader('openai-version', spelled).setHeader('x-request-id', spelled)
-    res.setHeader('content-type', 'application/json').end('{"choices":[]}')
-  },
-}
 
 for (const [writer, spell] of WRITTEN) {
   await t.test(`H1a a provider that echoes its key as ${writer} does not give it away`, async (t) => {

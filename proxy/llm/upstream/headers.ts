@@ -32,7 +32,6 @@ const REQUEST_PREFIX = 'x-stainless-'
 
 /** The headers of a provider's answer that a caller may see (docs/threats.md#threat-12). */
 const RESPONSE_NAMES: ReadonlySet<string> = new Set([
-  'content-encoding',
   'content-type',
   'retry-after',
   'retry-after-ms',
@@ -72,6 +71,8 @@ export interface FixedHeaders {
   readonly callerKey: boolean
   /** Traces of the secrets among these headers, which no answer may quote. */
   readonly traces: SecretTraces
+  /** Traces of shorter ones too, which no header of an answer may quote, and no name of a model. */
+  readonly credentials: SecretTraces
   /** Further headers of callers that the operator lets through; null: none. */
   readonly passes: IsPassedName | null
   /** Further headers of answers that the operator lets through; null: none. */
@@ -103,7 +104,8 @@ export function fixedHeaders(provider: LlmProvider): FixedHeaders {
     callerKey:
       provider.auth === 'passthrough' &&
       !Object.keys(lowerCased(provider.headers)).some((name) => CREDENTIAL_NAMES.has(name)),
-    traces: secretTraces(credentialsIn(provider)),
+    traces: secretTraces(credentialsIn(provider, MIN_KEY)),
+    credentials: secretTraces(credentialsIn(provider, MIN_TRACED_CHARACTERS)),
     passes: passedNames('pass_headers', provider.pass_headers),
     returns: passedNames('pass_answer_headers', provider.pass_answer_headers),
   }
@@ -123,15 +125,15 @@ export function secretsIn({
 }
 
 /**
- * Lists the texts that no answer with content may quote: a header that only says where the caller is, or
+ * Lists the texts of a least length that no answer with content may quote: a header that only says where the caller is, or
  * which version of an API it wants, may well be a subject of a model's text.
  */
-function credentialsIn({ api_key, headers }: LlmProvider): readonly string[] {
+function credentialsIn({ api_key, headers }: LlmProvider, least: number): readonly string[] {
   const carrying = Object.entries(headers).filter(
     ([name, value]) => CREDENTIAL_NAME.test(name) || CREDENTIAL_VALUE.test(value),
   )
   const secrets = secretsIn({ api_key, headers: Object.fromEntries(carrying) })
-  return secrets.filter(({ length }) => length >= MIN_KEY)
+  return secrets.filter(({ length }) => length >= least)
 }
 
 const CREDENTIAL_NAME = /auth|cookie|credential|key|password|secret|token/i
@@ -207,6 +209,23 @@ export function joinHeaders(headers: Record<string, string | string[] | undefine
 export const isJsonAnswer = (headers: UpstreamHeaders): boolean =>
   /^application\/([\w.+-]+\+)?json\s*(;|$)/i.test(headers['content-type'] ?? '')
 
+/**
+ * Tells whether a body is said to be what can be looked into: not compressed, which is never asked for, and
+ * in a code whose first half is ASCII.
+ */
+export function isReadableContent({
+  'content-encoding': encoding,
+  'content-type': type = '',
+}: UpstreamHeaders): boolean {
+  if (encoding !== undefined && !PLAIN.test(encoding)) return false
+  const [, charset] = CHARSET.exec(type) ?? []
+  return charset === undefined || READABLE.test(charset)
+}
+
+const PLAIN = /^[\s,]*(?:identity[\s,]*)?$/i
+const CHARSET = /;\s*charset\s*=\s*["']?([^\s"';]*)/i
+const READABLE = /^(?:utf-?8|(?:us-)?ascii|iso-8859-\d+|iso8859-\d+|latin-?\d|windows-125\d|cp125\d|)$/i
+
 /** Bytes. A JSON answer of no more is handed over whole: so little costs less than its connection does. */
 const MAX_SHORT_ANSWER = 16_384
 
@@ -242,12 +261,30 @@ export function requestIdOf(upstream: UpstreamHeaders): string | null {
   return id !== undefined && /^[\x21-\x7e]{1,128}$/.test(id) ? id : null
 }
 
-/** Leaves out the headers of an answer that quote one of the secrets. */
-export function withoutSecrets(headers: UpstreamHeaders, traces: SecretTraces): UpstreamHeaders {
-  const quotes = (text = ''): boolean => quotesSecret(traces, Buffer.from(text))
-  if (traces.length === 0 || !quotes(Object.values(headers).join('\n'))) return headers
-  return Object.fromEntries(Object.entries(headers).filter(([, value]) => !quotes(value)))
+/** Leaves out those headers of an answer that would be passed on, logged or stored, and quote one of our secrets. */
+export function withoutSecrets(
+  headers: UpstreamHeaders,
+  { credentials, returns }: FixedHeaders,
+): UpstreamHeaders {
+  if (credentials.length === 0) return headers
+  const isDoubtful = (name: string, value = ''): boolean =>
+    value.length >= MIN_TRACED_CHARACTERS &&
+    !PLAIN_TYPE.test(value) &&
+    (RESPONSE_NAMES.has(name) ||
+      RESPONSE_PREFIX.test(name) ||
+      READ_HERE.has(name) ||
+      returns?.(name) === true)
+  const quoting = Object.entries(headers).filter(
+    ([name, value]) => isDoubtful(name, value) && quotesSecret(credentials, Buffer.from(value ?? '')),
+  )
+  if (quoting.length === 0) return headers
+  const names = new Set(quoting.map(([name]) => name))
+  return Object.fromEntries(Object.entries(headers).filter(([name]) => !names.has(name)))
 }
+
+const READ_HERE: ReadonlySet<string> = new Set(['location', 'request-id', 'x-request-id'])
+/** The types of nearly every answer. */
+const PLAIN_TYPE = /^(?:application\/json|text\/event-stream)(?:; ?charset=utf-8)?$/i
 
 /** Returns the names that the caller's `Connection` header forbids to pass on (RFC 9110 §7.6.1). */
 function connectionNames({ connection }: IncomingHttpHeaders): ReadonlySet<string> | null {

@@ -43,7 +43,7 @@ export async function readModelList(request: ModelListRequest): Promise<readonly
   }
   const body = await readWholeBody(answer, MAX_LIST)
   if (body === null) throw new Error(`the model list is longer than ${MAX_LIST} bytes`)
-  if (await runInSlices(quotesSecretSteps(fixed.traces, body), signal))
+  if (await runInSlices(quotesSecretSteps(fixed.credentials, body), signal))
     throw new Error('the model list quotes our key')
   return format.parse(parse(body))
 }

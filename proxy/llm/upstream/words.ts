@@ -4,7 +4,7 @@ import type { ProviderErrorFields } from '../../../plugins/refusal.ts'
 import { quotesSecret, type SecretTraces, secretTraces } from '../../../plugins/secrets/traces.ts'
 import type { LlmOptions } from '../options.ts'
 import { abandonAnswer, discardAnswer, readWholeBody, type UpstreamAnswer } from './answer.ts'
-import { isJsonAnswer, secretsIn } from './headers.ts'
+import { isJsonAnswer, isReadableContent, secretsIn } from './headers.ts'
 
 /**
  * Bytes. A longer text of a failure is replaced by our words. So little costs less than its connection does,
@@ -41,10 +41,12 @@ export async function readProviderWords(
 
 /**
  * Reads an answer that is JSON, by its type or, if that says nothing of the kind, by its text. Resolves with
- * null if it is none, longer than 16 KiB, or does not come within a second. Never rejects.
+ * null if it is none, is said to be compressed, longer than 16 KiB, or does not come within a second. Never
+ * rejects.
  */
 export async function readShortJson(answer: UpstreamAnswer): Promise<Buffer | null> {
-  if (!isJsonAnswer(answer.headers) && !SAYS_NOTHING.test(answer.headers['content-type'] ?? '')) {
+  const mayBeJson = isJsonAnswer(answer.headers) || SAYS_NOTHING.test(answer.headers['content-type'] ?? '')
+  if (!mayBeJson || !isReadableContent(answer.headers)) {
     discardAnswer(answer)
     return null
   }

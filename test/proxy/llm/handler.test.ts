@@ -1,4 +1,5 @@
 import type { Socket } from 'node:net'
+import { brotliCompressSync, deflateRawSync, deflateSync, gzipSync, zstdCompressSync } from 'node:zlib'
 import t from 'tap'
 import { Refusal } from '../../../plugins/refusal.ts'
 import { CallHangup } from '../../../proxy/http/open-calls.ts'
@@ -284,18 +285,111 @@ for (const type of ['text/html', 'text/plain', 'application/jsonp', 'image/png',
   })
 }
 
-await t.test('threat 38 a compressed answer is passed on as it is, labelled, and not unpacked', async (t) => {
-  const { url, seen } = await rawUpstream(t, failing(200, '\u001f\u008b…', { 'content-encoding': 'gzip' }))
-  const reply = await handle([openai(url)], { body: CHAT, headers: { 'accept-encoding': 'gzip, br' } })
-  t.match(seen[0]?.head, /\r\naccept-encoding: identity\r\n/)
-  t.equal(reply.headers?.['content-encoding'], 'gzip')
-  t.equal((await receive(reply)).text, '\u001f\u008b…')
-  t.strictSame(reply.report?.().detail, {
-    upstream_status: 200,
-    attempts: [{ provider: 'openai', status: 200 }],
-    tokens_unknown: 'encoded',
-  })
+await t.test(
+  'threat 38 what was not asked for cannot be read, and is told in our words, not passed',
+  async (t) => {
+    const key = 'sk-up-quoted-in-an-answer-0123456789'
+    const said = JSON.stringify({ error: { message: `no such key: ${key}` }, choices: [] })
+    const utf16 = Buffer.from(said, 'utf16le')
+    const answers: readonly (readonly [string, Buffer, Record<string, string>])[] = [
+      ['gzip', gzipSync(said), { 'content-encoding': 'gzip' }],
+      ['GZIP', gzipSync(said), { 'content-encoding': 'GZIP' }],
+      ['x-gzip', gzipSync(said), { 'content-encoding': 'x-gzip' }],
+      ['deflate', deflateSync(said), { 'content-encoding': 'deflate' }],
+      ['br', brotliCompressSync(said), { 'content-encoding': 'br' }],
+      ['zstd', zstdCompressSync(said), { 'content-encoding': 'zstd' }],
+      ['two, one in the other', gzipSync(brotliCompressSync(said)), { 'content-encoding': 'br, gzip' }],
+      ['identity and gzip', gzipSync(said), { 'content-encoding': 'identity, gzip' }],
+      ['gzip of the wrong label', gzipSync(said), { 'content-encoding': 'identity' }],
+      ['gzip without a label', gzipSync(said), {}],
+      ['br without a label', brotliCompressSync(said), {}],
+      ['deflate without a label', deflateRawSync(said), {}],
+      ['a label without gzip', Buffer.from(said), { 'content-encoding': 'gzip' }],
+      ['UTF-16', utf16, { 'content-type': 'application/json; charset=utf-16le' }],
+      ['UTF-16 with a mark', Buffer.concat([Buffer.from([0xff, 0xfe]), utf16]), {}],
+      ['UTF-32', Buffer.from(said.replaceAll(/./gs, '$&\0\0\0')), {}],
+      ['UTF-7', Buffer.from(said), { 'content-type': 'application/json; charset="UTF-7"' }],
+    ]
+    for (const [name, body, headers] of answers) {
+      for (const status of [200, 400, 429, 500]) {
+        const length = {
+          'content-length': String(body.length),
+          'content-type': 'application/json',
+          ...headers,
+        }
+        const { url, seen } = await rawUpstream(t, (socket) => {
+          socket.write(answer(status, '', length))
+          socket.write(body)
+        })
+        const request = { body: CHAT, headers: { 'accept-encoding': 'gzip, br' } }
+        const error = await refusal([openai(url, { api_key: key })], request)
+        t.match(seen[0]?.head, /\r\naccept-encoding: identity\r\n/)
+        t.match(error.message, /^The (?:answer of the )?provider /, `${name}, ${status}`)
+        t.equal(error.status, status === 400 || status === 429 ? status : 502, `${name}, ${status}`)
+        t.notMatch(JSON.stringify([error.said, error.detail, error.headers]), key)
+      }
+    }
+  },
+)
+
+await t.test('threat 38 a stream that cannot be read is broken off before its first byte', async (t) => {
+  const events = `data: {"choices":[]}\n\ndata: [DONE]\n\n`.repeat(20)
+  for (const body of [gzipSync(events), Buffer.from(events, 'utf16le')]) {
+    const { url } = await rawUpstream(t, (socket) => {
+      socket.write(
+        answer(200, '', { 'content-type': 'text/event-stream', 'content-length': String(body.length) }),
+      )
+      socket.end(body)
+    })
+    const { body: passed } = await handle([openai(url, { api_key: 'k'.repeat(20) })])
+    if (passed === undefined || typeof passed === 'string' || Buffer.isBuffer(passed))
+      throw new Error('no stream')
+    const screened: (Buffer | null | undefined)[] = []
+    for await (const piece of passed.source) screened.push(passed.screen?.push(piece as Buffer))
+    t.same(screened[0], null)
+  }
 })
+
+await t.test('threat 38 an answer that is said to be plain is passed on, in whatever spelling', async (t) => {
+  for (const headers of [
+    { 'content-encoding': 'identity' },
+    { 'content-encoding': 'Identity' },
+    { 'content-encoding': '' },
+    { 'content-type': 'application/json; charset=UTF-8' },
+    { 'content-type': 'application/json;charset="utf8"' },
+    { 'content-type': 'application/problem+json; charset=us-ascii' },
+    { 'content-type': 'application/json; charset=ISO-8859-1' },
+  ]) {
+    const { url } = await rawUpstream(t, failing(200, '{"ok":"é"}', headers))
+    const reply = await handle([openai(url)])
+    t.equal((await receive(reply)).text, '{"ok":"é"}', JSON.stringify(headers))
+    t.notOk('content-encoding' in (reply.headers ?? {}), 'and it is not said again')
+  }
+})
+
+await t.test(
+  'H1a a header that quotes a key, short or spelled otherwise, does not pass, nor into a row',
+  async (t) => {
+    const key = 'sk-short-12+/='
+    for (const quoted of [key, encodeURIComponent(key), Buffer.from(`Bearer ${key}`).toString('base64')]) {
+      for (const status of [200, 400, 429]) {
+        const names = { 'x-request-id': quoted, 'openai-version': `v ${quoted}`, 'x-acme-note': quoted }
+        const body = JSON.stringify({
+          model: quoted,
+          service_tier: quoted,
+          usage: { prompt_tokens: 1, completion_tokens: 2 },
+        })
+        const { url } = await rawUpstream(t, failing(status, status === 200 ? body : '{}', names))
+        const file = openai(url, { api_key: key, pass_answer_headers: ['x-acme-note'] })
+        const told = await handle([file]).catch((error: unknown) => error as Refusal)
+        t.notMatch(
+          JSON.stringify([told.headers, typeof told.report === 'function' ? told.report() : told.report]),
+          quoted,
+        )
+      }
+    }
+  },
+)
 
 await t.test('F-14 nobody there is 502, silence is 504', async (t) => {
   t.match(await refusal([openai(await nobody())]), { reason: 'provider_unreachable', status: 502 })
