@@ -12,6 +12,10 @@ import {
 
 /** Bytes. A member's value that is longer is left out, and {@link TOO_LONG} stands for it. */
 const MAX_VALUE = 16_384
+/** Bytes. Further values are left out likewise. */
+const MAX_KEPT = 131_072
+/** The objects of an array that are kept apart; of further ones the last. */
+const MAX_OBJECTS = 64
 /** Bytes. A longer name, escapes included, is none that is looked for. */
 const MAX_NAME = 128
 const SPACE = 0x20
@@ -41,16 +45,17 @@ interface PickFrame {
   readonly beginnings: ReadonlySet<number>
   /** The depth within it. */
   readonly level: number
-  readonly isArray: boolean
+  /** The finds in the objects of an array; null for an object. */
+  readonly objects: PickedTexts[] | null
   /** The texts of the members that were found, or what was found within them. */
   readonly found: PickedTexts
 }
 
-type PickedTexts = Map<string, string | PickedTexts | typeof TOO_LONG>
+type PickedTexts = Map<string, string | PickedTexts | readonly PickedTexts[] | typeof TOO_LONG>
 
 /**
  * Picks members out of a JSON object that comes in pieces, however long it is, and keeps nothing else. If one
- * stands twice the last counts; the objects of an array count as one. Looks at each byte once. Does NOT check
+ * stands twice the last counts. Looks at each byte once. Does NOT check
  * the grammar.
  */
 export class MemberPicker {
@@ -68,12 +73,14 @@ export class MemberPicker {
   /** True: after the colon of a member. */
   #valued = false
   readonly #value = new ByteCollector(MAX_VALUE)
+  /** Bytes of the values that were found. */
+  #kept = 0
   /** True once nothing more counts: the object has ended, or there is none. */
   #over = false
   #isWhole = false
 
   constructor(members: PickedMembers) {
-    this.#root = frameOf(members, 1, false)
+    this.#root = frameOf(members, 1, null)
     this.#top = this.#root
   }
 
@@ -103,7 +110,7 @@ export class MemberPicker {
       if (byte === QUOTE) {
         this.#quoted = true
         this.#slashed = false
-        if (this.#depth === this.#top.level && !this.#valued && !this.#top.isArray) {
+        if (this.#depth === this.#top.level && !this.#valued && !this.#top.objects) {
           this.#name = ''
           this.#reading = 'name'
           from = at + 1
@@ -161,10 +168,15 @@ export class MemberPicker {
       else this.#name += bytes.toString('latin1', from, to)
     } else {
       this.#value.add(bytes.subarray(from, to))
-      if (next === 'nothing')
-        this.#top.found.set(this.#name, this.#value.closed ? TOO_LONG : this.#value.bytes().toString())
+      if (next === 'nothing') this.#found()
     }
     this.#reading = next
+  }
+
+  #found(): void {
+    this.#kept += this.#value.length
+    const isLong = this.#value.closed || this.#kept > MAX_KEPT
+    this.#top.found.set(this.#name, isLong ? TOO_LONG : this.#value.bytes().toString())
   }
 
   #isOther(bytes: Buffer, from: number, to: number): boolean {
@@ -178,12 +190,12 @@ export class MemberPicker {
 
   /** Follows a byte that is in no text. Returns true if a value that is kept begins after it. */
   #structure(byte: number): boolean {
-    const { level, isArray } = this.#top
+    const { level, objects } = this.#top
     if (byte === OPEN_BRACE || byte === OPEN_BRACKET) this.#open(byte)
     else if (byte === CLOSE_BRACE || byte === CLOSE_BRACKET) this.#close()
     else if (this.#depth === 0) this.#over = true
     else if (this.#depth === level && byte === COMMA) this.#valued = false
-    else if (this.#depth === level && byte === COLON && !this.#valued && !isArray) return this.#begin()
+    else if (this.#depth === level && byte === COLON && !this.#valued && !objects) return this.#begin()
     return false
   }
 
@@ -203,23 +215,30 @@ export class MemberPicker {
   }
 
   #open(byte: number): void {
-    const { level, isArray, members, found } = this.#top
+    const { level, objects } = this.#top
     const isLevel = this.#depth === level
     this.#depth += 1
     if (this.#depth === 1) {
       this.#over = byte !== OPEN_BRACE
       this.#isWhole = this.#over
-      return
-    }
-    if (!isLevel || this.#reading === 'value') return
-    if (isArray) {
-      if (byte === OPEN_BRACE) this.#enter({ ...this.#top, level: level + 1, isArray: false, members, found })
-      return
-    }
-    const inner = this.#valued ? this.#member() : undefined
-    if (!inner) return
-    const frame = frameOf(inner, level + 1, byte === OPEN_BRACKET)
-    found.set(this.#name, frame.found)
+    } else if (!isLevel || this.#reading === 'value') return
+    else if (objects) this.#openObject(byte, objects)
+    else if (this.#valued) this.#openMember(byte)
+  }
+
+  #openObject(byte: number, objects: PickedTexts[]): void {
+    if (byte !== OPEN_BRACE) return
+    const frame: PickFrame = { ...this.#top, level: this.#depth, objects: null, found: new Map() }
+    if (objects.length === MAX_OBJECTS) objects.pop()
+    objects.push(frame.found)
+    this.#enter(frame)
+  }
+
+  #openMember(byte: number): void {
+    const members = this.#member()
+    if (!members) return
+    const frame = frameOf(members, this.#depth, byte === OPEN_BRACKET ? [] : null)
+    this.#top.found.set(this.#name, frame.objects ?? frame.found)
     this.#enter(frame)
   }
 
@@ -243,11 +262,11 @@ export class MemberPicker {
 
 const beginningOf = (length: number, first: number): number => length * 256 + first
 
-const frameOf = (members: PickedMembers, level: number, isArray: boolean): PickFrame => ({
+const frameOf = (members: PickedMembers, level: number, objects: PickedTexts[] | null): PickFrame => ({
   members,
   beginnings: new Set(Object.keys(members).map((name) => beginningOf(name.length, name.charCodeAt(0)))),
   level,
-  isArray,
+  objects,
   found: new Map(),
 })
 
@@ -271,12 +290,13 @@ const isBracket = (byte: number): boolean =>
   byte === OPEN_BRACE || byte === OPEN_BRACKET || byte === CLOSE_BRACE || byte === CLOSE_BRACKET
 
 const objectOf = (found: PickedTexts): unknown =>
-  Object.fromEntries(
-    [...found].map(([name, value]) => {
-      if (value === TOO_LONG) return [name, TOO_LONG]
-      return [name, typeof value === 'string' ? parseText(value) : objectOf(value)]
-    }),
-  )
+  Object.fromEntries([...found].map(([name, value]) => [name, pickedValue(value)]))
+
+function pickedValue(value: Parameters<PickedTexts['set']>[1]): unknown {
+  if (typeof value === 'string') return parseText(value)
+  if (value === TOO_LONG) return value
+  return value instanceof Map ? objectOf(value) : value.map(objectOf)
+}
 
 function unescaped(name: string): string {
   const text = parseText(`"${name}"`)

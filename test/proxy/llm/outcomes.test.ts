@@ -39,7 +39,7 @@ type Close = (res: ServerResponse) => void
 const end: Close = (res) => void res.end()
 /** Without the last chunk. */
 const reset: Close = (res) => void setImmediate(() => res.socket?.resetAndDestroy())
-const close: Close = (res) => void res.socket?.destroySoon()
+const close: Close = (res) => res.socket?.destroySoon()
 
 interface Asked {
   readonly id: string

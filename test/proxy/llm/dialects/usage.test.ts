@@ -276,3 +276,106 @@ await t.test('row 23 of the statements in one piece the first ones and the last 
   t.same(readOpenai(SSE, [first, many, stated({ completion_tokens: 3 })]).tokens, { input: 7, output: 3 })
   t.end()
 })
+
+/** Members that count, next to others of any name, and texts with quotes, escapes and brackets in them. */
+const member = fc.constantFrom(
+  'usage',
+  'model',
+  'choices',
+  'response',
+  'error',
+  'status',
+  'message',
+  'x',
+  'us"age',
+)
+const number = fc.oneof(fc.nat(), fc.constantFrom(-1, 1.5, 1e300, '7', null))
+const usageStated = fc.record(
+  { prompt_tokens: number, completion_tokens: number, x: fc.string() },
+  { requiredKeys: [] },
+)
+const { value: anything } = fc.letrec((tie) => ({
+  value: fc.oneof(
+    { maxDepth: 4 },
+    fc.string(),
+    fc.constantFrom('"}],\\', '\\"', 'usage', '\\'.repeat(40), 'x'.repeat(50)),
+    number,
+    usageStated,
+    fc.array(tie('value')),
+    fc.dictionary(member, tie('value')),
+  ),
+}))
+const document = fc.record({
+  usage: usageStated,
+  x: anything,
+  choices: anything,
+  response: anything,
+  y: anything,
+})
+
+await t.test('§3 a document is read alike, short or long, whole or in pieces, plain or in an event', (t) => {
+  const long = 'x'.repeat(70_000)
+  const readingOf = (type: string, text: string, cuts: readonly number[]) => {
+    const tap = answerTap(openai, type)
+    const bytes = Buffer.from(text)
+    const edges = [0, ...cuts.map((cut) => cut % bytes.length).toSorted((a, b) => a - b), bytes.length]
+    for (const [index, edge] of edges.slice(1).entries()) tap.observe(bytes.subarray(edges[index], edge))
+    const { usage, tokensUnknown } = tap.read(tap.isWhole(true))
+    return { ...usage, tokensUnknown }
+  }
+  fc.assert(
+    fc.property(document, fc.array(fc.nat()), ({ x, y, ...stated }, cuts) => {
+      const wanted = readingOf('application/json', JSON.stringify({ x, ...stated, y }), [])
+      const escaped = JSON.stringify({ x, ...stated, y, long }).replace('"usage":', '"\\u0075s\\u0061ge":')
+      for (const text of [
+        JSON.stringify({ x, ...stated, y, long }),
+        JSON.stringify({ long, x, ...stated, y }, null, 2),
+        escaped,
+      ]) {
+        t.same(readingOf('application/json', text, cuts), wanted)
+        const lines = text.split('\n').map((line) => `data: ${line}`)
+        for (const newline of ['\n', '\r\n', '\r']) {
+          const event = [': a', 'event: x', ...lines, '', 'data: [DONE]', '', ''].join(newline)
+          t.same(readingOf(SSE, `\uFEFF${event}`, cuts), wanted)
+        }
+      }
+    }),
+    { numRuns: 60 },
+  )
+  t.end()
+})
+
+await t.test('§3 the line ends of a stream may be of every kind, and be cut anywhere', (t) => {
+  for (const newline of ['\r\n', '\r', '\n']) {
+    const bytes = Buffer.from(`\uFEFF${CHAT}`.replaceAll('\n', newline))
+    for (const size of [1, 2, 3, 5, 7, 1_000]) {
+      const chunks = Array.from({ length: Math.ceil(bytes.length / size) }, (_, i) =>
+        bytes.subarray(i * size, (i + 1) * size),
+      )
+      t.same(readOpenai(SSE, chunks), CHAT_USAGE, `${JSON.stringify(newline)} by ${size}`)
+    }
+  }
+  t.end()
+})
+
+await t.test('A3 an answer of 100 MB keeps little, and is counted at its end', (t) => {
+  const piece = Buffer.alloc(65_536, 'iVBORw0KGgo=')
+  const before = process.memoryUsage()
+  const tap = answerTap(openai, SSE)
+  tap.observe(
+    Buffer.from('event: response.completed\ndata: {"type":"response.completed","response":{"output":"'),
+  )
+  let worst = 0
+  for (let made = 0; made < 1_600; made += 1) {
+    const { user } = process.cpuUsage()
+    tap.observe(piece)
+    worst = Math.max(worst, process.cpuUsage().user - user)
+  }
+  const { external, arrayBuffers } = process.memoryUsage()
+  t.ok(external + arrayBuffers - before.external - before.arrayBuffers < 2 * MIB, 'nothing of it is kept')
+  t.ok(worst < 20_000, `${worst / 1_000} ms for a piece`)
+  tap.observe(Buffer.from('","usage":{"input_tokens":7,"output_tokens":9}}}\n\n'))
+  t.ok(tap.isWhole(false))
+  t.same(tap.usage(), { tokens: { input: 7, output: 9 } })
+  t.end()
+})
