@@ -6,17 +6,18 @@ import { isModelListReadable, type ModelCatalogue } from './catalogue.ts'
 import type { ListedModel, ModelListFormat, OfferedModel } from './dialects/dialect.ts'
 import { DIALECTS } from './dialects/registry.ts'
 import type { LlmOptions, LlmProvider } from './options.ts'
-import { compileGlob } from './routing.ts'
+import { compileGlob, modelNameFault, providersOf } from './routing.ts'
 
 /** A list is an aid: nobody waits longer for the first one of a provider. ms. */
 const MAX_WAIT_MS = 3_000
 
+/** A provider that can be called, and its models. */
 interface ListedProvider {
   readonly provider: LlmProvider
   /** The models that the operator's file names itself: aliases, and patterns without a star. */
-  readonly named: readonly OfferedModel[]
-  /** Tells if a call of the model would reach this provider. */
-  readonly serves: (model: string) => boolean
+  readonly named: readonly ListedModel[]
+  /** Tells if a pattern of its own matches. */
+  readonly matches: (model: string) => boolean
 }
 
 export interface ModelHandlers {
@@ -36,20 +37,20 @@ export interface ModelHandlers {
 export function modelHandlers(options: LlmOptions, catalogue: ModelCatalogue): ModelHandlers {
   const listed = options.providers
     .filter((provider) => provider.auth === 'passthrough' || isModelListReadable(provider))
-    .map((provider) => prepare(provider, options.default_provider))
+    .map(prepare)
   const readable = listed.map(({ provider }) => provider).filter(isModelListReadable)
-  const modelsOf = (provider: LlmProvider): readonly ListedModel[] =>
-    isModelListReadable(provider) ? catalogue.of(provider).models : []
+  const offer = modelOffer(options, listed)
+  const present = async (): Promise<ModelOffer> => {
+    await firstReadings(readable, catalogue)
+    return offer(listed.map(({ provider }) => catalogue.of(provider).models))
+  }
   return {
-    list: async ({ headers }) => {
-      await firstReadings(readable, catalogue)
-      const models = uniqueById(listed.flatMap((one) => offeredModels(one, modelsOf(one.provider))))
-      return jsonReply(200, formatFor(headers).render(models))
+    list: async ({ headers, query }) => {
+      const { byId } = await present()
+      return jsonReply(200, formatFor(headers).render([...byId.values()], query))
     },
     get: async ({ headers, params }) => {
-      await firstReadings(readable, catalogue)
-      const id = Object.values(params).join('/')
-      const model = findPrefixedModel(listed, id, modelsOf) ?? findUnprefixedModel(listed, id, modelsOf)
+      const model = (await present()).find(Object.values(params).join('/'))
       if (!model) throw new Refusal('model_not_found')
       return jsonReply(200, formatFor(headers).renderOne(model))
     },
@@ -61,55 +62,81 @@ function formatFor(headers: Arrival['headers']): ModelListFormat {
   return (DIALECTS.find((dialect) => dialect.models.isExpected(headers)) ?? first).models
 }
 
-type ModelsOf = (provider: LlmProvider) => readonly ListedModel[]
-
-/** Finds `provider/model`, as calls are routed: the prefix alone says whom they reach. */
-function findPrefixedModel(
-  listed: readonly ListedProvider[],
-  id: string,
-  modelsOf: ModelsOf,
-): OfferedModel | undefined {
-  const [name = ''] = id.split('/', 1)
-  const one = listed.find(({ provider }) => provider.name === name)
-  if (!one) return undefined
-  const rest = id.slice(name.length + 1)
-  const model = [...one.named, ...modelsOf(one.provider)].find((each) => each.id === rest)
-  return model && { ...model, id, provider: name }
+/** The models that calls would reach by now. */
+interface ModelOffer {
+  /** The list, in its order. */
+  readonly byId: ReadonlyMap<string, OfferedModel>
+  /** Finds one of them, or one by the prefix of its provider. */
+  readonly find: (id: string) => OfferedModel | undefined
 }
 
-/** Finds a model by its own name: of the first provider that serves it. */
-function findUnprefixedModel(
+/** Lists the models of each provider that can be called, in the order of the providers. */
+type ProviderLists = readonly (readonly ListedModel[])[]
+
+/**
+ * Makes the function that turns the providers' lists into what is offered. It asks the routing of calls for
+ * each name, once for each change of a list.
+ */
+function modelOffer(
+  options: LlmOptions,
   listed: readonly ListedProvider[],
-  id: string,
-  modelsOf: ModelsOf,
-): OfferedModel | undefined {
-  for (const one of listed) {
-    const models = modelsOf(one.provider).filter((each) => each.id === id)
-    const [model] = offeredModels(one, models).filter((each) => each.id === id)
-    if (model) return model
+): (lists: ProviderLists) => ModelOffer {
+  const route = providersOf(options)
+  const indexOf = new Map(listed.map(({ provider }, index) => [provider, index]))
+  /** The place in `listed` of the provider that a call of the name reaches, or -1. */
+  const reachedBy = (id: string): number =>
+    route(id)
+      .map((provider) => indexOf.get(provider) ?? -1)
+      .find((index) => index >= 0) ?? -1
+  let kept: { readonly lists: ProviderLists; readonly offer: ModelOffer } | null = null
+  return (lists) => {
+    if (kept?.lists.every((list, index) => list === lists[index])) return kept.offer
+    const own = listed.map(({ named }, index) => uniqueById([...named, ...(lists[index] ?? [])]))
+    /** True: nobody knows what else it has, so a name that it is asked for may well be right. */
+    const mayHave = (index: number, model: string): boolean =>
+      lists[index]?.length === 0 && listed[index]?.matches(model) === true
+    const byId = new Map<string, OfferedModel>()
+    for (const [index, { provider, named, matches }] of listed.entries()) {
+      for (const model of own[index]?.values() ?? []) {
+        const { id } = model
+        const reached = reachedBy(id)
+        // A call of a name that begins with its own provider's means what follows.
+        const isOwn = reached === index && !id.startsWith(`${provider.name}/`)
+        const isServed = reached === index || matches(id) || named.some((each) => each.id === id)
+        if (!isServed || (reached !== index && own[reached]?.has(id))) continue
+        // The name alone would reach somebody else, or nobody: the prefix says who has it.
+        const offered = isOwn || mayHave(reached, id) ? id : `${provider.name}/${id}`
+        if (modelNameFault(offered) !== null || byId.has(offered)) continue
+        byId.set(offered, { ...model, id: offered, provider: provider.name })
+      }
+    }
+    const find = (id: string): OfferedModel | undefined => {
+      const offered = byId.get(id)
+      if (offered) return offered
+      const index = reachedBy(id)
+      const provider = listed[index]?.provider
+      if (!provider) return undefined
+      const prefix = `${provider.name}/`
+      const name = id.startsWith(prefix) ? id.slice(prefix.length) : id
+      const model = name === id ? undefined : own[index]?.get(name)
+      if (model) return { ...model, id, provider: provider.name }
+      return mayHave(index, name) ? { id, name: id, created: 0, provider: provider.name } : undefined
+    }
+    kept = { lists, offer: { byId, find } }
+    return kept.offer
   }
-  return undefined
 }
 
-function prepare(provider: LlmProvider, fallback: string | undefined): ListedProvider {
-  const { name, models, aliases } = provider
+function prepare(provider: LlmProvider): ListedProvider {
+  const { models, aliases } = provider
   const ids = [...Object.keys(aliases), ...models.filter((pattern) => !pattern.includes('*'))]
-  const everything = models.length === 0 && name === fallback
   const patterns = models.map(compileGlob)
   return {
     provider,
-    named: ids.map((id) => ({ id, name: id, created: 0, provider: name })),
-    serves: (model) => everything || patterns.some((matches) => matches(model)),
+    named: ids.map((id) => ({ id, name: id, created: 0 })),
+    matches: (model) => patterns.some((matches) => matches(model)),
   }
 }
-
-const offeredModels = (
-  { provider, named, serves }: ListedProvider,
-  models: readonly ListedModel[],
-): readonly OfferedModel[] => [
-  ...named,
-  ...models.filter(({ id }) => serves(id)).map((model) => ({ ...model, provider: provider.name })),
-]
 
 async function firstReadings(providers: readonly LlmProvider[], catalogue: ModelCatalogue): Promise<void> {
   const pending = providers
@@ -121,9 +148,9 @@ async function firstReadings(providers: readonly LlmProvider[], catalogue: Model
   })
 }
 
-/** Keeps the first provider that serves a model: the one that a call would reach. */
-function uniqueById(models: readonly OfferedModel[]): readonly OfferedModel[] {
-  const byId = new Map<string, OfferedModel>()
+/** Keeps the first of each id. */
+function uniqueById(models: readonly ListedModel[]): ReadonlyMap<string, ListedModel> {
+  const byId = new Map<string, ListedModel>()
   for (const model of models) if (!byId.has(model.id)) byId.set(model.id, model)
-  return [...byId.values()]
+  return byId
 }

@@ -97,7 +97,7 @@ const anthropicModel = z.strictObject({
 })
 const anthropicList = z.strictObject({
   data: z.array(anthropicModel),
-  has_more: z.literal(false),
+  has_more: z.boolean(),
   first_id: z.string().nullable(),
   last_id: z.string().nullable(),
 })
@@ -113,6 +113,11 @@ export const MODELS: RouteDoc = {
   summary: 'Lists the models that calls would reach.',
   caller: 'principal',
   headers: LIST_HEADERS,
+  query: z.looseObject({
+    limit: z.string().exactOptional(),
+    after_id: z.string().exactOptional(),
+    before_id: z.string().exactOptional(),
+  }),
   answers: {
     200: { description: 'The models.', content: [{ schema: z.union([openaiList, anthropicList]) }] },
   },

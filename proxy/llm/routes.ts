@@ -35,6 +35,12 @@ export function llmRoutes<Call extends LlmFacts & DecisionFacts, Known extends A
     withRouteDoc(openRoute('GET', path, pipelines.models, get, anonymous), MODEL)
   const lists = ['/v1/models', '/v1/egress/models']
   // An id may hold slashes: `provider/model`, and a model of that name by its maker.
-  const ids = ['{id}', '{provider}/{id}', '{provider}/{maker}/{id}']
+  const ids = [
+    '{id}',
+    '{provider}/{id}',
+    '{provider}/{maker}/{id}',
+    '{provider}/{maker}/{family}/{id}',
+    '{provider}/{maker}/{family}/{series}/{id}',
+  ]
   return [...calls, ...lists.map(models), ...lists.flatMap((list) => ids.map((id) => model(`${list}/${id}`)))]
 }

@@ -43,15 +43,20 @@ export function llmCall(endpoint: LlmEndpoint): Plugin<Arrival & JsonBody, LlmCa
 
 function readModel(value: unknown): string {
   if (typeof value !== 'string' || value === '') throw malformed('model must be a non-empty string.')
-  // A lone surrogate would stop the ledger, which stores UTF-8; a control character would reach logs.
-  if (value.length > 256 || !value.isWellFormed() || /\p{Cc}/u.test(value)) {
-    throw malformed('model must be at most 256 characters, none of them a control character.')
-  }
-  // Some readers cut them off.
-  if (value.trim() !== value) throw malformed('model must not begin or end with a blank.')
-  // A LiteLLM proxy runs each of a list.
-  if (value.includes(',')) throw malformed('model must name one model, without a comma.')
+  const fault = modelNameFault(value)
+  if (fault !== null) throw malformed(fault)
   return value
+}
+
+/** Returns the reason why no call can name a model so, or null. */
+export function modelNameFault(name: string): string | null {
+  // A lone surrogate would stop the ledger, which stores UTF-8; a control character would reach logs.
+  if (name.length > 256 || !name.isWellFormed() || /\p{Cc}/u.test(name))
+    return 'model must be at most 256 characters, none of them a control character.'
+  // Some readers cut them off.
+  if (name.trim() !== name) return 'model must not begin or end with a blank.'
+  // A LiteLLM proxy runs each of a list.
+  return name.includes(',') ? 'model must name one model, without a comma.' : null
 }
 
 /** Null counts as false, as it does for the vendors. */

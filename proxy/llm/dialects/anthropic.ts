@@ -53,15 +53,19 @@ export const anthropic: Dialect<'anthropic'> = {
   query: ['beta'],
   models: {
     upstreamPath: '/models?limit=1000',
+    cursor: 'after_id',
     parse: parseModelList,
     isExpected: (headers) => headers['anthropic-version'] !== undefined,
     renderOne: modelOf,
-    render: (models) => ({
-      data: models.map(modelOf),
-      has_more: false,
-      first_id: models.at(0)?.id ?? null,
-      last_id: models.at(-1)?.id ?? null,
-    }),
+    render: (models, query = '') => {
+      const { page, hasMore } = pageOf(models, query)
+      return {
+        data: page.map(modelOf),
+        has_more: hasMore,
+        first_id: page.at(0)?.id ?? null,
+        last_id: page.at(-1)?.id ?? null,
+      }
+    },
   },
   usage: {
     // The event message_start.
@@ -82,6 +86,26 @@ export const anthropic: Dialect<'anthropic'> = {
     lastEvents: ['message_stop'],
     finishes: ['delta.stop_reason'],
   },
+}
+
+/** Returns the part that a caller asks for: all, unless it says after which one, before which, or how many. */
+function pageOf(
+  models: readonly OfferedModel[],
+  query: string,
+): { readonly page: readonly OfferedModel[]; readonly hasMore: boolean } {
+  if (query === '') return { page: models, hasMore: false }
+  const params = new URLSearchParams(query)
+  const [after, before] = [params.get('after_id'), params.get('before_id')]
+  const limit = Number(params.get('limit')) || models.length
+  const start = after === null ? 0 : models.findIndex(({ id }) => id === after) + 1
+  if (after !== null && start === 0) return { page: [], hasMore: false }
+  const end = before === null ? models.length : models.findIndex(({ id }) => id === before)
+  if (end < 0) return { page: [], hasMore: false }
+  const between = models.slice(start, end)
+  const count = Math.max(1, limit)
+  // Before an id: those that stand next to it.
+  const page = before !== null && after === null ? between.slice(-count) : between.slice(0, count)
+  return { page, hasMore: page.length < between.length }
 }
 
 /** RFC 3339 without fractions, as the API states it. A date out of range is none. */

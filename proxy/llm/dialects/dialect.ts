@@ -96,6 +96,8 @@ export interface OfferedModel extends ListedModel {
 export interface ModelListFormat {
   /** Appended to the provider's base_url: path and query of its list. */
   readonly upstreamPath: string
+  /** The parameter that asks for the page after an id, if the provider says that it has more. */
+  readonly cursor: string
   /** Reads the provider's answer. Throws if it is no list. Does NOT bound its length: the catalogue does. */
   readonly parse: (answer: unknown) => readonly ListedModel[]
   /**
@@ -104,8 +106,8 @@ export interface ModelListFormat {
   readonly isExpected: (headers: IncomingHttpHeaders) => boolean
   /** Renders the answer to GET /v1/models/{id}. */
   readonly renderOne: (model: OfferedModel) => unknown
-  /** Renders the answer to GET /v1/models. */
-  readonly render: (models: readonly OfferedModel[]) => unknown
+  /** Renders the answer to GET /v1/models. `query`: of the request, for a dialect that has pages. */
+  readonly render: (models: readonly OfferedModel[], query?: string) => unknown
 }
 
 /** The kinds of counted tokens, as outcome rows name them. */

@@ -1,18 +1,39 @@
 import { isObject } from '../../../db/support/json.ts'
 import type { ListedModel } from './dialect.ts'
 
-/** Reads `{"data": [{"id": …}]}`, the list of both vendors and their imitators. Throws if `data` is none. */
+/**
+ * Reads `{"data": [{"id": …}]}`, the list of both vendors, and what imitators send in its place: `models`, a bare
+ * list, names alone, or null if there are none. Leaves out the entries that name nothing. Throws if the answer
+ * has no list.
+ */
 export function parseModelList(answer: unknown): readonly ListedModel[] {
-  const data = isObject(answer) ? answer.data : null
-  if (!Array.isArray(data)) throw new Error('the model list has no data')
-  return data.flatMap(parseModel)
+  const list = listIn(answer)
+  if (!Array.isArray(list)) throw new Error('the model list has no data')
+  return list.flatMap(parseModel)
+}
+
+function listIn(answer: unknown): unknown {
+  if (!isObject(answer)) return answer
+  const { data, models } = answer
+  if (Array.isArray(data)) return data
+  return models ?? (data === null ? [] : undefined)
 }
 
 function parseModel(entry: unknown): readonly ListedModel[] {
+  if (typeof entry === 'string') return entry === '' ? [] : [{ id: entry, name: entry, created: 0 }]
   if (!isObject(entry)) return []
-  const { id, display_name: name, created, created_at: createdAt } = entry
-  if (typeof id !== 'string' || id === '') return []
-  return [{ id, name: typeof name === 'string' ? name : id, created: secondsOf(created ?? createdAt) }]
+  const { display_name: name, created, created_at: createdAt } = entry
+  const id = [entry.id, entry.model, entry.name, entry.slug].find(
+    (text): text is string => typeof text === 'string' && text !== '',
+  )
+  if (id === undefined) return []
+  return [
+    {
+      id,
+      name: typeof name === 'string' && name !== '' ? name : id,
+      created: secondsOf(created ?? createdAt),
+    },
+  ]
 }
 
 /** OpenAI states seconds, Anthropic a date. */

@@ -74,6 +74,7 @@ export const openai: Dialect<'openai'> = {
   query: ['api-version'],
   models: {
     upstreamPath: '/models',
+    cursor: 'after',
     parse: parseModelList,
     // The form for a caller who says nothing.
     isExpected: () => false,

@@ -1,8 +1,9 @@
+import { isObject } from '../../../db/support/json.ts'
 import { hangupFromSignal } from '../../../plugins/hangup.ts'
 import type { CatalogPermit } from '../../../plugins/permit.ts'
 import { quotesSecretSteps } from '../../../plugins/secrets/traces.ts'
 import { runInSlices } from '../../../plugins/turns.ts'
-import type { ListedModel } from '../dialects/dialect.ts'
+import type { ListedModel, ModelListFormat } from '../dialects/dialect.ts'
 import { DIALECT_BY_NAME } from '../dialects/registry.ts'
 import type { LlmProvider } from '../options.ts'
 import { discardAnswer, readWholeBody } from './answer.ts'
@@ -10,8 +11,9 @@ import type { LlmUpstream } from './client.ts'
 import { fixedHeaders, providerRequestHeaders } from './headers.ts'
 import { timeoutsOf, urlAtProvider } from './provider.ts'
 
-/** Bytes. */
+/** Bytes, of all pages. */
 const MAX_LIST = 4 * 1024 * 1024
+const MAX_PAGES = 20
 
 export interface ModelListRequest {
   readonly permit: CatalogPermit
@@ -21,17 +23,51 @@ export interface ModelListRequest {
 }
 
 /**
- * Reads a provider's list of models, with the provider's own key. Rejects if the answer is no list, or longer
- * than 4 MiB; no message quotes the answer, which may quote our key.
+ * Reads a provider's list of models, page by page, with the provider's own key. Rejects if the first answer is
+ * no list, or longer than 4 MiB; a later page that is none ends the list. No message quotes an answer, which
+ * may quote our key.
  */
 export async function readModelList(request: ModelListRequest): Promise<readonly ListedModel[]> {
-  const { permit, provider, upstream, signal } = request
-  const format = DIALECT_BY_NAME[provider.dialect].models
+  const { models: format } = DIALECT_BY_NAME[request.provider.dialect]
+  const first = await readPage(request, format.upstreamPath, MAX_LIST)
+  const models = [...format.parse(first.answer)]
+  let left = MAX_LIST - first.length
+  let cursor = cursorIn(first.answer)
+  for (let page = 1; cursor !== null && page < MAX_PAGES && left > 0; page += 1) {
+    const path = `${format.upstreamPath}${format.upstreamPath.includes('?') ? '&' : '?'}${format.cursor}=${encodeURIComponent(cursor)}`
+    const next = await readPage(request, path, left).catch(() => null)
+    const more = next === null ? [] : parsedOrNone(format, next.answer)
+    if (next === null || more.length === 0) break
+    models.push(...more)
+    left -= next.length
+    const following = cursorIn(next.answer)
+    cursor = following === cursor ? null : following
+  }
+  return models
+}
+
+function parsedOrNone({ parse: read }: ModelListFormat, answer: unknown): readonly ListedModel[] {
+  try {
+    return read(answer)
+  } catch {
+    return []
+  }
+}
+
+/** Returns the id after which a list goes on, or null. */
+const cursorIn = (answer: unknown): string | null =>
+  isObject(answer) && answer.has_more === true && typeof answer.last_id === 'string' ? answer.last_id : null
+
+async function readPage(
+  { permit, provider, upstream, signal }: ModelListRequest,
+  path: string,
+  limit: number,
+): Promise<{ readonly answer: unknown; readonly length: number }> {
   const fixed = fixedHeaders(provider)
   const answer = await upstream.call({
     permit,
     method: 'GET',
-    url: urlAtProvider(provider, format.upstreamPath),
+    url: urlAtProvider(provider, path),
     headers: providerRequestHeaders(fixed, { accept: 'application/json' }, null),
     body: [],
     timeouts: timeoutsOf(provider),
@@ -41,16 +77,19 @@ export async function readModelList(request: ModelListRequest): Promise<readonly
     discardAnswer(answer)
     throw new Error(`the model list was answered with ${answer.status}`)
   }
-  const body = await readWholeBody(answer, MAX_LIST)
+  const body = await readWholeBody(answer, limit)
   if (body === null) throw new Error(`the model list is longer than ${MAX_LIST} bytes`)
   if (await runInSlices(quotesSecretSteps(fixed.credentials, body), signal))
     throw new Error('the model list quotes our key')
-  return format.parse(parse(body))
+  return { answer: parse(body), length: body.length }
 }
+
+// Leaves out a byte order mark.
+const UTF8 = new TextDecoder()
 
 function parse(body: Buffer): unknown {
   try {
-    return JSON.parse(body.toString('utf8'))
+    return JSON.parse(UTF8.decode(body))
   } catch {
     // The parser's message quotes the text.
     throw new Error('the model list is no JSON')

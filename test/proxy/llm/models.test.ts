@@ -1,7 +1,10 @@
-import t from 'tap'
-import { catalogueStage } from '../../support/llm/catalogue.ts'
-import { anthropic, openai } from '../../support/llm/facts.ts'
-import { answer, rawUpstream } from '../../support/llm/upstreams.ts'
+import t, { type Test } from 'tap'
+import { modelNameFault, providersOf } from '../../../proxy/llm/routing.ts'
+import { hasCredentials } from '../../../proxy/llm/upstream/headers.ts'
+import { type Json, testGateway } from '../../support/gateway.ts'
+import { type CatalogueStage, catalogueStage } from '../../support/llm/catalogue.ts'
+import { anthropic, openai, options } from '../../support/llm/facts.ts'
+import { answer, nobody, rawUpstream } from '../../support/llm/upstreams.ts'
 import { refused } from '../../support/refused.ts'
 
 const OPENAI_LIST = JSON.stringify({
@@ -164,6 +167,219 @@ await t.test('threat 38 a list is cut at 10,000 models, and an id or a name at 2
   t.equal(data.length, 10_000)
   t.strictSame([data[0].id, data[0].display_name.length], ['m0', 256])
 })
+
+const list = (...ids: readonly string[]) => JSON.stringify({ data: ids.map((id) => ({ id })) })
+
+/** Every listed name reaches the provider that it is listed for, by the routing of calls, and can be gotten. */
+async function agrees(t: Test, stage: CatalogueStage, ...file: Parameters<typeof options>): Promise<void> {
+  const route = providersOf(options(...file))
+  for (const { id, owned_by: owner } of (await stage.ask()).data) {
+    const reached = route(id).filter((provider) => hasCredentials(provider, { authorization: 'Bearer own' }))
+    t.equal(reached[0]?.name, owner, id)
+    t.match(await stage.get({ id }), { id, owned_by: owner })
+    t.equal(modelNameFault(id), null, id)
+  }
+}
+
+for (const [name, providers, more, expected] of [
+  [
+    'a name whose prefix is another provider',
+    {
+      router: ['router', ['*'], list('openai/gpt-5', 'acme/x:free')],
+      openai: ['openai', ['gpt-*'], list('gpt-5')],
+    },
+    {},
+    ['router/openai/gpt-5', 'acme/x:free', 'openai/gpt-5'],
+  ],
+  [
+    'a name whose prefix is a provider without a key',
+    { router: ['router', ['*'], list('openai/gpt-5')], openai: ['openai', ['gpt-*'], '', { api_key: '' }] },
+    {},
+    ['router/openai/gpt-5'],
+  ],
+  [
+    'an alias that shadows a model of another provider',
+    {
+      one: ['one', ['gpt-*'], list('gpt-5', 'gpt-4')],
+      two: ['two', [], list('x'), { aliases: { 'gpt-5': 'x' } }],
+    },
+    {},
+    ['gpt-4', 'gpt-5'],
+  ],
+  [
+    'an alias of a provider without a key',
+    {
+      one: ['one', [], '', { api_key: '', aliases: { fast: 'x' } }],
+      two: ['two', ['*'], list('fast', 'slow')],
+    },
+    {},
+    ['two/fast', 'slow'],
+  ],
+  [
+    'an alias with the name of a provider before it',
+    { one: ['one', ['a*'], list('a1'), { aliases: { 'one/quick': 'a1', 'A B': 'a1', 'ü:x%': 'a1' } }] },
+    {},
+    ['one/one/quick', 'A B', 'ü:x%', 'a1'],
+  ],
+  [
+    'the default provider, of patterns that do not have the name',
+    {
+      one: ['one', ['gpt-*'], list('gpt-5', 'whisper-1', 'claude-x')],
+      two: ['two', ['claude-*'], list('claude-x')],
+    },
+    { default_provider: 'one' },
+    ['gpt-5', 'whisper-1', 'claude-x'],
+  ],
+  [
+    'two providers of one name, of which the first has not got it',
+    { one: ['one', ['*'], list('a', 'b')], two: ['two', ['*'], list('b', 'c')] },
+    {},
+    ['a', 'b', 'two/c'],
+  ],
+  [
+    'names that no call can have',
+    { one: ['one', ['*'], list('a,b', ' a', 'a ', 'a\u0000', '\ud800', 'x'.repeat(257), 'good')] },
+    {},
+    ['good'],
+  ],
+] as const) {
+  await t.test(`the list, one of it and the call agree about ${name}`, async (t) => {
+    const file = await Promise.all(
+      Object.values(providers).map(async ([name, models, answered, extra = {}]) => {
+        const { url } = await rawUpstream(t, (socket) => socket.write(answer(200, answered)))
+        return openai(url, { name, models: [...models], ...extra })
+      }),
+    )
+    const stage = catalogueStage(t, file, more)
+    await stage.round()
+    t.strictSame(await stage.ids(), expected)
+    await agrees(t, stage, file, more)
+  })
+}
+
+await t.test('a name that a pattern has can be gotten of a provider whose list nobody knows', async (t) => {
+  const down = openai(await nobody(), { name: 'down', models: ['gpt-*'] })
+  const { url } = await rawUpstream(t, (socket) => socket.write(answer(200, list())))
+  const passing = openai(url, { name: 'passing', auth: 'passthrough', models: ['o*'] })
+  const { round, ids, get } = catalogueStage(t, [
+    down,
+    passing,
+    openai(url, { name: 'empty', models: ['x-*'] }),
+  ])
+  await round()
+  t.strictSame(await ids(), [])
+  for (const id of ['gpt-9', 'down/gpt-9', 'o3', 'x-1']) t.match(await get({ id }), { id })
+  for (const id of ['down/other', 'no', 'down/', 'passing']) {
+    await t.rejects(get({ id }), refused('model_not_found'), id)
+  }
+})
+
+const NAMES = ['a', 'b/c', 'ü d']
+for (const [name, answered] of [
+  ['a bare array', [{ id: 'a' }, { id: 'b/c' }, { id: 'ü d' }]],
+  ['names alone', NAMES],
+  ['names as data', { data: NAMES }],
+  ['models of names', { models: [{ name: 'a' }, { model: 'b/c', name: 'other' }, { slug: 'ü d' }] }],
+  [
+    'odd entries',
+    { data: [null, 7, [], {}, { id: 7 }, { id: '' }, '', { id: 'a' }, 'a', ...NAMES, { id: {} }] },
+  ],
+  ['data that is an object, and models', { data: {}, models: NAMES }],
+] as const) {
+  await t.test(`a list of ${name} counts, and an odd entry costs itself alone`, async (t) => {
+    const body = `\ufeff${JSON.stringify(answered)}`
+    const { url } = await rawUpstream(t, (socket) => socket.write(answer(200, body)))
+    t.strictSame(await (await begunStage(t, url)).ids(), NAMES)
+  })
+}
+
+await t.test('a list without any model is empty, and no fault', async (t) => {
+  const { url } = await rawUpstream(t, (socket) => socket.write(answer(200, '{"object":"list","data":null}')))
+  const { ids, log } = await begunStage(t, url)
+  t.strictSame(await ids(), [])
+  t.strictSame(log, [])
+})
+
+await t.test('a list in pages is read to its end, and no cursor leads in circles', async (t) => {
+  const page = (id: string, next: string | null) =>
+    answer(200, JSON.stringify({ data: [{ id }], has_more: next !== null, last_id: next }))
+  const paged = await rawUpstream(t, (socket, { head }) => {
+    const [, after] = /after_id=(\S+)/.exec(head) ?? []
+    socket.write(after === undefined ? page('claude-a', 'x/1') : page('claude-b', null))
+  })
+  const whole = catalogueStage(t, [anthropic(paged.url)])
+  await whole.round()
+  t.strictSame(await whole.ids(), ['claude-a', 'claude-b'])
+  t.match(paged.seen[1]?.head, /^GET \/v1\/models\?limit=1000&after_id=x%2F1 /)
+  for (const [second, requests] of [
+    [page('claude-b', 'same'), 2],
+    [answer(500, '{}'), 2],
+    [answer(200, '{"error":1}'), 2],
+  ] as const) {
+    const odd = await rawUpstream(t, (socket, { head }) =>
+      socket.write(head.includes('after_id') ? second : page('claude-a', 'same')),
+    )
+    const { round, ids } = catalogueStage(t, [anthropic(odd.url)])
+    await round()
+    t.match(await ids(), ['claude-a'], 'a later page costs no earlier one')
+    t.equal(odd.seen.length, requests)
+  }
+})
+
+await t.test('a caller of Anthropic’s API gets the pages that it asks for', async (t) => {
+  const { url } = await rawUpstream(t, (socket) => socket.write(answer(200, list('a', 'b', 'c'))))
+  const { ask } = await begunStage(t, url)
+  for (const [query, ids, more] of [
+    ['', ['a', 'b', 'c'], false],
+    ['limit=2', ['a', 'b'], true],
+    ['limit=2&after_id=b', ['c'], false],
+    ['after_id=c', [], false],
+    ['after_id=nobody', [], false],
+    ['limit=1&before_id=c', ['b'], true],
+    ['before_id=a', [], false],
+    ['limit=-1', ['a'], true],
+    ['limit=x&%', ['a', 'b', 'c'], false],
+  ] as const) {
+    const page = await ask({ 'anthropic-version': '1' }, query)
+    t.strictSame(
+      page.data.map(({ id }: Json) => id),
+      ids,
+      query,
+    )
+    t.match(page, { has_more: more, first_id: ids[0] ?? null, last_id: ids.at(-1) ?? null })
+  }
+})
+
+await t.test(
+  'an id may be written with its slashes or without, in front of the gateway itself',
+  async (t) => {
+    const names = ['accounts/acme/models/llama', 'ü x', 'a:b', '50%', 'models/gemini', 'UPPER']
+    const gateway = await testGateway(t, {
+      files: {
+        '50-llm.yaml': `plugin: llm
+providers:
+  - {name: openai, dialect: openai, base_url: UPSTREAM/v1, api_key: sk-upstream, models: ${JSON.stringify(names)}}
+`,
+      },
+    })
+    const bot = await gateway.enroll('bot', ['llm.chat'])
+    const { json } = await gateway.call(bot, 'GET', '/v1/models')
+    t.strictSame(
+      json.data.map(({ id }: Json) => id),
+      names,
+    )
+    for (const id of names) {
+      const raw = id.split('/').map(encodeURIComponent).join('/')
+      for (const path of [encodeURIComponent(id), raw, `openai/${raw}`]) {
+        const { status, json } = await gateway.call(bot, 'GET', `/v1/models/${path}`)
+        t.match({ status, json }, { status: 200, json: { object: 'model' } }, path)
+      }
+      const body = { model: id, messages: [] }
+      t.equal((await gateway.call(bot, 'POST', '/v1/chat/completions', { body })).status, 200, id)
+      t.match(gateway.upstream.seen.at(-1)?.body.toString(), JSON.stringify(id))
+    }
+  },
+)
 
 async function begunStage(t: Parameters<typeof catalogueStage>[0], url: string) {
   const stage = catalogueStage(t, [openai(url, { models: ['*'] })])

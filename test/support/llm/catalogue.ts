@@ -21,7 +21,7 @@ export interface CatalogueStage {
   /** Puts another configuration in force. */
   readonly reload: (...file: File) => void
   /** Asks for the list as a caller; the answer, parsed. */
-  readonly ask: (headers?: Record<string, string>) => Promise<Json>
+  readonly ask: (headers?: Record<string, string>, query?: string) => Promise<Json>
   /** Asks for one model by the segments of its path; the answer, parsed. */
   readonly get: (params: Record<string, string>, headers?: Record<string, string>) => Promise<Json>
   readonly ids: () => Promise<readonly string[]>
@@ -52,8 +52,8 @@ export function catalogueStage(t: Test, ...file: File): CatalogueStage {
     await stop()
     upstream.close()
   })
-  const ask: CatalogueStage['ask'] = async (headers = {}) => {
-    const reply = await models.list(arrival({ path: '/v1/models', headers }))
+  const ask: CatalogueStage['ask'] = async (headers = {}, query = '') => {
+    const reply = await models.list({ ...arrival({ path: '/v1/models', headers }), query })
     if (reply.status !== 200) throw new Error(`the list was answered with ${reply.status}`)
     return JSON.parse((await receive(reply)).text)
   }
