@@ -63,6 +63,7 @@ export function router(routes: readonly Route[]): Router {
       if (route) return { route, params }
     }
     if (found.length > 0) throw methodNotAllowed(found)
+    if (UNSERVED.test(path)) throw new Refusal('not_found', ELSEWHERE)
     const lacksPrefix = !path.startsWith(PREFIX) && patternsOf(`/v1${path}`).length > 0
     throw new Refusal('not_found', lacksPrefix ? WITHOUT_PREFIX : {})
   }
@@ -70,6 +71,15 @@ export function router(routes: readonly Route[]): Router {
 
 const PREFIX = '/v1/'
 const TWICE = '/v1/v1/'
+
+/** The paths at which the vendors' APIs keep or begin something, for other requests to fetch or end. */
+const UNSERVED =
+  /^(?:\/v1)?\/(?:responses\/|chat\/completions\/|messages\/batches|(?:assistants|audio|batches|containers|conversations|evals|files|fine_tuning|images|moderations|organizations|realtime|skills|threads|uploads|vector_stores|videos)(?:\/|$))/
+
+const ELSEWHERE = {
+  message:
+    "This gateway does not serve this part of the vendor's API. It serves single calls: chat completions, responses, completions, embeddings, messages and the list of models.",
+}
 
 const WITHOUT_PREFIX = {
   message: 'There is nothing at this path. Append /v1 to the base URL of this client.',

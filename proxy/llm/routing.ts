@@ -25,13 +25,16 @@ interface LlmCallFacts {
 }
 
 /**
- * Reads `model` and `stream` from the parsed body, and nothing else: everything further is between caller and
- * provider. Refuses with `body_invalid`. Does NOT check that any provider serves the model.
+ * Reads `model` and `stream` from the parsed body, and the member that would detach the call; everything
+ * further is between caller and provider. Refuses with `body_invalid`, and with `member_refused` what could be
+ * begun here and not ended. Does NOT check that any provider serves the model.
  */
 export function llmCall(endpoint: LlmEndpoint): Plugin<Arrival & JsonBody, LlmCallFacts> {
   return {
     name: 'llm_call',
     admit: ({ json }) => {
+      if (endpoint.detachedBy !== undefined && isSet(json[endpoint.detachedBy]))
+        throw detachedRefusal(endpoint.detachedBy)
       const model = endpoint.modelOptional && (json.model ?? null) === null ? null : readModel(json.model)
       return {
         call: { model, tool: null, stream: readStream(json.stream) },
@@ -40,6 +43,14 @@ export function llmCall(endpoint: LlmEndpoint): Plugin<Arrival & JsonBody, LlmCa
     },
   }
 }
+
+const isSet = (value: unknown): boolean => value !== undefined && value !== null && value !== false
+
+const detachedRefusal = (member: string): Refusal =>
+  new Refusal('member_refused', {
+    message: `${member} is not supported: this gateway does not serve the requests that fetch or cancel such an answer. Leave ${member} out, and ask for a stream if the answer takes long.`,
+    detail: { member },
+  })
 
 function readModel(value: unknown): string {
   if (typeof value !== 'string' || value === '') throw malformed('model must be a non-empty string.')

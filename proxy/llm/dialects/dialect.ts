@@ -28,6 +28,11 @@ export interface DialectEndpoint {
   readonly upstreamPath: string
   /** True: a body may leave the model to a stored prompt. Default: it must name one. */
   readonly modelOptional?: true
+  /**
+   * The member by which a caller begins work that it would fetch, or end, by another request. No route serves
+   * that, so a call that has it set is refused.
+   */
+  readonly detachedBy?: string
   readonly doc: EndpointDoc
   /** True: its answers cost no tokens, and state none. Default false. */
   readonly isFree?: boolean

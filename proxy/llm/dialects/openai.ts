@@ -52,12 +52,14 @@ const modelOf = ({ id, created, provider }: OfferedModel) => ({
 export const openai: Dialect<'openai'> = {
   name: 'openai',
   endpoints: [
-    endpoint('/v1/chat/completions', '/chat/completions', CHAT),
-    endpoint('/v1/llm/chat', '/chat/completions', CHAT),
+    // xAI's member.
+    { ...endpoint('/v1/chat/completions', '/chat/completions', CHAT), detachedBy: 'deferred' },
+    { ...endpoint('/v1/llm/chat', '/chat/completions', CHAT), detachedBy: 'deferred' },
     {
       ...endpoint('/v1/responses', '/responses', RESPONSES),
       errorEvent: responsesErrorEvent,
       modelOptional: true,
+      detachedBy: 'background',
     },
     endpoint('/v1/completions', '/completions', COMPLETIONS),
     endpoint('/v1/embeddings', '/embeddings', EMBEDDINGS),

@@ -1,6 +1,7 @@
 import t from 'tap'
 import { LLM_ENDPOINTS } from '../../../proxy/llm/dialects/registry.ts'
 import { llmCall } from '../../../proxy/llm/routing.ts'
+import { sharedGateway } from '../../support/gateway.ts'
 import { arrival, endpointAt } from '../../support/llm/facts.ts'
 
 const admit = async (json: Record<string, unknown>) => {
@@ -58,4 +59,65 @@ await t.test('§3 each path stands once, and goes upstream as its canonical one'
   t.equal(new Set(LLM_ENDPOINTS.map(({ path }) => path)).size, LLM_ENDPOINTS.length)
   t.equal(endpointAt('/v1/llm/chat').upstreamPath, '/chat/completions')
   t.equal(endpointAt('/v1/v1/messages').upstreamPath, '/messages')
+})
+
+await t.test(
+  'a call that could be begun and not ended is refused at its beginning, with a sentence',
+  async (t) => {
+    const gateway = await sharedGateway(t)
+    const bot = await gateway.enroll('bot', ['llm.chat'])
+    const model = 'gpt-test'
+    for (const [path, member] of [
+      ['/v1/responses', 'background'],
+      ['/v1/chat/completions', 'deferred'],
+      ['/v1/llm/chat', 'deferred'],
+    ] as const) {
+      for (const value of [true, 1, 'true', {}]) {
+        for (const stream of [false, true]) {
+          const body = { model, stream, [member]: value }
+          const { status, json } = await gateway.call(bot, 'POST', path, { body })
+          t.match({ status, json }, { status: 400, json: { reason: 'member_refused', member } })
+          t.match(json.message, `${member} is not supported`)
+        }
+      }
+      t.equal(gateway.upstream.seen.length, 0, 'no provider was asked')
+      for (const value of [false, null, undefined]) {
+        const answered = await gateway.call(bot, 'POST', path, { body: { model, [member]: value } })
+        t.equal(answered.status, 200, `${member}: ${value}`)
+      }
+      gateway.upstream.seen.length = 0
+    }
+    const kept = { model, input: 'hi', store: true, previous_response_id: 'resp_1' }
+    t.equal((await gateway.call(bot, 'POST', '/v1/responses', { body: kept })).status, 200)
+  },
+)
+
+await t.test('a part of the vendors’ APIs that is not served says so', async (t) => {
+  const gateway = await sharedGateway(t)
+  const bot = await gateway.enroll('bot', ['llm.chat'])
+  for (const [method, path] of [
+    ['GET', '/v1/responses/resp_1'],
+    ['DELETE', '/v1/responses/resp_1'],
+    ['POST', '/v1/responses/resp_1/cancel'],
+    ['GET', '/v1/responses/resp_1/input_items'],
+    ['POST', '/v1/responses/compact'],
+    ['GET', '/v1/chat/completions/chatcmpl_1'],
+    ['POST', '/v1/conversations'],
+    ['POST', '/v1/messages/batches'],
+    ['GET', '/v1/messages/batches/b_1/results'],
+    ['POST', '/v1/batches'],
+    ['POST', '/v1/files'],
+    ['GET', '/v1/files/f_1/content'],
+    ['POST', '/v1/fine_tuning/jobs'],
+    ['POST', '/v1/images/generations'],
+    ['GET', '/v1/realtime'],
+    ['POST', '/batches'],
+  ] as const) {
+    const { status, json } = await gateway.call(bot, method, path)
+    t.match({ status, json }, { status: 404, json: { reason: 'not_found' } }, path)
+    t.match(json.message, 'does not serve this part', path)
+  }
+  for (const path of ['/v1/filesystem', '/v1/nothing', '/files2'])
+    t.notMatch((await gateway.call(bot, 'GET', path)).json.message, 'does not serve this part')
+  t.equal(gateway.upstream.seen.length, 0)
 })
