@@ -130,7 +130,7 @@ export interface CallSettlement {
   /** The instant of its end. ms since the epoch. */
   readonly at: number
   /** `refused`: a later plugin, or the record, refused it. Else the status of its outcome row. */
-  readonly status: 'success' | 'error' | 'truncated' | 'refused'
+  readonly status: 'success' | 'error' | 'truncated' | 'unknown' | 'refused'
   /** The provider, MCP resource or built-in tool that did the work; null if none was reached. */
   readonly provider: string | null
   /** The outcome row's: tokens, sizes, the upstream's status. */

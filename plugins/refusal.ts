@@ -228,6 +228,11 @@ export const REFUSAL_REASONS = {
   ),
   mcp_unreachable: fault(502, 'The MCP server behind this tool could not be reached in time.'),
   mcp_failed: fault(502, 'The MCP server behind this tool answered with an error.'),
+  mcp_rate_limited: {
+    status: 429,
+    type: 'rate_limit_error',
+    message: 'The MCP server behind this tool is rate limiting this gateway.',
+  },
 
   audit_unavailable: overloaded('The audit ledger cannot record this call, so the call is refused.'),
   overloaded: overloaded('The service is too busy. Try again shortly.'),

@@ -59,6 +59,7 @@ export function refusalReport({ reason, cause, detail, report }: Refusal): CallR
     cause,
     ...(typeof name === 'string' && { provider: name }),
     ...(typeof tool === 'string' && { tool }),
+    ...(detail.outcome === 'unknown' && { unknown: true }),
     detail: { ...(typeof status === 'number' && { upstream_status: status }), ...report },
   }
 }

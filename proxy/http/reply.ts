@@ -48,6 +48,8 @@ export interface CallReport {
   readonly detail: JsonObject
   /** True if the answer, whatever its HTTP status, says that the work failed. */
   readonly failed?: boolean
+  /** True if nobody knows whether the work was done: the answer about it was lost. */
+  readonly unknown?: boolean
   /** The reason of a failure, if the answer had begun and so could not be refused any more. */
   readonly reason?: RefusalReason
   /** The cause of that failure. For the log only: the caller never sees it. */

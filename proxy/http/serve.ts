@@ -297,9 +297,10 @@ function settlementOf({ arrival, refusal, by }: HandledRequest, ended: FinishedC
 type MutableObject<Value> = { -readonly [Member in keyof Value]: Value[Member] }
 
 /** Returns the result of a call in one word. */
-function resultOf(ended: FinishedCall): 'success' | 'error' | 'truncated' {
+function resultOf(ended: FinishedCall): 'success' | 'error' | 'truncated' | 'unknown' {
   const { reason, status } = ended.ending
   if (reason !== 'complete') return 'truncated'
+  if (ended.report?.unknown === true) return 'unknown'
   const failed = ended.refusal !== null || ended.report?.failed === true
   return status < 400 && !failed ? 'success' : 'error'
 }

@@ -27,6 +27,7 @@ const CODES: Partial<Record<RefusalReason, number>> = {
   mcp_not_bound: -32000,
   mcp_unreachable: -32001,
   mcp_failed: -32003,
+  mcp_rate_limited: -32003,
   mcp_tool_unknown: -32004,
   mcp_tool_quarantined: -32006,
   // Outside the ranges that JSON-RPC and MCP keep for themselves.
@@ -113,7 +114,7 @@ export function jsonRpcRefusal(refusal: Refusal, { requestId, id, era, metadataU
     headers: {
       'content-type': 'application/json',
       ...(final && { 'x-should-retry': 'false' }),
-      ...(own && headers),
+      ...headers,
     },
     body: errorMessage(id, rpcError(refusal, requestId)),
   }

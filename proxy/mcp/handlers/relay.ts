@@ -1,10 +1,17 @@
 import { Readable } from 'node:stream'
 import type { McpResource } from '../../../db/mcp/resources.ts'
-import { Refusal } from '../../../plugins/refusal.ts'
+import { Refusal, type RefusalReason } from '../../../plugins/refusal.ts'
 import type { CallReport, Reply } from '../../http/reply.ts'
 import { MAX_INLINE_BYTES } from '../aside/aside.ts'
 import { type CallDestination, stateOwnerOf } from '../gate/checks.ts'
-import { errorMessage, eventOf, eventParts, type MemberEdits, responseBytes } from '../protocol/json-text.ts'
+import {
+  errorMessage,
+  eventOf,
+  eventParts,
+  type JsonText,
+  type MemberEdits,
+  responseBytes,
+} from '../protocol/json-text.ts'
 import { LIST_MEMBER_BY_METHOD } from '../protocol/known-members.ts'
 import type { ProtocolEra } from '../protocol/versions.ts'
 import { rpcError } from '../refusal.ts'
@@ -56,9 +63,46 @@ export function refusalOfUpstream(
   tool: string | null = null,
 ): unknown {
   if (!(error instanceof McpUpstreamError)) return error
-  const unreachable = error.kind === 'unreachable' || error.kind === 'timeout'
-  const detail = { resource: resource.name, ...(tool !== null && { tool }) }
-  return new Refusal(unreachable ? 'mcp_unreachable' : 'mcp_failed', { cause: error, detail })
+  const { status, told, outcomeUnknown } = error
+  const message = failureMessage(error)
+  return new Refusal(failureReason(error), {
+    cause: error,
+    detail: {
+      resource: resource.name,
+      ...(tool !== null && { tool }),
+      ...(status !== null && { upstream_status: status }),
+      ...retryDetail(told?.headers),
+      ...(outcomeUnknown && { outcome: 'unknown' }),
+    },
+    ...(message !== undefined && { message }),
+    headers: { ...told?.headers, ...(isCredentialsFailure(error) && { 'x-should-retry': 'false' }) },
+    ...(told?.requestId && { report: { upstream_request_id: told.requestId } }),
+  })
+}
+
+function failureReason({ kind, status }: McpUpstreamError): RefusalReason {
+  if (kind === 'unreachable' || kind === 'timeout') return 'mcp_unreachable'
+  return status === 429 ? 'mcp_rate_limited' : 'mcp_failed'
+}
+
+const isCredentialsFailure = ({ status }: McpUpstreamError): boolean => status === 401 || status === 403
+
+/** Says what a caller can do about a failure; undefined if the reason's own sentence says it all. */
+function failureMessage(error: McpUpstreamError): string | undefined {
+  const { kind, status, told, outcomeUnknown } = error
+  if (outcomeUnknown)
+    return "The MCP server's answer was lost. It may have done the work: look before you call again."
+  if (kind === 'timeout')
+    return 'The MCP server did not answer in time. It may have done the work.'
+  if (isCredentialsFailure(error))
+    return "The MCP server refused this gateway's credentials. Tell the operator."
+  return told?.words ? `The MCP server answered ${status}: ${told.words.message}` : undefined
+}
+
+/** States, for a client that sees no headers, when to call again. */
+function retryDetail(headers: Readonly<Record<string, string>> = {}): { readonly retry_after?: string } {
+  const after = headers['retry-after']
+  return after === undefined ? {} : { retry_after: after }
 }
 
 /** A response as the caller gets it. */
@@ -77,8 +121,10 @@ class RelayedCall {
   readonly #to: CallDestination
   /** Null until the upstream asks something. */
   #forwarder: ServerRequestForwarder | null = null
+  /** The headers of an HTTP error that say when to come back. */
+  #waiting: Readonly<Record<string, string>> = {}
   /** The reason why the answer broke off after it had begun. */
-  #broken: Pick<CallReport, 'reason' | 'cause'> = {}
+  #broken: Pick<CallReport, 'reason' | 'cause' | 'unknown'> = {}
   readonly #report: { provider: string; failed: boolean; detail: Record<string, string | number | boolean> }
 
   constructor(sources: RelayDependencies, facts: DispatchFacts, to: CallDestination) {
@@ -106,6 +152,7 @@ class RelayedCall {
     try {
       const answer = await this.#sources.upstream.call(buildUpstreamCall(this.#facts, this.#to, hangup))
       this.#report.detail.upstream_status = answer.status
+      if (!answer.streamed) this.#waiting = answer.waiting
       if (!answer.streamed) return await this.#last(answer.response, answer.status)
       if (!message.takesEvents) return await this.#whole(answer)
       streaming = true
@@ -149,7 +196,7 @@ class RelayedCall {
   #replyOf({ body, failed }: RenderedResponse, status: number): Reply {
     return {
       status: failed && this.#era === 'modern' ? this.#statusOf(status) : 200,
-      headers: JSON_TYPE,
+      headers: failed ? { ...JSON_TYPE, ...this.#waiting } : JSON_TYPE,
       body,
       report: () => this.#reported(),
     }
@@ -207,7 +254,8 @@ class RelayedCall {
       const refusal = this.#refusalOf(error)
       if (!(refusal instanceof Refusal)) throw refusal
       this.#report.failed = true
-      this.#broken = { reason: refusal.reason, cause: refusal.cause }
+      const unknown = refusal.detail.outcome === 'unknown'
+      this.#broken = { reason: refusal.reason, cause: refusal.cause, ...(unknown && { unknown }) }
       written.push(
         Buffer.from(eventOf(errorMessage(this.#facts.message.id, rpcError(refusal, this.#facts.id)))),
       )
@@ -256,7 +304,7 @@ class RelayedCall {
       this.#report.failed = true
       // One that no row can hold must not cost the row all the rest (docs/ledger.md#leaf: integers only).
       if (Number.isSafeInteger(error.value.code)) this.#report.detail.error_code = Number(error.value.code)
-      return { body: responseBytes(id, 'error', rewriteError(error)), failed: true }
+      return { body: responseBytes(id, 'error', this.#errorBytes(error)), failed: true }
     }
     const shaped = rewriteResult(result, {
       method: message.method,
@@ -274,6 +322,19 @@ class RelayedCall {
     return shaped.length > MAX_INLINE_BYTES
       ? digestInTurns(commitments.hashing('result_sha256'), shaped).then(committed)
       : committed(commitments.of('result_sha256', shaped))
+  }
+
+  #errorBytes(error: JsonText): Buffer {
+    const { upstream_status: status } = this.#report.detail
+    try {
+      return rewriteError(error)
+    } catch (thrown) {
+      if (!(thrown instanceof Refusal) || typeof status !== 'number' || status < 400) throw thrown
+      throw new Refusal(status === 429 ? 'mcp_rate_limited' : thrown.reason, {
+        detail: { ...thrown.detail, upstream_status: status, ...retryDetail(this.#waiting) },
+        headers: this.#waiting,
+      })
+    }
   }
 
   #note(result: Readonly<Record<string, unknown>>): void {

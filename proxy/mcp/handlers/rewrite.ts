@@ -281,6 +281,9 @@ const cacheEdits = ({ ttlMs }: JsonText['value']): MemberEdits => ({
   cacheScope: '"private"',
 })
 
+/** Bytes. More of an error with a code of ours is left out. */
+const MAX_ERROR_DATA = 16_384
+
 /**
  * Writes an upstream's JSON-RPC error for the caller, JSON text: its own, unless it has one of our codes.
  */
@@ -288,7 +291,16 @@ export function rewriteError(error: JsonText): Buffer {
   const { code, message } = error.value
   checkNames(error, ERROR_NAMES)
   if (!GATEWAY_ERROR_CODES.has(code)) return bytesWithEdits(error, {})
+  const data = error.spans.get('data')
+  const small =
+    data && data.end - data.start <= MAX_ERROR_DATA ? error.bytes.subarray(data.start, data.end) : null
   throw new Refusal('mcp_failed', {
-    detail: { upstream_error: { code: Number(code), message: String(message).slice(0, 1024) } },
+    detail: {
+      upstream_error: {
+        code: Number(code),
+        message: String(message).slice(0, 1024),
+        ...(small && { data: JSON.parse(small.toString()) as unknown }),
+      },
+    },
   })
 }

@@ -4,6 +4,7 @@ import { type CallAuthority, OWN_AUTHORITY } from '../../../plugins/call-authori
 import type { CallPermit, OperatorPermit } from '../../../plugins/permit.ts'
 import type { HangupSignal, MemoryReservation } from '../../../plugins/plugin.ts'
 import { VERSION } from '../../boot/version.ts'
+import { type ErrorWords, parseErrorWords } from '../../egress/error-words.ts'
 import { MAX_INLINE_BYTES } from '../aside/aside.ts'
 import type { McpUpstreamLimits } from '../options.ts'
 import { requestMessage } from '../protocol/json-text.ts'
@@ -14,7 +15,7 @@ import {
   type McpConnections,
   type UpstreamCredentials,
 } from './connections.ts'
-import { McpUpstreamError, mcpUpstreamFailure } from './errors.ts'
+import { type HttpErrorReport, McpUpstreamError, mcpUpstreamFailure } from './errors.ts'
 import {
   EventReader,
   MessageStream,
@@ -240,7 +241,11 @@ interface McpAnswerHead {
 interface McpSingleAnswer extends McpAnswerHead {
   readonly streamed: false
   readonly response: UpstreamMessage
+  /** The headers of an HTTP error that say when to come back. */
+  readonly waiting: Readonly<Record<string, string>>
 }
+
+const NO_HEADERS = {}
 
 export interface McpStreamedAnswer extends McpAnswerHead {
   readonly streamed: true
@@ -295,10 +300,11 @@ export async function readMcpAnswer(head: McpResponseHead, expectation: Expected
     const whole = readEntireBody(body, limits.maxMessageBytes, held)
     const bytes = whole instanceof Promise ? await whole : whole
     const read =
-      status >= 400 ? errorIn(bytes, status, type, expectation) : readCheckedMessage(bytes, expectation)
+      status >= 400 ? errorIn(bytes, head, type, expectation) : readCheckedMessage(bytes, expectation)
     const response = read instanceof Promise ? await read : read
     if (kindOfMessage(response) !== 'response') throw mcpUpstreamFailure('the answer is not a response')
-    return { status, headers, requestId, streamed: false, response }
+    const waiting = status >= 400 ? waitingHeaders(headers, expectation.credentials) : NO_HEADERS
+    return { status, headers, requestId, streamed: false, response, waiting }
   } catch (error) {
     drainBody(body)
     throw error
@@ -307,9 +313,7 @@ export async function readMcpAnswer(head: McpResponseHead, expectation: Expected
 
 /** Returns the type of an answer that may be one. */
 function typeOf({ status, headers }: McpResponseHead): string {
-  if (status === 401 || status === 403) {
-    throw mcpUpstreamFailure("the upstream refused this gateway's credentials", { status })
-  }
+  if (status === 401) throw credentialsRefused(status)
   if (isContentEncoded(headers))
     throw mcpUpstreamFailure('the answer is compressed, which was not asked for', { status })
   const type = mediaTypeOf(headers)
@@ -326,22 +330,75 @@ function typeOf({ status, headers }: McpResponseHead): string {
  */
 async function errorIn(
   bytes: Buffer,
-  status: number,
+  head: Pick<McpResponseHead, 'status' | 'headers'>,
   type: string,
   expectation: ExpectedAnswer,
 ): Promise<UpstreamMessage> {
+  const { status } = head
   const { requestId, session } = expectation
   const message = type === 'application/json' ? await messageIn(bytes, expectation) : null
   const named = session === 'named'
   if (session !== 'none' && sessionIsGone({ status, named, requestId, bytes, message })) {
     throw mcpUpstreamFailure('the upstream does not know the session', { status, cure: 'new_session' })
   }
+  // A refusal of this very request is for its caller; any other is of our credentials.
+  if (status === 403 && message?.value.id !== requestId) throw credentialsRefused(status)
   if (message === null || !answersRequest(message, requestId))
-    throw mcpUpstreamFailure(`HTTP status ${status}`, { status })
+    throw mcpUpstreamFailure(`HTTP status ${status}`, {
+      status,
+      told: httpErrorReport(head.headers, bytes, type, expectation),
+    })
   if (holdsSecret(message, expectation)) {
     throw mcpUpstreamFailure('an answer holds the secret of our credentials', { status })
   }
   return message
+}
+
+const credentialsRefused = (status: number): McpUpstreamError =>
+  mcpUpstreamFailure("the upstream refused this gateway's credentials", { status })
+
+/** Bytes. A longer text of a failure is replaced by our words. */
+const MAX_WORDS_BYTES = 16_384
+
+function httpErrorReport(
+  headers: ResponseHeaders,
+  bytes: Buffer,
+  type: string,
+  { credentials }: ExpectedAnswer,
+): HttpErrorReport {
+  const waiting = waitingHeaders(headers, credentials)
+  const isSmallJson = bytes.length <= MAX_WORDS_BYTES && /^application\/([\w.+-]+\+)?json$/.test(type)
+  const id = headers['x-request-id'] ?? headers['request-id']
+  return {
+    words: isSmallJson && !echoesSecret(credentials, bytes) ? wordsIn(bytes) : null,
+    headers: waiting,
+    requestId: typeof id === 'string' && /^[\x21-\x7e]{1,128}$/.test(id) ? id : null,
+  }
+}
+
+function wordsIn(bytes: Buffer): ErrorWords | null {
+  try {
+    return parseErrorWords(JSON.parse(bytes.toString()))
+  } catch {
+    // Its status is reported, in our words.
+    return null
+  }
+}
+
+const WAITING = /^(?:retry-after(?:-ms)?|(?:x-)?ratelimit-[a-z0-9-]{1,64})$/
+/** The most of these headers that are passed on. */
+const MAX_WAITING = 16
+
+/** Picks the headers by which a server says when to come back, and how much is left. */
+function waitingHeaders(headers: ResponseHeaders, credentials: UpstreamCredentials): Record<string, string> {
+  const all = Object.entries(headers).flatMap(([name, value]) =>
+    WAITING.test(name) && typeof value === 'string' && /^[\x20-\x7e]{1,256}$/.test(value)
+      ? [[name, value] as const]
+      : [],
+  )
+  return echoesSecret(credentials, Buffer.from(all.map(([, value]) => value).join('\n')))
+    ? {}
+    : Object.fromEntries(all.slice(0, MAX_WAITING))
 }
 
 /** Reads a message. A large one that holds the secret of our credentials is none. */

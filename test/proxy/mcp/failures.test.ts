@@ -1,7 +1,7 @@
 import t from 'tap'
 import { agentOf, type Json } from '../../support/gateway.ts'
 import { openStream } from '../../support/mcp/open-stream.ts'
-import { type Act, result, sendJson, sse } from '../../support/mcp/raw-upstream.ts'
+import { type Act, error, result, sendJson, sse } from '../../support/mcp/raw-upstream.ts'
 import { legacyWith, mcpStage, request, type Stage, tool, toolServer } from '../../support/mcp/stage.ts'
 import { eventually } from '../../support/settled.ts'
 
@@ -168,3 +168,176 @@ await t.test(
     t.ok(await metric(stage, 'sallyport_mcp_resources_unreadable 0'), 'one that is switched off is not read')
   },
 )
+
+const WORDS = { error: { message: 'Slow down: 40 a minute.', code: 'quota', type: 'rate_limit' } }
+
+/** An HTTP answer of a server that is no result, and what the caller and the row have of it. */
+const HTTP_ERRORS: readonly (readonly [what: string, act: Act, error: Json, row: Json, headers: Json])[] = [
+  [
+    'limits our rate, in its words',
+    (res) => {
+      res
+        .setHeader('retry-after', '30')
+        .setHeader('x-ratelimit-remaining', '0')
+        .setHeader('x-request-id', 'r1')
+      sendJson(res, WORDS, 429)
+    },
+    {
+      code: -32003,
+      message: 'The MCP server answered 429: Slow down: 40 a minute.',
+      data: { reason: 'mcp_rate_limited', upstream_status: 429, retry_after: '30', resource: 'up' },
+    },
+    { reason: 'mcp_rate_limited', upstream_status: 429, upstream_request_id: 'r1' },
+    { 'retry-after': '30', 'x-ratelimit-remaining': '0' },
+  ],
+  [
+    'limits our rate without a word',
+    (res) => void res.writeHead(429, { 'retry-after': 'Fri, 27 Nov 2026 07:28:00 GMT' }).end(),
+    { code: -32003, data: { reason: 'mcp_rate_limited', retry_after: 'Fri, 27 Nov 2026 07:28:00 GMT' } },
+    { reason: 'mcp_rate_limited', upstream_status: 429 },
+    { 'retry-after': 'Fri, 27 Nov 2026 07:28:00 GMT' },
+  ],
+  [
+    'limits our rate in a JSON-RPC error of a code that is ours',
+    (res, told) => {
+      res.setHeader('retry-after', '7')
+      sendJson(res, error(told.id, -32000, 'Too many', { limit: 40 }), 429)
+    },
+    {
+      code: -32003,
+      data: {
+        reason: 'mcp_rate_limited',
+        retry_after: '7',
+        upstream_error: { code: -32000, message: 'Too many', data: { limit: 40 } },
+      },
+    },
+    { reason: 'mcp_rate_limited', upstream_status: 429 },
+    { 'retry-after': '7' },
+  ],
+  [
+    'limits our rate in a JSON-RPC error of its own',
+    (res, told) => {
+      res.setHeader('retry-after', '7')
+      sendJson(res, error(told.id, 4290, 'Too many', { limit: 40 }), 429)
+    },
+    { code: 4290, message: 'Too many', data: { limit: 40 } },
+    { error_code: 4290, upstream_status: 429 },
+    { 'retry-after': '7' },
+  ],
+  [
+    'is being updated',
+    (res) => {
+      res.setHeader('retry-after', '120')
+      sendJson(res, { detail: 'Maintenance until noon.' }, 503)
+    },
+    {
+      code: -32003,
+      message: 'The MCP server answered 503: Maintenance until noon.',
+      data: { reason: 'mcp_failed', upstream_status: 503, retry_after: '120' },
+    },
+    { reason: 'mcp_failed', upstream_status: 503 },
+    { 'retry-after': '120' },
+  ],
+  [
+    'is away behind a page',
+    (res) =>
+      void res.writeHead(503, { 'content-type': 'text/html', 'retry-after': '5' }).end('<h1>Oops</h1>'),
+    { code: -32003, message: /answered with an error/, data: { upstream_status: 503, retry_after: '5' } },
+    { reason: 'mcp_failed', upstream_status: 503 },
+    { 'retry-after': '5' },
+  ],
+  [
+    'refuses our credentials',
+    (res) => {
+      res.setHeader('www-authenticate', 'Bearer realm="theirs"')
+      sendJson(res, { error: { message: 'Bad token abc' } }, 401)
+    },
+    { code: -32003, message: /refused this gateway's credentials/, data: { upstream_status: 401 } },
+    { reason: 'mcp_failed', upstream_status: 401 },
+    { 'x-should-retry': 'false', 'www-authenticate': undefined },
+  ],
+  [
+    'forbids us at large',
+    (res) => sendJson(res, { error: { message: 'No' } }, 403),
+    { code: -32003, message: /refused this gateway's credentials/, data: { upstream_status: 403 } },
+    { reason: 'mcp_failed', upstream_status: 403 },
+    { 'x-should-retry': 'false' },
+  ],
+  [
+    'forbids this very call',
+    (res, told) => sendJson(res, error(told.id, 4030, 'That folder is closed.', { folder: 'x' }), 403),
+    { code: 4030, message: 'That folder is closed.', data: { folder: 'x' } },
+    { error_code: 4030, upstream_status: 403 },
+    {},
+  ],
+  [
+    'finds the parameters wrong',
+    (res, told) => sendJson(res, error(told.id, -32602, 'No such path', { path: '/x' }), 400),
+    { code: -32602, message: 'No such path', data: { path: '/x' } },
+    { error_code: -32602, upstream_status: 400 },
+    {},
+  ],
+]
+
+await t.test(
+  'an HTTP error of a server is told as that of a provider is: when to come back, its words, its status',
+  async (t) => {
+    const { stage, bot, act } = await behind(t)
+    for (const [what, answer, told, , headers] of HTTP_ERRORS) {
+      act(answer)
+      const answered = await stage.callTool(bot, 'up.go', {}, { id: what })
+      t.equal(answered.status, 200, what)
+      t.match(answered.json, { id: what, error: told }, what)
+      t.match(answered.headers, headers, what)
+      t.notMatch(answered.text, /Bad token abc|<h1>/, what)
+    }
+    const rows = await eventually(
+      () => stage.rows({ action: 'mcp_tools_call', order: 'asc', status: 'error' }),
+      (all) => all.length === HTTP_ERRORS.length,
+    )
+    t.match(
+      rows.map(({ detail }) => detail),
+      HTTP_ERRORS.map(([, , , row]) => row),
+    )
+  },
+)
+
+await t.test('words of a server that quote our credentials, or are long, are not passed on', async (t) => {
+  const secret = 'token-of-the-operator'
+  const stage = await mcpStage(t, { env: { MCP_SECRET_UP: secret } })
+  const server = await toolServer(t, TOOLS)
+  const resource = await stage.register('up', server, {
+    auth_type: 'bearer',
+    auth_secret_ref: 'env:MCP_SECRET_UP',
+  })
+  const bot = await stage.enroll('bot', ['mcp.tools.call'])
+  await stage.bind(bot, resource)
+  for (const message of [`Slow down, ${secret}`, 'x'.repeat(20_000)]) {
+    server.act = legacyWith(TOOLS, (res) => {
+      res.setHeader('retry-after', '3').setHeader('x-ratelimit-key', message.slice(0, 100))
+      sendJson(res, { error: { message } }, 429)
+    })
+    const { json, headers } = await stage.callTool(bot, 'up.go')
+    t.match(json.error, { code: -32003, message: /is rate limiting this gateway/ })
+    t.notMatch(JSON.stringify([json, headers]), secret)
+  }
+})
+
+await t.test('an answer that is lost is an unknown outcome, for the caller and in the row', async (t) => {
+  const { stage, bot, act } = await behind(t)
+  act((res) => {
+    sse(res)(NOTE)
+    res.end('id: e1\nretry: 50\ndata:\n\n')
+  })
+  const { text } = await stage.callTool(bot, 'up.go')
+  t.match(JSON.parse(/^data: (.*error.*)$/m.exec(text)?.[1] ?? '{}'), {
+    error: { code: -32003, message: /may have done the work/, data: { outcome: 'unknown' } },
+  })
+  const plain = await stage.callTool(bot, 'up.go', {}, { headers: { accept: 'application/json' } })
+  t.match(plain.json.error, { code: -32003, data: { outcome: 'unknown' } })
+  const rows = await eventually(
+    () => stage.rows({ action: 'mcp_tools_call', status: 'unknown' }),
+    (all) => all.length === 2,
+  )
+  t.match(rows, [{ provider: 'up' }, { provider: 'up' }])
+})
