@@ -87,7 +87,10 @@ export interface PipelineDependencies {
   readonly constrained: Omit<DpopDependencies, 'mode' | 'noDowngrade' | 'inForce'>
   readonly claims: ProofClaimDependencies
   /** Made once: sessions and open server requests outlive a configuration. */
-  readonly mcp: Pick<McpRuntime, 'registry' | 'sessions' | 'serverRequests' | 'farRequests' | 'states'>
+  readonly mcp: Pick<
+    McpRuntime,
+    'registry' | 'sessions' | 'serverRequests' | 'farRequests' | 'states' | 'listedUris'
+  >
 }
 
 /** The demand on an operator: the capability for a change, and the action of its row. */

@@ -5,6 +5,7 @@ import type { ResolveHost } from '../egress/agent.ts'
 import { limitsOf, type McpOptions } from './options.ts'
 import { type CancelRequest, RequestCancellations } from './state/cancellations.ts'
 import type { RemoteServerRequests } from './state/far-requests.ts'
+import { ListedUris } from './state/listed-uris.ts'
 import { type McpRegistry, openRegistry } from './state/registry.ts'
 import { type RequestStates, requestStates } from './state/request-state.ts'
 import { ServerRequests } from './state/server-requests.ts'
@@ -36,6 +37,8 @@ export interface McpRuntime {
   /** Takes back a request of the caller's, at whichever process it is. */
   readonly cancel: CancelRequest
   readonly states: RequestStates
+  /** The URIs that principals were shown at the common door. */
+  readonly listedUris: ListedUris
   /** The resources that announced a change of their tools, by id: read again soon. */
   readonly changed: Set<string>
   /** Notes that a resource has announced a change, here and at the process that reads for all. */
@@ -95,6 +98,7 @@ export function openMcp({
         }
       : sharedState({ database, ledger, secret, clock, onEnd, registry, cancellations })),
     states: requestStates(secret),
+    listedUris: new ListedUris(),
     changed,
     announce: (id) => {
       // An upstream may announce without end: once is enough until somebody has looked.

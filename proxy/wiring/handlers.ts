@@ -146,12 +146,13 @@ function mcpHandlers(
   { mcp: options }: Configuration,
   upstream: McpUpstream,
 ): McpHandlers {
-  const { registry, sessions, cancellations, serverRequests, cancel, states, announce } = mcp
+  const { registry, sessions, cancellations, serverRequests, cancel, states, announce, listedUris } = mcp
   return {
     work: mcpHandler({
       registry,
       upstream,
       serverRequests,
+      listedUris,
       cancellations,
       states,
       announce,

@@ -14,6 +14,7 @@ import { adminSecret } from '../../plugins/secrets/admin-secret.ts'
 import { apiKeyCheck } from '../../plugins/secrets/api-key.ts'
 import { setupGate } from '../admin/keys/setup.ts'
 import { LLM_ENDPOINTS } from '../llm/dialects/registry.ts'
+import { ListedUris } from '../mcp/state/listed-uris.ts'
 import { openRegistry } from '../mcp/state/registry.ts'
 import { requestStates } from '../mcp/state/request-state.ts'
 import { ServerRequests } from '../mcp/state/server-requests.ts'
@@ -103,6 +104,7 @@ export function emptyDependencies(
       registry: openRegistry(database),
       sessions: new CallerSessions(() => {}),
       serverRequests: new ServerRequests(),
+      listedUris: new ListedUris(),
       states: requestStates(secret),
     },
   }

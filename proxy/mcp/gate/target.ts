@@ -1,7 +1,7 @@
 import { hash } from 'node:crypto'
 import { capabilityOf, demandedByTool } from '../../../db/ledger/authority/rule.ts'
 import type { McpResource } from '../../../db/mcp/resources.ts'
-import type { JsonObject, UnknownRecord } from '../../../db/support/json.ts'
+import { isObject, type JsonObject, type UnknownRecord } from '../../../db/support/json.ts'
 import type {
   CallCommitments,
   CallSummary,
@@ -27,6 +27,7 @@ import {
 } from '../protocol/message.ts'
 import { GATED_METHODS } from '../protocol/methods.ts'
 import type { RemoteServerRequests } from '../state/far-requests.ts'
+import { inOrderOfRegistration, type ListedUris } from '../state/listed-uris.ts'
 import { type McpRegistry, mapMaybe, type RequestedTool } from '../state/registry.ts'
 import type { ServerRequests } from '../state/server-requests.ts'
 import {
@@ -184,6 +185,7 @@ interface TargetState {
   readonly serverRequests: Pick<ServerRequests, 'find'>
   /** The requests that wait at other processes; absent if there are none. */
   readonly farRequests?: Pick<RemoteServerRequests, 'find'> | undefined
+  readonly listedUris: Pick<ListedUris, 'ownerOf'>
 }
 
 type TargetSources = TargetState & McpRules
@@ -204,7 +206,7 @@ function resolveTarget(
   if (!method) throw new Error(`${message.method} was let through without being a method`)
   if (method.work === 'list_tools') return resolveListTarget(facts, { kind: 'list_tools' })
   if (method.work === 'call_tool') return resolveToolTarget(facts, sources)
-  if (method.work === 'relay') return resolveRelayTarget(facts, sources.registry)
+  if (method.work === 'relay') return resolveRelayTarget(facts, sources)
   if (!door) return resolveListTarget(facts, { kind: 'aggregate', member: method.member ?? '' })
   return { aimed: { target: { kind: 'relay', resource: door.resource, name: null } }, at: door }
 }
@@ -285,10 +287,10 @@ const unknownToolTarget = (tool: string) => ({
 const unboundTarget = () => ({ refusal: new Refusal('mcp_not_bound') })
 
 /** Aims a method at the one resource that its parameters name, or that the path names. */
-async function resolveRelayTarget(facts: McpTargetInput, registry: McpRegistry): Promise<TargetResolution> {
+async function resolveRelayTarget(facts: McpTargetInput, sources: TargetState): Promise<TargetResolution> {
   const { message, door } = facts
   const prompt = promptOf(message)
-  const { name, ...at } = door ? { ...door, name: null } : await findRelayResource(facts, registry, prompt)
+  const { name, ...at } = door ? { ...door, name: null } : await findRelayResource(facts, sources, prompt)
   const { resource, binding } = at
   const target: McpTarget = { kind: 'relay', resource, name }
   return {
@@ -311,15 +313,13 @@ function relayDemand(
   return { demanded: GATED_METHODS.get('resources/read')?.demanded ?? [] }
 }
 
-/**
- * Finds the resource of a prompt by its name. A URI names none: it goes to the one bound resource, or
- * nowhere.
- */
+/** Finds the resource of a prompt by its name, and that of a URI by who has listed it. */
 async function findRelayResource(
-  { principal }: McpTargetInput,
-  registry: McpRegistry,
+  facts: McpTargetInput,
+  { registry, listedUris }: TargetState,
   prompt: string | null,
 ): Promise<ResourceAccess & { readonly name: string | null }> {
+  const { principal } = facts
   const at = async (resource: McpResource, name: string | null) => ({
     resource,
     name,
@@ -330,10 +330,43 @@ async function findRelayResource(
     if (!parts?.resource.enabled) throw paramsInvalid('There is no such prompt.')
     return at(parts.resource, parts.rest)
   }
-  const [only, second] = await registry.bound(principal)
+  const bound = await registry.bound(principal)
+  const [only, second] = bound
   if (!only) throw new Refusal('mcp_not_bound')
   if (!second) return at(only, null)
-  throw paramsInvalid('Several resources are bound: ask one of them, at /v1/mcp/<resource>.')
+  const uri = uriIn(facts.message)
+  if (uri === null)
+    throw paramsInvalid('Several resources are bound: ask one of them, at /v1/mcp/<resource>.')
+  const owner = await ownerOfUri(facts, { registry, listedUris }, inOrderOfRegistration(bound), uri)
+  if (owner) return at(owner, null)
+  throw paramsInvalid(
+    'No bound resource has listed this uri to you. Ask resources/list, or the resource at /v1/mcp/<resource>.',
+  )
+}
+
+/** Reads the URI, or the template, that a method names. */
+function uriIn({ params: { uri, ref } }: McpMessage): string | null {
+  const named = isObject(ref) ? ref.uri : uri
+  return typeof named === 'string' ? named : null
+}
+
+/**
+ * Finds the resource of a URI: the one whose approved tools name it as a page, else the one that has listed
+ * it, else the only one that has any. Of several it is the first that was registered, so that a new server
+ * takes no URI of an older one.
+ */
+async function ownerOfUri(
+  { principal }: McpTargetInput,
+  { registry, listedUris }: Pick<TargetState, 'registry' | 'listedUris'>,
+  bound: readonly McpResource[],
+  uri: string,
+): Promise<McpResource | undefined> {
+  for (const resource of bound) if ((await registry.pages(resource)).has(uri)) return resource
+  const offering = bound.filter(({ server_facts: facts }) => {
+    const capabilities = facts?.capabilities
+    return !isObject(capabilities) || capabilities.resources !== undefined
+  })
+  return listedUris.ownerOf(principal, offering, uri) ?? (offering.length === 1 ? offering[0] : undefined)
 }
 
 /**

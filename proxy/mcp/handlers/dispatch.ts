@@ -12,6 +12,7 @@ import { errorMessage, memberText, responseBytes, resultMessage } from '../proto
 import { noServerRequest } from '../protocol/message.ts'
 import { GATEWAY_IMPLEMENTATION, META_KEYS } from '../protocol/versions.ts'
 import { isRemoteRequest, type RemoteServerRequest } from '../state/far-requests.ts'
+import type { ListedUris } from '../state/listed-uris.ts'
 import type { CallerAnswer } from '../state/server-requests.ts'
 import { aggregateLists } from './aggregate.ts'
 import { digestInTurns, joinedBytes } from './large-answer.ts'
@@ -21,6 +22,7 @@ import type { DispatchFacts } from './rewrite.ts'
 
 export interface McpHandlerDependencies extends RelayDependencies, ListOptions {
   readonly fetchUrl: HttpGet
+  readonly listedUris: ListedUris
 }
 
 /** The facts about a call, the grant included. */
@@ -62,7 +64,7 @@ async function aggregatedReply(
   member: string,
 ): Promise<Reply> {
   const resources = await sources.registry.bound(facts.granted.principal)
-  const { items, missing } = await aggregateLists(sources.upstream, facts, resources, member)
+  const { items, missing } = await aggregateLists(sources, facts, resources, member)
   const detail: JsonObject = { items: items.length, ...(missing.length > 0 && { missing: [...missing] }) }
   return listReply(facts, member, items, detail)
 }

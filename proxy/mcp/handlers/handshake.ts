@@ -7,7 +7,7 @@ import type { Reply } from '../../http/reply.ts'
 import type { ResourcePath } from '../gate/endpoint.ts'
 import { resultMessage } from '../protocol/json-text.ts'
 import type { McpMessage } from '../protocol/message.ts'
-import { GATEWAY_IMPLEMENTATION, LEGACY_VERSIONS, META_KEYS, MODERN_VERSION } from '../protocol/versions.ts'
+import { GATEWAY_IMPLEMENTATION, META_KEYS, MODERN_VERSION, offeredVersion } from '../protocol/versions.ts'
 import type { CancelRequest } from '../state/cancellations.ts'
 import type { McpRegistry } from '../state/registry.ts'
 import type { CallerSessionStore } from '../state/sessions.ts'
@@ -83,8 +83,6 @@ async function initializeReply(
   // A session costs no capability, so it must not cost much else.
   if (!isWithinLimit(capabilities))
     throw new Refusal('mcp_params_invalid', { message: 'capabilities are too large.' })
-  const protocolVersion =
-    LEGACY_VERSIONS.find((version) => version === requested) ?? LEGACY_VERSIONS[0] ?? requested
   const session = sources.sessions.open(
     {
       principalId: principal.id,
@@ -96,7 +94,7 @@ async function initializeReply(
     at,
   )
   const result = {
-    protocolVersion,
+    protocolVersion: offeredVersion(requested),
     capabilities: await offeredCapabilities(sources.registry, facts),
     serverInfo: { ...GATEWAY_IMPLEMENTATION },
     ...instructions(pathResource),

@@ -92,8 +92,7 @@ function failureMessage(error: McpUpstreamError): string | undefined {
   const { kind, status, told, outcomeUnknown } = error
   if (outcomeUnknown)
     return "The MCP server's answer was lost. It may have done the work: look before you call again."
-  if (kind === 'timeout')
-    return 'The MCP server did not answer in time. It may have done the work.'
+  if (kind === 'timeout') return 'The MCP server did not answer in time. It may have done the work.'
   if (isCredentialsFailure(error))
     return "The MCP server refused this gateway's credentials. Tell the operator."
   return told?.words ? `The MCP server answered ${status}: ${told.words.message}` : undefined

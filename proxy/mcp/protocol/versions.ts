@@ -10,10 +10,27 @@ export const MODERN_VERSION = '2026-07-28'
 /** The revisions that begin with `initialize`, newest first. */
 export const LEGACY_VERSIONS: readonly string[] = ['2025-11-25', '2025-06-18', '2025-03-26', '2024-11-05']
 
-export const SUPPORTED_VERSIONS: readonly string[] = [MODERN_VERSION, ...LEGACY_VERSIONS]
+/** The revision that demands that batches be received (MCP 2025-03-26, basic), which this gateway refuses. */
+const BATCHING_VERSION = '2025-03-26'
+
+/** The revisions that a caller may agree on by `initialize`, newest first. */
+const OFFERED_VERSIONS = LEGACY_VERSIONS.filter((version) => version !== BATCHING_VERSION)
+
+export const SUPPORTED_VERSIONS: readonly string[] = [MODERN_VERSION, ...OFFERED_VERSIONS]
+
+/**
+ * Returns the revision that is offered to a client that asks for this one: itself; the newest, if nobody
+ * knows it; the one before, if it is the revision with batches. The clients that ask for that one know the
+ * one before, and none of them sends a batch.
+ */
+export const offeredVersion = (requested: string): string =>
+  OFFERED_VERSIONS.find((version) => version === requested) ??
+  OFFERED_VERSIONS.find((version) => requested === BATCHING_VERSION && version < requested) ??
+  OFFERED_VERSIONS[0] ??
+  requested
 
 /** The revision of a request without `MCP-Protocol-Version` (MCP 2025-06-18, transports). */
-export const UNSTATED_VERSION = '2025-03-26'
+export const UNSTATED_VERSION = BATCHING_VERSION
 
 /** Members of `_meta` that each modern request carries (MCP 2026-07-28, basic). */
 export const META_KEYS = {

@@ -50,6 +50,8 @@ export interface McpRegistry {
   readonly exposed: (name: string) => LookupResult<RequestedTool | undefined>
   readonly tool: (resource: McpResource, name: string) => LookupResult<RequestedTool>
   readonly tools: (resource: McpResource) => Promise<readonly McpTool[]>
+  /** The URIs that the approved definitions of a resource's tools name as their pages (`ui://`). */
+  readonly pages: (resource: McpResource) => Promise<ReadonlySet<string>>
   /** The enabled resources that a principal is bound to. */
   readonly bound: (principal: Principal) => Promise<readonly McpResource[]>
   /** The id of the binding of a principal to a resource, or null. */
@@ -75,6 +77,14 @@ export function openRegistry(database: Database): McpRegistry {
     sizeCalculation: ({ tool }) =>
       1_024 + (tool.definition?.length ?? 0) + (tool.pending_definition?.length ?? 0),
   })
+
+  const pages = new LRUCache<string, ReadonlySet<string>>({ max: 500 })
+  const pagesOf: McpRegistry['pages'] = async ({ resource_id: id, revision }) => {
+    const key = `${id} ${revision}`
+    const found = pages.get(key) ?? pagesIn(await listMcpTools(database, id))
+    pages.set(key, found)
+    return found
+  }
 
   const toolOf = (
     { resource_id: id, revision }: McpResource,
@@ -125,9 +135,23 @@ export function openRegistry(database: Database): McpRegistry {
     exposed: (name) =>
       mapMaybe(split(name), (parts) => (parts ? tool(parts.resource, parts.rest) : alone(name))),
     tools: (of) => listMcpTools(database, of.resource_id),
+    pages: pagesOf,
     bound: (principal) => boundResources(database, principal.type, principal.id),
     binding: ({ type, id }, of) => bindingOf(type, id, of.resource_id),
   }
+}
+
+/** The members of `_meta` by which a tool names its page: MCP Apps, its form before, and that of OpenAI. */
+const PAGE = /"(?:resourceUri|ui\/resourceUri|openai\/outputTemplate)":("(?:[^"\\]|\\.)*")/g
+
+/** Finds the pages that approved definitions name, which are JSON text of our own writing. */
+function pagesIn(tools: readonly McpTool[]): ReadonlySet<string> {
+  const found = new Set<string>()
+  for (const { state, definition } of tools) {
+    if (state !== 'approved' || !definition || !/resourceUri|outputTemplate/.test(definition)) continue
+    for (const [, uri = '""'] of definition.matchAll(PAGE)) found.add(String(JSON.parse(uri)))
+  }
+  return found
 }
 
 /**
