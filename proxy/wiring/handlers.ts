@@ -142,17 +142,18 @@ function recordersOf(
 }
 
 function mcpHandlers(
-  { mcp, dataDirectory, nameServers, baseUrls }: GatewayServices,
+  { mcp, parkedCalls, dataDirectory, nameServers, baseUrls }: GatewayServices,
   { mcp: options }: Configuration,
   upstream: McpUpstream,
 ): McpHandlers {
-  const { registry, sessions, cancellations, serverRequests, cancel, states, announce, listedUris } = mcp
+  const { registry, sessions, cancellations, serverRequests, cancel, states, announce } = mcp
   return {
     work: mcpHandler({
       registry,
       upstream,
       serverRequests,
-      listedUris,
+      listedUris: mcp.listedUris,
+      parkedCalls,
       cancellations,
       states,
       announce,

@@ -48,6 +48,7 @@ import { ModelMismatches } from '../llm/answered-models.ts'
 import { ModelCatalogue } from '../llm/catalogue.ts'
 import { type LlmUpstream, openUpstream } from '../llm/upstream/client.ts'
 import { type IdempotencyKeys, idempotencyKeys } from '../llm/upstream/idempotency-keys.ts'
+import { ParkedCalls } from '../mcp/handlers/parked-calls.ts'
 import { type McpRuntime, openMcp } from '../mcp/mcp.ts'
 import { FairQueue } from '../operators/oidc/fair-line.ts'
 import { openSessions } from '../operators/sessions/open.ts'
@@ -131,6 +132,8 @@ export interface GatewayServices {
   /** Lists of models, as the providers last gave them. */
   readonly catalogue: ModelCatalogue
   readonly mcp: McpRuntime
+  /** The calls at MCP servers that wait for an answer of their callers of the stateless era. */
+  readonly parkedCalls: ParkedCalls
   /** The pages of the dashboard that follow new rows. */
   readonly followers: ActivityFollowers
   /** The plugins that remember something: made once, whichever configuration is in force. */
@@ -298,6 +301,7 @@ export async function openServices(
     idempotencyKeys: idempotencyKeys(subjectKeys.derived('llm idempotency key')),
     modelMismatches: new ModelMismatches((provider) => metrics.modelMismatches.inc({ provider })),
     catalogue: new ModelCatalogue(),
+    parkedCalls: new ParkedCalls(),
     mcp: openMcp({
       database,
       ledger,

@@ -128,7 +128,7 @@ for (const kind of ['v1', 'legacy', 'modern', 'auto'] satisfies Kind[]) {
   )
 }
 
-for (const kind of ['v1', 'legacy'] as const) {
+for (const kind of ['v1', 'legacy', 'modern', 'auto'] as const) {
   await t.test(
     `what server-everything asks the user and the model reaches the official SDK (${kind}), and its answer the server`,
     async (t) => {

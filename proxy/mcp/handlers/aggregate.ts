@@ -149,7 +149,7 @@ async function pageOf(
   const { message, session, held, hangup } = facts
   const era = upstreamEra(resource, session)
   const owner = upstreamSessionOwner(facts)
-  const client = upstreamClient(session, era)
+  const client = upstreamClient(facts, era)
   const params = {
     ...(cursor !== null && { cursor }),
     ...(era === 'modern' && { _meta: modernMeta({}) }),

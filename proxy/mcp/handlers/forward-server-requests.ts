@@ -83,16 +83,16 @@ export class ServerRequestForwarder {
     const { session, granted } = this.#facts
     const era = upstreamEra(resource, session)
     if (era === 'modern') throw new McpUpstreamError('failed', 'a request came on the answer stream')
-    const text = ownAnswer(message, upstreamClient(session, era).capabilities)
+    const text = ownAnswer(message, upstreamClient(this.#facts, era).capabilities)
     await this.#sources.upstream.respond(granted, resource, upstreamSessionOwner(this.#facts), text)
     return null
   }
 }
 
 /**
- * The capability by which a legacy client says that it answers a method (MCP 2025-11-25, client features).
+ * The capability by which a client says that it answers a method (MCP 2025-11-25, client features).
  */
-const CAPABILITIES: ReadonlyMap<unknown, string> = new Map([
+export const CAPABILITY_BY_QUESTION: ReadonlyMap<unknown, string> = new Map([
   ['elicitation/create', 'elicitation'],
   ['sampling/createMessage', 'sampling'],
   ['roots/list', 'roots'],
@@ -103,6 +103,6 @@ const CAPABILITIES: ReadonlyMap<unknown, string> = new Map([
  * gateway.
  */
 function canBeAsked({ capabilities }: CallerSession, { value: { method } }: UpstreamMessage): boolean {
-  const capability = CAPABILITIES.get(method)
+  const capability = CAPABILITY_BY_QUESTION.get(method)
   return capability !== undefined && Object.hasOwn(capabilities, capability)
 }

@@ -1,5 +1,6 @@
 import { Readable } from 'node:stream'
 import type { McpResource } from '../../../db/mcp/resources.ts'
+import type { HangupSignal } from '../../../plugins/plugin.ts'
 import { Refusal, type RefusalReason } from '../../../plugins/refusal.ts'
 import type { CallReport, Reply } from '../../http/reply.ts'
 import { MAX_INLINE_BYTES } from '../aside/aside.ts'
@@ -11,6 +12,7 @@ import {
   type JsonText,
   type MemberEdits,
   responseBytes,
+  resultMessage,
 } from '../protocol/json-text.ts'
 import { LIST_MEMBER_BY_METHOD } from '../protocol/known-members.ts'
 import type { ProtocolEra } from '../protocol/versions.ts'
@@ -20,11 +22,14 @@ import type { RequestStates } from '../state/request-state.ts'
 import type { ServerRequests } from '../state/server-requests.ts'
 import type { McpUpstream } from '../upstream/client.ts'
 import { McpUpstreamError } from '../upstream/errors.ts'
+import type { MessageStream } from '../upstream/events.ts'
 import { knownList } from '../upstream/large-message.ts'
 import { messageObject, responseResult, type UpstreamMessage } from '../upstream/message.ts'
-import type { McpStreamedAnswer } from '../upstream/request.ts'
+import type { McpAnswer, McpStreamedAnswer } from '../upstream/request.ts'
 import { ServerRequestForwarder } from './forward-server-requests.ts'
 import { digestInTurns, eventPieces } from './large-answer.ts'
+import type { ParkedCalls } from './parked-calls.ts'
+import { ParkedQuestions } from './parked-questions.ts'
 import {
   buildUpstreamCall,
   type DispatchFacts,
@@ -39,6 +44,7 @@ export interface RelayDependencies {
   readonly serverRequests: ServerRequests
   readonly cancellations: RequestCancellations
   readonly states: RequestStates
+  readonly parkedCalls: ParkedCalls
   /** Notes that a resource has announced a change of its tools. */
   readonly announce: (resourceId: string) => void
 }
@@ -111,6 +117,9 @@ interface RenderedResponse {
   readonly failed: boolean
 }
 
+/** The head of a stream that goes on for another request. */
+const CONTINUED = { streamed: true, status: 200, headers: {}, requestId: 0 } as const
+
 const JSON_TYPE = { 'content-type': 'application/json' } as const
 
 /** One call to an upstream, and its answer. */
@@ -120,6 +129,10 @@ class RelayedCall {
   readonly #to: CallDestination
   /** Null until the upstream asks something. */
   #forwarder: ServerRequestForwarder | null = null
+  /** Null if the caller is not asked by results. */
+  readonly #questions: ParkedQuestions | null
+  /** True: the upstream's stream waits for another request of the caller. */
+  #parked = false
   /** The headers of an HTTP error that say when to come back. */
   #waiting: Readonly<Record<string, string>> = {}
   /** The reason why the answer broke off after it had begun. */
@@ -131,6 +144,8 @@ class RelayedCall {
     this.#facts = facts
     this.#to = to
     this.#report = { provider: to.resource.name, failed: false, detail: { upstream_era: this.#era } }
+    const between = facts.message.era === 'modern' && this.#era === 'legacy'
+    this.#questions = between ? ParkedQuestions.ofCall(sources, facts, to) : null
   }
 
   get #serverRequests(): ServerRequestForwarder {
@@ -149,7 +164,8 @@ class RelayedCall {
     const { hangup, end } = cancellations.begin({ ...caller, hangup: this.#facts.hangup })
     let streaming = false
     try {
-      const answer = await this.#sources.upstream.call(buildUpstreamCall(this.#facts, this.#to, hangup))
+      const answer = await this.#answer(hangup)
+      if (typeof answer === 'string') return this.#replyOf(this.#asking(answer), 200)
       this.#report.detail.upstream_status = answer.status
       if (!answer.streamed) this.#waiting = answer.waiting
       if (!answer.streamed) return await this.#last(answer.response, answer.status)
@@ -165,6 +181,17 @@ class RelayedCall {
     }
   }
 
+  /** Asks the upstream, or goes on with a call that waits there; text: the result that asks the caller again. */
+  async #answer(hangup: HangupSignal): Promise<McpAnswer | string> {
+    const questions = this.#questions
+    if (questions && this.#facts.requestState !== null) {
+      const messages = await questions.resume()
+      return typeof messages === 'string' ? messages : { ...CONTINUED, messages }
+    }
+    const call = buildUpstreamCall(this.#facts, this.#to, questions?.wait.hangup ?? hangup)
+    return this.#sources.upstream.call(questions ? { ...call, held: questions.wait.held } : call)
+  }
+
   /** The tool under its whole name; null if none is called. */
   get #tool(): string | null {
     const { pinned, resource } = this.#to
@@ -175,14 +202,40 @@ class RelayedCall {
     return refusalOfUpstream(error, this.#to.resource, this.#tool)
   }
 
-  async #whole(answer: McpStreamedAnswer): Promise<Reply> {
-    for await (const message of answer.messages) {
-      if (isResponse(message)) return this.#last(message, answer.status)
-      // Nobody can be asked or told anything before the answer.
-      if (message.value.id === undefined) this.#noted(message)
-      else await this.#serverRequests.decline(message)
+  async #whole({ messages, status }: McpStreamedAnswer): Promise<Reply> {
+    try {
+      for (let message = await messages.next(); message !== null; message = await messages.next()) {
+        if (isResponse(message)) return await this.#last(message, status)
+        // Nobody can be told anything before the answer, and only a caller of the stateless era be asked.
+        if (message.value.id === undefined) this.#noted(message)
+        else if (this.#questions?.canBeAsked(message))
+          return this.#replyOf(this.#park(message, messages), 200)
+        else await this.#serverRequests.decline(message)
+      }
+      throw new McpUpstreamError('failed', 'the answer ended without a response')
+    } finally {
+      this.#close(messages)
     }
-    throw new McpUpstreamError('failed', 'the answer ended without a response')
+  }
+
+  #park(message: UpstreamMessage, messages: MessageStream): RenderedResponse {
+    if (!this.#questions) throw new Error('the caller is not asked by results')
+    this.#parked = true
+    return this.#asking(this.#questions.park(message, messages))
+  }
+
+  /** Returns the result that asks the caller, and notes it. */
+  #asking(result: string): RenderedResponse {
+    const { message, commitments } = this.#facts
+    const { detail } = this.#report
+    detail.input_required = true
+    detail.result_bytes = Buffer.byteLength(result)
+    detail.result_sha256 = commitments.of('result_sha256', result)
+    return { body: Buffer.from(resultMessage(message.id ?? 'null', result)), failed: false }
+  }
+
+  #close(messages: MessageStream): void {
+    if (!this.#parked) messages.close()
   }
 
   #last(message: UpstreamMessage, status: number): Reply | Promise<Reply> {
@@ -212,7 +265,7 @@ class RelayedCall {
     const source = Readable.from(this.#events(answer), { objectMode: false })
     // Also if nobody came to read it.
     source.once('close', () => {
-      answer.messages.close()
+      this.#close(answer.messages)
       this.#over(end)
     })
     return {
@@ -241,6 +294,10 @@ class RelayedCall {
         }
         const message = await next
         if (message === null) break
+        if (this.#questions?.canBeAsked(message)) {
+          written.push(...eventParts(this.#park(message, messages).body))
+          break
+        }
         const bytes = await this.#passedOn(message)
         if (bytes && bytes.length <= MAX_INLINE_BYTES) written.push(...eventParts(bytes))
         else if (bytes) {
@@ -259,7 +316,7 @@ class RelayedCall {
         Buffer.from(eventOf(errorMessage(this.#facts.message.id, rpcError(refusal, this.#facts.id)))),
       )
     } finally {
-      messages.close()
+      this.#close(messages)
     }
     if (written.length > 0) yield taken()
   }

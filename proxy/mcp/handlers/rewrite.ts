@@ -1,5 +1,5 @@
 import type { McpResource } from '../../../db/mcp/resources.ts'
-import { isObject } from '../../../db/support/json.ts'
+import { isObject, type JsonObject } from '../../../db/support/json.ts'
 import type { CallCommitments, ToolCall } from '../../../plugins/facts.ts'
 import type { JsonBody } from '../../../plugins/json-body/json-body.ts'
 import type { CallPermit } from '../../../plugins/permit.ts'
@@ -24,7 +24,7 @@ import type { ExactNames } from '../protocol/loose-name.ts'
 import { ERROR_NAMES, messageEdits, RESULT_NAMES } from '../protocol/members.ts'
 import type { McpMessage } from '../protocol/message.ts'
 import { NAME_PARAM_BY_METHOD } from '../protocol/methods.ts'
-import { modernMeta, type ProtocolEra } from '../protocol/versions.ts'
+import { META_KEYS, modernMeta, type ProtocolEra } from '../protocol/versions.ts'
 import { GATEWAY_ERROR_CODES } from '../refusal.ts'
 import type { CallerSession } from '../state/sessions.ts'
 import type { UpstreamCall } from '../upstream/client.ts'
@@ -58,25 +58,57 @@ export function upstreamEra(
   return session !== null && facts?.legacy === true ? 'legacy' : (era ?? 'legacy')
 }
 
+/** The capabilities that a caller of the stateless era states, in the forms that MCP has for them. */
+const FORMS: Readonly<Record<string, readonly string[]>> = {
+  elicitation: ['form', 'url'],
+  sampling: ['tools', 'context'],
+}
+
+/** Picks what a caller of the stateless era says that it can be asked, which a server of the older one asks. */
+function askableCapabilities({ era, meta }: McpMessage): JsonObject {
+  const stated = meta[META_KEYS.capabilities]
+  if (era !== 'modern' || !isObject(stated)) return NOTHING_ASKED
+  const own = Object.entries(FORMS).flatMap(([name, forms]) => {
+    const capability = stated[name]
+    if (!isObject(capability)) return []
+    const kept = forms.filter((form) => isObject(capability[form])).map((form) => [form, {}] as const)
+    return [[name, Object.fromEntries(kept)] as const]
+  })
+  return own.length === 0 ? NOTHING_ASKED : Object.fromEntries(own)
+}
+
+const NOTHING_ASKED: JsonObject = {}
+
 /**
- * Returns the client that an upstream session is opened for. Between eras nobody can be asked, so no
- * capabilities are claimed; nor are roots, which are asked for on a stream that this gateway does not open.
+ * Returns the client that an upstream session is opened for. No roots are claimed, which are asked for on a
+ * stream that this gateway does not open.
  */
-export function upstreamClient(session: CallerSession | null, era: ProtocolEra): UpstreamCall['client'] {
+export function upstreamClient(
+  { session, message }: Pick<DispatchFacts, 'session' | 'message'>,
+  era: ProtocolEra,
+): UpstreamCall['client'] {
   if (session === null || era === 'modern')
-    return { capabilities: {}, clientInfo: session?.clientInfo ?? null }
+    return {
+      capabilities: era === 'legacy' ? askableCapabilities(message) : {},
+      clientInfo: session?.clientInfo ?? null,
+    }
   const { roots, ...capabilities } = session.capabilities
   return { capabilities, clientInfo: session.clientInfo }
 }
 
-/** Returns the owner of the upstream session that a call goes by. */
-export const upstreamSessionOwner = ({
+/**
+ * Returns the owner of the upstream session that a call goes by. Callers of the stateless era have no session
+ * here: each set of things that they can be asked has one there.
+ */
+export function upstreamSessionOwner({
   granted,
   session,
-}: Pick<DispatchFacts, 'granted' | 'session'>): SessionOwner => ({
-  principalId: granted.principal.id,
-  sessionId: session?.id ?? null,
-})
+  message,
+}: Pick<DispatchFacts, 'granted' | 'session' | 'message'>): SessionOwner {
+  const owner = { principalId: granted.principal.id, sessionId: session?.id ?? null }
+  const asked = session === null ? askableCapabilities(message) : NOTHING_ASKED
+  return asked === NOTHING_ASKED ? owner : { ...owner, asked: JSON.stringify(asked) }
+}
 
 /**
  * Makes a call as its upstream must see it: the caller's bytes with the upstream's own names, headers made
@@ -97,7 +129,7 @@ export function buildUpstreamCall(
     method: message.method,
     params: upstreamParams(facts, { era, name: to.name, requestState }),
     headers: era === 'modern' ? repeatingHeaders(facts, to) : {},
-    client: upstreamClient(session, era),
+    client: upstreamClient(facts, era),
     hangup,
     held: facts.held,
   }

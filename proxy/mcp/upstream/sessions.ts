@@ -44,6 +44,8 @@ export interface SessionOwner {
   readonly principalId: string
   /** The caller's own session at this gateway, or null. */
   readonly sessionId: string | null
+  /** The questions that a caller without a session can be asked. Absent: none. */
+  readonly asked?: string
 }
 
 /** A session while one message goes through it. */
@@ -239,5 +241,5 @@ export class UpstreamSessions {
   }
 }
 
-const keyOf = ({ resource_id: id }: McpResource, { principalId, sessionId }: SessionOwner): string =>
-  JSON.stringify([principalId, sessionId, id])
+const keyOf = ({ resource_id: id }: McpResource, { principalId, sessionId, asked }: SessionOwner): string =>
+  JSON.stringify(asked === undefined ? [principalId, sessionId, id] : [principalId, sessionId, id, asked])

@@ -84,8 +84,8 @@ await t.test(
     for (const modern of [false, true]) {
       const listed = (await ask('resources/list', {}, modern)).result.resources.map(({ uri }: Json) => uri)
       t.same(
-        [...listed].sort(),
-        ['demo://static', 'file:///a', 'file:///b', 'file:///both', 'ui://old/form'],
+        [listed.length, new Set(listed)],
+        [5, new Set(['demo://static', 'file:///a', 'file:///b', 'file:///both', 'ui://old/form'])],
         'each once',
       )
       await ask('resources/templates/list', {}, modern)
@@ -114,7 +114,7 @@ await t.test(
 
     const rows = await stage.rows({ action: 'mcp_resources_read', status: 'allowed', limit: 1000 })
     t.ok(
-      rows.every(({ detail }) => ['zoo', 'ant'].includes(String(detail.resource))),
+      rows.every(({ detail }) => detail.resource === 'zoo' || detail.resource === 'ant'),
       'each row names the server that was judged',
     )
   },

@@ -1,0 +1,101 @@
+import { randomUUID } from 'node:crypto'
+import type { HangupSignal, MemoryReservation } from '../../../plugins/plugin.ts'
+import { CallHangup } from '../../http/open-calls.ts'
+import type { MessageStream } from '../upstream/events.ts'
+import type { SessionOwner } from '../upstream/sessions.ts'
+
+/** The time that a call waits for its caller's answer. ms. */
+const PARKED_MS = 600_000
+/** The most calls that wait: of one principal, whose oldest goes, and of all. */
+const MAX_OF_PRINCIPAL = 16
+const MAX_IN_ALL = 512
+
+/** A call at a server of the older era that has asked its caller something, who may answer by another request. */
+export interface ParkedCall {
+  readonly principalId: string
+  /** The request as it was judged: the one that answers must be the same. */
+  readonly subject: string
+  readonly messages: MessageStream
+  /** The session that the server asked in. */
+  readonly owner: SessionOwner
+  /** The server's own id of its question, JSON text. */
+  readonly upstreamId: string
+  /** The question as the caller gets it, JSON text. */
+  readonly question: string
+  readonly waiting: CallWait
+}
+
+/**
+ * The calls that wait for their callers between two requests of the stateless era (MCP 2026-07-28, mrtr).
+ * Each holds its server's stream, which is ended when nobody answers, and with the upstream's connections. Of one process: a request that comes to
+ * another one finds nothing there.
+ */
+export class ParkedCalls {
+  readonly #calls = new Map<string, { readonly call: ParkedCall; readonly timer: NodeJS.Timeout }>()
+
+  /** Keeps a call until it is taken. Returns its name, which nobody can guess. */
+  park(call: ParkedCall): string {
+    const theirs = [...this.#calls].filter(([, one]) => one.call.principalId === call.principalId)
+    const [oldest] = theirs.length >= MAX_OF_PRINCIPAL ? theirs : [...this.#calls]
+    if (oldest && (theirs.length >= MAX_OF_PRINCIPAL || this.#calls.size >= MAX_IN_ALL)) this.#end(oldest[0])
+    const id = randomUUID()
+    const timer = setTimeout(() => this.#end(id), PARKED_MS).unref()
+    this.#calls.set(id, { call, timer })
+    return id
+  }
+
+  /** Finds a call that waits for this very request. */
+  find(id: string, { principalId, subject }: Pick<ParkedCall, 'principalId' | 'subject'>): ParkedCall | null {
+    const call = this.#calls.get(id)?.call
+    return call?.principalId === principalId && call.subject === subject ? call : null
+  }
+
+  /** Takes a call: of two answers the first does. Returns false if it waits no more. */
+  take(id: string): boolean {
+    clearTimeout(this.#calls.get(id)?.timer)
+    return this.#calls.delete(id)
+  }
+
+  #end(id: string): void {
+    const call = this.#calls.get(id)?.call
+    if (this.take(id)) call?.messages.close()
+  }
+}
+
+/** The request that waits for a call at a server now: of several, one after another. */
+export class CallWait {
+  readonly hangup = new CallHangup()
+  #caller: HangupSignal | null = null
+  #held: MemoryReservation
+
+  constructor(caller: HangupSignal, held: MemoryReservation) {
+    this.#held = held
+    this.follow(caller, held)
+  }
+
+  /** The account of the present request. */
+  readonly held: MemoryReservation = {
+    setOwner: (caller) => this.#held.setOwner(caller),
+    tryReserve: (bytes) => this.#held.tryReserve(bytes),
+    reserveAnswer: (bytes) => this.#held.reserveAnswer(bytes),
+    reserveReply: (bytes) => this.#held.reserveReply(bytes),
+    refusal: () => this.#held.refusal(),
+  }
+
+  /** Goes on for another request. */
+  follow(caller: HangupSignal, held: MemoryReservation): void {
+    this.leave()
+    this.#caller = caller
+    this.#held = held
+    if (caller.gone) this.#hungUp()
+    else caller.onGone(this.#hungUp)
+  }
+
+  /** Lets go of a request that has its answer. */
+  leave(): void {
+    this.#caller?.offGone(this.#hungUp)
+    this.#caller = null
+  }
+
+  readonly #hungUp = (): void => this.hangup.hangUp(this.#caller?.signal.reason)
+}

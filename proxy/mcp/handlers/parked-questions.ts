@@ -1,0 +1,139 @@
+import { createHash } from 'node:crypto'
+import { isObject } from '../../../db/support/json.ts'
+import type { Refusal } from '../../../plugins/refusal.ts'
+import { type CallDestination, stateOwnerOf } from '../gate/checks.ts'
+import { canonicalizeArguments, memberText, resultMessage } from '../protocol/json-text.ts'
+import { paramsInvalid } from '../protocol/message.ts'
+import { META_KEYS } from '../protocol/versions.ts'
+import type { RequestStates } from '../state/request-state.ts'
+import type { McpUpstream } from '../upstream/client.ts'
+import type { MessageStream } from '../upstream/events.ts'
+import type { UpstreamMessage } from '../upstream/message.ts'
+import { CAPABILITY_BY_QUESTION } from './forward-server-requests.ts'
+import { CallWait, type ParkedCall, type ParkedCalls } from './parked-calls.ts'
+import { type DispatchFacts, upstreamSessionOwner } from './rewrite.ts'
+
+export interface ParkingDependencies {
+  readonly upstream: Pick<McpUpstream, 'respond'>
+  readonly states: RequestStates
+  readonly parkedCalls: ParkedCalls
+}
+
+/** The name of a question in the result that asks it. */
+const QUESTION = 'question'
+
+/**
+ * The questions of a server of the older era to a caller of the stateless one, who is asked by a result and
+ * answers by the same request again (MCP 2026-07-28, mrtr): the server's stream waits meanwhile.
+ */
+export class ParkedQuestions {
+  readonly #sources: ParkingDependencies
+  readonly #facts: DispatchFacts
+  readonly #to: CallDestination
+  /** The call that waits at the server, for whichever request of its caller is under way. */
+  readonly wait: CallWait
+
+  constructor(sources: ParkingDependencies, facts: DispatchFacts, to: CallDestination) {
+    this.#sources = sources
+    this.#facts = facts
+    this.#to = to
+    this.wait = this.#parked()?.waiting ?? new CallWait(facts.hangup, facts.held)
+  }
+
+  /** Returns the questions of a call whose caller can be asked something, or answers; else null. */
+  static ofCall(
+    sources: ParkingDependencies,
+    facts: DispatchFacts,
+    to: CallDestination,
+  ): ParkedQuestions | null {
+    const declared = facts.message.meta[META_KEYS.capabilities]
+    const names = [...CAPABILITY_BY_QUESTION.values()]
+    const mayArise =
+      facts.requestState !== null ||
+      (isObject(declared) && names.some((name) => Object.hasOwn(declared, name)))
+    return mayArise ? new ParkedQuestions(sources, facts, to) : null
+  }
+
+  /** Tells whether the caller has said that it answers such a question. */
+  canBeAsked({ value: { method, id } }: UpstreamMessage): boolean {
+    const capability = CAPABILITY_BY_QUESTION.get(method)
+    const declared = this.#facts.message.meta[META_KEYS.capabilities]
+    return (
+      id !== undefined &&
+      capability !== undefined &&
+      isObject(declared) &&
+      Object.hasOwn(declared, capability)
+    )
+  }
+
+  /** Has the stream wait, and returns the result that asks the caller. JSON text. */
+  park(message: UpstreamMessage, messages: MessageStream): string {
+    const { granted } = this.#facts
+    const { method } = message.value
+    const params = memberText(message, 'params')
+    this.wait.leave()
+    const call: ParkedCall = {
+      principalId: granted.principal.id,
+      subject: this.#subject(),
+      messages,
+      owner: upstreamSessionOwner(this.#facts),
+      upstreamId: memberText(message, 'id') ?? 'null',
+      question: `{"method":${JSON.stringify(method)}${params === null ? '' : `,"params":${params}`}}`,
+      waiting: this.wait,
+    }
+    return this.#asking(this.#sources.parkedCalls.park(call), call)
+  }
+
+  /**
+   * Hands the caller's answer to the server that waits for it, and returns the rest of its stream; or the
+   * result that asks again, if the answer is not there. Refuses with `mcp_params_invalid` if no such call
+   * waits.
+   */
+  async resume(): Promise<MessageStream | string> {
+    const { requestState: id, message, granted, hangup, held } = this.#facts
+    const call = this.#parked()
+    if (id === null || !call) throw notWaiting()
+    const { inputResponses: answers } = message.params
+    const answer = isObject(answers) ? answers[QUESTION] : undefined
+    if (!isObject(answer)) return this.#asking(id, call)
+    if (!this.#sources.parkedCalls.take(id)) throw notWaiting()
+    try {
+      const text = resultMessage(call.upstreamId, JSON.stringify(answer))
+      call.waiting.follow(hangup, held)
+      await this.#sources.upstream.respond(granted, this.#to.resource, call.owner, text)
+    } catch (error) {
+      call.messages.close()
+      throw error
+    }
+    return call.messages
+  }
+
+  #parked(): ParkedCall | null {
+    const { requestState: id, granted } = this.#facts
+    if (id === null) return null
+    const principalId = granted.principal.id
+    return this.#sources.parkedCalls.find(id, { principalId, subject: this.#subject() })
+  }
+
+  #asking(id: string, { question }: ParkedCall): string {
+    const { granted, message } = this.#facts
+    const state = this.#sources.states.seal(id, stateOwnerOf(granted.principal, message, this.#to))
+    const asked = `"inputRequests":{"${QUESTION}":${question}}`
+    return `{"resultType":"input_required",${asked},"requestState":${JSON.stringify(state)}}`
+  }
+
+  /** The part of the request that was judged, and that the server works on: no other may answer for it. */
+  #subject(): string {
+    const { toolCall, message } = this.#facts
+    const { uri, arguments: given } = message.params
+    const own = toolCall.method === 'tools/call' ? toolCall.argumentsSha256?.() : undefined
+    if (own !== undefined) return own
+    const text = canonicalizeArguments({ arguments: given ?? null, uri: uri ?? null })
+    return createHash('sha256').update(text).digest('hex')
+  }
+}
+
+const notWaiting = (): Refusal =>
+  paramsInvalid(
+    'The call that asked is over, was another one, or waits at another gateway. Call again without requestState.',
+  )

@@ -1,0 +1,242 @@
+import type { ServerResponse } from 'node:http'
+import t from 'tap'
+import { META_KEYS } from '../../../proxy/mcp/protocol/versions.ts'
+import type { Identity, Json } from '../../support/gateway.ts'
+import { openStream } from '../../support/mcp/open-stream.ts'
+import { type Act, error, result, sse, type Told } from '../../support/mcp/raw-upstream.ts'
+import { legacyWith, mcpStage, tool, toolServer } from '../../support/mcp/stage.ts'
+import { eventually } from '../../support/settled.ts'
+
+const FORM = { message: 'Sure?', requestedSchema: { type: 'object', properties: {} } }
+const ALL = { elicitation: { form: {}, odd: {} }, sampling: {}, roots: {} }
+const NOTE = {
+  jsonrpc: '2.0',
+  method: 'notifications/message',
+  params: { level: 'info', data: 'at work' },
+}
+const said = (text: string): Json => ({ content: [{ type: 'text', text }] })
+
+/** A legacy server that asks these questions in turn, and then answers with what it was told. */
+async function asking(
+  t: Parameters<typeof mcpStage>[0],
+  questions: readonly string[] = ['elicitation/create'],
+) {
+  const open = new Map<string, { send: (value: unknown) => void; told: Told; res: ServerResponse }>()
+  const answers: Json[] = []
+  const next = (key: string, at: number): void => {
+    const call = open.get(key)
+    if (!call) return
+    const method = questions[at]
+    if (method !== undefined) {
+      call.send({ jsonrpc: '2.0', id: `${key}/${at}`, method, params: method === 'roots/list' ? {} : FORM })
+      return
+    }
+    call.send(result(call.told, said(JSON.stringify(answers))))
+    call.res.end()
+  }
+  const act: Act = (res, told) => {
+    const send = sse(res)
+    send(NOTE)
+    open.set(String(told.id), { send, told, res })
+    next(String(told.id), 0)
+  }
+  const stage = await mcpStage(t)
+  const server = await toolServer(t, [tool('ask'), tool('pay')])
+  const plain = legacyWith([tool('ask'), tool('pay')], act)
+  server.act = (res, told) => {
+    if (told.message.result === undefined && told.message.error === undefined) return plain(res, told)
+    answers.push(told.message)
+    res.writeHead(202).end()
+    const [key = '', at] = String(told.id).split('/')
+    next(key, Number(at) + 1)
+  }
+  const up = await stage.register('up', server, { required_capability: 'up.use' })
+  const bot = await stage.enroll('bot', ['up.use'])
+  const eve = await stage.enroll('eve', ['up.use'])
+  await stage.bind(bot, up)
+  await stage.bind(eve, up)
+  const call = async (
+    who: Identity,
+    more: Json = {},
+    { at = '/up', name = 'ask', capabilities = ALL } = {},
+  ) => {
+    const { args = {}, ...params } = more
+    const _meta = { [META_KEYS.capabilities]: capabilities }
+    const headers = { accept: 'application/json' }
+    return (
+      await stage.callTool(who, name, args, { at, modern: true, headers, params: { ...params, _meta } })
+    ).json
+  }
+  return { stage, server, bot, eve, call, answers, open }
+}
+
+const ACCEPTED = { question: { action: 'accept', content: { sure: true } } }
+
+await t.test(
+  'a caller of the stateless era is asked what a server of the older one asks, and its answer goes back',
+  async (t) => {
+    for (const at of ['/up', ''] as const) {
+      const { stage, server, bot, call, answers } = await asking(t, [
+        'elicitation/create',
+        'sampling/createMessage',
+        'roots/list',
+      ])
+      const name = at === '' ? 'up.ask' : 'ask'
+      const given = [
+        { action: 'accept', content: { sure: true } },
+        { role: 'assistant', model: 'm', content: { type: 'text', text: 'Paris' } },
+        { roots: [{ uri: 'file:///x' }] },
+      ]
+      let answer = (await call(bot, {}, { at, name })).result
+      for (const [index, method] of [
+        'elicitation/create',
+        'sampling/createMessage',
+        'roots/list',
+      ].entries()) {
+        t.match(answer, { resultType: 'input_required', inputRequests: { question: { method } } })
+        const { requestState } = answer
+        answer = (await call(bot, { requestState, inputResponses: { question: given[index] } }, { at, name }))
+          .result
+      }
+      t.match(answer, { resultType: 'complete', content: [{ type: 'text' }] })
+      t.match(
+        answers.map((one) => one.result),
+        given,
+      )
+      t.equal(server.of('tools/call').length, 1, 'one call at the server')
+      t.match(
+        server.of('initialize').at(-1)?.message.params,
+        { capabilities: { elicitation: { form: {} }, sampling: {} } },
+        'which was told what the caller can be asked',
+      )
+      const rows = await stage.rows({ action: 'mcp_tools_call', status: 'allowed' })
+      t.equal(rows.length, 4, 'each round is a decision of its own')
+      const outcomes = await eventually(
+        () => stage.rows({ action: 'mcp_tools_call', status: 'success' }),
+        (all) => all.length === 4,
+      )
+      t.equal(outcomes.filter(({ detail }) => detail.input_required === true).length, 3)
+    }
+  },
+)
+
+await t.test(
+  'on a stream the caller gets what came before the question, and the rest on its own',
+  async (t) => {
+    const { stage, bot } = await asking(t)
+    const _meta = { [META_KEYS.capabilities]: ALL }
+    const first = await openStream(stage, bot, 'tools/call', {
+      at: '/up',
+      modern: true,
+      params: { name: 'ask', _meta },
+    })
+    t.match(await first.next(), { method: 'notifications/message' })
+    const { result: asked } = await first.next()
+    t.match(asked, { resultType: 'input_required', inputRequests: { question: { params: FORM } } })
+    t.ok(await first.clean)
+    const { requestState } = asked
+    const params = { name: 'ask', requestState, inputResponses: ACCEPTED, _meta }
+    const second = await openStream(stage, bot, 'tools/call', { at: '/up', modern: true, params, id: 'two' })
+    t.match(await second.next(), { id: 'two', result: { resultType: 'complete' } })
+    t.ok(await second.clean)
+    first.hangUp()
+    second.hangUp()
+  },
+)
+
+await t.test('nobody else, no other call, and nobody twice answers a question that waits', async (t) => {
+  const { bot, eve, call, server, answers } = await asking(t)
+  const { requestState } = (await call(bot, { args: { a: 1 } })).result
+  const retry = { requestState, inputResponses: ACCEPTED }
+  for (const [why, answer] of [
+    ['another principal', call(eve, { ...retry, args: { a: 1 } })],
+    ['another tool', call(bot, { ...retry, args: { a: 1 } }, { name: 'pay' })],
+    ['other arguments', call(bot, { ...retry, args: { a: 2 } })],
+    ['another state', call(bot, { ...retry, args: { a: 1 }, requestState: `${requestState}x` })],
+  ] as const)
+    t.equal((await answer).error?.code, -32602, why)
+  t.same(answers, [])
+  const again = (await call(bot, { requestState, args: { a: 1 } })).result
+  t.match(again, { resultType: 'input_required' }, 'without an answer it is asked again')
+  const both = await Promise.all([
+    call(bot, { ...retry, args: { a: 1 } }),
+    call(bot, { ...retry, args: { a: 1 } }),
+  ])
+  t.equal(both.filter((one) => one.result?.resultType === 'complete').length, 1)
+  t.equal(both.filter((one) => one.error?.code === -32602).length, 1)
+  t.equal(answers.length, 1)
+  t.equal(server.of('tools/call').length, 1)
+})
+
+await t.test('a caller that cannot be asked is not, and the server hears so at once', async (t) => {
+  const { bot, call, answers, server } = await asking(t)
+  for (const capabilities of [{}, { sampling: {} }])
+    t.match((await call(bot, {}, { capabilities: capabilities as typeof ALL })).result, {
+      resultType: 'complete',
+    })
+  t.match(answers, [{ error: { code: -32601 } }, { error: { code: -32601 } }])
+  t.same(
+    server
+      .of('initialize')
+      .map(({ message }) => (message.params as Json).capabilities)
+      .slice(-2),
+    [{}, { sampling: {} }],
+  )
+})
+
+await t.test('what was revoked while it waited goes on no more', async (t) => {
+  const { stage, bot, call, answers } = await asking(t)
+  const { requestState } = (await call(bot)).result
+  await stage.grant(bot, ['other.use'])
+  t.equal((await call(bot, { requestState, inputResponses: ACCEPTED })).error.code, -32005)
+  t.same(answers, [])
+})
+
+await t.test('a caller that hangs up when it has answered has the call taken back', async (t) => {
+  const { stage, bot, call, server, open } = await asking(t)
+  const { requestState } = (await call(bot)).result
+  const plain = server.act
+  // It takes the answer, and is at work.
+  server.act = (res, told) => {
+    if (!told.message.result) return plain(res, told)
+    res.writeHead(202).end()
+    for (const { send } of open.values()) send(NOTE)
+  }
+  const _meta = { [META_KEYS.capabilities]: ALL }
+  const params = { name: 'ask', requestState, inputResponses: ACCEPTED, _meta }
+  const stream = await openStream(stage, bot, 'tools/call', { at: '/up', modern: true, params })
+  t.match(await stream.next(), NOTE)
+  stream.hangUp()
+  const told = await eventually(
+    () => server.of('notifications/cancelled'),
+    (list) => list.length > 0,
+  )
+  t.equal(told.length, 1)
+})
+
+await t.test('the calls of a principal that wait are bounded: the oldest is ended', async (t) => {
+  const { bot, call, server } = await asking(t)
+  const states: string[] = []
+  for (let index = 0; index < 17; index += 1)
+    states.push((await call(bot, { args: { index } })).result.requestState)
+  const retry = (index: number) =>
+    call(bot, { args: { index }, requestState: states[index], inputResponses: ACCEPTED })
+  t.equal((await retry(0)).error?.code, -32602)
+  t.match((await retry(16)).result, { resultType: 'complete' })
+  await eventually(
+    () => server.of('notifications/cancelled'),
+    (list) => list.length === 1,
+  )
+})
+
+await t.test('a server that dies while its question waits is told as lost', async (t) => {
+  const { bot, call, server } = await asking(t)
+  const { requestState } = (await call(bot)).result
+  const plain = server.act
+  server.act = (res, told) => {
+    if (told.message.result) res.writeHead(400).end(JSON.stringify(error(null, -32600, 'unknown')))
+    else return plain(res, told)
+  }
+  const { error: failed } = await call(bot, { requestState, inputResponses: ACCEPTED })
+  t.match(failed, { code: -32003 })
+})
