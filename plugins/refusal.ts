@@ -49,6 +49,7 @@ export const REFUSAL_REASONS = {
     'The path starts with /v1 twice. Remove /v1 from the base URL of this client.',
   ),
   body_invalid: invalid(400, 'The body is not a JSON object that this service accepts.'),
+  body_encoded: invalid(415, 'The body must not be compressed: send it without content-encoding.'),
   body_too_large: invalid(413, 'The body is larger than this endpoint accepts.'),
   body_timeout: invalid(408, 'The request did not arrive in time.'),
   body_unprocessable: invalid(422, 'The body has fields that are not valid. detail.errors lists them.'),

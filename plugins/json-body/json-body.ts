@@ -80,14 +80,17 @@ export function jsonBody({
 }
 
 function checkHeaders(headers: Arrival['headers']): void {
-  const encoding = headers['content-encoding']
-  if (encoding !== undefined && encoding.toLowerCase() !== 'identity') {
-    throw bodyRefusal('The body must not be compressed: send it without content-encoding.')
-  }
+  requireIdentity(headers)
   const type = headers['content-type']
   if (type !== undefined && !isJsonType(type)) {
     throw bodyRefusal('The body must be JSON in UTF-8: send content-type: application/json.')
   }
+}
+
+/** Refuses a compressed body, and says which coding is accepted (RFC 9110 §15.5.16). */
+export function requireIdentity({ 'content-encoding': coding = 'identity' }: Arrival['headers']): void {
+  if (coding.trim().toLowerCase() !== 'identity')
+    throw new Refusal('body_encoded', { headers: { 'accept-encoding': 'identity' } })
 }
 
 const bodyRefusal = (message: string): Refusal => new Refusal('body_invalid', { message })

@@ -2,6 +2,7 @@ import { createHmac, hash, randomBytes, timingSafeEqual } from 'node:crypto'
 import { jwtVerify } from 'jose'
 import { parseJwt, refusedIssueTime } from '../../plugins/dpop/jwt.ts'
 import type { Principal } from '../../plugins/facts.ts'
+import { requireIdentity } from '../../plugins/json-body/json-body.ts'
 import { parseJsonObject } from '../../plugins/json-body/object.ts'
 import type { Arrival, TlsPeer } from '../../plugins/plugin.ts'
 import { clockRefusal, Refusal, SET_CLOCK } from '../../plugins/refusal.ts'
@@ -46,6 +47,7 @@ export class LoginChallenges {
    * POST /v1/auth/sign-challenged-assertion: checks whether the assertion would be accepted, and returns it.
    */
   readonly sign = async (facts: KnownCallerFacts): Promise<Reply> => {
+    requireIdentity(facts.headers)
     const body = parseJsonObject(await facts.readBody(65_536, facts))
     const { client_assertion: assertion, nonce } = body ?? {}
     if (typeof assertion !== 'string') throw new Refusal('assertion_invalid')

@@ -20,6 +20,7 @@ const ERRORS: Partial<Record<RefusalReason, OAuthError>> = {
   client_invalid: CLIENT,
   assertion_invalid: CLIENT,
   bad_request: REQUEST,
+  body_encoded: { ...REQUEST, status: 415 },
   body_too_large: { ...REQUEST, status: 413 },
   token_request_invalid: REQUEST,
   grant_unsupported: { status: 400, error: 'unsupported_grant_type' },

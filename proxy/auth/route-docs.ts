@@ -49,6 +49,7 @@ export const TOKEN: RouteDoc = {
   answers: { 200: { description: 'The token.', content: [{ schema: token }] } },
   reasons: [
     ...CERTIFIED,
+    'body_encoded',
     'body_too_large',
     'overloaded',
     'token_request_invalid',
@@ -136,7 +137,7 @@ export const SIGN_ASSERTION: RouteDoc = {
       ],
     },
   },
-  reasons: [...CERTIFIED, 'body_too_large', 'overloaded', 'assertion_invalid'],
+  reasons: [...CERTIFIED, 'body_encoded', 'body_too_large', 'overloaded', 'assertion_invalid'],
 }
 
 const algorithms = z.array(z.string()).meta({ examples: [PROOF_ALGORITHMS] })

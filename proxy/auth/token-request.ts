@@ -1,3 +1,4 @@
+import { requireIdentity } from '../../plugins/json-body/json-body.ts'
 import { parseJsonObject } from '../../plugins/json-body/object.ts'
 import type { Arrival, MemoryOwner, Plugin } from '../../plugins/plugin.ts'
 import { Refusal } from '../../plugins/refusal.ts'
@@ -31,6 +32,7 @@ export const tokenRequest: Plugin<Arrival & MemoryOwner, { tokenRequest: TokenRe
   name: 'token_request',
   admit: async (facts) => {
     const { headers, readBody } = facts
+    requireIdentity(headers)
     const body = await readBody(BODY_LIMIT, facts)
     const [type = ''] = (headers['content-type'] ?? '').toLowerCase().split(';')
     if (type.trim() === 'application/x-www-form-urlencoded')

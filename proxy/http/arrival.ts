@@ -58,8 +58,10 @@ export function router(routes: readonly Route[]): Router {
   }
   return (method, path) => {
     const found = patternsOf(path)
+    // RFC 9110 §9.1: wherever GET is. The answer is sent without its body.
+    const named = method === 'HEAD' ? 'GET' : method
     for (const { pattern, params } of found) {
-      const route = pattern.methods.get(method)
+      const route = pattern.methods.get(named)
       if (route) return { route, params }
     }
     if (found.length > 0) throw methodNotAllowed(found)
@@ -98,7 +100,9 @@ function add(patterns: Map<string, RoutePattern>, route: Route): void {
 const isVariable = (segment: string): boolean => segment.startsWith('{')
 
 function methodNotAllowed(found: readonly MatchedPattern[]): Refusal {
-  const methods = found.flatMap(({ pattern }) => [...pattern.methods.keys()])
+  const methods = found
+    .flatMap(({ pattern }) => [...pattern.methods.keys()])
+    .flatMap((method) => (method === 'GET' ? ['GET', 'HEAD'] : [method]))
   return new Refusal('method_not_allowed', { headers: { allow: methods.join(', ') } })
 }
 

@@ -81,7 +81,7 @@ export const KNOWN_CALLER_REASONS: Reasons = [
   'overloaded',
 ]
 
-export const BODY_REASONS: Reasons = ['body_invalid', 'body_too_large']
+export const BODY_REASONS: Reasons = ['body_invalid', 'body_encoded', 'body_too_large']
 
 /**
  * The reasons of gated work: the capability, the organisation's own checks (they may have other reasons too),

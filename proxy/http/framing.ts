@@ -34,8 +34,8 @@ const SINGLE = [
 /** A bit for each. */
 const SINGLE_BITS = new Map(SINGLE.map((name, index) => [name, 1 << index]))
 
-// host, optional port; no userinfo, path or blank (RFC 9110 §7.2).
-const HOST = /^(?:[A-Za-z0-9._-]{1,255}|\[[0-9A-Fa-f:.]{2,45}\])(?::\d{1,5})?$/
+// host, optional port, which may be empty (RFC 3986 §3.2.3); no userinfo, path or blank (RFC 9110 §7.2).
+const HOST = /^(?:[A-Za-z0-9._-]{1,255}|\[[0-9A-Fa-f:.]{2,45}\])(?::\d{0,5})?$/
 // origin-form only (RFC 9112 §3.2.1): printable ASCII; never `//host`, never a fragment or a backslash.
 const TARGET = /^\/(?!\/)[\x21\x22\x24-\x5b\x5d-\x7e]*$/
 
@@ -46,7 +46,7 @@ const TARGET = /^\/(?!\/)[\x21\x22\x24-\x5b\x5d-\x7e]*$/
  * `proxy/http/serve.ts` does.
  */
 export function framingFault(request: RequestHead): Refusal | null {
-  const message = lineFault(request) ?? headerFault(request.rawHeaders)
+  const message = lineFault(request) ?? headerFault(request)
   if (message !== null) return new Refusal('bad_request', { message, ...CLOSE })
   const expected = request.headers.expect ?? '100-continue'
   return expected.toLowerCase() === '100-continue' ? null : new Refusal('expectation_failed', CLOSE)
@@ -63,13 +63,18 @@ function lineFault({ httpVersion, method, url }: RequestStartLine): string | nul
   return url && TARGET.test(url) ? null : 'The request target must be an absolute path.'
 }
 
-function headerFault(rawHeaders: readonly string[]): string | null {
+function headerFault({ headers, rawHeaders }: RequestHead): string | null {
   let seen = 0
+  let hasOthers = false
   for (let i = 0; i < rawHeaders.length; i += 2) {
     const name = (rawHeaders[i] ?? '').toLowerCase()
     const value = rawHeaders[i + 1] ?? ''
-    // `Transfer_Encoding` is another header to us and the same one to some servers behind us.
-    if (name.includes('_')) return 'Header names with an underscore are not accepted.'
+    // `X_Admin_Secret` is another header to us and the same one to some servers.
+    if (name.includes('_')) {
+      if (spellsOurs(name)) return `The header ${name} must be written with hyphens in place of underscores.`
+      hasOthers = true
+      continue
+    }
     const bit = SINGLE_BITS.get(name)
     if (bit === undefined) continue
     if ((seen & bit) !== 0) return `The header ${name} was sent twice.`
@@ -78,7 +83,41 @@ function headerFault(rawHeaders: readonly string[]): string | null {
     if (name === 'transfer-encoding' && value.toLowerCase() !== 'chunked')
       return 'Only chunked transfer coding is accepted.'
   }
+  if (hasOthers) for (const name of Object.keys(headers)) if (name.includes('_')) delete headers[name]
   return (seen & HOST_BIT) === 0 ? 'The Host header is missing.' : null
+}
+
+/** Headers that this service acts by, in addition to those that may come once. */
+const OWN_HEADERS: ReadonlySet<string> = new Set([
+  ...SINGLE,
+  'accept',
+  'anthropic-version',
+  'connection',
+  'content-encoding',
+  'cookie',
+  'forwarded',
+  'idempotency-key',
+  'if-none-match',
+  'if-rehearsed',
+  'keep-alive',
+  'last-event-id',
+  'referer',
+  'te',
+  'trailer',
+  'upgrade',
+  'x-client-request-id',
+  'x-csrf-token',
+  'x-request-id',
+])
+const OWN_PREFIXES = ['mcp-', 'proxy-', 'sec-fetch-', 'x-forwarded-', 'x-sallyport-']
+
+/**
+ * Tells whether a name with an underscore is one of ours to a server that takes hyphens and underscores for
+ * the same. Others are dropped, as other servers do.
+ */
+function spellsOurs(name: string): boolean {
+  const ours = name.replaceAll('_', '-')
+  return OWN_HEADERS.has(ours) || OWN_PREFIXES.some((prefix) => ours.startsWith(prefix))
 }
 
 const HOST_BIT = SINGLE_BITS.get('host') ?? 0

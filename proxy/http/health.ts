@@ -56,9 +56,13 @@ export const pemReply =
   ({ headers }: Arrival): Reply => {
     const body = text()
     const etag = `"${hash('sha256', body).slice(0, 32)}"`
-    if (headers['if-none-match'] === etag) return { status: 304, headers: { etag } }
+    if (isNoneMatched(headers['if-none-match'], etag)) return { status: 304, headers: { etag } }
     return { status: 200, headers: { 'content-type': 'application/x-pem-file', etag }, body }
   }
+
+/** Tells whether If-None-Match names an ETag: by weak comparison, in a list or as `*` (RFC 9110 §13.1.2). */
+const isNoneMatched = (given: string | undefined, etag: string): boolean =>
+  given?.split(',').some((one) => one.trim() === '*' || one.trim().replace(/^W\//, '') === etag) === true
 
 interface ReadinessDependencies {
   readonly database: Database

@@ -40,6 +40,10 @@ export function sendReply(res: ServerResponse, reply: Reply, options: SendOption
     const { status, body = '' } = reply
     if (res.destroyed) return resolve({ reason: 'client_gone', status, bytes: 0 })
     const headers = Object.assign(options.headers, reply.headers)
+    if (res.req?.method === 'HEAD' && typeof body === 'object' && 'source' in body) {
+      body.source.on('error', () => {}).destroy()
+      return sendWhole(res, { status, headers, body: null, writeStallMs: options.writeStallMs }, resolve)
+    }
     if (typeof body !== 'object' || !('source' in body))
       return sendWhole(res, { status, headers, body, writeStallMs: options.writeStallMs }, resolve)
     res.writeHead(status, headers)
@@ -49,7 +53,8 @@ export function sendReply(res: ServerResponse, reply: Reply, options: SendOption
 
 interface WholeReply extends Pick<SendOptions, 'headers' | 'writeStallMs'> {
   readonly status: number
-  readonly body: string | Buffer
+  /** Null: there would be one of a length that is not known. */
+  readonly body: string | Buffer | null
 }
 
 function sendWhole(
@@ -57,8 +62,11 @@ function sendWhole(
   { status, headers, body, writeStallMs }: WholeReply,
   ended: (ending: ReplyEnding) => void,
 ): void {
-  const bytes = Buffer.byteLength(body)
-  if (status !== 204) headers['content-length'] = String(bytes)
+  // RFC 9110 §8.6: of a 304 it would be the length of what is not sent.
+  if (body !== null && status !== 204 && status !== 304)
+    headers['content-length'] = String(Buffer.byteLength(body))
+  const sent = res.req?.method === 'HEAD' || body === null ? '' : body
+  const bytes = Buffer.byteLength(sent)
   res.writeHead(status, headers)
   const stall = setTimeout(() => res.destroy(), writeStallMs)
   // Also right after the last byte was taken.
@@ -66,8 +74,8 @@ function sendWhole(
     clearTimeout(stall)
     ended({ reason: res.writableFinished ? 'complete' : 'client_gone', status, bytes })
   })
-  if (bytes <= PIECE) res.end(body)
-  else writeInPieces(res, body)
+  if (bytes <= PIECE) res.end(sent)
+  else writeInPieces(res, sent)
 }
 
 /** The pieces that a long answer is written in. Bytes, or characters. */

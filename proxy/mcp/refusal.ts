@@ -15,6 +15,7 @@ const CODES: Partial<Record<RefusalReason, number>> = {
   body_invalid: -32700,
   mcp_message_invalid: -32600,
   mcp_request_invalid: -32600,
+  body_encoded: -32600,
   body_too_large: -32600,
   mcp_session_unknown: -32600,
   mcp_method_unknown: METHOD_NOT_FOUND,
@@ -45,6 +46,7 @@ export const GATEWAY_ERROR_CODES: ReadonlySet<unknown> = new Set(
 /** Refusals whose HTTP status a client acts on, whichever era it is of. */
 const BY_STATUS: ReadonlySet<RefusalReason> = new Set<RefusalReason>([
   'body_invalid',
+  'body_encoded',
   'body_too_large',
   'mcp_message_invalid',
   'mcp_meta_invalid',

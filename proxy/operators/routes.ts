@@ -60,6 +60,13 @@ const LOGOUT: RouteDoc = {
     schema: z.strictObject({ logout_token: z.string() }),
   },
   answers: { 200: { description: 'They are ended.' } },
-  reasons: ['not_found', 'body_invalid', 'body_too_large', 'logout_token_invalid', 'sign_in_unavailable'],
+  reasons: [
+    'not_found',
+    'body_invalid',
+    'body_encoded',
+    'body_too_large',
+    'logout_token_invalid',
+    'sign_in_unavailable',
+  ],
   refuse: (refusal) => logoutRefusal(refusal, { id: EXAMPLE_ID }),
 }

@@ -193,7 +193,7 @@ const ADMISSION: readonly RefusalReason[] = [
   'capability_missing',
   'overloaded',
 ]
-const BODY: readonly RefusalReason[] = ['body_invalid', 'body_too_large']
+const BODY: readonly RefusalReason[] = ['body_invalid', 'body_encoded', 'body_too_large']
 
 /** Describes the route of an operation. `other`: its form in another media type, on the same route. */
 export function docOf<T extends InputSchemas, Output, Other = never>(

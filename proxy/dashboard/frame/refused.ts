@@ -21,7 +21,7 @@ export function refusedPage(refusal: Refusal, facts: Arrival | AdministrationFac
   const { reason, status, headers, detail } = refusal
   const { id, path, query, method } = facts
   const here = query === '' ? path : `${path}?${query}`
-  if (reason === 'signed_out' && method === 'GET')
+  if (reason === 'signed_out' && (method === 'GET' || method === 'HEAD'))
     return isFromOtherOrigin(facts) ? redirectPage(here) : seeOther(withNext('/proxy/sign-in', here))
   if (reason === 'signed_out') return seeOther('/proxy/sign-in')
   const needed = detail.required_capability

@@ -1,3 +1,4 @@
+import { requireIdentity } from '../../../plugins/json-body/json-body.ts'
 import type { ActorAndHolder } from '../../../plugins/operators/actor.ts'
 import type { BrowserSession } from '../../../plugins/operators/operator.ts'
 import { checkCsrf } from '../../../plugins/operators/sessions.ts'
@@ -16,6 +17,7 @@ export interface SubmittedForm {
 export const formBody = (limit: number): Plugin<Arrival & MemoryOwner, SubmittedForm> => ({
   name: 'form',
   admit: async (facts) => {
+    requireIdentity(facts.headers)
     const body = await facts.readBody(limit, facts)
     if (body.length === 0) return { form: new Map() }
     const [type = ''] = (facts.headers['content-type'] ?? '').toLowerCase().split(';')

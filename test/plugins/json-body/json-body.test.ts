@@ -272,7 +272,7 @@ await t.test(
     }
     for (const encoding of ['gzip', 'br', 'gzip, identity']) {
       await t.rejects(admit('{}', { 'content-encoding': encoding }), {
-        reason: 'body_invalid',
+        reason: 'body_encoded',
         message: /compressed/,
       })
     }

@@ -54,9 +54,10 @@ await t.test('an exact path goes before one with a variable', (t) => {
 await t.test('a known path and another method: 405 with Allow', (t) => {
   t.throws(
     () => find('DELETE', '/v1/agents'),
-    refused('method_not_allowed', { headers: { allow: 'GET, POST' } }),
+    refused('method_not_allowed', { headers: { allow: 'GET, HEAD, POST' } }),
   )
   t.throws(() => find('get', '/v1/agents'), refused('method_not_allowed'))
+  t.equal(find('HEAD', '/v1/agents').route, find('GET', '/v1/agents').route, 'HEAD is wherever GET is')
   t.end()
 })
 
@@ -97,7 +98,7 @@ await t.test('of two patterns that fit one path each serves its own methods', (t
   })
   t.throws(
     () => both('PUT', '/v1/models/mcp'),
-    refused('method_not_allowed', { headers: { allow: 'GET, POST, DELETE' } }),
+    refused('method_not_allowed', { headers: { allow: 'GET, HEAD, POST, DELETE' } }),
   )
   t.throws(() => both('POST', '/v1/v1/mcp'), refused('base_url_wrong'), 'nor is the hint lost')
   t.end()

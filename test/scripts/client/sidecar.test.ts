@@ -24,7 +24,7 @@ async function sidecarOf(t: Test, gateway: TestGateway) {
     run('curl', ['-sS', '--noproxy', '*', ...args, sidecar.url + path], onOutput)
   const chat = (args: readonly string[] = [], onOutput?: (text: string) => void): Promise<Ran> =>
     curl('/v1/chat/completions', [...JSON_BODY, '-d', JSON.stringify(CHAT), ...args], onOutput)
-  return { ...sidecar, port: Number(new URL(sidecar.url).port), curl, chat }
+  return { ...sidecar, session, port: Number(new URL(sidecar.url).port), curl, chat }
 }
 
 /** What comes back for exactly these bytes. */
@@ -267,3 +267,38 @@ await t.test('it listens on loopback and nowhere else', async (t) => {
   await close(0)
   await session.close()
 })
+
+await t.test(
+  'its own names are taken in any spelling, also on the port that goes without saying',
+  async (t) => {
+    const gateway = await sharedGateway(t)
+    const { port, session } = await sidecarOf(t, gateway)
+    const ask = (lines: readonly string[], to = port): Promise<string> => {
+      const socket = connect(to, '127.0.0.1')
+      socket.write(`${['GET /health HTTP/1.1', ...lines, 'connection: close'].join('\r\n')}\r\n\r\n`)
+      return text(socket)
+    }
+    for (const host of ['LOCALHOST', 'localhost.', '127.0.0.1', '[::1]', '[0:0:0:0:0:0:0:1]']) {
+      t.match(await ask([`host: ${host}:${port}`]), /^HTTP\/1\.1 200 /, host)
+      t.match(await ask([`host: ${host}`]), /^HTTP\/1\.1 403 /, `${host}, of another port`)
+    }
+    const ours = `host: localhost:${port}`
+    t.match(await ask([ours, `origin: http://localhost:${port}`]), /^HTTP\/1\.1 200 /)
+    for (const origin of [
+      'http://localhost',
+      `https://localhost:${port}`,
+      'null',
+      'http://localhost.evil.example',
+    ])
+      t.match(await ask([ours, `origin: ${origin}`]), /^HTTP\/1\.1 403 /, origin)
+    const on80 = await startSidecar(session, '127.0.0.1', 80).catch(() => null)
+    if (on80 === null) {
+      t.comment('port 80 cannot be listened on here')
+      return
+    }
+    t.teardown(() => on80.close(0))
+    for (const host of ['localhost', '127.0.0.1:80', '[::1]', 'localhost:'])
+      t.match(await ask([`host: ${host}`, `origin: http://localhost`], 80), /^HTTP\/1\.1 200 /, host)
+    t.match(await ask(['host: localhost:8080'], 80), /^HTTP\/1\.1 403 /)
+  },
+)
