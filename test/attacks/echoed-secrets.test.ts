@@ -155,6 +155,20 @@ await t.test(
   },
 )
 
+await t.test('H1a a key in the query of a server’s endpoint is looked for as well', async (t) => {
+  const key = 'key-in-a-query-0123456789'
+  const keyed = await toolServer(t, TOOLS)
+  const endpoint_url = `${keyed.url}?api_key=${key}&workspace=acme-workspace-17`
+  const other = await stage.register('keyed', keyed, { endpoint_url })
+  await stage.bind(bot, other)
+  keyed.act = legacyWith(TOOLS, (res, told) => sendJson(res, responding(told, saying(`no ${key}`))))
+  t.equal((await stage.callTool(bot, 'keyed.go')).json.error?.code, -32003)
+  keyed.act = legacyWith(TOOLS, (res, told) =>
+    sendJson(res, responding(told, saying('of acme-workspace-17'))),
+  )
+  t.match((await stage.callTool(bot, 'keyed.go')).text, 'of acme-workspace-17', 'and nothing else of it is')
+})
+
 await t.test('H1a an honest answer full of escapes is passed on byte for byte', async (t) => {
   const said = JSON.stringify({
     content: [{ type: 'text', text: `{"a":"\\u003d &amp; 100%25 \n ${SECRET.slice(2)}"}` }],

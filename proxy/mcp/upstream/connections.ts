@@ -22,7 +22,10 @@ export interface UpstreamCredentials {
   readonly headers: Readonly<Record<string, string>>
   /** PEM, for `mtls` only. */
   readonly tls: { readonly cert: string; readonly key: string } | null
-  /** Traces of the secret. None for `mtls`: a private key is never sent, so none can come back. */
+  /**
+   * Traces of the secret, and of those in the endpoint's query. None for `mtls`: a private key is never sent,
+   * so none can come back.
+   */
   readonly traces: SecretTraces
 }
 
@@ -94,8 +97,10 @@ export function openConnections(options: ConnectionOptions): McpConnections {
   }
 
   const made = async (resource: McpResource): Promise<McpConnection> => {
-    const { origin, pathname, search } = endpointOf(resource)
-    const { readAt: secretReadAt, credentials } = await credentialsOf(resource)
+    const { origin, pathname, search, searchParams } = endpointOf(resource)
+    const { readAt: secretReadAt, credentials: loaded } = await credentialsOf(resource)
+    const inQuery = [...searchParams].flatMap(([name, value]) => (CREDENTIAL_NAME.test(name) ? [value] : []))
+    const credentials = { ...loaded, traces: [...loaded.traces, ...tracesOf(inQuery)] }
     const entry = entryOf(resource, credentials)
     const headers = Object.entries(credentials.headers).flat()
     const connection = { agent: entry.agent, origin, path: `${pathname}${search}`, headers, credentials }
@@ -199,9 +204,14 @@ function headerOf(type: 'bearer' | 'api_key', secret: string): UpstreamCredentia
   if (!/^[\x21-\x7e]+$/.test(secret))
     throw mcpUpstreamFailure('the secret of its credentials cannot stand in a header')
   const headers = type === 'bearer' ? { authorization: `Bearer ${secret}` } : { 'x-api-key': secret }
-  const traces = secretTraces(secret.length < MIN_TRACED_CHARACTERS ? [] : [secret])
-  return { headers: Object.freeze(headers), tls: null, traces }
+  return { headers: Object.freeze(headers), tls: null, traces: tracesOf([secret]) }
 }
+
+const tracesOf = (secrets: readonly string[]): SecretTraces =>
+  secretTraces(secrets.filter(({ length }) => length >= MIN_TRACED_CHARACTERS))
+
+/** Parameters of an endpoint's URL by which some servers are told who calls. */
+const CREDENTIAL_NAME = /auth|code|credential|key|pass|secret|sig|token/i
 
 function certificateOf(pem: string): UpstreamCredentials {
   const cert = pem.match(/-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/g)?.join('\n')
