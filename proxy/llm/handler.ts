@@ -14,9 +14,9 @@ import {
 import { BYTES_AT_ONCE, runInSlices } from '../../plugins/turns.ts'
 import type { CallReport, Reply } from '../http/reply.ts'
 import { isRequestedModel, type ModelMismatches } from './answered-models.ts'
-import { type AnswerReading, answerTap, readAnswer } from './dialects/answer-tap.ts'
+import { answerTap } from './dialects/answer-tap.ts'
 import { DIALECT_BY_NAME } from './dialects/registry.ts'
-import type { ProviderUsage } from './dialects/usage.ts'
+import { type AnswerReading, type ProviderUsage, readDocument } from './dialects/statements.ts'
 import type { LlmOptions } from './options.ts'
 import {
   attemptOf,
@@ -323,9 +323,13 @@ function passOnAnswer(
       if (quotesUnbroken(traces, body)) return refuseQuoted(answered)
     }
     const report = (): CallReport => {
-      const whole = readAnswer(names, type, encoding, body)
-      const isWhole = whole.isWhole(true)
-      const judged = judgedReport(answered, whole.read(isWhole), facts, means)
+      const reading = encoding === undefined ? readDocument(names, body) : null
+      if (reading) return judgedReport(answered, reading, facts, means)
+      // Whatever else came, such as events under the name of JSON.
+      const tap = answerTap(names, type, encoding)
+      tap.observe(body)
+      const isWhole = tap.isWhole(true)
+      const judged = judgedReport(answered, tap.read(isWhole), facts, means)
       return isWhole ? judged : { ...judged, failed: true, reason: 'provider_failed' }
     }
     return { status, headers, body, report }

@@ -1,12 +1,17 @@
-import { isObject } from '../../../db/support/json.ts'
 import { ByteCollector, peakReservation } from '../../../plugins/collect.ts'
 import { CLOSE_BRACE, CLOSE_BRACKET, OPEN_BRACE, OPEN_BRACKET } from '../../../plugins/json-body/bytes.ts'
 import type { MemoryReservation } from '../../../plugins/plugin.ts'
 import { AnswerEventReader } from './event-reader.ts'
-import type { ProviderFault } from './faults.ts'
 import type { MemberPicker } from './member-picker.ts'
-import { type AnswerNames, AnswerStatements, PARSED_WHOLE, parseOrNothing } from './statements.ts'
-import type { ProviderUsage, TokensUnknown } from './usage.ts'
+import {
+  type AnswerNames,
+  type AnswerReading,
+  AnswerStatements,
+  PARSED_WHOLE,
+  type ProviderUsage,
+  parseOrNothing,
+  type TokensUnknown,
+} from './statements.ts'
 
 /** Reads an answer as it passes. */
 export interface AnswerTap {
@@ -22,14 +27,6 @@ export interface AnswerTap {
   readonly usage: () => ProviderUsage
   /** Returns all that the answer states, once it has ended. */
   readonly read: (isWhole: boolean) => AnswerReading
-}
-
-export interface AnswerReading {
-  readonly usage: ProviderUsage
-  /** The reason why counts are missing, or may not be all; null if they are known. */
-  readonly tokensUnknown: TokensUnknown | null
-  /** The failure that the answer reports. */
-  readonly fault: ProviderFault | null
 }
 
 const closedTap = (why: TokensUnknown): AnswerTap => ({
@@ -59,18 +56,6 @@ export function answerTap(
   return isEventStream || JSON_TEXT.test(contentType)
     ? new PassingAnswer(names, isEventStream, held)
     : UNREADABLE_TAP
-}
-
-/** Reads an answer that is there whole, under the conditions of {@link answerTap}. */
-export function readAnswer(
-  names: AnswerNames,
-  contentType: string,
-  contentEncoding: string | undefined,
-  answer: Buffer,
-): AnswerTap {
-  const tap = answerTap(names, contentType, contentEncoding)
-  tap.observe(answer)
-  return tap
 }
 
 const EVENTS = /^text\/event-stream\b/i
@@ -130,17 +115,9 @@ class PassingAnswer implements AnswerTap {
   }
 
   read(isWhole: boolean): AnswerReading {
-    const usage = this.usage()
+    this.#reader?.end()
     const isUnreadable = this.#reader instanceof PassingDocument && this.#reader.isUnreadable
-    const stated = this.#statements.outcome.fault
-    const fault = stated ?? (isUnreadable ? { code: null } : null)
-    const { flaw } = this.#statements.usage
-    let tokensUnknown: TokensUnknown | null = null
-    if (flaw === 'not_numbers') tokensUnknown = flaw
-    else if (!isWhole) tokensUnknown = 'cut_off'
-    else if (!usage.tokens)
-      tokensUnknown = flaw ?? (isUnreadable ? 'unreadable' : stated ? 'failed' : 'not_stated')
-    return { usage, tokensUnknown, fault }
+    return this.#statements.reading(isWhole, isUnreadable)
   }
 }
 
@@ -186,8 +163,7 @@ class PassingDocument {
     }
     const text = this.#kept.bytes().toString()
     const root = parseOrNothing(text)
-    const first: unknown = Array.isArray(root) ? root[0] : root
-    if (isObject(first)) this.#statements.addDocument(first)
+    this.#statements.addRoot(root)
     this.isWhole = root !== undefined || isClosed(text)
     this.isUnreadable = root === undefined && this.isWhole
     this.#kept.clear()

@@ -5,7 +5,7 @@ import { answerTap } from '../../../../proxy/llm/dialects/answer-tap.ts'
 import { anthropic } from '../../../../proxy/llm/dialects/anthropic.ts'
 import type { Dialect } from '../../../../proxy/llm/dialects/dialect.ts'
 import { openai } from '../../../../proxy/llm/dialects/openai.ts'
-import type { ProviderUsage } from '../../../../proxy/llm/dialects/usage.ts'
+import type { ProviderUsage } from '../../../../proxy/llm/dialects/statements.ts'
 import { holdOf } from '../../../support/loop-hold.ts'
 
 const SSE = 'text/event-stream; charset=utf-8'
