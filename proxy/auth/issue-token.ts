@@ -26,6 +26,8 @@ export interface TokenIssueDependencies {
   readonly quota: PrincipalQuota
   readonly baseUrls: () => readonly string[]
   readonly configDigest: string
+  /** True: some provider is called with the caller's own vendor key, so clients pass it on. */
+  readonly vendorKeys: boolean
 }
 
 type TokenRequestFacts = Arrival & {
@@ -66,6 +68,7 @@ export const issueToken =
       token_type: type,
       expires_in: request.expiresInS,
       scope,
+      ...(sources.vendorKeys && { vendor_keys: true }),
     })
   }
 

@@ -31,6 +31,7 @@ const token = z
     token_type: z.enum(['DPoP', 'Bearer']),
     expires_in: z.int(),
     scope: z.string(),
+    vendor_keys: z.literal(true).exactOptional(),
   })
   .meta({ id: 'Token' })
 

@@ -17,6 +17,7 @@ import type { PublicHandlers } from '../http/routes.ts'
 import { llmHandler } from '../llm/handler.ts'
 import { modelHandlers } from '../llm/models.ts'
 import type { LlmHandlers } from '../llm/routes.ts'
+import { usesCallerKey } from '../llm/upstream/headers.ts'
 import { mcpHandler } from '../mcp/handlers/dispatch.ts'
 import { endCallerSession, handshakeHandler } from '../mcp/handlers/handshake.ts'
 import { dnsOnlyResolver, httpGet } from '../mcp/http-get/tool.ts'
@@ -88,6 +89,7 @@ export function createHandlers(
         quota: services.quota,
         baseUrls,
         configDigest: configuration.digest,
+        vendorKeys: configuration.llm.providers.some(usesCallerKey),
       }),
       renew: renewClientCertificate(admin, services.renewals),
       logins,

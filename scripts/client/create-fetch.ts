@@ -14,7 +14,7 @@ export interface FetchOptions extends Omit<SessionOptions, 'directory'> {
  * Makes a `fetch` that goes to the gateway and nowhere else, as this identity: mutual TLS, one access token
  * for the whole process, and a fresh DPoP proof for every attempt (docs/protocol.md#proofs). For the `fetch`
  * option of the OpenAI, Anthropic, AI SDK and MCP clients, whose own `authorization` and `x-api-key` are
- * dropped.
+ * dropped, unless the gateway says that a provider is called with them.
  *
  * `identity`: a directory as `sallyport agent` writes it, or its content. Replaced files of a directory are
  * used from the next call on, a second later at most, and once certificate and key belong together. Throws

@@ -55,6 +55,12 @@ const KEY_NAMES: ReadonlySet<string> = new Set(DIALECTS.map(({ key }) => key.hea
  */
 const ACCOUNT_NAMES = DIALECTS.flatMap(({ headers }) => headers.account)
 
+/**
+ * Stands before the names of the vendor's credentials if a caller's own `authorization` is a token of ours, as
+ * the sidecar's is (`scripts/client/headers.ts`).
+ */
+const VENDOR_PREFIX = 'sallyport-'
+
 type HeaderMap = Readonly<Record<string, string>>
 
 /** The headers that every request to a provider carries, made once. */
@@ -101,9 +107,7 @@ export function fixedHeaders(provider: LlmProvider): FixedHeaders {
     defaults,
     names: new Set([...Object.keys(ours), ...defaults.map(([name]) => name)]),
     passthrough: provider.auth === 'passthrough',
-    callerKey:
-      provider.auth === 'passthrough' &&
-      !Object.keys(lowerCased(provider.headers)).some((name) => CREDENTIAL_NAMES.has(name)),
+    callerKey: usesCallerKey(provider),
     traces: secretTraces(credentialsIn(provider, MIN_KEY)),
     credentials: secretTraces(credentialsIn(provider, MIN_TRACED_CHARACTERS)),
     passes: passedNames('pass_headers', provider.pass_headers),
@@ -186,6 +190,10 @@ export function hasCredentials(provider: LlmProvider, caller: IncomingHttpHeader
     CREDENTIAL_NAMES.has(name),
   )
 }
+
+/** Tells if a provider is called with the caller's own key, and no other. */
+export const usesCallerKey = ({ auth, headers }: LlmProvider): boolean =>
+  auth === 'passthrough' && !Object.keys(lowerCased(headers)).some((name) => CREDENTIAL_NAMES.has(name))
 
 const CREDENTIAL_NAMES: ReadonlySet<string> = new Set(['authorization', 'api-key', ...KEY_NAMES])
 
@@ -305,10 +313,12 @@ function credentials(provider: LlmProvider): HeaderMap {
 
 function callerCredentials(caller: IncomingHttpHeaders): Record<string, string> {
   const kept: Record<string, string> = {}
-  const { authorization } = caller
-  if (authorization !== undefined && !isOwnCredential(authorization)) kept.authorization = authorization
+  const authorization = [caller.authorization, caller[`${VENDOR_PREFIX}authorization`]].find(
+    (value) => typeof value === 'string' && !isOwnCredential(value),
+  )
+  if (typeof authorization === 'string') kept.authorization = authorization
   for (const name of [...KEY_NAMES, ...ACCOUNT_NAMES]) {
-    const value = caller[name]
+    const value = caller[name] ?? caller[VENDOR_PREFIX + name]
     if (typeof value === 'string' && !isApiKey(value)) kept[name] = value
   }
   return kept

@@ -86,13 +86,14 @@ function openSession(identity: Identity, options: SessionOptions): ClientSession
     sign: async (method, path) => {
       const { agent, tokens, sign, leave } = await entered()
       try {
-        const accessToken = await tokens.current()
+        const { value: accessToken, vendorKeys } = await tokens.current()
         const url = origin + path.replace(/[?#].*$/s, '')
         const ahead = nonces.ahead()
         const nonce = nonces.get('resource')
         const proof = sign({ method, url, accessToken, nonce, at: now() + ahead })
         return {
           headers: { authorization: `DPoP ${accessToken}`, dpop: proof },
+          vendorKeys: vendorKeys && isProviderCall(method, path),
           clockMoved: () => nonces.ahead() !== ahead,
           dispatch: (wanted, handler) => agent.dispatch(wanted, handler),
           discardToken: () => {
@@ -114,6 +115,13 @@ function openSession(identity: Identity, options: SessionOptions): ClientSession
   }
   return { origin, dispatcher: new SignedDispatcher(signer), close }
 }
+
+/** Tells if a call goes on to a provider: no other gets the caller's vendor key. */
+const isProviderCall = (method: string, path: string): boolean =>
+  method === 'POST' &&
+  /^\/v1\/(?:v1\/)?(?:chat\/completions|llm\/chat|completions|embeddings|messages|responses)(?:[/?#]|$)/.test(
+    path,
+  )
 
 const fixedIdentity = (identity: Identity): CurrentIdentity => ({
   current: () => identity,

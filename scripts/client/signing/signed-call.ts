@@ -12,6 +12,8 @@ type SignedCallController = Dispatcher.DispatchController
 /** The credentials of one attempt at a call, and the connections that they are bound to. */
 export interface AttemptCredentials {
   readonly headers: Readonly<Record<string, string>>
+  /** True: the caller's own vendor key goes with them, to the gateway's provider. */
+  readonly vendorKeys: boolean
   readonly dispatch: Dispatcher.Dispatch
   /** Forgets the access token, which the gateway did not take. */
   readonly discardToken: () => void
@@ -110,7 +112,7 @@ class SignedCall implements SignedCallController {
       const { method, path, headers } = this.#options
       const credentials = await this.#signer.sign(method, path)
       try {
-        if (!this.#over) this.#send(credentials, withCredentials(headers, credentials.headers))
+        if (!this.#over) this.#send(credentials, withCredentials(headers, credentials))
       } finally {
         credentials.release()
       }

@@ -20,8 +20,11 @@ export interface TokenSource {
   readonly now: () => number
 }
 
-interface CachedToken {
+/** An access token, and what the gateway said with it. */
+export interface CachedToken {
   readonly value: string
+  /** True: some provider is called with the caller's own vendor key. */
+  readonly vendorKeys: boolean
   /** The instant from which the next one is asked for. ms since the epoch. */
   readonly freshUntil: number
 }
@@ -33,7 +36,7 @@ export interface TokenCache {
    * with a `GatewayRefusal`, or with undici's error if the gateway could not be reached; nothing is kept
    * then.
    */
-  readonly current: () => Promise<string>
+  readonly current: () => Promise<CachedToken>
   /**
    * Forgets a token that the gateway did not take: the next call asks for another. Has no effect on a newer
    * one.
@@ -58,9 +61,9 @@ export function keepToken(source: TokenSource): TokenCache {
   }
   return {
     current: async () => {
-      if (kept && source.now() < kept.freshUntil) return kept.value
+      if (kept && source.now() < kept.freshUntil) return kept
       asking ??= ask()
-      return (await asking).value
+      return asking
     },
     discard: (value) => {
       if (kept?.value === value) kept = null
@@ -129,7 +132,7 @@ function isCurable({ status, text, learned, clockMoved }: TokenAnswer): boolean 
 }
 
 function tokenOf(text: string, at: number): CachedToken {
-  const { access_token: value, token_type: type, expires_in: seconds } = jsonMembers(text)
+  const { access_token: value, token_type: type, expires_in: seconds, vendor_keys } = jsonMembers(text)
   if (typeof value !== 'string' || typeof type !== 'string' || typeof seconds !== 'number') {
     throw new Error('the gateway answered the token request with something that is not a token')
   }
@@ -140,5 +143,5 @@ function tokenOf(text: string, at: number): CachedToken {
     )
   }
   const lifeMs = seconds * 1000
-  return { value, freshUntil: at + lifeMs - Math.min(EARLY_MS, lifeMs / 2) }
+  return { value, vendorKeys: vendor_keys === true, freshUntil: at + lifeMs - Math.min(EARLY_MS, lifeMs / 2) }
 }

@@ -36,7 +36,7 @@ export async function signIn(
     await body.dump()
     if (!nonces.learn('resource', headers)) throw new Error('the gateway gave no DPoP-Nonce')
     const source = { origin, agent, sign: proofSigner(jwk), nonces, scope: undefined, now: Date.now }
-    const accessToken = token ? await keepToken(source).current() : null
+    const accessToken = token ? (await keepToken(source).current()).value : null
     return { jwk, method: 'POST', url: origin + path, accessToken, nonce: nonces.get('resource') }
   } finally {
     await agent.close()

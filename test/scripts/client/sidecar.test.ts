@@ -58,6 +58,48 @@ await t.test('curl without a certificate is answered as the agent, with token an
   )
 })
 
+await t.test('a caller’s own vendor key goes where the gateway passes it on, and nowhere else', async (t) => {
+  const passing = `plugin: llm
+default_provider: own
+providers:
+  - {name: own, dialect: openai, base_url: UPSTREAM/v1, auth: passthrough, models: ["gpt-*"]}
+  - {name: ours, dialect: openai, base_url: UPSTREAM/v1, api_key: sk-upstream, models: ["ours-*"]}
+`
+  const gateway = await testGateway(t, { files: { '50-llm.yaml': passing } })
+  const { chat, curl } = await sidecarOf(t, gateway)
+  const seen = arrivals(t, gateway)
+  const keys = ['-H', 'authorization: Bearer sk-mine', '-H', 'x-api-key: sk-mine-2']
+  t.equal(JSON.parse((await chat(keys)).out).choices[0].message.content, 'hello')
+  t.match(gateway.upstream.seen.at(-1)?.headers, {
+    authorization: 'Bearer sk-mine',
+    'x-api-key': 'sk-mine-2',
+  })
+  t.notMatch(JSON.stringify(gateway.upstream.seen.at(-1)?.headers), /sallyport-|dpop/i)
+
+  gateway.upstream.answer = (res) => {
+    res.writeHead(401, { 'content-type': 'application/json' })
+    res.end('{"error":{"message":"Incorrect API key provided: sk-mine"}}')
+  }
+  const refused = await chat([...keys, '-w', '\n%{http_code}'])
+  t.match(refused.out, /Incorrect API key provided: sk-mine.*\n401$/s, 'in the provider’s own words')
+  gateway.upstream.answer = completion
+
+  const body = ['-d', JSON.stringify({ ...CHAT, model: 'ours-1' })]
+  await curl('/v1/chat/completions', [...JSON_BODY, ...body, ...keys])
+  t.equal(gateway.upstream.seen.at(-1)?.headers.authorization, 'Bearer sk-upstream')
+  t.notMatch(JSON.stringify(gateway.upstream.seen.at(-1)?.headers), /sk-mine/)
+
+  for (const own of ['DPoP eyJ', 'Bearer x.eyJjbmYiOnt9fQ.y', 'Bearer x.eyAiY25mIjp7fX0.y']) {
+    const { out } = await chat(['-H', `authorization: ${own}`])
+    t.match(out, 'provider_not_configured', 'a token of ours is nobody’s vendor key')
+  }
+  const before = seen.length
+  await curl('/v1/models', keys)
+  await curl('/v1/mcp', [...JSON_BODY, '-d', '{}', ...keys])
+  t.ok(seen.length > before)
+  t.notMatch(JSON.stringify(seen.slice(before)), /sk-mine/, 'only calls that a provider gets have it')
+})
+
 await t.test('a refusal by the gateway arrives as it is', async (t) => {
   const gateway = await testGateway(t)
   const { chat, curl } = await sidecarOf(t, gateway)
