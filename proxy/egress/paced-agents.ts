@@ -1,20 +1,23 @@
-import { connect as netConnect, type Socket } from 'node:net'
+import { isIPv6, connect as netConnect, type Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
 import { Agent, type buildConnector, errors } from 'undici'
 import type { HostNameCache } from '../../db/host-names/kept-names.ts'
 import { InboundStream, LoopScheduler, SenderCost } from '../tls/inbound.ts'
 import { connectTimeoutError, connectTlsOver, POOL_IDLE_MS, TCP_PROBE_MS, urlPort } from './agent.ts'
 import { trackOpening } from './opening.ts'
+import { type EgressProxy, ProxyTunnelError, requestTunnel } from './proxy-tunnel.ts'
 
 /**
  * Agents for upstreams whose manner of sending must not hold up the loop: tiny pieces are handed on a little
  * at a time (docs/threats.md#a3). HTTP/1.1, one request at a time on a connection. TLS is always verified, by
- * the URL's name, whatever the environment says. Redirects are not followed, no proxy is used. Does NOT judge
- * addresses: an operator chose them.
+ * the URL's name, whatever the environment says. Redirects are not followed; the proxy that is used is the one
+ * that {@link PacedAgents.open} is given. Does NOT judge addresses: an operator chose them.
  */
 export class PacedAgents {
-  /** Keyed by the limit of {@link open}. */
+  /** Keyed by the limit of {@link open}, if no proxy is used. */
   readonly byLimit = new Map<number, Agent>()
+  /** Keyed by limit and proxy. */
+  readonly #proxied = new Map<string, Agent>()
   /** True while undici takes over a new connection, and sends the waiting requests. */
   isNew = false
   readonly turns: LoopScheduler
@@ -27,12 +30,27 @@ export class PacedAgents {
     this.turns = turns
   }
 
+  /** Returns the agent of a limit and a proxy. */
+  through(proxy: EgressProxy, connectMs: number): Agent {
+    const { shown, authorization } = proxy
+    const key = `${connectMs} ${shown} ${authorization}`
+    const agent = this.#proxied.get(key) ?? this.#agent(connectMs, proxy)
+    this.#proxied.set(key, agent)
+    return agent
+  }
+
   /**
    * Makes the agent of a limit. `connectMs`: the time until a connection stands, look-up and TLS included.
    */
   open(connectMs: number): Agent {
-    const connect = connector(connectMs, this.turns, this.#names)
-    const agent = new Agent({
+    const agent = this.#agent(connectMs, null)
+    this.byLimit.set(connectMs, agent)
+    return agent
+  }
+
+  #agent(connectMs: number, proxy: EgressProxy | null): Agent {
+    const connect = connector(connectMs, this.turns, this.#names, proxy)
+    return new Agent({
       connect: (target, callback) => {
         connect(target, (...result) => {
           this.isNew = true
@@ -45,13 +63,11 @@ export class PacedAgents {
       keepAliveTimeout: POOL_IDLE_MS,
       keepAliveMaxTimeout: POOL_IDLE_MS,
     })
-    this.byLimit.set(connectMs, agent)
-    return agent
   }
 
   /** Drops the pooled connections. Requests under way go on. */
   close(): void {
-    for (const agent of this.byLimit.values()) void agent.close()
+    for (const agent of [...this.byLimit.values(), ...this.#proxied.values()]) void agent.close()
   }
 }
 
@@ -64,47 +80,98 @@ function connector(
   connectMs: number,
   turns: LoopScheduler,
   { lookup }: Pick<HostNameCache, 'lookup'>,
+  proxy: EgressProxy | null,
 ): buildConnector.connector {
   const sessions = new Map<string, Buffer>()
   return ({ hostname, protocol, port }, callback) => {
     const origin = `${hostname}:${port}`
     const secure = protocol === 'https:'
     const tcp = netConnect({
-      host: hostname,
-      port: urlPort(protocol, port),
+      host: proxy?.hostname ?? hostname,
+      port: proxy?.port ?? urlPort(protocol, port),
       lookup,
       noDelay: true,
       keepAlive: true,
       keepAliveInitialDelay: TCP_PROBE_MS,
     })
-    const inbound = new UpstreamInbound(tcp, turns, new SenderCost())
-    const session = sessions.get(origin)
-    const stream = secure ? connectTlsOver(inbound, hostname, { session }) : inbound
-    if (secure) stream.on('session', (latest: Buffer) => sessions.set(origin, latest))
-    const late = setTimeout(() => stream.destroy(connectTimeoutError(hostname)), connectMs)
-    const opened = trackOpening((reason) => stream.destroy(reason))
+    let opening: Duplex = tcp
+    let tunnelling = proxy
+    const late = setTimeout(() => {
+      const inTunnel = tunnelling && new ProxyTunnelError(tunnelling, 'gave no tunnel in time')
+      opening.destroy(inTunnel ?? connectTimeoutError(hostname))
+    }, connectMs)
+    const opened = trackOpening((reason) => opening.destroy(reason))
     let settled = false
-    const failed = (error: Error): void => {
+    const settle = (error: Error | null, socket: Duplex | null): void => {
       clearTimeout(late)
       opened()
-      if (!settled) callback(error, null)
+      if (settled) return
       settled = true
-    }
-    // Stay: between here and the moment when undici takes the connection over, nobody else would hear it
-    // fail.
-    stream.on('error', failed)
-    stream.once('close', () => failed(new Error('the connection was closed before it stood')))
-    const standing: Duplex = secure ? stream : tcp
-    standing.once(secure ? 'secureConnect' : 'connect', () => {
-      clearTimeout(late)
-      opened()
-      settled = true
-      inbound.stands = true
       // A stream has all that undici uses of it.
-      callback(null, stream as Socket)
-    })
+      if (error) callback(error, null)
+      else callback(null, socket as Socket)
+    }
+    /** Lays pacing, and TLS, over a connection to the upstream, which stands already or is about to. */
+    const lay = (socket: Socket, stands: boolean): void => {
+      const inbound = new UpstreamInbound(socket, turns, new SenderCost())
+      const session = sessions.get(origin)
+      const stream = secure ? connectTlsOver(inbound, hostname, { session }) : inbound
+      opening = stream
+      tunnelling = null
+      if (secure) stream.on('session', (latest: Buffer) => sessions.set(origin, latest))
+      // Stay: between here and the moment when undici takes the connection over, nobody else would hear it
+      // fail.
+      stream.on('error', (error) => settle(error, null))
+      stream.once('close', () => settle(new Error('the connection was closed before it stood'), null))
+      const ready = (): void => {
+        inbound.stands = true
+        settle(null, stream)
+      }
+      if (secure) stream.once('secureConnect', ready)
+      else if (stands) ready()
+      else socket.once('connect', ready)
+      if (stands) socket.resume()
+    }
+    if (proxy === null) lay(tcp, false)
+    else {
+      const target = `${isIPv6(hostname) ? `[${hostname}]` : hostname}:${urlPort(protocol, port)}`
+      opening = tunnel(tcp, proxy, target, (failure, socket) => {
+        if (failure) settle(failure, null)
+        else lay(socket, true)
+      })
+    }
   }
 }
+
+/** Opens a tunnel over a connection to a proxy that is being made. Returns the stream that ends it all. */
+function tunnel(
+  tcp: Socket,
+  proxy: EgressProxy,
+  target: string,
+  done: (failure: ProxyTunnelError | null, socket: Socket) => void,
+): Socket {
+  const socket = proxy.secure ? connectTlsOver(tcp, proxy.hostname) : tcp
+  let over = false
+  const end = (failure: ProxyTunnelError | null): void => {
+    // An error of the tunnel is then one of the upstream's.
+    if (over) return
+    over = true
+    if (failure) socket.destroy()
+    done(failure, socket)
+  }
+  const failed = (error: Error): void => {
+    const isTold = error instanceof ProxyTunnelError
+    end(isTold ? error : new ProxyTunnelError(proxy, `could not be reached (${codeOf(error)})`, null, error))
+  }
+  for (const stream of new Set([tcp, socket])) {
+    stream.on('error', failed)
+    stream.once('close', () => failed(new Error('closed')))
+  }
+  socket.once(proxy.secure ? 'secureConnect' : 'connect', () => requestTunnel(socket, proxy, target, end))
+  return socket
+}
+
+const codeOf = (error: Error): string => ('code' in error ? String(error.code) : error.message)
 
 /** An upstream's bytes on their way to TLS or HTTP. */
 class UpstreamInbound extends InboundStream {

@@ -212,6 +212,7 @@ function requestTo(
     headers: providerRequestHeaders(target.headers, headers, length, ownKey),
     body: parts,
     timeouts: target.timeouts,
+    proxy: target.provider.tunnel,
     hangup,
   }
 }

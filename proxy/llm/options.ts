@@ -1,5 +1,6 @@
 import { z } from 'zod'
 import { HOP_BY_HOP } from '../egress/hop-by-hop.ts'
+import { type EgressProxy, parseProxyUrl, proxyVariable } from '../egress/proxy-tunnel.ts'
 import { DIALECT_BY_NAME, DIALECT_NAMES, DIALECTS } from './dialects/registry.ts'
 import { READ_MEMBERS } from './dialects/routing-members.ts'
 import { PASSED_HEADER, PASSED_QUERY, type PassedKind, passingObjection } from './upstream/passed-names.ts'
@@ -61,6 +62,32 @@ const baseUrl = z
       'http:// is accepted, because the operator chose this address; it carries the key and the prompts in clear, ' +
       'so use it only for a provider on this machine or on a network that you trust.',
   )
+  .transform(normalBaseUrl)
+
+const proxySetting = z
+  .string()
+  .refine(
+    (text) => text === 'env' || text === 'none' || parseProxyUrl(text) !== null,
+    'must be env, none, or the http or https URL of a proxy, without a path',
+  )
+  .default('none')
+  .describe(
+    'How the provider is reached: none, directly, whatever the environment says; env, by the proxy that HTTPS_PROXY ' +
+      'or ALL_PROXY names (HTTP_PROXY for http://), unless NO_PROXY exempts it; or by the proxy of this URL, whose ' +
+      'user and password are a secret. Default none.',
+  )
+
+/** Writes a base URL as others are joined to it: without a slash at its end, and its version once. */
+function normalBaseUrl(text: string): string {
+  const { origin, pathname } = new URL(text)
+  return (
+    origin +
+    pathname
+      .replaceAll(/\/{2,}/g, '/')
+      .replace(/\/$/, '')
+      .replace(/(\/v\d+)\1$/, '$1')
+  )
+}
 
 function isBaseUrl(text: string): boolean {
   const url = URL.parse(text)
@@ -116,6 +143,7 @@ const provider = z
       .describe('What the provider is called in logs, in the ledger and in a provider/model prefix.'),
     dialect: z.enum(DIALECT_NAMES).describe('Which API the provider speaks.'),
     base_url: baseUrl,
+    proxy: proxySetting,
     api_key: apiKey
       .default('')
       .describe('The key sent to the provider. Empty: calls are answered 503 provider_not_configured.'),
@@ -216,6 +244,10 @@ type ParsedLlmOptions = z.output<typeof llmOptions>
 export interface LlmProvider extends z.output<typeof provider> {
   /** The environment variable that the file takes the key from; absent if it names none. */
   readonly keyVariable?: string
+  /** The proxy that it is reached by; absent: none. */
+  readonly tunnel?: EgressProxy
+  /** The variable of the environment that takes part in that, or would if the file said so. */
+  readonly proxyVariable?: string
 }
 
 export interface LlmOptions extends Omit<ParsedLlmOptions, 'providers'> {
@@ -236,3 +268,22 @@ export const withKeyVariables = (
     return name === undefined ? one : { ...one, keyVariable: name }
   }),
 })
+
+/** Tells of each provider which proxy it is reached by. Throws one sentence if a variable names none. */
+export const withProxies = (
+  options: LlmOptions,
+  env: Readonly<Record<string, string | undefined>>,
+): LlmOptions => ({ ...options, providers: options.providers.map((one) => withProxy(one, env)) })
+
+function withProxy(provider: LlmProvider, env: Readonly<Record<string, string | undefined>>): LlmProvider {
+  const { proxy, base_url: base } = provider
+  const variable = proxyVariable(new URL(base), env)
+  const named = variable && { proxyVariable: variable.name }
+  if (proxy === 'none') return { ...provider, ...named }
+  const tunnel = parseProxyUrl(proxy === 'env' ? (variable?.value ?? '') : proxy)
+  if (tunnel) return { ...provider, tunnel, ...(proxy === 'env' && named) }
+  if (!variable) return provider
+  throw new Error(
+    `${variable.name} must be the http or https URL of a proxy, for the provider ${provider.name}`,
+  )
+}

@@ -6,6 +6,7 @@ import {
   Refusal,
   type RefusalReason,
 } from '../../plugins/refusal.ts'
+import { ProxyTunnelError } from '../egress/proxy-tunnel.ts'
 import type { DialectEndpoint } from './dialects/dialect.ts'
 import type { LlmProvider } from './options.ts'
 import {
@@ -64,7 +65,7 @@ export async function refusalOfFailure(
 ): Promise<Refusal> {
   const { provider, reason, status, headers = {}, cause } = failure
   const words = await failure.words
-  const { message = failure.message ?? missingKeyMessage(failure), ...said } = words ?? {}
+  const { message = failure.message ?? ownMessage(failure), ...said } = words ?? {}
   const requestId = requestIdOf(headers)
   const final = failure.final ?? (isSpent(said) || undefined)
   return new Refusal(reason, {
@@ -76,6 +77,26 @@ export async function refusalOfFailure(
     report: { attempts, ...(requestId !== null && { upstream_request_id: requestId }) },
     cause,
   })
+}
+
+const ownMessage = (failure: ProviderFailure): string | undefined =>
+  missingKeyMessage(failure) ?? proxyMessage(failure)
+
+/** Says that a proxy is the cause, or that the one of the environment is not used. Never where it is. */
+function proxyMessage({ reason, provider, cause }: ProviderFailure): string | undefined {
+  const { name, proxyVariable: variable } = provider
+  if (reason !== 'provider_unreachable') return undefined
+  const inTunnel = cause instanceof Error && cause.cause instanceof ProxyTunnelError ? cause.cause : null
+  if (inTunnel) {
+    const { status } = inTunnel
+    const why =
+      status === null
+        ? 'gave no connection'
+        : `answered ${status}${status === 407 ? ': it wants credentials' : ''}`
+    return `The provider ${name} could not be reached: the proxy before it ${why}. Tell the operator.`
+  }
+  if (provider.tunnel || variable === undefined) return undefined
+  return `The provider ${name} could not be reached. ${variable} is set where the gateway runs, and not used: an operator can write proxy: env for this provider.`
 }
 
 /**

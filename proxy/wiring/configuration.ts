@@ -18,7 +18,7 @@ import { checkOrder } from '../../plugins/order.ts'
 import type { PinOptions } from '../../plugins/pin/options.ts'
 import { expectOptions } from '../admin/conditions/options.ts'
 import type { Expectation, ExpectationsInForce } from '../admin/operation/context.ts'
-import { type LlmOptions, llmOptions, withKeyVariables } from '../llm/options.ts'
+import { type LlmOptions, llmOptions, withKeyVariables, withProxies } from '../llm/options.ts'
 import { type McpOptions, mcpOptions } from '../mcp/options.ts'
 import { type OperatorsOptions, operatorsOptions } from '../operators/options.ts'
 import { type ProofsOptions, proofsOptions } from '../proofs/options.ts'
@@ -141,7 +141,10 @@ export async function loadConfiguration(
     noDowngrade: dpop.no_downgrade,
     pin: CATALOGUE.pin.options.parse(optionsOf('pin')),
     audit: CATALOGUE.audit.options.parse(optionsOf('audit')),
-    llm: withKeyVariables(llmOptions.parse(optionsOf('llm')), (path) => fileOf('llm')?.written(path)),
+    llm: withProxies(
+      withKeyVariables(llmOptions.parse(optionsOf('llm')), (path) => fileOf('llm')?.written(path)),
+      env,
+    ),
     mcp: mcpOptions.parse(optionsOf('mcp') ?? {}),
     operators: operatorsOptions.parse(optionsOf('operators') ?? {}),
     proofs: proofsOptions.parse(optionsOf('proofs') ?? {}),

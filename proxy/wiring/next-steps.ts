@@ -16,6 +16,7 @@ export async function nextSteps(settings: Settings, gateway: Gateway): Promise<s
           `or from elsewhere, once: POST ${gateway.adminUrl}/v1/admin/setup with setup_code ${gateway.setupCode} and new_secret`,
         ]),
     ...keylessProviderSteps(gateway),
+    ...proxySteps(gateway),
     `next, in another terminal: make agent NAME=my-agent CAPS=llm.chat, which writes agents/my-agent and prints a curl line`,
     `data directory: ${settings.dataDir} (back it up; it holds the CA and the audit ledger)`,
   ]
@@ -31,4 +32,24 @@ function keylessProviderSteps(gateway: Gateway): string[] {
     .map(({ name, keyVariable: variable = `its api_key in ${file}` }) => {
       return `no key for ${name}: set ${variable} and start again; until then calls of its models are answered 503`
     })
+}
+
+/** Says which providers are reached by a proxy, and which are not though the environment names one. */
+function proxySteps(gateway: Gateway): string[] {
+  const { providers } = gateway.configuration().llm
+  const direct = providers.filter(
+    ({ proxy, proxyVariable }) => proxy === 'none' && proxyVariable !== undefined,
+  )
+  const variables = [...new Set(direct.flatMap(({ proxyVariable: variable }) => variable ?? []))].join(
+    ' and ',
+  )
+  const names = direct.map(({ name }) => name).join(', ')
+  return [
+    ...providers.flatMap(({ name, tunnel, proxyVariable: variable = 'its file' }) =>
+      tunnel ? [`calls of ${name} go by the proxy ${tunnel.shown} (of ${variable})`] : [],
+    ),
+    ...(direct.length > 0
+      ? [`${variables} is not used for ${names}: proxy: env, of a provider in its file, makes it so`]
+      : []),
+  ]
 }

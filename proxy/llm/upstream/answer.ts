@@ -5,6 +5,7 @@ import { collectBytes } from '../../../plugins/collect.ts'
 import type { CallPermit, CatalogPermit } from '../../../plugins/permit.ts'
 import type { MemoryReservation } from '../../../plugins/plugin.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
+import type { EgressProxy } from '../../egress/proxy-tunnel.ts'
 
 export interface UpstreamTimeouts {
   /** The time until the connection stands, name look-up and TLS handshake included. ms. */
@@ -31,6 +32,8 @@ export interface UpstreamRequest {
   /** Sent one after the other. Empty: no body. */
   readonly body: readonly Buffer[]
   readonly timeouts: UpstreamTimeouts
+  /** The proxy that it goes through. Absent: none. */
+  readonly proxy?: EgressProxy | undefined
   /** The caller hung up: the upstream request is destroyed at once, before or during the answer. */
   readonly hangup: Pick<HangupSignal, 'gone' | 'reason' | 'onGone'>
 }

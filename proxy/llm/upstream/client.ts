@@ -181,7 +181,7 @@ class LlmExchange implements Dispatcher.DispatchHandler {
     new Promise((passed, fail) => {
       this.#passed = passed
       this.#fail = fail
-      const { headers, timeouts, hangup } = this.#request
+      const { headers, timeouts, hangup, proxy } = this.#request
       if (hangup.gone) return fail(hangupReason(hangup))
       hangup.onGone(() => this.#gone(hangupReason(hangup)))
       // A text by now; the library hands on the method and the body that it was given.
@@ -196,7 +196,10 @@ class LlmExchange implements Dispatcher.DispatchHandler {
         headersTimeout: timeouts.firstByteMs,
         bodyTimeout: timeouts.idleMs,
       }
-      const agent = this.#agents.byLimit.get(timeouts.connectMs) ?? this.#agents.open(timeouts.connectMs)
+      const { connectMs } = timeouts
+      const agent = proxy
+        ? this.#agents.through(proxy, connectMs)
+        : (this.#agents.byLimit.get(connectMs) ?? this.#agents.open(connectMs))
       this.#send = () => openingStorage.run(this.#opening, () => agent.dispatch(sent, this))
       this.#dispatch()
     })

@@ -71,6 +71,7 @@ async function readPage(
     headers: providerRequestHeaders(fixed, { accept: 'application/json' }, null),
     body: [],
     timeouts: timeoutsOf(provider),
+    proxy: provider.tunnel,
     hangup: hangupFromSignal(signal),
   })
   if (answer.status !== 200) {

@@ -30,8 +30,7 @@ export const timeoutsOf = (provider: LlmProvider): UpstreamTimeouts => ({
 })
 
 /** Returns the URL of a path at a provider. `path`: may end with a query. */
-export const urlAtProvider = (provider: LlmProvider, path: string): URL =>
-  new URL(provider.base_url.replace(/\/+$/, '') + path)
+export const urlAtProvider = (provider: LlmProvider, path: string): URL => new URL(provider.base_url + path)
 
 /**
  * Returns the URL of an endpoint with those of a caller's parameters that go there, each as it is written and

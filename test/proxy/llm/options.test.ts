@@ -14,6 +14,7 @@ await t.test('§8 the file of the wire contract is accepted, with its defaults',
   })
   t.strictSame(file.providers[0], {
     ...provider,
+    proxy: 'none',
     api_key: '',
     auth: 'bearer',
     models: [],
@@ -49,6 +50,8 @@ for (const [what, change, message] of [
   ['a base_url with a fragment', { base_url: 'https://a.example/v1#' }, /base_url/],
   ['a base_url of another scheme', { base_url: 'file:///etc/passwd' }, /base_url/],
   ['a base_url that is none', { base_url: 'api.example' }, /base_url/],
+  ['a proxy of another scheme', { proxy: 'socks5://a:1' }, /proxy/],
+  ['a proxy with a path', { proxy: 'http://a:1/x' }, /proxy/],
   ['a key with a line feed', { api_key: 'sk-1\n' }, /api_key/],
   ['a framing header', { headers: { 'Transfer-Encoding': 'chunked' } }, /headers/],
   ['a hop-by-hop header', { headers: { connection: 'close' } }, /headers/],
@@ -132,3 +135,20 @@ for (const [list, names] of Object.entries(NEVER)) {
     t.end()
   })
 }
+
+await t.test('a base URL is joined as one, however it ends and is spelled', async (t) => {
+  for (const [given, expected] of [
+    ['https://a.example/', 'https://a.example'],
+    ['HTTPS://A.Example:443/v1/', 'https://a.example/v1'],
+    ['https://a.example//v1', 'https://a.example/v1'],
+    ['https://a.example/v1/v1', 'https://a.example/v1'],
+    ['https://a.example/v1//v1/', 'https://a.example/v1'],
+    ['https://a.example/openai/v1', 'https://a.example/openai/v1'],
+    ['http://[::1]:80/api/v2//', 'http://[::1]/api/v2'],
+  ]) {
+    t.equal(
+      llmOptions.parse({ providers: [{ ...provider, base_url: given }] }).providers[0]?.base_url,
+      expected,
+    )
+  }
+})
