@@ -191,6 +191,9 @@ export const REFUSAL_REASONS = {
   dialect_translation_unavailable: finalReason(
     fault(501, 'The provider of this model speaks another dialect, and translation is not available yet.'),
   ),
+  loop_detected: finalReason(
+    fault(508, 'This call has been through this gateway already: a provider of it leads back to it.'),
+  ),
   provider_not_configured: finalReason(overloaded('No key is configured for the provider of this model.')),
   provider_auth_failed: finalReason(
     fault(502, "The provider refused this gateway's key. Tell the operator."),

@@ -85,6 +85,8 @@ interface ProviderAnswer {
 export interface LlmServices {
   readonly upstream: LlmUpstream
   readonly idempotencyKeys: IdempotencyKeys
+  /** The name of the gateways on this database in `CDN-Loop` (RFC 8586): a token that nobody can guess. */
+  readonly loopToken: string
   readonly modelMismatches: Pick<ModelMismatches, 'note'>
 }
 
@@ -105,6 +107,7 @@ export function llmHandler(options: LlmOptions, services: LlmServices): (facts: 
   const means = { ...services, secrets: providerSecretTraces(options) }
   return async (facts) => {
     const { model, dialect } = facts.granted.target
+    if (facts.headers[LOOP]?.includes(services.loopToken)) throw new Refusal('loop_detected')
     const targets = targetsOf(model, dialect)
     const answered = await firstAnswer(targets, facts, means)
     return answered.answer.status < 300
@@ -195,7 +198,7 @@ function outcomeOf(
 function requestTo(
   target: ProviderTarget,
   { granted, body, spans, headers, query, hangup }: LlmFacts,
-  { idempotencyKeys }: LlmDependencies,
+  { idempotencyKeys, loopToken }: LlmDependencies,
 ): UpstreamRequest {
   const key = headers['idempotency-key']
   const ownKey = typeof key === 'string' ? idempotencyKeys(granted.principal, key) : null
@@ -209,13 +212,24 @@ function requestTo(
     permit: granted,
     method: 'POST',
     url: query === '' ? url : withQuery(url, query, target.query),
-    headers: providerRequestHeaders(target.headers, headers, length, ownKey),
+    headers: [
+      ...providerRequestHeaders(target.headers, headers, length, ownKey),
+      LOOP,
+      loopChain(headers[LOOP], loopToken),
+    ],
     body: parts,
     timeouts: target.timeouts,
     proxy: target.provider.tunnel,
     hangup,
   }
 }
+
+/** Names who has passed a request on (RFC 8586), so that each of them knows it when it comes back. */
+const LOOP = 'cdn-loop'
+
+/** Returns the caller's chain and our token. A chain that is longer than any honest one is begun again. */
+const loopChain = (chain: string | string[] | undefined, token: string): string =>
+  typeof chain === 'string' && /^[\x20-\x7e]{1,1024}$/.test(chain) ? `${chain}, ${token}` : token
 
 function urlOf({ urls, provider }: ProviderTarget, path: string): URL {
   const url = urls.get(path)

@@ -36,6 +36,7 @@ const REASONS: readonly RefusalReason[] = [
   'member_refused',
   'model_unknown',
   'dialect_translation_unavailable',
+  'loop_detected',
   'provider_not_configured',
   'provider_auth_failed',
   'provider_refused',

@@ -1,3 +1,4 @@
+import { hostname, networkInterfaces } from 'node:os'
 import type { Settings } from '../boot/settings.ts'
 import { escapeHidden } from '../visible.ts'
 import type { Gateway } from './gateway.ts'
@@ -17,6 +18,7 @@ export async function nextSteps(settings: Settings, gateway: Gateway): Promise<s
         ]),
     ...keylessProviderSteps(gateway),
     ...proxySteps(gateway),
+    ...selfSteps(gateway),
     `next, in another terminal: make agent NAME=my-agent CAPS=llm.chat, which writes agents/my-agent and prints a curl line`,
     `data directory: ${settings.dataDir} (back it up; it holds the CA and the audit ledger)`,
   ]
@@ -52,4 +54,25 @@ function proxySteps(gateway: Gateway): string[] {
       ? [`${variables} is not used for ${names}: proxy: env, of a provider in its file, makes it so`]
       : []),
   ]
+}
+
+/** Says which providers are this gateway itself, by a name or an address of this machine. */
+function selfSteps({ url, adminUrl, configuration }: Gateway): string[] {
+  const own = [new URL(url), new URL(adminUrl)]
+  const addresses = Object.values(networkInterfaces()).flatMap((all) => all?.map(({ address }) => address))
+  const names = new Set<string | undefined>([
+    'localhost',
+    hostname().toLowerCase(),
+    ...own.map((one) => one.hostname),
+    ...addresses,
+  ])
+  const isOwn = ({ hostname: host, port, protocol }: URL): boolean =>
+    own.some((one) => one.port === port && one.protocol === protocol) &&
+    names.has(host.replace(/^\[|\]$/g, ''))
+  return configuration()
+    .llm.providers.filter(({ base_url: base }) => isOwn(new URL(base)))
+    .map(
+      ({ name, base_url: base }) =>
+        `the provider ${name} is this gateway itself (${base}): its calls fail; say in its file where the provider is`,
+    )
 }

@@ -127,6 +127,8 @@ export interface GatewayServices {
   /** Sign-ins by the identity provider, whichever configuration is in force. */
   readonly signInThrottles: Pick<SignInContext, 'wrongCodes' | 'refusedRows' | 'exchanges' | 'signIns'>
   readonly idempotencyKeys: IdempotencyKeys
+  /** The name of the gateways on this database in `CDN-Loop`. */
+  readonly loopToken: string
   /** The models that providers ran in place of those that they were asked for, since the process started. */
   readonly modelMismatches: ModelMismatches
   /** Lists of models, as the providers last gave them. */
@@ -299,6 +301,7 @@ export async function openServices(
     nameServers,
     identityProviderNames: new HostNameCache({ servers: nameServers }),
     idempotencyKeys: idempotencyKeys(subjectKeys.derived('llm idempotency key')),
+    loopToken: `sallyport-${subjectKeys.derived('cdn loop').toString('hex').slice(0, 32)}`,
     modelMismatches: new ModelMismatches((provider) => metrics.modelMismatches.inc({ provider })),
     catalogue: new ModelCatalogue(),
     parkedCalls: new ParkedCalls(),

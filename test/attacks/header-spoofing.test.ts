@@ -109,7 +109,7 @@ t.test('T3 threats 11, 16: of the caller nothing reaches a provider but what is 
   t.notMatch(seen?.rawHeaders.join('\n'), /canary|override/i)
   t.same(
     Object.keys(seen?.headers ?? {}).toSorted(),
-    ['accept-encoding', 'authorization', 'connection', 'content-length', 'content-type', 'host'],
+    ['accept-encoding', 'authorization', 'cdn-loop', 'connection', 'content-length', 'content-type', 'host'],
     'and nothing else is made up',
   )
   t.match(seen?.headers, {

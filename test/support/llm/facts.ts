@@ -77,6 +77,7 @@ export const options = (providers: readonly Loose[], more: Loose = {}): LlmOptio
 export const servicesWith = (upstream: LlmUpstream): LlmServices => ({
   upstream,
   idempotencyKeys: idempotencyKeys(Buffer.alloc(32)),
+  loopToken: 'sallyport-test',
   modelMismatches: new ModelMismatches(() => {}),
 })
 
