@@ -1,3 +1,7 @@
+import { readFileSync } from 'node:fs'
+import { clientKeyFault } from '../support/client-key.ts'
+import { messageOf } from '../support/error-message.ts'
+
 /** The protection of the connection to a database server. */
 export interface DatabaseProtection {
   /** The mode that the URL names, else the mode of `PGSSLMODE`; null: neither names one. */
@@ -70,15 +74,57 @@ export function protectionOf(url: string, env = process.env): DatabaseProtection
       `MCP_PROXY_DATABASE_URL: ${demand.join('=')} means nothing without TLS: write sslmode=verify-full`,
     )
   const host = searchParams.get('host') ?? decodeURIComponent(hostname)
+  if (host.includes(',')) throw new Error(SEVERAL_HOSTS)
   return { sslmode, encrypted, local: isLocal(host) }
+}
+
+/**
+ * Finds out why the client's certificate that a URL names could not be used: one sentence, or null. Reads its
+ * files.
+ */
+export function clientCertificateFault(url: string): string | null {
+  const { searchParams } = asUrl(url)
+  const [cert, key] = [searchParams.get('sslcert'), searchParams.get('sslkey')]
+  if (cert === null && key === null) return null
+  if (cert === null || key === null)
+    return 'MCP_PROXY_DATABASE_URL: sslcert and sslkey belong together: name both'
+  try {
+    const fault = clientKeyFault(readFileSync(cert), readFileSync(key))
+    return fault && `the client certificate of MCP_PROXY_DATABASE_URL cannot be used: ${fault}`
+  } catch (error) {
+    return `MCP_PROXY_DATABASE_URL: a file of sslcert or sslkey cannot be read: ${messageOf(error)}`
+  }
 }
 
 /** The URL as the driver reads it: a host may be missing if a parameter or a socket is named. */
 function asUrl(url: string): URL {
   const parsed = URL.parse(url) ?? URL.parse(url.replace('@/', '@localhost/'))
-  if (!parsed) throw new Error('MCP_PROXY_DATABASE_URL cannot be read as a URL')
+  const fault = urlFault(url, parsed)
+  if (fault !== null) throw new Error(fault)
+  if (!parsed) throw new Error('MCP_PROXY_DATABASE_URL cannot be read as a URL: is its port a number?')
   return parsed
 }
+
+const SEVERAL_HOSTS =
+  'MCP_PROXY_DATABASE_URL names several hosts: name one, which leads to the primary (a name in DNS, a pooler or a proxy)'
+
+/** Says which character of a URL makes it another one than was meant; null if none does. */
+function urlFault(url: string, parsed: URL | null): string | null {
+  const [, authority = '', rest = ''] = /^[a-z]+:\/\/([^/?#]*)(.*)$/is.exec(url) ?? []
+  if (url.includes('#')) return unescaped('#')
+  const host = authority.slice(authority.lastIndexOf('@') + 1)
+  // A password ends at the first of these, and its @ then stands after it.
+  const isCut = !authority.includes('@') && authority.includes(':') && /^[/?].*@/.test(rest)
+  if (isCut && (parsed === null || hasUserLater(parsed))) return unescaped(rest.charAt(0))
+  return host.includes(',') ? SEVERAL_HOSTS : null
+}
+
+/** Tells whether an @ stands where none does, which is after the host. */
+const hasUserLater = ({ pathname, searchParams }: URL): boolean =>
+  pathname.includes('@') || [...searchParams.keys()].some((name) => name.includes('@'))
+
+const unescaped = (character: string): string =>
+  `MCP_PROXY_DATABASE_URL has ${JSON.stringify(character)} where it ends a part of the URL: in a user name or password write ${encodeURIComponent(character)}`
 
 /** A socket's directory, or an address of this machine. Nothing at all is a socket. */
 const isLocal = (host: string): boolean =>

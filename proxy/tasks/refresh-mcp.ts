@@ -1,9 +1,11 @@
+import { isDeepStrictEqual } from 'node:util'
 import type { Logger } from 'pino'
 import type { Database } from '../../db/database.ts'
 import type { Ledger } from '../../db/ledger/record/ledger.ts'
 import { findMcpResource, listMcpResources, type McpResource } from '../../db/mcp/resources.ts'
 import { storeRead } from '../mcp/pinning/apply-read.ts'
 import { type InspectUpstream, inspectWithin, type UpstreamInspection } from '../mcp/pinning/inspect.ts'
+import { skippedIn } from '../mcp/pinning/skipped.ts'
 import { type RoundsTask, rounds } from './rounds.ts'
 
 interface McpRefreshDependencies {
@@ -22,15 +24,20 @@ interface McpRefreshDependencies {
 }
 
 /**
- * The interval at which a resource that was never read, or could not be, is tried again. It is also the least
- * time between two announced changes that are believed, since each costs rows in the ledger. ms.
+ * The interval after which a resource that was never read, or could not be, is tried again; it doubles with
+ * each failure. It is also the least time between two announced changes that are believed, since each costs
+ * rows in the ledger. ms.
  */
 const RETRY_MS = 30_000
+/** The longest such interval. ms. */
+const MAX_RETRY_MS = 300_000
 const MAX_READ_MS = 60_000
 /** The number of upstreams that are read at once. */
 const AT_ONCE = 8
 /** The number of tools of one read that the log names; the ledger has them all. */
 const MAX_LINES = 64
+/** The number of skipped tools that a line names; the resource has more. */
+const MAX_TOLD = 8
 
 /**
  * Reads the tools of each enabled resource again, so that a changed definition is quarantined soon after it
@@ -53,8 +60,8 @@ export function refreshMcp(sources: McpRefreshDependencies): RoundsTask {
 
 class McpRefresher {
   readonly #sources: McpRefreshDependencies
-  /** The times at which the last read of each resource began, or ended, by its id. */
-  readonly #triedAt = new Map<string, number>()
+  /** The attempts at each resource, by its id. */
+  readonly #attempts = new Map<string, ReadAttempts>()
 
   constructor(sources: McpRefreshDependencies) {
     this.#sources = sources
@@ -74,27 +81,29 @@ class McpRefresher {
     const resources = await listMcpResources(this.#sources.database)
     const due = resources.filter(
       (resource) =>
-        resource.enabled && isDue(resource, this.#triedAt.get(resource.resource_id) ?? 0, this.#sources),
+        resource.enabled && isDue(resource, this.#attempts.get(resource.resource_id), this.#sources),
     )
     yield* due.map(({ resource_id: id }) => id)
     const known = new Set(resources.map(({ resource_id: id }) => id))
-    for (const id of this.#triedAt.keys()) if (!known.has(id)) this.#triedAt.delete(id)
+    for (const id of this.#attempts.keys()) if (!known.has(id)) this.#attempts.delete(id)
   }
 
   async read(id: string, signal: AbortSignal): Promise<void> {
     const { changed, clock, log } = this.#sources
     changed.delete(id)
-    this.#triedAt.set(id, clock())
+    const attempts = this.#attempts.get(id) ?? { at: 0, failures: 0 }
+    this.#attempts.set(id, attempts)
+    attempts.at = clock()
     try {
-      await this.#refresh(id, signal)
+      await this.#refresh(id, attempts, signal)
     } catch (error) {
       log.error({ err: error, resource_id: id }, 'an MCP server was not read again')
     }
-    this.#triedAt.set(id, clock())
+    attempts.at = clock()
   }
 
-  async #refresh(id: string, signal: AbortSignal): Promise<void> {
-    const { database, ledger, configDigest, clock, inspect } = this.#sources
+  async #refresh(id: string, attempts: ReadAttempts, signal: AbortSignal): Promise<void> {
+    const { database, ledger, configDigest, clock, inspect, log } = this.#sources
     // Read now, not when it was found due: it may have been switched off while it waited for its turn.
     const resource = await findMcpResource(database, id)
     if (!resource?.enabled) return
@@ -103,28 +112,65 @@ class McpRefresher {
     if (signal.aborted) return
     const storing = { database, ledger, configDigest: configDigest(), at: clock() }
     // Overtaken by an operator: a later round reads the new state.
-    if (await storeRead(storing, resource, inspection)) report(this.#sources.log, resource, inspection)
+    if (!(await storeRead(storing, resource, inspection))) return
+    reportState(log, resource, inspection, attempts)
+    if (inspection.ok) reportTools(log, resource, inspection)
   }
+}
+
+/** The attempts to read a resource. */
+interface ReadAttempts {
+  /** The time at which the last one began, or ended. ms since the epoch. */
+  at: number
+  /** The number of those in a row that have failed. */
+  failures: number
 }
 
 function isDue(
   { resource_id: id, last_read_at: readAt, last_error: error }: McpResource,
-  triedAt: number,
+  { at, failures }: ReadAttempts = { at: 0, failures: 0 },
   { changed, intervalS, clock }: McpRefreshDependencies,
 ): boolean {
-  const since = clock() - Math.max(triedAt, readAt === null ? 0 : Date.parse(readAt))
-  const wanted = changed.has(id) || readAt === null || error !== null
-  if (wanted && since >= RETRY_MS) return true
+  const since = clock() - Math.max(at, readAt === null ? 0 : Date.parse(readAt))
+  if (changed.has(id) && since >= RETRY_MS) return true
+  const retryMs = Math.min(RETRY_MS * 2 ** Math.max(failures - 1, 0), MAX_RETRY_MS)
+  if ((readAt === null || error !== null) && since >= retryMs) return true
   return intervalS() > 0 && since >= intervalS() * 1000
 }
 
-function report(log: Logger, { name }: McpResource, inspection: UpstreamInspection): void {
-  if (!inspection.ok) {
-    log.warn({ resource: name, problem: inspection.problem }, 'an MCP server could not be read')
+/** Says once that a server is away, and once that it is back, however often it was tried in between. */
+function reportState(
+  log: Logger,
+  { name, last_error: before }: McpResource,
+  inspection: UpstreamInspection,
+  attempts: ReadAttempts,
+): void {
+  const { problem = null } = inspection
+  if (problem === null) {
+    if (before !== null) log.info({ resource: name }, 'an MCP server can be read again')
+    attempts.failures = 0
     return
   }
-  const { quarantined } = inspection.pins
+  attempts.failures += 1
+  if (attempts.failures > 1) return
+  const what = inspection.ok ? 'a part of the list of an MCP server' : 'an MCP server'
+  log.warn({ resource: name, problem }, `${what} could not be read; it is tried again, ever more rarely`)
+}
+
+type GoodInspection = Extract<UpstreamInspection, { readonly ok: true }>
+
+function reportTools(
+  log: Logger,
+  { name, server_facts: before }: McpResource,
+  { facts, pins: { quarantined } }: GoodInspection,
+): void {
   for (const { tool } of quarantined.slice(0, MAX_LINES)) {
     log.warn({ resource: name, tool, quarantined: quarantined.length }, 'an MCP tool was quarantined')
   }
+  const { count, tools } = skippedIn(facts)
+  if (count === 0 || isDeepStrictEqual({ count, tools }, { ...skippedIn(before) })) return
+  log.warn(
+    { resource: name, skipped: count, tools: tools.slice(0, MAX_TOLD) },
+    'tools of an MCP server are skipped',
+  )
 }

@@ -2,6 +2,7 @@ import { createHash } from 'node:crypto'
 import type { Agent } from 'undici'
 import { HostNameCache } from '../../../db/host-names/kept-names.ts'
 import type { McpResource } from '../../../db/mcp/resources.ts'
+import { clientKeyFault } from '../../../db/support/client-key.ts'
 import {
   MIN_TRACED_CHARACTERS,
   quotesSecret,
@@ -215,9 +216,12 @@ const CREDENTIAL_NAME = /auth|code|credential|key|pass|secret|sig|token/i
 
 function certificateOf(pem: string): UpstreamCredentials {
   const cert = pem.match(/-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/g)?.join('\n')
-  const key = /-----BEGIN ([A-Z ]*)PRIVATE KEY-----[^-]+-----END \1PRIVATE KEY-----/.exec(pem)?.[0]
+  // The head of a key that is sealed in the older way has hyphens.
+  const key = /-----BEGIN ([A-Z ]*)PRIVATE KEY-----[\s\S]+?-----END \1PRIVATE KEY-----/.exec(pem)?.[0]
   if (cert === undefined || key === undefined) {
     throw mcpUpstreamFailure('the secret of its credentials is not a certificate and its private key in PEM')
   }
+  const fault = clientKeyFault(cert, key)
+  if (fault !== null) throw mcpUpstreamFailure(`its client certificate cannot be used: ${fault}`)
   return { headers: {}, tls: { cert, key }, traces: [] }
 }

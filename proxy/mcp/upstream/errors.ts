@@ -59,3 +59,101 @@ export class McpUpstreamError extends Error {
 /** Makes an error of the commonest kind. */
 export const mcpUpstreamFailure = (message: string, options: McpErrorOptions = {}): McpUpstreamError =>
   new McpUpstreamError('failed', message, options)
+
+/** The causes of a connection that cannot be made, by Node's or OpenSSL's code, each with what to do. */
+const CONNECTION_CAUSES: readonly (readonly [RegExp, string])[] = [
+  [/^ECONNREFUSED$/, 'nothing listens at its host and port: start the server, or correct endpoint_url'],
+  [/^ENOTFOUND$/, 'its host name has no address: correct endpoint_url, or the name in DNS'],
+  [/^EAI_AGAIN$|^ETIMEOUT$/, 'its host name could not be looked up: the name server does not answer'],
+  [/^E(?:HOST|NET)UNREACH$/, 'no route leads to its address'],
+  [/^UND_ERR_CONNECT_TIMEOUT$|^ETIMEDOUT$/, 'no connection in time: look for a firewall on the way'],
+  [
+    /SELF_SIGNED_CERT|^UNABLE_TO_(?:VERIFY|GET)/,
+    'its certificate is of a CA that is not known here: name that CA in NODE_EXTRA_CA_CERTS',
+  ],
+  [/^CERT_HAS_EXPIRED$/, 'its certificate has ended: renew it there'],
+  [/^CERT_NOT_YET_VALID$/, 'its certificate is not valid yet: compare the clocks'],
+  [
+    /^ERR_TLS_CERT_ALTNAME_INVALID$/,
+    'its certificate is for another name: correct the host in endpoint_url, or the certificate',
+  ],
+  [
+    /WRONG_VERSION_NUMBER|PACKET_LENGTH_TOO_LONG|HTTP_REQUEST/,
+    'it does not speak TLS there: write http:// in endpoint_url, or the port of its TLS',
+  ],
+  [/PROTOCOL_VERSION|UNSUPPORTED_PROTOCOL/, 'it speaks no TLS that is new enough: it needs 1.2 or 1.3'],
+  [
+    /_ALERT_/,
+    'it refuses the TLS handshake: if it demands a client certificate, use auth_type mtls and one that it accepts',
+  ],
+]
+
+/** Says why a connection could not be made, or broke: cause, cure and code. */
+export function connectionProblem(code: string): string {
+  const [, cause] = CONNECTION_CAUSES.find(([codes]) => codes.test(code)) ?? []
+  return cause === undefined ? code : `${cause} (${code})`
+}
+
+/** The parts of an answer and of its server that say what its status means. */
+interface OddAnswer {
+  readonly status: number
+  readonly headers: Readonly<Record<string, string | readonly string[] | undefined>>
+  readonly endpoint: string
+  /** True: the request had credentials. */
+  readonly hasCredentials: boolean
+  /** Tells of a text that it may be repeated. */
+  readonly isHarmless: (text: string) => boolean
+}
+
+const MAX_PATH = 200
+
+/** Says why an answer of that status is none: cause and cure, and nothing of it but the path of a redirect. */
+export function statusProblem(answer: OddAnswer): string {
+  const { status } = answer
+  if (status >= 300 && status < 400) return redirectProblem(answer)
+  if (status === 401 || status === 403) return credentialsProblem(answer)
+  const cause = STATUS_CAUSES.get(status)
+  return cause === undefined ? `HTTP status ${status}` : `HTTP status ${status}: ${cause}`
+}
+
+const OTHER_TRANSPORT =
+  'a server of the older HTTP+SSE transport (2024-11-05) answers so, and is not supported: register its Streamable HTTP endpoint'
+
+const STATUS_CAUSES: ReadonlyMap<number, string> = new Map([
+  [202, `a request needs an answer; ${OTHER_TRANSPORT}`],
+  [404, `there is no MCP endpoint at this path: correct endpoint_url; ${OTHER_TRANSPORT}`],
+  [405, `no POST is taken at this path: correct endpoint_url; ${OTHER_TRANSPORT}`],
+  [406, 'it does not answer with JSON or an event stream: it is no MCP endpoint'],
+  [415, 'it does not take JSON: it is no MCP endpoint'],
+  [421, 'it does not serve this host name: correct the host in endpoint_url, or what the server allows'],
+  [429, 'it has had too many requests: raise its limit, or ask less often'],
+  [502, 'a proxy before it does not reach it'],
+  [503, 'it is not ready, or overloaded'],
+  [504, 'a proxy before it had no answer in time'],
+])
+
+function redirectProblem({ status, headers, endpoint, isHarmless }: OddAnswer): string {
+  const { location } = headers
+  const [from, to] = [
+    URL.parse(endpoint),
+    typeof location === 'string' ? URL.parse(location, endpoint) : null,
+  ]
+  const told = `it redirects (HTTP status ${status})`
+  if (!from || !to) return `${told}, which is not followed: register the URL that it leads to`
+  if (from.host !== to.host && from.hostname !== to.hostname)
+    return `${told} to another host, which is not followed: register the URL of the server itself`
+  const place = to.origin === from.origin ? to.pathname : `${to.origin}${to.pathname}`
+  const isTold = place.length <= MAX_PATH && isHarmless(place)
+  return `${told} to ${isTold ? place : 'another path'}, which is not followed: register that URL`
+}
+
+function credentialsProblem({ status, headers, hasCredentials }: OddAnswer): string {
+  const asks = headers['www-authenticate']
+  const isOauth = typeof asks === 'string' && /\bresource_metadata\b/i.test(asks)
+  const told = `HTTP status ${status}`
+  if (hasCredentials) return `the upstream refused this gateway's credentials (${told}): renew its secret`
+  const cure = 'set auth_type and auth_secret_ref'
+  return isOauth
+    ? `the upstream demands an OAuth token (${told}): ${cure}; this gateway sends a token that it was given, and asks for none`
+    : `the upstream demands credentials (${told}): ${cure}`
+}

@@ -7,7 +7,7 @@ import { EgressRefused } from '../../egress/agent.ts'
 import { AnswerBuffer } from '../../egress/incoming.ts'
 import { CONNECTION_ABANDONED, type OpeningConnection, openingStorage } from '../../egress/opening.ts'
 import type { McpConnection } from './connections.ts'
-import { McpUpstreamError, mcpUpstreamFailure } from './errors.ts'
+import { connectionProblem, McpUpstreamError, mcpUpstreamFailure } from './errors.ts'
 import { longBody } from './long-body.ts'
 
 /** The amount of an unwanted rest of a body that is read, so that its connection can serve again. */
@@ -239,7 +239,8 @@ class McpHttpExchange implements Dispatcher.DispatchHandler, McpResponseBody {
 
   #failureOf(error: Error): McpUpstreamError {
     if (this.#hasHead) return failureInBody(error)
-    return this.#controller ? failureBeforeHead(error) : failureToConnect(error)
+    const isPlain = this.#connection.origin.startsWith('http:')
+    return this.#controller ? failureBeforeHead(error, isPlain) : failureToConnect(error)
   }
 }
 
@@ -249,15 +250,27 @@ const asError = (reason: unknown): Error => (reason instanceof Error ? reason : 
 const codeOf = (error: Error): string =>
   'code' in error && typeof error.code === 'string' ? error.code : error.name
 
+/** The reasons of refused addresses that a setting allows. */
+const PRIVATE_REASONS: readonly string[] = ['loopback', 'private']
+
 function failureToConnect(error: Error): McpUpstreamError {
   const code = codeOf(error)
   if (error instanceof EgressRefused) {
-    return new McpUpstreamError('unreachable', 'its address is refused', { cause: error })
+    const cure = PRIVATE_REASONS.includes(error.reason)
+      ? ': MCP_PROXY_ALLOW_PRIVATE_UPSTREAMS=true allows it'
+      : ''
+    return new McpUpstreamError('unreachable', `its address is refused (${error.reason})${cure}`, {
+      cause: error,
+    })
   }
   if (code === 'UND_ERR_INVALID_ARG')
     return mcpUpstreamFailure('the request cannot be written', { cause: error })
-  return new McpUpstreamError('unreachable', code, { cause: error })
+  // Without a code it is a sentence of ours.
+  const problem = code === 'Error' ? error.message.slice(0, MAX_SENTENCE) : connectionProblem(code)
+  return new McpUpstreamError('unreachable', problem, { cause: error })
 }
+
+const MAX_SENTENCE = 200
 
 /** Tells of a connection that could not be made whether another one might be. */
 const isWorthAnotherTry = (error: Error): boolean =>
@@ -265,13 +278,17 @@ const isWorthAnotherTry = (error: Error): boolean =>
 
 const FINAL = ['UND_ERR_INVALID_ARG', 'UND_ERR_CLOSED', 'UND_ERR_DESTROYED']
 
-function failureBeforeHead(error: Error): McpUpstreamError {
+/** `isPlain`: the request was not sent over TLS. */
+function failureBeforeHead(error: Error, isPlain: boolean): McpUpstreamError {
   const code = codeOf(error)
+  const hint = isPlain ? '; if it speaks TLS there, write https:// in endpoint_url' : ''
   if (code === 'UND_ERR_HEADERS_TIMEOUT') return new McpUpstreamError('timeout', 'no answer in time')
   // The cause would hold the text in place of HTTP.
-  if (error.name === 'HTTPParserError') return mcpUpstreamFailure(`the answer is not HTTP (${code})`)
+  if (error.name === 'HTTPParserError') return mcpUpstreamFailure(`the answer is not HTTP (${code})${hint}`)
   if (code === 'UND_ERR_HEADERS_OVERFLOW') return mcpUpstreamFailure('the head of the answer is too large')
-  return new McpUpstreamError('unreachable', `the connection broke before an answer (${code})`)
+  // TLS 1.3 tells only then that the client's certificate is refused.
+  if (code.includes('_ALERT_')) return new McpUpstreamError('unreachable', connectionProblem(code))
+  return new McpUpstreamError('unreachable', `the connection broke before an answer (${code})${hint}`)
 }
 
 function failureInBody(error: Error): McpUpstreamError {

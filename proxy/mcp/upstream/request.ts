@@ -15,7 +15,7 @@ import {
   type McpConnections,
   type UpstreamCredentials,
 } from './connections.ts'
-import { type HttpErrorReport, McpUpstreamError, mcpUpstreamFailure } from './errors.ts'
+import { type HttpErrorReport, McpUpstreamError, mcpUpstreamFailure, statusProblem } from './errors.ts'
 import {
   EventReader,
   MessageStream,
@@ -265,7 +265,7 @@ export interface ExpectedAnswer {
   readonly limits: SizeLimits
   /** The account that the answer is counted on; null if no caller waits for it. */
   readonly held: MemoryReservation | null
-  readonly resource: Pick<McpResource, 'resource_id'>
+  readonly resource: Pick<McpResource, 'resource_id' | 'endpoint_url' | 'auth_type'>
   /** Tells when nobody waits for the answer any more. */
   readonly hangup: HangupSignal
   /**
@@ -296,7 +296,7 @@ export async function readMcpAnswer(head: McpResponseHead, expectation: Expected
   }
   body.onceOver(() => settled(status !== 200 || body.complete))
   try {
-    const type = typeOf(head)
+    const type = typeOf(head, expectation)
     const whole = readEntireBody(body, limits.maxMessageBytes, held)
     const bytes = whole instanceof Promise ? await whole : whole
     const read =
@@ -312,15 +312,32 @@ export async function readMcpAnswer(head: McpResponseHead, expectation: Expected
 }
 
 /** Returns the type of an answer that may be one. */
-function typeOf({ status, headers }: McpResponseHead): string {
-  if (status === 401) throw credentialsRefused(status)
+function typeOf(head: McpResponseHead, expectation: ExpectedAnswer): string {
+  const { status, headers } = head
+  if (status === 401) throw statusFailure(head, expectation)
   if (isContentEncoded(headers))
     throw mcpUpstreamFailure('the answer is compressed, which was not asked for', { status })
   const type = mediaTypeOf(headers)
   if (status >= 400) return type
-  if (status !== 200) throw mcpUpstreamFailure(`an answer of status ${status} to a request`, { status })
+  if (status !== 200) throw statusFailure(head, expectation)
   if (type === 'application/json') return type
-  throw mcpUpstreamFailure('the answer is neither JSON nor an event stream', { status })
+  const page = type === 'text/html' ? ' but a page: correct the path of endpoint_url' : ''
+  throw mcpUpstreamFailure(`the answer is neither JSON nor an event stream${page}`, { status })
+}
+
+function statusFailure(
+  { status, headers }: Pick<McpResponseHead, 'status' | 'headers'>,
+  { resource, credentials }: Pick<ExpectedAnswer, 'resource' | 'credentials'>,
+  told?: HttpErrorReport,
+): McpUpstreamError {
+  const problem = statusProblem({
+    status,
+    headers,
+    endpoint: resource.endpoint_url,
+    hasCredentials: resource.auth_type !== 'none',
+    isHarmless: (text) => !echoesSecret(credentials, Buffer.from(text)),
+  })
+  return mcpUpstreamFailure(problem, { status, ...(told && { told }) })
 }
 
 /**
@@ -342,20 +359,14 @@ async function errorIn(
     throw mcpUpstreamFailure('the upstream does not know the session', { status, cure: 'new_session' })
   }
   // A refusal of this very request is for its caller; any other is of our credentials.
-  if (status === 403 && message?.value.id !== requestId) throw credentialsRefused(status)
+  if (status === 403 && message?.value.id !== requestId) throw statusFailure(head, expectation)
   if (message === null || !answersRequest(message, requestId))
-    throw mcpUpstreamFailure(`HTTP status ${status}`, {
-      status,
-      told: httpErrorReport(head.headers, bytes, type, expectation),
-    })
+    throw statusFailure(head, expectation, httpErrorReport(head.headers, bytes, type, expectation))
   if (holdsSecret(message, expectation)) {
     throw mcpUpstreamFailure('an answer holds the secret of our credentials', { status })
   }
   return message
 }
-
-const credentialsRefused = (status: number): McpUpstreamError =>
-  mcpUpstreamFailure("the upstream refused this gateway's credentials", { status })
 
 /** Bytes. A longer text of a failure is replaced by our words. */
 const MAX_WORDS_BYTES = 16_384

@@ -53,6 +53,34 @@ await t.test(
   },
 )
 
+await t.test(
+  'a URL that cannot be read as it was meant is told by its cause, and without the password',
+  (t) => {
+    for (const [url, message] of [
+      ['u:se#cret@h/db', /has "#" .* write %23$/],
+      ['u:12#cret@h/db', /has "#" .* write %23$/],
+      ['u:se?cret@h/db', /has "\?" .* write %3F$/],
+      ['u:12?cret@h/db', /has "\?" .* write %3F$/],
+      ['u:se/cret@h/db', /has "\/" .* write %2F$/],
+      ['u:12/cret@h/db', /has "\/" .* write %2F$/],
+      ['u:secret@h1,h2/db', /several hosts: name one/],
+      ['u:secret@h1:5432,h2:5432/db', /several hosts: name one/],
+      ['u:secret@/db?host=h1,h2', /several hosts: name one/],
+      ['u:secret@h:port/db', /is its port a number\?$/],
+    ] as const)
+      for (const scheme of ['postgres', 'postgresql']) {
+        const message_ = new RegExp(`^(?!.*cret)MCP_PROXY_DATABASE_URL .*${message.source}`)
+        t.throws(() => protectionOf(`${scheme}://${url}`, {}), { message: message_ }, url)
+      }
+    for (const url of [
+      ...['u:p@ss@h/db', 'u:p%23@h/db', 'u:p%ss@h/db', 'u@h:1/db?application_name=a@b', 'h:1/db?user=a@b'],
+      ...['u:p@%2Frun%2Fpg/db', '/db?host=/run/pg', 'u:p@[::1]:5432/db', 'u:p@h'],
+    ])
+      t.ok(protectionOf(`postgres://${url}`, {}), url)
+    t.end()
+  },
+)
+
 await t.test('H17: what managed services print is taken', (t) => {
   for (const query of [
     'sslmode=require',

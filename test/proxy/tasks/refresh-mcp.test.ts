@@ -59,12 +59,13 @@ async function stage(t: Test, inspect?: InspectUpstream) {
       const fields = { ...fieldsOf(name), resource_id: `mcpr_${name}`, endpoint_url: url }
       await ledger.commit({ statements: [insertMcpResource(database, fields)], entries: [] })
     },
-    later: (): Promise<void> => {
-      at += INTERVAL_S * 1000
+    later: (ms = INTERVAL_S * 1000): Promise<void> => {
+      at += ms
       return task.run()
     },
     toolsOf: (name: string) => listMcpTools(database, `mcpr_${name}`),
     resource: (name: string) => findMcpResource(database, `mcpr_${name}`),
+    passed: () => at - AT,
   }
 }
 
@@ -109,6 +110,60 @@ await t.test(
     t.match(await resource('a'), { last_error: null }, 'that we stop is no fault of the server')
     await later()
     t.equal(silent.told.length, before + 1, 'nothing begins any more')
+  },
+)
+
+await t.test(
+  'a server that is away is one warning, is asked ever more rarely, and one line when it is back',
+  async (t) => {
+    const asked: number[] = []
+    let isDown = true
+    const { log, register, later, task, resource, passed } = await stage(t, async () => {
+      asked.push(passed())
+      const facts = { skipped: { count: 1, tools: [{ name: 'odd', reason: 'it has no inputSchema' }] } }
+      if (isDown) return { ok: false, problem: `down ${asked.length}` }
+      const pins = { tools: [], quarantined: [] }
+      return { ok: true, era: 'modern', protocolVersion: '2026-07-28', facts, pins }
+    })
+    await register('a', 'http://127.0.0.1:9/mcp')
+    const isStored = async (count: number): Promise<void> => {
+      await eventually(
+        () => resource('a'),
+        (stored) =>
+          isDown
+            ? stored?.last_error === `down ${count}`
+            : stored?.last_read_at === new Date(AT + passed()).toISOString(),
+      )
+      // A row is seen before the task has done with its server, which then misses a round.
+      for (let turn = 0; turn < 100; turn += 1) await nextTurn()
+    }
+    await later(0)
+    await isStored(1)
+    for (const [count, seconds] of [
+      [2, 30],
+      [3, 60],
+      [4, 120],
+    ] as const) {
+      await later(seconds * 1000 - 1)
+      await later(1)
+      await isStored(count)
+    }
+    isDown = false
+    for (const count of [5, 6]) {
+      await later()
+      await isStored(count)
+    }
+    t.same(asked, [0, 30_000, 90_000, 210_000, 510_000, 810_000])
+    await task.stop()
+    t.match(
+      log.map(({ level, msg, resource: of }) => [level, of, msg]),
+      [
+        [40, 'a', /could not be read/],
+        [30, 'a', 'an MCP server can be read again'],
+        [40, 'a', 'tools of an MCP server are skipped'],
+      ],
+    )
+    t.equal(log.length, 3)
   },
 )
 

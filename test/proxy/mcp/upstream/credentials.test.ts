@@ -1,3 +1,4 @@
+import { createPrivateKey } from 'node:crypto'
 import { createServer } from 'node:https'
 import type { AddressInfo } from 'node:net'
 import { getCACertificates, setDefaultCACertificates, TLSSocket } from 'node:tls'
@@ -139,9 +140,40 @@ await t.test(
 await t.test('TLS of an upstream is verified: one that nobody vouches for is unreachable', async (t) => {
   const made = await madeAuthority(Date.now())
   const { url, seen } = await tlsUpstream(t, made, false)
-  await t.rejects(upstreamFor(t).call(keyed(url, BEARER)), failure('unreachable'))
+  const message = /certificate is of a CA that is not known here: name that CA in NODE_EXTRA_CA_CERTS \(/
+  await t.rejects(upstreamFor(t).call(keyed(url, BEARER)), { kind: 'unreachable', message })
+  const plain = url.replace('https:', 'http:')
+  await t.rejects(upstreamFor(t).call(keyed(plain, BEARER)), {
+    message: /speaks TLS there, write https:\/\/ /,
+  })
   t.same(seen, [])
 })
+
+await t.test(
+  'a client certificate that cannot be used is told by its cause, and nothing is sent',
+  async (t) => {
+    const made = await madeAuthority(Date.now())
+    const { url, seen } = await tlsUpstream(t, made)
+    const [own, other] = await Promise.all(['own', 'other'].map((name) => clientPem(made, name)))
+    const parts = (pem = ''): readonly string[] =>
+      pem.match(/-----BEGIN [\s\S]+?-----END [A-Z ]+-----/g) ?? []
+    const [key = '', ...certificates] = parts(own)
+    const [foreign = ''] = parts(other)
+    const sealed = (options: object) =>
+      String(createPrivateKey(key).export({ format: 'pem', ...options } as never))
+    const passphrase = { cipher: 'aes-256-cbc', passphrase: 'word' }
+    for (const [written, message] of [
+      [sealed({ type: 'pkcs8', ...passphrase }), /key is sealed with a passphrase: write it without one/],
+      [sealed({ type: 'sec1', ...passphrase }), /key is sealed with a passphrase: write it without one/],
+      [foreign, /key is not the one of its certificate/],
+      [key.replace(/\n[^-]{20}/, '\nAAAA'), /key cannot be read/],
+    ] as const) {
+      const upstream = upstreamFor(t, { secret: async () => [written, ...certificates].join('\n') })
+      await t.rejects(upstream.call(keyed(url, MTLS)), { kind: 'failed', message })
+    }
+    t.same(seen, [])
+  },
+)
 
 async function clientPem(made: Made, name: string): Promise<string> {
   const subject = { ...BOT, commonName: name }

@@ -88,7 +88,7 @@ await t.test('so it is where the body broke before anybody could look at it', as
       limits: { maxMessageBytes: 1, maxAnswerBytes: 1 },
       session: 'named',
       held: null,
-      resource: { resource_id: 'r' },
+      resource: resourceAt('https://mcp.example/mcp'),
       hangup: new CallHangup(),
       settled: (answered) => settled.push(answered),
     },

@@ -307,3 +307,60 @@ await t.test('a server that asks without end while it is read cannot be read', a
   })
   await t.rejects(read(t, raw), failure('failed', { message: /asks without end/ }))
 })
+
+const HTML = { 'content-type': 'text/html' }
+/** The answers of servers that are none, or not quite; the sentence for each, and the credentials. */
+const MISTAKES: readonly (readonly [number, Record<string, string>, RegExp, string?])[] = [
+  [307, { location: '/mcp/' }, /redirects \(HTTP status 307\) to \/mcp\/, .* register that URL$/],
+  [308, { location: '?x=secret-of-it' }, /redirects \(HTTP status 308\) to \/mcp, which/],
+  [301, { location: 'https://127.0.0.1/mcp' }, /to https:\/\/127\.0\.0\.1\/mcp, which is not followed/],
+  [302, { location: 'https://login.example/x' }, /to another host, which is not followed: register the URL/],
+  [302, { location: '/secret-of-env:MCP_SECRET_X/' }, /to another path, /, 'bearer'],
+  [303, {}, /register the URL that it leads to$/],
+  [401, {}, /demands credentials \(HTTP status 401\): set auth_type and auth_secret_ref$/],
+  [401, { 'www-authenticate': 'Bearer resource_metadata="https://x/"' }, /demands an OAuth token \(HTTP/],
+  [403, {}, /refused this gateway's credentials \(HTTP status 403\): renew its secret$/, 'bearer'],
+  [404, HTML, /HTTP status 404: there is no MCP endpoint at this path: .* HTTP\+SSE transport/],
+  [
+    405,
+    { allow: 'GET' },
+    /HTTP status 405: .* HTTP\+SSE transport \(2024-11-05\) .* Streamable HTTP endpoint$/,
+  ],
+  [202, {}, /HTTP status 202: .* HTTP\+SSE transport/],
+  [406, {}, /HTTP status 406: it does not answer with JSON or an event stream/],
+  [415, {}, /HTTP status 415: it does not take JSON/],
+  [421, {}, /HTTP status 421: it does not serve this host name/],
+  [502, HTML, /HTTP status 502: a proxy before it does not reach it$/],
+  [200, HTML, /neither JSON nor an event stream but a page: correct the path of endpoint_url$/],
+]
+
+await t.test('a server that is none, or not quite, is told by cause and cure', async (t) => {
+  for (const [status, headers, message, auth] of MISTAKES) {
+    const raw = await rawMcp(t, (res) => void res.writeHead(status, headers).end('<p>'))
+    const own = auth ? ({ auth_type: 'bearer', auth_secret_ref: 'env:MCP_SECRET_X' } as const) : {}
+    const resource = resourceAt(raw.url, { era: null, ...own })
+    const reading = upstreamFor(t).read(READING, resource, new AbortController().signal)
+    await t.rejects(reading, { message }, `${status} ${JSON.stringify(headers)}`)
+    t.ok(raw.told.length <= 2, 'and is not followed')
+  }
+})
+
+await t.test('a connection that cannot be made is told by cause and cure', async (t) => {
+  const raw = await rawMcp(t)
+  const at = (url: string, options: Parameters<typeof upstreamFor>[1] = {}) =>
+    upstreamFor(t, options).read(READING, resourceAt(url, { era: null }), new AbortController().signal)
+  const refusing = async (): Promise<never> => {
+    throw Object.assign(new Error('no such host'), { code: 'ENOTFOUND' })
+  }
+  await t.rejects(at(raw.url.replace(/:\d+/, ':9')), {
+    message: /nothing listens at its host and port: .*ECONNREF/,
+  })
+  await t.rejects(at('http://mcp.example/', { resolve: refusing }), { message: /host name has no address: / })
+  await t.rejects(at(raw.url.replace('http:', 'https:')), {
+    message: /does not speak TLS there: write http:\/\//,
+  })
+  await t.rejects(at(raw.url, { allowPrivate: false }), {
+    message: /address is refused \(loopback\): MCP_PROXY_ALLOW_PRIVATE_UPSTREAMS=true allows it$/,
+  })
+  await t.rejects(at('http://169.254.169.254/'), { message: /address is refused \(metadata\)$/ })
+})
