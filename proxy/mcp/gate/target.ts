@@ -27,7 +27,7 @@ import {
 } from '../protocol/message.ts'
 import { GATED_METHODS } from '../protocol/methods.ts'
 import type { RemoteServerRequests } from '../state/far-requests.ts'
-import { inOrderOfRegistration, type ListedUris } from '../state/listed-uris.ts'
+import type { ListedUris } from '../state/listed-uris.ts'
 import { type McpRegistry, mapMaybe, type RequestedTool } from '../state/registry.ts'
 import type { ServerRequests } from '../state/server-requests.ts'
 import {
@@ -185,7 +185,7 @@ interface TargetState {
   readonly serverRequests: Pick<ServerRequests, 'find'>
   /** The requests that wait at other processes; absent if there are none. */
   readonly farRequests?: Pick<RemoteServerRequests, 'find'> | undefined
-  readonly listedUris: Pick<ListedUris, 'ownerOf'>
+  readonly listedUris: Pick<ListedUris, 'ownersOf'>
 }
 
 type TargetSources = TargetState & McpRules
@@ -337,10 +337,13 @@ async function findRelayResource(
   const uri = uriIn(facts.message)
   if (uri === null)
     throw paramsInvalid('Several resources are bound: ask one of them, at /v1/mcp/<resource>.')
-  const owner = await ownerOfUri(facts, { registry, listedUris }, inOrderOfRegistration(bound), uri)
-  if (owner) return at(owner, null)
+  const owners = await ownersOfUri(facts, { registry, listedUris }, bound, uri)
+  const [owner, another] = owners
+  if (owner && !another) return at(owner, null)
   throw paramsInvalid(
-    'No bound resource has listed this uri to you. Ask resources/list, or the resource at /v1/mcp/<resource>.',
+    another
+      ? `Several resources have this uri: ask one of them, at ${owners.map(({ name }) => `/v1/mcp/${name}`).join(' or ')}.`
+      : 'No bound resource has listed this uri to you. Ask resources/list, or the resource at /v1/mcp/<resource>.',
   )
 }
 
@@ -351,22 +354,24 @@ function uriIn({ params: { uri, ref } }: McpMessage): string | null {
 }
 
 /**
- * Finds the resource of a URI: the one whose approved tools name it as a page, else the one that has listed
- * it, else the only one that has any. Of several it is the first that was registered, so that a new server
- * takes no URI of an older one.
+ * Finds the resources of a URI: those whose approved tools name it as a page, else those that have listed it,
+ * else the only one that has any.
  */
-async function ownerOfUri(
+async function ownersOfUri(
   { principal }: McpTargetInput,
   { registry, listedUris }: Pick<TargetState, 'registry' | 'listedUris'>,
   bound: readonly McpResource[],
   uri: string,
-): Promise<McpResource | undefined> {
-  for (const resource of bound) if ((await registry.pages(resource)).has(uri)) return resource
+): Promise<readonly McpResource[]> {
+  const pages = await Promise.all(bound.map((resource) => registry.pages(resource)))
+  const naming = bound.filter((_, index) => pages[index]?.has(uri))
+  if (naming.length > 0) return naming
   const offering = bound.filter(({ server_facts: facts }) => {
     const capabilities = facts?.capabilities
     return !isObject(capabilities) || capabilities.resources !== undefined
   })
-  return listedUris.ownerOf(principal, offering, uri) ?? (offering.length === 1 ? offering[0] : undefined)
+  const listing = listedUris.ownersOf(principal, offering, uri)
+  return listing.length === 0 && offering.length === 1 ? offering : listing
 }
 
 /**

@@ -1,9 +1,8 @@
 import type { McpResource } from '../../../db/mcp/resources.ts'
 import { isObject } from '../../../db/support/json.ts'
 import { confirmAuthority } from '../../../plugins/call-authority.ts'
-import type { Principal } from '../../../plugins/facts.ts'
 import { modernMeta } from '../protocol/versions.ts'
-import { inOrderOfRegistration, type ListedUris, urisOf } from '../state/listed-uris.ts'
+import { type ListedUris, urisOf } from '../state/listed-uris.ts'
 import type { McpUpstream } from '../upstream/client.ts'
 import { McpUpstreamError } from '../upstream/errors.ts'
 import { cursorOf, listItems } from '../upstream/large-message.ts'
@@ -35,7 +34,7 @@ interface AggregateDependencies {
 
 /**
  * Puts the prompts or resources of every bound resource in one list (docs/protocol.md#mcp-names): a prompt is
- * named `<resource>.<prompt>`, a URI stays as it is and stands there once. The items of an upstream that fails are left out;
+ * named `<resource>.<prompt>`, a URI stays as it is. The items of an upstream that fails are left out;
  * refuses only if every one fails.
  */
 export async function aggregateLists(
@@ -57,44 +56,12 @@ export async function aggregateLists(
     const part = parts[index]
     return part?.status === 'fulfilled' ? [{ resource, items: part.value }] : []
   })
+  for (const { resource, items } of lists)
+    listedUris.note(facts.granted.principal, resource, member, await urisOf(items, member))
   return {
-    items:
-      member === 'prompts'
-        ? lists.flatMap(({ items }) => items)
-        : await onceEach(lists, { principal: facts.granted.principal, listedUris }, member),
+    items: lists.flatMap(({ items }) => items),
     missing: missing.map(({ name }) => name),
   }
-}
-
-/** The items of one resource. */
-interface ResourceItems {
-  readonly resource: McpResource
-  readonly items: readonly string[]
-}
-
-/**
- * Puts lists of URIs in one, each URI once: of the first resource that was registered, to which the methods
- * that name it go as well. Remembers who has listed which.
- */
-async function onceEach(
-  lists: readonly ResourceItems[],
-  { principal, listedUris }: { readonly principal: Principal; readonly listedUris: ListedUris },
-  member: string,
-): Promise<readonly string[]> {
-  const owners = new Map<string, McpResource>()
-  const uris = new Map<McpResource, readonly (string | null)[]>()
-  for (const { resource, items } of lists) uris.set(resource, await urisOf(items, member))
-  for (const resource of inOrderOfRegistration([...uris.keys()])) {
-    const own = uris.get(resource) ?? []
-    listedUris.note(principal, resource, member, own)
-    for (const uri of own) if (uri !== null && !owners.has(uri)) owners.set(uri, resource)
-  }
-  return lists.flatMap(({ resource, items }) =>
-    items.filter((_, index) => {
-      const uri = uris.get(resource)?.[index] ?? null
-      return uri === null || owners.get(uri) === resource
-    }),
-  )
 }
 
 /** Tells whether the upstream offered such things when it was read. */

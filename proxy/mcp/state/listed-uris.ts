@@ -43,33 +43,22 @@ export class ListedUris {
   }
 
   /**
-   * Finds which of these resources a URI, or a template, is of: the first that has listed it as it is, else the
-   * one with the template that fits it most closely. Undefined if none has.
+   * Finds which of these resources a URI, or a template, is of: those that have listed it as it is, else those
+   * whose template fits it most closely.
    */
-  ownerOf(principal: Principal, resources: readonly McpResource[], uri: string): McpResource | undefined {
+  ownersOf(principal: Principal, resources: readonly McpResource[], uri: string): readonly McpResource[] {
     const listed = (of: McpResource, member: string) => this.#lists.get(keyOf(principal, of, member))
-    const exact = resources.find((of) =>
+    const exact = resources.filter((of) =>
       [...URI_MEMBER.keys()].some((member) => listed(of, member)?.has(uri) === true),
     )
-    if (exact) return exact
-    let best: { readonly of: McpResource; readonly closeness: number } | undefined
-    for (const of of resources) {
-      for (const template of listed(of, 'resourceTemplates') ?? []) {
-        const closeness = closenessTo(template, uri)
-        if (closeness > (best?.closeness ?? 0)) best = { of, closeness }
-      }
-    }
-    return best?.of
+    if (exact.length > 0) return exact
+    const fits = resources.map((of) =>
+      Math.max(0, ...[...(listed(of, 'resourceTemplates') ?? [])].map((one) => closenessTo(one, uri))),
+    )
+    const closest = Math.max(0, ...fits)
+    return closest === 0 ? [] : resources.filter((_, index) => fits[index] === closest)
   }
 }
-
-/** Sorts resources by when they were registered: the first of two that list one URI has it. */
-export const inOrderOfRegistration = (resources: readonly McpResource[]): readonly McpResource[] =>
-  resources.toSorted(
-    (one, other) =>
-      Date.parse(one.created_at) - Date.parse(other.created_at) ||
-      (one.resource_id < other.resource_id ? -1 : 1),
-  )
 
 const keyOf = ({ type, id }: Principal, { resource_id: of }: McpResource, member: string): string =>
   `${type} ${id} ${of} ${member}`

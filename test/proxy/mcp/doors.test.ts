@@ -85,15 +85,14 @@ await t.test(
       const listed = (await ask('resources/list', {}, modern)).result.resources.map(({ uri }: Json) => uri)
       t.same(
         [listed.length, new Set(listed)],
-        [5, new Set(['demo://static', 'file:///a', 'file:///b', 'file:///both', 'ui://old/form'])],
-        'each once',
+        [6, new Set(['demo://static', 'file:///a', 'file:///b', 'file:///both', 'ui://old/form'])],
       )
       await ask('resources/templates/list', {}, modern)
       const right: Readonly<Record<string, string | number>> = {
         'file:///a': 'zoo',
         'file:///b': 'ant',
-        // Of two the one that was registered first; and a page is its tool's, whoever lists it.
-        'file:///both': 'zoo',
+        // Two could be meant: neither is. And a page is its tool's, whoever lists it.
+        'file:///both': -32602,
         'ui://old/form': 'zoo',
         'demo://static': 'zoo',
         'demo://old/7': 'zoo',
@@ -103,6 +102,9 @@ await t.test(
       }
       for (const [uri, owner] of Object.entries(right)) t.equal(await readAt(uri, modern), owner, uri)
     }
+
+    const both = (await ask('resources/read', { uri: 'file:///both' })).error.message
+    t.match(both, '/v1/mcp/ant or /v1/mcp/zoo', 'the refusal names the doors at which it can be read')
 
     const complete = { argument: { name: 'id', value: '' } }
     const template = { type: 'ref/resource', uri: 'demo://old/{id}/late' }
