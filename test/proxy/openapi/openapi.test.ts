@@ -27,7 +27,9 @@ await t.test('what is described is served, and by no other method than is descri
     const sent = path.replaceAll(/\{\w+\}/g, 'x')
     const { status, headers } = await gateway.call(null, 'QUERY', sent)
     const allowed = String(headers.allow).split(', ').sort()
-    t.same([status, allowed], [405, entries.map(({ method }) => method).sort()], path)
+    // HEAD is wherever GET is, and needs no description of its own.
+    const described = entries.flatMap(({ method }) => (method === 'GET' ? ['GET', 'HEAD'] : [method]))
+    t.same([status, allowed], [405, described.sort()], path)
   }
 })
 
