@@ -154,10 +154,14 @@ export const redirectFailure = (
   headers,
   final: true,
   message: `The provider ${provider.name} redirects this call (${status}), and the gateway follows no redirect. An operator must correct its base_url.`,
-  cause: new Error(
-    `redirected to ${URL.parse(headers.location ?? '', provider.base_url)?.origin ?? 'nowhere'}`,
-  ),
+  cause: new Error(`redirected to ${redirectPlace(provider, headers.location ?? '')}`),
 })
+
+/** Another host is the provider's word, and stands in no log. */
+function redirectPlace({ base_url: base }: LlmProvider, location: string): string {
+  const to = URL.parse(location, base)
+  return to?.hostname === new URL(base).hostname ? to.origin : 'another host'
+}
 
 /** Returns the failure of an answer that may not go on, or is none of the provider's API. */
 export const unusableAnswer = (

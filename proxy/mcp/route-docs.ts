@@ -35,6 +35,7 @@ const reasons: readonly RefusalReason[] = [
   ...GATED_REASONS,
   'mcp_unreachable',
   'mcp_failed',
+  'mcp_rate_limited',
 ]
 
 const refuse: RouteDoc['refuse'] = (refusal) =>
