@@ -87,6 +87,10 @@ t.test('files that run in turn in one process have each its own tests, teardown 
 t.test('a file that hangs has failed, and its process runs no other', async (t) => {
   for (const [hangs, seen] of [
     ['await new Promise(() => setInterval(() => {}, 9))', { ok: false, timedOut: true, tap: /timeout!/ }],
+    [
+      "await t.test('two', () => new Promise(() => setInterval(() => {}, 9))); await t.test('three', async () => {})",
+      { ok: false, timedOut: true, tap: /timeout!/ },
+    ],
     ['while (true);', { reason: 'said nothing for 6 s' }],
   ] as const) {
     const [one, path] = worker(t, { 'a.test.ts': `${TAP}t.pass('one'); ${hangs}`, 'b.test.ts': TAP })

@@ -23,8 +23,12 @@ registerHooks({
 // Nothing to standard output: what a file says is sent when it has ended.
 t.pipe(new Writable({ write: (_chunk, _encoding, done) => done() }))
 t.setTimeout(0)
-// A result of tap's own test is an error that came when its file had ended.
+/** The end of the time of the file that runs now, or ran last: tap says of its innermost test alone that it took too long. */
+let until = Number.POSITIVE_INFINITY
+// A result of tap's own test is an error that came when its file had ended. One that took too long goes on, and its
+// process does not.
 t.on('res', (result) => {
+  if (performance.now() >= until) return
   const { message: late } = result as { message: string }
   console.error(late)
   report({ late }, () => process.exit(1))
@@ -41,14 +45,18 @@ async function run({ file, timeout }: FileToRun): Promise<void> {
     standFor(url, t)
     await import(url)
   })
+  // Timers are of whole milliseconds.
+  until = since + timeout - 1
   await ended
+  const timedOut = performance.now() >= until
+  if (!timedOut) until = Number.POSITIVE_INFINITY
   // What it has begun and not awaited fails it, as it would at the end of its process.
   await new Promise((resolve) => setTimeout(resolve, 1))
   const { subtest } = ended
   if (subtest === null) throw new Error(`${file} was not run`)
   report({
     ok: subtest.passing(),
-    timedOut: subtest.timedOut,
+    timedOut,
     tap: subtest.output.replaceAll(/^ {4}/gm, ''),
     ms: performance.now() - since,
     rss: process.memoryUsage.rss(),
