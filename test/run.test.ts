@@ -24,7 +24,7 @@ t.test('a run passes where each test of each file does, and says what did not', 
     b: { 'b.test.ts': `${TAP}t.pass('two')` },
     'helper.ts': 'throw new Error("it is no test")',
   })
-  const passed = await run(folder, 'b', 'a.test.ts')
+  const passed = await run(folder, './b', 'a.test.ts', join(folder, 'a.test.ts'))
   t.equal(passed.code, 0, passed.stdout)
   t.match(passed.stdout, /# \{ total: 3, pass: 3 \}/)
 

@@ -6,7 +6,7 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 import { globSync, mkdtempSync, rmSync, statSync } from 'node:fs'
 import { constants, tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { join, relative } from 'node:path'
 import { Readable } from 'node:stream'
 import t from 'tap'
 import { openSqliteDatabase } from '../db/sqlite/database.ts'
@@ -31,7 +31,9 @@ if (empty.length > 0) {
   process.stderr.write(`there is no test in ${empty.join(', ')}\n`)
   process.exit(1)
 }
-const files = inLane ? laneOf(asked.length > 0) : [...new Set(asked.flatMap(testsIn))]
+const files = inLane
+  ? laneOf(asked.length > 0)
+  : [...new Set(asked.flatMap(testsIn).map((file) => relative('', file)))]
 
 t.setTimeout(0)
 if (process.stdout.isTTY) t.pipe(spawn('tap', ['-'], { stdio: ['pipe', 'inherit', 'inherit'] }).stdin)
