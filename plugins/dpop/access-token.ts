@@ -3,6 +3,7 @@ import { type CryptoKey, errors, type JWTPayload, jwtVerify } from 'jose'
 import { LRUCache } from 'lru-cache'
 import { isObject } from '../../db/support/json.ts'
 import { Refusal } from '../refusal.ts'
+import { audienceOf } from './audience.ts'
 import { parseJwt } from './jwt.ts'
 
 /** The claims of a token of ours, in this service's words. */
@@ -30,8 +31,8 @@ export interface TokenVerifier {
 
 export interface TokenVerifierDependencies {
   readonly issuer: () => string
-  /** The audiences of which a token's `aud` must name one. */
-  readonly audiences: () => readonly string[]
+  /** The public base URLs: a token's `aud` must be one, or an MCP endpoint below one. */
+  readonly baseUrls: () => readonly string[]
   /** Finds the public key of that id, or undefined. */
   readonly key: (kid: string) => Promise<CryptoKey | undefined>
 }
@@ -74,7 +75,7 @@ export function tokenVerifier(sources: TokenVerifierDependencies): TokenVerifier
 async function check(
   token: string,
   at: number,
-  { issuer, audiences, key }: TokenVerifierDependencies,
+  { issuer, baseUrls, key }: TokenVerifierDependencies,
 ): Promise<RememberedToken> {
   if (!parseJwt(token, TOKEN_MAX_BYTES)) throw new Refusal('token_invalid')
   try {
@@ -89,12 +90,13 @@ async function check(
         algorithms: ['ES256'],
         typ: 'at+jwt',
         issuer: issuer(),
-        audience: [...audiences()],
         currentDate: new Date(at),
         requiredClaims: ['sub', 'exp', 'iat', 'jti', 'cnf'],
       },
     )
-    return { claims: claimsOf(payload), exp: payload.exp ?? 0 }
+    const claims = claimsOf(payload)
+    if (audienceOf(claims.audience, baseUrls()) === claims.audience) return { claims, exp: payload.exp ?? 0 }
+    throw new errors.JWTClaimValidationFailed('it is for somebody else', payload, 'aud', 'check_failed')
   } catch (cause) {
     // The caller hears the same for any fault of it. Unreadable keys of ours are no fault of the token.
     throw cause instanceof errors.JOSEError ? new Refusal('token_invalid', { cause }) : cause

@@ -7,6 +7,7 @@ import { authorityUnchanged } from '../../db/principals/pins.ts'
 import { claimOnce } from '../../db/single-uses.ts'
 import type { LedgerStatement } from '../../db/support/statement.ts'
 import { serviceEntry } from '../../plugins/audit/entries.ts'
+import { audienceOf } from '../../plugins/dpop/audience.ts'
 import { isReplay } from '../../plugins/dpop/single-use.ts'
 import type { DpopProof, Principal } from '../../plugins/facts.ts'
 import type { Arrival } from '../../plugins/plugin.ts'
@@ -14,7 +15,6 @@ import { Refusal } from '../../plugins/refusal.ts'
 import type { PrincipalQuota } from '../../plugins/secrets/quota.ts'
 import { jsonReply, type Reply } from '../http/reply.ts'
 import type { LoginChallenges } from './login-challenge.ts'
-import { tokenResources } from './metadata.ts'
 import type { TokenKeys } from './token-keys.ts'
 import type { TokenRequest } from './token-request.ts'
 
@@ -52,7 +52,7 @@ export const issueToken =
     if (request.clientId !== null && request.clientId !== principal.id) throw new Refusal('client_invalid')
     if (request.scope?.some((token) => !principal.capabilities.includes(token)))
       throw new Refusal('scope_invalid')
-    const audience = audienceOf(request.resource, sources.baseUrls())
+    const audience = audienceAsked(request.resources, sources.baseUrls())
     const claims = {
       proof: proof ? [claimOnce(sources.database, proof.replayKey, proof.expiresAt)] : [],
       challenge: await challengeOf(request.clientAssertion, facts, sources),
@@ -73,14 +73,15 @@ export const issueToken =
   }
 
 /**
- * Returns the audience of a token (RFC 8707): the resource, which must be one of ours, or without one the
- * whole service. Refuses with `target_invalid`.
+ * Returns the audience of a token (RFC 8707): the one resource that is asked for, which must be ours, or
+ * without one the whole service. Refuses with `target_invalid`.
  */
-function audienceOf(resource: string | null, baseUrls: readonly string[]): string {
-  if (resource === null) return baseUrls[0] ?? ''
-  const wanted = resource.replace(/\/$/, '')
-  if (tokenResources(baseUrls).includes(wanted)) return wanted
-  throw new Refusal('target_invalid')
+function audienceAsked(resources: readonly string[], baseUrls: readonly string[]): string {
+  if (resources.length === 0) return baseUrls[0] ?? ''
+  const [audience, ...others] = new Set(resources.map((resource) => audienceOf(resource, baseUrls)))
+  if (typeof audience !== 'string') throw new Refusal('target_invalid')
+  if (others.length > 0) throw new Refusal('target_invalid', { message: 'A token is for one resource.' })
+  return audience
 }
 
 /** Claims in the unit of a token's row: the proof that came with the request, and the login's challenge. */

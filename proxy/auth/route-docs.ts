@@ -17,7 +17,10 @@ const form = z.strictObject({
     .string()
     .exactOptional()
     .meta({ description: 'Capabilities, separated by spaces: narrows the token.' }),
-  resource: z.url().exactOptional().meta({ description: 'RFC 8707.' }),
+  resource: z
+    .url()
+    .exactOptional()
+    .meta({ description: 'RFC 8707: a public URL of the gateway, or an MCP endpoint below it.' }),
   expires_in: z
     .string()
     .regex(/^\d{1,6}$/)
@@ -158,6 +161,7 @@ export const AUTHORIZATION_SERVER = publicDocument(
   z.strictObject({
     issuer: z.string(),
     token_endpoint: z.string(),
+    authorization_endpoint: z.string(),
     jwks_uri: z.string(),
     grant_types_supported: z.array(z.string()),
     response_types_supported: z.array(z.string()),
@@ -166,6 +170,16 @@ export const AUTHORIZATION_SERVER = publicDocument(
     dpop_signing_alg_values_supported: algorithms,
   }),
 )
+
+/** GET /v1/auth/authorize */
+export const AUTHORIZATION: RouteDoc = {
+  name: 'refuseAuthorization',
+  summary: 'Refuses: tokens are issued by client_credentials alone.',
+  caller: 'anyone',
+  answers: {},
+  reasons: ['grant_unsupported'],
+  refuse: (refusal) => oauthRefusalReply(refusal, EXAMPLE_ID, false),
+}
 
 /** GET /.well-known/oauth-protected-resource */
 export const PROTECTED_RESOURCE = publicDocument(
@@ -184,6 +198,13 @@ export const PROTECTED_RESOURCE = publicDocument(
 
 /** GET /.well-known/oauth-protected-resource/v1/mcp */
 export const PROTECTED_MCP: RouteDoc = { ...PROTECTED_RESOURCE, name: 'getProtectedMcpResource' }
+
+/** The same, about the endpoint of one resource, by either of its names. */
+export const PROTECTED_MCP_RESOURCE: RouteDoc = {
+  ...PROTECTED_MCP,
+  name: 'getProtectedResourceOfMcpResource',
+  reasons: ['not_found'],
+}
 
 /** GET /.well-known/jwks.json */
 export const JWKS = publicDocument(

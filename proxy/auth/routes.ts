@@ -5,7 +5,13 @@ import type { Reply } from '../http/reply.ts'
 import { type BareRoute, openRoute, type RenderRefusal, withRouteDoc } from '../http/route.ts'
 import type { issueToken } from './issue-token.ts'
 import type { LoginChallenges } from './login-challenge.ts'
-import { authorizationServer, jwks, protectedResource } from './metadata.ts'
+import {
+  authorizationServer,
+  jwks,
+  protectedResource,
+  RESOURCE_METADATA,
+  refuseAuthorization,
+} from './metadata.ts'
 import { oauthRefusalReply } from './refusal.ts'
 import * as docs from './route-docs.ts'
 import type { TokenKeys } from './token-keys.ts'
@@ -68,17 +74,21 @@ function metadataRoutes(
   anyone: Pipeline<Arrival>,
   { keys, baseUrls, proofRequired }: Omit<AuthHandlers<never>, 'renew'>,
 ): readonly BareRoute[] {
-  const resource = '/.well-known/oauth-protected-resource'
-  const resourceMcp = `${resource}/v1/mcp`
-  const service = protectedResource(baseUrls, '', proofRequired)
-  const serviceMcp = protectedResource(baseUrls, '/v1/mcp', proofRequired)
+  const resource = protectedResource(baseUrls, proofRequired)
   return [
     withRouteDoc(
       openRoute('GET', SERVER_METADATA, anyone, authorizationServer(baseUrls)),
       docs.AUTHORIZATION_SERVER,
     ),
-    withRouteDoc(openRoute('GET', resource, anyone, service), docs.PROTECTED_RESOURCE),
-    withRouteDoc(openRoute('GET', resourceMcp, anyone, serviceMcp), docs.PROTECTED_MCP),
+    withRouteDoc(
+      openRoute('GET', '/v1/auth/authorize', anyone, refuseAuthorization, undefined, asOAuth),
+      docs.AUTHORIZATION,
+    ),
+    withRouteDoc(openRoute('GET', RESOURCE_METADATA, anyone, resource), docs.PROTECTED_RESOURCE),
+    withRouteDoc(openRoute('GET', `${RESOURCE_METADATA}/v1/mcp`, anyone, resource), docs.PROTECTED_MCP),
+    ...['/v1/mcp/{resource}', '/v1/{resource}/mcp'].map((path) =>
+      withRouteDoc(openRoute('GET', RESOURCE_METADATA + path, anyone, resource), docs.PROTECTED_MCP_RESOURCE),
+    ),
     withRouteDoc(openRoute('GET', '/.well-known/jwks.json', anyone, jwks(keys)), docs.JWKS),
   ]
 }

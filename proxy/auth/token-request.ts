@@ -15,13 +15,14 @@ export interface TokenRequest {
   /** The capabilities to narrow the token to, or null for all that is held. */
   readonly scope: readonly string[] | null
   readonly expiresInS: number
-  /** RFC 8707, or null. */
-  readonly resource: string | null
+  /** RFC 8707. */
+  readonly resources: readonly string[]
   /** The helper's assertion, or null. */
   readonly clientAssertion: string | null
 }
 
 const BODY_LIMIT = 64 * 1024
+const MAX_RESOURCES = 8
 
 /**
  * Reads a token request (RFC 6749 §4.4.2, RFC 8705 §2): `application/x-www-form-urlencoded` with
@@ -50,6 +51,10 @@ const invalid = (message: string): Refusal => new Refusal('token_request_invalid
 
 function parseFormRequest(text: string): TokenRequest {
   const parameters = new URLSearchParams(text)
+  const resources = parameters.getAll('resource').filter((resource) => resource !== '')
+  // RFC 8707 §2: this one may be there several times.
+  if (resources.length > MAX_RESOURCES) throw invalid('resource was sent too often.')
+  parameters.delete('resource')
   // RFC 6749 §3.2: none more than once. The message does not name it: a description never repeats the request
   // (§5.2).
   if (new Set(parameters.keys()).size < parameters.size) throw invalid('A parameter was sent twice.')
@@ -63,7 +68,7 @@ function parseFormRequest(text: string): TokenRequest {
     clientId: get('client_id'),
     scope: scopeOf(get('scope')),
     expiresInS: lifeOf(get('expires_in')),
-    resource: get('resource'),
+    resources,
     clientAssertion: null,
   }
 }
@@ -76,7 +81,7 @@ function parseHelperRequest(body: Buffer): TokenRequest {
     clientId: null,
     scope: null,
     expiresInS: TOKEN_LIFE_MAX_S,
-    resource: null,
+    resources: [],
     clientAssertion: assertion,
   }
 }

@@ -61,19 +61,22 @@ interface RefusedCallFacts {
   readonly json?: UnknownRecord
 }
 
+/** Makes the URL of the document about the endpoint that was asked (RFC 9728). */
+export type MetadataUrl = (asked: Pick<Arrival, 'headers' | 'path'>) => string
+
 /**
  * Renders the refusals of the MCP endpoint. One of a message that could not be read still carries its id and
  * its era, as far as they are sane.
  */
 export const refuseMcp =
-  (baseUrls: () => readonly string[]): RenderRefusal =>
+  (metadataUrl: MetadataUrl): RenderRefusal =>
   (refusal, facts) => {
     const { message, json }: RefusedCallFacts = facts as Arrival & RefusedCallFacts
     return jsonRpcRefusal(refusal, {
       requestId: facts.id,
       id: message ? message.id : idOf(json),
       era: message ? message.era : guessedEra(facts, json),
-      metadataUrl: `${baseUrls()[0] ?? ''}/.well-known/oauth-protected-resource/v1/mcp`,
+      metadataUrl: metadataUrl(facts),
     })
   }
 

@@ -15,7 +15,7 @@ import { mcpRecorder } from './gate/endpoint.ts'
 import type { mcpHandler } from './handlers/dispatch.ts'
 import type { endCallerSession, handshakeHandler } from './handlers/handshake.ts'
 import { branchOnHandshake } from './protocol/message.ts'
-import { refuseMcp } from './refusal.ts'
+import { type MetadataUrl, refuseMcp } from './refusal.ts'
 import { MESSAGE, RESOURCE_MESSAGE, RESOURCE_SESSION_END, SESSION_END } from './route-docs.ts'
 
 type HandshakeFacts = Parameters<ReturnType<typeof handshakeHandler>>[0]
@@ -39,7 +39,8 @@ export interface McpHandlers {
   readonly standing: McpBindingAssertion
   readonly handshake: ReturnType<typeof handshakeHandler>
   readonly endSession: ReturnType<typeof endCallerSession>
-  readonly baseUrls: () => readonly string[]
+  /** Makes the URL of the document that a refusal names. */
+  readonly metadataUrl: MetadataUrl
 }
 
 /**
@@ -57,7 +58,7 @@ export function mcpRoutes<
   { calls, anonymous }: RouteRecorders,
 ): readonly BareRoute[] {
   const recorder = mcpRecorder(calls, handlers.standing)
-  const refuse = refuseMcp(handlers.baseUrls)
+  const refuse = refuseMcp(handlers.metadataUrl)
   const handshaken = openBranch(pipelines.handshake, handlers.handshake, anonymous, refuse)
   const work = gatedBranch({ pipeline: pipelines.work, recorder, refuse }, handlers.work)
   const read = { pipeline: pipelines.read, recorder, refuse }

@@ -9,6 +9,7 @@ import { deniedChanges } from '../admin/operation/denied.ts'
 import type { AdministrationContext } from '../admin/pipeline.ts'
 import { renewClientCertificate } from '../admin/principals/renew.ts'
 import { issueToken } from '../auth/issue-token.ts'
+import { mcpMetadataUrl } from '../auth/metadata.ts'
 import type { AuthHandlers } from '../auth/routes.ts'
 import { authorityRemaker } from '../boot/shared-authority.ts'
 import type { DashboardContext } from '../dashboard/frame/dashboard.ts'
@@ -167,7 +168,7 @@ function mcpHandlers(
     standing: mcpBindingAssertion(dataDirectory.database),
     handshake: handshakeHandler({ registry, sessions, cancel }),
     endSession: endCallerSession(sessions),
-    baseUrls,
+    metadataUrl: (asked) => mcpMetadataUrl(asked, baseUrls()),
   }
 }
 

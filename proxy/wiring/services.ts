@@ -31,7 +31,6 @@ import { RehearsalPlaces } from '../admin/operation/places.ts'
 import { recognisedSenders, SecretUse } from '../admin/operators/secret-use.ts'
 import { RecentRenewals } from '../admin/principals/renew.ts'
 import { LoginChallenges } from '../auth/login-challenge.ts'
-import { tokenAudiences } from '../auth/metadata.ts'
 import { openNonceSecret } from '../auth/nonces.ts'
 import { openSubjectKeys } from '../auth/subject-keys.ts'
 import { openTokenKeys, type TokenKeys } from '../auth/token-keys.ts'
@@ -332,7 +331,7 @@ export async function openServices(
       constrained: {
         nonces: new NonceIssuer(nonceSecret),
         baseUrls,
-        tokens: tokenVerifier({ issuer, audiences: tokenAudiences(baseUrls), key: keys.verifier }),
+        tokens: tokenVerifier({ issuer, baseUrls, key: keys.verifier }),
       },
       claims: { ledger, database },
     },

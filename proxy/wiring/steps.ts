@@ -97,7 +97,7 @@ export function emptyDependencies(
     constrained: {
       nonces: new NonceIssuer(secret),
       baseUrls: () => [],
-      tokens: tokenVerifier({ issuer: () => '', audiences: () => [], key: noKey }),
+      tokens: tokenVerifier({ issuer: () => '', baseUrls: () => [], key: noKey }),
     },
     claims: { database, ledger: { commit: () => Promise.reject(new Error('there is no ledger here')) } },
     mcp: {

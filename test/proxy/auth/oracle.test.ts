@@ -55,7 +55,7 @@ const plugin = dpop({
   baseUrls: () => [BASE_URL],
   tokens: tokenVerifier({
     issuer: () => BASE_URL,
-    audiences: () => [BASE_URL, `${BASE_URL}/v1/mcp`],
+    baseUrls: () => [BASE_URL],
     key: (kid) => Promise.resolve(kid === 'k' ? verifier : undefined),
   }),
 })

@@ -58,7 +58,7 @@ await t.test('B-01 RFC 6750 §3 every 401 of every door carries its challenge', 
         const [plain = '', metadata] = challenge.split(', resource_metadata=')
         t.match(plain, /^DPoP (?:error="[a-z_]+", )?algs="[\w ]+"$/, `${method} ${path} ${name}`)
         // RFC 9728 §5.1, MCP authorization: where an MCP client learns who issues tokens.
-        const document = `"${b.gateway.url}/.well-known/oauth-protected-resource/v1/mcp"`
+        const document = `"${b.gateway.url}/.well-known/oauth-protected-resource${path}"`
         t.equal(metadata, path.startsWith('/v1/mcp') || path.endsWith('/mcp') ? document : undefined)
       }
     }

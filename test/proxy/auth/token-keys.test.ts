@@ -68,7 +68,7 @@ await t.test('a key that cannot be read is a fault of ours, and not the token’
   const signer = proofSigner()
   const verifier = tokenVerifier({
     issuer: () => 'https://gateway.test',
-    audiences: () => ['https://gateway.test'],
+    baseUrls: () => ['https://gateway.test'],
     key: () => Promise.reject(new Error('the database is gone')),
   })
   const token = jwsOf('{"alg":"ES256","typ":"at+jwt","kid":"k"}', '{"iss":"https://gateway.test"}', signer)

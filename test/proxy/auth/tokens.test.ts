@@ -104,6 +104,14 @@ await t.test('RFC 6749 §4.4.2 §5.2 what is no token request is refused as one'
       [400, 'invalid_target'],
     ],
     [
+      'two resources',
+      `${grant}&resource=${b.gateway.url}&resource=${b.gateway.url}/v1/mcp`,
+      [400, 'invalid_target'],
+    ],
+    ['a resource nine times', grant + `&resource=${b.gateway.url}`.repeat(9), [400, 'invalid_request']],
+    ['a resource with a query', `${grant}&resource=${b.gateway.url}/v1/mcp?x=1`, [400, 'invalid_target']],
+    ['a resource below a door', `${grant}&resource=${b.gateway.url}/v1/mcp/x/y`, [400, 'invalid_target']],
+    [
       'a resource that is no door of ours',
       `${grant}&resource=${b.gateway.url}/v1/other`,
       [400, 'invalid_target'],
@@ -186,6 +194,20 @@ await t.test('RFC 8707 a token that was asked for one door opens no other', asyn
   t.strictSame(await status({ resource: `${url}/v1/mcp` }, DOOR), [`${url}/v1/mcp`, 401])
   for (const path of ['/v1/mcp', '/v1/mcp/x', '/v1/x/mcp'])
     t.not((await status({ resource: `${url}/v1/mcp` }, path))[1], 401, path)
+  const { port } = new URL(url)
+  for (const [resource, aud] of [
+    [`HTTPS://LOCALHOST:${port}/v1/mcp`, '/v1/mcp'],
+    [`https://Localhost:${port}/v1/mcp/`, '/v1/mcp'],
+    [`${url}/v1/./mcp`, '/v1/mcp'],
+    [`${url}/v1/mc%70/mcpr_1`, '/v1/mcp/mcpr_1'],
+    [`${url}/v1/mcpr_1/mcp`, '/v1/mcp/mcpr_1'],
+  ] as const) {
+    t.strictSame(await status({ resource }, DOOR), [url + aud, 401], resource)
+    t.not((await status({ resource }, '/v1/mcp/mcpr_1'))[1], 401, resource)
+    t.not((await status({ resource }, '/v1/mcpr_1/mcp'))[1], 401, resource)
+  }
+  for (const path of ['/v1/mcp', '/v1/mcp/mcpr_2', '/v1/mcp/mcpr_11', '/v1/mcpr_2/mcp'])
+    t.equal((await status({ resource: `${url}/v1/mcp/mcpr_1` }, path))[1], 401, path)
   const { json } = await b.token(null, { resource: `${url}/v1/mcp` })
   const headers = { authorization: `Bearer ${json.access_token}` }
   t.equal((await b.send(null, { method: 'GET', path: '/v1/models/mcp', headers })).status, 401)
