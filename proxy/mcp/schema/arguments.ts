@@ -1,4 +1,5 @@
 import { LRUCache } from 'lru-cache'
+import { escapeHidden, truncateText } from '../../visible.ts'
 import {
   budgetedCheck,
   compileSchema,
@@ -10,13 +11,15 @@ import {
   type ValueCheck,
 } from './check.ts'
 import { PATTERN_MEMORY } from './pattern.ts'
-import { type PreparedSchema, prepareSchema, type SchemaDialect, type SchemaFault } from './prepare.ts'
+import { type PreparedSchema, prepareSchema, type SchemaFault } from './prepare.ts'
+import type { SchemaDialect } from './references.ts'
 
 /** The steps of one check. One takes 1 to 20 ns. */
 const MAX_STEPS = 20_000_000
 
 const META: Readonly<Record<SchemaDialect, string>> = {
   '2020-12': 'https://json-schema.org/draft/2020-12/schema',
+  '2019-09': 'https://json-schema.org/draft/2019-09/schema',
   'draft-07': 'http://json-schema.org/draft-07/schema',
 }
 const metaChecks = new Map<SchemaDialect, ValueCheck>()
@@ -29,6 +32,8 @@ interface CompiledSchema {
   readonly weight: number
 }
 
+/** Characters of the compiler's own words. */
+const MAX_CAUSE = 200
 /** The weight of the smallest schema. Bytes. */
 const MIN_WEIGHT = 8 * 1024
 
@@ -86,10 +91,15 @@ function compiledFrom(inputSchema: unknown): CompiledSchema {
   const budget = stepBudgetOf(MAX_STEPS)
   try {
     return { check: nonThrowingCheck(compileSchema(usable, budget)), weight, small: isSmall(usable) }
-  } catch {
+  } catch (error) {
     // The compiler throws for a schema that it does not take.
-    return unusable('it cannot be compiled')
+    return unusable(`it cannot be compiled: ${causeOf(error)}`)
   }
+}
+
+function causeOf(error: unknown): string {
+  if (error instanceof RangeError) return 'it is nested too deeply'
+  return error instanceof Error ? truncateText(escapeHidden(error.message), MAX_CAUSE) : 'it is not known why'
 }
 
 function unusable(problem: string): CompiledSchema {

@@ -1,4 +1,5 @@
 import { _, Ajv, type AnySchema, type ErrorObject, type KeywordCxt, Name } from 'ajv'
+import { Ajv2019 } from 'ajv/dist/2019.js'
 import { Ajv2020 } from 'ajv/dist/2020.js'
 import canonicalize from 'canonicalize'
 import { LRUCache } from 'lru-cache'
@@ -6,8 +7,10 @@ import { isObject } from '../../../db/support/json.ts'
 import { escapeHidden, truncateText } from '../../visible.ts'
 import { measureJson } from '../protocol/json-text.ts'
 import { argumentNames } from './argument-names.ts'
+import { isMultiple } from './multiple-of.ts'
 import { linearPattern } from './pattern.ts'
-import { type PreparedSchema, prepareSchema, type SchemaDialect } from './prepare.ts'
+import { type PreparedSchema, prepareSchema } from './prepare.ts'
+import type { SchemaDialect } from './references.ts'
 import { ambiguousTextCheck } from './text-or-json.ts'
 
 /**
@@ -138,10 +141,30 @@ function sentenceOf(error: ErrorObject | undefined): string {
   )
 }
 
+const COMPILERS = { '2020-12': Ajv2020, '2019-09': Ajv2019, 'draft-07': Ajv } as const
+/** Exact division costs some microseconds. */
+const MULTIPLE_STEPS = 500
+
 /** Makes a compiler of schemas of a dialect; its validators spend of the budget. */
-export function schemaCompiler(dialect: SchemaDialect, budget: StepBudget, meta: boolean): Ajv | Ajv2020 {
+export function schemaCompiler(
+  dialect: SchemaDialect,
+  budget: StepBudget,
+  meta: boolean,
+): Ajv | Ajv2019 | Ajv2020 {
   const options = { ...OPTIONS, meta, code: { optimize: false, regExp: linearRegExp(budget) } }
-  const ajv = dialect === '2020-12' ? new Ajv2020(options) : new Ajv(options)
+  const ajv = new COMPILERS[dialect](options)
+  ajv.removeKeyword('multipleOf')
+  ajv.addKeyword({
+    keyword: 'multipleOf',
+    type: 'number',
+    schemaType: 'number',
+    errors: false,
+    error: { message: ({ schema }) => `must be multiple of ${String(schema)}` },
+    validate: (step: number, value: number) => {
+      budget.spend(MULTIPLE_STEPS)
+      return isMultiple(value, step)
+    },
+  })
   ajv.removeKeyword('uniqueItems')
   ajv.addKeyword({
     keyword: 'uniqueItems',

@@ -2,7 +2,8 @@ import { isObject } from '../../../db/support/json.ts'
 import { printJsonPath } from '../../visible.ts'
 import { measureJson } from '../protocol/json-text.ts'
 import { linearPattern } from './pattern.ts'
-import { type LocatedSubschema, subschemas } from './subschemas.ts'
+import { type SchemaDialect, settleReferences } from './references.ts'
+import { type LocatedSubschema, SCHEMA_KEYWORDS, subschemas } from './subschemas.ts'
 
 /** A JSON Schema of an upstream, small enough to compile, that refers to nothing else and runs no pattern. */
 export interface PreparedSchema {
@@ -18,8 +19,6 @@ export interface PreparedSchema {
   /** The places of patterns that will not be checked. */
   readonly unchecked: readonly string[]
 }
-
-export type SchemaDialect = '2020-12' | 'draft-07'
 
 /** The reason why a schema cannot be used: a code for the operator, and a sentence for the caller. */
 export interface SchemaFault {
@@ -41,13 +40,13 @@ const MAX_PATTERN_WEIGHT = 25_000
 
 const DIALECTS: ReadonlyMap<unknown, SchemaDialect> = new Map([
   [undefined, '2020-12'],
-  ['https://json-schema.org/draft/2020-12/schema', '2020-12'],
-  ['http://json-schema.org/draft-07/schema', 'draft-07'],
-  ['https://json-schema.org/draft-07/schema', 'draft-07'],
+  ['json-schema.org/draft/2020-12/schema', '2020-12'],
+  ['json-schema.org/draft/2019-09/schema', '2019-09'],
+  ['json-schema.org/draft-07/schema', 'draft-07'],
 ])
 
 /**
- * Reads a tool's schema (MCP 2026-07-28, JSON Schema usage): 2020-12 if it names no dialect, or draft-07. The
+ * Reads a tool's schema (MCP 2026-07-28, JSON Schema usage): 2020-12 if it names no dialect, 2019-09 or draft-07. The
  * compiler generates code, at worst with the place of every keyword in it, so those are bounded, not only its
  * length. Does NOT check that its keywords have the values they should have.
  */
@@ -57,23 +56,28 @@ export function prepareSchema(given: unknown): PreparedSchema | SchemaFault {
   if (!isObject(given)) return unusable('it is not an object')
   const text = JSON.stringify(given)
   if (text.length > MAX_CHARACTERS) return TOO_LARGE
-  const dialect = DIALECTS.get(
-    typeof given.$schema === 'string' ? given.$schema.replace(/#$/, '') : given.$schema,
-  )
+  const dialect = dialectOf(given)
   if (!dialect) return { code: 'dialect_unknown', problem: 'its dialect is not supported' }
   // A copy without ties to the original. JSON.parse of an object's text gives an object.
   const schema = JSON.parse(text) as Record<string, unknown>
   return prepareObject(schema, { dialect, size: text.length, values })
 }
 
+const dialectOf = ({ $schema }: Readonly<Record<string, unknown>>): SchemaDialect | undefined =>
+  DIALECTS.get(typeof $schema === 'string' ? $schema.replace(/^https?:\/\//, '').replace(/#$/, '') : $schema)
+
 function prepareObject(
   schema: Record<string, unknown>,
   of: Pick<PreparedSchema, 'dialect' | 'size' | 'values'>,
 ): PreparedSchema | SchemaFault {
-  const all = subschemas(schema)
+  if (subschemas(schema).length > MAX_SUBSCHEMAS) return TOO_LARGE
+  const { all, astray, circular } = settleReferences(schema, of.dialect)
   if (all.length > MAX_SUBSCHEMAS || sum(all.map(repeatedIn)) > MAX_REPEATED) return TOO_LARGE
-  const astray = settleReferences(all)
-  if (astray) return astray
+  const [lost] = astray
+  if (lost) return unusable(`${placeOf(lost)}it refers to a schema outside itself, or to none`)
+  if (circular) return unusable('its references lead round in a circle')
+  if (all.some((one) => isOfAnother(one.schema, of.dialect)))
+    return unusable('it embeds a schema of another dialect')
   const patterns = all.flatMap(patternsOf)
   if (patterns.length > MAX_PATTERNS) return TOO_LARGE
   const unchecked: string[] = []
@@ -90,6 +94,12 @@ function prepareObject(
   return { ...of, schema, patterns: patterns.length, patternWeight: weight, unchecked }
 }
 
+const isOfAnother = (schema: Readonly<Record<string, unknown>>, dialect: SchemaDialect): boolean =>
+  typeof schema.$id === 'string' && schema.$schema !== undefined && dialectOf(schema) !== dialect
+
+const placeOf = ({ path }: LocatedSubschema): string =>
+  path.length === 0 ? '' : `in ${printJsonPath(path)} `
+
 const TOO_LARGE: SchemaFault = { code: 'schema_too_large', problem: 'it is too large' }
 const unusable = (problem: string): SchemaFault => ({ code: 'schema_unusable', problem })
 const sum = (numbers: readonly number[]): number => numbers.reduce((total, number) => total + number, 0)
@@ -103,55 +113,6 @@ function repeatedIn({ schema, path }: LocatedSubschema): number {
     .filter((list) => Array.isArray(list))
     .map((list) => list.length * JSON.stringify(list).length)
   return sum(members) * (1 + sum(path.map((step) => String(step).length + 1))) + sum(listed)
-}
-
-/**
- * Turns every reference into the place of a schema of this document, which anchors and dynamic references
- * also are within one document. Refuses references to anything else.
- */
-function settleReferences(all: readonly LocatedSubschema[]): SchemaFault | null {
-  const referring = all.filter(({ schema }) => schema.$ref !== undefined || schema.$dynamicRef !== undefined)
-  if (referring.length === 0) return null
-  if (all.some(({ schema, path }) => path.length > 0 && typeof schema.$id === 'string')) {
-    return unusable('it embeds a schema with an $id of its own')
-  }
-  const places = placesByFragment(all)
-  for (const { schema } of referring) {
-    const { $ref, $dynamicRef = $ref } = schema
-    if ($ref !== undefined && $ref !== $dynamicRef) return unusable('it has two references in one schema')
-    const place = typeof $dynamicRef === 'string' ? places.get(fragmentOf($dynamicRef)) : undefined
-    if (place === undefined) return unusable('it refers to a schema outside itself, or to none')
-    schema.$ref = `#${place.split('/').map(encodeURIComponent).join('/')}`
-    delete schema.$dynamicRef
-  }
-  return null
-}
-
-/** The JSON pointer of every schema, by each fragment that names it. */
-function placesByFragment(all: readonly LocatedSubschema[]): ReadonlyMap<unknown, string> {
-  const places = new Map<unknown, string>()
-  for (const { schema, path } of all) {
-    const place = path.map(pointerStep).join('')
-    places.set(place, place)
-    for (const anchor of [schema.$anchor, schema.$dynamicAnchor]) {
-      if (typeof anchor === 'string' && !anchor.startsWith('/')) places.set(anchor, place)
-    }
-  }
-  return places
-}
-
-const pointerStep = (step: string | number): string =>
-  `/${String(step).replaceAll('~', '~0').replaceAll('/', '~1')}`
-
-/** Null if it is none, or of another document. */
-function fragmentOf(reference: string): string | null {
-  if (!reference.startsWith('#')) return null
-  try {
-    return decodeURIComponent(reference.slice(1))
-  } catch {
-    // A lone per cent sign names nothing.
-    return null
-  }
 }
 
 interface SchemaPattern {
@@ -177,12 +138,46 @@ function patternsOf({ schema, path }: LocatedSubschema): readonly SchemaPattern[
   return patterns
 }
 
-/** Leaves out words of the compiler that neither dialect knows, and names it would file the schema under. */
+/** The keywords of either dialect that are judged and hold no schema. */
+const JUDGED: ReadonlySet<unknown> = new Set([
+  'const',
+  'dependentRequired',
+  'enum',
+  'exclusiveMaximum',
+  'exclusiveMinimum',
+  'maxContains',
+  'maximum',
+  'maxItems',
+  'maxLength',
+  'maxProperties',
+  'minContains',
+  'minimum',
+  'minItems',
+  'minLength',
+  'minProperties',
+  'multipleOf',
+  'pattern',
+  'required',
+  'type',
+  'uniqueItems',
+])
+
+/**
+ * Leaves out data, which the compiler would look through for schemas, words of the compiler that no dialect
+ * knows, and names it would file the schema under. Says in other words what it does not take.
+ */
 function leaveOutForeign(schema: Record<string, unknown>): void {
+  for (const [keyword, value] of Object.entries(schema))
+    if (typeof value === 'object' && !JUDGED.has(keyword) && !SCHEMA_KEYWORDS.has(keyword))
+      delete schema[keyword]
   delete schema.$async
   delete schema.$id
   delete schema.id
   delete schema.$anchor
   delete schema.$dynamicAnchor
+  delete schema.$recursiveAnchor
   if (schema.type === undefined) delete schema.nullable
+  if (!Array.isArray(schema.enum) || schema.enum.length > 0) return
+  delete schema.enum
+  schema.allOf = [...(Array.isArray(schema.allOf) ? schema.allOf : []), false]
 }

@@ -1,5 +1,5 @@
 import { isObject } from '../../../db/support/json.ts'
-import { subschemas } from './subschemas.ts'
+import { referenceTo, subschemas } from './subschemas.ts'
 
 export type SchemaNode = Readonly<Record<string, unknown>>
 
@@ -40,7 +40,3 @@ export class SchemaTree {
     return found
   }
 }
-
-/** Writes a place as `settleReferences` writes a reference to it. */
-const referenceTo = (path: readonly (string | number)[]): string =>
-  `#${path.map((step) => `/${encodeURIComponent(String(step).replaceAll('~', '~0').replaceAll('/', '~1'))}`).join('')}`

@@ -7,6 +7,8 @@ export interface LocatedSubschema {
   /** The object itself, not a copy. */
   readonly schema: Record<string, unknown>
   readonly path: SchemaPath
+  /** Null: the top. */
+  readonly parent: LocatedSubschema | null
   /**
    * The names of the properties that lead here, if nothing else does; else null (MCP 2026-07-28,
    * x-mcp-header).
@@ -14,42 +16,78 @@ export interface LocatedSubschema {
   readonly properties: readonly string[] | null
 }
 
+/** Keywords that hold one schema, or a list of them. */
+const SCHEMAS: readonly string[] = [
+  'additionalItems',
+  'additionalProperties',
+  'allOf',
+  'anyOf',
+  'contains',
+  'contentSchema',
+  'else',
+  'if',
+  'items',
+  'not',
+  'oneOf',
+  'prefixItems',
+  'propertyNames',
+  'then',
+  'unevaluatedItems',
+  'unevaluatedProperties',
+]
 /** Keywords whose members are schemas by name, whatever the names are. */
-const BY_NAME = new Set([
+const BY_NAME: readonly string[] = [
   'properties',
   'patternProperties',
   'dependentSchemas',
   'dependencies',
   '$defs',
   'definitions',
-])
-/** Keywords that hold data: an object in them is no schema, whatever it looks like. */
-const DATA = new Set(['enum', 'const', 'default', 'example', 'examples'])
+]
+/** Keywords that keep schemas, and apply none. */
+const KEEPS: readonly string[] = ['$defs', 'definitions']
+
+/** The keywords that hold schemas. Under any other stands data, whatever it looks like. */
+export const SCHEMA_KEYWORDS: ReadonlySet<unknown> = new Set([...SCHEMAS, ...BY_NAME])
 
 /**
- * Lists every schema of a JSON Schema (2020-12 or draft-07), itself first. An object below a keyword that
- * nobody knows counts as one: a reference may point there. Expects a document that is no deeper than a stack.
+ * Lists every schema of a JSON Schema (2020-12, 2019-09 or draft-07), itself first, each after the one that
+ * holds it. `alone`: what stands next to a reference is data, as in draft-07. `at`: its own place. Expects a document that is no
+ * deeper than a stack.
  */
-export function subschemas(root: Record<string, unknown>): readonly LocatedSubschema[] {
+export function subschemas(
+  root: Record<string, unknown>,
+  alone = false,
+  at: SchemaPath = [],
+): readonly LocatedSubschema[] {
   const all: LocatedSubschema[] = []
-  const visit = (schema: unknown, path: SchemaPath, properties: readonly string[] | null): void => {
+  const visit = (schema: unknown, from: Omit<LocatedSubschema, 'schema'>): void => {
     if (!isObject(schema)) return
-    all.push({ schema, path, properties })
-    for (const [keyword, value] of Object.entries(schema)) {
-      if (DATA.has(keyword)) continue
-      if (Array.isArray(value)) {
-        for (const [index, item] of value.entries()) visit(item, [...path, keyword, index], null)
-      } else if (BY_NAME.has(keyword) && isObject(value)) {
-        for (const [name, item] of Object.entries(value)) {
-          visit(
-            item,
-            [...path, keyword, name],
-            keyword === 'properties' && properties ? [...properties, name] : null,
-          )
+    const found: LocatedSubschema = { schema, ...from }
+    all.push(found)
+    const keywords = alone && schema.$ref !== undefined ? KEEPS : Object.keys(schema)
+    const below = (more: SchemaPath, properties: LocatedSubschema['properties'] = null) => ({
+      path: [...from.path, ...more],
+      parent: found,
+      properties,
+    })
+    for (const keyword of keywords) {
+      const { [keyword]: value } = schema
+      if (BY_NAME.includes(keyword)) {
+        for (const [name, item] of Object.entries(isObject(value) ? value : {})) {
+          const names = keyword === 'properties' && from.properties ? [...from.properties, name] : null
+          visit(item, below([keyword, name], names))
         }
-      } else visit(value, [...path, keyword], null)
+      } else if (SCHEMAS.includes(keyword)) {
+        if (!Array.isArray(value)) visit(value, below([keyword]))
+        else for (const [index, item] of value.entries()) visit(item, below([keyword, index]))
+      }
     }
   }
-  visit(root, [], [])
+  visit(root, { path: at, parent: null, properties: [] })
   return all
 }
+
+/** Writes a reference to the schema at a path. */
+export const referenceTo = (path: SchemaPath): string =>
+  `#${path.map((step) => `/${encodeURIComponent(String(step).replaceAll('~', '~0').replaceAll('/', '~1'))}`).join('')}`

@@ -52,8 +52,13 @@ t.test('a schema that arguments cannot be checked against is flagged', async (t)
   t.same(withSchema({ type: 'object', description: 'x'.repeat(300_000) }), ['schema_too_large'])
   t.match(withSchema({ type: 'object', required: 'a' }), [/^schema_unusable:it is not valid: \/required /])
   t.match(withSchema({ type: 'object', properties: { a: { $ref: 'http://a.example/' } } }), [
-    /^schema_unusable:it refers/,
+    /^schema_unusable:in properties.a it refers/,
   ])
+  t.same(withSchema({ type: 'object', allOf: [{ $ref: '#' }] }), [
+    'schema_unusable:its references lead round in a circle',
+  ])
+  const data = { $ref: 'http://a.example/', 'x-mcp-header': 7 }
+  t.same(withSchema({ type: 'object', 'x-more': data, properties: { a: { 'x-more': data } } }), [])
   t.same(withSchema({ type: 'object', properties: { a: { pattern: '(?=a)' }, b: { pattern: '^b$' } } }), [
     'pattern_not_checked:properties.a.pattern',
   ])
