@@ -16,6 +16,7 @@ import * as proposalRehearsals from './migrations/0066_proposal_rehearsals.ts'
 import * as rowCounts from './migrations/0071_row_counts.ts'
 import * as wholeDigests from './migrations/0072_whole_digests.ts'
 import * as trustedCas from './migrations/0074_trusted_cas.ts'
+import * as previousBundles from './migrations/0075_previous_bundles.ts'
 import type { DatabaseSchema } from './schema.ts'
 import { messageOf } from './support/error-message.ts'
 
@@ -48,6 +49,7 @@ export const COMMON_MIGRATIONS: NamedMigrations = {
   '0071_row_counts': rowCounts,
   '0072_whole_digests': wholeDigests,
   '0074_trusted_cas': trustedCas,
+  '0075_previous_bundles': previousBundles,
 }
 
 /**

@@ -81,8 +81,10 @@ interface PrincipalColumns extends AuthorshipColumns {
 
 interface AgentTable extends PrincipalColumns {
   readonly agent_id: string
-  /** PEM. Null: the attached CAs that vouch for it (`agent_trusted_cas`). */
+  /** PEM: the CAs of its own, in addition to the attached ones that vouch for it (`agent_trusted_cas`). */
   readonly spiffe_bundle: ColumnType<string | null, string | null | undefined, string | null>
+  /** JSON array of the bundles before it and the end of the grace of each, newest first: `[[PEM, RFC 3339]]`. */
+  readonly previous_spiffe_bundles: ColumnType<string | null, string | null | undefined, string | null>
 }
 
 interface LocalPrincipalTable extends PrincipalColumns {

@@ -35,6 +35,10 @@ export function readCaCertificates(caPem: string, at: number): readonly [CaCerti
   return [first, ...rest]
 }
 
+/** Reads the same of certificates that were checked when they came: one that has ended since, too. */
+export const knownCaCertificates = (caPem: string): readonly CaCertificate[] =>
+  readChainCertificates(caPem).map(describe)
+
 function describe({ x509 }: ChainCertificate): CaCertificate {
   return {
     pem: x509.toString(),

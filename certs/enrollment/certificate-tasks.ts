@@ -1,6 +1,6 @@
 // The tasks of the thread that reads the certificates of others: one of them may take half a second.
 import { checkByoca } from './byoca.ts'
-import { readCaCertificates } from './ca-certificate.ts'
+import { knownCaCertificates, readCaCertificates } from './ca-certificate.ts'
 import { keyOfCsr } from './csr.ts'
 import { checkSvid } from './svid.ts'
 
@@ -12,6 +12,7 @@ export const openTasks = () => ({
   checkSvid,
   readCaCertificates: ({ caPem, at }: { readonly caPem: string; readonly at: number }) =>
     readCaCertificates(caPem, at),
+  knownCaCertificates,
   keyOfCsr: ({ csrPem, spiffeId }: { readonly csrPem: string; readonly spiffeId: string }) =>
     keyOfCsr(csrPem, spiffeId),
 })

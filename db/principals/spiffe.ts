@@ -1,10 +1,17 @@
 import type { Database } from '../database.ts'
 import { candidateSetOf, type PinnedPrincipal, storedCapabilities } from './pins.ts'
 
+/** PEM, and the end of its grace: RFC 3339. */
+export type PreviousBundle = readonly [pem: string, until: string]
+
 /** An agent that is known by its SPIFFE id, whichever SVID it presents. */
 export interface SpiffePrincipal extends PinnedPrincipal {
-  /** The CAs its SVIDs must chain to. PEM; null: the attached ones that vouch for it. */
+  /** The CAs of its own that its SVIDs may chain to. PEM; null: only attached ones vouch for it. */
   readonly bundlePem: string | null
+  /** The ETag of the agent. */
+  readonly revision: number
+  /** The bundles before it, newest first. */
+  readonly previousBundles: () => readonly PreviousBundle[]
 }
 
 /** The agent that was enrolled by this SPIFFE id; undefined if none was. Does NOT look at any certificate. */
@@ -25,7 +32,7 @@ export async function spiffePrincipal(
       'previous_dpop_jkt_until',
       'authority_revision',
     ])
-    .select('spiffe_bundle')
+    .select(['spiffe_bundle', 'previous_spiffe_bundles', 'revision'])
     .where('spiffe_id', '=', spiffeId)
     .where('enrollment_method', '=', 'spiffe')
     .executeTakeFirst()
@@ -44,6 +51,8 @@ export async function spiffePrincipal(
       is_current: true,
       grace_until: null,
       bundlePem: row.spiffe_bundle,
+      previousBundles: () => JSON.parse(row.previous_spiffe_bundles ?? '[]'),
+      revision: row.revision,
     }
   )
 }

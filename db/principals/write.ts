@@ -2,6 +2,7 @@ import { sql } from 'kysely'
 import type { Database } from '../database.ts'
 import type { EnrollmentMethod, PrincipalType } from '../schema.ts'
 import { type LedgerStatement, statementOf, timestamp } from '../support/statement.ts'
+import type { PreviousBundle } from './spiffe.ts'
 import { PRINCIPAL_TABLES } from './tables.ts'
 
 // Every `at` is ms since the epoch. Every id and token was parsed by the code that took it from a caller.
@@ -204,7 +205,10 @@ export function deleteUser({ kysely }: Database, id: string, revision: number): 
   return statementOf(query.compile(), 1)
 }
 
-/** Sets the CAs that this agent's SVIDs must chain to: PEM, or null for the attached ones. */
+/**
+ * Sets the CAs of its own that this agent's SVIDs may chain to: PEM, or null for the attached ones alone.
+ * Nothing is left of the ones before.
+ */
 export function setSpiffeBundle(
   { kysely }: Database,
   agentId: string,
@@ -212,8 +216,35 @@ export function setSpiffeBundle(
 ): LedgerStatement {
   const query = kysely
     .updateTable('internal_agents')
-    .set({ spiffe_bundle: bundlePem })
+    .set({ spiffe_bundle: bundlePem, previous_spiffe_bundles: null })
     .where('agent_id', '=', agentId)
+  return statementOf(query.compile(), 1)
+}
+
+/**
+ * Replaces those CAs, if the agent is as it was read. No change of its authority, as the attached CAs that
+ * vouch for it are none.
+ */
+export function replaceSpiffeBundle(
+  { kysely }: Database,
+  change: Omit<PrincipalChange, 'type'> & {
+    readonly revision: number
+    readonly bundlePem: string | null
+    readonly previous: readonly PreviousBundle[]
+  },
+): LedgerStatement {
+  const { id, at, by = null, revision, bundlePem, previous } = change
+  const query = kysely
+    .updateTable('internal_agents')
+    .set((row) => ({
+      spiffe_bundle: bundlePem,
+      previous_spiffe_bundles: previous.length === 0 ? null : JSON.stringify(previous),
+      revision: row('revision', '+', 1),
+      updated_at: timestamp(at),
+      changed_by: by,
+    }))
+    .where('agent_id', '=', id)
+    .where('revision', '=', revision)
   return statementOf(query.compile(), 1)
 }
 

@@ -16,11 +16,12 @@ const CACHE_MS = 60_000
 export type SpiffeLookup = (peer: TlsPeer, at: number) => Promise<PinnedPrincipal | undefined>
 
 /**
- * The pin of an enrolled SPIFFE id (docs/protocol.md#spiffe): any SVID of that id that chains to its bundle
- * now, so that rotation needs nobody. The bundle is that of its enrollment, else the attached CAs that vouch
- * for this agent (docs/protocol.md#trusted-cas); another attached CA is at most an intermediate. Each request
- * asks who is enrolled and which CAs stand; that a certificate chains to exactly those CAs is remembered for
- * a minute. `pin` judges the certificate's own dates, as of every other.
+ * The pin of an enrolled SPIFFE id (docs/protocol.md#spiffe): any SVID of that id that chains to its CAs now,
+ * so that rotation needs nobody. These are its own bundle and the attached CAs that vouch for this agent
+ * (docs/protocol.md#trusted-cas); another attached CA is at most an intermediate. A bundle before counts in
+ * its grace, and an SVID that needs it is in grace too. Each request asks who is enrolled and which CAs
+ * stand; that a certificate chains to exactly those CAs is remembered for a minute. `pin` judges the
+ * certificate's own dates, as of every other.
  */
 export function spiffePin(database: Database): SpiffeLookup {
   const casFor = spiffeCasFor(database)
@@ -29,17 +30,36 @@ export function spiffePin(database: Database): SpiffeLookup {
     const spiffeId = nameOf(peer)
     const principal = spiffeId === null ? undefined : await spiffePrincipal(database, spiffeId)
     if (!principal || spiffeId === null) return undefined
+    const asked = { peer, spiffeId, at }
     const { bundlePems, intermediatesPem } = await casOf(casFor, principal)
-    if (bundlePems.length === 0) return undefined
+    if (await chains({ ...asked, bundlePems, intermediatesPem })) return principal
+    for (const [pem, until] of principal.previousBundles()) {
+      if (at < Date.parse(until) && (await chains({ ...asked, bundlePems: [pem], intermediatesPem })))
+        return { ...principal, is_current: false, grace_until: until }
+    }
+    return undefined
+  }
+  function chains({ peer, spiffeId, at, bundlePems, intermediatesPem }: SvidQuestion) {
+    if (bundlePems.length === 0) return false
     // A digest: a bundle may be long, and ten thousand of them would fill the memory.
     const key = hash('sha256', [peer.thumbprint, spiffeId, ...bundlePems, '', intermediatesPem].join(' '))
     const known = judged.get(key)
-    if (known && at < known.until) return (await known.holds) ? principal : undefined
+    if (known && at < known.until) return known.holds
     // A refusal is remembered as well, and as soon as it is asked: many requests may come on one connection.
     const holds = isSvidOf({ leafDer: peer.certificate.raw, spiffeId, bundlePems, intermediatesPem, at })
     judged.set(key, { holds, until: at + CACHE_MS })
-    return (await holds) ? principal : undefined
+    return holds
   }
+}
+
+interface SvidQuestion {
+  readonly peer: TlsPeer
+  readonly spiffeId: string
+  readonly at: number
+  /** The CAs that the SVID must chain to. PEM. */
+  readonly bundlePems: readonly string[]
+  /** Intermediates that it may chain by. PEM. */
+  readonly intermediatesPem: string
 }
 
 interface SvidVerdict {
@@ -52,10 +72,12 @@ async function casOf(
   casFor: ReturnType<typeof spiffeCasFor>,
   { principal_id: id, bundlePem: own }: SpiffePrincipal,
 ) {
-  if (own !== null) return { bundlePems: [own], intermediatesPem: '' }
   const cas = await casFor(id)
   return {
-    bundlePems: cas.flatMap(({ pem, vouches }) => (vouches ? [pem] : [])),
+    bundlePems: [
+      ...(own === null ? [] : [own]),
+      ...cas.flatMap(({ pem, vouches }) => (vouches ? [pem] : [])),
+    ],
     intermediatesPem: cas.flatMap(({ pem, vouches }) => (vouches ? [] : [pem])).join(''),
   }
 }

@@ -166,6 +166,7 @@ function principalPageRoutes(doors: DashboardDoors, d: DashboardContext): readon
     ...CALLERS.flatMap((plural) => callerRoutes(plural, doors, d)),
     form('/proxy/agents/{id}/trusted-cas', agents.trustCa, trust.trust),
     form('/proxy/agents/{id}/trusted-cas/{digest}/withdraw', agents.distrustCa, trust.distrust),
+    form('/proxy/agents/{id}/trust-bundle', agents.replaceTrustBundle, trust.bundle),
     page('/proxy/agents/{id}/first-call', 'admin.audit', firstCallPage),
   ]
 }

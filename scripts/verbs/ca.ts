@@ -120,6 +120,33 @@ const distrust = subcommandOf({
   },
 })
 
+const bundle = subcommandOf({
+  takes: 'FILE AGENT…',
+  about: `replace the trust bundle of agents by their ids with the CAs of a PEM file: an SVID with their
+SPIFFE id from one of these is that agent`,
+  options: {
+    'grace-hours': {
+      type: 'string',
+      value: 'HOURS',
+      description: 'how long the bundle before still counts; 0 ends it at once. Default: as configured',
+    },
+  },
+  work: ({ 'grace-hours': grace }, [file, ...ids]) => {
+    if (!file || ids.length === 0) throw new Error('name the agents: sallyport ca bundle FILE AGENT…')
+    const hours = grace === undefined ? undefined : Number(grace)
+    if (hours !== undefined && !(grace?.trim() !== '' && hours >= 0 && hours <= 720))
+      throw new Error('--grace-hours is a number from 0 to 720')
+    return async (call, say) => {
+      const pem = await readFile(file, 'utf8')
+      const body = { trust_bundle_pem: pem, ...(hours !== undefined && { grace_hours: hours }) }
+      for (const id of ids) {
+        expectStatus(await call('PUT', `${AGENTS}/${encodeURIComponent(id)}/trust-bundle`, body), 200)
+        say(`the trust bundle of ${id} is replaced`)
+      }
+    }
+  },
+})
+
 const trustedCasOf = (id: string): string => `${AGENTS}/${encodeURIComponent(id)}/trusted-cas`
 
 const attachedCas = async (call: AdminCall): Promise<readonly ListedCa[]> =>
@@ -136,7 +163,7 @@ async function caOf(call: AdminCall, prefix: string): Promise<ListedCa> {
 const { perform: _, ...verb } = verbGroup({
   name: 'ca',
   about: `Shows which CAs are trusted, and which of them vouch for whom. ${DOOR_NOTES}`,
-  verbs: { list, attach, trust, distrust, detach },
+  verbs: { list, attach, trust, distrust, bundle, detach },
   notes:
     'DIGEST: the beginning of one is enough. A certificate of this gateway’s own CA: sallyport ca-export.',
   helpCommand: commandOf('sallyport ARGS="ca --help"', 'ca --help'),

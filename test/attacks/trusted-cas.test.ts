@@ -1,4 +1,5 @@
 import t from 'tap'
+import { clock } from '../support/clients/identity.ts'
 import { byCorporateCa, trustDomain } from '../support/foreign.ts'
 import { CHAT, type Identity, type TestGateway, testGateway } from '../support/gateway.ts'
 import { as, onTheMachine, operatorNamed, operatorOnTheMachine } from '../support/operators.ts'
@@ -144,7 +145,7 @@ await t.test('H7 a CA that was detached is nobody’s when it is attached again'
 })
 
 await t.test(
-  'H7 what an agent that is not known by attached CAs rests on, no attached CA replaces',
+  'H7 whom an attached CA does not vouch for, it replaces nothing of: a bundle, a pinned certificate',
   async (t) => {
     const gateway = await testGateway(t)
     const [own, other] = [await trustDomain(), await trustDomain()]
@@ -159,7 +160,6 @@ await t.test(
     t.equal(await chat(gateway, await identity(other)), 401, 'a bundle of its own')
     const path = '/v1/admin/agents/acme::pay/trusted-cas'
     t.match((await gateway.admin('GET', path)).json, { own_bundle: true, cas: [] })
-    t.equal((await gateway.admin('POST', path, { digest })).status, 409)
     t.equal(await chat(gateway, await identity(own)), 200)
 
     const corp = await byCorporateCa('bot')
@@ -201,6 +201,121 @@ await t.test('H7 whoever is enrolled again, or erased, leaves no CA to the next 
   }
 })
 
+const enrollWithBundle = async (gateway: TestGateway, domain: Domain) => {
+  const { certPem, keyPem } = await domain.svid(ID)
+  const enrolled = await gateway.admin('POST', '/v1/admin/agents/enroll/spiffe', {
+    agent_name: 'pay',
+    capabilities: ['llm.chat'],
+    svid_pem: certPem,
+    svid_key_pem: keyPem,
+    trust_bundle_pem: domain.caPem,
+  })
+  if (enrolled.status !== 201) throw new Error(enrolled.text)
+}
+const BUNDLE = '/v1/admin/agents/acme::pay/trust-bundle'
+
+await t.test(
+  'H7 an attached CA vouches for an agent with a bundle of its own once that is said',
+  async (t) => {
+    const gateway = await testGateway(t)
+    const [own, next] = [await trustDomain(), await trustDomain()]
+    await enrollWithBundle(gateway, own)
+    const digest = await attach(gateway, next)
+    t.equal(await chat(gateway, await identity(next)), 401, 'attaching is not enough')
+    const path = '/v1/admin/agents/acme::pay/trusted-cas'
+    const settings = as(gateway, await operatorNamed(gateway, 'settings', ['admin.settings']))
+    t.equal((await settings('POST', path, { digest })).status, 403)
+    t.match(await gateway.admin('POST', path, { digest }), {
+      status: 200,
+      json: { own_bundle: true, bundle: [{ digest: /^[0-9a-f]{64}$/ }], cas: [{ digest }] },
+    })
+    for (const domain of [own, next]) t.equal(await chat(gateway, await identity(domain)), 200)
+    t.equal(
+      (await gateway.admin('DELETE', `/v1/admin/ca/${digest}`)).status,
+      409,
+      'its bundle may have ended',
+    )
+    t.equal((await gateway.admin('PUT', BUNDLE, { trust_bundle_pem: null, grace_hours: 0 })).status, 200)
+    t.equal(await chat(gateway, await identity(own)), 401)
+    t.equal(await chat(gateway, await identity(next)), 200)
+    t.equal((await gateway.admin('DELETE', `${path}/${digest}`)).status, 204)
+    t.equal(await chat(gateway, await identity(next)), 401, 'at the very next call')
+  },
+)
+
+await t.test('H7 a trust bundle is replaced with grace and one row, by who may enroll alone', async (t) => {
+  const time = clock()
+  const gateway = await testGateway(t, { clock: time.now })
+  const [first, second, third] = [await trustDomain(), await trustDomain(), await trustDomain()]
+  await enrollWithBundle(gateway, first)
+  const settings = as(gateway, await operatorNamed(gateway, 'settings', ['admin.settings', 'admin.grant']))
+  const body = { trust_bundle_pem: second.caPem }
+  t.equal((await settings('PUT', BUNDLE, body)).status, 403)
+  for (const [trust_bundle_pem, reason] of [
+    ['nonsense', 'certificate_unreadable'],
+    [(await second.svid(ID)).certPem, 'not_a_ca'],
+  ] as const)
+    t.match(await gateway.admin('PUT', BUNDLE, { trust_bundle_pem }), { status: 422, json: { reason } })
+  t.match(await gateway.admin('PUT', BUNDLE, { trust_bundle_pem: null }), {
+    status: 409,
+    json: { message: /nobody could call as it/ },
+  })
+  t.equal(await chat(gateway, await identity(second)), 401, 'nothing is changed yet')
+
+  const { etag } = (await gateway.admin('GET', '/v1/admin/agents/acme::pay')).headers
+  const replaced = await gateway.admin('PUT', BUNDLE, body, { 'if-match': String(etag) })
+  t.match(replaced, {
+    status: 200,
+    json: { own_bundle: true, bundle: [{}], previous_bundles: [{ cas: [{}] }] },
+  })
+  const until = Date.parse(replaced.json.previous_bundles[0].valid_until)
+  t.equal(until, time.now() + 48 * 3_600_000, 'the grace that is configured')
+  const stale = await gateway.admin(
+    'PUT',
+    BUNDLE,
+    { trust_bundle_pem: third.caPem },
+    { 'if-match': String(etag) },
+  )
+  t.equal(stale.status, 412, 'somebody else was faster')
+  for (const domain of [first, second]) t.equal(await chat(gateway, await identity(domain)), 200)
+  const [now, before] = (
+    await gateway.rows({ action: 'egress_llm_chat', order: 'desc', limit: 1000 })
+  ).filter(({ status }) => status === 'allowed')
+  t.match(before?.detail, { certificate: 'previous' }, 'by the bundle before')
+  t.notMatch(now?.detail, { certificate: 'previous' })
+
+  // A wrong one, and the right one again: the bundle before stays in its own grace.
+  await gateway.admin('PUT', BUNDLE, { trust_bundle_pem: third.caPem })
+  await gateway.admin('PUT', BUNDLE, { trust_bundle_pem: third.caPem })
+  for (const domain of [first, second, third]) t.equal(await chat(gateway, await identity(domain)), 200)
+  const rows = (await gateway.rows({ action: 'ca.bundle_replaced', order: 'asc', limit: 1000 })).filter(
+    ({ status }) => status === 'success',
+  )
+  const [one] = rows
+  t.match(one, { detail: { subject: 'acme::pay', previous_valid_until: new Date(until).toISOString() } })
+  t.strictSame(one?.detail.digests, [replaced.json.bundle[0].digest])
+  t.strictSame(one?.detail.previous, [replaced.json.previous_bundles[0].cas[0].digest])
+  t.equal(rows.length, 3)
+
+  await gateway.admin('PUT', BUNDLE, { ...body, grace_hours: 0 })
+  t.equal(await chat(gateway, await identity(second)), 200)
+  for (const domain of [first, third]) t.equal(await chat(gateway, await identity(domain)), 401, 'at once')
+  await gateway.admin('PUT', BUNDLE, { trust_bundle_pem: third.caPem, grace_hours: 1 })
+  t.equal(await chat(gateway, await identity(second)), 200)
+  time.move(3_601)
+  t.equal(await chat(gateway, await identity(second)), 401, 'its grace is over')
+  t.equal(await chat(gateway, await identity(third)), 200)
+  t.strictSame(
+    (await gateway.admin('GET', '/v1/admin/agents/acme::pay/trusted-cas')).json.previous_bundles,
+    [],
+  )
+  t.match((await gateway.admin('POST', '/v1/admin/audit/verify')).json, { ok: true })
+
+  const minted = await gateway.enroll('minted', ['llm.chat'])
+  const refused = await gateway.admin('PUT', `/v1/admin/agents/${minted.id}/trust-bundle`, body)
+  t.match(refused, { status: 409, json: { message: 'This agent is not identified by a SPIFFE id.' } })
+})
+
 await t.test('H7 two_person: [trust] asks a second person for each of it', async (t) => {
   const gateway = await testGateway(t, {
     files: { '70-operators.yaml': 'plugin: operators\ntwo_person: [trust]\n' },
@@ -231,6 +346,7 @@ await t.test('H7 two_person: [trust] asks a second person for each of it', async
   t.match(await confirm(all), { status: 200, json: { agents: 0 } })
   const path = `/v1/admin/agents/acme::pay/trusted-cas/${first}`
   t.equal((await ask('DELETE', path)).status, 202, 'withdraw')
+  t.equal((await ask('PUT', BUNDLE, { trust_bundle_pem: next.caPem })).status, 202, 'a bundle')
   const detached = await ask('DELETE', `/v1/admin/ca/${first}`)
   t.equal(detached.status, 202, 'detach')
   t.equal((await confirm(detached)).status, 200)

@@ -135,7 +135,10 @@ t.test('B1 0048 numbers the authority of the principals that exist with 1, and k
 })
 
 /** The columns that later migrations have added. */
-const LATER = ['principal_ref', 'created_by', 'changed_by', 'candidate', 'candidate_since']
+const LATER = [
+  ...['principal_ref', 'created_by', 'changed_by', 'candidate', 'candidate_since'],
+  'previous_spiffe_bundles',
+]
 
 /** As they were before 0050. */
 const asBefore = (rows: readonly unknown[]): readonly unknown[] =>

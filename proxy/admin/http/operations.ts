@@ -31,6 +31,7 @@ import { patchCapabilities, setCapabilitiesInForm } from '../principals/set-capa
 import {
   distrustCaForAgent,
   listTrustedCas,
+  replaceTrustBundle,
   trustCaForAgent,
   trustReplacementCa,
 } from '../principals/trusted-cas.ts'
@@ -77,6 +78,7 @@ const DIRECT = {
     trustCa: trustCaForAgent,
     trustCaAs: trustReplacementCa,
     distrustCa: distrustCaForAgent,
+    replaceTrustBundle,
   },
   users: {
     ...callerOperations(USER),

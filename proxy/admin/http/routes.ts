@@ -147,6 +147,7 @@ function enrollmentRoutes({ route, read, write }: AdminDoors): readonly BareRout
     route('GET', trusted, read, agents.listTrustedCas),
     route('POST', trusted, write, agents.trustCa),
     route('DELETE', `${trusted}/{digest}`, read, agents.distrustCa),
+    route('PUT', '/v1/admin/agents/{id}/trust-bundle', write, agents.replaceTrustBundle),
   ]
 }
 

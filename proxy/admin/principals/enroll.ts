@@ -28,7 +28,8 @@ import { PRINCIPAL_MEMBERS, PRINCIPAL_SHAPES, principalOf, principalResult, with
 export const LEAF_DAYS = 90
 const PEM_LIMIT = 256 * 1024
 
-const pem = z.string().max(PEM_LIMIT)
+/** A certificate, a bundle of them, or a key, as it is given. */
+export const givenPem = z.string().max(PEM_LIMIT)
 const common = {
   agent_name: shortName,
   display_name: displayName.nullish(),
@@ -38,15 +39,15 @@ const common = {
 const minted = z.strictObject(common)
 const byoca = z.strictObject({
   ...common,
-  cert_pem: pem,
-  private_key_pem: pem,
+  cert_pem: givenPem,
+  private_key_pem: givenPem,
   dpop_jwk: dpopPublicJwk.optional(),
 })
 const spiffe = z.strictObject({
   ...common,
-  svid_pem: pem,
-  svid_key_pem: pem,
-  trust_bundle_pem: pem.optional(),
+  svid_pem: givenPem,
+  svid_key_pem: givenPem,
+  trust_bundle_pem: givenPem.optional(),
   dpop_jwk: dpopPublicJwk.optional(),
 })
 
@@ -167,7 +168,7 @@ export const enrollSpiffeAgent = operation({
   reasons: ['conflict', 'precondition_failed', 'audit_unavailable', ...CERTIFICATE_REASONS],
   run: async (context, { body }, caller) => {
     const bundle =
-      body.trust_bundle_pem === undefined ? null : await bundleOf(body.trust_bundle_pem, caller.at)
+      body.trust_bundle_pem === undefined ? null : await trustBundleOf(body.trust_bundle_pem, caller.at)
     const enrolling = {
       svidPem: body.svid_pem,
       svidKeyPem: body.svid_key_pem,
@@ -287,7 +288,8 @@ async function attachedCaPems({ database }: AdminContext, kind: CaKind): Promise
   return (await listAttachedCas(database, kind)).map((ca) => ca.ca_pem)
 }
 
-async function bundleOf(caPem: string, at: number): Promise<string> {
+/** Checks the CAs of a trust bundle, and returns them as they are stored. */
+export async function trustBundleOf(caPem: string, at: number): Promise<string> {
   const read = await certificateThread.ask('readCaCertificates', { caPem, at })
   return read.map((ca) => ca.pem).join('')
 }

@@ -1,7 +1,8 @@
 import { z } from 'zod'
+import { CERTIFICATE_REASONS } from '../../../certs/certificate-error.ts'
 import { listAttachedCas } from '../../../db/principals/attached-cas.ts'
 import type { PrincipalRecord } from '../../../db/principals/read.ts'
-import { spiffePrincipal } from '../../../db/principals/spiffe.ts'
+import { type PreviousBundle, spiffePrincipal } from '../../../db/principals/spiffe.ts'
 import {
   agentsTrustingOnlyFirst,
   copyCaTrust,
@@ -9,24 +10,34 @@ import {
   trustCa,
   trustedCasOf,
 } from '../../../db/principals/trusted-cas.ts'
+import { replaceSpiffeBundle } from '../../../db/principals/write.ts'
 import { portionsOf } from '../../../db/support/pages.ts'
 import { Refusal, unprocessableBody } from '../../../plugins/refusal.ts'
 import { eventLoopTurn } from '../../../plugins/turns.ts'
+import { certificateThread } from '../operation/certificate-thread.ts'
 import { changeAuthor, commitChange, commitChanges, retryIfOvertaken } from '../operation/change.ts'
 import type { AdminContext } from '../operation/context.ts'
 import { AGENT } from '../operation/kinds.ts'
-import { EMPTY_RESULT, operation } from '../operation/operation.ts'
+import { checkIfMatch, EMPTY_RESULT, type OperationResult, operation } from '../operation/operation.ts'
 import { author, idParams, instant, sha256 } from '../operation/shapes.ts'
 import { serializedByPrincipal } from './authority.ts'
+import { givenPem, trustBundleOf } from './enroll.ts'
+import { graceHours, graceUntil } from './grace.ts'
 import { principalByParams, principalOf } from './view.ts'
 
 const digest = z.string().regex(/^[0-9a-f]{64}$/, 'must be the SHA-256 of a CA, in lower-case hex')
+
+const ownCa = z.strictObject({ digest: sha256, subject: z.string(), not_after: instant })
 
 const trustedCas = z
   .strictObject({
     own_bundle: z
       .boolean()
-      .meta({ description: 'True: its enrollment named CAs of its own, and no other CA counts.' }),
+      .meta({ description: 'True: it has a bundle of its own, in addition to the attached CAs.' }),
+    bundle: z.array(ownCa).meta({ description: 'The CAs of its own.' }),
+    previous_bundles: z
+      .array(z.strictObject({ valid_until: instant, cas: z.array(ownCa) }))
+      .meta({ description: 'Bundles that were replaced and are still honoured, newest first.' }),
     cas: z.array(
       z.strictObject({
         digest: sha256,
@@ -39,24 +50,26 @@ const trustedCas = z
   })
   .meta({ id: 'TrustedCas' })
 
-/** GET /v1/admin/agents/{id}/trusted-cas: the attached CAs that vouch for an agent, oldest first. */
+/** The CAs that vouch for an agent, as operations show them. */
+export type TrustedCasView = OperationResult<z.output<typeof trustedCas>>['value']
+
+/** GET /v1/admin/agents/{id}/trusted-cas: the CAs that vouch for an agent, attached ones oldest first. */
 export const listTrustedCas = operation({
   name: 'listAgentTrustedCas',
   demands: 'admin.read',
   action: 'admin.read',
-  summary: 'Lists the attached CAs that vouch for an agent that is identified by its SPIFFE id.',
+  summary: 'Lists the CAs that vouch for an agent that is identified by its SPIFFE id.',
   takes: { params: idParams },
   output: trustedCas,
   status: 200,
   reasons: ['not_found'],
-  run: async (context, { params: { id } }) => ({ value: await trustedCasView(context, id) }),
+  run: async (context, { params: { id } }, { at }) => ({ value: await trustedCasView(context, id, at) }),
 })
 
 /**
  * POST /v1/admin/agents/{id}/trusted-cas: has an attached CA vouch for an agent: any SVID of its id that
  * chains to that CA is this agent, from the next request on (docs/protocol.md#trusted-cas). Refuses with
- * `conflict` if it does already, and if the agent is not known by its SPIFFE id, or rests on a bundle of its
- * own.
+ * `conflict` if it does already, and if the agent is not known by its SPIFFE id.
  */
 export const trustCaForAgent = operation({
   name: 'trustCaForAgent',
@@ -75,7 +88,7 @@ export const trustCaForAgent = operation({
     serializedByPrincipal(context, AGENT, id, async () => {
       const { database } = context
       const record = await principalOf(context, AGENT, id)
-      await checkRestsOnAttached(context, record)
+      await spiffeAgent(context, record)
       await checkAttached(context, body)
       await commitChange(
         context,
@@ -87,7 +100,7 @@ export const trustCaForAgent = operation({
         },
         'conflict',
       )
-      return { value: await trustedCasView(context, id) }
+      return { value: await trustedCasView(context, id, caller.at) }
     }),
 })
 
@@ -159,14 +172,120 @@ export const trustReplacementCa = operation({
   },
 })
 
-async function trustedCasView(context: AdminContext, id: string) {
-  const { database } = context
-  const record = await principalOf(context, AGENT, id)
-  const known = await spiffeAgent(context, record)
-  return { own_bundle: (known?.bundlePem ?? null) !== null, cas: await trustedCasOf(database, id) }
+/** The bundles that are honoured after their replacement, and their characters: each may be asked at a call. */
+const MAX_PREVIOUS_BUNDLES = 4
+const MAX_PREVIOUS_PEM = 256 * 1024
+
+/**
+ * PUT /v1/admin/agents/{id}/trust-bundle: the CAs of the agent's own, in place of those before, which count
+ * for the grace; null for none (docs/protocol.md#trust-bundle).
+ */
+export const replaceTrustBundle = operation({
+  name: 'replaceTrustBundle',
+  demands: 'admin.enroll',
+  action: 'ca.bundle_replaced',
+  twoPersonKind: 'trust',
+  object: principalByParams(AGENT),
+  summary: 'Replaces the trust bundle of an agent that is identified by its SPIFFE id.',
+  takes: {
+    params: idParams,
+    body: z.strictObject({ trust_bundle_pem: givenPem.nullable(), grace_hours: graceHours.optional() }),
+  },
+  output: trustedCas,
+  status: 200,
+  conditional: true,
+  revised: true,
+  reasons: ['not_found', 'conflict', 'precondition_failed', 'audit_unavailable', ...CERTIFICATE_REASONS],
+  run: async (context, { params: { id }, body, ifMatch }, caller) => {
+    const { database } = context
+    const { trust_bundle_pem: given, grace_hours: hours } = body
+    const bundlePem = given === null ? null : await trustBundleOf(given, caller.at)
+    const digests = await digestsOf(bundlePem)
+    const until = graceUntil(context, caller.at, hours)
+    const find = async () => {
+      const record = await principalOf(context, AGENT, id)
+      checkIfMatch(ifMatch, record)
+      return { known: await spiffeAgent(context, record), subject: record.principal_ref }
+    }
+    await serializedByPrincipal(context, AGENT, id, () =>
+      retryIfOvertaken(find, async ({ known, subject }) => {
+        if (bundlePem === null && (await trustedCasOf(database, id)).length === 0) throw noCaLeft()
+        const replaced = known.bundlePem === bundlePem ? null : known.bundlePem
+        const ends = replaced === null || until === null ? null : new Date(until).toISOString()
+        await commitChange(context, caller, {
+          action: 'ca.bundle_replaced',
+          detail: {
+            subject,
+            digests,
+            previous: await digestsOf(known.bundlePem),
+            previous_valid_until: ends,
+          },
+          statements: [
+            replaceSpiffeBundle(database, {
+              id,
+              revision: known.revision,
+              bundlePem,
+              previous: until === null ? [] : previousBundles(known, { replaced, ends, at: caller.at }),
+              ...changeAuthor(caller),
+            }),
+          ],
+        })
+      }),
+    )
+    const { revision } = await principalOf(context, AGENT, id)
+    return { value: await trustedCasView(context, id, caller.at), revision }
+  },
+})
+
+/** Returns those that are honoured from now on: as many of the newest as there is room for. */
+function previousBundles(
+  known: { readonly previousBundles: () => readonly PreviousBundle[] },
+  {
+    replaced,
+    ends,
+    at,
+  }: { readonly replaced: string | null; readonly ends: string | null; readonly at: number },
+): readonly PreviousBundle[] {
+  const newest: readonly PreviousBundle[] = replaced === null || ends === null ? [] : [[replaced, ends]]
+  const all = [...newest, ...known.previousBundles().filter(([, until]) => at < Date.parse(until))]
+  const isWithin = (count: number): boolean =>
+    all.slice(0, count).reduce((length, [pem]) => length + pem.length, 0) <= MAX_PREVIOUS_PEM
+  return all.slice(0, MAX_PREVIOUS_BUNDLES).filter((_, index) => isWithin(index + 1))
 }
 
-async function spiffeAgent(
+const noCaLeft = () =>
+  new Refusal('conflict', {
+    message: 'No attached CA vouches for this agent: without its bundle nobody could call as it.',
+  })
+
+const knownCas = async (pem: string | null) =>
+  pem === null ? [] : await certificateThread.ask('knownCaCertificates', pem)
+
+const digestsOf = async (pem: string | null): Promise<readonly string[]> =>
+  (await knownCas(pem)).map(({ digest: one }) => one)
+
+const ownCasOf = async (pem: string | null) =>
+  (await knownCas(pem)).map(({ digest: one, subject, notAfter }) => ({
+    digest: one,
+    subject,
+    not_after: new Date(notAfter).toISOString(),
+  }))
+
+async function trustedCasView(context: AdminContext, id: string, at: number) {
+  const { database } = context
+  const known = await findSpiffeAgent(context, await principalOf(context, AGENT, id))
+  const previous = (known?.previousBundles() ?? []).filter(([, until]) => at < Date.parse(until))
+  return {
+    own_bundle: (known?.bundlePem ?? null) !== null,
+    bundle: await ownCasOf(known?.bundlePem ?? null),
+    previous_bundles: await Promise.all(
+      previous.map(async ([pem, until]) => ({ valid_until: until, cas: await ownCasOf(pem) })),
+    ),
+    cas: await trustedCasOf(database, id),
+  }
+}
+
+async function findSpiffeAgent(
   { database }: AdminContext,
   { principal_id: id, spiffe_id: spiffeId }: PrincipalRecord,
 ) {
@@ -174,14 +293,10 @@ async function spiffeAgent(
   return found?.principal_id === id ? found : undefined
 }
 
-async function checkRestsOnAttached(context: AdminContext, record: PrincipalRecord): Promise<void> {
-  const known = await spiffeAgent(context, record)
+async function spiffeAgent(context: AdminContext, record: PrincipalRecord) {
+  const known = await findSpiffeAgent(context, record)
   if (!known) throw new Refusal('conflict', { message: 'This agent is not identified by a SPIFFE id.' })
-  if (known.bundlePem === null) return
-  throw new Refusal('conflict', {
-    message:
-      'This agent relies on the CAs that its enrollment named. To change them, deactivate it and enroll it again.',
-  })
+  return known
 }
 
 /** Refuses with `body_unprocessable` each field that names no attached CA of the kind `spiffe`. */

@@ -1,7 +1,8 @@
 import type { AdministrationFacts } from '../../../plugins/operators/operator.ts'
 import { OPERATIONS } from '../../admin/http/operations.ts'
 import { perform } from '../../admin/operation/operation.ts'
-import { type FormSubmission, formHandler } from '../frame/acting.ts'
+import type { TrustedCasView } from '../../admin/principals/trusted-cas.ts'
+import { type FormSubmission, formHandler, inputById } from '../frame/acting.ts'
 import type { DashboardContext } from '../frame/dashboard.ts'
 import {
   button,
@@ -22,13 +23,10 @@ const { agents, cas } = OPERATIONS
 /** The CAs that vouch for an agent that is known by its SPIFFE id, and the form for another one. */
 export async function trustedCasCard(
   { context }: DashboardContext,
-  id: string,
+  { id, revision }: { readonly id: string; readonly revision: number },
   facts: AdministrationFacts,
 ): Promise<HtmlFragment> {
   const { value } = await perform(agents.listTrustedCas, context, { params: { id } }, facts)
-  const heading = html`<h2>CAs that vouch for it</h2>`
-  if (value.own_bundle)
-    return html`<section class="card">${heading}<p>Only those that its enrollment named. To replace them, deactivate it and enroll it again.</p></section>`
   const path = `${pathOf('agents', id)}/trusted-cas`
   const rows = value.cas.map(
     (ca) =>
@@ -38,12 +36,32 @@ export async function trustedCasCard(
   const others = attached.filter(
     ({ kind, digest }) => kind === 'spiffe' && value.cas.every((ca) => ca.digest !== digest),
   )
-  return html`<section class="card">${heading}<p>An SVID with its SPIFFE id is this agent if it chains to one of these.</p>${dataTable(
+  return html`<section class="card"><h2>CAs that vouch for it</h2>${bundleOf(value, facts.at)}<p>An SVID with its SPIFFE id is this agent if it chains to one of ${value.own_bundle ? 'its own CAs, or of these attached ones' : 'these attached CAs'}.</p>${dataTable(
     ['Subject', 'Ends', 'Since', 'Digest', ''],
     rows,
-    html`<p>None: nobody can call as this agent.</p>`,
-  )}${others.length === 0 || !hasCapability(facts, 'admin.enroll') ? EMPTY_HTML : trustForm(path, others, facts)}</section>`
+    value.own_bundle
+      ? html`<p>No attached CA vouches for it.</p>`
+      : html`<p>None: nobody can call as this agent.</p>`,
+  )}${others.length === 0 || !hasCapability(facts, 'admin.enroll') ? EMPTY_HTML : trustForm(path, others, facts)}${hasCapability(facts, 'admin.enroll') ? bundleForm(id, revision, facts) : EMPTY_HTML}</section>`
 }
+
+/** The CAs of its own, and those before them that are still honoured. */
+function bundleOf({ own_bundle: isOwn, bundle, previous_bundles: previous }: TrustedCasView, at: number) {
+  const rows = [
+    ...bundle.map((ca) => ownCaRow(ca, at, html``)),
+    ...previous.flatMap(({ cas: replaced, valid_until: until }) =>
+      replaced.map((ca) => ownCaRow(ca, at, html`replaced; honoured until ${relativeTime(until, at)}`)),
+    ),
+  ]
+  if (!isOwn && rows.length === 0) return EMPTY_HTML
+  return html`<h3>Its own trust bundle</h3>${dataTable(['Subject', 'Ends', 'Digest', ''], rows, EMPTY_HTML)}<h3>Attached CAs</h3>`
+}
+
+const ownCaRow = (ca: TrustedCasView['bundle'][number], at: number, state: HtmlFragment): HtmlFragment =>
+  html`<tr><td>${ca.subject}</td><td>${relativeTime(ca.not_after, at)}</td><td>${copyableCode(ca.digest)}</td><td>${state}</td></tr>`
+
+const bundleForm = (id: string, revision: number, { session }: AdministrationFacts): HtmlFragment =>
+  html`<form method="post" action="${pathOf('agents', id)}/trust-bundle">${csrf(session)}<input type="hidden" name="if_match" value="${`"${revision}"`}"><label>Replace its trust bundle: all CAs of its trust domain, in PEM <textarea name="trust_bundle_pem" rows="6" required spellcheck="false"></textarea></label><label>Honour the bundle before for, in hours <input name="grace_hours" inputmode="decimal" placeholder="as configured"></label><p class="hint">Whoever holds the key of one of these CAs can call as this agent. 0 hours ends the bundle before at once.</p><button>Replace</button></form>`
 
 const trustForm = (
   path: string,
@@ -56,7 +74,7 @@ const trustForm = (
     ),
   )}</select></label><p class="hint">Whoever holds the key of that CA can then call as this agent.</p><button>Vouch</button></form>`
 
-/** POST /proxy/agents/{id}/trusted-cas, and …/{digest}/withdraw. */
+/** POST /proxy/agents/{id}/trusted-cas, …/trusted-cas/{digest}/withdraw and …/trust-bundle. */
 export const trustedCasForms = (dashboard: DashboardContext) => {
   const to = ({ params }: FormSubmission): string => pathOf('agents', params.id ?? '')
   return {
@@ -72,6 +90,20 @@ export const trustedCasForms = (dashboard: DashboardContext) => {
       given: ({ params }) => ({ params: { id: params.id ?? '', digest: params.digest ?? '' } }),
       to,
       notice: 'distrusted',
+    }),
+    bundle: formHandler(dashboard, agents.replaceTrustBundle, {
+      given: (facts) => {
+        const hours = facts.form.get('grace_hours')?.trim() ?? ''
+        return {
+          ...inputById(facts),
+          body: {
+            trust_bundle_pem: facts.form.get('trust_bundle_pem') ?? '',
+            ...(hours !== '' && { grace_hours: Number(hours) }),
+          },
+        }
+      },
+      to,
+      notice: 'bundle_replaced',
     }),
   }
 }

@@ -34,6 +34,14 @@ await t.test('H7 the pages say which CA vouches for whom, and replace one withou
   t.equal(await send(`/proxy/pki/${first}/detach`), '/proxy/pki?notice=detached')
   t.equal(await send(`/proxy/pki/${second}/detach`, { lock_out: 'true' }), '/proxy/pki?notice=detached')
   t.match(await text(agent), 'None: nobody can call as this agent.')
+  t.match(await text(agent), 'Replace its trust bundle')
+  const bundle = `${agent}/trust-bundle`
+  t.equal(await send(bundle, { trust_bundle_pem: next.caPem }), `${agent}?notice=bundle_replaced`)
+  t.match(await text(agent), 'Its own trust bundle')
+  t.equal((await jar.send(bundle, { csrf, trust_bundle_pem: 'no' })).status, 422)
+  const last = { trust_bundle_pem: old.caPem, grace_hours: '2' }
+  t.equal(await send(bundle, last), `${agent}?notice=bundle_replaced`)
+  t.match(await text(agent), 'replaced; honoured until')
   const [row] = await gateway.rows({ action: 'ca.detached', order: 'desc' })
   t.equal(row?.detail.locked_out, 1)
 })

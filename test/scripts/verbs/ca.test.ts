@@ -39,16 +39,22 @@ await t.test(
     })
     t.match(await ca('trust', second, 'acme::bot'), { code: 0, out: `${second} vouches for acme::bot\n` })
     t.match(await ca('detach', first), { code: 0, out: `${first} is detached\n` })
+    t.match(await ca('bundle', join(folder, '0.pem'), 'acme::bot', '--grace-hours', '1'), {
+      code: 0,
+      out: 'the trust bundle of acme::bot is replaced\n',
+    })
     t.match(await ca('detach', second, '--lock-out'), { code: 0 })
     for (const args of [
       ['attach', 'x.pem'],
       ['trust', 'ab'],
       ['trust', 'ab', 'acme::bot', '--agents-of', 'cd'],
       ['detach'],
+      ['bundle', 'x.pem'],
+      ['bundle', 'x.pem', 'acme::bot', '--grace-hours', '721'],
     ])
       t.match(
         await ca(...args),
-        { code: 1, err: /give the file and its kind|name the (CA|agents)/ },
+        { code: 1, err: /give the file and its kind|name the (CA|agents)|from 0 to 720/ },
         args.join(' '),
       )
     t.match(await ca('detach', 'ff'), { code: 1, err: /no attached CA has a digest that begins with ff/ })

@@ -90,6 +90,9 @@ const OF_PRINCIPALS: Readonly<Record<string, Making<[climbing: Climbing, noun: N
 
 /** All others, by their names. */
 const OTHERS: Readonly<Record<string, Making<[climbing: Climbing]>>> = {
+  replaceTrustBundle: ({ pay, evil }) => [
+    { params: { id: pay }, body: { trust_bundle_pem: evil.caPem, grace_hours: 0 } },
+  ],
   trustCaForAgent: ({ pay, evilDigest }) => [{ params: { id: pay }, body: { digest: evilDigest } }],
   distrustCaForAgent: ({ pay, honestDigest }) => [{ params: { id: pay, digest: honestDigest } }],
   trustCaAs: async ({ evilDigest, honestDigest, pay, machine }) => {

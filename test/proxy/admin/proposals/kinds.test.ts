@@ -31,6 +31,7 @@ await t.test(
       'attachCas',
       'detachCa',
       'distrustCaForAgent',
+      'replaceTrustBundle',
       'setOrganisation',
       'trustCaAs',
       'trustCaForAgent',
