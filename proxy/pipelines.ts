@@ -16,7 +16,7 @@ import {
 import { operatorReader, proofReader } from '../plugins/operators/proof-reader.ts'
 import { type BrowserSessions, sessionDoor } from '../plugins/operators/sessions.ts'
 import { requireSession } from '../plugins/operators/signed-in.ts'
-import { origin } from '../plugins/origin/origin.ts'
+import { origin, pagesOf } from '../plugins/origin/origin.ts'
 import type { PinnedCaller } from '../plugins/pin/pin.ts'
 import { type Arrival, Pipeline, type Plugin } from '../plugins/plugin.ts'
 import { metricsReader } from '../plugins/secrets/metrics-token.ts'
@@ -232,6 +232,8 @@ function mcpPipelines(dependencies: PipelineDependencies, { proof }: CallerQuest
   const door = mcpResourceLookup(mcp.registry)
   const resourcePath = mcpResourcePath(mcp.sessions)
   return {
+    pages,
+    listedPages: pagesOf(configuration.mcp.allowed_origins),
     read: pages
       .pass(pin)
       .pass(proof)

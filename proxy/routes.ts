@@ -5,7 +5,7 @@ import { type Router, router } from './http/arrival.ts'
 import { onSurface, type Route } from './http/route.ts'
 import { metricsRoutes, publicRoutes } from './http/routes.ts'
 import { llmRoutes } from './llm/routes.ts'
-import { mcpRoutes } from './mcp/routes.ts'
+import { forPages, mcpRoutes } from './mcp/routes.ts'
 import { openapiRoutes } from './openapi/routes.ts'
 import { signInRoutes } from './operators/routes.ts'
 import type { GatewayPipelines } from './pipelines.ts'
@@ -28,10 +28,15 @@ export interface GatewayRouters {
 export function routers(p: GatewayPipelines, h: RouteHandlers, adminApart: boolean): GatewayRouters {
   const { recorders } = h
   const proofs = onSurface('audit', proofRoutes(p.proofs, h.proofs, recorders))
-  const auth = onSurface('auth', authRoutes(p.auth, h.auth, recorders))
+  const { pages, listedPages } = p.mcp
+  const { metadata = [], others = [] } = Object.groupBy(authRoutes(p.auth, h.auth, recorders), ({ path }) =>
+    path.startsWith('/.well-known/') ? 'metadata' : 'others',
+  )
+  // Whoever is refused at the MCP doors is told to read the metadata.
+  const auth = onSurface('auth', [...others, ...forPages(metadata, listedPages, p.anyone)])
   const runtime = [
     ...onSurface('llm', llmRoutes(p.llm, h.llm, recorders)),
-    ...onSurface('mcp', mcpRoutes(p.mcp, h.mcp, recorders)),
+    ...onSurface('mcp', forPages(mcpRoutes(p.mcp, h.mcp, recorders), listedPages, pages)),
     ...auth,
     ...proofs,
   ]

@@ -121,9 +121,13 @@ const MCP_MAY_IMPORT: RoomImports = {
     ...['mcp/refusal.ts', 'http'],
   ],
   'options.ts': ['mcp/http-get'],
+  'pages.ts': ['http'],
   'refusal.ts': ['mcp/protocol', 'http'],
   'route-docs.ts': ['mcp/refusal.ts', 'http'],
-  'routes.ts': ['mcp/gate', 'mcp/handlers', 'mcp/protocol', 'mcp/refusal.ts', 'mcp/route-docs.ts', 'http'],
+  'routes.ts': [
+    ...['mcp/gate', 'mcp/handlers', 'mcp/protocol', 'mcp/pages.ts', 'mcp/refusal.ts', 'mcp/route-docs.ts'],
+    'http',
+  ],
   'mcp.ts': ['mcp/state', 'mcp/upstream', 'mcp/options.ts', 'egress'],
 }
 

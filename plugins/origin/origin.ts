@@ -14,7 +14,7 @@ export function origin(
   baseUrls: () => readonly string[],
   allowed: readonly string[] = [],
 ): Plugin<Arrival, object> {
-  const others = new Set(allowed.map((url) => new URL(url).origin))
+  const others = pagesOf(allowed)
   return {
     name: 'origin',
     admit: ({ headers: { origin: page, 'sec-fetch-site': site } }) => {
@@ -25,6 +25,10 @@ export function origin(
     },
   }
 }
+
+/** The pages of other sites that may call, as browsers write their `Origin`. */
+export const pagesOf = (allowed: readonly string[]): ReadonlySet<string> =>
+  new Set(allowed.map((url) => new URL(url).origin))
 
 // Compared by host and port alone: nothing but this service listens there, whatever scheme a page names.
 function isOurs(page: string, baseUrls: readonly string[]): boolean {

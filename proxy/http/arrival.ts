@@ -61,7 +61,7 @@ export function router(routes: readonly Route[]): Router {
     // RFC 9110 §9.1: wherever GET is. The answer is sent without its body.
     const named = method === 'HEAD' ? 'GET' : method
     for (const { pattern, params } of found) {
-      const route = pattern.methods.get(named)
+      const route = pattern.methods.get(named) ?? pattern.methods.get('OTHER')
       if (route) return { route, params }
     }
     if (found.length > 0) throw methodNotAllowed(found)

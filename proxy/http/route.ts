@@ -66,7 +66,8 @@ export type OnAllowed = (ask: AskCallAgain, principalId: string | null) => void
  * stands for one variable segment.
  */
 export interface BareRoute {
-  readonly method: 'GET' | 'POST' | 'PATCH' | 'PUT' | 'DELETE'
+  /** `OTHER`: whatever no other route of the path serves. */
+  readonly method: 'GET' | 'POST' | 'PATCH' | 'PUT' | 'DELETE' | 'OTHER'
   readonly path: string
   readonly answer: (arrival: Arrival, onAllowed: OnAllowed) => Promise<RouteAnswer>
   /** The description in `/openapi.json`. */

@@ -34,10 +34,16 @@ export const mcpOptions = z.strictObject({
         'those whose capability it holds. Default bound.',
     ),
   allowed_origins: z
-    .array(z.string().regex(/^https?:\/\/[^/\s]+$/, 'must be an origin, such as https://app.example.com'))
+    .array(
+      z
+        .string()
+        .regex(/^https?:\/\/[^\s/?#@*\\]+$/, 'must be one origin in full, such as https://app.example.com')
+        .refine((url) => URL.canParse(url), 'is no origin'),
+    )
     .default([])
     .describe(
-      'Origins of browser applications that may call, in addition to those of MCP_PROXY_PUBLIC_URLS. Default none.',
+      'Origins of browser applications that may call and read the answers, in addition to those of ' +
+        'MCP_PROXY_PUBLIC_URLS. Each in full: scheme, host and port; no *. Default none.',
     ),
   connect_timeout_ms: milliseconds(5_000, 60_000, 'How long connecting to an MCP server may take.'),
   answer_timeout_ms: milliseconds(

@@ -14,6 +14,7 @@ import {
 import { mcpRecorder } from './gate/endpoint.ts'
 import type { mcpHandler } from './handlers/dispatch.ts'
 import type { endCallerSession, handshakeHandler } from './handlers/handshake.ts'
+import { otherMethod, readableRoute } from './pages.ts'
 import { branchOnHandshake } from './protocol/message.ts'
 import { type MetadataUrl, refuseMcp } from './refusal.ts'
 import { MESSAGE, RESOURCE_MESSAGE, RESOURCE_SESSION_END, SESSION_END } from './route-docs.ts'
@@ -73,5 +74,23 @@ export function mcpRoutes<
       withRouteDoc(message(path), RESOURCE_MESSAGE),
       withRouteDoc(end(path), RESOURCE_SESSION_END),
     ]),
+  ]
+}
+
+/**
+ * Lets `pages` read the answers of routes, and answers what their browsers ask before they call: without a
+ * certificate, which no browser shows then. `doors`: the questions that such a request must pass all the
+ * same. Without pages the routes stay as they are.
+ */
+export function forPages(
+  routes: readonly BareRoute[],
+  pages: ReadonlySet<string>,
+  doors: Pipeline<Arrival>,
+): readonly BareRoute[] {
+  if (pages.size === 0) return routes
+  const paths = Map.groupBy(routes, ({ path }) => path)
+  return [
+    ...routes.map((route) => readableRoute(route, pages)),
+    ...[...paths].map(([path, served]) => openRoute('OTHER', path, doors, otherMethod(served, pages))),
   ]
 }

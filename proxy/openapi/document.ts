@@ -46,7 +46,7 @@ export async function openapi(routes: readonly Route[]): Promise<OpenApiNode> {
   const paths: Record<string, Record<string, unknown>> = {}
   const named = new Map<RouteDoc, string[]>()
   for (const { method, path, surface, doc } of routes) {
-    if (!doc && isPage(path)) continue
+    if (method === 'OTHER' || (!doc && isPage(path))) continue
     if (!doc) throw new Error(`${method} ${path} has no doc`)
     if (paths[path]?.[method.toLowerCase()]) continue
     await nextTurn()

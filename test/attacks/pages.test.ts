@@ -2,11 +2,12 @@ import { connect } from 'node:net'
 import { text } from 'node:stream/consumers'
 import t, { type Test } from 'tap'
 import { Agent, fetch as undiciFetch } from 'undici'
+import { mcpOptions } from '../../proxy/mcp/options.ts'
 import { readIdentity } from '../../scripts/client/identity/identity.ts'
 import { startSidecar } from '../../scripts/client/sidecar.ts'
 import { clientSession } from '../../scripts/client/signing/session.ts'
 import { arrivals, identityDirectory } from '../support/clients/identity.ts'
-import { CHAT, type TestGateway, testGateway } from '../support/gateway.ts'
+import { type Answered, CHAT, type TestGateway, testGateway } from '../support/gateway.ts'
 import { mcpStage } from '../support/mcp/stage.ts'
 import { statuses } from '../support/raw.ts'
 
@@ -113,14 +114,191 @@ await t.test('D1 who is refused so is counted, and makes no row of its own', asy
   t.match(counted, [{ principal_id: null, detail: { count: 2 } }])
 })
 
+const PAGE = 'https://app.example.com'
+const LIST = { jsonrpc: '2.0', id: 1, method: 'tools/list' }
+const listing = (...origins: readonly string[]) => ({
+  files: { '60-mcp.yaml': `plugin: mcp\nallowed_origins: ${JSON.stringify(origins)}\n` },
+})
+const DOORS = ['/v1/mcp', '/v1/mcp/files', '/v1/files/mcp']
+const METADATA = ['/.well-known/oauth-authorization-server', '/.well-known/oauth-protected-resource/v1/mcp']
+
+/** What a browser asks before a page may call: without a certificate. */
+const question = (page: string, method = 'POST', names = 'content-type,mcp-protocol-version') => ({
+  origin: page,
+  'sec-fetch-site': 'cross-site',
+  'sec-fetch-mode': 'cors',
+  'access-control-request-method': method,
+  'access-control-request-headers': names,
+})
+
+const corsOf = ({ headers }: Pick<Answered, 'headers'>) =>
+  Object.keys(headers).filter((name) => name.startsWith('access-control-'))
+
+/** Pages that are none of those in the list, however close they come. */
+const STRANGERS = [
+  'null',
+  '',
+  '*',
+  'http://app.example.com',
+  'https://app.example.com:8443',
+  'https://app.example.com:443',
+  'https://APP.example.com',
+  'https://app.example.com.evil.example',
+  'https://evil-app.example.com',
+  'https://sub.app.example.com',
+  'https://app.example.com/',
+  'https://app.example.com@evil.example',
+  'https://app.example.com, https://evil.example',
+]
+
 await t.test('D1 a page that the operator allows for MCP reaches MCP, and nothing else', async (t) => {
-  const page = 'https://app.example.com'
-  const stage = await mcpStage(t, { files: { '60-mcp.yaml': `plugin: mcp\nallowed_origins: [${page}]\n` } })
+  const stage = await mcpStage(t, listing('https://APP.example.com:443'))
   const bot = await stage.enroll('bot', ['llm.chat', 'mcp.tools.list'])
-  const headers = { origin: page, 'sec-fetch-site': 'cross-site' }
-  const body = { jsonrpc: '2.0', id: 1, method: 'tools/list' }
-  t.equal((await stage.call(bot, 'POST', '/v1/mcp', { body, headers })).status, 200)
-  t.equal((await stage.call(bot, 'POST', '/v1/chat/completions', { body: CHAT, headers })).status, 403)
+  const headers = { origin: PAGE, 'sec-fetch-site': 'cross-site' }
+  const readable = {
+    'access-control-allow-origin': PAGE,
+    'access-control-allow-credentials': 'true',
+    'access-control-expose-headers':
+      /\bdpop-nonce\b.*\bmcp-session-id\b.*\bretry-after\b.*\bwww-authenticate\b/,
+    vary: 'Origin',
+  }
+  t.match(await stage.call(bot, 'POST', '/v1/mcp', { body: LIST, headers }), {
+    status: 200,
+    headers: readable,
+  })
+  for (const [door, who, method, body, status] of [
+    ['/v1/mcp', null, 'POST', LIST, 401],
+    ['/v1/mcp', bot, 'POST', '{', 400],
+    ['/v1/mcp', bot, 'GET', undefined, 405],
+    ['/v1/mcp', bot, 'HEAD', undefined, 405],
+    ['/v1/mcp/files', bot, 'DELETE', undefined, 405],
+    ['/v1/files/mcp', null, 'DELETE', undefined, 401],
+    ...METADATA.map((path) => [path, null, 'GET', undefined, 200] as const),
+  ] as const) {
+    const answer = await stage.call(who, method, door, { headers, ...(body !== undefined && { body }) })
+    t.match(answer, { status, headers: readable }, `${method} ${door}: a refusal is readable too`)
+  }
+  for (const [method, path, body] of ROUTES.filter(([, path]) => !DOORS.includes(path))) {
+    const answer = await stage.call(bot, method, path, { headers, ...(body !== undefined && { body }) })
+    t.match(answer, { status: 403, json: { reason: 'origin_not_allowed' } }, path)
+    t.same(corsOf(answer), [])
+    t.same(corsOf(await stage.call(null, 'OPTIONS', path, { headers: question(PAGE) })), [], path)
+  }
+  t.same(
+    corsOf(await stage.call(bot, 'POST', '/v1/mcp', { body: LIST })),
+    [],
+    'who is no page is told nothing',
+  )
+})
+
+await t.test(
+  'D1 what a browser asks before is answered without a certificate, to listed pages',
+  async (t) => {
+    const stage = await mcpStage(t, listing(PAGE))
+    const asked = (door: string, headers: Record<string, string>) =>
+      stage.call(null, 'OPTIONS', door, { headers })
+    for (const door of [...DOORS, ...METADATA]) {
+      const answer = await asked(door, question(PAGE))
+      t.match(answer, {
+        status: 204,
+        text: '',
+        headers: {
+          'access-control-allow-origin': PAGE,
+          'access-control-allow-credentials': 'true',
+          'access-control-allow-methods': DOORS.includes(door) ? 'POST, DELETE' : 'GET, HEAD',
+          'access-control-max-age': '600',
+          'access-control-allow-private-network': undefined,
+          vary: /^Origin, /,
+        },
+      })
+      const names = String(answer.headers['access-control-allow-headers']).split(', ')
+      for (const name of [
+        ...['accept', 'authorization', 'content-type', 'dpop', 'last-event-id', 'mcp-method', 'mcp-name'],
+        ...['mcp-protocol-version', 'mcp-session-id'],
+      ])
+        t.ok(names.includes(name), name)
+      for (const name of ['*', 'cookie', 'x-admin-secret']) t.notOk(names.includes(name), name)
+    }
+    const [own, near] = ['Mcp-Param-Region', 'x-admin-secret, mcp-param-\tx, mcp-param-, x-mcp-param-y']
+    const echoed = await asked('/v1/mcp', question(PAGE, 'POST', `content-type, ${own}, ${near}`))
+    t.match(echoed.headers['access-control-allow-headers'], /, x-request-id, mcp-param-region$/)
+    const many = Array.from({ length: 1000 }, (_, n) => `mcp-param-${n}`).join(',')
+    const bounded = await asked('/v1/mcp', question(PAGE, 'POST', many))
+    t.ok((bounded.headers['access-control-allow-headers'] ?? '').length < 2000)
+    const near2 = await asked('/v1/mcp', {
+      ...question(PAGE),
+      'access-control-request-private-network': 'true',
+    })
+    t.equal(near2.headers['access-control-allow-private-network'], 'true')
+  },
+)
+
+await t.test('D1 a page that only looks like a listed one is refused, and told nothing', async (t) => {
+  const stage = await mcpStage(t, listing(PAGE, 'http://127.0.0.1:6274'))
+  const bot = await stage.enroll('bot', ['mcp.tools.list'])
+  for (const page of [...STRANGERS, 'http://localhost:6274', 'http://127.0.0.1:62740']) {
+    for (const door of DOORS) {
+      const preflight = await stage.call(null, 'OPTIONS', door, { headers: question(page) })
+      t.match(preflight, { status: 403, json: { reason: 'origin_not_allowed' } }, `${page} asks at ${door}`)
+      t.same(corsOf(preflight), [])
+      // What a browser sends without asking.
+      const simple = { origin: page, 'content-type': 'text/plain', 'sec-fetch-site': 'cross-site' }
+      for (const [method, body] of [
+        ['POST', JSON.stringify(LIST)],
+        ['GET', undefined],
+      ] as const) {
+        const answer = await stage.call(bot, method, door, {
+          headers: simple,
+          ...(body !== undefined && { body }),
+        })
+        t.match(answer, { status: 403, json: { reason: 'origin_not_allowed' } }, `${page} at ${door}`)
+        t.same(corsOf(answer), [])
+      }
+    }
+    for (const path of METADATA) {
+      t.same(corsOf(await stage.call(null, 'GET', path, { headers: { origin: page } })), [])
+      t.match(await stage.call(null, 'OPTIONS', path, { headers: question(page) }), { status: 405 })
+    }
+  }
+  const plain = await stage.call(null, 'OPTIONS', '/v1/mcp')
+  t.match(
+    plain,
+    { status: 405, headers: { allow: 'POST, DELETE' } },
+    'who is no page asks in vain, as before',
+  )
+})
+
+t.test('D1 what can be no page is refused in the file, and not listed in vain', (t) => {
+  for (const origin of [
+    ...['*', 'https://*', 'https://*.example.com', 'null', '', 'app.example.com', 'HTTPS://app.example.com'],
+    ...[
+      'https://app.example.com/',
+      'https://app.example.com/app',
+      'https://app.example.com?x',
+      'https://a#b',
+    ],
+    ...[
+      'https://user@app.example.com',
+      'https://',
+      'https://a:99999',
+      'https://a b',
+      'file:///page',
+      'chrome-extension://a',
+    ],
+  ])
+    t.notOk(mcpOptions.safeParse({ allowed_origins: [origin] }).success, origin)
+  for (const origin of [PAGE, 'http://localhost:6274', 'https://[::1]:8443', 'https://MÜNCHEN.example:443'])
+    t.ok(mcpOptions.safeParse({ allowed_origins: [origin] }).success, origin)
+  t.end()
+})
+
+await t.test('D1 without a list no page is answered, and OPTIONS is no method', async (t) => {
+  const gateway = await testGateway(t)
+  for (const path of [...DOORS, ...METADATA]) {
+    const answer = await gateway.call(null, 'OPTIONS', path, { headers: question(PAGE) })
+    t.match(answer, { status: 405, headers: { allow: /^(POST, DELETE|GET, HEAD)$/ } })
+    t.same(corsOf(answer), [])
+  }
 })
 
 async function sidecarOf(t: Test, gateway: TestGateway): Promise<{ url: string; port: number }> {
