@@ -15,9 +15,13 @@ export interface Installed {
 }
 
 // Several hundred megabytes each, which nobody should have to download who does not want to test them: the
-// versions that the tests were written with. One command for both, since npm takes away what an earlier one
-// had brought without saving it.
-const VERSIONS = { '@anthropic-ai/claude-code': '2.1.329', '@openai/codex': '0.169.0' }
+// versions that the tests were written with. One command for all, since npm takes away what an earlier one
+// had brought without saving it. The older Codex sends a header whose name has an underscore.
+const VERSIONS = {
+  '@anthropic-ai/claude-code': '2.1.332',
+  '@openai/codex': '0.171.0',
+  'codex-0.121': 'npm:@openai/codex@0.121.0',
+}
 const INSTALL = ['npm i --no-save', ...Object.entries(VERSIONS).map((pair) => pair.join('@'))].join(' ')
 
 /** Looks for a program among the installed packages. `entry`: its path there. */
