@@ -1,8 +1,14 @@
-import { createPublicKey, type KeyObject, verify } from 'node:crypto'
+import { createPublicKey, type KeyObject } from 'node:crypto'
 import { CertificationRequest, Extensions, type GeneralName } from 'pkijs'
 import { CertificateError } from '../certificate-error.ts'
 import { type CertificateClaims, claimsOf, claimsToBeCa } from '../x509/chain-link.ts'
-import { isStrong, SIGNATURE_ALGORITHMS, STRONG_KEY } from '../x509/strength.ts'
+import {
+  isSignatureBy,
+  isStrong,
+  STRONG_KEY,
+  STRONG_SIGNATURE,
+  signatureAlgorithmOf,
+} from '../x509/strength.ts'
 import { decodeAsn1, type ExtensionHolder, OID } from '../x509/x509.ts'
 import { isSoleUri } from './spiffe-id.ts'
 
@@ -76,7 +82,8 @@ function requestOf(pem: string): CertificationRequest {
 function publicKeyOf({ subjectPublicKeyInfo }: CertificationRequest): KeyObject {
   const spki = Buffer.from(subjectPublicKeyInfo.toSchema().toBER())
   const key = createPublicKey({ key: spki, format: 'der', type: 'spki' })
-  if (!isStrong(key))
+  // One that is bound to RSASSA-PSS has no plain form.
+  if (!isStrong(key) || key.asymmetricKeyType === 'rsa-pss')
     throw new CertificateError('key_too_weak', `The key of the request is not ${STRONG_KEY}.`)
   // Rebuilt from its numbers: a curve spelled out instead of named, a compressed point or odd parameters
   // would otherwise stand in a certificate of ours, and not every verifier reads them alike.
@@ -89,18 +96,12 @@ function publicKeyOf({ subjectPublicKeyInfo }: CertificationRequest): KeyObject 
 }
 
 function checkSignature(request: CertificationRequest, publicKey: KeyObject): void {
-  const algorithm = SIGNATURE_ALGORITHMS.get(request.signatureAlgorithm.algorithmId)
-  if (!algorithm) {
-    throw new CertificateError(
-      'signature_too_weak',
-      'The request is not signed with ECDSA or RSA and SHA-256 or better.',
-    )
-  }
+  const algorithm = signatureAlgorithmOf(request.signatureAlgorithm)
+  if (!algorithm)
+    throw new CertificateError('signature_too_weak', `The request is not signed with ${STRONG_SIGNATURE}.`)
   const { valueHexView: signature, unusedBits } = request.signatureValue.valueBlock
   if (unusedBits !== 0) throw new Error('a signature is made of whole bytes')
-  const proven =
-    algorithm.keyType === publicKey.asymmetricKeyType &&
-    verify(algorithm.digest, request.tbsView, publicKey, signature)
+  const proven = isSignatureBy(publicKey, algorithm, request.tbsView, signature)
   if (proven) return
   throw new CertificateError(
     'signature_invalid',

@@ -25,21 +25,26 @@ export function readPrivateKey(pem: string): KeyObject {
 }
 
 /**
- * Tells whether a private key is the certificate's: it signs, and the certificate's public key verifies. EC
- * and RSA only. Comparing the public halves is not enough: OpenSSL believes the one that a key's file states
+ * Tells whether a private key is the certificate's: it signs, and the certificate's public key verifies. EC,
+ * RSA and Ed25519 only. Comparing the public halves is not enough: OpenSSL believes the one that a key's file states
  * next to its secret.
  */
 export function isKeyOf(certificate: X509Certificate, key: KeyObject): boolean {
   if (!certificate.checkPrivateKey(key)) return false
   const challenge = randomBytes(32)
   try {
-    return verify('sha256', challenge, certificate.publicKey, sign('sha256', challenge, key))
+    const digest = digestFor(certificate.publicKey)
+    return verify(digest, challenge, certificate.publicKey, sign(digest, challenge, key))
   } catch (error) {
     // A key whose numbers do not fit together cannot sign at all.
     if (error instanceof Error) return false
     throw error
   }
 }
+
+/** Ed25519 has a digest of its own, and a key for RSASSA-PSS may name one. */
+const digestFor = ({ asymmetricKeyType, asymmetricKeyDetails }: KeyObject): string | null =>
+  asymmetricKeyType === 'ed25519' ? null : (asymmetricKeyDetails?.hashAlgorithm ?? 'sha256')
 
 /** A certificate that may be pinned. */
 export interface EnrolledCertificate {

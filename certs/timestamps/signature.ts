@@ -132,9 +132,9 @@ function checkSignature(signer: SignerInfo, { publicKey }: X509Certificate): voi
   const digest = digestOf(signer)
   const algorithm =
     signer.algorithm === RSA_ENCRYPTION
-      ? { keyType: 'rsa', digest }
+      ? { keyTypes: ['rsa'], digest }
       : SIGNATURE_ALGORITHMS.get(signer.algorithm)
-  if (algorithm?.digest !== digest || algorithm.keyType !== publicKey.asymmetricKeyType)
+  if (algorithm?.digest !== digest || !algorithm.keyTypes.includes(publicKey.asymmetricKeyType ?? ''))
     throw new StampError('is signed by another algorithm than ECDSA or RSA (PKCS #1 v1.5)')
   if (!isStrong(publicKey)) throw new StampError(`is signed by a key that is not ${STRONG_KEY}`)
   if (!verify(digest, signer.signed, publicKey, signer.signature))

@@ -1,6 +1,7 @@
 import type { X509Certificate } from 'node:crypto'
 import { BitString } from 'asn1js'
 import { BasicConstraints, ExtKeyUsage, type GeneralName, GeneralNames, NameConstraints } from 'pkijs'
+import { type SignatureAlgorithm, signatureAlgorithmOf } from './strength.ts'
 import {
   type Asn1Value,
   type ExtensionHolder,
@@ -29,8 +30,8 @@ export interface CertificateClaims {
 /** A certificate, parsed as far as path validation needs it (RFC 5280 §6.1). */
 export interface ChainCertificate extends CertificateClaims {
   readonly x509: X509Certificate
-  /** The algorithm its issuer signed it with. OID. */
-  readonly signature: string
+  /** The algorithm its issuer signed it with; null if it is not accepted. */
+  readonly signature: SignatureAlgorithm | null
 }
 
 /** Bits of keyUsage, digitalSignature highest (RFC 5280 §4.2.1.3). */
@@ -52,7 +53,7 @@ export function chainCertificatesOf(pem: string): readonly ChainCertificate[] {
 /** Reads a certificate's claims. Throws an Error if it is malformed anywhere we look. */
 export function chainCertificateOf(x509: X509Certificate): ChainCertificate {
   const certificate = readCertificate(x509.raw)
-  return { x509, signature: certificate.signatureAlgorithm.algorithmId, ...claimsOf(certificate) }
+  return { x509, signature: signatureAlgorithmOf(certificate.signatureAlgorithm), ...claimsOf(certificate) }
 }
 
 /**

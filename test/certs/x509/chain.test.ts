@@ -3,7 +3,7 @@ import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { OctetString } from 'asn1js'
 import fc from 'fast-check'
-import { Extension, GeneralName, GeneralSubtree, NameConstraints } from 'pkijs'
+import { Extension, GeneralName, GeneralSubtree, NameConstraints, RelativeDistinguishedNames } from 'pkijs'
 import t from 'tap'
 import {
   alternativeNames,
@@ -211,7 +211,8 @@ await t.test('M-07 keys below EC P-256 and RSA 2048 are refused, and kinds we do
   t.equal(await leafReason({ extensions: CLIENT, key: ec('P-384') }), 'accepted')
   t.equal(await leafReason({ extensions: CLIENT, key: ec('prime192v1') }), 'key_too_weak')
   t.equal(await leafReason({ extensions: CLIENT, key: ec('secp224r1') }), 'key_too_weak')
-  t.equal(await leafReason({ extensions: CLIENT, key: generateKeyPairSync('ed25519') }), 'key_too_weak')
+  t.equal(await leafReason({ extensions: CLIENT, key: generateKeyPairSync('ed25519') }), 'accepted')
+  t.equal(await leafReason({ extensions: CLIENT, key: generateKeyPairSync('ed448') }), 'key_too_weak')
   t.equal(await issuerReason({ extensions: caExtensions(0), key: ec('prime192v1') }), 'key_too_weak')
 })
 
@@ -248,11 +249,31 @@ await t.test('M-07 a name outside the name constraints of a CA is refused', asyn
   t.equal(await verdict(uri('td.example'), general(2, 'other.example')), 'accepted')
   t.equal(await verdict(general(2, 'td.example'), general(2, 'a.td.example')), 'accepted')
   t.equal(await verdict(general(2, 'td.example'), general(2, 'atd.example')), NOT_PERMITTED)
+  for (const [base, mail, expected] of [
+    ['td.example', 'me@TD.example', 'accepted'],
+    ['td.example', 'me@a.td.example', NOT_PERMITTED],
+    ['.td.example', 'me@a.td.example', 'accepted'],
+    ['me@td.example', 'me@td.example', 'accepted'],
+    ['me@td.example', 'Me@td.example', NOT_PERMITTED],
+    ['td.example', 'td.example', NOT_PERMITTED],
+  ] as const)
+    t.equal(await verdict(general(1, base), general(1, mail)), expected, `${base} ${mail}`)
+  const address = (...bytes: number[]) =>
+    new GeneralName({ type: 7, value: new OctetString({ valueHex: Uint8Array.from(bytes) }) })
+  const net = address(10, 1, 0, 0, 255, 255, 0, 0)
+  t.equal(await verdict(net, address(10, 1, 2, 3)), 'accepted')
+  t.equal(await verdict(net, address(10, 2, 2, 3)), NOT_PERMITTED)
+  t.equal(await verdict(net, address(...Array.from({ length: 16 }, () => 10))), NOT_PERMITTED)
+  t.equal(await verdict(net, address(10, 1)), NOT_PERMITTED)
   // A kind that we cannot judge permits nothing.
-  t.equal(await verdict(general(1, 'td.example'), general(1, 'me@td.example')), NOT_PERMITTED)
-  // So does one on directory names, for every certificate has a subject.
-  const directory = new GeneralName({ type: 4, value: readCertificate(root.x509.raw).subject })
-  t.equal(await verdict(directory, uri('spiffe://td.example/acme/bot')), NOT_PERMITTED)
+  const registered = (value: string) => new GeneralName({ type: 8, value })
+  t.equal(await verdict(registered('1.2.3'), registered('1.2.3')), NOT_PERMITTED)
+  // Every certificate has a subject.
+  const named = uri('spiffe://td.example/acme/bot')
+  const { subject } = readCertificate(root.x509.raw)
+  t.equal(await verdict(new GeneralName({ type: 4, value: subject }), named), NOT_PERMITTED)
+  const above = new RelativeDistinguishedNames({ typesAndValues: subject.typesAndValues.slice(0, 1) })
+  t.equal(await verdict(new GeneralName({ type: 4, value: above }), named), 'accepted')
   // The root's own constraints count as well.
   const held = await odd({
     name: 'held root',
@@ -397,3 +418,33 @@ await t.test(
 function pemOf(der: Buffer): string {
   return `-----BEGIN CERTIFICATE-----\n${der.toString('base64')}\n-----END CERTIFICATE-----\n`
 }
+
+await t.test(
+  'RFC 4055, RFC 8410: RSASSA-PSS with SHA-256 or better and Ed25519 are strong signatures',
+  { skip: without('openssl') },
+  async (t) => {
+    const verdict = async (key: readonly string[], ...sigopts: readonly string[]): Promise<string> => {
+      const directory = t.testdir({ 'leaf.ext': 'keyUsage=digitalSignature\nextendedKeyUsage=clientAuth\n' })
+      const run = (...args: readonly string[]) => {
+        const { status, text } = openssl(directory, args)
+        if (status !== 0) throw new Error(text)
+      }
+      const request = ['req', '-new', '-nodes', '-newkey']
+      run(...request, ...key, '-x509', '-keyout', 'ca.key', '-out', 'ca.pem', '-subj', '/CN=ca', ...sigopts)
+      run(...request, 'ed25519', '-keyout', 'leaf.key', '-out', 'leaf.csr', '-subj', '/CN=leaf')
+      const signed = ['-CA', 'ca.pem', '-CAkey', 'ca.key', '-CAcreateserial', '-out', 'leaf.pem']
+      run('x509', '-req', '-in', 'leaf.csr', ...signed, '-extfile', 'leaf.ext', ...sigopts)
+      const read = (name: string) => readFileSync(join(directory, name), 'utf8')
+      return reasonOf({ leafPem: read('leaf.pem'), rootsPem: read('ca.pem'), at: Date.now() + 1000 })
+    }
+    const pss = ['-sigopt', 'rsa_padding_mode:pss', '-sigopt', 'rsa_pss_saltlen:digest']
+    for (const digest of ['-sha256', '-sha384', '-sha512'])
+      t.equal(await verdict(['rsa:2048'], digest, ...pss), 'accepted', digest)
+    t.equal(await verdict(['rsa-pss', '-pkeyopt', 'rsa_keygen_bits:2048'], '-sha256', ...pss), 'accepted')
+    t.equal(await verdict(['ed25519']), 'accepted')
+    t.equal(await verdict(['rsa:2048'], '-sha1', ...pss), 'signature_too_weak')
+    const mixed = ['-sigopt', 'rsa_mgf1_md:sha1']
+    t.equal(await verdict(['rsa:2048'], '-sha256', ...pss, ...mixed), 'signature_too_weak', 'MGF1 with SHA-1')
+    t.equal(await verdict(['ed448']), 'signature_too_weak')
+  },
+)

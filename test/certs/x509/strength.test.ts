@@ -46,13 +46,21 @@ await t.test('FIPS 186-5 §5.4 an RSA exponent is odd and lies between 2^16 and 
 })
 
 await t.test(
-  'M-07 EC keys on P-256, P-384 and P-521 are strong, other curves and kinds are not',
+  'M-07 EC keys on P-256, P-384 and P-521, Ed25519 and keys for PSS are strong, other curves and kinds are not',
   async (t) => {
     const ec = (namedCurve: string) => isStrong(generateKeyPairSync('ec', { namedCurve }).publicKey)
     for (const curve of ['P-256', 'P-384', 'P-521']) t.equal(ec(curve), true, curve)
     for (const curve of ['prime192v1', 'secp224r1', 'secp256k1', 'brainpoolP256r1'])
       t.equal(ec(curve), false, curve)
-    t.equal(isStrong(generateKeyPairSync('ed25519').publicKey), false)
-    t.equal(isStrong(generateKeyPairSync('rsa-pss', { modulusLength: 2048 }).publicKey), false)
+    t.equal(isStrong(generateKeyPairSync('ed25519').publicKey), true)
+    t.equal(isStrong(generateKeyPairSync('ed448').publicKey), false)
+    const pss = (modulusLength: number, hashAlgorithm?: string) =>
+      isStrong(
+        generateKeyPairSync('rsa-pss', {
+          modulusLength,
+          ...(hashAlgorithm && { hashAlgorithm, mgf1HashAlgorithm: hashAlgorithm }),
+        }).publicKey,
+      )
+    t.strictSame([pss(2048), pss(2048, 'sha512'), pss(2048, 'sha1'), pss(1024)], [true, true, false, false])
   },
 )
