@@ -8,6 +8,7 @@ import { recordTrustedCas } from '../admin/audit/record-trust.ts'
 import { backfillRecordV2 } from '../admin/audit/record-version.ts'
 import { brokenExpectationsOf, logBrokenExpectations } from '../admin/conditions/tell.ts'
 import { type DataDirectory, openDataDirectory } from '../boot/data-directory.ts'
+import { extraCasFault } from '../boot/extra-cas.ts'
 import { makeDataDirectory } from '../boot/prepare-directory.ts'
 import type { Settings } from '../boot/settings.ts'
 import { type ControlSocket, openControl } from '../http/control-socket.ts'
@@ -93,6 +94,8 @@ export async function startGateway(settings: Settings, options: GatewayOptions =
   const configuration = await load()
   await makeDataDirectory(settings)
   logProtection(settings, logs)
+  const unread = extraCasFault(options.env ?? process.env)
+  if (unread !== null) logs.log.warn(unread)
   const control = await openControl(settings.dataDir)
   try {
     const dataDirectory = await openDataDirectory(settings, configuration.audit.queue_limit, clock())

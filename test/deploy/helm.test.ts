@@ -26,6 +26,13 @@ const REQUIRED = {
   migrate: { existingSecret: 'sallyport-owner' },
 }
 
+const SECRET_KEY = { secretKeyRef: { name: 'files', key: 'token' } }
+/** A client certificate for the database. */
+const CLIENT = {
+  extraVolumes: [{ name: 'client', secret: { secretName: 'database-client', defaultMode: 0o440 } }],
+  extraVolumeMounts: [{ name: 'client', mountPath: '/run/database-client', readOnly: true }],
+}
+
 const at = (object: Json, path: readonly string[]): Json => path.reduce((value, key) => value?.[key], object)
 /** The paths of all values that are no objects, or empty ones. */
 const leavesOf = (object: Json, path: readonly string[] = []): readonly string[] =>
@@ -84,6 +91,19 @@ t.test('the schema knows every value, and refuses what cannot work', async (t) =
     { admin: { port: 9443 } },
     { monitoring: { serviceMonitor: { enabled: true } } },
     { image: { digest: 'latest' } },
+    { caBundle: { existingConfigMap: 'not/a/name' } },
+    { caBundle: { pem: 'canary' } },
+    { extraEnv: [{ name: 'OPENAI_API_KEY', value: 'canary' }] },
+    { extraEnv: [{ name: 'MCP_SECRET_FILES', value: 'canary' }] },
+    { extraEnv: [{ name: 'MCP_PROXY_DATABASE_URL', valueFrom: SECRET_KEY }] },
+    { extraEnv: [{ name: 'MCP_PROXY_KEY_PASSPHRASE_FILE', value: '/elsewhere' }] },
+    { extraEnv: [{ name: 'PGSSLMODE' }] },
+    { extraEnv: { PGSSLMODE: 'verify-full' } },
+    { extraVolumes: [{ name: 'host', hostPath: { path: '/' } }] },
+    { extraVolumes: [{ name: 'secret', secret: { secretName: 'other' } }] },
+    { extraVolumes: [{ name: 'nothing' }] },
+    { extraVolumeMounts: [{ name: 'client', mountPath: 'relative' }] },
+    { migrate: { extraEnv: [{ name: 'DB_PASSWORD', value: 'canary' }] } },
   ]
   for (const one of refused) t.notOk(valid(overlaid(full, one)), JSON.stringify(one))
   const taken: readonly Json[] = [
@@ -91,6 +111,10 @@ t.test('the schema knows every value, and refuses what cannot work', async (t) =
     { migrate: { enabled: false, existingSecret: '' } },
     { monitoring: { serviceMonitor: { enabled: true, caConfigMap: 'ca' } } },
     { image: { digest: `sha256:${'0'.repeat(64)}` } },
+    { caBundle: { existingConfigMap: 'company-cas', key: 'trust-bundle.pem' } },
+    { extraEnv: [{ name: 'PGSSLMODE', value: 'verify-full' }] },
+    { extraEnv: [{ name: 'MCP_SECRET_FILES', valueFrom: SECRET_KEY }], ...CLIENT },
+    { migrate: CLIENT },
   ]
   for (const one of taken) t.ok(valid(overlaid(full, one)), JSON.stringify(one))
 })
@@ -196,3 +220,43 @@ t.test('the parts select each other, and monitoring gets a token only', { skip }
   t.notMatch(JSON.stringify(documents), /insecureSkipVerify/)
   t.throws(() => rendered({ secret: { existingSecret: '' } }), /existingSecret/)
 })
+
+t.test(
+  'both pods get the CAs, variables and volumes of the operator, and none by default',
+  { skip },
+  async (t) => {
+    const podsOf = (more: Json) => {
+      const of = (wanted: string): Json =>
+        rendered(more).find(({ kind }) => kind === wanted)?.spec.template.spec
+      return { gateway: of('Deployment'), migration: of('Job') }
+    }
+    const env = [{ name: 'MCP_SECRET_FILES', valueFrom: SECRET_KEY }]
+    const own = { extraEnv: [{ name: 'PGAPPNAME', value: 'migration' }] }
+    const caBundle = { existingConfigMap: 'company-cas', key: 'trust-bundle.pem' }
+    const { gateway, migration } = podsOf({ caBundle, extraEnv: env, ...CLIENT, migrate: own })
+    for (const pod of [gateway, migration]) {
+      const [container] = pod.containers
+      const { value: file } = container.env.find(({ name }: Json) => name === 'NODE_EXTRA_CA_CERTS')
+      const mount = container.volumeMounts.find(({ mountPath }: Json) => file.startsWith(`${mountPath}/`))
+      t.equal(mount.readOnly, true)
+      const item = { key: 'trust-bundle.pem', path: file.slice(mount.mountPath.length + 1) }
+      t.same(
+        pod.volumes.find(({ name }: Json) => name === mount.name),
+        { name: mount.name, configMap: { name: 'company-cas', items: [item] } },
+      )
+      t.match(
+        container.env.filter(({ name }: Json) => name === 'MCP_SECRET_FILES'),
+        env,
+      )
+      t.same(container.volumeMounts.at(-1), CLIENT.extraVolumeMounts[0])
+      t.same(pod.volumes.at(-1), CLIENT.extraVolumes[0])
+      const names = container.env.map(({ name }: Json) => name)
+      t.equal(names.includes('PGAPPNAME'), pod === migration, 'what one pod gets the other one does not')
+      t.equal(new Set(names).size, names.length)
+    }
+    const apart = podsOf({ migrate: CLIENT })
+    t.same(apart.migration.volumes.at(-1), CLIENT.extraVolumes[0])
+    t.notMatch(JSON.stringify(apart.gateway), /database-client|NODE_EXTRA_CA_CERTS/)
+    t.notMatch(JSON.stringify(podsOf({}).migration), /database-client|NODE_EXTRA_CA_CERTS/)
+  },
+)

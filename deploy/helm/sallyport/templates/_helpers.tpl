@@ -35,6 +35,44 @@ capabilities:
   drop: [ALL]
 {{- end }}
 
+{{- /* What the operator adds to every pod, and `own` to this one. */}}
+{{- define "sallyport.extraEnv" -}}
+{{- if .root.Values.caBundle.existingConfigMap }}
+- name: NODE_EXTRA_CA_CERTS
+  value: /etc/ssl/sallyport/ca.crt
+{{- end }}
+{{- range concat .root.Values.extraEnv (default list .own.extraEnv) }}
+- {{ toYaml . | nindent 2 | trim }}
+{{- end }}
+{{- end }}
+
+{{- define "sallyport.extraVolumeMounts" -}}
+{{- if .root.Values.caBundle.existingConfigMap }}
+- name: ca-bundle
+  mountPath: /etc/ssl/sallyport
+  readOnly: true
+{{- end }}
+{{- range concat .root.Values.extraVolumeMounts (default list .own.extraVolumeMounts) }}
+- {{ toYaml . | nindent 2 | trim }}
+{{- end }}
+{{- end }}
+
+{{- define "sallyport.extraVolumes" -}}
+{{- with .root.Values.caBundle }}
+{{- if .existingConfigMap }}
+- name: ca-bundle
+  configMap:
+    name: {{ .existingConfigMap }}
+    items:
+      - key: {{ .key }}
+        path: ca.crt
+{{- end }}
+{{- end }}
+{{- range concat .root.Values.extraVolumes (default list .own.extraVolumes) }}
+- {{ toYaml . | nindent 2 | trim }}
+{{- end }}
+{{- end }}
+
 {{- /* By the control socket: no port, no certificate, and no flood of handshakes in its way. */}}
 {{- define "sallyport.health" -}}
 exec:
