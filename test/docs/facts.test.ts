@@ -1,0 +1,288 @@
+import { globSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import t from 'tap'
+import { REFUSAL_REASONS } from '../../plugins/refusal.ts'
+import { readSettings } from '../../proxy/boot/settings.ts'
+import { createMetrics } from '../../proxy/telemetry/metrics.ts'
+import { LIMITS } from '../support/docs/limits.ts'
+import { ENTRIES } from '../support/openapi.ts'
+
+// What the pages state of settings, metrics, reasons, rows, routes, commands and limits is so in the code. A
+// sentence may be written again freely: only the names and numbers in it are held.
+const ROOT = join(import.meta.dirname, '../..')
+const read = (file: string): string => readFileSync(join(ROOT, file), 'utf8')
+// The changelog and decisions say what was so once.
+const PAGES = globSync(['*.md', 'docs/*.md', 'plugins/**/*.md'], { cwd: ROOT }).filter(
+  (page) => page !== 'CHANGELOG.md',
+)
+const sourcesOf = (...folders: string[]): string =>
+  folders.flatMap((folder) => globSync(`${folder}/**/*.ts`, { cwd: ROOT }).map(read)).join('\n')
+const CODE = sourcesOf('proxy', 'plugins', 'db', 'certs', 'scripts')
+
+/** The text of a page from one mark to the next. */
+function between(page: string, from: string, to: string): string {
+  const text = read(page)
+  const start = text.indexOf(from)
+  const end = text.indexOf(to, start + from.length)
+  if (start < 0 || end < 0) throw new Error(`${page} has no part from ${from} to ${to}`)
+  return text.slice(start, end)
+}
+
+/** Every match of a pattern in a text, its first group, each once. */
+const named = (text: string, pattern: RegExp): readonly string[] => [
+  ...new Set([...text.matchAll(pattern)].map(([, name = '']) => name)),
+]
+
+/** Every name on every page that a pattern finds, and that is none. */
+const unknownOn = (pattern: RegExp, isKnown: (name: string) => boolean): readonly string[] =>
+  PAGES.flatMap((page) =>
+    named(read(page), pattern)
+      .filter((name) => !isKnown(name))
+      .map((name) => `${page}: ${name}`),
+  )
+
+const NUMERALS = ['none', 'one', 'two', 'three', 'four', 'five', 'six', 'seven', 'eight', 'nine', 'ten']
+
+const numberOf = (text: string): number =>
+  NUMERALS.includes(text.toLowerCase())
+    ? NUMERALS.indexOf(text.toLowerCase())
+    : Number(text.replaceAll(',', ''))
+
+await t.test('every setting that a page names is one, and each has its row with its default', (t) => {
+  const settings = (env: Record<string, string>) => {
+    const { named: _, ...values } = readSettings(env, '/srv')
+    return values
+  }
+  const isSetting = (name: string): boolean => {
+    try {
+      readSettings({ [name]: '' }, '/srv')
+      return true
+    } catch (error) {
+      // An empty mode is a template that failed; it is a setting all the same.
+      return !/ is not a setting| is no longer a setting/.test(String(error))
+    }
+  }
+  t.same(unknownOn(/\b(MCP_PROXY_[A-Z_]*[A-Z])\b(?!_)/g, isSetting), [])
+  const table = between('docs/operating.md', '## Settings', '<a id="postgresql">')
+  const all = named(read('proxy/boot/settings.ts'), /^ {2}'(MCP_PROXY_\w+)',$/gm)
+  t.ok(all.length > 20)
+  for (const name of all) t.match(table, `\`${name}\``, `docs/operating.md#settings has ${name}`)
+  for (const name of named(table, /`(MCP_PROXY_\w+_FILE)`/g)) t.ok(isSetting(name), name)
+
+  const rows = [...table.matchAll(/^\| `(MCP_PROXY_\w+)` \| `([^`]+)` \|/gm)]
+  t.ok(rows.length > 10)
+  for (const [, name = '', value = ''] of rows) {
+    t.strictSame(settings({ [name]: value.replace('<data>', '/srv/data') }), settings({}), `${name}=${value}`)
+  }
+  t.end()
+})
+
+await t.test('docs/operating.md names every metric with its labels, and no page another one', async (t) => {
+  const none = (): number => 0
+  const later = () => Promise.resolve(0)
+  const { registry } = createMetrics({
+    ...{ waiting: none, owed: none, held: none, unsealed: later, lateAnchors: later },
+    ...{
+      brokenExpectations: later,
+      quarantined: later,
+      unreadable: later,
+      diskFree: none,
+      diskReserve: none,
+    },
+    ...{
+      failing: () => false,
+      lostLines: none,
+      reachable: () => Promise.resolve(true),
+      listening: () => true,
+    },
+    descriptors: { open: 1, limit: 1, connections: 1, mostConnections: 1 },
+    certificates: () => Promise.resolve(new Map()),
+  } as unknown as Parameters<typeof createMetrics>[0])
+  const metrics = new Map<string, string>()
+  for (const { name } of await registry.getMetricsAsJSON()) {
+    const { labelNames = [] } = registry.getSingleMetric(name) as { labelNames?: readonly string[] }
+    if (name.startsWith('sallyport_'))
+      metrics.set(name, labelNames.length > 0 ? `{${labelNames.join()}}` : '')
+  }
+  const section = between('docs/operating.md', '## Metrics', '## Identities')
+  const written = new Map(
+    [...section.matchAll(/`(sallyport_\w+)(\{[\w,]+\})?`/g)].map(([, name = '', labels = '']) => [
+      name,
+      labels,
+    ]),
+  )
+  t.strictSame(Object.fromEntries(written), Object.fromEntries(metrics))
+  const roles = ['sallyport_owner', 'sallyport_gateway']
+  t.same(
+    unknownOn(/`(sallyport_\w+)/g, (name) => metrics.has(name) || roles.includes(name)),
+    [],
+  )
+})
+
+await t.test('docs/protocol.md gives each reason the status that it has', (t) => {
+  const reasons: Readonly<Record<string, { status: number; final?: boolean }>> = REFUSAL_REASONS
+  const statusOf = (reason: string): number | undefined => reasons[reason]?.status
+  const words = /`([a-z]+_[a-z_]+|conflict|internal|overloaded)`/g
+
+  const rows = [
+    ...between('docs/protocol.md', '<a id="error-types">', '<a id="reasons-401">').matchAll(
+      /^\| ([\d, ]+) \| [^|]+ \| ([^|]+) \|$/gm,
+    ),
+  ]
+  t.ok(rows.length > 10)
+  for (const [, statuses = '', cell = ''] of rows) {
+    for (const reason of named(cell, words)) {
+      t.ok(statuses.split(', ').includes(String(statusOf(reason))), `${statuses}: ${reason}`)
+    }
+  }
+  const paragraph = between('docs/protocol.md', '<a id="reasons-401">', '<a id="retry-advice">')
+  for (const [, status = '', text = ''] of paragraph.matchAll(/\*\*(\d{3})\*\* ([^*]+?)\.\s/g)) {
+    for (const reason of named(text, words)) t.equal(statusOf(reason), Number(status), reason)
+  }
+  const advice = between('docs/protocol.md', '<a id="retry-advice">', 'a retry')
+  const final = Object.keys(reasons).filter(
+    (reason) => (statusOf(reason) ?? 0) >= 500 && reasons[reason]?.final,
+  )
+  t.same(named(advice, words).toSorted(), final.toSorted(), 'the faults that a retry does not cure')
+
+  const certificates = between('docs/protocol.md', '<a id="certificate-checks">', '<a id="mcp-resources">')
+  for (const reason of named(certificates, /(?<!\/)`([a-z_]+)`(?!\*\*|,? `?trust)/g)) {
+    if (!['certificate', 'trust_bundle_pem'].includes(reason)) t.equal(statusOf(reason), 422, reason)
+  }
+  t.end()
+})
+
+await t.test('docs/protocol.md gives each reason of an MCP refusal its code', (t) => {
+  const [, table = ''] = /const CODES[^{]+\{([^}]+)\}/.exec(read('proxy/mcp/refusal.ts')) ?? []
+  const codes: Record<string, string> = { METHOD_NOT_FOUND: '-32601', INVALID_PARAMS: '-32602' }
+  for (const name of ['HEADER_MISMATCH', 'UNSUPPORTED_VERSION'])
+    codes[name] =
+      new RegExp(`const ${name} = (-\\d+)`).exec(read('proxy/mcp/protocol/json-text.ts'))?.[1] ?? ''
+  const coded = [...table.matchAll(/^ {2}(\w+): (\S+),$/gm)].map(([, reason = '', code = '']) => [
+    reason,
+    codes[code] ?? code,
+  ])
+  const section = between('docs/protocol.md', '<a id="mcp-errors">', '<a id="mcp-relay">')
+  const written = [...section.matchAll(/^\| (-\d{5}) \| ([^|]+) \|/gm)].flatMap(([, code, cell = '']) =>
+    named(cell.split(/[:;]|with /)[0] ?? '', /`(\w+)`/g).map((reason) => [reason, code]),
+  )
+  t.ok(written.length > 15)
+  t.strictSame(Object.fromEntries(written), Object.fromEntries(coded))
+  t.end()
+})
+
+await t.test('docs/ledger.md has every action that a row can have, and no other', (t) => {
+  const section = between('docs/ledger.md', '<a id="actions">', '<a id="detail">')
+  const cells = [...section.matchAll(/^\| (`[^|]+) \|/gm)].map(([, cell]) => cell).join(' ')
+  const documented = named(cells, /`((?:<type>|[a-z_]+)\.[a-z_]+)`/g)
+  t.ok(documented.length > 40)
+  for (const action of documented) {
+    const [subject = '', verb = ''] = action.split('.')
+    const text = subject === '<type>' ? `}.${verb}\`` : `'${action}'`
+    const parts = new RegExp(
+      String.raw`\.\$\{[^}]*'${verb}'|\`${subject}\.\$\{|candidate_\$\{[^}]*'${verb.slice(10)}'`,
+    )
+    t.ok(CODE.includes(text) || parts.test(CODE), `${action} is written somewhere`)
+  }
+  const types = ['agent', 'user', 'workload', 'operator']
+  const written = [
+    ...named(CODE, /\b(?:action: |serviceEntry\(\s*)'([a-z_]+\.[a-z_]+)'/g),
+    ...named(CODE, /\baction: `\$\{(?:kind\.)?type\}(\.[a-z_]+)`/g).map((verb) => `<type>${verb}`),
+  ]
+  t.ok(written.length > 30)
+  for (const action of written) {
+    const [subject = '', verb = ''] = action.split('.')
+    const general = types.includes(subject) ? `<type>.${verb}` : action
+    t.ok(
+      [action, general].some((one) => documented.includes(one)),
+      `docs/ledger.md#actions has ${action}`,
+    )
+  }
+  t.end()
+})
+
+await t.test('every route that a page names is there, and each route is on a page', (t) => {
+  const paths = [...new Set(ENTRIES.map(({ path }) => path))]
+  const fits = (name: string): boolean => {
+    const [alternatives, kinds = ''] = /\{([^}]*,[^}]*)\}/.exec(name) ?? []
+    if (alternatives !== undefined)
+      return kinds.split(',').every((kind) => fits(name.replace(alternatives, kind)))
+    const segments = name.split('/')
+    return paths.some((path) => {
+      const template = path.split('/')
+      return (
+        segments.length <= template.length &&
+        segments.every(
+          (segment, at) =>
+            segment === template[at] || (template[at]?.startsWith('{') === true && segment !== ''),
+        )
+      )
+    })
+  }
+  // docs/protocol.md says of it that it is not served.
+  const isKnown = (name: string): boolean => name === '/v1/responses/{id}' || fits(name)
+  // A tail after `…` or `<` is a tile's, or is left to the reader.
+  t.same(unknownOn(/(?<![\w.}~-])(\/v1\/[\w{},:/-]*[\w}])/g, isKnown), [])
+  const text = read('docs/protocol.md') + read('docs/operating.md') + read('docs/rehearsal.md')
+  const missing = paths.filter((path) =>
+    path.split('/').some((segment) => !segment.startsWith('{') && !text.includes(segment)),
+  )
+  t.same(missing, [])
+  t.same(
+    unknownOn(
+      /`(?:GET |POST )?(\/proxy\/[\w/-]*\w)`/g,
+      (path) => CODE.includes(`'${path}'`) || CODE.includes(`'${path}/`),
+    ),
+    [],
+  )
+  t.end()
+})
+
+await t.test('every verb, option and make target that a page names is there', (t) => {
+  const verbs = named(read('scripts/sallyport.ts'), /^ {2}'?([\w-]+)'?: \{/gm)
+  t.ok(verbs.length > 20)
+  const targets = named(read('Makefile'), /^([\w-]+):/gm)
+  const options = named(
+    sourcesOf('scripts'),
+    /^\s+'?([a-z][\w-]*)'?: \{ ?$|^\s+'?[a-z][\w-]*'?: \{ type: '(?:string|boolean)'/gm,
+  )
+  const wrong = PAGES.flatMap((page) => {
+    const text = read(page)
+    const lines = [
+      ...[...text.matchAll(/^```(\w*)\n(.*?)^```$/gms)].flatMap(([, language = '', block = '']) =>
+        ['', 'sh'].includes(language) ? block.split('\n') : [],
+      ),
+      ...named(text.replaceAll(/^```.*?^```/gms, ''), /`([^`\n]+)`/g),
+    ].map((line) => line.replace(/\s# .*/, ''))
+    return lines.flatMap((line) => {
+      const [, target] = /^make ([a-z][\w-]*)/.exec(line) ?? []
+      const [, verb] =
+        /^make sallyport ARGS="([a-z][\w-]*)/.exec(line) ??
+        /(?:^|npx )sallyport (?!presence)([a-z][\w-]*)/.exec(line) ??
+        []
+      return [
+        ...(target === undefined || targets.includes(target) ? [] : [`${page}: make ${target}`]),
+        ...(verb === undefined || verbs.includes(verb) ? [] : [`${page}: sallyport ${verb}`]),
+        ...(verb === undefined ? [] : named(line, /(?<=\s)--([a-z][\w-]*)/g))
+          .filter(
+            (option) =>
+              option !== 'help' &&
+              !options.includes(option) &&
+              !new RegExp(`^\\s+'?${option}'?: [{o]`, 'm').test(CODE),
+          )
+          .map((option) => `${page}: sallyport ${verb} --${option}`),
+      ]
+    })
+  })
+  t.same(wrong, [])
+  t.end()
+})
+
+await t.test('a number that a page states of a limit is the one that the code has', (t) => {
+  for (const { page, says, is } of LIMITS) {
+    const found = [...read(page).replaceAll(/\s+/g, ' ').matchAll(says)]
+    if (found.length === 0) t.fail(`${page} no longer says ${says}: change its row, or take it out`)
+    for (const [sentence, ...numbers] of found) t.same(numbers.map(numberOf), is, `${page}: ${sentence}`)
+  }
+  t.end()
+})
