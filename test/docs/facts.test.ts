@@ -1,10 +1,12 @@
 import { globSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
+import { parse as parseYaml } from 'yaml'
 import { REFUSAL_REASONS } from '../../plugins/refusal.ts'
 import { readSettings } from '../../proxy/boot/settings.ts'
 import { createMetrics } from '../../proxy/telemetry/metrics.ts'
 import { LIMITS } from '../support/docs/limits.ts'
+import type { Json } from '../support/gateway.ts'
 import { ENTRIES } from '../support/openapi.ts'
 
 // What the pages state of settings, metrics, reasons, rows, routes, commands and limits is so in the code. A
@@ -286,3 +288,73 @@ await t.test('a number that a page states of a limit is the one that the code ha
   }
   t.end()
 })
+
+await t.test('what a page says is not there is not there, and what it rests on is', (t) => {
+  const methods = read('proxy/mcp/protocol/methods.ts')
+  const served = (method: string, path: string): boolean =>
+    ENTRIES.some((entry) => entry.method === method && entry.path === path)
+  const absent: readonly (readonly [page: string, says: RegExp, so: boolean])[] = [
+    [
+      'SECURITY.md',
+      /There is no rate limit per principal/,
+      !/rate_?-?limit/i.test(read('proxy/pipelines.ts')),
+    ],
+    [
+      'SECURITY.md',
+      /leaves of a \[tree whose checkpoints are signed\]/,
+      CODE.includes("'/v1/audit/checkpoint'"),
+    ],
+    ['docs/ledger.md', /Once a second, while rows come, one process appends/, CODE.includes("'seal-ledger'")],
+    ['docs/ledger.md', /On PostgreSQL each process opens a stream/, CODE.includes('audit_streams')],
+    ['docs/mcp.md', /There is no GET stream \(405\)/, !served('GET', '/v1/mcp')],
+    ['docs/mcp.md', /`subscriptions\/listen` is not served/, !methods.includes('subscriptions/listen')],
+    [
+      'docs/operating.md',
+      /Not built yet: the comparison of the tables/,
+      CODE.includes("'not compared: the tables"),
+    ],
+  ]
+  for (const [page, says, so] of absent) {
+    t.match(read(page).replaceAll(/\s+/g, ' '), says, `${page} says so still; if not, take its row out`)
+    t.ok(so, `${page} says ${says}, and the code does not`)
+  }
+  // A deployment has several processes on PostgreSQL, and none below another.
+  t.same(
+    PAGES.filter((page) => /\b(?:worker processes|each worker|workers of the gateway)\b/i.test(read(page))),
+    [],
+  )
+  t.end()
+})
+
+await t.test('every key of an operator’s file that a page shows is in its schema', (t) => {
+  let files = 0
+  for (const page of PAGES) {
+    for (const [, text = ''] of read(page).matchAll(/^```yaml\n(.*?)^```$/gms)) {
+      const name = /^plugin: (\w+)/m.exec(text)?.[1] ?? /^# plugins\/config\/\d\d-(\w+)\.yaml/.exec(text)?.[1]
+      if (name === undefined) continue
+      files += 1
+      const schema = JSON.parse(read(`docs/schema/${name}.schema.json`))
+      t.same(unknownKeys(parseYaml(text), schema, ''), [], `${page}: ${name}`)
+    }
+  }
+  t.ok(files > 6, `${files} files were read`)
+  t.end()
+})
+
+/** The keys of a value that no alternative of its schema has, by their paths. */
+function unknownKeys(value: unknown, schema: Json, path: string): readonly string[] {
+  const alternatives: readonly Json[] = schema.anyOf ?? schema.oneOf ?? [schema]
+  const found = alternatives.map((one) => keysBeyond(value, one, path))
+  return found.toSorted((a, b) => a.length - b.length)[0] ?? []
+}
+
+function keysBeyond(value: unknown, schema: Json, path: string): readonly string[] {
+  if (Array.isArray(value)) return value.flatMap((item) => unknownKeys(item, schema.items ?? {}, `${path}[]`))
+  if (typeof value !== 'object' || value === null) return []
+  return Object.entries(value).flatMap(([key, member]) => {
+    const inner = schema.properties?.[key] ?? (schema.additionalProperties || undefined)
+    return inner === undefined && schema.properties
+      ? [`${path}.${key}`]
+      : unknownKeys(member, inner ?? {}, `${path}.${key}`)
+  })
+}
