@@ -2,6 +2,7 @@ import { globSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
 import { parse as parseYaml } from 'yaml'
+import { OPERATOR_SETS, TWO_PERSON_KINDS } from '../../plugins/operators/capabilities.ts'
 import { REFUSAL_REASONS } from '../../plugins/refusal.ts'
 import { readSettings } from '../../proxy/boot/settings.ts'
 import { createMetrics } from '../../proxy/telemetry/metrics.ts'
@@ -286,6 +287,78 @@ await t.test('a number that a page states of a limit is the one that the code ha
     if (found.length === 0) t.fail(`${page} no longer says ${says}: change its row, or take it out`)
     for (const [sentence, ...numbers] of found) t.same(numbers.map(numberOf), is, `${page}: ${sentence}`)
   }
+  t.end()
+})
+
+await t.test('a page that lists the words of a closed list has all of them', (t) => {
+  const union = (file: string, type: string): readonly string[] =>
+    named(
+      new RegExp(String.raw`type ${type} =([^\n]*\n(?: +\|[^\n]*\n)*)`).exec(read(file))?.[1] ?? '',
+      /'(\w+)'/g,
+    )
+  const words = (text: string): readonly string[] => named(text, /`([a-z_]+)`/g)
+  const ledger = read('docs/ledger.md').replaceAll(/\s+/g, ' ')
+  const sentence = (from: RegExp): string => from.exec(ledger)?.[0] ?? ''
+  const doors = union('plugins/operators/actor.ts', 'AuthenticationMethod')
+  const readiness = between('docs/protocol.md', '<a id="readiness">', '<a id="metrics">')
+  const lists: readonly (readonly [list: string, page: readonly string[], code: readonly string[]])[] = [
+    [
+      'ending',
+      words(sentence(/(?<=`ending` is ).*?(?=\. `via` is)/)),
+      union('proxy/http/send.ts', 'EndReason'),
+    ],
+    // The token for metrics changes nothing.
+    ['via', words(sentence(/(?<=\. `via` is )[^(]+/)), doors.filter((door) => door !== 'metrics_token')],
+    [
+      'tokens_unknown',
+      named(between('docs/ledger.md', '<a id="tokens-unknown">', '<a id="attempts">'), /^\| `(\w+)` \|/gm),
+      union('proxy/llm/dialects/statements.ts', 'TokensUnknown'),
+    ],
+    [
+      'checks of /ready',
+      named(readiness, /"(\w+)": "(?:ok|low|late|losing)"/g),
+      named(
+        /interface ReadinessChecks \{(.*?)\n\}/s.exec(read('proxy/http/health.ts'))?.[1] ?? '',
+        /readonly (\w+)/g,
+      ),
+    ],
+    [
+      'faults of handshakes',
+      words(between('docs/operating.md', 'handshakes that were ended:', '## Identities')),
+      [
+        ...union('proxy/tls/doorkeeper.ts', 'HandshakeFault'),
+        ...union('proxy/tls/client-flight.ts', 'FlightFault'),
+      ],
+    ],
+    [
+      'two_person',
+      named(between('docs/operators.md', 'two_person: [', ']'), /(\w+)(?=[,\]]|$)/g),
+      TWO_PERSON_KINDS,
+    ],
+  ]
+  for (const [list, page, code] of lists) t.strictSame(new Set(page), new Set(code), list)
+
+  const roles = Object.entries<readonly string[]>(OPERATOR_SETS)
+  const [head = '', ...rows] = between(
+    'docs/operators.md',
+    '| Capability | Opens',
+    '\n- `admin.enroll`',
+  ).split('\n')
+  t.same(
+    head
+      .split('|')
+      .slice(3, -1)
+      .map((cell) => cell.trim()),
+    roles.map(([role]) => role),
+  )
+  const held = new Map(roles.map(([role]) => [role, new Set<string>()]))
+  for (const row of rows.filter((line) => line.startsWith('| `'))) {
+    const [, capability = '', , ...cells] = row.split('|')
+    for (const [at, [role]] of roles.entries()) {
+      if (cells[at]?.includes('●')) held.get(role)?.add(capability.replaceAll(/[` ]/g, ''))
+    }
+  }
+  for (const [role, capabilities] of roles) t.strictSame(held.get(role), new Set(capabilities), role)
   t.end()
 })
 
