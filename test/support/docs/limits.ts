@@ -36,6 +36,10 @@ function option(schema: string, ...path: readonly string[]): number {
   return at.default
 }
 
+/** Reads the lowest Node that a package asks for. */
+const version = (file: string): number =>
+  Number(/["']?node["']?: ["']>=(\d+\.\d+)/.exec(readFileSync(join(ROOT, file), 'utf8'))?.[1])
+
 const S = 1_000
 const MINUTE = 60 * S
 const HOUR = 60 * MINUTE
@@ -352,6 +356,9 @@ const OPERATING: readonly Omit<StatedLimit, 'page'>[] = [
 ]
 
 const OTHERS: readonly StatedLimit[] = [
+  { page: 'README.md', says: /install Node ≥ ([\d.]+) yourself/g, is: [version('package.json')] },
+  { page: 'CONTRIBUTING.md', says: /must then say ([\d.]+) or/g, is: [version('package.json')] },
+  { page: 'docs/client.md', says: /runs on Node ([\d.]+) or/g, is: [version('scripts/client-package.ts')] },
   {
     page: 'docs/dashboard.md',
     says: /on (\w+) pages at once/g,
