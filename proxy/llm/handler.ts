@@ -23,9 +23,9 @@ import {
   brokenOffEvent,
   failureOfError,
   foreignContentMessage,
+  isForTheNext,
   isLastingStatus,
   isRedirect,
-  isTransientStatus,
   keyFailure,
   notConfiguredFailure,
   type ProviderAttempt,
@@ -98,8 +98,8 @@ interface LlmDependencies extends LlmServices {
 /**
  * Sends a granted call to the provider of its model and passes the answer on as it comes
  * (docs/protocol.md#pass-through). Providers are tried in order until one answers otherwise than by a failed
- * connection, a timeout, 408, 409, 429 or 5xx; after that no other is tried. Refuses with the `provider_*`,
- * `model_unknown` and `dialect_translation_unavailable` reasons. Throws the hangup's reason when the caller
+ * connection, a timeout, 402, 408, 409, 429 or 5xx; after that no other is tried. Refuses with the
+ * `provider_*`, `model_unknown` and `dialect_translation_unavailable` reasons. Throws the hangup's reason when the caller
  * has hung up.
  */
 export function llmHandler(options: LlmOptions, services: LlmServices): (facts: LlmFacts) => Promise<Reply> {
@@ -190,7 +190,7 @@ function outcomeOf(
     const failure = { provider, reason, status, headers, words: readProviderWords(answer, secrets) }
     return { failure: { ...failure, ...(isLastingStatus(status) && { final: true }) }, mayTryNext: true }
   }
-  if (!isTransientStatus(status) || !hasNext()) return { answer }
+  if (!isForTheNext(status) || !hasNext()) return { answer }
   discardAnswer(answer)
   return { failure: { provider, reason: 'provider_refused', status, headers }, mayTryNext: true }
 }

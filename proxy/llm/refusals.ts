@@ -234,9 +234,12 @@ export function reasonOfStatus(status: number, isCallerKey: boolean): RefusalRea
 
 export const isRedirect = (status: number): boolean => status >= 300 && status < 400
 
-/** Tells whether a status says that another provider may well answer the same request. */
+/** Tells whether a status says that the same request may well be answered later, or by another provider. */
 export const isTransientStatus = (status: number): boolean =>
   status === 408 || status === 409 || status === 429 || status >= 500
+
+/** Tells whether an answer of a status is left for another provider's: also that of a spent account. */
+export const isForTheNext = (status: number): boolean => status === 402 || isTransientStatus(status)
 
 /** Tells whether no later attempt can be answered otherwise, although SDKs try again at any 5xx. */
 export const isLastingStatus = (status: number): boolean => status === 501 || status === 505
