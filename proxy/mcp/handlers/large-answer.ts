@@ -59,8 +59,8 @@ function* hashing(hash: Hash, bytes: Buffer): WorkSteps<string> {
 }
 
 /**
- * Writes a message as a server-sent event as `eventOf` does, in pieces, with everybody else's turn in
- * between.
+ * Writes a message as a server-sent event as `eventOf` does, but for the blank line that ends it: in pieces,
+ * with everybody else's turn in between.
  */
 export async function* eventPieces(message: Buffer): AsyncGenerator<Buffer> {
   yield Buffer.from('event: message\n')
@@ -71,7 +71,6 @@ export async function* eventPieces(message: Buffer): AsyncGenerator<Buffer> {
     else yield lines(piece, message[from - 1])
     await eventLoopTurn()
   }
-  yield Buffer.from('\n\n')
 }
 
 /** Begins each line of a piece as one of data. `before`: the byte before it, if there is one. */

@@ -120,6 +120,9 @@ interface RenderedResponse {
 /** The head of a stream that goes on for another request. */
 const CONTINUED = { streamed: true, status: 200, headers: {}, requestId: 0 } as const
 
+/** The end of an event. */
+const END = Buffer.from('\n\n')
+
 const JSON_TYPE = { 'content-type': 'application/json' } as const
 
 /** One call to an upstream, and its answer. */
@@ -135,6 +138,8 @@ class RelayedCall {
   #parked = false
   /** The headers of an HTTP error that say when to come back. */
   #waiting: Readonly<Record<string, string>> = {}
+  /** The bytes of a stream up to the end of its response; null until that is made. */
+  #responseEnd: number | null = null
   /** The reason why the answer broke off after it had begun. */
   #broken: Pick<CallReport, 'reason' | 'cause' | 'unknown'> = {}
   readonly #report: { provider: string; failed: boolean; detail: Record<string, string | number | boolean> }
@@ -263,6 +268,8 @@ class RelayedCall {
 
   #streamed(answer: McpStreamedAnswer, end: () => void): Reply {
     const source = Readable.from(this.#events(answer), { objectMode: false })
+    let written = 0
+    let tail = Buffer.alloc(0)
     // Also if nobody came to read it.
     source.once('close', () => {
       this.#close(answer.messages)
@@ -273,7 +280,14 @@ class RelayedCall {
       headers: { 'content-type': 'text/event-stream', 'x-accel-buffering': 'no' },
       body: {
         source,
+        observe: (chunk) => {
+          written += chunk.length
+          tail = Buffer.concat([tail, chunk.subarray(-END.length)]).subarray(-END.length)
+        },
+        isWhole: (ended) => ended || written === this.#responseEnd,
+        // An event that was cut in half is closed first, or this one would be read as its rest.
         brokenOff: () =>
+          (written === 0 || tail.equals(END) ? '' : '\n\n') +
           eventOf(errorMessage(this.#facts.message.id, rpcError(new Refusal('mcp_failed'), this.#facts.id))),
       },
       report: () => this.#reported(),
@@ -283,7 +297,15 @@ class RelayedCall {
   /** Messages come and are written together. */
   async *#events({ messages }: McpStreamedAnswer): AsyncGenerator<Buffer> {
     const written: Buffer[] = []
-    const taken = (): Buffer => Buffer.concat(written.splice(0))
+    let given = 0
+    const taken = (): Buffer => {
+      const bytes = Buffer.concat(written.splice(0))
+      given += bytes.length
+      return bytes
+    }
+    const respondedWith = (): void => {
+      this.#responseEnd = written.reduce((sum, { length }) => sum + length, given)
+    }
     try {
       for (;;) {
         const next = messages.next()
@@ -296,14 +318,20 @@ class RelayedCall {
         if (message === null) break
         if (this.#questions?.canBeAsked(message)) {
           written.push(...eventParts(this.#park(message, messages).body))
+          respondedWith()
           break
         }
         const bytes = await this.#passedOn(message)
         if (bytes && bytes.length <= MAX_INLINE_BYTES) written.push(...eventParts(bytes))
         else if (bytes) {
           if (written.length > 0) yield taken()
-          yield* eventPieces(bytes)
+          for await (const piece of eventPieces(bytes)) {
+            given += piece.length
+            yield piece
+          }
+          written.push(END)
         }
+        if (isResponse(message)) respondedWith()
       }
     } catch (error) {
       // The caller has been waiting for a response, and this is one: a clean end, but not of a clean call.
@@ -315,6 +343,7 @@ class RelayedCall {
       written.push(
         Buffer.from(eventOf(errorMessage(this.#facts.message.id, rpcError(refusal, this.#facts.id)))),
       )
+      respondedWith()
     } finally {
       this.#close(messages)
     }

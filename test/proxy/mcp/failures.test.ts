@@ -3,6 +3,7 @@ import { agentOf, type Json } from '../../support/gateway.ts'
 import { openStream } from '../../support/mcp/open-stream.ts'
 import { type Act, error, result, sendJson, sse } from '../../support/mcp/raw-upstream.ts'
 import { legacyWith, mcpStage, request, type Stage, tool, toolServer } from '../../support/mcp/stage.ts'
+import { rawConnect, requestBytes } from '../../support/raw.ts'
 import { eventually } from '../../support/settled.ts'
 
 const TOOLS = [tool('go')]
@@ -340,4 +341,48 @@ await t.test('an answer that is lost is an unknown outcome, for the caller and i
     (all) => all.length === 2,
   )
   t.match(rows, [{ provider: 'up' }, { provider: 'up' }])
+})
+
+await t.test(
+  'a response that was written is whole, whoever then resets the connection or hangs up',
+  async (t) => {
+    const { stage, bot, act } = await behind(t)
+    act((res, told) => {
+      sse(res)(NOTE)
+      res.write(`data: ${JSON.stringify(result(told, { content: [] }))}\n\n`, () => res.destroy())
+    })
+    const reset = await openStream(stage, bot, 'tools/call', { params: { name: 'up.go' } })
+    t.match([await reset.next(), await reset.next()], [NOTE, { result: { content: [] } }])
+    t.equal(await reset.next(), undefined, 'no second response')
+    t.ok(await reset.clean)
+    reset.hangUp()
+    act((res, told) => sse(res)(result(told, { content: [] })))
+    const left = await openStream(stage, bot, 'tools/call', { params: { name: 'up.go' } })
+    t.match(await left.next(), { result: { content: [] } })
+    left.hangUp()
+    const rows = await eventually(
+      () => stage.rows({ action: 'mcp_tools_call', order: 'asc', limit: 100 }),
+      (all) => all.length === 4,
+    )
+    for (const { status, detail } of rows.filter((row) => row.status !== 'allowed'))
+      t.match({ status, detail }, { status: 'success', detail: { ending: 'complete' } })
+  },
+)
+
+await t.test('an event that is cut in half by a shutdown is not read as one with the error', async (t) => {
+  const { stage, bot, act } = await behind(t)
+  const content = [{ type: 'text', text: 'x'.repeat(9_000_000) }]
+  act((res, told) => sse(res)(result(told, { content })))
+  const connection = await rawConnect(t, stage, bot)
+  const { headers, body } = request('tools/call', { params: { name: 'up.go' } })
+  const fields = ['content-type: application/json', ...Object.entries(headers).map((pair) => pair.join(': '))]
+  connection.send(requestBytes('POST', '/v1/mcp', fields, JSON.stringify(body)))
+  await connection.until('data: {')
+  connection.socket.pause()
+  const closed = stage.close(0)
+  connection.socket.resume()
+  const received = await connection.closed
+  await closed
+  const events = received.replaceAll(/\r\n[\da-f]+\r\n/g, '')
+  t.notOk(/[^\n]\n?event: message/.test(events.slice(events.indexOf('xxx'))))
 })

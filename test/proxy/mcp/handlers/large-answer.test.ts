@@ -19,7 +19,7 @@ import {
 async function eventText(message: string): Promise<string> {
   const pieces: Buffer[] = []
   for await (const piece of eventPieces(Buffer.from(message))) pieces.push(piece)
-  return Buffer.concat(pieces).toString()
+  return `${Buffer.concat(pieces).toString()}\n\n`
 }
 
 t.test('A6: a large event is written as a small one, whatever breaks its lines', async (t) => {
