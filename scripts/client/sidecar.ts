@@ -15,6 +15,7 @@ import type { Dispatcher } from 'undici'
 import { HOP_BY_HOP } from '../../proxy/egress/hop-by-hop.ts'
 import { LingeringConnections, lingerAtEnd, makeLingerable } from '../../proxy/tls/lingering.ts'
 import { errorEnvelope, type LocalError } from './envelope.ts'
+import { eventStream } from './event-stream.ts'
 import type { ClientSession } from './signing/session.ts'
 
 /** The names by which a program on this machine may call the sidecar. */
@@ -234,7 +235,9 @@ async function pass(
   res.flushHeaders()
   // A broken answer is never ended as if it were whole: an SDK would take the cut text for all of it
   // (docs/threats.md#t4).
-  await pipeline(body, res)
+  const [, type = ''] = pairs(raw).find(([name]) => name.toLowerCase() === 'content-type') ?? []
+  const isEvents = /^text\/event-stream/i.test(type)
+  await (isEvents ? pipeline(eventStream(body), res) : pipeline(body, res))
 }
 
 function bodyOf(req: IncomingMessage, res: ServerResponse): IncomingMessage | null {

@@ -2,13 +2,14 @@ import { once } from 'node:events'
 import { connect } from 'node:net'
 import { text } from 'node:stream/consumers'
 import t, { type Test } from 'tap'
+import { Agent } from 'undici'
 import { readIdentity } from '../../../scripts/client/identity/identity.ts'
 import { startSidecar } from '../../../scripts/client/sidecar.ts'
-import { clientSession } from '../../../scripts/client/signing/session.ts'
+import { type ClientSession, clientSession } from '../../../scripts/client/signing/session.ts'
 import { type Ran, run } from '../../support/clients/files.ts'
 import { arrivals, identityDirectory } from '../../support/clients/identity.ts'
 import { CHAT, sharedGateway, type TestGateway, testGateway } from '../../support/gateway.ts'
-import { completion } from '../../support/upstream.ts'
+import { completion, testUpstream } from '../../support/upstream.ts'
 
 const JSON_BODY = ['-H', 'content-type: application/json']
 
@@ -74,7 +75,8 @@ providers:
     authorization: 'Bearer sk-mine',
     'x-api-key': 'sk-mine-2',
   })
-  t.notMatch(JSON.stringify(gateway.upstream.seen.at(-1)?.headers), /sallyport-|dpop/i)
+  const { 'cdn-loop': _, ...sent } = gateway.upstream.seen.at(-1)?.headers ?? {}
+  t.notMatch(JSON.stringify(sent), /sallyport-|dpop/i)
 
   gateway.upstream.answer = (res) => {
     res.writeHead(401, { 'content-type': 'application/json' })
@@ -344,3 +346,34 @@ await t.test(
     t.match(await ask(['host: localhost:8080'], 80), /^HTTP\/1\.1 403 /)
   },
 )
+
+await t.test('an answer whose last event came is whole, also if the gateway breaks off then', async (t) => {
+  const hi = 'data: {"one": true}\n\n'
+  const cases = [
+    [`${hi}data: [DONE]\n\n`, true],
+    [`${hi}data: [DONE]\r\n\r\n: bye\r\n`, false],
+    ['event: message_stop\ndata: {"type":"message_stop"}\n\n', true],
+    [`event: response.completed\ndata: {"output":"${'x'.repeat(300_000)}"}\n\n`, true],
+    [hi, false],
+    [`${hi}data: [DONE]`, false],
+    ['data: {"text":"data: [DONE]"}\n\n', false],
+    [`event: error\ndata: {}\n\n`, false],
+    [`data: [DONE]\n\n${hi}`, false],
+  ] as const
+  for (const [body, whole] of cases) {
+    const upstream = await testUpstream(t, (res) => {
+      res.writeHead(200, { 'content-type': 'text/event-stream' })
+      // Cut anywhere.
+      res.write(body.slice(0, 9))
+      setImmediate(() => res.write(body.slice(9), () => res.destroy()))
+    })
+    const dispatcher = new Agent()
+    const session = { origin: upstream.url, dispatcher } as unknown as ClientSession
+    const sidecar = await startSidecar(session, '127.0.0.1', 0)
+    t.teardown(() => sidecar.close(0))
+    t.teardown(() => dispatcher.destroy())
+    const { code, out } = await run('curl', ['-sSN', '--noproxy', '*', sidecar.url])
+    t.equal(out, body)
+    t.equal(code, whole ? 0 : 18, body.slice(-40))
+  }
+})
