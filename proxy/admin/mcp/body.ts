@@ -87,8 +87,15 @@ export function faultsBetween({
 export function endpointFault(endpoint: string, allowPrivate: boolean): readonly FieldError[] {
   const reason = hostRefusal(new URL(endpoint), allowPrivate)
   if (reason === null) return []
+  const cure =
+    reason === 'loopback' || reason === 'private'
+      ? ': MCP_PROXY_ALLOW_PRIVATE_UPSTREAMS=true in the environment of the gateway allows it'
+      : ''
   return [
-    { field: 'endpoint_url', message: `names a host that this gateway does not connect to (${reason})` },
+    {
+      field: 'endpoint_url',
+      message: `names a host that this gateway does not connect to (${reason})${cure}`,
+    },
   ]
 }
 

@@ -1,4 +1,5 @@
 import type { ErrorWords } from '../../egress/error-words.ts'
+import { LEGACY_VERSIONS, MODERN_VERSION } from '../protocol/versions.ts'
 
 /**
  * `unreachable`: no connection, a refused address, or a connection that broke before an answer. `timeout`: no
@@ -156,4 +157,12 @@ function credentialsProblem({ status, headers, hasCredentials }: OddAnswer): str
   return isOauth
     ? `the upstream demands an OAuth token (${told}): ${cure}; this gateway sends a token that it was given, and asks for none`
     : `the upstream demands credentials (${told}): ${cure}`
+}
+
+/** Says that a server speaks no revision of the protocol that is spoken here. `versions`: those it names. */
+export function unknownRevisions(versions: readonly unknown[]): string {
+  const dated = versions.filter((one) => typeof one === 'string' && /^\d{4}-\d{2}-\d{2}$/.test(one))
+  const names = dated.length === 0 ? '' : ` (it names ${dated.slice(0, 8).join(', ')})`
+  const known = [MODERN_VERSION, ...LEGACY_VERSIONS].join(', ')
+  return `it speaks no revision of the protocol that this gateway knows${names}: update it to one that speaks ${known}`
 }

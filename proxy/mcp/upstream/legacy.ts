@@ -2,11 +2,11 @@ import type { McpResource } from '../../../db/mcp/resources.ts'
 import type { JsonObject, UnknownRecord } from '../../../db/support/json.ts'
 import { OWN_AUTHORITY } from '../../../plugins/call-authority.ts'
 import { hangupFromSignal } from '../../../plugins/hangup.ts'
-import { notificationMessage } from '../protocol/json-text.ts'
+import { METHOD_NOT_FOUND, notificationMessage, UNSUPPORTED_VERSION } from '../protocol/json-text.ts'
 import { GATEWAY_IMPLEMENTATION, LEGACY_VERSIONS } from '../protocol/versions.ts'
-import { mcpUpstreamFailure } from './errors.ts'
+import { mcpUpstreamFailure, unknownRevisions } from './errors.ts'
 import { drainBody, exchangeHttp, type HeaderList, type ResponseHeaders } from './exchange.ts'
-import { errorCodeOf, responseResult, type UpstreamMessage } from './message.ts'
+import { errorCodeOf, responseResult, supportedIn, type UpstreamMessage } from './message.ts'
 import { ownAnswer, readFinalResponse } from './own-answers.ts'
 import { type McpAnswer, sendMcpRequest, sendOneWayMessage, type UpstreamTransport } from './request.ts'
 import type { SessionOpening, UpstreamSession } from './sessions.ts'
@@ -87,7 +87,7 @@ export async function openUpstreamSession(
   }
   const { response, headers } = await askLegacy(transport, asked)
   const result = responseResult(response)
-  if (result === null) throw mcpUpstreamFailure(`initialize was answered with error ${errorCodeOf(response)}`)
+  if (result === null) throw mcpUpstreamFailure(handshakeProblem(response))
   const id = sessionIdOf(headers)
   const version = versionOf(result)
   const session = { id, protocolVersion: version, headers: sessionHeaders(id, version) }
@@ -134,5 +134,21 @@ function sessionIdOf({ 'mcp-session-id': id }: ResponseHeaders): string | null {
 
 function versionOf({ protocolVersion: version }: UnknownRecord): string {
   if (typeof version === 'string' && LEGACY_VERSIONS.includes(version)) return version
-  throw mcpUpstreamFailure('it speaks no revision of the protocol that this gateway knows')
+  throw mcpUpstreamFailure(unknownRevisions([version]))
 }
+
+/** Says why a server answers `initialize` with an error: cause and cure, and none of its words. */
+function handshakeProblem(response: UpstreamMessage): string {
+  const code = errorCodeOf(response)
+  const told = `initialize was answered with error ${code}`
+  const supported = supportedIn(response)
+  if (code === UNSUPPORTED_VERSION || supported.length > 0) return `${told}: ${unknownRevisions(supported)}`
+  const cause = HANDSHAKE_CAUSES.get(code)
+  return cause === undefined ? told : `${told}: ${cause}`
+}
+
+const HANDSHAKE_CAUSES: ReadonlyMap<number | null, string> = new Map([
+  [METHOD_NOT_FOUND, 'it speaks JSON-RPC, but not MCP: correct endpoint_url'],
+  [-32602, `it does not take protocol revision ${LEGACY_VERSIONS[0]}, or what clients say of themselves`],
+  [-32603, 'it failed by itself: look into the log of the server'],
+])

@@ -59,6 +59,12 @@ export function errorCodeOf({ value }: UpstreamMessage): number | null {
   return isObject(value.error) && typeof value.error.code === 'number' ? value.error.code : null
 }
 
+/** Returns the revisions of the protocol that an error says its server supports; empty if it says none. */
+export function supportedIn({ value: { error } }: UpstreamMessage): readonly unknown[] {
+  if (!isObject(error) || !isObject(error.data) || !Array.isArray(error.data.supported)) return []
+  return error.data.supported
+}
+
 function scanMessage(bytes: Buffer): JsonScan {
   try {
     return scanJson(bytes)

@@ -11,9 +11,9 @@ import {
   modernMeta,
   type ProtocolEra,
 } from '../protocol/versions.ts'
-import { McpUpstreamError, mcpUpstreamFailure } from './errors.ts'
+import { McpUpstreamError, mcpUpstreamFailure, unknownRevisions } from './errors.ts'
 import { askLegacy, endUpstreamSession, openUpstreamSession } from './legacy.ts'
-import { errorCodeOf, responseResult, type UpstreamMessage } from './message.ts'
+import { errorCodeOf, responseResult, supportedIn, type UpstreamMessage } from './message.ts'
 import { callModern } from './modern.ts'
 import { readFinalResponse } from './own-answers.ts'
 import type { UpstreamTransport } from './request.ts'
@@ -147,12 +147,7 @@ const isNoAnswer = ({ kind, status }: McpUpstreamError): boolean =>
 function offersModern(versions: readonly unknown[]): boolean {
   if (versions.includes(MODERN_VERSION)) return true
   if (LEGACY_VERSIONS.some((version) => versions.includes(version))) return false
-  throw mcpUpstreamFailure('it speaks no revision of the protocol that this gateway knows')
-}
-
-function supportedIn({ value: { error } }: UpstreamMessage): readonly unknown[] {
-  if (!isObject(error) || !isObject(error.data) || !Array.isArray(error.data.supported)) return []
-  return error.data.supported
+  throw mcpUpstreamFailure(unknownRevisions(versions))
 }
 
 /** A modern server's requests are refused as they are read. */

@@ -82,7 +82,8 @@ await t.test('what the service refuses is said in its own sentence, and nothing 
   }
   const add = ['add', 'files', server.url]
   await refused(/^sallyport: name: /, 'add', 'http.get', server.url)
-  await refused(/endpoint_url: .*does not connect to/, 'add', 'files', 'http://169.254.169.254/mcp')
+  const metadata = 'http://169.254.169.254/mcp'
+  await refused(/endpoint_url: .*does not connect to \(metadata\)$/m, 'add', 'files', metadata)
   await refused(/^sallyport: auth_secret_ref: is required/, ...add, '--auth', 'bearer')
   await refused(
     /^sallyport: auth_secret_ref: (?!.*hunter2)/,

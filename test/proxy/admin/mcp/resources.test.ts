@@ -440,3 +440,16 @@ await t.test('§5.1 without the operator secret nothing of this is answered', as
     t.equal((await gateway.call(agent, method, path)).status, 403, `${method} ${path}`)
   }
 })
+
+await t.test('a server on a private host is refused with the setting that allows it', async (t) => {
+  const gateway = await testGateway(t)
+  const register = (endpoint_url: string) => gateway.admin('POST', PATH, { name: 'files', endpoint_url })
+  for (const host of ['127.0.0.1:9', 'localhost', '10.1.2.3', 'files.internal', 'files', '[::1]']) {
+    const { status, text } = await register(`http://${host}/mcp`)
+    t.equal(status, 422, host)
+    t.match(text, /MCP_PROXY_ALLOW_PRIVATE_UPSTREAMS=true/, host)
+  }
+  const metadata = await register('http://169.254.169.254/mcp')
+  t.equal(metadata.status, 422)
+  t.notMatch(metadata.text, /MCP_PROXY_/, 'which nothing allows')
+})

@@ -51,8 +51,40 @@ await t.test('2025-11-25 each revision that has sessions is accepted, and named;
   }
   for (const protocolVersion of ['2026-07-28', '1.0', '']) {
     const raw = await rawMcp(t, legacy({ protocolVersion }))
-    await t.rejects(upstreamFor(t).call(legacyCall(raw)), failure('failed'))
+    const named =
+      protocolVersion === '2026-07-28' ? /it names 2026-07-28\): update it to one that / : /knows: update/
+    await t.rejects(upstreamFor(t).call(legacyCall(raw)), failure('failed', { message: named }))
     t.equal(raw.of('tools/call').length, 0)
+  }
+})
+
+await t.test('a handshake that is answered with an error is told by its cause and its cure', async (t) => {
+  const secret = 'sk-of-the-server'
+  const cases = [
+    [
+      -32602,
+      { supported: ['2023-01-01', secret], requested: '2025-11-25' },
+      /it names 2023-01-01\): update it/,
+    ],
+    [-32022, null, /knows: update it to one that speaks 2026-07-28, 2025-11-25/],
+    [-32601, null, /not MCP: correct endpoint_url/],
+    [-32602, null, /it does not take protocol revision 2025-11-25/],
+    [-32603, null, /look into the log of the server/],
+    [-1, null, /answered with error -1$/],
+  ] as const
+  for (const [code, data, message] of cases) {
+    const raw = await rawMcp(t, (res, told) => {
+      const { id } = told
+      sendJson(res, { jsonrpc: '2.0', id, error: { code, message: secret, ...(data && { data }) } })
+    })
+    const failed = await upstreamFor(t)
+      .call(legacyCall(raw))
+      .then(
+        () => null,
+        (thrown: Error) => thrown,
+      )
+    t.match(failed, failure('failed', { message }))
+    t.notMatch(failed?.message, secret)
   }
 })
 
