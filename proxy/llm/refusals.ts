@@ -6,6 +6,7 @@ import {
   Refusal,
   type RefusalReason,
 } from '../../plugins/refusal.ts'
+import type { ErrorWords } from '../egress/error-words.ts'
 import { ProxyTunnelError } from '../egress/proxy-tunnel.ts'
 import type { DialectEndpoint } from './dialects/dialect.ts'
 import type { LlmProvider } from './options.ts'
@@ -17,7 +18,6 @@ import {
 } from './upstream/answer.ts'
 import { requestIdOf, responseHeaders } from './upstream/headers.ts'
 import { passedNames } from './upstream/passed-names.ts'
-import type { ProviderWords } from './upstream/words.ts'
 
 const REASON_OF_KIND = {
   connect: 'provider_unreachable',
@@ -37,7 +37,7 @@ export interface ProviderFailure {
   /** True if asking again cures nothing, although the status alone would let an SDK try. */
   readonly final?: boolean
   /** The provider's own words about it. Never rejects. */
-  readonly words?: Promise<ProviderWords | null>
+  readonly words?: Promise<ErrorWords | null>
   /** For the log. */
   readonly cause?: unknown
 }

@@ -1,7 +1,7 @@
-import { isObject, type UnknownRecord } from '../../../db/support/json.ts'
+import { isObject } from '../../../db/support/json.ts'
 import { withDeadline } from '../../../plugins/deadline.ts'
-import type { ProviderErrorFields } from '../../../plugins/refusal.ts'
 import { quotesSecret, type SecretTraces, secretTraces } from '../../../plugins/secrets/traces.ts'
+import { type ErrorWords, errorSentence, parseErrorWords, statedError } from '../../egress/error-words.ts'
 import type { LlmOptions } from '../options.ts'
 import { abandonAnswer, discardAnswer, readWholeBody, type UpstreamAnswer } from './answer.ts'
 import { isJsonAnswer, isReadableContent, secretsIn } from './headers.ts'
@@ -11,16 +11,8 @@ import { isJsonAnswer, isReadableContent, secretsIn } from './headers.ts'
  * and is not counted as held: another provider's answer may have ended the call before it has come.
  */
 const MAX_BODY = 16_384
-/** Characters: of the sentence, and of each name. */
-const MAX_MESSAGE = 4_096
-const MAX_NAME = 256
 /** Nobody waits longer for the words of a failure. ms. */
 const MAX_WAIT_MS = 1_000
-
-/** A provider's words about its failure. */
-export interface ProviderWords extends ProviderErrorFields {
-  readonly message: string
-}
 
 /** Makes the traces of every provider's key, and of the headers that the operator's file sets. */
 export const providerSecretTraces = ({ providers }: LlmOptions): SecretTraces =>
@@ -34,9 +26,9 @@ export const providerSecretTraces = ({ providers }: LlmOptions): SecretTraces =>
 export async function readProviderWords(
   answer: UpstreamAnswer,
   secrets: SecretTraces,
-): Promise<ProviderWords | null> {
+): Promise<ErrorWords | null> {
   const body = await readShortJson(answer)
-  return body === null || quotesSecret(secrets, body) ? null : parseProviderWords(parseOrNull(body))
+  return body === null || quotesSecret(secrets, body) ? null : parseErrorWords(parseOrNull(body))
 }
 
 /**
@@ -82,10 +74,10 @@ function parseOrNull(body: Buffer): unknown {
  */
 export function refusesKey(status: number, body: Buffer | null, models: readonly (string | null)[]): boolean {
   if (status !== 400 && status !== 403) return false
-  const error = body === null || body.length > MAX_BODY ? null : errorIn(parseOrNull(body))
+  const error = body === null || body.length > MAX_BODY ? null : statedError(parseOrNull(body))
   if (error === null) return status === 403
   const names = [error.type, error.code, error.status, reasonsIn(error.details)].flat().join(' ')
-  const message = messageOf(error)
+  const message = errorSentence(error)
   if (status === 400) return KEY_NAME.test(names) || KEY_SENTENCE.test(message)
   if (SCOPE_SENTENCE.test(message)) return true
   const { param, metadata } = error
@@ -112,30 +104,3 @@ const REQUEST_SENTENCE =
 /** Returns the reasons in the details that Google's errors have. */
 const reasonsIn = (details: unknown): readonly unknown[] =>
   Array.isArray(details) ? details.map((detail: unknown) => (isObject(detail) ? detail.reason : null)) : []
-
-/** Returns the error that a body states, in the form of either vendor or of an imitator; null if it is none. */
-function errorIn(body: unknown): UnknownRecord | null {
-  // Google sends a list of one.
-  const stated: unknown = Array.isArray(body) ? body[0] : body
-  if (!isObject(stated)) return null
-  return isObject(stated.error) ? stated.error : stated
-}
-
-const messageOf = (error: UnknownRecord): string =>
-  [error.message, error.error, error.detail].find(
-    (text): text is string => typeof text === 'string' && text !== '',
-  ) ?? ''
-
-function parseProviderWords(body: unknown): ProviderWords | null {
-  const said = errorIn(body)
-  if (said === null) return null
-  const message = messageOf(said)
-  if (message === '') return null
-  const names = Object.entries({ type: said.type, code: said.code, param: said.param }).flatMap(
-    ([name, value]) => (isName(value) ? [[name, String(value).toWellFormed()]] : []),
-  )
-  return { ...Object.fromEntries(names), message: message.slice(0, MAX_MESSAGE).toWellFormed() }
-}
-
-const isName = (value: unknown): boolean =>
-  typeof value === 'number' || (typeof value === 'string' && value !== '' && value.length <= MAX_NAME)

@@ -240,6 +240,17 @@ const HTTP_ERRORS: readonly (readonly [what: string, act: Act, error: Json, row:
     { 'retry-after': '120' },
   ],
   [
+    'limits our rate in a list of one',
+    (res) => sendJson(res, [{ error: { code: 429, message: 'Quota of the day is spent.' } }], 429),
+    {
+      code: -32003,
+      message: 'The MCP server answered 429: Quota of the day is spent.',
+      data: { reason: 'mcp_rate_limited', upstream_status: 429 },
+    },
+    { reason: 'mcp_rate_limited', upstream_status: 429 },
+    {},
+  ],
+  [
     'is away behind a page',
     (res) =>
       void res.writeHead(503, { 'content-type': 'text/html', 'retry-after': '5' }).end('<h1>Oops</h1>'),
