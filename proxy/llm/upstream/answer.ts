@@ -5,6 +5,7 @@ import { collectBytes } from '../../../plugins/collect.ts'
 import type { CallPermit, CatalogPermit } from '../../../plugins/permit.ts'
 import type { MemoryReservation } from '../../../plugins/plugin.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
+import { connectionCause } from '../../egress/connection-cause.ts'
 import type { EgressProxy } from '../../egress/proxy-tunnel.ts'
 
 export interface UpstreamTimeouts {
@@ -89,13 +90,19 @@ export class UpstreamError extends Error {
 const codeOf = (error: Error): string => ('code' in error ? String(error.code) : error.message)
 
 /**
- * Makes the failure of a request without a connection. A name that cannot be looked up is named: it may be
- * one of many.
+ * Makes the failure of a request without a connection, with cause and cure. A name that cannot be looked up is
+ * named: it may be one of many.
  */
-export const connectFailure = (error: Error): UpstreamError =>
-  new UpstreamError('connect', error instanceof HostNameError ? error.message : codeOf(error), {
-    cause: error,
-  })
+export function connectFailure(error: Error): UpstreamError {
+  const code = error instanceof HostNameError ? error.message : codeOf(error)
+  const cause = connectionCause(code, PROVIDER_SETTINGS)
+  return new UpstreamError('connect', cause === null ? code : `${code}: ${cause}`, { cause: error })
+}
+
+const PROVIDER_SETTINGS = {
+  url: 'base_url',
+  certificate: 'if it demands a client certificate, it cannot be a provider here',
+} as const
 
 /** Makes the failure of a request that has gone out of undici's error. `isStale`: if its connection broke. */
 export function failureOfRequest(error: Error, isStale: boolean): UpstreamError {

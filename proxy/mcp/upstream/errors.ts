@@ -1,3 +1,4 @@
+import { connectionCause } from '../../egress/connection-cause.ts'
 import type { ErrorWords } from '../../egress/error-words.ts'
 import { LEGACY_VERSIONS, MODERN_VERSION } from '../protocol/versions.ts'
 
@@ -61,39 +62,16 @@ export class McpUpstreamError extends Error {
 export const mcpUpstreamFailure = (message: string, options: McpErrorOptions = {}): McpUpstreamError =>
   new McpUpstreamError('failed', message, options)
 
-/** The causes of a connection that cannot be made, by Node's or OpenSSL's code, each with what to do. */
-const CONNECTION_CAUSES: readonly (readonly [RegExp, string])[] = [
-  [/^ECONNREFUSED$/, 'nothing listens at its host and port: start the server, or correct endpoint_url'],
-  [/^ENOTFOUND$/, 'its host name has no address: correct endpoint_url, or the name in DNS'],
-  [/^EAI_AGAIN$|^ETIMEOUT$/, 'its host name could not be looked up: the name server does not answer'],
-  [/^E(?:HOST|NET)UNREACH$/, 'no route leads to its address'],
-  [/^UND_ERR_CONNECT_TIMEOUT$|^ETIMEDOUT$/, 'no connection in time: look for a firewall on the way'],
-  [
-    /SELF_SIGNED_CERT|^UNABLE_TO_(?:VERIFY|GET)/,
-    'its certificate is of a CA that is not known here: name that CA in NODE_EXTRA_CA_CERTS',
-  ],
-  [/^CERT_HAS_EXPIRED$/, 'its certificate has ended: renew it there'],
-  [/^CERT_NOT_YET_VALID$/, 'its certificate is not valid yet: compare the clocks'],
-  [
-    /^ERR_TLS_CERT_ALTNAME_INVALID$/,
-    'its certificate is for another name: correct the host in endpoint_url, or the certificate',
-  ],
-  [
-    /WRONG_VERSION_NUMBER|PACKET_LENGTH_TOO_LONG|HTTP_REQUEST/,
-    'it does not speak TLS there: write http:// in endpoint_url, or the port of its TLS',
-  ],
-  [/PROTOCOL_VERSION|UNSUPPORTED_PROTOCOL/, 'it speaks no TLS that is new enough: it needs 1.2 or 1.3'],
-  [
-    /_ALERT_/,
-    'it refuses the TLS handshake: if it demands a client certificate, use auth_type mtls and one that it accepts',
-  ],
-]
-
 /** Says why a connection could not be made, or broke: cause, cure and code. */
 export function connectionProblem(code: string): string {
-  const [, cause] = CONNECTION_CAUSES.find(([codes]) => codes.test(code)) ?? []
-  return cause === undefined ? code : `${cause} (${code})`
+  const cause = connectionCause(code, MCP_SETTINGS)
+  return cause === null ? code : `${cause} (${code})`
 }
+
+const MCP_SETTINGS = {
+  url: 'endpoint_url',
+  certificate: 'if it demands a client certificate, use auth_type mtls and one that it accepts',
+} as const
 
 /** The parts of an answer and of its server that say what its status means. */
 interface OddAnswer {
