@@ -353,22 +353,46 @@ export class Refusal extends Error {
   }
 }
 
+/** A time of a token's, in its maker's words (RFC 7519 §4.1.4 to 6), that our clock does not bear out. */
+export interface WrongTime {
+  readonly claim: 'iat' | 'nbf' | 'exp'
+  /** s since the epoch. */
+  readonly time: number
+}
+
+interface ClockFault extends WrongTime {
+  /** Begins the sentence. */
+  readonly what: string
+  /** ms since the epoch. */
+  readonly at: number
+  /** Ends the sentence. */
+  readonly cure: string
+  readonly cause?: unknown
+}
+
 /**
- * Makes the refusal of something that says when it was issued, and says a time that is too far from ours: the
- * sentence names the clock and the difference. `what` begins it, `cure` ends it. `iat`: s since the epoch, as
- * its maker has it; `at`: ms since the epoch.
+ * Makes the refusal of something that says a time which is too far from ours: the sentence names the clock and
+ * the difference.
  */
-export function clockRefusal(
-  reason: RefusalReason,
-  { what, iat, at, cure }: Readonly<{ what: string; iat: number; at: number; cure: string }>,
-): Refusal {
-  const difference = Math.round(iat - at / 1000)
-  const gap = `${Math.abs(difference)} s ${difference > 0 ? 'ahead of' : 'behind'} the clock of this gateway`
+export function clockRefusal(reason: RefusalReason, { cause, cure, ...fault }: ClockFault): Refusal {
   return new Refusal(reason, {
-    message: `${what} was issued ${gap} (${new Date(at).toISOString()}). ${cure}`,
-    detail: { clock_difference_s: difference },
+    cause,
+    message: `${clockSentence(fault)} ${cure}`,
+    detail: { clock_difference_s: differenceS(fault) },
   })
 }
+
+/** Says what is wrong with a time, by which clock, and by how much. */
+export function clockSentence(fault: Pick<ClockFault, 'claim' | 'time' | 'what' | 'at'>): string {
+  const difference = differenceS(fault)
+  const gap = `${Math.abs(difference)} s`
+  const clock = `the clock of this gateway (${new Date(fault.at).toISOString()})`
+  if (fault.claim === 'exp') return `${fault.what} expired ${gap} ago by ${clock}.`
+  if (fault.claim === 'nbf') return `${fault.what} is not valid for another ${gap} by ${clock}.`
+  return `${fault.what} was issued ${gap} ${difference > 0 ? 'ahead of' : 'behind'} ${clock}.`
+}
+
+const differenceS = ({ time, at }: Pick<ClockFault, 'time' | 'at'>): number => Math.round(time - at / 1000)
 
 /** The cure for a client's clock. */
 export const SET_CLOCK =

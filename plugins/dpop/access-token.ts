@@ -2,9 +2,9 @@ import { hash } from 'node:crypto'
 import { type CryptoKey, errors, type JWTPayload, jwtVerify } from 'jose'
 import { LRUCache } from 'lru-cache'
 import { isObject } from '../../db/support/json.ts'
-import { Refusal } from '../refusal.ts'
+import { clockSentence, Refusal } from '../refusal.ts'
 import { audienceOf } from './audience.ts'
-import { parseJwt } from './jwt.ts'
+import { parseJwt, refusedTime } from './jwt.ts'
 
 /** The claims of a token of ours, in this service's words. */
 export interface TokenClaims {
@@ -98,10 +98,17 @@ async function check(
     if (audienceOf(claims.audience, baseUrls()) === claims.audience) return { claims, exp: payload.exp ?? 0 }
     throw new errors.JWTClaimValidationFailed('it is for somebody else', payload, 'aud', 'check_failed')
   } catch (cause) {
-    // The caller hears the same for any fault of it. Unreadable keys of ours are no fault of the token.
-    throw cause instanceof errors.JOSEError ? new Refusal('token_invalid', { cause }) : cause
+    // Unreadable keys of ours are no fault of the token.
+    if (!(cause instanceof errors.JOSEError)) throw cause
+    const wrong = refusedTime(cause)
+    if (!wrong) throw new Refusal('token_invalid', { cause })
+    const message = `${clockSentence({ ...wrong, what: 'The access token', at })} ${NEW_TOKEN}`
+    throw new Refusal('token_invalid', { cause, message })
   }
 }
+
+/** The cure for a time that is of our own writing: no clock of the client's is to blame. */
+const NEW_TOKEN = 'Request a new one at /v1/auth/token.'
 
 function claimsOf({ sub = '', aud = '', cnf, scope, narrowed }: JWTPayload): TokenClaims {
   // Signed by us: proxy/auth made `cnf`.

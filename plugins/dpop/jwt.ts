@@ -1,6 +1,7 @@
 import { errors } from 'jose'
 import type { UnknownRecord } from '../../db/support/json.ts'
 import { parseJsonObject } from '../json-body/object.ts'
+import type { WrongTime } from '../refusal.ts'
 
 /** A JWS in its compact form, taken apart and not yet believed. */
 export interface ParsedJwt {
@@ -10,6 +11,9 @@ export interface ParsedJwt {
   readonly signed: string
   readonly signature: Buffer
 }
+
+/** The end of the times that can be told, in s since the epoch (ECMA-262 §21.4.1.1). */
+const LAST_S = 8_640_000_000_000
 
 const SEGMENT = /^[A-Za-z0-9_-]+$/
 
@@ -68,9 +72,15 @@ export function decodeBase64url(text: string): Buffer | null {
   return bytes.toString('base64url') === text ? bytes : null
 }
 
-/** Returns the `iat` of a token that was refused because of it alone, its signature verified; else undefined. */
-export function refusedIssueTime(error: unknown): number | undefined {
+/** Returns the time for which alone a token was refused, its signature verified; else null. */
+export function refusedTime(error: unknown): WrongTime | null {
   const isOfTime = error instanceof errors.JWTExpired || error instanceof errors.JWTClaimValidationFailed
-  const { iat } = isOfTime && error.claim === 'iat' ? error.payload : {}
-  return typeof iat === 'number' ? iat : undefined
+  return isOfTime ? wrongTime(error.claim, error.payload) : null
+}
+
+/** Returns a time of these claims, or null if that claim is none. */
+export function wrongTime(claim: unknown, claims: UnknownRecord): WrongTime | null {
+  if (claim !== 'iat' && claim !== 'nbf' && claim !== 'exp') return null
+  const time = claims[claim]
+  return typeof time === 'number' && Math.abs(time) < LAST_S ? { claim, time } : null
 }

@@ -1,7 +1,7 @@
 import { hash } from 'node:crypto'
 import { LRUCache } from 'lru-cache'
 import type { UnknownRecord } from '../../db/support/json.ts'
-import { clockRefusal, Refusal, SET_CLOCK } from '../refusal.ts'
+import { clockRefusal, Refusal, SET_CLOCK, type WrongTime } from '../refusal.ts'
 import { decodeBase64url, jwtSegments, segmentObject } from './jwt.ts'
 import { type ProofKey, proofKey } from './key.ts'
 
@@ -117,17 +117,20 @@ function claimsOf(claims: UnknownRecord, target: ProofTarget): ProofClaims {
     htm === target.method &&
     isText(htu, HTU_MAX_LENGTH) &&
     isInstant(iat) &&
-    (exp === undefined || (isInstant(exp) && exp > nowS - CLOCK_TOLERANCE_S)) &&
-    (nbf === undefined || (isInstant(nbf) && nbf < Math.floor(nowS) + PROOF_AHEAD_S)) &&
+    (exp === undefined || isInstant(exp)) &&
+    (nbf === undefined || isInstant(nbf)) &&
     (target.accessToken === null || ath === hash('sha256', target.accessToken, 'base64url')) &&
     // Nearly every client signs the one spelling that needs no reading.
     (target.urls.has(htu) || target.urls.has(normalUrl(htu) ?? ''))
   if (!holds) throw new Refusal('proof_invalid')
-  if (iat < nowS - PROOF_AGE_S || iat > nowS + PROOF_AHEAD_S) {
-    throw clockRefusal('proof_invalid', { what: 'The DPoP proof', iat, at: target.at, cure: SET_CLOCK })
-  }
+  if (iat < nowS - PROOF_AGE_S || iat > nowS + PROOF_AHEAD_S) throw wrongClock('iat', iat, target)
+  if (exp !== undefined && exp <= nowS - CLOCK_TOLERANCE_S) throw wrongClock('exp', exp, target)
+  if (nbf !== undefined && nbf >= Math.floor(nowS) + PROOF_AHEAD_S) throw wrongClock('nbf', nbf, target)
   return { jti, iat, nonce }
 }
+
+const wrongClock = (claim: WrongTime['claim'], time: number, { at }: ProofTarget): Refusal =>
+  clockRefusal('proof_invalid', { what: 'The DPoP proof', claim, time, at, cure: SET_CLOCK })
 
 const isText = (value: unknown, max: number): value is string =>
   typeof value === 'string' && value !== '' && value.length <= max

@@ -1,11 +1,11 @@
 import { createHmac, hash, randomBytes, timingSafeEqual } from 'node:crypto'
 import { jwtVerify } from 'jose'
-import { parseJwt, refusedIssueTime } from '../../plugins/dpop/jwt.ts'
+import { parseJwt, refusedTime } from '../../plugins/dpop/jwt.ts'
 import type { Principal } from '../../plugins/facts.ts'
 import { requireIdentity } from '../../plugins/json-body/json-body.ts'
 import { parseJsonObject } from '../../plugins/json-body/object.ts'
 import type { Arrival, TlsPeer } from '../../plugins/plugin.ts'
-import { clockRefusal, Refusal, SET_CLOCK } from '../../plugins/refusal.ts'
+import { clockRefusal, Refusal, SET_CLOCK, type WrongTime } from '../../plugins/refusal.ts'
 import { jsonReply, type Reply } from '../http/reply.ts'
 
 /** The time that a login challenge may be answered. Seconds (docs/protocol.md#login). */
@@ -84,16 +84,15 @@ export class LoginChallenges {
         requiredClaims: ['jti', 'exp', 'nonce'],
       })
       const { nonce, exp = 0 } = payload
-      if (exp <= at / 1000 - CLOCK_TOLERANCE_S) throw new TypeError('it has expired')
+      if (exp <= at / 1000 - CLOCK_TOLERANCE_S) throw wrongClock({ claim: 'exp', time: exp }, at)
       if (typeof nonce !== 'string' || !this.#isOpen(principal.id, nonce, at))
         throw new TypeError('no open challenge')
       // One challenge buys one token, whatever else the assertion says.
       return { nonce, replayKey: hash('sha256', `login ${nonce}`), expiresAt: at + ASSERTION_S * 1000 }
     } catch (cause) {
-      const iat = refusedIssueTime(cause)
-      if (iat === undefined) throw new Refusal('assertion_invalid', { cause })
-      const what = 'The client assertion'
-      throw clockRefusal('assertion_invalid', { what, iat, at, cure: SET_CLOCK })
+      if (cause instanceof Refusal) throw cause
+      const wrong = refusedTime(cause)
+      throw wrong ? wrongClock(wrong, at, cause) : new Refusal('assertion_invalid', { cause })
     }
   }
 
@@ -110,6 +109,9 @@ export class LoginChallenges {
     return createHmac('sha256', this.#secret).update(`login ${principalId} ${open}`).digest('base64url')
   }
 }
+
+const wrongClock = (wrong: WrongTime, at: number, cause?: unknown): Refusal =>
+  clockRefusal('assertion_invalid', { ...wrong, what: 'The client assertion', at, cure: SET_CLOCK, cause })
 
 /** Tells whether the first of `x5c` is the certificate that TLS has proven; the rest does not matter. */
 function isLeaf(x5c: unknown, { certificate }: TlsPeer): boolean {

@@ -24,14 +24,21 @@ export interface FederationPost {
   readonly signal: AbortSignal
 }
 
+/** An answer of the receiver's. */
+export interface PostAnswer {
+  readonly status: number
+  /** The receiver's clock, by its `Date` (RFC 9110 §6.6.1); null if it says none. ms since the epoch. */
+  readonly date: number | null
+}
+
 /**
- * Posts once and resolves with the status. Rejects if none came in time, or with the signal's reason. TLS is
+ * Posts once and resolves with the answer. Rejects if none came in time, or with the signal's reason. TLS is
  * verified whatever the environment says. Redirects are not followed: a 3xx is a status as any other.
  */
 export async function postOnce(
   agent: Agent,
   { url, headers, body, timeoutMs, signal }: FederationPost,
-): Promise<number> {
+): Promise<PostAnswer> {
   const late = AbortSignal.timeout(timeoutMs)
   try {
     const answer = await agent.request({
@@ -45,7 +52,8 @@ export async function postOnce(
     answer.body.dump({ limit: ANSWER_MAX_BYTES }).catch(() => {
       // Cut short, by them or by us: only its status matters.
     })
-    return answer.statusCode
+    const date = Date.parse(String(answer.headers.date))
+    return { status: answer.statusCode, date: Number.isNaN(date) ? null : date }
   } catch (error) {
     if (!late.aborted || signal.aborted) throw error
     throw new Error(`no answer within ${timeoutMs} ms`, { cause: error })

@@ -105,6 +105,17 @@ const RETRIES = 8
 const PAGE = 200
 const TIMEOUT_MS = 5_000
 
+/** The least difference of two clocks that may be why a receiver refuses. Seconds. */
+const CLOCK_NOTED_S = 30
+
+/** Says how far the receiver's clock is from ours, if that may be why it refuses: it judges our `iat`. */
+function clockNote(date: number | null, at: number): string {
+  const difference = date === null ? 0 : Math.round((date - at) / 1000)
+  if (Math.abs(difference) < CLOCK_NOTED_S) return ''
+  const gap = `${Math.abs(difference)} s ${difference > 0 ? 'ahead of' : 'behind'}`
+  return `; its clock is ${gap} the clock of this gateway: set one of them`
+}
+
 interface FederationDependencies {
   readonly database: Database
   readonly ledger: Pick<Ledger, 'commit'>
@@ -203,7 +214,7 @@ class AgentPublisher {
     const body = await signAgent(agent, { keys, issuer: issuer(), at: clock() })
     // A process may have been frozen anywhere above.
     if (!database.leads('publish-federation')) throw new Error('another process does it now')
-    const status = await postOnce(this.#agent, {
+    const { status, date } = await postOnce(this.#agent, {
       url: this.#url,
       headers: {
         'content-type': 'application/jose',
@@ -213,6 +224,7 @@ class AgentPublisher {
       timeoutMs,
       signal,
     })
-    if (status < 200 || status > 299) throw new Error(`the receiver answered ${status}`)
+    if (status < 200 || status > 299)
+      throw new Error(`the receiver answered ${status}${clockNote(date, clock())}`)
   }
 }

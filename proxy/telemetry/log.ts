@@ -35,7 +35,7 @@ export interface GatewayLogs {
   readonly log: Logger
   /**
    * Writes the one line of a request, at level `info`: its members are fixed and hold no secret, so it pays
-   * for no redaction.
+   * for no redaction. At level `warn` it writes that of a refused one only: its id stands in an answer.
    */
   readonly requestLog: (line: RequestLine) => void
   /** Writes the lines that are still held back. Resolves when they are written, or after a second. */
@@ -55,7 +55,9 @@ export function createLogs(level: string, stream?: DestinationStream): GatewayLo
   return {
     log,
     requestLog: (line) => {
-      if (log.isLevelEnabled('info')) out.write(`${requestText(line)}\n`)
+      if (log.isLevelEnabled('info')) out.write(`${requestText(line, 30)}\n`)
+      else if (line.reason !== undefined && log.isLevelEnabled('warn'))
+        out.write(`${requestText(line, 40)}\n`)
     },
     flush: () => out.flushed(),
     losses: out,
@@ -70,8 +72,8 @@ const givenOutput = (stream: DestinationStream) => ({
 })
 
 // Like pino, which puts a line together member by member: with more than twice the garbage.
-const requestText = (line: RequestLine): string =>
-  JSON.stringify({ level: 30, time: new Date().toISOString(), ...line, msg: 'request' })
+const requestText = (line: RequestLine, level: number): string =>
+  JSON.stringify({ level, time: new Date().toISOString(), ...line, msg: 'request' })
 
 /** Returns the line that says of lines that they were lost. */
 const lossText = (lost: number): string =>

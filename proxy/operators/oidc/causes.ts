@@ -1,4 +1,7 @@
-import { AuthorizationResponseError, ResponseBodyError } from 'openid-client'
+import { AuthorizationResponseError, ClientError, ResponseBodyError } from 'openid-client'
+import { isObject } from '../../../db/support/json.ts'
+import { refusedTime, wrongTime } from '../../../plugins/dpop/jwt.ts'
+import { clockRefusal, type Refusal, type RefusalReason, type WrongTime } from '../../../plugins/refusal.ts'
 
 const MAX_DEPTH = 8
 const MAX_CHARACTERS = 256
@@ -30,4 +33,21 @@ export function oidcFailureFields(
     error: said?.error.slice(0, MAX_CHARACTERS),
     error_description: said?.error_description?.slice(0, MAX_CHARACTERS),
   }
+}
+
+/** The cure for a clock of the identity provider's, or ours. */
+const SET_ONE_CLOCK = 'Set the clock of the gateway or of the identity provider, and try again.'
+
+/** Makes the refusal of a token of the provider's for its time alone; null if its time is not the fault. */
+export function clockRefusalOf(error: unknown, reason: RefusalReason, at: number): Refusal | null {
+  const wrong = refusedTime(error) ?? libraryTime(error)
+  const what = 'The token of the identity provider'
+  return wrong && clockRefusal(reason, { ...wrong, what, at, cure: SET_ONE_CLOCK, cause: error })
+}
+
+// The library judges exp and nbf before we do, and tells the claims as the cause of its error's cause.
+function libraryTime(error: unknown): WrongTime | null {
+  if (!(error instanceof ClientError && error.code === 'OAUTH_JWT_TIMESTAMP_CHECK_FAILED')) return null
+  const found = error.cause instanceof Error ? error.cause.cause : null
+  return isObject(found) && isObject(found.claims) ? wrongTime(found.claim, found.claims) : null
 }

@@ -12,6 +12,7 @@ import { jsonReply, type Reply } from '../../http/reply.ts'
 import type { SubmittedForm } from '../pages/form.ts'
 import { ROW_DIGITS } from '../sessions/begin.ts'
 import type { SignInContext } from '../signing-in.ts'
+import { clockRefusalOf } from './causes.ts'
 import type { IdentityProvider } from './provider.ts'
 import { ProviderUnavailable } from './provider-fetch.ts'
 
@@ -36,18 +37,20 @@ export const backchannelLogout =
       await endNamedSessions(context, logout, { id, at })
       return { status: 200 }
     } catch (error) {
-      const refusal = refusalOf(error)
+      const refusal = refusalOf(error, at)
       if (refusal.reason === 'logout_token_invalid') anonymous.count(refusal.reason)
       throw refusal
     }
   }
 
-function refusalOf(error: unknown): Refusal {
+function refusalOf(error: unknown, at: number): Refusal {
   if (error instanceof Refusal) return error
   if (error instanceof ProviderUnavailable) return new Refusal('sign_in_unavailable', { cause: error })
   if (error instanceof LedgerError && !isReplay(error))
     return new Refusal('audit_unavailable', { cause: error })
-  return new Refusal('logout_token_invalid', { cause: error })
+  return (
+    clockRefusalOf(error, 'logout_token_invalid', at) ?? new Refusal('logout_token_invalid', { cause: error })
+  )
 }
 
 /**

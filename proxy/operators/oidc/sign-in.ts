@@ -14,7 +14,7 @@ import { redirectPage, seeOther } from '../pages/page.ts'
 import { isFromOtherOrigin } from '../pages/visitor.ts'
 import { beginSession } from '../sessions/begin.ts'
 import type { SignInContext } from '../signing-in.ts'
-import { findCause, oidcFailureFields } from './causes.ts'
+import { clockRefusalOf, findCause, oidcFailureFields } from './causes.ts'
 import { resolveMappedOperator } from './operator-of.ts'
 import { type OidcPerson, personOf, SignInRefused } from './person.ts'
 import type { DiscoveredProvider, IdentityProvider } from './provider.ts'
@@ -195,11 +195,12 @@ async function exchangeCode(
     signing.wrongCodes.recordFailure(digest)
     signing.anonymous.count('sign_in_refused')
     // Whoever runs the provider must find out why.
+    const ofClock = clockRefusalOf(error, 'sign_in_refused', at)
     signing.log.warn(
-      { reqId: id, ...oidcFailureFields(error) },
+      { reqId: id, ...oidcFailureFields(error), clock: ofClock?.message },
       'the answer of the identity provider is not valid',
     )
-    throw new Refusal('sign_in_refused', { cause: error })
+    throw ofClock ?? new Refusal('sign_in_refused', { cause: error })
   }
 }
 

@@ -224,6 +224,8 @@ await t.test(
     t.equal((await buy(b, good)).status, 200, 'none of these has used the challenge up')
     const ahead = await sign(b, assertion(b, b.bot, nonce, { iat: now + 75 }), nonce)
     t.match(ahead.json.message, /^The client assertion was issued 7[45] s ahead of the clock of this gateway/)
+    const old = await sign(b, assertion(b, b.bot, nonce, { exp: now - 75 }), nonce)
+    t.match(old.json.message, /^The client assertion expired 7[56] s ago by the clock of this gateway \(/)
     const later = await challenge(b)
     t.equal(
       (await buy(b, assertion(b, b.bot, later, { iat: now + 50 }))).status,

@@ -305,6 +305,13 @@ await t.test('RFC 9449 §4.3 the shape of a proof', async (t) => {
     await accept(t, 'a valid pair', b.sign({ exp: now + 60, nbf: now - 60 }))
     await refuse(t, 'expired', b.sign({ exp: now - 60 }))
     await refuse(t, 'not yet', b.sign({ nbf: now + 60 }))
+    const old = await b.send(b.sign({ exp: now - 75 }))
+    t.match(old.json.message, /^The DPoP proof expired 7[56] s ago by the clock of this gateway \(/)
+    const early = await b.send(b.sign({ nbf: now + 75 }))
+    t.match(
+      early.json.message,
+      /^The DPoP proof is not valid for another 7[45] s by the clock of this gateway/,
+    )
   })
 
   await t.test('§6 each of these refusals is one denied row, or has its place in one for many', async (t) => {

@@ -177,6 +177,10 @@ await t.test(
     t.strictSame(await statuses(), [401, 401])
     const late = await b.send(null, { headers: { authorization: `Bearer ${bearer}` } })
     refusedWith(t, late, 'token_invalid', 'expired')
+    t.match(
+      late.json.message,
+      /^The access token expired [01] s ago by the clock of this gateway \(.*\)\. Req/,
+    )
   },
 )
 

@@ -24,6 +24,31 @@ await t.test('§3 a push that was not answered 2xx is tried again, later and unt
   t.notMatch(gate.lines().join(''), /tenant/, 'the URL is not logged: its query may hold a token')
 })
 
+await t.test(
+  'a receiver that refuses, and whose clock is another, is told with the difference',
+  async (t) => {
+    const [gate, hub] = await opened(t)
+    await gate.enroll('far')
+    const task = gate.task(hub.url)
+    const dates = { behind: -95_000, ahead: 95_000, like: 5_000 }
+    for (const ms of Object.values(dates)) {
+      hub.answer = answering(401, { date: new Date(gate.clock.at + ms).toUTCString() })
+      await task.run()
+      gate.clock.at += FIVE_MINUTES_MS
+    }
+    hub.answer = answering(401, { date: 'none' })
+    await task.run()
+    const told = gate
+      .lines()
+      .join('')
+      .matchAll(/the receiver answered 401(?:; its clock is (\d+ s [a-z]+))?[^;]/g)
+    t.strictSame(
+      [...told].map(([, gap]) => gap).filter((_, index) => index % 2 === 0),
+      ['95 s behind', '95 s ahead', undefined, undefined],
+    )
+  },
+)
+
 await t.test('§3 a receiver that cannot be reached is tried again', async (t) => {
   const [gate, gone] = await opened(t)
   await gate.enroll('far')

@@ -161,6 +161,31 @@ await t.test('§2.6 a logout token that does not hold ends nothing', async (t) =
   t.notOk(await isSignedIn(jar))
 })
 
+await t.test('a token of the provider whose times are off names the clock and the difference', async (t) => {
+  const { gateway, provider, attempt } = await spoiledStage(t)
+  const far = { exp: NOW_S() + 3600 }
+  const off = {
+    'was issued 20\\d s ahead of': { iat: NOW_S() + 205, ...far },
+    'was issued 20\\d s behind': { iat: NOW_S() - 205, ...far },
+    'expired 20\\d s ago by': { exp: NOW_S() - 203 },
+    'is not valid for another (?:19|20)\\d s by': { nbf: NOW_S() + 205, ...far },
+  }
+  for (const [words, times] of Object.entries(off)) {
+    const said = new RegExp(`^The token of the identity provider ${words} the clock of this gateway \\(20`)
+    const token = await provider.sign(claimsOf(provider, { sub: 'alice', ...times }))
+    const refused = await logout(gateway, token)
+    t.match(refused.json, { error_description: said, reason: 'logout_token_invalid' }, words)
+    t.ok(Math.abs(refused.json.clock_difference_s) > 190)
+    // An ID token may be older than a logout token.
+    const claims = words.includes('behind') ? { ...times, iat: NOW_S() - 7205 } : times
+    const { last } = await attempt({ claims: (honest) => ({ ...honest, ...claims }) })
+    t.equal(last.status, 403, words)
+    t.match(last.text, /The token of the identity provider .* the clock of this gateway \(.* Set the clock/)
+  }
+  const stranger = await provider.sign(claimsOf(provider, { exp: 1 }), {}, await signingKey('one'))
+  t.equal((await logout(gateway, stranger)).json.message, 'The logout token is not valid.', 'of nobody’s key')
+})
+
 await t.test('§2.6 a logout token is taken once, also where it comes several times at once', async (t) => {
   const { gateway, provider } = await spoiledStage(t)
   const token = await provider.sign(claimsOf(provider, { sub: 'alice' }))

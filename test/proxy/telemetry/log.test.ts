@@ -2,6 +2,7 @@ import { spawn } from 'node:child_process'
 import { join } from 'node:path'
 import { text } from 'node:stream/consumers'
 import t from 'tap'
+import { createLogs } from '../../../proxy/telemetry/log.ts'
 
 const LOG = join(import.meta.dirname, '../../../proxy/telemetry/log.ts')
 
@@ -31,3 +32,23 @@ for (const [how, [count, end]] of Object.entries(ENDS)) {
     )
   })
 }
+
+await t.test('a refused request has its line at level warn too, and no other has', async (t) => {
+  const written = (level: string): unknown[] => {
+    const lines: string[] = []
+    const stream = { write: (line: string) => void lines.push(line) }
+    const { requestLog } = createLogs(level, stream)
+    requestLog({ reqId: 'req_1', status: 200 })
+    requestLog({ reqId: 'req_2', status: 401, reason: 'certificate_required' })
+    return lines.map((line) => {
+      const { level: of, reqId } = JSON.parse(line)
+      return [of, reqId]
+    })
+  }
+  t.strictSame(written('info'), [
+    [30, 'req_1'],
+    [30, 'req_2'],
+  ])
+  t.strictSame(written('warn'), [[40, 'req_2']])
+  t.strictSame(written('error'), [])
+})
