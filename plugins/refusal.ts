@@ -43,50 +43,90 @@ const overloaded = (message: string): Reason => ({ status: 503, type: 'overloade
 
 /** Every reason of a refusal. A status code is written here and nowhere else. */
 export const REFUSAL_REASONS = {
-  bad_request: invalid(400, 'The request is not well-formed HTTP.'),
+  bad_request: invalid(
+    400,
+    'The request is not well-formed HTTP. Check the client that sends it, and what is between.',
+  ),
   base_url_wrong: invalid(
     400,
     'The path starts with /v1 twice. Remove /v1 from the base URL of this client.',
   ),
-  body_invalid: invalid(400, 'The body is not a JSON object that this service accepts.'),
+  body_invalid: invalid(
+    400,
+    'The body is not a JSON object that this service accepts. Send one JSON object in UTF-8 in which no name stands twice.',
+  ),
   body_encoded: invalid(415, 'The body must not be compressed: send it without content-encoding.'),
-  body_too_large: invalid(413, 'The body is larger than this endpoint accepts.'),
-  body_timeout: invalid(408, 'The request did not arrive in time.'),
+  body_too_large: invalid(413, 'The body is larger than this endpoint accepts. Send less.'),
+  body_timeout: invalid(408, 'The request did not arrive in time. Send it again, without pauses.'),
   body_unprocessable: invalid(422, 'The body has fields that are not valid. detail.errors lists them.'),
-  headers_too_large: invalid(431, 'The request headers are larger than this service accepts.'),
-  not_found: { status: 404, type: 'not_found_error', message: 'There is nothing at this path.' },
-  method_not_allowed: invalid(405, 'This path does not support this method.'),
+  headers_too_large: invalid(
+    431,
+    'The request headers are larger than this service accepts. Send fewer or shorter ones.',
+  ),
+  not_found: {
+    status: 404,
+    type: 'not_found_error',
+    message: 'There is nothing at this path. Check the path and the base URL of this client.',
+  },
+  method_not_allowed: invalid(405, 'This path does not support this method. Allow lists those that it does.'),
   expectation_failed: invalid(417, 'The Expect header may only be 100-continue.'),
-  conflict: invalid(409, 'Something with this name already exists.'),
-  two_people_required: invalid(409, 'This change needs a second operator, but it cannot wait for one.'),
+  conflict: invalid(
+    409,
+    'Something with this name already exists. Choose another name, or change what exists.',
+  ),
+  two_people_required: invalid(
+    409,
+    'This change needs a second operator, but it cannot wait for one. Make it on the machine of the gateway.',
+  ),
   proposals_full: invalid(
     409,
     'Too many changes are waiting for a second operator. Confirm or decline some of them first.',
   ),
-  last_owner: invalid(409, 'This would lock out the last operator who holds admin.operators.'),
-  expectation_broken: invalid(409, 'This change would break an expectation of the operators.'),
+  last_owner: invalid(
+    409,
+    'This would lock out the last operator who holds admin.operators. Give admin.operators to another operator first.',
+  ),
+  expectation_broken: invalid(
+    409,
+    'This change would break an expectation of the operators. Change the expectation first, or force the change.',
+  ),
   rehearsal_required: invalid(428, 'Rehearse this change first, and name the rehearsal in If-Rehearsed.'),
   precondition_failed: invalid(412, 'The object has changed since it was read. Read it again.'),
 
-  certificate_required: unauthenticated('No client certificate was presented.'),
+  certificate_required: unauthenticated(
+    'No client certificate was presented. Connect with the certificate and the key of a principal.',
+  ),
   certificate_not_pinned: unauthenticated(
-    'This client certificate is not pinned to any principal.',
+    'This client certificate is not pinned to any principal. Use the newest certificate of the principal, or ask an operator to enroll this one.',
     'invalid_token',
   ),
   certificate_not_valid_now: unauthenticated(
-    'The client certificate has expired or is not valid yet.',
+    'The client certificate has expired or is not valid yet. Use one that is valid, or correct the clock.',
     'invalid_token',
   ),
-  principal_deactivated: unauthenticated('This principal has been deactivated.', 'invalid_token'),
-  proof_required: unauthenticated('A DPoP proof is required.'),
-  proof_invalid: unauthenticated('The DPoP proof is not valid for this request.', 'invalid_dpop_proof'),
+  principal_deactivated: unauthenticated(
+    'This principal has been deactivated. Ask an operator to activate it.',
+    'invalid_token',
+  ),
+  proof_required: unauthenticated(
+    'A DPoP proof is required. Sign one for this request, and send it as the DPoP header.',
+  ),
+  proof_invalid: unauthenticated(
+    'The DPoP proof is not valid for this request. Sign a new one for each request: its method, its URL, and the key that is pinned.',
+    'invalid_dpop_proof',
+  ),
   use_dpop_nonce: unauthenticated(
     'The DPoP proof must contain the nonce of the DPoP-Nonce header. Sign a new proof.',
     'use_dpop_nonce',
   ),
-  token_invalid: unauthenticated('The access token is not valid for this request.', 'invalid_token'),
+  token_invalid: unauthenticated(
+    'The access token is not valid for this request. Request a new one, and use it with the certificate and key that asked for it.',
+    'invalid_token',
+  ),
 
-  origin_not_allowed: forbidden('Pages of other sites may not call this service.'),
+  origin_not_allowed: forbidden(
+    'Pages of other sites may not call this service. An operator can add the origin to allowed_origins.',
+  ),
 
   // About enrollment: why a certificate, its key or a request for one is not accepted. certs/ says it more
   // closely.
@@ -95,61 +135,108 @@ export const REFUSAL_REASONS = {
     409,
     'Some agents rely on this CA alone. First let another CA vouch for them, or confirm with lock_out=true that they lose access.',
   ),
-  ca_requested: unacceptable('The request asks for more than a client certificate.'),
-  certificate_expired: unacceptable('A certificate has expired.'),
-  certificate_not_yet_valid: unacceptable('A certificate is not valid yet.'),
-  certificate_unreadable: unacceptable('The certificate or the certificate request cannot be read.'),
-  chain_invalid: unacceptable('The certificate has no valid chain to a trusted CA.'),
-  client_auth_missing: unacceptable('A certificate does not allow client authentication.'),
-  digital_signature_missing: unacceptable('The certificate does not allow digital signatures.'),
-  foreign_san: unacceptable("The request asks for names that are not the principal's own."),
-  is_a_ca: unacceptable('This is a CA certificate, not a client certificate.'),
-  key_mismatch: unacceptable('The private key does not belong to the certificate.'),
-  key_too_weak: unacceptable('A key is too weak, or its type is not accepted.'),
-  no_ca_attached: unacceptable('No CA is attached that could vouch for this certificate.'),
-  not_a_ca: unacceptable('This is not a CA certificate that may sign other certificates.'),
+  ca_requested: unacceptable(
+    'The request asks for more than a client certificate. Leave CA rights and other usages out.',
+  ),
+  certificate_expired: unacceptable('A certificate has expired. Use one that is valid.'),
+  certificate_not_yet_valid: unacceptable(
+    'A certificate is not valid yet. Wait until it is, or correct the clock.',
+  ),
+  certificate_unreadable: unacceptable(
+    'The certificate or the certificate request cannot be read. Send it in PEM.',
+  ),
+  chain_invalid: unacceptable(
+    'The certificate has no valid chain to a trusted CA. Send the intermediate certificates too, or attach the CA that issued it.',
+  ),
+  client_auth_missing: unacceptable(
+    'A certificate does not allow client authentication. Issue one with the extended key usage clientAuth.',
+  ),
+  digital_signature_missing: unacceptable(
+    'The certificate does not allow digital signatures. Issue one with the key usage digitalSignature.',
+  ),
+  foreign_san: unacceptable("The request asks for names that are not the principal's own. Leave them out."),
+  is_a_ca: unacceptable('This is a CA certificate, not a client certificate. Send the leaf.'),
+  key_mismatch: unacceptable(
+    'The private key does not belong to the certificate. Send the key that it was issued for.',
+  ),
+  key_too_weak: unacceptable(
+    'A key is too weak, or its type is not accepted. Use EC P-256, P-384 or P-521, or RSA of 2048 to 8192 bits.',
+  ),
+  no_ca_attached: unacceptable(
+    'No CA is attached that could vouch for this certificate. Attach its CA first.',
+  ),
+  not_a_ca: unacceptable(
+    'This is not a CA certificate that may sign other certificates. Send the certificate of the CA itself.',
+  ),
   private_key_unreadable: unacceptable('The private key must be unencrypted and in PEM.'),
   signature_invalid: unacceptable(
-    'The request is not signed by the private key that belongs to its public key.',
+    'The request is not signed by the private key that belongs to its public key. Make the request with that key.',
   ),
-  signature_too_weak: unacceptable('A signature is not ECDSA or RSA with SHA-256 or better.'),
-  spiffe_ambiguous: unacceptable('The certificate has a second URI in addition to its SPIFFE id.'),
-  spiffe_malformed: unacceptable('The URI in the certificate is not a SPIFFE id.'),
-  spiffe_mismatch: unacceptable('The SPIFFE id in the certificate does not name this agent.'),
-  spiffe_missing: unacceptable('The certificate has no SPIFFE id.'),
-  unknown_critical_extension: unacceptable('A critical extension is not supported.'),
+  signature_too_weak: unacceptable(
+    'A signature is not ECDSA or RSA with SHA-256 or better. Have it issued with one of these.',
+  ),
+  spiffe_ambiguous: unacceptable(
+    'The certificate has a second URI in addition to its SPIFFE id. Issue one with that id alone.',
+  ),
+  spiffe_malformed: unacceptable(
+    'The URI in the certificate is not a SPIFFE id. Issue one with spiffe://<trust domain>/<path>.',
+  ),
+  spiffe_mismatch: unacceptable(
+    'The SPIFFE id in the certificate does not name this agent. Use the certificate of this agent.',
+  ),
+  spiffe_missing: unacceptable('The certificate has no SPIFFE id. Issue one with a SPIFFE id as URI.'),
+  unknown_critical_extension: unacceptable('A critical extension is not supported. Issue one without it.'),
 
   // About the token endpoint: proxy/auth/refusal.ts gives them their form there.
-  token_request_invalid: invalid(400, 'This is not a valid token request.'),
+  token_request_invalid: invalid(
+    400,
+    'This is not a valid token request. Send grant_type=client_credentials as a form, and each name once.',
+  ),
   grant_unsupported: invalid(400, 'Only grant_type=client_credentials is supported.'),
-  scope_invalid: invalid(400, 'The scope names a capability that this principal does not hold.'),
-  target_invalid: invalid(400, 'The resource does not belong to this service.'),
+  scope_invalid: invalid(
+    400,
+    'The scope names a capability that this principal does not hold. Leave it out, or ask an operator for the capability.',
+  ),
+  target_invalid: invalid(
+    400,
+    'The resource does not belong to this service. Leave resource out, or name a public URL of this service.',
+  ),
   token_throttled: {
     status: 429,
     type: 'rate_limit_error',
     message: 'Too many access tokens were issued to this principal. Wait a minute.',
   },
-  client_invalid: unauthenticated('client_id does not match the principal of this certificate.'),
-  assertion_invalid: unauthenticated('The client assertion is not valid for this connection.'),
+  client_invalid: unauthenticated(
+    "client_id does not match the principal of this certificate. Leave client_id out, or connect with that principal's certificate.",
+  ),
+  assertion_invalid: unauthenticated(
+    'The client assertion is not valid for this connection. Sign a new one with the key of the client certificate and a new challenge.',
+  ),
 
   // About a certificate that its holder renews.
-  renewal_refused: invalid(409, 'This certificate cannot be renewed here.'),
+  renewal_refused: invalid(409, 'This certificate cannot be renewed here. Ask an operator for a new one.'),
   renewal_throttled: {
     status: 429,
     type: 'rate_limit_error',
     message: 'This principal has requested too many certificates. Wait a minute.',
   },
 
-  capability_missing: forbidden('The principal does not hold the required capability.'),
-  authority_revoked: forbidden('The permission for this call was revoked while the call was waiting.'),
+  capability_missing: forbidden(
+    'The principal does not hold the required capability. Ask an operator for it.',
+  ),
+  authority_revoked: forbidden(
+    'The permission for this call was revoked while the call was waiting. Ask an operator for it.',
+  ),
   own_authority: forbidden('You cannot add capabilities to yourself. Ask another operator.'),
   machine_only: forbidden("This is possible only on the gateway's own machine, over its control socket."),
   own_proposal: forbidden(
     'Another operator must confirm this proposal, with a certificate or a sign-in of their own.',
   ),
-  policy_denied: forbidden('A policy of this organisation refuses this call.'),
+  policy_denied: forbidden('A policy of this organisation refuses this call. Ask an operator why.'),
   signed_out: unauthenticated('This browser is not signed in. Sign in first.'),
-  csrf_invalid: forbidden('X-Csrf-Token is missing or does not match this session.'),
+  csrf_invalid: forbidden(
+    'X-Csrf-Token is missing or does not match this session. Send that of GET /v1/admin/session, or load the page again.',
+  ),
   sign_in_not_begun: invalid(
     400,
     'This sign-in was not started in this browser, or it took too long. Start again.',
@@ -161,8 +248,10 @@ export const REFUSAL_REASONS = {
   },
   sign_in_refused: forbidden('This sign-in was refused. Ask whoever runs this gateway.'),
   sign_in_unavailable: overloaded('The identity provider is not available now. Try again in a minute.'),
-  logout_token_invalid: invalid(400, 'The logout token is not valid.'),
-  admin_secret_invalid: forbidden('X-Admin-Secret is missing or wrong.'),
+  logout_token_invalid: invalid(400, 'The logout token is not valid. Send a new one, made for this client.'),
+  admin_secret_invalid: forbidden(
+    'X-Admin-Secret is missing or wrong. Send the operator secret, or connect with the certificate of an operator.',
+  ),
   admin_throttled: {
     status: 429,
     type: 'rate_limit_error',
@@ -171,17 +260,17 @@ export const REFUSAL_REASONS = {
 
   member_refused: invalid(
     400,
-    'The body has a member that this gateway does not send to the provider of this model.',
+    'The body has a member that this gateway does not send to the provider of this model. Leave it out, or ask an operator to allow it.',
   ),
   model_unknown: {
     status: 404,
     type: 'not_found_error',
-    message: 'No configured provider serves this model.',
+    message: 'No configured provider serves this model. GET /v1/models lists those that can be called.',
   },
   model_not_found: {
     status: 404,
     type: 'not_found_error',
-    message: 'This service does not list this model.',
+    message: 'This service does not list this model. GET /v1/models lists those that it does.',
   },
   not_sealed_yet: {
     status: 404,
@@ -189,61 +278,112 @@ export const REFUSAL_REASONS = {
     message: 'The rows that you asked for are not sealed yet. Try again in a second.',
   },
   dialect_translation_unavailable: finalReason(
-    fault(501, 'The provider of this model speaks another dialect, and translation is not available yet.'),
+    fault(
+      501,
+      'The provider of this model speaks another dialect, and translation is not available yet. Call the model at the path of its own dialect.',
+    ),
   ),
   loop_detected: finalReason(
-    fault(508, 'This call has been through this gateway already: a provider of it leads back to it.'),
+    fault(
+      508,
+      'This call has been through this gateway already: a provider of it leads back to it. Tell the operator.',
+    ),
   ),
-  provider_not_configured: finalReason(overloaded('No key is configured for the provider of this model.')),
+  provider_not_configured: finalReason(
+    overloaded('No key is configured for the provider of this model. Tell the operator.'),
+  ),
   provider_auth_failed: finalReason(
     fault(502, "The provider refused this gateway's key. Tell the operator."),
   ),
   // With the provider's own status, and in its words where they can be passed on.
   provider_refused: invalid(400, 'The provider refused this request.'),
-  provider_unreachable: fault(502, 'The provider could not be reached.'),
-  provider_failed: fault(502, 'The provider answered with an error.'),
+  provider_unreachable: fault(502, 'The provider could not be reached. Try again shortly.'),
+  provider_failed: fault(502, 'The provider answered with an error. Try again shortly.'),
   // Anthropic's own status, by which clients choose another model.
-  provider_overloaded: { status: 529, type: 'overloaded_error', message: 'The provider is overloaded.' },
+  provider_overloaded: {
+    status: 529,
+    type: 'overloaded_error',
+    message: 'The provider is overloaded. Try again shortly, or call another model.',
+  },
   // It has the request, may still be at work on it, and would take as long again.
-  provider_timeout: finalReason(fault(504, 'The provider did not answer in time.')),
+  provider_timeout: finalReason(
+    fault(
+      504,
+      'The provider did not answer in time. It may still be at work: a second call is paid for too.',
+    ),
+  ),
   provider_rate_limited: {
     status: 429,
     type: 'rate_limit_error',
-    message: 'The provider is rate limiting this gateway.',
+    message:
+      'The provider is rate limiting this gateway. Try again after Retry-After, or call another model.',
   },
 
   // About the MCP endpoint: their JSON-RPC codes stand in proxy/mcp/refusal.ts.
-  mcp_message_invalid: invalid(400, 'The body is not one JSON-RPC 2.0 message.'),
-  mcp_request_invalid: invalid(400, 'The body is not a JSON-RPC 2.0 request.'),
+  mcp_message_invalid: invalid(
+    400,
+    'The body is not one JSON-RPC 2.0 message. Send one at a time, in UTF-8.',
+  ),
+  mcp_request_invalid: invalid(
+    400,
+    'The body is not a JSON-RPC 2.0 request. Send jsonrpc, method and params as MCP has them.',
+  ),
   mcp_meta_invalid: invalid(400, 'params._meta lacks members that this protocol version requires.'),
-  mcp_header_mismatch: invalid(400, 'The MCP headers do not match the body.'),
-  mcp_version_unsupported: invalid(400, 'This protocol version is not supported.'),
+  mcp_header_mismatch: invalid(
+    400,
+    'The MCP headers do not match the body. Send in them what the body says.',
+  ),
+  mcp_version_unsupported: invalid(
+    400,
+    'This protocol version is not supported. Use one of detail.supported.',
+  ),
   mcp_session_unknown: {
     status: 404,
     type: 'not_found_error',
     message: 'There is no such session. Start a new one with initialize.',
   },
-  mcp_method_unknown: { status: 404, type: 'not_found_error', message: 'This method is not supported here.' },
-  mcp_params_invalid: invalid(422, 'The parameters of this call are not valid.'),
-  mcp_tool_unknown: { status: 404, type: 'not_found_error', message: 'There is no such tool.' },
+  mcp_method_unknown: {
+    status: 404,
+    type: 'not_found_error',
+    message: 'This method is not supported here. Call those that the capabilities of the handshake list.',
+  },
+  mcp_params_invalid: invalid(
+    422,
+    'The parameters of this call are not valid. Send what the schema of the method or tool asks for.',
+  ),
+  mcp_tool_unknown: {
+    status: 404,
+    type: 'not_found_error',
+    message: 'There is no such tool. Call tools/list for those that there are.',
+  },
   mcp_not_bound: forbidden('The principal has no binding to this resource. Ask an operator for one.'),
   mcp_tool_quarantined: forbidden(
     'The definition of this tool has changed. An operator must approve it first.',
   ),
-  mcp_unreachable: fault(502, 'The MCP server behind this tool could not be reached in time.'),
-  mcp_failed: fault(502, 'The MCP server behind this tool answered with an error.'),
+  mcp_unreachable: fault(
+    502,
+    'The MCP server behind this tool could not be reached in time. Try again shortly.',
+  ),
+  mcp_failed: fault(
+    502,
+    'The MCP server behind this tool answered with an error. Try again shortly, and tell the operator if that does not help.',
+  ),
   mcp_rate_limited: {
     status: 429,
     type: 'rate_limit_error',
-    message: 'The MCP server behind this tool is rate limiting this gateway.',
+    message: 'The MCP server behind this tool is rate limiting this gateway. Try again after Retry-After.',
   },
 
-  audit_unavailable: overloaded('The audit ledger cannot record this call, so the call is refused.'),
+  audit_unavailable: overloaded(
+    'The audit ledger cannot record this call, so the call is refused. Try again shortly, and tell the operator if that does not help.',
+  ),
   overloaded: overloaded('The service is too busy. Try again shortly.'),
   // Nobody reads this one: it stands in the log and in the outcome row.
   client_gone: invalid(499, 'The caller disconnected before the answer.'),
-  plugin_failed: finalReason(fault(500, 'A check of this gateway failed, so the call is refused.')),
-  internal: fault(500, 'Something inside this gateway failed.'),
+  plugin_failed: finalReason(
+    fault(500, 'A check of this gateway failed, so the call is refused. Tell the operator the request id.'),
+  ),
+  internal: fault(500, 'Something inside this gateway failed. Tell the operator the request id.'),
 } as const satisfies Record<string, Reason>
 
 export type RefusalReason = keyof typeof REFUSAL_REASONS

@@ -119,7 +119,10 @@ await t.test('§5 a client without a certificate reads why, and does not retry',
     OpenAI.AuthenticationError,
   )
   t.equal(error.status, 401)
-  t.equal(error.message, '401 No client certificate was presented.')
+  t.equal(
+    error.message,
+    '401 No client certificate was presented. Connect with the certificate and the key of a principal.',
+  )
   t.equal(error.headers?.get('x-should-retry'), 'false')
   t.equal((await answersOf(gateway, 401)).length, 1)
 })

@@ -134,7 +134,7 @@ function parseMessage(facts: Arrival & JsonBody): McpMessage {
   }
   standardHeaders(message, headers)
   if (message.kind === 'request' && !isServed(message)) {
-    throw new Refusal('mcp_method_unknown', { message: 'This method is not supported here.' })
+    throw new Refusal('mcp_method_unknown')
   }
   return message
 }

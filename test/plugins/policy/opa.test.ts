@@ -131,7 +131,15 @@ await t.test('the agent and the compiled policy decide the same', options, async
 await t.test('a rule that the agent does not have refuses', options, async (t) => {
   const url = await agentOf(t)
   const found = await decisions(t, { engine: 'opa-http', url: `${url}/v1/data/sallyport/nothing` })
-  t.same(new Set(found), new Set(['Error: A policy of this organisation refuses this call.']))
+  t.same(
+    new Set(found),
+    new Set(['Error: A policy of this organisation refuses this call. Ask an operator why.']),
+  )
   const lost = await decisions(t, { engine: 'opa-http', url: `${url}/v1/dato/sallyport` })
-  t.same(new Set(lost), new Set(['Error: A check of this gateway failed, so the call is refused.']))
+  t.same(
+    new Set(lost),
+    new Set([
+      'Error: A check of this gateway failed, so the call is refused. Tell the operator the request id.',
+    ]),
+  )
 })

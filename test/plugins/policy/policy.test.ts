@@ -35,7 +35,7 @@ await t.test(
     for (const no of [false, undefined, { allow: false }, { allow: false, reason: '' }]) {
       const refusal = await judged(answering(no))
       t.match(refusal, { reason: 'policy_denied', status: 403, detail: {} }, String(JSON.stringify(no)))
-      t.equal(refusal?.message, 'A policy of this organisation refuses this call.')
+      t.equal(refusal?.message, 'A policy of this organisation refuses this call. Ask an operator why.')
     }
     const refusal = await judged(answering({ allow: false, reason: 'Not on Sundays.' }))
     t.match(refusal, {

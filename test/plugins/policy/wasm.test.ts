@@ -49,7 +49,7 @@ async function verdict(
 }
 
 await t.test('§2.2 compiled Rego decides: every kind of answer', async (t) => {
-  const plain = 'policy_denied: A policy of this organisation refuses this call.'
+  const plain = 'policy_denied: A policy of this organisation refuses this call. Ask an operator why.'
   const answers = {
     yes: 'allowed',
     allowing: 'allowed',

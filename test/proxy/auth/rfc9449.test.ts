@@ -492,7 +492,7 @@ await t.test('RFC 9449 §11.1 time and replay', async (t) => {
         )
       }
       const other = await b.send(b.sign({ iat: seconds() + 61, htm: 'PUT' }))
-      t.equal(other.json.message, 'The DPoP proof is not valid for this request.', 'not the clock alone')
+      t.match(other.json.message, /^The DPoP proof is not valid for this request/, 'not the clock alone')
       refusedWith(t, await b.send(b.sign({ iat: b.time.at })), 'proof_invalid', 'iat in milliseconds')
     },
   )

@@ -78,7 +78,9 @@ await t.test('a base URL without /v1 gets a hint', (t) => {
   for (const path of ['/agent', '/agents/', '/v1', '/', '', '/v1/agent'])
     t.throws(
       () => find('GET', path),
-      refused('not_found', { message: 'There is nothing at this path.' }),
+      refused('not_found', {
+        message: 'There is nothing at this path. Check the path and the base URL of this client.',
+      }),
       path,
     )
   t.throws(() => find('GET', '/v1/v1/agents'), refused('base_url_wrong'), 'twice is another mistake')

@@ -183,7 +183,11 @@ await t.test('a token of the provider whose times are off names the clock and th
     t.match(last.text, /The token of the identity provider .* the clock of this gateway \(.* Set the clock/)
   }
   const stranger = await provider.sign(claimsOf(provider, { exp: 1 }), {}, await signingKey('one'))
-  t.equal((await logout(gateway, stranger)).json.message, 'The logout token is not valid.', 'of nobody’s key')
+  t.equal(
+    (await logout(gateway, stranger)).json.message,
+    'The logout token is not valid. Send a new one, made for this client.',
+    'of nobody’s key',
+  )
 })
 
 await t.test('§2.6 a logout token is taken once, also where it comes several times at once', async (t) => {

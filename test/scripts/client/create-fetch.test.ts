@@ -239,7 +239,7 @@ await t.test('a refusal by the token endpoint is the answer, and an SDK shows it
   await gateway.admin('DELETE', '/v1/admin/agents/acme::bot')
   const openai = new OpenAI({ baseURL: `${gateway.url}/v1`, apiKey: 'unused', fetch: createFetch(directory) })
   const error = await caught(openai.models.list(), OpenAI.AuthenticationError)
-  t.equal(error.message, '401 This principal has been deactivated.')
+  t.equal(error.message, '401 This principal has been deactivated. Ask an operator to activate it.')
   t.equal(error.code, 'principal_deactivated')
   const answer = await createFetch(directory)(`${gateway.url}/v1/models`)
   t.equal(answer.headers.get('x-should-retry'), 'false')
