@@ -9,6 +9,11 @@ const PARKED_MS = 600_000
 /** The most calls that wait: of one principal, whose oldest goes, and of all. */
 const MAX_OF_PRINCIPAL = 16
 const MAX_IN_ALL = 512
+/** The most that one call may hold while it waits: no account of a request has it then. Bytes. */
+export const MAX_PARKED_BYTES = 1024 * 1024
+const MAX_BYTES_IN_ALL = 64 * MAX_PARKED_BYTES
+/** The bytes that each holds besides: its stream, and a reading of it. */
+const BYTES_BESIDES = 65_536
 
 /** A call at a server of the older era that has asked its caller something, who may answer by another request. */
 export interface ParkedCall {
@@ -22,25 +27,28 @@ export interface ParkedCall {
   readonly upstreamId: string
   /** The question as the caller gets it, JSON text. */
   readonly question: string
+  /** The size of the request, which its stream keeps, and of the question. */
+  readonly bytes: number
   readonly waiting: CallWait
 }
 
 /**
  * The calls that wait for their callers between two requests of the stateless era (MCP 2026-07-28, mrtr).
- * Each holds its server's stream, which is ended when nobody answers, and with the upstream's connections. Of one process: a request that comes to
+ * If they are too many, or hold too much, those of the principal with the most go first, so that nobody's drive
+ * out everybody else's. Each holds its server's stream, which is ended when nobody answers, and with the upstream's connections. Of one process: a request that comes to
  * another one finds nothing there.
  */
 export class ParkedCalls {
   readonly #calls = new Map<string, { readonly call: ParkedCall; readonly timer: NodeJS.Timeout }>()
+  #bytes = 0
 
   /** Keeps a call until it is taken. Returns its name, which nobody can guess. */
   park(call: ParkedCall): string {
-    const theirs = [...this.#calls].filter(([, one]) => one.call.principalId === call.principalId)
-    const [oldest] = theirs.length >= MAX_OF_PRINCIPAL ? theirs : [...this.#calls]
-    if (oldest && (theirs.length >= MAX_OF_PRINCIPAL || this.#calls.size >= MAX_IN_ALL)) this.#end(oldest[0])
+    this.#makeRoom(call)
     const id = randomUUID()
     const timer = setTimeout(() => this.#end(id), PARKED_MS).unref()
     this.#calls.set(id, { call, timer })
+    this.#bytes += call.bytes + BYTES_BESIDES
     return id
   }
 
@@ -52,8 +60,34 @@ export class ParkedCalls {
 
   /** Takes a call: of two answers the first does. Returns false if it waits no more. */
   take(id: string): boolean {
-    clearTimeout(this.#calls.get(id)?.timer)
+    const parked = this.#calls.get(id)
+    if (!parked) return false
+    clearTimeout(parked.timer)
+    this.#bytes -= parked.call.bytes + BYTES_BESIDES
     return this.#calls.delete(id)
+  }
+
+  /** Ends the oldest of the principal's own, or of the principal whose calls hold the most. */
+  #makeRoom({ principalId, bytes }: ParkedCall): void {
+    const theirs = [...this.#calls].filter(([, { call }]) => call.principalId === principalId)
+    const [oldest] = theirs
+    if (oldest && theirs.length >= MAX_OF_PRINCIPAL) this.#end(oldest[0])
+    while (this.#calls.size >= MAX_IN_ALL || this.#bytes + bytes + BYTES_BESIDES > MAX_BYTES_IN_ALL) {
+      const greatest = this.#oldestOfGreatest()
+      if (greatest === null) return
+      this.#end(greatest)
+    }
+  }
+
+  #oldestOfGreatest(): string | null {
+    const holders = new Map<string, { readonly oldest: string; bytes: number }>()
+    for (const [id, { call }] of this.#calls) {
+      const holder = holders.get(call.principalId) ?? { oldest: id, bytes: 0 }
+      holder.bytes += call.bytes + BYTES_BESIDES
+      holders.set(call.principalId, holder)
+    }
+    const [greatest] = [...holders.values()].sort((one, other) => other.bytes - one.bytes)
+    return greatest?.oldest ?? null
   }
 
   #end(id: string): void {

@@ -10,7 +10,7 @@ import type { McpUpstream } from '../upstream/client.ts'
 import type { MessageStream } from '../upstream/events.ts'
 import type { UpstreamMessage } from '../upstream/message.ts'
 import { CAPABILITY_BY_QUESTION } from './forward-server-requests.ts'
-import { CallWait, type ParkedCall, type ParkedCalls } from './parked-calls.ts'
+import { CallWait, MAX_PARKED_BYTES, type ParkedCall, type ParkedCalls } from './parked-calls.ts'
 import { type DispatchFacts, upstreamSessionOwner } from './rewrite.ts'
 
 export interface ParkingDependencies {
@@ -54,16 +54,26 @@ export class ParkedQuestions {
     return mayArise ? new ParkedQuestions(sources, facts, to) : null
   }
 
-  /** Tells whether the caller has said that it answers such a question. */
-  canBeAsked({ value: { method, id } }: UpstreamMessage): boolean {
+  /**
+   * Tells whether the caller has said that it answers such a question, and the call is small enough to be kept
+   * meanwhile.
+   */
+  canBeAsked(asked: UpstreamMessage): boolean {
+    const { method, id } = asked.value
     const capability = CAPABILITY_BY_QUESTION.get(method)
     const declared = this.#facts.message.meta[META_KEYS.capabilities]
     return (
       id !== undefined &&
       capability !== undefined &&
       isObject(declared) &&
-      Object.hasOwn(declared, capability)
+      Object.hasOwn(declared, capability) &&
+      this.#bytesWith(asked) <= MAX_PARKED_BYTES
     )
+  }
+
+  /** The bytes that the call holds while it waits: the server's stream keeps its first request. */
+  #bytesWith({ bytes }: UpstreamMessage): number {
+    return this.#facts.body.length + bytes.length
   }
 
   /** Has the stream wait, and returns the result that asks the caller. JSON text. */
@@ -78,6 +88,7 @@ export class ParkedQuestions {
       messages,
       owner: upstreamSessionOwner(this.#facts),
       upstreamId: memberText(message, 'id') ?? 'null',
+      bytes: this.#bytesWith(message),
       question: `{"method":${JSON.stringify(method)}${params === null ? '' : `,"params":${params}`}}`,
       waiting: this.wait,
     }

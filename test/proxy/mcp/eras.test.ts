@@ -229,6 +229,15 @@ await t.test('the calls of a principal that wait are bounded: the oldest is ende
   )
 })
 
+await t.test('a call that would hold much while it waits is asked nothing', async (t) => {
+  const { bot, call, answers } = await asking(t)
+  const big = await call(bot, { args: { text: 'x'.repeat(1024 * 1024) } })
+  t.match(big.result, { resultType: 'complete' })
+  t.match(answers, [{ result: { action: 'decline' } }])
+  const less = await call(bot, { args: { text: 'x'.repeat(1_000_000) } })
+  t.match(less.result, { resultType: 'input_required' })
+})
+
 await t.test('a server that dies while its question waits is told as lost', async (t) => {
   const { bot, call, server } = await asking(t)
   const { requestState } = (await call(bot)).result
