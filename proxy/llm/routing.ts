@@ -32,9 +32,11 @@ interface LlmCallFacts {
 export function llmCall(endpoint: LlmEndpoint): Plugin<Arrival & JsonBody, LlmCallFacts> {
   return {
     name: 'llm_call',
-    admit: ({ json }) => {
-      if (endpoint.detachedBy !== undefined && isSet(json[endpoint.detachedBy]))
-        throw detachedRefusal(endpoint.detachedBy)
+    admit: ({ json, repeated }) => {
+      const { detachedBy } = endpoint
+      // Of one that stands twice, some readers take the first.
+      if (detachedBy !== undefined && (isSet(json[detachedBy]) || repeated.has(detachedBy)))
+        throw detachedRefusal(detachedBy)
       const model = endpoint.modelOptional && (json.model ?? null) === null ? null : readModel(json.model)
       return {
         call: { model, tool: null, stream: readStream(json.stream) },

@@ -80,6 +80,15 @@ await t.test(
           t.match(json.message, `${member} is not supported`)
         }
       }
+      for (const [first, last] of [
+        [true, false],
+        [false, true],
+      ]) {
+        const body = `{"model":"${model}","${member}":${first},"${member}":${last}}`
+        const headers = { 'content-type': 'application/json' }
+        const { json } = await gateway.call(bot, 'POST', path, { body, headers })
+        t.match(json, { reason: 'member_refused', member }, 'some readers take the first')
+      }
       t.equal(gateway.upstream.seen.length, 0, 'no provider was asked')
       for (const value of [false, null, undefined]) {
         const answered = await gateway.call(bot, 'POST', path, { body: { model, [member]: value } })
