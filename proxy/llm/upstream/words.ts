@@ -87,9 +87,12 @@ export function refusesKey(status: number, body: Buffer | null, models: readonly
     REQUEST_NAME.test(names) ||
     (typeof param === 'string' && REQUEST_PARAM.test(param)) ||
     REQUEST_SENTENCE.test(message) ||
-    models.some((model) => model !== null && message.includes(model))
+    models.some((model) => model !== null && DISTINCT_NAME.test(model) && message.includes(model))
   )
 }
+
+/** A name that is no mere word of a sentence: a caller may ask for any, and would get the words about our key. */
+const DISTINCT_NAME = /^(?=.*[a-z])(?=.*[\d/:._-])/i
 
 const KEY_NAME = /invalid_api_key|api_key_invalid|authentication_error|invalid_authentication/i
 const KEY_SENTENCE =

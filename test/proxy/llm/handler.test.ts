@@ -678,6 +678,16 @@ for (const [name, status, body, headers = {}] of [
   })
 }
 
+await t.test('a model that is called like a word gets nobody the words about our key', async (t) => {
+  const { url } = await rawUpstream(t, failing(403, said({ message: 'Error 403: key limit of secret' })))
+  for (const model of ['e', 'of', 'limit', '403']) {
+    const body = { ...CHAT, model: `openai/${model}` }
+    const error = await refusal([openai(url, { models: ['*'] })], { body })
+    t.match(error, { reason: 'provider_auth_failed', status: 502 }, model)
+    t.notMatch(JSON.stringify([error.message, error.detail, error.said]), /secret/)
+  }
+})
+
 for (const [status, body] of [
   [401, said({ message: 'Incorrect API key provided: sk-own', code: 'invalid_api_key' })],
   [403, said({ type: 'permission_error', message: 'Your API key may not do this.' })],
