@@ -358,8 +358,10 @@ async function errorIn(
   if (session !== 'none' && sessionIsGone({ status, named, requestId, bytes, message })) {
     throw mcpUpstreamFailure('the upstream does not know the session', { status, cure: 'new_session' })
   }
-  // A refusal of this very request is for its caller; any other is of our credentials.
-  if (status === 403 && message?.value.id !== requestId) throw statusFailure(head, expectation)
+  // A refusal of this very request is for its caller; any other, and one with a challenge, is of our credentials.
+  const isChallenge = head.headers['www-authenticate'] !== undefined
+  if (status === 403 && (isChallenge || message?.value.id !== requestId))
+    throw statusFailure(head, expectation)
   if (message === null || !answersRequest(message, requestId))
     throw statusFailure(head, expectation, httpErrorReport(head.headers, bytes, type, expectation))
   if (holdsSecret(message, expectation)) {
