@@ -221,9 +221,14 @@ const EXPLAINED: readonly Explanation[] = [
     of: isAt('proof claim', 'nonce'),
   },
   {
-    why: 'D-15 D-16 we allow sixty seconds back and ten ahead; the oracle three hundred either way and thirty of tolerance',
+    why: 'D-15 D-16 we allow sixty seconds back and ahead; the oracle three hundred either way and thirty of tolerance',
     ours: 'refuses',
     of: isAt('proof claim', 'iat', 'exp', 'nbf'),
+  },
+  {
+    why: 'D-16 a proof may be valid sixty seconds from now, by a fresh nonce; the oracle allows thirty',
+    ours: 'accepts',
+    of: isAt('proof claim', 'nbf'),
   },
   {
     why: 'D-18 a jti is neither empty nor longer than 256; the oracle takes any text',
@@ -346,7 +351,7 @@ const KNOWN: readonly Mutation[] = [
     nowS + 3_600,
   ]),
   ...many('proof claim', 'exp', [nowS - 100, nowS - 20, nowS + 60]),
-  ...many('proof claim', 'nbf', [nowS - 60, nowS + 20, nowS + 100]),
+  ...many('proof claim', 'nbf', [nowS - 60, nowS + 20, nowS + 45, nowS + 100]),
   ...many('proof claim', 'jti', ['', 'j', 'j'.repeat(257), ['j'], 1]),
   ...many('proof claim', 'ath', ['', 'x'.repeat(43), athOf('another'), [1]]),
   ...many('proof claim', 'unknown', [{ '"': 1 }, { a: { '"': 1 } }, '"']),
