@@ -259,9 +259,10 @@ function checkIssuer(
 ): void {
   checkAny(issuer, at, purpose)
   const { constraints } = issuer
-  if (constraints?.cA !== true || !keyUsageAllows(issuer, KEY_USAGE.keyCertSign, true)) {
-    throw new CertificateError(notACa, 'An issuer in the chain is not a CA certificate.')
-  }
+  const which = notACa === 'not_a_ca' ? 'A certificate of the text' : 'An issuer in the chain'
+  if (constraints?.cA !== true) throw new CertificateError(notACa, `${which} is not a CA certificate.`)
+  if (!keyUsageAllows(issuer, KEY_USAGE.keyCertSign, true))
+    throw new CertificateError(notACa, `${which} may not sign others: its keyUsage lacks keyCertSign.`)
   const limit = constraints.pathLenConstraint
   if (limit !== undefined && !(typeof limit === 'number' && below.length - 1 <= limit)) {
     throw new CertificateError('chain_invalid', 'A CA of the chain allows fewer CAs below it.')

@@ -128,7 +128,8 @@ function checkAudience(
   baseUrls: readonly string[],
 ): void {
   // The other name of /v1/mcp/{resource}, which is none of a GET.
-  const named = method === 'GET' || method === 'HEAD' ? path : path.replace(/^\/v1\/([^/]+)\/mcp$/, '/v1/mcp/$1')
+  const named =
+    method === 'GET' || method === 'HEAD' ? path : path.replace(/^\/v1\/([^/]+)\/mcp$/, '/v1/mcp/$1')
   const holds = baseUrls.some((base) => `${base}${named}/`.startsWith(`${audience}/`))
   if (!holds) throw new Refusal('token_invalid')
 }

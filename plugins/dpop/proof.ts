@@ -69,7 +69,7 @@ export function checkProof(proof: string, target: ProofTarget): CheckedProof {
   return {
     jkt: key.jkt,
     replayKey: hash('sha256', `${key.jkt} ${jti}`),
-    expiresAt: (iat + PROOF_AGE_S + CLOCK_TOLERANCE_S) * 1000,
+    expiresAt: Math.ceil((iat + PROOF_AGE_S + CLOCK_TOLERANCE_S) * 1000),
   }
 }
 
@@ -135,8 +135,9 @@ const wrongClock = (claim: WrongTime['claim'], time: number, { at }: ProofTarget
 const isText = (value: unknown, max: number): value is string =>
   typeof value === 'string' && value !== '' && value.length <= max
 
+/** A NumericDate may have a fraction (RFC 7519 §2). */
 const isInstant = (value: unknown): value is number =>
-  typeof value === 'number' && Number.isSafeInteger(value)
+  typeof value === 'number' && Math.abs(value) <= Number.MAX_SAFE_INTEGER
 
 /**
  * A URL in the form that two spellings of it share (RFC 9449 §4.3-9, RFC 3986 §6.2): scheme and host in lower

@@ -26,6 +26,15 @@ await t.test('RFC 9449 §4.3 a correct proof gives its key and what is to be cla
   })
 })
 
+await t.test('RFC 7519 §2 an instant may have a fraction, and holds no longer for that', async (t) => {
+  const at = (iat: number) => checkProof(proof(signer, { ...CLAIMS, iat }), TARGET)
+  t.equal(at(AT / 1000 - 0.75).expiresAt, AT + 69_250)
+  t.equal(at(AT / 1000 + 59.5).expiresAt, AT + 129_500)
+  t.equal(at(AT / 1000 + 0.1234567).expiresAt, AT + 70_124)
+  for (const iat of [AT / 1000 - 60.001, AT / 1000 + 60.001, AT, 1e300, -1.5])
+    t.throws(() => at(iat), refused('proof_invalid'), String(iat))
+})
+
 await t.test(
   'RFC 9449 §4.1 §7.1 both examples of the RFC hold, but for the nonce that they lack',
   async (t) => {

@@ -1,4 +1,7 @@
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
 import t from 'tap'
+import { openssl, without } from '../../../support/certs/openssl.ts'
 import { proofSigner } from '../../../support/dpop.ts'
 import { byCorporateCa, type Foreign, trustDomain } from '../../../support/foreign.ts'
 import { CHAT, type Identity, type TestGateway, testGateway } from '../../../support/gateway.ts'
@@ -92,6 +95,42 @@ await t.test(
       [201, 409, 409],
     )
     t.equal(answers.filter(({ json }) => 'api_key' in json).length, 1)
+  },
+)
+
+await t.test(
+  'docs/protocol.md#cas a CA that signs with RSASSA-PSS vouches for an agent with an Ed25519 key, over TLS',
+  { skip: without('openssl') },
+  async (t) => {
+    const gateway = await testGateway(t)
+    const directory = t.testdir({ 'leaf.ext': 'keyUsage=digitalSignature\nextendedKeyUsage=clientAuth\n' })
+    const run = (...args: readonly string[]) => {
+      const { status, text } = openssl(directory, args)
+      if (status !== 0) throw new Error(text)
+    }
+    const pss = ['-sha256', '-sigopt', 'rsa_padding_mode:pss']
+    const made = ['req', '-new', '-nodes', '-newkey']
+    run(...made, 'rsa:2048', '-x509', '-keyout', 'ca.key', '-out', 'ca.pem', '-subj', '/CN=ca', ...pss)
+    run(...made, 'ed25519', '-keyout', 'leaf.key', '-out', 'leaf.csr', '-subj', '/CN=leaf')
+    const signed = ['-CA', 'ca.pem', '-CAkey', 'ca.key', '-CAcreateserial', '-out', 'leaf.pem']
+    run('x509', '-req', '-in', 'leaf.csr', ...signed, '-extfile', 'leaf.ext', ...pss)
+    const [caPem = '', certPem = '', keyPem = ''] = ['ca.pem', 'leaf.pem', 'leaf.key'].map((name) =>
+      readFileSync(join(directory, name), 'utf8'),
+    )
+    t.equal((await attach(gateway, caPem, 'organisation')).status, 201)
+    const { status, json } = await gateway.admin('POST', BYOCA, {
+      agent_name: 'bot',
+      capabilities: ['llm.chat'],
+      cert_pem: certPem,
+      private_key_pem: keyPem,
+    })
+    t.equal(status, 201, json.message)
+    t.equal((await chat(gateway, identity('acme::bot', { caPem, certPem, keyPem }))).status, 200)
+    for (const kind of ['organisation', 'spiffe']) {
+      const leaf = await attach(gateway, certPem, kind)
+      t.strictSame([leaf.status, leaf.json.reason], [422, 'not_a_ca'])
+      t.equal(leaf.json.message, 'A certificate of the text is not a CA certificate.')
+    }
   },
 )
 
