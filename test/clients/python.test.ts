@@ -1,8 +1,13 @@
-import { dirname } from 'node:path'
+import { writeFile } from 'node:fs/promises'
+import { dirname, join } from 'node:path'
 import t, { type Test } from 'tap'
+import { readIdentity } from '../../scripts/client/identity/identity.ts'
+import { startSidecar } from '../../scripts/client/sidecar.ts'
+import { clientSession } from '../../scripts/client/signing/session.ts'
 import { shellExports } from '../../scripts/verbs/env.ts'
 import { sectionOf } from '../support/clients/alone.ts'
 import { fileBeside, identityFiles, run } from '../support/clients/files.ts'
+import { identityDirectory } from '../support/clients/identity.ts'
 import { mockProvider, SAID } from '../support/clients/sdk.ts'
 import { CHAT, testGateway } from '../support/gateway.ts'
 
@@ -123,6 +128,77 @@ await t.test('the OpenAI and Anthropic SDKs speak by the lines as they are', { s
   ])
   t.equal(out, `${SAID}\n`.repeat(3))
 })
+
+/** The libraries by themselves, as programs that call `post` with a body and stream one. */
+const LIBRARIES = {
+  requests: `
+import requests
+session = requests.Session()
+session.trust_env = False
+if ca:
+    session.verify, session.cert = ca, (cert, key)
+post = lambda body: session.post(url, json=body, timeout=60)
+def stream(body):
+    with session.post(url, json=body, timeout=60, stream=True) as answer:
+        return [line.decode() for line in answer.iter_lines() if line]
+`,
+  httpx: `
+import httpx, ssl
+context = ssl.create_default_context(cafile=ca) if ca else False
+if ca:
+    context.load_cert_chain(cert, key)
+client = httpx.Client(verify=context, timeout=60, trust_env=False)
+post = lambda body: client.post(url, json=body)
+def stream(body):
+    with client.stream("POST", url, json=body) as answer:
+        return [line for line in answer.iter_lines() if line]
+`,
+} as const
+
+for (const library of ['requests', 'httpx'] as const) {
+  await t.test(
+    `${library} gets answers, a stream and the refusal of 8 MB, by the certificate and by the sidecar`,
+    { skip: await lacking(library) },
+    async (t) => {
+      const { files } = await mockProvider(t)
+      const gateway = await testGateway(t, { files })
+      const directory = await identityDirectory(t, gateway)
+      const session = clientSession(readIdentity(directory))
+      const sidecar = await startSidecar(session, '127.0.0.1', 0)
+      t.teardown(() => sidecar.close(0).then(() => session.close()))
+      const program = async (...does: readonly string[]): Promise<string> => {
+        const script = join(directory, `${library}-${does.length}.py`)
+        const head = [
+          'import json, sys',
+          'url, ca, cert, key = sys.argv[1:]',
+          `chat = ${JSON.stringify(CHAT)}`,
+        ]
+        await writeFile(script, [...head, LIBRARIES[library], ...does].join('\n'))
+        return script
+      }
+      const calls = await program(
+        'print(post(chat).json()["choices"][0]["message"]["content"])',
+        'print(stream({**chat, "stream": True})[-1])',
+      )
+      // Written whole before anything is read.
+      const long = await program(
+        'answer = post({**chat, "pad": "x" * 8_000_000})',
+        'print(answer.status_code)',
+        'print(answer.json()["reason"])',
+      )
+      const own = ['org-ca.crt', 'agent.crt', 'agent.key'].map((name) => join(directory, name))
+      const doors = [
+        [`${gateway.url}/v1/chat/completions`, ...own],
+        [`${sidecar.url}/v1/chat/completions`, '', '', ''],
+      ]
+      for (const door of doors)
+        t.match(await run('python3', [calls, ...door]), { out: `${SAID}\ndata: [DONE]\n`, err: '' })
+      await gateway.admin('PATCH', '/v1/admin/agents/acme::bot/capabilities', { capabilities: [] })
+      for (const door of doors)
+        t.match(await run('python3', [long, ...door]), { out: '403\ncapability_missing\n', err: '' })
+    },
+  )
+}
 
 /** For tap: which of these packages is not installed, or false. */
 async function lacking(...packages: readonly string[]): Promise<string | false> {
