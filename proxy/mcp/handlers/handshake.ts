@@ -10,7 +10,8 @@ import type { McpMessage } from '../protocol/message.ts'
 import { GATEWAY_IMPLEMENTATION, META_KEYS, MODERN_VERSION, offeredVersion } from '../protocol/versions.ts'
 import type { CancelRequest } from '../state/cancellations.ts'
 import type { McpRegistry } from '../state/registry.ts'
-import type { CallerSessionStore } from '../state/sessions.ts'
+import type { CallerSession, CallerSessionStore } from '../state/sessions.ts'
+import { upstreamEra } from './rewrite.ts'
 
 export interface HandshakeDependencies {
   readonly registry: McpRegistry
@@ -95,7 +96,7 @@ async function initializeReply(
   )
   const result = {
     protocolVersion: offeredVersion(requested),
-    capabilities: await offeredCapabilities(sources.registry, facts),
+    capabilities: await offeredCapabilities(sources.registry, facts, session),
     serverInfo: { ...GATEWAY_IMPLEMENTATION },
     ...instructions(pathResource),
   }
@@ -112,7 +113,7 @@ async function discoveryReply(
   return answer(id, {
     resultType: 'complete',
     supportedVersions: [MODERN_VERSION],
-    capabilities: await offeredCapabilities(registry, facts),
+    capabilities: await offeredCapabilities(registry, facts, null),
     ...instructions(facts.pathResource),
     ttlMs: 0,
     cacheScope: 'private',
@@ -121,22 +122,24 @@ async function discoveryReply(
 }
 
 /**
- * Returns the capabilities of the resources reached here, as this gateway keeps them: no streams of changes.
+ * Returns the capabilities of the resources reached here, as this gateway keeps them: no streams of changes,
+ * and logs where one server is spoken to in its caller's era, whose level is set in another way in each.
  */
 async function offeredCapabilities(
   registry: McpRegistry,
   { pathResource, principal, message }: HandshakeFacts,
+  session: CallerSession | null,
 ): Promise<JsonObject> {
   const resources = pathResource ? [pathResource] : await registry.bound(principal)
   const offers = resources.map(({ server_facts: facts }) => facts?.capabilities).filter(isObject)
   const any = (name: string): boolean => offers.some((capabilities) => capabilities[name] !== undefined)
-  const legacyAlone = pathResource !== null && message.era === 'legacy'
+  const isOneEra = pathResource !== null && upstreamEra(pathResource, session) === message.era
   return {
     tools: {},
     ...(any('prompts') && { prompts: {} }),
     ...(any('resources') && { resources: {} }),
     ...(any('completions') && { completions: {} }),
-    ...(legacyAlone && any('logging') && { logging: {} }),
+    ...(isOneEra && any('logging') && { logging: {} }),
   }
 }
 

@@ -80,7 +80,8 @@ export class ParkedQuestions {
   park(message: UpstreamMessage, messages: MessageStream): string {
     const { granted } = this.#facts
     const { method } = message.value
-    const params = memberText(message, 'params')
+    // Some clients read none as broken text.
+    const params = memberText(message, 'params') ?? '{}'
     this.wait.leave()
     const call: ParkedCall = {
       principalId: granted.principal.id,
@@ -89,7 +90,7 @@ export class ParkedQuestions {
       owner: upstreamSessionOwner(this.#facts),
       upstreamId: memberText(message, 'id') ?? 'null',
       bytes: this.#bytesWith(message),
-      question: `{"method":${JSON.stringify(method)}${params === null ? '' : `,"params":${params}`}}`,
+      question: `{"method":${JSON.stringify(method)},"params":${params}}`,
       waiting: this.wait,
     }
     return this.#asking(this.#sources.parkedCalls.park(call), call)

@@ -2,6 +2,7 @@ import type { ServerResponse } from 'node:http'
 import t from 'tap'
 import { META_KEYS } from '../../../proxy/mcp/protocol/versions.ts'
 import type { Identity, Json } from '../../support/gateway.ts'
+import { startFixture } from '../../support/mcp/fixture.ts'
 import { openStream } from '../../support/mcp/open-stream.ts'
 import { type Act, error, result, sse, type Told } from '../../support/mcp/raw-upstream.ts'
 import { legacyWith, mcpStage, tool, toolServer } from '../../support/mcp/stage.ts'
@@ -249,3 +250,44 @@ await t.test('a server that dies while its question waits is told as lost', asyn
   const { error: failed } = await call(bot, { requestState, inputResponses: ACCEPTED })
   t.match(failed, { code: -32003 })
 })
+
+await t.test(
+  'logs are offered where one server is spoken to in the era of its caller, and their level reaches it',
+  async (t) => {
+    const stage = await mcpStage(t)
+    const bot = await stage.enroll('bot', ['use'])
+    const offered = async (at: string, modern: boolean): Promise<boolean> => {
+      const params = { protocolVersion: '2025-11-25', capabilities: {} }
+      const { json } = await stage.rpc(bot, modern ? 'server/discover' : 'initialize', {
+        at,
+        modern,
+        params: modern ? {} : params,
+      })
+      return Object.hasOwn(json.result.capabilities, 'logging')
+    }
+    for (const [eras, modern, legacyToo] of [
+      ['legacy', false, true],
+      ['both', true, true],
+      ['modern', true, false],
+    ] as const) {
+      const server = await startFixture(t, { eras })
+      await stage.bind(bot, await stage.register(eras, server, { required_capability: 'use' }))
+      t.equal(await offered(`/${eras}`, true), modern, `${eras} to a caller of the stateless era`)
+      t.equal(await offered(`/${eras}`, false), legacyToo, `${eras} to a caller with a session`)
+      if (!modern) continue
+      const _meta = { [META_KEYS.capabilities]: {}, 'io.modelcontextprotocol/logLevel': 'debug' }
+      const { text } = await stage.callTool(
+        bot,
+        'test_tool_with_logging',
+        {},
+        {
+          at: `/${eras}`,
+          modern: true,
+          params: { _meta },
+        },
+      )
+      t.match(text, /notifications\/message/, `${eras} logs`)
+    }
+    for (const modern of [true, false]) t.notOk(await offered('', modern), 'of several none is meant')
+  },
+)

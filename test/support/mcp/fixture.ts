@@ -26,11 +26,11 @@ export interface Fixture {
  * An MCP server of both eras, stateless in the modern one and with sessions in the legacy one, that has
  * everything the official conformance suite asks a server for. It runs in this process and ends with the
  * test. `eras: 'legacy'`: it was written before there was another, and takes every request for one of a
- * session.
+ * session; `modern`: it never had the older one.
  */
 export async function startFixture(
   t: Test,
-  { eras = 'both' }: { eras?: 'both' | 'legacy' } = {},
+  { eras = 'both' }: { eras?: 'both' | 'legacy' | 'modern' } = {},
 ): Promise<Fixture> {
   const modern = createMcpHandler(() => make(modern.notify), { legacy: 'reject' })
   // Whoever holds a session hears of changes through it, not through a stream of the modern era.
@@ -44,7 +44,7 @@ export async function startFixture(
       hostHeaderValidationResponse(request, localhostAllowedHostnames()) ??
       originValidationResponse(request, localhostAllowedOrigins())
     if (elsewhere) return elsewhere
-    return eras === 'legacy' || (await isLegacyRequest(request))
+    return eras === 'legacy' || (eras === 'both' && (await isLegacyRequest(request)))
       ? legacy.fetch(request)
       : modern.fetch(request)
   })
