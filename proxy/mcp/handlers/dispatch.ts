@@ -5,7 +5,7 @@ import type { AccessToken } from '../../../plugins/facts.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
 import type { CallReport, Reply } from '../../http/reply.ts'
 import { MAX_INLINE_BYTES } from '../aside/aside.ts'
-import { destinationOf } from '../gate/checks.ts'
+import { type CallDestination, destinationOf } from '../gate/checks.ts'
 import { HTTP_GET, type McpTarget } from '../gate/demand-now.ts'
 import type { HttpGet } from '../http-get/tool.ts'
 import { errorMessage, memberText, responseBytes, resultMessage } from '../protocol/json-text.ts'
@@ -15,10 +15,11 @@ import { isRemoteRequest, type RemoteServerRequest } from '../state/far-requests
 import type { ListedUris } from '../state/listed-uris.ts'
 import type { CallerAnswer } from '../state/server-requests.ts'
 import { aggregateLists } from './aggregate.ts'
+import { AskingRounds } from './asking-rounds.ts'
 import { digestInTurns, joinedBytes } from './large-answer.ts'
 import { type ListOptions, listVisibleTools } from './list-tools.ts'
 import { type RelayDependencies, refusalOfUpstream, relayCall } from './relay.ts'
-import type { DispatchFacts } from './rewrite.ts'
+import { canBeAskedOnStream, type DispatchFacts, upstreamEra } from './rewrite.ts'
 
 export interface McpHandlerDependencies extends RelayDependencies, ListOptions {
   readonly fetchUrl: HttpGet
@@ -47,11 +48,22 @@ export const mcpHandler =
         return builtInReply(sources, facts)
       case 'tool':
       case 'relay':
-        return relayCall(sources, facts, destinationOf(target))
+        return relayed(sources, facts, destinationOf(target))
       case 'answer':
         return forwardAnswer(sources, facts, target)
     }
   }
+
+/** Relays a call. A caller with a session is asked on its stream what a stateless server asks by results. */
+function relayed(sources: McpHandlerDependencies, facts: McpFacts, to: CallDestination): Promise<Reply> {
+  const isAsked = upstreamEra(to.resource, facts.session) === 'modern' && canBeAskedOnStream(facts)
+  if (!isAsked) return relayCall(sources, facts, to)
+  return relayCall(
+    { ...sources, upstream: new AskingRounds(sources.upstream, facts).asUpstream() },
+    facts,
+    to,
+  )
+}
 
 async function toolList(sources: McpHandlerDependencies, facts: McpFacts): Promise<Reply> {
   const tools = await listVisibleTools(facts, sources)
@@ -125,12 +137,12 @@ async function resultReply(
 
 /** Hands the caller's answer to the upstream that asked. */
 async function forwardAnswer(
-  { upstream, serverRequests }: McpHandlerDependencies,
+  { serverRequests }: McpHandlerDependencies,
   facts: McpFacts,
   { request, id }: Extract<McpTarget, { kind: 'answer' }>,
 ): Promise<Reply> {
   if (isRemoteRequest(request)) return forwardRemoteAnswer(request, facts)
-  const { resource, session, upstreamId } = request
+  const { resource, upstreamId } = request
   // Once: of answers that were granted at one moment the first is passed on, whatever comes of it.
   if (!serverRequests.close(id)) throw noServerRequest()
   const result = memberText({ bytes: facts.body, spans: facts.spans }, 'result')
@@ -139,12 +151,7 @@ async function forwardAnswer(
       ? errorMessage(upstreamId, memberText({ bytes: facts.body, spans: facts.spans }, 'error') ?? '{}')
       : resultMessage(upstreamId, result)
   try {
-    await upstream.respond(
-      facts.granted,
-      resource,
-      { principalId: session.principalId, sessionId: session.id },
-      text,
-    )
+    await request.respond(text, facts.granted)
   } catch (error) {
     throw facts.hangup.gone ? new Refusal('client_gone') : refusalOfUpstream(error, resource)
   }

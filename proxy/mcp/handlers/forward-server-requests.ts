@@ -1,6 +1,6 @@
 import type { CallDestination } from '../gate/checks.ts'
 import { memberText } from '../protocol/json-text.ts'
-import type { ServerRequests } from '../state/server-requests.ts'
+import type { ServerRequest, ServerRequests } from '../state/server-requests.ts'
 import type { CallerSession } from '../state/sessions.ts'
 import type { McpUpstream } from '../upstream/client.ts'
 import { McpUpstreamError } from '../upstream/errors.ts'
@@ -60,9 +60,7 @@ export class ServerRequestForwarder {
   }
 
   #reachesCaller(session: CallerSession, message: UpstreamMessage): boolean {
-    const legacy =
-      this.#facts.message.era === 'legacy' && upstreamEra(this.#to.resource, session) === 'legacy'
-    return legacy && canBeAsked(session, message)
+    return this.#facts.message.era === 'legacy' && canBeAsked(session, message)
   }
 
   #put(session: CallerSession, message: UpstreamMessage): Buffer {
@@ -70,8 +68,8 @@ export class ServerRequestForwarder {
     const { resource, pinned } = this.#to
     const { demand } = this.#facts.granted
     const upstreamId = memberText(message, 'id') ?? 'null'
-    const respond = (text: string): Promise<void> =>
-      this.#sources.upstream.respond(this.#facts.granted, resource, upstreamSessionOwner(this.#facts), text)
+    const respond: ServerRequest['respond'] = (text, permit = this.#facts.granted) =>
+      this.#sources.upstream.respond(permit, resource, upstreamSessionOwner(this.#facts), text)
     const request = { resource, pinned, session, demand, upstreamId, respond }
     const id = this.#sources.serverRequests.open(request)
     this.#open.push(id)

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import type { HangupSignal, MemoryReservation } from '../../../plugins/plugin.ts'
 import { CallHangup } from '../../http/open-calls.ts'
-import type { MessageStream } from '../upstream/events.ts'
+import type { AnswerMessages } from '../upstream/events.ts'
 import type { SessionOwner } from '../upstream/sessions.ts'
 
 /** The time that a call waits for its caller's answer. ms. */
@@ -20,7 +20,7 @@ export interface ParkedCall {
   readonly principalId: string
   /** The request as it was judged: the one that answers must be the same. */
   readonly subject: string
-  readonly messages: MessageStream
+  readonly messages: AnswerMessages
   /** The session that the server asked in. */
   readonly owner: SessionOwner
   /** The server's own id of its question, JSON text. */

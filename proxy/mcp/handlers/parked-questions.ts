@@ -7,7 +7,7 @@ import { paramsInvalid } from '../protocol/message.ts'
 import { META_KEYS } from '../protocol/versions.ts'
 import type { RequestStates } from '../state/request-state.ts'
 import type { McpUpstream } from '../upstream/client.ts'
-import type { MessageStream } from '../upstream/events.ts'
+import type { AnswerMessages } from '../upstream/events.ts'
 import type { UpstreamMessage } from '../upstream/message.ts'
 import { CAPABILITY_BY_QUESTION } from './forward-server-requests.ts'
 import { CallWait, MAX_PARKED_BYTES, type ParkedCall, type ParkedCalls } from './parked-calls.ts'
@@ -77,7 +77,7 @@ export class ParkedQuestions {
   }
 
   /** Has the stream wait, and returns the result that asks the caller. JSON text. */
-  park(message: UpstreamMessage, messages: MessageStream): string {
+  park(message: UpstreamMessage, messages: AnswerMessages): string {
     const { granted } = this.#facts
     const { method } = message.value
     // Some clients read none as broken text.
@@ -101,7 +101,7 @@ export class ParkedQuestions {
    * result that asks again, if the answer is not there. Refuses with `mcp_params_invalid` if no such call
    * waits.
    */
-  async resume(): Promise<MessageStream | string> {
+  async resume(): Promise<AnswerMessages | string> {
     const { requestState: id, message, granted, hangup, held } = this.#facts
     const call = this.#parked()
     if (id === null || !call) throw notWaiting()

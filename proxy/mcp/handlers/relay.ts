@@ -22,7 +22,7 @@ import type { RequestStates } from '../state/request-state.ts'
 import type { ServerRequests } from '../state/server-requests.ts'
 import type { McpUpstream } from '../upstream/client.ts'
 import { McpUpstreamError } from '../upstream/errors.ts'
-import type { MessageStream } from '../upstream/events.ts'
+import type { AnswerMessages } from '../upstream/events.ts'
 import { knownList } from '../upstream/large-message.ts'
 import { messageObject, responseResult, type UpstreamMessage } from '../upstream/message.ts'
 import type { McpAnswer, McpStreamedAnswer } from '../upstream/request.ts'
@@ -223,7 +223,7 @@ class RelayedCall {
     }
   }
 
-  #park(message: UpstreamMessage, messages: MessageStream): RenderedResponse {
+  #park(message: UpstreamMessage, messages: AnswerMessages): RenderedResponse {
     if (!this.#questions) throw new Error('the caller is not asked by results')
     this.#parked = true
     return this.#asking(this.#questions.park(message, messages))
@@ -239,7 +239,7 @@ class RelayedCall {
     return { body: Buffer.from(resultMessage(message.id ?? 'null', result)), failed: false }
   }
 
-  #close(messages: MessageStream): void {
+  #close(messages: AnswerMessages): void {
     if (!this.#parked) messages.close()
   }
 

@@ -1,5 +1,5 @@
 import type { McpResource } from '../../../db/mcp/resources.ts'
-import { isObject, type JsonObject } from '../../../db/support/json.ts'
+import { isObject, type JsonObject, type UnknownRecord } from '../../../db/support/json.ts'
 import type { CallCommitments, ToolCall } from '../../../plugins/facts.ts'
 import type { JsonBody } from '../../../plugins/json-body/json-body.ts'
 import type { CallPermit } from '../../../plugins/permit.ts'
@@ -79,6 +79,30 @@ function askableCapabilities({ era, meta }: McpMessage): JsonObject {
 
 const NOTHING_ASKED: JsonObject = {}
 
+/** The parts of a call that say what its caller can be asked while it waits. */
+type CallerOnStream = Pick<DispatchFacts, 'message' | 'session' | 'requestState'>
+
+/** Picks what a caller with a session can be asked on the stream of its call, in the forms of today. */
+export function askedOnStream({ message, session, requestState }: CallerOnStream): JsonObject {
+  const isOne = message.era === 'legacy' && session !== null && message.takesEvents && requestState === null
+  if (!isOne || message.params.inputResponses !== undefined) return NOTHING_ASKED
+  const { elicitation, sampling, roots } = session.capabilities
+  return {
+    ...(isObject(elicitation) && { elicitation: formsOf(elicitation) }),
+    ...(isObject(sampling) && { sampling: isObject(sampling.tools) ? { tools: {} } : {} }),
+    ...(isObject(roots) && { roots: {} }),
+  }
+}
+
+/** Without a form named, a client has the one of the time before there were two. */
+function formsOf(elicitation: UnknownRecord): JsonObject {
+  const named = ['form', 'url'].filter((form) => isObject(elicitation[form]))
+  return Object.fromEntries((named.length === 0 ? ['form'] : named).map((form) => [form, {}]))
+}
+
+export const canBeAskedOnStream = (caller: CallerOnStream): boolean =>
+  Object.keys(askedOnStream(caller)).length > 0
+
 /**
  * Returns the client that an upstream session is opened for. No roots are claimed, which are asked for on a
  * stream that this gateway does not open.
@@ -151,7 +175,7 @@ function repeatingHeaders(
   }
 }
 
-type CallerMessage = Pick<DispatchFacts, 'body' | 'spans' | 'message' | 'session' | 'largeParams'>
+type CallerMessage = Pick<DispatchFacts, 'body' | 'spans' | 'largeParams'> & CallerOnStream
 
 interface ParamsRewriteOptions {
   /** The era of the upstream. */
@@ -222,10 +246,11 @@ function judgedEdit({ escapedNames, value }: JsonText): MemberEdits {
  * Rewrites `_meta` for the upstream's era: a modern one demands its own, to a legacy one a modern client's
  * means nothing.
  */
-function metaEdit({ message, session }: CallerMessage, era: ProtocolEra): MemberEdits {
+function metaEdit(caller: CallerMessage, era: ProtocolEra): MemberEdits {
+  const { message, session } = caller
   if (era === message.era) return NO_EDITS
   if (era === 'modern') {
-    const own = modernMeta({}, session?.clientInfo ?? undefined)
+    const own = modernMeta(askedOnStream(caller), session?.clientInfo ?? undefined)
     return { _meta: JSON.stringify({ ...message.meta, ...own }) }
   }
   const kept = Object.entries(message.meta).filter(([key]) => !key.startsWith('io.modelcontextprotocol/'))
@@ -268,7 +293,8 @@ export function rewriteResult(
   if (caller === 'legacy') {
     if (!incomplete) return bytesWithEdits(result, given)
     throw new Refusal('mcp_failed', {
-      message: 'The MCP server asks for input in a way that this protocol version does not support.',
+      message:
+        'The MCP server asks its caller something, and this client cannot be asked: use one that initializes, declares elicitation, sampling or roots there, and takes event streams; or one of 2026-07-28.',
     })
   }
   const state = value.requestState ?? null

@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import type { McpResource } from '../../../db/mcp/resources.ts'
 import type { CapabilityDemand } from '../../../plugins/facts.ts'
+import type { CallPermit } from '../../../plugins/permit.ts'
 import type { PinnedTool } from './registry.ts'
 import type { CallerSession } from './sessions.ts'
 
@@ -18,10 +19,10 @@ export interface ServerRequest {
   /** The upstream's own id of the request, JSON text. */
   readonly upstreamId: string
   /**
-   * Hands an answer to the upstream, by the permit of the call that made it ask. JSON text of a whole
-   * message.
+   * Hands an answer to the upstream, by its own permit or that of the call that made it ask. JSON text of a
+   * whole message.
    */
-  readonly respond: (response: string) => Promise<void>
+  readonly respond: (response: string, permit?: CallPermit) => Promise<void>
 }
 
 /** An answer to a request that waits at another process, as the caller gave it. JSON text. */

@@ -216,13 +216,21 @@ export interface StreamResumption {
   readonly settled: (answered: boolean) => void
 }
 
+/** The messages of an answer as they come, and last the response. */
+export interface AnswerMessages extends AsyncIterable<UpstreamMessage> {
+  /** Returns the next message; null after the response. */
+  readonly next: () => UpstreamMessage | null | Promise<UpstreamMessage | null>
+  /** Ends the request, unless it is answered. */
+  readonly close: () => void
+}
+
 /**
  * The messages of an event stream: notifications and requests of the upstream as they come, and last the
  * response, with which it ends. Throws McpUpstreamError, or the reason why nobody waits any more. Reads
  * nothing ahead beyond one reading of the connection. A stream that ends before its response, but has said
  * how it goes on, is resumed.
  */
-export class MessageStream implements AsyncIterable<UpstreamMessage> {
+export class MessageStream implements AnswerMessages {
   #body: McpResponseBody
   readonly #events: EventReader
   readonly #judged: (data: Buffer) => UpstreamMessage | Promise<UpstreamMessage>

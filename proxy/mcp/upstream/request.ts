@@ -17,6 +17,7 @@ import {
 } from './connections.ts'
 import { type HttpErrorReport, McpUpstreamError, mcpUpstreamFailure, statusProblem } from './errors.ts'
 import {
+  type AnswerMessages,
   EventReader,
   MessageStream,
   type SizeLimits,
@@ -249,7 +250,7 @@ const NO_HEADERS = {}
 
 export interface McpStreamedAnswer extends McpAnswerHead {
   readonly streamed: true
-  readonly messages: MessageStream
+  readonly messages: AnswerMessages
 }
 
 /**

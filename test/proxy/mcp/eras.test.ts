@@ -4,7 +4,7 @@ import { META_KEYS } from '../../../proxy/mcp/protocol/versions.ts'
 import type { Identity, Json } from '../../support/gateway.ts'
 import { startFixture } from '../../support/mcp/fixture.ts'
 import { openStream } from '../../support/mcp/open-stream.ts'
-import { type Act, error, result, sse, type Told } from '../../support/mcp/raw-upstream.ts'
+import { type Act, error, rawMcp, result, sendJson, sse, type Told } from '../../support/mcp/raw-upstream.ts'
 import { legacyWith, mcpStage, tool, toolServer } from '../../support/mcp/stage.ts'
 import { eventually } from '../../support/settled.ts'
 
@@ -289,5 +289,131 @@ await t.test(
       t.match(text, /notifications\/message/, `${eras} logs`)
     }
     for (const modern of [true, false]) t.notOk(await offered('', modern), 'of several none is meant')
+  },
+)
+
+const QUESTIONS = {
+  name: { method: 'elicitation/create', params: FORM },
+  'the model': { method: 'sampling/createMessage', params: { messages: [], maxTokens: 1 } },
+}
+
+/** A server of the stateless era alone, which asks these questions, round by round, and then says what it was told. */
+async function stateless(t: Parameters<typeof mcpStage>[0], rounds: readonly Json[] = [QUESTIONS]) {
+  const told: Json[] = []
+  const server = await rawMcp(t, (res, seen) => {
+    if (seen.rpc === 'server/discover')
+      return sendJson(
+        res,
+        result(seen, {
+          resultType: 'complete',
+          supportedVersions: ['2026-07-28'],
+          capabilities: { tools: {} },
+        }),
+      )
+    if (seen.rpc === 'tools/list') return sendJson(res, result(seen, { tools: [tool('ask')] }))
+    if (seen.rpc !== 'tools/call') return sendJson(res, error(seen.id, -32601, 'unknown'), 404)
+    const params = seen.message.params as Json
+    told.push(params)
+    const round = Number(params.requestState ?? 0)
+    const inputRequests = rounds[round]
+    const asked = { resultType: 'input_required', inputRequests, requestState: String(round + 1) }
+    sendJson(res, result(seen, inputRequests ? asked : { resultType: 'complete', ...said('done') }))
+  })
+  const stage = await mcpStage(t)
+  const bot = await stage.enroll('bot', ['use'])
+  await stage.bind(bot, await stage.register('up', server, { required_capability: 'use' }))
+  const open = async (capabilities: Json = { elicitation: {}, sampling: {} }) => {
+    const params = { protocolVersion: '2025-11-25', capabilities }
+    const { headers } = await stage.rpc(bot, 'initialize', { at: '/up', params })
+    return { 'mcp-session-id': String(headers['mcp-session-id']) }
+  }
+  const stream = (headers: Record<string, string>) =>
+    openStream(stage, bot, 'tools/call', { at: '/up', headers, params: { name: 'ask', arguments: { a: 1 } } })
+  const give = (headers: Record<string, string>, body: Json) =>
+    stage.call(bot, 'POST', '/v1/mcp/up', { headers, body: { jsonrpc: '2.0', ...body } })
+  return { stage, bot, told, open, stream, give }
+}
+
+await t.test(
+  'a caller with a session is asked on its stream what a stateless server asks by results, round by round',
+  async (t) => {
+    const again = { again: { method: 'elicitation/create', params: FORM } }
+    const { stage, told, open, stream, give } = await stateless(t, [QUESTIONS, again])
+    const headers = await open()
+    const other = await open()
+    const asked = await stream(headers)
+    const [first, second] = [await asked.next(), await asked.next()]
+    t.match([first, second], [QUESTIONS.name, QUESTIONS['the model']])
+    t.equal(
+      (await give(other, { id: first.id, result: {} })).json.error.code,
+      -32600,
+      'no other session answers',
+    )
+    const answers = { name: { action: 'accept', content: { n: 1 } }, 'the model': { role: 'assistant' } }
+    t.equal((await give(headers, { id: second.id, result: answers['the model'] })).status, 202)
+    t.equal((await give(headers, { id: first.id, result: answers.name })).status, 202)
+    const third = await asked.next()
+    t.match(third, again.again)
+    t.equal((await give(headers, { id: third.id, result: { action: 'decline' } })).status, 202)
+    t.match(await asked.next(), { id: 1, result: said('done') })
+    t.ok(await asked.clean)
+    asked.hangUp()
+    t.match(told, [
+      {
+        arguments: { a: 1 },
+        _meta: { [META_KEYS.capabilities]: { elicitation: { form: {} }, sampling: {} } },
+      },
+      { arguments: { a: 1 }, inputResponses: answers, requestState: '1' },
+      { inputResponses: { again: { action: 'decline' } }, requestState: '2' },
+    ])
+    t.equal((await stage.rows({ action: 'mcp_tools_call', status: 'allowed' })).length, 1)
+    const answered = await stage.rows({ action: 'mcp_response', status: 'allowed' })
+    t.match(answered, [{ tool: 'up.ask' }, { tool: 'up.ask' }, { tool: 'up.ask' }], 'each is a decision')
+  },
+)
+
+await t.test('what a caller with a session did not say that it answers, it is not asked', async (t) => {
+  const { told, stage, bot, open, stream, give } = await stateless(t)
+  const refused = async (headers: Record<string, string>) =>
+    (await stage.callTool(bot, 'ask', {}, { at: '/up', headers })).text
+  const cure = /cannot be asked: use one that initializes, declares elicitation/
+  t.match(await refused(await open({ elicitation: {} })), cure, 'one of two is not enough')
+  t.match(await refused({ ...(await open()), accept: 'application/json' }), cure, 'it takes no stream')
+  t.match(await refused({}), cure, 'it has no session')
+  t.same(
+    told.map(({ _meta }) => _meta[META_KEYS.capabilities]),
+    [{ elicitation: { form: {} } }, {}, {}],
+    'the server was told the truth',
+  )
+  const headers = await open()
+  const asked = await stream(headers)
+  const { id } = await asked.next()
+  await give(headers, { id, error: { code: -1, message: 'The user does not want that.' } })
+  const { id: other } = await asked.next()
+  await give(headers, { id: other, result: {} })
+  t.match(await asked.next(), { id: 1, error: { code: -1, message: 'The user does not want that.' } })
+  t.ok(await asked.clean)
+  asked.hangUp()
+  t.equal(told.length, 4, 'the server is not called again')
+})
+
+await t.test(
+  'a caller with a session that hangs up, or may no more, has its questions taken back',
+  async (t) => {
+    const { told, stage, bot, open, stream, give } = await stateless(t)
+    const headers = await open()
+    const left = await stream(headers)
+    const { id } = await left.next()
+    left.hangUp()
+    await eventually(
+      () => give(headers, { id, result: {} }),
+      ({ json }) => json?.error?.code === -32600,
+    )
+    const asked = await stream(headers)
+    const question = await asked.next()
+    await stage.grant(bot, ['other.use'])
+    t.equal((await give(headers, { id: question.id, result: {} })).json.error.code, -32005)
+    asked.hangUp()
+    t.equal(told.length, 2)
   },
 )
