@@ -47,7 +47,7 @@ export const mcpOptions = z.strictObject({
     ),
   connect_timeout_ms: milliseconds(5_000, 60_000, 'How long connecting to an MCP server may take.'),
   answer_timeout_ms: milliseconds(
-    120_000,
+    600_000,
     3_600_000,
     'How long an MCP server may be silent: before the head of its answer, and between two pieces of it.',
   ),

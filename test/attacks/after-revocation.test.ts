@@ -211,7 +211,7 @@ const DOORS: Readonly<Record<string, (t: Test) => Leave>> = {
     t.teardown(() => agent.destroy())
     return async (to, authority, body) => {
       const credentials = { headers: {}, tls: null, traces: [] }
-      const connection = { agent, origin: to.url, path: '/', headers: [], credentials }
+      const connection = { agent, origin: to.url, path: '/', headers: [], credentials, answerMs: 5_000 }
       const hangup = new CallHangup()
       const head = await exchangeHttp(connection, {
         ...{ method: 'POST', headers: [], body, totalMs: 5_000, hangup, authority },

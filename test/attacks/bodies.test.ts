@@ -98,7 +98,7 @@ for (const [type, before, after] of [
     t.teardown(() => agent.destroy())
     const origin = `http://127.0.0.1:${String(port).trim()}`
     const credentials = { headers: {}, tls: null, traces: [] }
-    const connection = { agent, origin, path: '/', headers: [], credentials }
+    const connection = { agent, origin, path: '/', headers: [], credentials, answerMs: 60_000 }
     const hangup = new CallHangup()
     const authority = OWN_AUTHORITY
     const outgoing = {

@@ -21,7 +21,7 @@ import type { RequestCancellations } from '../state/cancellations.ts'
 import type { RequestStates } from '../state/request-state.ts'
 import type { ServerRequests } from '../state/server-requests.ts'
 import type { McpUpstream } from '../upstream/client.ts'
-import { McpUpstreamError } from '../upstream/errors.ts'
+import { limitSentence, McpUpstreamError } from '../upstream/errors.ts'
 import type { AnswerMessages } from '../upstream/events.ts'
 import { knownList } from '../upstream/large-message.ts'
 import { messageObject, responseResult, type UpstreamMessage } from '../upstream/message.ts'
@@ -95,10 +95,10 @@ const isCredentialsFailure = ({ status }: McpUpstreamError): boolean => status =
 
 /** Says what a caller can do about a failure; undefined if the reason's own sentence says it all. */
 function failureMessage(error: McpUpstreamError): string | undefined {
-  const { kind, status, told, outcomeUnknown } = error
+  const { limit, status, told, outcomeUnknown } = error
   if (outcomeUnknown)
     return "The MCP server's answer was lost. It may have done the work: look before you call again."
-  if (kind === 'timeout') return 'The MCP server did not answer in time. It may have done the work.'
+  if (limit !== null) return limitSentence(limit)
   if (isCredentialsFailure(error))
     return "The MCP server refused this gateway's credentials. Tell the operator."
   return told?.words ? `The MCP server answered ${status}: ${told.words.message}` : undefined

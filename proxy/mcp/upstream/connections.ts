@@ -39,6 +39,8 @@ export interface McpConnection {
   /** Headers of the credentials, names and values in turn. */
   readonly headers: readonly string[]
   readonly credentials: UpstreamCredentials
+  /** The limit that its agent keeps. ms. */
+  readonly answerMs: number
 }
 
 interface CredentialsSource {
@@ -104,7 +106,8 @@ export function openConnections(options: ConnectionOptions): McpConnections {
     const credentials = { ...loaded, traces: [...loaded.traces, ...tracesOf(inQuery)] }
     const entry = entryOf(resource, credentials)
     const headers = Object.entries(credentials.headers).flat()
-    const connection = { agent: entry.agent, origin, path: `${pathname}${search}`, headers, credentials }
+    const path = `${pathname}${search}`
+    const connection = { agent: entry.agent, origin, path, headers, credentials, answerMs }
     known.set(resource.resource_id, { connection, entry, revision: resource.revision, secretReadAt })
     return connection
   }

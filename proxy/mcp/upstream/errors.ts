@@ -25,6 +25,12 @@ export interface HttpErrorReport {
   readonly requestId: string | null
 }
 
+/** A limit of time that has passed: its name in the operator's file, and what it is. */
+export interface PassedLimit {
+  readonly setting: 'answer_timeout_ms' | 'total_timeout_ms'
+  readonly ms: number
+}
+
 interface McpErrorOptions {
   readonly cause?: unknown
   /** The HTTP status of the answer, if there was one. */
@@ -34,6 +40,8 @@ interface McpErrorOptions {
   readonly told?: HttpErrorReport
   /** True: the server took the request, and nobody knows what became of it. Default false. */
   readonly outcomeUnknown?: boolean
+  /** The limit that has passed, of a `timeout`. */
+  readonly limit?: PassedLimit
 }
 
 /**
@@ -46,17 +54,27 @@ export class McpUpstreamError extends Error {
   readonly cure: FailureRemedy | null
   readonly outcomeUnknown: boolean
   readonly told: HttpErrorReport | null
+  readonly limit: PassedLimit | null
 
   constructor(kind: FailureKind, message: string, options: McpErrorOptions = {}) {
-    const { cause, status, cure, told = null, outcomeUnknown = false } = options
+    const { cause, status, cure, told = null, outcomeUnknown = false, limit = null } = options
     super(`mcp upstream ${kind}: ${message}`, { cause })
     this.kind = kind
     this.status = status ?? null
     this.cure = cure ?? null
     this.outcomeUnknown = outcomeUnknown
+    this.limit = limit
     this.told = told
   }
 }
+
+/** Makes the error of a limit that has passed. `what`: the thing that did not happen meanwhile, or did. */
+export const mcpTimeout = (what: string, limit: PassedLimit): McpUpstreamError =>
+  new McpUpstreamError('timeout', `${what} within ${limit.ms} ms (${limit.setting})`, { limit })
+
+/** Says to a caller which limit has passed, and what to do. */
+export const limitSentence = ({ setting, ms }: PassedLimit): string =>
+  `The MCP server ${setting === 'answer_timeout_ms' ? `said nothing for ${ms / 1000} s` : `did not answer in full within ${ms / 1000} s`}. Do not send the same again: it may still be at work on it, or have done it. Ask for less, or ask an operator to raise ${setting}.`
 
 /** Makes an error of the commonest kind. */
 export const mcpUpstreamFailure = (message: string, options: McpErrorOptions = {}): McpUpstreamError =>

@@ -7,7 +7,7 @@ import { EgressRefused } from '../../egress/agent.ts'
 import { AnswerBuffer } from '../../egress/incoming.ts'
 import { CONNECTION_ABANDONED, type OpeningConnection, openingStorage } from '../../egress/opening.ts'
 import type { McpConnection } from './connections.ts'
-import { connectionProblem, McpUpstreamError, mcpUpstreamFailure } from './errors.ts'
+import { connectionProblem, McpUpstreamError, mcpTimeout, mcpUpstreamFailure } from './errors.ts'
 import { longBody } from './long-body.ts'
 
 /** The amount of an unwanted rest of a body that is read, so that its connection can serve again. */
@@ -27,6 +27,8 @@ export interface OutgoingRequest {
   readonly body: string | Buffer | null
   /** The time for all of it, from the connection to the last byte of the answer. ms. */
   readonly totalMs: number
+  /** The limit that `totalMs` is the rest of. Default: itself. ms. */
+  readonly limitMs?: number
   /** The request is destroyed at once when nobody waits for it any more, at whatever stage it is. */
   readonly hangup: HangupSignal
   /** The authority of the request: it is sent only if this authority stands as it leaves. */
@@ -86,10 +88,11 @@ class McpHttpExchange implements Dispatcher.DispatchHandler, McpResponseBody {
   #told: (() => void) | null = null
 
   constructor(connection: McpConnection, outgoing: OutgoingRequest) {
-    const { totalMs, hangup } = outgoing
+    const { totalMs, limitMs: ms = totalMs, hangup } = outgoing
     this.#connection = connection
     this.#outgoing = outgoing
-    this.#timer = setTimeout(() => this.#end(new McpUpstreamError('timeout', 'it took too long')), totalMs)
+    const passed = (): McpUpstreamError => mcpTimeout('no whole answer', { setting: 'total_timeout_ms', ms })
+    this.#timer = setTimeout(() => this.#end(passed()), totalMs)
     if (hangup.gone) this.#hungUp()
     else {
       hangup.onGone(this.#hungUp)
@@ -238,6 +241,9 @@ class McpHttpExchange implements Dispatcher.DispatchHandler, McpResponseBody {
   }
 
   #failureOf(error: Error): McpUpstreamError {
+    const missed = MISSED.get(codeOf(error))
+    const { answerMs: ms } = this.#connection
+    if (missed !== undefined) return mcpTimeout(missed, { setting: 'answer_timeout_ms', ms })
     if (this.#hasHead) return failureInBody(error)
     const isPlain = this.#connection.origin.startsWith('http:')
     return this.#controller ? failureBeforeHead(error, isPlain) : failureToConnect(error)
@@ -278,11 +284,16 @@ const isWorthAnotherTry = (error: Error): boolean =>
 
 const FINAL = ['UND_ERR_INVALID_ARG', 'UND_ERR_CLOSED', 'UND_ERR_DESTROYED']
 
+/** Names for what did not come, by the code of a passed limit. */
+const MISSED: ReadonlyMap<string, string> = new Map([
+  ['UND_ERR_HEADERS_TIMEOUT', 'no answer'],
+  ['UND_ERR_BODY_TIMEOUT', 'no more of the answer'],
+])
+
 /** `isPlain`: the request was not sent over TLS. */
 function failureBeforeHead(error: Error, isPlain: boolean): McpUpstreamError {
   const code = codeOf(error)
   const hint = isPlain ? '; if it speaks TLS there, write https:// in endpoint_url' : ''
-  if (code === 'UND_ERR_HEADERS_TIMEOUT') return new McpUpstreamError('timeout', 'no answer in time')
   // The cause would hold the text in place of HTTP.
   if (error.name === 'HTTPParserError') return mcpUpstreamFailure(`the answer is not HTTP (${code})${hint}`)
   if (code === 'UND_ERR_HEADERS_OVERFLOW') return mcpUpstreamFailure('the head of the answer is too large')
@@ -293,7 +304,6 @@ function failureBeforeHead(error: Error, isPlain: boolean): McpUpstreamError {
 
 function failureInBody(error: Error): McpUpstreamError {
   const code = codeOf(error)
-  if (code === 'UND_ERR_BODY_TIMEOUT') return new McpUpstreamError('timeout', 'the answer stalled')
   return mcpUpstreamFailure(`the answer was cut short (${code})`)
 }
 

@@ -147,6 +147,7 @@ function resumption(
       ],
       body: null,
       totalMs: left,
+      limitMs: limits.totalMs,
       hangup,
       authority: permit.authority,
     })

@@ -106,6 +106,44 @@ await t.test(
 )
 
 await t.test(
+  'a limit that has passed is named to the caller, with its setting and what to do, and in the log',
+  async (t) => {
+    const { stage, bot, act } = await behind(t)
+    const note = { jsonrpc: '2.0', method: 'notifications/message', params: {} }
+    const busy: Act = (res) => {
+      const send = sse(res)
+      const timer = setInterval(() => send(note), 100)
+      res.once('close', () => clearInterval(timer))
+    }
+    for (const [what, fault, told, logged] of [
+      ['silent', () => {}, /said nothing for 0\.3 s\. .*raise answer_timeout_ms/, /no answer within 300 ms/],
+      [
+        'stalled',
+        (res) => sse(res)(note),
+        /said nothing for 0\.3 s\. /,
+        /no more of the answer within 300 ms/,
+      ],
+      [
+        'endless',
+        busy,
+        /answer in full within 1\.5 s\. .*raise total_timeout_ms/,
+        /no whole answer within 1500 ms/,
+      ],
+    ] as const satisfies readonly (readonly [string, Act, RegExp, RegExp])[]) {
+      act(fault)
+      const { json } = await stage.callTool(bot, 'up.go', {}, { headers: { accept: 'application/json' } })
+      t.match(json.error, { code: -32001, message: told }, what)
+      t.match(json.error.message, /Do not send the same again/)
+      const line = await eventually(
+        () => stage.log.findLast(({ path }) => path === '/v1/mcp'),
+        (last) => logged.test(String(last?.err?.message)),
+      )
+      t.match(line, { reason: 'mcp_unreachable', resource: 'up' })
+    }
+  },
+)
+
+await t.test(
   'F-15: a stream that breaks off, never ends, or swells ends in a JSON-RPC error of this call',
   async (t) => {
     const { stage, bot, act, outcomes } = await behind(t)
