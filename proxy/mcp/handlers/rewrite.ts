@@ -105,7 +105,7 @@ export const canBeAskedOnStream = (caller: CallerOnStream): boolean =>
 
 /**
  * Returns the client that an upstream session is opened for. No roots are claimed, which are asked for on a
- * stream that this gateway does not open.
+ * stream that this gateway does not open, and no tasks, whose methods it does not carry.
  */
 export function upstreamClient(
   { session, message }: Pick<DispatchFacts, 'session' | 'message'>,
@@ -116,7 +116,7 @@ export function upstreamClient(
       capabilities: era === 'legacy' ? askableCapabilities(message) : {},
       clientInfo: session?.clientInfo ?? null,
     }
-  const { roots, ...capabilities } = session.capabilities
+  const { roots, tasks, ...capabilities } = session.capabilities
   return { capabilities, clientInfo: session.clientInfo }
 }
 
@@ -223,11 +223,18 @@ const NO_EDITS: MemberEdits = {}
 
 const isEmpty = (edits: MemberEdits): boolean => Object.keys(edits).length === 0
 
-/** Leaves out members that the upstream's era does not have (MCP 2025-11-25, tasks; 2026-07-28, mrtr). */
+/**
+ * Leaves out members that the upstream's era does not have (MCP 2026-07-28, mrtr), and the wish for a task:
+ * this gateway declares none, so a call is made as if there were no such wish (MCP 2025-11-25, tasks).
+ */
 function eraEdit({ value }: JsonText, era: ProtocolEra): MemberEdits {
-  if (era === 'modern') return value.task === undefined ? NO_EDITS : { task: null }
-  if (value.inputResponses === undefined && value.requestState === undefined) return NO_EDITS
-  return { inputResponses: null, requestState: null }
+  const { task, inputResponses, requestState } = value
+  const hasRounds = era === 'legacy' && (inputResponses !== undefined || requestState !== undefined)
+  if (task === undefined && !hasRounds) return NO_EDITS
+  return {
+    ...(task !== undefined && { task: null }),
+    ...(hasRounds && { inputResponses: null, requestState: null }),
+  }
 }
 
 function nameEdit({ value }: JsonText, method: string, name: string | null): MemberEdits {

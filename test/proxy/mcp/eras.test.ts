@@ -417,3 +417,19 @@ await t.test(
     t.equal(told.length, 2)
   },
 )
+
+await t.test('a server is told of no tasks and no roots of a caller with a session', async (t) => {
+  const stage = await mcpStage(t)
+  const server = await toolServer(t, [tool('go')])
+  const bot = await stage.enroll('bot', ['use'])
+  await stage.bind(bot, await stage.register('up', server, { required_capability: 'use' }))
+  const capabilities = { elicitation: {}, roots: {}, tasks: { requests: { elicitation: { create: {} } } } }
+  const params = { protocolVersion: '2025-11-25', capabilities }
+  const { headers, json } = await stage.rpc(bot, 'initialize', { at: '/up', params })
+  t.notOk('tasks' in json.result.capabilities)
+  const session = { 'mcp-session-id': String(headers['mcp-session-id']) }
+  await stage.callTool(bot, 'go', {}, { at: '/up', headers: session, params: { task: { ttl: 1 } } })
+  const told = server.of('initialize').at(-1)?.message.params as Json
+  t.same(Object.keys(told.capabilities), ['elicitation'])
+  t.same(server.of('tools/call').at(-1)?.message.params, { name: 'go', arguments: {} })
+})
