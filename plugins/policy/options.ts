@@ -39,6 +39,7 @@ const sample = z.strictObject({
 const url = z
   .string()
   .refine(isPolicyUrl, 'must be an http or https URL without credentials or fragment')
+  .transform(decisionUrl)
   .optional()
   .describe(
     'opa-http: where the Open Policy Agent answers, e.g. http://127.0.0.1:8181/v1/data/sallyport/allow. Over http:// ' +
@@ -77,6 +78,12 @@ function isPolicyUrl(given: string): boolean {
   const parsed = URL.parse(given)
   if (!parsed || (parsed.protocol !== 'https:' && parsed.protocol !== 'http:')) return false
   return !parsed.username && !parsed.password && !given.includes('#')
+}
+
+/** Writes a URL without slashes at its end: to the Data API of OPA they are one more, empty name. */
+function decisionUrl(given: string): string {
+  const { origin, pathname, search } = new URL(given)
+  return origin + pathname.replace(/(?<=^\/v1\/data\/.*[^/])\/+$/, '') + search
 }
 
 const OF_ENGINE = { 'opa-http': ['url', 'token'], 'opa-wasm': ['bundle', 'entrypoint', 'data'] } as const

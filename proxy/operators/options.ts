@@ -11,6 +11,10 @@ const issuer = z
     isIssuer,
     'must be an https URL, or an http URL of this machine, without credentials, query or fragment',
   )
+  .refine(
+    (text) => !text.includes('/.well-known/'),
+    'must be the issuer, which stands in the document at that address, and not the address of the document',
+  )
   .describe('The identity provider, exactly as its discovery document and its tokens name it.')
 
 function isIssuer(text: string): boolean {

@@ -31,7 +31,10 @@ const anchor = z
   .strictObject({
     file: z.string().min(1).max(4096).exactOptional().describe('A file that checkpoints are appended to.'),
     url: web.exactOptional().describe('Where checkpoints are posted to, as text.'),
-    witness: web.exactOptional().describe('The prefix of a witness (C2SP tlog-witness), which cosigns.'),
+    witness: web
+      .refine((text) => !text.includes('?'), 'must have no query: paths are joined to it')
+      .exactOptional()
+      .describe('The prefix of a witness (C2SP tlog-witness), which cosigns.'),
     key: z
       .string()
       .max(1024)

@@ -49,6 +49,12 @@ await t.test('a discovery document that is another’s, or leads elsewhere, sign
     t.equal(headers['set-cookie'], undefined, what)
     t.notMatch(text, /evil|169\.254/, what)
   }
+  const logged = gateway.log.map((line) => JSON.stringify(line))
+  for (const named of ['https://login.evil.example', `${issuer}/`])
+    t.ok(
+      logged.some((line) => line.includes(`it calls itself \\"${named}\\": if that is right, write it so`)),
+      `the log names ${named} and the setting`,
+    )
   const answers: Readonly<Record<string, Spoiled['answer']>> = {
     'a redirect': (_, res) => Boolean(res.writeHead(302, { location: `${issuer}/elsewhere` }).end()),
     'half a megabyte': (_, res) => Boolean(res.writeHead(200).end('a'.repeat(500_000))),

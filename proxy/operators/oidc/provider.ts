@@ -8,6 +8,7 @@ import {
   jwtVerify,
 } from 'jose'
 import * as client from 'openid-client'
+import { isObject } from '../../../db/support/json.ts'
 import type { MonotonicClock } from '../../../plugins/secrets/throttle.ts'
 import { egressAgent, type ResolveHost } from '../../egress/agent.ts'
 import type { OidcOptions } from '../options.ts'
@@ -166,7 +167,9 @@ export class IdentityProvider {
       const found = await client.discovery(url, id, metadata, this.#authentication, options)
       return this.#checked(found)
     } catch (error) {
-      throw error instanceof ProviderUnavailable ? error : unavailable('its discovery failed', error)
+      if (error instanceof ProviderUnavailable) throw error
+      const named = issuerNamed(error)
+      throw named === null ? unavailable('its discovery failed', error) : otherIssuer(named, error)
     }
   }
 
@@ -185,7 +188,7 @@ export class IdentityProvider {
     const server = configuration.serverMetadata()
     const { id_token_signing_alg_values_supported: listed = ['RS256'], jwks_uri: jwksUri } = server
     // The library compares addresses, and two texts may be one address.
-    if (server.issuer !== issuer) throw new ProviderUnavailable(`it calls itself ${server.issuer}`)
+    if (server.issuer !== issuer) throw otherIssuer(server.issuer)
     const named = [server.authorization_endpoint, server.token_endpoint, jwksUri]
     for (const endpoint of named) this.#originOf(endpoint)
     this.#origins.add(this.#originOf(server.token_endpoint)).add(this.#originOf(jwksUri))
@@ -220,6 +223,19 @@ export class IdentityProvider {
     }
   }
 }
+
+/** Returns the issuer of a document that the library refuses because of it alone; null: another fault. */
+function issuerNamed(error: unknown): string | null {
+  const found = error instanceof client.ClientError && isObject(error.cause) ? error.cause : {}
+  const issuer = found.attribute === 'issuer' && isObject(found.body) ? found.body.issuer : null
+  return typeof issuer === 'string' ? issuer.slice(0, 256) : null
+}
+
+const otherIssuer = (named: string, cause?: unknown): ProviderUnavailable =>
+  new ProviderUnavailable(
+    `it calls itself ${JSON.stringify(named)}: if that is right, write it so as oidc.issuer, to the letter`,
+    { cause },
+  )
 
 const unavailable = (what: string, cause: unknown): ProviderUnavailable =>
   new ProviderUnavailable(what, { cause })

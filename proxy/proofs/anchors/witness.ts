@@ -18,7 +18,7 @@ export const witnessAnchor = (prefix: string, key: VerifierKey, post: PostToAnch
   keep: async (checkpoint, signal) => {
     const ask = async (has: number) =>
       post(
-        `${prefix.replace(/\/$/, '')}/add-checkpoint`,
+        `${prefix.replace(/\/+$/, '')}/add-checkpoint`,
         'text/plain; charset=utf-8',
         await requestOf(checkpoint, has),
         signal,

@@ -74,5 +74,9 @@ function parsedIfThere(path: string): UnknownRecord | null {
 export function gatewayOrigin(text: string): string {
   const url = URL.parse(text)
   if (url?.protocol === 'https:' && url.href === `${url.origin}/`) return url.origin
-  throw new Error(`the gateway's URL must be like https://gateway.example:9443, without a path, got ${text}`)
+  // A user's password is not repeated.
+  const got = text.includes('@') ? 'one with a user name' : text
+  throw new Error(
+    `the gateway's URL must be like https://gateway.example:9443, without path, query and user name, got ${got}`,
+  )
 }

@@ -1,6 +1,7 @@
 import { cpSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
+import { policyOptions } from '../../../plugins/policy/options.ts'
 import { loadConfiguration } from '../../../proxy/wiring/configuration.ts'
 import { checkConfig } from '../../../scripts/verbs/check-config.ts'
 import { policyServer } from '../../support/plugins/policy-server.ts'
@@ -95,6 +96,14 @@ await t.test('§8 a mistake in the policy file is told at its line and column', 
       '3:6: url must be an http or https URL without credentials or fragment',
     ])
   }
+  const parsed = (url: string) => policyOptions.parse({ engine: 'opa-http', url }).url
+  t.equal(
+    parsed('HTTP://[::1]:80/v1/data/a/b//'),
+    'http://[::1]/v1/data/a/b',
+    'one more name, which is empty',
+  )
+  t.equal(parsed('https://OPA.example:443/v1/data/a/?b=/'), 'https://opa.example/v1/data/a?b=/')
+  t.equal(parsed('https://a/decide/'), 'https://a/decide/', 'no API of OPA')
   t.strictSame(await told('engine: opa-http', 'url: http://a', 'deadline_ms: 0'), [
     '4:14: deadline_ms must be at least 1',
   ])

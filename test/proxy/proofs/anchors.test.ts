@@ -143,6 +143,12 @@ await t.test('a file that says what is no anchor is refused with its place', asy
     [{ url: 'http://example.org/' }, /must be an https URL/],
     [{ file: '/a', url: 'https://example.org' }, /must name one of file, url, witness, timestamp/],
     [{ witness: 'https://example.org' }, /a witness needs its key/],
+    [
+      { witness: 'https://example.org/?log=1', key: 'nonsense' },
+      /must have no query: paths are joined to it/,
+    ],
+    [{ timestamp: 'https://user:secret@example.org/tsr' }, /must be an https URL, .* without credentials/],
+    [{ timestamp: 'https://example.org/tsr#1' }, /must be an https URL, .* without credentials or fragment/],
     [{ witness: 'https://example.org', key: 'nonsense' }, /must be the verifier key of a witness/],
     [{ telegram: 'x' }, /telegram/],
   ] as const)

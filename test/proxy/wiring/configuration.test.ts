@@ -176,6 +176,36 @@ await t.test(
   },
 )
 
+await t.test('a setting that is another URL than it should be is refused with a sentence', async (t) => {
+  const documents = 'https://login.example/.well-known/openid-configuration'
+  const issuer = (url: string) =>
+    `plugin: operators\noidc: { issuer: "${url}", client_id: a, client_secret: b, map: {} }\n`
+  const web = /must be an https URL, or an http URL of this machine, without credentials, query or fragment/
+  const page = /must be one origin in full, such as|is no origin/
+  const origins = (...urls: string[]) => `plugin: mcp\nallowed_origins: ${JSON.stringify(urls)}\n`
+  for (const [file, text, said] of [
+    ['70-operators.yaml', issuer(documents), /must be the issuer, .* and not the address of the document/],
+    ['70-operators.yaml', issuer('https://u:p@login.example'), web],
+    ['70-operators.yaml', issuer('https://login.example/?tenant=a'), web],
+    ['70-operators.yaml', issuer('https://login.example/#a'), web],
+    ['60-mcp.yaml', origins('https://app.example/'), page],
+    ['60-mcp.yaml', origins('https://app.example?a'), page],
+    ['60-mcp.yaml', origins('https://app.example#a'), page],
+    ['60-mcp.yaml', origins('https://u@app.example'), page],
+    ['60-mcp.yaml', origins('https://:80'), page],
+  ] as const) {
+    const directory = copyShipped(t.testdir({}))
+    writeFileSync(join(directory, file), text)
+    const [problem = '', ...more] = await problems(directory)
+    t.match(problem, said, text)
+    t.same(more, [])
+  }
+  const directory = copyShipped(t.testdir({}))
+  writeFileSync(join(directory, '60-mcp.yaml'), origins('https://APP.example:443', 'http://[::1]:3000'))
+  writeFileSync(join(directory, '70-operators.yaml'), issuer('https://LOGIN.example:443/tenant/'))
+  await t.resolves(loadConfiguration(directory, {}), 'another case, and a port that goes without saying')
+})
+
 await t.test('the published list of reasons is that of the code', (t) => {
   t.equal(readFileSync(REASONS_PAGE, 'utf8'), reasonsPage(), 'run node scripts/write-schemas.ts')
   t.end()

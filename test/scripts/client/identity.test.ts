@@ -112,12 +112,16 @@ await t.test('an identity that is not whole is refused in one sentence', async (
     [{ 'gateway.json': null }, /gateway\.json must say where the gateway is/],
     [{ 'gateway.json': '{}' }, /gateway\.json must say where the gateway is/],
     [{ 'gateway.json': '{' }, /gateway\.json is not JSON$/],
-    ...['http://localhost:9443', 'https://localhost:9443/v1', 'https://u:p@localhost', 'localhost'].map(
-      (url): [Record<string, string>, RegExp] => [
-        { 'gateway.json': JSON.stringify({ url }) },
-        /^the gateway's URL must be like https:/,
-      ],
-    ),
+    ...[
+      'http://localhost:9443',
+      'https://localhost:9443/v1',
+      'https://u:p@localhost',
+      'https://localhost/?a',
+      'localhost',
+    ].map((url): [Record<string, string>, RegExp] => [
+      { 'gateway.json': JSON.stringify({ url }) },
+      /^the gateway's URL must be like https:/,
+    ]),
   ]
   for (const [files, message] of cases) {
     await t.test(JSON.stringify(files), async (t) => {
