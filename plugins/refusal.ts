@@ -53,7 +53,7 @@ export const REFUSAL_REASONS = {
   ),
   body_invalid: invalid(
     400,
-    'The body is not a JSON object that this service accepts. Send one JSON object in UTF-8 in which no name stands twice.',
+    'The body is not a JSON object that this service accepts. Send one JSON object in UTF-8, without a byte order mark, in which no name stands twice.',
   ),
   body_encoded: invalid(415, 'The body must not be compressed: send it without content-encoding.'),
   body_too_large: invalid(413, 'The body is larger than this endpoint accepts. Send less.'),
@@ -322,7 +322,7 @@ export const REFUSAL_REASONS = {
   // About the MCP endpoint: their JSON-RPC codes stand in proxy/mcp/refusal.ts.
   mcp_message_invalid: invalid(
     400,
-    'The body is not one JSON-RPC 2.0 message. Send one at a time, in UTF-8.',
+    'The body is not one JSON-RPC 2.0 message. Send one at a time, in UTF-8, without a byte order mark.',
   ),
   mcp_request_invalid: invalid(
     400,

@@ -1,6 +1,7 @@
 import { Readable } from 'node:stream'
 import { z } from 'zod'
 import type { JsonBody } from '../../../plugins/json-body/json-body.ts'
+import { mediaWeight } from '../../../plugins/json-body/media-weight.ts'
 import type { ActingOperator } from '../../../plugins/operators/actor.ts'
 import type { AdministrationFacts } from '../../../plugins/operators/operator.ts'
 import type { Arrival } from '../../../plugins/plugin.ts'
@@ -29,7 +30,7 @@ export const bindOperation =
     return 'proposed' in done ? proposedReply(done) : replyOf(bound, done, facts.path)
   }
 
-/** Binds two forms of one operation: the second if the caller accepts its media type. */
+/** Binds two forms of one operation: the second if the caller names its media type, and JSON no sooner. */
 export function bindByAccept<T extends InputSchemas, Output, Other>(
   usual: Operation<T, Output>,
   other: Operation<T, Other>,
@@ -37,8 +38,16 @@ export function bindByAccept<T extends InputSchemas, Output, Other>(
 ) {
   const [plain, special] = [bindOperation(usual, context), bindOperation(other, context)]
   return (facts: AdminRequest & Partial<JsonBody>): Promise<Reply> =>
-    facts.headers.accept?.includes(other.media ?? '\0') ? special(facts) : plain(facts)
+    isAsked(facts.headers.accept ?? '', other.media ?? '\0') ? special(facts) : plain(facts)
 }
+
+function isAsked(accept: string, media: string): boolean {
+  const weight = accept.toLowerCase().includes(media) ? mediaWeight(accept, media) : 0
+  const named = accept.toLowerCase().includes(JSON_TYPE)
+  return weight > 0 && (!named || weight >= mediaWeight(accept, JSON_TYPE))
+}
+
+const JSON_TYPE = 'application/json'
 
 /**
  * Like {@link bindOperation}, for a route whose callers are nobody in particular: `actor` stands in the audit

@@ -2,6 +2,7 @@ import type { IncomingHttpHeaders } from 'node:http'
 import { isObject, type UnknownRecord } from '../../../db/support/json.ts'
 import type { CapabilityDemand } from '../../../plugins/facts.ts'
 import type { JsonBody } from '../../../plugins/json-body/json-body.ts'
+import { mediaWeight } from '../../../plugins/json-body/media-weight.ts'
 import type { JsonSpan } from '../../../plugins/json-body/scan.ts'
 import type { Arrival, Plugin } from '../../../plugins/plugin.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
@@ -181,7 +182,10 @@ function isServed({ method, era }: McpMessage): boolean {
 }
 
 const takesEvents = (accept: string | undefined): boolean =>
-  accept !== undefined && /text\/event-stream|text\/\*|\*\/\*/i.test(accept)
+  accept !== undefined &&
+  /text\/event-stream|text\/\*|\*\/\*/i.test(accept) &&
+  // Hardly any client weighs what it takes.
+  (!accept.includes(';') || mediaWeight(accept, 'text/event-stream') > 0)
 
 interface Protocol {
   readonly era: ProtocolEra

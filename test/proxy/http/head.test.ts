@@ -1,5 +1,6 @@
 import t from 'tap'
-import { ADMIN_SECRET, type Identity, sharedGateway } from '../../support/gateway.ts'
+import { mediaWeight } from '../../../plugins/json-body/media-weight.ts'
+import { ADMIN_SECRET, type Identity, sharedGateway, testGateway } from '../../support/gateway.ts'
 
 const SECRET = { 'x-admin-secret': ADMIN_SECRET }
 /** Headers of one answer alone, and those of a moment. */
@@ -99,4 +100,59 @@ await t.test('RFC 9110 §15.5.16: a compressed body is 415 at every door, and id
     })
     t.not(plain.status, 415, path)
   }
+})
+
+await t.test(
+  'RFC 8259 §8.1: a byte order mark before a body is refused at every door, and named',
+  async (t) => {
+    const gateway = await sharedGateway(t)
+    const bot = await gateway.enroll('bot', ['llm.chat'])
+    for (const [path, who, headers] of [
+      ['/v1/chat/completions', bot, {}],
+      ['/v1/messages', bot, {}],
+      ['/v1/mcp', bot, {}],
+      ['/v1/admin/agents', null, SECRET],
+    ] as const) {
+      const body = Buffer.from('\uFEFF{"model": "m", "messages": []}')
+      const answered = await gateway.call(who, 'POST', path, {
+        headers: { ...headers, 'content-type': 'application/json' },
+        body,
+      })
+      t.equal(answered.status, 400, path)
+      t.match(answered.text, /byte order mark/, path)
+    }
+    t.equal(gateway.upstream.seen.length, 0)
+  },
+)
+
+await t.test('RFC 9110 §12.5.1: a media type of weight 0 is none, and the closest range decides', (t) => {
+  const ndjson = 'application/x-ndjson'
+  for (const [accept, weight] of [
+    [ndjson, 1],
+    ['*/*', 1],
+    ['APPLICATION/X-NDJSON ; Q=0.5', 0.5],
+    ['application/x-ndjson;q=0, */*', 0],
+    ['*/*, application/x-ndjson; q=0.000', 0],
+    ['application/*;q=0.2, */*;q=0.9', 0.2],
+    ['text/html', 0],
+    ['application/x-ndjson;q=much', 0],
+    ['', 0],
+  ] as const)
+    t.equal(mediaWeight(accept, ndjson), weight, accept)
+  t.end()
+})
+
+await t.test('RFC 9110 §11.1: a scheme is in any case, with blanks before what follows', async (t) => {
+  const gateway = await sharedGateway(t)
+  const token = 'a-token-of-24-characters'
+  const metered = await testGateway(t, { settings: { MCP_PROXY_METRICS_TOKEN: token } })
+  for (const scheme of ['Bearer ', 'bearer ', 'BEARER    '])
+    t.equal(
+      (await metered.call(null, 'GET', '/metrics', { headers: { authorization: scheme + token } })).status,
+      200,
+      scheme,
+    )
+  const bot = await gateway.enroll('bot', ['llm.chat'])
+  for (const path of ['/v1/%6dodels', '/v1/models%2F', '/%76%31/models'])
+    t.match(await gateway.call(bot, 'GET', path), { status: 404, json: { reason: 'not_found' } }, path)
 })

@@ -154,6 +154,15 @@ await t.test(
       .map((line) => JSON.parse(line))
     t.ok(lines.slice(0, -1).every(({ progress }) => progress.rows <= progress.of))
     t.match(lines.at(-1), { id: /^reh_/, totals: { newly_refused: 3 } })
+    for (const [accept, type] of [
+      ['application/x-ndjson;q=0, */*', 'application/json'],
+      ['application/json, application/x-ndjson;q=0.5', 'application/json'],
+      ['application/json;q=0.5, Application/X-NDJSON', 'application/x-ndjson'],
+      ['*/*', 'application/json'],
+    ] as const) {
+      const told = await granter('POST', REHEARSALS, { changes: [setOf(bot, [])] }, { accept })
+      t.equal(told.headers['content-type'], type, accept)
+    }
     const wrong = await granter('POST', REHEARSALS, { changes: [{}] }, { accept: 'application/x-ndjson' })
     t.equal(wrong.status, 422)
   },

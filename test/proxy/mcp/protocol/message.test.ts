@@ -65,6 +65,18 @@ await t.test('H1: each method that is served has a row of its members', async (t
     t.ok(PARAMS_BY_METHOD.get(method)?.names.exact.has(member), method)
 })
 
+await t.test('RFC 9110 §12.5.1: events are taken by who does not weigh them with 0', async (t) => {
+  for (const [accept, takes] of [
+    ['application/json, text/event-stream', true],
+    ['application/json, text/event-stream;q=0.1', true],
+    ['*/*;q=0.8', true],
+    ['application/json, text/event-stream;q=0', false],
+    ['text/event-stream; q=0.0, */*', false],
+    ['application/json', false],
+  ] as const)
+    t.equal((await read(call({ name: 'a.b' }), { accept })).message.takesEvents, takes, accept)
+})
+
 await t.test('a notification and a response of a legacy client are told from requests', async (t) => {
   t.match((await read(message({ method: 'notifications/initialized' }))).message, {
     kind: 'notification',
