@@ -69,6 +69,8 @@ class ReferenceWalk {
   readonly #within = new Map<SchemaObject, SchemaResource>()
   /** Null: two schemas have this URI. */
   readonly #byUri = new Map<string, SchemaResource | null>()
+  /** The resources that have a dynamic anchor of a name. */
+  readonly #dynamic = new Map<string, Set<SchemaResource>>()
   readonly #targets = new Map<SchemaObject, ReferenceTarget[]>()
   readonly #moved: SchemaObject[] = []
 
@@ -116,8 +118,14 @@ class ReferenceWalk {
     this.#within.set(schema, resource)
     for (const anchor of [$anchor, $dynamicAnchor, this.#isOld ? plain : undefined])
       if (typeof anchor === 'string' && !resource.anchors.has(anchor)) resource.anchors.set(anchor, schema)
-    if (typeof $dynamicAnchor === 'string') resource.dynamic.add($dynamicAnchor)
-    if ($recursiveAnchor === true && resource.root === schema) resource.dynamic.add('')
+    if (typeof $dynamicAnchor === 'string') this.#addDynamic(resource, $dynamicAnchor)
+    if ($recursiveAnchor === true && resource.root === schema) this.#addDynamic(resource, '')
+  }
+
+  #addDynamic(resource: SchemaResource, name: string): void {
+    resource.dynamic.add(name)
+    const all = this.#dynamic.get(name) ?? new Set()
+    this.#dynamic.set(name, all.add(resource))
   }
 
   /** Finds the targets of a schema's references. False if one is to nothing in here. */
@@ -154,9 +162,9 @@ class ReferenceWalk {
 
   /** The outermost on the way decides (2020-12 §8.2.3.2): the document's own, or the only one. Else null. */
   #dynamicTarget(name: string): SchemaObject | null {
-    const all = [...new Set(this.#within.values())].filter(({ dynamic }) => dynamic.has(name))
+    const all = this.#dynamic.get(name)
     const top = this.#within.get(this.#root)
-    const [outermost] = top?.dynamic.has(name) ? [top] : all.length === 1 ? all : []
+    const [outermost] = top?.dynamic.has(name) ? [top] : all?.size === 1 ? all : []
     return outermost ? (outermost.anchors.get(name) ?? outermost.root) : null
   }
 
@@ -211,7 +219,9 @@ class ReferenceWalk {
     for (const { schema, path, parent } of this.#all) {
       const keyword = parent && path[parent.path.length]
       if (parent === null || UNAPPLIED[this.#dialect].includes(String(keyword))) continue
-      below.set(parent.schema, [...(below.get(parent.schema) ?? []), schema])
+      const held = below.get(parent.schema)
+      if (held) held.push(schema)
+      else below.set(parent.schema, [schema])
     }
     const found = new Set<SchemaObject>([this.#root])
     for (const schema of found)

@@ -719,3 +719,22 @@ t.test('property: it neither throws nor takes for ever, whatever schema and argu
     { numRuns: 300 },
   )
 })
+
+t.test('a schema that grows by what its references name is settled in linear time', async (t) => {
+  const grown = (root: object, held: object) =>
+    faultOf({
+      type: 'object',
+      ...root,
+      properties: { a: { $ref: '#/x' } },
+      x: { allOf: times(9_000, () => held) },
+    })
+  for (const [what, fault] of [
+    ['schemas', () => grown({}, {})],
+    ['dynamic references', () => grown({ $dynamicAnchor: 'a' }, { $dynamicRef: '#a' })],
+  ] as const) {
+    const before = process.cpuUsage()
+    t.match(fault(), /it is too large$/, what)
+    const { user } = process.cpuUsage(before)
+    t.ok(user < 500_000, `${what}: ${user} µs`)
+  }
+})
