@@ -9,7 +9,13 @@ import { cursorOf, listItems } from '../upstream/large-message.ts'
 import { responseResult, type UpstreamMessage } from '../upstream/message.ts'
 import { ownAnswer, readFinalResponse } from '../upstream/own-answers.ts'
 import { refusalOfUpstream } from './relay.ts'
-import { type DispatchFacts, upstreamClient, upstreamEra, upstreamSessionOwner } from './rewrite.ts'
+import {
+  type DispatchFacts,
+  inEitherEra,
+  upstreamClient,
+  upstreamEra,
+  upstreamSessionOwner,
+} from './rewrite.ts'
 
 /**
  * The number of pages of one upstream's list that are read. A longer one is cut off: its own endpoint pages
@@ -44,7 +50,9 @@ export async function aggregateLists(
   member: string,
 ): Promise<AggregatedList> {
   const offering = resources.filter((resource) => offersMember(resource, member))
-  const parts = await Promise.allSettled(offering.map((of) => itemsOf(upstream, facts, of, member)))
+  const parts = await Promise.allSettled(
+    offering.map((of) => inEitherEra(of, facts.session, (as) => itemsOf(upstream, facts, as, member))),
+  )
   facts.hangup.signal.throwIfAborted()
   // Not a shorter list if some of it is not allowed any more: it is no list at all.
   await confirmAuthority(facts.granted.authority)

@@ -33,6 +33,7 @@ import { ParkedQuestions } from './parked-questions.ts'
 import {
   buildUpstreamCall,
   type DispatchFacts,
+  inEitherEra,
   rewriteError,
   rewriteMessage,
   rewriteResult,
@@ -129,11 +130,11 @@ const JSON_TYPE = { 'content-type': 'application/json' } as const
 class RelayedCall {
   readonly #sources: RelayDependencies
   readonly #facts: DispatchFacts
-  readonly #to: CallDestination
+  #to: CallDestination
   /** Null until the upstream asks something. */
   #forwarder: ServerRequestForwarder | null = null
   /** Null if the caller is not asked by results. */
-  readonly #questions: ParkedQuestions | null
+  #questions: ParkedQuestions | null = null
   /** True: the upstream's stream waits for another request of the caller. */
   #parked = false
   /** The headers of an HTTP error that say when to come back. */
@@ -148,9 +149,15 @@ class RelayedCall {
     this.#sources = sources
     this.#facts = facts
     this.#to = to
-    this.#report = { provider: to.resource.name, failed: false, detail: { upstream_era: this.#era } }
-    const between = facts.message.era === 'modern' && this.#era === 'legacy'
-    this.#questions = between ? ParkedQuestions.ofCall(sources, facts, to) : null
+    this.#report = { provider: to.resource.name, failed: false, detail: {} }
+    this.#goTo(to.resource)
+  }
+
+  #goTo(resource: McpResource): void {
+    this.#to = { ...this.#to, resource }
+    this.#report.detail.upstream_era = this.#era
+    const between = this.#facts.message.era === 'modern' && this.#era === 'legacy'
+    this.#questions = between ? ParkedQuestions.ofCall(this.#sources, this.#facts, this.#to) : null
   }
 
   get #serverRequests(): ServerRequestForwarder {
@@ -193,6 +200,18 @@ class RelayedCall {
       const messages = await questions.resume()
       return typeof messages === 'string' ? messages : { ...CONTINUED, messages }
     }
+    const { resource: read } = this.#to
+    return inEitherEra(read, this.#facts.session, (resource) => {
+      if (resource !== read) {
+        this.#goTo(resource)
+        this.#sources.announce(resource.resource_id)
+      }
+      return this.#ask(hangup)
+    })
+  }
+
+  #ask(hangup: HangupSignal): Promise<McpAnswer> {
+    const questions = this.#questions
     const call = buildUpstreamCall(this.#facts, this.#to, questions?.wait.hangup ?? hangup)
     return this.#sources.upstream.call(questions ? { ...call, held: questions.wait.held } : call)
   }

@@ -28,6 +28,7 @@ import { META_KEYS, modernMeta, type ProtocolEra } from '../protocol/versions.ts
 import { GATEWAY_ERROR_CODES } from '../refusal.ts'
 import type { CallerSession } from '../state/sessions.ts'
 import type { UpstreamCall } from '../upstream/client.ts'
+import { McpUpstreamError } from '../upstream/errors.ts'
 import type { UpstreamMessage } from '../upstream/message.ts'
 import type { SessionOwner } from '../upstream/sessions.ts'
 import { editedBytes } from './large-answer.ts'
@@ -56,6 +57,24 @@ export function upstreamEra(
   session: CallerSession | null,
 ): ProtocolEra {
   return session !== null && facts?.legacy === true ? 'legacy' : (era ?? 'legacy')
+}
+
+/**
+ * Runs a call at an upstream, and once more in the other era if the upstream speaks that one now and has done
+ * nothing: what was last read of it is out of date.
+ */
+export async function inEitherEra<Done>(
+  resource: McpResource,
+  session: CallerSession | null,
+  run: (as: McpResource) => Promise<Done>,
+): Promise<Done> {
+  try {
+    return await run(resource)
+  } catch (error) {
+    if (!(error instanceof McpUpstreamError) || error.cure !== 'other_era') throw error
+    const era = upstreamEra(resource, session) === 'modern' ? 'legacy' : 'modern'
+    return run({ ...resource, era, server_facts: { ...resource.server_facts, legacy: false } })
+  }
 }
 
 /** The capabilities that a caller of the stateless era states, in the forms that MCP has for them. */

@@ -8,6 +8,7 @@ import { portionsOf } from '../../../db/support/pages.ts'
 import type { LedgerStatement } from '../../../db/support/statement.ts'
 import { type AuditNote, noteEntry } from '../../../plugins/audit/entries.ts'
 import { runInSlices, type WorkSteps } from '../../../plugins/turns.ts'
+import type { ProtocolEra } from '../protocol/versions.ts'
 import type { UpstreamInspection } from './inspect.ts'
 import { type IntroductionPlan, planIntroduction } from './introduction.ts'
 import type { PinPlan } from './plan.ts'
@@ -34,8 +35,8 @@ export interface AppliedRead {
  * Works out the changes that a read of the upstream brings, and the audit rows that say so, each of which
  * raises the resource's revision by 1 (docs/ledger.md#resources): one `mcp_resource.tool_quarantined` for
  * each tool that was quarantined, with the readable differences (beyond 64 of them one for many, without),
- * `mcp_resource.updated` if tools were pinned, came back or went, and one if the server says something else
- * of itself, which waits as a changed tool does. There are no rows if nothing has changed, or if the upstream
+ * `mcp_resource.updated` if tools were pinned, came back or went, one if the server speaks another era, and
+ * one if it says something else of itself, which waits as a changed tool does. There are no rows if nothing has changed, or if the upstream
  * could not be read. `at`: ms since the epoch. The unit is refused as a `conflict` if the read was overtaken
  * by a change of the resource or by another read.
  */
@@ -54,7 +55,12 @@ export async function applyRead(
   const { server_facts: before, last_read_at: readAt } = resource
   const introduction = planIntroduction(before, result.facts, readAt === null)
   const { facts } = introduction
-  const said = [...pinNotes(pins), ...introductionNotes(introduction), ...quarantineNotes(resource, pins)]
+  const said = [
+    ...eraNotes(resource, era),
+    ...pinNotes(pins),
+    ...introductionNotes(introduction),
+    ...quarantineNotes(resource, pins),
+  ]
   const notes = said.map((note, index) => ({
     ...note,
     detail: {
@@ -105,6 +111,12 @@ export async function storeRead(
     throw error
   }
 }
+
+/** The note that a server speaks another era than when it was last read. */
+const eraNotes = ({ era: before }: McpResource, era: ProtocolEra): readonly AuditNote[] =>
+  before === null || before === era
+    ? []
+    : [{ action: 'mcp_resource.updated', detail: { era, previous_era: before } }]
 
 function introductionNotes({ change, changes }: IntroductionPlan): readonly AuditNote[] {
   if (change === null) return []

@@ -10,9 +10,9 @@ import { openConnections } from './connections.ts'
 import { McpUpstreamError, mcpUpstreamFailure } from './errors.ts'
 import { endUpstreamSession, openUpstreamSession } from './legacy.ts'
 import { callModern, type ModernCall } from './modern.ts'
-import { readMcpServer, type UpstreamReading } from './reading.ts'
+import { eraNow, readMcpServer, type UpstreamReading } from './reading.ts'
 import { type McpAnswer, sendMcpRequest, sendOneWayMessage, type UpstreamTransport } from './request.ts'
-import { sessionMayBeGone } from './session-gone.ts'
+import { isOfNewerEra, sessionMayBeGone } from './session-gone.ts'
 import {
   type ClientIdentity,
   type SessionLease,
@@ -51,7 +51,8 @@ export interface UpstreamCall extends ModernCall {
 export interface McpUpstream {
   /**
    * Sends one request and resolves with its answer, or the head of an event stream. Rejects with
-   * McpUpstreamError, or the reason why nobody waits any more.
+   * McpUpstreamError, or the reason why nobody waits any more. `other_era` is the cure of an error if the
+   * server speaks that one now: it has done nothing, and the request is to be made again for it.
    */
   readonly call: (call: UpstreamCall) => Promise<McpAnswer>
   /**
@@ -104,7 +105,7 @@ export function openMcpUpstream(options: McpUpstreamOptions): McpUpstream {
 
   return {
     call(call) {
-      if (call.era === 'modern') return callModern(transport, call)
+      if (call.era === 'modern') return callStateless(transport, call)
       if (call.era === 'legacy') return callLegacy(transport, sessions, call)
       return Promise.reject(mcpUpstreamFailure('it has never been read, so its era is unknown'))
     },
@@ -149,6 +150,46 @@ function transportOf(options: McpUpstreamOptions): UpstreamTransport {
 }
 
 /**
+ * Sends a request to an upstream of the modern era. One that refuses its form alone, and turns out to be of
+ * the legacy era now, has done nothing.
+ */
+async function callStateless(transport: UpstreamTransport, call: UpstreamCall): Promise<McpAnswer> {
+  let failure: McpUpstreamError
+  try {
+    const answer = await callModern(transport, call)
+    if (!doubtsEra(answer)) return answer
+    // It knows this era's errors, but perhaps not its version any more.
+    if ((await eraNow({ ...call, transport }, 'modern')) !== 'legacy') return answer
+    failure = mcpUpstreamFailure('it refuses the version', { status: answer.status })
+  } catch (error) {
+    if (!(error instanceof McpUpstreamError) || !refusesForm(error)) throw error
+    if ((await eraNow({ ...call, transport }, 'modern')) !== 'legacy') throw error
+    failure = error
+  }
+  throw otherEra('legacy', failure)
+}
+
+/** Tells an error of a server that may speak the other era now: it does not answer the request itself. */
+const doubtsEra = (answer: McpAnswer): boolean =>
+  !answer.streamed &&
+  answer.status >= 400 &&
+  (isOfNewerEra(answer.response) ||
+    ((answer.status === 400 || answer.status === 404) && answer.response.value.id !== answer.requestId))
+
+/** Tells a refusal that comes before a request is looked into, and does not answer it. */
+const refusesForm = ({ kind, status }: McpUpstreamError): boolean =>
+  kind === 'failed' && (status === 400 || status === 404)
+
+/** Tells a handshake that was refused by a server which may not know it any more. */
+const refusesHandshake = ({ kind, status, cure }: McpUpstreamError): boolean =>
+  kind === 'failed' &&
+  cure === null &&
+  (status === null || (status >= 400 && status < 500 && ![401, 403, 429].includes(status)))
+
+const otherEra = (now: ProtocolEra, cause: unknown): McpUpstreamError =>
+  mcpUpstreamFailure(`it speaks the ${now} era now: it is read again`, { cause, cure: 'other_era' })
+
+/**
  * Sends a request in the owner's session at an upstream of the legacy era, opening it if there is none. An
  * upstream that does not know the session any more has done nothing yet: the request is sent once more, in a
  * new one.
@@ -161,7 +202,7 @@ async function callLegacy(
 ): Promise<McpAnswer> {
   const { permit, resource, method, params, hangup, held } = call
   const leased = sessions.lease(call)
-  const lease = leased instanceof Promise ? await leaseOrRetry(leased, sessions, call) : leased
+  const lease = leased instanceof Promise ? await leaseOrRetry(leased, transport, sessions, call) : leased
   const { session } = lease
   const requestId = transport.nextId()
   try {
@@ -181,12 +222,17 @@ async function callLegacy(
         if (!answered) void cancel(transport, call, session, requestId)
       },
     })
-    if (answer.status >= 400 && !answer.streamed && sessionMayBeGone(answer.status, answer.response))
-      lease.forget()
-    return answer
-  } catch (error) {
-    if (!isUnknownSession(error)) throw error
+    if (answer.status < 400 || answer.streamed) return answer
+    if (sessionMayBeGone(answer.status, answer.response)) lease.forget()
+    if (!doubtsEra(answer) || (await eraNow({ ...call, transport }, 'legacy')) !== 'modern') return answer
     lease.forget()
+    throw otherEra('modern', mcpUpstreamFailure('it knows no sessions', { status: answer.status }))
+  } catch (error) {
+    const isRefused = error instanceof McpUpstreamError && error.cure === null && refusesForm(error)
+    const hasMoved = isRefused && (await eraNow({ ...call, transport }, 'legacy')) === 'modern'
+    if (!hasMoved && !isUnknownSession(error)) throw error
+    lease.forget()
+    if (hasMoved) throw otherEra('modern', error)
     if (isSecondTry) throw error
   }
   return callLegacy(transport, sessions, call, true)
@@ -194,16 +240,21 @@ async function callLegacy(
 
 /**
  * A session is opened under the permission of one call of its owner. If that was revoked meanwhile, another
- * call that waits for the session may be allowed all the same, and opens one by itself.
+ * call that waits for the session may be allowed all the same, and opens one by itself. A server that refuses
+ * the handshake may have moved to the modern era, which has none.
  */
 async function leaseOrRetry(
   leased: Promise<SessionLease>,
+  transport: UpstreamTransport,
   sessions: UpstreamSessions,
   call: UpstreamCall,
 ): Promise<SessionLease> {
   try {
     return await leased
   } catch (error) {
+    if (error instanceof McpUpstreamError && refusesHandshake(error)) {
+      if ((await eraNow({ ...call, transport }, 'handshake')) === 'modern') throw otherEra('modern', error)
+    }
     if (!(error instanceof Refusal) || error.reason !== 'authority_revoked') throw error
     await call.permit.authority.confirm()
     return sessions.lease(call)

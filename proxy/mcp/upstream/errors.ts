@@ -11,9 +11,9 @@ export type FailureKind = 'unreachable' | 'timeout' | 'failed' | 'too_large'
 
 /**
  * The remedy of a failure that does nothing twice: a new session, if the upstream does not know the one we
- * named, so it did nothing.
+ * named; the other era, if it has turned out to speak that one now. In either case it did nothing.
  */
-export type FailureRemedy = 'new_session'
+export type FailureRemedy = 'new_session' | 'other_era'
 
 /** The parts of an answer with an HTTP error that its caller may have. */
 export interface HttpErrorReport {

@@ -1,7 +1,6 @@
 import type { McpResource } from '../../../db/mcp/resources.ts'
 import { isObject, type JsonObject, type UnknownRecord } from '../../../db/support/json.ts'
 import { hangupFromSignal } from '../../../plugins/hangup.ts'
-import type { OperatorPermit } from '../../../plugins/permit.ts'
 import type { HangupSignal } from '../../../plugins/plugin.ts'
 import { HEADER_MISMATCH, MISSING_CLIENT_CAPABILITY, UNSUPPORTED_VERSION } from '../protocol/json-text.ts'
 import {
@@ -16,7 +15,7 @@ import { askLegacy, endUpstreamSession, openUpstreamSession } from './legacy.ts'
 import { errorCodeOf, responseResult, supportedIn, type UpstreamMessage } from './message.ts'
 import { callModern } from './modern.ts'
 import { readFinalResponse } from './own-answers.ts'
-import type { UpstreamTransport } from './request.ts'
+import type { UpstreamPermit, UpstreamTransport } from './request.ts'
 import { type ListReading, listUpstreamTools, SkippedTools } from './tools.ts'
 
 /** The time that a modern upstream may take to tell whether it is of the older era too. ms. */
@@ -45,9 +44,10 @@ export interface UpstreamReading extends ListReading {
   readonly facts: JsonObject
 }
 
+/** The upstream that is asked, and why. */
 interface Reader {
   readonly transport: UpstreamTransport
-  readonly permit: OperatorPermit
+  readonly permit: UpstreamPermit
   readonly resource: McpResource
   readonly hangup: HangupSignal
 }
@@ -63,6 +63,28 @@ type Discovery = { readonly result: UnknownRecord | null } | null
 export async function readMcpServer(reader: Reader): Promise<UpstreamReading> {
   const discovery = await discover(reader)
   return discovery === null ? readLegacy(reader) : readModern(reader, discovery.result)
+}
+
+/**
+ * Asks an upstream whose answer contradicts the era that it was found to speak. Resolves with the era that it
+ * speaks now, `both`, or null if it is not known to be another one. Does nothing else there. `doubted`: the
+ * era, or the handshake that it has refused just now and is not asked for again.
+ */
+export async function eraNow(
+  reader: Reader,
+  doubted: ProtocolEra | 'handshake',
+): Promise<ProtocolEra | 'both' | null> {
+  try {
+    const isModern = (await discover(reader)) !== null
+    if (!isModern && doubted !== 'modern') return null
+    const isLegacy = doubted !== 'handshake' && (await speaksLegacy(reader))
+    if (isModern && isLegacy) return 'both'
+    if (isModern) return 'modern'
+    return isLegacy ? 'legacy' : null
+  } catch (error) {
+    if (reader.hangup.gone || !(error instanceof McpUpstreamError)) throw error
+    return null
+  }
 }
 
 async function readModern(reader: Reader, result: UnknownRecord | null): Promise<UpstreamReading> {

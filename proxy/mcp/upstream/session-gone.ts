@@ -1,5 +1,6 @@
 import { isObject } from '../../../db/support/json.ts'
-import { responseResult, type UpstreamMessage } from './message.ts'
+import { HEADER_MISMATCH, UNSUPPORTED_VERSION } from '../protocol/json-text.ts'
+import { errorCodeOf, responseResult, type UpstreamMessage } from './message.ts'
 
 /** The amount that is looked at of a body that is no message. Bytes. */
 const GLANCE = 4_096
@@ -20,14 +21,20 @@ export interface SessionRefusal {
 /**
  * Tells whether the upstream says that it does not know the session, so that it cannot have acted on the
  * request: 404 to a request that named one (2025-11-25, transports: session management), or, as many servers
- * have it, 400 with words to that effect. A result never says so; nor does, with 400, an error that answers
- * this very request.
+ * have it, 400 with words to that effect, or with an error of the newer era, which has no sessions. A result
+ * never says so; nor does, with 400, an error that answers this very request.
  */
 export function sessionIsGone({ status, named, requestId, bytes, message }: SessionRefusal): boolean {
   if (message !== null && responseResult(message) !== null) return false
   if (status === 404) return named
   if (status !== 400 || message?.value.id === requestId) return false
-  return WORDS.test(bytes.toString('latin1', 0, GLANCE))
+  return (message !== null && isOfNewerEra(message)) || WORDS.test(bytes.toString('latin1', 0, GLANCE))
+}
+
+/** Tells an error that only a server of the newer era answers, before it does anything. */
+export const isOfNewerEra = (message: UpstreamMessage): boolean => {
+  const code = errorCodeOf(message)
+  return code === UNSUPPORTED_VERSION || code === HEADER_MISMATCH
 }
 
 /**

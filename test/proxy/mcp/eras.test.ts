@@ -5,7 +5,7 @@ import type { Identity, Json } from '../../support/gateway.ts'
 import { startFixture } from '../../support/mcp/fixture.ts'
 import { openStream } from '../../support/mcp/open-stream.ts'
 import { type Act, error, rawMcp, result, sendJson, sse, type Told } from '../../support/mcp/raw-upstream.ts'
-import { legacyWith, mcpStage, tool, toolServer } from '../../support/mcp/stage.ts'
+import { called, echo, legacyWith, mcpStage, tool, toolServer } from '../../support/mcp/stage.ts'
 import { eventually } from '../../support/settled.ts'
 
 const FORM = { message: 'Sure?', requestedSchema: { type: 'object', properties: {} } }
@@ -433,3 +433,118 @@ await t.test('a server is told of no tasks and no roots of a caller with a sessi
   t.same(Object.keys(told.capabilities), ['elicitation'])
   t.same(server.of('tools/call').at(-1)?.message.params, { name: 'go', arguments: {} })
 })
+
+/** A server of the newer era alone, which refuses what older clients send as such servers do. */
+const newerAlone =
+  (
+    tools: readonly Json[],
+    act: Act = echo,
+    refuse: (res: ServerResponse, told: Told) => void = refuseVersion,
+  ): Act =>
+  (res, told) => {
+    if (told.headers['mcp-protocol-version'] !== '2026-07-28') return refuse(res, told)
+    if (told.rpc === 'server/discover')
+      return sendJson(
+        res,
+        result(told, {
+          resultType: 'complete',
+          supportedVersions: ['2026-07-28'],
+          capabilities: { tools: {} },
+        }),
+      )
+    if (told.rpc === 'tools/list') return sendJson(res, result(told, { resultType: 'complete', tools }))
+    return act(res, told)
+  }
+const plainly =
+  (type: string, text: string) =>
+  (res: ServerResponse): void => {
+    res.writeHead(400, { 'content-type': type }).end(text)
+  }
+const refuseVersion = (res: ServerResponse, told: Told): void =>
+  sendJson(res, error(told.id, -32022, 'no', { supported: ['2026-07-28'] }), 400)
+
+for (const [name, refuse] of [
+  ['its error for an unknown version', refuseVersion],
+  ['404 and "method not found"', (res, told) => sendJson(res, error(told.id, -32601, 'no'), 404)],
+  ['400 and a page', plainly('text/html', '<p>no')],
+  [
+    'a missing header, without an id',
+    (res) => sendJson(res, error(null, -32020, 'mcp-method is missing'), 400),
+  ],
+] as const satisfies readonly (readonly [string, (res: ServerResponse, told: Told) => void])[])
+  await t.test(
+    `a server that was legacy, is modern now and answers with ${name}: the same call is made`,
+    async (t) => {
+      const stage = await mcpStage(t)
+      const server = await toolServer(t, [tool('read')])
+      const up = await stage.register('up', server, { required_capability: 'up.use' })
+      const [bot, eve] = [await stage.enroll('bot', ['up.use']), await stage.enroll('eve', ['up.use'])]
+      for (const who of [bot, eve]) await stage.bind(who, up)
+      t.match((await stage.callTool(bot, 'up.read')).json, { result: {} })
+      server.act = newerAlone([tool('read')], echo, refuse)
+      const before = called(server).length
+      // One has a session there, the other has none.
+      for (const who of [bot, eve])
+        t.match((await stage.callTool(who, 'up.read', { n: 1 })).json, {
+          result: { content: [{ text: /"name":"read"/ }] },
+        })
+      const isRun = ({ headers }: Told) => headers['mcp-protocol-version'] === '2026-07-28'
+      t.equal(server.of('tools/call').slice(before).filter(isRun).length, 2, 'each ran once')
+      t.match(await stage.refresh(up), { era: 'modern', protocol_version: '2026-07-28' })
+      const rows = await stage.rows({ action: 'mcp_resource.updated', order: 'desc' })
+      t.match(
+        rows
+          .filter(({ detail }) => detail.era !== undefined)
+          .map(({ detail }) => [detail.era, detail.previous_era]),
+        [['modern', 'legacy']],
+      )
+    },
+  )
+
+for (const [name, refuse] of [
+  [
+    '400 and a demand for a session',
+    (res) => sendJson(res, error(null, -32000, 'Mcp-Session-Id is required'), 400),
+  ],
+  ['400 in plain text', plainly('text/plain', 'bad version')],
+  [
+    'an error for an unknown version',
+    (res, told) => sendJson(res, error(told.id, -32022, 'no', { supported: ['2025-11-25'] }), 400),
+  ],
+] as const satisfies readonly (readonly [string, (res: ServerResponse, told: Told) => void])[])
+  await t.test(
+    `a server that was modern, is legacy now and answers with ${name}: the same call is made`,
+    async (t) => {
+      const stage = await mcpStage(t)
+      const server = await toolServer(t, [])
+      server.act = newerAlone([tool('read')])
+      const up = await stage.register('up', server, { required_capability: 'up.use' })
+      t.equal(up.era, 'modern')
+      const bot = await stage.enroll('bot', ['up.use'])
+      await stage.bind(bot, up)
+      const plain = legacyWith([tool('read')])
+      server.act = (res, told) =>
+        told.headers['mcp-protocol-version'] === '2026-07-28' ? refuse(res, told) : plain(res, told)
+      t.match((await stage.callTool(bot, 'up.read')).json, {
+        result: { content: [{ text: /"name":"read"/ }] },
+      })
+      const ran = server.of('tools/call').filter(({ session }) => session !== undefined)
+      t.equal(ran.length, 1)
+      t.match(await stage.refresh(up), { era: 'legacy' })
+    },
+  )
+
+await t.test(
+  'an error of a server that speaks the era that it was found to speak is not sent twice',
+  async (t) => {
+    const stage = await mcpStage(t)
+    const server = await toolServer(t, [])
+    const refuse: Act = plainly('text/plain', 'session trouble')
+    server.act = newerAlone([tool('read')], refuse)
+    const up = await stage.register('up', server, { required_capability: 'up.use' })
+    const bot = await stage.enroll('bot', ['up.use'])
+    await stage.bind(bot, up)
+    t.match((await stage.callTool(bot, 'up.read')).json, { error: { code: -32003 } })
+    t.equal(server.of('tools/call').length, 1)
+  },
+)
