@@ -1,6 +1,6 @@
 // The tasks of the thread that reads the certificates of others: one of them may take half a second.
 import { checkByoca } from './byoca.ts'
-import { knownCaCertificates, readCaCertificates } from './ca-certificate.ts'
+import { knownCaCertificates, readCaBundle } from './ca-certificate.ts'
 import { keyOfCsr } from './csr.ts'
 import { checkSvid } from './svid.ts'
 
@@ -10,8 +10,7 @@ export type CertificateTasks = ReturnType<typeof openTasks>
 export const openTasks = () => ({
   checkByoca,
   checkSvid,
-  readCaCertificates: ({ caPem, at }: { readonly caPem: string; readonly at: number }) =>
-    readCaCertificates(caPem, at),
+  readCaBundle: ({ caPem, at }: { readonly caPem: string; readonly at: number }) => readCaBundle(caPem, at),
   knownCaCertificates,
   keyOfCsr: ({ csrPem, spiffeId }: { readonly csrPem: string; readonly spiffeId: string }) =>
     keyOfCsr(csrPem, spiffeId),

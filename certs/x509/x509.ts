@@ -108,6 +108,32 @@ export function pemCertificatesOf(pem: string): readonly X509Certificate[] {
   return blocks.map(readBlock)
 }
 
+/** A block of a PEM text. */
+export interface PemBlock {
+  /** The word of its first line: `CERTIFICATE`. */
+  readonly label: string
+  /** The line of the text at which it begins, counted from 1. */
+  readonly line: number
+  /** Null: it is damaged: it does not end, or holds other characters than base64. */
+  readonly base64: string | null
+}
+
+/** Finds the blocks of a PEM text, whatever stands between them. Throws an Error past 256 KiB. */
+export function pemBlocksOf(pem: string): readonly PemBlock[] {
+  if (pem.length > PEM_LIMIT) throw new Error(`the PEM text is longer than ${PEM_LIMIT} characters`)
+  const begun = [...pem.matchAll(/-----BEGIN ([A-Z0-9. ]{1,64})-----/g)]
+  let [line, counted] = [1, 0]
+  return begun.map(({ 0: head, 1: label = '', index }, i) => {
+    for (; counted < index; counted += 1) if (pem.charCodeAt(counted) === NEWLINE) line += 1
+    const text = pem.slice(index + head.length, begun[i + 1]?.index)
+    const end = text.indexOf(`-----END ${label}-----`)
+    const base64 = text.slice(0, Math.max(end, 0))
+    return { label, line, base64: /^[A-Za-z0-9+/=\s]+$/.test(base64) ? base64 : null }
+  })
+}
+
+const NEWLINE = 0x0a
+
 /** Counts the certificates that a PEM text seems to hold. Reads none of them. */
 export const countCertificates = (pem: string): number => pem.split(BEGIN).length - 1
 

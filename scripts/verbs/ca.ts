@@ -11,6 +11,11 @@ const AGENTS = '/v1/admin/agents'
 
 /** A CA as the admin API lists it (docs/protocol.md#cas). */
 interface ListedCa {
+  readonly passed_over?: readonly {
+    readonly line: number
+    readonly subject: string | null
+    readonly message: string
+  }[]
   readonly digest: string
   readonly kind: string
   readonly subject: string
@@ -54,6 +59,8 @@ const attach = subcommandOf({
         201,
       ) as unknown as readonly ListedCa[]
       say(...made.map(({ digest, subject }) => `attached ${digest} ${subject}`))
+      const odd = made.flatMap(({ passed_over: blocks = [] }) => blocks)
+      say(...odd.map(({ line, subject, message }) => `left out line ${line}, ${subject ?? '?'}: ${message}`))
     }
   },
 })

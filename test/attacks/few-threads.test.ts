@@ -25,7 +25,7 @@ process.on('unhandledRejection', (error) => said.broken.push(String(error)))
 await readFile('package.json')
 const threads = mcpThreadPool({ maxThreads: 2, lateMs: 5_000, waitMs: 2_000 })
 const outcome = (work) => work.then(() => 'done', (error) => error.constructor.name + ': ' + error.message)
-const enrolled = (at) => outcome(certificateThread.ask('readCaCertificates', { caPem: 'none', at }))
+const enrolled = (at) => outcome(certificateThread.ask('readCaBundle', { caPem: 'none', at }))
 const asked = () => outcome(threads.ask('judgeArguments', { digest: 'any', definition: '{"inputSchema":{"type":"object"}}', args: '{"a":1}' }, { key: 'x' }))
 
 const fillers = []

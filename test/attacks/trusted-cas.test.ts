@@ -353,3 +353,46 @@ await t.test('H7 two_person: [trust] asks a second person for each of it', async
   t.equal((await ask('PUT', '/v1/admin/ca/organisation', {})).status, 202, 'the names')
   t.equal((await ask('POST', '/v1/admin/agents', { agent_name: 'free' })).status, 201, 'and nothing else')
 })
+
+await t.test('H7 of a bundle the sound CAs vouch, and what is left out vouches for nobody', async (t) => {
+  const gateway = await testGateway(t)
+  const [old, next] = [await trustDomain(Date.now() - 3 * 86_400_000), await trustDomain()]
+  const { certPem: leaf, keyPem: key } = await next.svid(ID)
+  const bundle = `# ours\r\n${old.caPem}${next.caPem}${leaf}`
+  const enrolled = await gateway.admin('POST', '/v1/admin/agents/enroll/spiffe', {
+    ...{ agent_name: 'pay', capabilities: ['llm.chat'], trust_bundle_pem: bundle },
+    ...{ svid_pem: leaf, svid_key_pem: key },
+  })
+  const told = [
+    { line: 2, subject: 'O=acme, CN=spire', reason: 'certificate_expired' },
+    { subject: 'O=acme, CN=svid', reason: 'not_a_ca' },
+  ]
+  t.match(enrolled, { status: 201, json: { agent_name: 'pay', passed_over: told } })
+  t.equal(await chat(gateway, await identity(next)), 200)
+  t.equal(await chat(gateway, await identity(old)), 401)
+
+  const attaching = { ca_pem: bundle, kind: 'spiffe' }
+  const attached = await gateway.admin('POST', '/v1/admin/ca/attach', attaching)
+  t.match(attached, { status: 201, json: [{ passed_over: told }] })
+  t.equal(attached.json.length, 1)
+  t.equal((await gateway.admin('POST', '/v1/admin/ca/attach', attaching)).status, 409, 'nothing is new')
+  const third = await trustDomain()
+  const more = await gateway.admin('POST', '/v1/admin/ca/attach', {
+    ...attaching,
+    ca_pem: next.caPem + third.caPem,
+  })
+  t.match(more, { status: 201, json: [{ passed_over: [{ line: 1, reason: 'attached_already' }] }] })
+  for (const ca_pem of [old.caPem, leaf, old.caPem + leaf])
+    t.equal((await gateway.admin('POST', '/v1/admin/ca/attach', { ...attaching, ca_pem })).status, 422)
+  const withKey = { ...attaching, ca_pem: (await trustDomain()).caPem + key }
+  const refused = await gateway.admin('POST', '/v1/admin/ca/attach', withKey)
+  t.match(refused, { status: 422, json: { message: /holds a private key, at line/ } })
+  const rows = await gateway.rows({ limit: 100 })
+  const found = rows.filter(({ detail }) => detail.passed_over !== undefined)
+  t.strictSame(found.map(({ action }) => action).toSorted(), [
+    'agent.enrolled_spiffe',
+    'ca.attached',
+    'ca.attached',
+  ])
+  t.notMatch(JSON.stringify(rows), /PRIVATE KEY/)
+})

@@ -8,7 +8,7 @@ import { certificateThread } from '../operation/certificate-thread.ts'
 import { commitChange } from '../operation/change.ts'
 import type { AdminContext } from '../operation/context.ts'
 import { EMPTY_RESULT, operation } from '../operation/operation.ts'
-import { instant, pemText, sha256 } from '../operation/shapes.ts'
+import { instant, passedOverBlock, passedOverOf, pemText, sha256 } from '../operation/shapes.ts'
 
 // An enrollment, and the first call of a rotated SVID, build a chain among all of them.
 const MAX_CAS = 100
@@ -36,18 +36,29 @@ export async function prepareCaAttachment(
   { ca_pem: caPem, kind }: z.output<typeof attachment>,
   at: number,
 ) {
-  const cas = await certificateThread.ask('readCaCertificates', { caPem, at })
+  const read = await certificateThread.ask('readCaBundle', { caPem, at })
   const attached = await listAttachedCas(database)
+  const [known, cas] = partition(read.cas, ({ digest }) => attached.some((ca) => ca.digest === digest))
   if (attached.length + cas.length > MAX_CAS) {
     throw unprocessableBody([{ field: 'ca_pem', message: `would make more than ${MAX_CAS} attached CAs` }])
   }
-  if (cas.some(({ digest }) => attached.some((ca) => ca.digest === digest)))
-    throw new Refusal('ca_attached_already')
+  if (cas.length === 0) throw new Refusal('ca_attached_already')
+  const passedOver = [
+    ...read.passedOver,
+    ...known.map(({ line, subject }) => ({
+      ...{ line, subject, reason: 'attached_already' },
+      message: 'This CA is attached already.',
+    })),
+  ].toSorted((a, b) => a.line - b.line)
   return {
     statements: cas.map((ca) => attachCa(database, { ...ca, caPem: ca.pem, kind, at })),
     action: 'ca.attached',
-    detail: { kind, digests: cas.map(({ digest }) => digest) },
+    detail: { kind, digests: cas.map(({ digest }) => digest), ...passedOverOf(passedOver) },
   }
+}
+
+function partition<T>(all: readonly T[], test: (one: T) => boolean): readonly [readonly T[], readonly T[]] {
+  return [all.filter(test), all.filter((one) => !test(one))]
 }
 
 /**
@@ -61,7 +72,13 @@ export const attachCas = operation({
   twoPersonKind: 'trust',
   summary: 'Attaches one CA, or all CAs of a bundle: they are trusted for enrollment from now on.',
   takes: { body: attachment },
-  output: z.array(attachedCa),
+  output: z.array(
+    attachedCa.extend({
+      passed_over: z.array(passedOverBlock).exactOptional().meta({
+        description: 'Of the first alone: the blocks of the text that are left out, if there are any.',
+      }),
+    }),
+  ),
   status: 201,
   reasons: ['ca_attached_already', 'audit_unavailable', ...CERTIFICATE_REASONS],
   run: async (context, { body }, caller) => {
@@ -69,7 +86,8 @@ export const attachCas = operation({
     await commitChange(context, caller, made, 'ca_attached_already')
     const attached = await listAttachedCas(context.database, body.kind)
     const found = attached.filter(({ digest }) => made.detail.digests.includes(digest))
-    return { value: found.map((ca) => attachedCaView(ca)) }
+    const { digests: _, kind: __, ...odd } = made.detail
+    return { value: found.map((ca, i) => ({ ...attachedCaView(ca), ...(i === 0 && odd) })) }
   },
 })
 

@@ -173,3 +173,17 @@ export const displayName = z
   .string()
   .max(256)
   .regex(/^[^\p{Cc}\p{Cf}\p{Zl}\p{Zp}]*$/u, 'must not contain control or formatting characters')
+
+/** A block of a given PEM text that is left out. */
+export const passedOverBlock = z
+  .strictObject({
+    line: z.int().meta({ description: 'The line of the text at which the block begins.' }),
+    subject: z.string().nullable().meta({ description: 'Null: it cannot be read.' }),
+    reason: z.string().meta({ examples: ['certificate_expired', 'duplicate', 'attached_already'] }),
+    message: z.string(),
+  })
+  .meta({ id: 'PassedOverBlock' })
+
+/** The blocks of a given text that are left out, as rows and answers tell of them: absent if there are none. */
+export const passedOverOf = (blocks: readonly z.output<typeof passedOverBlock>[]) =>
+  blocks.length === 0 ? {} : { passed_over: [...blocks] }

@@ -18,11 +18,18 @@ import { changeAuthor, commitChange } from '../operation/change.ts'
 import type { AdminCaller, AdminContext } from '../operation/context.ts'
 import { AGENT, capabilityToGrant, printPrincipalId, spiffeIdOf } from '../operation/kinds.ts'
 import { operation } from '../operation/operation.ts'
-import { callerCapabilities, displayName, shortName, pemText as shownPem } from '../operation/shapes.ts'
+import {
+  callerCapabilities,
+  displayName,
+  passedOverBlock,
+  passedOverOf,
+  shortName,
+  pemText as shownPem,
+} from '../operation/shapes.ts'
 import { newApiKey } from './api-key.ts'
 import { newSubjectKey, serializedByPrincipal } from './authority.ts'
 import { dpopPublicJwk, jktOf } from './dpop-jwk.ts'
-import { PRINCIPAL_MEMBERS, PRINCIPAL_SHAPES, principalOf, principalResult, withName } from './view.ts'
+import { PRINCIPAL_MEMBERS, principalOf, principalResult, withName } from './view.ts'
 
 /** The life of a minted client certificate. Days. */
 export const LEAF_DAYS = 90
@@ -162,13 +169,16 @@ export const enrollSpiffeAgent = operation({
   summary: 'Enrolls an agent with a SPIFFE SVID, under the given bundle or the attached ones.',
   takes: { body: spiffe },
   gives: enrollmentEffect,
-  output: PRINCIPAL_SHAPES.agent,
+  output: withName(AGENT, { ...PRINCIPAL_MEMBERS, passed_over: z.array(passedOverBlock).exactOptional() }),
   status: 201,
   revised: true,
   reasons: ['conflict', 'precondition_failed', 'audit_unavailable', ...CERTIFICATE_REASONS],
   run: async (context, { body }, caller) => {
-    const bundle =
-      body.trust_bundle_pem === undefined ? null : await trustBundleOf(body.trust_bundle_pem, caller.at)
+    const { pem: bundle, passedOver } =
+      body.trust_bundle_pem === undefined
+        ? { pem: null, passedOver: [] }
+        : await trustBundleOf(body.trust_bundle_pem, caller.at)
+    const odd = passedOverOf(passedOver)
     const enrolling = {
       svidPem: body.svid_pem,
       svidKeyPem: body.svid_key_pem,
@@ -184,8 +194,9 @@ export const enrollSpiffeAgent = operation({
       setSpiffeBundle(database, id, bundle),
       ...trustedCas.map((digest) => trustCa(database, id, { digest, ...changeAuthor(caller) })),
     ]
-    const enrollment = { ...body, certificate, method: 'spiffe', trustedCas, statements } as const
-    return principalResult(AGENT, await enroll(context, caller, enrollment))
+    const enrollment = { ...body, certificate, method: 'spiffe', trustedCas, statements, odd } as const
+    const { value, revision } = principalResult(AGENT, await enroll(context, caller, enrollment))
+    return { value: { ...value, ...odd }, revision }
   },
 })
 
@@ -199,6 +210,8 @@ interface NewAgentEnrollment {
   readonly method: EnrollmentMethod
   /** The digests of the attached CAs that vouch for it. Absent: it is known by its certificate. */
   readonly trustedCas?: readonly string[]
+  /** The blocks of its bundle that are left out. */
+  readonly odd?: ReturnType<typeof passedOverOf>
   /** Further writes of the same transaction. */
   readonly statements?: readonly LedgerStatement[]
 }
@@ -265,6 +278,7 @@ async function store(
       cert_thumbprint: thumbprint,
       enrollment_method: method,
       ...(enrollment.trustedCas && { trusted_cas: enrollment.trustedCas }),
+      ...enrollment.odd,
       ...(before && { again: true, previous: before.capabilities }),
     },
     assertions: [namesUnchanged(database, context)],
@@ -288,8 +302,8 @@ async function attachedCaPems({ database }: AdminContext, kind: CaKind): Promise
   return (await listAttachedCas(database, kind)).map((ca) => ca.ca_pem)
 }
 
-/** Checks the CAs of a trust bundle, and returns them as they are stored. */
-export async function trustBundleOf(caPem: string, at: number): Promise<string> {
-  const read = await certificateThread.ask('readCaCertificates', { caPem, at })
-  return read.map((ca) => ca.pem).join('')
+/** Reads a trust bundle as it is stored, and what of it is left out. */
+export async function trustBundleOf(caPem: string, at: number) {
+  const { cas, passedOver } = await certificateThread.ask('readCaBundle', { caPem, at })
+  return { pem: cas.map((ca) => ca.pem).join(''), passedOver }
 }

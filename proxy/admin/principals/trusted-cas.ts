@@ -19,7 +19,7 @@ import { changeAuthor, commitChange, commitChanges, retryIfOvertaken } from '../
 import type { AdminContext } from '../operation/context.ts'
 import { AGENT } from '../operation/kinds.ts'
 import { checkIfMatch, EMPTY_RESULT, type OperationResult, operation } from '../operation/operation.ts'
-import { author, idParams, instant, sha256 } from '../operation/shapes.ts'
+import { author, idParams, instant, passedOverOf, sha256 } from '../operation/shapes.ts'
 import { serializedByPrincipal } from './authority.ts'
 import { givenPem, trustBundleOf } from './enroll.ts'
 import { graceHours, graceUntil } from './grace.ts'
@@ -199,7 +199,8 @@ export const replaceTrustBundle = operation({
   run: async (context, { params: { id }, body, ifMatch }, caller) => {
     const { database } = context
     const { trust_bundle_pem: given, grace_hours: hours } = body
-    const bundlePem = given === null ? null : await trustBundleOf(given, caller.at)
+    const { pem: bundlePem, passedOver } =
+      given === null ? { pem: null, passedOver: [] } : await trustBundleOf(given, caller.at)
     const digests = await digestsOf(bundlePem)
     const until = graceUntil(context, caller.at, hours)
     const find = async () => {
@@ -219,6 +220,7 @@ export const replaceTrustBundle = operation({
             digests,
             previous: await digestsOf(known.bundlePem),
             previous_valid_until: ends,
+            ...passedOverOf(passedOver),
           },
           statements: [
             replaceSpiffeBundle(database, {

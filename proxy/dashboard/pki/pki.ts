@@ -2,7 +2,7 @@ import type { AdministrationFacts } from '../../../plugins/operators/operator.ts
 import { OPERATIONS } from '../../admin/http/operations.ts'
 import { perform } from '../../admin/operation/operation.ts'
 import { endsSoon } from '../../admin/principals/ending.ts'
-import { type FormSubmission, formHandler } from '../frame/acting.ts'
+import { type FormSubmission, formHandler, withNotice } from '../frame/acting.ts'
 import type { DashboardContext } from '../frame/dashboard.ts'
 import type { DashboardPage } from '../frame/page.ts'
 import {
@@ -90,7 +90,8 @@ export const pkiForms = (dashboard: DashboardContext) => {
       given: ({ form }: FormSubmission) => ({
         body: { ca_pem: form.get('ca_pem') ?? '', kind: form.get('kind') as 'spiffe' },
       }),
-      to,
+      // The first notice of a path is shown.
+      to: (_facts, made) => (made?.[0]?.passed_over ? withNotice(to(), 'attached_in_part') : to()),
       notice: 'attached',
     }),
     vouch: formHandler(dashboard, OPERATIONS.agents.trustCaAs, {

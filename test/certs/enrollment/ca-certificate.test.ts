@@ -12,7 +12,7 @@ import {
   leafConstraints,
 } from '../../../certs/authority/builder.ts'
 import { CertificateError, type CertificateReason } from '../../../certs/certificate-error.ts'
-import { readCaCertificates } from '../../../certs/enrollment/ca-certificate.ts'
+import { readCaBundle } from '../../../certs/enrollment/ca-certificate.ts'
 import { thumbprintOf } from '../../../certs/x509/thumbprint.ts'
 import { OID } from '../../../certs/x509/x509.ts'
 import { AT, caExtensions, DAY_MS, type Odd, odd } from '../../support/certs/made.ts'
@@ -23,7 +23,7 @@ const intermediate = await odd({ name: 'intermediate', extensions: caExtensions(
 
 function reasonOf(pem: string, at = AT): CertificateReason | 'accepted' {
   try {
-    readCaCertificates(pem, at)
+    readCaBundle(pem, at)
     return 'accepted'
   } catch (error) {
     if (error instanceof CertificateError) return error.reason
@@ -41,28 +41,57 @@ await t.test(
       digest: thumbprintOf(root.x509.raw),
       subject: 'O=acme, CN=root',
       notAfter: AT + DAY_MS,
+      line: 1,
     }
-    t.strictSame(readCaCertificates(root.pem, AT), [ca])
+    t.strictSame(readCaBundle(root.pem, AT), { cas: [ca], passedOver: [] })
     const decorated = `Subject: root\r\n${root.pem.replaceAll('\n', '\r\n')}\n\nand so on\n`
-    t.strictSame(readCaCertificates(decorated, AT), [ca])
+    t.strictSame(readCaBundle(decorated, AT).cas, [{ ...ca, line: 2 }])
   },
 )
 
-await t.test(
-  'docs/protocol.md#cas a bundle is attached as its certificates, each once, or not at all',
-  async (t) => {
-    const digests = readCaCertificates(intermediate.pem + root.pem + intermediate.pem, AT).map(
-      ({ digest }) => digest,
-    )
-    t.same(
-      digests,
-      [intermediate, root].map(({ x509 }) => thumbprintOf(x509.raw)),
-    )
-    const leaf = await odd({ extensions: [leafConstraints(), digitalSignatureKeyUsage()] }, root)
-    t.equal(reasonOf(root.pem + leaf.pem), 'not_a_ca')
-    t.equal(reasonOf(`${root.pem}-----BEGIN CERTIFICATE-----\nAAAA`), 'certificate_unreadable')
-  },
-)
+await t.test('docs/protocol.md#cas the sound CAs of a bundle count, and the rest is told', async (t) => {
+  const leaf = await odd({ name: 'leaf', extensions: [leafConstraints(), digitalSignatureKeyUsage()] }, root)
+  const ended = await odd({ name: 'old', extensions: caExtensions(0), notAfter: AT - 1000 })
+  const relabelled = root.pem.replaceAll('CERTIFICATE', 'TRUSTED CERTIFICATE')
+  const older = intermediate.pem.replaceAll('CERTIFICATE', 'X509 CERTIFICATE')
+  const cases = [
+    ['a comment and a BOM', '\ufeff# the CA of acme\n\n', null],
+    ['an expired CA', ended.pem, 'certificate_expired'],
+    ['a leaf', leaf.pem, 'not_a_ca'],
+    ['the same again', intermediate.pem, 'duplicate'],
+    ['garbage', pemOf(Buffer.from('hello')), 'certificate_unreadable'],
+    ['a block that does not end', '-----BEGIN CERTIFICATE-----\nAAAA\n', 'certificate_unreadable'],
+    ['another kind of block', relabelled, 'certificate_unreadable'],
+  ] as const
+  for (const [what, block, reason] of cases) {
+    for (const [before, after] of [
+      [older, block],
+      [block, older],
+    ] as const) {
+      const text = `${before}${after}${root.pem}`.replaceAll('\n', '\r\n')
+      const isFirst = before === block && reason !== 'duplicate'
+      const { cas, passedOver } = readCaBundle(text, AT)
+      t.strictSame(
+        cas.map(({ digest }) => digest),
+        [intermediate, root].map(({ x509 }) => thumbprintOf(x509.raw)),
+        what,
+      )
+      const line = isFirst ? 1 : before.split('\n').length
+      t.match(passedOver, reason === null ? [] : [{ line, reason, message: /\.$/ }], what)
+      t.equal(passedOver.length, reason === null ? 0 : 1)
+    }
+    if (reason !== null && reason !== 'duplicate') t.equal(reasonOf(block), reason, `${what} alone`)
+  }
+  t.match(readCaBundle(ended.pem + root.pem, AT).passedOver, [{ subject: 'O=acme, CN=old' }])
+  const key = root.key.export({ type: 'pkcs8', format: 'pem' }).toString()
+  const sealed = key.replaceAll('PRIVATE', 'ENCRYPTED PRIVATE')
+  for (const secret of [key, sealed])
+    t.throws(() => readCaBundle(root.pem + secret, AT), {
+      reason: 'certificate_unreadable',
+      message: /private key, at line \d+\. .* replace that key/,
+    })
+  t.equal(reasonOf(root.pem.repeat(101)), 'certificate_unreadable')
+})
 
 await t.test('M-07 only a CA that may sign certificates is attached', async (t) => {
   t.equal(await caReason({ extensions: caExtensions(0) }), 'accepted')
@@ -120,10 +149,10 @@ await t.test(
     const directory = t.testdir({})
     const command = 'req -x509 -newkey rsa:2048 -nodes -keyout ca.key -out ca.pem -days 2 -subj'
     openssl(directory, [...command.split(' '), '/O=acme, inc/CN=root'])
-    const [{ digest, subject }] = readCaCertificates(
+    const [{ digest, subject }] = readCaBundle(
       readFileSync(join(directory, 'ca.pem'), 'utf8'),
       Date.now(),
-    )
+    ).cas
     const { text } = openssl(directory, 'x509 -in ca.pem -noout -fingerprint -sha256'.split(' '))
     t.ok(text.replaceAll(':', '').toLowerCase().includes(digest))
     t.equal(subject, 'O=acme\\, inc, CN=root')

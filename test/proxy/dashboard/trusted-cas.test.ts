@@ -19,6 +19,9 @@ await t.test('H7 the pages say which CA vouches for whom, and replace one withou
     (await jar.send(path, { ...fields, csrf })).headers.location
   const text = async (path: string) => (await jar.ask('GET', path)).text
   const agent = '/proxy/agents/acme%3A%3Apay'
+  const third = `${next.caPem}${(await trustDomain()).caPem}`
+  const inPart = await send('/proxy/pki', { ca_pem: third, kind: 'organisation' })
+  t.match(await text(String(inPart)), 'Attached, but for blocks of the text that were left out')
 
   t.match(await text('/proxy/pki'), /1 agent, the only CA of 1/)
   t.match(await text('/proxy/pki'), /lock 1 out/)
