@@ -1,6 +1,7 @@
 import t from 'tap'
 import { isNobody, spoiledStage } from '../support/oidc/attempts.ts'
 import { Jar } from '../support/oidc/jar.ts'
+import { CLIENT_ID, CLIENT_SECRET } from '../support/oidc/provider.ts'
 import { Browser, signedIn } from '../support/oidc/sign-in.ts'
 import { type Spoiled, signingKey } from '../support/oidc/spoiled-provider.ts'
 
@@ -124,3 +125,59 @@ await t.test(
     t.ok((await signedIn(gateway, 'alice')).session)
   },
 )
+
+await t.test('a key of the provider that is unusable costs nobody who is signed by another', async (t) => {
+  const { provider, attempt } = await spoiledStage(t)
+  const usable = provider.keys.map(({ publicJwk }) => publicJwk)
+  const odd = [
+    null,
+    'key',
+    {},
+    { kty: 'XMSS', kid: 'two' },
+    { kty: 'EC', crv: 'P-256', kid: 'three', x: 'AA' },
+  ]
+  const publish = (keys: readonly unknown[]): Spoiled => ({
+    answer: (path, res) => {
+      if (path !== '/jwks') return false
+      res.writeHead(200, { 'content-type': 'application/json' }).end(JSON.stringify({ keys }))
+      return true
+    },
+  })
+  t.match((await attempt(publish([...odd, ...usable]))).browser.jar.session, /./)
+  await isNobody(t, await attempt(publish(odd)), 403, 'no key of its own')
+})
+
+await t.test('a client secret that the provider’s errors repeat is in no page, row or line', async (t) => {
+  const { gateway, attempt } = await spoiledStage(t)
+  const basic = Buffer.from(`${CLIENT_ID}:${CLIENT_SECRET}`).toString('base64')
+  const said = `client ${CLIENT_SECRET} Basic ${basic} ${encodeURIComponent(CLIENT_SECRET)}`
+  const pages: string[] = []
+  const told = {
+    error: 'invalid_client',
+    error_description: said,
+    error_uri: `https://x.test/${CLIENT_SECRET}`,
+  }
+  for (const failing of ['/token', '/jwks', '/.well-known/openid-configuration'])
+    for (const [status, type, body] of [
+      [401, 'application/json', JSON.stringify(told)],
+      [200, 'application/json', JSON.stringify(told)],
+      [400, 'text/html', `<p>${said}</p>`],
+      [500, 'text/plain', said],
+    ] as const) {
+      const answer: Spoiled['answer'] = (path, res) => {
+        if (path !== failing) return false
+        const challenge = { 'www-authenticate': `Basic realm="${CLIENT_SECRET}"` }
+        res.writeHead(status, { 'content-type': type, ...(status === 401 && challenge) }).end(body)
+        return true
+      }
+      // Without a discovery document it does not begin: the error holds the page.
+      const ended = await attempt({ answer }).catch((error: Error) => error)
+      if (ended instanceof Error) pages.push(ended.message)
+      else {
+        t.equal(ended.browser.jar.session, undefined, `${failing} ${status}`)
+        pages.push(ended.last.text, JSON.stringify(ended.last.headers))
+      }
+    }
+  const all = JSON.stringify([pages, gateway.log, await gateway.rows({ limit: 100 })])
+  for (const secret of [CLIENT_SECRET, basic]) t.notOk(all.includes(secret))
+})

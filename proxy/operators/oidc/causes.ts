@@ -2,9 +2,12 @@ import { AuthorizationResponseError, ClientError, ResponseBodyError } from 'open
 import { isObject } from '../../../db/support/json.ts'
 import { refusedTime, wrongTime } from '../../../plugins/dpop/jwt.ts'
 import { clockRefusal, type Refusal, type RefusalReason, type WrongTime } from '../../../plugins/refusal.ts'
+import { quotesSecret, secretTraces } from '../../../plugins/secrets/traces.ts'
+import type { OidcOptions } from '../options.ts'
 
 const MAX_DEPTH = 8
 const MAX_CHARACTERS = 256
+const QUOTING = 'left out: it repeats the client secret'
 
 /** An error and its causes. */
 function causesOf(error: unknown): readonly Error[] {
@@ -19,19 +22,25 @@ export const findCause = <E extends Error>(error: unknown, of: new (...args: nev
 
 /**
  * Says for the log why an answer of the identity provider does not hold, and nothing else of it: the errors
- * themselves carry the claims of the token.
+ * themselves carry the claims of the token. A text that repeats the client's secret is left out.
  */
 export function oidcFailureFields(
   error: unknown,
+  { client_id: id, client_secret: secret }: Pick<OidcOptions, 'client_id' | 'client_secret'>,
 ): Readonly<Record<'why' | 'error' | 'error_description', string | undefined>> {
   const causes = causesOf(error)
   const said = causes.find(
     (one) => one instanceof AuthorizationResponseError || one instanceof ResponseBodyError,
   )
+  const pair = [id, secret].map(encodeURIComponent).join(':')
+  const basic = [`${id}:${secret}`, pair].map((text) => Buffer.from(text).toString('base64'))
+  const traces = secretTraces([secret, ...basic])
+  const told = (text: string | undefined): string | undefined =>
+    text !== undefined && quotesSecret(traces, Buffer.from(text)) ? QUOTING : text
   return {
-    why: causes.map(({ message }) => message).join(': '),
-    error: said?.error.slice(0, MAX_CHARACTERS),
-    error_description: said?.error_description?.slice(0, MAX_CHARACTERS),
+    why: told(causes.map(({ message }) => message).join(': ')),
+    error: told(said?.error)?.slice(0, MAX_CHARACTERS),
+    error_description: told(said?.error_description)?.slice(0, MAX_CHARACTERS),
   }
 }
 

@@ -216,8 +216,7 @@ export class IdentityProvider {
     const answer = await this.#fetch(jwksUri, { method: 'GET', headers: { accept: 'application/json' } })
     try {
       if (answer.status !== 200) throw new Error(`it answered ${answer.status}`)
-      // Checked by jose, which throws for anything else.
-      return createLocalJWKSet((await answer.json()) as JSONWebKeySet)
+      return createLocalJWKSet(readableKeys(await answer.json()))
     } catch (error) {
       throw unavailable('its keys cannot be read', error)
     }
@@ -244,4 +243,10 @@ function endSessionOf(configuration: client.Configuration, check: () => unknown)
   if (configuration.serverMetadata().end_session_endpoint === undefined) return null
   check()
   return client.buildEndSessionUrl(configuration)
+}
+
+/** Leaves out what is no key, which would cost the others. jose throws for anything else than a set. */
+function readableKeys(set: unknown): JSONWebKeySet {
+  const { keys } = set as JSONWebKeySet
+  return { keys: Array.isArray(keys) ? keys.filter(isObject) : keys }
 }

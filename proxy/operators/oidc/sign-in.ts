@@ -197,7 +197,7 @@ async function exchangeCode(
     // Whoever runs the provider must find out why.
     const ofClock = clockRefusalOf(error, 'sign_in_refused', at)
     signing.log.warn(
-      { reqId: id, ...oidcFailureFields(error), clock: ofClock?.message },
+      { reqId: id, ...oidcFailureFields(error, provider.options), clock: ofClock?.message },
       'the answer of the identity provider is not valid',
     )
     throw ofClock ?? new Refusal('sign_in_refused', { cause: error })
