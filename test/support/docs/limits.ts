@@ -124,7 +124,7 @@ const PROTOCOL: readonly Omit<StatedLimit, 'page'>[] = [
     says: /are longer than (\d+) KiB, take/g,
     is: [constant('proxy/llm/upstream/words.ts', 'MAX_BODY', KIB)],
   },
-  { says: /A message is cut at ([\d,]+)/g, is: [constant('proxy/llm/upstream/words.ts', 'MAX_MESSAGE')] },
+  { says: /A message is cut at ([\d,]+)/g, is: [constant('proxy/egress/error-words.ts', 'MAX_MESSAGE')] },
   {
     says: /is longer than (\d+) MiB \| its own/g,
     is: [constant('proxy/llm/handler.ts', 'MAX_ERROR_BODY', MIB)],
