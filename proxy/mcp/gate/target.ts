@@ -185,7 +185,7 @@ interface TargetState {
   readonly serverRequests: Pick<ServerRequests, 'find'>
   /** The requests that wait at other processes; absent if there are none. */
   readonly farRequests?: Pick<RemoteServerRequests, 'find'> | undefined
-  readonly listedUris: Pick<ListedUris, 'ownersOf'>
+  readonly listedUris: Pick<ListedUris, 'ownersOf' | 'ownersOfReference'>
 }
 
 type TargetSources = TargetState & McpRules
@@ -358,7 +358,7 @@ function uriIn({ params: { uri, ref } }: McpMessage): string | null {
  * else the only one that has any.
  */
 async function ownersOfUri(
-  { principal }: McpTargetInput,
+  { principal, message }: McpTargetInput,
   { registry, listedUris }: Pick<TargetState, 'registry' | 'listedUris'>,
   bound: readonly McpResource[],
   uri: string,
@@ -370,7 +370,9 @@ async function ownersOfUri(
     const capabilities = facts?.capabilities
     return !isObject(capabilities) || capabilities.resources !== undefined
   })
-  const listing = listedUris.ownersOf(principal, offering, uri)
+  const listing = isObject(message.params.ref)
+    ? listedUris.ownersOfReference(principal, offering, uri)
+    : listedUris.ownersOf(principal, offering, uri)
   return listing.length === 0 && offering.length === 1 ? offering : listing
 }
 

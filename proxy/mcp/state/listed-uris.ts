@@ -18,15 +18,26 @@ const URI_MEMBER: ReadonlyMap<string, string> = new Map([
   ['resourceTemplates', 'uriTemplate'],
 ])
 
+/** The most templates of a list that URIs are compared with, and the most expressions of one. */
+const MAX_TEMPLATES = 1_000
+const MAX_PARTS = 64
+
+/** One list, with the texts between the expressions of each template. */
+interface NotedList {
+  readonly uris: ReadonlySet<string>
+  readonly templates: readonly (readonly string[])[]
+}
+
 /**
  * The resources' URIs and templates that each principal was shown last at the common door: they tell whose a
  * URI is. Of one process, as long as there is room; a list takes the place of the one before.
  */
 export class ListedUris {
-  readonly #lists = new LRUCache<string, ReadonlySet<string>>({
+  readonly #lists = new LRUCache<string, NotedList>({
     max: 10_000,
     maxSize: MAX_IN_ALL,
-    sizeCalculation: (uris) => [...uris].reduce((sum, uri) => sum + uri.length + 64, 128),
+    sizeCalculation: ({ uris, templates }) =>
+      [...uris, ...templates.flat()].reduce((sum, text) => sum + text.length + 64, 128),
   })
 
   /** Remembers what a principal was shown of a resource. */
@@ -39,24 +50,37 @@ export class ListedUris {
       if (left < 0) break
       kept.add(uri)
     }
-    this.#lists.set(keyOf(principal, resource, member), kept)
+    const compared = member === 'resourceTemplates' ? [...kept].slice(0, MAX_TEMPLATES) : []
+    const templates = compared.map((template) => template.split(/\{[^{}]*\}/, MAX_PARTS))
+    this.#lists.set(keyOf(principal, resource, member), { uris: kept, templates })
   }
 
   /**
-   * Finds which of these resources a URI, or a template, is of: those that have listed it as it is, else those
-   * whose template fits it most closely.
+   * Finds which of these resources a URI may be of: those that have listed it as it is, and those with a
+   * template that fits it. Neither goes before the other: a server could list what another's template makes,
+   * and take its place.
    */
   ownersOf(principal: Principal, resources: readonly McpResource[], uri: string): readonly McpResource[] {
-    const listed = (of: McpResource, member: string) => this.#lists.get(keyOf(principal, of, member))
-    const exact = resources.filter((of) =>
-      [...URI_MEMBER.keys()].some((member) => listed(of, member)?.has(uri) === true),
-    )
-    if (exact.length > 0) return exact
-    const fits = resources.map((of) =>
-      Math.max(0, ...[...(listed(of, 'resourceTemplates') ?? [])].map((one) => closenessTo(one, uri))),
-    )
-    const closest = Math.max(0, ...fits)
-    return closest === 0 ? [] : resources.filter((_, index) => fits[index] === closest)
+    return resources.filter((of) => {
+      const lists = [...URI_MEMBER.keys()].map((member) => this.#list(principal, of, member))
+      return lists.some(
+        (list) => list?.uris.has(uri) || list?.templates.some((template) => canMake(template, uri)),
+      )
+    })
+  }
+
+  /** Finds whose template a completion refers to: of those that have listed it as it is; or whose URI. */
+  ownersOfReference(
+    principal: Principal,
+    resources: readonly McpResource[],
+    text: string,
+  ): readonly McpResource[] {
+    const listing = resources.filter((of) => this.#list(principal, of, 'resourceTemplates')?.uris.has(text))
+    return listing.length > 0 && text.includes('{') ? listing : this.ownersOf(principal, resources, text)
+  }
+
+  #list(principal: Principal, of: McpResource, member: string): NotedList | undefined {
+    return this.#lists.get(keyOf(principal, of, member))
   }
 }
 
@@ -77,24 +101,21 @@ export async function urisOf(items: readonly string[], member: string): Promise<
   return uris
 }
 
-/** The most expressions of a template that are looked at. */
-const MAX_PARTS = 64
-
 /**
- * Tells how many characters of a URI are a template's own (RFC 6570); 0 if it cannot be made of it. Linear:
- * each part is looked for once.
+ * Tells whether a template (RFC 6570), given as the texts between its expressions, can make a URI. One without
+ * a character of its own names nobody's. Linear: each text is looked for once.
  */
-function closenessTo(template: string, uri: string): number {
-  const parts = template.split(/\{[^{}]*\}/, MAX_PARTS)
-  const first = parts[0] ?? ''
-  const last = parts.at(-1) ?? ''
-  const own = parts.reduce((sum, part) => sum + part.length, 0)
-  if (parts.length < 2 || own > uri.length || !uri.startsWith(first) || !uri.endsWith(last)) return 0
+function canMake(template: readonly string[], uri: string): boolean {
+  const first = template[0] ?? ''
+  const last = template.at(-1) ?? ''
+  if (template.length < 2 || !uri.startsWith(first) || !uri.endsWith(last)) return false
   let at = first.length
-  for (const part of parts.slice(1, -1)) {
+  let own = first.length + last.length
+  for (const part of template.slice(1, -1)) {
     const found = uri.indexOf(part, at)
-    if (found < 0) return 0
+    if (found < 0) return false
     at = found + part.length
+    own += part.length
   }
-  return at <= uri.length - last.length ? own : 0
+  return own > 0 && at <= uri.length - last.length
 }

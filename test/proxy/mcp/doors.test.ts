@@ -50,15 +50,15 @@ await t.test(
       tool(name, { _meta })
     const old = await library(t, {
       resources: ['file:///a', 'file:///both', 'demo://static'],
-      templates: ['demo://old/{id}', 'demo://{+path}'],
+      templates: ['demo://old/{id}', 'demo://{+path}', 'mine://{+path}'],
       tools: [
         page('ui://old/form', 'form'),
         page('ui://old/was', 'was', { 'ui/resourceUri': 'ui://old/was' }),
       ],
     })
     const late = await library(t, {
-      resources: ['file:///b', 'file:///both', 'ui://old/form'],
-      templates: ['demo://old/{id}/late'],
+      resources: ['file:///b', 'file:///both', 'ui://old/form', 'mine://etc/app.yaml'],
+      templates: ['demo://old/{id}/late', 'late://{id}', '{+any}'],
       tools: [page('ui://late/w', 'w', { 'openai/outputTemplate': 'ui://late/w' })],
     })
     const mute = await toolServer(t, [tool('x')])
@@ -85,7 +85,17 @@ await t.test(
       const listed = (await ask('resources/list', {}, modern)).result.resources.map(({ uri }: Json) => uri)
       t.same(
         [listed.length, new Set(listed)],
-        [6, new Set(['demo://static', 'file:///a', 'file:///b', 'file:///both', 'ui://old/form'])],
+        [
+          7,
+          new Set([
+            'demo://static',
+            'file:///a',
+            'file:///b',
+            'file:///both',
+            'ui://old/form',
+            'mine://etc/app.yaml',
+          ]),
+        ],
       )
       await ask('resources/templates/list', {}, modern)
       const right: Readonly<Record<string, string | number>> = {
@@ -96,15 +106,21 @@ await t.test(
         'ui://old/form': 'zoo',
         'demo://static': 'zoo',
         'demo://old/7': 'zoo',
-        'demo://old/7/late': 'ant',
+        'late://7': 'ant',
+        // A closer template, or the URI itself, takes nothing from a server whose template fits it too.
+        'demo://old/7/late': -32602,
+        'mine://etc/app.yaml': -32602,
+        'mine://etc/else.yaml': 'zoo',
         'demo://else/where': 'zoo',
         'file:///nowhere': -32602,
       }
       for (const [uri, owner] of Object.entries(right)) t.equal(await readAt(uri, modern), owner, uri)
     }
 
-    const both = (await ask('resources/read', { uri: 'file:///both' })).error.message
-    t.match(both, '/v1/mcp/ant or /v1/mcp/zoo', 'the refusal names the doors at which it can be read')
+    for (const uri of ['file:///both', 'mine://etc/app.yaml', 'demo://old/7/late']) {
+      const { message } = (await ask('resources/read', { uri })).error
+      t.match(message, '/v1/mcp/ant or /v1/mcp/zoo', 'the refusal names the doors at which it can be read')
+    }
 
     const complete = { argument: { name: 'id', value: '' } }
     const template = { type: 'ref/resource', uri: 'demo://old/{id}/late' }
