@@ -58,10 +58,8 @@ export function router(routes: readonly Route[]): Router {
   }
   return (method, path) => {
     const found = patternsOf(path)
-    // RFC 9110 §9.1: wherever GET is. The answer is sent without its body.
-    const named = method === 'HEAD' ? 'GET' : method
     for (const { pattern, params } of found) {
-      const route = pattern.methods.get(named) ?? pattern.methods.get('OTHER')
+      const route = routeFor(pattern, method)
       if (route) return { route, params }
     }
     if (found.length > 0) throw methodNotAllowed(found)
@@ -97,12 +95,19 @@ function add(patterns: Map<string, RoutePattern>, route: Route): void {
   patterns.set(route.path, pattern)
 }
 
+/** Finds the route of a method. RFC 9110 §9.1: HEAD is wherever GET is safe, and its answer has no body. */
+function routeFor({ methods }: RoutePattern, method: string): Route | undefined {
+  const isHead = method === 'HEAD'
+  const route = methods.get(isHead ? 'GET' : method) ?? methods.get('OTHER')
+  return isHead && route?.usesUp ? undefined : route
+}
+
 const isVariable = (segment: string): boolean => segment.startsWith('{')
 
 function methodNotAllowed(found: readonly MatchedPattern[]): Refusal {
   const methods = found
-    .flatMap(({ pattern }) => [...pattern.methods.keys()])
-    .flatMap((method) => (method === 'GET' ? ['GET', 'HEAD'] : [method]))
+    .flatMap(({ pattern }) => [...pattern.methods])
+    .flatMap(([method, { usesUp }]) => (method === 'GET' && !usesUp ? ['GET', 'HEAD'] : [method]))
   return new Refusal('method_not_allowed', { headers: { allow: methods.join(', ') } })
 }
 

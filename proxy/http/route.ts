@@ -69,6 +69,8 @@ export interface BareRoute {
   /** `OTHER`: whatever no other route of the path serves. */
   readonly method: 'GET' | 'POST' | 'PATCH' | 'PUT' | 'DELETE' | 'OTHER'
   readonly path: string
+  /** True of a GET that uses something up: HEAD is not answered there. */
+  readonly usesUp?: boolean
   readonly answer: (arrival: Arrival, onAllowed: OnAllowed) => Promise<RouteAnswer>
   /** The description in `/openapi.json`. */
   readonly doc?: RouteDoc

@@ -44,8 +44,8 @@ export function signInRoutes<Certified extends Arrival & PinnedCaller>(
     page('POST', '/proxy/sign-in', secret, signInBySecret(signIn), signInRefusalPage),
     page('POST', '/proxy/sign-in/certificate', certificate, signInByCertificate(signIn)),
     page('POST', '/proxy/sign-out', leaving, signOut(signIn)),
-    page('GET', '/proxy/oidc/start', anyone, startSignIn(signIn)),
-    page('GET', '/proxy/oidc/callback', anyone, finishSignIn(signIn)),
+    { ...page('GET', '/proxy/oidc/start', anyone, startSignIn(signIn)), usesUp: true },
+    { ...page('GET', '/proxy/oidc/callback', anyone, finishSignIn(signIn)), usesUp: true },
     withRouteDoc(page('POST', ended, logout, backchannelLogout(signIn), logoutRefusal), LOGOUT),
   ]
 }

@@ -18,50 +18,59 @@ const OWN = [
 const without = (headers: object): object =>
   Object.fromEntries(Object.entries(headers).filter(([name]) => !OWN.includes(name)))
 
-await t.test('RFC 9110 §9.1: HEAD is wherever GET is, with its headers, its gates and no body', async (t) => {
-  const gateway = await sharedGateway(t)
-  const bot = await gateway.enroll('bot', ['llm.chat'])
-  const doors: readonly (readonly [
-    path: string,
-    status: number,
-    who?: Identity | null,
-    headers?: Record<string, string>,
-  ])[] = [
-    ['/health', 200],
-    ['/ready', 200],
-    ['/pki/ca.crt', 200],
-    ['/openapi.json', 200],
-    ['/.well-known/oauth-authorization-server', 200],
-    ['/metrics', 403],
-    ['/metrics', 200, null, SECRET],
-    ['/proxy', 303],
-    ['/proxy/sign-in', 200],
-    ['/v1/models', 401],
-    ['/v1/models', 200, bot],
-    ['/v1/admin/agents', 403],
-    ['/v1/admin/agents', 200, null, SECRET],
-    ['/v1/admin/audit/export', 200, null, SECRET],
-    ['/v1/mcp', 405, bot],
-    ['/nowhere', 404],
-  ]
-  for (const [path, status, who = null, headers = {}] of doors) {
-    const [got, head] = [
-      await gateway.call(who, 'GET', path, { headers }),
-      await gateway.call(who, 'HEAD', path, { headers }),
+await t.test(
+  'RFC 9110 §9.1: HEAD is wherever GET is safe, with its headers, its gates and no body',
+  async (t) => {
+    const gateway = await sharedGateway(t)
+    const bot = await gateway.enroll('bot', ['llm.chat'])
+    const doors: readonly (readonly [
+      path: string,
+      status: number,
+      who?: Identity | null,
+      headers?: Record<string, string>,
+    ])[] = [
+      ['/health', 200],
+      ['/ready', 200],
+      ['/pki/ca.crt', 200],
+      ['/openapi.json', 200],
+      ['/.well-known/oauth-authorization-server', 200],
+      ['/metrics', 403],
+      ['/metrics', 200, null, SECRET],
+      ['/proxy', 303],
+      ['/proxy/sign-in', 200],
+      ['/v1/models', 401],
+      ['/v1/models', 200, bot],
+      ['/v1/admin/agents', 403],
+      ['/v1/admin/agents', 200, null, SECRET],
+      ['/v1/admin/audit/export', 200, null, SECRET],
+      ['/v1/mcp', 405, bot],
+      ['/nowhere', 404],
     ]
-    t.equal(head.status, status, path)
-    t.equal(head.status, got.status, path)
-    t.equal(head.text, '', `${path}: no body`)
-    t.same(without(head.headers), without(got.headers), `${path}: the same headers`)
-    if (!path.includes('metrics') && !path.includes('export'))
-      t.equal(head.headers['content-length'], got.headers['content-length'], `${path}: of the same length`)
-  }
-  const { status, headers } = await gateway.call(bot, 'HEAD', '/v1/chat/completions')
-  t.match({ status, allow: headers.allow }, { status: 405, allow: 'POST' })
-  t.match(await gateway.call(bot, 'PUT', '/health'), { status: 405, headers: { allow: 'GET, HEAD' } })
-  const line = gateway.log.find(({ method, path }) => method === 'HEAD' && path === '/health')
-  t.match(line, { status: 200, bytes: 0, ending: 'complete' }, 'and is logged as what it is')
-})
+    for (const [path, status, who = null, headers = {}] of doors) {
+      const [got, head] = [
+        await gateway.call(who, 'GET', path, { headers }),
+        await gateway.call(who, 'HEAD', path, { headers }),
+      ]
+      t.equal(head.status, status, path)
+      t.equal(head.status, got.status, path)
+      t.equal(head.text, '', `${path}: no body`)
+      t.same(without(head.headers), without(got.headers), `${path}: the same headers`)
+      if (!path.includes('metrics') && !path.includes('export'))
+        t.equal(head.headers['content-length'], got.headers['content-length'], `${path}: of the same length`)
+    }
+    const { status, headers } = await gateway.call(bot, 'HEAD', '/v1/chat/completions')
+    t.match({ status, allow: headers.allow }, { status: 405, allow: 'POST' })
+    for (const path of ['/proxy/oidc/start', '/proxy/oidc/callback?code=a&state=b'])
+      t.match(
+        await gateway.call(null, 'HEAD', path),
+        { status: 405, headers: { allow: 'GET' } },
+        `${path}: who looks for a page uses up no sign-in`,
+      )
+    t.match(await gateway.call(bot, 'PUT', '/health'), { status: 405, headers: { allow: 'GET, HEAD' } })
+    const line = gateway.log.find(({ method, path }) => method === 'HEAD' && path === '/health')
+    t.match(line, { status: 200, bytes: 0, ending: 'complete' }, 'and is logged as what it is')
+  },
+)
 
 await t.test('RFC 9110 §13.1.2: If-None-Match is a list, weak or not, or an asterisk', async (t) => {
   const gateway = await sharedGateway(t)
