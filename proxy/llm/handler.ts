@@ -122,15 +122,19 @@ async function firstAnswer(
   means: LlmDependencies,
 ): Promise<ProviderAnswer> {
   const failed: ProviderAttempt[] = []
+  const asked: ProviderTarget[] = []
   let last: ProviderFailure | null = null
+  const mayAsk = (target: ProviderTarget) =>
+    hasCredentials(target.provider, facts.headers) && asked.every((before) => mayFollow(before, target))
   for (const [index, target] of targets.entries()) {
     // A target without a key was not asked, so it does not hide the answer of another one.
     if (!hasCredentials(target.provider, facts.headers)) {
       last ??= notConfiguredFailure(target.provider)
       continue
     }
-    const hasNext = () =>
-      targets.slice(index + 1).some(({ provider }) => hasCredentials(provider, facts.headers))
+    if (!mayAsk(target)) continue
+    asked.push(target)
+    const hasNext = () => targets.slice(index + 1).some(mayAsk)
     const outcome = await attempt(target, facts, means, hasNext)
     if ('answer' in outcome) return { target, answer: outcome.answer, failed }
     last = outcome.failure
@@ -140,6 +144,14 @@ async function firstAnswer(
   if (!last) throw new Error('routing gave no target')
   throw await refusalOfFailure(last, failed)
 }
+
+/**
+ * Tells if a call may go on from one provider to another: a caller's own key is meant for one origin, and a
+ * call that it pays for is not sent on for ours.
+ */
+const mayFollow = (one: ProviderTarget, next: ProviderTarget): boolean =>
+  !(one.headers.passthrough || next.headers.passthrough) ||
+  new URL(one.provider.base_url).origin === new URL(next.provider.base_url).origin
 
 type AttemptOutcome =
   | { readonly answer: UpstreamAnswer }

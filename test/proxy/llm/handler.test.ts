@@ -808,6 +808,34 @@ await t.test('§3 auth: passthrough asks with the caller’s own vendor key', as
   t.notMatch(seen[0]?.head, /sk-up-1/)
 })
 
+await t.test('a caller’s vendor key goes to one origin, and no failover leaves it', async (t) => {
+  const asked = { body: CHAT, headers: { authorization: 'Bearer sk-own' } }
+  const first = await rawUpstream(t, failing(503))
+  const other = await rawUpstream(t, ok)
+  const passing = { auth: 'passthrough' }
+  const pairs: readonly (readonly [string, File[0][number], File[0][number]])[] = [
+    ['from one that passes keys to another', passing, passing],
+    ['from one that passes keys to one with ours', passing, {}],
+    ['from one with our key to one that passes keys', {}, passing],
+  ]
+  for (const [name, from, to] of pairs) {
+    const providers = [openai(first.url, from), openai(other.url, { name: 'second', ...to })]
+    t.match(await refusal(providers, asked), { reason: 'provider_failed' }, name)
+  }
+  t.equal(other.connections(), 0)
+  const third = openai(other.url, { name: 'third' })
+  const skipped = await rawUpstream(t, ok)
+  const passed = openai(skipped.url, { name: 'second', ...passing })
+  const past = await handle([openai(first.url), passed, third], asked)
+  t.equal((await receive(past)).text, '{"ok":true}', 'one that is left out hides none after it')
+  t.equal(skipped.connections(), 0)
+  const before = first.seen.length
+  await refusal([openai(first.url, passing), openai(first.url, { name: 'second', ...passing })], asked)
+  t.equal(first.seen.length, before + 2, 'of one origin the next is asked')
+  const keyless = await handle([openai(first.url, passing), third])
+  t.equal((await receive(keyless)).text, '{"ok":true}', 'one that nobody has a key for is not asked at all')
+})
+
 await t.test('§3 unknown models and the other dialect are refused before anybody is asked', async (t) => {
   const { url, connections } = await rawUpstream(t, ok)
   t.match(await refusal([openai(url)], { body: { model: 'mistral' } }), {
