@@ -33,6 +33,7 @@ import {
   reasonOfStatus,
   redirectFailure,
   refusalOfFailure,
+  spentFailure,
   unreadMessage,
   unusableAnswer,
   wordlessRefusal,
@@ -201,6 +202,10 @@ function outcomeOf(
   if (reason !== null) {
     const failure = { provider, reason, status, headers, words: readProviderWords(answer, secrets) }
     return { failure: { ...failure, ...(isLastingStatus(status) && { final: true }) }, mayTryNext: true }
+  }
+  if (status === 402 && !target.headers.callerKey) {
+    discardAnswer(answer)
+    return { failure: spentFailure(provider, answer), mayTryNext: true }
   }
   if (!isForTheNext(status) || !hasNext()) return { answer }
   discardAnswer(answer)

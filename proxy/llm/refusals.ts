@@ -117,6 +117,7 @@ const kindOf = ({ reason, status }: ProviderFailure): ProviderErrorFields =>
 
 const KINDS: Readonly<Record<number, ErrorType>> = {
   401: 'authentication_error',
+  402: 'api_error',
   403: 'permission_error',
   404: 'not_found_error',
   429: 'rate_limit_error',
@@ -219,6 +220,19 @@ export const keyFailure = (provider: LlmProvider, status: number): ProviderFailu
   ...(status !== 401 && {
     message: `The provider ${provider.name} refused this gateway's key, account or address (${status}). Tell the operator.`,
   }),
+})
+
+/** Returns the failure of a 402 for the gateway's key: what is said of its account is not the caller's. */
+export const spentFailure = (
+  provider: LlmProvider,
+  { status, headers }: Pick<UpstreamAnswer, 'status' | 'headers'>,
+): ProviderFailure => ({
+  provider,
+  reason: 'provider_refused',
+  status,
+  headers,
+  final: true,
+  message: `The provider ${provider.name} wants payment for this gateway's account (${status}). Tell the operator.`,
 })
 
 /**

@@ -718,11 +718,7 @@ await t.test(
   },
 )
 
-for (const [status, final] of [
-  [402, true],
-  [408, false],
-  [409, false],
-] as const) {
+for (const status of [408, 409]) {
   await t.test(
     `a ${status} of the first provider asks the next, and of the last is the caller’s`,
     async (t) => {
@@ -740,10 +736,35 @@ for (const [status, final] of [
       t.match(last, { status })
       t.equal((await receive(last)).text, body)
       const page = await rawUpstream(t, failing(status, '<p>', HTML))
-      t.match(await refusal([openai(page.url)]), { reason: 'provider_refused', status, final })
+      t.match(await refusal([openai(page.url)]), { reason: 'provider_refused', status, final: false })
     },
   )
 }
+
+await t.test('a 402 of our account asks the next, and its words reach nobody', async (t) => {
+  const body = said({ message: 'Account acme has $0.12 left. secret', type: 'billing_error' })
+  const spent = await rawUpstream(t, failing(402, body))
+  const second = await rawUpstream(t, ok)
+  const reply = await handle([openai(spent.url), openai(second.url, { name: 'second' })])
+  t.equal((await receive(reply)).text, '{"ok":true}')
+  t.match(reply.report?.().detail.attempts, [
+    { provider: 'openai', status: 402, reason: 'provider_refused' },
+    {},
+  ])
+  const keyless = openai(second.url, { name: 'keyless', api_key: '' })
+  const page = await rawUpstream(t, failing(402, '<p>secret', HTML))
+  for (const last of [[openai(spent.url)], [openai(spent.url), keyless], [openai(page.url)]]) {
+    const error = await refusal(last)
+    t.match(error, { reason: 'provider_refused', status: 402, final: true, message: /Tell the operator/ })
+    const { body: answered } = refusalReply(error, 'req_1')
+    t.match(answered, /"api_error"/, 'it is no fault of the request')
+    t.notMatch(JSON.stringify([answered, error.detail, error.said]), /secret|billing|acme/)
+  }
+  const asked = { body: CHAT, headers: { authorization: 'Bearer sk-own' } }
+  const own = await handle([openai(spent.url, { auth: 'passthrough' })], asked)
+  t.equal(own.status, 402)
+  t.equal((await receive(own)).text, body, 'the words about a caller’s own account are the caller’s')
+})
 
 for (const status of [300, 301, 302, 303, 304, 307, 308]) {
   await t.test(
