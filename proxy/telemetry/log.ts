@@ -15,6 +15,8 @@ const REDACTED = [
   'private_key_pem',
   '["x-admin-secret"]',
   '["x-api-key"]',
+  '["sallyport-authorization"]',
+  '["sallyport-x-api-key"]',
   'headers',
   'body',
   '*.authorization',
@@ -25,6 +27,8 @@ const REDACTED = [
   '*.private_key_pem',
   '*["x-admin-secret"]',
   '*["x-api-key"]',
+  '*["sallyport-authorization"]',
+  '*["sallyport-x-api-key"]',
 ]
 
 /** The members of a request's line. Undefined ones are left out. */

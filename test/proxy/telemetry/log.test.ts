@@ -52,3 +52,20 @@ await t.test('a refused request has its line at level warn too, and no other has
   t.strictSame(written('warn'), [[40, 'req_2']])
   t.strictSame(written('error'), [])
 })
+
+await t.test('no header with a credential is written, of a caller’s vendor key either', async (t) => {
+  const lines: string[] = []
+  const { log } = createLogs('info', { write: (line: string) => void lines.push(line) })
+  const names = [
+    'authorization',
+    'dpop',
+    'cookie',
+    'x-admin-secret',
+    'x-api-key',
+    'sallyport-authorization',
+    'sallyport-x-api-key',
+  ]
+  for (const name of names) log.info({ [name]: `own ${name}`, asked: { [name]: `own ${name}` } }, 'asked')
+  t.equal(lines.length, names.length)
+  for (const line of lines) t.notMatch(line, /"own /)
+})
