@@ -85,7 +85,7 @@ await t.test('a provider is reached by the proxy that its file names, and by no 
     ['odd', /the proxy before it gave no connection/],
     ['down', /the proxy before it gave no connection/],
     ['unused', /http_proxy is set where the gateway runs, and not used/],
-    ['direct', /^The provider could not be reached\.$/],
+    ['direct', /^The provider could not be reached\. Try again shortly\.$/],
   ] as const) {
     t.match(
       await chat(model),
