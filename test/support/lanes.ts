@@ -94,11 +94,12 @@ export const ALONE: readonly string[] = ['test/attacks/loop.test.ts']
  * The others of a run have one in turn (in-turn/worker.ts), and leave it as they find it.
  */
 const WHOLE_PROCESS =
-  /\bprocess\.(?!execPath|env\.PATH|hrtime|cwd|getuid|platform|version|arch|nextTick|pid|stderr)|\bimport\.meta\.main\b|\bglobalThis\.\w+ =[^=]|\bsetDefaultCACertificates\b|\bglobalAgent\b|\/proc\/self\/(task|fd|status|net)|^t\.setTimeout\(|\bgc\(/m
+  /\bprocess\.(?!execPath|env\.PATH|hrtime|cwd|getuid|platform|version|arch|nextTick|pid|stderr)|\bimport\.meta\.main\b|\bglobalThis\.\w+ =[^=]|\bsetDefaultCACertificates\b|\bglobalAgent\b|\/proc\/self\/(task|fd|status|net)|^t\.setTimeout\(|\bgc\(|\.stop\('(?:fast|immediate)'\)/m
 
 /** They have a process of their own too, and why. A file or folder by the start of its path. */
 export const OWN_PROCESS: Readonly<Record<string, string>> = {
   'test/clients/': 'a helper of theirs imports tap',
+  'test/cluster/': 'they stop and kill the PostgreSQL server of their process',
 }
 
 /** Tells whether a test has a process of its own in a run. */

@@ -211,7 +211,10 @@ await t.test('what cannot be understood or done is one sentence, and nothing is 
   ]
   for (const [err, args] of cases)
     t.match(await local('operator', ...args), { code: 1, out: '', err }, args.join(' '))
-  t.match(await as(place('nowhere'), 'operator', 'list'), { code: 1, err: /is not an identity directory/ })
+  t.match(await as(place('nowhere'), 'operator', 'list'), {
+    code: 1,
+    err: /nowhere: there is no such directory/,
+  })
   succeeded(
     t,
     await local('operator', 'list'),

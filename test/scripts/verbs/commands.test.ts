@@ -18,7 +18,7 @@ await t.test('make agent beside a running gateway: the identity works at once', 
   const ran = await sallyport(['agent', 'bot', '--caps', 'llm.chat, http.get', '--out', out], env)
   t.equal(ran.code, 0, ran.err)
   t.match(ran.out, /enrolled acme::bot \(capabilities: llm\.chat, http\.get\)/)
-  t.match(ran.out, /curl --cacert .* --cert .* --key /)
+  t.match(ran.out, /curl --noproxy '\*' --cacert .* --cert .* --key /)
   for (const name of ['agent.crt', 'agent.key', 'org-ca.crt', 'ca-chain.pem']) {
     t.equal((await stat(join(out, name))).mode & 0o777, 0o600, name)
   }
