@@ -122,7 +122,7 @@ const listing = (...origins: readonly string[]) => ({
 const DOORS = ['/v1/mcp', '/v1/mcp/files', '/v1/files/mcp']
 const METADATA = ['/.well-known/oauth-authorization-server', '/.well-known/oauth-protected-resource/v1/mcp']
 
-/** What a browser asks before a page may call: without a certificate. */
+/** Asks what a browser asks before a page may call: without a certificate. */
 const question = (page: string, method = 'POST', names = 'content-type,mcp-protocol-version') => ({
   origin: page,
   'sec-fetch-site': 'cross-site',

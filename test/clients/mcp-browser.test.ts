@@ -55,7 +55,7 @@ async function pageOf(t: Test, stage: Stage, site: string, who: Identity | null)
 const talk = (page: Page, ...said: readonly unknown[]): Promise<HeardByPage> =>
   page.evaluate(`talk(...${JSON.stringify(said)})`)
 
-/** What `fetch` gives a page: a status with a header, or that it may read nothing. */
+/** The result of `fetch` for a page: a status with a header, or that it may read nothing. */
 const fetched = (page: Page, url: string, init: object): Promise<unknown> =>
   page.evaluate(
     `fetch(${JSON.stringify(url)}, ${JSON.stringify(init)}).then(

@@ -156,7 +156,7 @@ export async function testGateway(t: Test, options: TestOptions = {}): Promise<T
   }
 }
 
-/** Of the file that asked last: files follow each other. */
+/** The state of the file that asked last: files follow each other. */
 let shared: { readonly file: Test; readonly opened: Promise<TestGateway>; guests: number } | null = null
 
 /**

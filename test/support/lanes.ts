@@ -90,7 +90,7 @@ export const measures = (file: string): boolean => MEASURED.test(readFileSync(fi
 export const ALONE: readonly string[] = ['test/attacks/loop.test.ts']
 
 /**
- * What changes or looks at the whole process, or may take more time than others: such a file has a process of its own.
+ * Code that changes or looks at the whole process, or may take longer than others: such a file has its own process.
  * The others of a run have one in turn (in-turn/worker.ts), and leave it as they find it.
  */
 const WHOLE_PROCESS =

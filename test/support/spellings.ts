@@ -43,7 +43,7 @@ export const SPELLINGS: Readonly<Record<string, (text: string) => string>> = {
   base64url: (text) => Buffer.from(`${text}, and more`).toString('base64url'),
 }
 
-/** Those that break a text into lines, within a text of JSON: found where all of it is at hand. */
+/** Spellings that break a text into lines, within a text of JSON: found where all of it is at hand. */
 export const BROKEN_SPELLINGS: Readonly<Record<string, (text: string) => string>> = {
   'base64 in lines': (text) =>
     Buffer.from(`authorization: Bearer ${text}\naccept: */*`.repeat(2))

@@ -9,7 +9,7 @@ const SELF = { name: 'page', version: '1.0.0' }
 /** A browser shows its user's certificate to another site only if the page says so. */
 const WITH_CERTIFICATE = { requestInit: { credentials: 'include' } } as const
 
-/** What a page has heard of a door. */
+/** The answers that a page has had of a door. */
 export interface HeardByPage {
   readonly tools: readonly string[]
   readonly answer: string

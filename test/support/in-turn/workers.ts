@@ -9,11 +9,11 @@ export interface FileToRun {
   readonly timeout: number
 }
 
-/** Of a file that has ended. */
+/** The result of a file that has ended. */
 export interface FileResult {
   readonly ok: boolean
   readonly timedOut: boolean
-  /** What the file would have written by itself. */
+  /** The text that the file would have written by itself. */
   readonly tap: string
   readonly ms: number
   /** The worker's memory. Bytes. */
