@@ -4,7 +4,8 @@ import type { Reply, StreamedBody } from './reply.ts'
 
 /**
  * The reason of an answer's end. `complete`: the client has all of it, or all that counts by its API.
- * `upstream_broken`: the source broke off, or ended without saying that it was done. `client_gone`: the caller hung up. `write_stalled`: the caller stopped reading. `drained`: this
+ * `upstream_broken`: the source broke off, or ended without saying that it was done. `client_gone`: the caller
+ * hung up. `write_stalled`: the caller stopped reading. `drained`: this
  * process is stopping. `revoked`: the principal lost authority that the call needed.
  */
 export type EndReason =

@@ -100,7 +100,8 @@ interface LlmDependencies extends LlmServices {
  * Sends a granted call to the provider of its model and passes the answer on as it comes
  * (docs/protocol.md#pass-through). Providers are tried in order until one answers otherwise than by a failed
  * connection, a timeout, 402, 408, 409, 429 or 5xx; after that no other is tried. Refuses with the
- * `provider_*`, `model_unknown` and `dialect_translation_unavailable` reasons. Throws the hangup's reason when the caller
+ * `provider_*`, `model_unknown` and `dialect_translation_unavailable` reasons. Throws the hangup's reason when
+ * the caller
  * has hung up.
  */
 export function llmHandler(options: LlmOptions, services: LlmServices): (facts: LlmFacts) => Promise<Reply> {
