@@ -24,7 +24,7 @@ RUN npm ci --omit=dev \
  && mkdir -m 0700 /data
 
 FROM ${BASE_IMAGE}
-ARG VERSION=unknown
+ARG VERSION=0.7.0
 ARG REVISION=unknown
 LABEL org.opencontainers.image.title="Sallyport" \
       org.opencontainers.image.description="A zero-trust gateway in front of LLM providers and MCP tools." \

@@ -50,11 +50,6 @@ const overlaid = (below: Json, above: Json): Json =>
     }),
   )
 
-t.test('the chart is of the version of the package', async (t) => {
-  const { version } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8'))
-  t.match(readYaml(join(CHART, 'Chart.yaml')), { apiVersion: 'v2', version, appVersion: version })
-})
-
 t.test('every value that a template uses is in values.yaml, and every value is used', async (t) => {
   const used = new Set<string>()
   for (const [file, text] of templates) {

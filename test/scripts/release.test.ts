@@ -2,6 +2,7 @@ import { execFileSync, spawnSync } from 'node:child_process'
 import { existsSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
+import { VERSION } from '../../proxy/boot/version.ts'
 import { notesOf, releaseCandidate, tagCommit } from '../../scripts/release.ts'
 import { without } from '../support/certs/openssl.ts'
 
@@ -78,6 +79,36 @@ t.test("the notes are the version's section of the changelog, and nothing beside
     /no section for 1\.2:/,
     'the beginning of a version is another version',
   )
+})
+
+t.test('rows, image, chart, compose, package, documents, changelog and tag are of one version', async (t) => {
+  const read = (file: string) => readFileSync(join(import.meta.dirname, '../..', file), 'utf8')
+  const { version } = JSON.parse(read('package.json'))
+  t.equal(VERSION, version, 'which stands in every row')
+  const lock = JSON.parse(read('package-lock.json'))
+  const places: Record<string, readonly (string | undefined)[]> = {
+    'package-lock.json': [lock.version, lock.packages[''].version],
+    'docs/openapi.json': [JSON.parse(read('docs/openapi.json')).info.version],
+    Dockerfile: [/^ARG VERSION=(.*)$/m.exec(read('Dockerfile'))?.[1]],
+    'deploy/helm/sallyport/Chart.yaml': [
+      /^version: (.*)$/m.exec(read('deploy/helm/sallyport/Chart.yaml'))?.[1],
+      /^appVersion: (.*)$/m.exec(read('deploy/helm/sallyport/Chart.yaml'))?.[1],
+    ],
+    'deploy/compose.yaml': Array.from(
+      read('deploy/compose.yaml').matchAll(/\$\{SALLYPORT_IMAGE:-sallyport:([^}]*)\}/g),
+      ([, tag]) => tag,
+    ),
+    'docs/deploying.md': Array.from(
+      read('docs/deploying.md').matchAll(/(?: sallyport:|--branch v)(\S+)/g),
+      ([, named]) => named,
+    ),
+  }
+  for (const [file, named] of Object.entries(places)) {
+    t.ok(named.length > 0, file)
+    for (const one of named) t.equal(one, version, file)
+  }
+  t.match(notesOf(read('CHANGELOG.md'), version), /^### /m, 'with a date, and something to say')
+  t.match(read('CHANGELOG.md'), /^## \[Unreleased\]\n/m, 'and a place for what comes next')
 })
 
 t.test('a tree that is not committed, and a version that exists, are refused', { skip }, async (t) => {
