@@ -30,12 +30,11 @@ export function origin(
 export const pagesOf = (allowed: readonly string[]): ReadonlySet<string> =>
   new Set(allowed.map((url) => new URL(url).origin))
 
-// Compared by host and port alone: nothing but this service listens there, whatever scheme a page names.
+// A page that came in plain text is anybody's on the way, also from our host and port (RFC 6454 §4).
 function isOurs(page: string, baseUrls: readonly string[]): boolean {
   const url = URL.parse(page)
-  return url !== null && baseUrls.some((base) => placeOf(new URL(base)) === placeOf(url))
+  return url !== null && baseUrls.some((base) => schemeAndHost(new URL(base)) === schemeAndHost(url))
 }
 
-// With the port that the scheme stands for: http://gateway and https://gateway are different listeners.
-const placeOf = ({ protocol, hostname, port }: URL): string =>
-  `${hostname}:${port || (protocol === 'https:' ? '443' : '80')}`
+// Not `origin`: that of a `blob:` URL is its maker's.
+const schemeAndHost = ({ protocol, host }: URL): string => `${protocol}//${host}`

@@ -22,6 +22,8 @@ const foreign = (url: string): readonly Record<string, string>[] => [
   { origin: `${url}.evil.example` },
   { origin: url.replace(/:\d+$/, '') },
   { origin: url.replace(/^https/, 'http').replace(/:\d+$/, '') },
+  { origin: url.startsWith('https') ? url.replace('https', 'http') : url.replace('http', 'https') },
+  { origin: `blob:${url}/page` },
   { origin: url, 'sec-fetch-site': 'cross-site' },
   { origin: url, 'sec-fetch-site': 'same-site' },
   { 'sec-fetch-site': 'same-site', 'sec-fetch-mode': 'no-cors' },

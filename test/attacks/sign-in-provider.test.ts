@@ -1,4 +1,6 @@
 import t from 'tap'
+import { personOf } from '../../proxy/operators/oidc/person.ts'
+import { operatorsOptions } from '../../proxy/operators/options.ts'
 import { isNobody, spoiledStage } from '../support/oidc/attempts.ts'
 import { Jar } from '../support/oidc/jar.ts'
 import { CLIENT_ID, CLIENT_SECRET } from '../support/oidc/provider.ts'
@@ -23,6 +25,41 @@ await t.test('another tenant is another issuer, or has another claim: neither le
   t.equal((await gateway.rows({ action: 'admin.sign_in_refused' })).length, 2)
   provider.person = { ...provider.person, hd: 'example.com' }
   t.ok((await signedIn(gateway, 'dave')).session)
+})
+
+await t.test('a claim of one value signs nobody in as a list; one of groups may be either', async (t) => {
+  const { provider, gateway } = await spoiledStage(t)
+  const alice = { sub: 'alice', email: 'alice@example.com', email_verified: true }
+  for (const email of [[alice.email], ['mallory@example.com', alice.email], { 0: alice.email }]) {
+    provider.person = { ...alice, email }
+    const browser = new Browser(gateway)
+    await isNobody(t, { browser, last: await browser.signIn('alice') }, 403, JSON.stringify(email))
+  }
+  provider.person = alice
+  t.ok((await signedIn(gateway, 'alice')).session)
+
+  const valuesOf = (claim: string, value: unknown) => {
+    const oidc = {
+      issuer: provider.issuer,
+      client_id: CLIENT_ID,
+      client_secret: CLIENT_SECRET,
+      map: {},
+      claim,
+    }
+    const options = operatorsOptions.parse({ oidc }).oidc
+    t.ok(options)
+    return (
+      options && personOf({ sub: 'alice', email_verified: true, [claim]: value } as never, options).values
+    )
+  }
+  for (const claim of ['sub', 'name', 'preferred_username', 'upn', 'oid', 'hd', 'phone_number', 'sid']) {
+    t.same(valuesOf(claim, 'staff'), ['staff'], claim)
+    t.same(valuesOf(claim, ['staff']), [], `${claim} as a list`)
+  }
+  for (const claim of ['groups', 'roles', 'https://example.com/teams']) {
+    t.same(valuesOf(claim, 'staff'), ['staff'], claim)
+    t.same(valuesOf(claim, ['staff', 'ops', ['nested']]), ['staff', 'ops'], `${claim} as a list`)
+  }
 })
 
 await t.test('a discovery document that is another’s, or leads elsewhere, signs nobody in', async (t) => {

@@ -48,7 +48,7 @@ export class FirstBootSetup {
 
   /**
    * POST /v1/admin/setup: stores the first operator secret. If two do so at once one wins, the other is a
-   * `conflict`. An address that has failed too often is refused before its body is read.
+   * `conflict`.
    */
   readonly operation = operation({
     name: 'setUp',
@@ -60,7 +60,6 @@ export class FirstBootSetup {
     status: 204,
     reasons: ['admin_throttled', 'admin_secret_invalid', 'conflict', 'audit_unavailable'],
     example: { setup_code: 'ABCDE-FGHJK-LMNPQ-RSTUV', new_secret: 'correct-horse-battery' },
-    guard: ({ remoteAddress }) => this.#guard(remoteAddress),
     run: async (context, { body: { setup_code: code, new_secret: secret } }, caller) => {
       const { at, remoteAddress } = caller
       this.check(code, remoteAddress)
@@ -77,19 +76,17 @@ export class FirstBootSetup {
   }
 
   /**
-   * Refuses a wrong code with `admin_secret_invalid`, and an address that has failed too often with
-   * `admin_throttled`.
+   * Refuses a wrong code with `admin_secret_invalid`, and one of an address that has failed too often with
+   * `admin_throttled`. The right one passes whoever guesses: nobody guesses 100 bits, and no stranger of the
+   * same address keeps out who has read it.
    */
   check(code: string, remoteAddress: string): void {
-    this.#guard(remoteAddress)
     if (this.#matches(code)) return
-    this.#throttle.recordFailure(senderOf(remoteAddress))
-    throw new Refusal('admin_secret_invalid', { message: 'The setup code is wrong.' })
-  }
-
-  #guard(remoteAddress: string): void {
-    const wait = this.#throttle.waitS(senderOf(remoteAddress))
+    const sender = senderOf(remoteAddress)
+    const wait = this.#throttle.waitS(sender)
     if (wait > 0) throw new Refusal('admin_throttled', { headers: { 'retry-after': String(wait) } })
+    this.#throttle.recordFailure(sender)
+    throw new Refusal('admin_secret_invalid', { message: 'The setup code is wrong.' })
   }
 
   #matches(code: string): boolean {

@@ -123,8 +123,6 @@ export interface Operation<T extends InputSchemas, Output> {
   readonly fromStrangers?: boolean
   /** A body that works. */
   readonly example?: unknown
-  /** Refuses before the input is looked at. */
-  readonly guard?: (caller: AdminCaller) => void
   readonly run: (
     context: AdminContext,
     input: ParsedInput<T>,
@@ -162,7 +160,6 @@ export async function parseAndAuthorize<T extends InputSchemas, Output>(
   given: RawInput<T>,
   caller: AdminCaller,
 ): Promise<{ readonly input: ParsedInput<T>; readonly demanded: readonly AdminCapability[] }> {
-  bound.guard?.(caller)
   const input = inputOf(bound.takes, given)
   const demanded = await demandedOf(bound, context, input)
   for (const capability of demanded) requireCapability(caller, capability)

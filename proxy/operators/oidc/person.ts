@@ -61,13 +61,23 @@ export function personOf(claims: JWTPayload & { readonly sub: string }, options:
   return {
     issuer,
     subject,
-    values: textsOf(claims[claim]),
+    values: SINGLE_VALUED.has(claim) && Array.isArray(claims[claim]) ? [] : textsOf(claims[claim]),
     acr,
     amr,
     providerSession: textOf(claims.sid),
     name: nameOf(claims, `${issuer} ${subject}`),
   }
 }
+
+/**
+ * The claims of which a person has one (OpenID Connect Core 1.0 §2 and §5.1, and what Microsoft and Google add):
+ * a list of them says of nobody who signs in. Any other may be one value or a list, as `groups` are.
+ */
+const SINGLE_VALUED: ReadonlySet<string> = new Set([
+  ...['iss', 'sub', 'azp', 'jti', 'sid', 'nonce', 'acr', 'name', 'given_name', 'family_name', 'middle_name'],
+  ...['nickname', 'preferred_username', 'profile', 'picture', 'website', 'email', 'gender', 'birthdate'],
+  ...['zoneinfo', 'locale', 'phone_number', 'upn', 'unique_name', 'oid', 'tid', 'hd'],
+])
 
 const textOf = (value: unknown): string | null =>
   typeof value === 'string' && value !== '' && value.length <= MAX_CHARACTERS ? value : null

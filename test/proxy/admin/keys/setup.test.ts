@@ -34,12 +34,15 @@ await t.test('threat 23 the one-time code sets the first secret, and nothing aft
 
 await t.test('threat 23 guessing the code is throttled', async (t) => {
   const gateway = await testGateway(t, { settings: NO_SECRET })
-  const guess = async () => {
-    const body = { setup_code: 'AAAAA-AAAAA-AAAAA-AAAAA', new_secret: 'my-first-secret' }
+  const guess = async (setup_code = 'AAAAA-AAAAA-AAAAA-AAAAA') => {
+    const body = { setup_code, new_secret: 'my-first-secret' }
     return (await gateway.call(null, 'POST', '/v1/admin/setup', { body })).status
   }
   for (let i = 0; i < 10; i++) t.equal(await guess(), 403)
   t.equal(await guess(), 429)
+  const { status } = await gateway.call(null, 'GET', `/proxy/setup?code=${gateway.setupCode}`)
+  t.equal(status, 200, 'and keeps nobody out who has the code, also from the same address')
+  t.equal(await guess(gateway.setupCode), 204)
 })
 
 await t.test(
