@@ -9,13 +9,19 @@ import { commandOf } from '../command.ts'
 const CAS = '/v1/admin/ca'
 const AGENTS = '/v1/admin/agents'
 
+/** A block of a given text that vouches for nobody. */
+interface LeftOutBlock {
+  readonly line: number
+  readonly subject: string | null
+  readonly message: string
+}
+
+const leftOut = (blocks: readonly LeftOutBlock[]): readonly string[] =>
+  blocks.map(({ line, subject, message }) => `left out line ${line}, ${subject ?? '?'}: ${message}`)
+
 /** A CA as the admin API lists it (docs/protocol.md#cas). */
 interface ListedCa {
-  readonly passed_over?: readonly {
-    readonly line: number
-    readonly subject: string | null
-    readonly message: string
-  }[]
+  readonly passed_over?: readonly LeftOutBlock[]
   readonly digest: string
   readonly kind: string
   readonly subject: string
@@ -59,8 +65,7 @@ const attach = subcommandOf({
         201,
       ) as unknown as readonly ListedCa[]
       say(...made.map(({ digest, subject }) => `attached ${digest} ${subject}`))
-      const odd = made.flatMap(({ passed_over: blocks = [] }) => blocks)
-      say(...odd.map(({ line, subject, message }) => `left out line ${line}, ${subject ?? '?'}: ${message}`))
+      say(...leftOut(made.flatMap(({ passed_over: blocks = [] }) => blocks)))
     }
   },
 })
@@ -147,8 +152,9 @@ SPIFFE id from one of these is that agent`,
       const pem = await readFile(file, 'utf8')
       const body = { trust_bundle_pem: pem, ...(hours !== undefined && { grace_hours: hours }) }
       for (const id of ids) {
-        expectStatus(await call('PUT', `${AGENTS}/${encodeURIComponent(id)}/trust-bundle`, body), 200)
-        say(`the trust bundle of ${id} is replaced`)
+        const path = `${AGENTS}/${encodeURIComponent(id)}/trust-bundle`
+        const { passed_over: odd = [] } = expectStatus(await call('PUT', path, body), 200)
+        say(`the trust bundle of ${id} is replaced`, ...leftOut(odd as readonly LeftOutBlock[]))
       }
     }
   },

@@ -8,7 +8,7 @@ import { certificateThread } from '../operation/certificate-thread.ts'
 import { commitChange } from '../operation/change.ts'
 import type { AdminContext } from '../operation/context.ts'
 import { EMPTY_RESULT, operation } from '../operation/operation.ts'
-import { instant, passedOverBlock, passedOverOf, pemText, sha256 } from '../operation/shapes.ts'
+import { instant, passedOverBlocks, passedOverOf, pemText, sha256 } from '../operation/shapes.ts'
 
 // An enrollment, and the first call of a rotated SVID, build a chain among all of them.
 const MAX_CAS = 100
@@ -74,7 +74,7 @@ export const attachCas = operation({
   takes: { body: attachment },
   output: z.array(
     attachedCa.extend({
-      passed_over: z.array(passedOverBlock).exactOptional().meta({
+      passed_over: passedOverBlocks.meta({
         description: 'Of the first alone: the blocks of the text that are left out, if there are any.',
       }),
     }),

@@ -175,7 +175,7 @@ export const displayName = z
   .regex(/^[^\p{Cc}\p{Cf}\p{Zl}\p{Zp}]*$/u, 'must not contain control or formatting characters')
 
 /** A block of a given PEM text that is left out. */
-export const passedOverBlock = z
+const passedOverBlock = z
   .strictObject({
     line: z.int().meta({ description: 'The line of the text at which the block begins.' }),
     subject: z.string().nullable().meta({ description: 'Null: it cannot be read.' }),
@@ -184,6 +184,12 @@ export const passedOverBlock = z
   })
   .meta({ id: 'PassedOverBlock' })
 
+/** A member of answers: those blocks, if there are any. */
+export const passedOverBlocks = z.array(passedOverBlock).exactOptional()
+
+/** The blocks as answers show them. */
+export type PassedOverBlocks = NonNullable<z.output<typeof passedOverBlocks>>
+
 /** The blocks of a given text that are left out, as rows and answers tell of them: absent if there are none. */
-export const passedOverOf = (blocks: readonly z.output<typeof passedOverBlock>[]) =>
+export const passedOverOf = (blocks: Readonly<PassedOverBlocks>) =>
   blocks.length === 0 ? {} : { passed_over: [...blocks] }

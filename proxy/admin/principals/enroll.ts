@@ -21,7 +21,7 @@ import { operation } from '../operation/operation.ts'
 import {
   callerCapabilities,
   displayName,
-  passedOverBlock,
+  passedOverBlocks,
   passedOverOf,
   shortName,
   pemText as shownPem,
@@ -169,7 +169,7 @@ export const enrollSpiffeAgent = operation({
   summary: 'Enrolls an agent with a SPIFFE SVID, under the given bundle or the attached ones.',
   takes: { body: spiffe },
   gives: enrollmentEffect,
-  output: withName(AGENT, { ...PRINCIPAL_MEMBERS, passed_over: z.array(passedOverBlock).exactOptional() }),
+  output: withName(AGENT, { ...PRINCIPAL_MEMBERS, passed_over: passedOverBlocks }),
   status: 201,
   revised: true,
   reasons: ['conflict', 'precondition_failed', 'audit_unavailable', ...CERTIFICATE_REASONS],

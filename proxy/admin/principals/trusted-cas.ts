@@ -19,7 +19,7 @@ import { changeAuthor, commitChange, commitChanges, retryIfOvertaken } from '../
 import type { AdminContext } from '../operation/context.ts'
 import { AGENT } from '../operation/kinds.ts'
 import { checkIfMatch, EMPTY_RESULT, type OperationResult, operation } from '../operation/operation.ts'
-import { author, idParams, instant, passedOverOf, sha256 } from '../operation/shapes.ts'
+import { author, idParams, instant, passedOverBlocks, passedOverOf, sha256 } from '../operation/shapes.ts'
 import { serializedByPrincipal } from './authority.ts'
 import { givenPem, trustBundleOf } from './enroll.ts'
 import { graceHours, graceUntil } from './grace.ts'
@@ -191,7 +191,7 @@ export const replaceTrustBundle = operation({
     params: idParams,
     body: z.strictObject({ trust_bundle_pem: givenPem.nullable(), grace_hours: graceHours.optional() }),
   },
-  output: trustedCas,
+  output: trustedCas.extend({ passed_over: passedOverBlocks }),
   status: 200,
   conditional: true,
   revised: true,
@@ -201,6 +201,7 @@ export const replaceTrustBundle = operation({
     const { trust_bundle_pem: given, grace_hours: hours } = body
     const { pem: bundlePem, passedOver } =
       given === null ? { pem: null, passedOver: [] } : await trustBundleOf(given, caller.at)
+    const odd = passedOverOf(passedOver)
     const digests = await digestsOf(bundlePem)
     const until = graceUntil(context, caller.at, hours)
     const find = async () => {
@@ -220,7 +221,7 @@ export const replaceTrustBundle = operation({
             digests,
             previous: await digestsOf(known.bundlePem),
             previous_valid_until: ends,
-            ...passedOverOf(passedOver),
+            ...odd,
           },
           statements: [
             replaceSpiffeBundle(database, {
@@ -235,7 +236,7 @@ export const replaceTrustBundle = operation({
       }),
     )
     const { revision } = await principalOf(context, AGENT, id)
-    return { value: await trustedCasView(context, id, caller.at), revision }
+    return { value: { ...(await trustedCasView(context, id, caller.at)), ...odd }, revision }
   },
 })
 

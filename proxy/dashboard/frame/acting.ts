@@ -2,11 +2,14 @@ import type { AdministrationFacts } from '../../../plugins/operators/operator.ts
 import { Refusal } from '../../../plugins/refusal.ts'
 import { administerOnRecord } from '../../admin/http/administer.ts'
 import type { InputSchemas, Operation, OperationResult, RawInput } from '../../admin/operation/operation.ts'
+import type { PassedOverBlocks } from '../../admin/operation/shapes.ts'
 import type { Reply } from '../../http/reply.ts'
 import type { SubmittedForm } from '../../operators/pages/form.ts'
 import { seeOther } from '../../operators/pages/page.ts'
 import { showFormAgain } from './again.ts'
 import type { DashboardContext } from './dashboard.ts'
+import { frame, sectionOf } from './frame.ts'
+import { html, joinHtml } from './parts.ts'
 
 /** A request with the form of a page. */
 export type FormSubmission = AdministrationFacts & SubmittedForm
@@ -18,6 +21,8 @@ export interface FormAction<T extends InputSchemas, Output = unknown> {
   readonly to: (facts: FormSubmission, made: OperationResult<Output>['value'] | null) => string
   /** The word of the notice there (frame.ts). */
   readonly notice: string
+  /** The blocks of the sent text that were left out. If there are any, they are shown in place of that page. */
+  readonly leftOut?: (made: OperationResult<Output>['value']) => Readonly<PassedOverBlocks> | undefined
 }
 
 /** A path of ours with the word of a notice. */
@@ -33,7 +38,7 @@ export const formHandler =
   <T extends InputSchemas, Output>(
     dashboard: DashboardContext,
     operation: Operation<T, Output>,
-    { given, to, notice }: FormAction<T, Output>,
+    { given, to, notice, leftOut }: FormAction<T, Output>,
   ) =>
   async (facts: FormSubmission): Promise<Reply> => {
     const forced = facts.form.get('force_reason')
@@ -41,7 +46,9 @@ export const formHandler =
     try {
       const done = await administerOnRecord(operation, dashboard.context, asked, facts)
       if ('proposed' in done) return seeOther(withNotice(to(facts, null), 'proposed'))
-      return seeOther(withNotice(to(facts, done.value), notice))
+      const next = withNotice(to(facts, done.value), notice)
+      const blocks = leftOut?.(done.value) ?? []
+      return blocks.length === 0 ? seeOther(next) : leftOutPage(dashboard, facts, blocks, next)
     } catch (error) {
       if (!(error instanceof Refusal)) throw error
       const { reason } = error
@@ -55,6 +62,23 @@ export const formHandler =
       return showFormAgain(dashboard, facts, { title: 'Not done', label: 'Try again', refusal: error })
     }
   }
+
+const leftOutPage = (
+  dashboard: DashboardContext,
+  facts: FormSubmission,
+  blocks: Readonly<PassedOverBlocks>,
+  next: string,
+): Promise<Reply> =>
+  frame(dashboard, facts, {
+    title: 'Done, but for a part of the text',
+    section: sectionOf(facts.path),
+    body: html`<p>These blocks are left out, and vouch for nobody:</p><ul>${joinHtml(
+      blocks.map(
+        ({ line, subject, message }) =>
+          html`<li>line ${String(line)}, ${subject ?? 'unreadable'}: ${message}</li>`,
+      ),
+    )}</ul><p><a href="${next}">Go on</a></p>`,
+  })
 
 /** A change decided elsewhere, such as a proposal, was given its reason there. */
 const canBeForced = <T extends InputSchemas, Output>({ rehearses, gives }: Operation<T, Output>): boolean =>

@@ -83,8 +83,6 @@ const NOTICES: Readonly<Record<string, string>> = {
   bound: 'Bound.',
   revoked: 'Unbound.',
   attached: 'The CA is attached.',
-  attached_in_part:
-    'Attached, but for blocks of the text that were left out: the row ca.attached of the log says which, and why.',
   detached: 'The CA is detached.',
   trusted: 'The CA vouches from now on.',
   bundle_replaced: 'The trust bundle is replaced.',

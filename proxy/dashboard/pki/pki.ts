@@ -2,7 +2,7 @@ import type { AdministrationFacts } from '../../../plugins/operators/operator.ts
 import { OPERATIONS } from '../../admin/http/operations.ts'
 import { perform } from '../../admin/operation/operation.ts'
 import { endsSoon } from '../../admin/principals/ending.ts'
-import { type FormSubmission, formHandler, withNotice } from '../frame/acting.ts'
+import { type FormSubmission, formHandler } from '../frame/acting.ts'
 import type { DashboardContext } from '../frame/dashboard.ts'
 import type { DashboardPage } from '../frame/page.ts'
 import {
@@ -90,9 +90,9 @@ export const pkiForms = (dashboard: DashboardContext) => {
       given: ({ form }: FormSubmission) => ({
         body: { ca_pem: form.get('ca_pem') ?? '', kind: form.get('kind') as 'spiffe' },
       }),
-      // The first notice of a path is shown.
-      to: (_facts, made) => (made?.[0]?.passed_over ? withNotice(to(), 'attached_in_part') : to()),
+      to,
       notice: 'attached',
+      leftOut: ([first]) => first?.passed_over,
     }),
     vouch: formHandler(dashboard, OPERATIONS.agents.trustCaAs, {
       given: ({ params, form }) => ({ body: { digest: params.digest ?? '', as: form.get('as') ?? '' } }),

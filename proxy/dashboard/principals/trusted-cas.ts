@@ -104,6 +104,7 @@ export const trustedCasForms = (dashboard: DashboardContext) => {
       },
       to,
       notice: 'bundle_replaced',
+      leftOut: ({ passed_over: blocks }) => blocks,
     }),
   }
 }

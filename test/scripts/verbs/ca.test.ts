@@ -43,6 +43,12 @@ await t.test(
       code: 0,
       out: 'the trust bundle of acme::bot is replaced\n',
     })
+    const twice = join(folder, 'twice.pem')
+    await writeFile(twice, `${old.caPem}${old.caPem}`)
+    t.match(await ca('bundle', twice, 'acme::bot'), {
+      code: 0,
+      out: /is replaced\nleft out line \d+, O=acme, CN=spire: The text holds this certificate twice\.\n/,
+    })
     t.match(await ca('detach', second, '--lock-out'), { code: 0 })
     for (const args of [
       ['attach', 'x.pem'],
