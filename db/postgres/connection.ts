@@ -1,7 +1,7 @@
 import { Socket } from 'node:net'
 import { Client, type ClientConfig, Pool, type PoolConfig, TypeOverrides } from 'pg'
 import { HostNameCache } from '../host-names/kept-names.ts'
-import { protectionOf, withVerifiedTls } from './protection.ts'
+import { driverTls } from './protection.ts'
 
 /** The time that a connection may take to open. ms. */
 const CONNECT_MS = 2_000
@@ -120,10 +120,7 @@ function configOf(url: string, questionMs: number, ...settings: readonly string[
     ...settings,
   ]
   return {
-    connectionString: withVerifiedTls(url),
-    // If the URL says nothing. The driver would read the environment by itself, and more words than there
-    // are.
-    ssl: protectionOf(url).encrypted,
+    ...driverTls(url),
     application_name: 'sallyport',
     connectionTimeoutMillis: CONNECT_MS,
     // Longer than the database's own limit: this one is for a server that says nothing at all.

@@ -46,7 +46,7 @@ import { postgresTreeRows } from './ledger/tree-rows.ts'
 import { openPostgresWriter } from './ledger/writer.ts'
 import { PostgresNotices } from './notices.ts'
 import { PresenceSession } from './presence.ts'
-import { clientCertificateFault } from './protection.ts'
+import { tlsFilesFault } from './protection.ts'
 import { openReadConnections } from './reading.ts'
 
 /**
@@ -100,7 +100,7 @@ export const POSTGRES_MIGRATIONS: NamedMigrations = sortedMigrations({
 
 /** Opens a database behind a URL `postgres://…`. Any number of processes may. */
 export async function openPostgresDatabase(url: string): Promise<Database> {
-  const fault = clientCertificateFault(url)
+  const fault = tlsFilesFault(url)
   if (fault !== null) throw new Error(fault)
   const { pool, kysely } = openReadConnections(url)
   try {

@@ -1,4 +1,6 @@
 import { readFileSync } from 'node:fs'
+import type { ConnectionOptions } from 'node:tls'
+import { caFileOf } from '../support/ca-file.ts'
 import { clientKeyFault } from '../support/client-key.ts'
 import { messageOf } from '../support/error-message.ts'
 
@@ -79,21 +81,34 @@ export function protectionOf(url: string, env = process.env): DatabaseProtection
 }
 
 /**
- * Finds out why the client's certificate that a URL names could not be used: one sentence, or null. Reads its
- * files.
+ * Finds out why the files of TLS that a URL names could not be used: one sentence, or null. Reads them. Does
+ * NOT tell of single blocks of `sslrootcert`: {@link oddDatabaseCas} does.
  */
-export function clientCertificateFault(url: string): string | null {
+export function tlsFilesFault(url: string): string | null {
   const { searchParams } = asUrl(url)
-  const [cert, key] = [searchParams.get('sslcert'), searchParams.get('sslkey')]
-  if (cert === null && key === null) return null
-  if (cert === null || key === null)
-    return 'MCP_PROXY_DATABASE_URL: sslcert and sslkey belong together: name both'
+  const [ca, cert, key] = OF_TLS.map((name) => searchParams.get(name)) as (string | null)[]
   try {
+    if (ca && caFileOf(readFileSync(ca, 'utf8'), 0).cas.length === 0)
+      return `MCP_PROXY_DATABASE_URL: no CA was read from sslrootcert=${ca}: name a file of certificates in PEM`
+    if (!cert && !key) return null
+    if (!cert || !key) return 'MCP_PROXY_DATABASE_URL: sslcert and sslkey belong together: name both'
     const fault = clientKeyFault(readFileSync(cert), readFileSync(key))
     return fault && `the client certificate of MCP_PROXY_DATABASE_URL cannot be used: ${fault}`
   } catch (error) {
-    return `MCP_PROXY_DATABASE_URL: a file of sslcert or sslkey cannot be read: ${messageOf(error)}`
+    return `MCP_PROXY_DATABASE_URL: a file of sslrootcert, sslcert or sslkey cannot be read: ${messageOf(error)}. Name one that the gateway may read`
   }
+}
+
+/**
+ * Lists the blocks of a URL's `sslrootcert` that vouch for nobody, each as a sentence. The others count.
+ * `at`: ms since the epoch.
+ */
+export function oddDatabaseCas(url: string, at: number): readonly string[] {
+  const file = asUrl(url).searchParams.get('sslrootcert')
+  if (!file || tlsFilesFault(url) !== null) return []
+  return caFileOf(readFileSync(file, 'utf8'), at).odd.map(
+    (fault) => `${fault}: take it out of sslrootcert=${file}`,
+  )
 }
 
 /** The URL as the driver reads it: a host may be missing if a parameter or a socket is named. */
@@ -130,6 +145,52 @@ const unescaped = (character: string): string =>
 const isLocal = (host: string): boolean =>
   host === '' || host.startsWith('/') || /^(?:localhost|127(?:\.\d{1,3}){3}|\[?::1\]?)$/.test(host)
 
-/** The URL with the one word that the driver does not warn of, if it asks for TLS. */
-export const withVerifiedTls = (url: string): string =>
-  url.replace(/([?&]sslmode=)(?!disable(?:[&#]|$))[^&#]*/, '$1verify-full')
+/** The parts of a connection's configuration that its URL has no say in any more. */
+export interface DriverTls {
+  readonly connectionString: string
+  readonly ssl: ConnectionOptions | false
+  readonly sslnegotiation?: 'direct'
+}
+
+/**
+ * Gives the driver the TLS of a URL, and the URL without it: the driver would take less of a file of CAs than
+ * is sound. The files are read for each connection, since they are renewed while the gateway runs; one that is
+ * away at that moment counts as it was.
+ */
+export function driverTls(url: string): DriverTls {
+  const isDirect = /[?&]sslnegotiation=direct(?=&|$)/.test(url)
+  const connectionString = url.replace(
+    /([?&])ssl(?:(?:mode|rootcert|cert|key)(?:=[^&]*)?|negotiation=direct)(?=&|$)/g,
+    '$1',
+  )
+  if (!protectionOf(url).encrypted) return { connectionString, ssl: false }
+  const { searchParams } = asUrl(url)
+  const [ca, cert, key] = OF_TLS.map((name) => lastRead(searchParams.get(name)))
+  const ssl = {
+    get ca() {
+      const pem = ca?.()
+      return pem === undefined ? undefined : [...caFileOf(pem, 0).cas]
+    },
+    get cert() {
+      return cert?.()
+    },
+    get key() {
+      return key?.()
+    },
+  }
+  return { connectionString, ssl, ...(isDirect && { sslnegotiation: 'direct' as const }) }
+}
+
+/** Reads a file whenever it is asked for. */
+function lastRead(file: string | null): () => string | undefined {
+  if (!file) return () => undefined
+  let last = readFileSync(file, 'utf8')
+  return () => {
+    try {
+      last = readFileSync(file, 'utf8')
+    } catch {
+      // The driver asks in the middle of a connection, where nobody would hear an error.
+    }
+    return last
+  }
+}

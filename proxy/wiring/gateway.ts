@@ -1,6 +1,7 @@
 import { hash } from 'node:crypto'
 import type { DestinationStream, Logger } from 'pino'
 import { databaseLocation } from '../../db/engine.ts'
+import { oddDatabaseCas } from '../../db/postgres/protection.ts'
 import { serviceEntry } from '../../plugins/audit/entries.ts'
 import type { EnvironmentVariables } from '../../plugins/operator-files/expand.ts'
 import { type MonotonicClock, monotonicClock } from '../../plugins/secrets/throttle.ts'
@@ -8,7 +9,7 @@ import { recordTrustedCas } from '../admin/audit/record-trust.ts'
 import { backfillRecordV2 } from '../admin/audit/record-version.ts'
 import { brokenExpectationsOf, logBrokenExpectations } from '../admin/conditions/tell.ts'
 import { type DataDirectory, openDataDirectory } from '../boot/data-directory.ts'
-import { extraCasFault } from '../boot/extra-cas.ts'
+import { trustExtraCas } from '../boot/extra-cas.ts'
 import { makeDataDirectory } from '../boot/prepare-directory.ts'
 import type { Settings } from '../boot/settings.ts'
 import { type ControlSocket, openControl } from '../http/control-socket.ts'
@@ -93,9 +94,8 @@ export async function startGateway(settings: Settings, options: GatewayOptions =
   const load = (): Promise<Configuration> => loadEffectiveConfiguration(settings, options.env ?? process.env)
   const configuration = await load()
   await makeDataDirectory(settings)
-  logProtection(settings, logs)
-  const unread = extraCasFault(options.env ?? process.env)
-  if (unread !== null) logs.log.warn(unread)
+  logProtection(settings, logs, clock())
+  for (const fault of trustExtraCas(options.env ?? process.env, clock())) logs.log.warn(fault)
   const control = await openControl(settings.dataDir)
   try {
     const dataDirectory = await openDataDirectory(settings, configuration.audit.queue_limit, clock())
@@ -112,7 +112,7 @@ export async function startGateway(settings: Settings, options: GatewayOptions =
 }
 
 /** Says how the connection to a database server is protected: plain text over a network is a warning. */
-function logProtection({ databaseUrl }: Settings, { log }: GatewayLogs): void {
+function logProtection({ databaseUrl }: Settings, { log }: GatewayLogs, at: number): void {
   const location = databaseLocation(databaseUrl)
   if (location.engine !== 'postgres') return
   const { sslmode, encrypted, local } = location.protection
@@ -121,6 +121,7 @@ function logProtection({ databaseUrl }: Settings, { log }: GatewayLogs): void {
   else if (local) log.info({ sslmode }, 'the database is on this machine, and reached in plain text')
   else
     log.warn({ sslmode }, 'the database is reached over the network in plain text: use sslmode=verify-full')
+  for (const fault of oddDatabaseCas(databaseUrl, at)) log.warn(fault)
 }
 
 /**

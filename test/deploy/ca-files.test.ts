@@ -1,6 +1,8 @@
+import { generateKeyPairSync } from 'node:crypto'
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import t from 'tap'
+import { caExtensions, DAY_MS, odd } from '../support/certs/made.ts'
 import { scratch, testGateway } from '../support/gateway.ts'
 import { environment, startProcess } from '../support/process.ts'
 import { run } from '../support/run.ts'
@@ -20,14 +22,31 @@ await t.test(
       const { out, err } = await run('test/support/deploy/trusting.ts', [gateway.url], env)
       return JSON.parse(out || JSON.stringify(err))
     }
-    t.same(await withCas(await file('ca.crt', gateway.ca)), { reached: 200, fault: null })
+    t.same(await withCas(await file('ca.crt', gateway.ca)), { reached: 200, faults: [] })
     const unknown = /^(?:SELF_SIGNED_CERT_IN_CHAIN|UNABLE_TO_)/
-    t.match(await withCas(null), { reached: unknown, fault: null }, 'nobody is trusted without one')
+    t.match(await withCas(null), { reached: unknown, faults: [] }, 'nobody is trusted without one')
     for (const path of [join(directory, 'away.crt'), directory, await file('key.pem', 'no certificate')])
       t.match(await withCas(path), {
         reached: unknown,
-        fault: `no CA was read from NODE_EXTRA_CA_CERTS="${path}"`,
+        faults: [`no CA was read from NODE_EXTRA_CA_CERTS="${path}"`],
       })
+    const key = String(generateKeyPairSync('ed25519').privateKey.export({ type: 'pkcs8', format: 'pem' }))
+    const damaged = '-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n'
+    const expired = await odd({ name: 'gone', extensions: caExtensions(0), notAfter: Date.now() - DAY_MS })
+    const path = await file('odd.crt', `# ours\n\n${damaged}${key}${expired.pem}${gateway.ca}\n# end\n`)
+    const cure = `: take it out of NODE_EXTRA_CA_CERTS="${path}"`
+    t.same(
+      await withCas(path),
+      {
+        reached: 200,
+        faults: [
+          `the block at line 3 cannot be read${cure}`,
+          `the block at line 6 is no certificate: PRIVATE KEY${cure}`,
+          `the block at line 9 has expired: O=acme, CN=gone${cure}`,
+        ],
+      },
+      'the sound one counts, and each odd one is told',
+    )
   },
 )
 

@@ -1,7 +1,17 @@
+import type { KeyObject } from 'node:crypto'
+import { chownSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
 import t from 'tap'
-import { databaseLocation } from '../../../db/engine.ts'
-import { protectionOf, withVerifiedTls } from '../../../db/postgres/protection.ts'
+import { leafConstraints } from '../../../certs/authority/builder.ts'
+import { databaseLocation, openDatabase } from '../../../db/engine.ts'
+import { driverTls, protectionOf, tlsFilesFault } from '../../../db/postgres/protection.ts'
+import { freePort } from '../../../scripts/free-port.ts'
+import { caExtensions, DAY_MS, type OddCertificate, odd } from '../../support/certs/made.ts'
+import { databaseOf, makeCluster } from '../../support/db/postgres/cluster.ts'
+import { scratch } from '../../support/gateway.ts'
+import { environment, startProcess } from '../../support/process.ts'
 
+const keyText = (key: KeyObject): string => String(key.export({ type: 'pkcs8', format: 'pem' }))
 const FAR = 'postgres://gateway:secret@db.example/sallyport'
 
 await t.test('H17: each sslmode of libpq is TLS that is verified, or says that it is plain text', (t) => {
@@ -114,10 +124,119 @@ await t.test('H17: what is on this machine is known as such', (t) => {
   t.end()
 })
 
-await t.test('H17: the driver is told verify-full, and everything else of a URL stays as it is', (t) => {
-  t.equal(withVerifiedTls(`${FAR}?sslmode=require&options=a`), `${FAR}?sslmode=verify-full&options=a`)
-  t.equal(withVerifiedTls(`${FAR}?a=1&sslmode=prefer`), `${FAR}?a=1&sslmode=verify-full`)
-  t.equal(withVerifiedTls(`${FAR}?sslmode=disable`), `${FAR}?sslmode=disable`)
-  t.equal(withVerifiedTls(FAR), FAR)
+await t.test('H17: the driver verifies, and everything but TLS of a URL stays as it is', (t) => {
+  for (const mode of ['allow', 'require', 'verify-full'])
+    t.match(driverTls(`${FAR}?sslmode=${mode}&options=a`), {
+      connectionString: `${FAR}?&options=a`,
+      ssl: { rejectUnauthorized: undefined, ca: undefined },
+    })
+  t.same(driverTls(`${FAR}?a=1&sslmode=disable`), { connectionString: `${FAR}?a=1&`, ssl: false })
+  t.same(driverTls(FAR), { connectionString: FAR, ssl: false })
+  t.match(driverTls(`${FAR}?sslmode=require&sslnegotiation=direct`), {
+    connectionString: `${FAR}?&`,
+    ssl: {},
+    sslnegotiation: 'direct',
+  })
+  t.match(driverTls(`${FAR}?sslmode=require&sslnegotiation=other`).connectionString, 'sslnegotiation=other')
   t.end()
 })
+
+await t.test(
+  'a gateway starts by its client certificate on a database that demands one, and says what is wrong with another',
+  async (t) => {
+    const now = { notBefore: Date.now() - DAY_MS, notAfter: Date.now() + DAY_MS }
+    const root = await odd({ name: 'db root', extensions: caExtensions(0), ...now })
+    const issue = (name: string, by = root) => odd({ name, extensions: [leafConstraints()], ...now }, by)
+    const [server, client, stranger] = [await issue('localhost'), await issue('postgres'), await issue('eve')]
+    const foreign = await issue('postgres', await odd({ name: 'x', extensions: caExtensions(0), ...now }))
+    const port = await freePort()
+    const database = await makeCluster((data) => {
+      const files = {
+        'ca.crt': root.pem,
+        'tls.crt': server.pem,
+        'tls.key': keyText(server.key),
+        'pg_hba.conf': 'local all all trust\nhostssl all all 127.0.0.1/32 trust clientcert=verify-full\n',
+      }
+      for (const [name, text] of Object.entries(files)) {
+        writeFileSync(join(data, name), text, { mode: 0o600 })
+        if (process.getuid?.() === 0) chownSync(join(data, name), 65_534, 65_534)
+      }
+      return [
+        ...['listen_addresses=127.0.0.1', `port=${port}`, 'ssl=on', 'ssl_ca_file=ca.crt'],
+        ...['ssl_cert_file=tls.crt', 'ssl_key_file=tls.key'],
+      ]
+    })
+    t.teardown(() => database.stop('fast'))
+    const directory = await scratch(t)
+    const file = (name: string, text: string): string => {
+      writeFileSync(join(directory, name), text, { mode: 0o600 })
+      return join(directory, name)
+    }
+    const damaged = '-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n'
+    const ca = file('ca.crt', `# the database\n${damaged}${root.pem}`)
+    const [cert, key] = [file('tls.crt', client.pem), file('tls.key', keyText(client.key))]
+    const name = databaseOf(await database.fresh())
+    const urlWith = (files: string): string => `postgres://postgres@localhost:${port}/${name}?${files}`
+    const env = await environment(directory, 'http://127.0.0.1:9')
+    const start = (files: string) =>
+      startProcess(t, {
+        ...env,
+        MCP_PROXY_DATABASE_URL: urlWith(files),
+        MCP_PROXY_KEY_PASSPHRASE: 'the passphrase of this test',
+      })
+    const good = start(`sslmode=verify-full&sslrootcert=${ca}&sslcert=${cert}&sslkey=${key}`)
+    await good.ready
+    t.match(good.output(), `the block at line 2 cannot be read: take it out of sslrootcert=${ca}`)
+    good.child.kill('SIGTERM')
+    t.match(await good.ended, { code: 0 })
+
+    const sealed = client.key.export({ type: 'pkcs8', format: 'pem', cipher: 'aes-256-cbc', passphrase: 'x' })
+    const unusable = 'the client certificate of MCP_PROXY_DATABASE_URL cannot be used'
+    for (const [what, files, sentence] of [
+      [
+        'a key that is missing',
+        [cert, join(directory, 'away.key')],
+        /cannot be read: ENOENT.*away\.key'\. Name one/,
+      ],
+      ['a key that cannot be read', [cert, directory], /cannot be read: EISDIR/],
+      [
+        'a sealed key',
+        [cert, file('sealed.key', String(sealed))],
+        /its key is sealed with a passphrase: write it/,
+      ],
+      [
+        'another’s key',
+        [cert, file('eve.key', keyText(stranger.key))],
+        /its key is not the one of its certificate/,
+      ],
+      [
+        'no key',
+        [cert, file('none.key', 'hello')],
+        /its key cannot be read: it must be a private key in PEM/,
+      ],
+      ['no certificate', [file('none.crt', 'hello'), key], /its certificate cannot be read: it must be PEM/],
+    ] as const) {
+      const fault = tlsFilesFault(urlWith(`sslcert=${files[0]}&sslkey=${files[1]}`))
+      t.match(fault, sentence, what)
+      t.match(fault, /MCP_PROXY_DATABASE_URL/, what)
+    }
+    t.match(tlsFilesFault(urlWith(`sslcert=${cert}`)), /sslcert and sslkey belong together/)
+    t.match(tlsFilesFault(urlWith(`sslrootcert=${key}`)), /no CA was read from sslrootcert=/)
+    t.match(await start(`sslrootcert=${ca}&sslcert=${cert}&sslkey=${join(directory, 'sealed.key')}`).ended, {
+      code: 1,
+      output: `${unusable}: its key is sealed`,
+    })
+    const opened = (files: string) => openDatabase(urlWith(`sslrootcert=${ca}${files}`))
+    const by = (one: OddCertificate, as: string): string =>
+      `&sslcert=${file(`${as}.crt`, one.pem)}&sslkey=${file(`${as}.key`, keyText(one.key))}`
+    for (const [what, files] of [
+      ['no client certificate', ''],
+      ['the certificate of another user', by(stranger, 'stranger')],
+      ['the certificate of another CA', by(foreign, 'foreign')],
+    ] as const)
+      await t.rejects(opened(files), { message: /^the database cannot be opened: / }, what)
+    await t.rejects(openDatabase(urlWith(`sslrootcert=${file('x.crt', foreign.pem)}${by(client, 'own')}`)), {
+      message: /self-signed certificate|unable to/,
+    })
+  },
+)

@@ -35,18 +35,23 @@ let shared: Promise<Cluster> | null = null
 
 /** The server of this process, started when it is first asked for. */
 export function cluster(): Promise<Cluster> {
-  shared ??= made()
+  shared ??= makeCluster()
   return shared
 }
 
-async function made(): Promise<Cluster> {
+/**
+ * Makes a server of its own. `prepare` fills its data folder, and returns settings in addition to those of
+ * {@link cluster}.
+ */
+export async function makeCluster(prepare: (data: string) => readonly string[] = () => []): Promise<Cluster> {
   const directory = mkdtempSync(join(tmpdir(), 'sallyport-pg-'))
   const embedded = prepareServer(directory)
   runInitdb(embedded, ['--no-sync'])
   const { data, program, options } = embedded
+  const settings = [...SETTINGS, ...prepare(data)]
 
   const start = async (): Promise<void> => {
-    const args = [program('postgres'), ...serverArgs(embedded, directory, SETTINGS)]
+    const args = [program('postgres'), ...serverArgs(embedded, directory, settings)]
     const shell = spawn('/bin/sh', ['-c', UNTIL_WE_END, directory, ...args], {
       ...options,
       stdio: ['pipe', 'ignore', 'ignore'],
@@ -61,7 +66,9 @@ async function made(): Promise<Cluster> {
     process.kill(postmaster(), how === 'fast' ? 'SIGINT' : 'SIGQUIT')
     while (existsSync(join(data, 'postmaster.pid'))) await sleep(5)
   }
-  const url = (database: string): string => socketUrl(directory, database)
+  const port = settings.find((setting) => setting.startsWith('port='))
+  const url = (database: string): string =>
+    [socketUrl(directory, database), ...(port ? [port] : [])].join('&')
   const fresh = async (template?: string): Promise<string> => {
     const name = `t_${randomBytes(6).toString('hex')}`
     const client = new Client(url('postgres'))
