@@ -6,10 +6,13 @@ const EVERY_MS = 500
 
 /**
  * Cuts each open stream whose call would not be allowed any more, for its certificate, its principal or its
- * capability.
+ * capability, and so those that wait for their callers.
  */
-export const terminateRevokedStreams = (calls: OpenCalls, clock: () => number): PeriodicTask => ({
+export const terminateRevokedStreams = (
+  calls: readonly Pick<OpenCalls, 'terminateRevoked'>[],
+  clock: () => number,
+): PeriodicTask => ({
   name: 'cut-revoked',
   everyMs: EVERY_MS,
-  run: () => calls.terminateRevoked(clock()),
+  run: async () => void (await Promise.all(calls.map((some) => some.terminateRevoked(clock())))),
 })

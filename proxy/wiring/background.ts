@@ -39,7 +39,7 @@ export function startTasks(services: GatewayServices, inForce: () => Configurati
 }
 
 function periodicTasks(services: GatewayServices, inForce: () => Configuration): readonly PeriodicTask[] {
-  const { dataDirectory, listeners, drain, clock } = services
+  const { dataDirectory, listeners, drain, parkedCalls, clock } = services
   const { database } = dataDirectory
   const configDigest = (): string => inForce().digest
   return [
@@ -49,7 +49,7 @@ function periodicTasks(services: GatewayServices, inForce: () => Configuration):
     watchDisk(services.disk),
     renewServerCertificate(dataDirectory, listeners.current, clock),
     followAuthority(services.followAuthority),
-    terminateRevokedStreams(drain.calls, clock),
+    terminateRevokedStreams([drain.calls, parkedCalls], clock),
   ]
 }
 

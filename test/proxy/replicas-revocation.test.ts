@@ -2,6 +2,7 @@ import { once } from 'node:events'
 import type { IncomingMessage } from 'node:http'
 import { request as httpsRequest } from 'node:https'
 import t, { type Test } from 'tap'
+import { META_KEYS } from '../../proxy/mcp/protocol/versions.ts'
 import { endPresence } from '../support/db/postgres/replica.ts'
 import { twoStages } from '../support/db/postgres/stages.ts'
 import { agentOf, CHAT, type Identity } from '../support/gateway.ts'
@@ -51,11 +52,18 @@ for (const [how, deaf] of [
         )
         res.once('close', () => clearInterval(more))
       })
+      const asking = await toolServer(t, [tool('ask')], (res) => {
+        sse(res)({ jsonrpc: '2.0', id: 0, method: 'elicitation/create', params: { message: 'Sure?' } })
+        parked = once(res, 'close')
+      })
+      let parked: Promise<unknown> = Promise.reject(new Error('nothing was asked'))
+      parked.catch(() => {})
       const silent = await toolServer(t, [tool('wait')], () => {})
       const bot = await one.enroll('bot', ['llm.chat', 'a.b'])
       const demand = { required_capability: 'a.b' }
       await one.bind(bot, await one.register('streaming', streaming, demand))
       await one.bind(bot, await one.register('silent', silent, demand))
+      await one.bind(bot, await one.register('asking', asking, demand))
 
       const llm = llmStream(t, other, bot)
       const mcp = await openStream(other, bot, 'tools/call', {
@@ -65,6 +73,11 @@ for (const [how, deaf] of [
       const waiting = other.callTool(bot, 'silent.wait')
       while (silent.of('tools/call').length === 0) await new Promise(setImmediate)
       const { over } = await llm
+      const _meta = { [META_KEYS.capabilities]: { elicitation: {} } }
+      const headers = { accept: 'application/json' }
+      const asked = { modern: true, headers, params: { _meta } }
+      const question = await other.callTool(bot, 'asking.ask', {}, asked)
+      t.match(question.json.result, { resultType: 'input_required' })
 
       if (deaf) await endPresence(url)
       const since = performance.now()
@@ -73,8 +86,8 @@ for (const [how, deaf] of [
         await ended
         return Math.round(performance.now() - since)
       }
-      const all = await Promise.all([took(over), took(mcp.clean), took(waiting)])
-      t.ok(Math.max(...all) < CUT_MS, `LLM stream, MCP stream, waiting call: ${all.join(', ')} ms`)
+      const all = await Promise.all([took(over), took(mcp.clean), took(waiting), took(parked)])
+      t.ok(Math.max(...all) < CUT_MS, `LLM stream, MCP stream, waiting call, question: ${all.join(', ')} ms`)
       t.match((await waiting).json.error, { data: { reason: 'authority_revoked' } })
     },
   )

@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto'
+import type { CallAuthority } from '../../../plugins/call-authority.ts'
 import type { HangupSignal, MemoryReservation } from '../../../plugins/plugin.ts'
-import { CallHangup } from '../../http/open-calls.ts'
+import { CallHangup, isStillAllowed } from '../../http/open-calls.ts'
 import type { AnswerMessages } from '../upstream/events.ts'
 import type { SessionOwner } from '../upstream/sessions.ts'
 
@@ -18,6 +19,8 @@ const BYTES_BESIDES = 65_536
 /** A call at a server of the older era that has asked its caller something, who may answer by another request. */
 export interface ParkedCall {
   readonly principalId: string
+  /** The authority of the request that was asked last. */
+  readonly authority: CallAuthority
   /** The request as it was judged: the one that answers must be the same. */
   readonly subject: string
   readonly messages: AnswerMessages
@@ -27,7 +30,7 @@ export interface ParkedCall {
   readonly upstreamId: string
   /** The question as the caller gets it, JSON text. */
   readonly question: string
-  /** The size of the request, which its stream keeps, and of the question. */
+  /** The size of the requests, of which its stream keeps the first, and of the question. */
   readonly bytes: number
   readonly waiting: CallWait
 }
@@ -35,8 +38,9 @@ export interface ParkedCall {
 /**
  * The calls that wait for their callers between two requests of the stateless era (MCP 2026-07-28, mrtr).
  * If they are too many, or hold too much, those of the principal with the most go first, so that nobody's drive
- * out everybody else's. Each holds its server's stream, which is ended when nobody answers, and with the upstream's connections. Of one process: a request that comes to
- * another one finds nothing there.
+ * out everybody else's. Each holds its server's stream, which is ended when nobody answers, when the call would
+ * be refused, and with the upstream's connections. Of one process: a request that comes to another one finds
+ * nothing there.
  */
 export class ParkedCalls {
   readonly #calls = new Map<string, { readonly call: ParkedCall; readonly timer: NodeJS.Timeout }>()
@@ -65,6 +69,15 @@ export class ParkedCalls {
     clearTimeout(parked.timer)
     this.#bytes -= parked.call.bytes + BYTES_BESIDES
     return this.#calls.delete(id)
+  }
+
+  /** Ends the calls that would be refused if they came now. `at`: ms since the epoch. */
+  async terminateRevoked(at: number): Promise<void> {
+    await Promise.all(
+      [...this.#calls].map(async ([id, { call }]) => {
+        if (!(await isStillAllowed(() => call.authority.confirm(), at))) this.#end(id)
+      }),
+    )
   }
 
   /** Ends the oldest of the principal's own, or of the principal whose calls hold the most. */

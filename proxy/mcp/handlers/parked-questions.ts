@@ -78,18 +78,19 @@ export class ParkedQuestions {
 
   /** Has the stream wait, and returns the result that asks the caller. JSON text. */
   park(message: UpstreamMessage, messages: AnswerMessages): string {
-    const { granted } = this.#facts
+    const { granted, requestState, body } = this.#facts
     const { method } = message.value
     // Some clients read none as broken text.
     const params = memberText(message, 'params') ?? '{}'
     this.wait.leave()
     const call: ParkedCall = {
       principalId: granted.principal.id,
+      authority: granted.authority,
       subject: this.#subject(),
       messages,
       owner: upstreamSessionOwner(this.#facts),
       upstreamId: memberText(message, 'id') ?? 'null',
-      bytes: this.#bytesWith(message),
+      bytes: this.#bytesWith(message) + (requestState === null ? 0 : body.length),
       question: `{"method":${JSON.stringify(method)},"params":${params}}`,
       waiting: this.wait,
     }

@@ -1,3 +1,4 @@
+import { once } from 'node:events'
 import type { ServerResponse } from 'node:http'
 import t from 'tap'
 import { META_KEYS } from '../../../proxy/mcp/protocol/versions.ts'
@@ -68,7 +69,7 @@ async function asking(
       await stage.callTool(who, name, args, { at, modern: true, headers, params: { ...params, _meta } })
     ).json
   }
-  return { stage, server, bot, eve, call, answers, open }
+  return { stage, server, bot, eve, up, call, answers, open }
 }
 
 const ACCEPTED = { question: { action: 'accept', content: { sure: true } } }
@@ -185,12 +186,33 @@ await t.test('a caller that cannot be asked is not, and the server hears so at o
   )
 })
 
-await t.test('what was revoked while it waited goes on no more', async (t) => {
-  const { stage, bot, call, answers } = await asking(t)
-  const { requestState } = (await call(bot)).result
-  await stage.grant(bot, ['other.use'])
-  t.equal((await call(bot, { requestState, inputResponses: ACCEPTED })).error.code, -32005)
+await t.test('what is revoked while it waits ends within a second, and nobody else’s does', async (t) => {
+  const { stage, server, bot, eve, up, call, answers, open } = await asking(t)
+  const late = await stage.enroll('late', ['up.use'])
+  const { binding_id } = await stage.bind(late, up)
+  const revocations = [
+    [bot, -32005, () => stage.grant(bot, ['other.use'])],
+    [late, -32000, () => stage.admin('DELETE', `/v1/admin/mcp-resources/bindings/${binding_id}`)],
+  ] as const
+  const evesOwn = (await call(eve)).result
+  for (const [at, [who, code, revoke]] of revocations.entries()) {
+    const { requestState } = (await call(who)).result
+    const stream = [...open.values()].at(-1)?.res
+    t.equal(stream?.closed, false, 'it waits')
+    const revoked = performance.now()
+    await revoke()
+    if (stream && !stream.closed) await once(stream, 'close')
+    const took = performance.now() - revoked
+    t.ok(took < 1_000, `${took} ms`)
+    await eventually(
+      () => server.of('notifications/cancelled'),
+      (list) => list.length === at + 1,
+    )
+    t.equal((await call(who, { requestState, inputResponses: ACCEPTED })).error.code, code)
+  }
   t.same(answers, [])
+  const { requestState } = evesOwn
+  t.match((await call(eve, { requestState, inputResponses: ACCEPTED })).result, { resultType: 'complete' })
 })
 
 await t.test('a caller that hangs up when it has answered has the call taken back', async (t) => {
