@@ -32,7 +32,6 @@ const DECLINED: ReadonlyMap<
     'sampling/createMessage',
     ['sampling', 'error', '{"code":-1,"message":"The caller rejected the sampling request."}'],
   ],
-  ['roots/list', ['roots', 'result', '{"roots":[]}']],
 ])
 const NOT_ASKED = `{"code":${METHOD_NOT_FOUND},"message":"The caller cannot be asked."}`
 
@@ -44,6 +43,8 @@ export function ownAnswer(request: UpstreamMessage, declared: JsonObject): strin
   const id = memberText(request, 'id') ?? 'null'
   const { method } = request.value
   if (method === 'ping') return resultMessage(id, '{}')
+  // No server of the older era is told that there are any, and some ask all the same.
+  if (method === 'roots/list') return resultMessage(id, '{"roots":[]}')
   const [capability = '', member, text] = DECLINED.get(method) ?? []
   if (text === undefined || !Object.hasOwn(declared, capability)) return errorMessage(id, NOT_ASKED)
   return member === 'result' ? resultMessage(id, text) : errorMessage(id, text)

@@ -27,11 +27,12 @@ const SOON_MS = 5_000
 const MAX_FACT = 16_384
 
 /**
- * The capabilities that a server is read with: all there are. Some servers list a tool only to clients that
- * can answer its questions, and every tool is to be pinned; whether a caller can answer shows when the caller
- * calls.
+ * The capabilities that a server is read with: all that a caller of its era may have. Some servers list a tool
+ * only to clients that can answer its questions, and every tool is to be pinned; whether a caller can answer
+ * shows when the caller calls.
  */
-const READER_CAPABILITIES: JsonObject = { roots: {}, sampling: {}, elicitation: { form: {}, url: {} } }
+const LEGACY_READER: JsonObject = { sampling: {}, elicitation: { form: {}, url: {} } }
+const MODERN_READER: JsonObject = { roots: {}, ...LEGACY_READER }
 
 /** An upstream as it was read. */
 export interface UpstreamReading extends ListReading {
@@ -115,13 +116,12 @@ async function speaksLegacy({ transport, permit, resource, hangup }: Reader): Pr
 }
 
 async function readLegacy({ transport, permit, resource, hangup }: Reader): Promise<UpstreamReading> {
-  const client = { capabilities: READER_CAPABILITIES, clientInfo: null }
+  const client = { capabilities: LEGACY_READER, clientInfo: null }
   const { session, result } = await openUpstreamSession(transport, { permit, resource, client, hangup })
   try {
     const asked = { permit, resource, hangup, method: 'tools/list', headers: session.headers }
-    const declared = READER_CAPABILITIES
     const page = async (params: UnknownRecord) =>
-      (await askLegacy(transport, { ...asked, params, declared })).response
+      (await askLegacy(transport, { ...asked, params, declared: LEGACY_READER })).response
     const hasTools = isObject(capabilitiesOf(result).tools)
     const list = hasTools ? await toolsBy(page, { transport, permit, resource, hangup }) : noTools()
     return { era: 'legacy', protocolVersion: session.protocolVersion, facts: factsOf(result), ...list }
@@ -180,7 +180,7 @@ async function askModern(
   method: string,
   members: UnknownRecord,
 ): Promise<UpstreamMessage> {
-  const params = JSON.stringify({ ...members, _meta: modernMeta(READER_CAPABILITIES) })
+  const params = JSON.stringify({ ...members, _meta: modernMeta(MODERN_READER) })
   const answer = await callModern(transport, { ...call, method, params, headers: {}, held: null })
   return readFinalResponse(answer, NOBODY_ASKS)
 }

@@ -314,6 +314,32 @@ await t.test(
   },
 )
 
+await t.test(
+  'no door declares changes, which it tells nobody of; who listens is refused at once',
+  async (t) => {
+    const stage = await mcpStage(t)
+    const bot = await stage.enroll('bot', ['use'])
+    const server = await startFixture(t, { eras: 'both' })
+    await stage.bind(bot, await stage.register('up', server, { required_capability: 'use' }))
+    for (const at of ['', '/up']) {
+      for (const modern of [true, false]) {
+        const params = modern ? {} : { protocolVersion: '2025-11-25', capabilities: {} }
+        const { json } = await stage.rpc(bot, modern ? 'server/discover' : 'initialize', {
+          at,
+          modern,
+          params,
+        })
+        t.match(json.result.capabilities, { tools: {}, resources: {} })
+        for (const [name, declared] of Object.entries(json.result.capabilities)) t.same(declared, {}, name)
+      }
+      const params = { notifications: { toolsListChanged: true } }
+      const refused = await stage.rpc(bot, 'subscriptions/listen', { at, modern: true, params })
+      t.match(refused, { status: 404, json: { error: { code: -32601 } } })
+      t.equal((await stage.call(bot, 'GET', `/v1/mcp${at}`)).status, 405)
+    }
+  },
+)
+
 const QUESTIONS = {
   name: { method: 'elicitation/create', params: FORM },
   'the model': { method: 'sampling/createMessage', params: { messages: [], maxTokens: 1 } },

@@ -44,6 +44,7 @@ await t.test('server-everything, of the legacy era, is read and called', async (
   for (const name of ['echo', 'get-tiny-image', 'trigger-sampling-request', 'trigger-elicitation-request']) {
     t.ok(names(reading).includes(name), name)
   }
+  t.notOk(names(reading).includes('get-roots-list'), 'no caller could have it called')
   const echo = await upstream.call(toolCall(url, 'legacy', 'echo', { message: 'grüezi' }))
   t.match(await values(echo), [{ result: { content: [{ type: 'text', text: 'Echo: grüezi' }] } }])
   const working = { duration: 0.2, steps: 2 }
