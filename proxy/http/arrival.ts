@@ -17,10 +17,7 @@ export interface MatchedRoute {
   readonly params: Readonly<Record<string, string>>
 }
 
-/**
- * Finds the one route of a method and a raw path, or throws `not_found`, `method_not_allowed` or
- * `base_url_wrong`.
- */
+/** Finds the one route of a method and a raw path, or refuses. */
 export type Router = (method: string, path: string) => MatchedRoute
 
 interface RoutePattern {
@@ -36,10 +33,9 @@ interface MatchedPattern {
 const NO_PARAMS = Object.freeze({})
 
 /**
- * Makes a {@link Router}. It matches the path exactly as it was sent (docs/threats.md#t17, #threat-32): no
- * normalising, no decoding but that of a variable segment, once, after it has been cut out. Two routes of one
- * method and path are a programming error and throw. If several patterns fit, the first one that has the
- * method counts.
+ * Makes a {@link Router}. It matches the path exactly as it was sent (docs/threats.md#t17, #threat-32), but
+ * decodes a variable segment, once. Two routes of one method and path throw. If several patterns fit, the
+ * first one that has the method counts.
  */
 export function router(routes: readonly Route[]): Router {
   const exact = new Map<string, RoutePattern>()
@@ -135,9 +131,7 @@ function decodeSegment(segment: string): string | null {
   }
 }
 
-/**
- * Splits a request target at its `?`. Nothing is decoded: routes match the raw path (docs/threats.md#t17).
- */
+/** Splits a request target at its `?`. Decodes nothing. */
 export function splitTarget(target: string): { readonly path: string; readonly query: string } {
   const mark = target.indexOf('?')
   return mark < 0
@@ -156,7 +150,6 @@ export interface IncomingRequest {
   readonly held: MemoryAccount
 }
 
-/** Makes the first facts of a request, before any plugin has run. */
 export function createArrival(
   incoming: IncomingRequest,
   params: MatchedRoute['params'] = NO_PARAMS,
@@ -207,8 +200,8 @@ interface SocketWithPeer {
   [PEER]?: TlsPeer | null
 }
 
-// The certificate of a connection never changes (no renegotiation, no post-handshake authentication), so it
-// is read once. Its pin, its principal and the time can change, and are checked on every request.
+// The certificate of a connection never changes, so it is read once. Its pin, its principal and the time are
+// checked on every request.
 function peerOf(socket: TLSSocket & SocketWithPeer): TlsPeer | null {
   const known = socket[PEER]
   if (known !== undefined) return known
@@ -234,9 +227,8 @@ const MIN_COUNTED_BODY = 4096
 type BodyReading = Pick<IncomingRequest, 'req' | 'res' | 'held'>
 
 /**
- * Reads the whole body of a request: at once if it has come, as a short one that came with its head has.
- * Refuses with `body_too_large` past `limit` bytes, with `overloaded` if the caller holds too much, with
- * `bad_request` if it breaks off.
+ * Reads the whole body of a request, at once if it has come. Refuses with `body_too_large` past `limit`
+ * bytes, with `overloaded` if the caller holds too much, with `bad_request` if it breaks off.
  */
 function readBody(reading: BodyReading, limit: number, caller: MemoryOwner): Buffer | Promise<Buffer> {
   const { req, held } = reading
@@ -253,7 +245,6 @@ function readBody(reading: BodyReading, limit: number, caller: MemoryOwner): Buf
 
 const NOTHING = Buffer.alloc(0)
 
-/** Collects a body as it comes. */
 function collect(
   { req, held }: BodyReading,
   limit: number,

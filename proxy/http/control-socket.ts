@@ -11,8 +11,8 @@ const PATH_MAX_BYTES = 100
 
 /**
  * Returns the path of the control socket of a data directory, as `bind` and `connect` take it. On Linux a
- * path that is too long for them leads through a descriptor of its directory, which stays open as long as the
- * process. Throws one sentence if a path is too long and cannot be shortened so.
+ * path that is too long leads through a descriptor of its directory. Throws one sentence if it cannot be
+ * shortened.
  */
 export function controlPath(dataDirectory: string): string {
   const path = join(dataDirectory, 'control.sock')
@@ -24,7 +24,6 @@ export function controlPath(dataDirectory: string): string {
   )
 }
 
-/** Tells whether a gateway answers on the control socket at this path. */
 export function isGatewayRunning(path: string): Promise<boolean> {
   return new Promise((resolve, reject) => {
     const socket = connect(path)
@@ -41,9 +40,8 @@ export function isGatewayRunning(path: string): Promise<boolean> {
 
 /**
  * Opens the control socket for the local operator. It is also the lease of the data directory: the process
- * that listens on it is the one writer of its ledger. The file system decides who may use it: mode 0600 in a
- * directory of mode 0700. Throws one sentence if another process holds it. `serve` sets the listener later;
- * until then requests get 503.
+ * that listens on it is the one writer of its ledger. Mode 0600 in a directory of mode 0700. Throws one
+ * sentence if another process holds it. Until `serve` sets the listener requests get 503.
  */
 export async function openControl(dataDirectory: string): Promise<ControlSocket> {
   const path = controlPath(dataDirectory)

@@ -6,10 +6,7 @@ import {
   UNLIMITED_CONNECTIONS,
 } from '../tls/connection-limit.ts'
 
-/**
- * The descriptors that are neither of a client's connection nor of its call: files, database, threads,
- * listeners, name look-ups.
- */
+/** The descriptors that are neither of a client's connection nor of its call. */
 const RESERVED_DESCRIPTORS = 96
 /** Connections of a listener of administration alone, which the runtime's clients cannot take. */
 const ADMIN_CONNECTIONS = 16
@@ -18,10 +15,7 @@ const MIN_CONNECTIONS = 16
 /** Calls that may run alongside others on one connection (pipelining), as a share of all connections. */
 const PIPELINED_SHARE = 1 / 4
 
-/**
- * Reads how many descriptors this process may open (getrlimit(2), RLIMIT_NOFILE). Null: not known, or without
- * limit.
- */
+/** Reads how many descriptors this process may open (RLIMIT_NOFILE). Null: not known, or without limit. */
 export function readDescriptorLimit(): number | null {
   try {
     const [, soft] = /^Max open files\s+(\d+)/m.exec(readFileSync('/proc/self/limits', 'latin1')) ?? []
@@ -33,8 +27,8 @@ export function readDescriptorLimit(): number | null {
 }
 
 /**
- * Counts the descriptors that this process has open, without opening one if the kernel allows that. Null: not
- * known. `limit`: the count if none is left to look with.
+ * Counts the descriptors that this process has open. Null: not known. `limit`: the count if none is left to
+ * look with.
  */
 export function countOpenDescriptors(limit: number | null): number | null {
   try {
@@ -45,17 +39,12 @@ export function countOpenDescriptors(limit: number | null): number | null {
   }
 }
 
-/** The connections that may be open at once. */
 export interface ConnectionShares {
   readonly runtime: ConnectionLimits
-  /** Connections of a listener of administration alone. */
   readonly admin: ConnectionLimits
 }
 
-/**
- * Shares the descriptors out: each client's connection has another one for its call, and pipelined calls have
- * theirs.
- */
+/** Shares the descriptors out: each client's connection has another one for its call. */
 export function connectionShares(limit: number | null, hasAdminListener: boolean): ConnectionShares {
   if (limit === null) return { runtime: UNLIMITED_CONNECTIONS, admin: UNLIMITED_CONNECTIONS }
   const left = limit - RESERVED_DESCRIPTORS - (hasAdminListener ? 2 * ADMIN_CONNECTIONS : 0)
@@ -92,12 +81,10 @@ export class FileDescriptors {
     }
   }
 
-  /** The number of descriptors that are open now; null: not known. */
   get open(): number | null {
     return countOpenDescriptors(this.limit)
   }
 
-  /** The open connections of clients of the runtime. */
   get connections(): number {
     return this.connectionLimits.runtime.open
   }
@@ -118,7 +105,6 @@ export class FileDescriptors {
     return this.mostConnections < FEW_CONNECTIONS
   }
 
-  /** The numbers of descriptors and connections that the start logs. */
   get logFields(): {
     readonly descriptors: number | 'unlimited'
     readonly connections: number | 'unlimited'

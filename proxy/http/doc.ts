@@ -2,7 +2,6 @@ import type { z } from 'zod'
 import type { Refusal, RefusalReason } from '../../plugins/refusal.ts'
 import type { Reply } from './reply.ts'
 
-/** A body, of a request or of an answer. */
 export interface BodyDoc {
   /** Default: JSON. */
   readonly media?: string
@@ -10,7 +9,6 @@ export interface BodyDoc {
   readonly example?: unknown
 }
 
-/** An answer of success. */
 export interface AnswerDoc {
   readonly description: string
   /** One for each media type. Absent: an empty body. */
@@ -19,14 +17,14 @@ export interface AnswerDoc {
   readonly headers?: Readonly<Record<string, string>>
 }
 
-/** The description of a route, an entry of `/openapi.json`: its purpose, its input and its answers. */
+/** The description of a route, an entry of `/openapi.json`. */
 export interface RouteDoc {
   /** camelCase. Routes that share one doc are aliases of the first of them. */
   readonly name: string
   readonly summary: string
   /**
-   * The callers: anybody, the holders of pinned certificates, operators; operators and holders of the token
-   * for metrics.
+   * The callers: anybody, the holders of pinned certificates, operators; `monitor`: also the token for
+   * metrics.
    */
   readonly caller: 'anyone' | 'principal' | 'operator' | 'monitor'
   /** The capability that an operator must hold. */
@@ -48,7 +46,6 @@ export const EXAMPLE_ID = 'req_0123456789abcdef0123456789abcdef'
 
 type Reasons = readonly RefusalReason[]
 
-/** The reasons of every route: faults of the request as HTTP. */
 export const FRAMING_REASONS: Reasons = [
   'bad_request',
   'body_timeout',
@@ -59,10 +56,8 @@ export const FRAMING_REASONS: Reasons = [
 /** The reasons of every route: a fault of the service, or of its database. */
 export const FAULT_REASONS: Reasons = ['internal', 'audit_unavailable']
 
-/** The reason of a route whose pipeline checks the caller: a plugin that breaks has refused. */
 export const PIPELINE_REASONS: Reasons = ['plugin_failed']
 
-/** The reasons of the client certificate, and of the page that spends it. */
 export const CLIENT_CERTIFICATE_REASONS: Reasons = [
   'origin_not_allowed',
   'certificate_required',
@@ -71,7 +66,6 @@ export const CLIENT_CERTIFICATE_REASONS: Reasons = [
   'principal_deactivated',
 ]
 
-/** The reasons of a known caller: the certificate, the proof or the token, and the API key. */
 export const KNOWN_CALLER_REASONS: Reasons = [
   ...CLIENT_CERTIFICATE_REASONS,
   'proof_required',
@@ -83,10 +77,7 @@ export const KNOWN_CALLER_REASONS: Reasons = [
 
 export const BODY_REASONS: Reasons = ['body_invalid', 'body_encoded', 'body_too_large']
 
-/**
- * The reasons of gated work: the capability, the organisation's own checks (they may have other reasons too),
- * the record.
- */
+/** The reasons of gated work; the organisation's own checks may have others. */
 export const GATED_REASONS: Reasons = [
   'capability_missing',
   'policy_denied',

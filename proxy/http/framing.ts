@@ -31,7 +31,6 @@ const SINGLE = [
   'mcp-name',
   'origin',
 ]
-/** A bit for each. */
 const SINGLE_BITS = new Map(SINGLE.map((name, index) => [name, 1 << index]))
 
 // host, optional port, which may be empty (RFC 3986 §3.2.3); no userinfo, path or blank (RFC 9110 §7.2).
@@ -41,9 +40,7 @@ const TARGET = /^\/(?!\/)[\x21\x22\x24-\x5b\x5d-\x7e]*$/
 
 /**
  * Returns the refusal of a request that Node's parser lets through and this service does not
- * (docs/threats.md#t7, #t8, #threat-10), or null. The refusal closes the connection, and comes before any
- * route is looked up. Does NOT keep the requests that were pipelined after it from being looked at:
- * `proxy/http/serve.ts` does.
+ * (docs/threats.md#t7, #t8, #threat-10), or null. The refusal closes the connection.
  */
 export function framingFault(request: RequestHead): Refusal | null {
   const message = lineFault(request) ?? headerFault(request)
@@ -113,7 +110,7 @@ const OWN_PREFIXES = ['mcp-', 'proxy-', 'sec-fetch-', 'x-forwarded-', 'x-sallypo
 
 /**
  * Tells whether a name with an underscore is one of ours to a server that takes hyphens and underscores for
- * the same. Others are dropped, as other servers do.
+ * the same.
  */
 function spellsOurs(name: string): boolean {
   const ours = name.replaceAll('_', '-')
@@ -123,33 +120,30 @@ function spellsOurs(name: string): boolean {
 const HOST_BIT = SINGLE_BITS.get('host') ?? 0
 
 /**
- * The number of requests of one connection that are served at once (pipelining, docs/threats.md#a4): the
- * answers of all but the first wait here for a caller who does not read. The rest waits in line.
+ * The requests of one connection that are served at once (pipelining, docs/threats.md#a4). The rest waits in
+ * line.
  */
 const MAX_UNDER_WAY = 4
 /**
- * The number of requests of one connection that are under way or wait (docs/threats.md#f-23). While one waits
- * nothing more is read, so that more than this come only if one reading holds many.
+ * The requests of one connection that are under way or wait (docs/threats.md#f-23). While one waits nothing
+ * more is read.
  */
 const MAX_PIPELINED = 100
 
 /**
- * The number of connections of a listener on which requests wait. Each may have one reading in pieces of one
- * byte, which take 2 MiB; one more is closed.
+ * The connections of a listener on which requests wait. Each may have one reading in pieces of one byte,
+ * which take 2 MiB; one more is closed.
  */
 const MAX_WAITING = 64
 
 type PipeliningLimit = Pick<ConnectionLimit, 'reservePipelined' | 'releasePipelined'>
 
-/** State that the connections of a listener share. */
 interface ListenerPipelines {
   readonly handle: RequestListener
-  /** The connections on which requests wait. */
   readonly inLine: Set<ConnectionRequests>
   readonly limit: PipeliningLimit
 }
 
-/** The requests of one connection. */
 class ConnectionRequests {
   readonly #handle: RequestListener
   readonly #socket: Socket
@@ -309,10 +303,7 @@ const PARSER_FAULTS: Readonly<Record<string, RefusalReason>> = {
   ERR_HTTP_REQUEST_TIMEOUT: 'body_timeout',
 }
 
-/**
- * Refuses bytes that never became a request, and closes the connection: its framing is not to be trusted any
- * more.
- */
+/** Refuses bytes that never became a request, and closes the connection. */
 function refuseRaw(socket: Duplex, refusal: Refusal): void {
   if (socket.writable) socket.write(rawRefusal(refusal))
   endSoon(socket)
@@ -337,9 +328,8 @@ export function rawRefusal(refusal: Refusal): string {
 }
 
 /**
- * Marks a connection on which a request was framed as no honest client would: the bytes after it may be
- * anything, so nothing more is looked at until the refusal is out and the connection closed
- * (docs/threats.md#threat-10).
+ * Marks a connection on which a request was framed as no honest client would: nothing more is looked at until
+ * the refusal is out and the connection closed (docs/threats.md#threat-10).
  */
 export function distrustConnection(socket: Duplex & MarkedSocket & LingerableConnection): void {
   socket[DISTRUSTED] = true
@@ -353,8 +343,7 @@ const MAX_DISCARDED = 1024 * 1024
 
 /**
  * Sees to the rest of a request that is answered before it has come whole: it is read and forgotten, or the
- * connection lingers, so that the answer arrives even if the client reads it only when all is written.
- * Returns true if the answer must close the connection. `closes`: it will in any case.
+ * connection lingers. Returns true if the answer must close the connection. `closes`: it will in any case.
  */
 export function discardRequestBody(
   req: IncomingMessage & BrokenRequest,

@@ -10,7 +10,6 @@ import { jsonReply, type Reply } from './reply.ts'
 
 export type CheckResult = 'ok' | 'failed'
 
-/** The results of the checks of `/ready` (docs/protocol.md#readiness). */
 export interface ReadinessChecks {
   readonly database: CheckResult
   readonly audit: CheckResult
@@ -18,15 +17,9 @@ export interface ReadinessChecks {
   readonly plugins: CheckResult
   /** Present while little is left of the disk. Calls are still served. */
   readonly disk?: 'low'
-  /**
-   * There while few descriptors are left, or connections find no place. Calls on the connections that are
-   * there are still served.
-   */
+  /** Present while few descriptors are left, or connections find no place. */
   readonly descriptors?: 'low'
-  /**
-   * Present while an anchor of the ledger has lacked a checkpoint for more than two minutes. Calls are still
-   * served.
-   */
+  /** Present while an anchor of the ledger has lacked a checkpoint for more than two minutes. */
   readonly anchors?: 'late'
   /** Present while standard output does not take the log. Calls are still served. */
   readonly log?: 'losing'
@@ -50,7 +43,7 @@ export const metricsReply = (registry: GatewayMetrics['registry']) => async (): 
   body: await registry.metrics(),
 })
 
-/** GET /pki/…: certificates for clients to trust. Public by nature; with an ETag, because clients poll it. */
+/** GET /pki/…: certificates for clients to trust, with an ETag, because clients poll it. */
 export const pemReply =
   (text: () => string) =>
   ({ headers }: Arrival): Reply => {
@@ -77,9 +70,8 @@ interface ReadinessDependencies {
 }
 
 /**
- * Makes the checks that `/ready` answers with. Anybody may ask: all who ask meanwhile get the same result, so
- * that they take one connection to the database (docs/threats.md#h2). `plugins` is always ok: a configuration
- * that does not load never comes into force.
+ * Makes the checks that `/ready` answers with. All who ask meanwhile get the same result
+ * (docs/threats.md#h2). `plugins` is always ok: a configuration that does not load never comes into force.
  */
 export function readinessProbe({
   database,

@@ -17,14 +17,10 @@ interface ListenerHandlers {
   readonly onHandshakeFault: (why: HandshakeFault) => void
 }
 
-/** The open TLS listeners of a gateway. */
 export interface GatewayListeners {
   readonly url: string
   readonly adminUrl: string
-  /**
-   * The base URLs of the runtime, one for each of its host names: clients sign them in DPoP proofs unless the
-   * settings name others.
-   */
+  /** The base URLs of the runtime, one for each of its host names. */
   readonly baseUrls: readonly string[]
   /** Swaps the server's certificate for handshakes to come. Open connections keep theirs. */
   readonly useCertificate: (tls: TlsMaterial) => void
@@ -34,7 +30,7 @@ export interface GatewayListeners {
   readonly destroy: () => void
 }
 
-/** The listeners once they are open, and where clients reach them: read it when it is needed, for a port may be known only then. */
+/** The listeners once they are open. */
 export class OpenListeners {
   /** Null until they are open. */
   current: GatewayListeners | null = null
@@ -56,7 +52,6 @@ export class OpenListeners {
   readonly issuer = (): string => this.baseUrls()[0] ?? ''
 }
 
-/** Opens the runtime listener and, if the settings say so, the administration's. */
 export async function openListeners(
   settings: Settings,
   tls: TlsMaterial,
@@ -136,15 +131,13 @@ function reasonOf({ code, message }: NodeJS.ErrnoException, options: ListenOptio
   return code ?? message
 }
 
-/** Says how to ask for a port that is probably free. */
 function suggestPort(variable: string, host: string, taken: number): string {
   const port = taken < 65_000 ? taken + 100 : 9543
   const setting = `${variable}=${host.includes(':') ? `[${host}]` : host}:${port}`
   return variable === 'MCP_PROXY_LISTEN' ? `make start PORT=${port}, or ${setting}` : setting
 }
 
-// Host names, not the address that is listened on: they are in the certificate, which a wildcard address is
-// not.
+// Host names, not the address that is listened on: they are in the certificate.
 function urlsOf(server: Server, { hostnames }: Settings): readonly string[] {
   // A listening TCP server: the address is an AddressInfo.
   const { port } = server.address() as AddressInfo

@@ -16,8 +16,8 @@ interface SocketWithHandle extends LocalConnection {
 }
 
 /**
- * Finds out, once, which user's process has connected to the control socket, and remembers it: null if this
- * system cannot be asked.
+ * Finds out, once, which user's process has connected to the control socket; null if this system cannot be
+ * asked.
  */
 export function rememberUid(socket: Socket & SocketWithHandle): void {
   const fd = socket._handle?.fd
@@ -28,10 +28,7 @@ export function rememberUid(socket: Socket & SocketWithHandle): void {
 /** Answers the user id at the other end of a Unix socket, as it was when that end connected. */
 type UidReader = (fd: number) => number | null
 
-/**
- * Made at the first connection: a process that never uses the control socket never loads the foreign function
- * interface.
- */
+/** Made at the first connection. */
 let loadedUidReader: UidReader | undefined
 
 /** On every Linux that Node 24 runs on. */
@@ -41,9 +38,7 @@ const SO_PEERCRED = 17
 const UCRED_BYTES = 12
 const UID_AT = 4
 
-/**
- * Asks the kernel on Linux (`SO_PEERCRED`, unix(7)); elsewhere, or if its interface does not load, nobody.
- */
+/** Asks the kernel on Linux (`SO_PEERCRED`, unix(7)); elsewhere nobody. */
 function uidReader(): UidReader {
   try {
     return process.platform === 'linux' ? byPeerCredentials() : () => null

@@ -3,7 +3,6 @@ import { Refusal } from '../../plugins/refusal.ts'
 import type { AskCallAgain } from './route.ts'
 import type { TerminateStream } from './send.ts'
 
-/** One request under way. */
 export interface OpenCall {
   /** Ends the request, whatever stage it is at. */
   terminate(reason: Parameters<TerminateStream>[0]): void
@@ -18,18 +17,17 @@ export interface OpenCall {
  */
 export class OpenCalls {
   // Not a Set: one that is filled and emptied all the time is made again and again, and each old one holds
-  // the next, and the calls that it had, until the next full collection.
+  // the next until the next full collection.
   readonly #open: OpenCall[] = []
   #closed = false
   #onNone: (() => void)[] = []
 
-  /** Remembers a call until it is over. */
   add(call: OpenCall): void {
     call.place = this.#open.push(call) - 1
     if (this.#closed) call.terminate('drained')
   }
 
-  /** Forgets a call: its answer has ended, and everything after it is done. */
+  /** Forgets a call: its answer, and everything after it, has ended. */
   remove(call: OpenCall): void {
     const last = this.#open.pop()
     if (last && last !== call) {
@@ -50,9 +48,7 @@ export class OpenCalls {
     for (const call of [...this.#open]) call.terminate('drained')
   }
 
-  /**
-   * Ends the calls, waiting or streaming, that would be refused if they came now. `at`: ms since the epoch.
-   */
+  /** Ends the calls that would be refused if they came now. `at`: ms since the epoch. */
   async terminateRevoked(at: number): Promise<void> {
     await Promise.all(
       this.#open.map(async (call) => {
@@ -133,10 +129,7 @@ export class RequestDrain {
     this.calls.terminateAll()
   }
 
-  /**
-   * Resolves when no request is under way any more. The rest is cut off after `graceMs`, and soon after given
-   * up.
-   */
+  /** Resolves when no request is under way. The rest is cut off after `graceMs`, and soon after given up. */
   async finish(graceMs: number): Promise<void> {
     this.begin()
     const { promise: givenUp, resolve: giveUp } = Promise.withResolvers<void>()
@@ -158,7 +151,6 @@ export interface MemoryLimits {
   readonly perAnonymous: number
 }
 
-/** A party whose bytes are counted together. */
 interface MemoryHolder {
   readonly id: string
   readonly size: 'perPrincipal' | 'perAnonymous'
@@ -180,9 +172,8 @@ const MAX_IDLE_HOLDERS = 256
 const ALWAYS_ALLOWED_BYTES = 65_536
 
 /**
- * The process's budget of bytes that calls hold (docs/threats.md#a4). Only bytes that came count, never an
- * announced length. A caller may hold its share, and never more than is then left free: alone half of the
- * whole, and one that comes late half of the rest. {@link ALWAYS_ALLOWED_BYTES} is never refused.
+ * The process's budget of bytes that calls hold (docs/threats.md#a4). Only bytes that came count. A caller
+ * may hold its share, and never more than is then left free. {@link ALWAYS_ALLOWED_BYTES} is never refused.
  */
 export class MemoryBudget {
   readonly #limits: MemoryLimits
@@ -196,7 +187,6 @@ export class MemoryBudget {
     this.#onRefused = onRefused
   }
 
-  /** The bytes that all calls hold now. */
   get held(): number {
     return this.#held
   }
@@ -221,7 +211,6 @@ export class MemoryBudget {
     else this.#by.set(id, own)
   }
 
-  /** Makes the refusal of bytes that do not fit. */
   refusal(): Refusal {
     this.#onRefused()
     const message = 'Too many bytes of bodies and answers are held for this caller. Try again shortly.'
@@ -278,7 +267,6 @@ export class MemoryAccount implements MemoryReservation {
     return this.#budget.refusal()
   }
 
-  /** Gives back all counted bytes. */
   release(): void {
     if (this.#bytes > 0) this.#budget.count(this.#holder, -this.#bytes)
     this.#bytes = 0

@@ -3,8 +3,8 @@ import type { Refusal } from '../../plugins/refusal.ts'
 import type { CallReport, Reply } from './reply.ts'
 
 /**
- * Renders a refusal over HTTP: one body in which the OpenAI and Anthropic SDKs, the Python helper and a
- * person each find what they look for (docs/protocol.md#error-body). Nothing of `cause` appears in it.
+ * Renders a refusal over HTTP for the OpenAI and Anthropic SDKs, the Python helper and people
+ * (docs/protocol.md#error-body). Nothing of `cause` appears in it.
  */
 export function refusalReply(refusal: Refusal, requestId: string): Reply {
   return {
@@ -39,8 +39,8 @@ function retryAdvice({ final }: Refusal): Record<string, string> {
 }
 
 /**
- * Makes the challenge of a 401 (RFC 9449 §7.1, RFC 6750 §3.1). It has no `error` if the request brought no
- * credentials at all.
+ * Makes the challenge of a 401 (RFC 9449 §7.1, RFC 6750 §3.1), without `error` if the request brought no
+ * credentials.
  */
 export function challengeHeaders({ status, reason, challenge: error }: Refusal): Record<string, string> {
   // A provider's 401 to the caller's own vendor key is nothing that a proof could cure.
@@ -50,7 +50,6 @@ export function challengeHeaders({ status, reason, challenge: error }: Refusal):
 
 const ALGS = PROOF_ALGORITHMS.join(' ')
 
-/** Makes the report of a refusal: its reason and cause, and the upstream that was called in vain. */
 export function refusalReport({ reason, cause, detail, report }: Refusal): CallReport {
   const { provider, resource, tool, upstream_status: status } = detail
   const name = provider ?? resource

@@ -24,7 +24,7 @@ export interface StreamedBody {
   readonly observe?: (chunk: Buffer) => void
   /**
    * Tells whether all that counts of the answer was written, by what its API says. `ended`: the source has
-   * ended soundly. Asked when the reply ends alone; absent: it is whole if the source has ended so.
+   * ended soundly. Absent: it is whole if the source has ended so.
    */
   readonly isWhole?: (ended: boolean) => boolean
   /** The dialect's own error event, sent before the connection is destroyed. Absent or empty: none. */
@@ -43,7 +43,6 @@ export interface AnswerScreen {
 export interface CallReport {
   /** The name of the worker: a model provider, the MCP resource, or `http.get`. */
   readonly provider?: string
-  /** The MCP tool that was called. For the log. */
   readonly tool?: string
   readonly detail: JsonObject
   /** True if the answer, whatever its HTTP status, says that the work failed. */

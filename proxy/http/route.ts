@@ -21,7 +21,6 @@ import type { ReplyEnding } from './send.ts'
 /** The area of the service that a route belongs to, for log and metrics. */
 export type Surface = 'llm' | 'mcp' | 'auth' | 'audit' | 'admin' | 'public'
 
-/** The answer of a route to an arrival: the reply, and the function to call when it has ended. */
 export interface RouteAnswer {
   readonly reply: Reply
   readonly refusal: Refusal | null
@@ -36,13 +35,11 @@ export interface RouteAnswer {
 }
 
 /**
- * Prints the place of a decision in the ledger, and the salt that opens its commitment to the body
- * (docs/ledger.md#commitments).
+ * Prints the place of a decision in the ledger, and the salt of its commitments (docs/ledger.md#commitments).
  */
 export const printReceipt = ({ stream, seq, hash, salt }: Receipt): string =>
   `stream=${stream}, seq=${seq}, hash=${hash}${salt === undefined ? '' : `, salt=${salt}`}`
 
-/** A request that was answered, by its route or before any route was reached. */
 export interface HandledRequest extends RouteAnswer {
   readonly arrival: Arrival
   readonly surface: Surface
@@ -56,15 +53,12 @@ export interface HandledRequest extends RouteAnswer {
 export type AskCallAgain = (now: Pick<Arrival, 'at'>) => Promise<unknown>
 
 /**
- * Called once a call is allowed, before it is acted on, with a function that asks it again while the call
- * waits and while its answer streams, and with the caller's id; null: the caller is nobody known.
+ * Called once a call is allowed, before it is acted on, with a function that asks it again, and with the
+ * caller's id; null: the caller is nobody known.
  */
 export type OnAllowed = (ask: AskCallAgain, principalId: string | null) => void
 
-/**
- * A route without the surface that it belongs to: a method, a path, and the function that answers. `{name}`
- * stands for one variable segment.
- */
+/** A route without its surface. `{name}` stands for one variable segment. */
 export interface BareRoute {
   /** `OTHER`: whatever no other route of the path serves. */
   readonly method: 'GET' | 'POST' | 'PATCH' | 'PUT' | 'DELETE' | 'OTHER'
@@ -80,10 +74,8 @@ export interface Route extends BareRoute {
   readonly surface: Surface
 }
 
-/** Returns the same route with its description. */
 export const withRouteDoc = (route: BareRoute, doc: RouteDoc): BareRoute => ({ ...route, doc })
 
-/** Names the surface that routes belong to. */
 export const onSurface = (surface: Surface, routes: readonly BareRoute[]): readonly Route[] =>
   routes.map((route) => ({ ...route, surface }))
 
@@ -93,8 +85,7 @@ export interface FinishedCall {
   /** The handler's report, or one that was made of the refusal; null if there is neither. */
   readonly report: CallReport | null
   /**
-   * The refusal that was answered: of a plugin, or of the work itself after it had been allowed, e.g. by the
-   * provider; null if there was none.
+   * The refusal that was answered: of a plugin, or of the work itself after it had been allowed; null: none.
    */
   readonly refusal: Refusal | null
   /** ms since the epoch. */
@@ -122,9 +113,6 @@ type Handler<Facts> = (facts: Facts) => Reply | Promise<Reply>
 /**
  * Makes an endpoint that does gated work: its handler gets a {@link CallPermit}, which only the capability
  * plugin makes, so it cannot be mounted on a pipeline that does not gate it.
- *
- * @example
- * gatedRoute('POST', '/v1/chat/completions', { pipeline: p.llm.call(endpoint), recorder }, handlers.llm)
  */
 export function gatedRoute<Facts extends Arrival & { granted: CallPermit }>(
   method: Route['method'],
@@ -160,7 +148,7 @@ export const openBranch =
 
 /**
  * Makes an endpoint whose branch depends on the message: `pipeline` reads it, `choose` picks the branch. Only
- * a refusal is recorded here; the branch that is taken records its own decision.
+ * a refusal is recorded here; the branch records its own decision.
  */
 export function forkedRoute<Facts extends Arrival>(
   method: Route['method'],
@@ -192,10 +180,7 @@ export function forkedRoute<Facts extends Arrival>(
   return { method, path, answer }
 }
 
-/**
- * Makes an endpoint without a capability of its own: administration, health, keys. Its pipeline establishes
- * the facts that it needs.
- */
+/** Makes an endpoint without a capability of its own: administration, health, keys. */
 export function openRoute<Facts extends Arrival>(
   method: Route['method'],
   path: string,

@@ -13,7 +13,6 @@ export interface PublicHandlers {
   readonly authority: IssuingAuthority
 }
 
-/** Makes the routes of every listener: health, and the keys of the CA. */
 export function publicRoutes(
   anyone: Pipeline<Arrival>,
   { readiness, authority }: PublicHandlers,
@@ -30,7 +29,6 @@ export function publicRoutes(
   ]
 }
 
-/** Makes the route of the metrics, for who monitors and for operators. */
 export const metricsRoutes = (
   pipeline: Pipeline<AdministrationFacts>,
   registry: GatewayMetrics['registry'],
@@ -103,7 +101,6 @@ const CA = certificate('getCa', 'The root certificate that clients trust this se
 
 const CA_CHAIN = certificate('getCaChain', 'The intermediate and the root certificate.')
 
-/** GET /metrics */
 const METRICS: RouteDoc = {
   ...open('getMetrics', 'Counters and gauges as Prometheus reads them.', {
     200: { description: 'The metrics.', content: [{ media: 'text/plain', schema: z.string() }] },

@@ -4,9 +4,9 @@ import type { Reply, StreamedBody } from './reply.ts'
 
 /**
  * The reason of an answer's end. `complete`: the client has all of it, or all that counts by its API.
- * `upstream_broken`: the source broke off, or ended without saying that it was done. `client_gone`: the caller
- * hung up. `write_stalled`: the caller stopped reading. `drained`: this
- * process is stopping. `revoked`: the principal lost authority that the call needed.
+ * `upstream_broken`: the source broke off, or ended without saying that it was done. `client_gone`: the
+ * caller hung up. `write_stalled`: the caller stopped reading. `drained`: this process is stopping.
+ * `revoked`: the principal lost authority that the call needed.
  */
 export type EndReason =
   | 'complete'
@@ -82,10 +82,7 @@ function sendWhole(
 /** The pieces that a long answer is written in. Bytes, or characters. */
 const PIECE = 65_536
 
-/**
- * Writes a long answer as its client reads it: bytes written and not read are there three times, plain, in
- * UTF-8 and encrypted.
- */
+/** Writes a long answer as its client reads it: bytes written and not read are there three times. */
 function writeInPieces(res: ServerResponse, body: string | Buffer): void {
   const pieces = textPieces(body, PIECE)
   const goOn = (): void => {
@@ -97,11 +94,10 @@ function writeInPieces(res: ServerResponse, body: string | Buffer): void {
 }
 
 /**
- * Passes a source on as it comes: bytes that came together are written once, however small the pieces they
- * were sent in, observed after they were written, and the source waits while the client does. A source that
- * breaks off is never ended cleanly: SDK loops would take the cut text for the whole answer
- * (docs/threats.md#t4). It gets the dialect's own error event, and then the connection is destroyed. An answer
- * whose last event was written is whole, whoever then closes.
+ * Passes a source on as it comes: bytes that came together are written once, observed after they were
+ * written, and the source waits while the client does. A source that breaks off is never ended cleanly: SDK
+ * loops would take the cut text for the whole answer (docs/threats.md#t4). An answer whose last event was
+ * written is whole, whoever then closes.
  */
 class ReplyStream {
   readonly #res: ServerResponse

@@ -40,7 +40,6 @@ export interface MountedRouter {
   router: Router
 }
 
-/** The log, the metrics and the clock for reports on answered requests. */
 interface RequestReporting {
   readonly log: Logger
   readonly requestLog: GatewayLogs['requestLog']
@@ -51,7 +50,6 @@ interface RequestReporting {
 export interface ServeOptions extends RequestReporting {
   readonly mounted: Readonly<MountedRouter>
   readonly writeStallMs: number
-  /** Tracks each request under way, so that a stop can wait for it, and a revocation cut it. */
   readonly drain: RequestDrain
   /** Counts the bytes that requests under way hold. */
   readonly budget: MemoryBudget
@@ -60,8 +58,7 @@ export interface ServeOptions extends RequestReporting {
 }
 
 /**
- * Makes the listener of requests. It takes each through its life: arrive, route, decide and act, send,
- * settle, log (docs/architecture.md).
+ * Makes the listener of requests: arrive, route, decide and act, send, settle, log (docs/architecture.md).
  */
 export function createRequestListener(options: ServeOptions): RequestListener {
   return (req, res) => {
@@ -176,8 +173,8 @@ class LiveRequest implements OpenCall, CallAuthority {
   }
 
   /**
-   * A stream is ended as its dialect does. A waiting call is refused if its authority is gone, which ends the
-   * work it waits for; one that hangs before or after that is given up.
+   * A stream is ended as its dialect does. A waiting call is refused if its authority is gone; one that hangs
+   * before or after that is given up.
    */
   terminate(reason: Parameters<TerminateStream>[0]): void {
     if (this.#stream && !this.#res.writableEnded) this.#stream(reason)
@@ -236,8 +233,7 @@ function httpDate(now: number): string {
 
 /**
  * Does the work after an answer: its outcome row, figures and log line. Each is done whatever another one
- * throws, and none can end the process: an answer that cannot be reported has still been given. Only the
- * ledger's own faults stop the service.
+ * throws, and none can end the process.
  */
 function finishRequest(handled: HandledRequest, ending: ReplyEnding, telling: RequestReporting): void {
   const { arrival, refusal, reply, settled } = handled
@@ -260,7 +256,6 @@ function finishRequest(handled: HandledRequest, ending: ReplyEnding, telling: Re
   isolated('log', () => logRequest(handled, ended, telling))
 }
 
-/** Logs and counts an error that comes too late for an answer. Never throws. */
 function logFault(
   { log, metrics }: Pick<RequestReporting, 'log' | 'metrics'>,
   step: string,
@@ -275,7 +270,6 @@ function logFault(
   }
 }
 
-/** Returns the settlement of a call: its end, status, bytes and latency, and the handler's own report. */
 function settlementOf({ arrival, refusal, by }: HandledRequest, ended: FinishedCall): CallSettlement {
   const { ending, at, report } = ended
   const detail: MutableObject<JsonObject> = {
@@ -296,7 +290,6 @@ function settlementOf({ arrival, refusal, by }: HandledRequest, ended: FinishedC
 
 type MutableObject<Value> = { -readonly [Member in keyof Value]: Value[Member] }
 
-/** Returns the result of a call in one word. */
 function resultOf(ended: FinishedCall): 'success' | 'error' | 'truncated' | 'unknown' {
   const { reason, status } = ended.ending
   if (reason !== 'complete') return 'truncated'
@@ -305,7 +298,6 @@ function resultOf(ended: FinishedCall): 'success' | 'error' | 'truncated' | 'unk
   return status < 400 && !failed ? 'success' : 'error'
 }
 
-/** Counts an answered request. */
 function countRequest(
   { arrival, path, surface, refusal, by, receipt }: HandledRequest,
   ended: FinishedCall,
@@ -332,7 +324,6 @@ function countRequest(
 // The caller's own id for the request, when it is sane: for the log only.
 const CLIENT_ID = /^[A-Za-z0-9._:-]{1,128}$/
 
-/** Writes the one line of an answered request. */
 function logRequest(
   { arrival, path, surface, by, principalId, via, receipt }: HandledRequest,
   ended: FinishedCall,

@@ -17,7 +17,7 @@ export interface ConnectionTimers {
   readonly requestMs: number
   /**
    * The time between two requests of one connection. Longer than the pools of clients keep theirs: Go's, for
-   * 90 s, pays no heed to `Keep-Alive`.
+   * 90 s.
    */
   readonly keepAliveMs: number
   /** The interval at which the limits above are checked: each may be exceeded by so much. */
@@ -45,27 +45,20 @@ export interface TlsMaterial {
   readonly minVersion: 'TLSv1.2' | 'TLSv1.3'
 }
 
-/**
- * The silence on a caller's connection after which TCP asks whether the caller is still there: it may wait
- * minutes for an answer, and a NAT on the way must not forget it. ms.
- */
+/** The silence on a caller's connection after which TCP asks whether the caller is still there. ms. */
 const CALLER_PROBE_MS = 60_000
 
-/** A server of mutual TLS, and the operations on it from outside. */
 export interface TlsServer {
   readonly server: Server
   /** Swaps the server's certificate for handshakes to come. Open connections keep theirs. */
   readonly use: (tls: TlsMaterial) => void
-  /** Closes every connection now. */
   readonly destroy: () => void
 }
 
 /**
  * Makes the runtime's listener: raw `node:https`. A client certificate is requested and not required here,
- * because operators' callers have none and because a refusal over HTTP can say why; the pin decides. No
- * session tickets: a resumed session would outlive its certificate (docs/threats.md#t5). No renegotiation,
- * HTTP/1.1 only. `door`: the balancers, the connections that may be
- * open, and who is told of handshakes that fail.
+ * because a refusal over HTTP can say why; the pin decides. No session tickets: a resumed session would
+ * outlive its certificate (docs/threats.md#t5). No renegotiation, HTTP/1.1 only.
  */
 export function createTlsServer(
   tls: TlsMaterial,
@@ -120,8 +113,7 @@ function secureContext({ certPem, keyPem, minVersion }: TlsMaterial): SecureCont
     cert: certPem,
     key: keyPem,
     // None is named in the handshake (RFC 8446 §4.2.4, RFC 5246 §7.4.4): Go and Java send a certificate only
-    // if it chains to one that is named, and an SVID's root, or the tier above a leaf that comes alone,
-    // cannot all be known here.
+    // if it chains to one that is named, and not all can be known here.
     ca: [],
     minVersion,
     ciphers: CIPHERS,

@@ -15,13 +15,9 @@ export interface ModelMismatch {
   readonly requestId: string
 }
 
-/**
- * Remembers, in memory, which providers ran another model than they were asked for: the judged model is then
- * not the one that ran. The rows of such calls say so for ever.
- */
+/** Remembers, in memory, which providers ran another model than they were asked for. */
 export class ModelMismatches {
   readonly #onMismatch: (provider: string) => void
-  /** Keyed by provider and models; the last one seen comes last. */
   readonly #seen = new Map<string, ModelMismatch>()
 
   /** `onMismatch`: called with the provider of each. */
@@ -47,8 +43,7 @@ export class ModelMismatches {
 
 /**
  * Tells whether the model that a provider names in its answer is the one that it was asked for, in the
- * spellings that honest providers use: with a vendor's prefix, in other case, a dated snapshot of an undated
- * name, or under a name that the operator's file gives it.
+ * spellings that honest providers use, or under a name that the operator's file gives it.
  */
 export function isRequestedModel(
   provider: Pick<LlmProvider, 'answered_by'>,
@@ -69,8 +64,7 @@ function isSameModel(asked: string, answered: string): boolean {
 }
 
 /**
- * A name without the vendor's prefix (`openai/`, `models/`, `us.anthropic.`) and marks of places and versions
- * of an API.
+ * A name without the vendor's prefix (`openai/`, `us.anthropic.`) and marks of places and versions of an API.
  */
 const plainName = (name: string): string =>
   name

@@ -7,8 +7,8 @@ const MAX_MODELS = 10_000
 const MAX_LENGTH = 256
 
 /**
- * The last list of models that each provider gave, in memory. A task of the gateway's own fills it
- * (`tasks/refresh-models.ts`); callers only look. A provider of another configuration is another provider.
+ * The last list of models that each provider gave, in memory. A provider of another configuration is another
+ * provider.
  */
 export class ModelCatalogue {
   readonly #lists = new WeakMap<LlmProvider, ModelList>()
@@ -19,14 +19,12 @@ export class ModelCatalogue {
     return list
   }
 
-  /** Hands a provider's list on to the same provider in the next configuration. */
   carry(from: LlmProvider, to: LlmProvider): void {
     const { firstReading, models } = this.of(from)
     if (firstReading === null) this.of(to).keep(models)
   }
 }
 
-/** One provider's models. */
 export class ModelList {
   #models: readonly ListedModel[] = []
   #ended = false
@@ -62,9 +60,6 @@ export class ModelList {
   }
 }
 
-/**
- * Tells if a provider's list can be read: with its own key alone. A passthrough provider would have to be
- * asked with one caller's key, and the list shown to all.
- */
+/** Tells if a provider's list can be read: with its own key, never with one caller's. */
 export const isModelListReadable = (provider: LlmProvider): boolean =>
   provider.auth !== 'passthrough' && hasCredentials(provider, {})

@@ -71,10 +71,8 @@ const MAX_ERROR_BODY = 1024 * 1024
 /** Bytes. The end of an answer so far: as much as shows an event that was cut in half. */
 const TAIL_LENGTH = 2
 
-/** The facts of an LLM call that may be dispatched, the grant included. */
 export type LlmFacts = Arrival & Pick<JsonBody, 'body' | 'spans'> & { granted: CallPermit<LlmTarget> }
 
-/** An answer that is passed on, and its origin. */
 interface ProviderAnswer {
   readonly target: ProviderTarget
   readonly answer: UpstreamAnswer
@@ -82,7 +80,6 @@ interface ProviderAnswer {
   readonly failed: readonly ProviderAttempt[]
 }
 
-/** Services that outlive a configuration. */
 export interface LlmServices {
   readonly upstream: LlmUpstream
   readonly idempotencyKeys: IdempotencyKeys
@@ -91,18 +88,15 @@ export interface LlmServices {
   readonly modelMismatches: Pick<ModelMismatches, 'note'>
 }
 
-/** Services and secrets that all calls of a configuration need. */
 interface LlmDependencies extends LlmServices {
   readonly secrets: SecretTraces
 }
 
 /**
  * Sends a granted call to the provider of its model and passes the answer on as it comes
- * (docs/protocol.md#pass-through). Providers are tried in order until one answers otherwise than by a failed
- * connection, a timeout, 402, 408, 409, 429 or 5xx; after that no other is tried. Refuses with the
- * `provider_*`, `model_unknown` and `dialect_translation_unavailable` reasons. Throws the hangup's reason when
- * the caller
- * has hung up.
+ * (docs/protocol.md#pass-through). Tries providers in order until one answers otherwise than by a failed
+ * connection, a timeout, 402, 408, 409, 429 or 5xx. Refuses with the `provider_*`, `model_unknown` and
+ * `dialect_translation_unavailable` reasons. Throws the hangup's reason when the caller has hung up.
  */
 export function llmHandler(options: LlmOptions, services: LlmServices): (facts: LlmFacts) => Promise<Reply> {
   const targetsOf = providerRouting(options)
@@ -262,20 +256,18 @@ function withModel(body: Buffer, span: JsonSpan | undefined, model: string): rea
 }
 
 /**
- * Accepts JSON and server-sent events that can be read: nothing else is an answer of these APIs, whatever its
- * status (docs/threats.md#threat-38), and what cannot be read may quote a key of ours.
+ * Accepts JSON and server-sent events that can be read (docs/threats.md#threat-38): what cannot be read may
+ * quote a key of ours.
  */
 const isApiContent = ({ headers }: UpstreamAnswer): boolean =>
   API_CONTENT.test(headers['content-type'] ?? '') && isReadableContent(headers)
 
 const API_CONTENT = /^(application\/([\w.+-]+\+)?json|text\/event-stream)\s*(;|$)/i
 
-/** Refuses with a failure that an answer turned out to be. */
 async function refuseWith(failure: ProviderFailure, { failed }: ProviderAnswer): Promise<never> {
   throw await refusalOfFailure(failure, [...failed, attemptOf(failure)])
 }
 
-/** Refuses with an answer that quotes one of our secrets. */
 const refuseQuoted = (answered: ProviderAnswer): Promise<never> => {
   const { target, answer } = answered
   return refuseWith(unusableAnswer(target.provider, answer, { cause: secretQuotedError() }), answered)
@@ -289,8 +281,8 @@ const refuseUnread = (answered: ProviderAnswer): Promise<never> => {
 }
 
 /**
- * Passes a refusal on whole that is the provider's own answer to this request (400, 404, 413, 422, …). Without
- * words of its API it goes on with its status, in ours.
+ * Passes a refusal on whole that is the provider's own answer to this request. Without words of its API it
+ * goes on with its status, in ours.
  */
 async function passOnRefusal(
   answered: ProviderAnswer,
@@ -336,7 +328,6 @@ async function readRefusal(answer: UpstreamAnswer, held: LlmFacts['held']): Prom
 const isEventStream = ({ headers }: UpstreamAnswer): boolean =>
   /^text\/event-stream/i.test(headers['content-type'] ?? '')
 
-/** The failure of an answer that quotes the secrets of its request, for the log. */
 const secretQuotedError = (): Error => new Error('the answer quotes a secret that providers are called with')
 function passOnAnswer(
   answered: ProviderAnswer,

@@ -11,7 +11,6 @@ import { compileGlob, modelNameFault, providersOf } from './routing.ts'
 /** A list is an aid: nobody waits longer for the first one of a provider. ms. */
 const MAX_WAIT_MS = 3_000
 
-/** A provider that can be called, and its models. */
 interface ListedProvider {
   readonly provider: LlmProvider
   /** The models that the operator's file names itself: aliases, and patterns without a star. */
@@ -21,18 +20,15 @@ interface ListedProvider {
 }
 
 export interface ModelHandlers {
-  /** GET /v1/models */
   readonly list: (arrival: Arrival) => Promise<Reply>
   /** GET /v1/models/{id}. The segments of the path are the id. Refuses with `model_not_found`. */
   readonly get: (arrival: Arrival) => Promise<Reply>
 }
 
 /**
- * Answers with the models that calls would reach (docs/protocol.md#models), of the providers that
- * can be called, in the shape of the dialect that the request's headers expect. Reads the catalogue, and
- * sends nothing to anybody; a provider without a list there is listed with the names of its file. Waits for a
- * provider's first reading, at most 3 s. Does NOT list by capability: a principal without `llm.chat` sees the
- * list all the same.
+ * Answers with the models that calls would reach (docs/protocol.md#models), in the shape of the dialect that
+ * the request's headers expect. Reads the catalogue; a provider without a list there is listed with the names
+ * of its file. Waits for a provider's first reading, at most 3 s. Does NOT list by capability.
  */
 export function modelHandlers(options: LlmOptions, catalogue: ModelCatalogue): ModelHandlers {
   const listed = options.providers
@@ -62,7 +58,6 @@ function formatFor(headers: Arrival['headers']): ModelListFormat {
   return (DIALECTS.find((dialect) => dialect.models.isExpected(headers)) ?? first).models
 }
 
-/** The models that calls would reach by now. */
 interface ModelOffer {
   /** The list, in its order. */
   readonly byId: ReadonlyMap<string, OfferedModel>
@@ -70,12 +65,11 @@ interface ModelOffer {
   readonly find: (id: string) => OfferedModel | undefined
 }
 
-/** Lists the models of each provider that can be called, in the order of the providers. */
 type ProviderLists = readonly (readonly ListedModel[])[]
 
 /**
- * Makes the function that turns the providers' lists into what is offered. It asks the routing of calls for
- * each name, once for each change of a list.
+ * Makes the function that turns the providers' lists into what is offered. It asks the routing for each name,
+ * once for each change of a list.
  */
 function modelOffer(
   options: LlmOptions,

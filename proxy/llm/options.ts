@@ -41,14 +41,11 @@ const milliseconds = (fallback: number, meaning: string) =>
     .describe(`${meaning} Milliseconds. Default ${fallback}.`)
 
 /**
- * The patience of the vendors' SDKs. A model that thinks says nothing for minutes: before the head of its
- * answer, and after it, before the first event. ms.
+ * The patience of the vendors' SDKs: before the head of an answer, and after it, before the first event. ms.
  */
 const MAX_SILENCE_MS = 600_000
 
-/**
- * A key is sent as a header value: one that a header cannot hold is refused at boot, not on the first call.
- */
+/** A key is sent as a header value: one that a header cannot hold is refused at boot. */
 const apiKey = z
   .string()
   .max(4096)
@@ -104,7 +101,6 @@ const memberName = z
 /** The names that one list may have: each is compared for each header of a call that nothing else passes. */
 const MAX_PASSED = 50
 
-/** Makes the schema of one of the lists by which an operator lets more through. */
 const passed = (kind: PassedKind, description: string) =>
   z
     .array(
@@ -211,8 +207,8 @@ const provider = z
   .transform(({ auth, ...rest }) => ({ ...rest, auth: auth ?? DIALECT_BY_NAME[rest.dialect].key.auth }))
 
 /**
- * The options of the `llm` plugin file (docs/protocol.md#operator-files), without its `plugin` key.
- * Does NOT check that a base URL answers, or that a key is accepted there.
+ * The options of the `llm` plugin file (docs/protocol.md#operator-files). Does NOT check that a base URL
+ * answers, or that a key is accepted there.
  */
 export const llmOptions = z
   .strictObject({

@@ -56,8 +56,8 @@ export const attemptOf = ({ provider, status, reason }: ProviderFailure): Provid
 })
 
 /**
- * Makes the refusal of a failure (docs/protocol.md#upstream-failures), in the provider's own words if it has
- * any that may be passed on. `attempts`: every provider that was asked.
+ * Makes the refusal of a failure (docs/protocol.md#upstream-failures), in the provider's own words if any may
+ * be passed on. `attempts`: every provider that was asked.
  */
 export async function refusalOfFailure(
   failure: ProviderFailure,
@@ -99,10 +99,7 @@ function proxyMessage({ reason, provider, cause }: ProviderFailure): string | un
   return `The provider ${name} could not be reached. ${variable} is set where the gateway runs, and not used: an operator can write proxy: env for this provider.`
 }
 
-/**
- * Names the variable that would give a provider its key, never a value; undefined if there is nothing better
- * to say.
- */
+/** Names the variable that would give a provider its key, never a value. */
 const missingKeyMessage = ({
   reason,
   provider: { name, keyVariable },
@@ -179,14 +176,12 @@ export const unusableAnswer = (
   ...more,
 })
 
-/** Says what a whole answer of status 2xx was in place of JSON or an event stream. */
 export const foreignContentMessage = ({ name }: LlmProvider, { status, headers }: UpstreamAnswer): string => {
   const [, type = 'no content type'] =
     /^([\w.+-]{1,64}\/[\w.+-]{1,64})/.exec(headers['content-type'] ?? '') ?? []
   return `The provider ${name} answered ${status} with ${type} in place of JSON or an event stream. An operator should check its base_url.`
 }
 
-/** Says of an answer that it is in an encoding that cannot be looked into. */
 export const unreadMessage = ({ name }: LlmProvider): string =>
   `The answer of the provider ${name} cannot be read: it is compressed, which was not asked for, or is not in UTF-8. An operator should check what stands between.`
 
@@ -236,8 +231,8 @@ export const spentFailure = (
 })
 
 /**
- * Returns the reason why an answer of a status is not passed on: 401, 407, 429, 5xx; null if the status may be
- * the provider's own answer to this request. `isCallerKey`: it was asked with the caller's own key.
+ * Returns the reason why an answer of a status is not passed on: 401, 407, 429, 5xx; null if it may be the
+ * provider's own answer to this request. `isCallerKey`: it was asked with the caller's own key.
  */
 export function reasonOfStatus(status: number, isCallerKey: boolean): RefusalReason | null {
   if (status === 407 || (status === 401 && !isCallerKey)) return 'provider_auth_failed'
@@ -265,8 +260,8 @@ export const notConfiguredFailure = (provider: LlmProvider): ProviderFailure => 
 })
 
 /**
- * Picks the headers by which the provider says whether and when to come back, and how much is left; and those
- * that the operator lets through.
+ * Picks the headers by which the provider says whether and when to come back, and those that the operator
+ * lets through.
  */
 function waitingHeaders(headers: UpstreamHeaders, provider: LlmProvider): Record<string, string> {
   const returns = passedNames('pass_answer_headers', provider.pass_answer_headers)
@@ -281,8 +276,8 @@ const WAITING = /^retry-after|^x-should-retry$|ratelimit/
 
 /**
  * Tells a client's loop, by the endpoint's own error event, that its stream was cut off
- * (docs/protocol.md#clients). `error`: of the stream. `tail`: the last bytes that were sent; an event that
- * was cut in half is closed first, or ours would be read as its rest.
+ * (docs/protocol.md#clients). `tail`: the last bytes that were sent; an event that was cut in half is closed
+ * first.
  */
 export function brokenOffEvent(
   { errorEvent }: DialectEndpoint,

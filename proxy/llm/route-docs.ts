@@ -108,7 +108,6 @@ const LIST_HEADERS = {
   'anthropic-version': 'If it is sent, the answer has the form of Anthropic.',
 }
 
-/** GET /v1/models */
 export const MODELS: RouteDoc = {
   name: 'listModels',
   summary: 'Lists the models that calls would reach.',
@@ -125,7 +124,6 @@ export const MODELS: RouteDoc = {
   reasons: KNOWN_CALLER_REASONS,
 }
 
-/** GET /v1/models/{id} */
 export const MODEL: RouteDoc = {
   name: 'getModel',
   summary: 'Shows one of the models that calls would reach.',

@@ -17,7 +17,6 @@ export interface LlmHandlers {
   readonly models: ModelHandlers
 }
 
-/** Makes the routes that agents and their SDKs call: LLM calls and the list of models. */
 export function llmRoutes<Call extends LlmFacts & DecisionFacts, Known extends Arrival>(
   pipelines: LlmPipelines<Call, Known>,
   { call, models: { list, get } }: LlmHandlers,

@@ -9,9 +9,7 @@ import { READ_MEMBERS, ROUTING_MEMBERS } from './dialects/routing-members.ts'
 import type { LlmOptions, LlmProvider } from './options.ts'
 import { connectionTo, type ProviderConnection } from './upstream/provider.ts'
 
-/**
- * The model that an LLM request asks for, and its endpoint: judged by the gate, dispatched by the handler.
- */
+/** The model that an LLM request asks for, and its endpoint. */
 export interface LlmTarget {
   readonly endpoint: LlmEndpoint
   readonly dialect: DialectName
@@ -25,9 +23,9 @@ interface LlmCallFacts {
 }
 
 /**
- * Reads `model` and `stream` from the parsed body, and the member that would detach the call; everything
- * further is between caller and provider. Refuses with `body_invalid`, and with `member_refused` what could be
- * begun here and not ended. Does NOT check that any provider serves the model.
+ * Reads `model` and `stream` from the parsed body, and the member that would detach the call. Refuses with
+ * `body_invalid`, and with `member_refused` what could be begun here and not ended. Does NOT check that any
+ * provider serves the model.
  */
 export function llmCall(endpoint: LlmEndpoint): Plugin<Arrival & JsonBody, LlmCallFacts> {
   return {
@@ -88,9 +86,9 @@ export const JUDGED_MEMBERS = new JudgedNames(READ_MEMBERS)
 type FindRefusedMember = (body: Pick<JsonBody, 'json' | 'wide' | 'repeated'>) => string | null
 
 /**
- * Refuses with `member_refused` a body with a member that one of the providers of its model may not get
- * (docs/protocol.md#refused-members), however it is spelled; with `body_invalid` one with more members in
- * such a member than are checked. Does NOT look deeper than one level.
+ * Refuses with `member_refused` a body with a member that a provider of its model may not get
+ * (docs/protocol.md#refused-members); with `body_invalid` one with more members in such a member than are
+ * checked. Does NOT look deeper than one level.
  */
 export function llmMembers(options: LlmOptions): Plugin<Arrival & JsonBody & { target: LlmTarget }, object> {
   const find = providersOf(options)
@@ -168,16 +166,10 @@ const looseName = (name = ''): string => foldedName(name).replace(SEPARATORS, ''
 
 const SEPARATORS = /[_-]/g
 
-/**
- * The longest name that goes to a provider. Characters. No vendor has one of more than 64, and each costs its
- * length.
- */
+/** The longest name that goes to a provider. Characters. No vendor has one of more than 64. */
 const MAX_NAME_LENGTH = 256
 
-/**
- * The longest text in place of an object that is looked at. Characters. 30 MiB of blanks held up the loop for
- * 60 ms.
- */
+/** The longest text in place of an object that is looked at. Characters. 30 MiB of blanks took 60 ms. */
 const MAX_TEXT = 65_536
 
 /** Names whose verdict is remembered for a provider. */
@@ -203,7 +195,6 @@ export interface ProviderTarget extends ProviderConnection {
 /** Finds the providers of a model, in the order to try. Never gives an empty list. */
 export type ProviderRouting = (model: string | null, dialect: DialectName) => readonly ProviderTarget[]
 
-/** A provider with its aliases and patterns made ready. */
 interface PreparedProvider {
   readonly provider: LlmProvider
   readonly connection: ProviderConnection
@@ -212,10 +203,10 @@ interface PreparedProvider {
 }
 
 /**
- * Prepares the routing of docs/protocol.md#routing: `provider/model`, if the prefix names a provider; then
- * the providers that have the model as an alias; then those with a matching pattern, in the file's order;
- * then the default provider, which also gets calls that name no model. Refuses with `model_unknown`, or with `dialect_translation_unavailable` when
- * nobody speaks the caller's dialect. Does NOT ask whether a provider has a key.
+ * Prepares the routing of docs/protocol.md#routing: `provider/model`; then the providers that have the model
+ * as an alias; then those with a matching pattern, in the file's order; then the default provider, which also
+ * gets calls that name no model. Refuses with `model_unknown`, or with `dialect_translation_unavailable`.
+ * Does NOT ask whether a provider has a key.
  */
 export function providerRouting(options: LlmOptions): ProviderRouting {
   const find = targetsOf(options)
@@ -229,8 +220,8 @@ export function providerRouting(options: LlmOptions): ProviderRouting {
 }
 
 /**
- * Makes the function that finds the providers of a model as {@link providerRouting} does, of every dialect; maybe
- * none.
+ * Makes the function that finds the providers of a model as {@link providerRouting} does, of every dialect;
+ * maybe none.
  */
 export function providersOf(options: LlmOptions): (model: string | null) => readonly LlmProvider[] {
   const find = targetsOf(options)
@@ -245,9 +236,7 @@ function targetsOf(options: LlmOptions): (model: string | null) => readonly Prov
   return (model) => (model === null ? unnamed : candidates(served, byName, fallback, model))
 }
 
-/**
- * Compiles a pattern to a test of names. `*` stands for any characters, none too; everything else for itself.
- */
+/** Compiles a pattern to a test of names. `*` stands for any characters, none too. */
 export function compileGlob(pattern: string): (name: string) => boolean {
   const [head = '', ...rest] = pattern.split('*')
   const tail = rest.pop()

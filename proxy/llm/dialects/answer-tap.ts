@@ -13,19 +13,15 @@ import {
   type TokensUnknown,
 } from './statements.ts'
 
-/** Reads an answer as it passes. */
 export interface AnswerTap {
   /** Takes a chunk after it was passed on. Never throws; keeps at most 256 KiB. */
   readonly observe: (chunk: Buffer) => void
   /**
    * Tells whether the answer is whole: its last event was observed, or its document has come to its end.
-   * `ended`: the provider has ended it soundly, so a stream that has said why its text ended is whole too.
-   * Nothing may be observed after that.
+   * `ended`: the provider has ended it soundly. Nothing may be observed after that.
    */
   readonly isWhole: (ended: boolean) => boolean
-  /** Returns the counts stated so far. */
   readonly usage: () => ProviderUsage
-  /** Returns all that the answer states, once it has ended. */
   readonly read: (isWhole: boolean) => AnswerReading
 }
 
@@ -40,10 +36,9 @@ const ENCODED_TAP = closedTap('encoded')
 const UNREADABLE_TAP = closedTap('unreadable')
 
 /**
- * Reads token usage and outcome from an answer as it passes, JSON or server-sent events, under a dialect's
- * names. Its first byte says which of the two it is, or else `contentType`. Another type than those, and a
- * `contentEncoding` other than identity: nothing is read. What it keeps is counted on `held`. Does NOT
- * change, hold back or re-chunk anything.
+ * Reads token usage and outcome from an answer as it passes, under a dialect's names. Its first byte says
+ * whether it is JSON or events, or else `contentType`. Reads nothing of another type or encoding. Counts what
+ * it keeps on `held`. Does NOT change, hold back or re-chunk anything.
  */
 export function answerTap(
   names: AnswerNames,
@@ -70,7 +65,6 @@ class PassingAnswer implements AnswerTap {
   readonly #held: MemoryReservation | null
   readonly #isEventType: boolean
   #reader: AnswerEventReader | PassingDocument | null = null
-  /** The bytes of the mark that the answer began with. */
   #marked = 0
 
   constructor(names: AnswerNames, isEventStream: boolean, held: MemoryReservation | null) {

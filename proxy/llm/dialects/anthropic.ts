@@ -33,7 +33,6 @@ const modelOf = ({ id, name, created }: OfferedModel) => ({
   created_at: isoDate(created),
 })
 
-/** The Anthropic API. */
 export const anthropic: Dialect<'anthropic'> = {
   name: 'anthropic',
   endpoints: [

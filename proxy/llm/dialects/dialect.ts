@@ -3,10 +3,9 @@ import type { UnknownRecord } from '../../../db/support/json.ts'
 
 /**
  * One vendor's API, in everything that differs from the others. A further one is a file of this folder and
- * its line in `registry.ts`: its name is then accepted in operator files, and its endpoints are routes.
+ * its line in `registry.ts`.
  */
 export interface Dialect<Name extends string = string> {
-  /** The name in operator files. */
   readonly name: Name
   /** The endpoints, all of them POST, all of them gated by `llm.chat`. */
   readonly endpoints: readonly DialectEndpoint[]
@@ -20,17 +19,15 @@ export interface Dialect<Name extends string = string> {
 }
 
 export interface DialectEndpoint {
-  /**
-   * This service's own path. Matched exactly on the raw path; it never goes upstream (docs/threats.md#t17).
-   */
+  /** This service's own path, matched exactly on the raw path (docs/threats.md#t17). */
   readonly path: string
   /** Appended to the provider's base_url. */
   readonly upstreamPath: string
   /** True: a body may leave the model to a stored prompt. Default: it must name one. */
   readonly modelOptional?: true
   /**
-   * The member by which a caller begins work that it would fetch, or end, by another request. No route serves
-   * that, so a call that has it set is refused.
+   * The member by which a caller begins work that it would fetch, or end, by another request: a call that has
+   * it set is refused.
    */
   readonly detachedBy?: string
   readonly doc: EndpointDoc
@@ -44,9 +41,7 @@ export interface DialectEndpoint {
 export interface EndpointDoc {
   /** camelCase, unique among operations. */
   readonly name: string
-  /** The vendor's name of the API. */
   readonly summary: string
-  /** A body that works. */
   readonly example: UnknownRecord
 }
 
@@ -58,7 +53,6 @@ export interface StreamFault {
   readonly param: null
 }
 
-/** The form in which a key is sent to a provider. An operator file may choose the other one. */
 export interface KeyFormat {
   /** The default of `auth`. */
   readonly auth: 'api_key' | 'bearer'
@@ -66,21 +60,14 @@ export interface KeyFormat {
   readonly header: string
 }
 
-/**
- * Names and prefixes are lower case, and add to the lists that hold for every provider (docs/threats.md#t2,
- * #t3).
- */
+/** Names and prefixes are lower case, and add to the lists for every provider (docs/threats.md#t2, #t3). */
 export interface DialectHeaders {
   /** The headers of a caller's request that are passed on to providers. */
   readonly request: readonly string[]
-  /**
-   * The headers of a caller's request that are passed on with the caller's own key alone: they name an
-   * account at the vendor.
-   */
+  /** The headers of a caller's request that are passed on with its own key alone: they name an account. */
   readonly account: readonly string[]
   /** The headers that are sent to a provider of this dialect if the caller does not name them. */
   readonly defaults: Readonly<Record<string, string>>
-  /** The headers of a provider's answer that are passed on to callers. */
   readonly response: readonly string[]
   readonly responsePrefixes: readonly string[]
 }
@@ -105,11 +92,8 @@ export interface ModelListFormat {
   readonly cursor: string
   /** Reads the provider's answer. Throws if it is no list. Does NOT bound its length: the catalogue does. */
   readonly parse: (answer: unknown) => readonly ListedModel[]
-  /**
-   * Recognises a caller who expects this dialect's list. The first dialect's is for all whom none recognises.
-   */
+  /** Recognises a caller who expects this list. The first dialect's is for all whom none recognises. */
   readonly isExpected: (headers: IncomingHttpHeaders) => boolean
-  /** Renders the answer to GET /v1/models/{id}. */
   readonly renderOne: (model: OfferedModel) => unknown
   /** Renders the answer to GET /v1/models. `query`: of the request, for a dialect that has pages. */
   readonly render: (models: readonly OfferedModel[], query?: string) => unknown
@@ -120,10 +104,7 @@ export type TokenCount = 'input' | 'output' | 'cache_read' | 'cache_write_5m' | 
 
 /** The members by which an answer, or an event of a stream, states its token counts. */
 export interface UsageNames {
-  /**
-   * Members that may hold `usage`, `model` and `service_tier`, in addition to the answer itself, whose own
-   * win.
-   */
+  /** Members that may hold `usage`, `model` and `service_tier`; the answer's own win. */
   readonly holders: readonly string[]
   /** Members of `usage`, a dot for one level down; the first that was stated counts. */
   readonly tokens: Readonly<Record<TokenCount, readonly string[]>>

@@ -3,10 +3,7 @@ import type { MemoryReservation } from '../../../plugins/plugin.ts'
 import type { MemberPicker } from './member-picker.ts'
 import { type AnswerStatements, PARSED_WHOLE } from './statements.ts'
 
-/**
- * The events of one chunk that are read at least, if they may state something: each takes some 5 µs, and a
- * chunk may hold 2,000.
- */
+/** The events of one chunk that are read at least, if they may state something: each takes some 5 µs. */
 const MAX_STATEMENTS = 64
 /** The chunks of a stream whose first event is read whatever is in it, for the name of the model. */
 const MAX_UNNAMED = 8
@@ -14,16 +11,13 @@ const NEWLINE = 0x0a
 const RETURN = 0x0d
 const BLANK_LINE = Buffer.from('\n\n')
 
-/**
- * Finds events that may state something, in a text of whole ones: usage, a failure, the end, or a name that is
- * escaped. They are parsed before anything of them counts.
- */
+/** Finds events that may state something: usage, a failure, the end, or a name that is escaped. */
 const STATEMENT =
   /"(?:usage|finish_reason|stop_reason|status_code)"(?!\s*:\s*null)|(?<ending>"error"(?!\s*:\s*null)|"(?:message_stop|response\.(?:completed|failed|incomplete|cancelled))"|\[DONE\]|event: ?error)|\\u00(?:[4-7]|2[eE])/g
 
 /**
- * Reads server-sent events that come in chunks cut anywhere, in whichever line ends and fields the format
- * allows (WHATWG HTML §9.2.5), and hands over those that may state something.
+ * Reads server-sent events that come in chunks cut anywhere (WHATWG HTML §9.2.5), and hands over those that
+ * may state something.
  */
 export class AnswerEventReader {
   readonly #statements: AnswerStatements
@@ -93,8 +87,8 @@ export class AnswerEventReader {
   }
 
   /**
-   * Reads whole events: the first ones that may state something, the last one, and the first that may be a
-   * failure or the end. If many of them state one count, a later one wins.
+   * Reads the first events that may state something, the last one, and the first that may be a failure or the
+   * end. If many state one count, a later one wins.
    */
   #readWhole(events: Buffer): void {
     const text = events.toString('latin1')
@@ -117,7 +111,6 @@ export class AnswerEventReader {
     for (const place of [ending, last]) if (place >= 0) this.#readEvent(events, text, place)
   }
 
-  /** Reads the event around a place. Returns the place of its end. */
   #readEvent(events: Buffer, text: string, place: number): number {
     const before = text.lastIndexOf('\n\n', place)
     const start = before < 0 ? 0 : before + BLANK_LINE.length
@@ -133,7 +126,6 @@ export class AnswerEventReader {
   }
 }
 
-/** Adds an event by its lines. */
 function addEvent(statements: AnswerStatements, text: string): void {
   let name = ''
   const data: string[] = []

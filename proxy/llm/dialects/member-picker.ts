@@ -31,14 +31,13 @@ const OTHER = '-'.repeat(MAX_NAME + 1)
 export const TOO_LONG = Symbol('a value that is longer than is kept')
 
 /**
- * Members to pick, by name: null for one that is picked whole, else the members to pick from its object, or
- * from the objects in its array.
+ * Members to pick, by name: null for one that is picked whole, else those of its object, or of the objects in
+ * its array.
  */
 export interface PickedMembers {
   readonly [name: string]: PickedMembers | null
 }
 
-/** A container whose members are looked at. */
 interface PickFrame {
   readonly members: PickedMembers
   /** The lengths and first bytes of their names: any other one, without escapes, is not even read. */
@@ -54,9 +53,8 @@ interface PickFrame {
 type PickedTexts = Map<string, string | PickedTexts | readonly PickedTexts[] | typeof TOO_LONG>
 
 /**
- * Picks members out of a JSON object that comes in pieces, however long it is, and keeps nothing else. If one
- * stands twice the last counts. Looks at each byte once. Does NOT check
- * the grammar.
+ * Picks members out of a JSON object that comes in pieces, and keeps nothing else. If one stands twice the
+ * last counts. Looks at each byte once. Does NOT check the grammar.
  */
 export class MemberPicker {
   readonly #root: PickFrame
@@ -89,7 +87,6 @@ export class MemberPicker {
     return this.#isWhole
   }
 
-  /** Takes the next piece. */
   add(bytes: Buffer): void {
     let from = 0
     let plain = 0
@@ -128,7 +125,6 @@ export class MemberPicker {
     if (this.#reading !== 'nothing') this.#keep(bytes, from, bytes.length, this.#reading)
   }
 
-  /** Returns an object with the members that were found. */
   object(): unknown {
     return objectOf(this.#root.found)
   }

@@ -2,9 +2,8 @@ import { isObject } from '../../../db/support/json.ts'
 import type { ListedModel } from './dialect.ts'
 
 /**
- * Reads `{"data": [{"id": …}]}`, the list of both vendors, and what imitators send in its place: `models`, a bare
- * list, names alone, or null if there are none. Leaves out the entries that name nothing. Throws if the answer
- * has no list.
+ * Reads `{"data": [{"id": …}]}`, and what imitators send in its place: `models`, a bare list, names alone, or
+ * null. Leaves out the entries that name nothing. Throws if the answer has no list.
  */
 export function parseModelList(answer: unknown): readonly ListedModel[] {
   const list = listIn(answer)

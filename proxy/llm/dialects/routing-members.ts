@@ -1,17 +1,12 @@
-/**
- * The members of the body of an LLM call that are read here. A reader of a further one (a policy, a budget)
- * names it here: another spelling of it is then refused before anything is judged.
- */
+/** The members of the body of an LLM call that are read here: another spelling of one is refused. */
 export const READ_MEMBERS: readonly string[] = ['model', 'stream']
 
 /**
  * The members of a body by which a caller would choose, in addition to `model`, what runs and for whom:
- * another model, another place, other credentials, another price. Those of every product that is known to act
- * on a body of an OpenAI or Anthropic API; neither vendor's own API has any of them. A star at the end stands
- * for any letters; a dot is one level down. They are compared as the loosest readers do: without case,
- * underscores and hyphens.
- *
- * Members that such a product only notes, counts by, or samples with are not here.
+ * another model, place, credentials or price. Those of every product that is known to act on a body of either
+ * vendor's API; neither vendor's own API has any of them. Members that such a product only notes, counts by,
+ * or samples with are not here. A star at the end stands for any letters; a dot is one level down. Compared
+ * without case, underscores and hyphens.
  */
 export const ROUTING_MEMBERS: readonly string[] = [
   // LiteLLM: another model, or another deployment of it.

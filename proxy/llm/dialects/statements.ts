@@ -3,16 +3,13 @@ import type { Dialect, OutcomeNames, TokenCount, UsageNames } from './dialect.ts
 import { MemberPicker, type PickedMembers, TOO_LONG } from './member-picker.ts'
 
 /**
- * Bytes. A longer document is neither kept nor parsed whole, which would hold up everybody for as long as 0.1
- * s (docs/threats.md#a3): the members that count are picked out of it as it passes, for a caller can make it
- * as long as it likes.
+ * Bytes. A longer document is neither kept nor parsed whole, which takes as long as 0.1 s
+ * (docs/threats.md#a3): the members that count are picked out of it as it passes.
  */
 export const PARSED_WHOLE = 65_536
 
-/** The names by which answers of a dialect are read. */
 export type AnswerNames = Pick<Dialect, 'usage' | 'outcome'>
 
-/** All that an answer states. */
 export interface AnswerReading {
   readonly usage: ProviderUsage
   /** The reason why counts are missing, or may not be all; null if they are known. */
@@ -108,12 +105,8 @@ function pickedOf({ usage, outcome }: AnswerNames): PickedMembers {
   return { ...Object.fromEntries([...holders, ...inner]), ...ANYWHERE }
 }
 
-/** The cost of an answer, as its provider stated it. A member is absent if nothing was stated. */
 export interface ProviderUsage {
-  /**
-   * Whole numbers. `input` is everything that the model read, cached parts included, however the vendor
-   * counts.
-   */
+  /** Whole numbers. `input` is everything that the model read, cached parts included. */
   readonly tokens?: Readonly<Partial<Record<TokenCount, number>>>
   /** The class of service that the call got. */
   readonly service_tier?: string
@@ -121,10 +114,7 @@ export interface ProviderUsage {
   readonly upstream_model?: string
 }
 
-/**
- * The reasons why an answer's counts are missing, or may not be all (docs/ledger.md#tokens-unknown). A closed
- * list.
- */
+/** The reasons why counts are missing, or may not be all (docs/ledger.md#tokens-unknown). A closed list. */
 export type TokensUnknown =
   | 'not_stated'
   | 'failed'
@@ -150,7 +140,6 @@ export class StatedUsage {
     this.#names = names
   }
 
-  /** True once an answer has said which model gives it. */
   get isNamed(): boolean {
     return this.#model !== undefined
   }
@@ -285,8 +274,7 @@ export class StatedOutcome {
 }
 
 /**
- * Finds the failure that a document reports, in the forms of either vendor's API and of its imitators
- * (docs/protocol.md#reported-failures); null if it reports none.
+ * Finds the failure that a document reports (docs/protocol.md#reported-failures); null if it reports none.
  */
 function faultIn(root: UnknownRecord, event: string, content: readonly string[]): ProviderFault | null {
   const { error, type, object, response } = root

@@ -24,11 +24,8 @@ export interface UpstreamRequest {
   readonly permit: CallPermit | CatalogPermit
   /** No other method: the library rewrites the framing of DELETE and OPTIONS (docs/threats.md#t1). */
   readonly method: 'GET' | 'POST'
-  /** Only this decides where the request goes and its path. */
   readonly url: URL
-  /**
-   * Names and values in turn, in the order in which they are sent: all but `content-length` and `connection`.
-   */
+  /** Names and values in turn: all but `content-length` and `connection`. */
   readonly headers: readonly string[]
   /** Sent one after the other. Empty: no body. */
   readonly body: readonly Buffer[]
@@ -48,25 +45,19 @@ export interface UpstreamAnswer {
   readonly headers: UpstreamHeaders
   /**
    * The whole of a short JSON answer of status 2xx. Else a stream, which errors, and never just ends, if the
-   * answer is cut short or stalls; its chunks are the bytes that came together. Somebody must read or destroy
-   * it.
+   * answer is cut short or stalls. Somebody must read or destroy it.
    */
   readonly body: Buffer | Readable
 }
 
 export interface LlmUpstream {
-  /**
-   * Resolves with the answer's head. Rejects with {@link UpstreamError}, or with the reason of the hangup.
-   */
+  /** Resolves with the answer's head. Rejects with {@link UpstreamError}, or the reason of the hangup. */
   readonly call: (request: UpstreamRequest) => Promise<UpstreamAnswer>
   /** Drops the pooled connections. Requests under way go on. */
   readonly close: () => void
 }
 
-/**
- * `connect`: no connection was made. `timeout`: it was, and no answer in time. `reset`: it broke, or the
- * answer was no HTTP.
- */
+/** `connect`: no connection was made. `timeout`: no answer in time. `reset`: it broke, or was no HTTP. */
 export type UpstreamErrorKind = 'connect' | 'timeout' | 'reset'
 
 interface UpstreamErrorOptions {
@@ -90,8 +81,8 @@ export class UpstreamError extends Error {
 const codeOf = (error: Error): string => ('code' in error ? String(error.code) : error.message)
 
 /**
- * Makes the failure of a request without a connection, with cause and cure. A name that cannot be looked up is
- * named: it may be one of many.
+ * Makes the failure of a request without a connection, with cause and cure. Names a name that cannot be
+ * looked up.
  */
 export function connectFailure(error: Error): UpstreamError {
   const code = error instanceof HostNameError ? error.message : codeOf(error)
@@ -128,10 +119,7 @@ async function* yieldThenFail(bytes: Buffer, failure: Error): AsyncGenerator<Buf
   throw failure
 }
 
-/**
- * Reads the rest of an answer that nobody wants, so that its connection can be used again; a long one is cut
- * off.
- */
+/** Reads the rest of an unwanted answer, so that its connection can be used again; cuts off a long one. */
 export function discardAnswer({ body }: UpstreamAnswer, limit = 65_536): void {
   if (Buffer.isBuffer(body)) return
   let seen = 0
@@ -141,7 +129,6 @@ export function discardAnswer({ body }: UpstreamAnswer, limit = 65_536): void {
   })
 }
 
-/** Gives an answer up, with its connection. */
 export function abandonAnswer({ body }: UpstreamAnswer): void {
   if (!Buffer.isBuffer(body)) body.destroy()
 }

@@ -24,10 +24,7 @@ import { bodyPieces } from './long-body.ts'
 
 /** An upstream may announce an answer so often (1xx) before it gives one. */
 const MAX_INFORMATION = 16
-/**
- * The longest answer of any model; a stream that is kept alive with nothing in it might be longer (threat
- * 38). ms.
- */
+/** The longest answer of any model; a stream that is kept alive with nothing in it might be longer. ms. */
 const MAX_DURATION_MS = 3_600_000
 
 export type { LlmUpstream } from './answer.ts'
@@ -45,13 +42,12 @@ interface LlmUpstreamOptions {
 /**
  * Opens the process's connections to LLM providers: http-proxy-3, which sends by undici
  * (docs/decisions/024-http-proxy-3-sends-by-undici.md). In place of the caller's request and response the
- * library gets stand-ins without a header, so nothing of the caller can reach a provider by it
- * (docs/threats.md#t1 to docs/threats.md#t3), and the answer is handed back outside it (docs/threats.md#t4).
- * Redirects are not followed. TLS is always verified.
+ * library gets stand-ins without a header (docs/threats.md#t1 to docs/threats.md#t3), and the answer is
+ * handed back outside it (docs/threats.md#t4). Redirects are not followed. TLS is always verified.
  *
  * A request that died on a pooled connection with a reset and no byte of an answer is sent once more on a
- * fresh one: the other side nearly always was closing an idle connection. If it had begun to work after all,
- * a completion is paid for twice, as by a retrying SDK after the 502; nothing else changes at a provider.
+ * fresh one. If the provider had begun to work after all, a completion is paid for twice, as by a retrying
+ * SDK after the 502.
  */
 export function openUpstream({
   maxDurationMs = MAX_DURATION_MS,
@@ -93,8 +89,8 @@ export function openUpstream({
  */
 
 /**
- * Answers are handed back, not written; the target alone decides the path. The agent sends nothing: without
- * one the library makes a header of its own.
+ * Answers are handed back, not written. Without an agent, which sends nothing, the library makes a header of
+ * its own.
  */
 export const PROXY_SERVER_OPTIONS: Readonly<ServerOptions> = {
   selfHandleResponse: true,
@@ -114,10 +110,7 @@ export const REQUEST_STAND_INS = { GET: requestStandIn('GET'), POST: requestStan
 /** Stands for every caller's response: these members are all that the library reads. */
 export const RESPONSE_STAND_IN = { headersSent: false, writableEnded: false } as unknown as ServerResponse
 
-/**
- * Makes the body of a request, which the library hands to `fetch` as it is: one buffer, or a long one's
- * pieces.
- */
+/** Makes the body of a request, which the library hands to `fetch` as it is. */
 export function bodyStandIn(parts: readonly Buffer[], authority: CallAuthority): Stream {
   const length = parts.reduce((sum, part) => sum + part.length, 0)
   let body: unknown = parts[0] ?? null
@@ -127,7 +120,7 @@ export function bodyStandIn(parts: readonly Buffer[], authority: CallAuthority):
   return body as Stream
 }
 
-/** The library's view of an answer, which is handed back outside it: these members are all that it reads. */
+/** The library's view of an answer: these members are all that it reads. */
 export const ANSWER_STAND_IN = {
   status: 200,
   statusText: '',
@@ -204,7 +197,6 @@ class LlmExchange implements Dispatcher.DispatchHandler {
       this.#dispatch()
     })
 
-  /** Sends it, if its call is still allowed. */
   #dispatch(): void {
     const { authority } = this.#request.permit
     if (this.#over) return

@@ -12,8 +12,8 @@ import type { UpstreamHeaders } from './answer.ts'
 import { type IsPassedName, passedNames } from './passed-names.ts'
 
 /**
- * The headers of a caller's request that a provider may see. All others stay here (docs/threats.md#t2, #t3,
- * #threat-11 and #threat-16).
+ * The headers of a caller's request that a provider may see (docs/threats.md#t2, #t3, #threat-11,
+ * #threat-16).
  */
 const REQUEST_NAMES: ReadonlySet<string> = new Set([
   'accept',
@@ -49,15 +49,11 @@ const RESPONSE_PREFIX = new RegExp(`^(?:${RESPONSE_PREFIXES.join('|')})`)
 
 const KEY_NAMES: ReadonlySet<string> = new Set(DIALECTS.map(({ key }) => key.header))
 
-/**
- * Names of an account at the vendor: they belong to the caller's own key, so they go with it and never with
- * ours.
- */
+/** Names of an account at the vendor: they go with the caller's own key and never with ours. */
 const ACCOUNT_NAMES = DIALECTS.flatMap(({ headers }) => headers.account)
 
 /**
- * Stands before the names of the vendor's credentials if a caller's own `authorization` is a token of ours, as
- * the sidecar's is (`scripts/client/headers.ts`).
+ * Stands before the vendor's credentials if `authorization` is a token of ours (`scripts/client/headers.ts`).
  */
 const VENDOR_PREFIX = 'sallyport-'
 
@@ -85,10 +81,7 @@ export interface FixedHeaders {
   readonly returns: IsPassedName | null
 }
 
-/**
- * A shorter key may be a word that models use: `lm-studio`, `sk-no-key-required`. Of an answer with content,
- * only longer ones are looked for. Characters.
- */
+/** A shorter key may be a word that models use: `lm-studio`, `sk-no-key-required`. Characters. */
 const MIN_KEY = 20
 
 export function fixedHeaders(provider: LlmProvider): FixedHeaders {
@@ -129,8 +122,8 @@ export function secretsIn({
 }
 
 /**
- * Lists the texts of a least length that no answer with content may quote: a header that only says where the caller is, or
- * which version of an API it wants, may well be a subject of a model's text.
+ * Lists the texts of a least length that no answer with content may quote: shorter headers may well be a
+ * subject of a model's text.
  */
 function credentialsIn({ api_key, headers }: LlmProvider, least: number): readonly string[] {
   const carrying = Object.entries(headers).filter(
@@ -145,9 +138,8 @@ const CREDENTIAL_VALUE = /^(?:basic|bearer|token)\s/i
 
 /**
  * Makes the headers of a request to a provider, names and values in turn, built from nothing but an
- * allow-list, with the provider's key. `contentLength` is null for a request without a body.
- * `idempotencyKey`: in place of the caller's own, which never goes on. Does NOT check that there is a key:
- * {@link hasCredentials} does.
+ * allow-list, with the provider's key. `contentLength`: null for a request without a body. `idempotencyKey`:
+ * in place of the caller's own. Does NOT check that there is a key: {@link hasCredentials} does.
  */
 export function providerRequestHeaders(
   fixed: FixedHeaders,
@@ -200,10 +192,7 @@ const CREDENTIAL_NAMES: ReadonlySet<string> = new Set(['authorization', 'api-key
 /** Headers that do not become a list if they stand twice. */
 const SINGLE: ReadonlySet<string> = new Set(['content-length', 'content-type', 'retry-after'])
 
-/**
- * Makes texts of an answer's headers: one that stands several times is joined, or its first counts, as Node
- * does it.
- */
+/** Makes texts of an answer's headers: one that stands several times is joined, or its first counts. */
 export function joinHeaders(headers: Record<string, string | string[] | undefined>): UpstreamHeaders {
   for (const name in headers) {
     const value = headers[name]
@@ -213,14 +202,9 @@ export function joinHeaders(headers: Record<string, string | string[] | undefine
   return headers as UpstreamHeaders
 }
 
-/** Tells whether a body is said to be JSON. */
 export const isJsonAnswer = (headers: UpstreamHeaders): boolean =>
   /^application\/([\w.+-]+\+)?json\s*(;|$)/i.test(headers['content-type'] ?? '')
 
-/**
- * Tells whether a body is said to be what can be looked into: not compressed, which is never asked for, and
- * in a code whose first half is ASCII.
- */
 export function isReadableContent({
   'content-encoding': encoding,
   'content-type': type = '',
@@ -263,13 +247,15 @@ export function responseHeaders(
 /** The two values that SDKs read. */
 const ADVICE = /^(?:true|false)$/
 
-/** Returns the provider's own id of this request, or null if it states none that is sane. */
 export function requestIdOf(upstream: UpstreamHeaders): string | null {
   const id = upstream['x-request-id'] ?? upstream['request-id']
   return id !== undefined && /^[\x21-\x7e]{1,128}$/.test(id) ? id : null
 }
 
-/** Leaves out those headers of an answer that would be passed on, logged or stored, and quote one of our secrets. */
+/**
+ * Leaves out the headers of an answer that would be passed on, logged or stored, and quote one of our
+ * secrets.
+ */
 export function withoutSecrets(
   headers: UpstreamHeaders,
   { credentials, returns }: FixedHeaders,
@@ -303,7 +289,6 @@ function connectionNames({ connection }: IncomingHttpHeaders): ReadonlySet<strin
 
 const textOf = (value: string | string[] | undefined): string => (typeof value === 'string' ? value : '')
 
-/** Returns our own key as a header. */
 function credentials(provider: LlmProvider): HeaderMap {
   if (provider.auth === 'passthrough' || provider.api_key === '') return {}
   return provider.auth === 'bearer'
@@ -325,9 +310,8 @@ function callerCredentials(caller: IncomingHttpHeaders): Record<string, string> 
 }
 
 /**
- * Recognises our own access tokens, which must not reach a provider: those of the DPoP scheme, and those that
- * are bound to a certificate or a key (`cnf`, RFC 7800), which a vendor's key never is; nor may our own API
- * keys. Unreadable credentials are the caller's own affair.
+ * Recognises our own access tokens, which must not reach a provider: those of the DPoP scheme, or bound to a
+ * certificate or a key (`cnf`, RFC 7800), and our own API keys.
  */
 function isOwnCredential(authorization: string): boolean {
   const [scheme = '', token = ''] = authorization.trim().split(/\s+/)

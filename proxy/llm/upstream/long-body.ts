@@ -8,9 +8,8 @@ const IN_A_TURN = 2_097_152
 
 /**
  * TLS encrypts a whole write at once, so it is given pieces (docs/threats.md#a5): the next as soon as the
- * last is taken, not in a later turn of the loop, since the words of an other side that has hung up meanwhile
- * would be lost. None goes out once its call is not allowed any more. It can be read from its beginning
- * again.
+ * last is taken, since the words of an other side that has hung up would be lost later. None goes out once
+ * its call is not allowed any more. It can be read from its beginning again.
  */
 export const bodyPieces = (parts: readonly Buffer[], authority: CallAuthority): AsyncIterable<Buffer> => ({
   [Symbol.asyncIterator]: () => pieces(parts, authority),

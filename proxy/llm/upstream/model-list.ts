@@ -23,9 +23,8 @@ export interface ModelListRequest {
 }
 
 /**
- * Reads a provider's list of models, page by page, with the provider's own key. Rejects if the first answer is
- * no list, or longer than 4 MiB; a later page that is none ends the list. No message quotes an answer, which
- * may quote our key.
+ * Reads a provider's list of models, page by page, with the provider's own key. Rejects if the first answer
+ * is no list, or longer than 4 MiB; a later page that is none ends the list. No message quotes an answer.
  */
 export async function readModelList(request: ModelListRequest): Promise<readonly ListedModel[]> {
   const { models: format } = DIALECT_BY_NAME[request.provider.dialect]
@@ -54,7 +53,6 @@ function parsedOrNone({ parse: read }: ModelListFormat, answer: unknown): readon
   }
 }
 
-/** Returns the id after which a list goes on, or null. */
 const cursorIn = (answer: unknown): string | null =>
   isObject(answer) && answer.has_more === true && typeof answer.last_id === 'string' ? answer.last_id : null
 

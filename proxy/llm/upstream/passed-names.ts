@@ -1,7 +1,6 @@
 import { HOP_BY_HOP } from '../../egress/hop-by-hop.ts'
 import { READ_MEMBERS } from '../dialects/routing-members.ts'
 
-/** The ways in which an operator's file may widen a list of what is passed on. */
 export type PassedKind = 'pass_headers' | 'pass_answer_headers' | 'pass_query'
 
 /** A name that may stand in a list, or the beginning of names, at least four characters, and a star. */
@@ -56,10 +55,7 @@ const OURS_ONE_WAY: Readonly<Record<PassedKind, readonly string[]>> = {
   pass_query: [],
 }
 
-/**
- * Says why a name is never passed on, whoever asks for it; null: it may be. Case, and `_` in place of `-`,
- * make no difference: some servers read the one as the other.
- */
+/** Says why a name is never passed on; null: it may be. Case, and `_` in place of `-`, make no difference. */
 export function passingObjection(kind: PassedKind, name: string): string | null {
   const plain = name.toLowerCase().replaceAll('_', '-').replace(/\*$/, '')
   const parts = plain.replace(CACHE_KEY, '').split(/[^a-z0-9]+/)

@@ -9,7 +9,6 @@ export interface ProviderConnection {
   /** The URL of each endpoint of its dialect, by `upstreamPath`. */
   readonly urls: ReadonlyMap<string, URL>
   readonly headers: FixedHeaders
-  /** The parameters of a caller's URL that go there. */
   readonly query: ReadonlySet<string>
 }
 
@@ -33,8 +32,8 @@ export const timeoutsOf = (provider: LlmProvider): UpstreamTimeouts => ({
 export const urlAtProvider = (provider: LlmProvider, path: string): URL => new URL(provider.base_url + path)
 
 /**
- * Returns the URL of an endpoint with those of a caller's parameters that go there, each as it is written and
- * however often it stands. One whose name is escaped does not go.
+ * Returns the URL of an endpoint with those of a caller's parameters that go there, each as it is written.
+ * One whose name is escaped does not go.
  */
 export function withQuery(url: URL, query: string, passed: ReadonlySet<string>): URL {
   const kept = query.split('&').filter((pair) => passed.has(pair.split('=', 1)[0] ?? ''))

@@ -6,10 +6,7 @@ import type { LlmOptions } from '../options.ts'
 import { abandonAnswer, discardAnswer, readWholeBody, type UpstreamAnswer } from './answer.ts'
 import { isJsonAnswer, isReadableContent, secretsIn } from './headers.ts'
 
-/**
- * Bytes. A longer text of a failure is replaced by our words. So little costs less than its connection does,
- * and is not counted as held: another provider's answer may have ended the call before it has come.
- */
+/** Bytes. A longer text of a failure is replaced by our words. So little is not counted as held. */
 const MAX_BODY = 16_384
 /** Nobody waits longer for the words of a failure. ms. */
 const MAX_WAIT_MS = 1_000
@@ -19,9 +16,8 @@ export const providerSecretTraces = ({ providers }: LlmOptions): SecretTraces =>
   secretTraces(providers.flatMap(secretsIn))
 
 /**
- * Reads a provider's words about its failure, in the form of either vendor's error or of its imitators.
- * Resolves with null if they do not come within a second, are no JSON, longer than 16 KiB, or quote a secret
- * of ours. Never rejects.
+ * Reads a provider's words about its failure. Resolves with null if they do not come within a second, are no
+ * JSON, longer than 16 KiB, or quote a secret of ours. Never rejects.
  */
 export async function readProviderWords(
   answer: UpstreamAnswer,
@@ -33,8 +29,7 @@ export async function readProviderWords(
 
 /**
  * Reads an answer that is JSON, by its type or, if that says nothing of the kind, by its text. Resolves with
- * null if it is none, is said to be compressed, longer than 16 KiB, or does not come within a second. Never
- * rejects.
+ * null as {@link readProviderWords} does. Never rejects.
  */
 export async function readShortJson(answer: UpstreamAnswer): Promise<Buffer | null> {
   const mayBeJson = isJsonAnswer(answer.headers) || SAYS_NOTHING.test(answer.headers['content-type'] ?? '')
@@ -68,9 +63,8 @@ function parseOrNull(body: Buffer): unknown {
 }
 
 /**
- * Tells whether a refusal is about the gateway's key, its account or its address, and not about the request:
- * a 403 unless its words are about the request, and a 400 whose words are about the key. `models`: the names of
- * the model that was asked for.
+ * Tells whether a refusal is about the gateway's key, account or address: a 403 unless its words are about
+ * the request, and a 400 whose words are about the key. `models`: the names of the model that was asked for.
  */
 export function refusesKey(status: number, body: Buffer | null, models: readonly (string | null)[]): boolean {
   if (status !== 400 && status !== 403) return false
