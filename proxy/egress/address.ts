@@ -39,8 +39,8 @@ const PRIVATE: ReadonlySet<string> = new Set(['loopback', 'private'])
 /**
  * Judges an IP address that is to be connected to (docs/threats.md#threat-19). Returns the reason of its
  * refusal as one word for the log, or null if it is plainly global unicast. `allowPrivate`: loopback, RFC
- * 1918 and unique local addresses are allowed too; metadata services never are. Refuses text that is no IP
- * address in its usual spelling, or carries a zone.
+ * 1918 and unique local addresses are allowed too. Refuses text that is no IP address in its usual spelling,
+ * or carries a zone.
  */
 export function addressRefusal(address: string, allowPrivate: boolean): string | null {
   // Node judges the spelling first: ipaddr.js would also read octal, hexadecimal and short forms.
@@ -69,8 +69,8 @@ function isIsatap({ parts }: ipaddr.IPv6): boolean {
 }
 
 /**
- * Makes the list by which `net.connect` judges the address that it really connects to, from the table above.
- * It stands behind {@link addressRefusal} and blocks less: no list can say "anything but".
+ * Makes the list by which `net.connect` judges the address that it really connects to. It blocks less than
+ * {@link addressRefusal}: no list can say "anything but".
  */
 export function blockedAddresses(allowPrivate: boolean): BlockList {
   const blocked = new BlockList()
@@ -100,9 +100,7 @@ const METADATA_NAMES = [
   'instance-data.ec2.internal',
 ]
 
-/**
- * Names that a resolver answers with the machine itself (RFC 6761 §6.3, and what /etc/hosts usually says).
- */
+/** Names that a resolver answers with the machine itself (RFC 6761 §6.3, and /etc/hosts). */
 const LOOPBACK_NAMES = [
   'localhost',
   'localdomain',
@@ -112,29 +110,21 @@ const LOOPBACK_NAMES = [
   'ip6-loopback',
 ]
 
-/**
- * Names that by agreement never are on the public internet (RFC 6762, RFC 8375, and `internal`, which ICANN
- * reserved).
- */
+/** Names that never are on the public internet (RFC 6762, RFC 8375, and ICANN's `internal`). */
 const PRIVATE_NAMES = ['local', 'internal', 'home.arpa']
 
 const DNS_NAME = /^(?=.{1,253}$)[a-z0-9_-]{1,63}(?:\.[a-z0-9_-]{1,63})*$/
 
 /**
- * Judges a URL's host without asking DNS. Returns the reason of its refusal as one word for the log, or null.
- * An address is judged however `new URL()` was given it, a name by its text alone: null says nothing about
- * the addresses behind it. Refuses other schemes than http and https, whose hosts the parser leaves as they
- * are spelled.
+ * Judges a URL's host without asking DNS. Returns the reason of its refusal as one word for the log, or null,
+ * which says nothing about the addresses behind a name. Refuses other schemes than http and https.
  */
 export function hostRefusal(url: URL, allowPrivate: boolean): string | null {
   if (url.protocol !== 'https:' && url.protocol !== 'http:') return 'scheme'
   return hostnameRefusal(url.hostname, allowPrivate)
 }
 
-/**
- * Judges a host alone as {@link hostRefusal} does, as `URL.hostname` has it; an IPv6 address with or without
- * its brackets.
- */
+/** Judges a host alone as {@link hostRefusal} does; an IPv6 address with or without its brackets. */
 export function hostnameRefusal(hostname: string, allowPrivate: boolean): string | null {
   const bare = /^\[(.*)\]$/.exec(hostname)?.[1] ?? hostname
   if (isIP(bare) !== 0) return addressRefusal(bare, allowPrivate)

@@ -18,10 +18,8 @@ import { trackOpening } from './opening.ts'
 /** The time without a request after which a pooled connection is dropped, whatever the server hints. ms. */
 export const POOL_IDLE_MS = 20_000
 /**
- * The silence on a connection to an upstream after which TCP asks whether the other side is still there, once
- * a second (RFC 9293 §3.8.4): a NAT on the way remembers a connection that says something, and one that it
- * has forgotten is closed before a call is sent into it. Longer than the quiet of most answers, shorter than
- * any NAT forgets. ms.
+ * The silence on a connection to an upstream after which TCP asks, once a second, whether the other side is
+ * still there (RFC 9293 §3.8.4). Longer than the quiet of most answers, shorter than any NAT forgets. ms.
  */
 export const TCP_PROBE_MS = 5_000
 /** The time after which the next of several addresses of a name is tried. ms. */
@@ -40,10 +38,7 @@ export interface EgressOptions {
   readonly allowPrivate: boolean
   /** The time until the connection stands: name look-up, TCP and TLS. ms. */
   readonly connectMs: number
-  /**
-   * The time that the server may be silent from then on: before the answer's head, and between two pieces of
-   * its body. ms.
-   */
+  /** The time that the server may be silent from then on. ms. */
   readonly answerMs: number
   /** The client certificate, shown to every server that asks: one agent, one upstream. PEM. */
   readonly tls?: { readonly cert: string; readonly key: string }
@@ -58,9 +53,7 @@ export interface EgressOptions {
 /** The side's own part of TLS: a client certificate, PEM, or a session to resume. */
 type EgressTls = Pick<ConnectionOptions, 'cert' | 'key' | 'session'>
 
-/**
- * The host or one of its addresses is forbidden. The message is for the log: it may name an internal address.
- */
+/** The host or one of its addresses is forbidden. The message is for the log. */
 export class EgressRefused extends Error {
   /** The word of {@link addressRefusal}. */
   readonly reason: string
@@ -75,10 +68,8 @@ export class EgressRefused extends Error {
 /**
  * Makes an HTTP agent whose connections go to vetted addresses only (docs/threats.md#t16, #threat-19). It
  * resolves each name itself, refuses with {@link EgressRefused} if any of its addresses is forbidden, and
- * connects to one of those it judged, so that a second answer of DNS cannot matter; addresses in the URL are
- * judged too. HTTP/1.1. No proxy of the environment is used, TLS is always verified, and by the URL's name,
- * whatever a `host` header says. Redirects are not followed. Its pool is its own. Does NOT judge ports,
- * schemes or paths: the sender of the request does.
+ * connects to one of those it judged. HTTP/1.1. No proxy of the environment is used, TLS is always verified,
+ * by the URL's name. Redirects are not followed. Its pool is its own. Does NOT judge ports, schemes or paths.
  */
 export function egressAgent(options: EgressOptions): Agent {
   const { allowPrivate, resolve = new HostNameCache().resolve } = options
@@ -100,10 +91,7 @@ export function egressAgent(options: EgressOptions): Agent {
   })
 }
 
-/**
- * Addresses that are refused: `private`, all but those of the public internet; `metadata`, the same but for
- * private ones.
- */
+/** `private`: all addresses but those of the public internet; `metadata`: the same but for private ones. */
 const BLOCKED = { metadata: blockedAddresses(true), private: blockedAddresses(false) }
 
 interface ResolvedEgressOptions extends EgressOptions {
@@ -168,14 +156,10 @@ async function connection(
   return secure ? whenConnected(connectTlsOver(tcp, hostname, tls), 'secureConnect') : tcp
 }
 
-/** Returns the port of a URL, by its protocol if it names none. */
 export const urlPort = (protocol: string, port: string): number =>
   port !== '' ? Number(port) : protocol === 'https:' ? 443 : 80
 
-/**
- * Lays TLS over a connection to an upstream. It is always verified, by the name, whatever the environment
- * says.
- */
+/** Lays TLS over a connection to an upstream. It is always verified, by the name. */
 export function connectTlsOver(socket: Duplex, hostname: string, own: EgressTls = {}): TLSSocket {
   return tlsConnect({
     ...own,
@@ -206,7 +190,6 @@ function refuse(host: string, reason: string | null): void {
   if (reason !== null) throw new EgressRefused(host, reason)
 }
 
-/** Makes a look-up that knows one answer. */
 function fixedLookup(addresses: readonly string[]): LookupFunction {
   const all = addresses.map((address) => ({ address, family: isIPv6(address) ? 6 : 4 }))
   return (_hostname, _options, done) => done(null, all)

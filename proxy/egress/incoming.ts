@@ -6,8 +6,8 @@ const NOTHING = Buffer.alloc(0)
 type FlowController = Pick<Dispatcher.DispatchController, 'paused' | 'resume' | 'pause'>
 
 /**
- * Bytes of an answer that have come and were not taken yet, in however many pieces they were sent. A sole
- * piece is handed on as it came. Has no limit of its own: one reading of the connection has.
+ * Bytes of an answer that have come and were not taken yet. A sole piece is handed on as it came. Has no
+ * limit of its own: one reading of the connection has.
  */
 export class AnswerBuffer {
   #first: Buffer | null = null
@@ -19,7 +19,6 @@ export class AnswerBuffer {
     return this.#first === null
   }
 
-  /** Takes a piece in. */
   add(controller: FlowController, piece: Buffer): void {
     if (this.#first) {
       this.#more ??= new ByteCollector(Number.POSITIVE_INFINITY)
@@ -38,7 +37,6 @@ export class AnswerBuffer {
     controller.resume()
   }
 
-  /** Hands out everything in one piece, and forgets it. */
   takeAll(): Buffer {
     const first = this.#first ?? NOTHING
     const bytes = this.#more ? Buffer.concat([first, this.#more.bytes()]) : first

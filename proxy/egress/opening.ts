@@ -1,9 +1,8 @@
 import { AsyncLocalStorage } from 'node:async_hooks'
 
 /**
- * The connection that is being opened for one request, if one is: `end` ends it. undici goes on opening it
- * when the request is given up, until its deadline, so that callers of an upstream whose packets are dropped
- * would pile up descriptors that no call stands for (docs/threats.md#pools).
+ * The connection that is being opened for one request: `end` ends it. undici goes on opening it when the
+ * request is given up, so that descriptors would pile up (docs/threats.md#pools).
  */
 export interface OpeningConnection {
   end: ((reason: Error) => void) | null
@@ -25,5 +24,4 @@ export function trackOpening(end: (reason: Error) => void): () => void {
   }
 }
 
-/** The reason of the end of a connection that nobody waits for. */
 export const CONNECTION_ABANDONED = new Error('nobody waits for the connection any more')

@@ -8,10 +8,9 @@ import { trackOpening } from './opening.ts'
 import { type EgressProxy, ProxyTunnelError, requestTunnel } from './proxy-tunnel.ts'
 
 /**
- * Agents for upstreams whose manner of sending must not hold up the loop: tiny pieces are handed on a little
- * at a time (docs/threats.md#a3). HTTP/1.1, one request at a time on a connection. TLS is always verified, by
- * the URL's name, whatever the environment says. Redirects are not followed; the proxy that is used is the one
- * that {@link PacedAgents.open} is given. Does NOT judge addresses: an operator chose them.
+ * Agents for upstreams whose tiny pieces must not hold up the loop (docs/threats.md#a3). HTTP/1.1, one
+ * request at a time on a connection. TLS is always verified, by the URL's name. Redirects are not followed.
+ * Does NOT judge addresses: an operator chose them.
  */
 export class PacedAgents {
   /** Keyed by the limit of {@link open}, if no proxy is used. */
@@ -30,7 +29,6 @@ export class PacedAgents {
     this.turns = turns
   }
 
-  /** Returns the agent of a limit and a proxy. */
   through(proxy: EgressProxy, connectMs: number): Agent {
     const { shown, authorization } = proxy
     const key = `${connectMs} ${shown} ${authorization}`
@@ -39,9 +37,7 @@ export class PacedAgents {
     return agent
   }
 
-  /**
-   * Makes the agent of a limit. `connectMs`: the time until a connection stands, look-up and TLS included.
-   */
+  /** Makes the agent of a limit. `connectMs`: the time until a connection stands. */
   open(connectMs: number): Agent {
     const agent = this.#agent(connectMs, null)
     this.byLimit.set(connectMs, agent)

@@ -74,8 +74,8 @@ export function proxyVariable(
 }
 
 /**
- * Tells whether a list exempts a host: `*`; a name, which stands for those below it too, with a dot before it
- * or without; an address, or a range of them; each with a port or without. This machine is always exempt.
+ * Tells whether a list exempts a host: `*`; a name and those below it; an address, or a range; each with a
+ * port or without. This machine is always exempt.
  */
 function isExempt({ hostname, port, protocol }: URL, list: string): boolean {
   const host = hostname.replace(/^\[|\]$/g, '').replace(/\.$/, '')
@@ -113,7 +113,7 @@ const END_OF_HEAD = '\r\n\r\n'
 
 /**
  * Asks a proxy, over a connection to it, for a tunnel to `target` (`host:port`), and calls back once: with
- * null if the connection is now one to the target, else with the failure. Does NOT limit the time.
+ * null, or the failure. Does NOT limit the time.
  */
 export function requestTunnel(
   connection: Duplex,

@@ -31,7 +31,6 @@ function fileOf(reference: string): string | null {
 
 /**
  * Throws a {@link SecretReferenceError} if the reference leads out of `directory`, by its path or by a link.
- * A file that is not there yet is judged by its path, and again when it is read.
  */
 export async function checkSecretReference(reference: string, directory: string): Promise<void> {
   if (!isSecretReference(reference)) throw new SecretReferenceError()
@@ -46,9 +45,7 @@ export async function checkSecretReference(reference: string, directory: string)
 /**
  * Makes the function that reads the secret of a reference: `env:MCP_SECRET_…`, or `file:` below `directory`
  * (docs/protocol.md#secret-references). It throws a {@link SecretReferenceError} for every other reference,
- * also if a link leads out, and an Error with one sentence if there is no secret or everybody may read it: an
- * operator who registers MCP servers must not be able to have the gateway's keys, or a provider's, sent to
- * one.
+ * and an Error with one sentence if there is no secret or everybody may read it.
  */
 export const secretReader =
   (env: EnvironmentVariables, directory: string) =>
@@ -69,6 +66,6 @@ async function requireInside(path: string, directory: string): Promise<string> {
   throw new SecretReferenceError()
 }
 
-/** Returns whether a path lies below a directory. Compares text: neither holds a link or a `..`. */
+/** Returns whether a path lies below a directory. Neither holds a link or a `..`. */
 export const isBelow = (path: string, directory: string): boolean =>
   path.startsWith(directory.endsWith(sep) ? directory : directory + sep)

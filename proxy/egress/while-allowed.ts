@@ -3,7 +3,7 @@ import { type CallAuthority, OVERTAKEN } from '../../plugins/call-authority.ts'
 
 /**
  * A handler of a request that fails with {@link OVERTAKEN}, before a byte has gone out, if the basis of its
- * call's permission has changed while it waited for a connection. Hands everything else on as it is.
+ * call's permission has changed. Hands everything else on as it is.
  */
 export class AllowedDispatchHandler implements Dispatcher.DispatchHandler {
   readonly #handler: Dispatcher.DispatchHandler

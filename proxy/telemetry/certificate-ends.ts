@@ -4,8 +4,8 @@ import { join } from 'node:path'
 import type { DataDirectory } from '../boot/data-directory.ts'
 
 /**
- * Reads when the CA's certificates and the server's end, in seconds since the epoch. The server's is the one
- * on the disk; it is left out if there is none yet.
+ * Reads when the CA's certificates and the server's end, in seconds since the epoch; the server's only if
+ * there is one on the disk.
  */
 export async function certificateEnds({
   authority,

@@ -18,10 +18,9 @@ const LAST_MS = 200
 const STDOUT = 1
 
 /**
- * Standard output, for whole lines. The gateway serves without its log: a disk that is full, or a reader that
- * has stopped, costs lines and nothing else (docs/threats.md#h16). Up to {@link MAX_WAITING_BYTES} wait until
- * it takes them; further lines are dropped and counted, and a line says how many as soon as it takes lines
- * again.
+ * Standard output, for whole lines. The gateway serves without its log (docs/threats.md#h16). Up to {@link
+ * MAX_WAITING_BYTES} wait until it takes them; further lines are dropped and counted, and a line says how
+ * many.
  *
  * One write is under way at a time, on a thread. It does not wait for the reader of a pipe, a socket or a
  * terminal. A file on a disk that hangs (NFS) does hold the thread.
@@ -89,8 +88,7 @@ export class LogOutput {
 
   /**
    * Writes the held lines, on the loop, for an end of the process without a word, and for pino's fatal
-   * errors. A write under way at that instant is the system's to finish. Gives up on an output that takes
-   * nothing.
+   * errors. Gives up on an output that takes nothing.
    */
   flushSync(): void {
     this.#cutLines()
@@ -123,7 +121,6 @@ export class LogOutput {
     this.#chunks.push(chunk)
   }
 
-  /** Removes the written part of a chunk. */
   #remove(at: number, count: number): void {
     const chunk = this.#chunks[at]
     if (!chunk) return
@@ -170,17 +167,13 @@ export class LogOutput {
   }
 }
 
-/**
- * Tells whether an error says that a pipe, a socket or a terminal is full: its reader is slow, or has
- * stopped.
- */
+/** Tells whether an error says that a pipe, a socket or a terminal is full. */
 const isFull = (error: unknown): boolean =>
   error instanceof Error && 'code' in error && error.code === 'EAGAIN'
 
 /**
  * Opens the terminal of standard output once more, so that a write does not wait while it is stopped: the
- * flags of the descriptor are everybody's who has it. Pipes and sockets do not wait since Node has made their
- * stream.
+ * flags of the descriptor are everybody's who has it.
  */
 function openTerminal(): number {
   try {

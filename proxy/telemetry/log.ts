@@ -3,8 +3,8 @@ import type { JsonValue } from '../../db/support/json.ts'
 import { LogOutput } from './log-output.ts'
 
 /**
- * The places in a logged object that could hold a secret. Nothing logs these on purpose; this is the second
- * line of defence (docs/threats.md#threat-30).
+ * The places in a logged object that could hold a secret: the second line of defence
+ * (docs/threats.md#threat-30).
  */
 const REDACTED = [
   'authorization',
@@ -38,20 +38,16 @@ export interface GatewayLogs {
   /** The log of everything but the requests' own lines. */
   readonly log: Logger
   /**
-   * Writes the one line of a request, at level `info`: its members are fixed and hold no secret, so it pays
-   * for no redaction. At level `warn` it writes that of a refused one only: its id stands in an answer.
+   * Writes the one line of a request, at level `info`: its members hold no secret, so it pays for no
+   * redaction. At level `warn` it writes that of a refused one only.
    */
   readonly requestLog: (line: RequestLine) => void
   /** Writes the lines that are still held back. Resolves when they are written, or after a second. */
   readonly flush: () => Promise<void>
-  /** The lines that standard output did not take, and whether it loses lines now. */
   readonly losses: Pick<LogOutput, 'lost' | 'isLosing'>
 }
 
-/**
- * Opens the logs: one JSON line per event, written asynchronously. `stream` stands in for standard output if
- * a test reads the lines.
- */
+/** Opens the logs: one JSON line per event. `stream`: in place of standard output. */
 export function createLogs(level: string, stream?: DestinationStream): GatewayLogs {
   const options = { level, base: null, timestamp: pino.stdTimeFunctions.isoTime }
   const out = stream ? givenOutput(stream) : new LogOutput(lossText)
@@ -79,7 +75,6 @@ const givenOutput = (stream: DestinationStream) => ({
 const requestText = (line: RequestLine, level: number): string =>
   JSON.stringify({ level, time: new Date().toISOString(), ...line, msg: 'request' })
 
-/** Returns the line that says of lines that they were lost. */
 const lossText = (lost: number): string =>
   JSON.stringify({
     level: 40,

@@ -1,8 +1,6 @@
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client'
 
-/**
- * The service's metrics, in a registry of their own so that two gateways in one process do not mix theirs.
- */
+/** The service's metrics, in a registry of their own. */
 export interface GatewayMetrics {
   readonly registry: Registry
   readonly requests: Counter<'route' | 'method' | 'status'>
@@ -27,19 +25,12 @@ export interface GatewayMetrics {
   readonly anchorFailures: Counter<'anchor'>
 }
 
-/** The sources of the gauges, read at each scrape. */
 interface GaugeSources {
-  /** Counts the rows that wait for the ledger. */
   readonly waiting: () => number
-  /** Counts the outcome rows that the ledger has not taken yet. */
   readonly owed: () => number
-  /** The bytes that calls hold. */
   readonly held: () => number
-  /** Counts the rows that are in no checkpoint yet. */
   readonly unsealed: () => Promise<number>
-  /** Counts the anchors that have lacked a checkpoint for too long. */
   readonly lateAnchors: () => Promise<number>
-  /** Counts the expectations that do not hold now. */
   readonly brokenExpectations: () => Promise<number>
   readonly quarantined: () => Promise<number>
   readonly unreadable: () => Promise<number>
@@ -48,15 +39,10 @@ interface GaugeSources {
   readonly diskReserve: () => number
   /** True if the last write of the ledger failed. */
   readonly failing: () => boolean
-  /** Counts the log lines that standard output did not take. */
   readonly lostLines: () => number
-  /** True if the database answers now. */
   readonly reachable: () => Promise<boolean>
-  /** True if it hears changes of other gateways. */
   readonly listening: () => boolean
-  /**
-   * The descriptors that the process may open and has open, and its clients' connections. Null: not known.
-   */
+  /** Null: not known. */
   readonly descriptors: {
     readonly limit: number | null
     readonly open: number | null
@@ -242,9 +228,7 @@ export function createMetrics(ask: GaugeSources): GatewayMetrics {
   }
 }
 
-/**
- * Registers a gauge. If its value cannot be had, as from a database that is away, only its sample is missing.
- */
+/** Registers a gauge. If its value cannot be had, only its sample is missing. */
 function gauge(registry: Registry, name: string, help: string, ask: () => number | Promise<number>): void {
   const made = new Gauge({
     name,

@@ -1,10 +1,7 @@
 import { isCheapToVerify } from '../../certs/x509/key-cost.ts'
 import { RECORD_HEADER, type RecordContent, type RecordReader } from './record-reader.ts'
 
-/**
- * The most a client may send until its certificates are whole. Bytes. Honest ones send up to 2 KiB of hello
- * and 2 to 6 KiB of certificates.
- */
+/** The most a client may send until its certificates are whole. Bytes. Honest ones send up to 8 KiB. */
 const MAX_FLIGHT = 16_384
 /** The most of a chain that is enrolled, and one to spare. */
 const MAX_CERTIFICATES = 10
@@ -34,8 +31,8 @@ export class FlightError extends Error {
 
 /**
  * Stands between a client and TLS until its Certificate message has been checked (docs/threats.md#a1):
- * OpenSSL verifies the signatures of any chain that a stranger sends, which for keys made for it takes half a
- * second of the loop, and has no setting against it. A message that it must not see ends the handshake.
+ * OpenSSL takes half a second of the loop to verify a chain of keys made for it. A message that it must not
+ * see ends the handshake.
  */
 export class ClientFlight {
   readonly #reader: () => RecordReader | null
@@ -48,9 +45,7 @@ export class ClientFlight {
   #length = 0
   #done = false
 
-  /**
-   * `reader`: of the client's protected records, once TLS 1.3 has agreed on keys; null before and in TLS 1.2.
-   */
+  /** `reader`: of the client's protected records; null before TLS 1.3 has agreed on keys, and in TLS 1.2. */
   constructor(reader: () => RecordReader | null) {
     this.#reader = reader
   }
@@ -61,9 +56,8 @@ export class ClientFlight {
   }
 
   /**
-   * Takes bytes of the client. Returns those that TLS may read now, perhaps none: whole records, and none of
-   * a Certificate message that is not whole. Throws a {@link FlightError} for bytes that no honest client
-   * sends.
+   * Takes bytes of the client. Returns those that TLS may read now: whole records, and none of a Certificate
+   * message that is not whole. Throws a {@link FlightError} for bytes that no honest client sends.
    */
   add(piece: Buffer): Buffer {
     const bytes = this.#partial.length === 0 ? piece : Buffer.concat([this.#partial, piece])
@@ -124,7 +118,7 @@ function judge(certificates: readonly Buffer[]): void {
 
 /**
  * Reads a Certificate message of TLS 1.3 (RFC 8446 §4.4.2), which has a context first and extensions after
- * each certificate, or of TLS 1.2 (RFC 5246 §7.4.6), which has neither.
+ * each certificate, or of TLS 1.2 (RFC 5246 §7.4.6).
  */
 function certificatesOf(message: Buffer, isTls13: boolean): readonly Buffer[] {
   const certificates: Buffer[] = []

@@ -1,23 +1,18 @@
-/** A connection among those of a listener. */
 export interface ConnectionPlace {
   /**
-   * True while it shakes hands, and while a call of somebody known is under way on it: it is not ended for
-   * another's sake. A stranger who does not read an answer is nobody known.
+   * True while it shakes hands, and while a call of somebody known is under way: it is not ended for
+   * another's sake.
    */
   isProtected: boolean
 }
 
 export interface ConnectionLimits {
-  /** Connections. */
   readonly maxConnections: number
   /** The most calls under way on a connection besides its first one (pipelining). */
   readonly maxPipelined: number
 }
 
-/**
- * The fate of a connection that came when all places were taken: `idle_ended`, another one was ended for it;
- * `refused`, it was ended itself.
- */
+/** The fate of a connection that came when all places were taken: another one was ended, or it itself. */
 export type ConnectionOutcome = 'idle_ended' | 'refused'
 
 export const UNLIMITED_CONNECTIONS: ConnectionLimits = { maxConnections: Infinity, maxPipelined: Infinity }
@@ -27,8 +22,8 @@ const MAX_LOOKED_AT = 512
 
 /**
  * The connections of a listener, so many that a descriptor is left for each call on them
- * (docs/threats.md#h2). If all places are taken, one on which nobody known waits ends for the newcomer, older
- * connections before newer ones; if there is none, the newcomer does.
+ * (docs/threats.md#h2). If all places are taken, the oldest on which nobody known waits ends for the
+ * newcomer, or else the newcomer does.
  */
 export class ConnectionLimit {
   readonly limits: ConnectionLimits
@@ -44,7 +39,6 @@ export class ConnectionLimit {
     this.#onFull = onFull
   }
 
-  /** Connections that are open. */
   get open(): number {
     return this.#open.size
   }

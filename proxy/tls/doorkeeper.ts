@@ -18,9 +18,7 @@ import { beginsProxyHeader, type ProxiedClient, ProxyHeader } from './proxy-head
 import { clientSecretIn, RecordReader } from './record-reader.ts'
 
 interface ProxyHeaderCallbacks {
-  /**
-   * The header is whole: null if the connection itself counts. Bytes after it can be read from the socket.
-   */
+  /** The header is whole: null if the connection itself counts. */
   readonly named: (caller: ProxiedClient | null) => void
   /** The connection does not begin with a header. */
   readonly failed: () => void
@@ -29,8 +27,8 @@ interface ProxyHeaderCallbacks {
 }
 
 /**
- * Reads the header of the PROXY protocol from a paused socket, which it leaves paused. Tells one of three
- * things once.
+ * Reads the header of the PROXY protocol from a paused socket, which it leaves paused. Calls one of three
+ * once.
  */
 function awaitProxyHeader(socket: Socket, { named, failed, left }: ProxyHeaderCallbacks): void {
   const header = new ProxyHeader()
@@ -70,7 +68,6 @@ export type HandshakeFault =
   | 'proxy_protocol'
   | 'too_many_handshakes'
 
-/** The ends of a connection, as a socket names them. */
 interface SocketEndpoints {
   readonly remoteAddress: string
   readonly remotePort: number | undefined
@@ -86,7 +83,7 @@ export interface TlsAcceptOptions {
   readonly handshakeMs: number
   /**
    * Tells the balancers by their addresses: each of their connections begins with a header of the PROXY
-   * protocol, which says who calls. Null: there are none.
+   * protocol. Null: there are none.
    */
   readonly isBalancer: ((address: string) => boolean) | null
   /** The whole answer to a client that speaks HTTP without TLS. */
@@ -101,9 +98,8 @@ export interface TlsAcceptOptions {
 
 /**
  * Takes a server's connections from TCP to TLS in the place of Node's own listener, so that the handshakes of
- * strangers do not take the loop from those who are served (docs/threats.md#a1). TLS itself is Node's. Does
- * NOT verify certificates: the pin decides. Returns a function that ends the handshakes under way, and the
- * connections that linger.
+ * strangers do not take the loop (docs/threats.md#a1). Does NOT verify certificates: the pin decides. Returns
+ * a function that ends the handshakes under way, and the connections that linger.
  */
 export function acceptTlsConnections(
   server: Server,

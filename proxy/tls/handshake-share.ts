@@ -34,10 +34,7 @@ export class HandshakeShare {
     this.#measured = { at: now, load: measure() }
   }
 
-  /**
-   * Returns the time until there is some left: 0 if there is. ms. `others`: true if they wait already, and
-   * would take more than they were given.
-   */
+  /** Returns the time until there is some left: 0 if there is. ms. `others`: true if they wait already. */
   waitMs(now: number, others: boolean): number {
     if (now - this.#measured.at >= WINDOW_MS) this.#lookAtLoad(now)
     const share = others ? MIN_SHARE : this.#share

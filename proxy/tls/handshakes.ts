@@ -1,12 +1,11 @@
 /** Connections that may shake hands at once, and no more than half of those that may be open. */
 export const MAX_HANDSHAKES = 2_048
 
-/** Ends a handshake for the sake of others. */
 type EndHandshake = () => void
 
 /**
  * The connections that shake hands, by address. If there are too many, the newest of the address that has
- * most of them ends: a flood from few addresses pushes out itself.
+ * most of them ends.
  */
 export class PendingHandshakes {
   readonly #limit: number
@@ -27,7 +26,6 @@ export class PendingHandshakes {
     return () => this.#forget(address, end)
   }
 
-  /** Ends all of them. */
   endAll(): void {
     for (const [address, ends] of [...this.#byAddress]) for (const end of [...ends]) this.#end(address, end)
   }

@@ -39,10 +39,7 @@ export class SenderCost {
   }
 }
 
-/**
- * The filter of a client's bytes until TLS stands, and the function that lays TLS over them, in a turn of its
- * own.
- */
+/** The filter of a client's bytes until TLS stands. */
 interface ClientHandshake {
   readonly flight: ClientFlight
   /** Gets the first bytes. Returns false if they are none of TLS: then nothing more is handed on. */
@@ -51,7 +48,6 @@ interface ClientHandshake {
   readonly linger: (socket: Socket) => void
 }
 
-/** Something that a sender's bytes ask the loop to do, a short piece at a time. */
 export interface LoopWork {
   readonly sender: SenderCost
   /** True until the connection has shaken hands. */
@@ -60,7 +56,6 @@ export interface LoopWork {
   turn(): boolean
 }
 
-/** Works that wait, in the order of their coming. */
 interface LoopWorkQueue {
   readonly light: Set<LoopWork>
   readonly heavy: Set<LoopWork>
@@ -76,9 +71,9 @@ function dequeueWork(line: Set<LoopWork>): LoopWork | undefined {
 
 /**
  * Shares the event loop among all who send (docs/threats.md#a1). While there is time everything is done at
- * once, in the order of its coming. When a turn of the loop has given away its time the rest waits: first
- * come those that have cost little, then the others one by one. Handshakes get the time that everything else
- * leaves, and a tenth of all time at least. A work is in the queue once at most: it sees to that by itself.
+ * once. Then first come those that have cost little, then the others one by one. Handshakes get the time that
+ * everything else leaves, and a tenth at least. A work is in the queue once at most: it sees to that by
+ * itself.
  */
 export class LoopScheduler {
   readonly #now: () => number
@@ -189,7 +184,7 @@ export class LoopScheduler {
 /**
  * A peer's bytes on their way to TLS or HTTP: as they come, while that costs little; else in pieces that
  * share the loop with everybody else (docs/threats.md#a1, #a3). A client's go through a {@link ClientFlight}
- * until TLS stands. It holds the bytes that the socket has read at once, and reads no more meanwhile.
+ * until TLS stands.
  */
 export class InboundStream extends Duplex implements LoopWork {
   readonly #socket: Socket

@@ -27,7 +27,6 @@ const MAX_SILENT_LOOKS = 5
 /** Readings of all lingering connections in one turn of the loop, of 64 KiB at most each. */
 const MAX_READINGS = 16
 
-/** A connection that has been answered, and whose client still sends. */
 interface LingeringConnection {
   readonly socket: Socket
   readonly address: string
@@ -41,9 +40,8 @@ interface LingeringConnection {
 }
 
 /**
- * The connections that were answered before all of their requests had come (RFC 9112 §9.6). Closing one with
- * bytes unread resets it, and a client that writes its whole request before it reads would never see the
- * answer. So what it still sends is read and dropped, without TLS or HTTP looking at it, until it closes, and
+ * The connections that were answered before all of their requests had come (RFC 9112 §9.6): closing one with
+ * bytes unread resets it, and its client may never see the answer. What it still sends is read and dropped
  * within bounds. The connection is half closed when the client falls silent: earlier, relays that know no
  * half-closed connections would end it. If too many linger, the oldest of the address with the most ends.
  */
@@ -59,7 +57,6 @@ export class LingeringConnections {
     this.#limits = limits
   }
 
-  /** Connections that linger. */
   get size(): number {
     return this.#open.size
   }
@@ -90,7 +87,6 @@ export class LingeringConnections {
     else socket.once('resume', drop).resume()
   }
 
-  /** Ends all of them now. */
   endAll(): void {
     for (const socket of this.#open.keys()) socket.destroy()
   }

@@ -25,7 +25,6 @@ export interface ProxiedClient {
   readonly remoteFamily: 'IPv4' | 'IPv6'
 }
 
-/** The content of a whole header. */
 export interface ParsedProxyHeader {
   /** Null: the connection itself counts, as for a balancer's own look at our health. */
   readonly caller: ProxiedClient | null
@@ -35,10 +34,7 @@ export interface ParsedProxyHeader {
 
 /** Bytes of a line of version 1, with its end (§2.1). */
 const MAX_LINE = 107
-/**
- * Bytes of a header of version 2. The longest address takes 232; balancers' additions (names of TLS, ids of a
- * cloud) take a few hundred.
- */
+/** Bytes of a header of version 2. The longest address takes 232; balancers' additions a few hundred. */
 const MAX_HEADER = 4_096
 /** Bytes before the addresses in version 2. */
 const FIXED = 16
@@ -52,9 +48,7 @@ export class ProxyHeaderError extends Error {
   override readonly name = 'ProxyHeaderError'
 }
 
-/**
- * Tells the beginning of a header of either version: neither a record of TLS nor a request of HTTP begins so.
- */
+/** Tells the beginning of a header of either version: neither TLS nor HTTP begins so. */
 export const beginsProxyHeader = (bytes: Buffer): boolean =>
   [SIGNATURE, LINE].some((begin) => bytes.length >= begin.length && startsAlike(bytes, begin))
 
@@ -66,7 +60,7 @@ const startsAlike = (bytes: Buffer, expected: Buffer): boolean => {
 
 /**
  * Reads the header before a connection that a balancer passes on (HAProxy's PROXY protocol, versions 1 and
- * 2), however it is cut into pieces. Does NOT ask who sent it.
+ * 2). Does NOT ask who sent it.
  */
 export class ProxyHeader {
   #held: Buffer = NOTHING
@@ -78,7 +72,7 @@ export class ProxyHeader {
 
   /**
    * Takes the next bytes. Returns null while the header is not whole. Throws a {@link ProxyHeaderError} at
-   * the first byte that no header has there, and at a length that none needs.
+   * the first byte that no header has there.
    */
   add(piece: Buffer): ParsedProxyHeader | null {
     const bytes = this.#held.length === 0 ? piece : Buffer.concat([this.#held, piece])
@@ -133,9 +127,7 @@ const LOCAL = 0x20
 const PROXY = 0x21
 const TCP4 = 0x11
 const TCP6 = 0x21
-/**
- * Families: unspecified, IPv4, IPv6, Unix. Bytes that their two addresses take, with ports if they have any.
- */
+/** Bytes of the addresses of the families: unspecified, IPv4, IPv6, Unix. */
 const ADDRESSES = [0, 12, 36, 216]
 /** Transports: unspecified, stream, datagram. */
 const TRANSPORTS = 3

@@ -10,7 +10,6 @@ export const RECORD_HEADER = 5
 const IV_LENGTH = 12
 const TAG_LENGTH = 16
 
-/** A record's content and its type (RFC 8446 §5.1: `ContentType`). */
 export interface RecordContent {
   readonly type: number
   readonly bytes: Buffer
@@ -29,9 +28,8 @@ const SUITES: Readonly<Record<string, CipherSuite>> = {
 }
 
 /**
- * Reads the protected records of one side of a TLS 1.3 handshake, in their order, from its traffic secret
- * (RFC 8446 §5.2, §7.3). A second reader in addition to OpenSSL, for records that must be checked before
- * OpenSSL reads them.
+ * Reads the protected records of one side of a TLS 1.3 handshake from its traffic secret (RFC 8446 §5.2,
+ * §7.3), before OpenSSL does.
  */
 export class RecordReader {
   readonly #suite: CipherSuite
@@ -84,9 +82,7 @@ function removePadding(inner: Buffer): RecordContent | null {
   return type === undefined ? null : { type, bytes: inner.subarray(0, end - 1) }
 }
 
-/**
- * HKDF-Expand-Label without a context (RFC 8446 §7.1). One block of the digest is as long as any key here.
- */
+/** HKDF-Expand-Label without a context (RFC 8446 §7.1); one block. */
 function expand({ digest }: CipherSuite, secret: Buffer, label: string, length: number): Buffer {
   const name = Buffer.from(`tls13 ${label}`)
   const info = Buffer.concat([Buffer.from([0, length, name.length]), name, Buffer.from([0, 1])])
@@ -96,8 +92,8 @@ function expand({ digest }: CipherSuite, secret: Buffer, label: string, length: 
 const SECRET = /^CLIENT_HANDSHAKE_TRAFFIC_SECRET [0-9a-f]+ ([0-9a-f]+)\n?$/
 
 /**
- * Finds the secret of the client's half of a handshake in a line of Node's `keylog` event (RFC 9850 §2). Null
- * if the line holds another.
+ * Finds the secret of the client's half of a handshake in a line of Node's `keylog` event (RFC 9850 §2), or
+ * null.
  */
 export function clientSecretIn(line: Buffer): Buffer | null {
   const [, hex] = SECRET.exec(line.toString('latin1')) ?? []
