@@ -13,16 +13,12 @@ export interface TlsPeer {
   readonly notAfter: number
 }
 
-/** A caller as far as it is known when its bytes are counted. */
 export interface MemoryOwner {
   readonly principal?: { readonly id: string; readonly capabilities: readonly string[] }
   readonly actor?: object
 }
 
-/**
- * The account of the bytes that one call holds: its body, and kept parts of answers. They count until it
- * ends.
- */
+/** The account of the bytes that one call holds, until it ends. */
 export interface MemoryReservation {
   /** Names the owner of the bytes, before the first of them. */
   readonly setOwner: (caller: MemoryOwner) => void
@@ -36,10 +32,7 @@ export interface MemoryReservation {
   readonly refusal: () => Error
 }
 
-/**
- * Tells a call that nobody waits for it any more: its caller hung up before the answer was whole, or its
- * authority is gone.
- */
+/** Tells a call that nobody waits for it any more: its caller hung up, or its authority is gone. */
 export interface HangupSignal {
   readonly gone: boolean
   /** Why; undefined while somebody waits, and if the caller just hung up. */
@@ -52,15 +45,14 @@ export interface HangupSignal {
 }
 
 /**
- * Tells whether the authority of a call has stood since: compared right before anything of the call leaves
- * this process (docs/threats.md#h19).
+ * Tells whether the authority of a call has stood since: compared right before anything of it leaves this
+ * process (docs/threats.md#h19).
  */
 export interface CallAuthority {
   /** False once any authority has changed since it was asked about last. Costs no question. */
   readonly unchanged: boolean
   /**
-   * Asks whether the call would be allowed now. Rejects with `authority_revoked`, or with a
-   * DatabaseUnavailable.
+   * Asks whether the call would be allowed now. Rejects with `authority_revoked`, or a DatabaseUnavailable.
    */
   readonly confirm: () => Promise<void>
 }
@@ -74,7 +66,6 @@ export interface Arrival {
   readonly method: string
   /** The path as sent, before any `?`, never decoded. */
   readonly path: string
-  /** The text after the `?`, or the empty string. */
   readonly query: string
   /** The variable segments of the route's path, percent-decoded once. */
   readonly params: Readonly<Record<string, string>>
@@ -85,12 +76,10 @@ export interface Arrival {
   /** Null if the client presented no certificate. */
   readonly peer: TlsPeer | null
   /**
-   * Reads the whole body, on `caller`'s account: without waiting if it has come. Refuses with
-   * `body_too_large` past `limit` bytes, with `overloaded` if the caller holds too much. A second call gives
-   * the same body: the first limit counts.
+   * Reads the whole body, on `caller`'s account. Refuses with `body_too_large` past `limit` bytes, with
+   * `overloaded` if the caller holds too much. A second call gives the same body: the first limit counts.
    */
   readonly readBody: (limit: number, caller: MemoryOwner) => Buffer | Promise<Buffer>
-  /** The account of the bytes that this call holds. */
   readonly held: MemoryReservation
   /** Headers that are sent whatever the outcome, e.g. DPoP-Nonce. */
   readonly answer: Record<string, string>
@@ -108,10 +97,7 @@ export interface Receipt {
   readonly salt?: string
 }
 
-/**
- * The place of a refusal in a row that stands for many, only for the log: with the log line's principal,
- * reason and request id, all that its digest is made of (docs/ledger.md#summarised).
- */
+/** The place of a refusal in a row that stands for many, only for the log (docs/ledger.md#summarised). */
 export interface SummarisedRefusal {
   readonly summarised: {
     readonly action: string

@@ -7,18 +7,16 @@ export type { CallAuthority } from './arrival.ts'
 export const OWN_AUTHORITY: CallAuthority = { unchanged: true, confirm: () => Promise.resolve() }
 
 /**
- * The error by which a request is taken back from its connection before a byte of it went out: something
- * changed since it was dispatched. The caller then asks {@link confirmAuthority}, and dispatches again.
+ * The error by which a request is taken back from its connection before a byte of it went out. The caller
+ * then asks {@link confirmAuthority}, and dispatches again.
  */
 export const OVERTAKEN = new Error('what decisions are made by changed before the request went out')
 
-/**
- * Changes that come one after the other must not refuse a call that all of them allow, nor hold it for ever.
- */
+/** Changes that come one after the other must not refuse a call that all of them allow. */
 const MAX_CONFIRMATIONS = 8
 
 /**
- * Resolves when the call would be allowed now and nothing has changed since it was asked. Rejects with
+ * Resolves when the call would be allowed now and nothing has changed since. Rejects with
  * `authority_revoked`; with `overloaded` if changes follow each other without a pause; with a
  * DatabaseUnavailable.
  */

@@ -19,8 +19,8 @@ interface CapabilityNeeds<Target> {
 
 /**
  * Makes the gate (spec §1, §2.3): the principal must hold the capability that the request demands, as the
- * database says now. An empty set holds nothing, so it is refused everywhere; nothing else makes a
- * {@link CallPermit}. Refuses with `capability_missing` and `required_capability`.
+ * database says now; nothing else makes a {@link CallPermit}. Refuses with `capability_missing` and
+ * `required_capability`.
  */
 export function capabilityGate<Target>(): Plugin<CapabilityNeeds<Target>, { granted: CallPermit<Target> }> {
   const admit = ({
@@ -47,9 +47,8 @@ interface BodyGateFacts extends Arrival {
 }
 
 /**
- * Asks for the capability before more than {@link SHORT_BODY} of a body is read: a caller without it must not
- * make the gateway keep more (docs/threats.md#a4). A shorter body is left to later plugins, and so is a
- * caller who holds it: the gate asks once more. Refuses as {@link capabilityGate} does.
+ * Asks for the capability before more than {@link SHORT_BODY} of a body is read (docs/threats.md#a4). Leaves
+ * a shorter body to later plugins, and so a caller who holds it. Refuses as {@link capabilityGate} does.
  */
 export const capabilityBeforeBody: Plugin<BodyGateFacts, object> = {
   name: 'capability',
@@ -70,7 +69,6 @@ async function readShort(facts: BodyGateFacts): Promise<object> {
   return NOTHING
 }
 
-/** Refuses a principal, or a token of its, that does not meet the demand. */
 function demandHeld(holder: Principal, token: AccessToken | null, { demanded }: CapabilityDemand): void {
   const missed = missingCapability(demanded, holder.capabilities, token?.scope ?? null)
   if (missed === null) return
@@ -89,9 +87,7 @@ export const holdsDemanded = (
   demanded: readonly string[],
 ): boolean => missingCapability(demanded, capabilities, token?.scope ?? null) === null
 
-/**
- * Makes the refusal for a capability that is not held, with the challenge that goes with it (RFC 6750 §3.1).
- */
+/** Makes the refusal for a capability that is not held, with its challenge (RFC 6750 §3.1). */
 export function capabilityMissing(required: string, message: string): Refusal {
   return new Refusal('capability_missing', {
     message,
@@ -103,7 +99,6 @@ export function capabilityMissing(required: string, message: string): Refusal {
 /** States no target: the operation finds its own object. */
 export const NO_TARGET: Plugin<object, { target: null }> = { name: 'demand', admit: () => ({ target: null }) }
 
-/** States a route's demand, if the route alone decides it. */
 export function routeDemand(
   action: string,
   capability: string,

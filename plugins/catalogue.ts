@@ -8,9 +8,8 @@ import { policyOptions } from './policy/options.ts'
 import { openPolicy } from './policy/policy.ts'
 
 /**
- * Lists every built-in plugin that an operator's file may name, one row each: the only place that says it. A
- * new plugin is a folder with its options, a row here, and a `.pass()` in `proxy/pipelines.ts`. The schemas
- * of services come from above: they are no plugins of a pipeline, only files.
+ * Lists every built-in plugin that an operator's file may name. A new plugin is a folder with its options, a
+ * row here, and a `.pass()` in `proxy/pipelines.ts`.
  */
 export const pluginCatalogue = <
   Llm extends ZodType,
@@ -56,7 +55,6 @@ export const pluginCatalogue = <
     proofs: { place: 'service', options: services.proofs, needs: [], gives: [] },
   }) as const satisfies PluginCatalogue
 
-/** The rows by the plugin's name, as a file writes it. */
 export type PluginCatalogue = Readonly<Record<string, CatalogueRow>>
 
 export type CatalogueRow = PluginDescription & (MandatoryPlugin | OptionalPlugin | ServiceFile)
@@ -64,10 +62,7 @@ export type CatalogueRow = PluginDescription & (MandatoryPlugin | OptionalPlugin
 interface PluginDescription {
   /** The options of its file, without the `plugin` key. */
   readonly options: ZodType
-  /**
-   * The facts that must be known before it runs, by name. The compiler checks the plugins; this is for their
-   * files.
-   */
+  /** The facts that must be known before it runs, by name: for the files' order. */
   readonly needs: readonly string[]
   /** The facts that it establishes. */
   readonly gives: readonly string[]
@@ -86,8 +81,7 @@ interface MandatoryPlugin {
 interface OptionalPlugin {
   readonly place: 'check'
   /**
-   * Makes the check of these options. Paths in them are relative to `directory`. Throws an Error with one
-   * sentence.
+   * Makes the check of these options. Paths are relative to `directory`. Throws an Error with one sentence.
    */
   readonly open: (options: unknown, directory: string) => Promise<OpenedCheck>
 }
@@ -106,9 +100,6 @@ export interface OpenedCheck {
   readonly close: () => Promise<void>
 }
 
-/**
- * Returns the row of a plugin; undefined for a name that is not built in, such as the path of an operator's
- * module.
- */
+/** Returns the row of a plugin; undefined for a name that is not built in. */
 export const catalogueRow = (rows: PluginCatalogue, plugin: string): CatalogueRow | undefined =>
   Object.hasOwn(rows, plugin) ? rows[plugin] : undefined

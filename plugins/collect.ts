@@ -9,10 +9,9 @@ const COPIED_AT_ONCE = 1_048_576
 const NOTHING = Buffer.alloc(0)
 
 /**
- * Collects bytes that come in pieces of any size. It holds at most 1.1 times the bytes that came, and 4 KiB,
- * since pieces are copied and let go: a body in pieces of one byte would else cost some 300 bytes for each of
- * them (docs/threats.md#a2). A sole piece is handed out as it came. A declared length allocates nothing by
- * itself.
+ * Collects bytes that come in pieces of any size. It holds at most 1.1 times the bytes that came, and 4 KiB:
+ * a body in pieces of one byte would else cost some 300 bytes for each (docs/threats.md#a2). A sole piece is
+ * handed out as it came. A declared length allocates nothing by itself.
  */
 export class ByteCollector {
   readonly #limit: number
@@ -26,27 +25,25 @@ export class ByteCollector {
   #closed = false
 
   /**
-   * `limit`: bytes; more is not kept. `declared`: the length that was announced, past which nothing is
-   * allocated ahead.
+   * `limit`: bytes; more is not kept. `declared`: the announced length, past which nothing is allocated
+   * ahead.
    */
   constructor(limit: number, declared = Number.POSITIVE_INFINITY) {
     this.#limit = limit
     this.#declared = declared
   }
 
-  /** Bytes that are kept. */
   get length(): number {
     return this.#length
   }
 
-  /** Bytes that are allocated for them. */
   get capacity(): number {
     return this.#length + this.#free
   }
 
   /**
-   * Takes a piece. Returns false if that makes more than the limit: then everything is dropped, and each
-   * further piece with it, until {@link clear}.
+   * Takes a piece. Returns false if that makes more than the limit: then everything is dropped, until {@link
+   * clear}.
    */
   add(piece: Buffer): boolean {
     if (this.#closed) return false
@@ -149,9 +146,8 @@ export class ByteCollector {
 }
 
 /**
- * Reads the whole of a stream of bytes, and counts them as an answer that `held` holds, if it is given.
- * Resolves with null if it is longer than `limit` bytes, and destroys it then. Rejects with the stream's
- * error, and with `overloaded`.
+ * Reads the whole of a stream of bytes, and counts them on `held`. Resolves with null if it is longer than
+ * `limit` bytes, and destroys it then. Rejects with the stream's error, and with `overloaded`.
  */
 export async function collectBytes(
   stream: Readable,

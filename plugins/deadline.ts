@@ -9,7 +9,7 @@ interface Deadline {
 
 /**
  * Waits for `work` no longer than its deadline. The signal that `work` gets fires when nobody waits any more;
- * a later result is dropped, and a later rejection is ignored.
+ * a later result or rejection is dropped.
  */
 export async function withDeadline<Made>(
   { ms, late = () => new Error(`not done within ${ms} ms`), signal }: Deadline,

@@ -3,9 +3,9 @@ import type { PrincipalType } from '../db/schema.ts'
 import type { JsonObject } from '../db/support/json.ts'
 
 /**
- * The facts that plugins establish about a request, by name. Each is written once: a later plugin that asks
- * again or refines gives its fact a name of its own. `principal` is the caller, `holder` the same one as the
- * database says it at the gate.
+ * The facts that plugins establish about a request, by name. Each is written once: a later plugin gives its
+ * fact a name of its own. `principal` is the caller, `holder` the same one as the database says it at the
+ * gate.
  */
 
 export type { PrincipalType } from '../db/schema.ts'
@@ -66,9 +66,8 @@ export interface AccessToken {
 }
 
 /**
- * Commits to a call's bytes (docs/ledger.md#commitments): a holder of bytes and salt can prove them, and
- * nobody can search for them. Given by `pin`, of the caller's own key and this request. `label`: the name of
- * the member of `detail` that holds the commitment.
+ * Commits to a call's bytes (docs/ledger.md#commitments). Given by `pin`, of the caller's own key and this
+ * request. `label`: the name of the member of `detail` that holds the commitment.
  */
 export interface CallCommitments {
   /** Hex SHA-256 of salt and bytes. */
@@ -88,18 +87,13 @@ export interface ReachedResource {
   readonly pin: string | null
 }
 
-/**
- * The call of an MCP message, for checks that judge arguments: given by `mcp_target`; an LLM call has none.
- */
+/** The call of an MCP message, for checks that judge arguments. Given by `mcp_target`. */
 export interface ToolCall {
   /** The bound resource, or null if the message is for the gateway itself or for all of them. */
   readonly resource: string | null
-  /** The JSON-RPC method, e.g. `tools/call`. */
   readonly method: string
   /** Parsed once and dispatched later; null if the method has none. */
   readonly arguments: Readonly<Record<string, unknown>> | null
-  /**
-   * Makes the lower-case hex SHA-256 of the arguments in canonical form (RFC 8785); null if there are none.
-   */
+  /** Makes the lower-case hex SHA-256 of the arguments in canonical form (RFC 8785). */
   readonly argumentsSha256: (() => string) | null
 }

@@ -1,6 +1,5 @@
 import type { HangupSignal } from './arrival.ts'
 
-/** Makes a hang-up of a signal. */
 export const hangupFromSignal = (signal: AbortSignal): HangupSignal => ({
   signal,
   get gone() {

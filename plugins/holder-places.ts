@@ -5,18 +5,14 @@ interface PlaceLimits {
   readonly all: number
 }
 
-/**
- * A place that was taken, and the function that leaves it, once or more; or the limit that is reached, and
- * how many hold it.
- */
+/** A place that was taken, and the function that leaves it, once or more; or the limit that is reached. */
 export type PlaceAnswer =
   | { readonly taken: () => void }
   | { readonly taken: null; readonly limit: keyof PlaceLimits; readonly held: number }
 
 /**
- * Limits something dear that many do at once, and each holder's part of it, so that one alone cannot take
- * every place (docs/threats.md#h2). Nobody waits: a holder without a place is told. Counts within this
- * process.
+ * Limits something dear that many do at once, and each holder's part of it (docs/threats.md#h2). Nobody
+ * waits: a holder without a place is told. Counts within this process.
  */
 export class HolderPlaces {
   readonly #limits: PlaceLimits
@@ -27,7 +23,6 @@ export class HolderPlaces {
     this.#limits = limits
   }
 
-  /** Tells whether all places are taken. */
   get full(): boolean {
     return this.#all >= this.#limits.all
   }

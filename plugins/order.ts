@@ -7,7 +7,6 @@ const FROM_THE_ROUTE: readonly string[] = ['demand', 'call']
 
 type PlacedFile = Pick<OperatorFile, 'plugin' | 'file' | 'shadow' | 'position'>
 
-/** The files to judge, and the catalogue of the plugins that they name. */
 export interface PluginOrder {
   /** Sorted by file name. */
   readonly files: readonly PlacedFile[]
@@ -19,7 +18,7 @@ export interface PluginOrder {
 /**
  * Tries the files' order with each plugin's needs and facts, and says everything that cannot work: a
  * mandatory plugin missing or twice, a need that is given too late or never, the policy or a module outside
- * capability … audit. Returns no problems if the order works. Does NOT check options.
+ * capability … audit. Does NOT check options.
  */
 export function checkOrder(order: PluginOrder): ConfigProblem[] {
   return [
@@ -52,10 +51,7 @@ function missingPlugins({ files, catalogue }: PluginOrder): ConfigProblem[] {
 
 const inWords = (names: readonly string[]): string => `${names.slice(0, -1).join(', ')} and ${names.at(-1)}`
 
-/**
- * Built-in plugins that stand in more than one file. An operator's own module may: its options differ. And so
- * may a shadow, in addition to the one that judges.
- */
+/** Built-in plugins in more than one file; a shadow may stand next to the one that judges. */
 function repeatedPlugins({ files }: PluginOrder): ConfigProblem[] {
   return files.flatMap((file, index) => {
     const first = files.findIndex(({ plugin, shadow }) => plugin === file.plugin && shadow === file.shadow)
@@ -104,7 +100,6 @@ interface FileRequirements {
   readonly gives: readonly string[]
 }
 
-/** Walks the files in order with the facts known so far. */
 function unmetNeeds({ files, catalogue, moduleNeeds }: PluginOrder): ConfigProblem[] {
   const stated = files.map((placed): FileRequirements => {
     const { needs, gives } = catalogueRow(catalogue, placed.plugin) ?? {

@@ -2,9 +2,8 @@ import type { CallAuthority } from './arrival.ts'
 import type { CapabilityDemand, Principal } from './facts.ts'
 
 /**
- * The permission behind every request that leaves for a provider, an MCP server or the public internet. The
- * clients that send demand one, and each kind is made in exactly one place (`test/layers.test.ts` looks), so
- * an unjudged call cannot be sent: it does not compile.
+ * The permission behind every request that leaves for a provider, an MCP server or the public internet. Each
+ * kind is made in exactly one place (`test/layers.test.ts` looks), so an unjudged call does not compile.
  */
 export type Permit = CallPermit | OperatorPermit | CatalogPermit
 
@@ -12,17 +11,14 @@ declare const permitted: unique symbol
 
 interface PermitBase<Kind extends string> {
   readonly kind: Kind
-  /**
-   * Compared, and if need be asked, right before each request leaves: a permit from before a revocation is
-   * none.
-   */
+  /** Compared, and if need be asked, right before each request leaves. */
   readonly authority: CallAuthority
   readonly [permitted]: true
 }
 
 /**
- * A call that the capability gate let through, and its judgement: the handler takes target and principal from
- * here, so it dispatches exactly what was judged. Only `plugins/capability.ts` makes one.
+ * A call that the capability gate let through: the handler dispatches exactly what was judged. Only
+ * `plugins/capability.ts` makes one.
  */
 export interface CallPermit<Target = unknown> extends PermitBase<'call'> {
   /** Read from the database by the gate. */
@@ -32,16 +28,15 @@ export interface CallPermit<Target = unknown> extends PermitBase<'call'> {
 }
 
 /**
- * The gateway's reading of an MCP server that an operator has registered: its lists and its description,
- * never a call of a tool. Only `proxy/mcp/pinning/inspect.ts` makes one.
+ * The gateway's reading of an MCP server that an operator has registered, never a call of a tool. Only
+ * `proxy/mcp/pinning/inspect.ts` makes one.
  */
 export interface OperatorPermit extends PermitBase<'reading'> {
   readonly resourceId: string
 }
 
 /**
- * The gateway's own reading of a provider's list of models, on nobody's behalf. Only
- * `proxy/tasks/refresh-models.ts` makes one.
+ * The gateway's own reading of a provider's list of models. Only `proxy/tasks/refresh-models.ts` makes one.
  */
 export interface CatalogPermit extends PermitBase<'catalogue'> {
   readonly provider: string

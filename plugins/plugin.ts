@@ -33,15 +33,13 @@ export interface Plugin<Needs extends object, Gives extends object> {
   // A property, not a method: so that Needs is contravariant and a wrong order does not compile.
   readonly admit: (facts: Needs) => Gives | Promise<Gives>
   /**
-   * Asks the question again about a call that `admit` let through, at a later instant (`facts.at`): while the
-   * call waits for its answer, and while the answer streams. Gives the facts of then, and refuses as `admit`
-   * does. Absent: the question is about the message alone, which does not change.
+   * Asks the question again about a call that `admit` let through, at a later instant (`facts.at`). Gives the
+   * facts of then, and refuses as `admit` does. Absent: the question is about the message alone.
    */
   readonly still?: (facts: Needs & Gives) => Partial<Gives> | Promise<Partial<Gives>>
   /**
-   * Called once for each call that `admit` has let through, when the call has ended, whatever ended it: for
-   * budgets and counters. The result is ignored. It should not throw or reject: if it does, that is logged
-   * and counted, and reaches nobody.
+   * Called once for each call that `admit` has let through, when it has ended: for budgets and counters. The
+   * result is ignored; an error is logged and counted, and reaches nobody.
    */
   readonly settled?: (facts: Needs & Gives, settlement: CallSettlement) => unknown
 }
@@ -57,7 +55,6 @@ export type OnFault = (by: string, error: unknown) => void
 
 /**
  * Tells the record, and every plugin that had let the call through, how the call ended. To be called once.
- * Their errors go to `onFault`: the others are told all the same.
  */
 export type SettleCall = (settlement: CallSettlement, onFault: OnFault) => void
 
@@ -71,9 +68,7 @@ export interface AdmittedCall<Facts> {
 export interface RefusedCall<Facts> {
   readonly allowed: false
   readonly refusal: Refusal
-  /** The name of the plugin that refused. */
   readonly by: string
-  /** The facts that were known by then. */
   readonly facts: Arrival & Partial<Facts> & { readonly principal?: Principal }
   readonly receipt: Receipt | SummarisedRefusal | null
   readonly settled: SettleCall
@@ -83,15 +78,11 @@ export type Decision<Facts> = AdmittedCall<Facts> | RefusedCall<Facts>
 
 type AnyPlugin = Plugin<object, object>
 
-/**
- * Establishes again the facts that can change for a call that was let through. Rejects with a {@link Refusal}
- * if it is refused now.
- */
+/** Establishes again the facts that can change. Rejects with a {@link Refusal} if the call is refused now. */
 export type AskAgain<Facts> = (facts: Facts) => Promise<Facts>
 
 /**
- * An ordered list of plugins whose order the compiler checks. Immutable: `pass` makes a longer one. `From` is
- * the facts when it begins: an arrival, or all facts of another pipeline.
+ * An ordered list of plugins whose order the compiler checks. Immutable. `From`: the facts when it begins.
  */
 export class Pipeline<Facts extends Arrival, From extends Arrival = Arrival> {
   readonly #plugins: readonly AnyPlugin[]
@@ -100,8 +91,8 @@ export class Pipeline<Facts extends Arrival, From extends Arrival = Arrival> {
   /** The plugins of the second judgement: the same, with those that are asked before it at the mark. */
   readonly #again: readonly AnyPlugin[]
   /**
-   * The questions asked again while a call is under way: all plugins that have a `still`, in their order,
-   * each with the facts that those before it have given now. Null if there is none.
+   * The questions asked again while a call is under way, each with the facts that those before it have given
+   * now. Null if there is none.
    */
   readonly askAgain: AskAgain<Facts> | null
 
@@ -125,9 +116,8 @@ export class Pipeline<Facts extends Arrival, From extends Arrival = Arrival> {
   }
 
   /**
-   * Marks the place from which a call is judged once more if its record is stale: all plugins passed from
-   * here on are asked a second time, with the facts that were known here. `refresh` is asked before that, and
-   * its facts replace the former ones. Without a mark it is the beginning.
+   * Marks the place from which a call is judged once more if its record is stale. `refresh` is asked before
+   * that, and its facts replace the former ones. Without a mark it is the beginning.
    */
   anew(...refresh: readonly Refresh<Facts>[]): Pipeline<Facts, From> {
     // Proven by the parameter's type, as in pass().
@@ -147,10 +137,10 @@ export class Pipeline<Facts extends Arrival, From extends Arrival = Arrival> {
 
   /**
    * Runs every plugin in order, then records. A plugin that breaks has refused (`plugin_failed`). A record
-   * that cannot be written makes the decision a refusal with `audit_unavailable`, and nothing is dispatched.
-   * If it is {@link StaleAuthority} the call is judged once more from {@link again} on; if it is so again and
-   * again, or was refused before, the decision is a refusal with `overloaded`. A call refused by a fact that
-   * is not so any more is judged once more too, from the beginning if that was before the mark.
+   * that cannot be written makes the decision a refusal with `audit_unavailable`. If it is {@link
+   * StaleAuthority} the call is judged once more from {@link again} on; if it is so again and again, the
+   * decision is a refusal with `overloaded`. A call refused by a fact that is not so any more is judged once
+   * more too.
    */
   async decide(arrival: From, recorder: Recorder<Facts>): Promise<Decision<Facts>> {
     let judged = new CallJudgement<Facts>(this.#plugins, arrival, recorder)
@@ -187,9 +177,7 @@ function makeAskAgain<Facts extends Arrival>(plugins: readonly AnyPlugin[]): Ask
 /** Changes that come one after the other must not refuse a call that all of them allow. */
 const MAX_JUDGEMENTS = 4
 
-/**
- * One judgement of a call: the facts that plugins have established, and the first refusal, if there was one.
- */
+/** One judgement of a call: the facts that plugins have established, and the first refusal. */
 class CallJudgement<Facts extends Arrival> {
   readonly #plugins: readonly AnyPlugin[]
   readonly #recorder: Recorder<Facts>
@@ -247,10 +235,7 @@ class CallJudgement<Facts extends Arrival> {
     this.#by = this.#plugins[this.given.length]?.name ?? RECORDER
   }
 
-  /**
-   * Tells whether it was judged by facts that are not so any more; false if nobody can say, and a record
-   * would not hold.
-   */
+  /** Tells whether it was judged by facts that are not so any more; false if nobody can say. */
   async outdated(): Promise<boolean> {
     // If the database did not answer, nobody waits for it once more.
     if (this.refusal?.reason === 'audit_unavailable') return false
@@ -290,8 +275,8 @@ class CallJudgement<Facts extends Arrival> {
   }
 
   /**
-   * Tells plugins from a place on at once that a call they let through is not made: they are about to be
-   * asked again. Returns what they threw, as it comes in.
+   * Tells plugins from a place on that a call they let through is not made: they are about to be asked again.
+   * Returns what they threw, as it comes in.
    */
   release(from: number): readonly SettlementFault[] {
     const faults: SettlementFault[] = []
@@ -322,7 +307,6 @@ class CallJudgement<Facts extends Arrival> {
     }
   }
 
-  /** Tells plugins that have let the call through how it ended. */
   #settle(from: number, settlement: CallSettlement, onFault: OnFault): void {
     for (let at = from; at < this.given.length; at += 1) {
       const plugin = this.#plugins[at]

@@ -5,12 +5,10 @@ import type { Refusal } from './refusal.ts'
 export const RECORDER = 'audit'
 
 /**
- * The error of a recorder that found the authority changed which a call was judged by, let through or
- * refused. Nothing was recorded; the call is to be judged once more.
+ * The error of a recorder that found the authority changed which a call was judged by. Nothing was recorded.
  */
 export class StaleAuthority extends Error {}
 
-/** The plugin that refused a call, and those that had let it through, by name and in order. */
 export interface RefusedBy {
   readonly by: string
   readonly passed: readonly string[]
@@ -18,8 +16,8 @@ export interface RefusedBy {
 
 /**
  * Makes a decision durable before anything acts on it. Rejects if it cannot, with {@link StaleAuthority} if
- * the call was overtaken by a change of the authority it was judged by; then nothing may act. `settled` is
- * called once for each call that it has recorded as allowed, when the call has ended.
+ * the call was overtaken by a change of authority; then nothing may act. `settled` is called once for each
+ * call that it has recorded as allowed, when the call has ended.
  */
 export interface Recorder<in Facts extends Arrival> {
   readonly allowed: (facts: Facts) => Promise<Receipt | null>
@@ -28,10 +26,7 @@ export interface Recorder<in Facts extends Arrival> {
     refusal: Refusal,
     refusedBy: RefusedBy,
   ) => Promise<Receipt | SummarisedRefusal | null>
-  /**
-   * Tells whether a judgement's look-ups are still so; false: later look-ups give the present. Absent if they
-   * always do.
-   */
+  /** Tells whether a judgement's look-ups are still so; false: later look-ups give the present. */
   readonly current?: ((facts: Arrival & Partial<Facts>) => Promise<boolean>) | undefined
   readonly settled?: (facts: Facts, settlement: CallSettlement) => void
 }

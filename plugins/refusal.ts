@@ -397,10 +397,7 @@ export const FORMER_REASONS = {
   weak_signature: 'signature_too_weak',
 } as const satisfies Record<string, RefusalReason>
 
-/**
- * The names that plugins had before, as `refused_by` of older ledger rows says them for ever, and their names
- * now.
- */
+/** The names that plugins had before, as `refused_by` of older ledger rows says them, and their names now. */
 export const FORMER_PLUGIN_NAMES = {
   'admin-secret': 'admin_secret',
   'api-key': 'api_key',
@@ -455,7 +452,7 @@ export function toRefusal(thrown: unknown, otherwise: RefusalReason): Refusal {
 
 /**
  * The one kind of refusal. Thrown by a plugin or a handler, turned into HTTP in `proxy/http/refusal.ts`. Has
- * no stack of its own: its cause has.
+ * no stack of its own.
  */
 export class Refusal extends Error {
   readonly reason: RefusalReason
@@ -510,10 +507,7 @@ interface ClockFault extends WrongTime {
   readonly cause?: unknown
 }
 
-/**
- * Makes the refusal of something that says a time which is too far from ours: the sentence names the clock and
- * the difference.
- */
+/** Makes the refusal of something that says a time which is too far from ours. */
 export function clockRefusal(reason: RefusalReason, { cause, cure, ...fault }: ClockFault): Refusal {
   return new Refusal(reason, {
     cause,

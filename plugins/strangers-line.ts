@@ -17,19 +17,16 @@ const MAX_KNOWN = 20_000
 type LookupAnswer<Found> = Found | undefined | Promise<Found | undefined>
 
 /**
- * The line for questions that anybody may cause, with a certificate, a session or an id of his own making:
- * they have half of the connections to a database behind a socket, and the other half is for known names, and
- * for operators (docs/threats.md#h2). Does NOT remember what was found, only that something was.
+ * The line for questions that anybody may cause: they have half of the connections to a database behind a
+ * socket; known names and operators have the other half (docs/threats.md#h2). Does NOT remember what was
+ * found, only that something was.
  */
 export class StrangersLine {
   readonly #known = new LRUCache<string, true>({ max: MAX_KNOWN })
   readonly #waiting = new Set<() => void>()
   #underWay = 0
 
-  /**
-   * Makes the same question, asked in line unless its key was found before. Refuses with `overloaded` if the
-   * line is long.
-   */
+  /** Makes the same question, asked in line unless its key was found before. Refuses with `overloaded`. */
   fronting<Given extends readonly unknown[], Found>(
     keyOf: (...given: Given) => string,
     ask: (...given: Given) => LookupAnswer<Found>,
@@ -79,10 +76,7 @@ export class StrangersLine {
   }
 }
 
-/**
- * Makes the questions to a database that anybody may cause. An engine within the process answers them at
- * once; one behind a socket is asked in line.
- */
+/** Makes the questions to a database that anybody may cause; only one behind a socket is asked in line. */
 export function strangerLookups(database: Database) {
   const line = new StrangersLine()
   const ofSpiffe = spiffePin(database)

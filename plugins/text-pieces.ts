@@ -1,7 +1,6 @@
 /**
  * Cuts a long text, or bytes, into pieces of at most `size` characters, or bytes; never through the middle of
- * a character (the two halves that UTF-16 makes of one). A text has room for one in each piece: `size` is 2
- * or more.
+ * a character. `size` is 2 or more.
  */
 export function* textPieces(body: string | Buffer, size: number): Generator<string | Buffer, undefined> {
   for (let at = 0, end = 0; at < body.length; at = end) {

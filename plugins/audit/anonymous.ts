@@ -3,8 +3,7 @@ import { serviceEntry } from './entries.ts'
 
 /**
  * Counts refusals of callers without a known principal, by reason. They become one row per reason and minute
- * (`auth.refused`, docs/ledger.md#strangers), never one row per packet: an anonymous caller must not be able
- * to grow the chain.
+ * (`auth.refused`, docs/ledger.md#strangers): an anonymous caller must not be able to grow the chain.
  */
 export class AnonymousRefusals {
   readonly #counts = new Map<string, number>()

@@ -36,7 +36,6 @@ import { type ShadowMetrics, shadowReporter } from './watched.ts'
 
 export type { DecisionFacts } from './decision.ts'
 
-/** The means to write rows: the ledger, and the configuration that judges. */
 export interface AuditDependencies {
   readonly ledger: Pick<Ledger, 'commit' | 'failing'>
   readonly outcomes: Pick<OutcomeWriter, 'settle' | 'settleInDoubt'>
@@ -69,14 +68,12 @@ export interface CallRecorder extends Recorder<Arrival & DecisionFacts> {
  * Records decisions on known principals as rows, durable before it resolves (docs/ledger.md). Rejects if the
  * ledger cannot: then nothing may be dispatched. The call's DPoP proof is claimed in the same unit, granted
  * or not; a replay is denied with `proof_invalid`. The row of a call that its principal's authority has
- * decided, granted or not, is written only while that authority is the one that was judged; else it rejects
- * with {@link StaleAuthority}. The outcome row of an allowed call is handed in when it has ended, and waits
- * for nobody.
+ * decided is written only while that authority is the one that was judged; else it rejects with {@link
+ * StaleAuthority}. The outcome row waits for nobody.
  *
  * Nobody can grow the chain by being refused: of a principal's refusals of one kind only so many in a minute
- * are rows of their own, the others are counted for one row, their proofs claimed all the same; those before
- * the principal is known are only counted. A nonce challenge is the first step of every client's proof, and
- * no row at all.
+ * are rows of their own; those before the principal is known are only counted. A nonce challenge is no row at
+ * all.
  */
 export function audit({
   ledger,
@@ -181,7 +178,6 @@ const unrecordedSettlement = (at: number): CallSettlement => ({
   detail: { http_status: 503, reason: 'audit_unavailable' },
 })
 
-/** Makes the second row of an allowed call: the same request id, and the result. */
 function outcomeEntry(
   facts: Arrival & DecisionFacts,
   { at, status, provider, detail }: CallSettlement,
@@ -209,16 +205,10 @@ function receiptOf({ body, commitments }: IdentifiedFacts, [sealed]: readonly Re
   return { ...sealed, salt: commitments.salt('body_sha256') }
 }
 
-/**
- * The outcome rows that may wait for a ledger that is failing. Past it they are lost to this run; boot
- * recovery adds `unknown`.
- */
+/** The outcome rows that may wait for a ledger that is failing. Past it they are lost to this run. */
 const MAX_OWED = 100_000
 
-/**
- * The time in which nobody else takes a call's process for dead and closes the call
- * (db/postgres/ledger/unfinished.ts). ms.
- */
+/** The time in which nobody else takes a call's process for dead (db/postgres/ledger/unfinished.ts). ms. */
 const LONG_MS = 15_000
 
 const UNSTORABLE: LedgerEntry['detail'] = { reason: 'detail_unstorable' }
@@ -232,9 +222,8 @@ interface OwedOutcome {
 const IN_DOUBT = new LedgerError('unavailable', 'of a call whose decision may be stored')
 
 /**
- * Writes outcome rows, and keeps those that the ledger would not take: exactly one outcome per allowed call,
- * whoever hangs up and whatever the disk does (docs/ledger.md). A crash leaves decisions without outcome; the
- * next boot completes them.
+ * Writes outcome rows, and keeps those that the ledger would not take: exactly one per allowed call
+ * (docs/ledger.md). A crash leaves decisions without outcome; the next boot completes them.
  */
 export class OutcomeWriter {
   readonly #ledger: Pick<Ledger, 'submit'>
@@ -260,10 +249,7 @@ export class OutcomeWriter {
     this.#submit({ entry, inDoubt: tookMs >= LONG_MS })
   }
 
-  /**
-   * Writes the row of a call that has ended, if the ledger has its decision: of that it could not be said
-   * whether it was stored. Later: it is known when the ledger can be written again.
-   */
+  /** Writes the row of a call that has ended, if the ledger has its decision: later, when that is known. */
   settleInDoubt(entry: LedgerEntry): void {
     this.#keep({ entry, inDoubt: true }, IN_DOUBT)
   }

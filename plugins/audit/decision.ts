@@ -17,7 +17,6 @@ import type { Arrival } from '../plugin.ts'
 import { REFUSAL_REASONS, type Refusal, type RefusalReason } from '../refusal.ts'
 import { candidateVerdict } from './watched.ts'
 
-/** The facts that a decision row is made of. */
 export interface DecisionFacts {
   readonly principal: Principal
   readonly commitments: CallCommitments
@@ -63,13 +62,10 @@ export interface JudgingCheck {
   readonly shadow: boolean
 }
 
-/** The refusal of a call, as its row says it. */
 export interface RecordedRefusal {
   readonly reason: RefusalReason
-  /** The plugin that refused. */
   readonly by: string
   readonly requiredCapability: string | null
-  /** The plugins that had let it through, by name, in order. */
   readonly passed: readonly string[]
 }
 
@@ -119,7 +115,7 @@ export function callIdentity(
 
 /**
  * Says all that the decision rests on, so that it can be computed once more from the ledger alone
- * (docs/ledger.md#authority). For a call that was refused early: as far as it is known.
+ * (docs/ledger.md#authority).
  */
 export function decisionAuthority(
   facts: PartialDecisionFacts,
@@ -163,7 +159,6 @@ function verdictsOf(
   })
 }
 
-/** The verdicts of the judging checks, in order. */
 function judgments(checks: readonly JudgingCheck[], why: RecordedRefusal | null): readonly CheckVerdict[] {
   const names = checks.filter(({ shadow }) => !shadow).map(({ name }) => name)
   if (why === null) return names.map(() => 'pass')
@@ -184,9 +179,7 @@ const usedCertificate = ({ principal, holder = principal }: PartialDecisionFacts
 /** The headers in which clients name their session, in the order of trust in them. */
 const SESSIONS = ['mcp-session-id', 'x-claude-code-session-id', 'session-id'] as const
 const PRINTABLE_TRACE = /^[!-~]{1,128}$/
-/**
- * An id of ours that says more than its name (proxy/mcp/state/sealed-session.ts): the name alone is recorded.
- */
+/** An id of ours that says more than its name: the name alone is recorded. */
 const NAMED = /^([\w-]{16})\.[\w-]+$/
 /** W3C Trace Context, version 00 and those that read like it. */
 const TRACE = /^(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}/
@@ -208,8 +201,8 @@ export function requiredCapabilityIn({ detail }: Refusal): string | null {
 }
 
 /**
- * Tells a refusal that rests on the caller's authority, as it stands in the database: the rule's own, which
- * can be judged once more from the ledger (docs/ledger.md#recomputing), and a policy's.
+ * Tells a refusal that rests on the caller's authority in the database: the rule's own
+ * (docs/ledger.md#recomputing), and a policy's.
  */
 export const isAuthorityRefusal = (reason: RefusalReason): boolean =>
   RULE_REFUSAL_REASONS.has(reason) || reason === 'policy_denied'

@@ -9,7 +9,6 @@ export interface AuditNote {
   readonly tool?: string
 }
 
-/** Makes the row of a change that the service itself has made. */
 export const noteEntry = (
   { action, detail, tool }: AuditNote,
   at: number,

@@ -1,6 +1,5 @@
 import { z } from 'zod'
 
-/** The options of the `audit` plugin file, without its `plugin` key. */
 export const auditOptions = z.strictObject({
   queue_limit: z
     .int()

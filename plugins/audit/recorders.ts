@@ -3,7 +3,6 @@ import type { Arrival, Recorder } from '../plugin.ts'
 import { type AuditDependencies, audit, type CallRecorder } from './audit.ts'
 import type { PartialDecisionFacts } from './decision.ts'
 
-/** The recorders of the decisions of one configuration. */
 export interface RouteRecorders {
   readonly calls: CallRecorder
   /** Counts callers that were refused before their principal was known. */

@@ -24,13 +24,10 @@ export interface RefusalKind {
   readonly status: string
 }
 
-/** A refusal that a summary stands for. */
 export interface RepeatedRefusal extends RefusalKind {
   readonly refusedBy: string
   readonly requiredCapability: string | null
-  /**
-   * The authority that it was judged by; null if it was refused for another reason than a lack of authority.
-   */
+  /** The authority that it was judged by; null if it was refused for another reason. */
   readonly authority: JsonObject | null
   readonly requestId: string
   /** ms since the epoch. */
@@ -40,7 +37,6 @@ export interface RepeatedRefusal extends RefusalKind {
   readonly configDigest: string
 }
 
-/** The refusals of one kind that make one row. */
 export interface RefusalSummary {
   readonly principal: RefusalKind['principal'] | null
   readonly action: string
@@ -71,10 +67,9 @@ interface RefusalWindow {
 
 /**
  * Counts a principal's repeated refusals. Within a minute from the first refusal of a kind, a number of them
- * are rows of their own; the others make one row with their count and a digest over them, so that no known
- * principal can fill the disk with refusals. While the disk is low, none has a row of its own. Minutes are
- * those of the monotonic clock; the row's times, of the wall clock. A crash loses the counts of the minute
- * under way.
+ * are rows of their own; the others make one row with their count and a digest over them. While the disk is
+ * low, none has a row of its own. Minutes are those of the monotonic clock. A crash loses the counts of the
+ * minute under way.
  */
 export class RefusalSummaries {
   readonly #now: MonotonicClock
@@ -199,7 +194,6 @@ function addToSummary(
   return { summarised: { action, since, n, at, body_sha256: bodySha256 } }
 }
 
-/** Makes the row of a summary: a decision like those it stands for, of no request. */
 export function summaryEntry(summary: RefusalSummary): LedgerEntry {
   const { principal, action, reason, status, authority, refusedBy, requiredCapability, count, digest } =
     summary

@@ -3,7 +3,6 @@ import type { CandidateSet } from '../../db/principals/pins.ts'
 import type { JsonObject } from '../../db/support/json.ts'
 import type { AccessToken, CapabilityDemand, CheckVerdict } from '../facts.ts'
 
-/** The facts for those that only watch a call. */
 interface WatchedCall {
   readonly candidate?: CandidateSet | null
   readonly shadows?: readonly CheckVerdict[]
@@ -24,8 +23,8 @@ export interface CandidateVerdict extends JsonObject {
 }
 
 /**
- * Judges a call by the candidate set of its principal, by the rule of the gate itself. Null if there is no
- * such set, or if the call never came to the gate: it is refused whatever the set.
+ * Judges a call by the candidate set of its principal, by the rule of the gate. Null if there is no such set,
+ * or if the call never came to the gate.
  */
 export function candidateVerdict(
   { candidate, token, demand }: WatchedCall,
@@ -47,7 +46,6 @@ export interface ShadowMetrics {
   readonly candidate: (result: 'same' | 'would_refuse' | 'would_allow') => void
 }
 
-/** Makes a function that reports the watchers' verdicts on a call. */
 export function shadowReporter(
   { shadow, candidate }: ShadowMetrics,
   checks: readonly { readonly name: string; readonly shadow: boolean }[],

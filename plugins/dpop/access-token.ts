@@ -6,15 +6,11 @@ import { clockSentence, Refusal } from '../refusal.ts'
 import { audienceOf } from './audience.ts'
 import { parseJwt, refusedTime } from './jwt.ts'
 
-/** The claims of a token of ours, in this service's words. */
 export interface TokenClaims {
   readonly principalId: string
   /** The thumbprint of the certificate that it is bound to. Lower-case hex SHA-256. */
   readonly thumbprint: string
-  /**
-   * The thumbprint of the DPoP key that it is bound to, or null if it is bound to the certificate alone.
-   * base64url.
-   */
+  /** The thumbprint of the DPoP key that it is bound to, or null. base64url. */
   readonly jkt: string | null
   /** The capabilities it was narrowed to, or null if it was not. */
   readonly scope: readonly string[] | null
@@ -23,7 +19,6 @@ export interface TokenClaims {
 }
 
 export interface TokenVerifier {
-  /** Returns whether a text has the shape of a token that we issued. Says nothing of its truth. */
   readonly isOurs: (token: string) => boolean
   /** Refuses with `token_invalid`. `at`: ms since the epoch. */
   readonly verify: (token: string, at: number) => Promise<TokenClaims>
@@ -38,10 +33,7 @@ export interface TokenVerifierDependencies {
 }
 
 const TOKEN_MAX_BYTES = 8_192
-/**
- * The tokens that are remembered because their signature held. Each comes many times in its quarter of an
- * hour.
- */
+/** The tokens that are remembered because their signature held. */
 const CACHE_MAX = 10_000
 
 interface RememberedToken {
@@ -52,10 +44,9 @@ interface RememberedToken {
 
 /**
  * Verifies access tokens: JWT, `at+jwt` (RFC 9068), ES256, by one of our keys, for us, in its time, bound to
- * a certificate (RFC 8705 §3.1). A token that held is remembered by its digest until it expires: only what
- * cannot change is. Does NOT ask whether it is for this very endpoint: `dpop` does; nor whether the principal
- * still exists or holds anything:
- * the pin and the gate do, on each request.
+ * a certificate (RFC 8705 §3.1). A token that held is remembered by its digest until it expires. Does NOT ask
+ * whether it is for this very endpoint: `dpop` does; nor whether the principal still exists or holds
+ * anything: the pin and the gate do.
  */
 export function tokenVerifier(sources: TokenVerifierDependencies): TokenVerifier {
   const known = new LRUCache<string, RememberedToken>({ max: CACHE_MAX })

@@ -8,8 +8,8 @@ export const isMcpDoor = (path: string): boolean => MCP_DOOR.test(path)
 
 /**
  * Returns the audience of a token that is asked for with this `resource` (RFC 8707): a public base URL, or an
- * MCP endpoint below it by its first name. Null if it is not ours. Any spelling counts that is the same by RFC
- * 3986 §6.2.
+ * MCP endpoint below it by its first name. Null if it is not ours. Any spelling counts that RFC 3986 §6.2
+ * has.
  */
 export function audienceOf(resource: string, baseUrls: readonly string[]): string | null {
   const wanted = /[?#]/.test(resource) ? null : normalUrl(resource)?.replace(/\/$/, '')

@@ -13,7 +13,7 @@ export type { DpopMode } from '../../db/ledger/authority/rule.ts'
 export interface DpopDependencies {
   readonly mode: DpopMode
   /**
-   * True: a principal that has registered a key is never let through without a proof by it
+   * True: a principal with a registered key is never let through without a proof by it
    * (docs/threats.md#d-35).
    */
   readonly noDowngrade: boolean
@@ -43,12 +43,11 @@ interface DpopFacts {
 type DpopNeeds = Arrival & { readonly principal: Principal }
 
 /**
- * Checks sender-constrained credentials (RFC 9449 §7, RFC 8705 §3): a token of ours must be bound to the
- * certificate of this very connection, and if it is bound to a key too, come with a proof by that key; a
- * proof without a token must be by the principal's registered key, if it has one. A vendor's key in
- * `Authorization` is none of our business. Refuses with `token_invalid`, `proof_invalid`, `use_dpop_nonce` or
- * `proof_required`. Does NOT check that a proof is new: the recorder claims its `replayKey` with the
- * decision.
+ * Checks sender-constrained credentials (RFC 9449 §7, RFC 8705 §3): a token of ours must be bound to this
+ * connection's certificate and, if it is bound to a key too, come with a proof by that key; a proof without a
+ * token must be by the principal's registered key, if it has one. Refuses with `token_invalid`,
+ * `proof_invalid`, `use_dpop_nonce` or `proof_required`. Does NOT check that a proof is new: the recorder
+ * claims its `replayKey`.
  */
 export function dpop(sources: DpopDependencies): Plugin<DpopNeeds, DpopFacts> {
   const urls = targetUrls(sources.baseUrls)
@@ -86,8 +85,7 @@ export function dpop(sources: DpopDependencies): Plugin<DpopNeeds, DpopFacts> {
 
 /**
  * Reads the access token in `Authorization`, and nowhere else (docs/threats.md#d-27), or null if there is
- * none of ours: a `Bearer` that is not ours is a vendor's key that some SDK insists on, and is ignored.
- * Refuses a `DPoP` that is no token with `token_invalid`.
+ * none of ours. Refuses a `DPoP` that is no token with `token_invalid`.
  */
 function credentialsOf(
   { authorization }: IncomingHttpHeaders,
@@ -118,10 +116,7 @@ function checkBinding(
   if (!holds) throw new Refusal('token_invalid')
 }
 
-/**
- * RFC 8707 §2: a token that was asked for one path opens that one and those below it, by either of their
- * names.
- */
+/** RFC 8707 §2: a token that was asked for one path opens that one and those below it, by either name. */
 function checkAudience(
   { audience }: TokenClaims,
   { method, path }: DpopNeeds,
@@ -180,10 +175,7 @@ const keysOf = ({ dpopJkt, previousDpopJkt }: Principal): readonly string[] =>
     ? NO_KEYS
     : [dpopJkt, previousDpopJkt].filter((jkt) => jkt !== null)
 
-/**
- * Most paths whose URLs are remembered. A path may have a variable segment, which callers choose: those in
- * use stay.
- */
+/** Most paths whose URLs are remembered. A path may have a variable segment, which callers choose. */
 const CACHE_MAX = 256
 
 /** Makes the URLs of a path, once for each path that is in use. */
@@ -202,15 +194,12 @@ export function targetUrls(baseUrls: () => readonly string[]): (path: string) =>
 /** The time that one nonce is handed out for. The one before it is still accepted. Seconds. */
 const STEP_S = 300
 
-/**
- * The endpoint that a nonce is for: one handed out by the token endpoint is no good at a resource
- * (docs/threats.md#d-13).
- */
+/** The endpoint that a nonce is for (docs/threats.md#d-13). */
 export type NonceEndpoint = 'token' | 'resource'
 
 /**
- * Stateless nonces (RFC 9449 §8, §9): an HMAC over the time step, with a secret that all replicas share, so
- * that each accepts the nonces of the others, before and after a restart. 132 bits, base64url.
+ * Stateless nonces (RFC 9449 §8, §9): an HMAC over the time step, with a secret that all replicas share. 132
+ * bits, base64url.
  */
 export class NonceIssuer {
   readonly #secret: Buffer
@@ -221,7 +210,6 @@ export class NonceIssuer {
     this.#secret = secret
   }
 
-  /** Returns the nonce to hand out at this instant. `at`: ms since the epoch. */
   current(use: NonceEndpoint, at: number): string {
     const step = stepOf(at)
     const known = this.#current.get(use)
@@ -232,8 +220,8 @@ export class NonceIssuer {
   }
 
   /**
-   * Returns whether a nonce was handed out in this step or the one before, or already in the next, by a
-   * replica whose clock is ahead.
+   * Returns whether a nonce was handed out in this step or the one before, or in the next, by a replica whose
+   * clock is ahead.
    */
   isFresh(use: NonceEndpoint, nonce: string, at: number): boolean {
     const step = stepOf(at)

@@ -19,9 +19,8 @@ const SEGMENT = /^[A-Za-z0-9_-]+$/
 
 /**
  * Takes a compact JWS apart, or returns null: exactly three segments of canonical base64url without padding,
- * header and claims JSON objects in which no name stands twice. Stricter than jose, which takes a segment
- * with altered tail bits and the last of two members (docs/threats.md#t13). Does NOT check the signature or
- * any member.
+ * header and claims JSON objects in which no name stands twice (docs/threats.md#t13). Does NOT check the
+ * signature or any member.
  */
 export function parseJwt(text: string, maxBytes: number): ParsedJwt | null {
   const segments = jwtSegments(text, maxBytes)
@@ -38,7 +37,6 @@ interface Segments {
   readonly head: string
   readonly body: string
   readonly tail: string
-  /** The text that the signature is over: the first two and their dot. */
   readonly signed: string
 }
 
@@ -56,7 +54,6 @@ export function jwtSegments(text: string, maxBytes: number): Segments | null {
   }
 }
 
-/** Reads a segment that is a JSON object, strictly; null if it is anything else. */
 export function segmentObject(segment: string): UnknownRecord | null {
   const bytes = decodeBase64url(segment)
   return bytes && parseJsonObject(bytes)

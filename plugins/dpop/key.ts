@@ -3,13 +3,12 @@ import { isObject, type UnknownRecord } from '../../db/support/json.ts'
 import { decodeBase64url } from './jwt.ts'
 
 /**
- * The algorithms whose signatures are checked (RFC 9449 §4.3-5): what `algs` of a challenge names. The last
- * two are one under two names: RFC 9864 deprecates the older, and clients use either.
+ * The algorithms whose signatures are checked (RFC 9449 §4.3-5). The last two are one under two names (RFC
+ * 9864).
  */
 export const PROOF_ALGORITHMS = ['ES256', 'PS256', 'EdDSA', 'Ed25519'] as const
 export type ProofAlgorithm = (typeof PROOF_ALGORITHMS)[number]
 
-/** A public key that signs proofs. */
 export interface ProofKey {
   /** The names of the one algorithm that it is for. */
   readonly algorithms: readonly ProofAlgorithm[]
@@ -30,8 +29,7 @@ const RSA_MAX_EXPONENT = 0xffff_ffffn
 /**
  * Reads a public JWK, or returns null: EC P-256 (ES256), RSA of 2048 to 4096 bits (PS256) or Ed25519 (EdDSA),
  * without private members, every coordinate of its full length, the point on its curve, no number with
- * leading zeros (RFC 7518 §6.3.1: two texts for one key would be two thumbprints). Costs as much as half a
- * signature check.
+ * leading zeros (RFC 7518 §6.3.1). Costs as much as half a signature check.
  */
 export function proofKey(jwk: unknown): ProofKey | null {
   if (!isObject(jwk)) return null

@@ -4,7 +4,6 @@ import type { DpopMode } from './dpop.ts'
 /** Every value of `egress_dpop_mode`; anything else stops the boot (docs/protocol.md#signing-in). */
 export const DPOP_MODES = ['off', 'optional', 'required'] as const satisfies readonly DpopMode[]
 
-/** The options of the `dpop` plugin file, without its `plugin` key. */
 export const dpopOptions = z.strictObject({
   egress_dpop_mode: z
     .enum(DPOP_MODES)

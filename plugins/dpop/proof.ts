@@ -8,8 +8,8 @@ import { type ProofKey, proofKey } from './key.ts'
 /** The greatest age of a proof. Seconds. Longer widens the replay table. */
 export const PROOF_AGE_S = 60
 /**
- * The lead that a client's clock may have over ours: a proof holds with a fresh nonce of ours only, which
- * vouches that it was not made before (RFC 9449 §11.1). Seconds.
+ * The lead that a client's clock may have over ours with a fresh nonce, which vouches that the proof was not
+ * made before (RFC 9449 §11.1). Seconds.
  */
 export const PROOF_AHEAD_S = 60
 /** The lead of claims that no nonce vouches for, and of one replica's clock over another's. Seconds. */
@@ -35,23 +35,17 @@ export interface ProofTarget {
 export interface CheckedProof {
   /** RFC 7638 thumbprint of the key that signed. base64url. */
   readonly jkt: string
-  /**
-   * SHA-256 over jkt and jti, hex: never the JWT's own text, of which there are many for one signature
-   * (docs/threats.md#t13).
-   */
+  /** SHA-256 over jkt and jti, hex: never the JWT's own text (docs/threats.md#t13). */
   readonly replayKey: string
-  /**
-   * The instant after which no replica believes a copy, however far its clock may be behind. ms since the
-   * epoch.
-   */
+  /** The instant after which no replica believes a copy. ms since the epoch. */
   readonly expiresAt: number
 }
 
 /**
- * Checks a DPoP proof against the request it came with (RFC 9449 §4.3, checks 2 to 12; the first, that there
- * is one header, is the framing gate's). Cheap questions come before the signature. Refuses with
- * `proof_invalid`, never saying which check failed, unless it is the client's clock alone; with
- * `use_dpop_nonce` when only the nonce is missing or stale (§9). Does NOT check that the jti is new: the recorder of the decision claims `replayKey`.
+ * Checks a DPoP proof against the request it came with (RFC 9449 §4.3, checks 2 to 12; the first is the
+ * framing gate's). Refuses with `proof_invalid`, never saying which check failed, unless it is the client's
+ * clock alone; with `use_dpop_nonce` when only the nonce is missing or stale (§9). Does NOT check that the
+ * jti is new: the recorder of the decision claims `replayKey`.
  */
 export function checkProof(proof: string, target: ProofTarget): CheckedProof {
   const segments = jwtSegments(proof, PROOF_MAX_BYTES)
@@ -73,17 +67,13 @@ export function checkProof(proof: string, target: ProofTarget): CheckedProof {
   }
 }
 
-/**
- * The greatest number of headers that are remembered, and the length of one that is: RSA of 4096 bits has
- * room.
- */
+/** The greatest number of headers that are remembered, and the length of one: RSA of 4096 bits has room. */
 const KNOWN_MAX = 10_000
 const KNOWN_LENGTH = 1_024
 
 /**
- * The keys of proofs that held, by the header as it was written: every proof of a client has the same one,
- * and every question about a header follows from its text. To fill this, a client has signed each time, with
- * a nonce of ours. Exported for the test of what enters.
+ * The keys of proofs that held, by the header as it was written: every proof of a client has the same one. To
+ * fill this, a client has signed each time, with a nonce of ours. Exported for the test of what enters.
  */
 export const knownProofKeys = new LRUCache<string, ProofKey>({ max: KNOWN_MAX })
 
@@ -140,9 +130,8 @@ const isInstant = (value: unknown): value is number =>
   typeof value === 'number' && Math.abs(value) <= Number.MAX_SAFE_INTEGER
 
 /**
- * A URL in the form that two spellings of it share (RFC 9449 §4.3-9, RFC 3986 §6.2): scheme and host in lower
- * case, no default port, no dot segments, unreserved characters unescaped, query and fragment dropped. Null
- * if it is not an absolute http URL, or carries a user.
+ * A URL in the form that two spellings of it share (RFC 9449 §4.3-9, RFC 3986 §6.2), without query and
+ * fragment. Null if it is not an absolute http URL, or carries a user.
  */
 export function normalUrl(text: string): string | null {
   const [, host = ''] = ABSOLUTE.exec(text) ?? []

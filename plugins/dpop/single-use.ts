@@ -13,9 +13,9 @@ export interface ProofClaimDependencies {
 }
 
 /**
- * Claims a proof for endpoints that record no decision: of a hundred copies at once exactly one passes, on
- * whichever replica, also across a crash (RFC 9449 §11.1). Refuses with `proof_invalid`. Recorded calls claim
- * with their row. `of`: a `change` by an operator finds room in the ledger's queue while calls fill it.
+ * Claims a proof for endpoints that record no decision: of many copies exactly one passes, on whichever
+ * replica, also across a crash (RFC 9449 §11.1). Refuses with `proof_invalid`. `of`: a `change` by an
+ * operator finds room in the ledger's queue while calls fill it.
  */
 export function singleUse(
   { ledger, database }: ProofClaimDependencies,

@@ -1,4 +1,3 @@
-/** The bytes that structure a JSON text (RFC 8259 §2, §7). */
 export const QUOTE = 0x22
 export const COMMA = 0x2c
 export const COLON = 0x3a

@@ -25,23 +25,22 @@ export interface JsonBody {
 type JsonBodyNeeds = Arrival & MemoryOwner & { readonly commitments?: CallCommitments }
 
 interface JsonBodyOptions {
-  /** Bytes. A longer body is refused with `body_too_large`. */
   readonly limit: number
   /** An empty body stands for `{}`: for requests whose every member is optional. Default: it is refused. */
   readonly empty?: boolean
   /** The reason that JSON which is no object is refused with. Default: as any other body. */
   readonly otherwise?: RefusalReason
   /**
-   * The only members that are read of the body: another spelling of one is refused, and all others are between
-   * the caller and who gets the body. Default: any may be, so no name stands twice.
+   * The only members that are read of the body: another spelling of one is refused. Default: any may be, so
+   * no name stands twice.
    */
   readonly judged?: JudgedNames
 }
 
 /**
- * Reads the body and takes it for a JSON object, or refuses with `body_invalid` (docs/protocol.md#llm-order:
- * before the capability is asked). A missing content-type is accepted; any other than `application/json` in
- * UTF-8, and any content-encoding, is not. Looks at no member, save at the names of the `judged`.
+ * Reads the body and takes it for a JSON object, or refuses with `body_invalid` (docs/protocol.md#llm-order).
+ * A missing content-type is accepted; any other than `application/json` in UTF-8, and any content-encoding,
+ * is not.
  */
 export function jsonBody({
   limit,
@@ -108,8 +107,7 @@ function isJsonType(value: string): boolean {
 
 /**
  * The letters that readers who ignore case take for another one: those of ASCII; the long s and the Kelvin
- * sign, which Go's `encoding/json` folds (CVE-2026-27896); and the two i of Turkish, which Java's
- * `equalsIgnoreCase` does.
+ * sign, which Go's `encoding/json` folds (CVE-2026-27896); and the two i of Turkish.
  */
 const FOLDED_LETTERS = /[A-Z\u0130\u0131\u017f\u212a]/g
 const FOLDS: Readonly<Record<string, string>> = {
@@ -126,10 +124,7 @@ export const foldedName = (name: string): string =>
 // Nearly every name that an API has.
 const PLAIN = /^[a-z0-9_]*$/
 
-/**
- * The names that this service reads of one message: no other spelling of one may stand next to it, or in its
- * place.
- */
+/** The names that this service reads of one message: no other spelling of one may stand next to it. */
 export class JudgedNames {
   /** Keyed by folded name. */
   readonly #names: ReadonlyMap<string, string>
@@ -146,9 +141,7 @@ export class JudgedNames {
     return name.length <= this.#maxLength && this.#names.has(foldedName(name))
   }
 
-  /**
-   * Returns the judged name that another reader takes `name` for, though it is not it; null if there is none.
-   */
+  /** Returns the judged name that another reader takes `name` for, though it is not it, or null. */
   mistakenFor(name: string): string | null {
     if (name.length > this.#maxLength) return null
     const judged = this.#names.get(foldedName(name))
@@ -156,9 +149,7 @@ export class JudgedNames {
   }
 }
 
-/**
- * The most outermost members of a body whose members are judged by name. Ten times as many as any API has.
- */
+/** The most outermost members of a body whose members are judged by name. */
 const MAX_OUTERMOST = 1_000
 
 /** Refuses a member that another reader takes for one that is read here: it would do something unjudged. */

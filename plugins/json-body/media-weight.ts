@@ -1,6 +1,6 @@
 /**
  * Returns how much a caller wants a media type, from 0 to 1: the weight of the closest range of its `Accept`
- * that covers it (RFC 9110 §12.5.1), 0 if none does. `media`: in lower case, without parameters.
+ * that covers it (RFC 9110 §12.5.1). `media`: in lower case, without parameters.
  */
 export function mediaWeight(accept: string, media: string): number {
   const ranges = [media, `${media.slice(0, media.indexOf('/'))}/*`, '*/*']

@@ -6,7 +6,7 @@ export const SHORT_SEARCH_BYTES = 48
 
 /**
  * Finds the end of a piece of a string whose text starts at `start`: the quote that closes it, else a place
- * within `most` bytes that is inside no escape and no character. Costs its length, whatever is in it.
+ * within `most` bytes that is inside no escape and no character.
  */
 export function pieceEnd(bytes: Buffer, start: number, most: number): number {
   const limit = Math.min(start + most, bytes.length)

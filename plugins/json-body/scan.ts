@@ -21,15 +21,11 @@ const MAX_MEMBERS = 100_000
 const MAX_CONTAINERS = 100_000
 /** Commas in the whole body. A batch of embedded tokens stays well below. */
 const MAX_VALUES = 1_000_000
-/**
- * Characters of a member's name, and of a number. A longer name V8 hashes by its length alone: two thousand
- * of them in one object cost three seconds.
- */
+/** Characters of a member's name, and of a number: V8 hashes a longer name by its length alone. */
 const MAX_TOKEN = 16_383
 /**
  * Members down to here are judged by name, so their names must be written plainly: V8's JSON.parse can read
- * an escaped name as another one that it has seen before (nodejs/node#63785), and the next reader would see a
- * name that nobody has judged.
+ * an escaped name as another one that it has seen before (nodejs/node#63785).
  */
 const JUDGED_DEPTH = 2
 /** A step ends after so many tokens, or so many bytes; a string is read in pieces of so many bytes. */
@@ -65,10 +61,10 @@ export interface JsonScan {
  * Reads a JSON text once, as JSON.parse does, and refuses with `body_invalid` a text that JSON.parse would
  * not take, that two readers could take for two different things, or that costs out of all proportion
  * (docs/threats.md#t14, #threat-31, #a5): invalid UTF-8, a byte order mark, nesting deeper than 64, more than
- * 100,000 members, 100,000 objects and arrays, or 1,000,000 commas, a name twice in one object (escapes
- * resolved), a name or number of more than 16,383 characters, an escape in the name of an outer member.
- * Linear in the length of the text, whatever is in it. `judged`: down to where a member is an outer one, by default 2;
- * or the only members that are judged, of the outermost object: these alone must be written plainly and once.
+ * 100,000 members, 100,000 objects and arrays, or 1,000,000 commas, a name twice in one object, a name or
+ * number of more than 16,383 characters, an escape in the name of an outer member. Linear in the length of
+ * the text. `judged`: down to where a member is an outer one, by default 2; or the only members, of the
+ * outermost object, that must be written plainly and once.
  */
 export function scanJson(bytes: Buffer, judged: JudgedNamesOfText = JUDGED_DEPTH): JsonScan {
   const scanner = new Scanner(bytes, judged)
@@ -128,7 +124,6 @@ class Scanner {
     }
   }
 
-  /** Takes a step. Returns whether that was the last one. */
   step(): boolean {
     const until = Math.min(this.#at + STEP_BYTES, this.#bytes.length)
     if (this.#rest > 0) this.#string(this.#rest)
@@ -136,7 +131,6 @@ class Scanner {
     return this.#at >= this.#bytes.length
   }
 
-  /** To be asked after the last step. */
   result(): JsonScan {
     if (this.#inside || this.#next !== COMMA_OR_END) throw this.#wrong()
     return {
@@ -279,7 +273,6 @@ class Scanner {
     this.#put(closed?.container, this.#at + 1)
   }
 
-  /** Puts a finished value in its place. */
   #put(value: unknown, end: number): void {
     this.#at = end
     this.#next = COMMA_OR_END

@@ -11,7 +11,6 @@ export interface FileFault extends FilePosition {
   readonly message: string
 }
 
-/** A mistake and its place. `file` is the name inside the configuration directory. */
 export interface ConfigProblem extends FileFault {
   readonly file: string
 }
@@ -20,15 +19,13 @@ export interface ConfigProblem extends FileFault {
 export const FILE_START: FilePosition = { line: 1, column: 1 }
 
 /**
- * Everything that is wrong with an operator's files, at once. The message has one line per problem,
- * `path:line:column: sentence`. It never holds an expanded value, which may be a secret.
+ * Everything that is wrong with an operator's files, at once: `path:line:column: sentence` for each. The
+ * message never holds an expanded value.
  */
 export class ConfigError extends Error {
   override readonly name = 'ConfigError'
   readonly problems: readonly ConfigProblem[]
-  /**
-   * The lines of the message. A file's name or its words may have a line feed: only here are they told apart.
-   */
+  /** The lines of the message; one may hold a line feed of a file's. */
   readonly lines: readonly string[]
 
   constructor(directory: string, problems: readonly ConfigProblem[]) {

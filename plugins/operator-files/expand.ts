@@ -9,11 +9,10 @@ const REFERENCE = /\$\$|\$\{([A-Za-z]+):([^{}]*)\}|\$\{(?:env|file)\b[^}]*\}?/g
 const VARIABLE = /^([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?$/s
 
 /**
- * Replaces `${env:NAME}`, `${env:NAME:-default}` and `${file:/path}` wherever they stand in `text`
- * (docs/protocol.md#references). The default holds if the variable is unset or empty. `$$` is a literal `$`;
- * a replacement is not expanded again. Throws an Error with one sentence if a variable without a default is
- * unset, a file cannot be read or is open to everybody, or a reference is misspelt. Any other `$` stays as it
- * is.
+ * Replaces `${env:NAME}`, `${env:NAME:-default}`, `${file:/path}` and `$$` in `text`
+ * (docs/protocol.md#references). A replacement is not expanded again. Throws an Error with one sentence if a
+ * variable without a default is unset, a file cannot be read or is open to everybody, or a reference is
+ * misspelt.
  */
 export function expandReferences(text: string, env: EnvironmentVariables): string {
   return text.replace(REFERENCE, (reference: string, source?: string, argument = '') => {

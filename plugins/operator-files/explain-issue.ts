@@ -15,7 +15,7 @@ export interface CheckedFile {
 /**
  * Explains one finding of zod in an operator's words, at the place in the file that has to change. A value is
  * quoted only as written in the file and only if it should have been a number, a boolean or one of a few
- * words: expanded values and free text may be secrets.
+ * words.
  */
 export function explainIssue(issue: Issue, checked: CheckedFile): FileFault[] {
   const { yaml } = checked
@@ -74,10 +74,7 @@ export function joinWithOr(words: readonly string[]): string {
   return rest.length === 0 ? words.join('') : `${rest.join(', ')} or ${words.at(-1)}`
 }
 
-/**
- * Prints the place of a value: `providers[0].base_url`. Empty for the whole. `proxy/visible.ts` prints names
- * that are untrusted.
- */
+/** Prints the place of a value: `providers[0].base_url`. Empty for the whole. */
 export function printPath(path: YamlPath): string {
   return path
     .map((step) => (typeof step === 'number' ? `[${step}]` : `.${String(step)}`))

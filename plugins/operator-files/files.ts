@@ -15,7 +15,6 @@ import { nearestName } from './nearest-name.ts'
 import { errorCode, isWorldWritable } from './secret-file.ts'
 import { type OperatorYaml, readOperatorYaml, type YamlPath } from './yaml.ts'
 
-/** One file of the operator, checked. */
 export interface OperatorFile {
   /** A built-in plugin's name, or the path of the operator's own module, as written. */
   readonly plugin: string
@@ -31,7 +30,6 @@ export interface OperatorFile {
   readonly position: FilePosition
   /** The place of the value at `path`. */
   readonly positionOf: (path: YamlPath) => FilePosition
-  /** Returns whether a value stands at `path`. */
   readonly has: (path: YamlPath) => boolean
   /** Returns the scalar at `path` as the operator wrote it, never expanded. */
   readonly written: (path: YamlPath) => string | undefined
@@ -58,9 +56,9 @@ const MAX_FILE_BYTES = 1_048_576
 
 /**
  * Reads every `NN-name.yaml` of a directory (docs/protocol.md#operator-files). Throws one {@link ConfigError}
- * with everything that is wrong in any of them. A .yaml or .yml with another name is wrong too; every other
- * name is left alone. A directory or file that everybody may write to is refused (docs/threats.md#threat-34).
- * Does NOT check the order (`plugins/order.ts`) and does NOT load an operator's own module.
+ * with everything that is wrong. A .yaml or .yml with another name is wrong too. A directory or file that
+ * everybody may write to is refused (docs/threats.md#threat-34). Does NOT check the order and does NOT load
+ * an operator's own module.
  */
 export async function readOperatorFiles(source: OperatorFilesSource): Promise<OperatorFiles> {
   const { directory } = source
@@ -188,8 +186,7 @@ function validate(
   }
   const told = new Set(faults.map(({ line, column }) => `${line}:${column}`))
   const found = result.error.issues.flatMap((issue) => explainIssue(issue, checked))
-  // A reference that could not be expanded is reported already; that its raw text does not fit either is no
-  // news.
+  // A reference that could not be expanded is reported already.
   faults.push(...found.filter(({ line, column }) => !told.has(`${line}:${column}`)))
   return null
 }

@@ -9,7 +9,6 @@ import type { Arrival, CallSettlement, Plugin } from '../plugin.ts'
 import { Refusal } from '../refusal.ts'
 import { errorCode, isWorldWritable } from './secret-file.ts'
 
-/** The facts that an operator's own check may need. */
 export interface CheckFacts {
   readonly principal: Principal
   readonly proof: DpopProof | null
@@ -22,9 +21,8 @@ export interface CheckFacts {
 export type CheckPlugin = Plugin<Arrival & CheckFacts, object>
 
 /**
- * The facts that an operator's module is given: caller, time and target, and those that it declared as needs.
- * Copies. Never headers, body or answer: they hold credentials, and a check must not change what is
- * dispatched.
+ * The facts that an operator's module is given: caller, time, target, and those that it declared as needs.
+ * Copies. Never headers, body or answer.
  */
 export type OperatorFacts = Pick<Arrival, 'id' | 'at' | 'method' | 'path' | 'remoteAddress'> &
   Partial<Omit<CheckFacts, 'granted'> & { readonly granted: CapabilityDemand }>
@@ -36,14 +34,12 @@ export interface OperatorPlugin {
   /** Throws a `Refusal` to refuse the call; whatever it returns is ignored. */
   readonly admit: (facts: OperatorFacts) => unknown
   /**
-   * Called once when a call that `admit` has let through has ended, whatever ended it, with the same facts:
-   * to count. Nobody waits for it. An error or rejection is logged and counted, and changes nothing for the
-   * caller.
+   * Called once when a call that `admit` has let through has ended, with the same facts. Nobody waits for it.
+   * An error or rejection is logged and counted.
    */
   readonly settled?: (facts: OperatorFacts, settlement: CallSettlement) => unknown
 }
 
-/** The second argument of a module's `plugin(options, tools)`: the means to refuse. */
 export interface OperatorTools {
   readonly Refusal: typeof Refusal
 }
@@ -72,12 +68,11 @@ const NAME = /^[a-z][a-z0-9_-]{0,63}$/
 
 /**
  * Loads an operator's own check: a .ts or .js file that exports `plugin(options)`
- * (docs/decisions/018-own-checks-only-refuse.md). Extra checks may only narrow: the value of `admit` is
- * ignored, and anything it throws that is not a Refusal, or not settling in time, refuses with
- * `plugin_failed`. A changed file is loaded again, an unchanged one is not. Throws an Error with one sentence
- * if the module cannot be used. A file or directory that everybody may write to is refused
- * (docs/threats.md#threat-34). Does NOT contain the module: it runs with the rights of the gateway, and one
- * that never yields stops it.
+ * (docs/decisions/018-own-checks-only-refuse.md). The value of `admit` is ignored, and anything it throws
+ * that is not a Refusal, or not settling in time, refuses with `plugin_failed`. A changed file is loaded
+ * again. Throws an Error with one sentence if the module cannot be used. A file or directory that everybody
+ * may write to is refused (docs/threats.md#threat-34). Does NOT contain the module: it runs with the rights
+ * of the gateway.
  */
 export async function loadOperatorModule(source: ModuleSource): Promise<LoadedModule> {
   const { path, directory, options, admitDeadline = 1_000, loadDeadline = 10_000 } = source

@@ -1,6 +1,6 @@
 /**
- * The known name with the fewest single-letter edits from `name`: most likely the one an operator meant.
- * Undefined only if nothing is known. The first of several equally near names wins.
+ * The known name with the fewest single-letter edits from `name`, the first of several. Undefined only if
+ * nothing is known.
  */
 export function nearestName(name: string, known: Iterable<string>): string | undefined {
   let best: string | undefined

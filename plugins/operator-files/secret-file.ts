@@ -10,9 +10,8 @@ export const OWNER_AND_GROUP = 0o027
 
 /**
  * Reads a secret from a regular file, without one trailing newline. Throws an Error with one sentence if the
- * file cannot be read, is larger than 64 KiB, or has a mode bit of `refusedModeBits` set: a secret that
- * others may read is no secret (docs/threats.md#f-39). Does NOT look at who owns the file or at the
- * directories above it.
+ * file cannot be read, is larger than 64 KiB, or has a mode bit of `refusedModeBits` set
+ * (docs/threats.md#f-39). Does NOT look at who owns the file or at the directories above it.
  */
 export function readSecretFile(path: string, refusedModeBits: number): string {
   const descriptor = open(path)
@@ -45,10 +44,7 @@ function regularFile(descriptor: number, path: string): { mode: number; size: nu
   return stats
 }
 
-/**
- * Returns whether everybody may write to a file of this mode: then it is not only the operator's word
- * (docs/threats.md#threat-34).
- */
+/** Returns whether everybody may write to a file of this mode (docs/threats.md#threat-34). */
 export const isWorldWritable = (mode: number): boolean => (mode & 0o002) !== 0
 
 /** A file mode as operators write it, e.g. `0644`. */

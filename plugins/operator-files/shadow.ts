@@ -7,10 +7,9 @@ type ShadowedFacts = Arrival &
   CheckFacts & { readonly shadows?: readonly CheckVerdict[]; readonly shadowFaults?: readonly unknown[] }
 
 /**
- * Asks shadow checks, all at once, after those that judge (docs/rehearsal.md#shadow). Whatever they say,
- * throw or fail to say in their time, the call goes on; their verdicts are for its row. A call is delayed by
- * the slowest of them, and that by its own deadline. The fault of a failed one is one of the settled call:
- * logged, and counted.
+ * Asks shadow checks, all at once, after those that judge (docs/rehearsal.md#shadow). Whatever they say, the
+ * call goes on; their verdicts are for its row. A call is delayed by the slowest of them, and that by its own
+ * deadline. The fault of a failed one is logged, and counted.
  */
 export function shadowChecks(checks: readonly CheckPlugin[]): Plugin<ShadowedFacts, object> {
   return {
@@ -47,8 +46,7 @@ const faultOf = ({ name }: CheckPlugin, cause: unknown): Error =>
   new Error(`the check ${name}, which only watches, failed`, { cause })
 
 /**
- * Settles with the checks that would have let the call through, as when they judge. Resolves to the faults of
- * those that fail at it.
+ * Settles with the checks that would have let the call through. Resolves to the faults of those that fail.
  */
 async function settle(
   checks: readonly CheckPlugin[],

@@ -17,7 +17,6 @@ import { type EnvironmentVariables, expandReferences } from './expand.ts'
 
 export type YamlPath = readonly PropertyKey[]
 
-/** A YAML file that remembers the place of each of its values. */
 export interface OperatorYaml {
   /** The whole file as a plain object, references expanded. */
   readonly value: Readonly<Record<string, unknown>>
@@ -25,22 +24,17 @@ export interface OperatorYaml {
   readonly positionOf: (path: YamlPath) => FilePosition
   /** Returns the place of the key at the end of `path`. */
   readonly positionOfKey: (path: YamlPath) => FilePosition
-  /** Returns whether a value stands at `path` at all. */
   readonly has: (path: YamlPath) => boolean
-  /** Returns the scalar at `path` as the operator wrote it, never expanded. */
   readonly written: (path: YamlPath) => string | undefined
 }
 
-/**
- * A collection may be repeated by aliases this often in all: a file of a few lines must not become gigabytes.
- */
+/** A collection may be repeated by aliases this often in all. */
 const MAX_ALIASES = 64
 
 /**
  * Reads one operator file: YAML 1.2, one document, a map with string keys, no key twice, no tags, aliases
- * bounded. References in values are expanded, except in `plugin`: a file's target must not depend on the
- * environment. Adds every mistake to `faults`. Returns null if nothing can be read from the file. Does NOT
- * know what the file configures.
+ * bounded. References in values are expanded, except in `plugin`. Adds every mistake to `faults`. Returns
+ * null if nothing can be read from the file.
  */
 export function readOperatorYaml(
   text: string,

@@ -12,7 +12,6 @@ export type AuthenticationMethod =
   | 'setup_code'
   | 'metrics_token'
 
-/** The author of a change: as its row says it, and the conditions when it is stored. */
 export interface ChangeAuthor {
   /** The name in the ledger: a principal's own, `admin` or `socket:<uid>`. */
   readonly id: string
@@ -20,18 +19,15 @@ export interface ChangeAuthor {
   readonly via: AuthenticationMethod
   /**
    * Asked in the transaction of each change: the authority of its author is what it was when it was judged.
-   * An author who was deactivated meanwhile changes nothing any more.
    */
   readonly standing: readonly RowAssertion[]
 }
 
-/** An operator at work. */
 export interface ActingOperator extends ChangeAuthor {
   /** The set it holds now, narrowed by its access token. */
   readonly capabilities: readonly string[]
 }
 
-/** An operator to judge: the actor, and the holder that the capability gate asks. */
 export interface ActorAndHolder {
   readonly actor: ActingOperator
   readonly holder: Principal

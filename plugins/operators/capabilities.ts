@@ -1,6 +1,4 @@
-/**
- * Administration's capabilities (docs/operators.md#capabilities): only operators hold them, and nothing else.
- */
+/** Administration's capabilities (docs/operators.md#capabilities), which only operators hold. */
 export const ADMIN_CAPABILITIES = [
   /** To look at everything but the ledger. */
   'admin.read',
@@ -20,7 +18,7 @@ export const ADMIN_CAPABILITIES = [
 
 /**
  * The kinds of changes that a second operator may have to confirm (docs/operators.md#two-people). The first
- * four demand the capability of that name; an operation may be of `settings` or `trust` in addition.
+ * four demand the capability of that name.
  */
 export const TWO_PERSON_KINDS = ['grant', 'tools', 'operators', 'settings', 'trust'] as const
 
@@ -40,10 +38,7 @@ export type OperatorSet = keyof typeof OPERATOR_SETS
 
 export const isOperatorSet = (name: string): name is OperatorSet => Object.hasOwn(OPERATOR_SETS, name)
 
-/**
- * Tells a token that is an operator's alone: nothing but administration may demand it, and nobody else hold
- * it.
- */
+/** Tells a token that is an operator's alone. */
 export const hasAdminPrefix = (capability: string): boolean => capability.startsWith('admin.')
 
 /** Tells a token that operators may hold. */

@@ -1,16 +1,10 @@
 import type { IncomingHttpHeaders } from 'node:http'
 
-/**
- * The cookies of administration. `__Host-`: only this host sets them, over TLS, and no sibling site (RFC
- * 6265bis §4.1.3.2).
- */
+/** The cookies of administration. `__Host-`: only this host sets them, over TLS (RFC 6265bis §4.1.3.2). */
 export const SESSION_COOKIE = '__Host-sallyport'
 export const TRANSACTION_COOKIE = '__Host-sallyport-signin'
 
-/**
- * The value of the one cookie of that name; null if there is none, or more than one: nobody says which was
- * meant.
- */
+/** The value of the one cookie of that name; null if there is none, or more than one. */
 export function cookieOf({ cookie = '' }: IncomingHttpHeaders, name: string): string | null {
   const values = cookie
     .split(';')

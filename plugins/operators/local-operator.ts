@@ -3,9 +3,8 @@ import { unstoredOperator } from './actor.ts'
 import type { KnownOperator } from './operator.ts'
 
 /**
- * Admits every caller on the local control socket: the file's mode (0600, in a 0700 directory) decides who
- * reaches it. They act as `socket:<uid>` of the connected process, whatever certificate, secret or cookie
- * they bring along: credentials of the network mean nothing here.
+ * Admits every caller on the local control socket: the file's mode decides who reaches it. They act as
+ * `socket:<uid>`, whatever certificate, secret or cookie they bring along.
  */
 export const localOperator: Plugin<Arrival, KnownOperator> = {
   name: 'local_operator',

@@ -19,7 +19,6 @@ export interface KnownOperator extends ActorAndHolder {
   readonly session?: BrowserSession
 }
 
-/** The session of a browser, as far as its operator may know it. */
 export interface BrowserSession {
   /** Lower-case hex SHA-256 of the cookie's value. */
   readonly digest: string
@@ -38,8 +37,8 @@ export interface VerifiedCredentials {
 }
 
 /**
- * Finds the operator of a request's session: `first` as the request arrives, `again` while its answer is
- * under way.
+ * Finds the operator of a request's session: as the request arrives, and `again` while its answer is under
+ * way.
  */
 export interface SessionQuestion<Found extends KnownOperator = KnownOperator> {
   readonly first: (arrival: Arrival) => Promise<Found | null>
@@ -52,7 +51,6 @@ export interface OperatorDependencies {
   /** Finds the holder of a certificate, as the database says it now. */
   readonly lookup: PinLookup
   readonly pin: Plugin<Arrival, PinnedCaller>
-  /** The proof and the token of a pinned caller. */
   readonly proof: Plugin<Arrival & PinnedCaller, VerifiedCredentials>
   /** Refuses the pages of other sites. */
   readonly page: Plugin<Arrival, object>
@@ -91,14 +89,12 @@ export function identifyOperator(sources: OperatorDependencies): Plugin<Arrival,
   }
 }
 
-/** The questions whose answers rest on the request's credentials, not only on what is stored. */
 interface DoorQuestions {
   readonly secret: () => Promise<KnownOperator | null>
   readonly proof: (pinned: PinnedCaller) => VerifiedCredentials | Promise<VerifiedCredentials>
   readonly session: () => Promise<KnownOperator | null>
 }
 
-/** The whole list of questions, first and again. */
 async function findKnownOperator(
   arrival: Arrival,
   sources: OperatorDependencies,
@@ -146,14 +142,12 @@ interface OperatorGateFacts extends Arrival, DemandFacts, Pick<KnownOperator, 'h
   readonly target: null
 }
 
-/** The facts of a request of an operator who was let in. */
 export type AdministrationFacts = Arrival &
   KnownOperator &
   DemandFacts & { readonly target: null; readonly granted: CallPermit<null> }
 
 /**
- * Asks once more, after a body that may take its time, who administers and whether they may: a credential
- * rotated, deactivated or taken away meanwhile is worth nothing. Gives nothing.
+ * Asks once more, after a body that may take its time, who administers and whether they may. Gives nothing.
  */
 export const recheckOperator = (
   { name, admit }: Plugin<Arrival, KnownOperator>,

@@ -17,7 +17,6 @@ export interface ProofReader {
   readonly askAgain: (at: number) => Promise<Pick<ProofReader, 'ref' | 'auditor'>>
 }
 
-/** The checks of a caller that is no operator, in their order. */
 interface CallerChecks {
   readonly pin: Plugin<Arrival, PinnedCaller>
   readonly proof: Plugin<Arrival & PinnedCaller, VerifiedCredentials>
@@ -41,7 +40,6 @@ async function admitCaller(
   return { ...pinned, ...proven }
 }
 
-/** Asks all of that again, as it is now. */
 async function recheckCaller(
   facts: Arrival & PinnedCaller & VerifiedCredentials,
   { pin, proof, apiKey }: CallerChecks,
@@ -58,7 +56,6 @@ async function recheckReader({ askAgain, ref, auditor, at }: Arrival & ProofRead
   return {}
 }
 
-/** Admits any operator. */
 export const operatorReader = (operator: Plugin<Arrival, KnownOperator>): Plugin<Arrival, ProofReader> => ({
   name: operator.name,
   admit: async (arrival) => {
@@ -73,7 +70,7 @@ export const operatorReader = (operator: Plugin<Arrival, KnownOperator>): Plugin
 
 /**
  * Admits any principal with a known certificate, with its proof as the mode demands, and any operator by
- * whichever of its doors (docs/protocol.md#audit-proofs). Refuses as those do.
+ * whichever of its doors (docs/protocol.md#audit-proofs).
  */
 export function proofReader(
   operator: Plugin<Arrival, KnownOperator>,

@@ -42,7 +42,6 @@ export interface StoredSessionDependencies {
   readonly key: Buffer
 }
 
-/** The id of a session that is about to be opened. */
 export interface NewSessionId {
   /** The cookie's value: stored nowhere. */
   readonly id: string
@@ -50,12 +49,10 @@ export interface NewSessionId {
   readonly digest: string
 }
 
-/** A session and its operator, found by a request's cookie. */
 export interface SessionOperator extends KnownOperator {
   readonly session: BrowserSession
 }
 
-/** A session that its browser ends, by its digest, and whose it was. */
 export interface EndingSession {
   readonly digest: string
   readonly author: ChangeAuthor
@@ -64,9 +61,7 @@ export interface EndingSession {
 /** Asks for the proof that goes with a certificate. Refuses as `dpop` does. */
 type AskProof = (facts: Arrival & PinnedCaller) => VerifiedCredentials | Promise<VerifiedCredentials>
 
-/**
- * The sessions of browsers (docs/operators.md#doors): rows in the database, so that every process knows them.
- */
+/** The sessions of browsers (docs/operators.md#doors): rows in the database. */
 export class BrowserSessions {
   readonly #sources: StoredSessionDependencies
 
@@ -82,9 +77,9 @@ export class BrowserSessions {
 
   /**
    * Finds the operator of the session that a request names, as the database says it now. Null if it names
-   * none that holds: it is unknown, was ended, its time is over, or the credential that opened it is no more.
-   * Refuses with `principal_deactivated`, and as `pin` and `dpop` do. Does NOT look at which page has made
-   * the request: {@link sessionDoor} does.
+   * none that holds: unknown, ended, over, or its credential is no more. Refuses with
+   * `principal_deactivated`, and as `pin` and `dpop` do. Does NOT look at which page has made the request:
+   * {@link sessionDoor} does.
    */
   async find(arrival: Arrival, rules: SessionRules, proof: AskProof): Promise<SessionOperator | null> {
     const id = cookieOf(arrival.headers, SESSION_COOKIE)
@@ -103,8 +98,8 @@ export class BrowserSessions {
   }
 
   /**
-   * Finds a request's session for ending it, whatever has become of the credential that opened it. Refuses
-   * with `csrf_invalid`.
+   * Finds a request's session for ending it, whatever has become of its credential. Refuses with
+   * `csrf_invalid`.
    */
   async toEnd(arrival: Pick<Arrival, 'headers'>): Promise<EndingSession | null> {
     const digest = this.digestIn(arrival)
@@ -156,9 +151,8 @@ export class BrowserSessions {
   }
 
   /**
-   * Asks a session by a certificate everything that its certificate alone would be asked: a connection that
-   * proves the key of the very same one, that it is pinned, and the proof that the mode demands. A stolen
-   * cookie opens nothing. Refuses as `pin` and `dpop` do.
+   * Asks a session by a certificate everything that its certificate alone would be asked: a stolen cookie
+   * opens nothing. Refuses as `pin` and `dpop` do.
    */
   async #byCertificate(
     { principal_id: id }: StoredSession,
@@ -198,10 +192,7 @@ export class BrowserSessions {
 /** No proof and no token: nobody is asked for them in a session that rests on no certificate. */
 const UNPROVEN: VerifiedCredentials = { proof: null, token: null }
 
-/**
- * The header of requests that a page makes by itself, while nobody does anything: they are no use of a
- * session, which so ends when nobody has used it, however long the page stays open.
- */
+/** The header of requests that a page makes by itself: they are no use of a session. */
 export const WATCHING_HEADER = 'x-sallyport-watching'
 
 /** The time between two notes of a session's use; less if a session ends before it is unused for long. ms. */
@@ -248,20 +239,16 @@ interface SessionTerms {
 }
 
 interface SessionDoor {
-  /**
-   * Finds the operator of the session. Checks which page asks and, if something is changed, the session's
-   * token.
-   */
+  /** Finds the operator of the session. Checks which page asks and, if something is changed, its token. */
   readonly changing: SessionQuestion<SessionOperator>
   /** The same without the token, for pages and forms, which have it in a field. */
   readonly showing: SessionQuestion<SessionOperator>
 }
 
 /**
- * Makes the questions for the session of a request, first by the terms of one configuration, and again, while
- * its answer is under way, by those in force. A browser sends its cookie for whatever page makes it call:
- * refuses the pages of other sites with `origin_not_allowed`, and changes without the session's own token in
- * `X-Csrf-Token` with `csrf_invalid`.
+ * Makes the questions for the session of a request, first by the terms of one configuration, and again by
+ * those in force. Refuses the pages of other sites with `origin_not_allowed`, and changes without the
+ * session's own token in `X-Csrf-Token` with `csrf_invalid`.
  */
 export function sessionDoor(
   sessions: BrowserSessions,

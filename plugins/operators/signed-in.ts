@@ -2,10 +2,7 @@ import type { Arrival, Plugin } from '../plugin.ts'
 import { Refusal } from '../refusal.ts'
 import { assertSameDoor, type KnownOperator, type SessionQuestion } from './operator.ts'
 
-/**
- * Finds out whose browser asks for a page: only its session says so, whatever else it has sent. Refuses with
- * `signed_out` if it has none that holds.
- */
+/** Finds out whose browser asks for a page: only its session says so. Refuses with `signed_out`. */
 export const requireSession = ({ first, again }: SessionQuestion): Plugin<Arrival, KnownOperator> => {
   const held = (found: KnownOperator | null): KnownOperator => {
     if (!found) throw new Refusal('signed_out')

@@ -5,10 +5,9 @@ import { Refusal } from '../refusal.ts'
 const OWN_SITES: readonly string[] = ['same-origin', 'none']
 
 /**
- * Refuses the pages of other sites with `origin_not_allowed`, before anybody is asked who they are: a browser
- * shows its user's certificate for whatever page makes it call (docs/threats.md#d1), also by a name that was
- * pointed here (MCP, transports: DNS rebinding). Its `Origin` must be ours or one of `allowed`; without it,
- * or with ours, `Sec-Fetch-Site` must not say another site. Clients that are no browsers send neither.
+ * Refuses the pages of other sites with `origin_not_allowed`, before anybody is asked who they are
+ * (docs/threats.md#d1; MCP, transports: DNS rebinding). `Origin` must be ours or one of `allowed`; without
+ * it, or with ours, `Sec-Fetch-Site` must not say another site. Clients that are no browsers send neither.
  */
 export function origin(
   baseUrls: () => readonly string[],

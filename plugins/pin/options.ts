@@ -1,6 +1,5 @@
 import { z } from 'zod'
 
-/** The options of the `pin` plugin file, without its `plugin` key. */
 export const pinOptions = z.strictObject({
   rotation_grace_hours: z
     .int()

@@ -34,12 +34,11 @@ export interface PinnedCaller {
 const CLOSE = { headers: { connection: 'close' } } as const
 
 /**
- * Finds the principal by its certificate: the SHA-256 of the leaf's DER, as the TLS layer delivered it,
- * against the pins in the database (spec §5.2, RFC 8705 §3). Validity dates and `is_active` are asked on
- * every request, because a connection outlives both (docs/threats.md#t5). Gives the means to commit to the
- * call's bytes, too. Refuses with `certificate_required`, `certificate_not_valid_now`,
- * `certificate_not_pinned` or `principal_deactivated`. Does NOT look at TLS's own `authorized`: the chain was
- * checked when the certificate was issued or enrolled.
+ * Finds the principal by its certificate: the SHA-256 of the leaf's DER, against the pins in the database
+ * (spec §5.2, RFC 8705 §3). Validity dates and `is_active` are asked on every request (docs/threats.md#t5).
+ * Gives the means to commit to the call's bytes, too. Refuses with `certificate_required`,
+ * `certificate_not_valid_now`, `certificate_not_pinned` or `principal_deactivated`. Does NOT look at TLS's
+ * own `authorized`: the chain was checked when the certificate was issued or enrolled.
  */
 export function pin(
   lookup: PinLookup,
@@ -100,10 +99,9 @@ const STANDS_MS = 100
 const NEVER = Number.NEGATIVE_INFINITY
 
 /**
- * Asks the pin once more, after steps that may take their time, unless it was asked in the last {@link
- * STANDS_MS} (docs/threats.md#m-06). Gives the principal as the gate is to judge it. For pipelines whose
- * record asserts the principal's revision in its own transaction: that meets every change of ours, whenever
- * it came. This adds changes that no revision counts, such as rows that somebody else has written.
+ * Asks the pin once more, unless it was asked in the last {@link STANDS_MS} (docs/threats.md#m-06). Gives the
+ * principal as the gate is to judge it. For pipelines whose record asserts the principal's revision in its
+ * own transaction: this adds changes that no revision counts, such as rows that somebody else has written.
  */
 export function recheckPin(
   { name, admit }: Plugin<Arrival, PinnedCaller>,
@@ -213,8 +211,7 @@ const put = (bytes: Buffer | string, at: number): number =>
 const digest = (length: number): string => hash('sha256', scratch.subarray(0, length))
 
 /**
- * HMAC-SHA-256 (RFC 2104) of a short text, in hex, by two digests: node:crypto's own takes 11 µs, ten times
- * as long.
+ * HMAC-SHA-256 (RFC 2104) of a short text, in hex, by two digests: a tenth of the time of node:crypto's own.
  */
 function hmac(key: Buffer, text: string): string {
   if (key.length > BLOCK_BYTES) throw new Error('a subject key is longer than a block of its digest')

@@ -16,12 +16,10 @@ const CACHE_MS = 60_000
 export type SpiffeLookup = (peer: TlsPeer, at: number) => Promise<PinnedPrincipal | undefined>
 
 /**
- * The pin of an enrolled SPIFFE id (docs/protocol.md#spiffe): any SVID of that id that chains to its CAs now,
- * so that rotation needs nobody. These are its own bundle and the attached CAs that vouch for this agent
- * (docs/protocol.md#trusted-cas); another attached CA is at most an intermediate. A bundle before counts in
- * its grace, and an SVID that needs it is in grace too. Each request asks who is enrolled and which CAs
- * stand; that a certificate chains to exactly those CAs is remembered for a minute. `pin` judges the
- * certificate's own dates, as of every other.
+ * The pin of an enrolled SPIFFE id (docs/protocol.md#spiffe): any SVID of that id that chains now to its own
+ * bundle or the attached CAs that vouch for this agent (docs/protocol.md#trusted-cas). An SVID that needs the
+ * bundle before is in grace. That a certificate chains to exactly those CAs is remembered for a minute. `pin`
+ * judges the certificate's own dates.
  */
 export function spiffePin(database: Database): SpiffeLookup {
   const casFor = spiffeCasFor(database)
@@ -85,9 +83,8 @@ async function casOf(
 const names = new WeakMap<TlsPeer, string | null>()
 
 /**
- * Returns the SPIFFE id that a certificate seems to carry, or null. Read from Node's text form, once a
- * connection: that is no evidence, but tells which certificates need no closer look, and the DER of an
- * anonymous caller may take half a second to read.
+ * Returns the SPIFFE id that a certificate seems to carry, or null. Read from Node's text form: that is no
+ * evidence, but the DER of an anonymous caller may take half a second to read.
  */
 function nameOf(peer: TlsPeer): string | null {
   const known = names.get(peer)

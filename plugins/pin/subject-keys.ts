@@ -12,7 +12,7 @@ const CACHE_MAX = 10_000
 
 /**
  * The keys of commitments, one for each principal, sealed at rest by the service's own
- * (docs/ledger.md#commitments). A key that was destroyed is forgotten with {@link forget}.
+ * (docs/ledger.md#commitments).
  */
 export class SubjectKeys {
   readonly #sealer: Buffer
@@ -34,10 +34,7 @@ export class SubjectKeys {
     return Buffer.concat([nonce, ...sealed]).toString('base64')
   }
 
-  /**
-   * Finds the key of the principal that the ledger knows by this name. Throws if it has none: it was
-   * destroyed, or somebody else has written the tables.
-   */
+  /** Finds the key of the principal that the ledger knows by this name. Throws if it has none. */
   open(ref: string): Buffer | Promise<Buffer> {
     const sealed = this.#stored(ref)
     return sealed instanceof Promise
@@ -45,7 +42,7 @@ export class SubjectKeys {
       : this.#unseal(ref, sealed)
   }
 
-  /** Finds the key as {@link open} does; null if there is none. */
+  /** Finds the same; null if there is none. */
   async find(ref: string): Promise<Buffer | null> {
     return (await this.#stored(ref)) === undefined ? null : this.open(ref)
   }

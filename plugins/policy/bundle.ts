@@ -15,8 +15,7 @@ const REGULAR: ReadonlySet<string> = new Set(['', '0'])
 
 /**
  * The regular files of a tar archive by their names, without a leading `/` or `./`. Throws an Error with one
- * sentence if it is cut short, or names a file twice. Does NOT read names longer than 100 bytes whole: a
- * bundle of the Open Policy Agent has the files we look for at its root.
+ * sentence if it is cut short, or names a file twice. Does NOT read names longer than 100 bytes whole.
  */
 function tarFiles(archive: Buffer): ReadonlyMap<string, Buffer> {
   const files = new Map<string, Buffer>()
@@ -47,7 +46,6 @@ function sizeOf(header: Buffer): number {
   return Number.parseInt(digits, 8)
 }
 
-/** A compiled policy with its data. */
 export interface PolicyBundle {
   /** The module, not compiled yet. */
   readonly wasm: Uint8Array
@@ -69,9 +67,9 @@ const MAX_UNPACKED_BYTES = 4 * MAX_FILE_BYTES
 const WORLD_WRITABLE = 0o002
 
 /**
- * Reads a `policy.wasm`, or a bundle .tar.gz that holds one, as `opa build -t wasm` makes them. Throws an
- * Error with one sentence if it cannot be used; a file or directory that everybody may write to is refused
- * (docs/threats.md#threat-34). Does NOT check the signature of a bundle, and does NOT run anything.
+ * Reads a `policy.wasm`, or a bundle .tar.gz that holds one. Throws an Error with one sentence if it cannot
+ * be used; a file or directory that everybody may write to is refused (docs/threats.md#threat-34). Does NOT
+ * check the signature of a bundle, and does NOT run anything.
  */
 export async function readBundle({ bundle, data, directory }: BundleSource): Promise<PolicyBundle> {
   const bytes = await readPolicyFile(resolve(directory, bundle), bundle)

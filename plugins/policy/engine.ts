@@ -1,13 +1,10 @@
-/** A policy engine: it answers the question of a call. */
 export interface PolicyEngine {
   /**
-   * Asks with `input`, JSON text. Resolves with the answer as parsed JSON, or undefined if the policy defines
-   * none. Rejects with an Error if there is no answer, or none in time.
+   * Asks with `input`, JSON text. Resolves with the parsed answer, or undefined if the policy defines none.
+   * Rejects with an Error if there is no answer, or none in time.
    */
   readonly evaluate: (input: string) => Promise<unknown>
-  /**
-   * Closes the resources kept ready. A call of an old configuration that still asks is answered all the same.
-   */
+  /** Closes the resources kept ready. A call of an old configuration is answered all the same. */
   readonly close: () => Promise<void>
 }
 

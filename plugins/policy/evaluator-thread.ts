@@ -14,9 +14,8 @@ const RESOURCE_LIMITS = { maxOldGenerationSizeMb: 128, maxYoungGenerationSizeMb:
 
 /**
  * Runs a compiled policy in a thread of its own and ends the thread with a question that is late: WebAssembly
- * cannot be interrupted otherwise. Then another is started at once, and the questions that wait go on waiting
- * within their deadline. Resolves when the first thread is ready; rejects with its one sentence if the policy
- * cannot be used.
+ * cannot be interrupted otherwise. Then another is started at once, and the other questions go on waiting.
+ * Rejects with one sentence if the policy cannot be used.
  */
 export async function startEvaluator(
   options: EvaluatorOptions,

@@ -6,7 +6,6 @@ import { MAX_ANSWER_BYTES } from './engine.ts'
 
 type WasmPolicy = Awaited<ReturnType<typeof loadPolicy>>
 
-/** The start of an evaluator thread. */
 export interface EvaluatorOptions {
   /** A compiled policy as `opa build -t wasm` makes it. */
   readonly wasm: Uint8Array

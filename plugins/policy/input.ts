@@ -2,10 +2,7 @@ import type { AccessToken, PrincipalType, ToolCall } from '../facts.ts'
 import type { CheckFacts } from '../operator-files/module.ts'
 import type { Arrival } from '../plugin.ts'
 
-/**
- * The question that a policy is asked, as JSON. docs/policy.md is its documentation; a member changes only
- * with `version`.
- */
+/** The question that a policy is asked, as JSON (docs/policy.md). A member changes only with `version`. */
 export interface PolicyInput {
   readonly version: 1
   readonly request_id: string
@@ -14,10 +11,7 @@ export interface PolicyInput {
   readonly principal: {
     readonly id: string
     readonly type: PrincipalType
-    /**
-     * The capabilities in force for this call: those of the principal, narrowed by its access token if one
-     * came.
-     */
+    /** The capabilities in force for this call: narrowed by its access token if one came. */
     readonly capabilities: readonly string[]
   }
   readonly action: string
@@ -35,7 +29,6 @@ export interface PolicyInput {
   readonly remote_address: string
 }
 
-/** The facts that are known when a policy is asked. `toolCall` is there on an MCP call only. */
 export type PolicyFacts = Arrival &
   CheckFacts & { readonly token?: AccessToken | null; readonly toolCall?: ToolCall }
 

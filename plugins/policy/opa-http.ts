@@ -20,8 +20,8 @@ const IDLE_MS = 10_000
 
 /**
  * Asks an Open Policy Agent by `POST {"input": …}` (Data API, v1). Anything but a 200 with `{"result": …}`,
- * or `{}` if the rule is undefined, rejects: redirects are not followed, an answer past 64 KiB is not read,
- * TLS is always verified. Does NOT go through a proxy of the environment.
+ * or `{}` if the rule is undefined, rejects: redirects are not followed, TLS is always verified. Does NOT go
+ * through a proxy of the environment.
  */
 export function opaHttp({ url, token, deadlineMs }: OpaHttpOptions): PolicyEngine {
   const agent = new Agent({

@@ -1,7 +1,6 @@
 import { z } from 'zod'
 
 export const POLICY_ENGINES = ['opa-http', 'opa-wasm'] as const
-/** The forms in which a policy may see the arguments of a tool. */
 export const ARGUMENT_MODES = ['values', 'digests', 'none'] as const
 export const DEFAULT_ENTRYPOINT = 'sallyport/allow'
 
@@ -88,10 +87,7 @@ function decisionUrl(given: string): string {
 
 const OF_ENGINE = { 'opa-http': ['url', 'token'], 'opa-wasm': ['bundle', 'entrypoint', 'data'] } as const
 
-/**
- * The options of the `policy` plugin file, without its `plugin` key.
- * Does NOT check that the policy is there, or that it answers.
- */
+/** The options of the `policy` plugin file. Does NOT check that the policy is there, or that it answers. */
 export const policyOptions = z
   .strictObject({
     engine: z

@@ -11,7 +11,6 @@ import { type PolicyFacts, type PolicyInput, policyInput } from './input.ts'
 import { opaHttp } from './opa-http.ts'
 import { DEFAULT_ENTRYPOINT, type PolicyOptions, type PolicySample } from './options.ts'
 
-/** The verdict of a policy. */
 type PolicyDecision =
   | { readonly allow: true }
   /** `reason`: for the caller, in the policy's own words; null if it gave none. */
@@ -22,9 +21,8 @@ const MAX_REASON_LENGTH = 256
 
 /**
  * Reads a policy's answer. Only `true` and `{allow: true}` allow; `false`, `{allow: false}` and no answer at
- * all (`undefined`: no rule of the policy held) are a plain no, with `reason` if it is given. Throws if the
- * answer is anything else: a policy that answers so is wrong, and an unknown member could be a condition that
- * nobody here would see to.
+ * all (`undefined`) are a plain no. Throws if the answer is anything else: an unknown member could be a
+ * condition that nobody here would see to.
  */
 export function readDecision(answer: unknown): PolicyDecision {
   if (answer === true) return { allow: true }
@@ -56,7 +54,6 @@ function printable(reason: string): string | null {
   return Array.from(seen).slice(0, MAX_REASON_LENGTH).join('') || null
 }
 
-/** A policy that has answered its samples: an `OpenedCheck` of the catalogue. */
 export interface LoadedPolicy {
   readonly check: CheckPlugin
   /** Hex SHA-256 of the compiled policy and its data; null if they are not ours to see. */
@@ -75,8 +72,7 @@ const START_MS = 10_000
 /**
  * Opens the organisation's own policy (docs/decisions/018-own-checks-only-refuse.md) and tries its samples.
  * Paths of `options` are relative to `directory`. Throws an Error with one sentence if it cannot be used, or
- * a sample is answered otherwise; nothing is left open then. Does NOT ask an agent over HTTP anything if
- * there are no samples.
+ * a sample is answered otherwise.
  */
 export async function openPolicy(options: PolicyOptions, directory: string): Promise<LoadedPolicy> {
   const { engine, digest } = await openEngine(options, directory)
@@ -91,8 +87,8 @@ export async function openPolicy(options: PolicyOptions, directory: string): Pro
 
 /**
  * Asks an engine about the call, after the gate: it can only refuse. Refuses with `policy_denied` and the
- * policy's own reason; if the policy fails, is late or answers with something else than a decision, with
- * `plugin_failed`; if too many questions are under way, of this principal or of all, with `overloaded`.
+ * policy's own reason; if the policy fails, with `plugin_failed`; if too many questions are under way, of
+ * this principal or of all, with `overloaded`.
  */
 export function policy(engine: PolicyEngine, mode: PolicyOptions['arguments']): Plugin<PolicyFacts, object> {
   const places = new HolderPlaces(MAX_ASKED)
@@ -145,8 +141,7 @@ async function openEngine(
   }
   if (path === undefined) throw new Error('bundle is missing')
   const { wasm, data: found, digest } = await readBundle({ bundle: path, data, directory })
-  // The memory that a module declares for itself cannot be looked up; its own data count in its length, so
-  // this is enough.
+  // The memory that a module declares for itself cannot be looked up; its own data count in its length.
   const initialPages = Math.ceil(wasm.length / PAGE) + 16
   const maximumPages = MAX_MEMORY_BYTES / PAGE
   try {
@@ -157,10 +152,7 @@ async function openEngine(
   }
 }
 
-/**
- * Tries every sample. Reports all wrong answers at once; after one without an answer, the rest would have
- * none either.
- */
+/** Tries every sample. Reports all wrong answers at once. */
 async function trySamples(engine: PolicyEngine, samples: readonly PolicySample[]): Promise<void> {
   const wrong: string[] = []
   for (const [index, { input, allow }] of samples.entries()) {

@@ -6,7 +6,6 @@ import type { RecognisedSenders } from './recognised-senders.ts'
 import { FailureThrottle, senderOf } from './throttle.ts'
 import { SecretVerifier } from './verifier.ts'
 
-/** The operator secret, as it is stored. */
 export interface StoredSecret {
   /** bcrypt or argon2id; the empty string before one was set. */
   readonly hash: string
@@ -30,11 +29,10 @@ export interface AdminSecretSource {
 /**
  * Checks the operator's secret in `X-Admin-Secret` (spec §5.1). Missing and wrong are the same refusal,
  * `admin_secret_invalid`; only wrong ones count. A sender (an address, of IPv6 its /64) with ten wrong ones
- * in a minute is refused with `admin_throttled`, unverified, and its connection closed: each further guess
- * costs it a handshake. At most one bcrypt verification runs at a time, and one more for recognised senders.
- * A secret that has held passes before all that, until the stored hash changes: nobody's guesses keep the
- * operator out. While the secret is disabled every one is wrong, and none is verified or counted: there is
- * nothing to guess.
+ * in a minute is refused with `admin_throttled`, unverified, and its connection closed. At most one bcrypt
+ * verification runs at a time, and one more for recognised senders. A secret that has held passes before all
+ * that, until the stored hash changes. While the secret is disabled every one is wrong, and none is verified
+ * or counted.
  */
 export function adminSecret(
   source: AdminSecretSource,
@@ -94,7 +92,6 @@ async function matches(
   return environment !== '' && verifier.same(given, environment)
 }
 
-/** Makes the function that tells if a secret is stored, disabled, or set in the environment. */
 export const hasOperatorSecret =
   (stored: () => Promise<StoredSecret>, environment: string | null) => async (): Promise<boolean> => {
     const { hash, disabled } = await stored()

@@ -12,10 +12,9 @@ const BEARER = /^bearer +(sk_\S+)$/i
 
 /**
  * Checks an API key of ours (spec §5.3), if one comes with the certificate: as `Authorization: Bearer` or
- * `x-api-key`, for clients that insist on a key. It never stands in for the certificate, and it must be this
- * principal's own. Refuses with `token_invalid`. A key of another shape is a vendor's, and is ignored. A
- * principal that guesses at its own key keeps nobody else waiting: one guess at a time, and after ten in a
- * minute no other is looked at. A key that has held passes before that, until its stored hash changes.
+ * `x-api-key`. It never stands in for the certificate, and it must be this principal's own. Refuses with
+ * `token_invalid`. A key of another shape is a vendor's, and is ignored. One guess at a time, and after ten
+ * in a minute no other is looked at. A key that has held passes before that.
  */
 export function apiKeyCheck(
   find: (keyId: string) => Promise<ApiKey | undefined>,

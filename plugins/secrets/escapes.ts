@@ -43,8 +43,7 @@ export const mayHoldEscapes = (text: Buffer): boolean =>
 /**
  * Resolves one level of escapes in a text: those of JSON in whatever case (RFC 8259 §7), `\x3d`, `\u{3d}`,
  * `\U0000003d` and `\075` of programming languages, percent codes (RFC 3986 §2.1), and references of HTML. A
- * character beyond Latin-1, or without a mark, becomes a blank. A broken escape stays. Linear in the length,
- * whatever is in it.
+ * character beyond Latin-1, or without a mark, becomes a blank. A broken escape stays. Linear.
  */
 export function withoutEscapes(text: Buffer): Buffer {
   const resolved = Buffer.allocUnsafe(text.length)
@@ -75,10 +74,7 @@ export function withoutEscapes(text: Buffer): Buffer {
 const printableOrSpace = (code: number): number => (code > SPACE && code <= 0xff ? code : SPACE)
 const escapedByte = (byte: number): number => (BLANKS[byte] ? SPACE : byte)
 
-/**
- * Removes the blanks of a text, as of a code that is broken into lines or groups. `quoted`: also what breaks
- * the lines of quoted-printable, and its codes (RFC 2045 §6.7).
- */
+/** Removes the blanks of a text. `quoted`: also what breaks the lines of quoted-printable (RFC 2045 §6.7). */
 export function withoutBlanks(text: Buffer, quoted = false): Buffer {
   const joined = Buffer.allocUnsafe(text.length)
   let length = 0
@@ -132,10 +128,7 @@ function hexadecimal(text: Buffer, start: number, digits: number): number {
   return value
 }
 
-/**
- * The length of the reference of HTML that begins at an ampersand; 1: it begins none, and stands for itself.
- * A number needs no semicolon at its end.
- */
+/** The length of the reference of HTML that begins at an ampersand; 1: it stands for itself. */
 function referenceLength(text: Buffer, start: number): number {
   const isNumber = text[start + 1] === HASH
   const isHex = isNumber && HEX_MARKS.includes(text[start + 2] ?? 0)

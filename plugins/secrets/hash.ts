@@ -14,8 +14,8 @@ export function hashSecret(secret: string): Promise<string> {
 }
 
 /**
- * Returns whether `secret` is the one behind `stored`: bcrypt (`$2a$`, `$2b$`, `$2y$`) or argon2id
- * (`$argon2id$`). False for a stored value of any other shape, and for a secret longer than bcrypt reads.
+ * Returns whether `secret` is the one behind `stored`: bcrypt (`$2a$`, `$2b$`, `$2y$`) or argon2id. False for
+ * any other shape, and for a secret longer than bcrypt reads.
  */
 export async function verifySecret(secret: string, stored: string): Promise<boolean> {
   if (stored.startsWith('$argon2id$')) return verifyArgon2(stored, secret).catch(() => false)

@@ -5,10 +5,8 @@ import { SecretVerifier } from './verifier.ts'
 
 /**
  * Admits a caller with the token that reads metrics (`Authorization: Bearer`, RFC 6750 §2.1), as one who
- * holds `admin.read` at this door and nothing else anywhere, and every operator, whom the gate asks. A
- * monitoring system so holds nothing that changes anything. Without a token, or with a wrong one, the
- * operator's check answers. Does NOT count wrong tokens: they cost a digest, and the settings see to a long
- * one.
+ * holds `admin.read` at this door alone, and every operator, whom the gate asks. Does NOT count wrong tokens:
+ * they cost a digest.
  */
 export function metricsReader(
   operator: Plugin<Arrival, KnownOperator>,

@@ -12,10 +12,7 @@ interface QuotaCount {
   readonly until: number
 }
 
-/**
- * The number after which a process tells the others, by default: the count may be wrong by fewer for each of
- * them.
- */
+/** The number after which a process tells the others, by default. */
 const SHARED_EVERY = 10
 
 /** Counts each principal's use over a fixed minute. Lost with the process. */
@@ -52,7 +49,6 @@ export class PrincipalQuota {
     return 0
   }
 
-  /** Counts a principal's use at another process. */
   addRemote(principalId: string): void {
     const { taken, ...count } = this.#countOf(principalId, this.#now())
     this.#counts.set(principalId, { ...count, taken: taken + this.#told })

@@ -17,8 +17,7 @@ export interface RecognisedStore {
 
 /**
  * The senders that have come with the operator's right secret in the last 30 days: they have a line of their
- * own for verifications, whoever guesses meanwhile. Kept as keyed digests, so that nobody reads addresses in
- * the database, and worth nothing by themselves: the secret is verified all the same.
+ * own for verifications. Kept as keyed digests.
  */
 export class RecognisedSenders {
   readonly #key: Buffer

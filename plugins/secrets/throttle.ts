@@ -3,8 +3,7 @@ import { LRUCache } from 'lru-cache'
 import type { NoticeChannel } from '../../db/support/notices.ts'
 
 /**
- * The failures that an address or a principal may have within the window before it waits
- * (docs/protocol.md#admin-throttle).
+ * The failures within the window before an address or a principal waits (docs/protocol.md#admin-throttle).
  */
 const MAX_FAILURES = 10
 const WINDOW_MS = 60_000
@@ -14,7 +13,6 @@ const MAX_REMEMBERED = 10_000
 /** A clock that only goes forward, whatever is set: ms since some instant of its own. */
 export type MonotonicClock = () => number
 
-/** The monotonic clock of this process. */
 export const monotonicClock: MonotonicClock = performance.now.bind(performance)
 
 interface FailureCount {
@@ -24,10 +22,8 @@ interface FailureCount {
 }
 
 /**
- * Counts failures over a fixed window, by address for the operator's secret and by principal for API keys.
- * Each plugin owns one; lost with the process. Those who wait are kept apart from those who may still try: a
- * flood of single failures forgets other single failures, and lets nobody in who has to wait. Setting the
- * machine's clock changes no wait.
+ * Counts failures over a fixed window. Lost with the process. Those who wait are kept apart from those who
+ * may still try: a flood of single failures lets nobody in who has to wait.
  */
 export class FailureThrottle {
   readonly #now: MonotonicClock
@@ -37,8 +33,7 @@ export class FailureThrottle {
   readonly #waits = new LRUCache<string, number>({ max: MAX_REMEMBERED })
 
   /**
-   * `tell` is called for each failure that counts: for the other processes of a service, which are to call
-   * {@link addRemoteFailure}.
+   * `tell` is called for each failure that counts: for other processes, which call {@link addRemoteFailure}.
    */
   constructor(now = monotonicClock, tell: (who: string) => void = notifyNobody) {
     this.#now = now
@@ -52,9 +47,7 @@ export class FailureThrottle {
     return at < until ? Math.ceil((until - at) / 1000) : 0
   }
 
-  /**
-   * Counts a failure. One that comes while its sender waits, of a guess that was under way, changes nothing.
-   */
+  /** Counts a failure. One that comes while its sender waits changes nothing. */
   recordFailure(who: string): void {
     if (this.waitS(who) > 0) return
     this.addRemoteFailure(who)
@@ -79,8 +72,8 @@ export class FailureThrottle {
 const notifyNobody = (): void => {}
 
 /**
- * Names the sender that an address stands for: an IPv4 address itself, also as IPv6, and of an IPv6 address
- * its network of 64 bits, since a holder of one of its addresses has them all.
+ * Names the sender that an address stands for: an IPv4 address itself, also as IPv6; an IPv6 network of 64
+ * bits.
  */
 export function senderOf(address: string): string {
   const [bare = ''] = address.toLowerCase().split('%')

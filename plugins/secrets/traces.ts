@@ -3,8 +3,7 @@ import { mayHoldEscapes, withoutBlanks, withoutEscapes } from './escapes.ts'
 
 /**
  * The texts by which a secret is found: itself, its bytes in hexadecimal digits, and its base64 at each of
- * the three offsets that it may have in a longer text (`Basic`, a header as bytes). Latin-1. Can be handed to
- * a thread.
+ * the three offsets that it may have in a longer text. Latin-1. Can be handed to a thread.
  */
 export type SecretTraces = readonly string[]
 
@@ -48,8 +47,8 @@ function hexadecimalOf(bytes: Buffer): readonly string[] {
 
 /**
  * Tells whether a text quotes one of the secrets: as it is, with its escapes resolved, up to four of them one
- * in another, or broken by blanks into lines or groups, as quoted-printable is and base64 may be. Linear in
- * its length. Does NOT find a secret in parts of several texts, reversed, or in another code.
+ * in another, or broken by blanks into lines or groups. Linear in its length. Does NOT find a secret in parts
+ * of several texts, reversed, or in another code.
  */
 export function quotesSecret(traces: SecretTraces, text: Buffer): boolean {
   if (traces.length === 0) return false
@@ -95,9 +94,8 @@ export function* quotesSecretSteps(traces: SecretTraces, text: Buffer): WorkStep
 }
 
 /**
- * Tells whether bytes are part of a text in UTF-8, or in a code that has its letters where ASCII has them: one
- * of two or four bytes for each has zeros between them. `begins`: they are the beginning, where one that is
- * compressed, whatever its label says, has bytes that stand for no character of a text.
+ * Tells whether bytes are part of a text in UTF-8, or in a code that has its letters where ASCII has them.
+ * `begins`: they are the beginning, where one that is compressed has bytes that stand for no character.
  */
 export function isReadableText(bytes: Buffer, begins: boolean): boolean {
   if (bytes.includes(0)) return false
@@ -127,12 +125,11 @@ const reachOf = (traces: SecretTraces): number =>
 
 /**
  * Passes a text on in the pieces that it comes in, as long as it can be read ({@link isReadableText}) and
- * quotes no secret in the sense of {@link quotesUnbroken}, wherever it is divided. Holds back the end of a piece, from its last blank on: any end,
- * since a hold would otherwise tell how a secret begins.
+ * quotes no secret in the sense of {@link quotesUnbroken}. Holds back the end of a piece, from its last blank
+ * on: any end, since a hold would otherwise tell how a secret begins.
  */
 export class SecretScreen {
   readonly #traces: SecretTraces
-  /** The bytes that an escaped secret may take. */
   readonly #reach: number
   #held: Buffer = NOTHING
   #begins = true

@@ -3,23 +3,19 @@ import { LRUCache } from 'lru-cache'
 import { Refusal } from '../refusal.ts'
 import { SECRET_MAX_BYTES, verifySecret } from './hash.ts'
 
-/**
- * The verifications that may wait for the one that runs. Past it: 503, so that guesses cannot occupy the
- * thread pool (docs/threats.md#t15).
- */
+/** The verifications that may wait for the one that runs; past it: 503 (docs/threats.md#t15). */
 const MAX_WAITING = 4
 /** The stored hashes whose secret is remembered because it held. */
 const CACHE_MAX = 1_000
 
-/** A queue of callers that wait for a verification, one after the other. */
 interface VerificationQueue {
   end: Promise<unknown>
   waiting: number
 }
 
 /**
- * Runs one verification at a time, and at the same time one of a recognised sender; remembers those that
- * held. Owns its key; nothing of it is stored.
+ * Runs one verification at a time, and one of a recognised sender; remembers those that held. Nothing is
+ * stored.
  */
 export class SecretVerifier {
   readonly #key = randomBytes(32)
@@ -29,26 +25,19 @@ export class SecretVerifier {
   /** The keyed digest of the secret that held, by the stored hash: another hash has none yet. */
   readonly #held = new LRUCache<string, Buffer>({ max: CACHE_MAX })
   /**
-   * The verifications under way, by a keyed digest of hash and secret: of a client's many requests at once,
-   * one is verified and all get its result.
+   * The verifications under way, by a keyed digest of hash and secret: many requests at once wait for one.
    */
   readonly #underWay = new Map<string, Promise<boolean>>()
   readonly #line: VerificationQueue = { end: Promise.resolve(), waiting: 0 }
   /** Nobody else waits in it, however many guess. */
   readonly #recognised: VerificationQueue = { end: Promise.resolve(), waiting: 0 }
 
-  /**
-   * `guessesPerHash`: how many texts may run or wait for one stored hash, so that its holder cannot occupy
-   * the line.
-   */
+  /** `guessesPerHash`: how many texts may run or wait for one stored hash. */
   constructor(guessesPerHash = Number.POSITIVE_INFINITY) {
     this.#guessesPerHash = guessesPerHash
   }
 
-  /**
-   * Returns whether `given` has held before for this very stored hash, without verifying anything. Takes the
-   * same time for every text.
-   */
+  /** Returns whether `given` has held before for this very stored hash, in the same time for every text. */
   remembers(given: string, stored: string): boolean {
     const held = this.#held.get(stored)
     return held !== undefined && timingSafeEqual(this.#digest(given), held)
@@ -70,8 +59,8 @@ export class SecretVerifier {
   }
 
   /**
-   * Returns whether `given` is the secret `plain`, which counts while no hash is stored: a right one is
-   * remembered for the empty hash. Takes the same time whatever the lengths.
+   * Returns whether `given` is the secret `plain`, which counts while no hash is stored, in the same time for
+   * every text. A right one is remembered for the empty hash.
    */
   same(given: string, plain: string): boolean {
     const same = timingSafeEqual(this.#digest(given), this.#digest(plain))
