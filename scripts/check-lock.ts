@@ -2,9 +2,8 @@ import { readFileSync } from 'node:fs'
 import { isObject } from '../db/support/json.ts'
 
 /**
- * Finds forbidden entries of a lock file: a package without a digest, which npm would install unproven, and
- * one that names its origin. Returns a sentence for each. Throws an Error if the text is no lock file of
- * npm's third version.
+ * Finds packages without a digest, which npm would install unproven, or with an origin; a sentence for each.
+ * Throws an Error if the text is no lock file of npm's third version.
  */
 export function lockFaults(text: string): readonly string[] {
   const lock: unknown = JSON.parse(text)
@@ -27,7 +26,6 @@ function faultsOf(place: string, entry: unknown): string[] {
   return faults
 }
 
-/** Run by make lint, from the project's directory. */
 if (import.meta.main) {
   const faults = lockFaults(readFileSync('package-lock.json', 'utf8'))
   for (const fault of faults) process.stderr.write(`package-lock.json: ${fault}\n`)

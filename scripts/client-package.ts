@@ -6,7 +6,6 @@ import { dirname, join, relative, resolve } from 'node:path'
 const ENTRIES = ['client/index.js', 'client/client.js', 'client/cli.js', 'register.js']
 const TYPES = ['client/client.d.ts', 'register.d.ts']
 
-/** The part of the package's manifest that this one repeats. */
 interface PackageManifest {
   readonly version: string
   readonly license: string
@@ -19,9 +18,8 @@ interface PackageManifest {
 export const hasClient = (dist: string): boolean => existsSync(join(dist, 'scripts', 'client'))
 
 /**
- * Lays out the package `sallyport-client` in `target`, from the build in `dist`: the files that its entries
- * need and nothing else, with a manifest that depends on the packages which these import. `root`: the
- * project's directory. Throws if a file imports a package that the project does not depend on.
+ * Lays out `sallyport-client` in `target`, from the build in `dist`: the files that its entries need, and a
+ * manifest of the packages that these import. Throws if the project does not depend on one.
  */
 export function layClientPackage(root: string, dist: string, target: string): void {
   rmSync(target, { recursive: true, force: true })
@@ -69,11 +67,9 @@ function manifestOf(whole: PackageManifest, packages: ReadonlySet<string>): obje
 
 interface ReachedFiles {
   readonly files: ReadonlySet<string>
-  /** The names of packages. */
   readonly packages: ReadonlySet<string>
 }
 
-/** Follows the imports of built files. */
 function followImports(entries: readonly string[]): ReachedFiles {
   const files = new Set<string>()
   const packages = new Set<string>()

@@ -1,7 +1,6 @@
 import type { CommandVerb } from './command.ts'
 import { print, printError, printNotice, printVerbatim } from './print.ts'
 
-/** A verb in the table of a command. */
 export interface VerbRow {
   readonly summary: string
   /** Only the verb that is asked for is loaded. */
@@ -21,10 +20,7 @@ ${Object.entries(verbs)
 
 const WRONG_USAGE = 2
 
-/**
- * Runs the verb that the arguments name, and resolves to the exit code. `check` runs before the verb is
- * loaded; its errors are reported as the verb's own are.
- */
+/** Runs the verb that the arguments name. `check` runs before the verb is loaded. */
 export async function commandLine(
   verbs: Verbs,
   [name, ...args]: readonly string[],

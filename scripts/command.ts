@@ -2,7 +2,6 @@ import { parseArgs } from 'node:util'
 import { messageOf } from '../db/support/error-message.ts'
 import { print, printError, printNotice, printVerbatim } from './print.ts'
 
-/** One option of a verb: `parseArgs` reads its type, multiple and default; the help shows all of it. */
 export interface VerbOption {
   readonly type: 'string' | 'boolean'
   readonly multiple?: boolean
@@ -11,18 +10,15 @@ export interface VerbOption {
   readonly value?: string
   /** True: the usage line shows it without brackets. Does NOT make `parseArgs` ask for it. */
   readonly needed?: boolean
-  /** For the help. A second line is indented as the first. */
   readonly description: string
 }
 
 export type VerbOptions = Readonly<Record<string, VerbOption>>
 
-/** The values that `parseArgs` finds for these options. */
 export type OptionValues<O extends VerbOptions> = ReturnType<
   typeof parseArgs<{ readonly options: O; readonly allowPositionals: true }>
 >['values']
 
-/** The manner in which a verb tells its errors. */
 export interface ErrorReporting {
   /** The first word of each error. */
   readonly as: string
@@ -32,7 +28,6 @@ export interface ErrorReporting {
   readonly failed: number
 }
 
-/** A verb as data: its help is written from the options that its arguments are read with. */
 export interface VerbDefinition<O extends VerbOptions> {
   /** The program and the verb, e.g. `sallyport agent`. */
   readonly name: string
@@ -40,7 +35,6 @@ export interface VerbDefinition<O extends VerbOptions> {
   readonly takes?: string
   /** The usage lines after the name, in place of the one that is made from `takes` and `options`. */
   readonly usage?: readonly string[]
-  /** The make command that does the same, e.g. `make certs`. */
   readonly make?: string
   readonly about: string
   readonly options: O
@@ -52,13 +46,9 @@ export interface VerbDefinition<O extends VerbOptions> {
   readonly run: (values: OptionValues<O>, positionals: readonly string[]) => Promise<number | undefined>
 }
 
-/** A verb of the command line. */
 export interface CommandVerb {
   readonly help: string
-  /**
-   * Runs on the arguments after the verb and resolves to the exit code. Tells errors on standard error; never
-   * rejects.
-   */
+  /** Resolves to the exit code. Tells errors on standard error; never rejects. */
   readonly run: (args: readonly string[]) => Promise<number>
 }
 
@@ -70,7 +60,6 @@ export class UnfinishedChange extends Error {}
 
 const UNFINISHED = 3
 
-/** Makes a verb of its definition. */
 export function verbOf<const O extends VerbOptions>(definition: VerbDefinition<O>): CommandVerb {
   const { options, takes, run } = definition
   const understood = async (args: readonly string[]) => {
@@ -80,10 +69,7 @@ export function verbOf<const O extends VerbOptions>(definition: VerbDefinition<O
   return verbWithHelp(helpOf(definition), understood, definition.failing)
 }
 
-/**
- * Makes a verb that reads its arguments itself: it prints `help` for --help and -h, and reports the errors of
- * `run`.
- */
+/** Makes a verb that reads its arguments itself: it prints `help`, and reports the errors of `run`. */
 export function verbWithHelp(
   help: string,
   run: (args: readonly string[]) => Promise<number | undefined>,
@@ -150,7 +136,6 @@ function usageOf<O extends VerbOptions>({ takes, options }: VerbDefinition<O>): 
   return [...(takes === undefined ? [] : [takes]), ...shown].join(' ')
 }
 
-/** The lines of a help about options, in two columns. */
 export function optionLines(options: VerbOptions, indent: string): readonly string[] {
   const rows = Object.entries(options).map(([name, option]) => [flagOf(name, option), sayOf(option)] as const)
   const width = Math.max(...rows.map(([flag]) => flag.length)) + 2
@@ -168,18 +153,16 @@ const sayOf = ({ description, default: usual }: VerbOption): string =>
 export const IS_PACKAGED = import.meta.filename.endsWith('.js')
 
 /**
- * Returns the command that its reader has: make's in a checkout, the installed package's elsewhere. `make`
- * and `verb`: the words after each, e.g. `env IDENTITY=DIR` and `env --identity DIR`.
+ * The command that its reader has: make's in a checkout, else the package's. `make`, `verb`: the words after
+ * each.
  */
 export const commandOf = (make: string, verb: string): string =>
   IS_PACKAGED ? `npx sallyport ${verb}` : `make ${make}`
 
-/** The option of another gateway than an identity's own. */
 export const GATEWAY_OPTION = {
   gateway: { type: 'string', value: 'URL', description: 'instead of the URL in DIR/gateway.json' },
 } as const
 
-/** The option of the verbs that do something for one identity. */
 export const IDENTITY_OPTION = {
   identity: {
     type: 'string',

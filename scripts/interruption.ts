@@ -1,6 +1,6 @@
 /**
- * Aborts at Ctrl-C, when this process is told to end, or when nobody reads on. `why`: the sentence of the
- * reason; if nobody reads, the reason is the error of standard output.
+ * Aborts at Ctrl-C, SIGTERM, or when nobody reads on. `why`: the reason; if nobody reads, it is standard
+ * output's error.
  */
 export function interruption(why: string): AbortSignal {
   const controller = new AbortController()

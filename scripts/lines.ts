@@ -6,8 +6,8 @@ const LF = 0x0a
 const NO_UTF_8 = 0xff
 
 /**
- * Yields the lines of a stream without their line feeds, null for one that is not UTF-8, in memory that does
- * not grow with the stream. A line that has 1 MiB or more is null, and the last.
+ * Yields lines without their line feeds, null for one that is not UTF-8. One of 1 MiB or more is null, and
+ * the last.
  */
 export async function* streamLines(stream: AsyncIterable<Buffer>): AsyncGenerator<string | null> {
   for await (const block of lineBlocks(stream))
@@ -15,8 +15,8 @@ export async function* streamLines(stream: AsyncIterable<Buffer>): AsyncGenerato
 }
 
 /**
- * Yields a stream in blocks of whole lines with their line feeds, none at the end if it has none, each in
- * bytes of its own. A line that has 1 MiB or more is a byte that is no UTF-8, and the last.
+ * Yields blocks of whole lines with their line feeds, each in bytes of its own. A line of 1 MiB or more is a
+ * byte that is no UTF-8, and the last.
  */
 export async function* lineBlocks(stream: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
   let rest: Buffer = Buffer.alloc(0)

@@ -1,7 +1,4 @@
-/**
- * Reads the gateway's one line `{"msg":"ready","url":…}` (docs/protocol.md#ready-line); returns null for a
- * line of its log.
- */
+/** Reads the line `{"msg":"ready","url":…}` (docs/protocol.md#ready-line); null for a line of its log. */
 export function readyUrl(line: string): string | null {
   if (!line.startsWith('{"msg":"ready"')) return null
   const message: unknown = JSON.parse(line)

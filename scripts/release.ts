@@ -15,8 +15,8 @@ type SignatureVerdict =
   | { readonly checked: false; readonly why: string }
 
 /**
- * Reads the output of `npm audit signatures --json`. Anything that is no verdict counts as not checked: the
- * digests of the lock file hold all the same (`check-lock.ts`).
+ * Reads `npm audit signatures --json`. Anything that is no verdict counts as not checked: the lock file has
+ * digests.
  */
 export function signatureVerdict(text: string): SignatureVerdict {
   const found = parseObjectOrEmpty(text)
@@ -39,7 +39,6 @@ function parseObjectOrEmpty(text: string) {
 const nameOf = (entry: unknown): string =>
   isObject(entry) ? `${String(entry.name)}@${String(entry.version)}` : String(entry)
 
-/** Run by make alone: a release is made from a checkout, never by an installed package. */
 const verb = verbOf({
   name: 'make release',
   usage: ['[DRY=1]'],
@@ -57,7 +56,6 @@ const OUTPUT = 'dist/release'
 /** The directory of the client's package. */
 const CLIENT = `${OUTPUT}/client`
 
-/** A commit that may become a version. */
 export interface ReleaseCandidate {
   readonly name: string
   readonly version: string
@@ -68,7 +66,6 @@ export interface ReleaseCandidate {
   readonly notes: string
 }
 
-/** Reads the candidate for a release from a git work tree. Throws one sentence if it must not be released. */
 export function releaseCandidate(root: string): ReleaseCandidate {
   const manifest: Pick<ReleaseCandidate, 'name' | 'version'> = JSON.parse(
     readFileSync(join(root, 'package.json'), 'utf8'),
@@ -85,10 +82,7 @@ export function releaseCandidate(root: string): ReleaseCandidate {
   return { name, version, tag, commit: git(root, 'rev-parse', 'HEAD'), notes }
 }
 
-/**
- * Cuts a version's section from a changelog, without its heading. Throws one sentence if it is missing or
- * undated.
- */
+/** Cuts a version's section from a changelog. Throws one sentence if it is missing or undated. */
 export function notesOf(changelog: string, version: string): string {
   const title = `[${version}]`
   const section = changelog.split(/^## /m).find((text) => text.startsWith(title))
@@ -104,10 +98,7 @@ export function notesOf(changelog: string, version: string): string {
   return `${lines.join('\n').trim()}\n`
 }
 
-/**
- * Tags the candidate's commit, its notes as the message. Throws one sentence if the tree is no longer that
- * commit.
- */
+/** Tags the candidate's commit. Throws one sentence if the tree is no longer that commit. */
 export function tagCommit(root: string, { tag, commit, version, notes }: ReleaseCandidate): void {
   if (git(root, 'status', '--porcelain') !== '' || git(root, 'rev-parse', 'HEAD') !== commit) {
     throw new Error('the tree changed while it was checked: nothing was tagged')
@@ -128,10 +119,7 @@ function run(root: string, program: string, ...args: readonly string[]): void {
   if (status !== 0) throw new Error(`${program} ${args.join(' ')} failed: nothing was tagged`)
 }
 
-/**
- * Builds and packs the package again, with its bill of materials, and that of its client. Returns the paths
- * of the tarballs.
- */
+/** Packs the package and its client with their bill of materials. Returns the tarballs' paths. */
 async function packAll(root: string, { name, version }: ReleaseCandidate): Promise<readonly string[]> {
   // tsc leaves the files of an earlier build, and all of dist is packed.
   rmSync(join(root, 'dist'), { recursive: true, force: true })
@@ -172,7 +160,6 @@ function checkSignatures(root: string): void {
   )
 }
 
-/** Prints the steps left to a person. */
 function nextSteps(
   { version, tag }: ReleaseCandidate,
   tarballs: readonly string[],

@@ -5,7 +5,6 @@ import { join } from 'node:path'
 /** The bill of materials, from the project's directory; part of the package. */
 export const SBOM = 'dist/sbom.cdx.json'
 
-/** A CycloneDX document, as far as it is changed here. */
 interface Document {
   readonly metadata: { readonly component: { readonly 'bom-ref': string } }
   readonly components: readonly Component[]
@@ -18,8 +17,8 @@ interface Component {
 }
 
 /**
- * Writes the packages that this one needs, on every platform, as a CycloneDX document (npm sbom): each
- * package of the lock file with its digest. Throws one sentence if npm cannot tell.
+ * Writes the locked packages that this one needs as a CycloneDX document (npm sbom). Throws one sentence if
+ * npm cannot tell.
  */
 export function writeSbom(root: string): void {
   // The locked packages, not those that this machine happens to have.

@@ -14,13 +14,11 @@ export const SCHEMA_DIRECTORY = join(import.meta.dirname, '../docs/schema')
 /** The published description of every route. */
 export const OPENAPI_FILE = join(import.meta.dirname, '../docs/openapi.json')
 
-/** The columns of a page. */
 const MAX_COLUMNS = 110
 
 /** The published list of reasons. */
 export const REASONS_PAGE = join(import.meta.dirname, '../docs/reasons.md')
 
-/** The JSON Schema of each operator file (2020-12), by file name: for completion and checks in editors. */
 export function schemaFiles(): ReadonlyMap<string, string> {
   return new Map(
     Object.entries(CATALOGUE).map(([plugin, { options, place }]) => [
@@ -104,7 +102,6 @@ ${table(['Then', 'Now'], Object.entries(FORMER_PLUGIN_NAMES).map(coded))}
 const entryOf = ({ reason, status, type, final, message }: Refusal): string =>
   wrapped(`- ${code(reason)} (${status}, ${code(type)}${final ? '' : ', retry'}): ${message}`, '  ')
 
-/** Wraps a paragraph of Markdown; further lines begin with the indent. */
 function wrapped(text: string, indent = ''): string {
   const lines: string[] = []
   let line = ''

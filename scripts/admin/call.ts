@@ -1,31 +1,23 @@
 import { isObject, type UnknownRecord } from '../../db/support/json.ts'
 import { UnfinishedChange, WrongUsage } from '../command.ts'
 
-/**
- * An answer of the admin API: `body` is parsed JSON, text if it is not JSON, null if there was none. `etag`:
- * the state of the object that it shows, if it shows one.
- */
+/** `body` is parsed JSON, text if it is none, null if there was none. `etag`: of the object that it shows. */
 export interface AdminAnswer {
   readonly status: number
   readonly body: unknown
   readonly etag?: string | undefined
 }
 
-/** Takes the bytes of an answer as they come. */
 export type AnswerSink = (pieces: AsyncIterable<Uint8Array>) => Promise<void>
 
 export interface CallOptions {
   /** The sink of the body of a 200; `body` in the answer is then null. */
   readonly into?: AnswerSink
-  /**
-   * The `etag` of the object when it was read: if it has changed since it is left as it is, and answered 412.
-   */
+  /** The `etag` that was read: an object changed since is left as it is, and answered 412. */
   readonly ifMatch?: string | undefined
 }
 
-/**
- * Calls the admin API for the caller of the command line. `path` as on the network, e.g. `/v1/admin/agents`.
- */
+/** Calls the admin API. `path` as on the network, e.g. `/v1/admin/agents`. */
 export type AdminCall = (
   method: string,
   path: string,
@@ -33,7 +25,6 @@ export type AdminCall = (
   options?: CallOptions,
 ) => Promise<AdminAnswer>
 
-/** Makes an answer of a response. */
 export const adminAnswer = (
   status: number,
   { 'content-type': type, etag }: { readonly [name: string]: unknown },
@@ -49,9 +40,8 @@ const WAITS = 202
 const UNUSABLE: readonly number[] = [400, 422]
 
 /**
- * Returns the answer's body if the status is the expected one. Throws the service's own sentence; an {@link
- * UnfinishedChange} if the change waits for a second operator (docs/operators.md#two-people), a {@link
- * WrongUsage} if the gateway cannot use what it was given.
+ * Returns the body of an expected status. Throws the service's own sentence; an {@link UnfinishedChange} if
+ * the change waits for a second operator, a {@link WrongUsage} if the gateway cannot use the input.
  */
 export function expectStatus(
   { status, body: whole }: AdminAnswer,

@@ -6,9 +6,8 @@ import { controlPath, isGatewayRunning } from '../../proxy/http/control-socket.t
 import { type AdminAnswer, type AdminCall, adminAnswer, type CallOptions } from './call.ts'
 
 /**
- * Does administrative work by the one writer of the data directory: through the control socket of the gateway
- * that runs on it, or, if none runs, by opening the data directory for the while without listening on the
- * network.
+ * Administers through the control socket of the gateway that runs on the data directory or, if none runs, by
+ * opening it without listening on the network.
  */
 export async function withControl<T>(settings: Settings, work: (call: AdminCall) => Promise<T>): Promise<T> {
   const call = (): AdminCall => {

@@ -12,9 +12,8 @@ import { withControl } from './control.ts'
 const TIMEOUT_MS = 120_000
 
 /**
- * Does administrative work over the network, as the operator whose identity is in a directory: by mutual TLS,
- * and by a token and proofs if the gateway demands them. `url`: in place of the one in `gateway.json`. Throws
- * one sentence if the directory is not whole, or nobody answers.
+ * Administers over the network by the identity in a directory. `url`: in place of the one in `gateway.json`.
+ * Throws one sentence if the directory is not whole, or nobody answers.
  */
 async function withOperator<T>(
   directory: string,
@@ -80,7 +79,6 @@ const reasonOf = (error: unknown): string =>
     ? error.message || ('code' in error ? String(error.code) : error.name)
     : String(error)
 
-/** The options of every verb that administers. */
 export const DOOR_OPTIONS = {
   as: {
     type: 'string',
@@ -91,10 +89,8 @@ over the control socket of this machine's gateway, or on its data directory if n
   ...GATEWAY_OPTION,
 } as const
 
-/** The door of administration, by a verb's options and the environment. */
 export type AdminDoor = OptionValues<typeof DOOR_OPTIONS>
 
-/** The note on doors in the help of each such verb. */
 export const DOOR_NOTES =
   'Works with a running gateway, without one, and with --as from any machine (docs/operators.md).'
 
@@ -102,7 +98,6 @@ export const DOOR_NOTES =
 export const operatorDirectory = ({ as }: AdminDoor): string | undefined =>
   as ?? (process.env.SALLYPORT_OPERATOR || undefined)
 
-/** Does administrative work by the door that the options name. */
 export async function withAdministration<T>(
   door: AdminDoor,
   work: (call: AdminCall) => Promise<T>,

@@ -2,23 +2,19 @@ import { type OptionValues, parseArguments, type VerbOptions } from '../command.
 import type { AdminCall } from './call.ts'
 import { type AdminDoor, DOOR_OPTIONS } from './door.ts'
 
-/** Tells the operator something, each text on a line of its own. */
 export type PrintLines = (...lines: readonly string[]) => void
 
-/** The work that is left once the arguments were understood. */
 export type SubcommandWork = (call: AdminCall, say: PrintLines) => Promise<void>
 
 interface SubcommandDefinition<O extends VerbOptions> {
   /** The positional arguments, e.g. `NAME URL`. */
   readonly takes: string
-  /** For the help. */
   readonly about: string
   readonly options: O
   /** Throws one sentence if the arguments are wrong. */
   readonly work: (values: OptionValues<O>, positionals: readonly string[], door: AdminDoor) => SubcommandWork
 }
 
-/** A verb below a verb that administers. */
 export interface AdminSubcommand {
   readonly takes: string
   readonly about: string

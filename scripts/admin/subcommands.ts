@@ -6,7 +6,6 @@ import { DOOR_OPTIONS, withAdministration } from './door.ts'
 import { printableLines } from './printable.ts'
 import type { AdminSubcommand, PrintLines } from './subcommand.ts'
 
-/** A verb with verbs below it. */
 interface VerbGroupDefinition {
   /** The command, e.g. `mcp`. */
   readonly name: string
@@ -14,13 +13,11 @@ interface VerbGroupDefinition {
   readonly make?: string
   readonly about: string
   readonly verbs: Readonly<Record<string, AdminSubcommand>>
-  /** The text at the end of the help. */
   readonly notes: string
   /** The command that says more, for a sentence. */
   readonly helpCommand: string
 }
 
-/** A verb, and its work for callers with a door and an end of their own. */
 export interface VerbGroup extends CommandVerb {
   /** Understands the arguments, and only then opens the door. Throws one sentence. */
   readonly perform: (
@@ -30,7 +27,6 @@ export interface VerbGroup extends CommandVerb {
   ) => Promise<void>
 }
 
-/** Makes the verb of verbs that administer, of its definition. */
 export function verbGroup(definition: VerbGroupDefinition): VerbGroup {
   const { verbs, helpCommand } = definition
   const perform: VerbGroup['perform'] = async ([name = '', ...args], administer, write) => {

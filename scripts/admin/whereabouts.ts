@@ -14,14 +14,10 @@ export async function writeTrust(call: AdminCall, directory: string): Promise<vo
   await writePrivateFile(join(directory, 'ca-chain.pem'), await pem('/pki/ca-chain.pem'))
 }
 
-/** Writes a new identity's address of the gateway: `gateway.json`. */
 export const writeGateway = (directory: string, url: string, id: string): Promise<void> =>
   writePrivateFile(join(directory, 'gateway.json'), gatewayText(url, id))
 
-/**
- * The URL by which clients reach the gateway: as the running one says; if none runs, as far as the settings
- * tell, which do not know a port that is picked at each start.
- */
+/** The URL of clients, as the running gateway says it, else by the settings, which know no picked port. */
 export async function clientUrl(call: AdminCall): Promise<string> {
   const { issuer } = expectStatus(await call('GET', '/.well-known/oauth-authorization-server'), 200)
   if (typeof issuer === 'string' && issuer !== '') return new URL(issuer).origin
@@ -30,8 +26,8 @@ export async function clientUrl(call: AdminCall): Promise<string> {
 }
 
 /**
- * The URL by which operators reach the gateway: the one that this operator uses; on the machine itself the
- * listener of administration as the settings tell, or the clients' if it has none of its own.
+ * The URL of operators: the one that this operator uses; on the machine itself the listener of
+ * administration, or the clients' if it has none.
  */
 export async function operatorUrl(call: AdminCall, door: AdminDoor): Promise<string> {
   const directory = operatorDirectory(door)
@@ -41,9 +37,7 @@ export async function operatorUrl(call: AdminCall, door: AdminDoor): Promise<str
   return adminListen === null || adminListen.port === 0 ? clientUrl(call) : urlOf(settings, adminListen)
 }
 
-/**
- * A listener of this machine alone is reached there; any other by the first name of the server certificate.
- */
+/** A listener of this machine alone is reached there; others by the certificate's first name. */
 function urlOf({ hostnames }: Settings, { host, port }: Settings['listen']): string {
   const [named = 'localhost'] = hostnames
   const name = host === '127.0.0.1' || host === '::1' ? 'localhost' : named

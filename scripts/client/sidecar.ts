@@ -79,7 +79,6 @@ const malformed = (message: string): LocalError => ({
   final: true,
 })
 
-/** The errors of Node's parser that have a status of their own. */
 const PARSER_FAULTS: Readonly<Record<string, LocalError>> = {
   HPE_HEADER_OVERFLOW: {
     ...malformed('The request headers are larger than this sidecar accepts.'),
@@ -104,7 +103,6 @@ const forbidden = (reason: string, message: string): LocalError => ({
 // ports.
 const ENDS_HERE = ['host', 'expect', 'origin', 'referer', 'cookie', 'accept-encoding']
 
-/** The headers of a local request that go on to the gateway. */
 function forwardedRequestHeaders(
   rawHeaders: readonly string[],
   { connection }: IncomingHttpHeaders,
@@ -117,7 +115,6 @@ function forwardedRequestHeaders(
   return [...kept.flat(), 'accept-encoding', 'identity']
 }
 
-/** The headers of the gateway's answer that go on to the local client. */
 function forwardedAnswerHeaders(rawHeaders: readonly string[]): string[] {
   const all = pairs(rawHeaders)
   const connection = all.find(([name]) => name.toLowerCase() === 'connection')?.[1]
@@ -261,7 +258,6 @@ function refuse(req: IncomingMessage, res: ServerResponse, error: LocalError): v
   res.writeHead(error.status, [...Object.entries(headers).flat(), ...closing(req)]).end(body)
 }
 
-/** Refuses bytes that never became a request. */
 function refuseRaw(socket: Duplex, { code }: NodeJS.ErrnoException): void {
   // The error of a connection that was refused before, or that is gone.
   if (!socket.writable) return

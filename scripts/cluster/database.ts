@@ -59,8 +59,7 @@ export async function startDatabase(directory: string): Promise<ClusterDatabase>
 const lastLine = (output: string): string => output.trim().split('\n').at(-1) ?? ''
 
 /**
- * The server's directory. As root it runs as nobody, who may not be able to reach this one: then there is a
- * link here to one that it can.
+ * The server's directory. As root it runs as nobody, who may need a link from here to one that it can reach.
  */
 function homeIn(directory: string): string {
   const home = join(directory, 'postgres')

@@ -14,13 +14,11 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import { Client } from 'pg'
 
-/** The user nobody on every Linux: the server refuses to run as root. */
 const NOBODY = 65_534
 const READY_MS = 20_000
 
 /** A PostgreSQL that npm brought, made ready to run in a directory of its own. */
 export interface EmbeddedPostgres {
-  /** The path of one of its programs. */
   readonly program: (name: 'initdb' | 'postgres' | 'pg_basebackup') => string
   /** The rows' folder. Empty until {@link runInitdb}. */
   readonly data: string
@@ -34,8 +32,8 @@ export interface EmbeddedPostgres {
 }
 
 /**
- * Lays out a directory for a server: links to its libraries, and a place for its rows. As root it belongs to
- * nobody, who must be able to reach it. Throws one sentence if npm brings no PostgreSQL for this platform.
+ * Lays out a directory for a server, which root gives to nobody. Throws one sentence if npm brings no
+ * PostgreSQL for this platform.
  */
 export function prepareServer(directory: string): EmbeddedPostgres {
   const isRoot = process.getuid?.() === 0
@@ -62,10 +60,7 @@ export function runInitdb({ program, data, options }: EmbeddedPostgres, more: re
   execFileSync(program('initdb'), args, { ...options, stdio: ['ignore', 'ignore', 'pipe'] })
 }
 
-/**
- * The arguments of a server without a port, whose socket lies in a directory. `more`: settings, e.g.
- * `fsync=on`.
- */
+/** The arguments of a server without a port. `more`: settings, e.g. `fsync=on`. */
 export const serverArgs = (
   { data }: EmbeddedPostgres,
   sockets: string,
@@ -120,9 +115,7 @@ function reachableCopy(native: string, copy: string): string {
   return copy
 }
 
-/**
- * Tells whether the server's user, which is another one for root alone, may look into each folder of a path.
- */
+/** Tells if the server's user, another one for root, may look into each folder of a path. */
 export function isReachable(directory: string): boolean {
   if (process.getuid?.() !== 0) return true
   for (let path = directory; path !== '/'; path = dirname(path)) {
@@ -131,7 +124,6 @@ export function isReachable(directory: string): boolean {
   return true
 }
 
-/** The package leaves the libraries' other names to an install script, and none of them run here. */
 function linkLibraries(native: string, into: string): void {
   rmSync(into, { recursive: true, force: true })
   mkdirSync(into)

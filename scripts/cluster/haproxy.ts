@@ -20,8 +20,8 @@ export interface BalancerOptions {
   /** More words for the line of each server, e.g. `source 127.0.0.2`. */
   readonly words?: string
   /**
-   * The time between two looks, and the most that one may take to connect, TLS included. ms. Two that fail
-   * take a server out, one that does not brings it back.
+   * The time between two looks, and the most to connect, TLS included. ms. Two failures take a server out,
+   * one success brings it back.
    */
   readonly checkMs: number
 }
@@ -37,7 +37,6 @@ export interface ServerState {
   readonly sessions: number
 }
 
-/** A HAProxy in TCP mode: TLS goes through it from end to end. */
 export interface ClusterBalancer {
   readonly port: number
   readonly tied: TiedProcess
@@ -63,7 +62,6 @@ function isProgram(file: string): boolean {
   }
 }
 
-/** The text of its configuration. */
 export function balancerText(options: BalancerOptions): string {
   const { directory, port, servers, proxyProtocol, check, checkMs, words = '' } = options
   const every = [

@@ -3,10 +3,8 @@ import { join } from 'node:path'
 import { readyUrl } from '../ready-line.ts'
 import { startTied, type TiedProcess } from './tied.ts'
 
-/** The variables that all replicas have in common. */
 export type SharedEnvironment = Readonly<Record<string, string>>
 
-/** A gateway of the cluster: a process of its own, on a port of its own. */
 export interface GatewayReplica {
   readonly name: string
   readonly url: string
@@ -18,8 +16,7 @@ export interface GatewayReplica {
 const MAIN = join(import.meta.dirname, '../../proxy/main.ts')
 
 /**
- * Starts a gateway; resolves when it accepts connections. Its output goes to a file next to its data
- * directory. Rejects with its own sentence if it does not start.
+ * Resolves when the gateway accepts connections. Its output goes to a file. Rejects with its own sentence.
  */
 export async function startReplica(
   directory: string,

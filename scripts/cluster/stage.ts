@@ -20,7 +20,6 @@ interface ClusterView {
   readonly port: number | null
 }
 
-/** Returns what to do with a cluster that runs, as lines for another terminal. */
 export function clusterGuide({ directory, replicas, databaseUrl, port }: ClusterView): string {
   const [first] = replicas
   const place = shortPath(directory)
@@ -54,7 +53,6 @@ so nothing is in front of the replicas:
 ${replicas.map(({ name, url }) => `  ${name}  ${url}`).join('\n')}`
 }
 
-/** The shortest path from here. */
 function shortPath(directory: string): string {
   const path = relative(process.cwd(), directory)
   return path.startsWith('..') || path === '' ? directory : path
@@ -68,15 +66,14 @@ interface ClusterOptions {
 }
 
 /**
- * The address that the balancer comes from: calls to a replica itself stay what they are. Linux has all of
- * 127/8.
+ * The balancer's own address, so that calls to a replica itself stay what they are. Linux has all of 127/8.
  */
 const BALANCER = process.platform === 'linux' ? '127.0.0.2' : null
 const CHECK_MS = 2_000
 
 /**
- * Runs the cluster until Ctrl-C, or until a part that it cannot go on without has ended: then it rejects with
- * one sentence. Everything that it started has ended when it settles, in order; its directory stays.
+ * Runs the cluster until Ctrl-C, or rejects when a part that it needs has ended. All that it started has
+ * ended when it settles; its directory stays.
  */
 export async function runCluster(wanted: ClusterOptions): Promise<void> {
   const interrupted = interruption('the cluster was stopped before it was ready')
@@ -133,9 +130,7 @@ async function run(
   await waitForEnd({ database: database.tied, balancer, replicas }, interrupted, say)
 }
 
-/**
- * Waits until all have ended, one way or the other, before the first failure is reported: none is left over.
- */
+/** Waits until all have ended before the first failure is reported: none is left over. */
 async function settleAll(starts: readonly Promise<void>[]): Promise<void> {
   const results = await Promise.allSettled(starts)
   for (const result of results) if (result.status === 'rejected') throw result.reason

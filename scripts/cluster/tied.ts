@@ -1,7 +1,6 @@
 import { spawn } from 'node:child_process'
 import { text } from 'node:stream/consumers'
 
-/** A program that ends with this process, however this process ends. */
 export interface TiedProcess {
   /** The program's own, not that of the shell which watches over it. */
   readonly pid: number
@@ -41,8 +40,8 @@ kill $watch 2>/dev/null
 exit $code`
 
 /**
- * Starts a program in a session of its own, so that Ctrl-C reaches this process alone and the programs can be
- * ended in order. Rejects if there is no such program.
+ * Starts a program in a session of its own: Ctrl-C reaches this process alone, which ends them in order.
+ * Rejects if there is no such program.
  */
 export async function startTied(
   command: string,

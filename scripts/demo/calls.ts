@@ -13,10 +13,7 @@ const SLOW_PROMPT = [{ role: 'user' as const, content: 'Say something slowly.' }
 /** The number of calls that reach the provider: two allowed, two streamed, one after the grant. */
 const SERVED = 5
 
-/**
- * Enrolls two agents and plays every call with both SDKs. Resolves to the agent that may call; rejects at the
- * first call that goes otherwise than it should.
- */
+/** Enrolls two agents and plays every call with both SDKs. Resolves to the agent that may call. */
 export async function playCalls(
   gateway: DemoGateway,
   provider: MockProvider,
@@ -97,7 +94,6 @@ async function* streamAnthropic({ anthropic }: DemoAgent): AsyncGenerator<string
   }
 }
 
-/** Prints each piece as it comes; a stream that came in one piece was held back in between. */
 async function printStream(sdk: string, agent: DemoAgent, pieces: AsyncIterable<string>): Promise<void> {
   process.stdout.write(`${demoRow('streamed', agent, sdk, '')}"`)
   const started = performance.now()

@@ -11,7 +11,6 @@ import { isPortFree } from '../free-port.ts'
 import { readyUrl } from '../ready-line.ts'
 import { demoOperatorFiles, type MockProvider } from './provider.ts'
 
-/** The gateway of the demo: a process of its own, started as `make start` does. */
 export interface DemoGateway {
   readonly url: string
   readonly directory: string
@@ -42,7 +41,6 @@ interface DemoGatewayOptions {
 
 const DEFAULT_PORT = 9443
 
-/** Starts `proxy/main.ts` on the scratch directory; resolves when it accepts connections. */
 export async function startDemoGateway({
   directory,
   port,
@@ -104,8 +102,7 @@ async function runVerb(
 }
 
 /**
- * Returns the caller's environment without its own gateway's settings: the demo must not meet a real data
- * directory.
+ * The caller's environment without its own gateway's settings: the demo must not meet a real data directory.
  */
 function ownEnvironment(): NodeJS.ProcessEnv {
   return Object.fromEntries(Object.entries(process.env).filter(([name]) => !name.startsWith('MCP_PROXY_')))

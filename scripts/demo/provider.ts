@@ -1,7 +1,6 @@
 import { randomBytes } from 'node:crypto'
 import { LLMock } from '@copilotkit/aimock'
 
-/** An LLM provider from another project, on a port of its own. */
 export interface MockProvider {
   readonly url: string
   /** The one key it answers to. */
@@ -34,10 +33,7 @@ export async function startMockProvider(): Promise<MockProvider> {
   }
 }
 
-/**
- * Returns the operator files of a gateway before the mock: six, as in plugins/config. The key comes from the
- * environment.
- */
+/** The operator files of a gateway before the mock. The key comes from the environment. */
 export const demoOperatorFiles = (url: string): Readonly<Record<string, string>> => ({
   '10-pin.yaml': 'plugin: pin\n',
   '20-dpop.yaml': 'plugin: dpop\negress_dpop_mode: optional\n',

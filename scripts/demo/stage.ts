@@ -95,11 +95,7 @@ interface DemoCaller {
   readonly agent: DemoAgent
 }
 
-/**
- * An operator is about to take capabilities away from the agent; rehearsed on its calls so far, one set would
- * stop it and a wider one would not. Makes the change that stops nobody, and sends a call again. Rejects at
- * the first step that goes wrong.
- */
+/** Rehearses two sets on the agent's calls, makes the change that stops nobody, and sends a call again. */
 async function playRehearsal(
   gateway: DemoGateway,
   { client, agent }: DemoCaller,
@@ -134,7 +130,6 @@ async function rehearseSet({ rehearse }: DemoGateway, id: string, set: readonly 
   return found
 }
 
-/** Returns lines to paste into another terminal while the gateway of the demo runs. */
 function curlLines({ url, directory, adminSecret }: DemoGateway): string {
   const as = (name: string): string =>
     `--cacert ${name}/org-ca.crt --cert ${name}/agent.crt --key ${name}/agent.key`
@@ -178,9 +173,8 @@ interface DemoOptions {
 }
 
 /**
- * Plays the whole demo on standard output. Rejects with one sentence at the first step that goes wrong.
- * Whatever happens, the gateway and the provider are stopped and the scratch directory is removed before it
- * settles.
+ * Plays the demo on standard output. Rejects at the first step that goes wrong. Gateway, provider and scratch
+ * directory are gone before it settles.
  */
 export async function runDemo(wanted: DemoOptions): Promise<void> {
   const interrupted = interruption('the demo was stopped before its end')
@@ -188,7 +182,6 @@ export async function runDemo(wanted: DemoOptions): Promise<void> {
   try {
     await play(wanted, stage, interrupted)
   } catch (error) {
-    // Ctrl-C reaches the gateway too, so that a call under way fails for that reason.
     const why: unknown = interrupted.aborted ? interrupted.reason : error
     // A reader that has enough, such as head, wants no more.
     if (errorCode(why) !== 'EPIPE') throw why

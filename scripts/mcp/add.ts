@@ -4,10 +4,7 @@ import { mcpCommand } from './command.ts'
 import { demandOf, skippedLines, toolTotals, unknownLines } from './lines.ts'
 import { RESOURCES_PATH, type ResourceDetailView, resourceFromAnswer } from './resources.ts'
 
-/**
- * `mcp add`: registers a server, prints the state of its tools, and binds principals to it. A server that
- * could not be read is registered all the same, and reported.
- */
+/** A server that could not be read is registered all the same, and reported. */
 export const addCommand = subcommandOf({
   takes: 'NAME URL',
   about: 'register a server; its tools are read and pinned as they are now',

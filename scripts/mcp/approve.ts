@@ -13,9 +13,8 @@ import {
 } from './resources.ts'
 
 /**
- * `mcp approve`: shows a waiting definition of a tool or of the server itself, whole, and its differences,
- * asks, and approves exactly that: a newer one is refused by its digest, and any other change of the server
- * by `If-Match`.
+ * Shows a waiting definition whole with its differences, asks, and approves exactly that: by its digest, and
+ * by `If-Match` of the server.
  */
 export const approveCommand = subcommandOf({
   takes: 'NAME [TOOL]',
@@ -44,7 +43,6 @@ export const approveCommand = subcommandOf({
   },
 })
 
-/** A text that waits for an approval. */
 interface ApprovalPrompt {
   /** Relative to that of the resource. */
   readonly path: string
@@ -89,7 +87,6 @@ function pendingDigest({ name, state, pending_digest: digest }: ToolDetailView):
 }
 
 async function ask(question: string): Promise<void> {
-  // Somebody who cannot see the difference cannot mean yes.
   if (!process.stdin.isTTY || !process.stdout.isTTY)
     throw new Error(
       'there is no terminal to ask on: approve what show has printed with --digest, or with --yes',

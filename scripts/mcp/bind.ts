@@ -6,7 +6,6 @@ import { BINDINGS_PATH, fetchBindings, type ResourceView, resourceNamed } from '
 
 const CONFLICT = 409
 
-/** `mcp bind`: lets principals reach a server. */
 export const bindCommand = withIds(
   'bind',
   'let agents, users or workloads reach it, each with the capabilities that it holds',
@@ -36,10 +35,7 @@ function withIds(name: string, about: string, work: WithIds): AdminSubcommand {
   })
 }
 
-/**
- * Binds principals to a server, one after the other, each printed as it is done. Throws at the first that is
- * refused.
- */
+/** Binds principals one after the other, each printed. Throws at the first that is refused. */
 export async function bindTo(
   call: AdminCall,
   say: PrintLines,

@@ -2,7 +2,6 @@ import { alignColumns, jsonLines } from '../admin/printable.ts'
 import { mcpCommand } from './command.ts'
 import type { BindingView, ResourceDetailView, ResourceView, ToolDetailView, ToolView } from './resources.ts'
 
-/** Writes a line for each server, under a line of titles. */
 export function resourceTable(
   all: readonly ResourceView[],
   bindings: readonly BindingView[],
@@ -20,7 +19,6 @@ export function resourceTable(
   return alignColumns([['NAME', 'STATE', 'DEMANDS', 'BOUND', 'ENDPOINT', 'TOOLS'], ...rows])
 }
 
-/** Writes all that an operator should know of a server. */
 export function resourceLines(
   resource: ResourceDetailView,
   bindings: readonly BindingView[],
@@ -61,10 +59,7 @@ export function skippedLines({
 export const unknownLines = ({ unknown_tools: unknown }: ResourceDetailView): readonly string[] =>
   unknown.map((tool) => `tool_capabilities names ${tool}, which the server does not have`)
 
-/**
- * Writes a tool with its definitions whole, so that nothing of the approved one is cut; below them how they
- * differ.
- */
+/** Writes a tool with its definitions whole; below them how they differ. */
 export const toolDetailLines = (tool: ToolDetailView): readonly string[] => [
   ...(tool.definition === null ? [] : ['approved:', ...jsonLines(tool.definition)]),
   ...pendingLines(tool),
@@ -76,10 +71,7 @@ export const pendingLines = (tool: ToolDetailView): readonly string[] => [
   ...toolLines([tool]),
 ]
 
-/**
- * Writes the part of the server's description that waits for approval, whole, and its differences from the
- * approved one. Nothing if nothing waits.
- */
+/** Writes the server's waiting description, whole, and its differences. Nothing if nothing waits. */
 export function pendingServerLines(resource: ResourceDetailView): readonly string[] {
   const { pending_server: pending, pending_server_digest: digest } = resource
   if (!pending || digest === null) return []
@@ -88,10 +80,7 @@ export function pendingServerLines(resource: ResourceDetailView): readonly strin
   return [...says, ...pendingDetailLines({ pending_digest: digest, changes: changes ?? [], flags })]
 }
 
-/**
- * Writes each tool with its state and its demand; below it the digest that waits, how it differs, and its
- * flags.
- */
+/** Writes each tool with its state, demand, waiting digest, differences and flags. */
 export function toolLines(tools: readonly ToolView[]): readonly string[] {
   const heads = alignColumns(tools.map((tool) => [`    ${tool.state}`, tool.name, demandOf(tool)]))
   return tools.flatMap((tool, index) => [heads[index] ?? '', ...pendingDetailLines(tool)])
@@ -109,7 +98,6 @@ function pendingDetailLines({
   ].map((line) => `      ${line}`)
 }
 
-/** Names the demand of a tool, or of a server's tools. */
 export const demandOf = ({ required_capability: demanded }: Pick<ToolView, 'required_capability'>): string =>
   demanded ?? 'a binding only'
 

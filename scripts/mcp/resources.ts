@@ -1,7 +1,6 @@
 import { nearestName } from '../../plugins/operator-files/nearest-name.ts'
 import { type AdminAnswer, type AdminCall, expectStatus } from '../admin/call.ts'
 
-/** A tool as the admin API shows it (docs/protocol.md#mcp-resources). */
 export interface ToolView {
   readonly name: string
   /** Null: the binding alone. */
@@ -22,7 +21,6 @@ export interface ToolDetailView extends ToolView {
   readonly pending_definition?: object | null
 }
 
-/** An MCP server as the admin API lists it (docs/protocol.md#mcp-resources). */
 export interface ResourceView {
   readonly resource_id: string
   readonly name: string
@@ -45,7 +43,6 @@ export interface ResourceView {
   readonly tools: readonly ToolView[]
 }
 
-/** An MCP server as the admin API shows it alone. */
 export interface ResourceDetailView extends ResourceView {
   /** The server's words about itself, as approved; null if they were never read. */
   readonly server: object | null
@@ -58,7 +55,6 @@ export interface ResourceDetailView extends ResourceView {
   readonly unknown_tools: readonly string[]
 }
 
-/** A principal's leave to reach an MCP server. */
 export interface BindingView {
   readonly binding_id: string
   /** The id of an agent, a user or a workload. */
@@ -73,7 +69,6 @@ export const BINDINGS_PATH = `${RESOURCES_PATH}/bindings`
 export const resourcePath = (resourceId: string): string =>
   `${RESOURCES_PATH}/${encodeURIComponent(resourceId)}`
 
-/** Lists every MCP server, by name. */
 export async function fetchResources(call: AdminCall): Promise<readonly ResourceView[]> {
   return listOf<ResourceView>(expectStatus(await call('GET', RESOURCES_PATH), 200))
 }
@@ -91,9 +86,7 @@ export async function resourceNamed(call: AdminCall, name: string): Promise<Reso
   throw new Error(`there is no MCP server with the name ${JSON.stringify(name)}: ${hint}`)
 }
 
-/**
- * Finds the MCP server of that name, with the definitions of its tools. Throws one sentence if there is none.
- */
+/** Finds the server of that name, with the definitions of its tools. Throws one sentence if there is none. */
 export const resourceDetailNamed = async (call: AdminCall, name: string): Promise<ResourceDetailView> =>
   (await readResourceNamed(call, name)).resource
 
@@ -107,10 +100,7 @@ export async function readResourceNamed(
   return { resource: resourceFromAnswer(answer, 200), etag: answer.etag }
 }
 
-/**
- * Reads the MCP server that an answer holds. Throws the service's own sentence if its status is not the
- * expected one.
- */
+/** Throws the service's own sentence if the status is not the expected one. */
 export const resourceFromAnswer = (answer: AdminAnswer, status: number): ResourceDetailView =>
   // The admin API's own shape (docs/protocol.md#mcp-resources), of the version that runs.
   expectStatus(answer, status) as unknown as ResourceDetailView
@@ -122,7 +112,6 @@ export function toolNamed({ name, tools }: ResourceDetailView, tool: string): To
   return found
 }
 
-/** Lists the bindings to one MCP server, or all, oldest first. */
 export async function fetchBindings(
   call: AdminCall,
   resource?: Pick<ResourceView, 'resource_id'>,

@@ -15,7 +15,6 @@ import type { OperatorView } from './operators.ts'
 const KEY = 'agent.key'
 const CERT = 'agent.crt'
 
-/** The operator of the certificate, and the directory of its identity. */
 export interface OperatorCertification {
   readonly operator: OperatorView
   readonly directory: string
@@ -24,9 +23,8 @@ export interface OperatorCertification {
 }
 
 /**
- * Makes an operator's identity directory whole, like an agent's: its keys are made there, and never leave it.
- * A directory that holds a certificate gets a new one, for a new key, in its place; an unfinished one is gone
- * on with. Throws an `UnfinishedChange` if a step waits for a second operator: the next one rests on it.
+ * Makes an operator's identity directory whole: its keys never leave it. One with a certificate gets a new
+ * one; an unfinished one is gone on with. Throws an `UnfinishedChange` if a step waits for a second operator.
  */
 export async function certifyOperator(
   call: AdminCall,
@@ -63,7 +61,6 @@ export async function withNextStep<T>(then: string, work: () => Promise<T>): Pro
   }
 }
 
-/** The key of the next certificate of a directory, and how it is put there. */
 interface NextCertificate {
   readonly key: KeyObject
   readonly put: (chainPem: string) => Promise<void>
@@ -79,5 +76,4 @@ async function place(directory: string): Promise<NextCertificate> {
   return { key, put: (chain) => writePrivateFile(join(directory, CERT), chain) }
 }
 
-/** Tells whether a directory holds an identity that is whole enough to use. */
 export const holdsIdentity = (directory: string): boolean => existsSync(join(directory, CERT))

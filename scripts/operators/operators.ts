@@ -3,7 +3,6 @@ import { ADMIN_CAPABILITIES, isOperatorSet, OPERATOR_SETS } from '../../plugins/
 import { type AdminCall, expectStatus } from '../admin/call.ts'
 import { capabilitiesIn } from '../command.ts'
 
-/** An operator as the admin API shows it (docs/protocol.md#principals). */
 export interface OperatorView {
   readonly principal_id: string
   readonly operator_name: string
@@ -68,7 +67,6 @@ export function requestedSet(
   )
 }
 
-/** The options that say a set. */
 export const SET_OPTIONS = {
   role: {
     type: 'string',

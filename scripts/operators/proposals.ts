@@ -3,7 +3,6 @@ import { type AdminCall, expectStatus } from '../admin/call.ts'
 import { alignColumns, jsonLines } from '../admin/printable.ts'
 import { type AdminSubcommand, subcommandOf } from '../admin/subcommand.ts'
 
-/** A proposal as the admin API shows it (docs/operators.md#two-people). */
 interface ProposalView {
   readonly id: string
   readonly by: string
@@ -25,7 +24,6 @@ const fetchProposals = async (call: AdminCall, status: string): Promise<readonly
   return proposals as readonly ProposalView[]
 }
 
-/** `operator proposals`: changes that wait for a second operator, or have waited. */
 export const proposalsCommand = subcommandOf({
   takes: '',
   about: 'what is waiting for a second operator',
@@ -69,7 +67,6 @@ const changeText = ({ change: { operation, params, body } }: ProposalView): stri
 
 const textOf = (part: unknown): string => (typeof part === 'string' ? part : JSON.stringify(part))
 
-/** `operator confirm`: makes the change of another operator; prints a certificate that results. */
 export const confirmCommand = onProposal(
   'confirm',
   'make a change that another operator has proposed',
@@ -86,7 +83,6 @@ const namesIn = (made: Readonly<Record<string, unknown>>): readonly string[] =>
     typeof made[name] === 'string' ? [`${name} ${made[name]}`] : [],
   )
 
-/** `operator decline`: a proposal of another operator, or one's own. */
 export const declineCommand = onProposal(
   'decline',
   'decline a proposal, or withdraw your own',

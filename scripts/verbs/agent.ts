@@ -46,15 +46,11 @@ and an agent without any is refused everywhere`,
 interface AgentEnrollment {
   readonly name: string
   readonly capabilities: readonly string[]
-  /** The directory of the identity's files. Made with mode 0700. */
   readonly directory: string
   readonly door: AdminDoor
 }
 
-/**
- * Enrolls an agent and writes its identity; prints where, and a line to try it with. Throws one sentence on a
- * refusal.
- */
+/** Enrolls an agent and writes its identity; prints where. Throws one sentence on a refusal. */
 async function enrollAgent({ name, capabilities, directory, door }: AgentEnrollment): Promise<void> {
   const key = join(directory, 'agent.key')
   // Before anything is enrolled: the key is shown once, so there must be a place for it that holds no other.

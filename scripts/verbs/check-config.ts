@@ -36,16 +36,12 @@ References such as \${env:NAME} are expanded with the environment of this comman
   },
 })
 
-/** The two outputs of a command, which take lines: `print` and `printNotice`. */
 export interface LineOutput {
   readonly out: (...lines: readonly string[]) => void
   readonly err: (...lines: readonly string[]) => void
 }
 
-/**
- * Checks the files of a directory and resolves to the exit code; rejects only if this program itself is
- * wrong.
- */
+/** Resolves to the exit code; rejects only if this program itself is wrong. */
 export async function checkConfig(
   directory: string,
   env: EnvironmentVariables,
@@ -69,10 +65,7 @@ export async function checkConfig(
   }
 }
 
-/**
- * The sentences of the expectations that do not hold, each with its place: none if there is no database to
- * judge them by.
- */
+/** The expectations that do not hold, each with its place: none without a database. */
 async function brokenIn(
   configuration: Configuration,
   env: EnvironmentVariables,

@@ -41,7 +41,6 @@ Claude Code, Codex, Python. The active lines go through the sidecar (\`${command
   },
 })
 
-/** The subject of the lines. */
 export interface ShellExportOptions {
   /** The port of the sidecar. */
   readonly port: number
@@ -51,10 +50,7 @@ export interface ShellExportOptions {
   readonly direct: boolean
 }
 
-/**
- * Returns lines for a POSIX shell that point the common clients at the gateway; lines not in force are
- * comments.
- */
+/** Shell lines that point the common clients at the gateway; lines not in force are comments. */
 export function shellExports({ port, identity, direct }: ShellExportOptions): string {
   const base = `http://127.0.0.1:${port}`
   const files = identity && filesIn(identity.directory)
@@ -94,7 +90,6 @@ interface IdentityPaths {
   readonly ca: string
   readonly cert: string
   readonly key: string
-  /** The file for the CAs of the shell and ours. */
   readonly bundle: string
 }
 
@@ -110,7 +105,6 @@ function section(inForce: boolean, title: string, lines: readonly string[]): str
   return [`# ${title}`, ...lines.map((line) => (inForce ? line : `#   ${line}`)), ''].join('\n')
 }
 
-/** Returns export lines, the first followed by a comment. */
 function variables(values: Readonly<Record<string, string>>, comment?: string): string[] {
   const lines = Object.entries(values).map(([name, value]) => `export ${name}=${shellWord(value)}`)
   return lines.map((line, i) => (i === 0 && comment !== undefined ? `${line}  # ${comment}` : line))
@@ -148,7 +142,6 @@ const node = (url: string, { directory }: IdentityPaths): string[] => [
 /** Preloaded by a Node program: the checkout's own file, or the installed package's. */
 const REGISTER = IS_PACKAGED ? 'sallyport/register' : shellWord(join(import.meta.dirname, '../register.ts'))
 
-/** Returns the command that starts the sidecar. */
 function connect(directory: string, port: number): string {
   // A dollar sign is make's own.
   const identity = directory.replaceAll('$', '$$$$')

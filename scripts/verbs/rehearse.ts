@@ -72,10 +72,7 @@ interface RehearseOptions {
   readonly config?: string
 }
 
-/**
- * The settings to judge everybody by: those of the options, or of a directory of files. Rejects if that
- * cannot be used.
- */
+/** The settings of the options, or of a directory of files. Rejects if that cannot be used. */
 async function settingsOf(options: RehearseOptions): Promise<object> {
   const { mode, 'no-downgrade': strict, 'enforce-tools-call': enforced, config } = options
   const said = {

@@ -17,18 +17,16 @@ interface WitnessServerOptions {
   /** The last note cosigned for the log whose origin has this SHA-256, in hex; null if there is none. */
   readonly kept: (digest: string) => Promise<string | null>
   readonly tls: Pick<ServerOptions, 'cert' | 'key'> | null
-  /** Called with errors that have no answer. */
   readonly onFault: (error: unknown) => void
 }
 
 /**
  * Makes the server of a witness, not yet listening: POST …/add-checkpoint and GET …/<SHA-256 of the
- * origin>/checkpoint, at any prefix.
+ * origin>/checkpoint.
  */
 export function witnessServer({ answer, kept, tls, onFault }: WitnessServerOptions): Server {
   const serve: RequestListener = (req, res) => {
     const reply = (status: number, body: string, type = 'text/plain; charset=utf-8'): void => {
-      // The rest of a body that is too long is not read; else the connection serves the next request too.
       const closing = req.complete ? {} : { connection: 'close' }
       res.writeHead(status, { 'content-type': type, ...closing }).end(body)
     }

@@ -8,9 +8,8 @@ import { holdFileExclusively } from '../../db/sqlite/hold.ts'
 import { messageOf } from '../../db/support/error-message.ts'
 
 /**
- * A witness's last cosigned checkpoint of each log: one file each, on the disk before anything is signed; and
- * next to it the note with the cosignature, for anyone who asks. A crash between the two leaves the note one
- * checkpoint behind.
+ * The last cosigned checkpoint of each log, on the disk before anything is signed, and the note with the
+ * cosignature. After a crash the note may be one checkpoint behind.
  */
 export class WitnessState {
   readonly #directory: string
@@ -44,7 +43,6 @@ export class WitnessState {
     return writePrivateFile(this.#pathOf(checkpoint.origin), checkpointText(checkpoint))
   }
 
-  /** Keeps the note of a log for anyone who asks. */
   keep(origin: string, note: string): Promise<void> {
     return writePrivateFile(this.#noteOf(hash('sha256', origin)), note)
   }

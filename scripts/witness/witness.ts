@@ -13,7 +13,6 @@ import { isConsistent } from '../../db/ledger/tree/proofs.ts'
 import { parseSignedCheckpoint, type SignedCheckpoint } from '../../db/ledger/tree/trusted.ts'
 import type { WitnessState } from './state.ts'
 
-/** The answer to a request of C2SP tlog-witness. */
 export interface WitnessAnswer {
   readonly status: 200 | 400 | 403 | 404 | 409 | 422
   readonly body: string
@@ -31,9 +30,8 @@ interface WitnessOptions {
 }
 
 /**
- * Makes a witness (C2SP tlog-witness): it cosigns a checkpoint only if that follows from the last one that it
- * has cosigned of that log, and if it has remembered it on the disk first. Requests of one log are answered
- * one after the other.
+ * Cosigns a checkpoint (C2SP tlog-witness) that follows from the last cosigned one, once it is remembered on
+ * the disk. Requests of one log are answered one after the other.
  */
 export function witness({
   name,

@@ -5,7 +5,6 @@ import { isFileNotFound, syncFolder } from '../../../certs/authority/key-store.t
 import { dpopKeyText } from '../signing/dpop-key.ts'
 import type { Identity } from './identity.ts'
 
-/** A directory for an identity that is being made, next to its final one. */
 export interface IdentityDraft {
   /** Writes all files and gives the directory its name: whole, or not at all. */
   readonly publish: (identity: Identity) => Promise<void>
@@ -38,7 +37,6 @@ export async function draftIdentity(directory: string): Promise<IdentityDraft> {
   }
 }
 
-/** Returns the files of an identity directory, by name. */
 export function identityFileTexts({
   url,
   agentId,
@@ -56,7 +54,6 @@ export function identityFileTexts({
   }
 }
 
-/** Returns the content of `gateway.json`. */
 export const gatewayText = (url: string, agentId: string | null): string =>
   `${JSON.stringify({ url, agent_id: agentId })}\n`
 

@@ -11,7 +11,6 @@ const LOOK_MS = 1_000
 
 const FILES = ['agent.crt', 'agent.key', 'org-ca.crt', 'dpop.jwk']
 
-/** An identity that may change while it is in use. */
 export interface CurrentIdentity {
   /** Returns the identity to use: the same object for as long as nothing has changed. */
   readonly current: () => Identity
@@ -21,7 +20,6 @@ export interface CurrentIdentity {
   readonly invalidate: () => void
 }
 
-/** The directory of an identity, and the settings for watching it. */
 export interface IdentityWatchOptions {
   readonly directory: string
   /** ms since the epoch. */
@@ -88,7 +86,6 @@ export function watchIdentity(
   }
 }
 
-/** Returns a text that tells two states of the files apart, links followed. */
 async function stateOf(directory: string): Promise<string> {
   const states = FILES.map(async (name) => {
     try {

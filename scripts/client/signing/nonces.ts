@@ -1,4 +1,3 @@
-/** Headers of an answer, names in lower case. */
 export type LowerCaseHeaders = Readonly<Record<string, string | string[] | undefined>>
 
 /** A kind of nonce: the gateway hands out one at its token endpoint and another everywhere else. */

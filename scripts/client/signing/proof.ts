@@ -1,7 +1,6 @@
 import { createPrivateKey, hash, type JsonWebKey, type KeyObject, randomUUID, sign } from 'node:crypto'
 import { publicDpopJwk } from './dpop-key.ts'
 
-/** The request that a proof is for. */
 export interface ProofRequest {
   readonly method: string
   /** The URL without query and fragment. */

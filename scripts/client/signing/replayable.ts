@@ -4,7 +4,6 @@
  */
 export const REPLAY_LIMIT_BYTES = 32 * 1024 * 1024
 
-/** A request body that can be sent more than once. */
 export interface ReplayableBody {
   /** True while another attempt would send all of it. */
   readonly canReplay: () => boolean

@@ -15,7 +15,6 @@ export interface AttemptCredentials {
   /** True: the caller's own vendor key goes with them, to the gateway's provider. */
   readonly vendorKeys: boolean
   readonly dispatch: Dispatcher.Dispatch
-  /** Forgets the access token, which the gateway did not take. */
   readonly discardToken: () => void
   /** Returns whether the gateway has said another time than the proof was made by. */
   readonly clockMoved: () => boolean
@@ -23,7 +22,6 @@ export interface AttemptCredentials {
   readonly release: () => void
 }
 
-/** Signs attempts, and learns from their answers. */
 export interface CallSigner {
   /** The only origin that is ever sent anything. */
   readonly origin: string

@@ -29,7 +29,6 @@ export interface CachedToken {
   readonly freshUntil: number
 }
 
-/** The access token of this process. */
 export interface TokenCache {
   /**
    * Returns a token that holds for a while yet. However many ask at once, the gateway is asked once. Rejects
