@@ -16,7 +16,6 @@ import { type McpUpstream, openMcpUpstream } from './upstream/client.ts'
 interface McpRuntimeDependencies {
   readonly database: Database
   readonly ledger: Pick<Ledger, 'commit'>
-  /** Reads the secret of a resource by its reference. */
   readonly upstreamSecret: (reference: string) => Promise<string>
   readonly allowPrivate: boolean
   /** The look-up of servers' names. Default: one apart from all others. */
@@ -37,15 +36,14 @@ export interface McpRuntime {
   /** Takes back a request of the caller's, at whichever process it is. */
   readonly cancel: CancelRequest
   readonly states: RequestStates
-  /** The URIs that principals were shown at the common door. */
   readonly listedUris: ListedUris
   /** The resources that announced a change of their tools, by id: read again soon. */
   readonly changed: Set<string>
-  /** Notes that a resource has announced a change, here and at the process that reads for all. */
+  /** Notes the same at the process that reads for all, too. */
   readonly announce: (resourceId: string) => void
   /**
-   * Opens the connections to MCP servers with these limits. Those before, if the limits differ, end when
-   * their calls have.
+   * Opens the connections to MCP servers with these limits. Those before, if the limits differ, end with
+   * their calls.
    */
   readonly upstream: (options: McpOptions) => McpUpstream
   readonly close: () => Promise<void>

@@ -96,9 +96,6 @@ export const mcpOptions = z.strictObject({
 
 export type McpOptions = z.output<typeof mcpOptions>
 
-/**
- * The time that an MCP server may take, and the size that it may send, by the same names down to the socket.
- */
 export interface McpUpstreamLimits {
   /** The time until the connection stands. ms. */
   readonly connectMs: number
@@ -112,7 +109,6 @@ export interface McpUpstreamLimits {
   readonly maxAnswerBytes: number
 }
 
-/** The limits that the operator's file sets. */
 export const limitsOf = (options: McpOptions): McpUpstreamLimits => ({
   connectMs: options.connect_timeout_ms,
   answerMs: options.answer_timeout_ms,

@@ -3,7 +3,6 @@ import { Refusal } from '../../plugins/refusal.ts'
 import type { Reply } from '../http/reply.ts'
 import type { BareRoute } from '../http/route.ts'
 
-/** The headers that clients of MCP send, and those that authenticate them. */
 const SENT = [
   'accept',
   'authorization',
@@ -19,7 +18,6 @@ const SENT = [
   'x-request-id',
 ]
 
-/** The headers of answers that a client of MCP acts by. */
 const EXPOSED = [
   'allow',
   'audit-receipt',
@@ -41,7 +39,6 @@ const MAX_ARGUMENTS = 64
 /** The time for which a browser may remember the answer to its question. Seconds. */
 const REMEMBERED_S = 600
 
-/** Makes the same route, whose answers `pages` may read, refusals among them. */
 export const readableRoute = (route: BareRoute, pages: ReadonlySet<string>): BareRoute => ({
   ...route,
   answer: (arrival, onAllowed) => {

@@ -55,7 +55,6 @@ const BY_STATUS: ReadonlySet<RefusalReason> = new Set<RefusalReason>([
   'mcp_session_unknown',
 ])
 
-/** The facts that may be known of a request when it is refused: everything, or nothing but its bytes. */
 interface RefusedCallFacts {
   readonly message?: McpMessage
   readonly json?: UnknownRecord
@@ -66,7 +65,7 @@ export type MetadataUrl = (asked: Pick<Arrival, 'headers' | 'path'>) => string
 
 /**
  * Renders the refusals of the MCP endpoint. One of a message that could not be read still carries its id and
- * its era, as far as they are sane.
+ * era if they are sane.
  */
 export const refuseMcp =
   (metadataUrl: MetadataUrl): RenderRefusal =>
@@ -94,7 +93,6 @@ function guessedEra({ headers }: Arrival, json: RefusedCallFacts['json']): Proto
     : 'legacy'
 }
 
-/** The request that is refused. */
 interface RefusedRequest {
   readonly requestId: string
   /** The JSON-RPC id, JSON text; null if it could not be read. */
@@ -105,9 +103,9 @@ interface RefusedRequest {
 }
 
 /**
- * Renders a refusal as a JSON-RPC error, since SDKs lose the code of anything else, over HTTP 200 if it is an
- * answer of the protocol. A caller that is not known, or not allowed from its place, is refused over HTTP,
- * with the challenge; a fault of the service has its own status, so that a load balancer and a metric see it.
+ * Renders a refusal as a JSON-RPC error, over HTTP 200 if it is an answer of the protocol: SDKs lose the code
+ * of anything else. A caller that is not known, or not allowed from its place, and a fault of the service
+ * have their own status.
  */
 export function jsonRpcRefusal(refusal: Refusal, { requestId, id, era, metadataUrl }: RefusedRequest): Reply {
   const { status, final, headers } = refusal

@@ -46,7 +46,6 @@ const refuse: RouteDoc['refuse'] = (refusal) =>
     metadataUrl: 'https://gateway.example/.well-known/oauth-protected-resource/v1/mcp',
   })
 
-/** POST /v1/mcp */
 export const MESSAGE: RouteDoc = {
   name: 'sendMcpMessage',
   summary: 'Takes one MCP message: the handshake, or work that requires mcp.* or the capability of the tool.',
@@ -74,7 +73,6 @@ export const MESSAGE: RouteDoc = {
   refuse,
 }
 
-/** DELETE /v1/mcp */
 export const SESSION_END: RouteDoc = {
   name: 'endMcpSession',
   summary: 'Ends a session, in protocol versions that have one.',
@@ -85,6 +83,6 @@ export const SESSION_END: RouteDoc = {
   refuse,
 }
 
-/** The same as {@link MESSAGE} and {@link SESSION_END}, at the endpoint of one resource. Shared by both of its names. */
+/** At the endpoint of one resource, by both of its names. */
 export const RESOURCE_MESSAGE: RouteDoc = { ...MESSAGE, name: 'sendMcpMessageToResource' }
 export const RESOURCE_SESSION_END: RouteDoc = { ...SESSION_END, name: 'endMcpSessionOfResource' }

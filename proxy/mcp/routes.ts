@@ -44,10 +44,7 @@ export interface McpHandlers {
   readonly metadataUrl: MetadataUrl
 }
 
-/**
- * Makes the MCP routes: all bound resources behind one path, and each behind one of its own
- * (docs/protocol.md#mcp-doors).
- */
+/** Makes the MCP routes (docs/protocol.md#mcp-doors). */
 export function mcpRoutes<
   Read extends HandshakeFacts,
   Handshake extends HandshakeFacts,
@@ -78,9 +75,8 @@ export function mcpRoutes<
 }
 
 /**
- * Lets `pages` read the answers of routes, and answers what their browsers ask before they call: without a
- * certificate, which no browser shows then. `doors`: the questions that such a request must pass all the
- * same. Without pages the routes stay as they are.
+ * Lets `pages` read the answers of routes, and answers what their browsers ask before they call, without a
+ * certificate. `doors`: the questions that such a request must pass all the same.
  */
 export function forPages(
   routes: readonly BareRoute[],

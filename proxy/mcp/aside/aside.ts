@@ -24,10 +24,9 @@ interface McpThreadLimits {
 }
 
 /**
- * Threads for work that strangers can make long: their schemas, arguments, definitions and messages
- * (docs/threats.md#a6). A key is the chooser of the task, a principal or a resource, and has one thread at a
- * time: a caller with long tasks waits for those alone. Rejects with `overloaded` if its turn does not come
- * in time or 128 of its key wait already.
+ * Threads for work that strangers can make long (docs/threats.md#a6). A key, a principal or a resource, has
+ * one thread at a time. Rejects with `overloaded` if its turn does not come in time or 128 of its key wait
+ * already.
  */
 export function mcpThreadPool({ maxThreads, lateMs, waitMs }: McpThreadLimits): ThreadPool<McpThreadTasks> {
   return new ThreadPool(import.meta, '../aside-thread', {
@@ -50,5 +49,4 @@ const isRefusalReason = (reason: string): reason is RefusalReason => Object.hasO
 /** Calls wait for these. Two: one caller's long questions are not another's wait. */
 export const callThreads = mcpThreadPool({ maxThreads: 2, lateMs: 4_000, waitMs: 8_000 })
 
-/** The definitions of tools, which nobody but a reading waits for. */
 export const definitionThreads = mcpThreadPool({ maxThreads: 1, lateMs: 10_000, waitMs: 60_000 })

@@ -6,7 +6,6 @@ interface JsonValueSpan {
   readonly end: number
 }
 
-/** The parameters of a call, read. */
 export interface ReadParams {
   /**
    * Digests of the judged arguments in canonical form (RFC 8785), lower-case hex: the SHA-256 of salt and
@@ -15,11 +14,9 @@ export interface ReadParams {
   readonly commitment: string
   readonly sha256: string
   readonly bytes: number
-  /** The place of each member's value in the parameters. */
   readonly spans: ReadonlyMap<string, JsonValueSpan>
 }
 
-/** The verdict on the arguments of a call. */
 export interface ArgumentsVerdict {
   /** Null, or one sentence that holds no value of theirs. */
   readonly fault: string | null
@@ -38,7 +35,6 @@ interface ToolFacts {
   readonly news: { readonly flags: readonly string[]; readonly changes: readonly string[] } | null
 }
 
-/** An argument that a header repeats. */
 interface HeaderParamMessage {
   readonly header: string
   readonly path: readonly string[]
@@ -50,7 +46,6 @@ export interface TruncatedMessage {
   /** True if one of the traces is in it. */
   readonly echo: boolean
   readonly value: Readonly<Record<string, unknown>>
-  /** The place of each outermost member's value. */
   readonly spans: ReadonlyMap<string, JsonValueSpan>
   /** Keyed by name: the searched members, and the places of their members' values in them. */
   readonly inner: ReadonlyMap<
@@ -59,7 +54,7 @@ export interface TruncatedMessage {
   >
 }
 
-/** The items of a list in a result: no more than 10,000 of a large one. */
+/** The items of a list in a result: at most 10,000 of a large one. */
 export interface ListItems {
   /** JSON text of each, written again. Null for anything but an object. */
   readonly texts: readonly (string | null)[]
@@ -67,7 +62,6 @@ export interface ListItems {
   readonly names: readonly (string | null)[]
 }
 
-/** The tasks of the threads: their inputs and results. */
 export interface McpThreadTasks {
   /**
    * Reads parameters, and makes the canonical form of `member`, or of all but `_meta` and `without`. Text: an
@@ -82,17 +76,13 @@ export interface McpThreadTasks {
     readonly salt: string
   }) => ReadParams | null
 
-  /** Checks arguments, JSON text of an object, against the schema of a tool's definition. */
   readonly judgeArguments: (asked: {
     readonly digest: string
     readonly definition: string
     readonly args: Uint8Array | string
   }) => ArgumentsVerdict
 
-  /**
-   * Judges a tool of a list: `pinned` is its approved definition, `known` and `earlierKnown` the digests that
-   * need no judgement.
-   */
+  /** `pinned`: the approved definition; `known` and `earlierKnown`: the digests that need no judgement. */
   readonly judgeTool: (asked: {
     readonly text: string
     readonly pinned: string | null
@@ -100,35 +90,26 @@ export interface McpThreadTasks {
     readonly earlierKnown: string | null
   }) => ToolVerdict
 
-  /** Reads a message of an upstream. */
   readonly readMessage: (asked: {
     readonly bytes: Uint8Array
     readonly traces: SecretTraces
   }) => TruncatedMessage
 
-  /**
-   * Reads the list that a member of a message's result is; null if it is none. `prefix` goes before each
-   * name.
-   */
+  /** Null if the member is no list. `prefix` goes before each name. */
   readonly listItems: (asked: {
     readonly bytes: Uint8Array
     readonly member: string
     readonly prefix: string
   }) => ListItems | null
 
-  /**
-   * Writes the list that a member of a message's result is, of the known members of its items; null: there is
-   * none.
-   */
+  /** JSON text of the items' known members; null if the member is no list. */
   readonly knownList: (asked: { readonly bytes: Uint8Array; readonly member: string }) => string | null
 
-  /** Compares two definitions of a tool. */
   readonly changesBetween: (asked: {
     readonly pinned: string | null
     readonly pending: string
   }) => readonly string[]
 
-  /** Takes a pinned definition apart. */
   readonly takeApart: (definition: string) => {
     readonly headerParams: readonly HeaderParamMessage[]
     /** JSON: its known members. */

@@ -1,4 +1,3 @@
-// Runs on the threads only.
 import { createHash, hash } from 'node:crypto'
 import { isObject, type UnknownRecord } from '../../../db/support/json.ts'
 import { type JsonScan, scanJson } from '../../../plugins/json-body/scan.ts'
@@ -9,7 +8,6 @@ import type { McpThreadTasks } from './messages.ts'
 /** The most members of one object with a place of their own. A thousand times as many as MCP knows. */
 const MAX_SPANS = 1_000
 
-/** Reads parameters: {@link McpThreadTasks.readParams}. Throws as `canonicalizeArguments` does. */
 export const readParams: McpThreadTasks['readParams'] = ({ params, member, without, salt }) => {
   const bytes = bufferOf(params)
   const scan = scanJson(bytes, 1)

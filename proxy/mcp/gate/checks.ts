@@ -80,7 +80,6 @@ function checkToolCall(facts: ToolCheckFacts, definition: CheckableDefinition) {
   return fault === undefined ? faultOffThread(facts, definition, args).then(passed) : passed(fault)
 }
 
-/** Finds the fault of arguments on a thread, since the one that serves may not take so long. */
 async function faultOffThread(
   { granted, hangup, largeParams }: ToolCheckFacts,
   definition: CheckableDefinition,
@@ -128,16 +127,13 @@ export function mcpState(states: RequestStates): Plugin<ToolCheckFacts, { reques
   }
 }
 
-/** The resource that a call goes to. */
 export interface CallDestination {
   readonly resource: McpResource
   /** The upstream's own name of the tool or prompt, if the caller's is another one. */
   readonly name: string | null
-  /** The pinned tool, if one is called. */
   readonly pinned: PinnedTool | null
 }
 
-/** Returns the destination of a tool's call, or of a method that is relayed. */
 export function destinationOf(target: Extract<McpTarget, { kind: 'tool' | 'relay' }>): CallDestination {
   if (target.kind === 'relay') return { resource: target.resource, name: target.name, pinned: null }
   const { pinned } = target
@@ -150,7 +146,6 @@ export function stateOwnerOf(principal: Principal, message: McpMessage, to: Call
   return { principal, resourceId, method: message.method, name: callSubject(message, to) ?? '' }
 }
 
-/** Names the subject of a call as its upstream knows it: a tool, a prompt or a URI. */
 export function callSubject({ params: { name, uri } }: McpMessage, to: CallDestination): string | null {
   const own = to.name ?? name ?? uri
   return typeof own === 'string' ? own : null

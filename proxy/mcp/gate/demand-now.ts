@@ -9,12 +9,9 @@ import type { ServerRequest } from '../state/server-requests.ts'
 
 export const HTTP_GET = String(HTTP_GET_TOOL.name)
 
-/** A granted call, by the resource that it reaches. */
 export interface ResourceCall {
   readonly resource: McpResource
-  /** The pinned tool, if it is one. */
   readonly pinned: PinnedTool | null
-  /** The demand of the call when it was granted. */
   readonly demand: CapabilityDemand
 }
 
@@ -24,7 +21,6 @@ interface DemandDependencies {
   readonly enforced: boolean
 }
 
-/** The same call now. */
 interface CurrentCall {
   /** The present resource, enabled or not. */
   readonly resource: McpResource
@@ -51,9 +47,9 @@ export async function resolveCurrentCall(
 }
 
 /**
- * States the demand of the same call now: for a stream that is open, which may outlast an operator's grant
- * (docs/threats.md#m-06). Refuses with `mcp_not_bound` if the principal is not bound to the resource any
- * more, or the resource was disabled or deleted. Does NOT check that the principal holds it.
+ * States the demand of the same call now: a stream may outlast a grant (docs/threats.md#m-06). Refuses with
+ * `mcp_not_bound` if the binding is gone, or the resource disabled or deleted. Does NOT check that the
+ * principal holds it.
  */
 export async function currentDemand(
   sources: DemandDependencies,
@@ -65,7 +61,6 @@ export async function currentDemand(
   return now.demand
 }
 
-/** The work that a message asks for. Given by `mcp_target`. */
 export type McpTarget =
   | { readonly kind: 'list_tools' }
   | { readonly kind: 'aggregate'; readonly member: string }
@@ -80,7 +75,6 @@ export type McpTarget =
       resource: McpResource
     }>
 
-/** Rules for tools in the operators' file. */
 export interface McpRules {
   /** True: the built-in tool exists. */
   readonly httpGet: boolean
@@ -88,7 +82,6 @@ export interface McpRules {
   readonly enforced: boolean
 }
 
-/** The part of the operators' file that {@link McpRules} are read from. */
 export interface McpRuleOptions {
   readonly http_get: { readonly enabled: boolean }
   readonly enforce_tools_call: boolean
@@ -115,7 +108,6 @@ export async function currentTargetDemand(
   return reached ? currentDemand({ registry, enforced }, principal, reached) : demand
 }
 
-/** Returns the one resource that a target reaches, or null if it is several, or none. */
 function reachedBy(target: McpTarget, demand: CapabilityDemand): ResourceCall | null {
   if (target.kind === 'tool') return { resource: target.pinned.resource, pinned: target.pinned, demand }
   if (target.kind === 'relay') return { resource: target.resource, pinned: null, demand }

@@ -39,7 +39,6 @@ interface McpEndpointInput extends Arrival {
 export interface ResourcePath {
   /** The resource of `/v1/mcp/{resource}`, which the principal is bound to; null at `/v1/mcp`. */
   readonly pathResource: McpResource | null
-  /** The caller's legacy session, or null if it has none. */
   readonly session: CallerSession | null
 }
 
@@ -65,10 +64,9 @@ export function mcpResourceLookup(registry: McpRegistry): Plugin<McpEndpointInpu
 }
 
 /**
- * Lets a caller through a door that is open to it, and finds the session of a legacy client. A resource that
- * is unknown and one without a binding are refused alike (`mcp_not_bound`): a path tells nobody which
- * resources there are. A session of another principal, or of another path, does not exist
- * (`mcp_session_unknown`).
+ * Lets a caller through a door that is open to it, and finds the session of a legacy client. Refuses an
+ * unknown resource and one without a binding alike (`mcp_not_bound`), and a session of another principal or
+ * path with `mcp_session_unknown`.
  */
 export function mcpResourcePath(
   sessions: CallerSessionStore,
@@ -113,9 +111,8 @@ type PartialCallFacts = Partial<PathResourceAccess> & {
 type RecordedCallFacts = Arrival & Partial<DecisionFacts>
 
 /**
- * Records MCP calls. The row of one, granted or refused by authority, also rests on its resource and on the
- * binding to it, or that there is none. The row of one that is refused before `mcp_target` stands under the
- * call that it seems to be.
+ * Records MCP calls. A row rests on the call's resource and its binding, or that there is none. One that is
+ * refused before `mcp_target` stands under the call that it seems to be.
  */
 export const mcpRecorder = (
   recorder: CallRecorder,
@@ -146,9 +143,8 @@ interface RefusedCallSummary {
 }
 
 /**
- * Makes the facts for the row of a call that is refused while it is read: the method it seems to be, its tool
- * under the whole name if the path says the resource, and that resource. After `mcp_target` the facts
- * themselves say it.
+ * Makes the facts for the row of a call that is refused while it is read: the method, tool and resource that
+ * it seems to have. After `mcp_target` the facts themselves say it.
  */
 function summaryOfRead({ peeked, message, door }: PartialCallFacts): RefusedCallSummary {
   const { demand = UNREAD_DEMAND, tool: named = null } = peeked ?? {}

@@ -12,15 +12,11 @@ export interface LargeParams extends Omit<ReadParams, 'sha256'> {
 }
 
 interface LargeParamsInput {
-  /** The raw bytes. */
   readonly bytes: Buffer
-  /** The parsed parameters. */
   readonly value: UnknownRecord
   /** The member that is judged. Null: all but `_meta` and `without`. */
   readonly member: 'arguments' | null
-  /** Members that the method does not have. */
   readonly without: readonly string[]
-  /** The commitment's salt. */
   readonly salt: string
 }
 

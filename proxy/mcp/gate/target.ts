@@ -54,7 +54,6 @@ interface McpTargetInput extends Arrival, ResourcePath, PathResourceAccess, Json
   readonly peeked: PeekedCall
 }
 
-/** The target of a call, and the reason why it may not go there whatever the caller holds. */
 type TargetOrRefusal = { readonly target: McpTarget } | { readonly refusal: Refusal }
 
 /** Given by the first `mcp_target`. */
@@ -63,13 +62,11 @@ interface McpTargetFacts {
   readonly demand: CapabilityDemand
   readonly call: CallSummary
   readonly toolCall: ToolCall
-  /** The one resource that the call is for, as it was judged; null if it is several, or none. */
   readonly reached: ReachedResource | null
   /** Null if the message is so small that they are read wherever they are needed. */
   readonly largeParams: LargeParams | null
 }
 
-/** A target, and its demand. */
 interface TargetResolution {
   readonly aimed: TargetOrRefusal
   /** Absent: the method's demand. */
@@ -81,9 +78,9 @@ interface TargetResolution {
 }
 
 /**
- * Finds the target of a call, and checks its shape (`mcp_params_invalid`). States the capabilities it
- * demands, and its resource. If there is no such tool, or the caller is not bound to it, the next one refuses
- * it: so the row of the refusal names the target. Does NOT check that the principal holds anything.
+ * Finds the target of a call, its demand and its resource, and checks its shape (`mcp_params_invalid`). A
+ * missing tool or binding is refused by the next plugin, so that the row names the target. Does NOT check
+ * that the principal holds anything.
  */
 export function mcpTarget({
   options,
@@ -106,7 +103,6 @@ export function mcpTarget({
   }
 }
 
-/** Judges the parameters of a call whose target is known: on a thread if they are large. */
 function withParams(facts: McpTargetInput, aim: TargetResolution): McpTargetFacts | Promise<McpTargetFacts> {
   const args = 'target' in aim.aimed ? policyArguments(facts.message, aim.aimed.target) : null
   if (args === null) return mcpTargetFacts(facts, aim, args, null)
@@ -145,8 +141,8 @@ function mcpTargetFacts(
 }
 
 /**
- * Refuses a call that has no target, in the order of docs/protocol.md#mcp-order: that it exists
- * (`mcp_tool_unknown`), that the principal is bound to it (`mcp_not_bound`).
+ * Refuses a call without a target, in the order of docs/protocol.md#mcp-order: `mcp_tool_unknown`, then
+ * `mcp_not_bound`.
  */
 export const mcpTargetRequired: Plugin<Arrival & Pick<McpTargetFacts, 'aimed'>, { target: McpTarget }> = {
   name: 'mcp_target',
@@ -158,7 +154,6 @@ export const mcpTargetRequired: Plugin<Arrival & Pick<McpTargetFacts, 'aimed'>, 
 
 const isLarge = ({ body, spans }: JsonBody): boolean => body.length > MAX_INLINE_BYTES && spans.has('params')
 
-/** Reads the parameters of a large message, of which `body` is the bytes and `params` their value. */
 function largeParamsOf(facts: McpTargetInput): Promise<LargeParams> {
   const { body, spans, message, principal, hangup, commitments } = facts
   const { start, end } = spans.get('params') ?? { start: 0, end: 0 }

@@ -17,19 +17,13 @@ import {
   upstreamSessionOwner,
 } from './rewrite.ts'
 
-/**
- * The number of pages of one upstream's list that are read. A longer one is cut off: its own endpoint pages
- * it.
- */
+/** The pages of one upstream's list that are read; a longer one is cut off. */
 const MAX_PAGES = 20
 /** The amount of one upstream's list that is read. Characters of JSON. */
 const MAX_CHARACTERS = 4 * 1024 * 1024
 
-/** A list put together from several upstreams. */
 export interface AggregatedList {
-  /** Each item as JSON text. */
   readonly items: readonly string[]
-  /** Resources that could not be asked, by name. */
   readonly missing: readonly string[]
 }
 
@@ -39,9 +33,8 @@ interface AggregateDependencies {
 }
 
 /**
- * Puts the prompts or resources of every bound resource in one list (docs/protocol.md#mcp-names): a prompt is
- * named `<resource>.<prompt>`, a URI stays as it is. The items of an upstream that fails are left out;
- * refuses only if every one fails.
+ * Puts the prompts or resources of every bound resource in one list (docs/protocol.md#mcp-names). Leaves out
+ * the items of an upstream that fails; refuses only if every one fails.
  */
 export async function aggregateLists(
   { upstream, listedUris }: AggregateDependencies,
@@ -72,7 +65,6 @@ export async function aggregateLists(
   }
 }
 
-/** Tells whether the upstream offered such things when it was read. */
 function offersMember({ server_facts: facts }: McpResource, member: string): boolean {
   const capabilities = facts?.capabilities
   return isObject(capabilities) && capabilities[member === 'prompts' ? 'prompts' : 'resources'] !== undefined
@@ -114,7 +106,6 @@ interface ItemPage {
   readonly cursor: string | null
 }
 
-/** Null: a page after the first that could not be read. */
 async function pageOf(
   upstream: McpUpstream,
   facts: DispatchFacts,

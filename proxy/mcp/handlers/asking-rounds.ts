@@ -23,7 +23,6 @@ const MAX_ROUNDS = 16
 /** The time that a question waits for its answer. ms. */
 const ANSWER_MS = 600_000
 
-/** A question of a result: its name there, and the request that puts it to the caller. */
 interface NamedQuestion {
   readonly name: string
   readonly message: UpstreamMessage
@@ -155,7 +154,6 @@ export class AskingRounds {
     }
   }
 
-  /** Takes a response of the caller, a message as this gateway writes it. */
   #take(response: string): void {
     for (const [id, resolve] of this.#open) {
       for (const [member, head] of [

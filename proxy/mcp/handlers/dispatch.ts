@@ -26,7 +26,6 @@ export interface McpHandlerDependencies extends RelayDependencies, ListOptions {
   readonly listedUris: ListedUris
 }
 
-/** The facts about a call, the grant included. */
 export interface McpFacts extends DispatchFacts {
   readonly token: AccessToken | null
 }
@@ -54,7 +53,6 @@ export const mcpHandler =
     }
   }
 
-/** Relays a call. A caller with a session is asked on its stream what a stateless server asks by results. */
 function relayed(sources: McpHandlerDependencies, facts: McpFacts, to: CallDestination): Promise<Reply> {
   const isAsked = upstreamEra(to.resource, facts.session) === 'modern' && canBeAskedOnStream(facts)
   if (!isAsked) return relayCall(sources, facts, to)

@@ -14,7 +14,6 @@ import {
   upstreamSessionOwner,
 } from './rewrite.ts'
 
-/** The number of requests of an upstream that are put to the caller during one call. */
 const MAX_FORWARDED = 64
 interface ForwarderDependencies {
   readonly upstream: Pick<McpUpstream, 'respond'>
@@ -54,7 +53,7 @@ export class ServerRequestForwarder {
     await this.#answer(message)
   }
 
-  /** Closes the open requests: the call is over, and nobody waits for an answer any more. */
+  /** Closes the open requests: the call is over. */
   close(): void {
     for (const id of this.#open) this.#sources.serverRequests.close(id)
   }
@@ -87,9 +86,6 @@ export class ServerRequestForwarder {
   }
 }
 
-/**
- * The capability by which a client says that it answers a method (MCP 2025-11-25, client features).
- */
 export const CAPABILITY_BY_QUESTION: ReadonlyMap<unknown, string> = new Map([
   ['elicitation/create', 'elicitation'],
   ['sampling/createMessage', 'sampling'],

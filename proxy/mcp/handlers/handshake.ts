@@ -24,15 +24,10 @@ interface HandshakeFacts extends Arrival, ResourcePath {
   readonly message: McpMessage
 }
 
-/**
- * The most that a client may say of itself, which its session keeps. Characters of JSON text, of each object.
- */
+/** The most that a client may say of itself: characters of JSON text, of each object. */
 const MAX_KEPT = 16_384
 
-/**
- * Answers the methods and notifications that reach neither a tool nor an upstream. The capabilities on offer
- * are those of the last read.
- */
+/** Answers the methods and notifications that reach neither a tool nor an upstream. */
 export const handshakeHandler =
   (sources: HandshakeDependencies) =>
   async (facts: HandshakeFacts): Promise<Reply> => {

@@ -7,10 +7,7 @@ const PIECE = 64 * 1024
 const LF = 0x0a
 const CR = 0x0d
 
-/**
- * Writes an object with these edits as `edited` does, as bytes: text of megabytes is slow to make and to
- * send.
- */
+/** Writes an object with these edits, as bytes: text of megabytes is slow to make and to send. */
 export function editedBytes({ bytes, spans }: Pick<JsonText, 'bytes' | 'spans'>, edits: MemberEdits): Buffer {
   const pieces: Buffer[] = []
   const add = (name: string, value: Buffer): void => {
@@ -28,7 +25,6 @@ export function editedBytes({ bytes, spans }: Pick<JsonText, 'bytes' | 'spans'>,
   return Buffer.concat(pieces)
 }
 
-/** Joins many items with commas, in turns with everybody else. */
 export const joinedBytes = (before: string, items: readonly string[], after: string): Promise<Buffer> =>
   runInSlices(joining(before, items, after))
 
@@ -59,8 +55,7 @@ function* hashing(hash: Hash, bytes: Buffer): WorkSteps<string> {
 }
 
 /**
- * Writes a message as a server-sent event as `eventOf` does, but for the blank line that ends it: in pieces,
- * with everybody else's turn in between.
+ * Writes a message as a server-sent event, but for the blank line that ends it, in turns with everybody else.
  */
 export async function* eventPieces(message: Buffer): AsyncGenerator<Buffer> {
   yield Buffer.from('event: message\n')

@@ -19,7 +19,6 @@ interface ToolListFacts {
 
 export interface ListOptions {
   readonly registry: McpRegistry
-  /** `enforce_tools_call`. */
   readonly enforced: boolean
   /** `callable`: tools whose capability is not held are hidden. */
   readonly list: 'bound' | 'callable'
@@ -32,10 +31,8 @@ const SLICE_MS = 3
 const BUILT_IN = JSON.stringify(HTTP_GET_TOOL)
 
 /**
- * Lists the tools of a principal, each as JSON text (spec §2.3): the built-in ones whose capability it holds,
- * and those of bound resources whose definitions are approved; with `callable` only those it could call now.
- * Answered from the pins: no upstream is asked, so the list holds the approved definitions. At the endpoint
- * of one resource the names are its own.
+ * Lists the tools of a principal, each as JSON text (spec §2.3), from the pins: no upstream is asked. With
+ * `callable` only those whose capability it holds. At the endpoint of one resource the names are its own.
  */
 export async function listVisibleTools(
   { granted: { principal }, token, pathResource }: ToolListFacts,

@@ -24,11 +24,9 @@ export interface ParkedCall {
   /** The request as it was judged: the one that answers must be the same. */
   readonly subject: string
   readonly messages: AnswerMessages
-  /** The session that the server asked in. */
   readonly owner: SessionOwner
   /** The server's own id of its question, JSON text. */
   readonly upstreamId: string
-  /** The question as the caller gets it, JSON text. */
   readonly question: string
   /** The size of the requests, of which its stream keeps the first, and of the question. */
   readonly bytes: number
@@ -36,11 +34,9 @@ export interface ParkedCall {
 }
 
 /**
- * The calls that wait for their callers between two requests of the stateless era (MCP 2026-07-28, mrtr).
- * If they are too many, or hold too much, those of the principal with the most go first, so that nobody's drive
- * out everybody else's. Each holds its server's stream, which is ended when nobody answers, when the call would
- * be refused, and with the upstream's connections. Of one process: a request that comes to another one finds
- * nothing there.
+ * The calls that wait for their callers between two requests of the stateless era (MCP 2026-07-28, mrtr), of
+ * this process, until nobody answers or they would be refused. If they are too many, or hold too much, those
+ * of the principal with the most go first.
  */
 export class ParkedCalls {
   readonly #calls = new Map<string, { readonly call: ParkedCall; readonly timer: NodeJS.Timeout }>()
@@ -120,7 +116,6 @@ export class CallWait {
     this.follow(caller, held)
   }
 
-  /** The account of the present request. */
   readonly held: MemoryReservation = {
     setOwner: (caller) => this.#held.setOwner(caller),
     tryReserve: (bytes) => this.#held.tryReserve(bytes),

@@ -19,18 +19,17 @@ export interface ParkingDependencies {
   readonly parkedCalls: ParkedCalls
 }
 
-/** The name of a question in the result that asks it. */
 const QUESTION = 'question'
 
 /**
  * The questions of a server of the older era to a caller of the stateless one, who is asked by a result and
- * answers by the same request again (MCP 2026-07-28, mrtr): the server's stream waits meanwhile.
+ * answers by the same request again (MCP 2026-07-28, mrtr).
  */
 export class ParkedQuestions {
   readonly #sources: ParkingDependencies
   readonly #facts: DispatchFacts
   readonly #to: CallDestination
-  /** The call that waits at the server, for whichever request of its caller is under way. */
+  /** The call that waits at the server. */
   readonly wait: CallWait
 
   constructor(sources: ParkingDependencies, facts: DispatchFacts, to: CallDestination) {
@@ -98,9 +97,8 @@ export class ParkedQuestions {
   }
 
   /**
-   * Hands the caller's answer to the server that waits for it, and returns the rest of its stream; or the
-   * result that asks again, if the answer is not there. Refuses with `mcp_params_invalid` if no such call
-   * waits.
+   * Hands the caller's answer to the server, and returns the rest of its stream, or the result that asks
+   * again. Refuses with `mcp_params_invalid` if no such call waits.
    */
   async resume(): Promise<AnswerMessages | string> {
     const { requestState: id, message, granted, hangup, held } = this.#facts

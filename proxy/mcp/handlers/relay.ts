@@ -46,14 +46,12 @@ export interface RelayDependencies {
   readonly cancellations: RequestCancellations
   readonly states: RequestStates
   readonly parkedCalls: ParkedCalls
-  /** Notes that a resource has announced a change of its tools. */
   readonly announce: (resourceId: string) => void
 }
 
 /**
- * Sends a granted call to its upstream and passes the answer on in the caller's era: as JSON if the upstream
- * answers so, as events if it streams and the caller takes them. Refuses with `mcp_unreachable` and
- * `mcp_failed`.
+ * Sends a granted call to its upstream and passes the answer on in the caller's era, as JSON or as events.
+ * Refuses with `mcp_unreachable` and `mcp_failed`.
  */
 export const relayCall = (
   sources: RelayDependencies,
@@ -61,9 +59,6 @@ export const relayCall = (
   destination: CallDestination,
 ): Promise<Reply> => new RelayedCall(sources, facts, destination).reply()
 
-/**
- * Turns a failure of an upstream into a refusal. `tool`: the one that was called, for the caller and the log.
- */
 export function refusalOfUpstream(
   error: unknown,
   resource: McpResource,
@@ -111,7 +106,6 @@ function retryDetail(headers: Readonly<Record<string, string>> = {}): { readonly
   return after === undefined ? {} : { retry_after: after }
 }
 
-/** A response as the caller gets it. */
 interface RenderedResponse {
   readonly body: Buffer
   /** True: it is an error. */
@@ -121,12 +115,10 @@ interface RenderedResponse {
 /** The head of a stream that goes on for another request. */
 const CONTINUED = { streamed: true, status: 200, headers: {}, requestId: 0 } as const
 
-/** The end of an event. */
 const END = Buffer.from('\n\n')
 
 const JSON_TYPE = { 'content-type': 'application/json' } as const
 
-/** One call to an upstream, and its answer. */
 class RelayedCall {
   readonly #sources: RelayDependencies
   readonly #facts: DispatchFacts
@@ -141,7 +133,6 @@ class RelayedCall {
   #waiting: Readonly<Record<string, string>> = {}
   /** The bytes of a stream up to the end of its response; null until that is made. */
   #responseEnd: number | null = null
-  /** The reason why the answer broke off after it had begun. */
   #broken: Pick<CallReport, 'reason' | 'cause' | 'unknown'> = {}
   readonly #report: { provider: string; failed: boolean; detail: Record<string, string | number | boolean> }
 
@@ -248,7 +239,6 @@ class RelayedCall {
     return this.#asking(this.#questions.park(message, messages))
   }
 
-  /** Returns the result that asks the caller, and notes it. */
   #asking(result: string): RenderedResponse {
     const { message, commitments } = this.#facts
     const { detail } = this.#report
@@ -384,8 +374,8 @@ class RelayedCall {
   }
 
   /**
-   * Returns the response to the caller, and notes its facts for the outcome row. Waits only for a large one,
-   * and for one that is a list.
+   * Returns the response to the caller, and notes its facts for the outcome row. Waits only for a large one
+   * or a list.
    */
   #response(response: UpstreamMessage): RenderedResponse | Promise<RenderedResponse> {
     const member = LIST_MEMBER_BY_METHOD.get(this.#facts.message.method)

@@ -33,7 +33,6 @@ import type { UpstreamMessage } from '../upstream/message.ts'
 import type { SessionOwner } from '../upstream/sessions.ts'
 import { editedBytes } from './large-answer.ts'
 
-/** The facts about a call before it is dispatched. */
 export interface DispatchFacts extends Arrival, ResourcePath, Pick<JsonBody, 'body' | 'spans'> {
   readonly granted: CallPermit<McpTarget>
   readonly commitments: CallCommitments
@@ -41,16 +40,14 @@ export interface DispatchFacts extends Arrival, ResourcePath, Pick<JsonBody, 'bo
   readonly toolCall: ToolCall
   /** The upstream's own state of a multi round-trip request, if the caller sent one that is its own. */
   readonly requestState: string | null
-  /** The arguments of the tool that headers repeat. */
   readonly headerParams: readonly HeaderParam[]
   /** Null if the message is so small that they are read here. */
   readonly largeParams: LargeParams | null
 }
 
 /**
- * Chooses the era in which an upstream is spoken to. One that speaks both is spoken to in the older one for a
- * caller that has a session: only so can the caller be asked, and hear logs. One that was never read is taken
- * for a legacy one.
+ * Chooses the era in which an upstream is spoken to: the older one if it speaks both and the caller has a
+ * session, for only so can the caller be asked. One that was never read is taken for a legacy one.
  */
 export function upstreamEra(
   { era, server_facts: facts }: McpResource,
@@ -59,10 +56,7 @@ export function upstreamEra(
   return session !== null && facts?.legacy === true ? 'legacy' : (era ?? 'legacy')
 }
 
-/**
- * Runs a call at an upstream, and once more in the other era if the upstream speaks that one now and has done
- * nothing: what was last read of it is out of date.
- */
+/** Runs a call, and once more in the other era if the upstream speaks that one now and has done nothing. */
 export async function inEitherEra<Done>(
   resource: McpResource,
   session: CallerSession | null,
@@ -98,7 +92,6 @@ function askableCapabilities({ era, meta }: McpMessage): JsonObject {
 
 const NOTHING_ASKED: JsonObject = {}
 
-/** The parts of a call that say what its caller can be asked while it waits. */
 type CallerOnStream = Pick<DispatchFacts, 'message' | 'session' | 'requestState'>
 
 /** Picks what a caller with a session can be asked on the stream of its call, in the forms of today. */
@@ -123,8 +116,8 @@ export const canBeAskedOnStream = (caller: CallerOnStream): boolean =>
   Object.keys(askedOnStream(caller)).length > 0
 
 /**
- * Returns the client that an upstream session is opened for. No roots are claimed, which are asked for on a
- * stream that this gateway does not open, and no tasks, whose methods it does not carry.
+ * Returns the client that an upstream session is opened for. Claims no roots, which are asked for on a stream
+ * that is not opened here, and no tasks.
  */
 export function upstreamClient(
   { session, message }: Pick<DispatchFacts, 'session' | 'message'>,
@@ -154,8 +147,8 @@ export function upstreamSessionOwner({
 }
 
 /**
- * Makes a call as its upstream must see it: the caller's bytes with the upstream's own names, headers made
- * from them and none of the caller's, and those capabilities of the caller that this exchange can carry.
+ * Makes a call as its upstream must see it: the caller's bytes with the upstream's own names, and headers
+ * made from them.
  */
 export function buildUpstreamCall(
   facts: DispatchFacts,
@@ -197,7 +190,6 @@ function repeatingHeaders(
 type CallerMessage = Pick<DispatchFacts, 'body' | 'spans' | 'largeParams'> & CallerOnStream
 
 interface ParamsRewriteOptions {
-  /** The era of the upstream. */
   readonly era: ProtocolEra
   /** The upstream's own name of the tool or prompt, if the caller's is another one. */
   readonly name: string | null
@@ -207,7 +199,6 @@ interface ParamsRewriteOptions {
 
 const EMPTY = readObject(Buffer.from('{}'))
 
-/** Reads a message's parameters as they stand in the body, or from an earlier reading. */
 function paramsText({ body, spans, message, largeParams }: CallerMessage): JsonText {
   if (largeParams) {
     const { text: bytes, spans: own } = largeParams
@@ -217,10 +208,7 @@ function paramsText({ body, spans, message, largeParams }: CallerMessage): JsonT
   return span ? readObjectAgain(body.subarray(span.start, span.end), message.params) : EMPTY
 }
 
-/**
- * Writes the parameters as the upstream must see them, JSON text: the caller's bytes but for the members that
- * are rewritten, or that the method does not have. Returns null if there is nothing to send.
- */
+/** Writes the parameters as the upstream must see them, JSON text; null if there is nothing to send. */
 function upstreamParams(
   call: CallerMessage,
   { era, name, requestState }: ParamsRewriteOptions,
@@ -243,8 +231,8 @@ const NO_EDITS: MemberEdits = {}
 const isEmpty = (edits: MemberEdits): boolean => Object.keys(edits).length === 0
 
 /**
- * Leaves out members that the upstream's era does not have (MCP 2026-07-28, mrtr), and the wish for a task:
- * this gateway declares none, so a call is made as if there were no such wish (MCP 2025-11-25, tasks).
+ * Leaves out members that the upstream's era does not have (MCP 2026-07-28, mrtr), and the wish for a task,
+ * which this gateway does not declare (MCP 2025-11-25, tasks).
  */
 function eraEdit({ value }: JsonText, era: ProtocolEra): MemberEdits {
   const { task, inputResponses, requestState } = value
@@ -294,7 +282,6 @@ const CACHEABLE: ReadonlySet<string> = new Set([
 
 interface ResultRewriteOptions {
   readonly method: string
-  /** The eras of the caller and of the upstream. */
   readonly caller: ProtocolEra
   readonly upstream: ProtocolEra
   /** Edits of the result, before those of its era. */
@@ -304,10 +291,9 @@ interface ResultRewriteOptions {
 }
 
 /**
- * Writes an upstream's result in the caller's era, JSON text: its own but for the members that the caller's
- * revision demands. Every answer depends on the caller, so none is marked as public. An upstream's state is
- * bound to the caller. Refuses with `mcp_failed` a result that the caller's era cannot express, and one that
- * some client reads otherwise than it is read here.
+ * Writes an upstream's result in the caller's era, JSON text. None is marked as public, and an upstream's
+ * state is bound to the caller. Refuses with `mcp_failed` a result that the caller's era cannot express, and
+ * one that some client reads otherwise than it is read here.
  */
 export function rewriteResult(
   result: JsonText,
@@ -342,10 +328,7 @@ function checkNames({ spans }: JsonText, names: ExactNames): void {
   throw new Refusal('mcp_failed', { message: 'The answer of the MCP server can be read in two ways.' })
 }
 
-/**
- * Writes a server's request or notification for the caller: its own but for these edits, and for members that
- * no message has.
- */
+/** Writes a server's request or notification for the caller. */
 export function rewriteMessage(message: UpstreamMessage, edits: MemberEdits = NO_EDITS): Buffer {
   const all = { ...messageEdits(message.spans.keys()), ...edits }
   if (isEmpty(all)) return message.bytes

@@ -9,16 +9,12 @@ interface AllowedHost {
   readonly port: number | null
 }
 
-/** Empty: every host, on the usual ports. */
 export type AllowedHosts = readonly AllowedHost[]
 
 const USUAL_PORTS: ReadonlySet<number> = new Set([80, 443])
 const ENTRY = /^(\*\.)?([a-z0-9_-]+(?:\.[a-z0-9_-]+)*)(?::(\d{1,5}))?$/
 
-/**
- * Reads `example.com`, `*.example.com` and either with `:port`. Throws an Error that names the entry: it
- * stops the boot.
- */
+/** Reads `example.com`, `*.example.com` and either with `:port`. Throws an Error that names the entry. */
 export function parseAllowedHosts(entries: readonly string[]): AllowedHosts {
   return entries.map((entry) => {
     const [, star, name, port] = ENTRY.exec(entry) ?? []
@@ -30,8 +26,8 @@ export function parseAllowedHosts(entries: readonly string[]): AllowedHosts {
 }
 
 /**
- * Refuses with {@link FetchFailure} if the list does not name the URL's host, or not on this port. Does NOT
- * judge the host's addresses: an entry makes nothing public that is not.
+ * Refuses with {@link FetchFailure} if the list does not name the URL's host and port. Does NOT judge the
+ * host's addresses.
  */
 export function checkAllowedHost(url: URL, allowed: AllowedHosts): void {
   const entries = allowed.filter((entry) => names(entry, url.hostname))

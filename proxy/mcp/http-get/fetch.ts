@@ -30,7 +30,6 @@ const CHARSET = /;\s*charset\s*=\s*"?([a-z0-9_.:-]{1,40})"?\s*(?:;|$)/i
 const UTF_8: ReadonlySet<string> = new Set(['utf-8', 'utf8', 'us-ascii', 'ascii'])
 const LATIN_1: ReadonlySet<string> = new Set(['iso-8859-1', 'latin1'])
 
-/** A media type that reads as text, and the character set of its bytes. */
 interface TextType {
   /** Lower case, without parameters. */
   readonly mediaType: string
@@ -58,10 +57,6 @@ function textType(header: string): TextType {
   throw new FetchFailure('charset', `The answer is in the character set ${charset}, which is not read here.`)
 }
 
-/**
- * Decodes bytes as text. Bytes that are no UTF-8 become U+FFFD. `cut`: a character that the cut has split is
- * left out.
- */
 function decodeText(bytes: Buffer, charset: TextType['charset'], cut: boolean): string {
   if (charset === 'iso-8859-1') return bytes.toString('latin1')
   return new TextDecoder('utf-8').decode(bytes, { stream: cut })
@@ -73,12 +68,10 @@ const REDIRECTS: ReadonlySet<number> = new Set([301, 302, 303, 307, 308])
 const BODILESS: ReadonlySet<number> = new Set([204, 304])
 
 export interface FetchRequest {
-  /** The whole set but `host`. */
   readonly headers: Readonly<Record<string, string>>
   /** The body is cut after so many bytes. */
   readonly maxBytes: number
   readonly allowed: AllowedHosts
-  /** Ends the fetch at whatever stage it is. */
   readonly signal: AbortSignal
   /** The authority of the fetch: asked again before each request leaves. */
   readonly authority: CallAuthority
@@ -89,13 +82,11 @@ export interface FetchedText {
   /** Lower case, without parameters; empty if the answer has no body. */
   readonly mediaType: string
   readonly text: string
-  /** The bytes of the body, as far as it was read. */
   readonly bytes: number
   readonly cut: boolean
 }
 
 export interface FetchAttempt {
-  /** Every URL that was asked, or about to be. The first is the one given. */
   readonly hops: readonly [URL, ...URL[]]
   readonly outcome: FetchedText | FetchFailure
 }
@@ -103,9 +94,9 @@ export interface FetchAttempt {
 type FetchResponse = Dispatcher.ResponseData
 
 /**
- * GETs a text through `agent`, following at most three redirects, each judged again by {@link nextHop}. Never
- * throws because of a server; rejects with `authority_revoked` if its call is not allowed any more. Does NOT
- * judge `first`: {@link firstHop} has; nor does it limit the time: the signal does.
+ * GETs a text through `agent`, following at most three redirects, each judged by {@link nextHop}. Never
+ * throws because of a server; rejects with `authority_revoked`. Does NOT judge `first`, nor limit the time:
+ * the signal does.
  */
 export async function fetchVia(agent: Agent, first: URL, request: FetchRequest): Promise<FetchAttempt> {
   const hops: [URL, ...URL[]] = [first]

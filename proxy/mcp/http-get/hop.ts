@@ -7,10 +7,9 @@ const MAX_URL_LENGTH = 2048
 
 /**
  * Judges the URL that a caller asks for, without asking DNS (docs/protocol.md#http-get,
- * docs/threats.md#threat-19). Refuses with {@link FetchFailure}. It must be spelled as it will be connected
- * to, in lower case and without the usual port: a policy rule or a person who reads the argument sees the
- * same host as the parser, and a path without anything that the parser or the server resolves
- * (docs/threats.md#h1c). Does NOT judge the addresses behind a name: the agent does.
+ * docs/threats.md#threat-19). It must be spelled as it will be connected to, so that a rule and the parser
+ * see the same host, and its path must hold nothing to resolve (docs/threats.md#h1c). Refuses with {@link
+ * FetchFailure}.
  */
 export function firstHop(text: string, allowed: AllowedHosts): URL {
   const url = hopOf(text, allowed)
@@ -46,8 +45,8 @@ function hopOf(text: string, allowed: AllowedHosts): URL {
 }
 
 /**
- * Judges the URL that a redirect leads to, as a first hop but for its path, and never from https to http
- * (docs/threats.md#threat-19). `location` is the header as it came. Refuses with {@link FetchFailure}.
+ * Judges the URL that a redirect leads to, as a first hop but for its path, and never from https to http.
+ * `location`: the header as it came. Refuses with {@link FetchFailure}.
  */
 export function nextHop(current: URL, location: string, allowed: AllowedHosts): URL {
   const absolute = location.startsWith('//') ? current.protocol + location : location

@@ -28,7 +28,6 @@ export interface HttpGetResult {
   readonly report: JsonObject
 }
 
-/** Fetches for a granted call. */
 export type HttpGet = (
   permit: CallPermit,
   args: Readonly<Record<string, unknown>>,
@@ -53,7 +52,6 @@ const CALLER_HEADERS: ReadonlySet<string> = new Set([
   'range',
 ])
 
-/** The tool as `tools/list` shows it. */
 export const HTTP_GET_TOOL = {
   name: 'http.get',
   title: 'HTTP GET',
@@ -87,12 +85,10 @@ const ARGUMENTS =
   'The arguments are url, and optionally headers (strings by name) and max_bytes (an integer above 0).'
 
 /**
- * Makes the built-in tool `http.get` (specification §2.3, docs/protocol.md#http-get,
- * docs/threats.md#threat-19) on an agent of its own. A fetch that is refused or fails is a tool result with
- * `isError` and one plain sentence; more than 16 of one principal at once, and more than 64 of all, are
- * refused with `overloaded`. Private addresses stay out of reach even if the operator allows them to MCP
- * servers, and names of the hosts file and of search domains are not known. Throws an Error for an entry of
- * `allowed_hosts` that cannot be read.
+ * Makes the built-in tool `http.get` (docs/protocol.md#http-get, docs/threats.md#threat-19). A fetch that is
+ * refused or fails is a tool result with `isError`; too many at once are refused with `overloaded`. Private
+ * addresses, names of the hosts file and search domains stay out of reach whatever the operator allows to MCP
+ * servers. Throws an Error for an entry of `allowed_hosts` that cannot be read.
  */
 export function httpGet(options: HttpGetOptions, resolve = dnsOnlyResolver()): HttpGet {
   const stage = options.timeout_ms
@@ -108,10 +104,7 @@ export function httpGet(options: HttpGetOptions, resolve = dnsOnlyResolver()): H
   return withFetchLimit(new HolderPlaces(MAX_FETCHES), httpGetVia(agentOf, options))
 }
 
-/**
- * Makes the agent of one fetch: its connections end with the signal, so that a fetch that is over holds
- * nothing.
- */
+/** Makes the agent of one fetch, whose connections end with the signal. */
 type FetchAgent = (signal: AbortSignal) => Agent
 
 /** Refuses with `overloaded` if there is no place for the fetch of a principal. */
@@ -218,7 +211,7 @@ function trail(hops: readonly URL[]): JsonObject {
   return redirects === 0 ? { redirects } : { redirects, final_host: hops.at(-1)?.hostname ?? null }
 }
 
-/** The host of a URL that was refused: a reader of the ledger wants to know it. */
+/** The host of a URL that was refused, for the ledger. */
 function hostOf(url: unknown): string | null {
   return typeof url === 'string' ? (URL.parse(url)?.hostname.slice(0, 253) ?? null) : null
 }

@@ -15,30 +15,23 @@ import type { PinPlan } from './plan.ts'
 
 /** The quarantined tools of one read that have rows of their own, with their differences. */
 const MAX_OWN = 64
-/**
- * The most differences that one row keeps: an upstream must not choose the size of the ledger. Characters, as
- * JSON.
- */
+/** The most differences that one row keeps: characters, as JSON. */
 const MAX_DIFFERENCE = 24_576
 /** The amount that all rows of one read keep. Characters, as JSON. */
 const MAX_DIFFERENCES = 262_144
 const MAX_LINE = 1_024
 const MAX_PROBLEM = 512
 
-/** The statements and rows that are stored together for a read of an upstream. */
 export interface AppliedRead {
   readonly statements: readonly LedgerStatement[]
   readonly notes: readonly AuditNote[]
 }
 
 /**
- * Works out the changes that a read of the upstream brings, and the audit rows that say so, each of which
- * raises the resource's revision by 1 (docs/ledger.md#resources): one `mcp_resource.tool_quarantined` for
- * each tool that was quarantined, with the readable differences (beyond 64 of them one for many, without),
- * `mcp_resource.updated` if tools were pinned, came back or went, one if the server speaks another era, and
- * one if it says something else of itself, which waits as a changed tool does. There are no rows if nothing has changed, or if the upstream
- * could not be read. `at`: ms since the epoch. The unit is refused as a `conflict` if the read was overtaken
- * by a change of the resource or by another read.
+ * Works out the changes that a read of the upstream brings, and their audit rows (docs/ledger.md#resources),
+ * each of which raises the resource's revision by 1. Beyond 64 quarantined tools one row stands for many,
+ * without differences. The unit is refused as a `conflict` if the read was overtaken by a change of the
+ * resource or by another read.
  */
 export async function applyRead(
   { database, at }: { readonly database: Database; readonly at: number },
@@ -94,8 +87,8 @@ interface StoreReadContext {
 }
 
 /**
- * Stores a read that no operator has asked for. Resolves with false if it was overtaken, and then nothing was
- * stored. Rejects if the ledger cannot record.
+ * Stores a read that no operator has asked for. Resolves with false if it was overtaken: nothing was stored
+ * then.
  */
 export async function storeRead(
   { database, ledger, configDigest, at }: StoreReadContext,
@@ -112,7 +105,6 @@ export async function storeRead(
   }
 }
 
-/** The note that a server speaks another era than when it was last read. */
 const eraNotes = ({ era: before }: McpResource, era: ProtocolEra): readonly AuditNote[] =>
   before === null || before === era
     ? []

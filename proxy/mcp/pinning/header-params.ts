@@ -21,9 +21,7 @@ const TYPES: ReadonlySet<unknown> = new Set<HeaderParamType>(['boolean', 'intege
 
 /**
  * Finds the arguments that headers repeat, by the annotations of a tool's inputSchema. Throws an Error with
- * one sentence, which holds nothing of the schema but a place, if an annotation breaks the rules: the tool is
- * then flagged, and a client of 2026-07-28 must leave it out of its list. Expects a document that is no
- * deeper than a stack.
+ * one sentence if an annotation breaks the rules. Expects a document no deeper than a stack.
  */
 export function headerParams(inputSchema: unknown): readonly HeaderParam[] {
   if (!isObject(inputSchema)) return []
@@ -47,8 +45,8 @@ const isType = (type: unknown): type is HeaderParamType => TYPES.has(type)
 
 /**
  * Compares the headers that repeat arguments with the arguments. Returns null, or one sentence that names the
- * header and no value. An argument that is null or absent must have none. Integers are compared as numbers,
- * everything else as text. Does NOT look at headers that no annotation names.
+ * header and no value. Integers are compared as numbers, all else as text. Does NOT look at headers that no
+ * annotation names.
  */
 export function headerParamFault(
   params: readonly HeaderParam[],

@@ -13,13 +13,11 @@ import { type PinPlan, planPins } from './plan.ts'
 import { skippedFacts } from './skipped.ts'
 import { judgeTools, type ToolCandidate, type ToolJudgement } from './tool-definition.ts'
 
-/** The result of reading an upstream. */
 export type UpstreamInspection =
   | {
       readonly ok: true
       readonly era: ProtocolEra
       readonly protocolVersion: string
-      /** With the tools that were left out (skipped.ts). */
       readonly facts: JsonObject
       readonly pins: PinPlan
       /** The reason why a part of its list could not be read; null or absent: all of it was. */
@@ -64,9 +62,8 @@ export const inspector =
   }
 
 /**
- * Gives up an inspection after `withinMs`: an upstream that takes longer counts as one that could not be
- * read. Ending the session that was opened for it may take two seconds more. Waits for that, since the
- * database is in use until then.
+ * Gives up an inspection after `withinMs`. Waits for the end of its session too, since the database is in use
+ * until then.
  */
 export const inspectWithin =
   (inspect: InspectUpstream, withinMs: number): InspectUpstream =>
@@ -86,7 +83,6 @@ async function judgeOffThread(asked: ToolCandidate, asker: TaskRequester): Promi
   }
 }
 
-/** Describes the fault for the operator, without anything that the upstream could have put into it. */
 function problemOf(error: unknown): string {
   if (error instanceof McpUpstreamError) return error.message
   return error instanceof Error ? error.message.slice(0, 256) : 'it could not be read'

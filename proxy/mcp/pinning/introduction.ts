@@ -5,7 +5,6 @@ import { hiddenCharacters, printJsonPath, truncateText } from '../../visible.ts'
 import { IMPLEMENTATION_MEMBERS, knownMembers } from '../protocol/known-members.ts'
 import { toolChanges } from './tool-changes.ts'
 
-/** A server's own words at a handshake, before any tool is listed: its identity, and how to use it. */
 export interface ServerIntroduction {
   readonly serverInfo?: JsonObject
   readonly instructions?: string
@@ -29,7 +28,6 @@ export function introductionOf(facts: ServerFacts): ServerIntroduction {
   }
 }
 
-/** The introduction that waits for an approval; null: none does. */
 export const pendingIntroduction = (facts: ServerFacts): ServerIntroduction | null =>
   isObject(facts?.waits) ? introductionOf(facts.waits) : null
 
@@ -85,9 +83,7 @@ function textsIn(value: unknown, path: IntroductionPath): readonly (readonly [In
   return Object.entries(value).flatMap(([name, inner]) => textsIn(inner, [...path, name]))
 }
 
-/** The outcome of reading an introduction. */
 export interface IntroductionPlan {
-  /** Facts to be stored. */
   readonly facts: JsonObject
   /** The digests that a row of the ledger says, since it has changed; null: it has not. */
   readonly change: JsonObject | null
@@ -97,9 +93,8 @@ export interface IntroductionPlan {
 
 /**
  * Compares a server's introduction with the approved one (docs/threats.md#h6). The `first` reading is
- * trusted, as it is of tools. After it another introduction waits, and the approved one stays in force; once
- * the server gives the approved one again, none waits any longer. The asker of the reading makes no
- * difference.
+ * trusted. After it another introduction waits, and the approved one stays in force, until the server gives
+ * the approved one again.
  */
 export function planIntroduction(before: ServerFacts, said: JsonObject, first: boolean): IntroductionPlan {
   const { serverInfo: _, instructions: __, waits: ___, ...others } = said

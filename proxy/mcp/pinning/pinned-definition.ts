@@ -15,16 +15,15 @@ export interface PinnedDefinition {
   /** Empty if the annotations break their rules: then no header repeats an argument. */
   readonly headerParams: readonly HeaderParam[]
   /**
-   * JSON, as callers get it: the members that MCP knows, of the types that it gives them, since another reader
-   * could take any other for one of them (docs/threats.md#h1b), or refuse them all.
+   * JSON, as callers get it: the members that MCP knows, of the types that it gives them
+   * (docs/threats.md#h1b).
    */
   readonly listed: string
-  /** The same as bytes, with the places of its members. */
   readonly object: Pick<JsonText, 'bytes' | 'spans'>
 }
 
-// Keyed by resource and name. An entry is believed while its text is the same, so dropping one decides
-// nothing. A definition in memory is some four times as long as its text.
+// Keyed by resource and name. An entry is believed while its text is the same. A definition in memory is some
+// four times as long as its text.
 const cache = new LRUCache<string, PinnedDefinition>({
   max: 5_000,
   maxSize: 32 * 1024 * 1024,
@@ -64,7 +63,6 @@ function cacheDefinition(
   return made
 }
 
-/** Takes a definition apart, JSON of an object. */
 export function parseDefinition(bytes: Buffer): Omit<PinnedDefinition, 'text' | 'digest'> {
   const object = readObject(bytes)
   const { inputSchema } = object.value

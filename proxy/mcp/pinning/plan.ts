@@ -2,7 +2,6 @@ import type { McpTool, PinnedMcpTool } from '../../../db/mcp/tools.ts'
 import { timestamp } from '../../../db/support/statement.ts'
 import { hasFoldedMembers, type ListedTool } from './tool-definition.ts'
 
-/** The changes that a read of a resource's tools brings. */
 export interface PinPlan {
   /** The rows to put, as they are to be: none that stays as it is. */
   readonly tools: readonly McpTool[]
@@ -13,7 +12,6 @@ export interface PinPlan {
 interface Quarantine {
   readonly tool: string
   readonly changes: readonly string[]
-  /** The digest of the definition that waits. */
   readonly digest: string
 }
 
@@ -22,10 +20,7 @@ interface PinPlanInput {
   /** Every tool that the resource has a row of, gone ones too. */
   readonly known: readonly McpTool[]
   readonly listed: readonly ListedTool[]
-  /**
-   * Null: the whole list was read. Else the names that were skipped in the part that was: of all others that
-   * are not listed nothing is known.
-   */
+  /** Null: the whole list was read. Else the names that were skipped in the part that was read. */
   readonly unread: ReadonlySet<string> | null
   /** The resource was never read before: its list is taken as approved. */
   readonly first: boolean
@@ -34,11 +29,10 @@ interface PinPlanInput {
 }
 
 /**
- * Compares an upstream's list with the pins (docs/threats.md#threat-17). A definition whose digest is not the
- * pinned one, a tool that was not there at the first read, and at any read one with members that fold onto
- * known ones, are quarantined; the pinned one stays as it is alongside them. So does a pin of an earlier
- * version if only members differ that its digest leaves out. A tool that is no longer listed, or was skipped,
- * is gone, and comes back approved only with the pinned digest. The same read again changes nothing.
+ * Compares an upstream's list with the pins (docs/threats.md#threat-17). Quarantines a definition whose
+ * digest is not the pinned one, a tool that was not there at the first read, and at any read one with members
+ * that fold onto known ones. A tool that is no longer listed, or was skipped, is gone, and comes back
+ * approved only with the pinned digest. The same read again changes nothing.
  */
 export function planPins({ resourceId, known, listed, unread, first, at }: PinPlanInput): PinPlan {
   const rows = new Map(known.map((row) => [row.name, row]))
@@ -64,7 +58,6 @@ export function planPins({ resourceId, known, listed, unread, first, at }: PinPl
   return { tools: [...gone, ...changed], quarantined }
 }
 
-/** Makes the row as it is to be, or nothing if it stays as it is. */
 function comparedWith(row: McpTool, listed: ListedTool, now: string): readonly McpTool[] {
   const { digest, earlierDigest, text, news } = listed
   if (news === null) return []

@@ -6,7 +6,6 @@ const MAX_NAME = 128
 
 /** The tools of a server's list that were left out at the last reading, for an operator. */
 export interface SkippedView {
-  /** The number of all, told or not. */
   readonly count: number
   /** The first of them. Hidden characters of a name are escaped. */
   readonly tools: readonly SkippedTool[]
@@ -21,7 +20,6 @@ export function skippedFacts({ count, first }: SkippedTools): JsonObject {
   return { skipped: { count, tools } }
 }
 
-/** Reads them from the facts of a server. */
 export function skippedIn(facts: Readonly<Record<string, unknown>> | null): SkippedView {
   // Proven by skippedFacts: nothing of a server's own is stored there.
   return isObject(facts?.skipped) ? (facts.skipped as unknown as SkippedView) : NONE

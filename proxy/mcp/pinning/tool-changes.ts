@@ -11,10 +11,7 @@ const MAX_PLACE = 200
 /** The amount of a text that both have in common that is quoted before and after the change. Characters. */
 const CONTEXT = 20
 
-/**
- * Says what would change if the pending definition of a tool were approved, as {@link definitionChanges}
- * does; for large ones on a thread.
- */
+/** Says what would change if the pending definition of a tool were approved; for large ones on a thread. */
 export function pendingChanges(tool: McpTool): readonly string[] | Promise<readonly string[]> {
   const { resource_id: key, definition: pinned, pending_definition: pending } = tool
   const asked = { pinned, pending: pending ?? '{}' }
@@ -23,18 +20,16 @@ export function pendingChanges(tool: McpTool): readonly string[] | Promise<reado
 }
 
 interface DefinitionPair {
-  /** The approved definition, JSON text; null if there is none. */
   readonly pinned: string | null
   readonly pending: string
 }
 
-/** Compares two definitions, JSON text, as {@link definitionChanges} does. */
 export const changesBetween = ({ pinned, pending }: DefinitionPair): readonly string[] =>
   definitionChanges(pinned, membersOf(pending))
 
 /**
- * Compares a definition with the pinned one, JSON text, as {@link toolChanges} does. For a tool that was
- * never approved, everything: that there is nothing to compare it with is no reason to approve it unseen.
+ * Compares a definition with the pinned one, JSON text, as {@link toolChanges} does. A tool that was never
+ * approved is told whole.
  */
 export const definitionChanges = (pinned: string | null, after: UnknownRecord): readonly string[] =>
   pinned === null ? ['new tool', ...toolChanges({}, after)] : toolChanges(membersOf(pinned), after)
@@ -46,8 +41,7 @@ function membersOf(definition: string): UnknownRecord {
 
 /**
  * Compares two definitions of a tool, for an operator to read: a line for each changed place, values as JSON,
- * cut at 120 characters around the difference, characters that hide written as `\u{200b}`. At most 50 lines,
- * then how many more.
+ * cut at 120 characters, hidden characters as `\u{200b}`. At most 50 lines, then how many more.
  */
 export function toolChanges(before: UnknownRecord, after: UnknownRecord): readonly string[] {
   const lines: string[] = []

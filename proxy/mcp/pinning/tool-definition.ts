@@ -10,7 +10,6 @@ import type { ListReading, RawTool } from '../upstream/tools.ts'
 import { definitionChanges } from './tool-changes.ts'
 import { toolFlags } from './tool-flags.ts'
 
-/** A definition of a tool, to be judged. */
 export interface ToolCandidate {
   /** JSON of an object, as the upstream wrote it: fields that nobody knows are still in it. */
   readonly text: string
@@ -22,7 +21,6 @@ export interface ToolCandidate {
   readonly earlierKnown: string | null
 }
 
-/** A definition that was judged. */
 export interface JudgedTool {
   /** Lower-case hex SHA-256 of the canonical form (RFC 8785) of the whole definition. */
   readonly digest: string
@@ -42,15 +40,12 @@ export interface OddTool {
 
 export type ToolJudgement = JudgedTool | OddTool
 
-/** Findings on a definition for an operator. */
 interface ToolFindings {
   /** The members that fold onto known ones, and {@link toolFlags}. */
   readonly flags: readonly string[]
-  /** {@link definitionChanges} the pinned definition. */
   readonly changes: readonly string[]
 }
 
-/** A tool of a list, judged. */
 export type ListedTool = RawTool & JudgedTool
 
 // MCP only recommends a form of names; this one is ambiguous in no header, log or table.
@@ -60,8 +55,8 @@ const MAX_FOLDED_FLAGS = 8
 const MAX_FOLDED_FLAG = 120
 
 /**
- * Judges the tools of a list one by one, by `judge`, which is {@link judgeTool} wherever it runs; skips those
- * that it finds odd. A text that is the approved one of its tool, or the one that waits, is not judged again.
+ * Judges the tools of a list one by one; skips those that are odd. A text that is the approved one of its
+ * tool, or the one that waits, is not judged again.
  */
 export async function judgeTools(
   { tools, skipped }: Pick<ListReading, 'tools' | 'skipped'>,
@@ -98,10 +93,9 @@ function standingOf(
 }
 
 /**
- * Judges a tool of a list that an upstream gave. Takes up to a second, so only a thread that may do that
- * should. A tool is odd if its name is not 1 to 128 visible ASCII characters, its `inputSchema` is not the
- * schema of an object (MCP: `type` is `object`), or its definition is JSON that two readers could take for two
- * things.
+ * Judges a tool of a list that an upstream gave. Takes up to a second. A tool is odd if its name is not 1 to
+ * 128 visible ASCII characters, its `inputSchema` is not the schema of an object, or its definition is JSON
+ * that two readers could take for two things.
  */
 export function judgeTool({ text, pinned, known, earlierKnown }: ToolCandidate): ToolJudgement {
   const bytes = Buffer.from(text)
@@ -153,8 +147,7 @@ const pickMembers = (value: UnknownRecord, names: readonly string[]): UnknownRec
 const FOLDED = 'folded_member:'
 
 /**
- * Tells whether a definition has members that another reader takes for known ones. No reading approves such a
- * definition.
+ * Tells whether a definition has members that another reader takes for known ones; no reading approves it.
  */
 export const hasFoldedMembers = ({ flags }: Pick<ToolFindings, 'flags'>): boolean =>
   flags.some((flag) => flag.startsWith(FOLDED))

@@ -12,12 +12,10 @@ type FlagPath = readonly (string | number)[]
 
 /**
  * Lists the reasons to look closely at a tool (docs/threats.md#threat-17), each a code with its subject: text
- * that hides (`invisible:`, `bidi:`, `tags:` with the place and the code points, in any string of the
- * definition, names included), a schema that arguments cannot be checked against, wholly (`dialect_unknown`,
- * `schema_too_large`, `schema_unusable:`) or in one place (`pattern_not_checked:`), arguments that
- * may be text or JSON (`text_or_json:` with their names: some servers read the text as JSON), and
- * `header_annotation_invalid:`. At most 50, then how many more. Flags quarantine nothing. Expects a document
- * that is no deeper than a stack.
+ * that hides (`invisible:`, `bidi:`, `tags:`), a schema that arguments cannot be checked against
+ * (`dialect_unknown`, `schema_too_large`, `schema_unusable:`, `pattern_not_checked:`), arguments that may be
+ * text or JSON (`text_or_json:`), and `header_annotation_invalid:`. At most 50, then how many more. Flags
+ * quarantine nothing. Expects a document no deeper than a stack.
  */
 export function toolFlags(definition: UnknownRecord): readonly string[] {
   const flags: string[] = []

@@ -21,9 +21,7 @@ export const HEADER_MISMATCH = -32020
 export const MISSING_CLIENT_CAPABILITY = -32021
 export const UNSUPPORTED_VERSION = -32022
 
-/**
- * A JSON object, as it is written and as it is read: a member that nobody changes is passed on byte for byte.
- */
+/** A JSON object, as it is written and as it is read. */
 export interface JsonText {
   readonly bytes: Buffer
   readonly value: UnknownRecord
@@ -38,10 +36,7 @@ export function readObject(bytes: Buffer): JsonText {
   return { bytes, value, spans, escapedNames }
 }
 
-/**
- * Reads an object whose bytes were read strictly before, as part of the bytes of `value`: only the places of
- * its members are looked for.
- */
+/** Reads an object whose bytes were read strictly before: only the places of its members are looked for. */
 export function readObjectAgain(bytes: Buffer, value: UnknownRecord): JsonText {
   // With an escape in it a name may not be as it seems, and a quote not the end.
   if (bytes.includes(BACKSLASH)) return { ...readObject(bytes), value }
@@ -76,8 +71,8 @@ function spansIn(bytes: Buffer): JsonText['spans'] {
 }
 
 /**
- * Reads a member of an object that was read strictly, if it is itself an object, as {@link readObject} does.
- * The places of its own members are looked for when they are first used.
+ * Reads a member of an object that was read strictly, if it is an object. The places of its members are
+ * looked for when they are first used.
  */
 export function memberObject(
   { bytes, value, spans }: Pick<JsonText, 'bytes' | 'value' | 'spans'>,
@@ -156,7 +151,7 @@ const paramsMember = (params: string | null): string => (params === null ? '' : 
 export const resultMessage = (id: string, result: string): string =>
   `{"jsonrpc":"2.0","id":${id},"result":${result}}`
 
-/** Writes a response as {@link resultMessage} and {@link errorMessage} do. */
+/** Writes a response, or an error, as bytes. */
 export const responseBytes = (id: string, member: 'result' | 'error', value: Buffer): Buffer =>
   Buffer.concat([Buffer.from(`{"jsonrpc":"2.0","id":${id},"${member}":`), value, END])
 
@@ -166,17 +161,14 @@ const END = Buffer.from('}')
 export const errorMessage = (id: string | null, error: string): string =>
   `{"jsonrpc":"2.0","id":${id ?? 'null'},"error":${error}}`
 
-/**
- * Writes one message as a server-sent event. JSON text has no line break outside its strings' escapes, unless
- * its writer put one.
- */
+/** Writes one message as a server-sent event. */
 export const eventOf = (message: string): string =>
   `event: message\n${message
     .split(/\r\n|\r|\n/)
     .map((line) => `data: ${line}\n`)
     .join('')}\n`
 
-/** Writes one message as a server-sent event as {@link eventOf} does, in parts. */
+/** Writes one message as a server-sent event, in parts. */
 export function eventParts(message: Buffer): readonly Buffer[] {
   if (message.includes(LF) || message.includes(CR)) return [Buffer.from(eventOf(message.toString()))]
   return [EVENT_START, message, EVENT_END]
@@ -187,11 +179,9 @@ const CR = 0x0d
 const EVENT_START = Buffer.from('event: message\ndata: ')
 const EVENT_END = Buffer.from('\n\n')
 
-/** The size of a JSON value. */
 export interface JsonExtent {
   /** Levels of objects and arrays. 0: neither. */
   readonly depth: number
-  /** Every value in it, itself included. */
   readonly values: number
   /** True if an object in it has a member `__proto__`: to some readers that is not a member. */
   readonly proto: boolean
@@ -220,17 +210,13 @@ export function measureJson(value: unknown, most: number): JsonExtent {
   return { depth, values, proto }
 }
 
-/**
- * Values in one set of arguments. More of them would hold up everybody else while they are judged
- * (docs/protocol.md#mcp-order).
- */
+/** Values in one set of arguments (docs/protocol.md#mcp-order). */
 const MAX_VALUES = 250_000
 
 /**
- * Writes the arguments of a call as RFC 8785 does: two spellings of the same arguments have one digest.
- * Refuses with `mcp_params_invalid` values that it is not defined for (RFC 7493): text that is not
- * well-formed, and integers that a reader of doubles takes for others; the upstream gets the bytes, and may
- * read them exactly. Also more than 250,000 values.
+ * Writes the arguments of a call as RFC 8785 does. Refuses with `mcp_params_invalid` values that it is not
+ * defined for (RFC 7493): text that is not well-formed, and integers that a reader of doubles takes for
+ * others; also more than 250,000 values.
  */
 export function canonicalizeArguments(args: UnknownRecord): string {
   let values = 0
@@ -249,10 +235,7 @@ export function canonicalizeArguments(args: UnknownRecord): string {
 /** At most these are sorted by insertion. */
 const FEW_NAMES = 16
 
-/**
- * Sorts names in place by their UTF-16 code units. Those of most objects are few, and `sort` copies them
- * twice.
- */
+/** Sorts names in place by their UTF-16 code units: `sort` copies them twice. */
 function sortNames(names: string[]): readonly string[] {
   if (names.length > FEW_NAMES) return names.sort()
   for (const [from, name] of names.entries()) {

@@ -41,23 +41,20 @@ export const IMPLEMENTATION_MEMBERS: KnownMembers = {
   icons: ICON,
 }
 
-/**
- * The members of the items of each list that is passed on as a server gives it, by the member of the result.
- */
+/** The members of the items of each list that is passed on, by the member of the result. */
 export const LIST_ITEM_MEMBERS: ReadonlyMap<string, KnownMembers> = new Map([
   ['prompts', { ...ITEM, arguments: { name: null, title: null, description: null, required: null } }],
   ['resources', { ...ITEM, uri: null, mimeType: null, size: null, annotations: ANNOTATIONS }],
   ['resourceTemplates', { ...ITEM, uriTemplate: null, mimeType: null, annotations: ANNOTATIONS }],
 ])
 
-/** The list in the result of each listing method whose items are passed on as a server gives them. */
+/** The list in the result of each listing method. */
 export const LIST_MEMBER_BY_METHOD: ReadonlyMap<string, string> = new Map([
   ['prompts/list', 'prompts'],
   ['resources/list', 'resources'],
   ['resources/templates/list', 'resourceTemplates'],
 ])
 
-/** Returns an object with only its known members, in their order, and so for the objects in them. */
 export const knownMembers = (object: UnknownRecord, known: KnownMembers): UnknownRecord =>
   Object.fromEntries(
     Object.entries(object).flatMap(([name, value]) => {
@@ -72,8 +69,8 @@ function knownIn(value: unknown, known: KnownMembers): unknown {
 }
 
 /**
- * Finds the members that are none of the known, but that some reader takes for one: each by its path,
- * `annotations.ReadOnlyHint`. Such a reader sees another object than the one that is judged (CVE-2026-27896).
+ * Finds the members that are none of the known, but that some reader takes for one (CVE-2026-27896): each by
+ * its path, `annotations.ReadOnlyHint`.
  */
 export function mistakenMembers(value: unknown, known: KnownMembers, path = ''): readonly string[] {
   if (Array.isArray(value)) return value.flatMap((item: unknown) => mistakenMembers(item, known, path))

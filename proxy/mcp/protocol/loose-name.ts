@@ -47,9 +47,8 @@ export class ExactNames {
   }
 
   /**
-   * Tells whether some reader takes one of these names for one of the object's, though it is another one. A
-   * name of more than {@link MAX_FOLDED_NAME} characters could be any, and so could one of more than {@link
-   * MAX_FOLDED_NAMES}.
+   * Tells whether some reader takes one of these names for one of the object's. A name, or a list of names,
+   * past its limit could be any.
    */
   areMistaken(names: Iterable<string>): boolean {
     let count = 0

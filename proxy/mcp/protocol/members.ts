@@ -7,8 +7,8 @@ import { ExactNames, foldedCase, MAX_FOLDED_NAME, MAX_FOLDED_NAMES } from './loo
 import { META_KEYS } from './versions.ts'
 
 /**
- * The members that an object of a message has, by MCP 2024-11-05 to 2026-07-28. Only these are read, and only
- * these go on: no member that some reader takes for one of them passes.
+ * The members that an object of a message has, by MCP 2024-11-05 to 2026-07-28. Only these are read and go
+ * on.
  */
 interface ObjectMembers {
   readonly names: ExactNames
@@ -47,7 +47,6 @@ function describeMembers(
 
 const open = (members: MemberShapes): ObjectMembers => describeMembers(members, { open: true })
 
-/** An object whose names are its writer's own. */
 const map = (each?: ObjectMembers): ObjectMembers =>
   describeMembers({}, { open: true, distinct: true, ...(each && { each }) })
 
@@ -60,9 +59,6 @@ const META_MEMBERS = describeMembers(
   { open: true, reserved: RESERVED },
 )
 
-/**
- * The result of a question that a server asks its caller: of `elicitation/create`, a sampling, `roots/list`.
- */
 const GIVEN_RESULT = open({
   _meta: null,
   action: null,
@@ -132,7 +128,6 @@ export function messageEdits(names: Iterable<string>): MemberEdits {
   return foreign.length === 0 ? NO_EDITS : Object.fromEntries(foreign.map((name) => [name, null]))
 }
 
-/** The members of a JSON-RPC error. */
 export const ERROR_NAMES = new ExactNames(['code', 'message', 'data'], foldedCase)
 
 /** The members of a server's results. MCP allows any other in addition. */
@@ -163,7 +158,6 @@ export const RESULT_NAMES = new ExactNames(
 /** A message of which a part is written again is no longer than this. Bytes. */
 const MAX_REWRITTEN_BYTES = 32 * 1024
 
-/** The parameters of a message as its method has them. */
 interface KnownParams {
   readonly params: UnknownRecord
   /** The changes that turn the caller's text into these. */
@@ -173,8 +167,8 @@ interface KnownParams {
 /**
  * Leaves out parameters that a message's method does not have. Refuses with `mcp_params_invalid` a member
  * that some reader takes for one that the method has, at any depth that MCP defines, more than 1,000 names,
- * and names of more than 512 characters. The inside of a member of a long one is not written again, but
- * refused. Does NOT look into a tool's arguments.
+ * and names of more than 512 characters. The inside of a long message's member is refused, not written again.
+ * Does NOT look into a tool's arguments.
  */
 export function knownParams(
   method: string,
@@ -196,10 +190,7 @@ export function knownParams(
   return { params, edits: Object.fromEntries(edits) }
 }
 
-/**
- * Checks the answer of a caller to a server's question: its result, or its error. Refuses as {@link
- * knownParams} does.
- */
+/** Checks the answer of a caller to a server's question. Refuses as {@link knownParams} does. */
 export function checkClientAnswer(
   member: 'result' | 'error',
   given: unknown,
@@ -217,7 +208,6 @@ export function checkMessageNames(names: Iterable<string>): void {
   for (const name of names) looking.at(name, MESSAGE_NAMES)
 }
 
-/** A look at one message of a caller. */
 class MemberNameChecker {
   readonly #where: string
   readonly #wide: ReadonlySet<object>
@@ -257,7 +247,6 @@ class MemberNameChecker {
     return paramsRefusal(`${this.#where} has more than ${MAX_FOLDED_NAMES} members.`)
   }
 
-  /** Tells whether a name is one of the object's own. Refuses one that some reader mistakes for one. */
   at(name: string, own: ExactNames): boolean {
     this.#names += 1
     if (this.#names > MAX_FOLDED_NAMES) throw this.#tooMany()

@@ -32,10 +32,7 @@ import {
   UNSTATED_VERSION,
 } from './versions.ts'
 
-/**
- * The call that a message seems to be. Given by `mcp_peek`, for the row of a message that is refused while it
- * is read.
- */
+/** The call that a message seems to be. Given by `mcp_peek`. */
 export interface PeekedCall {
   readonly demand: CapabilityDemand
   /** The tool as the caller calls it, if it can stand in a row. */
@@ -43,9 +40,8 @@ export interface PeekedCall {
 }
 
 /**
- * Reads the call that a message seems to be, before anything of it is believed: so that the row of a call
- * that is refused while it is read stands under that call, and not among the unreadable ones. Refuses and
- * decides nothing.
+ * Reads the call that a message seems to be, before anything of it is believed, for the row of a call that is
+ * refused while it is read. Refuses and decides nothing.
  */
 export const mcpPeek: Plugin<Pick<JsonBody, 'json'>, { peeked: PeekedCall }> = {
   name: 'mcp_peek',
@@ -57,14 +53,10 @@ export const mcpPeek: Plugin<Pick<JsonBody, 'json'>, { peeked: PeekedCall }> = {
   },
 }
 
-/** Returns the tool as the caller calls it, if it can stand in a row. */
 export const recordableName = (name: unknown): string | null =>
   typeof name === 'string' && name.length <= 256 && name.isWellFormed() && !/\p{C}/u.test(name) ? name : null
 
-/**
- * One JSON-RPC message of a caller, read once: the judged message is the one acted on. Given by
- * `mcp_message`.
- */
+/** One JSON-RPC message of a caller, read once. Given by `mcp_message`. */
 export interface McpMessage {
   readonly kind: 'request' | 'notification' | 'response'
   readonly era: ProtocolEra
@@ -74,10 +66,9 @@ export interface McpMessage {
   readonly method: string
   /** The caller's own JSON text. Null for a notification. */
   readonly id: string | null
-  /** The parameters that the method has; empty if there are none. */
   readonly params: UnknownRecord
   /**
-   * The changes that turn the caller's text of the parameters into `params`: empty for nearly every message.
+   * The changes that turn the caller's text of the parameters into `params`; empty for nearly every message.
    */
   readonly edits: MemberEdits
   /** `params._meta`, or empty. */
@@ -88,10 +79,10 @@ export interface McpMessage {
 
 /**
  * Reads the body as one JSON-RPC 2.0 message of either era, and refuses a body that two readers could take
- * for two things: a batch, a header that says otherwise than the body (MCP 2026-07-28, server validation), a
- * method that nobody serves, a member that some reader takes for another one (members.ts). Refuses with
+ * for two things: a batch, a header that says otherwise than the body (MCP 2026-07-28, server validation), an
+ * unknown method, a member that some reader takes for another one (members.ts). Refuses with
  * `mcp_request_invalid`, `mcp_meta_invalid`, `mcp_version_unsupported`, `mcp_header_mismatch`,
- * `mcp_method_unknown`, `mcp_params_invalid`. Does NOT look at the meaning of a method's parameters.
+ * `mcp_method_unknown`, `mcp_params_invalid`. Does NOT look at the meaning of parameters.
  */
 export const mcpMessage: Plugin<Arrival & JsonBody, { message: McpMessage }> = {
   name: 'mcp_message',
@@ -99,8 +90,8 @@ export const mcpMessage: Plugin<Arrival & JsonBody, { message: McpMessage }> = {
 }
 
 /**
- * Chooses between two branches for a message: the first for one about the connection, which is a method of
- * the handshake or any notification, the second for work.
+ * Chooses between two branches: the first for a method of the handshake or any notification, the second for
+ * work.
  */
 export const branchOnHandshake =
   <Way>(handshake: Way, work: Way) =>
@@ -193,10 +184,9 @@ interface Protocol {
 }
 
 /**
- * Reads the protocol version and era of a caller's message: header and `_meta` must say the same (MCP
- * 2026-07-28, protocol version header). Without either it is of the legacy era: a client need not initialize
- * to be served (docs/protocol.md#python-helper).
- * `lone`: a notification or response, which carries no `_meta`.
+ * Reads the protocol version and era of a caller's message: header and `_meta` must say the same. Without
+ * either it is of the legacy era (docs/protocol.md#python-helper). `lone`: a notification or response, which
+ * carries no `_meta`.
  */
 function callerEra(headers: IncomingHttpHeaders, meta: UnknownRecord, lone: boolean): Protocol {
   const header = headers['mcp-protocol-version']
@@ -225,8 +215,7 @@ function undeclaredProtocol(header: string | string[] | undefined, lone: boolean
 
 /**
  * Checks that `Mcp-Method` and `Mcp-Name` repeat the body (MCP 2026-07-28, standard request headers): a hop
- * before us may have judged by them. A modern request must carry them; an older one need not, but may not
- * contradict itself either.
+ * before us may have judged by them. Only a modern request must carry them.
  */
 function standardHeaders({ era, kind, method, params }: McpMessage, headers: IncomingHttpHeaders): void {
   const required = era === 'modern' && kind === 'request'
@@ -258,8 +247,8 @@ const unsupported = (requested: string, supported: readonly string[]): Refusal =
   new Refusal('mcp_version_unsupported', { detail: { supported, requested: requested.slice(0, 64) } })
 
 /**
- * Reads the name of the prompt that a relayed method means; null if it means a resource, or nothing in
- * particular. Refuses with `mcp_params_invalid`, as those below do.
+ * Reads the name of the prompt that a relayed method means; null if it means none. Refuses with
+ * `mcp_params_invalid`.
  */
 export function promptOf({ method, params }: McpMessage): string | null {
   if (method === 'prompts/get') return toolOrPromptName(params.name)
@@ -276,7 +265,6 @@ export function promptOf({ method, params }: McpMessage): string | null {
   return null
 }
 
-/** Reads the name of a tool or a prompt. */
 export function toolOrPromptName(name: unknown): string {
   if (typeof name === 'string' && name !== '' && name.length <= 256 && name.isWellFormed()) return name
   throw paramsInvalid('name must be a string of 1 to 256 characters.')
@@ -294,7 +282,6 @@ function uriOf(uri: unknown, isTemplate = false): void {
   if (fault !== null) throw paramsInvalid(`uri ${fault}. Send it in its normal form (RFC 3986 §6.2.2).`)
 }
 
-/** Reads the arguments of a tool's call; empty if there are none. */
 export function toolCallArguments({ params }: McpMessage): Readonly<Record<string, unknown>> {
   const { arguments: given = {} } = params
   if (!isObject(given)) throw paramsInvalid('arguments must be an object.')

@@ -1,10 +1,7 @@
 import { CAPABILITIES_BY_ACTION } from '../../../db/ledger/authority/rule.ts'
 import type { CapabilityDemand } from '../../../plugins/facts.ts'
 
-/**
- * The work that a method is for the gateway: answered from the pins, a tool's call, a list over all bound
- * resources, or relayed to the one resource that it names.
- */
+/** The work that a method is for the gateway. */
 export type McpMethodWork = 'list_tools' | 'call_tool' | 'aggregate' | 'relay'
 
 interface Method {
@@ -17,8 +14,7 @@ interface Method {
 }
 
 /**
- * Describes a method: its audit action, and that action's demand if it alone decides, by the rule that the
- * gate shares with verifiers. `like`: the method whose demand it has, if its parameters decide.
+ * Describes a method by its audit action. `like`: the method whose demand it has, if its parameters decide.
  */
 function method(
   name: string,
@@ -32,8 +28,7 @@ function method(
 const actionOf = (name: string): string => `mcp_${name.replaceAll('/', '_')}`
 
 /**
- * Every gated method, with its demand. For `tools/call` the tool itself decides; for the last two, the object
- * of their parameters.
+ * Every gated method, with its demand. For `tools/call` the tool decides; for the last two, their parameters.
  */
 export const GATED_METHODS: ReadonlyMap<string, Method> = new Map<string, Method>([
   method('tools/list', 'list_tools'),
@@ -49,10 +44,7 @@ export const GATED_METHODS: ReadonlyMap<string, Method> = new Map<string, Method
   method('logging/setLevel', 'relay', { like: 'resources/read' }),
 ])
 
-/**
- * Methods about the connection itself, by era. They demand no capability: they reach nothing
- * (docs/protocol.md#mcp-methods).
- */
+/** Methods about the connection itself, by era. They demand no capability (docs/protocol.md#mcp-methods). */
 export const HANDSHAKE_METHODS: Readonly<Record<'modern' | 'legacy', ReadonlySet<string>>> = {
   modern: new Set(['server/discover']),
   legacy: new Set(['initialize', 'ping']),

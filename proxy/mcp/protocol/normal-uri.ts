@@ -6,8 +6,7 @@ const PARTS: Readonly<Record<string, string>> = { '2e': '.', '2f': '/', '5c': '\
 const DOT_SEGMENT = /(?:^|[/\\:?#&=])\.\.?(?:$|[/\\?#&;])/
 
 /**
- * Tells whether a segment of the text of a URI, or of the path of one, is `.` or `..`, in any spelling:
- * `%2e%2e`, `..%2f`, `..\`, `%252e`. A server that resolves it is elsewhere than a rule that reads the text.
+ * Tells whether a segment of a URI's text is `.` or `..`, in any spelling: `%2e%2e`, `..%2f`, `..\`, `%252e`.
  */
 export const hasDotSegment = (text: string): boolean =>
   DOT_SEGMENT.test(text.replace(ESCAPED_PART, (whole, part: string) => PARTS[part.toLowerCase()] ?? whole))
@@ -18,9 +17,8 @@ const UPPER_HEX = /^[\dA-F]{2}$/
 const UNFIT_ESCAPED = /[\w.~\0-]/
 
 /**
- * Says why a URI is not in its normal form (RFC 3986 §6.2.2, WHATWG URL), as the end of a sentence that
- * begins with its role; null if it is. The path `/` after a host may be left out. Does NOT say whether there
- * is such a thing.
+ * Says why a URI is not in its normal form (RFC 3986 §6.2.2, WHATWG URL), as the end of a sentence; null if
+ * it is. The path `/` after a host may be left out.
  */
 export function uriFault(text: string): string | null {
   const url = URL.parse(text)

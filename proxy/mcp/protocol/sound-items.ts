@@ -49,8 +49,8 @@ const DEMANDED: ReadonlyMap<string, readonly string[]> = new Map([
 ])
 
 /**
- * Copies an object of known members without those of another type than MCP gives them (`title: null`): a
- * client's library would refuse the whole list because of one.
+ * Copies an object of known members without those of another type than MCP gives them: a client's library
+ * would refuse the whole list because of one.
  */
 export function soundMembers(object: UnknownRecord): UnknownRecord {
   const sound = Object.entries(object).filter(([name, value]) => TYPES.get(name)?.(value) ?? true)
@@ -70,8 +70,8 @@ const soundList = (list: readonly unknown[], demanded: string): readonly Unknown
     .filter((item) => item[demanded] !== undefined)
 
 /**
- * Copies an item of the list that the member `list` of a result is, as it may go on to a caller: known members
- * of the types that MCP gives them. Null if it lacks one that every item has: it is left out then.
+ * Copies an item of the list `list` as it may go on to a caller; null if it lacks a member that every item
+ * has.
  */
 export function soundItem(item: unknown, list: string): UnknownRecord | null {
   const known = LIST_ITEM_MEMBERS.get(list)
@@ -81,7 +81,6 @@ export function soundItem(item: unknown, list: string): UnknownRecord | null {
   return lacks ? null : sound
 }
 
-/** Copies a definition of a tool as it may go on to a caller. */
 export function soundTool(definition: UnknownRecord): UnknownRecord {
   const sound = soundMembers(knownMembers(definition, TOOL_MEMBERS))
   const { inputSchema } = sound

@@ -20,8 +20,7 @@ export const SUPPORTED_VERSIONS: readonly string[] = [MODERN_VERSION, ...OFFERED
 
 /**
  * Returns the revision that is offered to a client that asks for this one: itself; the newest, if nobody
- * knows it; the one before, if it is the revision with batches. The clients that ask for that one know the
- * one before, and none of them sends a batch.
+ * knows it; the one before, if it is the revision with batches.
  */
 export const offeredVersion = (requested: string): string =>
   OFFERED_VERSIONS.find((version) => version === requested) ??
@@ -40,13 +39,9 @@ export const META_KEYS = {
   serverInfo: 'io.modelcontextprotocol/serverInfo',
 } as const
 
-/** The name and version of this gateway to upstreams and callers. */
 export const GATEWAY_IMPLEMENTATION: JsonObject = { name: 'sallyport', version: VERSION }
 
-/**
- * Makes the members of `_meta` that a request of ours to a modern upstream carries (MCP 2026-07-28,
- * per-request protocol fields).
- */
+/** Makes the members of `_meta` that a request of ours to a modern upstream carries. */
 export const modernMeta = (
   capabilities: JsonObject,
   clientInfo: JsonObject = GATEWAY_IMPLEMENTATION,

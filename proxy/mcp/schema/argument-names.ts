@@ -3,9 +3,8 @@ import { printJsonPath } from '../../visible.ts'
 import { ExactNames, looseName } from '../protocol/loose-name.ts'
 import { type SchemaNode, SchemaTree } from './schema-tree.ts'
 
-/** The names that a schema gives at one place of the arguments, and its word on the rest. */
+/** The names that a schema gives at one place of the arguments. */
 interface NamedPlace {
-  /** The names of properties. */
   readonly names: ExactNames
   /** The schemas of each: several may hold for one value. */
   readonly properties: ReadonlyMap<string, readonly SchemaNode[]>
@@ -25,7 +24,6 @@ interface RestOfObject {
   readonly named: UnknownRecord
 }
 
-/** A name that some reader takes for another one. */
 interface MistakenName {
   readonly path: (string | number)[]
   readonly other: string
@@ -45,12 +43,10 @@ const MAX_PLACES = 1_000
 const MAX_JOINED = 64
 
 /**
- * Makes the check that no argument has a name which some reader takes for that of a property, at whatever
- * depth: if a schema is open, `Path` alongside `path`, or in its place, is judged as another argument, and a
- * server in Go acts on it (docs/threats.md#h1). Nor may two outermost arguments without a property of their
- * own have such names. Names in any branch of the schema count, whether or not it holds. Gives null, or a
- * sentence with the place. Throws if the budget does not suffice. Expects arguments that are no deeper than a
- * stack.
+ * Makes the check that no argument has a name which some reader takes for that of a property, at any depth,
+ * or two outermost ones without a property for each other's (docs/threats.md#h1). Names in any branch of the
+ * schema count. Gives null, or a sentence with the place. Throws if the budget does not suffice. Expects
+ * arguments no deeper than a stack.
  */
 export function argumentNames(
   root: SchemaNode,
@@ -130,7 +126,6 @@ function findDuplicateName(args: unknown, { names }: NamedPlace, spend: Walk['sp
   return null
 }
 
-/** The places of one schema, made when they are first looked at. */
 class NamedPlaces {
   readonly top: NamedPlace
   readonly #tree: SchemaTree
@@ -177,9 +172,7 @@ class NamedPlaces {
   }
 }
 
-/**
- * Lists the properties that a schema names without describing them: required ones, and those of dependencies.
- */
+/** Lists the properties that a schema names without describing them. */
 function propertiesWithoutSchema({ required, ...rest }: SchemaNode): readonly string[] {
   const beside = BY_PROPERTY.map((keyword) => rest[keyword]).filter(isObject)
   const listed: unknown[] = [required, ...beside.map(Object.keys), ...beside.map(Object.values)]

@@ -37,8 +37,7 @@ const MAX_CAUSE = 200
 /** The weight of the smallest schema. Bytes. */
 const MIN_WEIGHT = 8 * 1024
 
-// Keyed by digest. The heaviest schema that is accepted weighs some 11 MiB; one that was dropped is compiled
-// again.
+// Keyed by digest. The heaviest schema that is accepted weighs some 11 MiB.
 const cache = new LRUCache<string, CompiledSchema>({
   maxSize: 64 * 1024 * 1024,
   sizeCalculation: ({ weight }) => weight,
@@ -46,10 +45,8 @@ const cache = new LRUCache<string, CompiledSchema>({
 
 /**
  * Checks arguments against the pinned inputSchema. Returns null, or one sentence with the path, which holds
- * no value of theirs. Absent arguments are `{}`. Never throws, and does a bounded amount of work, whatever
- * both are: if the schema cannot be used, or checking takes too much work, that is the sentence. A schema is
- * compiled once for its digest. Does NOT check formats, nor a pattern that RE2 does not take: the tool's
- * flags name it.
+ * no value of theirs. Never throws, and does a bounded amount of work: what cannot be checked is a sentence,
+ * too. Does NOT check formats, nor a pattern that RE2 does not take.
  */
 export function argumentsFault({ digest, inputSchema }: ToolSchema, args: unknown): string | null {
   return compiledFor(digest, () => inputSchema).check(args === undefined ? {} : args)
@@ -57,7 +54,7 @@ export function argumentsFault({ digest, inputSchema }: ToolSchema, args: unknow
 
 /**
  * Checks arguments as {@link argumentsFault} does, on a thread if that may take its time. `inputSchema` is
- * read if the digest is new. Tells also whether the schema is so small that {@link compileSmall} may take it.
+ * read if the digest is new.
  */
 export function argumentsVerdict(
   { digest, inputSchema }: { readonly digest: string; readonly inputSchema: () => unknown },
@@ -107,7 +104,6 @@ function unusable(problem: string): CompiledSchema {
   return { check: () => sentence, weight: MIN_WEIGHT, small: false }
 }
 
-/** Checks a schema by the rules of its own dialect. Returns one sentence, or null. */
 function metaFault({ dialect, schema }: PreparedSchema): string | null {
   const known = metaChecks.get(dialect)
   if (known) return known(schema)

@@ -40,7 +40,6 @@ const OPTIONS = {
 /** A schema of no more than this is small: characters of JSON, values, and instructions of its patterns. */
 const SMALL_SCHEMA = { size: 16_384, values: 120, patternWeight: 300 }
 
-/** A tool's schema, and the digest of the definition that it stands in. */
 export interface ToolSchema {
   readonly digest: string
   readonly inputSchema: unknown
@@ -50,8 +49,8 @@ export interface ToolSchema {
 const quickChecks = new LRUCache<string, (value: unknown) => string | null | undefined>({ max: 1_000 })
 
 /**
- * Checks arguments as `argumentsFault` does (arguments.ts), within some 5 ms for those of 32 KiB. Returns
- * undefined if that does not suffice, or {@link compileSmall} was not called with this digest, lately.
+ * Checks arguments as `argumentsFault` does, within some 5 ms for those of 32 KiB. Undefined if that does not
+ * suffice, or {@link compileSmall} was not called with this digest lately.
  */
 export function quickFault(digest: string, args: unknown): string | null | undefined {
   return quickChecks.get(digest)?.(args)
@@ -78,8 +77,8 @@ export const isSmall = ({ size, values, patternWeight }: PreparedSchema): boolea
 
 /**
  * Compiles a schema into a check that throws if its budget does not suffice: that arguments fit it, and that
- * no reader takes them for others that were not judged. Throws an Error if the compiler does not take it.
- * Blocks for some 0.1 ms for each schema in it.
+ * no reader takes them for others. Throws an Error if the compiler does not take it. Blocks for some 0.1 ms
+ * for each schema in it.
  */
 export function compileSchema({ dialect, schema }: PreparedSchema, budget: StepBudget): ValueCheck {
   // A validator of its own: no declaration of one schema is known to another.
@@ -127,7 +126,6 @@ export const nonThrowingCheck =
     }
   }
 
-/** The fault of arguments that take too much work to check. */
 export const NOT_CHECKED = 'cannot be checked with reasonable effort'
 
 function sentenceOf(error: ErrorObject | undefined): string {
@@ -236,9 +234,8 @@ const KEY_STEPS = 20
 const ERRORS = new Name('vErrors')
 
 /**
- * Makes each keyword of a validator that is compiled from now on spend its cost beforehand, so that no schema
- * keeps it busy with any value: references that fan out at every level, a thousand conditions for each of a
- * million items.
+ * Makes each keyword of a validator that is compiled from now on spend its cost beforehand: references that
+ * fan out at every level, a thousand conditions for each of a million items.
  */
 export function meterKeywords(ajv: Pick<Ajv, 'RULES'>, { spend }: StepBudget): void {
   const charge = (data: unknown, price: number, looped: boolean): void => spend(price + sizeOf(data, looped))

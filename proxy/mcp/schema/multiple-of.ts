@@ -1,7 +1,4 @@
-/**
- * Tells whether a number is a multiple of another, both as they are written in JSON: 0.3 is one of 0.1,
- * though their nearest fractions of two are not.
- */
+/** Tells whether a number is a multiple of another, both as they are written in JSON: 0.3 is one of 0.1. */
 export function isMultiple(value: number, step: number): boolean {
   if (!Number.isFinite(value)) return false
   if (Number.isSafeInteger(value) && Number.isSafeInteger(step)) return value % step === 0

@@ -21,10 +21,9 @@ const GROUP_COUNT = /\)\{(\d*),?(\d*)\}/g
 const FOREIGN_ESCAPE = /\\[^\WbBdDsSwWfnrtvcxu0-9]/
 
 /**
- * Compiles the pattern of a JSON Schema for RE2 instead of the engine of JavaScript, which an upstream could
- * keep busy for ever. Returns null if it cannot run so (a look-around, a back reference, a repeat above
- * 1,000), if it is too large, or if ECMA-262 does not know it. `.` and `\s` are RE2's: they differ for U+2028
- * and for white space beyond ASCII.
+ * Compiles the pattern of a JSON Schema for RE2: an upstream could keep JavaScript's engine busy for ever.
+ * Returns null if it cannot run so (a look-around, a back reference, a repeat above 1,000), is too large, or
+ * ECMA-262 does not know it. `.` and `\s` differ for U+2028 and for white space beyond ASCII.
  */
 export function linearPattern(source: string): LinearPattern | null {
   const weight = weightOf(source)

@@ -20,7 +20,7 @@ export interface PreparedSchema {
   readonly unchecked: readonly string[]
 }
 
-/** The reason why a schema cannot be used: a code for the operator, and a sentence for the caller. */
+/** The reason why a schema cannot be used: a code for the operator, a sentence for the caller. */
 export interface SchemaFault {
   readonly code: 'dialect_unknown' | 'schema_too_large' | 'schema_unusable'
   readonly problem: string
@@ -46,9 +46,9 @@ const DIALECTS: ReadonlyMap<unknown, SchemaDialect> = new Map([
 ])
 
 /**
- * Reads a tool's schema (MCP 2026-07-28, JSON Schema usage): 2020-12 if it names no dialect, 2019-09 or draft-07. The
- * compiler generates code, at worst with the place of every keyword in it, so those are bounded, not only its
- * length. Does NOT check that its keywords have the values they should have.
+ * Reads a tool's schema (MCP 2026-07-28, JSON Schema usage): 2020-12 if it names no dialect, 2019-09 or
+ * draft-07. Bounds the keywords, since the compiled code may hold the place of each. Does NOT check that its
+ * keywords have the values they should have.
  */
 export function prepareSchema(given: unknown): PreparedSchema | SchemaFault {
   const { depth, values } = measureJson(given, MAX_VALUES)
@@ -163,8 +163,8 @@ const JUDGED: ReadonlySet<unknown> = new Set([
 ])
 
 /**
- * Leaves out data, which the compiler would look through for schemas, words of the compiler that no dialect
- * knows, and names it would file the schema under. Says in other words what it does not take.
+ * Leaves out data, words that no dialect knows, and names that the compiler would file the schema under. Says
+ * in other words what it does not take.
  */
 function leaveOutForeign(schema: Record<string, unknown>): void {
   for (const [keyword, value] of Object.entries(schema))

@@ -14,7 +14,6 @@ interface SchemaResource {
   readonly dynamic: Set<string>
 }
 
-/** The references of a document, each resolved, and its schemas. */
 export interface SettledReferences {
   readonly all: readonly LocatedSubschema[]
   /** The schemas that cannot be judged, for one of their references is to nothing in here. */
@@ -51,9 +50,8 @@ const DYNAMIC: Readonly<Record<SchemaDialect, readonly string[]>> = {
 
 /**
  * Turns every reference of a schema into the place of a schema in it, by the URIs that `$id`, `$anchor` and
- * the dynamic anchors give (JSON Schema 2020-12 §8.2, and its predecessors). A schema under a keyword that
- * nobody knows is moved to `$defs` if a reference points to it. Changes the schema. Looks at no other
- * document.
+ * the dynamic anchors give (JSON Schema 2020-12 §8.2). A schema under an unknown keyword is moved to `$defs`
+ * if a reference points to it. Changes the schema. Looks at no other document.
  */
 export function settleReferences(root: SchemaObject, dialect: SchemaDialect): SettledReferences {
   return new ReferenceWalk(root, dialect).settle()
@@ -69,7 +67,6 @@ class ReferenceWalk {
   readonly #within = new Map<SchemaObject, SchemaResource>()
   /** Null: two schemas have this URI. */
   readonly #byUri = new Map<string, SchemaResource | null>()
-  /** The resources that have a dynamic anchor of a name. */
   readonly #dynamic = new Map<string, Set<SchemaResource>>()
   readonly #targets = new Map<SchemaObject, ReferenceTarget[]>()
   readonly #moved: SchemaObject[] = []
@@ -213,7 +210,6 @@ class ReferenceWalk {
     return target !== false && { $ref: referenceTo(this.#located.get(target)?.path ?? []) }
   }
 
-  /** The schemas that are applied to some value, by whatever way. */
   #applied(): ReadonlySet<SchemaObject> {
     const below = new Map<SchemaObject, SchemaObject[]>()
     for (const { schema, path, parent } of this.#all) {

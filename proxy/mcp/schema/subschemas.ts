@@ -9,10 +9,7 @@ export interface LocatedSubschema {
   readonly path: SchemaPath
   /** Null: the top. */
   readonly parent: LocatedSubschema | null
-  /**
-   * The names of the properties that lead here, if nothing else does; else null (MCP 2026-07-28,
-   * x-mcp-header).
-   */
+  /** The names of the properties that lead here, if nothing else does; else null. */
   readonly properties: readonly string[] | null
 }
 
@@ -51,9 +48,8 @@ const KEEPS: readonly string[] = ['$defs', 'definitions']
 export const SCHEMA_KEYWORDS: ReadonlySet<unknown> = new Set([...SCHEMAS, ...BY_NAME])
 
 /**
- * Lists every schema of a JSON Schema (2020-12, 2019-09 or draft-07), itself first, each after the one that
- * holds it. `alone`: what stands next to a reference is data, as in draft-07. `at`: its own place. Expects a document that is no
- * deeper than a stack.
+ * Lists every schema of a JSON Schema (2020-12, 2019-09 or draft-07), itself first. `alone`: what stands next
+ * to a reference is data, as in draft-07. `at`: its own place. Expects a document no deeper than a stack.
  */
 export function subschemas(
   root: Record<string, unknown>,
@@ -88,6 +84,5 @@ export function subschemas(
   return all
 }
 
-/** Writes a reference to the schema at a path. */
 export const referenceTo = (path: SchemaPath): string =>
   `#${path.map((step) => `/${encodeURIComponent(String(step).replaceAll('~', '~0').replaceAll('/', '~1'))}`).join('')}`

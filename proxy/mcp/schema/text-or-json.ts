@@ -2,7 +2,6 @@ import { isObject } from '../../../db/support/json.ts'
 import { printJsonPath } from '../../visible.ts'
 import { type SchemaNode, SchemaTree } from './schema-tree.ts'
 
-/** A kind of JSON value that the text of an argument may be read as. */
 type JsonKind = 'null' | 'array' | 'object'
 
 const KINDS: readonly JsonKind[] = ['null', 'array', 'object']
@@ -30,10 +29,7 @@ function doubtfulTexts(root: SchemaNode): ReadonlyMap<string, DoubtfulText> {
   return found
 }
 
-/**
- * The schema that the SDK of Python writes for a parameter without an annotation, which takes anything: says
- * text alone.
- */
+/** The schema that the SDK of Python writes for a parameter without an annotation. */
 const isUnannotated = (name: string, schema: unknown): boolean =>
   isObject(schema) &&
   schema.type === 'string' &&
@@ -42,16 +38,14 @@ const isUnannotated = (name: string, schema: unknown): boolean =>
 
 /**
  * Lists the outermost arguments that by their schema are text or null, a list or an object: a server on
- * FastMCP reads such a text as JSON after every check, `null` as nothing, `["/etc"]` as a list
- * (docs/threats.md#h1d). Those that take anything are not listed: that shows in the schema.
+ * FastMCP reads such a text as JSON after every check (docs/threats.md#h1d).
  */
 export const textOrJsonArguments = (root: SchemaNode): readonly string[] =>
   [...doubtfulTexts(root)].filter(([, { untyped }]) => !untyped).map(([name]) => name)
 
 /**
  * Makes the check that no outermost argument is text which a server may read as JSON of a kind that its
- * schema takes, too: nobody has judged that. Gives null, or a sentence with the place, which quotes nothing
- * of the text. Throws if the budget does not suffice.
+ * schema takes, too. Gives null, or a sentence with the place. Throws if the budget does not suffice.
  */
 export function ambiguousTextCheck(
   root: SchemaNode,
@@ -86,7 +80,6 @@ function kindOfText(text: string): JsonKind | null {
   try {
     JSON.parse(trimmed.replace(NOT_NUMBERS, '0'))
   } catch {
-    // Text with brackets around it.
     return null
   }
   return isList ? 'array' : 'object'

@@ -21,9 +21,7 @@ export interface CancellationTicket {
   readonly end: () => void
 }
 
-/**
- * The requests of legacy callers under way; `notifications/cancelled` takes back those of its own session.
- */
+/** The requests of legacy callers under way. */
 export class RequestCancellations {
   // Not a Map, which would be filled and emptied all the time (proxy/http/open-calls.ts says why).
   readonly #underWay: CancellableHangup[] = []
@@ -37,10 +35,7 @@ export class RequestCancellations {
     return { hangup, end: () => this.#over(hangup) }
   }
 
-  /**
-   * Cancels a request of the caller's. `requestId` as the notification says it. Two of one id are the
-   * client's mistake: both are taken back.
-   */
+  /** Cancels the requests of this id. `requestId` as the notification says it. */
   cancel(caller: RequestCaller, requestId: unknown): void {
     const theirs = this.#underWay.filter((one) => one.isOf(caller, requestId))
     for (const one of theirs) one.withdraw()

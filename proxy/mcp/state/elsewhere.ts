@@ -12,7 +12,6 @@ type PeerQuestionHandler = (text: string) => Promise<string | null>
 
 /** Questions and answers between processes that share a database, by their notices. */
 export class PeerProcesses {
-  /** The name of this process. */
   readonly home = randomBytes(8).toString('hex')
   readonly #notices: NoticeChannel
   readonly #answers = new Map<string, PeerQuestionHandler>()
@@ -24,7 +23,6 @@ export class PeerProcesses {
     notices.on(topicOf(this.home), (text) => this.#heard(text))
   }
 
-  /** Has questions of a kind answered. */
   answer(kind: string, answers: PeerQuestionHandler): void {
     this.#answers.set(kind, answers)
   }

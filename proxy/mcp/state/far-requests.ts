@@ -13,12 +13,8 @@ import type { CallerSession } from './sessions.ts'
 /** The answers of one principal in a minute that other processes are asked about: each asks all of them. */
 const MAX_ASKED_PER_MINUTE = 600
 
-/** A server request that waits at another process. */
 export interface RemoteServerRequest extends Omit<ServerRequest, 'upstreamId' | 'respond'> {
-  /**
-   * Hands the caller's answer to it. Resolves with false if the request is open no more, or its process is
-   * gone.
-   */
+  /** Hands the caller's answer to it. Resolves with false if the request, or its process, is gone. */
   readonly give: (answer: CallerAnswer) => Promise<boolean>
 }
 
@@ -30,8 +26,8 @@ interface RemoteRequestDependencies {
 }
 
 /**
- * Finds server requests whose call is under way at another process: the caller's answer may come on a
- * connection to this one. The other process describes the request; it is judged here, and handed in there.
+ * Finds server requests whose call is under way at another process, which describes the request; it is judged
+ * here, and handed in there.
  */
 export class RemoteServerRequests {
   readonly #sources: RemoteRequestDependencies
@@ -93,7 +89,6 @@ async function acceptAnswer(here: ServerRequests, text: string): Promise<string 
   )
 }
 
-/** True for a request that waits at another process. */
 export const isRemoteRequest = (
   request: ServerRequest | RemoteServerRequest,
 ): request is RemoteServerRequest => 'give' in request

@@ -22,15 +22,14 @@ const URI_MEMBER: ReadonlyMap<string, string> = new Map([
 const MAX_TEMPLATES = 1_000
 const MAX_PARTS = 64
 
-/** One list, with the texts between the expressions of each template. */
 interface NotedList {
   readonly uris: ReadonlySet<string>
   readonly templates: readonly (readonly string[])[]
 }
 
 /**
- * The resources' URIs and templates that each principal was shown last at the common door: they tell whose a
- * URI is. Of one process, as long as there is room; a list takes the place of the one before.
+ * The resources' URIs and templates that each principal was shown last at the common door. Of one process, as
+ * long as there is room.
  */
 export class ListedUris {
   readonly #lists = new LRUCache<string, NotedList>({
@@ -40,7 +39,6 @@ export class ListedUris {
       [...uris, ...templates.flat()].reduce((sum, text) => sum + text.length + 64, 128),
   })
 
-  /** Remembers what a principal was shown of a resource. */
   note(principal: Principal, resource: McpResource, member: string, uris: Iterable<string | null>): void {
     const kept = new Set<string>()
     let left = MAX_OF_LIST
@@ -56,9 +54,8 @@ export class ListedUris {
   }
 
   /**
-   * Finds which of these resources a URI may be of: those that have listed it as it is, and those with a
-   * template that fits it. Neither goes before the other: a server could list what another's template makes,
-   * and take its place.
+   * Finds which of these resources a URI may be of: those that have listed it, and those with a template that
+   * fits. Neither goes first: a server could list what another's template makes, and take its place.
    */
   ownersOf(principal: Principal, resources: readonly McpResource[], uri: string): readonly McpResource[] {
     return resources.filter((of) => {
@@ -102,8 +99,8 @@ export async function urisOf(items: readonly string[], member: string): Promise<
 }
 
 /**
- * Tells whether a template (RFC 6570), given as the texts between its expressions, can make a URI. One without
- * a character of its own names nobody's. Linear: each text is looked for once.
+ * Tells whether a template (RFC 6570), given as the texts between its expressions, can make a URI. Linear:
+ * each text is looked for once.
  */
 function canMake(template: readonly string[], uri: string): boolean {
   const first = template[0] ?? ''

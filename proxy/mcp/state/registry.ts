@@ -11,7 +11,6 @@ import {
 } from '../../../db/mcp/tools.ts'
 import type { Principal } from '../../../plugins/facts.ts'
 
-/** A pinned tool and the resource it belongs to. */
 export interface PinnedTool {
   readonly resource: McpResource
   readonly tool: McpTool
@@ -25,27 +24,24 @@ export interface RequestedTool {
   readonly tool: McpTool | undefined
 }
 
-/** The value of a look-up: at once if the engine answers at once. */
 type LookupResult<Value> = Value | Promise<Value>
 
-/** Goes on with the value of a look-up. */
 export const mapMaybe = <Value, Made>(
   found: LookupResult<Value>,
   make: (value: Value) => LookupResult<Made>,
 ): LookupResult<Made> => (found instanceof Promise ? found.then(make) : make(found))
 
 /**
- * Looks up resources, tools and bindings for the gate, so that a change holds at once: resources and bindings
- * in the database each time, a tool as it was read last as long as its resource has the same revision. A
- * resource that is found may be disabled.
+ * Looks up resources, tools and bindings for the gate: in the database each time, but for a tool whose
+ * resource has the same revision. A resource that is found may be disabled.
  */
 export interface McpRegistry {
   readonly resource: (name: string) => LookupResult<McpResource | undefined>
   /** A resource that was found before, as it is now; undefined if it was deleted since. */
   readonly current: (resource: McpResource) => Promise<McpResource | undefined>
   /**
-   * The tool of a name at the aggregate endpoint: `<resource>.<tool>`, or `<resource>` alone
-   * (docs/protocol.md#mcp-names). Undefined if the name is of no resource.
+   * The tool of a name at the aggregate endpoint (docs/protocol.md#mcp-names). Undefined if the name is of no
+   * resource.
    */
   readonly exposed: (name: string) => LookupResult<RequestedTool | undefined>
   readonly tool: (resource: McpResource, name: string) => LookupResult<RequestedTool>
@@ -54,7 +50,6 @@ export interface McpRegistry {
   readonly pages: (resource: McpResource) => Promise<ReadonlySet<string>>
   /** The enabled resources that a principal is bound to. */
   readonly bound: (principal: Principal) => Promise<readonly McpResource[]>
-  /** The id of the binding of a principal to a resource, or null. */
   readonly binding: (principal: Principal, resource: McpResource) => LookupResult<string | null>
   /** Splits `<resource>.<rest>` into the resource that it names, and the rest. */
   readonly split: (name: string) => LookupResult<{ resource: McpResource; rest: string } | undefined>
@@ -155,8 +150,8 @@ function pagesIn(tools: readonly McpTool[]): ReadonlySet<string> {
 }
 
 /**
- * Tells whether a tool may be listed and called as it is: its definition is the approved one, and a modern
- * upstream has not annotated it so that a client must not accept it (MCP 2026-07-28, x-mcp-header).
+ * Tells whether a tool may be listed and called: its definition is the approved one, and a modern upstream's
+ * annotations let clients accept it (MCP 2026-07-28, x-mcp-header).
  */
 export const isUsable = ({ era }: McpResource, tool: McpTool): tool is PinnedMcpTool =>
   tool.state === 'approved' &&

@@ -2,10 +2,7 @@ import { createHmac, timingSafeEqual } from 'node:crypto'
 import type { Principal } from '../../../plugins/facts.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
 
-/**
- * The principal and the call that a state was given to: it is worth nothing to anybody else or for anything
- * else.
- */
+/** The principal and the call that a state was given to, and is worth something for. */
 export interface StateOwner {
   readonly principal: Principal
   readonly resourceId: string
@@ -16,8 +13,7 @@ export interface StateOwner {
 
 /**
  * Binds the opaque state of a multi round-trip request to the principal and the call it was given to (MCP
- * 2026-07-28, mrtr; docs/threats.md#threat-6): an upstream knows only this gateway, so it cannot tell two
- * principals apart.
+ * 2026-07-28, mrtr; docs/threats.md#threat-6).
  */
 export interface RequestStates {
   readonly seal: (state: string, owner: StateOwner) => string

@@ -11,16 +11,11 @@ const MAX_ID = 4_096
 /** Twice what two objects of handshake.ts may be. */
 const MAX_TEXT = 131_072
 
-/** A session, as its id says it. */
 export type SealedSession = Omit<CallerSession, 'id'> & {
-  /** The end of its life. ms since the epoch. */
   readonly until: number
 }
 
-/**
- * Session ids that describe the session, to every process with the same secret, and to nobody else:
- * `name.sealed`. The name alone stands in the ledger.
- */
+/** Session ids that describe the session to every process with the same secret: `name.sealed`. */
 export class SessionSeal {
   readonly #key: Buffer
 

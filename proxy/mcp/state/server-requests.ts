@@ -5,23 +5,16 @@ import type { CallPermit } from '../../../plugins/permit.ts'
 import type { PinnedTool } from './registry.ts'
 import type { CallerSession } from './sessions.ts'
 
-/**
- * A request of an upstream to the caller of a tool (elicitation, sampling, roots), which the caller has not
- * answered yet.
- */
+/** A request of an upstream to the caller of a tool that is not answered yet. */
 export interface ServerRequest {
   readonly resource: McpResource
-  /** The pinned tool that asks, if it is one. */
   readonly pinned: PinnedTool | null
   readonly session: CallerSession
   /** The demand of the call that made the upstream ask: the answer passes the same gate. */
   readonly demand: CapabilityDemand
   /** The upstream's own id of the request, JSON text. */
   readonly upstreamId: string
-  /**
-   * Hands an answer to the upstream, by its own permit or that of the call that made it ask. JSON text of a
-   * whole message.
-   */
+  /** Hands an answer to the upstream, by its own permit or that of the call. JSON text of a whole message. */
   readonly respond: (response: string, permit?: CallPermit) => Promise<void>
 }
 
@@ -32,8 +25,8 @@ export interface CallerAnswer {
 }
 
 /**
- * The server requests under way between upstreams and callers of the legacy era. Each gets an id of ours,
- * since two upstreams may count alike; only the session that was asked can answer, once.
+ * The server requests under way. Each gets an id of ours, since two upstreams may count alike; only the
+ * session that was asked can answer, once.
  */
 export class ServerRequests {
   readonly #open = new Map<string, ServerRequest>()
@@ -57,9 +50,7 @@ export class ServerRequests {
     return request && request.session.id === session?.id ? request : undefined
   }
 
-  /**
-   * Closes a request: its call is over, or it is being answered. Returns false if that had happened before.
-   */
+  /** Closes a request. Returns false if it was closed before. */
   close(id: string): boolean {
     return this.#open.delete(id)
   }

@@ -11,9 +11,7 @@ export interface CallerSession {
   readonly clientInfo: JsonObject | null
 }
 
-/**
- * The sessions of legacy clients: each is bound to the principal that opened it, the id alone opens nothing.
- */
+/** The sessions of legacy clients: each is bound to the principal that opened it. */
 export interface CallerSessionStore {
   readonly open: (opened: Omit<CallerSession, 'id'>, at: number) => CallerSession
   /** Undefined if there is none of that id, or it is another principal's. */
@@ -36,9 +34,8 @@ interface OpenSession extends CallerSession {
 }
 
 /**
- * The sessions of one process (docs/threats.md#threat-6). They live in memory: after a restart a client is
- * answered 404 and initializes again, as its protocol says. Not one lru-cache: every principal has a limit of
- * its own, and nobody's sessions drive out somebody else's.
+ * The sessions of one process (docs/threats.md#threat-6), in memory. Not one lru-cache: nobody's sessions
+ * drive out somebody else's.
  */
 export class CallerSessions implements CallerSessionStore {
   readonly #byPrincipal = new Map<string, Map<string, OpenSession>>()
@@ -68,7 +65,6 @@ export class CallerSessions implements CallerSessionStore {
     return session
   }
 
-  /** Finds a session. Undefined if there is none of that id, or it is another principal's. */
   find(principalId: string, id: string, at: number): CallerSession | undefined {
     const own = this.#byPrincipal.get(principalId)
     const session = own?.get(id)
@@ -83,7 +79,6 @@ export class CallerSessions implements CallerSessionStore {
     return session
   }
 
-  /** Ends a session. Returns false if there was none. */
   end(principalId: string, id: string): boolean {
     const own = this.#byPrincipal.get(principalId)
     const session = own?.get(id)

@@ -21,7 +21,6 @@ const ENDED = 'mcp-session-ended'
 interface SharedSessionDependencies {
   readonly database: Database
   readonly ledger: Pick<Ledger, 'commit'>
-  /** Shared by every process. */
   readonly secret: Buffer
   readonly onEnd: (session: CallerSession) => void
   readonly clock: () => number
@@ -29,8 +28,7 @@ interface SharedSessionDependencies {
 
 /**
  * The sessions of legacy clients if several processes share a database: any of them honours a session that
- * another has opened, since its id describes it. The end of one is a row, and a notice. A process that has
- * looked and listens need not look again.
+ * another has opened. The end of one is a row, and a notice.
  */
 export class SharedSessions implements CallerSessionStore {
   readonly #sources: SharedSessionDependencies

@@ -34,10 +34,7 @@ interface SharedState {
   readonly cancel: CancelRequest
 }
 
-/**
- * Makes the state of MCP clients that is theirs at any process their next connection reaches: sessions, the
- * questions put to them, and their calls under way.
- */
+/** Makes the state of MCP clients that is theirs at any process their next connection reaches. */
 export function sharedState(sources: SharedStateDependencies): SharedState {
   const { database, registry, cancellations } = sources
   const elsewhere = new PeerProcesses(database.notices)

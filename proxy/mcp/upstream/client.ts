@@ -36,14 +36,12 @@ export interface McpUpstreamOptions extends McpUpstreamLimits {
   readonly resolve?: ResolveHost
 }
 
-/** One request to an upstream of either era, on behalf of one caller. */
 export interface UpstreamCall extends ModernCall {
   readonly permit: CallPermit
   /** The era that the upstream is spoken to in. Null: it was never read. */
   readonly era: ProtocolEra | null
   /** The owner of the legacy session: no two owners share one. */
   readonly owner: SessionOwner
-  /** The client that the session is opened for, if this call opens it. */
   readonly client: ClientIdentity
 }
 
@@ -51,13 +49,11 @@ export interface UpstreamCall extends ModernCall {
 export interface McpUpstream {
   /**
    * Sends one request and resolves with its answer, or the head of an event stream. Rejects with
-   * McpUpstreamError, or the reason why nobody waits any more. `other_era` is the cure of an error if the
-   * server speaks that one now: it has done nothing, and the request is to be made again for it.
+   * McpUpstreamError, or the reason why nobody waits any more. `other_era`, the cure of an error: the server
+   * speaks that one now and has done nothing.
    */
   readonly call: (call: UpstreamCall) => Promise<McpAnswer>
-  /**
-   * Hands a JSON-RPC response to the session whose server asked for it. Rejects if there is no such session.
-   */
+  /** Hands a JSON-RPC response to the session whose server asked for it. Rejects if there is none. */
   readonly respond: (
     permit: CallPermit,
     resource: McpResource,
@@ -66,7 +62,7 @@ export interface McpUpstream {
   ) => Promise<void>
   /** Ends the upstream sessions of the caller's own session at this gateway. Best effort. */
   readonly endSession: (principalId: string, sessionId: string) => Promise<void>
-  /** Finds out a server's era, its description of itself, and its tools. Writes nothing. */
+  /** Finds out a server's era, its description of itself, and its tools. */
   readonly read: (
     permit: OperatorPermit,
     resource: McpResource,
@@ -81,8 +77,7 @@ export interface McpUpstream {
  * only, TLS is verified, redirects and cookies are not followed, and nothing of a caller's own headers is
  * ever sent.
  *
- * Every message needs a permit: a call and a response to a server's request that of a granted call, a reading
- * its own. One thing goes without: the DELETE of a session, which a permitted call or reading has opened. The
+ * Every message needs a permit, but the DELETE of a session that a permitted call or reading has opened. The
  * notification that cancels a request goes under the permit of that request, and out also once that is
  * revoked.
  *
@@ -150,8 +145,8 @@ function transportOf(options: McpUpstreamOptions): UpstreamTransport {
 }
 
 /**
- * Sends a request to an upstream of the modern era. One that refuses its form alone, and turns out to be of
- * the legacy era now, has done nothing.
+ * Sends a request to an upstream of the modern era. One that refuses its form alone, and is of the legacy era
+ * now, has done nothing.
  */
 async function callStateless(transport: UpstreamTransport, call: UpstreamCall): Promise<McpAnswer> {
   let failure: McpUpstreamError
@@ -190,9 +185,8 @@ const otherEra = (now: ProtocolEra, cause: unknown): McpUpstreamError =>
   mcpUpstreamFailure(`it speaks the ${now} era now: it is read again`, { cause, cure: 'other_era' })
 
 /**
- * Sends a request in the owner's session at an upstream of the legacy era, opening it if there is none. An
- * upstream that does not know the session any more has done nothing yet: the request is sent once more, in a
- * new one.
+ * Sends a request in the owner's session at an upstream of the legacy era, opened if there is none; once
+ * more, in a new one, if the upstream does not know the session any more.
  */
 async function callLegacy(
   transport: UpstreamTransport,
@@ -240,8 +234,8 @@ async function callLegacy(
 
 /**
  * A session is opened under the permission of one call of its owner. If that was revoked meanwhile, another
- * call that waits for the session may be allowed all the same, and opens one by itself. A server that refuses
- * the handshake may have moved to the modern era, which has none.
+ * call that waits for the session opens one by itself. A server that refuses the handshake may have moved to
+ * the modern era.
  */
 async function leaseOrRetry(
   leased: Promise<SessionLease>,
@@ -264,10 +258,7 @@ async function leaseOrRetry(
 const isUnknownSession = (error: unknown): boolean =>
   error instanceof McpUpstreamError && error.cure === 'new_session'
 
-/**
- * Cancels a request, which hanging up does not in this era (2025-11-25, transports). Best effort: nobody
- * waits for it.
- */
+/** Cancels a request, which hanging up does not in this era (2025-11-25, transports). Best effort. */
 async function cancel(
   transport: UpstreamTransport,
   { permit, resource }: UpstreamCall,

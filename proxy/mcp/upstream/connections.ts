@@ -18,19 +18,16 @@ const SECRET_AGE_MS = 10_000
 /** An agent that nothing has gone through for so long is given up. ms. */
 const AGENT_IDLE_MS = 600_000
 
-/** The credentials that a resource is called with. */
 export interface UpstreamCredentials {
   readonly headers: Readonly<Record<string, string>>
   /** PEM, for `mtls` only. */
   readonly tls: { readonly cert: string; readonly key: string } | null
   /**
-   * Traces of the secret, and of those in the endpoint's query. None for `mtls`: a private key is never sent,
-   * so none can come back.
+   * Traces of the secret, and of those in the endpoint's query. None for `mtls`: a private key is never sent.
    */
   readonly traces: SecretTraces
 }
 
-/** The connection to a resource, as it is now. */
 export interface McpConnection {
   readonly agent: Agent
   readonly origin: string
@@ -44,7 +41,6 @@ export interface McpConnection {
 }
 
 interface CredentialsSource {
-  /** Reads `env:MCP_SECRET_…` or `file:/path`. */
   readonly secret: (reference: string) => Promise<string>
   readonly clock: () => number
 }
@@ -52,10 +48,7 @@ interface CredentialsSource {
 export interface ConnectionOptions extends Omit<EgressOptions, 'tls' | 'keepAlive'>, CredentialsSource {}
 
 export interface McpConnections {
-  /**
-   * Throws or rejects with McpUpstreamError `mcpUpstreamFailure` if the resource's credentials or its
-   * endpoint cannot be used.
-   */
+  /** Throws or rejects with McpUpstreamError if the resource's credentials or its endpoint cannot be used. */
   readonly of: (resource: McpResource) => McpConnection | Promise<McpConnection>
   /** Gives up the agents that have not been used lately. Requests under way on them go on. */
   readonly sweep: (at: number) => void
@@ -68,7 +61,6 @@ interface AgentEntry {
   usedAt: number
 }
 
-/** A connection that was made, for as long as it is of the resource's revision and its secret is believed. */
 interface CachedConnection {
   readonly connection: McpConnection
   readonly entry: AgentEntry
@@ -77,9 +69,8 @@ interface CachedConnection {
 }
 
 /**
- * Opens one agent for each revision of a resource and each certificate it shows, so that no two resources
- * share a connection and none outlives a change of its endpoint. Does NOT look at who calls: only sessions
- * belong to callers.
+ * Opens one agent for each revision of a resource and each certificate it shows: no two resources share a
+ * connection and none outlives a change of its endpoint.
  */
 export function openConnections(options: ConnectionOptions): McpConnections {
   const { secret, clock, allowPrivate, connectMs, answerMs, resolve = new HostNameCache().resolve } = options
@@ -137,10 +128,7 @@ export function openConnections(options: ConnectionOptions): McpConnections {
   }
 }
 
-/**
- * Reads the endpoint. Registration has checked all of this; a row that somebody else wrote has passed no
- * check.
- */
+/** Reads the endpoint. Registration has checked it; a row that somebody else wrote has passed no check. */
 function endpointOf({ endpoint_url: text, allowed_domains: domains }: McpResource): URL {
   const url = URL.parse(text)
   if (url === null || !/^https?:$/.test(url.protocol))
@@ -151,7 +139,6 @@ function endpointOf({ endpoint_url: text, allowed_domains: domains }: McpResourc
   return url
 }
 
-/** Credentials, and the instant at which their secret was read. */
 interface LoadedCredentials {
   readonly credentials: UpstreamCredentials
   readonly readAt: number
@@ -169,8 +156,8 @@ const isBelieved = (readAt: number, at: number): boolean =>
   readAt === NONE.readAt || (at >= readAt && at - readAt < SECRET_AGE_MS)
 
 /**
- * Makes the function that reads a resource's credentials. Secrets are read when needed and kept for 10 s. It
- * throws McpUpstreamError `mcpUpstreamFailure` if a secret cannot be read or is not of the right form.
+ * Makes the function that reads a resource's credentials. Secrets are read when needed and kept for 10 s.
+ * Throws McpUpstreamError if one cannot be read or is not of the right form.
  */
 function credentialsReader({ secret, clock }: CredentialsSource): CredentialsOf {
   const known = new Map<string, { readonly at: number; readonly text: Promise<string> }>()

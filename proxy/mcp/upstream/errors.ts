@@ -3,19 +3,18 @@ import type { ErrorWords } from '../../egress/error-words.ts'
 import { LEGACY_VERSIONS, MODERN_VERSION } from '../protocol/versions.ts'
 
 /**
- * `unreachable`: no connection, a refused address, or a connection that broke before an answer. `timeout`: no
- * answer in time. `too_large`: an answer past the limits. `mcpUpstreamFailure`: anything else that is not the
- * answer we asked for.
+ * `unreachable`: no connection, a refused address, or one that broke before an answer. `timeout`: no answer
+ * in time. `too_large`: an answer past the limits. `failed`: anything else that is not the answer we asked
+ * for.
  */
 export type FailureKind = 'unreachable' | 'timeout' | 'failed' | 'too_large'
 
 /**
- * The remedy of a failure that does nothing twice: a new session, if the upstream does not know the one we
- * named; the other era, if it has turned out to speak that one now. In either case it did nothing.
+ * The remedy of a failure that has done nothing: a new session, if the upstream does not know ours; the other
+ * era, if it speaks that one now.
  */
 export type FailureRemedy = 'new_session' | 'other_era'
 
-/** The parts of an answer with an HTTP error that its caller may have. */
 export interface HttpErrorReport {
   /** The server's own words; null if there are none that may be passed on. */
   readonly words: ErrorWords | null
@@ -25,7 +24,6 @@ export interface HttpErrorReport {
   readonly requestId: string | null
 }
 
-/** A limit of time that has passed: its name in the operator's file, and what it is. */
 export interface PassedLimit {
   readonly setting: 'answer_timeout_ms' | 'total_timeout_ms'
   readonly ms: number
@@ -44,10 +42,7 @@ interface McpErrorOptions {
   readonly limit?: PassedLimit
 }
 
-/**
- * A failure between us and an MCP server. The message is for the log: it never holds headers, bodies or
- * secrets.
- */
+/** A failure between us and an MCP server. The message is for the log: no headers, bodies or secrets. */
 export class McpUpstreamError extends Error {
   readonly kind: FailureKind
   readonly status: number | null
@@ -68,7 +63,6 @@ export class McpUpstreamError extends Error {
   }
 }
 
-/** Makes the error of a limit that has passed. `what`: the thing that did not happen meanwhile, or did. */
 export const mcpTimeout = (what: string, limit: PassedLimit): McpUpstreamError =>
   new McpUpstreamError('timeout', `${what} within ${limit.ms} ms (${limit.setting})`, { limit })
 
@@ -91,7 +85,6 @@ const MCP_SETTINGS = {
   certificate: 'if it demands a client certificate, use auth_type mtls and one that it accepts',
 } as const
 
-/** The parts of an answer and of its server that say what its status means. */
 interface OddAnswer {
   readonly status: number
   readonly headers: Readonly<Record<string, string | readonly string[] | undefined>>
@@ -104,7 +97,9 @@ interface OddAnswer {
 
 const MAX_PATH = 200
 
-/** Says why an answer of that status is none: cause and cure, and nothing of it but the path of a redirect. */
+/**
+ * Says why an answer of that status is none: cause and cure, and nothing of it but the path of a redirect.
+ */
 export function statusProblem(answer: OddAnswer): string {
   const { status } = answer
   if (status >= 300 && status < 400) return redirectProblem(answer)

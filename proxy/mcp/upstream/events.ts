@@ -27,7 +27,7 @@ const SENDABLE_ID = /^[\x21-\x7e](?:[\x20-\x7e]{0,1022}[\x21-\x7e])?$/
 
 /**
  * Reads an event stream as bytes (WHATWG HTML, server-sent events). A line and an event may come in pieces of
- * any size: neither costs more than its length, in memory or in work (docs/threats.md#a3).
+ * any size: neither costs more than its length (docs/threats.md#a3).
  */
 export class EventReader {
   readonly #maxAnswerBytes: number
@@ -84,9 +84,8 @@ export class EventReader {
 
   /**
    * Yields the data of the events that end in `chunk`. Passes over events without data and those of another
-   * type than `message`, which carry nothing of MCP. An event that is not finished when the stream ends is
-   * none. Throws McpUpstreamError `too_large` past the limits, `mcpUpstreamFailure` if an event is not UTF-8;
-   * refuses with `overloaded` if `held` would hold too much.
+   * type than `message`. Throws McpUpstreamError `too_large` past the limits, `failed` if an event is not
+   * UTF-8; refuses with `overloaded`.
    */
   *read(chunk: Buffer): Generator<Buffer> {
     this.#count(chunk)
@@ -141,7 +140,6 @@ export class EventReader {
     return null
   }
 
-  /** Notes where the stream stands, and when it may be asked for again (MCP 2025-11-25, resumability). */
   #place(line: Buffer): void {
     const id = fieldOf(line, ID)?.toString('latin1')
     if (id !== undefined) this.#id = SENDABLE_ID.test(id) ? id : null
@@ -208,8 +206,8 @@ export interface StreamPlace {
 /** The means to have the rest of a stream that ended before its response. */
 export interface StreamResumption {
   /**
-   * Waits, and asks for what follows. Rejects with McpUpstreamError if it cannot be had, or with the reason
-   * why nobody waits any more. Null: streams of this era are not resumed.
+   * Waits, and asks for what follows. Rejects with McpUpstreamError, or the reason why nobody waits any more.
+   * Null: streams of this era are not resumed.
    */
   readonly resume: ((from: StreamPlace) => Promise<McpResponseBody>) | null
   /** Called once, when nothing more can come. False: the server may still be at work on the request. */
@@ -225,10 +223,9 @@ export interface AnswerMessages extends AsyncIterable<UpstreamMessage> {
 }
 
 /**
- * The messages of an event stream: notifications and requests of the upstream as they come, and last the
- * response, with which it ends. Throws McpUpstreamError, or the reason why nobody waits any more. Reads
- * nothing ahead beyond one reading of the connection. A stream that ends before its response, but has said
- * how it goes on, is resumed.
+ * The messages of an event stream, and last the response, with which it ends. Throws McpUpstreamError, or the
+ * reason why nobody waits any more. Reads nothing ahead beyond one reading of the connection. A stream that
+ * ends before its response, but has said how it goes on, is resumed.
  */
 export class MessageStream implements AnswerMessages {
   #body: McpResponseBody
@@ -258,12 +255,10 @@ export class MessageStream implements AnswerMessages {
     body.onceOver(this.#bodyIsOver)
   }
 
-  /** True once the response has come. */
   get answered(): boolean {
     return this.#answered
   }
 
-  /** Returns the next message, at once if it came with the one before; null after the response. */
   next(): UpstreamMessage | null | Promise<UpstreamMessage | null> {
     if (this.#answered) return null
     const { value: data, done } = this.#come.next()
@@ -272,7 +267,6 @@ export class MessageStream implements AnswerMessages {
     return message instanceof Promise ? message.then((read) => this.#passed(read)) : this.#passed(message)
   }
 
-  /** Ends the request, unless it is answered. */
   close(): void {
     if (this.#answered) return
     this.#body.destroy()

@@ -35,7 +35,6 @@ export interface OutgoingRequest {
   readonly authority: CallAuthority
 }
 
-/** The head of an answer, and its body as it comes. */
 export interface McpResponseHead {
   readonly status: number
   readonly headers: ResponseHeaders
@@ -59,8 +58,8 @@ export interface McpResponseBody extends AsyncIterable<Buffer> {
 
 /**
  * Sends one HTTP request and resolves with the head of the answer, whatever its status. A connection that
- * could not be made is tried once more; a request of which a byte may have gone out never is, for it may have
- * acted. Rejects with {@link McpUpstreamError}, or the reason why nobody waits any more.
+ * could not be made is tried once more; a request of which a byte may have gone out never is. Rejects with
+ * {@link McpUpstreamError}, or the reason why nobody waits any more.
  */
 export const exchangeHttp = (
   connection: McpConnection,
@@ -78,9 +77,7 @@ class McpHttpExchange implements Dispatcher.DispatchHandler, McpResponseBody {
   #controller: Dispatcher.DispatchController | null = null
   #isSecondTry = false
   #hasHead = false
-  /**
-   * The bytes of one reading of the connection, however many pieces they were sent in, until they are read.
-   */
+  /** The bytes of one reading of the connection until they are read. */
   readonly #come = new AnswerBuffer()
   #reader: PromiseWithResolvers<Buffer | null> | null = null
   #complete = false
@@ -171,7 +168,6 @@ class McpHttpExchange implements Dispatcher.DispatchHandler, McpResponseBody {
     } else this.#fail(error instanceof Refusal ? error : this.#failureOf(error))
   }
 
-  /** Sends it, if its call is still allowed. */
   #dispatch(): void {
     const { authority } = this.#outgoing
     if (this.#isOver) return

@@ -15,15 +15,14 @@ const LOOKED_INTO = ['result', 'error', 'params'] as const
 /** The most members of one object with a place of their own. A hundred times as many as MCP knows. */
 const MAX_SPANS = 1_000
 /**
- * The most that is kept of a large message's objects and lists, besides the message itself: bytes of JSON,
- * and values, which cost the thread that serves some 1 µs each.
+ * The most that is kept of a large message's objects and lists: bytes of JSON, and values, which cost the
+ * thread that serves some 1 µs each.
  */
 const MAX_KEPT = { bytes: 256 * 1024, values: 4_000 }
 
 /** The items of one message that are listed. */
 export const MAX_LIST_ITEMS = 10_000
 
-/** The party that a message is read for. */
 interface LargeReadOptions {
   /** Names the author. */
   readonly key: string
@@ -33,10 +32,10 @@ interface LargeReadOptions {
 }
 
 /**
- * Reads a large message on a thread, as `readMessage` does, and throws as that does. Objects and lists in its
- * `value` are emptied if they are not at the top, or the top of its result, error or params, and together
- * larger than {@link MAX_KEPT}. Throws McpUpstreamError `mcpUpstreamFailure` also if it has more than 1,000
- * members there, holds one of the traces, or takes too long to read.
+ * Reads a large message on a thread. Objects and lists in its `value` are emptied if they are not at the top,
+ * or the top of its result, error or params, and together larger than {@link MAX_KEPT}. Throws
+ * McpUpstreamError also if it has more than 1,000 members there, holds one of the traces, or takes too long
+ * to read.
  */
 export async function readLarge(
   bytes: Buffer,
@@ -62,10 +61,8 @@ async function read(bytes: Buffer, { key, signal, traces }: LargeReadOptions): P
   }
 }
 
-/** The list that is meant. */
 interface ListSelector {
   readonly member: string
-  /** Goes before each name. */
   readonly prefix: string
 }
 
@@ -104,16 +101,15 @@ export function itemsIn(message: UpstreamMessage, { member, prefix }: ListSelect
 }
 
 /**
- * Reads the cursor of the next page of a list, or null if there is none. Servers also write null, an empty
- * one, or what is no text: nobody can ask for what comes after that.
+ * Reads the cursor of the next page of a list, or null. Servers also write null, an empty one, or what is no
+ * text.
  */
 export const cursorOf = ({ nextCursor: cursor }: Readonly<Record<string, unknown>>): string | null =>
   typeof cursor === 'string' && cursor !== '' ? cursor : null
 
 /**
- * Writes the list that a member of a message's result is, as JSON text of its items as {@link soundItem} has
- * them, on a thread if it is large; null: there is no list. Leaves out those that are odd. Throws as {@link
- * readLarge} does.
+ * Writes the list that a member of a message's result is, as JSON text of its sound items, on a thread if it
+ * is large; null: there is no list. Throws as {@link readLarge} does.
  */
 export async function knownList(
   message: UpstreamMessage,
@@ -137,7 +133,6 @@ export function knownListIn(message: UpstreamMessage, member: string): string | 
   return JSON.stringify(list.map((item) => soundItem(item, member)).filter((item) => item !== null))
 }
 
-/** Turns a thread's error into one of this folder's. */
 function upstreamFault(error: unknown, signal: AbortSignal): unknown {
   // A refusal says that it has no turn for it.
   if (signal.aborted || error instanceof Refusal || !(error instanceof Error)) return error

@@ -14,10 +14,7 @@ import type { SessionOpening, UpstreamSession } from './sessions.ts'
 /** The longest end of a session: nobody waits for its answer. ms. */
 const END_MS = 2_000
 
-/**
- * Makes the headers of a message in a session (2025-11-25, transports: session management, protocol version
- * header).
- */
+/** Makes the headers of a message in a session (2025-11-25, transports: session management). */
 const sessionHeaders = (id: string | null, protocolVersion: string): HeaderList => [
   'mcp-protocol-version',
   protocolVersion,
@@ -33,15 +30,11 @@ interface LegacyQuestion extends Pick<SessionOpening, 'permit' | 'resource' | 'h
   readonly declared: JsonObject
 }
 
-/** The response to a question, and the headers that it came with. */
 interface LegacyResponse extends Pick<McpAnswer, 'headers'> {
   readonly response: UpstreamMessage
 }
 
-/**
- * Asks an upstream something of the gateway's own, and answers what it asks before it responds. Throws as
- * {@link sendMcpRequest} does.
- */
+/** Asks an upstream something of the gateway's own, and answers what it asks before it responds. */
 export async function askLegacy(
   transport: UpstreamTransport,
   { params, declared, ...asked }: LegacyQuestion,
@@ -67,7 +60,7 @@ export async function askLegacy(
 
 /**
  * Opens a session (2025-11-25, lifecycle: initialization): offers the newest revision that has sessions and
- * takes any that this gateway knows. Throws McpUpstreamError, or the reason why nobody waits any more.
+ * takes any that this gateway knows. Throws as {@link sendMcpRequest} does.
  */
 export async function openUpstreamSession(
   transport: UpstreamTransport,
@@ -102,8 +95,8 @@ export async function openUpstreamSession(
 }
 
 /**
- * Tells the upstream that a session is over. Needs no permit: it ends a session that a permitted call or
- * reading opened. Best effort: never throws, and takes two seconds at most.
+ * Tells the upstream that a session is over. Needs no permit: a permitted call or reading opened it. Never
+ * throws, and takes two seconds at most.
  */
 export async function endUpstreamSession(
   transport: UpstreamTransport,

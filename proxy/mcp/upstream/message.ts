@@ -10,7 +10,6 @@ import type { McpResponseBody } from './exchange.ts'
 
 /** One JSON-RPC message from an upstream, strictly read. */
 export interface UpstreamMessage {
-  /** The raw bytes. */
   readonly bytes: Buffer
   readonly value: UnknownRecord
   /** The place in `bytes` of each outermost member's value. */
@@ -22,11 +21,10 @@ export interface UpstreamMessage {
 export type MessageKind = 'request' | 'notification' | 'response'
 
 /**
- * Reads the bytes as one JSON-RPC 2.0 request, notification or response as MCP has them: named parameters,
- * ids that are strings or integers (an error may have none), results that are objects. Throws
- * McpUpstreamError `mcpUpstreamFailure` for anything else: batches, duplicate names, a member that some
- * client takes for another one (`Method`), text after the object, and all that `scanJson` refuses. Does NOT
- * know which method or id is expected.
+ * Reads the bytes as one JSON-RPC 2.0 message as MCP has them: named parameters, ids that are strings or
+ * integers (an error may have none), results that are objects. Throws McpUpstreamError for anything else:
+ * batches, duplicate names, a member that some client takes for another one (`Method`), and all that
+ * `scanJson` refuses. Does NOT know which method or id is expected.
  */
 export function readMessage(bytes: Buffer): UpstreamMessage {
   const { value, spans } = scanMessage(bytes)
@@ -44,7 +42,6 @@ export const messageObject = (
   name: 'result' | 'error' | 'params',
 ): JsonText | null => (message.objects ? (message.objects.get(name) ?? null) : memberObject(message, name))
 
-/** Returns the kind of a message of {@link readMessage}. */
 export function kindOfMessage({ value }: UpstreamMessage): MessageKind {
   if (!Object.hasOwn(value, 'method')) return 'response'
   return Object.hasOwn(value, 'id') ? 'request' : 'notification'
@@ -99,9 +96,8 @@ function kindOfResponse(value: UnknownRecord): MessageKind | null {
 const isId = (id: unknown): boolean => typeof id === 'string' || Number.isSafeInteger(id)
 
 /**
- * Reads the whole body, at once if all of it has come. Throws or rejects with McpUpstreamError `too_large`
- * past `maxBytes` and with the body's own errors, and refuses with `overloaded` if `held` does not hold it;
- * the request is ended then.
+ * Reads the whole body, at once if all of it has come. Rejects with McpUpstreamError `too_large` past
+ * `maxBytes` and with the body's own errors, and refuses with `overloaded`; the request is ended then.
  */
 export function readEntireBody(
   body: McpResponseBody,

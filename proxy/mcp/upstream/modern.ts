@@ -12,16 +12,12 @@ export interface ModernCall {
   readonly params: string | Buffer | null
   /** `mcp-name` and `mcp-param-*`. Any other is left out; the rest is put in here. */
   readonly headers: Readonly<Record<string, string>>
-  /** The caller hung up: the request is destroyed at once. */
   readonly hangup: HangupSignal
   /** The account that the answer is counted on; null if no caller waits for it. */
   readonly held: MemoryReservation | null
 }
 
-/**
- * Sends a request to an upstream of the modern era, which keeps no sessions: closing the connection is all
- * that cancels the request.
- */
+/** Sends a request to an upstream of the modern era: closing the connection is all that cancels it. */
 export function callModern(transport: UpstreamTransport, call: ModernCall): Promise<McpAnswer> {
   const { permit, resource, method, params, hangup, held } = call
   return sendMcpRequest(transport, {
@@ -42,8 +38,8 @@ export function callModern(transport: UpstreamTransport, call: ModernCall): Prom
 const NOTHING = (): void => {}
 
 /**
- * Makes the headers that every request of the modern era carries (2026-07-28, streamable HTTP: request
- * metadata), and those that repeat members of the params. No other name passes, whoever set it.
+ * Makes the headers that every request of the modern era carries (2026-07-28, streamable HTTP), and those
+ * that repeat members of the params. No other name passes.
  */
 function modernHeaders({ method, headers }: ModernCall): HeaderList {
   const list = ['mcp-protocol-version', MODERN_VERSION, 'mcp-method', method]

@@ -4,10 +4,7 @@ import { mcpUpstreamFailure } from './errors.ts'
 import { kindOfMessage, type UpstreamMessage } from './message.ts'
 import type { McpAnswer } from './request.ts'
 
-/**
- * The number of requests that an upstream may make during one answer, pings included: each costs a request of
- * ours.
- */
+/** The requests that an upstream may make during one answer, pings included: each costs one of ours. */
 const MAX_REQUESTS = 1_024
 
 /** Counts the requests of an upstream during one answer. Throws McpUpstreamError if there is no end of them. */
@@ -36,8 +33,8 @@ const DECLINED: ReadonlyMap<
 const NOT_ASKED = `{"code":${METHOD_NOT_FOUND},"message":"The caller cannot be asked."}`
 
 /**
- * Answers a request of an upstream that nobody is asked: as a client does that has declared these
- * capabilities. JSON text of a whole message.
+ * Answers a request that nobody is asked, as a client does that has declared these capabilities. JSON text of
+ * a whole message.
  */
 export function ownAnswer(request: UpstreamMessage, declared: JsonObject): string {
   const id = memberText(request, 'id') ?? 'null'

@@ -21,20 +21,17 @@ import { type ListReading, listUpstreamTools, SkippedTools } from './tools.ts'
 /** The time that a modern upstream may take to tell whether it is of the older era too. ms. */
 const SOON_MS = 5_000
 /**
- * The size of each fact that a server may tell of itself. Characters of JSON text; of plain text for the
- * instructions.
+ * The size of each fact that a server may tell of itself. Characters of JSON text, or of the instructions.
  */
 const MAX_FACT = 16_384
 
 /**
- * The capabilities that a server is read with: all that a caller of its era may have. Some servers list a tool
- * only to clients that can answer its questions, and every tool is to be pinned; whether a caller can answer
- * shows when the caller calls.
+ * The capabilities that a server is read with: all that a caller of its era may have, since some servers list
+ * a tool only to clients that can answer its questions.
  */
 const LEGACY_READER: JsonObject = { sampling: {}, elicitation: { form: {}, url: {} } }
 const MODERN_READER: JsonObject = { roots: {}, ...LEGACY_READER }
 
-/** An upstream as it was read. */
 export interface UpstreamReading extends ListReading {
   readonly era: ProtocolEra
   readonly protocolVersion: string
@@ -45,7 +42,6 @@ export interface UpstreamReading extends ListReading {
   readonly facts: JsonObject
 }
 
-/** The upstream that is asked, and why. */
 interface Reader {
   readonly transport: UpstreamTransport
   readonly permit: UpstreamPermit
@@ -57,9 +53,8 @@ interface Reader {
 type Discovery = { readonly result: UnknownRecord | null } | null
 
 /**
- * Finds out the era of an upstream, its description of itself, and all its tools. The modern era is tried
- * first (2026-07-28, versioning: backward compatibility), then a session of the legacy one, which is ended
- * again. Throws McpUpstreamError if any of it fails, or the signal's reason.
+ * Finds out the era of an upstream, its description of itself, and all its tools. Tries the modern era first
+ * (2026-07-28, versioning: backward compatibility). Throws McpUpstreamError, or the signal's reason.
  */
 export async function readMcpServer(reader: Reader): Promise<UpstreamReading> {
   const discovery = await discover(reader)
@@ -67,9 +62,9 @@ export async function readMcpServer(reader: Reader): Promise<UpstreamReading> {
 }
 
 /**
- * Asks an upstream whose answer contradicts the era that it was found to speak. Resolves with the era that it
- * speaks now, `both`, or null if it is not known to be another one. Does nothing else there. `doubted`: the
- * era, or the handshake that it has refused just now and is not asked for again.
+ * Asks an upstream whose answer contradicts its known era. Resolves with the era that it speaks now, `both`,
+ * or null if it is not known to be another one. `doubted`: the era, or the handshake that it has just refused
+ * and is not asked for again.
  */
 export async function eraNow(
   reader: Reader,
@@ -97,10 +92,7 @@ async function readModern(reader: Reader, result: UnknownRecord | null): Promise
   return { era: 'modern', protocolVersion: MODERN_VERSION, facts, ...list }
 }
 
-/**
- * Tells whether a modern upstream lets older clients initialize too: only there can their users be asked
- * something.
- */
+/** Tells whether a modern upstream lets older clients initialize too: only there can their users be asked. */
 async function speaksLegacy({ transport, permit, resource, hangup }: Reader): Promise<boolean> {
   const client = { capabilities: {}, clientInfo: null }
   // A server that leaves the question open has answered it.
@@ -186,9 +178,8 @@ async function askModern(
 }
 
 /**
- * Takes a server's facts of itself from the result of `server/discover` or `initialize`, as far as given:
- * leaves out an object that is too large, cuts instructions that are too long. They decide what is asked of
- * the server and offered in its name, and never who may.
+ * Takes a server's facts of itself from the result of `server/discover` or `initialize`; leaves out an object
+ * that is too large, cuts instructions that are too long.
  */
 function factsOf(result: UnknownRecord): JsonObject {
   const { capabilities, instructions } = result

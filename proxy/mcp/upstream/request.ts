@@ -39,10 +39,7 @@ import { readLarge } from './large-message.ts'
 import { kindOfMessage, readEntireBody, readMessage, type UpstreamMessage } from './message.ts'
 import { sessionIsGone } from './session-gone.ts'
 
-/**
- * The transport to all MCP servers. Only `openMcpUpstream` makes one, and it hands it to nobody outside this
- * folder.
- */
+/** The transport to all MCP servers. Only `openMcpUpstream` makes one, for this folder alone. */
 export interface UpstreamTransport {
   readonly connections: McpConnections
   readonly limits: McpUpstreamLimits
@@ -113,7 +110,7 @@ const MIN_RETRY_MS = 50
 
 /**
  * Has the rest of an answer's stream by GET (MCP 2025-11-25, transports: resumability; SEP-1699), within the
- * time of the whole request. A server that wants a longer pause than it may be silent is not waited for.
+ * time of the whole request.
  */
 function resumption(
   { limits }: UpstreamTransport,
@@ -189,20 +186,15 @@ export interface OneWayMessage {
   readonly permit: UpstreamPermit
   /**
    * True: it only takes back a request that the permit has allowed, and goes out whatever has become of that.
-   * Default false.
    */
   readonly takesBack?: boolean
   readonly resource: McpResource
-  /** The text of a notification or a response. */
   readonly text: string
   readonly headers: HeaderList
   readonly hangup: HangupSignal
 }
 
-/**
- * Sends a message that has no answer. Throws {@link McpUpstreamError} if the upstream does not take it, or
- * the reason why nobody waits any more.
- */
+/** Sends a message that has no answer. Throws as {@link sendMcpRequest} does. */
 export async function sendOneWayMessage(
   transport: UpstreamTransport,
   { permit, takesBack = false, resource, text, ...rest }: OneWayMessage,
@@ -233,10 +225,7 @@ const post = (
 interface McpAnswerHead {
   readonly status: number
   readonly headers: ResponseHeaders
-  /**
-   * Ours on the wire. The response has it as its id; only an error with an HTTP status of 400 and up may have
-   * none.
-   */
+  /** Ours on the wire. Only an error with an HTTP status of 400 and up may have none. */
   readonly requestId: number
 }
 
@@ -254,12 +243,9 @@ export interface McpStreamedAnswer extends McpAnswerHead {
   readonly messages: AnswerMessages
 }
 
-/**
- * An MCP server's answer to one request of ours: the response alone, or an event stream that ends with it.
- */
+/** An MCP server's answer: the response alone, or an event stream that ends with it. */
 export type McpAnswer = McpSingleAnswer | McpStreamedAnswer
 
-/** The request that an answer must fit, and the limits that it must keep. */
 export interface ExpectedAnswer {
   readonly requestId: number
   readonly era: ProtocolEra
@@ -270,10 +256,7 @@ export interface ExpectedAnswer {
   readonly resource: Pick<McpResource, 'resource_id' | 'endpoint_url' | 'auth_type'>
   /** Tells when nobody waits for the answer any more. */
   readonly hangup: HangupSignal
-  /**
-   * The session that the request was sent in, in the legacy era: none, one without an id, or one that it
-   * named.
-   */
+  /** The session that the request was sent in: none, one without an id, or one that it named. */
   readonly session: 'none' | 'unnamed' | 'named'
   /** Called once, when nothing more can come. False: the upstream may still be at work on the request. */
   readonly settled: (answered: boolean) => void
@@ -283,8 +266,7 @@ export interface ExpectedAnswer {
 
 /**
  * Reads the answer that begins with `head`: whole, unless it is an event stream. Throws McpUpstreamError for
- * a head or body that can be no answer: refused credentials, a redirect, another status, type or encoding, a
- * body that is no response.
+ * a head or body that can be no answer.
  */
 export async function readMcpAnswer(head: McpResponseHead, expectation: ExpectedAnswer): Promise<McpAnswer> {
   const { status, headers, body } = head
@@ -313,7 +295,6 @@ export async function readMcpAnswer(head: McpResponseHead, expectation: Expected
   }
 }
 
-/** Returns the type of an answer that may be one. */
 function typeOf(head: McpResponseHead, expectation: ExpectedAnswer): string {
   const { status, headers } = head
   if (status === 401) throw statusFailure(head, expectation)
@@ -343,9 +324,8 @@ function statusFailure(
 }
 
 /**
- * Reads the answer that came with an HTTP error: a JSON-RPC response with our id, or an error that has none.
- * Throws McpUpstreamError `mcpUpstreamFailure` if the body is anything else; `new_session` is its cure if it
- * says that the session is unknown.
+ * Reads the answer that came with an HTTP error: a JSON-RPC response with our id, or an error without any.
+ * Throws McpUpstreamError if the body is anything else; `new_session` is its cure if the session is unknown.
  */
 async function errorIn(
   bytes: Buffer,
@@ -416,7 +396,6 @@ function waitingHeaders(headers: ResponseHeaders, credentials: UpstreamCredentia
     : Object.fromEntries(all.slice(0, MAX_WAITING))
 }
 
-/** Reads a message. A large one that holds the secret of our credentials is none. */
 function messageOf(bytes: Buffer, expectation: ExpectedAnswer): UpstreamMessage | Promise<UpstreamMessage> {
   const { credentials, resource, hangup } = expectation
   if (bytes.length <= MAX_INLINE_BYTES) return readMessage(bytes)
@@ -447,7 +426,6 @@ function answersRequest(message: UpstreamMessage, requestId: number): boolean {
   return id === requestId || id === null
 }
 
-/** Reads a message that may be passed on. */
 function readCheckedMessage(
   bytes: Buffer,
   expectation: ExpectedAnswer,
@@ -458,7 +436,6 @@ function readCheckedMessage(
     : checkMessage(message, expectation)
 }
 
-/** Returns a message that may be passed on. */
 function checkMessage(message: UpstreamMessage, expectation: ExpectedAnswer): UpstreamMessage {
   const { era, requestId } = expectation
   if (holdsSecret(message, expectation))

@@ -19,10 +19,10 @@ export interface SessionRefusal {
 }
 
 /**
- * Tells whether the upstream says that it does not know the session, so that it cannot have acted on the
- * request: 404 to a request that named one (2025-11-25, transports: session management), or, as many servers
- * have it, 400 with words to that effect, or with an error of the newer era, which has no sessions. A result
- * never says so; nor does, with 400, an error that answers this very request.
+ * Tells whether the upstream says that it does not know the session, so that it cannot have acted: 404 to a
+ * request that named one (2025-11-25, transports: session management), or 400 with words to that effect, or
+ * with an error of the newer era. A result never says so; nor does, with 400, an error that answers this very
+ * request.
  */
 export function sessionIsGone({ status, named, requestId, bytes, message }: SessionRefusal): boolean {
   if (message !== null && responseResult(message) !== null) return false
@@ -38,8 +38,8 @@ export const isOfNewerEra = (message: UpstreamMessage): boolean => {
 }
 
 /**
- * Tells whether an answer with an HTTP error speaks of a session that is unknown. It answers the request, so
- * the request is not sent again; but the next one had better begin a new session.
+ * Tells whether an answer with an HTTP error speaks of an unknown session. The request is not sent again; the
+ * next one had better begin a new session.
  */
 export function sessionMayBeGone(status: number, { value }: UpstreamMessage): boolean {
   if (status !== 400 && status !== 404) return false

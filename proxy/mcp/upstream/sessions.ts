@@ -31,7 +31,6 @@ export interface ClientIdentity {
   readonly clientInfo: JsonObject | null
 }
 
-/** A session that is to be opened, and why. */
 export interface SessionOpening {
   readonly permit: UpstreamPermit
   readonly resource: McpResource
@@ -39,7 +38,6 @@ export interface SessionOpening {
   readonly hangup: HangupSignal
 }
 
-/** The caller that a session is kept for. */
 export interface SessionOwner {
   readonly principalId: string
   /** The caller's own session at this gateway, or null. */
@@ -78,11 +76,9 @@ interface UpstreamSessionsOptions {
 }
 
 /**
- * The sessions at upstreams of the legacy era: one for each owner and resource, opened when first needed and
- * once, however many calls wait for it. No two owners ever have the same, even if an upstream hands one out
- * twice. In memory alone: after a crash the upstreams forget them in their own time. Not an lru-cache: a
- * session that a message is going through must not be dropped, and each principal has a limit in addition to
- * that of all.
+ * The sessions at upstreams of the legacy era: one for each owner and resource, opened once when first
+ * needed. No two owners ever have the same, even if an upstream hands one out twice. Not an lru-cache: a
+ * session in use must not be dropped.
  */
 export class UpstreamSessions {
   readonly #options: UpstreamSessionsOptions

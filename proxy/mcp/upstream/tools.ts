@@ -8,22 +8,18 @@ const MAX_PAGES = 100
 const MAX_TOOLS = 2_000
 /** The size of one definition. Bytes. */
 const MAX_DEFINITION = 256 * 1024
-/**
- * The size of all definitions that are kept: they are judged again every few minutes, and each list of a
- * caller is made of them. Bytes.
- */
+/** The size of all definitions that are kept. Bytes. */
 const MAX_LIST = 4 * 1024 * 1024
 /** The amount that is read, whatever is kept of it. Bytes. */
 const MAX_READ = 4 * MAX_LIST
 /** The skipped items that are told one by one: a server must not choose how much is stored of them. */
 const MAX_TOLD = 32
 
-/** A tool as its server defines it. */
 export interface RawTool {
   readonly name: string
   /**
-   * The definition as JSON text, written again from the parsed value: so that the judged, pinned and listed
-   * definition is one and the same, however the server spelt it.
+   * The definition as JSON text, written again from the parsed value: the judged, pinned and listed one is
+   * the same.
    */
   readonly text: string
 }
@@ -36,10 +32,8 @@ export interface SkippedTool {
   readonly reason: string
 }
 
-/** The items of a server's list that are left out: the first of them, and the number of all. */
 export class SkippedTools {
   readonly first: SkippedTool[] = []
-  /** The names of all. */
   readonly names = new Set<string>()
   count = 0
 
@@ -56,7 +50,6 @@ export class SkippedTools {
   }
 }
 
-/** A server's list of tools, as far as it could be read. */
 export interface ListReading {
   /** Each with a name of its own. */
   readonly tools: readonly RawTool[]
@@ -66,11 +59,10 @@ export interface ListReading {
 }
 
 /**
- * Reads all tools of a server, over all pages of `tools/list`. `send` sends one request with these params;
- * `asker` waits for large pages. Skips each item that cannot be told apart: without a name, larger than 256
- * KiB, or of one name with another definition, which then is skipped too. Of a list past 100 pages, 2,000
- * tools, 4 MiB of definitions, or 16 MiB or `maxAnswerBytes` in all, the rest is skipped. A cursor that comes
- * back ends the list. Throws McpUpstreamError if the first page is none. A server without that method has no
+ * Reads all tools of a server, over all pages of `tools/list`. Skips each item without a name, larger than
+ * 256 KiB, or of one name with another definition, which is skipped too; and the rest of a list past 100
+ * pages, 2,000 tools, 4 MiB of definitions, or 16 MiB or `maxAnswerBytes` in all. A cursor that comes back
+ * ends the list. Throws McpUpstreamError if the first page is none. A server without that method has no
  * tools. Does NOT look at a definition beyond its name.
  */
 export async function listUpstreamTools(
@@ -125,12 +117,10 @@ function endOf(
 
 interface ListPage {
   readonly items: ItemTexts
-  /** Null: it is the last page. Of another type than text only if the server is at fault. */
   readonly cursor: unknown
   readonly bytes: number
 }
 
-/** The party that a list is read for. */
 type ListRequester = Parameters<typeof listItems>[2]
 
 type ItemTexts = NonNullable<Awaited<ReturnType<typeof listItems>>>
@@ -158,7 +148,6 @@ async function pageOrFault(
   }
 }
 
-/** The tools of the pages so far. */
 class GatheredTools {
   readonly #tools = new Map<string, RawTool>()
   readonly #skipped = new SkippedTools()
