@@ -1580,6 +1580,7 @@ class Seals:
         self.trusted, self.tree = trusted, Tree()
         self.wanted = deque(sorted(trusted.notes, key=lambda note: note.size))
         self.sealed = self.checkpoints = self.signed = 0
+        self.kept = max([note.size for note in trusted.notes], default=0)
         self.problems, self.witnessed = [], {}
         named = trusted.keys or trusted.notes
         self.origin = (named[0].name if trusted.keys else named[0].origin) if named else None
@@ -1630,15 +1631,18 @@ def look(note, trusted, seals):
     for key in trusted.witnesses:
         at = key.signed(note)
         if at is not False:
-            seals.witnessed[key.name] = at
+            seals.witnessed[key.name] = (note.size, at)
 
 
-def conclusion(vouched, witnessed, stamps):
+def conclusion(vouched, witnessed, stamps, kept=0):
+    """The last line: who outside has seen the rows."""
     if not vouched:  # a witness cosigns, and an authority stamps, any log: they do not say which one is meant
         return "CONSISTENT, NOT WITNESSED"
-    seen = ", ".join(f"{name} at {instant(at)}" for name, at in witnessed.items())
+    by = ", ".join(f"{name} at {instant(at)}" for name, (_, at) in witnessed.items())
     stamped = ", ".join(f"{name} at {at}" for name, (_, _, at) in stamps.items())
-    return "VERIFIED" + (f", WITNESSED by {seen}" if seen else "") + (f", STAMPED by {stamped}" if stamped else "")
+    seen = (f", WITNESSED by {by}" if by else "") + (f", STAMPED by {stamped}" if stamped else "")
+    alone = f"KEPT outside as a checkpoint of {kept} rows" if kept else "SEEN by nobody outside"
+    return "VERIFIED" + (seen or f", {alone}")
 
 
 def instant(seconds):
@@ -1707,7 +1711,7 @@ class Wrong(Exception):
 
 def verify_receipt(receipt, trusted, body):
     """Prints what a receipt shows. Raises Wrong."""
-    witnessed, details, vouched, first = {}, [], bool(trusted.keys or trusted.notes), None
+    witnessed, details, vouched, first, most = {}, [], bool(trusted.keys or trusted.notes), None, 0
     for row in receipt["rows"]:
         place = f"{row['stream']}:{row['seq']}"
         leaf = plain(row["leaf"].encode("utf-8", "surrogatepass"))  # which no lone surrogate survives
@@ -1735,10 +1739,11 @@ def verify_receipt(receipt, trusted, body):
         if kept and (kept[0].root, kept[0].origin) != (note.root, note.origin):
             raise Wrong(3, f"the checkpoint of {note.size} rows is not the one that was kept")
         vouched = vouched and bool(trusted.keys or kept)
+        most = max([most] + [one.size for one in kept])
         for key in trusted.witnesses:
             at = key.signed(note)
             if at is not False:
-                witnessed[key.name] = at
+                witnessed[key.name] = (note.size, at)
         for problem in trusted.stamps.see(note):
             raise Wrong(3, problem)
         say(f"row {place}: {leaf.get('status')} {leaf.get('action')} at {leaf.get('recorded_at')}, "
@@ -1762,7 +1767,7 @@ def verify_receipt(receipt, trusted, body):
             say(f"it {AMBIGUOUS}")
     for line in trusted.stamps.lines():
         say(line)
-    say(conclusion(vouched, witnessed, trusted.stamps.stamped))
+    say(conclusion(vouched, witnessed, trusted.stamps.stamped, most))
 
 
 OPENED = {
@@ -2083,7 +2088,7 @@ class PackSeals(Seals):
     def __init__(self, pack, trusted):
         super().__init__(trusted)
         self.pack, self.at, self.origin = pack, pack.first, pack.origin
-        self.notes, self.compared, self.stamps = [], False, {}
+        self.notes, self.compared, self.stamps, self.kept = [], False, {}, 0
         self.tiles = -(-(pack.first + pack.rows) // 256) - pack.first // 256
 
     def add(self, leaf):
@@ -2149,7 +2154,7 @@ class PackSeals(Seals):
         except Malformed:
             self.notes.append(f"not compared: the kept checkpoint of {note.size} rows, of which the pack has no tiles")
             return
-        self.compared = True
+        self.compared, self.kept = True, max(self.kept, note.size)
         self.check(note)
 
     def check(self, note, stamps=()):
@@ -2163,7 +2168,7 @@ class PackSeals(Seals):
         for key in self.trusted.witnesses:
             at = key.signed(note)
             if at is not False:
-                self.witnessed[key.name] = at
+                self.witnessed[key.name] = (note.size, at)
 
 
 CSV = (
@@ -2351,7 +2356,14 @@ def report(chain, bad, walk, seals, options, tables=None):
                 say(f"{chain.rows - seals.sealed} rows are behind the last checkpoint")
         for line in seals.trusted.stamps.lines() if seals else []:
             say(line)
-        say(conclusion(seals.vouched(), seals.witnessed, seals.trusted.stamps.stamped) if seals else conclusion(False, {}, {}))
+        vouched = bool(seals) and seals.vouched()
+        if vouched:
+            stamped = seals.trusted.stamps.stamped
+            seen = max([seals.kept] + [size for size, _ in seals.witnessed.values()] + [size for _, size, _ in stamped.values()])
+            unseen = max(seals.sealed, chain.rows) - seen
+            if seen and unseen > 0:
+                say(f"the last {counts(unseen, 'row')}: SEEN by nobody outside")
+        say(conclusion(vouched, seals.witnessed, seals.trusted.stamps.stamped, seals.kept) if seals else conclusion(False, {}, {}))
     return code
 
 

@@ -24,7 +24,7 @@ export function packTree(
   const problems: string[] = []
   const witnessed = new Map<string, WitnessSummary>()
   let count = 0
-  let fitting = 0
+  let [fitting, kept] = [0, 0]
 
   /** Runs a step; an unreadable part of the pack is a problem of it. */
   async function tried<Value>(step: () => Promise<Value>): Promise<Value | null> {
@@ -68,6 +68,7 @@ export function packTree(
       ))
     if (!reachable) note(`not compared: the kept checkpoint of ${size} rows, of which the pack has no tiles`)
     else if (size > 0) await check(checkpoint)
+    if (reachable) kept = Math.max(kept, size)
     return reachable && size > 0
   }
 
@@ -124,6 +125,7 @@ export function packTree(
     problems,
     cutShort,
     vouched,
+    kept: vouched ? kept : 0,
     witnessed: [...witnessed.values()],
     stamps: { stamped, unchecked },
   })

@@ -22,6 +22,8 @@ export interface ReceiptVerdict {
   /** The facts that it proves, line by line. */
   readonly lines: readonly string[]
   readonly vouched: boolean
+  /** The rows under the largest checkpoint of it that was kept elsewhere; 0 if none was. */
+  readonly kept: number
   readonly witnessed: readonly WitnessSummary[]
   readonly stamps: Omit<StampTally, 'problems'>
 }
@@ -63,11 +65,13 @@ export async function verifyReceipt(
     problem,
     lines,
     vouched: false,
+    kept: 0,
     witnessed: [],
     stamps: NOT_STAMPED,
   })
   const opened: UnknownRecord[] = []
   let first: UnknownRecord | null = null
+  let keptRows = 0
   let vouched = trusted.keys.length > 0 || trusted.checkpoints.length > 0
   for (const { leaf, stream, seq, proof } of rows) {
     const place = `${stream}:${seq}`
@@ -92,6 +96,7 @@ export async function verifyReceipt(
     if (kept && (!kept.root.equals(checkpoint.root) || kept.origin !== checkpoint.origin))
       return bad(3, `the checkpoint of ${checkpoint.size} rows is not the one that was kept`)
     if (trusted.keys.length === 0 && !kept) vouched = false
+    if (kept) keptRows = Math.max(keptRows, kept.size)
     for (const one of witnessesOf({ ...checkpoint, note }, trusted.witnesses)) witnessed.set(one.name, one)
     const [fault] = (await trusted.stamps?.check({ ...checkpoint, note }, [])) ?? []
     if (fault !== undefined) return bad(3, fault)
@@ -114,7 +119,15 @@ export async function verifyReceipt(
     lines.push(`${OPENED[label](body.length)} (${label})`)
     if (ambiguity === 'twice') lines.push(`it ${AMBIGUOUS}`)
   }
-  return { code: 0, problem: null, lines, vouched, witnessed: [...witnessed.values()], stamps }
+  return {
+    code: 0,
+    problem: null,
+    lines,
+    vouched,
+    kept: keptRows,
+    witnessed: [...witnessed.values()],
+    stamps,
+  }
 }
 
 type Label = 'body_sha256' | 'arguments_sha256' | 'result_sha256'

@@ -33,7 +33,7 @@ function reportLines({
   if (authority) lines.push(...authorityLines(authority))
   lines.push(...notes)
   if (!isWhole || (authority && !isSound(authority))) return lines
-  return [...lines, tree ? conclusion(tree) : NOT_WITNESSED]
+  return [...lines, ...(tree ? [...unseenLines(tree), conclusion(tree)] : [NOT_WITNESSED])]
 }
 
 function treeLines({ origin, checkpoints, tiles, sealed, behind, stamps }: TreeVerdict): readonly string[] {
@@ -57,6 +57,7 @@ type Stamps = Omit<StampTally, 'problems'>
 
 interface ReportConclusion {
   readonly vouched: boolean
+  readonly kept: number
   readonly witnessed: readonly WitnessSummary[]
   readonly stamps: Stamps
 }
@@ -64,9 +65,22 @@ interface ReportConclusion {
 // A witness cosigns, and an authority stamps, any log: they do not say which one is meant.
 const NOT_WITNESSED = 'CONSISTENT, NOT WITNESSED'
 
-/** The last line, if there is no fault. */
-const conclusion = ({ vouched, witnessed, stamps }: ReportConclusion): string =>
-  vouched ? `VERIFIED${saidBy('WITNESSED', witnessed)}${saidBy('STAMPED', stamps.stamped)}` : NOT_WITNESSED
+/** The last line, if there is no fault: who outside has seen the rows. */
+function conclusion({ vouched, kept, witnessed, stamps }: ReportConclusion): string {
+  if (!vouched) return NOT_WITNESSED
+  const seen = `${saidBy('WITNESSED', witnessed)}${saidBy('STAMPED', stamps.stamped)}`
+  if (seen !== '') return `VERIFIED${seen}`
+  return `VERIFIED, ${kept > 0 ? `KEPT outside as a checkpoint of ${kept} rows` : 'SEEN by nobody outside'}`
+}
+
+/** The rows after those that somebody outside has seen, if there are any of both. */
+function unseenLines({ sealed, behind, kept, witnessed, stamps, vouched }: TreeVerdict): readonly string[] {
+  const seen = Math.max(kept, ...[...witnessed, ...stamps.stamped].map(({ size }) => size))
+  const unseen = sealed + behind - seen
+  return vouched && seen > 0 && unseen > 0
+    ? [`the last ${counts(unseen, 'row')}: SEEN by nobody outside`]
+    : []
+}
 
 function saidBy(what: string, whom: readonly WitnessSummary[]): string {
   const all = whom.map(({ name, at }) => `${name} at ${at}`).join(', ')

@@ -36,6 +36,8 @@ export interface TreeVerdict {
   readonly cutShort: string | null
   /** True if a key or a checkpoint from elsewhere vouches for the sealed rows. */
   readonly vouched: boolean
+  /** The rows under the largest checkpoint that was kept elsewhere; 0 if none was. */
+  readonly kept: number
   readonly witnessed: readonly WitnessSummary[]
   readonly stamps: Omit<StampTally, 'problems'>
 }
@@ -134,6 +136,7 @@ export function inspectTree(stored: StoredLog | null, trusted: LogTrust): TreeIn
       cutShort:
         beyond === null ? null : `there are ${rows} rows, but a checkpoint of ${beyond.size} rows was signed`,
       vouched,
+      kept: vouched ? Math.max(0, ...trusted.checkpoints.map(({ size }) => size)) : 0,
       witnessed: [...witnessed.values()],
       stamps,
     }

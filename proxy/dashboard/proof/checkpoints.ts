@@ -17,6 +17,14 @@ export type LogStatus =
     ? OperationResult<Value>['value']
     : never
 
+/** Names the anchors that hold a checkpoint, and how many rows each has seen so. */
+export function seenOutside(anchors: LogStatus['anchors']): HtmlFragment {
+  const seen = anchors.filter(({ size }) => size > 0)
+  if (seen.length === 0) return html`by nobody outside`
+  const names = seen.map(({ anchor, size }) => `${anchor} (${size.toLocaleString('en')} rows)`)
+  return html`by ${names.join(', ')}`
+}
+
 /** The newest checkpoint of the log, and the anchors that should keep it. */
 export function checkpointsCard({ log, unsealed, anchors }: LogStatus, now: number): HtmlFragment {
   if (!log)
@@ -30,6 +38,7 @@ export function checkpointsCard({ log, unsealed, anchors }: LogStatus, now: numb
     ['Verifier key', copyableCode(log.key)],
     ['Sealed rows', log.size.toLocaleString('en')],
     ['Not sealed yet', unsealed.toLocaleString('en')],
+    ['Seen outside', seenOutside(anchors)],
     ['Signed', relativeTime(log.signed_at, now)],
     ['Root', copyableCode(log.root)],
   ])}<p class="faint">Give the verifier key to auditors and owners of agents now, and not through this gateway: a key that comes later proves less.</p>

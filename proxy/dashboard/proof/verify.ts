@@ -7,6 +7,7 @@ import type { Reply } from '../../http/reply.ts'
 import type { DashboardContext } from '../frame/dashboard.ts'
 import { frame } from '../frame/frame.ts'
 import { type HtmlFragment, html } from '../frame/parts.ts'
+import { seenOutside } from './checkpoints.ts'
 import { proofBody } from './proof.ts'
 
 /** The point at which the page waits for the verdict. */
@@ -20,6 +21,7 @@ export const verifyForm =
   (dashboard: DashboardContext) =>
   async (facts: AdministrationFacts): Promise<Reply> => {
     const { value } = await perform(OPERATIONS.audit.verifyInLines, dashboard.context, {}, facts)
+    const { value: log } = await perform(OPERATIONS.audit.log, dashboard.context, {}, facts)
     const reply = await frame(dashboard, facts, {
       title: 'Proof',
       section: '/proxy/proof',
@@ -28,7 +30,11 @@ export const verifyForm =
     const [above = '', below = ''] = reply.body.split(VERDICT_PLACEHOLDER.text)
     return {
       ...reply,
-      body: { source: Readable.from(verificationHtml(above, value as AsyncIterable<Uint8Array>, below)) },
+      body: {
+        source: Readable.from(
+          verificationHtml(above, value as AsyncIterable<Uint8Array>, [below, seenOutside(log.anchors)]),
+        ),
+      },
     }
   }
 
@@ -38,13 +44,13 @@ type VerificationLine = AuditVerdict | { readonly progress: { readonly rows: num
 async function* verificationHtml(
   above: string,
   pieces: AsyncIterable<Uint8Array>,
-  below: string,
+  [below, seen]: readonly [string, HtmlFragment],
 ): AsyncGenerator<string> {
   yield above
   let next = 0
   for await (const piece of pieces) {
     const said = JSON.parse(Buffer.from(piece).toString()) as VerificationLine
-    if (!('progress' in said)) yield verdictOf(said).text
+    if (!('progress' in said)) yield verdictOf(said, seen).text
     else if (said.progress.rows >= next) {
       yield html`<p class="faint">${number(said.progress.rows)} of ${number(said.progress.of)} rows…</p>`.text
       // Twenty lines at most, however long it takes.
@@ -54,9 +60,9 @@ async function* verificationHtml(
   yield below
 }
 
-const verdictOf = ({ ok, rows, first_bad: bad }: AuditVerdict): HtmlFragment =>
+const verdictOf = ({ ok, rows, first_bad: bad }: AuditVerdict, seen: HtmlFragment): HtmlFragment =>
   ok
-    ? html`<p class="notice" role="status">Whole: ${number(rows)} rows were recomputed, and each row matches its hash.</p>`
+    ? html`<p class="notice" role="status">Whole: ${number(rows)} rows were recomputed, and each row matches its hash. Seen ${seen}.</p>`
     : html`<p class="problem" role="alert">Damaged: ${bad ? `row ${bad.seq} of ${bad.stream} ${bad.problem}` : 'see the export'}.</p>`
 
 const number = (count: number): string => count.toLocaleString('en')

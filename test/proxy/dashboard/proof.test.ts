@@ -45,6 +45,7 @@ await t.test(
     const page = (await jar.ask('GET', '/proxy/proof')).text
     for (const said of [kept.log.key.replaceAll('+', '+'), kept.log.origin, `file:${path}`])
       t.ok(page.includes(said), said)
+    t.match(page, new RegExp(`Seen outside</dt><dd>by file:${path} \\([\\d,]+ rows\\)</dd>`))
     t.match(page, /ledger \d+ <code>[0-9a-f]{8}<\/code> .*anchored <time/, 'in the head of every page')
     t.match(page, /Operators’ sign-ins<\/h2>.*admin\.sign_in</s)
   },
@@ -60,6 +61,7 @@ await t.test(
     t.equal(done.status, 200)
     const [, rows = ''] = /Whole: ([\d,]+) rows were recomputed/.exec(done.text) ?? []
     t.ok(Number(rows) > 1)
+    t.match(done.text, /matches its hash\. Seen by nobody outside\./)
     t.match(done.text, /State of the ledger.*<\/html>/s)
     t.equal((await jar.send('/proxy/proof/verify', { csrf: 'another' })).status, 403)
     const told = await gateway.admin('POST', '/v1/admin/audit/verify', undefined, {
@@ -99,7 +101,10 @@ await t.test('a call’s page has its leaf, its proof and its receipt, which any
   await writeFile(other, `${body} `)
   const { key } = (await log(gateway)).log
   const verify = allVerifiers(t)
-  t.match(await verify(file, '--key', key, '--body', sent), { code: 0, last: 'VERIFIED' })
+  t.match(await verify(file, '--key', key, '--body', sent), {
+    code: 0,
+    last: 'VERIFIED, SEEN by nobody outside',
+  })
   t.match(await verify(file, '--key', key, '--body', other), { code: 2 })
 })
 

@@ -99,7 +99,11 @@ await t.test(
       encoding: 'utf8',
       cwd: directory,
     })
-    t.match(own, { status: 0, stdout: /VERIFIED\n$/ }, 'the verifier that comes with it')
+    t.match(
+      own,
+      { status: 0, stdout: /VERIFIED, SEEN by nobody outside\n$/ },
+      'the verifier that comes with it',
+    )
     const forgeries: readonly (readonly [string, string, number])[] = [
       [
         'a row changed',

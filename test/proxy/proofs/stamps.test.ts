@@ -75,7 +75,7 @@ await t.test(
     t.match(own, { code: 0, out: /\nVERIFIED, STAMPED by Test TSA at \S+\n$/ })
     t.match(await sallyport(['verify', databaseUrl, '--key', key]), {
       code: 0,
-      out: /\n1 time stamp whose authority was not checked\n(.*\n)*VERIFIED\n$/,
+      out: /\n1 time stamp whose authority was not checked\n(.*\n)*VERIFIED, SEEN by nobody outside\n$/,
     })
   },
 )

@@ -54,6 +54,8 @@ const exported = file(exportOf(rows))
 
 const swapLine = (note: string, from: RegExp, to: string): string => note.replace(from, to)
 
+const KEPT = /^VERIFIED, KEPT outside as a checkpoint of \d+ rows$/
+
 await t.test('an export is held against what was kept elsewhere, by both verifiers alike', async (t) => {
   const moved = (note: string): string => {
     const line = note.trimEnd().split('\n').at(-1) ?? ''
@@ -69,10 +71,10 @@ await t.test('an export is held against what was kept elsewhere, by both verifie
   const cut = file(exportOf(rows.slice(0, -2)))
   const cases: readonly (readonly [string, readonly string[], number, RegExp])[] = [
     ['nothing from elsewhere', [exported], 0, /^CONSISTENT, NOT WITNESSED$/],
-    ['a key and the checkpoint', [exported, ...key, ...kept(honest)], 0, /^VERIFIED$/],
-    ['the checkpoint alone', [exported, ...kept(honest)], 0, /^VERIFIED$/],
-    ['an earlier checkpoint', [exported, ...kept(earlier)], 0, /^VERIFIED$/],
-    ['the file of an anchor', [exported, ...key, ...kept(`${earlier}\n${honest}`)], 0, /^VERIFIED$/],
+    ['a key and the checkpoint', [exported, ...key, ...kept(honest)], 0, KEPT],
+    ['the checkpoint alone', [exported, ...kept(honest)], 0, KEPT],
+    ['an earlier checkpoint', [exported, ...kept(earlier)], 0, KEPT],
+    ['the file of an anchor', [exported, ...key, ...kept(`${earlier}\n${honest}`)], 0, KEPT],
     [
       'a witness',
       [exported, ...key, ...kept(honest), '--witness', witness.vkey],
@@ -81,12 +83,7 @@ await t.test('an export is held against what was kept elsewhere, by both verifie
     ],
     ['a witness that has not signed', [exported, ...kept(earlier), '--witness', witness.vkey], 3, /./],
     ['a cosignature of another time', [exported, ...kept(moved(honest)), '--witness', witness.vkey], 3, /./],
-    [
-      'a checkpoint of no rows',
-      [exported, ...kept(checkpointOver([], log)), ...kept(honest)],
-      0,
-      /^VERIFIED$/,
-    ],
+    ['a checkpoint of no rows', [exported, ...kept(checkpointOver([], log)), ...kept(honest)], 0, KEPT],
     ['another key', [exported, '--key', thief.vkey, ...kept(honest)], 3, /./],
     ['signed by another key', [exported, ...key, ...kept(checkpointOver(leaves, thief))], 3, /./],
     ['a key and nothing that it has signed', [exported, ...key], 3, /./],
@@ -117,13 +114,13 @@ await t.test('an export is held against what was kept elsewhere, by both verifie
       'the newest key, and a checkpoint from before a rotation',
       [exported, '--key', next.vkey, ...kept(`${earlier}\n${checkpointOver(leaves, next)}`)],
       0,
-      /^VERIFIED$/,
+      KEPT,
     ],
     [
       'a note that a crash has torn inside a letter',
       [exported, ...key, ...kept(Buffer.concat([torn, Buffer.from(`\n\n${honest}`)]))],
       0,
-      /^VERIFIED$/,
+      KEPT,
     ],
     [
       'rows cut off, and only the checkpoint of all is cosigned',
@@ -170,6 +167,8 @@ await t.test('an export is held against what was kept elsewhere, by both verifie
     const said = await verify(...args)
     t.equal(said.code, code, name)
     if (code === 0) t.match(said.last, last, name)
+    if (name === 'an earlier checkpoint')
+      t.match(said.out, /^the last \d+ rows?: SEEN by nobody outside$/m, 'what came after it')
   }
 })
 
@@ -182,9 +181,9 @@ await t.test('a receipt shows that exactly this body was judged then, and no oth
   const early = await receiptOver(leaves, [3], honest, {})
   const foreign = await receiptOver(leaves, about, checkpointOver(leaves, thief), { body_sha256: SALT })
   const cases: readonly (readonly [string, string, readonly string[], number, RegExp])[] = [
-    ['honest', text, [...key, ...body], 0, /^VERIFIED$/],
+    ['honest', text, [...key, ...body], 0, /^VERIFIED, SEEN by nobody outside$/],
     ['without a key', text, body, 0, /^CONSISTENT, NOT WITNESSED$/],
-    ['with the checkpoint that was kept', text, ['--checkpoint', file(honest)], 0, /^VERIFIED$/],
+    ['with the checkpoint that was kept', text, ['--checkpoint', file(honest)], 0, KEPT],
     ['witnessed', text, [...key, '--witness', witness.vkey], 0, /^VERIFIED, WITNESSED by witness\.example/],
     ['another body', text, [...key, '--body', file(`${BODY} `)], 2, /./],
     [
@@ -206,7 +205,7 @@ await t.test('a receipt shows that exactly this body was judged then, and no oth
       text.replace('"salts":{"body_sha256"', '"salts":{"arguments_sha256"'),
       [...key, '--body', file(ARGUMENTS)],
       0,
-      /^VERIFIED$/,
+      /^VERIFIED, SEEN by nobody outside$/,
     ],
     [
       'H14: arguments with a member twice, of which the last one was judged',
