@@ -7,10 +7,12 @@ import {
 } from './enrollment.ts'
 import { parseSpiffeId, printSpiffeId, uriNamesOf } from './spiffe-id.ts'
 
-export interface ByocaEnrollment extends CertificateEnrollment {
+export type ByocaEnrollment = CertificateEnrollment & {
   readonly organisation: string
   /** The name of the agent, as it is being enrolled. */
   readonly name: string
+  /** The SPIFFE id of the certificate that it takes the place of. Absent: there is none. */
+  readonly renewedId?: string | null
 }
 
 /**
@@ -22,7 +24,11 @@ export interface ByocaEnrollment extends CertificateEnrollment {
  */
 export async function checkByoca(enrollment: ByocaEnrollment): Promise<EnrolledCertificate> {
   const path = await checkEnrollment(enrollment)
-  return enrolledCertificateOf(path, ownSpiffeId(path[0].x509.raw, enrollment))
+  const spiffeId = ownSpiffeId(path[0].x509.raw, enrollment)
+  const { renewedId = null } = enrollment
+  if (renewedId === null || spiffeId === renewedId) return enrolledCertificateOf(path, spiffeId)
+  const message = `The certificate does not name the SPIFFE id that the agent was enrolled with: ${renewedId}.`
+  throw new CertificateError('spiffe_mismatch', message)
 }
 
 function ownSpiffeId(leafDer: Uint8Array, { organisation, name }: ByocaEnrollment): string | null {

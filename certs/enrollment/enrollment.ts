@@ -10,6 +10,7 @@ import { CertificateError } from '../certificate-error.ts'
 import { type CertificationPath, readChain, verifyChain } from '../x509/chain.ts'
 import type { ChainCertificate } from '../x509/chain-link.ts'
 import { thumbprintOf } from '../x509/thumbprint.ts'
+import { readCsr } from './csr.ts'
 
 /** The longest PEM text of a key: RSA 8192 in PKCS#8 takes 6.4 KiB. Characters. */
 const PEM_LIMIT = 16_384
@@ -63,12 +64,16 @@ export interface EnrolledCertificate {
   readonly spiffeId: string | null
 }
 
-/** A certificate made elsewhere, with the key that goes with it. */
-export interface CertificateEnrollment {
+/**
+ * The proof that its sender holds the key of a certificate: that key (unencrypted PKCS#8, PKCS#1 or SEC1), or a
+ * certificate request that it has signed, of which nothing else counts.
+ */
+export type KeyEvidence = { readonly privateKeyPem: string } | { readonly csrPem: string }
+
+/** A certificate made elsewhere. */
+export type CertificateEnrollment = KeyEvidence & {
   /** The leaf first; may be followed by intermediates. */
   readonly certPem: string
-  /** Unencrypted PKCS#8, PKCS#1 or SEC1. */
-  readonly privateKeyPem: string
   /** The CA certificates that the operator trusts for this kind of enrollment, one or more in each text. */
   readonly caPems: readonly string[]
   /** ms since the epoch. */
@@ -80,23 +85,28 @@ export interface CertificateEnrollment {
  * trusted CA now, are strong and a client's, and the key signs for the certificate. Throws a
  * {@link CertificateError}. Does NOT look at the names in the certificate.
  */
-export async function checkEnrollment({
-  certPem,
-  privateKeyPem,
-  caPems,
-  at,
-}: CertificateEnrollment): Promise<CertificationPath> {
+export async function checkEnrollment(enrollment: CertificateEnrollment): Promise<CertificationPath> {
+  const { certPem, caPems, at } = enrollment
   checkOneLeaf(readChain(certPem))
-  const key = readKey(privateKeyPem)
+  const isOwner = await ownerOf(enrollment)
   if (caPems.length === 0) {
     throw new CertificateError('no_ca_attached', 'No CA is attached that could vouch for this certificate.')
   }
   const path = await verifyChain({ leafPem: certPem, intermediatesPem: '', rootsPem: caPems, at })
   // Last, for a signature by a key of any size and kind is a price that only a trusted certificate is worth.
-  if (!isKeyOf(path[0].x509, key)) {
+  if (!isOwner(path[0].x509)) {
     throw new CertificateError('key_mismatch', 'The private key does not belong to the certificate.')
   }
   return path
+}
+
+async function ownerOf(evidence: KeyEvidence): Promise<(leaf: X509Certificate) => boolean> {
+  if ('csrPem' in evidence) {
+    const { publicKey } = await readCsr(evidence.csrPem)
+    return (leaf) => publicKey.equals(leaf.publicKey)
+  }
+  const key = readKey(evidence.privateKeyPem)
+  return (leaf) => isKeyOf(leaf, key)
 }
 
 /** Returns the path as it is stored and sent. */

@@ -74,9 +74,18 @@ export const TOKEN: RouteDoc = {
 export const CERTIFICATE_RENEWAL: RouteDoc = {
   name: 'renewCertificate',
   summary:
-    "Issues the caller's next certificate, for a new key of the caller, in the last third of the life of the current one.",
+    "Issues the caller's next certificate, for a new key of the caller, in the last third of the life of the current one; or pins the one that its own CA has renewed.",
   caller: 'principal',
-  body: { schema: z.strictObject({ csr_pem: z.string().max(65_536) }) },
+  body: {
+    schema: z.strictObject({
+      csr_pem: z.string().max(65_536),
+      cert_pem: z
+        .string()
+        .max(256 * 1024)
+        .exactOptional()
+        .meta({ description: "A leaf that the agent's own CA has renewed; csr_pem proves its key." }),
+    }),
+  },
   answers: {
     200: {
       description: 'The certificate. The previous one stays valid for the configured grace.',

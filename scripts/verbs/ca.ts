@@ -1,9 +1,11 @@
+import { createPrivateKey } from 'node:crypto'
 import { readFile } from 'node:fs/promises'
 import { type AdminCall, expectStatus } from '../admin/call.ts'
 import { DOOR_NOTES } from '../admin/door.ts'
 import { alignColumns, jsonLines } from '../admin/printable.ts'
 import { type PrintLines, subcommandOf } from '../admin/subcommand.ts'
 import { verbGroup } from '../admin/subcommands.ts'
+import { certificateRequest } from '../client/renewal/certificate-request.ts'
 import { commandOf } from '../command.ts'
 
 const CAS = '/v1/admin/ca'
@@ -132,30 +134,58 @@ const distrust = subcommandOf({
   },
 })
 
+const GRACE_OPTION = {
+  'grace-hours': {
+    type: 'string',
+    value: 'HOURS',
+    description: 'how long the one before still counts; 0 ends it at once. Default: as configured',
+  },
+} as const
+
+function graceIn(grace: string | undefined): { readonly grace_hours?: number } {
+  if (grace === undefined) return {}
+  const hours = Number(grace)
+  if (grace.trim() !== '' && hours >= 0 && hours <= 720) return { grace_hours: hours }
+  throw new Error('--grace-hours is a number from 0 to 720')
+}
+
 const bundle = subcommandOf({
   takes: 'FILE AGENT…',
   about: `replace the trust bundle of agents by their ids with the CAs of a PEM file: an SVID with their
 SPIFFE id from one of these is that agent`,
-  options: {
-    'grace-hours': {
-      type: 'string',
-      value: 'HOURS',
-      description: 'how long the bundle before still counts; 0 ends it at once. Default: as configured',
-    },
-  },
+  options: GRACE_OPTION,
   work: ({ 'grace-hours': grace }, [file, ...ids]) => {
     if (!file || ids.length === 0) throw new Error('name the agents: sallyport ca bundle FILE AGENT…')
-    const hours = grace === undefined ? undefined : Number(grace)
-    if (hours !== undefined && !(grace?.trim() !== '' && hours >= 0 && hours <= 720))
-      throw new Error('--grace-hours is a number from 0 to 720')
+    const hours = graceIn(grace)
     return async (call, say) => {
       const pem = await readFile(file, 'utf8')
-      const body = { trust_bundle_pem: pem, ...(hours !== undefined && { grace_hours: hours }) }
+      const body = { trust_bundle_pem: pem, ...hours }
       for (const id of ids) {
         const path = `${AGENTS}/${encodeURIComponent(id)}/trust-bundle`
         const { passed_over: odd = [] } = expectStatus(await call('PUT', path, body), 200)
         say(`the trust bundle of ${id} is replaced`, ...leftOut(odd as readonly LeftOutBlock[]))
       }
+    }
+  },
+})
+
+const leaf = subcommandOf({
+  takes: 'CERT KEY AGENT',
+  about: `let an agent be known by the certificate that its own CA (byoca) has renewed; KEY stays on this
+machine`,
+  options: GRACE_OPTION,
+  work: ({ 'grace-hours': grace }, [cert, key, id, ...rest]) => {
+    if (!cert || !key || !id || rest.length > 0)
+      throw new Error('name the agent: sallyport ca leaf CERT KEY AGENT')
+    const hours = graceIn(grace)
+    return async (call, say) => {
+      const csr = certificateRequest(createPrivateKey(await readFile(key, 'utf8')))
+      const body = { cert_pem: await readFile(cert, 'utf8'), csr_pem: csr, ...hours }
+      const made = expectStatus(
+        await call('PUT', `${AGENTS}/${encodeURIComponent(id)}/certificate`, body),
+        200,
+      )
+      say(`${id} is known by ${String(made.cert_thumbprint)}`)
     }
   },
 })
@@ -176,7 +206,7 @@ async function caOf(call: AdminCall, prefix: string): Promise<ListedCa> {
 const { perform: _, ...verb } = verbGroup({
   name: 'ca',
   about: `Shows which CAs are trusted, and which of them vouch for whom. ${DOOR_NOTES}`,
-  verbs: { list, attach, trust, distrust, bundle, detach },
+  verbs: { list, attach, trust, distrust, bundle, leaf, detach },
   notes:
     'DIGEST: the beginning of one is enough. A certificate of this gateway’s own CA: sallyport ca-export.',
   helpCommand: commandOf('sallyport ARGS="ca --help"', 'ca --help'),

@@ -1,5 +1,11 @@
+import { readFile } from 'node:fs/promises'
 import { readIdentity } from '../client/identity/identity.ts'
-import { certificateLife, renewIdentity } from '../client/renewal/renew.ts'
+import {
+  certificateLife,
+  type RenewedCertificate,
+  renewByOwnLeaf,
+  renewIdentity,
+} from '../client/renewal/renew.ts'
 import { GATEWAY_OPTION, IDENTITY_OPTION, verbOf } from '../command.ts'
 import { print } from '../print.ts'
 
@@ -17,13 +23,31 @@ The sidecar does it by itself.`,
       value: 'DAYS',
       description: 'only if it ends within this many days',
     },
+    cert: {
+      type: 'string',
+      value: 'FILE',
+      description:
+        'of an agent (byoca): the certificate that its own CA has renewed, with its intermediates (PEM)',
+    },
+    key: {
+      type: 'string',
+      value: 'FILE',
+      description: 'the key of that one (PEM); it stays on this machine',
+    },
     ...GATEWAY_OPTION,
   },
   notes: `agent.crt and agent.key are replaced when both are whole; until then, and after every failure, the old ones stay. The
 previous certificate stays valid for the grace that the gateway is configured with (rotation_grace_hours). A certificate of your
-own CA, or an SVID, is renewed by whoever issued it. One that has ended is replaced by an operator.`,
-  run: async ({ identity: directory, 'if-within': within, gateway }) => {
+own CA is renewed by that CA: give the new one with --cert and --key while the old one is valid. An SVID needs nobody. One that
+has ended is replaced by an operator.`,
+  run: async ({ identity: directory, 'if-within': within, cert, key, gateway }) => {
     if (!directory) throw new Error('name the identity: --identity DIR')
+    if ((cert === undefined) !== (key === undefined)) throw new Error('give both: --cert FILE --key FILE')
+    if (cert !== undefined && key !== undefined) {
+      const leaf = { cert: await readFile(cert, 'utf8'), key: await readFile(key, 'utf8') }
+      print(renewedLine(directory, await renewByOwnLeaf(directory, leaf, gateway)))
+      return
+    }
     const { renewableFrom, notAfter } = certificateLife(readIdentity(directory, gateway))
     const from = Math.max(renewableFrom, within === undefined ? 0 : notAfter - daysOf(within) * DAY_MS)
     const now = Date.now()
@@ -34,15 +58,17 @@ own CA, or an SVID, is renewed by whoever issued it. One that has ended is repla
       print(`${directory} is valid until ${day(notAfter)}, and can be renewed from ${day(from)} on`)
       return
     }
-    const renewed = await renewIdentity(directory, gateway)
-    const before = renewed.previousValidUntil
-    print(
-      `renewed ${directory}: valid until ${day(renewed.notAfter)}; the previous certificate ${
-        before === null ? 'has ended' : `is accepted until ${before}`
-      }`,
-    )
+    print(renewedLine(directory, await renewIdentity(directory, gateway)))
   },
 })
+
+const renewedLine = (
+  directory: string,
+  { notAfter, previousValidUntil: before }: RenewedCertificate,
+): string =>
+  `renewed ${directory}: valid until ${day(notAfter)}; the previous certificate ${
+    before === null ? 'has ended' : `is accepted until ${before}`
+  }`
 
 const day = (at: number): string => new Date(at).toISOString().slice(0, 10)
 

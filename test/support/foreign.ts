@@ -11,13 +11,21 @@ export interface Foreign {
   readonly keyPem: string
 }
 
-/** A client certificate of an organisation's own CA, for `spiffe://corp.test/acme/<name>`. */
-export async function byCorporateCa(name: string, at = Date.now()): Promise<Foreign> {
-  const made = await createAuthority({ organisation: 'acme', at })
-  const subject = { commonName: `acme::${name}`, spiffeId: `spiffe://corp.test/acme/${name}` }
-  const issued = await issueClientCertificate(await loadAuthority(made), subject, { at, days: 30 })
-  return { caPem: made.rootPem, certPem: issued.chainPem, keyPem: issued.privateKeyPem }
+/** An organisation's own CA. Each call of `leaf` makes a client certificate for `spiffe://corp.test/acme/<name>`. */
+export async function corporateCa(made = Date.now()) {
+  const files = await createAuthority({ organisation: 'acme', at: made })
+  const authority = await loadAuthority(files)
+  const leaf = async (name: string, at = made): Promise<Foreign> => {
+    const subject = { commonName: `acme::${name}`, spiffeId: `spiffe://corp.test/acme/${name}` }
+    const issued = await issueClientCertificate(authority, subject, { at, days: 30 })
+    return { caPem: files.rootPem, certPem: issued.chainPem, keyPem: issued.privateKeyPem }
+  }
+  return { caPem: files.rootPem, leaf }
 }
+
+/** A client certificate of a new one. */
+export const byCorporateCa = async (name: string, at?: number): Promise<Foreign> =>
+  (await corporateCa(at)).leaf(name)
 
 /** A SPIFFE trust domain that hands out SVIDs: each call is a rotation. */
 export async function trustDomain(

@@ -21,7 +21,7 @@ import { AGENT, OPERATOR, type PrincipalKind, USER, WORKLOAD } from '../operatio
 import type { InputSchemas, Operation } from '../operation/operation.ts'
 import { endAdminSession, listAdminSessions, showSession } from '../operators/sessions.ts'
 import { listCapabilities } from '../principals/capabilities.ts'
-import { certifyRequest, rotateCertificate } from '../principals/certificates.ts'
+import { certifyRequest, putRenewedLeaf, rotateCertificate } from '../principals/certificates.ts'
 import { registerDpopJwk } from '../principals/dpop-jwk.ts'
 import { enrollByocaAgent, enrollSpiffeAgent, mintAgent } from '../principals/enroll.ts'
 import { erase } from '../principals/erase.ts'
@@ -74,6 +74,7 @@ const DIRECT = {
     create: mintAgent,
     enrollByoca: enrollByocaAgent,
     enrollSpiffe: enrollSpiffeAgent,
+    putRenewedLeaf,
     listTrustedCas,
     trustCa: trustCaForAgent,
     trustCaAs: trustReplacementCa,

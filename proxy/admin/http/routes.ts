@@ -148,6 +148,7 @@ function enrollmentRoutes({ route, read, write }: AdminDoors): readonly BareRout
     route('POST', trusted, write, agents.trustCa),
     route('DELETE', `${trusted}/{digest}`, read, agents.distrustCa),
     route('PUT', '/v1/admin/agents/{id}/trust-bundle', write, agents.replaceTrustBundle),
+    route('PUT', '/v1/admin/agents/{id}/certificate', write, agents.putRenewedLeaf),
   ]
 }
 

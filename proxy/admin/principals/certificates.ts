@@ -4,20 +4,30 @@ import { CERTIFICATE_REASONS } from '../../../certs/certificate-error.ts'
 import { insertPin, retirePins } from '../../../db/principals/pins.ts'
 import type { PrincipalRecord } from '../../../db/principals/read.ts'
 import { touchRevision } from '../../../db/principals/write.ts'
+import { Refusal } from '../../../plugins/refusal.ts'
 import { certificateThread } from '../operation/certificate-thread.ts'
 import { changeAuthor } from '../operation/change.ts'
 import type { AdminCaller, AdminContext, ChangeAuthorship } from '../operation/context.ts'
-import { capabilityToEnroll, type PrincipalKind, spiffeIdOf } from '../operation/kinds.ts'
+import { AGENT, capabilityToEnroll, type PrincipalKind, spiffeIdOf } from '../operation/kinds.ts'
 import { operation } from '../operation/operation.ts'
 import { idParams, instant, pemText, sha256 } from '../operation/shapes.ts'
 import { changeAuthority } from './authority.ts'
-import { LEAF_DAYS } from './enroll.ts'
+import { attachedCaPems, givenPem, LEAF_DAYS } from './enroll.ts'
 import { graceHours, graceUntil, predecessorInGrace } from './grace.ts'
 import { principalByParams, principalIdMember, principalOf, withId } from './view.ts'
 
 const previousValidUntil = instant.nullable().meta({
   description: 'Until when the previous certificate is accepted; null if it is not, or if there was none.',
 })
+
+const certificateShape = (kind: PrincipalKind) =>
+  withId(kind, {
+    cert_pem: pemText,
+    cert_chain_pem: pemText,
+    cert_thumbprint: sha256,
+    cert_not_after: instant,
+    previous_valid_until: previousValidUntil,
+  })
 
 /**
  * POST …/{id}/rotate-cert: a new certificate and key; the previous one stays valid for `grace_hours`
@@ -77,13 +87,7 @@ export const certifyRequest = (kind: PrincipalKind) =>
       params: idParams,
       body: z.strictObject({ csr_pem: z.string().max(65_536), grace_hours: graceHours.optional() }),
     },
-    output: withId(kind, {
-      cert_pem: pemText,
-      cert_chain_pem: pemText,
-      cert_thumbprint: sha256,
-      cert_not_after: instant,
-      previous_valid_until: previousValidUntil,
-    }),
+    output: certificateShape(kind),
     status: 200,
     conditional: true,
     reasons: ['not_found', 'precondition_failed', 'conflict', 'audit_unavailable', ...CERTIFICATE_REASONS],
@@ -99,11 +103,64 @@ export const certifyRequest = (kind: PrincipalKind) =>
     },
   })
 
-/** A certificate that was issued for a request, and until when the one before it is honoured. */
+/** A leaf that an agent's own CA has renewed, and a request that its key has signed. */
+export const renewedLeaf = z.strictObject({ cert_pem: givenPem, csr_pem: z.string().max(65_536) })
+
+/** Checks a renewed leaf as at the enrollment of its agent. Refuses as that does. */
+export async function checkRenewedLeaf(
+  context: AdminContext,
+  { name, spiffe_id: renewedId }: PrincipalRecord,
+  { cert_pem: certPem, csr_pem: csrPem }: z.output<typeof renewedLeaf>,
+  at: number,
+) {
+  const caPems = await attachedCaPems(context, 'organisation')
+  const { organisation } = context
+  const asked = { certPem, csrPem, caPems, at, organisation, name, renewedId }
+  const { leafPem, ...checked } = await certificateThread.ask('checkByoca', asked)
+  return { certPem: leafPem, ...checked }
+}
+
+/** The action of a renewed leaf's row. */
+export const LEAF_RENEWED = 'agent.certificate_renewed'
+
+/**
+ * PUT /v1/admin/agents/{id}/certificate: pins the leaf that the agent's own CA has renewed, in place of the one
+ * before (docs/protocol.md#renewed-leaf). The one that is pinned already changes nothing.
+ */
+export const putRenewedLeaf = operation({
+  name: 'putAgentCertificate',
+  demands: capabilityToEnroll(AGENT),
+  action: LEAF_RENEWED,
+  object: principalByParams(AGENT),
+  summary: "Pins a certificate that an agent's own CA has renewed.",
+  takes: { params: idParams, body: renewedLeaf.extend({ grace_hours: graceHours.optional() }) },
+  output: certificateShape(AGENT),
+  status: 200,
+  conditional: true,
+  reasons: ['not_found', 'precondition_failed', 'conflict', 'audit_unavailable', ...CERTIFICATE_REASONS],
+  run: async (context, { params: { id }, body, ifMatch }, caller) => {
+    const { grace_hours: hours, ...leaf } = body
+    const record = await principalOf(context, AGENT, id)
+    if (record.enrollment_method !== 'byoca')
+      throw new Refusal('conflict', { message: 'This agent has no certificate of its own CA to renew.' })
+    const checked = await checkRenewedLeaf(context, record, leaf, caller.at)
+    const until = await replacePin(context, AGENT, caller, checked, {
+      ...{ action: LEAF_RENEWED, id, hours, ifMatch },
+    })
+    return { value: certificateView(AGENT, id, checked, until) }
+  },
+})
+
+type ShownCertificate = Pick<
+  Awaited<ReturnType<typeof certifyClient>>,
+  'certPem' | 'chainPem' | 'thumbprint' | 'notAfter'
+>
+
+/** A certificate that is pinned now, and until when the one before it is honoured. */
 export const certificateView = (
   kind: PrincipalKind,
   id: string,
-  { certPem, chainPem, thumbprint, notAfter }: Awaited<ReturnType<typeof certifyClient>>,
+  { certPem, chainPem, thumbprint, notAfter }: ShownCertificate,
   previousUntil: string | null,
 ) => ({
   ...principalIdMember(kind, id),
@@ -144,7 +201,7 @@ interface PinReplacement {
 
 /**
  * Pins a certificate in place of the one before. Returns until when that one is still honoured; null if there
- * was none, or no grace.
+ * was none, or no grace, or if it is the pinned one already: then nothing is changed.
  */
 export async function replacePin(
   context: AdminContext,
@@ -158,8 +215,9 @@ export async function replacePin(
   const { at } = caller
   const until = graceUntil(context, at, hours)
   const before = await changeAuthority(context, kind, caller, { id, ifMatch }, (record, { thumbprints }) => {
-    guard?.(record)
     const { cert_thumbprint: previous, revision } = record
+    if (previous === thumbprint) return null
+    guard?.(record)
     // Without grace, those in the grace of an earlier rotation end too.
     const kept = until === null ? [] : thumbprints.filter(([known]) => known !== previous)
     return {
@@ -173,5 +231,6 @@ export async function replacePin(
       ],
     }
   })
-  return before.cert_thumbprint === null || until === null ? null : new Date(until).toISOString()
+  const wasPinned = before.cert_thumbprint !== null && before.cert_thumbprint !== thumbprint
+  return wasPinned && until !== null ? new Date(until).toISOString() : null
 }

@@ -298,7 +298,7 @@ async function store(
   })
 }
 
-async function attachedCaPems({ database }: AdminContext, kind: CaKind): Promise<readonly string[]> {
+export async function attachedCaPems({ database }: AdminContext, kind: CaKind): Promise<readonly string[]> {
   return (await listAttachedCas(database, kind)).map((ca) => ca.ca_pem)
 }
 

@@ -1,6 +1,5 @@
 import { hash, type KeyObject, X509Certificate } from 'node:crypto'
 import { LRUCache } from 'lru-cache'
-import { z } from 'zod'
 import type { IssuingAuthority } from '../../../certs/authority/authority.ts'
 import { certifyClient } from '../../../certs/authority/issue.ts'
 import type { Principal } from '../../../plugins/facts.ts'
@@ -13,20 +12,29 @@ import type { MonotonicClock } from '../../../plugins/secrets/throttle.ts'
 import { jsonReply, type Reply } from '../../http/reply.ts'
 import { certificateThread } from '../operation/certificate-thread.ts'
 import type { AdminContext } from '../operation/context.ts'
-import { PRINCIPAL_KINDS, type PrincipalKind } from '../operation/kinds.ts'
+import { PRINCIPAL_KINDS } from '../operation/kinds.ts'
 import { parse } from '../operation/operation.ts'
-import { certificateSubject, certificateTerm, certificateView, replacePin } from './certificates.ts'
+import {
+  certificateSubject,
+  certificateTerm,
+  certificateView,
+  checkRenewedLeaf,
+  LEAF_RENEWED,
+  renewedLeaf,
+  replacePin,
+} from './certificates.ts'
 import { principalOf } from './view.ts'
 
 type RenewalFacts = Arrival & JsonBody & { readonly principal: Principal }
 
-const body = z.strictObject({ csr_pem: z.string().max(65_536) })
+const body = renewedLeaf.partial({ cert_pem: true })
 
 /**
  * POST /v1/auth/certificate: a principal's own next certificate, for a key that it has made, asked for with
  * its current one (docs/protocol.md#renewal). One row `<type>.certificate_issued` by the principal itself.
  * Refuses with `renewal_refused` before the last third of the certificate's life, if another has taken its
  * place, and if this CA did not issue it; with `renewal_throttled`; and as a certificate request is refused.
+ * With `cert_pem`, the agent's own CA has issued the next one: {@link pinOwnLeaf}.
  */
 export const renewClientCertificate =
   (context: AdminContext, renewals: RecentRenewals) =>
@@ -34,28 +42,60 @@ export const renewClientCertificate =
     const { principal, peer, at } = facts
     if (!peer) throw new Refusal('certificate_required')
     renewals.count(principal.id)
-    const { csr_pem: csrPem } = parse(body, facts.json)
+    const { csr_pem: csrPem, cert_pem: certPem } = parse(body, facts.json)
+    if (certPem !== undefined)
+      return jsonReply(200, await pinOwnLeaf(context, facts, peer, { certPem, csrPem }))
     checkRenewable(context.authority, peer, at)
     const kind = PRINCIPAL_KINDS[principal.type]
     const subject = certificateSubject(context, kind, await principalOf(context, kind, principal.id))
     const key = await certificateThread.ask('keyOfCsr', { csrPem, spiffeId: subject.spiffeId })
     const issued = renewals.once(peer, key, () => {
       const certificate = certifyClient(context.authority, key, subject, certificateTerm({ at }))
-      return pinRenewed(context, kind, facts, peer, certificate)
+      return pinRenewed(context, facts, peer, certificate, `${kind.type}.certificate_issued`)
     })
     return jsonReply(200, await issued)
   }
 
+/**
+ * Pins the leaf that the agent's own CA has renewed, at the word of the one before: checked as at the
+ * enrollment, for the same subject and names, and no older. Its key may be another: both were proven. Asked
+ * again, the same leaf is answered again.
+ */
+async function pinOwnLeaf(
+  context: AdminContext,
+  facts: RenewalFacts,
+  peer: TlsPeer,
+  { certPem, csrPem }: { readonly certPem: string; readonly csrPem: string },
+): Promise<object> {
+  const { principal, at } = facts
+  const record = await principalOf(context, PRINCIPAL_KINDS[principal.type], principal.id)
+  if (record.enrollment_method !== 'byoca')
+    throw new Refusal('renewal_refused', { message: 'Only an agent (byoca) may bring its own certificate.' })
+  const checked = await checkRenewedLeaf(context, record, { cert_pem: certPem, csr_pem: csrPem }, at)
+  const { subject, subjectAltName } = new X509Certificate(checked.certPem)
+  const { certificate: before } = peer
+  if (subject !== before.subject || subjectAltName !== before.subjectAltName)
+    throw new Refusal('renewal_refused', {
+      message: 'The certificate has another subject, or other names. An operator can put it in force.',
+    })
+  if (checked.notBefore < peer.notBefore)
+    throw new Refusal('renewal_refused', {
+      message: 'The certificate is older than the one it would replace.',
+    })
+  return pinRenewed(context, facts, peer, checked, LEAF_RENEWED)
+}
+
 async function pinRenewed(
   context: AdminContext,
-  kind: PrincipalKind,
   { id, at, principal }: RenewalFacts,
   peer: TlsPeer,
-  issued: ReturnType<typeof certifyClient>,
+  issued: Parameters<typeof replacePin>[3] & Parameters<typeof certificateView>[2],
+  action: string,
 ): Promise<object> {
+  const kind = PRINCIPAL_KINDS[principal.type]
   const actor: ChangeAuthor = { id: principal.ref, type: principal.type, via: 'certificate', standing: [] }
   const until = await replacePin(context, kind, { id, at, actor }, issued, {
-    action: `${kind.type}.certificate_issued`,
+    action,
     id: principal.id,
     // The answer may be lost: with no grace at all its caller would be locked out.
     hours: Math.max(context.rotationGraceHours, 1),

@@ -117,7 +117,14 @@ const rowOf = (row: AuditRow, leaf: string | null, proof: ProvenRow | null): Htm
 /** The changes whose rows make the state of a principal (docs/ledger.md#replay). */
 const CHANGES = [
   ...['capabilities_set', 'capabilities_patched', 'created', 'enrolled_byoca', 'enrolled_spiffe'],
-  ...['certificate_issued', 'cert_rotated', 'dpop_jwk_set', 'reactivated', 'deactivated'],
+  ...[
+    'certificate_issued',
+    'certificate_renewed',
+    'cert_rotated',
+    'dpop_jwk_set',
+    'reactivated',
+    'deactivated',
+  ],
 ]
 /** The newest rows of each kind that are looked through. */
 const ROWS = 200

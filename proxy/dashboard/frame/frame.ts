@@ -85,6 +85,7 @@ const NOTICES: Readonly<Record<string, string>> = {
   attached: 'The CA is attached.',
   detached: 'The CA is detached.',
   trusted: 'The CA vouches from now on.',
+  leaf_pinned: 'The agent is known by this certificate from now on.',
   bundle_replaced: 'The trust bundle is replaced.',
   distrusted: 'The CA no longer vouches for this agent.',
   confirmed: 'Confirmed: the change is made.',

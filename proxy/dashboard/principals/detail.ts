@@ -22,7 +22,7 @@ import { candidateCard } from './candidate.ts'
 import { capabilitiesCard, type TypedCapabilities } from './capabilities-card.ts'
 import { type PrincipalDetail, readPrincipalDetail } from './detailed.ts'
 import { type CallerPlural, PRINCIPAL_PAGES, type PrincipalPlural } from './kinds.ts'
-import { trustedCasCard } from './trusted-cas.ts'
+import { renewedLeafCard, trustedCasCard } from './trusted-cas.ts'
 
 /** GET /proxy/{kind}/{id}: one principal, and the form of its set. */
 export const detailPage =
@@ -80,6 +80,7 @@ ${plural === 'operators' ? html`` : await candidateCard(dashboard, plural, one, 
   ])}
 <p>${button(facts, enroll, `${path}/rotate-cert`, value.cert_thumbprint === null ? 'Make a certificate' : 'Rotate the certificate', fields)} ${value.is_active ? button(facts, enroll, `${path}/deactivate`, 'Deactivate', fields) : button(facts, enroll, `${path}/reactivate`, 'Reactivate', fields)}</p>
 ${plural === 'operators' ? html`` : eraseLink(plural, id, facts)}</section>
+${htmlIf(value.enrollment_method === 'byoca' && hasCapability(facts, enroll), () => renewedLeafCard(id, one.revision, facts))}
 ${value.enrollment_method === 'spiffe' ? await trustedCasCard(dashboard, one, facts) : html``}
 ${htmlIf(plural !== 'operators', () => html`<section class="card" id="usage" data-load="${path}/usage" data-also="held"><h2>Used in the last 30 days</h2><p><a href="${path}/usage">Which capabilities its calls required</a></p></section>`)}
 ${plural === 'operators' ? html`` : await bindingsOf(dashboard, id, facts)}

@@ -61,7 +61,23 @@ const ownCaRow = (ca: TrustedCasView['bundle'][number], at: number, state: HtmlF
   html`<tr><td>${ca.subject}</td><td>${relativeTime(ca.not_after, at)}</td><td>${copyableCode(ca.digest)}</td><td>${state}</td></tr>`
 
 const bundleForm = (id: string, revision: number, { session }: AdministrationFacts): HtmlFragment =>
-  html`<form method="post" action="${pathOf('agents', id)}/trust-bundle">${csrf(session)}<input type="hidden" name="if_match" value="${`"${revision}"`}"><label>Replace its trust bundle: all CAs of its trust domain, in PEM <textarea name="trust_bundle_pem" rows="6" required spellcheck="false"></textarea></label><label>Honour the bundle before for, in hours <input name="grace_hours" inputmode="decimal" placeholder="as configured"></label><p class="hint">Whoever holds the key of one of these CAs can call as this agent. 0 hours ends the bundle before at once.</p><button>Replace</button></form>`
+  html`<form method="post" action="${pathOf('agents', id)}/trust-bundle">${csrf(session)}<input type="hidden" name="if_match" value="${`"${revision}"`}"><label>Replace its trust bundle: all CAs of its trust domain, in PEM <textarea name="trust_bundle_pem" rows="6" required spellcheck="false"></textarea></label>${graceField('bundle')}<p class="hint">Whoever holds the key of one of these CAs can call as this agent. 0 hours ends the bundle before at once.</p><button>Replace</button></form>`
+
+/** The form that pins the certificate that an agent's own CA has renewed. */
+export const renewedLeafCard = (
+  id: string,
+  revision: number,
+  { session }: AdministrationFacts,
+): HtmlFragment =>
+  html`<section class="card"><h2>Its own certificate, renewed</h2><form method="post" action="${pathOf('agents', id)}/certificate">${csrf(session)}<input type="hidden" name="if_match" value="${`"${revision}"`}"><label>The certificate that its own CA has renewed, then intermediates, in PEM <textarea name="cert_pem" rows="6" required spellcheck="false"></textarea></label><label>A request that its key has signed: openssl req -new -key agent.key -subj /CN=renewal <textarea name="csr_pem" rows="6" required spellcheck="false"></textarea></label>${graceField('certificate')}<button>Pin</button></form></section>`
+
+const graceField = (what: string): HtmlFragment =>
+  html`<label>Honour the ${what} before for, in hours <input name="grace_hours" inputmode="decimal" placeholder="as configured"></label>`
+
+const graceOf = ({ form }: FormSubmission): { readonly grace_hours?: number } => {
+  const hours = form.get('grace_hours')?.trim() ?? ''
+  return hours === '' ? {} : { grace_hours: Number(hours) }
+}
 
 const trustForm = (
   path: string,
@@ -74,7 +90,7 @@ const trustForm = (
     ),
   )}</select></label><p class="hint">Whoever holds the key of that CA can then call as this agent.</p><button>Vouch</button></form>`
 
-/** POST /proxy/agents/{id}/trusted-cas, …/trusted-cas/{digest}/withdraw and …/trust-bundle. */
+/** POST /proxy/agents/{id}/trusted-cas, …/trusted-cas/{digest}/withdraw, …/trust-bundle and …/certificate. */
 export const trustedCasForms = (dashboard: DashboardContext) => {
   const to = ({ params }: FormSubmission): string => pathOf('agents', params.id ?? '')
   return {
@@ -92,19 +108,22 @@ export const trustedCasForms = (dashboard: DashboardContext) => {
       notice: 'distrusted',
     }),
     bundle: formHandler(dashboard, agents.replaceTrustBundle, {
-      given: (facts) => {
-        const hours = facts.form.get('grace_hours')?.trim() ?? ''
-        return {
-          ...inputById(facts),
-          body: {
-            trust_bundle_pem: facts.form.get('trust_bundle_pem') ?? '',
-            ...(hours !== '' && { grace_hours: Number(hours) }),
-          },
-        }
-      },
+      given: (facts) => ({
+        ...inputById(facts),
+        body: { trust_bundle_pem: facts.form.get('trust_bundle_pem') ?? '', ...graceOf(facts) },
+      }),
       to,
       notice: 'bundle_replaced',
       leftOut: ({ passed_over: blocks }) => blocks,
+    }),
+    leaf: formHandler(dashboard, agents.putRenewedLeaf, {
+      given: (facts) => {
+        const { form } = facts
+        const leaf = { cert_pem: form.get('cert_pem') ?? '', csr_pem: form.get('csr_pem') ?? '' }
+        return { ...inputById(facts), body: { ...leaf, ...graceOf(facts) } }
+      },
+      to,
+      notice: 'leaf_pinned',
     }),
   }
 }

@@ -43,6 +43,12 @@ export async function putNext(directory: string, chainPem: string): Promise<void
   await settleNext(directory)
 }
 
+/** Puts a key and its certificate, made elsewhere, in the places of those before. Throws if they do not match. */
+export async function putPair(directory: string, keyPem: string, chainPem: string): Promise<void> {
+  await writePrivateFile(join(directory, NEXT_KEY), keyPem)
+  await putNext(directory, chainPem)
+}
+
 /**
  * Ends a replacement that a crash interrupted; removes files that belong to no key. Does nothing if none was
  * begun. Two processes may do it at once.

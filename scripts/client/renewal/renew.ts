@@ -1,11 +1,11 @@
-import { X509Certificate } from 'node:crypto'
+import { createPrivateKey, X509Certificate } from 'node:crypto'
 import { Agent, type Dispatcher, request } from 'undici'
 import type { UnknownRecord } from '../../../db/support/json.ts'
 import { type Identity, readIdentity } from '../identity/identity.ts'
 import { gatewayRefusal, jsonMembers } from '../refusal.ts'
 import { clientSession } from '../signing/session.ts'
 import { certificateRequest } from './certificate-request.ts'
-import { nextKey, putNext, settleNext } from './files.ts'
+import { nextKey, putNext, putPair, settleNext } from './files.ts'
 
 const PATH = '/v1/auth/certificate'
 const TIMEOUT_MS = 30_000
@@ -41,12 +41,41 @@ export async function renewIdentity(directory: string, url?: string): Promise<Re
   await settleNext(directory)
   const identity = readIdentity(directory, url)
   const csrPem = certificateRequest(await nextKey(directory))
-  const { status, text, advice } = await ask(identity, JSON.stringify({ csr_pem: csrPem }))
+  const { chain, renewed } = await askRenewal(identity, { csr_pem: csrPem })
+  await putNext(directory, chain)
+  return renewed
+}
+
+/** A certificate that its own CA has renewed, and its key. PEM. */
+export interface OwnLeaf {
+  readonly cert: string
+  readonly key: string
+}
+
+/**
+ * Has the gateway know an agent (byoca) by the certificate that its own CA has renewed, at the word of the one in
+ * its directory, and puts the new pair there. The key stays on this machine. Otherwise as {@link renewIdentity}.
+ */
+export async function renewByOwnLeaf(
+  directory: string,
+  { cert, key }: OwnLeaf,
+  url?: string,
+): Promise<RenewedCertificate> {
+  await settleNext(directory)
+  const identity = readIdentity(directory, url)
+  const csrPem = certificateRequest(createPrivateKey(key))
+  const { renewed } = await askRenewal(identity, { csr_pem: csrPem, cert_pem: cert })
+  await putPair(directory, key, cert)
+  return renewed
+}
+
+async function askRenewal(identity: Identity, body: Readonly<Record<string, string>>) {
+  const { status, text, advice } = await ask(identity, JSON.stringify(body))
   if (status !== 200) throw gatewayRefusal(status, text, advice)
-  const { cert_chain_pem: chain, previous_valid_until: until } = jsonMembers(text)
-  await putNext(directory, String(chain))
-  const { notAfter } = certificateLife({ cert: String(chain) })
-  return { notAfter, previousValidUntil: typeof until === 'string' ? until : null }
+  const { cert_chain_pem: given, previous_valid_until: until } = jsonMembers(text)
+  const chain = String(given)
+  const previousValidUntil = typeof until === 'string' ? until : null
+  return { chain, renewed: { notAfter: certificateLife({ cert: chain }).notAfter, previousValidUntil } }
 }
 
 interface RenewalAnswer {

@@ -1,5 +1,7 @@
+import { createPrivateKey } from 'node:crypto'
 import t from 'tap'
-import { trustDomain } from '../../support/foreign.ts'
+import { certificateRequest } from '../../../scripts/client/renewal/certificate-request.ts'
+import { corporateCa, trustDomain } from '../../support/foreign.ts'
 import { testGateway } from '../../support/gateway.ts'
 import { signedInBySecret } from '../../support/oidc/jar.ts'
 
@@ -47,6 +49,16 @@ await t.test('H7 the pages say which CA vouches for whom, and replace one withou
   const last = { trust_bundle_pem: old.caPem, grace_hours: '2' }
   t.equal(await send(bundle, last), `${agent}?notice=bundle_replaced`)
   t.match(await text(agent), 'replaced; honoured until')
+  const corporate = await corporateCa()
+  const [leaf, renewed] = [await corporate.leaf('own'), await corporate.leaf('own')]
+  await gateway.admin('POST', '/v1/admin/ca/attach', { ca_pem: corporate.caPem, kind: 'organisation' })
+  const enrolling = { agent_name: 'own', cert_pem: leaf.certPem, private_key_pem: leaf.keyPem }
+  await gateway.admin('POST', '/v1/admin/agents/enroll/byoca', enrolling)
+  const own = '/proxy/agents/acme%3A%3Aown'
+  t.match(await text(own), 'Its own certificate, renewed')
+  const csr_pem = certificateRequest(createPrivateKey(renewed.keyPem))
+  const pinned = await send(`${own}/certificate`, { cert_pem: renewed.certPem, csr_pem })
+  t.equal(pinned, `${own}?notice=leaf_pinned`)
   const [row] = await gateway.rows({ action: 'ca.detached', order: 'desc' })
   t.equal(row?.detail.locked_out, 1)
 })

@@ -13,6 +13,7 @@ import { renewIdentity } from '../../../scripts/client/renewal/renew.ts'
 import { publicDpopJwk } from '../../../scripts/client/signing/dpop-key.ts'
 import { DAY_MS, odd } from '../../support/certs/made.ts'
 import { arrivals, clock, identityDirectory } from '../../support/clients/identity.ts'
+import { corporateCa } from '../../support/foreign.ts'
 import { CHAT, scratch, type TestGateway, type TestOptions, testGateway } from '../../support/gateway.ts'
 import { NODE_COMPILE_CACHE, sallyport } from '../../support/run.ts'
 
@@ -42,6 +43,33 @@ async function works(directory: string, { url }: TestGateway): Promise<number> {
   const answer = await createFetch(directory)(`${url}/v1/chat/completions`, { method: 'POST', headers, body })
   return answer.status
 }
+
+t.test('sallyport renew --cert: the certificate that its own CA has renewed', async (t) => {
+  const { gateway, directory, time } = await enrolled(t, 1)
+  const corporate = await corporateCa(time.now())
+  const [old, next] = [await corporate.leaf('own'), await corporate.leaf('own')]
+  await gateway.admin('POST', '/v1/admin/ca/attach', { ca_pem: corporate.caPem, kind: 'organisation' })
+  await gateway.admin('POST', '/v1/admin/agents/enroll/byoca', {
+    ...{ agent_name: 'own', capabilities: ['llm.chat'], cert_pem: old.certPem, private_key_pem: old.keyPem },
+    dpop_jwk: publicDpopJwk(readIdentity(directory).dpopJwk),
+  })
+  const place = (name: string) => join(directory, name)
+  await writeFile(place('agent.crt'), old.certPem)
+  await writeFile(place('agent.key'), old.keyPem)
+  const folder = await scratch(t)
+  const files = { '--cert': next.certPem, '--key': next.keyPem }
+  const args: string[] = []
+  for (const [name, text] of Object.entries(files)) {
+    await writeFile(join(folder, name), text)
+    args.push(name, join(folder, name))
+  }
+  t.match(await sallyport(['renew', '--identity', directory, '--cert', 'x']), { code: 1, err: /give both/ })
+  const ran = await sallyport(['renew', '--identity', directory, ...args])
+  t.equal(ran.code, 0, ran.err)
+  t.equal(readFileSync(place('agent.key'), 'utf8'), next.keyPem)
+  t.same((await readdir(directory)).toSorted(), FILES, 'nothing is left beside')
+  t.equal(await works(directory, gateway), 200)
+})
 
 t.test('sallyport renew: a new key and certificate, kept to their owner, and used at once', async (t) => {
   const { gateway, directory } = await enrolled(t)

@@ -1,7 +1,7 @@
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import t from 'tap'
-import { trustDomain } from '../../support/foreign.ts'
+import { byCorporateCa, trustDomain } from '../../support/foreign.ts'
 import { scratch, testGateway } from '../../support/gateway.ts'
 import { sallyport } from '../../support/run.ts'
 
@@ -49,18 +49,31 @@ await t.test(
       code: 0,
       out: /is replaced\nleft out line \d+, O=acme, CN=spire: The text holds this certificate twice\.\n/,
     })
+    const own = await byCorporateCa('own')
+    const corporate = { ca_pem: own.caPem, kind: 'organisation' }
+    await gateway.admin('POST', '/v1/admin/ca/attach', corporate)
+    const [cert, key] = [join(folder, 'leaf.pem'), join(folder, 'leaf.key')]
+    await writeFile(cert, own.certPem)
+    await writeFile(key, own.keyPem)
+    const enrolling = { agent_name: 'own', cert_pem: own.certPem, private_key_pem: own.keyPem }
+    await gateway.admin('POST', '/v1/admin/agents/enroll/byoca', enrolling)
+    t.match(await ca('leaf', cert, key, 'acme::own'), {
+      code: 0,
+      out: /^acme::own is known by [0-9a-f]{64}\n$/,
+    })
     t.match(await ca('detach', second, '--lock-out'), { code: 0 })
     for (const args of [
       ['attach', 'x.pem'],
       ['trust', 'ab'],
       ['trust', 'ab', 'acme::bot', '--agents-of', 'cd'],
       ['detach'],
+      ['leaf', 'x.pem', 'x.key'],
       ['bundle', 'x.pem'],
       ['bundle', 'x.pem', 'acme::bot', '--grace-hours', '721'],
     ])
       t.match(
         await ca(...args),
-        { code: 1, err: /give the file and its kind|name the (CA|agents)|from 0 to 720/ },
+        { code: 1, err: /give the file and its kind|name the (CA|agents?)|from 0 to 720/ },
         args.join(' '),
       )
     t.match(await ca('detach', 'ff'), { code: 1, err: /no attached CA has a digest that begins with ff/ })

@@ -1,5 +1,7 @@
+import { createPrivateKey } from 'node:crypto'
+import { certificateRequest } from '../../../scripts/client/renewal/certificate-request.ts'
 import { proofSigner } from '../dpop.ts'
-import { byCorporateCa } from '../foreign.ts'
+import { byCorporateCa, corporateCa } from '../foreign.ts'
 import { legacyWith, tool } from '../mcp/stage.ts'
 import { type ClimbStage, type Holder, type Noun, PLURALS, type Tried } from './stage.ts'
 
@@ -85,6 +87,18 @@ const OF_PRINCIPALS: Readonly<Record<string, Making<[climbing: Climbing, noun: N
       await enrolling(fresh(), `spiffe://spire.test/${fresh()}`),
     ]
   },
+  putCertificate: ({ machine, pooled }) =>
+    pooled('leaf', async () => {
+      const name = fresh()
+      const corporate = await corporateCa()
+      const [old, next] = [await corporate.leaf(name), await corporate.leaf(name)]
+      await machine('POST', '/v1/admin/ca/attach', { ca_pem: corporate.caPem, kind: 'organisation' })
+      await machine('POST', '/v1/admin/agents/enroll/byoca', {
+        ...{ agent_name: name, capabilities: HIGH, cert_pem: old.certPem, private_key_pem: old.keyPem },
+      })
+      const csr_pem = certificateRequest(createPrivateKey(next.keyPem))
+      return [{ params: { id: `acme::${name}` }, body: { cert_pem: next.certPem, csr_pem } }]
+    }),
   listTrustedCas: ({ pay }) => [{ params: { id: pay } }],
 }
 

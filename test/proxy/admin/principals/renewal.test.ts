@@ -2,8 +2,9 @@ import { createPrivateKey, generateKeyPairSync, type KeyObject, X509Certificate 
 import { request } from 'node:https'
 import t, { type Test } from 'tap'
 import { certificateRequest } from '../../../../scripts/client/renewal/certificate-request.ts'
+import { odd } from '../../../support/certs/made.ts'
 import { clock } from '../../../support/clients/identity.ts'
-import { trustDomain } from '../../../support/foreign.ts'
+import { corporateCa, type Foreign, trustDomain } from '../../../support/foreign.ts'
 import {
   agentOf,
   CHAT,
@@ -194,6 +195,88 @@ t.test('an SVID, and a certificate that nobody here issued, are renewed by their
       message: 'This certificate was not issued here. Renew it with the CA that issued it.',
     },
   })
+})
+
+/** A gateway and an agent with a leaf of its organisation's own CA. */
+async function byocaScene(t: Test) {
+  const time = clock()
+  const gateway = await testGateway(t, { clock: time.now })
+  const corporate = await corporateCa(time.now())
+  const old = await corporate.leaf('bot')
+  const attached = { ca_pem: corporate.caPem, kind: 'organisation' }
+  await gateway.admin('POST', '/v1/admin/ca/attach', attached)
+  const enrolled = await gateway.admin('POST', '/v1/admin/agents/enroll/byoca', {
+    ...{ agent_name: 'bot', capabilities: ['llm.chat'], cert_pem: old.certPem, private_key_pem: old.keyPem },
+  })
+  t.equal(enrolled.status, 201)
+  const rows = () => gateway.rows({ action: 'agent.certificate_renewed' })
+  const who = ({ certPem, keyPem }: Foreign): Identity => ({ id: 'acme::bot', cert: certPem, key: keyPem })
+  return { time, gateway, corporate, old: who(old), rows, who }
+}
+
+/** The body that brings a leaf, with a request that a key has signed: its own, or another one. */
+const bringing = ({ certPem, keyPem }: Foreign, signer = keyPem) => ({
+  ...{ cert_pem: certPem, csr_pem: certificateRequest(createPrivateKey(signer)) },
+})
+const LEAF = '/v1/admin/agents/acme::bot/certificate'
+
+t.test('a leaf that its own CA has renewed is put by an operator, with grace and one row', async (t) => {
+  const { time, gateway, corporate, old, rows, who } = await byocaScene(t)
+  time.move(DAY_S)
+  const next = await corporate.leaf('bot', time.now())
+  t.equal(await chat(gateway, who(next)), 401, 'nobody, as long as nobody says so')
+  const { etag } = (await gateway.admin('GET', '/v1/admin/agents/acme::bot')).headers
+  const stranger = await (await corporateCa(time.now())).leaf('bot')
+  for (const [body, reason] of [
+    [bringing(next, pemOf(newKey())), 'key_mismatch'],
+    [bringing(stranger), 'chain_invalid'],
+    [bringing(await corporate.leaf('other', time.now())), 'spiffe_mismatch'],
+    [{ ...bringing(next), csr_pem: 'no' }, 'certificate_unreadable'],
+    [{ ...bringing(next), private_key_pem: next.keyPem }, 'body_unprocessable'],
+  ] as const)
+    t.match(await gateway.admin('PUT', LEAF, body), { status: 422, json: { reason } }, reason)
+  t.equal((await rows()).filter(({ status }) => status === 'success').length, 0)
+  const put = await gateway.admin('PUT', LEAF, bringing(next), { 'if-match': String(etag) })
+  t.match(put, { status: 200, json: { agent_id: 'acme::bot', cert_thumbprint: /^[0-9a-f]{64}$/ } })
+  t.equal(Date.parse(put.json.previous_valid_until), time.now() + 48 * 3_600_000)
+  for (const one of [old, who(next)]) t.equal(await chat(gateway, one), 200)
+  const again = await gateway.admin('PUT', LEAF, bringing(next))
+  t.match(again, { status: 200, json: { previous_valid_until: null } }, 'the same one changes nothing')
+  const stale = { 'if-match': String(etag) }
+  t.equal((await gateway.admin('PUT', LEAF, bringing(next), stale)).status, 412)
+  time.move(2 * DAY_S)
+  t.equal(await chat(gateway, old), 401, 'its grace is over')
+  t.equal(await chat(gateway, who(next)), 200)
+  const made = (await rows()).filter(({ status }) => status === 'success')
+  t.match(made, [{ detail: { subject: 'acme::bot', cert_thumbprint: put.json.cert_thumbprint } }])
+  t.equal(made.length, 1)
+  t.match((await gateway.admin('POST', '/v1/admin/audit/verify')).json, { ok: true })
+  await gateway.enroll('minted', ['llm.chat'])
+  t.match(await gateway.admin('PUT', '/v1/admin/agents/acme::minted/certificate', bringing(next)), {
+    status: 409,
+    json: { message: 'This agent has no certificate of its own CA to renew.' },
+  })
+})
+
+t.test('an agent brings the leaf that its own CA has renewed, at the word of the one before', async (t) => {
+  const { time, gateway, corporate, old, rows, who } = await byocaScene(t)
+  const [before, next] = [await corporate.leaf('bot', time.now() - 60_000), await corporate.leaf('bot')]
+  const ask = (one: Identity, body: object) => gateway.call(one, 'POST', PATH, { body })
+  const bare = await odd({ name: 'acme::bot', extensions: [] })
+  t.match(await ask(old, bringing(next, pemOf(newKey()))), { status: 422, json: { reason: 'key_mismatch' } })
+  t.match(await ask(old, { ...bringing(next), cert_pem: bare.pem }), { status: 422 })
+  t.match(await ask(old, bringing(before)), { status: 409, json: { message: /older than the one/ } })
+  t.match(await ask(who(next), bringing(next)), { status: 401 }, 'not by itself')
+  t.match(await ask(old, bringing(next)), { status: 200, json: { agent_id: 'acme::bot' } })
+  t.match(await ask(old, bringing(next)), { status: 200 }, 'an answer that was lost')
+  for (const one of [old, who(next)]) t.equal(await chat(gateway, one), 200)
+  const third = await corporate.leaf('bot')
+  t.match(await ask(old, bringing(third)), { status: 409, json: { reason: 'renewal_refused' } })
+  t.equal(await chat(gateway, who(third)), 401, 'the one in grace has no say')
+  t.match(await rows(), [{ principal_id: 'acme::bot', detail: { via: 'certificate' } }])
+  t.equal((await rows()).length, 1)
+  const minted = await gateway.enroll('minted', ['llm.chat'])
+  t.match(await ask(minted, bringing(third)), { status: 409, json: { reason: 'renewal_refused' } })
 })
 
 t.test('a proof is demanded where the mode says so, and none but a request for a key is taken', async (t) => {
