@@ -245,7 +245,7 @@ function signInContext(
     pin: plugins.pinNow,
     rules: readSessionRules(operators),
     mapping: readClaimMapping(operators.oidc),
-    provider: operators.oidc ? new IdentityProvider(operators.oidc, monotonic, resolve) : null,
+    provider: operators.oidc ? new IdentityProvider(operators.oidc, monotonic, logs.log, resolve) : null,
     key: subjectKeys.derived('sign-in transactions'),
     ...signInThrottles,
     summaries,

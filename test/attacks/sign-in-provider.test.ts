@@ -1,3 +1,4 @@
+import { generateKeyPairSync } from 'node:crypto'
 import t from 'tap'
 import { personOf } from '../../proxy/operators/oidc/person.ts'
 import { operatorsOptions } from '../../proxy/operators/options.ts'
@@ -164,14 +165,24 @@ await t.test(
 )
 
 await t.test('a key of the provider that is unusable costs nobody who is signed by another', async (t) => {
-  const { provider, attempt } = await spoiledStage(t)
+  const { provider, gateway, attempt } = await spoiledStage(t)
   const usable = provider.keys.map(({ publicJwk }) => publicJwk)
+  const small = generateKeyPairSync('rsa', { modulusLength: 1024 }).publicKey.export({ format: 'jwk' })
+  const [other] = [(await signingKey('one')).publicJwk]
   const odd = [
     null,
     'key',
     {},
     { kty: 'XMSS', kid: 'two' },
     { kty: 'EC', crv: 'P-256', kid: 'three', x: 'AA' },
+    // Each of these is named as the one that has signed.
+    { ...usable[0], crv: 'P-999' },
+    { ...usable[0], x: 'AA', x5c: ['nonsense'] },
+    { ...usable[0], use: 'enc' },
+    { ...usable[0], alg: 'ES999' },
+    { ...usable[0], key_ops: 'verify' },
+    { ...small, kid: 'one' },
+    { kty: 'oct', kid: 'one', k: 'AAAA' },
   ]
   const publish = (keys: readonly unknown[]): Spoiled => ({
     answer: (path, res) => {
@@ -181,6 +192,23 @@ await t.test('a key of the provider that is unusable costs nobody who is signed 
     },
   })
   t.match((await attempt(publish([...odd, ...usable]))).browser.jar.session, /./)
+  const told = gateway.log.flatMap((line) => (line as { keys?: string[] }).keys ?? []).join('\n')
+  for (const said of [
+    'a value is no key',
+    'the key "two" cannot be read',
+    'the key "one" is RSA of 1024 bits',
+  ])
+    t.match(told, said, 'the log names what is left out')
+  t.notMatch(told, 'enc')
+  t.match((await attempt(publish([other, ...usable]))).browser.jar.session, /./, 'two keys of one name')
+  const unnamed = [other, ...usable].map((key) => ({ ...key, kid: undefined }))
+  provider.spoiled = {}
+  t.match(
+    (await attempt({ ...publish(unnamed), idToken: (claims) => provider.sign(claims, { kid: undefined }) }))
+      .browser.jar.session,
+    /./,
+    'two keys without a name',
+  )
   await isNobody(t, await attempt(publish(odd)), 403, 'no key of its own')
 })
 

@@ -1,3 +1,4 @@
+import { createPublicKey, type JsonWebKey } from 'node:crypto'
 import {
   createLocalJWKSet,
   errors,
@@ -8,6 +9,7 @@ import {
   jwtVerify,
 } from 'jose'
 import * as client from 'openid-client'
+import type { Logger } from 'pino'
 import { isObject } from '../../../db/support/json.ts'
 import type { MonotonicClock } from '../../../plugins/secrets/throttle.ts'
 import { egressAgent, type ResolveHost } from '../../egress/agent.ts'
@@ -93,10 +95,12 @@ export class IdentityProvider {
   readonly #fetch: ReturnType<typeof providerFetch>
   readonly #discovered: CachedAnswer<DiscoveredProvider>
   readonly #keys: CachedAnswer<JWTVerifyGetKey>
+  readonly #log: Pick<Logger, 'warn'>
 
   /** `resolve`: how its names are looked up. Default: apart from all others. */
-  constructor(options: OidcOptions, now: MonotonicClock, resolve?: ResolveHost) {
+  constructor(options: OidcOptions, now: MonotonicClock, log: Pick<Logger, 'warn'>, resolve?: ResolveHost) {
     this.options = options
+    this.#log = log
     this.#origins = new Set([new URL(options.issuer).origin])
     // The operator's own choice, which may be on a private network; metadata services are refused all the
     // same.
@@ -128,7 +132,7 @@ export class IdentityProvider {
     more: Pick<JWTVerifyOptions, 'requiredClaims'>,
   ): Promise<JWTPayload> {
     const { algorithms } = await this.discovered()
-    const { payload } = await jwtVerify(token, this.#key, {
+    const options: JWTVerifyOptions = {
       ...more,
       algorithms: [...algorithms],
       issuer: this.options.issuer,
@@ -137,8 +141,13 @@ export class IdentityProvider {
       currentDate: new Date(at),
       // Refuses tokens issued in the future, too.
       maxTokenAge: mostS,
-    })
-    return payload
+    }
+    try {
+      return (await jwtVerify(token, this.#key, options)).payload
+    } catch (error) {
+      if (!(error instanceof errors.JWKSMultipleMatchingKeys)) throw error
+      return verifyByOne(token, error, options)
+    }
   }
 
   // A key that is not known may be new. It is asked for once in a minute, whoever names it.
@@ -216,11 +225,37 @@ export class IdentityProvider {
     const answer = await this.#fetch(jwksUri, { method: 'GET', headers: { accept: 'application/json' } })
     try {
       if (answer.status !== 200) throw new Error(`it answered ${answer.status}`)
-      return createLocalJWKSet(readableKeys(await answer.json()))
+      const { keys, odd } = usableKeys(await answer.json())
+      if (odd.length > 0)
+        this.#log.warn({ keys: odd.slice(0, MAX_ODD_KEYS) }, 'keys of the identity provider are left out')
+      return createLocalJWKSet({ keys })
     } catch (error) {
       throw unavailable('its keys cannot be read', error)
     }
   }
+}
+
+/** The keys of one name that are tried. */
+const MAX_NAMESAKES = 4
+/** The keys that are left out, and named in the log. */
+const MAX_ODD_KEYS = 8
+
+/** Verifies a token that several keys of the set could have signed: a provider that rotates may name none. */
+async function verifyByOne(
+  token: string,
+  several: errors.JWKSMultipleMatchingKeys,
+  options: JWTVerifyOptions,
+): Promise<JWTPayload> {
+  let tried = 0
+  for await (const key of several) {
+    try {
+      return (await jwtVerify(token, key, options)).payload
+    } catch (error) {
+      tried += 1
+      if (!(error instanceof errors.JWSSignatureVerificationFailed) || tried === MAX_NAMESAKES) throw error
+    }
+  }
+  throw several
 }
 
 /** Returns the issuer of a document that the library refuses because of it alone; null: another fault. */
@@ -245,8 +280,35 @@ function endSessionOf(configuration: client.Configuration, check: () => unknown)
   return client.buildEndSessionUrl(configuration)
 }
 
-/** Leaves out what is no key, which would cost the others. jose throws for anything else than a set. */
-function readableKeys(set: unknown): JSONWebKeySet {
-  const { keys } = set as JSONWebKeySet
-  return { keys: Array.isArray(keys) ? keys.filter(isObject) : keys }
+/** The keys of a set, and what else stands in it, each as half a sentence. */
+interface SortedKeys extends JSONWebKeySet {
+  readonly odd: readonly string[]
+}
+
+/** Leaves out what is no key for signatures, which would cost the others. Throws for what is no set. */
+function usableKeys(set: unknown): SortedKeys {
+  if (!isObject(set) || !Array.isArray(set.keys)) throw new Error('it gave no set of keys')
+  const keys = set.keys.slice(0, MAX_KEYS).filter((key: unknown) => !isObject(key) || key.use !== 'enc')
+  const faults = keys.map(keyFault)
+  return {
+    keys: keys.filter((_, i) => faults[i] === null),
+    odd: faults.filter((fault) => fault !== null),
+  }
+}
+
+/** The keys of a set that are read: providers have a handful. */
+const MAX_KEYS = 100
+const MIN_RSA_BITS = 2048
+
+function keyFault(jwk: unknown): string | null {
+  if (!isObject(jwk)) return 'a value is no key'
+  const named = `the key ${JSON.stringify(jwk.kid ?? null).slice(0, 64)}`
+  try {
+    const { type, asymmetricKeyDetails } = createPublicKey({ key: jwk as JsonWebKey, format: 'jwk' })
+    const { modulusLength = MIN_RSA_BITS } = asymmetricKeyDetails ?? {}
+    if (type === 'public' && !('d' in jwk) && modulusLength >= MIN_RSA_BITS) return null
+    return `${named} is ${'d' in jwk ? 'a private one' : `RSA of ${modulusLength} bits`}`
+  } catch {
+    return `${named} cannot be read`
+  }
 }
