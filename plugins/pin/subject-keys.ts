@@ -1,11 +1,9 @@
-import { createCipheriv, createDecipheriv, createHmac, randomBytes } from 'node:crypto'
+import { createHmac, randomBytes } from 'node:crypto'
 import { LRUCache } from 'lru-cache'
 import type { Database } from '../../db/database.ts'
 import { sealedSubjectKey } from '../../db/principals/subject-keys.ts'
+import { openSealed, sealBytes } from '../secrets/seal.ts'
 
-const CIPHER = 'aes-256-gcm'
-const NONCE_BYTES = 12
-const TAG_BYTES = 16
 const KEY_BYTES = 32
 /** The keys that are remembered, of principals that call. */
 const CACHE_MAX = 10_000
@@ -28,10 +26,7 @@ export class SubjectKeys {
 
   /** Makes a key for the principal that the ledger knows by this name, and returns it sealed. */
   makeFor(ref: string): string {
-    const nonce = randomBytes(NONCE_BYTES)
-    const cipher = createCipheriv(CIPHER, this.#sealer, nonce).setAAD(Buffer.from(ref))
-    const sealed = [cipher.update(randomBytes(KEY_BYTES)), cipher.final(), cipher.getAuthTag()]
-    return Buffer.concat([nonce, ...sealed]).toString('base64')
+    return sealBytes(this.#sealer, randomBytes(KEY_BYTES), Buffer.from(ref)).toString('base64')
   }
 
   /** Finds the key of the principal that the ledger knows by this name. Throws if it has none. */
@@ -58,12 +53,7 @@ export class SubjectKeys {
 
   #unseal(ref: string, sealed: string | undefined): Buffer {
     if (sealed === undefined) throw new Error(`${ref} has no key for its commitments`)
-    const bytes = Buffer.from(sealed, 'base64')
-    const decipher = createDecipheriv(CIPHER, this.#sealer, bytes.subarray(0, NONCE_BYTES), {
-      authTagLength: TAG_BYTES,
-    })
-    decipher.setAAD(Buffer.from(ref)).setAuthTag(bytes.subarray(-TAG_BYTES))
-    const key = Buffer.concat([decipher.update(bytes.subarray(NONCE_BYTES, -TAG_BYTES)), decipher.final()])
+    const key = openSealed(this.#sealer, Buffer.from(sealed, 'base64'), Buffer.from(ref))
     this.known.set(ref, key)
     return key
   }

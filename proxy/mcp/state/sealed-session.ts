@@ -1,11 +1,9 @@
-import { createCipheriv, createDecipheriv, createHmac, randomBytes } from 'node:crypto'
+import { createHmac } from 'node:crypto'
 import { deflateRawSync, inflateRawSync } from 'node:zlib'
 import { isObject, type JsonObject } from '../../../db/support/json.ts'
+import { openSealed, sealBytes } from '../../../plugins/secrets/seal.ts'
 import type { CallerSession } from './sessions.ts'
 
-const CIPHER = 'aes-256-gcm'
-const NONCE_BYTES = 12
-const TAG_BYTES = 16
 /** A header of all processes behind a balancer must hold it. Characters. */
 const MAX_ID = 4_096
 /** Twice what two objects of handshake.ts may be. */
@@ -26,25 +24,18 @@ export class SessionSeal {
 
   /** Makes the id of a session; null if it would be too long. */
   seal({ principalId, resourceId, capabilities, clientInfo, until }: SealedSession): string | null {
-    const nonce = randomBytes(NONCE_BYTES)
-    const cipher = createCipheriv(CIPHER, this.#key, nonce)
     const text = deflateRawSync(JSON.stringify([principalId, resourceId, capabilities, clientInfo, until]))
-    const sealed = Buffer.concat([cipher.update(text), cipher.final(), cipher.getAuthTag()])
-    const id = `${nonce.toString('base64url')}.${sealed.toString('base64url')}`
+    const id = idOf(sealBytes(this.#key, text))
     return id.length > MAX_ID ? null : id
   }
 
   /** Reads an id. Undefined if it is none of ours. */
   open(id: string): SealedSession | undefined {
-    const [name = '', text = ''] = id.split('.')
-    const [nonce, sealed] = [Buffer.from(name, 'base64url'), Buffer.from(text, 'base64url')]
+    const sealed = Buffer.from(id.replace('.', ''), 'base64url')
     // One text of each: another one would be another session.
-    if (id !== `${nonce.toString('base64url')}.${sealed.toString('base64url')}`) return undefined
-    if (id.length > MAX_ID || nonce.length !== NONCE_BYTES || sealed.length <= TAG_BYTES) return undefined
-    const decipher = createDecipheriv(CIPHER, this.#key, nonce, { authTagLength: TAG_BYTES })
-    decipher.setAuthTag(sealed.subarray(-TAG_BYTES))
+    if (id.length > MAX_ID || id !== idOf(sealed)) return undefined
     try {
-      const opened = Buffer.concat([decipher.update(sealed.subarray(0, -TAG_BYTES)), decipher.final()])
+      const opened = openSealed(this.#key, sealed)
       return factsOf(JSON.parse(inflateRawSync(opened, { maxOutputLength: MAX_TEXT }).toString()))
     } catch {
       // Somebody else's, or changed.
@@ -52,6 +43,9 @@ export class SessionSeal {
     }
   }
 }
+
+/** The nonce stands before the dot, and names the session. */
+const idOf = (sealed: Buffer): string => sealed.toString('base64url').replace(/^.{16}/, '$&.')
 
 /** Sealed by us alone; by another version, perhaps. */
 function factsOf(read: unknown): SealedSession | undefined {

@@ -1,10 +1,7 @@
-import { createCipheriv, createDecipheriv, randomBytes } from 'node:crypto'
 import { z } from 'zod'
 import { parseJsonObject } from '../../../plugins/json-body/object.ts'
+import { openSealed, sealBytes } from '../../../plugins/secrets/seal.ts'
 
-const CIPHER = 'aes-256-gcm'
-const NONCE_BYTES = 12
-const TAG_BYTES = 16
 /** The longest cookie that is looked at. Characters. */
 const MAX_CHARACTERS = 4096
 const PURPOSE = Buffer.from('sallyport sign-in transaction')
@@ -35,32 +32,23 @@ const transaction = z.strictObject({
 export type SignInTransaction = Readonly<z.output<typeof transaction>>
 
 /** Seals a transaction with 32 bytes that all processes of the service have. base64url. */
-export function sealTransaction(key: Buffer, begun: SignInTransaction): string {
-  const nonce = randomBytes(NONCE_BYTES)
-  const cipher = createCipheriv(CIPHER, key, nonce).setAAD(PURPOSE)
-  const sealed = [cipher.update(JSON.stringify(begun)), cipher.final(), cipher.getAuthTag()]
-  return Buffer.concat([nonce, ...sealed]).toString('base64url')
-}
+export const sealTransaction = (key: Buffer, begun: SignInTransaction): string =>
+  sealBytes(key, JSON.stringify(begun), PURPOSE).toString('base64url')
 
 /** Opens a text of {@link sealTransaction}; null if it is anything else, or too old. */
 export function openTransaction(key: Buffer, sealed: string | null, at: number): SignInTransaction | null {
   if (sealed === null || sealed.length > MAX_CHARACTERS) return null
-  const bytes = Buffer.from(sealed, 'base64url')
-  if (bytes.length <= NONCE_BYTES + TAG_BYTES) return null
-  const begun = transaction.safeParse(parseJsonObject(decryptTransaction(key, bytes)))
+  const begun = transaction.safeParse(decryptTransaction(key, sealed))
   if (!begun.success) return null
   const age = at - begun.data.at
   return age > -CLOCKS_APART_MS && age < TRANSACTION_LIFE_S * 1000 ? begun.data : null
 }
 
-function decryptTransaction(key: Buffer, bytes: Buffer): Buffer {
-  const decipher = createDecipheriv(CIPHER, key, bytes.subarray(0, NONCE_BYTES), { authTagLength: TAG_BYTES })
-  decipher.setAAD(PURPOSE).setAuthTag(bytes.subarray(-TAG_BYTES))
-  const text = decipher.update(bytes.subarray(NONCE_BYTES, -TAG_BYTES))
+function decryptTransaction(key: Buffer, sealed: string): unknown {
   try {
-    return Buffer.concat([text, decipher.final()])
+    return parseJsonObject(openSealed(key, Buffer.from(sealed, 'base64url'), PURPOSE))
   } catch {
     // Not sealed by us: as good as none.
-    return Buffer.alloc(0)
+    return null
   }
 }
