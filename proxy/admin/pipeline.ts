@@ -19,8 +19,7 @@ import {
 } from './operation/operation.ts'
 
 /**
- * Makes the questions of an operation, after those of the door that let its operator in, for every asker: the
- * API, a page, the control socket. Their order is public: a caller sees the first refusal
+ * Makes the questions of an operation, after those of its door. Their order is public
  * (test/proxy/admin/http/refusal-order.test.ts).
  */
 export const changePipeline = (context: AdminContext) =>
@@ -33,7 +32,6 @@ export const changePipeline = (context: AdminContext) =>
     .pass(secondOperator(context))
     .pass(rowDetail)
 
-/** A request of an operator who was let in. */
 export type AdminRequest = PartialDecisionFacts & {
   readonly actor: ActingOperator
   readonly session?: BrowserSession
@@ -70,10 +68,7 @@ const dryRun: Plugin<Pick<ChangeRequest, 'operation' | 'input'>, Pick<ChangeRequ
 const asksForDryRun = (input: object): boolean =>
   'query' in input && isObject(input.query) && input.query.dry_run === true
 
-/**
- * Has the questions after it share one reading of a change's subjects. Refuses nothing, and reads nothing
- * yet.
- */
+/** Has the questions after it share one reading of a change's subjects, which is not made yet. */
 export const resolvedChange = (
   context: AdminContext,
 ): Plugin<Pick<ChangeRequest, 'operation' | 'input'>, ResolvableChange> => ({
@@ -96,13 +91,12 @@ export const resolvedChange = (
 })
 
 interface ChangeRehearsal {
-  /** The id of the rehearsal that the change rests on; null: it names none, and needs none. */
   readonly rehearsal: string | null
 }
 
 /**
- * Asks for the rehearsal of a change (docs/rehearsal.md#required). Refuses as {@link checkNamedRehearsal} does
- * if the change names one, and with `rehearsal_required` if it must name one.
+ * Asks for the rehearsal of a change (docs/rehearsal.md#required). Refuses as {@link checkNamedRehearsal}
+ * does, and with `rehearsal_required`.
  */
 const requiredRehearsal = (
   context: AdminContext,
@@ -129,7 +123,6 @@ interface ForcedChange {
   readonly forced: ForcedChangeDetail | null
 }
 
-/** Asks whether a change breaks an expectation. Refuses as {@link checkExpectations} does. */
 export const keptExpectations = (
   context: AdminContext,
 ): Plugin<ChangeRequest & ResolvableChange, ForcedChange> => ({
@@ -157,8 +150,7 @@ type SecondOperatorFacts = Pick<ChangeRequest, 'operation' | 'isDryRun'> &
   Pick<AdminCaller, 'actor'>
 
 /**
- * Tells whether a change waits for a second operator: it demands a capability whose changes need two, and
- * another active operator holds that one. A user of the machine itself waits for nobody. Refuses with
+ * Tells if a change waits for a second operator. A user of the machine itself waits for nobody. Refuses with
  * `two_people_required` a change that cannot wait.
  */
 const secondOperator = (
@@ -178,7 +170,6 @@ const secondOperator = (
 
 const NOBODY_ELSE = { second: { waits: false, standing: [] } } as const
 
-/** The capabilities that a change demands, and whose changes need two operators. */
 function capabilitiesOfTwo(
   { twoPerson }: AdminContext,
   { operation, isDryRun, demanded, actor }: SecondOperatorFacts,
@@ -192,7 +183,6 @@ function capabilitiesOfTwo(
   )
 }
 
-/** Says what the rows of a change name: its rehearsal, and that it was forced. Refuses nothing. */
 const rowDetail: Plugin<ChangeRehearsal & ForcedChange, Required<Pick<ChangeConditionsMet, 'rowDetail'>>> = {
   name: 'row_detail',
   admit: ({ rehearsal, forced }) => ({
@@ -200,7 +190,6 @@ const rowDetail: Plugin<ChangeRehearsal & ForcedChange, Required<Pick<ChangeCond
   }),
 }
 
-/** The services of operations, and the questions that are asked before one changes anything. */
 export interface AdministrationContext extends AdminContext {
   readonly change: ReturnType<typeof changePipeline>
 }

@@ -79,8 +79,8 @@ const place = z.strictObject({
 const pieces = (shape: z.ZodType) => shape as unknown as z.ZodType<AsyncIterable<Uint8Array>>
 
 /**
- * GET /v1/admin/audit: one page of the ledger, newest first unless `order=asc` (docs/protocol.md#audit-api).
- * The value is its JSON text. Does NOT verify it.
+ * GET /v1/admin/audit: one page, newest first unless `order=asc` (docs/protocol.md#audit-api), as JSON text.
+ * Does NOT verify it.
  */
 export const listAudit = operation({
   name: 'listAudit',
@@ -114,9 +114,7 @@ async function* withSalts(
   yield Buffer.from(JSON.stringify({ ...page, rows }))
 }
 
-/**
- * GET /v1/admin/audit/export: the whole ledger as NDJSON, which `sallyport verify` verifies offline.
- */
+/** GET /v1/admin/audit/export: the whole ledger as NDJSON, for `sallyport verify`. */
 export const exportAudit = operation({
   name: 'exportAudit',
   demands: 'admin.audit',
@@ -140,7 +138,6 @@ const verdict = z.strictObject({
   first_bad: z.strictObject({ stream: z.string(), seq: z.int(), problem: z.string() }).exactOptional(),
 })
 
-/** The result of verifying the chain. */
 export type AuditVerdict = z.infer<typeof verdict>
 
 const verifies = {
@@ -152,8 +149,7 @@ const verifies = {
 } as const
 
 /**
- * POST /v1/admin/audit/verify: recomputes the whole chain. A damaged one is still a success: the verdict says
- * so.
+ * POST /v1/admin/audit/verify: recomputes the whole chain. A damaged one is a success: the verdict says so.
  */
 export const verifyAudit = operation({
   ...verifies,
@@ -189,13 +185,10 @@ async function runVerification(
   return first_bad ? { ok, rows, first_bad } : { ok, rows }
 }
 
-/** The row that was recorded last, in whichever stream; null if there is none. */
+/** The row that was recorded last, in whichever stream. */
 export const ledgerHead = ({ database }: Pick<AdminContext, 'database'>) => newestRow(database.kysely)
 
-/**
- * GET /v1/admin/audit/head: the end of the ledger. A keeper of it elsewhere can tell later that nothing
- * before it was rewritten.
- */
+/** GET /v1/admin/audit/head: the end of the ledger, to be kept elsewhere. */
 export const showHead = operation({
   name: 'getAuditHead',
   demands: 'admin.audit',
@@ -208,7 +201,6 @@ export const showHead = operation({
   run: async (context) => ({ value: { head: (await ledgerHead(context)) ?? null } }),
 })
 
-/** A page of the ledger as a value: for pages that show it. */
 export const parseLedgerPage = async (pieces: AsyncIterable<Uint8Array>): Promise<LedgerPage> =>
   // Proven by pageTexts.
   (await json(Readable.from(pieces))) as LedgerPage
@@ -217,7 +209,6 @@ export const parseLedgerPage = async (pieces: AsyncIterable<Uint8Array>): Promis
 export const cursorAfterRow = ({ recorded_at, stream, seq }: AuditRow): string =>
   printLedgerCursor({ recorded_at, stream, seq })
 
-/** Throws the refusal for a failed question to the ledger: a wrong cursor, or too many who ask. */
 export function throwLedgerRefusal(error: unknown): never {
   if (error instanceof RangeError)
     throw unprocessableBody([{ field: 'cursor', message: 'is not a cursor of this service' }])

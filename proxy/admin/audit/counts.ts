@@ -3,10 +3,7 @@ import { COUNT_LEVELS } from '../../../db/ledger/counts/counted.ts'
 import { operation } from '../operation/operation.ts'
 import { throwLedgerRefusal } from './audit.ts'
 
-/**
- * Counts the rows of the ledger that were recorded in a window, by action, status and spans of time: as `GET
- * /v1/admin/audit` would list them. For dashboards; no route has it.
- */
+/** Counts the rows of a window by action, status and spans of time. For dashboards; no route has it. */
 export const countAudit = operation({
   name: 'countAudit',
   demands: 'admin.audit',

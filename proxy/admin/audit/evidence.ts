@@ -10,10 +10,7 @@ const instant = z
   .transform((value) => new Date(value).toISOString())
   .meta({ description: 'RFC 3339, or a date, which means midnight in UTC.' })
 
-/**
- * GET /v1/admin/audit/evidence: an auditor's evidence of a period, as a zip (docs/ledger.md#evidence). Sealed
- * rows only.
- */
+/** GET /v1/admin/audit/evidence: the sealed rows of a period as a zip (docs/ledger.md#evidence). */
 export const packEvidence = operation({
   name: 'packEvidence',
   demands: 'admin.audit',

@@ -3,7 +3,6 @@ import { countUnsealed, currentTree, newestCheckpoint, treeKeysOf } from '../../
 import { operation } from '../operation/operation.ts'
 import { anchorStanding, instant } from '../operation/shapes.ts'
 
-/** GET /v1/admin/log: the sealed part of the ledger, and who keeps its checkpoints elsewhere. */
 export const showLog = operation({
   name: 'getAuditLog',
   demands: 'admin.read',

@@ -82,8 +82,8 @@ const VERIFIERS = { 'verify.py': join(ROOT, 'docs/verify.py'), 'verify.mjs': joi
 type Texts = AsyncIterable<string | Buffer> | Iterable<string | Buffer>
 
 /**
- * Makes a pack of evidence: a zip (docs/ledger.md#evidence), written as it is read, in memory that does not
- * grow with the rows. Throws an AbortError when the signal fires.
+ * Makes a zip (docs/ledger.md#evidence) as it is read, in constant memory. Throws an AbortError when the
+ * signal fires.
  */
 export async function* packOf(
   context: Pick<AdminContext, 'database' | 'authority'>,

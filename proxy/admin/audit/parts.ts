@@ -31,8 +31,8 @@ export async function checkpointsOf(
 }
 
 /**
- * The tiles that bind the rows of a pack to its checkpoints: those of the rows, all that are above them, and
- * the edge of each checkpoint. Each as wide as it is under the newest.
+ * The tiles that bind the rows of a pack to its checkpoints: theirs, all above them, and the edge of each
+ * checkpoint, as wide as under the newest.
  */
 export function* tilesOf(
   { newest, first, count }: EvidenceScope,

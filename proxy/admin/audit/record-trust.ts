@@ -17,9 +17,8 @@ interface TrustRecording {
 }
 
 /**
- * Writes down, once, which attached CAs vouch for each agent that was enrolled by its SPIFFE id before that
- * was kept: a row `authority.trusted_cas` for each (docs/ledger.md#replay). After a crash in between, rows
- * are repeated; they say the same. Resolves with the number of rows.
+ * Records once which attached CAs vouch for each agent enrolled by its SPIFFE id before that was kept
+ * (docs/ledger.md#replay). After a crash rows are repeated; they say the same. Resolves with their number.
  */
 export async function recordTrustedCas({
   database,

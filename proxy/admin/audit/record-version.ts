@@ -29,11 +29,9 @@ interface RecordBackfillDependencies {
 }
 
 /**
- * Writes down the authority of everything that is there from before the second version of the record, once: a
- * row `authority.snapshot` for each principal and each resource, from which on its decisions can be computed
- * once more (docs/ledger.md#replay). Gives principals the keys of their commitments, in the same unit: who
- * has one was written down before a crash in between. Rows of resources may be repeated then; they say the
- * same. Resolves with the number of rows.
+ * Records once the authority from before the second version of the record: a row `authority.snapshot` for
+ * each principal and resource (docs/ledger.md#replay). A principal's commitment key is stored in the same
+ * unit, so a crash repeats rows of resources alone. Resolves with the number of rows.
  */
 export async function backfillRecordV2(sources: RecordBackfillDependencies): Promise<number> {
   const { database, ledger, at } = sources

@@ -12,8 +12,8 @@ interface CommitmentRow {
 }
 
 /**
- * Returns the salts of a row's commitments, by member name (docs/ledger.md#commitments). Hex. Empty if the
- * principal was erased.
+ * The salts of a row's commitments by member name (docs/ledger.md#commitments). Hex. Empty if the principal
+ * was erased.
  */
 export async function saltsOf(
   { principal_id: ref, request_id: id, detail }: CommitmentRow,

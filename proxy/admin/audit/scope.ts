@@ -9,7 +9,6 @@ import {
   type StoredTree,
 } from '../../../db/ledger/tree/store.ts'
 
-/** The rows of a pack: sealed ones, one after the other, in the order of the tree. */
 export interface EvidenceScope {
   readonly tree: StoredTree
   /** Covers every row of the pack. */
@@ -23,10 +22,7 @@ export interface EvidenceScope {
   readonly until: string | null
 }
 
-/**
- * Finds the sealed rows from the first that was recorded since an instant up to the first after another.
- * Null: nothing is sealed.
- */
+/** Finds the sealed rows recorded since one instant and before another. Null: nothing is sealed. */
 export async function scopeOf(
   { kysely, treeRows }: Database,
   since: string | null,

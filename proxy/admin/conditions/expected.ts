@@ -6,10 +6,7 @@ import { type AuthorityEffect, readAuthority } from './known.ts'
 import { sentenceOf } from './sentence.ts'
 import { evaluateSentences } from './truth.ts'
 
-/**
- * Judges the expectations, before and after a change, and returns those that are false then or now, or become
- * so: not those that hold all the while. Reads the database, and stops nobody else's change meanwhile.
- */
+/** Judges the expectations before and after a change, and returns those that are false at either time. */
 export async function evaluateExpectations(
   { database, expected }: Pick<AdminContext, 'database' | 'expected'>,
   change: AuthorityEffect | null,
@@ -39,9 +36,9 @@ export interface ForcedChangeDetail extends JsonObject {
 }
 
 /**
- * Asks whether a change breaks an expectation. Returns null if it breaks none, and the detail of its row if its
- * caller forces it; refuses with `expectation_broken` otherwise. An expectation that was false before is not
- * broken. Two changes at once may break together what neither breaks alone.
+ * Returns null if a change breaks no expectation, and the detail of its row if its caller forces it; refuses
+ * with `expectation_broken` otherwise. One that was false before is not broken. Two changes at once may break
+ * together what neither breaks alone.
  */
 export async function checkExpectations(
   context: AdminContext,

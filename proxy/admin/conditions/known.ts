@@ -27,7 +27,6 @@ export interface ExpectationAuthority {
   readonly bound: ReadonlySet<string>
 }
 
-/** The effect of a change on authority. */
 export interface AuthorityEffect {
   readonly laid: HypotheticalChanges | null
   readonly gives: UnrehearsedChange | null
@@ -35,7 +34,6 @@ export interface AuthorityEffect {
 
 export const boundName = (principal: string, resourceId: string): string => `${principal} ${resourceId}`
 
-/** Reads the subjects of some sentences. */
 export async function readAuthority(
   database: Pick<Database, 'kysely'>,
   sentences: readonly ExpectationSentence[],

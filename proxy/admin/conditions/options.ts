@@ -4,7 +4,6 @@ import { sentenceOf } from './sentence.ts'
 const FORM =
   'must be "<principal> may call <tool>" or "<principal> may use model <model>", with "may not" for the opposite, and * for any text'
 
-/** The options of the `expect` file, without its `plugin` key. */
 export const expectOptions = z.strictObject({
   expect: z
     .array(

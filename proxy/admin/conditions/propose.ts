@@ -23,9 +23,7 @@ export interface ProposedChange {
   readonly proposed: Pick<Proposal, 'proposal_id' | 'expires_at' | 'rehearsal_id'>
 }
 
-/**
- * The answer to whether a change waits for a second operator. If not, that is so as long as `standing` holds.
- */
+/** Tells if a change waits for a second operator. If not, that is so as long as `standing` holds. */
 export type SecondOperatorCheck =
   | { readonly waits: true }
   | { readonly waits: false; readonly standing: readonly RowAssertion[] }

@@ -10,10 +10,7 @@ import { DEFAULT_WINDOW_MS } from './window.ts'
 
 export type Rehearsal = z.output<typeof rehearsalShape>
 
-/**
- * Records a rehearsal with one row, which commits to its question and result, and keeps it for 30 days.
- * Refuses as a change does.
- */
+/** Records a rehearsal with one row, which commits to its question and result, and keeps it for 30 days. */
 export async function recordRehearsal(
   context: AdminContext,
   caller: AdminCaller,

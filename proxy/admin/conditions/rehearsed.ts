@@ -10,8 +10,8 @@ import { windowOf } from './window.ts'
 const FRESH_MS = 15 * 60_000
 
 /**
- * Refuses with `rehearsal_required` a change that must name its rehearsal. A change that only takes away needs
- * none while others take all the places to rehearse it in: taking away never waits (docs/threats.md#h2).
+ * Refuses with `rehearsal_required` a change that must name its rehearsal. One that only takes away does not
+ * wait for a place to rehearse in (docs/threats.md#h2).
  */
 export async function refuseUnrehearsed(
   context: AdminContext,
@@ -32,9 +32,8 @@ export async function refuseUnrehearsed(
 }
 
 /**
- * Rehearses a change that waits for a second operator, who is to see its effect. Returns the rehearsal's id;
- * null for a change that no rehearsal can describe, or that is about nobody, and if too many rehearse: it
- * waits all the same.
+ * Rehearses a change for its second operator, and returns the rehearsal's id. Null: no rehearsal can describe
+ * it, it is about nobody, or too many rehearse; it waits anyway.
  */
 export async function rehearseProposedChange(
   context: AdminContext,
@@ -64,8 +63,8 @@ function ignoreUnresolvable(error: unknown): null {
 const NO_ANSWER: ReadonlySet<RefusalReason> = new Set(['body_unprocessable', 'overloaded'])
 
 /**
- * Returns the id of the rehearsal that a change names. Refuses with `not_found`, and with `precondition_failed`
- * if the rehearsal is about another change, or old.
+ * Returns the id of the rehearsal that a change names. Refuses with `not_found`, and with
+ * `precondition_failed` if the rehearsal is about another change, or old.
  */
 export async function checkNamedRehearsal(
   { database }: AdminContext,

@@ -7,7 +7,6 @@ import type { RehearsalChange } from '../operation/changes.ts'
 import type { AdminContext } from '../operation/context.ts'
 import { etagOf, type RevisionedObject } from '../operation/operation.ts'
 
-/** Changes, by the names in the ledger. */
 export interface ResolvedChanges {
   readonly laid: HypotheticalChanges
   /** The principals that all of them are about, by their names in the ledger; null: not only principals. */
@@ -20,11 +19,10 @@ export interface ResolvedChanges {
   readonly etags: Readonly<Record<string, string>>
 }
 
-/** A change whose subjects are looked up when a question first asks for them. */
 export interface ResolvableChange {
   /**
-   * Finds the subjects of the change, once: a second call gives the same result. Null if no rehearsal can
-   * describe the change. Rejects as {@link resolveChanges} does.
+   * Finds the subjects of the change, once. Null if no rehearsal can describe it. Rejects as {@link
+   * resolveChanges} does.
    */
   readonly resolve: () => Promise<ResolvedChanges | null>
   /** Has the next call of `resolve` read again: others may have changed the subjects meanwhile. */
@@ -34,8 +32,8 @@ export interface ResolvableChange {
 const TYPES = ['agent', 'user', 'workload'] as const
 
 /**
- * Finds the subjects of changes. Refuses with `body_unprocessable`, naming each change that is about nobody,
- * or has the subject of another one.
+ * Finds the subjects of changes. Refuses with `body_unprocessable` each that is about nobody, or has the
+ * subject of another one.
  */
 export async function resolveChanges(
   context: AdminContext,
@@ -164,10 +162,7 @@ class ChangeResolver {
   }
 }
 
-/**
- * Tells whether nobody may do more by a change. A server's or tool's new demand may be less for one principal
- * than for another.
- */
+/** A server's or tool's new demand may be less for one principal than for another. */
 function takesAway(
   change: Exclude<RehearsalChange, { settings: unknown }>,
   principal: Pick<PrincipalRecord, 'capabilities'> | null,

@@ -16,8 +16,8 @@ interface RunOptions {
 }
 
 /**
- * Rehearses changes for a caller, as long as it waits. Writes nothing. Refuses with `overloaded` if it, or
- * all, rehearse too much at once for this purpose.
+ * Rehearses changes while the caller waits. Writes nothing. Refuses with `overloaded` if it, or all, rehearse
+ * too much at once for this purpose.
  */
 export async function runRehearsal(
   context: AdminContext,
@@ -35,7 +35,6 @@ export async function runRehearsal(
   return rehearsalView(database, { rehearsed, window, at, etags, expectations })
 }
 
-/** Previews another set of capabilities on the calls of a principal in the last 30 days. */
 export function previewOf(
   context: AdminContext,
   caller: AdminCaller,

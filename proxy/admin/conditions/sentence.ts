@@ -12,7 +12,6 @@ const FORM = /^(\S+) may (not )?(call|use model) (\S+)$/
 const WHO = /^[A-Za-z0-9._:*-]{1,256}$/
 const AT = /^[!-~]{1,256}$/
 
-/** Reads a sentence; null if it is none. */
 export function sentenceOf(text: string): ExpectationSentence | null {
   const [, who = '', not, verb, glob = ''] = FORM.exec(text.trim().replaceAll(/ +/g, ' ')) ?? []
   if (!WHO.test(who) || !AT.test(glob)) return null
@@ -21,9 +20,7 @@ export function sentenceOf(text: string): ExpectationSentence | null {
 
 export const isGlob = (text: string): boolean => text.includes('*')
 
-/**
- * Makes a test of names by a glob, in which `*` stands for any text. Linear in the name, whatever the glob.
- */
+/** `*` stands for any text. Linear in the name, whatever the glob. */
 export function globMatcher(glob: string): (name: string) => boolean {
   const [first = '', ...rest] = glob.split('*')
   const last = rest.pop()

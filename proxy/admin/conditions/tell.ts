@@ -9,8 +9,8 @@ interface ExpectationLogDependencies {
 }
 
 /**
- * Logs which expectations do not hold now. A service that refused to start for them could not be mended: it
- * logs, and goes on. Never rejects.
+ * Logs which expectations do not hold now. A service that refused to start could not be mended. Never
+ * rejects.
  */
 export async function logBrokenExpectations(
   expected: ExpectationsInForce,

@@ -15,9 +15,9 @@ const CHAT = ['llm.chat']
 const NOTHING: AuthorityEffect = { laid: null, gives: null }
 
 /**
- * Judges sentences by the rule of the gate, as authority is, or as a change would make it
- * (docs/rehearsal.md#expectations). A `may` about nobody, or about nothing that is there, is false; a `may
- * not` is true. In slices, so that others go on.
+ * Judges sentences by the rule of the gate, as authority is or as a change would make it
+ * (docs/rehearsal.md#expectations). About nobody, a `may` is false and a `may not` is true. In slices, so
+ * that others go on.
  */
 export const evaluateSentences = (
   sentences: readonly ExpectationSentence[],
@@ -92,7 +92,6 @@ const holdsCapabilities = (
   demanded: readonly string[],
 ): boolean => active && missingCapability(demanded, capabilities, null) === null
 
-/** Authority as a change makes it. */
 function applyEffect(
   authority: ExpectationAuthority,
   { laid, gives }: AuthorityEffect,

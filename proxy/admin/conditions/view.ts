@@ -24,7 +24,6 @@ const group = z
   })
   .meta({ id: 'RehearsalGroup' })
 
-/** The groups of a pile. */
 export const groupsShape = z.array(group).meta({ description: 'Most calls first, at most 500.' })
 
 const members = {
@@ -50,7 +49,6 @@ const members = {
   truncated: z.boolean(),
 }
 
-/** A rehearsal's result. Counts are of calls. */
 export const rehearsalShape = z.strictObject({ id: z.string(), ...members }).meta({ id: 'Rehearsal' })
 
 /** One that was never recorded: a preview. */
@@ -67,7 +65,6 @@ interface RehearsalFindings {
   readonly expectations: readonly ExpectationOutcome[]
 }
 
-/** A rehearsal as callers see it: users by their readable ids, as long as they exist. */
 export async function rehearsalView(
   database: Database,
   { rehearsed, window, at, etags, expectations }: RehearsalFindings,
@@ -93,7 +90,6 @@ export async function rehearsalView(
   }
 }
 
-/** The groups of each pile as callers see them. */
 export async function pileViews(
   database: Database,
   piles: readonly CallPile[],
@@ -110,7 +106,6 @@ export async function pileViews(
   return piles.map((pile) => pile.groups.map(named))
 }
 
-/** The readable ids of the users among the principals of groups. */
 async function namesOf({ kysely }: Database, of: readonly CallGroup[]): Promise<ReadonlyMap<string, string>> {
   const refs = [...new Set(of.flatMap(({ principal_id: id }) => (id?.startsWith('usr_') ? [id] : [])))]
   if (refs.length === 0) return new Map()

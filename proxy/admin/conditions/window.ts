@@ -16,8 +16,8 @@ export const instantInput = z.iso
   .meta({ type: 'string', format: 'date-time' })
 
 /**
- * The window up to an instant, since another one or for the last 30 days. Refuses with `body_unprocessable`
- * if it would begin after its end. ms since the epoch.
+ * The window up to an instant, since another one or for 30 days. ms since the epoch. Refuses with
+ * `body_unprocessable` if it would begin after its end.
  */
 export function windowOf(until: number, since = Math.max(until - DEFAULT_WINDOW_MS, 0)): DecisionWindow {
   if (since >= until)

@@ -11,11 +11,10 @@ import type {
 import type { AdministrationContext, AdminRequest } from '../pipeline.ts'
 
 /**
- * Performs an operation for a request of an operator who was let in, or stores it for a second operator if it
- * needs one (docs/operators.md#two-people): the one door to all operations, over HTTP and within the process.
- * Rejects with a `Refusal`: of the questions of a change, of the operation's own, or of {@link propose}. If
- * it says that the input is beyond the operator's permissions, there is a denied row: the gate could not see
- * that.
+ * Performs an operation for an operator who was let in, or stores it for a second one
+ * (docs/operators.md#two-people): the one door to all operations. Rejects with the refusal of the change's
+ * questions, of the operation, or of {@link propose}. A refusal that the gate could not see leaves a denied
+ * row.
  */
 export async function administerOnRecord<T extends InputSchemas, Output>(
   bound: Operation<T, Output>,

@@ -22,7 +22,6 @@ export type OperationFacts<T extends InputSchemas> = T extends { readonly body: 
   ? AdministrationFacts & JsonBody
   : AdministrationFacts
 
-/** Binds an operation to HTTP: its input out of the facts of a request, its result into a reply. */
 export const bindOperation =
   <T extends InputSchemas, Output>(bound: Operation<T, Output>, context: AdministrationContext) =>
   async (facts: AdminRequest & Partial<JsonBody>): Promise<Reply> => {
@@ -49,10 +48,7 @@ function isAsked(accept: string, media: string): boolean {
 
 const JSON_TYPE = 'application/json'
 
-/**
- * Like {@link bindOperation}, for a route whose callers are nobody in particular: `actor` stands in the audit
- * row.
- */
+/** Like {@link bindOperation}, for a route of nobody in particular: `actor` stands in the audit row. */
 export const bindAs =
   <T extends InputSchemas, Output>(
     actor: ActingOperator,
@@ -62,7 +58,6 @@ export const bindAs =
   (facts: Arrival & Partial<JsonBody>): Promise<Reply> =>
     bindOperation(bound, context)({ ...facts, actor })
 
-/** The answer to a change that waits for a second operator. */
 const proposal = z
   .strictObject({ proposal_id: z.string(), expires_at: instant, rehearsal: z.string().nullable() })
   .meta({ id: 'Proposed' })
@@ -276,7 +271,6 @@ const SECOND_OPERATOR_REASONS: readonly RefusalReason[] = [
   'precondition_failed',
 ]
 
-/** True if a configuration may demand a second operator for an operation. */
 const mayNeedTwo = <T extends InputSchemas, Output>({
   demands,
   alsoDemands,

@@ -40,10 +40,7 @@ import { deleteCandidate, getCandidate, promoteCandidate, putCandidate } from '.
 import { getRehearsal, rehearse, rehearseWithProgress } from '../rehearsals/operations.ts'
 import { getCapabilityUsage } from '../rehearsals/usage.ts'
 
-/**
- * The operations on principals of every type, enrollment and erasure aside: who has administered stays on
- * record.
- */
+/** The operations on principals of every type, enrollment and erasure aside. */
 const principalOperations = (kind: PrincipalKind) => ({
   get: getPrincipal(kind),
   deactivate: deactivate(kind),
@@ -55,7 +52,6 @@ const principalOperations = (kind: PrincipalKind) => ({
   rotateCertificate: rotateCertificate(kind),
 })
 
-/** Operations on callers of models and tools. */
 const callerOperations = (kind: PrincipalKind) => ({
   ...principalOperations(kind),
   erase: erase(kind),
@@ -132,9 +128,5 @@ const all = Object.values(DIRECT).flatMap((kind) => Object.values(kind)) as unkn
   unknown
 >[]
 
-/**
- * The operations of administration, by the kind of their object; the first operator secret, which only
- * `Setup` knows how to take, aside. The HTTP API binds each to a route, in-process callers perform them as
- * they are.
- */
+/** The operations of administration by the kind of their object, the first operator secret aside. */
 export const OPERATIONS = { ...DIRECT, proposals: proposalOperations(all) } as const

@@ -13,15 +13,11 @@ import { OPERATIONS } from './operations.ts'
 type OperationDemand = Pick<Operation<InputSchemas, unknown>, 'action' | 'demands'>
 
 interface AdminPipelines {
-  /** A request without a body. */
   readonly read: (asked: OperationDemand) => Pipeline<AdministrationFacts>
   readonly write: (asked: OperationDemand) => Pipeline<AdministrationFacts & JsonBody>
 }
 
-/**
- * Makes the routes of administration: behind an operator's certificate, session or secret on a listener,
- * behind the file mode of the control socket.
- */
+/** Makes the routes of administration, on a listener or on the control socket. */
 export function adminRoutes(
   { read, write }: AdminPipelines,
   context: AdministrationContext,
@@ -50,10 +46,7 @@ export function setupRoutes(
   return [withRouteDoc(route, docOf(operation, 'anyone'))]
 }
 
-/**
- * Makes the function that makes a route of administration: the gate asks for the operation's demands.
- * `other`: its form in another media type.
- */
+/** Makes a route behind the operation's demands. `other`: its form in another media type. */
 const adminRoute =
   (context: AdministrationContext, { operators: recorder }: RouteRecorders) =>
   <T extends InputSchemas, Output, Other = never>(
@@ -152,7 +145,6 @@ function enrollmentRoutes({ route, read, write }: AdminDoors): readonly BareRout
   ]
 }
 
-/** Makes the routes of CAs, of the keys that sign, and of the operator secret. */
 function authorityRoutes({ route, read, write }: AdminDoors): readonly BareRoute[] {
   const { cas, organisation, keys, secret } = OPERATIONS
   return [
@@ -170,7 +162,6 @@ function authorityRoutes({ route, read, write }: AdminDoors): readonly BareRoute
   ]
 }
 
-/** Makes the routes of changes that wait or are rehearsed, and of the sessions that make them. */
 function changeRoutes({ route, read, write }: AdminDoors): readonly BareRoute[] {
   const { proposals, rehearsals, sessions } = OPERATIONS
   return [

@@ -2,10 +2,7 @@ import { z } from 'zod'
 import { serviceEntry } from '../../../plugins/audit/entries.ts'
 import { operation } from '../operation/operation.ts'
 
-/**
- * POST /v1/admin/audit-key/rotate: checkpoints are signed with a new key from now on, and for a day by the
- * one before too.
- */
+/** POST /v1/admin/audit-key/rotate: signs checkpoints with a new key, and for a day by the one before too. */
 export const rotateAuditKey = operation({
   name: 'rotateAuditKey',
   demands: 'admin.operators',

@@ -62,8 +62,8 @@ function partition<T>(all: readonly T[], test: (one: T) => boolean): readonly [r
 }
 
 /**
- * POST /v1/admin/ca/attach: trusts one CA, or all of a bundle, for enrollment. It vouches for nobody who is
- * enrolled already, until an operator who enrolls says so (docs/protocol.md#trusted-cas).
+ * POST /v1/admin/ca/attach: trusts the CAs of a bundle for enrollment. They vouch for nobody enrolled before
+ * (docs/protocol.md#trusted-cas).
  */
 export const attachCas = operation({
   name: 'attachCas',
@@ -121,9 +121,8 @@ const lockOut = z
   })
 
 /**
- * DELETE /v1/admin/ca/{digest}: nothing new is enrolled by it, and it vouches for nobody any more. A pinned
- * certificate stays. Refuses with `ca_relied_on`, which names them, if agents known by their SPIFFE id rest
- * on it alone, unless `lock_out` says that they shall be nobody.
+ * DELETE /v1/admin/ca/{digest}: enrolls nothing new, and vouches for nobody. A pinned certificate stays.
+ * Refuses with `ca_relied_on`, naming them, if SPIFFE agents rest on it alone, unless `lock_out` is set.
  */
 export const detachCaByDigest = operation({
   name: 'detachCa',

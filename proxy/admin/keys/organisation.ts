@@ -13,9 +13,7 @@ import { operation } from '../operation/operation.ts'
 import { pemText } from '../operation/shapes.ts'
 import { attachment, prepareCaAttachment } from './cas.ts'
 
-/**
- * Why a name is not asked for: the environment sets it, or a certificate carries it. Null: it is asked for.
- */
+/** Null: it is asked for. */
 const fixedBy = z.enum(['environment', 'certificates']).nullable()
 
 const organisation = z.strictObject({
@@ -27,10 +25,7 @@ const organisation = z.strictObject({
   ca_fingerprint: z.string().meta({ description: 'SHA-256 of the certificate, as browsers show it.' }),
 })
 
-/**
- * GET /v1/admin/ca/organisation: the names of the service, its CA, and whether somebody has answered for
- * them.
- */
+/** GET /v1/admin/ca/organisation: the names of the service, its CA, and if they were answered for. */
 export const showOrganisation = operation({
   name: 'getOrganisation',
   demands: 'admin.read',
@@ -69,9 +64,9 @@ const answer = z.strictObject({
 const organisationResult = organisation.extend({ remade: z.boolean() })
 
 /**
- * PUT /v1/admin/ca/organisation: answers, once, for organisation and trust domain. If they change the CA is
- * made again: in one transaction with its names, and only while nothing rests on the one before; then this
- * process and all others use it. Refuses a second answer with `conflict`.
+ * PUT /v1/admin/ca/organisation: answers, once, for both names. If they change the CA is made again in the
+ * same transaction, only while nothing rests on the one before; then every process uses it. Refuses a second
+ * answer with `conflict`.
  */
 export const setOrganisation = operation({
   name: 'setOrganisation',

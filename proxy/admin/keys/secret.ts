@@ -22,9 +22,8 @@ export const secretText = z
   .meta({ minLength: SECRET_MIN_BYTES, maxLength: SECRET_MAX_BYTES })
 
 /**
- * POST /v1/admin/secret/rotate: stores the hash of a new operator secret, which ends the old one's say at
- * once, and the environment variable's (spec §5.1). One that is disabled stays so, unless the machine itself
- * sets it.
+ * POST /v1/admin/secret/rotate: stores the hash of a new operator secret, which ends the old one and the
+ * environment variable's at once (spec §5.1). A disabled one stays so, unless the machine itself sets it.
  */
 export const rotateSecret = operation({
   name: 'rotateSecret',
@@ -60,8 +59,8 @@ const ENABLED = { action: 'admin.secret_enabled', detail: {} }
 const isOfMachine = ({ actor }: Pick<AdminCaller, 'actor'>): boolean => actor.via === 'socket'
 
 /**
- * GET /v1/admin/secret: whether there is one, whether it is disabled, and when it has opened something last,
- * in one minute or the other. Null: never, since there are operators.
+ * GET /v1/admin/secret: if there is one, if it is disabled, and its last use, to the minute. Null: never,
+ * since there are operators.
  */
 export const showSecret = operation({
   name: 'getSecret',
@@ -82,8 +81,8 @@ export const showSecret = operation({
 })
 
 /**
- * POST /v1/admin/secret/disable: from then on only operators administer. Refuses with `last_owner` if nobody
- * holds `admin.operators` and has a certificate, or a way in by the identity provider.
+ * POST /v1/admin/secret/disable. Refuses with `last_owner` if no holder of `admin.operators` has a
+ * certificate or a way in by the identity provider.
  */
 export const disableSecret = operation({
   name: 'disableSecret',

@@ -16,9 +16,8 @@ const ALPHABET = 'ABCDEFGHJKLMNPQRSTUVWXYZ23456789'
 const setup = z.strictObject({ setup_code: z.string().max(64), new_secret: secretText })
 
 /**
- * Refuses with `conflict` once a secret is stored, before a byte of the body is read: the door stands open to
- * anybody, and for good (docs/threats.md#a2). Also if no secret is wanted any more. A stored secret is never
- * taken away again, so it is not asked any more.
+ * Refuses with `conflict` once a secret is stored or no longer wanted, before the body is read: the door is
+ * open to anybody (docs/threats.md#a2). A stored secret is never taken away, so it is not asked for again.
  */
 export function setupGate(stored: () => Promise<StoredSecret>): Plugin<Arrival, object> {
   let isStored = false
@@ -37,9 +36,8 @@ export function setupGate(stored: () => Promise<StoredSecret>): Plugin<Arrival, 
 }
 
 /**
- * The one-time code of a first boot (docs/threats.md#threat-23): printed on the terminal that started the
- * service, stored nowhere, and worth nothing once a secret is stored. Processes that share a database derive
- * the same one: whichever is asked, each terminal has shown the right code.
+ * The one-time code of a first boot (docs/threats.md#threat-23): printed on the starting terminal, stored
+ * nowhere, worth nothing once a secret is stored. Processes that share a database derive the same one.
  */
 export class FirstBootSetup {
   readonly code: string

@@ -2,10 +2,7 @@ import { z } from 'zod'
 import { serviceEntry } from '../../../plugins/audit/entries.ts'
 import { operation } from '../operation/operation.ts'
 
-/**
- * POST /v1/admin/signing-key/rotate: access tokens are signed with a new key from now on; those of the old
- * one run out.
- */
+/** POST /v1/admin/signing-key/rotate: signs access tokens with a new key; those of the old one run out. */
 export const rotateTokenSigningKey = operation({
   name: 'rotateSigningKey',
   demands: 'admin.operators',

@@ -41,8 +41,7 @@ const binding = z
   .meta({ id: 'McpBinding' })
 
 /**
- * POST /v1/admin/mcp-resources/bindings: lets a principal of any type reach a resource
- * (docs/protocol.md#mcp-bindings).
+ * POST /v1/admin/mcp-resources/bindings: lets a principal reach a resource (docs/protocol.md#mcp-bindings).
  */
 export const bindPrincipal = operation({
   name: 'createMcpBinding',
@@ -74,9 +73,7 @@ export const bindPrincipal = operation({
 
 const NOBODY = { field: 'agent_id', message: 'is not a principal of this service' }
 
-/**
- * Binds a principal in its turn: one that is erased meanwhile must leave no binding for the next of its name.
- */
+/** Takes its turn: a principal erased meanwhile must leave no binding for the next of its name. */
 function bind(
   context: AdminContext,
   caller: AdminCaller,

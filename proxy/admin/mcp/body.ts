@@ -32,7 +32,6 @@ export const mcpResourcePatch = z.strictObject({
   tool_capabilities: toolCapabilities.nullable().exactOptional(),
 })
 
-/** The fields of a new registration. */
 export const fieldsOfNew = (registration: z.output<typeof newMcpResource>): McpResourceFields => ({
   ...registration,
   description: registration.description ?? null,
@@ -63,9 +62,7 @@ export function fieldsOfPatch(
   }
 }
 
-/**
- * Finds the faults between fields that are each well-formed by themselves. Does NOT look at other resources.
- */
+/** Faults between fields that are each well-formed. Does NOT look at other resources. */
 export function faultsBetween({
   auth_type: auth,
   auth_secret_ref: ref,

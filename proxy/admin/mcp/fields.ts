@@ -7,7 +7,6 @@ const MAX_URL_LENGTH = 2048
 // `http.get` is a tool of our own, and a resource named `http` could offer another.
 const RESERVED: readonly string[] = ['http', 'http.get']
 
-/** The name of a resource, which is also the prefix of the names that its tools are called by. */
 export const resourceName = z
   .string()
   .regex(
@@ -16,10 +15,7 @@ export const resourceName = z
   )
   .refine((text) => !RESERVED.includes(text), 'is reserved by this service')
 
-/**
- * The endpoint of an MCP server, as `new URL()` writes it. Does NOT say whether this gateway would connect to
- * it.
- */
+/** An endpoint as `new URL()` writes it. Does NOT say if this gateway would connect to it. */
 export const endpointUrl = z
   .string()
   .max(MAX_URL_LENGTH)

@@ -30,9 +30,8 @@ const cursor = key.regex(CURSOR, 'is not a cursor of this list').transform((text
 })
 
 /**
- * Lists the principals bound to anything, by type and id, a hundred at once: each with its bindings. `q`:
- * words of its id or of the name that it is shown as. `bound`: how many are bound to each resource, listed or
- * not.
+ * Lists the principals bound to anything by type and id, a hundred at once. `q`: words of its id or shown
+ * name. `bound`: how many are bound to each resource, listed or not.
  */
 export const listBoundPrincipals = operation({
   name: 'listBoundPrincipals',

@@ -16,9 +16,8 @@ import { approval } from './tools.ts'
 import { resourceDetail } from './view.ts'
 
 /**
- * POST …/{resource_id}/server/approve: puts in force the server's waiting introduction of that digest, its
- * instructions above all, with one audit row in the same transaction. Another one than the operator has read
- * is refused with `precondition_failed`.
+ * POST …/{resource_id}/server/approve: puts in force the waiting introduction of that digest, with one audit
+ * row in the same transaction. Refuses another one with `precondition_failed`.
  */
 export const approveIntroduction = operation({
   name: 'approveMcpServer',

@@ -4,9 +4,9 @@ import type { McpResourceFields } from '../../../db/mcp/resources.ts'
 type ResourceRequirements = Pick<McpResourceFields, 'required_capability' | 'tool_capabilities'>
 
 /**
- * True if a change of an MCP resource lets somebody call a tool by a set that did not open it before: a tool,
- * named or not, demanded a capability, and demands none or another one now. To demand one for the first time,
- * and to enable or disable, lowers nothing. Does NOT ask whether anybody is bound, or holds the other one.
+ * True if a set that did not open a tool before opens it now: the tool demanded a capability, and demands
+ * none or another one. A first demand, enabling and disabling lower nothing. Does NOT ask if anybody is
+ * bound.
  */
 export function reducesRequirements(before: ResourceRequirements, after: ResourceRequirements): boolean {
   const named = new Set([...Object.keys(before.tool_capabilities), ...Object.keys(after.tool_capabilities)])

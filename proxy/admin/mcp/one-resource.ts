@@ -6,14 +6,12 @@ import type { AdminContext } from '../operation/context.ts'
 import { checkIfMatch } from '../operation/operation.ts'
 import { mcpResourceDetail } from './view.ts'
 
-/** Finds the resource of an id, or refuses with `not_found`. */
 export async function mcpResource({ database }: AdminContext, id: string): Promise<McpResource> {
   const found = await findMcpResource(database, id)
   if (!found) throw new Refusal('not_found', { message: 'There is no MCP resource with this id.' })
   return found
 }
 
-/** The resource of an id as it is now, with its tools and their definitions. */
 export async function resourceAnswer(context: AdminContext, id: string) {
   const resource = await mcpResource(context, id)
   const tools = await listMcpTools(context.database, id)
@@ -21,9 +19,8 @@ export async function resourceAnswer(context: AdminContext, id: string) {
 }
 
 /**
- * Makes a change of a resource as it was just read. Those of one resource are made one after the other, so
- * that one without `ifMatch` is never overtaken by another; with it, a resource that was changed since is
- * refused with `precondition_failed`.
+ * Changes a resource as it was just read, one after the other, so that a change without `ifMatch` is never
+ * overtaken. With it, refuses with `precondition_failed` a resource changed since.
  */
 export const withLatestResource = <Made>(
   context: AdminContext,

@@ -8,9 +8,8 @@ import type { AdminCaller, AdminContext } from '../operation/context.ts'
 const MAX_READ_MS = 30_000
 
 /**
- * Reads the upstream of a resource and stores the changes. An upstream that cannot be read is no refusal: the
- * resource says so itself, and one that takes longer than `withinMs` counts as that. A read that was
- * overtaken is dropped: the other change is newer.
+ * Reads the upstream of a resource and stores the changes. One that cannot be read, or not `withinMs`, is no
+ * refusal: the resource says so. A read that was overtaken is dropped.
  */
 export async function readAndStoreUpstream(
   context: AdminContext,

@@ -40,8 +40,7 @@ type Patch = z.output<typeof mcpResourcePatch>
 
 /**
  * POST /v1/admin/mcp-resources: registers an MCP server, and reads it once, which pins its tools. One that
- * cannot be read is registered all the same, with `last_error` and without tools
- * (docs/protocol.md#mcp-resources).
+ * cannot be read is registered with `last_error` (docs/protocol.md#mcp-resources).
  */
 export const createMcpResource = operation({
   name: 'createMcpResource',
@@ -118,8 +117,8 @@ export const getMcpResource = operation({
 })
 
 /**
- * PATCH /v1/admin/mcp-resources/{resource_id}: changes some of the fields, with one audit row in the same
- * transaction. A new endpoint or another secret is read at once: its list is judged by earlier approvals.
+ * PATCH /v1/admin/mcp-resources/{resource_id}: changes some fields, with one audit row in the same
+ * transaction. A new endpoint or secret is read at once and judged by earlier approvals.
  */
 export const patchMcpResource = operation({
   name: 'updateMcpResource',
@@ -261,10 +260,7 @@ export const removeMcpResource = operation({
   },
 })
 
-/**
- * POST …/{resource_id}/refresh: reads the upstream again. No refusal if it cannot be read: `last_error` says
- * so.
- */
+/** POST …/{resource_id}/refresh: reads the upstream again. If that fails `last_error` says so. */
 export const refreshMcpResource = operation({
   name: 'refreshMcpResource',
   demands: 'admin.tools',

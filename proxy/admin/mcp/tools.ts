@@ -18,9 +18,8 @@ export const approval = z.strictObject({
 })
 
 /**
- * POST …/{resource_id}/tools/{tool}/approve: pins the definition that waits by that digest, with one audit
- * row in the same transaction. Another definition than the one that was looked at is refused with
- * `precondition_failed`.
+ * POST …/{resource_id}/tools/{tool}/approve: pins the waiting definition of that digest, with one audit row
+ * in the same transaction. Refuses another one with `precondition_failed`.
  */
 export const approveTool = operation({
   name: 'approveMcpTool',
@@ -50,9 +49,7 @@ export const approveTool = operation({
   },
 })
 
-/**
- * Finds the definition of a tool that waits, by its digest, and the one that was approved before, if one was.
- */
+/** Finds the waiting definition of a tool by its digest, and the approved one, if any. */
 async function requireWaitingDefinition(
   { database }: AdminContext,
   { resource_id: id }: McpResource,

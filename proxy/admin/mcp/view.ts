@@ -65,12 +65,10 @@ const resource = {
 
 const introduction = { serverInfo: z.unknown().optional(), instructions: z.unknown().optional() }
 
-/** The shape of {@link mcpResourceView}. */
 export const resourceView = z
   .strictObject({ ...resource, tools: z.array(z.strictObject(tool)) })
   .meta({ id: 'McpResource' })
 
-/** The shape of {@link mcpResourceDetail}. */
 export const resourceDetail = z
   .strictObject({
     ...resource,
@@ -98,10 +96,7 @@ export const resourceDetail = z
   })
   .meta({ id: 'McpResourceDetail' })
 
-/**
- * A resource with its tools as operators see it (docs/protocol.md#mcp-resources). The revision is the ETag,
- * not a field.
- */
+/** A resource as operators see it (docs/protocol.md#mcp-resources). The revision is the ETag, not a field. */
 export async function mcpResourceView(resource: McpResource, tools: readonly McpTool[]) {
   return { ...fieldsOf(resource), tools: await toolViews(resource, tools, () => ({})) }
 }
@@ -162,9 +157,8 @@ function pendingDigestOf({ server_facts: facts }: McpResource): string | null {
 }
 
 /**
- * Shows a resource as {@link mcpResourceView} does, with all that an operator must be able to look at before
- * an approval: the facts that the server gave of itself, each definition whole, and the names in
- * `tool_capabilities` that no tool has ever had.
+ * The same with all that an operator must read before an approval: the server's words about itself, each
+ * definition whole, and names in `tool_capabilities` that no tool has ever had.
  */
 export async function mcpResourceDetail(resource: McpResource, tools: readonly McpTool[]) {
   return {
@@ -185,20 +179,14 @@ function introductionView({ server_facts: facts }: McpResource) {
   }
 }
 
-/**
- * The server's approved words about itself; null if it was never read. JSON leaves out those that it did not
- * say.
- */
+/** Null if it was never read. JSON leaves out what the server did not say. */
 function serverOf({ server_facts: facts }: McpResource) {
   if (facts === null) return null
   const { capabilities, serverInfo, instructions } = facts
   return { capabilities, serverInfo, instructions }
 }
 
-/**
- * The names in `tool_capabilities` that no tool has. None for a server that was never read: its tools are
- * unknown.
- */
+/** None for a server that was never read: its tools are unknown. */
 function unknownTools(
   { tool_capabilities: own, last_read_at: readAt }: McpResource,
   tools: readonly McpTool[],
@@ -235,8 +223,8 @@ const definitionOf = (text: string | null): Record<string, unknown> | null =>
   text === null ? null : (JSON.parse(text) as Record<string, unknown>)
 
 /**
- * Fields of a resource as an audit row holds them. A URL's query may be a key, so only its digest stays; and
- * names of tools are values, since a row cannot hold every text as a name.
+ * The fields as an audit row holds them: a digest of the URL's query, which may be a key, and names of tools
+ * as values.
  */
 export function auditedFields(fields: Partial<McpResourceFields>): JsonObject {
   const { endpoint_url: endpoint, tool_capabilities: own, ...rest } = fields

@@ -7,10 +7,9 @@ import { Refusal } from '../../../plugins/refusal.ts'
 const IDLE_MS = 10_000
 
 /**
- * Reads certificates, requests and bundles that others made on a thread of its own, so that none of them, and
- * no number of them, holds up a call (docs/threats.md#e2). Throws the fault of a certificate as a refusal of
- * the same reason (docs/protocol.md#certificate-checks). One for the process: it remembers nothing between
- * two tasks.
+ * Reads certificates, requests and bundles of others on a thread, so that none holds up a call
+ * (docs/threats.md#e2). Throws a fault as a refusal of the same reason (docs/protocol.md#certificate-checks).
+ * Remembers nothing between two tasks.
  */
 export const certificateThread = new ThreadPool<CertificateTasks>(
   import.meta,

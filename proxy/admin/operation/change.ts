@@ -11,7 +11,6 @@ interface AuditedChange extends AuditNote {
   readonly assertions?: readonly RowAssertion[]
 }
 
-/** Returns a changed object's note of its change. */
 export const changeAuthor = ({ at, actor }: ChangeAuthorship) => ({ at, by: actor.id })
 
 /** Makes a change and its one audit row in one transaction, as {@link commitChanges} does. */
@@ -32,10 +31,9 @@ interface AuditedChanges {
 }
 
 /**
- * Makes a change and its audit rows in one transaction: all or nothing (spec §6, docs/ledger.md#actions).
- * Refuses with `duplicate` if something of that name exists, with `precondition_failed` if the object has
- * moved on, with `overloaded` if somebody has changed the author's authority meanwhile: sent again, the
- * change is judged by the new authority. And with `audit_unavailable` if the ledger cannot record.
+ * Makes a change and its audit rows in one transaction (spec §6, docs/ledger.md#actions). Refuses with
+ * `duplicate`; `precondition_failed` if the object has moved on; `overloaded` if the author's authority has,
+ * for the change to be sent again; `audit_unavailable`.
  */
 export async function commitChanges(
   { ledger, configDigest }: AdminContext,
@@ -83,16 +81,16 @@ function commitRefusal(error: unknown, duplicate: RefusalReason): unknown {
 }
 
 /**
- * The number of tries of a change when somebody else's comes in between. Within a process changes wait in
- * line, so there are as many contenders as processes on the database.
+ * Tries when others change the same object. Within a process changes wait in line, so contenders are other
+ * processes.
  */
 const ATTEMPTS = 20
 /** The time by which the pause before a try may grow with each. ms. */
 const PAUSE_MS = 4
 
 /**
- * Reads an object and changes it, and does both again if somebody else's change came between the two. Refuses
- * with `precondition_failed` when that has happened twenty times; a refusal of `read` is final.
+ * Reads and changes an object, and again if another change came between. Refuses with `precondition_failed`
+ * after twenty times; a refusal of `read` is final.
  */
 export async function retryIfOvertaken<Read, Made>(
   read: () => Promise<Read>,

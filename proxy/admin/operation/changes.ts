@@ -89,7 +89,6 @@ export type ExpectationPrincipal = Pick<
   'principal_id' | 'principal_ref' | 'capabilities' | 'is_active'
 >
 
-/** The effect of a change on authority, if no rehearsal can describe it. */
 export type UnrehearsedChange =
   | { readonly principal: Pick<ExpectationPrincipal, 'principal_id'> & Partial<ExpectationPrincipal> }
   | { readonly resourceId: string; readonly tool: string }

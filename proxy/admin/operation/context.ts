@@ -35,14 +35,9 @@ export interface AdminContext {
   readonly naming: OrganisationNaming
   /** The digest of the configuration in force, which stands in each audit row. */
   readonly configDigest: string
-  /**
-   * The time that a certificate or a key stays valid alongside its successor if the caller names none. Hours.
-   */
+  /** The time that a replaced certificate or key stays valid if the caller names none. Hours. */
   readonly rotationGraceHours: number
-  /**
-   * Signs access tokens with a new key from now on; `entry` makes the audit row of its key id, which is
-   * returned.
-   */
+  /** Signs access tokens with a new key; `entry` makes the audit row of its key id, which is returned. */
   readonly rotateSigningKey: (entry: (kid: string) => LedgerEntry) => Promise<string>
   /** The same of checkpoints: `entry` makes the row of the verifier key, which is returned. */
   readonly rotateAuditKey: (entry: (vkey: string) => LedgerEntry) => Promise<string>
@@ -50,7 +45,6 @@ export interface AdminContext {
   readonly anchors: () => Promise<readonly AnchorStanding[]>
   /** True if `MCP_PROXY_ADMIN_SECRET` is set: it counts while no secret is stored. */
   readonly hasEnvironmentSecret: boolean
-  /** The kinds of changes that need two operators. */
   readonly twoPerson: readonly TwoPersonKind[]
   /** True if the identity provider's people may sign in as the operator of this name. */
   readonly signsIn: (operatorName: string) => Promise<boolean>
@@ -62,9 +56,7 @@ export interface AdminContext {
   ) => Promise<WalkResults[Kind]>
   readonly rehearsalPlaces: RehearsalPlaces
   readonly ledgerPlaces: LedgerPlaces
-  /** Which changes of authority must name their rehearsal. */
   readonly requireRehearsal: 'always' | 'when_refusing' | 'never'
-  /** The expectations of authority. */
   readonly expected: ExpectationsInForce
   /** The configuration's lifetimes of sessions. */
   readonly sessionRules: Pick<SessionRules, 'idleMs' | 'absoluteMs'>
@@ -90,17 +82,12 @@ export interface AdminContext {
 export interface OrganisationNaming {
   /** Which of the two names the environment sets. */
   readonly fixed: { readonly org: boolean; readonly trustDomain: boolean }
-  /**
-   * Makes a CA of these names, and the statement that stores it in place of the one in use. Stores nothing.
-   */
+  /** Makes a CA and the statement that stores it in place of the one in use. Stores nothing. */
   readonly makeAuthority: (
     names: OrganisationNames,
     at: number,
   ) => Promise<{ readonly rootPem: string; readonly statement: LedgerStatement }>
-  /**
-   * Has this process and its listeners use the CA and the names that the database holds, and tells all
-   * others.
-   */
+  /** Has this process use the CA and names of the database, and tells all others. */
   readonly follow: () => Promise<void>
 }
 
@@ -112,7 +99,6 @@ export interface ChangeConditionsMet {
   readonly confirmation?: ChangeConfirmation
 }
 
-/** The confirmation of a change that was proposed: it is stored with the change, both or neither. */
 export interface ChangeConfirmation {
   /** Members of each row of that transaction. */
   readonly detail: JsonObject
@@ -128,7 +114,6 @@ export interface ChangeConfirmation {
 export interface AdminCaller extends ChangeConditionsMet {
   /** The demand that its caller has met before the operation runs. Absent: nothing yet. */
   readonly demanded?: readonly string[]
-  /** `req_…`: the audit row's request id. */
   readonly id: string
   /** ms since the epoch. */
   readonly at: number
@@ -145,7 +130,6 @@ export interface ChangeAuthorship extends Pick<AdminCaller, 'id' | 'at'>, Change
   readonly actor: ChangeAuthor
 }
 
-/** The modes that sentences are judged by. */
 export interface ExpectationModes {
   readonly enforceToolsCall: boolean
   readonly httpGet: boolean

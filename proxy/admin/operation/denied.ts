@@ -10,10 +10,9 @@ import type { AdminContext } from './context.ts'
 const REFUSED_BY = 'operation'
 
 /**
- * Makes the recorder of changes that an operation refuses its caller: like the gate's own refusals if the
- * operator is stored, else as one row. A caller with the secret, or at the control socket, can fill the
- * ledger anyhow. Rejects with a `Refusal`: `overloaded` if the operator's authority has changed since it was
- * judged, and `audit_unavailable` if the ledger cannot record.
+ * Records a change that an operation refuses its caller: for a stored operator like the gate's refusals, else
+ * as one row. Rejects with a `Refusal`: `overloaded` if the operator's authority has changed since it was
+ * judged, and `audit_unavailable`.
  */
 export const deniedChanges =
   (

@@ -1,8 +1,8 @@
 import type { WalkProgress } from '../../../db/ledger/rehearsal/task.ts'
 
 /**
- * The lines of a work with progress: `{"progress": {"rows", "of"}}`, and last its result. Resolves once there
- * is one, so that a work that cannot even begin is refused as any other.
+ * Lines `{"progress": {"rows", "of"}}`, and last the result. Resolves at the first, so a work that cannot
+ * begin is refused as any other.
  */
 export async function ndjsonWithProgress<Value>(
   work: (onProgress: (progress: WalkProgress) => void) => Promise<Value>,

@@ -5,9 +5,7 @@ import type { AdminCapability } from '../../../plugins/operators/capabilities.ts
 /** The differences between the four types of principals (spec §2.1, docs/protocol.md#principal-object). */
 export interface PrincipalKind {
   readonly type: PrincipalType
-  /** The noun in names of operations and of schemas. */
   readonly noun: 'Agent' | 'User' | 'Workload' | 'Operator'
-  /** The plural, as it stands in the path, and around a list. */
   readonly plural: 'agents' | 'users' | 'workloads' | 'operators'
   readonly idField: 'agent_id' | 'principal_id'
   readonly nameField: 'agent_name' | 'user_name' | 'workload_name' | 'operator_name'
@@ -52,7 +50,6 @@ export const OPERATOR: PrincipalKind = {
   infix: 'operator::',
 }
 
-/** The kinds by their type. */
 export const PRINCIPAL_KINDS: Readonly<Record<PrincipalType, PrincipalKind>> = {
   agent: AGENT,
   user: USER,
@@ -60,16 +57,11 @@ export const PRINCIPAL_KINDS: Readonly<Record<PrincipalType, PrincipalKind>> = {
   operator: OPERATOR,
 }
 
-/**
- * `<org>::<name>`, `<org>::user::<name>`, `<org>::workload::<name>` (spec §2.1), `<org>::operator::<name>`.
- */
+/** Prints `<org>::<infix><name>` (spec §2.1). */
 export const printPrincipalId = ({ infix }: PrincipalKind, organisation: string, name: string): string =>
   `${organisation}::${infix}${name}`
 
-/**
- * The SPIFFE id in the certificates that this service makes: `spiffe://<trust_domain>/<org>/<name>`, all
- * others below a segment of their own.
- */
+/** `spiffe://<trust_domain>/<org>/<name>`, all but agents below a segment of their own. */
 export const spiffeIdOf = ({ type }: PrincipalKind, trustDomain: string, org: string, name: string): string =>
   printSpiffeId(type === 'agent' ? { trustDomain, org, name } : { trustDomain, org, kind: type, name })
 

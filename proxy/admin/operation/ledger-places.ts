@@ -9,8 +9,7 @@ interface LedgerRequester {
 }
 
 /**
- * Readings of the ledger under way at once, by one operator and by all: each holds rows in memory, or reads
- * all of them.
+ * Readings under way at once, by one operator and by all: each holds rows in memory, or reads all of them.
  */
 const LIMITS = {
   pages: { own: 4, all: 16 },
@@ -28,9 +27,8 @@ interface OpenReading {
 }
 
 /**
- * Limits how many readers of the ledger there are at once within this process, for each purpose by itself: an
- * operator who reads an export slowly keeps nobody from verifying, nor all the others from exporting
- * (docs/threats.md#h2). While places are left, a reader may be as slow as he likes.
+ * Limits concurrent readers of the ledger in this process, for each purpose by itself (docs/threats.md#h2).
+ * While places are left, a reader may be as slow as he likes.
  */
 export class LedgerPlaces {
   readonly #places = {
@@ -64,8 +62,7 @@ export class LedgerPlaces {
 
   /**
    * Opens a text in pieces; its place is left when it is read to its end, or not read on. Refuses as above.
-   * `open` gets a signal that fires when nobody waits for it, or its place was given to another; the next
-   * piece then throws.
+   * Its signal fires when nobody waits, or another was given the place; the next piece then throws.
    */
   async stream(
     purpose: keyof typeof LIMITS,
@@ -145,7 +142,6 @@ const MINUTE_MS = 60_000
 /** Counts the bytes read of a text in each minute. */
 class ReadingPace {
   readonly #now: () => number
-  /** The begin of the minute that is counted. */
   #since: number
   #bytes = 0
   #last: number | null = null

@@ -1,7 +1,6 @@
 /**
- * Does the work on one object after the other, in the order of asking: a change that names no precondition
- * finds the object as the one before has left it. Within this process; a change by another one is found by
- * the object's revision.
+ * Works on one object after the other, in the order of asking. Within this process; other processes are found
+ * by the object's revision.
  */
 export class KeyedQueue {
   readonly #last = new Map<string, Promise<unknown>>()

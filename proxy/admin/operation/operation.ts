@@ -6,7 +6,6 @@ import { Refusal, type RefusalReason, unprocessableBody } from '../../../plugins
 import type { RehearsalChange, UnrehearsedChange } from './changes.ts'
 import type { AdminCaller, AdminContext } from './context.ts'
 
-/** The schemas of an operation's input: the variable segments of its path, its query and its body. */
 export interface InputSchemas {
   readonly params?: z.ZodType
   readonly query?: z.ZodType
@@ -14,9 +13,7 @@ export interface InputSchemas {
 }
 
 interface ChangeConditions {
-  /**
-   * The `If-Match` of RFC 9110 §13.1.1: the change is made only to the object that was read. Absent: to any.
-   */
+  /** `If-Match` (RFC 9110 §13.1.1). Absent: any state of the object may be changed. */
   readonly ifMatch?: string | undefined
   /** `If-Rehearsed`: the rehearsal that a change rests on (docs/rehearsal.md#required). */
   readonly ifRehearsed?: string | undefined
@@ -24,12 +21,10 @@ interface ChangeConditions {
   readonly forced?: string | undefined
 }
 
-/** An input as its caller writes it. */
 export type RawInput<T extends InputSchemas> = ChangeConditions & {
   readonly [Part in keyof T]: T[Part] extends z.ZodType ? z.input<T[Part]> : never
 }
 
-/** An input as `run` gets it: parsed. */
 export type ParsedInput<T extends InputSchemas> = ChangeConditions & {
   readonly [Part in keyof T]: T[Part] extends z.ZodType ? z.output<T[Part]> : never
 }
@@ -41,7 +36,6 @@ type DeepReadonly<T> = T extends (...args: never[]) => unknown
     ? { readonly [Key in keyof T]: DeepReadonly<T[Key]> }
     : T
 
-/** The outcome of an operation. */
 export interface OperationResult<Output> {
   readonly value: DeepReadonly<Output>
   /** The state of the object that `value` shows. Over HTTP it is the ETag. */
@@ -50,20 +44,16 @@ export interface OperationResult<Output> {
   readonly next?: Readonly<Record<string, string>> | null
 }
 
-/** The result of an operation that has nothing to show. */
 export const EMPTY_RESULT: OperationResult<undefined> = { value: undefined }
 
 /**
- * One operation of administration: input → result, with its audit row if it changes something. It knows
- * nothing of HTTP; `proxy/admin/http/http.ts` binds it to a route, and any other caller uses {@link perform}.
+ * One operation of administration, with its audit row if it changes something. It knows nothing of HTTP:
+ * `proxy/admin/http/http.ts` binds it to a route; others use {@link perform}.
  */
 export interface Operation<T extends InputSchemas, Output> {
   /** camelCase, unique. The `operationId` of `/openapi.json`. */
   readonly name: string
-  /**
-   * The capability that its caller must hold (docs/operators.md#demands). `run` asks for the additional
-   * demands of some inputs.
-   */
+  /** The capability that its caller must hold (docs/operators.md#demands). */
   readonly demands: AdminCapability
   /** The action of its row, and of the row of a refusal. `admin.read` if it changes nothing. */
   readonly action: string
@@ -73,8 +63,8 @@ export interface Operation<T extends InputSchemas, Output> {
     input: ParsedInput<T>,
   ) => readonly AdminCapability[] | Promise<readonly AdminCapability[]>
   /**
-   * Finds the object that it changes, or refuses with `not_found`: it must be the same when a second operator
-   * confirms the change. Absent: it makes one.
+   * Finds the object that it changes, or refuses with `not_found`: a second operator confirms a change of the
+   * same one. Absent: it makes one.
    */
   readonly object?: (context: AdminContext, input: ParsedInput<T>) => Promise<RevisionedObject>
   /** The change of authority that this input makes, as a rehearsal has it; none if it makes none. */
@@ -93,9 +83,7 @@ export interface Operation<T extends InputSchemas, Output> {
     input: ParsedInput<T>,
     caller: AdminCaller,
   ) => Promise<OperationResult<NoInfer<Output>>>
-  /**
-   * The kind of change that it is, besides those of its demands (docs/operators.md#two-people). Absent: none.
-   */
+  /** The kind besides those of its demands (docs/operators.md#two-people). Absent: none. */
   readonly twoPersonKind?: TwoPersonKind
   /** Why it cannot wait for a second operator, and what to do instead, in a sentence. Absent: it can. */
   readonly cannotWait?: string
@@ -117,9 +105,7 @@ export interface Operation<T extends InputSchemas, Output> {
   readonly paged?: boolean
   /** The media type of a value that is a text as it comes, in pieces. Absent: JSON. */
   readonly media?: string
-  /**
-   * True: `value` holds texts that are untrusted, in which nothing may hide from a terminal that prints them.
-   */
+  /** True: `value` holds untrusted texts, in which nothing may hide from a terminal. */
   readonly fromStrangers?: boolean
   /** A body that works. */
   readonly example?: unknown
@@ -130,18 +116,15 @@ export interface Operation<T extends InputSchemas, Output> {
   ) => Promise<OperationResult<NoInfer<Output>>>
 }
 
-/** An operation of any input and result. */
 export type AnyOperation = Operation<InputSchemas, unknown>
 
-/** Declares an operation, its types taken from its schemas. */
 export const operation = <T extends InputSchemas, Output>(
   declared: Operation<T, Output>,
 ): Operation<T, Output> => declared
 
 /**
- * Performs an operation for a caller that was let in, whether or not another one had to confirm it. Rejects
- * with a `Refusal`: `body_unprocessable` if the input breaks a rule, `capability_missing` if it demands more
- * than the caller holds, or one of the operation's own.
+ * Performs an operation for a caller that was let in, whether or not another one had to confirm it. Refuses
+ * with `body_unprocessable`, `capability_missing`, or a reason of the operation's own.
  */
 export async function perform<T extends InputSchemas, Output>(
   bound: Operation<T, Output>,
@@ -180,19 +163,13 @@ export function inputOf<T extends InputSchemas>(takes: T, given: RawInput<T>): P
   return { ...Object.fromEntries(parsed), ifMatch: given.ifMatch } as ParsedInput<T>
 }
 
-/**
- * Asks for a capability that an operation demands for some of its inputs in addition to the one of its route.
- * Refuses with `capability_missing`.
- */
+/** Asks for a demand beyond the one of the route. Refuses with `capability_missing`. */
 export function requireCapability({ actor }: Pick<AdminCaller, 'actor'>, capability: string): void {
   if (actor.capabilities.includes(capability)) return
   throw capabilityMissing(capability, `This also requires ${capability}. Ask an operator who holds it.`)
 }
 
-/**
- * Reads one member of an input. Refuses with `body_unprocessable`, naming every field that breaks a rule,
- * unknown ones too.
- */
+/** Refuses with `body_unprocessable`, naming every field that breaks a rule, unknown ones too. */
 export function parse<T>(schema: ZodType<T>, part: unknown): T {
   const result = schema.safeParse(part)
   if (result.success) return result.data
@@ -209,18 +186,15 @@ function fieldErrors(issue: z.core.$ZodIssue): { field: string; message: string 
 
 const fieldName = (path: readonly PropertyKey[]): string => printPath(path) || 'body'
 
-/** An object that counts its changes. */
 export interface RevisionedObject {
   readonly revision: number
 }
 
-/** The entity tag of an object: its revision. */
 export const etagOf = ({ revision }: RevisionedObject): string => `"${revision}"`
 
 /**
  * Honours `If-Match` (RFC 9110 §13.1.1): refuses with `precondition_failed` if it names another state of the
- * object, so that a change decided on a stale read does not undo somebody else's. Absent or `*` always
- * matches. Returns the revision that the write must still find, or undefined if it may find any.
+ * object. Absent or `*` matches. Returns the revision that the write must still find, or undefined for any.
  */
 export function checkIfMatch(ifMatch: string | undefined, record: RevisionedObject): number | undefined {
   if (ifMatch === undefined || ifMatch.trim() === '*') return undefined

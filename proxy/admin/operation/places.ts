@@ -5,9 +5,8 @@ import { Refusal } from '../../../plugins/refusal.ts'
 const LIMITS = { own: 2, all: 4 }
 
 /**
- * A purpose of reading recorded calls: `change` is the rehearsal before a change, `rehearsal` is a requested
- * one, `usage` is a reading for which `admin.read` suffices. Each purpose has places of its own, so that
- * operators who may only look take none from those who change something.
+ * Each purpose has places of its own, so that operators who may only look take none from those who change
+ * something. `usage`: `admin.read` suffices.
  */
 export type RehearsalPurpose = 'change' | 'rehearsal' | 'usage'
 
@@ -19,7 +18,6 @@ export class RehearsalPlaces {
     usage: new HolderPlaces(LIMITS),
   }
 
-  /** Tells whether all places of a purpose are taken. */
   isFull(purpose: RehearsalPurpose): boolean {
     return this.#places[purpose].full
   }

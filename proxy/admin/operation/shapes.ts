@@ -7,7 +7,6 @@ import {
   isAdminCapability,
 } from '../../../plugins/operators/capabilities.ts'
 
-/** The variable segment of a path that names one object by its id. */
 export const idParams = z.object({ id: z.string() })
 
 /** The same of an MCP server. */
@@ -24,24 +23,19 @@ export const listCursor = z
   })
   .meta({ type: 'string' })
 
-/** An instant as operations show it. */
 export const instant = z.iso
   .datetime()
   .meta({ id: 'Instant', description: 'RFC 3339, in UTC.', examples: ['2026-08-01T12:00:00.000Z'] })
 
-/** A digest as operations show it. */
 export const sha256 = z
   .string()
   .regex(/^[0-9a-f]{64}$/)
   .meta({ id: 'Sha256', description: 'SHA-256, lower-case hexadecimal.' })
 
-/** A capability as operations show it. */
 export const capabilityToken = z.string().meta({ description: 'A capability.', examples: ['llm.chat'] })
 
-/** A certificate, a chain of them, or a key, as operations show and take it. */
 export const pemText = z.string().meta({ description: 'PEM.' })
 
-/** The author of an object or change, as operations show it. */
 export const author = z
   .string()
   .nullable()
@@ -67,7 +61,6 @@ export const anchorStanding = z.strictObject({
   late: z.boolean().meta({ description: 'Whether it has lacked a checkpoint for more than two minutes.' }),
 })
 
-/** The progress of an anchor of the configuration. */
 export type AnchorStanding = Readonly<z.infer<typeof anchorStanding>>
 
 /** One token of spec §8, as JSON Schema has it. */
@@ -90,7 +83,7 @@ const MAX_TOOL_LENGTH = 128
 const MAX_TOOLS_TEXT = 16_384
 
 /** The own capabilities of tools, by name; without a prototype. */
-// Parsed by hand: a record of zod's drops a tool called `__proto__`, and every sent member must be stored or
+// Parsed by hand: a record of zod's drops a tool called `__proto__`, and every member must be stored or
 // refused.
 export const toolCapabilities = z
   .unknown()
@@ -120,10 +113,7 @@ export const toolCapabilities = z
 
 const isToolName = (text: string): boolean => text.length <= MAX_TOOL_LENGTH && /^[\x21-\x7e]+$/.test(text)
 
-/**
- * A capability set (spec §8), each bad entry named by its index. `rule` says what is wrong with a token, or
- * null.
- */
+/** `rule` says what is wrong with a token, or null. Each bad entry is named by its index. */
 const setOf = (rule: (capability: string) => string | null) =>
   z.unknown().transform((value, context): readonly string[] => {
     const parsed = parseCapabilities(value)

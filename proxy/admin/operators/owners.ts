@@ -9,17 +9,13 @@ import { Refusal, type RefusalReason } from '../../../plugins/refusal.ts'
 import type { AdminCaller, AdminContext } from '../operation/context.ts'
 import type { PrincipalKind } from '../operation/kinds.ts'
 
-/** The capability to make and change other operators. */
 const OWNING: AdminCapability = 'admin.operators'
 
 /** The reasons by which only a change of an operator is refused. */
 export const operatorRefusals = ({ type }: PrincipalKind): readonly RefusalReason[] =>
   type === 'operator' ? ['own_authority', 'last_owner'] : []
 
-/**
- * Refuses with `own_authority` an operator that gives itself a capability it does not hold. Taking from
- * itself is fine.
- */
+/** Refuses with `own_authority` an operator that gives itself a capability it does not hold. */
 export function refuseSelfGrant(
   { actor }: Pick<AdminCaller, 'actor'>,
   { principal_ref: ref, capabilities: held }: PrincipalRecord,
@@ -31,9 +27,9 @@ export function refuseSelfGrant(
 }
 
 /**
- * Refuses with `last_owner` a change after which nobody could administer operators, while the secret is
- * disabled. Returns a condition for storing the change: one of the others is as it was found here. If two
- * owners take each other out at once, one of them so remains.
+ * Refuses with `last_owner` if nobody could administer operators, while the secret is disabled. Returns a
+ * condition: one of the others is as it was found here. So of two owners who take each other out at once, one
+ * remains.
  */
 export async function assertOwnerRemains(
   context: AdminContext,
@@ -51,8 +47,7 @@ export async function assertOwnerRemains(
 }
 
 /**
- * The active holders of `admin.operators` who have a certificate that holds, or whom the identity provider
- * knows.
+ * Active holders of `admin.operators` with a certificate that holds, or a way in by the identity provider.
  */
 export async function reachableOwners(
   { database, signsIn }: Pick<AdminContext, 'database' | 'signsIn'>,

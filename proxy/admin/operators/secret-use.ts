@@ -20,8 +20,8 @@ interface SecretUseDependencies {
 }
 
 /**
- * Counts the doors that the operator secret opens. If there are operators, who are known by name, each minute
- * of its use is a warning in the log, and the last one is kept: somebody still works by a shared secret.
+ * Counts the doors that the operator secret opens. If there are operators, each minute of its use is a
+ * warning in the log, and the last one is kept.
  */
 export class SecretUse {
   readonly #sources: SecretUseDependencies
@@ -67,8 +67,7 @@ interface RecognisedSenderDependencies
 }
 
 /**
- * Makes the list of senders that the operator secret came from of late, as the database keeps it. It is not
- * loaded.
+ * Makes the list of senders that the operator secret came from, as the database keeps it. It is not loaded.
  */
 export function recognisedSenders(sources: RecognisedSenderDependencies): RecognisedSenders {
   const { database, ledger, log, clock, subjectKeys } = sources

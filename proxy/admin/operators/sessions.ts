@@ -19,8 +19,8 @@ const amr = z
   .meta({ description: 'How the identity provider authenticated the operator (RFC 8176).' })
 
 /**
- * GET /v1/admin/session: who calls, and by which door. `csrf` goes with each change that a browser makes, in
- * `X-Csrf-Token`; null, like the end, for a caller without a session.
+ * GET /v1/admin/session: who calls, and by which door. `csrf` goes with a browser's changes in
+ * `X-Csrf-Token`; null without a session.
  */
 export const showSession = operation({
   name: 'getSession',
@@ -51,19 +51,17 @@ export const showSession = operation({
     }),
 })
 
-/** The digits of a session's digest by which it is named. */
 const ID_DIGITS = 16
 
 const id = z.string().regex(/^[0-9a-f]{16}$/, 'must be the id of a session')
 
-/** The operator of a session, as rows and lists name it. */
 const ownerOf = ({ principal_id: principalId }: StoredSession): string => principalId ?? 'admin'
 
 const ADMINISTERS = 'admin.operators'
 
 /**
- * GET /v1/admin/sessions: everybody's, newest first, to an operator who may end them, or those of one
- * `operator`; to others their own. Shows 500 at most, so that of one operator all are shown.
+ * GET /v1/admin/sessions: newest first, 500 at most: all, or those of one `operator`, to who may end them; to
+ * others their own.
  */
 export const listAdminSessions = operation({
   name: 'listSessions',
@@ -134,7 +132,6 @@ export const endAdminSession = operation({
   },
 })
 
-/** Ends sessions, with a row for each. */
 const end = (context: AdminContext, caller: AdminCaller, found: readonly StoredSession[]): Promise<void> =>
   commitChanges(context, caller, {
     statements: found.map(({ id_sha256 }) => deleted(context.database, id_sha256)),

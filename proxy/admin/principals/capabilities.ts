@@ -18,10 +18,8 @@ export const BUILT_IN_CAPABILITIES: readonly string[] = [
 ]
 
 /**
- * GET /v1/admin/capabilities: the vocabulary. `built_in`: also the capabilities of administration, which
- * operators alone hold. `tool_defined`: demands of registered resources and their tools in addition to the
- * built-in ones; `operator_defined`: capabilities that somebody holds and nothing here demands, with the
- * number of holders.
+ * GET /v1/admin/capabilities. `built_in`: administration's too. `tool_defined`: demands of registered
+ * resources and tools. `operator_defined`: held, and demanded by nothing here, with the number of holders.
  */
 export const listCapabilities = operation({
   name: 'listCapabilities',
@@ -50,7 +48,6 @@ export const listCapabilities = operation({
   },
 })
 
-/** One of them, as the dashboard suggests it. */
 const suggested = z.strictObject({
   capability: capabilityToken,
   kind: z.enum(['built_in', 'tool', 'operator']),
@@ -94,9 +91,7 @@ export const suggestCapabilities = operation({
   },
 })
 
-/**
- * Reads the demands besides the built-in ones, the held capabilities, and those that operators have made up.
- */
+/** Reads the demands besides the built-in ones, the held capabilities, and those made up by operators. */
 async function capabilityVocabulary({ database }: Pick<AdminContext, 'database'>) {
   const all = await listDemandedCapabilities(database, eventLoopTurn)
   const demanded = all.filter(({ capability }) => !BUILT_IN_CAPABILITIES.includes(capability))

@@ -11,10 +11,7 @@ import { changeAuthority } from './authority.ts'
 import { graceHours, graceUntil, predecessorInGrace } from './grace.ts'
 import { principalByParams, principalIdMember, withId } from './view.ts'
 
-/**
- * A public JWK that may sign DPoP proofs. Private members, a symmetric or a weak key are refused
- * (docs/protocol.md#dpop-keys).
- */
+/** A public JWK that may sign DPoP proofs: not private, symmetric or weak (docs/protocol.md#dpop-keys). */
 export const dpopPublicJwk = z
   .looseObject({ kty: z.string() })
   .refine(
@@ -54,8 +51,8 @@ const registration = z
   .meta({ anyOf: [z.toJSONSchema(wrapped, { io: 'input' }), z.toJSONSchema(dpopPublicJwk, { io: 'input' })] })
 
 /**
- * POST …/{id}/dpop-jwk: registers the key that the principal's DPoP proofs must be by. A key before it stays
- * valid for `grace_hours` (default: the pin plugin's `rotation_grace_hours`).
+ * POST …/{id}/dpop-jwk: registers the key of the principal's DPoP proofs. The one before stays valid for
+ * `grace_hours` (default: the pin plugin's).
  */
 export const registerDpopJwk = (kind: PrincipalKind) =>
   operation({

@@ -14,9 +14,8 @@ export const endsSoon = (end: string | null, now: number): boolean =>
   end !== null && Date.parse(end) - now < SOON_MS
 
 /**
- * Lists the certificates that end within 30 days, or have ended, the earliest first: at most 50 of principals
- * in service. An SVID whose whole life is shorter is renewed without anybody: only once it has ended, and its
- * agent was not seen since, it counts.
+ * Lists at most 50 certificates of principals in service that end within 30 days, or have ended, the earliest
+ * first. An SVID that lives for less counts only once it has ended and its agent was not seen since.
  */
 export const listEndingCertificates = operation({
   name: 'listEndingCertificates',

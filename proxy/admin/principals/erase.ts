@@ -17,9 +17,8 @@ const NOTHING = { capabilities: [], is_active: false, thumbprints: [], dpop_jkts
 
 /**
  * POST …/{id}/erase: takes a principal out of service for good and destroys its personal data, with one row
- * (docs/ledger.md#erasure). A user goes whole: its name, its certificates and keys, and the key of its
- * commitments; the ledger goes on knowing it by its pseudonym. An agent or a workload keeps its name and its
- * row, deactivated. Does NOT reach log files, back-ups and earlier exports.
+ * (docs/ledger.md#erasure). Of a user nothing is left but its pseudonym; others keep their name and row. Does
+ * NOT reach log files, back-ups and earlier exports.
  */
 export const erase = (kind: PrincipalKind) =>
   operation({

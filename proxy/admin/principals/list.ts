@@ -49,15 +49,13 @@ const page = z.object({
   q: searchQuery.exactOptional(),
 })
 
-/** Only the ledger knows who was refused. */
 const requiredForSearch = (
   _context: AdminContext,
   { query: { q } }: { readonly query: z.output<typeof page> },
 ): readonly AdminCapability[] => (q && q.search.denied !== null ? ['admin.audit'] : [])
 
 /**
- * GET /v1/admin/agents: newest first, a bare array (docs/protocol.md#principals); `?limit=&cursor=` pages it,
- * and `next` leads on.
+ * GET /v1/admin/agents: newest first, a bare array; `?limit=&cursor=` pages it (docs/protocol.md#principals).
  */
 export const listAgents = operation({
   name: 'listAgents',
@@ -76,7 +74,6 @@ export const listAgents = operation({
   },
 })
 
-/** A page of users, workloads or operators, and how many there are in all. */
 interface PrincipalListing {
   readonly users?: readonly PrincipalView[]
   readonly workloads?: readonly PrincipalView[]
@@ -85,8 +82,8 @@ interface PrincipalListing {
 }
 
 /**
- * GET /v1/admin/{users,workloads,operators}: as {@link listAgents}, but a hundred at once, `{users: […],
- * total}` (docs/protocol.md#principals).
+ * GET /v1/admin/{users,workloads,operators}: a hundred at once, `{users: […], total}`
+ * (docs/protocol.md#principals).
  */
 export const listPrincipalsOf = (kind: PrincipalKind) =>
   operation({
@@ -113,10 +110,8 @@ export const listPrincipalsOf = (kind: PrincipalKind) =>
     },
   })
 
-/** The principals of a page if nobody asks for another number. */
 const USUAL = 100
 
-/** Principals that are shown at once. */
 const AT_ONCE = 500
 
 async function pageOf(
@@ -152,9 +147,7 @@ const MAX_COUNTED = 10_000
 
 const count = z.int().min(0).max(MAX_COUNTED)
 
-/**
- * Counts callers in service without a registered proof key, by kind: their certificates alone speak for them.
- */
+/** Counts callers in service without a registered proof key, by kind. */
 export const countKeylessPrincipals = operation({
   name: 'countKeylessPrincipals',
   demands: 'admin.read',

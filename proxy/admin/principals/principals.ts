@@ -31,9 +31,7 @@ interface NewPrincipalBody {
   readonly capabilities: readonly string[]
 }
 
-/**
- * The body of an enrollment without a certificate: the name stands under the field that the kind has for it.
- */
+/** The name stands under the field that the kind has for it. */
 const newPrincipal = (kind: PrincipalKind) => {
   const { nameField } = kind
   return (
@@ -48,9 +46,7 @@ const newPrincipal = (kind: PrincipalKind) => {
   )
 }
 
-/**
- * The change of a principal as a rehearsal has it: none for an operator, whose calls are of administration.
- */
+/** None for an operator, whose calls are of administration. */
 export async function changeOf(
   context: AdminContext,
   kind: PrincipalKind,
@@ -65,10 +61,7 @@ export async function changeOf(
 export const capabilitySetSchema = ({ type }: PrincipalKind) =>
   type === 'operator' ? adminCapabilities : callerCapabilities
 
-/**
- * POST /v1/admin/{users,workloads,operators}: enrolls one without a certificate, which it gets by a request
- * of its own (spec §4.2).
- */
+/** POST /v1/admin/{users,workloads,operators}: enrolls one without a certificate (spec §4.2). */
 export const createPrincipal = (kind: PrincipalKind) =>
   operation({
     name: `create${kind.noun}`,

@@ -1,6 +1,5 @@
 import type { PrincipalRecord } from '../../../db/principals/read.ts'
 
-/** A search among principals: all of it must fit. */
 export interface PrincipalSearch {
   readonly words: readonly string[]
   readonly capability: readonly string[]
@@ -24,10 +23,7 @@ const STATES: readonly string[] = ['active', 'inactive', 'empty', 'keyless']
 const DAY_MS = 86_400_000
 const UNIT_MS: Readonly<Record<string, number>> = { d: DAY_MS, h: 3_600_000 }
 
-/**
- * Reads a search: words, and `name:value` for anything not in a name. Reports parts that it does not
- * understand.
- */
+/** Reads words, and `name:value` for anything not in a name. Reports parts that it does not understand. */
 export function parseSearch(text: string): ParsedSearch {
   const search = { words: [] as string[], capability: [] as string[], states: [] as State[] }
   const spans: Record<string, number | null> = { expires: null, unused: null, denied: null }
@@ -67,10 +63,7 @@ export function deniedSince({ denied }: PrincipalSearch, at: number): number | n
   return denied === 'today' ? at - (at % DAY_MS) : Math.max(at - denied, 0)
 }
 
-/**
- * True if a principal fits the search, as far as its record says: not whether it was refused. `at`: ms since
- * the epoch.
- */
+/** True if a record fits the search, refusals aside. `at`: ms since the epoch. */
 export function matchesSearch(search: PrincipalSearch, record: PrincipalRecord, at: number): boolean {
   const { words, capability, expiresMs, unusedMs, states } = search
   const text = `${record.principal_id} ${record.display_name ?? ''}`.toLowerCase()

@@ -22,10 +22,7 @@ const dryRun = z
       'True: nothing is changed; `rehearsal` says what the change would have done to the calls of the last 30 days.',
   })
 
-/**
- * PATCH …/{id}/capabilities: replaces the whole set (spec §4.4), with one audit row in the same transaction.
- * With `ifMatch` a set that changed since it was read is refused with `precondition_failed` and left alone.
- */
+/** PATCH …/{id}/capabilities: replaces the set (spec §4.4), with one audit row in the same transaction. */
 export const patchCapabilities = (kind: PrincipalKind) =>
   replaceOperation(kind, `set${kind.noun}Capabilities`, `${kind.type}.capabilities_patched`)
 

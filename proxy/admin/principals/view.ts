@@ -7,7 +7,6 @@ import type { AdminContext } from '../operation/context.ts'
 import { AGENT, OPERATOR, type PrincipalKind, USER, WORKLOAD } from '../operation/kinds.ts'
 import { author, capabilityToken, instant, sha256 } from '../operation/shapes.ts'
 
-/** The members by which an object names its principal: an agent by the first two, others by the rest. */
 interface PrincipalIdentifiers {
   readonly agent_id?: string
   readonly agent_name?: string
@@ -71,7 +70,6 @@ const shapeOf = (kind: PrincipalKind): Shape<typeof PRINCIPAL_MEMBERS> =>
 const previewedOf = (kind: PrincipalKind) =>
   withName(kind, { ...membersOf(kind), rehearsal: previewShape.exactOptional() })
 
-/** The shape of a principal of each type. */
 export const PRINCIPAL_SHAPES: Readonly<Record<PrincipalType, Shape<typeof PRINCIPAL_MEMBERS>>> = {
   agent: shapeOf(AGENT),
   user: shapeOf(USER),
@@ -91,12 +89,10 @@ export const PREVIEW_SHAPES: Readonly<
 
 export type PrincipalView = z.output<(typeof PRINCIPAL_SHAPES)[PrincipalType]>
 
-/** The id of a principal under the name that its kind has for it. */
 export const principalIdMember = (kind: PrincipalKind, id: string): PrincipalIdentifiers => ({
   [kind.idField]: id,
 })
 
-/** A principal as callers see it. The revision is the ETag, not a field. */
 export const principalView = (
   kind: PrincipalKind,
   {
@@ -126,13 +122,11 @@ type HiddenColumns =
   | 'previous_dpop_jkt'
   | 'previous_dpop_jkt_until'
 
-/** A principal and its revision, as a result has them. */
 export const principalResult = (kind: PrincipalKind, record: PrincipalRecord) => ({
   value: principalView(kind, record),
   revision: record.revision,
 })
 
-/** Finds the principal of an id, or refuses with `not_found`. */
 export async function principalOf(
   { database }: AdminContext,
   { type }: PrincipalKind,
@@ -143,7 +137,6 @@ export async function principalOf(
   return record
 }
 
-/** Finds the principal that an operation changes. */
 export const principalByParams =
   (kind: PrincipalKind) =>
   (context: AdminContext, { params: { id } }: { readonly params: { readonly id: string } }) =>

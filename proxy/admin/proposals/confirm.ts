@@ -39,10 +39,9 @@ export async function openProposal(context: AdminContext, id: string, at: number
 }
 
 /**
- * Makes the change of a proposal, for its proposer, by the word of another operator: all in one transaction,
- * in which the proposal is open, and both hold its demands. Refuses with `own_proposal`, with
- * `capability_missing`, and with `precondition_failed` if the object, or the proposer, has changed: the
- * proposal is `void` then.
+ * Makes the change of a proposal, for its proposer, in one transaction in which the proposal is open and both
+ * operators hold its demands. Refuses with `own_proposal`, `capability_missing`, and `precondition_failed` if
+ * object or proposer has changed: the proposal is `void` then.
  */
 export async function confirmProposal(
   context: AdminContext,
@@ -81,7 +80,6 @@ export async function confirmProposal(
   }
 }
 
-/** Asks once more whether the change breaks an expectation. */
 async function forcedChange(
   context: AdminContext,
   operation: AnyOperation,
@@ -130,10 +128,7 @@ async function isAsItWas(
   }
 }
 
-/**
- * Ends a proposal without its change, with one row. Refuses with `conflict` if somebody else has decided it
- * meanwhile.
- */
+/** Ends a proposal without its change, with one row. Refuses with `conflict` if it is decided. */
 export async function endProposal(
   context: AdminContext,
   author: ChangeAuthorship,

@@ -121,12 +121,6 @@ const decline = operation({
   },
 })
 
-/**
- * Makes the operations on proposals. `all`: the operations that may be proposed; each is found again by its
- * name.
- *
- * POST …/{id}/confirm answers as the change itself would have.
- */
 export function proposalOperations(all: readonly Operation<InputSchemas, unknown>[]) {
   const byName = new Map(all.map((one) => [one.name, one]))
   const confirm = operation({

@@ -54,7 +54,6 @@ export const putCandidate = (kind: PrincipalKind) =>
     },
   })
 
-/** The candidate set alone; null if there is none. Reads one row: a page shows it at once. */
 export const showCandidateSet = (kind: PrincipalKind) =>
   operation({
     name: `show${kind.noun}CandidateSet`,
@@ -121,10 +120,9 @@ export const deleteCandidate = (kind: PrincipalKind) =>
   })
 
 /**
- * POST …/{id}/candidate/promote: makes the candidate set the real one, as a PATCH of the set does (spec
- * §4.4). Its one row says what was observed of it. Refuses with `precondition_failed` if either set has
- * changed meanwhile, and without an `If-Match`: the request itself names no set, so it would promote any that
- * is there by then.
+ * POST …/{id}/candidate/promote: makes the candidate set the real one (spec §4.4). Its one row says what was
+ * observed of it. Refuses with `precondition_failed` if either set has changed, and without an `If-Match`,
+ * since the request names no set.
  */
 export const promoteCandidate = (kind: PrincipalKind) =>
   operation({

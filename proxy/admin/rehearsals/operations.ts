@@ -35,7 +35,7 @@ const rehearsalDeclaration = {
 } as const
 
 /**
- * POST /v1/admin/rehearsals: judges the decisions of a window once more, with changes laid over the past
+ * POST /v1/admin/rehearsals: judges a window's decisions again, with changes laid over them
  * (docs/rehearsal.md). One row records the result.
  */
 export const rehearse = operation({

@@ -6,10 +6,7 @@ import { windowOf } from '../conditions/window.ts'
 import { rehearsalChanges } from '../operation/changes.ts'
 import { operation } from '../operation/operation.ts'
 
-/**
- * Says what changes would have done to the calls of the last 30 days, as a rehearsal does, and records
- * nothing: a page asks for it before its form asks for the change.
- */
+/** The effect of changes on the calls of the last 30 days. Records nothing. */
 export const previewChanges = operation({
   name: 'previewChanges',
   demands: 'admin.grant',

@@ -36,7 +36,7 @@ const used = z.strictObject({
 export type CapabilityUsage = z.output<typeof used>
 
 /**
- * GET /v1/admin/{agents,users,workloads}/{id}/usage: the capabilities it has used of those it holds
+ * GET /v1/admin/{agents,users,workloads}/{id}/usage: which of its capabilities it has used
  * (docs/rehearsal.md#usage).
  */
 export const getCapabilityUsage = (kind: PrincipalKind) =>
