@@ -2,7 +2,6 @@
 const TOKEN = /^[a-z_][a-z0-9_.]{0,63}$/
 const MAX_TOKENS = 64
 
-/** A field of the caller's that breaks a rule, e.g. `capabilities[3]`, and the rule. */
 export interface FieldError {
   readonly field: string
   readonly message: string
@@ -18,10 +17,8 @@ export function isCapability(value: unknown): value is string {
 }
 
 /**
- * Reads a capability set as callers send it (spec §8), or names every entry that breaks the rules.
- * Order is kept. A token sent twice is held once: the list is a set (§3), the specification refuses no
- * duplicate, and the ledger's "complete new list" must not differ from the set in force. The limit counts
- * entries as sent.
+ * Reads a capability set as callers send it (spec §8), or names every entry that breaks the rules. Order is
+ * kept. A token sent twice is held once (§3). The limit counts entries as sent.
  */
 export function parseCapabilities(value: unknown): ParsedCapabilities {
   if (!Array.isArray(value)) return broken('capabilities', 'must be an array of strings')

@@ -12,9 +12,8 @@ export type DatabaseLocation =
   | { readonly engine: 'postgres'; readonly url: string; readonly protection: DatabaseProtection }
 
 /**
- * Reads `MCP_PROXY_DATABASE_URL`: the one place that decides the engine. Throws one sentence for the operator
- * if the URL names no engine of ours, or not clearly how it is protected. The sentence never repeats the URL,
- * which may hold a password.
+ * Reads `MCP_PROXY_DATABASE_URL`. Throws one sentence if the URL names no engine of ours, or not clearly how
+ * it is protected; never the URL, which may hold a password.
  */
 export function databaseLocation(url: string): DatabaseLocation {
   if (/^postgres(ql)?:\/\//.test(url)) return { engine: 'postgres', url, protection: protectionOf(url) }
@@ -31,10 +30,9 @@ export const NO_DATABASE_URL =
   'MCP_PROXY_DATABASE_URL must be sqlite: and the path of a file, such as sqlite:data/sallyport.db, or postgres:// with a host and a database'
 
 /**
- * Opens the database of a URL (db/engine.ts), migrates it, and from then on refuses to write through it.
- * Throws one sentence for the operator if the URL is not understood, the database cannot be opened, or the
- * schema is newer than ours. `onCopied`: the progress if a ledger of before 0051 is brought into the
- * present form, which takes a minute for a few million rows.
+ * Opens and migrates the database of a URL; only the ledger may write from then on. Throws one sentence if it
+ * is not understood, cannot be opened, or is newer than ours. `onCopied`: progress of bringing a ledger of
+ * before 0051 into the present form.
  */
 export async function openDatabase(
   url: string,

@@ -20,17 +20,14 @@ import * as previousBundles from './migrations/0075_previous_bundles.ts'
 import type { DatabaseSchema } from './schema.ts'
 import { messageOf } from './support/error-message.ts'
 
-/** Migrations by name. They run in the order of the names. */
 export type NamedMigrations = Readonly<Record<string, Migration>>
 
-/** Puts migrations in the order that they run in. */
 export const sortedMigrations = (migrations: NamedMigrations): NamedMigrations =>
   Object.fromEntries(Object.entries(migrations).sort(([one], [other]) => (one < other ? -1 : 1)))
 
 /**
- * The migrations that both engines run. A step that common SQL cannot say is in the engine's folder
- * (`db/<engine>/migrations.ts`). The next one is 0072 or later: a name that sorts before one that has run is
- * refused.
+ * The migrations of both engines; steps beyond common SQL are in `db/<engine>/migrations.ts`. The next one is
+ * 0076 or later: a name that sorts before one that has run is refused.
  */
 export const COMMON_MIGRATIONS: NamedMigrations = {
   '0001_principals': principals,
@@ -52,10 +49,7 @@ export const COMMON_MIGRATIONS: NamedMigrations = {
   '0075_previous_bundles': previousBundles,
 }
 
-/**
- * The names of the migrations that the database still needs. Throws if it has run one that we do not know: a
- * newer version has been here, and its rows are not ours to touch.
- */
+/** The migrations still needed. Throws if the database has run one that we do not know. */
 export async function pendingMigrations(
   db: Kysely<DatabaseSchema>,
   migrations: NamedMigrations,
@@ -70,13 +64,11 @@ export async function pendingMigrations(
   return Object.keys(migrations).filter((name) => !applied.includes(name))
 }
 
-/** The migrations of a database by name: those that have run, and those that it needs. */
 export interface MigrationState {
   readonly applied: readonly string[]
   readonly pending: readonly string[]
 }
 
-/** Reads which migrations a database has run. Changes nothing. Throws as {@link pendingMigrations} does. */
 export async function migrationState(
   db: Kysely<DatabaseSchema>,
   migrations: NamedMigrations,
@@ -87,8 +79,7 @@ export async function migrationState(
 
 /**
  * Brings the schema up to date, or throws as {@link pendingMigrations} does. On PostgreSQL in one
- * transaction, one process at a time. Does NOT open a transaction on SQLite: the caller does, else a crash
- * midway leaves half a migration.
+ * transaction, one process at a time. On SQLite the caller must open a transaction.
  */
 export async function migrateToLatest(
   db: Kysely<DatabaseSchema>,

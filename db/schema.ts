@@ -1,9 +1,6 @@
 import type { ColumnType, Generated } from 'kysely'
 
-/**
- * Every table and its columns. Timestamps are RFC 3339 text, UTC, ms; truths are 0 or 1; JSON is text: so
- * that every engine stores alike.
- */
+/** Every table and column. Timestamps are RFC 3339 text, UTC, ms; truths are 0 or 1; JSON is text. */
 export interface DatabaseSchema {
   readonly internal_agents: AgentTable
   readonly local_user_principals: UserTable
@@ -37,7 +34,6 @@ export interface DatabaseSchema {
 
 export type PrincipalType = 'agent' | 'user' | 'workload' | 'operator'
 
-/** The kind of enrollment by which a principal is known (docs/protocol.md#enrollment). */
 export type EnrollmentMethod = 'minted' | 'byoca' | 'spiffe' | 'csr' | 'dashboard' | 'oidc'
 
 type SqlFlag = 0 | 1
@@ -49,7 +45,6 @@ interface AuthorshipColumns {
 }
 
 interface PrincipalColumns extends AuthorshipColumns {
-  /** The short name, without the organisation. Unique in its table. */
   readonly name: string
   readonly display_name: string | null
   readonly is_active: ColumnType<SqlFlag, SqlFlag | undefined, SqlFlag>
@@ -96,10 +91,7 @@ interface UserTable extends LocalPrincipalTable {
   readonly principal_ref: string
 }
 
-/**
- * The keys of commitments (docs/ledger.md#commitments), one for each name that the ledger knows a principal
- * by.
- */
+/** Keys of commitments (docs/ledger.md#commitments), one for each ledger name. */
 interface SubjectKeyTable {
   /** `usr_…` of a user, the id of any other. */
   readonly principal_ref: string
@@ -151,7 +143,6 @@ interface AttachedCaTable {
   readonly attached_at: string
 }
 
-/** A CA that vouches for an agent that is known by its SPIFFE id. */
 interface AgentTrustedCaTable {
   readonly agent_id: string
   readonly ca_digest: string
@@ -184,10 +175,7 @@ export type McpAuthType = 'none' | 'bearer' | 'api_key' | 'mtls'
 /** Which MCP an upstream speaks: stateless since 2026-07-28, or with `initialize` as before. */
 export type McpEra = 'modern' | 'legacy'
 
-/**
- * `quarantined`: new or changed since it was pinned, and not approved. `gone`: the upstream lists it no
- * longer.
- */
+/** `quarantined`: new or changed, and not approved. `gone`: no longer listed. */
 export type McpToolState = 'approved' | 'quarantined' | 'gone'
 
 interface McpResourceTable extends AuthorshipColumns {
@@ -245,7 +233,6 @@ interface McpBindingTable extends AuthorshipColumns {
   readonly created_at: string
 }
 
-/** The session of an operator's browser. */
 interface OperatorSessionTable {
   /** Lower-case hex. The cookie's value itself is kept nowhere. */
   readonly id_sha256: string
@@ -259,8 +246,7 @@ interface OperatorSessionTable {
   /** The `sid` of the identity provider, which a logout names. */
   readonly provider_session: string | null
   /**
-   * JSON array of lower-case hex: the entries of the configuration, the secret, or the certificate, that have
-   * let it in.
+   * JSON array of lower-case hex: the configuration's entries, the secret, or the certificate that let it in.
    */
   readonly mapped_by: string
   readonly created_at: string
@@ -269,7 +255,6 @@ interface OperatorSessionTable {
   readonly expires_at: string
 }
 
-/** A person of an identity provider for whom an operator was made. */
 interface OperatorIdentityTable {
   readonly issuer: string
   readonly subject: string
@@ -279,7 +264,6 @@ interface OperatorIdentityTable {
 
 export type ProposalStatus = 'open' | 'confirmed' | 'declined' | 'expired' | 'void'
 
-/** A change that waits for a second operator. */
 interface RehearsalTable {
   readonly rehearsal_id: string
   readonly created_at: string
@@ -294,9 +278,7 @@ interface RehearsalTable {
 
 interface ProposalTable {
   readonly proposal_id: string
-  /** The name of the operation. */
   readonly operation: string
-  /** The action of the change's row. */
   readonly action: string
   /** JSON array: what proposer and confirmer must hold. */
   readonly capabilities: string
@@ -316,10 +298,7 @@ interface ProposalTable {
   readonly decided_at: ColumnType<string | null, string | null, string | null>
 }
 
-/**
- * One row of the ledger (docs/ledger.md#row), a view on SQLite (docs/ledger.md#table). Written by db/ledger
- * alone.
- */
+/** One row of the ledger (docs/ledger.md#row). Written by db/ledger alone. */
 interface AuditLogTable {
   readonly stream: string
   readonly seq: number
@@ -352,7 +331,6 @@ interface AuditTreeTable {
   readonly tree: number
   readonly origin: string
   readonly size: ColumnType<number, number, number>
-  /** The last row in it. */
   readonly place: ColumnType<number, number, number>
   readonly begun_at: string
   /** Why a tree follows the first. */
@@ -368,11 +346,9 @@ interface AuditTileTable {
   readonly hashes: ColumnType<Uint8Array, Uint8Array, Uint8Array>
 }
 
-/** A checkpoint that was signed. */
 interface AuditCheckpointTable {
   readonly tree: number
   readonly size: number
-  /** The last row under it. */
   readonly place: number
   /** base64. */
   readonly root: string
@@ -381,7 +357,6 @@ interface AuditCheckpointTable {
   readonly signatures: string
 }
 
-/** An anchor's proof of a checkpoint. */
 interface AuditCosignatureTable {
   readonly tree: number
   readonly size: number
@@ -391,7 +366,6 @@ interface AuditCosignatureTable {
   readonly at: string
 }
 
-/** The progress of an anchor. */
 interface AuditAnchorTable {
   readonly tree: number
   readonly anchor: string
@@ -403,7 +377,6 @@ interface AuditAnchorTable {
   readonly error_at: ColumnType<string | null, string | null, string | null>
 }
 
-/** A key that signs a tree, or has signed it. */
 interface AuditKeyTable {
   /** The key's id in signed notes. Eight hex digits. */
   readonly id: string
@@ -417,7 +390,6 @@ interface AuditKeyTable {
   readonly retired_at: ColumnType<string | null, string | null, string | null>
 }
 
-/** The number of rows of an action and a status in a span of time (docs/ledger.md#counts). */
 interface RowCountTable {
   /** The characters of an instant that make the span. */
   readonly level: number

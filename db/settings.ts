@@ -3,10 +3,9 @@ import type { Database } from './database.ts'
 import { type LedgerStatement, type RowAssertion, statementOf, timestamp } from './support/statement.ts'
 
 /**
- * The names of the service's memory of itself. `admin_secret_hash` is a bcrypt or argon2id string, never the
- * secret; `admin_secret_senders` the keyed digests of those that came with it of late. `authority` holds the
- * files of the CA, its keys sealed, if many processes share it or it was made again. `organisation_set`: when
- * somebody has answered for organisation and trust domain.
+ * The service's memory of itself. `admin_secret_hash`: bcrypt or argon2id. `admin_secret_senders`: keyed
+ * digests. `authority`: the CA's files, keys sealed, if processes share it or it was made again.
+ * `organisation_set`: when somebody has answered for both names.
  */
 export type SettingKey =
   | 'admin_secret_hash'
@@ -22,13 +21,11 @@ export type SettingKey =
   | 'trusted_cas_recorded'
   | 'authority'
 
-/** Reads the setting's value; undefined if it was never written. */
 export async function readSetting(db: Database, key: SettingKey): Promise<string | undefined> {
   const row = await db.kysely.selectFrom('settings').select('value').where('key', '=', key).executeTakeFirst()
   return row?.value
 }
 
-/** Writes the setting, new or not. `at`: ms since the epoch. */
 export function writeSetting(db: Database, key: SettingKey, value: string, at: number): LedgerStatement {
   const row = { value, updated_at: timestamp(at) }
   const query = db.kysely
@@ -38,7 +35,6 @@ export function writeSetting(db: Database, key: SettingKey, value: string, at: n
   return statementOf(query.compile(), 1)
 }
 
-/** Writes the setting if it was never written; the database refuses a second one. */
 export function insertSetting(
   { kysely }: Database,
   key: SettingKey,

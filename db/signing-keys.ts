@@ -6,8 +6,8 @@ import { type LedgerStatement, statementOf, timestamp } from './support/statemen
 export type SigningKeyRow = Selectable<DatabaseSchema['signing_keys']>
 
 /**
- * Lists every key that a token still in force may have been signed with, newest first. `retiredSince`: ms
- * since the epoch.
+ * Keys that a token still in force may have been signed with, newest first. `retiredSince`: ms since the
+ * epoch.
  */
 export function listSigningKeys({ kysely }: Database, retiredSince: number): Promise<SigningKeyRow[]> {
   return kysely

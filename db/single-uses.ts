@@ -5,9 +5,8 @@ import { type LedgerStatement, statementOf } from './support/statement.ts'
 const DIGITS = 32
 
 /**
- * Claims a thing that may pass once. In a unit of the ledger a second claim is a `duplicate`, whichever
- * replica made the first, and before or after a crash. `digest`: SHA-256 in lower-case hex. `expiresAt`: when
- * a copy would be too old anyway, ms since the epoch.
+ * Claims a thing that may pass once: a second claim is a `duplicate`, whichever replica made the first.
+ * `digest`: SHA-256 in lower-case hex. `expiresAt`: when a copy would be too old, ms since the epoch.
  */
 export function claimOnce(database: Database, digest: string, expiresAt: number): LedgerStatement {
   return {
@@ -41,8 +40,8 @@ export function isClaimed(database: Database): (digest: string) => Promise<boole
 export const CLAIM_SLICES = 256
 
 /**
- * Forgets claims of one slice (from 0) that have expired at `at`, no more than `most` of them: every decision
- * waits meanwhile. No index says which these are: it would cost each claim as much as the claim itself.
+ * Forgets at most `most` expired claims of one slice (from 0): every decision waits meanwhile. An index of
+ * expiry would cost each claim as much as the claim.
  */
 export function forgetClaims({ kysely }: Database, at: number, slice: number, most = 5_000): LedgerStatement {
   const first = slice.toString(16).padStart(2, '0')

@@ -2,7 +2,6 @@ import { lookup, Resolver } from 'node:dns/promises'
 import { HostNameError } from './host-name-error.ts'
 import { type HostAddress, machineAddresses, reachableFirst, searchedHostNames } from './machine-names.ts'
 
-/** The addresses of a name, and the time for which they hold. */
 export interface ResolvedAddresses {
   /** At least one, the one to try first before the others. */
   readonly addresses: readonly HostAddress[]
@@ -11,9 +10,7 @@ export interface ResolvedAddresses {
 }
 
 export interface HostLookupOptions {
-  /** The name servers, `address` or `address:port`. Absent: the machine's. */
   readonly servers?: readonly string[] | undefined
-  /** Calls the look-up off. */
   readonly signal: AbortSignal
 }
 
@@ -25,9 +22,9 @@ const TRIES = 2
 const OTHER_FAMILY_MS = 250
 
 /**
- * Asks name servers for the addresses of exactly this name, by c-ares: no hosts file, no search list, and no
- * thread that a silent name server could keep. Rejects with {@link HostNameError}, or with the signal's
- * reason. Each look-up has sockets, and so ports, of its own.
+ * Asks name servers for exactly this name, by c-ares: no hosts file, no search list, no thread of Node's
+ * pool. Rejects with {@link HostNameError}, or the signal's reason. Each look-up has sockets, and so ports,
+ * of its own.
  */
 export async function askNameServers(
   host: string,
@@ -70,9 +67,8 @@ const codeOf = (error: unknown): string =>
   error instanceof Error && 'code' in error ? String(error.code) : 'EUNKNOWN'
 
 /**
- * Looks up a name that an operator has written: in the hosts file, then with {@link askNameServers} over the
- * search list. If these deny the name, asks the system, which may know more (mDNS, LDAP). Rejects as {@link
- * askNameServers} does.
+ * Looks a name up in the hosts file, then with {@link askNameServers} over the search list; if these deny it,
+ * asks the system, which may know more (mDNS, LDAP). Rejects as {@link askNameServers} does.
  */
 export async function lookUpHost(host: string, options: HostLookupOptions): Promise<ResolvedAddresses> {
   const known = await machineAddresses(host)
@@ -95,8 +91,8 @@ export async function lookUpHost(host: string, options: HostLookupOptions): Prom
 let lookupQueue: Promise<unknown> = Promise.resolve()
 
 /**
- * Looks a name up as the system does, on a thread of Node's pool, which cannot be called off: one name at a
- * time in the whole process, so that it takes one of the two threads that look-ups have.
+ * Looks a name up on a thread of Node's pool, which cannot be called off: one name at a time in the process,
+ * so that it takes one of the two threads that look-ups have.
  */
 function askSystem(host: string, signal: AbortSignal): Promise<readonly HostAddress[]> {
   const asked = lookupQueue.then(async () => {

@@ -19,7 +19,6 @@ const PATIENCE_MS = 250
 /** The time without another attempt after one that failed (RFC 8767 §5). ms. */
 const RETRY_MS = 5_000
 
-/** Looks a name up. */
 type HostLookup = (host: string, options: HostLookupOptions) => Promise<ResolvedAddresses>
 
 interface CachedHostName {
@@ -32,18 +31,16 @@ interface CachedHostName {
 interface HostNameCacheOptions {
   /** The name servers, `address` or `address:port`. Absent: the machine's. */
   readonly servers?: readonly string[] | undefined
-  /** Default: the hosts file, the name servers, the system. */
   readonly lookUp?: HostLookup
   /** Monotonic. ms. */
   readonly now?: () => number
 }
 
 /**
- * The names that must work: those of the operator's providers, servers and database, one object for each
- * purpose, so that no purpose waits for another (docs/threats.md#h2). One look-up of a name is under way at
- * once, whoever asks, and it ends after five seconds. A good answer is believed for its time to live, a
- * second at least and 30 s at most. Later it is asked for again; if no answer comes, the last good one counts
- * for a day. A name that is denied is forgotten. Does NOT judge addresses.
+ * The names of the operator's providers, servers and database, one object for each purpose, so that none
+ * waits for another (docs/threats.md#h2). One look-up of a name is under way at once, for five seconds at
+ * most. A good answer is believed for its time to live, within 1 and 30 s; without a newer one it counts for
+ * a day. A denied name is forgotten. Does NOT judge addresses.
  */
 export class HostNameCache {
   readonly #servers: readonly string[] | undefined
@@ -77,7 +74,6 @@ export class HostNameCache {
     }
   }
 
-  /** The same, as `net.connect` asks for it. */
   readonly lookup: LookupFunction = (host, { all = false }, done) => void this.#tell(host, all, done)
 
   async #tell(host: string, all: boolean, done: Parameters<LookupFunction>[2]): Promise<void> {
@@ -121,10 +117,7 @@ export class HostNameCache {
   }
 }
 
-/**
- * Waits for a look-up until its time is over; it is called off then, and what cannot be called off is left
- * alone.
- */
+/** Waits until its time is over; the look-up is called off then, or left alone. */
 async function inTime(
   host: string,
   lookUp: (signal: AbortSignal) => Promise<ResolvedAddresses>,

@@ -2,7 +2,6 @@ import { readFile } from 'node:fs/promises'
 import { isIP } from 'node:net'
 import { networkInterfaces } from 'node:os'
 
-/** An address of a host. */
 export interface HostAddress {
   readonly address: string
   readonly family: 4 | 6
@@ -20,8 +19,7 @@ const LOOPBACK: readonly HostAddress[] = [
 ]
 
 /**
- * Returns the addresses that this machine itself knows of a name: those of its hosts file, in its order, and
- * loopback for `localhost` and the names below it (RFC 6761 §6.3). Empty: none.
+ * The addresses of the machine's hosts file, and loopback for `localhost` and names below it (RFC 6761 §6.3).
  */
 export async function machineAddresses(host: string): Promise<readonly HostAddress[]> {
   const name = normalizeHost(host)
@@ -40,18 +38,13 @@ export function addressesIn(text: string, name: string): readonly HostAddress[] 
   })
 }
 
-/**
- * Returns the full names that a name may stand for, in the order in which they are asked (resolv.conf(5)).
- */
+/** The full names that a name may stand for, in the order asked (resolv.conf(5)). */
 export const searchedHostNames = async (host: string): Promise<readonly string[]> =>
   expandSearchList(host, await textOf(RESOLVER_FILE))
 
 const MAX_SEARCHED = 16
 
-/**
- * Returns the full names by the search list of a resolv.conf. One that ends with a dot stands for itself
- * alone.
- */
+/** Full names by the search list of a resolv.conf. One that ends with a dot stands for itself. */
 export function expandSearchList(host: string, text: string): readonly string[] {
   if (host.endsWith('.')) return [normalizeHost(host)]
   const lines = text.split('\n').map((line) => line.trim().split(/\s+/))
@@ -66,10 +59,7 @@ export function expandSearchList(host: string, text: string): readonly string[] 
 
 const normalizeHost = (host: string): string => host.toLowerCase().replace(/\.$/, '')
 
-/**
- * Sorts addresses so that the family that this machine can reach comes first: IPv6 if an interface has a
- * global IPv6 address, else IPv4 (RFC 6724 §5). The order within a family stays.
- */
+/** Sorts IPv6 first if an interface has a global IPv6 address, else IPv4 (RFC 6724 §5). */
 export function reachableFirst(addresses: readonly HostAddress[]): readonly HostAddress[] {
   const own = Object.values(networkInterfaces()).flat()
   const first = own.some((one) => one?.family === 'IPv6' && !one.internal && one.scopeid === 0) ? 6 : 4

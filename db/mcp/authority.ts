@@ -6,7 +6,6 @@ import type { McpTool } from './tools.ts'
 /** The tools that one row names. */
 export const MAX_TOOLS_PER_ROW = 64
 
-/** A resource's name and demands. */
 type ResourceDemands = Pick<
   McpResourceFields,
   'name' | 'required_capability' | 'tool_capabilities' | 'enabled'
@@ -15,8 +14,8 @@ type ResourceDemands = Pick<
 }
 
 /**
- * Says in `detail` a resource's demands from `revision` on (docs/ledger.md#resources): each row that changes
- * it says all of it, so that a later decision can be computed once more from the ledger alone.
+ * Says a resource's demands from `revision` on (docs/ledger.md#resources): each row of a change says all, so
+ * that decisions can be computed again.
  */
 export const resourceAuthority = (
   { resource_id, name, required_capability, tool_capabilities, enabled }: ResourceDemands,
@@ -31,9 +30,8 @@ export const resourceAuthority = (
 })
 
 /**
- * Says in `detail` the states that tools come to: `pinned`, each with the digest of its approved definition;
- * `quarantined`, each with that of the definition that waits; `gone`. A state that no tool comes to is left
- * out.
+ * Says the new states of tools: `pinned` with approved digests; `quarantined` with waiting ones; `gone`. A
+ * state that no tool comes to is left out.
  */
 export function toolsDetail(tools: readonly McpTool[]): JsonObject {
   const inState = (asked: McpTool['state']) => tools.filter(({ state }) => state === asked)
@@ -48,9 +46,8 @@ export function toolsDetail(tools: readonly McpTool[]): JsonObject {
 }
 
 /**
- * Says in `detail`, of one row or several, how a resource and all its tools are (docs/ledger.md#replay). All
- * have the resource's present revision, and add up. `pinned` has the tools too that were approved once and
- * are quarantined or gone now.
+ * Says all of a resource and its tools, in one row or several that add up (docs/ledger.md#replay), of its
+ * present revision. `pinned` also has tools approved once and quarantined or gone now.
  */
 export function snapshotOf(
   resource: ResourceDemands & { readonly revision: number },

@@ -5,10 +5,7 @@ import { allPages, noPause, type PagePause } from '../support/pages.ts'
 import { type LedgerStatement, type RowAssertion, statementOf, timestamp } from '../support/statement.ts'
 import { type McpResource, mcpResourceOf } from './resources.ts'
 
-/**
- * The permission of a principal to reach a resource; its capabilities say what it may do there. `created_at`
- * is RFC 3339.
- */
+/** A principal may reach a resource; its capabilities say what it may do there. */
 export interface McpBinding {
   readonly binding_id: string
   readonly principal_type: PrincipalType
@@ -19,14 +16,12 @@ export interface McpBinding {
   readonly created_by: string | null
 }
 
-/** A binding with the name of its resource, as operators see it. */
 export interface NamedMcpBinding extends McpBinding {
   readonly resource_name: string
 }
 
 /**
- * Finds the id of the binding of a principal to a resource, or null, for the hot path. Does NOT say that
- * either of them is enabled.
+ * The binding of a principal to a resource, or null, for the hot path. Does NOT say that either is enabled.
  */
 export function bindingId(
   db: Database,
@@ -38,10 +33,7 @@ export function bindingId(
   }
 }
 
-/**
- * Reads one row by an index alone. Its parameters are type and id of the principal, and the resource's id.
- * Exported for the test of its query plan.
- */
+/** Parameters: type and id of the principal, the resource's id. Exported for the test of its query plan. */
 export const bindingIdQuery = ({ kysely }: Database) =>
   kysely
     .selectFrom('mcp_bindings')
@@ -50,7 +42,6 @@ export const bindingIdQuery = ({ kysely }: Database) =>
     .where('principal_id', '=', '')
     .where('resource_id', '=', '')
 
-/** The enabled resources that a principal is bound to, by name. */
 export async function boundResources(
   { kysely }: Database,
   type: PrincipalType,
@@ -83,9 +74,7 @@ export function listMcpBindings(
   return allPages((after, limit) => bindingsQuery(db, filter, after).limit(limit).execute(), pause)
 }
 
-/**
- * Reads the bindings after another one, by an index in their order. Exported for the test of its query plan.
- */
+/** Reads on after another binding by an index. Exported for the test of its query plan. */
 export function bindingsQuery(
   { kysely }: Database,
   { bindingId, principalId, resourceId }: BindingFilter,
@@ -113,10 +102,7 @@ interface NewMcpBinding extends Omit<McpBinding, 'created_at' | 'created_by'> {
   readonly by?: string | undefined
 }
 
-/**
- * Inserts a binding. The database refuses a second one of the same two, and one to a resource that is not
- * there.
- */
+/** Inserts a binding. The database refuses a second one, and one to a missing resource. */
 export function insertMcpBinding(
   { kysely }: Database,
   { at, by, ...binding }: NewMcpBinding,
@@ -134,7 +120,6 @@ export function deleteMcpBinding({ kysely }: Database, bindingId: string): Ledge
   return statementOf(kysely.deleteFrom('mcp_bindings').where('binding_id', '=', bindingId).compile(), 1)
 }
 
-/** Ends every binding of a principal. */
 export function deletePrincipalBindings(
   { kysely }: Database,
   type: PrincipalType,
@@ -144,7 +129,6 @@ export function deletePrincipalBindings(
   return statementOf(own.where('principal_id', '=', id).compile())
 }
 
-/** A resource and a principal's binding to it, as an MCP call was judged by them. */
 interface McpBindingState {
   readonly type: PrincipalType
   readonly principalId: string
@@ -155,13 +139,11 @@ interface McpBindingState {
 }
 
 /**
- * Asserts that the basis of an MCP call's decision is still so. The resource has this revision: it demands
- * what it demanded, is enabled or not, and its tools are approved, quarantined or gone as they were. The
- * principal is bound to it by this binding, or by none.
+ * Asserts that the basis of an MCP call's decision still holds: this revision of the resource (demands,
+ * enabled, states of tools), and this binding or none.
  */
 export type McpBindingAssertion = (standing: McpBindingState) => RowAssertion
 
-/** Compiles once, for the hot path. */
 export function mcpBindingAssertion({ kysely }: Database): McpBindingAssertion {
   const resource = kysely
     .selectFrom('mcp_resources')

@@ -4,7 +4,6 @@ import { PRINCIPAL_TABLES } from '../principals/tables.ts'
 import type { PrincipalType } from '../schema.ts'
 import { allPages, type PagePause } from '../support/pages.ts'
 
-/** A principal that is bound to something. */
 export interface BoundPrincipal {
   readonly principal_type: PrincipalType
   readonly principal_id: string
@@ -51,7 +50,6 @@ export function boundQuery({ kysely }: Database, after?: BoundPrincipalKey) {
   return all.where(sql<boolean>`(principal_type, principal_id) > (${type}, ${id})`)
 }
 
-/** Finds the names of some principals, with one question for each type. */
 async function withPrincipalNames(
   { kysely }: Database,
   keys: readonly BoundPrincipalKey[],
@@ -77,7 +75,6 @@ async function withPrincipalNames(
   }))
 }
 
-/** The bindings of some principals of one type, with one question. */
 export function bindingsOfPrincipals({ kysely }: Database, type: PrincipalType, ids: readonly string[]) {
   return kysely
     .selectFrom('mcp_bindings')

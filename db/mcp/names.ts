@@ -2,16 +2,13 @@ import { sql } from 'kysely'
 import type { Database } from '../database.ts'
 import { type LedgerStatement, statementOf } from '../support/statement.ts'
 
-/**
- * Returns whether `<one>.<tool>` could mean a tool of the other as well: one is the other's beginning up to a
- * dot.
- */
+/** True if one name is the other's beginning up to a dot, so that `<one>.<tool>` is ambiguous. */
 export const namesCollide = (one: string, other: string): boolean =>
   one !== other && (one.startsWith(`${other}.`) || other.startsWith(`${one}.`))
 
 /**
- * Fails the unit that gives a resource its name if the name collides: two operators at once must not make
- * what neither of them could make alone. Stands after the statement that gives the name; writes nothing.
+ * Fails the unit if a name collides, also with one made at the same time. Stands after the statement that
+ * gives the name; writes nothing.
  */
 export function rejectNameCollision({ kysely }: Database, name: string): LedgerStatement {
   const dotted = `${name}.`

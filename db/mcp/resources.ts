@@ -14,10 +14,7 @@ export interface McpResourceFields {
   readonly auth_type: McpAuthType
   /** `env:MCP_SECRET_…` or `file:/path`; null with `none`. Never the secret itself. */
   readonly auth_secret_ref: string | null
-  /**
-   * The capability that calling any of its tools demands, those in `tool_capabilities` aside; null: the
-   * binding alone (spec §2.3).
-   */
+  /** Demanded for any of its tools not in `tool_capabilities`; null: the binding alone (spec §2.3). */
   readonly required_capability: string | null
   /** Host names, lower case. Empty: the endpoint's own host alone. */
   readonly allowed_domains: readonly string[]
@@ -30,9 +27,8 @@ export interface McpResourceFields {
 export interface McpResource extends McpResourceFields {
   readonly resource_id: string
   /**
-   * The ETag, and the number that decisions and rows of changes name: counts the rows that change what the
-   * resource demands or which tools it has (docs/ledger.md#resources). A reading that finds nothing new
-   * leaves it as it is.
+   * The ETag, and the number that decisions name: counts rows that change its demands or tools
+   * (docs/ledger.md#resources). A reading that finds nothing new leaves it.
    */
   readonly revision: number
   readonly created_at: string
@@ -40,9 +36,7 @@ export interface McpResource extends McpResourceFields {
   /** The era that the upstream was found to speak; null until it was read at this endpoint. */
   readonly era: McpEra | null
   readonly protocol_version: string | null
-  /**
-   * The server's `capabilities`, `serverInfo`, `instructions`; `legacy`: it speaks the older revisions too.
-   */
+  /** `capabilities`, `serverInfo`, `instructions`; `legacy`: it speaks the older revisions too. */
   readonly server_facts: Readonly<Record<string, unknown>> | null
   /** The instant of the last read that went well. Null: its tools were never pinned. */
   readonly last_read_at: string | null
@@ -55,23 +49,18 @@ export interface McpResource extends McpResourceFields {
 
 type McpResourceRow = Selectable<DatabaseSchema['mcp_resources']>
 
-/** Every resource, disabled ones too, by name. */
 export async function listMcpResources({ kysely }: Database): Promise<McpResource[]> {
   const rows = await kysely.selectFrom('mcp_resources').selectAll().orderBy('name').execute()
   return rows.map(mcpResourceOf)
 }
 
-/** The resource of that id, disabled or not; undefined if there is none. */
 export async function findMcpResource({ kysely }: Database, id: string): Promise<McpResource | undefined> {
   const found = kysely.selectFrom('mcp_resources').selectAll().where('resource_id', '=', id)
   const row = await found.executeTakeFirst()
   return row && mcpResourceOf(row)
 }
 
-/**
- * Finds a resource as {@link findMcpResource} does, by name, for the hot path. Asks the database each time; a
- * row that is as it was read last is the same object as then.
- */
+/** Finds a resource by name, for the hot path. Asks each time; an unchanged row is the same object. */
 export function mcpResourceByName(
   db: Database,
 ): (name: string) => McpResource | undefined | Promise<McpResource | undefined> {
@@ -99,16 +88,11 @@ function isSame(one: McpResourceRow, other: McpResourceRow): boolean {
   return true
 }
 
-/**
- * Finds one row by an index alone. Its one parameter is the name. Exported for the test of its query plan.
- */
+/** Takes the name alone. Exported for the test of its query plan. */
 export const mcpResourceByNameQuery = ({ kysely }: Database) =>
   kysely.selectFrom('mcp_resources').selectAll().where('name', '=', '')
 
-/**
- * Counts the enabled resources whose last read went wrong. One that is disabled is not read, so it would stay
- * so for ever.
- */
+/** Counts enabled resources whose last read failed. A disabled one is not read. */
 export async function countUnreadableResources({ kysely }: Database): Promise<number> {
   const { total } = await kysely
     .selectFrom('mcp_resources')
@@ -120,7 +104,6 @@ export async function countUnreadableResources({ kysely }: Database): Promise<nu
   return total
 }
 
-/** Reads a row. Throws if a column holds no JSON: somebody else has written it. */
 export function mcpResourceOf(row: McpResourceRow): McpResource {
   return {
     ...row,
@@ -158,10 +141,7 @@ interface NewMcpResource extends McpResourceFields {
   readonly by?: string | undefined
 }
 
-/**
- * Inserts a resource, never read yet. The database refuses a name that is taken; `rejectNameCollision`
- * (db/mcp/names.ts) goes after it.
- */
+/** Inserts a resource, never read yet. `rejectNameCollision` (db/mcp/names.ts) goes after it. */
 export function insertMcpResource(
   { kysely }: Database,
   { at, by, resource_id, ...fields }: NewMcpResource,
@@ -189,9 +169,8 @@ interface McpResourceChange extends McpResourceFields {
 }
 
 /**
- * Replaces the operator's description of a resource, if its revision is still the one that was read. A new
- * endpoint forgets the facts found at the old one, but not the approved ones: its tools, and its
- * `introduction`.
+ * Replaces a resource's description if its revision is the one that was read. A new endpoint forgets facts,
+ * but not the approved ones: tools, and `introduction`.
  */
 export function updateMcpResource(
   { kysely }: Database,
@@ -211,10 +190,7 @@ export function updateMcpResource(
   return statementOf(query.compile(), 1)
 }
 
-/**
- * Raises the revision of a resource by the number of rows that say a change of its tools, if it is still as
- * it was read: another revision changes no row.
- */
+/** Raises the revision by the number of rows about a change of tools; a stale revision changes no row. */
 export function raiseMcpRevision(
   { kysely }: Database,
   { resource_id: id, revision }: Pick<McpResource, 'resource_id' | 'revision'>,
@@ -229,10 +205,7 @@ export function raiseMcpRevision(
   return statementOf(query.compile(), 1)
 }
 
-/**
- * Deletes a resource with its tools and its bindings, if it is still as it was read: all of them in one unit,
- * in this order.
- */
+/** Deletes a resource with its tools and bindings, if it is as it was read: one unit, in this order. */
 export function deleteMcpResource(
   { kysely }: Database,
   { resource_id: id, revision }: Pick<McpResource, 'resource_id' | 'revision'>,
@@ -249,8 +222,8 @@ export function deleteMcpResource(
 }
 
 /**
- * The result of reading an upstream: its era and description of itself, and why a part of it could not be
- * read; or why it could not be read at all.
+ * The era and description of an upstream, and why a part could not be read; or why it could not be read at
+ * all.
  */
 export type McpReading =
   | {
@@ -264,10 +237,8 @@ export type McpReading =
   | { readonly problem: string }
 
 /**
- * Stores the result of a read. Changes no row if the resource was changed since it was read from the
- * database, or if another read was noted meanwhile: a late read says nothing of the present. A failed one
- * leaves all that the last good one found. `rows`: those that say what the read changes, each of which raises
- * the revision by 1; with none, an operator's If-Match survives it.
+ * Stores a read. Changes no row if the resource was changed, or read, meanwhile. A failed one leaves what the
+ * last good one found. `rows`: the number of rows about changes, each of which raises the revision by 1.
  */
 export function recordMcpReading(
   { kysely }: Database,

@@ -4,8 +4,8 @@ import { type LedgerStatement, statementOf } from '../support/statement.ts'
 import type { McpResource } from './resources.ts'
 
 /**
- * Replaces a server's stored words about itself, which raises the resource's revision by 1. Changes no row if
- * the resource was changed or read again since it was read from the database.
+ * Replaces a server's words about itself, and raises the revision by 1. Changes no row if the resource was
+ * changed or read since.
  */
 export function storeServerFacts(
   { kysely }: Database,

@@ -10,14 +10,10 @@ interface KnownMcpTool {
   /** The definition that waits for approval, or null. */
   readonly pending_definition: string | null
   readonly pending_digest: string | null
-  /**
-   * True: `digest` covers the whole definition. False: an earlier version made it, over six members, and it
-   * holds for every definition that has the same six.
-   */
+  /** True: `digest` covers the whole definition. False: six members alone, as an earlier version made it. */
   readonly digest_is_whole: boolean
   /** The same for `pending_digest`. */
   readonly pending_is_whole: boolean
-  /** The reasons for an operator to look closely. */
   readonly flags: readonly string[]
   readonly changed_at: string | null
 }
@@ -38,13 +34,11 @@ interface UnpinnedMcpTool extends KnownMcpTool {
   readonly pinned_at: null
 }
 
-/** A tool of an upstream, as it was approved and as it is now if that differs. Timestamps are RFC 3339. */
 export type McpTool = PinnedMcpTool | UnpinnedMcpTool
 
 type McpToolRow = Selectable<DatabaseSchema['mcp_tools']>
 type McpToolLookup = McpTool | undefined | Promise<McpTool | undefined>
 
-/** Every tool of a resource, gone ones too, by name. */
 export async function listMcpTools({ kysely }: Database, resourceId: string): Promise<McpTool[]> {
   const own = kysely.selectFrom('mcp_tools').selectAll().where('resource_id', '=', resourceId)
   return (await own.orderBy('name').execute()).map(toolOf)
@@ -59,10 +53,7 @@ export function mcpToolByName(db: Database): (resourceId: string, name: string) 
   }
 }
 
-/**
- * Reads one row by the primary key alone. Its parameters are the resource's id and the name. Exported for the
- * test of its query plan.
- */
+/** Parameters: the resource's id and the name. Exported for the test of its query plan. */
 export const mcpToolByNameQuery = ({ kysely }: Database) =>
   kysely.selectFrom('mcp_tools').selectAll().where('resource_id', '=', '').where('name', '=', '')
 
@@ -119,8 +110,8 @@ function toolOf({ flags: text, definition, digest, pinned_at, ...stored }: McpTo
 const NONE: readonly string[] = Object.freeze([])
 
 /**
- * Stores a tool as a read found it. A known tool keeps its pinned definition, its digest and `pinned_at`, and
- * if the digest is another one no row changes: only {@link approveMcpTool} replaces an approved definition.
+ * Stores a tool as found. A known one keeps its pinned definition, digest and `pinned_at`; with another
+ * digest no row changes: {@link approveMcpTool} alone replaces those.
  */
 export function putMcpTool({ kysely }: Database, { flags, ...tool }: McpTool): LedgerStatement {
   const { digest_is_whole: isWhole, pending_is_whole: pendingIsWhole } = tool

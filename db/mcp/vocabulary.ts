@@ -5,10 +5,7 @@ import { PRINCIPAL_TABLES } from '../principals/tables.ts'
 import { allPages, noPause, type PagePause } from '../support/pages.ts'
 import { listMcpResources } from './resources.ts'
 
-/**
- * A capability that calling something of a resource demands (spec §2.2). `tool`: null if it is the resource's
- * own.
- */
+/** A capability that a resource demands (spec §2.2). `tool`: null if it is the resource's own. */
 export interface DemandedCapability {
   readonly capability: string
   readonly resource: string
@@ -33,10 +30,7 @@ export async function listDemandedCapabilities(
 
 const RESOURCES_AT_ONCE = 50
 
-/**
- * Every capability that some principal holds, by name, and how many do: deactivated ones too, since they may
- * come back.
- */
+/** Every capability that a principal holds, deactivated ones too, by name, and how many do. */
 export async function heldCapabilities(
   { kysely }: Database,
   pause: PagePause = noPause,

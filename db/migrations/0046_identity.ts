@@ -1,6 +1,5 @@
 import { type Kysely, sql } from 'kysely'
 
-/** Adds the columns and tables of sender-constrained tokens and of the further kinds of enrollment. */
 export async function up(db: Kysely<unknown>): Promise<void> {
   for (const table of ['internal_agents', 'local_user_principals', 'local_workload_principals']) {
     await db.schema.alterTable(table).addColumn('previous_dpop_jkt', 'text').execute()

@@ -1,6 +1,5 @@
 import { type Kysely, sql } from 'kysely'
 
-/** Indexes by which lists are read page by page, and what metrics count is counted. */
 export async function up(db: Kysely<unknown>): Promise<void> {
   const bindings = (name: string, columns: string[]) =>
     db.schema.createIndex(name).on('mcp_bindings').columns(columns).execute()

@@ -1,7 +1,6 @@
 import type { Database } from '../database.ts'
 import { type LedgerStatement, statementOf, timestamp } from '../support/statement.ts'
 
-/** A person, as an identity provider knows it. */
 export interface ProviderIdentity {
   readonly issuer: string
   readonly subject: string
@@ -37,7 +36,6 @@ export async function isOperatorOfIssuer(
   return (await one.executeTakeFirst()) !== undefined
 }
 
-/** Links an operator to the person it was made for. The database refuses a person that has one. */
 export function insertIdentity(
   { kysely }: Database,
   { issuer, subject }: ProviderIdentity,

@@ -2,7 +2,6 @@ import { sql } from 'kysely'
 import type { Database } from '../database.ts'
 import type { RowAssertion } from '../support/statement.ts'
 
-/** An operator who can administer operators, and reach this service to do so. */
 export interface CapabilityHolder {
   readonly principal_id: string
   readonly name: string
@@ -46,7 +45,6 @@ export function oneHolderAtMost({ kysely }: Database, capability: string): RowAs
   return { sql: question.compile().sql, parameters: [holding(capability)] }
 }
 
-/** True if there is any operator, active or not. */
 export async function hasOperators({ kysely }: Database): Promise<boolean> {
   const one = kysely.selectFrom('local_operator_principals').select('principal_id').limit(1)
   return (await one.executeTakeFirst()) !== undefined

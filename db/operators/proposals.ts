@@ -4,7 +4,6 @@ import type { DatabaseSchema, ProposalStatus } from '../schema.ts'
 import { type ListCursor, printListCursor } from '../support/cursor.ts'
 import { type LedgerStatement, statementOf, timestamp } from '../support/statement.ts'
 
-/** A change that waits for a second operator, or has. Timestamps are RFC 3339. */
 export interface Proposal extends Omit<Selectable<DatabaseSchema['proposals']>, 'capabilities'> {
   /** Demanded of proposer and confirmer. */
   readonly capabilities: readonly string[]
@@ -33,7 +32,6 @@ interface ProposalQuery {
   readonly cursor?: ListCursor | undefined
 }
 
-/** A page of proposals, newest first, and the cursor of the next page: null if this is the last. */
 export async function listProposals(
   { kysely }: Database,
   { status, limit, cursor }: ProposalQuery,
@@ -89,7 +87,6 @@ export async function countOpenProposals(
   return { all: Number(all.total), own: Number(own.total) }
 }
 
-/** Stores a proposal, open. */
 export function insertProposal({ kysely }: Database, proposal: Proposal): LedgerStatement {
   const row = { ...proposal, capabilities: JSON.stringify(proposal.capabilities) }
   return statementOf(kysely.insertInto('proposals').values(row).compile(), 1)
@@ -104,10 +101,7 @@ interface ProposalDecision {
   readonly at: number
 }
 
-/**
- * Ends a proposal, if it is open: another one changes no row. Its input is forgotten: the ledger says what
- * was done, and the input may name a person.
- */
+/** Ends an open proposal; another one changes no row. Its input, which may name a person, is forgotten. */
 export function decideProposal(
   { kysely }: Database,
   { id, status, by, at }: ProposalDecision,

@@ -19,7 +19,6 @@ export async function readSecret({
   return { hash: stored(HASH) ?? '', disabled: stored(DISABLED) !== undefined }
 }
 
-/** Makes the function that reads it, each time. */
 export const storedSecretOf = (database: Database) => (): ReturnType<typeof readSecret> =>
   readSecret(database)
 

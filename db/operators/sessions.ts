@@ -20,17 +20,12 @@ export interface StoredSession
   readonly authority_revision: number | null
 }
 
-/**
- * Finds a session by the SHA-256 of its cookie, in lower-case hex. Does NOT decide whether it still holds.
- */
+/** Finds a session by its cookie's SHA-256, lower-case hex. Does NOT decide if it holds. */
 export async function findSession(db: Database, digest: string): Promise<StoredSession | undefined> {
   return sessions(db).where('s.id_sha256', '=', digest).executeTakeFirst()
 }
 
-/**
- * The owner of sessions. `principalId`: an operator's id; null: the sessions by the shared secret, which
- * belong to no operator in particular.
- */
+/** An operator's id; null: the sessions by the shared secret, which belong to nobody in particular. */
 export interface OperatorSessionOwner {
   readonly principalId: string | null
 }
@@ -54,15 +49,11 @@ const isOwnedBy =
   (row: ExpressionBuilder<{ s: DatabaseSchema['operator_sessions'] }, 's'>) =>
     principalId === null ? row('s.via', '=', 'secret') : row('s.principal_id', '=', principalId)
 
-/** Finds the sessions whose digests begin so: lower-case hex, which holds no character of LIKE's. */
 export async function sessionsByPrefix(db: Database, prefix: string): Promise<readonly StoredSession[]> {
   return sessions(db).where('s.id_sha256', 'like', `${prefix}%`).execute()
 }
 
-/**
- * Finds the digests of sessions for which a new one of that operator leaves no room: {@link
- * MAX_SESSIONS_PER_OPERATOR} at most.
- */
+/** The digests of sessions for which a new one of that operator leaves no room. */
 export async function excessSessions(
   { kysely }: Database,
   owner: OperatorSessionOwner,
@@ -151,7 +142,6 @@ function sessions({ kysely }: Database) {
     .select(['o.capabilities', 'o.is_active', 'o.authority_revision'])
 }
 
-/** Asserts that a session has not been ended. */
 export function sessionNotEnded({ kysely }: Database): (digest: string) => RowAssertion {
   const { sql: text } = kysely
     .selectFrom('operator_sessions')
@@ -199,7 +189,6 @@ export function touchSession(
   return { ...statementOf(query.compile()), beside: 'upkeep' }
 }
 
-/** Ends a session. May change no row. */
 export function endStoredSession({ kysely }: Database, digest: string): LedgerStatement {
   return statementOf(kysely.deleteFrom('operator_sessions').where('id_sha256', '=', digest).compile())
 }

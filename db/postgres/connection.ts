@@ -10,8 +10,8 @@ export const QUERY_TIMEOUT_MS = 2_000
 /** The time that a server may be late with its own limit. ms. */
 const SILENCE_MS = 250
 /**
- * The time that a process may say nothing in the middle of a batch: one that is frozen there keeps others'
- * changes waiting, for less than the time that they wait for a lock. ms.
+ * The silence of a process in a batch: frozen, it delays others' changes for less than they wait for a lock.
+ * ms.
  */
 const IDLE_MS = 1_000
 /** The silence after which TCP asks whether the server is still there, once a second. ms. */
@@ -21,10 +21,7 @@ const MAX_READER_CONNECTIONS = 8
 
 const INT8 = 20
 
-/**
- * Opens no connection yet. `onLost` hears of connections that break while nobody uses them. The pool's
- * connections cannot write: only the ledger writes (db/ledger).
- */
+/** Opens no connection yet. `onLost` hears of idle connections that break. None of them can write. */
 export function readingPool(url: string, onLost: (error: Error) => void): Pool {
   const pool = new Pool({
     ...configOf(url, QUERY_TIMEOUT_MS, 'default_transaction_read_only=on'),
@@ -48,16 +45,15 @@ const refuseStandby: PoolConfig['verify'] = (client, done) => {
 }
 
 /**
- * One connection, not yet open, that may write. The caller listens to `error`, and ends it. `questionMs`: the
- * time that each statement may take; 0 for no end.
+ * One connection, not yet open, that may write; the caller listens to `error`, and ends it. `questionMs`: per
+ * statement; 0 for no end.
  */
 export const writingClient = (url: string, questionMs: number): Client =>
   new Client(configOf(url, questionMs))
 
 /**
- * Like {@link writingClient}, for the ledger: a statement is sent without a wait for the answer to the one
- * before it, and waits `lockMs` for a lock. Statements are planned again each time: a plan made for an empty
- * table would read all of it ever after.
+ * Like {@link writingClient}, for the ledger: pipelined, waits `lockMs` for a lock, and plans statements each
+ * time: a plan for an empty table would read all of it ever after.
  */
 export const ledgerClient = (url: string, questionMs: number, lockMs: number): Client => {
   const settings = [
@@ -78,8 +74,7 @@ const WALK_MS = 60_000
 const WALK_MEMORY = '32MB'
 
 /**
- * One connection, not yet open, by which recorded calls are read at length, on a thread of its own. A
- * question is sent without a wait for the answer to the one before it. Does NOT look whether the server is a
+ * One connection, not yet open, for long reads on a thread. Pipelined. Does NOT look if the server is a
  * standby.
  */
 export const walkingClient = (url: string): Client => {
@@ -91,9 +86,7 @@ export const walkingClient = (url: string): Client => {
   return new Client(config)
 }
 
-/**
- * Does work on a connection of its own, which ends with it, and all that it holds. `questionMs`: as above.
- */
+/** Does work on a connection that ends with it. `questionMs`: as above. */
 export async function withClient<Made>(
   url: string,
   questionMs: number,
@@ -136,9 +129,7 @@ function configOf(url: string, questionMs: number, ...settings: readonly string[
 
 const names = new HostNameCache()
 
-/**
- * Makes a socket that looks up the server's name apart from those of other connections (docs/threats.md#h2).
- */
+/** Looks up the server's name apart from those of other connections (docs/threats.md#h2). */
 function namedSocket(): Socket {
   const socket = new Socket()
   const connect = socket.connect.bind(socket)

@@ -41,10 +41,10 @@ const TABLES = [
 const PART = 2_000
 
 /**
- * Copies a whole deployment from SQLite to PostgreSQL: the ledger first, as the stream that it is, part by
- * part, each row verified; then every other table, in one transaction. An interrupted copy goes on from where
- * it stopped. Resolves with the number of rows, once the copied ledger verifies. Rejects with one sentence if
- * a gateway runs on the file, its ledger is damaged, or the target holds anything else.
+ * Copies a deployment from SQLite to PostgreSQL: the ledger part by part, verified, then every other table in
+ * one transaction. Goes on where it stopped. Resolves with the number of rows, once the copy verifies.
+ * Rejects with one sentence if a gateway runs on the file, its ledger is damaged, or the target holds
+ * anything else.
  */
 export async function copyToPostgres({ file, url, onCopied }: PostgresCopyOptions): Promise<number> {
   const lease = acquireLease(file)

@@ -50,9 +50,8 @@ import { tlsFilesFault } from './protection.ts'
 import { openReadConnections } from './reading.ts'
 
 /**
- * Gives every text column of a migration the order of its bytes, as SQLite has it, whatever the database's
- * own order is: pages and slices rest on it, and an index in a language's order changes with the machine's
- * libraries.
+ * Orders every text column by its bytes, as SQLite does: pages rest on it, and a language's order changes
+ * with the machine's libraries.
  */
 export class BytewiseTextPlugin implements KyselyPlugin {
   readonly #transformer = new BytewiseTextTransformer()
@@ -84,7 +83,6 @@ const singleUses: Migration = {
   },
 }
 
-/** Every migration of a PostgreSQL database. */
 export const POSTGRES_MIGRATIONS: NamedMigrations = sortedMigrations({
   ...COMMON_MIGRATIONS,
   '0004_audit_log': auditLog,
@@ -98,7 +96,6 @@ export const POSTGRES_MIGRATIONS: NamedMigrations = sortedMigrations({
   '0074_trusted_cas_generation': trustedCasGeneration,
 })
 
-/** Opens a database behind a URL `postgres://…`. Any number of processes may. */
 export async function openPostgresDatabase(url: string): Promise<Database> {
   const fault = tlsFilesFault(url)
   if (fault !== null) throw new Error(fault)
@@ -151,7 +148,6 @@ function sharedServicesOf(url: string, pool: Pool) {
   return { presence, notices, leads, lookups, authority }
 }
 
-/** Reads which migrations the database has run. */
 export async function postgresMigrationState(url: string): Promise<MigrationState> {
   const { kysely } = openReadConnections(url)
   try {

@@ -5,9 +5,8 @@ import { AUTHORITY_TOPIC } from '../support/notices.ts'
 import type { PresenceParticipant } from './presence.ts'
 
 /**
- * Numbers the states of authority: each change raises one number in its own transaction, and every process
- * hears of it once it is committed. A statement, not a row, raises it: one that changes many rows does so
- * once.
+ * Numbers the states of authority: each changing statement raises one number in its transaction, and every
+ * process hears of it once committed.
  */
 export const authorityGeneration: Migration = {
   async up(db: Kysely<unknown>): Promise<void> {
@@ -15,7 +14,6 @@ export const authorityGeneration: Migration = {
   },
 }
 
-/** The same of the principals that came later. */
 export const operatorGeneration: Migration = {
   async up(db: Kysely<unknown>): Promise<void> {
     const columns = columnsWithout(PRINCIPAL, 'principal_ref', 'spiffe_bundle')
@@ -24,10 +22,7 @@ export const operatorGeneration: Migration = {
   },
 }
 
-/**
- * The same of candidate sets. A change of the real set, which moves the instant alongside them, is told
- * already.
- */
+/** The same of candidate sets. A change of the real set is told already. */
 export const candidateGeneration: Migration = {
   async up(db: Kysely<unknown>): Promise<void> {
     for (const table of ['internal_agents', 'local_user_principals', 'local_workload_principals'])
@@ -36,7 +31,6 @@ export const candidateGeneration: Migration = {
   },
 }
 
-/** The same of the CAs that vouch for agents. */
 export const trustedCasGeneration: Migration = {
   async up(db: Kysely<unknown>): Promise<void> {
     for (const statement of triggerOf('agent_trusted_cas', [])) await sql.raw(statement).execute(db)
@@ -121,11 +115,9 @@ export class GenerationTracker implements PresenceParticipant {
   async beat(client: Client): Promise<void> {
     const { rows } = await client.query<{ generation: number }>(SELECT_GENERATION)
     const [{ generation } = { generation: 0 }] = rows
-    // A database that was set back: within a session no beat answers less than earlier ones.
     if (generation < this.#generation) this.#generation = 0
     this.take(generation)
   }
 }
 
-/** Asks for the number. */
 export const SELECT_GENERATION = 'select generation from authority_generation'

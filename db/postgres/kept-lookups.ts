@@ -16,10 +16,9 @@ const ROW_SIZE = 512
 let preparedCount = 0
 
 /**
- * Caches rows of look-ups until authority changes anywhere: a row is given only while the session that hears
- * of changes stands, and each change heard empties the cache. A look-up that found no row is never cached. A
- * row may be a moment old all the same: a decision that lets a call through asserts in its own transaction
- * what it rests on, and one that refuses asks {@link current} first.
+ * Caches rows of look-ups until authority changes anywhere, while the session that hears of changes stands. A
+ * look-up without a row is not cached. A row may be a moment old: a decision that allows asserts what it
+ * rests on in its transaction, and one that refuses asks {@link current} first.
  */
 export class LookupCache {
   readonly #pool: Pool
@@ -56,7 +55,6 @@ export class LookupCache {
     this.#forgottenAt = performance.now()
   }
 
-  /** A look-up that is asked each time. Prepared once on each connection that it is asked on. */
   asked<R>(query: Compilable<R>): PreparedLookup<R> {
     const text = query.compile().sql
     preparedCount += 1
@@ -95,17 +93,14 @@ export class LookupCache {
   }
 
   /**
-   * Returns whether all answers given since an instant (ms of `performance.now()`) are still so. Asks the
-   * database; if not, the cache is empty by then. Rejects as look-ups do.
+   * True if all answers since an instant (ms of `performance.now()`) still hold. Asks the database; if not,
+   * the cache is empty by then. Rejects as look-ups do.
    */
   async current(since: number): Promise<boolean> {
     const same = await this.#ask()
     return same && this.#forgottenAt < since
   }
 
-  /**
-   * One question at a time, however many ask: a question that was sent before one of them says nothing to it.
-   */
   #ask(): Promise<boolean> {
     // While the server says nothing, nobody waits for an answer to somebody else too.
     const turn = this.#presence.stands ? this.#asking : Promise.resolve()

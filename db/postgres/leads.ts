@@ -7,16 +7,14 @@ const TASK_CLASS = 0x53_41_4c_34
 /** The time between two tries. ms. */
 const TRY_MS = 800
 /**
- * The time that a leader may say nothing before its session is ended. It does not believe that it leads for
- * so long (`DOUBT_MS` in presence.ts), by any clock. With the pause between tries less than the 5 s that are
- * promised. ms.
+ * The silence of a leader after which its session is ended; it stops believing earlier (`DOUBT_MS` in
+ * presence.ts). With the pause between tries below the promised 5 s. ms.
  */
 const SILENT_MS = 2_500
 
 /**
- * The tasks that this process does for all who share the database: each is held by a lock of the session by
- * which the process is present. A leader that dies loses it with its connection, and a frozen one when
- * another process wants it.
+ * The tasks that this process does for all who share the database, each by a lock of its presence session. A
+ * dead leader loses it with its connection, a frozen one when another process wants it.
  */
 export class TaskLeadership implements PresenceParticipant {
   readonly #presence: () => PresenceSession

@@ -30,12 +30,10 @@ interface ReceivedNotice {
   readonly text: string
 }
 
-/** Puts texts together from their payloads. Skips one that begins in the middle, or has another form. */
 export class NoticeAssembler {
   #topic = ''
   #pieces: string[] = []
 
-  /** Takes the next payload. Returns the text that it ends, or null. */
   take(payload: string): ReceivedNotice | null {
     const [, topic = '', n, count, form, piece = ''] = PAYLOAD.exec(payload) ?? []
     if (Number(n) === 1) this.#pieces = []
@@ -63,7 +61,6 @@ export class PostgresNotices implements NoticeChannel, PresenceParticipant {
   readonly #hearers = new Map<string, ((text: string) => void)[]>()
   #waiting = 0
 
-  /** `raised` hears each change of authority; {@link deliver} then tells the topic's hearers. */
   constructor(presence: () => PresenceSession, raised: (generation: number) => void) {
     this.#presence = presence
     this.#raised = raised
@@ -94,7 +91,6 @@ export class PostgresNotices implements NoticeChannel, PresenceParticipant {
     this.#presence().start()
   }
 
-  /** Gives a text to those who hear its topic. */
   deliver(topic: string, text: string): void {
     for (const told of this.#hearers.get(topic) ?? []) told(text)
   }

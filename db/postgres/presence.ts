@@ -4,11 +4,8 @@ import { writingClient } from './connection.ts'
 
 /** A user of the session by which a process is present. Any rejection ends the session. */
 export interface PresenceParticipant {
-  /** The session is open. */
   opened?(client: Client): Promise<void>
-  /** Done with each beat. */
   beat?(client: Client): Promise<void>
-  /** The session is over, and all that it held. */
   lost?(): void
 }
 
@@ -17,40 +14,28 @@ export const PRESENCE_APPLICATION_NAME = 'sallyport presence'
 
 /** The time between two beats. ms. */
 const BEAT_MS = 200
-/**
- * The time that a beat may take before the session is given up: longer than `DOUBT_MS`, so nobody rests on
- * it. ms.
- */
+/** The time that a beat may take before the session is given up: longer than `DOUBT_MS`. ms. */
 const ANSWER_MS = 1_500
-/**
- * The time since the beginning of the last beat that was answered, from which on the session is in doubt. ms.
- */
+/** The age of the last answered beat from which on the session is in doubt. ms. */
 const DOUBT_MS = 800
-/**
- * The pauses before a new session: by chance, up to the first, and up to twice as long after each failure.
- * ms.
- */
+/** The random pause before a new session, doubled after each failure. ms. */
 const RETRY_MS = 100
 const RETRY_MAX_MS = 1_000
 
 /**
- * The one session by which a process is present among those that share a database, on a connection of its
- * own. It begins with {@link start}; if it ends it is opened again until {@link close}. A beat shows that it
- * stands: a frozen server, or a connection that leads nowhere, ends no session that is only listened to.
+ * The session by which a process is present among those that share a database; reopened until {@link close}.
+ * A beat shows that it stands: a frozen server ends no session that is only listened to.
  */
 export class PresenceSession {
   readonly #url: string
   readonly #parts: readonly PresenceParticipant[]
   readonly #closing = new AbortController()
   #client: Client | null = null
-  /**
-   * When the last beat that was answered began, by both clocks: one stands still while a machine sleeps. ms.
-   */
+  /** When the last answered beat began, by both clocks: one stands still while a machine sleeps. ms. */
   #provenAt = Number.NEGATIVE_INFINITY
   #provenWall = Number.NEGATIVE_INFINITY
   #since = 0
   #running: Promise<void> | null = null
-  /** The end of the session's queue: one question at a time. */
   #line: Promise<unknown> = Promise.resolve()
 
   constructor(url: string, parts: readonly PresenceParticipant[]) {
@@ -72,9 +57,7 @@ export class PresenceSession {
     return this.#since
   }
 
-  /**
-   * Asks something of the session, which may be in doubt, after earlier questions. Rejects if there is none.
-   */
+  /** Asks the session, which may be in doubt, after earlier questions. Rejects if there is none. */
   ask<Answer>(work: (client: Client) => Promise<Answer>): Promise<Answer> {
     const asked = this.#client
     const answer = this.#line.then(() => {

@@ -4,7 +4,6 @@ import { caFileOf } from '../support/ca-file.ts'
 import { clientKeyFault } from '../support/client-key.ts'
 import { messageOf } from '../support/error-message.ts'
 
-/** The protection of the connection to a database server. */
 export interface DatabaseProtection {
   /** The mode that the URL names, else the mode of `PGSSLMODE`; null: neither names one. */
   readonly sslmode: string | null
@@ -14,10 +13,7 @@ export interface DatabaseProtection {
   readonly local: boolean
 }
 
-/**
- * The modes of libpq but `disable`. Each means TLS that is verified as by `verify-full`: a weaker mode would
- * protect nothing.
- */
+/** Modes of libpq but `disable`. Each is verified as `verify-full`: a weaker one protects nothing. */
 const ENCRYPTED: readonly string[] = ['allow', 'prefer', 'require', 'verify-ca', 'verify-full']
 
 /** Parameters by which the driver, and no libpq, would verify less than `sslmode` says. */
@@ -37,9 +33,8 @@ const DEMANDS_TLS: readonly (readonly [name: string, value: string])[] = [
 ]
 
 /**
- * Reads how the connection of a URL `postgres://…` is protected (docs/operating.md#database-tls). Throws one
- * sentence for the operator if that is not clear. The sentence never repeats the URL, which may hold a
- * password.
+ * Reads the protection that a URL `postgres://…` asks for (docs/operating.md#database-tls). Throws one
+ * sentence if that is not clear; never the URL, which may hold a password.
  */
 export function protectionOf(url: string, env = process.env): DatabaseProtection {
   const { hostname, searchParams } = asUrl(url)

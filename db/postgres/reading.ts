@@ -5,13 +5,11 @@ import { messageOf } from '../support/error-message.ts'
 import { DatabaseUnavailable } from '../support/unavailable.ts'
 import { QUERY_TIMEOUT_MS, readingPool } from './connection.ts'
 
-/** The connections by which a database is read, and its `kysely`, which the opener destroys. */
 export interface ReadConnections {
   readonly pool: Pool
   readonly kysely: Kysely<DatabaseSchema>
 }
 
-/** Opens no connection yet. The next question reopens one that breaks while nobody uses it. */
 export function openReadConnections(url: string): ReadConnections {
   const pool = readingPool(url, () => {})
   return {
@@ -47,10 +45,7 @@ function kyselyPool(pool: Pool): PostgresPool {
   }
 }
 
-/**
- * Waits for an answer until an instant, in ms of `performance.now()`: for a free connection, and for the
- * answer on it. Each has a limit of its own too, and a caller would wait for one after the other.
- */
+/** Waits until an instant, in ms of `performance.now()`, for a connection and the answer together. */
 export async function withinDeadline<Answer>(asked: Promise<Answer>, until: number): Promise<Answer> {
   const late = Promise.withResolvers<never>()
   const timer = setTimeout(
@@ -64,10 +59,7 @@ export async function withinDeadline<Answer>(asked: Promise<Answer>, until: numb
   }
 }
 
-/**
- * True if a query with these parameters has no answer: no text in PostgreSQL holds U+0000, and a query that
- * names one would be a fault, but finds nothing on SQLite.
- */
+/** True if a parameter holds U+0000: no text in PostgreSQL does, so nothing is found, as on SQLite. */
 export const holdsNul = (values: readonly unknown[]): boolean =>
   values.some((value) => typeof value === 'string' && value.includes('\0'))
 

@@ -10,13 +10,11 @@ export interface ApiKey {
   readonly keyHash: string
 }
 
-/** Finds the key of that look-up id; undefined if there is none. Does NOT verify a secret. */
 export async function findApiKey({ kysely }: Database, keyId: string): Promise<ApiKey | undefined> {
   const row = await kysely.selectFrom('api_keys').selectAll().where('key_id', '=', keyId).executeTakeFirst()
   return row && { keyId, type: row.principal_type, principalId: row.principal_id, keyHash: row.key_hash }
 }
 
-/** Makes the function that finds keys in a database. */
 export const apiKeyLookup = (database: Database) => (keyId: string) => findApiKey(database, keyId)
 
 export function insertApiKey({ kysely }: Database, key: ApiKey, at: number): LedgerStatement {

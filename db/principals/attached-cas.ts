@@ -3,7 +3,6 @@ import type { Database } from '../database.ts'
 import type { CaKind, DatabaseSchema } from '../schema.ts'
 import { type LedgerStatement, statementOf, timestamp } from '../support/statement.ts'
 
-/** A CA that the operator trusts for enrollment (docs/protocol.md#cas). */
 export type AttachedCa = Selectable<DatabaseSchema['attached_cas']>
 
 /** The attached CAs, of one kind or of both, oldest first. */
@@ -17,12 +16,10 @@ interface NewCa {
   readonly kind: CaKind
   readonly caPem: string
   readonly subject: string
-  /** ms since the epoch, like the other one. */
   readonly notAfter: number
   readonly at: number
 }
 
-/** Attaches a CA. The database refuses one that is attached already, of whichever kind. */
 export function attachCa({ kysely }: Database, ca: NewCa): LedgerStatement {
   const row = {
     digest: ca.digest,

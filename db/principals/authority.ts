@@ -5,10 +5,7 @@ import type { PrincipalRecord } from './read.ts'
 /** A certificate or a key, and the instant until which it is honoured; null: no end is set. RFC 3339. */
 type HonouredCredential = readonly [name: string, until: string | null]
 
-/**
- * The whole authority of a principal, as the row of each of its changes says it (docs/ledger.md#authority):
- * its set, whether it is active, and its credentials.
- */
+/** The whole authority of a principal, as rows of its changes say it (docs/ledger.md#authority). */
 export type AuthorityState = {
   readonly capabilities: readonly string[]
   readonly is_active: boolean
@@ -60,9 +57,8 @@ function keysOf(
 const isAfter = (until: string | null, at: number): boolean => until !== null && Date.parse(until) > at
 
 /**
- * Returns what the row of a change says of the principal (docs/ledger.md#authority): its name in the ledger,
- * the number of the state that the change makes, and that state. An agent enrolled by its SPIFFE id is known
- * by that id too, whichever SVID it presents.
+ * Says a principal's ledger name, the number of the state that a change makes, and that state
+ * (docs/ledger.md#authority). A SPIFFE agent is known by its SPIFFE id too.
  */
 export const authorityDetail = (
   { principal_ref: subject, enrollment_method: method, spiffe_id: spiffeId }: AuthoritySubject,

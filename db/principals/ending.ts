@@ -4,9 +4,8 @@ import { timestamp } from '../support/statement.ts'
 import { pinsWithHolders } from './pins.ts'
 
 /**
- * Finds the current pins of principals in service that end before an instant (ms since the epoch), the
- * earliest first. An SVID after whose end its agent was seen is not among them: the agent has come with a
- * newer one, which nobody pins.
+ * The current pins in service that end before an instant (ms since the epoch), earliest first; but no SVID
+ * after whose end its agent was seen with a newer one.
  */
 export function expiringPins({ kysely }: Database, before: number, limit: number, offset = 0) {
   return (

@@ -2,7 +2,6 @@ import { sql } from 'kysely'
 import type { Database } from '../database.ts'
 import { type LedgerStatement, statementOf } from '../support/statement.ts'
 
-/** A federated agent with something that was not pushed yet (spec §3). */
 export interface ChangedAgent {
   readonly agent_id: string
   readonly federation_revision: number
@@ -16,8 +15,8 @@ interface ChangedAgentsQuery {
 }
 
 /**
- * The federated agents whose `federation_revision` is ahead of the last push, deactivated ones too, by id. A
- * page shorter than its limit is the last.
+ * The federated agents, deactivated ones too, not pushed up to their revision, by id. A short page is the
+ * last.
  */
 export function changedAgents(
   { kysely }: Database,
@@ -38,8 +37,7 @@ export function changedAgents(
 }
 
 /**
- * Notes that this revision of the agent was received. It never lowers the mark: a lower or equal revision
- * changes no row. Not a change of the object: neither its ETag nor its `federation_revision` moves.
+ * Notes that an agent's revision was received; a lower or equal one changes no row. No change of the object.
  */
 export function markPushed(
   { kysely }: Database,

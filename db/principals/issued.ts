@@ -8,15 +8,14 @@ import { PRINCIPAL_TABLES } from './tables.ts'
 const OF_ERASED = ['user.cert_rotated', 'user.certificate_issued']
 
 /**
- * Asserts that nobody who was enrolled is there still, and that no certificate was ever issued: only this
- * service itself rests on its CA and on the names in it.
+ * Asserts that nobody is enrolled, and no certificate was ever issued: only this service rests on its CA and
+ * names.
  */
 export const nothingIssued = (database: Database): RowAssertion => {
   const { sql: text } = noPrincipalQuery(database).compile()
   return { sql: text, parameters: [] }
 }
 
-/** Denies {@link nothingIssued}. */
 export const isAnythingIssued = async (database: Database): Promise<boolean> =>
   (await noPrincipalQuery(database).executeTakeFirst()) === undefined
 

@@ -13,7 +13,6 @@ export interface CandidateSet {
   readonly since: string
 }
 
-/** The holder of a certificate, with all that decides whether it is honoured now. Timestamps are RFC 3339. */
 export interface PinnedPrincipal {
   readonly principal_id: string
   /** The name that the ledger knows it by: the pseudonym of a user, the id of any other. */
@@ -26,7 +25,6 @@ export interface PinnedPrincipal {
   readonly previous_dpop_jkt: string | null
   /** The end of the time that the previous key is honoured. */
   readonly previous_dpop_jkt_until: string | null
-  /** Counts the changes of its authority. */
   readonly authority_revision: number
   readonly is_current: boolean
   /** The end of the time that a pin which is not current is honoured. Null: it is not. */
@@ -34,8 +32,8 @@ export interface PinnedPrincipal {
 }
 
 /**
- * Finds who is pinned to a thumbprint (lower-case hex), on every request. Undefined if nobody is. `asked`:
- * never cached. Does NOT decide: dates, `is_active` and grace are the caller's to judge (plugins/pin/pin.ts).
+ * Finds who is pinned to a thumbprint (lower-case hex), on every request. `asked`: never cached. Does NOT
+ * judge dates, `is_active` and grace (plugins/pin/pin.ts).
  */
 export function pinnedPrincipal(
   db: Database,
@@ -65,10 +63,7 @@ export const pinsWithHolders = (kysely: Database['kysely']) =>
       on.on('c.principal_type', '=', sql.lit('operator')).onRef('o.principal_id', '=', 'c.principal_id'),
     )
 
-/**
- * Finds one row by primary keys alone. Its one parameter is the thumbprint. Exported for the test of its
- * query plan.
- */
+/** Takes the thumbprint alone. Exported for the test of its query plan. */
 export function pinnedQuery({ kysely }: Database) {
   return (
     pinsWithHolders(kysely)
@@ -135,9 +130,8 @@ function pinnedOf(row: PinnedRow | undefined): PinnedPrincipal | undefined {
 }
 
 /**
- * Asserts that the authority of the principal that the ledger knows by this name is the one of this revision:
- * a user that took the name of another one is another one. Compiles once, for the hot path. A
- * revision is of one state: its capabilities, activity, certificate and proof key need not be asked.
+ * Asserts the revision of a principal's authority, by its ledger name: a user that took the name of another
+ * is another one. Compiles once, for the hot path.
  */
 export function authorityUnchanged(
   db: Database,
@@ -165,9 +159,8 @@ function questionOf({ kysely }: Database, type: PrincipalType): string {
 const sets = new LRUCache<string, readonly string[]>({ max: 1024 })
 
 /**
- * Reads the set from its column. The same text gives the same frozen array, so that a request does not pay
- * for parsing. Throws if the text is not a capability set: somebody else has written it, and nobody holds
- * anything by it.
+ * Reads the set from its column. The same text gives the same frozen array. Throws if it is no capability
+ * set: nobody holds anything by it.
  */
 export function storedCapabilities(text: string): readonly string[] {
   const known = sets.get(text)
@@ -179,9 +172,7 @@ export function storedCapabilities(text: string): readonly string[] {
   return capabilities
 }
 
-/**
- * Reads a candidate set from its columns; null if there is none. Throws as {@link storedCapabilities} does.
- */
+/** Null if there is none. Throws as {@link storedCapabilities} does. */
 export const candidateSetOf = (text: string | null, since: string | null): CandidateSet | null =>
   text === null || since === null ? null : { capabilities: storedCapabilities(text), since }
 
@@ -197,8 +188,8 @@ interface NewPin {
 }
 
 /**
- * Pins the principal's current certificate. The database refuses a certificate that is pinned already, to
- * anybody, and a second current one: {@link retirePins} goes before it in the same unit.
+ * Pins the current certificate. The database refuses one that is pinned, and a second current one: {@link
+ * retirePins} goes before it in the same unit.
  */
 export function insertPin(db: Database, pin: NewPin): LedgerStatement {
   const query = db.kysely.insertInto('certificate_pins').values({
@@ -213,7 +204,6 @@ export function insertPin(db: Database, pin: NewPin): LedgerStatement {
   return statementOf(query.compile(), 1)
 }
 
-/** Forgets every certificate of a principal. */
 export function deletePins({ kysely }: Database, type: PrincipalType, id: string): LedgerStatement {
   const own = kysely.deleteFrom('certificate_pins').where('principal_type', '=', type)
   return statementOf(own.where('principal_id', '=', id).compile())
@@ -227,9 +217,8 @@ interface Retirement {
 }
 
 /**
- * Ends the principal's current pin, which is honoured until `graceUntil`. Changes no row if there is none.
- * Without grace, those that are still in the grace of an earlier rotation end too: a certificate is replaced
- * at once because somebody else may hold its key, and then nothing but the new one may pass.
+ * Ends the current pin, which is honoured until `graceUntil`. Without grace, pins in an earlier grace end
+ * too: somebody else may hold their key. May change no row.
  */
 export function retirePins({ kysely }: Database, { type, id, graceUntil }: Retirement): LedgerStatement {
   const pins = kysely

@@ -3,8 +3,8 @@ import { randomBytes } from 'node:crypto'
 const ALPHABET = 'abcdefghijklmnopqrstuvwxyz234567'
 
 /**
- * Makes the name that the ledger knows a user by: `usr_` and 128 random bits in lower-case base32 (RFC 4648
- * §6, 26 characters). It says nothing of the person, and stays when the person is erased.
+ * `usr_` and 128 random bits in lower-case base32 (RFC 4648 §6): says nothing of the person, and outlives its
+ * erasure.
  */
 export function newPseudonym(): string {
   let bits = 0

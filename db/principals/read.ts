@@ -6,9 +6,7 @@ import { allPages, noPause, type PagePause } from '../support/pages.ts'
 import { type CandidateSet, candidateSetOf, storedCapabilities } from './pins.ts'
 import { PRINCIPAL_TABLES } from './tables.ts'
 
-/**
- * A principal as it is shown (docs/protocol.md#principal-object), whatever its type. Timestamps are RFC 3339.
- */
+/** A principal of any type as it is shown (docs/protocol.md#principal-object). */
 export interface PrincipalRecord {
   readonly principal_id: string
   /** The name that the ledger knows it by: the pseudonym of a user, the id of any other. */
@@ -42,7 +40,6 @@ export interface PrincipalRecord {
   readonly changed_by: string | null
 }
 
-/** The principal of that type and id, deactivated or not; undefined if there is none. */
 export async function findPrincipal(
   db: Database,
   type: PrincipalType,
@@ -52,7 +49,6 @@ export async function findPrincipal(
   return row && recordOf(type, row)
 }
 
-/** The principal of an id, of the first of these types that has one. */
 export async function findPrincipalOf(
   db: Database,
   types: readonly PrincipalType[],
@@ -76,7 +72,6 @@ interface PrincipalQuery {
   readonly sift?: ((records: readonly PrincipalRecord[]) => Promise<readonly PrincipalRecord[]>) | undefined
 }
 
-/** The principals of a type, newest first, and the cursor of the next page: null if this one is the last. */
 export async function listPrincipals(
   db: Database,
   type: PrincipalType,
@@ -116,7 +111,6 @@ export async function countKeyless({ kysely }: Database, type: PrincipalType, mo
   return Number(total)
 }
 
-/** Counts the principals of a type, deactivated ones too. */
 export async function countPrincipals(db: Database, type: PrincipalType): Promise<number> {
   const { total } = await db.kysely
     .selectFrom(db.kysely.dynamic.table(PRINCIPAL_TABLES[type].table).as('p'))

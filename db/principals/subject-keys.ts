@@ -2,10 +2,7 @@ import type { Database } from '../database.ts'
 import type { PrincipalType } from '../schema.ts'
 import { type LedgerStatement, statementOf } from '../support/statement.ts'
 
-/**
- * The sealed key of the commitments of the principal that the ledger knows by this name; undefined: it has
- * none.
- */
+/** The sealed key of the commitments of a principal, by its ledger name. */
 export function sealedSubjectKey(
   db: Database,
 ): (ref: string) => string | undefined | Promise<string | undefined> {

@@ -4,7 +4,6 @@ import { allPages, noPause, type PagePause } from '../support/pages.ts'
 import { type LedgerStatement, type RowAssertion, statementOf, timestamp } from '../support/statement.ts'
 import type { AttachedCa } from './attached-cas.ts'
 
-/** An attached CA of the kind `spiffe`, as one agent stands to it. */
 export interface SpiffeCa {
   readonly pem: string
   /** True: it vouches for that agent. */
@@ -12,8 +11,8 @@ export interface SpiffeCa {
 }
 
 /**
- * Makes the function that reads the attached CAs of the kind `spiffe`, oldest first, and which of them vouch
- * for an agent. One question, by primary keys, compiled once: each request of an SVID asks it.
+ * Reads the attached SPIFFE CAs, oldest first, and which vouch for an agent. One question, compiled once:
+ * each request of an SVID asks it.
  */
 export function spiffeCasFor({ kysely }: Database): (agentId: string) => Promise<readonly SpiffeCa[]> {
   const query = kysely
@@ -33,14 +32,12 @@ export function spiffeCasFor({ kysely }: Database): (agentId: string) => Promise
   }
 }
 
-/** A CA that vouches for an agent, and since when. RFC 3339. */
 export interface TrustedCa extends Pick<AttachedCa, 'digest' | 'subject' | 'not_after'> {
   readonly trusted_at: string
   /** A name in the ledger. Null: from before it was recorded. */
   readonly trusted_by: string | null
 }
 
-/** The CAs that vouch for an agent, oldest first. */
 export function trustedCasOf({ kysely }: Database, agentId: string): Promise<TrustedCa[]> {
   return kysely
     .selectFrom('agent_trusted_cas as t')
@@ -52,22 +49,18 @@ export function trustedCasOf({ kysely }: Database, agentId: string): Promise<Tru
     .execute()
 }
 
-/** The agents in service that rest on a CA. */
 export interface CaReliance {
   /** The number of agents that it vouches for. */
   readonly agents: number
   /** The number of these agents for which no other CA vouches. */
   readonly alone: number
-  /** The ids of the agents that rest on it alone: the first {@link MAX_NAMED}. */
   readonly named: readonly string[]
 }
 
 /** The agents of a CA that are named. */
 const MAX_NAMED = 50
 
-/**
- * Counts the agents that rest on each CA, by its digest. A CA without any is not in it. Pauses between pages.
- */
+/** Counts the agents that rest on each CA, by its digest; none: no entry. Pauses between pages. */
 export async function caReliance(
   db: Database,
   pause: PagePause = noPause,
@@ -136,7 +129,7 @@ const agentsTrustingOnly = ({ kysely }: Database, digest: string) =>
     )
 
 /**
- * The agents, deactivated ones too, that one CA vouches for and another one does not, by id. Pauses between
+ * The agents, deactivated ones too, that one CA vouches for and another does not, by id. Pauses between
  * pages.
  */
 export async function agentsTrustingOnlyFirst(
@@ -164,10 +157,7 @@ export async function agentsTrustingOnlyFirst(
   return rows.map(({ agent_id: id }) => id)
 }
 
-/**
- * Every agent whose SVIDs chain to attached CAs, deactivated ones too, and the digests of those that vouch
- * for it.
- */
+/** Every agent whose SVIDs chain to attached CAs, deactivated ones too, and their digests. */
 export async function trustedCasByAgent({
   kysely,
 }: Database): Promise<ReadonlyMap<string, readonly string[]>> {
@@ -196,10 +186,7 @@ interface NewTrust {
   readonly by?: string | undefined
 }
 
-/**
- * Has a CA vouch for an agent. Changes no row if no CA of the kind `spiffe` of that digest is attached; the
- * database refuses one that vouches already.
- */
+/** Has a CA vouch for an agent. Changes no row if no SPIFFE CA of that digest is attached. */
 export function trustCa(
   { kysely }: Database,
   agentId: string,
@@ -224,8 +211,8 @@ export function trustCa(
 }
 
 /**
- * Has a CA vouch for every agent that another one vouches for, whom it does not vouch for yet: `count` of
- * them, else nothing changes.
+ * Has a CA vouch for all agents of another that it does not vouch for yet: `count` of them, else nothing
+ * changes.
  */
 export function copyCaTrust(
   { kysely }: Database,
@@ -257,7 +244,6 @@ export function copyCaTrust(
   return statementOf(query.compile(), count)
 }
 
-/** Has a CA vouch for an agent no longer. */
 export function distrustCa({ kysely }: Database, agentId: string, digest: string): LedgerStatement {
   const query = kysely
     .deleteFrom('agent_trusted_cas')

@@ -27,10 +27,7 @@ interface PrincipalInsert {
 /** The author's name in the ledger. Absent: unknown. */
 type PrincipalChangeAuthor = string | undefined
 
-/**
- * Inserts a new principal, active, with no certificate yet. The database refuses an id or a name that is
- * taken.
- */
+/** Inserts an active principal without a certificate. The database refuses a taken id or name. */
 export function insertPrincipal(db: Database, principal: PrincipalInsert): LedgerStatement {
   const { type, id, at } = principal
   const columns = {
@@ -67,10 +64,7 @@ interface PrincipalChange {
   readonly revision?: number | undefined
 }
 
-/**
- * Replaces the whole set (spec §4.4), if the principal is still as it was read: another `revision` changes no
- * row. What was counted of its candidate set is of another set now.
- */
+/** Replaces the set (spec §4.4); a stale `revision` changes no row. Its candidate counts from nothing. */
 export function setCapabilities(
   db: Database,
   change: PrincipalChange & { readonly revision: number; readonly capabilities: readonly string[] },
@@ -82,10 +76,7 @@ export function setCapabilities(
   return statementOf(query.compile(), 1)
 }
 
-/**
- * Sets the set that is judged alongside the real one, or removes it with null, if the principal is as it was
- * read. No change of its authority.
- */
+/** Sets the candidate set, or removes it with null, if the principal is as it was read. */
 export function setCandidate(
   db: Database,
   change: PrincipalChange & { readonly revision: number; readonly capabilities: readonly string[] | null },
@@ -102,7 +93,6 @@ export function setCandidate(
   )
 }
 
-/** Removes a candidate set along with another change of its principal, in the same unit. */
 export function clearCandidateSet(db: Database, change: PrincipalChange): LedgerStatement {
   return statementOf(principalUpdate(db, change).set(NO_CANDIDATE).compile(), 1)
 }
@@ -123,8 +113,8 @@ export function setActive(
 }
 
 /**
- * Registers a DPoP key by its RFC 7638 thumbprint. The one before it, if there was another, is honoured until
- * `graceUntil`; null or 0 ends it at once.
+ * Registers a DPoP key by its RFC 7638 thumbprint. The one before is honoured until `graceUntil`; null or 0:
+ * not.
  */
 export function setDpopJkt(
   db: Database,
@@ -154,8 +144,8 @@ interface ReEnrollment extends PrincipalChange {
 }
 
 /**
- * Enrolls a principal of that id again, with nothing left of its former state, if it is deactivated: a name
- * is free again only once its holder was put out. Changes no row otherwise.
+ * Enrolls a deactivated principal's id again, with nothing left of its former state. Changes no row
+ * otherwise.
  */
 export function reEnroll(db: Database, principal: ReEnrollment): LedgerStatement {
   const query = authorityUpdate(db, principal)
@@ -176,8 +166,8 @@ export function reEnroll(db: Database, principal: ReEnrollment): LedgerStatement
 }
 
 /**
- * Takes all that a principal holds, and all that is said of it but its name: its row stays, deactivated.
- * Changes no row if it is not as it was read.
+ * Takes all from a principal but its name; its row stays, deactivated. Changes no row if it is not as it was
+ * read.
  */
 export function blankPrincipal(
   db: Database,
@@ -196,7 +186,6 @@ export function blankPrincipal(
   return statementOf(query.compile(), 1)
 }
 
-/** Deletes a user. Changes no row if it is not as it was read. */
 export function deleteUser({ kysely }: Database, id: string, revision: number): LedgerStatement {
   const query = kysely
     .deleteFrom('local_user_principals')
@@ -205,10 +194,7 @@ export function deleteUser({ kysely }: Database, id: string, revision: number): 
   return statementOf(query.compile(), 1)
 }
 
-/**
- * Sets the CAs of its own that this agent's SVIDs may chain to: PEM, or null for the attached ones alone.
- * Nothing is left of the ones before.
- */
+/** Sets the agent's own CAs: PEM, or null for the attached ones. Nothing is left of earlier ones. */
 export function setSpiffeBundle(
   { kysely }: Database,
   agentId: string,
@@ -221,10 +207,7 @@ export function setSpiffeBundle(
   return statementOf(query.compile(), 1)
 }
 
-/**
- * Replaces those CAs, if the agent is as it was read. No change of its authority, as the attached CAs that
- * vouch for it are none.
- */
+/** Replaces those CAs, if the agent is as it was read. No change of its authority. */
 export function replaceSpiffeBundle(
   { kysely }: Database,
   change: Omit<PrincipalChange, 'type'> & {
@@ -254,8 +237,8 @@ export function touchRevision(db: Database, change: PrincipalChange): LedgerStat
 }
 
 /**
- * Notes that the principal was seen. Not a change of the object: an operator's If-Match must survive its
- * traffic. May change no row: the rest of the unit must not fail for it.
+ * Notes that the principal was seen. No change of the object. May change no row: the unit must not fail for
+ * it.
  */
 export function touchLastSeen(db: Database, change: PrincipalChange): LedgerStatement {
   const query = principalUpdate(db, change).set({ last_seen_at: timestamp(change.at) })
@@ -267,7 +250,6 @@ function principalUpdate({ kysely }: Database, { type, id }: PrincipalChange) {
   return kysely.updateTable(table).where(kysely.dynamic.ref(column), '=', id)
 }
 
-/** Counts a change of the object, and says who made it. */
 function revisionedUpdate(db: Database, change: PrincipalChange) {
   const { revision } = change
   const found =
@@ -281,9 +263,8 @@ function revisionedUpdate(db: Database, change: PrincipalChange) {
   }))
 }
 
-// An agent's `federation_revision` counts up with each change of its object, not only of its capabilities
-// (spec §3): its receivers must not go on trusting an agent that was deactivated, or a certificate that was
-// replaced.
+// `federation_revision` counts every change of the object (spec §3): receivers must not go on trusting an
+// agent that was deactivated, or a replaced certificate.
 function authorityUpdate(db: Database, change: PrincipalChange) {
   // Each of these changes is one of authority, and each unit makes one of them.
   const query = revisionedUpdate(db, change).set((row) => ({

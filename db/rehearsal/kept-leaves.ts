@@ -1,6 +1,5 @@
 import type { WalkedPart, WalkScope } from '../ledger/rehearsal/task.ts'
 
-/** The walks that are kept, each of a few principals. */
 const MAX_CACHED_WALKS = 2
 /** The leaves of a walk that is kept. Characters. */
 const MAX_CACHED_CHARACTERS = 32 * 1024 * 1024
@@ -22,9 +21,8 @@ type WalkReader = (wanted: WalkScope, after: number) => Generator<WalkedPart, nu
 const NO_END = '~'
 
 /**
- * Keeps the rows read of a few principals, so that the next question about them reads only rows written
- * since: each word typed into a set asks for its preview. For rows that are never changed, and come in the
- * order of their places. The caller checks the leaves' times: some are before or after the window.
+ * Keeps the rows read of a few principals, so that the next preview reads only later ones. For rows that
+ * never change and come by place. The caller checks the leaves' times.
  */
 export function leafCache(most = MAX_CACHED_CHARACTERS) {
   const walks = new Map<string, CachedWalk>()

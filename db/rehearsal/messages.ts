@@ -5,7 +5,6 @@ import type { RehearsalResult } from '../ledger/rehearsal/rehearse.ts'
 import type { WalkProgress, WalkScope } from '../ledger/rehearsal/task.ts'
 import type { PrincipalUsage } from '../ledger/rehearsal/usage.ts'
 
-/** A question about the recorded calls. */
 export type WalkTask =
   | { readonly kind: 'rehearse'; readonly wanted: WalkScope; readonly changes: HypotheticalChanges }
   | { readonly kind: 'usage'; readonly wanted: WalkScope; readonly principal: string }
@@ -17,17 +16,14 @@ export type WalkTask =
       readonly since: string
     }
 
-/** The same, and the ledger's location. */
 export type LocatedWalkTask = WalkTask & { readonly location: DatabaseLocation }
 
-/** The results by kind of task. */
 export interface WalkResults {
   readonly rehearse: RehearsalResult
   readonly usage: PrincipalUsage
   readonly candidate: CandidateReport
 }
 
-/** The tasks of the thread. A walk tells its progress, and ends with its result. */
 export interface WalkTasks {
   readonly walk: (task: LocatedWalkTask) => AsyncGenerator<WalkProgress, WalkResults[keyof WalkResults], void>
 }

@@ -3,22 +3,18 @@ import type { Database } from '../database.ts'
 import type { DatabaseSchema } from '../schema.ts'
 import { type LedgerStatement, statementOf, timestamp } from '../support/statement.ts'
 
-/** A rehearsal as it is kept. Timestamps are RFC 3339. */
 export type StoredRehearsal = Selectable<DatabaseSchema['rehearsals']>
 
 export const findRehearsal = ({ kysely }: Database, id: string): Promise<StoredRehearsal | undefined> =>
   kysely.selectFrom('rehearsals').selectAll().where('rehearsal_id', '=', id).executeTakeFirst()
 
-/** Stores one. */
 export const insertRehearsal = ({ kysely }: Database, rehearsal: StoredRehearsal): LedgerStatement =>
   statementOf(kysely.insertInto('rehearsals').values(rehearsal).compile(), 1)
 
 /** The rehearsals that are kept at most: each may take a megabyte. */
 const MAX_REHEARSALS = 1_000
 
-/**
- * Forgets rehearsals older than an instant, and the oldest beyond a thousand. `before`: ms since the epoch.
- */
+/** Forgets rehearsals before an instant (ms since the epoch), and the oldest beyond a thousand. */
 export function deleteRehearsals({ kysely }: Database, before: number): LedgerStatement {
   const newest = kysely
     .selectFrom('rehearsals')

@@ -8,7 +8,6 @@ const MAX_HEAP_MIB = 1_024
 /** The time that a thread is kept without a walk. ms. */
 const IDLE_MS = 30_000
 
-/** A task of one kind. */
 export type WalkTaskOf<Kind extends WalkTask['kind']> = Extract<WalkTask, { readonly kind: Kind }>
 
 const threads = (maxIdle: number): ThreadPool<WalkTasks> =>
@@ -28,8 +27,8 @@ const shortWalks = threads(1)
 const longWalks = threads(0)
 
 /**
- * Walks over recorded calls on a thread of its own. `onProgress` is told a few times a second. Rejects with
- * the signal's reason when it fires, which ends the thread, and with an Error if the ledger cannot be read.
+ * Walks on a thread. `onProgress` is told a few times a second. Rejects with the signal's reason, which ends
+ * the thread, and with an Error if the ledger cannot be read.
  */
 export async function walkOnThread<Kind extends WalkTask['kind']>(
   location: DatabaseLocation,
@@ -45,7 +44,6 @@ export async function walkOnThread<Kind extends WalkTask['kind']>(
   return next.value as WalkResults[Kind]
 }
 
-/** Makes the function that walks over the calls of one database. */
 export const walkerOf =
   (location: DatabaseLocation) =>
   <Kind extends WalkTask['kind']>(

@@ -18,10 +18,9 @@ import type { ReaderTasks } from './reader.ts'
 const OWNER_ONLY = 0o600
 
 /**
- * The main thread's connection to the database file, made if it is not there, set up so that a commit that
- * returned is on the disk. A lock that another process holds is an error at once. `:memory:` is a database of
- * this connection alone. Throws if the file cannot be made or is no database. Does NOT migrate, and does not
- * keep the connection from writing.
+ * The main thread's connection to a file, made if it is not there: a commit that returned is on the disk, and
+ * another process's lock is an error at once. Throws if the file cannot be made or is no database. Does NOT
+ * migrate, and can write.
  */
 export function openSqlite(file: string): SQLite.Database {
   if (file !== ':memory:') keepToOwner(file)
@@ -76,10 +75,7 @@ export interface SqliteDatabase extends Database {
   readonly file: string
 }
 
-/**
- * Opens the database in a file, or in memory: `:memory:` is seen by this connection alone. The ledger opens a
- * connection of its own.
- */
+/** Opens the database in a file, or in memory for this connection alone. The ledger opens its own. */
 export async function openSqliteDatabase(
   file: string,
   onCopied: OnCopied = () => {},
@@ -118,10 +114,7 @@ export async function openSqliteDatabase(
   }
 }
 
-/**
- * Reads which migrations the database in a file has run. A file that is not there has run none, and stays
- * away.
- */
+/** Reads which migrations a file has run. A missing file has run none, and stays away. */
 export async function sqliteMigrationState(file: string): Promise<MigrationState> {
   const connection = new SQLite(existsSync(file) ? file : ':memory:', { readonly: existsSync(file) })
   const kysely = new Kysely<DatabaseSchema>({ dialect: new SqliteDialect({ database: connection }) })
@@ -140,10 +133,7 @@ function prepareLookup<R>(connection: SQLite.Database, query: Compilable<R>): Pr
 /** The time without a question after which the thread that reads is let go. ms. */
 const READER_IDLE_MS = 10_000
 
-/**
- * Reads the ledger on a thread with a connection of its own, which opens nothing until it is asked. The thread
- * that serves has the only connection that sees a database in memory.
- */
+/** Reads on a thread with its own connection, opened when asked. A database in memory is read here. */
 function ledgerReader(file: string, kysely: Kysely<DatabaseSchema>): LedgerReader {
   if (file === ':memory:') {
     return new LedgerReader({

@@ -4,10 +4,7 @@ import SQLite from 'better-sqlite3'
 /** Keeps the files held by this process from garbage collection. */
 const heldFiles: SQLite.Database[] = []
 
-/**
- * Holds a file, made if it is not there, for this process alone until that ends, however it ends. Throws if
- * another process holds it. Writes nothing to it.
- */
+/** Holds a file for this process alone until that ends. Throws if another one holds it. Writes nothing. */
 export function holdFileExclusively(file: string): void {
   const connection = new SQLite(file, { timeout: 0 })
   try {

@@ -5,7 +5,6 @@ import { auditTree } from '../migrations/0070_audit_tree.ts'
 import { auditRows } from './ledger/form/table.ts'
 import { sqliteAuditGuards } from './ledger/guards.ts'
 
-/** Every migration of a SQLite database. */
 export const SQLITE_MIGRATIONS: NamedMigrations = sortedMigrations({
   ...COMMON_MIGRATIONS,
   '0004_audit_log': auditLog,

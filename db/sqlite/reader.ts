@@ -10,7 +10,6 @@ export interface ReaderTasks {
   readonly answer: (question: LedgerQuestion, signal: AbortSignal) => AnswerPieces
 }
 
-/** Opens the ledger in a file for reading. */
 export function openTasks(file: string): ReaderTasks {
   const connection = new SQLite(file, { readonly: true, fileMustExist: true })
   // The schema is data too: what somebody planted in it must not call functions with side effects.

@@ -1,9 +1,6 @@
 import { createPrivateKey, X509Certificate } from 'node:crypto'
 
-/**
- * Finds out why TLS could not use a client's certificate and key, PEM: one sentence that says what to do, or
- * null. The first certificate is the client's own.
- */
+/** Why TLS could not use a client's certificate and key, PEM: one sentence that says what to do, or null. */
 export function clientKeyFault(certificate: string | Buffer, key: string | Buffer): string | null {
   if (/ENCRYPTED/.test(key.toString())) {
     return 'its key is sealed with a passphrase: write it without one (openssl pkey -in KEY -out NEW) to a file that nobody else can read'

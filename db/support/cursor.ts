@@ -4,7 +4,6 @@ export interface ListCursor {
   readonly id: string
 }
 
-/** A row of the ledger, behind which its page goes on. */
 export interface LedgerCursor {
   readonly recorded_at: string
   readonly stream: string
@@ -31,14 +30,10 @@ export function parseLedgerCursor(text: string): LedgerCursor {
   return { recorded_at: at, stream, seq: Number(seq) }
 }
 
-/** Prints a place as callers carry it: opaque, URL-safe. */
 const printParts = (parts: readonly (string | number)[]): string =>
   Buffer.from(JSON.stringify(parts)).toString('base64url')
 
-/**
- * Reads the parts of a place; none if the text has no such form. Not signed: one that was made up only
- * chooses where the page starts, in a list that its caller may read whole.
- */
+/** None if the text has no such form. Not signed: a made-up one only chooses where a page starts. */
 function partsOf(text: string): readonly unknown[] {
   try {
     const parts: unknown = JSON.parse(Buffer.from(text, 'base64url').toString())

@@ -6,18 +6,14 @@ import { basename } from 'node:path'
 const NICENESS_STEP = 10
 
 /**
- * Lets the process's other threads go before this one if it has one core. Else each batch that arrives takes
- * the core from the event loop, which could have made the batch longer; a sixth of all work is lost so. Does
- * nothing on several cores.
+ * Lets other threads go first on one core, else each batch takes it from the event loop: a sixth of all work
+ * is lost so.
  */
 export function lowerPriorityOnOneCore(): void {
   if (availableParallelism() === 1) lowerThreadPriority()
 }
 
-/**
- * Lets other threads go before this one, for good. An idle core is had at once all the same. Does nothing on
- * other systems than Linux, and if the system does not allow it.
- */
+/** Lets other threads go first, for good. Does nothing but on Linux, and if the system does not allow it. */
 export function lowerThreadPriority(): void {
   if (process.platform !== 'linux') return
   try {

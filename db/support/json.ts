@@ -1,6 +1,5 @@
 /**
- * JSON as the ledger stores it. Numbers are integers within ±2^53: a float has more than one canonical
- * rendering in the wild.
+ * JSON as the ledger stores it. Integers within ±2^53: a float has several canonical renderings in the wild.
  */
 export type JsonValue = null | boolean | number | string | readonly JsonValue[] | JsonObject
 export interface JsonObject {

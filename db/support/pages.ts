@@ -5,10 +5,9 @@ export type PagePause = () => Promise<void>
 const PAGE = 100
 
 /**
- * Reads a list page by page, at most `most` rows of those that are `wanted`; `sift` then keeps some of them,
- * by facts that no row holds, asked for a page at once. `read` gets the last row of the page before, and the
- * greatest number of rows. The list is of no one instant: a row that changes while it is read is in it as
- * before or as after the change.
+ * Reads a list page by page, at most `most` rows that are `wanted`; `sift` then keeps some of a page. `read`
+ * gets the last row of the page before, and the greatest number of rows. A row that changes meanwhile is in
+ * it as before or after.
  */
 export async function allPages<Row>(
   read: (after: Row | undefined, limit: number) => Promise<readonly Row[]>,

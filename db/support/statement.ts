@@ -6,8 +6,8 @@ export interface LedgerStatement {
   readonly parameters: readonly unknown[]
   readonly changes?: number
   /**
-   * Set if it changes nobody's authority: decisions may be made at the same time. The parameters of a `claim`
-   * (db/single-uses.ts) are a digest and an instant, and an engine may make many at once.
+   * Set if it changes nobody's authority. A `claim` (db/single-uses.ts) has a digest and an instant, and many
+   * may be made at once.
    */
   readonly beside?: 'claim' | 'upkeep'
 }
@@ -24,10 +24,7 @@ export function statementOf(query: CompiledQuery, changes?: number): LedgerState
   return changes === undefined ? { sql, parameters } : { sql, parameters, changes }
 }
 
-/**
- * RFC 3339, UTC, ms: how every timestamp is stored. Texts of this form sort as their instants do (years 0 to
- * 9999).
- */
+/** RFC 3339, UTC, ms: how timestamps are stored. Texts of years 0 to 9999 sort as their instants do. */
 export function timestamp(at: number): string {
   return new Date(at).toISOString()
 }

@@ -11,7 +11,6 @@ export interface ThreadStart {
 /** A message to the thread. Each `ask` is answered by one `done` or `failed`, also after an `end`. */
 export type ToThread =
   | { readonly kind: 'ask'; readonly id: number; readonly task: string; readonly input: unknown }
-  /** Asks for the next piece. */
   | { readonly kind: 'more'; readonly id: number }
   /** Nobody waits for the answer any more. */
   | { readonly kind: 'end'; readonly id: number }

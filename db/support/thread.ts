@@ -3,9 +3,7 @@ import { Worker, type WorkerOptions } from 'node:worker_threads'
 import type { FromThread, ThreadStart, ToThread } from './task-thread.ts'
 
 interface ThreadPoolOptions {
-  /** The subject of its errors: `the policy`. */
   readonly name: string
-  /** Data for `openTasks`. */
   readonly data?: unknown
   /** Threads at once. Default 1. */
   readonly maxThreads?: number
@@ -34,12 +32,8 @@ interface ThreadPoolOptions {
   readonly refusal?: (reason: string, message: string) => Error | null
 }
 
-/** The party that a task is done for. */
 export interface TaskRequester {
-  /**
-   * The chooser of the task: the tasks of one are done one after the other. Absent: the task waits for no
-   * other.
-   */
+  /** The tasks of one key are done one after the other. Absent: the task waits for no other. */
   readonly key?: string
   readonly signal?: AbortSignal | undefined
 }
@@ -82,10 +76,9 @@ const THREAD = new URL(`./task-thread${EXTENSION}`, import.meta.url)
 const MAX_WAITING = 1_024
 
 /**
- * Does the tasks of a module on threads, which are there while they are needed and do not keep a process that
- * nobody waits in. Keys take turns, and the tasks of one key are done in the order of asking, one at a time.
- * A thread that is late or breaks ends with its own tasks alone. A task that is an async generator makes each
- * piece when it is asked for.
+ * Does a module's tasks on threads that keep no process alive by themselves. Keys take turns; a key's tasks
+ * are done in order, one at a time. A thread that is late or breaks ends with its own tasks alone. A
+ * generator makes each piece when asked for.
  */
 export class ThreadPool<Tasks extends { readonly [Name in keyof Tasks]: Task }> {
   readonly #module: string
@@ -103,9 +96,8 @@ export class ThreadPool<Tasks extends { readonly [Name in keyof Tasks]: Task }> 
   }
 
   /**
-   * Does a task. Rejects as the task throws (with an Error of its sentence, or the error of `refusal`), with
-   * {@link TaskIncompleteError} or the error of `overloaded` if it was not done, and with the signal's
-   * reason.
+   * Rejects as the task throws (an Error of its sentence, or of `refusal`), with {@link TaskIncompleteError}
+   * or the error of `overloaded` if it was not done, and with the signal's reason.
    */
   async ask<Name extends keyof Tasks & string>(
     name: Name,
@@ -117,9 +109,7 @@ export class ThreadPool<Tasks extends { readonly [Name in keyof Tasks]: Task }> 
     return value as ResultOf<ReturnType<Tasks[Name]>>
   }
 
-  /**
-   * Does a task piece by piece; returns its result. Rejects as {@link ask} does. A reader who stops ends it.
-   */
+  /** Reads piece by piece; returns the result. Rejects as {@link ask} does. A reader who stops ends it. */
   async *stream<Name extends keyof Tasks & string>(
     name: Name,
     input: Parameters<Tasks[Name]>[0],
@@ -149,7 +139,6 @@ export class ThreadPool<Tasks extends { readonly [Name in keyof Tasks]: Task }> 
     }
   }
 
-  /** Starts a thread before it is needed. Rejects with the sentence of `openTasks` if that throws. */
   async start(): Promise<void> {
     const thread = this.#start()
     if (!thread) throw this.#error('has no thread')
@@ -158,8 +147,8 @@ export class ThreadPool<Tasks extends { readonly [Name in keyof Tasks]: Task }> 
   }
 
   /**
-   * Ends each thread as soon as it has no task, and resolves when they have ended; tasks that still come are
-   * done too. With a reason ends all at once: the tasks under way fail with it.
+   * Ends threads as they become idle, and resolves at the end; new tasks are done too. A reason ends all at
+   * once: tasks under way fail with it.
    */
   async close(reason?: Error): Promise<void> {
     this.#isClosed = true
@@ -197,7 +186,6 @@ export class ThreadPool<Tasks extends { readonly [Name in keyof Tasks]: Task }> 
     }
   }
 
-  /** The task whose turn it is: the first of the first key that no thread works for. */
   #turn(): QueuedTask | undefined {
     const busy = new Set([...this.#threads].flatMap(({ tasks }) => [...tasks.values()].map(({ key }) => key)))
     for (const [key, [first]] of this.#waiting) if (key === null || !busy.has(key)) return first
@@ -361,7 +349,6 @@ export class ThreadPool<Tasks extends { readonly [Name in keyof Tasks]: Task }> 
     this.#next()
   }
 
-  /** Refuses all who wait. */
   #refuse(error: Error): void {
     for (const task of [...this.#waiting.values()].flatMap((own) => [...own])) this.#abandon(task, error)
   }

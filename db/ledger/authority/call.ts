@@ -2,13 +2,11 @@ import type { RecordedAuthority, RecordedDecision } from './decision.ts'
 import type { LedgerReplay } from './replay.ts'
 import type { ConfigurationState, PrincipalState } from './states.ts'
 
-/** A decision, and the state that it rests on. */
 export interface ReplayedCall {
   readonly decision: RecordedDecision
   readonly authority: RecordedAuthority
   readonly configuration: ConfigurationState
   readonly principal: PrincipalState
-  /** Resource ids by the ids of the principal's bindings. */
   readonly bindings: ReadonlyMap<string, string>
   readonly replay: Pick<LedgerReplay, 'resources'>
 }

@@ -3,8 +3,8 @@ import type { RecordedAuthority, RecordedDecision } from './decision.ts'
 import type { CheckDigest, ConfigurationState } from './states.ts'
 
 /**
- * Demands that the checks a row names are those of its configuration, in that order (docs/ledger.md#rule, 8).
- * Some may be left out: those after one that refused, and shadows.
+ * Demands the checks of the row's configuration, in order (docs/ledger.md#rule, 8). Those after one that
+ * refused, and shadows, may be left out.
  */
 export function matchChecks(
   { checks: asked }: RecordedAuthority,
@@ -23,9 +23,7 @@ export function matchChecks(
 const isSame = (a: CheckDigest, b: CheckDigest): boolean =>
   a.name === b.name && a.digest === b.digest && a.shadow === b.shadow
 
-/**
- * Returns whether the row says that a check of its configuration refused. It must say what that check said.
- */
+/** Tells if the row says that a check of its configuration refused, and what it said. */
 export function isRefusedByCheck(
   { refusedBy }: RecordedDecision,
   { checks: asked }: RecordedAuthority,
@@ -37,7 +35,6 @@ export function isRefusedByCheck(
   throw new RowContradiction(`does not say that the check ${refusedBy} refused`)
 }
 
-/** Returns what refuses a call whose checks were all to be asked, or null. */
 export function refusalOfChecks({ decision, authority, configuration }: ReplayedCall): string | null {
   if (!decision.allowed) return null
   const [asked, known] = [authority.checks.filter(isJudging), configuration.checks.filter(isJudging)]

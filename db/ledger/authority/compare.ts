@@ -2,7 +2,6 @@ import type { LedgerReplay, ReplayedPrincipal, ReplayedResource, ReplayedTool } 
 import { type HonouredThumbprint, isInForce } from './rule.ts'
 import type { PrincipalState, ResourceState } from './states.ts'
 
-/** A principal as the tables have it. */
 export interface StoredPrincipal extends PrincipalState {
   /** The name that rows of version 2 have for it: its id, or the pseudonym of a user. */
   readonly subject: string
@@ -13,13 +12,11 @@ export interface StoredPrincipal extends PrincipalState {
   readonly trustedCas: ReadonlySet<string> | null
 }
 
-/** An MCP resource as the tables have it. */
 export interface StoredResource extends ResourceState {
   readonly id: string
   readonly tools: ReadonlyMap<string, ReplayedTool>
 }
 
-/** The tables alongside the ledger that say who may do what. */
 export interface AuthorityTables {
   readonly principals: readonly StoredPrincipal[]
   readonly resources: readonly StoredResource[]
@@ -35,9 +32,8 @@ export interface TableComparison {
 }
 
 /**
- * Compares the tables with what the rows of changes say. Both must be of one instant; `at`, ms since the
- * epoch, decides which certificates and keys in grace still count. Does NOT compare names, dates, endpoints
- * and other things that no decision rests on.
+ * Compares tables with rows of changes, both of one instant; `at`, ms since the epoch, decides which grace
+ * still counts. Does NOT compare what no decision rests on.
  */
 export function compareTables(replay: LedgerReplay, tables: AuthorityTables, at: number): TableComparison {
   const { before } = replay

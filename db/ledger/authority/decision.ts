@@ -9,7 +9,6 @@ export interface RecordedCheck extends CheckDigest {
 
 const VERDICTS: ReadonlySet<unknown> = new Set(['pass', 'refuse', 'failed'])
 
-/** Authority as a decision row names it (docs/ledger.md#authority). */
 export interface RecordedAuthority extends NonNullable<ReturnType<typeof modeOf>> {
   readonly demanded: readonly string[]
   /** Null if it names none. */
@@ -23,7 +22,6 @@ export interface RecordedAuthority extends NonNullable<ReturnType<typeof modeOf>
   readonly checks: readonly RecordedCheck[]
 }
 
-/** A decision as its row says it. */
 export interface RecordedDecision {
   readonly row: StoredRow
   readonly allowed: boolean
@@ -45,7 +43,6 @@ export interface RecordedDecision {
 
 const DECISION = /^(?:egress_llm_chat|mcp_[^.]*)$/
 
-/** Returns whether rows of this action are about calls: decisions and outcomes. */
 export const isCallAction = (action: string): boolean => DECISION.test(action)
 
 export const isDecisionRow = ({ action, status }: StoredRow): boolean =>

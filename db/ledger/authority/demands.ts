@@ -58,7 +58,6 @@ function isEmptySet(
   )
 }
 
-/** Returns the lists of capabilities of which one must be demanded of a call. */
 export function expectedDemands(call: ReplayedCall): readonly (readonly string[])[] {
   const { action } = call.decision.row
   const byAction = CAPABILITIES_BY_ACTION.get(action)

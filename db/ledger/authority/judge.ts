@@ -79,7 +79,6 @@ function configurationOf(
   return found
 }
 
-/** Returns the principal of a row, of which the revision that the row names has been made. */
 function knownOf(
   { row }: RecordedDecision,
   { revision }: RecordedAuthority,
@@ -106,7 +105,6 @@ function stateOf(
   )
 }
 
-/** Returns the reason of the first question that fails, or null. */
 const refusalOf = (call: ReplayedCall): string | null =>
   refusalOfCaller(call) ??
   refusalOfProof(call) ??

@@ -13,11 +13,8 @@ interface OpenDecisionPlace {
 /** The open decisions of one stream, by request. */
 type OpenDecisionsByRequest = Map<string, OpenDecisionPlace>
 
-/** Pairs decisions and outcomes. */
 export interface DecisionPairing {
-  /**
-   * Returns the fault of a row, as half a sentence, or null; and the decisions of its stream that it ends.
-   */
+  /** Returns a row's fault, as half a sentence, or null; and the decisions of its stream that it ends. */
   add(
     row: StoredRow,
     version: LeafVersion,
@@ -27,13 +24,12 @@ export interface DecisionPairing {
 }
 
 /**
- * An allowed decision has one outcome, after it and before the next `service.started` of its stream, and no
- * outcome is without its decision. Another stream may only say that its outcome is `unknown`: its process is
- * gone. Rows of version 1 are exempt. Follows at most 100,000 open decisions.
+ * Demands one outcome of each allowed decision, after it and before the next `service.started` of its stream,
+ * and a decision of each outcome. Another stream may only say `unknown`. Rows of version 1 are exempt.
+ * Follows 100,000 open decisions at most.
  */
 export function decisionPairing(): DecisionPairing {
   const streams = new Map<string, OpenDecisionsByRequest>()
-  /** The stream of each open call, by request. */
   const holders = new Map<string, string>()
   let overflowed = false
 

@@ -15,7 +15,6 @@ const LISTS = /^mcp_(?:tools|prompts|resources|resources_templates)_list$/
 const reachesNone = ({ row }: RecordedDecision): boolean =>
   LISTS.test(row.action) || (row.action === 'mcp_tools_call' && row.tool === BUILT_IN_TOOL)
 
-/** Asks questions 4 and 5 (docs/ledger.md#rule): the resource, its tool, and the binding to it. */
 export function refusalOfResource(call: ReplayedCall): string | null {
   const { decision } = call
   const { row } = decision
@@ -50,7 +49,6 @@ function refusalOfBinding({ decision, authority, bindings }: ReplayedCall): stri
   throw new RowContradiction(`names the binding ${named ?? 'none'}, but it is ${other[0]}`)
 }
 
-/** Returns the resource that a row names; null if it names none. */
 export function resourceOf({
   authority,
   replay,

@@ -39,10 +39,7 @@ export interface ReplayedResource {
   readonly tools: Map<string, ReplayedTool>
 }
 
-/**
- * Replays the rows of changes, row by row (docs/ledger.md#replay). Memory by principals, resources and tools,
- * not by rows.
- */
+/** Replays rows of changes (docs/ledger.md#replay). Memory by principals, resources and tools, not rows. */
 export class LedgerReplay {
   readonly principals = new Map<string, ReplayedPrincipal>()
   readonly resources = new Map<string, ReplayedResource>()
@@ -54,7 +51,6 @@ export class LedgerReplay {
   /** Subjects and resources of rows of version 1, which say no state. */
   readonly before = new Set<string>()
 
-  /** Takes a row of a change. Returns its fault, as half a sentence, or null. */
   apply(row: StoredRow, version: LeafVersion, detail: UnknownRecord): string | null {
     const [family = '', what = ''] = row.action.split('.')
     const ofCa = family === 'ca' ? this.#seeCa(what, detail) : null
@@ -203,10 +199,7 @@ const TYPES: ReadonlySet<string> = new Set(['agent', 'user', 'workload', 'operat
 /** Changes of a candidate set, which change nobody's authority. */
 const CANDIDATES: ReadonlySet<string> = new Set(['candidate_set', 'candidate_removed'])
 
-/**
- * The CAs that vouch for a principal after a row of a change: an enrollment says them, an erasure ends them.
- * Before they were said, an enrollment by a SPIFFE id named none: null.
- */
+/** An enrollment says the CAs, an erasure ends them. An older enrollment by a SPIFFE id named none: null. */
 function trustedCasBehind(
   what: string,
   { trusted_cas: digests, spiffe_id: spiffeId }: UnknownRecord,
@@ -217,10 +210,7 @@ function trustedCasBehind(
   return known ? known.trustedCas : spiffeId === undefined ? new Set() : null
 }
 
-/**
- * Actions besides `enrolled_spiffe` that enroll a principal: by a certificate of its own, so that no CA
- * vouches for it afterwards.
- */
+/** Enrollments by a certificate of the agent's own: no CA vouches for it afterwards. */
 const ENROLLMENTS: ReadonlySet<string> = new Set(['created', 'enrolled_byoca'])
 
 type RevisionedState = PrincipalState | ResourceState

@@ -11,7 +11,6 @@ export type HonouredThumbprint = readonly [thumbprint: string, until: string | n
 /** The `egress_dpop_mode` (spec §5.2): a DPoP proof is ignored, verified when present, or demanded. */
 export type DpopMode = 'off' | 'optional' | 'required'
 
-/** The capability that no set holds by accident: named if an empty set is refused. */
 export const ANY_CALL_CAPABILITY = 'mcp.tools.call'
 
 /** The one built-in tool. Its name is the capability that it demands. */
@@ -62,16 +61,12 @@ export const capabilityOf = (
   // Own members only: a tool may be called `constructor`.
   (Object.hasOwn(own, tool) ? own[tool] : undefined) ?? all
 
-/**
- * Returns what calling a tool demands, in the order asked: its capability, and with `enforce_tools_call` the
- * method's own after it, once (spec §2.3).
- */
+/** The capability, and with `enforce_tools_call` the method's own after it, once (spec §2.3). */
 export function demandedByTool(capability: string | null, enforced: boolean): readonly string[] {
   const own = capability === null ? [] : [capability]
   return enforced && capability !== ANY_CALL_CAPABILITY ? [...own, ANY_CALL_CAPABILITY] : own
 }
 
-/** The capabilities that calling a tool of a resource demands, in the order asked. */
 export const demandedOfTool = (
   tool: string,
   required_capability: string | null,
@@ -80,14 +75,13 @@ export const demandedOfTool = (
 ): readonly string[] =>
   demandedByTool(capabilityOf({ required_capability, tool_capabilities }, tool), enforced)
 
-/** The capabilities that calling the built-in tool demands, in the order asked. */
 export const demandedOfBuiltIn = (enforced: boolean): readonly string[] =>
   demandedByTool(BUILT_IN_TOOL, enforced)
 
 /**
- * Returns the first capability that is demanded and not both held and within the token's scope (null: the
- * token narrows nothing); null if nothing is missing. If nothing is demanded, something must still be held
- * within the scope: an empty set opens nothing, and then `mcp.tools.call` is named.
+ * The first demanded capability that is not both held and within the token's scope (null: all). If nothing is
+ * demanded, something must still be held within it: an empty set opens nothing, and `mcp.tools.call` is
+ * named.
  */
 export function missingCapability(
   demanded: readonly string[],
@@ -109,9 +103,8 @@ export const thumbprintsAt = (pinned: readonly HonouredThumbprint[], at: number)
   pinned.flatMap(([thumbprint, until]) => (isInForce(until, at) ? [thumbprint] : []))
 
 /**
- * Returns whether a certificate speaks for its principal: it is pinned, and its time is not over. Of a
- * principal that is known by its SPIFFE id, any certificate of that id that is not pinned; that it chains to
- * the bundle is not asked here.
+ * A pinned certificate in its time, or for a SPIFFE principal any unpinned one of its id. Does NOT ask if it
+ * chains to the bundle.
  */
 export function certificateHolds(
   thumbprint: string,
@@ -124,9 +117,8 @@ export function certificateHolds(
 }
 
 /**
- * Returns the reason why a proof does not suffice, or null. `jkt`: the thumbprint of the key whose proof
- * held, null if none came or none is asked. `registered`: the keys that are honoured now. `tokenBound`: the
- * call came with an access token that is bound to `jkt`.
+ * The reason why a proof does not suffice, or null. `jkt`: of the key whose proof held; null: none.
+ * `registered`: the keys honoured now. `tokenBound`: an access token is bound to `jkt`.
  */
 export function proofFault(
   mode: DpopMode,

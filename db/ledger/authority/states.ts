@@ -2,7 +2,6 @@ import { isObject, type UnknownRecord } from '../../support/json.ts'
 import { isInstant } from '../canonical/instant.ts'
 import type { DpopMode, HonouredThumbprint } from './rule.ts'
 
-/** The authority of a principal, as the row of a change makes it. */
 export interface PrincipalState {
   readonly revision: number
   readonly capabilities: readonly string[]
@@ -23,18 +22,15 @@ export interface ResourceState {
 
 export interface CheckDigest {
   readonly name: string
-  /** The code's; null if the code lies elsewhere. */
   readonly digest: string | null
   readonly shadow: boolean
 }
 
-/** A check of a configuration. */
 export interface ConfigurationCheck extends CheckDigest {
   /** Digest of the options in its file; null in rows without it. */
   readonly options: string | null
 }
 
-/** The configuration as `config.loaded` says it. */
 export interface ConfigurationState {
   readonly mode: DpopMode
   readonly noDowngrade: boolean

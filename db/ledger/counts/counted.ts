@@ -1,6 +1,6 @@
 /**
- * Rows of one action and status that were recorded in one span of time. `span`: as many of the first
- * characters of their instants (RFC 3339, UTC) as its level has, such as `2026-11-25T13` of an hour.
+ * Rows of one action and status in one span. `span`: the first characters of their instants, such as
+ * `2026-11-25T13` of an hour.
  */
 export interface SpanCount {
   readonly span: string
@@ -14,7 +14,6 @@ export const COUNT_LEVELS = [10, 13, 15, 16] as const
 export type CountLevel = (typeof COUNT_LEVELS)[number]
 export const MINUTE_LEVEL: CountLevel = 16
 
-/** A count as the database keeps it. */
 export type StoredCount = readonly [
   level: CountLevel,
   span: string,
@@ -23,7 +22,6 @@ export type StoredCount = readonly [
   rows: number,
 ]
 
-/** Adds up counts of minutes at each level. */
 export function rollUpCounts(minutes: readonly SpanCount[]): readonly StoredCount[] {
   const kept = new Map<string, StoredCount>()
   for (const { span, action, status, rows } of minutes) {

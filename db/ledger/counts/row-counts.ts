@@ -7,39 +7,30 @@ export interface MinuteCounts {
   readonly place: number
 }
 
-/** A window of time in whole spans of a level: from `since` on, and before `until`. */
 export interface CountedWindow {
   readonly level: CountLevel
   readonly since: string
   readonly until: string
 }
 
-/** The counts of a window. */
 export interface WindowCounts {
-  /**
-   * One for each span of the window's level, unordered. A span may come twice: stored, and counted just now.
-   */
+  /** One for each span of the level, unordered. A span may come twice: stored, and counted just now. */
   readonly counts: readonly SpanCount[]
-  /**
-   * About how many rows of the ledger, from any time, are not counted yet, since they are too many for a
-   * question.
-   */
+  /** About how many rows of any time are too many to count for a question. */
   readonly uncounted: number
 }
 
 /**
- * An engine's counts of the ledger's rows (docs/ledger.md#counts). Stored counts are exact up to a place;
- * later rows are counted when they are asked for. Neither is protected as the ledger is: both can be made
- * again from it.
+ * Counts of the ledger's rows (docs/ledger.md#counts). Stored counts are exact up to a place; later rows are
+ * counted when asked for. Both can be made again from the ledger.
  */
 export interface RowCounts {
-  /** The place up to which rows are counted. */
   readonly counted: () => Promise<number>
   /** Counts the rows after a place, at most `most`, as far as no row can come in between any more. */
   readonly portion: (after: number, most: number) => Promise<MinuteCounts>
   /**
-   * The statements that add a portion to the counts up to `from`, all or none: if another process has done so
-   * meanwhile, the first changes no row and the unit is refused.
+   * Adds a portion to the counts up to `from`, all or none: if another process has done so, the first
+   * statement changes no row.
    */
   readonly keep: (from: number, portion: MinuteCounts) => readonly LedgerStatement[]
   /** Counts a window, of one instant. Rejects with a LedgerError `busy` if too many ask at once. */

@@ -23,7 +23,6 @@ export const SINGLE_STREAM_DIALECT: CountingDialect = {
 /** The most uncounted rows that one question counts. It leaves more out, and says so. */
 const MAX_ROWS_PER_COUNT = 8_192
 
-/** The place up to which rows are counted. */
 export async function countedPlace(db: RowCountsDatabase): Promise<number> {
   const { place } = await db.selectFrom('row_counts_place').select('place').executeTakeFirstOrThrow()
   return place
@@ -36,14 +35,12 @@ export async function lastPlace(db: RowCountsDatabase, { place }: CountingDialec
   return rows[0]?.last ?? 0
 }
 
-/** The rows to count: those after `after`, up to `until`, at most `most`. */
 interface CountRange {
   readonly after: number
   readonly until: number
   readonly most: number
 }
 
-/** Counts rows by minutes. */
 export async function countPortion(
   db: RowCountsDatabase,
   { place }: CountingDialect,
@@ -59,7 +56,6 @@ export async function countPortion(
   return { counts, place: Math.max(after, ...rows.map(({ last }) => last)) }
 }
 
-/** Adds a portion to the counts up to a place. */
 export function keepCounts(
   db: RowCountsDatabase,
   { members }: CountingDialect,
@@ -79,10 +75,7 @@ export function keepCounts(
   ]
 }
 
-/**
- * Counts a window: stored counts, and the rows after them. In one statement, so at one instant: no row is
- * counted twice while the place moves on.
- */
+/** Counts a window in one statement, so at one instant: no row is counted twice while the place moves on. */
 export async function countWithin(
   db: RowCountsDatabase,
   { place }: CountingDialect,

@@ -8,9 +8,8 @@ export const CSV_HEAD = `${SHOWN_COLUMNS.join(',')}\r\n`
 export type CsvForm = 1 | 2
 
 /**
- * Writes a row as a line of CSV (RFC 4180). A text that a spreadsheet would run as a formula has an
- * apostrophe before it, also after a semicolon, which many take for the end of a cell. Hidden characters are
- * escaped as in JSON.
+ * Writes a line of CSV (RFC 4180). A text that a spreadsheet would run, also after a semicolon, has an
+ * apostrophe before it. Hidden characters are escaped as in JSON.
  */
 export const csvLine = (row: StoredRow, form: CsvForm = 2): string =>
   `${SHOWN_COLUMNS.map((name) => cell(row[name], form)).join(',')}\r\n`

@@ -6,7 +6,6 @@ import { timestamp } from '../../support/statement.ts'
 import { FREQUENT_ACTIONS } from '../record/frequent.ts'
 import type { StoredRow } from '../record/leaf.ts'
 
-/** The rows that a caller asks for: those that fit every member. */
 export interface RowFilter {
   readonly principal?: string
   readonly action?: string
@@ -37,9 +36,8 @@ const READ = [
 export type MatchingRow = Pick<StoredRow, (typeof READ)[number]>
 
 /**
- * Finds the rows that fit a filter, in its order, at most `most` of them. Goes by spans of time: the index
- * alone tells where a span of so many rows ends, and only then are they looked at. Throws a RangeError if the
- * cursor is not one of ours, an AbortError when the signal fires.
+ * Finds at most `most` rows that fit, in order. Goes by spans of time: only an index tells where one of so
+ * many rows ends. Throws a RangeError for a cursor of others, an AbortError when the signal fires.
  */
 export async function* matchingRows(
   db: Kysely<DatabaseSchema>,
@@ -152,7 +150,6 @@ function byRow({ request_id: requestId, principal, action, status }: RowFilter) 
   ]
 }
 
-// One bound at each side, the nearest: if it has two, SQLite may enter the index at the other one.
 function timeBounds(row: AuditLogExpression, { since, until, order }: RowFilter, { from, edge }: FilterSpan) {
   const at = (operator: '<' | '<=' | '>' | '>=', text: string) => [row('recorded_at', operator, text)]
   const notBefore = since === undefined ? [] : at('>=', timestamp(since))

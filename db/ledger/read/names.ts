@@ -17,8 +17,8 @@ export const pseudonymsIn = ({ principal_id: principal, detail }: PseudonymColum
 const MAX_CACHED_NAMES = 10_000
 
 /**
- * Makes the function that finds the readable ids of the users that a row knows by their pseudonyms, as long
- * as they exist (docs/ledger.md#erasure).
+ * Finds the readable ids of the users that a row knows by pseudonyms, while they exist
+ * (docs/ledger.md#erasure).
  */
 export function userNameFinder(
   db: Kysely<DatabaseSchema>,

@@ -37,7 +37,6 @@ const DEFAULT_LIMIT = 100
 const MAX_LIMIT = 1_000
 const NEVER = new AbortController().signal
 
-/** Reads one page of the ledger, whole, as {@link pageTexts} does. */
 export async function listRows(db: Kysely<DatabaseSchema>, filter: RowFilter): Promise<LedgerPage> {
   let text = ''
   for await (const next of pageTexts(db, filter)) text += next
@@ -57,10 +56,9 @@ export const newestRow = (db: Kysely<DatabaseSchema>) =>
     .executeTakeFirst()
 
 /**
- * One page of the ledger as the text of a {@link LedgerPage}, row by row. However few rows fit the filter,
- * the work is done in short questions, each by an index, with a turn of the loop between two: other requests
- * wait for one at most. Throws a RangeError if `cursor` is not one of ours; a limit out of range is brought
- * into it. Throws an AbortError when the signal fires. Does NOT verify the rows.
+ * One page as the text of a {@link LedgerPage}, in short indexed questions with a turn of the loop between
+ * two. Throws a RangeError for a cursor of others, an AbortError when the signal fires; a limit is brought
+ * into range. Does NOT verify the rows.
  */
 export async function* pageTexts(
   db: Kysely<DatabaseSchema>,
@@ -83,10 +81,7 @@ export async function* pageTexts(
   yield '],"next_cursor":null}'
 }
 
-/**
- * An engine's reading of the whole ledger, page by page, in the order in which its rows were written, each
- * stream by seq. Throws an AbortError when the signal fires.
- */
+/** Reads the whole ledger page by page in the order written. Throws an AbortError when the signal fires. */
 export type ReadLedgerPages = (
   db: Kysely<DatabaseSchema>,
   signal: AbortSignal,
@@ -99,9 +94,8 @@ interface LedgerReadOptions {
 }
 
 /**
- * The whole ledger as NDJSON: one line per row, each with its line feed. A line holds every column as
- * `exportLine` says; the `leaf` is not exported, because it can be rebuilt from the others. Throws an
- * AbortError when the signal fires, an Error if a row cannot be reached.
+ * The whole ledger as NDJSON, a line as `exportLine` says. Throws an AbortError when the signal fires, an
+ * Error if a row cannot be reached.
  */
 export async function* exportedLines(
   db: Kysely<DatabaseSchema>,
@@ -114,10 +108,7 @@ export async function* exportedLines(
   }
 }
 
-/**
- * Verifies the whole ledger as `verify` does. Does NOT notice rows that an index was made to leave out:
- * `sallyport verify` does.
- */
+/** Verifies as `verify` does. Does NOT notice rows that an index was made to leave out. */
 export async function verifyDatabase(
   db: Kysely<DatabaseSchema>,
   reading: LedgerReadOptions = {},
@@ -146,7 +137,6 @@ export async function* verifyWithProgress(
   yield chains.verdict()
 }
 
-/** Every row of the ledger, as {@link ReadLedgerPages} says. */
 export async function* ledgerRows(
   db: Kysely<DatabaseSchema>,
   { signal = NEVER, pages = pagesByStream }: LedgerReadOptions = {},
@@ -154,7 +144,6 @@ export async function* ledgerRows(
   for await (const page of pages(db, signal)) yield* page
 }
 
-/** Every stream, in the order of their names. */
 async function* streamsOf(db: Kysely<DatabaseSchema>): AsyncGenerator<string> {
   let after = ''
   for (;;) {
@@ -171,10 +160,8 @@ async function* streamsOf(db: Kysely<DatabaseSchema>): AsyncGenerator<string> {
   }
 }
 
-// Page by page, each a short read of its own: rows are only ever added at the end, and a read that lasted for
-// minutes would keep SQLite's write-ahead log from being moved into the database, and PostgreSQL from
-// forgetting what it need not keep. Each stream up to where it was when it was reached, since it may grow
-// faster than a caller reads.
+// Short reads: a long one would keep SQLite's write-ahead log from being moved, and PostgreSQL from
+// forgetting. Each stream up to where it was when reached, since it may grow faster than a caller reads.
 const pagesByStream: ReadLedgerPages = async function* (db, signal) {
   for await (const stream of streamsOf(db)) yield* pagesOf(db, stream, signal)
 }

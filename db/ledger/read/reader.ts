@@ -10,7 +10,6 @@ import type { LedgerVerdict } from '../verify/verify.ts'
 import { ROWS_PER_READ, type RowFilter } from './find.ts'
 import { exportedLines, pageTexts, type ReadLedgerPages, verifyWithProgress } from './read.ts'
 
-/** A question about the ledger. It can cross to another thread. */
 export type LedgerQuestion =
   | { readonly kind: 'list'; readonly filter: RowFilter }
   | { readonly kind: 'export' }
@@ -25,10 +24,7 @@ export type LedgerQuestion =
 /** An answer: text as UTF-8, in pieces of {@link PIECE} and a row at the most. */
 export type AnswerPieces = AsyncGenerator<Uint8Array<ArrayBuffer>, void, void>
 
-/**
- * An engine's half of the reader. Each piece is made when it is asked for. Throws an AbortError when the
- * signal fires, which ends the work.
- */
+/** Makes each piece when it is asked for. Throws an AbortError when the signal fires. */
 export interface LedgerReaderBackend {
   readonly ask: (question: LedgerQuestion, signal: AbortSignal) => AnswerPieces
   readonly close: () => Promise<void>
@@ -37,10 +33,7 @@ export interface LedgerReaderBackend {
 /** Rows that are sent together, so that a piece is worth its way. Characters. */
 const PIECE = 65_536
 
-/**
- * Answers on this thread, for engines that answer at once or behind a socket. `pages`: how the engine reads
- * the whole ledger; default stream by stream.
- */
+/** Answers on this thread. `pages`: how the engine reads the whole ledger; default stream by stream. */
 export async function* answerTo(
   db: Kysely<DatabaseSchema>,
   question: LedgerQuestion,
@@ -83,9 +76,8 @@ function textsOf(
 const SPAN = 4_096
 
 /**
- * The seq of the first row of the one stream that was recorded at or after an instant; null if there is none.
- * Span by span: the index by time cannot say which of many rows is the first, since a clock may have been set
- * back.
+ * The seq of the first row recorded at or after an instant; null if there is none. Span by span: a clock may
+ * have been set back, so no index can say.
  */
 async function firstSince(
   db: Kysely<DatabaseSchema>,
@@ -144,9 +136,9 @@ const MAX_PAGE_READS = 16
 const MAX_WHOLE_READS = 10
 
 /**
- * Reads the ledger for operators. Each question ends when its signal fires, which it must if the answer is
- * not read to its end. Rejects with a {@link LedgerError} `busy` if 16 pages are being read, or 10 exports
- * and verifications. `proxy/admin/operation/ledger-places.ts` says who may have how many of them.
+ * Reads the ledger for operators. A question ends when its signal fires, which it must if the answer is not
+ * read to its end. Rejects with a {@link LedgerError} `busy` if 16 pages are being read, or 10 exports and
+ * verifications.
  */
 export class LedgerReader {
   readonly #answering: LedgerReaderBackend
@@ -158,20 +150,18 @@ export class LedgerReader {
   }
 
   /**
-   * One page as JSON text ({@link pageTexts}); resolves when its first piece is there. Rejects with a
-   * RangeError if the cursor is not one of ours.
+   * One page as JSON text; resolves when its first piece is there. Rejects with a RangeError for a cursor of
+   * others.
    */
   async list(filter: RowFilter, signal: AbortSignal): Promise<AsyncIterable<Uint8Array>> {
     if (filter.cursor !== undefined) parseLedgerCursor(filter.cursor)
     return this.#begin(this.#pages, { kind: 'list', filter }, signal)
   }
 
-  /** The whole ledger as NDJSON ({@link exportedLines}); resolves when its first piece is there. */
   export(signal: AbortSignal): Promise<AsyncIterable<Uint8Array>> {
     return this.#begin(this.#whole, { kind: 'export' }, signal)
   }
 
-  /** Verifies the whole ledger ({@link verifyDatabase}). `onRows`: told how many rows were read so far. */
   async verify(signal: AbortSignal, onRows?: (rows: number) => void): Promise<LedgerVerdict> {
     let last: number | LedgerVerdict = 0
     const pieces = await this.#begin(this.#whole, { kind: 'verify' }, signal)
@@ -184,7 +174,6 @@ export class LedgerReader {
     return last
   }
 
-  /** The hashes of the leaves after a seq of the one stream, one after the other, at most `most` of them. */
   async leafHashes(after: number, most: number): Promise<Buffer> {
     const pieces: Uint8Array[] = []
     const question: LedgerQuestion = { kind: 'leaf-hashes', after, most }
@@ -192,7 +181,6 @@ export class LedgerReader {
     return Buffer.concat(pieces)
   }
 
-  /** Counts the rows after a seq of the one stream, at most `most`. */
   async portion(after: number, most: number): Promise<MinuteCounts> {
     // Proven by leafPartTexts, here and below.
     return JSON.parse(
@@ -200,13 +188,11 @@ export class LedgerReader {
     ) as MinuteCounts
   }
 
-  /** Finds the seq of the first row of the one stream that was recorded at or after an instant (RFC 3339). */
   async firstSince(instant: string): Promise<number | null> {
     const question: LedgerQuestion = { kind: 'first-since', instant }
     return JSON.parse(await joinPieces(this.#answering.ask(question, NEVER))) as number | null
   }
 
-  /** Counts the rows of the one stream that were recorded in a window. */
   async counts(window: CountedWindow, signal: AbortSignal): Promise<WindowCounts> {
     const pieces = await this.#begin(this.#pages, { kind: 'counts', window }, signal)
     return JSON.parse(await joinPieces(pieces)) as WindowCounts

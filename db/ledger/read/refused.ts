@@ -7,9 +7,8 @@ import { timestamp } from '../../support/statement.ts'
 const [AT_ONCE, ROWS] = [10, 1_000]
 
 /**
- * Finds which of some principals, by their names in the ledger, were refused since an instant (ms since the
- * epoch). Looks at the newest thousand rows of each, by an index: a refusal before so many other calls is not
- * found.
+ * Finds which principals, by their names in the ledger, were refused since an instant (ms since the epoch),
+ * among the newest thousand rows of each.
  */
 export async function refusedSince(
   db: Database,

@@ -209,8 +209,6 @@ function strangeRecord(
 
 const FEW = 16
 
-// Sorted by UTF-16 code units, as RFC 8785 does. A few are put in order by insertion: sort() makes lists of
-// its own, which were a quarter of what a row allocated. Many are not, or a stranger could make it take long.
 function sortedNames(value: object): readonly string[] {
   const names = Object.keys(value)
   if (names.length > FEW) return names.sort()

@@ -42,7 +42,6 @@ export interface LedgerUnit {
   readonly ofChange?: boolean
 }
 
-/** The place of a row in its chain. `hash` is its `row_hash`: hex SHA-256. */
 export interface SealedRow {
   readonly stream: string
   readonly seq: number
@@ -69,7 +68,6 @@ export class LedgerError extends Error {
   }
 }
 
-/** The cause of an error of a ledger that cannot know yet whether its input is stored. */
 export class CommitInDoubt extends Error {
   override readonly name = 'InDoubt'
 }

@@ -93,7 +93,6 @@ export function sealOf(row: Pick<StoredRow, 'action' | 'status' | 'row_hash'>): 
   return `${result},"row_hash":${JSON.stringify(row.row_hash)}`
 }
 
-/** Returns an export line's member for a name; nothing if there is none. */
 export const nameMember = (member: keyof ReadableNames, name: string | undefined): string =>
   name === undefined ? '' : `,"${member}":${JSON.stringify(name)}`
 

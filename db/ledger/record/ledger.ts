@@ -9,7 +9,6 @@ import type { LedgerWork, LedgerWriter, OpenDecision, WorkResult } from './write
 /** Hears what became of a unit: the places of its rows, or why nothing of it was stored. */
 export type CommitCallback = (error: Error | null, sealed: readonly SealedRow[]) => void
 
-/** The append-only audit ledger (docs/ledger.md#appending). The only writer of the database. */
 export interface Ledger {
   /**
    * Calls `done` once: with the places of the unit's rows when statements and rows are durable; if nothing of
@@ -18,52 +17,36 @@ export interface Ledger {
    * uncaught exception of the process, after the later units are told.
    */
   submit(unit: LedgerUnit, done: CommitCallback): void
-  /** The same as a promise. */
   commit(unit: LedgerUnit): Promise<readonly SealedRow[]>
   /**
-   * Writes an outcome `unknown` for every allowed decision of an earlier run that has none, or of a writer
-   * that is gone; resolves with their number. `at` is ms since the epoch. Call it before this run's
-   * `service.started`: the next run looks no further back than that row.
+   * Writes an outcome `unknown` for every open decision of an earlier run, or of a writer that is gone;
+   * resolves with their number. `at`: ms since the epoch. Call it before this run's `service.started`.
    */
   recover(at: number, configDigest: string): Promise<number>
   /** The number of rows that wait for their commit, under way or queued. */
   readonly waiting: number
-  /**
-   * True if the last write could not be made, for `/ready`. A refused unit (`stale`, `conflict`, `duplicate`)
-   * is no failure.
-   */
+  /** True if the last write could not be made. A refused unit is no failure. */
   readonly failing: boolean
   /** The last durable row; null while there is none. */
   readonly head: SealedRow | null
-  /**
-   * Resolves once, with what was seen, when the ledger can never be written again; never otherwise. The
-   * process must end: nothing can be done here about another writer or a broken disk.
-   */
+  /** Resolves once, with why, when the ledger can never be written again. The process must end. */
   readonly failed: Promise<Error>
-  /** Takes no more units, waits for those queued, and lets go of the database. */
   close(): Promise<void>
 }
 
 export interface LedgerOptions {
-  /** The database, migrated. */
   readonly database: Pick<Database, 'openWriter' | 'authority'>
   /** The version of the service, for `version` of every row. */
   readonly version: string
-  /**
-   * The number of rows that may wait; calls leave a quarter of it to others ({@link roomFor}). Default 8,192.
-   */
+  /** The rows that may wait; calls leave a quarter to others ({@link roomFor}). Default 8,192. */
   readonly queueLimit?: number
-  /**
-   * The time that lazy units wait for one that is not. ms. Default 5. Longer leaves more `unknown` outcomes
-   * after a crash.
-   */
+  /** The time that lazy units wait. ms. Default 5. Longer leaves more `unknown` outcomes after a crash. */
   readonly delayMs?: number
 }
 
 /**
  * Opens the ledger of a migrated database and holds its stream alone. Rejects with one sentence if another
- * process holds it, the schema of the audit tables is not ours, or one of the last 1,000 rows does not
- * verify: the sentence names the first such row.
+ * process holds it, the audit tables are not ours, or one of the last 1,000 rows does not verify.
  */
 export async function openLedger(options: LedgerOptions): Promise<Ledger> {
   return new CommitQueue(await options.database.openWriter(), options)

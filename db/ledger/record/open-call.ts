@@ -2,9 +2,7 @@ import type { Database } from '../../database.ts'
 import type { RowAssertion } from '../../support/statement.ts'
 import { OUTCOME_STATUSES } from './outcomes.ts'
 
-/**
- * Asserts that the ledger has a call's decision and no outcome of it. For the few calls that are in doubt.
- */
+/** Asserts that the ledger has a call's decision and no outcome of it. */
 export function callIsOpen({ kysely }: Pick<Database, 'kysely'>, requestId: string): RowAssertion {
   const outcome = kysely
     .selectFrom('audit_log as outcome')

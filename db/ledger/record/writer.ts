@@ -2,7 +2,6 @@ import type { LedgerStatement, RowAssertion } from '../../support/statement.ts'
 import type { RowDraft } from './draft.ts'
 import type { LedgerEntry, SealedRow } from './entry.ts'
 
-/** A unit that is ready to be stored: it can cross to another thread, and its drafts can be hashed. */
 export interface LedgerWork {
   readonly assertions: readonly RowAssertion[]
   readonly statements: readonly LedgerStatement[]
@@ -10,8 +9,7 @@ export interface LedgerWork {
 }
 
 /**
- * The result of one unit of a batch that was committed. `fault`: a statement that the database does not
- * understand.
+ * The result of one unit of a committed batch. `fault`: a statement that the database does not understand.
  */
 export type WorkResult =
   | { readonly sealed: readonly SealedRow[] }
@@ -27,9 +25,7 @@ export interface UnfinishedDecisions {
   readonly statements: readonly LedgerStatement[]
 }
 
-/** An engine's half of the ledger: the only writer of its stream, one batch at a time. */
 export interface LedgerWriter {
-  /** The stream that it writes. */
   readonly stream: string
   /** The stream's last row when the writer was opened. */
   readonly head: SealedRow | null
@@ -40,7 +36,7 @@ export interface LedgerWriter {
    */
   write(batch: readonly LedgerWork[]): Promise<readonly WorkResult[]>
   /**
-   * Decisions that earlier runs left open; on engines with many writers, those gone for a while, some at a
+   * Decisions left open by earlier runs; on engines with many writers by those gone for a while, some at a
    * time.
    */
   unfinished(): Promise<readonly UnfinishedDecisions[]>

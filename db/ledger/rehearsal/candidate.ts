@@ -4,7 +4,6 @@ import type { StoredRow } from '../record/leaf.ts'
 import { CallGrouping, type CallPile } from './piles.ts'
 import { recordedVerdict } from './verdict.ts'
 
-/** Results of a candidate set on its principal's calls. */
 export interface CandidateReport {
   /** The calls that it has judged. */
   readonly decisions: number
@@ -14,8 +13,8 @@ export interface CandidateReport {
 }
 
 /**
- * Adds up the verdicts of a principal's candidate set, as its rows have them (docs/rehearsal.md#candidates).
- * `since` names the set. Takes leaves of any rows.
+ * Adds up the verdicts of a principal's candidate set (docs/rehearsal.md#candidates). `since` names the set.
+ * Takes leaves of any rows.
  */
 export function candidateWatch(principal: string, since: string) {
   const [refused, allowed] = [new CallGrouping(), new CallGrouping()]

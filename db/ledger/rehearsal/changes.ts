@@ -1,7 +1,6 @@
 import type { ReplayedPrincipal, ReplayedResource } from '../authority/replay.ts'
 import type { ConfigurationState, PrincipalState, ResourceState } from '../authority/states.ts'
 
-/** Changes laid over a former state, by the names in the ledger. They can cross to another thread. */
 export interface HypotheticalChanges {
   /** Keyed by the principal's name in the ledger. */
   readonly principals: ReadonlyMap<string, Partial<Pick<PrincipalState, 'capabilities' | 'isActive'>>>
@@ -20,7 +19,6 @@ export const bindingName = (subject: string, resourceId: string): string => `${s
 export const hasNoChanges = ({ principals, resources, bindings, settings }: HypotheticalChanges): boolean =>
   principals.size + resources.size + bindings.size + Object.keys(settings).length === 0
 
-/** True if the changes concern calls of a principal to a resource; null: to none. */
 export const changesConcern = (
   { principals, resources, bindings, settings }: HypotheticalChanges,
   subject: string,
@@ -33,7 +31,6 @@ export const changesConcern = (
 /** The id of a binding that a change makes. No row has one of it. */
 const HYPOTHETICAL_BINDING_ID = 'laid over'
 
-/** A principal's bindings as they are with the changes. */
 export function bindingsWith(
   { bindings }: HypotheticalChanges,
   subject: string,
@@ -48,7 +45,6 @@ export function bindingsWith(
   return others.length < bound.size ? bound : new Map([...bound, [HYPOTHETICAL_BINDING_ID, resourceId]])
 }
 
-/** A resource as it is with the changes. */
 export function resourceWith(
   { resources }: HypotheticalChanges,
   id: string,

@@ -20,8 +20,8 @@ export const CHANGING_ROWS_SQL = [
 const OF_PRINCIPALS = ['agent', 'user', 'workload', 'operator']
 
 /**
- * The changes that the calls of a few principals can rest on: all but those of other principals. Compares
- * texts that a leaf holds, by parameters for {@link subjectText}. SQL.
+ * All changes but those of other principals. Compares texts of a leaf, by parameters for {@link subjectText}.
+ * SQL.
  */
 export const changingRowsSqlFor = (holds: readonly string[]): string =>
   `${CHANGING_ROWS_SQL} and (${OF_PRINCIPALS.map((of) => `action not like '${of}.%'`).join(' and ')} or ${[...holds, '0 = 1'].join(' or ')})`

@@ -2,7 +2,6 @@ import { NotRecomputable } from '../authority/call.ts'
 import type { RecordedCheck } from '../authority/decision.ts'
 import type { CheckDigest, ConfigurationCheck } from '../authority/states.ts'
 
-/** The checks of a configuration on one call. */
 interface JudgedChecks {
   /** The checks that the call was judged by, in order. */
   readonly known: readonly ConfigurationCheck[]
@@ -11,8 +10,8 @@ interface JudgedChecks {
 }
 
 /**
- * Returns why a check refuses a call, or null. Its recorded verdict counts, whether it only watched then or
- * does now. Throws {@link NotRecomputable} if it was not asked, by that code and with those options.
+ * Why a check refuses a call, or null. Its recorded verdict counts, even of a shadow. Throws {@link
+ * NotRecomputable} if it was not asked, by that code and options.
  */
 export function refusalOfCheck(check: ConfigurationCheck, judged: JudgedChecks): string | null {
   const verdict = verdicts(judged).find(([one]) => isSame(one, check))?.[1]
@@ -39,7 +38,6 @@ const isSame = (one: ConfigurationCheck, other: ConfigurationCheck): boolean =>
     one.options !== null &&
     one.options === other.options)
 
-/** The checks that were asked, with what each said, by their places: two may have one name. */
 function verdicts({ known, asked }: JudgedChecks): readonly (readonly [ConfigurationCheck, string])[] {
   let from = 0
   return asked.flatMap((said) => {

@@ -1,8 +1,7 @@
 /**
- * The parts of the leaf of an allowed decision that its verdict rests on, besides the state and the time: two
- * leaves with the same parts are judged alike. Start and end of each, in turn; the fifth ends before the
- * time. Null for any other leaf. A leaf is canonical (RFC 8785): its members are in order, and no text of it
- * has a bare quotation mark.
+ * The parts of the leaf of an allowed decision that its verdict rests on, besides state and time. Start and
+ * end of each, in turn; the fifth ends before the time. Null for any other leaf. Members of a leaf are in
+ * order, and none of its texts has a bare quotation mark.
  */
 export function partsOfCall(leaf: string): readonly number[] | null {
   const status = leaf.lastIndexOf('"status":"')

@@ -19,9 +19,9 @@ interface LeafSample<Fate> {
 }
 
 /**
- * Tells calls of one kind from others (kind-of-call.ts). Nearly all leaves are as one before them, but for
- * digests and numbers of the same length: so they are held against that, which takes a fifth of the time of
- * finding their parts and looking them up. Memory by kinds, and bounded.
+ * Tells calls of one kind from others (kind-of-call.ts). Nearly all leaves are as one before, but for digests
+ * and numbers of the same length, and comparing takes a fifth of the time of finding parts. Memory is
+ * bounded.
  */
 export class CallKindCache<Fate> {
   readonly #kinds = new Map<string, CallKind<Fate>>()

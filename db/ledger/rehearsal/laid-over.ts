@@ -4,15 +4,12 @@ import type { LedgerReplay, ReplayedPrincipal } from '../authority/replay.ts'
 import type { ConfigurationState, PrincipalState } from '../authority/states.ts'
 import { bindingsWith, type HypotheticalChanges, resourceWith } from './changes.ts'
 
-/** A decision, and its state with changes laid over that of its own time. */
 export interface RehearsedCall extends ReplayedCall {
   /** The configuration as it was. */
   readonly recorded: ConfigurationState
 }
 
-/**
- * Lays changes over the state that a decision rests on. Throws {@link NotRecomputable} if that is not known.
- */
+/** Lays changes over a decision's state. Throws {@link NotRecomputable} if that is not known. */
 export function rehearsedCall(
   decision: RecordedDecision,
   subject: string,

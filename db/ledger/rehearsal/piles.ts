@@ -1,7 +1,6 @@
 import type { StoredRow } from '../record/leaf.ts'
 import type { CallVerdict } from './verdict.ts'
 
-/** Calls of one kind that a change would decide otherwise. */
 export interface CallGroup {
   /** The name that the ledger has for it. */
   readonly principal_id: string | null
@@ -12,9 +11,7 @@ export interface CallGroup {
   readonly capability: string | null
   /** Why they would be refused; of calls that would be allowed, why they were not. */
   readonly reason: string
-  /** The number of calls. */
   readonly decisions: number
-  /** RFC 3339. */
   readonly first_at: string
   readonly last_at: string
   /** Three request ids at most, of the first calls. */

@@ -16,10 +16,7 @@ import { type CallKind, CallKindCache } from './known-calls.ts'
 import { CallGrouping, type CallPile } from './piles.ts'
 import { type CallVerdict, recordedVerdict, verdictWith } from './verdict.ts'
 
-/**
- * The time whose decisions are judged once more. RFC 3339 with milliseconds; since inclusive, until
- * exclusive.
- */
+/** RFC 3339 with milliseconds; since inclusive, until exclusive. */
 export interface DecisionWindow {
   readonly since: string
   readonly until: string
@@ -48,15 +45,11 @@ export interface RehearsalResult {
 }
 
 export interface DecisionRehearser {
-  /**
-   * Takes the leaf of the next row: of changes all that there are, from the first one on, and decisions of
-   * the window.
-   */
+  /** Takes the next leaf: all changes, from the first one on, and decisions of the window. */
   see(leaf: string): void
   result(): RehearsalResult
 }
 
-/** The result of judging a decision. */
 type RehearsalOutcome = { readonly row: StoredRow } & (
   | { readonly pile: 'unchanged' }
   | { readonly pile: 'refused' | 'allowed'; readonly verdict: NonNullable<CallVerdict> }
@@ -64,10 +57,9 @@ type RehearsalOutcome = { readonly row: StoredRow } & (
 )
 
 /**
- * Judges the decisions of a window once more with changes laid over the state of each row's own time
- * (docs/rehearsal.md#rule). Takes rows in the order in which they were written; outcomes may be left out, and
- * so may decisions that are not of the window. Memory by principals, resources and kinds of calls, not by
- * rows.
+ * Judges a window's decisions again with changes laid over their state (docs/rehearsal.md#rule). Takes rows
+ * in the order written; outcomes, and decisions outside the window, may be left out. Memory by principals,
+ * resources and kinds of calls, not by rows.
  */
 export function rehearser(changes: HypotheticalChanges, { since, until }: DecisionWindow): DecisionRehearser {
   const replay = new LedgerReplay()

@@ -17,7 +17,6 @@ export interface UsedCapability {
   readonly models: readonly string[]
 }
 
-/** A principal's usage in a window. */
 export interface PrincipalUsage {
   readonly decisions: number
   readonly capabilities: readonly UsedCapability[]

@@ -9,9 +9,7 @@ import { bindingName, changesConcern, type HypotheticalChanges, hasNoChanges } f
 import { hasSameChecks, refusalOfCheck } from './checks.ts'
 import { type RehearsedCall, rehearsedCall } from './laid-over.ts'
 
-/**
- * Actions that need not name a server at the door of all: they go to the only one that is bound and enabled.
- */
+/** Actions that may name no server: they go to the only one that is bound and enabled. */
 const UNNAMED: ReadonlySet<string> = new Set([
   'mcp_resources_read',
   'mcp_resources_subscribe',
@@ -45,10 +43,7 @@ function refusalOfReached(call: ReplayedCall): string | null {
   return refusal === 'mcp_tool_unknown' && !isOfTool ? 'mcp_params_invalid' : refusal
 }
 
-/**
- * The verdict on a call: null, it is allowed; else why it is refused, and the capability it lacks if that is
- * why.
- */
+/** Null: allowed; else why it is refused, and the capability that it lacks if that is why. */
 export type CallVerdict = { readonly reason: string; readonly capability: string | null } | null
 
 /** The verdict that a row says. */
@@ -58,10 +53,9 @@ export const recordedVerdict = ({ allowed, reason, requiredCapability }: Recorde
     : { reason: reason ?? '', capability: typeof requiredCapability === 'string' ? requiredCapability : null }
 
 /**
- * Judges a call once more with changes laid over the state of its own time (docs/rehearsal.md#rule). If the
- * changes do not concern it, the recorded decision stands. Takes a decision that follows from the rows before
- * it. Throws {@link NotRecomputable} if the rows do not say enough: nothing is taken for harmless because
- * nobody knows.
+ * Judges a call again with changes laid over its state (docs/rehearsal.md#rule). If they do not concern it,
+ * the recorded decision stands. Takes a decision that follows from the rows before it. Throws {@link
+ * NotRecomputable} rather than guess.
  */
 export function verdictWith(
   decision: RecordedDecision,
@@ -113,8 +107,8 @@ function throwNotRecomputable(why: string): never {
 type VerdictQuestion = () => CallVerdict
 
 /**
- * The first refusal. Whatever a question that cannot be answered would have said: a call that a later one
- * refuses is refused. Throws one {@link NotRecomputable} that names every open question.
+ * The first refusal, whatever an open question would have said. Throws one {@link NotRecomputable} that names
+ * every open question.
  */
 function firstOf(asked: readonly VerdictQuestion[]): CallVerdict {
   const open = new Set<string>()

@@ -4,7 +4,6 @@ import { type LedgerStatement, statementOf, timestamp } from '../../support/stat
 
 type AnchorsDatabase = Kysely<DatabaseSchema>
 
-/** The progress of an anchor. */
 export type AnchorState = Selectable<DatabaseSchema['audit_anchors']>
 
 /** The anchors of a tree that a checkpoint was ever tried at, by name. */
@@ -15,14 +14,12 @@ interface AnchoredCheckpoint {
   readonly tree: number
   readonly anchor: string
   readonly size: number
-  /** Null if the anchor has none. */
   readonly proof: string | null
   readonly at: number
 }
 
 const upkeep = { beside: 'upkeep' } as const
 
-/** An anchor keeps a checkpoint. */
 export function recordAnchoring(
   db: AnchorsDatabase,
   { tree, anchor, size, proof, at }: AnchoredCheckpoint,
@@ -42,7 +39,6 @@ export function recordAnchoring(
   return statements.map((query) => ({ ...statementOf(query.compile()), ...upkeep }))
 }
 
-/** An anchor could not be reached, or refused. */
 export function recordAnchorFailure(
   db: AnchorsDatabase,
   { tree, anchor, error, at }: Omit<AnchoredCheckpoint, 'size' | 'proof'> & { readonly error: string },

@@ -3,24 +3,17 @@ import { fromBase64, MalformedNote } from './note.ts'
 
 /** The head of a tree (C2SP tlog-checkpoint). */
 export interface Checkpoint {
-  /**
-   * The name of the log: `<trust domain>/<organisation>/audit`, with a number after it from the second tree
-   * on.
-   */
+  /** `<trust domain>/<organisation>/audit`, with a number after it from the second tree on. */
   readonly origin: string
   /** The number of its leaves. */
   readonly size: number
   readonly root: Buffer
 }
 
-/** The text of a checkpoint, which is signed. */
 export const checkpointText = ({ origin, size, root }: Checkpoint): string =>
   `${origin}\n${size}\n${root.toString('base64')}\n`
 
-/**
- * Reads the text of a note as a checkpoint. Lines after the third say nothing here. Throws {@link
- * MalformedNote}.
- */
+/** Reads the text of a note. Lines after the third say nothing here. Throws {@link MalformedNote}. */
 export function parseCheckpoint(text: string): Checkpoint {
   const [origin = '', size = '', root = '', ...more] = text.split('\n')
   const count = /^(?:0|[1-9][0-9]{0,15})$/.test(size) ? Number(size) : Number.NaN

@@ -15,7 +15,6 @@ export const leafHash = (leaf: string | Uint8Array): Buffer =>
 // Filled again for each node: most of a node's time was the making of buffers.
 const node = Buffer.from([1, ...Buffer.alloc(2 * HASH_BYTES)])
 
-/** The hash of a node over its two children (RFC 6962, section 2.1). */
 export function nodeHash(left: Uint8Array, right: Uint8Array): Buffer {
   if (left.length !== HASH_BYTES || right.length !== HASH_BYTES)
     throw new RangeError(`a node has two hashes of ${HASH_BYTES} bytes`)

@@ -10,7 +10,6 @@ import {
 } from './trusted.ts'
 import { type StoredTreeParts, type TreeWalk, type TreeWalkResult, treeWalk } from './walk.ts'
 
-/** The tree stored next to a log's rows. */
 export interface StoredLog {
   readonly origin: string
   /** The keys that the log says are its own: no proof to a reader who has them from nowhere else. */
@@ -20,7 +19,6 @@ export interface StoredLog {
   readonly tiles?: StoredTreeParts['tiles']
 }
 
-/** The result of verifying a log's tree. */
 export interface TreeVerdict {
   readonly origin: string | null
   /** The checkpoints whose root is that of the rows before them. */
@@ -42,7 +40,6 @@ export interface TreeVerdict {
   readonly stamps: Omit<StampTally, 'problems'>
 }
 
-/** Compares the rows of a log with its stored tree, and with checkpoints kept elsewhere. */
 export interface TreeInspection {
   readonly add: TreeWalk['add']
   readonly verdict: () => Promise<TreeVerdict>

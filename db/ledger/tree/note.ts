@@ -1,9 +1,6 @@
 import { createPublicKey, hash, type KeyObject, sign, verify } from 'node:crypto'
 
-/**
- * A key of Ed25519 in signed notes (C2SP signed-note), for logs; or one for cosignatures (C2SP
- * tlog-cosignature).
- */
+/** An Ed25519 key for logs (C2SP signed-note), or for cosignatures (C2SP tlog-cosignature). */
 export type KeyKind = 'log' | 'witness'
 
 const ALGORITHMS: Readonly<Record<KeyKind, number>> = { log: 1, witness: 4 }
@@ -117,17 +114,12 @@ export function signatureIn(line: string): NoteSignature {
   return { name, id: bytes.subarray(0, 4).toString('hex'), bytes: bytes.subarray(4), line }
 }
 
-/**
- * Signs the text of a note as the log of a name; returns the line of the signature, without its line feed.
- */
+/** Signs a note as the log of a name; returns the signature's line without its line feed. */
 export function signNote(text: string, name: string, privateKey: KeyObject): string {
   return lineOf(name, 'log', privateKey, sign(null, Buffer.from(text), privateKey))
 }
 
-/**
- * Cosigns the text of a checkpoint (cosignature/v1) at an instant in s; returns the line, without its line
- * feed.
- */
+/** Cosigns a checkpoint (cosignature/v1) at an instant in s; returns the line without its line feed. */
 export function cosignNote(text: string, name: string, privateKey: KeyObject, at: number): string {
   const time = Buffer.alloc(8)
   time.writeBigUInt64BE(BigInt(at))
@@ -139,8 +131,8 @@ export function cosignNote(text: string, name: string, privateKey: KeyObject, at
 export type NoteVerification = { readonly good: false } | { readonly good: true; readonly at?: number }
 
 /**
- * Verifies the signatures of a note that name a key (C2SP signed-note, tlog-cosignature). A key that is named
- * twice, or once and has not signed, has not signed.
+ * Verifies the signatures that name a key (C2SP signed-note, tlog-cosignature). One named twice has not
+ * signed.
  */
 export function verifyNoteSignature(
   { text, signatures }: SignedNote,

@@ -1,9 +1,7 @@
 import { nodeHash } from './hashes.ts'
 import { largestPowerBelow, type ReadTile, subtreeRoot } from './tiles.ts'
 
-/**
- * The hashes that lead from a leaf to the root of a tree of a size (RFC 6962, section 2.1.1), lowest first.
- */
+/** The hashes from a leaf to the root (RFC 6962, section 2.1.1), lowest first. */
 export async function inclusionProof(
   read: ReadTile,
   index: number,
@@ -22,8 +20,8 @@ async function path(read: ReadTile, index: number, from: number, until: number):
 }
 
 /**
- * The hashes that prove that a tree of `newSize` leaves begins with the leaves of one of `oldSize` (RFC 6962,
- * section 2.1.2). None if either is empty, or both are of one size.
+ * Proves that the newer tree begins with the older one (RFC 6962, section 2.1.2). None if either is empty, or
+ * both are of one size.
  */
 export async function consistencyProof(
   read: ReadTile,
@@ -76,9 +74,7 @@ interface TreeHead {
   readonly root: Buffer
 }
 
-/**
- * True if a proof shows that the newer tree begins with all leaves of the older (RFC 9162, section 2.1.4.2).
- */
+/** True if a proof shows that the newer tree begins with the older (RFC 9162, section 2.1.4.2). */
 export function isConsistent(older: TreeHead, newer: TreeHead, proof: readonly Buffer[]): boolean {
   if (older.size > newer.size) return false
   if (older.size === newer.size) return proof.length === 0 && older.root.equals(newer.root)

@@ -1,9 +1,6 @@
 import type { StoredRow } from '../record/leaf.ts'
 
-/**
- * A row of the ledger by its place: the order of the rows of all streams, which is the order of the tree's
- * leaves.
- */
+/** A row by its place: the order of the rows of all streams, and of the tree's leaves. */
 export interface PlacedLeaf {
   readonly place: number
   readonly stream: string
@@ -18,8 +15,8 @@ export type PlacedRow = StoredRow & { readonly place: number }
 /** An engine's reading of the rows as leaves of a tree. Places only grow, and may have gaps. */
 export interface TreeRows {
   /**
-   * The hashes of the leaves after a place, one after the other, at most `most`, as far as no row can come in
-   * between any more; and the place of the last of them, or `after` if there is none.
+   * The hashes after a place, at most `most`, as far as no row can come in between; and the place of the
+   * last, or `after`.
    */
   readonly hashes: (
     after: number,
@@ -33,9 +30,7 @@ export interface TreeRows {
   readonly leaves: (after: number, skip: number, most: number) => Promise<readonly string[]>
   /** The whole rows after a place. */
   readonly stored: (after: number, most: number) => Promise<readonly PlacedRow[]>
-  /**
-   * The place of the first row that was recorded at or after an instant (RFC 3339); null if there is none.
-   */
+  /** The place of the first row recorded at or after an instant (RFC 3339); null if there is none. */
   readonly firstSince: (instant: string) => Promise<number | null>
 }
 

@@ -13,7 +13,6 @@ type TreeDatabase = Kysely<DatabaseSchema>
 export type StoredTree = Selectable<DatabaseSchema['audit_trees']>
 export type StoredCheckpoint = Selectable<DatabaseSchema['audit_checkpoints']>
 
-/** The tree that grows: the last that was begun. */
 export const currentTree = (db: TreeDatabase): Promise<StoredTree | undefined> =>
   db.selectFrom('audit_trees').selectAll().orderBy('tree', 'desc').limit(1).executeTakeFirst()
 
@@ -45,7 +44,6 @@ export const tileReader =
     return width === 0 ? hashes : hashes.subarray(0, width * HASH_BYTES)
   }
 
-/** The partial tiles that a tree of a size grows from. */
 export const readEdge = (read: ReadTile, size: number): Promise<readonly Buffer[]> =>
   Promise.all(
     edgeOf(size).map(({ width, ...place }) =>
@@ -109,7 +107,6 @@ export const checkpointOf = (
   root: Buffer.from(root, 'base64'),
 })
 
-/** A tree that has grown: its changed tiles, and its checkpoint, signed. */
 export interface TreeGrowth {
   readonly from: Pick<StoredTree, 'tree' | 'size'>
   readonly to: Pick<StoredTree, 'size' | 'place'>
@@ -121,8 +118,8 @@ export interface TreeGrowth {
 }
 
 /**
- * The statements by which a tree grows, all or none: if another process has grown it meanwhile, the first
- * changes no row and the unit is refused. So no two checkpoints are ever of one size.
+ * Grows a tree, all or none: if another process has, the first statement changes no row. So no two
+ * checkpoints are of one size.
  */
 export function growTree(
   db: TreeDatabase,
@@ -156,10 +153,8 @@ export function growTree(
   ]
 }
 
-/** A key that signs a tree, or has signed it. */
 export type StoredKey = Selectable<DatabaseSchema['audit_keys']>
 
-/** The keys of a tree, newest first. */
 export const treeKeysOf = (db: TreeDatabase, tree: number): Promise<readonly StoredKey[]> =>
   db
     .selectFrom('audit_keys')
@@ -169,7 +164,6 @@ export const treeKeysOf = (db: TreeDatabase, tree: number): Promise<readonly Sto
     .orderBy('id')
     .execute()
 
-/** Begins a tree with its first key. */
 export function beginTree(
   db: TreeDatabase,
   { tree, key }: { readonly tree: Omit<StoredTree, 'size' | 'place'>; readonly key: StoredKey },
@@ -178,7 +172,6 @@ export function beginTree(
   return [statementOf(begin.compile(), 1), statementOf(db.insertInto('audit_keys').values(key).compile(), 1)]
 }
 
-/** Lets another key sign. Those that sign now go on until an instant, and then sign no more. */
 export function rotateKey(db: TreeDatabase, key: StoredKey, until: number): readonly LedgerStatement[] {
   const retire = db
     .updateTable('audit_keys')

@@ -23,10 +23,7 @@ export type ReadTile = (place: TilePlace, width: number) => Promise<Buffer>
 /** The last tile of each level, as far as it is not full: a tree needs them to grow. */
 export type TreeEdge = readonly Buffer[]
 
-/**
- * The places of the edge of a tree of a size, with the width of each; a level without a partial tile has
- * none.
- */
+/** The places and widths of the edge of a tree of a size; a level without a partial tile has none. */
 export function edgeOf(size: number): readonly (TilePlace & { readonly width: number })[] {
   const places = []
   for (let [level, count] = [0, size]; count > 0; level += 1, count = Math.floor(count / TILE_WIDTH)) {
@@ -37,8 +34,8 @@ export function edgeOf(size: number): readonly (TilePlace & { readonly width: nu
 }
 
 /**
- * Appends the hashes of leaves to a tree of a size. Returns the tiles that have changed, each as it is at the
- * end and with all that it held before, and the edge and the root of the larger tree.
+ * Appends leaves to a tree of a size. Returns the changed tiles, whole, and the edge and root of the larger
+ * tree.
  */
 export function extendTree(
   size: number,
@@ -85,8 +82,8 @@ function peaksIn(hashes: Buffer): readonly Buffer[] {
 }
 
 /**
- * The root of the leaves `from` to `until`, exclusive, in a tree (RFC 6962, section 2.1): one of the subtrees
- * that its proofs are made of. `from` is a multiple of the next power of two that holds the range.
+ * The root of leaves `from` to `until`, exclusive (RFC 6962, section 2.1). `from` is a multiple of the next
+ * power of two that holds the range.
  */
 export async function subtreeRoot(read: ReadTile, from: number, until: number): Promise<Buffer> {
   const count = until - from

@@ -40,10 +40,7 @@ export function parseTlogProof(text: string): TlogProof {
   return { index: Number(index), hashes, note, checkpoint: parseCheckpoint(note.text) }
 }
 
-/**
- * True if a proof leads from a leaf to the root of its checkpoint. Does NOT verify the checkpoint's
- * signatures.
- */
+/** True if a proof leads to the root of its checkpoint. Does NOT verify the signatures. */
 export function provesLeaf({ index, hashes, checkpoint }: TlogProof, leaf: string | Uint8Array): boolean {
   const root = rootByInclusion(leafHash(leaf), index, checkpoint.size, hashes)
   return root?.equals(checkpoint.root) ?? false

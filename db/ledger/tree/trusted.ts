@@ -16,10 +16,7 @@ export const NO_LOG_TRUST: LogTrust = { keys: [], witnesses: [], checkpoints: []
 export const isEmptyLogTrust = ({ keys, witnesses, checkpoints, stamps }: LogTrust): boolean =>
   keys.length + witnesses.length + checkpoints.length === 0 && !stamps?.isWanted
 
-/**
- * Checks the time stamps of checkpoints, in one verification. The database knows no certificates: the
- * verifier does.
- */
+/** Checks time stamps in one verification. The database knows no certificates: the verifier does. */
 export interface StampWatch {
   /** True if an authority, or a time stamp, was given from elsewhere. */
   readonly isWanted: boolean
@@ -57,15 +54,10 @@ export function parseSignedCheckpoint(text: string): SignedCheckpoint {
   return { ...parseCheckpoint(note.text), note }
 }
 
-/**
- * A checkpoint without more lines than it needs, and lines of signatures: how one stands in a file of them.
- */
+/** A checkpoint in the file of an anchor, with its lines of signatures. */
 const WHOLE_NOTE = /^[^\n]+\n(?:0|[1-9][0-9]{0,15})\n[A-Za-z0-9+/]{43}=\n\n(?:— [^\n]+\n)+/gmu
 
-/**
- * Reads signed checkpoints as the file of an anchor holds them (docs/ledger.md#anchors). Passes over a note
- * that a crash has left half-written.
- */
+/** Reads an anchor's file (docs/ledger.md#anchors). Passes over a note that a crash left half-written. */
 export const parseSignedCheckpoints = (text: string): readonly SignedCheckpoint[] =>
   (text.match(WHOLE_NOTE) ?? []).flatMap((whole) => {
     try {

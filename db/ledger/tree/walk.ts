@@ -5,7 +5,6 @@ import { TILE_HEIGHT, TILE_WIDTH, type TilePlace } from './tiles.ts'
 interface CompactTree {
   readonly size: number
   add(leaf: string | Uint8Array): void
-  /** Adds a leaf by its hash. */
   addHash(hash: Buffer): void
   /** The root of the last 256, 65,536, … leaves, as many as the last full tile of a level stands for. */
   rootOfTile(level: number): Buffer | undefined
@@ -44,14 +43,12 @@ export function compactTree(): CompactTree {
   }
 }
 
-/** A checkpoint that the rows are held against. */
 export interface ClaimedCheckpoint {
   readonly size: number
   /** base64. */
   readonly root: string
 }
 
-/** The parts of a stored tree that are checked. */
 export interface StoredTreeParts {
   /** The checkpoints in the order of their sizes. May be long. */
   readonly checkpoints: AsyncIterator<ClaimedCheckpoint> | Iterator<ClaimedCheckpoint>
@@ -62,7 +59,6 @@ export interface StoredTreeParts {
   }
 }
 
-/** The result of comparing rows with their stored tree. */
 export interface TreeWalkResult {
   readonly rows: number
   /** Checkpoints whose root is that of the rows. */

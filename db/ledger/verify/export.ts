@@ -9,11 +9,9 @@ import type { DamagedRow } from './verify.ts'
 export class NotAnExport extends Error {}
 
 /**
- * The rows of an NDJSON export, from its lines without their line feeds, null for one that is not UTF-8. The
- * leaf of a row is its line without `row_hash`, `result` and the names of users: comparing it with the
- * columns, as `verify` does, finds whatever was added, repeated or respelt. A line that is no row is a {@link
- * DamagedRow}, and ends the rows. Throws {@link NotAnExport} if there is no line, or the first one is no
- * object with the columns of a row.
+ * Reads the rows of an NDJSON export from its lines, null for one that is not UTF-8. A leaf is its line
+ * without `row_hash`, `result` and names: comparing it with the columns finds whatever was respelt. A line
+ * that is no row is a {@link DamagedRow}, and the last. Throws {@link NotAnExport} if the first is no row.
  */
 export async function* exportedRows(
   lines: AsyncIterable<string | null>,
@@ -29,9 +27,8 @@ export async function* exportedRows(
 }
 
 /**
- * The same, from blocks of whole lines, each with its line feed but for the last line of all. A line that is
- * canonical beyond doubt becomes a {@link LeafRow}, many times faster; any other follows the rules of {@link
- * exportedRows}. The blocks are the rows' then.
+ * The same from blocks of whole lines, which belong to the rows then. A line canonical beyond doubt becomes a
+ * {@link LeafRow}, many times faster; others follow {@link exportedRows}.
  */
 export async function* exportedRowsInBlocks(
   blocks: AsyncIterable<Buffer>,

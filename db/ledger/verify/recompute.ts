@@ -37,10 +37,9 @@ export const isSound = (found: RecomputationReport): boolean =>
   found.disagree + found.allowed_without_outcome + found.outcomes_without_decision === 0
 
 /**
- * Computes every decision again from the rows before it (docs/ledger.md#recomputing). Takes rows that were
- * verified, in the order in which they were written: each stream by seq, and a change of one before the
- * decisions of another that rest on it (docs/ledger.md#places). Memory by principals, resources and open
- * calls, not by rows.
+ * Computes every decision again (docs/ledger.md#recomputing). Takes verified rows in the order written: each
+ * stream by seq, a change before the decisions of others that rest on it (docs/ledger.md#places). Memory by
+ * principals, resources and open calls, not by rows.
  */
 export function recomputer(): DecisionRecomputer {
   const replay = new LedgerReplay()
@@ -111,10 +110,7 @@ export function recomputer(): DecisionRecomputer {
   }
 }
 
-/**
- * An operator's change that was refused has the change's action, and makes no state. One that says a state is
- * a change.
- */
+/** A refused change has the change's action, and makes no state. One that says a state is a change. */
 const isRefusedChange = (row: StoredRow): boolean => {
   if (row.status !== 'denied') return false
   const { reason, revision } = membersOf(row)

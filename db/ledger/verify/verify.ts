@@ -7,7 +7,6 @@ import { OUTCOME_STATUSES } from '../record/outcomes.ts'
 /** The lack of a row where one should stand: a line that is not one, a page that cannot be read. */
 export interface DamagedRow {
   readonly damaged: string
-  /** The place that it claims, if it claims one. */
   readonly stream?: unknown
   readonly seq?: unknown
 }
@@ -25,10 +24,7 @@ export interface LedgerVerdict {
   readonly rows: number
   readonly streams: number
   readonly first_bad?: BadRow
-  /**
-   * Allowed decisions that no outcome followed: calls under way, or a crash that no boot has recovered yet.
-   * No fault.
-   */
+  /** Allowed decisions without outcome: calls under way, or a crash not recovered yet. No fault. */
   readonly open_decisions: number
 }
 
@@ -39,12 +35,10 @@ interface ChainPosition {
 }
 
 /**
- * Verifies whole chains: every stream starts at 1, has no gap and no second row in any place; every leaf is
- * canonical, of version 1 and later of version 2, says what the columns say, and has the digest that
- * `row_hash` and the next row's `prev_hash` say; columns are of the types of docs/ledger.md#row, and numbers
- * are integers. Stops at the first bad row. Takes rows in the order of their seq, streams in any mixture, in
- * memory that does not grow with their number. Does NOT see rows cut off the end, nor a chain that was
- * rewritten whole: for that it takes a checkpoint kept elsewhere.
+ * Verifies whole chains: each starts at 1 without gaps or twins; leaves are canonical, of version 1 and later
+ * 2, match the columns and the digests; columns have the types of docs/ledger.md#row. Stops at the first bad
+ * row. Takes rows by seq, streams mixed, in constant memory. Does NOT see rows cut off the end, nor a chain
+ * rewritten whole: that takes a checkpoint kept elsewhere.
  */
 export async function verifyRows(
   rows: AsyncIterable<StoredRow | DamagedRow> | Iterable<StoredRow | DamagedRow>,
@@ -65,10 +59,7 @@ export interface ChainVerifier {
   verdict(): LedgerVerdict
 }
 
-/**
- * `tail`: the rows are the end of chains, so the place and the parent of the first one of each are taken on
- * trust.
- */
+/** `tail`: the place and parent of each stream's first row are taken on trust. */
 export function chainVerifier({ tail = false } = {}): ChainVerifier {
   const heads = new Map<string, ChainPosition>()
   const open = openDecisions()

@@ -11,8 +11,8 @@ import { BEGIN_CHANGES, BEGIN_DECISIONS } from './locks.ts'
 import { insertRowsQuery, type PostgresLedgerRow } from './rows.ts'
 
 /**
- * Returns why a unit's own statement was refused; null if the error is the database's, or the connection's,
- * and so the whole batch's. By the classes of PostgreSQL's appendix A.
+ * Why a unit's statement was refused; null if the error is the whole batch's. By the classes of PostgreSQL's
+ * appendix A.
  */
 function postgresStatementRefusal(error: unknown): 'conflict' | 'duplicate' | 'fault' | null {
   if (!(error instanceof DatabaseError)) return null
@@ -24,10 +24,7 @@ function postgresStatementRefusal(error: unknown): 'conflict' | 'duplicate' | 'f
 
 const UNIQUE_VIOLATION = '23505'
 
-/**
- * Asks each distinct assertion once, and returns a function that says whether one found a row. Assertions
- * with one text are one question about many parameters, which the server prepares once for each connection.
- */
+/** Asks each distinct assertion once. Those with one text are one prepared question about many parameters. */
 async function evaluateAssertions(
   client: Client,
   assertions: readonly RowAssertion[],
@@ -43,7 +40,6 @@ async function evaluateAssertions(
 
 const keyOf = ({ sql, parameters }: RowAssertion): string => JSON.stringify([sql, parameters])
 
-/** Returns the keys of those that find a row. */
 async function ask(client: Client, sql: string, alike: readonly RowAssertion[]): Promise<readonly string[]> {
   const { rows } = await client.query<[holds: boolean]>({
     ...questionOf(sql, alike[0]?.parameters ?? []),
@@ -67,7 +63,6 @@ function questionOf(sql: string, parameters: RowAssertion['parameters']) {
 
 const nameOf = (text: string): string => `asserted ${hash('sha256', text).slice(0, 16)}`
 
-/** The end of a chain. At `seq` 0 there is no row. */
 export interface ChainTip {
   readonly seq: number
   readonly hash: string
@@ -75,7 +70,6 @@ export interface ChainTip {
 
 export const EMPTY_CHAIN: ChainTip = { seq: 0, hash: GENESIS_HASH }
 
-/** The result of a batch, once its rows are stored. */
 export interface PreparedBatch {
   readonly results: readonly WorkResult[]
   readonly rows: readonly PostgresLedgerRow[]
@@ -83,9 +77,8 @@ export interface PreparedBatch {
 }
 
 /**
- * Does a batch in one transaction, all but its rows: each unit whole or refused alone. A statement that needs
- * no earlier answer is sent with the one before it: a batch of decisions is one round trip here, and one in
- * {@link storeBatch}. Rejects if nothing of it can be stored; the transaction is then still open.
+ * Does a batch in one transaction, all but its rows: each unit whole or refused alone, in one round trip if
+ * nothing needs an earlier answer. If it rejects, the transaction is still open.
  */
 export async function prepareBatch(
   client: Client,
@@ -114,15 +107,12 @@ export async function prepareBatch(
   return { results, rows, tip }
 }
 
-/**
- * The chain in the database is not the one that its writer has left there: nothing more is to be written to
- * it.
- */
+/** The chain is not the one that its writer left there: nothing more is to be written to it. */
 export class BrokenChainError extends Error {}
 
 /**
- * Stores the rows of a batch and commits, in one round trip. Rejects with {@link CommitInDoubt} if nobody
- * knows whether it was stored; with anything else if nothing was.
+ * Stores a batch's rows and commits, in one round trip. Rejects with {@link CommitInDoubt} if nobody knows
+ * the outcome; else nothing was stored.
  */
 export async function storeBatch(
   client: Client,
@@ -192,7 +182,6 @@ async function judge(
 
 const PASSED: WorkResult = { refused: 'duplicate', message: 'what passes once has passed' }
 
-/** Asks the assertions of all of them at once. */
 async function staleCheck(
   client: Client,
   run: readonly LedgerWork[],

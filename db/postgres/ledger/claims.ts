@@ -1,10 +1,7 @@
 import type { Client } from 'pg'
 import type { LedgerWork } from '../../ledger/record/writer.ts'
 
-/**
- * Makes the claims of units at once, and returns the digests of those that are made. Waits for a transaction
- * of another replica that claims the same.
- */
+/** Returns the digests that are claimed. Waits for a transaction of another replica that claims the same. */
 export async function insertClaims(
   client: Client,
   units: readonly LedgerWork[],

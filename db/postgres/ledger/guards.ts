@@ -13,7 +13,6 @@ export const postgresAuditGuards: Migration = {
   },
 }
 
-/** The bodies of the functions, by name. */
 export const GUARD_FUNCTIONS: Readonly<Record<string, string>> = {
   audit_rows_refuse: `
 begin

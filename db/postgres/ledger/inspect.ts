@@ -74,9 +74,8 @@ async function* checkpoints(
 }
 
 /**
- * Verifies the ledger of a PostgreSQL database, also while gateways write it: every chain, every decision in
- * the order of the rows' places, and the guards of the audit tables. Does NOT compare the tables next to the
- * ledger. `shown` may show the progress of the rows. Throws if the database has no ledger.
+ * Verifies a PostgreSQL ledger, also while it is written: chains, decisions by place, and the audit tables'
+ * guards. Does NOT compare the tables next to it. `shown`: for progress. Throws if there is no ledger.
  */
 export async function inspectPostgres(
   url: string,
@@ -100,7 +99,6 @@ export async function inspectPostgres(
   }
 }
 
-/** The ledger of a PostgreSQL database as the lines of an export, also while gateways write it. */
 export async function* exportPostgres(url: string): AsyncGenerator<string> {
   const { kysely } = openReadConnections(url)
   try {

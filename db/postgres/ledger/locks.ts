@@ -7,10 +7,7 @@ export const STREAM_CLASS = 0x53_41_4c_31
 const AUTHORITY_CLASS = 0x53_41_4c_32
 const ALONE_CLASS = 0x53_41_4c_33
 
-/**
- * The second half of a stream's lock. Two streams of one number wait for each other for nothing, and no
- * worse.
- */
+/** The second half of a stream's lock. Two streams of one number only wait for each other. */
 export const streamKey = (stream: string): number =>
   Buffer.from(hash('sha256', stream, 'hex'), 'hex').readInt32BE()
 
@@ -25,8 +22,7 @@ export const LOCK_HOLDERS = `${GRANTED}
 export const TERMINATE_LOCK_HOLDER = `select pg_terminate_backend(pid) ${LOCK_HOLDERS} and pid <> pg_backend_pid()`
 
 /**
- * Begins a transaction in which decisions are made. No change of anybody's authority is committed while it
- * runs, so that its assertions still hold when its rows are there (docs/threats.md#b1).
+ * Begins a transaction of decisions. No change of authority is committed while it runs (docs/threats.md#b1).
  */
 export const BEGIN_DECISIONS = `begin; select pg_advisory_xact_lock_shared(${AUTHORITY_CLASS}, 0)`
 
@@ -34,19 +30,13 @@ export const BEGIN_DECISIONS = `begin; select pg_advisory_xact_lock_shared(${AUT
 export const BEGIN_CHANGES = `begin; select pg_advisory_xact_lock(${AUTHORITY_CLASS}, 0)`
 
 /**
- * Ends the sessions that have held the lock of authority, alone or shared, for longer than $1 ms: a process
- * that was stopped in the middle, or one that means to stop the others. Ends none of another role, which it
- * does not see.
+ * Ends sessions of this role that have held the lock of authority, alone or shared, for longer than $1 ms.
  */
 export const TERMINATE_OVERDUE_HOLDERS = `select pg_terminate_backend(pid) from pg_stat_activity
   where coalesce(xact_start, state_change) < clock_timestamp() - $1 * interval '1 ms' and pid <> pg_backend_pid()
     and pid in (select pid ${GRANTED} and classid = ${AUTHORITY_CLASS} and objid = 0)`
 
-/**
- * The transactions that hold the lock of authority now, alone or shared, each by a name that no other one has
- * at a time.
- */
+/** The transactions that hold the lock of authority now, each by a unique name. */
 export const AUTHORITY_HOLDERS = `select pid || ' ' || virtualtransaction as holder ${GRANTED} and classid = ${AUTHORITY_CLASS} and objid = 0`
 
-/** Waits until no other process does work that only one may do at a time, and keeps the others out of it. */
 export const TAKE_EXCLUSIVE_LOCK = `select pg_advisory_lock(${ALONE_CLASS}, 0)`

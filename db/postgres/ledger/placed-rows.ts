@@ -18,9 +18,9 @@ interface PostgresPlacedRow extends StoredRow {
 }
 
 /**
- * The rows of all streams in the order of their places (docs/ledger.md#places), page by page, as the ledger
- * is when the first is read. Each page is a short read of its own. Rows that their places do not lead to are
- * a {@link DamagedRow} at the end. Throws an AbortError when the signal fires.
+ * The rows of all streams by place (docs/ledger.md#places), as of the first page, in short reads. Rows that
+ * their places do not lead to are a {@link DamagedRow} at the end. Throws an AbortError when the signal
+ * fires.
  */
 export const placedPages: ReadLedgerPages = async function* (db, signal) {
   const { heads, last } = await ledgerExtentOf(db)

@@ -4,7 +4,6 @@ import { POSTGRES_STORED_COLUMNS } from './table.ts'
 /** A row as the table holds it. */
 export type PostgresLedgerRow = Pick<StoredRow, (typeof POSTGRES_STORED_COLUMNS)[number]>
 
-/** The statement that adds rows, prepared once on each connection. */
 export const insertRowsQuery = (rows: readonly PostgresLedgerRow[]) => ({
   name: 'audit_rows',
   text: INSERT,

@@ -2,8 +2,8 @@ import type { Client, Pool } from 'pg'
 import { GUARD_FUNCTIONS, GUARD_TRIGGERS } from './guards.ts'
 
 /**
- * Names the guards of the audit tables that are missing, changed, switched off or too many; null if all is as
- * this version makes it (docs/threats.md#t12). A trigger that was dropped leaves no other trace.
+ * Names the audit tables' guards that are missing, changed, switched off or too many; null if all is well
+ * (docs/threats.md#t12).
  */
 export async function postgresSchemaProblem(client: Client | Pool): Promise<string | null> {
   const { rows } = await client.query<GuardDefinition>(FOUND)
@@ -20,7 +20,6 @@ export async function postgresSchemaProblem(client: Client | Pool): Promise<stri
   return `the guards of the audit tables are not as this version makes them: ${odd.map((name) => verdict(name, expected, found)).join(', ')}`
 }
 
-/** The column that orders the rows of all streams (places.ts). */
 const PLACE = 'column place'
 
 type GuardDefinitions = ReadonlyMap<string, string>
@@ -32,10 +31,7 @@ function verdict(name: string, expected: GuardDefinitions, found: GuardDefinitio
 
 interface GuardDefinition {
   readonly name: string
-  /**
-   * `A`: always, also in a session that replays a replica's changes. For a column, `a`: always given by the
-   * database.
-   */
+  /** `A`: always, also while replaying a replica. For a column, `a`: always given by the database. */
   readonly enabled: string
   readonly body: string
 }

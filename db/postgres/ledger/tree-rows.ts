@@ -12,7 +12,6 @@ import { AUTHORITY_HOLDERS } from './locks.ts'
 
 type TreeRowsDatabase = Kysely<DatabaseSchema>
 
-/** The rows of all streams by their places (docs/ledger.md#places). */
 export const postgresTreeRows = (db: TreeRowsDatabase): TreeRows => {
   const settled = new SettledPlace(db)
   return {
@@ -69,9 +68,8 @@ const LOOK_MS = 10
 const LOOKS = 10
 
 /**
- * The place up to which rows are settled. A place is given while its row's transaction holds the lock of
- * authority (locks.ts), and a transaction with an earlier place may commit later. So: a row is seen; a holder
- * of the lock after that may still come with an earlier place; once all of those have let go of it, none can.
+ * The place up to which rows are settled: a transaction with an earlier place may commit later. Once every
+ * holder of the authority lock (locks.ts) seen after a row has let go of it, none can come before that row.
  */
 export class SettledPlace {
   readonly #db: TreeRowsDatabase

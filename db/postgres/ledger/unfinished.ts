@@ -3,17 +3,14 @@ import type { OpenDecision, UnfinishedDecisions } from '../../ledger/record/writ
 import { timestamp } from '../../support/statement.ts'
 import { LOCK_HOLDERS, STREAM_CLASS, streamKey } from './locks.ts'
 
-/**
- * The time that a stream must have been without a writer. One that has lost its connection comes back sooner.
- * ms.
- */
+/** The time that a stream is without a writer before it counts as gone. ms. */
 const GONE_MS = 20_000
 /** Decisions that are closed at once. */
 const MAX_DECISIONS_PER_UNIT = 512
 
 /**
- * Finds the decisions that other streams, whose writers are gone, have left open. Ask it repeatedly: it
- * remembers what it has seen. `stream`: the asker's own.
+ * Finds decisions left open by streams whose writers are gone. Ask it repeatedly: it remembers. `stream`: the
+ * asker's own.
  */
 export class AbandonedStreams {
   readonly #stream: string

@@ -21,18 +21,14 @@ import { AbandonedStreams } from './unfinished.ts'
 
 /** The time in which a batch, or a new connection, must be through. Waiting callers are then refused. ms. */
 const DEADLINE_MS = 2_000
-/**
- * The time that a batch waits for a lock: longer than a frozen process may hold it
- * (db/postgres/connection.ts). ms.
- */
+/** The time that a batch waits for a lock: longer than a frozen process may hold it. ms. */
 const LOCK_MS = 1_500
 /** The time that a look for open decisions of other writers may take. ms. */
 const LOOK_MS = 60_000
 
 /**
- * Opens a stream of this process's own on a migrated database (docs/ledger.md, Streams). Rejects with one
- * sentence if rows could be lost or changed there: a server that acknowledges rows that are not on its disk,
- * audit tables that are not ours.
+ * Opens a stream of this process's own (docs/ledger.md, Streams). Rejects with one sentence if rows could be
+ * lost or changed there.
  */
 export async function openPostgresWriter(url: string): Promise<LedgerWriter> {
   const writer = new StreamWriter(url, `r${randomBytes(8).toString('hex')}`)
@@ -112,8 +108,8 @@ class StreamWriter implements LedgerWriter {
   }
 
   /**
-   * Rolls back, and ends who has held the lock of authority for longer than any batch may. A connection on
-   * which the server says nothing is of no more use: it rolls back by itself.
+   * Rolls back, and ends who has held the lock of authority too long. A silent connection is dropped, and so
+   * rolls back.
    */
   async #undo(client: Client, error: unknown): Promise<void> {
     if (error instanceof BrokenChainError) this.#lose(error)
@@ -125,8 +121,8 @@ class StreamWriter implements LedgerWriter {
   }
 
   /**
-   * Looks up whether a batch was stored whose commit was never answered. Not if its callers have waited for
-   * the answer: a silent server will not answer now.
+   * Looks up if a batch was stored whose commit was never answered, unless its callers waited for the answer:
+   * a silent server will not answer now.
    */
   async #resolve(
     client: Client,
@@ -169,8 +165,8 @@ class StreamWriter implements LedgerWriter {
   }
 
   /**
-   * Takes the stream's lock, and finds the end of its chain. Asks the server again about its durability: it
-   * may be another server now.
+   * Takes the stream's lock, and finds the end of its chain. Asks about durability again: it may be another
+   * server.
    */
   async #take(client: Client): Promise<void> {
     const problem = (await durabilityProblem(client)) ?? (await postgresSchemaProblem(client))

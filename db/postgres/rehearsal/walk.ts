@@ -7,9 +7,7 @@ import {
 } from '../../ledger/rehearsal/changing-rows.ts'
 import type { WalkedPart, WalkScope } from '../../ledger/rehearsal/task.ts'
 
-/**
- * Places in the order of all rows that are asked for at once. Each question is of so many, whatever it finds.
- */
+/** Places asked for at once, whatever is found. */
 const SPAN = 2_000
 /** Rows that are fetched at once. */
 const FETCHED = 1_000
@@ -28,9 +26,8 @@ const decisions = (since: string, until: string): string =>
   `status in ('allowed', 'denied') and recorded_at >= ${since} and recorded_at < ${until}`
 
 /**
- * Walks over the rows of all streams that a rehearsal needs, in the order of their places
- * (docs/ledger.md#places), up to those that are there when it begins. The next rows are on their way while
- * the last ones are looked at. Rejects if the server is a standby, which may be behind.
+ * Walks over the rows that a rehearsal needs, by place (docs/ledger.md#places), up to those there at the
+ * start. Fetches ahead. Rejects if the server is a standby.
  */
 export async function* walkPostgresLedger(client: Client, wanted: WalkScope): AsyncGenerator<WalkedPart> {
   const { rows } = await client.query<{ last: number; standby: boolean }>(
@@ -62,9 +59,7 @@ async function* walkOverAll(
   }
 }
 
-/**
- * Reads by the indexes: changes, and the calls of a few principals, in one query that is fetched in parts.
- */
+/** Reads by the indexes: changes, and the calls of a few principals, fetched in parts. */
 async function* walkAbout(
   client: Client,
   { since, until, callsAlone = false }: WalkScope,

@@ -17,9 +17,8 @@ interface SqliteChainHead {
 export interface BatchWriter {
   readonly head: SealedRow | null
   /**
-   * Writes a batch in one transaction: each unit is stored whole or refused alone. Returns when the batch is
-   * on the disk. Throws if nothing of it was stored, also if the head in the database is not the one we left
-   * there.
+   * Writes a batch in one transaction: each unit whole or refused alone. It is on the disk when this returns.
+   * Throws if nothing was stored, also if the head is not the one we left there.
    */
   write(batch: readonly LedgerWork[]): readonly WorkResult[]
 }

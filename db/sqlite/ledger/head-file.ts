@@ -8,10 +8,7 @@ export interface DurableHead {
   readonly hash: string
 }
 
-/**
- * The file alongside a database that says where its chain ended (docs/ledger.md#head-file). One record,
- * always of the same length, written over itself.
- */
+/** The file that says where a chain ended (docs/ledger.md#head-file). One record of fixed length. */
 export const headPath = (database: string): string => `${database}-head`
 
 /** Reads the file; null if there is none, or if it was not written whole. */
@@ -31,16 +28,14 @@ export function readHead(database: string): DurableHead | null {
   return parse(record.toString('latin1'))
 }
 
-/** Notes heads in the file. */
 export interface HeadFile {
-  /** Notes a head that is durable in the database. */
   readonly note: (head: DurableHead) => void
   readonly close: () => void
 }
 
 /**
- * Opens the file for the one writer of the chain, made if it is not there. No fsync: after a crash the file
- * may be behind, and then says nothing. A disk that takes no write leaves it behind too.
+ * Opens the file for the chain's writer. No fsync: after a crash, or a failed write, it may be behind, and
+ * then says nothing.
  */
 export function openHeadFile(database: string): HeadFile {
   const fd = openSync(headPath(database), constants.O_RDWR | constants.O_CREAT, 0o600)
@@ -61,10 +56,7 @@ export function openHeadFile(database: string): HeadFile {
 /** Why rows that end at `found` cannot be those that the file speaks of; null if they can. */
 export type HeadProblem = { readonly kind: 'ahead' | 'other'; readonly problem: string }
 
-/**
- * Compares the file with the rows. `last`: the last seq; `hashAt`: the hash of the row that the file names,
- * undefined if there is none.
- */
+/** Compares the file with the rows. `hashAt`: of the row that the file names, undefined if there is none. */
 export function headProblem(
   head: DurableHead | null,
   last: number,

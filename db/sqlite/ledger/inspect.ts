@@ -25,9 +25,8 @@ interface RowWithLeafBytes extends Omit<StoredRow, 'leaf'> {
 const BESIDE = `'${MAIN_STREAM}' as stream, seq, recorded_at, request_id, principal_id, action, status, row_hash`
 
 /**
- * Reads rows as `rowsAfter` does, several times faster: only the leaf and the columns stored alongside it.
- * For a database whose schema is that of this version: there the view makes every other column of the leaf. A
- * row of another kind is read through the view.
+ * Reads only the leaf and stored columns, several times faster. For a schema of this version: there the view
+ * makes every other column of the leaf. Another kind of row is read through the view.
  */
 export function* leafRowsAfter(
   db: SQLite.Database,
@@ -56,10 +55,8 @@ const readLeaf = (beside: RowWithLeafBytes): LeafRow | null =>
   beside.leaf !== null && isUtf8(beside.leaf) ? LeafRow.ofLeaf(beside.leaf, beside) : null
 
 /**
- * Verifies a database, also while the gateway writes it: its chains, the schema of the audit tables, the head
- * noted in the file next to it, every decision, and the tables that decisions rest on against the rows of
- * changes. `at`: ms since the epoch. `shown` may show the progress of the rows. Throws if the file is no
- * database with a ledger.
+ * Verifies a database, also while it is written: chains, audit schema, noted head, decisions, and the tables
+ * they rest on. `at`: ms since the epoch. `shown`: for progress. Throws if the file has no ledger.
  */
 export async function inspectDatabase(
   file: string,

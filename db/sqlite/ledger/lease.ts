@@ -3,8 +3,8 @@ import SQLite from 'better-sqlite3'
 import { isTransientSqliteError } from './errors.ts'
 
 /**
- * Holds a lock next to the database until it is closed or this process ends, so that a second writer is
- * turned away before it forks the chain. Throws one sentence if another one holds it.
+ * Holds a lock next to the database until it is closed or this process ends. Throws one sentence if another
+ * one holds it.
  */
 export function acquireLease(file: string): SQLite.Database {
   const path = `${file}-lease`

@@ -3,7 +3,6 @@ import type { OpenDecision } from '../../ledger/record/writer.ts'
 import type { AuditSchema } from './form/schema.ts'
 import type { PackedBatch, PackedResults } from './packing.ts'
 
-/** The start of the writer's thread. */
 export interface WriterOptions {
   readonly file: string
   readonly schema: AuditSchema
@@ -15,10 +14,7 @@ export type ToWriter =
   | { readonly kind: 'open-decisions' }
   | { readonly kind: 'close' }
 
-/**
- * A message from the writer's thread. `refused`: it could not start. `failed`: this request failed, and the
- * next may go through. `poisoned`: this one failed, and so will all others.
- */
+/** `refused`: it could not start. `failed`: the next request may go through. `poisoned`: none will. */
 export type FromWriter =
   | { readonly kind: 'ready'; readonly head: SealedRow | null }
   | { readonly kind: 'refused' | 'failed' | 'poisoned'; readonly message: string }

@@ -5,19 +5,15 @@ import type { LedgerStatement, RowAssertion } from '../../support/statement.ts'
 
 // Between threads every object is copied member by member: a batch crosses as one list of plain values.
 
-/** A batch as it crosses to the writer's thread. */
 export interface PackedBatch {
   /** The number of units. */
   readonly units: number
   /** The texts of all assertions and statements, each once. */
   readonly sql: readonly string[]
-  /**
-   * One unit after the other: its number of assertions, statements and drafts; then these, value by value.
-   */
+  /** Unit by unit: its number of assertions, statements and drafts; then these, value by value. */
   readonly values: readonly unknown[]
 }
 
-/** The results of a batch, as they cross back. */
 export interface PackedResults {
   /** `seq` of the first row that was stored; the others follow it without a gap. */
   readonly first: number

@@ -7,7 +7,6 @@ import { SELECT_ALL_COLUMNS } from './form/columns.ts'
 export const AUDIT_LOG_COLUMNS = `stream, seq, recorded_at, request_id, principal_id, principal_type, action, status, tool, model, provider,
   cert_thumbprint, dpop_jkt, detail, config_digest, version, prev_hash, row_hash, leaf`
 
-/** The last rows, oldest first. */
 export function lastRows(db: SQLite.Database, limit: number): readonly StoredRow[] {
   return db
     .prepare<[number], StoredRow>(`select ${AUDIT_LOG_COLUMNS} from audit_log order by seq desc limit ?`)
@@ -15,10 +14,7 @@ export function lastRows(db: SQLite.Database, limit: number): readonly StoredRow
     .reverse()
 }
 
-/**
- * A database file that is only read, also while the gateway writes it. Throws if it is not one, or has no
- * ledger.
- */
+/** Opens a file to read, also while it is written. Throws if it is no database with a ledger. */
 export function openReadOnly(file: string): SQLite.Database {
   const db = new SQLite(file, { readonly: true, fileMustExist: true })
   try {
@@ -35,8 +31,8 @@ export function openReadOnly(file: string): SQLite.Database {
 }
 
 /**
- * Every row in the order in which it was written, as of now. A page that cannot be read ends the rows with a
- * {@link DamagedRow}. Reads the table itself, not an index over it: an index can be made to leave rows out.
+ * Every row in the order written, as of now. An unreadable page is a {@link DamagedRow} at the end. Reads the
+ * table: an index can leave rows out.
  */
 export function* storedRows(db: SQLite.Database): Generator<StoredRow | DamagedRow> {
   const { from, place } = formOf(db)
@@ -49,10 +45,8 @@ export function* storedRows(db: SQLite.Database): Generator<StoredRow | DamagedR
 }
 
 /**
- * Returns the table to read, and the column of a row's place in it. Up to migration 0051 `audit_log` is a
- * table with an index for its key; since then a view, and `seq` is the place
- * (db/sqlite/ledger/form/table.ts). Does NOT read the view itself: another one in its place may say anything,
- * or have no end.
+ * The table to read, and the column of a row's place: up to 0051 `audit_log` is a table. Does NOT read the
+ * view: one in its place may say anything, or have no end.
  */
 const formOf = (db: SQLite.Database): { readonly from: string; readonly place: string } =>
   isTable(db, 'audit_log') && !isTable(db, 'audit_rows')
@@ -66,9 +60,8 @@ const isTable = (db: SQLite.Database, name: string): boolean =>
 export const ROWS_PER_PAGE = 256
 
 /**
- * Every row as {@link storedRows} reads them, page by page, each a short read of its own: a read that lasted
- * for minutes would keep the write-ahead log from being moved into the database. Rows written meanwhile are
- * read in one transaction, in which `atEnd` is called after the last row. `behind`: what reads them.
+ * Reads as {@link storedRows} in short reads, so that the write-ahead log can be moved. The last rows are
+ * read in one transaction, in which `atEnd` is called. `behind`: what reads them.
  */
 export function* liveRows(
   db: SQLite.Database,
@@ -93,8 +86,8 @@ interface SqlitePlacedRow extends StoredRow {
 }
 
 /**
- * Reads the rows after a place, page by page, up to a page that is not full; returns the place of the last.
- * Null: from the first row on. Throws if a page cannot be read.
+ * Reads rows after a place up to a page that is not full; returns the last place. Null: from the first.
+ * Throws if a page cannot be read.
  */
 export function* rowsAfter(db: SQLite.Database, after: number | null): Generator<StoredRow, number | null> {
   const { from, place } = formOf(db)
@@ -115,10 +108,7 @@ export function* rowsAfter(db: SQLite.Database, after: number | null): Generator
   }
 }
 
-/**
- * Makes the function that finds the readable ids of the users that a row knows by their pseudonyms, as long
- * as they exist; in a database of an earlier version there are none.
- */
+/** Finds the readable ids of a row's users while they exist; an earlier version's database has none. */
 export function userNames(db: SQLite.Database): (row: StoredRow) => ReadableNames {
   const table = db.prepare(`select 1 from sqlite_schema where name = 'subject_keys'`).get()
   if (table === undefined) return () => ({})

@@ -13,8 +13,8 @@ import type { WriterOptions } from './messages.ts'
 import { lastRows } from './rows.ts'
 
 /**
- * Reads the allowed decisions without outcome up to row `upTo`, since the last `service.started` before it;
- * none if the last row says that the service stopped in order, because a drain writes every outcome first.
+ * Reads allowed decisions without outcome up to row `upTo`, since the last `service.started`; none if the
+ * service stopped in order: a drain writes every outcome first.
  */
 function readOpenDecisions(db: SQLite.Database, upTo: number): readonly OpenDecision[] {
   const last = db
@@ -94,7 +94,6 @@ export interface LedgerStore {
   write(batch: readonly LedgerWork[]): readonly WorkResult[]
   /** Moves the write-ahead log into the database once it has grown. Call it when the batch was answered. */
   checkpoint(): void
-  /** Reads the decisions that earlier runs have left open. */
   openDecisions(): readonly OpenDecision[]
   /** Returns whether the store may be used after this error. */
   isPassing(error: unknown): boolean
@@ -105,8 +104,7 @@ const BUSY_TIMEOUT_MS = 250
 const TAIL = 1_000
 
 /**
- * Opens and checks: schema, tail, and the head that was noted alongside it. Throws one sentence if the ledger
- * must not be written.
+ * Opens and checks schema, tail, and the noted head. Throws one sentence if the ledger must not be written.
  */
 export function openStore({ file, schema }: WriterOptions): LedgerStore {
   const lease = acquireLease(file)

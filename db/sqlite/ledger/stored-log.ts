@@ -19,7 +19,6 @@ interface CheckpointRow {
 /** Checkpoints that are read at once. */
 const PAGE = 1_000
 
-/** The tree of a database that is only read, as it is now; null if no rows were ever sealed. */
 export function sqliteStoredLog(db: SQLite.Database): StoredLog | null {
   if (!db.prepare("select 1 from sqlite_schema where name = 'audit_trees'").get()) return null
   const tree = db

@@ -6,10 +6,7 @@ import { isTexts } from '../../ledger/authority/states.ts'
 import type { PrincipalType } from '../../schema.ts'
 import { isObject } from '../../support/json.ts'
 
-/**
- * Reads the tables that decisions rest on, without the gateway's own readers, which would throw if somebody
- * else has written. Call it in the transaction that reads the last rows.
- */
+/** Reads the tables as they are, whoever wrote them. Call it in the transaction that reads the last rows. */
 export function readAuthorityTables(db: SQLite.Database): AuthorityTables {
   return { principals: readPrincipals(db), resources: readResources(db), cas: readCas(db) }
 }
@@ -125,7 +122,6 @@ function readBindings(db: SQLite.Database): ReadonlyMap<string, ReadonlyMap<stri
   return new Map([...pairs].map(([holder, bound]) => [holder, new Map(bound)]))
 }
 
-/** The CAs that vouch for each agent; null in a database that is older. */
 function readTrustedCas(db: SQLite.Database): ReadonlyMap<string, readonly string[]> | null {
   if (columnsOf(db, 'agent_trusted_cas').size === 0) return null
   const rows = db.prepare<[], { holder: string; digest: string }>(

@@ -6,10 +6,7 @@ import { expectedAuditSchema } from './form/schema-expected.ts'
 import type { FromWriter, ToWriter, WriterOptions } from './messages.ts'
 import { packBatch, unpackResults } from './packing.ts'
 
-/**
- * Starts the writer's thread on a migrated database. Rejects with the thread's one sentence if it cannot
- * write there.
- */
+/** Starts the writer's thread. Rejects with its one sentence if it cannot write there. */
 export async function openSqliteWriter(file: string): Promise<LedgerWriter> {
   const options: WriterOptions = { file, schema: await expectedAuditSchema() }
   // The compiled package has it as .js: like the file that this is.

@@ -6,8 +6,8 @@ import { MAX_ROWS_PER_REQUEST, type TreeRows } from '../../ledger/tree/rows.ts'
 import type { DatabaseSchema } from '../../schema.ts'
 
 /**
- * New rows that are hashed on the calling thread. A leaf has at most 128 KiB, so this is 4 MiB at most, and a
- * few hundred microseconds as a rule: the reader's thread costs a quarter of a second of CPU to start.
+ * New rows hashed on the calling thread, 4 MiB at most: the reader's thread costs a quarter of a second of
+ * CPU to start.
  */
 const MAX_ROWS_HERE = 32
 

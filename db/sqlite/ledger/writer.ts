@@ -18,8 +18,8 @@ try {
 }
 
 /**
- * Answers messages in the order of their coming. A fault that is not passing poisons the thread: from then on
- * nothing touches the file any more, not even the close that would copy the log into it.
+ * Answers in order. A fault that is not passing poisons the thread: nothing touches the file any more, not
+ * even a close.
  */
 function serve(store: LedgerStore): void {
   let poisoned = false

@@ -7,10 +7,7 @@ import {
 } from '../../ledger/rehearsal/changing-rows.ts'
 import type { WalkedPart, WalkScope } from '../../ledger/rehearsal/task.ts'
 
-/**
- * Places in the chain that are read at once: a read that lasted would keep the write-ahead log from being
- * moved.
- */
+/** Places read at once: a long read would keep the write-ahead log from being moved. */
 const SPAN = 1_000
 /** Pages kept while all are read once: those that fit the processor's cache. */
 const PAGES_IN_TURN = 64
@@ -21,8 +18,8 @@ const PAGES_KIB = 65_536
 const DECISIONS = `status in ('allowed', 'denied') and recorded_at >= ? and recorded_at < ?`
 
 /**
- * Walks over the rows that a rehearsal needs, up to those that are there when it begins; of a few principals
- * only those after a place. Returns the last place.
+ * Walks over the rows that a rehearsal needs, up to those there at the start; of a few principals only those
+ * after a place. Returns the last place.
  */
 export function* walkSqliteLedger(
   db: SQLite.Database,
@@ -51,10 +48,7 @@ function* walkOverAll(db: SQLite.Database, wanted: WalkScope, last: number): Gen
   }
 }
 
-/**
- * The places between which all rows of a window lie: a row may be written later than one recorded after it.
- * The index alone tells; it is not asked if the window is all there is.
- */
+/** The places between which all rows of a window lie: rows may be written out of order. */
 function boundsOf(db: SQLite.Database, { since, until }: WalkScope, last: number): readonly [number, number] {
   const others = db
     .prepare<[string, string], number>(
@@ -119,7 +113,6 @@ function* walkAbout(
   )
 }
 
-/** Reads the rows at some places. */
 function* walkTo(db: SQLite.Database, places: readonly number[]): Generator<WalkedPart> {
   const select = db
     .prepare<[string], string>(

@@ -13,14 +13,10 @@ import { COPY_TABLE, CREATE_COPY_TABLE } from './table.ts'
 export type OnCopied = (rows: number, of: number) => void
 
 /**
- * Migrates a database whose ledger may have the form of before 0051 (`migrate` runs all migrations). Its rows
- * are verified and copied part by part, each part in a transaction of its own; the migration then compares
- * the copy with the ledger and puts it in its place, in one transaction. Until that has returned, the ledger
- * is as it was, and the next start goes on with the copy. Nobody else writes the ledger meanwhile: this holds
- * its lease.
- *
- * Throws one sentence, the ledger untouched, if it does not verify, if the disk has no room for the copy, or
- * if another process writes it.
+ * Migrates a database whose ledger may have the form of before 0051. Its rows are verified and copied in
+ * parts, a transaction each; the migration compares the copy and puts it in place, in one transaction. Until
+ * then the ledger is as it was, and the next start goes on. Holds the lease. Throws one sentence, the ledger
+ * untouched, if it does not verify, the disk has no room, or another process writes it.
  */
 export async function migrateLedger(
   db: SQLite.Database,

@@ -7,16 +7,10 @@ import { sqliteAuditGuards } from '../guards.ts'
 import { type AuditSchema, auditSchema } from './schema.ts'
 import { auditRows } from './table.ts'
 
-/**
- * Every migration that makes or changes an audit table or its guards, in order. One that is missing here
- * stops the boot.
- */
+/** Every migration of an audit table or its guards, in order. One that is missing stops the boot. */
 const AUDIT_MIGRATIONS: readonly Migration[] = [auditLog, sqliteAuditGuards, auditRows, auditTree('blob')]
 
-/**
- * The audit schema as our migrations make it. Takes a few ms; not for the writer's thread, which would load
- * Kysely for it.
- */
+/** The audit schema as our migrations make it. Not for the writer's thread, which would load Kysely. */
 export async function expectedAuditSchema(): Promise<AuditSchema> {
   const connection = new SQLite(':memory:')
   const db = new Kysely<unknown>({ dialect: new SqliteDialect({ database: connection }) })

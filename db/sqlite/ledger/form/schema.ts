@@ -4,8 +4,8 @@ import type SQLite from 'better-sqlite3'
 export type AuditSchema = Readonly<Record<string, string>>
 
 /**
- * Names the objects of the audit tables that are missing, changed or too many in this database; null if all
- * is as expected. A trigger that was dropped leaves no other trace (docs/threats.md#t11).
+ * Names objects of the audit tables that are missing, changed or too many; null if all is well
+ * (docs/threats.md#t11).
  */
 export function sqliteSchemaProblem(connection: SQLite.Database, expected: AuditSchema): string | null {
   const found = auditSchema(connection)
@@ -21,8 +21,8 @@ function verdict(name: string, expected: AuditSchema, found: AuditSchema): strin
 }
 
 /**
- * Reads the schema of the audit tables, by table as well as by name: a trigger may be called anything and
- * still sit on the ledger, whose name it may spell in any case.
+ * Reads the audit schema by table as well as by name: a trigger may have any name, and spell the table in any
+ * case.
  */
 export function auditSchema(connection: SQLite.Database): AuditSchema {
   const objects = connection
