@@ -30,13 +30,16 @@ export async function listDemandedCapabilities(
 
 const RESOURCES_AT_ONCE = 50
 
+/** The number of principals that hold a capability, by the types that have one. */
+export type HolderCounts = Readonly<Record<string, number>>
+
 /** Every capability that a principal holds, deactivated ones too, by name, and how many do. */
 export async function heldCapabilities(
   { kysely }: Database,
   pause: PagePause = noPause,
-): Promise<readonly { readonly capability: string; readonly principals: number }[]> {
-  const held = new Map<string, number>()
-  for (const { table, id } of Object.values(PRINCIPAL_TABLES)) {
+): Promise<readonly { readonly capability: string; readonly holders: HolderCounts }[]> {
+  const held = new Map<string, HolderCounts>()
+  for (const [type, { table, id }] of Object.entries(PRINCIPAL_TABLES)) {
     const key = sql.ref<string>(`p.${id}`)
     const read = async (after: { readonly id: string } | undefined, limit: number) => {
       const rows = await kysely
@@ -47,13 +50,16 @@ export async function heldCapabilities(
         .limit(limit)
         .execute()
       for (const { capabilities } of rows) {
-        for (const token of storedCapabilities(capabilities)) held.set(token, (held.get(token) ?? 0) + 1)
+        for (const token of storedCapabilities(capabilities)) {
+          const holders = held.get(token) ?? {}
+          held.set(token, { ...holders, [type]: (holders[type] ?? 0) + 1 })
+        }
       }
       return rows
     }
     await allPages(read, pause)
   }
   return [...held]
-    .map(([capability, principals]) => ({ capability, principals }))
+    .map(([capability, holders]) => ({ capability, holders }))
     .sort((one, other) => (one.capability < other.capability ? -1 : 1))
 }

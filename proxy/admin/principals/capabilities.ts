@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { heldCapabilities, listDemandedCapabilities } from '../../../db/mcp/vocabulary.ts'
+import { type HolderCounts, heldCapabilities, listDemandedCapabilities } from '../../../db/mcp/vocabulary.ts'
 import { ADMIN_CAPABILITIES } from '../../../plugins/operators/capabilities.ts'
 import { eventLoopTurn } from '../../../plugins/turns.ts'
 import type { AdminContext } from '../operation/context.ts'
@@ -42,16 +42,22 @@ export const listCapabilities = operation({
       value: {
         built_in: BUILT_IN_CAPABILITIES,
         tool_defined: demanded,
-        operator_defined: held.filter(({ capability }) => made(capability)),
+        operator_defined: held
+          .filter(({ capability }) => made(capability))
+          .map(({ capability, holders }) => ({ capability, principals: totalOf(holders) })),
       },
     }
   },
 })
 
+const totalOf = (holders: HolderCounts): number =>
+  Object.values(holders).reduce((sum, count) => sum + count, 0)
+
 const suggested = z.strictObject({
   capability: capabilityToken,
   kind: z.enum(['built_in', 'tool', 'operator']),
   held_by: z.int().meta({ description: 'The number of principals that hold it, operators included.' }),
+  holders: z.record(z.string(), z.int()).meta({ description: 'The same by type of principal.' }),
   demanded_by: z.array(z.string()).meta({ description: 'MCP servers, and tools as they are called.' }),
 })
 
@@ -69,12 +75,13 @@ export const suggestCapabilities = operation({
   reasons: [],
   run: async (context) => {
     const { demanded, held, made } = await capabilityVocabulary(context)
-    const holders = new Map(held.map(({ capability, principals }) => [capability, principals]))
+    const holding = new Map(held.map(({ capability, holders }) => [capability, holders]))
     const demanding = Map.groupBy(demanded, ({ capability }) => capability)
     const one = (capability: string, kind: CapabilitySuggestion['kind']): CapabilitySuggestion => ({
       capability,
       kind,
-      held_by: holders.get(capability) ?? 0,
+      held_by: totalOf(holding.get(capability) ?? {}),
+      holders: holding.get(capability) ?? {},
       demanded_by: (demanding.get(capability) ?? []).map(({ resource, tool }) =>
         tool === null ? resource : `${resource}.${tool}`,
       ),

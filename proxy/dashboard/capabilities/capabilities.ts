@@ -1,10 +1,11 @@
 import type { AdministrationFacts } from '../../../plugins/operators/operator.ts'
+import { PRINCIPAL_KINDS } from '../../admin/operation/kinds.ts'
 import { perform } from '../../admin/operation/operation.ts'
-import { suggestCapabilities } from '../../admin/principals/capabilities.ts'
+import { type CapabilitySuggestion, suggestCapabilities } from '../../admin/principals/capabilities.ts'
 import { jsonReply, type Reply } from '../../http/reply.ts'
 import type { DashboardContext } from '../frame/dashboard.ts'
 import type { DashboardPage } from '../frame/page.ts'
-import { dataTable, html } from '../frame/parts.ts'
+import { countWithNoun, dataTable, type HtmlFragment, html, joinHtml } from '../frame/parts.ts'
 
 /** GET /proxy/capabilities.json: a textbox's suggestions. */
 export const capabilitiesJson =
@@ -24,6 +25,21 @@ const BUILT_IN: Readonly<Record<string, string>> = {
   'http.get': 'the built-in tool http.get',
 }
 
+/** The holders of each kind, each number with the list that it counts. */
+const holdersOf = ({
+  capability,
+  holders,
+}: Pick<CapabilitySuggestion, 'capability' | 'holders'>): HtmlFragment =>
+  joinHtml(
+    Object.values(PRINCIPAL_KINDS).flatMap(({ type, plural }) => {
+      const count = holders[type]
+      const q = encodeURIComponent(`cap:${capability}`)
+      return count === undefined
+        ? []
+        : [html`<a href="/proxy/${plural}?q=${q}">${countWithNoun(count, type).replace(' ', '\u00a0')}</a> `]
+    }),
+  )
+
 /** GET /proxy/capabilities: who holds what, and what demands it. */
 export const capabilitiesPage: DashboardPage = async ({ context }, facts) => {
   const { capabilities: known } = (await perform(suggestCapabilities, context, {}, facts)).value
@@ -38,11 +54,7 @@ export const capabilitiesPage: DashboardPage = async ({ context }, facts) => {
       ['Capability', 'Kind', 'Held by', 'Required by', ''],
       known.map(
         (one) =>
-          html`<tr><td><span class="token">${one.capability}</span></td><td>${KINDS[one.kind]}</td><td class="number">${
-            one.kind === 'built_in' && one.capability.startsWith('admin.')
-              ? html`<a href="/proxy/operators?q=${encodeURIComponent(`cap:${one.capability}`)}">${String(one.held_by)}</a>`
-              : html`<a href="/proxy/agents?q=${encodeURIComponent(`cap:${one.capability}`)}">${String(one.held_by)}</a>`
-          }</td><td>${[...(BUILT_IN[one.capability] ? [BUILT_IN[one.capability]] : []), ...one.demanded_by].join(', ')}</td><td class="faint">${noteOf(one)}</td></tr>`,
+          html`<tr><td><span class="token">${one.capability}</span></td><td>${KINDS[one.kind]}</td><td>${holdersOf(one)}</td><td>${[...(BUILT_IN[one.capability] ? [BUILT_IN[one.capability]] : []), ...one.demanded_by].join(', ')}</td><td class="faint">${noteOf(one)}</td></tr>`,
       ),
       html``,
     ),

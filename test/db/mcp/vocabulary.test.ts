@@ -43,8 +43,8 @@ t.test('§2.2 what principals of any type hold is counted by principal, the deac
   await at.run(insertPrincipal(at.db, principal('workload', 'd', [])))
   await at.run(setActive(at.db, { type: 'user', id: 'acme::user::c', active: false, at: AT }))
   t.same(await heldCapabilities(at.db), [
-    { capability: '__proto__', principals: 1 },
-    { capability: 'llm.chat', principals: 2 },
-    { capability: 'x', principals: 3 },
+    { capability: '__proto__', holders: { user: 1 } },
+    { capability: 'llm.chat', holders: { agent: 2 } },
+    { capability: 'x', holders: { agent: 2, user: 1 } },
   ])
 })

@@ -46,6 +46,52 @@ function complaintsOf(context: BrowserContext): readonly string[] {
   return complaints
 }
 
+/** The longest word that a name may be: nothing in it says where a line ends. */
+const WORD = 'M'.repeat(58)
+
+/** Everything that somebody may name, by words without end. Returns its pages. */
+async function withLongWords(t: Test, gateway: TestGateway): Promise<readonly string[]> {
+  const word = WORD.toLowerCase()
+  const held = [`${word}.read`, 'llm.chat']
+  const bot = await gateway.enroll(WORD, held)
+  const none = await gateway.enroll(`${WORD}none`, [`${word}.write`])
+  for (const who of [bot, none])
+    await gateway.call(who, 'POST', '/v1/chat/completions', { body: { ...CHAT, model: `gpt-${WORD}` } })
+  await gateway.admin('PUT', `/v1/admin/agents/acme::${WORD}/candidate`, { capabilities: [`${word}.read`] })
+  const more = { display_name: WORD, capabilities: held }
+  await gateway.admin('POST', '/v1/admin/users', { user_name: WORD, ...more })
+  await gateway.admin('POST', '/v1/admin/workloads', { workload_name: WORD, ...more })
+  const admin = { operator_name: WORD, display_name: WORD, capabilities: ['admin.read'] }
+  await gateway.admin('POST', '/v1/admin/operators', admin)
+  const server = await changingServer(t, tool(WORD), tool(`${WORD}gone`, WORD))
+  const { resource_id: id } = (
+    await gateway.admin('POST', '/v1/admin/mcp-resources', {
+      name: word,
+      endpoint_url: server.url,
+      required_capability: `${word}.use`,
+    })
+  ).json
+  await gateway.admin('POST', `/v1/admin/mcp-resources/${id}/refresh`)
+  server.list([tool(WORD, `Does ${WORD}${WORD}.`)])
+  await gateway.admin('POST', `/v1/admin/mcp-resources/${id}/refresh`)
+  await gateway.admin('POST', '/v1/admin/mcp-resources/bindings', {
+    ...{ agent_id: `acme::${WORD}`, resource_id: id },
+  })
+  const [refused] = await gateway.rows({ status: 'denied', principal: `acme::${WORD}none` })
+  return [
+    `/proxy/agents/acme::${WORD}`,
+    `/proxy/agents/acme::${WORD}/usage`,
+    `/proxy/agents/acme::${WORD}/candidate`,
+    `/proxy/users/acme::user::${WORD}`,
+    `/proxy/users/acme::user::${WORD}/erase`,
+    `/proxy/operators/acme::operator::${WORD}`,
+    `/proxy/tools/${id}`,
+    `/proxy/activity/${refused?.request_id}`,
+    `/proxy/activity?model=gpt-${WORD}`,
+    `/proxy/agents?q=${WORD}${WORD}`,
+  ]
+}
+
 /** A gateway with something on every page: calls, refusals, a tool that has changed. */
 async function stage(t: Test) {
   const gateway = await testGateway(t, { settings: { MCP_PROXY_ALLOW_PRIVATE_UPSTREAMS: 'true' } })
@@ -91,8 +137,8 @@ await t.test(
     const complaints = complaintsOf(context)
     const page = await context.newPage()
     await signIn(page, gateway)
-    for (const path of paths) {
-      await page.goto(gateway.url + path)
+    for (const path of [...paths, ...(await withLongWords(t, gateway))]) {
+      t.equal((await page.goto(gateway.url + path))?.status(), 200, path)
       for (const [width, colorScheme] of [
         [375, 'light'],
         [1280, 'dark'],

@@ -250,6 +250,14 @@ await t.test('numbers agree: between pages, and with the API', async (t) => {
   const gateway = await testGateway(t)
   const bot = await gateway.enroll('bot', ['llm.chat', 'reports.read'])
   await gateway.enroll('other', ['llm.chat'])
+  await gateway.admin('DELETE', '/v1/admin/agents/acme::other')
+  const body = { capabilities: ['llm.chat', 'reports.read'] }
+  for (const [plural, name] of [
+    ['users', { user_name: 'ada' }],
+    ['workloads', { workload_name: 'nightly' }],
+    ['workloads', { workload_name: 'daily' }],
+  ] as const)
+    t.equal((await gateway.admin('POST', `/v1/admin/${plural}`, { ...body, ...name })).status, 201)
   const none = await gateway.enroll('none', [])
   for (const who of [bot, bot, bot, none, none])
     await gateway.call(who, 'POST', '/v1/chat/completions', { body: CHAT })
@@ -260,10 +268,17 @@ await t.test('numbers agree: between pages, and with the API', async (t) => {
   const { held_by: holders } = json.capabilities.find(
     ({ capability }: { capability: string }) => capability === 'llm.chat',
   )
-  t.equal(holders, 2)
-  t.match(await textOf('/proxy/capabilities'), `cap%3Allm.chat">${holders}<`)
-  t.equal(linesIn(await textOf('/proxy/agents?q=cap:llm.chat')), holders)
-  t.equal((await gateway.admin('GET', '/v1/admin/agents?q=cap:llm.chat')).json.length, holders)
+  t.equal(holders, 5, 'the deactivated one too')
+  const counted = [...(await textOf('/proxy/capabilities')).matchAll(/href="([^"]+q=cap[^"]+)">(\d+)\u00a0/g)]
+  for (const [, href = '', count] of counted) t.equal(linesIn(await textOf(href)), Number(count), href)
+  const lists = ['agents', 'users', 'workloads'].map((plural) => `/proxy/${plural}?q=cap%3Allm.chat`)
+  const ofChat = counted.filter(([, href = '']) => lists.includes(href))
+  t.equal(
+    ofChat.reduce((sum, [, , count]) => sum + Number(count), 0),
+    holders,
+    'all of them are led to',
+  )
+  t.equal((await gateway.admin('GET', '/v1/admin/agents?q=cap:llm.chat')).json.length, 2)
 
   const { json: usage } = await gateway.admin('GET', '/v1/admin/agents/acme::bot/usage')
   t.equal(usage.decisions, 3)
