@@ -111,7 +111,8 @@ const NONE: readonly string[] = Object.freeze([])
 
 /**
  * Stores a tool as found. A known one keeps its pinned definition, digest and `pinned_at`; with another
- * digest no row changes: {@link approveMcpTool} alone replaces those.
+ * digest no row changes, unless it is the whole one of the very text that an earlier version approved:
+ * {@link approveMcpTool} alone replaces those.
  */
 export function putMcpTool({ kysely }: Database, { flags, ...tool }: McpTool): LedgerStatement {
   const { digest_is_whole: isWhole, pending_is_whole: pendingIsWhole } = tool
@@ -128,6 +129,8 @@ export function putMcpTool({ kysely }: Database, { flags, ...tool }: McpTool): L
       known
         .columns(['resource_id', 'name'])
         .doUpdateSet((row) => ({
+          digest: row.ref('excluded.digest'),
+          digest_is_whole: row.ref('excluded.digest_is_whole'),
           state: row.ref('excluded.state'),
           pending_definition: row.ref('excluded.pending_definition'),
           pending_digest: row.ref('excluded.pending_digest'),
@@ -135,7 +138,15 @@ export function putMcpTool({ kysely }: Database, { flags, ...tool }: McpTool): L
           flags: row.ref('excluded.flags'),
           changed_at: row.ref('excluded.changed_at'),
         }))
-        .whereRef('mcp_tools.digest', '=', 'excluded.digest'),
+        .where((row) =>
+          row.or([
+            row('mcp_tools.digest', '=', row.ref('excluded.digest')),
+            row.and([
+              row('mcp_tools.digest_is_whole', '=', 0),
+              row('mcp_tools.definition', '=', row.ref('excluded.definition')),
+            ]),
+          ]),
+        ),
     )
   return statementOf(query.compile(), 1)
 }
@@ -165,7 +176,7 @@ export function approveMcpTool({ kysely }: Database, approval: McpToolApproval):
     }))
     .where('resource_id', '=', approval.resourceId)
     .where('name', '=', approval.name)
-    .where('state', '=', 'quarantined')
+    .where('state', '<>', 'gone')
     .where('pending_digest', '=', approval.pendingDigest)
     .where('pending_definition', 'is not', null)
   return statementOf(query.compile(), 1)

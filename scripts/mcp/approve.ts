@@ -81,7 +81,7 @@ function waitingIn(resource: ResourceDetailView, toolName: string | undefined): 
 
 /** Returns the digest of the pending definition. Throws one sentence if none is pending. */
 function pendingDigest({ name, state, pending_digest: digest }: ToolDetailView): string {
-  if (state !== 'quarantined' || digest === null)
+  if (state === 'gone' || digest === null)
     throw new Error(`no definition of ${name} is waiting for approval: it is ${state}`)
   return digest
 }

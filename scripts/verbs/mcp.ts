@@ -92,7 +92,7 @@ async function refresh(call: AdminCall, say: PrintLines, { name, resource_id }: 
   const now = resourceFromAnswer(await call('POST', `${resourcePath(resource_id)}/refresh`), 200)
   if (now.last_error !== null) throw new Error(`${name} could not be read: ${now.last_error}`)
   say(`${name} was read: ${toolTotals(now.tools)}`)
-  const waiting = now.tools.filter(({ state }) => state === 'quarantined')
+  const waiting = now.tools.filter(({ state, pending_digest: digest }) => state !== 'gone' && digest !== null)
   if (waiting.length > 0)
     say(...toolLines(waiting), `look at it, then: ${mcpCommand(`approve ${name} TOOL`)}`)
   if (now.pending_server_digest !== null)

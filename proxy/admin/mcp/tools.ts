@@ -58,7 +58,7 @@ async function requireWaitingDefinition(
   const tool = (await listMcpTools(database, id)).find((one) => one.name === name)
   if (!tool) throw new Refusal('not_found', { message: 'This resource has no tool with this name.' })
   const { state, pending_digest: pending, digest: previous } = tool
-  if (state !== 'quarantined' || pending === null) {
+  if (state === 'gone' || pending === null) {
     throw new Refusal('conflict', { message: 'No definition of this tool is waiting for approval.' })
   }
   if (!tool.pending_is_whole) throw new Refusal('precondition_failed', { message: READ_BEFORE })

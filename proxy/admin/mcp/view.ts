@@ -27,7 +27,7 @@ const tool = {
   flags: z.array(z.string()).meta({ description: 'Why an operator should look closely.' }),
   pinned_at: instant.nullable(),
   changed_at: instant.nullable(),
-  changes: z.array(z.string()).exactOptional().meta({ description: 'What differs, if it is quarantined.' }),
+  changes: z.array(z.string()).exactOptional().meta({ description: 'What differs, if a definition waits.' }),
 }
 
 const definition = z.record(z.string(), z.unknown())
@@ -113,7 +113,7 @@ async function toolViews<More>(
   const views = []
   let since = performance.now()
   for (const tool of tools) {
-    const changes = tool.state === 'quarantined' ? await pendingChanges(tool) : null
+    const changes = isWaiting(tool) ? await pendingChanges(tool) : null
     views.push({ ...toolView(resource, tool), ...(changes && { changes }), ...more(tool) })
     if (performance.now() - since < SLICE_MS) continue
     // Each may have two definitions of 256 KiB.
@@ -196,10 +196,14 @@ function unknownTools(
   return Object.keys(own).filter((name) => !known.has(name))
 }
 
-function definitionsOf({ state, definition, pending_definition: pending }: McpTool) {
+/** Tells whether a definition waits: one of a quarantined tool, or of one that is listed in part. */
+const isWaiting = ({ state, pending_digest: digest }: McpTool): boolean => state !== 'gone' && digest !== null
+
+function definitionsOf(tool: McpTool) {
+  const { definition, pending_definition: pending } = tool
   return {
     definition: definitionOf(definition),
-    ...(state === 'quarantined' && { pending_definition: definitionOf(pending) }),
+    ...(isWaiting(tool) && { pending_definition: definitionOf(pending) }),
   }
 }
 

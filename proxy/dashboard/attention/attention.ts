@@ -157,6 +157,7 @@ async function servers(
       )
       const odd = skipped.filter((tool) => tool.name !== null && lost.has(tool.name))
       const changed = tools.filter(({ state }) => state === 'quarantined').map((tool) => tool.name)
+      const inPart = tools.filter((tool) => tool.state === 'approved' && tool.pending_digest !== null)
       const waits = html`<p>${changed.join(', ')} cannot be called until somebody has read and approved the changes.</p><p><a href="${path}">Read and approve</a></p>`
       return [
         ...(changed.length > 0
@@ -164,6 +165,14 @@ async function servers(
               attentionCard(
                 html`${name}: ${countWithNoun(changed.length, 'tool has', 'tools have')} changed`,
                 waits,
+              ),
+            ]
+          : []),
+        ...(inPart.length > 0
+          ? [
+              attentionCard(
+                html`${name}: ${countWithNoun(inPart.length, 'tool is', 'tools are')} listed in part`,
+                html`<p>${inPart.map((tool) => tool.name).join(', ')}: an earlier version approved a part of each, and the rest is another by now. They can be called; callers see the approved part.</p><p><a href="${path}">Read and approve</a></p>`,
               ),
             ]
           : []),

@@ -18,7 +18,7 @@ import {
   pathOf,
   relativeTime,
 } from '../frame/parts.ts'
-import { stateOf } from './state.ts'
+import { isListedInPart, stateOf } from './state.ts'
 
 /** The bound principals that are shown; the grid finds the others. */
 const SHOWN = 100
@@ -40,7 +40,7 @@ export const toolPage: DashboardPage = async ({ context }, facts) => {
   )
   const path = pathOf('tools', value.resource_id)
   const ifMatch = `"${revision}"`
-  const waiting = value.tools.filter(({ state }) => state === 'quarantined')
+  const waiting = value.tools.filter((tool) => tool.state === 'quarantined' || isListedInPart(tool))
   return {
     title: value.name,
     section: '/proxy/tools',
@@ -62,7 +62,7 @@ export const toolPage: DashboardPage = async ({ context }, facts) => {
       ['Tool', 'Called as', 'State', 'Requires', 'Pinned', 'Look closely'],
       value.tools.map(
         (tool) =>
-          html`<tr><td><details><summary>${tool.name}</summary><pre>${textOf(tool.definition)}</pre></details></td><td><code>${tool.exposed_as}</code></td><td><span class="verdict ${tool.state === 'approved' ? 'allowed' : 'denied'}">${tool.state}</span></td><td>${tool.required_capability === null ? '' : capabilityTokens([tool.required_capability])}</td><td>${relativeTime(tool.pinned_at, facts.at)}</td><td>${tool.flags.join(', ')}</td></tr>`,
+          html`<tr><td><details><summary>${tool.name}</summary><pre>${textOf(tool.definition)}</pre></details></td><td><code>${tool.exposed_as}</code></td><td><span class="verdict ${tool.state === 'approved' ? 'allowed' : 'denied'}">${isListedInPart(tool) ? 'approved, listed in part: approve it again' : tool.state}</span></td><td>${tool.required_capability === null ? '' : capabilityTokens([tool.required_capability])}</td><td>${relativeTime(tool.pinned_at, facts.at)}</td><td>${tool.flags.join(', ')}</td></tr>`,
       ),
       html`<p>It has none, or has not been read yet.</p>`,
     )}${skippedPart(value)}</section>

@@ -4,6 +4,7 @@ import { callThreads, MAX_INLINE_BYTES } from '../aside/aside.ts'
 import { type JsonText, readObject } from '../protocol/json-text.ts'
 import { soundTool } from '../protocol/sound-items.ts'
 import { type HeaderParam, headerParams } from './header-params.ts'
+import { earlierPart } from './tool-definition.ts'
 
 /** A pinned tool, taken apart once. */
 export interface PinnedDefinition {
@@ -34,22 +35,23 @@ const cache = new LRUCache<string, PinnedDefinition>({
 export function parsePinnedDefinition(tool: PinnedMcpTool): PinnedDefinition | Promise<PinnedDefinition> {
   const key = `${tool.resource_id} ${tool.name}`
   const known = cache.get(key)
-  if (known?.text === tool.definition) return known
-  const bytes = Buffer.from(tool.definition)
-  if (bytes.length > MAX_INLINE_BYTES) return parseLargeDefinition(key, tool, bytes)
+  if (known?.text === tool.definition && known.digest === tool.digest) return known
+  // Nothing is listed that its digest does not cover (docs/threats.md#h1b).
+  const source = tool.digest_is_whole ? tool.definition : earlierPart(tool.definition)
+  const bytes = Buffer.from(source)
+  if (bytes.length > MAX_INLINE_BYTES) return parseLargeDefinition(key, tool, source)
   return cacheDefinition(key, tool, parseDefinition(bytes))
 }
 
 async function parseLargeDefinition(
   key: string,
   tool: PinnedMcpTool,
-  bytes: Buffer,
+  source: string,
 ): Promise<PinnedDefinition> {
-  const parts = await callThreads.ask('takeApart', tool.definition, { key: tool.resource_id })
+  const parts = await callThreads.ask('takeApart', source, { key: tool.resource_id })
   const { headerParams, spans } = parts
-  const isWhole = parts.listed === tool.definition
-  const listed = isWhole ? tool.definition : parts.listed
-  const object = { bytes: isWhole ? bytes : Buffer.from(listed), spans }
+  const listed = parts.listed === source ? source : parts.listed
+  const object = { bytes: Buffer.from(listed), spans }
   return cacheDefinition(key, tool, { inputSchema: undefined, headerParams, listed, object })
 }
 

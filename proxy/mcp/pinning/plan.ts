@@ -60,15 +60,30 @@ export function planPins({ resourceId, known, listed, unread, first, at }: PinPl
 
 function comparedWith(row: McpTool, listed: ListedTool, now: string): readonly McpTool[] {
   const { digest, earlierDigest, text, news } = listed
+  const isEarlier = row.digest !== null && !row.digest_is_whole && earlierDigest === row.digest
+  if (isEarlier && row.state === 'approved') return besideEarlier(row, listed, now)
   if (news === null) return []
   const { flags } = news
-  const isEarlier = row.digest !== null && !row.digest_is_whole && earlierDigest === row.digest
   if (digest === row.digest || isEarlier) {
     const settled = { pending_definition: null, pending_digest: null }
     return [{ ...row, ...settled, state: 'approved', flags, changed_at: now }]
   }
   const pending = { pending_definition: text, pending_digest: digest, pending_is_whole: true }
   return [{ ...row, ...pending, state: 'quarantined', flags, changed_at: now }]
+}
+
+/**
+ * A pin of an earlier version whose six members are as they were. If the text is the approved one, its digest
+ * covers it whole from now on; else it waits, and the approved part serves on.
+ */
+function besideEarlier(row: McpTool, { text, digest }: ListedTool, now: string): readonly McpTool[] {
+  if (row.digest !== null && text === row.definition) {
+    const settled = { pending_definition: null, pending_digest: null }
+    return [{ ...row, ...settled, digest, digest_is_whole: true, changed_at: now }]
+  }
+  if (row.pending_digest === digest) return []
+  const pending = { pending_definition: text, pending_digest: digest, pending_is_whole: true }
+  return [{ ...row, ...pending, changed_at: now }]
 }
 
 function approvedRow(resourceId: string, tool: ListedTool, now: string): PinnedMcpTool {

@@ -51,6 +51,10 @@ export type ListedTool = RawTool & JudgedTool
 // MCP only recommends a form of names; this one is ambiguous in no header, log or table.
 const NAME = /^[\x21-\x7e]{1,128}$/
 const EARLIER_PINNED = ['name', 'title', 'description', 'inputSchema', 'outputSchema', 'annotations']
+/** The part of a definition, JSON text, that the digest of an earlier version covers. */
+export const earlierPart = (definition: string): string =>
+  JSON.stringify(pickMembers(JSON.parse(definition), EARLIER_PINNED))
+
 const MAX_FOLDED_FLAGS = 8
 const MAX_FOLDED_FLAG = 120
 
@@ -70,7 +74,8 @@ export async function judgeTools(
     const standing = standingOf(row)
     const { digest: known = null, earlier: earlierKnown = null } = standing ?? {}
     const asked = { text, pinned: row?.definition ?? null, known, earlierKnown }
-    const isSame = standing?.text === text
+    // A pin of an earlier version is to get its whole digest.
+    const isSame = earlierKnown === null && standing?.text === text
     const found = isSame ? { digest: standing.digest, earlierDigest: null, news: null } : await judge(asked)
     if ('odd' in found) skipped.add(name, found.odd)
     else judged.push({ name, text, ...found })

@@ -1,5 +1,6 @@
 import { hash } from 'node:crypto'
 import SQLite from 'better-sqlite3'
+import canonicalize from 'canonicalize'
 import t from 'tap'
 import { skipWithoutFile } from '../../support/db/engine.ts'
 import type { Json } from '../../support/gateway.ts'
@@ -108,6 +109,21 @@ await t.test(
     const now = await stage.refresh(files)
     t.match(stateOf(now, 'read'), { state: 'approved', digest: stateOf(files, 'read').digest })
     t.ok((await stage.callTool(bot, 'files.read')).json.result, 'without an outage')
+    t.notMatch(await toldOf(stage, bot), '_meta', 'its digest does not cover it')
+    const beside = stateOf(now, 'read')
+    t.match(beside.changes.join(), /execution: added/)
+    const approving = `${RESOURCES}/${files.resource_id}/tools/read/approve`
+    const again = await stage.admin('POST', approving, { digest: beside.pending_digest })
+    t.match(stateOf(again.json, 'read'), { state: 'approved', digest: beside.pending_digest })
+    t.match(await toldOf(stage, bot), 'taskSupport', 'the whole of what was read')
+    const same = tool('read', { execution: { taskSupport: 'forbidden' } })
+    const { execution: _, ...six } = same
+    const earlier = "update mcp_tools set digest_is_whole = 0, digest = ? where name = 'read'"
+    db.prepare(earlier).run(hash('sha256', canonicalize(six) ?? ''))
+    t.notMatch(await toldOf(stage, bot), 'taskSupport')
+    const whole = stateOf(await stage.refresh(files), 'read')
+    t.match(whole, { state: 'approved', digest: beside.pending_digest, pending_digest: null })
+    t.match(await toldOf(stage, bot), 'taskSupport', 'what was approved whole is listed whole again')
 
     server.act = legacyWith([tool('read'), tool('late', { description: 'Other.' })])
     const { pending_digest: digest } = stateOf(await stage.refresh(files), 'late')

@@ -95,7 +95,13 @@ t.test(
   async (t) => {
     const now = listed({ a: 'one', b: 'two' }, { _meta: { x: 1 } })
     const earlier = pinned.map((row) => ({ ...row, digest_is_whole: false }))
-    t.same(await read(earlier, now), { tools: [], quarantined: [] }, 'what is listed is what was approved')
+    const beside = await read(earlier, now)
+    t.same(beside.quarantined, [])
+    t.match(beside.tools, [
+      { state: 'approved', digest_is_whole: false, pending_digest: /^[0-9a-f]{64}$/ },
+      {},
+    ])
+    t.same((await read(beside.tools, now)).tools, [], 'told once')
     const gone = earlier.map((row) => ({ ...row, state: 'gone' as const }))
     const back = (await read(gone, now)).tools
     t.match(back, [{ state: 'approved', digest_is_whole: false }, { state: 'approved' }])
