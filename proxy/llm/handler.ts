@@ -21,20 +21,16 @@ import type { LlmOptions } from './options.ts'
 import {
   attemptOf,
   brokenOffEvent,
+  failureOfAnswer,
   failureOfError,
-  foreignContentMessage,
+  foreignAnswer,
   isForTheNext,
-  isLastingStatus,
-  isRedirect,
   keyFailure,
   notConfiguredFailure,
   type ProviderAttempt,
   type ProviderFailure,
-  reasonOfStatus,
-  redirectFailure,
   refusalOfFailure,
-  spentFailure,
-  unreadMessage,
+  unreadAnswer,
   unusableAnswer,
   wordlessRefusal,
 } from './refusals.ts'
@@ -173,38 +169,26 @@ function outcomeOf(
   secrets: SecretTraces,
   hasNext: () => boolean,
 ): AttemptOutcome {
-  const { provider } = target
   const { status, body } = came
   const headers = withoutSecrets(came.headers, target.headers)
   const answer = { status, headers, body }
+  const failed = { provider: target.provider, status, headers }
   if (status < 300) {
     if (isApiContent(answer)) return { answer }
     abandonAnswer(answer)
-    const message = isReadableContent(headers)
-      ? foreignContentMessage(provider, answer)
-      : unreadMessage(provider)
-    return { failure: unusableAnswer(provider, answer, { message }), mayTryNext: false }
+    const failure = isReadableContent(headers) ? foreignAnswer(failed) : unreadAnswer(failed)
+    return { failure, mayTryNext: false }
   }
-  if (isRedirect(status)) {
-    discardAnswer(answer)
-    return { failure: redirectFailure(provider, answer), mayTryNext: false }
-  }
-  const reason = reasonOfStatus(status, target.headers.callerKey)
-  if (reason === 'provider_auth_failed') {
-    discardAnswer(answer)
-    return { failure: keyFailure(provider, status), mayTryNext: false }
-  }
-  if (reason !== null) {
-    const failure = { provider, reason, status, headers, words: readProviderWords(answer, secrets) }
-    return { failure: { ...failure, ...(isLastingStatus(status) && { final: true }) }, mayTryNext: true }
-  }
-  if (status === 402 && !target.headers.callerKey) {
-    discardAnswer(answer)
-    return { failure: spentFailure(provider, answer), mayTryNext: true }
-  }
-  if (!isForTheNext(status) || !hasNext()) return { answer }
+  const failure = failureOfAnswer(failed, target.headers.callerKey)
+  // What is said of our key or account is not the caller's.
+  if (failure && (status === 429 || status >= 500))
+    return { failure: { ...failure, words: readProviderWords(answer, secrets) }, mayTryNext: true }
+  if (!failure && !(isForTheNext(status) && hasNext())) return { answer }
   discardAnswer(answer)
-  return { failure: { provider, reason: 'provider_refused', status, headers }, mayTryNext: true }
+  return {
+    failure: failure ?? { ...failed, reason: 'provider_refused' },
+    mayTryNext: !failure || status === 402,
+  }
 }
 
 function requestTo(
@@ -268,17 +252,10 @@ async function refuseWith(failure: ProviderFailure, { failed }: ProviderAnswer):
   throw await refusalOfFailure(failure, [...failed, attemptOf(failure)])
 }
 
-const refuseQuoted = (answered: ProviderAnswer): Promise<never> => {
-  const { target, answer } = answered
-  return refuseWith(unusableAnswer(target.provider, answer, { cause: secretQuotedError() }), answered)
-}
+const refuseQuoted = (answered: ProviderAnswer): Promise<never> =>
+  refuseWith(unusableAnswer(failedOf(answered), { cause: secretQuotedError() }), answered)
 
-/** Refuses with an answer that is no text, whatever its head says. */
-const refuseUnread = (answered: ProviderAnswer): Promise<never> => {
-  const { target, answer } = answered
-  const message = unreadMessage(target.provider)
-  return refuseWith(unusableAnswer(target.provider, answer, { message }), answered)
-}
+const failedOf = ({ target: { provider }, answer }: ProviderAnswer) => ({ provider, ...answer })
 
 /**
  * Passes a refusal on whole that is the provider's own answer to this request. Without words of its API it
@@ -307,7 +284,7 @@ async function passOnRefusal(
         : quotesSecret(secrets, body)
     if (quotes) return refuseQuoted(answered)
   }
-  if (body === null) return refuseWith(wordlessRefusal(provider, answer, cause), answered)
+  if (body === null) return refuseWith(wordlessRefusal(failedOf(answered), cause), answered)
   const type = isApiContent(answer) ? {} : { 'content-type': 'application/json' }
   return {
     status,
@@ -343,7 +320,7 @@ function passOnAnswer(
   const headers = responseHeaders(stated, target.headers.returns)
   if (Buffer.isBuffer(body)) {
     if (traces.length > 0) {
-      if (!isReadableText(body, true)) return refuseUnread(answered)
+      if (!isReadableText(body, true)) return refuseWith(unreadAnswer(failedOf(answered)), answered)
       if (quotesUnbroken(traces, body)) return refuseQuoted(answered)
     }
     const report = (): CallReport => {

@@ -141,19 +141,37 @@ export function failureOfError(error: unknown, provider: LlmProvider): ProviderF
 const timeoutMessage = ({ name, first_byte_timeout_ms: ms }: LlmProvider): string =>
   `The provider ${name} did not begin to answer within ${ms / 1000} s. Do not send the same again: it may still be at work on it. Ask for a stream or for less, or ask an operator to raise first_byte_timeout_ms.`
 
-/** Returns the failure of a redirect, which is never followed: it would carry key and prompt elsewhere. */
-export const redirectFailure = (
-  provider: LlmProvider,
-  { status, headers }: Pick<UpstreamAnswer, 'status' | 'headers'>,
-): ProviderFailure => ({
-  provider,
-  reason: 'provider_failed',
-  status,
-  headers,
-  final: true,
-  message: `The provider ${provider.name} redirects this call (${status}), and the gateway follows no redirect. An operator must correct its base_url.`,
-  cause: new Error(`redirected to ${redirectPlace(provider, headers.location ?? '')}`),
-})
+/** An answer that is a failure, and its provider. */
+type FailedAnswer = Pick<ProviderFailure, 'provider'> & Pick<UpstreamAnswer, 'status' | 'headers'>
+
+/**
+ * Returns the failure that an answer is by its status: of a redirect, of our key or account, or of the
+ * provider. Null if it may be the provider's own answer to this request. `isCallerKey`: it was asked with the
+ * caller's own key.
+ */
+export function failureOfAnswer(came: FailedAnswer, isCallerKey: boolean): ProviderFailure | null {
+  const { provider, status } = came
+  if (status >= 300 && status < 400) return redirectFailure(came)
+  if (status === 407 || (status === 401 && !isCallerKey)) return keyFailure(provider, status)
+  if (status === 402 && !isCallerKey) {
+    const message = `The provider ${provider.name} wants payment for this gateway's account (${status}). Tell the operator.`
+    return { ...came, reason: 'provider_refused', final: true, message }
+  }
+  if (status === 429 && !isCallerKey) return { ...came, reason: 'provider_rate_limited' }
+  if (status < 500) return null
+  const reason = status === 529 ? 'provider_overloaded' : 'provider_failed'
+  // No later attempt can be answered otherwise, although SDKs try again at any 5xx.
+  return { ...came, reason, ...((status === 501 || status === 505) && { final: true }) }
+}
+
+/** Never followed: it would carry key and prompt elsewhere. */
+const redirectFailure = (came: FailedAnswer): ProviderFailure => {
+  const { provider, status, headers } = came
+  return unusableAnswer(came, {
+    message: `The provider ${provider.name} redirects this call (${status}), and the gateway follows no redirect. An operator must correct its base_url.`,
+    cause: new Error(`redirected to ${redirectPlace(provider, headers.location ?? '')}`),
+  })
+}
 
 /** Another host is the provider's word, and stands in no log. */
 function redirectPlace({ base_url: base }: LlmProvider, location: string): string {
@@ -163,32 +181,29 @@ function redirectPlace({ base_url: base }: LlmProvider, location: string): strin
 
 /** Returns the failure of an answer that may not go on, or is none of the provider's API. */
 export const unusableAnswer = (
-  provider: LlmProvider,
-  { status, headers }: Pick<UpstreamAnswer, 'status' | 'headers'>,
-  more: Pick<ProviderFailure, 'cause' | 'message' | 'final'> = {},
-): ProviderFailure => ({
-  provider,
-  reason: 'provider_failed',
-  status,
-  headers,
+  { provider, status, headers }: FailedAnswer,
+  more: Pick<ProviderFailure, 'cause' | 'message'>,
   // It has been worked on, and paid: the next one would be the same.
-  final: true,
-  ...more,
-})
+): ProviderFailure => ({ provider, reason: 'provider_failed', status, headers, final: true, ...more })
 
-export const foreignContentMessage = ({ name }: LlmProvider, { status, headers }: UpstreamAnswer): string => {
+/** Returns the failure of a whole answer of status 2xx that is no JSON and no event stream. */
+export const foreignAnswer = (came: FailedAnswer): ProviderFailure => {
+  const { provider, status, headers } = came
   const [, type = 'no content type'] =
     /^([\w.+-]{1,64}\/[\w.+-]{1,64})/.exec(headers['content-type'] ?? '') ?? []
-  return `The provider ${name} answered ${status} with ${type} in place of JSON or an event stream. An operator should check its base_url.`
+  const message = `The provider ${provider.name} answered ${status} with ${type} in place of JSON or an event stream. An operator should check its base_url.`
+  return unusableAnswer(came, { message })
 }
 
-export const unreadMessage = ({ name }: LlmProvider): string =>
-  `The answer of the provider ${name} cannot be read: it is compressed, which was not asked for, or is not in UTF-8. An operator should check what stands between.`
+/** Returns the failure of an answer in an encoding that cannot be looked into. */
+export const unreadAnswer = (came: FailedAnswer): ProviderFailure =>
+  unusableAnswer(came, {
+    message: `The answer of the provider ${came.provider.name} cannot be read: it is compressed, which was not asked for, or is not in UTF-8. An operator should check what stands between.`,
+  })
 
 /** Returns the failure of a request that a provider refuses without words that can be passed on. */
 export const wordlessRefusal = (
-  provider: LlmProvider,
-  { status, headers }: Pick<UpstreamAnswer, 'status' | 'headers'>,
+  { provider, status, headers }: FailedAnswer,
   cause?: unknown,
 ): ProviderFailure => ({
   provider,
@@ -217,41 +232,12 @@ export const keyFailure = (provider: LlmProvider, status: number): ProviderFailu
   }),
 })
 
-/** Returns the failure of a 402 for the gateway's key: what is said of its account is not the caller's. */
-export const spentFailure = (
-  provider: LlmProvider,
-  { status, headers }: Pick<UpstreamAnswer, 'status' | 'headers'>,
-): ProviderFailure => ({
-  provider,
-  reason: 'provider_refused',
-  status,
-  headers,
-  final: true,
-  message: `The provider ${provider.name} wants payment for this gateway's account (${status}). Tell the operator.`,
-})
-
-/**
- * Returns the reason why an answer of a status is not passed on: 401, 407, 429, 5xx; null if it may be the
- * provider's own answer to this request. `isCallerKey`: it was asked with the caller's own key.
- */
-export function reasonOfStatus(status: number, isCallerKey: boolean): RefusalReason | null {
-  if (status === 407 || (status === 401 && !isCallerKey)) return 'provider_auth_failed'
-  if (status === 429 && !isCallerKey) return 'provider_rate_limited'
-  if (status === 529) return 'provider_overloaded'
-  return status >= 500 ? 'provider_failed' : null
-}
-
-export const isRedirect = (status: number): boolean => status >= 300 && status < 400
-
 /** Tells whether a status says that the same request may well be answered later, or by another provider. */
-export const isTransientStatus = (status: number): boolean =>
+const isTransientStatus = (status: number): boolean =>
   status === 408 || status === 409 || status === 429 || status >= 500
 
 /** Tells whether an answer of a status is left for another provider's: also that of a spent account. */
 export const isForTheNext = (status: number): boolean => status === 402 || isTransientStatus(status)
-
-/** Tells whether no later attempt can be answered otherwise, although SDKs try again at any 5xx. */
-export const isLastingStatus = (status: number): boolean => status === 501 || status === 505
 
 export const notConfiguredFailure = (provider: LlmProvider): ProviderFailure => ({
   provider,
