@@ -1,6 +1,7 @@
 import './boot/no-debugger.ts'
 import './boot/v8-flags.ts'
 import { refuseUnsafeRuntime } from './boot/runtime-check.ts'
+import type { Settings } from './boot/settings.ts'
 import { escapeHiddenLines } from './visible.ts'
 import type { Gateway } from './wiring/gateway.ts'
 
@@ -34,7 +35,7 @@ async function main(): Promise<void> {
   ])
   const gateway = await startGateway(settings, accepting)
   // Before anybody is told that it is ready: a reader of that may send a signal at once.
-  heedSignals(gateway)
+  heedSignals(gateway, settings)
   process.stderr.write(await nextSteps(settings, gateway))
   process.stdout.write(`${JSON.stringify({ msg: 'ready', url: gateway.url, admin_url: gateway.adminUrl })}\n`)
 }
@@ -48,18 +49,19 @@ function acceptRollbackIn(args: readonly string[]): { readonly acceptRollback?: 
   return { acceptRollback: reason }
 }
 
-function heedSignals(gateway: Gateway): void {
-  const stop = (code: number, graceMs?: number): void => {
-    void gateway.close(graceMs).then(() => process.exit(code))
+function heedSignals(gateway: Gateway, { drainDelayMs: delayMs }: Pick<Settings, 'drainDelayMs'>): void {
+  const stop = (code: number, ...how: Parameters<Gateway['close']>): void => {
+    void gateway.close(...how).then(() => process.exit(code))
   }
-  process.on('SIGTERM', () => stop(0))
-  process.on('SIGINT', () => stop(0))
+  process.on('SIGTERM', (why) => stop(0, undefined, { why, delayMs }))
+  // A person at a terminal, and no balancer, waits for this one.
+  process.on('SIGINT', (why) => stop(0, undefined, { why }))
   process.on('SIGHUP', () => void gateway.reload())
   const fault = (error: unknown): void => {
     process.stderr.write(
       `sallyport: stopping: ${escapeHiddenLines(error instanceof Error ? error.message : String(error))}\n`,
     )
-    stop(1, 2_000)
+    stop(1, 2_000, { why: 'fault' })
   }
   process.on('uncaughtException', fault)
   process.on('unhandledRejection', fault)

@@ -42,6 +42,10 @@ export class OpenCalls {
     while (this.#open.length > 0) await new Promise<void>((resolve) => this.#onNone.push(resolve))
   }
 
+  get count(): number {
+    return this.#open.length
+  }
+
   /** Ends every call, and those that begin from now on. */
   terminateAll(): void {
     this.#closed = true
@@ -113,7 +117,10 @@ const GIVE_UP_MS = 5_000
  */
 export class RequestDrain {
   readonly calls = new OpenCalls()
+  /** The calls that were cut off. */
+  cut = 0
   #draining = false
+  #endDelay = (): void => {}
 
   get draining(): boolean {
     return this.#draining
@@ -124,8 +131,21 @@ export class RequestDrain {
     this.#draining = true
   }
 
-  /** Ends the requests under way now. */
+  /** Begins, and goes on serving until balancers have seen it: so long, or until calls are cut off. */
+  async delay(ms: number): Promise<void> {
+    this.begin()
+    if (ms === 0) return
+    const { promise, resolve } = Promise.withResolvers<void>()
+    this.#endDelay = resolve
+    const timer = setTimeout(resolve, ms)
+    await promise
+    clearTimeout(timer)
+  }
+
+  /** Ends the requests under way now, and the delay. */
   terminateCalls(): void {
+    this.#endDelay()
+    this.cut += this.calls.count
     this.calls.terminateAll()
   }
 

@@ -79,9 +79,16 @@ export interface Gateway {
   readonly failed: Promise<Error>
   /**
    * Drains and closes. `graceMs`: the time that streams may go on. Default: MCP_PROXY_SHUTDOWN_GRACE_S. A
-   * second call cuts them.
+   * second call ends the delay, and cuts them.
    */
-  readonly close: (graceMs?: number) => Promise<void>
+  readonly close: (graceMs?: number, stop?: GatewayStop) => Promise<void>
+}
+
+interface GatewayStop {
+  /** The cause, for the log. */
+  readonly why?: string
+  /** The time that it goes on serving, with `/ready` 503, until balancers have seen it. Default 0. */
+  readonly delayMs?: number
 }
 
 /**
@@ -197,11 +204,11 @@ async function openGateway(opening: OpenOptions): Promise<Gateway> {
   control.serve(serving('control'))
 
   let closing: Promise<void> | null = null
-  const close = (graceMs = settings.shutdownGraceS * 1000): Promise<void> => {
+  const close = (graceMs = settings.shutdownGraceS * 1000, stop: GatewayStop = {}): Promise<void> => {
     // A second call: the operator will not wait. Calls end now, still in order.
     if (closing) drain.terminateCalls()
     const stopChecks = (): Promise<void> => inForce.configuration().close()
-    closing ??= shutdown({ services, control, note, digest, stopTasks, stopChecks, graceMs })
+    closing ??= shutdown({ services, control, note, digest, stopTasks, stopChecks, graceMs, ...stop })
     return closing
   }
 
@@ -299,7 +306,7 @@ async function beginServing(
   await note('config.loaded', loadedDetail(configuration))
 }
 
-interface ShutdownOptions {
+interface ShutdownOptions extends GatewayStop {
   readonly services: GatewayServices
   readonly control: ControlSocket
   readonly note: WriteServiceRow
@@ -313,7 +320,7 @@ interface ShutdownOptions {
 }
 
 /**
- * Stops in order (docs/threats.md#f-30): no new request is accepted, calls under way end or are cut when
+ * Stops in order (docs/threats.md#f-30): balancers get the time to see it, no new request is accepted, calls under way end or are cut when
  * their grace is over, every outcome is written, and only then are ledger and database closed. Never rejects
  * for a ledger that fails meanwhile.
  */
@@ -322,12 +329,21 @@ async function shutdown(options: ShutdownOptions): Promise<void> {
   const { dataDirectory, ledger, outcomes, anonymous, summaries, drain, upstream, mcp, clock, logs } =
     services
   const { current: listeners } = services.listeners
-  drain.begin()
+  const { why = 'close', delayMs = 0 } = options
+  const begun = performance.now()
+  const tell = (fields: object, message: string): void => {
+    if (listeners) logs.log.info({ why, calls: drain.calls.count, ...fields }, message)
+  }
+  tell({ delay_ms: delayMs, grace_ms: graceMs }, 'stopping: /ready is 503, and calls are taken for the delay')
+  await drain.delay(delayMs)
   // They end by nothing that they wait for, and would keep the others from being waited for.
   options.services.followers.close()
   await stopTasks()
   const closed = listeners?.close()
+  tell({ grace_ms: graceMs }, 'stopping: no new calls are taken, and those under way are waited for')
   await drain.finish(graceMs)
+  if (drain.cut > 0)
+    logs.log.warn({ calls: drain.cut }, 'stopping: calls were cut off, each with `drained` in its line')
   await outcomes.flushed()
   listeners?.destroy()
   await closed
@@ -347,6 +363,7 @@ async function shutdown(options: ShutdownOptions): Promise<void> {
   upstream.close()
   await mcp.close()
   await dataDirectory.close()
+  tell({ cut: drain.cut, ms: Math.round(performance.now() - begun) }, 'stopped')
   await logs.flush()
 }
 

@@ -1,12 +1,16 @@
 import { chmod, readFile, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
+import { setInterval } from 'node:timers/promises'
 import t from 'tap'
-import { agentOf, CHAT, PLUGIN_FILES, testGateway, writeFiles } from '../support/gateway.ts'
+import { agentOf, CHAT, PLUGIN_FILES, type TestGateway, testGateway, writeFiles } from '../support/gateway.ts'
 import { chatBytes, rawConnect, requestBytes, statuses } from '../support/raw.ts'
 import { eventually, settledCalls } from '../support/settled.ts'
 import { completion, testUpstream } from '../support/upstream.ts'
 
 const PATH = '/v1/chat/completions'
+
+/** How often a balancer looks: a twentieth of ten seconds. */
+const CHECK_MS = 500
 
 t.test('F-31 a bad file leaves the configuration in force, is logged, counted and recorded', async (t) => {
   const gateway = await testGateway(t)
@@ -144,6 +148,63 @@ t.test('F-30 a unary call under way is completed, and /ready says 503 meanwhile'
   const rows = await gateway.rows()
   t.match(rows.at(-1), { action: 'service.stopped' })
   t.match(rows.at(-2), { action: 'egress_llm_chat', status: 'success' })
+})
+
+t.test('F-30 a stop goes on taking calls for the delay, and says what it does', async (t) => {
+  const gateway = await testGateway(t)
+  const bot = await gateway.enroll('bot', ['llm.chat'])
+  gateway.upstream.answer = (res) => {
+    res.writeHead(200, { 'content-type': 'text/event-stream' }).write('data: {"hello":1}\n\n')
+  }
+  const streaming = await rawConnect(t, gateway, bot)
+  streaming.send(chatBytes('gpt-test', [], { stream: true }))
+  await streaming.until('hello')
+  const closing = gateway.close(0, { why: 'SIGTERM', delayMs: 600_000 })
+  gateway.upstream.answer = completion
+  t.match(await gateway.call(null, 'GET', '/ready'), { status: 503, json: { status: 'draining' } })
+  const late = await gateway.call(bot, 'POST', PATH, { body: CHAT })
+  t.match(late, { status: 200, headers: { connection: 'close' } }, 'on a new connection, which is closed')
+  // Asked again: nobody waits for the rest of the delay.
+  void gateway.close()
+  await closing
+  await t.rejects(rawConnect(t, gateway, null))
+  t.match(
+    gateway.log.filter(({ msg }) => /^stopp/.test(String(msg))),
+    [
+      { why: 'SIGTERM', delay_ms: 600_000, grace_ms: 0, calls: 1, msg: /^stopping: \/ready is 503/ },
+      { why: 'SIGTERM', msg: /^stopping: no new calls/ },
+      { calls: 1, msg: /^stopping: calls were cut off/ },
+      { why: 'SIGTERM', calls: 0, cut: 1, msg: 'stopped' },
+    ],
+  )
+})
+
+t.test('F-30 a balancer that believes one check in the delay loses no call', async (t) => {
+  const [one, other] = [await testGateway(t), await testGateway(t)]
+  let taking = [one, other]
+  let stopped = false
+  const isReady = async (gateway: TestGateway): Promise<boolean> =>
+    (await gateway.call(null, 'GET', '/ready').catch(() => null))?.status === 200
+  const checks = (async () => {
+    for await (const _ of setInterval(CHECK_MS)) {
+      const ready = await Promise.all([one, other].map(isReady))
+      taking = [one, other].filter((_, at) => ready[at])
+      if (stopped) return
+    }
+  })()
+  const callers = Array.from({ length: 4 }, async (_, caller) => {
+    const got: (number | string)[] = []
+    for (let n = caller; !stopped; n += 1) {
+      const to = taking[n % taking.length] ?? one
+      got.push(await to.call(null, 'GET', '/v1/models').then(({ status }) => status, String))
+    }
+    return got
+  })
+  await other.close(10_000, { delayMs: 5 * CHECK_MS })
+  stopped = true
+  await checks
+  t.same([...new Set((await Promise.all(callers)).flat())], [401])
+  t.same(taking, [one])
 })
 
 t.test('F-30 a stream gets its grace, then is cut with an outcome, and never ends cleanly', async (t) => {

@@ -95,7 +95,25 @@ t.test(
       return callers()
     }
     t.same(await eventually(called, (who) => !who.includes('undefined')), ['127.0.0.8', '127.0.0.8'])
-    await other.close(0)
+
+    // By the delay of compose.yaml: nobody who calls meanwhile notices.
+    const compose = readFileSync(join(import.meta.dirname, '../../deploy/compose.yaml'), 'utf8')
+    const delayMs = Number(/MCP_PROXY_DRAIN_DELAY_MS: "(\d+)"/.exec(compose)?.[1])
+    let stopped = false
+    const calling = Array.from({ length: 4 }, async () => {
+      const got: number[] = []
+      while (!stopped) got.push(await stranger(one, balancer))
+      return got
+    })
+    await other.close(10_000, { why: 'SIGTERM', delayMs })
+    stopped = true
+    const got = (await Promise.all(calling)).flat()
+    t.ok(got.length > 100)
+    t.same([...new Set(got)], [401], 'no call is lost')
+    t.ok(
+      other.log.filter(({ path }) => path === '/v1/models').length > 1,
+      'it took some while it was leaving',
+    )
     for (let n = 0; n < 8; n += 1) t.equal(await stranger(one, balancer), 401)
   },
 )

@@ -200,7 +200,7 @@ t.test('the parts select each other, and monitoring gets a token only', { skip }
   const job = documents.find(({ kind }) => kind === 'Job')
   t.notMatch(job?.spec.template.metadata.labels, selectors[0], 'a migration gets no call')
   t.equal(deployment.replicas, undefined, 'the autoscaler says how many')
-  t.ok(deployment.template.spec.terminationGracePeriodSeconds > 30 + 5)
+  t.equal(deployment.template.spec.terminationGracePeriodSeconds, 15 + 30 + 15)
   t.equal(of('Service', 'gate-sallyport-admin').type, 'ClusterIP')
   const admin = documents.find(({ metadata }) => metadata.name === 'gate-sallyport-admin')
   const monitor = of('ServiceMonitor')

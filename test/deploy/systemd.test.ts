@@ -80,7 +80,10 @@ t.test('it is not killed before its grace is over, and its secrets lie apart fro
     metricsToken: 'm'.repeat(24),
     reusePort: false,
   })
-  t.ok(Number(alone.only('TimeoutStopSec')) > settings.shutdownGraceS + 15)
+  const { drainDelayMs, shutdownGraceS } = settings
+  t.ok(drainDelayMs > 0)
+  for (const unit of [alone, template])
+    t.ok(Number(unit.only('TimeoutStopSec')) >= drainDelayMs / 1000 + shutdownGraceS + 15)
 })
 
 t.test('each of several gateways has a data directory of its own, and a share of one port', async (t) => {
