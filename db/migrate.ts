@@ -17,6 +17,7 @@ import * as rowCounts from './migrations/0071_row_counts.ts'
 import * as wholeDigests from './migrations/0072_whole_digests.ts'
 import * as trustedCas from './migrations/0074_trusted_cas.ts'
 import * as previousBundles from './migrations/0075_previous_bundles.ts'
+import * as followedBundles from './migrations/0084_followed_bundles.ts'
 import type { DatabaseSchema } from './schema.ts'
 import { messageOf } from './support/error-message.ts'
 
@@ -27,7 +28,7 @@ export const sortedMigrations = (migrations: NamedMigrations): NamedMigrations =
 
 /**
  * The migrations of both engines; steps beyond common SQL are in `db/<engine>/migrations.ts`. The next one is
- * 0076 or later: a name that sorts before one that has run is refused.
+ * 0085 or later: a name that sorts before one that has run is refused.
  */
 export const COMMON_MIGRATIONS: NamedMigrations = {
   '0001_principals': principals,
@@ -47,6 +48,7 @@ export const COMMON_MIGRATIONS: NamedMigrations = {
   '0072_whole_digests': wholeDigests,
   '0074_trusted_cas': trustedCas,
   '0075_previous_bundles': previousBundles,
+  '0084_followed_bundles': followedBundles,
 }
 
 /** The migrations still needed. Throws if the database has run one that we do not know. */

@@ -80,6 +80,8 @@ interface AgentTable extends PrincipalColumns {
   readonly spiffe_bundle: ColumnType<string | null, string | null | undefined, string | null>
   /** JSON array of the bundles before it and the end of the grace of each, newest first: `[[PEM, RFC 3339]]`. */
   readonly previous_spiffe_bundles: ColumnType<string | null, string | null | undefined, string | null>
+  /** The followed bundle of the configuration that `spiffe_bundle` is a copy of; null: none. */
+  readonly followed_bundle: ColumnType<string | null, string | null | undefined, string | null>
 }
 
 interface LocalPrincipalTable extends PrincipalColumns {

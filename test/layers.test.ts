@@ -280,6 +280,7 @@ const SENDERS: Readonly<Record<string, string | null>> = {
   'proxy/mcp/upstream/exchange.ts': '.authority.unchanged) throw OVERTAKEN',
   'proxy/mcp/http-get/fetch.ts': 'new AllowedDispatchHandler(',
   // On nobody's behalf.
+  'proxy/federation/follow-bundles.ts': null,
   'proxy/federation/post.ts': null,
   'proxy/operators/oidc/provider-fetch.ts': null,
   'proxy/proofs/anchors/web.ts': null,

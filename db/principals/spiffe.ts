@@ -8,6 +8,8 @@ export type PreviousBundle = readonly [pem: string, until: string]
 export interface SpiffePrincipal extends PinnedPrincipal {
   /** The CAs of its own that its SVIDs may chain to. PEM; null: only attached ones vouch for it. */
   readonly bundlePem: string | null
+  /** The followed bundle that these are a copy of. */
+  readonly follows: string | null
   /** The ETag of the agent. */
   readonly revision: number
   /** The bundles before it, newest first. */
@@ -32,7 +34,7 @@ export async function spiffePrincipal(
       'previous_dpop_jkt_until',
       'authority_revision',
     ])
-    .select(['spiffe_bundle', 'previous_spiffe_bundles', 'revision'])
+    .select(['spiffe_bundle', 'previous_spiffe_bundles', 'followed_bundle', 'revision'])
     .where('spiffe_id', '=', spiffeId)
     .where('enrollment_method', '=', 'spiffe')
     .executeTakeFirst()
@@ -51,8 +53,39 @@ export async function spiffePrincipal(
       is_current: true,
       grace_until: null,
       bundlePem: row.spiffe_bundle,
+      follows: row.followed_bundle,
       previousBundles: () => JSON.parse(row.previous_spiffe_bundles ?? '[]'),
       revision: row.revision,
     }
   )
 }
+
+/** The names of the bundles that agents follow. */
+export async function followedBundleNames({ kysely }: Database): Promise<readonly string[]> {
+  const rows = await kysely
+    .selectFrom('internal_agents')
+    .select('followed_bundle')
+    .distinct()
+    .where('followed_bundle', 'is not', null)
+    .execute()
+  return rows.flatMap(({ followed_bundle: name }) => name ?? [])
+}
+
+/** The SPIFFE ids of agents that follow a bundle and hold another one than this: PEM. The first of them. */
+export async function staleFollowers(
+  { kysely }: Database,
+  name: string,
+  pem: string,
+): Promise<readonly string[]> {
+  const rows = await kysely
+    .selectFrom('internal_agents')
+    .select('spiffe_id')
+    .where('followed_bundle', '=', name)
+    .where('enrollment_method', '=', 'spiffe')
+    .where((row) => row.or([row('spiffe_bundle', 'is', null), row('spiffe_bundle', '<>', pem)]))
+    .limit(MAX_FOLLOWERS)
+    .execute()
+  return rows.flatMap(({ spiffe_id: id }) => id ?? [])
+}
+
+const MAX_FOLLOWERS = 100

@@ -202,7 +202,7 @@ export function setSpiffeBundle(
 ): LedgerStatement {
   const query = kysely
     .updateTable('internal_agents')
-    .set({ spiffe_bundle: bundlePem, previous_spiffe_bundles: null })
+    .set({ spiffe_bundle: bundlePem, previous_spiffe_bundles: null, followed_bundle: null })
     .where('agent_id', '=', agentId)
   return statementOf(query.compile(), 1)
 }
@@ -214,13 +214,16 @@ export function replaceSpiffeBundle(
     readonly revision: number
     readonly bundlePem: string | null
     readonly previous: readonly PreviousBundle[]
+    /** The followed bundle that it is a copy of; null: none. */
+    readonly follows: string | null
   },
 ): LedgerStatement {
-  const { id, at, by = null, revision, bundlePem, previous } = change
+  const { id, at, by = null, revision, bundlePem, previous, follows } = change
   const query = kysely
     .updateTable('internal_agents')
     .set((row) => ({
       spiffe_bundle: bundlePem,
+      followed_bundle: follows,
       previous_spiffe_bundles: previous.length === 0 ? null : JSON.stringify(previous),
       revision: row('revision', '+', 1),
       updated_at: timestamp(at),

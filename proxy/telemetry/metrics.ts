@@ -34,6 +34,7 @@ interface GaugeSources {
   readonly brokenExpectations: () => Promise<number>
   readonly quarantined: () => Promise<number>
   readonly unreadable: () => Promise<number>
+  readonly unreadBundles: () => number
   /** The bytes that are free for the database, and those kept for allowed rows. */
   readonly diskFree: () => number
   readonly diskReserve: () => number
@@ -98,6 +99,12 @@ export function createMetrics(ask: GaugeSources): GatewayMetrics {
     'sallyport_mcp_resources_unreadable',
     'Enabled MCP servers whose tools could not be read.',
     ask.unreadable,
+  )
+  gauge(
+    registry,
+    'sallyport_trust_bundles_unreadable',
+    'Followed trust bundles whose last reading failed.',
+    ask.unreadBundles,
   )
   gauge(registry, 'sallyport_disk_free_bytes', 'Bytes free for the database.', ask.diskFree)
   gauge(

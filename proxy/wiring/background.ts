@@ -1,4 +1,8 @@
+import { followedBundleNames } from '../../db/principals/spiffe.ts'
 import { proposalDetail } from '../admin/conditions/propose.ts'
+import { trustBundleOf } from '../admin/principals/enroll.ts'
+import { putFollowedBundle } from '../admin/principals/trusted-cas.ts'
+import { followBundles } from '../federation/follow-bundles.ts'
 import { federationTask } from '../federation/publish.ts'
 import { inspector } from '../mcp/pinning/inspect.ts'
 import { anchorCheckpoints } from '../proofs/anchors/task.ts'
@@ -29,6 +33,7 @@ export function startTasks(services: GatewayServices, inForce: () => Configurati
     sealLedger(services.sealer, services.dataDirectory.database, inForce().proofs.seal_interval_ms),
     anchorTask(services, inForce),
     countRows({ database: services.dataDirectory.database, ledger: services.ledger }),
+    bundleTask(services, inForce),
     ...federation(services),
   ]
   const stopTimers = runTasks([...periodicTasks(services, inForce), ...rounds], services.logs.log)
@@ -88,6 +93,27 @@ const anchorTask = (
     clock,
     log: logs.log,
   })
+
+function bundleTask(
+  { dataDirectory, ledger, bundleStandings, clock, logs }: GatewayServices,
+  inForce: () => Configuration,
+): RoundsTask {
+  const { database } = dataDirectory
+  return followBundles({
+    sources: () => inForce().pin.trust_bundles,
+    followed: () => followedBundleNames(database),
+    casOf: async (pem, at) => (await trustBundleOf(pem, at)).pem,
+    put: (name, pem, { grace_hours: hours }) => {
+      const { digest: configDigest, pin } = inForce()
+      const context = { database, ledger, configDigest, rotationGraceHours: pin.rotation_grace_hours }
+      return putFollowedBundle(context, { name, pem, hours, at: clock() })
+    },
+    leads: () => database.leads('follow-bundles'),
+    standings: bundleStandings,
+    clock,
+    log: logs.log,
+  })
+}
 
 function federation({ dataDirectory, ledger, keys, issuer, clock, logs }: GatewayServices): RoundsTask[] {
   const { settings, database } = dataDirectory

@@ -184,6 +184,7 @@ function adminContext(
     rehearsalPlaces,
     ledgerPlaces,
     followAuthority,
+    bundleStandings,
   }: GatewayServices,
   configuration: Configuration,
   upstream: McpUpstream,
@@ -214,6 +215,10 @@ function adminContext(
     },
     configDigest: configuration.digest,
     rotationGraceHours: configuration.pin.rotation_grace_hours,
+    trustBundles: () =>
+      new Map(
+        Object.keys(configuration.pin.trust_bundles).map((name) => [name, bundleStandings.get(name) ?? null]),
+      ),
     rotateSigningKey: keys.rotate,
     rotateAuditKey: logKeys.rotate,
     anchors: anchorStandingsOf(database, configuration.proofs.anchors, clock),

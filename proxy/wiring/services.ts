@@ -39,6 +39,7 @@ import type { DataDirectory } from '../boot/data-directory.ts'
 import type { Settings } from '../boot/settings.ts'
 import { ActivityFollowers } from '../dashboard/activity/followers.ts'
 import { secretReader } from '../egress/secret-reference.ts'
+import type { BundleStanding } from '../federation/follow-bundles.ts'
 import { FileDescriptors } from '../http/descriptors.ts'
 import { isDatabaseReachable } from '../http/health.ts'
 import { OpenListeners } from '../http/listeners.ts'
@@ -114,6 +115,8 @@ export interface GatewayServices {
   readonly ledgerPlaces: LedgerPlaces
   readonly quota: PrincipalQuota
   readonly renewals: RecentRenewals
+  /** The state of the readings of followed bundles, by name. */
+  readonly bundleStandings: Map<string, BundleStanding>
   readonly setup: FirstBootSetup
   /** The connections to LLM providers. */
   readonly upstream: LlmUpstream
@@ -206,6 +209,7 @@ export async function openServices(
   const descriptors = new FileDescriptors(settings.adminListen !== null, descriptorLimit, (outcome) =>
     metrics.fullConnections.inc({ outcome }),
   )
+  const bundleStandings: GatewayServices['bundleStandings'] = new Map()
   const metrics = createMetrics({
     descriptors,
     waiting: () => ledger.waiting,
@@ -216,6 +220,7 @@ export async function openServices(
     brokenExpectations: () => mounted.brokenExpectations(),
     quarantined: () => countQuarantinedTools(database),
     unreadable: () => countUnreadableResources(database),
+    unreadBundles: () => [...bundleStandings.values()].filter(({ problem }) => problem !== null).length,
     diskFree: () => disk.free,
     diskReserve: () => disk.reserve,
     failing: () => ledger.failing,
@@ -288,6 +293,7 @@ export async function openServices(
     logins: new LoginChallenges(nonceSecret),
     quota: tokenQuota(monotonic, () => disk.low, database.notices),
     renewals: new RecentRenewals(monotonic),
+    bundleStandings,
     descriptors,
     setup: new FirstBootSetup(subjectKeys.derived('setup code'), throttle('wrong-setup-code')),
     signInThrottles: {

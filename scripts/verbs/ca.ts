@@ -169,6 +169,23 @@ SPIFFE id from one of these is that agent`,
   },
 })
 
+const follow = subcommandOf({
+  takes: 'NAME AGENT…',
+  about: `let the trust bundle of agents follow the one of this NAME in 10-pin.yaml, which is read again by
+itself`,
+  options: {},
+  work: (_, [name, ...ids]) => {
+    if (!name || ids.length === 0) throw new Error('name the agents: sallyport ca follow NAME AGENT…')
+    return async (call, say) => {
+      for (const id of ids) {
+        const path = `${AGENTS}/${encodeURIComponent(id)}/trust-bundle`
+        expectStatus(await call('PUT', path, { follow: name }), 200)
+        say(`${id} follows ${name}`)
+      }
+    }
+  },
+})
+
 const leaf = subcommandOf({
   takes: 'CERT KEY AGENT',
   about: `let an agent be known by the certificate that its own CA (byoca) has renewed; KEY stays on this
@@ -206,7 +223,7 @@ async function caOf(call: AdminCall, prefix: string): Promise<ListedCa> {
 const { perform: _, ...verb } = verbGroup({
   name: 'ca',
   about: `Shows which CAs are trusted, and which of them vouch for whom. ${DOOR_NOTES}`,
-  verbs: { list, attach, trust, distrust, bundle, leaf, detach },
+  verbs: { list, attach, trust, distrust, bundle, follow, leaf, detach },
   notes:
     'DIGEST: the beginning of one is enough. A certificate of this gateway’s own CA: sallyport ca-export.',
   helpCommand: commandOf('sallyport ARGS="ca --help"', 'ca --help'),

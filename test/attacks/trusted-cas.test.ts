@@ -1,8 +1,15 @@
-import t from 'tap'
+import { writeFile } from 'node:fs/promises'
+import { createServer } from 'node:https'
+import type { AddressInfo } from 'node:net'
+import { join } from 'node:path'
+import t, { type Test } from 'tap'
 import { clock } from '../support/clients/identity.ts'
 import { byCorporateCa, trustDomain } from '../support/foreign.ts'
-import { CHAT, type Identity, type TestGateway, testGateway } from '../support/gateway.ts'
+import { CHAT, type Identity, scratch, type TestGateway, testGateway } from '../support/gateway.ts'
+import { trusted } from '../support/llm/trusted.ts'
+import { signedInBySecret } from '../support/oidc/jar.ts'
 import { as, onTheMachine, operatorNamed, operatorOnTheMachine } from '../support/operators.ts'
+import { eventually } from '../support/settled.ts'
 
 type Domain = Awaited<ReturnType<typeof trustDomain>>
 
@@ -214,6 +221,17 @@ const enrollWithBundle = async (gateway: TestGateway, domain: Domain) => {
 }
 const BUNDLE = '/v1/admin/agents/acme::pay/trust-bundle'
 
+/** An HTTPS server that this process trusts. */
+async function httpsSite(t: Test, answer: () => { readonly status: number; readonly body: string }) {
+  const server = createServer(await trusted(t), (_, res) => {
+    const { status, body } = answer()
+    res.writeHead(status, { location: 'https://127.0.0.1/' }).end(body)
+  })
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  t.teardown(() => server.close())
+  return { url: `https://127.0.0.1:${(server.address() as AddressInfo).port}` }
+}
+
 await t.test(
   'H7 an attached CA vouches for an agent with a bundle of its own once that is said',
   async (t) => {
@@ -318,6 +336,90 @@ await t.test('H7 a trust bundle is replaced with grace and one row, by who may e
   const minted = await gateway.enroll('minted', ['llm.chat'])
   const refused = await gateway.admin('PUT', `/v1/admin/agents/${minted.id}/trust-bundle`, body)
   t.match(refused, { status: 409, json: { message: 'This agent is not identified by a SPIFFE id.' } })
+})
+
+await t.test('H7 a followed trust bundle is read again: a file, and a SPIFFE bundle endpoint', async (t) => {
+  const time = clock()
+  const file = join(await scratch(t), 'bundle.pem')
+  const [first, second, third] = [await trustDomain(), await trustDomain(), await trustDomain()]
+  await writeFile(file, first.caPem)
+  let served = { status: 200, body: '{}' }
+  const site = await httpsSite(t, () => served)
+  const bundles = `{ prod: { file: ${file} }, partner: { url: '${site.url}/bundle', grace_hours: 0 } }`
+  const gateway = await testGateway(t, {
+    clock: time.now,
+    files: { '10-pin.yaml': `plugin: pin\ntrust_bundles: ${bundles}\n` },
+  })
+  await enrollWithBundle(gateway, first)
+  const rows = async () =>
+    (await gateway.rows({ action: 'ca.bundle_replaced', order: 'asc', limit: 1000 })).map(
+      ({ detail }) => detail,
+    )
+  const shown = async () => (await gateway.admin('GET', '/v1/admin/agents/acme::pay/trusted-cas')).json
+  const works = async (domain: Domain, status: number) => {
+    const who = await identity(domain)
+    return eventually(
+      () => chat(gateway, who),
+      (answer) => answer === status,
+    )
+  }
+  for (const [body, status] of [
+    [{ follow: 'nobody' }, 422],
+    [{}, 422],
+    [{ follow: 'prod', trust_bundle_pem: first.caPem }, 422],
+    [{ follow: 'prod' }, 200],
+  ] as const)
+    t.equal((await gateway.admin('PUT', BUNDLE, body)).status, status, JSON.stringify(body))
+  t.match(await eventually(shown, ({ follows }) => follows.read_at !== null), {
+    follows: { name: 'prod', problem: null },
+    bundle: [{}],
+  })
+
+  await writeFile(file, second.caPem)
+  time.move(31)
+  t.equal(await works(second, 200), 200, 'the new CA, with nobody')
+  t.equal(await works(first, 200), 200, 'the one before, in its grace')
+  t.equal((await rows()).length, 2, 'one says that it follows, one that the CAs changed')
+  t.match((await rows())[1], { subject: 'acme::pay', follows: 'prod', previous_valid_until: /^20/ })
+  for (const spoiled of [
+    'nonsense',
+    `${second.caPem}${second.caPem.replace(/CERTIFICATE/g, 'PRIVATE KEY')}`,
+  ]) {
+    await writeFile(file, spoiled)
+    time.move(31)
+    t.match(
+      await eventually(shown, ({ follows }) => follows.problem !== null),
+      { bundle: [{}] },
+      spoiled.slice(0, 9),
+    )
+    t.equal(await works(second, 200), 200, 'the last good one stays in force')
+  }
+  time.move(901)
+  const jar = await signedInBySecret(gateway)
+  t.match((await jar.ask('GET', '/proxy')).text, 'The trust bundle prod cannot be read')
+  t.match((await jar.ask('GET', '/proxy/agents/acme%3A%3Apay')).text, 'It follows')
+  t.equal((await rows()).length, 2, 'a reading without a change has no row')
+
+  const x5c = (pem: string) => [pem.replaceAll(/-----[^-]+-----|\s/g, '')]
+  const key = { kty: 'EC', use: 'x509-svid', x5c: x5c(third.caPem) }
+  served = { status: 302, body: '' }
+  t.equal((await gateway.admin('PUT', BUNDLE, { follow: 'partner' })).status, 200)
+  t.match(
+    (await eventually(shown, ({ follows }) => follows.problem !== null)).follows.problem,
+    /answered 302/,
+  )
+  const jwt = { kty: 'EC', use: 'jwt-svid', kid: 'k' }
+  served = { status: 200, body: JSON.stringify({ keys: [jwt, key], spiffe_refresh_hint: 60 }) }
+  time.move(31)
+  t.equal(await works(third, 200), 200, 'by the endpoint')
+  t.equal(await works(second, 401), 401, 'with no grace, as its entry says')
+  served = { status: 200, body: ' '.repeat(300 * 1024) }
+  time.move(61)
+  t.match((await eventually(shown, ({ follows }) => follows.problem !== null)).follows.problem, /larger than/)
+  t.equal((await gateway.admin('PUT', BUNDLE, { trust_bundle_pem: first.caPem })).status, 200)
+  t.match(await shown(), { follows: null })
+  t.match((await rows()).at(-1), { follows: null })
+  t.match((await gateway.admin('POST', '/v1/admin/audit/verify')).json, { ok: true })
 })
 
 await t.test('H7 two_person: [trust] asks a second person for each of it', async (t) => {

@@ -132,6 +132,7 @@ t.test('a figure that the database does not give leaves the others where they ar
     brokenExpectations: () => Promise.resolve(0),
     quarantined: () => Promise.reject(new Error('the database is away')),
     unreadable: () => Promise.resolve(3),
+    unreadBundles: () => 1,
     diskFree: none,
     diskReserve: none,
     failing: () => true,

@@ -22,6 +22,13 @@ import type { KeyedQueue } from './one-at-a-time.ts'
 import type { RehearsalPlaces } from './places.ts'
 import type { AnchorStanding } from './shapes.ts'
 
+/** The state of the readings of a followed bundle. ms since the epoch. */
+export interface BundleReading {
+  readonly readAt: number | null
+  readonly problem: string | null
+  readonly failingSince: number | null
+}
+
 /** The services that operations work with. One for each configuration in force. */
 export interface AdminContext {
   readonly database: Database
@@ -37,6 +44,8 @@ export interface AdminContext {
   readonly configDigest: string
   /** The time that a replaced certificate or key stays valid if the caller names none. Hours. */
   readonly rotationGraceHours: number
+  /** The followed bundles of the configuration, each with the state of its readings; null: not read yet. */
+  readonly trustBundles: () => ReadonlyMap<string, BundleReading | null>
   /** Signs access tokens with a new key; `entry` makes the audit row of its key id, which is returned. */
   readonly rotateSigningKey: (entry: (kid: string) => LedgerEntry) => Promise<string>
   /** The same of checkpoints: `entry` makes the row of the verifier key, which is returned. */

@@ -8,7 +8,7 @@ export const graceHours = z.number().min(0).max(720)
 
 /** Returns the end of the predecessor. ms since the epoch; null: at once. */
 export const graceUntil = (
-  { rotationGraceHours }: AdminContext,
+  { rotationGraceHours }: Pick<AdminContext, 'rotationGraceHours'>,
   at: number,
   hours = rotationGraceHours,
 ): number | null => (hours === 0 ? null : at + hours * HOUR_MS)

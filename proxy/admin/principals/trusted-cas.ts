@@ -1,8 +1,14 @@
 import { z } from 'zod'
 import { CERTIFICATE_REASONS } from '../../../certs/certificate-error.ts'
+import { LedgerError } from '../../../db/ledger/record/entry.ts'
 import { listAttachedCas } from '../../../db/principals/attached-cas.ts'
 import type { PrincipalRecord } from '../../../db/principals/read.ts'
-import { type PreviousBundle, spiffePrincipal } from '../../../db/principals/spiffe.ts'
+import {
+  type PreviousBundle,
+  type SpiffePrincipal,
+  spiffePrincipal,
+  staleFollowers,
+} from '../../../db/principals/spiffe.ts'
 import {
   agentsTrustingOnlyFirst,
   copyCaTrust,
@@ -12,6 +18,7 @@ import {
 } from '../../../db/principals/trusted-cas.ts'
 import { replaceSpiffeBundle } from '../../../db/principals/write.ts'
 import { portionsOf } from '../../../db/support/pages.ts'
+import { noteEntry } from '../../../plugins/audit/entries.ts'
 import { Refusal, unprocessableBody } from '../../../plugins/refusal.ts'
 import { eventLoopTurn } from '../../../plugins/turns.ts'
 import { certificateThread } from '../operation/certificate-thread.ts'
@@ -34,6 +41,12 @@ const trustedCas = z
     own_bundle: z
       .boolean()
       .meta({ description: 'True: it has a bundle of its own, in addition to the attached CAs.' }),
+    follows: z
+      .strictObject({ name: z.string(), read_at: instant.nullable(), problem: z.string().nullable() })
+      .nullable()
+      .meta({
+        description: 'The followed bundle that its own one is a copy of, as this gateway has read it.',
+      }),
     bundle: z.array(ownCa).meta({ description: 'The CAs of its own.' }),
     previous_bundles: z
       .array(z.strictObject({ valid_until: instant, cas: z.array(ownCa) }))
@@ -189,7 +202,16 @@ export const replaceTrustBundle = operation({
   summary: 'Replaces the trust bundle of an agent that is identified by its SPIFFE id.',
   takes: {
     params: idParams,
-    body: z.strictObject({ trust_bundle_pem: givenPem.nullable(), grace_hours: graceHours.optional() }),
+    body: z
+      .strictObject({
+        trust_bundle_pem: givenPem.nullable().optional(),
+        follow: z.string().optional().meta({ description: 'A trust bundle of the configuration.' }),
+        grace_hours: graceHours.optional(),
+      })
+      .refine((body) => (body.trust_bundle_pem === undefined) !== (body.follow === undefined), {
+        message: 'is required, or follow, and not both',
+        path: ['trust_bundle_pem'],
+      }),
   },
   output: trustedCas.extend({ passed_over: passedOverBlocks }),
   status: 200,
@@ -198,11 +220,12 @@ export const replaceTrustBundle = operation({
   reasons: ['not_found', 'conflict', 'precondition_failed', 'audit_unavailable', ...CERTIFICATE_REASONS],
   run: async (context, { params: { id }, body, ifMatch }, caller) => {
     const { database } = context
-    const { trust_bundle_pem: given, grace_hours: hours } = body
-    const { pem: bundlePem, passedOver } =
+    const { trust_bundle_pem: given = null, follow, grace_hours: hours } = body
+    if (follow !== undefined && !context.trustBundles().has(follow))
+      throw unprocessableBody([{ field: 'follow', message: 'is no trust bundle of 10-pin.yaml' }])
+    const { pem, passedOver } =
       given === null ? { pem: null, passedOver: [] } : await trustBundleOf(given, caller.at)
     const odd = passedOverOf(passedOver)
-    const digests = await digestsOf(bundlePem)
     const until = graceUntil(context, caller.at, hours)
     const find = async () => {
       const record = await principalOf(context, AGENT, id)
@@ -211,27 +234,16 @@ export const replaceTrustBundle = operation({
     }
     await serializedByPrincipal(context, AGENT, id, () =>
       retryIfOvertaken(find, async ({ known, subject }) => {
-        if (bundlePem === null && (await trustedCasOf(database, id)).length === 0) throw noCaLeft()
-        const replaced = known.bundlePem === bundlePem ? null : known.bundlePem
-        const ends = replaced === null || until === null ? null : new Date(until).toISOString()
+        // Until it is read, the one before stays.
+        const bundlePem = follow === undefined ? pem : known.bundlePem
+        if (follow === undefined && pem === null && (await trustedCasOf(database, id)).length === 0)
+          throw noCaLeft()
+        const to = { bundlePem, follows: follow ?? null, until, ...changeAuthor(caller) }
+        const { detail, statement } = await bundleChange(database, { known, subject }, to)
         await commitChange(context, caller, {
           action: 'ca.bundle_replaced',
-          detail: {
-            subject,
-            digests,
-            previous: await digestsOf(known.bundlePem),
-            previous_valid_until: ends,
-            ...odd,
-          },
-          statements: [
-            replaceSpiffeBundle(database, {
-              id,
-              revision: known.revision,
-              bundlePem,
-              previous: until === null ? [] : previousBundles(known, { replaced, ends, at: caller.at }),
-              ...changeAuthor(caller),
-            }),
-          ],
+          detail: { ...detail, ...odd },
+          statements: [statement],
         })
       }),
     )
@@ -239,6 +251,69 @@ export const replaceTrustBundle = operation({
     return { value: { ...(await trustedCasView(context, id, caller.at)), ...odd }, revision }
   },
 })
+
+interface BundleState {
+  readonly bundlePem: string | null
+  readonly follows: string | null
+  /** The end of the grace of the one before. ms since the epoch; null: none. */
+  readonly until: number | null
+  readonly at: number
+  readonly by?: string
+}
+
+async function bundleChange(
+  database: AdminContext['database'],
+  { known, subject }: { readonly known: SpiffePrincipal; readonly subject: string },
+  { bundlePem, follows, until, at, by }: BundleState,
+) {
+  const replaced = known.bundlePem === bundlePem ? null : known.bundlePem
+  const ends = replaced === null || until === null ? null : new Date(until).toISOString()
+  const previous = until === null ? [] : previousBundles(known, { replaced, ends, at })
+  const { principal_id: id, revision } = known
+  return {
+    detail: {
+      subject,
+      digests: await digestsOf(bundlePem),
+      previous: await digestsOf(known.bundlePem),
+      previous_valid_until: ends,
+      ...((follows ?? known.follows) !== null && { follows }),
+    },
+    statement: replaceSpiffeBundle(database, { id, revision, bundlePem, previous, follows, at, by }),
+  }
+}
+
+/**
+ * Puts the CAs of a followed bundle in force for agents that follow it, each with grace and a row. `hours`: of
+ * grace. One that is changed at the same time gets them in the next round.
+ */
+export async function putFollowedBundle(
+  {
+    database,
+    ledger,
+    configDigest,
+    rotationGraceHours,
+  }: Pick<AdminContext, 'database' | 'ledger' | 'configDigest' | 'rotationGraceHours'>,
+  {
+    name,
+    pem,
+    hours,
+    at,
+  }: { readonly name: string; readonly pem: string; readonly hours: number | undefined; readonly at: number },
+): Promise<void> {
+  const until = graceUntil({ rotationGraceHours }, at, hours)
+  for (const spiffeId of await staleFollowers(database, name, pem)) {
+    const known = await spiffePrincipal(database, spiffeId)
+    if (known?.follows !== name) continue
+    const to = { bundlePem: pem, follows: name, until, at }
+    const { detail, statement } = await bundleChange(database, { known, subject: known.principal_ref }, to)
+    try {
+      const entry = noteEntry({ action: 'ca.bundle_replaced', detail }, at, configDigest)
+      await ledger.commit({ statements: [statement], entries: [entry] })
+    } catch (error) {
+      if (!(error instanceof LedgerError && error.code === 'conflict')) throw error
+    }
+  }
+}
 
 /** Returns those that are honoured from now on: as many of the newest as there is room for. */
 function previousBundles(
@@ -280,12 +355,21 @@ async function trustedCasView(context: AdminContext, id: string, at: number) {
   const previous = (known?.previousBundles() ?? []).filter(([, until]) => at < Date.parse(until))
   return {
     own_bundle: (known?.bundlePem ?? null) !== null,
+    follows: followedView(context, known?.follows ?? null),
     bundle: await ownCasOf(known?.bundlePem ?? null),
     previous_bundles: await Promise.all(
       previous.map(async ([pem, until]) => ({ valid_until: until, cas: await ownCasOf(pem) })),
     ),
     cas: await trustedCasOf(database, id),
   }
+}
+
+function followedView({ trustBundles }: AdminContext, name: string | null) {
+  if (name === null) return null
+  const bundles = trustBundles()
+  const { readAt = null, problem = null } = bundles.get(name) ?? {}
+  const told = bundles.has(name) ? problem : 'The configuration has no trust bundle of this name.'
+  return { name, read_at: readAt === null ? null : new Date(readAt).toISOString(), problem: told }
 }
 
 async function findSpiffeAgent(

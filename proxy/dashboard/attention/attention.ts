@@ -58,6 +58,22 @@ async function endingCas(
   ]
 }
 
+/** The time that a followed bundle may fail before a person is needed. ms. */
+const BUNDLE_PATIENCE_MS = 900_000
+
+/** The followed trust bundles that could not be read for a while. */
+const unreadBundles = ({ context }: DashboardContext, { at }: AdministrationFacts): readonly HtmlFragment[] =>
+  [...context.trustBundles()].flatMap(([name, reading]) =>
+    reading?.failingSince && at - reading.failingSince > BUNDLE_PATIENCE_MS
+      ? [
+          attentionCard(
+            html`The trust bundle ${name} cannot be read`,
+            html`<p>${reading.problem ?? ''}. Since ${relativeTime(new Date(reading.failingSince).toISOString(), at)}; the CAs before stay in force.</p>`,
+          ),
+        ]
+      : [],
+  )
+
 const DAY_MS = 86_400_000
 
 /** GET /proxy: everything that needs a person, and nothing else. Empty means that all is well. */
@@ -70,6 +86,7 @@ export const attentionPage: DashboardPage = async (dashboard, facts) => {
     ...(await endingCertificates(dashboard, facts)),
     ...(await lateAnchors(dashboard)),
     ...(await endingCas(dashboard, facts)),
+    ...unreadBundles(dashboard, facts),
     ...(await keylessCallers(dashboard, facts)),
     ...(await refusalCards(dashboard, facts)),
   ]

@@ -42,19 +42,22 @@ export async function trustedCasCard(
     value.own_bundle
       ? html`<p>No attached CA vouches for it.</p>`
       : html`<p>None: nobody can call as this agent.</p>`,
-  )}${others.length === 0 || !hasCapability(facts, 'admin.enroll') ? EMPTY_HTML : trustForm(path, others, facts)}${hasCapability(facts, 'admin.enroll') ? bundleForm(id, revision, facts) : EMPTY_HTML}</section>`
+  )}${others.length === 0 || !hasCapability(facts, 'admin.enroll') ? EMPTY_HTML : trustForm(path, others, facts)}${hasCapability(facts, 'admin.enroll') ? html`${bundleForm(id, revision, facts)}${followForm(id, revision, [...context.trustBundles().keys()], facts)}` : EMPTY_HTML}</section>`
 }
 
 /** The CAs of its own, and those before them that are still honoured. */
-function bundleOf({ own_bundle: isOwn, bundle, previous_bundles: previous }: TrustedCasView, at: number) {
+function bundleOf(
+  { own_bundle: isOwn, follows, bundle, previous_bundles: previous }: TrustedCasView,
+  at: number,
+) {
   const rows = [
     ...bundle.map((ca) => ownCaRow(ca, at, html``)),
     ...previous.flatMap(({ cas: replaced, valid_until: until }) =>
       replaced.map((ca) => ownCaRow(ca, at, html`replaced; honoured until ${relativeTime(until, at)}`)),
     ),
   ]
-  if (!isOwn && rows.length === 0) return EMPTY_HTML
-  return html`<h3>Its own trust bundle</h3>${dataTable(['Subject', 'Ends', 'Digest', ''], rows, EMPTY_HTML)}<h3>Attached CAs</h3>`
+  if (!isOwn && rows.length === 0 && follows === null) return EMPTY_HTML
+  return html`<h3>Its own trust bundle</h3>${follows === null ? EMPTY_HTML : html`<p>It follows <code>${follows.name}</code>, read ${relativeTime(follows.read_at, at)}.${follows.problem === null ? EMPTY_HTML : html` <span class="badge warn">cannot be read</span> ${follows.problem}`}</p>`}${dataTable(['Subject', 'Ends', 'Digest', ''], rows, EMPTY_HTML)}<h3>Attached CAs</h3>`
 }
 
 const ownCaRow = (ca: TrustedCasView['bundle'][number], at: number, state: HtmlFragment): HtmlFragment =>
@@ -62,6 +65,17 @@ const ownCaRow = (ca: TrustedCasView['bundle'][number], at: number, state: HtmlF
 
 const bundleForm = (id: string, revision: number, { session }: AdministrationFacts): HtmlFragment =>
   html`<form method="post" action="${pathOf('agents', id)}/trust-bundle">${csrf(session)}<input type="hidden" name="if_match" value="${`"${revision}"`}"><label>Replace its trust bundle: all CAs of its trust domain, in PEM <textarea name="trust_bundle_pem" rows="6" required spellcheck="false"></textarea></label>${graceField('bundle')}<p class="hint">Whoever holds the key of one of these CAs can call as this agent. 0 hours ends the bundle before at once.</p><button>Replace</button></form>`
+
+/** The form that has its bundle follow one of the configuration. */
+const followForm = (
+  id: string,
+  revision: number,
+  names: readonly string[],
+  { session }: AdministrationFacts,
+) =>
+  names.length === 0
+    ? EMPTY_HTML
+    : html`<form method="post" action="${pathOf('agents', id)}/trust-bundle">${csrf(session)}<input type="hidden" name="if_match" value="${`"${revision}"`}"><label>Follow a trust bundle, which is read again by itself <select name="follow">${joinHtml(names.map((name) => html`<option>${name}</option>`))}</select></label><button>Follow</button></form>`
 
 /** The form that pins the certificate that an agent's own CA has renewed. */
 export const renewedLeafCard = (
@@ -73,6 +87,11 @@ export const renewedLeafCard = (
 
 const graceField = (what: string): HtmlFragment =>
   html`<label>Honour the ${what} before for, in hours <input name="grace_hours" inputmode="decimal" placeholder="as configured"></label>`
+
+const bundleIn = ({ form }: FormSubmission) => {
+  const follow = form.get('follow')
+  return follow ? { follow } : { trust_bundle_pem: form.get('trust_bundle_pem') ?? '' }
+}
 
 const graceOf = ({ form }: FormSubmission): { readonly grace_hours?: number } => {
   const hours = form.get('grace_hours')?.trim() ?? ''
@@ -110,7 +129,7 @@ export const trustedCasForms = (dashboard: DashboardContext) => {
     bundle: formHandler(dashboard, agents.replaceTrustBundle, {
       given: (facts) => ({
         ...inputById(facts),
-        body: { trust_bundle_pem: facts.form.get('trust_bundle_pem') ?? '', ...graceOf(facts) },
+        body: { ...bundleIn(facts), ...graceOf(facts) },
       }),
       to,
       notice: 'bundle_replaced',

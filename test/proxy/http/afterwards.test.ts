@@ -29,6 +29,7 @@ async function serving(t: Test, reply: () => Reply, settled: (settlement: CallSe
     brokenExpectations: () => Promise.resolve(0),
     quarantined: none,
     unreadable: none,
+    unreadBundles: () => 0,
     diskFree: () => 0,
     diskReserve: () => 0,
     failing: () => false,

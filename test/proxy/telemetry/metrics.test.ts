@@ -14,6 +14,7 @@ const metricsOf = (waiting: number): GatewayMetrics =>
     brokenExpectations: async () => 0,
     quarantined: async () => 0,
     unreadable: async () => 0,
+    unreadBundles: () => 0,
     diskFree: () => 0,
     diskReserve: () => 0,
     failing: () => false,

@@ -48,7 +48,8 @@ await t.test(
     // What the version before has: everything but the table and what tells that it was recorded.
     const db = new SQLite(join(data, 'sallyport.db'))
     db.exec(`drop table agent_trusted_cas; alter table internal_agents drop column previous_spiffe_bundles;
-      delete from kysely_migration where name like '0074%' or name like '0075%';
+      drop index internal_agents_followed; alter table internal_agents drop column followed_bundle;
+      delete from kysely_migration where name >= '0074';
       delete from settings where key = 'trusted_cas_recorded'`)
     db.close()
 

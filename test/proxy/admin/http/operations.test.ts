@@ -40,6 +40,7 @@ async function inside(t: Test): Promise<AdminContext> {
     trustDomain: settings.trustDomain,
     configDigest: 'c'.repeat(64),
     rotationGraceHours: 48,
+    trustBundles: () => new Map(),
     rotateSigningKey: () => Promise.resolve('kid'),
     rotateAuditKey: () => Promise.resolve('vkey'),
     anchors: () => Promise.resolve([]),

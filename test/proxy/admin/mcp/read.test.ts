@@ -48,6 +48,7 @@ async function readOnce(t: Parameters<typeof rawMcp>[0], url: string, withinMs?:
     trustDomain: 'sallyport.local',
     configDigest: configuration.digest,
     rotationGraceHours: configuration.pin.rotation_grace_hours,
+    trustBundles: () => new Map(),
     rotateSigningKey: () => Promise.resolve('kid'),
     rotateAuditKey: () => Promise.resolve('vkey'),
     anchors: () => Promise.resolve([]),
