@@ -1421,20 +1421,26 @@ def binds(attribute, certificate, usual):
 UNDERSTOOD = {KEY_ID, USAGE, NAMES, BASIC, POLICIES, ISSUER_KEY_ID, PURPOSE}
 
 
+def ca_in(block):
+    """The certificate of a CA in a PEM block, or None."""
+    try:
+        one = Certificate(base64.b64decode(block))
+        return one if issues(one) else None
+    except NOT_READ:
+        return None
+
+
 class Authority:
     """CAs of a time-stamping authority that whoever verifies trusts."""
 
     def __init__(self, file):
         self.given = file
         blocks = re.findall(r"-----BEGIN CERTIFICATE-----([A-Za-z0-9+/=\s]+)-----END CERTIFICATE-----", text_of(file))
-        try:
-            self.cas = [Certificate(base64.b64decode(block)) for block in blocks]
-        except NOT_READ as error:
-            raise Malformed(f"{file}: a PEM block is not an X.509 certificate") from error
+        self.cas = [ca for ca in map(ca_in, blocks) if ca]
         if not self.cas:
-            raise Malformed(f"{file}: there is no certificate in it")
-        if not all(issues(one) for one in self.cas):
-            raise Malformed(f"{file}: a certificate in it is no CA's")
+            raise Malformed(f"{file}: there is no certificate of a CA in it")
+        if len(self.cas) < len(blocks):
+            print(f"{file}: {len(blocks) - len(self.cas)} blocks of it are no CA's, and are left out", file=sys.stderr)
 
     def vouches(self, own, others, at):
         """Whether a certificate chains to a CA of this authority: itself, at most one more, and the CA."""
@@ -1566,11 +1572,23 @@ def text_of(file, errors="strict"):
 
 
 def keys_in(given, of_witness):
-    text = text_of(given) if os.path.exists(given) else given
-    keys = [Key(line) for line in text.split("\n") if line.strip()]
-    if not keys or any(key.is_witness != of_witness for key in keys):
+    is_file = os.path.exists(given)
+    text = re.sub(r"(?m)^\s*#.*$", "", text_of(given)) if is_file else given
+    found = [key_or_none(line) for line in text.split("\n") if line.strip()]
+    keys = [key for key in found if key and key.is_witness == of_witness]
+    # A witness that must have cosigned is never left out.
+    if not keys or (of_witness and len(keys) < len(found)):
         raise Malformed(f"{given.strip() or 'nothing'} is not the key of a {'witness' if of_witness else 'log'}")
+    if len(keys) < len(found):
+        print(f"{given}: {len(found) - len(keys)} lines of it are no key of a log, and are left out", file=sys.stderr)
     return keys
+
+
+def key_or_none(line):
+    try:
+        return Key(line)
+    except Malformed:
+        return None
 
 
 class Seals:

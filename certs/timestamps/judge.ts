@@ -2,7 +2,7 @@ import { hash, X509Certificate } from 'node:crypto'
 import { CertificateError } from '../certificate-error.ts'
 import { type CertificationPath, verifyChain } from '../x509/chain.ts'
 import { chainCertificateOf, KEY_USAGE, keyUsageAllows } from '../x509/chain-link.ts'
-import { pemCertificatesOf } from '../x509/x509.ts'
+import { CERTIFICATE_LIMIT, type PemBlock, pemBlocksOf } from '../x509/x509.ts'
 import { type StampSigner, stampSignerOf, type VerifiedSigner, verifyStamp } from './signature.ts'
 import { readStamp, StampError } from './stamp.ts'
 
@@ -11,6 +11,8 @@ export interface StampAuthority {
   /** The file it came from. */
   readonly given: string
   readonly cas: readonly X509Certificate[]
+  /** The blocks of the file that are no CA's, each as half a sentence. */
+  readonly odd: readonly string[]
 }
 
 /** The signer and instant of a stamp, and the authorities above it; null if it is below none. */
@@ -29,15 +31,34 @@ export type VerifiedStamp = {
  */
 export type StampVerifier = (bytes: Uint8Array, text: string) => Promise<VerifiedStamp>
 
-/** Reads the CA certificates of a PEM text. Throws an Error if there is none, or one that is no CA's. */
+/**
+ * Reads the CA certificates of a PEM text. Throws an Error if there is none. Passes over each other block, as a
+ * signer's own certificate in a bundle: it vouches for nobody, and is told in `odd`.
+ */
 export function stampAuthority(given: string, pem: string): StampAuthority {
-  const cas = pemCertificatesOf(pem)
-  if (cas.length === 0) throw new Error('there is no certificate in it')
-  const other = cas
-    .map(chainCertificateOf)
-    .find((link) => link.constraints?.cA !== true || !keyUsageAllows(link, KEY_USAGE.keyCertSign, true))
-  if (other) throw new Error(`${other.x509.subject.replaceAll('\n', ', ')} is no CA`)
-  return { given, cas }
+  const blocks = pemBlocksOf(pem)
+  if (blocks.length > CERTIFICATE_LIMIT)
+    throw new Error(`it holds more than ${CERTIFICATE_LIMIT} certificates`)
+  const found = blocks.map(stampCaOf)
+  const cas = found.filter((ca) => typeof ca !== 'string')
+  const odd = found.flatMap((fault, i) =>
+    typeof fault === 'string' ? [`the block at line ${blocks[i]?.line} ${fault}`] : [],
+  )
+  if (cas.length === 0) throw new Error(odd[0] ?? 'there is no certificate in it')
+  return { given, cas, odd }
+}
+
+/** Returns the CA of a block, or why it is none, as half a sentence. */
+function stampCaOf({ label, base64 }: PemBlock): X509Certificate | string {
+  if (!label.endsWith('CERTIFICATE')) return `is no certificate: ${label}`
+  try {
+    const x509 = new X509Certificate(Buffer.from(base64 ?? '', 'base64'))
+    const link = chainCertificateOf(x509)
+    if (link.constraints?.cA === true && keyUsageAllows(link, KEY_USAGE.keyCertSign, true)) return x509
+    return `is no CA: ${x509.subject.replaceAll('\n', ', ')}`
+  } catch {
+    return 'cannot be read'
+  }
 }
 
 /** The signers, and the chains, that are remembered: an authority takes another certificate once a year. */

@@ -4,6 +4,7 @@ import { type KeyKind, parseVerifierKey, type VerifierKey } from '../../db/ledge
 import { type LogTrust, parseSignedCheckpoints } from '../../db/ledger/tree/trusted.ts'
 import { messageOf } from '../../db/support/error-message.ts'
 import { type VerbOptions, WrongUsage } from '../command.ts'
+import { printNotice } from '../print.ts'
 import { stampWatch } from './stamps.ts'
 
 /** The options for things that a verifier has from elsewhere. */
@@ -59,6 +60,7 @@ export function trustedIn({
   const authorities = tsa.map((file) =>
     withErrorName(file, () => stampAuthority(file, readFileSync(file, 'utf8'))),
   )
+  for (const { given, odd } of authorities) tellLeftOut(given, odd)
   const stamps = timestamp.map((file) => ({ file, bytes: withErrorName(file, () => readFileSync(file)) }))
   return {
     stamps: stampWatch(authorities, stamps),
@@ -72,19 +74,45 @@ export function trustedIn({
   }
 }
 
-/** Reads a verifier key, or a file of them. Throws one sentence if one is none, or of another kind. */
+/**
+ * Reads a verifier key, or a file of them, one a line; a line that begins with # is a comment. Throws one
+ * sentence if one is none, or of another kind. In a file of logs such a line costs the others nothing, and is
+ * told: the key of a witness that must have cosigned never goes so.
+ */
 export function keysIn(given: string, kind: KeyKind): readonly VerifierKey[] {
-  const text = existsSync(given) ? readFileSync(given, 'utf8') : given
-  const keys = text
-    .split('\n')
-    .filter((line) => line.trim() !== '')
-    .map((line) =>
-      withErrorName(existsSync(given) ? given : JSON.stringify(line), () => parseVerifierKey(line)),
-    )
+  const isFile = existsSync(given)
+  const lines = isFile
+    ? readFileSync(given, 'utf8')
+        .replace(/^\s*#.*$/gm, '')
+        .split('\n')
+    : [given]
+  const keys: VerifierKey[] = []
+  const faults: string[] = []
+  for (const [i, line] of lines.entries()) {
+    if (line.trim() === '') continue
+    const found = keyOrFault(line, kind)
+    if (typeof found !== 'string') keys.push(found)
+    else faults.push(isFile ? `line ${i + 1}: ${found}` : found)
+  }
+  const [fault] = faults
+  if (fault !== undefined && (kind === 'witness' || keys.length === 0))
+    throw new WrongUsage(`${isFile ? given : JSON.stringify(given)}: ${fault}`)
   if (keys.length === 0) throw new WrongUsage(`${given.trim() || 'nothing'} is not the key of a ${kind}`)
-  const other = keys.find((key) => key.kind !== kind)
-  if (other) throw new WrongUsage(`${other.name} is the key of a ${other.kind}, not of a ${kind}`)
+  tellLeftOut(given, faults)
   return keys
+}
+
+function keyOrFault(line: string, kind: KeyKind): VerifierKey | string {
+  try {
+    const key = parseVerifierKey(line)
+    return key.kind === kind ? key : `${key.name} is the key of a ${key.kind}, not of a ${kind}`
+  } catch (error) {
+    return messageOf(error)
+  }
+}
+
+const tellLeftOut = (file: string, faults: readonly string[]): void => {
+  for (const fault of faults) printNotice(`${file}: ${fault}; it is left out`)
 }
 
 function withErrorName<Value>(what: string, read: () => Value): Value {

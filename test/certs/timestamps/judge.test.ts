@@ -191,10 +191,28 @@ await t.test(
   },
 )
 
-await t.test('a file of CAs that holds none, or a certificate of no CA, is refused', { skip }, async (t) => {
-  const leaf = await odd({ name: 'leaf', extensions: FOR_STAMPS, ...TODAY })
-  t.throws(() => stampAuthority('x', ''), { message: /there is no certificate/ })
-  t.throws(() => stampAuthority('x', leaf.pem), { message: /CN=leaf is no CA/ })
-  const tsa = await testTsa(t)
-  t.match(verifyStamp(readStamp(tsa.over(TEXT))).signer.name, 'Test TSA')
-})
+await t.test(
+  'a file without a CA is refused; what else stands in one is left out, and told',
+  { skip },
+  async (t) => {
+    const leaf = await odd({ name: 'leaf', extensions: FOR_STAMPS, ...TODAY })
+    t.throws(() => stampAuthority('x', ''), { message: /there is no certificate/ })
+    t.throws(() => stampAuthority('x', leaf.pem), { message: /is no CA: .*CN=leaf/ })
+    const tsa = await testTsa(t)
+    const key = String(leaf.key.export({ type: 'pkcs8', format: 'pem' }))
+    const damaged = '-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n'
+    const cut = '-----BEGIN CERTIFICATE-----\nMIIB\n'
+    const bundle = stampAuthority('x', `# ours\n\n${damaged}${leaf.pem}${cut}${key}\n${tsa.root.pem}`)
+    t.match(bundle, {
+      cas: { length: 1 },
+      odd: [
+        /^the block at line 3 cannot be read$/,
+        /is no CA/,
+        /cannot be read$/,
+        /is no certificate: PRIVATE KEY$/,
+      ],
+    })
+    t.equal(await verdictOn(tsa.over(TEXT), [bundle]), 'Test TSA by x')
+    t.match(verifyStamp(readStamp(tsa.over(TEXT))).signer.name, 'Test TSA')
+  },
+)

@@ -35,6 +35,7 @@ const file = (bytes: string | Buffer): string => {
   writeFileSync(path, bytes)
   return path
 }
+const DAMAGED = '-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n'
 const exported = file(exportOf(rows))
 const kept = ['--key', log.vkey, '--checkpoint', file(note)]
 
@@ -52,6 +53,20 @@ await t.test('a time stamp that is handed over is judged alike by all verifiers'
   }
   const cases: readonly (readonly [string, Buffer, readonly string[], 0 | 3, RegExp])[] = [
     ['honest', honest, by(tsa.ca), 0, /^VERIFIED, STAMPED by Test TSA at \S+Z$/],
+    [
+      'a bundle with a leaf, a comment and a damaged block',
+      honest,
+      by(file(`# ours\n${tsa.own.pem}${DAMAGED}${tsa.root.pem}`)),
+      0,
+      /^VERIFIED, STAMPED by Test TSA at \S+Z$/,
+    ],
+    [
+      'log keys with a comment, a blank, a witness and a line that is none',
+      honest,
+      ['--key', file(`# ours\n\nnonsense\n${witness.vkey}\n${log.vkey}\n`)],
+      0,
+      /^VERIFIED, KEPT outside/,
+    ],
     ['nobody trusted', honest, [], 0, /^VERIFIED, KEPT outside/],
     ['over an intermediate', await below(), by(tsa.ca), 0, /^VERIFIED, STAMPED by Test TSA at/],
     [
@@ -138,6 +153,9 @@ await t.test(
     for (const given of [
       ['--tsa', file('')],
       ['--tsa', file(tsa.own.pem)],
+      ['--key', file(`# ours\n${witness.vkey}\n`)],
+      ['--witness', file(`${witness.vkey}\nnonsense\n`)],
+      ['--witness', file(`${witness.vkey}\n${log.vkey}\n`)],
       ['--tsa', join(directory, 'missing')],
       ['--timestamp', join(directory, 'missing')],
     ])
