@@ -8,7 +8,7 @@ import { parseVerifierKey } from '../../../db/ledger/tree/note.ts'
 import type { AnchorOption } from '../options.ts'
 import type { CheckpointAnchor } from './anchor.ts'
 import { fileAnchor } from './file.ts'
-import { type PostToAnchor, urlAnchor } from './web.ts'
+import { type PostToAnchor, urlAnchor, webAnchorName } from './web.ts'
 import { witnessAnchor } from './witness.ts'
 
 /**
@@ -16,7 +16,7 @@ import { witnessAnchor } from './witness.ts'
  * certificate is NOT checked here: the verifier names the CA (docs/ledger.md#stamps).
  */
 const timestampAnchor = (url: string, post: PostToAnchor): CheckpointAnchor => ({
-  name: `timestamp:${url}`,
+  name: webAnchorName('timestamp', url),
   // Authorities are slow, and count their stamps; each vouches for all rows before it.
   everyMs: 60_000,
   keep: async ({ text }, signal) => {

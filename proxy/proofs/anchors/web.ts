@@ -1,3 +1,4 @@
+import { hash } from 'node:crypto'
 import type { Agent } from 'undici'
 import { egressAgent } from '../../egress/agent.ts'
 import type { CheckpointAnchor } from './anchor.ts'
@@ -55,9 +56,15 @@ async function readBounded(body: AsyncIterable<Buffer>): Promise<Buffer> {
   return Buffer.concat(chunks)
 }
 
+/** Names an anchor by its URL. The query may hold a token: a digest stands for it in logs, metrics and rows. */
+export function webAnchorName(kind: 'url' | 'timestamp', url: string): string {
+  const [place = '', ...query] = url.split('?')
+  return `${kind}:${place}${query.length === 0 ? '' : `?${hash('sha256', query.join('?')).slice(0, 12)}`}`
+}
+
 /** A URL that checkpoints are posted to, as text: 2xx keeps it. */
 export const urlAnchor = (url: string, post: PostToAnchor): CheckpointAnchor => ({
-  name: `url:${url}`,
+  name: webAnchorName('url', url),
   keep: async ({ note }, signal) => {
     const { status } = await post(url, 'text/plain; charset=utf-8', note, signal)
     if (status >= 200 && status < 300) return null

@@ -138,6 +138,41 @@ await t.test(
   },
 )
 
+await t.test(
+  'a token in the URL of an anchor that echoes it is in no line, metric, row or page',
+  async (t) => {
+    const token = 'the-token-of-the-operator'
+    const asked: string[] = []
+    const { url } = await listener(t, (_, path) => {
+      asked.push(path)
+      return { status: [500, 200, 404][asked.length % 3] ?? 500, body: `no ${path} ${token}` }
+    })
+    const gateway = await testGateway(t, {
+      files: files({ url: `${url}/log?token=${token}` }, { timestamp: `${url}/tsa?key=a&token=${token}` }),
+    })
+    const failures = async () =>
+      (await gateway.admin('GET', '/metrics')).text
+        .split('\n')
+        .filter((line) => line.startsWith('sallyport_audit_anchor_failures_total{'))
+    const told = await eventually(failures, (lines) => lines.length === 2)
+    t.match(told.join('\n'), /anchor="timestamp:http:\/\/127[^"?]*\/tsa\?[0-9a-f]{12}"/)
+    t.ok(
+      ['/log', '/tsa'].every((path) =>
+        asked.some((one) => one.startsWith(`${path}?`) && one.endsWith(token)),
+      ),
+      'it was asked with it',
+    )
+    const pages = await Promise.all(
+      ['/v1/admin/audit?limit=50', '/v1/admin/status', '/metrics'].map((path) => gateway.admin('GET', path)),
+    )
+    const all = [...gateway.log.map((line) => JSON.stringify(line)), ...pages.map(({ text }) => text)].join(
+      '\n',
+    )
+    t.match(all, 'a checkpoint could not be anchored')
+    t.notMatch(all, token)
+  },
+)
+
 await t.test('a file that says what is no anchor is refused with its place', async (t) => {
   for (const [anchor, said] of [
     [{ url: 'http://example.org/' }, /must be an https URL/],
