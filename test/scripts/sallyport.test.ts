@@ -84,6 +84,63 @@ await t.test('a verb gets the arguments after it, and its exit code is the progr
   })
 })
 
+/** The exit codes for wrong arguments that a verb's help states; 1 for every other verb. */
+const WRONG_ARGUMENTS: Readonly<Record<string, readonly [code: number, stated: RegExp]>> = {
+  'check-config': [2, /2 wrong usage/],
+  rehearse: [2, /2 wrong arguments/],
+  verify: [9, /9 not a ledger, or not readable/],
+  'export-audit': [9, /9 if it cannot be read/],
+}
+/** More that is wrong for one verb: a value, a word that is missing. */
+const WRONG_VALUES: Readonly<Record<string, readonly (readonly string[])[]>> = {
+  agent: [[]],
+  ca: [[], ['no-such-work'], ['attach'], ['trust', 'ab'], ['bundle']],
+  cluster: [
+    ['--replicas', '0'],
+    ['--port', 'x'],
+  ],
+  connect: [[], ['--identity', 'x', '--port', 'x']],
+  'copy-database': [['--to', 'sqlite:x']],
+  demo: [['--port', '70000']],
+  enroll: [[], ['mint'], ['by-magic', 'bot']],
+  env: [['--direct'], ['--port', 'x']],
+  evidence: [
+    ['--note', 'x'],
+    ['--reviewed', '3'],
+    ['--since', 'yesterday'],
+  ],
+  health: [['--timeout', 'soon']],
+  mcp: [[], ['show'], ['no-such-work']],
+  migrate: [['down']],
+  operator: [[], ['add'], ['add', 'a', 'b'], ['grant', 'alice']],
+  receipt: [[]],
+  rehearse: [['acme::bot'], ['--last', 'long'], ['--set', 'llm.chat'], ['--config', '/nowhere']],
+  renew: [[], ['--identity', 'x', '--if-within', 'soon']],
+  secret: [[], ['no-such-work']],
+  suggest: [[], ['a', 'b'], ['acme::bot', '--last', 'long']],
+  usage: [[], ['acme::bot', '--last', 'long']],
+  verify: [[], ['--body', 'x', 'y'], ['x', '--key', 'nonsense']],
+  witness: [[], ['--name', 'a b']],
+}
+
+await t.test('a verb with wrong arguments says so, and exits as its help says', async (t) => {
+  for (const name of VERBS.filter((verb) => verb !== 'start' && verb !== 'verify-audit')) {
+    const { verb } = await import(`../../scripts/verbs/${name}.ts`)
+    const [code, stated] = WRONG_ARGUMENTS[name] ?? [1, /^usage: /]
+    t.match(verb.help, stated, name)
+    for (const args of [['--no-such-option'], ['--help=no'], ...(WRONG_VALUES[name] ?? [['a', 'b', 'c']])]) {
+      const told = t.capture(process.stderr, 'write', () => true)
+      const exited = await verb.run(args)
+      told.restore()
+      const said = told()
+        .map(({ args: [text] }) => String(text))
+        .join('')
+      t.equal(exited, code, `${name} ${args.join(' ')}: ${said}`)
+      t.match(said, /^(?:sallyport|check-config|verify|export-audit): \S/, 'one sentence')
+    }
+  }
+})
+
 await t.test('connect says where it listens, serves, and ends in order at SIGTERM', async (t) => {
   const gateway = await testGateway(t)
   const directory = await identityDirectory(t, gateway)
