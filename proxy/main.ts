@@ -1,3 +1,4 @@
+import { parseArgs } from 'node:util'
 import './boot/no-debugger.ts'
 import './boot/v8-flags.ts'
 import { refuseUnsafeRuntime } from './boot/runtime-check.ts'
@@ -12,7 +13,7 @@ SIGHUP reads the files and the server certificate again; SIGTERM and SIGINT drai
 --accept-rollback: start although an anchor knows of rows that are missing here, as a log of a new name (docs/operating.md).
 `
 
-if (process.argv.includes('--help')) {
+if (process.argv.includes('--help') || process.argv.includes('-h')) {
   process.stdout.write(HELP)
 } else {
   await main().catch((error: unknown) => {
@@ -25,10 +26,10 @@ if (process.argv.includes('--help')) {
 
 async function main(): Promise<void> {
   refuseUnsafeRuntime(process)
+  const accepting = acceptRollbackIn(process.argv.slice(2))
   // Only now: on a Node that is too old the native modules would crash before any message.
   const { readSettings } = await import('./boot/settings.ts')
   const settings = readSettings(process.env, process.cwd())
-  const accepting = acceptRollbackIn(process.argv)
   const [{ startGateway }, { nextSteps }] = await Promise.all([
     import('./wiring/gateway.ts'),
     import('./wiring/next-steps.ts'),
@@ -40,11 +41,15 @@ async function main(): Promise<void> {
   process.stdout.write(`${JSON.stringify({ msg: 'ready', url: gateway.url, admin_url: gateway.adminUrl })}\n`)
 }
 
-/** The command line's word on a rollback. Throws one sentence if it gives no reason. */
+/** The command line's word on a rollback. Throws one sentence if it gives no reason, or another word. */
 function acceptRollbackIn(args: readonly string[]): { readonly acceptRollback?: string } {
-  const at = args.indexOf('--accept-rollback')
-  if (at < 0) return {}
-  const reason = args[at + 1]?.trim() ?? ''
+  const options = { 'accept-rollback': { type: 'string' } } as const
+  const { values, positionals } = parseArgs({ args: [...args], options, allowPositionals: true })
+  // `sallyport start` runs this too.
+  const [other] = positionals.filter((word, i) => i > 0 || word !== 'start')
+  if (other !== undefined) throw new Error(`unexpected argument ${JSON.stringify(other)}: see --help`)
+  const reason = values['accept-rollback']?.trim()
+  if (reason === undefined) return {}
   if (reason === '') throw new Error('--accept-rollback needs a reason, which the ledger keeps')
   return { acceptRollback: reason }
 }

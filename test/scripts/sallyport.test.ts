@@ -124,6 +124,12 @@ const WRONG_VALUES: Readonly<Record<string, readonly (readonly string[])[]>> = {
 }
 
 await t.test('a verb with wrong arguments says so, and exits as its help says', async (t) => {
+  for (const args of [['--acept-rollback', 'x'], ['--accept-rollback'], ['--accept-rollback', ' '], ['now']])
+    t.match(
+      await sallyport(['start', ...args]),
+      { code: 1, out: '', err: /^sallyport: \S.*\n$/ },
+      args.join(' '),
+    )
   for (const name of VERBS.filter((verb) => verb !== 'start' && verb !== 'verify-audit')) {
     const { verb } = await import(`../../scripts/verbs/${name}.ts`)
     const [code, stated] = WRONG_ARGUMENTS[name] ?? [1, /^usage: /]
