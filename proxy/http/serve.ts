@@ -121,7 +121,7 @@ class LiveRequest implements OpenCall, CallAuthority {
       if (handled.principalId !== null) this.markKnown()
       // A call with its answer waits for nothing any more; a stream is asked again when it begins.
       this.askAgain = null
-      let closes = drain.draining || unsound !== null
+      let closes = drain.draining || unsound !== null || handled.reply.headers?.connection === 'close'
       if (!req.complete) closes = discardRequestBody(req, res, closes || !res.shouldKeepAlive)
       const headers = headersOf(handled, { now: this.#options.clock(), closes })
       let ending: ReplyEnding

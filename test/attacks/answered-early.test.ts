@@ -1,13 +1,22 @@
+import { once } from 'node:events'
 import { writeFileSync } from 'node:fs'
+import { request as httpRequest, type IncomingMessage } from 'node:http'
+import { request as httpsRequest } from 'node:https'
 import { join } from 'node:path'
+import { Readable } from 'node:stream'
+import { text } from 'node:stream/consumers'
 import t, { type Test } from 'tap'
+import { Client } from 'undici'
 import { readIdentity } from '../../scripts/client/identity/identity.ts'
 import { startSidecar } from '../../scripts/client/sidecar.ts'
 import { clientSession } from '../../scripts/client/signing/session.ts'
 import { run } from '../support/clients/files.ts'
 import { identityDirectory } from '../support/clients/identity.ts'
+import { skipWithoutFile } from '../support/db/engine.ts'
 import { ADMIN_SECRET, type Identity, scratch, sharedGateway, testGateway } from '../support/gateway.ts'
+import { lockDatabase } from '../support/locker.ts'
 import { rawConnect, requestBytes, statuses } from '../support/raw.ts'
+import { eventually } from '../support/settled.ts'
 import { header2 } from '../support/tls/proxy-header.ts'
 import { BALANCER, relay } from '../support/tls/relay.ts'
 
@@ -104,6 +113,65 @@ async function answersTo(t: Test, { url, ca }: Reached, cases: readonly WrittenF
   }
 }
 
+/** How a client that reads while it writes sends a request. */
+type Sender = (to: Reached, asked: SentRequest) => Promise<{ readonly status: number; readonly text: string }>
+
+interface SentRequest {
+  readonly path: string
+  readonly headers: Record<string, string>
+  readonly body: Buffer | Readable
+  readonly identity: { readonly cert?: string; readonly key?: string }
+  /** Ends the request of a client that waits in vain. */
+  readonly signal: AbortSignal
+}
+
+const SENDERS: Readonly<Record<string, Sender>> = {
+  undici: async ({ url, ca }, { path, headers, body, identity, signal }) => {
+    const client = new Client(url, ca === undefined ? {} : { connect: { ca, ...identity } })
+    const answer = await client.request({ method: 'POST', path, headers, body, signal })
+    const text = await answer.body.text()
+    await client.destroy()
+    return { status: answer.statusCode, text }
+  },
+  'node:https': async ({ url, ca }, { path, headers, body, identity, signal }) => {
+    const request = ca === undefined ? httpRequest : httpsRequest
+    const req = request(`${url}${path}`, { method: 'POST', headers, agent: false, signal, ca, ...identity })
+    const answered = once(req, 'response')
+    if (Buffer.isBuffer(body)) req.end(body)
+    else body.pipe(req)
+    const [res] = (await answered) as [IncomingMessage]
+    return { status: res.statusCode ?? 0, text: await text(res) }
+  },
+}
+
+/** Sends each request by clients that read meanwhile: each gets the status, and the whole body, within seconds. */
+async function answersMeanwhile(t: Test, to: Reached, cases: readonly WrittenFirst[]): Promise<void> {
+  for (const [client, send] of Object.entries(SENDERS)) {
+    for (const { name, line, headers = [], size = 8 * MB, chunked = false, as, expected } of cases) {
+      const path = line.split(' ')[1] ?? ''
+      const pieces = Array.from({ length: Math.ceil(size / 65_536) }, () => Buffer.alloc(65_536, 'x'))
+      const body = chunked ? Readable.from(pieces) : Buffer.alloc(size, 'x')
+      const identity = as ? { cert: as.cert, key: as.key } : {}
+      const given = Object.fromEntries(headers.map((one) => one.split(/: (.*)/, 2)))
+      const answer = await send(to, {
+        path,
+        headers: given,
+        body,
+        identity,
+        signal: AbortSignal.timeout(5_000),
+      })
+      t.equal(answer.status, expected, `${client}, ${name}`)
+      t.match(JSON.parse(answer.text), { reason: /./ }, `${client}, ${name}: the body is whole`)
+    }
+  }
+}
+
+/** By whoever reads when. */
+async function answersAll(t: Test, to: Reached, cases: readonly WrittenFirst[]): Promise<void> {
+  if (!skip) await answersTo(t, to, cases)
+  await answersMeanwhile(t, to, cases)
+}
+
 const chat = { line: `POST ${CHAT_PATH}` }
 const LONG_HEADER = `x-a: ${'a'.repeat(60_000)}`
 
@@ -128,6 +196,8 @@ await t.test('a refusal of a long request is read by who writes all of it first'
     { name: 'no capability, Expect', ...chat, as: nobody, headers: ['expect: 100-continue'], expected: 403 },
     { name: 'another expectation', ...chat, as: nobody, headers: ['expect: 200-ok'], expected: 417 },
     { name: 'no certificate', ...chat, expected: 401 },
+    { name: 'no certificate, 300 kB', ...chat, size: 300_000, expected: 401 },
+    { name: 'no certificate, in chunks', ...chat, chunked: true, expected: 401 },
     { name: 'messages', line: 'POST /v1/messages', as: nobody, expected: 403 },
     { name: 'longer than a call may be', ...chat, as, size: 40 * MB, expected: 413 },
     { name: 'longer, in chunks', ...chat, as, size: 40 * MB, chunked: true, expected: 413 },
@@ -152,6 +222,58 @@ await t.test('a refusal of a long request is read by who writes all of it first'
   t.equal(gateway.upstream.seen.length, 0)
 })
 
+await t.test('who reads while it writes gets the same refusals', async (t) => {
+  const gateway = await sharedGateway(t)
+  const [as, nobody] = [await gateway.enroll('bot-2', ['llm.chat']), await gateway.enroll('nobody-2', [])]
+  const admin = [`x-admin-secret: ${ADMIN_SECRET}`, JSON_TYPE]
+  await answersMeanwhile(t, gateway, [
+    { name: 'no capability', ...chat, as: nobody, expected: 403 },
+    { name: 'no certificate, in chunks', ...chat, chunked: true, expected: 401 },
+    { name: 'longer than a call may be', ...chat, as, size: 40 * MB, expected: 413 },
+    { name: 'a tool, without a certificate', line: 'POST /v1/mcp', expected: 401 },
+    { name: 'administration', line: 'POST /v1/admin/agents', headers: admin, expected: 413 },
+    { name: 'headers of 60 KB', ...chat, headers: [LONG_HEADER], expected: 431 },
+  ])
+})
+
+await t.test('a door that is shut for a while says so to who writes first, and to who reads', async (t) => {
+  const gateway = await testGateway(t, { settings: { MCP_PROXY_HELD_MIB: '64' } })
+  const as = await gateway.enroll('bot', ['llm.chat'])
+  // What it holds already leaves it no room for more.
+  const { send, socket } = await rawConnect(t, gateway, as)
+  send(requestBytes('POST', CHAT_PATH, [JSON_TYPE, `content-length: ${30 * MB}`]))
+  send('x'.repeat(29 * MB))
+  await eventually(
+    async () =>
+      Number(/^sallyport_held_bytes (\S+)/m.exec((await gateway.admin('GET', '/metrics')).text)?.[1]),
+    (held) => held > 28 * MB,
+  )
+  await answersAll(t, gateway, [
+    { name: 'overloaded, in chunks', ...chat, as, size: 20 * MB, chunked: true, expected: 503 },
+  ])
+  socket.destroy()
+
+  const guess = { line: 'POST /v1/admin/agents', headers: ['x-admin-secret: a guess', JSON_TYPE] }
+  for (let tries = 0; tries < 11; tries += 1)
+    await gateway.call(null, 'POST', '/v1/admin/agents', {
+      headers: { 'x-admin-secret': 'a guess' },
+      body: {},
+    })
+  await answersAll(t, gateway, [
+    { name: 'throttled', ...guess, expected: 429 },
+    { name: 'throttled, 300 kB', ...guess, size: 300_000, expected: 429 },
+    { name: 'throttled, in chunks', ...guess, chunked: true, expected: 429 },
+  ])
+})
+
+await t.test('and so while no decision can be recorded', { skip: skipWithoutFile }, async (t) => {
+  const gateway = await testGateway(t)
+  const nobody = await gateway.enroll('nobody', [])
+  const release = await lockDatabase(t, gateway.settings.databaseUrl.slice('sqlite:'.length))
+  await answersAll(t, gateway, [{ name: 'no record', ...chat, as: nobody, expected: 503 }])
+  await release()
+})
+
 await t.test('and so behind a balancer that says who calls', { skip }, async (t) => {
   const gateway = await testGateway(t, { settings: { MCP_PROXY_PROXY_PROTOCOL: BALANCER } })
   const as = await gateway.enroll('nobody', [])
@@ -172,6 +294,12 @@ await t.test('and so through the sidecar, its own refusals and those of the gate
     await session.close()
   })
   await gateway.admin('PATCH', '/v1/admin/agents/acme::bot/capabilities', { capabilities: [] })
+  await answersMeanwhile(t, sidecar, [
+    { name: 'no capability', ...chat, expected: 403 },
+    { name: 'no capability, in chunks', ...chat, chunked: true, expected: 403 },
+    { name: 'a page of another site', ...chat, headers: ['origin: https://a.example'], expected: 403 },
+    { name: 'headers of 60 KB', ...chat, headers: [LONG_HEADER], expected: 431 },
+  ])
   await answersTo(t, sidecar, [
     { name: 'no capability', ...chat, expected: 403 },
     { name: 'no capability, 31 MB', ...chat, size: 31 * MB, expected: 403 },
