@@ -1,10 +1,10 @@
 import type { CallDestination } from '../gate/checks.ts'
-import { memberText } from '../protocol/json-text.ts'
+import { applyEdits, memberText } from '../protocol/json-text.ts'
 import type { ServerRequest, ServerRequests } from '../state/server-requests.ts'
 import type { CallerSession } from '../state/sessions.ts'
 import type { McpUpstream } from '../upstream/client.ts'
 import { McpUpstreamError } from '../upstream/errors.ts'
-import type { UpstreamMessage } from '../upstream/message.ts'
+import { messageObject, type UpstreamMessage } from '../upstream/message.ts'
 import { endlessRequestsError, ownAnswer, RequestCount } from '../upstream/own-answers.ts'
 import {
   type DispatchFacts,
@@ -27,7 +27,7 @@ export class ServerRequestForwarder {
   readonly #sources: ForwarderDependencies
   readonly #facts: DispatchFacts
   readonly #to: CallDestination
-  readonly #open: string[] = []
+  readonly #open: { readonly id: string; readonly upstreamId: string }[] = []
   readonly #requests = new RequestCount()
 
   constructor(sources: ForwarderDependencies, facts: DispatchFacts, to: CallDestination) {
@@ -53,9 +53,18 @@ export class ServerRequestForwarder {
     await this.#answer(message)
   }
 
+  /** Returns the notice that takes back a question as its caller knows it; null if none is open. */
+  cancelled(notice: UpstreamMessage): Buffer | null {
+    const params = messageObject(notice, 'params')
+    const upstreamId = params && memberText(params, 'requestId')
+    const asked = this.#open.find((one) => one.upstreamId === upstreamId)
+    if (!params || !asked || !this.#sources.serverRequests.close(asked.id)) return null
+    return rewriteMessage(notice, { params: applyEdits(params, { requestId: JSON.stringify(asked.id) }) })
+  }
+
   /** Closes the open requests: the call is over. */
   close(): void {
-    for (const id of this.#open) this.#sources.serverRequests.close(id)
+    for (const { id } of this.#open) this.#sources.serverRequests.close(id)
   }
 
   #reachesCaller(session: CallerSession, message: UpstreamMessage): boolean {
@@ -71,7 +80,7 @@ export class ServerRequestForwarder {
       this.#sources.upstream.respond(permit, resource, upstreamSessionOwner(this.#facts), text)
     const request = { resource, pinned, session, demand, upstreamId, respond }
     const id = this.#sources.serverRequests.open(request)
-    this.#open.push(id)
+    this.#open.push({ id, upstreamId })
     return rewriteMessage(message, { id: JSON.stringify(id) })
   }
 

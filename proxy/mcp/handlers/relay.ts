@@ -367,7 +367,10 @@ class RelayedCall {
 
   /** Returns a notification as it is; null if it is for this gateway. */
   #noted(message: UpstreamMessage): Buffer | null {
-    if (message.value.method !== 'notifications/tools/list_changed') return rewriteMessage(message)
+    const { method } = message.value
+    // The server names its question by its own id, which the caller has never seen.
+    if (method === 'notifications/cancelled') return this.#forwarder?.cancelled(message) ?? null
+    if (method !== 'notifications/tools/list_changed') return rewriteMessage(message)
     // The list here changes when an operator approves the change, not before.
     this.#sources.announce(this.#to.resource.resource_id)
     return null

@@ -466,6 +466,47 @@ await t.test(
   },
 )
 
+await t.test(
+  'a question that its server takes back is taken back from the caller, by the id it has there',
+  async (t) => {
+    const stage = await mcpStage(t)
+    const told: Json[] = []
+    const plain = legacyWith([tool('ask')], (res) => {
+      const send = sse(res)
+      const cancel = (requestId: unknown) =>
+        send({ jsonrpc: '2.0', method: 'notifications/cancelled', params: { requestId, reason: 'late' } })
+      for (const id of [0, '0']) send({ jsonrpc: '2.0', id, method: 'elicitation/create', params: FORM })
+      for (const id of [1, 0, 0]) cancel(id)
+      send(NOTE)
+    })
+    const server = await rawMcp(t, (res, seen) => {
+      if (seen.message.method !== undefined || seen.method === 'DELETE') return plain(res, seen)
+      told.push(seen.message)
+      res.writeHead(202).end()
+    })
+    const bot = await stage.enroll('bot', ['use'])
+    await stage.bind(bot, await stage.register('up', server, { required_capability: 'use' }))
+    const params = { protocolVersion: '2025-11-25', capabilities: { elicitation: {} } }
+    const opened = await stage.rpc(bot, 'initialize', { at: '/up', params })
+    const headers = { 'mcp-session-id': String(opened.headers['mcp-session-id']) }
+    const stream = await openStream(stage, bot, 'tools/call', { at: '/up', headers, params: { name: 'ask' } })
+    const [first, second, taken, next] = [
+      await stream.next(),
+      await stream.next(),
+      await stream.next(),
+      await stream.next(),
+    ]
+    t.match(taken, { method: 'notifications/cancelled', params: { requestId: first.id, reason: 'late' } })
+    t.match(next, NOTE, 'once, and no other')
+    const give = (id: string) =>
+      stage.call(bot, 'POST', '/v1/mcp/up', { headers, body: { jsonrpc: '2.0', id, result: {} } })
+    t.equal((await give(first.id)).json.error.code, -32600, 'nobody waits for its answer')
+    t.equal((await give(second.id)).status, 202)
+    t.same(told, [{ jsonrpc: '2.0', id: '0', result: {} }])
+    stream.hangUp()
+  },
+)
+
 await t.test('a server is told of no tasks and no roots of a caller with a session', async (t) => {
   const stage = await mcpStage(t)
   const server = await toolServer(t, [tool('go')])
