@@ -5,17 +5,17 @@ import type { AccessToken, DpopProof, Principal } from '../plugins/facts.ts'
 import { type JsonBody, jsonBody } from '../plugins/json-body/json-body.ts'
 import type { CheckPlugin } from '../plugins/operator-files/module.ts'
 import { shadowChecks } from '../plugins/operator-files/shadow.ts'
-import { localOperator } from '../plugins/operators/local-operator.ts'
 import {
   type AdministrationFacts,
   identifyOperator,
   type KnownOperator,
+  localOperator,
   type OperatorDependencies,
   recheckOperator,
+  requireSession,
 } from '../plugins/operators/operator.ts'
 import { operatorReader, proofReader } from '../plugins/operators/proof-reader.ts'
 import { type BrowserSessions, sessionDoor } from '../plugins/operators/sessions.ts'
-import { requireSession } from '../plugins/operators/signed-in.ts'
 import { origin, pagesOf } from '../plugins/origin/origin.ts'
 import type { PinnedCaller } from '../plugins/pin/pin.ts'
 import { type Arrival, Pipeline, type Plugin } from '../plugins/plugin.ts'

@@ -5,7 +5,7 @@ import type { CallPermit } from '../permit.ts'
 import type { PinLookup, PinnedCaller } from '../pin/pin.ts'
 import type { Arrival, Plugin } from '../plugin.ts'
 import { Refusal } from '../refusal.ts'
-import { type ActorAndHolder, storedOperator } from './actor.ts'
+import { type ActorAndHolder, storedOperator, unstoredOperator } from './actor.ts'
 
 /** An operator as the first question of administration finds it. */
 export interface KnownOperator extends ActorAndHolder {
@@ -160,3 +160,28 @@ export const recheckOperator = (
     return {}
   },
 })
+
+/**
+ * Admits every caller on the local control socket: the file's mode decides who reaches it. They act as
+ * `socket:<uid>`, whatever certificate, secret or cookie they bring along.
+ */
+export const localOperator: Plugin<Arrival, KnownOperator> = {
+  name: 'local_operator',
+  admit: ({ localUid }) => ({
+    ...unstoredOperator(`socket:${localUid ?? 'unknown'}`, 'socket', []),
+    ...{ proof: null, token: null },
+  }),
+}
+
+/** Finds out whose browser asks for a page: only its session says so. Refuses with `signed_out`. */
+export const requireSession = ({ first, again }: SessionQuestion): Plugin<Arrival, KnownOperator> => {
+  const held = (found: KnownOperator | null): KnownOperator => {
+    if (!found) throw new Refusal('signed_out')
+    return found
+  }
+  return {
+    name: 'operator',
+    admit: async (arrival) => held(await first(arrival)),
+    still: async (facts) => assertSameDoor(facts, held(await again(facts))),
+  }
+}
