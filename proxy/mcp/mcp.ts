@@ -1,16 +1,20 @@
 import type { Database } from '../../db/database.ts'
 import type { Ledger } from '../../db/ledger/record/ledger.ts'
 import { NO_NOTICES } from '../../db/support/notices.ts'
+import { parseJsonObject } from '../../plugins/json-body/object.ts'
+import { PrincipalQuota } from '../../plugins/secrets/quota.ts'
+import { monotonicClock } from '../../plugins/secrets/throttle.ts'
 import type { ResolveHost } from '../egress/agent.ts'
 import { limitsOf, type McpOptions } from './options.ts'
 import { type CancelRequest, RequestCancellations } from './state/cancellations.ts'
-import type { RemoteServerRequests } from './state/far-requests.ts'
+import { PeerProcesses } from './state/elsewhere.ts'
+import { RemoteServerRequests } from './state/far-requests.ts'
 import { ListedUris } from './state/listed-uris.ts'
 import { type McpRegistry, openRegistry } from './state/registry.ts'
 import { type RequestStates, requestStates } from './state/request-state.ts'
 import { ServerRequests } from './state/server-requests.ts'
 import { type CallerSession, type CallerSessionStore, CallerSessions } from './state/sessions.ts'
-import { sharedState } from './state/shared-state.ts'
+import { SharedSessions } from './state/shared-sessions.ts'
 import { type McpUpstream, openMcpUpstream } from './upstream/client.ts'
 
 interface McpRuntimeDependencies {
@@ -105,5 +109,52 @@ export function openMcp({
     },
     upstream,
     close: async () => current?.upstream.close(),
+  }
+}
+
+/** The cancellations of one principal in a minute that other processes are told of. */
+const MAX_CANCELLED_PER_MINUTE = 600
+/** A request's id that others are told of. Characters of JSON text. */
+const MAX_ID = 1_024
+const CANCELLED = 'mcp-cancelled'
+
+interface SharedStateDependencies
+  extends Pick<McpRuntimeDependencies, 'database' | 'ledger' | 'secret' | 'clock'> {
+  readonly onEnd: (session: CallerSession) => void
+  readonly registry: McpRegistry
+  readonly cancellations: RequestCancellations
+}
+
+/** Makes the state of MCP clients that is theirs at any process their next connection reaches. */
+function sharedState(
+  sources: SharedStateDependencies,
+): Pick<McpRuntime, 'sessions' | 'serverRequests' | 'farRequests' | 'cancel'> {
+  const { database, registry, cancellations } = sources
+  const elsewhere = new PeerProcesses(database.notices)
+  const serverRequests = new ServerRequests(elsewhere.home)
+  return {
+    sessions: new SharedSessions(sources),
+    serverRequests,
+    farRequests: new RemoteServerRequests({ database, registry, here: serverRequests, elsewhere }),
+    cancel: cancelEverywhere(database, cancellations),
+  }
+}
+
+function cancelEverywhere({ notices }: Database, here: RequestCancellations): CancelRequest {
+  const quota = new PrincipalQuota(monotonicClock, () => MAX_CANCELLED_PER_MINUTE)
+  notices.on(CANCELLED, (text) => {
+    const { principal, session, request } = parseJsonObject(Buffer.from(text)) ?? {}
+    const caller = {
+      principalId: String(principal),
+      session: typeof session === 'string' ? { id: session } : null,
+    }
+    here.cancel(caller, request)
+  })
+  return (caller, requestId) => {
+    here.cancel(caller, requestId)
+    if ((JSON.stringify(requestId)?.length ?? MAX_ID) >= MAX_ID || quota.consume(caller.principalId) > 0)
+      return
+    const session = caller.session?.id ?? null
+    notices.notify(CANCELLED, JSON.stringify({ principal: caller.principalId, session, request: requestId }))
   }
 }

@@ -1,8 +1,8 @@
 import { createHash, hash } from 'node:crypto'
 import { isObject, type UnknownRecord } from '../../../db/support/json.ts'
 import { type JsonScan, scanJson } from '../../../plugins/json-body/scan.ts'
-import { Refusal } from '../../../plugins/refusal.ts'
-import { canonicalizeArguments } from '../protocol/json-text.ts'
+import type { Refusal } from '../../../plugins/refusal.ts'
+import { canonicalizeArguments, paramsInvalid } from '../protocol/json-text.ts'
 import type { McpThreadTasks } from './messages.ts'
 
 /** The most members of one object with a place of their own. A thousand times as many as MCP knows. */
@@ -57,4 +57,4 @@ function exactObject(bytes: Buffer, { escapedNames }: Pick<JsonScan, 'escapedNam
 export const bufferOf = (text: Uint8Array | string): Buffer =>
   typeof text === 'string' ? Buffer.from(text) : Buffer.from(text.buffer, text.byteOffset, text.byteLength)
 
-const invalid = (): Refusal => new Refusal('mcp_params_invalid', { message: 'params cannot be told apart.' })
+const invalid = (): Refusal => paramsInvalid('params cannot be told apart.')

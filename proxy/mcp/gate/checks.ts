@@ -9,6 +9,7 @@ import { callThreads } from '../aside/aside.ts'
 import { HTTP_GET_TOOL } from '../http-get/tool.ts'
 import { type HeaderParam, headerParamFault } from '../pinning/header-params.ts'
 import { type PinnedDefinition, parsePinnedDefinition } from '../pinning/pinned-definition.ts'
+import { paramsInvalid } from '../protocol/json-text.ts'
 import type { McpMessage } from '../protocol/message.ts'
 import { compileSmall, NOT_CHECKED, quickFault } from '../schema/check.ts'
 import { isUsable, type McpRegistry, type PinnedTool } from '../state/registry.ts'
@@ -70,7 +71,7 @@ function checkToolCall(facts: ToolCheckFacts, definition: CheckableDefinition) {
   const { message, toolCall, headers, largeParams } = facts
   const args = toolCall.arguments ?? {}
   const passed = (fault: string | null): Pick<CheckableDefinition, 'headerParams'> => {
-    if (fault !== null) throw new Refusal('mcp_params_invalid', { message: `arguments: ${fault}` })
+    if (fault !== null) throw paramsInvalid(`arguments: ${fault}`)
     const { headerParams } = definition
     const mismatch = message.era === 'modern' ? headerParamFault(headerParams, headers, args) : null
     if (mismatch !== null) throw new Refusal('mcp_header_mismatch', { message: mismatch })

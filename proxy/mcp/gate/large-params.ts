@@ -1,8 +1,9 @@
 import type { UnknownRecord } from '../../../db/support/json.ts'
 import { TaskIncompleteError, type TaskRequester } from '../../../db/support/thread.ts'
-import { Refusal } from '../../../plugins/refusal.ts'
+import type { Refusal } from '../../../plugins/refusal.ts'
 import { callThreads } from '../aside/aside.ts'
 import type { ReadParams } from '../aside/messages.ts'
+import { paramsInvalid } from '../protocol/json-text.ts'
 
 /** The parameters of a call as they were judged and go out, read away from the thread that serves. */
 export interface LargeParams extends Omit<ReadParams, 'sha256'> {
@@ -41,5 +42,4 @@ export async function readLargeParams(
   }
 }
 
-const tooMuch = (): Refusal =>
-  new Refusal('mcp_params_invalid', { message: 'params cannot be read with reasonable effort.' })
+const tooMuch = (): Refusal => paramsInvalid('params cannot be read with reasonable effort.')

@@ -14,12 +14,11 @@ import type { JsonBody } from '../../../plugins/json-body/json-body.ts'
 import type { Arrival, Plugin } from '../../../plugins/plugin.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
 import { MAX_INLINE_BYTES } from '../aside/aside.ts'
-import { canonicalizeArguments } from '../protocol/json-text.ts'
+import { canonicalizeArguments, paramsInvalid } from '../protocol/json-text.ts'
 import {
   type McpMessage,
   noServerRequest,
   type PeekedCall,
-  paramsInvalid,
   promptOf,
   recordableName,
   toolCallArguments,

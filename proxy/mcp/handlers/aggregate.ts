@@ -9,13 +9,7 @@ import { cursorOf, listItems } from '../upstream/large-message.ts'
 import { responseResult, type UpstreamMessage } from '../upstream/message.ts'
 import { ownAnswer, readFinalResponse } from '../upstream/own-answers.ts'
 import { refusalOfUpstream } from './relay.ts'
-import {
-  type DispatchFacts,
-  inEitherEra,
-  upstreamClient,
-  upstreamEra,
-  upstreamSessionOwner,
-} from './rewrite.ts'
+import { callOf, type DispatchFacts, inEitherEra, upstreamEra } from './rewrite.ts'
 
 /** The pages of one upstream's list that are read; a longer one is cut off. */
 const MAX_PAGES = 20
@@ -112,33 +106,20 @@ async function pageOf(
   resource: McpResource,
   { member, cursor }: { readonly member: string; readonly cursor: string | null },
 ): Promise<ItemPage | null> {
-  const { message, session, held, hangup } = facts
-  const era = upstreamEra(resource, session)
-  const owner = upstreamSessionOwner(facts)
-  const client = upstreamClient(facts, era)
+  const era = upstreamEra(resource, facts.session)
+  const call = callOf(facts, resource, era)
   const params = {
     ...(cursor !== null && { cursor }),
     ...(era === 'modern' && { _meta: modernMeta({}) }),
   }
   try {
-    const answer = await upstream.call({
-      permit: facts.granted,
-      resource,
-      era,
-      owner,
-      method: message.method,
-      params: JSON.stringify(params),
-      headers: {},
-      client,
-      hangup,
-      held,
-    })
+    const answer = await upstream.call({ ...call, params: JSON.stringify(params) })
     const response = await readFinalResponse(answer, (request) =>
-      upstream.respond(facts.granted, resource, owner, ownAnswer(request, client.capabilities)),
+      upstream.respond(call.permit, resource, call.owner, ownAnswer(request, call.client.capabilities)),
     )
     const result = responseResult(response)
     if (result === null) throw new McpUpstreamError('failed', 'a list was answered with an error')
-    const items = await listOf(response, resource, { member, signal: hangup.signal })
+    const items = await listOf(response, resource, { member, signal: call.hangup.signal })
     return { items, cursor: cursorOf(result) }
   } catch (error) {
     if (cursor !== null && error instanceof McpUpstreamError) return null

@@ -7,7 +7,7 @@ import {
   memberObject,
   memberText,
   requestMessage,
-  resultMessage,
+  responseMessage,
 } from '../protocol/json-text.ts'
 import type { McpUpstream, UpstreamCall } from '../upstream/client.ts'
 import { mcpUpstreamFailure } from '../upstream/errors.ts'
@@ -156,10 +156,8 @@ export class AskingRounds {
 
   #take(response: string): void {
     for (const [id, resolve] of this.#open) {
-      for (const [member, head] of [
-        ['result', resultMessage(id, '').slice(0, -1)],
-        ['error', errorMessage(id, '').slice(0, -1)],
-      ] as const) {
+      for (const member of ['result', 'error'] as const) {
+        const head = responseMessage(id, member, '').slice(0, -1)
         if (!response.startsWith(head)) continue
         const text = response.slice(head.length, -1)
         resolve(member === 'result' ? { result: text } : { error: text })

@@ -1,23 +1,37 @@
+import { capabilityOf, demandedByTool } from '../../../db/ledger/authority/rule.ts'
+import type { McpResource } from '../../../db/mcp/resources.ts'
+import type { McpTool, PinnedMcpTool } from '../../../db/mcp/tools.ts'
 import type { JsonObject } from '../../../db/support/json.ts'
 import { NOTICE_MAX_BYTES } from '../../../db/support/notices.ts'
 import { confirmAuthority } from '../../../plugins/call-authority.ts'
+import { holdsDemanded } from '../../../plugins/capability.ts'
 import type { AccessToken } from '../../../plugins/facts.ts'
+import type { CallPermit } from '../../../plugins/permit.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
+import { eventLoopTurn } from '../../../plugins/turns.ts'
 import type { CallReport, Reply } from '../../http/reply.ts'
 import { MAX_INLINE_BYTES } from '../aside/aside.ts'
 import { type CallDestination, destinationOf } from '../gate/checks.ts'
 import { HTTP_GET, type McpTarget } from '../gate/demand-now.ts'
-import type { HttpGet } from '../http-get/tool.ts'
-import { errorMessage, memberText, responseBytes, resultMessage } from '../protocol/json-text.ts'
+import { HTTP_GET_TOOL, type HttpGet } from '../http-get/tool.ts'
+import { type PinnedDefinition, parsePinnedDefinition } from '../pinning/pinned-definition.ts'
+import {
+  applyEdits,
+  memberText,
+  paramsInvalid,
+  responseBytes,
+  responseMessage,
+  resultMessage,
+} from '../protocol/json-text.ts'
 import { noServerRequest } from '../protocol/message.ts'
 import { GATEWAY_IMPLEMENTATION, META_KEYS } from '../protocol/versions.ts'
 import { isRemoteRequest, type RemoteServerRequest } from '../state/far-requests.ts'
 import type { ListedUris } from '../state/listed-uris.ts'
+import { isUsable, type McpRegistry } from '../state/registry.ts'
 import type { CallerAnswer } from '../state/server-requests.ts'
 import { aggregateLists } from './aggregate.ts'
 import { AskingRounds } from './asking-rounds.ts'
 import { digestInTurns, joinedBytes } from './large-answer.ts'
-import { type ListOptions, listVisibleTools } from './list-tools.ts'
 import { type RelayDependencies, refusalOfUpstream, relayCall } from './relay.ts'
 import { canBeAskedOnStream, type DispatchFacts, upstreamEra } from './rewrite.ts'
 
@@ -133,45 +147,100 @@ async function resultReply(
   }
 }
 
-/** Hands the caller's answer to the upstream that asked. */
+/** Hands the caller's answer to the upstream that asked, or to the process at which the call waits for it. */
 async function forwardAnswer(
   { serverRequests }: McpHandlerDependencies,
   facts: McpFacts,
   { request, id }: Extract<McpTarget, { kind: 'answer' }>,
 ): Promise<Reply> {
-  if (isRemoteRequest(request)) return forwardRemoteAnswer(request, facts)
-  const { resource, upstreamId } = request
-  // Once: of answers that were granted at one moment the first is passed on, whatever comes of it.
-  if (!serverRequests.close(id)) throw noServerRequest()
-  const result = memberText({ bytes: facts.body, spans: facts.spans }, 'result')
-  const text =
-    result === null
-      ? errorMessage(upstreamId, memberText({ bytes: facts.body, spans: facts.spans }, 'error') ?? '{}')
-      : resultMessage(upstreamId, result)
-  try {
-    await request.respond(text, facts.granted)
-  } catch (error) {
-    throw facts.hangup.gone ? new Refusal('client_gone') : refusalOfUpstream(error, resource)
-  }
-  return { status: 202, report: () => ({ provider: resource.name, detail: {} }) }
-}
-
-/** Hands it to the process at which the call waits for it. */
-async function forwardRemoteAnswer(request: RemoteServerRequest, facts: McpFacts): Promise<Reply> {
   const { resource } = request
   const whole = { bytes: facts.body, spans: facts.spans }
   const result = memberText(whole, 'result')
-  const answer: CallerAnswer =
-    result === null
-      ? { member: 'error', text: memberText(whole, 'error') ?? '{}' }
-      : { member: 'result', text: result }
-  if (answer.text.length > NOTICE_MAX_BYTES / 4) {
-    const message = 'An answer of this length must come on the connection that its call was made on.'
-    throw new Refusal('mcp_params_invalid', { message })
+  const member = result === null ? 'error' : 'result'
+  const text = result ?? memberText(whole, 'error') ?? '{}'
+  if (isRemoteRequest(request)) await forwardRemoteAnswer(request, { member, text }, facts)
+  // Once: of answers that were granted at one moment the first is passed on, whatever comes of it.
+  else if (!serverRequests.close(id)) throw noServerRequest()
+  else {
+    try {
+      await request.respond(responseMessage(request.upstreamId, member, text), facts.granted)
+    } catch (error) {
+      throw facts.hangup.gone ? new Refusal('client_gone') : refusalOfUpstream(error, resource)
+    }
   }
-  if (!facts.granted.authority.unchanged) await confirmAuthority(facts.granted.authority)
-  if (!(await request.give(answer))) throw noServerRequest()
   return { status: 202, report: () => ({ provider: resource.name, detail: {} }) }
 }
 
+async function forwardRemoteAnswer(
+  request: RemoteServerRequest,
+  answer: CallerAnswer,
+  { granted: { authority } }: McpFacts,
+): Promise<void> {
+  if (answer.text.length > NOTICE_MAX_BYTES / 4)
+    throw paramsInvalid('An answer of this length must come on the connection that its call was made on.')
+  if (!authority.unchanged) await confirmAuthority(authority)
+  if (!(await request.give(answer))) throw noServerRequest()
+}
+
 const isModernCall = ({ message }: McpFacts): boolean => message.era === 'modern'
+
+interface ToolListFacts {
+  readonly granted: CallPermit
+  readonly token: AccessToken | null
+  readonly pathResource: McpResource | null
+}
+
+interface ListOptions {
+  readonly registry: McpRegistry
+  readonly enforced: boolean
+  /** `callable`: tools whose capability is not held are hidden. */
+  readonly list: 'bound' | 'callable'
+  readonly httpGet: boolean
+}
+
+/** The tools that take so long are listed at once. ms. */
+const SLICE_MS = 3
+
+const BUILT_IN = JSON.stringify(HTTP_GET_TOOL)
+
+/**
+ * Lists the tools of a principal, each as JSON text (spec §2.3), from the pins: no upstream is asked. With
+ * `callable` only those whose capability it holds. At the endpoint of one resource the names are its own.
+ */
+async function listVisibleTools(
+  { granted: { principal }, token, pathResource }: ToolListFacts,
+  { registry, enforced, httpGet, list }: ListOptions,
+): Promise<readonly string[]> {
+  const callable = (capability: string | null): boolean =>
+    holdsDemanded(principal, token, demandedByTool(capability, enforced))
+  const isListed = (resource: McpResource, tool: McpTool): tool is PinnedMcpTool =>
+    isUsable(resource, tool) && (list === 'bound' || callable(capabilityOf(resource, tool.name)))
+  const builtIn = list === 'bound' ? holdsDemanded(principal, token, [HTTP_GET]) : callable(HTTP_GET)
+  const resources = pathResource ? [pathResource] : await registry.bound(principal)
+  const texts: string[] = httpGet && !pathResource && builtIn ? [BUILT_IN] : []
+  let since = performance.now()
+  for (const resource of resources) {
+    for (const tool of await registry.tools(resource)) {
+      if (!isListed(resource, tool)) continue
+      const text = listedText(resource, tool, pathResource === null)
+      texts.push(typeof text === 'string' ? text : await text)
+      if (performance.now() - since < SLICE_MS) continue
+      // There may be thousands.
+      await eventLoopTurn()
+      since = performance.now()
+    }
+  }
+  return texts
+}
+
+/** Returns the definition of a tool, as JSON of its known members, under its whole name or its own. */
+function listedText(
+  { name: resource }: McpResource,
+  tool: PinnedMcpTool,
+  isWholeName: boolean,
+): string | Promise<string> {
+  const definition = parsePinnedDefinition(tool)
+  const written = ({ object, listed }: PinnedDefinition): string =>
+    isWholeName ? applyEdits(object, { name: JSON.stringify(`${resource}.${tool.name}`) }) : listed
+  return definition instanceof Promise ? definition.then(written) : written(definition)
+}

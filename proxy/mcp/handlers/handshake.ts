@@ -5,7 +5,7 @@ import type { Arrival } from '../../../plugins/plugin.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
 import type { Reply } from '../../http/reply.ts'
 import type { ResourcePath } from '../gate/endpoint.ts'
-import { resultMessage } from '../protocol/json-text.ts'
+import { paramsInvalid, resultMessage } from '../protocol/json-text.ts'
 import type { McpMessage } from '../protocol/message.ts'
 import { GATEWAY_IMPLEMENTATION, META_KEYS, MODERN_VERSION, offeredVersion } from '../protocol/versions.ts'
 import type { CancelRequest } from '../state/cancellations.ts'
@@ -73,12 +73,10 @@ async function initializeReply(
 ): Promise<Reply> {
   const { message, principal, pathResource, at } = facts
   const { protocolVersion: requested, capabilities, clientInfo } = message.params
-  if (typeof requested !== 'string' || !isObject(capabilities)) {
-    throw new Refusal('mcp_params_invalid', { message: 'initialize needs protocolVersion and capabilities.' })
-  }
+  if (typeof requested !== 'string' || !isObject(capabilities))
+    throw paramsInvalid('initialize needs protocolVersion and capabilities.')
   // A session costs no capability, so it must not cost much else.
-  if (!isWithinLimit(capabilities))
-    throw new Refusal('mcp_params_invalid', { message: 'capabilities are too large.' })
+  if (!isWithinLimit(capabilities)) throw paramsInvalid('capabilities are too large.')
   const session = sources.sessions.open(
     {
       principalId: principal.id,

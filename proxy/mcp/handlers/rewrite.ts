@@ -155,21 +155,28 @@ export function buildUpstreamCall(
   to: CallDestination,
   hangup: HangupSignal,
 ): UpstreamCall {
-  const { message, session, requestState } = facts
+  const { session, requestState } = facts
   const era = upstreamEra(to.resource, session)
   return {
-    permit: facts.granted,
-    resource: to.resource,
-    era,
-    owner: upstreamSessionOwner(facts),
-    method: message.method,
+    ...callOf(facts, to.resource, era),
     params: upstreamParams(facts, { era, name: to.name, requestState }),
     headers: era === 'modern' ? repeatingHeaders(facts, to) : {},
-    client: upstreamClient(facts, era),
     hangup,
-    held: facts.held,
   }
 }
+
+/** Makes a call of the caller's method, whose params are to be added. */
+export const callOf = (facts: DispatchFacts, resource: McpResource, era: ProtocolEra) => ({
+  permit: facts.granted,
+  resource,
+  era,
+  owner: upstreamSessionOwner(facts),
+  method: facts.message.method,
+  headers: {},
+  client: upstreamClient(facts, era),
+  hangup: facts.hangup,
+  held: facts.held,
+})
 
 /**
  * Makes the headers that repeat members of the params (MCP 2026-07-28), which an older upstream does not

@@ -3,7 +3,6 @@ import { type CallAuthority, confirmAuthority, OVERTAKEN } from '../../../plugin
 import { ByteCollector } from '../../../plugins/collect.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
 import { EgressRefused } from '../../egress/agent.ts'
-import { AllowedDispatchHandler } from '../../egress/while-allowed.ts'
 import type { AllowedHosts } from './allowed-hosts.ts'
 import { FetchFailure } from './failure.ts'
 import { nextHop } from './hop.ts'
@@ -200,4 +199,39 @@ function endedBy(reason: unknown): FetchFailure {
   return reason instanceof Error && reason.name === 'TimeoutError'
     ? new FetchFailure('timeout', 'The fetch took too long.')
     : new FetchFailure('aborted', 'The fetch was cancelled.')
+}
+
+/**
+ * A handler of a request that fails with {@link OVERTAKEN}, before a byte has gone out, if the basis of its
+ * call's permission has changed. Hands everything else on as it is.
+ */
+class AllowedDispatchHandler implements Dispatcher.DispatchHandler {
+  readonly #handler: Dispatcher.DispatchHandler
+  readonly #authority: CallAuthority
+
+  constructor(handler: Dispatcher.DispatchHandler, authority: CallAuthority) {
+    this.#handler = handler
+    this.#authority = authority
+  }
+
+  onRequestStart(controller: Dispatcher.DispatchController, context: unknown): void {
+    if (!this.#authority.unchanged) throw OVERTAKEN
+    this.#handler.onRequestStart?.(controller, context)
+  }
+
+  onResponseStart(...told: Parameters<NonNullable<Dispatcher.DispatchHandler['onResponseStart']>>): void {
+    this.#handler.onResponseStart?.(...told)
+  }
+
+  onResponseData(controller: Dispatcher.DispatchController, chunk: Buffer): void {
+    this.#handler.onResponseData?.(controller, chunk)
+  }
+
+  onResponseEnd(...told: Parameters<NonNullable<Dispatcher.DispatchHandler['onResponseEnd']>>): void {
+    this.#handler.onResponseEnd?.(...told)
+  }
+
+  onResponseError(controller: Dispatcher.DispatchController, error: Error): void {
+    this.#handler.onResponseError?.(controller, error)
+  }
 }

@@ -1,9 +1,9 @@
 import { createHash } from 'node:crypto'
 import canonicalize from 'canonicalize'
 import { isObject, type JsonObject, type UnknownRecord } from '../../../db/support/json.ts'
-import { hiddenCharacters, printJsonPath, truncateText } from '../../visible.ts'
 import { IMPLEMENTATION_MEMBERS, knownMembers } from '../protocol/known-members.ts'
 import { toolChanges } from './tool-changes.ts'
+import { hiddenTextFlags } from './tool-flags.ts'
 
 export interface ServerIntroduction {
   readonly serverInfo?: JsonObject
@@ -12,9 +12,6 @@ export interface ServerIntroduction {
 
 /** Facts of a server: its introduction in force, and the one that `waits` for an approval. */
 type ServerFacts = Readonly<Record<string, unknown>> | null
-
-const MAX_FLAGS = 50
-const MAX_FLAG = 250
 
 /** Takes the introduction out of a server's facts, sent or stored: known members alone. */
 export function introductionOf(facts: ServerFacts): ServerIntroduction {
@@ -61,27 +58,8 @@ const membersOf = ({ serverInfo, instructions }: ServerIntroduction): UnknownRec
 })
 
 /** Lists the texts of an introduction that hide something: `invisible:instructions U+200B`. */
-export function introductionFlags(introduction: ServerIntroduction): readonly string[] {
-  const flags = textsIn(membersOf(introduction), []).flatMap(([path, text]) =>
-    [...hiddenCharacters(text)].map(
-      ([kind, points]) => `${kind}:${printJsonPath(path)} ${points.slice(0, 5).join(' ')}`,
-    ),
-  )
-  const more = flags.length - MAX_FLAGS
-  return [
-    ...flags.slice(0, MAX_FLAGS).map((flag) => truncateText(flag, MAX_FLAG)),
-    ...(more > 0 ? [`and ${more} more`] : []),
-  ]
-}
-
-type IntroductionPath = readonly (string | number)[]
-
-function textsIn(value: unknown, path: IntroductionPath): readonly (readonly [IntroductionPath, string])[] {
-  if (typeof value === 'string') return [[path, value]]
-  if (Array.isArray(value)) return value.flatMap((item: unknown, at) => textsIn(item, [...path, at]))
-  if (!isObject(value)) return []
-  return Object.entries(value).flatMap(([name, inner]) => textsIn(inner, [...path, name]))
-}
+export const introductionFlags = (introduction: ServerIntroduction): readonly string[] =>
+  hiddenTextFlags(membersOf(introduction))
 
 export interface IntroductionPlan {
   readonly facts: JsonObject

@@ -17,15 +17,19 @@ type FlagPath = readonly (string | number)[]
  * text or JSON (`text_or_json:`), and `header_annotation_invalid:`. At most 50, then how many more. Flags
  * quarantine nothing. Expects a document no deeper than a stack.
  */
-export function toolFlags(definition: UnknownRecord): readonly string[] {
+export const toolFlags = (definition: UnknownRecord): readonly string[] =>
+  hiddenTextFlags(definition, schemaFlags(definition.inputSchema))
+
+/** Lists flags, `others` first, and the texts of a document that hide something. At most 50, then how many more. */
+export function hiddenTextFlags(document: UnknownRecord, others: readonly string[] = []): readonly string[] {
   const flags: string[] = []
   let more = 0
   const note: NoteFlag = (flag) => {
     if (flags.length === MAX_FLAGS) more += 1
     else flags.push(truncateText(flag(), MAX_FLAG))
   }
-  for (const flag of schemaFlags(definition.inputSchema)) note(() => flag)
-  noteHidden(definition, [], note)
+  for (const flag of others) note(() => flag)
+  noteHidden(document, [], note)
   return more === 0 ? flags : [...flags, `and ${more} more`]
 }
 

@@ -147,19 +147,19 @@ export const notificationMessage = (method: string, params: string | null): stri
 
 const paramsMember = (params: string | null): string => (params === null ? '' : `,"params":${params}`)
 
-/** Writes a response. `id` is JSON text, and so is `result`. */
-export const resultMessage = (id: string, result: string): string =>
-  `{"jsonrpc":"2.0","id":${id},"result":${result}}`
+/** Writes a response, all of it JSON text. `id`: null if the request's could not be read. */
+export const responseMessage = (id: string | null, member: 'result' | 'error', text: string): string =>
+  `{"jsonrpc":"2.0","id":${id ?? 'null'},"${member}":${text}}`
+
+export const resultMessage = (id: string, result: string): string => responseMessage(id, 'result', result)
+
+export const errorMessage = (id: string | null, error: string): string => responseMessage(id, 'error', error)
 
 /** Writes a response, or an error, as bytes. */
 export const responseBytes = (id: string, member: 'result' | 'error', value: Buffer): Buffer =>
   Buffer.concat([Buffer.from(`{"jsonrpc":"2.0","id":${id},"${member}":`), value, END])
 
 const END = Buffer.from('}')
-
-/** Writes a response that is an error. `id` is JSON text, or null if the request's could not be read. */
-export const errorMessage = (id: string | null, error: string): string =>
-  `{"jsonrpc":"2.0","id":${id ?? 'null'},"error":${error}}`
 
 /** Writes one message as a server-sent event. */
 export const eventOf = (message: string): string =>
@@ -222,7 +222,7 @@ export function canonicalizeArguments(args: UnknownRecord): string {
   let values = 0
   const text = (value: unknown): string => {
     values += 1
-    if (values > MAX_VALUES) throw invalid(`arguments hold more than ${MAX_VALUES} values.`)
+    if (values > MAX_VALUES) throw paramsInvalid(`arguments hold more than ${MAX_VALUES} values.`)
     if (typeof value === 'string') return quoteString(value)
     if (typeof value === 'number') return numeral(value)
     if (Array.isArray(value)) return `[${joinItems(value, text)}]`
@@ -258,13 +258,14 @@ function joinItems<Item>(items: readonly Item[], text: (item: Item) => string): 
 function quoteString(text: string): string {
   if (text.isWellFormed()) return JSON.stringify(text)
   // No two readers agree on a lone surrogate.
-  throw invalid('arguments hold text that is not well-formed Unicode.')
+  throw paramsInvalid('arguments hold text that is not well-formed Unicode.')
 }
 
 function numeral(value: number): string {
-  if (!Number.isFinite(value)) throw invalid('arguments hold a number beyond all bounds.')
+  if (!Number.isFinite(value)) throw paramsInvalid('arguments hold a number beyond all bounds.')
   if (!Number.isInteger(value) || Number.isSafeInteger(value)) return JSON.stringify(value)
-  throw invalid('arguments hold an integer beyond ±(2^53-1): send it as a string.')
+  throw paramsInvalid('arguments hold an integer beyond ±(2^53-1): send it as a string.')
 }
 
-const invalid = (message: string): Refusal => new Refusal('mcp_params_invalid', { message })
+/** Makes the refusal of parameters that are not as their method wants them. */
+export const paramsInvalid = (message: string): Refusal => new Refusal('mcp_params_invalid', { message })

@@ -1,8 +1,8 @@
 import { isObject, type UnknownRecord } from '../../../db/support/json.ts'
 import type { JsonBody } from '../../../plugins/json-body/json-body.ts'
-import { Refusal } from '../../../plugins/refusal.ts'
+import type { Refusal } from '../../../plugins/refusal.ts'
 import { escapeHidden, truncateText } from '../../visible.ts'
-import { areAllKnown, type MemberEdits } from './json-text.ts'
+import { areAllKnown, type MemberEdits, paramsInvalid } from './json-text.ts'
 import { ExactNames, foldedCase, MAX_FOLDED_NAME, MAX_FOLDED_NAMES } from './loose-name.ts'
 import { META_KEYS } from './versions.ts'
 
@@ -183,7 +183,7 @@ export function knownParams(
     if (!Object.hasOwn(params, name)) edits.set(name, null)
     else if (params[name] !== value) {
       if (body.length > MAX_REWRITTEN_BYTES)
-        throw paramsRefusal(`params.${name} has a member that MCP does not define there. Leave it out.`)
+        throw paramsInvalid(`params.${name} has a member that MCP does not define there. Leave it out.`)
       edits.set(name, JSON.stringify(params[name]))
     }
   }
@@ -244,14 +244,14 @@ class MemberNameChecker {
   }
 
   #tooMany(): Refusal {
-    return paramsRefusal(`${this.#where} has more than ${MAX_FOLDED_NAMES} members.`)
+    return paramsInvalid(`${this.#where} has more than ${MAX_FOLDED_NAMES} members.`)
   }
 
   at(name: string, own: ExactNames): boolean {
     this.#names += 1
     if (this.#names > MAX_FOLDED_NAMES) throw this.#tooMany()
     if (name.length > MAX_FOLDED_NAME)
-      throw paramsRefusal(`${this.#where} has a member name of more than ${MAX_FOLDED_NAME} characters.`)
+      throw paramsInvalid(`${this.#where} has a member name of more than ${MAX_FOLDED_NAME} characters.`)
     if (own.exact.has(name)) return true
     const mistaken = own.mistakenFor(name)
     if (mistaken !== null) throw this.#alike(name, mistaken)
@@ -270,11 +270,10 @@ class MemberNameChecker {
 
   #alike(name: string, other: string): Refusal {
     const shown = truncateText(escapeHidden(JSON.stringify(name)), MAX_SHOWN)
-    return paramsRefusal(
+    return paramsInvalid(
       `${this.#where} has a member ${shown}, which some servers read as ${other}. Leave it out.`,
     )
   }
 }
 
 const MAX_SHOWN = 80
-const paramsRefusal = (message: string): Refusal => new Refusal('mcp_params_invalid', { message })

@@ -7,7 +7,7 @@ import type { JsonSpan } from '../../../plugins/json-body/scan.ts'
 import type { Arrival, Plugin } from '../../../plugins/plugin.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
 import { decodeHeaderValue } from './header-values.ts'
-import { areAllKnown, type MemberEdits } from './json-text.ts'
+import { areAllKnown, type MemberEdits, paramsInvalid } from './json-text.ts'
 import {
   checkClientAnswer,
   checkMessageNames,
@@ -160,10 +160,9 @@ function methodName(method: unknown): string {
 
 function paramsOf(params: unknown): UnknownRecord {
   if (params === undefined) return {}
-  if (!isObject(params)) throw new Refusal('mcp_params_invalid', { message: 'params must be an object.' })
-  if (params._meta !== undefined && !isObject(params._meta)) {
-    throw new Refusal('mcp_params_invalid', { message: 'params._meta must be an object.' })
-  }
+  if (!isObject(params)) throw paramsInvalid('params must be an object.')
+  if (params._meta !== undefined && !isObject(params._meta))
+    throw paramsInvalid('params._meta must be an object.')
   return params
 }
 
@@ -287,9 +286,6 @@ export function toolCallArguments({ params }: McpMessage): Readonly<Record<strin
   if (!isObject(given)) throw paramsInvalid('arguments must be an object.')
   return given
 }
-
-/** Makes the refusal of parameters that are not as their method wants them. */
-export const paramsInvalid = (message: string): Refusal => new Refusal('mcp_params_invalid', { message })
 
 /** Makes the refusal of an answer to a question that nobody has asked, or whose call is over. */
 export const noServerRequest = (): Refusal =>

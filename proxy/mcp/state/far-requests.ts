@@ -4,7 +4,7 @@ import type { CapabilityDemand } from '../../../plugins/facts.ts'
 import { parseJsonObject } from '../../../plugins/json-body/object.ts'
 import { PrincipalQuota } from '../../../plugins/secrets/quota.ts'
 import { monotonicClock } from '../../../plugins/secrets/throttle.ts'
-import { errorMessage, resultMessage } from '../protocol/json-text.ts'
+import { responseMessage } from '../protocol/json-text.ts'
 import type { PeerProcesses } from './elsewhere.ts'
 import type { McpRegistry } from './registry.ts'
 import type { CallerAnswer, ServerRequest, ServerRequests } from './server-requests.ts'
@@ -81,8 +81,7 @@ async function acceptAnswer(here: ServerRequests, text: string): Promise<string 
   const found = here.find(id, { id: String(session) })
   // Once: of answers that were granted at one moment the first is passed on, whatever comes of it.
   if (!found || typeof given !== 'string' || !here.close(String(id))) return null
-  const { upstreamId } = found
-  const made = member === 'result' ? resultMessage(upstreamId, given) : errorMessage(upstreamId, given)
+  const made = responseMessage(found.upstreamId, member === 'result' ? 'result' : 'error', given)
   return found.respond(made).then(
     () => 'taken',
     () => 'failed',

@@ -1,6 +1,7 @@
 import { createHmac, timingSafeEqual } from 'node:crypto'
 import type { Principal } from '../../../plugins/facts.ts'
-import { Refusal } from '../../../plugins/refusal.ts'
+import type { Refusal } from '../../../plugins/refusal.ts'
+import { paramsInvalid } from '../protocol/json-text.ts'
 
 /** The principal and the call that a state was given to, and is worth something for. */
 export interface StateOwner {
@@ -21,8 +22,7 @@ export interface RequestStates {
   readonly open: (sealed: string, owner: StateOwner) => string
 }
 
-export const stateRefused = (): Refusal =>
-  new Refusal('mcp_params_invalid', { message: 'requestState was not issued for this call.' })
+export const stateRefused = (): Refusal => paramsInvalid('requestState was not issued for this call.')
 
 const TAG_LENGTH = 43
 

@@ -7,6 +7,7 @@ import { isReplay } from '../../../plugins/dpop/single-use.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
 import { PrincipalQuota } from '../../../plugins/secrets/quota.ts'
 import { monotonicClock } from '../../../plugins/secrets/throttle.ts'
+import { paramsInvalid } from '../protocol/json-text.ts'
 import { SessionSeal } from './sealed-session.ts'
 import { type CallerSession, type CallerSessionStore, CallerSessions } from './sessions.ts'
 
@@ -53,7 +54,7 @@ export class SharedSessions implements CallerSessionStore {
     const until = at + LIFE_MS
     const id =
       this.#seal.seal({ ...opened, until }) ?? this.#seal.seal({ ...opened, clientInfo: null, until })
-    if (id === null) throw new Refusal('mcp_params_invalid', { message: 'capabilities are too large.' })
+    if (id === null) throw paramsInvalid('capabilities are too large.')
     const session = this.#here.open(opened, at, id)
     this.#lookedAt.set(session, performance.now())
     return session

@@ -194,23 +194,17 @@ async function callLegacy(
   call: UpstreamCall,
   isSecondTry = false,
 ): Promise<McpAnswer> {
-  const { permit, resource, method, params, hangup, held } = call
   const leased = sessions.lease(call)
   const lease = leased instanceof Promise ? await leaseOrRetry(leased, transport, sessions, call) : leased
   const { session } = lease
   const requestId = transport.nextId()
   try {
     const answer = await sendMcpRequest(transport, {
-      permit,
-      resource,
+      ...call,
       requestId,
       era: 'legacy',
       session: session.id === null ? 'unnamed' : 'named',
-      method,
-      params,
       headers: session.headers,
-      hangup,
-      held,
       settled: (answered) => {
         lease.release()
         if (!answered) void cancel(transport, call, session, requestId)
@@ -269,14 +263,8 @@ async function cancel(
   const text = notificationMessage('notifications/cancelled', params)
   const hangup = hangupFromSignal(AbortSignal.timeout(CANCEL_MS))
   try {
-    await sendOneWayMessage(transport, {
-      permit,
-      takesBack: true,
-      resource,
-      text,
-      headers: session.headers,
-      hangup,
-    })
+    const { headers } = session
+    await sendOneWayMessage(transport, { permit, takesBack: true, resource, text, headers, hangup })
   } catch {
     // The upstream finishes an answer that nobody will read.
   }

@@ -23,10 +23,13 @@ const MAX_KEPT = { bytes: 256 * 1024, values: 4_000 }
 /** The items of one message that are listed. */
 export const MAX_LIST_ITEMS = 10_000
 
-interface LargeReadOptions {
-  /** Names the author. */
+/** The author of a message, and the end of waiting for it. */
+export interface ThreadAsker {
   readonly key: string
   readonly signal: AbortSignal
+}
+
+interface LargeReadOptions extends ThreadAsker {
   /** Secrets that it must not hold. */
   readonly traces: SecretTraces
 }
@@ -41,7 +44,10 @@ export async function readLarge(
   bytes: Buffer,
   { key, signal, traces }: LargeReadOptions,
 ): Promise<UpstreamMessage> {
-  const { echo, value, spans, inner } = await read(bytes, { key, signal, traces })
+  const { echo, value, spans, inner } = await asked(
+    callThreads.ask('readMessage', { bytes, traces }, { key, signal }),
+    signal,
+  )
   if (echo) throw mcpUpstreamFailure('a message holds the secret of our credentials')
   const objects = new Map<string, JsonText>()
   for (const [name, scan] of inner) {
@@ -51,14 +57,6 @@ export async function readLarge(
     objects.set(name, { ...scan, bytes: bytes.subarray(start, end), value: own })
   }
   return { bytes, value, spans, objects }
-}
-
-async function read(bytes: Buffer, { key, signal, traces }: LargeReadOptions): Promise<TruncatedMessage> {
-  try {
-    return await callThreads.ask('readMessage', { bytes, traces }, { key, signal })
-  } catch (error) {
-    throw upstreamFault(error, signal)
-  }
 }
 
 interface ListSelector {
@@ -73,14 +71,10 @@ interface ListSelector {
 export async function listItems(
   message: UpstreamMessage,
   list: ListSelector,
-  { key, signal }: Pick<LargeReadOptions, 'key' | 'signal'>,
+  asker: ThreadAsker,
 ): Promise<ListItems | null> {
   if (message.objects === null) return itemsIn(message, list)
-  try {
-    return await callThreads.ask('listItems', { bytes: message.bytes, ...list }, { key, signal })
-  } catch (error) {
-    throw upstreamFault(error, signal)
-  }
+  return asked(callThreads.ask('listItems', { bytes: message.bytes, ...list }, asker), asker.signal)
 }
 
 /** {@link listItems} of a message that was not cut: items that are passed on as {@link soundItem} has them. */
@@ -114,14 +108,10 @@ export const cursorOf = ({ nextCursor: cursor }: Readonly<Record<string, unknown
 export async function knownList(
   message: UpstreamMessage,
   member: string,
-  { key, signal }: Pick<LargeReadOptions, 'key' | 'signal'>,
+  asker: ThreadAsker,
 ): Promise<string | null> {
   if (message.objects === null) return knownListIn(message, member)
-  try {
-    return await callThreads.ask('knownList', { bytes: message.bytes, member }, { key, signal })
-  } catch (error) {
-    throw upstreamFault(error, signal)
-  }
+  return asked(callThreads.ask('knownList', { bytes: message.bytes, member }, asker), asker.signal)
 }
 
 /** {@link knownList} of a message that was not cut. */
@@ -133,12 +123,16 @@ export function knownListIn(message: UpstreamMessage, member: string): string | 
   return JSON.stringify(list.map((item) => soundItem(item, member)).filter((item) => item !== null))
 }
 
-function upstreamFault(error: unknown, signal: AbortSignal): unknown {
-  // A refusal says that it has no turn for it.
-  if (signal.aborted || error instanceof Refusal || !(error instanceof Error)) return error
-  if (error instanceof TaskIncompleteError)
-    return mcpUpstreamFailure('a message takes too long to read', { cause: error })
-  return mcpUpstreamFailure(error.message.replace(FAILED, ''))
+async function asked<Made>(task: Promise<Made>, signal: AbortSignal): Promise<Made> {
+  try {
+    return await task
+  } catch (error) {
+    // A refusal says that it has no turn for it.
+    if (signal.aborted || error instanceof Refusal || !(error instanceof Error)) throw error
+    if (error instanceof TaskIncompleteError)
+      throw mcpUpstreamFailure('a message takes too long to read', { cause: error })
+    throw mcpUpstreamFailure(error.message.replace(FAILED, ''))
+  }
 }
 
 /** The beginning of a sentence of {@link mcpUpstreamFailure}. */

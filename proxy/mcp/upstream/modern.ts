@@ -18,22 +18,15 @@ export interface ModernCall {
 }
 
 /** Sends a request to an upstream of the modern era: closing the connection is all that cancels it. */
-export function callModern(transport: UpstreamTransport, call: ModernCall): Promise<McpAnswer> {
-  const { permit, resource, method, params, hangup, held } = call
-  return sendMcpRequest(transport, {
-    permit,
-    resource,
+export const callModern = (transport: UpstreamTransport, call: ModernCall): Promise<McpAnswer> =>
+  sendMcpRequest(transport, {
+    ...call,
     requestId: transport.nextId(),
     era: 'modern',
     session: 'none',
-    method,
-    params,
     headers: modernHeaders(call),
-    hangup,
-    held,
     settled: NOTHING,
   })
-}
 
 const NOTHING = (): void => {}
 

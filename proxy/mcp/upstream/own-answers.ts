@@ -1,5 +1,11 @@
 import type { JsonObject } from '../../../db/support/json.ts'
-import { errorMessage, METHOD_NOT_FOUND, memberText, resultMessage } from '../protocol/json-text.ts'
+import {
+  errorMessage,
+  METHOD_NOT_FOUND,
+  memberText,
+  responseMessage,
+  resultMessage,
+} from '../protocol/json-text.ts'
 import { mcpUpstreamFailure } from './errors.ts'
 import { kindOfMessage, type UpstreamMessage } from './message.ts'
 import type { McpAnswer } from './request.ts'
@@ -42,9 +48,9 @@ export function ownAnswer(request: UpstreamMessage, declared: JsonObject): strin
   if (method === 'ping') return resultMessage(id, '{}')
   // No server of the older era is told that there are any, and some ask all the same.
   if (method === 'roots/list') return resultMessage(id, '{"roots":[]}')
-  const [capability = '', member, text] = DECLINED.get(method) ?? []
+  const [capability = '', member = 'error', text] = DECLINED.get(method) ?? []
   if (text === undefined || !Object.hasOwn(declared, capability)) return errorMessage(id, NOT_ASKED)
-  return member === 'result' ? resultMessage(id, text) : errorMessage(id, text)
+  return responseMessage(id, member, text)
 }
 
 /**

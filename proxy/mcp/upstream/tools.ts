@@ -1,7 +1,7 @@
 import type { UnknownRecord } from '../../../db/support/json.ts'
 import { METHOD_NOT_FOUND } from '../protocol/json-text.ts'
 import { McpUpstreamError, mcpUpstreamFailure } from './errors.ts'
-import { listItems, MAX_LIST_ITEMS } from './large-message.ts'
+import { listItems, MAX_LIST_ITEMS, type ThreadAsker } from './large-message.ts'
 import { errorCodeOf, responseResult, type UpstreamMessage } from './message.ts'
 
 const MAX_PAGES = 100
@@ -68,7 +68,7 @@ export interface ListReading {
 export async function listUpstreamTools(
   send: (params: UnknownRecord) => Promise<UpstreamMessage>,
   maxAnswerBytes: number,
-  asker: ListRequester,
+  asker: ThreadAsker,
 ): Promise<ListReading> {
   const list = new GatheredTools()
   const cursors = new Set<string>()
@@ -121,15 +121,13 @@ interface ListPage {
   readonly bytes: number
 }
 
-type ListRequester = Parameters<typeof listItems>[2]
-
 type ItemTexts = NonNullable<Awaited<ReturnType<typeof listItems>>>
 
 /** Null: the server does not have such a list. A later page that fails costs the tools before it nothing. */
 async function pageOrFault(
   send: (params: UnknownRecord) => Promise<UpstreamMessage>,
   params: UnknownRecord,
-  { page, asker }: { readonly page: number; readonly asker: ListRequester },
+  { page, asker }: { readonly page: number; readonly asker: ThreadAsker },
 ): Promise<ListPage | { readonly unread: string } | null> {
   try {
     const response = await send(params)
