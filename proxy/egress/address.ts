@@ -68,10 +68,7 @@ function isIsatap({ parts }: ipaddr.IPv6): boolean {
   return ((parts[4] ?? 0) & 0xfdff) === 0 && parts[5] === 0x5efe
 }
 
-/**
- * Makes the list by which `net.connect` judges the address that it really connects to. It blocks less than
- * {@link addressRefusal}: no list can say "anything but".
- */
+/** Makes the list by which `net.connect` judges its address. Blocks less than {@link addressRefusal}. */
 export function blockedAddresses(allowPrivate: boolean): BlockList {
   const blocked = new BlockList()
   for (const { reason, text, range } of RANGES) {

@@ -27,10 +27,7 @@ const ATTEMPT_MS = 1000
 /** The number of addresses of one name that are tried. */
 const MAX_ATTEMPTS = 8
 
-/**
- * Resolves a name to all its addresses. Rejects if it has none or cannot be looked up. `signal` fires when
- * nobody waits for them any more.
- */
+/** Resolves a name to its addresses. Rejects if there are none. `signal`: nobody waits any more. */
 export type ResolveHost = (hostname: string, signal: AbortSignal) => Promise<readonly HostAddress[]>
 
 export interface EgressOptions {

@@ -11,10 +11,7 @@ export interface OpeningConnection {
 /** Holds, while a request is dispatched, the connection that is opened for it alone. */
 export const openingStorage = new AsyncLocalStorage<OpeningConnection>()
 
-/**
- * Registers how to end the connection that is opened now. Returns a function to call once it is open, or has
- * failed.
- */
+/** Registers how to end the connection that is opened now. Call the result once it is open or failed. */
 export function trackOpening(end: (reason: Error) => void): () => void {
   const opening = openingStorage.getStore()
   if (!opening) return () => {}

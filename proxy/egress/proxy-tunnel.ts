@@ -57,10 +57,7 @@ export interface ProxyVariable {
   readonly value: string
 }
 
-/**
- * Finds the variable that names a proxy for a URL: the one in lower case first, as curl does; null if there
- * is none, or `NO_PROXY` exempts the host.
- */
+/** Finds the variable that names a proxy for a URL, lower case first; null: none, or `NO_PROXY`. */
 export function proxyVariable(
   url: URL,
   env: Readonly<Record<string, string | undefined>>,
@@ -73,10 +70,7 @@ export function proxyVariable(
   return { name, value: value.includes('://') ? value : `http://${value}` }
 }
 
-/**
- * Tells whether a list exempts a host: `*`; a name and those below it; an address, or a range; each with a
- * port or without. This machine is always exempt.
- */
+/** Tells whether a list exempts a host: `*`, a name and those below it, an address, a range. */
 function isExempt({ hostname, port, protocol }: URL, list: string): boolean {
   const host = hostname.replace(/^\[|\]$/g, '').replace(/\.$/, '')
   const taken = port === '' ? (protocol === 'https:' ? '443' : '80') : port
@@ -111,10 +105,7 @@ function isInRange(address: string, entry: string): boolean {
 const MAX_HEAD = 16_384
 const END_OF_HEAD = '\r\n\r\n'
 
-/**
- * Asks a proxy, over a connection to it, for a tunnel to `target` (`host:port`), and calls back once: with
- * null, or the failure. Does NOT limit the time.
- */
+/** Asks a proxy for a tunnel to `target`, and calls back once: null, or the failure. Sets no time limit. */
 export function requestTunnel(
   connection: Duplex,
   proxy: EgressProxy,

@@ -178,8 +178,7 @@ export function createArrival(
   }
 }
 
-// The time first: rows of one moment then lie side by side in the ledger's index. Eighty random bits after
-// it.
+// The time first: rows of one moment then lie side by side in the index. Eighty random bits after it.
 const requestId = (at: number): string => `req_${at.toString(16).padStart(12, '0')}${randomHex()}`
 
 const RANDOM_BYTES = 10
@@ -200,8 +199,7 @@ interface SocketWithPeer {
   [PEER]?: TlsPeer | null
 }
 
-// The certificate of a connection never changes, so it is read once. Its pin, its principal and the time are
-// checked on every request.
+// A connection's certificate never changes, so it is read once. Its pin is asked on every request.
 function peerOf(socket: TLSSocket & SocketWithPeer): TlsPeer | null {
   const known = socket[PEER]
   if (known !== undefined) return known

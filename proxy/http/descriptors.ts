@@ -26,10 +26,7 @@ export function readDescriptorLimit(): number | null {
   }
 }
 
-/**
- * Counts the descriptors that this process has open. Null: not known. `limit`: the count if none is left to
- * look with.
- */
+/** Counts the open descriptors; null: not known. `limit`: the count if none is left to look with. */
 export function countOpenDescriptors(limit: number | null): number | null {
   try {
     // Linux 6.2 and newer: their number. Older ones say 0.

@@ -22,10 +22,7 @@ export interface RouteDoc {
   /** camelCase. Routes that share one doc are aliases of the first of them. */
   readonly name: string
   readonly summary: string
-  /**
-   * The callers: anybody, the holders of pinned certificates, operators; `monitor`: also the token for
-   * metrics.
-   */
+  /** `principal`: the holders of pinned certificates; `monitor`: operators, and the token for metrics. */
   readonly caller: 'anyone' | 'principal' | 'operator' | 'monitor'
   /** The capability that an operator must hold. */
   readonly demands?: string

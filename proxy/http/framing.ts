@@ -12,8 +12,7 @@ import {
 import { type LingerableConnection, lingerAtEnd } from '../tls/lingering.ts'
 import { refusalBody } from './refusal.ts'
 
-// A second one of each of these is an attack: Node keeps the first, joins them, or differs from the next hop
-// (docs/threats.md#t8).
+// A second one of these is an attack: Node and the next hop differ (docs/threats.md#t8).
 const SINGLE = [
   'authorization',
   'content-length',
@@ -108,10 +107,7 @@ const OWN_HEADERS: ReadonlySet<string> = new Set([
 ])
 const OWN_PREFIXES = ['mcp-', 'proxy-', 'sec-fetch-', 'x-forwarded-', 'x-sallyport-']
 
-/**
- * Tells whether a name with an underscore is one of ours to a server that takes hyphens and underscores for
- * the same.
- */
+/** Tells whether a name with an underscore is one of ours to a server that takes it for a hyphen. */
 function spellsOurs(name: string): boolean {
   const ours = name.replaceAll('_', '-')
   return OWN_HEADERS.has(ours) || OWN_PREFIXES.some((prefix) => ours.startsWith(prefix))
@@ -119,21 +115,12 @@ function spellsOurs(name: string): boolean {
 
 const HOST_BIT = SINGLE_BITS.get('host') ?? 0
 
-/**
- * The requests of one connection that are served at once (pipelining, docs/threats.md#a4). The rest waits in
- * line.
- */
+/** The requests of one connection that are served at once (docs/threats.md#a4). The rest waits. */
 const MAX_UNDER_WAY = 4
-/**
- * The requests of one connection that are under way or wait (docs/threats.md#f-23). While one waits nothing
- * more is read.
- */
+/** The requests of one connection that are under way or wait (docs/threats.md#f-23). */
 const MAX_PIPELINED = 100
 
-/**
- * The connections of a listener on which requests wait. Each may have one reading in pieces of one byte,
- * which take 2 MiB; one more is closed.
- */
+/** The connections on which requests wait. One reading in pieces of one byte takes 2 MiB. */
 const MAX_WAITING = 64
 
 type PipeliningLimit = Pick<ConnectionLimit, 'reservePipelined' | 'releasePipelined'>

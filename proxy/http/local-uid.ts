@@ -15,10 +15,7 @@ interface SocketWithHandle extends LocalConnection {
   readonly _handle?: { readonly fd?: unknown } | null
 }
 
-/**
- * Finds out, once, which user's process has connected to the control socket; null if this system cannot be
- * asked.
- */
+/** Finds out, once, whose process has connected to the control socket; null: it cannot be asked. */
 export function rememberUid(socket: Socket & SocketWithHandle): void {
   const fd = socket._handle?.fd
   loadedUidReader ??= uidReader()

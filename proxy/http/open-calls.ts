@@ -111,10 +111,7 @@ export class CallHangup implements HangupSignal {
 /** The time that a call that was cut may take to end. One that hangs must not hold a stop for ever. ms. */
 const GIVE_UP_MS = 5_000
 
-/**
- * Lets a stop wait for the requests under way: `begin` marks the process as stopping, `finish` waits, and
- * cuts the rest when the grace is over.
- */
+/** Lets a stop wait for the requests under way, and cut the rest when its grace is over. */
 export class RequestDrain {
   readonly calls = new OpenCalls()
   /** The calls that were cut off. */

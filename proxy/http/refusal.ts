@@ -2,10 +2,7 @@ import { PROOF_ALGORITHMS } from '../../plugins/dpop/key.ts'
 import type { Refusal } from '../../plugins/refusal.ts'
 import type { CallReport, Reply } from './reply.ts'
 
-/**
- * Renders a refusal over HTTP for the OpenAI and Anthropic SDKs, the Python helper and people
- * (docs/protocol.md#error-body). Nothing of `cause` appears in it.
- */
+/** Renders a refusal over HTTP (docs/protocol.md#error-body). Nothing of `cause` appears in it. */
 export function refusalReply(refusal: Refusal, requestId: string): Reply {
   return {
     status: refusal.status,
@@ -38,10 +35,7 @@ function retryAdvice({ final }: Refusal): Record<string, string> {
   return final ? { 'x-should-retry': 'false' } : {}
 }
 
-/**
- * Makes the challenge of a 401 (RFC 9449 §7.1, RFC 6750 §3.1), without `error` if the request brought no
- * credentials.
- */
+/** Makes the challenge of a 401 (RFC 9449 §7.1, RFC 6750 §3.1); no `error` without credentials. */
 export function challengeHeaders({ status, reason, challenge: error }: Refusal): Record<string, string> {
   // A provider's 401 to the caller's own vendor key is nothing that a proof could cure.
   if (status !== 401 || reason === 'provider_refused') return {}

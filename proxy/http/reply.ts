@@ -8,10 +8,7 @@ export interface Reply {
   readonly headers?: Readonly<Record<string, string>>
   /** Absent: an empty body. */
   readonly body?: string | Buffer | StreamedBody
-  /**
-   * Returns the details of the outcome row beyond status, bytes and latency. Called once, when the reply has
-   * ended.
-   */
+  /** Returns the outcome row's further details. Called once, when the reply has ended. */
   readonly report?: () => CallReport
 }
 

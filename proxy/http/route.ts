@@ -52,10 +52,7 @@ export interface HandledRequest extends RouteAnswer {
  */
 export type AskCallAgain = (now: Pick<Arrival, 'at'>) => Promise<unknown>
 
-/**
- * Called once a call is allowed, before it is acted on, with a function that asks it again, and with the
- * caller's id; null: the caller is nobody known.
- */
+/** Called before a call is acted on, with a function that asks it again, and the caller's id or null. */
 export type OnAllowed = (ask: AskCallAgain, principalId: string | null) => void
 
 /** A route without its surface. `{name}` stands for one variable segment. */
@@ -110,10 +107,7 @@ interface ForkedRoute<Facts extends Arrival> {
 
 type Handler<Facts> = (facts: Facts) => Reply | Promise<Reply>
 
-/**
- * Makes an endpoint that does gated work: its handler gets a {@link CallPermit}, which only the capability
- * plugin makes, so it cannot be mounted on a pipeline that does not gate it.
- */
+/** Makes an endpoint that does gated work: its handler gets a {@link CallPermit}. */
 export function gatedRoute<Facts extends Arrival & { granted: CallPermit }>(
   method: Route['method'],
   path: string,

@@ -86,10 +86,7 @@ class LiveRequest implements OpenCall, CallAuthority {
     this.#moves = options.moves.count
   }
 
-  /**
-   * One function from end to end: each that waits in another costs as much memory as all the facts of a call.
-   * Never rejects.
-   */
+  /** One function from end to end: each that waits costs as much memory as a call. Never rejects. */
   async live(): Promise<void> {
     const { budget, drain, mounted, log, writeStallMs } = this.#options
     const req = this.#req
@@ -231,10 +228,7 @@ function httpDate(now: number): string {
   return dateText
 }
 
-/**
- * Does the work after an answer: its outcome row, figures and log line. Each is done whatever another one
- * throws, and none can end the process.
- */
+/** Does the work after an answer: outcome row, figures and log line, each whatever another one throws. */
 function finishRequest(handled: HandledRequest, ending: ReplyEnding, telling: RequestReporting): void {
   const { arrival, refusal, reply, settled } = handled
   const isolated = (step: string, work: () => void): void => {

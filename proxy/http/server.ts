@@ -15,10 +15,7 @@ export interface ConnectionTimers {
   readonly headersMs: number
   /** The time from the first byte of a request to the end of its body. */
   readonly requestMs: number
-  /**
-   * The time between two requests of one connection. Longer than the pools of clients keep theirs: Go's, for
-   * 90 s.
-   */
+  /** The time between two requests of one connection; longer than Go's clients keep theirs, for 90 s. */
   readonly keepAliveMs: number
   /** The interval at which the limits above are checked: each may be exceeded by so much. */
   readonly checkMs: number

@@ -6,10 +6,7 @@ const MAX_MODELS = 10_000
 /** The longest id, and the longest name. Characters. */
 const MAX_LENGTH = 256
 
-/**
- * The last list of models that each provider gave, in memory. A provider of another configuration is another
- * provider.
- */
+/** The last list of models of each provider, in memory; of another configuration it is another one. */
 export class ModelCatalogue {
   readonly #lists = new WeakMap<LlmProvider, ModelList>()
 

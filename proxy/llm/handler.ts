@@ -137,10 +137,7 @@ async function firstAnswer(
   throw await refusalOfFailure(last, failed)
 }
 
-/**
- * Tells if a call may go on from one provider to another: a caller's own key is meant for one origin, and a
- * call that it pays for is not sent on for ours.
- */
+/** Tells if a call may go on to another provider: a caller's own key is meant for one origin. */
 const mayFollow = (one: ProviderTarget, next: ProviderTarget): boolean =>
   !(one.headers.passthrough || next.headers.passthrough) ||
   new URL(one.provider.base_url).origin === new URL(next.provider.base_url).origin
@@ -239,10 +236,7 @@ function withModel(body: Buffer, span: JsonSpan | undefined, model: string): rea
   return [body.subarray(0, span.start), Buffer.from(JSON.stringify(model)), body.subarray(span.end)]
 }
 
-/**
- * Accepts JSON and server-sent events that can be read (docs/threats.md#threat-38): what cannot be read may
- * quote a key of ours.
- */
+/** Accepts JSON and server-sent events that can be read (docs/threats.md#threat-38). */
 const isApiContent = ({ headers }: UpstreamAnswer): boolean =>
   API_CONTENT.test(headers['content-type'] ?? '') && isReadableContent(headers)
 
@@ -257,10 +251,7 @@ const refuseQuoted = (answered: ProviderAnswer): Promise<never> =>
 
 const failedOf = ({ target: { provider }, answer }: ProviderAnswer) => ({ provider, ...answer })
 
-/**
- * Passes a refusal on whole that is the provider's own answer to this request. Without words of its API it
- * goes on with its status, in ours.
- */
+/** Passes on a provider's own refusal of this request, in our words if it has none. */
 async function passOnRefusal(
   answered: ProviderAnswer,
   { granted, held, hangup: { signal } }: LlmFacts,

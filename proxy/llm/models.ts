@@ -67,10 +67,7 @@ interface ModelOffer {
 
 type ProviderLists = readonly (readonly ListedModel[])[]
 
-/**
- * Makes the function that turns the providers' lists into what is offered. It asks the routing for each name,
- * once for each change of a list.
- */
+/** Makes the function that turns the providers' lists into what is offered, as calls are routed. */
 function modelOffer(
   options: LlmOptions,
   listed: readonly ListedProvider[],

@@ -206,10 +206,7 @@ const provider = z
   })
   .transform(({ auth, ...rest }) => ({ ...rest, auth: auth ?? DIALECT_BY_NAME[rest.dialect].key.auth }))
 
-/**
- * The options of the `llm` plugin file (docs/protocol.md#operator-files). Does NOT check that a base URL
- * answers, or that a key is accepted there.
- */
+/** The options of the `llm` plugin file. Does NOT check that a base URL answers, or takes a key. */
 export const llmOptions = z
   .strictObject({
     default_provider: z
@@ -250,10 +247,7 @@ export interface LlmOptions extends Omit<ParsedLlmOptions, 'providers'> {
   readonly providers: readonly LlmProvider[]
 }
 
-/**
- * Tells of each provider which environment variable its key comes from. `written`: the scalar at a path of
- * the file as it stands there, never expanded.
- */
+/** Tells which variable each key comes from. `written`: the scalar at a path, never expanded. */
 export const withKeyVariables = (
   options: ParsedLlmOptions,
   written: (path: readonly PropertyKey[]) => string | undefined,

@@ -55,10 +55,7 @@ export const attemptOf = ({ provider, status, reason }: ProviderFailure): Provid
   reason,
 })
 
-/**
- * Makes the refusal of a failure (docs/protocol.md#upstream-failures), in the provider's own words if any may
- * be passed on. `attempts`: every provider that was asked.
- */
+/** Makes the refusal of a failure (docs/protocol.md#upstream-failures). `attempts`: all that were asked. */
 export async function refusalOfFailure(
   failure: ProviderFailure,
   attempts: readonly ProviderAttempt[],
@@ -245,10 +242,7 @@ export const notConfiguredFailure = (provider: LlmProvider): ProviderFailure => 
   status: null,
 })
 
-/**
- * Picks the headers by which the provider says whether and when to come back, and those that the operator
- * lets through.
- */
+/** Picks the headers that say when to come back, and those that the operator lets through. */
 function waitingHeaders(headers: UpstreamHeaders, provider: LlmProvider): Record<string, string> {
   const returns = passedNames('pass_answer_headers', provider.pass_answer_headers)
   return Object.fromEntries(

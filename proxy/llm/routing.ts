@@ -219,10 +219,7 @@ export function providerRouting(options: LlmOptions): ProviderRouting {
   }
 }
 
-/**
- * Makes the function that finds the providers of a model as {@link providerRouting} does, of every dialect;
- * maybe none.
- */
+/** Makes the function that finds the providers of a model, of every dialect; maybe none. */
 export function providersOf(options: LlmOptions): (model: string | null) => readonly LlmProvider[] {
   const find = targetsOf(options)
   return (model) => find(model).map(({ provider }) => provider)

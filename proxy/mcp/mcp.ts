@@ -45,10 +45,7 @@ export interface McpRuntime {
   readonly changed: Set<string>
   /** Notes the same at the process that reads for all, too. */
   readonly announce: (resourceId: string) => void
-  /**
-   * Opens the connections to MCP servers with these limits. Those before, if the limits differ, end with
-   * their calls.
-   */
+  /** Opens the connections with these limits. Those before, if the limits differ, end with their calls. */
   readonly upstream: (options: McpOptions) => McpUpstream
   readonly close: () => Promise<void>
 }

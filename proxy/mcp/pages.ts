@@ -48,10 +48,7 @@ export const readableRoute = (route: BareRoute, pages: ReadonlySet<string>): Bar
   },
 })
 
-/**
- * Answers what browsers ask before a page calls (Fetch, CORS), and any other method as a path does that has no
- * route for it. `served`: the routes of the path.
- */
+/** Answers what browsers ask before a page calls (Fetch, CORS), and methods without a route. */
 export function otherMethod(served: readonly BareRoute[], pages: ReadonlySet<string>) {
   const methods = served.flatMap(({ method }) => (method === 'GET' ? ['GET', 'HEAD'] : [method]))
   return ({ method, headers, answer }: Arrival): Reply => {

@@ -63,10 +63,7 @@ interface RefusedCallFacts {
 /** Makes the URL of the document about the endpoint that was asked (RFC 9728). */
 export type MetadataUrl = (asked: Pick<Arrival, 'headers' | 'path'>) => string
 
-/**
- * Renders the refusals of the MCP endpoint. One of a message that could not be read still carries its id and
- * era if they are sane.
- */
+/** Renders the refusals of the MCP endpoint, with the message's id and era if they are sane. */
 export const refuseMcp =
   (metadataUrl: MetadataUrl): RenderRefusal =>
   (refusal, facts) => {

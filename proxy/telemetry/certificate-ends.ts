@@ -3,10 +3,7 @@ import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { DataDirectory } from '../boot/data-directory.ts'
 
-/**
- * Reads when the CA's certificates and the server's end, in seconds since the epoch; the server's only if
- * there is one on the disk.
- */
+/** Reads when the CA's certificates end, and the server's on the disk, in seconds since the epoch. */
 export async function certificateEnds({
   authority,
   settings,

@@ -86,10 +86,7 @@ export class LogOutput {
     })
   }
 
-  /**
-   * Writes the held lines, on the loop, for an end of the process without a word, and for pino's fatal
-   * errors. Gives up on an output that takes nothing.
-   */
+  /** Writes the held lines, on the loop. Gives up on an output that takes nothing. */
   flushSync(): void {
     this.#cutLines()
     const until = performance.now() + LAST_MS

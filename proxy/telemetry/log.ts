@@ -2,10 +2,7 @@ import { type DestinationStream, type Logger, pino } from 'pino'
 import type { JsonValue } from '../../db/support/json.ts'
 import { LogOutput } from './log-output.ts'
 
-/**
- * The places in a logged object that could hold a secret: the second line of defence
- * (docs/threats.md#threat-30).
- */
+/** Places in a logged object that could hold a secret (docs/threats.md#threat-30). */
 const REDACTED = [
   'authorization',
   'dpop',
@@ -37,10 +34,7 @@ export type RequestLine = Readonly<Record<string, JsonValue | undefined>>
 export interface GatewayLogs {
   /** The log of everything but the requests' own lines. */
   readonly log: Logger
-  /**
-   * Writes the one line of a request, at level `info`: its members hold no secret, so it pays for no
-   * redaction. At level `warn` it writes that of a refused one only.
-   */
+  /** Writes a request's line, without redaction, at level `info`; at `warn` that of a refused one only. */
   readonly requestLog: (line: RequestLine) => void
   /** Writes the lines that are still held back. Resolves when they are written, or after a second. */
   readonly flush: () => Promise<void>

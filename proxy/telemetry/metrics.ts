@@ -252,10 +252,7 @@ function gauge(registry: Registry, name: string, help: string, ask: () => number
   registry.registerMetric(made)
 }
 
-/**
- * Adds the gauges of descriptors and connections. A number that is not known, or without a limit, has no
- * sample.
- */
+/** Adds the gauges of descriptors and connections. An unknown number has no sample. */
 function descriptorGauges(registry: Registry, ask: GaugeSources['descriptors']): void {
   const known = (value: number | null): number => {
     if (value === null || value === Infinity) throw new Error('there is no such number')

@@ -1,8 +1,5 @@
 export interface ConnectionPlace {
-  /**
-   * True while it shakes hands, and while a call of somebody known is under way: it is not ended for
-   * another's sake.
-   */
+  /** True while it shakes hands, and while a known caller's call is under way: it is not ended then. */
   isProtected: boolean
 }
 

@@ -26,10 +26,7 @@ interface ProxyHeaderCallbacks {
   readonly left: () => void
 }
 
-/**
- * Reads the header of the PROXY protocol from a paused socket, which it leaves paused. Calls one of three
- * once.
- */
+/** Reads the PROXY protocol from a paused socket, which it leaves paused. Calls one of three once. */
 function awaitProxyHeader(socket: Socket, { named, failed, left }: ProxyHeaderCallbacks): void {
   const header = new ProxyHeader()
   const take = (piece: Buffer): void => {
@@ -81,10 +78,7 @@ export interface TlsAcceptOptions {
   readonly context: () => SecureContext
   /** The time from TCP accept to the end of the TLS handshake. ms. */
   readonly handshakeMs: number
-  /**
-   * Tells the balancers by their addresses: each of their connections begins with a header of the PROXY
-   * protocol. Null: there are none.
-   */
+  /** Tells the balancers, whose connections begin with the PROXY protocol. Null: there are none. */
   readonly isBalancer: ((address: string) => boolean) | null
   /** The whole answer to a client that speaks HTTP without TLS. */
   readonly plainHttp: string

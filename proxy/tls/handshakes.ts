@@ -3,10 +3,7 @@ export const MAX_HANDSHAKES = 2_048
 
 type EndHandshake = () => void
 
-/**
- * The connections that shake hands, by address. If there are too many, the newest of the address that has
- * most of them ends.
- */
+/** The connections that shake hands. If too many, the newest of the address with most of them ends. */
 export class PendingHandshakes {
   readonly #limit: number
   readonly #byAddress = new Map<string, Set<EndHandshake>>()

@@ -176,8 +176,5 @@ export function makeLingerable(socket: Socket & LingerableConnection, lingering:
   }
 }
 
-/**
- * Lets the connection of a request that is answered before it has ended linger when it ends: the answer must
- * close it.
- */
+/** Lets the connection of a request that is answered early linger when the answer closes it. */
 export const lingerAtEnd = (connection: Duplex & LingerableConnection): void => connection[LINGER]?.()

@@ -58,10 +58,7 @@ const startsAlike = (bytes: Buffer, expected: Buffer): boolean => {
   return bytes.compare(expected, 0, length, 0, length) === 0
 }
 
-/**
- * Reads the header before a connection that a balancer passes on (HAProxy's PROXY protocol, versions 1 and
- * 2). Does NOT ask who sent it.
- */
+/** Reads the header of HAProxy's PROXY protocol, versions 1 and 2. Does NOT ask who sent it. */
 export class ProxyHeader {
   #held: Buffer = NOTHING
 
@@ -70,10 +67,7 @@ export class ProxyHeader {
     return this.#held.length > 0
   }
 
-  /**
-   * Takes the next bytes. Returns null while the header is not whole. Throws a {@link ProxyHeaderError} at
-   * the first byte that no header has there.
-   */
+  /** Takes bytes; null: not whole. Throws {@link ProxyHeaderError} at the first wrong byte. */
   add(piece: Buffer): ParsedProxyHeader | null {
     const bytes = this.#held.length === 0 ? piece : Buffer.concat([this.#held, piece])
     const version = startsAlike(bytes, SIGNATURE) ? BINARY : TEXT

@@ -27,10 +27,7 @@ const SUITES: Readonly<Record<string, CipherSuite>> = {
   TLS_CHACHA20_POLY1305_SHA256: { cipher: 'chacha20-poly1305', digest: 'sha256', keyLength: 32 },
 }
 
-/**
- * Reads the protected records of one side of a TLS 1.3 handshake from its traffic secret (RFC 8446 §5.2,
- * §7.3), before OpenSSL does.
- */
+/** Reads the protected records of a TLS 1.3 handshake from its secret (RFC 8446 §5.2, §7.3). */
 export class RecordReader {
   readonly #suite: CipherSuite
   readonly #key: Buffer
@@ -91,10 +88,7 @@ function expand({ digest }: CipherSuite, secret: Buffer, label: string, length: 
 
 const SECRET = /^CLIENT_HANDSHAKE_TRAFFIC_SECRET [0-9a-f]+ ([0-9a-f]+)\n?$/
 
-/**
- * Finds the secret of the client's half of a handshake in a line of Node's `keylog` event (RFC 9850 §2), or
- * null.
- */
+/** Finds the secret of the client's handshake in a line of Node's `keylog` (RFC 9850 §2), or null. */
 export function clientSecretIn(line: Buffer): Buffer | null {
   const [, hex] = SECRET.exec(line.toString('latin1')) ?? []
   return hex === undefined ? null : Buffer.from(hex, 'hex')

@@ -1,10 +1,7 @@
 import type { IncomingHttpHeaders } from 'node:http'
 import type { UnknownRecord } from '../../../db/support/json.ts'
 
-/**
- * One vendor's API, in everything that differs from the others. A further one is a file of this folder and
- * its line in `registry.ts`.
- */
+/** One vendor's API. A further one is a file of this folder and its line in `registry.ts`. */
 export interface Dialect<Name extends string = string> {
   readonly name: Name
   /** The endpoints, all of them POST, all of them gated by `llm.chat`. */
@@ -25,10 +22,7 @@ export interface DialectEndpoint {
   readonly upstreamPath: string
   /** True: a body may leave the model to a stored prompt. Default: it must name one. */
   readonly modelOptional?: true
-  /**
-   * The member by which a caller begins work that it would fetch, or end, by another request: a call that has
-   * it set is refused.
-   */
+  /** The member by which a caller begins work to fetch by another request: it is refused if set. */
   readonly detachedBy?: string
   readonly doc: EndpointDoc
   /** True: its answers cost no tokens, and state none. Default false. */

@@ -15,10 +15,7 @@ const BLANK_LINE = Buffer.from('\n\n')
 const STATEMENT =
   /"(?:usage|finish_reason|stop_reason|status_code)"(?!\s*:\s*null)|(?<ending>"error"(?!\s*:\s*null)|"(?:message_stop|response\.(?:completed|failed|incomplete|cancelled))"|\[DONE\]|event: ?error)|\\u00(?:[4-7]|2[eE])/g
 
-/**
- * Reads server-sent events that come in chunks cut anywhere (WHATWG HTML §9.2.5), and hands over those that
- * may state something.
- */
+/** Reads server-sent events in chunks cut anywhere (WHATWG HTML §9.2.5), for those that state something. */
 export class AnswerEventReader {
   readonly #statements: AnswerStatements
   readonly #fits: (bytes: number) => boolean
@@ -86,10 +83,7 @@ export class AnswerEventReader {
     return Buffer.from(begun.replaceAll(/\r\n?/g, '\n'), 'latin1')
   }
 
-  /**
-   * Reads the first events that may state something, the last one, and the first that may be a failure or the
-   * end. If many state one count, a later one wins.
-   */
+  /** Reads the first events that may state something, the last, and the first failure or end. */
   #readWhole(events: Buffer): void {
     const text = events.toString('latin1')
     let from = 0

@@ -30,10 +30,7 @@ const OTHER = '-'.repeat(MAX_NAME + 1)
 /** Stands for the value of a member that is there, and is longer than is kept. */
 export const TOO_LONG = Symbol('a value that is longer than is kept')
 
-/**
- * Members to pick, by name: null for one that is picked whole, else those of its object, or of the objects in
- * its array.
- */
+/** Members to pick, by name: null for a whole one, else those of its object, or of its objects. */
 export interface PickedMembers {
   readonly [name: string]: PickedMembers | null
 }
@@ -52,10 +49,7 @@ interface PickFrame {
 
 type PickedTexts = Map<string, string | PickedTexts | readonly PickedTexts[] | typeof TOO_LONG>
 
-/**
- * Picks members out of a JSON object that comes in pieces, and keeps nothing else. If one stands twice the
- * last counts. Looks at each byte once. Does NOT check the grammar.
- */
+/** Picks members out of a JSON object in pieces; the last of a name counts. Does NOT check the grammar. */
 export class MemberPicker {
   readonly #root: PickFrame
   readonly #frames: PickFrame[] = []

@@ -80,10 +80,7 @@ export class UpstreamError extends Error {
 
 const codeOf = (error: Error): string => ('code' in error ? String(error.code) : error.message)
 
-/**
- * Makes the failure of a request without a connection, with cause and cure. Names a name that cannot be
- * looked up.
- */
+/** Makes the failure of a request without a connection, with cause and cure. */
 export function connectFailure(error: Error): UpstreamError {
   const code = error instanceof HostNameError ? error.message : codeOf(error)
   const cause = connectionCause(code, PROVIDER_SETTINGS)

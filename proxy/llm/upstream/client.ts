@@ -88,10 +88,7 @@ export function openUpstream({
  * another.
  */
 
-/**
- * Answers are handed back, not written. Without an agent, which sends nothing, the library makes a header of
- * its own.
- */
+/** Answers are handed back, not written. Without an agent the library makes a header of its own. */
 export const PROXY_SERVER_OPTIONS: Readonly<ServerOptions> = {
   selfHandleResponse: true,
   ignorePath: true,

@@ -11,10 +11,7 @@ import type { LlmProvider } from '../options.ts'
 import type { UpstreamHeaders } from './answer.ts'
 import { type IsPassedName, passedNames } from './passed-names.ts'
 
-/**
- * The headers of a caller's request that a provider may see (docs/threats.md#t2, #t3, #threat-11,
- * #threat-16).
- */
+/** The headers of a request that a provider may see (docs/threats.md#t2, #t3, #threat-11, #threat-16). */
 const REQUEST_NAMES: ReadonlySet<string> = new Set([
   'accept',
   'session-id',
@@ -121,10 +118,7 @@ export function secretsIn({
   return [key, ...words.filter((word) => word.length >= MIN_TRACED_CHARACTERS)]
 }
 
-/**
- * Lists the texts of a least length that no answer with content may quote: shorter headers may well be a
- * subject of a model's text.
- */
+/** Lists the texts of a least length that no answer with content may quote. */
 function credentialsIn({ api_key, headers }: LlmProvider, least: number): readonly string[] {
   const carrying = Object.entries(headers).filter(
     ([name, value]) => CREDENTIAL_NAME.test(name) || CREDENTIAL_VALUE.test(value),
@@ -225,10 +219,7 @@ const MAX_SHORT_ANSWER = 16_384
 export const isShortJson = (headers: UpstreamHeaders): boolean =>
   Number(headers['content-length']) <= MAX_SHORT_ANSWER && isJsonAnswer(headers)
 
-/**
- * Picks the headers of an answer that a caller may see, with the provider's request id under a name of its
- * own. `returns`: those that the operator lets through in addition.
- */
+/** Picks the headers of an answer for the caller. `returns`: what the operator lets through. */
 export function responseHeaders(
   upstream: UpstreamHeaders,
   returns: IsPassedName | null = null,
@@ -252,10 +243,7 @@ export function requestIdOf(upstream: UpstreamHeaders): string | null {
   return id !== undefined && /^[\x21-\x7e]{1,128}$/.test(id) ? id : null
 }
 
-/**
- * Leaves out the headers of an answer that would be passed on, logged or stored, and quote one of our
- * secrets.
- */
+/** Leaves out the headers of an answer that quote one of our secrets. */
 export function withoutSecrets(
   headers: UpstreamHeaders,
   { credentials, returns }: FixedHeaders,
@@ -309,10 +297,7 @@ function callerCredentials(caller: IncomingHttpHeaders): Record<string, string> 
   return kept
 }
 
-/**
- * Recognises our own access tokens, which must not reach a provider: those of the DPoP scheme, or bound to a
- * certificate or a key (`cnf`, RFC 7800), and our own API keys.
- */
+/** Recognises our own tokens (DPoP, or `cnf`, RFC 7800) and API keys: no provider gets them. */
 function isOwnCredential(authorization: string): boolean {
   const [scheme = '', token = ''] = authorization.trim().split(/\s+/)
   if (scheme.toLowerCase() === 'dpop' || isApiKey(token)) return true

@@ -31,10 +31,7 @@ export const timeoutsOf = (provider: LlmProvider): UpstreamTimeouts => ({
 /** Returns the URL of a path at a provider. `path`: may end with a query. */
 export const urlAtProvider = (provider: LlmProvider, path: string): URL => new URL(provider.base_url + path)
 
-/**
- * Returns the URL of an endpoint with those of a caller's parameters that go there, each as it is written.
- * One whose name is escaped does not go.
- */
+/** Returns the URL of an endpoint with those of a caller's parameters that go there, as written. */
 export function withQuery(url: URL, query: string, passed: ReadonlySet<string>): URL {
   const kept = query.split('&').filter((pair) => passed.has(pair.split('=', 1)[0] ?? ''))
   if (kept.length === 0) return url

@@ -27,10 +27,7 @@ export async function readProviderWords(
   return body === null || quotesSecret(secrets, body) ? null : parseErrorWords(parseOrNull(body))
 }
 
-/**
- * Reads an answer that is JSON, by its type or, if that says nothing of the kind, by its text. Resolves with
- * null as {@link readProviderWords} does. Never rejects.
- */
+/** Reads an answer that is JSON, by its type or else its text. Resolves as {@link readProviderWords}. */
 export async function readShortJson(answer: UpstreamAnswer): Promise<Buffer | null> {
   const mayBeJson = isJsonAnswer(answer.headers) || SAYS_NOTHING.test(answer.headers['content-type'] ?? '')
   if (!mayBeJson || !isReadableContent(answer.headers)) {

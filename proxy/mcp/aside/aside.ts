@@ -2,10 +2,7 @@ import { ThreadPool } from '../../../db/support/thread.ts'
 import { REFUSAL_REASONS, Refusal, type RefusalReason } from '../../../plugins/refusal.ts'
 import type { McpThreadTasks } from './messages.ts'
 
-/**
- * The size up to which a message, a definition or a set of arguments is read on the thread that serves, which
- * takes 5 ms at worst. Bytes.
- */
+/** The most that is read on the thread that serves, which takes 5 ms at worst. Bytes. */
 export const MAX_INLINE_BYTES = 32 * 1024
 
 /** The time without a task after which a thread is let go, with all that it has compiled. ms. */

@@ -7,10 +7,7 @@ interface JsonValueSpan {
 }
 
 export interface ReadParams {
-  /**
-   * Digests of the judged arguments in canonical form (RFC 8785), lower-case hex: the SHA-256 of salt and
-   * bytes, and of the bytes alone.
-   */
+  /** Lower-case hex SHA-256 of salt and canonical form (RFC 8785), and of the latter alone. */
   readonly commitment: string
   readonly sha256: string
   readonly bytes: number

@@ -37,10 +37,7 @@ function judgedParams(
   return given
 }
 
-/**
- * Reads JSON text, which is valid, as an object. Null if it is none, or a name in it was read as another
- * (nodejs/node#63785): that shows when it is written again.
- */
+/** Reads valid JSON text as an object. Null: it is none, or a name was misread (nodejs/node#63785). */
 export function parseExactObject(text: Uint8Array | string): UnknownRecord | null {
   const bytes = bufferOf(text)
   return exactObject(bytes, scanJson(bytes, 1))

@@ -106,10 +106,7 @@ async function faultOffThread(
 const quarantined = ({ resource, tool }: PinnedTool): Refusal =>
   new Refusal('mcp_tool_quarantined', { detail: { tool: `${resource.name}.${tool.name}` } })
 
-/**
- * Opens the state of a multi round-trip request, which must be one that was given to this principal for this
- * very call (MCP 2026-07-28, mrtr). Refuses with `mcp_params_invalid`.
- */
+/** Opens a state, which must be this principal's for this call. Refuses with `mcp_params_invalid`. */
 export function mcpState(states: RequestStates): Plugin<ToolCheckFacts, { requestState: string | null }> {
   return {
     name: 'mcp_state',

@@ -92,10 +92,7 @@ export const readMcpRules = ({ http_get, enforce_tools_call }: McpRuleOptions): 
   enforced: enforce_tools_call,
 })
 
-/**
- * States a target's demand now, by the configuration in force. Refuses with `mcp_tool_unknown` or
- * `mcp_not_bound`.
- */
+/** States a target's present demand. Refuses with `mcp_tool_unknown` or `mcp_not_bound`. */
 export async function currentTargetDemand(
   target: McpTarget,
   demand: CapabilityDemand,

@@ -16,10 +16,7 @@ export interface ResourceAccess {
   readonly binding: string | null
 }
 
-/**
- * Names the resource that a call reaches, as it was judged. `pin`: the digest of the approved definition of
- * the tool.
- */
+/** Names the resource that a call reaches. `pin`: the digest of the tool's approved definition. */
 export const reachedResource = (
   { resource: { resource_id: id, revision }, binding }: ResourceAccess,
   pin: string | null = null,
@@ -110,10 +107,7 @@ type PartialCallFacts = Partial<PathResourceAccess> & {
 
 type RecordedCallFacts = Arrival & Partial<DecisionFacts>
 
-/**
- * Records MCP calls. A row rests on the call's resource and its binding, or that there is none. One that is
- * refused before `mcp_target` stands under the call that it seems to be.
- */
+/** Records MCP calls. A row rests on the call's resource and its binding, or that there is none. */
 export const mcpRecorder = (
   recorder: CallRecorder,
   standing: McpBindingAssertion,
@@ -142,10 +136,7 @@ interface RefusedCallSummary {
   readonly reached: ReachedResource | null
 }
 
-/**
- * Makes the facts for the row of a call that is refused while it is read: the method, tool and resource that
- * it seems to have. After `mcp_target` the facts themselves say it.
- */
+/** Makes the facts for the row of a call that is refused before `mcp_target`: what it seems to be. */
 function summaryOfRead({ peeked, message, door }: PartialCallFacts): RefusedCallSummary {
   const { demand = UNREAD_DEMAND, tool: named = null } = peeked ?? {}
   const tool = named !== null && door ? `${door.resource.name}.${named}` : named

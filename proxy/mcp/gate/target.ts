@@ -139,10 +139,7 @@ function mcpTargetFacts(
   }
 }
 
-/**
- * Refuses a call without a target, in the order of docs/protocol.md#mcp-order: `mcp_tool_unknown`, then
- * `mcp_not_bound`.
- */
+/** Refuses a call without a target: `mcp_tool_unknown`, then `mcp_not_bound`. */
 export const mcpTargetRequired: Plugin<Arrival & Pick<McpTargetFacts, 'aimed'>, { target: McpTarget }> = {
   name: 'mcp_target',
   admit: ({ aimed }) => {
@@ -347,10 +344,7 @@ function uriIn({ params: { uri, ref } }: McpMessage): string | null {
   return typeof named === 'string' ? named : null
 }
 
-/**
- * Finds the resources of a URI: those whose approved tools name it as a page, else those that have listed it,
- * else the only one that has any.
- */
+/** Finds the resources of a URI: by the pages of approved tools, else by who has listed it. */
 async function ownersOfUri(
   { principal, message }: McpTargetInput,
   { registry, listedUris }: Pick<TargetState, 'registry' | 'listedUris'>,
@@ -370,10 +364,7 @@ async function ownersOfUri(
   return listing.length === 0 && offering.length === 1 ? offering : listing
 }
 
-/**
- * Returns the values that an operator's rule may judge: a tool's arguments, or the parameters of a relayed
- * method.
- */
+/** Returns the values that an operator's rule may judge. */
 function policyArguments(message: McpMessage, { kind }: McpTarget): Readonly<Record<string, unknown>> | null {
   if (message.method === 'tools/call') return toolCallArguments(message)
   if (kind !== 'relay') return null

@@ -44,10 +44,7 @@ export interface McpFacts extends DispatchFacts {
   readonly token: AccessToken | null
 }
 
-/**
- * Does the work that was granted (docs/protocol.md#mcp-relay). Refuses with `mcp_unreachable` and
- * `mcp_failed`.
- */
+/** Does the work that was granted. Refuses with `mcp_unreachable` and `mcp_failed`. */
 export const mcpHandler =
   (sources: McpHandlerDependencies) =>
   (facts: McpFacts): Reply | Promise<Reply> => {

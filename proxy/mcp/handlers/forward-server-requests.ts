@@ -36,10 +36,7 @@ export class ServerRequestForwarder {
     this.#to = to
   }
 
-  /**
-   * Returns the request as the caller sees it, or null if it was answered here. Throws McpUpstreamError if
-   * there is no end of them.
-   */
+  /** Returns the request as the caller sees it; null: it was answered here. Throws McpUpstreamError. */
   async forward(message: UpstreamMessage): Promise<Buffer | null> {
     this.#requests.add()
     const { session } = this.#facts
@@ -101,10 +98,7 @@ export const CAPABILITY_BY_QUESTION: ReadonlyMap<unknown, string> = new Map([
   ['roots/list', 'roots'],
 ])
 
-/**
- * A client is asked only requests that it says it answers. Any other request, a ping say, is for this
- * gateway.
- */
+/** A client is asked only what it says it answers. Any other request is for this gateway. */
 function canBeAsked({ capabilities }: CallerSession, { value: { method } }: UpstreamMessage): boolean {
   const capability = CAPABILITY_BY_QUESTION.get(method)
   return capability !== undefined && Object.hasOwn(capabilities, capability)

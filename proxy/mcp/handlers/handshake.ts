@@ -38,10 +38,7 @@ export const handshakeHandler =
     return answer(message.id, {})
   }
 
-/**
- * Ends the session of a legacy client (DELETE; MCP 2025-11-25, session management). The stateless revision
- * has none.
- */
+/** Ends the session of a legacy client (DELETE; MCP 2025-11-25, session management). */
 export const endCallerSession =
   (sessions: CallerSessionStore) =>
   async ({ headers, principal }: Arrival & { readonly principal: Principal }): Promise<Reply> => {

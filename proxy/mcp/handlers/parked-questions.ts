@@ -20,10 +20,7 @@ export interface ParkingDependencies {
 
 const QUESTION = 'question'
 
-/**
- * The questions of a server of the older era to a caller of the stateless one, who is asked by a result and
- * answers by the same request again (MCP 2026-07-28, mrtr).
- */
+/** The questions of a server of the older era to a caller of the stateless one (MCP 2026-07-28, mrtr). */
 export class ParkedQuestions {
   readonly #sources: ParkingDependencies
   readonly #facts: DispatchFacts
@@ -52,10 +49,7 @@ export class ParkedQuestions {
     return mayArise ? new ParkedQuestions(sources, facts, to) : null
   }
 
-  /**
-   * Tells whether the caller has said that it answers such a question, and the call is small enough to be kept
-   * meanwhile.
-   */
+  /** Tells whether the caller answers such a question, and the call is small enough to be kept. */
   canBeAsked(asked: UpstreamMessage): boolean {
     const { method, id } = asked.value
     const capability = CAPABILITY_BY_QUESTION.get(method)

@@ -49,10 +49,7 @@ export interface RelayDependencies {
   readonly announce: (resourceId: string) => void
 }
 
-/**
- * Sends a granted call to its upstream and passes the answer on in the caller's era, as JSON or as events.
- * Refuses with `mcp_unreachable` and `mcp_failed`.
- */
+/** Relays a granted call, as JSON or as events. Refuses with `mcp_unreachable` and `mcp_failed`. */
 export const relayCall = (
   sources: RelayDependencies,
   facts: DispatchFacts,
@@ -376,10 +373,7 @@ class RelayedCall {
     return null
   }
 
-  /**
-   * Returns the response to the caller, and notes its facts for the outcome row. Waits only for a large one
-   * or a list.
-   */
+  /** Returns the response to the caller, and notes its facts. Waits only for a large one or a list. */
   #response(response: UpstreamMessage): RenderedResponse | Promise<RenderedResponse> {
     const member = LIST_MEMBER_BY_METHOD.get(this.#facts.message.method)
     if (member === undefined || response.value.result === undefined) return this.#written(response, {})

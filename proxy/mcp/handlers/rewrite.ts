@@ -115,10 +115,7 @@ function formsOf(elicitation: UnknownRecord): JsonObject {
 export const canBeAskedOnStream = (caller: CallerOnStream): boolean =>
   Object.keys(askedOnStream(caller)).length > 0
 
-/**
- * Returns the client that an upstream session is opened for. Claims no roots, which are asked for on a stream
- * that is not opened here, and no tasks.
- */
+/** Returns the client that an upstream session is opened for. Claims no roots and no tasks. */
 export function upstreamClient(
   { session, message }: Pick<DispatchFacts, 'session' | 'message'>,
   era: ProtocolEra,
@@ -146,10 +143,7 @@ export function upstreamSessionOwner({
   return asked === NOTHING_ASKED ? owner : { ...owner, asked: JSON.stringify(asked) }
 }
 
-/**
- * Makes a call as its upstream must see it: the caller's bytes with the upstream's own names, and headers
- * made from them.
- */
+/** Makes a call as its upstream must see it: with its own names, and headers made from them. */
 export function buildUpstreamCall(
   facts: DispatchFacts,
   to: CallDestination,
@@ -178,10 +172,7 @@ export const callOf = (facts: DispatchFacts, resource: McpResource, era: Protoco
   held: facts.held,
 })
 
-/**
- * Makes the headers that repeat members of the params (MCP 2026-07-28), which an older upstream does not
- * know.
- */
+/** Makes the headers that repeat members of the params (MCP 2026-07-28). */
 function repeatingHeaders(
   { message, toolCall, headerParams }: DispatchFacts,
   to: CallDestination,
@@ -263,10 +254,7 @@ function judgedEdit({ escapedNames, value }: JsonText): MemberEdits {
   return Object.fromEntries(Object.entries(value).map(([name, member]) => [name, JSON.stringify(member)]))
 }
 
-/**
- * Rewrites `_meta` for the upstream's era: a modern one demands its own, to a legacy one a modern client's
- * means nothing.
- */
+/** Rewrites `_meta` for the upstream's era: a modern one demands its own. */
 function metaEdit(caller: CallerMessage, era: ProtocolEra): MemberEdits {
   const { message, session } = caller
   if (era === message.era) return NO_EDITS

@@ -25,10 +25,7 @@ export function parseAllowedHosts(entries: readonly string[]): AllowedHosts {
   })
 }
 
-/**
- * Refuses with {@link FetchFailure} if the list does not name the URL's host and port. Does NOT judge the
- * host's addresses.
- */
+/** Refuses with {@link FetchFailure} a URL that is not listed. Does NOT judge the host's addresses. */
 export function checkAllowedHost(url: URL, allowed: AllowedHosts): void {
   const entries = allowed.filter((entry) => names(entry, url.hostname))
   if (allowed.length > 0 && entries.length === 0) {

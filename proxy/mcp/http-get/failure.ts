@@ -1,9 +1,6 @@
 import type { JsonObject } from '../../../db/support/json.ts'
 
-/**
- * A fetch that failed. The message is for the caller, and says nothing of the addresses behind a name.
- * `reason`, one word, and `detail` are for the outcome row.
- */
+/** A fetch that failed. The message is for the caller, the rest for the outcome row. */
 export class FetchFailure extends Error {
   readonly reason: string
   readonly detail: JsonObject

@@ -35,10 +35,7 @@ interface TextType {
   readonly charset: 'utf-8' | 'iso-8859-1'
 }
 
-/**
- * Reads a Content-Type. Refuses with {@link FetchFailure} one that is not text, or not in a character set
- * known here.
- */
+/** Reads a Content-Type. Refuses with {@link FetchFailure} what is not text, or of another charset. */
 function textType(header: string): TextType {
   const mediaType = MEDIA_TYPE.exec(header)?.[1]?.toLowerCase()
   if (mediaType === undefined)
@@ -201,10 +198,7 @@ function endedBy(reason: unknown): FetchFailure {
     : new FetchFailure('aborted', 'The fetch was cancelled.')
 }
 
-/**
- * A handler of a request that fails with {@link OVERTAKEN}, before a byte has gone out, if the basis of its
- * call's permission has changed. Hands everything else on as it is.
- */
+/** Fails with {@link OVERTAKEN}, before a byte has gone out, if the call's permission may have changed. */
 class AllowedDispatchHandler implements Dispatcher.DispatchHandler {
   readonly #handler: Dispatcher.DispatchHandler
   readonly #authority: CallAuthority

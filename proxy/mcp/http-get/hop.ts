@@ -21,10 +21,7 @@ export function firstHop(text: string, allowed: AllowedHosts): URL {
 }
 
 const ORIGIN_AND_PATH = /^(https?:\/\/[^/?#]*)([^?#]*)/i
-/**
- * A letter or digit that a server reads and a rule sees as an escape. Nobody has to escape one (RFC 3986
- * §2.3).
- */
+/** A letter or digit that a server reads and a rule sees as an escape (RFC 3986 §2.3). */
 const ESCAPED_WORD = /%(?:3\d|[46][1-9a-f]|[57][\da])/i
 
 function hopOf(text: string, allowed: AllowedHosts): URL {
@@ -44,10 +41,7 @@ function hopOf(text: string, allowed: AllowedHosts): URL {
   return url
 }
 
-/**
- * Judges the URL that a redirect leads to, as a first hop but for its path, and never from https to http.
- * `location`: the header as it came. Refuses with {@link FetchFailure}.
- */
+/** Judges the URL of a redirect: never from https to http. Refuses with {@link FetchFailure}. */
 export function nextHop(current: URL, location: string, allowed: AllowedHosts): URL {
   const absolute = location.startsWith('//') ? current.protocol + location : location
   const hasScheme = /^[a-z][a-z0-9+.-]*:/i.test(absolute)

@@ -86,10 +86,7 @@ interface StoreReadContext {
   readonly at: number
 }
 
-/**
- * Stores a read that no operator has asked for. Resolves with false if it was overtaken: nothing was stored
- * then.
- */
+/** Stores a read that no operator has asked for. Resolves with false if it was overtaken. */
 export async function storeRead(
   { database, ledger, configDigest, at }: StoreReadContext,
   resource: McpResource,

@@ -25,10 +25,7 @@ export type UpstreamInspection =
     }
   | { readonly ok: false; readonly problem: string }
 
-/**
- * Reads the upstream of a resource and works out the changes that this brings. Writes nothing; never rejects
- * because of the upstream.
- */
+/** Reads an upstream and works out what this changes. Never rejects because of the upstream. */
 export type InspectUpstream = (resource: McpResource, signal: AbortSignal) => Promise<UpstreamInspection>
 
 export const inspector =
@@ -61,10 +58,7 @@ export const inspector =
     }
   }
 
-/**
- * Gives up an inspection after `withinMs`. Waits for the end of its session too, since the database is in use
- * until then.
- */
+/** Gives up an inspection after `withinMs`. Waits for the end of its session too. */
 export const inspectWithin =
   (inspect: InspectUpstream, withinMs: number): InspectUpstream =>
   async (resource, signal) => {

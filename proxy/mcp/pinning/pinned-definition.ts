@@ -15,16 +15,12 @@ export interface PinnedDefinition {
   readonly inputSchema: unknown
   /** Empty if the annotations break their rules: then no header repeats an argument. */
   readonly headerParams: readonly HeaderParam[]
-  /**
-   * JSON, as callers get it: the members that MCP knows, of the types that it gives them
-   * (docs/threats.md#h1b).
-   */
+  /** JSON, as callers get it: known members of the right types (docs/threats.md#h1b). */
   readonly listed: string
   readonly object: Pick<JsonText, 'bytes' | 'spans'>
 }
 
-// Keyed by resource and name. An entry is believed while its text is the same. A definition in memory is some
-// four times as long as its text.
+// Keyed by resource and name. In memory a definition is some four times as long as its text.
 const cache = new LRUCache<string, PinnedDefinition>({
   max: 5_000,
   maxSize: 32 * 1024 * 1024,

@@ -27,10 +27,7 @@ interface DefinitionPair {
 export const changesBetween = ({ pinned, pending }: DefinitionPair): readonly string[] =>
   definitionChanges(pinned, membersOf(pending))
 
-/**
- * Compares a definition with the pinned one, JSON text, as {@link toolChanges} does. A tool that was never
- * approved is told whole.
- */
+/** Compares a definition with the pinned one, JSON text. A new tool is told whole. */
 export const definitionChanges = (pinned: string | null, after: UnknownRecord): readonly string[] =>
   pinned === null ? ['new tool', ...toolChanges({}, after)] : toolChanges(membersOf(pinned), after)
 

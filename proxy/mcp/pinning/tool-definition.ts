@@ -58,10 +58,7 @@ export const earlierPart = (definition: string): string =>
 const MAX_FOLDED_FLAGS = 8
 const MAX_FOLDED_FLAG = 120
 
-/**
- * Judges the tools of a list one by one; skips those that are odd. A text that is the approved one of its
- * tool, or the one that waits, is not judged again.
- */
+/** Judges the tools of a list; skips odd ones. Does not judge an approved or waiting text again. */
 export async function judgeTools(
   { tools, skipped }: Pick<ListReading, 'tools' | 'skipped'>,
   known: readonly McpTool[],

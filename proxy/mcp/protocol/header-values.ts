@@ -1,5 +1,4 @@
-// The form of text in a header that repeats a member of the body (MCP 2026-07-28, transports: value
-// encoding).
+// The form of text in a header that repeats a member of the body (MCP 2026-07-28, value encoding).
 
 const PLAIN = /^(?:[\x21-\x7e](?:[\t\x20-\x7e]*[\x21-\x7e])?)?$/
 const ENCODED_START = '=?base64?'

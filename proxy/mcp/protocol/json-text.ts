@@ -70,10 +70,7 @@ function spansIn(bytes: Buffer): JsonText['spans'] {
   return spans
 }
 
-/**
- * Reads a member of an object that was read strictly, if it is an object. The places of its members are
- * looked for when they are first used.
- */
+/** Reads a member that is an object. The places of its members are looked for when first used. */
 export function memberObject(
   { bytes, value, spans }: Pick<JsonText, 'bytes' | 'value' | 'spans'>,
   name: string,

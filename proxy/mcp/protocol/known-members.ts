@@ -1,10 +1,7 @@
 import { isObject, type UnknownRecord } from '../../../db/support/json.ts'
 import { ExactNames, foldedCase } from './loose-name.ts'
 
-/**
- * The members that MCP gives an object, each with the shape of its own members, or of each item of a list;
- * null: passed on as it is, since the protocol leaves its members open.
- */
+/** The members that MCP gives an object, with their shapes; null: passed on as it is. */
 interface KnownMembers {
   readonly [member: string]: KnownMembers | null
 }
@@ -68,10 +65,7 @@ function knownIn(value: unknown, known: KnownMembers): unknown {
   return isObject(value) ? knownMembers(value, known) : value
 }
 
-/**
- * Finds the members that are none of the known, but that some reader takes for one (CVE-2026-27896): each by
- * its path, `annotations.ReadOnlyHint`.
- */
+/** Finds members that some reader takes for a known one (CVE-2026-27896), by path. */
 export function mistakenMembers(value: unknown, known: KnownMembers, path = ''): readonly string[] {
   if (Array.isArray(value)) return value.flatMap((item: unknown) => mistakenMembers(item, known, path))
   if (!isObject(value)) return []

@@ -18,10 +18,7 @@ export function foldedCase(name: string): string {
 
 const SEPARATORS = /[-_]/g
 
-/**
- * Returns a member's name as the loosest reader of a struct takes it: {@link foldedCase}, and without `_` and
- * `-`, which protobuf's JSON (`filePath` is `file_path`) and Go's `encoding/json/v2` can do without.
- */
+/** Returns a name as the loosest reader takes it: without `_` and `-`, as protobuf's JSON does. */
 export const looseName = (name: string): string => foldedCase(name).replace(SEPARATORS, '')
 
 /** Characters of a member's name in objects that MCP defines. Folding a longer one costs too much. */
@@ -46,10 +43,7 @@ export class ExactNames {
     return this.exact.has(name) ? null : (this.#folded.get(this.#fold(name)) ?? null)
   }
 
-  /**
-   * Tells whether some reader takes one of these names for one of the object's. A name, or a list of names,
-   * past its limit could be any.
-   */
+  /** Tells whether some reader takes one of these names for one of the object's. */
   areMistaken(names: Iterable<string>): boolean {
     let count = 0
     for (const name of names) {

@@ -6,10 +6,7 @@ import { areAllKnown, type MemberEdits, paramsInvalid } from './json-text.ts'
 import { ExactNames, foldedCase, MAX_FOLDED_NAME, MAX_FOLDED_NAMES } from './loose-name.ts'
 import { META_KEYS } from './versions.ts'
 
-/**
- * The members that an object of a message has, by MCP 2024-11-05 to 2026-07-28. Only these are read and go
- * on.
- */
+/** The members that an object of a message has, by MCP 2024-11-05 to 2026-07-28. */
 interface ObjectMembers {
   readonly names: ExactNames
   /** The names of members that are not looked into. */

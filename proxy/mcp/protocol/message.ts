@@ -39,10 +39,7 @@ export interface PeekedCall {
   readonly tool: string | null
 }
 
-/**
- * Reads the call that a message seems to be, before anything of it is believed, for the row of a call that is
- * refused while it is read. Refuses and decides nothing.
- */
+/** Reads the call that a message seems to be, for the row of a refusal. Refuses and decides nothing. */
 export const mcpPeek: Plugin<Pick<JsonBody, 'json'>, { peeked: PeekedCall }> = {
   name: 'mcp_peek',
   admit: ({ json: { method: name, params } }) => {
@@ -89,10 +86,7 @@ export const mcpMessage: Plugin<Arrival & JsonBody, { message: McpMessage }> = {
   admit: (facts) => ({ message: parseMessage(facts) }),
 }
 
-/**
- * Chooses between two branches: the first for a method of the handshake or any notification, the second for
- * work.
- */
+/** Chooses the first branch for a method of the handshake or any notification, the second for work. */
 export const branchOnHandshake =
   <Way>(handshake: Way, work: Way) =>
   ({ message: { kind, era, method } }: { readonly message: McpMessage }): Way =>
@@ -245,10 +239,7 @@ const metaInvalid = (message: string): Refusal => new Refusal('mcp_meta_invalid'
 const unsupported = (requested: string, supported: readonly string[]): Refusal =>
   new Refusal('mcp_version_unsupported', { detail: { supported, requested: requested.slice(0, 64) } })
 
-/**
- * Reads the name of the prompt that a relayed method means; null if it means none. Refuses with
- * `mcp_params_invalid`.
- */
+/** Reads the name of the prompt that a method means, or null. Refuses with `mcp_params_invalid`. */
 export function promptOf({ method, params }: McpMessage): string | null {
   if (method === 'prompts/get') return toolOrPromptName(params.name)
   if (method === 'logging/setLevel') return null

@@ -48,10 +48,7 @@ const DEMANDED: ReadonlyMap<string, readonly string[]> = new Map([
   ['resourceTemplates', ['uriTemplate', 'name']],
 ])
 
-/**
- * Copies an object of known members without those of another type than MCP gives them: a client's library
- * would refuse the whole list because of one.
- */
+/** Copies an object without members of another type than MCP's: clients refuse whole lists for one. */
 export function soundMembers(object: UnknownRecord): UnknownRecord {
   const sound = Object.entries(object).filter(([name, value]) => TYPES.get(name)?.(value) ?? true)
   return Object.fromEntries(
@@ -69,10 +66,7 @@ const soundList = (list: readonly unknown[], demanded: string): readonly Unknown
     .map(soundMembers)
     .filter((item) => item[demanded] !== undefined)
 
-/**
- * Copies an item of the list `list` as it may go on to a caller; null if it lacks a member that every item
- * has.
- */
+/** Copies an item of the list for callers; null if it lacks a member that every item has. */
 export function soundItem(item: unknown, list: string): UnknownRecord | null {
   const known = LIST_ITEM_MEMBERS.get(list)
   if (!isObject(item) || !known) return null

@@ -52,10 +52,7 @@ export function argumentsFault({ digest, inputSchema }: ToolSchema, args: unknow
   return compiledFor(digest, () => inputSchema).check(args === undefined ? {} : args)
 }
 
-/**
- * Checks arguments as {@link argumentsFault} does, on a thread if that may take its time. `inputSchema` is
- * read if the digest is new.
- */
+/** Checks arguments as {@link argumentsFault} does, on a thread. Reads `inputSchema` if it is new. */
 export function argumentsVerdict(
   { digest, inputSchema }: { readonly digest: string; readonly inputSchema: () => unknown },
   args: unknown,

@@ -30,10 +30,7 @@ const MAX_CHARACTERS = 256 * 1024
 const MAX_DEPTH = 64
 const MAX_SUBSCHEMAS = 1_000
 const MAX_VALUES = 20_000
-/**
- * Characters that the compiled code repeats: of each keyword its place, of each name of a list the whole
- * list.
- */
+/** Characters that the compiled code repeats: places of keywords, and lists of names. */
 const MAX_REPEATED = 2_000_000
 const MAX_PATTERNS = 256
 const MAX_PATTERN_WEIGHT = 25_000
@@ -162,10 +159,7 @@ const JUDGED: ReadonlySet<unknown> = new Set([
   'uniqueItems',
 ])
 
-/**
- * Leaves out data, words that no dialect knows, and names that the compiler would file the schema under. Says
- * in other words what it does not take.
- */
+/** Leaves out data, unknown words, and names that the compiler would file the schema under. */
 function leaveOutForeign(schema: Record<string, unknown>): void {
   for (const [keyword, value] of Object.entries(schema))
     if (typeof value === 'object' && !JUDGED.has(keyword) && !SCHEMA_KEYWORDS.has(keyword))

@@ -25,10 +25,7 @@ interface RemoteRequestDependencies {
   readonly elsewhere: PeerProcesses
 }
 
-/**
- * Finds server requests whose call is under way at another process, which describes the request; it is judged
- * here, and handed in there.
- */
+/** Finds server requests whose call is under way at another process; they are judged here. */
 export class RemoteServerRequests {
   readonly #sources: RemoteRequestDependencies
   readonly #quota = new PrincipalQuota(monotonicClock, () => MAX_ASKED_PER_MINUTE)

@@ -27,10 +27,7 @@ interface NotedList {
   readonly templates: readonly (readonly string[])[]
 }
 
-/**
- * The resources' URIs and templates that each principal was shown last at the common door. Of one process, as
- * long as there is room.
- */
+/** The URIs and templates that each principal was shown last at the common door. Of one process. */
 export class ListedUris {
   readonly #lists = new LRUCache<string, NotedList>({
     max: 10_000,
@@ -98,10 +95,7 @@ export async function urisOf(items: readonly string[], member: string): Promise<
   return uris
 }
 
-/**
- * Tells whether a template (RFC 6570), given as the texts between its expressions, can make a URI. Linear:
- * each text is looked for once.
- */
+/** Tells whether a template (RFC 6570), as the texts between its expressions, can make a URI. Linear. */
 function canMake(template: readonly string[], uri: string): boolean {
   const first = template[0] ?? ''
   const last = template.at(-1) ?? ''

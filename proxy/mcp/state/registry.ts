@@ -39,10 +39,7 @@ export interface McpRegistry {
   readonly resource: (name: string) => LookupResult<McpResource | undefined>
   /** A resource that was found before, as it is now; undefined if it was deleted since. */
   readonly current: (resource: McpResource) => Promise<McpResource | undefined>
-  /**
-   * The tool of a name at the aggregate endpoint (docs/protocol.md#mcp-names). Undefined if the name is of no
-   * resource.
-   */
+  /** The tool of a name at the aggregate endpoint (docs/protocol.md#mcp-names), if of a resource. */
   readonly exposed: (name: string) => LookupResult<RequestedTool | undefined>
   readonly tool: (resource: McpResource, name: string) => LookupResult<RequestedTool>
   readonly tools: (resource: McpResource) => Promise<readonly McpTool[]>

@@ -12,10 +12,7 @@ export interface StateOwner {
   readonly name: string
 }
 
-/**
- * Binds the opaque state of a multi round-trip request to the principal and the call it was given to (MCP
- * 2026-07-28, mrtr; docs/threats.md#threat-6).
- */
+/** Binds the state of a multi round-trip request to principal and call (docs/threats.md#threat-6). */
 export interface RequestStates {
   readonly seal: (state: string, owner: StateOwner) => string
   /** Returns the upstream's own state, or refuses with `mcp_params_invalid`. */

@@ -24,10 +24,7 @@ export interface CallerAnswer {
   readonly text: string
 }
 
-/**
- * The server requests under way. Each gets an id of ours, since two upstreams may count alike; only the
- * session that was asked can answer, once.
- */
+/** The server requests under way, by ids of ours. Only the session that was asked answers, once. */
 export class ServerRequests {
   readonly #open = new Map<string, ServerRequest>()
   readonly #prefix: string

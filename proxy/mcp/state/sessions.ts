@@ -33,10 +33,7 @@ interface OpenSession extends CallerSession {
   usedAt: number
 }
 
-/**
- * The sessions of one process (docs/threats.md#threat-6), in memory. Not one lru-cache: nobody's sessions
- * drive out somebody else's.
- */
+/** The sessions of one process (docs/threats.md#threat-6). Nobody drives out somebody else's. */
 export class CallerSessions implements CallerSessionStore {
   readonly #byPrincipal = new Map<string, Map<string, OpenSession>>()
   readonly #onEnd: (session: CallerSession) => void

@@ -27,10 +27,7 @@ interface SharedSessionDependencies {
   readonly clock: () => number
 }
 
-/**
- * The sessions of legacy clients if several processes share a database: any of them honours a session that
- * another has opened. The end of one is a row, and a notice.
- */
+/** The sessions of legacy clients that all processes honour. The end of one is a row, and a notice. */
 export class SharedSessions implements CallerSessionStore {
   readonly #sources: SharedSessionDependencies
   readonly #seal: SessionSeal

@@ -144,10 +144,7 @@ function transportOf(options: McpUpstreamOptions): UpstreamTransport {
   }
 }
 
-/**
- * Sends a request to an upstream of the modern era. One that refuses its form alone, and is of the legacy era
- * now, has done nothing.
- */
+/** Sends a request to a modern upstream. One that refuses its form alone has done nothing. */
 async function callStateless(transport: UpstreamTransport, call: UpstreamCall): Promise<McpAnswer> {
   let failure: McpUpstreamError
   try {
@@ -184,10 +181,7 @@ const refusesHandshake = ({ kind, status, cure }: McpUpstreamError): boolean =>
 const otherEra = (now: ProtocolEra, cause: unknown): McpUpstreamError =>
   mcpUpstreamFailure(`it speaks the ${now} era now: it is read again`, { cause, cure: 'other_era' })
 
-/**
- * Sends a request in the owner's session at an upstream of the legacy era, opened if there is none; once
- * more, in a new one, if the upstream does not know the session any more.
- */
+/** Sends a request in the owner's session; once more in a new one, if the upstream knows it no more. */
 async function callLegacy(
   transport: UpstreamTransport,
   sessions: UpstreamSessions,

@@ -68,10 +68,7 @@ interface CachedConnection {
   readonly secretReadAt: number
 }
 
-/**
- * Opens one agent for each revision of a resource and each certificate it shows: no two resources share a
- * connection and none outlives a change of its endpoint.
- */
+/** Opens one agent for each revision of a resource and each certificate it shows. */
 export function openConnections(options: ConnectionOptions): McpConnections {
   const { secret, clock, allowPrivate, connectMs, answerMs, resolve = new HostNameCache().resolve } = options
   const egress: EgressOptions = { allowPrivate, connectMs, answerMs, resolve }
@@ -155,10 +152,7 @@ const NONE: LoadedCredentials = {
 const isBelieved = (readAt: number, at: number): boolean =>
   readAt === NONE.readAt || (at >= readAt && at - readAt < SECRET_AGE_MS)
 
-/**
- * Makes the function that reads a resource's credentials. Secrets are read when needed and kept for 10 s.
- * Throws McpUpstreamError if one cannot be read or is not of the right form.
- */
+/** Makes the reader of a resource's credentials, kept for 10 s. Throws McpUpstreamError. */
 function credentialsReader({ secret, clock }: CredentialsSource): CredentialsOf {
   const known = new Map<string, { readonly at: number; readonly text: Promise<string> }>()
 

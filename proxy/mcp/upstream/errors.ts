@@ -9,10 +9,7 @@ import { LEGACY_VERSIONS, MODERN_VERSION } from '../protocol/versions.ts'
  */
 export type FailureKind = 'unreachable' | 'timeout' | 'failed' | 'too_large'
 
-/**
- * The remedy of a failure that has done nothing: a new session, if the upstream does not know ours; the other
- * era, if it speaks that one now.
- */
+/** The remedy of a failure that has done nothing: another session, or the other era. */
 export type FailureRemedy = 'new_session' | 'other_era'
 
 export interface HttpErrorReport {

@@ -205,10 +205,7 @@ export interface StreamPlace {
 
 /** The means to have the rest of a stream that ended before its response. */
 export interface StreamResumption {
-  /**
-   * Waits, and asks for what follows. Rejects with McpUpstreamError, or the reason why nobody waits any more.
-   * Null: streams of this era are not resumed.
-   */
+  /** Waits, and asks for what follows. Null: streams of this era are not resumed. */
   readonly resume: ((from: StreamPlace) => Promise<McpResponseBody>) | null
   /** Called once, when nothing more can come. False: the server may still be at work on the request. */
   readonly settled: (answered: boolean) => void

@@ -14,10 +14,7 @@ import { readMessage, responseResult, type UpstreamMessage } from './message.ts'
 const LOOKED_INTO = ['result', 'error', 'params'] as const
 /** The most members of one object with a place of their own. A hundred times as many as MCP knows. */
 const MAX_SPANS = 1_000
-/**
- * The most that is kept of a large message's objects and lists: bytes of JSON, and values, which cost the
- * thread that serves some 1 µs each.
- */
+/** The most that is kept of a large message: bytes of JSON, and values, of 1 µs each. */
 const MAX_KEPT = { bytes: 256 * 1024, values: 4_000 }
 
 /** The items of one message that are listed. */
@@ -64,10 +61,7 @@ interface ListSelector {
   readonly prefix: string
 }
 
-/**
- * Lists the items of a message's result, on a thread if it is large; null if there is no list. Throws as
- * {@link readLarge} does.
- */
+/** Lists the items of a message's result; null: no list. Throws as {@link readLarge} does. */
 export async function listItems(
   message: UpstreamMessage,
   list: ListSelector,
@@ -94,17 +88,11 @@ export function itemsIn(message: UpstreamMessage, { member, prefix }: ListSelect
   return { texts, names }
 }
 
-/**
- * Reads the cursor of the next page of a list, or null. Servers also write null, an empty one, or what is no
- * text.
- */
+/** Reads the cursor of the next page, or null: servers also write null, an empty one, or no text. */
 export const cursorOf = ({ nextCursor: cursor }: Readonly<Record<string, unknown>>): string | null =>
   typeof cursor === 'string' && cursor !== '' ? cursor : null
 
-/**
- * Writes the list that a member of a message's result is, as JSON text of its sound items, on a thread if it
- * is large; null: there is no list. Throws as {@link readLarge} does.
- */
+/** Writes a list of a result as JSON text of its sound items; null: no list. Throws the same. */
 export async function knownList(
   message: UpstreamMessage,
   member: string,

@@ -94,10 +94,7 @@ export async function openUpstreamSession(
   return { session, result }
 }
 
-/**
- * Tells the upstream that a session is over. Needs no permit: a permitted call or reading opened it. Never
- * throws, and takes two seconds at most.
- */
+/** Tells the upstream that a session is over. Never throws, and takes two seconds at most. */
 export async function endUpstreamSession(
   transport: UpstreamTransport,
   resource: McpResource,

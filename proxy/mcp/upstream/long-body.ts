@@ -11,10 +11,7 @@ export interface LongBody {
   readonly headers: readonly string[]
 }
 
-/**
- * Has a long text written a piece in a turn of the loop (docs/threats.md#a5). None goes out once its call is
- * not allowed any more.
- */
+/** Has a long text written a piece in a turn of the loop (docs/threats.md#a5), while it is allowed. */
 export const longBody = (text: string | Buffer, authority: CallAuthority): LongBody => ({
   body: Readable.from(inTurn(text, authority), { objectMode: false }),
   headers: ['content-length', String(Buffer.byteLength(text))],

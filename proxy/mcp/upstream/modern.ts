@@ -30,10 +30,7 @@ export const callModern = (transport: UpstreamTransport, call: ModernCall): Prom
 
 const NOTHING = (): void => {}
 
-/**
- * Makes the headers that every request of the modern era carries (2026-07-28, streamable HTTP), and those
- * that repeat members of the params. No other name passes.
- */
+/** Makes the headers of every modern request, and those that repeat params. No other name passes. */
 function modernHeaders({ method, headers }: ModernCall): HeaderList {
   const list = ['mcp-protocol-version', MODERN_VERSION, 'mcp-method', method]
   for (const [written, value] of Object.entries(headers)) {

@@ -38,10 +38,7 @@ const DECLINED: ReadonlyMap<
 ])
 const NOT_ASKED = `{"code":${METHOD_NOT_FOUND},"message":"The caller cannot be asked."}`
 
-/**
- * Answers a request that nobody is asked, as a client does that has declared these capabilities. JSON text of
- * a whole message.
- */
+/** Answers a request that nobody is asked, as such a client does. JSON text of a whole message. */
 export function ownAnswer(request: UpstreamMessage, declared: JsonObject): string {
   const id = memberText(request, 'id') ?? 'null'
   const { method } = request.value

@@ -35,10 +35,7 @@ const MODERN_READER: JsonObject = { roots: {}, ...LEGACY_READER }
 export interface UpstreamReading extends ListReading {
   readonly era: ProtocolEra
   readonly protocolVersion: string
-  /**
-   * `capabilities`, `serverInfo` and `instructions`, as far as given and of a sane size; `legacy`: a modern
-   * upstream that speaks the older revisions too.
-   */
+  /** The server's words, of a sane size; `legacy`: a modern upstream that speaks the older eras too. */
   readonly facts: JsonObject
 }
 
@@ -177,10 +174,7 @@ async function askModern(
   return readFinalResponse(answer, NOBODY_ASKS)
 }
 
-/**
- * Takes a server's facts of itself from the result of `server/discover` or `initialize`; leaves out an object
- * that is too large, cuts instructions that are too long.
- */
+/** Takes a server's facts of itself; leaves out large objects, cuts long instructions. */
 function factsOf(result: UnknownRecord): JsonObject {
   const { capabilities, instructions } = result
   const serverInfo = serverInfoOf(result)

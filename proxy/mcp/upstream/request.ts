@@ -74,10 +74,7 @@ export interface McpUpstreamRequest extends Omit<ExpectedAnswer, 'credentials' |
   readonly headers: HeaderList
 }
 
-/**
- * Sends a request and resolves with its answer. Throws {@link McpUpstreamError}, or the reason why nobody
- * waits any more. `settled` is called once, whatever happens.
- */
+/** Sends a request. Throws {@link McpUpstreamError}, or why nobody waits. Calls `settled` once. */
 export async function sendMcpRequest(
   transport: UpstreamTransport,
   request: McpUpstreamRequest,
@@ -108,10 +105,7 @@ const MAX_RESUMES = 1_000
 const RETRY_MS = 1_000
 const MIN_RETRY_MS = 50
 
-/**
- * Has the rest of an answer's stream by GET (MCP 2025-11-25, transports: resumability; SEP-1699), within the
- * time of the whole request.
- */
+/** Has the rest of an answer's stream by GET (MCP 2025-11-25: resumability; SEP-1699). */
 function resumption(
   { limits }: UpstreamTransport,
   connection: McpConnection,
@@ -264,10 +258,7 @@ export interface ExpectedAnswer {
   readonly resume?: StreamResumption['resume']
 }
 
-/**
- * Reads the answer that begins with `head`: whole, unless it is an event stream. Throws McpUpstreamError for
- * a head or body that can be no answer.
- */
+/** Reads an answer: whole, unless it is an event stream. Throws McpUpstreamError if it can be none. */
 export async function readMcpAnswer(head: McpResponseHead, expectation: ExpectedAnswer): Promise<McpAnswer> {
   const { status, headers, body } = head
   const { requestId, limits, held, settled, resume = null } = expectation
@@ -416,10 +407,7 @@ async function messageIn(bytes: Buffer, expectation: ExpectedAnswer): Promise<Up
   }
 }
 
-/**
- * Tells whether a message answers the request. An error whose sender could not read the id has none; a result
- * has one.
- */
+/** Tells whether a message answers the request. Only an error may have no id. */
 function answersRequest(message: UpstreamMessage, requestId: number): boolean {
   if (kindOfMessage(message) !== 'response') return false
   const id = message.value.id ?? null

@@ -37,10 +37,7 @@ export const isOfNewerEra = (message: UpstreamMessage): boolean => {
   return code === UNSUPPORTED_VERSION || code === HEADER_MISMATCH
 }
 
-/**
- * Tells whether an answer with an HTTP error speaks of an unknown session. The request is not sent again; the
- * next one had better begin a new session.
- */
+/** Tells whether an HTTP error speaks of an unknown session: the next request begins a new one. */
 export function sessionMayBeGone(status: number, { value }: UpstreamMessage): boolean {
   if (status !== 400 && status !== 404) return false
   return isObject(value.error) && typeof value.error.message === 'string' && WORDS.test(value.error.message)

@@ -94,10 +94,7 @@ export class UpstreamSessions {
     this.#options = options
   }
 
-  /**
-   * Leases the owner's session at that resource, opened if there is none. Rejects as opening it does, or with
-   * the reason why nobody waits any more.
-   */
+  /** Leases the owner's session, opened if there is none. Rejects as opening it does. */
   lease(opening: SessionOpening & { readonly owner: SessionOwner }): SessionLease | Promise<SessionLease> {
     const { resource, owner } = opening
     const key = keyOf(resource, owner)

@@ -17,10 +17,7 @@ const MAX_TOLD = 32
 
 export interface RawTool {
   readonly name: string
-  /**
-   * The definition as JSON text, written again from the parsed value: the judged, pinned and listed one is
-   * the same.
-   */
+  /** The definition as JSON text, written again: the judged, pinned and listed one is the same. */
   readonly text: string
 }
 
