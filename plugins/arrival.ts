@@ -44,10 +44,7 @@ export interface HangupSignal {
   readonly offGone: (told: () => void) => void
 }
 
-/**
- * Tells whether the authority of a call has stood since: compared right before anything of it leaves this
- * process (docs/threats.md#h19).
- */
+/** Tells whether the authority of a call has stood since (docs/threats.md#h19). */
 export interface CallAuthority {
   /** False once any authority has changed since it was asked about last. Costs no question. */
   readonly unchanged: boolean

@@ -6,10 +6,7 @@ export type { CallAuthority } from './arrival.ts'
 /** The authority of this gateway's own requests, on nobody's behalf. Nobody can revoke it. */
 export const OWN_AUTHORITY: CallAuthority = { unchanged: true, confirm: () => Promise.resolve() }
 
-/**
- * The error by which a request is taken back from its connection before a byte of it went out. The caller
- * then asks {@link confirmAuthority}, and dispatches again.
- */
+/** The error by which a request is taken back from its connection before a byte went out. */
 export const OVERTAKEN = new Error('what decisions are made by changed before the request went out')
 
 /** Changes that come one after the other must not refuse a call that all of them allow. */

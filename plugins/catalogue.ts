@@ -7,10 +7,7 @@ import { pinOptions } from './pin/options.ts'
 import { policyOptions } from './policy/options.ts'
 import { openPolicy } from './policy/policy.ts'
 
-/**
- * Lists every built-in plugin that an operator's file may name. A new plugin is a folder with its options, a
- * row here, and a `.pass()` in `proxy/pipelines.ts`.
- */
+/** Lists the built-in plugins. A new one: a folder, a row here, and a `.pass()` in `pipelines.ts`. */
 export const pluginCatalogue = <
   Llm extends ZodType,
   Mcp extends ZodType,

@@ -24,10 +24,7 @@ export class ByteCollector {
   #length = 0
   #closed = false
 
-  /**
-   * `limit`: bytes; more is not kept. `declared`: the announced length, past which nothing is allocated
-   * ahead.
-   */
+  /** `limit`: bytes; more is not kept. `declared`: past it nothing is allocated ahead. */
   constructor(limit: number, declared = Number.POSITIVE_INFINITY) {
     this.#limit = limit
     this.#declared = declared
@@ -41,10 +38,7 @@ export class ByteCollector {
     return this.#length + this.#free
   }
 
-  /**
-   * Takes a piece. Returns false if that makes more than the limit: then everything is dropped, until {@link
-   * clear}.
-   */
+  /** Takes a piece. False: past the limit, so everything is dropped until {@link clear}. */
   add(piece: Buffer): boolean {
     if (this.#closed) return false
     if (piece.length > this.#limit - this.#length) {
@@ -163,10 +157,7 @@ export async function collectBytes(
   return collector.length > BYTES_AT_ONCE ? collector.bytesInTurns() : collector.bytes()
 }
 
-/**
- * Makes a function that counts the most that is held at once of something that grows and shrinks. It returns
- * false if that does not fit.
- */
+/** Counts the most that is held at once of something that grows and shrinks. False: it does not fit. */
 export function peakReservation(held: MemoryReservation | null): (bytes: number) => boolean {
   let counted = 0
   return (bytes) => {

@@ -7,10 +7,7 @@ interface Deadline {
   readonly signal?: AbortSignal
 }
 
-/**
- * Waits for `work` no longer than its deadline. The signal that `work` gets fires when nobody waits any more;
- * a later result or rejection is dropped.
- */
+/** Waits for `work` until its deadline, and then fires its signal. Drops a later result or rejection. */
 export async function withDeadline<Made>(
   { ms, late = () => new Error(`not done within ${ms} ms`), signal }: Deadline,
   work: (signal: AbortSignal) => Promise<Made>,

@@ -10,10 +10,7 @@ export type PlaceAnswer =
   | { readonly taken: () => void }
   | { readonly taken: null; readonly limit: keyof PlaceLimits; readonly held: number }
 
-/**
- * Limits something dear that many do at once, and each holder's part of it (docs/threats.md#h2). Nobody
- * waits: a holder without a place is told. Counts within this process.
- */
+/** Limits something dear, and each holder's part of it (docs/threats.md#h2). Nobody waits. */
 export class HolderPlaces {
   readonly #limits: PlaceLimits
   readonly #held = new Map<string, number>()

@@ -16,10 +16,7 @@ interface PermitBase<Kind extends string> {
   readonly [permitted]: true
 }
 
-/**
- * A call that the capability gate let through: the handler dispatches exactly what was judged. Only
- * `plugins/capability.ts` makes one.
- */
+/** A call that the capability gate let through. Only `plugins/capability.ts` makes one. */
 export interface CallPermit<Target = unknown> extends PermitBase<'call'> {
   /** Read from the database by the gate. */
   readonly principal: Principal
@@ -27,10 +24,7 @@ export interface CallPermit<Target = unknown> extends PermitBase<'call'> {
   readonly target: Target
 }
 
-/**
- * The gateway's reading of an MCP server that an operator has registered, never a call of a tool. Only
- * `proxy/mcp/pinning/inspect.ts` makes one.
- */
+/** The reading of a registered MCP server. Only `proxy/mcp/pinning/inspect.ts` makes one. */
 export interface OperatorPermit extends PermitBase<'reading'> {
   readonly resourceId: string
 }

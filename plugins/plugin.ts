@@ -90,10 +90,7 @@ export class Pipeline<Facts extends Arrival, From extends Arrival = Arrival> {
   readonly #mark: number
   /** The plugins of the second judgement: the same, with those that are asked before it at the mark. */
   readonly #again: readonly AnyPlugin[]
-  /**
-   * The questions asked again while a call is under way, each with the facts that those before it have given
-   * now. Null if there is none.
-   */
+  /** The questions asked again while a call is under way. Null if there is none. */
   readonly askAgain: AskAgain<Facts> | null
 
   private constructor(plugins: readonly AnyPlugin[], mark: number, again: readonly AnyPlugin[]) {
@@ -274,10 +271,7 @@ class CallJudgement<Facts extends Arrival> {
     return decision?.allowed === false ? decision : this.#unrecorded(this.refusal)
   }
 
-  /**
-   * Tells plugins from a place on that a call they let through is not made: they are about to be asked again.
-   * Returns what they threw, as it comes in.
-   */
+  /** Tells plugins from a place on that their call is asked again. Returns what they threw. */
   release(from: number): readonly SettlementFault[] {
     const faults: SettlementFault[] = []
     const ended: CallSettlement = { at: Date.now(), status: 'refused', provider: null, detail: {} }

@@ -450,10 +450,7 @@ export function toRefusal(thrown: unknown, otherwise: RefusalReason): Refusal {
   return new Refusal('audit_unavailable', { cause: thrown, headers: { 'retry-after': '1' } })
 }
 
-/**
- * The one kind of refusal. Thrown by a plugin or a handler, turned into HTTP in `proxy/http/refusal.ts`. Has
- * no stack of its own.
- */
+/** The one kind of refusal, turned into HTTP in `proxy/http/refusal.ts`. Has no stack of its own. */
 export class Refusal extends Error {
   readonly reason: RefusalReason
   readonly status: number

@@ -1,7 +1,4 @@
-/**
- * Cuts a long text, or bytes, into pieces of at most `size` characters, or bytes; never through the middle of
- * a character. `size` is 2 or more.
- */
+/** Cuts a text, or bytes, into pieces of at most `size`, never inside a character. `size`: 2 or more. */
 export function* textPieces(body: string | Buffer, size: number): Generator<string | Buffer, undefined> {
   for (let at = 0, end = 0; at < body.length; at = end) {
     end = Math.min(at + size, body.length)

@@ -13,10 +13,7 @@ export const BYTES_AT_ONCE = 65_536
 /** A slice of work ends with the first step that ends after so long. ms. */
 const SLICE_MS = 3
 
-/**
- * Does the work in slices, and resolves with its result, or rejects with its error. When `signal` fires it
- * rejects with the signal's reason if that is a Refusal, else `client_gone`.
- */
+/** Does the work in slices. When `signal` fires it rejects with its Refusal, else `client_gone`. */
 export async function runInSlices<Result>(work: WorkSteps<Result>, signal?: AbortSignal): Promise<Result> {
   for (;;) {
     await eventLoopTurn()

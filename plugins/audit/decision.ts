@@ -113,10 +113,7 @@ export function callIdentity(
   }
 }
 
-/**
- * Says all that the decision rests on, so that it can be computed once more from the ledger alone
- * (docs/ledger.md#authority).
- */
+/** Says all that the decision rests on, for computing it again (docs/ledger.md#authority). */
 export function decisionAuthority(
   facts: PartialDecisionFacts,
   { mode, checks }: JudgingRules,
@@ -200,10 +197,7 @@ export function requiredCapabilityIn({ detail }: Refusal): string | null {
   return typeof capability === 'string' ? capability : null
 }
 
-/**
- * Tells a refusal that rests on the caller's authority in the database: the rule's own
- * (docs/ledger.md#recomputing), and a policy's.
- */
+/** Tells a refusal that rests on the caller's authority (docs/ledger.md#recomputing), or a policy. */
 export const isAuthorityRefusal = (reason: RefusalReason): boolean =>
   RULE_REFUSAL_REASONS.has(reason) || reason === 'policy_denied'
 

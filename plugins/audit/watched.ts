@@ -22,10 +22,7 @@ export interface CandidateVerdict extends JsonObject {
   readonly verdict: 'pass' | 'refuse'
 }
 
-/**
- * Judges a call by the candidate set of its principal, by the rule of the gate. Null if there is no such set,
- * or if the call never came to the gate.
- */
+/** Judges a call by the candidate set of its principal. Null: no set, or it never came to the gate. */
 export function candidateVerdict(
   { candidate, token, demand }: WatchedCall,
   why: RefusalPath | null,

@@ -12,10 +12,7 @@ export type { DpopMode } from '../../db/ledger/authority/rule.ts'
 
 export interface DpopDependencies {
   readonly mode: DpopMode
-  /**
-   * True: a principal with a registered key is never let through without a proof by it
-   * (docs/threats.md#d-35).
-   */
+  /** True: a registered principal is never let through without a proof (docs/threats.md#d-35). */
   readonly noDowngrade: boolean
   /** The configuration in force, for calls that another one has let through. */
   readonly inForce: () => { readonly dpopMode: DpopMode; readonly noDowngrade: boolean }
@@ -84,8 +81,7 @@ export function dpop(sources: DpopDependencies): Plugin<DpopNeeds, DpopFacts> {
 }
 
 /**
- * Reads the access token in `Authorization`, and nowhere else (docs/threats.md#d-27), or null if there is
- * none of ours. Refuses a `DPoP` that is no token with `token_invalid`.
+ * Reads our access token in `Authorization`, or null. Refuses with `token_invalid` (docs/threats.md#d-27).
  */
 function credentialsOf(
   { authorization }: IncomingHttpHeaders,
@@ -197,10 +193,7 @@ const STEP_S = 300
 /** The endpoint that a nonce is for (docs/threats.md#d-13). */
 export type NonceEndpoint = 'token' | 'resource'
 
-/**
- * Stateless nonces (RFC 9449 §8, §9): an HMAC over the time step, with a secret that all replicas share. 132
- * bits, base64url.
- */
+/** Stateless nonces (RFC 9449 §8, §9): an HMAC over the time step. 132 bits, base64url. */
 export class NonceIssuer {
   readonly #secret: Buffer
   readonly #current = new Map<NonceEndpoint, { readonly step: number; readonly nonce: string }>()
@@ -219,10 +212,7 @@ export class NonceIssuer {
     return nonce
   }
 
-  /**
-   * Returns whether a nonce was handed out in this step or the one before, or in the next, by a replica whose
-   * clock is ahead.
-   */
+  /** Returns whether a nonce is of this step, the one before, or the next, by a replica's clock. */
   isFresh(use: NonceEndpoint, nonce: string, at: number): boolean {
     const step = stepOf(at)
     return (

@@ -59,10 +59,7 @@ export function segmentObject(segment: string): UnknownRecord | null {
   return bytes && parseJsonObject(bytes)
 }
 
-/**
- * Returns the bytes of a base64url text, or null if it is not the one text that stands for them (RFC 4648
- * §3.5).
- */
+/** Returns the bytes of a base64url text; null if another text stands for them too (RFC 4648 §3.5). */
 export function decodeBase64url(text: string): Buffer | null {
   if (!SEGMENT.test(text)) return null
   const bytes = Buffer.from(text, 'base64url')

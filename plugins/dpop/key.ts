@@ -2,10 +2,7 @@ import { constants, createPublicKey, hash, type KeyObject, verify } from 'node:c
 import { isObject, type UnknownRecord } from '../../db/support/json.ts'
 import { decodeBase64url } from './jwt.ts'
 
-/**
- * The algorithms whose signatures are checked (RFC 9449 §4.3-5). The last two are one under two names (RFC
- * 9864).
- */
+/** The algorithms whose signatures are checked (RFC 9449 §4.3-5); two are one (RFC 9864). */
 export const PROOF_ALGORITHMS = ['ES256', 'PS256', 'EdDSA', 'Ed25519'] as const
 export type ProofAlgorithm = (typeof PROOF_ALGORITHMS)[number]
 

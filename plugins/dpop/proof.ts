@@ -7,10 +7,7 @@ import { type ProofKey, proofKey } from './key.ts'
 
 /** The greatest age of a proof. Seconds. Longer widens the replay table. */
 export const PROOF_AGE_S = 60
-/**
- * The lead that a client's clock may have over ours with a fresh nonce, which vouches that the proof was not
- * made before (RFC 9449 §11.1). Seconds.
- */
+/** The lead of a client's clock, with a fresh nonce that vouches for it (RFC 9449 §11.1). Seconds. */
 export const PROOF_AHEAD_S = 60
 /** The lead of claims that no nonce vouches for, and of one replica's clock over another's. Seconds. */
 const CLOCK_TOLERANCE_S = 10
@@ -129,10 +126,7 @@ const isText = (value: unknown, max: number): value is string =>
 const isInstant = (value: unknown): value is number =>
   typeof value === 'number' && Math.abs(value) <= Number.MAX_SAFE_INTEGER
 
-/**
- * A URL in the form that two spellings of it share (RFC 9449 §4.3-9, RFC 3986 §6.2), without query and
- * fragment. Null if it is not an absolute http URL, or carries a user.
- */
+/** A URL in the form that its spellings share (RFC 9449 §4.3-9), or null. Drops query and fragment. */
 export function normalUrl(text: string): string | null {
   const [, host = ''] = ABSOLUTE.exec(text) ?? []
   const url = URL.parse(text)

@@ -30,10 +30,7 @@ interface JsonBodyOptions {
   readonly empty?: boolean
   /** The reason that JSON which is no object is refused with. Default: as any other body. */
   readonly otherwise?: RefusalReason
-  /**
-   * The only members that are read of the body: another spelling of one is refused. Default: any may be, so
-   * no name stands twice.
-   */
+  /** The only members that are read: another spelling is refused. Default: no name stands twice. */
   readonly judged?: JudgedNames
 }
 

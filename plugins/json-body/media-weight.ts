@@ -1,7 +1,4 @@
-/**
- * Returns how much a caller wants a media type, from 0 to 1: the weight of the closest range of its `Accept`
- * that covers it (RFC 9110 §12.5.1). `media`: in lower case, without parameters.
- */
+/** Returns how much `accept` wants a media type, lower case: 0 to 1 (RFC 9110 §12.5.1). */
 export function mediaWeight(accept: string, media: string): number {
   const ranges = [media, `${media.slice(0, media.indexOf('/'))}/*`, '*/*']
   let [closest, weight] = [ranges.length, 0]

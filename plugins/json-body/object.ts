@@ -12,10 +12,7 @@ export function parseJsonObject(bytes: Buffer): UnknownRecord | null {
   }
 }
 
-/**
- * Reads an object of plain members, as a client's library writes it; null if the text is anything else. A
- * value that is written back to the same text can be read in no other way.
- */
+/** Reads an object of plain members, or null. A value that is written back the same has one reading. */
 function parsePlainObject(text: string): UnknownRecord | null {
   if (!text.startsWith('{') || text.lastIndexOf('{') > 0 || text.includes('[')) return null
   const value: unknown = JSON.parse(text)

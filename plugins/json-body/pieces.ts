@@ -4,10 +4,7 @@ const SMALL_U = 0x75
 /** Bytes that are looked at one by one: a native search costs more than it saves. */
 export const SHORT_SEARCH_BYTES = 48
 
-/**
- * Finds the end of a piece of a string whose text starts at `start`: the quote that closes it, else a place
- * within `most` bytes that is inside no escape and no character.
- */
+/** Finds the quote that ends a string, else a place within `most` bytes in no escape or character. */
 export function pieceEnd(bytes: Buffer, start: number, most: number): number {
   const limit = Math.min(start + most, bytes.length)
   const piece = limit === bytes.length ? bytes : bytes.subarray(0, limit)

@@ -18,10 +18,7 @@ export interface ConfigProblem extends FileFault {
 /** The place of a fault of a file as a whole. */
 export const FILE_START: FilePosition = { line: 1, column: 1 }
 
-/**
- * Everything that is wrong with an operator's files, at once: `path:line:column: sentence` for each. The
- * message never holds an expanded value.
- */
+/** Everything wrong with an operator's files, each `path:line:column: sentence`, with no value expanded. */
 export class ConfigError extends Error {
   override readonly name = 'ConfigError'
   readonly problems: readonly ConfigProblem[]

@@ -20,10 +20,7 @@ export interface CheckFacts {
 /** An operator's own check, as the pipeline runs it between the capability gate and the record. */
 export type CheckPlugin = Plugin<Arrival & CheckFacts, object>
 
-/**
- * The facts that an operator's module is given: caller, time, target, and those that it declared as needs.
- * Copies. Never headers, body or answer.
- */
+/** The facts that an operator's module is given. Copies. Never headers, body or answer. */
 export type OperatorFacts = Pick<Arrival, 'id' | 'at' | 'method' | 'path' | 'remoteAddress'> &
   Partial<Omit<CheckFacts, 'granted'> & { readonly granted: CapabilityDemand }>
 
@@ -33,10 +30,7 @@ export interface OperatorPlugin {
   readonly needs: readonly string[]
   /** Throws a `Refusal` to refuse the call; whatever it returns is ignored. */
   readonly admit: (facts: OperatorFacts) => unknown
-  /**
-   * Called once when a call that `admit` has let through has ended, with the same facts. Nobody waits for it.
-   * An error or rejection is logged and counted.
-   */
+  /** Called once when an admitted call has ended. Nobody waits for it. An error is logged and counted. */
   readonly settled?: (facts: OperatorFacts, settlement: CallSettlement) => unknown
 }
 

@@ -1,7 +1,4 @@
-/**
- * The known name with the fewest single-letter edits from `name`, the first of several. Undefined only if
- * nothing is known.
- */
+/** The known name with the fewest edits from `name`. Undefined only if nothing is known. */
 export function nearestName(name: string, known: Iterable<string>): string | undefined {
   let best: string | undefined
   let fewest = Number.POSITIVE_INFINITY

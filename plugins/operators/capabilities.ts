@@ -16,10 +16,7 @@ export const ADMIN_CAPABILITIES = [
   'admin.operators',
 ] as const
 
-/**
- * The kinds of changes that a second operator may have to confirm (docs/operators.md#two-people). The first
- * four demand the capability of that name.
- */
+/** The kinds of changes that a second operator may have to confirm (docs/operators.md#two-people). */
 export const TWO_PERSON_KINDS = ['grant', 'tools', 'operators', 'settings', 'trust'] as const
 
 export type TwoPersonKind = (typeof TWO_PERSON_KINDS)[number]

@@ -36,10 +36,7 @@ export interface VerifiedCredentials {
   readonly token: AccessToken | null
 }
 
-/**
- * Finds the operator of a request's session: as the request arrives, and `again` while its answer is under
- * way.
- */
+/** Finds the operator of a request's session, first and `again` while its answer is under way. */
 export interface SessionQuestion<Found extends KnownOperator = KnownOperator> {
   readonly first: (arrival: Arrival) => Promise<Found | null>
   readonly again: (facts: Arrival & KnownOperator) => Promise<Found | null>
@@ -161,10 +158,7 @@ export const recheckOperator = (
   },
 })
 
-/**
- * Admits every caller on the local control socket: the file's mode decides who reaches it. They act as
- * `socket:<uid>`, whatever certificate, secret or cookie they bring along.
- */
+/** Admits every caller on the local control socket, as `socket:<uid>`: its mode decides who comes. */
 export const localOperator: Plugin<Arrival, KnownOperator> = {
   name: 'local_operator',
   admit: ({ localUid }) => ({

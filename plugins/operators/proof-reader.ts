@@ -68,10 +68,7 @@ export const operatorReader = (operator: Plugin<Arrival, KnownOperator>): Plugin
   ...(operator.still && { still: recheckReader }),
 })
 
-/**
- * Admits any principal with a known certificate, with its proof as the mode demands, and any operator by
- * whichever of its doors (docs/protocol.md#audit-proofs).
- */
+/** Admits any known principal, and any operator by its doors (docs/protocol.md#audit-proofs). */
 export function proofReader(
   operator: Plugin<Arrival, KnownOperator>,
   caller: CallerChecks,

@@ -97,10 +97,7 @@ export class BrowserSessions {
     return { ...operating, session: { digest, amr, csrf: this.csrfOf(id), expiresAt: end } }
   }
 
-  /**
-   * Finds a request's session for ending it, whatever has become of its credential. Refuses with
-   * `csrf_invalid`.
-   */
+  /** Finds a session for ending it, whatever its credential. Refuses with `csrf_invalid`. */
   async toEnd(arrival: Pick<Arrival, 'headers'>): Promise<EndingSession | null> {
     const digest = this.digestIn(arrival)
     const stored = digest === null ? undefined : await this.#sources.find(digest)
@@ -150,10 +147,7 @@ export class BrowserSessions {
     return { ...operating, ...UNPROVEN, principal, commitments }
   }
 
-  /**
-   * Asks a session by a certificate everything that its certificate alone would be asked: a stolen cookie
-   * opens nothing. Refuses as `pin` and `dpop` do.
-   */
+  /** Asks a session all that its certificate alone would be asked. Refuses as `pin` and `dpop` do. */
   async #byCertificate(
     { principal_id: id }: StoredSession,
     [thumbprint]: readonly string[],

@@ -6,10 +6,7 @@ import { Refusal } from '../refusal.ts'
 import { type MonotonicClock, monotonicClock } from '../secrets/throttle.ts'
 import type { SpiffeLookup } from './spiffe.ts'
 
-/**
- * Asks the database, now, whose certificate this is. Never a cache: a revoked pin must hold on the next
- * request.
- */
+/** Asks the database, now, whose certificate this is. Never a cache: revocation holds at once. */
 export type PinLookup = (
   thumbprint: string,
 ) => PinnedPrincipal | undefined | Promise<PinnedPrincipal | undefined>

@@ -8,10 +8,7 @@ const KEY_BYTES = 32
 /** The keys that are remembered, of principals that call. */
 const CACHE_MAX = 10_000
 
-/**
- * The keys of commitments, one for each principal, sealed at rest by the service's own
- * (docs/ledger.md#commitments).
- */
+/** The keys of commitments, one for each principal, sealed at rest (docs/ledger.md#commitments). */
 export class SubjectKeys {
   readonly #sealer: Buffer
   readonly #stored: ReturnType<typeof sealedSubjectKey>

@@ -1,8 +1,5 @@
 export interface PolicyEngine {
-  /**
-   * Asks with `input`, JSON text. Resolves with the parsed answer, or undefined if the policy defines none.
-   * Rejects with an Error if there is no answer, or none in time.
-   */
+  /** Resolves with the parsed answer, or undefined. Rejects with an Error if there is none in time. */
   readonly evaluate: (input: string) => Promise<unknown>
   /** Closes the resources kept ready. A call of an old configuration is answered all the same. */
   readonly close: () => Promise<void>

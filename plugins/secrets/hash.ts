@@ -13,10 +13,7 @@ export function hashSecret(secret: string): Promise<string> {
   return hashBcrypt(secret, COST)
 }
 
-/**
- * Returns whether `secret` is the one behind `stored`: bcrypt (`$2a$`, `$2b$`, `$2y$`) or argon2id. False for
- * any other shape, and for a secret longer than bcrypt reads.
- */
+/** Returns whether `secret` is the one behind `stored`: bcrypt or argon2id. False for any other shape. */
 export async function verifySecret(secret: string, stored: string): Promise<boolean> {
   if (stored.startsWith('$argon2id$')) return verifyArgon2(stored, secret).catch(() => false)
   if (!/^\$2[aby]\$/.test(stored) || Buffer.byteLength(secret) > SECRET_MAX_BYTES) return false

@@ -15,10 +15,7 @@ export interface RecognisedStore {
   readonly write: (text: string) => void
 }
 
-/**
- * The senders that have come with the operator's right secret in the last 30 days: they have a line of their
- * own for verifications. Kept as keyed digests.
- */
+/** The senders that came with the right secret in the last 30 days, kept as keyed digests. */
 export class RecognisedSenders {
   readonly #key: Buffer
   readonly #store: RecognisedStore

@@ -71,10 +71,7 @@ export class FailureThrottle {
 
 const notifyNobody = (): void => {}
 
-/**
- * Names the sender that an address stands for: an IPv4 address itself, also as IPv6; an IPv6 network of 64
- * bits.
- */
+/** Names the sender of an address: IPv4 itself, also as IPv6; of IPv6 its network of 64 bits. */
 export function senderOf(address: string): string {
   const [bare = ''] = address.toLowerCase().split('%')
   if (!isIPv6(bare)) return bare

@@ -28,10 +28,7 @@ export function secretTraces(secrets: Iterable<string>): SecretTraces {
   return [...traces]
 }
 
-/**
- * Returns the base64 of bytes within a longer text, in both alphabets: only the characters that do not depend
- * on the bytes around them.
- */
+/** Returns base64 within a longer text, both alphabets: the characters that bytes around do not change. */
 function base64Of(bytes: Buffer): readonly string[] {
   return [0, 1, 2].flatMap((offset) => {
     const padded = Buffer.concat([Buffer.alloc(offset), bytes])

@@ -13,10 +13,7 @@ interface VerificationQueue {
   waiting: number
 }
 
-/**
- * Runs one verification at a time, and one of a recognised sender; remembers those that held. Nothing is
- * stored.
- */
+/** Verifies one secret at a time, and one of a recognised sender; remembers those that held. */
 export class SecretVerifier {
   readonly #key = randomBytes(32)
   readonly #guessesPerHash: number
@@ -58,10 +55,7 @@ export class SecretVerifier {
     return held
   }
 
-  /**
-   * Returns whether `given` is the secret `plain`, which counts while no hash is stored, in the same time for
-   * every text. A right one is remembered for the empty hash.
-   */
+  /** Returns whether `given` is the secret `plain`, while no hash is stored, in constant time. */
   same(given: string, plain: string): boolean {
     const same = timingSafeEqual(this.#digest(given), this.#digest(plain))
     if (same) this.#remember(given, '')
