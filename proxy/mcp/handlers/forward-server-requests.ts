@@ -5,7 +5,7 @@ import type { CallerSession } from '../state/sessions.ts'
 import type { McpUpstream } from '../upstream/client.ts'
 import { McpUpstreamError } from '../upstream/errors.ts'
 import { messageObject, type UpstreamMessage } from '../upstream/message.ts'
-import { endlessRequestsError, ownAnswer, RequestCount } from '../upstream/own-answers.ts'
+import { endlessRequestsError, offerOwnAnswer, ownAnswer, RequestCount } from '../upstream/own-answers.ts'
 import {
   type DispatchFacts,
   rewriteMessage,
@@ -87,7 +87,9 @@ export class ServerRequestForwarder {
     const era = upstreamEra(resource, session)
     if (era === 'modern') throw new McpUpstreamError('failed', 'a request came on the answer stream')
     const text = ownAnswer(message, upstreamClient(this.#facts, era).capabilities)
-    await this.#sources.upstream.respond(granted, resource, upstreamSessionOwner(this.#facts), text)
+    await offerOwnAnswer(
+      this.#sources.upstream.respond(granted, resource, upstreamSessionOwner(this.#facts), text),
+    )
     return null
   }
 }

@@ -7,7 +7,7 @@ import { GATEWAY_IMPLEMENTATION, LEGACY_VERSIONS } from '../protocol/versions.ts
 import { mcpUpstreamFailure, unknownRevisions } from './errors.ts'
 import { drainBody, exchangeHttp, type HeaderList, type ResponseHeaders } from './exchange.ts'
 import { errorCodeOf, responseResult, supportedIn, type UpstreamMessage } from './message.ts'
-import { ownAnswer, readFinalResponse } from './own-answers.ts'
+import { offerOwnAnswer, ownAnswer, readFinalResponse } from './own-answers.ts'
 import { type McpAnswer, sendMcpRequest, sendOneWayMessage, type UpstreamTransport } from './request.ts'
 import type { SessionOpening, UpstreamSession } from './sessions.ts'
 
@@ -53,7 +53,7 @@ export async function askLegacy(
   const all = opened === null ? headers : [...headers, 'mcp-session-id', opened]
   const response = await readFinalResponse(answer, (request) => {
     const text = ownAnswer(request, declared)
-    return sendOneWayMessage(transport, { permit, resource, text, headers: all, hangup })
+    return offerOwnAnswer(sendOneWayMessage(transport, { permit, resource, text, headers: all, hangup }))
   })
   return { response, headers: answer.headers }
 }

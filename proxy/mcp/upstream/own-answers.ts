@@ -6,7 +6,7 @@ import {
   responseMessage,
   resultMessage,
 } from '../protocol/json-text.ts'
-import { mcpUpstreamFailure } from './errors.ts'
+import { McpUpstreamError, mcpUpstreamFailure } from './errors.ts'
 import { kindOfMessage, type UpstreamMessage } from './message.ts'
 import type { McpAnswer } from './request.ts'
 
@@ -48,6 +48,18 @@ export function ownAnswer(request: UpstreamMessage, declared: JsonObject): strin
   const [capability = '', member = 'error', text] = DECLINED.get(method) ?? []
   if (text === undefined || !Object.hasOwn(declared, capability)) return errorMessage(id, NOT_ASKED)
   return responseMessage(id, member, text)
+}
+
+/**
+ * Waits until an answer of ours is taken. One that is not wanted costs nothing: the server goes on, or says
+ * nothing more. Rejects if the server is not reached.
+ */
+export async function offerOwnAnswer(sent: Promise<void>): Promise<void> {
+  try {
+    await sent
+  } catch (error) {
+    if (!(error instanceof McpUpstreamError) || error.kind !== 'failed') throw error
+  }
 }
 
 /**

@@ -297,6 +297,19 @@ await t.test(
   },
 )
 
+await t.test('a server that asks, and takes no answer, is read all the same', async (t) => {
+  const serve = legacy()
+  const raw = await rawMcp(t, (res, told) => {
+    if (told.message.method === undefined && told.id === 'q') return void res.writeHead(405).end()
+    if (told.rpc !== 'tools/list') return serve(res, told)
+    const send = sse(res)
+    send({ jsonrpc: '2.0', id: 'q', method: 'ping' })
+    send(result(told, { tools: named(1) }))
+    res.end()
+  })
+  t.match(await read(t, raw), { tools: [{ name: 't0' }] })
+})
+
 await t.test('a server that asks without end while it is read cannot be read', async (t) => {
   const serve = legacy()
   let count = 0
