@@ -113,6 +113,20 @@ await t.test(
   },
 )
 
+await t.test('a refusal of 8 MB reaches curl, however it sends them', async (t) => {
+  const gateway = await testGateway(t)
+  const { curl, file } = curlOf(t, gateway, await gateway.enroll('bot', []))
+  const upload = ['-X', 'POST', ...JSON_BODY, '--data-binary', `@${file('body', 'x'.repeat(8_000_000))}`]
+  for (const status of ['403', '401']) {
+    for (const how of ['Expect: 100-continue', 'Expect:', 'Transfer-Encoding: chunked']) {
+      const ran = await curl('/v1/chat/completions', [...upload, '-m', '5', '-H', how])
+      t.equal(parts(ran).last, `${status} 1.1`, `${how} ${ran.err}`)
+      t.match(JSON.parse(parts(ran).body), { reason: /./ }, how)
+    }
+    await gateway.admin('DELETE', '/v1/admin/agents/acme::bot')
+  }
+})
+
 await t.test('HTTP/1.0 is refused, in the handshake where the client offers it there', async (t) => {
   const gateway = await testGateway(t)
   const { curl } = curlOf(t, gateway, await gateway.enroll('bot', ['llm.chat']))

@@ -17,12 +17,15 @@ async function goClient(t: Test, { url, ca }: TestGateway) {
   const built = await run('env', root, go)
   t.equal(built.status, 0, built.text)
   let count = 0
-  return async ({ certPem, keyPem }: Pick<Foreign, 'certPem' | 'keyPem'>): Promise<string> => {
+  return async (
+    { certPem, keyPem }: Pick<Foreign, 'certPem' | 'keyPem'>,
+    ...size: readonly string[]
+  ): Promise<string> => {
     const directory = join(root, `${++count}`)
     mkdirSync(directory)
     const files = { 'ca.crt': ca, 'agent.crt': certPem, 'agent.key': keyPem }
     for (const [name, text] of Object.entries(files)) writeFileSync(join(directory, name), text)
-    return (await run(program, directory, [url, ...Object.keys(files)])).text
+    return (await run(program, directory, [url, ...Object.keys(files), ...size])).text
   }
 }
 
@@ -73,6 +76,9 @@ t.test(
     t.match(await call(svid), /^200 /, 'the SVID')
     t.match(await call(rotated), /^200 /, 'its successor, known by its SPIFFE id')
     t.match(await call(byoca), /^200 /, 'the leaf without its intermediate')
+    for (const size of ['300000', '8000000', '40000000'])
+      t.match(await call(stranger, size), /^401 .*certificate_not_pinned/, `${size} bytes are refused`)
+    t.match(await call(byoca, '40000000'), /^413 .*body_too_large/, 'and more than a call may have')
     t.match(await call(stranger), /^401 .*certificate_not_pinned/, 'a stranger shows its own, and is nobody')
   },
 )

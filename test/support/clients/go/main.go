@@ -1,6 +1,7 @@
 // Command main makes one chat call with a client certificate, by Go's own TLS and HTTP and nothing else.
 //
-// It prints the status and the body. Arguments: URL, CA, certificate and key (files).
+// It prints the status and the body. Arguments: URL, CA, certificate and key (files), and how many bytes to send in
+// place of a call, if any.
 package main
 
 import (
@@ -10,17 +11,26 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"strconv"
 	"strings"
 )
 
 func main() {
-	if err := call(os.Args[1], os.Args[2], os.Args[3], os.Args[4]); err != nil {
+	body := `{"model":"gpt-test","messages":[{"role":"user","content":"hi"}]}`
+	if len(os.Args) > 5 {
+		size, err := strconv.Atoi(os.Args[5])
+		if err != nil {
+			panic(err)
+		}
+		body = strings.Repeat("x", size)
+	}
+	if err := call(os.Args[1], os.Args[2], os.Args[3], os.Args[4], body); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 }
 
-func call(url, caFile, certFile, keyFile string) error {
+func call(url, caFile, certFile, keyFile, body string) error {
 	ca, err := os.ReadFile(caFile)
 	if err != nil {
 		return err
@@ -34,7 +44,6 @@ func call(url, caFile, certFile, keyFile string) error {
 	}
 	config := &tls.Config{RootCAs: roots, Certificates: []tls.Certificate{own}}
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: config}}
-	body := `{"model":"gpt-test","messages":[{"role":"user","content":"hi"}]}`
 	answer, err := client.Post(url+"/v1/chat/completions", "application/json", strings.NewReader(body))
 	if err != nil {
 		return err
