@@ -56,10 +56,7 @@ interface DashboardPipelines {
   readonly form: (asked: OperationDemand) => Pipeline<FormSubmission>
 }
 
-/**
- * Makes the pages of the dashboard and their forms (docs/dashboard.md): behind a browser's session and the same gate as
- * the API, each by the operation that the API has.
- */
+/** Makes the pages of the dashboard and their forms (docs/dashboard.md), each by an operation of the API. */
 export function dashboardRoutes(
   pipelines: DashboardPipelines,
   dashboard: DashboardContext,
@@ -80,12 +77,9 @@ export function dashboardRoutes(
 
 type DashboardHandler = (facts: AdministrationFacts) => Reply | Promise<Reply>
 
-/** The makers of routes: of a page, of what scripts and browsers fetch, and of a form. */
 interface DashboardDoors {
   readonly page: (path: string, demands: AdminCapability, page: DashboardPage) => BareRoute
-  /** A page that a handler of its own renders. */
   readonly rendered: (path: string, demands: AdminCapability, handler: DashboardHandler) => BareRoute
-  /** Answers a script: a refusal is no page. */
   readonly fetched: (path: string, demands: AdminCapability, handler: DashboardHandler) => BareRoute
   readonly form: (
     path: string,
@@ -129,7 +123,6 @@ function openRoutes(
 
 const ORGANISATION = '/proxy/setup/organisation'
 
-/** Makes the second and the third step of the first boot. */
 function firstStepRoutes({ rendered, form }: DashboardDoors, d: DashboardContext): readonly BareRoute[] {
   const { agents, organisation } = OPERATIONS
   return [

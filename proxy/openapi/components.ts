@@ -44,10 +44,8 @@ const jsonRpcRefusal = z
   })
   .meta({ id: 'JsonRpcRefusal', description: 'A refusal of the MCP endpoint: an error of JSON-RPC 2.0.' })
 
-/** JSON, as a document has it. */
 export type OpenApiNode = Readonly<Record<string, unknown>>
 
-/** A refusal as a document shows it. */
 export interface RefusalExample {
   readonly reason: string
   readonly reply: Reply
@@ -66,10 +64,7 @@ export class OpenApiComponents {
     return schema
   }
 
-  /**
-   * A response that refuses for one of several reasons of one status, by reference. A number tells apart
-   * those that would have the same name.
-   */
+  /** A response of one status for several reasons, by reference. A number tells apart equal names. */
   response(status: string, refusals: readonly RefusalExample[]): OpenApiNode {
     const description = refusals.map(({ reason }) => reason).join(', ')
     const response = { description, content: { 'application/json': this.refusals(refusals) } }
@@ -83,9 +78,7 @@ export class OpenApiComponents {
     }
   }
 
-  /**
-   * The JSON content of such a response: the schema of the body and an example for each reason, by reference.
-   */
+  /** The schema of the body and an example for each reason, by reference. */
   refusals(refusals: readonly RefusalExample[]): {
     readonly schema: OpenApiNode
     readonly examples: OpenApiNode
@@ -103,7 +96,6 @@ export class OpenApiComponents {
     return { schema: others.length > 0 ? { anyOf: schemas } : only, examples: Object.fromEntries(examples) }
   }
 
-  /** Returns the collected components, by name. */
   get collected(): OpenApiNode {
     return {
       schemas: sortByName(this.#schemas),
@@ -132,10 +124,7 @@ const schemaCache = {
   output: new WeakMap<z.ZodType, OpenApiSchema>(),
 }
 
-/**
- * The JSON Schema of a zod schema, its references leading to the components of the document that it stands
- * in.
- */
+/** The JSON Schema of a zod schema, with references to the document's components. */
 function jsonSchema(of: z.ZodType, io: 'input' | 'output'): OpenApiSchema {
   const known = schemaCache[io].get(of)
   if (known) return known

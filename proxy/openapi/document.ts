@@ -36,10 +36,8 @@ const SECURITY: Readonly<Record<RouteDoc['caller'], readonly OpenApiNode[]>> = {
 const isPage = (path: string): boolean => path === '/proxy' || path.startsWith('/proxy/')
 
 /**
- * Describes the routes of the API as an OpenAPI 3.1 document, in their order; one that several listeners
- * have, once. Throws if one has no doc: a route that nobody has described is a fault of this program. Gives
- * everybody else a turn between two routes: it takes some tenths of a second in all, and anybody may ask for
- * it.
+ * Describes the routes of the API as an OpenAPI 3.1 document, each once. Throws if one has no doc. Gives
+ * others a turn between two routes: it takes some tenths of a second, and anybody may ask for it.
  */
 export async function openapi(routes: readonly Route[]): Promise<OpenApiNode> {
   const components = new OpenApiComponents()
@@ -113,7 +111,6 @@ function entryOf(
   }
 }
 
-/** An empty body stands for an object without members. */
 const bodyOf = (body: BodyDoc, components: OpenApiComponents): OpenApiNode => ({
   required: !body.schema.safeParse({}).success,
   content: contentOf([body], 'input', components),
@@ -200,7 +197,6 @@ const headerDescriptions = (headers: Readonly<Record<string, string>>): OpenApiN
     Object.entries(headers).map(([name, description]) => [name, { description, schema: { type: 'string' } }]),
   )
 
-/** An answer of success, and the refusals that have the same status. */
 function withRefusals(
   answer: OpenApiNode,
   refusals: readonly RefusalExample[],

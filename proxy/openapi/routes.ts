@@ -4,7 +4,6 @@ import type { RouteDoc } from '../http/doc.ts'
 import { type BareRoute, openRoute, type Route, withRouteDoc } from '../http/route.ts'
 import { serveOpenapi } from './document.ts'
 
-/** Makes the route that describes `every` route of the API, itself included. */
 export const openapiRoutes = (
   anyone: Pipeline<Arrival>,
   every: () => readonly Route[],

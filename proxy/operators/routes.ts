@@ -22,10 +22,7 @@ interface SignInPipelines<Certified extends Arrival & PinnedCaller> {
   readonly logout: Pipeline<Arrival & SubmittedForm>
 }
 
-/**
- * Makes the pages by which people sign in with a browser, and out (docs/operators.md#oidc). Open to anybody:
- * what they open, a session does.
- */
+/** Makes the pages by which people sign in and out (docs/operators.md#oidc). Open to anybody. */
 export function signInRoutes<Certified extends Arrival & PinnedCaller>(
   { anyone, secret, certificate, signOut: leaving, logout }: SignInPipelines<Certified>,
   signIn: SignInContext,

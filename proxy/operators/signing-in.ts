@@ -11,7 +11,6 @@ import type { FairQueue } from './oidc/fair-line.ts'
 import type { ClaimMapping } from './oidc/mapping.ts'
 import type { IdentityProvider } from './oidc/provider.ts'
 
-/** The means of signing in, under one configuration. */
 export interface SignInContext {
   readonly context: AdminContext
   readonly sessions: BrowserSessions
@@ -33,7 +32,6 @@ export interface SignInContext {
   readonly summaries: Pick<RefusalSummaries, 'count'>
   /** Counts the rows of refused sign-ins, by person. */
   readonly refusedRows: FailureThrottle
-  /** Counts a refusal of any visitor. */
   readonly anonymous: Pick<AnonymousRefusals, 'count'>
   readonly adminUrls: () => readonly string[]
   readonly log: Logger

@@ -18,9 +18,8 @@ interface RowCountDependencies {
 }
 
 /**
- * Keeps the counts of the ledger's rows up to date, in the one process that leads (docs/ledger.md#counts).
- * Counts and the place that they reach to are stored in one transaction, so no crash counts a row twice, or
- * never.
+ * Keeps the counts of the ledger's rows up to date, in the process that leads (docs/ledger.md#counts). Counts
+ * and their place are stored in one transaction.
  */
 export function countRows({ database, ledger }: RowCountDependencies): RoundsTask {
   const { rowCounts, leads } = database

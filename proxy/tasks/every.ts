@@ -1,8 +1,6 @@
 import type { Logger } from 'pino'
 
-/** A background task. */
 export interface PeriodicTask {
-  /** A verb and a noun. */
   readonly name: string
   readonly everyMs: number
   /** True: runs once at the start too, not only when the first interval is over. */
@@ -10,10 +8,7 @@ export interface PeriodicTask {
   readonly run: () => Promise<void>
 }
 
-/**
- * Runs each task at its interval, never twice at once, and logs its errors. Returns the function that stops
- * them all.
- */
+/** Runs each task at its interval, never twice at once, and logs its errors. Returns their stop. */
 export function runTasks(tasks: readonly PeriodicTask[], log: Logger): () => void {
   const timers = tasks.map((task) => {
     let running = false

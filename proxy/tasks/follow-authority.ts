@@ -9,8 +9,8 @@ const EVERY_MS = 10_000
 export const ORGANISATION_NAMED = 'named'
 
 /**
- * Makes the function that has this process use the CA and the names in the database, if they have changed.
- * `use` is called after that, and again the next time if it fails.
+ * Makes the function that uses the CA and names in the database if they have changed. `use` follows, and is
+ * called again if it fails.
  */
 export function authorityFollower(
   dataDirectory: Pick<DataDirectory, 'authority' | 'follow'>,

@@ -20,8 +20,8 @@ export const recordSummaries = ({ ledger, summaries }: SummaryDependencies): Per
 })
 
 /**
- * Writes the summaries whose minute is over; while stopping, `all`. Rejects if the ledger takes no rows: then
- * they are kept.
+ * Writes the summaries whose minute is over; while stopping, `all`. Rejects, and keeps them, if the ledger
+ * takes no rows.
  */
 export async function writeSummaries({ ledger, summaries }: SummaryDependencies, all = false): Promise<void> {
   for (;;) {

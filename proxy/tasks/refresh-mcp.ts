@@ -13,9 +13,7 @@ interface McpRefreshDependencies {
   readonly ledger: Pick<Ledger, 'commit'>
   readonly configDigest: () => string
   readonly inspect: () => InspectUpstream
-  /**
-   * Seconds between two readings of a resource. 0: only those that announced a change, and those never read.
-   */
+  /** Seconds between two readings. 0: only announced changes, and resources never read. */
   readonly intervalS: () => number
   /** The ids of resources that announced a change of their tools. */
   readonly changed: Set<string>
@@ -24,9 +22,8 @@ interface McpRefreshDependencies {
 }
 
 /**
- * The interval after which a resource that was never read, or could not be, is tried again; it doubles with
- * each failure. It is also the least time between two announced changes that are believed, since each costs
- * rows in the ledger. ms.
+ * The interval after which a failed reading is tried again; it doubles each time. Also the least time between
+ * two announced changes: each costs rows. ms.
  */
 const RETRY_MS = 30_000
 /** The longest such interval. ms. */
@@ -40,9 +37,8 @@ const MAX_LINES = 64
 const MAX_TOLD = 8
 
 /**
- * Reads the tools of each enabled resource again, so that a changed definition is quarantined soon after it
- * changed, and not only when an operator looks (docs/threats.md#threat-17). A round does not wait for an
- * upstream that hangs.
+ * Reads the tools of each enabled resource again, so that a changed definition is soon quarantined
+ * (docs/threats.md#threat-17). A round does not wait for an upstream that hangs.
  */
 export function refreshMcp(sources: McpRefreshDependencies): RoundsTask {
   const refresher = new McpRefresher(sources)
@@ -67,9 +63,7 @@ class McpRefresher {
     this.#sources = sources
   }
 
-  /**
-   * One process reads for all that share the database. The others have passed on the announcements they got.
-   */
+  /** The other processes have passed on the announcements they got. */
   leads(): boolean {
     const { database, changed } = this.#sources
     const leads = database.leads('refresh-mcp')
@@ -118,11 +112,9 @@ class McpRefresher {
   }
 }
 
-/** The attempts to read a resource. */
 interface ReadAttempts {
   /** The time at which the last one began, or ended. ms since the epoch. */
   at: number
-  /** The number of those in a row that have failed. */
   failures: number
 }
 

@@ -12,7 +12,6 @@ import { type RoundsTask, rounds } from './rounds.ts'
 interface ModelRefreshDependencies {
   readonly catalogue: ModelCatalogue
   readonly upstream: LlmUpstream
-  /** Lists the providers of the configuration in force. */
   readonly providers: () => readonly LlmProvider[]
   readonly clock: () => number
   readonly log: Logger
@@ -27,10 +26,9 @@ const MAX_READ_MS = 10_000
 const AT_ONCE = 8
 
 /**
- * Reads each provider's list of models into the catalogue, for no caller in particular: at once at the start
- * and after a change of the provider's configuration, then every 5 minutes. Logs when a provider begins to
- * fail, and when it is well again. `run` is one round: it resolves when all that was due has begun. Does NOT
- * read from providers that take callers' own keys.
+ * Reads each provider's list of models into the catalogue: at the start, after a change of its configuration,
+ * then every 5 minutes. `run` is one round: it resolves when all that was due has begun. Does NOT read from
+ * providers that take callers' own keys.
  */
 export function refreshModels(sources: ModelRefreshDependencies): RoundsTask {
   const refresher = new ModelRefresher(sources)
@@ -47,10 +45,7 @@ export function refreshModels(sources: ModelRefreshDependencies): RoundsTask {
 }
 
 interface RefreshedProvider {
-  /**
-   * The provider of the configuration in force: a reload that changes nothing about a provider makes a new
-   * object all the same.
-   */
+  /** A reload that changes nothing about a provider makes a new object. */
   provider: LlmProvider
   /** Failures in a row. */
   failures: number
@@ -60,14 +55,12 @@ interface RefreshedProvider {
 
 class ModelRefresher {
   readonly #sources: ModelRefreshDependencies
-  /** The providers that are read, by name. */
   #tended: ReadonlyMap<string, RefreshedProvider> = new Map()
 
   constructor(sources: ModelRefreshDependencies) {
     this.#sources = sources
   }
 
-  /** Lists the providers whose lists are to be read now. */
   *due(): Generator<RefreshedProvider> {
     this.#tend()
     const at = this.#sources.clock()

@@ -7,10 +7,7 @@ import type { PeriodicTask } from './every.ts'
 
 const HOUR_MS = 3_600_000
 
-/**
- * Opens the server's certificate in the data directory. Makes a new one if it is missing, for other names, or
- * near its end.
- */
+/** Opens the server's certificate. Makes one if it is missing, for other names, or near its end. */
 export async function tlsMaterial(
   { settings, authority, passphrase }: DataDirectory,
   at: number,

@@ -3,27 +3,20 @@ import type { PeriodicTask } from './every.ts'
 interface RoundsOptions<Item> {
   readonly name: string
   readonly everyMs: number
-  /** The number of items that are worked on at once. */
   readonly atOnce: number
   /** Lists the items of a round; the next one is taken when there is room for it. */
   readonly due: () => AsyncIterable<Item> | Iterable<Item>
   /** An item whose id is under way already is passed over. */
   readonly idOf: (item: Item) => string
-  /**
-   * Does one piece of work, and must not reject. `signal` fires when the task is stopped, or led by another
-   * process.
-   */
+  /** Must not reject. `signal` fires when the task is stopped, or led by another process. */
   readonly work: (item: Item, signal: AbortSignal) => Promise<void>
-  /**
-   * True if this process does the work. If it does not any more, the work under way is cut. Absent: it does.
-   */
+  /** True if this process does the work. Work under way is cut once it does not. Absent: it does. */
   readonly leads?: () => boolean
   /** True: a round ends when all that it began has ended. False: when all that was due has begun. */
   readonly waits: boolean
   readonly atStart?: boolean
 }
 
-/** A task in rounds. `run` is one round; a call during a round joins it. */
 export interface RoundsTask extends PeriodicTask {
   /** Cuts the work under way and begins no more. Resolves when the last of it has ended. */
   readonly stop: () => Promise<void>

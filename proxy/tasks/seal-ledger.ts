@@ -9,7 +9,6 @@ interface StoppableSealer {
 /** The name by which one process leads it. */
 export const SEAL_TASK = 'seal-ledger'
 
-/** Seals the ledger in the one process that leads. */
 export const sealLedger = (
   sealer: StoppableSealer,
   { leads }: Pick<Database, 'leads'>,

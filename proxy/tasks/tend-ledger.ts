@@ -13,8 +13,8 @@ import type { PeriodicTask } from './every.ts'
 /** The longest that a claim is believed: an assertion of a login. A proof is believed for less. ms. */
 const BELIEVED_MS = 300_000
 /**
- * The least time that a claim is kept, and kept after its proof is too old. A proof is judged by the moment
- * its request came and claimed when the body is there: a copy that came in time may still be under way. ms.
+ * The least time that a claim is kept after its proof is too old: a copy that came in time may still be under
+ * way. ms.
  */
 const MIN_CLAIM_RETENTION_MS = BELIEVED_MS + DEFAULT_TIMERS.requestMs + 60_000
 
@@ -96,9 +96,7 @@ async function touchSeen({ ledger, seen, database, clock }: LedgerTaskDependenci
   }
 }
 
-/**
- * Makes the task that forgets proofs which are too old to be believed: one slice of all claims at each run.
- */
+/** Forgets proofs that are too old to be believed: one slice of all claims at each run. */
 function claimForgetter(
   { ledger, database }: LedgerTaskDependencies,
   lowest: () => number | null,
@@ -114,10 +112,9 @@ function claimForgetter(
 }
 
 /**
- * Makes the lowest that the wall clock has said at any reading within the last `spanMs` of time that has
- * really passed; null while less has passed since the start, and readings before it are not known. A claim
- * that had expired by then had expired all the time, and is at least as old: a clock that is set ahead and
- * back has no part in that (docs/threats.md#e6). Each call is a reading.
+ * The lowest wall clock reading within the last `spanMs` of time that has really passed; null while less has
+ * passed since the start. A clock that is set ahead and back changes nothing (docs/threats.md#e6). Each call
+ * is a reading.
  */
 function lowestReading(
   { clock, monotonic }: Pick<LedgerTaskDependencies, 'clock' | 'monotonic'>,

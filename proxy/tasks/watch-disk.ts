@@ -9,8 +9,8 @@ const RESERVE_BYTES = 256 * 1_048_576
 const RESERVE_PART = 1 / 20
 
 /**
- * The room on the file system of a directory, as of the last look. With less free than the reserve it is low:
- * the rest is kept for rows of allowed calls. Does NOT keep others from filling it.
+ * The room on a file system, as of the last look. Below the reserve it is low: the rest is for rows of
+ * allowed calls. Does NOT keep others from filling it.
  */
 export class DiskSpace {
   readonly #directory: string

@@ -20,14 +20,9 @@ interface ChartOptions {
 
 /** The sizes of the drawing: it is stretched to the width that there is. */
 const [WIDTH, HEIGHT, GAP] = [10, 100, 1]
-/** The least part of the height for a value above zero. */
 const MIN_BAR_HEIGHT = 3
 
-/**
- * Draws the allowed and refused calls over time, as bars that are links: each narrows the page to its part.
- * Above it the totals of the window, word first. `data-range`: the path of a script's link for a range of
- * bars, without the range.
- */
+/** Draws allowed and refused calls over time as linked bars. `data-range`: the path without the range. */
 function chart({ shown, decided, here, chosen, notNarrowed }: ChartOptions): HtmlFragment {
   const { from, to, goesOn, unitName, widened } = shown
   const end = goesOn ? 'now' : minuteOf(to)
@@ -53,7 +48,6 @@ const windows = (here: ActivityHref, chosen: WindowName | null): readonly HtmlFr
       html`<a class="chip" href="${here({ window: name, since: null, until: null, cursor: null })}"${name === chosen ? html` aria-current="true"` : EMPTY_HTML}>${name}</a> `,
   )
 
-/** Says so if the numbers are not those of the table. */
 const renderCountNotes = ({ uncounted }: DecisionCounts, notNarrowed: readonly string[]): HtmlFragment =>
   html`${htmlIf(notNarrowed.length > 0, () => html`<p class="needs">These numbers cover all calls: they are not filtered by ${notNarrowed.join(', ')}.</p>`)}${htmlIf(uncounted > 0, () => html`<p class="needs">About ${uncounted.toLocaleString('en')} of the newest rows are not in these numbers yet: they are still being counted.</p>`)}`
 
@@ -82,11 +76,9 @@ const heightOf = (count: number, most: number): number =>
 const isoOf = (at: number): string => new Date(at).toISOString()
 const minuteOf = (at: number): string => isoOf(at).slice(0, 16).replace('T', ' ')
 
-/** The end of a bar: its day too, if that is another one. */
 const endOf = (from: number, to: number): string =>
   minuteOf(from).slice(0, 10) === minuteOf(to).slice(0, 10) ? minuteOf(to).slice(11) : minuteOf(to)
 
-/** The form, and the chosen filters: each can be taken away. */
 function activityForm({ chosen, noise, times: { typed, problems }, here }: ActivityParams): HtmlFragment {
   const hidden = Object.entries(chosen).filter(
     ([name]) => !['since', 'until', 'window', 'cursor'].includes(name),
@@ -115,10 +107,7 @@ ${problem('since', 'From')}${problem('until', 'To')}
 
 const LINES = 100
 
-/**
- * GET /proxy/activity: one line for each call, newest first. The URL is the state: a bookmark is a saved
- * view.
- */
+/** GET /proxy/activity: one line for each call, newest first. The URL is the state. */
 export const activityPage: DashboardPage = async (dashboard, facts) => {
   const asked = parseActivityParams(facts.query)
   const { problems } = asked.times
@@ -178,7 +167,6 @@ const table = (found: CallPage, here: ActivityHref, at: number): HtmlFragment =>
 <p class="faint">${countWithNoun(found.fitting, 'line matches', 'lines match')} among the ${countWithNoun(found.rows, 'row')} that were searched${found.oldest === null ? '' : `, back to ${found.oldest}`}.</p>
 ${htmlIf(found.next !== null, () => html`<p><a rel="next" href="${here({ cursor: found.next })}">Older</a></p>`)}</section>`
 
-/** The words by which a facet is asked for: `principal` by the name that the ledger or the API has. */
 const facetOf = (facet: CallFacet, { counts }: CallPage, here: ActivityHref): HtmlFragment => {
   const values = [...counts[facet]].toSorted(([, a], [, b]) => b - a).slice(0, 12)
   if (values.length === 0) return html``

@@ -10,7 +10,6 @@ type ActivityFilter = Readonly<Partial<Record<(typeof NAMES)[number], string>>>
 /** The path of the page with other words in its query; null takes a word away. */
 export type ActivityHref = (changes: Readonly<Record<string, string | null>>) => string
 
-/** The parameters of a query. */
 export interface ActivityParams {
   readonly chosen: ActivityFilter
   readonly noise: boolean
@@ -18,7 +17,6 @@ export interface ActivityParams {
   readonly here: ActivityHref
 }
 
-/** Reads the query of the page. */
 export function parseActivityParams(query: string): ActivityParams {
   const asked = new URLSearchParams(query)
   const times = timesOf(asked)

@@ -61,7 +61,6 @@ const REST = '0000-01-01T00:00'
 /** The beginning of a span. ms since the epoch. */
 const beginOf = (span: string): number => Date.parse(`${span}${REST.slice(span.length)}Z`)
 
-/** The decisions in the time of a bar. */
 export interface ChartBar {
   /** ms since the epoch. */
   readonly from: number
@@ -70,7 +69,6 @@ export interface ChartBar {
   readonly denied: number
 }
 
-/** The bars of a window, from counts of decisions. */
 export function barsOf({ from, to, unit }: BarWindow, counts: readonly SpanCount[]): readonly ChartBar[] {
   const bars = Array.from({ length: Math.round((to - from) / unit) }, (_, n) => ({
     from: from + n * unit,

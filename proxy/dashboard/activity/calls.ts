@@ -13,7 +13,6 @@ import { dataTable, EMPTY_HTML, type HtmlFragment, html, pathOf, relativeTime } 
 
 /** A call, or a change of administration: its rows of the ledger as one. */
 export interface ActivityCall {
-  /** The decision, or the row that stands alone. */
   readonly decision: AuditRow
   readonly outcome: AuditRow | null
 }
@@ -30,7 +29,6 @@ export interface ActivityQuery {
   readonly reason?: string
   readonly tool?: string
   readonly model?: string
-  /** The lines at most. */
   readonly most: number
   /** True: also show the lists of tools and models that clients ask for all the time. */
   readonly noise: boolean
@@ -50,10 +48,7 @@ export interface CallPage {
 export const FACETS = ['status', 'principal', 'action', 'tool', 'model', 'reason'] as const
 export type CallFacet = (typeof FACETS)[number]
 
-/**
- * Rows of a page of the ledger, and the pages that are looked through at most: however few fit, a page comes
- * soon.
- */
+/** The rows of a page of the ledger, and the pages that are looked through at most. */
 const ROWS = 400
 const MAX_LEDGER_PAGES = 3
 /** The outcomes that are looked up one by one: they are newer than the page before has shown. */
@@ -140,10 +135,7 @@ async function withOutcomes(
   return found
 }
 
-/**
- * An outcome follows its decision, so it is met first. A change of administration is one row with the same
- * words.
- */
+/** An outcome follows its decision. A change of administration is one row with the same words. */
 const isOutcome = ({ status, action }: AuditRow): boolean =>
   OUTCOME_STATUSES.has(status) && isCallAction(action)
 
@@ -170,11 +162,9 @@ function factOf({ decision }: ActivityCall, facet: CallFacet): string | null {
   return decision[facet]
 }
 
-/** Why a call was refused, as its row says it. */
 export const rowReason = ({ detail }: AuditRow): string | null =>
   typeof detail.reason === 'string' ? detail.reason : null
 
-/** Calls as lines of a table, each of which leads to its why page. */
 export const callLines = (calls: readonly ActivityCall[], now: number, empty: HtmlFragment): HtmlFragment =>
   html`<div class="calls">${dataTable(
     ['When', 'Who', 'What', 'Verdict', 'Why', 'Tokens', 'ms'],
@@ -213,7 +203,6 @@ function grantLink({
 const isCaller = (type: string | null): type is 'agent' | 'user' | 'workload' =>
   type !== null && type in PRINCIPAL_KINDS && type !== 'operator'
 
-/** The decision, and the outcome if that says more. */
 export function renderVerdict({ status }: AuditRow, outcome: AuditRow | null): HtmlFragment {
   const became =
     outcome && outcome.status !== 'success'

@@ -6,14 +6,12 @@ import type { DashboardContext } from '../frame/dashboard.ts'
 import { type BarWindow, spanAt } from './bars.ts'
 import { NOISE_ACTIONS } from './calls.ts'
 
-/** The decisions to count. */
 interface DecisionFilter {
   readonly action?: string
   readonly status?: string
   readonly noise: boolean
 }
 
-/** The number of decisions in a window. */
 export interface DecisionCounts {
   readonly counts: readonly SpanCount[]
   readonly allowed: number
@@ -22,10 +20,7 @@ export interface DecisionCounts {
   readonly uncounted: number
 }
 
-/**
- * Counts decisions, all of them: as the API would list them, by status, in the same window. Demands
- * `admin.audit`.
- */
+/** Counts decisions by status, as the API would list them in the same window. Demands `admin.audit`. */
 export async function countDecisions(
   { context }: Pick<DashboardContext, 'context'>,
   facts: AdministrationFacts,

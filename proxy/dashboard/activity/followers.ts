@@ -15,19 +15,16 @@ const MAX_PER_OPERATOR = 4
 const MAX_BACKLOG_BYTES = 1_024
 
 interface FollowerDependencies {
-  /** The place of the last row. */
   readonly last: () => Promise<number>
   readonly log: Pick<Logger, 'error'>
 }
 
 /**
- * The open streams of server-sent events by which pages hear that rows were recorded, by whichever process.
- * One look at the ledger serves all of them, and there is none while nobody follows. An event holds the place
- * of the last row, and nothing of it. A browser that does not read is let go, and none is waited for.
+ * Open streams by which pages hear that rows were recorded, by whichever process. One look at the ledger
+ * serves all. An event holds the place of the last row. A browser that does not read is let go.
  */
 export class ActivityFollowers {
   readonly #sources: FollowerDependencies
-  /** Each with its operator. */
   readonly #streams = new Map<Readable, string>()
   #timer: NodeJS.Timeout | undefined
   #looking = false
@@ -40,7 +37,6 @@ export class ActivityFollowers {
     this.#sources = sources
   }
 
-  /** The number of open ones. */
   get size(): number {
     return this.#streams.size
   }

@@ -3,9 +3,8 @@ import type { Reply } from '../../http/reply.ts'
 import type { DashboardContext } from '../frame/dashboard.ts'
 
 /**
- * GET /proxy/activity/live: server-sent events, one if rows were recorded since the last. The page then asks
- * for itself once more: one place renders calls. An operator who may no more is cut off as any open answer
- * is.
+ * GET /proxy/activity/live: server-sent events. The page then asks for itself once more, so one place renders
+ * calls.
  */
 export const liveActivity =
   ({ followers }: Pick<DashboardContext, 'followers'>) =>

@@ -6,7 +6,6 @@ export type WindowName = keyof typeof WINDOWS
 
 /** The times that a query asks for. */
 export interface ActivityTimes {
-  /** The typed texts; empty if none were. */
   readonly typed: { readonly since: string; readonly until: string }
   readonly window: WindowName | null
   /** ms since the epoch. Null: open at that side. A window that moves has both open. */

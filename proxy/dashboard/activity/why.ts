@@ -76,14 +76,10 @@ const saidBy = ({ verdict, shadow }: UnknownRecord): string =>
 const gate = (name: string, passed: boolean, says: HtmlFragment | string, row: AuditRow): HtmlFragment =>
   html`<li class="${passed ? 'passed' : 'failed'}"><b>${passed ? '✓' : '✗'} ${name}</b> ${says}${passed ? '' : html` <b>${rowReason(row) ?? ''}</b>`}</li>`
 
-/** A value of a row as a reader wants it. */
 const valueText = (value: unknown): string =>
   typeof value === 'string' ? value : value === undefined ? '' : JSON.stringify(value)
 
-/**
- * The rows of a request as the ledger has them: each with its exact leaf, its hash, and its proof once it is
- * sealed.
- */
+/** Each row of a request with its exact leaf, its hash, and its proof once it is sealed. */
 async function ledgerCard(
   { context: { database } }: DashboardContext,
   id: string,
@@ -131,10 +127,7 @@ const ROWS = 200
 /** Rows are committed in another order than they are recorded, by less than that. ms. */
 const APART_MS = 60_000
 
-/**
- * Finds the row that made the state which a decision names: the set held then. Null if the newest rows before
- * it do not have it, or if it names none.
- */
+/** Finds the row that made the set which a decision names. Null if the newest rows do not have it. */
 async function findGrantingRow(
   { context }: DashboardContext,
   facts: AdministrationFacts,
@@ -154,10 +147,7 @@ async function findGrantingRow(
   return null
 }
 
-/**
- * GET /proxy/activity/{request_id}: why a call was let through or refused, gate by gate, and the rows that
- * say so.
- */
+/** GET /proxy/activity/{request_id}: why a call was let through or refused, gate by gate, and its rows. */
 export const whyPage: DashboardPage = async (dashboard, facts) => {
   const { request_id: id = '' } = facts.params
   const query = { request_id: id, order: 'asc' as const }
@@ -178,7 +168,6 @@ ${await ledgerCard(dashboard, id, rows)}`,
   }
 }
 
-/** A decision, and not a row of a change or of the service itself. */
 const isJudged = ({ status }: AuditRow): boolean => status === 'allowed' || status === 'denied'
 
 const renderDecision = (

@@ -24,7 +24,6 @@ import { attentionCard } from './card.ts'
 import { keylessCallers } from './keyless.ts'
 import { otherModels } from './other-models.ts'
 
-/** Certificates that end within 30 days. */
 async function endingCertificates(
   { context }: DashboardContext,
   facts: AdministrationFacts,
@@ -38,7 +37,6 @@ async function endingCertificates(
   return [attentionCard(html`Certificates that end within 30 days`, html`<ul>${joinHtml(lines)}</ul>`)]
 }
 
-/** The attached CAs that end within 30 days: their certificates are of no use then. */
 async function endingCas(
   { context }: DashboardContext,
   facts: AdministrationFacts,
@@ -100,7 +98,6 @@ ${htmlIf(!hasCapability(facts, 'admin.audit'), () => html`<p class="needs">Seein
   }
 }
 
-/** A first boot that somebody has left before its end. */
 async function unnamedOrganisationCard(
   { context }: DashboardContext,
   facts: AdministrationFacts,
@@ -113,7 +110,6 @@ async function unnamedOrganisationCard(
     : html`<p class="faint">The organisation has not been named yet. Once somebody is enrolled, ids and certificates will say <code>${value.organisation}</code> for ever. <a href="/proxy/setup/organisation">Continue the setup</a></p>`
 }
 
-/** The changes that wait for a second operator. */
 async function openProposalCards(
   { context }: DashboardContext,
   facts: AdministrationFacts,
@@ -153,7 +149,6 @@ function readServer({ params }: Readonly<Record<string, unknown>>): HtmlFragment
     : EMPTY_HTML
 }
 
-/** MCP servers whose tools have changed, and those that cannot be read. */
 async function servers(
   { context }: DashboardContext,
   facts: AdministrationFacts,
@@ -238,14 +233,10 @@ async function secretUsed(
   ]
 }
 
-/**
- * Reasons of refusals that nobody need look at: a visit without a session, and the first step of a client's
- * proof.
- */
+/** Refusals that nobody need look at: a visit without a session, and a client's first proof. */
 const USUAL: ReadonlySet<string> = new Set(['signed_out', 'use_dpop_nonce'])
 const SHOWN = 20
 
-/** The newest refusals of the last day. */
 async function refusalCards(
   dashboard: DashboardContext,
   facts: AdministrationFacts,
@@ -260,7 +251,6 @@ async function refusalCards(
   ]
 }
 
-/** Anchors that have kept no checkpoint for minutes. */
 async function lateAnchors({ context }: DashboardContext): Promise<readonly HtmlFragment[]> {
   const names = (await context.anchors()).filter(({ late }) => late).map(({ anchor }) => anchor)
   if (names.length === 0) return []
@@ -272,7 +262,6 @@ async function lateAnchors({ context }: DashboardContext): Promise<readonly Html
   ]
 }
 
-/** The forms by which a second operator decides. */
 export const proposalForms = (dashboard: DashboardContext) => {
   const { confirm, decline } = OPERATIONS.proposals
   const back = { given: inputById, to: (): string => '/proxy' }

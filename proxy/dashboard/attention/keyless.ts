@@ -11,10 +11,7 @@ const KINDS = [
   ['workloads', 'workload'],
 ] as const
 
-/**
- * Counts callers without a proof key, if proofs are optional: a stolen certificate is enough to speak as one
- * of them.
- */
+/** Counts callers without a proof key, if proofs are optional: a stolen certificate speaks as one of them. */
 export async function keylessCallers(
   { context, inForce }: DashboardContext,
   facts: AdministrationFacts,

@@ -11,28 +11,23 @@ import type { DashboardContext } from './dashboard.ts'
 import { frame, sectionOf } from './frame.ts'
 import { html, joinHtml } from './parts.ts'
 
-/** A request with the form of a page. */
 export type FormSubmission = AdministrationFacts & SubmittedForm
 
-/** A form's operation, and the next page of its browser. */
 export interface FormAction<T extends InputSchemas, Output = unknown> {
   readonly given: (facts: FormSubmission) => RawInput<T>
   /** The next page, a path of ours. `made`: the result; null if it waits for a second operator. */
   readonly to: (facts: FormSubmission, made: OperationResult<Output>['value'] | null) => string
-  /** The word of the notice there (frame.ts). */
   readonly notice: string
   /** The blocks of the sent text that were left out. If there are any, they are shown in place of that page. */
   readonly leftOut?: (made: OperationResult<Output>['value']) => Readonly<PassedOverBlocks> | undefined
 }
 
-/** A path of ours with the word of a notice. */
 export const withNotice = (path: string, notice: string): string =>
   `${path}${path.includes('?') ? '&' : '?'}notice=${notice}`
 
 /**
- * Makes the handler of a form that has nothing to show: it does what the API does, and leads back. If that
- * breaks an expectation, the form is shown once more and asks why; if a field is wrong, with the typed
- * values.
+ * Makes the handler of a form that does what the API does and leads back. If that breaks an expectation the
+ * form asks why; if a field is wrong, it is shown with the typed values.
  */
 export const formHandler =
   <T extends InputSchemas, Output>(
@@ -84,7 +79,6 @@ const leftOutPage = (
 const canBeForced = <T extends InputSchemas, Output>({ rehearses, gives }: Operation<T, Output>): boolean =>
   rehearses !== undefined || gives !== undefined
 
-/** The input of an operation on the object that the path names. */
 export const inputById = ({ params, form }: FormSubmission) => ({
   params: { id: params.id ?? '' },
   ...(form.get('if_match') && { ifMatch: form.get('if_match') }),

@@ -9,10 +9,8 @@ import { frame, sectionOf } from './frame.ts'
 import { csrf, type HtmlFragment, html, htmlIf, joinHtml } from './parts.ts'
 import { problemList } from './problems.ts'
 
-/** The text and questions before a form does its work. */
 interface FormRetry {
   readonly title: string
-  /** The button's. */
   readonly label: string
   readonly refusal?: Refusal
   readonly preview?: ChangePreviewView
@@ -20,7 +18,6 @@ interface FormRetry {
   readonly confirm?: string
 }
 
-/** The field for the reason of a change that breaks an expectation. */
 export const forceReasonField = (): HtmlFragment =>
   html`<label>Why the change is needed anyway: this is recorded with the change <input name="force_reason" maxlength="500"></label>`
 
@@ -58,5 +55,4 @@ const editableInput = ([name, value]: readonly [string, string]): HtmlFragment =
     : html`<label>${name} <input name="${name}" value="${value}" autocomplete="off"></label>`
 }
 
-/** The fields that nobody types. */
 const HIDDEN: ReadonlySet<string> = new Set(['if_match', 'digest', 'kind', 'from', 'q', 'cursor'])

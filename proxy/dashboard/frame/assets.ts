@@ -8,7 +8,6 @@ interface Asset {
   readonly serve: () => Reply
 }
 
-/** Reads a file of this folder once. */
 function asset(file: string, type: string): Asset {
   const body = readFileSync(new URL(`./assets/${file}`, import.meta.url), 'utf8')
   const [name = '', ending = ''] = file.split('.')

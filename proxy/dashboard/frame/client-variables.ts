@@ -1,7 +1,6 @@
 /**
- * Lines for a POSIX shell by which calls to this machine go by no proxy of the environment: `no_proxy` and
- * `NO_PROXY` get the names of the loopback interface in addition to all that either has, once, however often
- * the lines are run. Some clients read one of the two, some the other.
+ * Shell lines that keep calls to this machine off the environment's proxy. Some clients read `no_proxy`, some
+ * `NO_PROXY`. The lines may run more than once.
  */
 export const STAY_LOCAL: readonly string[] = [
   `case "\${no_proxy-}|\${NO_PROXY-}" in`,

@@ -4,7 +4,6 @@ import type { SignInContext } from '../../operators/signing-in.ts'
 import type { ActivityFollowers } from '../activity/followers.ts'
 import type { ConfigurationInForce } from '../settings/in-force.ts'
 
-/** A model that a provider said it ran in place of the one that it was asked for. */
 export interface OtherModel {
   readonly provider: string
   readonly asked: string
@@ -24,10 +23,8 @@ export interface DashboardContext {
   readonly baseUrls: () => readonly string[]
   /** True if every call must come with a DPoP proof. */
   readonly proofRequired: boolean
-  /** The pages that follow new rows. */
   readonly followers: ActivityFollowers
   /** Lists the models that providers ran in place of those that they were asked for, the last one first. */
   readonly modelMismatches: { readonly list: () => readonly OtherModel[] }
-  /** Settings of files and environment. */
   readonly inForce: ConfigurationInForce
 }

@@ -7,7 +7,6 @@ import { ASSETS } from './assets.ts'
 import type { DashboardContext } from './dashboard.ts'
 import { csrf, EMPTY_HTML, type HtmlFragment, html, joinHtml, relativeTime } from './parts.ts'
 
-/** A page's content inside the frame that all have. */
 export interface PageContent {
   readonly title: string
   /** The entry of the navigation that it belongs to: a path of {@link SECTIONS}. */
@@ -93,7 +92,6 @@ const NOTICES: Readonly<Record<string, string>> = {
   reviewed: 'Your review is recorded.',
 }
 
-/** The entries of the navigation, the one of `section` marked. */
 export const navigation = (section: string): HtmlFragment =>
   html`<nav aria-label="Pages">${joinHtml(
     SECTIONS.map(
@@ -102,14 +100,11 @@ export const navigation = (section: string): HtmlFragment =>
     ),
   )}</nav>`
 
-/** The section of the navigation that a path of ours belongs to. */
 export const sectionOf = (path: string): string =>
   SECTIONS.findLast(([section]) => path === section || path.startsWith(`${section}/`))?.[0] ?? '/proxy'
 
-/** A whole page: its text is HTML. */
 type PageReply = Reply & { readonly body: string }
 
-/** Puts a page into the frame of all: navigation, the head of the ledger, the browser's operator. */
 export async function frame(
   { context }: DashboardContext,
   facts: AdministrationFacts,
@@ -147,7 +142,6 @@ function renderAnchorStanding(anchors: readonly AnchorStanding[], now: number): 
   return html` · anchored ${relativeTime(newest, now)}${late ? html` <span class="badge warn">late</span>` : EMPTY_HTML}`
 }
 
-/** A whole document of ours, with or without the frame. */
 export const htmlDocument = (
   title: string,
   body: HtmlFragment,

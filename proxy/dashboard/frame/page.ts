@@ -3,13 +3,11 @@ import type { Reply } from '../../http/reply.ts'
 import type { DashboardContext } from './dashboard.ts'
 import { frame, type PageContent } from './frame.ts'
 
-/** A page: its content for the operator who asks for it. */
 export type DashboardPage = (
   dashboard: DashboardContext,
   facts: AdministrationFacts,
 ) => Promise<PageContent> | PageContent
 
-/** Makes the handler of a page. */
 export const pageHandler =
   (page: DashboardPage, dashboard: DashboardContext) =>
   async (facts: AdministrationFacts): Promise<Reply> =>

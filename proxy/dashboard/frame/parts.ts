@@ -2,11 +2,9 @@ import { EMPTY_HTML, type HtmlFragment, html } from '../../operators/pages/html.
 
 export { EMPTY_HTML, exactHtml, type HtmlFragment, html } from '../../operators/pages/html.ts'
 
-/** Pieces one after the other. */
 export const joinHtml = (pieces: readonly HtmlFragment[]): HtmlFragment =>
   pieces.length === 0 ? EMPTY_HTML : pieces.reduce((before, next) => html`${before}${next}`)
 
-/** A piece, or nothing. */
 export const htmlIf = (condition: boolean, piece: () => HtmlFragment): HtmlFragment =>
   condition ? piece() : EMPTY_HTML
 
@@ -30,7 +28,6 @@ function relativeText(ms: number): string {
   return ms < 0 ? `${count} ${name} ago` : `in ${count} ${name}`
 }
 
-/** A count with its noun. */
 export const countWithNoun = (count: number, one: string, many = `${one}s`): string =>
   `${count.toLocaleString('en')} ${count === 1 ? one : many}`
 
@@ -43,7 +40,6 @@ export const capabilityTokens = (capabilities: readonly string[]): HtmlFragment 
     ? html`<span class="faint">nothing</span>`
     : joinHtml(capabilities.map((one) => html`<span class="token">${one}</span> `))
 
-/** Facts with their names, in two columns. */
 export const factList = (
   rows: readonly (readonly [name: string, value: HtmlFragment | string])[],
 ): HtmlFragment =>
@@ -64,10 +60,7 @@ export const dataTable = (
 export const csrf = (session: { readonly csrf: string } | undefined): HtmlFragment =>
   html`<input type="hidden" name="csrf" value="${session?.csrf ?? ''}">`
 
-/**
- * A button that posts to `action`, and nothing else; if its operator may not, the capability it needs
- * instead.
- */
+/** A button that posts to `action`; if its operator may not, the capability it needs instead. */
 export const button = (
   facts: PageViewer,
   needs: string,
@@ -83,7 +76,6 @@ export const button = (
       )}<button>${label}</button></form>`
     : html`<span class="needs">${label} needs <code>${needs}</code></span>`
 
-/** The part of an operator that a page looks at. */
 export interface PageViewer {
   readonly actor: { readonly capabilities: readonly string[] }
   readonly session?: { readonly csrf: string }

@@ -14,8 +14,8 @@ import { problemList } from './problems.ts'
 const NAVIGATION = html`<header><a class="brand" href="/proxy">Sallyport</a>${navigation('')}</header>`
 
 /**
- * Renders a refusal as a page. A browser that is not signed in is sent to sign in, and comes back; one that
- * comes from another site is led on by a page of ours first, since it has sent no Strict cookie.
+ * Renders a refusal as a page. One that comes from another site has sent no Strict cookie, so a page of ours
+ * leads it on.
  */
 export function refusedPage(refusal: Refusal, facts: Arrival | AdministrationFacts): Reply {
   const { reason, status, headers, detail } = refusal

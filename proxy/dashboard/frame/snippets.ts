@@ -8,11 +8,9 @@ import {
 import type { DashboardContext } from './dashboard.ts'
 import { type HtmlFragment, html, joinHtml } from './parts.ts'
 
-/** The URL that clients are told. */
 export const baseUrlOf = ({ baseUrls }: Pick<DashboardContext, 'baseUrls'>): string =>
   baseUrls()[0] ?? 'https://localhost:9443'
 
-/** Commands and settings that bring the common clients here as an agent whose folder is `agents/<name>`. */
 export function clientSnippets(dashboard: DashboardContext, name: string): HtmlFragment {
   const url = baseUrlOf(dashboard)
   const folder = `agents/${name}`

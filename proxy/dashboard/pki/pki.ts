@@ -51,13 +51,11 @@ ${
 const reliance = (agents: number, alone: number): string =>
   `${agents} ${agents === 1 ? 'agent' : 'agents'}${alone === 0 ? '' : `, the only CA of ${alone}`}`
 
-/** The form that detaches a CA. If agents rest on it alone, it asks whether they shall be locked out. */
 const detachForm = (facts: AdministrationFacts, digest: string, alone: number): HtmlFragment =>
   alone === 0 || !hasCapability(facts, 'admin.settings')
     ? button(facts, 'admin.settings', `/proxy/pki/${digest}/detach`, 'Detach')
     : html`<form method="post" action="/proxy/pki/${digest}/detach">${csrf(facts.session)}<label class="inline"><input type="checkbox" name="lock_out" value="true" required> lock ${String(alone)} out</label> <button>Detach</button></form>`
 
-/** The form that has a CA vouch for all agents of another one, so that the other one can be detached. */
 function vouchCard(
   cas: readonly { readonly digest: string; readonly subject: string; readonly agents: number }[],
   facts: AdministrationFacts,
@@ -82,7 +80,6 @@ ${joinHtml(
 )}</section>`
 }
 
-/** POST /proxy/pki, …/{digest}/detach and …/{digest}/vouch. */
 export const pkiForms = (dashboard: DashboardContext) => {
   const to = (): string => '/proxy/pki'
   return {

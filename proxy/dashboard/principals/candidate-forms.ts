@@ -10,7 +10,6 @@ import { rehearsedFormHandler } from '../rehearsed/acting-rehearsed.ts'
 import { capabilitiesInput, refusedForm } from './capabilities-form.ts'
 import { type CallerPlural, PRINCIPAL_PAGES } from './kinds.ts'
 
-/** The forms about a candidate set. */
 export const candidateForms = (plural: CallerPlural, dashboard: DashboardContext) => {
   const { operations } = PRINCIPAL_PAGES[plural]
   const back = {

@@ -18,7 +18,6 @@ import { pile } from '../rehearsed/rehearsal.ts'
 import { type PrincipalDetail, readPrincipalDetail } from './detailed.ts'
 import { type CallerPlural, PRINCIPAL_PAGES } from './kinds.ts'
 
-/** The card of the set that is tried alongside the real one. A script loads its results after the page. */
 export async function candidateCard(
   { context }: DashboardContext,
   plural: CallerPlural,

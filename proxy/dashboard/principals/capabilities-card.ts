@@ -20,7 +20,6 @@ import type { PrincipalDetail } from './detailed.ts'
 import { fieldLabels } from './fields.ts'
 import { PRINCIPAL_PAGES, type PrincipalPlural } from './kinds.ts'
 
-/** The form next to the stored set: the typed text, and its result. */
 export interface TypedCapabilities {
   readonly text: string
   /** The state that it was typed about. Absent: the one of now. */
@@ -41,7 +40,6 @@ export const typedTokens = (text: string): readonly string[] => [
   ),
 ]
 
-/** The card of a principal's set: one textbox, and a button that tells the truth. */
 export function capabilitiesCard(
   plural: PrincipalPlural,
   one: PrincipalDetail,

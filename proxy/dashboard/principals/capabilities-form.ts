@@ -17,8 +17,7 @@ import { PRINCIPAL_PAGES, type PrincipalPlural } from './kinds.ts'
 
 /**
  * POST /proxy/{kind}/{id}/capabilities: replaces the set (spec §4.4). A set that would refuse calls of the
- * last 30 days is shown first and changes nothing; `confirm=yes` makes it, with `shown`, which names that
- * set. Another set than that is shown first too. `preview=yes` changes nothing in any case.
+ * last 30 days is shown first; `confirm=yes` with `shown`, its name, makes it. `preview=yes` changes nothing.
  */
 export const setCapabilitiesForm =
   (plural: PrincipalPlural, dashboard: DashboardContext) =>
@@ -57,26 +56,19 @@ export const setCapabilitiesForm =
     }
   }
 
-/**
- * True if the second press was made, about the set that was shown. A request that names none knows what it
- * asks for.
- */
+/** True if the second press was about the shown set. A request that names none knows what it asks for. */
 function isConfirmed({ form }: SubmittedForm, set: string): boolean {
   const shown = form.get('shown')
   return form.get('confirm') === 'yes' && (shown === undefined || shown === set)
 }
 
-/** The set of the textbox, as an operation on it takes it. */
 export const capabilitiesInput = ({ params, form }: AdministrationFacts & SubmittedForm) => ({
   params: { id: params.id ?? '' },
   body: { capabilities: [...typedTokens(form.get('capabilities') ?? '')] },
   ifMatch: form.get('if_match') || undefined,
 })
 
-/**
- * Shows the page once more, with the typed text and the refusal. Throws a refusal that no other text could
- * mend.
- */
+/** Shows the page with the typed text and the refusal. Throws a refusal that no other text could mend. */
 export function refusedForm(
   plural: PrincipalPlural,
   dashboard: DashboardContext,

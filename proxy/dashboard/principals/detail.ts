@@ -24,7 +24,6 @@ import { type PrincipalDetail, readPrincipalDetail } from './detailed.ts'
 import { type CallerPlural, PRINCIPAL_PAGES, type PrincipalPlural } from './kinds.ts'
 import { renewedLeafCard, trustedCasCard } from './trusted-cas.ts'
 
-/** GET /proxy/{kind}/{id}: one principal, and the form of its set. */
 export const detailPage =
   (plural: PrincipalPlural): DashboardPage =>
   async (dashboard, facts) => {
@@ -41,7 +40,6 @@ export const detailPage =
     }
   }
 
-/** The page below its title, with the form as it was typed. */
 export async function detailBody(
   dashboard: DashboardContext,
   plural: PrincipalPlural,
@@ -87,13 +85,11 @@ ${plural === 'operators' ? html`` : await bindingsOf(dashboard, id, facts)}
 ${await recentCalls(dashboard, id, facts)}`
 }
 
-/** The link to the page of its erasure; the needed capability if its operator may not. */
 const eraseLink = (plural: CallerPlural, id: string, facts: AdministrationFacts): HtmlFragment =>
   hasCapability(facts, capabilityToEnroll(PRINCIPAL_PAGES[plural].kind))
     ? html`<p><a href="${pathOf(plural, id)}/erase">Erase…</a></p>`
     : html`<p class="needs">Erasing needs <code>${capabilityToEnroll(PRINCIPAL_PAGES[plural].kind)}</code></p>`
 
-/** The MCP servers that it may reach. */
 async function bindingsOf(
   { context }: DashboardContext,
   principal: string,

@@ -7,7 +7,6 @@ import { PRINCIPAL_PAGES, type PrincipalPlural } from './kinds.ts'
 /** A principal as operations show it. */
 export type ReadonlyPrincipalView = OperationResult<PrincipalView>['value']
 
-/** A principal and its state, as its page shows it. */
 export interface PrincipalDetail {
   readonly id: string
   readonly value: ReadonlyPrincipalView

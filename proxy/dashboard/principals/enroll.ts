@@ -19,11 +19,7 @@ interface MintedIdentity {
   readonly private_key_pem: string
 }
 
-/**
- * The folder of an identity, this once: the files that `sallyport agent` writes, one by one. A script makes
- * one file of them, from this text: nobody asks the service a second time. `path`: where clients look for
- * them, `agents/<name>`.
- */
+/** The folder of an identity, shown once. `path`: where clients look for it, `agents/<name>`. */
 function identityFolder(
   dashboard: DashboardContext,
   { path, id }: { readonly path: string; readonly id: string },
@@ -49,7 +45,6 @@ function identityFolder(
 <details><summary>Save all of them with one paste into a terminal</summary><pre class="copy" tabindex="0" id="pasted">${exactHtml(writeFilesCommand(path, files))}</pre></details></section>`
 }
 
-/** Settings for clients; waits for the first call. */
 const connectCard = (
   dashboard: DashboardContext,
   id: string,
@@ -67,8 +62,8 @@ const writeFilesCommand = (path: string, files: readonly (readonly [name: string
   ].join('\n')
 
 /**
- * POST /proxy/{kind}: enrolls one. An agent's certificate and key are in the answer itself, this once: in no
- * URL, in no cache, and not reached by the back button, since the same form is a conflict the second time.
+ * POST /proxy/{kind}: enrolls one. The key is in the answer itself: in no URL and in no cache, and not
+ * reached by the back button, since the same form is a conflict the second time.
  */
 export const enrollForm =
   (plural: PrincipalPlural, dashboard: DashboardContext) =>
@@ -136,10 +131,7 @@ export async function enrollAndShow(
   return html`${identityFolder(dashboard, { path: `agents/${name}`, id }, value)}${connectCard(dashboard, id, name)}`
 }
 
-/**
- * POST /proxy/{kind}/{id}/rotate-cert: another certificate and key, shown this once; the one before stays
- * good for its grace.
- */
+/** POST /proxy/{kind}/{id}/rotate-cert: another certificate and key, shown this once. */
 export const rotateCertificateForm =
   (plural: PrincipalPlural, dashboard: DashboardContext) =>
   async (facts: FormSubmission): Promise<Reply> => {

@@ -78,7 +78,6 @@ function keptRecords(plural: CallerPlural): readonly string[] {
 
 interface EraseInput {
   readonly name: string
-  /** The state that the form was about; undefined: the one of now. */
   readonly ifMatch: string | undefined
   readonly refusal: Refusal | null
 }

@@ -1,4 +1,3 @@
-/** The fields of principals as the pages call them. */
 const LABELS: Readonly<Record<string, string>> = {
   agent_name: 'Name',
   user_name: 'Name',

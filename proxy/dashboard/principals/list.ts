@@ -28,13 +28,11 @@ export const listPage =
   (dashboard, facts) =>
     listWith(plural, dashboard, facts)
 
-/** The typed values of an enrollment, and their fault. */
 interface RefusedEnrollment {
   readonly typed: Readonly<Record<string, string>>
   readonly problem: HtmlFragment
 }
 
-/** The page of a kind; with the form as it was typed, if that was refused. */
 export async function listWith(
   plural: PrincipalPlural,
   dashboard: DashboardContext,
@@ -97,7 +95,6 @@ async function listOf(
   return { list: value[plural] ?? [], next }
 }
 
-/** The id of a principal, whatever its kind calls it. */
 export const idIn = ({ agent_id: agent, principal_id: other }: ReadonlyPrincipalView): string =>
   agent ?? other ?? ''
 

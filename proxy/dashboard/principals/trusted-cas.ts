@@ -20,7 +20,6 @@ import {
 
 const { agents, cas } = OPERATIONS
 
-/** The CAs that vouch for an agent that is known by its SPIFFE id, and the form for another one. */
 export async function trustedCasCard(
   { context }: DashboardContext,
   { id, revision }: { readonly id: string; readonly revision: number },

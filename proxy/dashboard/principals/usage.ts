@@ -50,7 +50,6 @@ ${suggestedOf(value, path, facts)}</section>
 
 type SuggestedSet = Pick<CapabilityUsage, 'suggested'> | { readonly suggested: readonly string[] }
 
-/** The tokens that are held, each with when it was last used. */
 function renderHeldUsage(
   {
     capabilities,
@@ -73,7 +72,6 @@ function renderHeldUsage(
   )}</ul>`
 }
 
-/** The least set, and the link that types it into the form, which rehearses it as any other. */
 function suggestedOf({ suggested }: SuggestedSet, path: string, facts: AdministrationFacts): HtmlFragment {
   const text = suggested.join(', ')
   const typed = `${path}?${new URLSearchParams({ set: text }).toString()}`

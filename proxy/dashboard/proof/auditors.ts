@@ -6,7 +6,6 @@ import type { DashboardContext } from '../frame/dashboard.ts'
 import { csrf, EMPTY_HTML, type HtmlFragment, hasCapability, html, joinHtml } from '../frame/parts.ts'
 import type { LogStatus } from './checkpoints.ts'
 
-/** An auditor's files: packs of evidence for the usual periods, the whole ledger, and receipts. */
 export const auditorCard = ({ log }: LogStatus, facts: AdministrationFacts): HtmlFragment =>
   hasCapability(facts, 'admin.audit')
     ? html`<section class="card"><h2>For an auditor</h2>
@@ -17,7 +16,6 @@ export const auditorCard = ({ log }: LogStatus, facts: AdministrationFacts): Htm
 <p><a href="/v1/admin/audit/export" download="ledger.ndjson">The whole ledger</a> as NDJSON. The receipt of one call is on its page in <a href="/proxy/activity">Activity</a>, and <code>sallyport receipt</code> fetches it for whoever made the call.</p></section>`
     : html`<section class="card"><h2>For an auditor</h2><p class="needs">Evidence, exports and receipts need <code>admin.audit</code>.</p></section>`
 
-/** The periods that auditors ask for, as links. */
 function periods(now: number): readonly HtmlFragment[] {
   const [year, month] = [new Date(now).getUTCFullYear(), new Date(now).getUTCMonth()]
   const from = (y: number, m: number): string => new Date(Date.UTC(y, m)).toISOString()
@@ -35,14 +33,12 @@ function periods(now: number): readonly HtmlFragment[] {
   })
 }
 
-/** Recorded reviews, and the form that adds one. */
 export function reviewsCard({ log }: LogStatus, facts: AdministrationFacts): HtmlFragment {
   if (!log || !hasCapability(facts, 'admin.audit')) return EMPTY_HTML
   return html`<section class="card"><h2>Reviewed</h2><p>Each review of a period has a row of its own: <a href="/proxy/activity?action=audit.reviewed">who, when, and under which checkpoint</a>.</p>
 <form method="post" action="/proxy/proof/reviewed">${csrf(facts.session)}<label>From <input type="date" name="since" required></label><label>Until, exclusive <input type="date" name="until" required></label><label>Under the checkpoint with this many rows <input type="number" name="checkpoint" min="1" value="${String(log.size)}" required></label><label>Note <input name="note" maxlength="1000"></label><button>I have reviewed it</button></form></section>`
 }
 
-/** POST /proxy/proof/reviewed: a review is on record. */
 export const reviewedForm = (dashboard: DashboardContext) =>
   formHandler(dashboard, OPERATIONS.audit.reviewed, {
     given: ({ form }) => ({
@@ -59,7 +55,6 @@ export const reviewedForm = (dashboard: DashboardContext) =>
 
 const LATEST = 5
 
-/** The latest sign-ins of operators, refused ones too. */
 export async function signIns(
   dashboard: DashboardContext,
   facts: AdministrationFacts,

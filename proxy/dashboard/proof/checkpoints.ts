@@ -11,7 +11,6 @@ import {
   relativeTime,
 } from '../frame/parts.ts'
 
-/** The sealed log, and its anchors. */
 export type LogStatus =
   Awaited<ReturnType<(typeof OPERATIONS.audit.log)['run']>> extends OperationResult<infer Value>
     ? OperationResult<Value>['value']

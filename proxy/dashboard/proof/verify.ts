@@ -13,10 +13,7 @@ import { proofBody } from './proof.ts'
 /** The point at which the page waits for the verdict. */
 const VERDICT_PLACEHOLDER = html`<div id="verdict" role="status" aria-live="polite"></div>`
 
-/**
- * POST /proxy/proof/verify: recomputes the whole chain. The page comes with its progress, and then the
- * result.
- */
+/** POST /proxy/proof/verify: recomputes the whole chain. The page streams progress, then the result. */
 export const verifyForm =
   (dashboard: DashboardContext) =>
   async (facts: AdministrationFacts): Promise<Reply> => {

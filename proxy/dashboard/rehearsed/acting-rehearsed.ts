@@ -11,15 +11,14 @@ import { type RehearsalChangesInput, recordRequiredRehearsal } from './recorded.
 import { buttonOf } from './rehearsal.ts'
 import { shownChangesDigest } from './shown.ts'
 
-/** A form whose change is rehearsed before it is made. */
 interface RehearsedFormAction<T extends InputSchemas, Output> extends FormAction<T, Output> {
   readonly title: (facts: FormSubmission) => string
   readonly label: string
 }
 
 /**
- * Makes the handler of a form of one button. If its change would refuse calls of the last 30 days, or nobody
- * can say, that is shown first and changes nothing; the press that names the shown change makes it.
+ * Makes the handler of a form of one button. If its change would refuse calls of the last 30 days, that is
+ * shown first; the press that names the shown change makes it.
  */
 export const rehearsedFormHandler =
   <T extends InputSchemas, Output>(

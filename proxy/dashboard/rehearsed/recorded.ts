@@ -4,13 +4,9 @@ import { OPERATIONS } from '../../admin/http/operations.ts'
 import type { RawInput } from '../../admin/operation/operation.ts'
 import type { DashboardContext } from '../frame/dashboard.ts'
 
-/** Changes as a caller writes them. */
 export type RehearsalChangesInput = RawInput<typeof OPERATIONS.rehearsals.create.takes>['body']['changes']
 
-/**
- * Records the rehearsal of changes if the configuration demands one, and returns its id: its result was shown
- * before. Undefined if none is demanded.
- */
+/** Records the rehearsal that the configuration demands, and returns its id; undefined if it demands none. */
 export async function recordRequiredRehearsal(
   { context }: DashboardContext,
   changes: RehearsalChangesInput,

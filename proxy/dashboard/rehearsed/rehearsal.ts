@@ -1,7 +1,6 @@
 import { countWithNoun, type HtmlFragment, html, htmlIf, joinHtml, relativeTime } from '../frame/parts.ts'
 import type { ChangePreviewView } from './previewed.ts'
 
-/** Returns the label of the button that would make the change. */
 export function buttonOf({ totals }: Pick<ChangePreviewView, 'totals'>, label = 'Update'): string {
   const { newly_refused: refused, undecidable } = totals
   if (refused > 0) return `${label}: ${countWithNoun(refused, 'call')} of the last 30 days would be refused`
@@ -36,7 +35,6 @@ ${htmlIf(preview.truncated, () => html`<p class="faint">Only the largest groups 
 </section>`
 }
 
-/** The groups of calls that would have gone one other way. */
 export const pile = (
   kind: string,
   title: string,

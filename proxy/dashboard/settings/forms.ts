@@ -37,7 +37,6 @@ export const rotateForm =
     return seeOther('/proxy/settings?notice=rotated')
   }
 
-/** The other forms of the page. */
 export const settingsForms = (dashboard: DashboardContext) => {
   const to = (): string => '/proxy/settings'
   return {

@@ -4,7 +4,6 @@ export interface ConfigurationInForce {
   readonly files: readonly FileInForce[]
 }
 
-/** One of the modes by which everybody is judged. */
 export interface ModeInForce {
   readonly name: 'egress_dpop_mode' | 'no_downgrade' | 'enforce_tools_call'
   readonly value: string

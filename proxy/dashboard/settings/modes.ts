@@ -42,7 +42,6 @@ ${
 }</section>`
 }
 
-/** The place that sets a mode. */
 function placeOf({ path, line, variable }: ModeInForce): HtmlFragment {
   if (variable !== null)
     return html`<code>${variable}</code>, which overrides ${path === null ? 'the file' : line === null ? copyableCode(path) : copyableCode(`${path}:${line}`)}`
@@ -56,8 +55,8 @@ const choice = ({ name, value, values }: ModeInForce, chosen = value): HtmlFragm
   html`<label>${name} <select name="${name}">${joinHtml(values.map((one) => html`<option${one === chosen ? html` selected` : EMPTY_HTML}>${one}</option>`))}</select></label> `
 
 /**
- * POST /proxy/settings/modes: rehearses other modes over the last 30 days, with one row. Files decide what is
- * in force.
+ * POST /proxy/settings/modes: rehearses other modes over 30 days, with one row. Files decide what is in
+ * force.
  */
 export const modesForm =
   (dashboard: DashboardContext) =>
@@ -102,7 +101,6 @@ const readAs = ({ name, values }: ModeInForce, chosen: ChosenModes): string | bo
   return values.includes('true') && values.includes(text) ? text === 'true' : text
 }
 
-/** The line to change, since files and the environment decide. */
 function renderInstruction({ name, path, line, variable }: ModeInForce, wanted: string): HtmlFragment {
   const text = html`<code class="copy" tabindex="0">${name}: ${wanted}</code>`
   if (variable !== null)

@@ -29,7 +29,6 @@ const filesCard = ({ files }: ConfigurationInForce, digest: string): HtmlFragmen
     html`<p>There are none.</p>`,
   )}<p class="faint">On the machine, <code class="copy" tabindex="0">make check-config</code> shows what they mean, before they are reloaded.</p></section>`
 
-/** GET /proxy/settings: the secret, who is signed in, and the configuration in force. */
 export const settingsPage: DashboardPage = async ({ context, inForce }, facts) => {
   const { at } = facts
   const { value: secret } = await perform(OPERATIONS.secret.show, context, {}, facts)

@@ -13,15 +13,11 @@ import { enrollAndShow } from '../principals/enroll.ts'
 import { fieldLabels } from '../principals/fields.ts'
 import { setupStep } from './step.ts'
 
-/** The page that enrolls the first agent. */
 export const FIRST_AGENT = '/proxy/setup/agent'
 
-/** The values in the form until somebody types. */
 const SUGGESTED = { agent_name: 'my-agent', capabilities: 'llm.chat' }
 
-/**
- * GET /proxy/setup/agent: the third step, as long as there is no agent; then its page is that of all others.
- */
+/** GET /proxy/setup/agent: the third step, as long as there is no agent. */
 export const firstAgentPage =
   ({ context }: DashboardContext) =>
   async (facts: AdministrationFacts): Promise<Reply> => {

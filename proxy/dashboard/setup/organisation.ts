@@ -25,19 +25,13 @@ const { show, set } = OPERATIONS.organisation
 
 type Organisation = Omit<Awaited<ReturnType<typeof show.run>>['value'], 'answered'>
 
-/**
- * GET /proxy/setup/organisation: the names that certificates will carry, and their CA, until somebody has
- * answered.
- */
+/** GET /proxy/setup/organisation: the names that certificates will carry, until somebody has answered. */
 export const organisationPage =
   (dashboard: DashboardContext) =>
   (facts: AdministrationFacts): Promise<Reply> =>
     onceOnly(facts, () => organisationStep(dashboard, facts, {}, EMPTY_HTML, 200))
 
-/**
- * POST /proxy/setup/organisation: stores the answer. A CA that is made again is shown, as far as anybody may
- * see it.
- */
+/** POST /proxy/setup/organisation: stores the answer, and shows a CA that is made again. */
 export const organisationForm =
   (dashboard: DashboardContext) =>
   (facts: FormSubmission): Promise<Reply> =>
@@ -70,10 +64,9 @@ function parseForm(form: ReadonlyMap<string, string>) {
   }
 }
 
-/** The field as the page calls it. */
 const nameOf = (field: string): string => field.replace('attach.', '')
 
-/** Once it is answered there is nothing here, for ever: if two answer at once, the second is told. */
+/** Once it is answered there is nothing here, for ever. */
 async function onceOnly(facts: AdministrationFacts, work: () => Promise<Reply>): Promise<Reply> {
   try {
     return await work()

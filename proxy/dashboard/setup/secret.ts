@@ -11,9 +11,7 @@ import { problemList } from '../frame/problems.ts'
 import { refusedPage } from '../frame/refused.ts'
 import { caCertificate, setupStep } from './step.ts'
 
-/**
- * GET /proxy/setup?code=: the first page of all, for a user with the code that the starting terminal printed.
- */
+/** GET /proxy/setup?code=: the first page of all, with the code that the terminal printed. */
 export const setupPage =
   (dashboard: DashboardContext) =>
   ({ query, remoteAddress }: Arrival): Reply => {
@@ -44,9 +42,7 @@ export const setupForm =
     return signIn({ ...facts, actor, holder, query: 'next=/proxy/setup/organisation' })
   }
 
-/**
- * Once a secret is set there is nothing at this path, for ever: if two set it at once, also for the second.
- */
+/** Once a secret is set there is nothing at this path, for ever: also for the second of two at once. */
 export const setupRefused = (refusal: Refusal, facts: Arrival): Reply =>
   refusedPage(GONE.has(refusal.reason) ? new Refusal('not_found', { message: SET }) : refusal, facts)
 

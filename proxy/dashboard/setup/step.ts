@@ -4,7 +4,6 @@ import { EMPTY_HTML, type HtmlFragment, html, joinHtml } from '../frame/parts.ts
 
 const STEPS = ['Secret', 'Organisation', 'First agent', 'Connect'] as const
 
-/** A page of the first boot, without the navigation of the others: there is nothing to go to yet. */
 export const setupStep = (current: (typeof STEPS)[number], body: HtmlFragment, status = 200): Reply =>
   htmlDocument(
     'Set up',
@@ -17,6 +16,5 @@ ${body}</main>`,
     status,
   )
 
-/** The certificate that clients know this service by. */
 export const caCertificate = (words: string): HtmlFragment =>
   html`<a href="/pki/ca.crt" download="sallyport-ca.crt">${words}</a>`

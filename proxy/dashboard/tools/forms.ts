@@ -4,7 +4,6 @@ import type { DashboardContext } from '../frame/dashboard.ts'
 import { pathOf } from '../frame/parts.ts'
 import { rehearsedFormHandler } from '../rehearsed/acting-rehearsed.ts'
 
-/** The forms of a server's page. */
 export const toolForms = (dashboard: DashboardContext) => {
   const to = ({ params, form }: FormSubmission): string =>
     form.get('from') === 'grid' ? gridOf(form) : pathOf('tools', params.resource ?? '')
@@ -74,7 +73,6 @@ export const toolForms = (dashboard: DashboardContext) => {
   }
 }
 
-/** The page of the grid that a cell was pressed on. */
 function gridOf(form: FormSubmission['form']): string {
   const kept = ['q', 'cursor'].filter((name) => form.get(name)).map((name) => [name, form.get(name) ?? ''])
   return kept.length === 0

@@ -1,6 +1,5 @@
 import { type HtmlFragment, html } from '../frame/parts.ts'
 
-/** The state of a server. */
 export const stateOf = ({
   enabled,
   last_error: error,

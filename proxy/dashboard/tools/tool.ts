@@ -83,7 +83,6 @@ export const toolPage: DashboardPage = async ({ context }, facts) => {
   }
 }
 
-/** The tools of its list that cannot be used, and why. */
 const skippedPart = ({
   skipped_count: count,
   skipped_tools: tools,
@@ -104,7 +103,6 @@ interface UnreviewedText {
   readonly flags: readonly string[]
   readonly before: unknown
   readonly now: unknown
-  /** The path of the form that approves it, by this digest. */
   readonly action: string
   readonly digest: string | null
 }
@@ -188,11 +186,9 @@ ${htmlIf(text.flags.length > 0, () => html`<p><span class="badge warn">${text.fl
 <p>${button(facts, 'admin.tools', text.action, 'Approve what I have read', { digest: text.digest ?? '', if_match: ifMatch })}</p></section>`
 }
 
-/** A definition as lines of JSON. */
 const textOf = (definition: unknown): string =>
   definition === null || definition === undefined ? 'none' : JSON.stringify(definition, null, 2)
 
-/** A text with the lines marked that the other one lacks. */
 function markNewLines(text: string, other: string): HtmlFragment {
   const known = new Set(other.split('\n'))
   return joinHtml(

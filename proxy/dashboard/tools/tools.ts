@@ -34,8 +34,7 @@ interface GridRow {
 type GridQuery = Readonly<Record<string, string>>
 
 /**
- * A grid: a row for each bound principal, a column for each server. A cell binds or releases;
- * it is a plain mark to an operator who may not.
+ * A row for each bound principal, a column for each server. Cells are plain to an operator who may not bind.
  */
 function bindingGrid(
   servers: readonly GridServer[],
@@ -97,7 +96,6 @@ ${htmlIf(resources.length > 0, () => bindingGrid(resources, value.principals, { 
   }
 }
 
-/** The form that registers a server, which is read at once. */
 const registerForm = (facts: Parameters<DashboardPage>[1]): HtmlFragment =>
   hasCapability(facts, 'admin.tools')
     ? html`<details class="enroll"><summary>Register a server</summary><form method="post" action="/proxy/tools">${csrf(facts.session)}

@@ -5,15 +5,11 @@ import { checkCsrf } from '../../../plugins/operators/sessions.ts'
 import type { Arrival, MemoryOwner, Plugin } from '../../../plugins/plugin.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
 
-/** A form as it was sent. */
 export interface SubmittedForm {
   readonly form: ReadonlyMap<string, string>
 }
 
-/**
- * Reads a form of at most `limit` bytes: `application/x-www-form-urlencoded`, each field once. An empty body
- * is a form without fields. Refuses with `body_invalid`.
- */
+/** Reads an urlencoded form of at most `limit` bytes, each field once. Refuses with `body_invalid`. */
 export const formBody = (limit: number): Plugin<Arrival & MemoryOwner, SubmittedForm> => ({
   name: 'form',
   admit: async (facts) => {
@@ -28,10 +24,7 @@ export const formBody = (limit: number): Plugin<Arrival & MemoryOwner, Submitted
   },
 })
 
-/**
- * Asks for the operator secret in the field `secret`, as `X-Admin-Secret` is asked for: by the same plugin,
- * which counts the same failures.
- */
+/** Asks for the operator secret in the field `secret`, by the plugin that reads `X-Admin-Secret`. */
 export const secretInForm = ({
   name,
   admit,
@@ -50,9 +43,7 @@ export const secretInForm = ({
   },
 })
 
-/**
- * The same request with the session's token as scripts send it: a page without one sends the field `csrf`.
- */
+/** The same request with its field `csrf` as the header that scripts send. */
 export const withFormToken = (facts: Arrival & SubmittedForm): Arrival & SubmittedForm => {
   const token = facts.form.get('csrf')
   return token === undefined ? facts : { ...facts, headers: { ...facts.headers, 'x-csrf-token': token } }

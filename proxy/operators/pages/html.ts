@@ -8,7 +8,6 @@ const ENTITIES: Readonly<Record<string, string>> = {
   "'": '&#39;',
 }
 
-/** Text as it stands in HTML, between tags and in quoted attributes alike. */
 const escapeHtml = (text: string): string => text.replaceAll(/[&<>"']/g, (one) => ENTITIES[one] ?? '')
 
 /** A piece of HTML: only {@link html} makes one. */
@@ -21,10 +20,9 @@ export class HtmlFragment {
 }
 
 /**
- * Puts HTML together: every value but HTML itself is escaped. Text for people shows hidden characters, line
- * feeds and tabs aside, as `\u{200b}`: a name of a stranger would else be taken for another one
- * (docs/threats.md#h15). A text that a form or a script gives back is exact: the values of attributes other
- * than {@link READ_ATTRIBUTES}, and the text of a `textarea`.
+ * Escapes every value but HTML itself. Text for people shows hidden characters, line feeds and tabs aside, as
+ * `\u{200b}` (docs/threats.md#h15). Exact are `textarea`, and attributes other than {@link READ_ATTRIBUTES}:
+ * forms and scripts give them back.
  */
 export const html = (
   parts: TemplateStringsArray,

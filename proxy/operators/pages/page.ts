@@ -64,10 +64,7 @@ ${
 `,
 })
 
-/**
- * Makes a page that leads on by itself: a browser that comes from another site sends its Strict cookies only
- * with requests of this page.
- */
+/** Makes a page that leads on by itself: Strict cookies go only with requests of our own pages. */
 export const redirectPage = (to: string, headers: Readonly<Record<string, string>> = {}): Reply =>
   plainPage({
     title: 'One moment',
@@ -76,7 +73,6 @@ export const redirectPage = (to: string, headers: Readonly<Record<string, string
     headers,
   })
 
-/** Renders a refusal as a page: one sentence, and the id to name when asking about it. */
 export const refusalPage = (
   refusal: Refusal,
   { id }: Pick<Arrival, 'id'>,
@@ -89,7 +85,6 @@ export const refusalPage = (
     headers: { ...challengeHeaders(refusal), ...refusal.headers, ...more },
   })
 
-/** Sends a browser elsewhere on this host. */
 export const seeOther = (location: string, headers: Readonly<Record<string, string>> = {}): Reply => ({
   status: 303,
   headers: { location, ...headers },

@@ -12,7 +12,6 @@ import { EMPTY_HTML, type HtmlFragment, html } from './html.ts'
 import { nextPage, withNext } from './next.ts'
 import { plainPage, refusalPage, seeOther } from './page.ts'
 
-/** GET /proxy/sign-in: the ways in that there are, and nothing else. */
 export const signInPage =
   ({ context, provider, pin }: Pick<SignInContext, 'context' | 'provider' | 'pin'>) =>
   async (facts: Arrival): Promise<Reply> => {
@@ -63,7 +62,6 @@ async function operatorOfCertificate(pin: SignInContext['pin'], facts: Arrival):
   }
 }
 
-/** The facts of a sign-in without an identity provider. */
 const NO_PROVIDER = {
   amr: [],
   issuer: null,
@@ -73,10 +71,7 @@ const NO_PROVIDER = {
   detail: {},
 }
 
-/**
- * POST /proxy/sign-in/certificate: begins a session for the operator of a certificate, which plugins have
- * checked.
- */
+/** POST /proxy/sign-in/certificate: begins a session for the operator of a checked certificate. */
 export const signInByCertificate =
   (signing: SignInContext) =>
   async (facts: Arrival & PinnedCaller): Promise<Reply> => {

@@ -12,8 +12,8 @@ import type { VisitorSession } from './visitor.ts'
 const FORGET = '"cache", "cookies"'
 
 /**
- * POST /proxy/sign-out: ends the session, here and, if the provider has a page for it, there (OpenID Connect
- * RP-Initiated Logout 1.0). A plugin has checked that the page is ours.
+ * POST /proxy/sign-out: ends the session here and, if the provider has a page for it, there (OpenID Connect
+ * RP-Initiated Logout 1.0).
  */
 export const signOut =
   ({ context, provider }: Pick<SignInContext, 'context' | 'provider'>) =>

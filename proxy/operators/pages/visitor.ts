@@ -8,9 +8,7 @@ export interface VisitorSession {
   readonly ending: EndingSession | null
 }
 
-/**
- * Finds the session that a browser ends, also one that opens nothing any more. Refuses with `csrf_invalid`.
- */
+/** Finds the session to end, also one that opens nothing any more. Refuses with `csrf_invalid`. */
 export const visitor = (
   sessions: Pick<BrowserSessions, 'toEnd'>,
 ): Plugin<Arrival & SubmittedForm, VisitorSession> => ({
@@ -20,10 +18,7 @@ export const visitor = (
 
 const ELSEWHERE: ReadonlySet<unknown> = new Set(['cross-site', 'same-site'])
 
-/**
- * Tells whether a browser follows a link of another site: it sends no Strict cookie, or one that nobody
- * heeds, until a page of ours leads it on.
- */
+/** True if a browser follows a link of another site, so that it sends no Strict cookie. */
 export const isFromOtherOrigin = ({ headers }: Pick<Arrival, 'headers'>): boolean =>
   ELSEWHERE.has(headers['sec-fetch-site'])
 

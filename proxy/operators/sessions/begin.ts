@@ -14,9 +14,7 @@ import { Refusal } from '../../../plugins/refusal.ts'
 import { commitChange } from '../../admin/operation/change.ts'
 import type { SignInContext } from '../signing-in.ts'
 
-/** A sign-in to begin a session with. */
 interface SessionStart {
-  /** The request's id. */
   readonly id: string
   /** ms since the epoch. */
   readonly at: number
@@ -41,10 +39,8 @@ interface SessionStart {
 export const ROW_DIGITS = 8
 
 /**
- * Begins a session, with its row `admin.sign_in`: both or neither. Returns its cookie. The id is new,
- * whatever the browser has brought along; the session that it came with ends, and so does the oldest if its
- * operator has too many. Refuses with `sign_in_throttled` an operator that signs in again and again: these
- * refusals have one row a minute.
+ * Begins a session with its row `admin.sign_in`, and returns its cookie. The id is always new; the browser's
+ * old session ends, and the oldest if its operator has too many. Refuses with `sign_in_throttled`.
  */
 export async function beginSession(
   signing: Pick<SignInContext, 'context' | 'sessions' | 'rules' | 'signIns' | 'summaries'>,

@@ -21,7 +21,6 @@ interface BrowserSessionDependencies {
   readonly log: Logger
 }
 
-/** Makes the sessions of a service, which outlive its configurations. */
 export function openSessions({
   database,
   ledger,

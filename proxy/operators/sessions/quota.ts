@@ -8,8 +8,8 @@ const MAX_SIGN_INS = 10
 const MAX_SIGN_INS_LOW = 2
 
 /**
- * Makes the quota of sign-ins: every known operator may sign in, even if it holds nothing, and nobody may
- * fill the disk with that, whichever processes they ask. `low`: tells whether little is left of the disk.
+ * Makes the quota of sign-ins, across processes: an operator who holds nothing may sign in, but not fill the
+ * disk. `low`: tells whether little is left of the disk.
  */
 export function signInQuota(now: MonotonicClock, low: () => boolean, notices: NoticeChannel): PrincipalQuota {
   const most = (): number => (low() ? MAX_SIGN_INS_LOW : MAX_SIGN_INS)

@@ -5,11 +5,9 @@ import type { OperatorsOptions } from '../options.ts'
 const MINUTE_MS = 60_000
 const HOUR_MS = 60 * MINUTE_MS
 
-/** Reads what the configuration in force says of sessions, each time. */
 export const sessionRulesOf = (inForce: () => { readonly operators: OperatorsOptions }) => (): SessionRules =>
   readSessionRules(inForce().operators)
 
-/** Reads the rules of sessions from the options of operators. */
 export const readSessionRules = ({ session, oidc }: OperatorsOptions): SessionRules => ({
   idleMs: session.idle_minutes * MINUTE_MS,
   absoluteMs: session.absolute_hours * HOUR_MS,
