@@ -1,13 +1,24 @@
 import type { AdministrationFacts } from '../../../plugins/operators/operator.ts'
 import { ASSETS } from '../frame/assets.ts'
 import type { DashboardContext } from '../frame/dashboard.ts'
-import type { DashboardPage } from '../frame/page.ts'
+import type { DashboardPage } from '../frame/frame.ts'
 import { countWithNoun, EMPTY_HTML, type HtmlFragment, html, htmlIf, joinHtml } from '../frame/parts.ts'
-import { type ActivityHref, type ActivityParams, parseActivityParams } from './asked.ts'
-import { type BarWindow, barsOf, barWindow, type ChartBar } from './bars.ts'
+import {
+  type ActivityHref,
+  type ActivityParams,
+  parseActivityParams,
+  WINDOWS,
+  type WindowName,
+} from './asked.ts'
+import {
+  type BarWindow,
+  barsOf,
+  barWindow,
+  type ChartBar,
+  countDecisions,
+  type DecisionCounts,
+} from './bars.ts'
 import { type ActivityQuery, type CallFacet, type CallPage, callLines, callsOf, FACETS } from './calls.ts'
-import { countDecisions, type DecisionCounts } from './decided.ts'
-import { WINDOWS, type WindowName } from './times.ts'
 
 interface ChartOptions {
   readonly shown: BarWindow

@@ -1,4 +1,62 @@
-import { type ActivityTimes, timesOf } from './times.ts'
+const DAY_MS = 86_400_000
+
+/** The windows that one click chooses: they end now, and move on with it. ms. */
+export const WINDOWS = { '1h': DAY_MS / 24, '24h': DAY_MS, '7d': 7 * DAY_MS, '30d': 30 * DAY_MS } as const
+export type WindowName = keyof typeof WINDOWS
+
+/** The times that a query asks for. */
+export interface ActivityTimes {
+  readonly typed: { readonly since: string; readonly until: string }
+  readonly window: WindowName | null
+  /** ms since the epoch. Null: open at that side. A window that moves has both open. */
+  readonly since: number | null
+  readonly until: number | null
+  /** The fault of each typed text, as half a sentence; null if there is none. */
+  readonly problems: { readonly since: string | null; readonly until: string | null }
+}
+
+/** Reads the times of a query. Typed times count if a window is named too. */
+function timesOf(asked: URLSearchParams): ActivityTimes {
+  const typed = { since: asked.get('since') ?? '', until: asked.get('until') ?? '' }
+  const [since, until] = [instantOf(typed.since), instantOf(typed.until)]
+  const [from, to] = [typed.since === '' ? null : since, typed.until === '' ? null : until]
+  const isAbsolute = typed.since !== '' || typed.until !== ''
+  const name = asked.get('window') ?? ''
+  return {
+    typed,
+    window: !isAbsolute && isWindow(name) ? name : null,
+    since: from,
+    until: to,
+    problems: {
+      since: typed.since !== '' && since === null ? FORM : null,
+      until: untilProblem(typed.until, from, to),
+    },
+  }
+}
+
+const FORM = 'is not a date and time, such as 2026-11-22, 2026-11-22 14:30 or 2026-11-22T14:30:00Z'
+
+function untilProblem(typed: string, since: number | null, until: number | null): string | null {
+  if (typed === '') return null
+  if (until === null) return FORM
+  return since !== null && until <= since ? 'is not later than the start' : null
+}
+
+const isWindow = (name: string): name is WindowName => Object.hasOwn(WINDOWS, name)
+
+const INSTANT =
+  /^(?<date>\d{4}-\d\d-\d\d)(?:[T ](?<time>\d\d:\d\d(?::\d\d(?:\.\d{1,9})?)?) ?(?<zone>Z|[+-]\d\d:\d\d)?)?$/i
+
+/** RFC 3339, and less of it: a date alone, no seconds, no zone, which is UTC then. Null: no such instant. */
+function instantOf(typed: string): number | null {
+  const { date, time = '00:00', zone = 'Z' } = INSTANT.exec(typed.trim())?.groups ?? {}
+  if (date === undefined) return null
+  const at = Date.parse(`${date}T${time}${zone.toUpperCase()}`)
+  const day = Date.parse(`${date}T00:00Z`)
+  // The 31st of a month that has none becomes another day.
+  const isThere = !Number.isNaN(day) && new Date(day).toISOString().startsWith(date)
+  return isThere && !Number.isNaN(at) ? at : null
+}
 
 /** The query's names: the audit API's, and those of further members of a decision. */
 const NAMES = [

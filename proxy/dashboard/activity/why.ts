@@ -8,7 +8,7 @@ import { perform } from '../../admin/operation/operation.ts'
 import { type ProvenRow, proveRows } from '../../proofs/request-proof.ts'
 import { escapeHiddenJson } from '../../visible.ts'
 import type { DashboardContext } from '../frame/dashboard.ts'
-import type { DashboardPage } from '../frame/page.ts'
+import type { DashboardPage } from '../frame/frame.ts'
 import {
   capabilityTokens,
   copyableCode,

@@ -7,8 +7,9 @@ import { endsSoon, listEndingCertificates } from '../../admin/principals/ending.
 import { callLines, callsOf, rowReason } from '../activity/calls.ts'
 import { formHandler, inputById } from '../frame/acting.ts'
 import type { DashboardContext } from '../frame/dashboard.ts'
-import type { DashboardPage } from '../frame/page.ts'
+import type { DashboardPage } from '../frame/frame.ts'
 import {
+  attentionCard,
   button,
   countWithNoun,
   EMPTY_HTML,
@@ -20,7 +21,6 @@ import {
   pathOf,
   relativeTime,
 } from '../frame/parts.ts'
-import { attentionCard } from './card.ts'
 import { keylessCallers } from './keyless.ts'
 import { otherModels } from './other-models.ts'
 

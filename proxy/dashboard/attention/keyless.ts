@@ -2,8 +2,7 @@ import type { AdministrationFacts } from '../../../plugins/operators/operator.ts
 import { perform } from '../../admin/operation/operation.ts'
 import { countKeylessPrincipals } from '../../admin/principals/list.ts'
 import type { DashboardContext } from '../frame/dashboard.ts'
-import { countWithNoun, type HtmlFragment, html, joinHtml } from '../frame/parts.ts'
-import { attentionCard } from './card.ts'
+import { attentionCard, countWithNoun, type HtmlFragment, html, joinHtml } from '../frame/parts.ts'
 
 const KINDS = [
   ['agents', 'agent'],

@@ -2,6 +2,7 @@ import type { AdministrationFacts } from '../../../plugins/operators/operator.ts
 import { escapeHidden } from '../../visible.ts'
 import type { DashboardContext } from '../frame/dashboard.ts'
 import {
+  attentionCard,
   countWithNoun,
   type HtmlFragment,
   hasCapability,
@@ -9,7 +10,6 @@ import {
   joinHtml,
   relativeTime,
 } from '../frame/parts.ts'
-import { attentionCard } from './card.ts'
 
 const DAY_MS = 86_400_000
 const SHOWN = 20

@@ -4,7 +4,7 @@ import { perform } from '../../admin/operation/operation.ts'
 import { type CapabilitySuggestion, suggestCapabilities } from '../../admin/principals/capabilities.ts'
 import { jsonReply, type Reply } from '../../http/reply.ts'
 import type { DashboardContext } from '../frame/dashboard.ts'
-import type { DashboardPage } from '../frame/page.ts'
+import type { DashboardPage } from '../frame/frame.ts'
 import { countWithNoun, dataTable, type HtmlFragment, html, joinHtml } from '../frame/parts.ts'
 
 /** GET /proxy/capabilities.json: a textbox's suggestions. */

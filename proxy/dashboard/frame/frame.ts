@@ -7,6 +7,16 @@ import { ASSETS } from './assets.ts'
 import type { DashboardContext } from './dashboard.ts'
 import { csrf, EMPTY_HTML, type HtmlFragment, html, joinHtml, relativeTime } from './parts.ts'
 
+export type DashboardPage = (
+  dashboard: DashboardContext,
+  facts: AdministrationFacts,
+) => Promise<PageContent> | PageContent
+
+export const pageHandler =
+  (page: DashboardPage, dashboard: DashboardContext) =>
+  async (facts: AdministrationFacts): Promise<Reply> =>
+    frame(dashboard, facts, await page(dashboard, facts))
+
 export interface PageContent {
   readonly title: string
   /** The entry of the navigation that it belongs to: a path of {@link SECTIONS}. */

@@ -7,8 +7,7 @@ import { withNext } from '../../operators/pages/next.ts'
 import { redirectPage, seeOther } from '../../operators/pages/page.ts'
 import { isFromOtherOrigin } from '../../operators/pages/visitor.ts'
 import { htmlDocument, navigation, sectionOf } from './frame.ts'
-import { EMPTY_HTML, html } from './parts.ts'
-import { problemList } from './problems.ts'
+import { EMPTY_HTML, html, problemList } from './parts.ts'
 
 /** A signed-in operator goes on from here. */
 const NAVIGATION = html`<header><a class="brand" href="/proxy">Sallyport</a>${navigation('')}</header>`

@@ -4,7 +4,7 @@ import { perform } from '../../admin/operation/operation.ts'
 import { endsSoon } from '../../admin/principals/ending.ts'
 import { type FormSubmission, formHandler } from '../frame/acting.ts'
 import type { DashboardContext } from '../frame/dashboard.ts'
-import type { DashboardPage } from '../frame/page.ts'
+import type { DashboardPage } from '../frame/frame.ts'
 import {
   button,
   copyableCode,

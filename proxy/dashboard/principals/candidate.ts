@@ -2,7 +2,7 @@ import type { AdministrationFacts } from '../../../plugins/operators/operator.ts
 import { type OperationResult, perform } from '../../admin/operation/operation.ts'
 import { showCandidateSet } from '../../admin/rehearsals/candidates.ts'
 import type { DashboardContext } from '../frame/dashboard.ts'
-import type { DashboardPage } from '../frame/page.ts'
+import type { DashboardPage } from '../frame/frame.ts'
 import {
   button,
   capabilityTokens,
@@ -15,8 +15,7 @@ import {
   relativeTime,
 } from '../frame/parts.ts'
 import { pile } from '../rehearsed/rehearsal.ts'
-import { type PrincipalDetail, readPrincipalDetail } from './detailed.ts'
-import { type CallerPlural, PRINCIPAL_PAGES } from './kinds.ts'
+import { type CallerPlural, PRINCIPAL_PAGES, type PrincipalDetail, readPrincipalDetail } from './kinds.ts'
 
 export async function candidateCard(
   { context }: DashboardContext,

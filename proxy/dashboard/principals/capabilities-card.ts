@@ -1,7 +1,7 @@
 import type { AdministrationFacts } from '../../../plugins/operators/operator.ts'
 import type { Refusal } from '../../../plugins/refusal.ts'
 import { capabilityToGrant } from '../../admin/operation/kinds.ts'
-import { forceReasonField } from '../frame/again.ts'
+import { forceReasonField } from '../frame/acting.ts'
 import {
   capabilityTokens,
   csrf,
@@ -11,14 +11,12 @@ import {
   html,
   htmlIf,
   pathOf,
+  problemList,
 } from '../frame/parts.ts'
-import { problemList } from '../frame/problems.ts'
-import type { ChangePreviewView } from '../rehearsed/previewed.ts'
-import { buttonOf, rehearsalOf } from '../rehearsed/rehearsal.ts'
-import { shownChangesDigest } from '../rehearsed/shown.ts'
-import type { PrincipalDetail } from './detailed.ts'
-import { fieldLabels } from './fields.ts'
-import { PRINCIPAL_PAGES, type PrincipalPlural } from './kinds.ts'
+import type { ChangePreviewView } from '../rehearsed/rehearsal.ts'
+import { buttonOf, rehearsalOf, shownChangesDigest } from '../rehearsed/rehearsal.ts'
+import type { PrincipalDetail } from './kinds.ts'
+import { fieldLabels, PRINCIPAL_PAGES, type PrincipalPlural } from './kinds.ts'
 
 export interface TypedCapabilities {
   readonly text: string
@@ -80,7 +78,7 @@ ${htmlIf(plural !== 'operators', () => html`<button formaction="${path}/candidat
 </form></section>`
 }
 
-/** Names a set of somebody as it was shown (rehearsed/shown.ts). */
+/** Names a set of somebody as it was shown (rehearsed/rehearsal.ts). */
 export const nameOfSet = (principal: string, capabilities: readonly string[]): string =>
   shownChangesDigest([{ principal, capabilities }])
 

@@ -5,7 +5,7 @@ import { perform } from '../../admin/operation/operation.ts'
 import { endsSoon } from '../../admin/principals/ending.ts'
 import { callLines, callsOf } from '../activity/calls.ts'
 import type { DashboardContext } from '../frame/dashboard.ts'
-import type { DashboardPage } from '../frame/page.ts'
+import type { DashboardPage } from '../frame/frame.ts'
 import {
   button,
   copyableCode,
@@ -20,9 +20,28 @@ import {
 } from '../frame/parts.ts'
 import { candidateCard } from './candidate.ts'
 import { capabilitiesCard, type TypedCapabilities } from './capabilities-card.ts'
-import { type PrincipalDetail, readPrincipalDetail } from './detailed.ts'
-import { type CallerPlural, PRINCIPAL_PAGES, type PrincipalPlural } from './kinds.ts'
+import {
+  type CallerPlural,
+  PRINCIPAL_PAGES,
+  type PrincipalDetail,
+  type PrincipalPlural,
+  readPrincipalDetail,
+} from './kinds.ts'
 import { renewedLeafCard, trustedCasCard } from './trusted-cas.ts'
+
+/** GET /proxy/agents/{id}/first-call: whether an agent has called yet. A script asks again until it has. */
+export const firstCallPage: DashboardPage = async (dashboard, facts) => {
+  const { id = '' } = facts.params
+  const { calls } = await callsOf(dashboard, facts, { principal: id, most: 1, noise: true })
+  return {
+    title: 'First call',
+    section: '/proxy/agents',
+    body:
+      calls.length === 0
+        ? html`<p id="first-call" role="status">Waiting for the first call… <a href="">Check again</a></p>`
+        : html`<div id="first-call" data-arrived role="status"><p class="notice">The first call has arrived.</p>${callLines(calls, facts.at, html``)}<p><a href="${pathOf('agents', id)}">See the agent</a></p></div>`,
+  }
+}
 
 export const detailPage =
   (plural: PrincipalPlural): DashboardPage =>

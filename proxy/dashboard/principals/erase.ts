@@ -5,15 +5,21 @@ import { capabilityToEnroll } from '../../admin/operation/kinds.ts'
 import type { Reply } from '../../http/reply.ts'
 import type { SubmittedForm } from '../../operators/pages/form.ts'
 import { seeOther } from '../../operators/pages/page.ts'
-import { inputById } from '../frame/acting.ts'
-import { forceReasonField } from '../frame/again.ts'
+import { forceReasonField, inputById } from '../frame/acting.ts'
 import type { DashboardContext } from '../frame/dashboard.ts'
+import type { DashboardPage } from '../frame/frame.ts'
 import { frame } from '../frame/frame.ts'
-import type { DashboardPage } from '../frame/page.ts'
-import { csrf, EMPTY_HTML, type HtmlFragment, hasCapability, html, joinHtml, pathOf } from '../frame/parts.ts'
-import { problemList } from '../frame/problems.ts'
-import { type PrincipalDetail, readPrincipalDetail } from './detailed.ts'
-import { type CallerPlural, PRINCIPAL_PAGES } from './kinds.ts'
+import {
+  csrf,
+  EMPTY_HTML,
+  type HtmlFragment,
+  hasCapability,
+  html,
+  joinHtml,
+  pathOf,
+  problemList,
+} from '../frame/parts.ts'
+import { type CallerPlural, PRINCIPAL_PAGES, type PrincipalDetail, readPrincipalDetail } from './kinds.ts'
 
 /** GET /proxy/{kind}/{id}/erase: what an erasure destroys and keeps, before anybody asks for it. */
 export const erasePage =

@@ -4,8 +4,7 @@ import { capabilityToEnroll } from '../../admin/operation/kinds.ts'
 import { perform } from '../../admin/operation/operation.ts'
 import { endsSoon } from '../../admin/principals/ending.ts'
 import type { DashboardContext } from '../frame/dashboard.ts'
-import type { PageContent } from '../frame/frame.ts'
-import type { DashboardPage } from '../frame/page.ts'
+import type { DashboardPage, PageContent } from '../frame/frame.ts'
 import {
   capabilityTokens,
   csrf,
@@ -19,7 +18,7 @@ import {
   pathOf,
   relativeTime,
 } from '../frame/parts.ts'
-import type { ReadonlyPrincipalView } from './detailed.ts'
+import type { ReadonlyPrincipalView } from './kinds.ts'
 import { PRINCIPAL_PAGES, type PrincipalPlural } from './kinds.ts'
 
 /** GET /proxy/{agents,users,workloads,operators}: the principals of a kind, newest first, with a search. */

@@ -2,7 +2,7 @@ import type { AdministrationFacts } from '../../../plugins/operators/operator.ts
 import { OPERATIONS } from '../../admin/http/operations.ts'
 import { perform } from '../../admin/operation/operation.ts'
 import type { CapabilityUsage } from '../../admin/rehearsals/usage.ts'
-import type { DashboardPage } from '../frame/page.ts'
+import type { DashboardPage } from '../frame/frame.ts'
 import {
   capabilityTokens,
   dataTable,
@@ -14,8 +14,8 @@ import {
   pathOf,
   relativeTime,
 } from '../frame/parts.ts'
-import { readPrincipalDetail } from './detailed.ts'
 import type { CallerPlural } from './kinds.ts'
+import { readPrincipalDetail } from './kinds.ts'
 
 /** GET /proxy/{kind}/{id}/usage: which capabilities its calls demanded, and which it holds in vain. */
 export const usagePage =

@@ -1,15 +1,33 @@
+import type { AdministrationFacts } from '../../../plugins/operators/operator.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
 import { administerOnRecord } from '../../admin/http/administer.ts'
-import { type InputSchemas, inputOf, type Operation, perform } from '../../admin/operation/operation.ts'
+import { OPERATIONS } from '../../admin/http/operations.ts'
+import {
+  type InputSchemas,
+  inputOf,
+  type Operation,
+  perform,
+  type RawInput,
+} from '../../admin/operation/operation.ts'
 import { previewChanges } from '../../admin/rehearsals/preview.ts'
 import type { Reply } from '../../http/reply.ts'
 import { seeOther } from '../../operators/pages/page.ts'
-import { type FormAction, type FormSubmission, withNotice } from '../frame/acting.ts'
-import { showFormAgain } from '../frame/again.ts'
+import { type FormAction, type FormSubmission, showFormAgain, withNotice } from '../frame/acting.ts'
 import type { DashboardContext } from '../frame/dashboard.ts'
-import { type RehearsalChangesInput, recordRequiredRehearsal } from './recorded.ts'
-import { buttonOf } from './rehearsal.ts'
-import { shownChangesDigest } from './shown.ts'
+import { buttonOf, shownChangesDigest } from './rehearsal.ts'
+
+export type RehearsalChangesInput = RawInput<typeof OPERATIONS.rehearsals.create.takes>['body']['changes']
+
+/** Records the rehearsal that the configuration demands, and returns its id; undefined if it demands none. */
+export async function recordRequiredRehearsal(
+  { context }: DashboardContext,
+  changes: RehearsalChangesInput,
+  facts: AdministrationFacts,
+): Promise<string | undefined> {
+  if (context.requireRehearsal === 'never' || changes.length === 0) return undefined
+  const done = await administerOnRecord(OPERATIONS.rehearsals.create, context, { body: { changes } }, facts)
+  return 'proposed' in done ? undefined : done.value.id
+}
 
 interface RehearsedFormAction<T extends InputSchemas, Output> extends FormAction<T, Output> {
   readonly title: (facts: FormSubmission) => string

@@ -1,5 +1,18 @@
+import { hash } from 'node:crypto'
+import canonicalize from 'canonicalize'
+import type { ChangePreview as Made } from '../../admin/conditions/view.ts'
+import type { RehearsalChange } from '../../admin/operation/changes.ts'
+import type { OperationResult } from '../../admin/operation/operation.ts'
 import { countWithNoun, type HtmlFragment, html, htmlIf, joinHtml, relativeTime } from '../frame/parts.ts'
-import type { ChangePreviewView } from './previewed.ts'
+
+/** Names the changes that somebody was shown, in any order of a set. Hex, 32 characters. */
+export const shownChangesDigest = (changes: readonly RehearsalChange[]): string =>
+  hash('sha256', canonicalize(changes.map(sortCapabilities)) ?? '').slice(0, 32)
+
+const sortCapabilities = (change: RehearsalChange): RehearsalChange =>
+  'capabilities' in change ? { ...change, capabilities: change.capabilities.toSorted() } : change
+
+export type ChangePreviewView = OperationResult<Made>['value']
 
 export function buttonOf({ totals }: Pick<ChangePreviewView, 'totals'>, label = 'Update'): string {
   const { newly_refused: refused, undecidable } = totals

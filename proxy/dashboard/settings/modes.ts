@@ -15,9 +15,9 @@ import {
   hasCapability,
   html,
   joinHtml,
+  problemList,
 } from '../frame/parts.ts'
-import { problemList } from '../frame/problems.ts'
-import type { RehearsalChangesInput } from '../rehearsed/recorded.ts'
+import type { RehearsalChangesInput } from '../rehearsed/acting-rehearsed.ts'
 import { rehearsalOf } from '../rehearsed/rehearsal.ts'
 import type { ModeInForce } from './in-force.ts'
 

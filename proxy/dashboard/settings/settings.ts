@@ -1,6 +1,13 @@
+import { Refusal } from '../../../plugins/refusal.ts'
+import { administerOnRecord } from '../../admin/http/administer.ts'
 import { OPERATIONS } from '../../admin/http/operations.ts'
 import { perform } from '../../admin/operation/operation.ts'
-import type { DashboardPage } from '../frame/page.ts'
+import type { Reply } from '../../http/reply.ts'
+import { seeOther } from '../../operators/pages/page.ts'
+import { type FormSubmission, formHandler, inputById } from '../frame/acting.ts'
+import type { DashboardContext } from '../frame/dashboard.ts'
+import type { DashboardPage } from '../frame/frame.ts'
+import { frame } from '../frame/frame.ts'
 import {
   button,
   copyableCode,
@@ -13,10 +20,47 @@ import {
   html,
   htmlIf,
   joinHtml,
+  problemList,
   relativeTime,
 } from '../frame/parts.ts'
 import type { ConfigurationInForce } from './in-force.ts'
 import { modesCard } from './modes.ts'
+
+/** POST /proxy/settings/secret: another operator secret, typed twice. */
+export const rotateForm =
+  (dashboard: DashboardContext) =>
+  async (facts: FormSubmission): Promise<Reply> => {
+    const [secret, again] = [facts.form.get('secret') ?? '', facts.form.get('secret_again') ?? '']
+    const refused = (refusal: Refusal): Promise<Reply> =>
+      frame(dashboard, facts, {
+        title: 'The secret was not changed',
+        section: '/proxy/settings',
+        status: refusal.status,
+        body: html`${problemList(refusal)}<p><a href="/proxy/settings">Back</a></p>`,
+      })
+    if (secret !== again)
+      return refused(new Refusal('body_unprocessable', { message: 'The two secrets do not match.' }))
+    try {
+      await administerOnRecord(
+        OPERATIONS.secret.rotate,
+        dashboard.context,
+        { body: { new_secret: secret } },
+        facts,
+      )
+    } catch (error) {
+      if (error instanceof Refusal && error.status < 500) return refused(error)
+      throw error
+    }
+    return seeOther('/proxy/settings?notice=rotated')
+  }
+
+export const settingsForms = (dashboard: DashboardContext) => {
+  const to = (): string => '/proxy/settings'
+  return {
+    disable: formHandler(dashboard, OPERATIONS.secret.disable, { given: () => ({}), to, notice: 'disabled' }),
+    end: formHandler(dashboard, OPERATIONS.sessions.end, { given: inputById, to, notice: 'ended' }),
+  }
+}
 
 /** The operators' files in force: their paths, the lines that say what, and the digest. No value of any. */
 const filesCard = ({ files }: ConfigurationInForce, digest: string): HtmlFragment =>

@@ -15,8 +15,8 @@ import {
   type HtmlFragment,
   html,
   htmlIf,
+  problemList,
 } from '../frame/parts.ts'
-import { problemList } from '../frame/problems.ts'
 import { refusedPage } from '../frame/refused.ts'
 import { FIRST_AGENT } from './agent.ts'
 import { caCertificate, setupStep } from './step.ts'

@@ -1,7 +1,7 @@
 import { OPERATIONS } from '../../admin/http/operations.ts'
 import { PRINCIPAL_KINDS } from '../../admin/operation/kinds.ts'
 import { perform } from '../../admin/operation/operation.ts'
-import type { DashboardPage } from '../frame/page.ts'
+import type { DashboardPage } from '../frame/frame.ts'
 import {
   button,
   capabilityTokens,
@@ -18,7 +18,23 @@ import {
   pathOf,
   relativeTime,
 } from '../frame/parts.ts'
-import { isListedInPart, stateOf } from './state.ts'
+
+export const stateOf = ({
+  enabled,
+  last_error: error,
+}: {
+  enabled: boolean
+  last_error: string | null
+}): HtmlFragment => {
+  if (!enabled) return html`<span class="badge off">disabled</span>`
+  return error === null
+    ? html`<span class="verdict allowed">ok</span>`
+    : html`<span class="badge warn">cannot be read</span>`
+}
+
+/** Tells a tool that a version before 0.7 approved in part, and whose whole text is another one by now. */
+const isListedInPart = (tool: { readonly state: string; readonly pending_digest: string | null }): boolean =>
+  tool.state === 'approved' && tool.pending_digest !== null
 
 /** The bound principals that are shown; the grid finds the others. */
 const SHOWN = 100
