@@ -38,7 +38,7 @@ import type { McpRuntime } from './mcp/mcp.ts'
 import { type McpMessage, mcpMessage, mcpPeek, type PeekedCall } from './mcp/protocol/message.ts'
 import { formBody, formToken, type SubmittedForm, secretInForm } from './operators/pages/form.ts'
 import { sameSiteSession, visitor } from './operators/pages/visitor.ts'
-import { readSessionRules, sessionRulesOf } from './operators/sessions/rules.ts'
+import { readSessionRules, sessionRulesOf } from './operators/sessions/open.ts'
 import type { Configuration } from './wiring/configuration.ts'
 
 const MIB = 1024 * 1024

@@ -9,8 +9,13 @@ import { backchannelLogout, logoutRefusal } from './oidc/logout.ts'
 import { finishSignIn, startSignIn } from './oidc/sign-in.ts'
 import type { SubmittedForm } from './pages/form.ts'
 import { refusalPage } from './pages/page.ts'
-import { signInByCertificate, signInBySecret, signInPage, signInRefusalPage } from './pages/sign-in.ts'
-import { signOut } from './pages/sign-out.ts'
+import {
+  signInByCertificate,
+  signInBySecret,
+  signInPage,
+  signInRefusalPage,
+  signOut,
+} from './pages/sign-in.ts'
 import type { VisitorSession } from './pages/visitor.ts'
 import type { SignInContext } from './signing-in.ts'
 

@@ -5,10 +5,67 @@ import { rewriteSetting } from '../../db/settings.ts'
 import { CLAIM_SLICES, forgetClaims } from '../../db/single-uses.ts'
 import type { AnonymousRefusals } from '../../plugins/audit/anonymous.ts'
 import type { OutcomeWriter } from '../../plugins/audit/audit.ts'
+import { type RefusalSummaries, summaryEntry } from '../../plugins/audit/summaries.ts'
 import type { Principal } from '../../plugins/facts.ts'
 import type { MonotonicClock } from '../../plugins/secrets/throttle.ts'
 import { DEFAULT_TIMERS } from '../http/server.ts'
 import type { PeriodicTask } from './every.ts'
+import type { RoundsTask } from './rounds.ts'
+
+/** The rows that are made and written in one turn. */
+const AT_ONCE = 128
+
+interface SummaryDependencies {
+  readonly ledger: Pick<Ledger, 'commit' | 'failing'>
+  readonly summaries: RefusalSummaries
+}
+
+/** Writes one row for the refusals of each kind whose minute is over, once the ledger takes rows. */
+export const recordSummaries = ({ ledger, summaries }: SummaryDependencies): PeriodicTask => ({
+  name: 'record-summaries',
+  everyMs: 1_000,
+  run: async () => {
+    if (!ledger.failing) await writeSummaries({ ledger, summaries })
+  },
+})
+
+/**
+ * Writes the summaries whose minute is over; while stopping, `all`. Rejects, and keeps them, if the ledger
+ * takes no rows.
+ */
+export async function writeSummaries({ ledger, summaries }: SummaryDependencies, all = false): Promise<void> {
+  for (;;) {
+    const ended = summaries.drainDue(AT_ONCE, all)
+    if (ended.length === 0) return
+    try {
+      await ledger.commit({ entries: ended.map(summaryEntry), lazy: true })
+    } catch (error) {
+      summaries.requeue(ended)
+      throw error
+    }
+  }
+}
+
+interface StoppableSealer {
+  readonly seal: (goesOn: () => boolean) => Promise<void>
+  readonly stop: () => Promise<void>
+}
+
+/** The name by which one process leads it. */
+export const SEAL_TASK = 'seal-ledger'
+
+export const sealLedger = (
+  sealer: StoppableSealer,
+  { leads }: Pick<Database, 'leads'>,
+  everyMs: number,
+): RoundsTask => ({
+  name: SEAL_TASK,
+  everyMs,
+  run: async () => {
+    if (leads(SEAL_TASK)) await sealer.seal(() => leads(SEAL_TASK))
+  },
+  stop: () => sealer.stop(),
+})
 
 /** The longest that a claim is believed: an assertion of a login. A proof is believed for less. ms. */
 const BELIEVED_MS = 300_000

@@ -16,7 +16,7 @@ import {
 import { loadOperatorModule } from '../../plugins/operator-files/module.ts'
 import { checkOrder } from '../../plugins/order.ts'
 import type { PinOptions } from '../../plugins/pin/options.ts'
-import { expectOptions } from '../admin/conditions/options.ts'
+import { expectOptions } from '../admin/conditions/sentence.ts'
 import type { Expectation, ExpectationsInForce } from '../admin/operation/context.ts'
 import { type LlmOptions, llmOptions, withKeyVariables, withProxies } from '../llm/options.ts'
 import { type McpOptions, mcpOptions } from '../mcp/options.ts'

@@ -1,4 +1,4 @@
-import type { Rehearsal } from '../../proxy/admin/conditions/record.ts'
+import type { Rehearsal } from '../../proxy/admin/conditions/rehearsed.ts'
 import { type AdminCall, expectStatus } from '../admin/call.ts'
 import { alignColumns, jsonLines } from '../admin/printable.ts'
 import { type AdminSubcommand, subcommandOf } from '../admin/subcommand.ts'

@@ -1,5 +1,5 @@
 import { existsSync } from 'node:fs'
-import type { Rehearsal } from '../../proxy/admin/conditions/record.ts'
+import type { Rehearsal } from '../../proxy/admin/conditions/rehearsed.ts'
 import { loadConfiguration, namedChecks } from '../../proxy/wiring/configuration.ts'
 import { type AdminCall, expectStatus } from '../admin/call.ts'
 import { DOOR_NOTES, DOOR_OPTIONS, withAdministration } from '../admin/door.ts'

@@ -33,6 +33,7 @@ const READ = [
   ...(['stream', 'seq', 'recorded_at', 'request_id', 'principal_id', 'action', 'status'] as const),
   ...(['row_hash', 'leaf'] as const),
 ]
+
 export type MatchingRow = Pick<StoredRow, (typeof READ)[number]>
 
 /**

@@ -1,11 +1,51 @@
 import { z } from 'zod'
+import { countUnsealed, currentTree, newestCheckpoint, treeKeysOf } from '../../../db/ledger/tree/store.ts'
 import { noteEntry } from '../../../plugins/audit/entries.ts'
 import { Refusal, unprocessableBody } from '../../../plugins/refusal.ts'
 import { operation } from '../operation/operation.ts'
+import { anchorStanding, instant } from '../operation/shapes.ts'
 import { packOf } from './pack.ts'
 import { scopeOf } from './scope.ts'
 
-const instant = z
+export const showLog = operation({
+  name: 'getAuditLog',
+  demands: 'admin.read',
+  action: 'admin.read',
+  summary: 'Shows the newest checkpoint of the audit log, the rows after it, and how far each anchor is.',
+  takes: {},
+  output: z.strictObject({
+    log: z
+      .strictObject({
+        origin: z.string(),
+        key: z.string().meta({ description: 'The newest verifier key (C2SP signed-note).' }),
+        size: z.int().min(1).meta({ description: 'The number of rows under the newest checkpoint.' }),
+        root: z.string().meta({ description: 'base64.' }),
+        signed_at: instant,
+      })
+      .nullable()
+      .meta({ description: 'Null: nothing is sealed yet.' }),
+    unsealed: z.int().min(0).meta({ description: 'The number of rows that no checkpoint covers yet.' }),
+    anchors: z.array(anchorStanding),
+  }),
+  status: 200,
+  reasons: [],
+  run: async ({ database, anchors }) => {
+    const { kysely } = database
+    const tree = await currentTree(kysely)
+    const newest = tree && (await newestCheckpoint(kysely, tree.tree))
+    const [key] = tree ? await treeKeysOf(kysely, tree.tree) : []
+    const log =
+      tree && newest && key
+        ? {
+            ...{ origin: tree.origin, key: key.vkey },
+            ...{ size: newest.size, root: newest.root, signed_at: newest.signed_at },
+          }
+        : null
+    return { value: { log, unsealed: await countUnsealed(database), anchors: await anchors() } }
+  },
+})
+
+const periodEdge = z
   .union([z.iso.datetime({ offset: true }), z.iso.date()])
   .transform((value) => new Date(value).toISOString())
   .meta({ description: 'RFC 3339, or a date, which means midnight in UTC.' })
@@ -17,7 +57,7 @@ export const packEvidence = operation({
   action: 'admin.read',
   summary:
     'Packs the evidence of a period as a zip: rows, sets, grants, refusals, keys, checkpoints and verifiers.',
-  takes: { query: z.strictObject({ since: instant.exactOptional(), until: instant.exactOptional() }) },
+  takes: { query: z.strictObject({ since: periodEdge.exactOptional(), until: periodEdge.exactOptional() }) },
   output: z.custom<AsyncIterable<Uint8Array>>().meta({ type: 'string', format: 'binary' }),
   status: 200,
   reasons: ['not_sealed_yet', 'overloaded'],
@@ -41,8 +81,8 @@ export const reviewAudit = operation({
   summary: 'Records that the caller has reviewed a period of the ledger under a checkpoint.',
   takes: {
     body: z.strictObject({
-      since: instant,
-      until: instant,
+      since: periodEdge,
+      until: periodEdge,
       checkpoint: z.int().min(1).meta({ description: 'The size of the checkpoint that was verified.' }),
       note: z.string().max(1_000).exactOptional(),
     }),

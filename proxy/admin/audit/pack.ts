@@ -21,8 +21,7 @@ import { anchorStates } from '../../../db/ledger/tree/anchored.ts'
 import { noteOfCheckpoint, tileReader, treeKeysOf } from '../../../db/ledger/tree/store.ts'
 import { tilePath } from '../../../db/ledger/tree/tiles.ts'
 import type { AdminContext } from '../operation/context.ts'
-import { checkpointsOf, tilesOf } from './parts.ts'
-import { type EvidenceScope, rowsIn } from './scope.ts'
+import { checkpointsOf, type EvidenceScope, rowsIn, tilesOf } from './scope.ts'
 
 /** The page that tells an auditor what is in a pack, what it shows, and what it does not. */
 const readmeOf = ({

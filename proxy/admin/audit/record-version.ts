@@ -7,17 +7,48 @@ import { listMcpTools } from '../../../db/mcp/tools.ts'
 import { authorityDetail, authorityState } from '../../../db/principals/authority.ts'
 import { listPrincipals, type PrincipalRecord } from '../../../db/principals/read.ts'
 import { insertSubjectKey, sealedSubjectKey } from '../../../db/principals/subject-keys.ts'
+import { trustedCasByAgent } from '../../../db/principals/trusted-cas.ts'
 import { readSetting, writeSetting } from '../../../db/settings.ts'
 import { portionsOf } from '../../../db/support/pages.ts'
 import { type AuditNote, noteEntry } from '../../../plugins/audit/entries.ts'
 import type { SubjectKeys } from '../../../plugins/pin/subject-keys.ts'
 
+/** Principals whose rows are written in one unit. */
+const AT_ONCE = 128
+
+/**
+ * Records once which attached CAs vouch for each agent enrolled by its SPIFFE id before that was kept
+ * (docs/ledger.md#replay). After a crash rows are repeated; they say the same. Resolves with their number.
+ */
+export async function recordTrustedCas({
+  database,
+  ledger,
+  configDigest,
+  at,
+}: Omit<RecordBackfillDependencies, 'subjectKeys'>): Promise<number> {
+  if ((await readSetting(database, 'trusted_cas_recorded')) !== undefined) return 0
+  const agents = [...(await trustedCasByAgent(database))]
+  for (const group of portionsOf(agents, AT_ONCE)) {
+    const entries = group.map(([subject, digests]) =>
+      noteEntry(
+        { action: 'authority.trusted_cas', detail: { subject, trusted_cas: digests } },
+        at,
+        configDigest,
+      ),
+    )
+    await ledger.commit({ entries })
+  }
+  await ledger.commit({
+    statements: [writeSetting(database, 'trusted_cas_recorded', 'true', at)],
+    entries: [],
+  })
+  return agents.length
+}
+
 const VERSION = '2'
 const TYPES = ['agent', 'user', 'workload'] as const
 /** Bindings that one row names. */
 const PORTION = 200
-/** Principals that are written in one go. */
-const AT_ONCE = 128
 
 interface RecordBackfillDependencies {
   readonly database: Database

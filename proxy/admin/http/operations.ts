@@ -1,13 +1,10 @@
 import { exportAudit, listAudit, showHead, verifyAudit, verifyAuditWithProgress } from '../audit/audit.ts'
-import { packEvidence, reviewAudit } from '../audit/evidence.ts'
-import { showLog } from '../audit/log.ts'
-import { rotateAuditKey } from '../keys/audit-key.ts'
+import { packEvidence, reviewAudit, showLog } from '../audit/evidence.ts'
 import { attachCas, detachCaByDigest, listCas } from '../keys/cas.ts'
 import { setOrganisation, showOrganisation } from '../keys/organisation.ts'
 import { disableSecret, enableSecretAgain, rotateSecret, showSecret } from '../keys/secret.ts'
-import { rotateTokenSigningKey } from '../keys/signing-key.ts'
+import { rotateAuditKey, rotateTokenSigningKey } from '../keys/signing-key.ts'
 import { bindPrincipal, getBinding, listBindings, revokeBinding } from '../mcp/bindings.ts'
-import { approveIntroduction } from '../mcp/introduction.ts'
 import {
   createMcpResource,
   getMcpResource,
@@ -16,7 +13,7 @@ import {
   refreshMcpResource,
   removeMcpResource,
 } from '../mcp/resources.ts'
-import { approveTool } from '../mcp/tools.ts'
+import { approveIntroduction, approveTool } from '../mcp/tools.ts'
 import { AGENT, OPERATOR, type PrincipalKind, USER, WORKLOAD } from '../operation/kinds.ts'
 import type { InputSchemas, Operation } from '../operation/operation.ts'
 import { endAdminSession, listAdminSessions, showSession } from '../operators/sessions.ts'

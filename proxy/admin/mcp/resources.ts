@@ -32,8 +32,7 @@ import {
   secretFault,
 } from './body.ts'
 import { reducesRequirements } from './lowers-demands.ts'
-import { mcpResource, resourceAnswer, withLatestResource } from './one-resource.ts'
-import { readAndStoreUpstream } from './read.ts'
+import { mcpResource, readAndStoreUpstream, resourceAnswer, withLatestResource } from './one-resource.ts'
 import { auditedFields, mcpResourceView, resourceDetail, resourceView } from './view.ts'
 
 type Patch = z.output<typeof mcpResourcePatch>

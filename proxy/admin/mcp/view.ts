@@ -15,7 +15,7 @@ import {
 import { skippedIn } from '../../mcp/pinning/skipped.ts'
 import { pendingChanges } from '../../mcp/pinning/tool-changes.ts'
 import { author, capabilityToken, instant, sha256 } from '../operation/shapes.ts'
-import { authType } from './fields.ts'
+import { authType } from './body.ts'
 
 const tool = {
   name: z.string(),

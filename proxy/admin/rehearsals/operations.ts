@@ -2,16 +2,31 @@ import { z } from 'zod'
 import type { WalkProgress } from '../../../db/ledger/rehearsal/task.ts'
 import { findRehearsal } from '../../../db/rehearsal/store.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
-import { type Rehearsal, recordRehearsal } from '../conditions/record.ts'
+import { type Rehearsal, recordRehearsal } from '../conditions/rehearsed.ts'
 import { resolveChanges } from '../conditions/resolve.ts'
-import { runRehearsal } from '../conditions/run.ts'
-import { rehearsalShape } from '../conditions/view.ts'
-import { DEFAULT_WINDOW_MS, instantInput, windowOf } from '../conditions/window.ts'
+import { DEFAULT_WINDOW_MS, instantInput, runRehearsal, windowOf } from '../conditions/run.ts'
+import { previewShape, rehearsalShape } from '../conditions/view.ts'
 import { rehearsalChanges } from '../operation/changes.ts'
 import type { AdminCaller, AdminContext } from '../operation/context.ts'
 import { ndjsonWithProgress } from '../operation/in-lines.ts'
 import { type InputSchemas, operation } from '../operation/operation.ts'
 import { idParams } from '../operation/shapes.ts'
+
+/** The effect of changes on the calls of the last 30 days. Records nothing. */
+export const previewChanges = operation({
+  name: 'previewChanges',
+  demands: 'admin.grant',
+  action: 'admin.read',
+  summary: 'Says what changes of authority would have done, and records nothing.',
+  takes: { body: z.strictObject({ changes: rehearsalChanges }) },
+  output: previewShape,
+  status: 200,
+  reasons: ['overloaded'],
+  run: async (context, { body }, caller) => {
+    const resolved = await resolveChanges(context, body.changes)
+    return { value: await runRehearsal(context, caller, resolved, windowOf(caller.at)) }
+  },
+})
 
 const rehearsalBody = z.strictObject({
   changes: rehearsalChanges,

@@ -1,6 +1,6 @@
 import { z } from 'zod'
 import type { PrincipalUsage } from '../../../db/ledger/rehearsal/usage.ts'
-import { instantInput, windowOf } from '../conditions/window.ts'
+import { instantInput, windowOf } from '../conditions/run.ts'
 import type { PrincipalKind } from '../operation/kinds.ts'
 import { operation } from '../operation/operation.ts'
 import { capabilityToken, idParams, instant } from '../operation/shapes.ts'

@@ -1,6 +1,6 @@
 import type { CountLevel, SpanCount } from '../../../db/ledger/counts/counted.ts'
 import type { AdministrationFacts } from '../../../plugins/operators/operator.ts'
-import { countAudit } from '../../admin/audit/counts.ts'
+import { countAudit } from '../../admin/audit/audit.ts'
 import { perform } from '../../admin/operation/operation.ts'
 import type { DashboardContext } from '../frame/dashboard.ts'
 import { type ActivityTimes, WINDOWS } from './asked.ts'

@@ -122,6 +122,7 @@ const CHANGES = [
     'deactivated',
   ],
 ]
+
 /** The newest rows of each kind that are looked through. */
 const ROWS = 200
 /** Rows are committed in another order than they are recorded, by less than that. ms. */

@@ -9,7 +9,7 @@ import {
   perform,
   type RawInput,
 } from '../../admin/operation/operation.ts'
-import { previewChanges } from '../../admin/rehearsals/preview.ts'
+import { previewChanges } from '../../admin/rehearsals/operations.ts'
 import type { Reply } from '../../http/reply.ts'
 import { seeOther } from '../../operators/pages/page.ts'
 import { type FormAction, type FormSubmission, showFormAgain, withNotice } from '../frame/acting.ts'

@@ -1,6 +1,6 @@
 import t from 'tap'
 import { RefusalSummaries, type RepeatedRefusal, summaryEntry } from '../../../plugins/audit/summaries.ts'
-import { writeSummaries } from '../../../proxy/tasks/record-summaries.ts'
+import { writeSummaries } from '../../../proxy/tasks/tend-ledger.ts'
 import type { Json } from '../../support/gateway.ts'
 
 const MINUTE_MS = 60_000

@@ -93,7 +93,7 @@ const PROTOCOL: readonly Omit<StatedLimit, 'page'>[] = [
       constant('proxy/admin/operation/ledger-places.ts', String.raw`${purpose}: \{ own`),
     ]),
   },
-  { says: /at most (\d+) s → 200/g, is: [constant('proxy/admin/mcp/read.ts', 'MAX_READ_MS', S)] },
+  { says: /at most (\d+) s → 200/g, is: [constant('proxy/admin/mcp/one-resource.ts', 'MAX_READ_MS', S)] },
   {
     says: /the first (\d+) of them, each with its `reason`/g,
     is: [constant('proxy/mcp/upstream/tools.ts', 'MAX_TOLD')],
@@ -267,7 +267,7 @@ const LEDGER: readonly Omit<StatedLimit, 'page'>[] = [
   { says: /verifies the last ([\d,]+) rows/g, is: [constant('db/sqlite/ledger/store.ts', 'TAIL')] },
   {
     says: /Sign-ins beyond (\w+) a minute/g,
-    is: [constant('proxy/operators/sessions/quota.ts', 'MAX_SIGN_INS')],
+    is: [constant('proxy/operators/sessions/open.ts', 'MAX_SIGN_INS')],
   },
   {
     says: /one row names at most (\d+)/g,
@@ -322,7 +322,7 @@ const OPERATING: readonly Omit<StatedLimit, 'page'>[] = [
   { says: /(\w+) wrong secrets a minute/gi, is: [constant('plugins/secrets/throttle.ts', 'MAX_FAILURES')] },
   {
     says: /waits (\d+) seconds at most for an MCP server/g,
-    is: [constant('proxy/admin/mcp/read.ts', 'MAX_READ_MS', S)],
+    is: [constant('proxy/admin/mcp/one-resource.ts', 'MAX_READ_MS', S)],
   },
   {
     says: /\(RLIMIT_NOFILE\) less (\d+) for itself/g,
@@ -390,7 +390,7 @@ const OTHERS: readonly StatedLimit[] = [
   {
     page: 'docs/operators.md',
     says: /signs in (\w+) times a minute/g,
-    is: [constant('proxy/operators/sessions/quota.ts', 'MAX_SIGN_INS')],
+    is: [constant('proxy/operators/sessions/open.ts', 'MAX_SIGN_INS')],
   },
   {
     page: 'docs/rehearsal.md',
@@ -400,7 +400,7 @@ const OTHERS: readonly StatedLimit[] = [
   {
     page: 'docs/rehearsal.md',
     says: /the default is the last (\d+) days/g,
-    is: [constant('proxy/admin/conditions/window.ts', 'DEFAULT_WINDOW_MS', DAY)],
+    is: [constant('proxy/admin/conditions/run.ts', 'DEFAULT_WINDOW_MS', DAY)],
   },
   {
     page: 'docs/policy.md',
