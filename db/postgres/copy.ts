@@ -9,9 +9,9 @@ import { SQLITE_MIGRATIONS } from '../sqlite/migrations.ts'
 import { timestamp } from '../support/statement.ts'
 import { writingClient } from './connection.ts'
 import { openPostgresDatabase } from './database.ts'
-import { durabilityProblem } from './ledger/durable.ts'
 import { placedPages } from './ledger/placed-rows.ts'
-import { insertRowsQuery } from './ledger/rows.ts'
+import { insertRowsQuery } from './ledger/table.ts'
+import { durabilityProblem } from './ledger/writer.ts'
 
 interface PostgresCopyOptions {
   /** The SQLite database, of which no gateway may run. */

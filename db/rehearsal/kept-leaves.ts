@@ -1,4 +1,4 @@
-import type { WalkedPart, WalkScope } from '../ledger/rehearsal/task.ts'
+import type { WalkedPart, WalkScope } from '../ledger/rehearsal/rehearse.ts'
 
 const MAX_CACHED_WALKS = 2
 /** The leaves of a walk that is kept. Characters. */

@@ -1,7 +1,32 @@
 import type { DatabaseLocation } from '../engine.ts'
-import type { WalkProgress } from '../ledger/rehearsal/task.ts'
+import type { CandidateReport } from '../ledger/rehearsal/candidate.ts'
+import type { HypotheticalChanges } from '../ledger/rehearsal/changes.ts'
+import type { RehearsalResult, WalkProgress, WalkScope } from '../ledger/rehearsal/rehearse.ts'
+import type { PrincipalUsage } from '../ledger/rehearsal/usage.ts'
 import { ThreadPool } from '../support/thread.ts'
-import type { WalkResults, WalkTask, WalkTasks } from './messages.ts'
+
+export type WalkTask =
+  | { readonly kind: 'rehearse'; readonly wanted: WalkScope; readonly changes: HypotheticalChanges }
+  | { readonly kind: 'usage'; readonly wanted: WalkScope; readonly principal: string }
+  // `since` names the set.
+  | {
+      readonly kind: 'candidate'
+      readonly wanted: WalkScope
+      readonly principal: string
+      readonly since: string
+    }
+
+export type LocatedWalkTask = WalkTask & { readonly location: DatabaseLocation }
+
+export interface WalkResults {
+  readonly rehearse: RehearsalResult
+  readonly usage: PrincipalUsage
+  readonly candidate: CandidateReport
+}
+
+export interface WalkTasks {
+  readonly walk: (task: LocatedWalkTask) => AsyncGenerator<WalkProgress, WalkResults[keyof WalkResults], void>
+}
 
 /** A bug that kept every row would end the thread, and not the gateway. MiB. */
 const MAX_HEAP_MIB = 1_024

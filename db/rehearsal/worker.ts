@@ -2,12 +2,12 @@
 // (docs/rehearsal.md#cost).
 import type { DatabaseLocation } from '../engine.ts'
 import { candidateWatch } from '../ledger/rehearsal/candidate.ts'
+import type { WalkedPart, WalkScope } from '../ledger/rehearsal/rehearse.ts'
 import { rehearser } from '../ledger/rehearsal/rehearse.ts'
-import type { WalkedPart, WalkScope } from '../ledger/rehearsal/task.ts'
 import { usageCounter } from '../ledger/rehearsal/usage.ts'
 import { lowerThreadPriority } from '../support/give-way.ts'
 import { leafCache } from './kept-leaves.ts'
-import type { LocatedWalkTask, WalkTask, WalkTasks } from './messages.ts'
+import type { LocatedWalkTask, WalkTask, WalkTasks } from './thread.ts'
 
 // Nothing is kept for PostgreSQL: there a row may appear after the place of a later one.
 const cachedLeaves = leafCache()

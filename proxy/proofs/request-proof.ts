@@ -1,5 +1,5 @@
 import type { Database } from '../../db/database.ts'
-import { inclusionProof } from '../../db/ledger/tree/proofs.ts'
+import { inclusionProof, tlogProofText } from '../../db/ledger/tree/proofs.ts'
 import type { PlacedLeaf } from '../../db/ledger/tree/rows.ts'
 import {
   checkpointBefore,
@@ -10,7 +10,6 @@ import {
   tileReader,
 } from '../../db/ledger/tree/store.ts'
 import type { ReadTile } from '../../db/ledger/tree/tiles.ts'
-import { tlogProofText } from '../../db/ledger/tree/tlog-proof.ts'
 
 /** A row of a request with its proof. */
 export interface ProvenRow {

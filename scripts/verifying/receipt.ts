@@ -2,7 +2,7 @@ import { isUtf8 } from 'node:buffer'
 import { hash } from 'node:crypto'
 import canonicalize from 'canonicalize'
 import { MalformedNote } from '../../db/ledger/tree/note.ts'
-import { parseTlogProof, provesLeaf } from '../../db/ledger/tree/tlog-proof.ts'
+import { parseTlogProof, provesLeaf } from '../../db/ledger/tree/proofs.ts'
 import {
   isSignedBy,
   type LogTrust,

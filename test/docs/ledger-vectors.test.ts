@@ -14,8 +14,7 @@ import {
   verifierKeyText,
   verifyNoteSignature,
 } from '../../db/ledger/tree/note.ts'
-import { isConsistent } from '../../db/ledger/tree/proofs.ts'
-import { parseTlogProof, provesLeaf, tlogProofText } from '../../db/ledger/tree/tlog-proof.ts'
+import { isConsistent, parseTlogProof, provesLeaf, tlogProofText } from '../../db/ledger/tree/proofs.ts'
 import { compactTree } from '../../db/ledger/tree/walk.ts'
 import type { Json } from '../support/gateway.ts'
 

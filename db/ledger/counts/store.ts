@@ -1,8 +1,8 @@
 import { type Kysely, type RawBuilder, sql } from 'kysely'
 import type { DatabaseSchema } from '../../schema.ts'
 import { type LedgerStatement, statementOf } from '../../support/statement.ts'
-import { MINUTE_LEVEL, rollUpCounts, type SpanCount } from './counted.ts'
 import type { CountedWindow, MinuteCounts, WindowCounts } from './row-counts.ts'
+import { MINUTE_LEVEL, rollUpCounts, type SpanCount } from './row-counts.ts'
 
 type RowCountsDatabase = Kysely<DatabaseSchema>
 

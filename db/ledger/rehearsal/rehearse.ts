@@ -11,10 +11,27 @@ import { LedgerReplay } from '../authority/replay.ts'
 import type { LeafVersion, StoredRow } from '../record/leaf.ts'
 import type { HypotheticalChanges } from './changes.ts'
 import { mayChangeAuthority } from './changing-rows.ts'
-import { leafMemberText } from './kind-of-call.ts'
-import { type CallKind, CallKindCache } from './known-calls.ts'
+import { type CallKind, CallKindCache, leafMemberText } from './known-calls.ts'
 import { CallGrouping, type CallPile } from './piles.ts'
 import { type CallVerdict, recordedVerdict, verdictWith } from './verdict.ts'
+
+/** The rows that a rehearsal needs. */
+export interface WalkScope extends DecisionWindow {
+  /** The principals whose decisions are wanted, by their names in the ledger. Null: everybody's. */
+  readonly principals: readonly string[] | null
+  /** True: only their calls are needed, without what these rest on. */
+  readonly callsAlone?: boolean
+}
+
+export interface WalkProgress {
+  readonly rows: number
+  readonly of: number
+}
+
+/** Leaves in the order written, and how far the walk has come with them. */
+export interface WalkedPart extends WalkProgress {
+  readonly leaves: Iterable<string>
+}
 
 /** RFC 3339 with milliseconds; since inclusive, until exclusive. */
 export interface DecisionWindow {

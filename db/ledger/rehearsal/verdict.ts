@@ -1,13 +1,12 @@
 import { NotRecomputable, type ReplayedCall } from '../authority/call.ts'
-import { isRefusedByCheck } from '../authority/checks.ts'
 import type { RecordedDecision } from '../authority/decision.ts'
 import { expectedDemands } from '../authority/demands.ts'
+import { isRefusedByCheck } from '../authority/judge.ts'
 import { isAtDoor, refusalOfResource, refusalOfTool } from '../authority/reached.ts'
 import type { LedgerReplay } from '../authority/replay.ts'
 import { missingCapability, proofFault, RULE_REFUSAL_REASONS, thumbprintsAt } from '../authority/rule.ts'
 import { bindingName, changesConcern, type HypotheticalChanges, hasNoChanges } from './changes.ts'
-import { hasSameChecks, refusalOfCheck } from './checks.ts'
-import { type RehearsedCall, rehearsedCall } from './laid-over.ts'
+import { hasSameChecks, type RehearsedCall, refusalOfCheck, rehearsedCall } from './laid-over.ts'
 
 /** Actions that may name no server: they go to the only one that is bound and enabled. */
 const UNNAMED: ReadonlySet<string> = new Set([

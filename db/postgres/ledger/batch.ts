@@ -8,7 +8,7 @@ import { messageOf } from '../../support/error-message.ts'
 import type { LedgerStatement, RowAssertion } from '../../support/statement.ts'
 import { ClaimAllocator, deleteClaims, insertClaims } from './claims.ts'
 import { BEGIN_CHANGES, BEGIN_DECISIONS } from './locks.ts'
-import { insertRowsQuery, type PostgresLedgerRow } from './rows.ts'
+import { insertRowsQuery, type PostgresLedgerRow } from './table.ts'
 
 /**
  * Why a unit's statement was refused; null if the error is the whole batch's. By the classes of PostgreSQL's

@@ -1,8 +1,8 @@
 import type { Kysely } from 'kysely'
 import { exportedLines, ledgerRows } from '../../ledger/read/read.ts'
+import { stampsBetween, stampsBySize } from '../../ledger/tree/anchored.ts'
 import { inspectTree, type StoredLog } from '../../ledger/tree/inspect.ts'
 import { readableKeys } from '../../ledger/tree/note.ts'
-import { stampsBetween, stampsBySize } from '../../ledger/tree/stamps.ts'
 import {
   currentTree,
   newestCheckpoint,

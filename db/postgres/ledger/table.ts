@@ -1,5 +1,7 @@
 import { type Kysely, sql } from 'kysely'
 import type { Migration } from 'kysely/migration'
+import type { StoredRow } from '../../ledger/record/leaf.ts'
+import { GUARD_FUNCTIONS } from './guards.ts'
 
 /**
  * PostgreSQL's form of the ledger: like SQLite's (db/sqlite/ledger/form/table.ts), each leaf once with the
@@ -45,7 +47,7 @@ const INDEXES = [
 where action not in ('egress_llm_chat', 'mcp_tools_call', 'mcp_tools_list')`,
 ]
 
-/** The columns that a writer stores. Every other one is read from the leaf, `place` aside (places.ts). */
+/** The columns that a writer stores. Every other one is read from the leaf, `place` aside. */
 export const POSTGRES_STORED_COLUMNS = [
   ...(['stream', 'seq', 'recorded_at', 'request_id', 'principal_id', 'action', 'status'] as const),
   ...(['prev_hash', 'row_hash', 'leaf'] as const),
@@ -66,3 +68,37 @@ export const TEXT_COLUMNS = [...TEXTS.map((name) => memberOf(name, '->>')), memb
 const VIEW = `create view audit_log as select ${POSTGRES_STORED_COLUMNS.join(', ')},
   ${TEXT_COLUMNS.join(',\n  ')}
 from audit_rows`
+
+/** A row as the table holds it. */
+export type PostgresLedgerRow = Pick<StoredRow, (typeof POSTGRES_STORED_COLUMNS)[number]>
+
+export const insertRowsQuery = (rows: readonly PostgresLedgerRow[]) => ({
+  name: 'audit_rows',
+  text: INSERT,
+  values: POSTGRES_STORED_COLUMNS.map((name) => rows.map((row) => row[name])),
+})
+
+const INSERT = `insert into audit_rows (${POSTGRES_STORED_COLUMNS.join(', ')}) select * from unnest(
+  ${POSTGRES_STORED_COLUMNS.map((name, index) => `$${index + 1}::${name === 'seq' ? 'bigint' : 'text'}[]`).join(', ')})`
+
+/**
+ * Gives each row its `place`: the order of the rows of all streams (docs/ledger.md#places). The number is
+ * given by the database, while the row's transaction holds the authority lock (locks.ts): so between a change
+ * and a decision it says which of the two was first. A role that may insert into the other columns alone
+ * cannot choose it (deploy/postgres). Rows from before get theirs as they lie in the table.
+ */
+export const auditPlaces: Migration = {
+  async up(db: Kysely<unknown>): Promise<void> {
+    for (const statement of STATEMENTS) await sql.raw(statement).execute(db)
+  },
+}
+
+const STATEMENTS = [
+  'alter table audit_rows add column place bigint generated always as identity',
+  'create unique index audit_rows_place on audit_rows (place)',
+  `create or replace view audit_log as select ${POSTGRES_STORED_COLUMNS.join(', ')},
+  ${TEXT_COLUMNS.join(',\n  ')}, place
+from audit_rows`,
+  // From now on each row must also have a later place than the one before it in its stream.
+  `create or replace function audit_rows_only_the_next() returns trigger language plpgsql as $$${GUARD_FUNCTIONS.audit_rows_only_the_next}$$`,
+]

@@ -5,7 +5,7 @@ import {
   RARE_ACTION_SQL,
   subjectText,
 } from '../../ledger/rehearsal/changing-rows.ts'
-import type { WalkedPart, WalkScope } from '../../ledger/rehearsal/task.ts'
+import type { WalkedPart, WalkScope } from '../../ledger/rehearsal/rehearse.ts'
 
 /** Places asked for at once, whatever is found. */
 const SPAN = 2_000

@@ -6,7 +6,7 @@ import { assembleLeaf, GENESIS_HASH, hashOf, MAIN_STREAM } from '../../ledger/re
 import type { LedgerWork, WorkResult } from '../../ledger/record/writer.ts'
 import { messageOf } from '../../support/error-message.ts'
 import type { LedgerStatement, RowAssertion } from '../../support/statement.ts'
-import { sqliteStatementRefusal } from './errors.ts'
+import { sqliteStatementRefusal } from './lease.ts'
 
 interface SqliteChainHead {
   readonly seq: number

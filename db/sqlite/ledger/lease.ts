@@ -1,6 +1,24 @@
 import { chmodSync } from 'node:fs'
 import SQLite from 'better-sqlite3'
-import { isTransientSqliteError } from './errors.ts'
+
+// SHMSIZE is the full disk, met while the index of the log grew; that index is rebuilt, never trusted.
+const TRANSIENT_CODES = /^SQLITE_(BUSY|LOCKED|PROTOCOL|FULL|NOMEM|IOERR_SHMSIZE)/
+const STATEMENT_CODES = /^SQLITE_(ERROR|MISMATCH|RANGE|TOOBIG|MISUSE)$/
+
+/**
+ * True if the writer may go on: the database was locked or the disk full, and nothing was stored. A failed
+ * fsync poisons: the next would report success for lost pages.
+ */
+export const isTransientSqliteError = (error: unknown): boolean =>
+  error instanceof SQLite.SqliteError && TRANSIENT_CODES.test(error.code)
+
+/** Why a unit's statement was refused; null if the error is the whole batch's. */
+export function sqliteStatementRefusal(error: unknown): 'conflict' | 'duplicate' | 'fault' | null {
+  if (!(error instanceof SQLite.SqliteError)) return 'fault'
+  if (/^SQLITE_CONSTRAINT_(UNIQUE|PRIMARYKEY|ROWID)$/.test(error.code)) return 'duplicate'
+  if (error.code.startsWith('SQLITE_CONSTRAINT')) return 'conflict'
+  return STATEMENT_CODES.test(error.code) ? 'fault' : null
+}
 
 /**
  * Holds a lock next to the database until it is closed or this process ends. Throws one sentence if another

@@ -1,7 +1,27 @@
 import type { RowDraft } from '../../ledger/record/draft.ts'
+import type { SealedRow } from '../../ledger/record/entry.ts'
 import { MAIN_STREAM } from '../../ledger/record/leaf.ts'
-import type { LedgerWork, WorkResult } from '../../ledger/record/writer.ts'
+import type { LedgerWork, OpenDecision, WorkResult } from '../../ledger/record/writer.ts'
 import type { LedgerStatement, RowAssertion } from '../../support/statement.ts'
+import type { AuditSchema } from './form/schema.ts'
+
+export interface WriterOptions {
+  readonly file: string
+  readonly schema: AuditSchema
+}
+
+/** A message to the writer's thread. Answered in the order of asking; `close` by the thread's end. */
+export type ToWriter =
+  | { readonly kind: 'write'; readonly batch: PackedBatch }
+  | { readonly kind: 'open-decisions' }
+  | { readonly kind: 'close' }
+
+/** `refused`: it could not start. `failed`: the next request may go through. `poisoned`: none will. */
+export type FromWriter =
+  | { readonly kind: 'ready'; readonly head: SealedRow | null }
+  | { readonly kind: 'refused' | 'failed' | 'poisoned'; readonly message: string }
+  | { readonly kind: 'written'; readonly results: PackedResults }
+  | { readonly kind: 'open-decisions'; readonly decisions: readonly OpenDecision[] }
 
 // Between threads every object is copied member by member: a batch crosses as one list of plain values.
 

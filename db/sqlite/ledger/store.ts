@@ -5,11 +5,10 @@ import type { LedgerWork, OpenDecision, WorkResult } from '../../ledger/record/w
 import { chainVerifier } from '../../ledger/verify/verify.ts'
 import { lowerPriorityOnOneCore } from '../../support/give-way.ts'
 import { batchWriter } from './batch.ts'
-import { isTransientSqliteError } from './errors.ts'
 import { sqliteSchemaProblem } from './form/schema.ts'
 import { headPath, headProblem, openHeadFile, readHead } from './head-file.ts'
-import { acquireLease } from './lease.ts'
-import type { WriterOptions } from './messages.ts'
+import { acquireLease, isTransientSqliteError } from './lease.ts'
+import type { WriterOptions } from './packing.ts'
 import { lastRows } from './rows.ts'
 
 /**

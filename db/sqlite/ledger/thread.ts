@@ -3,7 +3,7 @@ import { Worker } from 'node:worker_threads'
 import { MAIN_STREAM } from '../../ledger/record/leaf.ts'
 import type { LedgerWork, LedgerWriter, OpenDecision, WorkResult } from '../../ledger/record/writer.ts'
 import { expectedAuditSchema } from './form/schema-expected.ts'
-import type { FromWriter, ToWriter, WriterOptions } from './messages.ts'
+import type { FromWriter, ToWriter, WriterOptions } from './packing.ts'
 import { packBatch, unpackResults } from './packing.ts'
 
 /** Starts the writer's thread. Rejects with its one sentence if it cannot write there. */

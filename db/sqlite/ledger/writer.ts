@@ -2,7 +2,7 @@
 // (docs/threats.md#t10).
 import { parentPort, workerData } from 'node:worker_threads'
 import { messageOf } from '../../support/error-message.ts'
-import type { FromWriter, ToWriter, WriterOptions } from './messages.ts'
+import type { FromWriter, ToWriter, WriterOptions } from './packing.ts'
 import { packResults, unpackBatch } from './packing.ts'
 import { type LedgerStore, openStore } from './store.ts'
 

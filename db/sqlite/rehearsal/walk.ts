@@ -5,7 +5,7 @@ import {
   RARE_ACTION_SQL,
   subjectText,
 } from '../../ledger/rehearsal/changing-rows.ts'
-import type { WalkedPart, WalkScope } from '../../ledger/rehearsal/task.ts'
+import type { WalkedPart, WalkScope } from '../../ledger/rehearsal/rehearse.ts'
 
 /** Places read at once: a long read would keep the write-ahead log from being moved. */
 const SPAN = 1_000

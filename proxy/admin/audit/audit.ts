@@ -1,7 +1,7 @@
 import { Readable } from 'node:stream'
 import { json } from 'node:stream/consumers'
 import { z } from 'zod'
-import { COUNT_LEVELS } from '../../../db/ledger/counts/counted.ts'
+import { COUNT_LEVELS } from '../../../db/ledger/counts/row-counts.ts'
 import { type AuditRow, type LedgerPage, newestRow } from '../../../db/ledger/read/read.ts'
 import { LedgerError } from '../../../db/ledger/record/entry.ts'
 import { ledgerNameOf } from '../../../db/principals/subject-keys.ts'

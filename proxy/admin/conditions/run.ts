@@ -1,6 +1,5 @@
 import { z } from 'zod'
-import type { DecisionWindow } from '../../../db/ledger/rehearsal/rehearse.ts'
-import type { WalkProgress } from '../../../db/ledger/rehearsal/task.ts'
+import type { DecisionWindow, WalkProgress } from '../../../db/ledger/rehearsal/rehearse.ts'
 import type { PrincipalRecord } from '../../../db/principals/read.ts'
 import { timestamp } from '../../../db/support/statement.ts'
 import { unprocessableBody } from '../../../plugins/refusal.ts'

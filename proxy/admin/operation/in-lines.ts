@@ -1,4 +1,4 @@
-import type { WalkProgress } from '../../../db/ledger/rehearsal/task.ts'
+import type { WalkProgress } from '../../../db/ledger/rehearsal/rehearse.ts'
 
 /**
  * Lines `{"progress": {"rows", "of"}}`, and last the result. Resolves at the first, so a work that cannot

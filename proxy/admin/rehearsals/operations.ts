@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import type { WalkProgress } from '../../../db/ledger/rehearsal/task.ts'
+import type { WalkProgress } from '../../../db/ledger/rehearsal/rehearse.ts'
 import { findRehearsal } from '../../../db/rehearsal/store.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
 import { type Rehearsal, recordRehearsal } from '../conditions/rehearsed.ts'

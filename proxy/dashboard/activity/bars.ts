@@ -1,4 +1,4 @@
-import type { CountLevel, SpanCount } from '../../../db/ledger/counts/counted.ts'
+import type { CountLevel, SpanCount } from '../../../db/ledger/counts/row-counts.ts'
 import type { AdministrationFacts } from '../../../plugins/operators/operator.ts'
 import { countAudit } from '../../admin/audit/audit.ts'
 import { perform } from '../../admin/operation/operation.ts'

@@ -1,5 +1,5 @@
 import t from 'tap'
-import type { WalkedPart, WalkScope } from '../../../db/ledger/rehearsal/task.ts'
+import type { WalkedPart, WalkScope } from '../../../db/ledger/rehearsal/rehearse.ts'
 import { leafCache } from '../../../db/rehearsal/kept-leaves.ts'
 
 const wanted = (name: string, since = '2026'): WalkScope => ({ since, until: '2027', principals: [name] })

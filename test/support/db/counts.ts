@@ -1,5 +1,5 @@
 import type { Database } from '../../../db/database.ts'
-import { rollUpCounts, type SpanCount } from '../../../db/ledger/counts/counted.ts'
+import { rollUpCounts, type SpanCount } from '../../../db/ledger/counts/row-counts.ts'
 import type { AuditRow } from '../../../db/ledger/read/read.ts'
 
 /** Counts of every level as rows of the table, in one order. */

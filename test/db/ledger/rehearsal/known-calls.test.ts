@@ -1,7 +1,6 @@
 import fc from 'fast-check'
 import t from 'tap'
-import { leafPartTexts, partsOfCall } from '../../../../db/ledger/rehearsal/kind-of-call.ts'
-import { CallKindCache } from '../../../../db/ledger/rehearsal/known-calls.ts'
+import { CallKindCache, leafPartTexts, partsOfCall } from '../../../../db/ledger/rehearsal/known-calls.ts'
 import { chainOf, decided, decidedTool } from '../../../support/db/history.ts'
 
 const text = fc.constantFrom('a', 'b', 'é', '"path":"', '\\"dpop_jkt":', '1')

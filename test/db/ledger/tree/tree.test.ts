@@ -15,10 +15,12 @@ import {
   consistencyProof,
   inclusionProof,
   isConsistent,
+  parseTlogProof,
+  provesLeaf,
   rootByInclusion,
+  tlogProofText,
 } from '../../../../db/ledger/tree/proofs.ts'
 import { edgeOf, extendTree, type ReadTile, type TreeEdge } from '../../../../db/ledger/tree/tiles.ts'
-import { parseTlogProof, provesLeaf, tlogProofText } from '../../../../db/ledger/tree/tlog-proof.ts'
 import { compactTree } from '../../../../db/ledger/tree/walk.ts'
 
 const LEAVES = 1_100
