@@ -5,7 +5,7 @@ import { buffer } from 'node:stream/consumers'
 import { pipeline } from 'node:stream/promises'
 import { Client, ProtocolError, StreamableHTTPClientTransport } from '@modelcontextprotocol/client'
 import { createMcpHandler, McpServer } from '@modelcontextprotocol/server'
-import type { DemoAgent } from './agents.ts'
+import type { DemoAgent } from './calls.ts'
 import { demoRow, type SayLine } from './calls.ts'
 import type { DemoGateway } from './gateway.ts'
 

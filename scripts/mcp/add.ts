@@ -1,8 +1,7 @@
 import { subcommandOf } from '../admin/subcommand.ts'
 import { bindTo } from './bind.ts'
-import { mcpCommand } from './command.ts'
 import { demandOf, skippedLines, toolTotals, unknownLines } from './lines.ts'
-import { RESOURCES_PATH, type ResourceDetailView, resourceFromAnswer } from './resources.ts'
+import { mcpCommand, RESOURCES_PATH, type ResourceDetailView, resourceFromAnswer } from './resources.ts'
 
 /** A server that could not be read is registered all the same, and reported. */
 export const addCommand = subcommandOf({

@@ -2,9 +2,9 @@ import { createInterface } from 'node:readline'
 import { expectStatus } from '../admin/call.ts'
 import { subcommandOf } from '../admin/subcommand.ts'
 import { printVerbatim } from '../print.ts'
-import { mcpCommand } from './command.ts'
 import { pendingLines, pendingServerLines } from './lines.ts'
 import {
+  mcpCommand,
   type ResourceDetailView,
   readResourceNamed,
   resourcePath,

@@ -1,8 +1,7 @@
 import { messageOf } from '../../db/support/error-message.ts'
 import { type AdminCall, expectStatus } from '../admin/call.ts'
 import { type AdminSubcommand, type PrintLines, subcommandOf } from '../admin/subcommand.ts'
-import { mcpCommand } from './command.ts'
-import { BINDINGS_PATH, fetchBindings, type ResourceView, resourceNamed } from './resources.ts'
+import { BINDINGS_PATH, fetchBindings, mcpCommand, type ResourceView, resourceNamed } from './resources.ts'
 
 const CONFLICT = 409
 

@@ -1,6 +1,6 @@
 import { alignColumns, jsonLines } from '../admin/printable.ts'
-import { mcpCommand } from './command.ts'
 import type { BindingView, ResourceDetailView, ResourceView, ToolDetailView, ToolView } from './resources.ts'
+import { mcpCommand } from './resources.ts'
 
 export function resourceTable(
   all: readonly ResourceView[],

@@ -5,7 +5,7 @@ import { DOOR_NOTES } from '../admin/door.ts'
 import { alignColumns, jsonLines } from '../admin/printable.ts'
 import { type PrintLines, subcommandOf } from '../admin/subcommand.ts'
 import { verbGroup } from '../admin/subcommands.ts'
-import { certificateRequest } from '../client/renewal/certificate-request.ts'
+import { certificateRequest } from '../client/renewal/renew.ts'
 import { commandOf } from '../command.ts'
 
 const CAS = '/v1/admin/ca'

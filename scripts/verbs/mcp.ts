@@ -6,7 +6,6 @@ import { verbGroup } from '../admin/subcommands.ts'
 import { addCommand } from '../mcp/add.ts'
 import { approveCommand } from '../mcp/approve.ts'
 import { bindCommand, unbindCommand } from '../mcp/bind.ts'
-import { mcpCommand, onServer } from '../mcp/command.ts'
 import {
   pendingServerLines,
   resourceLines,
@@ -20,6 +19,8 @@ import {
 import {
   fetchBindings,
   fetchResources,
+  mcpCommand,
+  onServer,
   type ResourceView,
   resourceDetailNamed,
   resourceFromAnswer,

@@ -2,7 +2,7 @@ import { Dispatcher } from 'undici'
 import { errorEnvelope } from '../envelope.ts'
 import { withCredentials } from '../headers.ts'
 import { GatewayRefusal } from '../refusal.ts'
-import type { LowerCaseHeaders } from './nonces.ts'
+import type { LowerCaseHeaders } from './proof.ts'
 import { type ReplayableBody, replayableBody } from './replayable.ts'
 
 type SignedCallOptions = Dispatcher.DispatchOptions

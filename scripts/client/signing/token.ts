@@ -1,7 +1,6 @@
 import { type Dispatcher, request } from 'undici'
 import { gatewayRefusal, jsonMembers } from '../refusal.ts'
-import type { NonceStore } from './nonces.ts'
-import type { ProofSigner } from './proof.ts'
+import type { NonceStore, ProofSigner } from './proof.ts'
 
 /** The time before its end at which a token is replaced, or half its life if that is shorter. ms. */
 const EARLY_MS = 30_000

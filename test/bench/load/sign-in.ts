@@ -1,6 +1,5 @@
 import { Agent, request } from 'undici'
-import { keepNonces } from '../../../scripts/client/signing/nonces.ts'
-import { proofSigner } from '../../../scripts/client/signing/proof.ts'
+import { keepNonces, proofSigner } from '../../../scripts/client/signing/proof.ts'
 import { keepToken } from '../../../scripts/client/signing/token.ts'
 import type { ProvenIdentity } from '../ground/ground.ts'
 import type { Signing } from '../job.ts'
