@@ -10,15 +10,14 @@ import type { UnknownRecord } from '../../../db/support/json.ts'
 import { Refusal, unprocessableBody } from '../../../plugins/refusal.ts'
 import type { AdminCaller, AdminContext } from '../operation/context.ts'
 import { ndjsonWithProgress } from '../operation/in-lines.ts'
-import { operation } from '../operation/operation.ts'
+import { operation, readOperation } from '../operation/operation.ts'
 import { instant, sha256 } from '../operation/shapes.ts'
 import { saltsOf } from './salts.ts'
 
 /** Counts the rows of a window by action, status and spans of time. For dashboards; no route has it. */
-export const countAudit = operation({
+export const countAudit = readOperation({
   name: 'countAudit',
   demands: 'admin.audit',
-  action: 'admin.read',
   summary: 'Counts the rows of a window of time by action and status.',
   takes: {
     query: z.strictObject({
@@ -33,8 +32,6 @@ export const countAudit = operation({
     ),
     uncounted: z.int(),
   }),
-  status: 200,
-  reasons: [],
   run: async ({ database, ledgerPlaces }, { query }, caller) => {
     const { counts, uncounted } = await ledgerPlaces.run('pages', caller, () =>
       database.rowCounts.within(query, caller.hangup.signal).catch(throwLedgerRefusal),
@@ -112,15 +109,12 @@ const pieces = (shape: z.ZodType) => shape as unknown as z.ZodType<AsyncIterable
  * GET /v1/admin/audit: one page, newest first unless `order=asc` (docs/protocol.md#audit-api), as JSON text.
  * Does NOT verify it.
  */
-export const listAudit = operation({
+export const listAudit = readOperation({
   name: 'listAudit',
   demands: 'admin.audit',
-  action: 'admin.read',
   summary: 'Lists one page of the ledger, newest first unless order=asc.',
   takes: { query: filter },
   output: pieces(z.strictObject({ rows: z.array(row), next_cursor: z.string().nullable() })),
-  status: 200,
-  reasons: [],
   media: 'application/json',
   run: async ({ database, subjectKeys, ledgerPlaces }, { query }, caller) => {
     const { principal, ...rest } = query
@@ -145,15 +139,12 @@ async function* withSalts(
 }
 
 /** GET /v1/admin/audit/export: the whole ledger as NDJSON, for `sallyport verify`. */
-export const exportAudit = operation({
+export const exportAudit = readOperation({
   name: 'exportAudit',
   demands: 'admin.audit',
-  action: 'admin.read',
   summary: 'Exports the whole ledger, one line for each row.',
   takes: {},
   output: pieces(z.custom().meta({ type: 'string' })),
-  status: 200,
-  reasons: [],
   media: 'application/x-ndjson',
   run: async ({ database, ledgerPlaces }, _input, caller) => ({
     value: await ledgerPlaces.stream('exports', caller, (signal) =>
@@ -219,15 +210,12 @@ async function runVerification(
 export const ledgerHead = ({ database }: Pick<AdminContext, 'database'>) => newestRow(database.kysely)
 
 /** GET /v1/admin/audit/head: the end of the ledger, to be kept elsewhere. */
-export const showHead = operation({
+export const showHead = readOperation({
   name: 'getAuditHead',
   demands: 'admin.audit',
-  action: 'admin.read',
   summary: 'Shows the place and the hash of the row that was recorded last.',
   takes: {},
   output: z.strictObject({ head: place.nullable() }),
-  status: 200,
-  reasons: [],
   run: async (context) => ({ value: { head: (await ledgerHead(context)) ?? null } }),
 })
 

@@ -2,15 +2,13 @@ import { z } from 'zod'
 import { countUnsealed, currentTree, newestCheckpoint, treeKeysOf } from '../../../db/ledger/tree/store.ts'
 import { noteEntry } from '../../../plugins/audit/entries.ts'
 import { Refusal, unprocessableBody } from '../../../plugins/refusal.ts'
-import { operation } from '../operation/operation.ts'
+import { operation, readOperation } from '../operation/operation.ts'
 import { anchorStanding, instant } from '../operation/shapes.ts'
 import { packOf } from './pack.ts'
 import { scopeOf } from './scope.ts'
 
-export const showLog = operation({
+export const showLog = readOperation({
   name: 'getAuditLog',
-  demands: 'admin.read',
-  action: 'admin.read',
   summary: 'Shows the newest checkpoint of the audit log, the rows after it, and how far each anchor is.',
   takes: {},
   output: z.strictObject({
@@ -27,8 +25,6 @@ export const showLog = operation({
     unsealed: z.int().min(0).meta({ description: 'The number of rows that no checkpoint covers yet.' }),
     anchors: z.array(anchorStanding),
   }),
-  status: 200,
-  reasons: [],
   run: async ({ database, anchors }) => {
     const { kysely } = database
     const tree = await currentTree(kysely)
@@ -51,15 +47,13 @@ const periodEdge = z
   .meta({ description: 'RFC 3339, or a date, which means midnight in UTC.' })
 
 /** GET /v1/admin/audit/evidence: the sealed rows of a period as a zip (docs/ledger.md#evidence). */
-export const packEvidence = operation({
+export const packEvidence = readOperation({
   name: 'packEvidence',
   demands: 'admin.audit',
-  action: 'admin.read',
   summary:
     'Packs the evidence of a period as a zip: rows, sets, grants, refusals, keys, checkpoints and verifiers.',
   takes: { query: z.strictObject({ since: periodEdge.exactOptional(), until: periodEdge.exactOptional() }) },
   output: z.custom<AsyncIterable<Uint8Array>>().meta({ type: 'string', format: 'binary' }),
-  status: 200,
   reasons: ['not_sealed_yet', 'overloaded'],
   media: 'application/zip',
   run: async (context, { query: { since = null, until = null } }, caller) => {

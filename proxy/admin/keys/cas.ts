@@ -7,7 +7,7 @@ import { eventLoopTurn } from '../../../plugins/turns.ts'
 import { certificateThread } from '../operation/certificate-thread.ts'
 import { commitChange } from '../operation/change.ts'
 import type { AdminContext } from '../operation/context.ts'
-import { EMPTY_RESULT, operation } from '../operation/operation.ts'
+import { EMPTY_RESULT, operation, readOperation } from '../operation/operation.ts'
 import { instant, passedOverBlocks, passedOverOf, pemText, sha256 } from '../operation/shapes.ts'
 
 // An enrollment, and the first call of a rotated SVID, build a chain among all of them.
@@ -92,15 +92,11 @@ export const attachCas = operation({
 })
 
 /** GET /v1/admin/ca */
-export const listCas = operation({
+export const listCas = readOperation({
   name: 'listCas',
-  demands: 'admin.read',
-  action: 'admin.read',
   summary: 'Lists the CAs that are trusted for enrollment, oldest first.',
   takes: {},
   output: z.array(attachedCa),
-  status: 200,
-  reasons: [],
   run: async ({ database }) => {
     const reliance = await caReliance(database, eventLoopTurn)
     return {

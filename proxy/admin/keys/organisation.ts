@@ -9,7 +9,7 @@ import type { OrganisationNames } from '../../boot/names.ts'
 import { DOT_SEGMENTS, ORGANISATION_PATTERN, TRUST_DOMAIN_PATTERN } from '../../boot/settings.ts'
 import { commitChanges } from '../operation/change.ts'
 import type { AdminContext } from '../operation/context.ts'
-import { operation } from '../operation/operation.ts'
+import { operation, readOperation } from '../operation/operation.ts'
 import { pemText } from '../operation/shapes.ts'
 import { attachment, prepareCaAttachment } from './cas.ts'
 
@@ -26,15 +26,11 @@ const organisation = z.strictObject({
 })
 
 /** GET /v1/admin/ca/organisation: the names of the service, its CA, and if they were answered for. */
-export const showOrganisation = operation({
+export const showOrganisation = readOperation({
   name: 'getOrganisation',
-  demands: 'admin.read',
-  action: 'admin.read',
   summary: 'Shows organisation, trust domain and CA, and whether they can still be chosen.',
   takes: {},
   output: organisation.extend({ answered: z.boolean() }),
-  status: 200,
-  reasons: [],
   run: async (context) => {
     const value = organisationView(context, context.authority.rootPem, await fixedIn(context))
     return { value: { ...value, answered: await isAnswered(context) } }

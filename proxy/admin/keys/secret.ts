@@ -7,7 +7,7 @@ import { Refusal } from '../../../plugins/refusal.ts'
 import { hashSecret, SECRET_MAX_BYTES, SECRET_MIN_BYTES } from '../../../plugins/secrets/hash.ts'
 import { commitChange, commitChanges } from '../operation/change.ts'
 import type { AdminCaller } from '../operation/context.ts'
-import { EMPTY_RESULT, operation } from '../operation/operation.ts'
+import { EMPTY_RESULT, operation, readOperation } from '../operation/operation.ts'
 import { instant } from '../operation/shapes.ts'
 import { reachableOwners } from '../operators/owners.ts'
 
@@ -62,15 +62,11 @@ const isOfMachine = ({ actor }: Pick<AdminCaller, 'actor'>): boolean => actor.vi
  * GET /v1/admin/secret: if there is one, if it is disabled, and its last use, to the minute. Null: never,
  * since there are operators.
  */
-export const showSecret = operation({
+export const showSecret = readOperation({
   name: 'getSecret',
-  demands: 'admin.read',
-  action: 'admin.read',
   summary: 'Shows whether the operator secret is set, disabled, and still used.',
   takes: {},
   output: z.strictObject({ is_set: z.boolean(), disabled: z.boolean(), last_used_at: instant.nullable() }),
-  status: 200,
-  reasons: [],
   run: async ({ database, hasEnvironmentSecret }) => {
     const { hash, disabled } = await readSecret(database)
     const used = await readSetting(database, 'admin_secret_used_at')

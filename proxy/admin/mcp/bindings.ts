@@ -12,7 +12,7 @@ import { Refusal, unprocessableBody } from '../../../plugins/refusal.ts'
 import { eventLoopTurn, mapInBatches } from '../../../plugins/turns.ts'
 import { changeAuthor, commitChange } from '../operation/change.ts'
 import type { AdminCaller, AdminContext } from '../operation/context.ts'
-import { EMPTY_RESULT, operation } from '../operation/operation.ts'
+import { EMPTY_RESULT, operation, readOperation } from '../operation/operation.ts'
 import { author, instant } from '../operation/shapes.ts'
 import { serializedByPrincipal } from '../principals/authority.ts'
 
@@ -99,15 +99,11 @@ function bind(
 const AT_ONCE = 1_000
 
 /** GET /v1/admin/mcp-resources/bindings: oldest first; `?agent_id=&resource_id=` narrows it. */
-export const listBindings = operation({
+export const listBindings = readOperation({
   name: 'listMcpBindings',
-  demands: 'admin.read',
-  action: 'admin.read',
   summary: 'Lists the bindings of principals to MCP resources, oldest first.',
   takes: { query: filter },
   output: z.array(binding),
-  status: 200,
-  reasons: [],
   run: async ({ database }, { query: { agent_id: principalId, resource_id: resourceId } }) => {
     const all = await listMcpBindings(database, { principalId, resourceId }, eventLoopTurn)
     return { value: await mapInBatches(all, AT_ONCE, bindingView) }
@@ -115,14 +111,11 @@ export const listBindings = operation({
 })
 
 /** GET /v1/admin/mcp-resources/bindings/{binding_id} */
-export const getBinding = operation({
+export const getBinding = readOperation({
   name: 'getMcpBinding',
-  demands: 'admin.read',
-  action: 'admin.read',
   summary: 'Shows the binding with that id.',
   takes: { params },
   output: binding,
-  status: 200,
   revised: true,
   reasons: ['not_found'],
   run: async (context, { params: { binding_id: bindingId } }) => ({

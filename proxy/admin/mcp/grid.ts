@@ -6,7 +6,7 @@ import {
   findBoundPrincipals,
 } from '../../../db/mcp/bound.ts'
 import { eventLoopTurn } from '../../../plugins/turns.ts'
-import { operation } from '../operation/operation.ts'
+import { readOperation } from '../operation/operation.ts'
 
 /** The principals that are shown at once. */
 const ROWS = 100
@@ -33,16 +33,12 @@ const cursor = key.regex(CURSOR, 'is not a cursor of this list').transform((text
  * Lists the principals bound to anything by type and id, a hundred at once. `q`: words of its id or shown
  * name. `bound`: how many are bound to each resource, listed or not.
  */
-export const listBoundPrincipals = operation({
+export const listBoundPrincipals = readOperation({
   name: 'listBoundPrincipals',
-  demands: 'admin.read',
-  action: 'admin.read',
   summary: 'Lists the principals that are bound to MCP servers, with their bindings.',
   takes: { query: z.strictObject({ q: key.exactOptional(), cursor: cursor.exactOptional() }) },
   output: z.strictObject({ principals: z.array(bound), bound: z.record(z.string(), z.int()) }),
-  status: 200,
   paged: true,
-  reasons: [],
   run: async ({ database }, { query: { q = '', cursor: after } }) => {
     const words = q
       .toLowerCase()

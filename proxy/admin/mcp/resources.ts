@@ -20,7 +20,7 @@ import { eventLoopTurn } from '../../../plugins/turns.ts'
 import { introductionOf } from '../../mcp/pinning/introduction.ts'
 import { changeAuthor, commitChange } from '../operation/change.ts'
 import type { AdminCaller, AdminContext } from '../operation/context.ts'
-import { EMPTY_RESULT, operation, requireCapability } from '../operation/operation.ts'
+import { EMPTY_RESULT, operation, readOperation, requireCapability } from '../operation/operation.ts'
 import { resourceParams } from '../operation/shapes.ts'
 import {
   endpointFault,
@@ -81,15 +81,11 @@ export const createMcpResource = operation({
 })
 
 /** GET /v1/admin/mcp-resources: by name, without the definitions of tools. */
-export const listAllMcpResources = operation({
+export const listAllMcpResources = readOperation({
   name: 'listMcpResources',
-  demands: 'admin.read',
-  action: 'admin.read',
   summary: 'Lists the MCP servers by name, without the definitions of their tools.',
   takes: {},
   output: z.array(resourceView),
-  status: 200,
-  reasons: [],
   run: async ({ database }) => {
     const value: Awaited<ReturnType<typeof mcpResourceView>>[] = []
     for (const resource of await listMcpResources(database)) {
@@ -101,14 +97,11 @@ export const listAllMcpResources = operation({
 })
 
 /** GET /v1/admin/mcp-resources/{resource_id} */
-export const getMcpResource = operation({
+export const getMcpResource = readOperation({
   name: 'getMcpResource',
-  demands: 'admin.read',
-  action: 'admin.read',
   summary: 'Shows an MCP server, with the definitions of its tools.',
   takes: { params: resourceParams },
   output: resourceDetail,
-  status: 200,
   revised: true,
   fromStrangers: true,
   reasons: ['not_found'],

@@ -122,6 +122,20 @@ export const operation = <T extends InputSchemas, Output>(
   declared: Operation<T, Output>,
 ): Operation<T, Output> => declared
 
+type ReadDefaults = 'demands' | 'action' | 'status' | 'reasons'
+
+/** Declares an operation that changes nothing: it demands `admin.read` if it names no other capability. */
+export const readOperation = <T extends InputSchemas, Output>(
+  declared: Omit<Operation<T, Output>, ReadDefaults> &
+    Partial<Pick<Operation<T, Output>, 'demands' | 'reasons'>>,
+): Operation<T, Output> => ({
+  demands: 'admin.read',
+  action: 'admin.read',
+  status: 200,
+  reasons: [],
+  ...declared,
+})
+
 /**
  * Performs an operation for a caller that was let in, whether or not another one had to confirm it. Refuses
  * with `body_unprocessable`, `capability_missing`, or a reason of the operation's own.

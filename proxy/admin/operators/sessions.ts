@@ -10,7 +10,7 @@ import { isRecentlyUsed, sessionEnd } from '../../../plugins/operators/sessions.
 import { Refusal } from '../../../plugins/refusal.ts'
 import { commitChanges } from '../operation/change.ts'
 import type { AdminCaller, AdminContext } from '../operation/context.ts'
-import { EMPTY_RESULT, operation, requireCapability } from '../operation/operation.ts'
+import { EMPTY_RESULT, operation, readOperation, requireCapability } from '../operation/operation.ts'
 import { capabilityToken, idParams, instant } from '../operation/shapes.ts'
 
 const operator = z.string().meta({ description: 'An operator, or `admin`: whoever has the secret.' })
@@ -22,10 +22,8 @@ const amr = z
  * GET /v1/admin/session: who calls, and by which door. `csrf` goes with a browser's changes in
  * `X-Csrf-Token`; null without a session.
  */
-export const showSession = operation({
+export const showSession = readOperation({
   name: 'getSession',
-  demands: 'admin.read',
-  action: 'admin.read',
   summary: "Shows who is calling, and what the caller's browser must send with changes.",
   takes: {},
   output: z.strictObject({
@@ -36,8 +34,6 @@ export const showSession = operation({
     csrf: z.string().nullable(),
     expires_at: instant.nullable(),
   }),
-  status: 200,
-  reasons: [],
   run: (_context, _input, { actor, session }) =>
     Promise.resolve({
       value: {
@@ -63,10 +59,8 @@ const ADMINISTERS = 'admin.operators'
  * GET /v1/admin/sessions: newest first, 500 at most: all, or those of one `operator`, to who may end them; to
  * others their own.
  */
-export const listAdminSessions = operation({
+export const listAdminSessions = readOperation({
   name: 'listSessions',
-  demands: 'admin.read',
-  action: 'admin.read',
   summary: 'Lists the sessions of browsers: all sessions with admin.operators, else those of the caller.',
   takes: { query: z.strictObject({ operator: operator.exactOptional() }) },
   output: z.strictObject({
@@ -83,8 +77,6 @@ export const listAdminSessions = operation({
       }),
     ),
   }),
-  status: 200,
-  reasons: [],
   run: async ({ database, sessionRules }, { query: { operator: asked } }, { at, actor, session }) => {
     const all = actor.capabilities.includes(ADMINISTERS)
     const whose = all ? asked : actor.id

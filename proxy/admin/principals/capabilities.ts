@@ -3,7 +3,7 @@ import { type HolderCounts, heldCapabilities, listDemandedCapabilities } from '.
 import { ADMIN_CAPABILITIES } from '../../../plugins/operators/capabilities.ts'
 import { eventLoopTurn } from '../../../plugins/turns.ts'
 import type { AdminContext } from '../operation/context.ts'
-import { operation } from '../operation/operation.ts'
+import { readOperation } from '../operation/operation.ts'
 import { capabilityToken } from '../operation/shapes.ts'
 
 /** The capabilities that this service itself demands, whatever is registered (spec §2.2). */
@@ -21,10 +21,8 @@ export const BUILT_IN_CAPABILITIES: readonly string[] = [
  * GET /v1/admin/capabilities. `built_in`: administration's too. `tool_defined`: demands of registered
  * resources and tools. `operator_defined`: held, and demanded by nothing here, with the number of holders.
  */
-export const listCapabilities = operation({
+export const listCapabilities = readOperation({
   name: 'listCapabilities',
-  demands: 'admin.read',
-  action: 'admin.read',
   summary: 'Lists the capabilities that something requires or somebody holds.',
   takes: {},
   output: z.strictObject({
@@ -34,8 +32,6 @@ export const listCapabilities = operation({
     ),
     operator_defined: z.array(z.strictObject({ capability: capabilityToken, principals: z.int() })),
   }),
-  status: 200,
-  reasons: [],
   run: async (context) => {
     const { demanded, held, made } = await capabilityVocabulary(context)
     return {
@@ -64,15 +60,11 @@ const suggested = z.strictObject({
 export type CapabilitySuggestion = z.output<typeof suggested>
 
 /** GET /proxy/capabilities.json: the same, one by one, with who holds and what demands each. */
-export const suggestCapabilities = operation({
+export const suggestCapabilities = readOperation({
   name: 'suggestCapabilities',
-  demands: 'admin.read',
-  action: 'admin.read',
   summary: 'Lists the capabilities, with who holds each and what requires it.',
   takes: {},
   output: z.strictObject({ capabilities: z.array(suggested) }),
-  status: 200,
-  reasons: [],
   run: async (context) => {
     const { demanded, held, made } = await capabilityVocabulary(context)
     const holding = new Map(held.map(({ capability, holders }) => [capability, holders]))

@@ -1,6 +1,6 @@
 import { z } from 'zod'
 import { expiringPins } from '../../../db/principals/ending.ts'
-import { operation } from '../operation/operation.ts'
+import { readOperation } from '../operation/operation.ts'
 import { instant } from '../operation/shapes.ts'
 
 /** The time before its end from which on a certificate is renewed. ms. */
@@ -17,10 +17,8 @@ export const endsSoon = (end: string | null, now: number): boolean =>
  * Lists at most 50 certificates of principals in service that end within 30 days, or have ended, the earliest
  * first. An SVID that lives for less counts only once it has ended and its agent was not seen since.
  */
-export const listEndingCertificates = operation({
+export const listEndingCertificates = readOperation({
   name: 'listEndingCertificates',
-  demands: 'admin.read',
-  action: 'admin.read',
   summary: 'Lists the principals whose certificates end within 30 days.',
   takes: {},
   output: z.array(
@@ -32,8 +30,6 @@ export const listEndingCertificates = operation({
       cert_not_after: instant,
     }),
   ),
-  status: 200,
-  reasons: [],
   run: async ({ database }, _input, { at }) => {
     const found: EndingPin[] = []
     // However many SVIDs live for hours only: none of them hides a certificate that somebody must renew.

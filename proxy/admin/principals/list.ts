@@ -11,7 +11,7 @@ import type { AdminCapability } from '../../../plugins/operators/capabilities.ts
 import { eventLoopTurn, mapInBatches } from '../../../plugins/turns.ts'
 import type { AdminContext } from '../operation/context.ts'
 import { AGENT, type PrincipalKind } from '../operation/kinds.ts'
-import { operation } from '../operation/operation.ts'
+import { readOperation } from '../operation/operation.ts'
 import { listCursor } from '../operation/shapes.ts'
 import { PRINCIPAL_SHAPES, type PrincipalView, principalView } from './view.ts'
 
@@ -139,17 +139,13 @@ const requiredForSearch = (
 /**
  * GET /v1/admin/agents: newest first, a bare array; `?limit=&cursor=` pages it (docs/protocol.md#principals).
  */
-export const listAgents = operation({
+export const listAgents = readOperation({
   name: 'listAgents',
-  demands: 'admin.read',
-  action: 'admin.read',
   summary: 'Lists the agents, newest first.',
   alsoDemands: requiredForSearch,
   takes: { query: page },
   output: z.array(PRINCIPAL_SHAPES.agent),
-  status: 200,
   paged: true,
-  reasons: [],
   run: async (context, { query }, { at }) => {
     const { list, next } = await pageOf(context, AGENT, query, at)
     return { value: list, next }
@@ -168,10 +164,8 @@ interface PrincipalListing {
  * (docs/protocol.md#principals).
  */
 export const listPrincipalsOf = (kind: PrincipalKind) =>
-  operation({
+  readOperation({
     name: `list${kind.noun}s`,
-    demands: 'admin.read',
-    action: 'admin.read',
     summary: `Lists the ${kind.plural}, newest first.`,
     alsoDemands: requiredForSearch,
     takes: { query: page },
@@ -180,9 +174,7 @@ export const listPrincipalsOf = (kind: PrincipalKind) =>
       total: z.int(),
       // zod takes a computed key for any key; it is one of those above.
     }) as unknown as z.ZodType<PrincipalListing>,
-    status: 200,
     paged: true,
-    reasons: [],
     run: async (context, { query }, { at }) => {
       const { list, next } = await pageOf(context, kind, { ...query, limit: query.limit ?? USUAL }, at)
       return {
@@ -230,15 +222,11 @@ const MAX_COUNTED = 10_000
 const count = z.int().min(0).max(MAX_COUNTED)
 
 /** Counts callers in service without a registered proof key, by kind. */
-export const countKeylessPrincipals = operation({
+export const countKeylessPrincipals = readOperation({
   name: 'countKeylessPrincipals',
-  demands: 'admin.read',
-  action: 'admin.read',
   summary: 'Counts the principals that have registered no proof key.',
   takes: {},
   output: z.strictObject({ agents: count, users: count, workloads: count }),
-  status: 200,
-  reasons: [],
   run: async ({ database }) => ({
     value: {
       agents: await countKeyless(database, 'agent', MAX_COUNTED),

@@ -13,7 +13,7 @@ import {
   type PrincipalKind,
   printPrincipalId,
 } from '../operation/kinds.ts'
-import { EMPTY_RESULT, operation } from '../operation/operation.ts'
+import { EMPTY_RESULT, operation, readOperation } from '../operation/operation.ts'
 import {
   adminCapabilities,
   callerCapabilities,
@@ -123,14 +123,11 @@ const FIRST_REVISION = 1
 
 /** GET /v1/admin/{agents,users,workloads,operators}/{id} */
 export const getPrincipal = (kind: PrincipalKind) =>
-  operation({
+  readOperation({
     name: `get${kind.noun}`,
-    demands: 'admin.read',
-    action: 'admin.read',
     summary: `Shows the ${kind.type} with that id.`,
     takes: { params: idParams },
     output: PRINCIPAL_SHAPES[kind.type],
-    status: 200,
     revised: true,
     reasons: ['not_found'],
     run: async (context, { params: { id } }) => principalResult(kind, await principalOf(context, kind, id)),

@@ -6,6 +6,7 @@ import {
   type InputSchemas,
   type Operation,
   operation,
+  readOperation,
   requireCapability,
 } from '../operation/operation.ts'
 import { capabilityToken, idParams, instant, listCursor } from '../operation/shapes.ts'
@@ -65,16 +66,12 @@ const page = z.object({
 })
 
 /** GET /v1/admin/proposals: newest first; `?status=` narrows it. */
-const list = operation({
+const list = readOperation({
   name: 'listProposals',
-  demands: 'admin.read',
-  action: 'admin.read',
   summary: 'Lists the changes that are or were waiting for a second operator, newest first.',
   takes: { query: page },
   output: z.strictObject({ proposals: z.array(view) }),
-  status: 200,
   paged: true,
-  reasons: [],
   run: async ({ database }, { query }) => {
     const { items, nextCursor } = await listProposals(database, query)
     const { status, limit } = query
@@ -85,14 +82,11 @@ const list = operation({
 })
 
 /** GET /v1/admin/proposals/{id} */
-const get = operation({
+const get = readOperation({
   name: 'getProposal',
-  demands: 'admin.read',
-  action: 'admin.read',
   summary: 'Shows the proposal with that id.',
   takes: { params: idParams },
   output: view,
-  status: 200,
   reasons: ['not_found'],
   run: async ({ database }, { params: { id } }) => {
     const found = await findProposal(database, id)

@@ -9,7 +9,7 @@ import { groupsShape, pileViews } from '../conditions/view.ts'
 import { changeAuthor, commitChange, retryIfOvertaken } from '../operation/change.ts'
 import type { AdminCaller, AdminContext } from '../operation/context.ts'
 import type { PrincipalKind } from '../operation/kinds.ts'
-import { checkIfMatch, EMPTY_RESULT, etagOf, operation } from '../operation/operation.ts'
+import { checkIfMatch, EMPTY_RESULT, etagOf, operation, readOperation } from '../operation/operation.ts'
 import type { RehearsalPurpose } from '../operation/places.ts'
 import { callerCapabilities, capabilityToken, idParams, instant } from '../operation/shapes.ts'
 import { changeAuthority, serializedByPrincipal } from '../principals/authority.ts'
@@ -55,14 +55,11 @@ export const putCandidate = (kind: PrincipalKind) =>
   })
 
 export const showCandidateSet = (kind: PrincipalKind) =>
-  operation({
+  readOperation({
     name: `show${kind.noun}CandidateSet`,
-    demands: 'admin.read',
-    action: 'admin.read',
     summary: `Shows the candidate set of the ${kind.type}.`,
     takes: { params: idParams },
     output: z.strictObject(set).nullable(),
-    status: 200,
     revised: true,
     reasons: ['not_found'],
     run: async (context, { params: { id } }) => {
@@ -73,14 +70,11 @@ export const showCandidateSet = (kind: PrincipalKind) =>
 
 /** GET …/{id}/candidate: the set, and the changes that it would have made since it is there. */
 export const getCandidate = (kind: PrincipalKind) =>
-  operation({
+  readOperation({
     name: `get${kind.noun}Candidate`,
-    demands: 'admin.read',
-    action: 'admin.read',
     summary: `Shows the candidate set of the ${kind.type}, and what it would have changed so far.`,
     takes: { params: idParams },
     output: watched,
-    status: 200,
     revised: true,
     reasons: ['not_found', 'overloaded'],
     run: async (context, { params: { id } }, caller) => {

@@ -9,18 +9,16 @@ import { previewShape, rehearsalShape } from '../conditions/view.ts'
 import { rehearsalChanges } from '../operation/changes.ts'
 import type { AdminCaller, AdminContext } from '../operation/context.ts'
 import { ndjsonWithProgress } from '../operation/in-lines.ts'
-import { type InputSchemas, operation } from '../operation/operation.ts'
+import { type InputSchemas, operation, readOperation } from '../operation/operation.ts'
 import { idParams } from '../operation/shapes.ts'
 
 /** The effect of changes on the calls of the last 30 days. Records nothing. */
-export const previewChanges = operation({
+export const previewChanges = readOperation({
   name: 'previewChanges',
   demands: 'admin.grant',
-  action: 'admin.read',
   summary: 'Says what changes of authority would have done, and records nothing.',
   takes: { body: z.strictObject({ changes: rehearsalChanges }) },
   output: previewShape,
-  status: 200,
   reasons: ['overloaded'],
   run: async (context, { body }, caller) => {
     const resolved = await resolveChanges(context, body.changes)
@@ -91,14 +89,11 @@ async function rehearseChanges(
 }
 
 /** GET /v1/admin/rehearsals/{id}: the same object again, for 30 days. */
-export const getRehearsal = operation({
+export const getRehearsal = readOperation({
   name: 'getRehearsal',
-  demands: 'admin.read',
-  action: 'admin.read',
   summary: 'Shows a rehearsal again, for 30 days.',
   takes: { params: idParams },
   output: rehearsalShape,
-  status: 200,
   reasons: ['not_found'],
   run: async ({ database }, { params: { id } }, { at }) => {
     const found = await findRehearsal(database, id)

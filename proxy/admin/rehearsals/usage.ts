@@ -2,7 +2,7 @@ import { z } from 'zod'
 import type { PrincipalUsage } from '../../../db/ledger/rehearsal/usage.ts'
 import { instantInput, windowOf } from '../conditions/run.ts'
 import type { PrincipalKind } from '../operation/kinds.ts'
-import { operation } from '../operation/operation.ts'
+import { readOperation } from '../operation/operation.ts'
 import { capabilityToken, idParams, instant } from '../operation/shapes.ts'
 import { principalOf } from '../principals/view.ts'
 
@@ -40,14 +40,11 @@ export type CapabilityUsage = z.output<typeof used>
  * (docs/rehearsal.md#usage).
  */
 export const getCapabilityUsage = (kind: PrincipalKind) =>
-  operation({
+  readOperation({
     name: `get${kind.noun}Usage`,
-    demands: 'admin.read',
-    action: 'admin.read',
     summary: `Says which capabilities the calls of the ${kind.type} required, and which it holds but does not use.`,
     takes: { params: idParams, query: z.object({ since }) },
     output: used,
-    status: 200,
     reasons: ['not_found', 'overloaded'],
     run: async (context, { params: { id }, query }, { actor, at, hangup }) => {
       const { principal_ref: principal, capabilities: held } = await principalOf(context, kind, id)
