@@ -40,16 +40,16 @@ const WAITS = 202
 const UNUSABLE: readonly number[] = [400, 422]
 
 /**
- * Returns the body of an expected status. Throws the service's own sentence; an {@link UnfinishedChange} if
+ * Returns the body of an expected status, `T` by the version that runs. Throws the service's own sentence; an {@link UnfinishedChange} if
  * the change waits for a second operator, a {@link WrongUsage} if the gateway cannot use the input.
  */
-export function expectStatus(
+export function expectStatus<T = Record<string, unknown>>(
   { status, body: whole }: AdminAnswer,
   expected: number,
-): Record<string, unknown> {
+): T {
   // Every body of the admin API is an object or an array.
   const body = (whole ?? {}) as Record<string, unknown>
-  if (status === expected) return body
+  if (status === expected) return body as T
   if (status === WAITS && isObject(whole)) throw new UnfinishedChange(waitingText(whole))
   const sentence = typeof body.message === 'string' ? body.message : `the gateway answered ${status}`
   throw UNUSABLE.includes(status) ? new WrongUsage(sentence) : new Error(sentence)

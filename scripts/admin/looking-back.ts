@@ -31,8 +31,7 @@ export async function fetchUsage(
   const plural = kind === '' ? 'agents' : `${kind}s`
   const path = `/v1/admin/${plural}/${encodeURIComponent(principal)}/usage`
   const query = new URLSearchParams({ since }).toString()
-  // The admin API's own shape, of the version that runs.
-  return expectStatus(await call('GET', `${path}?${query}`), 200) as unknown as CapabilityUsage
+  return expectStatus<CapabilityUsage>(await call('GET', `${path}?${query}`), 200)
 }
 
 /** The one principal that a verb is about. Throws a WrongUsage. */

@@ -1,4 +1,6 @@
+import type { z } from 'zod'
 import { nearestName } from '../../plugins/operator-files/nearest-name.ts'
+import type { resourceDetail, resourceView } from '../../proxy/admin/mcp/view.ts'
 import { type AdminAnswer, type AdminCall, expectStatus } from '../admin/call.ts'
 import { type AdminSubcommand, type PrintLines, subcommandOf } from '../admin/subcommand.ts'
 import { commandOf } from '../command.ts'
@@ -23,59 +25,11 @@ export function onServer(
   })
 }
 
-export interface ToolView {
-  readonly name: string
-  /** Null: the binding alone. */
-  readonly required_capability: string | null
-  readonly state: 'approved' | 'quarantined' | 'gone'
-  /** The digest of the definition that waits for approval, or null. */
-  readonly pending_digest: string | null
-  readonly flags: readonly string[]
-  /** The differences of a quarantined tool from its approved definition. */
-  readonly changes?: readonly string[]
-}
-
-/** A tool with its definitions whole. */
-export interface ToolDetailView extends ToolView {
-  /** The approved definition; null if none ever was. */
-  readonly definition: object | null
-  /** The definition of a quarantined tool that waits. */
-  readonly pending_definition?: object | null
-}
-
-export interface ResourceView {
-  readonly resource_id: string
-  readonly name: string
-  readonly description: string | null
-  readonly endpoint_url: string
-  readonly auth_type: string
-  readonly auth_secret_ref: string | null
-  /** Null: the binding alone. */
-  readonly required_capability: string | null
-  readonly allowed_domains: readonly string[]
-  readonly enabled: boolean
-  readonly protocol_version: string | null
-  readonly last_read_at: string | null
-  readonly last_error: string | null
-  /** The number of tools of its list that cannot be used, and the first of them. */
-  readonly skipped_count: number
-  readonly skipped_tools: readonly { readonly name: string | null; readonly reason: string }[]
-  /** The digest of the server's description that waits for approval, or null. */
-  readonly pending_server_digest: string | null
-  readonly tools: readonly ToolView[]
-}
-
-export interface ResourceDetailView extends ResourceView {
-  /** The server's words about itself, as approved; null if they were never read. */
-  readonly server: object | null
-  readonly server_flags: readonly string[]
-  /** The words that wait for approval, if any do, and how they differ. */
-  readonly pending_server?: object
-  readonly server_changes?: readonly string[]
-  readonly tools: readonly ToolDetailView[]
-  /** Names in its `tool_capabilities` that no tool has. */
-  readonly unknown_tools: readonly string[]
-}
+// As the admin API says them (docs/protocol.md#mcp-resources).
+export type ResourceView = z.output<typeof resourceView>
+export type ResourceDetailView = z.output<typeof resourceDetail>
+export type ToolView = ResourceView['tools'][number]
+export type ToolDetailView = ResourceDetailView['tools'][number]
 
 export interface BindingView {
   readonly binding_id: string
@@ -124,8 +78,7 @@ export async function readResourceNamed(
 
 /** Throws the service's own sentence if the status is not the expected one. */
 export const resourceFromAnswer = (answer: AdminAnswer, status: number): ResourceDetailView =>
-  // The admin API's own shape (docs/protocol.md#mcp-resources), of the version that runs.
-  expectStatus(answer, status) as unknown as ResourceDetailView
+  expectStatus(answer, status)
 
 /** Finds the tool of that name. Throws one sentence if the server has none. */
 export function toolNamed({ name, tools }: ResourceDetailView, tool: string): ToolDetailView {

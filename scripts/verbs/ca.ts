@@ -61,11 +61,7 @@ const attach = subcommandOf({
       throw new Error('give the file and its kind: sallyport ca attach FILE --kind spiffe')
     return async (call, say) => {
       const body = { ca_pem: await readFile(file, 'utf8'), kind }
-      // The admin API's own shape, of the version that runs.
-      const made = expectStatus(
-        await call('POST', `${CAS}/attach`, body),
-        201,
-      ) as unknown as readonly ListedCa[]
+      const made = expectStatus<readonly ListedCa[]>(await call('POST', `${CAS}/attach`, body), 201)
       say(...made.map(({ digest, subject }) => `attached ${digest} ${subject}`))
       say(...leftOut(made.flatMap(({ passed_over: blocks = [] }) => blocks)))
     }
@@ -210,8 +206,7 @@ machine`,
 const trustedCasOf = (id: string): string => `${AGENTS}/${encodeURIComponent(id)}/trusted-cas`
 
 const attachedCas = async (call: AdminCall): Promise<readonly ListedCa[]> =>
-  // The admin API's own shape, of the version that runs.
-  expectStatus(await call('GET', CAS), 200) as unknown as readonly ListedCa[]
+  expectStatus(await call('GET', CAS), 200)
 
 /** Finds the one attached CA whose digest begins so. Throws one sentence. */
 async function caOf(call: AdminCall, prefix: string): Promise<ListedCa> {

@@ -36,10 +36,9 @@ const add = subcommandOf({
         throw new Error(`${directory} holds an identity already: choose another --out, or move it away`)
       const body = { operator_name: name, capabilities }
       const then = `then for its certificate: sallyport operator rotate ${name} --out ${directory}`
-      const answer = await withNextStep(then, async () =>
-        expectStatus(await call('POST', OPERATORS_PATH, body), 201),
+      const made = await withNextStep(then, async () =>
+        expectStatus<OperatorView>(await call('POST', OPERATORS_PATH, body), 201),
       )
-      const made = answer as unknown as OperatorView
       await certifyOperator(call, { operator: made, directory, url: await operatorUrl(call, door) })
       say(`enrolled ${made.principal_id} (${heldBy(made)}) in ${directory}`, 'use it:', ...usage(directory))
     }
@@ -103,7 +102,7 @@ const grant = subcommandOf({
     return async (call, say) => {
       const operator = await operatorNamed(call, name)
       const path = `${pathOf(operator)}/capabilities`
-      const now = expectStatus(await call('PATCH', path, { capabilities }), 200) as unknown as OperatorView
+      const now = expectStatus<OperatorView>(await call('PATCH', path, { capabilities }), 200)
       say(`${now.principal_id}: ${heldBy(now)} (before: ${heldBy(operator)})`)
     }
   },
@@ -122,10 +121,7 @@ const reactivate = onOperator(
   'reactivate',
   'reactivate it, with the capabilities that it holds',
   async (call, say, operator) => {
-    const now = expectStatus(
-      await call('POST', `${pathOf(operator)}/reactivate`),
-      200,
-    ) as unknown as OperatorView
+    const now = expectStatus<OperatorView>(await call('POST', `${pathOf(operator)}/reactivate`), 200)
     say(`${now.principal_id} is active: ${heldBy(now)}`)
   },
 )
