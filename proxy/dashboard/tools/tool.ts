@@ -1,6 +1,8 @@
+import type { z } from 'zod'
 import { OPERATIONS } from '../../admin/http/operations.ts'
+import type { resourceDetail } from '../../admin/mcp/view.ts'
 import { PRINCIPAL_KINDS } from '../../admin/operation/kinds.ts'
-import { perform } from '../../admin/operation/operation.ts'
+import { type OperationResult, perform } from '../../admin/operation/operation.ts'
 import type { DashboardPage } from '../frame/frame.ts'
 import {
   button,
@@ -19,13 +21,12 @@ import {
   relativeTime,
 } from '../frame/parts.ts'
 
+type ServerView = OperationResult<z.output<typeof resourceDetail>>['value']
+
 export const stateOf = ({
   enabled,
   last_error: error,
-}: {
-  enabled: boolean
-  last_error: string | null
-}): HtmlFragment => {
+}: Pick<ServerView, 'enabled' | 'last_error'>): HtmlFragment => {
   if (!enabled) return html`<span class="badge off">disabled</span>`
   return error === null
     ? html`<span class="verdict allowed">ok</span>`
@@ -102,10 +103,7 @@ export const toolPage: DashboardPage = async ({ context }, facts) => {
 const skippedPart = ({
   skipped_count: count,
   skipped_tools: tools,
-}: {
-  readonly skipped_count: number
-  readonly skipped_tools: readonly { readonly name: string | null; readonly reason: string }[]
-}): HtmlFragment =>
+}: Pick<ServerView, 'skipped_count' | 'skipped_tools'>): HtmlFragment =>
   htmlIf(
     count > 0,
     () =>
@@ -128,14 +126,7 @@ interface PageFacts {
   readonly ifMatch: string
 }
 
-interface WaitingTool {
-  readonly name: string
-  readonly pending_digest: string | null
-  readonly changes?: readonly string[] | undefined
-  readonly flags: readonly string[]
-  readonly definition: unknown
-  readonly pending_definition?: unknown
-}
+type WaitingTool = ServerView['tools'][number]
 
 const toolWaits = (tool: WaitingTool, page: PageFacts, facts: Parameters<DashboardPage>[1]): HtmlFragment =>
   reviewCard(
@@ -152,17 +143,9 @@ const toolWaits = (tool: WaitingTool, page: PageFacts, facts: Parameters<Dashboa
     facts,
   )
 
-interface IntroducedServer {
-  readonly server: { readonly serverInfo?: unknown; readonly instructions?: unknown } | null
-  readonly pending_server?: unknown
-  readonly pending_server_digest: string | null
-  readonly server_changes?: readonly string[] | undefined
-  readonly server_flags: readonly string[]
-}
-
 /** Shows the server's present introduction, if it is not the approved one. */
 const introductionWaits = (
-  resource: IntroducedServer,
+  resource: ServerView,
   page: PageFacts,
   facts: Parameters<DashboardPage>[1],
 ): HtmlFragment =>
@@ -182,7 +165,7 @@ const introductionWaits = (
     ),
   )
 
-function introductionIn(server: IntroducedServer['server']): unknown {
+function introductionIn(server: ServerView['server']): unknown {
   if (server === null) return null
   const { serverInfo, instructions } = server
   return { serverInfo, instructions }
