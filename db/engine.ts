@@ -2,7 +2,6 @@ import type { Database } from './database.ts'
 import type { MigrationState } from './migrate.ts'
 import { type DatabaseProtection, protectionOf } from './postgres/protection.ts'
 
-/** Which engine holds the rows, and where. */
 export type DatabaseLocation =
   | {
       readonly engine: 'sqlite'
@@ -48,7 +47,6 @@ export async function openDatabase(
   return openPostgresDatabase(location.url)
 }
 
-/** Reads which migrations the database of a URL has run, and which it needs. Changes nothing. */
 export async function databaseMigrationState(url: string): Promise<MigrationState> {
   const location = databaseLocation(url)
   if (location.engine === 'sqlite') {

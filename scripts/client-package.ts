@@ -14,7 +14,6 @@ interface PackageManifest {
   readonly dependencies: Readonly<Record<string, string>>
 }
 
-/** Tells whether the build in `dist` has a client to pack. */
 export const hasClient = (dist: string): boolean => existsSync(join(dist, 'scripts', 'client'))
 
 /**

@@ -149,7 +149,6 @@ const flagOf = (name: string, { value }: VerbOption): string =>
 const sayOf = ({ description, default: usual }: VerbOption): string =>
   typeof usual === 'string' && usual !== '' ? `${description} (default ${usual})` : description
 
-/** True in the compiled package, which has no Makefile. */
 export const IS_PACKAGED = import.meta.filename.endsWith('.js')
 
 /**
@@ -172,7 +171,6 @@ export const IDENTITY_OPTION = {
   },
 } as const
 
-/** The options of the verbs that know the sidecar: its port, and the gateway that it calls. */
 export const SIDECAR_OPTIONS = {
   port: { type: 'string', value: 'PORT', default: '8787', description: 'where the sidecar listens' },
   ...GATEWAY_OPTION,

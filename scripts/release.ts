@@ -8,7 +8,6 @@ import { hasClient, layClientPackage } from './client-package.ts'
 import { verbOf } from './command.ts'
 import { SBOM, writeSbom } from './sbom.ts'
 
-/** npm's verdict on the signatures of the installed packages. */
 type SignatureVerdict =
   | { readonly checked: true; readonly invalid: readonly string[]; readonly missing: readonly string[] }
   /** The registry publishes no keys, or could not be asked: npm's sentence about it. */
@@ -51,9 +50,7 @@ Publishes nothing.`,
   },
 })
 
-/** The directory of the tarball and the notes; it is not in the package. */
 const OUTPUT = 'dist/release'
-/** The directory of the client's package. */
 const CLIENT = `${OUTPUT}/client`
 
 export interface ReleaseCandidate {
@@ -144,7 +141,6 @@ async function pack(root: string, directory: string, file: string): Promise<stri
   return path
 }
 
-/** Has npm check the registry's signatures of all installed packages, if the registry offers them. */
 function checkSignatures(root: string): void {
   const args = ['audit', 'signatures', '--json']
   process.stdout.write(`\n== npm ${args.join(' ')}\n`)

@@ -2,7 +2,6 @@ import { spawnSync } from 'node:child_process'
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 
-/** The bill of materials, from the project's directory; part of the package. */
 export const SBOM = 'dist/sbom.cdx.json'
 
 interface Document {

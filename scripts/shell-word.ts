@@ -5,7 +5,6 @@ import { escapeHidden, hiddenCharacters } from '../proxy/visible.ts'
  */
 export const shellWord = (text: string): string => (/^[\w@%+=:,./-]+$/.test(text) ? text : shellQuoted(text))
 
-/** Returns the same word, quoted whatever it holds. */
 export const shellQuoted = (text: string): string => `'${text.replaceAll("'", "'\\''")}'`
 
 /** Throws one sentence if a text for a shell and a person has a line feed, or a character that hides. */

@@ -11,12 +11,10 @@ import { withControl } from './admin/control.ts'
 /** The directory of the published schemas; the first line of each file in `plugins/config` points here. */
 export const SCHEMA_DIRECTORY = join(import.meta.dirname, '../docs/schema')
 
-/** The published description of every route. */
 export const OPENAPI_FILE = join(import.meta.dirname, '../docs/openapi.json')
 
 const MAX_COLUMNS = 110
 
-/** The published list of reasons. */
 export const REASONS_PAGE = join(import.meta.dirname, '../docs/reasons.md')
 
 export function schemaFiles(): ReadonlyMap<string, string> {
@@ -67,7 +65,6 @@ export async function openapiText(): Promise<string> {
   }
 }
 
-/** The page of every reason that a refusal can have, as Markdown. */
 export function reasonsPage(): string {
   // Object.keys knows texts only; the table's own type says which they are.
   const reasons = (Object.keys(REFUSAL_REASONS) as (keyof typeof REFUSAL_REASONS)[]).map(

@@ -16,7 +16,6 @@ export interface HostLookupOptions {
 
 /** The time that one name server has before the next is asked, and at most. ms. */
 const [TRY_MS, MAX_TRY_MS] = [1_000, 2_000]
-/** Rounds over all name servers. */
 const TRIES = 2
 /** The time that the addresses of one family wait for those of the other. ms. */
 const OTHER_FAMILY_MS = 250
@@ -55,7 +54,6 @@ export async function askNameServers(
   }
 }
 
-/** No such name, and no address of this family. */
 const DENIALS: ReadonlySet<string> = new Set(['ENOTFOUND', 'ENODATA'])
 
 function failureOf(host: string, answers: readonly PromiseSettledResult<unknown>[]): HostNameError {

@@ -4,9 +4,7 @@ import { type HostLookupOptions, lookUpHost, type ResolvedAddresses } from './as
 import { HostNameError } from './host-name-error.ts'
 import type { HostAddress } from './machine-names.ts'
 
-/** Names that are remembered. */
 const MAX_NAMES = 1_024
-/** Names that are looked up at once, by one {@link HostNameCache}. */
 const MAX_UNDER_WAY = 64
 /** The time after which a look-up is called off. ms. */
 const DEADLINE_MS = 5_000

@@ -27,7 +27,6 @@ export async function machineAddresses(host: string): Promise<readonly HostAddre
   return found.length === 0 && /(?:^|\.)localhost$/.test(name) ? LOOPBACK : found
 }
 
-/** Reads the addresses of a name, in lower case, out of a hosts file. */
 export function addressesIn(text: string, name: string): readonly HostAddress[] {
   // A file of a hundred thousand lines, none of which is asked for, is not taken apart.
   if (!text.toLowerCase().includes(name)) return []

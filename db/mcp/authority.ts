@@ -3,7 +3,6 @@ import { portionsOf } from '../support/pages.ts'
 import type { McpResourceFields } from './resources.ts'
 import type { McpTool } from './tools.ts'
 
-/** The tools that one row names. */
 export const MAX_TOOLS_PER_ROW = 64
 
 type ResourceDemands = Pick<

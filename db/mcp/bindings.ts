@@ -65,7 +65,6 @@ interface BindingFilter {
   readonly resourceId?: string | undefined
 }
 
-/** The bindings that fit all of a filter, oldest first. */
 export function listMcpBindings(
   db: Database,
   filter: BindingFilter = {},

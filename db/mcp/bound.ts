@@ -37,7 +37,6 @@ export function findBoundPrincipals(
   return allPages(read, pause, most, wanted)
 }
 
-/** Reads an index alone, in its order. Exported for the test of its query plan. */
 export function boundQuery({ kysely }: Database, after?: BoundPrincipalKey) {
   const all = kysely
     .selectFrom('mcp_bindings')

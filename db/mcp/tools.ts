@@ -18,7 +18,6 @@ interface KnownMcpTool {
   readonly changed_at: string | null
 }
 
-/** A tool that was approved, now or at some earlier time. */
 export interface PinnedMcpTool extends KnownMcpTool {
   /** JSON text exactly as pinned. */
   readonly definition: string
@@ -27,7 +26,6 @@ export interface PinnedMcpTool extends KnownMcpTool {
   readonly pinned_at: string
 }
 
-/** A tool that was never approved. */
 interface UnpinnedMcpTool extends KnownMcpTool {
   readonly definition: null
   readonly digest: null
@@ -44,7 +42,6 @@ export async function listMcpTools({ kysely }: Database, resourceId: string): Pr
   return (await own.orderBy('name').execute()).map(toolOf)
 }
 
-/** The tool of that name, whatever its state, for the hot path. */
 export function mcpToolByName(db: Database): (resourceId: string, name: string) => McpToolLookup {
   const lookup = db.lookup(mcpToolByNameQuery(db))
   return (resourceId, name) => {
@@ -85,7 +82,6 @@ export const onlyMcpToolQuery = ({ kysely }: Database) =>
     )
     .select((select) => [select.fn.min('name').as('name'), select.fn.countAll().as('total')])
 
-/** Counts the tools whose definition waits for approval, those of disabled resources too. */
 export async function countQuarantinedTools({ kysely }: Database): Promise<number> {
   // A literal: the planner uses the partial index only if it sees the constant.
   const { total } = await kysely

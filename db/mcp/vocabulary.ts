@@ -12,7 +12,6 @@ export interface DemandedCapability {
   readonly tool: string | null
 }
 
-/** Every capability that a registered resource demands, disabled ones too, by resource and tool. */
 export async function listDemandedCapabilities(
   db: Database,
   pause: PagePause = noPause,

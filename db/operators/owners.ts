@@ -10,7 +10,6 @@ export interface CapabilityHolder {
   readonly cert_not_after: string | null
 }
 
-/** The active operators that hold `capability`, oldest first. */
 export async function activeHolders(
   { kysely }: Database,
   capability: string,
@@ -34,7 +33,6 @@ export async function activeHolders(
 // Tokens hold no quotation mark, and `_` of LIKE's stands in none of administration.
 const holding = (capability: string): string => `%"${capability}"%`
 
-/** Asserts that one active operator at most holds `capability`. */
 export function oneHolderAtMost({ kysely }: Database, capability: string): RowAssertion {
   const holders = kysely
     .selectFrom('local_operator_principals')

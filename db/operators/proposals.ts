@@ -71,7 +71,6 @@ export async function overdueProposals(
   return rows.map(proposalOf)
 }
 
-/** Counts the open proposals: all of them, and those of one operator. */
 export async function countOpenProposals(
   { kysely }: Database,
   by: string,

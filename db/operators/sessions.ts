@@ -102,7 +102,6 @@ export interface ProviderLogout {
   readonly providerSession: string | null
 }
 
-/** Finds the sessions that a logout is about: the newest {@link MAX_SHOWN}, and the number of all. */
 export async function sessionsOfLogout(
   db: Database,
   logout: ProviderLogout,
@@ -205,7 +204,6 @@ export function endSessionsBySecret({ kysely }: Database): LedgerStatement {
   return statementOf(kysely.deleteFrom('operator_sessions').where('via', '=', 'secret').compile())
 }
 
-/** Ends every session of an operator. May change no row. */
 export function endSessionsOf({ kysely }: Database, principalId: string): LedgerStatement {
   return statementOf(kysely.deleteFrom('operator_sessions').where('principal_id', '=', principalId).compile())
 }

@@ -16,7 +16,6 @@ const SILENCE_MS = 250
 const IDLE_MS = 1_000
 /** The silence after which TCP asks whether the server is still there, once a second. ms. */
 const PROBE_MS = 5_000
-/** Connections of one process that read. */
 const MAX_READER_CONNECTIONS = 8
 
 const INT8 = 20

@@ -22,7 +22,6 @@ interface PostgresCopyOptions {
   readonly onCopied: (rows: number, of: number) => void
 }
 
-/** Every table but the ledger's. */
 const TABLES = [
   ...[
     'internal_agents',
@@ -37,7 +36,6 @@ const TABLES = [
   ...['operator_sessions', 'operator_identities', 'proposals', 'rehearsals'],
 ]
 
-/** Rows of the ledger that are copied in one transaction. */
 const PART = 2_000
 
 /**
@@ -79,7 +77,6 @@ function assertOfThisVersion(source: SQLite.Database): void {
   )
 }
 
-/** Returns the seq of the last row that an earlier try has copied; 0 if there is none. */
 async function lastCopiedSeq(client: Client, source: SQLite.Database): Promise<number> {
   const { rows: principals } = await client.query(
     `select 1 from internal_agents union all select 1 from local_user_principals

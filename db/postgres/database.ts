@@ -154,7 +154,6 @@ export async function postgresMigrationState(url: string): Promise<MigrationStat
   }
 }
 
-/** Migrates. If many processes start at once, one does it, and the others find nothing left to do. */
 async function migrate(url: string): Promise<void> {
   const dialect = new PostgresDialect({ pool: new Pool(migratingConfig(url)) })
   const kysely = new Kysely<DatabaseSchema>({ dialect, plugins: [new BytewiseTextPlugin()] })

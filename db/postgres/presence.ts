@@ -70,7 +70,6 @@ export interface PresenceParticipant {
   lost?(): void
 }
 
-/** The session's name, for an operator who looks at the sessions of a server. */
 export const PRESENCE_APPLICATION_NAME = 'sallyport presence'
 
 /** The time between two beats. ms. */

@@ -5,7 +5,6 @@ import { type LedgerStatement, statementOf, timestamp } from '../support/stateme
 
 export type AttachedCa = Selectable<DatabaseSchema['attached_cas']>
 
-/** The attached CAs, of one kind or of both, oldest first. */
 export function listAttachedCas({ kysely }: Database, kind?: CaKind): Promise<AttachedCa[]> {
   const all = kysely.selectFrom('attached_cas').selectAll().orderBy('attached_at').orderBy('digest')
   return (kind ? all.where('kind', '=', kind) : all).execute()

@@ -6,7 +6,6 @@ import type { PrincipalType } from '../schema.ts'
 import { type LedgerStatement, type RowAssertion, statementOf, timestamp } from '../support/statement.ts'
 import { PRINCIPAL_TABLES } from './tables.ts'
 
-/** A set that is judged alongside the real one. */
 export interface CandidateSet {
   readonly capabilities: readonly string[]
   /** Since when both sets are what they are. RFC 3339. */

@@ -2,7 +2,6 @@ import type { Database } from '../database.ts'
 import type { PrincipalType } from '../schema.ts'
 import { type LedgerStatement, statementOf } from '../support/statement.ts'
 
-/** The sealed key of the commitments of a principal, by its ledger name. */
 export function sealedSubjectKey(
   db: Database,
 ): (ref: string) => string | undefined | Promise<string | undefined> {

@@ -57,7 +57,6 @@ export interface CaReliance {
   readonly named: readonly string[]
 }
 
-/** The agents of a CA that are named. */
 const MAX_NAMED = 50
 
 /** Counts the agents that rest on each CA, by its digest; none: no entry. Pauses between pages. */

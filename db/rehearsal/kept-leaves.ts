@@ -14,7 +14,6 @@ interface CachedWalk {
   readonly size: number
 }
 
-/** Reads the wanted rows after a place; returns the place up to which it has read all. */
 type WalkReader = (wanted: WalkScope, after: number) => Generator<WalkedPart, number>
 
 /** After every instant. */

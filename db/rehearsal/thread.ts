@@ -46,7 +46,6 @@ const threads = (maxIdle: number): ThreadPool<WalkTasks> =>
     worker: { resourceLimits: { maxOldGenerationSizeMb: MAX_HEAP_MIB } },
   })
 
-/** Threads over the calls of a few principals. One is kept: the next such walk is spared its start. */
 const shortWalks = threads(1)
 /** Threads over the calls of all, which give way to others for good: each ends with its walk. */
 const longWalks = threads(0)

@@ -101,7 +101,6 @@ function dashboardDoors(
   }
 }
 
-/** Makes what anybody may ask for: what pages load, and the first page of all. */
 function openRoutes(
   { anyone, setup, setUp }: DashboardPipelines,
   dashboard: DashboardContext,

@@ -9,7 +9,6 @@ const PORTION = 1_024
 /** The pause between two portions of a long way to catch up: calls come first. ms. */
 const PAUSE_MS = 20
 const EVERY_MS = 2_000
-/** The name by which one process leads it. */
 const NAME = 'count-rows'
 
 interface RowCountDependencies {
@@ -28,7 +27,6 @@ export function countRows({ database, ledger }: RowCountDependencies): RoundsTas
   // The first question begins to want the lead: by the first round it is known.
   leads(NAME)
 
-  /** Returns whether there may be more. */
   async function portion(): Promise<boolean> {
     const from = await rowCounts.counted()
     const counted = await rowCounts.portion(from, PORTION)

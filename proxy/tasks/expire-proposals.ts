@@ -5,7 +5,6 @@ import { decideProposal, overdueProposals, type Proposal } from '../../db/operat
 import { noteEntry } from '../../plugins/audit/entries.ts'
 import type { PeriodicTask } from './every.ts'
 
-/** Per round. */
 const AT_ONCE = 100
 
 interface ProposalExpiryDependencies {

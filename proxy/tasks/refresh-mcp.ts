@@ -29,9 +29,7 @@ const RETRY_MS = 30_000
 /** The longest such interval. ms. */
 const MAX_RETRY_MS = 300_000
 const MAX_READ_MS = 60_000
-/** The number of upstreams that are read at once. */
 const AT_ONCE = 8
-/** The number of tools of one read that the log names; the ledger has them all. */
 const MAX_LINES = 64
 /** The number of skipped tools that a line names; the resource has more. */
 const MAX_TOLD = 8

@@ -12,7 +12,6 @@ import { DEFAULT_TIMERS } from '../http/server.ts'
 import type { PeriodicTask } from './every.ts'
 import type { RoundsTask } from './rounds.ts'
 
-/** The rows that are made and written in one turn. */
 const AT_ONCE = 128
 
 interface SummaryDependencies {
@@ -51,7 +50,6 @@ interface StoppableSealer {
   readonly stop: () => Promise<void>
 }
 
-/** The name by which one process leads it. */
 export const SEAL_TASK = 'seal-ledger'
 
 export const sealLedger = (
@@ -75,7 +73,6 @@ const BELIEVED_MS = 300_000
  */
 const MIN_CLAIM_RETENTION_MS = BELIEVED_MS + DEFAULT_TIMERS.requestMs + 60_000
 
-/** Principals whose `last_seen` is written at once: every decision waits meanwhile. */
 const TOUCHED_AT_ONCE = 100
 
 interface LedgerTaskDependencies {
@@ -104,7 +101,6 @@ export function ledgerTasks(tended: LedgerTaskDependencies): readonly PeriodicTa
   ]
 }
 
-/** Writes the outcomes that other processes on this database have died without. */
 const recoverCalls = ({ database, ledger, clock, configDigest }: LedgerTaskDependencies): PeriodicTask => ({
   name: 'recover-calls',
   everyMs: 5_000,

@@ -36,7 +36,6 @@ export const adminAnswer = (
 })
 
 const WAITS = 202
-/** The body cannot be read, or has fields that are not valid. */
 const UNUSABLE: readonly number[] = [400, 422]
 
 /**

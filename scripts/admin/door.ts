@@ -73,7 +73,6 @@ async function ask(
   return adminAnswer(answer.statusCode, answer.headers, await answer.body.text())
 }
 
-/** The error of several tried addresses has no text of its own. */
 const reasonOf = (error: unknown): string =>
   error instanceof Error
     ? error.message || ('code' in error ? String(error.code) : error.name)

@@ -4,7 +4,6 @@ import { type AdminCall, expectStatus } from './call.ts'
 
 const UNITS: Readonly<Record<string, number>> = { m: 60_000, h: 3_600_000, d: 86_400_000 }
 
-/** The window of a verb that looks back. */
 export const LAST_OPTION = {
   last: {
     type: 'string',

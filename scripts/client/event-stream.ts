@@ -23,7 +23,6 @@ export async function* eventStream(source: Readable): AsyncGenerator<Buffer> {
   }
 }
 
-/** Looks for the event that ends an answer. Keeps no more of a line than tells what it is. */
 class AnswerEnd {
   #line = ''
   #isEnding = false

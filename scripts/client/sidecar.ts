@@ -18,7 +18,6 @@ import { errorEnvelope, type LocalError } from './envelope.ts'
 import { eventStream } from './event-stream.ts'
 import type { ClientSession } from './signing/session.ts'
 
-/** The names by which a program on this machine may call the sidecar. */
 const NAMES = ['127.0.0.1', 'localhost', '[::1]']
 
 /**
@@ -135,7 +134,6 @@ function pairs(raw: readonly string[]): [name: string, value: string][] {
   return found
 }
 
-/** A plain HTTP listener on this machine's loopback address, before the gateway. */
 export interface SidecarServer {
   /** e.g. `http://127.0.0.1:8787` */
   readonly url: string

@@ -20,7 +20,6 @@ const SETTINGS = ['max_connections=400', 'shared_buffers=64MB']
 const MAX_SOCKET_PATH_BYTES = 100
 const SOCKET = '.s.PGSQL.5432'
 
-/** The cluster's own PostgreSQL. A user who may enter its directory may do everything in it. */
 export interface ClusterDatabase {
   /** For the owner of the directory, without a password. */
   readonly url: string

@@ -17,7 +17,6 @@ import { Client } from 'pg'
 const NOBODY = 65_534
 const READY_MS = 20_000
 
-/** A PostgreSQL that npm brought, made ready to run in a directory of its own. */
 export interface EmbeddedPostgres {
   readonly program: (name: 'initdb' | 'postgres' | 'pg_basebackup') => string
   /** The rows' folder. Empty until {@link runInitdb}. */

@@ -26,7 +26,6 @@ export interface BalancerOptions {
   readonly checkMs: number
 }
 
-/** A server as HAProxy sees it. */
 export interface ServerState {
   /** `s1` for the first of the servers. */
   readonly name: string

@@ -7,7 +7,6 @@ import { messageOf } from '../../db/support/error-message.ts'
 import type { DemoGateway } from './gateway.ts'
 import type { MockProvider } from './provider.ts'
 
-/** An enrolled agent with the vendors' SDKs, unmodified, and its client certificate. */
 export interface DemoAgent {
   readonly id: string
   readonly name: string
@@ -21,7 +20,6 @@ export interface DemoAgent {
 /** The key that the SDKs are given: each demands one, and the gateway neither needs it nor passes it on. */
 const NO_KEY = 'unused'
 
-/** Enrolls an agent as an operator does, with `sallyport agent`, and points the SDKs at the gateway. */
 async function enrollDemoAgent(
   gateway: DemoGateway,
   name: string,
@@ -55,7 +53,6 @@ export type SayLine = (line: string) => void
 const PROMPT = [{ role: 'user' as const, content: 'Say hello.' }]
 const SLOW_PROMPT = [{ role: 'user' as const, content: 'Say something slowly.' }]
 
-/** The number of calls that reach the provider: two allowed, two streamed, one after the grant. */
 const SERVED = 5
 
 /** Enrolls two agents and plays every call with both SDKs. Resolves to the agent that may call. */

@@ -85,7 +85,6 @@ export async function startDemoGateway({
 
 const fileOf = (path: string): string => join(import.meta.dirname, path)
 
-/** The exit code of a rehearsal that has found calls which would be refused. */
 const WOULD_REFUSE = 3
 
 async function runVerb(

@@ -113,7 +113,6 @@ export async function playMcp(
   return client
 }
 
-/** Registers both servers as an operator does, with `sallyport mcp` and the admin API. */
 async function register(
   { sallyport, admin }: DemoGateway,
   { id }: DemoAgent,

@@ -13,7 +13,6 @@ export interface MockProvider {
 const SAID = 'Hello from the provider behind the gateway.'
 const STREAMED = 'Each piece of this answer is passed on the moment it comes.'
 
-/** Starts a mock of the OpenAI and the Anthropic API that refuses every key but its own. */
 export async function startMockProvider(): Promise<MockProvider> {
   const key = `sk-demo-${randomBytes(12).toString('hex')}`
   const mock = new LLMock({ port: 0, host: '127.0.0.1', auth: { apiKeys: [key] } })

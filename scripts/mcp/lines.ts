@@ -46,7 +46,6 @@ export function resourceLines(
   return [`${name}  ${shownUrl(resource)}`, ...shown, ...lines]
 }
 
-/** Tells the tools of a server's list that cannot be used, and why. */
 export function skippedLines({
   skipped_count: count,
   skipped_tools: tools,
@@ -65,7 +64,6 @@ export const toolDetailLines = (tool: ToolDetailView): readonly string[] => [
   ...pendingLines(tool),
 ]
 
-/** Writes the definition that waits for approval, whole, and how it differs from the approved one. */
 export const pendingLines = (tool: ToolDetailView): readonly string[] => [
   ...(tool.pending_definition ? ['is waiting for approval:', ...jsonLines(tool.pending_definition)] : []),
   ...toolLines([tool]),
@@ -101,7 +99,6 @@ function pendingDetailLines({
 export const demandOf = ({ required_capability: demanded }: Pick<ToolView, 'required_capability'>): string =>
   demanded ?? 'a binding only'
 
-/** Counts the tools by state: `3 approved, 1 quarantined`. */
 export function toolTotals(tools: readonly ToolView[]): string {
   const states = Map.groupBy(tools, ({ state }) => state)
   return [...states].map(([state, { length }]) => `${length} ${state}`).join(', ') || 'no tools'

@@ -41,7 +41,6 @@ export interface BindingView {
 export const RESOURCES_PATH = '/v1/admin/mcp-resources'
 export const BINDINGS_PATH = `${RESOURCES_PATH}/bindings`
 
-/** The admin API's path of a resource. */
 export const resourcePath = (resourceId: string): string =>
   `${RESOURCES_PATH}/${encodeURIComponent(resourceId)}`
 
@@ -66,7 +65,6 @@ export async function resourceNamed(call: AdminCall, name: string): Promise<Reso
 export const resourceDetailNamed = async (call: AdminCall, name: string): Promise<ResourceDetailView> =>
   (await readResourceNamed(call, name)).resource
 
-/** Finds it as {@link resourceDetailNamed} does, with the state that it was read in. */
 export async function readResourceNamed(
   call: AdminCall,
   name: string,

@@ -50,7 +50,6 @@ export const proposalsCommand = subcommandOf({
     },
 })
 
-/** The number of calls that, by its rehearsal, it would refuse. */
 async function refusedBy(call: AdminCall, { rehearsal }: ProposalView): Promise<string> {
   if (rehearsal === null) return 'not known'
   const { status, body } = await call('GET', `/v1/admin/rehearsals/${encodeURIComponent(rehearsal)}`)
@@ -61,7 +60,6 @@ async function refusedBy(call: AdminCall, { rehearsal }: ProposalView): Promise<
   return `${totals.newly_refused} calls${open}`
 }
 
-/** The change on one line: operation, object and value. */
 const changeText = ({ change: { operation, params, body } }: ProposalView): string =>
   [operation, params, body].flatMap((part) => (part === undefined ? [] : textOf(part))).join(' ')
 

@@ -91,7 +91,6 @@ async function brokenIn(
   }
 }
 
-/** Lists the plugins that each kind of call must pass, and the files that configure them. */
 async function report(configuration: Configuration): Promise<readonly string[]> {
   const { files } = configuration
   const width = Math.max(...files.map(({ file }) => file.length))

@@ -6,7 +6,6 @@ import { readSettings } from '../../proxy/boot/settings.ts'
 import { verbOf, WrongUsage } from '../command.ts'
 import { print } from '../print.ts'
 
-/** The exit code if migrations are to be run. */
 const PENDING = 3
 
 /** The time that the statements after a migration may take: they wait for nobody's rows. ms. */

@@ -11,8 +11,6 @@ export interface ReplayedCall {
   readonly replay: Pick<LedgerReplay, 'resources'>
 }
 
-/** Thrown if a row contradicts the rows before it, or leaves out a required name. */
 export class RowContradiction extends Error {}
 
-/** Thrown if the rows do not say enough. */
 export class NotRecomputable extends Error {}

@@ -82,7 +82,6 @@ function findMissing<Known>(
   )
 }
 
-/** The values of something by what they are called, as texts that can be compared and shown. */
 type NamedTexts = Readonly<Record<string, string>>
 
 function differences(what: string, stored: NamedTexts, replayed: NamedTexts): readonly string[] {

@@ -2,7 +2,6 @@ import { isObject, type UnknownRecord } from '../../support/json.ts'
 import type { StoredRow } from '../record/leaf.ts'
 import { type CheckDigest, checkDigestOf, isRevision, isText, isTexts, modeOf } from './states.ts'
 
-/** An operators' check and its verdict: `pass`, `refuse` or `failed`. */
 export interface RecordedCheck extends CheckDigest {
   readonly verdict: string
 }

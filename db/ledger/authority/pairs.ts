@@ -49,7 +49,6 @@ export function decisionPairing(): DecisionPairing {
     return null
   }
 
-  /** Returns whether the outcome is that of an open decision, which it ends. */
   function ended(id: string, stream: string, status: string): boolean {
     const holder = holders.get(id)
     if (holder === undefined || !(holder === stream || status === 'unknown')) return false

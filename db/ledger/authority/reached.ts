@@ -72,13 +72,11 @@ function isUnknown({ row }: RecordedDecision, tool: string | null, { tools }: Re
   return row.action === 'mcp_tools_call' && (!listed || listed.state === 'gone')
 }
 
-/** Returns the upstream's own name of a tool. */
 export function upstreamToolName(tool: string | null, { name }: ResourceState): string {
   if (tool?.startsWith(`${name}.`)) return tool.slice(name.length + 1)
   throw new RowContradiction(`is about ${tool ?? 'no tool'}, which is none of ${name}`)
 }
 
-/** Asks question 7: the definition that is called is the approved one. */
 export function refusalOfTool(call: ReplayedCall): string | null {
   const { decision, authority } = call
   const { row, reason } = decision

@@ -193,10 +193,8 @@ export class LedgerReplay {
   }
 }
 
-/** Actions of rows that change a principal begin so. */
 const TYPES: ReadonlySet<string> = new Set(['agent', 'user', 'workload', 'operator'])
 
-/** Changes of a candidate set, which change nobody's authority. */
 const CANDIDATES: ReadonlySet<string> = new Set(['candidate_set', 'candidate_removed'])
 
 /** An enrollment says the CAs, an erasure ends them. An older enrollment by a SPIFFE id named none: null. */

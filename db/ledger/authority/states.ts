@@ -11,7 +11,6 @@ export interface PrincipalState {
   readonly spiffeId: string | null
 }
 
-/** An MCP resource's demands, as the row of a change makes them; its tools aside. */
 export interface ResourceState {
   readonly revision: number
   readonly name: string

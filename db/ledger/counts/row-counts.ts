@@ -29,7 +29,6 @@ export function rollUpCounts(minutes: readonly SpanCount[]): readonly StoredCoun
   return [...kept.values()]
 }
 
-/** Counts of minutes, and the place of the last row that is in them. */
 export interface MinuteCounts {
   readonly counts: readonly SpanCount[]
   readonly place: number

@@ -6,7 +6,6 @@ import { MINUTE_LEVEL, rollUpCounts, type SpanCount } from './row-counts.ts'
 
 type RowCountsDatabase = Kysely<DatabaseSchema>
 
-/** The differences of engines. */
 export interface CountingDialect {
   /** The column of `audit_rows` that has a row's place. */
   readonly place: 'seq' | 'place'
@@ -14,7 +13,6 @@ export interface CountingDialect {
   readonly members: (json: string) => RawBuilder<unknown>
 }
 
-/** For an engine with one stream: a row's place is its seq. */
 export const SINGLE_STREAM_DIALECT: CountingDialect = {
   place: 'seq',
   members: (json) => sql`json_each(${json})`,
@@ -28,7 +26,6 @@ export async function countedPlace(db: RowCountsDatabase): Promise<number> {
   return place
 }
 
-/** The place of the last row of the ledger; 0 if there is none. */
 export async function lastPlace(db: RowCountsDatabase, { place }: CountingDialect): Promise<number> {
   const { rows } = await sql<{ last: number | null }>`
     select max(${sql.ref(place)}) as last from audit_rows`.execute(db)

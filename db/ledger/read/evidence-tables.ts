@@ -38,7 +38,6 @@ const HIDDEN = new RegExp(
 const escapeCharacter = (character: string): string =>
   [...character.split('')].map((unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`).join('')
 
-/** True if a row changes somebody's permissions. */
 export const isGrant = ({ action, status, detail }: StoredRow): boolean =>
   !FREQUENT_ACTIONS.includes(action) &&
   status === 'success' &&
@@ -49,7 +48,6 @@ export const isRefusal = ({ status }: StoredRow): boolean => status === 'denied'
 export const isSignIn = ({ action }: StoredRow): boolean =>
   action.startsWith('admin.sign') || action === 'admin.secret_used'
 
-/** True if a row is about an MCP server or its tools. */
 export const isAboutTools = ({ action }: StoredRow): boolean => action.startsWith('mcp_resource.')
 
 function detailOf(text: string): UnknownRecord {
@@ -57,7 +55,6 @@ function detailOf(text: string): UnknownRecord {
   return isObject(value) ? value : {}
 }
 
-/** A principal's capabilities by its last row of change. */
 export interface PrincipalSet {
   readonly principal: string
   readonly revision: number
@@ -67,7 +64,6 @@ export interface PrincipalSet {
   readonly row: string
 }
 
-/** The sets of all principals, by the rows that change them. */
 export class PrincipalSets {
   readonly #held: Map<string, PrincipalSet>
 

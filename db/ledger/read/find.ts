@@ -25,7 +25,6 @@ export interface RowFilter {
 
 /** The rows that are read at once. A row may have 64 KiB of detail, and a leaf that repeats it. */
 export const ROWS_PER_READ = 128
-/** The rows that are looked at in one question, whether or not they fit the filter. */
 const SPAN = 1_024
 
 /** The columns read of a found row. The leaf says the rest: an engine would read it once for each member. */
@@ -67,7 +66,6 @@ export async function* matchingRows(
 /** A place in the order of a filter: after a row, or after all rows of an instant. */
 type FilterPlace = LedgerCursor | { readonly recorded_at: string }
 
-/** A part of the ledger, in the order of its filter. */
 interface FilterSpan {
   /** Null: from the filter's own beginning. */
   readonly from: FilterPlace | null
@@ -133,7 +131,6 @@ export const RARE_ACTION = sql<SqlBool>`action not in (${sql.join(FREQUENT_ACTIO
 const isRare = (action: string | undefined): action is string =>
   action !== undefined && !FREQUENT_ACTIONS.includes(action)
 
-/** The one column that an index is entered by, the most telling first. */
 function byIndex(row: AuditLogExpression, { request_id: requestId, principal, action }: RowFilter) {
   if (requestId !== undefined) return [row('request_id', '=', requestId)]
   if (principal !== undefined) return [row('principal_id', '=', principal)]

@@ -7,13 +7,11 @@ type PseudonymColumns = Pick<StoredRow, 'principal_id' | 'detail'>
 
 const SUBJECT = /"subject":"(usr_[a-z2-7]{26})"/
 
-/** The pseudonyms of users that a row names, as far as it does. */
 export const pseudonymsIn = ({ principal_id: principal, detail }: PseudonymColumns): ReadableNames => ({
   principal_name: principal?.startsWith('usr_') ? principal : undefined,
   subject_name: SUBJECT.exec(detail)?.[1],
 })
 
-/** The users that are remembered. One answer names few; each is looked up once. */
 const MAX_CACHED_NAMES = 10_000
 
 /**

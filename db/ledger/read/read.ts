@@ -87,7 +87,6 @@ export type ReadLedgerPages = (
   signal: AbortSignal,
 ) => AsyncGenerator<readonly (StoredRow | DamagedRow)[]>
 
-/** One signal for many reads, or none. `pages`: by the engine; default those of one stream. */
 interface LedgerReadOptions {
   readonly signal?: AbortSignal
   readonly pages?: ReadLedgerPages
@@ -119,7 +118,6 @@ export async function verifyDatabase(
   return verdict
 }
 
-/** Rows between two tellings of how far it is. */
 const PROGRESS_INTERVAL_ROWS = 20_000
 
 /** The same, step by step: how many rows were read so far, again and again, and last the verdict. */

@@ -30,7 +30,6 @@ export interface LedgerReaderBackend {
   readonly close: () => Promise<void>
 }
 
-/** Rows that are sent together, so that a piece is worth its way. Characters. */
 const PIECE = 65_536
 
 /** Answers on this thread. `pages`: how the engine reads the whole ledger; default stream by stream. */
@@ -72,7 +71,6 @@ function textsOf(
   return exportedLines(db, { signal, ...(pages && { pages }) })
 }
 
-/** Rows whose instants are looked at in one read. */
 const SPAN = 4_096
 
 /**
@@ -242,7 +240,6 @@ async function* prependPiece(
   }
 }
 
-/** So many may be under way at once. */
 class ReadSlots {
   readonly #most: number
   #taken = 0

@@ -9,9 +9,6 @@ export interface LeafPieces {
   readonly afterSeq: string
 }
 
-/**
- * A row that lacks only its place in the chain: its leaf, and the columns that are stored alongside the leaf.
- */
 export interface RowDraft extends LeafPieces {
   readonly recorded_at: string
   readonly request_id: string | null
@@ -70,12 +67,10 @@ export function draftOf(entry: LedgerEntry, { stream, version }: RowOrigin): Row
   return { recorded_at, request_id, principal_id, action, status, ...cutLeaf(text) }
 }
 
-/** The values of a leaf by column, or the stand-in for one that is put into its text later. */
 type LeafValues = Readonly<
   Record<Exclude<keyof Selectable<DatabaseSchema['audit_log']>, 'row_hash' | 'leaf'>, unknown>
 >
 
-/** The members that an export adds to a leaf. */
 export interface ExportAdditions {
   readonly principal_name?: string | undefined
   readonly result?: string | undefined
@@ -120,7 +115,6 @@ const DPOP_JKT = ',"dpop_jkt":'
 const PREV_HASH = ',"prev_hash":'
 const SEQ = ',"seq":'
 
-/** Reads the canonical text of `detail` out of a leaf: no parser would keep its bytes. */
 export const leafDetailOf = (leaf: string): string =>
   leaf.slice(leaf.indexOf(DETAIL) + DETAIL.length, leaf.lastIndexOf(DPOP_JKT))
 

@@ -2,7 +2,6 @@ import type { DatabaseSchema } from '../../schema.ts'
 import type { JsonObject } from '../../support/json.ts'
 import type { LedgerStatement, RowAssertion } from '../../support/statement.ts'
 
-/** The columns that a row's place in the chain decides, or that an entry gives in another form. */
 type DerivedColumn =
   | 'stream'
   | 'seq'

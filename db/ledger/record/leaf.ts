@@ -9,7 +9,6 @@ import { type ExportAdditions, type LeafPieces, leafText, WRITTEN_LEAF_VERSION }
  */
 export type StoredRow = Selectable<DatabaseSchema['audit_log']>
 
-/** The columns of a row that callers see, in the order of the tables in packs of evidence. */
 export const SHOWN_COLUMNS = [
   ...([
     'stream',
@@ -25,7 +24,6 @@ export const SHOWN_COLUMNS = [
   ...(['version', 'prev_hash', 'row_hash'] as const),
 ]
 
-/** The fields of the leaf: the row without its own hash. */
 export type LeafFields = Omit<StoredRow, 'row_hash' | 'leaf'>
 
 /** The one stream of a single process (docs/ledger.md, Streams). */
@@ -37,7 +35,6 @@ export const GENESIS_HASH = '0'.repeat(64)
 /** The version in a leaf's `v` (docs/ledger.md#versions). Both are read. */
 export type LeafVersion = 1 | 2
 
-/** Puts the pieces of a leaf together, around its place in the chain. */
 export const assembleLeaf = (
   { beforePrev, beforeSeq, afterSeq }: LeafPieces,
   prevHash: string,
@@ -66,7 +63,6 @@ export function leafVersion(leaf: string): LeafVersion | null {
 /** `row_hash`: hex SHA-256 of the leaf. */
 export const hashOf = (leaf: string): string => hash('sha256', leaf)
 
-/** The readable ids of the users that a row names by their pseudonyms, as far as they still exist. */
 export interface ReadableNames {
   readonly principal_name?: string | undefined
   readonly subject_name?: string | undefined
@@ -87,7 +83,6 @@ export function exportLine(row: StoredRow, names: ReadableNames = {}): string {
   })
 }
 
-/** Returns an export line's `result` and `row_hash`. */
 export function sealOf(row: Pick<StoredRow, 'action' | 'status' | 'row_hash'>): string {
   const result = isMcpPathRow(row) ? `,"result":${JSON.stringify(row.status)}` : ''
   return `${result},"row_hash":${JSON.stringify(row.row_hash)}`

@@ -2,7 +2,6 @@ import type { Database } from '../../database.ts'
 import type { RowAssertion } from '../../support/statement.ts'
 import { OUTCOME_STATUSES } from './outcomes.ts'
 
-/** Asserts that the ledger has a call's decision and no outcome of it. */
 export function callIsOpen({ kysely }: Pick<Database, 'kysely'>, requestId: string): RowAssertion {
   const outcome = kysely
     .selectFrom('audit_log as outcome')

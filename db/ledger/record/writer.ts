@@ -15,10 +15,8 @@ export type WorkResult =
   | { readonly sealed: readonly SealedRow[] }
   | { readonly refused: 'stale' | 'conflict' | 'duplicate' | 'fault'; readonly message: string }
 
-/** An allowed decision that no outcome followed. */
 export type OpenDecision = Omit<LedgerEntry, 'at' | 'status' | 'detail' | 'config_digest'>
 
-/** Decisions that a writer, now gone, left open. */
 export interface UnfinishedDecisions {
   readonly decisions: readonly OpenDecision[]
   /** Goes into the unit of their outcomes, so that nobody else writes them too. */

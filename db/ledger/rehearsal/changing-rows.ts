@@ -1,6 +1,5 @@
 import { FREQUENT_ACTIONS } from '../record/frequent.ts'
 
-/** Frequent actions that say nothing of permissions. */
 const NO_STATE = ['token', 'auth', 'service', 'admin', 'proposal', 'rehearsal']
 
 /** True if an action, not of calls, can change what decisions rest on. */
@@ -26,5 +25,4 @@ const OF_PRINCIPALS = ['agent', 'user', 'workload', 'operator']
 export const changingRowsSqlFor = (holds: readonly string[]): string =>
   `${CHANGING_ROWS_SQL} and (${OF_PRINCIPALS.map((of) => `action not like '${of}.%'`).join(' and ')} or ${[...holds, '0 = 1'].join(' or ')})`
 
-/** The text in a canonical leaf that is about a principal. */
 export const subjectText = (principal: string): string => `"subject":${JSON.stringify(principal)}`

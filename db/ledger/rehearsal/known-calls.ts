@@ -20,7 +20,6 @@ export function partsOfCall(leaf: string): readonly number[] | null {
   return [0, detail, authority, end, path, pathEnd, who, previous, principal, at, status, leaf.length]
 }
 
-/** The texts of some parts of a leaf. */
 export const leafPartTexts = (leaf: string, parts: readonly number[]): readonly string[] =>
   Array.from({ length: parts.length / 2 }, (_, part) => leaf.slice(parts[part * 2], parts[part * 2 + 1]))
 
@@ -65,7 +64,6 @@ export interface CallKind<Fate> {
   fate: Fate | null
 }
 
-/** The parts of a leaf that make its kind. */
 interface LeafSample<Fate> {
   readonly length: number
   readonly parts: readonly number[]
@@ -135,7 +133,6 @@ export class CallKindCache<Fate> {
   }
 }
 
-/** A text between two parts that is not of this call alone: they are compared as one. */
 const NO_NUMBER = /^[^0-9]*$/
 
 function sampleOf<Fate>(leaf: string, parts: readonly number[], kind: CallKind<Fate>): LeafSample<Fate> {

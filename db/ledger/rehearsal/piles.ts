@@ -26,7 +26,6 @@ export interface CallPile {
   readonly truncated: boolean
 }
 
-/** Groups that are shown. */
 const SHOWN = 500
 /** The most groups followed. Calls of further kinds are counted together. */
 const FOLLOWED = 20_000

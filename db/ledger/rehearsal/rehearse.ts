@@ -15,7 +15,6 @@ import { type CallKind, CallKindCache, leafMemberText } from './known-calls.ts'
 import { CallGrouping, type CallPile } from './piles.ts'
 import { type CallVerdict, recordedVerdict, verdictWith } from './verdict.ts'
 
-/** The rows that a rehearsal needs. */
 export interface WalkScope extends DecisionWindow {
   /** The principals whose decisions are wanted, by their names in the ledger. Null: everybody's. */
   readonly principals: readonly string[] | null

@@ -3,7 +3,6 @@ import { isDecisionRow, recordedDecisionOf } from '../authority/decision.ts'
 import type { StoredRow } from '../record/leaf.ts'
 import type { DecisionWindow } from './rehearse.ts'
 
-/** A capability that calls have demanded, and the results. */
 export interface UsedCapability {
   readonly capability: string
   /** Allowed calls that demanded it, and calls refused for lack of it. */

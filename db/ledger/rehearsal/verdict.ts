@@ -45,7 +45,6 @@ function refusalOfReached(call: ReplayedCall): string | null {
 /** Null: allowed; else why it is refused, and the capability that it lacks if that is why. */
 export type CallVerdict = { readonly reason: string; readonly capability: string | null } | null
 
-/** The verdict that a row says. */
 export const recordedVerdict = ({ allowed, reason, requiredCapability }: RecordedDecision): CallVerdict =>
   allowed
     ? null
@@ -93,7 +92,6 @@ function refuserOf({ decision, authority, recorded }: RehearsedCall): 'rule' | '
 const reachedNothing = ({ authority, reason }: RecordedDecision): boolean =>
   authority?.resource === null && (reason === 'mcp_not_bound' || reason === 'mcp_tool_unknown')
 
-/** The refusals that another mode of proofs might not make. */
 const OF_PROOFS: ReadonlySet<string> = new Set(['proof_invalid', 'token_invalid'])
 
 const PROOFS = 'of proofs that were not good the rows say nothing more'

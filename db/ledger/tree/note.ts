@@ -14,7 +14,6 @@ export interface VerifierKey {
   readonly key: KeyObject
 }
 
-/** One signature of a note. `bytes`: those after the id of the key. */
 export interface NoteSignature {
   readonly name: string
   /** Lower-case hex. */
@@ -54,7 +53,6 @@ export function fromBase64(text: string): Buffer {
 /** True for a name that keys and notes may have: not empty, without blanks and `+`. */
 export const isKeyName = (name: string): boolean => /^[^\s+\p{Cc}]+$/u.test(name) && name.isWellFormed()
 
-/** The text of a verifier key. */
 export function verifierKeyText(name: string, kind: KeyKind, key: KeyObject): string {
   const encoded = encodedKey(kind, key)
   return `${name}+${keyId(name, encoded)}+${encoded.toString('base64')}`

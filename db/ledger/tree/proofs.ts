@@ -13,7 +13,6 @@ interface TlogProof {
   readonly checkpoint: Checkpoint
 }
 
-/** The text of a proof. `note`: the checkpoint, signed. */
 export const tlogProofText = (index: number, hashes: readonly Buffer[], note: string): string =>
   [HEADER, `index ${index}`, ...hashes.map((hash) => hash.toString('base64')), '', note].join('\n')
 

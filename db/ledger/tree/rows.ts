@@ -9,7 +9,6 @@ export interface PlacedLeaf {
   readonly leaf: string
 }
 
-/** A whole row with its place. */
 export type PlacedRow = StoredRow & { readonly place: number }
 
 /** An engine's reading of the rows as leaves of a tree. Places only grow, and may have gaps. */

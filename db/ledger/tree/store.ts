@@ -9,14 +9,12 @@ import { edgeOf, type ReadTile, type TreeTile } from './tiles.ts'
 
 type TreeDatabase = Kysely<DatabaseSchema>
 
-/** A tree as far as it is grown: `place` is that of its last row. */
 export type StoredTree = Selectable<DatabaseSchema['audit_trees']>
 export type StoredCheckpoint = Selectable<DatabaseSchema['audit_checkpoints']>
 
 export const currentTree = (db: TreeDatabase): Promise<StoredTree | undefined> =>
   db.selectFrom('audit_trees').selectAll().orderBy('tree', 'desc').limit(1).executeTakeFirst()
 
-/** Counts the rows that are in no tree yet. */
 export async function countUnsealed({
   kysely,
   treeRows,
@@ -79,7 +77,6 @@ export const checkpointUpTo = (
 ): Promise<StoredCheckpoint | undefined> =>
   checkpoints(db, tree).where('size', '<=', size).orderBy('size', 'desc').limit(1).executeTakeFirst()
 
-/** A checkpoint as a signed note: the lines of the log's keys, then those of its witnesses. */
 export async function noteOfCheckpoint(
   db: TreeDatabase,
   { origin }: StoredTree,
@@ -97,7 +94,6 @@ export async function noteOfCheckpoint(
   return noteOf(checkpointText(checkpointOf(origin, stored)), lines)
 }
 
-/** A stored checkpoint of a log. */
 export const checkpointOf = (
   origin: string,
   { size, root }: Pick<StoredCheckpoint, 'size' | 'root'>,

@@ -17,7 +17,6 @@ export interface TreeTile extends TilePlace {
   readonly hashes: Buffer
 }
 
-/** Gives the hashes of a tile, at least `width` of them. */
 export type ReadTile = (place: TilePlace, width: number) => Promise<Buffer>
 
 /** The last tile of each level, as far as it is not full: a tree needs them to grow. */
@@ -117,5 +116,4 @@ export function tilePath({ level, n }: TilePlace, width: number): string {
   return `${level}/${name}${width < TILE_WIDTH ? `.p/${width}` : ''}`
 }
 
-/** The number of hashes on a level of a tree. */
 export const hashesAt = (size: number, level: number): number => Math.floor(size / TILE_WIDTH ** level)

@@ -1,7 +1,6 @@
 import { type Checkpoint, parseCheckpoint } from './checkpoint.ts'
 import { MalformedNote, parseNote, type SignedNote, type VerifierKey, verifyNoteSignature } from './note.ts'
 
-/** A verifier's knowledge from elsewhere than the log. */
 export interface LogTrust {
   /** Verifier keys of the log. */
   readonly keys: readonly VerifierKey[]
@@ -25,7 +24,6 @@ export interface StampWatch {
   readonly end: () => StampTally
 }
 
-/** The result of checking time stamps. */
 export interface StampTally {
   /** Faults of single checkpoints, each as a sentence. */
   readonly problems: readonly string[]
@@ -41,7 +39,6 @@ export interface StampSummary extends WitnessSummary {
 
 export const NO_STAMPS: StampTally = { problems: [], stamped: [], unchecked: 0 }
 
-/** A checkpoint with the note that it stands in. */
 export interface SignedCheckpoint extends Checkpoint {
   readonly note: SignedNote
   /** The time stamps stored with it. DER, or whatever is there. */
@@ -68,11 +65,9 @@ export const parseSignedCheckpoints = (text: string): readonly SignedCheckpoint[
     }
   })
 
-/** True if one of the keys has signed a note. */
 export const isSignedBy = (note: SignedNote, keys: readonly VerifierKey[]): boolean =>
   keys.some((key) => verifyNoteSignature(note, key).good)
 
-/** A witness that has seen a checkpoint. */
 export interface WitnessSummary {
   readonly name: string
   /** RFC 3339. */
@@ -81,7 +76,6 @@ export interface WitnessSummary {
   readonly size: number
 }
 
-/** The cosignatures of a checkpoint by keys of witnesses. */
 export const witnessesOf = (
   { note, size }: Pick<SignedCheckpoint, 'note' | 'size'>,
   keys: readonly VerifierKey[],

@@ -5,7 +5,6 @@ import { leafDetailOf } from '../record/draft.ts'
 import { nameMember, type ReadableNames, SHOWN_COLUMNS, type StoredRow, sealOf } from '../record/leaf.ts'
 import type { DamagedRow } from './verify.ts'
 
-/** Says that a text is no export of this ledger from its first line on. */
 export class NotAnExport extends Error {}
 
 /**
@@ -54,7 +53,6 @@ const LF = 0x0a
 
 const NO_ROW = 'which is not a row of an audit export'
 
-/** The members of a line: the columns, and the version of the leaf. */
 const MEMBERS = [...SHOWN_COLUMNS, 'v']
 
 const textOf = (line: Buffer): string | null => (isUtf8(line) ? line.toString() : null)

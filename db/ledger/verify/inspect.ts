@@ -4,7 +4,6 @@ import type { TreeInspection, TreeVerdict } from '../tree/inspect.ts'
 import { type DecisionRecomputer, isSound, type RecomputationReport, recomputer } from './recompute.ts'
 import { chainVerifier, type DamagedRow, type LedgerVerdict } from './verify.ts'
 
-/** The result of verifying a ledger, beyond its chains. */
 export interface LedgerInspection {
   readonly verdict: LedgerVerdict
   /** Faults outside the chains, each as a sentence. */
@@ -48,7 +47,6 @@ interface InspectRowsOptions {
   readonly tree?: TreeInspection | undefined
 }
 
-/** Verifies the chains, and recomputes decisions if that is asked for. Stops at the first bad row. */
 export async function inspectRows(
   rows: RowSource,
   { authority, isTail = false, onRow, walk = recomputer(), tree }: InspectRowsOptions,

@@ -7,7 +7,6 @@ import { LeafRow, rowLeafVersion } from '../canonical/leaf-row.ts'
 import type { LeafVersion, StoredRow } from '../record/leaf.ts'
 import type { BadRow } from './verify.ts'
 
-/** The problems that are named; more are counted. */
 const NAMED = 20
 
 /** Counts are of calls: a summary counts as often as it says. */

@@ -43,7 +43,6 @@ begin
 end `,
 }
 
-/** The function that each trigger runs. */
 export const GUARD_TRIGGERS: Readonly<Record<string, keyof typeof GUARD_FUNCTIONS>> = {
   audit_rows_update: 'audit_rows_refuse',
   audit_rows_delete: 'audit_rows_refuse',

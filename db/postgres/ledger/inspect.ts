@@ -26,7 +26,6 @@ import { postgresSchemaProblem } from './schema.ts'
 
 type StoredLogDatabase = Kysely<DatabaseSchema>
 
-/** Checkpoints that are read at once. */
 const PAGE = 1_000
 
 /** The tree of a database as it is now; null if none was begun, or the database is of an earlier version. */

@@ -2,7 +2,6 @@ import { hash } from 'node:crypto'
 
 // Advisory locks are numbers that all who share a database agree upon. These are the first half of each.
 
-/** Held by the writer of a stream, for as long as its session lives. */
 export const STREAM_CLASS = 0x53_41_4c_31
 const AUTHORITY_CLASS = 0x53_41_4c_32
 const ALONE_CLASS = 0x53_41_4c_33
@@ -26,7 +25,6 @@ export const TERMINATE_LOCK_HOLDER = `select pg_terminate_backend(pid) ${LOCK_HO
  */
 export const BEGIN_DECISIONS = `begin; select pg_advisory_xact_lock_shared(${AUTHORITY_CLASS}, 0)`
 
-/** Begins a transaction that changes authority: no decision is under way while it runs. */
 export const BEGIN_CHANGES = `begin; select pg_advisory_xact_lock(${AUTHORITY_CLASS}, 0)`
 
 /**

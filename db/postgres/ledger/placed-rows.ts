@@ -7,7 +7,6 @@ import { SHOWN_COLUMNS } from '../../ledger/record/leaf.ts'
 import type { DamagedRow } from '../../ledger/verify/verify.ts'
 import type { DatabaseSchema } from '../../schema.ts'
 
-/** The ledger as it is at one instant: the last row of each stream, and the last place of all. */
 interface LedgerExtent {
   readonly heads: ReadonlyMap<string, number>
   readonly last: number

@@ -47,7 +47,6 @@ const INDEXES = [
 where action not in ('egress_llm_chat', 'mcp_tools_call', 'mcp_tools_list')`,
 ]
 
-/** The columns that a writer stores. Every other one is read from the leaf, `place` aside. */
 export const POSTGRES_STORED_COLUMNS = [
   ...(['stream', 'seq', 'recorded_at', 'request_id', 'principal_id', 'action', 'status'] as const),
   ...(['prev_hash', 'row_hash', 'leaf'] as const),
@@ -62,14 +61,12 @@ const TEXTS = [
 const memberOf = (name: string, arrow: string): string =>
   `(leaf::json ${arrow} '${name}')::text collate "C" as ${name}`
 
-/** The columns of the view that are read from the leaf. */
 export const TEXT_COLUMNS = [...TEXTS.map((name) => memberOf(name, '->>')), memberOf('detail', '->')]
 
 const VIEW = `create view audit_log as select ${POSTGRES_STORED_COLUMNS.join(', ')},
   ${TEXT_COLUMNS.join(',\n  ')}
 from audit_rows`
 
-/** A row as the table holds it. */
 export type PostgresLedgerRow = Pick<StoredRow, (typeof POSTGRES_STORED_COLUMNS)[number]>
 
 export const insertRowsQuery = (rows: readonly PostgresLedgerRow[]) => ({

@@ -5,7 +5,6 @@ import { LOCK_HOLDERS, STREAM_CLASS, streamKey } from './locks.ts'
 
 /** The time that a stream is without a writer before it counts as gone. ms. */
 const GONE_MS = 20_000
-/** Decisions that are closed at once. */
 const MAX_DECISIONS_PER_UNIT = 512
 
 /**

@@ -9,7 +9,6 @@ import type { WalkedPart, WalkScope } from '../../ledger/rehearsal/rehearse.ts'
 
 /** Places asked for at once, whatever is found. */
 const SPAN = 2_000
-/** Rows that are fetched at once. */
 const FETCHED = 1_000
 
 interface WalkedLeaf {

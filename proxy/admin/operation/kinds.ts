@@ -65,10 +65,8 @@ export const printPrincipalId = ({ infix }: PrincipalKind, organisation: string,
 export const spiffeIdOf = ({ type }: PrincipalKind, trustDomain: string, org: string, name: string): string =>
   printSpiffeId(type === 'agent' ? { trustDomain, org, name } : { trustDomain, org, kind: type, name })
 
-/** The capability to enroll, certify or deactivate a principal of this kind. */
 export const capabilityToEnroll = ({ type }: PrincipalKind): AdminCapability =>
   type === 'operator' ? 'admin.operators' : 'admin.enroll'
 
-/** The capability to set the capabilities of a principal of this kind. */
 export const capabilityToGrant = ({ type }: PrincipalKind): AdminCapability =>
   type === 'operator' ? 'admin.operators' : 'admin.grant'

@@ -2,7 +2,6 @@ import type { HangupSignal } from '../../../plugins/arrival.ts'
 import { HolderPlaces } from '../../../plugins/holder-places.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
 
-/** A reader of the ledger: its operator, and the signal for when it no longer waits. */
 interface LedgerRequester {
   readonly actor: { readonly id: string }
   readonly hangup: Pick<HangupSignal, 'signal'>

@@ -163,7 +163,6 @@ export async function parseAndAuthorize<T extends InputSchemas, Output>(
   return { input, demanded }
 }
 
-/** All that an operation demands of its caller with this input. */
 const demandedOf = async <T extends InputSchemas, Output>(
   { demands, alsoDemands }: Operation<T, Output>,
   context: AdminContext,

@@ -10,7 +10,6 @@ const LIMITS = { own: 2, all: 4 }
  */
 export type RehearsalPurpose = 'change' | 'rehearsal' | 'usage'
 
-/** Limits how many readers of recorded calls there are at once within this process. */
 export class RehearsalPlaces {
   readonly #places: Readonly<Record<RehearsalPurpose, HolderPlaces>> = {
     change: new HolderPlaces(LIMITS),

@@ -12,7 +12,6 @@ export const idParams = z.object({ id: z.string() })
 /** The same of an MCP server. */
 export const resourceParams = z.object({ resource_id: z.string() })
 
-/** The end of the page before, in a list that is newest first. */
 export const listCursor = z
   .string()
   .transform((text, context) => {
@@ -134,7 +133,6 @@ const setOf = (rule: (capability: string) => string | null) =>
     return parsed.capabilities
   })
 
-/** The set of a caller of models and tools. */
 export const callerCapabilities = setOf((token) =>
   hasAdminPrefix(token) ? 'can be held by operators only' : null,
 ).meta({ type: 'array', items: CAPABILITY_SCHEMA, maxItems: 64, examples: [['llm.chat']] })
@@ -164,7 +162,6 @@ export const displayName = z
   .max(256)
   .regex(/^[^\p{Cc}\p{Cf}\p{Zl}\p{Zp}]*$/u, 'must not contain control or formatting characters')
 
-/** A block of a given PEM text that is left out. */
 const passedOverBlock = z
   .strictObject({
     line: z.int().meta({ description: 'The line of the text at which the block begins.' }),
@@ -177,7 +174,6 @@ const passedOverBlock = z
 /** A member of answers: those blocks, if there are any. */
 export const passedOverBlocks = z.array(passedOverBlock).exactOptional()
 
-/** The blocks as answers show them. */
 export type PassedOverBlocks = NonNullable<z.output<typeof passedOverBlocks>>
 
 /** The blocks of a given text that are left out, as rows and answers tell of them: absent if there are none. */

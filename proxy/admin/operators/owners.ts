@@ -11,7 +11,6 @@ import type { PrincipalKind } from '../operation/kinds.ts'
 
 const OWNING: AdminCapability = 'admin.operators'
 
-/** The reasons by which only a change of an operator is refused. */
 export const operatorRefusals = ({ type }: PrincipalKind): readonly RefusalReason[] =>
   type === 'operator' ? ['own_authority', 'last_owner'] : []
 

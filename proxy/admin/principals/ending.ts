@@ -6,7 +6,6 @@ import { instant } from '../operation/shapes.ts'
 /** The time before its end from which on a certificate is renewed. ms. */
 const SOON_MS = 30 * 86_400_000
 const MAX_ENDING = 50
-/** Certificates that are read from the database at once. */
 const PAGE = 200
 
 /** True if a certificate ends within 30 days, or has ended. `end`: RFC 3339; null if there is none. */

@@ -207,7 +207,6 @@ async function pageOf(
   }
 }
 
-/** Makes the filter of some principals that keeps those refused since an instant. */
 const refusedAmong =
   (database: Database, since: number) =>
   async (records: readonly PrincipalRecord[]): Promise<readonly PrincipalRecord[]> => {
@@ -216,7 +215,6 @@ const refusedAmong =
     return records.filter(({ principal_ref: ref }) => refused.has(ref))
   }
 
-/** Counted up to here. */
 const MAX_COUNTED = 10_000
 
 const count = z.int().min(0).max(MAX_COUNTED)

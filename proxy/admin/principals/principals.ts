@@ -57,7 +57,6 @@ export async function changeOf(
   return kind.type === 'operator' ? [] : [change(id)]
 }
 
-/** The schema of sets for a principal of this kind. */
 export const capabilitySetSchema = ({ type }: PrincipalKind) =>
   type === 'operator' ? adminCapabilities : callerCapabilities
 
@@ -118,7 +117,6 @@ export const createPrincipal = (kind: PrincipalKind) =>
     },
   })
 
-/** The authority revision of who is enrolled for the first time. */
 const FIRST_REVISION = 1
 
 /** GET /v1/admin/{agents,users,workloads,operators}/{id} */

@@ -112,7 +112,6 @@ export const principalView = (
   ...rest,
 })
 
-/** Columns that callers do not see, or see under another name. */
 type HiddenColumns =
   | 'principal_id'
   | 'principal_ref'

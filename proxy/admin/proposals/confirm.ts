@@ -149,7 +149,6 @@ export async function endProposal(
   }
 }
 
-/** Returns the parts of a confirmed change's transaction that confirm it. */
 const confirmationOf = (
   { database, configDigest }: AdminContext,
   proposal: Proposal,

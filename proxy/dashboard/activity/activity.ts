@@ -132,7 +132,6 @@ export const activityPage: DashboardPage = async (dashboard, facts) => {
   }
 }
 
-/** Counts and calls. A moving window begins with its first bar. */
 async function renderResults(
   dashboard: DashboardContext,
   facts: AdministrationFacts,

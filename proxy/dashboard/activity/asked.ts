@@ -4,7 +4,6 @@ const DAY_MS = 86_400_000
 export const WINDOWS = { '1h': DAY_MS / 24, '24h': DAY_MS, '7d': 7 * DAY_MS, '30d': 30 * DAY_MS } as const
 export type WindowName = keyof typeof WINDOWS
 
-/** The times that a query asks for. */
 export interface ActivityTimes {
   readonly typed: { readonly since: string; readonly until: string }
   readonly window: WindowName | null
@@ -58,7 +57,6 @@ function instantOf(typed: string): number | null {
   return isThere && !Number.isNaN(at) ? at : null
 }
 
-/** The query's names: the audit API's, and those of further members of a decision. */
 const NAMES = [
   ...(['principal', 'action', 'status', 'reason', 'tool', 'model'] as const),
   ...(['since', 'until', 'window', 'cursor'] as const),

@@ -57,10 +57,8 @@ const UNITS: readonly (readonly [ms: number, level: CountLevel, name: string])[]
   [364 * DAY_MS, 10, '364 days'],
 ]
 const LARGEST_UNIT: (typeof UNITS)[number] = [364 * DAY_MS, 10, '364 days']
-/** The bars of a chart: a few more if a window begins and ends within one. */
 const MAX_BARS = 72
 
-/** The window of a chart: whole bars. */
 export interface BarWindow {
   /** The time that a bar stands for. ms. */
   readonly unit: number

@@ -17,7 +17,6 @@ export interface ActivityCall {
   readonly outcome: AuditRow | null
 }
 
-/** A query, by the audit API's names. */
 export interface ActivityQuery {
   readonly principal?: string
   readonly action?: string
@@ -54,7 +53,6 @@ const MAX_LEDGER_PAGES = 3
 /** The outcomes that are looked up one by one: they are newer than the page before has shown. */
 const MAX_OUTCOMES = 20
 
-/** Lists, which clients ask for all the time. Hidden until somebody asks for them. */
 export const NOISE_ACTIONS: ReadonlySet<string> = new Set([
   'mcp_tools_list',
   'mcp_resources_list',

@@ -31,7 +31,6 @@ const ORDER = [
   ...['mcp_resource_path', 'llm_call', 'llm_members', 'mcp_target', 'capability', 'mcp_tool', 'mcp_state'],
 ]
 
-/** The gates that each call meets, and their findings. */
 const GATE_FINDINGS: Readonly<Record<string, (row: AuditRow) => HtmlFragment | string>> = {
   pin: ({ cert_thumbprint: pin }) =>
     pin === null ? 'no certificate' : html`certificate ${copyableCode(pin)}`,
@@ -123,7 +122,6 @@ const CHANGES = [
   ],
 ]
 
-/** The newest rows of each kind that are looked through. */
 const ROWS = 200
 /** Rows are committed in another order than they are recorded, by less than that. ms. */
 const APART_MS = 60_000

@@ -217,7 +217,6 @@ async function servers(
   )
 }
 
-/** The secret for when nothing else opens, if somebody has used it; its own user knows. */
 async function secretUsed(
   { context }: DashboardContext,
   facts: AdministrationFacts,

@@ -11,23 +11,19 @@ export const STAY_LOCAL: readonly string[] = [
   'export no_proxy NO_PROXY="$no_proxy"',
 ]
 
-/** The variables by which OpenAI SDKs, also in Python, and older clients are told a base URL. */
 export const openaiVariables = (url: string): Readonly<Record<string, string>> => ({
   OPENAI_BASE_URL: `${url}/v1`,
   OPENAI_API_BASE: `${url}/v1`,
   OPENAI_API_KEY: 'unused',
 })
 
-/** The variables by which Anthropic SDKs, also in Python, and Claude Code are told a base URL: they add /v1. */
 export const anthropicVariables = (url: string): Readonly<Record<string, string>> => ({
   ANTHROPIC_BASE_URL: url,
   ANTHROPIC_API_KEY: 'unused',
 })
 
-/** Variables that bring OpenAI SDKs elsewhere, or make them ask which place is meant. */
 export const OPENAI_ELSEWHERE: readonly string[] = ['OPENAI_API_TYPE', 'AZURE_OPENAI_ENDPOINT']
 
-/** Variables that bring Claude Code elsewhere, or have it send a key of its user's. */
 export const ANTHROPIC_ELSEWHERE: readonly string[] = [
   'ANTHROPIC_AUTH_TOKEN',
   'CLAUDE_CODE_OAUTH_TOKEN',

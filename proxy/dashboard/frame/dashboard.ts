@@ -14,7 +14,6 @@ export interface OtherModel {
   readonly requestId: string
 }
 
-/** The sources of pages. One for each configuration in force. */
 export interface DashboardContext {
   readonly context: AdministrationContext
   readonly signIn: SignInContext

@@ -64,7 +64,6 @@ const VIA: Readonly<Record<string, string>> = {
   certificate: 'a certificate',
 }
 
-/** Says how somebody has signed in, as far as the identity provider says it. */
 const signInText = (via: string, amr: readonly string[]): string =>
   `${VIA[via] ?? via}${amr.length > 0 ? ` (${amr.join(', ')})` : ''}`
 
@@ -141,7 +140,6 @@ ${navigation(section)}
   )
 }
 
-/** The last time that somebody outside took a checkpoint; nothing if nobody is asked to. */
 function renderAnchorStanding(anchors: readonly AnchorStanding[], now: number): HtmlFragment {
   if (anchors.length === 0) return EMPTY_HTML
   const [newest = null] = anchors

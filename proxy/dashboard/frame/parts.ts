@@ -78,7 +78,6 @@ export const dataTable = (
     : html`<div class="wide" role="region" tabindex="0" aria-label="${heads.filter((head) => head !== '').join(', ')}"><table><thead><tr>${joinHtml(heads.map((head) => html`<th scope="col">${head}</th>`))}</tr></thead>
 <tbody>${joinHtml(rows)}</tbody></table></div>`
 
-/** The fields that every form has which changes something. */
 export const csrf = (session: { readonly csrf: string } | undefined): HtmlFragment =>
   html`<input type="hidden" name="csrf" value="${session?.csrf ?? ''}">`
 
@@ -106,5 +105,4 @@ export interface PageViewer {
 export const hasCapability = ({ actor }: PageViewer, capability: string): boolean =>
   actor.capabilities.includes(capability)
 
-/** The path of the page of a principal, or of an MCP server (`tools`). */
 export const pathOf = (plural: string, id: string): string => `/proxy/${plural}/${encodeURIComponent(id)}`

@@ -9,7 +9,6 @@ import { isFromOtherOrigin } from '../../operators/pages/visitor.ts'
 import { htmlDocument, navigation, sectionOf } from './frame.ts'
 import { EMPTY_HTML, html, problemList } from './parts.ts'
 
-/** A signed-in operator goes on from here. */
 const NAVIGATION = html`<header><a class="brand" href="/proxy">Sallyport</a>${navigation('')}</header>`
 
 /**

@@ -124,7 +124,6 @@ async function formAgain(
   })
 }
 
-/** The refusals after which the form is shown once more, with the typed values. */
 const AGAIN: ReadonlySet<RefusalReason> = new Set([
   'body_unprocessable',
   'precondition_failed',

@@ -5,7 +5,6 @@ import { type OperationResult, perform } from '../../admin/operation/operation.t
 import type { PrincipalView } from '../../admin/principals/view.ts'
 import type { DashboardContext } from '../frame/dashboard.ts'
 
-/** A principal as operations show it. */
 export type ReadonlyPrincipalView = OperationResult<PrincipalView>['value']
 
 export interface PrincipalDetail {
@@ -57,5 +56,4 @@ export const PRINCIPAL_PAGES = {
 
 export type PrincipalPlural = keyof typeof PRINCIPAL_PAGES
 
-/** The kinds that call models and tools. */
 export type CallerPlural = Exclude<PrincipalPlural, 'operators'>

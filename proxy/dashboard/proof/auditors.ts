@@ -31,7 +31,6 @@ export function seenOutside(anchors: LogStatus['anchors']): HtmlFragment {
   return html`by ${names.join(', ')}`
 }
 
-/** The newest checkpoint of the log, and the anchors that should keep it. */
 export function checkpointsCard({ log, unsealed, anchors }: LogStatus, now: number): HtmlFragment {
   if (!log)
     return html`<section class="card"><h2>Checkpoints</h2><p>Nothing is sealed yet: this takes a second.</p></section>`

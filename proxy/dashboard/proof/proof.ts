@@ -108,7 +108,6 @@ export const proofPage: DashboardPage = async (dashboard, facts) => ({
   body: await proofBody(dashboard, facts, EMPTY_HTML),
 })
 
-/** The page below `verdict`: the result of a verification. */
 export async function proofBody(
   dashboard: DashboardContext,
   facts: AdministrationFacts,

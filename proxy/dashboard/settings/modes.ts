@@ -23,7 +23,6 @@ import type { ModeInForce } from './in-force.ts'
 
 type ChosenModes = Readonly<Record<string, string>>
 
-/** The modes by which everybody is judged, their places, and the form that tries another one. */
 export function modesCard(
   modes: readonly ModeInForce[],
   facts: AdministrationFacts,

@@ -37,7 +37,6 @@ export const stateOf = ({
 const isListedInPart = (tool: { readonly state: string; readonly pending_digest: string | null }): boolean =>
   tool.state === 'approved' && tool.pending_digest !== null
 
-/** The bound principals that are shown; the grid finds the others. */
 const SHOWN = 100
 
 /** GET /proxy/tools/{resource}: one server, its tools, the definitions that wait, and who is bound to it. */
@@ -110,7 +109,6 @@ const skippedPart = ({
       html`<h3>Skipped</h3><p>${countWithNoun(count, 'item', 'items')} of its list cannot be used, and nobody can call them:</p><ul>${joinHtml(tools.map(({ name, reason }) => html`<li>${name === null ? html`<span class="faint">no name</span>` : html`<code>${name}</code>`} ${reason}</li>`))}</ul>${htmlIf(count > tools.length, () => html`<p>These are the first.</p>`)}`,
   )
 
-/** A text that waits for a reader, and the text that was approved. */
 interface UnreviewedText {
   readonly title: HtmlFragment
   readonly changes: readonly string[] | undefined
@@ -143,7 +141,6 @@ const toolWaits = (tool: WaitingTool, page: PageFacts, facts: Parameters<Dashboa
     facts,
   )
 
-/** Shows the server's present introduction, if it is not the approved one. */
 const introductionWaits = (
   resource: ServerView,
   page: PageFacts,

@@ -39,12 +39,10 @@ export const html = (
 /** A text of ours that a script or a person takes along: escaped, and else exact. Never a stranger's word. */
 export const exactHtml = (text: string): HtmlFragment => new HtmlFragment(escapeHtml(text))
 
-/** Attributes whose values are shown. */
 const READ_ATTRIBUTES = ['title', 'aria-label', 'alt', 'placeholder', 'data-button']
 
 const readablePlaces = new WeakMap<TemplateStringsArray, readonly boolean[]>()
 
-/** Tells of each place for a value in a template whether people read it. */
 function readablePlacesOf(parts: TemplateStringsArray): readonly boolean[] {
   const found = readablePlaces.get(parts) ?? findReadablePlaces(parts)
   readablePlaces.set(parts, found)

@@ -1,4 +1,3 @@
-/** The page that is shown if no other was asked for. */
 export const HOME_PAGE = '/proxy'
 
 const LOCAL = /^\/proxy(?:[/?][!-~]*)?$/
@@ -15,6 +14,5 @@ export function nextPage(query: string): string {
   return path !== undefined && /^\/proxy(?:\/|$)/.test(path) && !SIGN_IN_PATHS.test(path) ? next : HOME_PAGE
 }
 
-/** The same as the query of a link. */
 export const withNext = (path: string, next: string): string =>
   next === HOME_PAGE ? path : `${path}?next=${encodeURIComponent(next)}`

@@ -25,7 +25,6 @@ const POLICY = [
   "base-uri 'none'",
 ].join('; ')
 
-/** The headers of every page that people see, besides its policy. */
 export const PAGE_HEADERS = {
   'content-type': 'text/html; charset=utf-8',
   // Not `no-referrer`: browsers then send `Origin: null` with a form.

@@ -75,7 +75,6 @@ const secretForm = (
 <small>12 to 72 letters, digits and symbols, no spaces. For when nothing else works.</small>
 <p><button>Sign in</button></p></form>`
 
-/** Renders a refusal of the secret: the refusal, and the form once more. */
 export const signInRefusalPage = (refusal: Refusal, facts: Arrival): Reply =>
   refusal.reason === 'admin_secret_invalid'
     ? plainPage({

@@ -22,7 +22,6 @@ const ELSEWHERE: ReadonlySet<unknown> = new Set(['cross-site', 'same-site'])
 export const isFromOtherOrigin = ({ headers }: Pick<Arrival, 'headers'>): boolean =>
   ELSEWHERE.has(headers['sec-fetch-site'])
 
-/** The same question, which of a browser that follows a link of another site finds nobody. */
 export const sameSiteSession = <Found extends KnownOperator>({
   first,
   again,

@@ -90,7 +90,6 @@ export async function beginSession(
 
 const shortDigest = (digest: string): string => digest.slice(0, ROW_DIGITS)
 
-/** Takes one of the sign-ins that an operator has in a minute. */
 function admitOnce(
   { signIns, summaries, context }: Pick<SignInContext, 'context' | 'signIns' | 'summaries'>,
   { id: requestId, at, author }: SessionStart,

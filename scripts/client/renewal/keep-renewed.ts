@@ -8,7 +8,6 @@ const MINUTE_MS = 60_000
 const HOUR_MS = 60 * MINUTE_MS
 /** The longest sleep: a machine may have slept as well, and somebody else may have renewed. */
 const LOOK_MS = 6 * HOUR_MS
-/** The longest time between two attempts that fail. */
 const MAX_RETRY_MS = 6 * HOUR_MS
 
 export interface RenewalOptions {
