@@ -78,7 +78,7 @@ await t.test('check-config prints every problem as file:line:column: message and
   t.equal(code, 1)
   t.equal(out, '')
   t.strictSame(err.split('\n'), [
-    `${directory}/10-pin.yaml:2:1: unknown key "x" in plugin pin: did you mean rotation_grace_hours?`,
+    `${directory}/10-pin.yaml:2:1: unknown key "x" in plugin pin: did you mean trust_bundles?`,
     `${directory}/20-dpop.yaml:2:19: egress_dpop_mode must be off, optional or required, got "of"`,
     '',
   ])
