@@ -153,8 +153,11 @@ function attempt(
   hasNext: () => boolean,
 ): Promise<AttemptOutcome> {
   const { upstream, secrets } = means
+  // The first request of that key may still be at work there: another provider would be paid for the same.
+  const isWaitedFor = ({ status }: UpstreamAnswer) =>
+    status === 409 && facts.headers['idempotency-key'] !== undefined
   return upstream.call(requestTo(target, facts, means)).then(
-    (answer) => outcomeOf(answer, target, secrets, hasNext),
+    (answer) => outcomeOf(answer, target, secrets, () => !isWaitedFor(answer) && hasNext()),
     // The hangup's reason is thrown on from here: nobody is left to try another provider for.
     (error: unknown) => ({ failure: failureOfError(error, target.provider), mayTryNext: true }),
   )

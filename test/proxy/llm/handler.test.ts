@@ -735,6 +735,10 @@ for (const status of [408, 409]) {
       const last = await handle([openai(first.url), keyless])
       t.match(last, { status })
       t.equal((await receive(last)).text, body)
+      const keyed = { body: CHAT, headers: { 'idempotency-key': 'one' } }
+      const asked = await handle([openai(first.url), openai(second.url, { name: 'second' })], keyed)
+      // A 409 may say that the first request of that key is still at work, and paid for.
+      t.equal((await receive(asked)).text, status === 409 ? body : '{"ok":true}')
       const page = await rawUpstream(t, failing(status, '<p>', HTML))
       t.match(await refusal([openai(page.url)]), { reason: 'provider_refused', status, final: false })
     },
