@@ -28,7 +28,6 @@ export interface MemoryReservation {
   readonly reserveAnswer: (bytes: number) => void
   /** Counts an answer that is about to be sent whole, as far as it was not counted while it came. */
   readonly reserveReply: (bytes: number) => void
-  /** Makes the refusal for bytes that do not fit. */
   readonly refusal: () => Error
 }
 
@@ -81,7 +80,6 @@ export interface Arrival {
   /** Headers that are sent whatever the outcome, e.g. DPoP-Nonce. */
   readonly answer: Record<string, string>
   readonly hangup: HangupSignal
-  /** The authority that allows the call, once it is allowed. */
   readonly authority: CallAuthority
 }
 

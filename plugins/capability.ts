@@ -80,7 +80,6 @@ function demandHeld(holder: Principal, token: AccessToken | null, { demanded }: 
   )
 }
 
-/** Returns whether the gate would let this principal, with this token, through for the demand. */
 export const holdsDemanded = (
   { capabilities }: Principal,
   token: AccessToken | null,

@@ -57,11 +57,9 @@ export type PluginCatalogue = Readonly<Record<string, CatalogueRow>>
 export type CatalogueRow = PluginDescription & (MandatoryPlugin | OptionalPlugin | ServiceFile)
 
 interface PluginDescription {
-  /** The options of its file, without the `plugin` key. */
   readonly options: ZodType
   /** The facts that must be known before it runs, by name: for the files' order. */
   readonly needs: readonly string[]
-  /** The facts that it establishes. */
   readonly gives: readonly string[]
 }
 

@@ -78,7 +78,6 @@ export class ByteCollector {
     this.#closed = true
   }
 
-  /** Forgets everything, the limit's being passed included. */
   clear(): void {
     this.#whole = null
     this.#segments = []

@@ -30,7 +30,6 @@ export interface DecisionFacts {
   readonly token: AccessToken | null
   readonly demand: CapabilityDemand
   readonly call: CallSummary
-  /** The MCP resource that was reached, if it is one. */
   readonly reached?: ReachedResource | null
   readonly body: Buffer
   /** The verdicts of the shadow checks, in their order, if there are any and they were asked. */
@@ -48,9 +47,7 @@ export type IdentifiedFacts = PartialDecisionFacts &
 /** The judging rules, in every decision row of one configuration. */
 export interface JudgingRules {
   readonly configDigest: string
-  /** The demands on proofs. */
   readonly mode: { readonly egress_dpop_mode: string; readonly no_downgrade: boolean }
-  /** The operators' checks, in order. */
   readonly checks: readonly JudgingCheck[]
 }
 
@@ -191,7 +188,6 @@ function tracesOf({ headers }: PartialDecisionFacts): JsonObject {
   }
 }
 
-/** The capability that a refusal names. */
 export function requiredCapabilityIn({ detail }: Refusal): string | null {
   const { required_capability: capability } = detail
   return typeof capability === 'string' ? capability : null

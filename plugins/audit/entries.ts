@@ -18,7 +18,6 @@ export const noteEntry = (
   tool: tool ?? null,
 })
 
-/** A row about the service itself: nobody's call. */
 export function serviceEntry(
   action: string,
   status: string,

@@ -74,7 +74,6 @@ interface RefusalWindow {
 export class RefusalSummaries {
   readonly #now: MonotonicClock
   readonly #low: () => boolean
-  /** Sorted by their ends. */
   readonly #kinds = new Map<string, RefusalWindow>()
   /** Over, and not written yet. */
   #due: RefusalSummary[] = []
@@ -114,7 +113,6 @@ export class RefusalSummaries {
     return this.#due.splice(0, most)
   }
 
-  /** Takes back summaries that could not be written. */
   requeue(summaries: readonly RefusalSummary[]): void {
     this.#due = [...summaries, ...this.#due]
   }

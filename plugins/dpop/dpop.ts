@@ -22,7 +22,6 @@ export interface DpopDependencies {
   readonly tokens: TokenVerifier
 }
 
-/** An access token of ours, as a request brought it. */
 interface TokenCredentials {
   readonly scheme: 'dpop' | 'bearer'
   readonly token: string
@@ -174,7 +173,6 @@ const keysOf = ({ dpopJkt, previousDpopJkt }: Principal): readonly string[] =>
 /** Most paths whose URLs are remembered. A path may have a variable segment, which callers choose. */
 const CACHE_MAX = 256
 
-/** Makes the URLs of a path, once for each path that is in use. */
 export function targetUrls(baseUrls: () => readonly string[]): (path: string) => ReadonlySet<string> {
   const known = new LRUCache<string, ReadonlySet<string>>({ max: CACHE_MAX })
   return (path) => {

@@ -15,7 +15,6 @@ const PROOF_MAX_BYTES = 8_192
 const JTI_MAX_LENGTH = 256
 const HTU_MAX_LENGTH = 2_048
 
-/** The request that a proof must be for. */
 export interface ProofTarget {
   readonly method: string
   /** Every URL that this request may be known by to its client: public base URLs and the path, normalised. */

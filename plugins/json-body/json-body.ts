@@ -114,7 +114,6 @@ const FOLDS: Readonly<Record<string, string>> = {
   '\u212a': 'k',
 }
 
-/** Returns a member's name as a reader that ignores case takes it. */
 export const foldedName = (name: string): string =>
   PLAIN.test(name) ? name : name.replace(FOLDED_LETTERS, (letter) => FOLDS[letter] ?? letter.toLowerCase())
 
@@ -146,7 +145,6 @@ export class JudgedNames {
   }
 }
 
-/** The most outermost members of a body whose members are judged by name. */
 const MAX_OUTERMOST = 1_000
 
 /** Refuses a member that another reader takes for one that is read here: it would do something unjudged. */

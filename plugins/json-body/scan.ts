@@ -45,7 +45,6 @@ export interface JsonSpan {
 export type JudgedNamesOfText = number | { readonly has: (name: string) => boolean }
 
 export interface JsonScan {
-  /** The result of JSON.parse, but no name is misread. */
   readonly value: unknown
   /** The value of each member of the outermost object, by unescaped name. */
   readonly spans: ReadonlyMap<string, JsonSpan>
@@ -227,7 +226,6 @@ class Scanner {
     if (isWhole) this.#put(text, end + 1)
   }
 
-  /** Finds the end of a piece of a string: its closing quote, or a place to divide it. */
   #pieceEnd(start: number): number {
     for (let at = start; at < start + SHORT_SEARCH_BYTES; at += 1) {
       if (this.#bytes[at] === QUOTE) return at
@@ -311,7 +309,6 @@ function readStringText(bytes: Buffer, start: number, end: number): string {
   return NOT_PLAIN.test(text) ? String(parseScalar(`"${text}"`, start)) : text
 }
 
-/** Parses a text without objects and arrays. */
 function parseScalar(text: string, at: number): unknown {
   try {
     return JSON.parse(text)

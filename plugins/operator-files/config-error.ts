@@ -15,7 +15,6 @@ export interface ConfigProblem extends FileFault {
   readonly file: string
 }
 
-/** The place of a fault of a file as a whole. */
 export const FILE_START: FilePosition = { line: 1, column: 1 }
 
 /** Everything wrong with an operator's files, each `path:line:column: sentence`, with no value expanded. */

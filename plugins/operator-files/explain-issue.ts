@@ -5,7 +5,6 @@ import type { OperatorYaml, YamlPath } from './yaml.ts'
 
 type Issue = z.core.$ZodIssue
 
-/** The schema that refused a value, and the value's file. */
 export interface CheckedFile {
   readonly plugin: string
   readonly schema: z.ZodType

@@ -26,12 +26,9 @@ export interface OperatorFile {
   readonly shadow: boolean
   /** Hex SHA-256 of its text as the operator wrote it, but for the line that says `shadow`. */
   readonly digest: string
-  /** The place of the plugin's name. */
   readonly position: FilePosition
-  /** The place of the value at `path`. */
   readonly positionOf: (path: YamlPath) => FilePosition
   readonly has: (path: YamlPath) => boolean
-  /** Returns the scalar at `path` as the operator wrote it, never expanded. */
   readonly written: (path: YamlPath) => string | undefined
 }
 

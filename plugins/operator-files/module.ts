@@ -24,7 +24,6 @@ export type CheckPlugin = Plugin<Arrival & CheckFacts, object>
 export type OperatorFacts = Pick<Arrival, 'id' | 'at' | 'method' | 'path' | 'remoteAddress'> &
   Partial<Omit<CheckFacts, 'granted'> & { readonly granted: CapabilityDemand }>
 
-/** The plugin that `plugin(options)` of an operator's module returns. */
 export interface OperatorPlugin {
   readonly name: string
   readonly needs: readonly string[]
@@ -40,7 +39,6 @@ export interface OperatorTools {
 
 export interface LoadedModule {
   readonly check: CheckPlugin
-  /** The facts that it declared. */
   readonly needs: readonly string[]
   /** Hex SHA-256 of the module's file: not of what it imports. */
   readonly digest: string

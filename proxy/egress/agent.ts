@@ -24,7 +24,6 @@ export const POOL_IDLE_MS = 20_000
 export const TCP_PROBE_MS = 5_000
 /** The time after which the next of several addresses of a name is tried. ms. */
 const ATTEMPT_MS = 1000
-/** The number of addresses of one name that are tried. */
 const MAX_ATTEMPTS = 8
 
 /** Resolves a name to its addresses. Rejects if there are none. `signal`: nobody waits any more. */

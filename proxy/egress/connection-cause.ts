@@ -1,6 +1,5 @@
 /** Words for the settings that a cure names, which differ between MCP servers and providers. */
 export interface ConnectionSettings {
-  /** The setting that has the URL. */
   readonly url: string
   /** The advice for a server that demands a client certificate. */
   readonly certificate: string

@@ -5,7 +5,6 @@ import type { ProviderErrorFields } from '../../plugins/refusal.ts'
 const MAX_MESSAGE = 4_096
 const MAX_NAME = 256
 
-/** The words of a provider or an MCP server about its failure. */
 export interface ErrorWords extends ProviderErrorFields {
   readonly message: string
 }

@@ -15,7 +15,6 @@ import { type EgressProxy, ProxyTunnelError, requestTunnel } from './proxy-tunne
 export class PacedAgents {
   /** Keyed by the limit of {@link open}, if no proxy is used. */
   readonly byLimit = new Map<number, Agent>()
-  /** Keyed by limit and proxy. */
   readonly #proxied = new Map<string, Agent>()
   /** True while undici takes over a new connection, and sends the waiting requests. */
   isNew = false
@@ -169,7 +168,6 @@ function tunnel(
 
 const codeOf = (error: Error): string => ('code' in error ? String(error.code) : error.message)
 
-/** An upstream's bytes on their way to TLS or HTTP. */
 class UpstreamInbound extends InboundStream {
   stands = false
 

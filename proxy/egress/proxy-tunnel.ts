@@ -51,7 +51,6 @@ function basicCredentials({ username, password }: URL): string | null {
   }
 }
 
-/** The variable of the environment that names a proxy for a URL, with its value. */
 export interface ProxyVariable {
   readonly name: string
   readonly value: string
@@ -101,7 +100,6 @@ function isInRange(address: string, entry: string): boolean {
   return range.check(address, family)
 }
 
-/** Bytes of the head of a proxy's answer. */
 const MAX_HEAD = 16_384
 const END_OF_HEAD = '\r\n\r\n'
 

@@ -131,7 +131,6 @@ function decodeSegment(segment: string): string | null {
   }
 }
 
-/** Splits a request target at its `?`. Decodes nothing. */
 export function splitTarget(target: string): { readonly path: string; readonly query: string } {
   const mark = target.indexOf('?')
   return mark < 0

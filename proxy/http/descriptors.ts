@@ -56,7 +56,6 @@ export function connectionShares(limit: number | null, hasAdminListener: boolean
 const REMEMBERED_MS = 60_000
 /** A start warns of fewer connections than this. */
 const FEW_CONNECTIONS = 256
-/** The part of the descriptors beyond which they are short. */
 const SCARCE_SHARE = 0.9
 
 /** The descriptors of the process, and the part of them for its clients' connections. */

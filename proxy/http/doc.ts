@@ -17,14 +17,12 @@ export interface AnswerDoc {
   readonly headers?: Readonly<Record<string, string>>
 }
 
-/** The description of a route, an entry of `/openapi.json`. */
 export interface RouteDoc {
   /** camelCase. Routes that share one doc are aliases of the first of them. */
   readonly name: string
   readonly summary: string
   /** `principal`: the holders of pinned certificates; `monitor`: operators, and the token for metrics. */
   readonly caller: 'anyone' | 'principal' | 'operator' | 'monitor'
-  /** The capability that an operator must hold. */
   readonly demands?: string
   /** An object of the query's members. */
   readonly query?: z.ZodType
@@ -32,13 +30,11 @@ export interface RouteDoc {
   readonly headers?: Readonly<Record<string, string>>
   readonly body?: BodyDoc
   readonly answers: Readonly<Record<number, AnswerDoc>>
-  /** The reasons for which a request may be refused here. */
   readonly reasons: readonly RefusalReason[]
   /** Renders a refusal as this route does. Default: `refusalReply`. */
   readonly refuse?: (refusal: Refusal) => Reply
 }
 
-/** The request id in examples. */
 export const EXAMPLE_ID = 'req_0123456789abcdef0123456789abcdef'
 
 type Reasons = readonly RefusalReason[]

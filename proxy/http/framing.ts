@@ -134,11 +134,9 @@ interface ListenerPipelines {
 class ConnectionRequests {
   readonly #handle: RequestListener
   readonly #socket: Socket
-  /** The connections of the listener on which requests wait. */
   readonly #inLine: Set<ConnectionRequests>
   /** True if a request was answered before its body had come. */
   answeredEarly = false
-  /** The request that was served last. */
   #last: Parameters<RequestListener> | null = null
   readonly #limit: PipeliningLimit
   readonly #place: ConnectionPlace | undefined
@@ -299,7 +297,6 @@ function refuseRaw(socket: Duplex, refusal: Refusal): void {
 /** The time that a client may leave the last words of a refused connection unread. ms. */
 const MAX_LAST_WORDS_MS = 5_000
 
-/** Ends a connection once its last words are written. Every server's connections are sockets. */
 function endSoon(socket: Duplex): void {
   ;(socket as Socket).destroySoon()
   setTimeout(() => socket.destroy(), MAX_LAST_WORDS_MS).unref()

@@ -36,7 +36,6 @@ export const readinessReply =
     return jsonReply(fit ? 200 : 503, { status: draining ? 'draining' : fit ? 'ready' : 'not_ready', checks })
   }
 
-/** GET /metrics: Prometheus text. */
 export const metricsReply = (registry: GatewayMetrics['registry']) => async (): Promise<Reply> => ({
   status: 200,
   headers: { 'content-type': registry.contentType },

@@ -26,11 +26,9 @@ export interface GatewayListeners {
   readonly useCertificate: (tls: TlsMaterial) => void
   /** Stops accepting and closes idle connections; resolves when the last one has closed. */
   readonly close: () => Promise<void>
-  /** Closes every connection now. */
   readonly destroy: () => void
 }
 
-/** The listeners once they are open. */
 export class OpenListeners {
   /** Null until they are open. */
   current: GatewayListeners | null = null

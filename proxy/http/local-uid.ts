@@ -25,7 +25,6 @@ export function rememberUid(socket: Socket & SocketWithHandle): void {
 /** Answers the user id at the other end of a Unix socket, as it was when that end connected. */
 type UidReader = (fd: number) => number | null
 
-/** Made at the first connection. */
 let loadedUidReader: UidReader | undefined
 
 /** On every Linux that Node 24 runs on. */

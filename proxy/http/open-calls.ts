@@ -4,11 +4,9 @@ import type { AskCallAgain } from './route.ts'
 import type { TerminateStream } from './send.ts'
 
 export interface OpenCall {
-  /** Ends the request, whatever stage it is at. */
   terminate(reason: Parameters<TerminateStream>[0]): void
   /** Set while a call that was let through waits for its answer, and while that streams. */
   askAgain: AskCallAgain | null
-  /** The index among those under way. */
   place: number
 }
 
@@ -37,7 +35,6 @@ export class OpenCalls {
     if (this.#open.length === 0) for (const told of this.#onNone.splice(0)) told()
   }
 
-  /** Resolves when none is under way. */
   async whenIdle(): Promise<void> {
     while (this.#open.length > 0) await new Promise<void>((resolve) => this.#onNone.push(resolve))
   }
@@ -139,7 +136,6 @@ export class RequestDrain {
     clearTimeout(timer)
   }
 
-  /** Ends the requests under way now, and the delay. */
   terminateCalls(): void {
     this.#endDelay()
     this.cut += this.calls.count
@@ -198,7 +194,6 @@ export class MemoryBudget {
   readonly #by = new Map<string, number>()
   #held = 0
 
-  /** `onRefused` is called for each refusal. */
   constructor(limits: MemoryLimits, onRefused: () => void) {
     this.#limits = limits
     this.#onRefused = onRefused
@@ -235,12 +230,10 @@ export class MemoryBudget {
   }
 }
 
-/** A call that is told that its caller is known. */
 interface KnownCall {
   markKnown(): void
 }
 
-/** The account of one call in the budget. */
 export class MemoryAccount implements MemoryReservation {
   readonly #budget: MemoryBudget
   readonly #call: KnownCall | null

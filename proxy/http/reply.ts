@@ -32,11 +32,9 @@ export interface StreamedBody {
 export interface AnswerScreen {
   /** Returns the bytes that may be written by now; null: the answer is to be broken off. */
   readonly push: (chunk: Buffer) => Buffer | null
-  /** Returns the bytes held back, once the source has ended. */
   readonly flush: () => Buffer
 }
 
-/** The result of a dispatched call, for its outcome row and its log line. */
 export interface CallReport {
   /** The name of the worker: a model provider, the MCP resource, or `http.get`. */
   readonly provider?: string

@@ -30,7 +30,6 @@ export interface RouteAnswer {
   /** The door by which an operator came; null for anybody else. */
   readonly via: string | null
   readonly receipt: Receipt | SummarisedRefusal | null
-  /** Called once, when the reply has ended. */
   readonly settled: SettleCall
 }
 
@@ -63,7 +62,6 @@ export interface BareRoute {
   /** True of a GET that uses something up: HEAD is not answered there. */
   readonly usesUp?: boolean
   readonly answer: (arrival: Arrival, onAllowed: OnAllowed) => Promise<RouteAnswer>
-  /** The description in `/openapi.json`. */
   readonly doc?: RouteDoc
 }
 
@@ -76,7 +74,6 @@ export const withRouteDoc = (route: BareRoute, doc: RouteDoc): BareRoute => ({ .
 export const onSurface = (surface: Surface, routes: readonly BareRoute[]): readonly Route[] =>
   routes.map((route) => ({ ...route, surface }))
 
-/** The facts of a call whose reply has ended. */
 export interface FinishedCall {
   readonly ending: ReplyEnding
   /** The handler's report, or one that was made of the refusal; null if there is neither. */
@@ -89,7 +86,6 @@ export interface FinishedCall {
   readonly at: number
 }
 
-/** Renders a refusal for the callers of a route. */
 export type RenderRefusal = (refusal: Refusal, facts: Arrival) => Reply
 
 interface GatedRoute<Facts extends Arrival, From extends Arrival> {

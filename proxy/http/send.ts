@@ -22,7 +22,6 @@ export type TerminateStream = (reason: 'drained' | 'revoked') => void
 export interface ReplyEnding {
   readonly reason: EndReason
   readonly status: number
-  /** Bytes of body handed to the client's connection. */
   readonly bytes: number
 }
 
@@ -107,7 +106,6 @@ class ReplyStream {
   #bytes = 0
   #stall: NodeJS.Timeout | null = null
   #over = false
-  /** The reason of its end, once the source has given everything. */
   #finished: EndReason | null = null
   /** True while the client has yet to take written bytes. */
   #waits = false

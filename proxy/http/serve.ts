@@ -51,7 +51,6 @@ export interface ServeOptions extends RequestReporting {
   readonly mounted: Readonly<MountedRouter>
   readonly writeStallMs: number
   readonly drain: RequestDrain
-  /** Counts the bytes that requests under way hold. */
   readonly budget: MemoryBudget
   /** Counts changes that may have overtaken decisions. */
   readonly moves: Readonly<Pick<AuthorityChanges, 'count'>>

@@ -47,7 +47,6 @@ const CALLER_PROBE_MS = 60_000
 
 export interface TlsServer {
   readonly server: Server
-  /** Swaps the server's certificate for handshakes to come. Open connections keep theirs. */
   readonly use: (tls: TlsMaterial) => void
   readonly destroy: () => void
 }

@@ -20,7 +20,6 @@ export class ModelMismatches {
   readonly #onMismatch: (provider: string) => void
   readonly #seen = new Map<string, ModelMismatch>()
 
-  /** `onMismatch`: called with the provider of each. */
   constructor(onMismatch: (provider: string) => void) {
     this.#onMismatch = onMismatch
   }
@@ -35,7 +34,6 @@ export class ModelMismatches {
     this.#onMismatch(mismatch.provider)
   }
 
-  /** Lists them, the last one that was seen first. */
   list(): readonly ModelMismatch[] {
     return [...this.#seen.values()].reverse()
   }

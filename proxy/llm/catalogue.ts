@@ -46,7 +46,6 @@ export class ModelList {
     this.#end()
   }
 
-  /** Ends a reading that failed: the list before it stands. */
   fail(): void {
     this.#end()
   }

@@ -72,7 +72,6 @@ export type LlmFacts = Arrival & Pick<JsonBody, 'body' | 'spans'> & { granted: C
 interface ProviderAnswer {
   readonly target: ProviderTarget
   readonly answer: UpstreamAnswer
-  /** The providers that were asked before, and failed. */
   readonly failed: readonly ProviderAttempt[]
 }
 

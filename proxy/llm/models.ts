@@ -15,7 +15,6 @@ interface ListedProvider {
   readonly provider: LlmProvider
   /** The models that the operator's file names itself: aliases, and patterns without a star. */
   readonly named: readonly ListedModel[]
-  /** Tells if a pattern of its own matches. */
   readonly matches: (model: string) => boolean
 }
 
@@ -139,7 +138,6 @@ async function firstReadings(providers: readonly LlmProvider[], catalogue: Model
   })
 }
 
-/** Keeps the first of each id. */
 function uniqueById(models: readonly ListedModel[]): ReadonlyMap<string, ListedModel> {
   const byId = new Map<string, ListedModel>()
   for (const model of models) if (!byId.has(model.id)) byId.set(model.id, model)

@@ -38,7 +38,6 @@ export interface ProviderFailure {
   readonly final?: boolean
   /** The provider's own words about it. Never rejects. */
   readonly words?: Promise<ErrorWords | null>
-  /** For the log. */
   readonly cause?: unknown
 }
 
@@ -105,7 +104,6 @@ const missingKeyMessage = ({
     ? `The provider ${name} has no key: set ${keyVariable} in the environment of the gateway, and restart it.`
     : undefined
 
-/** Returns the vendors' word for a provider's own status. */
 const kindOf = ({ reason, status }: ProviderFailure): ProviderErrorFields =>
   reason === 'provider_refused' ? { type: KINDS[status ?? 0] ?? 'invalid_request_error' } : {}
 
@@ -138,7 +136,6 @@ export function failureOfError(error: unknown, provider: LlmProvider): ProviderF
 const timeoutMessage = ({ name, first_byte_timeout_ms: ms }: LlmProvider): string =>
   `The provider ${name} did not begin to answer within ${ms / 1000} s. Do not send the same again: it may still be at work on it. Ask for a stream or for less, or ask an operator to raise first_byte_timeout_ms.`
 
-/** An answer that is a failure, and its provider. */
 type FailedAnswer = Pick<ProviderFailure, 'provider'> & Pick<UpstreamAnswer, 'status' | 'headers'>
 
 /**

@@ -9,7 +9,6 @@ import {
 } from '../http/doc.ts'
 import type { DialectEndpoint } from './dialects/dialect.ts'
 
-/** The headers of calls on a provider that concern this service. */
 const HEADERS = {
   DPoP: 'A proof of possession (RFC 9449): a new one for each request.',
   Authorization: 'DPoP or Bearer, and an access token or an API key of this service.',

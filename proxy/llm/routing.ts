@@ -9,7 +9,6 @@ import { READ_MEMBERS, ROUTING_MEMBERS } from './dialects/routing-members.ts'
 import type { LlmOptions, LlmProvider } from './options.ts'
 import { connectionTo, type ProviderConnection } from './upstream/provider.ts'
 
-/** The model that an LLM request asks for, and its endpoint. */
 export interface LlmTarget {
   readonly endpoint: LlmEndpoint
   readonly dialect: DialectName
@@ -79,7 +78,6 @@ function readStream(value: unknown): boolean {
 
 const malformed = (message: string): Refusal => new Refusal('body_invalid', { message })
 
-/** The members that are read here, for the reader of the body: it refuses other spellings of them. */
 export const JUDGED_MEMBERS = new JudgedNames(READ_MEMBERS)
 
 /** Returns the member of a body that may not go to a provider, or null. */
@@ -172,7 +170,6 @@ const MAX_NAME_LENGTH = 256
 /** The longest text in place of an object that is looked at. Characters. 30 MiB of blanks took 60 ms. */
 const MAX_TEXT = 65_536
 
-/** Names whose verdict is remembered for a provider. */
 const MAX_KNOWN_NAMES = 1_000
 
 /** Characters of a member's name in a refusal. */

@@ -37,7 +37,6 @@ export interface McpRuntime {
   /** The requests that wait at other processes; absent if there are none. */
   readonly farRequests?: RemoteServerRequests | undefined
   readonly cancellations: RequestCancellations
-  /** Takes back a request of the caller's, at whichever process it is. */
   readonly cancel: CancelRequest
   readonly states: RequestStates
   readonly listedUris: ListedUris

@@ -33,7 +33,6 @@ const EXPOSED = [
 
 /** A header that repeats an argument of a tool (MCP 2026-07-28): the tool's author names it. */
 const ARGUMENT = /^mcp-param-[!#$%&'*+.^_`|~\w-]{1,64}$/
-/** The number of such headers in one answer. */
 const MAX_ARGUMENTS = 64
 
 /** The time for which a browser may remember the answer to its question. Seconds. */

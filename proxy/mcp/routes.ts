@@ -40,7 +40,6 @@ export interface McpHandlers {
   readonly standing: McpBindingAssertion
   readonly handshake: ReturnType<typeof handshakeHandler>
   readonly endSession: ReturnType<typeof endCallerSession>
-  /** Makes the URL of the document that a refusal names. */
   readonly metadataUrl: MetadataUrl
 }
 

@@ -26,7 +26,6 @@ const STDOUT = 1
  * terminal. A file on a disk that hangs (NFS) does hold the thread.
  */
 export class LogOutput {
-  /** The lines that were dropped so far. */
   lost = 0
   readonly #fd: number
   readonly #lossLine: (lost: number) => string
@@ -60,7 +59,6 @@ export class LogOutput {
     return this.#untold > 0 || (this.#fault !== null && !isFull(this.#fault))
   }
 
-  /** Takes one or more whole lines, each with its end. */
   write(lines: string): void {
     if (this.#waiting + this.#length + lines.length > MAX_WAITING_BYTES) {
       const count = lines.split('\n').length - 1

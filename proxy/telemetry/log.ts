@@ -32,7 +32,6 @@ const REDACTED = [
 export type RequestLine = Readonly<Record<string, JsonValue | undefined>>
 
 export interface GatewayLogs {
-  /** The log of everything but the requests' own lines. */
   readonly log: Logger
   /** Writes a request's line, without redaction, at level `info`; at `warn` that of a refused one only. */
   readonly requestLog: (line: RequestLine) => void

@@ -15,7 +15,6 @@ export interface GatewayMetrics {
   readonly reloads: Counter<'result'>
   readonly faults: Counter<'step'>
   readonly handshakeFaults: Counter<'reason'>
-  /** Connections that came when all places were taken. */
   readonly fullConnections: Counter<'outcome'>
   readonly secretUses: Counter
   readonly shadowVerdicts: Counter<'check' | 'verdict'>
@@ -280,7 +279,6 @@ function certificateGauge(registry: Registry, ask: GaugeSources['certificates'])
   registry.registerMetric(made)
 }
 
-/** Counts the lines of a log that its output did not take. */
 function lostLinesCounter(registry: Registry, lost: () => number): void {
   const made = new Counter({
     name: 'sallyport_log_lines_lost_total',

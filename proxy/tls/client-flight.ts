@@ -36,11 +36,9 @@ export class FlightError extends Error {
  */
 export class ClientFlight {
   readonly #reader: () => RecordReader | null
-  /** Bytes of a record that is not whole. */
   #partial: Buffer = NOTHING
   /** Whole records from the one on in which the Certificate message begins. */
   #held: Buffer[] = []
-  /** A handshake message that is not whole. */
   #message: Buffer = NOTHING
   #length = 0
   #done = false

@@ -14,7 +14,6 @@ export type ConnectionOutcome = 'idle_ended' | 'refused'
 
 export const UNLIMITED_CONNECTIONS: ConnectionLimits = { maxConnections: Infinity, maxPipelined: Infinity }
 
-/** Connections that are looked at, at most, for one that may end. */
 const MAX_LOOKED_AT = 512
 
 /**
@@ -96,7 +95,6 @@ export class ConnectionLimit {
   }
 }
 
-/** The place of a connection, on its stream itself. */
 export const CONNECTION_PLACE = Symbol('place')
 
 export interface PlacedConnection {

@@ -20,7 +20,6 @@ import { clientSecretIn, RecordReader } from './record-reader.ts'
 interface ProxyHeaderCallbacks {
   /** The header is whole: null if the connection itself counts. */
   readonly named: (caller: ProxiedClient | null) => void
-  /** The connection does not begin with a header. */
   readonly failed: () => void
   /** The peer has ended before it has said anything, as a look at an open port does. */
   readonly left: () => void
@@ -54,7 +53,6 @@ function awaitProxyHeader(socket: Socket, { named, failed, left }: ProxyHeaderCa
   socket.resume()
 }
 
-/** Addresses whose cost is remembered. */
 const MAX_ADDRESSES = 10_000
 
 export type HandshakeFault =

@@ -1,6 +1,5 @@
 /** The part of all time that is left to handshakes while everything else takes the rest. */
 const MIN_SHARE = 0.1
-/** The part of all time that is never given to them. */
 const SPARE = 0.05
 /** The time that they may take at once after a quiet spell. ms. */
 const BURST_MS = 100

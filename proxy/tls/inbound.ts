@@ -52,7 +52,6 @@ export interface LoopWork {
   readonly sender: SenderCost
   /** True until the connection has shaken hands. */
   readonly isHandshake: boolean
-  /** Does the next piece. Returns true if another is ready. */
   turn(): boolean
 }
 
@@ -195,7 +194,6 @@ export class InboundStream extends Duplex implements LoopWork {
   /** True once nothing that still comes is wanted. */
   #lingers = false
   #sender: SenderCost
-  /** Bytes that were not handed on yet. */
   #held: Buffer | null = null
   /** True once the client has ended its side: nothing comes after the held bytes. */
   #ended = false
@@ -320,7 +318,6 @@ export class InboundStream extends Duplex implements LoopWork {
     if (this.#held !== null) this.#socket.pause()
   }
 
-  /** Goes on to the bytes after the held ones. */
   #next(): void {
     if (this.#held !== null || this.#lingers) return
     if (!this.#ended) this.#socket.resume()

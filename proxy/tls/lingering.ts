@@ -5,7 +5,6 @@ import type { Duplex } from 'node:stream'
 export interface LingerLimits {
   /** The time from the end of the answer to the end of the connection. ms. */
   readonly lingerMs: number
-  /** The bytes of one connection. */
   readonly maxBytes: number
   readonly maxConnections: number
 }
@@ -21,7 +20,6 @@ export const LINGER_LIMITS: LingerLimits = {
 const LOOK_MS = 200
 /** The bytes of an interval by which a client proves that it still sends. */
 const MIN_PROGRESS = 4_096
-/** Silent intervals until a connection is ended. */
 const MAX_SILENT_LOOKS = 5
 
 /** Readings of all lingering connections in one turn of the loop, of 64 KiB at most each. */
@@ -33,7 +31,6 @@ interface LingeringConnection {
   readonly until: number
   readonly look: NodeJS.Timeout
   bytes: number
-  /** The bytes when it was looked at last. */
   seen: number
   /** Intervals in a row in which hardly anything came. */
   silent: number

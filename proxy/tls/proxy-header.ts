@@ -28,7 +28,6 @@ export interface ProxiedClient {
 export interface ParsedProxyHeader {
   /** Null: the connection itself counts, as for a balancer's own look at our health. */
   readonly caller: ProxiedClient | null
-  /** The bytes after the header. */
   readonly rest: Buffer
 }
 
@@ -175,7 +174,6 @@ function checkVectors(header: Buffer, from: number): void {
   }
 }
 
-/** The checksum of a header with zeros in its place. */
 function checksum(header: Buffer, at: number): number {
   const zeroed = Buffer.from(header)
   zeroed.fill(0, at, at + 4)

@@ -56,7 +56,6 @@ export function answerTap(
 const EVENTS = /^text\/event-stream\b/i
 const JSON_TEXT = /^application\/([\w.+-]+\+)?json\b/i
 
-/** The byte order mark in UTF-8. */
 const BOM = Buffer.from('\uFEFF')
 const SPACE = 0x20
 

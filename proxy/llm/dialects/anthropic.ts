@@ -1,7 +1,6 @@
 import type { Dialect, DialectEndpoint, EndpointDoc, OfferedModel } from './dialect.ts'
 import { parseModelList } from './model-list.ts'
 
-/** The version that a provider is asked in when the caller names none. */
 const VERSION = '2023-06-01'
 
 const endpoint = (path: string, upstreamPath: string, doc: EndpointDoc): DialectEndpoint => ({

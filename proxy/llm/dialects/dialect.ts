@@ -39,7 +39,6 @@ export interface EndpointDoc {
   readonly example: UnknownRecord
 }
 
-/** A stream that broke, as the vendors' SDKs expect to be told. */
 export interface StreamFault {
   readonly type: 'api_error'
   readonly code: string
@@ -48,7 +47,6 @@ export interface StreamFault {
 }
 
 export interface KeyFormat {
-  /** The default of `auth`. */
   readonly auth: 'api_key' | 'bearer'
   /** Lower case: the header that carries the key if `auth` is `api_key`. */
   readonly header: string
@@ -56,17 +54,14 @@ export interface KeyFormat {
 
 /** Names and prefixes are lower case, and add to the lists for every provider (docs/threats.md#t2, #t3). */
 export interface DialectHeaders {
-  /** The headers of a caller's request that are passed on to providers. */
   readonly request: readonly string[]
   /** The headers of a caller's request that are passed on with its own key alone: they name an account. */
   readonly account: readonly string[]
-  /** The headers that are sent to a provider of this dialect if the caller does not name them. */
   readonly defaults: Readonly<Record<string, string>>
   readonly response: readonly string[]
   readonly responsePrefixes: readonly string[]
 }
 
-/** A model as a provider lists it. */
 export interface ListedModel {
   readonly id: string
   readonly name: string
@@ -93,7 +88,6 @@ export interface ModelListFormat {
   readonly render: (models: readonly OfferedModel[], query?: string) => unknown
 }
 
-/** The kinds of counted tokens, as outcome rows name them. */
 export type TokenCount = 'input' | 'output' | 'cache_read' | 'cache_write_5m' | 'cache_write_1h' | 'reasoning'
 
 /** The members by which an answer, or an event of a stream, states its token counts. */

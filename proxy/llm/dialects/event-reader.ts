@@ -52,7 +52,6 @@ export class AnswerEventReader {
     this.#keep(start === 0 ? lines : lines.subarray(start))
   }
 
-  /** Ends the event that has begun, as the end of the stream does. */
   end(): void {
     if (this.#long) this.#statements.addPicked(this.#long.picker)
     else if (this.#kept.length > 0) this.#readWhole(this.#kept.bytes())
@@ -74,7 +73,6 @@ export class AnswerEventReader {
     }
   }
 
-  /** Returns a chunk with each of its line ends as a newline. */
   #withNewlines(chunk: Buffer): Buffer {
     if (!this.#returned && !chunk.includes(RETURN)) return chunk
     const text = chunk.toString('latin1')

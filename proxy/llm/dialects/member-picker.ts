@@ -24,7 +24,6 @@ const NEAR = 32
 /** Bytes that are searched at once for the end of what begins and ends nothing. */
 const FAR = 4096
 
-/** A name that is none of those that are looked for. */
 const OTHER = '-'.repeat(MAX_NAME + 1)
 
 /** Stands for the value of a member that is there, and is longer than is kept. */
@@ -39,11 +38,9 @@ interface PickFrame {
   readonly members: PickedMembers
   /** The lengths and first bytes of their names: any other one, without escapes, is not even read. */
   readonly beginnings: ReadonlySet<number>
-  /** The depth within it. */
   readonly level: number
   /** The finds in the objects of an array; null for an object. */
   readonly objects: PickedTexts[] | null
-  /** The texts of the members that were found, or what was found within them. */
   readonly found: PickedTexts
 }
 
@@ -65,7 +62,6 @@ export class MemberPicker {
   /** True: after the colon of a member. */
   #valued = false
   readonly #value = new ByteCollector(MAX_VALUE)
-  /** Bytes of the values that were found. */
   #kept = 0
   /** True once nothing more counts: the object has ended, or there is none. */
   #over = false

@@ -10,7 +10,6 @@ export type DialectName = (typeof DIALECTS)[number]['name']
 /** Ordered as {@link DIALECTS}; never empty. */
 export const DIALECT_NAMES = DIALECTS.map(({ name }) => name)
 
-/** Every dialect by its name. */
 export const DIALECT_BY_NAME = Object.freeze(
   Object.fromEntries(DIALECTS.map((dialect) => [dialect.name, dialect])),
 ) as Readonly<Record<DialectName, Dialect<DialectName>>>

@@ -14,7 +14,6 @@ export interface AnswerReading {
   readonly usage: ProviderUsage
   /** The reason why counts are missing, or may not be all; null if they are known. */
   readonly tokensUnknown: TokensUnknown | null
-  /** The failure that the answer reports. */
   readonly fault: ProviderFault | null
 }
 
@@ -39,7 +38,6 @@ export class AnswerStatements {
     this.#names = names
   }
 
-  /** Takes an event. `name`: empty if it has none. */
   addEvent(name: string, data: string): void {
     const isEnd = data.startsWith('[DONE]')
     const root = isEnd ? undefined : parseOrNothing(data)
@@ -49,7 +47,6 @@ export class AnswerStatements {
     else if (name === 'error') this.addDocument({}, name)
   }
 
-  /** Returns all that was stated, once the answer has ended. */
   reading(isWhole: boolean, isUnreadable: boolean): AnswerReading {
     const usage = this.usage.usage()
     const { fault } = this.outcome
@@ -108,7 +105,6 @@ function pickedOf({ usage, outcome }: AnswerNames): PickedMembers {
 export interface ProviderUsage {
   /** Whole numbers. `input` is everything that the model read, cached parts included. */
   readonly tokens?: Readonly<Partial<Record<TokenCount, number>>>
-  /** The class of service that the call got. */
   readonly service_tier?: string
   /** The model that answered, as the provider names it. */
   readonly upstream_model?: string
@@ -125,7 +121,6 @@ export type TokensUnknown =
   | 'encoded'
   | 'unreadable'
 
-/** Characters of the name of a model or of a service tier. */
 const MAX_NAME = 256
 
 /** The statements of an answer's events so far; a later one replaces an earlier one of the same name. */
@@ -248,7 +243,6 @@ export interface ProviderFault {
 /** The statements of an answer, or of the events of a stream so far, about the work. */
 export class StatedOutcome {
   readonly #names: OutcomeNames
-  /** The failure that was reported first. */
   fault: ProviderFault | null = null
   /** True once its last event has come: nothing after it counts. */
   isLast = false
@@ -259,7 +253,6 @@ export class StatedOutcome {
     this.#names = names
   }
 
-  /** `event`: the name of the event that it is the data of. */
   add(root: UnknownRecord, event: string): void {
     if (this.isLast) return
     this.fault = faultIn(root, event, this.#names.content)

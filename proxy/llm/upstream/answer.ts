@@ -30,7 +30,6 @@ export interface UpstreamRequest {
   /** Sent one after the other. Empty: no body. */
   readonly body: readonly Buffer[]
   readonly timeouts: UpstreamTimeouts
-  /** The proxy that it goes through. Absent: none. */
   readonly proxy?: EgressProxy | undefined
   /** The caller hung up: the upstream request is destroyed at once, before or during the answer. */
   readonly hangup: Pick<HangupSignal, 'gone' | 'reason' | 'onGone'>
@@ -103,7 +102,6 @@ export function failureOfRequest(error: Error, isStale: boolean): UpstreamError 
   return new UpstreamError('reset', code, code.startsWith('HPE_') ? {} : { cause: error })
 }
 
-/** The reason of a hangup as something that can be thrown. */
 export const hangupReason = ({ reason }: Pick<HangupSignal, 'reason'>): Error =>
   reason instanceof Error ? reason : new Refusal('client_gone')
 

@@ -328,7 +328,6 @@ class LlmExchange implements Dispatcher.DispatchHandler {
     else this.#fail(failure)
   }
 
-  /** Nobody waits for the answer any more. */
   #gone(reason: Error): void {
     this.#abort()
     if (this.#stream) this.#stream.destroy()

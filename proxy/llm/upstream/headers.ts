@@ -118,7 +118,6 @@ export function secretsIn({
   return [key, ...words.filter((word) => word.length >= MIN_TRACED_CHARACTERS)]
 }
 
-/** Lists the texts of a least length that no answer with content may quote. */
 function credentialsIn({ api_key, headers }: LlmProvider, least: number): readonly string[] {
   const carrying = Object.entries(headers).filter(
     ([name, value]) => CREDENTIAL_NAME.test(name) || CREDENTIAL_VALUE.test(value),
@@ -235,7 +234,6 @@ export function responseHeaders(
   return kept
 }
 
-/** The two values that SDKs read. */
 const ADVICE = /^(?:true|false)$/
 
 export function requestIdOf(upstream: UpstreamHeaders): string | null {
@@ -243,7 +241,6 @@ export function requestIdOf(upstream: UpstreamHeaders): string | null {
   return id !== undefined && /^[\x21-\x7e]{1,128}$/.test(id) ? id : null
 }
 
-/** Leaves out the headers of an answer that quote one of our secrets. */
 export function withoutSecrets(
   headers: UpstreamHeaders,
   { credentials, returns }: FixedHeaders,
@@ -265,7 +262,6 @@ export function withoutSecrets(
 }
 
 const READ_HERE: ReadonlySet<string> = new Set(['location', 'request-id', 'x-request-id'])
-/** The types of nearly every answer. */
 const PLAIN_TYPE = /^(?:application\/json|text\/event-stream)(?:; ?charset=utf-8)?$/i
 
 /** Returns the names that the caller's `Connection` header forbids to pass on (RFC 9110 §7.6.1). */

@@ -3,7 +3,6 @@ import type { LlmProvider } from '../options.ts'
 import type { UpstreamTimeouts } from './answer.ts'
 import { type FixedHeaders, fixedHeaders } from './headers.ts'
 
-/** The parts of every request to a provider, made once for a configuration. */
 export interface ProviderConnection {
   readonly timeouts: UpstreamTimeouts
   /** The URL of each endpoint of its dialect, by `upstreamPath`. */
@@ -28,7 +27,6 @@ export const timeoutsOf = (provider: LlmProvider): UpstreamTimeouts => ({
   idleMs: provider.idle_timeout_ms,
 })
 
-/** Returns the URL of a path at a provider. `path`: may end with a query. */
 export const urlAtProvider = (provider: LlmProvider, path: string): URL => new URL(provider.base_url + path)
 
 /** Returns the URL of an endpoint with those of a caller's parameters that go there, as written. */

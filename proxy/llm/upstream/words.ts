@@ -95,6 +95,5 @@ const REQUEST_PARAM = /^(?:model|messages|input|prompt|tools|system)\b/i
 const REQUEST_SENTENCE =
   /\bmodels?\b|\bflagged\b|\bmoderation\b|\bsafety\b|\bharmful\b|\b(?:content|usage) (?:polic|guideline)|\bguidelines\b|\bcontext length\b/i
 
-/** Returns the reasons in the details that Google's errors have. */
 const reasonsIn = (details: unknown): readonly unknown[] =>
   Array.isArray(details) ? details.map((detail: unknown) => (isObject(detail) ? detail.reason : null)) : []

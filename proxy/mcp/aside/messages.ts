@@ -21,7 +21,6 @@ export interface ArgumentsVerdict {
   readonly small: boolean
 }
 
-/** A tool of a list, as far as it has to be known; of an odd one, the reason. */
 export type ToolVerdict = ToolFacts | { readonly odd: string }
 
 interface ToolFacts {
@@ -38,7 +37,6 @@ interface HeaderParamMessage {
   readonly type: 'boolean' | 'integer' | 'string'
 }
 
-/** A large message of an upstream, without its large parts. */
 export interface TruncatedMessage {
   /** True if one of the traces is in it. */
   readonly echo: boolean
@@ -69,7 +67,6 @@ export interface McpThreadTasks {
     readonly params: Uint8Array | string
     readonly member: 'arguments' | null
     readonly without: readonly string[]
-    /** The commitment's salt. */
     readonly salt: string
   }) => ReadParams | null
 
@@ -109,9 +106,7 @@ export interface McpThreadTasks {
 
   readonly takeApart: (definition: string) => {
     readonly headerParams: readonly HeaderParamMessage[]
-    /** JSON: its known members. */
     readonly listed: string
-    /** Their places in that. */
     readonly spans: ReadonlyMap<string, JsonValueSpan>
   }
 }

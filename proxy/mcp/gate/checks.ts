@@ -138,7 +138,6 @@ export function destinationOf(target: Extract<McpTarget, { kind: 'tool' | 'relay
   return { resource: pinned.resource, name: pinned.tool.name, pinned }
 }
 
-/** Names the owner of a state of a multi round-trip request, and its call. */
 export function stateOwnerOf(principal: Principal, message: McpMessage, to: CallDestination): StateOwner {
   const { resource_id: resourceId } = to.resource
   return { principal, resourceId, method: message.method, name: callSubject(message, to) ?? '' }

@@ -22,7 +22,6 @@ interface DemandDependencies {
 }
 
 interface CurrentCall {
-  /** The present resource, enabled or not. */
   readonly resource: McpResource
   /** The id of the principal's binding to it, or null. */
   readonly binding: string | null

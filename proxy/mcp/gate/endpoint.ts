@@ -16,7 +16,6 @@ export interface ResourceAccess {
   readonly binding: string | null
 }
 
-/** Names the resource that a call reaches. `pin`: the digest of the tool's approved definition. */
 export const reachedResource = (
   { resource: { resource_id: id, revision }, binding }: ResourceAccess,
   pin: string | null = null,
@@ -99,7 +98,6 @@ function sessionOf(
   })
 }
 
-/** The facts that may be known of a call that is refused while it is read. */
 type PartialCallFacts = Partial<PathResourceAccess> & {
   readonly peeked?: PeekedCall
   readonly message?: McpMessage

@@ -252,7 +252,6 @@ function resolveToolTarget(
   })
 }
 
-/** `name`: as the caller calls it. */
 function requestedToolTarget(
   name: string,
   sought: RequestedTool,
@@ -338,7 +337,6 @@ async function findRelayResource(
   )
 }
 
-/** Reads the URI, or the template, that a method names. */
 function uriIn({ params: { uri, ref } }: McpMessage): string | null {
   const named = isObject(ref) ? ref.uri : uri
   return typeof named === 'string' ? named : null
@@ -364,7 +362,6 @@ async function ownersOfUri(
   return listing.length === 0 && offering.length === 1 ? offering : listing
 }
 
-/** Returns the values that an operator's rule may judge. */
 function policyArguments(message: McpMessage, { kind }: McpTarget): Readonly<Record<string, unknown>> | null {
   if (message.method === 'tools/call') return toolCallArguments(message)
   if (kind !== 'relay') return null

@@ -28,7 +28,6 @@ interface NamedQuestion {
   readonly message: UpstreamMessage
 }
 
-/** The answer of the caller. JSON text. */
 type GivenAnswer = { readonly result: string } | { readonly error: string }
 
 /**
@@ -39,7 +38,6 @@ type GivenAnswer = { readonly result: string } | { readonly error: string }
 export class AskingRounds {
   readonly #upstream: McpUpstream
   readonly #facts: DispatchFacts
-  /** Takers of the answers to the open questions, by their ids. */
   readonly #open = new Map<string, (answer: GivenAnswer) => void>()
 
   constructor(upstream: McpUpstream, facts: DispatchFacts) {
@@ -174,7 +172,6 @@ const isAsking = (result: unknown): boolean =>
   'resultType' in result &&
   result.resultType === 'input_required'
 
-/** Yields what comes before the response, and returns that. */
 async function* untilResponse(messages: AnswerMessages): AsyncGenerator<UpstreamMessage, UpstreamMessage> {
   for (let message = await messages.next(); message !== null; message = await messages.next()) {
     if (message.value.method === undefined) return message
@@ -189,7 +186,6 @@ function stateOf(response: UpstreamMessage): string | null {
   return result && memberText(result, 'requestState')
 }
 
-/** Adds members to parameters that are an object with at least one. */
 const withMembers = (params: UpstreamCall['params'], more: string): string | Buffer =>
   Buffer.isBuffer(params)
     ? Buffer.concat([params.subarray(0, -1), Buffer.from(more)])

@@ -230,7 +230,6 @@ async function listVisibleTools(
   return texts
 }
 
-/** Returns the definition of a tool, as JSON of its known members, under its whole name or its own. */
 function listedText(
   { name: resource }: McpResource,
   tool: PinnedMcpTool,

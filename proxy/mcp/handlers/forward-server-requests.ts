@@ -59,7 +59,6 @@ export class ServerRequestForwarder {
     return rewriteMessage(notice, { params: applyEdits(params, { requestId: JSON.stringify(asked.id) }) })
   }
 
-  /** Closes the open requests: the call is over. */
   close(): void {
     for (const { id } of this.#open) this.#sources.serverRequests.close(id)
   }

@@ -19,7 +19,6 @@ const BYTES_BESIDES = 65_536
 /** A call at a server of the older era that has asked its caller something, who may answer by another request. */
 export interface ParkedCall {
   readonly principalId: string
-  /** The authority of the request that was asked last. */
   readonly authority: CallAuthority
   /** The request as it was judged: the one that answers must be the same. */
   readonly subject: string
@@ -52,7 +51,6 @@ export class ParkedCalls {
     return id
   }
 
-  /** Finds a call that waits for this very request. */
   find(id: string, { principalId, subject }: Pick<ParkedCall, 'principalId' | 'subject'>): ParkedCall | null {
     const call = this.#calls.get(id)?.call
     return call?.principalId === principalId && call.subject === subject ? call : null
@@ -124,7 +122,6 @@ export class CallWait {
     refusal: () => this.#held.refusal(),
   }
 
-  /** Goes on for another request. */
   follow(caller: HangupSignal, held: MemoryReservation): void {
     this.leave()
     this.#caller = caller
@@ -133,7 +130,6 @@ export class CallWait {
     else caller.onGone(this.#hungUp)
   }
 
-  /** Lets go of a request that has its answer. */
   leave(): void {
     this.#caller?.offGone(this.#hungUp)
     this.#caller = null

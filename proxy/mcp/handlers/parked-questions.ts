@@ -25,7 +25,6 @@ export class ParkedQuestions {
   readonly #sources: ParkingDependencies
   readonly #facts: DispatchFacts
   readonly #to: CallDestination
-  /** The call that waits at the server. */
   readonly wait: CallWait
 
   constructor(sources: ParkingDependencies, facts: DispatchFacts, to: CallDestination) {

@@ -126,7 +126,6 @@ class RelayedCall {
   #questions: ParkedQuestions | null = null
   /** True: the upstream's stream waits for another request of the caller. */
   #parked = false
-  /** The headers of an HTTP error that say when to come back. */
   #waiting: Readonly<Record<string, string>> = {}
   /** The bytes of a stream up to the end of its response; null until that is made. */
   #responseEnd: number | null = null

@@ -159,7 +159,6 @@ export function buildUpstreamCall(
   }
 }
 
-/** Makes a call of the caller's method, whose params are to be added. */
 export const callOf = (facts: DispatchFacts, resource: McpResource, era: ProtocolEra) => ({
   permit: facts.granted,
   resource,
@@ -189,9 +188,7 @@ type CallerMessage = Pick<DispatchFacts, 'body' | 'spans' | 'largeParams'> & Cal
 
 interface ParamsRewriteOptions {
   readonly era: ProtocolEra
-  /** The upstream's own name of the tool or prompt, if the caller's is another one. */
   readonly name: string | null
-  /** The upstream's own state of a multi round-trip request, if the caller sent one. */
   readonly requestState: string | null
 }
 
@@ -279,9 +276,7 @@ interface ResultRewriteOptions {
   readonly method: string
   readonly caller: ProtocolEra
   readonly upstream: ProtocolEra
-  /** Edits of the result, before those of its era. */
   readonly edits?: MemberEdits
-  /** Binds a state to the caller that it is given to. */
   readonly seal: (state: string) => string
 }
 
@@ -323,7 +318,6 @@ function checkNames({ spans }: JsonText, names: ExactNames): void {
   throw new Refusal('mcp_failed', { message: 'The answer of the MCP server can be read in two ways.' })
 }
 
-/** Writes a server's request or notification for the caller. */
 export function rewriteMessage(message: UpstreamMessage, edits: MemberEdits = NO_EDITS): Buffer {
   const all = { ...messageEdits(message.spans.keys()), ...edits }
   if (isEmpty(all)) return message.bytes

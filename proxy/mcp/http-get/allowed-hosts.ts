@@ -1,6 +1,5 @@
 import { FetchFailure } from './failure.ts'
 
-/** One entry of an operator's list of hosts. */
 interface AllowedHost {
   readonly name: string
   /** True for `*.name`, which is every name below it and not itself. */

@@ -69,7 +69,6 @@ export interface FetchRequest {
   readonly maxBytes: number
   readonly allowed: AllowedHosts
   readonly signal: AbortSignal
-  /** The authority of the fetch: asked again before each request leaves. */
   readonly authority: CallAuthority
 }
 

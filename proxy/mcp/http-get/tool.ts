@@ -104,7 +104,6 @@ export function httpGet(options: HttpGetOptions, resolve = dnsOnlyResolver()): H
   return withFetchLimit(new HolderPlaces(MAX_FETCHES), httpGetVia(agentOf, options))
 }
 
-/** Makes the agent of one fetch, whose connections end with the signal. */
 type FetchAgent = (signal: AbortSignal) => Agent
 
 /** Refuses with `overloaded` if there is no place for the fetch of a principal. */
@@ -211,7 +210,6 @@ function trail(hops: readonly URL[]): JsonObject {
   return redirects === 0 ? { redirects } : { redirects, final_host: hops.at(-1)?.hostname ?? null }
 }
 
-/** The host of a URL that was refused, for the ledger. */
 function hostOf(url: unknown): string | null {
   return typeof url === 'string' ? (URL.parse(url)?.hostname.slice(0, 253) ?? null) : null
 }

@@ -8,7 +8,6 @@ import { subschemas } from '../schema/subschemas.ts'
 export interface HeaderParam {
   /** Lower case: `mcp-param-region`. */
   readonly header: string
-  /** The names of the properties that lead to the argument. */
   readonly path: readonly string[]
   readonly type: HeaderParamType
 }

@@ -6,10 +6,8 @@ import { soundTool } from '../protocol/sound-items.ts'
 import { type HeaderParam, headerParams } from './header-params.ts'
 import { earlierPart } from './tool-definition.ts'
 
-/** A pinned tool, taken apart once. */
 export interface PinnedDefinition {
   readonly digest: string
-  /** JSON, as it was pinned. */
   readonly text: string
   /** Undefined if the definition is larger than {@link MAX_INLINE_BYTES}. */
   readonly inputSchema: unknown
@@ -27,7 +25,6 @@ const cache = new LRUCache<string, PinnedDefinition>({
   sizeCalculation: ({ text, listed }) => text.length + (listed === text ? 0 : listed.length) + 1,
 })
 
-/** Takes the pinned definition of a tool apart, once for as long as it stays the same. */
 export function parsePinnedDefinition(tool: PinnedMcpTool): PinnedDefinition | Promise<PinnedDefinition> {
   const key = `${tool.resource_id} ${tool.name}`
   const known = cache.get(key)

@@ -17,7 +17,6 @@ interface Quarantine {
 
 interface PinPlanInput {
   readonly resourceId: string
-  /** Every tool that the resource has a row of, gone ones too. */
   readonly known: readonly McpTool[]
   readonly listed: readonly ListedTool[]
   /** Null: the whole list was read. Else the names that were skipped in the part that was read. */

@@ -13,7 +13,6 @@ export interface SkippedView {
 
 const NONE: SkippedView = { count: 0, tools: [] }
 
-/** Writes the tools that were left out as facts of their server; nothing if none were. */
 export function skippedFacts({ count, first }: SkippedTools): JsonObject {
   if (count === 0) return {}
   const tools = first.map(({ name, reason }) => ({ name: name === null ? null : shownName(name), reason }))

@@ -145,7 +145,6 @@ const definitionDigest = (definition: UnknownRecord): string =>
 const pickMembers = (value: UnknownRecord, names: readonly string[]): UnknownRecord =>
   Object.fromEntries(names.flatMap((name) => (Object.hasOwn(value, name) ? [[name, value[name]]] : [])))
 
-/** The beginning of the flag of a member that folds onto a known one. */
 const FOLDED = 'folded_member:'
 
 /**

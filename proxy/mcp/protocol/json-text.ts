@@ -21,7 +21,6 @@ export const HEADER_MISMATCH = -32020
 export const MISSING_CLIENT_CAPABILITY = -32021
 export const UNSUPPORTED_VERSION = -32022
 
-/** A JSON object, as it is written and as it is read. */
 export interface JsonText {
   readonly bytes: Buffer
   readonly value: UnknownRecord
@@ -122,7 +121,6 @@ export function applyEdits({ bytes, spans }: Pick<JsonText, 'bytes' | 'spans'>, 
   return `{${members.join(',')}}`
 }
 
-/** Returns the text of one member, as it was written. */
 export function memberText({ bytes, spans }: Pick<JsonText, 'bytes' | 'spans'>, name: string): string | null {
   const span = spans.get(name)
   return span ? bytes.toString('utf8', span.start, span.end) : null
@@ -138,7 +136,6 @@ export function areAllKnown(names: Iterable<string>, known: ReadonlySet<string>)
 export const requestMessage = (id: number, method: string, params: string | null): string =>
   `{"jsonrpc":"2.0","id":${id},"method":${JSON.stringify(method)}${paramsMember(params)}}`
 
-/** Writes a notification. `params` as in {@link requestMessage}. */
 export const notificationMessage = (method: string, params: string | null): string =>
   `{"jsonrpc":"2.0","method":${JSON.stringify(method)}${paramsMember(params)}}`
 
@@ -152,20 +149,17 @@ export const resultMessage = (id: string, result: string): string => responseMes
 
 export const errorMessage = (id: string | null, error: string): string => responseMessage(id, 'error', error)
 
-/** Writes a response, or an error, as bytes. */
 export const responseBytes = (id: string, member: 'result' | 'error', value: Buffer): Buffer =>
   Buffer.concat([Buffer.from(`{"jsonrpc":"2.0","id":${id},"${member}":`), value, END])
 
 const END = Buffer.from('}')
 
-/** Writes one message as a server-sent event. */
 export const eventOf = (message: string): string =>
   `event: message\n${message
     .split(/\r\n|\r|\n/)
     .map((line) => `data: ${line}\n`)
     .join('')}\n`
 
-/** Writes one message as a server-sent event, in parts. */
 export function eventParts(message: Buffer): readonly Buffer[] {
   if (message.includes(LF) || message.includes(CR)) return [Buffer.from(eventOf(message.toString()))]
   return [EVENT_START, message, EVENT_END]

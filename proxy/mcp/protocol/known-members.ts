@@ -16,10 +16,8 @@ const TOOL_ANNOTATIONS: KnownMembers = {
 }
 const ANNOTATIONS: KnownMembers = { audience: null, priority: null, lastModified: null }
 
-/** The members that every item of a list may have. */
 const ITEM: KnownMembers = { name: null, title: null, description: null, icons: ICON, _meta: null }
 
-/** The members of `Tool` in every revision up to 2026-07-28. */
 export const TOOL_MEMBERS: KnownMembers = {
   ...ITEM,
   inputSchema: null,
@@ -45,7 +43,6 @@ export const LIST_ITEM_MEMBERS: ReadonlyMap<string, KnownMembers> = new Map([
   ['resourceTemplates', { ...ITEM, uriTemplate: null, mimeType: null, annotations: ANNOTATIONS }],
 ])
 
-/** The list in the result of each listing method. */
 export const LIST_MEMBER_BY_METHOD: ReadonlyMap<string, string> = new Map([
   ['prompts/list', 'prompts'],
   ['resources/list', 'resources'],

@@ -111,7 +111,6 @@ export const PARAMS_BY_METHOD: ReadonlyMap<string, ObjectMembers> = new Map([
   ['notifications/cancelled', params({ requestId: null, reason: null })],
 ])
 
-/** The members of a JSON-RPC message of either side. */
 export const MESSAGE_NAMES = new ExactNames(
   ['jsonrpc', 'id', 'method', 'params', 'result', 'error'],
   foldedCase,
@@ -119,7 +118,6 @@ export const MESSAGE_NAMES = new ExactNames(
 
 const NO_EDITS: MemberEdits = {}
 
-/** Leaves out members of a message that JSON-RPC does not have. */
 export function messageEdits(names: Iterable<string>): MemberEdits {
   const foreign = [...names].filter((name) => !MESSAGE_NAMES.exact.has(name))
   return foreign.length === 0 ? NO_EDITS : Object.fromEntries(foreign.map((name) => [name, null]))
@@ -157,7 +155,6 @@ const MAX_REWRITTEN_BYTES = 32 * 1024
 
 interface KnownParams {
   readonly params: UnknownRecord
-  /** The changes that turn the caller's text into these. */
   readonly edits: MemberEdits
 }
 

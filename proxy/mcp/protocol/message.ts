@@ -57,7 +57,6 @@ export const recordableName = (name: unknown): string | null =>
 export interface McpMessage {
   readonly kind: 'request' | 'notification' | 'response'
   readonly era: ProtocolEra
-  /** The protocol version that the message is in. */
   readonly version: string
   /** Empty for a response. */
   readonly method: string

@@ -1,7 +1,6 @@
 import { CAPABILITIES_BY_ACTION } from '../../../db/ledger/authority/rule.ts'
 import type { CapabilityDemand } from '../../../plugins/facts.ts'
 
-/** The work that a method is for the gateway. */
 export type McpMethodWork = 'list_tools' | 'call_tool' | 'aggregate' | 'relay'
 
 interface Method {
@@ -50,7 +49,6 @@ export const HANDSHAKE_METHODS: Readonly<Record<'modern' | 'legacy', ReadonlySet
   legacy: new Set(['initialize', 'ping']),
 }
 
-/** Gated methods that only one era knows. */
 export const LEGACY_ONLY_METHODS: ReadonlySet<string> = new Set([
   'logging/setLevel',
   'resources/subscribe',

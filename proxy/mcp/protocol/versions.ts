@@ -4,7 +4,6 @@ import { VERSION } from '../../boot/version.ts'
 /** A form of the protocol: all in each request, or after an `initialize` (MCP 2026-07-28, versioning). */
 export type ProtocolEra = 'modern' | 'legacy'
 
-/** The stateless revision. */
 export const MODERN_VERSION = '2026-07-28'
 
 /** The revisions that begin with `initialize`, newest first. */
@@ -41,7 +40,6 @@ export const META_KEYS = {
 
 export const GATEWAY_IMPLEMENTATION: JsonObject = { name: 'sallyport', version: VERSION }
 
-/** Makes the members of `_meta` that a request of ours to a modern upstream carries. */
 export const modernMeta = (
   capabilities: JsonObject,
   clientInfo: JsonObject = GATEWAY_IMPLEMENTATION,

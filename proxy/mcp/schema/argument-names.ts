@@ -3,7 +3,6 @@ import { printJsonPath } from '../../visible.ts'
 import { ExactNames, looseName } from '../protocol/loose-name.ts'
 import { type SchemaNode, SchemaTree } from './schema-tree.ts'
 
-/** The names that a schema gives at one place of the arguments. */
 interface NamedPlace {
   readonly names: ExactNames
   /** The schemas of each: several may hold for one value. */
@@ -172,7 +171,6 @@ class NamedPlaces {
   }
 }
 
-/** Lists the properties that a schema names without describing them. */
 function propertiesWithoutSchema({ required, ...rest }: SchemaNode): readonly string[] {
   const beside = BY_PROPERTY.map((keyword) => rest[keyword]).filter(isObject)
   const listed: unknown[] = [required, ...beside.map(Object.keys), ...beside.map(Object.values)]

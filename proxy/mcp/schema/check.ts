@@ -102,7 +102,6 @@ const isEmpty = (value: unknown): boolean => isObject(value) && Object.keys(valu
 
 type Validate = ((value: unknown) => unknown) & { errors?: readonly ErrorObject[] | null }
 
-/** Makes a check on a budget. It throws if that does not suffice. */
 export const budgetedCheck =
   (validate: Validate, budget: StepBudget): ValueCheck =>
   (value) => {
@@ -114,7 +113,6 @@ export const budgetedCheck =
     return validate(value) === true ? null : sentenceOf(validate.errors?.[0])
   }
 
-/** Makes a check that throws if its budget does not suffice into one that says so. */
 export const nonThrowingCheck =
   (check: ValueCheck): ValueCheck =>
   (value) => {
@@ -220,7 +218,6 @@ export function stepBudgetOf(steps: number): StepBudget {
   }
 }
 
-/** Keywords that look at each key of an object. */
 const KEY_LOOPS = new Set([
   'additionalProperties',
   'maxProperties',

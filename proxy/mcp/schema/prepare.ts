@@ -16,7 +16,6 @@ export interface PreparedSchema {
   readonly patterns: number
   /** All patterns together: {@link linearPattern}. */
   readonly patternWeight: number
-  /** The places of patterns that will not be checked. */
   readonly unchecked: readonly string[]
 }
 

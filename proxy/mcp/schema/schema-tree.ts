@@ -10,7 +10,6 @@ const BY_NAME = ['dependentSchemas', 'dependencies']
 
 /** A prepared schema, of which every reference is the place of a schema in it (prepare.ts). */
 export class SchemaTree {
-  /** Keyed by reference, as it is written there. */
   readonly #places = new Map<unknown, SchemaNode>()
 
   constructor(root: SchemaNode) {

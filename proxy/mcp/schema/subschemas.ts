@@ -2,9 +2,7 @@ import { isObject } from '../../../db/support/json.ts'
 
 type SchemaPath = readonly (string | number)[]
 
-/** A schema, at the top of a JSON Schema or within it. */
 export interface LocatedSubschema {
-  /** The object itself, not a copy. */
   readonly schema: Record<string, unknown>
   readonly path: SchemaPath
   /** Null: the top. */

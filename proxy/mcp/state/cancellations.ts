@@ -12,7 +12,6 @@ interface CancellableRequest extends RequestCaller {
   readonly hangup: HangupSignal
 }
 
-/** Takes back a request of a caller's. `requestId` as its notification says it. */
 export type CancelRequest = (caller: RequestCaller, requestId: unknown) => void
 
 export interface CancellationTicket {
@@ -21,7 +20,6 @@ export interface CancellationTicket {
   readonly end: () => void
 }
 
-/** The requests of legacy callers under way. */
 export class RequestCancellations {
   // Not a Map, which would be filled and emptied all the time (proxy/http/open-calls.ts says why).
   readonly #underWay: CancellableHangup[] = []
@@ -35,7 +33,6 @@ export class RequestCancellations {
     return { hangup, end: () => this.#over(hangup) }
   }
 
-  /** Cancels the requests of this id. `requestId` as the notification says it. */
   cancel(caller: RequestCaller, requestId: unknown): void {
     const theirs = this.#underWay.filter((one) => one.isOf(caller, requestId))
     for (const one of theirs) one.withdraw()
@@ -58,7 +55,6 @@ class CancellableHangup implements HangupSignal {
   /** JSON text. */
   readonly #id: string
   readonly #callers: HangupSignal
-  /** The index among those under way. */
   place = 0
   #told: (() => void)[] = []
   #withdrawn: AbortController | null = null

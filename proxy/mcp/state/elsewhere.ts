@@ -4,7 +4,6 @@ import { parseJsonObject } from '../../../plugins/json-body/object.ts'
 
 /** The time that another process may take to answer. ms. */
 const ANSWER_MS = 2_000
-/** The questions that may be open. */
 const MAX_OPEN_QUESTIONS = 1_000
 
 /** Answers a question of another process; null: nobody here knows. Must not reject. */

@@ -37,7 +37,6 @@ export const mapMaybe = <Value, Made>(
  */
 export interface McpRegistry {
   readonly resource: (name: string) => LookupResult<McpResource | undefined>
-  /** A resource that was found before, as it is now; undefined if it was deleted since. */
   readonly current: (resource: McpResource) => Promise<McpResource | undefined>
   /** The tool of a name at the aggregate endpoint (docs/protocol.md#mcp-names), if of a resource. */
   readonly exposed: (name: string) => LookupResult<RequestedTool | undefined>
@@ -45,7 +44,6 @@ export interface McpRegistry {
   readonly tools: (resource: McpResource) => Promise<readonly McpTool[]>
   /** The URIs that the approved definitions of a resource's tools name as their pages (`ui://`). */
   readonly pages: (resource: McpResource) => Promise<ReadonlySet<string>>
-  /** The enabled resources that a principal is bound to. */
   readonly bound: (principal: Principal) => Promise<readonly McpResource[]>
   readonly binding: (principal: Principal, resource: McpResource) => LookupResult<string | null>
   /** Splits `<resource>.<rest>` into the resource that it names, and the rest. */

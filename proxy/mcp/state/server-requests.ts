@@ -5,14 +5,12 @@ import type { CallPermit } from '../../../plugins/permit.ts'
 import type { PinnedTool } from './registry.ts'
 import type { CallerSession } from './sessions.ts'
 
-/** A request of an upstream to the caller of a tool that is not answered yet. */
 export interface ServerRequest {
   readonly resource: McpResource
   readonly pinned: PinnedTool | null
   readonly session: CallerSession
   /** The demand of the call that made the upstream ask: the answer passes the same gate. */
   readonly demand: CapabilityDemand
-  /** The upstream's own id of the request, JSON text. */
   readonly upstreamId: string
   /** Hands an answer to the upstream, by its own permit or that of the call. JSON text of a whole message. */
   readonly respond: (response: string, permit?: CallPermit) => Promise<void>
@@ -34,14 +32,12 @@ export class ServerRequests {
     this.#prefix = home === '' ? 'q-' : `q-${home}-`
   }
 
-  /** Opens a request. Returns the id that the caller sees. */
   open(request: ServerRequest): string {
     const id = this.#prefix + randomUUID()
     this.#open.set(id, request)
     return id
   }
 
-  /** Finds the request of that id, if it was put to this session. */
   find(id: unknown, session: Pick<CallerSession, 'id'> | null): ServerRequest | undefined {
     const request = typeof id === 'string' ? this.#open.get(id) : undefined
     return request && request.session.id === session?.id ? request : undefined

@@ -1,7 +1,6 @@
 import { randomBytes } from 'node:crypto'
 import type { JsonObject } from '../../../db/support/json.ts'
 
-/** The session of a legacy client, with the facts that it gave when it initialized. */
 export interface CallerSession {
   readonly id: string
   readonly principalId: string

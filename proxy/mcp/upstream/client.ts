@@ -60,15 +60,12 @@ export interface McpUpstream {
     owner: SessionOwner,
     response: string,
   ) => Promise<void>
-  /** Ends the upstream sessions of the caller's own session at this gateway. Best effort. */
   readonly endSession: (principalId: string, sessionId: string) => Promise<void>
-  /** Finds out a server's era, its description of itself, and its tools. */
   readonly read: (
     permit: OperatorPermit,
     resource: McpResource,
     signal: AbortSignal,
   ) => Promise<UpstreamReading>
-  /** Ends the sessions, best effort, and then every connection. */
   readonly close: () => Promise<void>
 }
 

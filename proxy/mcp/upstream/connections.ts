@@ -52,7 +52,6 @@ export interface McpConnections {
   readonly of: (resource: McpResource) => McpConnection | Promise<McpConnection>
   /** Gives up the agents that have not been used lately. Requests under way on them go on. */
   readonly sweep: (at: number) => void
-  /** Ends every connection at once. */
   readonly close: () => Promise<void>
 }
 

@@ -28,14 +28,11 @@ export interface PassedLimit {
 
 interface McpErrorOptions {
   readonly cause?: unknown
-  /** The HTTP status of the answer, if there was one. */
   readonly status?: number
   readonly cure?: FailureRemedy
-  /** The words and headers of an answer with an HTTP error. */
   readonly told?: HttpErrorReport
   /** True: the server took the request, and nobody knows what became of it. Default false. */
   readonly outcomeUnknown?: boolean
-  /** The limit that has passed, of a `timeout`. */
   readonly limit?: PassedLimit
 }
 
@@ -63,15 +60,12 @@ export class McpUpstreamError extends Error {
 export const mcpTimeout = (what: string, limit: PassedLimit): McpUpstreamError =>
   new McpUpstreamError('timeout', `${what} within ${limit.ms} ms (${limit.setting})`, { limit })
 
-/** Says to a caller which limit has passed, and what to do. */
 export const limitSentence = ({ setting, ms }: PassedLimit): string =>
   `The MCP server ${setting === 'answer_timeout_ms' ? `said nothing for ${ms / 1000} s` : `did not answer in full within ${ms / 1000} s`}. Do not send the same again: it may still be at work on it, or have done it. Ask for less, or ask an operator to raise ${setting}.`
 
-/** Makes an error of the commonest kind. */
 export const mcpUpstreamFailure = (message: string, options: McpErrorOptions = {}): McpUpstreamError =>
   new McpUpstreamError('failed', message, options)
 
-/** Says why a connection could not be made, or broke: cause, cure and code. */
 export function connectionProblem(code: string): string {
   const cause = connectionCause(code, MCP_SETTINGS)
   return cause === null ? code : `${cause} (${code})`

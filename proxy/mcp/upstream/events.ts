@@ -34,9 +34,7 @@ export class EventReader {
   readonly #held: MemoryReservation | null
   readonly #fits: (bytes: number) => boolean
   #total = 0
-  /** The beginning of a line whose end has not come. */
   readonly #line: ByteCollector
-  /** The data of the event so far. */
   readonly #data: ByteCollector
   /** True: the line whose end has not come is a comment, or of a field that means nothing here. */
   #passing = false
@@ -46,7 +44,6 @@ export class EventReader {
   #isMessage = true
   /** True: the event has a line of data, which may be empty. */
   #hasData = false
-  /** The id of the event that is read. */
   #id: string | null = null
   #lastId: string | null = null
   #retryMs: number | null = null
@@ -194,7 +191,6 @@ function requireFits(within: boolean): void {
 
 const NONE: Iterator<Buffer> = [].values()
 
-/** The place at which a stream ended. */
 export interface StreamPlace {
   readonly lastEventId: string
   /** The time to wait that the server has stated. ms; null: none. */
@@ -203,7 +199,6 @@ export interface StreamPlace {
   readonly progressed: boolean
 }
 
-/** The means to have the rest of a stream that ended before its response. */
 export interface StreamResumption {
   /** Waits, and asks for what follows. Null: streams of this era are not resumed. */
   readonly resume: ((from: StreamPlace) => Promise<McpResponseBody>) | null
@@ -215,7 +210,6 @@ export interface StreamResumption {
 export interface AnswerMessages extends AsyncIterable<UpstreamMessage> {
   /** Returns the next message; null after the response. */
   readonly next: () => UpstreamMessage | null | Promise<UpstreamMessage | null>
-  /** Ends the request, unless it is answered. */
   readonly close: () => void
 }
 
@@ -229,13 +223,11 @@ export class MessageStream implements AnswerMessages {
   readonly #events: EventReader
   readonly #judged: (data: Buffer) => UpstreamMessage | Promise<UpstreamMessage>
   readonly #rest: StreamResumption | null
-  /** The rest of the events that came together. */
   #come: Iterator<Buffer> = NONE
   #answered = false
   /** True: nothing more can come of the present body. */
   #isOver = false
   #settled = false
-  /** The id by which the stream was asked for last. */
   #resumedAt: string | null = null
 
   /** `judged`: reads the data of an event, or throws. */

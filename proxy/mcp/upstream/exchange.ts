@@ -52,7 +52,6 @@ export interface McpResponseBody extends AsyncIterable<Buffer> {
   readonly complete: boolean
   /** Calls `told` once nothing more can come: at once if that is so already. */
   readonly onceOver: (told: () => void) => void
-  /** Ends the request, if its answer is not complete. */
   readonly destroy: () => void
 }
 

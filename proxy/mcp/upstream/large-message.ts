@@ -10,14 +10,12 @@ import { soundItem } from '../protocol/sound-items.ts'
 import { mcpUpstreamFailure } from './errors.ts'
 import { readMessage, responseResult, type UpstreamMessage } from './message.ts'
 
-/** The members of a message that are looked into. */
 const LOOKED_INTO = ['result', 'error', 'params'] as const
 /** The most members of one object with a place of their own. A hundred times as many as MCP knows. */
 const MAX_SPANS = 1_000
 /** The most that is kept of a large message: bytes of JSON, and values, of 1 µs each. */
 const MAX_KEPT = { bytes: 256 * 1024, values: 4_000 }
 
-/** The items of one message that are listed. */
 export const MAX_LIST_ITEMS = 10_000
 
 /** The author of a message, and the end of waiting for it. */
@@ -27,7 +25,6 @@ export interface ThreadAsker {
 }
 
 interface LargeReadOptions extends ThreadAsker {
-  /** Secrets that it must not hold. */
   readonly traces: SecretTraces
 }
 
@@ -102,7 +99,6 @@ export async function knownList(
   return asked(callThreads.ask('knownList', { bytes: message.bytes, member }, asker), asker.signal)
 }
 
-/** {@link knownList} of a message that was not cut. */
 export function knownListIn(message: UpstreamMessage, member: string): string | null {
   const list = responseResult(message)?.[member]
   // A list without items, as servers write it whose language has no other.
@@ -123,7 +119,6 @@ async function asked<Made>(task: Promise<Made>, signal: AbortSignal): Promise<Ma
   }
 }
 
-/** The beginning of a sentence of {@link mcpUpstreamFailure}. */
 const FAILED = /^mcp upstream failed: /
 
 /** Reads a message, and cuts the large parts out of its value. For a thread. */

@@ -24,7 +24,6 @@ const sessionHeaders = (id: string | null, protocolVersion: string): HeaderList 
 interface LegacyQuestion extends Pick<SessionOpening, 'permit' | 'resource' | 'hangup'> {
   readonly method: string
   readonly params: UnknownRecord
-  /** The session's; none before there is one. */
   readonly headers: HeaderList
   /** The capabilities that the upstream was told of, for what it asks meanwhile. */
   readonly declared: JsonObject

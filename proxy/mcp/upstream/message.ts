@@ -8,11 +8,9 @@ import { MESSAGE_NAMES } from '../protocol/members.ts'
 import { McpUpstreamError, mcpUpstreamFailure } from './errors.ts'
 import type { McpResponseBody } from './exchange.ts'
 
-/** One JSON-RPC message from an upstream, strictly read. */
 export interface UpstreamMessage {
   readonly bytes: Buffer
   readonly value: UnknownRecord
-  /** The place in `bytes` of each outermost member's value. */
   readonly spans: ReadonlyMap<string, JsonSpan>
   /** A large message's result, error and params. Null: they are read when they are wanted. */
   readonly objects: ReadonlyMap<string, JsonText> | null
@@ -36,7 +34,6 @@ export function readMessage(bytes: Buffer): UpstreamMessage {
   return { bytes, value, spans, objects: null }
 }
 
-/** Returns the result, error or params of a message, if it is an object. */
 export const messageObject = (
   message: UpstreamMessage,
   name: 'result' | 'error' | 'params',

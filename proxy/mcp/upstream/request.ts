@@ -49,7 +49,6 @@ export interface UpstreamTransport {
 
 const USER_AGENT = `sallyport/${VERSION}`
 
-/** The headers of every message. */
 const FIXED: HeaderList = [
   'accept',
   'application/json, text/event-stream',
@@ -226,7 +225,6 @@ interface McpAnswerHead {
 interface McpSingleAnswer extends McpAnswerHead {
   readonly streamed: false
   readonly response: UpstreamMessage
-  /** The headers of an HTTP error that say when to come back. */
   readonly waiting: Readonly<Record<string, string>>
 }
 
@@ -248,7 +246,6 @@ export interface ExpectedAnswer {
   /** The account that the answer is counted on; null if no caller waits for it. */
   readonly held: MemoryReservation | null
   readonly resource: Pick<McpResource, 'resource_id' | 'endpoint_url' | 'auth_type'>
-  /** Tells when nobody waits for the answer any more. */
   readonly hangup: HangupSignal
   /** The session that the request was sent in: none, one without an id, or one that it named. */
   readonly session: 'none' | 'unnamed' | 'named'
@@ -372,10 +369,8 @@ function wordsIn(bytes: Buffer): ErrorWords | null {
 }
 
 const WAITING = /^(?:retry-after(?:-ms)?|(?:x-)?ratelimit-[a-z0-9-]{1,64})$/
-/** The most of these headers that are passed on. */
 const MAX_WAITING = 16
 
-/** Picks the headers by which a server says when to come back, and how much is left. */
 function waitingHeaders(headers: ResponseHeaders, credentials: UpstreamCredentials): Record<string, string> {
   const all = Object.entries(headers).flatMap(([name, value]) =>
     WAITING.test(name) && typeof value === 'string' && /^[\x20-\x7e]{1,256}$/.test(value)

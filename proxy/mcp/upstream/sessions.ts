@@ -10,12 +10,10 @@ import type { UpstreamPermit } from './request.ts'
 const IDLE_MS = 600_000
 /** The interval of sweeps while sessions are in use. ms. */
 const SWEEP_MS = 1_000
-/** No more sessions are kept in all. */
 const MAX_SESSIONS = 1_000
 /** No more sessions are kept for one principal, so that nobody's drive out everybody else's. */
 const MAX_OF_PRINCIPAL = 100
 
-/** A session at an upstream of the legacy era, after its handshake. */
 export interface UpstreamSession {
   /** Null if the upstream gave none: it keeps none, or one for everybody. */
   readonly id: string | null
@@ -59,9 +57,7 @@ interface UpstreamSessionEntry {
   readonly owner: SessionOwner
   readonly resource: McpResource
   readonly session: Promise<UpstreamSession>
-  /** The session once it is open: nobody waits for it any more. */
   open: UpstreamSession | null
-  /** The id it is reserved under, once it is open. */
   reserved: string | null
   users: number
   usedAt: number
@@ -82,7 +78,6 @@ interface UpstreamSessionsOptions {
  */
 export class UpstreamSessions {
   readonly #options: UpstreamSessionsOptions
-  /** Keyed by owner and resource. */
   readonly #held = new Map<string, UpstreamSessionEntry>()
   /** Resource and session id of those that are open. */
   readonly #reserved = new Set<string>()
@@ -118,7 +113,6 @@ export class UpstreamSessions {
     return this.#use(key, held, hangup)
   }
 
-  /** Ends every session that belongs to the caller's own session at this gateway. */
   async endOf(principalId: string, sessionId: string): Promise<void> {
     const theirs = [...this.#held].filter(
       ([, { owner }]) => owner.principalId === principalId && owner.sessionId === sessionId,
@@ -126,7 +120,6 @@ export class UpstreamSessions {
     await Promise.all(theirs.map(([key, held]) => this.#drop(key, held)))
   }
 
-  /** Ends the sessions that have been idle for ten minutes. */
   sweep(at: number): void {
     this.#sweptAt = at
     for (const [key, held] of this.#held) {

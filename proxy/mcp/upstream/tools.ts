@@ -21,7 +21,6 @@ export interface RawTool {
   readonly text: string
 }
 
-/** An item of a server's list that is left out. */
 export interface SkippedTool {
   /** The name as the server wrote it; null if it has none, or if the list itself is at fault. */
   readonly name: string | null
@@ -34,7 +33,6 @@ export class SkippedTools {
   readonly names = new Set<string>()
   count = 0
 
-  /** Leaves out every tool of that name. */
   add(name: string | null, reason: string): void {
     if (name !== null) this.names.add(name)
     this.note(name, reason)
@@ -48,7 +46,6 @@ export class SkippedTools {
 }
 
 export interface ListReading {
-  /** Each with a name of its own. */
   readonly tools: readonly RawTool[]
   readonly skipped: SkippedTools
   /** The reason why a later page could not be read; null: none is missing. */
