@@ -88,14 +88,8 @@ function keyOf(head: string): ProofKey | null {
   return key?.algorithms.some((name) => name === alg) ? key : null
 }
 
-interface ProofClaims {
-  readonly jti: string
-  readonly iat: number
-  readonly nonce: unknown
-}
-
 // §4.3-3, -8, -9, -11, -12; RFC 7519 §4.1.4 and §4.1.5 for the two that DPoP does not ask for.
-function claimsOf(claims: UnknownRecord, target: ProofTarget): ProofClaims {
+function claimsOf(claims: UnknownRecord, target: ProofTarget): { jti: string; iat: number; nonce: unknown } {
   const { jti, htm, htu, iat, exp, nbf, ath, nonce } = claims
   const nowS = target.at / 1000
   const holds =

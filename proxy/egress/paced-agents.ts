@@ -22,7 +22,10 @@ export class PacedAgents {
   readonly #keepAlive: boolean
   readonly #names: Pick<HostNameCache, 'lookup'>
 
-  constructor({ keepAlive, names }: PacedAgentsOptions, turns = new LoopScheduler()) {
+  constructor(
+    { keepAlive, names }: { readonly keepAlive: boolean; readonly names: Pick<HostNameCache, 'lookup'> },
+    turns = new LoopScheduler(),
+  ) {
     this.#keepAlive = keepAlive
     this.#names = names
     this.turns = turns
@@ -64,11 +67,6 @@ export class PacedAgents {
   close(): void {
     for (const agent of [...this.byLimit.values(), ...this.#proxied.values()]) void agent.close()
   }
-}
-
-interface PacedAgentsOptions {
-  readonly keepAlive: boolean
-  readonly names: Pick<HostNameCache, 'lookup'>
 }
 
 function connector(

@@ -8,7 +8,8 @@ export function refusalReply(refusal: Refusal, requestId: string): Reply {
     status: refusal.status,
     headers: {
       'content-type': 'application/json',
-      ...retryAdvice(refusal),
+      // SDKs retry by themselves: they must not if a retry cures nothing.
+      ...(refusal.final && { 'x-should-retry': 'false' }),
       ...challengeHeaders(refusal),
       ...refusal.headers,
     },
@@ -28,11 +29,6 @@ export function refusalBody(refusal: Refusal, requestId: string | null): string 
     ...fields,
     detail: fields,
   })
-}
-
-// SDKs retry by themselves: they must not if a retry cures nothing.
-function retryAdvice({ final }: Refusal): Record<string, string> {
-  return final ? { 'x-should-retry': 'false' } : {}
 }
 
 /** Makes the challenge of a 401 (RFC 9449 §7.1, RFC 6750 §3.1); no `error` without credentials. */

@@ -61,7 +61,8 @@ export async function refusalOfFailure(
 ): Promise<Refusal> {
   const { provider, reason, status, headers = {}, cause } = failure
   const words = await failure.words
-  const { message = failure.message ?? ownMessage(failure), ...said } = words ?? {}
+  const ours = failure.message ?? missingKeyMessage(failure) ?? proxyMessage(failure)
+  const { message = ours, ...said } = words ?? {}
   const requestId = requestIdOf(headers)
   const final = failure.final ?? (isSpent(said) || undefined)
   return new Refusal(reason, {
@@ -74,9 +75,6 @@ export async function refusalOfFailure(
     cause,
   })
 }
-
-const ownMessage = (failure: ProviderFailure): string | undefined =>
-  missingKeyMessage(failure) ?? proxyMessage(failure)
 
 /** Says that a proxy is the cause, or that the one of the environment is not used. Never where it is. */
 function proxyMessage({ reason, provider, cause }: ProviderFailure): string | undefined {

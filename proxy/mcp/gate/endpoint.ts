@@ -2,7 +2,7 @@ import type { McpBindingAssertion } from '../../../db/mcp/bindings.ts'
 import type { McpResource } from '../../../db/mcp/resources.ts'
 import type { RowAssertion } from '../../../db/support/statement.ts'
 import type { CallRecorder, DecisionFacts } from '../../../plugins/audit/audit.ts'
-import type { CallSummary, CapabilityDemand, Principal, ReachedResource } from '../../../plugins/facts.ts'
+import type { CapabilityDemand, Principal, ReachedResource } from '../../../plugins/facts.ts'
 import type { Arrival, Plugin, Recorder } from '../../../plugins/plugin.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
 import type { McpMessage, PeekedCall } from '../protocol/message.ts'
@@ -128,14 +128,12 @@ function standingOf(
   return [standing({ type, principalId, resourceId: resource.id, revision: resource.revision, binding })]
 }
 
-interface RefusedCallSummary {
-  readonly demand: CapabilityDemand
-  readonly call: CallSummary
-  readonly reached: ReachedResource | null
-}
-
 /** Makes the facts for the row of a call that is refused before `mcp_target`: what it seems to be. */
-function summaryOfRead({ peeked, message, door }: PartialCallFacts): RefusedCallSummary {
+function summaryOfRead({
+  peeked,
+  message,
+  door,
+}: PartialCallFacts): Pick<DecisionFacts, 'demand' | 'call' | 'reached'> {
   const { demand = UNREAD_DEMAND, tool: named = null } = peeked ?? {}
   const tool = named !== null && door ? `${door.resource.name}.${named}` : named
   const detail = {

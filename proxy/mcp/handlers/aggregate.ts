@@ -21,17 +21,12 @@ export interface AggregatedList {
   readonly missing: readonly string[]
 }
 
-interface AggregateDependencies {
-  readonly upstream: McpUpstream
-  readonly listedUris: ListedUris
-}
-
 /**
  * Puts the prompts or resources of every bound resource in one list (docs/protocol.md#mcp-names). Leaves out
  * the items of an upstream that fails; refuses only if every one fails.
  */
 export async function aggregateLists(
-  { upstream, listedUris }: AggregateDependencies,
+  { upstream, listedUris }: { readonly upstream: McpUpstream; readonly listedUris: ListedUris },
   facts: DispatchFacts,
   resources: readonly McpResource[],
   member: string,

@@ -6,7 +6,6 @@ import { NOTICE_MAX_BYTES } from '../../../db/support/notices.ts'
 import { confirmAuthority } from '../../../plugins/call-authority.ts'
 import { holdsDemanded } from '../../../plugins/capability.ts'
 import type { AccessToken } from '../../../plugins/facts.ts'
-import type { CallPermit } from '../../../plugins/permit.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
 import { eventLoopTurn } from '../../../plugins/turns.ts'
 import type { CallReport, Reply } from '../../http/reply.ts'
@@ -35,7 +34,12 @@ import { digestInTurns, joinedBytes } from './large-answer.ts'
 import { type RelayDependencies, refusalOfUpstream, relayCall } from './relay.ts'
 import { canBeAskedOnStream, type DispatchFacts, upstreamEra } from './rewrite.ts'
 
-export interface McpHandlerDependencies extends RelayDependencies, ListOptions {
+export interface McpHandlerDependencies extends RelayDependencies {
+  readonly registry: McpRegistry
+  readonly enforced: boolean
+  /** `callable`: tools whose capability is not held are hidden. */
+  readonly list: 'bound' | 'callable'
+  readonly httpGet: boolean
   readonly fetchUrl: HttpGet
   readonly listedUris: ListedUris
 }
@@ -181,20 +185,6 @@ async function forwardRemoteAnswer(
 
 const isModernCall = ({ message }: McpFacts): boolean => message.era === 'modern'
 
-interface ToolListFacts {
-  readonly granted: CallPermit
-  readonly token: AccessToken | null
-  readonly pathResource: McpResource | null
-}
-
-interface ListOptions {
-  readonly registry: McpRegistry
-  readonly enforced: boolean
-  /** `callable`: tools whose capability is not held are hidden. */
-  readonly list: 'bound' | 'callable'
-  readonly httpGet: boolean
-}
-
 /** The tools that take so long are listed at once. ms. */
 const SLICE_MS = 3
 
@@ -205,8 +195,8 @@ const BUILT_IN = JSON.stringify(HTTP_GET_TOOL)
  * `callable` only those whose capability it holds. At the endpoint of one resource the names are its own.
  */
 async function listVisibleTools(
-  { granted: { principal }, token, pathResource }: ToolListFacts,
-  { registry, enforced, httpGet, list }: ListOptions,
+  { granted: { principal }, token, pathResource }: McpFacts,
+  { registry, enforced, httpGet, list }: McpHandlerDependencies,
 ): Promise<readonly string[]> {
   const callable = (capability: string | null): boolean =>
     holdsDemanded(principal, token, demandedByTool(capability, enforced))

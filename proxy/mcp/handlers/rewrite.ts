@@ -149,11 +149,10 @@ export function buildUpstreamCall(
   to: CallDestination,
   hangup: HangupSignal,
 ): UpstreamCall {
-  const { session, requestState } = facts
-  const era = upstreamEra(to.resource, session)
+  const era = upstreamEra(to.resource, facts.session)
   return {
     ...callOf(facts, to.resource, era),
-    params: upstreamParams(facts, { era, name: to.name, requestState }),
+    params: upstreamParams(facts, era, to.name),
     headers: era === 'modern' ? repeatingHeaders(facts, to) : {},
     hangup,
   }
@@ -186,12 +185,6 @@ function repeatingHeaders(
 
 type CallerMessage = Pick<DispatchFacts, 'body' | 'spans' | 'largeParams'> & CallerOnStream
 
-interface ParamsRewriteOptions {
-  readonly era: ProtocolEra
-  readonly name: string | null
-  readonly requestState: string | null
-}
-
 const EMPTY = readObject(Buffer.from('{}'))
 
 function paramsText({ body, spans, message, largeParams }: CallerMessage): JsonText {
@@ -204,10 +197,8 @@ function paramsText({ body, spans, message, largeParams }: CallerMessage): JsonT
 }
 
 /** Writes the parameters as the upstream must see them, JSON text; null if there is nothing to send. */
-function upstreamParams(
-  call: CallerMessage,
-  { era, name, requestState }: ParamsRewriteOptions,
-): string | Buffer | null {
+function upstreamParams(call: CallerMessage, era: ProtocolEra, name: string | null): UpstreamCall['params'] {
+  const { requestState } = call
   const params = paramsText(call)
   const edits = {
     ...call.message.edits,

@@ -2,6 +2,7 @@ import type { McpTool } from '../../../db/mcp/tools.ts'
 import { isObject, type UnknownRecord } from '../../../db/support/json.ts'
 import { escapeHidden, printJsonPath, truncateText } from '../../visible.ts'
 import { definitionThreads, MAX_INLINE_BYTES } from '../aside/aside.ts'
+import type { McpThreadTasks } from '../aside/messages.ts'
 
 type ChangePath = readonly (string | number)[]
 
@@ -19,12 +20,7 @@ export function pendingChanges(tool: McpTool): readonly string[] | Promise<reado
   return definitionThreads.ask('changesBetween', asked, { key })
 }
 
-interface DefinitionPair {
-  readonly pinned: string | null
-  readonly pending: string
-}
-
-export const changesBetween = ({ pinned, pending }: DefinitionPair): readonly string[] =>
+export const changesBetween: McpThreadTasks['changesBetween'] = ({ pinned, pending }) =>
   definitionChanges(pinned, membersOf(pending))
 
 /** Compares a definition with the pinned one, JSON text. A new tool is told whole. */

@@ -153,11 +153,6 @@ export const RESULT_NAMES = new ExactNames(
 /** A message of which a part is written again is no longer than this. Bytes. */
 const MAX_REWRITTEN_BYTES = 32 * 1024
 
-interface KnownParams {
-  readonly params: UnknownRecord
-  readonly edits: MemberEdits
-}
-
 /**
  * Leaves out parameters that a message's method does not have. Refuses with `mcp_params_invalid` a member
  * that some reader takes for one that the method has, at any depth that MCP defines, more than 1,000 names,
@@ -168,7 +163,7 @@ export function knownParams(
   method: string,
   given: UnknownRecord,
   { body, wide }: Pick<JsonBody, 'body' | 'wide'>,
-): KnownParams {
+): { readonly params: UnknownRecord; readonly edits: MemberEdits } {
   const of = PARAMS_BY_METHOD.get(method) ?? NOTHING
   const params = new MemberNameChecker('params', wide).own(given, of)
   if (params === given) return { params, edits: NO_EDITS }

@@ -50,18 +50,12 @@ export interface McpRegistry {
   readonly split: (name: string) => LookupResult<{ resource: McpResource; rest: string } | undefined>
 }
 
-/** A tool as it was at a revision of its resource, which counts every change of its tools. */
-interface CachedTool {
-  readonly tool: McpTool
-  readonly revision: number
-}
-
 export function openRegistry(database: Database): McpRegistry {
   const byName = mcpResourceByName(database)
   const toolByName = mcpToolByName(database)
   const onlyTool = onlyMcpTool(database)
   const bindingOf = bindingId(database)
-  const kept = new LRUCache<string, CachedTool>({
+  const kept = new LRUCache<string, { readonly tool: McpTool; readonly revision: number }>({
     max: 5_000,
     maxSize: 32 * 1024 * 1024,
     sizeCalculation: ({ tool }) =>

@@ -209,7 +209,8 @@ async function callLegacy(
   } catch (error) {
     const isRefused = error instanceof McpUpstreamError && error.cure === null && refusesForm(error)
     const hasMoved = isRefused && (await eraNow({ ...call, transport }, 'legacy')) === 'modern'
-    if (!hasMoved && !isUnknownSession(error)) throw error
+    const isUnknown = error instanceof McpUpstreamError && error.cure === 'new_session'
+    if (!hasMoved && !isUnknown) throw error
     lease.forget()
     if (hasMoved) throw otherEra('modern', error)
     if (isSecondTry) throw error
@@ -239,9 +240,6 @@ async function leaseOrRetry(
     return sessions.lease(call)
   }
 }
-
-const isUnknownSession = (error: unknown): boolean =>
-  error instanceof McpUpstreamError && error.cure === 'new_session'
 
 /** Cancels a request, which hanging up does not in this era (2025-11-25, transports). Best effort. */
 async function cancel(
