@@ -22,7 +22,7 @@ export const openTasks = (): McpThreadTasks => ({
   listItems: ({ bytes, ...of }) => itemsIn(readMessage(bufferOf(bytes)), of),
   knownList: ({ bytes, member }) => knownListIn(readMessage(bufferOf(bytes)), member),
   takeApart: (definition) => {
-    const { headerParams, listed, object } = parseDefinition(Buffer.from(definition))
-    return { headerParams, listed, spans: object.spans }
+    const { headerParams, listed, modernOutput, object } = parseDefinition(Buffer.from(definition))
+    return { headerParams, listed, modernOutput, spans: object.spans }
   },
 })

@@ -107,6 +107,7 @@ export interface McpThreadTasks {
   readonly takeApart: (definition: string) => {
     readonly headerParams: readonly HeaderParamMessage[]
     readonly listed: string
+    readonly modernOutput: boolean
     readonly spans: ReadonlyMap<string, JsonValueSpan>
   }
 }

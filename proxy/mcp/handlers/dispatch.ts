@@ -23,7 +23,7 @@ import {
   resultMessage,
 } from '../protocol/json-text.ts'
 import { noServerRequest } from '../protocol/message.ts'
-import { GATEWAY_IMPLEMENTATION, META_KEYS } from '../protocol/versions.ts'
+import { GATEWAY_IMPLEMENTATION, META_KEYS, type ProtocolEra } from '../protocol/versions.ts'
 import { isRemoteRequest, type RemoteServerRequest } from '../state/far-requests.ts'
 import type { ListedUris } from '../state/listed-uris.ts'
 import { isUsable, type McpRegistry } from '../state/registry.ts'
@@ -195,7 +195,7 @@ const BUILT_IN = JSON.stringify(HTTP_GET_TOOL)
  * `callable` only those whose capability it holds. At the endpoint of one resource the names are its own.
  */
 async function listVisibleTools(
-  { granted: { principal }, token, pathResource }: McpFacts,
+  { granted: { principal }, token, pathResource, message: { era } }: McpFacts,
   { registry, enforced, httpGet, list }: McpHandlerDependencies,
 ): Promise<readonly string[]> {
   const callable = (capability: string | null): boolean =>
@@ -209,7 +209,7 @@ async function listVisibleTools(
   for (const resource of resources) {
     for (const tool of await registry.tools(resource)) {
       if (!isListed(resource, tool)) continue
-      const text = listedText(resource, tool, pathResource === null)
+      const text = listedText(resource, tool, { isWholeName: pathResource === null, era })
       texts.push(typeof text === 'string' ? text : await text)
       if (performance.now() - since < SLICE_MS) continue
       // There may be thousands.
@@ -220,13 +220,22 @@ async function listVisibleTools(
   return texts
 }
 
+/**
+ * Returns the definition of a tool, as JSON of the members that the caller's era knows, under its whole name or
+ * its own.
+ */
 function listedText(
   { name: resource }: McpResource,
   tool: PinnedMcpTool,
-  isWholeName: boolean,
+  { isWholeName, era }: { readonly isWholeName: boolean; readonly era: ProtocolEra },
 ): string | Promise<string> {
   const definition = parsePinnedDefinition(tool)
-  const written = ({ object, listed }: PinnedDefinition): string =>
-    isWholeName ? applyEdits(object, { name: JSON.stringify(`${resource}.${tool.name}`) }) : listed
+  const written = ({ object, listed, modernOutput }: PinnedDefinition): string => {
+    const edits = {
+      ...(isWholeName && { name: JSON.stringify(`${resource}.${tool.name}`) }),
+      ...(modernOutput && era === 'legacy' && { outputSchema: null }),
+    }
+    return isWholeName || 'outputSchema' in edits ? applyEdits(object, edits) : listed
+  }
   return definition instanceof Promise ? definition.then(written) : written(definition)
 }

@@ -1,6 +1,7 @@
 import type { McpResource } from '../../../db/mcp/resources.ts'
 import { isObject, type JsonObject, type UnknownRecord } from '../../../db/support/json.ts'
 import type { CallCommitments, ToolCall } from '../../../plugins/facts.ts'
+import { OPEN_BRACE } from '../../../plugins/json-body/bytes.ts'
 import type { JsonBody } from '../../../plugins/json-body/json-body.ts'
 import type { CallPermit } from '../../../plugins/permit.ts'
 import type { Arrival, HangupSignal } from '../../../plugins/plugin.ts'
@@ -284,7 +285,7 @@ export function rewriteResult(
   checkNames(result, RESULT_NAMES)
   const incomplete = value.resultType === 'input_required'
   if (caller === 'legacy') {
-    if (!incomplete) return bytesWithEdits(result, given)
+    if (!incomplete) return bytesWithEdits(result, { ...given, ...olderContent(result, method) })
     throw new Refusal('mcp_failed', {
       message:
         'The MCP server asks its caller something, and this client cannot be asked: use one that initializes, declares elicitation, sampling or roots there, and takes event streams; or one of 2026-07-28.',
@@ -320,6 +321,23 @@ function bytesWithEdits(object: JsonText, edits: MemberEdits): Buffer {
   return object.bytes.length > MAX_INLINE_BYTES
     ? editedBytes(object, edits)
     : Buffer.from(applyEdits(object, edits))
+}
+
+/**
+ * Leaves out structured content that is no object, which the older revisions do not have: their clients refuse
+ * the whole result. If nothing else was said, it is said as text.
+ */
+function olderContent({ bytes, spans }: JsonText, method: string): MemberEdits {
+  const structured = method === 'tools/call' ? spans.get('structuredContent') : undefined
+  if (!structured || bytes[structured.start] === OPEN_BRACE) return NO_EDITS
+  const content = spans.get('content')
+  const isSaid =
+    content !== undefined && /[^[\]\s]/.test(bytes.toString('latin1', content.start, content.end))
+  const text = bytes.toString('utf8', structured.start, structured.end)
+  return {
+    structuredContent: null,
+    ...(!isSaid && { content: JSON.stringify([{ type: 'text', text }]) }),
+  }
 }
 
 const cacheEdits = ({ ttlMs }: JsonText['value']): MemberEdits => ({

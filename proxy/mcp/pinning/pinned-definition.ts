@@ -2,7 +2,7 @@ import { LRUCache } from 'lru-cache'
 import type { PinnedMcpTool } from '../../../db/mcp/tools.ts'
 import { callThreads, MAX_INLINE_BYTES } from '../aside/aside.ts'
 import { type JsonText, readObject } from '../protocol/json-text.ts'
-import { soundTool } from '../protocol/sound-items.ts'
+import { hasModernOutput, soundTool } from '../protocol/sound-items.ts'
 import { type HeaderParam, headerParams } from './header-params.ts'
 import { earlierPart } from './tool-definition.ts'
 
@@ -15,6 +15,8 @@ export interface PinnedDefinition {
   readonly headerParams: readonly HeaderParam[]
   /** JSON, as callers get it: known members of the right types (docs/threats.md#h1b). */
   readonly listed: string
+  /** {@link hasModernOutput} of it: older callers get it without its `outputSchema`. */
+  readonly modernOutput: boolean
   readonly object: Pick<JsonText, 'bytes' | 'spans'>
 }
 
@@ -42,10 +44,10 @@ async function parseLargeDefinition(
   source: string,
 ): Promise<PinnedDefinition> {
   const parts = await callThreads.ask('takeApart', source, { key: tool.resource_id })
-  const { headerParams, spans } = parts
+  const { headerParams, modernOutput, spans } = parts
   const listed = parts.listed === source ? source : parts.listed
   const object = { bytes: Buffer.from(listed), spans }
-  return cacheDefinition(key, tool, { inputSchema: undefined, headerParams, listed, object })
+  return cacheDefinition(key, tool, { inputSchema: undefined, headerParams, listed, modernOutput, object })
 }
 
 function cacheDefinition(
@@ -62,8 +64,10 @@ export function parseDefinition(bytes: Buffer): Omit<PinnedDefinition, 'text' | 
   const object = readObject(bytes)
   const { inputSchema } = object.value
   const text = bytes.toString()
-  const listed = JSON.stringify(soundTool(object.value))
-  const parts = { inputSchema, headerParams: headerParamsOrNone(inputSchema) }
+  const sound = soundTool(object.value)
+  const listed = JSON.stringify(sound)
+  const modernOutput = hasModernOutput(sound)
+  const parts = { inputSchema, headerParams: headerParamsOrNone(inputSchema), modernOutput }
   if (listed === text) return { ...parts, listed: text, object }
   return { ...parts, listed, object: readObject(Buffer.from(listed)) }
 }

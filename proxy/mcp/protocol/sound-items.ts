@@ -77,14 +77,27 @@ export function soundItem(item: unknown, list: string): UnknownRecord | null {
 
 export function soundTool(definition: UnknownRecord): UnknownRecord {
   const sound = soundMembers(knownMembers(definition, TOOL_MEMBERS))
-  const { inputSchema } = sound
-  if (!isObject(inputSchema) || !isObject(inputSchema.properties)) return sound
-  if (!Object.values(inputSchema.properties).some(isFlag)) return sound
-  // JSON Schema allows it, and clients of the older revisions refuse it.
-  const properties = Object.fromEntries(
-    Object.entries(inputSchema.properties).map(([name, schema]) => [name, schemaOf(schema)]),
-  )
-  return { ...sound, inputSchema: { ...inputSchema, properties } }
+  return { ...sound, ...plainProperties(sound, 'inputSchema'), ...plainProperties(sound, 'outputSchema') }
+}
+
+/** JSON Schema allows a boolean as the schema of a property, and clients of the older revisions refuse it. */
+function plainProperties(tool: UnknownRecord, name: string): UnknownRecord {
+  const schema = tool[name]
+  if (!isObject(schema) || !isObject(schema.properties)) return {}
+  if (!Object.values(schema.properties).some(isFlag)) return {}
+  const properties = Object.entries(schema.properties).map(([key, value]) => [key, schemaOf(value)])
+  return { [name]: { ...schema, properties: Object.fromEntries(properties) } }
+}
+
+/**
+ * Tells whether a tool's `outputSchema` is one of 2026-07-28 alone: the revisions before it demand the schema
+ * of an object, and their clients refuse the whole list because of another.
+ */
+export function hasModernOutput({ outputSchema: schema }: UnknownRecord): boolean {
+  if (schema === undefined) return false
+  if (!isObject(schema) || schema.type !== 'object') return true
+  const { properties = {}, required = [] } = schema
+  return !isObject(properties) || !Object.values(properties).every(isObject) || !isTexts(required)
 }
 
 function schemaOf(schema: unknown): unknown {

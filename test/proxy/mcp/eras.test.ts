@@ -637,3 +637,47 @@ await t.test(
     t.equal(server.of('tools/call').length, 1)
   },
 )
+
+await t.test(
+  'a tool whose output is no object is listed and called in both eras, each as its revision has it',
+  async (t) => {
+    const stage = await mcpStage(t)
+    const outputSchema = { type: 'array', items: { type: 'string' } }
+    const padding = 'lorem ipsum '.repeat(9_000)
+    const tools = [
+      tool('names', { outputSchema }),
+      tool('large', { outputSchema: { ...outputSchema, description: padding } }),
+      tool('plain', { outputSchema: { type: 'object' } }),
+    ]
+    let answer: Json = {}
+    const server = await toolServer(t, tools, (res, told) => sendJson(res, result(told, answer)))
+    const bot = await stage.enroll('bot', ['mcp.tools.call', 'mcp.tools.list'])
+    await stage.bind(bot, await stage.register('up', server))
+    for (const at of ['', '/up'] as const) {
+      const schemas = async (modern: boolean) => {
+        const { json } = await stage.rpc(bot, 'tools/list', { at, modern })
+        const own = json.result.tools.filter(({ name }: Json) => name !== 'http.get')
+        return own.map((one: Json) => one.outputSchema?.type)
+      }
+      t.same(await schemas(true), ['array', 'array', 'object'], 'the newest revision has them all')
+      t.same(await schemas(false), [undefined, undefined, 'object'], 'the others have no such schema')
+    }
+    const called = async (modern: boolean) =>
+      (await stage.callTool(bot, 'names', {}, { at: '/up', modern })).json.result
+    const text = (said: string) => [{ type: 'text', text: said }]
+    for (const [given, older] of [
+      [{ content: text('a'), structuredContent: ['a'] }, { content: text('a') }],
+      [{ content: [], structuredContent: ['a'] }, { content: text('["a"]') }],
+      [{ structuredContent: 7 }, { content: text('7') }],
+      [
+        { content: text('a'), structuredContent: { a: 1 } },
+        { content: text('a'), structuredContent: { a: 1 } },
+      ],
+      [{ content: text('a'), structuredContent: [padding] }, { content: text('a') }],
+    ]) {
+      answer = given ?? {}
+      t.strictSame(await called(false), older)
+      t.match(await called(true), given)
+    }
+  },
+)

@@ -5,7 +5,12 @@ import {
   ListToolsResultSchema,
 } from '@modelcontextprotocol/sdk/types.js'
 import t from 'tap'
-import { soundItem, soundTool, unsoundMembers } from '../../../../proxy/mcp/protocol/sound-items.ts'
+import {
+  hasModernOutput,
+  soundItem,
+  soundTool,
+  unsoundMembers,
+} from '../../../../proxy/mcp/protocol/sound-items.ts'
 
 const ODD = [undefined, null, 7, true, 'x', '', [], {}, [null], ['x'], [{}], { a: 1 }, -1, '2026-01-01']
 const MEMBERS = [
@@ -70,4 +75,32 @@ t.test('a boolean as the schema of a property is an object to clients of the old
   const listed = soundTool({ name: 'a', inputSchema })
   t.match(listed, { inputSchema: { properties: { a: {}, b: { not: {} }, c: { type: 'string' } } } })
   t.equal(ListToolsResultSchema.safeParse({ tools: [listed] }).error, undefined)
+})
+
+t.test('an output schema that only the newest revision has is known, and any other is not', async (t) => {
+  const isRead = (outputSchema: unknown) => {
+    const tools = [soundTool({ name: 'a', inputSchema: { type: 'object' }, outputSchema })]
+    return ListToolsResultSchema.safeParse({ tools }).success
+  }
+  const object = { type: 'object' }
+  for (const [outputSchema, isModern] of [
+    [object, false],
+    [{ ...object, properties: { a: true, b: { type: 'string' } }, required: ['a'] }, false],
+    [{ ...object, anyOf: [{}] }, false],
+    [{}, true],
+    [{ type: 'array', items: {} }, true],
+    [{ type: ['object', 'null'] }, true],
+    [{ anyOf: [object] }, true],
+    [{ $ref: '#/$defs/a', $defs: { a: object } }, true],
+    [{ ...object, properties: { a: 1 } }, true],
+    [{ ...object, properties: [] }, true],
+    [{ ...object, properties: null }, true],
+    [{ ...object, required: 'a' }, true],
+    [{ ...object, required: [1] }, true],
+  ] as const) {
+    const tool = soundTool({ name: 'a', outputSchema })
+    t.equal(hasModernOutput(tool), isModern, JSON.stringify(outputSchema))
+    t.equal(isRead(outputSchema), !isModern, 'as the official client reads it')
+  }
+  t.equal(hasModernOutput({ name: 'a' }), false)
 })
