@@ -168,7 +168,7 @@ export const REFUSAL_REASONS = {
   not_a_ca: unacceptable(
     'This is not a CA certificate that may sign other certificates. Send the certificate of the CA itself.',
   ),
-  private_key_unreadable: unacceptable('The private key must be unencrypted and in PEM.'),
+  private_key_unreadable: unacceptable('The private key cannot be read. Send it unencrypted and in PEM.'),
   signature_invalid: unacceptable(
     'The request is not signed by the private key that belongs to its public key. Make the request with that key.',
   ),

@@ -138,7 +138,7 @@ function readKey(pem: string): KeyObject {
   try {
     return readPrivateKey(pem)
   } catch (cause) {
-    const message = 'The private key must be unencrypted and in PEM.'
+    const message = 'The private key cannot be read: it is encrypted, or no PEM of a private key.'
     throw new CertificateError('private_key_unreadable', message, cause)
   }
 }

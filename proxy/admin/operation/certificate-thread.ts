@@ -1,7 +1,7 @@
 import { CERTIFICATE_REASONS } from '../../../certs/certificate-error.ts'
 import type { CertificateTasks } from '../../../certs/enrollment/certificate-tasks.ts'
 import { ThreadPool } from '../../../db/support/thread.ts'
-import { Refusal } from '../../../plugins/refusal.ts'
+import { REFUSAL_REASONS, Refusal } from '../../../plugins/refusal.ts'
 
 /** The time without a task after which the thread is let go. ms. */
 const IDLE_MS = 10_000
@@ -22,7 +22,10 @@ export const certificateThread = new ThreadPool<CertificateTasks>(
   },
 )
 
+/** Refuses with what was found, followed by what the table of reasons tells to do about it. */
 function certificateRefusal(reason: string, message: string): Refusal | null {
   const known = CERTIFICATE_REASONS.find((known) => known === reason)
-  return known ? new Refusal(known, { message }) : null
+  if (!known) return null
+  const [, ...cure] = REFUSAL_REASONS[known].message.split(/(?<=\.) /)
+  return new Refusal(known, { message: [message, ...cure].join(' ') })
 }

@@ -74,6 +74,8 @@ await t.test(
     for (const [reason, spoiled] of cases) {
       const { status, json } = await gateway.admin('POST', BYOCA, { ...good, ...spoiled })
       t.strictSame([status, json.reason], [422, reason])
+      if (reason !== 'body_unprocessable')
+        t.match(json.message, / (?:Send|Use|Issue|Attach|Leave) [^.]+[.]$/, `${reason} says what to do`)
     }
     t.strictSame((await gateway.admin('GET', '/v1/admin/agents')).json, [])
     t.equal((await gateway.admin('POST', BYOCA, good)).status, 201, 'the good one still passes')
@@ -129,7 +131,10 @@ await t.test(
     for (const kind of ['organisation', 'spiffe']) {
       const leaf = await attach(gateway, certPem, kind)
       t.strictSame([leaf.status, leaf.json.reason], [422, 'not_a_ca'])
-      t.equal(leaf.json.message, 'A certificate of the text is not a CA certificate.')
+      t.match(
+        leaf.json.message,
+        'A certificate of the text is not a CA certificate. Send the certificate of the CA',
+      )
     }
   },
 )
