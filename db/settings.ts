@@ -54,6 +54,16 @@ export function rewriteSetting({ kysely }: Database, key: SettingKey, at: number
   return statementOf(query.compile())
 }
 
+/** Fails its unit if the passphrase was rotated since `sealed` was read as `subject_key_sealer`. */
+export function passphraseUnchanged({ kysely }: Database, sealed: string): LedgerStatement {
+  const query = kysely
+    .updateTable('settings')
+    .set((row) => ({ value: row.ref('value') }))
+    .where('key', '=', 'subject_key_sealer')
+    .where('value', '=', sealed)
+  return statementOf(query.compile(), 1)
+}
+
 /** Asserts that these are still the names that stand in ids and certificates. */
 export function namesUnchanged(
   { kysely }: Database,

@@ -72,6 +72,10 @@ const VERBS: Readonly<Record<string, VerbRow>> = {
     summary: 'sign access tokens with a new key',
     load: () => import('./verbs/rotate-signing-key.ts'),
   },
+  'rotate-passphrase': {
+    summary: 'seal every key with a new passphrase',
+    load: () => import('./verbs/rotate-passphrase.ts'),
+  },
   'rotate-audit-key': {
     summary: 'sign checkpoints of the ledger with a new key',
     load: () => import('./verbs/rotate-audit-key.ts'),

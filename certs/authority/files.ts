@@ -131,8 +131,8 @@ async function load({
 /**
  * Opens the certificate of this service's TLS endpoint: `server.crt` (chain) and `server.key.sealed` in the
  * directory. Makes a new one if a file is missing, the certificate is damaged or not the key's, the names
- * differ, another intermediate signed it, it is not valid yet, or less than a third of its life is left.
- * Throws if the key is readable by others or sealed with another passphrase.
+ * differ, another intermediate signed it, it is not valid yet, less than a third of its life is left, or its
+ * key was sealed before the passphrase was rotated. Throws if the key is readable by others.
  */
 export async function openServerCertificate(files: ServerCertificateFiles): Promise<ServerCertificate> {
   const keyPath = join(files.directory, 'server.key.sealed')
@@ -141,8 +141,8 @@ export async function openServerCertificate(files: ServerCertificateFiles): Prom
   if (certPem === null || sealed === null) return makeServerCertificate(files)
   const leaf = usableLeaf(certPem, files)
   if (leaf === null) return makeServerCertificate(files)
-  const keyPem = await withErrorPrefix(keyPath, async () => unseal(sealed, files.passphrase))
-  if (!leaf.checkPrivateKey(createPrivateKey(keyPem))) return makeServerCertificate(files)
+  const keyPem = openedKey(sealed, files.passphrase)
+  if (keyPem === null || !leaf.checkPrivateKey(createPrivateKey(keyPem))) return makeServerCertificate(files)
   return { certPem, keyPem, notAfter: leaf.validToDate.getTime(), issued: false }
 }
 
@@ -167,6 +167,15 @@ function usableLeaf(
   const notAfter = leaf.validToDate.getTime()
   const young = at >= notBefore && (notAfter - at) * 3 >= notAfter - notBefore
   return signed && young && isForNames(leaf.raw, hostnames) ? leaf : null
+}
+
+// The passphrase is right: it has opened the CA.
+function openedKey(sealed: string, passphrase: string): string | null {
+  try {
+    return unseal(sealed, passphrase)
+  } catch {
+    return null
+  }
 }
 
 // A damaged certificate is worth nothing and is made again, unlike a damaged CA.

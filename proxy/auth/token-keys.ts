@@ -7,6 +7,7 @@ import type { LedgerEntry } from '../../db/ledger/record/entry.ts'
 import type { Ledger } from '../../db/ledger/record/ledger.ts'
 import { listSigningKeys, replaceSigningKey, type SigningKeyRow } from '../../db/signing-keys.ts'
 import { AUTHORITY_TOPIC } from '../../db/support/notices.ts'
+import type { LedgerStatement } from '../../db/support/statement.ts'
 
 /** The longest life of a token; no retired key is needed for longer. Seconds. */
 export const TOKEN_LIFE_MAX_S = 900
@@ -46,6 +47,8 @@ interface TokenKeyDependencies {
   readonly database: Database
   readonly ledger: Pick<Ledger, 'commit'>
   readonly passphrase: string
+  /** Fails the unit that stores a key if the passphrase is no longer the one in force. */
+  readonly inForce?: LedgerStatement
   readonly clock: () => number
 }
 
@@ -87,15 +90,18 @@ export async function openTokenKeys(sources: TokenKeyDependencies): Promise<Toke
     if (clock() - loaded.at > UNKNOWN_MS || (await database.current?.(loadedAt)) === false) return reload()
     return loaded
   }
+  const signer = async (): Promise<TokenSigner> => {
+    const row = (await fresh()).rows.find(({ retired_at: retired }) => retired === null)
+    if (!row) throw new Error('no key signs access tokens')
+    if (signing?.kid !== row.kid) {
+      signing = { kid: row.kid, key: createPrivateKey(unseal(row.sealed_key, passphrase)) }
+    }
+    return signing
+  }
+  // Before the passphrase may be rotated.
+  await signer()
   return {
-    signer: async () => {
-      const row = (await fresh()).rows.find(({ retired_at: retired }) => retired === null)
-      if (!row) throw new Error('no key signs access tokens')
-      if (signing?.kid !== row.kid) {
-        signing = { kid: row.kid, key: createPrivateKey(unseal(row.sealed_key, passphrase)) }
-      }
-      return signing
-    },
+    signer,
     verifier: async (kid) => (await fresh()).verifiers.get(kid) ?? (await latest()).verifiers.get(kid),
     jwks: async () => ({ keys: (await fresh()).rows.map((row) => JSON.parse(row.public_jwk) as JWK) }),
     rotate: async (entry) => {
@@ -118,7 +124,7 @@ async function load(database: Database, at: number): Promise<LoadedTokenKeys> {
 }
 
 async function store(
-  { database, ledger, passphrase, clock }: TokenKeyDependencies,
+  { database, ledger, passphrase, inForce, clock }: TokenKeyDependencies,
   entries: ((kid: string) => LedgerEntry)[],
 ): Promise<string> {
   const { publicKey, privateKey } = await generate('ec', { namedCurve: 'P-256' })
@@ -127,7 +133,10 @@ async function store(
   const publicJwk = JSON.stringify({ ...jwk, kid, alg: 'ES256', use: 'sig' })
   const sealedKey = seal(privateKey.export({ type: 'pkcs8', format: 'pem' }).toString(), passphrase)
   await ledger.commit({
-    statements: replaceSigningKey(database, { kid, publicJwk, sealedKey, at: clock() }),
+    statements: [
+      ...(inForce ? [inForce] : []),
+      ...replaceSigningKey(database, { kid, publicJwk, sealedKey, at: clock() }),
+    ],
     entries: entries.map((entry) => entry(kid)),
   })
   return kid

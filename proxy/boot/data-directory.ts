@@ -1,19 +1,18 @@
-import { randomBytes } from 'node:crypto'
 import { existsSync } from 'node:fs'
 import { readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { isDeepStrictEqual } from 'node:util'
 import type { IssuingAuthority } from '../../certs/authority/authority.ts'
 import { openAuthority } from '../../certs/authority/files.ts'
-import { readPrivateFile, writePrivateFile } from '../../certs/authority/key-store.ts'
 import type { Database } from '../../db/database.ts'
 import { openDatabase } from '../../db/engine.ts'
 import { type Ledger, openLedger } from '../../db/ledger/record/ledger.ts'
 import { isAnythingIssued } from '../../db/principals/issued.ts'
 import { type OrganisationNames, readNames, storeNames } from './names.ts'
+import { openPassphrase } from './passphrase.ts'
 import { copyProgressReporter } from './prepare-directory.ts'
 import type { Settings } from './settings.ts'
-import { fetchAuthority, publishAuthority } from './shared-authority.ts'
+import { fetchAuthority, followResealedAuthority, publishAuthority } from './shared-authority.ts'
 import { VERSION } from './version.ts'
 
 /**
@@ -53,7 +52,7 @@ export async function openDataDirectory(
     await database.close()
   }
   try {
-    const passphrase = await passphraseOf(settings, database, made)
+    const passphrase = await openPassphrase(settings, database, made)
     const opened = await openLedger({ database, version: VERSION, queueLimit })
     ledger = opened
     const opening = { settings, database, ledger: opened, passphrase, made }
@@ -109,6 +108,7 @@ async function openNamedAuthority(opening: DirectoryOpening): Promise<NamedAutho
   const names = await readNames(database, settings)
   const shared = database.engine === 'postgres'
   const held = await fetchAuthority(database, directory)
+  await followResealedAuthority(database, directory, passphrase)
   // A second CA next to the certificates of a lost one would lock every agent out, one expiry after another.
   if (!existsSync(join(directory, 'root.crt')) && (await isAnythingIssued(database))) {
     throw new Error(
@@ -119,32 +119,4 @@ async function openNamedAuthority(opening: DirectoryOpening): Promise<NamedAutho
   if (created) made.push(`the organisation's CA in ${directory} (keys sealed)`)
   if (shared && !held) await publishAuthority(database, ledger, directory, at)
   return { authority, names }
-}
-
-async function passphraseOf(
-  { keyPassphrase, dataDir }: Settings,
-  { engine }: Database,
-  made: string[],
-): Promise<string> {
-  if (keyPassphrase !== null) return keyPassphrase
-  if (engine === 'postgres') {
-    throw new Error(
-      'MCP_PROXY_KEY_PASSPHRASE must be set: every process on a PostgreSQL database unseals the same keys by it',
-    )
-  }
-  const path = join(dataDir, 'key-passphrase')
-  try {
-    return (await readPrivateFile(path)).trim()
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error
-  }
-  if (existsSync(join(dataDir, 'ca', 'root.key.sealed'))) {
-    throw new Error(
-      `the CA is sealed, but its passphrase is not in ${path}: restore it, or set MCP_PROXY_KEY_PASSPHRASE`,
-    )
-  }
-  const passphrase = randomBytes(32).toString('base64url')
-  await writePrivateFile(path, `${passphrase}\n`)
-  made.push(`a random passphrase in ${path} (back it up: it unseals the CA)`)
-  return passphrase
 }

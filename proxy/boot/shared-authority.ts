@@ -3,6 +3,7 @@ import { mkdir, readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { NewAuthorityOptions } from '../../certs/authority/authority.ts'
 import { AUTHORITY_FILES, sealedAuthority } from '../../certs/authority/files.ts'
+import { unseal } from '../../certs/authority/key-store.ts'
 import {
   commitFiles,
   completeStagedFiles,
@@ -89,4 +90,26 @@ export async function publishAuthority(
   )
   const value = JSON.stringify(Object.fromEntries(texts))
   await ledger.commit({ statements: [insertSetting(database, 'authority', value, at)], entries: [] })
+}
+
+/**
+ * Puts the keys of the CA that the database holds into a directory that has the same CA sealed by another
+ * passphrase. Throws, and changes nothing, if this is not the passphrase of the database.
+ */
+export async function followResealedAuthority(
+  database: Database,
+  directory: string,
+  passphrase: string,
+): Promise<void> {
+  const stored: unknown = JSON.parse((await readSetting(database, 'authority')) ?? 'null')
+  if (!isObject(stored) || (await missingIn(directory, ['root.crt'])).length > 0) return
+  await completeStagedFiles(directory, AUTHORITY_FILES)
+  const texts = new Map(AUTHORITY_FILES.map((name) => [name, String(stored[name])]))
+  const present = await Promise.all(
+    AUTHORITY_FILES.map((name) => readFile(join(directory, name), 'utf8').catch(() => '')),
+  )
+  const isSame = AUTHORITY_FILES.every((name, at) => present[at]?.trim() === texts.get(name)?.trim())
+  if (isSame || present[AUTHORITY_FILES.indexOf('root.crt')] !== texts.get('root.crt')) return
+  unseal(texts.get('intermediate.key.sealed') ?? '', passphrase)
+  await replaceFiles(directory, texts)
 }

@@ -13,7 +13,7 @@ import {
   type StoredTree,
   treeKeysOf,
 } from '../../db/ledger/tree/store.ts'
-import { timestamp } from '../../db/support/statement.ts'
+import { type LedgerStatement, timestamp } from '../../db/support/statement.ts'
 import type { OrganisationNames } from '../boot/names.ts'
 
 /** The time that the key before the newest goes on signing alongside it. ms. */
@@ -25,6 +25,8 @@ export interface LogKeyDependencies {
   readonly database: Database
   readonly ledger: Pick<Ledger, 'commit'>
   readonly passphrase: string
+  /** Fails the unit that stores a key if the passphrase is no longer the one in force. */
+  readonly inForce?: LedgerStatement
   readonly clock: () => number
 }
 
@@ -47,18 +49,25 @@ export class LogKeys {
     return newest.vkey
   }
 
+  /** Opens the keys that sign now, before the passphrase may be rotated. */
+  async open(): Promise<void> {
+    const tree = await currentTree(this.#sources.database.kysely)
+    for (const key of tree ? await this.#signing(tree) : []) this.#unseal(key)
+  }
+
   /** The lines by which the keys of a tree that sign now sign a text, newest first. */
-  async sign(
-    { tree, origin }: Pick<StoredTree, 'tree' | 'origin'>,
-    text: string,
-  ): Promise<readonly string[]> {
+  async sign(tree: Pick<StoredTree, 'tree' | 'origin'>, text: string): Promise<readonly string[]> {
+    const signing = await this.#signing(tree)
+    if (signing.length === 0) throw new Error(`no key signs ${tree.origin}`)
+    return signing.map((key) => signNote(text, tree.origin, this.#unseal(key)))
+  }
+
+  async #signing({ tree }: Pick<StoredTree, 'tree'>): Promise<readonly StoredKey[]> {
     const { database, clock } = this.#sources
     const now = timestamp(clock())
-    const signing = (await treeKeysOf(database.kysely, tree)).filter(
+    return (await treeKeysOf(database.kysely, tree)).filter(
       ({ retired_at: retired }) => retired === null || retired > now,
     )
-    if (signing.length === 0) throw new Error(`no key signs ${origin}`)
-    return signing.map((key) => signNote(text, origin, this.#unseal(key)))
   }
 
   /** Begins a tree, with a key of its own, and the row that says so if there is one. */
@@ -69,7 +78,8 @@ export class LogKeys {
     const { database, ledger, clock } = this.#sources
     const key = await this.#make(tree)
     const begun = { ...tree, begun_at: timestamp(clock()) }
-    await ledger.commit({ statements: beginTree(database.kysely, { tree: begun, key }), entries })
+    const stored = beginTree(database.kysely, { tree: begun, key })
+    await ledger.commit({ statements: [...this.#inForce(), ...stored], entries })
   }
 
   /**
@@ -81,11 +91,14 @@ export class LogKeys {
     const tree = await currentTree(database.kysely)
     if (!tree) throw new Error('no audit tree has begun')
     const key = await this.#make(tree)
-    await ledger.commit({
-      statements: rotateKey(database.kysely, key, clock() + BOTH_SIGN_MS),
-      entries: [entry(key.vkey)],
-    })
+    const stored = rotateKey(database.kysely, key, clock() + BOTH_SIGN_MS)
+    await ledger.commit({ statements: [...this.#inForce(), ...stored], entries: [entry(key.vkey)] })
     return key.vkey
+  }
+
+  #inForce(): readonly LedgerStatement[] {
+    const { inForce } = this.#sources
+    return inForce ? [inForce] : []
   }
 
   async #make({ tree, origin }: Pick<StoredTree, 'tree' | 'origin'>): Promise<StoredKey> {

@@ -9,6 +9,7 @@ import { countQuarantinedTools } from '../../db/mcp/tools.ts'
 import { secretUnchanged, storedSecretOf } from '../../db/operators/secret.ts'
 import { apiKeyLookup } from '../../db/principals/api-keys.ts'
 import { authorityUnchanged } from '../../db/principals/pins.ts'
+import { passphraseUnchanged, readSetting } from '../../db/settings.ts'
 import { AUTHORITY_TOPIC } from '../../db/support/notices.ts'
 import { AnonymousRefusals } from '../../plugins/audit/anonymous.ts'
 import { OutcomeWriter } from '../../plugins/audit/audit.ts'
@@ -188,14 +189,15 @@ export async function openServices(
     lateAnchors: none,
     brokenExpectations: none,
   }
-  const logKeys = new LogKeys({ database, ledger, passphrase, clock })
-  const { keys, nonceSecret, subjectKeys } = await database.alone(async () => {
+  const { logKeys, keys, nonceSecret, subjectKeys } = await database.alone(async () => {
+    const subjectKeys = await openSubjectKeys(database, ledger, passphrase, clock())
+    const sealed = (await readSetting(database, 'subject_key_sealer')) ?? ''
+    const sealing = { database, ledger, passphrase, inForce: passphraseUnchanged(database, sealed), clock }
+    const logKeys = new LogKeys(sealing)
     await openTree(logKeys, database, dataDirectory.names)
-    return {
-      keys: await openTokenKeys({ database, ledger, passphrase, clock }),
-      nonceSecret: await openNonceSecret(database, ledger, clock()),
-      subjectKeys: await openSubjectKeys(database, ledger, passphrase, clock()),
-    }
+    await logKeys.open()
+    const nonceSecret = await openNonceSecret(database, ledger, clock())
+    return { logKeys, keys: await openTokenKeys(sealing), nonceSecret, subjectKeys }
   })
   const stored = storedSecretOf(database)
   const held = memoryLimits(settings)

@@ -32,6 +32,7 @@ const VERBS = [
   'renew',
   'env',
   'rotate-signing-key',
+  'rotate-passphrase',
   'rotate-audit-key',
   'witness',
   'receipt',

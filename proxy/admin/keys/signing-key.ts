@@ -1,6 +1,27 @@
 import { z } from 'zod'
+import { LedgerError } from '../../../db/ledger/record/entry.ts'
 import { serviceEntry } from '../../../plugins/audit/entries.ts'
+import { Refusal } from '../../../plugins/refusal.ts'
 import { operation } from '../operation/operation.ts'
+
+/**
+ * Makes the rotation of a key that refuses with `conflict` if the passphrase was rotated since this gateway started:
+ * what it seals would open for nobody.
+ */
+const refusedIfResealed =
+  <Entry>(rotate: (entry: Entry) => Promise<string>) =>
+  async (entry: Entry): Promise<string> => {
+    try {
+      return await rotate(entry)
+    } catch (cause) {
+      if (!(cause instanceof LedgerError) || cause.code !== 'conflict') throw cause
+      throw new Refusal('conflict', {
+        cause,
+        message:
+          'The passphrase was rotated while this gateway ran. Restart it with the new one, and try again.',
+      })
+    }
+  }
 
 /** POST /v1/admin/audit-key/rotate: signs checkpoints with a new key, and for a day by the one before too. */
 export const rotateAuditKey = operation({
@@ -14,8 +35,9 @@ export const rotateAuditKey = operation({
   takes: {},
   output: z.strictObject({ key: z.string().meta({ description: 'The verifier key (C2SP signed-note).' }) }),
   status: 200,
-  reasons: [],
-  run: async ({ configDigest, rotateAuditKey: rotate }, _input, { id, at, actor }) => {
+  reasons: ['conflict'],
+  run: async ({ configDigest, rotateAuditKey }, _input, { id, at, actor }) => {
+    const rotate = refusedIfResealed(rotateAuditKey)
     const key = await rotate((vkey) => ({
       ...serviceEntry('audit.key_rotated', 'success', { vkey, via: actor.via }, at, configDigest),
       request_id: id,
@@ -38,8 +60,9 @@ export const rotateTokenSigningKey = operation({
   takes: {},
   output: z.strictObject({ kid: z.string() }),
   status: 200,
-  reasons: [],
-  run: async ({ configDigest, rotateSigningKey: rotate }, _input, { id, at, actor }) => {
+  reasons: ['conflict'],
+  run: async ({ configDigest, rotateSigningKey }, _input, { id, at, actor }) => {
+    const rotate = refusedIfResealed(rotateSigningKey)
     const kid = await rotate((next) => ({
       ...serviceEntry(
         'admin.signing_key_rotated',
