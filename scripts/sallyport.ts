@@ -22,6 +22,10 @@ const VERBS: Readonly<Record<string, VerbRow>> = {
     summary: 'print the CA certificate for clients',
     load: () => import('./verbs/ca-export.ts'),
   },
+  certificate: {
+    summary: 'show by which certificates somebody can call, and end one',
+    load: () => import('./verbs/certificate.ts'),
+  },
   ca: { summary: 'show which CAs are trusted, and for whom', load: () => import('./verbs/ca.ts') },
   'admin-secret': {
     summary: 'set a new operator secret and print it once',

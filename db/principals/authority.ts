@@ -1,5 +1,6 @@
 import type { Database } from '../database.ts'
 import type { JsonObject } from '../support/json.ts'
+import { honouredPins } from './pins.ts'
 import type { PrincipalRecord } from './read.ts'
 
 /** A certificate or a key, and the instant until which it is honoured; null: no end is set. RFC 3339. */
@@ -17,29 +18,18 @@ export type AuthorityState = {
 
 /** Reads the authority of a principal whose record was just read. `at`: ms since the epoch. */
 export async function authorityState(
-  { kysely }: Database,
+  database: Database,
   record: PrincipalRecord,
   at: number,
 ): Promise<AuthorityState> {
-  const pins = await kysely
-    .selectFrom('certificate_pins')
-    .select(['thumbprint', 'grace_until', 'is_current'])
-    .where('principal_type', '=', record.principal_type)
-    .where('principal_id', '=', record.principal_id)
-    .orderBy('is_current', 'desc')
-    .orderBy('created_at', 'desc')
-    .execute()
+  const pins = await honouredPins(database, record, at)
   return {
     capabilities: record.capabilities,
     is_active: record.is_active,
-    thumbprints: pins
-      .map(
-        ({ thumbprint, grace_until, is_current }): HonouredCredential => [
-          thumbprint,
-          is_current ? null : grace_until,
-        ],
-      )
-      .filter(([, until], index) => pins[index]?.is_current === 1 || isAfter(until, at)),
+    thumbprints: pins.map(({ thumbprint, grace_until, is_current }) => [
+      thumbprint,
+      is_current ? null : grace_until,
+    ]),
     dpop_jkts: keysOf(record, at),
   }
 }

@@ -208,6 +208,36 @@ export function deletePins({ kysely }: Database, type: PrincipalType, id: string
   return statementOf(own.where('principal_id', '=', id).compile())
 }
 
+/** Ends one certificate of a principal, at once and for good. May change no row. */
+export function endPin(
+  { kysely }: Database,
+  { type, id, thumbprint }: Pick<NewPin, 'type' | 'id' | 'thumbprint'>,
+): LedgerStatement {
+  const query = kysely
+    .updateTable('certificate_pins')
+    .set({ is_current: 0, grace_until: null })
+    .where('thumbprint', '=', thumbprint)
+    .where('principal_type', '=', type)
+    .where('principal_id', '=', id)
+  return statementOf(query.compile())
+}
+
+/** The certificates of a principal that are honoured, the current one first. `at`: ms since the epoch. */
+export const honouredPins = (
+  { kysely }: Database,
+  { principal_type: type, principal_id: id }: { principal_type: PrincipalType; principal_id: string },
+  at: number,
+) =>
+  kysely
+    .selectFrom('certificate_pins')
+    .select(['thumbprint', 'grace_until', 'is_current', 'not_after'])
+    .where('principal_type', '=', type)
+    .where('principal_id', '=', id)
+    .where((row) => row.or([row('is_current', '=', 1), row('grace_until', '>', timestamp(at))]))
+    .orderBy('is_current', 'desc')
+    .orderBy('created_at', 'desc')
+    .execute()
+
 interface Retirement {
   readonly type: PrincipalType
   readonly id: string

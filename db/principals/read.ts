@@ -22,6 +22,8 @@ export interface PrincipalRecord {
   /** The current pin, lower-case hex SHA-256 of the DER. Null if there is no pin. */
   readonly cert_thumbprint: string | null
   readonly cert_not_after: string | null
+  /** Until when the certificates before it are honoured, or were. Null: they are not. */
+  readonly previous_cert_until: string | null
   readonly dpop_jkt: string | null
   /** The key before, and until when it is honoured. */
   readonly previous_dpop_jkt: string | null
@@ -146,6 +148,15 @@ function principals(db: Database, type: PrincipalType) {
       'p.spiffe_id',
     ])
     .select(['c.thumbprint as cert_thumbprint', 'c.not_after as cert_not_after', 'p.federated'])
+    .select((row) =>
+      row
+        .selectFrom('certificate_pins as before')
+        .select(({ fn }) => fn.max('before.grace_until').as('until'))
+        .where('before.principal_type', '=', type)
+        .where('before.principal_id', '=', idOf(type))
+        .where('before.is_current', '=', 0)
+        .as('previous_cert_until'),
+    )
     .select(['p.dpop_jkt', 'p.previous_dpop_jkt', 'p.previous_dpop_jkt_until'])
     .select(['p.federation_revision', 'p.revision', 'p.authority_revision'])
     .select(['p.created_at', 'p.updated_at', 'p.last_seen_at'])

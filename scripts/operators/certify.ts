@@ -20,6 +20,8 @@ export interface OperatorCertification {
   readonly directory: string
   /** The URL that its `gateway.json` says. */
   readonly url: string
+  /** The grace of the certificate before. Absent: as configured. */
+  readonly hours?: { readonly grace_hours?: number }
 }
 
 /**
@@ -28,7 +30,7 @@ export interface OperatorCertification {
  */
 export async function certifyOperator(
   call: AdminCall,
-  { operator, directory, url }: OperatorCertification,
+  { operator, directory, url, hours }: OperatorCertification,
 ): Promise<void> {
   const { principal_id: id } = operator
   const path = `/v1/admin/operators/${encodeURIComponent(id)}`
@@ -45,7 +47,10 @@ export async function certifyOperator(
   const handOver = `the operator who confirms gets the certificate: save it as ${join(directory, CERT)}`
   const { key, put } = await place(directory)
   const { cert_chain_pem: chain } = await withNextStep(handOver, async () =>
-    expectStatus(await call('POST', `${path}/certificate`, { csr_pem: certificateRequest(key) }), 200),
+    expectStatus(
+      await call('POST', `${path}/certificate`, { csr_pem: certificateRequest(key), ...hours }),
+      200,
+    ),
   )
   await put(String(chain))
 }

@@ -2,6 +2,7 @@ import { createPrivateKey } from 'node:crypto'
 import { readFile } from 'node:fs/promises'
 import { type AdminCall, expectStatus } from '../admin/call.ts'
 import { DOOR_NOTES } from '../admin/door.ts'
+import { GRACE_OPTION, graceIn } from '../admin/grace.ts'
 import { alignColumns, jsonLines } from '../admin/printable.ts'
 import { type PrintLines, subcommandOf } from '../admin/subcommand.ts'
 import { verbGroup } from '../admin/subcommands.ts'
@@ -130,21 +131,6 @@ const distrust = subcommandOf({
   },
 })
 
-const GRACE_OPTION = {
-  'grace-hours': {
-    type: 'string',
-    value: 'HOURS',
-    description: 'how long the one before still counts; 0 ends it at once. Default: as configured',
-  },
-} as const
-
-function graceIn(grace: string | undefined): { readonly grace_hours?: number } {
-  if (grace === undefined) return {}
-  const hours = Number(grace)
-  if (grace.trim() !== '' && hours >= 0 && hours <= 720) return { grace_hours: hours }
-  throw new Error('--grace-hours is a number from 0 to 720')
-}
-
 const bundle = subcommandOf({
   takes: 'FILE AGENT…',
   about: `replace the trust bundle of agents by their ids with the CAs of a PEM file: an SVID with their
@@ -169,13 +155,14 @@ const follow = subcommandOf({
   takes: 'NAME AGENT…',
   about: `let the trust bundle of agents follow the one of this NAME in 10-pin.yaml, which is read again by
 itself`,
-  options: {},
-  work: (_, [name, ...ids]) => {
+  options: GRACE_OPTION,
+  work: ({ 'grace-hours': grace }, [name, ...ids]) => {
     if (!name || ids.length === 0) throw new Error('name the agents: sallyport ca follow NAME AGENT…')
+    const hours = graceIn(grace)
     return async (call, say) => {
       for (const id of ids) {
         const path = `${AGENTS}/${encodeURIComponent(id)}/trust-bundle`
-        expectStatus(await call('PUT', path, { follow: name }), 200)
+        expectStatus(await call('PUT', path, { follow: name, ...hours }), 200)
         say(`${id} follows ${name}`)
       }
     }

@@ -1,5 +1,6 @@
 import { type AdminCall, expectStatus } from '../admin/call.ts'
 import { DOOR_NOTES } from '../admin/door.ts'
+import { GRACE_OPTION, graceIn } from '../admin/grace.ts'
 import { alignColumns, jsonLines } from '../admin/printable.ts'
 import { type AdminSubcommand, type PrintLines, subcommandOf } from '../admin/subcommand.ts'
 import { verbGroup } from '../admin/subcommands.ts'
@@ -47,15 +48,15 @@ const add = subcommandOf({
 
 const rotate = subcommandOf({
   takes: 'NAME',
-  about: `a new certificate for a new key, into its directory; or the first one, into a new directory. The previous
-one is accepted as rotation_grace_hours says`,
-  options: OUT,
-  work: ({ out }, positionals, door) => {
+  about: 'a new certificate for a new key, into its directory; or the first one, into a new directory',
+  options: { ...OUT, ...GRACE_OPTION },
+  work: ({ out, 'grace-hours': grace }, positionals, door) => {
     const name = nameIn(positionals, 'rotate NAME')
+    const hours = graceIn(grace)
     return async (call, say) => {
       const operator = await operatorNamed(call, name)
       const directory = out ?? `operators/${operator.operator_name}`
-      await certifyOperator(call, { operator, directory, url: await operatorUrl(call, door) })
+      await certifyOperator(call, { operator, directory, url: await operatorUrl(call, door), hours })
       say(`${operator.principal_id} has a new certificate in ${directory}`)
     }
   },

@@ -41,6 +41,14 @@ for (const [what, revoke] of [
     'its certificate',
     (g: TestGateway, id: string) => g.admin('POST', `/v1/admin/agents/${id}/rotate-cert`, { grace_hours: 0 }),
   ],
+  [
+    'its certificate, which is in the grace of a newer one,',
+    async (g: TestGateway, id: string) => {
+      const { cert_thumbprint: stolen } = (await g.admin('GET', `/v1/admin/agents/${id}`)).json
+      await g.admin('POST', `/v1/admin/agents/${id}/rotate-cert`, {})
+      return g.admin('DELETE', `/v1/admin/agents/${id}/certificates/${stolen}`)
+    },
+  ],
 ] as const) {
   await t.test(
     `M-06 a stream that is open when ${what} is revoked is cut, and never ends cleanly`,

@@ -18,8 +18,14 @@ import { AGENT, OPERATOR, type PrincipalKind, USER, WORKLOAD } from '../operatio
 import type { InputSchemas, Operation } from '../operation/operation.ts'
 import { endAdminSession, listAdminSessions, showSession } from '../operators/sessions.ts'
 import { listCapabilities } from '../principals/capabilities.ts'
-import { certifyRequest, putRenewedLeaf, rotateCertificate } from '../principals/certificates.ts'
-import { registerDpopJwk } from '../principals/dpop-jwk.ts'
+import {
+  certifyRequest,
+  endCertificate,
+  listCertificates,
+  putRenewedLeaf,
+  rotateCertificate,
+} from '../principals/certificates.ts'
+import { endDpopKey, registerDpopJwk } from '../principals/dpop-jwk.ts'
 import { enrollByocaAgent, enrollSpiffeAgent, mintAgent } from '../principals/enroll.ts'
 import { erase } from '../principals/erase.ts'
 import { listAgents, listPrincipalsOf } from '../principals/list.ts'
@@ -45,8 +51,11 @@ const principalOperations = (kind: PrincipalKind) => ({
   setCapabilities: patchCapabilities(kind),
   setCapabilitiesInForm: setCapabilitiesInForm(kind),
   setDpopKey: registerDpopJwk(kind),
+  endDpopKey: endDpopKey(kind),
   certify: certifyRequest(kind),
   rotateCertificate: rotateCertificate(kind),
+  listCertificates: listCertificates(kind),
+  endCertificate: endCertificate(kind),
 })
 
 const callerOperations = (kind: PrincipalKind) => ({

@@ -89,8 +89,11 @@ function principalRoutes({ route, read, write }: AdminDoors): readonly BareRoute
       route('POST', `${one}/reactivate`, read, kind.reactivate),
       route('PATCH', `${one}/capabilities`, write, kind.setCapabilities),
       route('POST', `${one}/dpop-jwk`, write, kind.setDpopKey),
+      route('DELETE', `${one}/dpop-jwk/{jkt}`, read, kind.endDpopKey),
       route('POST', `${one}/certificate`, write, kind.certify),
       route('POST', `${one}/rotate-cert`, write, kind.rotateCertificate),
+      route('GET', `${one}/certificates`, read, kind.listCertificates),
+      route('DELETE', `${one}/certificates/{thumbprint}`, read, kind.endCertificate),
     ]
   })
   return [

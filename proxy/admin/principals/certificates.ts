@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import { certifyClient, issueClientCertificate } from '../../../certs/authority/issue.ts'
 import { CERTIFICATE_REASONS } from '../../../certs/certificate-error.ts'
-import { insertPin, retirePins } from '../../../db/principals/pins.ts'
+import { endPin, honouredPins, insertPin, retirePins } from '../../../db/principals/pins.ts'
 import type { PrincipalRecord } from '../../../db/principals/read.ts'
 import { touchRevision } from '../../../db/principals/write.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
@@ -9,8 +9,9 @@ import { certificateThread } from '../operation/certificate-thread.ts'
 import { changeAuthor } from '../operation/change.ts'
 import type { AdminCaller, AdminContext, ChangeAuthorship } from '../operation/context.ts'
 import { AGENT, capabilityToEnroll, type PrincipalKind, spiffeIdOf } from '../operation/kinds.ts'
-import { operation } from '../operation/operation.ts'
+import { EMPTY_RESULT, operation, readOperation } from '../operation/operation.ts'
 import { idParams, instant, pemText, sha256 } from '../operation/shapes.ts'
+import { assertOwnerRemains, operatorRefusals } from '../operators/owners.ts'
 import { changeAuthority } from './authority.ts'
 import { attachedCaPems, givenPem, LEAF_DAYS } from './enroll.ts'
 import { graceHours, graceUntil, predecessorInGrace } from './grace.ts'
@@ -150,6 +151,76 @@ export const putRenewedLeaf = operation({
     return { value: certificateView(AGENT, id, checked, until) }
   },
 })
+
+/** GET …/{id}/certificates: those that are honoured, the current one first. */
+export const listCertificates = (kind: PrincipalKind) =>
+  readOperation({
+    name: `list${kind.noun}Certificates`,
+    summary: `Lists the certificates by which the ${kind.type} can call, the current one first.`,
+    takes: { params: idParams },
+    output: z.array(
+      z.strictObject({
+        cert_thumbprint: sha256,
+        cert_not_after: instant,
+        current: z.boolean(),
+        honoured_until: instant
+          .nullable()
+          .meta({ description: 'The end of the grace of one that was replaced. Null: the current one.' }),
+      }),
+    ),
+    reasons: ['not_found'],
+    run: async (context, { params: { id } }, { at }) => {
+      const pins = await honouredPins(context.database, await principalOf(context, kind, id), at)
+      return {
+        value: pins.map(({ thumbprint, not_after, is_current, grace_until }) => ({
+          cert_thumbprint: thumbprint,
+          cert_not_after: not_after,
+          current: is_current === 1,
+          honoured_until: is_current === 1 ? null : grace_until,
+        })),
+      }
+    },
+  })
+
+/** DELETE …/{id}/certificates/{thumbprint}: ends one at once, for good; one in its grace, or the current one. */
+export const endCertificate = (kind: PrincipalKind) =>
+  operation({
+    name: `end${kind.noun}Certificate`,
+    demands: capabilityToEnroll(kind),
+    action: `${kind.type}.certificate_ended`,
+    object: principalByParams(kind),
+    summary: `Ends a certificate of the ${kind.type} at once and for good, with the calls under way by it.`,
+    takes: { params: idParams.extend({ thumbprint: z.string() }) },
+    output: z.undefined(),
+    status: 204,
+    conditional: true,
+    reasons: ['not_found', 'precondition_failed', 'audit_unavailable', ...operatorRefusals(kind)],
+    run: async (context, { params: { id, thumbprint }, ifMatch }, caller) => {
+      const { type } = kind
+      const { database } = context
+      await changeAuthority(context, kind, caller, { id, ifMatch }, async (record, { thumbprints }) => {
+        if (!thumbprints.some(([known]) => known === thumbprint))
+          throw new Refusal('not_found', {
+            message: `No certificate with this thumbprint is honoured as this ${type}'s.`,
+          })
+        const { cert_thumbprint: current, revision } = record
+        return {
+          action: `${type}.certificate_ended`,
+          next: { thumbprints: thumbprints.filter(([known]) => known !== thumbprint) },
+          detail: { ended: [thumbprint] },
+          assertions:
+            current === thumbprint && !(type === 'operator' && (await context.signsIn(record.name)))
+              ? await assertOwnerRemains(context, caller.at, record, { is_active: false })
+              : [],
+          statements: [
+            endPin(database, { type, id, thumbprint }),
+            touchRevision(database, { type, id, revision, ...changeAuthor(caller) }),
+          ],
+        }
+      })
+      return EMPTY_RESULT
+    },
+  })
 
 type ShownCertificate = Pick<
   Awaited<ReturnType<typeof certifyClient>>,

@@ -2,10 +2,11 @@ import { z } from 'zod'
 import { setDpopJkt } from '../../../db/principals/write.ts'
 import { isObject } from '../../../db/support/json.ts'
 import { proofKey } from '../../../plugins/dpop/key.ts'
+import { Refusal } from '../../../plugins/refusal.ts'
 import { changeAuthor } from '../operation/change.ts'
 import type { PrincipalKind } from '../operation/kinds.ts'
 import { capabilityToEnroll } from '../operation/kinds.ts'
-import { operation } from '../operation/operation.ts'
+import { EMPTY_RESULT, operation } from '../operation/operation.ts'
 import { idParams } from '../operation/shapes.ts'
 import { changeAuthority } from './authority.ts'
 import { graceHours, graceUntil, predecessorInGrace } from './grace.ts'
@@ -82,5 +83,44 @@ export const registerDpopJwk = (kind: PrincipalKind) =>
         ],
       }))
       return { value: { ...principalIdMember(kind, id), dpop_jkt: jkt } }
+    },
+  })
+
+/** DELETE …/{id}/dpop-jwk/{jkt}: ends the key before, which is in its grace, at once. */
+export const endDpopKey = (kind: PrincipalKind) =>
+  operation({
+    name: `end${kind.noun}DpopKey`,
+    demands: capabilityToEnroll(kind),
+    action: `${kind.type}.dpop_key_ended`,
+    object: principalByParams(kind),
+    summary: 'Ends the proof key before the current one at once, which is still in its grace.',
+    takes: { params: idParams.extend({ jkt: z.string() }) },
+    output: z.undefined(),
+    status: 204,
+    conditional: true,
+    reasons: ['not_found', 'conflict', 'precondition_failed', 'audit_unavailable'],
+    run: async (context, { params: { id, jkt }, ifMatch }, caller) => {
+      const { type } = kind
+      await changeAuthority(context, kind, caller, { id, ifMatch }, (record, { dpop_jkts: keys }) => {
+        const { dpop_jkt: current, revision } = record
+        if (current === null || !keys.some(([known]) => known === jkt))
+          throw new Refusal('not_found', { message: `This is no key that the ${type}'s proofs may be of.` })
+        if (current === jkt)
+          throw new Refusal('conflict', {
+            message: 'This is the current key. Register another in its place, with a grace of 0 hours.',
+          })
+        return {
+          action: `${type}.dpop_key_ended`,
+          next: { dpop_jkts: [[current, null]] },
+          detail: { ended: [jkt] },
+          statements: [
+            setDpopJkt(context.database, {
+              ...{ type, id, jkt: current, previous: null, graceUntil: null, revision },
+              ...changeAuthor(caller),
+            }),
+          ],
+        }
+      })
+      return EMPTY_RESULT
     },
   })

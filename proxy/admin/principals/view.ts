@@ -44,7 +44,12 @@ export const PRINCIPAL_MEMBERS = {
   spiffe_id: z.string().nullable(),
   cert_thumbprint: sha256.nullable(),
   cert_not_after: instant.nullable(),
+  previous_cert_until: instant
+    .nullable()
+    .meta({ description: 'Until when certificates before it are honoured, or were; null: they are not.' }),
   dpop_jkt: z.string().nullable().meta({ description: 'RFC 7638 thumbprint of the key of its proofs.' }),
+  previous_dpop_jkt: z.string().nullable().meta({ description: 'The key before.' }),
+  previous_dpop_jkt_until: instant.nullable().meta({ description: 'Until when that is honoured, or was.' }),
   federated: z.boolean(),
   federation_revision: z.int(),
   created_at: instant,
@@ -100,9 +105,7 @@ export const principalView = (
     principal_ref: ref,
     revision: _,
     authority_revision: __,
-    candidate: _____,
-    previous_dpop_jkt: ___,
-    previous_dpop_jkt_until: ____,
+    candidate: ___,
     ...rest
   }: PrincipalRecord,
 ): PrincipalIdentifiers & Omit<PrincipalRecord, HiddenColumns> => ({
@@ -112,14 +115,7 @@ export const principalView = (
   ...rest,
 })
 
-type HiddenColumns =
-  | 'principal_id'
-  | 'principal_ref'
-  | 'revision'
-  | 'authority_revision'
-  | 'candidate'
-  | 'previous_dpop_jkt'
-  | 'previous_dpop_jkt_until'
+type HiddenColumns = 'principal_id' | 'principal_ref' | 'revision' | 'authority_revision' | 'candidate'
 
 export const principalResult = (kind: PrincipalKind, record: PrincipalRecord) => ({
   value: principalView(kind, record),

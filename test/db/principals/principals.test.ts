@@ -64,6 +64,7 @@ for (const type of TYPES) {
       spiffe_id: 'spiffe://sallyport.local/acme/bot',
       cert_thumbprint: null,
       cert_not_after: null,
+      previous_cert_until: null,
       dpop_jkt: 'jkt',
       previous_dpop_jkt: null,
       previous_dpop_jkt_until: null,

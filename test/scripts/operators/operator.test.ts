@@ -76,6 +76,23 @@ await t.test(
       /bob: admin\.read \(before: admin\.read, admin\.grant, admin\.enroll\)/,
     )
     t.match(await as(bob, 'agent', 'bot-2', '--out', place('bot-2')), { code: 1, err: /admin\.enroll/ })
+    const bobs = ['certificate', 'list', 'acme::operator::bob']
+    succeeded(t, await as(alice, 'operator', 'rotate', 'bob', '--out', bob, '--grace-hours', '2'))
+    const both = JSON.parse((await as(alice, ...bobs, '--json')).out)
+    t.match(both, [{ current: true }, { current: false }])
+    const stolen = both[1].cert_thumbprint
+    succeeded(t, await as(alice, ...bobs), /accepted until/)
+    succeeded(
+      t,
+      await as(alice, 'certificate', 'end', 'acme::operator::bob', stolen.slice(0, 12)),
+      /has ended/,
+    )
+    t.match(await as(alice, 'certificate', 'end', 'acme::operator::bob', stolen), {
+      code: 1,
+      err: /^sallyport: no certificate/,
+    })
+    succeeded(t, await as(alice, 'operator', 'rotate', 'bob', '--out', bob, '--grace-hours', '0'))
+    t.equal(JSON.parse((await as(alice, ...bobs, '--json')).out).length, 1)
     succeeded(t, await as(alice, 'operator', 'deactivate', 'bob'))
     t.match(await as(bob, 'operator', 'list'), { code: 1, out: '', err: /^sallyport: .*\n$/ })
     succeeded(t, await as(alice, 'operator', 'reactivate', 'bob'))

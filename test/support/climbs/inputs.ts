@@ -63,6 +63,21 @@ const OF_PRINCIPALS: Readonly<Record<string, Making<[climbing: Climbing, noun: N
     { params: { id: await victim(noun) }, body: { csr_pem: request.csr }, key: request.key },
   ],
   rotateCertificate: async ({ victim }, noun) => [{ params: { id: await victim(noun) }, body: {} }],
+  listCertificates: onVictim(),
+  endCertificate: async ({ victim, machine }, noun) => {
+    const id = await victim(noun)
+    const path = `/v1/admin/${PLURALS[noun][0]}/${id}`
+    await machine('POST', `${path}/rotate-cert`, {})
+    const { cert_thumbprint: thumbprint } = (await machine('GET', path)).json
+    return [{ params: { id, thumbprint } }]
+  },
+  endDpopKey: async ({ victim, machine }, noun) => {
+    const id = await victim(noun)
+    const path = `/v1/admin/${PLURALS[noun][0]}/${id}`
+    const { json } = await machine('POST', `${path}/dpop-jwk`, proofSigner().jwk)
+    await machine('POST', `${path}/dpop-jwk`, proofSigner().jwk)
+    return [{ params: { id, jkt: json.dpop_jkt } }]
+  },
   create: (_climbing, noun) =>
     [setOf(noun), []].map((capabilities) => ({ body: { [PLURALS[noun][1]]: fresh(), capabilities } })),
   enrollByoca: ({ machine, pooled }) =>

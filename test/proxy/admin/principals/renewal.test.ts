@@ -4,6 +4,7 @@ import t, { type Test } from 'tap'
 import { certificateRequest } from '../../../../scripts/client/renewal/renew.ts'
 import { odd } from '../../../support/certs/made.ts'
 import { clock } from '../../../support/clients/identity.ts'
+import { proofSigner } from '../../../support/dpop.ts'
 import { corporateCa, type Foreign, trustDomain } from '../../../support/foreign.ts'
 import {
   agentOf,
@@ -309,4 +310,67 @@ t.test('a principal asks ten times a minute at most', async (t) => {
   const throttled = await renew(bot, key)
   t.match(throttled.json, { reason: 'renewal_throttled' })
   t.ok(Number(throttled.headers['retry-after']) > 0)
+})
+
+const TEN_SECONDS_MS = 10_000
+
+t.test(
+  'a certificate is ended at once by its thumbprint, in its grace or current, with one row',
+  async (t) => {
+    const { gateway, bot } = await scene(t)
+    const path = `/v1/admin/agents/${bot.id}`
+    const { json: rotated } = await gateway.admin('POST', `${path}/rotate-cert`, {})
+    const next = { id: bot.id, cert: rotated.cert_chain_pem, key: rotated.private_key_pem }
+    t.equal(await chat(gateway, bot), 200, 'in its grace')
+    const { json: listed } = await gateway.admin('GET', `${path}/certificates`)
+    t.match(listed, [
+      { current: true, honoured_until: null },
+      { current: false, honoured_until: rotated.previous_valid_until },
+    ])
+    t.equal((await gateway.admin('GET', path)).json.previous_cert_until, rotated.previous_valid_until)
+    const [{ cert_thumbprint: current }, { cert_thumbprint: stolen }] = listed
+    const from = performance.now()
+    t.equal((await gateway.admin('DELETE', `${path}/certificates/${stolen}`)).status, 204)
+    t.equal(await chat(gateway, bot), 401, 'on the connection that is open, too')
+    t.ok(performance.now() - from < TEN_SECONDS_MS)
+    t.equal(await chat(gateway, next), 200, 'the other one is as it was')
+    t.match(await gateway.admin('DELETE', `${path}/certificates/${stolen}`), { status: 404 }, 'it has ended')
+    t.equal((await gateway.admin('GET', path)).json.previous_cert_until, null)
+    const read = { 'if-match': '"1"' }
+    t.equal((await gateway.admin('DELETE', `${path}/certificates/${current}`, undefined, read)).status, 412)
+    const eve = await gateway.enroll('eve', ['llm.chat'])
+    const others = `/v1/admin/agents/${eve.id}/certificates/${current}`
+    t.equal((await gateway.admin('DELETE', others)).status, 404, 'it is somebody else’s')
+    t.equal(await chat(gateway, next), 200)
+    t.equal((await gateway.admin('DELETE', `${path}/certificates/${current}`)).status, 204)
+    t.equal(await chat(gateway, next), 401)
+    t.match((await gateway.admin('GET', path)).json, { cert_thumbprint: null, is_active: true })
+    const rows = await gateway.rows({ action: 'agent.certificate_ended', order: 'asc' })
+    t.match(rows, [
+      { detail: { ended: [stolen], thumbprints: [[current, null]] } },
+      { detail: { ended: [current], thumbprints: [] } },
+    ])
+    t.equal(rows.length, 2)
+    const answer = await gateway.admin('POST', '/v1/admin/audit/verify')
+    t.equal(answer.json.ok, true, answer.text)
+  },
+)
+
+t.test('a proof key in its grace is ended at once, and the current one is not', async (t) => {
+  const { gateway, bot } = await scene(t)
+  const path = `/v1/admin/agents/${bot.id}`
+  const [stolen, next] = [proofSigner(), proofSigner()]
+  const first = (await gateway.admin('POST', `${path}/dpop-jwk`, stolen.jwk)).json.dpop_jkt
+  const second = (await gateway.admin('POST', `${path}/dpop-jwk`, next.jwk)).json.dpop_jkt
+  const { json } = await gateway.admin('GET', path)
+  t.match(json, { dpop_jkt: second, previous_dpop_jkt: first, previous_dpop_jkt_until: /^20/ })
+  t.match(await gateway.admin('DELETE', `${path}/dpop-jwk/${second}`), {
+    status: 409,
+    json: { message: /^This is the current key\. Register another/ },
+  })
+  t.equal((await gateway.admin('DELETE', `${path}/dpop-jwk/${first}`)).status, 204)
+  t.equal((await gateway.admin('DELETE', `${path}/dpop-jwk/${first}`)).status, 404)
+  t.match((await gateway.admin('GET', path)).json, { dpop_jkt: second, previous_dpop_jkt: null })
+  const [row] = await gateway.rows({ action: 'agent.dpop_key_ended' })
+  t.match(row?.detail, { ended: [first], dpop_jkts: [[second, null]] })
 })
