@@ -57,6 +57,10 @@ export const countWithNoun = (count: number, one: string, many = `${one}s`): str
 export const copyableCode = (value: string): HtmlFragment =>
   html`<code class="copy" tabindex="0">${value}</code>`
 
+/** Lines that somebody takes along, under what they are for. A script puts a button beside that. */
+export const copyableCommand = (title: string, text: HtmlFragment): HtmlFragment =>
+  html`<figure class="command"><figcaption>${title}</figcaption><pre class="copy" tabindex="0">${text}</pre></figure>`
+
 export const capabilityTokens = (capabilities: readonly string[]): HtmlFragment =>
   capabilities.length === 0
     ? html`<span class="faint">nothing</span>`

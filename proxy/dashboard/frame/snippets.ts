@@ -6,7 +6,7 @@ import {
   STAY_LOCAL,
 } from './client-variables.ts'
 import type { DashboardContext } from './dashboard.ts'
-import { type HtmlFragment, html, joinHtml } from './parts.ts'
+import { copyableCommand, exactHtml, type HtmlFragment, html, joinHtml } from './parts.ts'
 
 export const baseUrlOf = ({ baseUrls }: Pick<DashboardContext, 'baseUrls'>): string =>
   baseUrls()[0] ?? 'https://localhost:9443'
@@ -24,15 +24,14 @@ export function clientSnippets(dashboard: DashboardContext, name: string): HtmlF
   const sidecar = `make connect IDENTITY=${folder} PORT=8787`
   const local = 'http://127.0.0.1:8787'
   const clients: readonly (readonly [string, string])[] = [
-    ['The sidecar, which signs each call: keep it running in its own terminal', sidecar],
-    ['In the shell of each client: calls to this machine go by no proxy', STAY_LOCAL.join('\n')],
+    ['The sidecar, which signs each call, in a terminal of its own', sidecar],
+    ['In the shell of each client, so that calls to this machine go by no proxy', STAY_LOCAL.join('\n')],
     ['OpenAI SDK, Codex', exported(openaiVariables(local), OPENAI_ELSEWHERE)],
     ['Anthropic SDK, Claude Code', exported(anthropicVariables(local), ANTHROPIC_ELSEWHERE)],
     ['MCP clients', `${local}/v1/mcp`],
   ]
   const shown = [...(dashboard.proofRequired ? [] : direct), ...clients]
-  return html`<dl class="facts">${joinHtml(shown.map(([title, text]) => html`<dt>${title}</dt><dd><pre class="copy" tabindex="0">${text}</pre></dd>`))}</dl>
-<p class="faint">Settings for each client: <code>make env IDENTITY=${folder}</code></p>`
+  return html`${joinHtml(shown.map(([title, text]) => copyableCommand(title, exactHtml(text))))}<p class="faint">Settings for each client: <code>make env IDENTITY=${folder}</code></p>`
 }
 
 function exported(variables: Readonly<Record<string, string>>, elsewhere: readonly string[]): string {

@@ -18,6 +18,7 @@ import {
   pathOf,
   relativeTime,
 } from '../frame/parts.ts'
+import { clientSnippets } from '../frame/snippets.ts'
 import { candidateCard } from './candidate.ts'
 import { capabilitiesCard, type TypedCapabilities } from './capabilities-card.ts'
 import {
@@ -99,6 +100,7 @@ ${plural === 'operators' ? html`` : await candidateCard(dashboard, plural, one, 
 ${plural === 'operators' ? html`` : eraseLink(plural, id, facts)}</section>
 ${htmlIf(value.enrollment_method === 'byoca' && hasCapability(facts, enroll), () => renewedLeafCard(id, one.revision, facts))}
 ${value.enrollment_method === 'spiffe' ? await trustedCasCard(dashboard, one, facts) : html``}
+${htmlIf(plural === 'agents', () => html`<details class="card"><summary>Connect</summary>${clientSnippets(dashboard, value.name)}</details>`)}
 ${htmlIf(plural !== 'operators', () => html`<section class="card" id="usage" data-load="${path}/usage" data-also="held"><h2>Used in the last 30 days</h2><p><a href="${path}/usage">Which capabilities its calls required</a></p></section>`)}
 ${plural === 'operators' ? html`` : await bindingsOf(dashboard, id, facts)}
 ${await recentCalls(dashboard, id, facts)}`

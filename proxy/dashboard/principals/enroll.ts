@@ -31,16 +31,14 @@ function identityFolder(
     ['ca-chain.pem', intermediatePem + rootPem],
     ['gateway.json', `${JSON.stringify({ url: baseUrlOf(dashboard), agent_id: id })}\n`],
   ] as const
-  return html`<p class="notice">This page shows the private key once. The service keeps no copy of it.</p>
+  return html`<p class="notice once">This page shows the private key once. The service keeps no copy of it.</p>
 <section class="card" data-folder="${path}"><h2>Save these in ${path}/</h2>${joinHtml(
     files.map(
-      ([name, text]) => html`
-<h3>${name}</h3><pre class="copy" tabindex="0" data-file="${name}">${exactHtml(text)}</pre>`,
+      ([name, text]) =>
+        html`<details class="file"><summary>${name}</summary><pre class="copy" tabindex="0" data-file="${name}">${exactHtml(text)}</pre></details>`,
     ),
-  )}
-<p class="faint"><code>org-ca.crt</code> is <a href="/pki/ca.crt" download="org-ca.crt">the CA by which clients and browsers recognise the gateway</a>.</p>
-<p class="faint">Make the key readable only by you: <code class="copy" tabindex="0">chmod 600 ${path}/agent.key</code>. Otherwise the sidecar does not start.</p>
-<details><summary>Save all of them with one paste into a terminal</summary><pre class="copy" tabindex="0" id="pasted">${exactHtml(writeFilesCommand(path, files))}</pre></details></section>`
+  )}<details class="file"><summary>All of them, with one paste into a terminal</summary><pre class="copy" tabindex="0" id="pasted">${exactHtml(writeFilesCommand(path, files))}</pre></details>
+<p class="faint"><code>org-ca.crt</code> is <a href="/pki/ca.crt" download="org-ca.crt">the CA by which clients and browsers recognise the gateway</a>. Make the key readable only by you: <code class="copy" tabindex="0">chmod 600 ${path}/agent.key</code>. Otherwise the sidecar does not start.</p></section>`
 }
 
 const connectCard = (

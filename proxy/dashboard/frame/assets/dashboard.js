@@ -134,6 +134,18 @@ document.addEventListener('click', (event) => {
   if (found && String(getSelection()) === '') copy(found)
 })
 
+for (const text of document.querySelectorAll('pre.copy')) {
+  const button = document.createElement('button')
+  button.type = 'button'
+  button.className = 'quiet'
+  button.textContent = 'Copy'
+  const title = text.previousElementSibling
+  if (title?.matches('figcaption')) button.setAttribute('aria-label', `Copy: ${title.textContent}`)
+  button.addEventListener('click', () => copy(text))
+  if (title?.matches('figcaption')) title.append(button)
+  else text.after(button)
+}
+
 function copy(element) {
   navigator.clipboard?.writeText(element.textContent ?? '').then(
     () => say('Copied'),
