@@ -79,6 +79,8 @@ export interface PipelineDependencies {
   readonly sessions: BrowserSessions
   /** The base URLs of administration, which may have a listener of its own. */
   readonly adminUrls: () => readonly string[]
+  /** The same, and the further origins that browsers may have its pages from. */
+  readonly adminPages: () => readonly string[]
   /** `MCP_PROXY_METRICS_TOKEN`, or null. */
   readonly metricsToken: string | null
   /** Refuses at setup once a secret is stored. */
@@ -149,17 +151,23 @@ export type GatewayPipelines = ReturnType<typeof pipelines>
 const ANYONE = Pipeline.start()
 
 /** Makes the questions that several surfaces ask, each once: some remember what held. */
-function callerQuestions({ configuration, inForce, constrained, adminUrls }: PipelineDependencies) {
+function callerQuestions({
+  configuration,
+  inForce,
+  constrained,
+  adminUrls,
+  adminPages: pages,
+}: PipelineDependencies) {
   const { dpopMode: mode, noDowngrade } = configuration
   const judged = { ...constrained, mode, noDowngrade, inForce }
-  const adminPages = origin(adminUrls)
+  const adminPages = origin(pages)
   return {
     // Wherever a certificate acts: a browser shows it for any page (docs/threats.md#d1).
     ours: ANYONE.pass(origin(constrained.baseUrls)),
     proof: dpop(judged),
     adminPages,
-    // Operators sign in on a listener of administration as well.
-    eitherPages: ANYONE.pass(adminPages),
+    // Operators get tokens on a listener of administration as well.
+    eitherPages: ANYONE.pass(origin(adminUrls)),
     eitherProof: dpop({ ...judged, baseUrls: adminUrls }),
   }
 }
@@ -319,19 +327,20 @@ function administration({ metricsToken, claims }: PipelineDependencies, who: Plu
 /** Signing in and out with a browser. */
 function signInPipelines(
   { operators, pinNow, claims, sessions }: PipelineDependencies,
-  { eitherPages, eitherProof }: CallerQuestions,
+  { adminPages, eitherProof }: CallerQuestions,
 ) {
+  const pages = ANYONE.pass(adminPages)
   const form = formBody(SIGN_IN_BODY_LIMIT)
   return {
     anyone: ANYONE,
     /** An operator's certificate, with the mode's other demands: a browser signs no proofs. */
-    certificate: eitherPages.pass(pinNow).pass(eitherProof).pass(form).pass(singleUse(claims)),
-    secret: eitherPages.pass(form).pass(secretInForm(operators.secret)),
+    certificate: pages.pass(pinNow).pass(eitherProof).pass(form).pass(singleUse(claims)),
+    secret: pages.pass(form).pass(secretInForm(operators.secret)),
     /**
      * Nobody is made to forget its session by a page of another site, whose form comes without a Strict
      * cookie.
      */
-    signOut: eitherPages.pass(form).pass(visitor(sessions)),
+    signOut: pages.pass(form).pass(visitor(sessions)),
     logout: ANYONE.pass(formBody(LOGOUT_BODY_LIMIT)),
   }
 }
@@ -339,7 +348,7 @@ function signInPipelines(
 /** The pages of the dashboard: those that a session opens, and the first page of all. */
 function dashboardPipelines(
   { beforeFirstSecret, claims }: PipelineDependencies,
-  { adminPages, eitherPages }: CallerQuestions,
+  { adminPages }: CallerQuestions,
   { browser }: OperatorQuestions,
 ) {
   const gate = capabilityGate<null>()
@@ -355,7 +364,7 @@ function dashboardPipelines(
       asked(ANYONE, operation).pass(singleUse(claims)),
     /** A form of such a page, which comes with its session's token; asked once more after its body. */
     form: (operation: OperationGate): Pipeline<AdministrationFacts & SubmittedForm> =>
-      asked(eitherPages, operation)
+      asked(ANYONE.pass(adminPages), operation)
         .pass(formBody(FORM_LIMIT))
         .pass(formToken)
         .pass(recheckOperator(browser, gate))

@@ -24,6 +24,8 @@ export interface Settings {
   readonly listen: ListenAddress
   /** Null: the admin API shares the runtime listener. */
   readonly adminListen: ListenAddress | null
+  /** Origins that browsers may have the pages of administration from, beside the base URLs. */
+  readonly adminOrigins: readonly string[]
   /** Networks whose hosts must, and alone may, speak the PROXY protocol. Null: nobody. */
   readonly balancers: readonly string[] | null
   /** True: other gateways of the same user may listen at the same addresses (docs/deploying.md#one-port). */
@@ -86,6 +88,7 @@ const SECRETS: readonly string[] = [
 const VARIABLES: readonly string[] = [
   'MCP_PROXY_LISTEN',
   'MCP_PROXY_ADMIN_LISTEN',
+  'MCP_PROXY_ADMIN_ORIGINS',
   'MCP_PROXY_PROXY_PROTOCOL',
   'MCP_PROXY_REUSE_PORT',
   'MCP_PROXY_HOSTNAMES',
@@ -128,6 +131,7 @@ export function readSettings(env: EnvironmentVariables, cwd: string): Settings {
   return {
     listen,
     adminListen,
+    adminOrigins: list(env, 'MCP_PROXY_ADMIN_ORIGINS', adminOrigin) ?? [],
     balancers: list(env, 'MCP_PROXY_PROXY_PROTOCOL', network),
     reusePort: reusePort(env, database, listen, adminListen),
     hostnames: list(env, 'MCP_PROXY_HOSTNAMES', hostname) ?? ['localhost', '127.0.0.1', '::1'],
@@ -256,13 +260,26 @@ function publicUrl(name: string, entry: string): string {
   return url.href.replace(/\/+$/, '')
 }
 
+function adminOrigin(name: string, entry: string): string {
+  const url = URL.parse(entry)
+  if (url?.origin === entry && !entry.includes('*') && isSafe(url)) return entry
+  throw mustBe(
+    name,
+    'origins as browsers write them, https or http of this machine, separated by commas, such as https://localhost:9444',
+    // What stands before an @ may be a password.
+    entry.replace(/.*@/, '…@'),
+  )
+}
+
+/** Tells whether nobody on the way reads or writes: TLS, or this machine. */
+const isSafe = ({ protocol, hostname }: URL): boolean =>
+  protocol === 'https:' || (protocol === 'http:' && isLoopback(hostname))
+
 function federationUrl(text: string | undefined): string | null {
   if (!text) return null
   const url = URL.parse(text)
   const named = url && url.username === '' && url.password === '' && !text.includes('#')
-  if (named && (url.protocol === 'https:' || (url.protocol === 'http:' && isLoopback(url.hostname)))) {
-    return url.href
-  }
+  if (named && isSafe(url)) return url.href
   // Not printed: it may hold a password, or a token in its query.
   throw new SettingsError(
     'MCP_PROXY_FEDERATION_URL must be an https URL, or an http URL of this machine, without user name, password or fragment',

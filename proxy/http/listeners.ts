@@ -33,9 +33,11 @@ export class OpenListeners {
   /** Null until they are open. */
   current: GatewayListeners | null = null
   readonly #publicUrls: Settings['publicUrls']
+  readonly #adminOrigins: Settings['adminOrigins']
 
-  constructor({ publicUrls }: Pick<Settings, 'publicUrls'>) {
+  constructor({ publicUrls, adminOrigins }: Pick<Settings, 'publicUrls' | 'adminOrigins'>) {
     this.#publicUrls = publicUrls
+    this.#adminOrigins = adminOrigins
   }
 
   /** The base URLs that clients reach the gateway by. Empty until the listeners are open. */
@@ -45,6 +47,9 @@ export class OpenListeners {
   readonly adminUrls = (): readonly string[] => [
     ...new Set([...this.baseUrls(), ...(this.current ? [this.current.adminUrl] : [])]),
   ]
+
+  /** The origins that browsers may have its pages from: these, and the operator's further ones. */
+  readonly adminPages = (): readonly string[] => [...this.#adminOrigins, ...this.adminUrls()]
 
   /** `iss` of access tokens. */
   readonly issuer = (): string => this.baseUrls()[0] ?? ''

@@ -33,6 +33,6 @@ export interface SignInContext {
   /** Counts the rows of refused sign-ins, by person. */
   readonly refusedRows: FailureThrottle
   readonly anonymous: Pick<AnonymousRefusals, 'count'>
-  readonly adminUrls: () => readonly string[]
+  readonly adminPages: () => readonly string[]
   readonly log: Logger
 }

@@ -255,7 +255,7 @@ function signInContext(
     ...signInThrottles,
     summaries,
     anonymous,
-    adminUrls: plugins.adminUrls,
+    adminPages: plugins.adminPages,
     log: logs.log,
   }
 }

@@ -182,7 +182,7 @@ export async function openServices(
   )
   await disk.look()
   const listeners = new OpenListeners(settings)
-  const { baseUrls, adminUrls, issuer } = listeners
+  const { baseUrls, adminUrls, adminPages, issuer } = listeners
   const none = (): Promise<number> => Promise.resolve(0)
   const mounted: GatewayServices['mounted'] = {
     reroute: () => {},
@@ -329,6 +329,7 @@ export async function openServices(
       },
       sessions,
       adminUrls,
+      adminPages,
       metricsToken: settings.metricsToken,
       beforeFirstSecret: setupGate(stored),
       pin: pinned,

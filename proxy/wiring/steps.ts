@@ -92,6 +92,7 @@ export function emptyDependencies(
       key: secret,
     }),
     adminUrls: () => [],
+    adminPages: () => [],
     metricsToken: null,
     beforeFirstSecret: setupGate(stored),
     constrained: {

@@ -1,16 +1,20 @@
 import { spawnSync } from 'node:child_process'
+import { once } from 'node:events'
 import { readdirSync, readFileSync } from 'node:fs'
+import { type AddressInfo, connect, createServer, type Socket } from 'node:net'
 import { join } from 'node:path'
 import { Ajv } from 'ajv'
-import t from 'tap'
+import type { Page } from 'playwright-core'
+import t, { type Test } from 'tap'
 import { readSettings } from '../../proxy/boot/settings.ts'
 import { without } from '../support/certs/openssl.ts'
+import { at, CHART, overlaid, settingsOfChart } from '../support/deploy/chart.ts'
 import { only, stagesOf } from '../support/deploy/dockerfile.ts'
 import { ROOT } from '../support/deploy/package-tree.ts'
 import { documentsOf, readYaml } from '../support/deploy/yaml.ts'
-import type { Json } from '../support/gateway.ts'
+import { ADMIN_SECRET, type Json, testGateway } from '../support/gateway.ts'
+import { openChromium, skipWithoutChromium } from '../support/oidc/chromium.ts'
 
-const CHART = join(ROOT, 'deploy/helm/sallyport')
 const templates = readdirSync(join(CHART, 'templates')).map(
   (file) => [file, readFileSync(join(CHART, 'templates', file), 'utf8')] as const,
 )
@@ -33,7 +37,6 @@ const CLIENT = {
   extraVolumeMounts: [{ name: 'client', mountPath: '/run/database-client', readOnly: true }],
 }
 
-const at = (object: Json, path: readonly string[]): Json => path.reduce((value, key) => value?.[key], object)
 /** The paths of all values that are no objects, or empty ones. */
 const leavesOf = (object: Json, path: readonly string[] = []): readonly string[] =>
   Object.entries(object).flatMap(([key, value]) =>
@@ -41,21 +44,13 @@ const leavesOf = (object: Json, path: readonly string[] = []): readonly string[]
       ? leavesOf(value, [...path, key])
       : [[...path, key].join('.')],
   )
-const overlaid = (below: Json, above: Json): Json =>
-  Object.fromEntries(
-    Object.keys({ ...below, ...above }).map((key) => {
-      const [a, b] = [below[key], above[key]]
-      if (!(key in above)) return [key, a]
-      return [key, b !== null && typeof b === 'object' && !Array.isArray(b) ? overlaid(a ?? {}, b) : b]
-    }),
-  )
 
 t.test('every value that a template uses is in values.yaml, and every value is used', async (t) => {
   const used = new Set<string>()
   for (const [file, text] of templates) {
     for (const [, path = ''] of text.matchAll(/\.Values\.([\w.]+)/g)) {
       used.add(path)
-      t.not(at(values, path.split('.')), undefined, `${file}: ${path}`)
+      t.not(at(values, path), undefined, `${file}: ${path}`)
     }
   }
   const monitor = templates.find(([file]) => file === 'servicemonitor.yaml')?.[1] ?? ''
@@ -84,6 +79,9 @@ t.test('the schema knows every value, and refuses what cannot work', async (t) =
     { settings: { MCP_PROXY_ADMIN_SECRET: 'canary' } },
     { settings: { MCP_PROXY_DATABASE_URL: 'postgres://u:canary@h/d' } },
     { admin: { port: 9443 } },
+    ...['*', 'https://*', 'https://ops.example.com/', 'https://u@ops.example.com', 'a'].map((origin) => ({
+      admin: { origins: [origin] },
+    })),
     { monitoring: { serviceMonitor: { enabled: true } } },
     { image: { digest: 'latest' } },
     { caBundle: { existingConfigMap: 'not/a/name' } },
@@ -103,6 +101,7 @@ t.test('the schema knows every value, and refuses what cannot work', async (t) =
   for (const one of refused) t.notOk(valid(overlaid(full, one)), JSON.stringify(one))
   const taken: readonly Json[] = [
     { settings: { MCP_PROXY_LOG_LEVEL: 'debug' } },
+    { admin: { port: 9500, origins: ['https://localhost:9500', 'https://ops.example.com'] } },
     { migrate: { enabled: false, existingSecret: '' } },
     { monitoring: { serviceMonitor: { enabled: true, caConfigMap: 'ca' } } },
     { image: { digest: `sha256:${'0'.repeat(64)}` } },
@@ -171,6 +170,7 @@ t.test('every pod is of the restricted profile, and reads its secrets from files
     const env = Object.fromEntries(container.env.map(({ name, value }: Json) => [name, value]))
     const known = Object.fromEntries(Object.entries<string>(env).filter(([name]) => !name.endsWith('_FILE')))
     t.equal(readSettings(known, '/app').dataDir.startsWith('/data/'), true)
+    if (container.name === 'gateway') t.match(env, settingsOfChart(REQUIRED), 'as it is read without helm')
   }
 })
 
@@ -253,5 +253,68 @@ t.test(
     t.same(apart.migration.volumes.at(-1), CLIENT.extraVolumes[0])
     t.notMatch(JSON.stringify(apart.gateway), /database-client|NODE_EXTRA_CA_CERTS/)
     t.notMatch(JSON.stringify(podsOf({}).migration), /database-client|NODE_EXTRA_CA_CERTS/)
+  },
+)
+
+/** Passes a free port of this machine on, as `kubectl port-forward` does, to the URL that `to` gives. Returns its origin. */
+async function forwarded(t: Test, to: () => string): Promise<string> {
+  const sockets = new Set<Socket>()
+  const server = createServer((near) => {
+    const far = connect(Number(new URL(to()).port), '127.0.0.1')
+    for (const [from, on] of [[near, far] as const, [far, near] as const]) {
+      sockets.add(from)
+      from.on('error', () => on.destroy()).pipe(on)
+    }
+  })
+  await once(server.listen(0, '127.0.0.1'), 'listening')
+  t.teardown(() => {
+    for (const socket of sockets) socket.destroy()
+    server.close()
+  })
+  return `https://localhost:${(server.address() as AddressInfo).port}`
+}
+
+t.test(
+  'by the settings of the chart, the dashboard works at a forwarded port, and a form of another origin does nothing',
+  { skip: skipWithoutChromium },
+  async (t) => {
+    t.equal(settingsOfChart(REQUIRED).MCP_PROXY_ADMIN_ORIGINS, 'https://localhost:9444')
+    let adminUrl = ''
+    const [ours, foreign] = [await forwarded(t, () => adminUrl), await forwarded(t, () => adminUrl)]
+    const values = { ...REQUIRED, hostnames: ['localhost', 'gate.example.com'], admin: { origins: [ours] } }
+    const said = Object.entries(settingsOfChart(values)).filter(([name]) => !/_FILE$|_DIR$/.test(name))
+    const here = { MCP_PROXY_LISTEN: '127.0.0.1:0', MCP_PROXY_ADMIN_LISTEN: '127.0.0.1:0' }
+    const gateway = await testGateway(t, { settings: { ...Object.fromEntries(said), ...here } })
+    adminUrl = gateway.adminUrl
+    const open = await openChromium(t, { url: adminUrl, ca: gateway.ca })
+    const signIn = async (origin: string): Promise<Page> => {
+      const page = await (await open()).newPage()
+      await page.goto(`${origin}/proxy`)
+      await page.getByLabel('Operator secret').fill(ADMIN_SECRET)
+      await page.getByRole('button', { name: 'Sign in' }).click()
+      return page
+    }
+
+    const page = await signIn(ours)
+    await page.waitForURL(`${ours}/proxy`)
+    await page.goto(`${ours}/proxy/agents`)
+    await page.getByText('Enroll an agent').first().click()
+    await page.getByLabel('Name').fill('first')
+    await page.getByRole('button', { name: 'Enroll an agent' }).click()
+    await page.locator('[data-file]').first().waitFor()
+    t.equal((await gateway.rows({ action: 'agent.created' })).length, 1)
+
+    const refused = await signIn(foreign)
+    await refused.getByText('This did not work').first().waitFor()
+    // Of another origin, but with the cookies: one site is a host with all its ports.
+    await page.goto(`${foreign}/openapi.json`)
+    const answer = page.waitForResponse(`${ours}/proxy/sign-out`)
+    await page.evaluate(
+      `document.body.innerHTML = '<form method="post" action="${ours}/proxy/sign-out">'; document.forms[0].submit()`,
+    )
+    t.equal((await answer).status(), 403)
+    await page.getByText('This did not work').first().waitFor()
+    await page.goto(`${ours}/proxy/agents`)
+    t.match(await page.content(), 'first', 'still signed in')
   },
 )

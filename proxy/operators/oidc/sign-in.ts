@@ -56,7 +56,7 @@ export const startSignIn =
       verifier: client.randomPKCECodeVerifier(),
       issuer: options.issuer,
       client: options.client_id,
-      redirect: `${baseOf(signing.adminUrls(), headers.host)}${CALLBACK}`,
+      redirect: `${baseOf(signing.adminPages(), headers.host)}${CALLBACK}`,
       next,
       at,
     }

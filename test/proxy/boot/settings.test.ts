@@ -18,6 +18,7 @@ await t.test('§8 every setting has its default', async (t) => {
   t.strictSame(readSettings({ HOME: '/root', mcp_proxy_x: '1' }, CWD), {
     listen: { host: '127.0.0.1', port: 9443 },
     adminListen: null,
+    adminOrigins: [],
     balancers: null,
     reusePort: false,
     hostnames: ['localhost', '127.0.0.1', '::1'],
@@ -49,6 +50,7 @@ await t.test('§8 every setting can be set', async (t) => {
   const env = {
     MCP_PROXY_LISTEN: '[::1]:0',
     MCP_PROXY_ADMIN_LISTEN: 'admin.internal:9444',
+    MCP_PROXY_ADMIN_ORIGINS: 'https://localhost:9444, https://ops.example.com,http://127.0.0.1:8080',
     MCP_PROXY_PROXY_PROTOCOL: '10.0.0.4, 10.1.0.0/16,2001:DB8:0::/32',
     MCP_PROXY_REUSE_PORT: 'false',
     MCP_PROXY_HOSTNAMES: 'gate.example.com, 10.0.0.1,::1,::1',
@@ -76,6 +78,7 @@ await t.test('§8 every setting can be set', async (t) => {
   t.strictSame(readSettings(env, CWD), {
     listen: { host: '::1', port: 0 },
     adminListen: { host: 'admin.internal', port: 9444 },
+    adminOrigins: ['https://localhost:9444', 'https://ops.example.com', 'http://127.0.0.1:8080'],
     balancers: ['10.0.0.4/32', '10.1.0.0/16', '2001:db8::/32'],
     reusePort: false,
     hostnames: ['gate.example.com', '10.0.0.1', '::1'],
@@ -136,6 +139,7 @@ await t.test('§8 a variable that is set to nothing counts as unset', async (t) 
     'HOSTNAMES',
     'PUBLIC_URLS',
     'PROXY_PROTOCOL',
+    'ADMIN_ORIGINS',
     'ADMIN_SECRET',
     'ADMIN_SECRET_FILE',
     'FEDERATION_URL',
@@ -195,6 +199,8 @@ await t.test('§8 what cannot be obeyed is refused in one sentence', async (t) =
   const urls = 'MCP_PROXY_PUBLIC_URLS must be https URLs without query, separated by commas, got'
   const networks =
     'MCP_PROXY_PROXY_PROTOCOL must be addresses and networks such as 10.0.0.4 or 10.1.0.0/16, separated by commas, got'
+  const origins =
+    'MCP_PROXY_ADMIN_ORIGINS must be origins as browsers write them, https or http of this machine, separated by commas, such as https://localhost:9444, got'
   const names = 'MCP_PROXY_HOSTNAMES must be host names and IP addresses, separated by commas, got'
   refused(t, [
     ...['9443', ':9443', '::1:9443', '[::g]:1', '[1.2.3.4]:1', 'a b:1', 'h:65536', 'h:-1', 'h:', 'h:1\n'].map(
@@ -211,6 +217,15 @@ await t.test('§8 what cannot be obeyed is refused in one sentence', async (t) =
     ...['::1/129', 'fe80::1%eth0', '::ffff:10.0.0.4', '*'].map(
       (text) => [{ MCP_PROXY_PROXY_PROTOCOL: text }, `${networks} ${JSON.stringify(text)}`] as const,
     ),
+    ...[
+      ...['', '*', 'null', 'localhost:9444', 'https://*.example.com', 'https://localhost:9444/'],
+      ...['https://localhost:443', 'https://Ops.example.com', 'https://ops.example.com/proxy', 'https://a?x'],
+      ...['http://ops.example.com', 'http://127.0.0.1.example.com', 'file:///x', 'blob:https://a/x'],
+    ].map(
+      (text) =>
+        [{ MCP_PROXY_ADMIN_ORIGINS: `https://a,${text}` }, `${origins} ${JSON.stringify(text)}`] as const,
+    ),
+    [{ MCP_PROXY_ADMIN_ORIGINS: 'https://u:canary@a' }, `${origins} "…@a"`],
     [{ MCP_PROXY_HOSTNAMES: 'a,,b' }, `${names} ""`],
     [{ MCP_PROXY_HOSTNAMES: '*.example.com' }, `${names} "*.example.com"`],
     [{ MCP_PROXY_HOSTNAMES: '1.2.3.400' }, `${names} "1.2.3.400"`],

@@ -1,6 +1,6 @@
 import { Agent } from 'node:https'
 import t from 'tap'
-import { ADMIN_SECRET, testGateway } from '../../support/gateway.ts'
+import { ADMIN_SECRET, CHAT, testGateway } from '../../support/gateway.ts'
 import { Jar, signedInBySecret } from '../../support/oidc/jar.ts'
 import { as, operatorNamed } from '../../support/operators.ts'
 import { eventually } from '../../support/settled.ts'
@@ -137,6 +137,45 @@ await t.test('login CSRF: a page of another site signs nobody in', async (t) => 
   t.equal((await jar.send('/proxy/sign-in', fields, { origin: 'https://evil.example' })).status, 403)
   t.equal((await jar.send('/proxy/sign-in', fields, { 'sec-fetch-site': 'cross-site' })).status, 403)
   t.equal((await jar.send('/proxy/sign-in', fields, { origin: gateway.url })).status, 303)
+})
+
+await t.test('a further origin of administration signs in and changes, and opens nothing else', async (t) => {
+  const forwarded = 'https://localhost:19444'
+  const gateway = await testGateway(t, { settings: { MCP_PROXY_ADMIN_ORIGINS: forwarded } })
+  const page = { origin: forwarded, 'sec-fetch-site': 'same-origin' }
+  const fields = { secret: ADMIN_SECRET }
+  const jar = new Jar(gateway)
+  const refused = [
+    ...['https://localhost:19445', 'http://localhost:19444', 'https://127.0.0.1:19444'].map((origin) => ({
+      origin,
+    })),
+    ...['cross-site', 'same-site'].map((site) => ({ origin: forwarded, 'sec-fetch-site': site })),
+  ]
+  for (const headers of refused)
+    t.equal((await jar.send('/proxy/sign-in', fields, headers)).status, 403, JSON.stringify(headers))
+  t.equal((await jar.send('/proxy/sign-in', fields, page)).status, 303)
+
+  const { csrf } = (await jar.ask('GET', '/v1/admin/session')).json
+  const made = (headers: Record<string, string>) => jar.ask('POST', '/v1/admin/users', headers, USER)
+  t.equal((await made(page)).json.reason, 'csrf_invalid', 'the token is asked for there too')
+  for (const headers of refused)
+    t.equal((await made({ ...headers, 'x-csrf-token': csrf })).json.reason, 'origin_not_allowed')
+  t.equal((await made({ ...page, 'x-csrf-token': csrf })).status, 201)
+
+  const bot = await gateway.enroll('bot', ['llm.chat', 'mcp.tools.list'])
+  for (const [method, path, body] of [
+    ['POST', '/v1/chat/completions', CHAT],
+    ['GET', '/v1/models'],
+    ['POST', '/v1/mcp', { jsonrpc: '2.0', id: 1, method: 'tools/list' }],
+    ['POST', '/v1/auth/token', 'grant_type=client_credentials'],
+  ] as const) {
+    const answer = await gateway.call(bot, method, path, {
+      headers: page,
+      ...(body !== undefined && { body }),
+    })
+    t.match(answer, { status: 403, json: { reason: 'origin_not_allowed' } }, path)
+  }
+  t.equal((await jar.send('/proxy/sign-out', { csrf }, page)).status, 303)
 })
 
 await t.test('a session ends when it is unused for long, and when its time is over', async (t) => {
