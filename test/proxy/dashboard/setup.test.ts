@@ -84,7 +84,7 @@ await t.test('what the page of an enrolled agent shows to be saved is a whole id
   const jar = await signedInBySecret(gateway)
   const [, csrf = ''] = /name="csrf" value="([^"]+)"/.exec((await jar.ask('GET', '/proxy/agents')).text) ?? []
   const { text } = await jar.send('/proxy/agents', { csrf, agent_name: 'whole', capabilities: 'llm.chat' })
-  const shown = [...text.matchAll(/<h3>([a-z.-]+)<\/h3><pre [^>]*>([^<]+)</g)]
+  const shown = [...text.matchAll(/data-file="([a-z.-]+)">([^<]+)</g)]
   const files = Object.fromEntries(shown.map(([, name = '', content = '']) => [name, textOf(content)]))
   t.same(Object.keys(files).toSorted(), [
     'agent.crt',
