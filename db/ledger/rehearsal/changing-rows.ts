@@ -26,3 +26,14 @@ export const changingRowsSqlFor = (holds: readonly string[]): string =>
   `${CHANGING_ROWS_SQL} and (${OF_PRINCIPALS.map((of) => `action not like '${of}.%'`).join(' and ')} or ${[...holds, '0 = 1'].join(' or ')})`
 
 export const subjectText = (principal: string): string => `"subject":${JSON.stringify(principal)}`
+
+/** The changes of sets, as {@link subjectText} narrows them. SQL. */
+export const SET_CHANGES_SQL = `${RARE_ACTION_SQL} and action in (${[
+  ...OF_PRINCIPALS.flatMap((of) =>
+    ['created', 'capabilities_set', 'capabilities_patched'].map((what) => `${of}.${what}`),
+  ),
+  'agent.enrolled_byoca',
+  'agent.enrolled_spiffe',
+]
+  .map((action) => `'${action}'`)
+  .join(', ')})`

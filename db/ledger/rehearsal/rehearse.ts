@@ -18,7 +18,7 @@ import { type CallVerdict, recordedVerdict, verdictWith } from './verdict.ts'
 export interface WalkScope extends DecisionWindow {
   /** The principals whose decisions are wanted, by their names in the ledger. Null: everybody's. */
   readonly principals: readonly string[] | null
-  /** True: only their calls are needed, without what these rest on. */
+  /** True: only their calls and the changes of their sets within the window, without what calls rest on. */
   readonly callsAlone?: boolean
 }
 

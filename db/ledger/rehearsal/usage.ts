@@ -1,5 +1,6 @@
 import { isObject, type UnknownRecord } from '../../support/json.ts'
 import { isDecisionRow, recordedDecisionOf } from '../authority/decision.ts'
+import { isTexts } from '../authority/states.ts'
 import type { StoredRow } from '../record/leaf.ts'
 import type { DecisionWindow } from './rehearse.ts'
 
@@ -17,6 +18,8 @@ export interface UsedCapability {
 }
 
 export interface PrincipalUsage {
+  /** The last time in the window that each capability was granted, of those granted in it. RFC 3339. */
+  readonly granted: ReadonlyMap<string, string>
   readonly decisions: number
   readonly capabilities: readonly UsedCapability[]
   /** Allowed calls that demanded nothing, which any set opens. */
@@ -30,6 +33,7 @@ const MAX_USED_CAPABILITIES = 1_000
 /** Adds up the decisions about one principal (docs/rehearsal.md#usage). Takes leaves of any rows. */
 export function usageCounter(principal: string, { since, until }: DecisionWindow) {
   const capabilities = new Map<string, CapabilityTally>()
+  const granted = new Map<string, string>()
   let [decisions, undemanding] = [0, 0]
 
   function of(capability: string): CapabilityTally {
@@ -45,8 +49,10 @@ export function usageCounter(principal: string, { since, until }: DecisionWindow
       // Written by the ledger: an object, of every column but `row_hash` (docs/ledger.md#row).
       const { detail, ...columns } = JSON.parse(leaf) as UnknownRecord
       const row = columns as unknown as StoredRow
-      if (row.principal_id !== principal || !isDecisionRow(row)) return
-      if (row.recorded_at < since || row.recorded_at >= until) return
+      if (row.recorded_at < since) return
+      if (isObject(detail) && detail.subject === principal && row.status === 'success')
+        for (const one of tokensGained(detail)) granted.set(one, row.recorded_at)
+      if (row.recorded_at >= until || row.principal_id !== principal || !isDecisionRow(row)) return
       const decision = recordedDecisionOf(row, isObject(detail) ? detail : {})
       const count = decision.summarised ?? 1
       decisions += count
@@ -57,6 +63,7 @@ export function usageCounter(principal: string, { since, until }: DecisionWindow
         of(required).deny(row, count)
     },
     result: (): PrincipalUsage => ({
+      granted,
       decisions,
       capabilities: [...capabilities.values()]
         .map((one) => one.shown())
@@ -65,6 +72,10 @@ export function usageCounter(principal: string, { since, until }: DecisionWindow
     }),
   }
 }
+
+/** The members of a set that the one before it lacked, as the row of the change says both. */
+const tokensGained = ({ capabilities, previous = [] }: UnknownRecord): readonly string[] =>
+  isTexts(capabilities) && isTexts(previous) ? capabilities.filter((one) => !previous.includes(one)) : []
 
 class CapabilityTally {
   readonly #capability: string

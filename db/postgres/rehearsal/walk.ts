@@ -3,6 +3,7 @@ import {
   CHANGING_ROWS_SQL,
   changingRowsSqlFor,
   RARE_ACTION_SQL,
+  SET_CHANGES_SQL,
   subjectText,
 } from '../../ledger/rehearsal/changing-rows.ts'
 import type { WalkedPart, WalkScope } from '../../ledger/rehearsal/rehearse.ts'
@@ -66,18 +67,19 @@ async function* walkAbout(
   last: number,
 ): AsyncGenerator<WalkedPart> {
   // No pattern, but a text: a name may hold anything.
-  const changes = changingRowsSqlFor([
-    'exists (select 1 from unnest($5::text[]) as held where strpos(leaf, held) > 0)',
-  ])
+  const held = 'exists (select 1 from unnest($5::text[]) as held where strpos(leaf, held) > 0)'
+  const changes = callsAlone
+    ? `${SET_CHANGES_SQL} and recorded_at >= $3 and ${held}`
+    : changingRowsSqlFor([held])
   await client.query('begin')
   await client.query(
     `declare walk no scroll cursor for
-    select place, leaf from audit_rows where ${changes} and place <= $1 and not $6
+    select place, leaf from audit_rows where ${changes} and place <= $1
     union all
     select place, leaf from audit_rows
     where principal_id = any($2) and (${decisions('$3', '$4')}) and not (${CHANGING_ROWS_SQL}) and place <= $1
     order by place`,
-    [last, principals, since, until, principals.map(subjectText), callsAlone],
+    [last, principals, since, until, principals.map(subjectText)],
   )
   const part = () => client.query<PlacedWalkedLeaf>(`fetch ${FETCHED} from walk`)
   let coming = part()

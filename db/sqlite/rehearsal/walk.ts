@@ -3,6 +3,7 @@ import {
   CHANGING_ROWS_SQL,
   changingRowsSqlFor,
   RARE_ACTION_SQL,
+  SET_CHANGES_SQL,
   subjectText,
 } from '../../ledger/rehearsal/changing-rows.ts'
 import type { WalkedPart, WalkScope } from '../../ledger/rehearsal/rehearse.ts'
@@ -91,6 +92,22 @@ const changesFor = (
     .pluck()
     .all(after, last, ...principals.map(subjectText))
 
+/** The places of the changes of some principals' sets since an instant. */
+const grantsFor = (
+  db: SQLite.Database,
+  principals: readonly string[],
+  since: string,
+  [after, last]: PlaceRange,
+): readonly number[] =>
+  db
+    .prepare<(number | string)[], number>(
+      `select seq from audit_rows indexed by audit_rows_action
+      where ${SET_CHANGES_SQL} and recorded_at >= ? and seq > ? and seq <= ?
+      and (${principals.map(() => 'instr(leaf, ?) > 0').join(' or ')})`,
+    )
+    .pluck()
+    .all(since, after, last, ...principals.map(subjectText))
+
 /** Reads by the indexes: changes, and the calls of a few principals. */
 function* walkAbout(
   db: SQLite.Database,
@@ -106,7 +123,8 @@ function* walkAbout(
     )
     .pluck()
   const calls = principals.flatMap((name) => about.all(name, since, until, ...between))
-  const places = new Set([...(callsAlone ? [] : changesFor(db, principals, between)), ...calls])
+  const changes = callsAlone ? grantsFor(db, principals, since, between) : changesFor(db, principals, between)
+  const places = new Set([...changes, ...calls])
   yield* walkTo(
     db,
     [...places].toSorted((a, b) => a - b),

@@ -18,6 +18,9 @@ const used = z.strictObject({
     z.strictObject({
       capability: capabilityToken,
       held: z.boolean(),
+      granted_at: instant.nullable().meta({
+        description: 'When it was granted last; null: before `since`, or it is not held.',
+      }),
       allowed: count,
       denied: count,
       last_allowed_at: instant.nullable(),
@@ -61,7 +64,14 @@ export const getCapabilityUsage = (kind: PrincipalKind) =>
     },
   })
 
-function usageView({ decisions, capabilities, undemanding }: PrincipalUsage, held: readonly string[]) {
+function usageView(
+  { decisions, capabilities, undemanding, granted }: PrincipalUsage,
+  held: readonly string[],
+) {
+  const holding = (capability: string) => {
+    const isHeld = held.includes(capability)
+    return { held: isHeld, granted_at: isHeld ? (granted.get(capability) ?? null) : null }
+  }
   const wanted = new Map(capabilities.map((one) => [one.capability, one]))
   const needed = capabilities.filter(({ allowed }) => allowed > 0).map(({ capability }) => capability)
   return {
@@ -71,9 +81,9 @@ function usageView({ decisions, capabilities, undemanding }: PrincipalUsage, hel
         ...one,
         tools: [...one.tools],
         models: [...one.models],
-        held: held.includes(one.capability),
+        ...holding(one.capability),
       })),
-      ...held.filter((one) => !wanted.has(one)).map(neverUsed),
+      ...held.filter((one) => !wanted.has(one)).map((one) => ({ ...neverUsed(one), ...holding(one) })),
     ],
     unused: held.filter((one) => !needed.includes(one)),
     missing: capabilities
@@ -85,7 +95,7 @@ function usageView({ decisions, capabilities, undemanding }: PrincipalUsage, hel
 }
 
 const neverUsed = (capability: string) => ({
-  ...{ capability, held: true, allowed: 0, denied: 0, last_allowed_at: null, last_denied_at: null },
+  ...{ capability, allowed: 0, denied: 0, last_allowed_at: null, last_denied_at: null },
   tools: [],
   models: [],
 })

@@ -56,20 +56,31 @@ function renderHeldUsage(
   }: {
     readonly capabilities: readonly Pick<
       CapabilityUsage['capabilities'][number],
-      'capability' | 'last_allowed_at'
+      'capability' | 'last_allowed_at' | 'granted_at'
     >[]
   },
   held: readonly string[],
   { at }: AdministrationFacts,
 ): HtmlFragment {
   if (held.length === 0) return html`<p id="held">${capabilityTokens([])}</p>`
-  const used = new Map(capabilities.map((one) => [one.capability, one.last_allowed_at]))
+  const known = new Map(capabilities.map((one) => [one.capability, one]))
   return html`<ul id="held" class="held">${joinHtml(
     held.map((token) => {
-      const last = used.get(token) ?? null
-      return html`<li><span class="token">${token}</span> ${last === null ? html`<span class="badge off">unused for 30 days</span>` : html`<span class="badge">used ${relativeTime(last, at)}</span>`}</li>`
+      const { last_allowed_at: last = null, granted_at: since = null } = known.get(token) ?? {}
+      return html`<li><span class="token">${token}</span> ${last === null ? unusedBadge(since, at) : html`<span class="badge">used ${relativeTime(last, at)}</span>`}</li>`
     }),
   )}</ul>`
+}
+
+const JUST_NOW_MS = 3_600_000
+
+const unusedBadge = (since: string | null, at: number): HtmlFragment => {
+  if (since === null) return html`<span class="badge off">unused for 30 days</span>`
+  const when =
+    at - Date.parse(since) < JUST_NOW_MS
+      ? html`<time datetime="${since}" title="${since}">just now</time>`
+      : relativeTime(since, at)
+  return html`<span class="badge">granted ${when}, not used yet</span>`
 }
 
 function suggestedOf({ suggested }: SuggestedSet, path: string, facts: AdministrationFacts): HtmlFragment {

@@ -288,7 +288,7 @@ await t.test(
       return route.fulfill({ status: 503, contentType: 'text/html', body: '<p>busy</p>' })
     })
     await page.goto(`${gateway.url}/proxy/agents/acme::bot`)
-    await page.locator('#held', { hasText: 'reports.read unused for 30 days' }).waitFor()
+    await page.locator('#held', { hasText: 'reports.read granted just now, not used yet' }).waitFor()
     t.notOk(busy, 'what was too busy is asked again')
     await page.locator('#held', { hasText: 'llm.chat used' }).waitFor()
     await page.goto(`${gateway.url}/proxy/agents/acme::bot?set=reports.read`)

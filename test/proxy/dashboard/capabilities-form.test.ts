@@ -38,6 +38,8 @@ class Form {
 const heldBy = async (gateway: TestGateway, { id }: Pick<Identity, 'id'>): Promise<readonly string[]> =>
   (await gateway.admin('GET', `/v1/admin/agents/${id}`)).json.capabilities
 
+const DAY_MS = 86_400_000
+
 await t.test(
   '§4.4 the form replaces the set of an agent, a user and a workload, with one row <type>.capabilities_set',
   async (t) => {
@@ -199,13 +201,39 @@ await t.test(
 await t.test(
   'what is held says when it was last used, and the least set is typed in by a link, which changes nothing',
   async (t) => {
-    const gateway = await testGateway(t)
+    let at = Date.now()
+    const gateway = await testGateway(t, { clock: () => at })
     const bot = await gateway.enroll('bot', ['llm.chat', 'reports.read'])
     t.equal((await gateway.call(bot, 'POST', '/v1/chat/completions', { body: CHAT })).status, 200)
+    const heldNow = async (): Promise<string> => {
+      at += 1_000
+      return (await (await signedInBySecret(gateway)).ask('GET', '/proxy/agents/acme::bot/usage')).text
+    }
+    const fresh = /reports\.read<\/span> <span class="badge">granted <time[^>]*>(.*?)<\/time>, not used yet</
+    t.equal(fresh.exec(await heldNow())?.[1], 'just now')
+    at += 3 * DAY_MS
+    const path = '/v1/admin/agents/acme::bot'
+    await gateway.admin('PATCH', `${path}/capabilities`, {
+      capabilities: ['llm.chat', 'reports.read', 'a.b'],
+    })
+    const later = await heldNow()
+    t.equal(fresh.exec(later)?.[1], '3 d ago', 'another grant does not make it new')
+    t.match(later, /a\.b<\/span> <span class="badge">granted <time[^>]*>just now</)
+    await gateway.admin('PATCH', `${path}/capabilities`, { capabilities: ['llm.chat', 'reports.read'] })
+    at += 28 * DAY_MS
+    t.equal((await gateway.call(bot, 'POST', '/v1/chat/completions', { body: CHAT })).status, 200)
+    const text = await heldNow()
     const jar = await signedInBySecret(gateway)
-    const { text } = await jar.ask('GET', '/proxy/agents/acme::bot/usage')
     t.match(text, /llm\.chat<\/span> <span class="badge">used /)
     t.match(text, /reports\.read<\/span> <span class="badge off">unused for 30 days</)
+    const { json } = await gateway.admin('GET', `${path}/usage?since=2020-01-01T00:00:00Z`)
+    t.same(
+      json.capabilities.map(({ capability, granted_at: since }: never) => [capability, since !== null]),
+      [
+        ['llm.chat', true],
+        ['reports.read', true],
+      ],
+    )
     const [, link = ''] = /href="([^"]+)">Put it into the form</.exec(text) ?? []
     t.equal(link, '/proxy/agents/acme%3A%3Abot?set=llm.chat')
     const typed = (await jar.ask('GET', link)).text
