@@ -244,7 +244,11 @@ export function touchRevision(db: Database, change: PrincipalChange): LedgerStat
  * it.
  */
 export function touchLastSeen(db: Database, change: PrincipalChange): LedgerStatement {
-  const query = principalUpdate(db, change).set({ last_seen_at: timestamp(change.at) })
+  const at = timestamp(change.at)
+  const query = principalUpdate(db, change)
+    .set({ last_seen_at: at })
+    // Another process may have seen it later.
+    .where((row) => row.or([row('last_seen_at', 'is', null), row('last_seen_at', '<', at)]))
   return { ...statementOf(query.compile()), beside: 'upkeep' }
 }
 

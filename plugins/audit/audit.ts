@@ -36,6 +36,29 @@ import { type ShadowMetrics, shadowReporter } from './watched.ts'
 
 export type { DecisionFacts } from './decision.ts'
 
+export interface SeenPrincipal extends Pick<Principal, 'type'> {
+  /** The time of its last proven call, allowed or refused. ms since the epoch. */
+  readonly at: number
+}
+
+type SeenFacts = Pick<Arrival, 'at'> & { readonly principal?: Principal }
+
+/** The plugins whose refusal says that nobody has proven to be the principal. */
+const PROVING: ReadonlySet<string> = new Set(['dpop', 'single_use', 'token_proof', 'operator'])
+
+export function noteSeen(
+  seen: Map<string, SeenPrincipal>,
+  { principal, at }: SeenFacts,
+  refusedBy?: RefusedBy,
+): void {
+  if (!principal || PROVING.has(refusedBy?.by ?? '')) return
+  seen.set(principal.id, { type: principal.type, at: Math.max(at, seen.get(principal.id)?.at ?? at) })
+}
+
+/** True of a nonce challenge, and of a page that sends its visitor to sign in: both go on at once. */
+export const isNoRefusal = ({ method }: Pick<Arrival, 'method'>, { reason }: Refusal): boolean =>
+  reason === 'use_dpop_nonce' || (reason === 'signed_out' && (method === 'GET' || method === 'HEAD'))
+
 export interface AuditDependencies {
   readonly ledger: Pick<Ledger, 'commit' | 'failing'>
   readonly outcomes: Pick<OutcomeWriter, 'settle' | 'settleInDoubt'>
@@ -45,8 +68,8 @@ export interface AuditDependencies {
   readonly anonymous: Pick<AnonymousRefusals, 'count'>
   /** Counts refusals of a known principal that are too many to be rows; a task writes their summaries. */
   readonly summaries: Pick<RefusalSummaries, 'takeRow' | 'count'>
-  /** Principals whose calls were served, by id; a task writes down when they were last seen. */
-  readonly seen: Map<string, Principal>
+  /** Principals whose calls were proven, by id; a task writes down when they were last seen. */
+  readonly seen: Map<string, SeenPrincipal>
   readonly watching: ShadowMetrics
 }
 
@@ -72,8 +95,8 @@ export interface CallRecorder extends Recorder<Arrival & DecisionFacts> {
  * StaleAuthority}. The outcome row waits for nobody.
  *
  * Nobody can grow the chain by being refused: of a principal's refusals of one kind only so many in a minute
- * are rows of their own; those before the principal is known are only counted. A nonce challenge is no row at
- * all.
+ * are rows of their own; those before the principal is known are only counted. What is no refusal
+ * ({@link isNoRefusal}) is no row at all.
  */
 export function audit({
   ledger,
@@ -129,20 +152,28 @@ export function audit({
     allowed: (facts, standing = []) => {
       const assertions = asserted(facts.holder ?? facts.principal, standing)
       const entries = [decisionEntry(facts, 'allowed', judging, null)]
-      return commit(facts, { assertions, statements: claim(facts), entries }).catch((error: unknown) => {
-        // Its caller is told that it was not recorded, and nothing is dispatched.
-        if (isInDoubt(error))
-          outcomes.settleInDoubt(outcomeEntry(facts, unrecordedSettlement(facts.at), judging.configDigest))
-        throw error
-      })
+      return commit(facts, { assertions, statements: claim(facts), entries }).then(
+        (receipt) => {
+          noteSeen(seen, facts)
+          return receipt
+        },
+        (error: unknown) => {
+          // Its caller is told that it was not recorded, and nothing is dispatched.
+          if (isInDoubt(error))
+            outcomes.settleInDoubt(outcomeEntry(facts, unrecordedSettlement(facts.at), judging.configDigest))
+          throw error
+        },
+      )
     },
-    refused: async (facts, refusal, { by, passed }, standing = []) => {
+    refused: async (facts, refusal, refusedBy, standing = []) => {
       const { reason } = refusal
-      if (reason === 'use_dpop_nonce') return null
+      const { by, passed } = refusedBy
+      if (isNoRefusal(facts, refusal)) return null
       if (isIdentified(facts)) {
         const assertions = isAuthorityRefusal(reason) && asserted(facts.holder ?? facts.principal, standing)
         const why = { reason, by, passed, requiredCapability: requiredCapabilityIn(refusal) }
         const receipt = await deny(facts, why, assertions ? { assertions } : {})
+        noteSeen(seen, facts, refusedBy)
         if (isWatched(facts)) watched(facts, why)
         return receipt
       }
@@ -151,7 +182,6 @@ export function audit({
     },
     current: database.current && currentBy(database.current),
     settled: (facts, settlement) => {
-      seen.set(facts.principal.id, facts.principal)
       if (isWatched(facts)) watched(facts, null)
       outcomes.settle(outcomeEntry(facts, settlement, judging.configDigest), settlement.at - facts.at)
     },

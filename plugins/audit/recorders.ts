@@ -1,12 +1,12 @@
 import type { Principal } from '../facts.ts'
 import type { Arrival, Recorder } from '../plugin.ts'
-import { type AuditDependencies, audit, type CallRecorder } from './audit.ts'
+import { type AuditDependencies, audit, type CallRecorder, isNoRefusal, noteSeen } from './audit.ts'
 import type { PartialDecisionFacts } from './decision.ts'
 
 export interface RouteRecorders {
   readonly calls: CallRecorder
   /** Counts callers that were refused before their principal was known. */
-  readonly anonymous: Recorder<Arrival>
+  readonly anonymous: Recorder<Arrival & { readonly principal?: Principal }>
   /** Records operators that were refused; their changes record what they were allowed. */
   readonly operators: Recorder<PartialDecisionFacts & { readonly principal?: Principal }>
 }
@@ -14,21 +14,20 @@ export interface RouteRecorders {
 export function routeRecorders(dependencies: AuditDependencies): RouteRecorders {
   const { anonymous, seen } = dependencies
   const calls = audit(dependencies)
+  const allowed = (facts: Parameters<typeof noteSeen>[1]): Promise<null> => {
+    noteSeen(seen, facts)
+    return Promise.resolve(null)
+  }
   return {
     calls,
     anonymous: {
-      allowed: () => Promise.resolve(null),
-      refused: (_facts, { reason }) => {
-        anonymous.count(reason)
+      allowed,
+      refused: (facts, refusal, refusedBy) => {
+        noteSeen(seen, facts, refusedBy)
+        if (!isNoRefusal(facts, refusal)) anonymous.count(refusal.reason)
         return Promise.resolve(null)
       },
     },
-    operators: {
-      allowed: ({ principal }) => {
-        if (principal) seen.set(principal.id, principal)
-        return Promise.resolve(null)
-      },
-      refused: calls.refused,
-    },
+    operators: { allowed, refused: calls.refused },
   }
 }

@@ -3,10 +3,10 @@ import type { Ledger } from '../../db/ledger/record/ledger.ts'
 import { touchLastSeen } from '../../db/principals/write.ts'
 import { rewriteSetting } from '../../db/settings.ts'
 import { CLAIM_SLICES, forgetClaims } from '../../db/single-uses.ts'
+import { portionsOf } from '../../db/support/pages.ts'
 import type { AnonymousRefusals } from '../../plugins/audit/anonymous.ts'
-import type { OutcomeWriter } from '../../plugins/audit/audit.ts'
+import type { OutcomeWriter, SeenPrincipal } from '../../plugins/audit/audit.ts'
 import { type RefusalSummaries, summaryEntry } from '../../plugins/audit/summaries.ts'
-import type { Principal } from '../../plugins/facts.ts'
 import type { MonotonicClock } from '../../plugins/secrets/throttle.ts'
 import { DEFAULT_TIMERS } from '../http/server.ts'
 import type { PeriodicTask } from './every.ts'
@@ -73,14 +73,15 @@ const BELIEVED_MS = 300_000
  */
 const MIN_CLAIM_RETENTION_MS = BELIEVED_MS + DEFAULT_TIMERS.requestMs + 60_000
 
-const TOUCHED_AT_ONCE = 100
+/** The principals of one transaction, and the most of one second. */
+const [TOUCHED_AT_ONCE, MAX_TOUCHED] = [100, 500]
 
 interface LedgerTaskDependencies {
   readonly database: Database
   readonly ledger: Ledger
   readonly outcomes: OutcomeWriter
   readonly anonymous: AnonymousRefusals
-  readonly seen: Map<string, Principal>
+  readonly seen: Map<string, SeenPrincipal>
   readonly configDigest: () => string
   readonly clock: () => number
   readonly monotonic: MonotonicClock
@@ -91,7 +92,7 @@ export function ledgerTasks(tended: LedgerTaskDependencies): readonly PeriodicTa
   return [
     { name: 'settle-owed-outcomes', everyMs: 1_000, run: () => settleOwed(tended) },
     { name: 'record-anonymous-refusals', everyMs: 60_000, run: () => recordAnonymousRefusals(tended) },
-    { name: 'touch-last-seen', everyMs: 60_000, run: () => touchSeen(tended) },
+    { name: 'touch-last-seen', everyMs: 1_000, run: () => touchSeen(tended, MAX_TOUCHED) },
     {
       name: 'forget-claims',
       everyMs: 1_000,
@@ -138,14 +139,19 @@ export async function recordAnonymousRefusals({
   }
 }
 
-async function touchSeen({ ledger, seen, database, clock }: LedgerTaskDependencies): Promise<void> {
-  const at = clock()
-  const principals = [...seen.values()]
-  seen.clear()
-  for (let from = 0; from < principals.length; from += TOUCHED_AT_ONCE) {
-    const some = principals.slice(from, from + TOUCHED_AT_ONCE)
-    const statements = some.map(({ id, type }) => touchLastSeen(database, { type, id, at }))
+type SeenDependencies = Pick<LedgerTaskDependencies, 'ledger' | 'seen' | 'database'>
+
+/** Writes down when principals were last seen: at most `most`, and while stopping all. */
+export async function touchSeen(
+  { ledger, seen, database }: SeenDependencies,
+  most = Number.POSITIVE_INFINITY,
+): Promise<void> {
+  const principals = [...seen].slice(0, most)
+  for (const some of portionsOf(principals, TOUCHED_AT_ONCE)) {
+    const statements = some.map(([id, { type, at }]) => touchLastSeen(database, { type, id, at }))
     await ledger.commit({ statements, entries: [] })
+    // Who was seen again meanwhile is written the next time.
+    for (const [id, one] of some) if (seen.get(id) === one) seen.delete(id)
   }
 }
 

@@ -20,7 +20,7 @@ import { refuseRollback } from '../proofs/anchors/rollback.ts'
 import { lateAnchorsOf } from '../proofs/anchors/standing.ts'
 import type { GatewayRouters } from '../routes.ts'
 import { tlsMaterial } from '../tasks/renew-server-certificate.ts'
-import { recordAnonymousRefusals, SEAL_TASK, writeSummaries } from '../tasks/tend-ledger.ts'
+import { recordAnonymousRefusals, SEAL_TASK, touchSeen, writeSummaries } from '../tasks/tend-ledger.ts'
 import { createLogs, type GatewayLogs } from '../telemetry/log.ts'
 import { startTasks } from './background.ts'
 import { type Configuration, expectedOf, loadConfiguration, loadedDetail } from './configuration.ts'
@@ -353,6 +353,7 @@ async function shutdown(options: ShutdownOptions): Promise<void> {
   const refused = { ledger, anonymous, configDigest: digest, clock }
   await recordAnonymousRefusals(refused).catch(logWriteFailure(logs.log))
   await writeSummaries({ ledger, summaries }, true).catch(logWriteFailure(logs.log))
+  await touchSeen({ ...services, database: dataDirectory.database }).catch(logWriteFailure(logs.log))
   if (listeners) await note('service.stopped', {}).catch(logWriteFailure(logs.log))
   // The last rows too: all of them are sealed at rest.
   if (dataDirectory.database.leads(SEAL_TASK)) await services.sealer.seal().catch(logWriteFailure(logs.log))

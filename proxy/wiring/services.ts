@@ -12,11 +12,10 @@ import { authorityUnchanged } from '../../db/principals/pins.ts'
 import { passphraseUnchanged, readSetting } from '../../db/settings.ts'
 import { AUTHORITY_TOPIC } from '../../db/support/notices.ts'
 import { AnonymousRefusals } from '../../plugins/audit/anonymous.ts'
-import { OutcomeWriter } from '../../plugins/audit/audit.ts'
+import { OutcomeWriter, type SeenPrincipal } from '../../plugins/audit/audit.ts'
 import { RefusalSummaries } from '../../plugins/audit/summaries.ts'
 import { tokenVerifier } from '../../plugins/dpop/access-token.ts'
 import { NonceIssuer } from '../../plugins/dpop/dpop.ts'
-import type { Principal } from '../../plugins/facts.ts'
 import type { EnvironmentVariables } from '../../plugins/operator-files/expand.ts'
 import { pin, recheckPin } from '../../plugins/pin/pin.ts'
 import type { SubjectKeys } from '../../plugins/pin/subject-keys.ts'
@@ -78,8 +77,8 @@ export interface GatewayServices {
   readonly summaries: RefusalSummaries
   /** The room that the database has. */
   readonly disk: DiskSpace
-  /** The principals that were served since the last write of `last_seen`, by id. */
-  readonly seen: Map<string, Principal>
+  /** The principals that have proven a call since the last write of `last_seen_at`, by id. */
+  readonly seen: Map<string, SeenPrincipal>
   /** Requests under way. */
   readonly drain: RequestDrain
   /** The bytes that they hold. */

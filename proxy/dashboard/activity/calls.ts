@@ -31,6 +31,8 @@ export interface ActivityQuery {
   readonly most: number
   /** True: also show the lists of tools and models that clients ask for all the time. */
   readonly noise: boolean
+  /** True: leave out what is no call of a model or tool, such as a renewal of its own certificate. */
+  readonly callsAlone?: boolean
 }
 
 export interface CallPage {
@@ -77,7 +79,10 @@ export async function callsOf(
     oldest = rows.at(-1)?.recorded_at ?? oldest
     for (const row of rows) {
       if (isOutcome(row)) outcomes.set(row.request_id ?? '', row)
-      else if (noise || !NOISE_ACTIONS.has(row.action)) {
+      else if (
+        (noise || !NOISE_ACTIONS.has(row.action)) &&
+        (!wanted.callsAlone || isCallAction(row.action))
+      ) {
         const call = { decision: row, outcome: outcomes.get(row.request_id ?? '') ?? null }
         if (matchesFacets(call, narrowed)) fitting.push(call)
       }

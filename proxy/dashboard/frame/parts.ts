@@ -43,6 +43,12 @@ export function relativeTime(at: string | null, now: number): HtmlFragment {
   return html`<time datetime="${at}" title="${at}">${relativeText(Date.parse(at) - now)}</time>`
 }
 
+/** An instant to the second, and relative to `now`. `at`: RFC 3339, or null: never. */
+export const exactTime = (at: string | null, now: number): HtmlFragment =>
+  at === null
+    ? relativeTime(at, now)
+    : html`${relativeTime(at, now)} <span class="faint">${at.slice(0, 19).replace('T', ' ')}</span>`
+
 function relativeText(ms: number): string {
   const [name, unit] = UNITS.find(([, least]) => Math.abs(ms) >= least) ?? ['s', 1_000]
   const count = Math.floor(Math.abs(ms) / unit)

@@ -10,6 +10,7 @@ import {
   button,
   copyableCode,
   dataTable,
+  exactTime,
   factList as factsOf,
   type HtmlFragment,
   hasCapability,
@@ -33,7 +34,7 @@ import { renewedLeafCard, trustedCasCard } from './trusted-cas.ts'
 /** GET /proxy/agents/{id}/first-call: whether an agent has called yet. A script asks again until it has. */
 export const firstCallPage: DashboardPage = async (dashboard, facts) => {
   const { id = '' } = facts.params
-  const { calls } = await callsOf(dashboard, facts, { principal: id, most: 1, noise: true })
+  const { calls } = await callsOf(dashboard, facts, { principal: id, most: 1, noise: true, callsAlone: true })
   return {
     title: 'First call',
     section: '/proxy/agents',
@@ -82,7 +83,7 @@ ${plural === 'operators' ? html`` : await candidateCard(dashboard, plural, one, 
       html`${relativeTime(value.created_at, at)} by ${value.created_by ?? 'somebody unknown'}, ${value.enrollment_method}`,
     ],
     ['Changed', html`${relativeTime(value.updated_at, at)} by ${value.changed_by ?? 'somebody unknown'}`],
-    ['Last seen', relativeTime(value.last_seen_at, at)],
+    ['Last seen', exactTime(value.last_seen_at, at)],
     ['Certificate', value.cert_thumbprint === null ? 'none' : copyableCode(value.cert_thumbprint)],
     [
       'Ends',

@@ -10,6 +10,7 @@ import {
   csrf,
   dataTable,
   EMPTY_HTML,
+  exactTime,
   type HtmlFragment,
   hasCapability,
   html,
@@ -100,7 +101,7 @@ export const idIn = ({ agent_id: agent, principal_id: other }: ReadonlyPrincipal
 const lineOf = (plural: PrincipalPlural, one: ReadonlyPrincipalView, at: number): HtmlFragment =>
   html`<tr${one.is_active ? EMPTY_HTML : html` class="off"`}><td><a class="row" href="${pathOf(plural, idIn(one))}">${one.display_name || one.name}</a>${
     one.display_name ? html` <span class="faint">${one.name}</span>` : EMPTY_HTML
-  }</td><td>${capabilityTokens(one.capabilities.slice(0, 6))}${one.capabilities.length > 6 ? html`<span class="faint">and ${String(one.capabilities.length - 6)} more</span>` : EMPTY_HTML}</td><td>${certificateOf(one, at)}</td><td>${relativeTime(one.last_seen_at, at)}</td><td>${joinHtml(badgesOf(one, at))}</td></tr>`
+  }</td><td>${capabilityTokens(one.capabilities.slice(0, 6))}${one.capabilities.length > 6 ? html`<span class="faint">and ${String(one.capabilities.length - 6)} more</span>` : EMPTY_HTML}</td><td>${certificateOf(one, at)}</td><td>${exactTime(one.last_seen_at, at)}</td><td>${joinHtml(badgesOf(one, at))}</td></tr>`
 
 const certificateOf = ({ cert_not_after: end }: ReadonlyPrincipalView, at: number): HtmlFragment =>
   end === null ? html`<span class="faint">none</span>` : relativeTime(end, at)

@@ -1,14 +1,17 @@
 import { generateKeyPairSync } from 'node:crypto'
 import t, { type Test } from 'tap'
 import { signedInAs } from '../../support/dashboard/signed-in.ts'
+import { proof, proofSigner } from '../../support/dpop.ts'
 import { trustDomain } from '../../support/foreign.ts'
 import { testGateway } from '../../support/gateway.ts'
 import { type Jar, signedInBySecret } from '../../support/oidc/jar.ts'
 import { operatorNamed } from '../../support/operators.ts'
+import { eventually } from '../../support/settled.ts'
 
 t.setTimeout(120_000)
 
 const CHAT = { model: 'gpt-4o-mini', messages: [{ role: 'user', content: 'hello' }] }
+const FORM = { 'content-type': 'application/x-www-form-urlencoded' }
 const DAY_MS = 86_400_000
 
 const namesIn = (page: string): readonly string[] =>
@@ -108,5 +111,62 @@ await t.test(
       /acme%3A%3Abot">bot<\/a> <time[^>]*>1 d ago<\/time> <span class="faint">its SVID/,
     )
     t.match((await (await signedInBySecret(gateway)).ask('GET', '/proxy/pki')).text, 'ends soon')
+  },
+)
+
+await t.test(
+  'last seen is the second of the last proven call, also of a refused one, and survives a stop',
+  async (t) => {
+    let at = Date.UTC(2026, 10, 20, 12, 10, 7)
+    const gateway = await testGateway(t, { clock: () => at })
+    const none = await gateway.enroll('none', [])
+    const call = (headers = {}) => gateway.call(none, 'POST', '/v1/chat/completions', { body: CHAT, headers })
+    const seen = async (): Promise<string> =>
+      (await gateway.admin('GET', '/v1/admin/agents/acme::none')).json.last_seen_at
+    t.equal((await call()).status, 403)
+    const first = new Date(at).toISOString()
+    t.equal(await eventually(seen, (is) => is !== null), first)
+    at += 61_000
+    t.equal((await call({ dpop: 'no.proof.here' })).status, 401)
+    t.equal((await gateway.call(none, 'POST', '/v1/chat/completions', { body: 'no json' })).status, 400)
+    const second = new Date(at).toISOString()
+    t.equal(await eventually(seen, (is) => is === second), second)
+    at += 61_000
+    t.equal((await call({ dpop: 'no.proof.here' })).status, 401, 'who has not proven who it is')
+    at += 61_000
+    t.equal((await gateway.call(none, 'GET', '/v1/models')).status, 200, 'of which there is no row')
+    const last = new Date(at).toISOString()
+    await gateway.close()
+    const settings = { MCP_PROXY_DATA_DIR: gateway.settings.dataDir }
+    const again = await testGateway(t, { clock: () => at, settings })
+    const jar = await signedInBySecret(again)
+    for (const path of ['/proxy/agents', '/proxy/agents/acme::none'])
+      t.match((await jar.ask('GET', path)).text, `>${last.slice(0, 19).replace('T', ' ')}<`, path)
+  },
+)
+
+await t.test(
+  'pages of the signed-out and nonce challenges are no refusals; a form of the signed-out is one',
+  async (t) => {
+    const gateway = await testGateway(t, { settings: { MCP_PROXY_EGRESS_DPOP_MODE: 'required' } })
+    const bot = await gateway.enroll('bot', ['llm.chat'])
+    for (const path of ['/proxy', '/proxy/activity', '/proxy/agents/acme::bot'])
+      t.equal((await gateway.call(null, 'GET', path)).status, 303, path)
+    t.equal(
+      (await gateway.call(null, 'POST', '/proxy/agents', { body: 'agent_name=x', headers: FORM })).status,
+      303,
+    )
+    t.equal((await gateway.call(bot, 'POST', '/v1/chat/completions', { body: CHAT })).status, 401)
+    const signer = proofSigner()
+    const proven = (htu: string) => ({ dpop: proof(signer, { htm: 'POST', htu }) })
+    const chat = `${gateway.url}/v1/chat/completions`
+    const nonceless = { body: CHAT, headers: proven(chat) }
+    t.equal((await gateway.call(bot, 'POST', '/v1/chat/completions', nonceless)).status, 401)
+    const headers = { ...FORM, ...proven(`${gateway.url}/v1/auth/token`) }
+    const token = { body: 'grant_type=client_credentials', headers }
+    t.equal((await gateway.call(bot, 'POST', '/v1/auth/token', token)).json.error, 'use_dpop_nonce')
+    await gateway.close()
+    const reasons = (await gateway.rows({ status: 'denied' })).map(({ detail }) => detail.reason)
+    t.same(new Set(reasons), new Set(['proof_required', 'signed_out']))
   },
 )

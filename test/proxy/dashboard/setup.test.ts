@@ -8,6 +8,7 @@ import { Jar, signedInBySecret } from '../../support/oidc/jar.ts'
 
 const SECRET = 'correct-horse-of-ours'
 const TWICE = { secret: SECRET, secret_again: SECRET }
+const FORM = { 'content-type': 'application/x-www-form-urlencoded' }
 const UNSET = { settings: { MCP_PROXY_ADMIN_SECRET: '' } }
 
 await t.test(
@@ -60,7 +61,16 @@ await t.test(
       'shown once',
     )
     t.equal((await jar.ask('GET', agent)).headers.location, '/proxy/agents', 'it is for the first alone')
-    t.match((await jar.ask('GET', '/proxy/agents/acme::first/first-call')).text, 'Waiting for the first call')
+    const waited = async () => (await jar.ask('GET', '/proxy/agents/acme::first/first-call')).text
+    t.match(await waited(), 'Waiting for the first call')
+    const pem = (name: string): string =>
+      new RegExp(`data-file="${name}">([^<]+)<`).exec(enrolled.text)?.[1] ?? ''
+    const first = { id: 'acme::first', cert: pem('agent.crt'), key: pem('agent.key') }
+    const token = { body: 'grant_type=client_credentials', headers: FORM }
+    t.equal((await gateway.call(first, 'POST', '/v1/auth/token', token)).status, 200)
+    t.match(await waited(), 'Waiting for the first call', 'a token is no call')
+    t.equal((await gateway.call(first, 'POST', '/v1/chat/completions', { body: CHAT })).status, 200)
+    t.match(await waited(), 'The first call has arrived')
 
     for (const path of ['/proxy/setup', `/proxy/setup?code=${code}`])
       t.equal((await jar.ask('GET', path)).status, 404, 'closed for ever after')

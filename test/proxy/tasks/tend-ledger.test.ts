@@ -13,7 +13,6 @@ import { databaseUrl, skipWithoutFile } from '../../support/db/engine.ts'
 import { leading } from '../../support/db/leading.ts'
 import { fillTables } from '../../support/db/many-principals.ts'
 import { commitsInLog } from '../../support/db/scratch-ledger.ts'
-import { holderOf } from '../../support/permit.ts'
 
 const AT = Date.UTC(2026, 0, 1)
 /** What `requestMs` of the listener allows. */
@@ -74,7 +73,7 @@ await t.test(
       ledger,
       outcomes: new OutcomeWriter(ledger, database, () => {}),
       anonymous: new AnonymousRefusals(AT),
-      seen: new Map(ids.map((id) => [id, { ...holderOf(), id }])),
+      seen: new Map(ids.map((id) => [id, { type: 'agent' as const, at: AT }])),
       configDigest: () => '',
       clock: () => AT,
       monotonic: () => 0,
