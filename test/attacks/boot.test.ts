@@ -155,5 +155,5 @@ t.test('under node --watch it starts on an empty directory and stops when told (
   const { child, ready, ended } = startProcess(t, env, ['--watch'])
   t.match(await ready, /^https:/, 'though Node reports what the ledger thread imports among its messages')
   child.kill('SIGTERM')
-  t.notMatch((await ended).output, /stopping:|Restarting/)
+  t.notMatch((await ended).output, /sallyport: stopping:|Restarting/)
 })
