@@ -17,6 +17,7 @@ import * as rowCounts from './migrations/0071_row_counts.ts'
 import * as wholeDigests from './migrations/0072_whole_digests.ts'
 import * as trustedCas from './migrations/0074_trusted_cas.ts'
 import * as previousBundles from './migrations/0075_previous_bundles.ts'
+import * as pinIssuers from './migrations/0080_pin_issuers.ts'
 import * as followedBundles from './migrations/0084_followed_bundles.ts'
 import type { DatabaseSchema } from './schema.ts'
 import { messageOf } from './support/error-message.ts'
@@ -48,6 +49,7 @@ export const COMMON_MIGRATIONS: NamedMigrations = {
   '0072_whole_digests': wholeDigests,
   '0074_trusted_cas': trustedCas,
   '0075_previous_bundles': previousBundles,
+  '0080_pin_issuers': pinIssuers,
   '0084_followed_bundles': followedBundles,
 }
 

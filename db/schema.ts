@@ -114,6 +114,11 @@ interface CertificatePinTable {
   /** The end of the time that a pin which is no longer current is honoured. Null: it is not. */
   readonly grace_until: string | null
   readonly created_at: string
+  /**
+   * Lower-case hex SHA-256 of our intermediate that has issued it; empty: another CA has. Null: from before
+   * this was kept.
+   */
+  readonly issuer: ColumnType<string | null, string, string>
 }
 
 interface SettingTable {

@@ -4,8 +4,9 @@ import { type LedgerStatement, type RowAssertion, statementOf, timestamp } from 
 
 /**
  * The service's memory of itself. `admin_secret_hash`: bcrypt or argon2id. `admin_secret_senders`: keyed
- * digests. `authority`: the CA's files, keys sealed, if processes share it or it was made again.
- * `organisation_set`: when somebody has answered for both names.
+ * digests. `authority`: the CAs' files, keys sealed, if processes share them or a CA was made again or
+ * replaced; `issuing_ca`: the digest of the only one that issues. `organisation_set`: when somebody has
+ * answered for both names.
  */
 export type SettingKey =
   | 'admin_secret_hash'
@@ -20,6 +21,7 @@ export type SettingKey =
   | 'record_version'
   | 'trusted_cas_recorded'
   | 'authority'
+  | 'issuing_ca'
 
 export async function readSetting(db: Database, key: SettingKey): Promise<string | undefined> {
   const row = await db.kysely.selectFrom('settings').select('value').where('key', '=', key).executeTakeFirst()
@@ -42,6 +44,20 @@ export function insertSetting(
   at: number,
 ): LedgerStatement {
   const query = kysely.insertInto('settings').values({ key, value, updated_at: timestamp(at) })
+  return statementOf(query.compile(), 1)
+}
+
+/** Replaces a setting's value, if it is still the one that was read: another changes no row. */
+export function replaceSetting(
+  { kysely }: Database,
+  key: SettingKey,
+  { before, value, at }: { readonly before: string; readonly value: string; readonly at: number },
+): LedgerStatement {
+  const query = kysely
+    .updateTable('settings')
+    .set({ value, updated_at: timestamp(at) })
+    .where('key', '=', key)
+    .where('value', '=', before)
   return statementOf(query.compile(), 1)
 }
 

@@ -321,6 +321,7 @@ class State:
         self.resources = {}
         self.bindings = {}  # binding: (subject, resource_id)
         self.configurations = {}
+        self.rotation = None  # the phase of the replacement of the service's own CA, once a row has said it
         self.old = set()  # subjects and resources of rows of version 1: nobody knows their revision
 
     def learn(self, action, digest, said):
@@ -335,6 +336,8 @@ class State:
             need(isinstance(said.get("digest"), str) and strings(whose), "does not say which CA vouches for whom")
             for subject in whose:
                 need(subject in self.principals, f"is about {subject}, which no row made")
+        elif action.startswith("ca.rotation_"):
+            self.rotate(what, said)
         elif action == "authority.trusted_cas":
             subject = said.get("subject")
             need(isinstance(subject, str) and strings(said.get("trusted_cas")), "does not say which CAs vouch for whom")
@@ -427,6 +430,13 @@ class State:
             follows = new.revision == before + 1 or (known is None and name in self.old)
         need(follows, f"makes revision {new.revision} of {name} behind {before}")
 
+    def rotate(self, what, said):
+        step = ROTATION.get(f"{what} {said.get('phase')}" if what == "rotation_cancelled" else what)
+        ca = said.get("ca")
+        need(step and isinstance(ca, dict) and isinstance(ca.get("intermediate_sha256"), str), "does not say which CA it is about")
+        before, self.rotation = self.rotation, step[1]
+        need(before in (None, step[0]), f"is a step from {step[0]}, behind {before}")
+
     def binding(self, said, what):
         binding, of = said.get("binding"), (said.get("subject"), said.get("resource_id"))
         need(isinstance(binding, str) and strings(list(of)), "does not say what is bound")
@@ -438,6 +448,16 @@ class State:
 
     def unbind(self, which):
         self.bindings = {binding: of for binding, of in self.bindings.items() if not which(of)}
+
+
+# The steps of a CA's replacement: the phase that each begins in, and the one that it makes.
+ROTATION = {
+    "rotation_prepared": ("none", "prepared"),
+    "rotation_issued": ("prepared", "issuing"),
+    "rotation_finished": ("issuing", "none"),
+    "rotation_cancelled prepared": ("prepared", "none"),
+    "rotation_cancelled issuing": ("issuing", "prepared"),
+}
 
 
 # ---- The rule: #rule ------------------------------------------------------------------------------------

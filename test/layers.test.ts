@@ -134,9 +134,11 @@ const MCP_MAY_IMPORT: RoomImports = {
 /** The rooms of proxy/admin: http → everything; pipeline.ts, rehearsals, proposals → conditions → the resources → operation. */
 const ADMIN_MAY_IMPORT: RoomImports = {
   audit: ['admin/operation'],
+  authority: ['admin/conditions', 'admin/operation'],
   conditions: ['admin/operation'],
   http: [
     'admin/audit',
+    'admin/authority',
     'admin/conditions',
     'admin/keys',
     'admin/mcp',

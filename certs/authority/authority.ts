@@ -2,6 +2,7 @@ import { createPrivateKey, generateKeyPair, type KeyObject, type X509Certificate
 import { promisify } from 'node:util'
 import { BasicConstraints, GeneralName, NameConstraints } from 'pkijs'
 import { printSpiffeId } from '../enrollment/spiffe-id.ts'
+import { thumbprintOf } from '../x509/thumbprint.ts'
 import { extensionOf, firstCertificateOf, OID, readCertificate, subjectAttributeOf } from '../x509/x509.ts'
 import {
   authorityConstraints,
@@ -22,12 +23,21 @@ export interface NewAuthority {
   readonly rootKeyPem: string
   readonly intermediatePem: string
   readonly intermediateKeyPem: string
+  /** The same intermediate, signed by the root before; null if there is none, or it has ended. */
+  readonly crossPem: string | null
 }
+
+/** A root certificate and its private key. PEM. */
+export type RootCa = Pick<NewAuthority, 'rootPem' | 'rootKeyPem'>
 
 /** An organisation's CA that can issue: the intermediate signs, the root's key stays sealed. */
 export interface IssuingAuthority {
   readonly rootPem: string
   readonly intermediatePem: string
+  /** Lower-case hex SHA-256 of the intermediate's DER: the name of this CA. */
+  readonly digest: string
+  /** The CA certificates that the service sends after its own. PEM. */
+  readonly serverChainPem: string
   /** O of the intermediate's subject: the only organisation it issues for. */
   readonly organisation: string
   /** The only trust domain that the intermediate's name constraint permits, or null for any. */
@@ -45,6 +55,13 @@ export interface NewAuthorityOptions {
    * other.
    */
   readonly trustDomain?: string
+  /** The root to make the intermediate under. Default: a new one. */
+  readonly under?: RootCa
+  /**
+   * The root before the new one. It signs the new intermediate too, so that clients who know nothing else yet
+   * verify the service.
+   */
+  readonly before?: RootCa
   /** ms since the epoch. */
   readonly at: number
 }
@@ -63,43 +80,55 @@ export async function newKeyPair(): Promise<{ publicKey: KeyObject; privateKey: 
 }
 
 /**
- * Makes an organisation's root (10 years, one CA below it) and intermediate (5 years, none below it). Throws
- * an Error if the organisation or trust domain cannot stand in a SPIFFE id. Writes nothing.
+ * Makes an organisation's root (10 years, one CA below it) and intermediate (5 years, none below it; never
+ * longer than its root). Throws an Error if the organisation or trust domain cannot stand in a SPIFFE id, or
+ * the root that is given has ended. Writes nothing.
  */
 export async function createAuthority(options: NewAuthorityOptions): Promise<NewAuthority> {
-  const { organisation, trustDomain, at } = options
+  const { organisation, trustDomain, under, before, at } = options
   printSpiffeId({ trustDomain: trustDomain ?? 'any', org: organisation, name: 'any' })
   if (organisation.length > ORGANISATION_LIMIT) {
     throw new Error(`the organisation is longer than ${ORGANISATION_LIMIT} characters`)
   }
-  const [rootKey, intermediateKey] = await Promise.all([newKeyPair(), newKeyPair()])
-  const common = { organisation, notBefore: at - BACK_DATED_MS }
-  const root = buildCertificate(
-    {
-      ...common,
-      commonName: `${organisation} Root CA`,
-      publicKey: rootKey.publicKey,
-      notAfter: yearsAfter(at, ROOT_YEARS),
-      extensions: [authorityConstraints(1), certSignKeyUsage()],
-    },
-    { selfKey: rootKey.privateKey },
-  )
-  const intermediate = buildCertificate(
-    {
-      ...common,
+  const { rootPem, rootKeyPem } = under ?? (await createRoot(organisation, at))
+  const { publicKey, pem: intermediateKeyPem } = await newKeyPair()
+  const signedBy = (root: RootCa): string | null => {
+    const notAfter = firstCertificateOf(root.rootPem).validToDate.getTime()
+    if (at >= notAfter) return null
+    const plan = {
+      ...{ organisation, publicKey, notBefore: at - BACK_DATED_MS },
       commonName: `${organisation} Issuing CA`,
-      publicKey: intermediateKey.publicKey,
-      notAfter: yearsAfter(at, INTERMEDIATE_YEARS),
+      notAfter: Math.min(yearsAfter(at, INTERMEDIATE_YEARS), notAfter),
       extensions: [authorityConstraints(0), certSignKeyUsage(), ...trustDomainConstraints(trustDomain)],
-    },
-    { certificate: readCertificate(root.raw), key: rootKey.privateKey },
-  )
-  return {
-    rootPem: root.toString(),
-    rootKeyPem: rootKey.pem,
-    intermediatePem: intermediate.toString(),
-    intermediateKeyPem: intermediateKey.pem,
+    }
+    return buildCertificate(plan, rootSigner(root)).toString()
   }
+  const intermediatePem = signedBy({ rootPem, rootKeyPem })
+  if (intermediatePem === null) throw new Error('the root certificate has ended: make a new root too')
+  const crossPem = before ? signedBy(before) : null
+  return { rootPem, rootKeyPem, intermediatePem, intermediateKeyPem, crossPem }
+}
+
+async function createRoot(organisation: string, at: number): Promise<RootCa> {
+  const { publicKey, privateKey, pem } = await newKeyPair()
+  const plan = {
+    ...{ organisation, publicKey, notBefore: at - BACK_DATED_MS },
+    commonName: `${organisation} Root CA`,
+    notAfter: yearsAfter(at, ROOT_YEARS),
+    extensions: [authorityConstraints(1), certSignKeyUsage()],
+  }
+  return { rootPem: buildCertificate(plan, { selfKey: privateKey }).toString(), rootKeyPem: pem }
+}
+
+const rootSigner = ({ rootPem, rootKeyPem }: RootCa): CertificateSigner => ({
+  certificate: readCertificate(firstCertificateOf(rootPem).raw),
+  key: createPrivateKey(rootKeyPem),
+})
+
+/** Throws one sentence unless a private key is the root's: whoever lacks it may not say whom clients trust. */
+export function checkRootKey({ rootPem, rootKeyPem }: RootCa): void {
+  if (firstCertificateOf(rootPem).checkPrivateKey(createPrivateKey(rootKeyPem))) return
+  throw new Error('the private key does not belong to the root certificate')
 }
 
 // A URI constraint without a leading dot is one exact host (RFC 5280 §4.2.1.10), here the trust domain.
@@ -135,6 +164,8 @@ export async function loadAuthority(
   return {
     rootPem: parts.rootPem,
     intermediatePem: parts.intermediatePem,
+    digest: thumbprintOf(intermediate.raw),
+    serverChainPem: parts.intermediatePem,
     organisation,
     trustDomain: permittedTrustDomain(intermediate),
     notAfter: intermediate.validToDate.getTime(),

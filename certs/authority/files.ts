@@ -72,7 +72,8 @@ export async function openAuthority(
       `${what}: restore it from a backup; a new CA would lock out every certificate of this one`,
     )
   }
-  await commitFiles(directory, await sealedAuthority(options))
+  const { texts } = await sealedAuthority(options)
+  await commitFiles(directory, new Map(Object.entries(texts)))
   return { authority: await load(options), created: true }
 }
 
@@ -85,20 +86,24 @@ async function makeDirectory(directory: string): Promise<void> {
   }
 }
 
+/** The texts of a CA's files by their names, the keys sealed. */
+export type AuthorityTexts = Readonly<Record<(typeof AUTHORITY_FILES)[number], string>>
+
 /**
  * Makes a CA: its files by their names, the keys sealed. Throws as `createAuthority` does. Writes nothing.
  */
 export async function sealedAuthority(
   options: NewAuthorityOptions & Pick<AuthorityFiles, 'passphrase'>,
-): Promise<ReadonlyMap<(typeof AUTHORITY_FILES)[number], string>> {
+): Promise<{ readonly texts: AuthorityTexts; readonly crossPem: string | null }> {
   const { passphrase } = options
   const made = await createAuthority(options)
-  return new Map([
-    ['root.key.sealed', seal(made.rootKeyPem, passphrase)],
-    ['intermediate.key.sealed', seal(made.intermediateKeyPem, passphrase)],
-    ['root.crt', made.rootPem],
-    ['intermediate.crt', made.intermediatePem],
-  ])
+  const texts = {
+    'root.key.sealed': seal(made.rootKeyPem, passphrase),
+    'intermediate.key.sealed': seal(made.intermediateKeyPem, passphrase),
+    'root.crt': made.rootPem,
+    'intermediate.crt': made.intermediatePem,
+  }
+  return { texts, crossPem: made.crossPem }
 }
 
 async function load({
@@ -161,7 +166,7 @@ function usableLeaf(
   { authority, hostnames, at }: ServerCertificateFiles,
 ): X509Certificate | null {
   const leaf = parsedLeaf(certPem)
-  if (leaf === null || !certPem.endsWith(authority.intermediatePem)) return null
+  if (leaf === null || !certPem.endsWith(authority.serverChainPem)) return null
   const signed = leaf.verify(firstCertificateOf(authority.intermediatePem).publicKey)
   const notBefore = leaf.validFromDate.getTime()
   const notAfter = leaf.validToDate.getTime()

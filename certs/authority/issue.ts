@@ -21,6 +21,8 @@ export interface IssuedCertificate {
   readonly chainPem: string
   /** Lower-case hex SHA-256 of the leaf's DER (RFC 8705 §3.1). */
   readonly thumbprint: string
+  /** The digest of the CA that has issued it. */
+  readonly issuer: string
   /** Upper-case hex, as OpenSSL prints it. */
   readonly serial: string
   /** ms since the epoch, whole seconds. */
@@ -107,7 +109,11 @@ export async function issueServerCertificate(
     extendedKeyUsage(OID.serverAuth),
     alternativeNames(names.map(({ name }) => name)),
   ])
-  return { ...certified, privateKeyPem: pem }
+  return {
+    ...certified,
+    chainPem: certified.certPem + authority.serverChainPem,
+    privateKeyPem: pem,
+  }
 }
 
 function certify(
@@ -144,6 +150,7 @@ function describe(leaf: X509Certificate, authority: IssuingAuthority): IssuedCer
     certPem,
     chainPem: certPem + authority.intermediatePem,
     thumbprint: thumbprintOf(leaf.raw),
+    issuer: authority.digest,
     serial: leaf.serialNumber,
     notBefore: leaf.validFromDate.getTime(),
     notAfter: leaf.validToDate.getTime(),

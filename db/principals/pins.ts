@@ -180,6 +180,8 @@ interface NewPin {
   readonly thumbprint: string
   readonly type: PrincipalType
   readonly id: string
+  /** The digest of our CA that has issued it. Absent: another CA has. */
+  readonly issuer?: string | undefined
   /** ms since the epoch, like the other two. */
   readonly notBefore: number
   readonly notAfter: number
@@ -199,9 +201,13 @@ export function insertPin(db: Database, pin: NewPin): LedgerStatement {
     not_after: timestamp(pin.notAfter),
     grace_until: null,
     created_at: timestamp(pin.at),
+    issuer: pin.issuer ?? FOREIGN_ISSUER,
   })
   return statementOf(query.compile(), 1)
 }
+
+/** The issuer of a certificate that another CA has made. */
+export const FOREIGN_ISSUER = ''
 
 export function deletePins({ kysely }: Database, type: PrincipalType, id: string): LedgerStatement {
   const own = kysely.deleteFrom('certificate_pins').where('principal_type', '=', type)

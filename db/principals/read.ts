@@ -24,6 +24,8 @@ export interface PrincipalRecord {
   readonly cert_not_after: string | null
   /** Until when the certificates before it are honoured, or were. Null: they are not. */
   readonly previous_cert_until: string | null
+  /** Our CA that has issued it, by its digest; empty: another CA has. Null: no pin, or one that is older. */
+  readonly cert_issuer: string | null
   readonly dpop_jkt: string | null
   /** The key before, and until when it is honoured. */
   readonly previous_dpop_jkt: string | null
@@ -147,7 +149,8 @@ function principals(db: Database, type: PrincipalType) {
       'p.enrollment_method',
       'p.spiffe_id',
     ])
-    .select(['c.thumbprint as cert_thumbprint', 'c.not_after as cert_not_after', 'p.federated'])
+    .select(['c.thumbprint as cert_thumbprint', 'c.not_after as cert_not_after', 'c.issuer as cert_issuer'])
+    .select('p.federated')
     .select((row) =>
       row
         .selectFrom('certificate_pins as before')

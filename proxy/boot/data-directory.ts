@@ -2,17 +2,23 @@ import { existsSync } from 'node:fs'
 import { readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { isDeepStrictEqual } from 'node:util'
-import type { IssuingAuthority } from '../../certs/authority/authority.ts'
 import { openAuthority } from '../../certs/authority/files.ts'
+import { type OrganisationAuthority, withRotation } from '../../certs/authority/rotation.ts'
 import type { Database } from '../../db/database.ts'
 import { openDatabase } from '../../db/engine.ts'
 import { type Ledger, openLedger } from '../../db/ledger/record/ledger.ts'
 import { isAnythingIssued } from '../../db/principals/issued.ts'
+import { readSetting } from '../../db/settings.ts'
 import { type OrganisationNames, readNames, storeNames } from './names.ts'
 import { openPassphrase } from './passphrase.ts'
 import { copyProgressReporter } from './prepare-directory.ts'
 import type { Settings } from './settings.ts'
-import { fetchAuthority, followResealedAuthority, publishAuthority } from './shared-authority.ts'
+import {
+  fetchAuthority,
+  followResealedAuthority,
+  publishAuthority,
+  readSharedAuthority,
+} from './shared-authority.ts'
 import { VERSION } from './version.ts'
 
 /**
@@ -23,7 +29,7 @@ export interface DataDirectory {
   readonly settings: Settings
   readonly database: Database
   readonly ledger: Ledger
-  readonly authority: IssuingAuthority
+  readonly authority: OrganisationAuthority
   /** The names that the CA is of. */
   readonly names: OrganisationNames
   readonly passphrase: string
@@ -61,11 +67,16 @@ export async function openDataDirectory(
       await storeNames(database, opened, found.names, at)
       return found
     })
-    await exportRoot(settings.dataDir, held.authority.rootPem)
+    await exportRoots(settings.dataDir, held.authority.rootsPem)
     const follow = async (now: number): Promise<void> => {
-      if (isDeepStrictEqual(await readNames(database, settings), held.names)) return
+      const stored = certificatesIn(await readSetting(database, 'authority'))
+      if (
+        stored === certificatesIn(held.stored) &&
+        isDeepStrictEqual(await readNames(database, settings), held.names)
+      )
+        return
       held = await database.alone(() => openNamedAuthority({ ...opening, at: now }))
-      await exportRoot(settings.dataDir, held.authority.rootPem)
+      await exportRoots(settings.dataDir, held.authority.rootsPem)
     }
     return {
       settings,
@@ -88,11 +99,15 @@ export async function openDataDirectory(
   }
 }
 
-/** Writes the certificate that clients trust, if it is not there already: somebody may be reading it. */
-async function exportRoot(dataDir: string, pem: string): Promise<void> {
+/** Writes the certificates that clients trust, if they are not there already: somebody may be reading them. */
+async function exportRoots(dataDir: string, pem: string): Promise<void> {
   const path = join(dataDir, 'org-ca.crt')
   if ((await readFile(path, 'utf8').catch(() => '')) !== pem) await writeFile(path, pem, { mode: 0o644 })
 }
+
+/** The text of the CAs without their keys, which are sealed anew when the passphrase changes. */
+const certificatesIn = (stored: string | undefined): string | undefined =>
+  stored?.replaceAll(/sallyport-sealed\.[\w.-]+/g, '')
 
 interface DirectoryOpening extends Pick<DataDirectory, 'settings' | 'database' | 'ledger' | 'passphrase'> {
   readonly made: string[]
@@ -100,14 +115,17 @@ interface DirectoryOpening extends Pick<DataDirectory, 'settings' | 'database' |
 }
 
 /** The CA, and the names that it is of. */
-type NamedAuthority = Pick<DataDirectory, 'authority' | 'names'>
+interface NamedAuthority extends Pick<DataDirectory, 'authority' | 'names'> {
+  /** The setting that it was opened from; undefined if the database holds none. */
+  readonly stored: string | undefined
+}
 
 async function openNamedAuthority(opening: DirectoryOpening): Promise<NamedAuthority> {
   const { settings, database, ledger, passphrase, made, at } = opening
   const directory = join(settings.dataDir, 'ca')
   const names = await readNames(database, settings)
-  const shared = database.engine === 'postgres'
-  const held = await fetchAuthority(database, directory)
+  const held = await readSharedAuthority(database)
+  if (held) await fetchAuthority(held.stored, directory, passphrase)
   await followResealedAuthority(database, directory, passphrase)
   // A second CA next to the certificates of a lost one would lock every agent out, one expiry after another.
   if (!existsSync(join(directory, 'root.crt')) && (await isAnythingIssued(database))) {
@@ -117,6 +135,10 @@ async function openNamedAuthority(opening: DirectoryOpening): Promise<NamedAutho
   }
   const { authority, created } = await openAuthority({ directory, passphrase, ...names, at })
   if (created) made.push(`the organisation's CA in ${directory} (keys sealed)`)
-  if (shared && !held) await publishAuthority(database, ledger, directory, at)
-  return { authority, names }
+  if (database.engine === 'postgres' && !held) await publishAuthority(database, ledger, directory, at)
+  return {
+    authority: await withRotation(authority, held?.stored ?? {}, passphrase),
+    names,
+    stored: held?.text ?? (await readSetting(database, 'authority')),
+  }
 }

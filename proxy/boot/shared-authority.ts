@@ -1,9 +1,16 @@
-import { hash } from 'node:crypto'
 import { mkdir, readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { NewAuthorityOptions } from '../../certs/authority/authority.ts'
-import { AUTHORITY_FILES, sealedAuthority } from '../../certs/authority/files.ts'
+import { AUTHORITY_FILES, type AuthorityTexts, sealedAuthority } from '../../certs/authority/files.ts'
 import { unseal } from '../../certs/authority/key-store.ts'
+import {
+  digestsOf,
+  openStored,
+  type PreparationOptions,
+  prepareRotation,
+  type StoredAuthority,
+  textDigest,
+} from '../../certs/authority/rotation.ts'
 import {
   commitFiles,
   completeStagedFiles,
@@ -12,71 +19,141 @@ import {
 } from '../../certs/authority/staged-files.ts'
 import type { Database } from '../../db/database.ts'
 import type { Ledger } from '../../db/ledger/record/ledger.ts'
-import { insertSetting, readSetting, writeSetting } from '../../db/settings.ts'
+import { insertSetting, readSetting, replaceSetting, writeSetting } from '../../db/settings.ts'
 import { isObject } from '../../db/support/json.ts'
 import type { LedgerStatement } from '../../db/support/statement.ts'
+import type { OrganisationNames } from './names.ts'
 
 // If many processes share a database they share the organisation's CA: its files are there too, the keys
-// sealed as they are on the disk, and each data directory has a copy. So is a CA that was made again, on
-// either engine: one transaction stores it with the names in it, and the next start mends the files that a
-// crash leaves on the disk.
+// sealed as they are on the disk, and each data directory has a copy. So is a CA that was made again, or is
+// being replaced, on either engine: one transaction stores each step, and the next start mends the files that
+// a crash leaves on the disk. Whatever the database holds sealed is a member `*.key.sealed` of one of its CAs.
+
+/** The CAs as they are stored. */
+export interface SharedAuthority {
+  /** The setting; undefined: the database has none, and the files of the data directory count. */
+  readonly text: string | undefined
+  readonly stored: StoredAuthority
+}
+
+/** Reads the CAs that the database holds; null if it holds none. */
+export async function readSharedAuthority(database: Database): Promise<SharedAuthority | null> {
+  const text = await readSetting(database, 'authority')
+  return text === undefined ? null : { text, stored: parseStored(text) }
+}
+
+function parseStored(text: string): StoredAuthority {
+  const stored: unknown = JSON.parse(text)
+  const isWhole = isObject(stored) && AUTHORITY_FILES.every((name) => typeof stored[name] === 'string')
+  if (!isWhole) throw new Error('the CA that the database holds is not whole')
+  // Written by this file alone; the certificates and keys in it are checked as they are opened.
+  return stored as unknown as StoredAuthority
+}
+
+async function textsIn(directory: string): Promise<AuthorityTexts> {
+  const texts = AUTHORITY_FILES.map(
+    async (name) => [name, await readFile(join(directory, name), 'utf8')] as const,
+  )
+  // Every file of a CA is one of these.
+  return Object.fromEntries(await Promise.all(texts)) as AuthorityTexts
+}
 
 /**
- * Puts the CA that the database holds into a directory that has none, or the one that it replaces. Throws one
- * sentence if the directory has yet another one. Returns whether the database holds a CA.
+ * Puts the CA that issues, as the database holds it, into a directory that has none, or one that it replaces.
+ * Throws one sentence if the directory has yet another one.
  */
-export async function fetchAuthority(database: Database, directory: string): Promise<boolean> {
-  const stored = await readSetting(database, 'authority')
-  if (stored === undefined) return false
-  const files: unknown = JSON.parse(stored)
-  const textOf = (name: string): string => (isObject(files) ? String(files[name]) : '')
-  const texts = new Map(AUTHORITY_FILES.map((name) => [name, textOf(name)]))
+export async function fetchAuthority(
+  stored: StoredAuthority,
+  directory: string,
+  passphrase: string,
+): Promise<void> {
+  const texts = new Map(AUTHORITY_FILES.map((name) => [name, stored[name]]))
   await completeStagedFiles(directory, AUTHORITY_FILES)
   const missing = await missingIn(directory, AUTHORITY_FILES)
   if (missing.length === AUTHORITY_FILES.length) {
+    await openStored(stored, passphrase)
     await mkdir(directory, { recursive: true, mode: 0o700 })
-    await commitFiles(directory, texts)
-    return true
+    return commitFiles(directory, texts)
   }
-  const root = await readFile(join(directory, 'root.crt'), 'utf8')
-  if (root === textOf('root.crt')) return true
-  if (digestOf(root) !== textOf(REPLACES)) {
+  // Opening it says so.
+  if (missing.length > 0) return
+  const { 'root.crt': root, 'intermediate.crt': intermediate } = await textsIn(directory)
+  if (root === stored['root.crt'] && intermediate === stored['intermediate.crt']) return
+  const replaced = [stored.replaces ?? []].flat()
+  if (![root, intermediate].some((pem) => replaced.includes(textDigest(pem)))) {
     throw new Error(
       `the CA in ${directory} is not the one that the database holds: move it away, and start again`,
     )
   }
+  await openStored(stored, passphrase)
   await replaceFiles(directory, texts)
-  return true
 }
-
-/** The member that says, in addition to the files, which CA they replace: the SHA-256 of its `root.crt`. */
-const REPLACES = 'replaces'
-
-const digestOf = (rootPem: string): string => hash('sha256', rootPem)
 
 /** A CA that is made but not stored. */
 export interface MadeAuthority {
   readonly rootPem: string
-  readonly statement: LedgerStatement
+  readonly statements: readonly LedgerStatement[]
 }
 
-/** Makes a CA in place of the one of this root, and the statement that stores it. Writes nothing. */
-export async function remakeAuthority(
-  database: Database,
-  beforePem: string,
-  options: NewAuthorityOptions & { readonly passphrase: string },
-): Promise<MadeAuthority> {
-  const texts = await sealedAuthority(options)
-  const value = JSON.stringify({ ...Object.fromEntries(texts), [REPLACES]: digestOf(beforePem) })
-  const statement = writeSetting(database, 'authority', value, options.at)
-  return { rootPem: texts.get('root.crt') ?? '', statement }
-}
-
-/** Makes the function that makes a CA of other names in place of the one of this root. */
+/**
+ * Makes the function that makes a CA of other names in place of the one of this root. It writes nothing, and
+ * gives the statements that store it.
+ */
 export const authorityRemaker =
   (database: Database, beforePem: string, passphrase: string) =>
-  (names: Omit<NewAuthorityOptions, 'at'>, at: number): Promise<MadeAuthority> =>
-    remakeAuthority(database, beforePem, { ...names, passphrase, at })
+  async (names: Omit<NewAuthorityOptions, 'at'>, at: number): Promise<MadeAuthority> => {
+    const { texts } = await sealedAuthority({ ...names, passphrase, at })
+    const value = JSON.stringify({ ...texts, replaces: textDigest(beforePem) })
+    return {
+      rootPem: texts['root.crt'],
+      statements: [
+        writeSetting(database, 'authority', value, at),
+        writeSetting(database, 'issuing_ca', digestsOf(texts).intermediate_sha256, at),
+      ],
+    }
+  }
+
+/** The CAs of a service, and their next step. */
+export class SharedRotation {
+  readonly #database: Database
+  readonly #directory: string
+  readonly #passphrase: string
+
+  constructor(database: Database, directory: string, passphrase: string) {
+    this.#database = database
+    this.#directory = directory
+    this.#passphrase = passphrase
+  }
+
+  /** Reads the CAs in use: from the database, or else from the data directory. */
+  readonly read = async (): Promise<SharedAuthority> =>
+    (await readSharedAuthority(this.#database)) ?? { text: undefined, stored: await textsIn(this.#directory) }
+
+  /** Makes the CA that comes next. Stores nothing. Throws as `createAuthority` does. */
+  readonly prepare = (
+    { stored }: SharedAuthority,
+    options: OrganisationNames & Pick<PreparationOptions, 'scope' | 'at'>,
+  ): Promise<StoredAuthority> => prepareRotation(stored, { ...options, passphrase: this.#passphrase })
+
+  /**
+   * Returns the statements that store a step, if the CAs are still as they were read: another text changes no
+   * row, or is a duplicate. From then on the CA that issues issues alone.
+   */
+  readonly store = (
+    { text }: SharedAuthority,
+    next: StoredAuthority,
+    at: number,
+  ): readonly LedgerStatement[] => {
+    const value = JSON.stringify(next)
+    const database = this.#database
+    return [
+      text === undefined
+        ? insertSetting(database, 'authority', value, at)
+        : replaceSetting(database, 'authority', { before: text, value, at }),
+      writeSetting(database, 'issuing_ca', digestsOf(next).intermediate_sha256, at),
+    ]
+  }
+}
 
 /** Puts the CA of a directory into the database, which has none. `at`: ms since the epoch. */
 export async function publishAuthority(
@@ -85,10 +162,7 @@ export async function publishAuthority(
   directory: string,
   at: number,
 ): Promise<void> {
-  const texts = await Promise.all(
-    AUTHORITY_FILES.map(async (name) => [name, await readFile(join(directory, name), 'utf8')] as const),
-  )
-  const value = JSON.stringify(Object.fromEntries(texts))
+  const value = JSON.stringify(await textsIn(directory))
   await ledger.commit({ statements: [insertSetting(database, 'authority', value, at)], entries: [] })
 }
 

@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import type { IssuingAuthority } from '../../certs/authority/authority.ts'
+import type { OrganisationAuthority } from '../../certs/authority/rotation.ts'
 import type { RouteRecorders } from '../../plugins/audit/recorders.ts'
 import type { AdministrationFacts } from '../../plugins/operators/operator.ts'
 import type { Arrival, Pipeline } from '../../plugins/plugin.ts'
@@ -10,7 +10,7 @@ import { type BareRoute, gatedRoute, openRoute, withRouteDoc } from './route.ts'
 
 export interface PublicHandlers {
   readonly readiness: ReturnType<typeof readinessProbe>
-  readonly authority: IssuingAuthority
+  readonly authority: OrganisationAuthority
 }
 
 export function publicRoutes(
@@ -19,8 +19,8 @@ export function publicRoutes(
 ): readonly BareRoute[] {
   const live = (path: string) => withRouteDoc(openRoute('GET', path, anyone, healthReply), HEALTH)
   const fit = (path: string) => withRouteDoc(openRoute('GET', path, anyone, readinessReply(readiness)), READY)
-  const ca = pemReply(() => authority.rootPem)
-  const chain = pemReply(() => authority.intermediatePem + authority.rootPem)
+  const ca = pemReply(() => authority.rootsPem)
+  const chain = pemReply(() => authority.trustPem)
   return [
     ...['/health', '/healthz', '/health/liveness', '/health/liveliness'].map(live),
     ...['/ready', '/readyz', '/health/readiness'].map(fit),
@@ -97,9 +97,15 @@ const READY = open('getReadiness', 'Says whether calls can be served.', {
   },
 })
 
-const CA = certificate('getCa', 'The root certificate that clients trust this service by.')
+const CA = certificate(
+  'getCa',
+  'The root certificates that clients trust this service by: two while its CA is being replaced.',
+)
 
-const CA_CHAIN = certificate('getCaChain', 'The intermediate and the root certificate.')
+const CA_CHAIN = certificate(
+  'getCaChain',
+  'The intermediate that issues, any other one, and the root certificates.',
+)
 
 const METRICS: RouteDoc = {
   ...open('getMetrics', 'Counters and gauges as Prometheus reads them.', {

@@ -1,3 +1,4 @@
+import { join } from 'node:path'
 import { databaseLocation } from '../../db/engine.ts'
 import { mcpBindingAssertion } from '../../db/mcp/bindings.ts'
 import { walkerOf } from '../../db/rehearsal/thread.ts'
@@ -11,7 +12,7 @@ import { renewClientCertificate } from '../admin/principals/renew.ts'
 import { issueToken } from '../auth/issue-token.ts'
 import { mcpMetadataUrl } from '../auth/metadata.ts'
 import type { AuthHandlers } from '../auth/routes.ts'
-import { authorityRemaker } from '../boot/shared-authority.ts'
+import { authorityRemaker, SharedRotation } from '../boot/shared-authority.ts'
 import type { DashboardContext } from '../dashboard/frame/dashboard.ts'
 import { readinessProbe } from '../http/health.ts'
 import type { PublicHandlers } from '../http/routes.ts'
@@ -213,6 +214,7 @@ function adminContext(
       makeAuthority: authorityRemaker(database, authority.rootPem, dataDirectory.passphrase),
       follow: announceNaming(database.notices, followAuthority),
     },
+    rotation: new SharedRotation(database, join(settings.dataDir, 'ca'), dataDirectory.passphrase),
     configDigest: configuration.digest,
     rotationGraceHours: configuration.pin.rotation_grace_hours,
     trustBundles: () =>

@@ -1,4 +1,4 @@
-import type { UnknownRecord } from '../../support/json.ts'
+import { isObject, type UnknownRecord } from '../../support/json.ts'
 import type { LeafVersion, StoredRow } from '../record/leaf.ts'
 import {
   type ConfigurationState,
@@ -48,6 +48,8 @@ export class LedgerReplay {
   readonly #holders = new Map<string, string>()
   /** The kind of each attached CA, by digest. */
   readonly cas = new Map<string, string>()
+  /** The phase of the replacement of the service's own CA; null: no row has said it yet. */
+  #rotation: string | null = null
   /** Subjects and resources of rows of version 1, which say no state. */
   readonly before = new Set<string>()
 
@@ -81,7 +83,17 @@ export class LedgerReplay {
       for (const { trustedCas } of this.principals.values()) trustedCas?.delete(digest)
     }
     if (what === 'trusted' || what === 'distrusted') return this.#seeTrust(what, detail)
+    if (what.startsWith('rotation_')) return this.#seeRotation(what, detail)
     return what !== 'attached' || isTexts(digests) ? null : 'does not say which CAs'
+  }
+
+  #seeRotation(what: string, { ca, phase }: UnknownRecord): string | null {
+    const step = ROTATION_STEPS[what === 'rotation_cancelled' ? `${what} ${String(phase)}` : what]
+    if (!step || !isObject(ca) || !isText(ca.intermediate_sha256)) return 'does not say which CA it is about'
+    const [from, to] = step
+    const before = this.#rotation
+    this.#rotation = to
+    return before === null || before === from ? null : `is a step from ${from}, behind ${before}`
   }
 
   #seeTrust(what: 'trusted' | 'distrusted', { digest, subjects }: UnknownRecord): string | null {
@@ -191,6 +203,15 @@ export class LedgerReplay {
     changeTools(tools, changes)
     return fault
   }
+}
+
+/** The steps of a CA's replacement: the phase that each begins in, and the one that it makes. */
+const ROTATION_STEPS: Readonly<Record<string, readonly [from: string, to: string]>> = {
+  rotation_prepared: ['none', 'prepared'],
+  rotation_issued: ['prepared', 'issuing'],
+  rotation_finished: ['issuing', 'none'],
+  'rotation_cancelled prepared': ['prepared', 'none'],
+  'rotation_cancelled issuing': ['issuing', 'prepared'],
 }
 
 const TYPES: ReadonlySet<string> = new Set(['agent', 'user', 'workload', 'operator'])

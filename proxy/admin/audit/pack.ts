@@ -198,7 +198,9 @@ async function addAll(
       checkpoint: { size: newest.size, root: newest.root },
       keys: keys.map(({ vkey, created_at, retired_at }) => ({ vkey, created_at, retired_at })),
       cas: [
-        { kind: 'own', root_pem: authority.rootPem, intermediate_pem: authority.intermediatePem },
+        ...[authority, authority.rotation?.other].flatMap((own) =>
+          own ? [{ kind: 'own', root_pem: own.rootPem, intermediate_pem: own.intermediatePem }] : [],
+        ),
         ...attached,
       ],
       signing_keys: signing,

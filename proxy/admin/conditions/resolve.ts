@@ -3,6 +3,7 @@ import { bindingName, type HypotheticalChanges } from '../../../db/ledger/rehear
 import { findMcpResource, listMcpResources, type McpResource } from '../../../db/mcp/resources.ts'
 import { findPrincipalOf, type PrincipalRecord } from '../../../db/principals/read.ts'
 import { unprocessableBody } from '../../../plugins/refusal.ts'
+import { eventLoopTurn } from '../../../plugins/turns.ts'
 import type { RehearsalChange } from '../operation/changes.ts'
 import type { AdminContext } from '../operation/context.ts'
 import { etagOf, type RevisionedObject } from '../operation/operation.ts'
@@ -29,6 +30,9 @@ export interface ResolvableChange {
   readonly forget: () => void
 }
 
+/** The changes whose subjects are read in one turn of the loop. */
+const AT_ONCE = 100
+
 const TYPES = ['agent', 'user', 'workload'] as const
 
 /**
@@ -40,7 +44,10 @@ export async function resolveChanges(
   changes: readonly RehearsalChange[],
 ): Promise<ResolvedChanges> {
   const resolving = new ChangeResolver()
-  for (const [index, change] of changes.entries()) await resolving.add(context, change, `changes[${index}]`)
+  for (const [index, change] of changes.entries()) {
+    if (index % AT_ONCE === AT_ONCE - 1) await eventLoopTurn()
+    await resolving.add(context, change, `changes[${index}]`)
+  }
   return resolving.resolved()
 }
 

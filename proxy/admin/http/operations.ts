@@ -1,5 +1,12 @@
 import { exportAudit, listAudit, showHead, verifyAudit, verifyAuditWithProgress } from '../audit/audit.ts'
 import { packEvidence, reviewAudit, showLog } from '../audit/evidence.ts'
+import {
+  cancelRotation,
+  finishRotation,
+  issueByNextCa,
+  prepareCa,
+  showRotation,
+} from '../authority/rotation.ts'
 import { attachCas, detachCaByDigest, listCas } from '../keys/cas.ts'
 import { setOrganisation, showOrganisation } from '../keys/organisation.ts'
 import { disableSecret, enableSecretAgain, rotateSecret, showSecret } from '../keys/secret.ts'
@@ -111,6 +118,13 @@ const DIRECT = {
   },
   mcpBindings: { create: bindPrincipal, list: listBindings, get: getBinding, revoke: revokeBinding },
   cas: { attach: attachCas, list: listCas, detach: detachCaByDigest },
+  caRotation: {
+    show: showRotation,
+    prepare: prepareCa,
+    issue: issueByNextCa,
+    finish: finishRotation,
+    cancel: cancelRotation,
+  },
   keys: { rotateSigningKey: rotateTokenSigningKey, rotateAuditKey },
   organisation: { show: showOrganisation, set: setOrganisation },
   secret: { show: showSecret, rotate: rotateSecret, disable: disableSecret, enable: enableSecretAgain },

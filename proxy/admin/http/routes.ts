@@ -149,12 +149,18 @@ function enrollmentRoutes({ route, read, write }: AdminDoors): readonly BareRout
 }
 
 function authorityRoutes({ route, read, write }: AdminDoors): readonly BareRoute[] {
-  const { cas, organisation, keys, secret } = OPERATIONS
+  const { cas, caRotation, organisation, keys, secret } = OPERATIONS
+  const rotation = '/v1/admin/ca/rotation'
   return [
     route('POST', '/v1/admin/ca/attach', write, cas.attach),
     route('GET', '/v1/admin/ca', read, cas.list),
     route('GET', '/v1/admin/ca/organisation', read, organisation.show),
     route('PUT', '/v1/admin/ca/organisation', write, organisation.set),
+    route('GET', rotation, read, caRotation.show),
+    route('POST', `${rotation}/prepare`, write, caRotation.prepare),
+    route('POST', `${rotation}/issue`, read, caRotation.issue),
+    route('POST', `${rotation}/finish`, read, caRotation.finish),
+    route('POST', `${rotation}/cancel`, read, caRotation.cancel),
     route('DELETE', '/v1/admin/ca/{digest}', read, cas.detach),
     route('POST', '/v1/admin/signing-key/rotate', read, keys.rotateSigningKey),
     route('POST', '/v1/admin/audit-key/rotate', read, keys.rotateAuditKey),

@@ -32,7 +32,7 @@ export const showOrganisation = readOperation({
   takes: {},
   output: organisation.extend({ answered: z.boolean() }),
   run: async (context) => {
-    const value = organisationView(context, context.authority.rootPem, await fixedIn(context))
+    const value = organisationView(context, context.authority.rootsPem, await fixedIn(context))
     return { value: { ...value, answered: await isAnswered(context) } }
   },
 })
@@ -83,10 +83,12 @@ export const setOrganisation = operation({
     const fixed = await fixedIn(context)
     const names = newNames(context, body, fixed)
     const remade = names.organisation !== context.organisation || names.trustDomain !== context.trustDomain
+    if (remade && context.authority.rotation !== null)
+      throw new Refusal('conflict', { message: 'The CA is being replaced. Finish that first, or cancel it.' })
     const attached = body.attach && (await prepareCaAttachment(context, body.attach, at))
     const made = remade ? await naming.makeAuthority(names, at) : null
     const value = {
-      ...organisationView({ ...context, ...names }, made?.rootPem ?? context.authority.rootPem, fixed),
+      ...organisationView({ ...context, ...names }, made?.rootPem ?? context.authority.rootsPem, fixed),
       remade,
     }
     await commitChanges(context, caller, {
@@ -94,7 +96,7 @@ export const setOrganisation = operation({
       assertions: remade ? [nothingIssued(context.database)] : [],
       statements: [
         insertSetting(context.database, 'organisation_set', timestamp(at), at),
-        ...(made ? [...settingStatements(context, names, at), made.statement] : []),
+        ...(made ? [...settingStatements(context, names, at), ...made.statements] : []),
         ...(attached?.statements ?? []),
       ],
       notes: [noteOf(value), ...(attached ? [attached] : [])],

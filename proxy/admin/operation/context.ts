@@ -1,4 +1,8 @@
-import type { IssuingAuthority } from '../../../certs/authority/authority.ts'
+import type {
+  OrganisationAuthority,
+  RotationScope,
+  StoredAuthority,
+} from '../../../certs/authority/rotation.ts'
 import type { Database } from '../../../db/database.ts'
 import type { LedgerEntry } from '../../../db/ledger/record/entry.ts'
 import type { Ledger } from '../../../db/ledger/record/ledger.ts'
@@ -32,13 +36,14 @@ export interface BundleReading {
 export interface AdminContext {
   readonly database: Database
   readonly ledger: Pick<Ledger, 'commit'>
-  readonly authority: IssuingAuthority
+  readonly authority: OrganisationAuthority
   /** The keys of commitments. */
   readonly subjectKeys: Pick<SubjectKeys, 'makeFor' | 'find' | 'forget'>
   readonly oneAtATime: KeyedQueue
   readonly organisation: string
   readonly trustDomain: string
   readonly naming: OrganisationNaming
+  readonly rotation: CaRotation
   /** The digest of the configuration in force, which stands in each audit row. */
   readonly configDigest: string
   /** The time that a replaced certificate or key stays valid if the caller names none. Hours. */
@@ -94,9 +99,28 @@ export interface OrganisationNaming {
   readonly makeAuthority: (
     names: OrganisationNames,
     at: number,
-  ) => Promise<{ readonly rootPem: string; readonly statement: LedgerStatement }>
+  ) => Promise<{ readonly rootPem: string; readonly statements: readonly LedgerStatement[] }>
   /** Has this process use the CA and names of the database, and tells all others. */
   readonly follow: () => Promise<void>
+}
+
+/** The CAs as they were read, to be stored again. */
+export interface StoredCas {
+  /** The text that a step replaces; undefined: the database has none yet. */
+  readonly text: string | undefined
+  readonly stored: StoredAuthority
+}
+
+/** The means to replace the organisation's CA (docs/operating.md#replace-the-ca). */
+export interface CaRotation {
+  readonly read: () => Promise<StoredCas>
+  /** Makes the CA that comes next. Stores nothing. Rejects with one sentence if it cannot be made. */
+  readonly prepare: (
+    before: StoredCas,
+    options: OrganisationNames & { readonly scope: RotationScope; readonly at: number },
+  ) => Promise<StoredAuthority>
+  /** Returns the statements of a step: they change nothing if another one was taken since `before` was read. */
+  readonly store: (before: StoredCas, next: StoredAuthority, at: number) => readonly LedgerStatement[]
 }
 
 /** Additions of a change's questions to its transaction. */

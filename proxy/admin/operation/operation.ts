@@ -173,7 +173,8 @@ export function inputOf<T extends InputSchemas>(takes: T, given: RawInput<T>): P
   const parts: Readonly<Record<string, unknown>> = given
   const parsed = Object.entries(takes).map(([part, schema]) => [part, parse(schema, parts[part])])
   // Each member was parsed by the schema of its name.
-  return { ...Object.fromEntries(parsed), ifMatch: given.ifMatch } as ParsedInput<T>
+  const { ifMatch, forced } = given
+  return { ...Object.fromEntries(parsed), ifMatch, ...(forced !== undefined && { forced }) } as ParsedInput<T>
 }
 
 /** Asks for a demand beyond the one of the route. Refuses with `capability_missing`. */

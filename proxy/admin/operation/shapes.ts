@@ -26,6 +26,18 @@ export const instant = z.iso
   .datetime()
   .meta({ id: 'Instant', description: 'RFC 3339, in UTC.', examples: ['2026-08-01T12:00:00.000Z'] })
 
+/** `?dry_run=true` of an operation with a preview. */
+export const dryRun = z
+  .enum(['true', 'false'])
+  .transform((text) => text === 'true')
+  .exactOptional()
+  .meta({
+    type: 'string',
+    enum: ['true', 'false'],
+    description:
+      'True: nothing is changed; `rehearsal` says what the change would have done to the calls of the last 30 days.',
+  })
+
 export const sha256 = z
   .string()
   .regex(/^[0-9a-f]{64}$/)

@@ -1,6 +1,7 @@
 import { z } from 'zod'
 import { certifyClient, issueClientCertificate } from '../../../certs/authority/issue.ts'
 import { CERTIFICATE_REASONS } from '../../../certs/certificate-error.ts'
+import { isIssuing } from '../../../db/principals/issuers.ts'
 import { endPin, honouredPins, insertPin, retirePins } from '../../../db/principals/pins.ts'
 import type { PrincipalRecord } from '../../../db/principals/read.ts'
 import { touchRevision } from '../../../db/principals/write.ts'
@@ -255,6 +256,8 @@ export const certificateSubject = (
 
 interface Certificate {
   readonly thumbprint: string
+  /** The digest of our CA; absent: another CA has issued it. */
+  readonly issuer?: string
   readonly notBefore: number
   readonly notAfter: number
 }
@@ -278,7 +281,7 @@ export async function replacePin(
   context: AdminContext,
   kind: PrincipalKind,
   caller: ChangeAuthorship,
-  { thumbprint, notBefore, notAfter }: Certificate,
+  { thumbprint, issuer, notBefore, notAfter }: Certificate,
   { action, id, hours, ifMatch, guard }: PinReplacement,
 ): Promise<string | null> {
   const { type } = kind
@@ -295,9 +298,10 @@ export async function replacePin(
       action,
       next: { thumbprints: [[thumbprint, null], ...predecessorInGrace(previous, until), ...kept] },
       detail: { cert_thumbprint: thumbprint, previous },
+      assertions: issuer === undefined ? [] : [isIssuing(database, issuer)],
       statements: [
         retirePins(database, { type, id, graceUntil: until }),
-        insertPin(database, { thumbprint, type, id, notBefore, notAfter, at }),
+        insertPin(database, { thumbprint, type, id, issuer, notBefore, notAfter, at }),
         touchRevision(database, { type, id, revision, ...changeAuthor(caller) }),
       ],
     }

@@ -5,6 +5,7 @@ import type { EnrolledCertificate } from '../../../certs/enrollment/enrollment.t
 import { deleteApiKeys } from '../../../db/principals/api-keys.ts'
 import { listAttachedCas } from '../../../db/principals/attached-cas.ts'
 import { type AuthorityState, authorityDetail } from '../../../db/principals/authority.ts'
+import { isIssuing } from '../../../db/principals/issuers.ts'
 import { insertPin, retirePins } from '../../../db/principals/pins.ts'
 import { findPrincipal, type PrincipalRecord } from '../../../db/principals/read.ts'
 import { distrustAll, trustCa } from '../../../db/principals/trusted-cas.ts'
@@ -206,7 +207,10 @@ interface NewAgentEnrollment {
   readonly capabilities: readonly string[]
   readonly federated: boolean
   readonly dpop_jwk?: z.output<typeof dpopPublicJwk> | undefined
-  readonly certificate: Pick<EnrolledCertificate, 'thumbprint' | 'notBefore' | 'notAfter' | 'spiffeId'>
+  readonly certificate: Pick<EnrolledCertificate, 'thumbprint' | 'notBefore' | 'notAfter' | 'spiffeId'> & {
+    /** The digest of our CA; absent: another CA has issued it. */
+    readonly issuer?: string
+  }
   readonly method: EnrollmentMethod
   /** The digests of the attached CAs that vouch for it. Absent: it is known by its certificate. */
   readonly trustedCas?: readonly string[]
@@ -263,7 +267,7 @@ async function store(
     federated: enrollment.federated,
     ...changeAuthor(caller),
   } as const
-  const { thumbprint, notBefore, notAfter } = certificate
+  const { thumbprint, issuer, notBefore, notAfter } = certificate
   const state: AuthorityState = {
     capabilities: held,
     is_active: true,
@@ -281,7 +285,10 @@ async function store(
       ...enrollment.odd,
       ...(before && { again: true, previous: before.capabilities }),
     },
-    assertions: [namesUnchanged(database, context)],
+    assertions: [
+      namesUnchanged(database, context),
+      ...(issuer === undefined ? [] : [isIssuing(database, issuer)]),
+    ],
     statements: [
       ...(before
         ? [
@@ -292,7 +299,10 @@ async function store(
           ]
         : [insertPrincipal(database, principal)]),
       newSubjectKey(context, principal),
-      insertPin(database, { thumbprint, type: 'agent', id, notBefore, notAfter, at: caller.at }),
+      insertPin(database, {
+        ...{ thumbprint, type: 'agent', id, notBefore, notAfter, at: caller.at },
+        issuer,
+      }),
       ...(enrollment.statements ?? []),
     ],
   })

@@ -1,4 +1,5 @@
 import { z } from 'zod'
+import type { OrganisationAuthority } from '../../../certs/authority/rotation.ts'
 import type { Database } from '../../../db/database.ts'
 import { refusedSince } from '../../../db/ledger/read/refused.ts'
 import {
@@ -25,6 +26,20 @@ interface PrincipalSearch {
   /** Refused within this time up to now, or since midnight (UTC). ms. */
   readonly denied: number | 'today' | null
   readonly states: readonly State[]
+  /** The CA of its certificate: the one that is being replaced, or the next one. Null: any. */
+  readonly ca: keyof CaDigests | null
+}
+
+/** The CA that is being replaced and the next one, by their digests. Null: there is none. */
+interface CaDigests {
+  readonly old: string | null
+  readonly new: string | null
+}
+
+function caDigestsOf({ digest, rotation }: OrganisationAuthority): CaDigests {
+  if (rotation === null) return { old: null, new: null }
+  const other = rotation.other.digest
+  return rotation.phase === 'issuing' ? { old: other, new: digest } : { old: digest, new: other }
 }
 
 type State = 'active' | 'inactive' | 'empty' | 'keyless'
@@ -43,11 +58,15 @@ function parseSearch(text: string): ParsedSearch {
   const search = { words: [] as string[], capability: [] as string[], states: [] as State[] }
   const spans: Record<string, number | null> = { expires: null, unused: null, denied: null }
   let isToday = false
+  let ca: keyof CaDigests | null = null
   for (const part of text.split(/\s+/).filter((one) => one !== '')) {
-    const [, name, value = ''] = /^(cap|expires|unused|denied|is):(.*)$/.exec(part) ?? []
+    const [, name, value = ''] = /^(ca|cap|expires|unused|denied|is):(.*)$/.exec(part) ?? []
     if (name === undefined) search.words.push(part.toLowerCase())
     else if (name === 'cap') search.capability.push(value)
-    else if (name === 'is') {
+    else if (name === 'ca') {
+      if (value !== 'old' && value !== 'new') return { ok: false, message: 'ca: takes old, new' }
+      ca = value
+    } else if (name === 'is') {
       if (!STATES.includes(value)) return { ok: false, message: `is: takes ${STATES.join(', ')}` }
       search.states.push(value as State)
     } else if (name === 'denied' && value === 'today') isToday = true
@@ -61,7 +80,7 @@ function parseSearch(text: string): ParsedSearch {
   const { expires = null, unused = null, denied = null } = spans
   return {
     ok: true,
-    search: { ...search, expiresMs: expires, unusedMs: unused, denied: isToday ? 'today' : denied },
+    search: { ...search, ca, expiresMs: expires, unusedMs: unused, denied: isToday ? 'today' : denied },
   }
 }
 
@@ -79,13 +98,18 @@ function deniedSince({ denied }: PrincipalSearch, at: number): number | null {
 }
 
 /** True if a record fits the search, refusals aside. `at`: ms since the epoch. */
-function matchesSearch(search: PrincipalSearch, record: PrincipalRecord, at: number): boolean {
-  const { words, capability, expiresMs, unusedMs, states } = search
+function matchesSearch(
+  search: PrincipalSearch,
+  record: PrincipalRecord,
+  { at, cas }: { readonly at: number; readonly cas: CaDigests },
+): boolean {
+  const { words, capability, expiresMs, unusedMs, states, ca } = search
   const text = `${record.principal_id} ${record.display_name ?? ''}`.toLowerCase()
   return (
     words.every((word) => text.includes(word)) &&
     capability.every((token) => record.capabilities.includes(token)) &&
     states.every((state) => isIn(state, record)) &&
+    (ca === null || (cas[ca] !== null && record.cert_issuer === cas[ca])) &&
     (expiresMs === null ||
       (record.cert_not_after !== null && Date.parse(record.cert_not_after) - at < expiresMs)) &&
     (unusedMs === null || record.last_seen_at === null || at - Date.parse(record.last_seen_at) >= unusedMs)
@@ -112,7 +136,7 @@ const searchQuery = z
     type: 'string',
     description:
       'Words of the name or id, `cap:TOKEN`, `expires:30d`, `unused:30d`, `denied:today`, `denied:7d`, `is:active`, ' +
-      '`is:inactive`, `is:empty`, `is:keyless`.',
+      '`is:inactive`, `is:empty`, `is:keyless`, `ca:old`, `ca:new`.',
     examples: ['cap:llm.chat unused:30d'],
   })
 
@@ -189,13 +213,14 @@ const USUAL = 100
 const AT_ONCE = 500
 
 async function pageOf(
-  { database }: AdminContext,
+  { database, authority }: AdminContext,
   kind: PrincipalKind,
   query: z.output<typeof page>,
   at: number,
 ) {
   const { q, ...asked } = query
-  const wanted = q && ((record: PrincipalRecord) => matchesSearch(q.search, record, at))
+  const now = { at, cas: caDigestsOf(authority) }
+  const wanted = q && ((record: PrincipalRecord) => matchesSearch(q.search, record, now))
   const since = q ? deniedSince(q.search, at) : null
   const sift = since === null ? undefined : refusedAmong(database, since)
   const sifted = { ...asked, wanted, sift }

@@ -2,6 +2,7 @@ import { hash, type KeyObject, X509Certificate } from 'node:crypto'
 import { LRUCache } from 'lru-cache'
 import type { IssuingAuthority } from '../../../certs/authority/authority.ts'
 import { certifyClient } from '../../../certs/authority/issue.ts'
+import type { OrganisationAuthority } from '../../../certs/authority/rotation.ts'
 import type { Principal } from '../../../plugins/facts.ts'
 import type { JsonBody } from '../../../plugins/json-body/json-body.ts'
 import type { ChangeAuthor } from '../../../plugins/operators/actor.ts'
@@ -32,8 +33,8 @@ const body = renewedLeaf.partial({ cert_pem: true })
 /**
  * POST /v1/auth/certificate: a principal's own next certificate, for a key that it has made, asked for with
  * its current one (docs/protocol.md#renewal). One row `<type>.certificate_issued` by the principal itself.
- * Refuses with `renewal_refused` before the last third of the certificate's life, if another has taken its
- * place, and if this CA did not issue it; with `renewal_throttled`; and as a certificate request is refused.
+ * Refuses with `renewal_refused` before the last third of the certificate's life, unless its CA is being
+ * replaced, if another has taken its place, and if this CA did not issue it; with `renewal_throttled`; and as a certificate request is refused.
  * With `cert_pem`, the agent's own CA has issued the next one: {@link pinOwnLeaf}.
  */
 export const renewClientCertificate =
@@ -110,12 +111,14 @@ async function pinRenewed(
 }
 
 function checkRenewable(
-  { intermediatePem }: IssuingAuthority,
+  authority: OrganisationAuthority,
   { certificate, ...peer }: TlsPeer,
   at: number,
 ): void {
-  const issuer = new X509Certificate(intermediatePem)
-  if (!certificate.checkIssued(issuer) || !certificate.verify(issuer.publicKey)) {
+  // It will end with its CA, however long it would live.
+  const other = authority.rotation?.other
+  if (other && isIssuedBy(certificate, other)) return
+  if (!isIssuedBy(certificate, authority)) {
     throw new Refusal('renewal_refused', {
       message: 'This certificate was not issued here. Renew it with the CA that issued it.',
     })
@@ -127,6 +130,11 @@ function checkRenewable(
     message: `A certificate can be renewed only in the last third of its life: this one from ${instant} on.`,
     detail: { renewable_from: instant },
   })
+}
+
+function isIssuedBy(certificate: X509Certificate, { intermediatePem }: IssuingAuthority): boolean {
+  const issuer = new X509Certificate(intermediatePem)
+  return certificate.checkIssued(issuer) && certificate.verify(issuer.publicKey)
 }
 
 const replacedRefusal = (): Refusal =>

@@ -5,22 +5,11 @@ import { changeAuthor } from '../operation/change.ts'
 import type { PrincipalKind } from '../operation/kinds.ts'
 import { capabilityToGrant } from '../operation/kinds.ts'
 import { checkIfMatch, operation } from '../operation/operation.ts'
-import { idParams } from '../operation/shapes.ts'
+import { dryRun, idParams } from '../operation/shapes.ts'
 import { assertOwnerRemains, operatorRefusals, refuseSelfGrant } from '../operators/owners.ts'
 import { changeAuthority } from './authority.ts'
 import { capabilitySetSchema, changeOf } from './principals.ts'
 import { PREVIEW_SHAPES, principalByParams, principalOf, principalResult, principalView } from './view.ts'
-
-const dryRun = z
-  .enum(['true', 'false'])
-  .transform((text) => text === 'true')
-  .exactOptional()
-  .meta({
-    type: 'string',
-    enum: ['true', 'false'],
-    description:
-      'True: nothing is changed; `rehearsal` says what the change would have done to the calls of the last 30 days.',
-  })
 
 /** PATCH …/{id}/capabilities: replaces the set (spec §4.4), with one audit row in the same transaction. */
 export const patchCapabilities = (kind: PrincipalKind) =>

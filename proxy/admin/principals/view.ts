@@ -106,6 +106,7 @@ export const principalView = (
     revision: _,
     authority_revision: __,
     candidate: ___,
+    cert_issuer: ____,
     ...rest
   }: PrincipalRecord,
 ): PrincipalIdentifiers & Omit<PrincipalRecord, HiddenColumns> => ({
@@ -115,7 +116,13 @@ export const principalView = (
   ...rest,
 })
 
-type HiddenColumns = 'principal_id' | 'principal_ref' | 'revision' | 'authority_revision' | 'candidate'
+type HiddenColumns =
+  | 'principal_id'
+  | 'principal_ref'
+  | 'revision'
+  | 'authority_revision'
+  | 'candidate'
+  | 'cert_issuer'
 
 export const principalResult = (kind: PrincipalKind, record: PrincipalRecord) => ({
   value: principalView(kind, record),

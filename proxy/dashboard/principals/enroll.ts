@@ -23,12 +23,12 @@ function identityFolder(
   { path, id }: { readonly path: string; readonly id: string },
   { cert_chain_pem: cert, private_key_pem: key }: MintedIdentity,
 ): HtmlFragment {
-  const { rootPem, intermediatePem } = dashboard.context.authority
+  const { rootsPem, trustPem } = dashboard.context.authority
   const files = [
     ['agent.key', key],
     ['agent.crt', cert],
-    ['org-ca.crt', rootPem],
-    ['ca-chain.pem', intermediatePem + rootPem],
+    ['org-ca.crt', rootsPem],
+    ['ca-chain.pem', trustPem],
     ['gateway.json', `${JSON.stringify({ url: baseUrlOf(dashboard), agent_id: id })}\n`],
   ] as const
   return html`<p class="notice once">This page shows the private key once. The service keeps no copy of it.</p>

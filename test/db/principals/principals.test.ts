@@ -65,6 +65,7 @@ for (const type of TYPES) {
       cert_thumbprint: null,
       cert_not_after: null,
       previous_cert_until: null,
+      cert_issuer: null,
       dpop_jkt: 'jkt',
       previous_dpop_jkt: null,
       previous_dpop_jkt_until: null,

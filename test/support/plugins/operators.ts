@@ -23,6 +23,11 @@ export const UNASKED = {
     makeAuthority: () => Promise.reject(new Error('nobody names anything here')),
     follow: () => Promise.resolve(),
   },
+  rotation: {
+    read: () => Promise.reject(new Error('nobody replaces the CA here')),
+    prepare: () => Promise.reject(new Error('nobody replaces the CA here')),
+    store: () => [],
+  },
 } as const
 
 /** A secret whose stored hash a test holds itself. */

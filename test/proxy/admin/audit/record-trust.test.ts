@@ -49,6 +49,7 @@ await t.test(
     const db = new SQLite(join(data, 'sallyport.db'))
     db.exec(`drop table agent_trusted_cas; alter table internal_agents drop column previous_spiffe_bundles;
       drop index internal_agents_followed; alter table internal_agents drop column followed_bundle;
+      drop index certificate_pins_issuer; alter table certificate_pins drop column issuer;
       delete from kysely_migration where name >= '0074';
       delete from settings where key = 'trusted_cas_recorded'`)
     db.close()

@@ -1,4 +1,5 @@
 import t from 'tap'
+import { withRotation } from '../../../../certs/authority/rotation.ts'
 import { openDatabase } from '../../../../db/engine.ts'
 import { openLedger } from '../../../../db/ledger/record/ledger.ts'
 import { findMcpResource, insertMcpResource } from '../../../../db/mcp/resources.ts'
@@ -41,7 +42,7 @@ async function readOnce(t: Parameters<typeof rawMcp>[0], url: string, withinMs?:
   const context = {
     database,
     ledger,
-    authority: (await madeAuthority()).authority,
+    authority: await withRotation((await madeAuthority()).authority, {}, ''),
     subjectKeys: new SubjectKeys(database, Buffer.alloc(32)),
     oneAtATime: new KeyedQueue(),
     organisation: 'acme',

@@ -1,0 +1,237 @@
+import { generateKeyPairSync, X509Certificate } from 'node:crypto'
+import { readFile } from 'node:fs/promises'
+import { Agent } from 'node:https'
+import { join } from 'node:path'
+import t, { type Test } from 'tap'
+import { certificateRequest } from '../../../../scripts/client/renewal/renew.ts'
+import { agentOf, ask, CHAT, type Identity, type TestGateway, testGateway } from '../../../support/gateway.ts'
+
+const PATH = '/v1/admin/ca/rotation'
+
+const stepOf = (gateway: TestGateway) => (name: string, headers?: Record<string, string>) =>
+  gateway.admin('POST', `${PATH}/${name}`, name === 'prepare' ? {} : undefined, headers)
+
+const certificatesIn = (pem: string): readonly X509Certificate[] =>
+  (pem.match(/-----BEGIN[\s\S]+?-----END CERTIFICATE-----\n?/g) ?? []).map((one) => new X509Certificate(one))
+
+/** A call on a connection of its own: its status, or the code of the TLS fault. */
+async function chat({ url, ca }: Pick<TestGateway, 'url' | 'ca'>, who: Identity): Promise<number | string> {
+  const agent = agentOf(ca, who)
+  try {
+    const { status } = await ask(`${url}/v1/chat/completions`, 'POST', { agent, body: CHAT })
+    return status
+  } catch (error) {
+    return (error as NodeJS.ErrnoException).code ?? String(error)
+  } finally {
+    agent.destroy()
+  }
+}
+
+async function renewed(gateway: TestGateway, who: Identity, ca = gateway.ca): Promise<Identity> {
+  const key = generateKeyPairSync('ec', { namedCurve: 'P-256' }).privateKey
+  const agent = agentOf(ca, who)
+  const { status, json, text } = await ask(`${gateway.url}/v1/auth/certificate`, 'POST', {
+    agent,
+    body: { csr_pem: certificateRequest(key) },
+  })
+  agent.destroy()
+  if (status !== 200) throw new Error(`${status} ${text}`)
+  return { ...who, cert: json.cert_chain_pem, key: String(key.export({ type: 'pkcs8', format: 'pem' })) }
+}
+
+const bundleOf = async ({ url }: TestGateway, path = '/pki/ca.crt'): Promise<string> =>
+  (await ask(url + path, 'GET', { agent: new Agent({ rejectUnauthorized: false }) })).text
+
+/** The issuer's key, as a certificate names it. */
+const issuedBy = ({ cert }: Identity, pem: string): boolean => {
+  const [leaf] = certificatesIn(cert)
+  return certificatesIn(pem).some((ca) => leaf?.checkIssued(ca) && leaf.verify(ca.publicKey))
+}
+
+t.test('a CA is replaced in three phases, each of which can be seen', async (t) => {
+  const gateway = await testGateway(t)
+  const step = stepOf(gateway)
+  const bot = await gateway.enroll('bot', ['llm.chat'])
+  const before = await gateway.admin('GET', PATH)
+  t.match(before, { status: 200, json: { phase: 'none', other: null, holders: null, finished: [] } })
+  const old = before.json.issuing
+
+  await t.test('before one is prepared nothing can be issued, finished or cancelled', async (t) => {
+    for (const name of ['issue', 'finish', 'cancel'])
+      t.match(await step(name), { status: 409, json: { reason: 'conflict' } }, name)
+  })
+
+  const prepared = await step('prepare')
+  t.match(prepared, {
+    status: 200,
+    json: {
+      phase: 'prepared',
+      scope: 'root',
+      issuing: old,
+      holders: { active: 1, in_grace: 0, inactive: 0, principals: [{ principal_id: 'acme::bot' }] },
+    },
+  })
+  t.not(prepared.json.other.root_sha256, old.root_sha256)
+  t.equal((await step('prepare')).status, 409, 'once')
+  const both = await bundleOf(gateway)
+  t.equal(certificatesIn(both).length, 2, 'both are exported')
+  t.equal(await readFile(join(gateway.settings.dataDir, 'org-ca.crt'), 'utf8'), both)
+  const young = await gateway.enroll('young', ['llm.chat'])
+  const chain = await bundleOf(gateway, '/pki/ca-chain.pem')
+  t.ok(issuedBy(young, chain.slice(0, chain.indexOf('-----END'.padEnd(8)) + 26)), 'by the old one still')
+  t.match(await renewed(gateway, bot).catch(String), /409/, 'nobody is asked to renew yet')
+
+  t.equal((await step('issue', { 'if-match': String(before.headers.etag) })).status, 412, 'a stale ETag')
+  const issuing = await step('issue', { 'if-match': String(prepared.headers.etag) })
+  t.match(issuing, { status: 200, json: { phase: 'issuing', other: old, holders: { active: 2 } } })
+  t.equal((await step('issue')).status, 409)
+  t.equal(await chat(gateway, bot), 200, 'who trusts the old root alone, and holds an old certificate')
+  t.equal(await chat({ ...gateway, ca: both }, bot), 200)
+  const fresh = await gateway.enroll('fresh', ['llm.chat'])
+  t.notOk(issuedBy(fresh, await readFile(join(gateway.settings.dataDir, 'org-ca.crt'), 'utf8')))
+  t.equal(await chat({ ...gateway, ca: both }, fresh), 200)
+  const rows = await gateway.rows({ order: 'desc', limit: 50 })
+  t.ok(rows.some(({ action }) => action === 'ca.rotation_issued'))
+
+  await t.test('it is not finished while an active principal holds an old certificate', async (t) => {
+    t.match(await step('finish'), {
+      status: 409,
+      json: { reason: 'ca_relied_on', principals: ['acme::bot', 'acme::young'], principals_total: 2 },
+    })
+    t.match(await step('finish?dry_run=true'), {
+      status: 200,
+      json: { phase: 'issuing', rehearsal: { totals: { newly_refused: 2 } } },
+    })
+    t.equal(await chat(gateway, bot), 200)
+  })
+
+  const moved = await renewed(gateway, bot)
+  t.equal(await chat(gateway, bot), 200, 'the certificate before, in its grace')
+  t.match(await gateway.admin('GET', PATH), {
+    json: { holders: { active: 1, in_grace: 1, principals: [{ principal_id: 'acme::young' }] } },
+  })
+  t.match(
+    (await gateway.admin('GET', '/v1/admin/agents?q=ca:old')).json.map((one: { name: string }) => one.name),
+    ['young'],
+  )
+  t.equal((await gateway.admin('DELETE', '/v1/admin/agents/acme::young')).status, 204)
+
+  const held = agentOf(gateway.ca, bot, true)
+  const held401 = () => ask(`${gateway.url}/v1/models`, 'GET', { agent: held })
+  t.equal((await held401()).status, 200)
+  const finished = await step('finish')
+  t.match(finished, {
+    status: 200,
+    json: { phase: 'none', other: null, holders: null, finished: [{ root_sha256: old.root_sha256 }] },
+  })
+  t.equal((await held401()).status, 401, 'on a connection that was open')
+  held.destroy()
+  const ca = await bundleOf(gateway)
+  t.equal(certificatesIn(ca).length, 1)
+  t.equal(await chat({ ...gateway, ca }, bot), 401)
+  t.equal(await chat({ ...gateway, ca }, moved), 200)
+  t.not(await chat(gateway, moved), 200, 'the old root vouches for nothing')
+  const reactivated = await ask(`${gateway.url}/v1/admin/agents/acme::young/reactivate`, 'POST', {
+    agent: agentOf(ca, null),
+    headers: { 'x-admin-secret': 'correct-horse-battery' },
+  })
+  t.equal(reactivated.status, 200)
+  t.equal(await chat({ ...gateway, ca }, young), 401, 'nor does it of who was inactive meanwhile')
+})
+
+/** A gateway whose admin door is asked with whatever CA it has now. */
+async function scene(t: Test) {
+  const gateway = await testGateway(t)
+  const insecure = new Agent({ rejectUnauthorized: false, keepAlive: true })
+  t.teardown(() => insecure.destroy())
+  const admin = (method: string, path: string, body?: unknown) =>
+    ask(gateway.url + path, method, {
+      agent: insecure,
+      body,
+      headers: { 'x-admin-secret': 'correct-horse-battery' },
+    })
+  return {
+    gateway,
+    admin,
+    step: (name: string) => admin('POST', `${PATH}/${name}`, name.startsWith('prepare') ? {} : undefined),
+  }
+}
+
+t.test('each phase can be taken back', async (t) => {
+  const { gateway, admin, step } = await scene(t)
+  const bot = await gateway.enroll('bot', ['llm.chat'])
+  const old = (await admin('GET', PATH)).json.issuing
+  await step('prepare')
+  t.match(await step('cancel'), { status: 200, json: { phase: 'none', issuing: old, other: null } })
+  await step('prepare')
+  await step('issue')
+  const moved = await renewed(gateway, bot, await bundleOf(gateway))
+  t.match(await step('cancel'), { status: 200, json: { phase: 'prepared', issuing: old } })
+  const ca = await bundleOf(gateway)
+  t.equal(await chat({ ...gateway, ca }, moved), 200, 'a certificate of the next one still counts')
+  t.match(await step('cancel'), { status: 409, json: { reason: 'ca_relied_on', principals: ['acme::bot'] } })
+  const back = await renewed(gateway, moved, ca)
+  t.equal(await chat({ ...gateway, ca }, back), 200)
+  t.match(await step('cancel'), { status: 200, json: { phase: 'none', issuing: old } })
+  t.equal(await chat(gateway, moved), 401)
+  t.equal(await chat(gateway, back), 200)
+})
+
+t.test('an intermediate is replaced under its root: clients need no other one', async (t) => {
+  const { gateway, admin, step } = await scene(t)
+  const bot = await gateway.enroll('bot', ['llm.chat'])
+  const old = (await admin('GET', PATH)).json.issuing
+  const prepared = await admin('POST', `${PATH}/prepare`, { scope: 'intermediate' })
+  t.match(prepared.json, { scope: 'intermediate', other: { root_sha256: old.root_sha256 } })
+  t.equal(certificatesIn(await bundleOf(gateway)).length, 1)
+  await step('issue')
+  const moved = await renewed(gateway, bot)
+  t.equal((await step('finish')).status, 200)
+  t.equal(await chat(gateway, moved), 200)
+  t.equal(await chat(gateway, bot), 401)
+})
+
+t.test('a finish by force ends whoever holds an old certificate, and says why', async (t) => {
+  const { gateway, step } = await scene(t)
+  const bot = await gateway.enroll('bot', ['llm.chat'])
+  await step('prepare')
+  await step('issue')
+  t.equal((await step('finish?force=true')).status, 422, 'not without a reason')
+  t.equal((await step('finish?force=true&reason=The+key+was+stolen')).status, 200)
+  t.equal(await chat({ ...gateway, ca: await bundleOf(gateway) }, bot), 401)
+  const [row] = await gateway.rows({ action: 'ca.rotation_finished' })
+  t.match(row?.detail, { ended: 1, locked_out: 1, force_reason: 'The key was stolen' })
+  const [state] = await gateway.rows({ action: 'agent.certificate_ended' })
+  t.match(state?.detail, { subject: 'acme::bot', thumbprints: [] })
+})
+
+t.test('of two operators at once one takes the step', async (t) => {
+  const { step } = await scene(t)
+  for (const name of ['prepare', 'issue', 'finish']) {
+    const all = await Promise.all([step(name), step(name), step(name)])
+    const statuses = all.map(({ status }) => status).toSorted((a, b) => a - b)
+    t.equal(statuses[0], 200, `${name}: ${statuses.join()}`)
+    t.ok(
+      statuses.slice(1).every((status) => status === 409 || status === 412),
+      `${name}: ${statuses.join()}`,
+    )
+  }
+})
+
+t.test('a gateway that starts again goes on where it was', async (t) => {
+  const first = await testGateway(t)
+  const step = stepOf(first)
+  const bot = await first.enroll('bot', ['llm.chat'])
+  await step('prepare')
+  await step('issue')
+  await first.close()
+  const second = await testGateway(t, {
+    settings: {
+      MCP_PROXY_DATA_DIR: first.settings.dataDir,
+      MCP_PROXY_DATABASE_URL: first.settings.databaseUrl,
+    },
+  })
+  t.match(await second.admin('GET', PATH), { json: { phase: 'issuing', holders: { active: 1 } } })
+  t.equal(await chat(first, bot).catch(String), 'ECONNREFUSED')
+  t.equal(await chat({ ...second, ca: first.ca }, bot), 200)
+})
