@@ -1,5 +1,6 @@
 import { fetch, type RequestInit } from 'undici'
 import { type Identity, readIdentity } from './identity/identity.ts'
+import { moveOnCalls } from './renewal/keep-renewed.ts'
 import { clientSession, type SessionOptions } from './signing/session.ts'
 
 /** The standard `fetch`. */
@@ -8,6 +9,12 @@ export type Fetch = typeof globalThis.fetch
 export interface FetchOptions extends Omit<SessionOptions, 'directory'> {
   /** The gateway's base URL, in place of the one in `gateway.json`. */
   readonly url?: string
+  /**
+   * The time after which a call has the gateway asked whether its CA is being replaced: the directory of the
+   * identity then gets the new roots, and a certificate of the new CA. ms. Default: 10 minutes. 0: never, for
+   * an identity that lies on several machines, one of which renews it.
+   */
+  readonly followCaEveryMs?: number
 }
 
 /**
@@ -24,7 +31,11 @@ export interface FetchOptions extends Omit<SessionOptions, 'directory'> {
  * the answer.
  */
 export function createFetch(identity: string | Identity, options: FetchOptions = {}): Fetch {
-  const { url, ...rest } = options
+  const { url, followCaEveryMs: everyMs, ...rest } = options
+  const followCa =
+    typeof identity === 'string' && everyMs !== 0
+      ? moveOnCalls({ directory: identity, url, everyMs, notice: options.notice ?? (() => {}) })
+      : () => {}
   const session =
     typeof identity === 'string'
       ? clientSession(readIdentity(identity, url), { ...rest, directory: identity })
@@ -34,6 +45,7 @@ export function createFetch(identity: string | Identity, options: FetchOptions =
     if (URL.parse(target)?.origin !== session.origin) {
       throw new TypeError(`this fetch is for ${session.origin} only, and was asked for ${target}`)
     }
+    followCa()
     return fetch(target, { ...request, redirect: 'manual', dispatcher: session.dispatcher })
   }
   // The types of undici and of Node describe one interface twice.

@@ -1,5 +1,6 @@
 import { createPrivateKey } from 'node:crypto'
 import { readFile } from 'node:fs/promises'
+import { ROTATION_VERBS } from '../admin/ca-rotation.ts'
 import { type AdminCall, expectStatus } from '../admin/call.ts'
 import { DOOR_NOTES } from '../admin/door.ts'
 import { GRACE_OPTION, graceIn } from '../admin/grace.ts'
@@ -204,8 +205,9 @@ async function caOf(call: AdminCall, prefix: string): Promise<ListedCa> {
 
 const { perform: _, ...verb } = verbGroup({
   name: 'ca',
-  about: `Shows which CAs are trusted, and which of them vouch for whom. ${DOOR_NOTES}`,
-  verbs: { list, attach, trust, distrust, bundle, follow, leaf, detach },
+  about: `Shows which CAs are trusted, and which of them vouch for whom; replaces the gateway's own CA, in the steps prepare, issue and
+finish. ${DOOR_NOTES}`,
+  verbs: { list, attach, trust, distrust, bundle, follow, leaf, detach, ...ROTATION_VERBS },
   notes:
     'DIGEST: the beginning of one is enough. A certificate of this gateway’s own CA: sallyport ca-export.',
   helpCommand: commandOf('sallyport ARGS="ca --help"', 'ca --help'),

@@ -6,6 +6,7 @@ import {
   renewByOwnLeaf,
   renewIdentity,
 } from '../client/renewal/renew.ts'
+import { followTrust } from '../client/renewal/trust.ts'
 import { GATEWAY_OPTION, IDENTITY_OPTION, verbOf } from '../command.ts'
 import { print } from '../print.ts'
 
@@ -14,7 +15,8 @@ const DAY_MS = 86_400_000
 export const verb = verbOf({
   name: 'sallyport renew',
   about: `Renews the certificate of an identity before it ends: by that certificate, for a new key that never leaves this
-machine. The gateway allows this in the last third of its life; earlier there is nothing to do, and the exit code is 0: run it daily.
+machine. The gateway allows this in the last third of its life, and while its CA is being replaced; earlier there is nothing to do,
+and the exit code is 0: run it daily. org-ca.crt follows the CA.
 The sidecar does it by itself.`,
   options: {
     ...IDENTITY_OPTION,
@@ -49,7 +51,11 @@ has ended is replaced by an operator.`,
       return
     }
     const { renewableFrom, notAfter } = certificateLife(readIdentity(directory, gateway))
-    const from = Math.max(renewableFrom, within === undefined ? 0 : notAfter - daysOf(within) * DAY_MS)
+    // A gateway that cannot be asked is told of when there is something to renew.
+    const isReplaced = await followTrust(directory, gateway).catch(() => false)
+    const from = isReplaced
+      ? 0
+      : Math.max(renewableFrom, within === undefined ? 0 : notAfter - daysOf(within) * DAY_MS)
     const now = Date.now()
     if (now > notAfter) {
       throw new Error(`${directory} ended on ${day(notAfter)}: ask an operator for a new certificate`)

@@ -3,11 +3,12 @@ import { messageOf } from '../../../db/support/error-message.ts'
 import { readIdentity } from '../identity/identity.ts'
 import { GatewayRefusal } from '../refusal.ts'
 import { type CertificateLife, certificateLife, type RenewedCertificate, renewIdentity } from './renew.ts'
+import { followTrust } from './trust.ts'
 
 const MINUTE_MS = 60_000
 const HOUR_MS = 60 * MINUTE_MS
-/** The longest sleep: a machine may have slept as well, and somebody else may have renewed. */
-const LOOK_MS = 6 * HOUR_MS
+/** The longest sleep: a machine may have slept as well, and the gateway may be replacing its CA. */
+const LOOK_MS = 10 * MINUTE_MS
 const MAX_RETRY_MS = 6 * HOUR_MS
 
 export interface RenewalOptions {
@@ -28,8 +29,8 @@ export interface RenewalOptions {
 
 /**
  * Renews the certificate of an identity directory by itself, until the signal fires: somewhere in the first
- * half of its last third, so that agents which were enrolled together do not all ask at once. After a failure
- * it tries again, a minute later and then less and less often. If the gateway says that it does not renew
+ * half of its last third, so that agents which were enrolled together do not all ask at once; and soon after its
+ * CA began to be replaced. After a failure it tries again, a minute later and then less and less often. If the gateway says that it does not renew
  * this certificate, it waits for another one. Never rejects.
  */
 export async function keepRenewed(keeping: RenewalOptions): Promise<void> {
@@ -40,8 +41,10 @@ export async function keepRenewed(keeping: RenewalOptions): Promise<void> {
   let refused: string | null = null
   const look = async (): Promise<number> => {
     const identity = readIdentity(directory, url)
+    // A gateway that cannot be asked is told of once the certificate is due.
+    const isReplaced = await followTrust(directory, url).catch(() => false)
     if (identity.cert === refused) return LOOK_MS
-    const due = dueAt(certificateLife(identity), share)
+    const due = isReplaced ? now() : dueAt(certificateLife(identity), share)
     if (now() < due) return Math.min(due - now(), LOOK_MS)
     try {
       notice(renewedText(directory, await renewIdentity(directory, url)))
@@ -65,6 +68,34 @@ export async function keepRenewed(keeping: RenewalOptions): Promise<void> {
     }
     // It rejects if the signal fires, and then that is the end.
     await sleep(wait).catch(() => undefined)
+  }
+}
+
+/**
+ * Makes the function that moves an identity directory to the gateway's next CA, when calls are made: it looks
+ * at most once in `everyMs`, and nothing waits for it. A certificate in its last third is left to the keeper.
+ */
+export function moveOnCalls({
+  directory,
+  url,
+  notice,
+  everyMs = LOOK_MS,
+}: Pick<RenewalOptions, 'directory' | 'url' | 'notice'> & {
+  readonly everyMs?: number | undefined
+}): () => void {
+  const look = async (): Promise<void> => {
+    if (await followTrust(directory, url)) notice(renewedText(directory, await renewIdentity(directory, url)))
+  }
+  // Not the first call: a process that lives for a moment asks nothing.
+  let next = Date.now() + everyMs * Math.random()
+  return () => {
+    if (Date.now() < next) return
+    next = Number.POSITIVE_INFINITY
+    void look()
+      .catch((error: unknown) => notice(`${directory} did not follow the CA (${messageOf(error)})`))
+      .finally(() => {
+        next = Date.now() + everyMs * (0.5 + Math.random() / 2)
+      })
   }
 }
 

@@ -79,3 +79,27 @@ await t.test(
     t.match(await ca('detach', 'ff'), { code: 1, err: /no attached CA has a digest that begins with ff/ })
   },
 )
+
+await t.test("sallyport ca: the gateway's own CA is replaced in three steps", async (t) => {
+  const gateway = await testGateway(t)
+  await gateway.enroll('bot', ['llm.chat'])
+  const ca = (...args: string[]) =>
+    sallyport(['ca', ...args], { MCP_PROXY_DATA_DIR: gateway.settings.dataDir })
+  t.match(await ca('status'), {
+    code: 0,
+    out: /^phase: none\nissuing: [0-9a-f]{64} under the root [0-9a-f]{64}, ends 20/,
+  })
+  t.match(await ca('issue'), { code: 1, err: /No CA is prepared/ })
+  t.match(await ca('prepare', '--intermediate'), {
+    code: 0,
+    out: /phase: prepared\n.*\nnext: .*\nhold the old one: 1 active/,
+  })
+  t.match(await ca('cancel'), { code: 0, out: /^phase: none/ })
+  t.match(await ca('prepare'), { code: 0 })
+  t.match(await ca('issue'), { code: 0, out: /phase: issuing\n.*\nold: .*\nhold.*\n {2}acme::bot\n/ })
+  t.match(await ca('finish', '--dry-run'), { code: 0, out: /that would be refused: 0/ })
+  t.match(await ca('finish'), { code: 1, err: /Active principals still hold certificates/ })
+  t.match(await ca('finish', '--force'), { code: 1, err: /say why/ })
+  t.match(await ca('finish', '--force', '--reason', 'stolen'), { code: 0, out: /^phase: none/ })
+  t.match(await ca('status', '--json'), { code: 0, out: /"phase": "none"/ })
+})
