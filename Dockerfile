@@ -1,10 +1,10 @@
 # syntax=docker/dockerfile:1
 # The image of the gateway: no shell, no package manager, not root, nothing written but in /data. How to run it: docs/deploying.md.
 #
-# Both bases are named by tag. Pin them by digest where you build:
-#   docker build --build-arg NODE_IMAGE=node:24.21.0-bookworm-slim@sha256:… --build-arg BASE_IMAGE=gcr.io/distroless/cc-debian12:nonroot@sha256:… .
-ARG NODE_IMAGE=node:24.21.0-bookworm-slim
-ARG BASE_IMAGE=gcr.io/distroless/cc-debian12:nonroot
+# Both bases are named by the digest of their index, which is that of both architectures. For newer ones:
+#   docker buildx imagetools inspect --format '{{.Manifest.Digest}}' gcr.io/distroless/cc-debian12:nonroot
+ARG NODE_IMAGE=node:24.21.0-bookworm-slim@sha256:0e0ff40c39bc087845bfb27465a0df4ea419520094bc35842ff83dd8cbe6f9b6
+ARG BASE_IMAGE=gcr.io/distroless/cc-debian12:nonroot@sha256:9dac0a79194e45a7da0158a9c6da57b217585af0786db3845d1f0ec1a0dd182f
 
 FROM ${NODE_IMAGE} AS build
 WORKDIR /src
@@ -38,6 +38,7 @@ COPY --from=build /src/node_modules ./node_modules
 COPY --from=build /src/dist ./dist
 COPY --from=build /src/plugins/config ./plugins/config
 COPY deploy/postgres ./deploy/postgres
+COPY docs/verify.py ./docs/verify.py
 COPY LICENSE ./LICENSE
 COPY --from=build --chown=65532:65532 /data /data
 ENV PATH=/usr/local/bin \

@@ -1,8 +1,7 @@
 import { createHash } from 'node:crypto'
-import { existsSync, readFileSync } from 'node:fs'
-import { dirname, join } from 'node:path'
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
 import { PassThrough, Readable } from 'node:stream'
-import { fileURLToPath } from 'node:url'
 import { ZipFile } from 'yazl'
 import {
   CSV_HEAD,
@@ -20,6 +19,7 @@ import { exportLine, type StoredRow } from '../../../db/ledger/record/leaf.ts'
 import { anchorStates } from '../../../db/ledger/tree/anchored.ts'
 import { noteOfCheckpoint, tileReader, treeKeysOf } from '../../../db/ledger/tree/store.ts'
 import { tilePath } from '../../../db/ledger/tree/tiles.ts'
+import { Refusal } from '../../../plugins/refusal.ts'
 import type { AdminContext } from '../operation/context.ts'
 import { checkpointsOf, type EvidenceScope, rowsIn, tilesOf } from './scope.ts'
 
@@ -44,7 +44,7 @@ of the log ${tree.origin}, under a signed checkpoint of ${newest.size} rows.
 With \`--tsa CA.pem\`, the time stamps in the pack are verified with the CA certificates of an authority that you trust.
 Get the verifier key, a checkpoint, the key of a witness or such a CA from elsewhere, and not from this pack: with those
 in the pack, the best possible verdict is CONSISTENT, NOT WITNESSED. \`verify.py\` needs only Python 3.9;
-\`verify.mjs\`, if it is in the pack, needs only Node 22. A verifier that comes with what it verifies may be forged with
+\`verify.mjs\` needs only Node 22. A verifier that comes with what it verifies may be forged with
 it: get the verifiers from elsewhere too, compare their digests with those that the project publishes, or write your own
 from the project's page on the ledger.
 
@@ -73,19 +73,41 @@ from the project's page on the ledger.
 - That a control is sufficient. It shows that the control was applied.
 `
 
-const ROOT = dirname(fileURLToPath(import.meta.resolve('#manifest')))
+/** The folder of the installation; what is compiled lies one folder deeper. */
+const ROOT = join(import.meta.dirname, import.meta.filename.endsWith('.js') ? '../../../..' : '../../..')
 
-/** The verifiers, as far as they are there: `make verifier` and the package make the second. */
-const VERIFIERS = { 'verify.py': join(ROOT, 'docs/verify.py'), 'verify.mjs': join(ROOT, 'dist/verify.mjs') }
+const VERIFIERS = { 'verify.py': 'docs/verify.py', 'verify.mjs': 'dist/verify.mjs' }
+
+/** Reads the verifiers of this installation. Refuses if it lacks one. */
+const readVerifiers = (): readonly (readonly [name: string, text: Buffer])[] =>
+  Object.entries(VERIFIERS).map(([name, path]) => {
+    try {
+      return [name, readFileSync(join(ROOT, path))]
+    } catch (cause) {
+      const message = `A pack needs its verifiers, but this installation cannot read ${path}. Install it again, or in a checkout run make verifier.`
+      throw new Refusal('internal', { message, cause })
+    }
+  })
 
 type Texts = AsyncIterable<string | Buffer> | Iterable<string | Buffer>
 
+type PackContext = Pick<AdminContext, 'database' | 'authority'> & {
+  readonly verifiers: ReturnType<typeof readVerifiers>
+}
+
 /**
- * Makes a zip (docs/ledger.md#evidence) as it is read, in constant memory. Throws an AbortError when the
- * signal fires.
+ * Makes a zip (docs/ledger.md#evidence) as it is read, in constant memory. Refuses before its first byte if
+ * this installation lacks a verifier. Throws an AbortError when the signal fires.
  */
-export async function* packOf(
-  context: Pick<AdminContext, 'database' | 'authority'>,
+export const packOf = (
+  context: Omit<PackContext, 'verifiers'>,
+  scope: EvidenceScope,
+  at: number,
+  signal: AbortSignal,
+): AsyncGenerator<Uint8Array> => pieces({ ...context, verifiers: readVerifiers() }, scope, at, signal)
+
+async function* pieces(
+  context: PackContext,
   scope: EvidenceScope,
   at: number,
   signal: AbortSignal,
@@ -122,7 +144,7 @@ export async function* packOf(
 }
 
 async function addAll(
-  { database, authority }: Pick<AdminContext, 'database' | 'authority'>,
+  { database, authority, verifiers }: PackContext,
   scope: EvidenceScope,
   at: number,
   signal: AbortSignal,
@@ -229,9 +251,7 @@ async function addAll(
     .orderBy('anchor')
     .execute()
   for (const [name, proof] of namedStamps(stamps)) add(name, () => [Buffer.from(proof, 'base64')])
-  for (const [name, file] of Object.entries(VERIFIERS)) {
-    if (existsSync(file)) add(name, () => [readFileSync(file)])
-  }
+  for (const [name, text] of verifiers) add(name, () => [text])
 }
 
 /** The files of time stamps: those of further authorities over the same checkpoint are numbered from 2. */

@@ -29,6 +29,8 @@ export function compileInto(dist: string): void {
     execFileSync('env', [...args, '-p', config, '--outDir', dist], { cwd: ROOT })
   }
   cpSync(join(ROOT, ASSETS), join(dist, ASSETS), { recursive: true })
+  const verifier = ['verifier', `VERIFIER=${join(dist, 'verify.mjs')}`]
+  execFileSync('env', ['-i', `PATH=${process.env.PATH}`, 'make', '--silent', ...verifier], { cwd: ROOT })
 }
 
 /** Lays the production packages out below `root`, without those whose path `leave` names. */
