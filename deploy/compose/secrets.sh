@@ -7,6 +7,7 @@ umask 077
 directory=$(cd "$(dirname "$0")/.." && pwd)/secrets
 gateway=65532
 postgres=999
+prometheus=65534
 mkdir -p "$directory"
 
 # keep NAME OWNER: writes standard input into a file that does not exist yet.
@@ -27,5 +28,6 @@ for role in owner gateway; do
 done
 random | keep key_passphrase "$gateway"
 random | keep metrics_token "$gateway"
+keep metrics_token_prometheus "$prometheus" <"$directory/metrics_token"
 [ -e "$directory/providers.env" ] || : >"$directory/providers.env"
 echo "the secrets are in $directory; add keys of providers to $directory/providers.env (OPENAI_API_KEY=…)"

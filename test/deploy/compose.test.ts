@@ -1,4 +1,4 @@
-import { execFileSync } from 'node:child_process'
+import { execFileSync, spawnSync } from 'node:child_process'
 import { cpSync, existsSync, mkdirSync, readFileSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
@@ -28,6 +28,7 @@ const KEYS = [
   'logging',
   'networks',
   'ports',
+  'profiles',
   'read_only',
   'restart',
   'secrets',
@@ -40,12 +41,17 @@ const KEYS = [
   'volumes',
 ]
 
-t.test('two gateways, a database, a balancer, and a migration that ends', async (t) => {
+/** What this machine is asked by: agents from anywhere, operators from itself alone. */
+const PORTS: Json = { balancer: ['9443:9443'], 'gateway-1': ['127.0.0.1:9444:9444'] }
+
+t.test('two gateways, a database, a balancer, a migration that ends, and Prometheus', async (t) => {
   t.same(
     services.map(([name]) => name),
-    ['gateway-1', 'gateway-2', 'migrate', 'database', 'balancer'],
+    ['gateway-1', 'gateway-2', 'migrate', 'database', 'balancer', 'prometheus'],
   )
-  t.same(compose.services['gateway-1'], compose.services['gateway-2'])
+  const { ports: _, ...first } = compose.services['gateway-1']
+  t.same(first, compose.services['gateway-2'])
+  t.same(compose.services.prometheus.profiles, ['monitoring'], 'it runs where it is asked for')
 })
 
 for (const [name, service] of services) {
@@ -58,11 +64,7 @@ for (const [name, service] of services) {
     t.match([cpus, memory, pids], [/^\d+$/, /^\d+[mg]$/, Number])
     if (name !== 'balancer') t.match(service.user, /^[1-9]\d+:[1-9]\d+$/)
     t.notMatch(JSON.stringify(service.volumes ?? []), 'docker.sock')
-    t.same(
-      service.ports ?? [],
-      name === 'balancer' ? ['9443:9443'] : [],
-      'from outside only the balancer is reached',
-    )
+    t.same(service.ports ?? [], PORTS[name] ?? [], 'from outside only the balancer is reached')
     if (name !== 'migrate' && name !== 'balancer')
       t.match(service.healthcheck, { test: ['CMD'], retries: Number })
   })
@@ -121,6 +123,44 @@ t.test('the gateways run as the image does, and end before they are killed', asy
 })
 
 t.test(
+  'agents’ port has no administration, and Prometheus finds every gateway on a network of their own',
+  async (t) => {
+    const prometheus = readYaml(join(DIRECTORY, 'compose/prometheus.yml'))
+    const [{ tls_config: tls, authorization, static_configs: targets }] = prometheus.scrape_configs
+    for (const [, { environment, networks }] of gateways) {
+      const env = Object.fromEntries(
+        Object.entries<string>(environment).flatMap(([name, value]) =>
+          name.endsWith('_FILE') ? [] : [[name, interpolated(value)]],
+        ),
+      )
+      const settings = readSettings(env, '/app')
+      t.match(settings, { adminListen: { port: 9444 }, adminOrigins: ['https://localhost:9444'] })
+      t.ok(settings.hostnames.includes(tls.server_name))
+      t.ok('metrics' in networks)
+    }
+    t.notMatch(readFileSync(join(DIRECTORY, 'haproxy.cfg'), 'utf8'), '9444')
+    t.same(
+      targets[0].targets,
+      gateways.map(([name]) => `${name}:9444`),
+    )
+    const { secrets, networks, volumes } = compose.services.prometheus
+    t.same(networks, ['metrics'])
+    t.same(compose.networks.metrics, { internal: true })
+    const files = secrets.map((secret: Json) => `/run/secrets/${secret.target ?? secret}`)
+    for (const file of [tls.ca_file, authorization.credentials_file]) t.ok(files.includes(file), file)
+    const mounted = volumes.map((volume: string) => volume.split(':')[1])
+    for (const file of prometheus.rule_files) t.ok(mounted.includes(file), file)
+    const checked = spawnSync('promtool', [
+      'check',
+      'config',
+      '--syntax-only',
+      join(DIRECTORY, 'compose/prometheus.yml'),
+    ])
+    if (checked.error === undefined) t.equal(checked.status, 0, String(checked.stderr))
+  },
+)
+
+t.test(
   'secrets.sh makes each secret once, for its one reader, and the settings take them',
   { skip },
   async (t) => {
@@ -131,9 +171,9 @@ t.test(
       execFileSync('sh', [join(directory, 'compose/secrets.sh')], { encoding: 'utf8', stdio: 'pipe' })
     t.match(run(), /^the secrets are in /)
     const path = (name: string): string => join(directory, compose.secrets[name].file)
-    const all = Object.keys(compose.secrets)
+    const all = Object.keys(compose.secrets).filter((name) => name !== 'org_ca')
     const texts = all.map((name) => readFileSync(path(name), 'utf8'))
-    t.equal(new Set(texts).size, all.length, 'no two are the same')
+    t.equal(new Set(texts).size, all.length - 1, 'no two are the same but the token, which two read')
     run()
     t.same(
       all.map((name) => readFileSync(path(name), 'utf8')),
@@ -142,7 +182,7 @@ t.test(
     )
     for (const [name, service] of services) {
       const [uid] = (service.user ?? '').split(':').map(Number)
-      for (const secret of service.secrets ?? []) {
+      for (const secret of (service.secrets ?? []).filter((one: Json) => one !== 'org_ca')) {
         const { mode, uid: owner } = statSync(path(secret.source ?? secret))
         t.same([mode & 0o777, owner], [0o400, uid], `${secret.source ?? secret} of ${name}`)
       }
