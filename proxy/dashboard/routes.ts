@@ -17,6 +17,7 @@ import { type FormSubmission, formHandler, inputById } from './frame/acting.ts'
 import { ASSETS } from './frame/assets.ts'
 import type { DashboardContext } from './frame/dashboard.ts'
 import { type DashboardPage, pageHandler } from './frame/frame.ts'
+import { refusedOnItsForm } from './frame/on-its-form.ts'
 import { pathOf } from './frame/parts.ts'
 import { refusedPage } from './frame/refused.ts'
 import { pkiForms, pkiPage } from './pki/pki.ts'
@@ -89,16 +90,31 @@ function dashboardDoors(
 ): DashboardDoors {
   const refuse = refusedPage
   const reading = (demands: AdminCapability) => pageFor({ action: 'admin.read', demands })
-  const rendered: DashboardDoors['rendered'] = (path, demands, handler) =>
+  const pages = new Map<string, DashboardPage | null>()
+  const answered: DashboardDoors['rendered'] = (path, demands, handler) =>
     gatedRoute('GET', path, { pipeline: reading(demands), recorder, refuse }, handler)
   return {
-    page: (path, demands, page) => rendered(path, demands, pageHandler(page, dashboard)),
-    rendered,
+    page: (path, demands, page) => {
+      pages.set(path, page)
+      return answered(path, demands, pageHandler(page, dashboard))
+    },
+    rendered: (path, demands, handler) => {
+      pages.set(path, null)
+      return answered(path, demands, handler)
+    },
     fetched: (path, demands, handler) =>
       gatedRoute('GET', path, { pipeline: reading(demands), recorder }, handler),
-    form: (path, asked, handler) =>
-      gatedRoute('POST', path, { pipeline: formFor(asked), recorder, refuse }, handler),
+    form: (path, asked, handler) => {
+      const shown = refusedOnItsForm(dashboard, () => pageOf(pages, path), handler)
+      return gatedRoute('POST', path, { pipeline: formFor(asked), recorder, refuse }, shown)
+    },
   }
+}
+
+/** The page of a form: the one of the longest path that its own begins with. Null: the form shows itself. */
+function pageOf(pages: ReadonlyMap<string, DashboardPage | null>, path: string): DashboardPage | null {
+  const above = [...pages.keys()].filter((place) => path === place || path.startsWith(`${place}/`))
+  return pages.get(above.reduce((one, other) => (other.length > one.length ? other : one), '')) ?? null
 }
 
 function openRoutes(

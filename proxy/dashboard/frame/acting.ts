@@ -32,14 +32,12 @@ export function showFormAgain(
   const { title, label, refusal, preview, confirm } = shown
   const { form, path, session, at } = facts
   const kept = [...form].filter(([name]) => !ASKED.has(name))
-  // A typed value can be corrected.
-  const field = refusal?.reason === 'body_unprocessable' ? editableInput : hiddenInput
   return frame(dashboard, facts, {
     title,
     section: sectionOf(path),
     status: refusal?.status ?? 200,
     body: html`${refusal ? problemList(refusal) : html``}${preview ? rehearsalOf(preview, at) : html``}
-<form method="post" action="${path}">${csrf(session)}${joinHtml(kept.map(field))}${htmlIf(confirm !== undefined, () => hiddenInput(['confirm', confirm ?? '']))}
+<form method="post" action="${path}">${csrf(session)}${joinHtml(kept.map(hiddenInput))}${htmlIf(confirm !== undefined, () => hiddenInput(['confirm', confirm ?? '']))}
 ${htmlIf(refusal?.reason === 'expectation_broken', forceReasonField)}<button class="danger">${label}</button></form>
 <p><a href="${sectionOf(path)}">Leave it as it is</a></p>`,
   })
@@ -49,15 +47,6 @@ const ASKED: ReadonlySet<string> = new Set(['csrf', 'confirm', 'force_reason'])
 
 const hiddenInput = ([name, value]: readonly [string, string]): HtmlFragment =>
   html`<input type="hidden" name="${name}" value="${value}">`
-
-const editableInput = ([name, value]: readonly [string, string]): HtmlFragment => {
-  if (HIDDEN.has(name)) return hiddenInput([name, value])
-  return value.includes('\n')
-    ? html`<label>${name} <textarea name="${name}" rows="6" spellcheck="false">${value}</textarea></label>`
-    : html`<label>${name} <input name="${name}" value="${value}" autocomplete="off"></label>`
-}
-
-const HIDDEN: ReadonlySet<string> = new Set(['if_match', 'digest', 'kind', 'from', 'q', 'cursor'])
 
 export type FormSubmission = AdministrationFacts & SubmittedForm
 
@@ -75,7 +64,7 @@ export const withNotice = (path: string, notice: string): string =>
 
 /**
  * Makes the handler of a form that does what the API does and leads back. If that breaks an expectation the
- * form asks why; if a field is wrong, it is shown with the typed values.
+ * form asks why.
  */
 export const formHandler =
   <T extends InputSchemas, Output>(
@@ -93,16 +82,9 @@ export const formHandler =
       const blocks = leftOut?.(done.value) ?? []
       return blocks.length === 0 ? seeOther(next) : leftOutPage(dashboard, facts, blocks, next)
     } catch (error) {
-      if (!(error instanceof Refusal)) throw error
-      const { reason } = error
-      if (reason === 'expectation_broken' && canBeForced(operation))
-        return showFormAgain(dashboard, facts, {
-          title: 'Not done',
-          label: 'Do it anyway',
-          refusal: error,
-        })
-      if (reason !== 'body_unprocessable') throw error
-      return showFormAgain(dashboard, facts, { title: 'Not done', label: 'Try again', refusal: error })
+      if (!(error instanceof Refusal) || error.reason !== 'expectation_broken' || !canBeForced(operation))
+        throw error
+      return showFormAgain(dashboard, facts, { title: 'Not done', label: 'Do it anyway', refusal: error })
     }
   }
 

@@ -22,7 +22,7 @@ interface Detail {
 export const attentionCard = (title: HtmlFragment, body: HtmlFragment): HtmlFragment =>
   html`<section class="card needs-you"><h2>${title}</h2>${body}</section>`
 
-export { EMPTY_HTML, exactHtml, type HtmlFragment, html } from '../../operators/pages/html.ts'
+export { EMPTY_HTML, exactHtml, HtmlFragment, html } from '../../operators/pages/html.ts'
 
 export const joinHtml = (pieces: readonly HtmlFragment[]): HtmlFragment =>
   pieces.length === 0 ? EMPTY_HTML : pieces.reduce((before, next) => html`${before}${next}`)

@@ -1,4 +1,3 @@
-import { Refusal } from '../../../plugins/refusal.ts'
 import { administerOnRecord } from '../../admin/http/administer.ts'
 import { OPERATIONS } from '../../admin/http/operations.ts'
 import type { Reply } from '../../http/reply.ts'
@@ -6,11 +5,10 @@ import { seeOther } from '../../operators/pages/page.ts'
 import type { FormSubmission } from '../frame/acting.ts'
 import type { DashboardContext } from '../frame/dashboard.ts'
 import { frame } from '../frame/frame.ts'
-import { exactHtml, type HtmlFragment, html, joinHtml, pathOf, problemList } from '../frame/parts.ts'
+import { exactHtml, type HtmlFragment, html, joinHtml, pathOf } from '../frame/parts.ts'
 import { baseUrlOf, clientSnippets } from '../frame/snippets.ts'
 import { typedTokens } from './capabilities-card.ts'
-import { fieldLabels, PRINCIPAL_PAGES, type PrincipalPlural } from './kinds.ts'
-import { listWith } from './list.ts'
+import { PRINCIPAL_PAGES, type PrincipalPlural } from './kinds.ts'
 
 interface MintedIdentity {
   readonly cert_chain_pem: string
@@ -71,26 +69,12 @@ export const enrollForm =
       capabilities: [...typedTokens(form.get('capabilities') ?? '')],
     }
     const name = form.get(kind.nameField) ?? ''
-    try {
-      if (plural === 'agents') return await enrollAgent(dashboard, { ...common, agent_name: name }, facts)
-      const body = { ...common, [kind.nameField]: name } as never
-      const done = await administerOnRecord(
-        PRINCIPAL_PAGES[plural].operations.create,
-        dashboard.context,
-        { body },
-        facts,
-      )
-      if ('proposed' in done) return seeOther(`/proxy/${plural}?notice=proposed`)
-      return seeOther(pathOf(plural, done.value.principal_id ?? ''))
-    } catch (error) {
-      if (!(error instanceof Refusal) || error.status >= 500) throw error
-      const typed = Object.fromEntries(form)
-      const problem = problemList(error, fieldLabels(common.capabilities))
-      return frame(dashboard, facts, {
-        ...(await listWith(plural, dashboard, facts, { typed, problem })),
-        status: error.status,
-      })
-    }
+    if (plural === 'agents') return enrollAgent(dashboard, { ...common, agent_name: name }, facts)
+    const body = { ...common, [kind.nameField]: name } as never
+    const { create } = PRINCIPAL_PAGES[plural].operations
+    const done = await administerOnRecord(create, dashboard.context, { body }, facts)
+    if ('proposed' in done) return seeOther(`/proxy/${plural}?notice=proposed`)
+    return seeOther(pathOf(plural, done.value.principal_id ?? ''))
   }
 
 interface NewAgent {

@@ -4,7 +4,7 @@ import { capabilityToEnroll } from '../../admin/operation/kinds.ts'
 import { perform } from '../../admin/operation/operation.ts'
 import { endsSoon } from '../../admin/principals/ending.ts'
 import type { DashboardContext } from '../frame/dashboard.ts'
-import type { DashboardPage, PageContent } from '../frame/frame.ts'
+import type { DashboardPage } from '../frame/frame.ts'
 import {
   capabilityTokens,
   csrf,
@@ -25,31 +25,18 @@ import { PRINCIPAL_PAGES, type PrincipalPlural } from './kinds.ts'
 /** GET /proxy/{agents,users,workloads,operators}: the principals of a kind, newest first, with a search. */
 export const listPage =
   (plural: PrincipalPlural): DashboardPage =>
-  (dashboard, facts) =>
-    listWith(plural, dashboard, facts)
-
-interface RefusedEnrollment {
-  readonly typed: Readonly<Record<string, string>>
-  readonly problem: HtmlFragment
-}
-
-export async function listWith(
-  plural: PrincipalPlural,
-  dashboard: DashboardContext,
-  facts: AdministrationFacts,
-  refused?: RefusedEnrollment,
-): Promise<PageContent> {
-  const { kind } = PRINCIPAL_PAGES[plural]
-  const asked = new URLSearchParams(facts.query)
-  const [q, cursor] = [asked.get('q')?.trim() ?? '', asked.get('cursor')]
-  const query = { limit: '100', ...(q !== '' && { q }), ...(cursor !== null && { cursor }) }
-  const { list, next } = await listOf(dashboard, plural, query, facts)
-  const enroll = capabilityToEnroll(kind)
-  const older = next?.cursor
-  return {
-    title: plural[0]?.toUpperCase() + plural.slice(1),
-    section: `/proxy/${plural}`,
-    body: html`<form class="search" role="search" action="/proxy/${plural}"><input type="search" name="q" value="${q}" aria-label="Search" placeholder="name, cap:llm.chat, expires:30d, unused:30d, denied:today, is:keyless" data-key="/"><button>Search</button></form>
+  async (dashboard, facts) => {
+    const { kind } = PRINCIPAL_PAGES[plural]
+    const asked = new URLSearchParams(facts.query)
+    const [q, cursor] = [asked.get('q')?.trim() ?? '', asked.get('cursor')]
+    const query = { limit: '100', ...(q !== '' && { q }), ...(cursor !== null && { cursor }) }
+    const { list, next } = await listOf(dashboard, plural, query, facts)
+    const enroll = capabilityToEnroll(kind)
+    const older = next?.cursor
+    return {
+      title: plural[0]?.toUpperCase() + plural.slice(1),
+      section: `/proxy/${plural}`,
+      body: html`<form class="search" role="search" action="/proxy/${plural}"><input type="search" name="q" value="${q}" aria-label="Search" placeholder="name, cap:llm.chat, expires:30d, unused:30d, denied:today, is:keyless" data-key="/"><button>Search</button></form>
 ${dataTable(
   ['Name', 'Holds', 'Certificate', 'Last seen', ''],
   list.map((one) => lineOf(plural, one, facts.at)),
@@ -58,9 +45,9 @@ ${dataTable(
     : html`<p>No ${kind.type} matches <code>${q}</code>. <a href="/proxy/${plural}">All ${plural}</a></p>`,
 )}
 ${htmlIf(older !== undefined, () => html`<p><a rel="next" href="?${new URLSearchParams({ ...(q !== '' && { q }), cursor: older ?? '' }).toString()}">Older</a></p>`)}
-${hasCapability(facts, enroll) ? enrollForm(plural, facts.session, refused) : html`<p class="needs">Enrolling needs <code>${enroll}</code>.</p>`}`,
+${hasCapability(facts, enroll) ? enrollForm(plural, facts.session) : html`<p class="needs">Enrolling needs <code>${enroll}</code>.</p>`}`,
+    }
   }
-}
 
 const MADE_BY: Readonly<Partial<Record<PrincipalPlural, string>>> = {
   agents: 'make agent NAME=my-agent CAPS=llm.chat',
@@ -118,21 +105,16 @@ function badgesOf(one: ReadonlyPrincipalView, at: number): readonly HtmlFragment
   ]
 }
 
-function enrollForm(
-  plural: PrincipalPlural,
-  session: Parameters<typeof csrf>[0],
-  refused: RefusedEnrollment | undefined,
-): HtmlFragment {
+function enrollForm(plural: PrincipalPlural, session: Parameters<typeof csrf>[0]): HtmlFragment {
   const { kind } = PRINCIPAL_PAGES[plural]
-  const { typed = {}, problem = EMPTY_HTML } = refused ?? {}
   const summary =
     plural === 'agents'
       ? 'Enroll an agent'
       : `Enroll ${kind.type === 'user' || kind.type === 'workload' ? 'a' : 'an'} ${kind.type}`
-  return html`<details class="enroll"${refused ? html` open` : EMPTY_HTML}><summary>${summary}</summary>${problem}<form method="post" action="/proxy/${plural}">${csrf(session)}
-<label>Name <input name="${kind.nameField}" required maxlength="64" pattern="[a-zA-Z0-9._\\-]+" autocomplete="off" value="${typed[kind.nameField] ?? ''}"></label>
-<label>Shown as <input name="display_name" maxlength="256" autocomplete="off" value="${typed.display_name ?? ''}"></label>
-<label>Capabilities <input name="capabilities" class="caps" data-tokens="${kind.type === 'operator' ? 'operator' : 'caller'}" autocomplete="off" placeholder="${kind.type === 'operator' ? 'admin.read, admin.grant' : 'llm.chat, mcp.tools.list'}" value="${typed.capabilities ?? ''}"></label>
+  return html`<details class="enroll"><summary>${summary}</summary><form method="post" action="/proxy/${plural}">${csrf(session)}
+<label>Name <input name="${kind.nameField}" required maxlength="64" pattern="[a-zA-Z0-9._\\-]+" autocomplete="off"></label>
+<label>Shown as <input name="display_name" maxlength="256" autocomplete="off"></label>
+<label>Capabilities <input name="capabilities" class="caps" data-tokens="${kind.type === 'operator' ? 'operator' : 'caller'}" autocomplete="off" placeholder="${kind.type === 'operator' ? 'admin.read, admin.grant' : 'llm.chat, mcp.tools.list'}"></label>
 <p class="faint">${plural === 'agents' ? 'Its certificate and key are shown once, on the next page.' : 'It gets its certificate with a certificate request.'} Without capabilities it can do nothing.</p>
 <button>${summary}</button></form></details>`
 }

@@ -7,7 +7,6 @@ import { seeOther } from '../../operators/pages/page.ts'
 import { type FormSubmission, formHandler, inputById } from '../frame/acting.ts'
 import type { DashboardContext } from '../frame/dashboard.ts'
 import type { DashboardPage } from '../frame/frame.ts'
-import { frame } from '../frame/frame.ts'
 import {
   button,
   copyableCode,
@@ -20,7 +19,6 @@ import {
   html,
   htmlIf,
   joinHtml,
-  problemList,
   relativeTime,
 } from '../frame/parts.ts'
 import type { ConfigurationInForce } from './in-force.ts'
@@ -31,26 +29,10 @@ export const rotateForm =
   (dashboard: DashboardContext) =>
   async (facts: FormSubmission): Promise<Reply> => {
     const [secret, again] = [facts.form.get('secret') ?? '', facts.form.get('secret_again') ?? '']
-    const refused = (refusal: Refusal): Promise<Reply> =>
-      frame(dashboard, facts, {
-        title: 'The secret was not changed',
-        section: '/proxy/settings',
-        status: refusal.status,
-        body: html`${problemList(refusal)}<p><a href="/proxy/settings">Back</a></p>`,
-      })
     if (secret !== again)
-      return refused(new Refusal('body_unprocessable', { message: 'The two secrets do not match.' }))
-    try {
-      await administerOnRecord(
-        OPERATIONS.secret.rotate,
-        dashboard.context,
-        { body: { new_secret: secret } },
-        facts,
-      )
-    } catch (error) {
-      if (error instanceof Refusal && error.status < 500) return refused(error)
-      throw error
-    }
+      throw new Refusal('body_unprocessable', { message: 'The two secrets do not match.' })
+    const body = { new_secret: secret }
+    await administerOnRecord(OPERATIONS.secret.rotate, dashboard.context, { body }, facts)
     return seeOther('/proxy/settings?notice=rotated')
   }
 

@@ -1,8 +1,10 @@
 import t from 'tap'
 import { SECTIONS } from '../../../proxy/dashboard/frame/frame.ts'
+import { buttonsIn, press } from '../../support/dashboard/pressing.ts'
 import { testGateway } from '../../support/gateway.ts'
 import { changingServer, tool } from '../../support/mcp/admin-server.ts'
 import { Jar, signedInBySecret } from '../../support/oidc/jar.ts'
+import { csrfOf } from '../../support/wizard.ts'
 
 const CHAT = { model: 'gpt-4o-mini', messages: [{ role: 'user', content: 'hello' }] }
 
@@ -202,7 +204,7 @@ await t.test(
 )
 
 await t.test(
-  'a server is registered, switched off and on, and bound to, by forms; what is wrong is named by field',
+  'a server is registered, switched off and on, and bound to, by forms; what is wrong is named by label',
   async (t) => {
     const gateway = await testGateway(t, { settings: { MCP_PROXY_ALLOW_PRIVATE_UPSTREAMS: 'true' } })
     await gateway.enroll('bot', [])
@@ -211,7 +213,7 @@ await t.test(
     const { csrf } = (await jar.ask('GET', '/v1/admin/session')).json
     const wrong = await jar.send('/proxy/tools', { csrf, name: 'No Name', endpoint_url: 'x' })
     t.equal(wrong.status, 422)
-    for (const field of ['name', 'endpoint_url']) t.match(wrong.text, `<code>${field}</code>`)
+    for (const label of ['Name', 'Address']) t.match(wrong.text, `<code>${label}</code>`)
     const sent = await jar.send('/proxy/tools', {
       csrf,
       name: 'files',
@@ -291,3 +293,52 @@ await t.test('numbers agree: between pages, and with the API', async (t) => {
   t.match(await textOf('/proxy/activity'), '>denied</a> 2')
   t.equal(linesIn(await textOf('/proxy')), denied.length, 'Attention shows the same')
 })
+
+await t.test(
+  'what is refused stays on its form, by the words of its labels and with what was typed',
+  async (t) => {
+    const gateway = await testGateway(t)
+    const jar = await signedInBySecret(gateway)
+    await gateway.enroll('bot', ['llm.chat'])
+    const typed = {
+      '/proxy/tools': { button: 'Register a server', fields: { name: 'fi"les', endpoint_url: 'htps://x<y' } },
+      '/proxy/agents': {
+        button: 'Enroll an agent',
+        fields: { agent_name: 'bot', display_name: 'A & B', capabilities: 'llm.chat, No-Good' },
+      },
+      '/proxy/operators': {
+        button: 'Enroll an operator',
+        fields: { operator_name: 'ada', capabilities: 'x.y' },
+      },
+      '/proxy/pki': { button: 'Attach', fields: { ca_pem: 'no </textarea> PEM', kind: 'spiffe' } },
+      '/proxy/settings': { button: 'Rotate', fields: { secret: 'short', secret_again: 'other' } },
+    }
+    for (const [path, { button, fields }] of Object.entries(typed)) {
+      const page = (await jar.ask('GET', path)).text
+      const { status, text } = await press(jar, page, button, fields)
+      t.equal(status, 422, path)
+      t.equal(/<h1>(.*?)<\/h1>/.exec(text)?.[1], /<h1>(.*?)<\/h1>/.exec(page)?.[1], `${path}: the same page`)
+      const form = new RegExp(
+        `<form method="post" action="[^"]*">(?:(?!</form>)[\\s\\S])*${button}</button>`,
+      ).exec(text)?.[0]
+      t.match(form, 'class="problem" role="alert"', `${path}: the form says it`)
+      const again = buttonsIn(text).find(({ label }) => label === button)?.fields
+      const { secret: _, secret_again: __, kind: ___, ...shown } = fields as Record<string, string>
+      t.match(again, shown, `${path}: and has what was typed`)
+      t.notMatch(text, 'value="short"', 'no secret among it')
+    }
+    const tools = (await jar.ask('GET', '/proxy/tools')).text
+    const { text } = await press(jar, tools, 'Register a server', { name: 'files', endpoint_url: 'nowhere' })
+    t.match(text, '<code>Address</code>', 'by the word of the label')
+    t.match(text, 'value="nowhere" aria-invalid="true"', 'and marked')
+    t.match(text, /<details open class="enroll">/, 'where it can be seen')
+    const list = await jar.ask('GET', '/proxy/agents')
+    const again = { agent_name: 'bot', capabilities: 'llm.chat' }
+    const conflict = await press(jar, list.text, 'Enroll an agent', again)
+    t.equal(conflict.status, 409, 'so does what nothing typed is to blame for')
+    t.match(buttonsIn(conflict.text).find(({ label }) => label === 'Enroll an agent')?.fields, again)
+    const gone = await jar.send('/proxy/agents/acme::nobody/deactivate', { csrf: csrfOf(list) })
+    t.equal(gone.status, 404)
+    t.match(gone.text, 'This did not work', 'a page that is not there shows no form')
+  },
+)
