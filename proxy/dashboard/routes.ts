@@ -14,7 +14,7 @@ import { whyPage } from './activity/why.ts'
 import { attentionPage, proposalForms } from './attention/attention.ts'
 import { capabilitiesJson, capabilitiesPage } from './capabilities/capabilities.ts'
 import { type FormSubmission, formHandler, inputById } from './frame/acting.ts'
-import { ASSETS } from './frame/assets.ts'
+import { ASSET_ROUTE, serveAsset } from './frame/assets.ts'
 import type { DashboardContext } from './frame/dashboard.ts'
 import { type DashboardPage, pageHandler } from './frame/frame.ts'
 import { refusedOnItsForm } from './frame/on-its-form.ts'
@@ -123,7 +123,7 @@ function openRoutes(
   { anonymous }: RouteRecorders,
 ): readonly BareRoute[] {
   return [
-    ...Object.values(ASSETS).map(({ path, serve }) => openRoute('GET', path, anyone, serve)),
+    openRoute('GET', ASSET_ROUTE, anyone, serveAsset),
     openRoute('GET', '/proxy/', anyone, () => seeOther('/proxy')),
     openRoute('GET', '/proxy/setup', setup, setupPage(dashboard), anonymous, setupRefused),
     openRoute('POST', '/proxy/setup', setUp, setupForm(dashboard), anonymous, setupRefused),

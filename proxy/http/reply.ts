@@ -1,6 +1,7 @@
 import type { Readable } from 'node:stream'
 import type { JsonObject } from '../../db/support/json.ts'
 import type { RefusalReason } from '../../plugins/refusal.ts'
+import type { UpstreamTiming } from '../telemetry/provider-figures.ts'
 
 /** The answer of a handler. `proxy/http/send.ts` sends it and adds the headers that every answer carries. */
 export interface Reply {
@@ -46,6 +47,8 @@ export interface CallReport {
   readonly unknown?: boolean
   /** The reason of a failure, if the answer had begun and so could not be refused any more. */
   readonly reason?: RefusalReason
+  /** The provider's part of an LLM call's time. Absent: no answer was passed on. */
+  readonly timing?: UpstreamTiming
   /** The cause of that failure. For the log only: the caller never sees it. */
   readonly cause?: unknown
 }

@@ -8,6 +8,7 @@ import type { Arrival, CallSettlement } from '../../plugins/plugin.ts'
 import { REFUSAL_REASONS, Refusal, toRefusal } from '../../plugins/refusal.ts'
 import type { GatewayLogs } from '../telemetry/log.ts'
 import type { GatewayMetrics } from '../telemetry/metrics.ts'
+import type { AttemptFigures } from '../telemetry/provider-figures.ts'
 import { CONNECTION_PLACE, type PlacedConnection } from '../tls/connection-limit.ts'
 import { createArrival, type Router, splitTarget } from './arrival.ts'
 import {
@@ -87,6 +88,7 @@ class LiveRequest implements OpenCall, CallAuthority {
 
   /** One function from end to end: each that waits costs as much memory as a call. Never rejects. */
   async live(): Promise<void> {
+    const began = performance.now()
     const { budget, drain, mounted, log, writeStallMs } = this.#options
     const req = this.#req
     const res = this.#res
@@ -129,7 +131,7 @@ class LiveRequest implements OpenCall, CallAuthority {
         res.destroy()
         ending = { reason: 'upstream_broken', status: handled.reply.status, bytes: 0 }
       }
-      finishRequest(handled, ending, this.#options)
+      finishRequest(handled, ending, this.#options, began)
     } catch (error) {
       logFault(this.#options, 'serve', error)
       res.destroy()
@@ -228,7 +230,12 @@ function httpDate(now: number): string {
 }
 
 /** Does the work after an answer: outcome row, figures and log line, each whatever another one throws. */
-function finishRequest(handled: HandledRequest, ending: ReplyEnding, telling: RequestReporting): void {
+function finishRequest(
+  handled: HandledRequest,
+  ending: ReplyEnding,
+  telling: RequestReporting,
+  began: number,
+): void {
   const { arrival, refusal, reply, settled } = handled
   const isolated = (step: string, work: () => void): void => {
     try {
@@ -245,7 +252,7 @@ function finishRequest(handled: HandledRequest, ending: ReplyEnding, telling: Re
   isolated('settle', () =>
     settled(settlementOf(handled, ended), (by, error) => logFault(telling, by, error, arrival.id)),
   )
-  isolated('count', () => countRequest(handled, ended, telling.metrics))
+  isolated('count', () => countRequest(handled, ended, telling.metrics, began))
   isolated('log', () => logRequest(handled, ended, telling))
 }
 
@@ -295,6 +302,7 @@ function countRequest(
   { arrival, path, surface, refusal, by, receipt }: HandledRequest,
   ended: FinishedCall,
   metrics: GatewayMetrics,
+  began: number,
 ): void {
   const method = path === 'none' ? 'none' : arrival.method
   metrics.requests.inc({ route: path, method, status: ended.ending.status })
@@ -305,13 +313,29 @@ function countRequest(
   // A call that a plugin refused has reached no upstream.
   if (!report?.provider || (refusal && by !== 'handler')) return
   const { provider, detail } = report
-  if (surface === 'mcp') metrics.mcpCalls.inc({ resource: provider, result: resultOf(ended) })
-  else if (surface === 'llm') metrics.llmCalls.inc({ provider, result: resultOf(ended) })
-  const { tokens, tokens_unknown: unknown } = detail
+  const result = resultOf(ended)
+  if (surface === 'mcp') metrics.mcpCalls.inc({ resource: provider, result })
+  if (surface !== 'llm') return
+  metrics.llmCalls.inc({ provider, result })
+  const { tokens, tokens_unknown: unknown, attempts } = detail
   if (typeof unknown === 'string') metrics.tokensUnknown.inc({ provider, reason: unknown })
-  if (!isObject(tokens)) return
-  for (const direction of ['input', 'output'])
-    metrics.tokens.inc({ provider, direction }, Number(tokens[direction] ?? 0))
+  const counts = isObject(tokens) ? tokens : {}
+  const [input, output] = [Number(counts.input ?? 0), Number(counts.output ?? 0)]
+  if (isObject(tokens)) {
+    metrics.tokens.inc({ provider, direction: 'input' }, input)
+    metrics.tokens.inc({ provider, direction: 'output' }, output)
+  }
+  metrics.providers.note({
+    provider,
+    // Made by proxy/llm/refusals.ts, of those that were asked.
+    attempts: (attempts ?? []) as unknown as readonly AttemptFigures[],
+    failed: result === 'error' || ended.ending.reason === 'upstream_broken',
+    reason: report.reason,
+    ms: performance.now() - began,
+    timing: report.timing,
+    tokens: { input, output },
+    at: ended.at,
+  })
 }
 
 // The caller's own id for the request, when it is sane: for the log only.

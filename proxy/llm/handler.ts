@@ -73,6 +73,10 @@ interface ProviderAnswer {
   readonly target: ProviderTarget
   readonly answer: UpstreamAnswer
   readonly failed: readonly ProviderAttempt[]
+  /** The time that the call has waited for providers until then. ms. */
+  readonly waitedMs: number
+  /** The instant at which the answer was there. ms of the monotonic clock. */
+  readonly cameAt: number
 }
 
 export interface LlmServices {
@@ -115,6 +119,7 @@ async function firstAnswer(
   const failed: ProviderAttempt[] = []
   const asked: ProviderTarget[] = []
   let last: ProviderFailure | null = null
+  let waitedMs = 0
   const mayAsk = (target: ProviderTarget) =>
     hasCredentials(target.provider, facts.headers) && asked.every((before) => mayFollow(before, target))
   for (const [index, target] of targets.entries()) {
@@ -126,8 +131,11 @@ async function firstAnswer(
     if (!mayAsk(target)) continue
     asked.push(target)
     const hasNext = () => targets.slice(index + 1).some(mayAsk)
+    const askedAt = performance.now()
     const outcome = await attempt(target, facts, means, hasNext)
-    if ('answer' in outcome) return { target, answer: outcome.answer, failed }
+    const cameAt = performance.now()
+    waitedMs += cameAt - askedAt
+    if ('answer' in outcome) return { target, answer: outcome.answer, failed, waitedMs, cameAt }
     last = outcome.failure
     failed.push(attemptOf(last))
     if (!outcome.mayTryNext) break
@@ -168,9 +176,9 @@ function outcomeOf(
   secrets: SecretTraces,
   hasNext: () => boolean,
 ): AttemptOutcome {
-  const { status, body } = came
+  const { status } = came
   const headers = withoutSecrets(came.headers, target.headers)
-  const answer = { status, headers, body }
+  const answer = { ...came, headers }
   const failed = { provider: target.provider, status, headers }
   if (status < 300) {
     if (isApiContent(answer)) return { answer }
@@ -413,12 +421,18 @@ function withoutQuotes(
   return isPlain || !quotesSecret(credentials, Buffer.from(`${named}\n${tier}`)) ? usage : counts
 }
 
-function reportOf({ target, answer, failed }: ProviderAnswer, usage: ProviderUsage): CallReport {
-  const { status, headers } = answer
+function reportOf(
+  { target, answer, failed, waitedMs, cameAt }: ProviderAnswer,
+  usage: ProviderUsage,
+): CallReport {
+  const { status, headers, body, firstByteMs } = answer
+  // A stream has come for as long as it was passed on.
+  const streamedMs = Buffer.isBuffer(body) ? 0 : performance.now() - cameAt
   const requestId = requestIdOf(headers)
   const { name } = target.provider
   return {
     provider: name,
+    timing: { firstByteMs, upstreamMs: waitedMs + streamedMs },
     detail: {
       upstream_status: status,
       ...(requestId !== null && { upstream_request_id: requestId }),

@@ -1,4 +1,6 @@
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client'
+import { VERSION } from '../boot/version.ts'
+import { ProviderFigures } from './provider-figures.ts'
 
 /** The service's metrics, in a registry of their own. */
 export interface GatewayMetrics {
@@ -10,6 +12,8 @@ export interface GatewayMetrics {
   readonly tokens: Counter<'provider' | 'direction'>
   readonly tokensUnknown: Counter<'provider' | 'reason'>
   readonly llmCalls: Counter<'provider' | 'result'>
+  /** Requests to providers, their times, and the figures of the last hour and day. */
+  readonly providers: ProviderFigures
   readonly modelMismatches: Counter<'provider'>
   readonly mcpCalls: Counter<'resource' | 'result'>
   readonly reloads: Counter<'result'>
@@ -123,6 +127,7 @@ export function createMetrics(ask: GaugeSources): GatewayMetrics {
   certificateGauge(registry, ask.certificates)
   lostLinesCounter(registry, ask.lostLines)
   gauge(registry, 'sallyport_held_bytes', 'Bytes of bodies and answers that calls hold.', ask.held)
+  buildInfo(registry)
   return {
     registry,
     requests: new Counter({
@@ -167,6 +172,7 @@ export function createMetrics(ask: GaugeSources): GatewayMetrics {
       labelNames: ['provider', 'result'],
       registers,
     }),
+    providers: new ProviderFigures(registers),
     modelMismatches: new Counter({
       name: 'sallyport_llm_model_mismatches_total',
       help: 'Answers of a provider by another model than it was asked for.',
@@ -232,6 +238,16 @@ export function createMetrics(ask: GaugeSources): GatewayMetrics {
       registers,
     }),
   }
+}
+
+function buildInfo(registry: Registry): void {
+  const made = new Gauge({
+    name: 'sallyport_build_info',
+    help: 'Always 1: the version of the gateway, and of Node.js.',
+    labelNames: ['version', 'node'],
+    registers: [registry],
+  })
+  made.set({ version: VERSION, node: process.versions.node }, 1)
 }
 
 /** Registers a gauge. If its value cannot be had, only its sample is missing. */

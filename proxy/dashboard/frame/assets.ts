@@ -1,11 +1,13 @@
 import { hash } from 'node:crypto'
 import { readFileSync } from 'node:fs'
+import type { Arrival } from '../../../plugins/plugin.ts'
+import { Refusal } from '../../../plugins/refusal.ts'
 import type { Reply } from '../../http/reply.ts'
 
 interface Asset {
   /** Holds a digest of the content: a new version has a new path. */
   readonly path: string
-  readonly serve: () => Reply
+  readonly reply: Reply
 }
 
 function asset(file: string, type: string): Asset {
@@ -18,7 +20,7 @@ function asset(file: string, type: string): Asset {
   }
   return {
     path: `/proxy/assets/${name}-${hash('sha256', body).slice(0, 12)}.${ending}`,
-    serve: () => ({ status: 200, headers, body }),
+    reply: { status: 200, headers, body },
   }
 }
 
@@ -29,3 +31,14 @@ export const ASSETS = {
   /** For the page Activity alone, after the script of all. */
   activity: asset('activity.js', 'text/javascript'),
 } as const
+
+const REPLIES = new Map(Object.values(ASSETS).map(({ path, reply }) => [path, reply]))
+
+/** One route for all: their digests are no part of a route's path, which is a label of `/metrics`. */
+export const ASSET_ROUTE = '/proxy/assets/{file}'
+
+export function serveAsset({ path }: Arrival): Reply {
+  const reply = REPLIES.get(path)
+  if (!reply) throw new Refusal('not_found')
+  return reply
+}

@@ -47,6 +47,8 @@ export interface UpstreamAnswer {
    * answer is cut short or stalls. Somebody must read or destroy it.
    */
   readonly body: Buffer | Readable
+  /** The time from the request to the head. ms. */
+  readonly firstByteMs: number
 }
 
 export interface LlmUpstream {

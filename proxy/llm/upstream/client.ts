@@ -228,7 +228,8 @@ class LlmExchange implements Dispatcher.DispatchHandler {
   ): void {
     if (status < 200) this.#announced(status)
     else {
-      this.#head = { status, headers: joinHeaders(headers) }
+      const firstByteMs = performance.now() - this.#sentAt
+      this.#head = { status, headers: joinHeaders(headers), firstByteMs }
       if (status >= 300 || !isShortJson(this.#head.headers)) this.#handOver(this.#streamOf(controller))
     }
   }

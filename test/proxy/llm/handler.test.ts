@@ -113,7 +113,9 @@ await t.test(
       'x-upstream-request-id': 'up_1',
     })
     t.equal((await receive(reply)).text, body)
-    t.strictSame(reply.report?.(), {
+    const { timing, ...report } = reply.report?.() ?? { detail: {} }
+    t.ok(timing && timing.firstByteMs > 0 && timing.upstreamMs >= timing.firstByteMs, 'and its times')
+    t.strictSame(report, {
       provider: 'openai',
       detail: {
         upstream_status: 200,
