@@ -20,6 +20,7 @@ import { type DashboardPage, pageHandler } from './frame/frame.ts'
 import { refusedOnItsForm } from './frame/on-its-form.ts'
 import { pathOf } from './frame/parts.ts'
 import { refusedPage } from './frame/refused.ts'
+import { rotationForms } from './pki/own-ca.ts'
 import { pkiForms, pkiPage } from './pki/pki.ts'
 import { candidatePage } from './principals/candidate.ts'
 import { candidateForms, setCapabilitiesForm } from './principals/capabilities-form.ts'
@@ -230,11 +231,16 @@ function toolRoutes({ page, fetched, form }: DashboardDoors, d: DashboardContext
 }
 
 function pkiRoutes({ page, form }: DashboardDoors, d: DashboardContext): readonly BareRoute[] {
-  const { agents, cas } = OPERATIONS
+  const { agents, cas, caRotation } = OPERATIONS
   const pki = pkiForms(d)
+  const rotation = rotationForms(d)
   return [
     page('/proxy/pki', 'admin.read', pkiPage),
     form('/proxy/pki', cas.attach, pki.attach),
+    form('/proxy/pki/rotation/prepare', caRotation.prepare, rotation.prepare),
+    form('/proxy/pki/rotation/issue', caRotation.issue, rotation.issue),
+    form('/proxy/pki/rotation/finish', caRotation.finish, rotation.finish),
+    form('/proxy/pki/rotation/cancel', caRotation.cancel, rotation.cancel),
     form('/proxy/pki/{digest}/detach', cas.detach, pki.detach),
     form('/proxy/pki/{digest}/vouch', agents.trustCaAs, pki.vouch),
   ]

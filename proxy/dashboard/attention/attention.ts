@@ -37,6 +37,35 @@ async function endingCertificates(
   return [attentionCard(html`Certificates that end within 30 days`, html`<ul>${joinHtml(lines)}</ul>`)]
 }
 
+/** Half a year: the CA is replaced in steps, and nothing that it issues lives longer than it does. */
+const REPLACE_MS = 180 * 86_400_000
+
+/** The service's own CA, while it is being replaced, and from half a year before its end. */
+async function ownCa(
+  { context }: DashboardContext,
+  facts: AdministrationFacts,
+): Promise<readonly HtmlFragment[]> {
+  const { rotation, notAfter } = context.authority
+  if (rotation === null && notAfter - facts.at > REPLACE_MS) return []
+  if (rotation === null) {
+    const end = new Date(notAfter).toISOString()
+    return [
+      attentionCard(
+        html`This organisation's CA ends ${relativeTime(end, facts.at)}`,
+        html`<p><a href="/proxy/pki">Replace it</a></p>`,
+      ),
+    ]
+  }
+  const { value } = await perform(OPERATIONS.caRotation.show, context, {}, facts)
+  const next = value.phase === 'issuing' ? 'Finish it once nobody does.' : 'The next one is prepared.'
+  return [
+    attentionCard(
+      html`This organisation's CA is being replaced`,
+      html`<p>${String(value.holders?.active ?? 0)} active principals hold certificates of the old one. ${next} <a href="/proxy/pki">PKI</a></p>`,
+    ),
+  ]
+}
+
 async function endingCas(
   { context }: DashboardContext,
   facts: AdministrationFacts,
@@ -84,6 +113,7 @@ export const attentionPage: DashboardPage = async (dashboard, facts) => {
     ...(await endingCertificates(dashboard, facts)),
     ...(await lateAnchors(dashboard)),
     ...(await endingCas(dashboard, facts)),
+    ...(await ownCa(dashboard, facts)),
     ...unreadBundles(dashboard, facts),
     ...(await keylessCallers(dashboard, facts)),
     ...(await refusalCards(dashboard, facts)),

@@ -1,6 +1,6 @@
 import type { AdministrationFacts } from '../../../plugins/operators/operator.ts'
 import { OPERATIONS } from '../../admin/http/operations.ts'
-import { perform } from '../../admin/operation/operation.ts'
+import { etagOf, perform } from '../../admin/operation/operation.ts'
 import { endsSoon } from '../../admin/principals/ending.ts'
 import { type FormSubmission, formHandler } from '../frame/acting.ts'
 import type { DashboardContext } from '../frame/dashboard.ts'
@@ -18,16 +18,16 @@ import {
   joinHtml,
   relativeTime,
 } from '../frame/parts.ts'
+import { ownCaCard } from './own-ca.ts'
 
 /** GET /proxy/pki: the CA that proves the service to clients, and the CAs that principals are enrolled by. */
 export const pkiPage: DashboardPage = async ({ context }, facts) => {
   const { value: cas } = await perform(OPERATIONS.cas.list, context, {}, facts)
+  const { value: own, revision = 0 } = await perform(OPERATIONS.caRotation.show, context, {}, facts)
   return {
     title: 'PKI',
     section: '/proxy/pki',
-    body: html`<section class="card"><h2>This organisation's CA</h2>
-<p>Clients verify this service with it. <a href="/pki/ca.crt" download="sallyport-ca.crt">Export the CA certificate</a> · <a href="/pki/ca-chain.pem" download="sallyport-ca-chain.pem">the whole chain</a></p>
-<p class="faint">On the machine: <code class="copy" tabindex="0">make ca-export</code></p></section>
+    body: html`${ownCaCard(own, etagOf({ revision }), facts)}
 <section class="card"><h2>CAs that are trusted for enrollment</h2>${dataTable(
       ['Kind', 'Subject', 'Ends', 'Attached', 'Vouches for', 'Digest', ''],
       cas.map(

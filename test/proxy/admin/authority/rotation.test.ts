@@ -5,6 +5,7 @@ import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { certificateRequest } from '../../../../scripts/client/renewal/renew.ts'
 import { agentOf, ask, CHAT, type Identity, type TestGateway, testGateway } from '../../../support/gateway.ts'
+import { signedInBySecret } from '../../../support/oidc/jar.ts'
 
 const PATH = '/v1/admin/ca/rotation'
 
@@ -234,4 +235,33 @@ t.test('a gateway that starts again goes on where it was', async (t) => {
   t.match(await second.admin('GET', PATH), { json: { phase: 'issuing', holders: { active: 1 } } })
   t.equal(await chat(first, bot).catch(String), 'ECONNREFUSED')
   t.equal(await chat({ ...second, ca: first.ca }, bot), 200)
+})
+
+t.test('the page and its buttons take the steps, and say who still holds an old certificate', async (t) => {
+  const gateway = await testGateway(t)
+  await gateway.enroll('bot', ['llm.chat'])
+  const jar = await signedInBySecret(gateway)
+  const { csrf } = (await jar.ask('GET', '/v1/admin/session')).json
+  const text = async (path = '/proxy/pki') => (await jar.ask('GET', path)).text
+  const press = async (step: string, fields: Readonly<Record<string, string>> = {}) => {
+    const etag = /name="if_match" value="([^"]+)"/.exec(await text())?.[1]?.replaceAll('&quot;', '"') ?? ''
+    return jar.send(`/proxy/pki/rotation/${step}`, { csrf, if_match: etag, ...fields })
+  }
+  t.notMatch(await text('/proxy'), 'CA is being replaced')
+  t.equal(
+    (await press('prepare', { scope: 'intermediate' })).headers.location,
+    '/proxy/pki?notice=ca_prepared',
+  )
+  t.match(await text(), /<strong>1<\/strong> active[\s\S]*acme::bot/)
+  t.match(await text('/proxy'), 'CA is being replaced')
+  t.equal((await press('issue', { if_match: '"0"' })).status, 412, 'a page of before')
+  t.equal((await press('issue')).headers.location, '/proxy/pki?notice=ca_issued')
+  t.equal((await press('finish')).status, 409)
+  t.equal((await press('cancel')).headers.location, '/proxy/pki?notice=ca_cancelled')
+  t.equal((await press('issue')).headers.location, '/proxy/pki?notice=ca_issued')
+  t.equal(
+    (await press('finish', { force_reason: 'stolen' })).headers.location,
+    '/proxy/pki?notice=ca_finished',
+  )
+  t.match(await text(), 'Replace the CA')
 })
