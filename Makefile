@@ -9,7 +9,7 @@ export PATH := $(PINNED):$(CURDIR)/node_modules/.bin:$(PATH)
 export NODE_COMPILE_CACHE := $(CURDIR)/node_modules/.cache/node
 INSTALLED := node_modules/.package-lock.json
 
-.PHONY: help ready start dev test test-long coverage demo cluster certs agent operator mcp rehearse connect env sallyport admin-secret ca-export check-config verify-audit receipt evidence schemas lint hooks pre-commit build verifier sbom release bench siege soak screenshots clean
+.PHONY: help ready start dev test test-long coverage demo cluster certs agent operator mcp rehearse connect env sallyport admin-secret ca-export check-config verify-audit receipt evidence schemas lint hooks pre-commit build client verifier sbom release bench siege soak screenshots clean
 .DEFAULT_GOAL := help
 
 help: ## what there is to make
@@ -141,6 +141,10 @@ pre-commit: ready
 
 build: ready ## compile the package into dist (npm pack takes it from there)
 	exec npm run build
+
+client: build ## pack sallyport-client, and print the line that installs it elsewhere
+	@node scripts/client-package.ts >/dev/null
+	@echo "npm i $(CURDIR)/dist/`npm pack ./dist/release/client --silent --pack-destination dist`"
 
 VERIFIER ?= dist/verify.mjs
 verifier: ready ## one file that verifies exports, packs of evidence and receipts, for auditors: make verifier [VERIFIER=dist/verify.mjs]

@@ -72,7 +72,7 @@ export function reasonsPage(): string {
   )
   return `# Reasons
 
-Generated from \`plugins/refusal.ts\` by \`node scripts/write-schemas.ts\`: do not edit.
+Generated from \`plugins/refusal.ts\` by \`make schemas\`: do not edit.
 
 ${wrapped(`Every refusal gives its \`reason\` in the body, in the log line and, if the caller is known, in the ledger. The
 meaning of a reason never changes; a \`message\` may say more than the sentence here. *Retry* means that the same request
