@@ -147,6 +147,7 @@ const ADMIN_MAY_IMPORT: RoomImports = {
     'admin/pipeline.ts',
     'admin/principals',
     'admin/proposals',
+    'admin/providers',
     'admin/rehearsals',
     'http',
     'visible.ts',
@@ -158,6 +159,7 @@ const ADMIN_MAY_IMPORT: RoomImports = {
   'pipeline.ts': ['admin/conditions', 'admin/operation'],
   principals: ['admin/conditions', 'admin/operation', 'admin/operators', 'http'],
   proposals: ['admin/conditions', 'admin/operation', 'admin/pipeline.ts'],
+  providers: ['admin/operation'],
   rehearsals: ['admin/conditions', 'admin/operation', 'admin/principals'],
 }
 
@@ -170,6 +172,7 @@ const DASHBOARD_MAY_IMPORT: RoomImports = {
   pki: ['admin', 'dashboard/frame'],
   principals: ['admin', 'dashboard/activity', 'dashboard/frame', 'dashboard/rehearsed', 'http', 'operators'],
   proof: ['admin', 'dashboard/activity', 'dashboard/frame', 'http'],
+  providers: ['admin', 'dashboard/frame'],
   rehearsed: ['admin', 'dashboard/frame', 'http', 'operators'],
   settings: ['admin', 'dashboard/frame', 'dashboard/rehearsed', 'http', 'operators'],
   setup: ['admin', 'dashboard/frame', 'dashboard/principals', 'http', 'operators'],
@@ -183,6 +186,7 @@ const DASHBOARD_MAY_IMPORT: RoomImports = {
       'pki',
       'principals',
       'proof',
+      'providers',
       'settings',
       'setup',
       'tools',

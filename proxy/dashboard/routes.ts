@@ -33,6 +33,7 @@ import { trustedCasForms } from './principals/trusted-cas.ts'
 import { usagePage } from './principals/usage.ts'
 import { reviewedForm } from './proof/auditors.ts'
 import { evidenceForm, proofPage, verifyForm } from './proof/proof.ts'
+import { providersPage, tryForm } from './providers/providers.ts'
 import { modesForm } from './settings/modes.ts'
 import { rotateForm, settingsForms, settingsPage } from './settings/settings.ts'
 import { FIRST_AGENT, firstAgentForm, firstAgentPage } from './setup/agent.ts'
@@ -211,7 +212,7 @@ function callerRoutes(
 }
 
 function toolRoutes({ page, fetched, form }: DashboardDoors, d: DashboardContext): readonly BareRoute[] {
-  const { mcpResources, mcpBindings } = OPERATIONS
+  const { mcpResources, mcpBindings, providers } = OPERATIONS
   const tools = toolForms(d)
   const server = '/proxy/tools/{resource}'
   return [
@@ -225,6 +226,8 @@ function toolRoutes({ page, fetched, form }: DashboardDoors, d: DashboardContext
     form(`${server}/approve`, mcpResources.approveIntroduction, tools.approveIntroduction),
     form(`${server}/bindings`, mcpBindings.create, tools.bind),
     form(`${server}/bindings/{binding_id}/revoke`, mcpBindings.revoke, tools.revoke),
+    page('/proxy/providers', 'admin.read', providersPage),
+    form('/proxy/providers/{name}/try', providers.try, tryForm(d)),
     page('/proxy/capabilities', 'admin.read', capabilitiesPage),
     fetched('/proxy/capabilities.json', 'admin.read', capabilitiesJson(d)),
   ]

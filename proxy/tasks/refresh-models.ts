@@ -4,9 +4,10 @@ import { messageOf } from '../../db/support/error-message.ts'
 import { OWN_AUTHORITY } from '../../plugins/call-authority.ts'
 import type { CatalogPermit } from '../../plugins/permit.ts'
 import { isModelListReadable, type ModelCatalogue } from '../llm/catalogue.ts'
-import type { LlmProvider } from '../llm/options.ts'
+import type { LlmOptions, LlmProvider } from '../llm/options.ts'
 import type { LlmUpstream } from '../llm/upstream/client.ts'
-import { readModelList } from '../llm/upstream/model-list.ts'
+import { ModelListRefusal, type ModelListRequest, readModelList } from '../llm/upstream/model-list.ts'
+import { providerSecretTraces } from '../llm/upstream/words.ts'
 import { type RoundsTask, rounds } from './rounds.ts'
 
 interface ModelRefreshDependencies {
@@ -88,10 +89,8 @@ class ModelRefresher {
     // A reload may have taken it away while it waited for its turn.
     if (!providers().includes(provider)) return
     const signal = AbortSignal.any([stopping, AbortSignal.timeout(MAX_READ_MS)])
-    // The one place that makes a CatalogPermit: the list is read for all, with the provider's own key.
-    const permit = { kind: 'catalogue', authority: OWN_AUTHORITY, provider: provider.name } as CatalogPermit
     try {
-      const models = await readModelList({ permit, provider, upstream, signal })
+      const models = await readModels({ provider, upstream, signal })
       this.#sources.catalogue.of(one.provider).keep(models)
       this.#succeeded(one)
     } catch (error) {
@@ -116,5 +115,70 @@ class ModelRefresher {
     }
     one.dueAt = clock() + Math.min(INTERVAL_MS, RETRY_MS * 2 ** one.failures)
     one.failures += 1
+  }
+}
+
+// The one place that makes a CatalogPermit: the list is read for all, with the provider's own key.
+const readModels = (asked: Omit<ModelListRequest, 'permit'>) =>
+  readModelList({
+    ...asked,
+    permit: { kind: 'catalogue', authority: OWN_AUTHORITY, provider: asked.provider.name } as CatalogPermit,
+  })
+
+/** A provider is asked for no operator's sake more often than that. ms. */
+const TRIAL_PAUSE_MS = 5_000
+
+/** The result of reading a provider's list of models for an operator who wants to know. */
+export interface ProviderTrial {
+  /** ms since the epoch. */
+  readonly at: number
+  readonly ms: number
+  /** The number of models that it listed; null: the list could not be read. */
+  readonly models: number | null
+  readonly problem: string | null
+}
+
+/** Asks providers for their lists, each at most once in five seconds: until then the answer is the last one. */
+export class ProviderTrials {
+  readonly #sources: Pick<ModelRefreshDependencies, 'catalogue' | 'upstream' | 'clock'>
+  readonly #recent = new Map<string, { readonly at: number; readonly trial: Promise<ProviderTrial> }>()
+
+  constructor(sources: Pick<ModelRefreshDependencies, 'catalogue' | 'upstream' | 'clock'>) {
+    this.#sources = sources
+  }
+
+  /** Resolves with what came of it. Null: there is no such provider. `isNew`: it was asked for this caller. */
+  async ask(
+    options: LlmOptions,
+    name: string,
+  ): Promise<(ProviderTrial & { readonly isNew: boolean }) | null> {
+    const provider = options.providers.find((one) => one.name === name)
+    if (!provider) return null
+    const at = this.#sources.clock()
+    const recent = this.#recent.get(name)
+    if (recent && Math.abs(at - recent.at) < TRIAL_PAUSE_MS) return { ...(await recent.trial), isNew: false }
+    const trial = this.#read(options, provider, at)
+    this.#recent.set(name, { at, trial })
+    return { ...(await trial), isNew: true }
+  }
+
+  async #read(options: LlmOptions, provider: LlmProvider, at: number): Promise<ProviderTrial> {
+    if (!isModelListReadable(provider))
+      return { at, ms: 0, models: null, problem: 'The gateway has no key of its own for this provider.' }
+    const { catalogue, upstream } = this.#sources
+    const began = performance.now()
+    const done = (models: number | null, problem: string | null): ProviderTrial => ({
+      ...{ at, ms: Math.round(performance.now() - began), models, problem },
+    })
+    const secrets = providerSecretTraces(options)
+    try {
+      const signal = AbortSignal.timeout(MAX_READ_MS)
+      const models = await readModels({ provider, upstream, signal, secrets })
+      catalogue.of(provider).keep(models)
+      return done(models.length, null)
+    } catch (error) {
+      const words = error instanceof ModelListRefusal ? error.words : null
+      return done(null, words === null ? messageOf(error) : `${messageOf(error)}: ${words}`)
+    }
   }
 }

@@ -16,6 +16,7 @@ import { authorityRemaker, SharedRotation } from '../boot/shared-authority.ts'
 import type { DashboardContext } from '../dashboard/frame/dashboard.ts'
 import { readinessProbe } from '../http/health.ts'
 import type { PublicHandlers } from '../http/routes.ts'
+import { describeProviders } from '../llm/describe-providers.ts'
 import { llmHandler } from '../llm/handler.ts'
 import { modelHandlers } from '../llm/models.ts'
 import type { LlmHandlers } from '../llm/routes.ts'
@@ -36,6 +37,7 @@ import { anchorStandingsOf } from '../proofs/anchors/standing.ts'
 import { type ProofHandlers, proofHandlers } from '../proofs/handlers.ts'
 import { announceNaming } from '../tasks/follow-authority.ts'
 import type { GatewayMetrics } from '../telemetry/metrics.ts'
+import type { ProviderStanding } from '../telemetry/provider-figures.ts'
 import { type Configuration, expectedOf, judgingOf } from './configuration.ts'
 import { describeInForce } from './in-force.ts'
 import type { GatewayServices } from './services.ts'
@@ -173,8 +175,60 @@ function mcpHandlers(
   }
 }
 
+/** Describes the providers of a configuration, by the calls of this gateway. */
+function providersOf(
+  { catalogue, trials, metrics, startedAt }: GatewayServices,
+  { llm }: Configuration,
+): AdminContext['providers'] {
+  return {
+    ask: (name) => trials.ask(llm, name),
+    list: (at) => {
+      const { providers, routes } = describeProviders(llm, catalogue)
+      return {
+        since: printInstant(startedAt) ?? '',
+        providers: providers.map((provider) => ({
+          ...provider,
+          ...standingView(metrics.providers.standing(provider.name, at)),
+        })),
+        routes,
+      }
+    },
+  }
+}
+
+const printInstant = (at: number | null): string | null => (at === null ? null : new Date(at).toISOString())
+
+const standingView = ({ answeringSince, failingSince, problem, hour, day }: ProviderStanding) => ({
+  answering_since: printInstant(answeringSince),
+  failing_since: printInstant(failingSince),
+  problem,
+  last_hour: spanView(hour),
+  last_day: spanView(day),
+})
+
+const spanView = ({
+  p50Ms,
+  p99Ms,
+  firstByteP50Ms,
+  firstByteP99Ms,
+  tokens,
+  ...counts
+}: ProviderStanding['hour']) => ({
+  ...counts,
+  tokens: { ...tokens },
+  p50_ms: p50Ms,
+  p99_ms: p99Ms,
+  first_byte_p50_ms: firstByteP50Ms,
+  first_byte_p99_ms: firstByteP99Ms,
+})
+
 function adminContext(
-  {
+  services: GatewayServices,
+  configuration: Configuration,
+  upstream: McpUpstream,
+  recorder: CallRecorder,
+): AdminContext {
+  const {
     dataDirectory,
     ledger,
     clock,
@@ -186,11 +240,7 @@ function adminContext(
     ledgerPlaces,
     followAuthority,
     bundleStandings,
-  }: GatewayServices,
-  configuration: Configuration,
-  upstream: McpUpstream,
-  recorder: CallRecorder,
-): AdminContext {
+  } = services
   const { database, authority, names, settings } = dataDirectory
   return {
     hasEnvironmentSecret: settings.adminSecret !== null,
@@ -224,6 +274,7 @@ function adminContext(
     rotateSigningKey: keys.rotate,
     rotateAuditKey: logKeys.rotate,
     anchors: anchorStandingsOf(database, configuration.proofs.anchors, clock),
+    providers: providersOf(services, configuration),
     mcp: {
       inspect: inspector(database, upstream, clock),
       allowPrivateUpstreams: settings.allowPrivateUpstreams,

@@ -57,6 +57,7 @@ import type { PipelineDependencies } from '../pipelines.ts'
 import { LogKeys, openTree } from '../proofs/log-keys.ts'
 import { LedgerSealer } from '../proofs/sealer.ts'
 import { authorityFollower, ORGANISATION_NAMED } from '../tasks/follow-authority.ts'
+import { ProviderTrials } from '../tasks/refresh-models.ts'
 import { renewServerCertificate } from '../tasks/renew-server-certificate.ts'
 import { DiskSpace } from '../tasks/watch-disk.ts'
 import { certificateEnds } from '../telemetry/certificate-ends.ts'
@@ -134,6 +135,10 @@ export interface GatewayServices {
   readonly modelMismatches: ModelMismatches
   /** Lists of models, as the providers last gave them. */
   readonly catalogue: ModelCatalogue
+  /** Asks providers for them, for operators. */
+  readonly trials: ProviderTrials
+  /** The instant of the start. ms since the epoch. */
+  readonly startedAt: number
   readonly mcp: McpRuntime
   /** The calls at MCP servers that wait for an answer of their callers of the stateless era. */
   readonly parkedCalls: ParkedCalls
@@ -265,6 +270,8 @@ export async function openServices(
     ORGANISATION_NAMED,
     () => void followAuthority().catch((error: unknown) => logs.log.error({ err: error }, UNFOLLOWED)),
   )
+  const upstream = openUpstream({ names: new HostNameCache({ servers: nameServers }) })
+  const catalogue = new ModelCatalogue()
   return {
     dataDirectory,
     logs,
@@ -302,13 +309,15 @@ export async function openServices(
       exchanges: new FairQueue(),
       signIns: signInQuota(monotonic, () => disk.low, database.notices),
     },
-    upstream: openUpstream({ names: new HostNameCache({ servers: nameServers }) }),
+    upstream,
     nameServers,
     identityProviderNames: new HostNameCache({ servers: nameServers }),
     idempotencyKeys: idempotencyKeys(subjectKeys.derived('llm idempotency key')),
     loopToken: `sallyport-${subjectKeys.derived('cdn loop').toString('hex').slice(0, 32)}`,
     modelMismatches: new ModelMismatches((provider) => metrics.modelMismatches.inc({ provider })),
-    catalogue: new ModelCatalogue(),
+    catalogue,
+    trials: new ProviderTrials({ catalogue, upstream, clock }),
+    startedAt: clock(),
     parkedCalls: new ParkedCalls(),
     mcp: openMcp({
       database,

@@ -46,6 +46,7 @@ import {
   trustReplacementCa,
 } from '../principals/trusted-cas.ts'
 import { proposalOperations } from '../proposals/operations.ts'
+import { listProviders, tryProvider } from '../providers/providers.ts'
 import { deleteCandidate, getCandidate, promoteCandidate, putCandidate } from '../rehearsals/candidates.ts'
 import { getRehearsal, rehearse, rehearseWithProgress } from '../rehearsals/operations.ts'
 import { getCapabilityUsage } from '../rehearsals/usage.ts'
@@ -117,6 +118,7 @@ const DIRECT = {
     approveIntroduction,
   },
   mcpBindings: { create: bindPrincipal, list: listBindings, get: getBinding, revoke: revokeBinding },
+  providers: { list: listProviders, try: tryProvider },
   cas: { attach: attachCas, list: listCas, detach: detachCaByDigest },
   caRotation: {
     show: showRotation,

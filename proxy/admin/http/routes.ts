@@ -111,7 +111,7 @@ function principalRoutes({ route, read, write }: AdminDoors): readonly BareRoute
 }
 
 function mcpResourceRoutes({ route, read, write }: AdminDoors): readonly BareRoute[] {
-  const { mcpResources, mcpBindings } = OPERATIONS
+  const { mcpResources, mcpBindings, providers } = OPERATIONS
   const resources = '/v1/admin/mcp-resources'
   const bindings = `${resources}/bindings`
   const one = `${resources}/{resource_id}`
@@ -123,6 +123,8 @@ function mcpResourceRoutes({ route, read, write }: AdminDoors): readonly BareRou
     route('GET', bindings, read, mcpBindings.list),
     route('GET', `${bindings}/{binding_id}`, read, mcpBindings.get),
     route('DELETE', `${bindings}/{binding_id}`, read, mcpBindings.revoke),
+    route('GET', '/v1/admin/providers', read, providers.list),
+    route('POST', '/v1/admin/providers/{name}/try', read, providers.try),
     route('GET', one, read, mcpResources.get),
     route('PATCH', one, write, mcpResources.update),
     route('DELETE', one, read, mcpResources.delete),

@@ -23,6 +23,7 @@ import type { InspectUpstream } from '../../mcp/pinning/inspect.ts'
 import type { LedgerPlaces } from './ledger-places.ts'
 import type { KeyedQueue } from './one-at-a-time.ts'
 import type { RehearsalPlaces } from './places.ts'
+import type { ProviderList } from './provider-shapes.ts'
 import type { AnchorStanding } from './shapes.ts'
 
 /** The state of the readings of a followed bundle. ms since the epoch. */
@@ -30,6 +31,15 @@ export interface BundleReading {
   readonly readAt: number | null
   readonly problem: string | null
   readonly failingSince: number | null
+}
+
+/** The result of asking a provider for its list of models. `isNew`: it was asked for this caller. */
+interface AskedProvider {
+  readonly at: number
+  readonly ms: number
+  readonly models: number | null
+  readonly problem: string | null
+  readonly isNew: boolean
 }
 
 /** The services that operations work with. One for each configuration in force. */
@@ -82,6 +92,12 @@ export interface AdminContext {
     action: string,
     refusal: Refusal,
   ) => Promise<void>
+  readonly providers: {
+    /** Describes them, with the figures that this gateway has at an instant. */
+    readonly list: (at: number) => ProviderList
+    /** Asks one for its list of models, unless it was asked just now. Null: there is none of this name. */
+    readonly ask: (name: string) => Promise<AskedProvider | null>
+  }
   readonly mcp: {
     readonly inspect: InspectUpstream
     /** MCP_PROXY_ALLOW_PRIVATE_UPSTREAMS. */

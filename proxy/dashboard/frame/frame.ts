@@ -36,6 +36,7 @@ export const SECTIONS: readonly (readonly [path: string, name: string])[] = [
   ['/proxy/workloads', 'Workloads'],
   ['/proxy/operators', 'Operators'],
   ['/proxy/tools', 'Tools'],
+  ['/proxy/providers', 'Providers'],
   ['/proxy/capabilities', 'Capabilities'],
   ['/proxy/pki', 'PKI'],
   ['/proxy/proof', 'Proof'],

@@ -1,7 +1,7 @@
 import { isObject } from '../../../db/support/json.ts'
 import { hangupFromSignal } from '../../../plugins/hangup.ts'
 import type { CatalogPermit } from '../../../plugins/permit.ts'
-import { quotesSecretSteps } from '../../../plugins/secrets/traces.ts'
+import { quotesSecretSteps, type SecretTraces } from '../../../plugins/secrets/traces.ts'
 import { runInSlices } from '../../../plugins/turns.ts'
 import type { ListedModel, ModelListFormat } from '../dialects/dialect.ts'
 import { DIALECT_BY_NAME } from '../dialects/registry.ts'
@@ -10,6 +10,7 @@ import { discardAnswer, readWholeBody } from './answer.ts'
 import type { LlmUpstream } from './client.ts'
 import { fixedHeaders, providerRequestHeaders } from './headers.ts'
 import { timeoutsOf, urlAtProvider } from './provider.ts'
+import { readProviderWords } from './words.ts'
 
 /** Bytes, of all pages. */
 const MAX_LIST = 4 * 1024 * 1024
@@ -20,6 +21,18 @@ export interface ModelListRequest {
   readonly provider: LlmProvider
   readonly upstream: LlmUpstream
   readonly signal: AbortSignal
+  /** The secrets that no words of the provider may quote. Absent: its words are not read. */
+  readonly secrets?: SecretTraces
+}
+
+/** The answer to a request for a list that is a refusal. The message holds none of its words. */
+export class ModelListRefusal extends Error {
+  readonly words: string | null
+
+  constructor(status: number, words: string | null) {
+    super(`the model list was answered with ${status}`)
+    this.words = words
+  }
 }
 
 /**
@@ -57,7 +70,7 @@ const cursorIn = (answer: unknown): string | null =>
   isObject(answer) && answer.has_more === true && typeof answer.last_id === 'string' ? answer.last_id : null
 
 async function readPage(
-  { permit, provider, upstream, signal }: ModelListRequest,
+  { permit, provider, upstream, signal, secrets }: ModelListRequest,
   path: string,
   limit: number,
 ): Promise<{ readonly answer: unknown; readonly length: number }> {
@@ -73,8 +86,8 @@ async function readPage(
     hangup: hangupFromSignal(signal),
   })
   if (answer.status !== 200) {
-    discardAnswer(answer)
-    throw new Error(`the model list was answered with ${answer.status}`)
+    const words = secrets ? await readProviderWords(answer, secrets) : discardAnswer(answer)
+    throw new ModelListRefusal(answer.status, words?.message ?? null)
   }
   const body = await readWholeBody(answer, limit)
   if (body === null) throw new Error(`the model list is longer than ${MAX_LIST} bytes`)

@@ -9,6 +9,7 @@ export const { actor: ADMIN } = unstoredOperator('admin', 'secret', [])
 /** The parts of an operation's surroundings that tests without HTTP do not look at. */
 export const UNASKED = {
   hasEnvironmentSecret: false,
+  providers: { list: () => ({ since: '', providers: [], routes: [] }), ask: () => Promise.resolve(null) },
   twoPerson: [],
   expected: { sentences: [], enforceToolsCall: false, httpGet: false },
   signsIn: () => Promise.resolve(false),
