@@ -154,6 +154,25 @@ interface McpToolApproval {
   readonly pendingDigest: string
   /** ms since the epoch. */
   readonly at: number
+  readonly flags: readonly string[]
+}
+
+/** The flag of a tool whose waiting definition an operator has rejected, until another one waits. */
+export const REJECTED_FLAG = 'rejected'
+
+/** Marks the pending definition as rejected. Changes no row if another one waits, or none. */
+export function rejectMcpTool(
+  { kysely }: Database,
+  { resourceId, name, pendingDigest, flags }: Omit<McpToolApproval, 'at'>,
+): LedgerStatement {
+  const query = kysely
+    .updateTable('mcp_tools')
+    .set({ flags: JSON.stringify([...flags, REJECTED_FLAG]) })
+    .where('resource_id', '=', resourceId)
+    .where('name', '=', name)
+    .where('state', '<>', 'gone')
+    .where('pending_digest', '=', pendingDigest)
+  return statementOf(query.compile(), 1)
 }
 
 /** Approves the pending definition. Changes no row if another one waits, or none. */
@@ -169,6 +188,7 @@ export function approveMcpTool({ kysely }: Database, approval: McpToolApproval):
       pending_definition: null,
       pending_digest: null,
       pinned_at: timestamp(approval.at),
+      flags: JSON.stringify(approval.flags.filter((flag) => flag !== REJECTED_FLAG)),
     }))
     .where('resource_id', '=', approval.resourceId)
     .where('name', '=', approval.name)

@@ -20,7 +20,7 @@ import {
   refreshMcpResource,
   removeMcpResource,
 } from '../mcp/resources.ts'
-import { approveIntroduction, approveTool } from '../mcp/tools.ts'
+import { approveIntroduction, approveTool, rejectTool } from '../mcp/tools.ts'
 import { AGENT, OPERATOR, type PrincipalKind, USER, WORKLOAD } from '../operation/kinds.ts'
 import type { InputSchemas, Operation } from '../operation/operation.ts'
 import { endAdminSession, listAdminSessions, showSession } from '../operators/sessions.ts'
@@ -115,6 +115,7 @@ const DIRECT = {
     delete: removeMcpResource,
     refresh: refreshMcpResource,
     approveTool,
+    rejectTool,
     approveIntroduction,
   },
   mcpBindings: { create: bindPrincipal, list: listBindings, get: getBinding, revoke: revokeBinding },

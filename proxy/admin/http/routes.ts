@@ -130,6 +130,7 @@ function mcpResourceRoutes({ route, read, write }: AdminDoors): readonly BareRou
     route('DELETE', one, read, mcpResources.delete),
     route('POST', `${one}/refresh`, read, mcpResources.refresh),
     route('POST', `${one}/tools/{tool}/approve`, write, mcpResources.approveTool),
+    route('POST', `${one}/tools/{tool}/reject`, write, mcpResources.rejectTool),
     route('POST', `${one}/server/approve`, write, mcpResources.approveIntroduction),
   ]
 }

@@ -2,7 +2,7 @@ import { z } from 'zod'
 import { resourceAuthority } from '../../../db/mcp/authority.ts'
 import { type McpResource, raiseMcpRevision } from '../../../db/mcp/resources.ts'
 import { storeServerFacts } from '../../../db/mcp/server-facts.ts'
-import { approveMcpTool, listMcpTools } from '../../../db/mcp/tools.ts'
+import { approveMcpTool, listMcpTools, REJECTED_FLAG, rejectMcpTool } from '../../../db/mcp/tools.ts'
 import type { JsonObject } from '../../../db/support/json.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
 import {
@@ -101,9 +101,54 @@ export const approveTool = operation({
   run: async (context, { params, body: { digest }, ifMatch }, caller) => {
     const { resource_id: id } = params
     await withLatestResource(context, { id, ifMatch }, async (resource) => {
-      const { pending, previous } = await requireWaitingDefinition(context, resource, params.tool)
+      const waiting = await requireWaitingDefinition(context, resource, params.tool)
+      if (digest !== waiting.pending) throw new Refusal('precondition_failed')
+      await approve(context, caller, resource, { tool: params.tool, ...waiting })
+    })
+    return resourceAnswer(context, id)
+  },
+})
+
+/**
+ * POST …/{resource_id}/tools/{tool}/reject: says that the waiting definition of that digest has been read and
+ * is not wanted. It stays in quarantine, and asks nobody again until it is another one.
+ */
+export const rejectTool = operation({
+  name: 'rejectMcpTool',
+  demands: 'admin.tools',
+  action: 'mcp_resource.updated',
+  harmless: true,
+  object: (context, { params: { resource_id: id } }) => mcpResource(context, id),
+  conditional: true,
+  summary: 'Rejects the pending definition of a tool, by the digest that was read: it stays in quarantine.',
+  takes: { params: resourceParams.extend({ tool: z.string() }), body: approval },
+  output: resourceDetail,
+  status: 200,
+  revised: true,
+  fromStrangers: true,
+  reasons: ['not_found', 'conflict', 'precondition_failed', 'audit_unavailable'],
+  run: async (context, { params, body: { digest }, ifMatch }, caller) => {
+    const { resource_id: id, tool } = params
+    await withLatestResource(context, { id, ifMatch }, async (resource) => {
+      const { pending, flags } = await requireWaitingDefinition(context, resource, tool)
       if (digest !== pending) throw new Refusal('precondition_failed')
-      await approve(context, caller, resource, { tool: params.tool, pending, previous })
+      if (flags.includes(REJECTED_FLAG))
+        throw new Refusal('conflict', { message: 'This definition is rejected already.' })
+      const { database } = context
+      const { resource_id: resourceId, name, revision } = resource
+      await commitChange(context, caller, {
+        action: 'mcp_resource.updated',
+        detail: {
+          subject: resourceId,
+          ...resourceAuthority(resource, revision + 1),
+          fields: { rejected: { tool, digest } },
+        },
+        tool: `${name}.${tool}`,
+        statements: [
+          raiseMcpRevision(database, resource, 1, caller.actor.id),
+          rejectMcpTool(database, { resourceId, name: tool, pendingDigest: pending, flags }),
+        ],
+      })
     })
     return resourceAnswer(context, id)
   },
@@ -122,7 +167,7 @@ async function requireWaitingDefinition(
     throw new Refusal('conflict', { message: 'No definition of this tool is waiting for approval.' })
   }
   if (!tool.pending_is_whole) throw new Refusal('precondition_failed', { message: READ_BEFORE })
-  return { pending, previous }
+  return { pending, previous, flags: tool.flags }
 }
 
 const READ_BEFORE =
@@ -132,13 +177,14 @@ interface DefinitionApproval {
   readonly tool: string
   readonly pending: string
   readonly previous: string | null
+  readonly flags: readonly string[]
 }
 
 function approve(
   context: AdminContext,
   caller: AdminCaller,
   resource: McpResource,
-  { tool, pending, previous }: DefinitionApproval,
+  { tool, pending, previous, flags }: DefinitionApproval,
 ): Promise<void> {
   const { database } = context
   const { resource_id: resourceId, name, revision } = resource
@@ -152,7 +198,7 @@ function approve(
     tool: `${name}.${tool}`,
     statements: [
       raiseMcpRevision(database, resource, 1, caller.actor.id),
-      approveMcpTool(database, { resourceId, name: tool, pendingDigest: pending, at: caller.at }),
+      approveMcpTool(database, { resourceId, name: tool, pendingDigest: pending, at: caller.at, flags }),
     ],
   })
 }

@@ -1,3 +1,4 @@
+import { REJECTED_FLAG } from '../../../db/mcp/tools.ts'
 import { isObject } from '../../../db/support/json.ts'
 import type { AdministrationFacts } from '../../../plugins/operators/operator.ts'
 import { OPERATIONS } from '../../admin/http/operations.ts'
@@ -179,6 +180,10 @@ function readServer({ params }: Readonly<Record<string, unknown>>): HtmlFragment
     : EMPTY_HTML
 }
 
+/** A definition that has been read and rejected waits for nobody. */
+const isUnread = ({ state, flags }: { readonly state: string; readonly flags: readonly string[] }): boolean =>
+  state === 'quarantined' && !flags.includes(REJECTED_FLAG)
+
 async function servers(
   { context }: DashboardContext,
   facts: AdministrationFacts,
@@ -198,7 +203,7 @@ async function servers(
         tools.filter(({ state, digest }) => state === 'gone' && digest !== null).map((tool) => tool.name),
       )
       const odd = skipped.filter((tool) => tool.name !== null && lost.has(tool.name))
-      const changed = tools.filter(({ state }) => state === 'quarantined').map((tool) => tool.name)
+      const changed = tools.filter(isUnread).map((tool) => tool.name)
       const inPart = tools.filter((tool) => tool.state === 'approved' && tool.pending_digest !== null)
       const waits = html`<p>${changed.join(', ')} cannot be called until somebody has read and approved the changes.</p><p><a href="${path}">Read and approve</a></p>`
       return [

@@ -83,6 +83,8 @@ const NOTICES: Readonly<Record<string, string>> = {
     'The operator secret has been changed. Everybody who was signed in with the old one is signed out.',
   disabled: 'The operator secret is disabled. Only the gateway’s own machine can enable it again.',
   approved: 'Approved. The tool can be called as it is described now.',
+  rejected: 'Rejected. The tool stays in quarantine, and asks again only with another definition.',
+  removed: 'Removed, with its tools and bindings.',
   server_approved: 'Approved. Models now get the instructions that you have read.',
   refreshed: 'The server was read.',
   registered:

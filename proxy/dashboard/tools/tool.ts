@@ -1,8 +1,11 @@
 import type { z } from 'zod'
+import { REJECTED_FLAG } from '../../../db/mcp/tools.ts'
+import type { AdministrationFacts } from '../../../plugins/operators/operator.ts'
 import { OPERATIONS } from '../../admin/http/operations.ts'
 import type { resourceDetail } from '../../admin/mcp/view.ts'
 import { PRINCIPAL_KINDS } from '../../admin/operation/kinds.ts'
 import { type OperationResult, perform } from '../../admin/operation/operation.ts'
+import type { DashboardContext } from '../frame/dashboard.ts'
 import type { DashboardPage } from '../frame/frame.ts'
 import {
   button,
@@ -54,6 +57,7 @@ export const toolPage: DashboardPage = async ({ context }, facts) => {
     { query: { resource_id: value.resource_id } },
     facts,
   )
+  const unbound = hasCapability(facts, 'admin.grant') ? await suggested(context, bindings, facts) : []
   const path = pathOf('tools', value.resource_id)
   const ifMatch = `"${revision}"`
   const waiting = value.tools.filter((tool) => tool.state === 'quarantined' || isListedInPart(tool))
@@ -73,7 +77,7 @@ export const toolPage: DashboardPage = async ({ context }, facts) => {
       ],
       ['Read', relativeTime(value.last_read_at, facts.at)],
       ['Says about itself', html`<pre>${textOf(introductionIn(value.server))}</pre>`],
-    ])}<p>${button(facts, 'admin.tools', `${path}/refresh`, 'Read it now')} ${button(facts, 'admin.tools', `${path}/${value.enabled ? 'disable' : 'enable'}`, value.enabled ? 'Disable it' : 'Enable it', { if_match: ifMatch })}</p></section>
+    ])}<p>${button(facts, 'admin.tools', `${path}/refresh`, 'Read it now')} ${button(facts, 'admin.tools', `${path}/${value.enabled ? 'disable' : 'enable'}`, value.enabled ? 'Disable it' : 'Enable it', { if_match: ifMatch })} ${button(facts, 'admin.tools', `${path}/remove`, 'Remove it', { if_match: ifMatch })}</p>${htmlIf(hasCapability(facts, 'admin.tools'), () => html`<details><summary>Another address</summary><form method="post" action="${path}/address">${csrf(facts.session)}<input type="hidden" name="if_match" value="${ifMatch}"><label>Address <input name="endpoint_url" type="url" required maxlength="2048" value="${value.endpoint_url}"></label><p class="faint">It is read at once. What its tools say is judged by what was approved at the address before.</p><button>Use this address</button></form></details>`)}</section>
 <section class="card"><h2>Tools</h2>${dataTable(
       ['Tool', 'Called as', 'State', 'Requires', 'Pinned', 'Look closely'],
       value.tools.map(
@@ -93,10 +97,26 @@ export const toolPage: DashboardPage = async ({ context }, facts) => {
       html`<p>Nobody can reach it.</p>`,
     )}${htmlIf(bindings.length > SHOWN, () => html`<p>${countWithNoun(bindings.length, 'principal is', 'principals are')} bound. <a href="/proxy/tools#bindings">Find one of them</a></p>`)}${
       hasCapability(facts, 'admin.grant')
-        ? html`<form method="post" action="${path}/bindings" class="search">${csrf(facts.session)}<label>Principal <input name="agent_id" required maxlength="256" placeholder="acme::daily-report"></label><button>Bind</button></form>`
+        ? html`<form method="post" action="${path}/bindings" class="search">${csrf(facts.session)}<label>Principal <input name="agent_id" required maxlength="256" placeholder="acme::daily-report" list="principals" autocomplete="off"></label><datalist id="principals">${joinHtml(unbound.map(({ id, name }) => html`<option value="${id}">${name}</option>`))}</datalist><button>Bind</button></form>`
         : html`<p class="needs">Binding needs <code>admin.grant</code>.</p>`
     }</section>`,
   }
+}
+
+/** Principals that may be bound, the newest of each kind: a name that is not among them can be typed. */
+async function suggested(
+  context: DashboardContext['context'],
+  bindings: readonly { readonly agent_id: string }[],
+  facts: AdministrationFacts,
+): Promise<readonly { readonly id: string; readonly name: string }[]> {
+  const query = { limit: '100' }
+  const { value: agents } = await perform(OPERATIONS.agents.list, context, { query }, facts)
+  const { value: users } = await perform(OPERATIONS.users.list, context, { query }, facts)
+  const { value: workloads } = await perform(OPERATIONS.workloads.list, context, { query }, facts)
+  const bound = new Set(bindings.map(({ agent_id: id }) => id))
+  return [...agents, ...(users.users ?? []), ...(workloads.workloads ?? [])]
+    .map((one) => ({ id: one.agent_id ?? one.principal_id ?? '', name: one.display_name || one.name }))
+    .filter(({ id }) => !bound.has(id))
 }
 
 const skippedPart = ({
@@ -116,6 +136,8 @@ interface UnreviewedText {
   readonly before: unknown
   readonly now: unknown
   readonly action: string
+  /** Absent: it cannot be rejected, or is so already. */
+  readonly reject?: string | undefined
   readonly digest: string | null
 }
 
@@ -129,12 +151,17 @@ type WaitingTool = ServerView['tools'][number]
 const toolWaits = (tool: WaitingTool, page: PageFacts, facts: Parameters<DashboardPage>[1]): HtmlFragment =>
   reviewCard(
     {
-      title: html`${tool.name} is waiting for review`,
+      title: tool.flags.includes(REJECTED_FLAG)
+        ? html`${tool.name} was rejected`
+        : html`${tool.name} is waiting for review`,
       changes: tool.changes,
       flags: tool.flags,
       before: tool.definition,
       now: tool.pending_definition,
       action: `${page.path}/tools/${encodeURIComponent(tool.name)}/approve`,
+      reject: tool.flags.includes(REJECTED_FLAG)
+        ? undefined
+        : `${page.path}/tools/${encodeURIComponent(tool.name)}/reject`,
       digest: tool.pending_digest,
     },
     page,
@@ -175,11 +202,12 @@ function reviewCard(
   facts: Parameters<DashboardPage>[1],
 ): HtmlFragment {
   const [before, now] = [textOf(text.before), textOf(text.now)]
+  const read = { digest: text.digest ?? '', if_match: ifMatch }
   return html`<section class="card needs-you"><h2>${text.title}</h2>
 <p>What differs:</p><ul>${joinHtml((text.changes ?? []).map((line) => html`<li><code>${line}</code></li>`))}</ul>
 ${htmlIf(text.flags.length > 0, () => html`<p><span class="badge warn">${text.flags.join(', ')}</span></p>`)}
 <div class="diff"><div><h3>Approved before</h3><pre>${markNewLines(before, now)}</pre></div><div><h3>Now</h3><pre>${markNewLines(now, before)}</pre></div></div>
-<p>${button(facts, 'admin.tools', text.action, 'Approve what I have read', { digest: text.digest ?? '', if_match: ifMatch })}</p></section>`
+<p>${button(facts, 'admin.tools', text.action, 'Approve what I have read', read)} ${text.reject === undefined ? html`` : button(facts, 'admin.tools', text.reject, 'Reject it', read)}</p></section>`
 }
 
 const textOf = (definition: unknown): string =>

@@ -22,17 +22,25 @@ import {
 import { rehearsedFormHandler } from '../rehearsed/acting-rehearsed.ts'
 import { stateOf } from './tool.ts'
 
+const ofServer = ({ params, form }: FormSubmission) => ({
+  params: { resource_id: params.resource ?? '' },
+  ...(form.get('if_match') && { ifMatch: form.get('if_match') }),
+})
+
+/** Names only the shown definition: one that came meanwhile was read by nobody. */
+const ofTool = (facts: FormSubmission) => {
+  const { params, ...conditions } = ofServer(facts)
+  const body = { digest: facts.form.get('digest') ?? '' }
+  return { ...conditions, params: { ...params, tool: facts.params.tool ?? '' }, body }
+}
+
 export const toolForms = (dashboard: DashboardContext) => {
   const to = ({ params, form }: FormSubmission): string =>
     form.get('from') === 'grid' ? gridOf(form) : pathOf('tools', params.resource ?? '')
   const { mcpResources, mcpBindings } = OPERATIONS
   const switched = (enabled: boolean) =>
     formHandler(dashboard, mcpResources.update, {
-      given: ({ params, form }) => ({
-        params: { resource_id: params.resource ?? '' },
-        body: { enabled },
-        ...(form.get('if_match') && { ifMatch: form.get('if_match') }),
-      }),
+      given: (facts) => ({ ...ofServer(facts), body: { enabled } }),
       to,
       notice: enabled ? 'enabled' : 'switched_off',
     })
@@ -55,22 +63,25 @@ export const toolForms = (dashboard: DashboardContext) => {
       to,
       notice: 'refreshed',
     }),
-    approve: formHandler(dashboard, mcpResources.approveTool, {
-      given: ({ params, form }) => ({
-        params: { resource_id: params.resource ?? '', tool: params.tool ?? '' },
-        // Only the shown definition: one that came meanwhile was read by nobody.
-        body: { digest: form.get('digest') ?? '' },
-        ...(form.get('if_match') && { ifMatch: form.get('if_match') }),
+    address: formHandler(dashboard, mcpResources.update, {
+      given: (facts) => ({
+        ...ofServer(facts),
+        body: { endpoint_url: facts.form.get('endpoint_url') ?? '' },
       }),
       to,
-      notice: 'approved',
+      notice: 'updated',
     }),
+    remove: rehearsedFormHandler(dashboard, mcpResources.delete, {
+      title: () => 'Calls need this server',
+      label: 'Remove it',
+      given: ofServer,
+      to: () => '/proxy/tools',
+      notice: 'removed',
+    }),
+    approve: formHandler(dashboard, mcpResources.approveTool, { given: ofTool, to, notice: 'approved' }),
+    reject: formHandler(dashboard, mcpResources.rejectTool, { given: ofTool, to, notice: 'rejected' }),
     approveIntroduction: formHandler(dashboard, mcpResources.approveIntroduction, {
-      given: ({ params, form }) => ({
-        params: { resource_id: params.resource ?? '' },
-        body: { digest: form.get('digest') ?? '' },
-        ...(form.get('if_match') && { ifMatch: form.get('if_match') }),
-      }),
+      given: (facts) => ({ ...ofServer(facts), body: { digest: facts.form.get('digest') ?? '' } }),
       to,
       notice: 'server_approved',
     }),

@@ -56,7 +56,7 @@ t.test('a tool that was never approved has nothing pinned, until it is', async (
   t.same(await at.run(putMcpTool(at.db, { ...fresh, state: 'gone' })), [1])
   t.same(await at.run(putMcpTool(at.db, toolOf('a', 'read', { definition: 'forged' }))), [0])
   t.same(await at.run(putMcpTool(at.db, fresh)), [1])
-  const approval = { resourceId: 'mcpr_a', name: 'read', pendingDigest: 'd2', at: AT }
+  const approval = { resourceId: 'mcpr_a', name: 'read', pendingDigest: 'd2', at: AT, flags: [] }
   t.same(await at.run(approveMcpTool(at.db, approval)), [1])
   t.match(await listMcpTools(at.db, 'mcpr_a'), [{ digest: 'd2', definition: PENDING.pending_definition }])
 })
@@ -69,7 +69,7 @@ t.test('docs/mcp.md#pinned: an approval pins what was looked at, and nothing tha
     putMcpTool(at.db, toolOf('a', 'other', PENDING)),
   )
   const approve = (pendingDigest: string) =>
-    approveMcpTool(at.db, { resourceId: 'mcpr_a', name: 'read', pendingDigest, at: AT + 9 })
+    approveMcpTool(at.db, { resourceId: 'mcpr_a', name: 'read', pendingDigest, at: AT + 9, flags: [] })
   t.same([approve('d3').changes, await at.run(approve('d3'))], [1, [0]])
   t.same(await at.run(approve('d2')), [1])
   const byName = mcpToolByName(at.db)
@@ -90,7 +90,9 @@ t.test('what an approval was overtaken by is not stored by a read that was plann
   await stored(at, 'a')
   await at.run(putMcpTool(at.db, toolOf('a', 'read', PENDING)))
   const planned = putMcpTool(at.db, toolOf('a', 'read', { ...PENDING, pending_digest: 'd3' }))
-  await at.run(approveMcpTool(at.db, { resourceId: 'mcpr_a', name: 'read', pendingDigest: 'd2', at: AT }))
+  await at.run(
+    approveMcpTool(at.db, { resourceId: 'mcpr_a', name: 'read', pendingDigest: 'd2', at: AT, flags: [] }),
+  )
   t.same(await at.run(planned), [0])
 })
 
@@ -99,7 +101,9 @@ t.test('a tool that is gone is not approved', async (t) => {
   await stored(at, 'a')
   await at.run(putMcpTool(at.db, toolOf('a', 'read', { ...PENDING, state: 'gone' })))
   t.same(
-    await at.run(approveMcpTool(at.db, { resourceId: 'mcpr_a', name: 'read', pendingDigest: 'd2', at: AT })),
+    await at.run(
+      approveMcpTool(at.db, { resourceId: 'mcpr_a', name: 'read', pendingDigest: 'd2', at: AT, flags: [] }),
+    ),
     [0],
   )
 })

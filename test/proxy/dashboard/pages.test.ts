@@ -204,7 +204,7 @@ await t.test(
 )
 
 await t.test(
-  'a server is registered, switched off and on, and bound to, by forms; what is wrong is named by label',
+  'a server is registered, moved, switched off and on, bound to, its changed tool rejected, and removed, by forms',
   async (t) => {
     const gateway = await testGateway(t, { settings: { MCP_PROXY_ALLOW_PRIVATE_UPSTREAMS: 'true' } })
     await gateway.enroll('bot', [])
@@ -237,10 +237,45 @@ await t.test(
     const bot = (await jar.ask('GET', '/proxy/agents/acme::bot')).text
     const [, revoke = ''] = /action="([^"]+\/revoke)"/.exec(bot) ?? []
     t.equal((await jar.send(revoke, { csrf })).status, 303)
+    const other = await changingServer(t, tool('read'))
+    const address = { csrf, endpoint_url: 'nowhere' }
+    const typo = await jar.send(`${path}/address`, address)
+    t.match(
+      typo.text,
+      /value="nowhere" aria-invalid="true"/,
+      'an address with a fault is corrected where it is',
+    )
+    t.equal((await jar.send(`${path}/address`, { csrf, endpoint_url: other.url })).status, 303)
+    const shown = (await jar.ask('GET', path)).text
+    t.match(shown, other.url)
+    t.match(shown, '<option value="acme::bot">bot</option>', 'who may be bound is suggested')
+    other.list([tool('read', 'Reads, and sends it elsewhere.')])
+    await jar.send(`${path}/refresh`, { csrf })
+    const changed = (await jar.ask('GET', path)).text
+    t.equal((await press(jar, changed, 'Reject it', { digest: '0'.repeat(64) })).status, 412)
+    const rejected = await press(jar, changed, 'Reject it')
+    t.match(rejected.headers.location, /notice=rejected/, rejected.text)
+    t.match((await jar.ask('GET', path)).text, 'read was rejected')
+    t.notMatch((await jar.ask('GET', '/proxy')).text, 'Read and approve', 'nobody is asked again')
+    await jar.send(`${path}/refresh`, { csrf })
+    t.notMatch((await jar.ask('GET', '/proxy')).text, 'Read and approve', 'also when it is read again')
+    t.equal((await press(jar, changed, 'Reject it')).status, 412, 'the page is of before')
+    other.list([tool('read', 'Reads, and sends it to yet another place.')])
+    await jar.send(`${path}/refresh`, { csrf })
+    t.match((await jar.ask('GET', '/proxy')).text, 'Read and approve', 'another definition asks again')
+    const waits = (await jar.ask('GET', path)).text
+    t.equal((await press(jar, waits, 'Reject it')).status, 303)
+    const late = (await jar.ask('GET', path)).text
+    t.equal((await press(jar, late, 'Approve what I have read')).status, 303, 'and may be approved after all')
+    t.notMatch((await jar.ask('GET', path)).text, 'rejected')
+    const removed = await press(jar, (await jar.ask('GET', path)).text, 'Remove it')
+    t.equal(removed.headers.location, '/proxy/tools?notice=removed', removed.text)
+    t.equal((await jar.ask('GET', path)).status, 404)
     const actions = new Set((await gateway.rows({})).map(({ action }) => action))
     for (const action of [
       'mcp_resource.created',
       'mcp_resource.updated',
+      'mcp_resource.deleted',
       'mcp_binding.created',
       'mcp_binding.revoked',
     ])

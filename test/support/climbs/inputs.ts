@@ -151,6 +151,10 @@ const OTHERS: Readonly<Record<string, Making<[climbing: Climbing]>>> = {
     const { id, digest } = await waiting(climbing)
     return [{ params: { resource_id: id, tool: 'evil' }, body: { digest } }]
   },
+  rejectMcpTool: async (climbing) => {
+    const { id, digest } = await waiting(climbing)
+    return [{ params: { resource_id: id, tool: 'evil' }, body: { digest } }]
+  },
   approveMcpServer: ({ files }) => [
     { params: { resource_id: files.resource_id }, body: { digest: '0'.repeat(64) } },
   ],

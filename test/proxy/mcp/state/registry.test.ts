@@ -60,7 +60,13 @@ t.test('every change of a resource or of its tools holds on the next look-up', a
   await change(putMcpTool(at.db, toolOf('a', 'read', { state: 'quarantined', ...pending })))
   t.match(await tool(), { state: 'quarantined', pending_digest: 'd2' }, 'quarantined')
   await change(
-    approveMcpTool(at.db, { resourceId: resource.resource_id, name: 'read', pendingDigest: 'd2', at: AT }),
+    approveMcpTool(at.db, {
+      resourceId: resource.resource_id,
+      name: 'read',
+      pendingDigest: 'd2',
+      at: AT,
+      flags: [],
+    }),
   )
   t.match(await tool(), { state: 'approved', digest: 'd2' }, 'approved')
   await change(putMcpTool(at.db, toolOf('a', 'read', { state: 'gone', digest: 'd2' })))
