@@ -43,7 +43,7 @@ export function signInRoutes<Certified extends Arrival & PinnedCaller>(
   const ended = '/proxy/oidc/backchannel-logout'
   return [
     page('GET', '/proxy/sign-in', anyone, signInPage(signIn)),
-    page('POST', '/proxy/sign-in', secret, signInBySecret(signIn), signInRefusalPage),
+    page('POST', '/proxy/sign-in', secret, signInBySecret(signIn), signInRefusalPage(signIn)),
     page('POST', '/proxy/sign-in/certificate', certificate, signInByCertificate(signIn)),
     page('POST', '/proxy/sign-out', leaving, signOut(signIn)),
     { ...page('GET', '/proxy/oidc/start', anyone, startSignIn(signIn)), usesUp: true },

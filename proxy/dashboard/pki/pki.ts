@@ -29,7 +29,7 @@ export const pkiPage: DashboardPage = async ({ context }, facts) => {
     section: '/proxy/pki',
     body: html`${ownCaCard(own, etagOf({ revision }), facts)}
 <section class="card"><h2>CAs that are trusted for enrollment</h2>${dataTable(
-      ['Kind', 'Subject', 'Ends', 'Attached', 'Vouches for', 'Digest', ''],
+      ['Kind', 'Subject', 'Ends', 'Attached', 'Vouches for', 'SHA-256', ''],
       cas.map(
         ({ kind, subject, not_after: end, attached_at: since, digest, agents, agents_alone: alone }) =>
           html`<tr><td>${kind}</td><td>${subject}</td><td>${relativeTime(end, facts.at)}${htmlIf(endsSoon(end, facts.at), () => html` <span class="badge warn">ends soon</span>`)}</td><td>${relativeTime(since, facts.at)}</td><td>${kind === 'spiffe' ? reliance(agents, alone) : ''}</td><td>${copyableCode(digest)}</td><td>${detachForm(facts, digest, alone)}</td></tr>`,

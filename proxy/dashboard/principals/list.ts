@@ -1,3 +1,4 @@
+import { OPERATOR_SETS } from '../../../plugins/operators/capabilities.ts'
 import type { AdministrationFacts } from '../../../plugins/operators/operator.ts'
 import { OPERATIONS } from '../../admin/http/operations.ts'
 import { capabilityToEnroll } from '../../admin/operation/kinds.ts'
@@ -105,6 +106,22 @@ function badgesOf(one: ReadonlyPrincipalView, at: number): readonly HtmlFragment
   ]
 }
 
+/** A click puts a set into the form; without a script each is there to read. */
+const readyMadeSets = (): HtmlFragment =>
+  html`<fieldset><legend>Ready-made sets</legend>${joinHtml(
+    Object.entries(OPERATOR_SETS).map(
+      ([name, set]) =>
+        html`<p><b data-set="${set.join(', ')}">${name}</b> ${SET_MEANINGS[name] ?? ''}<br>${capabilityTokens(set)}</p>`,
+    ),
+  )}</fieldset>`
+
+const SET_MEANINGS: Readonly<Record<string, string>> = {
+  viewer: 'looks, and changes nothing.',
+  granter: 'enrolls callers and says what they may do.',
+  auditor: 'reads, exports and verifies the ledger.',
+  owner: 'does everything, and makes other operators.',
+}
+
 function enrollForm(plural: PrincipalPlural, session: Parameters<typeof csrf>[0]): HtmlFragment {
   const { kind } = PRINCIPAL_PAGES[plural]
   const summary =
@@ -115,6 +132,6 @@ function enrollForm(plural: PrincipalPlural, session: Parameters<typeof csrf>[0]
 <label>Name <input name="${kind.nameField}" required maxlength="64" pattern="[a-zA-Z0-9._\\-]+" autocomplete="off"></label>
 <label>Shown as <input name="display_name" maxlength="256" autocomplete="off"></label>
 <label>Capabilities <input name="capabilities" class="caps" data-tokens="${kind.type === 'operator' ? 'operator' : 'caller'}" autocomplete="off" placeholder="${kind.type === 'operator' ? 'admin.read, admin.grant' : 'llm.chat, mcp.tools.list'}"></label>
-<p class="faint">${plural === 'agents' ? 'Its certificate and key are shown once, on the next page.' : 'It gets its certificate with a certificate request.'} Without capabilities it can do nothing.</p>
+${htmlIf(plural === 'operators', () => readyMadeSets())}<p class="faint">${plural === 'agents' ? 'Its certificate and key are shown once, on the next page.' : 'It gets its certificate with a certificate request.'} Without capabilities it can do nothing.</p>
 <button>${summary}</button></form></details>`
 }

@@ -108,6 +108,12 @@ export const proofPage: DashboardPage = async (dashboard, facts) => ({
   body: await proofBody(dashboard, facts, EMPTY_HTML),
 })
 
+const EXPLANATION = html`<section class="card"><h2>What this proves, and to whom</h2><ul>
+<li><b>To an auditor</b>: an evidence pack shows who was allowed or refused what in a period, who had granted it, and that no row was changed, left out or added since. It is verified without this service.</li>
+<li><b>To the owner of an agent</b>: a receipt shows that one call was decided as the ledger says, under a checkpoint that the service has signed.</li>
+<li><b>Against whoever owns the database</b>: only checkpoints that are kept elsewhere prove that history was not written again. Below stands who has seen them.</li></ul>
+<p class="faint">It does not prove that what a caller asked for was right, nor what it did with the answer.</p></section>`
+
 export async function proofBody(
   dashboard: DashboardContext,
   facts: AdministrationFacts,
@@ -116,7 +122,7 @@ export async function proofBody(
   const { context } = dashboard
   const head = await ledgerHead(context)
   const { value: standing } = await perform(OPERATIONS.audit.log, context, {}, facts)
-  return html`${verdict}<section class="card"><h2>State of the ledger</h2>${
+  return html`${verdict}${EXPLANATION}<section class="card"><h2>State of the ledger</h2>${
     head
       ? factsOf([
           ['Last row', `${head.seq} of ${head.stream}`],

@@ -7,13 +7,15 @@ import { EMPTY_HTML, type HtmlFragment, html } from './html.ts'
 
 const STYLE = `
 :root{color-scheme:light dark;font:1rem/1.5 system-ui,sans-serif}
-body{max-width:34rem;margin:12vh auto 0;padding:0 1rem}
+body{max-width:34rem;margin:12vh auto 0;padding:0 1rem;background:light-dark(#fff,#14171a);color:light-dark(#1a1d21,#e7eaee);overflow-wrap:break-word}
 h1{font-size:1.25rem}
 dt{opacity:.7}dd{margin:0 0 .5rem;overflow-wrap:anywhere}
 form{margin:1.5rem 0}
 input,button,a.button{font:inherit;padding:.5rem .75rem}
 input{display:block;width:100%;box-sizing:border-box;margin:.25rem 0 .75rem}
-a.button{display:inline-block;border:1px solid;border-radius:.25rem;text-decoration:none}
+input,button,a.button{border:1px solid light-dark(#5a636e,#a3adb8);border-radius:.375rem}
+button,a.button{display:inline-block;background:light-dark(#0b5cad,#7db8f7);border-color:transparent;color:light-dark(#fff,#14171a);text-decoration:none}
+:focus-visible{outline:3px solid light-dark(#0b5cad,#7db8f7);outline-offset:2px}
 small{opacity:.7}
 `
 

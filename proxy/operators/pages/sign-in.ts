@@ -64,7 +64,7 @@ export const signInPage =
         : html`<p>Signing in with a browser is not set up here. Operators use their certificates.</p>`
     return plainPage({
       title: 'Sign in',
-      body: html`${shown === null ? EMPTY_HTML : byCertificate}${provider ? byProvider : EMPTY_HTML}${hasSecret ? secretForm(next) : EMPTY_HTML}${provider || hasSecret || shown !== null ? EMPTY_HTML : none}`,
+      body: html`${serviceName(context)}${shown === null ? EMPTY_HTML : byCertificate}${provider ? byProvider : EMPTY_HTML}${hasSecret ? secretForm(next) : EMPTY_HTML}${provider || hasSecret || shown !== null ? EMPTY_HTML : none}`,
     })
   }
 
@@ -75,14 +75,20 @@ const secretForm = (
 <small>12 to 72 letters, digits and symbols, no spaces. For when nothing else works.</small>
 <p><button>Sign in</button></p></form>`
 
-export const signInRefusalPage = (refusal: Refusal, facts: Arrival): Reply =>
-  refusal.reason === 'admin_secret_invalid'
-    ? plainPage({
-        title: 'Sign in',
-        body: html`<p role="alert">${refusal.message}</p>${secretForm(nextPage(facts.query))}`,
-        status: refusal.status,
-      })
-    : refusalPage(refusal, facts)
+/** Says where somebody signs in: the organisation's certificate says as much to anybody. */
+const serviceName = ({ organisation }: Pick<SignInContext['context'], 'organisation'>): HtmlFragment =>
+  html`<p><strong>Sallyport</strong>, the gateway of <strong>${organisation}</strong></p>`
+
+export const signInRefusalPage =
+  ({ context }: Pick<SignInContext, 'context'>) =>
+  (refusal: Refusal, facts: Arrival): Reply =>
+    refusal.reason === 'admin_secret_invalid'
+      ? plainPage({
+          title: 'Sign in',
+          body: html`${serviceName(context)}<p role="alert">${refusal.message}</p>${secretForm(nextPage(facts.query))}`,
+          status: refusal.status,
+        })
+      : refusalPage(refusal, facts)
 
 const hostOf = (issuer: string | undefined): string => URL.parse(issuer ?? '')?.host ?? ''
 

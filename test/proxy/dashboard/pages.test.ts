@@ -377,3 +377,26 @@ await t.test(
     t.match(gone.text, 'This did not work', 'a page that is not there shows no form')
   },
 )
+
+await t.test(
+  'sign-in names the service, Proof says what it proves and to whom, and operators have ready-made sets',
+  async (t) => {
+    const gateway = await testGateway(t)
+    const jar = new Jar(gateway)
+    t.match(
+      (await jar.ask('GET', '/proxy/sign-in')).text,
+      '<strong>Sallyport</strong>, the gateway of <strong>acme</strong>',
+    )
+    const wrong = await jar.send('/proxy/sign-in', { secret: 'not-the-secret' })
+    t.match(wrong.text, 'the gateway of <strong>acme</strong>', 'also where the secret was wrong')
+    const signedIn = await signedInBySecret(gateway)
+    const proof = (await signedIn.ask('GET', '/proxy/proof')).text
+    for (const whom of ['To an auditor', 'To the owner of an agent', 'Against whoever owns the database'])
+      t.match(proof, whom)
+    t.match(
+      (await signedIn.ask('GET', '/proxy/operators')).text,
+      'data-set="admin.read, admin.grant, admin.enroll"',
+    )
+    t.notMatch((await signedIn.ask('GET', '/proxy/agents')).text, 'data-set=')
+  },
+)

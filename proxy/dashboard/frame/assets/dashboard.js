@@ -101,6 +101,20 @@ function suggestion(box, token, show) {
   return item
 }
 
+/** A ready-made set is put into its form by a click. */
+for (const name of document.querySelectorAll('[data-set]')) {
+  const button = document.createElement('button')
+  button.type = 'button'
+  button.className = 'quiet'
+  button.textContent = name.textContent
+  button.addEventListener('click', () => {
+    const box = button.closest('form').querySelector('.caps')
+    box.value = name.dataset.set
+    box.focus()
+  })
+  name.replaceWith(button)
+}
+
 /** Loads parts that take longer than a page should after the page. */
 for (const place of document.querySelectorAll('[data-load]')) {
   const ids = [place.id, ...(place.dataset.also ?? '').split(' ')].filter((id) => id !== '')
