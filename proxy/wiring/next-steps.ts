@@ -1,7 +1,14 @@
 import { hostname, networkInterfaces } from 'node:os'
+import { join } from 'node:path'
 import type { Settings } from '../boot/settings.ts'
 import { escapeHidden } from '../visible.ts'
 import type { Gateway } from './gateway.ts'
+
+/** Returns a verb as it is typed where this is installed: what is compiled comes without make. */
+const typed = (make: string, verb: string): string =>
+  import.meta.filename.endsWith('.js')
+    ? `node ${join(import.meta.dirname, '../../scripts/sallyport.js')} ${verb}`
+    : `make ${make}`
 
 /** Returns plain lines for the operator at the start: the things that were made, and the next steps. */
 export async function nextSteps(settings: Settings, gateway: Gateway): Promise<string> {
@@ -13,13 +20,13 @@ export async function nextSteps(settings: Settings, gateway: Gateway): Promise<s
       ? []
       : [
           `set it up, in a browser: ${gateway.adminUrl}/proxy/setup?code=${gateway.setupCode}`,
-          'or in another terminal, make admin-secret (no operator secret is set: until then the admin API refuses everyone),',
+          `or in another terminal, ${typed('admin-secret', 'admin-secret')} (no operator secret is set: until then the admin API refuses everyone),`,
           `or from elsewhere, once: POST ${gateway.adminUrl}/v1/admin/setup with setup_code ${gateway.setupCode} and new_secret`,
         ]),
     ...keylessProviderSteps(gateway),
     ...proxySteps(gateway),
     ...selfSteps(gateway),
-    `next, in another terminal: make agent NAME=my-agent CAPS=llm.chat, which writes agents/my-agent and prints a curl line`,
+    `next, in another terminal: ${typed('agent NAME=my-agent CAPS=llm.chat', 'agent my-agent --caps llm.chat')}, which writes agents/my-agent and prints a curl line`,
     `data directory: ${settings.dataDir} (back it up; it holds the CA and the audit ledger)`,
   ]
   return `${lines.map((line) => `sallyport: ${escapeHidden(line)}`).join('\n')}\n`

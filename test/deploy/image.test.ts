@@ -25,6 +25,8 @@ import { ask, scratch } from '../support/gateway.ts'
 import { eventually } from '../support/settled.ts'
 import { withoutPython } from '../support/verifiers.ts'
 
+t.setTimeout(240_000)
+
 const read = (file: string): string => readFileSync(join(ROOT, file), 'utf8')
 const [globals = [], build = [], image = []] = stagesOf(read('Dockerfile'))
 const words = (word: string): readonly string[] => JSON.parse(only(image, word))
@@ -180,7 +182,10 @@ t.test(
     const run = (command: readonly string[]) => spawnSync('env', clean(inside(command)), { encoding: 'utf8' })
 
     t.match(run(JSON.parse(health)), { status: 1, stderr: /no gateway answers on \/data/ }, 'before it runs')
-    const { url, child } = await started(t, clean(inside(start)))
+    const { url, child, said } = await started(t, clean(inside(start)))
+    const next = /node (\/app\/dist\/scripts\/sallyport\.js) admin-secret/
+    const [, named = ''] = next.exec(await eventually(said, (text) => next.test(text))) ?? []
+    t.ok(named !== '' && existsSync(join(rootfs, named)), 'what it says to run is there')
     t.match(run(JSON.parse(health)), { status: 0, stdout: /"status":"ready"/, stderr: '' })
     const agent = new Agent({ rejectUnauthorized: false })
     t.match(await ask(`${url}/ready`, 'GET', { agent }), { status: 200, json: { status: 'ready' } })
@@ -307,15 +312,19 @@ async function startedBy(
   program: string,
   args: readonly string[],
   options: SpawnOptions = {},
-): Promise<{ readonly url: string; readonly child: ChildProcess }> {
-  const child = spawn(program, args, { ...options, stdio: ['ignore', 'pipe', 'inherit'] })
+): Promise<{ readonly url: string; readonly child: ChildProcess; readonly said: () => string }> {
+  const child = spawn(program, args, { ...options, stdio: ['ignore', 'pipe', 'pipe'] })
   t.teardown(() => child.kill('SIGKILL'))
+  let said = ''
+  child.stderr.on('data', (text: Buffer) => {
+    said += text.toString()
+  })
   for await (const line of createInterface(child.stdout)) {
     const { msg, url } = JSON.parse(line) as { msg: string; url?: string }
     if (msg === 'ready' && url !== undefined) {
       child.stdout.resume()
-      return { url, child }
+      return { url, child, said: () => said }
     }
   }
-  throw new Error('it ended before it was ready')
+  throw new Error(`it ended before it was ready: ${said}`)
 }
