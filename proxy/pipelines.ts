@@ -19,11 +19,13 @@ import { type BrowserSessions, sessionDoor } from '../plugins/operators/sessions
 import { origin, pagesOf } from '../plugins/origin/origin.ts'
 import type { PinnedCaller } from '../plugins/pin/pin.ts'
 import { type Arrival, Pipeline, type Plugin } from '../plugins/plugin.ts'
+import { Refusal } from '../plugins/refusal.ts'
 import { metricsReader } from '../plugins/secrets/metrics-token.ts'
 import { changePipeline } from './admin/pipeline.ts'
 import { tokenProof } from './auth/token-proof.ts'
 import { tokenRequest } from './auth/token-request.ts'
-import type { LlmEndpoint } from './llm/dialects/registry.ts'
+import { dialectOf, wouldReach } from './llm/describe-providers.ts'
+import { type DialectName, LLM_ENDPOINTS, type LlmEndpoint } from './llm/dialects/registry.ts'
 import { JUDGED_MEMBERS, type LlmTarget, llmCall, llmMembers } from './llm/routing.ts'
 import { mcpState, mcpTool } from './mcp/gate/checks.ts'
 import type { McpTarget } from './mcp/gate/demand-now.ts'
@@ -135,6 +137,8 @@ export function pipelines(dependencies: PipelineDependencies) {
       ...administration(dependencies, localOperator),
       proofs: ANYONE.pass(operatorReader(localOperator)).pass(singleUse(dependencies.claims)),
     },
+    /** The questions of a call that was not made. */
+    whatIf: whatIfPipelines(dependencies),
     /** A change that one of them asks for: rehearsal, expectations, the second operator. */
     change: changePipeline,
     /** The first operator secret, by the code on the terminal that started the service. */
@@ -274,6 +278,89 @@ function mcpWork(
     .pass(mcpState(mcp.states))
   return ownChecks(configuration).reduce<typeof call>((pipeline, check) => pipeline.pass(check), call)
 }
+
+/**
+ * Makes the questions of a call that nobody makes (docs/operating.md#what-if): the same plugins, in the same
+ * order. A proof and an API key are presumed, which nobody has here; a module of the operator's own is not
+ * asked, as it may count. Nothing is claimed, recorded or settled.
+ */
+function whatIfPipelines({ configuration, inForce, pinNow, again, mcp }: PipelineDependencies) {
+  const { llm, dpopMode, checks } = configuration
+  const own = checks
+    .filter(({ shadow: watches }) => !watches)
+    .map(({ check, isModule }): CheckPlugin => (isModule ? { name: check.name, admit: () => ({}) } : check))
+  const withProof = ANYONE.pass(pinNow).pass(presumedProof(dpopMode))
+  const tool = withProof
+    .pass(jsonBody({ limit: MCP_BODY_LIMIT, otherwise: 'mcp_message_invalid' }))
+    .pass(mcpPeek)
+    .pass(mcpMessage)
+    .pass(mcpResourceLookup(mcp.registry))
+    .pass(mcpResourcePath(mcp.sessions))
+    .pass(mcpTarget({ ...mcp, options: configuration.mcp, inForce }))
+    .pass(mcpTargetRequired)
+    .pass(again)
+    .pass(capabilityGate<McpTarget>())
+    .pass(withoutArguments(mcpTool(mcp.registry)))
+  const gate = capabilityGate<LlmTarget>()
+  const model = (endpoint: LlmEndpoint) => {
+    const call = ANYONE.pass(routeDemand('egress_llm_chat', 'llm.chat'))
+      .pass(pinNow)
+      .pass(presumedProof(dpopMode))
+      .pass(jsonBody({ limit: LLM_BODY_LIMIT, judged: JUDGED_MEMBERS }))
+      .pass(llmCall(endpoint))
+      .pass(llmMembers(llm))
+      .pass(again)
+      .pass(gate)
+    return own.reduce<typeof call>((pipeline, check) => pipeline.pass(check), call).pass(wouldReach(llm))
+  }
+  const notAsked = checks.filter(({ isModule, shadow }) => isModule && !shadow).map(({ check }) => check.name)
+  return {
+    model: (name: string, dialect: DialectName | undefined) => {
+      const asked = dialect ?? dialectOf(llm, name)
+      const endpoint = LLM_ENDPOINTS.find((one) => one.dialect === asked) ?? LLM_ENDPOINTS[0]
+      if (!endpoint) throw new Error('no dialect has an endpoint')
+      return { path: endpoint.path, pipeline: model(endpoint), notAsked }
+    },
+    tool: {
+      path: '/v1/mcp',
+      pipeline: own.reduce<typeof tool>((pipeline, check) => pipeline.pass(check), tool),
+      notAsked,
+    },
+  }
+}
+
+/** Presumes the proof that a caller would send: by its registered key, or by any if it has none. */
+const presumedProof = (mode: Configuration['dpopMode']): Plugin<PinnedCaller, PresumedProof> => ({
+  name: 'dpop',
+  admit: ({ principal: { dpopJkt } }) => ({
+    token: null,
+    proof:
+      mode === 'off' || (mode === 'optional' && dpopJkt === null)
+        ? null
+        : { jkt: dpopJkt ?? '', replayKey: '', expiresAt: 0 },
+  }),
+})
+
+interface PresumedProof {
+  readonly proof: DpopProof | null
+  readonly token: AccessToken | null
+}
+
+/** Asks for a tool's approved definition; arguments, of which there are none here, are not judged. */
+const withoutArguments = <Needs extends object, Gives extends object>({
+  name,
+  admit,
+}: Plugin<Needs, Gives>): Plugin<Needs, object> => ({
+  name,
+  admit: async (facts) => {
+    try {
+      await admit(facts)
+    } catch (error) {
+      if (!(error instanceof Refusal) || error.reason !== 'mcp_params_invalid') throw error
+    }
+    return {}
+  },
+})
 
 /**
  * Signing in: the certificate authenticates the client (RFC 8705 §2), the proof names the key to bind a token

@@ -31,6 +31,7 @@ import { PRINCIPAL_PAGES, type PrincipalPlural } from './principals/kinds.ts'
 import { listPage } from './principals/list.ts'
 import { trustedCasForms } from './principals/trusted-cas.ts'
 import { usagePage } from './principals/usage.ts'
+import { whatIfPage } from './principals/what-if.ts'
 import { reviewedForm } from './proof/auditors.ts'
 import { evidenceForm, proofPage, verifyForm } from './proof/proof.ts'
 import { providersPage, tryForm } from './providers/providers.ts'
@@ -202,6 +203,7 @@ function callerRoutes(
   const candidate = candidateForms(plural, d)
   return [
     page(`${one}/usage`, 'admin.read', usagePage(plural)),
+    page(`${one}/what-if`, 'admin.read', whatIfPage(plural)),
     page(`${one}/candidate`, 'admin.read', candidatePage(plural)),
     form(`${one}/candidate`, operations.setCandidate, candidate.set),
     form(`${one}/candidate/promote`, operations.promoteCandidate, candidate.promote),

@@ -1,7 +1,9 @@
+import type { Arrival, Plugin } from '../../plugins/plugin.ts'
 import { isModelListReadable, type ModelCatalogue } from './catalogue.ts'
 import type { LlmOptions, LlmProvider } from './options.ts'
-import { providersOf } from './routing.ts'
-import { usesCallerKey } from './upstream/headers.ts'
+import { notConfiguredFailure, refusalOfFailure } from './refusals.ts'
+import { type LlmTarget, providerRouting, providersOf } from './routing.ts'
+import { hasCredentials, usesCallerKey } from './upstream/headers.ts'
 
 /** Names of models that are shown with the order of their providers; each costs a search of all patterns. */
 const MAX_ROUTES = 200
@@ -47,3 +49,28 @@ function listedOf(provider: LlmProvider, catalogue: Pick<ModelCatalogue, 'of'>) 
   if (firstReading !== null || (models.length === 0 && !isModelListReadable(provider))) return null
   return { count: models.length, first: models.slice(0, MAX_LISTED).map(({ id }) => id) }
 }
+
+/**
+ * Finds the providers that a call would be sent to, and asks none. Refuses as the handler of calls does before
+ * it sends: with `model_unknown`, `dialect_translation_unavailable` or `provider_not_configured`. A caller's
+ * own key, which one provider may need, is presumed.
+ */
+export function wouldReach(
+  options: LlmOptions,
+): Plugin<Arrival & { target: LlmTarget }, { providers: readonly string[] }> {
+  const find = providerRouting(options)
+  return {
+    name: 'provider',
+    admit: async ({ target: { model, dialect } }) => {
+      const targets = find(model, dialect).map(({ provider }) => provider)
+      const able = targets.filter((provider) => usesCallerKey(provider) || hasCredentials(provider, {}))
+      const [first] = targets
+      if (able.length === 0 && first) throw await refusalOfFailure(notConfiguredFailure(first), [])
+      return { providers: able.map(({ name }) => name) }
+    },
+  }
+}
+
+/** Chooses the dialect by which a model is called if nobody says which: that of its first provider. */
+export const dialectOf = (options: LlmOptions, model: string): LlmProvider['dialect'] | undefined =>
+  providersOf(options)(model)[0]?.dialect

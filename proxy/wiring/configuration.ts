@@ -56,6 +56,8 @@ export interface Configuration {
 export interface InstalledCheck extends Pick<OpenedCheck, 'check' | 'digest'> {
   /** True: it only watches (docs/rehearsal.md#shadow). */
   readonly shadow: boolean
+  /** True: a module of the operator's own, which may count what it is asked. */
+  readonly isModule: boolean
   /** Hex SHA-256 of the options in its file. */
   readonly options: string
 }
@@ -148,10 +150,11 @@ export async function loadConfiguration(
     mcp: mcpOptions.parse(optionsOf('mcp') ?? {}),
     operators: operatorsOptions.parse(optionsOf('operators') ?? {}),
     proofs: proofsOptions.parse(optionsOf('proofs') ?? {}),
-    checks: [...checks.values()].map(({ check, digest, shadow, options }) => ({
+    checks: [...checks.values()].map(({ check, digest, shadow, isModule, options }) => ({
       check,
       digest,
       shadow,
+      isModule,
       options,
     })),
     expectations: expectationsIn(fileOf('expect')),
@@ -205,10 +208,10 @@ async function loadCheck(
 ): Promise<LoadedCheck | undefined> {
   const row = catalogueRow(CATALOGUE, plugin)
   if (row?.place === 'check')
-    return { ...(await row.open(options, directory)), shadow, options: digest, needs: [] }
+    return { ...(await row.open(options, directory)), shadow, isModule: false, options: digest, needs: [] }
   if (!isModulePath(plugin)) return undefined
   const module = await loadOperatorModule({ path: plugin, directory, options })
-  return { ...module, shadow, options: digest, close: async () => {} }
+  return { ...module, shadow, isModule: true, options: digest, close: async () => {} }
 }
 
 async function closeAll(checks: LoadedChecks): Promise<void> {

@@ -67,13 +67,16 @@ export interface RouteHandlers {
 export function createHandlers(
   services: GatewayServices,
   configuration: Configuration,
-  { change }: Pick<GatewayPipelines, 'change'>,
+  { change, whatIf }: Pick<GatewayPipelines, 'change'> & Pick<AdminContext, 'whatIf'>,
 ): RouteHandlers {
   const { dataDirectory, ledger, drain, clock, keys, logins, baseUrls } = services
   const { database, authority } = dataDirectory
   const mcpUpstream = services.mcp.upstream(configuration.mcp)
   const recorders = recordersOf(services, configuration)
-  const context = adminContext(services, configuration, mcpUpstream, recorders.calls)
+  const context = {
+    ...adminContext(services, configuration, mcpUpstream, recorders.calls),
+    whatIf,
+  }
   const admin: AdministrationContext = { ...context, change: change(context) }
   const signIn = signInContext(services, configuration, admin)
   const proofRequired = configuration.dpopMode === 'required'
@@ -227,7 +230,7 @@ function adminContext(
   configuration: Configuration,
   upstream: McpUpstream,
   recorder: CallRecorder,
-): AdminContext {
+): Omit<AdminContext, 'whatIf'> {
   const {
     dataDirectory,
     ledger,

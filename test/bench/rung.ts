@@ -20,6 +20,7 @@ import { createLogs } from '../../proxy/telemetry/log.ts'
 import { loadConfiguration } from '../../proxy/wiring/configuration.ts'
 import { createHandlers } from '../../proxy/wiring/handlers.ts'
 import { openServices } from '../../proxy/wiring/services.ts'
+import { NO_WHAT_IF } from '../support/plugins/operators.ts'
 import { announce } from './ground/say-ready.ts'
 import { COMPLETION, PATH } from './load/messages.ts'
 
@@ -82,7 +83,10 @@ function routeOf(rung: string): BareRoute {
       return gate(UNRECORDED)
     case 'audit':
       // As the gateway itself records: a row before the work, a row after it.
-      return gate(createHandlers(services, configuration, { change: changePipeline }).recorders.calls)
+      return gate(
+        createHandlers(services, configuration, { change: changePipeline, whatIf: NO_WHAT_IF }).recorders
+          .calls,
+      )
     default:
       throw new Error('usage: node rung.ts pin|capability|audit')
   }

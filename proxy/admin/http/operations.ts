@@ -45,6 +45,7 @@ import {
   trustCaForAgent,
   trustReplacementCa,
 } from '../principals/trusted-cas.ts'
+import { whatIf } from '../principals/what-if.ts'
 import { proposalOperations } from '../proposals/operations.ts'
 import { listProviders, tryProvider } from '../providers/providers.ts'
 import { deleteCandidate, getCandidate, promoteCandidate, putCandidate } from '../rehearsals/candidates.ts'
@@ -69,6 +70,7 @@ const principalOperations = (kind: PrincipalKind) => ({
 const callerOperations = (kind: PrincipalKind) => ({
   ...principalOperations(kind),
   erase: erase(kind),
+  whatIf: whatIf(kind),
   usage: getCapabilityUsage(kind),
   setCandidate: putCandidate(kind),
   getCandidate: getCandidate(kind),

@@ -75,6 +75,7 @@ function principalRoutes({ route, read, write }: AdminDoors): readonly BareRoute
     return [
       route('POST', `${one}/erase`, read, kind.erase),
       route('GET', `${one}/usage`, read, kind.usage),
+      route('GET', `${one}/what-if`, read, kind.whatIf),
       route('PUT', `${one}/candidate`, write, kind.setCandidate),
       route('GET', `${one}/candidate`, read, kind.getCandidate),
       route('DELETE', `${one}/candidate`, read, kind.removeCandidate),

@@ -16,7 +16,7 @@ import type { TwoPersonKind } from '../../../plugins/operators/capabilities.ts'
 import type { BrowserSession } from '../../../plugins/operators/operator.ts'
 import type { SessionRules } from '../../../plugins/operators/sessions.ts'
 import type { SubjectKeys } from '../../../plugins/pin/subject-keys.ts'
-import type { HangupSignal } from '../../../plugins/plugin.ts'
+import type { Arrival, HangupSignal, Pipeline } from '../../../plugins/plugin.ts'
 import type { Refusal } from '../../../plugins/refusal.ts'
 import type { OrganisationNames } from '../../boot/names.ts'
 import type { InspectUpstream } from '../../mcp/pinning/inspect.ts'
@@ -31,6 +31,14 @@ export interface BundleReading {
   readonly readAt: number | null
   readonly problem: string | null
   readonly failingSince: number | null
+}
+
+/** A call to judge and not to make. */
+export interface HypotheticalCall {
+  readonly path: string
+  readonly pipeline: Pick<Pipeline<Arrival>, 'decide' | 'names'>
+  /** The checks that are named and not asked: they may count. */
+  readonly notAsked: readonly string[]
 }
 
 /** The result of asking a provider for its list of models. `isNew`: it was asked for this caller. */
@@ -92,6 +100,11 @@ export interface AdminContext {
     action: string,
     refusal: Refusal,
   ) => Promise<void>
+  /** The questions of calls that nobody makes, as real ones are asked them. */
+  readonly whatIf: {
+    readonly model: (name: string, dialect: 'openai' | 'anthropic' | undefined) => HypotheticalCall
+    readonly tool: HypotheticalCall
+  }
   readonly providers: {
     /** Describes them, with the figures that this gateway has at an instant. */
     readonly list: (at: number) => ProviderList

@@ -30,6 +30,7 @@ import {
   readPrincipalDetail,
 } from './kinds.ts'
 import { renewedLeafCard, trustedCasCard } from './trusted-cas.ts'
+import { whatIfCard } from './what-if.ts'
 
 /** GET /proxy/agents/{id}/first-call: whether an agent has called yet. A script asks again until it has. */
 export const firstCallPage: DashboardPage = async (dashboard, facts) => {
@@ -103,6 +104,7 @@ ${htmlIf(value.enrollment_method === 'byoca' && hasCapability(facts, enroll), ()
 ${value.enrollment_method === 'spiffe' ? await trustedCasCard(dashboard, one, facts) : html``}
 ${htmlIf(plural === 'agents', () => html`<details class="card"><summary>Connect</summary>${clientSnippets(dashboard, value.name)}</details>`)}
 ${htmlIf(plural !== 'operators', () => html`<section class="card" id="usage" data-load="${path}/usage" data-also="held"><h2>Used in the last 30 days</h2><p><a href="${path}/usage">Which capabilities its calls required</a></p></section>`)}
+${plural === 'operators' ? html`` : whatIfCard(path)}
 ${plural === 'operators' ? html`` : await bindingsOf(dashboard, id, facts)}
 ${await recentCalls(dashboard, id, facts)}`
 }

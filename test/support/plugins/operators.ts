@@ -1,7 +1,17 @@
 import { unstoredOperator } from '../../../plugins/operators/actor.ts'
+import { Pipeline } from '../../../plugins/plugin.ts'
 import type { AdminSecretSource } from '../../../plugins/secrets/admin-secret.ts'
+import type { AdminContext } from '../../../proxy/admin/operation/context.ts'
 import { LedgerPlaces } from '../../../proxy/admin/operation/ledger-places.ts'
 import { RehearsalPlaces } from '../../../proxy/admin/operation/places.ts'
+
+/** Judges no call. */
+export const NO_WHAT_IF: AdminContext['whatIf'] = {
+  model: () => {
+    throw new Error('no call is judged here')
+  },
+  tool: { path: '', pipeline: Pipeline.start(), notAsked: [] },
+}
 
 /** Whoever has the secret, in a test that calls operations without HTTP. */
 export const { actor: ADMIN } = unstoredOperator('admin', 'secret', [])
@@ -9,6 +19,7 @@ export const { actor: ADMIN } = unstoredOperator('admin', 'secret', [])
 /** The parts of an operation's surroundings that tests without HTTP do not look at. */
 export const UNASKED = {
   hasEnvironmentSecret: false,
+  whatIf: NO_WHAT_IF,
   providers: { list: () => ({ since: '', providers: [], routes: [] }), ask: () => Promise.resolve(null) },
   twoPerson: [],
   expected: { sentences: [], enforceToolsCall: false, httpGet: false },
