@@ -169,7 +169,7 @@ const DASHBOARD_MAY_IMPORT: RoomImports = {
   attention: ['admin', 'dashboard/activity', 'dashboard/frame', 'visible.ts'],
   capabilities: ['admin', 'dashboard/frame', 'http'],
   frame: ['admin', 'dashboard/activity', 'dashboard/rehearsed', 'dashboard/settings', 'http', 'operators'],
-  pki: ['admin', 'dashboard/frame'],
+  pki: ['admin', 'dashboard/frame', 'dashboard/rehearsed'],
   principals: ['admin', 'dashboard/activity', 'dashboard/frame', 'dashboard/rehearsed', 'http', 'operators'],
   proof: ['admin', 'dashboard/activity', 'dashboard/frame', 'http'],
   providers: ['admin', 'dashboard/frame'],

@@ -25,6 +25,7 @@ import { pkiForms, pkiPage } from './pki/pki.ts'
 import { candidatePage } from './principals/candidate.ts'
 import { candidateForms, setCapabilitiesForm } from './principals/capabilities-form.ts'
 import { detailPage, firstCallPage } from './principals/detail.ts'
+import { endingForms } from './principals/ending.ts'
 import { enrollForm, rotateCertificateForm } from './principals/enroll.ts'
 import { eraseForm, erasePage } from './principals/erase.ts'
 import { PRINCIPAL_PAGES, type PrincipalPlural } from './principals/kinds.ts'
@@ -179,16 +180,19 @@ function principalPageRoutes(doors: DashboardDoors, d: DashboardContext): readon
 
 function kindRoutes(plural: PrincipalPlural, { page, form }: DashboardDoors, d: DashboardContext) {
   const { operations } = PRINCIPAL_PAGES[plural]
-  const { deactivate, reactivate } = operations
+  const { deactivate, reactivate, endCertificate, endDpopKey } = operations
   const [list, one] = [`/proxy/${plural}`, `/proxy/${plural}/{id}`]
   const back = { given: inputById, to: ({ params }: FormSubmission) => pathOf(plural, params.id ?? '') }
+  const ending = endingForms(plural, d)
   return [
     page(list, 'admin.read', listPage(plural)),
     form(list, operations.create, enrollForm(plural, d)),
     page(one, 'admin.read', detailPage(plural)),
     form(`${one}/capabilities`, operations.setCapabilitiesInForm, setCapabilitiesForm(plural, d)),
     form(`${one}/rotate-cert`, operations.rotateCertificate, rotateCertificateForm(plural, d)),
-    form(`${one}/deactivate`, deactivate, formHandler(d, deactivate, { ...back, notice: 'deactivated' })),
+    form(`${one}/certificates/{thumbprint}/end`, endCertificate, ending.certificate),
+    form(`${one}/dpop-jwk/{jkt}/end`, endDpopKey, ending.key),
+    form(`${one}/deactivate`, deactivate, ending.deactivate),
     form(`${one}/reactivate`, reactivate, formHandler(d, reactivate, { ...back, notice: 'reactivated' })),
   ]
 }

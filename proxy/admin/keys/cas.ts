@@ -130,6 +130,10 @@ export const detachCaByDigest = operation({
   output: z.undefined(),
   status: 204,
   reasons: ['not_found', 'ca_relied_on', 'audit_unavailable'],
+  resembles: async ({ database }, { params: { digest }, query: { lock_out: locksOut } }) => {
+    const { named = [] } = (await caReliance(database, eventLoopTurn)).get(digest) ?? {}
+    return locksOut ? named.map((principal) => ({ principal, is_active: false as const })) : []
+  },
   run: async (context, { params: { digest }, query: { lock_out: locksOut } }, caller) => {
     const { database } = context
     const found = (await listAttachedCas(database)).find((ca) => ca.digest === digest)

@@ -72,6 +72,11 @@ export interface Operation<T extends InputSchemas, Output> {
     context: AdminContext,
     input: ParsedInput<T>,
   ) => readonly RehearsalChange[] | Promise<readonly RehearsalChange[]>
+  /** The change that it comes to for the calls of today, for a form to show: nobody demands its rehearsal. */
+  readonly resembles?: (
+    context: AdminContext,
+    input: ParsedInput<T>,
+  ) => readonly RehearsalChange[] | Promise<readonly RehearsalChange[]>
   /** The same if no rehearsal can describe it: it gives a permission that nobody has used yet. */
   readonly gives?: (
     context: AdminContext,

@@ -16,6 +16,7 @@ import { assertOwnerRemains, operatorRefusals } from '../operators/owners.ts'
 import { changeAuthority } from './authority.ts'
 import { attachedCaPems, givenPem, LEAF_DAYS } from './enroll.ts'
 import { graceHours, graceUntil, predecessorInGrace } from './grace.ts'
+import { withoutAccess } from './principals.ts'
 import { principalByParams, principalIdMember, principalOf, withId } from './view.ts'
 
 const previousValidUntil = instant.nullable().meta({
@@ -55,6 +56,8 @@ export const rotateCertificate = (kind: PrincipalKind) =>
     conditional: true,
     reasons: ['not_found', 'precondition_failed', 'conflict', 'audit_unavailable'],
     example: { grace_hours: 24 },
+    resembles: (context, { params: { id }, body }) =>
+      (body.grace_hours ?? context.rotationGraceHours) > 0 ? [] : withoutAccess(context, kind, id),
     run: async (context, { params: { id }, body: { grace_hours: hours }, ifMatch }, caller) => {
       const subject = certificateSubject(context, kind, await principalOf(context, kind, id))
       const issued = await issueClientCertificate(context.authority, subject, certificateTerm(caller))
@@ -140,6 +143,8 @@ export const putRenewedLeaf = operation({
   status: 200,
   conditional: true,
   reasons: ['not_found', 'precondition_failed', 'conflict', 'audit_unavailable', ...CERTIFICATE_REASONS],
+  resembles: (context, { params: { id }, body }) =>
+    (body.grace_hours ?? context.rotationGraceHours) > 0 ? [] : withoutAccess(context, AGENT, id),
   run: async (context, { params: { id }, body, ifMatch }, caller) => {
     const { grace_hours: hours, ...leaf } = body
     const record = await principalOf(context, AGENT, id)
@@ -196,6 +201,10 @@ export const endCertificate = (kind: PrincipalKind) =>
     status: 204,
     conditional: true,
     reasons: ['not_found', 'precondition_failed', 'audit_unavailable', ...operatorRefusals(kind)],
+    resembles: async (context, { params: { id, thumbprint } }) => {
+      const { cert_thumbprint: current } = await principalOf(context, kind, id)
+      return current === thumbprint ? withoutAccess(context, kind, id) : []
+    },
     run: async (context, { params: { id, thumbprint }, ifMatch }, caller) => {
       const { type } = kind
       const { database } = context

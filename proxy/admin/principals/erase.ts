@@ -11,6 +11,7 @@ import { capabilityToEnroll } from '../operation/kinds.ts'
 import { EMPTY_RESULT, operation } from '../operation/operation.ts'
 import { idParams } from '../operation/shapes.ts'
 import { changeAuthority } from './authority.ts'
+import { withoutAccess } from './principals.ts'
 import { principalByParams } from './view.ts'
 
 const NOTHING = { capabilities: [], is_active: false, thumbprints: [], dpop_jkts: [] }
@@ -29,6 +30,7 @@ export const erase = (kind: PrincipalKind) =>
     summary: `Takes the ${kind.type} out of service for good, and destroys its personal data and keys.`,
     takes: { params: idParams },
     gives: (_context, { params: { id } }) => ({ principal: { principal_id: id, is_active: false } }),
+    resembles: (context, { params: { id } }) => withoutAccess(context, kind, id),
     output: z.undefined(),
     status: 204,
     conditional: true,

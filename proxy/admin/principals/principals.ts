@@ -57,6 +57,16 @@ export async function changeOf(
   return kind.type === 'operator' ? [] : [change(id)]
 }
 
+/** The change that takes all access from a principal; none if it has none, or is an operator. */
+export async function withoutAccess(
+  context: AdminContext,
+  kind: PrincipalKind,
+  id: string,
+): Promise<readonly RehearsalChange[]> {
+  const { is_active: active } = await principalOf(context, kind, id)
+  return active && kind.type !== 'operator' ? [{ principal: id, is_active: false }] : []
+}
+
 export const capabilitySetSchema = ({ type }: PrincipalKind) =>
   type === 'operator' ? adminCapabilities : callerCapabilities
 

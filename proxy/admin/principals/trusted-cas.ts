@@ -30,6 +30,7 @@ import { author, idParams, instant, passedOverBlocks, passedOverOf, sha256 } fro
 import { serializedByPrincipal } from './authority.ts'
 import { givenPem, trustBundleOf } from './enroll.ts'
 import { graceHours, graceUntil } from './grace.ts'
+import { withoutAccess } from './principals.ts'
 import { principalByParams, principalOf } from './view.ts'
 
 const digest = z.string().regex(/^[0-9a-f]{64}$/, 'must be the SHA-256 of a CA, in lower-case hex')
@@ -129,6 +130,11 @@ export const distrustCaForAgent = operation({
   output: z.undefined(),
   status: 204,
   reasons: ['not_found', 'precondition_failed', 'audit_unavailable'],
+  resembles: async (context, { params: { id, digest: gone } }) => {
+    const known = await findSpiffeAgent(context, await principalOf(context, AGENT, id))
+    const others = (await trustedCasOf(context.database, id)).filter((ca) => ca.digest !== gone)
+    return known?.bundlePem !== null || others.length > 0 ? [] : withoutAccess(context, AGENT, id)
+  },
   run: async (context, { params: { id, digest: gone } }, caller) => {
     const { database } = context
     const record = await principalOf(context, AGENT, id)

@@ -16,8 +16,10 @@ interface FormRetry {
   readonly label: string
   readonly refusal?: Refusal
   readonly preview?: ChangePreviewView
+  /** True: it took too long to say which calls it would have refused. */
+  readonly isUncounted?: boolean
   /** The name of the shown changes (rehearsal.ts). */
-  readonly confirm?: string
+  readonly confirm?: string | undefined
 }
 
 export const forceReasonField = (): HtmlFragment =>
@@ -29,14 +31,14 @@ export function showFormAgain(
   facts: AdministrationFacts & SubmittedForm,
   shown: FormRetry,
 ): Promise<Reply> {
-  const { title, label, refusal, preview, confirm } = shown
+  const { title, label, refusal, preview, isUncounted = false, confirm } = shown
   const { form, path, session, at } = facts
   const kept = [...form].filter(([name]) => !ASKED.has(name))
   return frame(dashboard, facts, {
     title,
     section: sectionOf(path),
     status: refusal?.status ?? 200,
-    body: html`${refusal ? problemList(refusal) : html``}${preview ? rehearsalOf(preview, at) : html``}
+    body: html`${refusal ? problemList(refusal) : html``}${preview ? rehearsalOf(preview, at) : html``}${htmlIf(isUncounted, () => html`<p class="notice">The calls of the last 30 days that this would have refused could not be counted in time. Nothing has changed yet.</p>`)}
 <form method="post" action="${path}">${csrf(session)}${joinHtml(kept.map(hiddenInput))}${htmlIf(confirm !== undefined, () => hiddenInput(['confirm', confirm ?? '']))}
 ${htmlIf(refusal?.reason === 'expectation_broken', forceReasonField)}<button class="danger">${label}</button></form>
 <p><a href="${sectionOf(path)}">Leave it as it is</a></p>`,
@@ -59,7 +61,7 @@ export interface FormAction<T extends InputSchemas, Output = unknown> {
   readonly leftOut?: (made: OperationResult<Output>['value']) => Readonly<PassedOverBlocks> | undefined
 }
 
-export const withNotice = (path: string, notice: string): string =>
+const withNotice = (path: string, notice: string): string =>
   `${path}${path.includes('?') ? '&' : '?'}notice=${notice}`
 
 /**
@@ -84,7 +86,10 @@ export const formHandler =
     } catch (error) {
       if (!(error instanceof Refusal) || error.reason !== 'expectation_broken' || !canBeForced(operation))
         throw error
-      return showFormAgain(dashboard, facts, { title: 'Not done', label: 'Do it anyway', refusal: error })
+      return showFormAgain(dashboard, facts, {
+        ...{ title: 'Not done', label: 'Do it anyway', refusal: error },
+        confirm: facts.form.get('confirm'),
+      })
     }
   }
 

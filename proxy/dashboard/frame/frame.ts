@@ -79,6 +79,8 @@ const NOTICES: Readonly<Record<string, string>> = {
   deactivated: 'Deactivated. It is refused from its next call on.',
   reactivated: 'Reactivated.',
   ended: 'The session is over.',
+  certificate_ended: 'The certificate has ended: calls by it are refused, and those under way are cut.',
+  key_ended: 'The proof key has ended.',
   rotated:
     'The operator secret has been changed. Everybody who was signed in with the old one is signed out.',
   disabled: 'The operator secret is disabled. Only the gateway’s own machine can enable it again.',

@@ -18,6 +18,7 @@ import {
   joinHtml,
   relativeTime,
 } from '../frame/parts.ts'
+import { rehearsedFormHandler } from '../rehearsed/acting-rehearsed.ts'
 import { ownCaCard } from './own-ca.ts'
 
 /** GET /proxy/pki: the CA that proves the service to clients, and the CAs that principals are enrolled by. */
@@ -96,7 +97,9 @@ export const pkiForms = (dashboard: DashboardContext) => {
       to,
       notice: 'trusted',
     }),
-    detach: formHandler(dashboard, OPERATIONS.cas.detach, {
+    detach: rehearsedFormHandler(dashboard, OPERATIONS.cas.detach, {
+      title: () => 'No other CA vouches for some agents',
+      label: 'Detach',
       given: ({ params, form }) => ({
         params: { digest: params.digest ?? '' },
         query: { lock_out: form.get('lock_out') === 'true' ? ('true' as const) : ('false' as const) },

@@ -1,7 +1,7 @@
 import type { AdministrationFacts } from '../../../plugins/operators/operator.ts'
 import { OPERATIONS } from '../../admin/http/operations.ts'
-import { capabilityToEnroll } from '../../admin/operation/kinds.ts'
-import { perform } from '../../admin/operation/operation.ts'
+import { capabilityToEnroll, PRINCIPAL_KINDS } from '../../admin/operation/kinds.ts'
+import { type OperationResult, perform } from '../../admin/operation/operation.ts'
 import { endsSoon } from '../../admin/principals/ending.ts'
 import { callLines, callsOf } from '../activity/calls.ts'
 import type { DashboardContext } from '../frame/dashboard.ts'
@@ -9,6 +9,7 @@ import type { DashboardPage } from '../frame/frame.ts'
 import {
   button,
   copyableCode,
+  csrf,
   dataTable,
   exactTime,
   factList as factsOf,
@@ -22,6 +23,7 @@ import {
 import { clientSnippets } from '../frame/snippets.ts'
 import { candidateCard } from './candidate.ts'
 import { capabilitiesCard, type TypedCapabilities } from './capabilities-card.ts'
+import { type GraceChoice, graceChoice, isInIncident } from './grace.ts'
 import {
   type CallerPlural,
   PRINCIPAL_PAGES,
@@ -74,6 +76,15 @@ export async function detailBody(
   const enroll = capabilityToEnroll(PRINCIPAL_PAGES[plural].kind)
   const path = pathOf(plural, id)
   const fields = { if_match: `"${one.revision}"` }
+  const { operations } = PRINCIPAL_PAGES[plural]
+  const { context } = dashboard
+  const { value: certificates } = await perform(
+    operations.listCertificates,
+    context,
+    { params: { id } },
+    facts,
+  )
+  const now = await isInIncident(context, one, facts)
   return html`${capabilitiesCard(plural, one, facts, typed)}
 ${plural === 'operators' ? html`` : await candidateCard(dashboard, plural, one, facts)}
 <section class="card"><h2>Who it is</h2>${factsOf([
@@ -85,7 +96,8 @@ ${plural === 'operators' ? html`` : await candidateCard(dashboard, plural, one, 
     ],
     ['Changed', html`${relativeTime(value.updated_at, at)} by ${value.changed_by ?? 'somebody unknown'}`],
     ['Last seen', exactTime(value.last_seen_at, at)],
-    ['Certificate', value.cert_thumbprint === null ? 'none' : copyableCode(value.cert_thumbprint)],
+    ...certificates.map(certificateFact(one, facts)),
+    ...(certificates[0]?.current ? [] : [['Certificate', 'none'] as const]),
     [
       'Ends',
       html`${relativeTime(value.cert_not_after, at)} ${htmlIf(endsSoon(value.cert_not_after, at), () => html`<span class="badge warn">renew it</span>`)}`,
@@ -96,18 +108,62 @@ ${plural === 'operators' ? html`` : await candidateCard(dashboard, plural, one, 
         ? html`<span class="faint">none is registered: its certificate alone is enough, and any key may sign its proofs</span>`
         : copyableCode(value.dpop_jkt),
     ],
+    ...previousKeyFact(one, facts),
     ['SPIFFE id', value.spiffe_id === null ? 'none' : copyableCode(value.spiffe_id)],
   ])}
-<p>${button(facts, enroll, `${path}/rotate-cert`, value.cert_thumbprint === null ? 'Make a certificate' : 'Rotate the certificate', fields)} ${value.is_active ? button(facts, enroll, `${path}/deactivate`, 'Deactivate', fields) : button(facts, enroll, `${path}/reactivate`, 'Reactivate', fields)}</p>
+${hasCapability(facts, enroll) ? rotateForm(path, one, { what: 'certificate', hours: context.rotationGraceHours, now }, facts) : html`<p class="needs">Rotating the certificate needs <code>${enroll}</code></p>`}
+${htmlIf(!value.is_active && certificates.length > 0, () => html`<p>Once it is reactivated, each of its certificates above counts again: end those that may be in other hands, or rotate first.</p>`)}<p>${value.is_active ? button(facts, enroll, `${path}/deactivate`, 'Deactivate', fields) : button(facts, enroll, `${path}/reactivate`, 'Reactivate', fields)}</p>
 ${plural === 'operators' ? html`` : eraseLink(plural, id, facts)}</section>
-${htmlIf(value.enrollment_method === 'byoca' && hasCapability(facts, enroll), () => renewedLeafCard(id, one.revision, facts))}
-${value.enrollment_method === 'spiffe' ? await trustedCasCard(dashboard, one, facts) : html``}
+${htmlIf(value.enrollment_method === 'byoca' && hasCapability(facts, enroll), () => renewedLeafCard(one, { hours: context.rotationGraceHours, now }, facts))}
+${value.enrollment_method === 'spiffe' ? await trustedCasCard(dashboard, one, now, facts) : html``}
 ${htmlIf(plural === 'agents', () => html`<details class="card"><summary>Connect</summary>${clientSnippets(dashboard, value.name)}</details>`)}
 ${htmlIf(plural !== 'operators', () => html`<section class="card" id="usage" data-load="${path}/usage" data-also="held"><h2>Used in the last 30 days</h2><p><a href="${path}/usage">Which capabilities its calls required</a></p></section>`)}
 ${plural === 'operators' ? html`` : whatIfCard(path)}
 ${plural === 'operators' ? html`` : await bindingsOf(dashboard, id, facts)}
 ${await recentCalls(dashboard, id, facts)}`
 }
+
+type ListedCertificates = OperationResult<
+  { cert_thumbprint: string; cert_not_after: string; current: boolean; honoured_until: string | null }[]
+>['value']
+
+/** One certificate that counts, until when, and the button that ends it. */
+const certificateFact =
+  ({ id, value, revision }: PrincipalDetail, facts: AdministrationFacts) =>
+  ({
+    cert_thumbprint: thumbprint,
+    current,
+    honoured_until: until,
+  }: ListedCertificates[number]): readonly [string, HtmlFragment] => {
+    const kind = PRINCIPAL_KINDS[value.principal_type]
+    const path = `${pathOf(kind.plural, id)}/certificates/${thumbprint}/end`
+    const end = button(facts, capabilityToEnroll(kind), path, 'End it now', { if_match: `"${revision}"` })
+    return [
+      current ? 'Certificate' : 'Certificate before',
+      html`${copyableCode(thumbprint)} ${current ? html`` : html`<span class="badge warn">accepted until ${until ?? ''}</span> ${relativeTime(until, facts.at)} `}${end}`,
+    ]
+  }
+
+function previousKeyFact(
+  { id, value, revision }: PrincipalDetail,
+  facts: AdministrationFacts,
+): readonly (readonly [string, HtmlFragment])[] {
+  const { previous_dpop_jkt: jkt, previous_dpop_jkt_until: until } = value
+  if (jkt === null || until === null || Date.parse(until) <= facts.at) return []
+  const kind = PRINCIPAL_KINDS[value.principal_type]
+  const path = `${pathOf(kind.plural, id)}/dpop-jwk/${jkt}/end`
+  const end = button(facts, capabilityToEnroll(kind), path, 'End it now', { if_match: `"${revision}"` })
+  const state = html`<span class="badge warn">accepted until ${until}</span> ${relativeTime(until, facts.at)}`
+  return [['Proof key before', html`${copyableCode(jkt)} ${state} ${end}`]]
+}
+
+const rotateForm = (
+  path: string,
+  { value, revision }: PrincipalDetail,
+  choice: GraceChoice,
+  { session }: AdministrationFacts,
+): HtmlFragment =>
+  html`<form method="post" action="${path}/rotate-cert">${csrf(session)}<input type="hidden" name="if_match" value="${`"${revision}"`}">${htmlIf(value.cert_thumbprint !== null, () => graceChoice(choice))}<button>${value.cert_thumbprint === null ? 'Make a certificate' : 'Rotate the certificate'}</button></form>`
 
 const eraseLink = (plural: CallerPlural, id: string, facts: AdministrationFacts): HtmlFragment =>
   hasCapability(facts, capabilityToEnroll(PRINCIPAL_PAGES[plural].kind))

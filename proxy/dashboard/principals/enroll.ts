@@ -2,12 +2,14 @@ import { administerOnRecord } from '../../admin/http/administer.ts'
 import { OPERATIONS } from '../../admin/http/operations.ts'
 import type { Reply } from '../../http/reply.ts'
 import { seeOther } from '../../operators/pages/page.ts'
-import type { FormSubmission } from '../frame/acting.ts'
+import { type FormSubmission, inputById } from '../frame/acting.ts'
 import type { DashboardContext } from '../frame/dashboard.ts'
 import { frame } from '../frame/frame.ts'
 import { exactHtml, type HtmlFragment, html, joinHtml, pathOf } from '../frame/parts.ts'
 import { baseUrlOf, clientSnippets } from '../frame/snippets.ts'
+import { askFirst } from '../rehearsed/acting-rehearsed.ts'
 import { typedTokens } from './capabilities-card.ts'
+import { graceOf } from './grace.ts'
 import { PRINCIPAL_PAGES, type PrincipalPlural } from './kinds.ts'
 
 interface MintedIdentity {
@@ -116,22 +118,23 @@ export const rotateCertificateForm =
   (plural: PrincipalPlural, dashboard: DashboardContext) =>
   async (facts: FormSubmission): Promise<Reply> => {
     const { id = '' } = facts.params
-    const given = { params: { id }, body: {}, ifMatch: facts.form.get('if_match') || undefined }
-    const done = await administerOnRecord(
-      PRINCIPAL_PAGES[plural].operations.rotateCertificate,
-      dashboard.context,
-      given,
-      facts,
-    )
+    const { rotateCertificate } = PRINCIPAL_PAGES[plural].operations
+    const given = { ...inputById(facts), body: graceOf(facts) }
+    const name = id.split('::').at(-1) ?? id
+    const asked = await askFirst(dashboard, rotateCertificate, given, facts, {
+      title: `The certificate of ${name} ends now`,
+      label: 'Rotate the certificate',
+    })
+    if (asked) return asked
+    const done = await administerOnRecord(rotateCertificate, dashboard.context, given, facts)
     if ('proposed' in done) return seeOther(`/proxy/${plural}?notice=proposed`)
     const { value } = done
-    const name = id.split('::').at(-1) ?? id
     return frame(dashboard, facts, {
       title: `${name} has a new certificate`,
       section: `/proxy/${plural}`,
       body: html`${identityFolder(dashboard, { path: `${plural}/${name}`, id }, value)}<p>${
         value.previous_valid_until === null
-          ? 'There was no previous certificate.'
+          ? 'No earlier certificate of it is accepted.'
           : `The previous certificate is accepted until ${value.previous_valid_until}.`
       } <a href="${pathOf(plural, id)}">Back</a></p>`,
     })

@@ -19,6 +19,7 @@ import {
   pathOf,
   problemList,
 } from '../frame/parts.ts'
+import { askFirst } from '../rehearsed/acting-rehearsed.ts'
 import { type CallerPlural, PRINCIPAL_PAGES, type PrincipalDetail, readPrincipalDetail } from './kinds.ts'
 
 /** GET /proxy/{kind}/{id}/erase: what an erasure destroys and keeps, before anybody asks for it. */
@@ -42,6 +43,9 @@ export const eraseForm =
       const forced = facts.form.get('force_reason')
       const asked = { ...inputById(facts), ...(forced && { forced }) }
       const { erase } = PRINCIPAL_PAGES[plural].operations
+      const label = `Erase ${one.value.name} for good`
+      const shown = await askFirst(dashboard, erase, inputById(facts), facts, { title: titleOf(one), label })
+      if (shown) return shown
       const done = await administerOnRecord(erase, dashboard.context, asked, facts)
       return seeOther(`/proxy/${plural}?notice=${'proposed' in done ? 'proposed' : 'erased'}`)
     } catch (error) {

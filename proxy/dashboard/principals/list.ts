@@ -91,8 +91,15 @@ const lineOf = (plural: PrincipalPlural, one: ReadonlyPrincipalView, at: number)
     one.display_name ? html` <span class="faint">${one.name}</span>` : EMPTY_HTML
   }</td><td>${capabilityTokens(one.capabilities.slice(0, 6))}${one.capabilities.length > 6 ? html`<span class="faint">and ${String(one.capabilities.length - 6)} more</span>` : EMPTY_HTML}</td><td>${certificateOf(one, at)}</td><td>${exactTime(one.last_seen_at, at)}</td><td>${joinHtml(badgesOf(one, at))}</td></tr>`
 
-const certificateOf = ({ cert_not_after: end }: ReadonlyPrincipalView, at: number): HtmlFragment =>
-  end === null ? html`<span class="faint">none</span>` : relativeTime(end, at)
+function certificateOf(
+  { cert_not_after: end, previous_cert_until: before }: ReadonlyPrincipalView,
+  at: number,
+): HtmlFragment {
+  const own = end === null ? html`<span class="faint">none</span>` : relativeTime(end, at)
+  return before !== null && Date.parse(before) > at
+    ? html`${own} <span class="faint">the one before until ${relativeTime(before, at)}</span>`
+    : own
+}
 
 /** Only unusual states. */
 function badgesOf(one: ReadonlyPrincipalView, at: number): readonly HtmlFragment[] {

@@ -17,16 +17,22 @@ import {
   pathOf,
   relativeTime,
 } from '../frame/parts.ts'
+import { rehearsedFormHandler } from '../rehearsed/acting-rehearsed.ts'
+import { type GraceChoice, graceChoice, graceOf } from './grace.ts'
+import type { PrincipalDetail } from './kinds.ts'
 
 const { agents, cas } = OPERATIONS
 
 export async function trustedCasCard(
   { context }: DashboardContext,
-  { id, revision }: { readonly id: string; readonly revision: number },
+  { id, revision }: PrincipalDetail,
+  now: boolean,
   facts: AdministrationFacts,
 ): Promise<HtmlFragment> {
   const { value } = await perform(agents.listTrustedCas, context, { params: { id } }, facts)
   const path = `${pathOf('agents', id)}/trusted-cas`
+  const choice = { what: 'bundle', hours: context.rotationGraceHours, now }
+  const form = html`<form method="post" action="${pathOf('agents', id)}/trust-bundle">${csrf(facts.session)}<input type="hidden" name="if_match" value="${`"${revision}"`}">`
   const rows = value.cas.map(
     (ca) =>
       html`<tr><td>${ca.subject}</td><td>${relativeTime(ca.not_after, facts.at)}</td><td>${relativeTime(ca.trusted_at, facts.at)} by ${ca.trusted_by ?? 'somebody unknown'}</td><td>${copyableCode(ca.digest)}</td><td>${button(facts, 'admin.enroll', `${path}/${ca.digest}/withdraw`, 'Withdraw')}</td></tr>`,
@@ -41,7 +47,7 @@ export async function trustedCasCard(
     value.own_bundle
       ? html`<p>No attached CA vouches for it.</p>`
       : html`<p>None: nobody can call as this agent.</p>`,
-  )}${others.length === 0 || !hasCapability(facts, 'admin.enroll') ? EMPTY_HTML : trustForm(path, others, facts)}${hasCapability(facts, 'admin.enroll') ? html`${bundleForm(id, revision, facts)}${followForm(id, revision, [...context.trustBundles().keys()], facts)}` : EMPTY_HTML}</section>`
+  )}${others.length === 0 || !hasCapability(facts, 'admin.enroll') ? EMPTY_HTML : trustForm(path, others, facts)}${hasCapability(facts, 'admin.enroll') ? html`${bundleForm(form, choice)}${followForm(form, choice, [...context.trustBundles().keys()])}` : EMPTY_HTML}</section>`
 }
 
 /** The CAs of its own, and those before them that are still honoured. */
@@ -62,39 +68,26 @@ function bundleOf(
 const ownCaRow = (ca: TrustedCasView['bundle'][number], at: number, state: HtmlFragment): HtmlFragment =>
   html`<tr><td>${ca.subject}</td><td>${relativeTime(ca.not_after, at)}</td><td>${copyableCode(ca.digest)}</td><td>${state}</td></tr>`
 
-const bundleForm = (id: string, revision: number, { session }: AdministrationFacts): HtmlFragment =>
-  html`<form method="post" action="${pathOf('agents', id)}/trust-bundle">${csrf(session)}<input type="hidden" name="if_match" value="${`"${revision}"`}"><label>Replace its trust bundle: all CAs of its trust domain, in PEM <textarea name="trust_bundle_pem" rows="6" required spellcheck="false"></textarea></label>${graceField('bundle')}<p class="hint">Whoever holds the key of one of these CAs can call as this agent. 0 hours ends the bundle before at once.</p><button>Replace</button></form>`
+const bundleForm = (form: HtmlFragment, choice: GraceChoice): HtmlFragment =>
+  html`${form}<label>Replace its trust bundle: all CAs of its trust domain, in PEM <textarea name="trust_bundle_pem" rows="6" required spellcheck="false"></textarea></label>${graceChoice(choice)}<p class="hint">Whoever holds the key of one of these CAs can call as this agent.</p><button>Replace</button></form>`
 
 /** The form that has its bundle follow one of the configuration. */
-const followForm = (
-  id: string,
-  revision: number,
-  names: readonly string[],
-  { session }: AdministrationFacts,
-) =>
+const followForm = (form: HtmlFragment, choice: GraceChoice, names: readonly string[]): HtmlFragment =>
   names.length === 0
     ? EMPTY_HTML
-    : html`<form method="post" action="${pathOf('agents', id)}/trust-bundle">${csrf(session)}<input type="hidden" name="if_match" value="${`"${revision}"`}"><label>Follow a trust bundle, which is read again by itself <select name="follow">${joinHtml(names.map((name) => html`<option>${name}</option>`))}</select></label><button>Follow</button></form>`
+    : html`${form}<label>Follow a trust bundle, which is read again by itself <select name="follow">${joinHtml(names.map((name) => html`<option>${name}</option>`))}</select></label>${graceChoice(choice)}<button>Follow</button></form>`
 
 /** The form that pins the certificate that an agent's own CA has renewed. */
 export const renewedLeafCard = (
-  id: string,
-  revision: number,
+  { id, revision }: PrincipalDetail,
+  choice: Omit<GraceChoice, 'what'>,
   { session }: AdministrationFacts,
 ): HtmlFragment =>
-  html`<section class="card"><h2>Its own certificate, renewed</h2><form method="post" action="${pathOf('agents', id)}/certificate">${csrf(session)}<input type="hidden" name="if_match" value="${`"${revision}"`}"><label>The certificate that its own CA has renewed, then intermediates, in PEM <textarea name="cert_pem" rows="6" required spellcheck="false"></textarea></label><label>A request that its key has signed: openssl req -new -key agent.key -subj /CN=renewal <textarea name="csr_pem" rows="6" required spellcheck="false"></textarea></label>${graceField('certificate')}<button>Pin</button></form></section>`
-
-const graceField = (what: string): HtmlFragment =>
-  html`<label>Honour the ${what} before for, in hours <input name="grace_hours" inputmode="decimal" placeholder="as configured"></label>`
+  html`<section class="card"><h2>Its own certificate, renewed</h2><form method="post" action="${pathOf('agents', id)}/certificate">${csrf(session)}<input type="hidden" name="if_match" value="${`"${revision}"`}"><label>The certificate that its own CA has renewed, then intermediates, in PEM <textarea name="cert_pem" rows="6" required spellcheck="false"></textarea></label><label>A request that its key has signed: openssl req -new -key agent.key -subj /CN=renewal <textarea name="csr_pem" rows="6" required spellcheck="false"></textarea></label>${graceChoice({ what: 'certificate', ...choice })}<button>Pin</button></form></section>`
 
 const bundleIn = ({ form }: FormSubmission) => {
   const follow = form.get('follow')
   return follow ? { follow } : { trust_bundle_pem: form.get('trust_bundle_pem') ?? '' }
-}
-
-const graceOf = ({ form }: FormSubmission): { readonly grace_hours?: number } => {
-  const hours = form.get('grace_hours')?.trim() ?? ''
-  return hours === '' ? {} : { grace_hours: Number(hours) }
 }
 
 const trustForm = (
@@ -120,7 +113,9 @@ export const trustedCasForms = (dashboard: DashboardContext) => {
       to,
       notice: 'trusted',
     }),
-    distrust: formHandler(dashboard, agents.distrustCa, {
+    distrust: rehearsedFormHandler(dashboard, agents.distrustCa, {
+      title: ({ params }) => `No other CA vouches for ${params.id ?? ''}`,
+      label: 'Withdraw',
       given: ({ params }) => ({ params: { id: params.id ?? '', digest: params.digest ?? '' } }),
       to,
       notice: 'distrusted',
@@ -134,7 +129,9 @@ export const trustedCasForms = (dashboard: DashboardContext) => {
       notice: 'bundle_replaced',
       leftOut: ({ passed_over: blocks }) => blocks,
     }),
-    leaf: formHandler(dashboard, agents.putRenewedLeaf, {
+    leaf: rehearsedFormHandler(dashboard, agents.putRenewedLeaf, {
+      title: ({ params }) => `The certificate of ${params.id ?? ''} ends now`,
+      label: 'Pin',
       given: (facts) => {
         const { form } = facts
         const leaf = { cert_pem: form.get('cert_pem') ?? '', csr_pem: form.get('csr_pem') ?? '' }

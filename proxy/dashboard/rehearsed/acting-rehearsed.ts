@@ -1,20 +1,15 @@
 import type { AdministrationFacts } from '../../../plugins/operators/operator.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
+import { resolveChanges } from '../../admin/conditions/resolve.ts'
+import { runRehearsal, windowOf } from '../../admin/conditions/run.ts'
 import { administerOnRecord } from '../../admin/http/administer.ts'
 import { OPERATIONS } from '../../admin/http/operations.ts'
-import {
-  type InputSchemas,
-  inputOf,
-  type Operation,
-  perform,
-  type RawInput,
-} from '../../admin/operation/operation.ts'
-import { previewChanges } from '../../admin/rehearsals/operations.ts'
+import type { RehearsalChange } from '../../admin/operation/changes.ts'
+import { type InputSchemas, inputOf, type Operation, type RawInput } from '../../admin/operation/operation.ts'
 import type { Reply } from '../../http/reply.ts'
-import { seeOther } from '../../operators/pages/page.ts'
-import { type FormAction, type FormSubmission, showFormAgain, withNotice } from '../frame/acting.ts'
+import { type FormAction, type FormSubmission, formHandler, showFormAgain } from '../frame/acting.ts'
 import type { DashboardContext } from '../frame/dashboard.ts'
-import { buttonOf, shownChangesDigest } from './rehearsal.ts'
+import { buttonOf, type ChangePreviewView, shownChangesDigest } from './rehearsal.ts'
 
 export type RehearsalChangesInput = RawInput<typeof OPERATIONS.rehearsals.create.takes>['body']['changes']
 
@@ -34,45 +29,73 @@ interface RehearsedFormAction<T extends InputSchemas, Output> extends FormAction
   readonly label: string
 }
 
+/** The time that a form waits for a rehearsal: what takes access away from a thief must not wait. ms. */
+const PATIENCE_MS = 3_000
+
+async function previewInTime(
+  { context }: DashboardContext,
+  changes: readonly RehearsalChange[],
+  facts: FormSubmission,
+): Promise<ChangePreviewView | null> {
+  const signal = AbortSignal.any([facts.hangup.signal, AbortSignal.timeout(PATIENCE_MS)])
+  const waiting = { signal, onGone: () => {}, offGone: () => {}, gone: false, reason: undefined }
+  try {
+    const resolved = await resolveChanges(context, changes)
+    return await runRehearsal(context, { ...facts, hangup: waiting }, resolved, windowOf(facts.at))
+  } catch (error) {
+    if (signal.aborted || (error instanceof Refusal && error.reason === 'overloaded')) return null
+    throw error
+  }
+}
+
+interface ConfirmedButton {
+  readonly title: string
+  readonly label: string
+}
+
 /**
- * Makes the handler of a form of one button. If its change would refuse calls of the last 30 days, that is
- * shown first; the press that names the shown change makes it.
+ * Shows what an operation would have done to the calls of the last 30 days, if it would have refused any, and
+ * the button again. Null: nothing is to be shown, or that is what was shown before. A rehearsal that takes too
+ * long is not waited for: the form says so, and asks all the same.
+ */
+export async function askFirst<T extends InputSchemas, Output>(
+  dashboard: DashboardContext,
+  { rehearses, resembles, takes }: Operation<T, Output>,
+  given: RawInput<T>,
+  facts: FormSubmission,
+  { title, label }: ConfirmedButton,
+): Promise<Reply | null> {
+  const effect = rehearses ?? resembles
+  const changes = (await effect?.(dashboard.context, inputOf(takes, given))) ?? []
+  const confirm = shownChangesDigest(changes)
+  if (changes.length === 0 || facts.form.get('confirm') === confirm) return null
+  const preview = await previewInTime(dashboard, changes, facts)
+  if (preview && preview.totals.newly_refused + preview.totals.undecidable === 0) return null
+  return showFormAgain(dashboard, facts, {
+    ...{ title, confirm, label: preview ? buttonOf(preview, label) : label },
+    ...(preview ? { preview } : { isUncounted: true }),
+  })
+}
+
+/**
+ * Makes the handler of a form of one button, which asks first ({@link askFirst}); the press that names the
+ * shown change makes it.
  */
 export const rehearsedFormHandler =
   <T extends InputSchemas, Output>(
     dashboard: DashboardContext,
     operation: Operation<T, Output>,
-    { given, to, notice, title, label }: RehearsedFormAction<T, Output>,
+    action: RehearsedFormAction<T, Output>,
   ) =>
   async (facts: FormSubmission): Promise<Reply> => {
-    const { context } = dashboard
+    const { title, label, given } = action
     const asked = given(facts)
-    const found = (await operation.rehearses?.(context, inputOf(operation.takes, asked))) ?? []
+    const shown = await askFirst(dashboard, operation, asked, facts, { title: title(facts), label })
+    if (shown) return shown
+    const found = await operation.rehearses?.(dashboard.context, inputOf(operation.takes, asked))
     // Proven by their makers: each is one form of a change.
-    const changes = found as RehearsalChangesInput
-    const confirm = shownChangesDigest(found)
-    if (changes.length > 0 && facts.form.get('confirm') !== confirm) {
-      const { value: preview } = await perform(previewChanges, context, { body: { changes } }, facts)
-      const { newly_refused: refused, undecidable } = preview.totals
-      if (refused + undecidable > 0)
-        return showFormAgain(dashboard, facts, {
-          ...{ title: title(facts), preview, confirm },
-          label: buttonOf(preview, label),
-        })
-    }
-    try {
-      const rehearsal = await recordRequiredRehearsal(dashboard, changes, facts)
-      const forced = facts.form.get('force_reason')
-      const done = await administerOnRecord(
-        operation,
-        context,
-        { ...asked, ...(forced && { forced }), ...(rehearsal && { ifRehearsed: rehearsal }) },
-        facts,
-      )
-      if ('proposed' in done) return seeOther(withNotice(to(facts, null), 'proposed'))
-      return seeOther(withNotice(to(facts, done.value), notice))
-    } catch (error) {
-      if (!(error instanceof Refusal) || error.reason !== 'expectation_broken') throw error
-      return showFormAgain(dashboard, facts, { title: title(facts), label, refusal: error, confirm })
-    }
+    const changes = (found ?? []) as RehearsalChangesInput
+    const rehearsal = await recordRequiredRehearsal(dashboard, changes, facts)
+    const rehearsed = { ...asked, ...(rehearsal && { ifRehearsed: rehearsal }) }
+    return formHandler(dashboard, operation, { ...action, given: () => rehearsed })(facts)
   }

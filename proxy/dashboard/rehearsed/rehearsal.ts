@@ -58,7 +58,7 @@ export const pile = (
     groups
       .slice(0, 20)
       .map(
-        ({ action, tool, model, capability, decisions, last_at: last, samples }) =>
-          html`<li><b>${String(decisions)}</b> × ${tool ?? model ?? action} <span class="faint">${capability ?? ''}</span> last ${relativeTime(last, now)} ${joinHtml(samples.map((id) => html`<a href="/proxy/activity/${id}" title="${id}">why</a> `))}</li>`,
+        ({ principal_id: who, action, tool, model, capability, decisions, last_at: last, samples }) =>
+          html`<li><b>${String(decisions)}</b> × ${tool ?? model ?? action} ${who === null ? html`` : html`of ${who} `}<span class="faint">${capability ?? ''}</span> last ${relativeTime(last, now)} ${joinHtml(samples.map((id) => html`<a href="/proxy/activity/${id}" title="${id}">why</a> `))}</li>`,
       ),
   )}</ul></div>`

@@ -39,7 +39,9 @@ export const toolForms = (dashboard: DashboardContext) => {
     form.get('from') === 'grid' ? gridOf(form) : pathOf('tools', params.resource ?? '')
   const { mcpResources, mcpBindings } = OPERATIONS
   const switched = (enabled: boolean) =>
-    formHandler(dashboard, mcpResources.update, {
+    rehearsedFormHandler(dashboard, mcpResources.update, {
+      title: () => `The server is ${enabled ? 'enabled' : 'disabled'}`,
+      label: enabled ? 'Enable it' : 'Disable it',
       given: (facts) => ({ ...ofServer(facts), body: { enabled } }),
       to,
       notice: enabled ? 'enabled' : 'switched_off',

@@ -1,7 +1,11 @@
 import t from 'tap'
 import { buttonsIn, press } from '../../support/dashboard/pressing.ts'
-import { testGateway } from '../../support/gateway.ts'
+import { signedInAs } from '../../support/dashboard/signed-in.ts'
+import { proofSigner } from '../../support/dpop.ts'
+import { corporateCa, trustDomain } from '../../support/foreign.ts'
+import { CHAT, type Identity, type Json, testGateway } from '../../support/gateway.ts'
 import { signedInBySecret } from '../../support/oidc/jar.ts'
+import { operatorNamed } from '../../support/operators.ts'
 
 await t.test(
   'an erasure says what it destroys and what stays, asks for the name, and is one row; another name erases nobody',
@@ -66,3 +70,149 @@ await t.test(
     t.ok(buttonsIn(text).length > 0)
   },
 )
+
+const ROTATE = 'Rotate the certificate'
+
+const graceIn = (page: string): string | undefined =>
+  buttonsIn(page).find(({ label }) => label === ROTATE)?.fields.grace_hours
+
+await t.test(
+  'what takes access away says first which calls it would have refused, and of whom',
+  async (t) => {
+    const gateway = await testGateway(t)
+    const jar = await signedInBySecret(gateway)
+    const called = async (name: string): Promise<string> => {
+      const who = await gateway.enroll(name, ['llm.chat'])
+      for (let at = 0; at < 2; at += 1)
+        await gateway.call(who, 'POST', '/v1/chat/completions', { body: CHAT })
+      return `/proxy/agents/${encodeURIComponent(who.id)}`
+    }
+    const cases = {
+      'agent.deactivated': ['Deactivate', {}],
+      'agent.cert_rotated': [ROTATE, { grace_hours: '0' }],
+      'agent.certificate_ended': ['End it now', {}],
+      'agent.erased': [/^Erase/, { name: 'erased' }],
+    } as const
+    for (const [action, [label, fields]] of Object.entries(cases)) {
+      const path = await called(action.replace('agent.', ''))
+      const page = (await jar.ask('GET', action === 'agent.erased' ? `${path}/erase` : path)).text
+      const shown = await press(jar, page, label, fields)
+      t.match(shown.text, '2 calls would have been refused', action)
+      t.match(shown.text, `× gpt-test of acme::${action.replace('agent.', '')} `, 'and of whom')
+      t.same(await gateway.rows({ action }), [], 'nothing has changed')
+      const done = await press(jar, shown.text, /2 calls of the last 30 days would be refused$/)
+      t.ok(done.status === 303 || done.status === 200, `${action} ${done.text}`)
+      t.equal((await gateway.rows({ action })).length, 1, action)
+    }
+    const unused = await gateway.enroll('unused', ['llm.chat'])
+    const page = (await jar.ask('GET', `/proxy/agents/${unused.id}`)).text
+    const { headers } = await press(jar, page, 'Deactivate')
+    t.equal(headers.location, '/proxy/agents/acme%3A%3Aunused?notice=deactivated', 'without any, it is done')
+  },
+)
+
+await t.test('an operator who may only enroll is asked too, and is not held up', async (t) => {
+  const gateway = await testGateway(t)
+  const bot = await gateway.enroll('bot', ['llm.chat'])
+  await gateway.call(bot, 'POST', '/v1/chat/completions', { body: CHAT })
+  const enroller = await operatorNamed(gateway, 'enroller', ['admin.read', 'admin.enroll'])
+  const jar = await signedInAs(gateway, enroller)
+  const shown = await press(jar, (await jar.ask('GET', '/proxy/agents/acme::bot')).text, 'Deactivate')
+  t.equal(shown.status, 200, shown.text)
+  const done = await press(jar, shown.text, /^Deactivate: 1 call of/)
+  t.match(done.headers.location, 'notice=deactivated')
+})
+
+await t.test(
+  'in an incident, deactivate, rotate and take back leaves the thief nothing; in peace the old one has its grace',
+  async (t) => {
+    const gateway = await testGateway(t)
+    const bot = await gateway.enroll('bot', ['llm.chat'])
+    const path = '/proxy/agents/acme%3A%3Abot'
+    const jar = await signedInBySecret(gateway)
+    const page = async () => (await jar.ask('GET', path)).text
+    const chat = async (who: Identity) =>
+      (await gateway.call(who, 'POST', '/v1/chat/completions', { body: CHAT })).status
+    t.equal(graceIn(await page()), '', 'nothing is known to be wrong')
+    const peaceful = await press(jar, await page(), ROTATE)
+    t.match(peaceful.text, 'The previous certificate is accepted until')
+    t.match((await jar.ask('GET', '/proxy/agents')).text, 'the one before until')
+    t.match(await page(), 'accepted until')
+    t.equal(await chat(bot), 200)
+
+    await press(jar, await page(), 'Deactivate').then(({ text }) => press(jar, text, /^Deactivate: /))
+    t.match(await page(), 'each of its certificates above counts again')
+    t.equal(graceIn(await page()), '0', 'now is chosen')
+    const rotated = await press(jar, await page(), ROTATE)
+    t.match(rotated.text, 'No earlier certificate of it is accepted.')
+    await press(jar, await page(), 'Reactivate')
+    t.equal(await chat(bot), 401, 'the stolen one')
+    const [key = '', cert = ''] = [...rotated.text.matchAll(/<pre class="copy[^>]*>([^<]+)</g)].map(
+      ([, pem]) => pem ?? '',
+    )
+    t.equal(await chat({ ...bot, key, cert }), 200)
+    t.equal(graceIn(await page()), '0', 'for a week after it was switched off')
+    const eve = await gateway.enroll('eve', ['llm.chat'])
+    const eves = (await jar.ask('GET', `/proxy/agents/${eve.id}`)).text
+    t.equal(graceIn(eves), '', 'it is nobody else’s incident')
+  },
+)
+
+await t.test('one click ends a certificate or a proof key that is in its grace', async (t) => {
+  const gateway = await testGateway(t)
+  const bot = await gateway.enroll('bot', ['llm.chat'])
+  const [first, next] = [proofSigner(), proofSigner()]
+  const api = '/v1/admin/agents/acme::bot'
+  for (const { jwk } of [first, next]) await gateway.admin('POST', `${api}/dpop-jwk`, jwk)
+  await gateway.admin('POST', `${api}/rotate-cert`, {})
+  const jar = await signedInBySecret(gateway)
+  const path = '/proxy/agents/acme%3A%3Abot'
+  for (const [fact, notice] of [
+    ['Certificate before', 'certificate_ended'],
+    ['Proof key before', 'key_ended'],
+  ] as const) {
+    const { text } = await jar.ask('GET', path)
+    const { status, headers } = await press(jar, text.slice(text.indexOf(`<dt>${fact}</dt>`)), 'End it now')
+    t.same([status, headers.location], [303, `${path}?notice=${notice}`], fact)
+    t.notMatch((await jar.ask('GET', path)).text, fact)
+  }
+  t.equal((await gateway.call(bot, 'GET', '/v1/models')).status, 401)
+})
+
+await t.test('every form whose operation takes a grace asks for it', async (t) => {
+  const gateway = await testGateway(t)
+  const { json } = await gateway.call(null, 'GET', '/openapi.json')
+  const graced = new Set(
+    Object.entries<Record<string, Json>>(json.paths).flatMap(([path, methods]) =>
+      Object.values(methods).some((one) => JSON.stringify(one.requestBody ?? {}).includes('grace_hours'))
+        ? [path.split('/').at(-1)]
+        : [],
+    ),
+  )
+  t.ok(graced.has('rotate-cert') && graced.has('trust-bundle'))
+  const spire = await trustDomain()
+  const { certPem, keyPem } = await spire.svid('spiffe://spire.test/pay')
+  const body = { agent_name: 'pay', svid_pem: certPem, svid_key_pem: keyPem, trust_bundle_pem: spire.caPem }
+  await gateway.admin('POST', '/v1/admin/agents/enroll/spiffe', body)
+  const corporate = await corporateCa()
+  const leaf = await corporate.leaf('own')
+  await gateway.admin('POST', '/v1/admin/ca/attach', { ca_pem: corporate.caPem, kind: 'organisation' })
+  const own = { agent_name: 'own', cert_pem: leaf.certPem, private_key_pem: leaf.keyPem }
+  await gateway.admin('POST', '/v1/admin/agents/enroll/byoca', own)
+  const jar = await signedInBySecret(gateway)
+  let asked = 0
+  for (const path of [
+    '/proxy/agents/acme::pay',
+    '/proxy/agents/acme::own',
+    '/proxy/pki',
+    '/proxy/settings',
+  ]) {
+    for (const form of (await jar.ask('GET', path)).text.match(/<form[\s\S]*?<\/form>/g) ?? []) {
+      const [, last = ''] = /action="[^"]*\/([^"/]+)"/.exec(form) ?? []
+      if (!graced.has(last)) continue
+      asked += 1
+      t.match(form, /name="grace_hours"/, form.slice(0, 120))
+    }
+  }
+  t.ok(asked >= 4, `${asked} forms`)
+})

@@ -26,11 +26,13 @@ const attributesOf = (tag: string): Fields =>
 /** The buttons of a page's forms. Its label is what it is called for who does not see it, or else its text. */
 export const buttonsIn = (page: string): readonly Button[] =>
   [...page.matchAll(/<form([^>]*)>([\s\S]*?)<\/form>/g)].flatMap(([, head = '', body = '']) => {
-    const inputs = [...body.matchAll(/<input([^>]*)>/g)].map(([, tag = '']) => attributesOf(tag))
+    const inputs = [...body.matchAll(/<input([^>]*)>/g)]
+      .filter(([tag]) => !tag.includes('type="radio"') || / checked[ >]/.test(tag))
+      .map(([, tag = '']) => attributesOf(tag))
     const boxes = [...body.matchAll(/<textarea([^>]*)>([\s\S]*?)<\/textarea>/g)].map(
       ([, tag = '', value = '']) => [attributesOf(tag).name ?? '', unescaped(value)] as const,
     )
-    const sent = inputs.filter(({ name, type }) => name !== undefined && type !== 'radio')
+    const sent = inputs.filter(({ name }) => name !== undefined)
     const fields = Object.fromEntries([
       ...sent.map(({ name = '', value = '' }) => [name, value] as const),
       ...boxes,
