@@ -4,7 +4,7 @@ import { CERTIFICATE_REASONS } from '../../../certs/certificate-error.ts'
 import { isIssuing } from '../../../db/principals/issuers.ts'
 import { endPin, honouredPins, insertPin, retirePins } from '../../../db/principals/pins.ts'
 import type { PrincipalRecord } from '../../../db/principals/read.ts'
-import { touchRevision } from '../../../db/principals/write.ts'
+import { setDpopJkt, touchRevision } from '../../../db/principals/write.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
 import { certificateThread } from '../operation/certificate-thread.ts'
 import { changeAuthor } from '../operation/change.ts'
@@ -14,6 +14,7 @@ import { EMPTY_RESULT, operation, readOperation } from '../operation/operation.t
 import { idParams, instant, pemText, sha256 } from '../operation/shapes.ts'
 import { assertOwnerRemains, operatorRefusals } from '../operators/owners.ts'
 import { changeAuthority } from './authority.ts'
+import { dpopPublicJwk, jktOf, registeredKeys } from './dpop-jwk.ts'
 import { attachedCaPems, givenPem, LEAF_DAYS } from './enroll.ts'
 import { graceHours, graceUntil, predecessorInGrace } from './grace.ts'
 import { withoutAccess } from './principals.ts'
@@ -45,7 +46,10 @@ export const rotateCertificate = (kind: PrincipalKind) =>
     cannotWait:
       'This change needs a second operator, but the new key is shown only once, to the caller. Use a certificate request instead.',
     summary: 'Issues a new certificate and key. They are shown only this once.',
-    takes: { params: idParams, body: z.strictObject({ grace_hours: graceHours.optional() }) },
+    takes: {
+      params: idParams,
+      body: z.strictObject({ grace_hours: graceHours.optional(), dpop_jwk: dpopPublicJwk.optional() }),
+    },
     output: withId(kind, {
       cert_pem: pemText,
       cert_chain_pem: pemText,
@@ -58,11 +62,21 @@ export const rotateCertificate = (kind: PrincipalKind) =>
     example: { grace_hours: 24 },
     resembles: (context, { params: { id }, body }) =>
       (body.grace_hours ?? context.rotationGraceHours) > 0 ? [] : withoutAccess(context, kind, id),
-    run: async (context, { params: { id }, body: { grace_hours: hours }, ifMatch }, caller) => {
+    run: async (
+      context,
+      { params: { id }, body: { grace_hours: hours, dpop_jwk: jwk }, ifMatch },
+      caller,
+    ) => {
       const subject = certificateSubject(context, kind, await principalOf(context, kind, id))
       const issued = await issueClientCertificate(context.authority, subject, certificateTerm(caller))
       const action = `${kind.type}.cert_rotated`
-      const until = await replacePin(context, kind, caller, issued, { action, id, hours, ifMatch })
+      const until = await replacePin(context, kind, caller, issued, {
+        action,
+        id,
+        hours,
+        ifMatch,
+        jkt: jwk && jktOf(jwk),
+      })
       const { certPem, chainPem, privateKeyPem } = issued
       return {
         value: {
@@ -278,6 +292,8 @@ interface PinReplacement {
   /** The time that the certificate before is still honoured. Hours. Absent: as configured. */
   readonly hours: number | undefined
   readonly ifMatch: string | undefined
+  /** The key of its proofs from now on, in place of the one before, which has the same grace. Absent: as it is. */
+  readonly jkt?: string | undefined
   /** Refuses if the principal is no longer as it must be. */
   readonly guard?: (record: PrincipalRecord) => void
 }
@@ -291,27 +307,33 @@ export async function replacePin(
   kind: PrincipalKind,
   caller: ChangeAuthorship,
   { thumbprint, issuer, notBefore, notAfter }: Certificate,
-  { action, id, hours, ifMatch, guard }: PinReplacement,
+  { action, id, hours, ifMatch, jkt, guard }: PinReplacement,
 ): Promise<string | null> {
   const { type } = kind
   const { database } = context
   const { at } = caller
   const until = graceUntil(context, at, hours)
   const before = await changeAuthority(context, kind, caller, { id, ifMatch }, (record, { thumbprints }) => {
-    const { cert_thumbprint: previous, revision } = record
+    const { cert_thumbprint: previous, dpop_jkt: key, revision } = record
+    const change = { type, id, revision, ...changeAuthor(caller) }
     if (previous === thumbprint) return null
     guard?.(record)
     // Without grace, those in the grace of an earlier rotation end too.
     const kept = until === null ? [] : thumbprints.filter(([known]) => known !== previous)
     return {
       action,
-      next: { thumbprints: [[thumbprint, null], ...predecessorInGrace(previous, until), ...kept] },
-      detail: { cert_thumbprint: thumbprint, previous },
+      next: {
+        thumbprints: [[thumbprint, null], ...predecessorInGrace(previous, until), ...kept],
+        ...(jkt !== undefined && { dpop_jkts: registeredKeys(jkt, key, until) }),
+      },
+      detail: { cert_thumbprint: thumbprint, previous, ...(jkt !== undefined && { dpop_jkt: jkt }) },
       assertions: issuer === undefined ? [] : [isIssuing(database, issuer)],
       statements: [
         retirePins(database, { type, id, graceUntil: until }),
         insertPin(database, { thumbprint, type, id, issuer, notBefore, notAfter, at }),
-        touchRevision(database, { type, id, revision, ...changeAuthor(caller) }),
+        jkt === undefined
+          ? touchRevision(database, change)
+          : setDpopJkt(database, { ...change, jkt, previous: key, graceUntil: until }),
       ],
     }
   })

@@ -24,6 +24,10 @@ export const dpopPublicJwk = z
 /** RFC 7638 thumbprint of a key that {@link dpopPublicJwk} has accepted. */
 export const jktOf = (jwk: z.output<typeof dpopPublicJwk>): string => proofKey(jwk)?.jkt ?? ''
 
+/** The keys of a state in which `jkt` has taken the place of the one before. `until`: of that one's grace. */
+export const registeredKeys = (jkt: string, previous: string | null, until: number | null) =>
+  [[jkt, null], ...predecessorInGrace(previous === jkt ? null : previous, until)] as const
+
 const wrapped = z.strictObject({ jwk: dpopPublicJwk, grace_hours: graceHours.optional() })
 
 /** The most members of a JWK, and of its wrapping: more only cost the time to look at them. */
@@ -73,7 +77,7 @@ export const registerDpopJwk = (kind: PrincipalKind) =>
       const until = graceUntil(context, caller.at, hours)
       await changeAuthority(context, kind, caller, { id, ifMatch }, ({ dpop_jkt: previous, revision }) => ({
         action: `${type}.dpop_jwk_set`,
-        next: { dpop_jkts: [[jkt, null], ...predecessorInGrace(previous === jkt ? null : previous, until)] },
+        next: { dpop_jkts: registeredKeys(jkt, previous, until) },
         detail: { dpop_jkt: jkt, previous },
         statements: [
           setDpopJkt(context.database, {

@@ -44,7 +44,7 @@ const common = {
   capabilities: callerCapabilities.default([]),
   federated: z.boolean().default(false),
 }
-const minted = z.strictObject(common)
+const minted = z.strictObject({ ...common, dpop_jwk: dpopPublicJwk.optional() })
 const byoca = z.strictObject({
   ...common,
   cert_pem: givenPem,

@@ -163,7 +163,7 @@ const rotateForm = (
   choice: GraceChoice,
   { session }: AdministrationFacts,
 ): HtmlFragment =>
-  html`<form method="post" action="${path}/rotate-cert">${csrf(session)}<input type="hidden" name="if_match" value="${`"${revision}"`}">${htmlIf(value.cert_thumbprint !== null, () => graceChoice(choice))}<button>${value.cert_thumbprint === null ? 'Make a certificate' : 'Rotate the certificate'}</button></form>`
+  html`<form method="post" action="${path}/rotate-cert">${csrf(session)}<input type="hidden" name="if_match" value="${`"${revision}"`}">${htmlIf(value.cert_thumbprint !== null, () => graceChoice(choice))}<label class="inline"><input type="checkbox" name="proof_key" value="new"${htmlIf(choice.now && value.dpop_jkt !== null, () => html` checked`)}> with a new proof key</label> <button>${value.cert_thumbprint === null ? 'Make a certificate' : 'Rotate the certificate'}</button></form>`
 
 const eraseLink = (plural: CallerPlural, id: string, facts: AdministrationFacts): HtmlFragment =>
   hasCapability(facts, capabilityToEnroll(PRINCIPAL_PAGES[plural].kind))

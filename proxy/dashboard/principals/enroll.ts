@@ -1,3 +1,4 @@
+import { generateKeyPairSync, type JsonWebKey } from 'node:crypto'
 import { administerOnRecord } from '../../admin/http/administer.ts'
 import { OPERATIONS } from '../../admin/http/operations.ts'
 import type { Reply } from '../../http/reply.ts'
@@ -12,6 +13,13 @@ import { typedTokens } from './capabilities-card.ts'
 import { graceOf } from './grace.ts'
 import { PRINCIPAL_PAGES, type PrincipalPlural } from './kinds.ts'
 
+/** Makes the key of an agent's proofs, as `sallyport agent` does: the private JWK, and the public one. */
+function newProofKey() {
+  const key = generateKeyPairSync('ec', { namedCurve: 'P-256' }).privateKey.export({ format: 'jwk' })
+  const { d: _, ...jwk } = key
+  return { key, jwk: { ...jwk, kty: 'EC' } }
+}
+
 interface MintedIdentity {
   readonly cert_chain_pem: string
   readonly private_key_pem: string
@@ -22,23 +30,25 @@ function identityFolder(
   dashboard: DashboardContext,
   { path, id }: { readonly path: string; readonly id: string },
   { cert_chain_pem: cert, private_key_pem: key }: MintedIdentity,
+  proofKey: JsonWebKey | null,
 ): HtmlFragment {
   const { rootsPem, trustPem } = dashboard.context.authority
   const files = [
     ['agent.key', key],
     ['agent.crt', cert],
+    ...(proofKey === null ? [] : [['dpop.jwk', `${JSON.stringify(proofKey)}\n`] as const]),
     ['org-ca.crt', rootsPem],
     ['ca-chain.pem', trustPem],
     ['gateway.json', `${JSON.stringify({ url: baseUrlOf(dashboard), agent_id: id })}\n`],
   ] as const
-  return html`<p class="notice once">This page shows the private key once. The service keeps no copy of it.</p>
+  return html`<p class="notice once">This page shows the private keys once. The service keeps no copy of them.</p>
 <section class="card" data-folder="${path}"><h2>Save these in ${path}/</h2>${joinHtml(
     files.map(
       ([name, text]) =>
         html`<details class="file"><summary>${name}</summary><pre class="copy" tabindex="0" data-file="${name}">${exactHtml(text)}</pre></details>`,
     ),
   )}<details class="file"><summary>All of them, with one paste into a terminal</summary><pre class="copy" tabindex="0" id="pasted">${exactHtml(writeFilesCommand(path, files))}</pre></details>
-<p class="faint"><code>org-ca.crt</code> is <a href="/pki/ca.crt" download="org-ca.crt">the CA by which clients and browsers recognise the gateway</a>. Make the key readable only by you: <code class="copy" tabindex="0">chmod 600 ${path}/agent.key</code>. Otherwise the sidecar does not start.</p></section>`
+<p class="faint"><code>org-ca.crt</code> is <a href="/pki/ca.crt" download="org-ca.crt">the CA by which clients and browsers recognise the gateway</a>. Make the keys readable only by you: <code class="copy" tabindex="0">chmod 600 ${path}/agent.key${proofKey === null ? '' : ` ${path}/dpop.jwk`}</code>. Otherwise the sidecar does not start.</p></section>`
 }
 
 const connectCard = (
@@ -105,12 +115,14 @@ export async function enrollAndShow(
   body: NewAgent,
   facts: FormSubmission,
 ): Promise<HtmlFragment | null> {
-  const done = await administerOnRecord(OPERATIONS.agents.create, dashboard.context, { body }, facts)
+  const { key, jwk } = newProofKey()
+  const given = { body: { ...body, dpop_jwk: jwk } }
+  const done = await administerOnRecord(OPERATIONS.agents.create, dashboard.context, given, facts)
   if ('proposed' in done) return null
   const { value } = done
   const { agent_name: name } = body
   const id = value.agent_id ?? ''
-  return html`${identityFolder(dashboard, { path: `agents/${name}`, id }, value)}${connectCard(dashboard, id, name)}`
+  return html`${identityFolder(dashboard, { path: `agents/${name}`, id }, value, key)}${connectCard(dashboard, id, name)}`
 }
 
 /** POST /proxy/{kind}/{id}/rotate-cert: another certificate and key, shown this once. */
@@ -119,7 +131,8 @@ export const rotateCertificateForm =
   async (facts: FormSubmission): Promise<Reply> => {
     const { id = '' } = facts.params
     const { rotateCertificate } = PRINCIPAL_PAGES[plural].operations
-    const given = { ...inputById(facts), body: graceOf(facts) }
+    const { key, jwk } = facts.form.get('proof_key') === 'new' ? newProofKey() : { key: null, jwk: null }
+    const given = { ...inputById(facts), body: { ...graceOf(facts), ...(jwk && { dpop_jwk: jwk }) } }
     const name = id.split('::').at(-1) ?? id
     const asked = await askFirst(dashboard, rotateCertificate, given, facts, {
       title: `The certificate of ${name} ends now`,
@@ -132,7 +145,7 @@ export const rotateCertificateForm =
     return frame(dashboard, facts, {
       title: `${name} has a new certificate`,
       section: `/proxy/${plural}`,
-      body: html`${identityFolder(dashboard, { path: `${plural}/${name}`, id }, value)}<p>${
+      body: html`${identityFolder(dashboard, { path: `${plural}/${name}`, id }, value, key)}<p>${
         value.previous_valid_until === null
           ? 'No earlier certificate of it is accepted.'
           : `The previous certificate is accepted until ${value.previous_valid_until}.`

@@ -1,8 +1,10 @@
 import { execFileSync } from 'node:child_process'
 import { chmodSync } from 'node:fs'
 import { join } from 'node:path'
+import { calculateJwkThumbprint } from 'jose'
 import t from 'tap'
 import { readIdentity } from '../../../scripts/client/identity/identity.ts'
+import { storedDpopKey } from '../../../scripts/client/signing/dpop-key.ts'
 import { CHAT, scratch, testGateway } from '../../support/gateway.ts'
 import { Jar, signedInBySecret } from '../../support/oidc/jar.ts'
 
@@ -100,6 +102,7 @@ await t.test('what the page of an enrolled agent shows to be saved is a whole id
     'agent.crt',
     'agent.key',
     'ca-chain.pem',
+    'dpop.jwk',
     'gateway.json',
     'org-ca.crt',
   ])
@@ -108,9 +111,19 @@ await t.test('what the page of an enrolled agent shows to be saved is a whole id
   chmodSync(join(directory, 'agent.key'), 0o644)
   t.throws(() => readIdentity(directory), /chmod 600/, 'as browsers save it')
   t.match(text, 'chmod 600 agents/whole/agent.key', 'and the page says so')
-  chmodSync(join(directory, 'agent.key'), 0o600)
+  for (const name of ['agent.key', 'dpop.jwk']) chmodSync(join(directory, name), 0o600)
   const { url, agentId, cert, key } = readIdentity(directory)
   t.same({ url, agentId }, { url: gateway.url, agentId: 'acme::whole' })
+  const { json: enrolled } = await gateway.admin('GET', '/v1/admin/agents/acme::whole')
+  t.equal(enrolled.dpop_jkt, await calculateJwkThumbprint(storedDpopKey(directory) ?? {}), 'its proof key')
+  t.equal((await gateway.rows({ action: 'agent.created' })).length, 1, 'by the one row')
+  t.same(await gateway.rows({ action: 'agent.dpop_jwk_set' }), [])
+  const again = await jar.send('/proxy/agents/acme::whole/rotate-cert', { csrf, proof_key: 'new' })
+  const [, jwk = '{}'] = /data-file="dpop.jwk">([^<]+)</.exec(again.text) ?? []
+  const { json: rotated } = await gateway.admin('GET', '/v1/admin/agents/acme::whole')
+  t.equal(rotated.dpop_jkt, await calculateJwkThumbprint(JSON.parse(textOf(jwk))))
+  t.match(rotated, { previous_dpop_jkt: enrolled.dpop_jkt, previous_dpop_jkt_until: /^20/ })
+  t.notMatch((await jar.ask('GET', '/proxy/agents')).text, 'no proof key')
   const called = await gateway.call({ id: 'acme::whole', cert, key }, 'POST', '/v1/chat/completions', {
     body: CHAT,
   })

@@ -27,7 +27,7 @@ const attributesOf = (tag: string): Fields =>
 export const buttonsIn = (page: string): readonly Button[] =>
   [...page.matchAll(/<form([^>]*)>([\s\S]*?)<\/form>/g)].flatMap(([, head = '', body = '']) => {
     const inputs = [...body.matchAll(/<input([^>]*)>/g)]
-      .filter(([tag]) => !tag.includes('type="radio"') || / checked[ >]/.test(tag))
+      .filter(([tag]) => !/type="(radio|checkbox)"/.test(tag) || / checked[ >]/.test(tag))
       .map(([, tag = '']) => attributesOf(tag))
     const boxes = [...body.matchAll(/<textarea([^>]*)>([\s\S]*?)<\/textarea>/g)].map(
       ([, tag = '', value = '']) => [attributesOf(tag).name ?? '', unescaped(value)] as const,
