@@ -301,7 +301,7 @@ t.test(
     await page.getByText('Enroll an agent').first().click()
     await page.getByLabel('Name').fill('first')
     await page.getByRole('button', { name: 'Enroll an agent' }).click()
-    await page.locator('[data-file]').first().waitFor()
+    await page.locator('[data-file]').first().waitFor({ state: 'attached' })
     t.equal((await gateway.rows({ action: 'agent.created' })).length, 1)
 
     const refused = await signIn(foreign)

@@ -56,6 +56,16 @@ await t.test(
   },
 )
 
+await t.test('from a further origin of administration, the provider leads back to it alone', async (t) => {
+  const { gateway } = await stage(t, { settings: { MCP_PROXY_ADMIN_ORIGINS: 'https://localhost:19444' } })
+  const redirectFor = async (host: string): Promise<string | null> => {
+    const { headers } = await new Jar(gateway).ask('GET', '/proxy/oidc/start', { host })
+    return new URL(String(headers.location)).searchParams.get('redirect_uri')
+  }
+  t.equal(await redirectFor('localhost:19444'), 'https://localhost:19444/proxy/oidc/callback')
+  t.equal(await redirectFor('localhost:29444'), `${gateway.adminUrl}/proxy/oidc/callback`)
+})
+
 await t.test(
   'what is asked of the provider: a code for this client, PKCE, state, nonce, claims',
   async (t) => {
