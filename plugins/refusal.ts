@@ -277,6 +277,9 @@ export const REFUSAL_REASONS = {
     type: 'not_found_error',
     message: 'The rows that you asked for are not sealed yet. Try again in a second.',
   },
+  sealing_stopped: overloaded(
+    'The ledger is not sealed any more, so nothing of it can be proven that is newer than its last checkpoint. Tell the operator.',
+  ),
   dialect_translation_unavailable: finalReason(
     fault(
       501,

@@ -21,6 +21,8 @@ export interface ReadinessChecks {
   readonly descriptors?: 'low'
   /** Present while an anchor of the ledger has lacked a checkpoint for more than two minutes. */
   readonly anchors?: 'late'
+  /** Present while the ledger is sealed no more. Calls are still served. */
+  readonly sealing?: 'stopped'
   /** Present while standard output does not take the log. Calls are still served. */
   readonly log?: 'losing'
 }
@@ -64,6 +66,7 @@ interface ReadinessDependencies {
   readonly disk: { readonly low: boolean }
   readonly descriptors: { readonly low: boolean }
   readonly anchors: () => Promise<readonly { readonly late: boolean }[]>
+  readonly sealing: { readonly stopped: boolean }
   readonly losses: { readonly isLosing: boolean }
   readonly clock: () => number
 }
@@ -80,6 +83,7 @@ export function readinessProbe({
   disk,
   descriptors,
   anchors,
+  sealing,
   losses,
   clock,
 }: ReadinessDependencies) {
@@ -95,6 +99,7 @@ export function readinessProbe({
         ...(disk.low && { disk: 'low' }),
         ...(descriptors.low && { descriptors: 'low' }),
         ...((await isLate(anchors)) && { anchors: 'late' }),
+        ...(sealing.stopped && { sealing: 'stopped' }),
         ...(losses.isLosing && { log: 'losing' }),
       },
     }),

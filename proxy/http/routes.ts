@@ -57,6 +57,7 @@ const readiness = z
       disk: z.literal('low').exactOptional(),
       descriptors: z.literal('low').exactOptional(),
       anchors: z.literal('late').exactOptional(),
+      sealing: z.literal('stopped').exactOptional(),
       log: z.literal('losing').exactOptional(),
     }),
   })

@@ -10,6 +10,7 @@ import type { ProofReader } from '../../plugins/operators/proof-reader.ts'
 import type { Arrival } from '../../plugins/plugin.ts'
 import { Refusal } from '../../plugins/refusal.ts'
 import { saltsOf } from '../admin/audit/salts.ts'
+import { notSealed } from '../admin/audit/scope.ts'
 import type { AdminContext } from '../admin/operation/context.ts'
 import { jsonReply, type Reply } from '../http/reply.ts'
 import type { LogKeys } from './log-keys.ts'
@@ -20,25 +21,26 @@ interface ProofDependencies {
   readonly database: Database
   readonly keys: Pick<LogKeys, 'verifierKey'>
   readonly subjectKeys: AdminContext['subjectKeys']
+  readonly sealing: AdminContext['sealing']
 }
 
 type ProofReaderFacts = Arrival & ProofReader
 
 /** Makes the handlers of `/v1/audit/*` (docs/protocol.md#audit-proofs). */
-export function proofHandlers({ database, keys, subjectKeys }: ProofDependencies) {
+export function proofHandlers(sources: ProofDependencies) {
+  const { database, keys } = sources
   return {
     /** GET /v1/audit/key: the verifier key of the log. */
     key: async (): Promise<Reply> => text(`${await keys.verifierKey()}\n`),
     /** GET /v1/audit/checkpoint: the newest, or the one of `?size=`. */
-    checkpoint: async ({ query }: ProofReaderFacts): Promise<Reply> =>
-      text(await checkpoint(database, query)),
+    checkpoint: async ({ query }: ProofReaderFacts): Promise<Reply> => text(await checkpoint(sources, query)),
     /** GET /v1/audit/tile/…: a tile, or a bundle of entries. */
     tile: async ({ path, auditor }: ProofReaderFacts): Promise<Reply> => tile(database, path, auditor),
     /**
      * GET /v1/audit/proofs/{request_id}: the rows of a request with their proofs, and the salts of their
      * commitments.
      */
-    proofs: async (reading: ProofReaderFacts): Promise<Reply> => proofsOf(database, subjectKeys, reading),
+    proofs: async (reading: ProofReaderFacts): Promise<Reply> => proofsOf(sources, reading),
   }
 }
 
@@ -50,7 +52,10 @@ const text = (body: string): Reply => ({
   body,
 })
 
-async function checkpoint({ kysely }: Database, query: string): Promise<string> {
+async function checkpoint(
+  { database: { kysely }, sealing }: ProofDependencies,
+  query: string,
+): Promise<string> {
   const tree = await currentTree(kysely)
   const asked = new URLSearchParams(query).get('size')
   const size = asked !== null && /^[1-9][0-9]{0,15}$/.test(asked) ? Number(asked) : null
@@ -58,7 +63,7 @@ async function checkpoint({ kysely }: Database, query: string): Promise<string> 
   const found =
     size === null ? newestCheckpoint(kysely, tree.tree) : checkpointOfSize(kysely, tree.tree, size)
   const stored = await found
-  if (!stored) throw asked === null ? notSealedYet() : new Refusal('not_found')
+  if (!stored) throw asked === null ? notSealed(sealing) : new Refusal('not_found')
   return noteOfCheckpoint(kysely, tree, stored)
 }
 
@@ -82,8 +87,7 @@ async function tile(database: Database, path: string, auditor: boolean): Promise
 }
 
 async function proofsOf(
-  database: Database,
-  subjectKeys: ProofDependencies['subjectKeys'],
+  { database, subjectKeys, sealing }: ProofDependencies,
   { params, ref, auditor }: ProofReaderFacts,
 ): Promise<Reply> {
   const id = params.request_id ?? ''
@@ -92,7 +96,7 @@ async function proofsOf(
   const rows = all.filter(({ principal_id: whose }) => auditor || (whose !== null && whose === ref))
   if (rows.length === 0) throw new Refusal('not_found')
   const proven = await proveRows(database, rows)
-  if (!proven) throw notSealedYet()
+  if (!proven) throw notSealed(sealing)
   const salts: Record<string, string> = {}
   for (const { leaf, principal_id } of rows) {
     // Proven by the ledger: a leaf is the JSON of an object with a detail.
@@ -101,5 +105,3 @@ async function proofsOf(
   }
   return jsonReply(200, { rows: proven, salts })
 }
-
-const notSealedYet = (): Refusal => new Refusal('not_sealed_yet', { headers: { 'retry-after': '1' } })

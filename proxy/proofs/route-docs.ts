@@ -43,6 +43,7 @@ export const CHECKPOINT: RouteDoc = {
     },
     'not_found',
     'not_sealed_yet',
+    'sealing_stopped',
   ),
   query: z.strictObject({
     size: z.string().exactOptional().meta({ description: 'The number of rows under it.' }),
@@ -85,4 +86,5 @@ export const PROOFS = read(
   },
   'not_found',
   'not_sealed_yet',
+  'sealing_stopped',
 )

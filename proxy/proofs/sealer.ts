@@ -27,6 +27,9 @@ interface SealerDependencies {
   readonly clock: () => number
 }
 
+/** The error of a stored tree that is not the one that its newest checkpoint was signed for. */
+class OddTree extends Error {}
+
 interface GrownTree extends StoredTree {
   readonly edge: TreeEdge
 }
@@ -44,9 +47,15 @@ export class LedgerSealer {
   #grown: GrownTree | null = null
   #running: Promise<void> | null = null
   #stopped = false
+  #isAtFault = false
 
   constructor(sources: SealerDependencies) {
     this.#sources = sources
+  }
+
+  /** True while the stored tree is not the one that was signed: nothing more is signed. */
+  get isAtFault(): boolean {
+    return this.#isAtFault
   }
 
   /** Seals all rows that are there. A call while one is under way joins it. Stops if `goesOn` says no. */
@@ -70,8 +79,10 @@ export class LedgerSealer {
       const inForce = await currentTree(this.#sources.database.kysely)
       if (inForce?.tree !== this.#grown?.tree) this.#grown = null
       while (!this.#stopped && goesOn() && (await this.#sealPortion())) await wait(PAUSE_MS)
+      this.#isAtFault = false
     } catch (error) {
       this.#grown = null
+      this.#isAtFault = error instanceof OddTree
       // Another process has grown the tree: the next look finds it so.
       if (!(error instanceof LedgerError) || !['conflict', 'duplicate', 'closed'].includes(error.code))
         throw error
@@ -111,8 +122,9 @@ export class LedgerSealer {
     const after = await currentTree(kysely)
     if (after?.tree !== tree.tree || after.size !== tree.size) return null
     const root = tree.size === 0 ? undefined : rootOf(edge).toString('base64')
-    if ((newest?.size ?? 0) === tree.size && newest?.root === root) return { ...tree, edge }
-    throw new Error(
+    const isSigned = (newest?.size ?? 0) === tree.size && (newest?.place ?? 0) === tree.place
+    if (isSigned && newest?.root === root) return { ...tree, edge }
+    throw new OddTree(
       `the tiles of ${tree.origin} do not make its checkpoint of ${newest?.size ?? 0} rows: nothing more is signed`,
     )
   }

@@ -33,6 +33,7 @@ interface GaugeSources {
   readonly owed: () => number
   readonly held: () => number
   readonly unsealed: () => Promise<number>
+  readonly sealingStopped: () => boolean
   readonly lateAnchors: () => Promise<number>
   readonly brokenExpectations: () => Promise<number>
   readonly quarantined: () => Promise<number>
@@ -78,6 +79,12 @@ export function createMetrics(ask: GaugeSources): GatewayMetrics {
     'sallyport_audit_unsealed_rows',
     'Rows of the audit ledger that no checkpoint covers yet.',
     ask.unsealed,
+  )
+  gauge(
+    registry,
+    'sallyport_audit_sealing_stopped',
+    '1 while rows of the audit ledger wait for a checkpoint and none is signed.',
+    () => Number(ask.sealingStopped()),
   )
   gauge(
     registry,

@@ -6,6 +6,7 @@ import { followBundles } from '../federation/follow-bundles.ts'
 import { federationTask } from '../federation/publish.ts'
 import { inspector } from '../mcp/pinning/inspect.ts'
 import { anchorCheckpoints } from '../proofs/anchors/task.ts'
+import { watchSealing } from '../proofs/sealing-watch.ts'
 import { countRows } from '../tasks/count-rows.ts'
 import { terminateRevokedStreams } from '../tasks/cut-revoked.ts'
 import { type PeriodicTask, runTasks } from '../tasks/every.ts'
@@ -50,6 +51,7 @@ function periodicTasks(services: GatewayServices, inForce: () => Configuration):
     expireProposals({ ...services, database, configDigest, detailOf: proposalDetail }),
     recordSummaries(services),
     watchDisk(services.disk),
+    watchSealing(services.sealing),
     renewServerCertificate(dataDirectory, listeners.current, clock),
     followAuthority(services.followAuthority),
     terminateRevokedStreams([drain.calls, parkedCalls], clock),

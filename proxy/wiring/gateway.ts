@@ -161,6 +161,7 @@ async function openGateway(opening: OpenOptions): Promise<Gateway> {
   const { metrics, drain, budget, ledger } = services
   const inForce = swappableConfiguration(services, opening.configuration)
   services.mounted.reroute = inForce.remount
+  services.mounted.sealIntervalMs = () => inForce.configuration().proofs.seal_interval_ms
   services.mounted.brokenExpectations = brokenExpectationsOf(dataDirectory.database, () =>
     expectedOf(inForce.configuration()),
   )

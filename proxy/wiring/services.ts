@@ -56,6 +56,7 @@ import type { SignInContext } from '../operators/signing-in.ts'
 import type { PipelineDependencies } from '../pipelines.ts'
 import { LogKeys, openTree } from '../proofs/log-keys.ts'
 import { LedgerSealer } from '../proofs/sealer.ts'
+import { SealingWatch } from '../proofs/sealing-watch.ts'
 import { authorityFollower, ORGANISATION_NAMED } from '../tasks/follow-authority.ts'
 import { ProviderTrials } from '../tasks/refresh-models.ts'
 import { renewServerCertificate } from '../tasks/renew-server-certificate.ts'
@@ -92,6 +93,7 @@ export interface GatewayServices {
    */
   readonly mounted: {
     reroute: () => void
+    sealIntervalMs: () => number
     lateAnchors: () => Promise<number>
     brokenExpectations: () => Promise<number>
   }
@@ -106,6 +108,7 @@ export interface GatewayServices {
   /** The keys that sign the checkpoints of the ledger's tree. */
   readonly logKeys: LogKeys
   readonly sealer: LedgerSealer
+  readonly sealing: SealingWatch
   readonly logins: LoginChallenges
   /** The keys of commitments. */
   readonly subjectKeys: SubjectKeys
@@ -190,6 +193,7 @@ export async function openServices(
   const none = (): Promise<number> => Promise.resolve(0)
   const mounted: GatewayServices['mounted'] = {
     reroute: () => {},
+    sealIntervalMs: () => 0,
     lateAnchors: none,
     brokenExpectations: none,
   }
@@ -202,6 +206,11 @@ export async function openServices(
     await logKeys.open()
     const nonceSecret = await openNonceSecret(database, ledger, clock())
     return { logKeys, keys: await openTokenKeys(sealing), nonceSecret, subjectKeys }
+  })
+  const sealer = new LedgerSealer({ database, ledger, keys: logKeys, clock })
+  const sealing = new SealingWatch({
+    ...{ database, sealer, now: monotonic },
+    intervalMs: () => mounted.sealIntervalMs(),
   })
   const stored = storedSecretOf(database)
   const held = memoryLimits(settings)
@@ -221,6 +230,7 @@ export async function openServices(
     owed: () => outcomes.owed,
     held: () => budget.held,
     unsealed: () => countUnsealed(database),
+    sealingStopped: () => sealing.stopped,
     lateAnchors: () => mounted.lateAnchors(),
     brokenExpectations: () => mounted.brokenExpectations(),
     quarantined: () => countQuarantinedTools(database),
@@ -296,7 +306,8 @@ export async function openServices(
     rehearsalPlaces: new RehearsalPlaces(),
     ledgerPlaces: new LedgerPlaces(),
     logKeys,
-    sealer: new LedgerSealer({ database, ledger, keys: logKeys, clock }),
+    sealer,
+    sealing,
     logins: new LoginChallenges(nonceSecret),
     quota: tokenQuota(monotonic, () => disk.low, database.notices),
     renewals: new RecentRenewals(monotonic),

@@ -128,6 +128,7 @@ t.test('a figure that the database does not give leaves the others where they ar
     owed: none,
     held: none,
     unsealed: () => Promise.resolve(0),
+    sealingStopped: () => false,
     lateAnchors: () => Promise.resolve(0),
     brokenExpectations: () => Promise.resolve(0),
     quarantined: () => Promise.reject(new Error('the database is away')),

@@ -17,6 +17,18 @@ export interface StoredLog {
   /** Sorted by size. May be long. */
   readonly checkpoints: AsyncIterable<SignedCheckpoint> | Iterable<SignedCheckpoint>
   readonly tiles?: StoredTreeParts['tiles']
+  readonly standing: StoredStanding
+}
+
+/** The tree as its own table has it, next to its newest checkpoint, read at one instant. */
+export interface StoredStanding {
+  readonly size: number
+  readonly place: number
+  /** Null: there is no checkpoint. */
+  readonly newest_size: number | null
+  readonly newest_place: number | null
+  /** The rows up to `place`. */
+  readonly rows: number
 }
 
 export interface TreeVerdict {
@@ -54,6 +66,8 @@ export function inspectTree(stored: StoredLog | null, trusted: LogTrust): TreeIn
     if (problems.length < MAX_TREE_PROBLEMS && !problems.includes(sentence)) problems.push(sentence)
   }
   /** Rows of the largest checkpoint met, and of the largest that a trusted key has signed. */
+  const odd = stored && standingFault(stored.standing)
+  if (odd !== null) fault(odd)
   let [largest, signed] = [-1, 0]
   /** True if a trusted key signed the last stored one: rows cut off may be sealed by another. */
   let isOwnSigned = true
@@ -139,6 +153,13 @@ export function inspectTree(stored: StoredLog | null, trusted: LogTrust): TreeIn
     }
   }
   return { add: (leaf) => walk.add(leaf), verdict: async () => conclude(await walked()) }
+}
+
+/** A tree that does not stand where its newest checkpoint was signed is sealed no more. */
+function standingFault({ newest_size: of, newest_place: at, ...tree }: StoredStanding): string | null {
+  // Fewer rows are rows cut off, which is said as that.
+  if (tree.size === (of ?? 0) && tree.place === (at ?? 0) && tree.rows <= tree.size) return null
+  return `the tree says ${tree.size} rows, its newest checkpoint ${of ?? 0}, and ${tree.rows} rows are up to its place: nothing more is sealed`
 }
 
 const NOT_BY_THE_KEY = 'the newest checkpoint is not signed by the key that was given'

@@ -23,6 +23,25 @@ export async function countUnsealed({
   return treeRows.between(tree?.place ?? 0, Number.MAX_SAFE_INTEGER)
 }
 
+/**
+ * Tells whether the tree that grows is the one that its newest checkpoint was signed for, and has all rows.
+ * `standing`: what of it changes when it grows.
+ */
+export async function isTreeAsSigned({
+  kysely,
+  treeRows,
+}: Pick<Database, 'kysely' | 'treeRows'>): Promise<{ readonly standing: string; readonly isWhole: boolean }> {
+  const tree = await currentTree(kysely)
+  if (!tree) return { standing: '', isWhole: false }
+  const { size, place } = tree
+  const newest = (await newestCheckpoint(kysely, tree.tree)) ?? { size: 0, place: 0 }
+  const fits = newest.size === size && newest.place === place
+  const isThere = place === 0 || (await treeRows.between(place - 1, place + 1)) === 1
+  const { hashes } = await treeRows.hashes(place, 1)
+  const standing = [tree.tree, size, place, newest.size, newest.place].join('/')
+  return { standing, isWhole: fits && isThere && hashes.length === 0 }
+}
+
 /** Reads tiles of a tree, of width 0 as they are. Throws if one is narrower than asked for. */
 export const tileReader =
   (db: TreeDatabase, tree: number): ReadTile =>

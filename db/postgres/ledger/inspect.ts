@@ -1,7 +1,7 @@
-import type { Kysely } from 'kysely'
+import { type Kysely, sql } from 'kysely'
 import { exportedLines, ledgerRows } from '../../ledger/read/read.ts'
 import { stampsBetween, stampsBySize } from '../../ledger/tree/anchored.ts'
-import { inspectTree, type StoredLog } from '../../ledger/tree/inspect.ts'
+import { inspectTree, type StoredLog, type StoredStanding } from '../../ledger/tree/inspect.ts'
 import { readableKeys } from '../../ledger/tree/note.ts'
 import {
   currentTree,
@@ -38,11 +38,24 @@ async function postgresStoredLog(db: StoredLogDatabase): Promise<StoredLog | nul
   const read = tileReader(db, tree.tree)
   return {
     origin: tree.origin,
+    standing: await standingOf(db, tree),
     keys: readableKeys(keys.map(({ vkey }) => vkey)),
     checkpoints: checkpoints(db, tree, newest),
     // Width 0: as many hashes as there are.
     tiles: { size: newest, read: (place) => read(place, 0) },
   }
+}
+
+/** Reads all of it in one statement: the tree may grow meanwhile. */
+async function standingOf(db: StoredLogDatabase, { tree }: StoredTree): Promise<StoredStanding> {
+  const { rows } = await sql<StoredStanding>`
+    select t.size, t.place, c.size as newest_size, c.place as newest_place,
+      (select count(*) from audit_rows where place <= t.place) as rows
+    from audit_trees t left join audit_checkpoints c on c.tree = t.tree
+    where t.tree = ${tree} order by c.size desc nulls last limit 1`.execute(db)
+  const [found] = rows
+  if (!found) throw new Error('the tree is gone')
+  return found
 }
 
 async function* checkpoints(

@@ -6,7 +6,7 @@ import { LeafRow } from '../../ledger/canonical/leaf-row.ts'
 import { MAIN_STREAM, type StoredRow } from '../../ledger/record/leaf.ts'
 import { stampsBySize } from '../../ledger/tree/anchored.ts'
 import { checkpointText } from '../../ledger/tree/checkpoint.ts'
-import { inspectTree, type StoredLog } from '../../ledger/tree/inspect.ts'
+import { inspectTree, type StoredLog, type StoredStanding } from '../../ledger/tree/inspect.ts'
 import { noteOf, readableKeys } from '../../ledger/tree/note.ts'
 import {
   isEmptyLogTrust,
@@ -25,7 +25,7 @@ import { headProblem, readHead } from './head-file.ts'
 import { AUDIT_LOG_COLUMNS, liveRows, openReadOnly, ROWS_PER_PAGE, rowsAfter } from './rows.ts'
 import { hasPrincipals, readAuthorityTables, viewsInPlaceOfTables } from './tables.ts'
 
-interface TreeRow {
+interface TreeRow extends StoredStanding {
   readonly tree: number
   readonly origin: string
 }
@@ -42,7 +42,11 @@ const PAGE = 1_000
 function sqliteStoredLog(db: SQLite.Database): StoredLog | null {
   if (!db.prepare("select 1 from sqlite_schema where name = 'audit_trees'").get()) return null
   const tree = db
-    .prepare<[], TreeRow>('select tree, origin from audit_trees order by tree desc limit 1')
+    .prepare<[], TreeRow>(
+      `select t.tree, t.origin, t.size, t.place, c.size as newest_size, c.place as newest_place, t.place as rows
+       from audit_trees t left join audit_checkpoints c on c.tree = t.tree
+       order by t.tree desc, c.size desc limit 1`,
+    )
     .get()
   if (!tree) return null
   const newest = db
@@ -60,6 +64,7 @@ function sqliteStoredLog(db: SQLite.Database): StoredLog | null {
     .pluck()
   return {
     origin: tree.origin,
+    standing: tree,
     keys: readableKeys(keys),
     checkpoints: checkpoints(db, tree, newest ?? 0),
     tiles: { size: newest ?? 0, read: ({ level, n }) => tile.get(tree.tree, level, n) ?? null },

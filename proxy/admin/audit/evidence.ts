@@ -5,7 +5,7 @@ import { Refusal, unprocessableBody } from '../../../plugins/refusal.ts'
 import { operation, readOperation } from '../operation/operation.ts'
 import { anchorStanding, instant } from '../operation/shapes.ts'
 import { packOf } from './pack.ts'
-import { scopeOf } from './scope.ts'
+import { notSealed, scopeOf } from './scope.ts'
 
 export const showLog = readOperation({
   name: 'getAuditLog',
@@ -23,9 +23,10 @@ export const showLog = readOperation({
       .nullable()
       .meta({ description: 'Null: nothing is sealed yet.' }),
     unsealed: z.int().min(0).meta({ description: 'The number of rows that no checkpoint covers yet.' }),
+    sealing_stopped: z.boolean().meta({ description: 'True: rows wait, and no checkpoint is signed.' }),
     anchors: z.array(anchorStanding),
   }),
-  run: async ({ database, anchors }) => {
+  run: async ({ database, anchors, sealing: { stopped } }) => {
     const { kysely } = database
     const tree = await currentTree(kysely)
     const newest = tree && (await newestCheckpoint(kysely, tree.tree))
@@ -37,7 +38,8 @@ export const showLog = readOperation({
             ...{ size: newest.size, root: newest.root, signed_at: newest.signed_at },
           }
         : null
-    return { value: { log, unsealed: await countUnsealed(database), anchors: await anchors() } }
+    const unsealed = await countUnsealed(database)
+    return { value: { log, unsealed, sealing_stopped: stopped, anchors: await anchors() } }
   },
 })
 
@@ -54,14 +56,14 @@ export const packEvidence = readOperation({
     'Packs the evidence of a period as a zip: rows, sets, grants, refusals, keys, checkpoints and verifiers.',
   takes: { query: z.strictObject({ since: periodEdge.exactOptional(), until: periodEdge.exactOptional() }) },
   output: z.custom<AsyncIterable<Uint8Array>>().meta({ type: 'string', format: 'binary' }),
-  reasons: ['not_sealed_yet', 'overloaded'],
+  reasons: ['not_sealed_yet', 'sealing_stopped', 'overloaded'],
   media: 'application/zip',
   run: async (context, { query: { since = null, until = null } }, caller) => {
     const { at } = caller
     if (since !== null && until !== null && until <= since)
       throw unprocessableBody([{ field: 'until', message: 'must be later than since' }])
     const scope = await scopeOf(context.database, since, until)
-    if (!scope) throw new Refusal('not_sealed_yet', { headers: { 'retry-after': '1' } })
+    if (!scope) throw notSealed(context.sealing)
     const open = async (signal: AbortSignal) => packOf(context, scope, at, signal)
     return { value: await context.ledgerPlaces.stream('evidence', caller, open) }
   },

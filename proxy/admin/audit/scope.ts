@@ -10,6 +10,8 @@ import {
   type StoredTree,
 } from '../../../db/ledger/tree/store.ts'
 import { edgeOf, hashesAt, TILE_WIDTH, type TilePlace } from '../../../db/ledger/tree/tiles.ts'
+import { Refusal } from '../../../plugins/refusal.ts'
+import type { AdminContext } from '../operation/context.ts'
 
 /** The most checkpoints with statements of others in a pack. */
 const MAX_COSIGNED = 100
@@ -130,3 +132,9 @@ export async function* rowsIn(
     await nextTurn(undefined, { signal })
   }
 }
+
+/** The refusal of what no checkpoint covers: it will be covered in a second, or never. */
+export const notSealed = ({ stopped }: AdminContext['sealing']): Refusal =>
+  stopped
+    ? new Refusal('sealing_stopped')
+    : new Refusal('not_sealed_yet', { headers: { 'retry-after': '1' } })

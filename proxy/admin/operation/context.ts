@@ -87,6 +87,7 @@ export interface AdminContext {
   ) => Promise<WalkResults[Kind]>
   readonly rehearsalPlaces: RehearsalPlaces
   readonly ledgerPlaces: LedgerPlaces
+  readonly sealing: { readonly stopped: boolean }
   readonly requireRehearsal: 'always' | 'when_refusing' | 'never'
   readonly expected: ExpectationsInForce
   /** The configuration's lifetimes of sessions. */

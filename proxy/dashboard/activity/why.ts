@@ -80,7 +80,7 @@ const valueText = (value: unknown): string =>
 
 /** Each row of a request with its exact leaf, its hash, and its proof once it is sealed. */
 async function ledgerCard(
-  { context: { database } }: DashboardContext,
+  { context: { database, sealing } }: DashboardContext,
   id: string,
   rows: readonly AuditRow[],
 ): Promise<HtmlFragment> {
@@ -95,7 +95,7 @@ async function ledgerCard(
   const receipt = html`<p><a href="/v1/audit/proofs/${encodeURIComponent(id)}" download="${id}.json">Save as receipt</a>: rows, proofs, and the salts that open their commitments. You can verify it anywhere:</p>
 <pre class="copy" tabindex="0">sallyport verify ${id}.json --body BODY --key VKEY</pre>`
   return html`<section class="card"><h2>In the ledger</h2>${joinHtml(shown)}
-${htmlIf(proven !== null && placed.length > 0, () => receipt)}${htmlIf(proven === null, () => html`<p class="faint">Not sealed yet: this takes a second.</p>`)}</section>`
+${htmlIf(proven !== null && placed.length > 0, () => receipt)}${htmlIf(proven === null, () => html`<p class="faint">Not sealed yet: ${sealing.stopped ? 'sealing has stopped' : 'this takes a second'}.</p>`)}</section>`
 }
 
 /** A row whole, as the export has it: the text that is hashed, and the proof that it is in the log. */

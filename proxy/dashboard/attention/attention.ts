@@ -112,6 +112,7 @@ export const attentionPage: DashboardPage = async (dashboard, facts) => {
     ...(await secretUsed(dashboard, facts)),
     ...otherModels(dashboard, facts),
     ...(await endingCertificates(dashboard, facts)),
+    ...sealingStopped(dashboard),
     ...(await lateAnchors(dashboard)),
     ...(await endingCas(dashboard, facts)),
     ...(await ownCa(dashboard, facts)),
@@ -284,6 +285,17 @@ async function refusalCards(
     html`<section class="card"><h2>Refused recently</h2>${callLines(calls, facts.at, html``)}<p><a href="/proxy/activity?status=denied">All refusals</a></p></section>`,
   ]
 }
+
+/** A ledger that is sealed no more. */
+const sealingStopped = ({ context }: DashboardContext): readonly HtmlFragment[] =>
+  context.sealing.stopped
+    ? [
+        attentionCard(
+          html`The ledger is not sealed any more`,
+          html`<p>Calls go on and are recorded, but nobody can prove a row that is newer than the last checkpoint. If nobody has restored a copy of the database, somebody has written to the tables of the tree. <a href="/proxy/proof">Proof</a>, and <code>sallyport verify</code> of the database, say more.</p>`,
+        ),
+      ]
+    : []
 
 async function lateAnchors({ context }: DashboardContext): Promise<readonly HtmlFragment[]> {
   const names = (await context.anchors()).filter(({ late }) => late).map(({ anchor }) => anchor)

@@ -31,9 +31,9 @@ export function seenOutside(anchors: LogStatus['anchors']): HtmlFragment {
   return html`by ${names.join(', ')}`
 }
 
-export function checkpointsCard({ log, unsealed, anchors }: LogStatus, now: number): HtmlFragment {
+export function checkpointsCard({ log, unsealed, sealing_stopped: stopped, anchors }: LogStatus, now: number): HtmlFragment {
   if (!log)
-    return html`<section class="card"><h2>Checkpoints</h2><p>Nothing is sealed yet: this takes a second.</p></section>`
+    return html`<section class="card"><h2>Checkpoints</h2><p>Nothing is sealed yet${stopped ? ', and sealing has stopped' : ': this takes a second'}.</p></section>`
   const rows = anchors.map(
     ({ anchor, size, kept_at: kept, error, failed_at: failed, late }) =>
       html`<tr><td>${anchor}${htmlIf(late, () => html` <span class="badge warn">late</span>`)}</td><td class="number">${size.toLocaleString('en')}</td><td>${relativeTime(kept, now)}</td><td>${error === null ? EMPTY_HTML : html`${error}, ${relativeTime(failed, now)}`}</td></tr>`,
@@ -46,7 +46,7 @@ export function checkpointsCard({ log, unsealed, anchors }: LogStatus, now: numb
     ['Seen outside', seenOutside(anchors)],
     ['Signed', relativeTime(log.signed_at, now)],
     ['Root', copyableCode(log.root)],
-  ])}<p class="faint">Give the verifier key to auditors and owners of agents now, and not through this gateway: a key that comes later proves less.</p>
+  ])}${htmlIf(stopped, () => html`<p class="problem" role="alert">Sealing has stopped: no row after these can be proven.</p>`)}<p class="faint">Give the verifier key to auditors and owners of agents now, and not through this gateway: a key that comes later proves less.</p>
 ${dataTable(['Anchor', 'Rows', 'Kept', 'Failed'], rows, html`<p>Nobody keeps checkpoints elsewhere, so whoever owns the database could rewrite its history.</p><p>Name anchors in <code>45-proofs.yaml</code>: <code class="copy" tabindex="0">anchors: [{file: /mnt/other/sallyport.checkpoints}]</code></p>`)}</section>`
 }
 

@@ -3,8 +3,10 @@ import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
+import { asOwner } from '../../support/db/owner.ts'
 import { scratch, type TestGateway, testGateway } from '../../support/gateway.ts'
 import { Jar, signedInBySecret } from '../../support/oidc/jar.ts'
+import { sallyport } from '../../support/run.ts'
 import { eventually } from '../../support/settled.ts'
 import { allVerifiers } from '../../support/verifiers.ts'
 
@@ -136,6 +138,41 @@ await t.test('an anchor that takes nothing is late on every page, in Attention a
   t.match((await gateway.call(null, 'GET', '/ready')).json.checks, { anchors: 'late' })
   t.match((await gateway.admin('GET', '/metrics')).text, /^sallyport_audit_anchors_late 1$/m)
 })
+
+await t.test(
+  'a tree that was set back is told in /ready, in Attention, on Proof, by receipts and metrics, and found by verify',
+  async (t) => {
+    const gateway = await testGateway(t, { files: anchored(), verify: false })
+    const bot = await gateway.enroll('bot', ['llm.chat'])
+    await eventually(
+      () => log(gateway),
+      ({ log: sealed, unsealed }) => sealed !== null && unsealed === 0,
+    )
+    const ready = async () => (await gateway.call(null, 'GET', '/ready')).json
+    t.notOk((await ready()).checks.sealing)
+    await asOwner(gateway.settings.databaseUrl, 'update audit_trees set size = size - 1')
+    const called = await gateway.call(bot, 'POST', '/v1/chat/completions', {
+      body: JSON.stringify(CHAT),
+      headers: { 'content-type': 'application/json' },
+    })
+    t.match(await eventually(ready, ({ checks }) => checks.sealing === 'stopped'), { status: 'ready' })
+    const id = String(called.headers['x-request-id'])
+    const receipt = await gateway.call(bot, 'GET', `/v1/audit/proofs/${id}`)
+    t.match(receipt, { status: 503, json: { error: { code: 'sealing_stopped' } } })
+    t.equal((await log(gateway)).sealing_stopped, true)
+    t.match((await gateway.admin('GET', '/metrics')).text, /^sallyport_audit_sealing_stopped 1$/m)
+    const jar = await signedInBySecret(gateway)
+    for (const [path, said] of [
+      ['/proxy', /The ledger is not sealed any more/],
+      ['/proxy/proof', /Sealing has stopped/],
+      [`/proxy/activity/${id}`, /Not sealed yet: sealing has stopped/],
+    ] as const)
+      t.match((await jar.ask('GET', path)).text, said, path)
+    await gateway.close(0)
+    const found = await sallyport(['verify', gateway.settings.databaseUrl])
+    t.match(found, { code: 3, out: /^BAD: the tree says \d+ rows, its newest checkpoint \d+/m })
+  },
+)
 
 await t.test(
   'a period that was reviewed is one row, and a checkpoint that was never signed is none',

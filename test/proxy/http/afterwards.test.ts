@@ -25,6 +25,7 @@ async function serving(t: Test, reply: () => Reply, settled: (settlement: CallSe
     owed: () => 0,
     held: () => 0,
     unsealed: () => Promise.resolve(0),
+    sealingStopped: () => false,
     lateAnchors: () => Promise.resolve(0),
     brokenExpectations: () => Promise.resolve(0),
     quarantined: none,

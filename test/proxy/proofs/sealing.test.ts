@@ -9,7 +9,9 @@ import { type Ledger, openLedger } from '../../../db/ledger/record/ledger.ts'
 import { currentTree } from '../../../db/ledger/tree/store.ts'
 import { LogKeys, openTree } from '../../../proxy/proofs/log-keys.ts'
 import { LedgerSealer } from '../../../proxy/proofs/sealer.ts'
+import { SealingWatch } from '../../../proxy/proofs/sealing-watch.ts'
 import { databaseUrl, skipWithoutFile } from '../../support/db/engine.ts'
+import { asOwner } from '../../support/db/owner.ts'
 import { entry, scratchDatabase } from '../../support/db/scratch-ledger.ts'
 import { treeProblems } from '../../support/db/tree.ts'
 import { runWithFault, withoutStrace } from '../../support/strace.ts'
@@ -95,6 +97,54 @@ await t.test('a tree whose tiles were changed is signed no more', async (t) => {
   await t.rejects(afterwards.seal(), { message: /do not make its checkpoint of 5 rows/ })
   t.equal((await currentTree(log.database.kysely))?.size, 5)
 })
+
+await t.test(
+  'sealing has stopped if rows wait, or the tree is no longer the one that was signed',
+  async (t) => {
+    const url = await databaseUrl(t.testdir())
+    const log = await openLog(t, url)
+    let now = 0
+    const intervalMs = (): number => 1_000
+    const watch = new SealingWatch({
+      database: log.database,
+      sealer: { isAtFault: false },
+      now: () => now,
+      intervalMs,
+    })
+    const stoppedAfter = async (ms: number): Promise<boolean> => {
+      await watch.look()
+      now += ms
+      await watch.look()
+      return watch.stopped
+    }
+    t.notOk(await stoppedAfter(3_600_000), 'nothing waits')
+    await append(log, 3)
+    t.notOk(await stoppedAfter(20_000), 'it may come yet')
+    t.ok(await stoppedAfter(20_000), 'nobody leads')
+    await log.sealer.seal()
+    t.notOk(await stoppedAfter(3_600_000), 'all is sealed again')
+    await append(log, 1)
+    t.notOk(await stoppedAfter(20_000))
+    await log.sealer.seal()
+    await append(log, 1)
+    t.notOk(await stoppedAfter(20_000), 'rows wait again, for others have been sealed')
+    await log.sealer.seal()
+    const { size, place } = (await currentTree(log.database.kysely)) ?? { size: 0, place: 0 }
+    for (const edit of [`size = ${size - 1}`, `place = ${place - 1}`, `place = ${place + 1_000}`]) {
+      await asOwner(url, `update audit_trees set ${edit}`)
+      const afterwards = new LedgerSealer({ ...log, clock: Date.now })
+      await append(log, 1)
+      await t.rejects(afterwards.seal(), { message: /nothing more is signed/ }, edit)
+      t.ok(afterwards.isAtFault, 'the one that leads says so at once')
+      t.ok(await stoppedAfter(40_000), edit)
+      await asOwner(url, `update audit_trees set size = ${size}, place = ${place}`)
+      t.notOk(await stoppedAfter(10_000))
+    }
+    await log.sealer.seal()
+    await asOwner(url, 'delete from audit_checkpoints')
+    t.ok(await stoppedAfter(40_000), 'half a copy')
+  },
+)
 
 await t.test('the key is rotated: both sign for a day, then the new one alone', async (t) => {
   const log = await openLog(t, await databaseUrl(t.testdir()))

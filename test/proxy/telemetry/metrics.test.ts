@@ -13,6 +13,7 @@ const metricsOf = (waiting: number): GatewayMetrics =>
     owed: () => 0,
     held: () => 0,
     unsealed: async () => 0,
+    sealingStopped: () => false,
     lateAnchors: async () => 0,
     brokenExpectations: async () => 0,
     quarantined: async () => 0,

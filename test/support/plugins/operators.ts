@@ -28,6 +28,7 @@ export const UNASKED = {
   walkCalls: () => Promise.reject(new Error('nobody rehearses here')),
   rehearsalPlaces: new RehearsalPlaces(),
   ledgerPlaces: new LedgerPlaces(),
+  sealing: { stopped: false },
   requireRehearsal: 'never',
   recordDenied: () => Promise.resolve(),
   naming: {

@@ -59,6 +59,10 @@ export const POSTGRES_EDITS: readonly PostgresEdit[] = [
     'delete from audit_keys',
     "update audit_keys set vkey = 'x'",
     "update audit_trees set origin = 'example.org/other/audit'",
+    'update audit_trees set size = size - 1',
+    'update audit_trees set place = place - 1',
+    'update audit_trees set place = place + 1',
+    'delete from audit_checkpoints',
   ),
   ...of(4, 'delete from audit_rows where seq > 200', 'delete from audit_rows where seq > 350'),
   ...of(

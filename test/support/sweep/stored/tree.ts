@@ -134,7 +134,15 @@ export const TREE_OF_DATABASE: readonly DatabaseEdit[] = [
     ({ kept }) => `delete from audit_checkpoints where size = ${kept[0]?.size}`,
     both(0),
   ),
-  sql('tree: all checkpoints gone', 'delete from audit_checkpoints', both(0)),
+  sql('tree: all checkpoints gone', 'delete from audit_checkpoints', both(3)),
+  sql('tree: set back', 'update audit_trees set size = size - 1', both(3)),
+  sql('tree: its place set back', 'update audit_trees set place = place - 1', both(3)),
+  sql('tree: its place put ahead', 'update audit_trees set place = place + 1', both(3)),
+  sql(
+    'tree: without its newest checkpoint',
+    'delete from audit_checkpoints where size = (select max(size) from audit_checkpoints)',
+    both(3),
+  ),
   sql(
     'tree: no tree',
     'delete from audit_trees; delete from audit_tiles; delete from audit_checkpoints; delete from audit_keys',
