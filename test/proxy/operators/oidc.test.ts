@@ -63,7 +63,7 @@ await t.test('from a further origin of administration, the provider leads back t
     return new URL(String(headers.location)).searchParams.get('redirect_uri')
   }
   t.equal(await redirectFor('localhost:19444'), 'https://localhost:19444/proxy/oidc/callback')
-  t.equal(await redirectFor('localhost:29444'), `${gateway.adminUrl}/proxy/oidc/callback`)
+  t.notMatch(await redirectFor('localhost:29444'), ':29444', 'what Host says is nobody’s origin')
 })
 
 await t.test(
