@@ -19,6 +19,7 @@ import * as trustedCas from './migrations/0074_trusted_cas.ts'
 import * as previousBundles from './migrations/0075_previous_bundles.ts'
 import * as pinIssuers from './migrations/0080_pin_issuers.ts'
 import * as followedBundles from './migrations/0084_followed_bundles.ts'
+import * as setsAndLabels from './migrations/0094_sets_and_labels.ts'
 import type { DatabaseSchema } from './schema.ts'
 import { messageOf } from './support/error-message.ts'
 
@@ -29,7 +30,7 @@ export const sortedMigrations = (migrations: NamedMigrations): NamedMigrations =
 
 /**
  * The migrations of both engines; steps beyond common SQL are in `db/<engine>/migrations.ts`. The next one is
- * 0085 or later: a name that sorts before one that has run is refused.
+ * 0095 or later: a name that sorts before one that has run is refused.
  */
 export const COMMON_MIGRATIONS: NamedMigrations = {
   '0001_principals': principals,
@@ -51,6 +52,7 @@ export const COMMON_MIGRATIONS: NamedMigrations = {
   '0075_previous_bundles': previousBundles,
   '0080_pin_issuers': pinIssuers,
   '0084_followed_bundles': followedBundles,
+  '0094_sets_and_labels': setsAndLabels,
 }
 
 /** The migrations still needed. Throws if the database has run one that we do not know. */

@@ -6,6 +6,7 @@ export interface DatabaseSchema {
   readonly local_user_principals: UserTable
   readonly local_workload_principals: LocalPrincipalTable
   readonly local_operator_principals: LocalPrincipalTable
+  readonly capability_sets: CapabilitySetTable
   readonly certificate_pins: CertificatePinTable
   readonly subject_keys: SubjectKeyTable
   readonly settings: SettingTable
@@ -72,6 +73,10 @@ interface PrincipalColumns extends AuthorshipColumns {
   readonly candidate: ColumnType<string | null, string | null | undefined, string | null>
   /** Since when both are what they are. */
   readonly candidate_since: ColumnType<string | null, string | null | undefined, string | null>
+  /** JSON object of texts. */
+  readonly labels: Generated<string>
+  /** The named set that it was given last; null: none, or that was deleted. */
+  readonly capability_set: ColumnType<string | null, string | null | undefined, string | null>
 }
 
 interface AgentTable extends PrincipalColumns {
@@ -91,6 +96,15 @@ interface LocalPrincipalTable extends PrincipalColumns {
 interface UserTable extends LocalPrincipalTable {
   /** The pseudonym that the ledger knows the user by: `usr_…`. Unique. */
   readonly principal_ref: string
+}
+
+interface CapabilitySetTable extends AuthorshipColumns {
+  readonly name: string
+  /** JSON array of tokens. */
+  readonly capabilities: string
+  readonly revision: Generated<number>
+  readonly created_at: ColumnType<string, string, never>
+  readonly updated_at: string
 }
 
 /** Keys of commitments (docs/ledger.md#commitments), one for each ledger name. */

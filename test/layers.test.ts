@@ -149,6 +149,7 @@ const ADMIN_MAY_IMPORT: RoomImports = {
     'admin/proposals',
     'admin/providers',
     'admin/rehearsals',
+    'admin/sets',
     'http',
     'visible.ts',
   ],
@@ -160,7 +161,8 @@ const ADMIN_MAY_IMPORT: RoomImports = {
   principals: ['admin/conditions', 'admin/operation', 'admin/operators', 'http'],
   proposals: ['admin/conditions', 'admin/operation', 'admin/pipeline.ts'],
   providers: ['admin/operation'],
-  rehearsals: ['admin/conditions', 'admin/operation', 'admin/principals'],
+  rehearsals: ['admin/conditions', 'admin/operation', 'admin/principals', 'admin/sets'],
+  sets: ['admin/conditions', 'admin/operation', 'admin/principals'],
 }
 
 /** The rooms of proxy/dashboard: a page's room may import the frame of all pages, and what pages share. */

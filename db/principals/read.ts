@@ -6,6 +6,8 @@ import { allPages, noPause, type PagePause } from '../support/pages.ts'
 import { type CandidateSet, candidateSetOf, storedCapabilities } from './pins.ts'
 import { PRINCIPAL_TABLES } from './tables.ts'
 
+export type PrincipalLabels = Readonly<Record<string, string>>
+
 /** A principal of any type as it is shown (docs/protocol.md#principal-object). */
 export interface PrincipalRecord {
   readonly principal_id: string
@@ -16,6 +18,9 @@ export interface PrincipalRecord {
   readonly display_name: string | null
   readonly capabilities: readonly string[]
   readonly candidate: CandidateSet | null
+  readonly labels: PrincipalLabels
+  /** The named set that it was given last; null: none. */
+  readonly capability_set: string | null
   readonly is_active: boolean
   readonly enrollment_method: EnrollmentMethod
   readonly spiffe_id: string | null
@@ -145,6 +150,8 @@ function principals(db: Database, type: PrincipalType) {
       'p.capabilities',
       'p.candidate',
       'p.candidate_since',
+      'p.labels',
+      'p.capability_set',
       'p.is_active',
       'p.enrollment_method',
       'p.spiffe_id',
@@ -177,7 +184,14 @@ function recordOf(
     candidate: candidateSetOf(row.candidate, since),
     principal_type: type,
     capabilities: storedCapabilities(row.capabilities),
+    labels: storedLabels(row.labels),
     is_active: row.is_active === 1,
     federated: row.federated === 1,
   }
 }
+
+const NO_LABELS: PrincipalLabels = {}
+
+// Proven by setLabels, which alone writes the column.
+export const storedLabels = (text: string): PrincipalLabels =>
+  text === '{}' ? NO_LABELS : (JSON.parse(text) as PrincipalLabels)

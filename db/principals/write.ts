@@ -2,6 +2,7 @@ import { sql } from 'kysely'
 import type { Database } from '../database.ts'
 import type { EnrollmentMethod, PrincipalType } from '../schema.ts'
 import { type LedgerStatement, statementOf, timestamp } from '../support/statement.ts'
+import type { PrincipalLabels } from './read.ts'
 import type { PreviousBundle } from './spiffe.ts'
 import { PRINCIPAL_TABLES } from './tables.ts'
 
@@ -67,9 +68,15 @@ interface PrincipalChange {
 /** Replaces the set (spec §4.4); a stale `revision` changes no row. Its candidate counts from nothing. */
 export function setCapabilities(
   db: Database,
-  change: PrincipalChange & { readonly revision: number; readonly capabilities: readonly string[] },
+  change: PrincipalChange & {
+    readonly revision: number
+    readonly capabilities: readonly string[]
+    /** The named set that it is given; null: it has none from now on. Absent: the one it has. */
+    readonly set?: string | null | undefined
+  },
 ): LedgerStatement {
   const query = authorityUpdate(db, change).set({
+    ...(change.set !== undefined && { capability_set: change.set }),
     capabilities: JSON.stringify(change.capabilities),
     candidate_since: sql`case when candidate is null then null else ${timestamp(change.at)} end`,
   })
@@ -93,11 +100,27 @@ export function setCandidate(
   )
 }
 
+/** Replaces all labels, if the principal is as it was read. */
+export function setLabels(
+  db: Database,
+  change: PrincipalChange & { readonly revision: number; readonly labels: PrincipalLabels },
+): LedgerStatement {
+  return statementOf(
+    revisionedUpdate(db, change)
+      .set({ labels: JSON.stringify(change.labels) })
+      .compile(),
+    1,
+  )
+}
+
 export function clearCandidateSet(db: Database, change: PrincipalChange): LedgerStatement {
   return statementOf(principalUpdate(db, change).set(NO_CANDIDATE).compile(), 1)
 }
 
 const NO_CANDIDATE = { candidate: null, candidate_since: null } as const
+
+/** Nothing that its operators attached to a principal outlives it. */
+const NO_ATTACHMENTS = { ...NO_CANDIDATE, labels: '{}', capability_set: null } as const
 
 /** Deactivates or reactivates. Deactivating twice is no fault. The row is never deleted. */
 export function setActive(
@@ -152,7 +175,7 @@ export function reEnroll(db: Database, principal: ReEnrollment): LedgerStatement
     .set({
       display_name: principal.displayName,
       capabilities: JSON.stringify(principal.capabilities),
-      ...NO_CANDIDATE,
+      ...NO_ATTACHMENTS,
       enrollment_method: principal.enrollmentMethod,
       spiffe_id: principal.spiffeId,
       dpop_jkt: principal.dpopJkt,
@@ -176,7 +199,7 @@ export function blankPrincipal(
   const query = authorityUpdate(db, change).set({
     display_name: null,
     capabilities: '[]',
-    ...NO_CANDIDATE,
+    ...NO_ATTACHMENTS,
     spiffe_id: null,
     dpop_jkt: null,
     previous_dpop_jkt: null,

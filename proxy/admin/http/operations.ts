@@ -51,6 +51,8 @@ import { listProviders, tryProvider } from '../providers/providers.ts'
 import { deleteCandidate, getCandidate, promoteCandidate, putCandidate } from '../rehearsals/candidates.ts'
 import { getRehearsal, rehearse, rehearseWithProgress } from '../rehearsals/operations.ts'
 import { getCapabilityUsage } from '../rehearsals/usage.ts'
+import { listLabels, putLabels } from '../sets/labels.ts'
+import { deleteSet, getSet, listSets, putSet } from '../sets/sets.ts'
 
 /** The operations on principals of every type, enrollment and erasure aside. */
 const principalOperations = (kind: PrincipalKind) => ({
@@ -61,6 +63,7 @@ const principalOperations = (kind: PrincipalKind) => ({
   setCapabilitiesInForm: setCapabilitiesInForm(kind),
   setDpopKey: registerDpopJwk(kind),
   endDpopKey: endDpopKey(kind),
+  setLabels: putLabels(kind),
   certify: certifyRequest(kind),
   rotateCertificate: rotateCertificate(kind),
   listCertificates: listCertificates(kind),
@@ -109,6 +112,8 @@ const DIRECT = {
     create: createPrincipal(OPERATOR),
   },
   capabilities: { list: listCapabilities },
+  sets: { list: listSets, get: getSet, put: putSet, delete: deleteSet },
+  labels: { list: listLabels },
   mcpResources: {
     create: createMcpResource,
     list: listAllMcpResources,

@@ -69,7 +69,7 @@ interface AdminDoors extends AdminPipelines {
 }
 
 function principalRoutes({ route, read, write }: AdminDoors): readonly BareRoute[] {
-  const { agents, users, workloads, operators } = OPERATIONS
+  const { agents, users, workloads, operators, labels, sets } = OPERATIONS
   const callers = Object.entries({ agents, users, workloads }).flatMap(([plural, kind]) => {
     const one = `/v1/admin/${plural}/{id}`
     return [
@@ -89,6 +89,7 @@ function principalRoutes({ route, read, write }: AdminDoors): readonly BareRoute
       route('DELETE', one, read, kind.deactivate),
       route('POST', `${one}/reactivate`, read, kind.reactivate),
       route('PATCH', `${one}/capabilities`, write, kind.setCapabilities),
+      route('PUT', `${one}/labels`, write, kind.setLabels),
       route('POST', `${one}/dpop-jwk`, write, kind.setDpopKey),
       route('DELETE', `${one}/dpop-jwk/{jkt}`, read, kind.endDpopKey),
       route('POST', `${one}/certificate`, write, kind.certify),
@@ -108,6 +109,11 @@ function principalRoutes({ route, read, write }: AdminDoors): readonly BareRoute
     route('GET', '/v1/admin/operators', read, operators.list),
     ...callers,
     ...all,
+    route('GET', '/v1/admin/labels', read, labels.list),
+    route('GET', '/v1/admin/sets', read, sets.list),
+    route('GET', '/v1/admin/sets/{name}', read, sets.get),
+    route('PUT', '/v1/admin/sets/{name}', write, sets.put),
+    route('DELETE', '/v1/admin/sets/{name}', read, sets.delete),
   ]
 }
 

@@ -22,6 +22,16 @@ export const listCursor = z
   })
   .meta({ type: 'string' })
 
+export const LABEL_PATTERN = '^[a-z0-9][a-z0-9._-]{0,62}$'
+const LABEL_WORD = new RegExp(LABEL_PATTERN)
+
+/** Tells keys and values of labels, and names of sets. */
+export const isLabelWord = (text: string): boolean => LABEL_WORD.test(text)
+
+export const labelWord = z
+  .string()
+  .regex(LABEL_WORD, 'must be 1 to 63 of a-z, 0-9, dot, underscore and hyphen, a letter or digit first')
+
 export const instant = z.iso
   .datetime()
   .meta({ id: 'Instant', description: 'RFC 3339, in UTC.', examples: ['2026-08-01T12:00:00.000Z'] })

@@ -8,16 +8,22 @@ import {
   listPrincipals,
   type PrincipalRecord,
 } from '../../../db/principals/read.ts'
+import { listCapabilitySets } from '../../../db/principals/sets.ts'
 import type { AdminCapability } from '../../../plugins/operators/capabilities.ts'
+import { unprocessableBody } from '../../../plugins/refusal.ts'
 import { eventLoopTurn, mapInBatches } from '../../../plugins/turns.ts'
 import type { AdminContext } from '../operation/context.ts'
 import { AGENT, type PrincipalKind } from '../operation/kinds.ts'
 import { readOperation } from '../operation/operation.ts'
-import { listCursor } from '../operation/shapes.ts'
+import { isLabelWord, listCursor } from '../operation/shapes.ts'
 import { PRINCIPAL_SHAPES, type PrincipalView, principalView } from './view.ts'
 
 interface PrincipalSearch {
   readonly words: readonly string[]
+  /** Each a key, or a key and a value. */
+  readonly labels: readonly (readonly [key: string, value?: string])[]
+  /** Names of sets that were given last. */
+  readonly sets: readonly string[]
   readonly capability: readonly string[]
   /** ms from now until which the certificate ends. */
   readonly expiresMs: number | null
@@ -42,30 +48,45 @@ function caDigestsOf({ digest, rotation }: OrganisationAuthority): CaDigests {
   return rotation.phase === 'issuing' ? { old: other, new: digest } : { old: digest, new: other }
 }
 
-type State = 'active' | 'inactive' | 'empty' | 'keyless'
+type State = 'active' | 'inactive' | 'empty' | 'keyless' | 'drifted'
 
 type ParsedSearch =
   | { readonly ok: true; readonly search: PrincipalSearch }
   | { readonly ok: false; readonly message: string }
 
 const SPAN = /^<?(\d{1,4})([dh])$/
-const STATES: readonly string[] = ['active', 'inactive', 'empty', 'keyless']
+const STATES: readonly string[] = ['active', 'inactive', 'empty', 'keyless', 'drifted']
 const DAY_MS = 86_400_000
 const UNIT_MS: Readonly<Record<string, number>> = { d: DAY_MS, h: 3_600_000 }
 
 /** Reads words, and `name:value` for anything not in a name. Reports parts that it does not understand. */
 function parseSearch(text: string): ParsedSearch {
-  const search = { words: [] as string[], capability: [] as string[], states: [] as State[] }
+  const search = {
+    words: [] as string[],
+    labels: [] as [string, string?][],
+    sets: [] as string[],
+    capability: [] as string[],
+    states: [] as State[],
+  }
   const spans: Record<string, number | null> = { expires: null, unused: null, denied: null }
   let isToday = false
   let ca: keyof CaDigests | null = null
   for (const part of text.split(/\s+/).filter((one) => one !== '')) {
-    const [, name, value = ''] = /^(ca|cap|expires|unused|denied|is):(.*)$/.exec(part) ?? []
+    const [, name, value = ''] = /^(ca|cap|label|set|expires|unused|denied|is):(.*)$/.exec(part) ?? []
     if (name === undefined) search.words.push(part.toLowerCase())
     else if (name === 'cap') search.capability.push(value)
     else if (name === 'ca') {
       if (value !== 'old' && value !== 'new') return { ok: false, message: 'ca: takes old, new' }
       ca = value
+    } else if (name === 'label' || name === 'set') {
+      const [key = '', label] = value.split('=', 2)
+      if (!isLabelWord(key) || (label !== undefined && (name === 'set' || !isLabelWord(label))))
+        return {
+          ok: false,
+          message: `${name}: takes ${name === 'set' ? 'the name of a set' : 'team, or team=red'}`,
+        }
+      if (name === 'set') search.sets.push(key)
+      else search.labels.push(label === undefined ? [key] : [key, label])
     } else if (name === 'is') {
       if (!STATES.includes(value)) return { ok: false, message: `is: takes ${STATES.join(', ')}` }
       search.states.push(value as State)
@@ -97,18 +118,33 @@ function deniedSince({ denied }: PrincipalSearch, at: number): number | null {
   return denied === 'today' ? at - (at % DAY_MS) : Math.max(at - denied, 0)
 }
 
-/** True if a record fits the search, refusals aside. `at`: ms since the epoch. */
+/** The capabilities of each named set. */
+type SetTemplates = ReadonlyMap<string, readonly string[]>
+
+/** The facts that a search goes by besides the principal's own. `at`: ms since the epoch. */
+interface SearchGround {
+  readonly at: number
+  readonly cas: CaDigests
+  readonly templates: SetTemplates
+}
+
+/** True if a record fits the search, refusals aside. */
 function matchesSearch(
   search: PrincipalSearch,
   record: PrincipalRecord,
-  { at, cas }: { readonly at: number; readonly cas: CaDigests },
+  { at, cas, templates }: SearchGround,
 ): boolean {
-  const { words, capability, expiresMs, unusedMs, states, ca } = search
+  const { words, labels, sets, capability, expiresMs, unusedMs, states, ca } = search
   const text = `${record.principal_id} ${record.display_name ?? ''}`.toLowerCase()
   return (
     words.every((word) => text.includes(word)) &&
     capability.every((token) => record.capabilities.includes(token)) &&
-    states.every((state) => isIn(state, record)) &&
+    labels.every(([key, value]) => {
+      const label = labelIn(record, key)
+      return label !== undefined && (value === undefined || label === value)
+    }) &&
+    sets.every((name) => record.capability_set === name) &&
+    states.every((state) => isIn(state, record, templates)) &&
     (ca === null || (cas[ca] !== null && record.cert_issuer === cas[ca])) &&
     (expiresMs === null ||
       (record.cert_not_after !== null && Date.parse(record.cert_not_after) - at < expiresMs)) &&
@@ -116,14 +152,25 @@ function matchesSearch(
   )
 }
 
-function isIn(state: State, { is_active: active, capabilities, dpop_jkt: jkt }: PrincipalRecord): boolean {
+function isIn(state: State, record: PrincipalRecord, templates: SetTemplates): boolean {
+  const { is_active: active, capabilities, dpop_jkt: jkt, capability_set: set } = record
+  if (state === 'drifted') return set !== null && hasDrifted(capabilities, templates.get(set))
   if (state === 'empty') return capabilities.length === 0
   if (state === 'keyless') return jkt === null
   return active === (state === 'active')
 }
 
+/** A key may be the name of anything that every object has. */
+const labelIn = ({ labels }: PrincipalRecord, key: string): string | undefined =>
+  Object.hasOwn(labels, key) ? labels[key] : undefined
+
+/** True if what somebody holds is not what the set has that it was given. */
+export const hasDrifted = (held: readonly string[], template: readonly string[] | undefined): boolean =>
+  template !== undefined &&
+  (held.length !== template.length || template.some((capability) => !held.includes(capability)))
+
 /** Text of a search (docs/dashboard.md#search). */
-const searchQuery = z
+export const searchQuery = z
   .string()
   .max(256)
   .transform((text, context) => {
@@ -135,8 +182,8 @@ const searchQuery = z
   .meta({
     type: 'string',
     description:
-      'Words of the name or id, `cap:TOKEN`, `expires:30d`, `unused:30d`, `denied:today`, `denied:7d`, `is:active`, ' +
-      '`is:inactive`, `is:empty`, `is:keyless`, `ca:old`, `ca:new`.',
+      'Words of the name or id, `cap:TOKEN`, `label:KEY`, `label:KEY=VALUE`, `set:NAME`, `expires:30d`, `unused:30d`, `denied:today`, `denied:7d`, `is:active`, ' +
+      '`is:inactive`, `is:empty`, `is:keyless`, `is:drifted`, `ca:old`, `ca:new`.',
     examples: ['cap:llm.chat unused:30d'],
   })
 
@@ -153,12 +200,24 @@ const page = z.object({
   limit: limit.exactOptional(),
   cursor: listCursor.exactOptional(),
   q: searchQuery.exactOptional(),
+  sort: z
+    .string()
+    .regex(/^(?:set|label:[a-z0-9][a-z0-9._-]{0,62})$/, 'must be set, or label: and a key')
+    .exactOptional()
+    .meta({
+      description: 'By the set that each was given, or the value of a label; at most 1,000, on one page.',
+    }),
 })
 
 const requiredForSearch = (
   _context: AdminContext,
   { query: { q } }: { readonly query: z.output<typeof page> },
-): readonly AdminCapability[] => (q && q.search.denied !== null ? ['admin.audit'] : [])
+): readonly AdminCapability[] => (q ? capabilitiesForSearch(q) : [])
+
+type SearchQuery = z.output<typeof searchQuery>
+
+export const capabilitiesForSearch = ({ search }: SearchQuery): readonly AdminCapability[] =>
+  search.denied === null ? [] : ['admin.audit']
 
 /**
  * GET /v1/admin/agents: newest first, a bare array; `?limit=&cursor=` pages it (docs/protocol.md#principals).
@@ -213,23 +272,69 @@ const USUAL = 100
 const AT_ONCE = 500
 
 async function pageOf(
-  { database, authority }: AdminContext,
+  context: AdminContext,
   kind: PrincipalKind,
-  query: z.output<typeof page>,
+  { q, sort, ...asked }: z.output<typeof page>,
   at: number,
 ) {
-  const { q, ...asked } = query
-  const now = { at, cas: caDigestsOf(authority) }
-  const wanted = q && ((record: PrincipalRecord) => matchesSearch(q.search, record, now))
-  const since = q ? deniedSince(q.search, at) : null
-  const sift = since === null ? undefined : refusedAmong(database, since)
-  const sifted = { ...asked, wanted, sift }
-  const { items, nextCursor: cursor } = await listPrincipals(database, kind.type, sifted, eventLoopTurn)
-  const again = { limit: String(query.limit), ...(q && { q: q.text }) }
+  const { items, nextCursor: cursor } =
+    sort === undefined
+      ? await findPrincipals(context, kind, { ...asked, q }, at)
+      : { items: await sortedPrincipals(context, kind, { q, sort }, at), nextCursor: null }
+  const again = { limit: String(asked.limit), ...(q && { q: q.text }) }
   return {
     list: await mapInBatches(items, AT_ONCE, (record) => principalView(kind, record)),
     next: cursor === null ? null : { ...again, cursor },
   }
+}
+
+/** Finds the principals of a page. */
+async function findPrincipals(
+  { database, authority }: AdminContext,
+  kind: PrincipalKind,
+  { q, ...asked }: Omit<z.output<typeof page>, 'sort' | 'q'> & { readonly q: SearchQuery | undefined },
+  at: number,
+) {
+  const sets = q?.search.states.includes('drifted') ? await listCapabilitySets(database) : []
+  const templates = new Map(sets.map(({ name, capabilities }) => [name, capabilities]))
+  const ground = { at, cas: caDigestsOf(authority), templates }
+  const wanted = q && ((record: PrincipalRecord) => matchesSearch(q.search, record, ground))
+  const since = q ? deniedSince(q.search, at) : null
+  const sift = since === null ? undefined : refusedAmong(database, since)
+  return listPrincipals(database, kind.type, { ...asked, wanted, sift }, eventLoopTurn)
+}
+
+/** The principals that are sorted, or changed, at once. */
+export const MAX_FOUND = 1_000
+
+/** Finds all principals that fit a search. Refuses with `body_unprocessable` if they are too many. */
+export async function findAllPrincipals(
+  context: AdminContext,
+  kind: PrincipalKind,
+  q: SearchQuery | undefined,
+  at: number,
+): Promise<readonly PrincipalRecord[]> {
+  const { items } = await findPrincipals(context, kind, { q, limit: MAX_FOUND + 1 }, at)
+  if (items.length <= MAX_FOUND) return items
+  const message = `finds more than ${MAX_FOUND} ${kind.plural}: narrow it`
+  throw unprocessableBody([{ field: 'q', message }])
+}
+
+/** Sorts by a set or a label: those without come last, and equals newest first. */
+async function sortedPrincipals(
+  context: AdminContext,
+  kind: PrincipalKind,
+  { q, sort }: { readonly q: SearchQuery | undefined; readonly sort: string },
+  at: number,
+): Promise<readonly PrincipalRecord[]> {
+  const found = await findAllPrincipals(context, kind, q, at)
+  const key = sort.slice('label:'.length)
+  const sortValueOf = (record: PrincipalRecord): string =>
+    // Sorts after every value.
+    (sort === 'set' ? record.capability_set : labelIn(record, key)) ?? '~'
+  return found.toSorted((one, other) =>
+    sortValueOf(one) < sortValueOf(other) ? -1 : Number(sortValueOf(one) > sortValueOf(other)),
+  )
 }
 
 const refusedAmong =

@@ -39,6 +39,11 @@ export const PRINCIPAL_MEMBERS = {
   name: z.string(),
   display_name: z.string().nullable(),
   capabilities: z.array(capabilityToken),
+  labels: z.record(z.string(), z.string()).meta({ examples: [{ team: 'red' }] }),
+  capability_set: z
+    .string()
+    .nullable()
+    .meta({ description: 'The named set that it was given last; null: none. What it holds is its own.' }),
   is_active: z.boolean(),
   enrollment_method: z.string().meta({ examples: ['minted', 'csr', 'byoca', 'spiffe'] }),
   spiffe_id: z.string().nullable(),

@@ -20,7 +20,7 @@ function expectedOf(method: string, path: string): string {
     [/^\/v1\/admin\/ca(\/|$)/, 'admin.settings'],
     [/^\/v1\/admin\/mcp-resources\/bindings/, 'admin.grant'],
     [/^\/v1\/admin\/mcp-resources/, 'admin.tools'],
-    [/\/capabilities$|\/rehearsals$|\/candidate(\/|$)/, 'admin.grant'],
+    [/\/(capabilities|labels)$|\/sets\/|\/rehearsals$|\/candidate(\/|$)/, 'admin.grant'],
     [/^\/v1\/admin\/(agents|users|workloads)/, 'admin.enroll'],
   ]
   return rules.find(([pattern]) => pattern.test(path))?.[1] ?? 'nothing'
