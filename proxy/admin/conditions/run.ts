@@ -32,6 +32,9 @@ export function windowOf(until: number, since = Math.max(until - DEFAULT_WINDOW_
   return { since: timestamp(since), until: timestamp(until) }
 }
 
+/** The principals whose calls are looked up one by one; of more, all calls of the window are read. */
+const MAX_ABOUT = 100
+
 interface RunOptions {
   /** Default: a requested rehearsal. */
   readonly purpose?: RehearsalPurpose
@@ -50,7 +53,8 @@ export async function runRehearsal(
   { purpose = 'rehearsal', onProgress }: RunOptions = {},
 ): Promise<ChangePreview> {
   const { walkCalls, rehearsalPlaces, database } = context
-  const task = { kind: 'rehearse', changes: laid, wanted: { ...window, principals } } as const
+  const few = principals !== null && principals.length <= MAX_ABOUT ? principals : null
+  const task = { kind: 'rehearse', changes: laid, wanted: { ...window, principals: few } } as const
   const rehearsed = await rehearsalPlaces.run(purpose, actor.id, () =>
     walkCalls(task, hangup.signal, onProgress),
   )
@@ -58,24 +62,22 @@ export async function runRehearsal(
   return rehearsalView(database, { rehearsed, window, at, etags, expectations })
 }
 
+/** Rehearses new sets of principals that were just read. */
 export function previewOf(
   context: AdminContext,
   caller: AdminCaller,
-  principal: PrincipalRecord,
-  capabilities: readonly string[],
+  changes: readonly { readonly principal: PrincipalRecord; readonly capabilities: readonly string[] }[],
 ): Promise<ChangePreview> {
-  const { principal_id: id, principal_ref: ref } = principal
+  const principals = new Map(
+    changes.map(({ principal, capabilities }) => [principal.principal_ref, { capabilities }]),
+  )
+  const etags = changes.map(({ principal }) => [principal.principal_id, etagOf(principal)])
   const resolved = {
-    laid: {
-      principals: new Map([[ref, { capabilities }]]),
-      resources: new Map(),
-      bindings: new Map(),
-      settings: {},
-    },
+    laid: { principals, resources: new Map(), bindings: new Map(), settings: {} },
     takesOnly: false,
-    principals: [ref],
+    principals: [...principals.keys()],
     text: '',
-    etags: { [id]: etagOf(principal) },
+    etags: Object.fromEntries(etags),
   }
   return runRehearsal(context, caller, resolved, windowOf(caller.at))
 }

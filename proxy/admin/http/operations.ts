@@ -51,6 +51,7 @@ import { listProviders, tryProvider } from '../providers/providers.ts'
 import { deleteCandidate, getCandidate, promoteCandidate, putCandidate } from '../rehearsals/candidates.ts'
 import { getRehearsal, rehearse, rehearseWithProgress } from '../rehearsals/operations.ts'
 import { getCapabilityUsage } from '../rehearsals/usage.ts'
+import { changeFound } from '../sets/bulk.ts'
 import { listLabels, putLabels } from '../sets/labels.ts'
 import { deleteSet, getSet, listSets, putSet } from '../sets/sets.ts'
 
@@ -75,6 +76,7 @@ const callerOperations = (kind: PrincipalKind) => ({
   erase: erase(kind),
   whatIf: whatIf(kind),
   usage: getCapabilityUsage(kind),
+  changeFound: changeFound(kind),
   setCandidate: putCandidate(kind),
   getCandidate: getCandidate(kind),
   removeCandidate: deleteCandidate(kind),

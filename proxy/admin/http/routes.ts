@@ -74,6 +74,7 @@ function principalRoutes({ route, read, write }: AdminDoors): readonly BareRoute
     const one = `/v1/admin/${plural}/{id}`
     return [
       route('POST', `${one}/erase`, read, kind.erase),
+      route('POST', `/v1/admin/${plural}/capabilities`, write, kind.changeFound),
       route('GET', `${one}/usage`, read, kind.usage),
       route('GET', `${one}/what-if`, read, kind.whatIf),
       route('PUT', `${one}/candidate`, write, kind.setCandidate),

@@ -42,7 +42,9 @@ const replaceOperation = (kind: PrincipalKind, name: string, action: string) =>
       checkIfMatch(ifMatch, record)
       if (kind.type === 'operator') refuseSelfGrant(caller, record, body.capabilities)
       const next = { ...principalView(kind, record), capabilities: body.capabilities }
-      const rehearsal = await previewOf(context, caller, record, body.capabilities)
+      const rehearsal = await previewOf(context, caller, [
+        { principal: record, capabilities: body.capabilities },
+      ])
       return { value: { ...next, rehearsal } }
     },
     reasons: ['not_found', 'precondition_failed', 'audit_unavailable', ...operatorRefusals(kind)],

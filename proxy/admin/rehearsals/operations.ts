@@ -11,6 +11,7 @@ import type { AdminCaller, AdminContext } from '../operation/context.ts'
 import { ndjsonWithProgress } from '../operation/in-lines.ts'
 import { type InputSchemas, operation, readOperation } from '../operation/operation.ts'
 import { idParams } from '../operation/shapes.ts'
+import { bulkChanges, bulkRehearsal, demandedForBulk } from '../sets/bulk.ts'
 
 /** The effect of changes on the calls of the last 30 days. Records nothing. */
 export const previewChanges = readOperation({
@@ -28,6 +29,7 @@ export const previewChanges = readOperation({
 
 const rehearsalBody = z.strictObject({
   changes: rehearsalChanges,
+  bulk: bulkRehearsal.exactOptional(),
   since: instantInput.exactOptional().meta({ description: 'Inclusive. Default: 30 days before `until`.' }),
   until: instantInput.exactOptional().meta({ description: 'Exclusive. Default: now.' }),
 })
@@ -41,6 +43,8 @@ const rehearsalDeclaration = {
   action: 'rehearsal.done',
   // It grants nothing: an operator who may rehearse needs no second one.
   harmless: true,
+  alsoDemands: (_context: AdminContext, { body: { bulk } }: { readonly body: RehearsalRequest }) =>
+    bulk ? demandedForBulk(bulk) : [],
   takes: rehearsalInput,
   status: 200,
   reasons: ['overloaded', 'audit_unavailable'],
@@ -79,7 +83,8 @@ async function rehearseChanges(
 ): Promise<Rehearsal> {
   const { since, until = caller.at } = body
   const window = windowOf(until, since)
-  const resolved = await resolveChanges(context, body.changes)
+  const found = body.bulk ? await bulkChanges(context, body.bulk, caller.at) : []
+  const resolved = await resolveChanges(context, [...body.changes, ...found])
   return recordRehearsal(
     context,
     caller,
