@@ -18,6 +18,7 @@ import * as wholeDigests from './migrations/0072_whole_digests.ts'
 import * as trustedCas from './migrations/0074_trusted_cas.ts'
 import * as previousBundles from './migrations/0075_previous_bundles.ts'
 import * as pinIssuers from './migrations/0080_pin_issuers.ts'
+import * as bundleDigests from './migrations/0082_bundle_digests.ts'
 import * as followedBundles from './migrations/0084_followed_bundles.ts'
 import * as setsAndLabels from './migrations/0094_sets_and_labels.ts'
 import type { DatabaseSchema } from './schema.ts'
@@ -51,6 +52,7 @@ export const COMMON_MIGRATIONS: NamedMigrations = {
   '0074_trusted_cas': trustedCas,
   '0075_previous_bundles': previousBundles,
   '0080_pin_issuers': pinIssuers,
+  '0082_bundle_digests': bundleDigests,
   '0084_followed_bundles': followedBundles,
   '0094_sets_and_labels': setsAndLabels,
 }

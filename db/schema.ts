@@ -83,7 +83,12 @@ interface AgentTable extends PrincipalColumns {
   readonly agent_id: string
   /** PEM: the CAs of its own, in addition to the attached ones that vouch for it (`agent_trusted_cas`). */
   readonly spiffe_bundle: ColumnType<string | null, string | null | undefined, string | null>
-  /** JSON array of the bundles before it and the end of the grace of each, newest first: `[[PEM, RFC 3339]]`. */
+  /** JSON array, sorted: the digests of its CAs, as rows say them. Another text vouches for nobody. */
+  readonly spiffe_bundle_digests: ColumnType<string | null, string | null | undefined, string | null>
+  /**
+   * JSON array of the bundles before it, newest first: `[[PEM, RFC 3339, digests]]`, with the end of the grace
+   * of each.
+   */
   readonly previous_spiffe_bundles: ColumnType<string | null, string | null | undefined, string | null>
   /** The followed bundle of the configuration that `spiffe_bundle` is a copy of; null: none. */
   readonly followed_bundle: ColumnType<string | null, string | null | undefined, string | null>

@@ -20,6 +20,7 @@ export type SettingKey =
   | 'subject_key_sealer'
   | 'record_version'
   | 'trusted_cas_recorded'
+  | 'bound_recorded'
   | 'authority'
   | 'issuing_ca'
 

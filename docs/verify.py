@@ -315,6 +315,58 @@ class Resource:
         return (self.name, self.required, self.own, self.enabled)
 
 
+ODD = "says another state than the rows before it"
+
+
+class Vouching:
+    """The CAs that vouch for a principal that is known by its SPIFFE id; None where no row has said them."""
+
+    def __init__(self, said):
+        none = "spiffe_id" not in said
+        self.attached, self.own, self.before = (set(), [], []) if none else (None, None, None)
+
+    def attach(self, digest, vouches):
+        if self.attached is not None:
+            (self.attached.add if vouches else self.attached.discard)(digest)
+
+    def replace(self, own, before):
+        good = isinstance(before, list) and all(
+            isinstance(one, list) and len(one) == 2 and strings(one[0]) and isinstance(one[1], str) for one in before
+        )
+        self.own, self.before = sorted(own), before if good else None
+
+    def enroll(self, what, said):
+        if what == "enrolled_spiffe":
+            self.attached = set(said["trusted_cas"]) if strings(said.get("trusted_cas")) else None
+            self.own = self.before = None
+            if strings(said.get("trust_bundle")):
+                self.replace(said["trust_bundle"], [])
+        elif what in ("created", "enrolled_byoca", "erased"):
+            self.attached, self.own, self.before = set(), [], []
+
+    def anchors(self, now):
+        """The digests that may let an SVID in, and whether these are all."""
+        graced = [digest for digests, until in self.before or [] if now < until for digest in digests]
+        whole = self.attached is not None and self.before is not None
+        return {*(self.attached or ()), *(self.own or ()), *graced}, whole
+
+
+FIELDS = ("endpoint_url_sha256", "auth_type", "auth_secret_ref", "allowed_domains", "server_sha256", "instructions_sha256")
+
+
+def fields_in(said):
+    """Where the calls of a server go, and what it says of itself, as far as a row says it."""
+    said = said["fields"] if isinstance(said.get("fields"), dict) else said
+    in_order = {name: said[name] for name in FIELDS if name in said}
+    return {name: sorted(map(str, value)) if isinstance(value, list) else value for name, value in in_order.items()}
+
+
+def ways_in(said):
+    if strings(said.get("api_key")):
+        return ["API key", *said["api_key"]]
+    return ["identity", said["identity_sha256"]] if isinstance(said.get("identity_sha256"), str) else None
+
+
 class State:
     def __init__(self):
         self.principals = {}  # subject: the last revisions, the newest one last
@@ -322,13 +374,33 @@ class State:
         self.bindings = {}  # binding: (subject, resource_id)
         self.configurations = {}
         self.rotation = None  # the phase of the replacement of the service's own CA, once a row has said it
+        self.secret = ""  # the digest of the operator secret's hash; None where no row has said it
+        self.signing = None  # the ids of the keys that sign tokens; None where no row has said them
+        self.fields, self.ways_in = {}, {}  # where servers are, by their id; keys and identities, by subject
+        self.vouching = {}  # subject: the CAs that vouch for it
+        self.anchoring = set()  # streams whose process names the CA that let an SVID in
         self.old = set()  # subjects and resources of rows of version 1: nobody knows their revision
+
+    def start(self, row):
+        """Takes in what a start of the service says."""
+        if row["action"] != "service.started":
+            return
+        (self.anchoring.add if row["detail"].get("names_anchors") is True else self.anchoring.discard)(row["stream"])
+        keys, known = row["detail"].get("signing_keys"), self.signing
+        if strings(keys):
+            self.signing = {*(known or ()), *keys}
+            odd = [key for key in keys if known is not None and key not in known]
+            need(not odd, f"starts with the signing key {odd[:1]}, which no row made")
 
     def learn(self, action, digest, said):
         """Takes in a row of a change of version 2. Raises Contradiction; what the row says stands all the same."""
         kind, _, what = action.partition(".")
         if action == "config.loaded":
             self.configuration(digest, said)
+        elif action == "admin.secret_rotated":
+            self.secret = said["secret_sha256"] if isinstance(said.get("secret_sha256"), str) else None
+        elif action == "admin.signing_key_rotated" and self.signing is not None:
+            self.signing.add(said.get("kid"))
         elif action == "ca.attached":
             need(strings(said.get("digests")), "does not say which CAs")
         elif action in ("ca.trusted", "ca.distrusted"):
@@ -336,12 +408,23 @@ class State:
             need(isinstance(said.get("digest"), str) and strings(whose), "does not say which CA vouches for whom")
             for subject in whose:
                 need(subject in self.principals, f"is about {subject}, which no row made")
+                self.vouching[subject].attach(said["digest"], action == "ca.trusted")
+        elif action == "ca.detached":
+            for one in self.vouching.values():
+                one.attach(said.get("digest"), False)
         elif action.startswith("ca.rotation_"):
             self.rotate(what, said)
         elif action == "authority.trusted_cas":
             subject = said.get("subject")
             need(isinstance(subject, str) and strings(said.get("trusted_cas")), "does not say which CAs vouch for whom")
             need(subject in self.principals, f"is about {subject}, which no row made")
+            self.vouching[subject].attached = set(said["trusted_cas"])
+        elif action == "ca.bundle_replaced":
+            subject = said.get("subject")
+            need(strings(said.get("digests")) and subject in self.principals, "does not say which CAs vouch for whom")
+            self.vouching[subject].replace(said["digests"], said.get("previous_bundles"))
+        elif action == "authority.bound":
+            self.bound(said)
         elif action == "authority.snapshot":
             if "resource_id" in said:
                 self.resource(said, what)
@@ -380,6 +463,11 @@ class State:
             "does not carry the state of a principal",
         )
         subject, new = said["subject"], Principal(said)
+        self.vouching.setdefault(subject, Vouching(said)).enroll(what, said)
+        if what == "enrolled_byoca" or (what == "created" and "issuer" in said):
+            self.ways_in[subject] = ways_in(said)
+        elif what in ("created", "enrolled_spiffe", "erased"):
+            self.ways_in[subject] = []
         known = self.principals.setdefault(subject, deque(maxlen=KEPT_REVISIONS))
         if what == "snapshot":
             if known:
@@ -421,8 +509,13 @@ class State:
         for tool in said.get("gone", []):
             new.tools.pop(tool, None)
         self.resources[name] = new
+        known_fields = self.fields.setdefault(name, {})
+        if what == "created":
+            known_fields.update(instructions_sha256=None)
+        if what != "snapshot":
+            known_fields.update(fields_in(said))
         if what == "deleted":
-            del self.resources[name]
+            del self.resources[name], self.fields[name]
             self.unbind(lambda of: of[1] == name)
         if what == "snapshot":
             follows = known is None or (new.revision, new.state()) == (before, known.state())
@@ -445,6 +538,32 @@ class State:
             self.bindings[binding] = of
         elif self.bindings.get(binding) == of:
             del self.bindings[binding]
+
+    def bound(self, said):
+        """What the tables held that no row had said."""
+        subject = said.get("subject")
+        if isinstance(said.get("secret_sha256"), str):
+            before, self.secret = self.secret, said["secret_sha256"]
+            need(before in (None, self.secret), "says another operator secret than the rows before it")
+        elif isinstance(said.get("resource_id"), str):
+            name = said["resource_id"]
+            need(name in self.resources, f"is about {name}, which no row made")
+            known, new = self.fields.setdefault(name, {}), fields_in(said)
+            fits = all(known.get(field, value) == value for field, value in new.items())
+            known.update(new)
+            need(fits, ODD)
+        elif isinstance(subject, str):
+            need(subject in self.principals, f"is about {subject}, which no row made")
+            if strings(said.get("trust_bundle")):
+                held = self.vouching[subject]
+                before = (held.own, held.before)
+                held.replace(said["trust_bundle"], said.get("previous_bundles", []))
+                need(before[1] is None or before == (held.own, held.before), ODD)
+            ways = ways_in(said)
+            if ways is not None:
+                known = self.ways_in.get(subject)
+                self.ways_in[subject] = ways
+                need(known in (None, ways), ODD)
 
     def unbind(self, which):
         self.bindings = {binding: of for binding, of in self.bindings.items() if not which(of)}
@@ -535,6 +654,7 @@ class Judge:
             and ("revision" not in said or is_count(said["revision"]))
             and ("scope" not in said or strings(said["scope"]))
             and isinstance(said.get("token", True), bool)
+            and isinstance(said.get("anchor", ""), str)
             and isinstance(said.get("mode"), dict)
             and isinstance(said.get("checks", []), list)
             and all(is_check(check) for check in said.get("checks", [])),
@@ -594,7 +714,17 @@ class Judge:
         if shown in honoured(self.holder.thumbprints, self.now):
             return None
         listed = any(shown == value for value, _ in self.holder.thumbprints)
-        return None if self.holder.spiffe_id and shown and not listed else "certificate_not_pinned"
+        known = self.holder.spiffe_id and shown and not listed
+        return None if known and self.may_vouch() else "certificate_not_pinned"
+
+    def may_vouch(self):
+        """Whether the CA that let an SVID in is one of those that vouch for its principal."""
+        anchor = self.authority.get("anchor")
+        named = anchor is not None or self.row["stream"] not in self.state.anchoring
+        need(named, "does not name the CA that its certificate chains to")
+        said, whole = self.state.vouching[self.row["principal_id"]].anchors(self.now)
+        self.in_one_point = None if anchor in said else "in one point: SVIDs that chain to a CA which no row says"
+        return anchor is None or anchor in said or not whole
 
     def question_3(self):
         mode = self.configuration["egress_dpop_mode"]
@@ -638,7 +768,7 @@ class Judge:
             need(self.tool() is not None, f"is about {self.row['tool']}, which is none of {self.resource.name}")
         return True
 
-    resource = None
+    resource = in_one_point = None
 
     def tool(self):
         """The tool's own name, or None where the row's tool is not one of the resource."""
@@ -798,10 +928,13 @@ class Walk:
         elif gated(row["action"]) or refused_change(row):
             pass
         elif row["v"] == 1:
+            if row["action"] == "admin.secret_rotated":
+                self.state.secret = None  # rows of version 1 do not say to what
             named = (row["detail"].get("subject"), row["detail"].get("resource_id"))
             self.state.old.update(name for name in named if isinstance(name, str))
         else:
             try:
+                self.state.start(row)
                 self.state.learn(row["action"], row["config_digest"], row["detail"])
             except Contradiction as problem:
                 self.disagree += 1
@@ -814,7 +947,10 @@ class Walk:
             if row["v"] == 1:
                 raise NotRecomputable("of version 1")
             try:
-                Judge(row, self.state).judge()
+                judge = Judge(row, self.state)
+                judge.judge()
+                if judge.in_one_point:
+                    self.why[judge.in_one_point] += stands
             except Contradiction as problem:
                 self.disagree += stands
                 self.name(row["stream"], row["seq"], str(problem))

@@ -28,6 +28,8 @@ export interface Principal {
   readonly inGrace: boolean
   /** Authority revision: counts changes of capabilities, activity, certificate and proof key. */
   readonly revision: number
+  /** The digest of the CA that vouches for its SVID, if it is known by its SPIFFE id and no pin. */
+  readonly anchor?: string
 }
 
 /** The action that the request asks for: given by the route, or read from the parsed call. */

@@ -2,6 +2,7 @@ import { LRUCache } from 'lru-cache'
 import type { Database } from '../db/database.ts'
 import { findSession } from '../db/operators/sessions.ts'
 import { pinnedPrincipal } from '../db/principals/pins.ts'
+import type { EditedTexts } from './pin/edited-texts.ts'
 import { spiffePin } from './pin/spiffe.ts'
 import { Refusal } from './refusal.ts'
 
@@ -77,9 +78,9 @@ export class StrangersLine {
 }
 
 /** Makes the questions to a database that anybody may cause; only one behind a socket is asked in line. */
-export function strangerLookups(database: Database) {
+export function strangerLookups(database: Database, edited: Pick<EditedTexts, 'note'>) {
   const line = new StrangersLine()
-  const ofSpiffe = spiffePin(database)
+  const ofSpiffe = spiffePin(database, edited)
   const ofSession = (digest: string) => findSession(database, digest)
   if (database.engine === 'sqlite')
     return {

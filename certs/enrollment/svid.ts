@@ -57,14 +57,18 @@ export async function checkSvid(enrollment: SvidEnrollment): Promise<EnrolledSvi
   return { ...enrolledCertificateOf(path, spiffeId), spiffeId, anchors: [...digests].toSorted() }
 }
 
+/** Tells whether {@link svidAnchor} finds one. */
+export const isSvidOf = async (presented: PresentedSvid): Promise<boolean> =>
+  (await svidAnchor(presented)) !== null
+
 /**
- * Tells whether a certificate is, now, an SVID of that SPIFFE id under that bundle, so that a pin can follow
- * a rotated SVID (docs/protocol.md#spiffe). False for anything else, hostile bytes and an empty bundle among
+ * Returns the digest of the CA that a certificate chains to if it is, now, an SVID of that SPIFFE id under
+ * that bundle, so that a pin can follow a rotated SVID (docs/protocol.md#spiffe). Null for anything else, hostile bytes and an empty bundle among
  * them; never throws. The bundle must hold the leaf's issuers, as far as the peer did not send them. Takes a
  * few milliseconds: remember the answer by thumbprint, and no longer than the bundle stands. TLS has proven
  * possession of the key: this does NOT.
  */
-export async function isSvidOf(presented: PresentedSvid): Promise<boolean> {
+export async function svidAnchor(presented: PresentedSvid): Promise<string | null> {
   const { leafDer, spiffeId, bundlePems, intermediatesPem = '', at } = presented
   try {
     const leaf = new X509Certificate(leafDer)
@@ -72,16 +76,17 @@ export async function isSvidOf(presented: PresentedSvid): Promise<boolean> {
     const between = pemCertificatesOf(intermediatesPem).filter((ca) => isSignedByOne(leaf, [ca]))
     // First: anybody may send a certificate of their own making, and to read all of one may take half a
     // second.
-    if (between.length === 0 && !isSignedByOne(leaf, bundle)) return false
+    if (between.length === 0 && !isSignedByOne(leaf, bundle)) return null
     // It reads DER only, where X509Certificate would take PEM as well.
-    if (uriNamesOf(leafDer)[0] !== spiffeId) return false
+    if (uriNamesOf(leafDer)[0] !== spiffeId) return null
     const leafPem = leaf.toString()
     // Not certificates that somebody else has issued for the same key: a chain with too many is refused.
     const issued = between.filter((ca) => isSignedByOne(ca, bundle)).map((ca) => ca.toString())
     const path = await verifyChain({ leafPem, intermediatesPem: issued.join(''), rootsPem: bundlePems, at })
-    return spiffeIdOf(path) === spiffeId
+    const anchor = path.at(-1) ?? path[0]
+    return spiffeIdOf(path) === spiffeId ? thumbprintOf(anchor.x509.raw) : null
   } catch (error) {
-    if (error instanceof Error) return false
+    if (error instanceof Error) return null
     throw error
   }
 }

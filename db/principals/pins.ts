@@ -28,6 +28,8 @@ export interface PinnedPrincipal {
   readonly is_current: boolean
   /** The end of the time that a pin which is not current is honoured. Null: it is not. */
   readonly grace_until: string | null
+  /** The digest of the CA that vouches for it, if it is known by its SPIFFE id and no pin. */
+  readonly anchor?: string
 }
 
 /**

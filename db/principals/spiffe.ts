@@ -1,8 +1,8 @@
 import type { Database } from '../database.ts'
 import { candidateSetOf, type PinnedPrincipal, storedCapabilities } from './pins.ts'
 
-/** PEM, and the end of its grace: RFC 3339. */
-export type PreviousBundle = readonly [pem: string, until: string]
+/** PEM, the end of its grace (RFC 3339), and the digests of its CAs, as rows say them. */
+export type PreviousBundle = readonly [pem: string, until: string, digests: readonly string[]]
 
 /** An agent that is known by its SPIFFE id, whichever SVID it presents. */
 export interface SpiffePrincipal extends PinnedPrincipal {
@@ -10,6 +10,8 @@ export interface SpiffePrincipal extends PinnedPrincipal {
   readonly bundlePem: string | null
   /** The followed bundle that these are a copy of. */
   readonly follows: string | null
+  /** The digests of these CAs as rows say them, printed. */
+  readonly bundleDigests: string | null
   /** The ETag of the agent. */
   readonly revision: number
   /** The bundles before it, newest first. */
@@ -34,7 +36,8 @@ export async function spiffePrincipal(
       'previous_dpop_jkt_until',
       'authority_revision',
     ])
-    .select(['spiffe_bundle', 'previous_spiffe_bundles', 'followed_bundle', 'revision'])
+    .select(['spiffe_bundle', 'spiffe_bundle_digests', 'previous_spiffe_bundles'])
+    .select(['followed_bundle', 'revision'])
     .where('spiffe_id', '=', spiffeId)
     .where('enrollment_method', '=', 'spiffe')
     .executeTakeFirst()
@@ -54,6 +57,7 @@ export async function spiffePrincipal(
       grace_until: null,
       bundlePem: row.spiffe_bundle,
       follows: row.followed_bundle,
+      bundleDigests: row.spiffe_bundle_digests,
       previousBundles: () => JSON.parse(row.previous_spiffe_bundles ?? '[]'),
       revision: row.revision,
     }

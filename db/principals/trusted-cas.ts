@@ -5,6 +5,8 @@ import { type LedgerStatement, type RowAssertion, statementOf, timestamp } from 
 import type { AttachedCa } from './attached-cas.ts'
 
 export interface SpiffeCa {
+  /** The one that rows say. */
+  readonly digest: string
   readonly pem: string
   /** True: it vouches for that agent. */
   readonly vouches: boolean
@@ -20,7 +22,7 @@ export function spiffeCasFor({ kysely }: Database): (agentId: string) => Promise
     .leftJoin('agent_trusted_cas as t', (join) =>
       join.onRef('t.ca_digest', '=', 'c.digest').on('t.agent_id', '=', ''),
     )
-    .select(['c.ca_pem', 't.agent_id'])
+    .select(['c.digest', 'c.ca_pem', 't.agent_id'])
     .where('c.kind', '=', sql.lit('spiffe' as const))
     .orderBy('c.attached_at')
     .orderBy('c.digest')
@@ -28,7 +30,33 @@ export function spiffeCasFor({ kysely }: Database): (agentId: string) => Promise
   const compiled = query.compile()
   return async (agentId) => {
     const { rows } = await kysely.executeQuery<Row>({ ...compiled, parameters: [agentId] })
-    return rows.map(({ ca_pem: pem, agent_id: agent }) => ({ pem, vouches: agent !== null }))
+    return rows.map(({ digest, ca_pem: pem, agent_id: agent }) => ({ digest, pem, vouches: agent !== null }))
+  }
+}
+
+/** Asserts that a CA still vouches for an agent: an attached one, one of its own, or one of a bundle before. */
+export function caStillVouches({ kysely }: Database): (agentId: string, digest: string) => RowAssertion {
+  const { sql: text } = kysely
+    .selectFrom('internal_agents as a')
+    .select(sql.lit(1).as('holds'))
+    .where('a.agent_id', '=', '')
+    .where((row) =>
+      row.or([
+        row('a.spiffe_bundle_digests', 'like', ''),
+        row('a.previous_spiffe_bundles', 'like', ''),
+        row.exists(
+          row
+            .selectFrom('agent_trusted_cas as t')
+            .select('t.ca_digest')
+            .whereRef('t.agent_id', '=', 'a.agent_id')
+            .where('t.ca_digest', '=', ''),
+        ),
+      ]),
+    )
+    .compile()
+  return (agentId, digest) => {
+    const holding = `%"${digest}"%`
+    return { sql: text, parameters: [agentId, holding, holding, digest] }
   }
 }
 

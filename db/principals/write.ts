@@ -2,6 +2,7 @@ import { sql } from 'kysely'
 import type { Database } from '../database.ts'
 import type { EnrollmentMethod, PrincipalType } from '../schema.ts'
 import { type LedgerStatement, statementOf, timestamp } from '../support/statement.ts'
+import { caDigests, printDigests } from './ca-texts.ts'
 import type { PrincipalLabels } from './read.ts'
 import type { PreviousBundle } from './spiffe.ts'
 import { PRINCIPAL_TABLES } from './tables.ts'
@@ -225,7 +226,7 @@ export function setSpiffeBundle(
 ): LedgerStatement {
   const query = kysely
     .updateTable('internal_agents')
-    .set({ spiffe_bundle: bundlePem, previous_spiffe_bundles: null, followed_bundle: null })
+    .set({ ...bundleColumns(bundlePem), previous_spiffe_bundles: null, followed_bundle: null })
     .where('agent_id', '=', agentId)
   return statementOf(query.compile(), 1)
 }
@@ -245,7 +246,7 @@ export function replaceSpiffeBundle(
   const query = kysely
     .updateTable('internal_agents')
     .set((row) => ({
-      spiffe_bundle: bundlePem,
+      ...bundleColumns(bundlePem),
       followed_bundle: follows,
       previous_spiffe_bundles: previous.length === 0 ? null : JSON.stringify(previous),
       revision: row('revision', '+', 1),
@@ -256,6 +257,11 @@ export function replaceSpiffeBundle(
     .where('revision', '=', revision)
   return statementOf(query.compile(), 1)
 }
+
+const bundleColumns = (pem: string | null) => ({
+  spiffe_bundle: pem,
+  spiffe_bundle_digests: pem === null ? null : printDigests(caDigests(pem)),
+})
 
 /** Counts a change of the object that is kept elsewhere, i.e. a new pin, so that its ETag changes with it. */
 export function touchRevision(db: Database, change: PrincipalChange): LedgerStatement {

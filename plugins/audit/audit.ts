@@ -3,6 +3,7 @@ import { type LedgerEntry, LedgerError, type LedgerUnit } from '../../db/ledger/
 import type { Ledger } from '../../db/ledger/record/ledger.ts'
 import { callIsOpen } from '../../db/ledger/record/open-call.ts'
 import { authorityUnchanged } from '../../db/principals/pins.ts'
+import { caStillVouches } from '../../db/principals/trusted-cas.ts'
 import { claimOnce } from '../../db/single-uses.ts'
 import type { LedgerStatement, RowAssertion } from '../../db/support/statement.ts'
 import { isReplay } from '../dpop/single-use.ts'
@@ -114,8 +115,10 @@ export function audit({
   // once, whatever the decision: a proof refused now must not pass after a grant.
   const claim = ({ proof }: PartialDecisionFacts): readonly LedgerStatement[] =>
     proof ? [claimOnce(database, proof.replayKey, proof.expiresAt)] : []
-  const asserted = ({ type, ref, revision }: Principal, standing: readonly RowAssertion[]) => [
+  const stillVouches = caStillVouches(database)
+  const asserted = ({ type, ref, revision, anchor }: Principal, standing: readonly RowAssertion[]) => [
     unchanged(type, ref, revision),
+    ...(anchor === undefined ? [] : [stillVouches(ref, anchor)]),
     ...standing,
   ]
   const commit = (facts: IdentifiedFacts, unit: LedgerUnit): Promise<Receipt | null> =>

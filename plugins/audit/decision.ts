@@ -123,6 +123,7 @@ export function decisionAuthority(
     demanded: demandedOf(demand, why),
     mode,
     ...(holder && { revision: holder.revision }),
+    ...(holder?.anchor !== undefined && { anchor: holder.anchor }),
     ...(token?.scope && { scope: token.scope.toSorted() }),
     ...(token?.bound && { token: true }),
     ...(reached && { resource: { id: reached.resource.id, revision: reached.resource.revision } }),

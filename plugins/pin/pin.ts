@@ -151,6 +151,7 @@ function pinnedPrincipalOf(pinned: PinnedPrincipal | undefined, at: number): Pri
     previousDpopJkt: isBefore(at, pinned.previous_dpop_jkt_until) ? pinned.previous_dpop_jkt : null,
     inGrace,
     revision: pinned.authority_revision,
+    ...(pinned.anchor !== undefined && { anchor: pinned.anchor }),
   }
 }
 

@@ -1,11 +1,13 @@
 import { hash } from 'node:crypto'
 import { LRUCache } from 'lru-cache'
-import { isSvidOf } from '../../certs/enrollment/svid.ts'
+import { svidAnchor } from '../../certs/enrollment/svid.ts'
 import type { Database } from '../../db/database.ts'
+import { caDigests, isTextOf, printDigests } from '../../db/principals/ca-texts.ts'
 import type { PinnedPrincipal } from '../../db/principals/pins.ts'
 import { type SpiffePrincipal, spiffePrincipal } from '../../db/principals/spiffe.ts'
 import { spiffeCasFor } from '../../db/principals/trusted-cas.ts'
 import type { TlsPeer } from '../plugin.ts'
+import type { EditedTexts } from './edited-texts.ts'
 
 /** The most certificates remembered, whose chain need not be built again. */
 const CACHE_MAX = 10_000
@@ -20,8 +22,10 @@ export type SpiffeLookup = (peer: TlsPeer, at: number) => Promise<PinnedPrincipa
  * bundle or the attached CAs that vouch for this agent (docs/protocol.md#trusted-cas). An SVID that needs the
  * bundle before is in grace. That a certificate chains to exactly those CAs is remembered for a minute. `pin`
  * judges the certificate's own dates.
+ * A text whose certificates are not those of its digests vouches for nobody, and is told
+ * (docs/ledger.md#owner).
  */
-export function spiffePin(database: Database): SpiffeLookup {
+export function spiffePin(database: Database, edited: Pick<EditedTexts, 'note'>): SpiffeLookup {
   const casFor = spiffeCasFor(database)
   const judged = new LRUCache<string, SvidVerdict>({ max: CACHE_MAX })
   return async (peer, at) => {
@@ -29,24 +33,31 @@ export function spiffePin(database: Database): SpiffeLookup {
     const principal = spiffeId === null ? undefined : await spiffePrincipal(database, spiffeId)
     if (!principal || spiffeId === null) return undefined
     const asked = { peer, spiffeId, at }
-    const { bundlePems, intermediatesPem } = await casOf(casFor, principal)
-    if (await chains({ ...asked, bundlePems, intermediatesPem })) return principal
-    for (const [pem, until] of principal.previousBundles()) {
-      if (at < Date.parse(until) && (await chains({ ...asked, bundlePems: [pem], intermediatesPem })))
-        return { ...principal, is_current: false, grace_until: until }
+    const told = (what: string): void => edited.note(what, at)
+    const { bundlePems, intermediatesPem } = await casOf(casFor, principal, told)
+    const anchor = await anchorOf({ ...asked, bundlePems, intermediatesPem })
+    if (anchor !== null) return { ...principal, anchor }
+    for (const [pem, until, digests] of principal.previousBundles()) {
+      if (at >= Date.parse(until)) continue
+      if (!isTextOf(pem, printDigests(digests))) told(`a bundle before of ${principal.principal_id}`)
+      else {
+        const before = await anchorOf({ ...asked, bundlePems: [pem], intermediatesPem })
+        if (before !== null) return { ...principal, anchor: before, is_current: false, grace_until: until }
+      }
     }
     return undefined
   }
-  function chains({ peer, spiffeId, at, bundlePems, intermediatesPem }: SvidQuestion) {
-    if (bundlePems.length === 0) return false
-    // A digest: a bundle may be long, and ten thousand of them would fill the memory.
-    const key = hash('sha256', [peer.thumbprint, spiffeId, ...bundlePems, '', intermediatesPem].join(' '))
+  function anchorOf({ peer, spiffeId, at, bundlePems, intermediatesPem }: SvidQuestion) {
+    if (bundlePems.length === 0) return null
+    // Digests: a bundle may be long, and ten thousand of them would fill the memory.
+    const digests = [...bundlePems.flatMap(caDigests), '', ...caDigests(intermediatesPem)]
+    const key = [peer.thumbprint, spiffeId, hash('sha256', digests.join(' '))].join(' ')
     const known = judged.get(key)
-    if (known && at < known.until) return known.holds
+    if (known && at < known.until) return known.anchor
     // A refusal is remembered as well, and as soon as it is asked: many requests may come on one connection.
-    const holds = isSvidOf({ leafDer: peer.certificate.raw, spiffeId, bundlePems, intermediatesPem, at })
-    judged.set(key, { holds, until: at + CACHE_MS })
-    return holds
+    const anchor = svidAnchor({ leafDer: peer.certificate.raw, spiffeId, bundlePems, intermediatesPem, at })
+    judged.set(key, { anchor, until: at + CACHE_MS })
+    return anchor
   }
 }
 
@@ -61,21 +72,27 @@ interface SvidQuestion {
 }
 
 interface SvidVerdict {
-  readonly holds: Promise<boolean>
+  /** The digest of the CA that it chains to; null if to none. */
+  readonly anchor: Promise<string | null>
   /** ms since the epoch. */
   readonly until: number
 }
 
+/** Reads the CAs of an agent, but for those whose texts are not what rows say. */
 async function casOf(
   casFor: ReturnType<typeof spiffeCasFor>,
-  { principal_id: id, bundlePem: own }: SpiffePrincipal,
+  { principal_id: id, bundlePem: own, bundleDigests }: SpiffePrincipal,
+  told: (what: string) => void,
 ) {
-  const cas = await casFor(id)
+  const isOwnSound = own !== null && isTextOf(own, bundleDigests)
+  if (own !== null && !isOwnSound) told(`the bundle of ${id}`)
+  const cas = (await casFor(id)).filter(({ digest, pem }) => {
+    const isSound = isTextOf(pem, printDigests([digest]))
+    if (!isSound) told(`the attached CA ${digest}`)
+    return isSound
+  })
   return {
-    bundlePems: [
-      ...(own === null ? [] : [own]),
-      ...cas.flatMap(({ pem, vouches }) => (vouches ? [pem] : [])),
-    ],
+    bundlePems: [...(isOwnSound ? [own] : []), ...cas.flatMap(({ pem, vouches }) => (vouches ? [pem] : []))],
     intermediatesPem: cas.flatMap(({ pem, vouches }) => (vouches ? [] : [pem])).join(''),
   }
 }

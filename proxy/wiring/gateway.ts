@@ -2,9 +2,12 @@ import { hash } from 'node:crypto'
 import type { DestinationStream, Logger } from 'pino'
 import { databaseLocation } from '../../db/engine.ts'
 import { oddDatabaseCas } from '../../db/postgres/protection.ts'
+import { listSigningKeys } from '../../db/signing-keys.ts'
+import type { JsonObject } from '../../db/support/json.ts'
 import { serviceEntry } from '../../plugins/audit/entries.ts'
 import type { EnvironmentVariables } from '../../plugins/operator-files/expand.ts'
 import { type MonotonicClock, monotonicClock } from '../../plugins/secrets/throttle.ts'
+import { recordBound } from '../admin/audit/record-bound.ts'
 import { backfillRecordV2, recordTrustedCas } from '../admin/audit/record-version.ts'
 import { brokenExpectationsOf, logBrokenExpectations } from '../admin/conditions/expected.ts'
 import { type DataDirectory, openDataDirectory } from '../boot/data-directory.ts'
@@ -265,7 +268,11 @@ function reportExpectations(
   return logBrokenExpectations(expectedOf(configuration), file, { database, log })
 }
 
-const STARTED = { node: process.versions.node }
+/** Says which keys sign tokens, and that decisions name the CA by which an SVID is known (docs/ledger.md#replay). */
+async function startDetail({ dataDirectory: { database } }: GatewayServices): Promise<JsonObject> {
+  const keys = await listSigningKeys(database, 0)
+  return { node: process.versions.node, names_anchors: true, signing_keys: keys.map(({ kid }) => kid) }
+}
 
 /** Writes the first rows of a run, and those that an earlier version left out. */
 async function writeFirstRows(
@@ -277,29 +284,35 @@ async function writeFirstRows(
   const { configuration } = opening
   const { controlOnly = false } = opening.options
   // A ledger begins with the start of a service.
-  if (controlOnly && ledger.head === null) await note('service.started', { ...STARTED, control_only: true })
+  if (controlOnly && ledger.head === null)
+    await note('service.started', { ...(await startDetail(services)), control_only: true })
   if (!controlOnly) await beginServing(services, note, opening)
   const { clock, dataDirectory, logs } = services
   const { database } = dataDirectory
   const configDigest = configuration.digest
   const rows = await database.alone(async () => {
     const recording = { ...services, database, configDigest, at: clock() }
-    return (await backfillRecordV2(recording)) + (await recordTrustedCas(recording))
+    return (
+      (await backfillRecordV2(recording)) +
+      (await recordTrustedCas(recording)) +
+      (await recordBound(recording))
+    )
   })
   if (rows > 0) logs.log.info({ rows }, 'what is older than this version of the record was written down')
 }
 
 /** Writes the outcomes of calls that an earlier run left open, then the start, and the rules from here on. */
 async function beginServing(
-  { ledger, clock, logs }: GatewayServices,
+  services: GatewayServices,
   note: WriteServiceRow,
   { configuration }: OpenOptions,
 ): Promise<void> {
+  const { ledger, clock, logs } = services
   const recovered = await ledger.recover(clock(), configuration.digest)
   if (recovered > 0) {
     logs.log.warn({ recovered }, 'calls of an earlier run that never ended were given the outcome unknown')
   }
-  await note('service.started', STARTED)
+  await note('service.started', await startDetail(services))
   // Before it judges anything: a decision under its digest can be computed once more.
   await note('config.loaded', loadedDetail(configuration))
 }

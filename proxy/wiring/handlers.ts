@@ -243,6 +243,7 @@ function adminContext(
     rehearsalPlaces,
     ledgerPlaces,
     sealing,
+    editedTexts,
     followAuthority,
     bundleStandings,
   } = services
@@ -258,6 +259,7 @@ function adminContext(
     rehearsalPlaces,
     ledgerPlaces,
     sealing,
+    editedTexts,
     recordDenied: deniedChanges(ledger, recorder, clock, configuration.digest),
     database,
     ledger,

@@ -17,6 +17,7 @@ import { RefusalSummaries } from '../../plugins/audit/summaries.ts'
 import { tokenVerifier } from '../../plugins/dpop/access-token.ts'
 import { NonceIssuer } from '../../plugins/dpop/dpop.ts'
 import type { EnvironmentVariables } from '../../plugins/operator-files/expand.ts'
+import { EditedTexts } from '../../plugins/pin/edited-texts.ts'
 import { pin, recheckPin } from '../../plugins/pin/pin.ts'
 import type { SubjectKeys } from '../../plugins/pin/subject-keys.ts'
 import { adminSecret, hasOperatorSecret } from '../../plugins/secrets/admin-secret.ts'
@@ -109,6 +110,7 @@ export interface GatewayServices {
   readonly logKeys: LogKeys
   readonly sealer: LedgerSealer
   readonly sealing: SealingWatch
+  readonly editedTexts: EditedTexts
   readonly logins: LoginChallenges
   /** The keys of commitments. */
   readonly subjectKeys: SubjectKeys
@@ -258,7 +260,10 @@ export async function openServices(
     },
     throttle('wrong-secret'),
   )
-  const { pinned: pinsOf, bySpiffeId, session: findSession } = strangerLookups(database)
+  const editedTexts = new EditedTexts((what) =>
+    logs.log.error({ what }, 'somebody has edited a text of the database: it lets nobody in'),
+  )
+  const { pinned: pinsOf, bySpiffeId, session: findSession } = strangerLookups(database, editedTexts)
   const pinNow = pin(pinsOf('asked'), subjectKeys, bySpiffeId, monotonic)
   const sessions = openSessions({
     ...{ database, ledger, subjectKeys, settings, findSession },
@@ -308,6 +313,7 @@ export async function openServices(
     logKeys,
     sealer,
     sealing,
+    editedTexts,
     logins: new LoginChallenges(nonceSecret),
     quota: tokenQuota(monotonic, () => disk.low, database.notices),
     renewals: new RecentRenewals(monotonic),

@@ -8,8 +8,8 @@ export const verb = verifyingVerb({
   make: 'make verify-audit [FILE=data/sallyport.db]',
   about: `Verifies the audit ledger offline. FILE is the SQLite database (only read, also while the gateway runs),
 an NDJSON export (- reads one from standard input), a pack of evidence (a zip), or a receipt. URL is sqlite:PATH or
-postgres://…. For a database it also recomputes every decision, and compares the rows with the tree of its checkpoints; for
-SQLite, it also compares the tables next to the ledger with what the ledger says.`,
+postgres://…. For a database it also recomputes every decision, and compares the rows with the tree of its checkpoints, and
+the tables next to the ledger with what the ledger says.`,
   inspect: async (source, authority, trusted) => {
     const location = locationOf(source)
     // Loaded for a database alone: they take longer than most exports, packs and receipts.

@@ -1,15 +1,20 @@
+import { hash, X509Certificate } from 'node:crypto'
+import { writeFileSync } from 'node:fs'
 import { writeFile } from 'node:fs/promises'
 import { createServer } from 'node:https'
 import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { clock } from '../support/clients/identity.ts'
+import { asOwner } from '../support/db/owner.ts'
 import { byCorporateCa, trustDomain } from '../support/foreign.ts'
 import { CHAT, type Identity, scratch, type TestGateway, testGateway } from '../support/gateway.ts'
 import { trusted } from '../support/llm/trusted.ts'
 import { signedInBySecret } from '../support/oidc/jar.ts'
 import { as, onTheMachine, operatorNamed, operatorOnTheMachine } from '../support/operators.ts'
+import { sallyport } from '../support/run.ts'
 import { eventually } from '../support/settled.ts'
+import { allVerifiers } from '../support/verifiers.ts'
 
 type Domain = Awaited<ReturnType<typeof trustDomain>>
 
@@ -502,3 +507,77 @@ await t.test('H7 of a bundle the sound CAs vouch, and what is left out vouches f
   ])
   t.notMatch(JSON.stringify(rows), /PRIVATE KEY/)
 })
+
+const OWN_ID = 'spiffe://spire.test/ns/prod/sa/own'
+const quoted = (text: string): string => `'${text}'`
+
+await t.test(
+  'a CA that the owner of the database writes in place of another lets nobody in, is told, and is found',
+  async (t) => {
+    const gateway = await testGateway(t, { verify: false })
+    const { databaseUrl } = gateway.settings
+    const [spire, evil] = [await trustDomain(), await trustDomain()]
+    const first = await attach(gateway, spire)
+    await enroll(gateway, spire)
+    const { certPem: leaf, keyPem: key } = await spire.svid(OWN_ID)
+    const given = { svid_pem: leaf, svid_key_pem: key, trust_bundle_pem: spire.caPem }
+    const enrolling = { agent_name: 'own', capabilities: ['llm.chat'], ...given }
+    t.equal((await gateway.admin('POST', '/v1/admin/agents/enroll/spiffe', enrolling)).status, 201)
+    const own = async (domain: Domain): Promise<Identity> => ({
+      ...(await identity(domain, OWN_ID)),
+      id: 'acme::own',
+    })
+    const attention = async (): Promise<string> =>
+      (await (await signedInBySecret(gateway)).ask('GET', '/proxy')).text
+    const verified = () => sallyport(['verify', databaseUrl])
+    t.equal(await chat(gateway, await identity(spire)), 200)
+    t.equal(await chat(gateway, await own(spire)), 200)
+    const allowed = (await gateway.rows({ limit: 100 })).filter(({ status }) => status === 'allowed')
+    for (const { detail } of allowed) t.match(detail, { authority: { anchor: first } }, 'it names the CA')
+    t.equal(allowed.length, 2)
+    t.match(await verified(), { code: 0, out: /not recomputable 0/ })
+    t.notMatch(await attention(), /edited the database/)
+
+    for (const [edit, back, who, what] of [
+      [
+        `update attached_cas set ca_pem = ${quoted(evil.caPem)}`,
+        `update attached_cas set ca_pem = ${quoted(spire.caPem)}`,
+        identity,
+        `the attached CA ${first}`,
+      ],
+      [
+        `update internal_agents set spiffe_bundle = ${quoted(evil.caPem)} where agent_id = 'acme::own'`,
+        `update internal_agents set spiffe_bundle = ${quoted(spire.caPem)} where agent_id = 'acme::own'`,
+        own,
+        'the bundle of acme::own',
+      ],
+    ] as const) {
+      await asOwner(databaseUrl, edit)
+      t.equal(await chat(gateway, await who(evil)), 401, what)
+      t.match(await attention(), `<li>${what}`)
+      t.match(await verified(), { code: 2, out: /^BAD: /m }, 'what is edited is found')
+      await asOwner(databaseUrl, back)
+      t.equal(await chat(gateway, await who(spire)), 200, 'and whom it should let in, it does again')
+    }
+    t.equal((await verified()).code, 0)
+
+    const digest = hash('sha256', new X509Certificate(evil.caPem).raw)
+    const both = `update internal_agents set spiffe_bundle = ${quoted(evil.caPem)}, spiffe_bundle_digests = '["${digest}"]'`
+    await asOwner(databaseUrl, `${both} where agent_id = 'acme::own'`)
+    t.equal(await chat(gateway, await own(evil)), 200, 'with its digest next to it')
+    t.equal((await verified()).code, 2, 'the tables say another one than the rows')
+    const bundle = `spiffe_bundle = ${quoted(spire.caPem)}, spiffe_bundle_digests = '["${first}"]'`
+    await asOwner(databaseUrl, `update internal_agents set ${bundle} where agent_id = 'acme::own'`)
+    t.match(
+      await verified(),
+      {
+        code: 5,
+        out: /DISAGREES: row \S+ is allowed, but the rows before it refuse it with certificate_not_pinned/,
+      },
+      'and what it has let in stays found when all is as it was',
+    )
+    const exported = join(await scratch(t), 'export.ndjson')
+    writeFileSync(exported, (await gateway.admin('GET', '/v1/admin/audit/export')).text)
+    t.match(await allVerifiers(t)(exported, '--authority'), { code: 5 })
+  },
+)

@@ -137,7 +137,7 @@ t.test('B1 0048 numbers the authority of the principals that exist with 1, and k
 /** The columns that later migrations have added. */
 const LATER = [
   ...['principal_ref', 'created_by', 'changed_by', 'candidate', 'candidate_since'],
-  ...['previous_spiffe_bundles', 'followed_bundle', 'labels', 'capability_set'],
+  ...['previous_spiffe_bundles', 'followed_bundle', 'spiffe_bundle_digests', 'labels', 'capability_set'],
 ]
 
 /** As they were before 0050. */

@@ -10,6 +10,7 @@ import type { Test } from 'tap'
 import { openDatabase } from '../../db/engine.ts'
 import { type AuditRow, listRows } from '../../db/ledger/read/read.ts'
 import { inspectRows } from '../../db/ledger/verify/inspect.ts'
+import { inspectDatabase } from '../../db/sqlite/ledger/inspect.ts'
 import { readSettings, type Settings } from '../../proxy/boot/settings.ts'
 import { type Gateway, type GatewayOptions, startGateway } from '../../proxy/wiring/gateway.ts'
 import { databaseSettings, ENGINE, MADE_ONCE, MIGRATED_FILE } from './db/engine.ts'
@@ -251,10 +252,16 @@ export async function writeFiles(
 
 async function verifyWhole(t: Test, settings: Settings): Promise<void> {
   const database = await openDatabase(settings.databaseUrl)
-  const { verdict, authority } = await inspectRows(allRows(database), { authority: true })
+  const { verdict, authority, findings } = database.file
+    ? await inspectDatabase(database.file, Date.now(), (rows) => rows)
+    : await inspectRows(allRows(database), { authority: true })
   const sealed = await treeProblems(database)
   await database.close()
   for (const problem of sealed) t.fail(`the tree: ${problem}`)
+  for (const finding of findings) {
+    process.stderr.write(`${finding}\n`)
+    t.fail(finding)
+  }
   if (!verdict.ok) t.fail('the audit chain does not verify', verdict)
   if (!authority || authority.disagree === 0) return
   // The name of an assertion behind the end of its test is not shown.

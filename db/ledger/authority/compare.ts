@@ -1,4 +1,5 @@
-import type { LedgerReplay, ReplayedPrincipal, ReplayedResource, ReplayedTool } from './replay.ts'
+import type { BoundValues } from './bound.ts'
+import type { LedgerReplay, OwnCas, ReplayedPrincipal, ReplayedResource, ReplayedTool } from './replay.ts'
 import { type HonouredThumbprint, isInForce } from './rule.ts'
 import type { PrincipalState, ResourceState } from './states.ts'
 
@@ -8,13 +9,17 @@ export interface StoredPrincipal extends PrincipalState {
   readonly id: string
   /** Resource ids by binding id. */
   readonly bindings: ReadonlyMap<string, string>
-  /** The digests of the CAs that vouch for it; null if the tables are older. */
-  readonly trustedCas: ReadonlySet<string> | null
+  /** The digests of the CAs that vouch for it. */
+  readonly trustedCas: ReadonlySet<string>
+  /** The agent's own CAs by their texts, and as its columns name them; null if it is not known by its SPIFFE id. */
+  readonly bundle: { readonly ofTexts: OwnCas; readonly named: OwnCas } | null
+  readonly waysIn: readonly string[]
 }
 
 export interface StoredResource extends ResourceState {
   readonly id: string
   readonly tools: ReadonlyMap<string, ReplayedTool>
+  readonly fields: Readonly<Record<string, string>>
 }
 
 export interface AuthorityTables {
@@ -22,9 +27,12 @@ export interface AuthorityTables {
   readonly resources: readonly StoredResource[]
   /** The kind of each attached CA, by digest. */
   readonly cas: ReadonlyMap<string, string>
+  readonly bound: BoundValues
+  /** Texts that are not those of the digests next to them. Each a sentence. */
+  readonly oddTexts: readonly string[]
 }
 
-export interface TableComparison {
+interface TableComparison {
   /** Each a sentence. */
   readonly findings: readonly string[]
   /** Principals and resources that only rows of version 1 speak of: what those made is not in them. */
@@ -33,9 +41,9 @@ export interface TableComparison {
 
 /**
  * Compares tables with rows of changes, both of one instant; `at`, ms since the epoch, decides which grace
- * still counts. Does NOT compare what no decision rests on.
+ * still counts. Does NOT compare what the gateway does not act by.
  */
-export function compareTables(replay: LedgerReplay, tables: AuthorityTables, at: number): TableComparison {
+function compareTables(replay: LedgerReplay, tables: AuthorityTables, at: number): TableComparison {
   const { before } = replay
   const principals = tables.principals.filter(
     ({ id, subject }) => replay.principals.has(subject) || !before.has(id),
@@ -59,10 +67,42 @@ export function compareTables(replay: LedgerReplay, tables: AuthorityTables, at:
         () => false,
       ),
       ...casFindings(replay, tables),
+      ...replay.bound.findings(tables.bound, at),
+      ...tables.oddTexts,
     ],
     notCompared: old,
   }
 }
+
+/** The result of looking at the tables next to the rows. Both are sentences. */
+export interface ComparedTables {
+  readonly findings: readonly string[]
+  readonly notes: readonly string[]
+}
+
+/**
+ * Compares the tables with the rows, as far as both are there. `replay`: null after a bad row; `tables`: null
+ * if they are of another version of the service.
+ */
+export function comparedTables(
+  replay: LedgerReplay | null,
+  tables: AuthorityTables | null,
+  rows: number,
+  at: number,
+): ComparedTables {
+  if (rows === 0 && tables && tables.principals.length > 0) return { findings: [EMPTIED], notes: [] }
+  if (!replay) return { findings: [], notes: [] }
+  if (!tables) return { findings: [], notes: [OF_ANOTHER_VERSION] }
+  const { findings, notCompared: old } = compareTables(replay, tables, at)
+  const notes =
+    old === 0 ? [] : [`not compared: ${old} principals and resources from before rows of version 2`]
+  return { findings, notes }
+}
+
+const EMPTIED = 'there are principals, but no row that made them'
+
+const OF_ANOTHER_VERSION =
+  'not compared: schema and tables, because the database is of another version of the service'
 
 // The row of an erased user goes.
 const isGone = ({ states }: ReplayedPrincipal): boolean => {
@@ -98,11 +138,11 @@ function principalFindings(
 ): readonly string[] {
   const last = known?.states.at(-1)
   if (!known || !last) return [`principal ${stored.id} is in the tables, but no row made it`]
-  // Only those that neither side leaves open.
-  const areCasSaid = stored.trustedCas !== null && known.trustedCas !== null
+  // Only those that rows do not leave open.
   const shown = (
     state: PrincipalState,
-    { bindings, trustedCas }: Pick<StoredPrincipal, 'bindings' | 'trustedCas'>,
+    { bindings, trustedCas }: Pick<ReplayedPrincipal, 'bindings' | 'trustedCas'>,
+    waysIn: readonly string[],
   ): NamedTexts => ({
     capabilities: setOf(state.capabilities),
     is_active: String(state.isActive),
@@ -111,23 +151,65 @@ function principalFindings(
     'DPoP keys': pinsAt(state.dpopJkts, at),
     spiffe_id: state.spiffeId ?? 'none',
     bindings: setOf([...bindings].map(([binding, id]) => `${binding} to ${id}`)),
-    ...(areCasSaid && { 'trusted CAs': setOf([...(trustedCas ?? [])]) }),
+    ...(known.trustedCas && { 'trusted CAs': setOf([...(trustedCas ?? [])]) }),
+    ...(known.waysIn && { 'keys and identities': setOf(waysIn) }),
   })
-  return differences(`principal ${stored.id}`, shown(stored, stored), shown(last, known))
+  const { bindings, trustedCas, waysIn } = stored
+  const has = shown(stored, { bindings: new Map(bindings), trustedCas: new Set(trustedCas) }, waysIn)
+  return [
+    ...differences(`principal ${stored.id}`, has, shown(last, known, known.waysIn ?? [])),
+    ...bundleFindings(stored, known.bundle, at),
+  ]
+}
+
+function bundleFindings(
+  { id, bundle: stored }: Pick<StoredPrincipal, 'id' | 'bundle'>,
+  known: OwnCas | null,
+  at: number,
+): readonly string[] {
+  if (!stored || !known) return []
+  const inForce = (previous: OwnCas['previous']): string =>
+    setOf(
+      (previous ?? []).flatMap(([all, until]) =>
+        isInForce(until, at) ? [`${setOf(all)} until ${until}`] : [],
+      ),
+    )
+  const shown = ({ digests, previous }: OwnCas): NamedTexts => ({
+    'CAs of its own': setOf(digests),
+    ...(known.previous && { 'CAs of bundles before': inForce(previous) }),
+  })
+  const of = (what: keyof typeof stored): readonly string[] =>
+    differences(
+      `principal ${id}${what === 'named' ? ', by the digests next to them' : ''}`,
+      shown(stored[what]),
+      shown(known),
+    )
+  return [...of('ofTexts'), ...of('named')]
 }
 
 function resourceFindings(stored: StoredResource, known: ReplayedResource | undefined): readonly string[] {
   const last = known?.states.at(-1)
   if (!known || !last) return [`resource ${stored.id} is in the tables, but no row made it`]
-  const shown = (state: ResourceState, tools: ReadonlyMap<string, ReplayedTool>): NamedTexts => ({
+  // What no row has said is left out.
+  const said = Object.keys(known.fields)
+  const shown = (
+    state: ResourceState,
+    tools: ReadonlyMap<string, ReplayedTool>,
+    fields: Readonly<Record<string, string>>,
+  ): NamedTexts => ({
     name: state.name,
     required_capability: state.requiredCapability ?? 'none',
     tool_capabilities: setOf(Object.entries(state.toolCapabilities).map(([tool, own]) => `${tool}: ${own}`)),
     enabled: String(state.enabled),
     revision: String(state.revision),
+    ...Object.fromEntries(said.map((name) => [name, fields[name] ?? 'nothing'])),
     ...Object.fromEntries([...tools].map(([tool, found]) => [`tool ${tool}`, toolText(found)])),
   })
-  return differences(`resource ${stored.id}`, shown(stored, stored.tools), shown(last, known.tools))
+  return differences(
+    `resource ${stored.id}`,
+    shown(stored, stored.tools, stored.fields),
+    shown(last, known.tools, known.fields),
+  )
 }
 
 function casFindings({ cas: said }: LedgerReplay, { cas: found }: AuthorityTables): readonly string[] {

@@ -19,6 +19,8 @@ export interface RecordedAuthority extends NonNullable<ReturnType<typeof modeOf>
   readonly binding: string | null
   readonly pin: string | null
   readonly checks: readonly RecordedCheck[]
+  /** The digest of the CA that let an SVID in; null if it names none. */
+  readonly anchor: string | null
 }
 
 export interface RecordedDecision {
@@ -81,14 +83,15 @@ const countOf = (value: unknown): number | null =>
 
 function authorityOf(value: unknown, { action }: StoredRow): RecordedAuthority | null {
   if (!isObject(value)) return null
-  const { demanded, revision, scope, token = false } = value
+  const { demanded, revision, scope, token = false, anchor } = value
   const [mode, checks, reached] = [modeOf(value.mode), checksOf(value.checks), reachedOf(value)]
   if (!mode || !checks || !reached || !isTexts(demanded) || typeof token !== 'boolean') return null
   if (!(revision === undefined || isRevision(revision)) || !(scope === undefined || isTexts(scope)))
     return null
+  if (!isOptionalText(anchor)) return null
   if (reached.resource && !action.startsWith('mcp_')) return null
   const named = { demanded, revision: revision ?? null, scope: scope ?? null, tokenBound: token }
-  return { ...mode, ...named, ...reached, checks }
+  return { ...mode, ...named, ...reached, checks, anchor: anchor ?? null }
 }
 
 /** Reads the target of an MCP call; null if it is not well-formed. */

@@ -3,7 +3,7 @@ import type { RecordedAuthority, RecordedDecision } from './decision.ts'
 import { refusalOfCapabilities, refusalOfSummarisedCapabilities } from './demands.ts'
 import { refusalOfResource, refusalOfTool } from './reached.ts'
 import type { LedgerReplay, ReplayedPrincipal } from './replay.ts'
-import { certificateHolds, proofFault, RULE_REFUSAL_REASONS, thumbprintsAt } from './rule.ts'
+import { certificateHolds, isInForce, proofFault, RULE_REFUSAL_REASONS, thumbprintsAt } from './rule.ts'
 import type { CheckDigest, ConfigurationState, PrincipalState } from './states.ts'
 
 /**
@@ -47,14 +47,23 @@ function refusalOfChecks({ decision, authority, configuration }: ReplayedCall): 
 
 const isJudging = ({ shadow }: CheckDigest): boolean => !shadow
 
-/** Null: the recomputed decision agrees. */
-export type RecomputationFault = { readonly problem: string } | { readonly notRecomputable: string } | null
+/** Null: the recomputed decision agrees. `inOnePoint`: it agrees in all others. */
+export type RecomputationFault =
+  | { readonly problem: string }
+  | { readonly notRecomputable: string; readonly inOnePoint?: true }
+  | null
+
+interface JudgedCall extends ReplayedCall {
+  /** The CAs that vouch for its principal, as far as rows have said them. */
+  readonly vouching: Pick<ReplayedPrincipal, 'trustedCas' | 'bundle'>
+  /** True if rows of its stream name the CA wherever one lets a caller in. */
+  readonly namesAnchors: boolean
+}
 
 /** Computes a decision of version 2 again from the rows before it (docs/ledger.md#rule). */
 export function recomputeDecision(decision: RecordedDecision, replay: LedgerReplay): RecomputationFault {
   try {
-    compare(decision, replay)
-    return null
+    return compare(decision, replay)
   } catch (error) {
     if (error instanceof RowContradiction) return { problem: error.message }
     if (error instanceof NotRecomputable) return { notRecomputable: error.message }
@@ -62,7 +71,7 @@ export function recomputeDecision(decision: RecordedDecision, replay: LedgerRepl
   }
 }
 
-function compare(decision: RecordedDecision, replay: LedgerReplay): void {
+function compare(decision: RecordedDecision, replay: LedgerReplay): RecomputationFault {
   const { allowed, reason, summarised } = decision
   const authority = authorityOf(decision)
   const configuration = configurationOf(decision, authority, replay)
@@ -70,22 +79,24 @@ function compare(decision: RecordedDecision, replay: LedgerReplay): void {
   if (!allowed && isRefusedByCheck(decision, authority, configuration)) {
     // Whatever the authority is: a check may refuse with any reason, also a call that was overtaken.
     knownOf(decision, authority, replay)
-    return
+    return null
   }
   if (!allowed && !RULE_REFUSAL_REASONS.has(reason ?? ''))
     throw new NotRecomputable('refused for what no row holds')
   const known = knownOf(decision, authority, replay)
   const principal = stateOf(decision, authority, known)
-  const call: ReplayedCall = {
+  const call: JudgedCall = {
     decision,
     authority,
     configuration,
     principal,
     bindings: known.bindings,
+    vouching: known,
+    namesAnchors: replay.anchoring.has(decision.row.stream),
     replay,
   }
   const refusal = summarised === null ? refusalOf(call) : refusalOfSummary(call)
-  if (refusal === (allowed ? null : reason)) return
+  if (refusal === (allowed ? null : reason)) return summarised === null && !isAnchorSaid(call) ? UNSAID : null
   const found = refusal === null ? 'allow it' : `refuse it with ${refusal}`
   throw new RowContradiction(
     `is ${allowed ? 'allowed' : `refused with ${reason}`}, but the rows before it ${found}`,
@@ -145,7 +156,7 @@ function stateOf(
   )
 }
 
-const refusalOf = (call: ReplayedCall): string | null =>
+const refusalOf = (call: JudgedCall): string | null =>
   refusalOfCaller(call) ??
   refusalOfProof(call) ??
   refusalOfResource(call) ??
@@ -153,15 +164,47 @@ const refusalOf = (call: ReplayedCall): string | null =>
   refusalOfTool(call) ??
   refusalOfChecks(call)
 
-function refusalOfCaller({ decision, principal }: ReplayedCall): string | null {
+function refusalOfCaller(call: JudgedCall): string | null {
+  const { decision, principal } = call
   const { row, at } = decision
   if (!principal.isActive) return 'principal_deactivated'
   const { thumbprints, spiffeId } = principal
   // No certificate is none of a SPIFFE id either.
   const holds =
     row.cert_thumbprint && certificateHolds(row.cert_thumbprint, thumbprints, Boolean(spiffeId), at)
-  return holds ? null : 'certificate_not_pinned'
+  return holds && (!isByAnchor(call) || mayVouch(call)) ? null : 'certificate_not_pinned'
 }
+
+const UNSAID = {
+  notRecomputable: 'in one point: SVIDs that chain to a CA which no row says',
+  inOnePoint: true,
+} as const
+
+/** True if the certificate is known by its SPIFFE id, and so by a CA, and not by its thumbprint. */
+const isByAnchor = ({ decision: { row }, principal }: JudgedCall): boolean =>
+  !principal.thumbprints.some(([known]) => known === row.cert_thumbprint)
+
+/** Returns the digests of the CAs that vouch for the caller; null if rows do not say them all. */
+function anchorsOf({ decision: { at }, vouching: { trustedCas, bundle } }: JudgedCall): {
+  readonly said: ReadonlySet<string>
+  readonly isWhole: boolean
+} {
+  const before = (bundle?.previous ?? []).flatMap(([digests, until]) => (isInForce(until, at) ? digests : []))
+  const said = new Set([...(trustedCas ?? []), ...(bundle?.digests ?? []), ...before])
+  return { said, isWhole: trustedCas !== null && (bundle?.previous ?? null) !== null }
+}
+
+function mayVouch(call: JudgedCall): boolean {
+  const { anchor } = call.authority
+  if (anchor === null && call.namesAnchors)
+    throw new RowContradiction('does not name the CA that its certificate chains to')
+  const { said, isWhole } = anchorsOf(call)
+  return anchor === null || said.has(anchor) || !isWhole
+}
+
+/** True unless a CA let the caller in of which no row speaks. */
+const isAnchorSaid = (call: JudgedCall): boolean =>
+  !isByAnchor(call) || (call.authority.anchor !== null && anchorsOf(call).said.has(call.authority.anchor))
 
 function refusalOfProof({ decision, authority, principal }: ReplayedCall): string | null {
   const { row, at } = decision

@@ -1,10 +1,12 @@
 import { isObject, type UnknownRecord } from '../../support/json.ts'
 import type { LeafVersion, StoredRow } from '../record/leaf.ts'
+import { BoundReplay } from './bound.ts'
 import {
   type ConfigurationState,
   configurationStateOf,
   isText,
   isTexts,
+  listText,
   type PrincipalState,
   pairsOf,
   principalStateOf,
@@ -24,7 +26,23 @@ export interface ReplayedPrincipal {
   readonly bindings: Map<string, string>
   /** The digests of the CAs that vouch for it; null if no row has said it. */
   readonly trustedCas: Set<string> | null
+  /** The CAs of its own; null if no row has said them. */
+  readonly bundle: OwnCas | null
+  /** Digests of what else lets it in: API keys, a person of the identity provider; null if no row has said it. */
+  readonly waysIn: readonly string[] | null
 }
+
+/** The digests of the CAs of a bundle before, and the end of its grace. */
+export type PreviousCas = readonly [digests: readonly string[], until: string]
+
+/** The CAs of an agent's own. */
+export interface OwnCas {
+  readonly digests: readonly string[]
+  /** Null if no row has said them. */
+  readonly previous: readonly PreviousCas[] | null
+}
+
+const NO_CAS: OwnCas = { digests: [], previous: [] }
 
 export interface ReplayedTool {
   readonly state: 'approved' | 'quarantined' | 'gone'
@@ -37,6 +55,8 @@ export interface ReplayedTool {
 export interface ReplayedResource {
   readonly states: readonly ResourceState[]
   readonly tools: Map<string, ReplayedTool>
+  /** The destination of calls, and what the server says of itself, as far as rows have said it. Texts. */
+  readonly fields: Readonly<Record<string, string>>
 }
 
 /** Replays rows of changes (docs/ledger.md#replay). Memory by principals, resources and tools, not rows. */
@@ -50,20 +70,52 @@ export class LedgerReplay {
   readonly cas = new Map<string, string>()
   /** The phase of the replacement of the service's own CA; null: no row has said it yet. */
   #rotation: string | null = null
+  /** Streams whose process names the CA by which it knows an SVID. */
+  readonly anchoring = new Set<string>()
+  readonly bound = new BoundReplay()
   /** Subjects and resources of rows of version 1, which say no state. */
   readonly before = new Set<string>()
 
   apply(row: StoredRow, version: LeafVersion, detail: UnknownRecord): string | null {
     const [family = '', what = ''] = row.action.split('.')
+    const ofBound = this.bound.apply(row, detail)
     const ofCa = family === 'ca' ? this.#seeCa(what, detail) : null
     if (version === 1) return this.#seeBefore(detail)
-    if (ofCa !== null) return ofCa
+    if (ofBound !== null || ofCa !== null) return ofBound ?? ofCa
+    if (row.action === 'service.started') this.#seeStart(row.stream, detail)
+    if (row.action === 'authority.bound') return this.#seeBound(detail)
     if (row.action === 'config.loaded') return this.#seeConfiguration(row.config_digest, detail)
     if (row.action === 'authority.snapshot') return this.#seeSnapshot(detail)
     if (row.action === 'authority.trusted_cas') return this.#seeTrustedCas(detail)
     if (family === 'mcp_binding') return this.#seeBinding(what, detail)
     if (family === 'mcp_resource') return this.#seeResource(what, detail)
     return TYPES.has(family) && !CANDIDATES.has(what) ? this.#seePrincipal(what, detail) : null
+  }
+
+  #seeStart(stream: string, { names_anchors: names }: UnknownRecord): void {
+    if (names === true) this.anchoring.add(stream)
+    else this.anchoring.delete(stream)
+  }
+
+  #seeBound(detail: UnknownRecord): string | null {
+    const { subject, resource_id: id } = detail
+    if (isText(id)) {
+      const known = this.resources.get(id)
+      if (!known) return `is about ${id}, which no row made`
+      const said = fieldsIn(detail)
+      this.resources.set(id, { ...known, fields: { ...known.fields, ...said } })
+      return Object.entries(said).every(([name, value]) => (known.fields[name] ?? value) === value)
+        ? null
+        : ODD
+    }
+    if (!isText(subject)) return null
+    const known = this.principals.get(subject)
+    if (!known) return `is about ${subject}, which no row made`
+    const [bundle, waysIn] = [ownCasOf(detail) ?? known.bundle, waysInOf(detail) ?? known.waysIn]
+    this.principals.set(subject, { ...known, bundle, waysIn })
+    const isSame = (one: unknown, other: unknown): boolean => JSON.stringify(one) === JSON.stringify(other)
+    const fits = (known.bundle?.previous ?? null) === null || isSame(known.bundle, bundle)
+    return fits && (known.waysIn === null || isSame(known.waysIn, waysIn)) ? null : ODD
   }
 
   #seeBefore({ subject, resource_id: id }: UnknownRecord): null {
@@ -84,6 +136,7 @@ export class LedgerReplay {
     }
     if (what === 'trusted' || what === 'distrusted') return this.#seeTrust(what, detail)
     if (what.startsWith('rotation_')) return this.#seeRotation(what, detail)
+    if (what === 'bundle_replaced') return this.#seeBundle(detail)
     return what !== 'attached' || isTexts(digests) ? null : 'does not say which CAs'
   }
 
@@ -104,6 +157,16 @@ export class LedgerReplay {
       if (what === 'trusted') known.trustedCas?.add(digest)
       else known.trustedCas?.delete(digest)
     }
+    return null
+  }
+
+  #seeBundle({ subject, digests, previous_bundles: previous }: UnknownRecord): string | null {
+    const known = isText(subject) ? this.principals.get(subject) : undefined
+    if (!isText(subject) || !isTexts(digests) || !known) return 'does not say which CAs vouch for whom'
+    this.principals.set(subject, {
+      ...known,
+      bundle: { digests: digests.toSorted(), previous: previousCasOf(previous) },
+    })
     return null
   }
 
@@ -134,7 +197,10 @@ export class LedgerReplay {
     const known = this.principals.get(subject)
     const bindings = what === 'erased' || !known ? new Map<string, string>() : known.bindings
     const trustedCas = trustedCasBehind(what, detail, known)
-    this.principals.set(subject, { states: appendState(known?.states, state), bindings, trustedCas })
+    const bundle = bundleBehind(what, detail, known)
+    const waysIn = waysInBehind(what, detail, known)
+    const states = appendState(known?.states, state)
+    this.principals.set(subject, { states, bindings, trustedCas, bundle, waysIn })
     return revisionGap(known?.states, state, this.before.has(subject))
   }
 
@@ -151,7 +217,8 @@ export class LedgerReplay {
       return fault
     }
     const tools = known?.tools ?? new Map<string, ReplayedTool>()
-    this.resources.set(id, { states: appendState(known?.states, state), tools })
+    const fields = { ...(what === 'created' ? UNREAD : known?.fields), ...fieldsIn(detail) }
+    this.resources.set(id, { states: appendState(known?.states, state), tools, fields })
     changeTools(tools, changes)
     return fault
   }
@@ -187,8 +254,9 @@ export class LedgerReplay {
     if (!state || !bindings || !isText(subject)) return 'does not carry the state that it found'
     const known = this.principals.get(subject)
     const { states = [state], bindings: bound = new Map<string, string>(), trustedCas = null } = known ?? {}
+    const { bundle = null, waysIn = null } = known ?? {}
     const [now, fault] = confirmState(states, state)
-    this.principals.set(subject, { states: now, bindings: bound, trustedCas })
+    this.principals.set(subject, { states: now, bindings: bound, trustedCas, bundle, waysIn })
     for (const [binding, id] of bindings) this.#bind(binding, subject, id)
     return fault
   }
@@ -197,9 +265,13 @@ export class LedgerReplay {
     const [state, changes] = [resourceStateOf(detail), toolChangesOf(detail)]
     const { resource_id: id } = detail
     if (!state || !changes || !isText(id)) return 'does not carry the state that it found'
-    const { states = [state], tools = new Map<string, ReplayedTool>() } = this.resources.get(id) ?? {}
+    const {
+      states = [state],
+      tools = new Map<string, ReplayedTool>(),
+      fields = {},
+    } = this.resources.get(id) ?? {}
     const [now, fault] = confirmState(states, state)
-    this.resources.set(id, { states: now, tools })
+    this.resources.set(id, { states: now, tools, fields })
     changeTools(tools, changes)
     return fault
   }
@@ -214,6 +286,63 @@ const ROTATION_STEPS: Readonly<Record<string, readonly [from: string, to: string
   'rotation_cancelled issuing': ['issuing', 'prepared'],
 }
 
+const ODD = 'says another state than the rows before it'
+
+/** Members of rows that say where the calls of an MCP server go, and what it says of itself. */
+const FIELDS = [
+  ...['endpoint_url_sha256', 'auth_type', 'auth_secret_ref', 'allowed_domains'],
+  ...['server_sha256', 'instructions_sha256'],
+]
+
+/** A server that was never read says nothing to models. */
+const UNREAD = { instructions_sha256: 'null' }
+
+function fieldsIn(detail: UnknownRecord): Readonly<Record<string, string>> {
+  const said = isObject(detail.fields) ? detail.fields : detail
+  return Object.fromEntries(
+    FIELDS.flatMap((name) => (Object.hasOwn(said, name) ? [[name, listText(said[name])]] : [])),
+  )
+}
+
+const isPrevious = (value: unknown): value is PreviousCas =>
+  Array.isArray(value) && value.length === 2 && isTexts(value[0]) && isText(value[1])
+
+const previousCasOf = (value: unknown): readonly PreviousCas[] | null =>
+  Array.isArray(value) && value.every(isPrevious) ? value : null
+
+const ownCasOf = ({
+  trust_bundle: digests,
+  previous_bundles: previous = [],
+}: UnknownRecord): OwnCas | null =>
+  isTexts(digests) ? { digests: digests.toSorted(), previous: previousCasOf(previous) } : null
+
+function bundleBehind(
+  what: string,
+  detail: UnknownRecord,
+  known: ReplayedPrincipal | undefined,
+): OwnCas | null {
+  if (what === 'enrolled_spiffe') return ownCasOf(detail)
+  if (ENROLLMENTS.has(what) || what === 'erased') return NO_CAS
+  return known ? known.bundle : detail.spiffe_id === undefined ? NO_CAS : null
+}
+
+function waysInOf({ api_key: key, identity_sha256: identity }: UnknownRecord): readonly string[] | null {
+  if (isTexts(key)) return [`API key ${key.join(' ')}`]
+  return isText(identity) ? [`identity ${identity}`] : null
+}
+
+function waysInBehind(
+  what: string,
+  detail: UnknownRecord,
+  known: ReplayedPrincipal | undefined,
+): readonly string[] | null {
+  const said = waysInOf(detail)
+  if (what === 'enrolled_byoca' || (what === 'created' && detail.issuer !== undefined)) return said
+  if (what === 'created' || what === 'enrolled_spiffe' || what === 'erased') return []
+  return known ? known.waysIn : null
+}
+
+/** Actions of rows that change a principal begin so. */
 const TYPES: ReadonlySet<string> = new Set(['agent', 'user', 'workload', 'operator'])
 
 const CANDIDATES: ReadonlySet<string> = new Set(['candidate_set', 'candidate_removed'])

@@ -109,3 +109,10 @@ export const isRevision = (value: unknown): value is number =>
 
 const isTextMap = (value: unknown): value is Readonly<Record<string, string>> =>
   isObject(value) && Object.values(value).every(isText)
+
+/** The most that a text of a row has (docs/ledger.md#leaf): a longer one was cut. */
+const MAX_TEXT = 1_024
+
+/** A value as a text that can be compared, as a row has it; the order of a list says nothing. */
+export const listText = (value: unknown): string =>
+  Array.isArray(value) ? JSON.stringify(value.map(String).toSorted()) : String(value).slice(0, MAX_TEXT)

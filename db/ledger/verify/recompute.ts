@@ -14,7 +14,7 @@ export interface RecomputationReport {
   readonly recomputed: number
   /** Decisions that do not follow from the rows before them, and rows of changes that contradict others. */
   readonly disagree: number
-  /** Decisions for which the rows do not say enough, by reason. */
+  /** Decisions for which the rows do not say enough, by reason. Of those `in one point` the others were recomputed. */
   readonly not_recomputable: Readonly<Record<string, number>>
   /** A later start of the service should have closed them. */
   readonly allowed_without_outcome: number
@@ -55,6 +55,7 @@ export function recomputer(): DecisionRecomputer {
     if (judgement && 'notRecomputable' in judgement) {
       const { notRecomputable: why } = judgement
       skipped.set(why, (skipped.get(why) ?? 0) + count)
+      if (judgement.inOnePoint) recomputed += count
       return
     }
     recomputed += count

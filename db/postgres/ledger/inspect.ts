@@ -1,4 +1,5 @@
 import { type Kysely, sql } from 'kysely'
+import { type AuthorityTables, comparedTables } from '../../ledger/authority/compare.ts'
 import { exportedLines, ledgerRows } from '../../ledger/read/read.ts'
 import { stampsBetween, stampsBySize } from '../../ledger/tree/anchored.ts'
 import { inspectTree, type StoredLog, type StoredStanding } from '../../ledger/tree/inspect.ts'
@@ -19,7 +20,11 @@ import {
   type SignedCheckpoint,
 } from '../../ledger/tree/trusted.ts'
 import { inspectRows, type LedgerInspection, type RowSource } from '../../ledger/verify/inspect.ts'
+import { recomputer } from '../../ledger/verify/recompute.ts'
+import { migrationState } from '../../migrate.ts'
 import type { DatabaseSchema } from '../../schema.ts'
+import { AUTHORITY_TABLES, authorityTablesOf, type TableRow } from '../../stored-authority.ts'
+import { POSTGRES_MIGRATIONS } from '../database.ts'
 import { openReadConnections } from '../reading.ts'
 import { placedPages } from './placed-rows.ts'
 import { postgresSchemaProblem } from './schema.ts'
@@ -86,8 +91,10 @@ async function* checkpoints(
 }
 
 /**
- * Verifies a PostgreSQL ledger, also while it is written: chains, decisions by place, and the audit tables'
- * guards. Does NOT compare the tables next to it. `shown`: for progress. Throws if there is no ledger.
+ * Verifies the ledger of a PostgreSQL database, also while gateways write it: every chain, every decision in
+ * the order of the rows' places, the guards of the audit tables, and the tables that decisions rest on against
+ * the rows of changes, all of one instant. `shown` may show the progress of the rows.
+ * Throws if the database has no ledger.
  */
 export async function inspectPostgres(
   url: string,
@@ -97,20 +104,54 @@ export async function inspectPostgres(
   const { pool, kysely } = openReadConnections(url)
   try {
     const problem = await postgresSchemaProblem(pool)
-    const rows = ledgerRows(kysely, { pages: placedPages })
-    const stored = await postgresStoredLog(kysely)
-    const tree = stored || !isEmptyLogTrust(trusted) ? inspectTree(stored, trusted) : undefined
-    const inspection = await inspectRows(shown(rows), { authority: true, tree })
-    return {
-      ...inspection,
-      findings: [...inspection.findings, ...(problem === null ? [] : [problem])],
-      notes: ['not compared: the tables next to the ledger'],
-    }
+    const inspection = await kysely
+      .transaction()
+      .setIsolationLevel('repeatable read')
+      .setAccessMode('read only')
+      .execute((db) => inspectSnapshot(db, shown, trusted))
+    return { ...inspection, findings: [...inspection.findings, ...(problem === null ? [] : [problem])] }
   } finally {
     await kysely.destroy()
   }
 }
 
+async function inspectSnapshot(
+  db: StoredLogDatabase,
+  shown: (rows: RowSource) => RowSource,
+  trusted: LogTrust,
+): Promise<LedgerInspection> {
+  const walk = recomputer()
+  const rows = ledgerRows(db, { pages: placedPages })
+  const stored = await postgresStoredLog(db)
+  const tree = stored || !isEmptyLogTrust(trusted) ? inspectTree(stored, trusted) : undefined
+  const inspection = await inspectRows(shown(rows), { authority: true, walk, tree })
+  const { verdict } = inspection
+  // A read that failed has ended the transaction, and nothing else can be read.
+  const tables = verdict.ok && (await isOfThisVersion(db)) ? await readAuthorityTables(db) : null
+  // Tables without anybody let nobody in: these are of a ledger that was put here by itself.
+  if (tables && tables.principals.length + tables.resources.length === 0)
+    return { ...inspection, notes: ['not compared: the tables next to the ledger, which are empty'] }
+  const replay = verdict.ok ? walk.replay : null
+  const { findings, notes } = comparedTables(replay, tables, verdict.rows, Date.now())
+  return { ...inspection, findings: [...inspection.findings, ...findings], notes }
+}
+
+const isOfThisVersion = (db: StoredLogDatabase): Promise<boolean> =>
+  migrationState(db, POSTGRES_MIGRATIONS).then(
+    ({ pending }) => pending.length === 0,
+    () => false,
+  )
+
+async function readAuthorityTables(db: StoredLogDatabase): Promise<AuthorityTables> {
+  const found = new Map<string, readonly TableRow[]>()
+  for (const name of AUTHORITY_TABLES) {
+    const { rows } = await sql<TableRow>`select * from ${sql.table(name)}`.execute(db)
+    found.set(name, rows)
+  }
+  return authorityTablesOf((name) => found.get(name) ?? [])
+}
+
+/** The ledger of a PostgreSQL database as the lines of an export, also while gateways write it. */
 export async function* exportPostgres(url: string): AsyncGenerator<string> {
   const { kysely } = openReadConnections(url)
   try {

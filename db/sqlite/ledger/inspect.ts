@@ -1,7 +1,6 @@
 import { isUtf8 } from 'node:buffer'
 import type SQLite from 'better-sqlite3'
-import { type AuthorityTables, compareTables } from '../../ledger/authority/compare.ts'
-import type { LedgerReplay } from '../../ledger/authority/replay.ts'
+import { type AuthorityTables, comparedTables } from '../../ledger/authority/compare.ts'
 import { LeafRow } from '../../ledger/canonical/leaf-row.ts'
 import { MAIN_STREAM, type StoredRow } from '../../ledger/record/leaf.ts'
 import { stampsBySize } from '../../ledger/tree/anchored.ts'
@@ -23,7 +22,7 @@ import { type AuditSchema, sqliteSchemaProblem } from './form/schema.ts'
 import { expectedAuditSchema } from './form/schema-expected.ts'
 import { headProblem, readHead } from './head-file.ts'
 import { AUDIT_LOG_COLUMNS, liveRows, openReadOnly, ROWS_PER_PAGE, rowsAfter } from './rows.ts'
-import { hasPrincipals, readAuthorityTables, viewsInPlaceOfTables } from './tables.ts'
+import { readAuthorityTables, viewsInPlaceOfTables } from './tables.ts'
 
 interface TreeRow extends StoredStanding {
   readonly tree: number
@@ -192,11 +191,16 @@ async function inspectOpened(
   const [beside = odd.length > 0 ? unreadSnapshot(odd) : schemaOnlySnapshot(db, expected)] = atEnd
   const head = verdict.ok ? headProblem(noted, last, hashAt) : null
   const replay = verdict.ok ? walk.replay : null
-  const [findings, notes] = snapshotFindings(beside, replay, verdict.rows, at)
+  const { findings, notes } = comparedTables(replay, beside.tables, verdict.rows, at)
   const other = head?.kind === 'other' ? [head.problem] : []
   return {
     ...inspection,
-    findings: [...inspection.findings, ...findings, ...other],
+    findings: [
+      ...inspection.findings,
+      ...(beside.schema === null ? [] : [beside.schema]),
+      ...findings,
+      ...other,
+    ],
     notes,
     cutShort: head?.kind === 'ahead' ? head.problem : null,
   }
@@ -207,26 +211,23 @@ interface DatabaseSnapshot {
   readonly schema: string | null
   /** Null if the database is not of this version of the service. */
   readonly tables: AuthorityTables | null
-  /** True if there is any principal. */
-  readonly someone: boolean
 }
 
 function readSnapshot(db: SQLite.Database, expected: AuditSchema): DatabaseSnapshot {
-  if (!isOfThisVersion(db)) return { schema: null, tables: null, someone: false }
-  return { ...schemaOnlySnapshot(db, expected), tables: readAuthorityTables(db), someone: hasPrincipals(db) }
+  if (!isOfThisVersion(db)) return { schema: null, tables: null }
+  return { ...schemaOnlySnapshot(db, expected), tables: readAuthorityTables(db) }
 }
 
 /** No table is read if a view is in its place: a view says what its maker likes, and may have no end. */
 const unreadSnapshot = (odd: readonly string[]): DatabaseSnapshot => ({
   schema: `no table is compared, because there is a view in the place of one: ${odd.join(', ')}`,
   tables: null,
-  someone: false,
 })
 
 // If a page of the file cannot be read, the tables may be on it.
 function schemaOnlySnapshot(db: SQLite.Database, expected: AuditSchema): DatabaseSnapshot {
   const schema = isOfThisVersion(db) ? sqliteSchemaProblem(db, expected) : null
-  return { schema, tables: null, someone: false }
+  return { schema, tables: null }
 }
 
 function isOfThisVersion(db: SQLite.Database): boolean {
@@ -235,25 +236,3 @@ function isOfThisVersion(db: SQLite.Database): boolean {
   const ours = Object.keys(SQLITE_MIGRATIONS)
   return applied.length === ours.length && ours.every((name) => applied.includes(name))
 }
-
-function snapshotFindings(
-  { schema, tables, someone }: DatabaseSnapshot,
-  replay: LedgerReplay | null,
-  rows: number,
-  at: number,
-): readonly [findings: readonly string[], notes: readonly string[]] {
-  const findings = schema === null ? [] : [schema]
-  if (rows === 0 && someone) return [[...findings, EMPTIED], []]
-  if (!replay) return [findings, []]
-  if (!tables) return [findings, [OF_ANOTHER_VERSION]]
-  const compared = compareTables(replay, tables, at)
-  const { notCompared: old } = compared
-  const notes =
-    old === 0 ? [] : [`not compared: ${old} principals and resources from before rows of version 2`]
-  return [[...findings, ...compared.findings], notes]
-}
-
-const EMPTIED = 'there are principals, but no row that made them'
-
-const OF_ANOTHER_VERSION =
-  'not compared: schema and tables, because the database is of another version of the service'

@@ -1,3 +1,4 @@
+import { hash } from 'node:crypto'
 import { z } from 'zod'
 import { enableSecret, readSecret } from '../../../db/operators/secret.ts'
 import { endSessionsBySecret } from '../../../db/operators/sessions.ts'
@@ -41,7 +42,8 @@ export const rotateSecret = operation({
     const { database } = context
     const stored = await hashSecret(secret)
     const enables = isOfMachine(caller) && (await readSecret(database)).disabled
-    const notes = [ROTATED, ...(enables ? [ENABLED] : [])]
+    const rotated = { action: 'admin.secret_rotated', detail: { secret_sha256: hash('sha256', stored) } }
+    const notes = [rotated, ...(enables ? [ENABLED] : [])]
     const statements = [
       writeSetting(database, 'admin_secret_hash', stored, caller.at),
       endSessionsBySecret(database),
@@ -52,7 +54,6 @@ export const rotateSecret = operation({
   },
 })
 
-const ROTATED = { action: 'admin.secret_rotated', detail: {} }
 const ENABLED = { action: 'admin.secret_enabled', detail: {} }
 
 /** Only a user of the machine itself takes a disabled secret back into service. */

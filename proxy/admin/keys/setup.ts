@@ -1,4 +1,4 @@
-import { createHmac, randomBytes, timingSafeEqual } from 'node:crypto'
+import { createHmac, hash, randomBytes, timingSafeEqual } from 'node:crypto'
 import { z } from 'zod'
 import { insertSetting } from '../../../db/settings.ts'
 import type { Arrival, Plugin } from '../../../plugins/plugin.ts'
@@ -61,8 +61,10 @@ export class FirstBootSetup {
     run: async (context, { body: { setup_code: code, new_secret: secret } }, caller) => {
       const { at, remoteAddress } = caller
       this.check(code, remoteAddress)
-      const statements = [insertSetting(context.database, 'admin_secret_hash', await hashSecret(secret), at)]
-      await commitChange(context, caller, { action: 'admin.secret_rotated', detail: {}, statements })
+      const stored = await hashSecret(secret)
+      const statements = [insertSetting(context.database, 'admin_secret_hash', stored, at)]
+      const detail = { secret_sha256: hash('sha256', stored) }
+      await commitChange(context, caller, { action: 'admin.secret_rotated', detail, statements })
       return EMPTY_RESULT
     },
   })

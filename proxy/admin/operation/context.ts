@@ -15,6 +15,7 @@ import type { ActingOperator, ChangeAuthor } from '../../../plugins/operators/ac
 import type { TwoPersonKind } from '../../../plugins/operators/capabilities.ts'
 import type { BrowserSession } from '../../../plugins/operators/operator.ts'
 import type { SessionRules } from '../../../plugins/operators/sessions.ts'
+import type { EditedTexts } from '../../../plugins/pin/edited-texts.ts'
 import type { SubjectKeys } from '../../../plugins/pin/subject-keys.ts'
 import type { Arrival, HangupSignal, Pipeline } from '../../../plugins/plugin.ts'
 import type { Refusal } from '../../../plugins/refusal.ts'
@@ -88,6 +89,7 @@ export interface AdminContext {
   readonly rehearsalPlaces: RehearsalPlaces
   readonly ledgerPlaces: LedgerPlaces
   readonly sealing: { readonly stopped: boolean }
+  readonly editedTexts: Pick<EditedTexts, 'list' | 'note'>
   readonly requireRehearsal: 'always' | 'when_refusing' | 'never'
   readonly expected: ExpectationsInForce
   /** The configuration's lifetimes of sessions. */

@@ -132,7 +132,7 @@ export async function checkRenewedLeaf(
   { cert_pem: certPem, csr_pem: csrPem }: z.output<typeof renewedLeaf>,
   at: number,
 ) {
-  const caPems = await attachedCaPems(context, 'organisation')
+  const caPems = await attachedCaPems(context, 'organisation', at)
   const { organisation } = context
   const asked = { certPem, csrPem, caPems, at, organisation, name, renewedId }
   const { leafPem, ...checked } = await certificateThread.ask('checkByoca', asked)

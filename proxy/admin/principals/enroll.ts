@@ -5,6 +5,7 @@ import type { EnrolledCertificate } from '../../../certs/enrollment/enrollment.t
 import { deleteApiKeys } from '../../../db/principals/api-keys.ts'
 import { listAttachedCas } from '../../../db/principals/attached-cas.ts'
 import { type AuthorityState, authorityDetail } from '../../../db/principals/authority.ts'
+import { caDigests, isTextOf, printDigests } from '../../../db/principals/ca-texts.ts'
 import { isIssuing } from '../../../db/principals/issuers.ts'
 import { insertPin, retirePins } from '../../../db/principals/pins.ts'
 import { findPrincipal, type PrincipalRecord } from '../../../db/principals/read.ts'
@@ -12,6 +13,7 @@ import { distrustAll, trustCa } from '../../../db/principals/trusted-cas.ts'
 import { insertPrincipal, reEnroll, setSpiffeBundle } from '../../../db/principals/write.ts'
 import type { CaKind, EnrollmentMethod } from '../../../db/schema.ts'
 import { namesUnchanged } from '../../../db/settings.ts'
+import type { JsonObject } from '../../../db/support/json.ts'
 import type { LedgerStatement } from '../../../db/support/statement.ts'
 import type { AdminCapability } from '../../../plugins/operators/capabilities.ts'
 import { certificateThread } from '../operation/certificate-thread.ts'
@@ -144,14 +146,20 @@ export const enrollByocaAgent = operation({
     const enrolling = {
       certPem: body.cert_pem,
       privateKeyPem: body.private_key_pem,
-      caPems: await attachedCaPems(context, 'organisation'),
+      caPems: await attachedCaPems(context, 'organisation', caller.at),
       at: caller.at,
       organisation: context.organisation,
       name: body.agent_name,
     }
     const certificate = await certificateThread.ask('checkByoca', enrolling)
-    const { apiKey, statements } = await newApiKey(context, caller, body.agent_name)
-    const enrollment = { ...body, certificate, method: 'byoca', statements } as const
+    const { apiKey, digest, statements } = await newApiKey(context, caller, body.agent_name)
+    const enrollment = {
+      ...body,
+      certificate,
+      method: 'byoca',
+      trust: { api_key: digest },
+      statements,
+    } as const
     const { value, revision } = principalResult(AGENT, await enroll(context, caller, enrollment))
     return { value: { ...value, api_key: apiKey }, revision }
   },
@@ -183,7 +191,7 @@ export const enrollSpiffeAgent = operation({
     const enrolling = {
       svidPem: body.svid_pem,
       svidKeyPem: body.svid_key_pem,
-      bundlePems: bundle === null ? await attachedCaPems(context, 'spiffe') : [bundle],
+      bundlePems: bundle === null ? await attachedCaPems(context, 'spiffe', caller.at) : [bundle],
       at: caller.at,
     }
     const { anchors, ...certificate } = await certificateThread.ask('checkSvid', enrolling)
@@ -191,11 +199,12 @@ export const enrollSpiffeAgent = operation({
     const id = printPrincipalId(AGENT, context.organisation, body.agent_name)
     // Only those that it chains to: other attached CAs were attached by somebody without a say in enrollment.
     const trustedCas = bundle === null ? anchors : []
+    const trust = { trusted_cas: trustedCas, trust_bundle: bundle === null ? [] : caDigests(bundle) }
     const statements = [
       setSpiffeBundle(database, id, bundle),
       ...trustedCas.map((digest) => trustCa(database, id, { digest, ...changeAuthor(caller) })),
     ]
-    const enrollment = { ...body, certificate, method: 'spiffe', trustedCas, statements, odd } as const
+    const enrollment = { ...body, certificate, method: 'spiffe', trust, statements, odd } as const
     const { value, revision } = principalResult(AGENT, await enroll(context, caller, enrollment))
     return { value: { ...value, ...odd }, revision }
   },
@@ -212,8 +221,8 @@ interface NewAgentEnrollment {
     readonly issuer?: string
   }
   readonly method: EnrollmentMethod
-  /** The digests of the attached CAs that vouch for it. Absent: it is known by its certificate. */
-  readonly trustedCas?: readonly string[]
+  /** The digests of the CAs that vouch for it or its certificate, and of its API key, for the row. */
+  readonly trust?: JsonObject
   /** The blocks of its bundle that are left out. */
   readonly odd?: ReturnType<typeof passedOverOf>
   /** Further writes of the same transaction. */
@@ -281,7 +290,7 @@ async function store(
       ...authorityDetail(subject, (before?.authority_revision ?? 0) + 1, state),
       cert_thumbprint: thumbprint,
       enrollment_method: method,
-      ...(enrollment.trustedCas && { trusted_cas: enrollment.trustedCas }),
+      ...enrollment.trust,
       ...enrollment.odd,
       ...(before && { again: true, previous: before.capabilities }),
     },
@@ -308,8 +317,17 @@ async function store(
   })
 }
 
-export async function attachedCaPems({ database }: AdminContext, kind: CaKind): Promise<readonly string[]> {
-  return (await listAttachedCas(database, kind)).map((ca) => ca.ca_pem)
+/** Reads the attached CAs of a kind. One whose text is not that of its digest enrolls nobody. */
+export async function attachedCaPems(
+  { database, editedTexts }: AdminContext,
+  kind: CaKind,
+  at: number,
+): Promise<readonly string[]> {
+  return (await listAttachedCas(database, kind)).flatMap(({ digest, ca_pem: pem }) => {
+    if (isTextOf(pem, printDigests([digest]))) return [pem]
+    editedTexts.note(`the attached CA ${digest}`, at)
+    return []
+  })
 }
 
 /** Reads a trust bundle as it is stored, and what of it is left out. */

@@ -2,6 +2,7 @@ import { z } from 'zod'
 import { CERTIFICATE_REASONS } from '../../../certs/certificate-error.ts'
 import { LedgerError } from '../../../db/ledger/record/entry.ts'
 import { listAttachedCas } from '../../../db/principals/attached-cas.ts'
+import { caDigests } from '../../../db/principals/ca-texts.ts'
 import type { PrincipalRecord } from '../../../db/principals/read.ts'
 import {
   type PreviousBundle,
@@ -282,6 +283,7 @@ async function bundleChange(
       digests: await digestsOf(bundlePem),
       previous: await digestsOf(known.bundlePem),
       previous_valid_until: ends,
+      previous_bundles: previous.map(([, end, digests]) => [digests, end]),
       ...((follows ?? known.follows) !== null && { follows }),
     },
     statement: replaceSpiffeBundle(database, { id, revision, bundlePem, previous, follows, at, by }),
@@ -330,7 +332,8 @@ function previousBundles(
     at,
   }: { readonly replaced: string | null; readonly ends: string | null; readonly at: number },
 ): readonly PreviousBundle[] {
-  const newest: readonly PreviousBundle[] = replaced === null || ends === null ? [] : [[replaced, ends]]
+  const newest: readonly PreviousBundle[] =
+    replaced === null || ends === null ? [] : [[replaced, ends, caDigests(replaced)]]
   const all = [...newest, ...known.previousBundles().filter(([, until]) => at < Date.parse(until))]
   const isWithin = (count: number): boolean =>
     all.slice(0, count).reduce((length, [pem]) => length + pem.length, 0) <= MAX_PREVIOUS_PEM

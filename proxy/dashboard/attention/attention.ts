@@ -113,6 +113,7 @@ export const attentionPage: DashboardPage = async (dashboard, facts) => {
     ...otherModels(dashboard, facts),
     ...(await endingCertificates(dashboard, facts)),
     ...sealingStopped(dashboard),
+    ...editedTexts(dashboard, facts),
     ...(await lateAnchors(dashboard)),
     ...(await endingCas(dashboard, facts)),
     ...(await ownCa(dashboard, facts)),
@@ -283,6 +284,18 @@ async function refusalCards(
   if (calls.length === 0) return []
   return [
     html`<section class="card"><h2>Refused recently</h2>${callLines(calls, facts.at, html``)}<p><a href="/proxy/activity?status=denied">All refusals</a></p></section>`,
+  ]
+}
+
+/** Texts of the database that are not what rows have bound, met within a day. */
+function editedTexts({ context }: DashboardContext, facts: AdministrationFacts): readonly HtmlFragment[] {
+  const lately = context.editedTexts.list().filter(({ at }) => facts.at - at < DAY_MS)
+  if (lately.length === 0) return []
+  return [
+    attentionCard(
+      html`Somebody has edited the database`,
+      html`<ul>${joinHtml(lately.map(({ what, at }) => html`<li>${what}, met ${relativeTime(new Date(at).toISOString(), facts.at)}</li>`))}</ul><p>These texts are not the ones that operators have set. They let nobody in. <code>sallyport verify</code> of the database compares everything.</p>`,
+    ),
   ]
 }
 

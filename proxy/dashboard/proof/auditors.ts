@@ -31,7 +31,10 @@ export function seenOutside(anchors: LogStatus['anchors']): HtmlFragment {
   return html`by ${names.join(', ')}`
 }
 
-export function checkpointsCard({ log, unsealed, sealing_stopped: stopped, anchors }: LogStatus, now: number): HtmlFragment {
+export function checkpointsCard(
+  { log, unsealed, sealing_stopped: stopped, anchors }: LogStatus,
+  now: number,
+): HtmlFragment {
   if (!log)
     return html`<section class="card"><h2>Checkpoints</h2><p>Nothing is sealed yet${stopped ? ', and sealing has stopped' : ': this takes a second'}.</p></section>`
   const rows = anchors.map(

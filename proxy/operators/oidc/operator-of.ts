@@ -3,6 +3,7 @@ import { authorityDetail } from '../../../db/principals/authority.ts'
 import { findPrincipal, type PrincipalRecord } from '../../../db/principals/read.ts'
 import { insertPrincipal, setCapabilities } from '../../../db/principals/write.ts'
 import { namesUnchanged } from '../../../db/settings.ts'
+import { identityDigest } from '../../../db/stored-authority.ts'
 import type { ChangeAuthor } from '../../../plugins/operators/actor.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
 import { changeAuthor, commitChange } from '../../admin/operation/change.ts'
@@ -107,7 +108,11 @@ async function createOwnOperator(
   try {
     await commitChange(context, caller, {
       action: 'operator.created',
-      detail: { ...authorityDetail(subject, 1, state), issuer },
+      detail: {
+        ...authorityDetail(subject, 1, state),
+        issuer,
+        identity_sha256: identityDigest(issuer, person.subject),
+      },
       assertions: [namesUnchanged(database, context)],
       statements: [
         insertPrincipal(database, principal),

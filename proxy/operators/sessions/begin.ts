@@ -7,7 +7,7 @@ import {
   insertSession,
 } from '../../../db/operators/sessions.ts'
 import type { JsonObject } from '../../../db/support/json.ts'
-import type { RowAssertion } from '../../../db/support/statement.ts'
+import { type RowAssertion, timestamp } from '../../../db/support/statement.ts'
 import type { ChangeAuthor } from '../../../plugins/operators/actor.ts'
 import { SESSION_COOKIE, setCookie } from '../../../plugins/operators/cookies.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
@@ -73,6 +73,8 @@ export async function beginSession(
       detail: {
         ...detail,
         session: shortDigest(digest),
+        session_sha256: digest,
+        session_until: timestamp(session.expiresAt),
         ...(replaced && { replaces: shortDigest(replaced.id_sha256) }),
         ...(ended.length > 0 && { ends: ended.map(shortDigest) }),
       },

@@ -1,4 +1,5 @@
 import { unstoredOperator } from '../../../plugins/operators/actor.ts'
+import { EditedTexts } from '../../../plugins/pin/edited-texts.ts'
 import { Pipeline } from '../../../plugins/plugin.ts'
 import type { AdminSecretSource } from '../../../plugins/secrets/admin-secret.ts'
 import type { AdminContext } from '../../../proxy/admin/operation/context.ts'
@@ -29,6 +30,7 @@ export const UNASKED = {
   rehearsalPlaces: new RehearsalPlaces(),
   ledgerPlaces: new LedgerPlaces(),
   sealing: { stopped: false },
+  editedTexts: new EditedTexts(() => {}),
   requireRehearsal: 'never',
   recordDenied: () => Promise.resolve(),
   naming: {

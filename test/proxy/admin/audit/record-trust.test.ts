@@ -48,6 +48,7 @@ await t.test(
     // What the version before has: everything but the table and what tells that it was recorded.
     const db = new SQLite(join(data, 'sallyport.db'))
     db.exec(`drop table agent_trusted_cas; alter table internal_agents drop column previous_spiffe_bundles;
+      alter table internal_agents drop column spiffe_bundle_digests;
       drop index internal_agents_followed; alter table internal_agents drop column followed_bundle;
       drop index certificate_pins_issuer; alter table certificate_pins drop column issuer;
       delete from kysely_migration where name >= '0074';

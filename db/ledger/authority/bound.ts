@@ -1,0 +1,116 @@
+import type { UnknownRecord } from '../../support/json.ts'
+import type { StoredRow } from '../record/leaf.ts'
+import { isText, isTexts } from './states.ts'
+
+/** A browser's session: whose it is (null: by the operator secret), and its end. RFC 3339. */
+export interface BoundSession {
+  readonly who: string | null
+  readonly until: string
+}
+
+/** Ways in that belong to no agent, user or workload, as the tables have them. */
+export interface BoundValues {
+  /** The digest of the operator secret's hash; null: none is stored. */
+  readonly secret: string | null
+  readonly secretIsDisabled: boolean
+  /** The thumbprints of the public keys, by key id. */
+  readonly signingKeys: ReadonlyMap<string, string>
+  /** The sessions by the digest of the cookie. */
+  readonly sessions: ReadonlyMap<string, BoundSession>
+}
+
+/** The sessions that are followed before those that are over are forgotten. */
+const MAX_SESSIONS = 10_000
+/** The first digits of a session's digest, by which rows have always named it. */
+const ROW_DIGITS = 8
+
+/** Replays the rows that bind them (docs/ledger.md#replay). */
+export class BoundReplay {
+  /** Undefined: a row has changed it that does not say to what. */
+  #secret: string | null | undefined = null
+  #secretIsDisabled = false
+  /** Null: no start has said them. */
+  #signingKeys: Set<string> | null = null
+  readonly #sessions = new Map<string, BoundSession>()
+  /** Sessions of rows that do not say whose they are. */
+  readonly #unsaid = new Set<string>()
+
+  /** Takes a row. Returns its fault, as half a sentence, or null. */
+  apply(row: StoredRow, detail: UnknownRecord): string | null {
+    const { action, status } = row
+    if (status !== 'success') return null
+    if (action === 'admin.secret_rotated') this.#seeSecret(detail.secret_sha256)
+    if (action === 'admin.secret_disabled' || action === 'admin.secret_enabled')
+      this.#secretIsDisabled = action === 'admin.secret_disabled'
+    if (action === 'admin.signing_key_rotated' && isText(detail.kid)) this.#signingKeys?.add(detail.kid)
+    if (action === 'admin.sign_in') this.#seeSignIn(row, detail)
+    if (action === 'admin.signed_out' && isText(detail.session)) this.#end(detail.session)
+    if (action === 'authority.bound' && isText(detail.secret_sha256))
+      return this.#foundSecret(detail.secret_sha256)
+    return action === 'service.started' ? this.#seeStart(detail) : null
+  }
+
+  #seeSecret(digest: unknown): void {
+    this.#secret = isText(digest) ? digest : undefined
+    for (const [id, { who }] of this.#sessions) if (who === null) this.#sessions.delete(id)
+  }
+
+  #foundSecret(digest: string): string | null {
+    const isSame = this.#secret === undefined || this.#secret === digest
+    this.#secret = digest
+    return isSame ? null : 'says another operator secret than the rows before it'
+  }
+
+  #seeStart({ signing_keys: kids }: UnknownRecord): string | null {
+    if (!isTexts(kids)) return null
+    const known = this.#signingKeys
+    const odd = known && kids.find((kid) => !known.has(kid))
+    this.#signingKeys = new Set([...(known ?? []), ...kids])
+    return odd ? `starts with the signing key ${odd}, which no row made` : null
+  }
+
+  #seeSignIn({ principal_id: who, recorded_at: at }: StoredRow, detail: UnknownRecord): void {
+    const { session, session_sha256: digest, session_until: until, via, replaces, ends } = detail
+    for (const gone of [replaces, ...(isTexts(ends) ? ends : [])]) if (isText(gone)) this.#end(gone)
+    if (isText(digest) && isText(until))
+      this.#sessions.set(digest, { who: via === 'secret' ? null : who, until })
+    else if (isText(session)) this.#unsaid.add(session)
+    if (this.#sessions.size <= MAX_SESSIONS) return
+    for (const [id, known] of this.#sessions) if (known.until < at) this.#sessions.delete(id)
+  }
+
+  #end(session: string): void {
+    this.#unsaid.delete(session)
+    for (const id of this.#sessions.keys()) if (id.startsWith(session)) this.#sessions.delete(id)
+  }
+
+  /** Compares the tables with what rows have said. Each fault is a sentence. */
+  findings(stored: BoundValues, at: number): readonly string[] {
+    const [has, says] = [stored.secret ?? 'none', this.#secret === null ? 'none' : this.#secret]
+    const keys = this.#signingKeys
+    return [
+      ...(says === undefined || has === says
+        ? []
+        : [`the operator secret: the tables have the hash of digest ${has}, the ledger says ${says}`]),
+      ...(stored.secretIsDisabled === this.#secretIsDisabled
+        ? []
+        : [
+            `the operator secret: the tables say that it is ${stored.secretIsDisabled ? '' : 'not '}disabled`,
+          ]),
+      ...[...stored.signingKeys].flatMap(([kid, thumbprint]) =>
+        keys === null || (keys.has(kid) && thumbprint === kid)
+          ? []
+          : [`the signing key ${kid} is in the tables, but no row made it so`],
+      ),
+      ...[...stored.sessions].flatMap(([digest, session]) => this.#ofSession(digest, session, at)),
+    ]
+  }
+
+  #ofSession(digest: string, { who, until }: BoundSession, at: number): readonly string[] {
+    if (Date.parse(until) <= at || this.#unsaid.has(digest.slice(0, ROW_DIGITS))) return []
+    const known = this.#sessions.get(digest)
+    return known?.who === who && known.until === until
+      ? []
+      : [`the session ${digest.slice(0, ROW_DIGITS)} of ${who ?? 'the operator secret'} began by no row`]
+  }
+}
