@@ -79,7 +79,7 @@ await t.test(
     await page.waitForURL(/q=cap/)
     t.same(await page.locator('a.row').allTextContents(), ['bot'])
     await page.keyboard.press('Control+k')
-    await page.keyboard.type('pro')
+    await page.keyboard.type('proo')
     await page.keyboard.press('Enter')
     await page.getByRole('heading', { name: 'Proof' }).waitFor()
   },

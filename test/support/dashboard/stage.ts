@@ -69,7 +69,7 @@ export async function pagesOf(
     await gateway.admin('POST', `${api}/mcp-resources/bindings`, { agent_id, resource_id: resource })
   const [refused] = await gateway.rows({ status: 'denied', principal: `acme::${WORD}none` })
   const callers = Object.entries(ids).flatMap(([kind, id]) =>
-    ['', '/usage', '/candidate', '/erase'].map((one) => [
+    ['', '/usage', '/candidate', '/erase', '/what-if'].map((one) => [
       `/proxy/${kind}/{id}${one}`,
       [`/proxy/${kind}/${id}${one}`],
     ]),
