@@ -20,6 +20,7 @@ import * as previousBundles from './migrations/0075_previous_bundles.ts'
 import * as pinIssuers from './migrations/0080_pin_issuers.ts'
 import * as bundleDigests from './migrations/0082_bundle_digests.ts'
 import * as followedBundles from './migrations/0084_followed_bundles.ts'
+import * as attention from './migrations/0090_attention.ts'
 import * as setsAndLabels from './migrations/0094_sets_and_labels.ts'
 import type { DatabaseSchema } from './schema.ts'
 import { messageOf } from './support/error-message.ts'
@@ -54,6 +55,7 @@ export const COMMON_MIGRATIONS: NamedMigrations = {
   '0080_pin_issuers': pinIssuers,
   '0082_bundle_digests': bundleDigests,
   '0084_followed_bundles': followedBundles,
+  '0090_attention': attention,
   '0094_sets_and_labels': setsAndLabels,
 }
 

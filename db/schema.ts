@@ -31,6 +31,7 @@ export interface DatabaseSchema {
   readonly audit_keys: AuditKeyTable
   readonly row_counts: RowCountTable
   readonly row_counts_place: RowCountPlaceTable
+  readonly attention_deferrals: AttentionDeferralTable
 }
 
 export type PrincipalType = 'agent' | 'user' | 'workload' | 'operator'
@@ -414,6 +415,16 @@ interface AuditKeyTable {
   readonly created_at: string
   /** The instant from which it signs nothing any more. Null: it signs. */
   readonly retired_at: ColumnType<string | null, string | null, string | null>
+}
+
+/** A card of *Attention* that somebody has put off. */
+interface AttentionDeferralTable {
+  readonly card: string
+  readonly title: ColumnType<string, string, string>
+  readonly until: ColumnType<string, string, string>
+  readonly reason: ColumnType<string, string, string>
+  readonly by: ColumnType<string, string, string>
+  readonly at: ColumnType<string, string, string>
 }
 
 interface RowCountTable {

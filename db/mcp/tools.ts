@@ -92,6 +92,18 @@ export async function countQuarantinedTools({ kysely }: Database): Promise<numbe
   return total
 }
 
+/** Tells if a tool, by the name that callers know it by (`<resource>.<tool>`), waits for an approval. */
+export async function isToolQuarantined({ kysely }: Database, exposed: string): Promise<boolean> {
+  const found = await kysely
+    .selectFrom('mcp_tools as t')
+    .innerJoin('mcp_resources as r', 'r.resource_id', 't.resource_id')
+    .select('t.resource_id')
+    .where('t.state', '=', sql.lit('quarantined' as const))
+    .where(sql`r.name || '.' || t.name`, '=', exposed)
+    .executeTakeFirst()
+  return found !== undefined
+}
+
 function toolOf({ flags: text, definition, digest, pinned_at, ...stored }: McpToolRow): McpTool {
   const { digest_is_whole: isWhole, pending_is_whole: pendingIsWhole } = stored
   const row = { ...stored, digest_is_whole: isWhole === 1, pending_is_whole: pendingIsWhole === 1 }

@@ -14,8 +14,8 @@ export interface RouteRecorders {
 export function routeRecorders(dependencies: AuditDependencies): RouteRecorders {
   const { anonymous, seen } = dependencies
   const calls = audit(dependencies)
-  const allowed = (facts: Parameters<typeof noteSeen>[1]): Promise<null> => {
-    noteSeen(seen, facts)
+  const allowed = ({ principal, at }: Parameters<typeof noteSeen>[1]): Promise<null> => {
+    if (principal) seen.set(principal.id, { type: principal.type, at })
     return Promise.resolve(null)
   }
   return {

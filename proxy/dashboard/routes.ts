@@ -2,6 +2,7 @@ import type { RouteRecorders } from '../../plugins/audit/recorders.ts'
 import type { AdminCapability } from '../../plugins/operators/capabilities.ts'
 import type { AdministrationFacts } from '../../plugins/operators/operator.ts'
 import type { Arrival, Pipeline } from '../../plugins/plugin.ts'
+import { deferCard } from '../admin/audit/attention.ts'
 import { OPERATIONS } from '../admin/http/operations.ts'
 import type { InputSchemas, Operation } from '../admin/operation/operation.ts'
 import type { Reply } from '../http/reply.ts'
@@ -11,7 +12,7 @@ import { seeOther } from '../operators/pages/page.ts'
 import { activityPage } from './activity/activity.ts'
 import { liveActivity } from './activity/live.ts'
 import { whyPage } from './activity/why.ts'
-import { attentionPage, proposalForms } from './attention/attention.ts'
+import { attentionCounter, attentionPage, notNowHandler, proposalForms } from './attention/attention.ts'
 import { capabilitiesJson, capabilitiesPage } from './capabilities/capabilities.ts'
 import { type FormSubmission, formHandler, inputById } from './frame/acting.ts'
 import { ASSET_ROUTE, serveAsset } from './frame/assets.ts'
@@ -58,9 +59,10 @@ interface DashboardPipelines {
 /** Makes the pages of the dashboard and their forms (docs/dashboard.md), each by an operation of the API. */
 export function dashboardRoutes(
   pipelines: DashboardPipelines,
-  dashboard: DashboardContext,
+  uncounted: DashboardContext,
   recorders: RouteRecorders,
 ): readonly BareRoute[] {
+  const dashboard = { ...uncounted, countAttention: attentionCounter(uncounted) }
   const doors = dashboardDoors(pipelines, dashboard, recorders)
   return [
     ...openRoutes(pipelines, dashboard, recorders),
@@ -153,6 +155,7 @@ function activityRoutes({ page, fetched, form }: DashboardDoors, d: DashboardCon
     page('/proxy', 'admin.read', attentionPage),
     form('/proxy/proposals/{id}/confirm', proposals.confirm, people.confirm),
     form('/proxy/proposals/{id}/decline', proposals.decline, people.decline),
+    form('/proxy/attention/not-now', deferCard, notNowHandler(d)),
     page('/proxy/activity', 'admin.audit', activityPage),
     // Before the page of a request, whose id it would be taken for.
     fetched('/proxy/activity/live', 'admin.audit', liveActivity(d)),

@@ -15,10 +15,17 @@ export interface ModelMismatch {
   readonly requestId: string
 }
 
+/** A model that was asked for and no provider serves. */
+export interface UnservedModel extends Pick<ModelMismatch, 'asked' | 'calls' | 'at' | 'requestId'> {
+  /** The time of the first of these calls. ms since the epoch. */
+  readonly first: number
+}
+
 /** Remembers, in memory, which providers ran another model than they were asked for. */
 export class ModelMismatches {
   readonly #onMismatch: (provider: string) => void
   readonly #seen = new Map<string, ModelMismatch>()
+  readonly #unserved = new Map<string, UnservedModel>()
 
   constructor(onMismatch: (provider: string) => void) {
     this.#onMismatch = onMismatch
@@ -27,16 +34,29 @@ export class ModelMismatches {
   note(mismatch: Omit<ModelMismatch, 'calls'>): void {
     const key = JSON.stringify([mismatch.provider, mismatch.asked, mismatch.answered])
     const calls = (this.#seen.get(key)?.calls ?? 0) + 1
-    this.#seen.delete(key)
-    this.#seen.set(key, { ...mismatch, calls })
-    const [oldest] = this.#seen.keys()
-    if (this.#seen.size > MAX_MISMATCHES && oldest !== undefined) this.#seen.delete(oldest)
+    keepNewest(this.#seen, key, { ...mismatch, calls })
     this.#onMismatch(mismatch.provider)
+  }
+
+  noteUnserved(call: Pick<UnservedModel, 'asked' | 'at' | 'requestId'>): void {
+    const { first = call.at, calls = 0 } = this.#unserved.get(call.asked) ?? {}
+    keepNewest(this.#unserved, call.asked, { ...call, first, calls: calls + 1 })
   }
 
   list(): readonly ModelMismatch[] {
     return [...this.#seen.values()].reverse()
   }
+
+  unserved(): readonly UnservedModel[] {
+    return [...this.#unserved.values()].reverse()
+  }
+}
+
+function keepNewest<Value>(kept: Map<string, Value>, key: string, value: Value): void {
+  kept.delete(key)
+  kept.set(key, value)
+  const [oldest] = kept.keys()
+  if (kept.size > MAX_MISMATCHES && oldest !== undefined) kept.delete(oldest)
 }
 
 /**

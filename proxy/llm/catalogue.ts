@@ -22,9 +22,18 @@ export class ModelCatalogue {
   }
 }
 
+interface ListFailure {
+  /** ms since the epoch; null: the last reading went well. */
+  readonly failingSince: number | null
+  readonly problem: string | null
+}
+
+const NO_FAILURE: ListFailure = { failingSince: null, problem: null }
+
 export class ModelList {
   #models: readonly ListedModel[] = []
   #ended = false
+  #failure: ListFailure = NO_FAILURE
   readonly #first = Promise.withResolvers<void>()
 
   /** Empty until a reading went well. */
@@ -37,16 +46,25 @@ export class ModelList {
     return this.#ended ? null : this.#first.promise
   }
 
+  /** Since when readings fail, and why. */
+  get failure(): ListFailure {
+    return this.#failure
+  }
+
   /** Ends a reading that went well. Drops ids that are too long, and ids beyond the limit. */
   keep(models: readonly ListedModel[]): void {
     this.#models = models
       .filter(({ id }) => id.length <= MAX_LENGTH)
       .slice(0, MAX_MODELS)
       .map((model) => ({ ...model, name: model.name.slice(0, MAX_LENGTH) }))
+    this.#failure = NO_FAILURE
     this.#end()
   }
 
-  fail(): void {
+  /** `outage`: what calls will meet too. Null: only the list is none. */
+  fail(outage: { readonly at: number; readonly problem: string } | null): void {
+    const { failingSince } = this.#failure
+    this.#failure = outage ? { failingSince: failingSince ?? outage.at, problem: outage.problem } : NO_FAILURE
     this.#end()
   }
 

@@ -84,7 +84,7 @@ export interface LlmServices {
   readonly idempotencyKeys: IdempotencyKeys
   /** The name of the gateways on this database in `CDN-Loop` (RFC 8586): a token that nobody can guess. */
   readonly loopToken: string
-  readonly modelMismatches: Pick<ModelMismatches, 'note'>
+  readonly modelMismatches: Pick<ModelMismatches, 'note' | 'noteUnserved'>
 }
 
 interface LlmDependencies extends LlmServices {
@@ -103,7 +103,15 @@ export function llmHandler(options: LlmOptions, services: LlmServices): (facts: 
   return async (facts) => {
     const { model, dialect } = facts.granted.target
     if (facts.headers[LOOP]?.includes(services.loopToken)) throw new Refusal('loop_detected')
-    const targets = targetsOf(model, dialect)
+    const targets = ((): readonly ProviderTarget[] => {
+      try {
+        return targetsOf(model, dialect)
+      } catch (error) {
+        if (model !== null && error instanceof Refusal && error.reason === 'model_unknown')
+          services.modelMismatches.noteUnserved({ asked: model, at: facts.at, requestId: facts.id })
+        throw error
+      }
+    })()
     const answered = await firstAnswer(targets, facts, means)
     return answered.answer.status < 300
       ? passOnAnswer(answered, facts, means)

@@ -54,6 +54,12 @@ interface RefreshedProvider {
   dueAt: number
 }
 
+/** False of a provider that has no list of models, or another one: calls may well be answered. */
+const isOutage = (error: unknown): boolean =>
+  error instanceof ModelListRefusal
+    ? error.status >= 500 || error.status === 401 || error.status === 403
+    : !(error instanceof Error && error.message.startsWith('the model list'))
+
 class ModelRefresher {
   readonly #sources: ModelRefreshDependencies
   #tended: ReadonlyMap<string, RefreshedProvider> = new Map()
@@ -108,7 +114,7 @@ class ModelRefresher {
 
   #failed(one: RefreshedProvider, error: unknown): void {
     const { catalogue, clock, log } = this.#sources
-    catalogue.of(one.provider).fail()
+    catalogue.of(one.provider).fail(isOutage(error) ? { at: clock(), problem: messageOf(error) } : null)
     if (one.failures === 0) {
       const problem = messageOf(error)
       log.warn({ provider: one.provider.name, problem }, "a provider's models could not be read")

@@ -226,7 +226,12 @@ async function openGateway(opening: OpenOptions): Promise<Gateway> {
     hasAdminSecret: services.hasAdminSecret,
     setupCode: services.setup.code,
     configuration: inForce.configuration,
-    reload: reloader({ load, use, note, log: logs.log, metrics, renew: services.renewCertificate }),
+    reload: reloader({
+      ...{ load, use, note, log: logs.log, metrics, clock, renew: services.renewCertificate },
+      rejected: (rejection) => {
+        services.mounted.rejected = rejection
+      },
+    }),
     failed: ledger.failed,
     close,
   }

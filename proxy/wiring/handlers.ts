@@ -13,14 +13,16 @@ import { issueToken } from '../auth/issue-token.ts'
 import { mcpMetadataUrl } from '../auth/metadata.ts'
 import type { AuthHandlers } from '../auth/routes.ts'
 import { authorityRemaker, SharedRotation } from '../boot/shared-authority.ts'
-import type { DashboardContext } from '../dashboard/frame/dashboard.ts'
+import type { DashboardContext, ServiceStanding } from '../dashboard/frame/dashboard.ts'
 import { readinessProbe } from '../http/health.ts'
 import type { PublicHandlers } from '../http/routes.ts'
+import { isRequestedModel } from '../llm/answered-models.ts'
 import { describeProviders } from '../llm/describe-providers.ts'
 import { llmHandler } from '../llm/handler.ts'
 import { modelHandlers } from '../llm/models.ts'
 import type { LlmHandlers } from '../llm/routes.ts'
-import { usesCallerKey } from '../llm/upstream/headers.ts'
+import { providersOf as serving } from '../llm/routing.ts'
+import { hasCredentials, usesCallerKey } from '../llm/upstream/headers.ts'
 import { mcpHandler } from '../mcp/handlers/dispatch.ts'
 import { endCallerSession, handshakeHandler } from '../mcp/handlers/handshake.ts'
 import { dnsOnlyResolver, httpGet } from '../mcp/http-get/tool.ts'
@@ -115,7 +117,8 @@ export function createHandlers(
       baseUrls,
       proofRequired,
       followers: services.followers,
-      modelMismatches: services.modelMismatches,
+      modelMismatches: { list: () => openMismatches(services, configuration) },
+      standing: () => serviceStanding(services, configuration),
       inForce: describeInForce(configuration, dataDirectory.settings),
     },
     public: {
@@ -129,6 +132,35 @@ export function createHandlers(
       authority,
     },
     registry: services.metrics.registry,
+  }
+}
+
+/** The models that ran in place of others, but for what the configuration of now calls the same. */
+const openMismatches = ({ modelMismatches }: GatewayServices, { llm }: Configuration) =>
+  modelMismatches.list().filter(({ provider: name, asked, answered }) => {
+    const provider = llm.providers.find((one) => one.name === name)
+    return provider !== undefined && !isRequestedModel(provider, asked, answered)
+  })
+
+function serviceStanding(
+  { disk, ledger, mounted, catalogue, modelMismatches, metrics, clock }: GatewayServices,
+  { llm }: Configuration,
+): ServiceStanding {
+  const isServed = serving(llm)
+  return {
+    diskLow: disk.low,
+    ledgerFailing: ledger.failing,
+    rejected: mounted.rejected,
+    providers: llm.providers.map((provider) => {
+      const { name, keyVariable = null } = provider
+      const calls = metrics.providers.standing(name, clock())
+      const keyMissing = provider.auth !== 'passthrough' && !hasCredentials(provider, {})
+      // If nobody has called it, its list says whether it answers.
+      const { failingSince, problem } =
+        (calls.failingSince ?? calls.answeringSince) ? calls : catalogue.of(provider).failure
+      return { name, keyVariable, keyMissing, failingSince, problem }
+    }),
+    unserved: modelMismatches.unserved().filter(({ asked }) => isServed(asked).length === 0),
   }
 }
 

@@ -20,6 +20,15 @@ interface ReloadDependencies {
   readonly log: Logger
   readonly metrics: GatewayMetrics
   readonly renew: () => Promise<void>
+  readonly clock: () => number
+  /** Says of the last load why it was rejected, for operators; null if it was not. */
+  readonly rejected: (rejection: ConfigurationRejection | null) => void
+}
+
+export interface ConfigurationRejection {
+  /** ms since the epoch. */
+  readonly at: number
+  readonly message: string
 }
 
 /**
@@ -37,7 +46,8 @@ export function reloader(sources: ReloadDependencies): ReloadConfiguration {
   }
 }
 
-async function reload({ load, use, note, log, metrics, renew }: ReloadDependencies): Promise<boolean> {
+async function reload(sources: ReloadDependencies): Promise<boolean> {
+  const { load, use, note, log, metrics, renew, clock, rejected } = sources
   let loaded: Configuration | null = null
   try {
     const configuration = await load()
@@ -48,6 +58,7 @@ async function reload({ load, use, note, log, metrics, renew }: ReloadDependenci
     await note('config.loaded', loadedDetail(configuration), configuration.digest)
     use(configuration)
     loaded = null
+    rejected(null)
     metrics.reloads.inc({ result: 'loaded' })
     log.info({ digest: configuration.digest }, 'configuration loaded')
     return true
@@ -55,8 +66,9 @@ async function reload({ load, use, note, log, metrics, renew }: ReloadDependenci
     await loaded?.close()
     metrics.reloads.inc({ result: 'rejected' })
     log.error({ err: error }, 'configuration rejected; the previous one stays in force')
-    const message = messageOf(error)
-    await note('config.rejected', { message: message.slice(0, 1000) }).catch((cause: unknown) =>
+    const message = messageOf(error).slice(0, 1000)
+    rejected({ at: clock(), message })
+    await note('config.rejected', { message }).catch((cause: unknown) =>
       log.error({ err: cause }, 'the rejected configuration could not be recorded'),
     )
     return false

@@ -65,6 +65,7 @@ import { DiskSpace } from '../tasks/watch-disk.ts'
 import { certificateEnds } from '../telemetry/certificate-ends.ts'
 import type { GatewayLogs } from '../telemetry/log.ts'
 import { createMetrics, type GatewayMetrics } from '../telemetry/metrics.ts'
+import type { ConfigurationRejection } from './reload.ts'
 
 /** The services that live as long as the process, whichever configuration is in force. */
 export interface GatewayServices {
@@ -97,6 +98,8 @@ export interface GatewayServices {
     sealIntervalMs: () => number
     lateAnchors: () => Promise<number>
     brokenExpectations: () => Promise<number>
+    /** Why the last load of the operators' files was rejected; null: it was not. */
+    rejected: ConfigurationRejection | null
   }
   /**
    * The base URLs that clients reach the gateway by. Empty until the listeners are open, so read them when
@@ -198,6 +201,7 @@ export async function openServices(
     sealIntervalMs: () => 0,
     lateAnchors: none,
     brokenExpectations: none,
+    rejected: null,
   }
   const { logKeys, keys, nonceSecret, subjectKeys } = await database.alone(async () => {
     const subjectKeys = await openSubjectKeys(database, ledger, passphrase, clock())

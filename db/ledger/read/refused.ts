@@ -38,3 +38,31 @@ export const refusedQuery = (refs: readonly string[], since: number) =>
         order by a.recorded_at desc limit ${ROWS}
       ) as newest where newest.status = 'denied'
     )`
+
+/** The newest rows of a caller that are looked through. */
+const LATER_ROWS = 200
+
+interface RefusedCall {
+  readonly principal_id: string
+  readonly action: string
+  readonly tool: string | null
+  readonly model: string | null
+  /** RFC 3339. */
+  readonly last: string
+}
+
+/** Tells if the same caller was allowed the same after it was refused, as its newest rows say. */
+export async function allowedSince({ kysely }: Database, call: RefusedCall): Promise<boolean> {
+  const later = kysely
+    .selectFrom('audit_log')
+    .select(['status', 'action', 'tool', 'model'])
+    .where('principal_id', '=', call.principal_id)
+    .where('recorded_at', '>', call.last)
+    .orderBy('recorded_at', 'desc')
+    .limit(LATER_ROWS)
+  const rows = await later.execute()
+  return rows.some(
+    ({ status, action, tool, model }) =>
+      status === 'allowed' && action === call.action && tool === call.tool && model === call.model,
+  )
+}

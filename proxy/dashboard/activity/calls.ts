@@ -10,6 +10,7 @@ import { PRINCIPAL_KINDS } from '../../admin/operation/kinds.ts'
 import { perform } from '../../admin/operation/operation.ts'
 import type { DashboardContext } from '../frame/dashboard.ts'
 import { dataTable, EMPTY_HTML, type HtmlFragment, html, pathOf, relativeTime } from '../frame/parts.ts'
+import { actionText, ledgerWord, reasonWords } from '../frame/words.ts'
 
 /** A call, or a change of administration: its rows of the ledger as one. */
 export interface ActivityCall {
@@ -105,7 +106,8 @@ export async function callsOf(
 /** Splits a query into an index's part and the rows' part: looking for the latter ends after some pages. */
 function splitOf({ principal, action, since, until, status, reason, tool, model }: ActivityQuery) {
   const isIndexed = principal === undefined && action !== undefined && !FREQUENT_ACTIONS.includes(action)
-  const given = { principal, since, until, ...(isIndexed && { action }) }
+  const isDenied = status === 'denied' && principal === undefined && !isIndexed
+  const given = { principal, since, until, ...(isIndexed && { action }), ...(isDenied && { status }) }
   const filter = Object.fromEntries(Object.entries(given).filter(([, value]) => value !== undefined))
   return [filter, { status, reason, tool, model, action: isIndexed ? undefined : action }] as const
 }
@@ -176,35 +178,38 @@ export const callLines = (calls: readonly ActivityCall[], now: number, empty: Ht
   )}</div>`
 
 function lineOf({ decision, outcome }: ActivityCall, now: number): HtmlFragment {
-  const {
-    recorded_at: at,
-    principal_id: ref,
-    principal_name: name,
-    action,
-    tool,
-    model,
-    request_id: id,
-  } = decision
-  const what = tool ?? model ?? ''
-  const path = id === null ? null : `/proxy/activity/${id}`
-  return html`<tr><td>${relativeTime(at, now)}</td><td>${name ?? ref ?? (action === 'auth.refused' ? 'nobody' : 'the service')}</td><td>${path === null ? action : html`<a class="row" href="${path}">${action}</a>`} ${what}</td><td>${renderVerdict(decision, outcome)}</td><td>${rowReason(decision) ?? ''} ${grantLink(decision)}</td><td class="number">${tokensUsed(outcome)}</td><td class="number">${ms(outcome)}</td></tr>`
+  const { recorded_at: at, principal_type: type, action, tool, model, request_id: id, detail } = decision
+  const who = decision.principal_name ?? decision.principal_id
+  const [reason, token] = [rowReason(decision), detail.required_capability]
+  const what = html`${actionText(action)} ${tool ?? model ?? ''}`
+  return html`<tr><td>${relativeTime(at, now)}</td><td>${whoLink(type, who, action)}</td><td>${id === null ? what : html`<a class="row" href="/proxy/activity/${id}">${what}</a>`} ${ledgerWord(action)}</td><td>${renderVerdict(decision, outcome)}</td><td>${reasonWords(reason, token)} ${grantLink(type, who, reason, token)}</td><td class="number">${tokensUsed(outcome)}</td><td class="number">${ms(outcome)}</td></tr>`
+}
+
+/** A caller, with a link to its page if it has one: operators by the secret or the socket have none. */
+export function whoLink(type: string | null, id: string | null, action: string): HtmlFragment {
+  if (id === null) return html`${action === 'auth.refused' ? 'nobody known' : 'the service'}`
+  return isKind(type) && id.includes('::')
+    ? html`<a href="${pathOf(PRINCIPAL_KINDS[type].plural, id)}">${id}</a>`
+    : html`${id}`
 }
 
 /** Links a call refused for want of a capability to the form that grants it, with the token typed in. */
-function grantLink({
-  principal_type: type,
-  principal_id: ref,
-  principal_name: name,
-  detail,
-}: AuditRow): HtmlFragment {
-  const { required_capability: token, reason } = detail
+export function grantLink(
+  type: string | null,
+  id: string | null,
+  reason: string | null,
+  token: unknown,
+): HtmlFragment {
   if (!isCaller(type) || reason !== 'capability_missing' || typeof token !== 'string') return EMPTY_HTML
-  return html`<a href="${pathOf(PRINCIPAL_KINDS[type].plural, name ?? ref ?? '')}?${new URLSearchParams({ add: token }).toString()}">Grant…</a>`
+  return html`<a href="${pathOf(PRINCIPAL_KINDS[type].plural, id ?? '')}?${new URLSearchParams({ add: token }).toString()}">Grant…</a>`
 }
+
+const isKind = (type: string | null): type is keyof typeof PRINCIPAL_KINDS =>
+  type !== null && type in PRINCIPAL_KINDS
 
 /** Operators' sets hold nothing that a call could lack. */
 const isCaller = (type: string | null): type is 'agent' | 'user' | 'workload' =>
-  type !== null && type in PRINCIPAL_KINDS && type !== 'operator'
+  isKind(type) && type !== 'operator'
 
 export function renderVerdict({ status }: AuditRow, outcome: AuditRow | null): HtmlFragment {
   const became =

@@ -1,15 +1,18 @@
 import { REJECTED_FLAG } from '../../../db/mcp/tools.ts'
+import type { AttentionDeferral } from '../../../db/operators/deferrals.ts'
 import { isObject } from '../../../db/support/json.ts'
 import type { AdministrationFacts } from '../../../plugins/operators/operator.ts'
+import { Refusal } from '../../../plugins/refusal.ts'
+import { deferCard, listDeferrals, type OpenRefusal } from '../../admin/audit/attention.ts'
 import { OPERATIONS } from '../../admin/http/operations.ts'
 import { PRINCIPAL_KINDS } from '../../admin/operation/kinds.ts'
 import { perform } from '../../admin/operation/operation.ts'
 import { endsSoon, listEndingCertificates } from '../../admin/principals/ending.ts'
-import { callLines, callsOf, rowReason } from '../activity/calls.ts'
 import { formHandler, inputById } from '../frame/acting.ts'
 import type { DashboardContext } from '../frame/dashboard.ts'
 import type { DashboardPage } from '../frame/frame.ts'
 import {
+  type AttentionCard,
   attentionCard,
   button,
   countWithNoun,
@@ -23,19 +26,29 @@ import {
   relativeTime,
 } from '../frame/parts.ts'
 import { keylessCallers } from './keyless.ts'
+import { cardId, deferredCard, notNowForm } from './not-now.ts'
 import { otherModels } from './other-models.ts'
+import { aboutRefusal, openRefusals, refusalsCard } from './refusals.ts'
+import { standingCards } from './standing.ts'
 
 async function endingCertificates(
   { context }: DashboardContext,
   facts: AdministrationFacts,
-): Promise<readonly HtmlFragment[]> {
+): Promise<readonly AttentionCard[]> {
   const { value: soon } = await perform(listEndingCertificates, context, {}, facts)
   if (soon.length === 0) return []
   const lines = soon.map(
     ({ principal_type: type, principal_id: id, name, svid, cert_not_after: end }) =>
       html`<li><a href="${pathOf(PRINCIPAL_KINDS[type].plural, id)}">${name}</a> ${relativeTime(end, facts.at)}${svid ? html` <span class="faint">its SVID; it has not been seen with a newer one</span>` : EMPTY_HTML}</li>`,
   )
-  return [attentionCard(html`Certificates that end within 30 days`, html`<ul>${joinHtml(lines)}</ul>`)]
+  const about = ['certificates', ...soon.map(({ principal_id: id, cert_not_after: end }) => `${id} ${end}`)]
+  return [
+    attentionCard(
+      html`Certificates that end within 30 days`,
+      html`<ul>${joinHtml(lines)}</ul>`,
+      about.join('\n'),
+    ),
+  ]
 }
 
 /** Half a year: the CA is replaced in steps, and nothing that it issues lives longer than it does. */
@@ -45,7 +58,7 @@ const REPLACE_MS = 180 * 86_400_000
 async function ownCa(
   { context }: DashboardContext,
   facts: AdministrationFacts,
-): Promise<readonly HtmlFragment[]> {
+): Promise<readonly AttentionCard[]> {
   const { rotation, notAfter } = context.authority
   if (rotation === null && notAfter - facts.at > REPLACE_MS) return []
   if (rotation === null) {
@@ -70,9 +83,16 @@ async function ownCa(
 async function endingCas(
   { context }: DashboardContext,
   facts: AdministrationFacts,
-): Promise<readonly HtmlFragment[]> {
+): Promise<readonly AttentionCard[]> {
   const { value: cas } = await perform(OPERATIONS.cas.list, context, {}, facts)
-  const soon = cas.filter(({ not_after: end }) => endsSoon(end, facts.at))
+  // One that another of the same name and kind has followed needs nobody.
+  const soon = cas.filter(
+    ({ not_after: end, subject, kind }) =>
+      endsSoon(end, facts.at) &&
+      !cas.some(
+        (next) => next.subject === subject && next.kind === kind && !endsSoon(next.not_after, facts.at),
+      ),
+  )
   if (soon.length === 0) return []
   const lines = soon.map(
     ({ subject, kind, not_after: end }) =>
@@ -82,6 +102,7 @@ async function endingCas(
     attentionCard(
       html`Attached CAs that end within 30 days`,
       html`<ul>${joinHtml(lines)}</ul><p><a href="/proxy/pki">Attach the next ones</a></p>`,
+      ['cas', ...soon.map(({ digest }) => digest)].join('\n'),
     ),
   ]
 }
@@ -90,7 +111,10 @@ async function endingCas(
 const BUNDLE_PATIENCE_MS = 900_000
 
 /** The followed trust bundles that could not be read for a while. */
-const unreadBundles = ({ context }: DashboardContext, { at }: AdministrationFacts): readonly HtmlFragment[] =>
+const unreadBundles = (
+  { context }: DashboardContext,
+  { at }: AdministrationFacts,
+): readonly AttentionCard[] =>
   [...context.trustBundles()].flatMap(([name, reading]) =>
     reading?.failingSince && at - reading.failingSince > BUNDLE_PATIENCE_MS
       ? [
@@ -104,9 +128,21 @@ const unreadBundles = ({ context }: DashboardContext, { at }: AdministrationFact
 
 const DAY_MS = 86_400_000
 
-/** GET /proxy: everything that needs a person, and nothing else. Empty means that all is well. */
-export const attentionPage: DashboardPage = async (dashboard, facts) => {
-  const cards = [
+/** Everything that needs a person, and what somebody has put off. */
+interface NeededAttention {
+  readonly cards: readonly AttentionCard[]
+  readonly refusals: readonly OpenRefusal[]
+  readonly moreRefusals: boolean
+  readonly deferred: readonly AttentionDeferral[]
+}
+
+async function neededAttention(
+  dashboard: DashboardContext,
+  facts: AdministrationFacts,
+): Promise<NeededAttention> {
+  const { value: deferred } = await perform(listDeferrals, dashboard.context, {}, facts)
+  const all = [
+    ...standingCards(dashboard, facts),
     ...(await openProposalCards(dashboard, facts)),
     ...(await servers(dashboard, facts)),
     ...(await secretUsed(dashboard, facts)),
@@ -119,17 +155,57 @@ export const attentionPage: DashboardPage = async (dashboard, facts) => {
     ...(await ownCa(dashboard, facts)),
     ...unreadBundles(dashboard, facts),
     ...(await keylessCallers(dashboard, facts)),
-    ...(await refusalCards(dashboard, facts)),
   ]
+  const { refusals, more } = await openRefusals(dashboard, facts)
+  const off = new Set(deferred.map(({ card }) => card))
+  return {
+    cards: all.filter(({ about }) => !off.has(cardId(about))),
+    refusals: refusals.filter((one) => !off.has(cardId(aboutRefusal(one)))),
+    moreRefusals: more,
+    deferred,
+  }
+}
+
+/**
+ * Counts what Attention shows, for the navigation, anew when a row was recorded or seconds have passed. Null:
+ * it cannot be told now.
+ */
+export function attentionCounter(
+  dashboard: DashboardContext,
+): (facts: AdministrationFacts, head: string) => Promise<number | null> {
+  let counted: { readonly key: string; readonly at: number; readonly count: number } | null = null
+  return async (facts, head) => {
+    const key = JSON.stringify([head, facts.actor.id, facts.actor.capabilities, facts.actor.via])
+    if (counted?.key === key && Math.abs(facts.at - counted.at) < COUNTED_MS) return counted.count
+    try {
+      const { cards, refusals } = await neededAttention(dashboard, facts)
+      counted = { key, at: facts.at, count: cards.length + refusals.length }
+      return counted.count
+    } catch (error) {
+      if (error instanceof Refusal) return null
+      throw error
+    }
+  }
+}
+
+const COUNTED_MS = 2_000
+
+/** GET /proxy: everything that needs a person, and nothing else. Empty means that all is well. */
+export const attentionPage: DashboardPage = async (dashboard, facts) => {
+  const { cards, refusals, moreRefusals, deferred } = await neededAttention(dashboard, facts)
   const now = new Date(facts.at).toISOString()
+  const isWell = cards.length + refusals.length === 0
   return {
     title: 'Attention',
     section: '/proxy',
-    body: html`${htmlIf(cards.length === 0, () => html`<p class="lead well">All is well, as of <time datetime="${now}">${now.slice(11, 19)} UTC</time>. Nothing needs a person.</p>`)}
-${joinHtml(cards)}${await unnamedOrganisationCard(dashboard, facts)}
+    body: html`${htmlIf(isWell, () => html`<p class="lead well">All is well, as of <time datetime="${now}">${now.slice(11, 19)} UTC</time>. Nothing needs a person.</p>`)}
+${joinHtml(cards.map((card) => renderCard(card, facts)))}${refusalsCard(refusals, moreRefusals, facts)}${deferredCard(deferred, facts)}${await unnamedOrganisationCard(dashboard, facts)}
 ${htmlIf(!hasCapability(facts, 'admin.audit'), () => html`<p class="needs">Seeing refused calls needs <code>admin.audit</code>.</p>`)}`,
   }
 }
+
+const renderCard = ({ title, body, about }: AttentionCard, facts: AdministrationFacts): HtmlFragment =>
+  html`<section class="card needs-you"><h2>${title}</h2>${body}${notNowForm(about, title, facts)}</section>`
 
 async function unnamedOrganisationCard(
   { context }: DashboardContext,
@@ -146,7 +222,7 @@ async function unnamedOrganisationCard(
 async function openProposalCards(
   { context }: DashboardContext,
   facts: AdministrationFacts,
-): Promise<readonly HtmlFragment[]> {
+): Promise<readonly AttentionCard[]> {
   const query = { status: 'open' as const, limit: '20' }
   const { value, next } = await perform(OPERATIONS.proposals.list, context, { query }, facts)
   // Nobody hides an older one by proposing twenty others.
@@ -169,6 +245,7 @@ async function openProposalCards(
         rehearsal === null ? 'It could not be rehearsed.' : html`It was rehearsed: <code>${rehearsal}</code>.`
       }</p><pre>${JSON.stringify(change, null, 2)}</pre>${readServer(change)}
 <p>${isOwn ? html`<span class="faint">Another operator must confirm it.</span>` : decide('confirm', 'Confirm')} ${decide('decline', isOwn ? 'Withdraw' : 'Decline')}</p>`,
+      `proposal ${id}`,
     )
   })
   return [...cards, ...more]
@@ -189,7 +266,7 @@ const isUnread = ({ state, flags }: { readonly state: string; readonly flags: re
 async function servers(
   { context }: DashboardContext,
   facts: AdministrationFacts,
-): Promise<readonly HtmlFragment[]> {
+): Promise<readonly AttentionCard[]> {
   const { value } = await perform(OPERATIONS.mcpResources.list, context, {}, facts)
   return value.flatMap(
     ({
@@ -257,7 +334,7 @@ async function servers(
 async function secretUsed(
   { context }: DashboardContext,
   facts: AdministrationFacts,
-): Promise<readonly HtmlFragment[]> {
+): Promise<readonly AttentionCard[]> {
   const { value } = await perform(OPERATIONS.secret.show, context, {}, facts)
   const { last_used_at: used } = value
   if (used === null || facts.at - Date.parse(used) > DAY_MS || facts.actor.via === 'secret') return []
@@ -265,30 +342,13 @@ async function secretUsed(
     attentionCard(
       html`The operator secret was used ${relativeTime(used, facts.at)}`,
       html`<p>It is for when nothing else works. <a href="/proxy/activity?principal=admin">What it did</a></p>`,
+      `secret ${used}`,
     ),
   ]
 }
 
-/** Refusals that nobody need look at: a visit without a session, and a client's first proof. */
-const USUAL: ReadonlySet<string> = new Set(['signed_out', 'use_dpop_nonce'])
-const SHOWN = 20
-
-async function refusalCards(
-  dashboard: DashboardContext,
-  facts: AdministrationFacts,
-): Promise<readonly HtmlFragment[]> {
-  if (!hasCapability(facts, 'admin.audit')) return []
-  const since = new Date(facts.at - DAY_MS).toISOString()
-  const found = await callsOf(dashboard, facts, { status: 'denied', since, most: 3 * SHOWN, noise: true })
-  const calls = found.calls.filter(({ decision }) => !USUAL.has(rowReason(decision) ?? '')).slice(0, SHOWN)
-  if (calls.length === 0) return []
-  return [
-    html`<section class="card"><h2>Refused recently</h2>${callLines(calls, facts.at, html``)}<p><a href="/proxy/activity?status=denied">All refusals</a></p></section>`,
-  ]
-}
-
 /** Texts of the database that are not what rows have bound, met within a day. */
-function editedTexts({ context }: DashboardContext, facts: AdministrationFacts): readonly HtmlFragment[] {
+function editedTexts({ context }: DashboardContext, facts: AdministrationFacts): readonly AttentionCard[] {
   const lately = context.editedTexts.list().filter(({ at }) => facts.at - at < DAY_MS)
   if (lately.length === 0) return []
   return [
@@ -300,7 +360,7 @@ function editedTexts({ context }: DashboardContext, facts: AdministrationFacts):
 }
 
 /** A ledger that is sealed no more. */
-const sealingStopped = ({ context }: DashboardContext): readonly HtmlFragment[] =>
+const sealingStopped = ({ context }: DashboardContext): readonly AttentionCard[] =>
   context.sealing.stopped
     ? [
         attentionCard(
@@ -310,7 +370,7 @@ const sealingStopped = ({ context }: DashboardContext): readonly HtmlFragment[] 
       ]
     : []
 
-async function lateAnchors({ context }: DashboardContext): Promise<readonly HtmlFragment[]> {
+async function lateAnchors({ context }: DashboardContext): Promise<readonly AttentionCard[]> {
   const names = (await context.anchors()).filter(({ late }) => late).map(({ anchor }) => anchor)
   if (names.length === 0) return []
   return [
@@ -320,6 +380,21 @@ async function lateAnchors({ context }: DashboardContext): Promise<readonly Html
     ),
   ]
 }
+
+/** POST /proxy/attention/not-now: puts a card off, or shows it again. */
+export const notNowHandler = (dashboard: DashboardContext) =>
+  formHandler(dashboard, deferCard, {
+    given: ({ form }) => ({
+      body: {
+        card: form.get('card') ?? '',
+        title: form.get('title') ?? '',
+        reason: form.get('reason') ?? '',
+        hours: form.get('hours') ?? '',
+      },
+    }),
+    to: () => '/proxy',
+    notice: 'deferred',
+  })
 
 export const proposalForms = (dashboard: DashboardContext) => {
   const { confirm, decline } = OPERATIONS.proposals

@@ -2,7 +2,7 @@ import type { AdministrationFacts } from '../../../plugins/operators/operator.ts
 import { perform } from '../../admin/operation/operation.ts'
 import { countKeylessPrincipals } from '../../admin/principals/list.ts'
 import type { DashboardContext } from '../frame/dashboard.ts'
-import { attentionCard, countWithNoun, type HtmlFragment, html, joinHtml } from '../frame/parts.ts'
+import { type AttentionCard, attentionCard, countWithNoun, html, joinHtml } from '../frame/parts.ts'
 
 const KINDS = [
   ['agents', 'agent'],
@@ -14,7 +14,7 @@ const KINDS = [
 export async function keylessCallers(
   { context, inForce }: DashboardContext,
   facts: AdministrationFacts,
-): Promise<readonly HtmlFragment[]> {
+): Promise<readonly AttentionCard[]> {
   const mode = inForce.modes.find(({ name }) => name === 'egress_dpop_mode')?.value
   if (mode !== 'optional') return []
   const { value } = await perform(countKeylessPrincipals, context, {}, facts)

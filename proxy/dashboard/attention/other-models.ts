@@ -2,9 +2,9 @@ import type { AdministrationFacts } from '../../../plugins/operators/operator.ts
 import { escapeHidden } from '../../visible.ts'
 import type { DashboardContext } from '../frame/dashboard.ts'
 import {
+  type AttentionCard,
   attentionCard,
   countWithNoun,
-  type HtmlFragment,
   hasCapability,
   html,
   joinHtml,
@@ -18,7 +18,7 @@ const SHOWN = 20
 export function otherModels(
   { modelMismatches }: DashboardContext,
   facts: AdministrationFacts,
-): readonly HtmlFragment[] {
+): readonly AttentionCard[] {
   if (!hasCapability(facts, 'admin.audit')) return []
   const lately = modelMismatches.list().filter(({ at }) => facts.at - at < DAY_MS)
   if (lately.length === 0) return []

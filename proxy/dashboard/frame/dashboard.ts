@@ -1,3 +1,4 @@
+import type { AdministrationFacts } from '../../../plugins/operators/operator.ts'
 import type { FirstBootSetup } from '../../admin/keys/setup.ts'
 import type { AdministrationContext } from '../../admin/pipeline.ts'
 import type { SignInContext } from '../../operators/signing-in.ts'
@@ -14,7 +15,33 @@ export interface OtherModel {
   readonly requestId: string
 }
 
+/** The state of this process and of what it depends on, as it knows it. Times are ms since the epoch. */
+export interface ServiceStanding {
+  readonly diskLow: boolean
+  readonly ledgerFailing: boolean
+  /** The last load of the operators' files, if it was rejected. */
+  readonly rejected: { readonly at: number; readonly message: string } | null
+  readonly providers: readonly ProviderHealth[]
+  /** The models that were asked for and nobody serves, the last one first. */
+  readonly unserved: readonly (Pick<OtherModel, 'asked' | 'calls' | 'at' | 'requestId'> & {
+    readonly first: number
+  })[]
+}
+
+export interface ProviderHealth {
+  readonly name: string
+  readonly keyMissing: boolean
+  /** The variable of the environment that its key comes from; null: none is named. */
+  readonly keyVariable: string | null
+  readonly failingSince: number | null
+  /** Half a sentence; null if it does not fail. */
+  readonly problem: string | null
+}
+
 export interface DashboardContext {
+  readonly standing: () => ServiceStanding
+  /** Counts what needs a person, for the navigation. `head`: the hash of the ledger's last row. */
+  readonly countAttention?: (facts: AdministrationFacts, head: string) => Promise<number | null>
   readonly context: AdministrationContext
   readonly signIn: SignInContext
   readonly setup: FirstBootSetup

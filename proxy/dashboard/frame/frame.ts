@@ -107,14 +107,15 @@ const NOTICES: Readonly<Record<string, string>> = {
   distrusted: 'The CA no longer vouches for this agent.',
   confirmed: 'Confirmed: the change is made.',
   declined: 'Declined.',
+  deferred: 'Done. One row in the ledger says so.',
   reviewed: 'Your review is recorded.',
 }
 
-export const navigation = (section: string): HtmlFragment =>
+export const navigation = (section: string, needing: number | null = null): HtmlFragment =>
   html`<nav aria-label="Pages">${joinHtml(
     SECTIONS.map(
       ([path, name]) =>
-        html`<a href="${path}"${path === section ? html` aria-current="page"` : EMPTY_HTML}>${name}</a>`,
+        html`<a href="${path}"${path === section ? html` aria-current="page"` : EMPTY_HTML}>${name}${path === '/proxy' && needing ? html` <b class="badge warn" id="attention-count" title="What needs a person">${needing.toLocaleString('en')}</b>` : EMPTY_HTML}</a>`,
     ),
   )}</nav>`
 
@@ -124,18 +125,19 @@ export const sectionOf = (path: string): string =>
 type PageReply = Reply & { readonly body: string }
 
 export async function frame(
-  { context }: DashboardContext,
+  { context, countAttention }: DashboardContext,
   facts: AdministrationFacts,
   { title, section, body, status = 200, script }: PageContent,
 ): Promise<PageReply> {
   const { actor, session, at, query } = facts
   const [head, anchors] = await Promise.all([ledgerHead(context), context.anchors()])
+  const needing = (await countAttention?.(facts, head?.row_hash ?? '')) ?? null
   const notice = NOTICES[new URLSearchParams(query).get('notice') ?? '']
   return htmlDocument(
     title,
     html`<a class="skip" href="#main">Skip to the page</a>
 <header><a class="brand" href="/proxy">Sallyport</a>
-${navigation(section)}
+${navigation(section, needing)}
 <div class="head"><a href="/proxy/proof" title="The last row of the ledger">${
       head
         ? html`ledger ${String(head.seq)} <code>${head.row_hash.slice(0, 8)}</code> ${relativeTime(head.recorded_at, at)}`

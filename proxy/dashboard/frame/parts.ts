@@ -19,8 +19,18 @@ interface Detail {
   readonly expectations?: readonly { readonly line: number; readonly sentence: string }[]
 }
 
-export const attentionCard = (title: HtmlFragment, body: HtmlFragment): HtmlFragment =>
-  html`<section class="card needs-you"><h2>${title}</h2>${body}</section>`
+/** Something that needs a person. `about`: the same text as long as it is about the same. */
+export interface AttentionCard {
+  readonly title: HtmlFragment
+  readonly body: HtmlFragment
+  readonly about: string
+}
+
+export const attentionCard = (
+  title: HtmlFragment,
+  body: HtmlFragment,
+  about = title.text.replaceAll(/<time[^>]*>[^<]*<\/time>/g, ''),
+): AttentionCard => ({ title, body, about })
 
 export { EMPTY_HTML, exactHtml, HtmlFragment, html } from '../../operators/pages/html.ts'
 

@@ -27,10 +27,12 @@ export interface ModelListRequest {
 
 /** The answer to a request for a list that is a refusal. The message holds none of its words. */
 export class ModelListRefusal extends Error {
+  readonly status: number
   readonly words: string | null
 
   constructor(status: number, words: string | null) {
     super(`the model list was answered with ${status}`)
+    this.status = status
     this.words = words
   }
 }

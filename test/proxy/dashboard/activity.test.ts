@@ -65,7 +65,9 @@ await t.test(
         `${status} in the bars`,
       )
     }
-    t.equal(linesIn((await jar.ask('GET', '/proxy')).text), denied, 'Attention shows as many')
+    const attention = (await jar.ask('GET', '/proxy')).text
+    t.equal(linesIn(attention), 1, 'equal refusals are one line')
+    t.match(attention, `<td class="number">${denied}</td>`, 'Attention counts as many')
   },
 )
 

@@ -1,9 +1,11 @@
 import { generateKeyPairSync } from 'node:crypto'
 import t, { type Test } from 'tap'
+import { standingCards } from '../../../proxy/dashboard/attention/standing.ts'
+import { freePort } from '../../../scripts/free-port.ts'
 import { signedInAs } from '../../support/dashboard/signed-in.ts'
 import { proof, proofSigner } from '../../support/dpop.ts'
 import { trustDomain } from '../../support/foreign.ts'
-import { testGateway } from '../../support/gateway.ts'
+import { type TestGateway, testGateway, writeFiles } from '../../support/gateway.ts'
 import { type Jar, signedInBySecret } from '../../support/oidc/jar.ts'
 import { operatorNamed } from '../../support/operators.ts'
 import { eventually } from '../../support/settled.ts'
@@ -12,6 +14,7 @@ t.setTimeout(120_000)
 
 const CHAT = { model: 'gpt-4o-mini', messages: [{ role: 'user', content: 'hello' }] }
 const FORM = { 'content-type': 'application/x-www-form-urlencoded' }
+const FINE = { diskLow: false, ledgerFailing: false, rejected: null, providers: [], unserved: [] }
 const DAY_MS = 86_400_000
 
 const namesIn = (page: string): readonly string[] =>
@@ -168,5 +171,145 @@ await t.test(
     await gateway.close()
     const reasons = (await gateway.rows({ status: 'denied' })).map(({ detail }) => detail.reason)
     t.same(new Set(reasons), new Set(['proof_required', 'signed_out']))
+  },
+)
+
+/** What Attention shows, and the number that stands in the navigation of another page. */
+async function attentionOf(gateway: TestGateway, signedIn?: Jar) {
+  const jar = signedIn ?? (await signedInBySecret(gateway))
+  const { text } = await jar.ask('GET', '/proxy')
+  const other = (await jar.ask('GET', '/proxy/agents')).text
+  const count = (page: string) => Number(/id="attention-count"[^>]*>(\d+)</.exec(page)?.[1] ?? 0)
+  t.equal(count(text), count(other), 'both pages count the same')
+  return { jar, text, count: count(other), lines: namesIn(text) }
+}
+
+await t.test(
+  'equal refusals are one line with a count, and what was granted or given a call since is gone',
+  async (t) => {
+    let at = Date.UTC(2026, 10, 20, 12)
+    const files = { '20-dpop.yaml': 'plugin: dpop\negress_dpop_mode: optional\n' }
+    const gateway = await testGateway(t, { clock: () => at, files })
+    const [bot, other] = [await gateway.enroll('bot', []), await gateway.enroll('other', [])]
+    const chat = (who: typeof bot) => gateway.call(who, 'POST', '/v1/chat/completions', { body: CHAT })
+    for (let n = 0; n < 3; n += 1) {
+      t.equal((await chat(bot)).status, 403)
+      at += 60_000
+    }
+    t.equal((await chat(other)).status, 403)
+    const before = await attentionOf(gateway)
+    t.same(before.lines, ['model call gpt-4o-mini', 'model call gpt-4o-mini'])
+    t.equal(before.count, 3, 'two kinds of refusals, and the card of no proof keys')
+    t.match(before.text, /acme::bot<.*lacks llm\.chat.*capability_missing.*<td class="number">3<\/td>/s)
+    t.match(before.text, 'title="2026-11-20T12:00:00.000Z"')
+    t.match(before.text, 'title="2026-11-20T12:02:00.000Z"')
+    await gateway.admin('PATCH', '/v1/admin/agents/acme::bot/capabilities', { capabilities: ['llm.chat'] })
+    const after = await attentionOf(gateway)
+    t.same([after.lines.length, after.count], [1, 2], 'granted')
+    t.notMatch(after.text, 'acme::bot<')
+    await gateway.admin('DELETE', '/v1/admin/agents/acme::other')
+    const { lines, count } = await attentionOf(gateway)
+    t.same([lines.length, count], [0, 1], 'whoever cannot call any more needs nothing')
+  },
+)
+
+await t.test(
+  'Not now hides one card until then, for everybody, with a row, and its next news not',
+  async (t) => {
+    let at = Date.UTC(2026, 10, 20, 12)
+    const gateway = await testGateway(t, { clock: () => at })
+    const bot = await gateway.enroll('bot', [])
+    await gateway.call(bot, 'POST', '/v1/chat/completions', { body: CHAT })
+    const { jar, text } = await attentionOf(gateway)
+    const { csrf } = (await jar.ask('GET', '/v1/admin/session')).json
+    const [, card = '', title = ''] =
+      /name="card" value="(\w+)"><input type="hidden" name="title" value="(acme::bot[^"]+)"/.exec(text) ?? []
+    const put = (fields: Record<string, string>, by = jar) =>
+      by.send('/proxy/attention/not-now', {
+        csrf,
+        card,
+        title,
+        hours: '24',
+        reason: 'Bob is on it',
+        ...fields,
+      })
+    for (const wrong of [
+      { reason: '' },
+      { reason: '  ' },
+      { hours: 'soon' },
+      { hours: '9999' },
+      { card: 'x' },
+    ])
+      t.equal((await put(wrong)).status, 422, JSON.stringify(wrong))
+    t.equal((await put({})).status, 303)
+    const hidden = await attentionOf(gateway)
+    t.same(hidden.lines, [])
+    t.match(hidden.text, /by admin: Bob is on it/)
+    t.equal(hidden.count, 1, 'the other card stays')
+    t.match((await gateway.rows({ action: 'admin.attention_deferred' })).at(0)?.detail, {
+      ...{ title, reason: 'Bob is on it', until: '2026-11-21T12:00:00.000Z' },
+    })
+    await gateway.call(bot, 'POST', '/v1/chat/completions', { body: { ...CHAT, model: 'gpt-5' } })
+    t.same((await attentionOf(gateway)).lines, ['model call gpt-5'], 'another refusal is shown')
+    t.equal((await put({ hours: '0' })).status, 303)
+    t.equal((await attentionOf(gateway)).lines.length, 2, 'shown again')
+    t.equal((await gateway.rows({ action: 'admin.attention_restored' })).length, 1)
+    await put({ hours: '4' })
+    at += 5 * 3_600_000
+    t.equal((await attentionOf(gateway)).lines.length, 2, 'its time is over')
+    const reader = await operatorNamed(gateway, 'reader', ['admin.read', 'admin.audit'])
+    const own = await signedInAs(gateway, reader)
+    t.notMatch((await own.ask('GET', '/proxy')).text, 'name="hours"')
+    const ownToken = (await own.ask('GET', '/v1/admin/session')).json.csrf
+    t.equal((await put({ csrf: ownToken }, own)).status, 403)
+  },
+)
+
+await t.test(
+  'Attention knows a provider without a key or that fails, a model of nobody, a full disk, a bad file',
+  async (t) => {
+    const provider = (name: string, key: string, url: string, models: string) =>
+      `  - { name: ${name}, dialect: openai, base_url: "${url}", api_key: "${key}", models: ["${models}"] }\n`
+    const llm = (more: string): string =>
+      `plugin: llm\nproviders:\n${provider('openai', 'sk-upstream-openai', 'UPSTREAM/v1', 'gpt-*')}${more}`
+    const dead = `http://127.0.0.1:${await freePort()}`
+    const gateway = await testGateway(t, {
+      files: {
+        '50-llm.yaml': llm(
+          provider('bare', '', 'UPSTREAM/v1', 'bare-*') + provider('dead', 'sk-x', dead, 'dead-*'),
+        ),
+      },
+      settings: { MCP_PROXY_DISK_RESERVE_MIB: '900000000' },
+    })
+    const jar = await signedInBySecret(gateway)
+    const failing = await eventually(
+      async () => (await attentionOf(gateway, jar)).text,
+      (text) => text.includes('The provider dead fails'),
+    )
+    t.match(failing, 'The provider dead fails')
+    t.match(failing, 'The provider bare has no key')
+    t.match(failing, 'The disk is low')
+    t.notMatch(failing, 'The provider openai')
+    const bot = await gateway.enroll('bot', ['llm.chat'])
+    const asked = { body: { ...CHAT, model: 'llama-9' } }
+    const unserved = await gateway.call(bot, 'POST', '/v1/chat/completions', asked)
+    t.equal(unserved.json.error.code, 'model_unknown')
+    t.match(
+      (await attentionOf(gateway, jar)).text,
+      /1 model that nobody serves.*<code>llama-9<\/code>: 1 call,/s,
+    )
+    const write = (text: string) =>
+      writeFiles(gateway.pluginsDir, { '50-llm.yaml': text }, gateway.upstream.url)
+    await write('plugin: llm\nproviders: nonsense\n')
+    t.equal(await gateway.reload(), false)
+    t.match((await attentionOf(gateway, jar)).text, /The configuration did not load.*50-llm\.yaml/s)
+    await write(llm(provider('local', 'sk-x', 'UPSTREAM/v1', 'llama-*')))
+    t.equal(await gateway.reload(), true)
+    const settled = (await attentionOf(gateway, jar)).text
+    for (const gone of ['did not load', 'nobody serves', 'The provider']) t.notMatch(settled, gone)
+    t.match(settled, 'The disk is low')
+    const broken = { ...FINE, ledgerFailing: true }
+    const [card] = standingCards({ standing: () => broken }, { at: 0 })
+    t.equal(card?.title.text, 'The ledger cannot be written')
   },
 )
