@@ -73,6 +73,13 @@ function parseSearch(text: string): ParsedSearch {
   let ca: keyof CaDigests | null = null
   for (const part of text.split(/\s+/).filter((one) => one !== '')) {
     const [, name, value = ''] = /^(ca|cap|label|set|expires|unused|denied|is):(.*)$/.exec(part) ?? []
+    // An id has two colons.
+    const [, unknown] = /^([a-z]+)[:=](?!:)/.exec(part) ?? []
+    if (name === undefined && unknown !== undefined)
+      return {
+        ok: false,
+        message: `knows no ${unknown}: ; it knows ca:, cap:, label:, set:, expires:, unused:, denied: and is:`,
+      }
     if (name === undefined) search.words.push(part.toLowerCase())
     else if (name === 'cap') search.capability.push(value)
     else if (name === 'ca') {
@@ -196,7 +203,7 @@ const limit = z
   )
   .meta({ type: 'integer', minimum: 1, maximum: 1000 })
 
-const page = z.object({
+const page = z.strictObject({
   limit: limit.exactOptional(),
   cursor: listCursor.exactOptional(),
   q: searchQuery.exactOptional(),

@@ -54,7 +54,7 @@ const proposalView = (proposal: Proposal): z.output<typeof view> => ({
   decided_at: proposal.decided_at,
 })
 
-const page = z.object({
+const page = z.strictObject({
   status: z.enum(STATUSES).exactOptional(),
   limit: z
     .string()

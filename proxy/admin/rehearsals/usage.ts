@@ -46,7 +46,7 @@ export const getCapabilityUsage = (kind: PrincipalKind) =>
   readOperation({
     name: `get${kind.noun}Usage`,
     summary: `Says which capabilities the calls of the ${kind.type} required, and which it holds but does not use.`,
-    takes: { params: idParams, query: z.object({ since }) },
+    takes: { params: idParams, query: z.strictObject({ since }) },
     output: used,
     reasons: ['not_found', 'overloaded'],
     run: async (context, { params: { id }, query }, { actor, at, hangup }) => {

@@ -90,7 +90,13 @@ const minuteOf = (at: number): string => isoOf(at).slice(0, 16).replace('T', ' '
 const endOf = (from: number, to: number): string =>
   minuteOf(from).slice(0, 10) === minuteOf(to).slice(0, 10) ? minuteOf(to).slice(11) : minuteOf(to)
 
-function activityForm({ chosen, noise, times: { typed, problems }, here }: ActivityParams): HtmlFragment {
+function activityForm({
+  unknown,
+  chosen,
+  noise,
+  times: { typed, problems },
+  here,
+}: ActivityParams): HtmlFragment {
   const hidden = Object.entries(chosen).filter(
     ([name]) => !['since', 'until', 'window', 'cursor'].includes(name),
   )
@@ -105,7 +111,7 @@ function activityForm({ chosen, noise, times: { typed, problems }, here }: Activ
   return html`<form class="search" action="/proxy/activity">${field('since', 'From')}${field('until', 'to')}${joinHtml(
     hidden.map(([name, value]) => html`<input type="hidden" name="${name}" value="${value}">`),
   )}${htmlIf(noise, () => html`<input type="hidden" name="noise" value="yes">`)}<button>Show</button> <a href="${here({ noise: noise ? null : 'yes', cursor: null })}">${noise ? 'Hide' : 'Show'} lists of tools</a></form>
-${problem('since', 'From')}${problem('until', 'To')}
+${problem('since', 'From')}${problem('until', 'To')}${htmlIf(unknown.length > 0, () => html`<p class="problem" role="alert">There is no filter ${unknown.join(', ')}. Filters are principal, action, status, reason, tool, model, since, until and window (1h, 24h, 7d, 30d). <a href="/proxy/activity">All calls</a></p>`)}
 <p class="chips">${joinHtml(
     Object.entries(chosen)
       .filter(([name]) => name !== 'cursor')
@@ -122,7 +128,7 @@ const LINES = 100
 export const activityPage: DashboardPage = async (dashboard, facts) => {
   const asked = parseActivityParams(facts.query)
   const { problems } = asked.times
-  const isWrong = problems.since !== null || problems.until !== null
+  const isWrong = problems.since !== null || problems.until !== null || asked.unknown.length > 0
   return {
     title: 'Activity',
     section: '/proxy/activity',

@@ -61,12 +61,15 @@ const NAMES = [
   ...(['principal', 'action', 'status', 'reason', 'tool', 'model'] as const),
   ...(['since', 'until', 'window', 'cursor'] as const),
 ]
+const KNOWN: ReadonlySet<string> = new Set([...NAMES, 'noise', 'notice'])
 type ActivityFilter = Readonly<Partial<Record<(typeof NAMES)[number], string>>>
 
 /** The path of the page with other words in its query; null takes a word away. */
 export type ActivityHref = (changes: Readonly<Record<string, string | null>>) => string
 
 export interface ActivityParams {
+  /** The names in the query that are no filter, and a window that is none. */
+  readonly unknown: readonly string[]
   readonly chosen: ActivityFilter
   readonly noise: boolean
   readonly times: ActivityTimes
@@ -82,7 +85,13 @@ export function parseActivityParams(query: string): ActivityParams {
   const { window: _, ...others }: ActivityFilter = given
   const chosen: ActivityFilter = { ...others, ...(times.window !== null && { window: times.window }) }
   const noise = asked.get('noise') === 'yes'
-  return { chosen, noise, times, here: (changes) => queryOf(chosen, noise, changes) }
+  const unknown = [
+    ...new Set([...asked.keys()].filter((name) => !KNOWN.has(name))),
+    ...(asked.get('window') && !isWindow(asked.get('window') ?? '')
+      ? [`window=${asked.get('window') ?? ''}`]
+      : []),
+  ]
+  return { unknown, chosen, noise, times, here: (changes) => queryOf(chosen, noise, changes) }
 }
 
 function queryOf(

@@ -313,3 +313,29 @@ await t.test(
     t.equal(card?.title.text, 'The ledger cannot be written')
   },
 )
+
+await t.test('a word that a search does not know, and a filter that is none, are said', async (t) => {
+  const gateway = await testGateway(t)
+  const bot = await gateway.enroll('bot', ['llm.chat'])
+  const jar = await signedInBySecret(gateway)
+  for (const q of ['cpa:llm.chat', 'name:bot', 'team=red'])
+    for (const path of ['/proxy/agents', '/v1/admin/agents', '/v1/admin/users']) {
+      const { status, text } = await jar.ask('GET', `${path}?${new URLSearchParams({ q }).toString()}`)
+      t.equal(status, 422, `${path} ${q}`)
+      t.match(text, 'knows no', q)
+    }
+  t.same(await found(t, jar, 'acme::bot cap:llm.chat'), ['bot'])
+  for (const path of [
+    '/proxy/activity?verdict=denied',
+    '/proxy/activity?window=2d',
+    '/v1/admin/agents?query=bot',
+    '/v1/admin/operators?search=x',
+    '/v1/admin/proposals?state=open',
+    `/v1/admin/agents/${bot.id}/usage?from=2026-01-01T00:00:00Z`,
+    '/v1/admin/audit?verdict=denied',
+    '/v1/admin/mcp-resources/bindings?agent=x',
+  ])
+    t.equal((await jar.ask('GET', path)).status, 422, path)
+  t.match((await jar.ask('GET', '/proxy/activity?verdict=denied')).text, 'There is no filter verdict')
+  t.equal((await jar.ask('GET', '/proxy/activity?status=denied&window=7d')).status, 200)
+})
