@@ -12,7 +12,7 @@ import { walkOf } from './support/walk.ts'
 const MAX_LLM_FILES = 31
 const MAX_MCP_FILES = 46
 const MAX_CHANGE_FILES = 44
-const MAX_PAGE_FILES = 56
+const MAX_PAGE_FILES = 59
 
 /** The files that a section of the page names. */
 function namedIn(heading: string): readonly string[] {

@@ -1,5 +1,5 @@
 import { type Kysely, sql } from 'kysely'
-import { newPseudonym } from '../principals/pseudonym.ts'
+import { newPseudonym } from '../principals/subject-keys.ts'
 
 interface SchemaBeforeRecord {
   readonly local_user_principals: { readonly principal_id: string; readonly principal_ref: string }

@@ -47,7 +47,7 @@ type SeenFacts = Pick<Arrival, 'at'> & { readonly principal?: Principal }
 /** The plugins whose refusal says that nobody has proven to be the principal. */
 const PROVING: ReadonlySet<string> = new Set(['dpop', 'single_use', 'token_proof', 'operator'])
 
-export function noteSeen(
+function noteSeen(
   seen: Map<string, SeenPrincipal>,
   { principal, at }: SeenFacts,
   refusedBy?: RefusedBy,
@@ -57,7 +57,7 @@ export function noteSeen(
 }
 
 /** True of a nonce challenge, and of a page that sends its visitor to sign in: both go on at once. */
-export const isNoRefusal = ({ method }: Pick<Arrival, 'method'>, { reason }: Refusal): boolean =>
+const isNoRefusal = ({ method }: Pick<Arrival, 'method'>, { reason }: Refusal): boolean =>
   reason === 'use_dpop_nonce' || (reason === 'signed_out' && (method === 'GET' || method === 'HEAD'))
 
 export interface AuditDependencies {
@@ -330,5 +330,34 @@ export class OutcomeWriter {
   #keep(owed: OwedOutcome, error: Error): void {
     if (this.#owed.length < MAX_OWED) this.#owed.push(owed)
     else this.#onLost(error)
+  }
+}
+
+export interface RouteRecorders {
+  readonly calls: CallRecorder
+  /** Counts callers that were refused before their principal was known. */
+  readonly anonymous: Recorder<Arrival & { readonly principal?: Principal }>
+  /** Records operators that were refused; their changes record what they were allowed. */
+  readonly operators: Recorder<PartialDecisionFacts & { readonly principal?: Principal }>
+}
+
+export function routeRecorders(dependencies: AuditDependencies): RouteRecorders {
+  const { anonymous, seen } = dependencies
+  const calls = audit(dependencies)
+  const allowed = ({ principal, at }: Parameters<typeof noteSeen>[1]): Promise<null> => {
+    if (principal) seen.set(principal.id, { type: principal.type, at })
+    return Promise.resolve(null)
+  }
+  return {
+    calls,
+    anonymous: {
+      allowed,
+      refused: (facts, refusal, refusedBy) => {
+        noteSeen(seen, facts, refusedBy)
+        if (!isNoRefusal(facts, refusal)) anonymous.count(refusal.reason)
+        return Promise.resolve(null)
+      },
+    },
+    operators: { allowed, refused: calls.refused },
   }
 }

@@ -1,4 +1,5 @@
 import { createHmac, hash, randomBytes, timingSafeEqual } from 'node:crypto'
+import type { IncomingHttpHeaders } from 'node:http'
 import type { StoredSession } from '../../db/operators/sessions.ts'
 import { storedCapabilities } from '../../db/principals/pins.ts'
 import type { PrincipalType } from '../../db/schema.ts'
@@ -8,8 +9,25 @@ import { commitmentsBy, type KeyLookup, type PinnedCaller } from '../pin/pin.ts'
 import type { Arrival, Plugin } from '../plugin.ts'
 import { Refusal } from '../refusal.ts'
 import { type ChangeAuthor, storedOperator, unstoredOperator } from './actor.ts'
-import { cookieOf, SESSION_COOKIE } from './cookies.ts'
 import type { BrowserSession, KnownOperator, SessionQuestion, VerifiedCredentials } from './operator.ts'
+
+/** The cookies of administration. `__Host-`: only this host sets them, over TLS (RFC 6265bis §4.1.3.2). */
+export const SESSION_COOKIE = '__Host-sallyport'
+export const TRANSACTION_COOKIE = '__Host-sallyport-signin'
+
+/** The value of the one cookie of that name; null if there is none, or more than one. */
+export function cookieOf({ cookie = '' }: IncomingHttpHeaders, name: string): string | null {
+  const values = cookie
+    .split(';')
+    .map((pair) => pair.trim())
+    .filter((pair) => pair.startsWith(`${name}=`))
+  const [only] = values
+  return only !== undefined && values.length === 1 ? only.slice(name.length + 1) : null
+}
+
+/** Prints a cookie that no script reads. `lifeS`: absent, it ends with the browser; 0: it is gone at once. */
+export const setCookie = (name: string, value: string, sameSite: 'Strict' | 'Lax', lifeS?: number): string =>
+  `${name}=${value}; Path=/; Secure; HttpOnly; SameSite=${sameSite}${lifeS === undefined ? '' : `; Max-Age=${lifeS}`}`
 
 const ID_BYTES = 32
 const ID = /^[A-Za-z0-9_-]{43}$/

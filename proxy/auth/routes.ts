@@ -1,4 +1,4 @@
-import type { RouteRecorders } from '../../plugins/audit/recorders.ts'
+import type { RouteRecorders } from '../../plugins/audit/audit.ts'
 import type { Principal } from '../../plugins/facts.ts'
 import type { Arrival, Pipeline } from '../../plugins/plugin.ts'
 import type { Reply } from '../http/reply.ts'

@@ -1,4 +1,4 @@
-import type { RouteRecorders } from '../../plugins/audit/recorders.ts'
+import type { RouteRecorders } from '../../plugins/audit/audit.ts'
 import type { AdminCapability } from '../../plugins/operators/capabilities.ts'
 import type { AdministrationFacts } from '../../plugins/operators/operator.ts'
 import type { Arrival, Pipeline } from '../../plugins/plugin.ts'

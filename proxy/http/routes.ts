@@ -1,6 +1,6 @@
 import { z } from 'zod'
 import type { OrganisationAuthority } from '../../certs/authority/rotation.ts'
-import type { RouteRecorders } from '../../plugins/audit/recorders.ts'
+import type { RouteRecorders } from '../../plugins/audit/audit.ts'
 import type { AdministrationFacts } from '../../plugins/operators/operator.ts'
 import type { Arrival, Pipeline } from '../../plugins/plugin.ts'
 import type { GatewayMetrics } from '../telemetry/metrics.ts'

@@ -1,6 +1,5 @@
 import type { McpBindingAssertion } from '../../db/mcp/bindings.ts'
-import type { DecisionFacts } from '../../plugins/audit/audit.ts'
-import type { RouteRecorders } from '../../plugins/audit/recorders.ts'
+import type { DecisionFacts, RouteRecorders } from '../../plugins/audit/audit.ts'
 import type { Principal } from '../../plugins/facts.ts'
 import type { Arrival, Pipeline } from '../../plugins/plugin.ts'
 import {

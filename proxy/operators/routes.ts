@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import type { RouteRecorders } from '../../plugins/audit/recorders.ts'
+import type { RouteRecorders } from '../../plugins/audit/audit.ts'
 import type { ActorAndHolder } from '../../plugins/operators/actor.ts'
 import type { PinnedCaller } from '../../plugins/pin/pin.ts'
 import type { Arrival, Pipeline } from '../../plugins/plugin.ts'

@@ -1,4 +1,4 @@
-import type { RouteRecorders } from '../../plugins/audit/recorders.ts'
+import type { RouteRecorders } from '../../plugins/audit/audit.ts'
 import type { ProofReader } from '../../plugins/operators/proof-reader.ts'
 import type { Arrival, Pipeline } from '../../plugins/plugin.ts'
 import type { RouteDoc } from '../http/doc.ts'

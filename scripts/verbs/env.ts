@@ -5,7 +5,7 @@ import {
   OPENAI_ELSEWHERE,
   openaiVariables,
   STAY_LOCAL,
-} from '../../proxy/dashboard/frame/client-variables.ts'
+} from '../../proxy/dashboard/frame/snippets.ts'
 import { gatewayIn } from '../client/identity/identity.ts'
 import { commandOf, IS_PACKAGED, parsePort, SIDECAR_OPTIONS, verbOf } from '../command.ts'
 import { printVerbatim } from '../print.ts'

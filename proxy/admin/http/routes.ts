@@ -1,4 +1,4 @@
-import type { RouteRecorders } from '../../../plugins/audit/recorders.ts'
+import type { RouteRecorders } from '../../../plugins/audit/audit.ts'
 import type { JsonBody } from '../../../plugins/json-body/json-body.ts'
 import { unstoredOperator } from '../../../plugins/operators/actor.ts'
 import type { AdministrationFacts } from '../../../plugins/operators/operator.ts'

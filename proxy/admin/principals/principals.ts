@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import { endSessionsOf } from '../../../db/operators/sessions.ts'
 import { authorityDetail } from '../../../db/principals/authority.ts'
-import { newPseudonym } from '../../../db/principals/pseudonym.ts'
+import { newPseudonym } from '../../../db/principals/subject-keys.ts'
 import { insertPrincipal, setActive } from '../../../db/principals/write.ts'
 import { namesUnchanged } from '../../../db/settings.ts'
 import { changeAuthor, commitChange } from '../operation/change.ts'

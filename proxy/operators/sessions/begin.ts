@@ -9,7 +9,7 @@ import {
 import type { JsonObject } from '../../../db/support/json.ts'
 import { type RowAssertion, timestamp } from '../../../db/support/statement.ts'
 import type { ChangeAuthor } from '../../../plugins/operators/actor.ts'
-import { SESSION_COOKIE, setCookie } from '../../../plugins/operators/cookies.ts'
+import { SESSION_COOKIE, setCookie } from '../../../plugins/operators/sessions.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
 import { commitChange } from '../../admin/operation/change.ts'
 import type { SignInContext } from '../signing-in.ts'

@@ -9,7 +9,7 @@ import { copyShipped, problems, SHIPPED } from '../../support/plugins/shipped-fi
 await t.test('§8 the shipped files work with an empty environment', async (t) => {
   const { dpopMode, pin, audit, llm, checks, files, digest } = await loadConfiguration(SHIPPED, {})
   t.equal(dpopMode, 'optional')
-  t.same(pin, { rotation_grace_hours: 48 })
+  t.same(pin, { rotation_grace_hours: 48, trust_bundles: {} })
   t.same(audit, { queue_limit: 8192 })
   t.equal(llm.default_provider, 'openai')
   t.match(llm.providers, [
