@@ -14,6 +14,7 @@ import { liveActivity } from './activity/live.ts'
 import { whyPage } from './activity/why.ts'
 import { attentionCounter, attentionPage, notNowHandler, proposalForms } from './attention/attention.ts'
 import { capabilitiesJson, capabilitiesPage } from './capabilities/capabilities.ts'
+import { setForms, setsPage } from './capabilities/sets.ts'
 import { type FormSubmission, formHandler, inputById } from './frame/acting.ts'
 import { ASSET_ROUTE, serveAsset } from './frame/assets.ts'
 import type { DashboardContext } from './frame/dashboard.ts'
@@ -23,6 +24,7 @@ import { pathOf } from './frame/parts.ts'
 import { refusedPage } from './frame/refused.ts'
 import { rotationForms } from './pki/own-ca.ts'
 import { pkiForms, pkiPage } from './pki/pki.ts'
+import { changeFoundForm, labelsForm } from './principals/bulk.ts'
 import { candidatePage } from './principals/candidate.ts'
 import { candidateForms, setCapabilitiesForm } from './principals/capabilities-form.ts'
 import { detailPage, firstCallPage } from './principals/detail.ts'
@@ -191,6 +193,7 @@ function kindRoutes(plural: PrincipalPlural, { page, form }: DashboardDoors, d: 
     page(list, 'admin.read', listPage(plural)),
     form(list, operations.create, enrollForm(plural, d)),
     page(one, 'admin.read', detailPage(plural)),
+    form(`${one}/labels`, operations.setLabels, labelsForm(plural, d)),
     form(`${one}/capabilities`, operations.setCapabilitiesInForm, setCapabilitiesForm(plural, d)),
     form(`${one}/rotate-cert`, operations.rotateCertificate, rotateCertificateForm(plural, d)),
     form(`${one}/certificates/{thumbprint}/end`, endCertificate, ending.certificate),
@@ -209,6 +212,7 @@ function callerRoutes(
   const one = `/proxy/${plural}/{id}`
   const candidate = candidateForms(plural, d)
   return [
+    form(`/proxy/${plural}/capabilities`, operations.changeFound, changeFoundForm(plural, d)),
     page(`${one}/usage`, 'admin.read', usagePage(plural)),
     page(`${one}/what-if`, 'admin.read', whatIfPage(plural)),
     page(`${one}/candidate`, 'admin.read', candidatePage(plural)),
@@ -221,7 +225,8 @@ function callerRoutes(
 }
 
 function toolRoutes({ page, fetched, form }: DashboardDoors, d: DashboardContext): readonly BareRoute[] {
-  const { mcpResources, mcpBindings, providers } = OPERATIONS
+  const { mcpResources, mcpBindings, providers, sets } = OPERATIONS
+  const named = setForms(d)
   const tools = toolForms(d)
   const server = '/proxy/tools/{resource}'
   return [
@@ -241,6 +246,9 @@ function toolRoutes({ page, fetched, form }: DashboardDoors, d: DashboardContext
     page('/proxy/providers', 'admin.read', providersPage),
     form('/proxy/providers/{name}/try', providers.try, tryForm(d)),
     page('/proxy/capabilities', 'admin.read', capabilitiesPage),
+    page('/proxy/capabilities/sets', 'admin.read', setsPage),
+    form('/proxy/capabilities/sets', sets.put, named.put),
+    form('/proxy/capabilities/sets/{name}/delete', sets.delete, named.delete),
     fetched('/proxy/capabilities.json', 'admin.read', capabilitiesJson(d)),
   ]
 }

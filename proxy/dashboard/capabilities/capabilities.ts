@@ -50,13 +50,13 @@ export const capabilitiesPage: DashboardPage = async ({ context }, facts) => {
   return {
     title: 'Capabilities',
     section: '/proxy/capabilities',
-    body: dataTable(
+    body: html`<p><a href="/proxy/capabilities/sets">Named sets and labels</a></p>${dataTable(
       ['Capability', 'Kind', 'Held by', 'Required by', ''],
       known.map(
         (one) =>
           html`<tr><td><span class="token">${one.capability}</span></td><td>${KINDS[one.kind]}</td><td>${holdersOf(one)}</td><td>${[...(BUILT_IN[one.capability] ? [BUILT_IN[one.capability]] : []), ...one.demanded_by].join(', ')}</td><td class="faint">${noteOf(one)}</td></tr>`,
       ),
       html``,
-    ),
+    )}`,
   }
 }

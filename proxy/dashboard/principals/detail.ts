@@ -1,6 +1,6 @@
 import type { AdministrationFacts } from '../../../plugins/operators/operator.ts'
 import { OPERATIONS } from '../../admin/http/operations.ts'
-import { capabilityToEnroll, PRINCIPAL_KINDS } from '../../admin/operation/kinds.ts'
+import { capabilityToEnroll, capabilityToGrant, PRINCIPAL_KINDS } from '../../admin/operation/kinds.ts'
 import { type OperationResult, perform } from '../../admin/operation/operation.ts'
 import { endsSoon } from '../../admin/principals/ending.ts'
 import { callLines, callsOf } from '../activity/calls.ts'
@@ -26,6 +26,7 @@ import { capabilitiesCard, type TypedCapabilities } from './capabilities-card.ts
 import { type GraceChoice, graceChoice, isInIncident } from './grace.ts'
 import {
   type CallerPlural,
+  labelTexts,
   PRINCIPAL_PAGES,
   type PrincipalDetail,
   type PrincipalPlural,
@@ -109,6 +110,10 @@ ${plural === 'operators' ? html`` : await candidateCard(dashboard, plural, one, 
         : copyableCode(value.dpop_jkt),
     ],
     ...previousKeyFact(one, facts),
+    ['Labels', labelsField(path, one, facts)],
+    ...(value.capability_set === null
+      ? []
+      : [['Named set', html`<a href="/proxy/capabilities/sets">${value.capability_set}</a>`] as const]),
     ['SPIFFE id', value.spiffe_id === null ? 'none' : copyableCode(value.spiffe_id)],
   ])}
 ${hasCapability(facts, enroll) ? rotateForm(path, one, { what: 'certificate', hours: context.rotationGraceHours, now }, facts) : html`<p class="needs">Rotating the certificate needs <code>${enroll}</code></p>`}
@@ -164,6 +169,13 @@ const rotateForm = (
   { session }: AdministrationFacts,
 ): HtmlFragment =>
   html`<form method="post" action="${path}/rotate-cert">${csrf(session)}<input type="hidden" name="if_match" value="${`"${revision}"`}">${htmlIf(value.cert_thumbprint !== null, () => graceChoice(choice))}<label class="inline"><input type="checkbox" name="proof_key" value="new"${htmlIf(choice.now && value.dpop_jkt !== null, () => html` checked`)}> with a new proof key</label> <button>${value.cert_thumbprint === null ? 'Make a certificate' : 'Rotate the certificate'}</button></form>`
+
+/** The labels, and the form that replaces them for whoever may. */
+const labelsField = (path: string, { value, revision }: PrincipalDetail, facts: AdministrationFacts) => {
+  const text = labelTexts(value.labels).join(', ')
+  if (!hasCapability(facts, capabilityToGrant(PRINCIPAL_KINDS[value.principal_type]))) return text || 'none'
+  return html`<form method="post" action="${path}/labels" class="inline">${csrf(facts.session)}<input type="hidden" name="if_match" value="${`"${revision}"`}"><input name="labels" value="${text}" aria-label="Labels" placeholder="team=red, env=prod" autocomplete="off"> <button>Label</button></form>`
+}
 
 const eraseLink = (plural: CallerPlural, id: string, facts: AdministrationFacts): HtmlFragment =>
   hasCapability(facts, capabilityToEnroll(PRINCIPAL_PAGES[plural].kind))

@@ -46,6 +46,10 @@ export const fieldLabels =
     return at === undefined ? (LABELS[field] ?? field) : (typed[Number(at)] ?? field)
   }
 
+/** Labels as searches and forms have them. */
+export const labelTexts = (labels: Readonly<Record<string, string>>): readonly string[] =>
+  Object.entries(labels).map(([key, value]) => `${key}=${value}`)
+
 /** The kinds of principals, each with the path of its pages and the operations on it. */
 export const PRINCIPAL_PAGES = {
   agents: { kind: AGENT, operations: OPERATIONS.agents },

@@ -20,8 +20,9 @@ import {
   pathOf,
   relativeTime,
 } from '../frame/parts.ts'
+import { bulkForm } from './bulk.ts'
 import type { ReadonlyPrincipalView } from './kinds.ts'
-import { PRINCIPAL_PAGES, type PrincipalPlural } from './kinds.ts'
+import { labelTexts, PRINCIPAL_PAGES, type PrincipalPlural } from './kinds.ts'
 
 /** GET /proxy/{agents,users,workloads,operators}: the principals of a kind, newest first, with a search. */
 export const listPage =
@@ -37,7 +38,7 @@ export const listPage =
     return {
       title: plural[0]?.toUpperCase() + plural.slice(1),
       section: `/proxy/${plural}`,
-      body: html`<form class="search" role="search" action="/proxy/${plural}"><input type="search" name="q" value="${q}" aria-label="Search" placeholder="name, cap:llm.chat, expires:30d, unused:30d, denied:today, is:keyless" data-key="/"><button>Search</button></form>
+      body: html`<form class="search" role="search" action="/proxy/${plural}"><input type="search" name="q" value="${q}" aria-label="Search" placeholder="name, cap:llm.chat, expires:30d, unused:30d, denied:today, is:keyless, label:team=red" data-key="/"><button>Search</button></form>
 ${dataTable(
   ['Name', 'Holds', 'Certificate', 'Last seen', ''],
   list.map((one) => lineOf(plural, one, facts.at)),
@@ -46,6 +47,7 @@ ${dataTable(
     : html`<p>No ${kind.type} matches <code>${q}</code>. <a href="/proxy/${plural}">All ${plural}</a></p>`,
 )}
 ${htmlIf(older !== undefined, () => html`<p><a rel="next" href="?${new URLSearchParams({ ...(q !== '' && { q }), cursor: older ?? '' }).toString()}">Older</a></p>`)}
+${plural !== 'operators' && q !== '' && hasCapability(facts, 'admin.grant') ? bulkForm(plural, q, facts) : EMPTY_HTML}
 ${hasCapability(facts, enroll) ? enrollForm(plural, facts.session) : html`<p class="needs">Enrolling needs <code>${enroll}</code>.</p>`}`,
     }
   }
@@ -89,7 +91,7 @@ export const idIn = ({ agent_id: agent, principal_id: other }: ReadonlyPrincipal
 const lineOf = (plural: PrincipalPlural, one: ReadonlyPrincipalView, at: number): HtmlFragment =>
   html`<tr${one.is_active ? EMPTY_HTML : html` class="off"`}><td><a class="row" href="${pathOf(plural, idIn(one))}">${one.display_name || one.name}</a>${
     one.display_name ? html` <span class="faint">${one.name}</span>` : EMPTY_HTML
-  }</td><td>${capabilityTokens(one.capabilities.slice(0, 6))}${one.capabilities.length > 6 ? html`<span class="faint">and ${String(one.capabilities.length - 6)} more</span>` : EMPTY_HTML}</td><td>${certificateOf(one, at)}</td><td>${exactTime(one.last_seen_at, at)}</td><td>${joinHtml(badgesOf(one, at))}</td></tr>`
+  } <span class="faint">${[...labelTexts(one.labels), one.capability_set ?? ''].join(' ').trim()}</span></td><td>${capabilityTokens(one.capabilities.slice(0, 6))}${one.capabilities.length > 6 ? html`<span class="faint">and ${String(one.capabilities.length - 6)} more</span>` : EMPTY_HTML}</td><td>${certificateOf(one, at)}</td><td>${exactTime(one.last_seen_at, at)}</td><td>${joinHtml(badgesOf(one, at))}</td></tr>`
 
 function certificateOf(
   { cert_not_after: end, previous_cert_until: before }: ReadonlyPrincipalView,

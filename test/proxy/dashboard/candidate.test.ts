@@ -82,3 +82,68 @@ await t.test('an operator has no such form: its calls are of administration', as
   )
   t.notMatch(text, '/erase')
 })
+
+await t.test(
+  'all that a search finds are labelled, given a set and changed by two presses, or none of them',
+  async (t) => {
+    const gateway = await testGateway(t)
+    const { admin } = gateway
+    const bot = await gateway.enroll('bot', ['llm.chat'])
+    await gateway.enroll('helper', ['llm.chat'])
+    const jar = await signedInBySecret(gateway)
+    const page = async (path: string) => (await jar.ask('GET', path)).text
+    const held = async () => (await admin('GET', '/v1/admin/agents/acme::bot')).json.capabilities
+    for (const name of ['bot', 'helper']) {
+      const path = `/proxy/agents/acme::${name}`
+      const done = await press(jar, await page(path), 'Label', { labels: ' team=red, env=prod ' })
+      t.equal(done.status, 303, done.text)
+      t.match(await page(path), 'value="team=red, env=prod"')
+    }
+    const bad = await press(jar, await page(PAGE), 'Label', { labels: 'team' })
+    t.equal(bad.status, 422)
+    t.equal((await gateway.call(bot, 'POST', '/v1/chat/completions', { body: CHAT })).status, 200)
+
+    const SETS = '/proxy/capabilities/sets'
+    t.match(await page('/proxy/capabilities'), `href="${SETS}"`)
+    const named = { name: 'reader', capabilities: 'files.read' }
+    t.equal((await press(jar, await page(SETS), 'Save the set', named)).status, 303)
+    t.match(
+      await page(SETS),
+      '<span class="token">team=red</span></td><td><a href="/proxy/agents?q=label%3Ateam%3Dred">2 agents',
+    )
+
+    const LIST = '/proxy/agents?q=label%3Ateam%3Dred'
+    t.notMatch(await page('/proxy/agents'), 'Show what would change', 'only what was looked for')
+    const give = { how: 'set', what: 'reader' }
+    const shown = await press(jar, await page(LIST), 'Show what would change', give)
+    t.equal(shown.status, 200, shown.text)
+    t.match(shown.text, 'finds 2 agents; 2 agents would hold something else')
+    t.match(shown.text, '1 call would have been refused')
+    t.same(await held(), ['llm.chat'], 'nothing changed')
+    t.equal(
+      (await admin('PUT', '/v1/admin/agents/acme::helper/labels', { labels: { team: 'red' } })).status,
+      200,
+    )
+    const late = await press(jar, shown.text, /^Change 2 agents/)
+    t.equal(late.status, 412)
+    t.match(late.text, 'others have changed acme::helper')
+    t.same(await held(), ['llm.chat'], 'nor by halves')
+    const done = await press(jar, late.text, 'Change 2 agents: 1 call of the last 30 days would be refused')
+    t.equal(done.headers.location, '/proxy/agents?q=label%3Ateam%3Dred&notice=updated', done.text)
+    t.same(await held(), ['files.read'])
+    t.match(await page(PAGE), `<a href="${SETS}">reader</a>`)
+
+    await admin('PATCH', '/v1/admin/agents/acme::bot/capabilities', { capabilities: ['x'] })
+    t.match(await page(SETS), 'href="/proxy/agents?q=set%3Areader%20is%3Adrifted">1 agent')
+    const DRIFTED = '/proxy/agents?q=set%3Areader+is%3Adrifted'
+    const again = await press(jar, await page(DRIFTED), 'Show what would change', give)
+    t.equal((await press(jar, again.text, /^Change 1 agent/)).status, 303)
+    t.same(await held(), ['files.read'], 'given again')
+    t.equal(
+      (await press(jar, await page(LIST), 'Show what would change', { how: 'add', what: 'B' })).status,
+      422,
+    )
+    t.equal((await press(jar, await page(SETS), 'Delete')).status, 303)
+    t.match(await page(SETS), 'There are no named sets yet')
+  },
+)
