@@ -29,8 +29,12 @@ await t.test(
     }
     t.strictSame(trust.toSorted(), [
       'attachCas',
+      'cancelCaRotation',
       'detachCa',
       'distrustCaForAgent',
+      'finishCaRotation',
+      'issueByNextCa',
+      'prepareCa',
       'replaceTrustBundle',
       'setOrganisation',
       'trustCaAs',
