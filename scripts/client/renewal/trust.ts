@@ -1,6 +1,7 @@
 import { X509Certificate } from 'node:crypto'
 import { access, lstat } from 'node:fs/promises'
 import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { Agent, request } from 'undici'
 import { isFileNotFound, writePrivateFile } from '../../../certs/authority/key-store.ts'
 import { readIdentity } from '../identity/identity.ts'
@@ -10,6 +11,8 @@ const ROOTS_FILE = 'org-ca.crt'
 const TIMEOUT_MS = 30_000
 /** Characters of a chain: two CAs take 3 KiB. */
 const MAX_CHAIN = 65_536
+/** The time after which no replica sends a chain that ends at a root that another one has dropped. ms. */
+const DROP_MS = 3_000
 
 /**
  * Keeps an identity's trust in the gateway what the gateway says, while its CA is replaced
@@ -24,7 +27,9 @@ export async function followTrust(directory: string, url?: string): Promise<bool
   const roots = certificates.filter(({ certificate }) => certificate.checkIssued(certificate))
   const rootsPem = roots.map(({ pem }) => pem).join('')
   if (rootsPem === '') throw new Error('the gateway names no root')
-  if (rootsPem !== blocksOf(identity.ca).join('')) {
+  const known = blocksOf(identity.ca)
+  if (rootsPem !== known.join('')) {
+    if (!known.every((pem) => rootsPem.includes(pem))) await sleep(DROP_MS)
     if ((await chainOf(identity.url, rootsPem)) !== chain) throw new Error('the CA is changing just now')
     await putTrust(directory, rootsPem, chain)
   }
