@@ -122,8 +122,8 @@ async function planFor(
     throw unprocessableBody([{ field: 'add', message }])
   }
   const states = found.map((principal) => [principal.principal_id, etagOf(principal)])
-  // No id of a principal is like it.
-  if (template) states.push([`set:${template.name}`, etagOf(template)])
+  // No id of a principal is like it. Its revision would also be that of another set of this name, made later.
+  if (template) states.push([`set:${template.name}`, template.capabilities.join(' ')])
   return { etags: Object.fromEntries(states), changes, given }
 }
 

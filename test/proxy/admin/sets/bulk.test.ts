@@ -193,6 +193,17 @@ await t.test('the rules of one change hold for a unit: two people, rehearsals, e
   t.match(refused, { status: 412, json: { message: /acme::two/ } }, refused.text)
   const { json } = await alice('GET', `/v1/admin/proposals/${late.json.proposal_id}`)
   t.equal(json.status, 'void')
+
+  // The second operator confirms what the set held, whoever deletes it and makes another of its name.
+  const set = '/v1/admin/sets/helper'
+  t.equal((await alice('PUT', set, { capabilities: ['llm.chat', 'b'] })).status, 200)
+  const swapped = await proposed({ set: 'helper' })
+  t.equal(swapped.status, 202, swapped.text)
+  t.equal((await alice('DELETE', set)).status, 204)
+  t.equal((await alice('PUT', set, { capabilities: ['llm.chat', 'evil'] })).status, 200)
+  const other = await bob('POST', `/v1/admin/proposals/${swapped.json.proposal_id}/confirm`)
+  t.match(other, { status: 412, json: { message: /set:helper/ } }, other.text)
+  t.notOk((await held()).flat().includes('evil'))
 })
 
 await t.test('very many are found once, changed at once, and no more than that', async (t) => {
