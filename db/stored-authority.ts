@@ -17,7 +17,7 @@ export type TableRow = Readonly<Record<string, string | number | null>>
 export const AUTHORITY_TABLES = [
   ...Object.values(PRINCIPAL_TABLES).map(({ table }) => table),
   ...['certificate_pins', 'mcp_bindings', 'mcp_resources', 'mcp_tools', 'attached_cas', 'agent_trusted_cas'],
-  ...['api_keys', 'settings', 'signing_keys', 'operator_identities', 'operator_sessions'],
+  ...['api_keys', 'settings', 'signing_keys', 'operator_identities', 'operator_sessions', 'capability_sets'],
 ]
 
 /**
@@ -229,6 +229,9 @@ function boundValues(rowsOf: (table: string) => readonly TableRow[]): BoundValue
         text(row.id_sha256),
         { who: row.principal_id === null ? null : text(row.principal_id), until: text(row.expires_at) },
       ]),
+    ),
+    sets: new Map(
+      rowsOf('capability_sets').map((row) => [text(row.name), listText(textsOf(row.capabilities))]),
     ),
   }
 }

@@ -1,6 +1,6 @@
 import type { UnknownRecord } from '../../support/json.ts'
 import type { StoredRow } from '../record/leaf.ts'
-import { isText, isTexts } from './states.ts'
+import { isText, isTexts, listText } from './states.ts'
 
 /** A browser's session: whose it is (null: by the operator secret), and its end. RFC 3339. */
 export interface BoundSession {
@@ -8,7 +8,7 @@ export interface BoundSession {
   readonly until: string
 }
 
-/** Ways in that belong to no agent, user or workload, as the tables have them. */
+/** Ways in that belong to no agent, user or workload, and named sets, as the tables have them. */
 export interface BoundValues {
   /** The digest of the operator secret's hash; null: none is stored. */
   readonly secret: string | null
@@ -17,6 +17,8 @@ export interface BoundValues {
   readonly signingKeys: ReadonlyMap<string, string>
   /** The sessions by the digest of the cookie. */
   readonly sessions: ReadonlyMap<string, BoundSession>
+  /** The capabilities of the named sets. Texts. */
+  readonly sets: ReadonlyMap<string, string>
 }
 
 /** The sessions that are followed before those that are over are forgotten. */
@@ -32,6 +34,7 @@ export class BoundReplay {
   /** Null: no start has said them. */
   #signingKeys: Set<string> | null = null
   readonly #sessions = new Map<string, BoundSession>()
+  readonly #sets = new Map<string, string>()
   /** Sessions of rows that do not say whose they are. */
   readonly #unsaid = new Set<string>()
 
@@ -43,6 +46,9 @@ export class BoundReplay {
     if (action === 'admin.secret_disabled' || action === 'admin.secret_enabled')
       this.#secretIsDisabled = action === 'admin.secret_disabled'
     if (action === 'admin.signing_key_rotated' && isText(detail.kid)) this.#signingKeys?.add(detail.kid)
+    if (action === 'capability_set.stored' && isText(detail.set))
+      this.#sets.set(detail.set, listText(detail.capabilities))
+    if (action === 'capability_set.deleted' && isText(detail.set)) this.#sets.delete(detail.set)
     if (action === 'admin.sign_in') this.#seeSignIn(row, detail)
     if (action === 'admin.signed_out' && isText(detail.session)) this.#end(detail.session)
     if (action === 'authority.bound' && isText(detail.secret_sha256))
@@ -102,6 +108,10 @@ export class BoundReplay {
           ? []
           : [`the signing key ${kid} is in the tables, but no row made it so`],
       ),
+      ...[...stored.sets].flatMap(([name, has]) => {
+        const said = this.#sets.get(name) ?? 'nothing'
+        return has === said ? [] : [`the set ${name}: the tables have ${has}, the ledger says ${said}`]
+      }),
       ...[...stored.sessions].flatMap(([digest, session]) => this.#ofSession(digest, session, at)),
     ]
   }

@@ -45,6 +45,8 @@ const PRINCIPAL: TableColumns = {
     revision: 'the ETag: an edit makes a change of somebody else be refused',
     candidate: 'judged next to the real set, and decides nothing',
     candidate_since: 'since when it does',
+    labels: 'what a search goes by; a change of all that it finds names each of them, as it was shown',
+    capability_set: 'the same: what was given last by its name, next to what is held',
   },
 }
 const principal = (id: string, compared = {}, harmless = {}): TableColumns => ({
@@ -125,6 +127,10 @@ const COLUMNS: Readonly<Record<string, TableColumns>> = {
       ca_digest: "(select digest from attached_cas where kind = 'organisation')",
     },
     harmless: { trusted_at: SHOWN, trusted_by: SHOWN },
+  },
+  capability_sets: {
+    compared: { name: "'other'", capabilities: `'["llm.chat","more"]'` },
+    harmless: { ...TIMES, ...AUTHORS, revision: 'the ETag' },
   },
   single_uses: {
     compared: {},
@@ -313,6 +319,7 @@ async function deployment(t: Parameters<typeof scratch>[0]): Promise<string> {
   for (const kind of ['user', 'workload'] as const)
     await made('POST', `/v1/admin/${kind}s`, { [`${kind}_name`]: 'one', capabilities: ['llm.chat'] })
   await operatorNamed(stage, 'olga', ['admin.read'])
+  await made('PUT', '/v1/admin/sets/researcher', { capabilities: ['llm.chat', 'files.use'] })
   const [corp, spire, next] = [await byCorporateCa('corp'), await trustDomain(), await trustDomain()]
   await made('POST', '/v1/admin/ca/attach', { ca_pem: corp.caPem, kind: 'organisation' })
   await made('POST', '/v1/admin/ca/attach', { ca_pem: spire.caPem, kind: 'spiffe' })
