@@ -1,12 +1,14 @@
-import type { NoticeChannel } from '../../db/support/notices.ts'
+import type { OrganisationAuthority } from '../../certs/authority/rotation.ts'
+import { readSetting } from '../../db/settings.ts'
+import { AUTHORITY_TOPIC, type NoticeChannel } from '../../db/support/notices.ts'
 import type { DataDirectory } from '../boot/data-directory.ts'
 import type { PeriodicTask } from './every.ts'
 
 /** The time after which a process without a notice uses a CA that another one has made. ms. */
 const EVERY_MS = 10_000
 
-/** The notice that the organisation was named, and the CA made again. */
-export const ORGANISATION_NAMED = 'named'
+/** The time within which changes of authority make one look. ms. */
+const TOGETHER_MS = 100
 
 /**
  * Makes the function that uses the CA and names in the database if they have changed. `use` follows, and is
@@ -27,14 +29,34 @@ export function authorityFollower(
   }
 }
 
-/** Makes the function that tells every process of a service that the organisation was named, this one first. */
-export const announceNaming =
-  (notices: Pick<NoticeChannel, 'notify'>, follow: () => Promise<void>) => async (): Promise<void> => {
-    notices.notify(ORGANISATION_NAMED, 'anew')
-    await follow()
+/** Follows after every change of authority, of which a step is one: whoever took it may be gone since. */
+export function followOnChanges(
+  notices: Pick<NoticeChannel, 'on'>,
+  follow: () => Promise<void>,
+  failed: (error: unknown) => void,
+): void {
+  let isDue = false
+  const look = (): void => {
+    isDue = false
+    follow().catch(failed)
+  }
+  notices.on(AUTHORITY_TOPIC, () => {
+    if (isDue) return
+    isDue = true
+    setTimeout(look, TOGETHER_MS).unref()
+  })
+}
+
+/** Makes the function that returns the CA that issues now, also if another process has just had it issue. */
+export const issuingAuthority =
+  (dataDirectory: Pick<DataDirectory, 'authority' | 'database'>, follow: () => Promise<void>) =>
+  async (): Promise<OrganisationAuthority> => {
+    const issuing = await readSetting(dataDirectory.database, 'issuing_ca')
+    if (issuing !== undefined && issuing !== dataDirectory.authority.digest) await follow()
+    return dataDirectory.authority
   }
 
-/** Looks whether a CA was made again: a notice may be lost. */
+/** Looks whether there is another CA: a process that has its database to itself hears of no change. */
 export const followAuthority = (run: () => Promise<void>): PeriodicTask => ({
   name: 'follow-authority',
   everyMs: EVERY_MS,

@@ -37,7 +37,7 @@ import type { SignInContext } from '../operators/signing-in.ts'
 import type { GatewayPipelines } from '../pipelines.ts'
 import { anchorStandingsOf } from '../proofs/anchors/standing.ts'
 import { type ProofHandlers, proofHandlers } from '../proofs/handlers.ts'
-import { announceNaming } from '../tasks/follow-authority.ts'
+import { issuingAuthority } from '../tasks/follow-authority.ts'
 import type { GatewayMetrics } from '../telemetry/metrics.ts'
 import type { ProviderStanding } from '../telemetry/provider-figures.ts'
 import { type Configuration, expectedOf, judgingOf } from './configuration.ts'
@@ -296,13 +296,14 @@ function adminContext(
     database,
     ledger,
     authority,
+    issuing: issuingAuthority(dataDirectory, followAuthority),
     subjectKeys,
     oneAtATime,
     ...names,
     naming: {
       fixed: settings.named,
       makeAuthority: authorityRemaker(database, authority.rootPem, dataDirectory.passphrase),
-      follow: announceNaming(database.notices, followAuthority),
+      follow: followAuthority,
     },
     rotation: new SharedRotation(database, join(settings.dataDir, 'ca'), dataDirectory.passphrase),
     configDigest: configuration.digest,

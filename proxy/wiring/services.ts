@@ -58,7 +58,7 @@ import type { PipelineDependencies } from '../pipelines.ts'
 import { LogKeys, openTree } from '../proofs/log-keys.ts'
 import { LedgerSealer } from '../proofs/sealer.ts'
 import { SealingWatch } from '../proofs/sealing-watch.ts'
-import { authorityFollower, ORGANISATION_NAMED } from '../tasks/follow-authority.ts'
+import { authorityFollower, followOnChanges } from '../tasks/follow-authority.ts'
 import { ProviderTrials } from '../tasks/refresh-models.ts'
 import { renewServerCertificate } from '../tasks/renew-server-certificate.ts'
 import { DiskSpace } from '../tasks/watch-disk.ts'
@@ -285,10 +285,7 @@ export async function openServices(
     mounted.reroute()
   })
   const followAuthority = (): Promise<void> => oneAtATime.run('authority', follow)
-  database.notices.on(
-    ORGANISATION_NAMED,
-    () => void followAuthority().catch((error: unknown) => logs.log.error({ err: error }, UNFOLLOWED)),
-  )
+  followOnChanges(database.notices, followAuthority, (error) => logs.log.error({ err: error }, UNFOLLOWED))
   const upstream = openUpstream({ names: new HostNameCache({ servers: nameServers }) })
   const catalogue = new ModelCatalogue()
   return {

@@ -56,6 +56,8 @@ export interface AdminContext {
   readonly database: Database
   readonly ledger: Pick<Ledger, 'commit'>
   readonly authority: OrganisationAuthority
+  /** Returns the same, after a look at the database: what is certified must be of the CA that issues there. */
+  readonly issuing: () => Promise<OrganisationAuthority>
   /** The keys of commitments. */
   readonly subjectKeys: Pick<SubjectKeys, 'makeFor' | 'find' | 'forget'>
   readonly oneAtATime: KeyedQueue
@@ -132,7 +134,7 @@ export interface OrganisationNaming {
     names: OrganisationNames,
     at: number,
   ) => Promise<{ readonly rootPem: string; readonly statements: readonly LedgerStatement[] }>
-  /** Has this process use the CA and names of the database, and tells all others. */
+  /** Has this process use the CA and names of the database. The others hear of the change. */
   readonly follow: () => Promise<void>
 }
 

@@ -68,7 +68,7 @@ export const rotateCertificate = (kind: PrincipalKind) =>
       caller,
     ) => {
       const subject = certificateSubject(context, kind, await principalOf(context, kind, id))
-      const issued = await issueClientCertificate(context.authority, subject, certificateTerm(caller))
+      const issued = await issueClientCertificate(await context.issuing(), subject, certificateTerm(caller))
       const action = `${kind.type}.cert_rotated`
       const until = await replacePin(context, kind, caller, issued, {
         action,
@@ -115,7 +115,7 @@ export const certifyRequest = (kind: PrincipalKind) =>
       const subject = certificateSubject(context, kind, await principalOf(context, kind, id))
       const { spiffeId } = subject
       const key = await certificateThread.ask('keyOfCsr', { csrPem, spiffeId })
-      const issued = certifyClient(context.authority, key, subject, certificateTerm(caller))
+      const issued = certifyClient(await context.issuing(), key, subject, certificateTerm(caller))
       const action = `${kind.type}.certificate_issued`
       const until = await replacePin(context, kind, caller, issued, { action, id, hours, ifMatch })
       return { value: certificateView(kind, id, issued, until) }

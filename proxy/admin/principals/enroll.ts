@@ -105,11 +105,11 @@ export const mintAgent = operation({
   reasons: ['conflict', 'precondition_failed', 'audit_unavailable'],
   example: { agent_name: 'daily-report', capabilities: ['llm.chat'] },
   run: async (context, { body }, caller) => {
-    const { organisation, trustDomain, authority } = context
+    const { organisation, trustDomain } = context
     const commonName = printPrincipalId(AGENT, organisation, body.agent_name)
     const spiffeId = spiffeIdOf(AGENT, trustDomain, organisation, body.agent_name)
     const issued = await issueClientCertificate(
-      authority,
+      await context.issuing(),
       { commonName, spiffeId },
       { at: caller.at, days: LEAF_DAYS },
     )

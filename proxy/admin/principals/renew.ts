@@ -46,12 +46,13 @@ export const renewClientCertificate =
     const { csr_pem: csrPem, cert_pem: certPem } = parse(body, facts.json)
     if (certPem !== undefined)
       return jsonReply(200, await pinOwnLeaf(context, facts, peer, { certPem, csrPem }))
-    checkRenewable(context.authority, peer, at)
+    const authority = await context.issuing()
+    checkRenewable(authority, peer, at)
     const kind = PRINCIPAL_KINDS[principal.type]
     const subject = certificateSubject(context, kind, await principalOf(context, kind, principal.id))
     const key = await certificateThread.ask('keyOfCsr', { csrPem, spiffeId: subject.spiffeId })
     const issued = renewals.once(peer, key, () => {
-      const certificate = certifyClient(context.authority, key, subject, certificateTerm({ at }))
+      const certificate = certifyClient(authority, key, subject, certificateTerm({ at }))
       return pinRenewed(context, facts, peer, certificate, `${kind.type}.certificate_issued`)
     })
     return jsonReply(200, await issued)

@@ -3,7 +3,11 @@ import { readFile } from 'node:fs/promises'
 import { Agent } from 'node:https'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
+import { digestsOf, type StoredAuthority, swapRotation } from '../../../../certs/authority/rotation.ts'
+import { openDatabase } from '../../../../db/engine.ts'
+import { readSetting, type SettingKey } from '../../../../db/settings.ts'
 import { certificateRequest } from '../../../../scripts/client/renewal/renew.ts'
+import { past } from '../../../support/db/raw.ts'
 import { agentOf, ask, CHAT, type Identity, type TestGateway, testGateway } from '../../../support/gateway.ts'
 import { signedInBySecret } from '../../../support/oidc/jar.ts'
 
@@ -176,6 +180,36 @@ t.test('each phase can be taken back', async (t) => {
   t.match(await step('cancel'), { status: 200, json: { phase: 'none', issuing: old } })
   t.equal(await chat(gateway, moved), 401)
   t.equal(await chat(gateway, back), 200)
+})
+
+t.test('a process that has not heard of a step certifies by the CA that issues now', async (t) => {
+  const { gateway, step } = await scene(t)
+  const bot = await gateway.enroll('bot', ['llm.chat'])
+  await step('prepare')
+  const ca = await bundleOf(gateway)
+  const database = await openDatabase(gateway.settings.databaseUrl)
+  t.teardown(() => database.close())
+  const prepared: StoredAuthority = JSON.parse((await readSetting(database, 'authority')) ?? '')
+  const issuing = swapRotation(prepared, Date.now())
+  // As another process stores a step.
+  const stored = async (next: StoredAuthority): Promise<void> => {
+    const put = (key: SettingKey, value: string) =>
+      past(gateway.settings.databaseUrl, `update settings set value = '${value}' where key = '${key}'`)
+    await put('authority', JSON.stringify(next))
+    await put('issuing_ca', digestsOf(next).intermediate_sha256)
+  }
+  await stored(issuing)
+  const moved = await renewed(gateway, bot, ca)
+  t.ok(issuedBy(moved, issuing['intermediate.crt']), 'to be renewed at once')
+  t.equal(await chat({ ...gateway, ca }, moved), 200)
+  await stored(swapRotation(issuing, Date.now()))
+  const { status, text } = await ask(`${gateway.url}/v1/admin/agents`, 'POST', {
+    agent: agentOf(ca, null),
+    headers: { 'x-admin-secret': 'correct-horse-battery' },
+    body: { agent_name: 'young', capabilities: [] },
+  })
+  t.equal(status, 201)
+  t.ok(issuedBy({ ...bot, cert: JSON.parse(text).cert_chain_pem }, prepared['intermediate.crt']))
 })
 
 t.test('an intermediate is replaced under its root: clients need no other one', async (t) => {

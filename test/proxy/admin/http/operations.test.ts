@@ -34,6 +34,7 @@ async function inside(t: Test): Promise<AdminContext> {
     database,
     ledger,
     authority,
+    issuing: () => Promise.resolve(authority),
     subjectKeys: new SubjectKeys(database, Buffer.alloc(32)),
     oneAtATime: new KeyedQueue(),
     organisation: settings.org,

@@ -39,10 +39,12 @@ async function readOnce(t: Parameters<typeof rawMcp>[0], url: string, withinMs?:
     if (!resource) throw new Error('it is not there')
     return resource
   }
+  const authority = await withRotation((await madeAuthority()).authority, {}, '')
   const context = {
     database,
     ledger,
-    authority: await withRotation((await madeAuthority()).authority, {}, ''),
+    authority,
+    issuing: () => Promise.resolve(authority),
     subjectKeys: new SubjectKeys(database, Buffer.alloc(32)),
     oneAtATime: new KeyedQueue(),
     organisation: 'acme',
