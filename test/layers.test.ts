@@ -134,7 +134,7 @@ const MCP_MAY_IMPORT: RoomImports = {
 /** The rooms of proxy/admin: http → everything; pipeline.ts, rehearsals, proposals → conditions → the resources → operation. */
 const ADMIN_MAY_IMPORT: RoomImports = {
   audit: ['admin/operation'],
-  authority: ['admin/conditions', 'admin/operation'],
+  authority: ['admin/conditions', 'admin/operation', 'admin/operators'],
   conditions: ['admin/operation'],
   http: [
     'admin/audit',

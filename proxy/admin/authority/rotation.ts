@@ -9,6 +9,7 @@ import {
 } from '../../../certs/authority/rotation.ts'
 import { firstCertificateOf } from '../../../certs/x509/x509.ts'
 import { type CertificateHolder, certificateHolders, settleIssuers } from '../../../db/principals/issuers.ts'
+import type { AdminCapability } from '../../../plugins/operators/capabilities.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
 import { eventLoopTurn } from '../../../plugins/turns.ts'
 import { resolveChanges } from '../conditions/resolve.ts'
@@ -17,13 +18,16 @@ import { previewShape } from '../conditions/view.ts'
 import { commitChanges, retryIfOvertaken } from '../operation/change.ts'
 import type { RehearsalChange } from '../operation/changes.ts'
 import type { AdminCaller, AdminContext, StoredCas } from '../operation/context.ts'
+import { capabilityToEnroll, OPERATOR } from '../operation/kinds.ts'
 import {
   checkIfMatch,
   type OperationResult,
   operation,
   type RevisionedObject,
+  requireCapability,
 } from '../operation/operation.ts'
 import { dryRun, instant, sha256 } from '../operation/shapes.ts'
+import { assertOwnerKeepsCertificate } from '../operators/owners.ts'
 import { endedCertificates } from './ended.ts'
 
 const SCOPES = ['root', 'intermediate'] as const
@@ -183,10 +187,29 @@ const LEAVING = { query: z.object({ dry_run: dryRun }) } as const
 const lockedOut = (of: readonly CertificateHolder[]): readonly CertificateHolder[] =>
   of.filter(({ is_active: isActive, is_current: isCurrent }) => isActive && isCurrent)
 
+/** The operators among them. */
+const lockedOutOperators = (of: readonly CertificateHolder[]): ReadonlySet<string> =>
+  new Set(
+    lockedOut(of)
+      .filter(({ principal_type: type }) => type === OPERATOR.type)
+      .map(({ principal_id: id }) => id),
+  )
+
+/** Returns the demand of an end by force that takes an operator's certificate: an owner's alone. */
+async function requiredForEnd(
+  context: AdminContext,
+  { forced }: { readonly forced?: string | undefined },
+  phase: RotationPhase,
+): Promise<readonly AdminCapability[]> {
+  if (forced === undefined) return []
+  const found = await holdersOf(context, await readCas(context), phase, 0)
+  return lockedOutOperators(found).size > 0 ? [capabilityToEnroll(OPERATOR)] : []
+}
+
 /** The same as changes that a rehearsal knows. */
 const asDeactivations = (of: readonly CertificateHolder[]): readonly RehearsalChange[] =>
   lockedOut(of)
-    .filter(({ principal_type: type }) => type !== 'operator')
+    .filter(({ principal_type: type }) => type !== OPERATOR.type)
     .map(({ principal_id: principal }) => ({ principal, is_active: false }))
 
 /**
@@ -199,7 +222,8 @@ export const finishRotation = operation({
   action: 'ca.rotation_finished',
   summary: 'Ends the CA before, with all certificates of it. Its keys are destroyed.',
   takes: LEAVING,
-  reasons: [...STEP.reasons, 'ca_relied_on'],
+  reasons: [...STEP.reasons, 'ca_relied_on', 'last_owner'],
+  alsoDemands: (context, input) => requiredForEnd(context, input, 'issuing'),
   rehearses: (context, input) => rehearsedEnd(context, input, 'issuing'),
   preview: (context, { ifMatch }, caller) => previewEnd(context, ifMatch, caller, 'issuing'),
   run: (context, { ifMatch, forced }, caller) =>
@@ -217,7 +241,8 @@ export const cancelRotation = operation({
   summary:
     'Takes the last step of a replacement back: the CA before issues again, or the next one is dropped.',
   takes: LEAVING,
-  reasons: [...STEP.reasons, 'ca_relied_on'],
+  reasons: [...STEP.reasons, 'ca_relied_on', 'last_owner'],
+  alsoDemands: (context, input) => requiredForEnd(context, input, 'prepared'),
   rehearses: (context, input) => rehearsedEnd(context, input, 'prepared'),
   preview: (context, { ifMatch }, caller) => previewEnd(context, ifMatch, caller, 'prepared'),
   run: async (context, { ifMatch, forced }, caller) => {
@@ -254,9 +279,12 @@ function endOtherCa(context: AdminContext, caller: AdminCaller, { phase, action,
     const found = await holdersOf(context, before, phase, caller.at)
     const out = lockedOut(found)
     if (out.length > 0 && forced === undefined) throw stillHeld(out)
-    return { before, found, out }
+    const operators = lockedOutOperators(found)
+    // One may have come back since its caller was asked.
+    if (operators.size > 0) requireCapability(caller, capabilityToEnroll(OPERATOR))
+    return { before, found, out, operators }
   }
-  return retryIfOvertaken(read, async ({ before, found, out }) => {
+  return retryIfOvertaken(read, async ({ before, found, out, operators }) => {
     const { at } = caller
     const ended = await endedCertificates(context, caller, otherQuery(before.stored, phase, at), found)
     await step(context, caller, before, endRotation(before.stored, at), {
@@ -267,6 +295,7 @@ function endOtherCa(context: AdminContext, caller: AdminCaller, { phase, action,
         ...(forced !== undefined && { force_reason: forced }),
       },
       ...ended,
+      assertions: await assertOwnerKeepsCertificate(context, at, operators),
     })
     return rotationResult(context, at)
   })
@@ -335,6 +364,7 @@ interface CaStep {
   readonly detail: Parameters<typeof commitChanges>[2]['notes'][number]['detail']
   readonly statements?: Parameters<typeof commitChanges>[2]['statements']
   readonly notes?: Parameters<typeof commitChanges>[2]['notes']
+  readonly assertions?: Parameters<typeof commitChanges>[2]['assertions']
 }
 
 /** Stores a step with its rows, in one transaction, and has all processes take it. */
@@ -343,11 +373,12 @@ async function step(
   caller: AdminCaller,
   before: StoredCas,
   next: StoredAuthority,
-  { action, detail, statements = [], notes = [] }: CaStep,
+  { action, detail, statements = [], notes = [], assertions = [] }: CaStep,
 ): Promise<void> {
   await commitChanges(context, caller, {
     statements: [...context.rotation.store(before, next, caller.at), ...statements],
     notes: [{ action, detail }, ...notes],
+    assertions,
   })
   await context.naming.follow()
 }

@@ -40,9 +40,31 @@ export async function assertOwnerRemains(
   const isOwner = type === 'operator' && is_active && capabilities.includes(OWNING)
   const stays = (next.is_active ?? is_active) && (next.capabilities ?? capabilities).includes(OWNING)
   if (!isOwner || stays || !(await readSecret(database)).disabled) return []
-  const other = (await reachableOwners(context, at)).find((owner) => owner.principal_id !== id)
-  if (!other) throw new Refusal('last_owner')
-  return [authorityUnchanged(database)('operator', other.principal_id, other.authority_revision)]
+  return assertOneOf(
+    context,
+    (await reachableOwners(context, at)).find((owner) => owner.principal_id !== id),
+  )
+}
+
+/** The same of operators who lose their certificates, all at once. */
+export async function assertOwnerKeepsCertificate(
+  context: AdminContext,
+  at: number,
+  losing: ReadonlySet<string>,
+): Promise<readonly RowAssertion[]> {
+  if (losing.size === 0 || !(await readSecret(context.database)).disabled) return []
+  for (const owner of await reachableOwners(context, at))
+    if (!losing.has(owner.principal_id) || (await context.signsIn(owner.name)))
+      return assertOneOf(context, owner)
+  return assertOneOf(context, undefined)
+}
+
+function assertOneOf(
+  { database }: Pick<AdminContext, 'database'>,
+  owner: CapabilityHolder | undefined,
+): readonly RowAssertion[] {
+  if (!owner) throw new Refusal('last_owner')
+  return [authorityUnchanged(database)('operator', owner.principal_id, owner.authority_revision)]
 }
 
 /**

@@ -10,6 +10,7 @@ import { certificateRequest } from '../../../../scripts/client/renewal/renew.ts'
 import { past } from '../../../support/db/raw.ts'
 import { agentOf, ask, CHAT, type Identity, type TestGateway, testGateway } from '../../../support/gateway.ts'
 import { signedInBySecret } from '../../../support/oidc/jar.ts'
+import { as, operatorNamed } from '../../../support/operators.ts'
 
 const PATH = '/v1/admin/ca/rotation'
 
@@ -238,6 +239,31 @@ t.test('a finish by force ends whoever holds an old certificate, and says why', 
   t.match(row?.detail, { ended: 1, locked_out: 1, force_reason: 'The key was stolen' })
   const [state] = await gateway.rows({ action: 'agent.certificate_ended' })
   t.match(state?.detail, { subject: 'acme::bot', thumbprints: [] })
+})
+
+t.test('an operator is locked out by an owner alone, and the last owner by nobody', async (t) => {
+  const gateway = await testGateway(t)
+  const owner = await operatorNamed(gateway, 'owner', ['admin.read', 'admin.settings', 'admin.operators'])
+  const setter = await operatorNamed(gateway, 'setter', ['admin.read', 'admin.settings'])
+  const viewer = await operatorNamed(gateway, 'viewer', ['admin.read'])
+  await gateway.enroll('bot', ['llm.chat'])
+  await stepOf(gateway)('prepare')
+  await stepOf(gateway)('issue')
+  const end = (who: Identity) =>
+    as(gateway, who)('POST', `${PATH}/finish?force=true&reason=The+key+was+stolen`)
+  t.match(await end(setter), {
+    status: 403,
+    json: { reason: 'capability_missing', required_capability: 'admin.operators' },
+  })
+  t.equal((await as(gateway, owner)('POST', '/v1/admin/secret/disable')).status, 204)
+  t.match(await end(owner), { status: 409, json: { reason: 'last_owner' } })
+  t.equal((await as(gateway, viewer)('GET', PATH)).status, 200, 'nothing has changed')
+  const moved = await renewed(gateway, owner)
+  t.equal((await end(moved)).status, 200)
+  const now = { ...gateway, ca: await bundleOf(gateway) }
+  const statusOf = async (who: Identity) =>
+    (await ask(`${gateway.url}${PATH}`, 'GET', { agent: agentOf(now.ca, who) })).status
+  t.same([await statusOf(moved), await statusOf(owner), await statusOf(viewer)], [200, 401, 401])
 })
 
 t.test('of two operators at once one takes the step', async (t) => {
