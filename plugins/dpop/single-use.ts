@@ -4,7 +4,7 @@ import type { Ledger } from '../../db/ledger/record/ledger.ts'
 import { claimOnce } from '../../db/single-uses.ts'
 import type { DpopProof } from '../facts.ts'
 import type { Plugin } from '../plugin.ts'
-import { Refusal } from '../refusal.ts'
+import { Refusal, toRefusal } from '../refusal.ts'
 
 /** The ledger, to claim a proof in that no decision row goes with. */
 export interface ProofClaimDependencies {
@@ -14,8 +14,9 @@ export interface ProofClaimDependencies {
 
 /**
  * Claims a proof for endpoints that record no decision: of many copies exactly one passes, on whichever
- * replica, also across a crash (RFC 9449 §11.1). Refuses with `proof_invalid`. `of`: a `change` by an
- * operator finds room in the ledger's queue while calls fill it.
+ * replica, also across a crash (RFC 9449 §11.1). Refuses with `proof_invalid`; with
+ * `audit_unavailable` if the ledger cannot be written. `of`: a `change` by an operator finds room in the
+ * ledger's queue while calls fill it.
  */
 export function singleUse(
   { ledger, database }: ProofClaimDependencies,
@@ -33,7 +34,9 @@ export function singleUse(
         })
         return {}
       } catch (error) {
-        throw isReplay(error) ? new Refusal('proof_invalid', { cause: error }) : error
+        throw isReplay(error)
+          ? new Refusal('proof_invalid', { cause: error })
+          : toRefusal(error, 'audit_unavailable')
       }
     },
   }
