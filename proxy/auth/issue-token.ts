@@ -10,6 +10,7 @@ import { serviceEntry } from '../../plugins/audit/entries.ts'
 import { audienceOf } from '../../plugins/dpop/audience.ts'
 import { isReplay } from '../../plugins/dpop/single-use.ts'
 import type { DpopProof, Principal } from '../../plugins/facts.ts'
+import type { PinnedCaller } from '../../plugins/pin/pin.ts'
 import type { Arrival } from '../../plugins/plugin.ts'
 import { Refusal } from '../../plugins/refusal.ts'
 import type { PrincipalQuota } from '../../plugins/secrets/quota.ts'
@@ -28,13 +29,15 @@ export interface TokenIssueDependencies {
   readonly configDigest: string
   /** True: some provider is called with the caller's own vendor key, so clients pass it on. */
   readonly vendorKeys: boolean
+  /** Asks once more who the caller is. Rejects with a refusal if the certificate is another's, or ended. */
+  readonly reask: (facts: ReverifiedTokenFacts) => Promise<Principal>
 }
 
-type TokenRequestFacts = Arrival & {
-  principal: Principal
-  tokenRequest: TokenRequest
-  proof: DpopProof | null
-}
+type TokenRequestFacts = Arrival &
+  PinnedCaller & {
+    tokenRequest: TokenRequest
+    proof: DpopProof | null
+  }
 /** `holder`: the principal as it was asked once more after the body. */
 type ReverifiedTokenFacts = TokenRequestFacts & { holder: Principal }
 
@@ -46,21 +49,18 @@ type ReverifiedTokenFacts = TokenRequestFacts & { holder: Principal }
  */
 export const issueToken =
   (sources: TokenIssueDependencies) =>
-  async ({ holder: principal, ...asked }: ReverifiedTokenFacts): Promise<Reply> => {
-    const facts: TokenRequestFacts = { ...asked, principal }
-    const { proof, tokenRequest: request } = facts
-    if (request.clientId !== null && request.clientId !== principal.id) throw new Refusal('client_invalid')
-    if (request.scope?.some((token) => !principal.capabilities.includes(token)))
-      throw new Refusal('scope_invalid')
+  async (asked: ReverifiedTokenFacts): Promise<Reply> => {
+    const { proof, holder, tokenRequest: request } = asked
+    if (request.clientId !== null && request.clientId !== holder.id) throw new Refusal('client_invalid')
+    checkScope(request, holder)
     const audience = audienceAsked(request.resources, sources.baseUrls())
     const claims = {
       proof: proof ? [claimOnce(sources.database, proof.replayKey, proof.expiresAt)] : [],
-      challenge: await challengeOf(request.clientAssertion, facts, sources),
+      challenge: await challengeOf(request.clientAssertion, { ...asked, principal: holder }, sources),
     }
-    const waitS = sources.quota.consume(principal.id)
+    const waitS = sources.quota.consume(holder.id)
     if (waitS > 0) throw new Refusal('token_throttled', { headers: { 'retry-after': String(waitS) } })
-    const scope = (request.scope ?? principal.capabilities).join(' ')
-    await record(sources, facts, scope, claims)
+    const { facts, scope } = await recordedGrant(sources, asked, claims)
     const accessToken = await sign(sources, facts, audience, scope)
     const type = proof ? 'DPoP' : 'Bearer'
     return jsonReply(200, {
@@ -71,6 +71,37 @@ export const issueToken =
       ...(sources.vendorKeys && { vendor_keys: true }),
     })
   }
+
+function checkScope({ scope }: TokenRequest, { capabilities }: Principal): void {
+  if (scope?.some((token) => !capabilities.includes(token))) throw new Refusal('scope_invalid')
+}
+
+/** Changes that come one after the other must not refuse a token that all of them allow. */
+const MAX_JUDGEMENTS = 4
+
+/** Records the token of whoever the caller is by then: a change may come between, such as its own renewal. */
+async function recordedGrant(
+  sources: TokenIssueDependencies,
+  asked: ReverifiedTokenFacts,
+  claims: SingleUseClaims,
+): Promise<{ readonly facts: TokenRequestFacts; readonly scope: string }> {
+  let principal = asked.holder
+  for (let times = 1; ; times += 1) {
+    const scope = (asked.tokenRequest.scope ?? principal.capabilities).join(' ')
+    const facts: TokenRequestFacts = { ...asked, principal }
+    try {
+      await record(sources, facts, scope, claims)
+      return { facts, scope }
+    } catch (cause) {
+      // Nothing is stored then, and the proof is free.
+      if (!(cause instanceof LedgerError && cause.code === 'stale')) throw cause
+      if (times === MAX_JUDGEMENTS)
+        throw new Refusal('overloaded', { cause, headers: { 'retry-after': '1' } })
+    }
+    principal = await sources.reask(asked)
+    checkScope(asked.tokenRequest, principal)
+  }
+}
 
 /**
  * Returns the audience of a token (RFC 8707): the one resource that is asked for, which must be ours, or
@@ -122,9 +153,7 @@ async function record(
       entries: [entry],
     })
   } catch (cause) {
-    // Changed since the pin was asked: nothing is stored, and a second request gets what holds by then.
-    if (cause instanceof LedgerError && cause.code === 'stale')
-      throw new Refusal('overloaded', { cause, headers: { 'retry-after': '1' } })
+    if (cause instanceof LedgerError && cause.code === 'stale') throw cause
     throw isReplay(cause)
       ? new Refusal(await usedBefore(ledger, claims), { cause })
       : new Refusal('audit_unavailable', { cause })

@@ -96,6 +96,7 @@ export function createHandlers(
         keys,
         logins,
         quota: services.quota,
+        reask: async (facts) => ({ ...facts, ...(await services.plugins.pinNow.still?.(facts)) }).principal,
         baseUrls,
         configDigest: configuration.digest,
         vendorKeys: configuration.llm.providers.some(usesCallerKey),

@@ -96,6 +96,30 @@ const HELD = ['llm.chat', 'files.use', 'files.write', 'mcp.tools.list']
 type Step = (stage: Stage) => Promise<unknown>
 
 await t.test(
+  'B1 a token that is asked for while its holder changes is given, for what is left to the holder',
+  async (t) => {
+    const gateway = await testGateway(t)
+    const bot = await gateway.enroll('bot', ['llm.chat'])
+    const { send, close } = chatOn(gateway, bot, 8)
+    const asked = (body: string) => (on: number) =>
+      send(on, '/v1/auth/token', { body, headers: { 'content-type': 'application/x-www-form-urlencoded' } })
+    const wide = 'grant_type=client_credentials'
+    const rounds = async (call: (on: number) => Promise<number>): Promise<readonly number[]> => {
+      const statuses: number[] = []
+      for (let round = 0; round < 8; round += 1) {
+        const all = Array.from({ length: 8 }, (_, on) => call(on))
+        const capabilities = round % 2 === 0 ? ['llm.chat', 'files.use'] : ['llm.chat']
+        statuses.push(...(await Promise.all([granted(gateway, bot, capabilities).then(() => 0), ...all])))
+      }
+      return [...new Set(statuses)].filter((status) => status > 0).toSorted((a, b) => a - b)
+    }
+    t.strictSame(await rounds(asked(wide)), [200])
+    t.strictSame(await rounds(asked(`${wide}&scope=files.use`)), [200, 400], 'what is gone is refused')
+    close()
+  },
+)
+
+await t.test(
   'B1 whatever operators do between calls, the ledger alone covers each allowed row',
   async (t) => {
     const { stage, files, bot } = await filesStage(t, HELD)
