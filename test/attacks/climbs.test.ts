@@ -21,6 +21,7 @@ const NEVER: Readonly<Record<string, string>> = {
   endSession: 'nobody has a browser',
   enableSecret: 'on the machine alone',
   approveMcpServer: 'no server says anything new',
+  finishCaRotation: 'its own certificate is of the old CA: an owner alone ends an operator’s',
 }
 
 const documented = new Map(

@@ -38,6 +38,9 @@ const OF_PRINCIPALS: Readonly<Record<string, Making<[climbing: Climbing, noun: N
   reactivate: onVictim(),
   erase: onVictim(),
   getUsage: onVictim(),
+  setLabels: async ({ victim }, noun) => [
+    { params: { id: await victim(noun) }, body: { labels: { team: fresh() } } },
+  ],
   getCandidate: async ({ victim, machine }, noun) => {
     const id = await victim(noun)
     await machine('PUT', `/v1/admin/${PLURALS[noun][0]}/${id}/candidate`, { capabilities: [] })
@@ -129,6 +132,25 @@ const OTHERS: Readonly<Record<string, Making<[climbing: Climbing]>>> = {
     return [{ body: { digest: evilDigest, as: honestDigest } }]
   },
   listCapabilities: () => [{}],
+  changeCapabilitiesOfAgents: ofFound('Agent'),
+  changeCapabilitiesOfUsers: ofFound('User'),
+  changeCapabilitiesOfWorkloads: ofFound('Workload'),
+  whatIfAgent: whatIfOf('Agent'),
+  whatIfUser: whatIfOf('User'),
+  whatIfWorkload: whatIfOf('Workload'),
+  listCapabilitySets: () => [{}],
+  getCapabilitySet: namedSet,
+  putCapabilitySet: () => [{ params: { name: fresh() }, body: { capabilities: HIGH } }],
+  deleteCapabilitySet: namedSet,
+  listLabels: () => [{}],
+  listProviders: () => [{}],
+  tryProvider: () => [{ params: { name: 'openai' } }],
+  getCaRotation: () => [{}],
+  // The root stays: the stage knows no other one.
+  prepareCa: () => [{ body: { scope: 'intermediate' } }],
+  issueByNextCa: () => [{}],
+  finishCaRotation: () => [{}, { query: '?force=true&reason=mine' }],
+  cancelCaRotation: () => [{}, { query: '?force=true&reason=mine' }],
   createMcpResource: ({ server }) => [
     {
       body: {
@@ -213,6 +235,27 @@ const setOf = (noun: Noun): readonly string[] =>
 
 function onVictim(): Making<[climbing: Climbing, noun: Noun]> {
   return async ({ victim }, noun) => [{ params: { id: await victim(noun) } }]
+}
+
+/** A change of the sets of one that it acts as already, as a dry run has shown it. */
+function ofFound(noun: Noun): Making<[climbing: Climbing]> {
+  return async ({ own, machine }) => {
+    const body = { q: own[noun].id, add: HIGH }
+    const { json } = await machine('POST', `/v1/admin/${PLURALS[noun][0]}/capabilities?dry_run=true`, body)
+    return [{ body: { ...body, etags: json.etags } }]
+  }
+}
+
+function whatIfOf(noun: Noun): Making<[climbing: Climbing]> {
+  return async ({ victim }) => [{ params: { id: await victim(noun) }, query: '?model=gpt-test' }]
+}
+
+function namedSet({ machine, pooled }: Climbing): Promise<readonly Tried[]> {
+  return pooled('set', async () => {
+    const name = fresh()
+    await machine('PUT', `/v1/admin/sets/${name}`, { capabilities: HIGH })
+    return [{ params: { name } }]
+  })
 }
 
 const registered = ({ machine, server, pooled }: Climbing): Promise<string> =>
