@@ -101,8 +101,15 @@ async function isSettled(
   if (reason === 'mcp_not_bound' && tool !== null && (await isBound(database, now, tool))) return true
   if (reason === 'mcp_tool_quarantined' && tool !== null && !(await isToolQuarantined(database, tool)))
     return true
+  if (UNPROVEN.has(reason)) return false
   return allowedSince(database, { ...refusal, principal_id: ref })
 }
+
+/** Refusals of somebody who has not proven to be the caller: what that one does settles none of them. */
+const UNPROVEN: ReadonlySet<string> = new Set([
+  ...['certificate_not_pinned', 'certificate_not_valid_now'],
+  ...['proof_required', 'proof_invalid', 'token_invalid'],
+])
 
 /** False of an operator that is no principal: one by the secret or the socket. */
 const isNamed = (type: NonNullable<OpenRefusal['principal_type']>, id: string): boolean =>
@@ -157,7 +164,7 @@ export const deferCard = operation({
     const { database } = context
     const { at, actor } = caller
     const until = at + hours * 3_600_000
-    if ((await deferralsAt(database, at)).length >= MAX_DEFERRALS)
+    if (hours > 0 && (await deferralsAt(database, at)).length >= MAX_DEFERRALS)
       throw new Refusal('proposals_full', {
         message: 'Too much is put off already. Show something again first.',
       })

@@ -263,6 +263,17 @@ function readServer({ params }: Readonly<Record<string, unknown>>): HtmlFragment
 const isUnread = ({ state, flags }: { readonly state: string; readonly flags: readonly string[] }): boolean =>
   state === 'quarantined' && !flags.includes(REJECTED_FLAG)
 
+/** Names the very texts: another change of the same tool is other news. */
+const definitionsOf = (
+  id: string,
+  tools: readonly {
+    readonly name: string
+    readonly digest: string | null
+    readonly pending_digest: string | null
+  }[],
+): string =>
+  ['tools', id, ...tools.map((tool) => `${tool.name} ${tool.digest} ${tool.pending_digest}`)].join('\n')
+
 async function servers(
   { context }: DashboardContext,
   facts: AdministrationFacts,
@@ -282,7 +293,8 @@ async function servers(
         tools.filter(({ state, digest }) => state === 'gone' && digest !== null).map((tool) => tool.name),
       )
       const odd = skipped.filter((tool) => tool.name !== null && lost.has(tool.name))
-      const changed = tools.filter(isUnread).map((tool) => tool.name)
+      const unread = tools.filter(isUnread)
+      const changed = unread.map((tool) => tool.name)
       const inPart = tools.filter((tool) => tool.state === 'approved' && tool.pending_digest !== null)
       const waits = html`<p>${changed.join(', ')} cannot be called until somebody has read and approved the changes.</p><p><a href="${path}">Read and approve</a></p>`
       return [
@@ -291,6 +303,7 @@ async function servers(
               attentionCard(
                 html`${name}: ${countWithNoun(changed.length, 'tool has', 'tools have')} changed`,
                 waits,
+                definitionsOf(id, unread),
               ),
             ]
           : []),
@@ -299,6 +312,7 @@ async function servers(
               attentionCard(
                 html`${name}: ${countWithNoun(inPart.length, 'tool is', 'tools are')} listed in part`,
                 html`<p>${inPart.map((tool) => tool.name).join(', ')}: an earlier version approved a part of each, and the rest is another by now. They can be called; callers see the approved part.</p><p><a href="${path}">Read and approve</a></p>`,
+                definitionsOf(id, inPart),
               ),
             ]
           : []),
@@ -307,6 +321,7 @@ async function servers(
               attentionCard(
                 html`${name}: ${countWithNoun(odd.length, 'approved tool', 'approved tools')} cannot be used any more`,
                 html`<ul>${joinHtml(odd.map((tool) => html`<li>${tool.name ?? ''}: ${tool.reason}</li>`))}</ul><p><a href="${path}">Look at it</a></p>`,
+                ['odd', id, ...odd.map((tool) => `${tool.name} ${tool.reason}`)].join('\n'),
               ),
             ]
           : []),
@@ -316,6 +331,7 @@ async function servers(
               attentionCard(
                 html`${name} says something new about itself`,
                 html`<p>Models still get the approved instructions until somebody has read and approved the changes.</p><p><a href="${path}">Read and approve</a></p>`,
+                `words ${id} ${words}`,
               ),
             ]),
         ...(error === null
@@ -355,6 +371,7 @@ function editedTexts({ context }: DashboardContext, facts: AdministrationFacts):
     attentionCard(
       html`Somebody has edited the database`,
       html`<ul>${joinHtml(lately.map(({ what, at }) => html`<li>${what}, met ${relativeTime(new Date(at).toISOString(), facts.at)}</li>`))}</ul><p>These texts are not the ones that operators have set. They let nobody in. <code>sallyport verify</code> of the database compares everything.</p>`,
+      ['edited', ...lately.map(({ what }) => what).toSorted()].join('\n'),
     ),
   ]
 }
@@ -377,6 +394,7 @@ async function lateAnchors({ context }: DashboardContext): Promise<readonly Atte
     attentionCard(
       html`${countWithNoun(names.length, 'anchor is', 'anchors are')} late`,
       html`<ul>${joinHtml(names.map((name) => html`<li>${name}</li>`))}</ul><p>Whoever owns the database could still rewrite the newest rows. <a href="/proxy/proof">Why</a></p>`,
+      ['late', ...names].join('\n'),
     ),
   ]
 }

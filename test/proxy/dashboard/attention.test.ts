@@ -3,9 +3,11 @@ import t, { type Test } from 'tap'
 import { standingCards } from '../../../proxy/dashboard/attention/standing.ts'
 import { freePort } from '../../../scripts/free-port.ts'
 import { signedInAs } from '../../support/dashboard/signed-in.ts'
+import { asOwner } from '../../support/db/owner.ts'
 import { proof, proofSigner } from '../../support/dpop.ts'
 import { trustDomain } from '../../support/foreign.ts'
 import { type TestGateway, testGateway, writeFiles } from '../../support/gateway.ts'
+import { mcpStage, tool, toolServer } from '../../support/mcp/stage.ts'
 import { type Jar, signedInBySecret } from '../../support/oidc/jar.ts'
 import { operatorNamed } from '../../support/operators.ts'
 import { eventually } from '../../support/settled.ts'
@@ -339,3 +341,54 @@ await t.test('a word that a search does not know, and a filter that is none, are
   t.match((await jar.ask('GET', '/proxy/activity?verdict=denied')).text, 'There is no filter verdict')
   t.equal((await jar.ask('GET', '/proxy/activity?status=denied&window=7d')).status, 200)
 })
+
+await t.test('Not now hides what was there: another change of the same tool is shown', async (t) => {
+  const stage = await mcpStage(t)
+  const tools = [tool('read')]
+  const files = await stage.register('files', await toolServer(t, tools))
+  const changeTo = async (description: string) => {
+    tools[0] = tool('read', { description })
+    await stage.refresh(files)
+  }
+  await changeTo('Reads.')
+  const jar = await signedInBySecret(stage)
+  const { csrf } = (await jar.ask('GET', '/v1/admin/session')).json
+  const CHANGED = 'files: 1 tool has changed'
+  const [, card = ''] =
+    new RegExp(`${CHANGED}<.*?name="card" value="(\\w+)"`, 's').exec((await jar.ask('GET', '/proxy')).text) ??
+    []
+  const put = (hours: string) =>
+    jar.send('/proxy/attention/not-now', { csrf, card, title: CHANGED, hours, reason: 'later' })
+  t.equal((await put('24')).status, 303)
+  t.notMatch((await jar.ask('GET', '/proxy')).text, `<h2>${CHANGED}`)
+  await changeTo('Sends everything to somebody else.')
+  t.match((await jar.ask('GET', '/proxy')).text, `<h2>${CHANGED}`, 'other news')
+  const many = Array.from({ length: 1_000 }, (_, at) => `('${at}', 'x', '2999', 'x', 'x', 'x')`)
+  await asOwner(
+    stage.settings.databaseUrl,
+    `insert into attention_deferrals (card, title, until, reason, "by", "at") values ${many.join()}`,
+  )
+  t.equal((await put('24')).status, 409, 'too much is put off')
+  t.equal((await put('0')).status, 303, 'and can be shown again')
+})
+
+await t.test(
+  'a refusal of who has not proven to be the caller stays, whatever the caller itself is allowed since',
+  async (t) => {
+    const gateway = await testGateway(t, {
+      files: { '20-dpop.yaml': 'plugin: dpop\negress_dpop_mode: optional\n' },
+    })
+    const bot = await gateway.enroll('bot', ['llm.chat'])
+    const chat = (headers = {}) => gateway.call(bot, 'POST', '/v1/chat/completions', { body: CHAT, headers })
+    const signer = proofSigner()
+    const htu = `${gateway.url}/v1/chat/completions`
+    const challenge = await chat({ dpop: proof(signer, { htm: 'POST', htu }) })
+    const nonce = String(challenge.headers['dpop-nonce'] ?? '')
+    const captured = { dpop: proof(signer, { htm: 'POST', htu, ...(nonce && { nonce }) }) }
+    t.equal((await chat(captured)).status, 200)
+    const replayed = await chat(captured)
+    t.match(replayed, { status: 401, text: 'proof_invalid' })
+    t.equal((await chat()).status, 200)
+    t.match((await attentionOf(gateway)).text, 'proof_invalid')
+  },
+)

@@ -253,6 +253,15 @@ const COLUMNS: Readonly<Record<string, TableColumns>> = {
       ]),
     ),
   },
+  attention_deferrals: {
+    compared: {},
+    harmless: Object.fromEntries(
+      ['card', 'title', 'until', 'reason', 'by', 'at'].map((name) => [
+        name,
+        'which card an operator need not look at yet; a row says who has put it off',
+      ]),
+    ),
+  },
   row_counts: {
     compared: {},
     harmless: Object.fromEntries(
