@@ -139,19 +139,26 @@ export async function recordAnonymousRefusals({
   }
 }
 
-type SeenDependencies = Pick<LedgerTaskDependencies, 'ledger' | 'seen' | 'database'>
+interface SeenDependencies extends Pick<LedgerTaskDependencies, 'seen' | 'database'> {
+  readonly ledger: Pick<Ledger, 'commit'>
+}
 
 /** Writes down when principals were last seen: at most `most`, and while stopping all. */
 export async function touchSeen(
   { ledger, seen, database }: SeenDependencies,
   most = Number.POSITIVE_INFINITY,
 ): Promise<void> {
-  const principals = [...seen].slice(0, most)
+  // In one order at each process: two that lock the same rows must not wait for each other.
+  const principals = [...seen].slice(0, most).toSorted(([one], [other]) => (one < other ? -1 : 1))
   for (const some of portionsOf(principals, TOUCHED_AT_ONCE)) {
     const statements = some.map(([id, { type, at }]) => touchLastSeen(database, { type, id, at }))
     await ledger.commit({ statements, entries: [] })
-    // Who was seen again meanwhile is written the next time.
-    for (const [id, one] of some) if (seen.get(id) === one) seen.delete(id)
+    for (const [id, one] of some) {
+      const now = seen.get(id)
+      seen.delete(id)
+      // Seen again meanwhile: written again, after those that wait.
+      if (now && now !== one) seen.set(id, now)
+    }
   }
 }
 

@@ -2,13 +2,14 @@ import { hash } from 'node:crypto'
 import { join } from 'node:path'
 import t from 'tap'
 import { openDatabase } from '../../../db/engine.ts'
+import type { LedgerUnit } from '../../../db/ledger/record/entry.ts'
 import { openLedger } from '../../../db/ledger/record/ledger.ts'
 import { listPrincipals } from '../../../db/principals/read.ts'
 import { CLAIM_SLICES, claimOnce } from '../../../db/single-uses.ts'
 import { openSqliteDatabase } from '../../../db/sqlite/database.ts'
 import { AnonymousRefusals } from '../../../plugins/audit/anonymous.ts'
 import { OutcomeWriter } from '../../../plugins/audit/audit.ts'
-import { ledgerTasks } from '../../../proxy/tasks/tend-ledger.ts'
+import { ledgerTasks, touchSeen } from '../../../proxy/tasks/tend-ledger.ts'
 import { databaseUrl, skipWithoutFile } from '../../support/db/engine.ts'
 import { leading } from '../../support/db/leading.ts'
 import { fillTables } from '../../support/db/many-principals.ts'
@@ -86,5 +87,27 @@ await t.test(
       items.filter(({ last_seen_at: at }) => at === null),
       [],
     )
+  },
+)
+
+await t.test(
+  'who is seen all the time keeps nobody else from being written, and all lock in one order',
+  async (t) => {
+    const database = await openDatabase(await databaseUrl(t.testdir()))
+    t.teardown(() => database.close())
+    const seen = new Map(['c', 'a', 'd', 'b'].map((id) => [id, { type: 'agent' as const, at: AT }]))
+    const written: string[] = []
+    const ledger = {
+      commit: ({ statements = [] }: LedgerUnit) => {
+        for (const id of statements.map(({ parameters }) => String(parameters[1]))) {
+          written.push(id)
+          if (id < 'd') seen.set(id, { type: 'agent', at: AT + written.length })
+        }
+        return Promise.resolve([])
+      },
+    }
+    for (let run = 0; run < 2; run += 1) await touchSeen({ ledger, seen, database }, 2)
+    t.same(written, ['a', 'c', 'b', 'd'])
+    t.same([...seen.keys()], ['a', 'c', 'b'], 'seen again')
   },
 )
