@@ -47,9 +47,10 @@ const RETRY_MS = 30_000
 
 interface FollowedBundle {
   source: BundleSource
-  /** The CAs of the last good reading. PEM; null: none yet. */
+  /** The CAs of the last good reading of this source, while this process led. PEM; null: none yet. */
   pem: string | null
   dueAt: number
+  hasLed: boolean
 }
 
 /**
@@ -97,11 +98,16 @@ export function followBundles(sources: FollowDependencies): RoundsTask {
   async function follow(name: string, signal: AbortSignal): Promise<void> {
     const source = sources.sources()[name]
     if (!source) return
-    const entry = known.get(name) ?? { source, pem: null, dueAt: 0 }
+    const leads = sources.leads()
+    const entry = known.get(name) ?? { source, pem: null, dueAt: 0, hasLed: leads }
     known.set(name, entry)
-    if (JSON.stringify(entry.source) !== JSON.stringify(source)) Object.assign(entry, { source, dueAt: 0 })
+    // Whoever led before may have put newer CAs in force than those that this process has read.
+    const begins = leads && !entry.hasLed
+    if (begins || JSON.stringify(entry.source) !== JSON.stringify(source))
+      Object.assign(entry, { source, pem: null, dueAt: 0 })
+    entry.hasLed = leads
     if (sources.clock() >= entry.dueAt) await read(name, entry, signal)
-    if (entry.pem !== null && sources.leads()) await sources.put(name, entry.pem, source)
+    if (entry.pem !== null && leads && sources.leads()) await sources.put(name, entry.pem, source)
   }
 
   async function read(name: string, entry: FollowedBundle, signal: AbortSignal): Promise<void> {

@@ -4,7 +4,10 @@ import { writeFile } from 'node:fs/promises'
 import { createServer } from 'node:https'
 import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
+import { pino } from 'pino'
 import t, { type Test } from 'tap'
+import { trustBundleOf } from '../../proxy/admin/principals/enroll.ts'
+import { type BundleStanding, followBundles } from '../../proxy/federation/follow-bundles.ts'
 import { clock } from '../support/clients/identity.ts'
 import { asOwner } from '../support/db/owner.ts'
 import { byCorporateCa, trustDomain } from '../support/foreign.ts'
@@ -426,6 +429,45 @@ await t.test('H7 a followed trust bundle is read again: a file, and a SPIFFE bun
   t.match((await rows()).at(-1), { follows: null })
   t.match((await gateway.admin('POST', '/v1/admin/audit/verify')).json, { ok: true })
 })
+
+await t.test(
+  'H7 who begins to lead puts no CAs in force that it has read before, or elsewhere',
+  async (t) => {
+    const file = join(await scratch(t), 'bundle.pem')
+    const [first, second] = [(await trustDomain()).caPem, (await trustDomain()).caPem]
+    for (const next of [second, 'nonsense']) {
+      await writeFile(file, first)
+      const put: string[] = []
+      let [leads, source] = [false, { file }]
+      const standings = new Map<string, BundleStanding>()
+      const task = followBundles({
+        ...{ standings, clock: () => 0, log: pino({ enabled: false }) },
+        sources: () => ({ prod: source }),
+        followed: () => Promise.resolve(['prod']),
+        casOf: async (pem, at) => (await trustBundleOf(pem, at)).pem,
+        put: async (_name, pem) => void put.push(pem),
+        leads: () => leads,
+      })
+      t.teardown(() => task.stop())
+      const round = (isOver: (standing: BundleStanding | undefined) => boolean) =>
+        eventually(
+          () => task.run().then(() => standings.get('prod')),
+          (standing) => isOver(standing),
+        )
+      await round((standing) => standing !== undefined)
+      await writeFile(file, next)
+      leads = true
+      if (next === second) {
+        await round(() => put.length > 0)
+        t.same([...new Set(put)], [second], 'read again')
+        source = { file: `${file}.missing` }
+      }
+      const before = put.length
+      await round((standing) => standing?.problem != null)
+      t.equal(put.length, before, 'nothing while that cannot be read')
+    }
+  },
+)
 
 await t.test('H7 two_person: [trust] asks a second person for each of it', async (t) => {
   const gateway = await testGateway(t, {
