@@ -26,9 +26,9 @@ import {
   relativeTime,
 } from '../frame/parts.ts'
 import { keylessCallers } from './keyless.ts'
-import { cardId, deferredCard, notNowForm } from './not-now.ts'
+import { cardId, deferredCard, notNowForm, plainText } from './not-now.ts'
 import { otherModels } from './other-models.ts'
-import { aboutRefusal, openRefusals, refusalsCard } from './refusals.ts'
+import { aboutRefusal, openRefusals, refusalsCard, titleOfRefusal } from './refusals.ts'
 import { standingCards } from './standing.ts'
 
 async function endingCertificates(
@@ -158,11 +158,16 @@ async function neededAttention(
   ]
   const { refusals, more } = await openRefusals(dashboard, facts)
   const off = new Set(deferred.map(({ card }) => card))
+  // Of what is hidden now the page says itself what it is.
+  const titles = new Map([
+    ...all.map(({ about, title }) => [cardId(about), plainText(title)] as const),
+    ...refusals.map((one) => [cardId(aboutRefusal(one)), plainText(titleOfRefusal(one))] as const),
+  ])
   return {
     cards: all.filter(({ about }) => !off.has(cardId(about))),
     refusals: refusals.filter((one) => !off.has(cardId(aboutRefusal(one)))),
     moreRefusals: more,
-    deferred,
+    deferred: deferred.map((one) => ({ ...one, title: titles.get(one.card) ?? one.title })),
   }
 }
 

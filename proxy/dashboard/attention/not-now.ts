@@ -41,7 +41,7 @@ const ENTITIES: Readonly<Record<string, string>> = {
   '&#39;': "'",
 }
 
-const plainText = ({ text }: HtmlFragment): string =>
+export const plainText = ({ text }: HtmlFragment): string =>
   text.replaceAll(/<[^>]*>/g, '').replaceAll(/&(?:amp|lt|gt|quot|#39);/g, (one) => ENTITIES[one] ?? one)
 
 /** Says what is put off, by whom, why and until when. */

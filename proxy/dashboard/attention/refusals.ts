@@ -43,12 +43,21 @@ export const refusalsCard = (
         EMPTY_HTML,
       )}</div>${htmlIf(more, () => html`<p class="faint">There are more kinds than are shown here.</p>`)}<p><a href="/proxy/activity?status=denied">All refusals</a></p></section>`
 
+export const titleOfRefusal = ({
+  principal,
+  action,
+  tool,
+  model,
+  reason,
+  required_capability: token,
+}: OpenRefusal): HtmlFragment =>
+  html`${principal ?? 'nobody known'}: ${actionText(action)} ${tool ?? model ?? ''}, ${reasonWords(reason, token)}`
+
 function lineOf(one: OpenRefusal, facts: AdministrationFacts): HtmlFragment {
   const { principal, principal_type: type, action, tool, model, reason, required_capability: token } = one
   const who = whoLink(type, principal, action)
   const text = html`${actionText(action)} ${tool ?? model ?? ''}`
   const what =
     one.request_id === null ? text : html`<a class="row" href="/proxy/activity/${one.request_id}">${text}</a>`
-  const title = html`${principal ?? 'nobody known'}: ${text}, ${reasonWords(reason, token)}`
-  return html`<tr><td>${who}</td><td>${what} ${ledgerWord(action)}</td><td>${reasonWords(reason, token)} ${grantLink(type, principal, reason, token)}</td><td class="number">${one.count.toLocaleString('en')}</td><td>${relativeTime(one.first, facts.at)}</td><td>${relativeTime(one.last, facts.at)}</td><td>${notNowForm(aboutRefusal(one), title, facts)}</td></tr>`
+  return html`<tr><td>${who}</td><td>${what} ${ledgerWord(action)}</td><td>${reasonWords(reason, token)} ${grantLink(type, principal, reason, token)}</td><td class="number">${one.count.toLocaleString('en')}</td><td>${relativeTime(one.first, facts.at)}</td><td>${relativeTime(one.last, facts.at)}</td><td>${notNowForm(aboutRefusal(one), titleOfRefusal(one), facts)}</td></tr>`
 }
