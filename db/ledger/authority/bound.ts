@@ -25,6 +25,8 @@ export interface BoundValues {
 const MAX_SESSIONS = 10_000
 /** The first digits of a session's digest, by which rows have always named it. */
 const ROW_DIGITS = 8
+/** The ways in of a session that is nobody's in particular: setting the operator secret signs in by it. */
+const BY_SECRET: readonly unknown[] = ['secret', 'setup_code']
 
 /** Replays the rows that bind them (docs/ledger.md#replay). */
 export class BoundReplay {
@@ -79,7 +81,7 @@ export class BoundReplay {
     const { session, session_sha256: digest, session_until: until, via, replaces, ends } = detail
     for (const gone of [replaces, ...(isTexts(ends) ? ends : [])]) if (isText(gone)) this.#end(gone)
     if (isText(digest) && isText(until))
-      this.#sessions.set(digest, { who: via === 'secret' ? null : who, until })
+      this.#sessions.set(digest, { who: BY_SECRET.includes(via) ? null : who, until })
     else if (isText(session)) this.#unsaid.add(session)
     if (this.#sessions.size <= MAX_SESSIONS) return
     for (const [id, known] of this.#sessions) if (known.until < at) this.#sessions.delete(id)
