@@ -19,7 +19,7 @@ function expectedOf(method: string, path: string): string {
     [/^\/v1\/admin\/(secret|signing-key|audit-key)\//, 'admin.operators'],
     [/^\/v1\/admin\/ca(\/|$)/, 'admin.settings'],
     [/^\/v1\/admin\/mcp-resources\/bindings/, 'admin.grant'],
-    [/^\/v1\/admin\/mcp-resources/, 'admin.tools'],
+    [/^\/v1\/admin\/(mcp-resources|providers)(\/|$)/, 'admin.tools'],
     [/\/(capabilities|labels)$|\/sets\/|\/rehearsals$|\/candidate(\/|$)/, 'admin.grant'],
     [/^\/v1\/admin\/(agents|users|workloads)/, 'admin.enroll'],
   ]
