@@ -34,6 +34,7 @@ const TABLES = [
   ...['settings', 'api_keys', 'attached_cas', 'agent_trusted_cas', 'single_uses', 'signing_keys'],
   ...['mcp_resources', 'mcp_tools', 'mcp_bindings'],
   ...['operator_sessions', 'operator_identities', 'proposals', 'rehearsals', 'capability_sets'],
+  'attention_deferrals',
 ]
 
 const PART = 2_000
