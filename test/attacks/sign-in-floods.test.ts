@@ -162,7 +162,7 @@ await t.test('H5 an operator has twenty sessions: with the next one the oldest e
 await t.test(
   'H5 a logout of the identity provider ends all of 518 sessions, and nobody else’s',
   async (t) => {
-    const { gateway, provider } = await spoiledStage(t)
+    const { gateway, provider } = await spoiledStage(t, { editsTables: true })
     const alice = await signedIn(gateway, 'alice')
     const { issuer } = provider
     const [principal, subject] = ['acme::operator::alice-example.com', 'alice']

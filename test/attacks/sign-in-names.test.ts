@@ -46,7 +46,7 @@ await t.test('H8 a name that its bearer likes is never the one that a verified a
 await t.test(
   'H8 whom an earlier version has named by its own wish keeps that name, and its rows',
   async (t) => {
-    const { gateway, provider } = await spoiledStage(t, OF_GROUPS)
+    const { gateway, provider } = await spoiledStage(t, { ...OF_GROUPS, editsTables: true })
     provider.person = { sub: 'ada', amr: ['pwd'], groups: ['staff'], preferred_username: 'ada' }
     const first = await signedIn(gateway, 'ada')
     const { operator } = (await first.ask('GET', '/v1/admin/session')).json

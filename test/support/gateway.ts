@@ -83,6 +83,8 @@ export interface TestOptions extends GatewayOptions {
    * it.
    */
   readonly verify?: boolean
+  /** True: the test writes into tables itself, which are then not compared with the rows. */
+  readonly editsTables?: boolean
 }
 
 /** The operator files of a test gateway. `UPSTREAM` stands for the test provider's address. */
@@ -143,7 +145,7 @@ export async function testGateway(t: Test, options: TestOptions = {}): Promise<T
   t.teardown(async () => {
     for (const agent of agents.values()) agent.destroy()
     await gateway.close(0)
-    if (options.verify !== false) await verifyWhole(t, settings)
+    if (options.verify !== false) await verifyWhole(t, settings, options)
     // Where administration has a listener of its own, what is described is not served on the other one.
     if (settings.adminListen === null) for (const wrong of contradictions(administered)) t.fail(wrong)
   })
@@ -250,7 +252,11 @@ export async function writeFiles(
   }
 }
 
-async function verifyWhole(t: Test, settings: Settings): Promise<void> {
+async function verifyWhole(
+  t: Test,
+  settings: Settings,
+  { editsTables = false }: Pick<TestOptions, 'editsTables'>,
+): Promise<void> {
   const database = await openDatabase(settings.databaseUrl)
   const { verdict, authority, findings } = database.file
     ? await inspectDatabase(database.file, Date.now(), (rows) => rows)
@@ -258,7 +264,7 @@ async function verifyWhole(t: Test, settings: Settings): Promise<void> {
   const sealed = await treeProblems(database)
   await database.close()
   for (const problem of sealed) t.fail(`the tree: ${problem}`)
-  for (const finding of findings) {
+  for (const finding of editsTables ? [] : findings) {
     process.stderr.write(`${finding}\n`)
     t.fail(finding)
   }

@@ -19,7 +19,7 @@ import { keyOfCsr, readCsr } from '../../../certs/enrollment/csr.ts'
 import { uriNamesOf } from '../../../certs/enrollment/spiffe-id.ts'
 import { verifyChain } from '../../../certs/x509/chain.ts'
 import { thumbprintOf } from '../../../certs/x509/thumbprint.ts'
-import { type Asn1Value, decodeAsn1, OID } from '../../../certs/x509/x509.ts'
+import { type Asn1Value, decodeAsn1, firstCertificateOf, OID } from '../../../certs/x509/x509.ts'
 import { AT, BOT, DAY_MS, madeAuthority } from '../../support/certs/made.ts'
 import { openssl, without } from '../../support/certs/openssl.ts'
 
@@ -99,6 +99,7 @@ await t.test(
       chainPem: leaf.toString() + intermediatePem,
       thumbprint: thumbprintOf(leaf.raw),
       serial: leaf.serialNumber,
+      issuer: thumbprintOf(firstCertificateOf(intermediatePem).raw),
       notBefore: AT - 60_000,
       notAfter: AT + 90 * DAY_MS,
     })

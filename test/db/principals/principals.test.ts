@@ -78,6 +78,8 @@ for (const type of TYPES) {
       last_seen_at: null,
       created_by: null,
       changed_by: null,
+      labels: {},
+      capability_set: null,
     })
   })
 

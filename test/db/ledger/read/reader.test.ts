@@ -172,9 +172,9 @@ t.test('A7: each question goes by an index, in which it reads one span', async (
       raw.prepare<unknown[], { detail: string }>(`explain query plan ${sql}`).all(...parameters)
     for (const order of ['asc', 'desc'] as const) {
       for (const filter of FILTERS.map((some) => ({ ...some, order }))) {
-        const { request_id: request, principal, action } = filter
+        const { request_id: request, principal, action, status } = filter
         const rare = action !== undefined && action !== 'mcp_tools_call'
-        const by = request ? 'request' : principal ? 'principal' : rare ? 'action' : 'time'
+        const by = request ? 'request' : principal ? 'principal' : rare ? 'action' : status === 'denied' && !action ? 'denied' : 'time'
         for (const span of spans) {
           const [rows] = planOf(rowsQuery(kysely, filter, span, 10).compile())
           const what = JSON.stringify({ filter, span })
