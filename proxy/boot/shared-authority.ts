@@ -22,6 +22,7 @@ import type { Ledger } from '../../db/ledger/record/ledger.ts'
 import { insertSetting, readSetting, replaceSetting, writeSetting } from '../../db/settings.ts'
 import { isObject } from '../../db/support/json.ts'
 import type { LedgerStatement } from '../../db/support/statement.ts'
+import { Refusal } from '../../plugins/refusal.ts'
 import type { OrganisationNames } from './names.ts'
 
 // If many processes share a database they share the organisation's CA: its files are there too, the keys
@@ -102,16 +103,40 @@ export interface MadeAuthority {
 export const authorityRemaker =
   (database: Database, beforePem: string, passphrase: string) =>
   async (names: Omit<NewAuthorityOptions, 'at'>, at: number): Promise<MadeAuthority> => {
+    const before = await readSharedAuthority(database)
+    if (before) requireCurrent(before.stored, passphrase)
     const { texts } = await sealedAuthority({ ...names, passphrase, at })
     const value = JSON.stringify({ ...texts, replaces: textDigest(beforePem) })
     return {
       rootPem: texts['root.crt'],
       statements: [
-        writeSetting(database, 'authority', value, at),
+        storeAuthority(database, before?.text, value, at),
         writeSetting(database, 'issuing_ca', digestsOf(texts).intermediate_sha256, at),
       ],
     }
   }
+
+/** Refuses with `conflict` what would be sealed with a passphrase that was rotated while this process ran. */
+function requireCurrent(stored: StoredAuthority, passphrase: string): void {
+  try {
+    unseal(stored['intermediate.key.sealed'], passphrase)
+  } catch (cause) {
+    const message =
+      'The passphrase was rotated while this gateway ran. Restart it with the new one, and try again.'
+    throw new Refusal('conflict', { cause, message })
+  }
+}
+
+/** Stores the CAs if they are as they were read: another text changes no row, or is a duplicate. */
+const storeAuthority = (
+  database: Database,
+  before: string | undefined,
+  value: string,
+  at: number,
+): LedgerStatement =>
+  before === undefined
+    ? insertSetting(database, 'authority', value, at)
+    : replaceSetting(database, 'authority', { before, value, at })
 
 /** The CAs of a service, and their next step. */
 export class SharedRotation {
@@ -147,9 +172,7 @@ export class SharedRotation {
     const value = JSON.stringify(next)
     const database = this.#database
     return [
-      text === undefined
-        ? insertSetting(database, 'authority', value, at)
-        : replaceSetting(database, 'authority', { before: text, value, at }),
+      storeAuthority(database, text, value, at),
       writeSetting(database, 'issuing_ca', digestsOf(next).intermediate_sha256, at),
     ]
   }

@@ -74,7 +74,13 @@ export const setOrganisation = operation({
   output: organisationResult,
   status: 200,
   example: { org: 'initech', trust_domain: 'initech.example' },
-  reasons: ['conflict', 'ca_attached_already', 'audit_unavailable', ...CERTIFICATE_REASONS],
+  reasons: [
+    'conflict',
+    'precondition_failed',
+    'ca_attached_already',
+    'audit_unavailable',
+    ...CERTIFICATE_REASONS,
+  ],
   run: async (context, { body }, caller) => {
     const { naming } = context
     const { at } = caller

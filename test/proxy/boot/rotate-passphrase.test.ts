@@ -6,9 +6,12 @@ import Sqlite from 'better-sqlite3'
 import t, { type Test } from 'tap'
 import { unseal } from '../../../certs/authority/key-store.ts'
 import { openDatabase } from '../../../db/engine.ts'
+import { openLedger } from '../../../db/ledger/record/ledger.ts'
 import { serviceEntry } from '../../../plugins/audit/entries.ts'
 import { rotatePassphrase, SEALED_COLUMNS } from '../../../proxy/boot/rotate-passphrase.ts'
 import { readSettings } from '../../../proxy/boot/settings.ts'
+import { authorityRemaker } from '../../../proxy/boot/shared-authority.ts'
+import { VERSION } from '../../../proxy/boot/version.ts'
 import { raw } from '../../support/db/postgres/replica.ts'
 import { twoStages } from '../../support/db/postgres/stages.ts'
 import { tokenFor } from '../../support/dpop.ts'
@@ -104,6 +107,22 @@ await t.test('everything is sealed anew, with a row, and the gateway goes on as 
   writeFileSync(file, `${NEW}\n`, { mode: 0o600 })
   t.match(await sallyport(['rotate-passphrase', '--new', file], env), { code: 0 })
   t.equal(passphraseOf(root), NEW)
+})
+
+await t.test('a process with the passphrase before makes no CA, nor over another step', async (t) => {
+  const { root, env } = await stopped(t)
+  const before = passphraseOf(root)
+  t.match(await sallyport(['rotate-passphrase'], env), { code: 0 })
+  const database = await openDatabase(settingsIn(root).MCP_PROXY_DATABASE_URL ?? '')
+  t.teardown(() => database.close())
+  const made = (passphrase: string) =>
+    authorityRemaker(database, '', passphrase)({ organisation: 'initech' }, Date.now())
+  await t.rejects(made(before), { reason: 'conflict', message: /Restart it with the new one/ })
+  const [overtaken, last] = [await made(passphraseOf(root)), await made(passphraseOf(root))]
+  const ledger = await openLedger({ database, version: VERSION })
+  t.teardown(() => ledger.close())
+  await ledger.commit({ statements: last.statements, entries: [] })
+  await t.rejects(ledger.commit({ statements: overtaken.statements, entries: [] }), { code: 'conflict' })
 })
 
 await t.test('what is sealed stands in one list, and who seals is known', async (t) => {
