@@ -82,7 +82,7 @@ const COLUMNS: Readonly<Record<string, TableColumns>> = {
       thumbprint: "'other'",
       principal_type: "'operator' | principal_type = 'agent'",
       principal_id: "'acme::other'",
-      is_current: '0',
+      is_current: '0 | is_current = 1',
       grace_until: "'2999-01-01T00:00:00.000Z' | is_current = 0",
     },
     harmless: {
