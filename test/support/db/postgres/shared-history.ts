@@ -1,6 +1,6 @@
 import type { Test } from 'tap'
 import { type LedgerEntry, LedgerError, type LedgerUnit } from '../../../../db/ledger/record/entry.ts'
-import { authorityUnchanged } from '../../../../db/principals/pins.ts'
+import { authorityUnchanged, insertPin } from '../../../../db/principals/pins.ts'
 import { insertPrincipal, setCapabilities } from '../../../../db/principals/write.ts'
 import { changed, decided, ended, loaded, started } from '../history.ts'
 import { AT } from '../scratch-ledger.ts'
@@ -49,7 +49,10 @@ export async function sharedHistory(t: Test, url: string, writers: number, seed:
       status: 'denied',
       more: { reason: 'capability_missing', required_capability: 'llm.chat' },
     }
-    const values = { principal_id: id, authority: { revision }, ...(capable ? {} : refusal) }
+    const values = {
+      ...{ principal_id: id, cert_thumbprint: thumbprintOf(id), authority: { revision } },
+      ...(capable ? {} : refusal),
+    }
     const decision = decided(calls, values)
     const assertions = [authorityUnchanged(on.database)('agent', id, revision)]
     if (!(await isStored(on, { assertions, entries: [decision] }))) {
@@ -73,7 +76,7 @@ export async function sharedHistory(t: Test, url: string, writers: number, seed:
     const isFirst = await isStored(on, {
       assertions: [authorityUnchanged(on.database)('agent', id, revision)],
       statements: [setCapabilities(on.database, { type: 'agent', id, at: AT, revision, capabilities })],
-      entries: [changed('agent.capabilities_patched', revision + 1, { subject: id, capabilities })],
+      entries: [changed('agent.capabilities_patched', revision + 1, { ...identityOf(id), capabilities })],
     })
     if (isFirst) Object.assign(of, { revision: revision + 1, capable: !capable })
   }
@@ -110,9 +113,23 @@ const creation = ({ database }: Replica, id: string): LedgerUnit => ({
       ...{ type: 'agent', id, ref: id, name: id.slice(6), displayName: null, capabilities: ['llm.chat'] },
       ...{ enrollmentMethod: 'minted', spiffeId: null, dpopJkt: null, federated: false, at: AT },
     }),
+    insertPin(database, {
+      ...{
+        type: 'agent',
+        id,
+        thumbprint: thumbprintOf(id),
+        notBefore: AT,
+        notAfter: AT + 86_400_000,
+        at: AT,
+      },
+    }),
   ],
-  entries: [changed('agent.created', 1, { subject: id })],
+  entries: [changed('agent.created', 1, identityOf(id))],
 })
+
+/** The certificate of a principal: its number, 64 times. */
+const thumbprintOf = (id: string): string => id.slice(-1).repeat(64)
+const identityOf = (id: string) => ({ subject: id, thumbprints: [[thumbprintOf(id), null]] })
 
 async function isStored({ ledger }: Replica, unit: LedgerUnit): Promise<boolean> {
   try {
