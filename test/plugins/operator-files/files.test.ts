@@ -69,7 +69,7 @@ await t.test('§8 files are read in file-name order, with the defaults of what t
     {
       plugin: 'pin',
       file: '10-pin.yml',
-      options: { rotation_grace_hours: 48 },
+      options: { rotation_grace_hours: 48, trust_bundles: {} },
       shadow: false,
       position: { line: 2, column: 9 },
     },

@@ -174,7 +174,15 @@ t.test('A7: each question goes by an index, in which it reads one span', async (
       for (const filter of FILTERS.map((some) => ({ ...some, order }))) {
         const { request_id: request, principal, action, status } = filter
         const rare = action !== undefined && action !== 'mcp_tools_call'
-        const by = request ? 'request' : principal ? 'principal' : rare ? 'action' : status === 'denied' && !action ? 'denied' : 'time'
+        const by = request
+          ? 'request'
+          : principal
+            ? 'principal'
+            : rare
+              ? 'action'
+              : status === 'denied'
+                ? 'denied'
+                : 'time'
         for (const span of spans) {
           const [rows] = planOf(rowsQuery(kysely, filter, span, 10).compile())
           const what = JSON.stringify({ filter, span })

@@ -2,6 +2,7 @@ import { cp, mkdir } from 'node:fs/promises'
 import { join } from 'node:path'
 import SQLite from 'better-sqlite3'
 import t from 'tap'
+import { PRINCIPAL_TABLES } from '../../../../db/principals/tables.ts'
 import { skipWithoutFile } from '../../../support/db/engine.ts'
 import { trustDomain } from '../../../support/foreign.ts'
 import { CHAT, type Identity, scratch, type TestGateway, testGateway } from '../../../support/gateway.ts'
@@ -51,6 +52,13 @@ await t.test(
       alter table internal_agents drop column spiffe_bundle_digests;
       drop index internal_agents_followed; alter table internal_agents drop column followed_bundle;
       drop index certificate_pins_issuer; alter table certificate_pins drop column issuer;
+      drop table attention_deferrals; drop index audit_rows_denied; drop table capability_sets;
+      ${Object.values(PRINCIPAL_TABLES)
+        .map(
+          ({ table }) =>
+            `alter table ${table} drop column labels; alter table ${table} drop column capability_set;`,
+        )
+        .join(' ')}
       delete from kysely_migration where name >= '0074';
       delete from settings where key = 'trusted_cas_recorded'`)
     db.close()

@@ -8,7 +8,7 @@ const HOUR_MS = 3_600_000
 const NUMBERS = 'with recursive n(i) as (select 1 union all select i + 1 from n where i < 450)'
 
 await t.test('H5 no number of SVIDs that live for hours hides a certificate that ends', async (t) => {
-  const gateway = await testGateway(t)
+  const gateway = await testGateway(t, { editsTables: true })
   await gateway.enroll('bot', [])
   await gateway.enroll('late', [])
   const [from, soon, later] = [-1, 1, 100].map((hours) => timestamp(Date.now() + hours * HOUR_MS))
