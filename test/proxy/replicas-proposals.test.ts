@@ -55,7 +55,7 @@ t.test('the second person counts for both replicas from the moment that one has 
 })
 
 t.test('a proposal expires once, whichever replica sees to it', async (t) => {
-  const { url, one, other } = await twoStages(t, { files })
+  const { url, one, other } = await twoStages(t, { files, editsTables: true })
   const alice = as(one, await operatorNamed(one, 'alice', GRANTER))
   await operatorNamed(other, 'bob', GRANTER)
   const bot = await one.enroll('bot', [])

@@ -83,7 +83,7 @@ export interface TestOptions extends GatewayOptions {
    * it.
    */
   readonly verify?: boolean
-  /** True: the test writes into tables itself, which are then not compared with the rows. */
+  /** True: the test writes rows or tables itself, which are then not compared with each other. */
   readonly editsTables?: boolean
 }
 
