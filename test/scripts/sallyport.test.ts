@@ -18,6 +18,7 @@ const VERBS = [
   'check-config',
   'certs',
   'ca-export',
+  'certificate',
   'ca',
   'admin-secret',
   'secret',
