@@ -323,6 +323,9 @@ function bytesWithEdits(object: JsonText, edits: MemberEdits): Buffer {
     : Buffer.from(applyEdits(object, edits))
 }
 
+/** Bytes. Longer structured content is not written once more as text: that would hold the loop. */
+const MAX_STRUCTURED_TEXT = 262_144
+
 /**
  * Leaves out structured content that is no object, which the older revisions do not have: their clients refuse
  * the whole result. If nothing else was said, it is said as text.
@@ -331,14 +334,19 @@ function olderContent({ bytes, spans }: JsonText, method: string): MemberEdits {
   const structured = method === 'tools/call' ? spans.get('structuredContent') : undefined
   if (!structured || bytes[structured.start] === OPEN_BRACE) return NO_EDITS
   const content = spans.get('content')
-  const isSaid =
-    content !== undefined && /[^[\]\s]/.test(bytes.toString('latin1', content.start, content.end))
-  const text = bytes.toString('utf8', structured.start, structured.end)
-  return {
-    structuredContent: null,
-    ...(!isSaid && { content: JSON.stringify([{ type: 'text', text }]) }),
-  }
+  if (content && !EMPTY_LIST.test(bytes.toString('latin1', content.start, content.start + LONG_EMPTY_LIST)))
+    return { structuredContent: null }
+  const length = structured.end - structured.start
+  const text =
+    length > MAX_STRUCTURED_TEXT
+      ? `The tool gave ${length} bytes of structured content, too many to be written as text: use a client of 2026-07-28.`
+      : bytes.toString('utf8', structured.start, structured.end)
+  return { structuredContent: null, content: JSON.stringify([{ type: 'text', text }]) }
 }
+
+const EMPTY_LIST = /^\[\s*\]/
+/** Bytes. An empty list has no more blanks in it. */
+const LONG_EMPTY_LIST = 64
 
 const cacheEdits = ({ ttlMs }: JsonText['value']): MemberEdits => ({
   ...(ttlMs === undefined && { ttlMs: '0' }),

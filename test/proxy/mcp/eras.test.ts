@@ -674,6 +674,14 @@ await t.test(
         { content: text('a'), structuredContent: { a: 1 } },
       ],
       [{ content: text('a'), structuredContent: [padding] }, { content: text('a') }],
+      [
+        { content: [], structuredContent: ['b'.repeat(300_000)] },
+        {
+          content: text(
+            'The tool gave 300004 bytes of structured content, too many to be written as text: use a client of 2026-07-28.',
+          ),
+        },
+      ],
     ]) {
       answer = given ?? {}
       t.strictSame(await called(false), older)

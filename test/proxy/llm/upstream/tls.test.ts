@@ -94,5 +94,7 @@ await t.test('F-16 a reset is no end of an answer that its connection alone ends
   const { body } = await upstream.call(get(`https://127.0.0.1:${server.port}/`))
   if (Buffer.isBuffer(body)) throw new Error('the answer was collected')
   body.once('data', () => server.reset())
-  await t.rejects(readWholeBody({ status: 200, headers: {}, body, firstByteMs: 0 }, 1000), { message: /^upstream reset/ })
+  await t.rejects(readWholeBody({ status: 200, headers: {}, body, firstByteMs: 0 }, 1000), {
+    message: /^upstream reset/,
+  })
 })
