@@ -195,6 +195,7 @@ await t.test(
       settings: { MCP_PROXY_ALLOW_PRIVATE_UPSTREAMS: 'true' },
       clock: () => Date.now() + clock.ms,
       monotonic: () => monotonic,
+      editsTables: true,
     })
     const definition = { ...tool('read'), description: '' }
     const server = await toolServer(t, [definition])
@@ -306,7 +307,9 @@ await t.test('H3 every question of every door is asked again, or is about the me
   const database = await openDatabase('sqlite::memory:')
   t.teardown(() => database.close())
   const all = pipelines({ configuration, inForce: () => configuration, ...emptyDependencies(database) })
-  const lists = [...listsOf(all, '')]
+  // No call waits behind what is judged without one.
+  const { whatIf: _, ...doors } = all
+  const lists = [...listsOf(doors, '')]
   t.ok(lists.length >= 20, `${lists.length} lists of questions`)
   for (const [door, { names, namesAskedAgain }] of lists) {
     for (const name of new Set(names)) {
