@@ -16,7 +16,7 @@ import {
 } from '../plugins/operators/operator.ts'
 import { operatorReader, proofReader } from '../plugins/operators/proof-reader.ts'
 import { type BrowserSessions, sessionDoor } from '../plugins/operators/sessions.ts'
-import { origin, pagesOf } from '../plugins/origin/origin.ts'
+import { origin, pagesOf, withPlainLoopback } from '../plugins/origin/origin.ts'
 import type { PinnedCaller } from '../plugins/pin/pin.ts'
 import { type Arrival, Pipeline, type Plugin } from '../plugins/plugin.ts'
 import { Refusal } from '../plugins/refusal.ts'
@@ -240,7 +240,8 @@ function llmPipelines(
 /** MCP: only the message tells whether it is about the connection or asks for work. */
 function mcpPipelines(dependencies: PipelineDependencies, { proof }: CallerQuestions) {
   const { configuration, constrained, pin, pinNow, again, apiKey, claims, mcp } = dependencies
-  const pages = ANYONE.pass(origin(constrained.baseUrls, configuration.mcp.allowed_origins))
+  const ownPages = () => constrained.baseUrls().flatMap(withPlainLoopback)
+  const pages = ANYONE.pass(origin(ownPages, configuration.mcp.allowed_origins))
   const door = mcpResourceLookup(mcp.registry)
   const resourcePath = mcpResourcePath(mcp.sessions)
   return {

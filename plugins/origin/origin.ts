@@ -25,6 +25,17 @@ export function origin(
   }
 }
 
+const LOOPBACK: readonly string[] = ['localhost', '127.0.0.1', '[::1]']
+
+/**
+ * A base URL, and that of the page in plain text of this machine, which nobody changes on the way (W3C Secure
+ * Contexts §3.1): the MCP conformance suite calls as one.
+ */
+export function withPlainLoopback(base: string): readonly string[] {
+  const { hostname, host } = new URL(base)
+  return LOOPBACK.includes(hostname) ? [base, `http://${host}`] : [base]
+}
+
 /** The pages of other sites that may call, as browsers write their `Origin`. */
 export const pagesOf = (allowed: readonly string[]): ReadonlySet<string> =>
   new Set(allowed.map((url) => new URL(url).origin))
