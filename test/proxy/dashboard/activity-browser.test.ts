@@ -35,7 +35,7 @@ async function stage(t: Test) {
 }
 
 const CALLS = '#calls a.row'
-const shown = (page: Page): Promise<number> => page.locator(CALLS, { hasText: 'egress_llm_chat' }).count()
+const shown = (page: Page): Promise<number> => page.locator(CALLS, { hasText: /model call/i }).count()
 const bar = (page: Page, from: string) => page.locator(`#chart a[data-since="2026-11-20T${from}:00.000Z"]`)
 
 /** Waits until the page shows so many calls. */
