@@ -81,6 +81,6 @@ await t.test('H19 no token is stored behind a revocation, however soon it comes'
   const bot = await gateway.enroll('bot', [])
   const last = await slowly(gateway, bot, BODIES['a token'])
   await gateway.admin('DELETE', `/v1/admin/agents/${bot.id}`)
-  t.match(await last(), { status: 503, said: /"reason":"overloaded"/ })
+  t.match(await last(), { status: 401, said: /"reason":"principal_deactivated"/ }, 'judged again')
   t.same(await gateway.rows({ action: 'token.issued' }), [])
 })

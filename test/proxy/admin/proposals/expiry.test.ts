@@ -35,7 +35,7 @@ await t.test(
   'a proposal is open for 24 hours to the millisecond, whether or not the task has come by',
   async (t) => {
     let at = Date.now()
-    const gateway = await testGateway(t, { files: TWO, clock: () => at })
+    const gateway = await testGateway(t, { files: TWO, clock: () => at, editsTables: true })
     const alice = as(gateway, await operatorNamed(gateway, 'alice', GRANTER))
     const bob = as(gateway, await operatorNamed(gateway, 'bob', GRANTER))
     const bot = await gateway.enroll('bot', [])
