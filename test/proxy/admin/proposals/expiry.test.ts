@@ -35,7 +35,7 @@ await t.test(
   'a proposal is open for 24 hours to the millisecond, whether or not the task has come by',
   async (t) => {
     let at = Date.now()
-    const gateway = await testGateway(t, { files: TWO, clock: () => at, editsTables: true })
+    const gateway = await testGateway(t, { files: TWO, clock: () => at })
     const alice = as(gateway, await operatorNamed(gateway, 'alice', GRANTER))
     const bob = as(gateway, await operatorNamed(gateway, 'bob', GRANTER))
     const bot = await gateway.enroll('bot', [])
@@ -62,7 +62,7 @@ await t.test(
   async (t) => {
     const began = Date.now()
     let at = began
-    const gateway = await testGateway(t, { files: TWO, clock: () => at })
+    const gateway = await testGateway(t, { files: TWO, clock: () => at, editsTables: true })
     const alice = as(gateway, await operatorNamed(gateway, 'alice', GRANTER))
     const bob = as(gateway, await operatorNamed(gateway, 'bob', GRANTER))
     const propose = async (user_name: string): Promise<string> =>
@@ -101,7 +101,7 @@ await t.test(
 
 await t.test('more than a round takes expire in those that follow', async (t) => {
   let at = Date.now()
-  const gateway = await testGateway(t, { files: TWO, clock: () => at })
+  const gateway = await testGateway(t, { files: TWO, clock: () => at, editsTables: true })
   const alice = as(gateway, await operatorNamed(gateway, 'alice', GRANTER))
   await operatorNamed(gateway, 'bob', GRANTER)
   const bot = await gateway.enroll('bot', [])
