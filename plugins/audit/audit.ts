@@ -344,8 +344,8 @@ export interface RouteRecorders {
 export function routeRecorders(dependencies: AuditDependencies): RouteRecorders {
   const { anonymous, seen } = dependencies
   const calls = audit(dependencies)
-  const allowed = ({ principal, at }: Parameters<typeof noteSeen>[1]): Promise<null> => {
-    if (principal) seen.set(principal.id, { type: principal.type, at })
+  const allowed = (facts: SeenFacts): Promise<null> => {
+    noteSeen(seen, facts)
     return Promise.resolve(null)
   }
   return {
