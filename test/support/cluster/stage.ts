@@ -128,7 +128,8 @@ async function stageOf<StageDoor extends Door>(
       return replica
     }),
   )
-  const { text: ca } = await ask(`${door.url}/pki/ca.crt`, 'GET', {
+  // Not through the door: the balancer may not have seen yet that they have started.
+  const { text: ca } = await ask(`${replicas[0]?.url}/pki/ca.crt`, 'GET', {
     agent: new Agent({ rejectUnauthorized: false }),
   })
   const admin: Stage['admin'] = async (method, path, body, at = adminDoor) => {
