@@ -18,7 +18,7 @@ export const openTasks = (): McpThreadTasks => ({
     const value = parseExactObject(args)
     return value ? argumentsVerdict({ digest, inputSchema }, value) : { fault: NOT_CHECKED, small: false }
   },
-  readMessage: ({ bytes, traces }) => truncateMessage(bufferOf(bytes), traces),
+  readMessage: ({ bytes, traces, requestId }) => truncateMessage(bufferOf(bytes), traces, requestId),
   listItems: ({ bytes, ...of }) => itemsIn(readMessage(bufferOf(bytes)), of),
   knownList: ({ bytes, member }) => knownListIn(readMessage(bufferOf(bytes)), member),
   takeApart: (definition) => {

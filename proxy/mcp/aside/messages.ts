@@ -84,10 +84,13 @@ export interface McpThreadTasks {
     readonly earlierKnown: string | null
   }) => ToolVerdict
 
+  /** Null: an event that is passed over. */
   readonly readMessage: (asked: {
     readonly bytes: Uint8Array
     readonly traces: SecretTraces
-  }) => TruncatedMessage
+    /** The id of the request that this is an event for. Null: this is the whole answer. */
+    readonly requestId: number | null
+  }) => TruncatedMessage | null
 
   /** Null if the member is no list. `prefix` goes before each name. */
   readonly listItems: (asked: {

@@ -72,7 +72,7 @@ export class ParkedQuestions {
     const { granted, requestState, body } = this.#facts
     const { method } = message.value
     // Some clients read none as broken text.
-    const params = memberText(message, 'params') ?? '{}'
+    const params = isObject(message.value.params) ? memberText(message, 'params') : '{}'
     this.wait.leave()
     const call: ParkedCall = {
       principalId: granted.principal.id,

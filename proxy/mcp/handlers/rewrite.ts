@@ -311,7 +311,8 @@ function checkNames({ spans }: JsonText, names: ExactNames): void {
 }
 
 export function rewriteMessage(message: UpstreamMessage, edits: MemberEdits = NO_EDITS): Buffer {
-  const all = { ...messageEdits(message.spans.keys()), ...edits }
+  const noParams = message.value.params === null && { params: null }
+  const all = { ...messageEdits(message.spans.keys()), ...noParams, ...edits }
   if (isEmpty(all)) return message.bytes
   return message.objects ? editedBytes(message, all) : Buffer.from(applyEdits(message, all))
 }

@@ -1,6 +1,6 @@
-import { isUtf8 } from 'node:buffer'
 import { ByteCollector, peakReservation } from '../../../plugins/collect.ts'
 import type { MemoryReservation } from '../../../plugins/plugin.ts'
+import { eventLoopTurn } from '../../../plugins/turns.ts'
 import type { McpUpstreamLimits } from '../options.ts'
 import { McpUpstreamError, mcpUpstreamFailure } from './errors.ts'
 import { drainBody, type McpResponseBody } from './exchange.ts'
@@ -81,8 +81,7 @@ export class EventReader {
 
   /**
    * Yields the data of the events that end in `chunk`. Passes over events without data and those of another
-   * type than `message`. Throws McpUpstreamError `too_large` past the limits, `failed` if an event is not
-   * UTF-8; refuses with `overloaded`.
+   * type than `message`. Throws McpUpstreamError `too_large` past the limits; refuses with `overloaded`.
    */
   *read(chunk: Buffer): Generator<Buffer> {
     this.#count(chunk)
@@ -160,7 +159,6 @@ export class EventReader {
   }
 
   #add(data: Buffer): void {
-    if (!isUtf8(data)) throw mcpUpstreamFailure('an event stream is not UTF-8')
     if (this.#hasData) requireFits(this.#data.add(NEWLINE))
     this.#hasData = true
     requireFits(this.#data.add(data))
@@ -206,12 +204,19 @@ export interface StreamResumption {
   readonly settled: (answered: boolean) => void
 }
 
+/** Reads the data of an event; null: it is passed over. Throws what ends the answer. */
+export type EventJudge = (data: Buffer) => UpstreamMessage | null | Promise<UpstreamMessage | null>
+
 /** The messages of an answer as they come, and last the response. */
 export interface AnswerMessages extends AsyncIterable<UpstreamMessage> {
   /** Returns the next message; null after the response. */
   readonly next: () => UpstreamMessage | null | Promise<UpstreamMessage | null>
   readonly close: () => void
 }
+
+/** The events of one answer that are passed over; and of them the ones in one turn of the loop. */
+const MAX_PASSED_OVER = 10_000
+const PASSED_OVER_AT_ONCE = 64
 
 /**
  * The messages of an event stream, and last the response, with which it ends. Throws McpUpstreamError, or the
@@ -221,7 +226,7 @@ export interface AnswerMessages extends AsyncIterable<UpstreamMessage> {
 export class MessageStream implements AnswerMessages {
   #body: McpResponseBody
   readonly #events: EventReader
-  readonly #judged: (data: Buffer) => UpstreamMessage | Promise<UpstreamMessage>
+  readonly #judged: EventJudge
   readonly #rest: StreamResumption | null
   #come: Iterator<Buffer> = NONE
   #answered = false
@@ -229,12 +234,12 @@ export class MessageStream implements AnswerMessages {
   #isOver = false
   #settled = false
   #resumedAt: string | null = null
+  #passedOver = 0
 
-  /** `judged`: reads the data of an event, or throws. */
   constructor(
     body: McpResponseBody,
     events: EventReader,
-    judged: (data: Buffer) => UpstreamMessage | Promise<UpstreamMessage>,
+    judged: EventJudge,
     rest: StreamResumption | null = null,
   ) {
     this.#body = body
@@ -253,7 +258,7 @@ export class MessageStream implements AnswerMessages {
     const { value: data, done } = this.#come.next()
     if (done) return this.#read()
     const message = this.#judged(data)
-    return message instanceof Promise ? message.then((read) => this.#passed(read)) : this.#passed(message)
+    return message instanceof Promise || message === null ? this.#read(message) : this.#passed(message)
   }
 
   close(): void {
@@ -270,14 +275,26 @@ export class MessageStream implements AnswerMessages {
     }
   }
 
-  async #read(): Promise<UpstreamMessage> {
-    for (;;) {
-      const chunk = await this.#chunk()
-      if (chunk === null) continue
-      this.#come = this.#events.read(chunk)
+  /** Reads on until there is a message. `judged`: what has come of the event that was read last. */
+  async #read(judged?: Promise<UpstreamMessage | null> | null): Promise<UpstreamMessage> {
+    for (let message = judged; ; ) {
+      const read = await message
+      if (read) return this.#passed(read)
+      if (read === null) await this.#passOver()
       const { value: data, done } = this.#come.next()
-      if (!done) return this.#passed(await this.#judged(data))
+      message = done ? undefined : Promise.resolve(this.#judged(data))
+      if (!done) continue
+      const chunk = await this.#chunk()
+      if (chunk !== null) this.#come = this.#events.read(chunk)
     }
+  }
+
+  /** Lets others have their turn: an event costs its sender less than it costs us. */
+  async #passOver(): Promise<void> {
+    this.#passedOver += 1
+    if (this.#passedOver > MAX_PASSED_OVER)
+      throw mcpUpstreamFailure(`it sent more than ${MAX_PASSED_OVER} events that belong to no call`)
+    if (this.#passedOver % PASSED_OVER_AT_ONCE === 0) await eventLoopTurn()
   }
 
   /** Returns the bytes that come next; null once the stream goes on as another one. */

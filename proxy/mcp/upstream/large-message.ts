@@ -8,7 +8,7 @@ import { type JsonText, measureJson, memberObject } from '../protocol/json-text.
 import { LIST_ITEM_MEMBERS } from '../protocol/known-members.ts'
 import { soundItem } from '../protocol/sound-items.ts'
 import { mcpUpstreamFailure } from './errors.ts'
-import { readMessage, responseResult, type UpstreamMessage } from './message.ts'
+import { readEvent, readMessage, responseResult, type UpstreamMessage } from './message.ts'
 
 const LOOKED_INTO = ['result', 'error', 'params'] as const
 /** The most members of one object with a place of their own. A hundred times as many as MCP knows. */
@@ -34,14 +34,23 @@ interface LargeReadOptions extends ThreadAsker {
  * McpUpstreamError also if it has more than 1,000 members there, holds one of the traces, or takes too long
  * to read.
  */
-export async function readLarge(
+export async function readLarge(bytes: Buffer, options: LargeReadOptions): Promise<UpstreamMessage> {
+  const message = await readLargeEvent(bytes, { ...options, requestId: null })
+  if (message === null) throw new Error('a message was passed over that is not of a stream')
+  return message
+}
+
+/** Reads a large event; null as {@link readEvent} has it. Else does what {@link readLarge} does. */
+export async function readLargeEvent(
   bytes: Buffer,
-  { key, signal, traces }: LargeReadOptions,
-): Promise<UpstreamMessage> {
-  const { echo, value, spans, inner } = await asked(
-    callThreads.ask('readMessage', { bytes, traces }, { key, signal }),
+  { key, signal, traces, requestId }: LargeReadOptions & { readonly requestId: number | null },
+): Promise<UpstreamMessage | null> {
+  const read = await asked(
+    callThreads.ask('readMessage', { bytes, traces, requestId }, { key, signal }),
     signal,
   )
+  if (read === null) return null
+  const { echo, value, spans, inner } = read
   if (echo) throw mcpUpstreamFailure('a message holds the secret of our credentials')
   const objects = new Map<string, JsonText>()
   for (const [name, scan] of inner) {
@@ -122,8 +131,13 @@ async function asked<Made>(task: Promise<Made>, signal: AbortSignal): Promise<Ma
 const FAILED = /^mcp upstream failed: /
 
 /** Reads a message, and cuts the large parts out of its value. For a thread. */
-export function truncateMessage(bytes: Buffer, traces: SecretTraces): TruncatedMessage {
-  const message = readMessage(bytes)
+export function truncateMessage(
+  bytes: Buffer,
+  traces: SecretTraces,
+  requestId: number | null = null,
+): TruncatedMessage | null {
+  const message = requestId === null ? readMessage(bytes) : readEvent(bytes, requestId)
+  if (message === null) return null
   const inner = new Map<string, Pick<JsonText, 'spans' | 'escapedNames'>>()
   for (const name of LOOKED_INTO) {
     const object = memberObject(message, name)

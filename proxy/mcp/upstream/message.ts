@@ -1,5 +1,6 @@
 import { isObject, type UnknownRecord } from '../../../db/support/json.ts'
 import { ByteCollector } from '../../../plugins/collect.ts'
+import { OPEN_BRACE } from '../../../plugins/json-body/bytes.ts'
 import { type JsonScan, type JsonSpan, scanJson } from '../../../plugins/json-body/scan.ts'
 import type { MemoryReservation } from '../../../plugins/plugin.ts'
 import { BYTES_AT_ONCE } from '../../../plugins/turns.ts'
@@ -25,7 +26,51 @@ export type MessageKind = 'request' | 'notification' | 'response'
  * `scanJson` refuses. Does NOT know which method or id is expected.
  */
 export function readMessage(bytes: Buffer): UpstreamMessage {
-  const { value, spans } = scanMessage(bytes)
+  return judgeMessage(bytes, scanMessage(bytes))
+}
+
+/**
+ * Reads an event as {@link readMessage} does. Null: it is no message, and cannot be meant as the response to
+ * this request. Throws if it can.
+ */
+export function readEvent(bytes: Buffer, requestId: number): UpstreamMessage | null {
+  let scan: JsonScan | null = null
+  try {
+    // A heartbeat, as a rule.
+    if (bytes[startOf(bytes)] !== OPEN_BRACE && !mentionsId(bytes, requestId)) return null
+    scan = scanMessage(bytes)
+    return judgeMessage(bytes, scan)
+  } catch (error) {
+    const isAnswer = isObject(scan?.value) ? answersId(scan.value, requestId) : mentionsId(bytes, requestId)
+    if (isAnswer) throw error
+    return null
+  }
+}
+
+function startOf(bytes: Buffer): number {
+  let at = 0
+  while ((bytes[at] ?? OPEN_BRACE) <= SPACE) at += 1
+  return at
+}
+
+const SPACE = 0x20
+
+const answersId = (value: UnknownRecord, id: number): boolean =>
+  value.id === id && !Object.hasOwn(value, 'method')
+
+/** Tells of bytes that are no message whether a member `id` in them has this value. */
+function mentionsId(bytes: Buffer, id: number): boolean {
+  for (let at = bytes.indexOf(ID); at >= 0; at = bytes.indexOf(ID, at + ID.length)) {
+    const [, found] =
+      /^\s*:\s*(-?\d+)(?![\d.eE])/.exec(bytes.toString('latin1', at + ID.length, at + 64)) ?? []
+    if (found !== undefined && Number(found) === id) return true
+  }
+  return false
+}
+
+const ID = Buffer.from('"id"')
+
+function judgeMessage(bytes: Buffer, { value, spans }: JsonScan): UpstreamMessage {
   if (!isObject(value)) throw mcpUpstreamFailure('a message is not one JSON object')
   if (kindOf(value) === null) throw mcpUpstreamFailure('a message is not JSON-RPC 2.0')
   const { exact } = MESSAGE_NAMES
@@ -77,7 +122,8 @@ function kindOfCall(value: UnknownRecord): MessageKind | null {
   const { method, params, id } = value
   if (typeof method !== 'string' || method === '') return null
   if (Object.hasOwn(value, 'result') || Object.hasOwn(value, 'error')) return null
-  if (params !== undefined && !isObject(params)) return null
+  // Some servers write none as null.
+  if ((params ?? null) !== null && !isObject(params)) return null
   if (!Object.hasOwn(value, 'id')) return 'notification'
   return isId(id) ? 'request' : null
 }

@@ -35,8 +35,8 @@ import {
   type OutgoingRequest,
   type ResponseHeaders,
 } from './exchange.ts'
-import { readLarge } from './large-message.ts'
-import { kindOfMessage, readEntireBody, readMessage, type UpstreamMessage } from './message.ts'
+import { readLarge, readLargeEvent } from './large-message.ts'
+import { kindOfMessage, readEntireBody, readEvent, readMessage, type UpstreamMessage } from './message.ts'
 import { sessionIsGone } from './session-gone.ts'
 
 /** The transport to all MCP servers. Only `openMcpUpstream` makes one, for this folder alone. */
@@ -262,7 +262,7 @@ export async function readMcpAnswer(head: McpResponseHead, expectation: Expected
   const isStream =
     status === 200 && mediaTypeOf(headers) === 'text/event-stream' && !isContentEncoded(headers)
   if (isStream) {
-    const read = (data: Buffer) => readCheckedMessage(data, expectation)
+    const read = (data: Buffer) => readCheckedEvent(data, expectation)
     const messages = new MessageStream(body, new EventReader(limits, held), read, { resume, settled })
     return { status, headers, requestId, streamed: true, messages }
   }
@@ -383,10 +383,14 @@ function waitingHeaders(headers: ResponseHeaders, credentials: UpstreamCredentia
 }
 
 function messageOf(bytes: Buffer, expectation: ExpectedAnswer): UpstreamMessage | Promise<UpstreamMessage> {
-  const { credentials, resource, hangup } = expectation
-  if (bytes.length <= MAX_INLINE_BYTES) return readMessage(bytes)
-  return readLarge(bytes, { key: resource.resource_id, signal: hangup.signal, traces: credentials.traces })
+  return bytes.length <= MAX_INLINE_BYTES ? readMessage(bytes) : readLarge(bytes, largeOf(expectation))
 }
+
+const largeOf = ({ credentials, resource, hangup }: ExpectedAnswer) => ({
+  key: resource.resource_id,
+  signal: hangup.signal,
+  traces: credentials.traces,
+})
 
 /** Tells of a small message whether it holds the secret of our credentials. */
 const holdsSecret = ({ bytes, objects }: UpstreamMessage, { credentials }: ExpectedAnswer): boolean =>
@@ -413,20 +417,38 @@ function readCheckedMessage(
   bytes: Buffer,
   expectation: ExpectedAnswer,
 ): UpstreamMessage | Promise<UpstreamMessage> {
+  const checked = (message: UpstreamMessage): UpstreamMessage => {
+    if (isOfAnother(checkMessage(message, expectation), expectation.requestId))
+      throw mcpUpstreamFailure('a response to another request')
+    return message
+  }
   const message = messageOf(bytes, expectation)
-  return message instanceof Promise
-    ? message.then((read) => checkMessage(read, expectation))
-    : checkMessage(message, expectation)
+  return message instanceof Promise ? message.then(checked) : checked(message)
 }
 
+/** Reads an event; null: nobody asked for it, and the answer goes on. */
+function readCheckedEvent(
+  bytes: Buffer,
+  expectation: ExpectedAnswer,
+): UpstreamMessage | null | Promise<UpstreamMessage | null> {
+  const { requestId } = expectation
+  const checked = (read: UpstreamMessage | null): UpstreamMessage | null => {
+    const message = read && checkMessage(read, expectation)
+    return message && isOfAnother(message, requestId) ? null : message
+  }
+  return bytes.length <= MAX_INLINE_BYTES
+    ? checked(readEvent(bytes, requestId))
+    : readLargeEvent(bytes, { ...largeOf(expectation), requestId }).then(checked)
+}
+
+const isOfAnother = (message: UpstreamMessage, requestId: number): boolean =>
+  kindOfMessage(message) === 'response' && message.value.id !== requestId
+
 function checkMessage(message: UpstreamMessage, expectation: ExpectedAnswer): UpstreamMessage {
-  const { era, requestId } = expectation
   if (holdsSecret(message, expectation))
     throw mcpUpstreamFailure('a message holds the secret of our credentials')
-  const kind = kindOfMessage(message)
-  if (kind === 'response' && message.value.id !== requestId)
-    throw mcpUpstreamFailure('a response to another request')
   // 2026-07-28, streamable HTTP: a server asks its questions in a result.
-  if (kind === 'request' && era === 'modern') throw mcpUpstreamFailure('a request where there can be none')
+  if (kindOfMessage(message) === 'request' && expectation.era === 'modern')
+    throw mcpUpstreamFailure('a request where there can be none')
   return message
 }

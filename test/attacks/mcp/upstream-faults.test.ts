@@ -106,6 +106,43 @@ await t.test(
 )
 
 await t.test(
+  'what an upstream says that nobody asked for ends no answer, and none of it is passed on',
+  async (t) => {
+    const { stage, server, bot, outcomes, act } = await behind(t)
+    act((res, told) => {
+      sse(res)
+      res.write(': a comment\n\ndata: ping\n\ndata: {"jsonrpc":"2.0","id":1.5,"method":"ping"}\n\n')
+      for (const message of [
+        { ...result(told, said('another')), id: 999_999 },
+        { jsonrpc: '2.0', id: null, error: { code: -1, message: 'another' } },
+        { jsonrpc: '2.0', id: 'p1', method: 'ping', params: null },
+        { jsonrpc: '2.0', method: 'notifications/message', params: null },
+        result(told, said('fine')),
+      ])
+        res.write(`data: ${JSON.stringify(message)}\n\n`)
+      res.end()
+    })
+    const streamed = await stage.callTool(bot, 'up.go', {}, { headers: { accept: 'text/event-stream' } })
+    const events = [...streamed.text.matchAll(/^data: (.*)$/gm)].map(
+      ([, data]): Json => JSON.parse(String(data)),
+    )
+    t.match(events, [{ method: 'notifications/message' }, { result: said('fine') }])
+    t.equal(events.length, 2)
+    t.notOk('params' in Object(events[0]), 'no null where a client wants an object')
+    const { json } = await stage.callTool(bot, 'up.go', {}, { headers: { accept: 'application/json' } })
+    t.match(json.result, said('fine'))
+    t.match(
+      (await outcomes()).map(({ status }) => status),
+      ['success', 'success'],
+    )
+    t.match(
+      server.told.map(({ message }) => message).filter(({ id, method }) => id === 'p1' && !method),
+      [{ result: {} }, { result: {} }],
+    )
+  },
+)
+
+await t.test(
   'a limit that has passed is named to the caller, with its setting and what to do, and in the log',
   async (t) => {
     const { stage, bot, act } = await behind(t)

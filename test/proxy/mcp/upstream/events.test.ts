@@ -72,11 +72,6 @@ await t.test('A3 a line and an event of many lines are bounded in bytes', async 
   await t.rejects(read(':\n'.repeat(60), [9], limits), failure('too_large'))
 })
 
-await t.test('an event that is not UTF-8 is none', async (t) => {
-  const bytes = Buffer.from('data: \xff\n\n', 'latin1')
-  await t.rejects(eventData(piecesOf(bytes, [3]), LIMITS).next(), failure('failed'))
-})
-
 await t.test('A4: the most that is kept of a stream counts, and past the share it is refused', async (t) => {
   const limits = { maxMessageBytes: 10_000_000, maxAnswerBytes: 100_000_000 }
   const MIB = 1024 * 1024

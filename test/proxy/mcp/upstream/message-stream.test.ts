@@ -1,7 +1,7 @@
 import t from 'tap'
 import { EventReader, MessageStream } from '../../../../proxy/mcp/upstream/events.ts'
 import type { McpResponseBody } from '../../../../proxy/mcp/upstream/exchange.ts'
-import { readMessage } from '../../../../proxy/mcp/upstream/message.ts'
+import { readEvent } from '../../../../proxy/mcp/upstream/message.ts'
 import { failure } from '../../../support/mcp/upstream-calls.ts'
 import { eventually } from '../../../support/settled.ts'
 
@@ -31,7 +31,7 @@ function streamOf(pieces: readonly string[]) {
     },
   }
   const events = new EventReader({ maxMessageBytes: 1_000, maxAnswerBytes: 10_000 }, null)
-  return { messages: new MessageStream(body, events, readMessage), seen }
+  return { messages: new MessageStream(body, events, (data) => readEvent(data, 1)), seen }
 }
 
 t.test('messages that came together are there at once, and nothing is read ahead of them', async (t) => {
@@ -46,7 +46,7 @@ t.test('messages that came together are there at once, and nothing is read ahead
 t.test(
   'messages that came before a broken one in the same piece are handed out before it throws',
   async (t) => {
-    const { messages, seen } = streamOf([`${NOTE}data: {"jsonrpc"\n\n${RESPONSE}`])
+    const { messages, seen } = streamOf([`${NOTE}data: {"id":1\n\n${RESPONSE}`])
     t.match(await messages.next(), { value: { method: 'notifications/progress' } })
     t.throws(() => messages.next(), failure('failed'))
     messages.close()
