@@ -20,7 +20,7 @@ export function explainIssue(issue: Issue, checked: CheckedFile): FileFault[] {
   const { yaml } = checked
   if (issue.code === 'unrecognized_keys') return issue.keys.map((key) => unknownKey(issue.path, key, checked))
   if (issue.code === 'invalid_key') {
-    const message = `${JSON.stringify(issue.path.at(-1))}: the key ${issue.issues[0]?.message ?? issue.message}`
+    const message = `${shownValue(issue.path.at(-1))}: the key ${issue.issues[0]?.message ?? issue.message}`
     return [{ ...yaml.positionOfKey(issue.path), message }]
   }
   if (!yaml.has(issue.path)) {
@@ -35,12 +35,12 @@ function unknownKey(path: YamlPath, key: string, { plugin, schema, yaml }: Check
   const where = path.length === 0 ? `plugin ${plugin}` : printPath(path)
   const meant = nearestName(key, known)
   const hint = meant ? `did you mean ${meant}?` : `${where} takes no options`
-  return { ...place, message: `unknown key ${JSON.stringify(key)} in ${where}: ${hint}` }
+  return { ...place, message: `unknown key ${shownValue(key)} in ${where}: ${hint}` }
 }
 
 function complaint(issue: Issue, yaml: OperatorYaml): string {
   const name = printPath(issue.path)
-  const got = `, got ${JSON.stringify(yaml.written(issue.path) ?? null)}`
+  const got = `, got ${shownValue(yaml.written(issue.path))}`
   if (issue.code === 'invalid_value') return `${name} must be ${joinWithOr(issue.values.map(String))}${got}`
   if (issue.code === 'invalid_type') {
     const type = TYPES[issue.expected] ?? issue.expected
@@ -65,6 +65,15 @@ const QUOTED: ReadonlySet<string> = new Set(['number', 'int', 'boolean'])
 function size(origin: string, bound: string, limit: number | bigint): string {
   if (origin === 'string') return `be ${bound} ${limit} characters long`
   return origin === 'array' ? `have ${bound} ${limit} entries` : `be ${bound} ${limit}`
+}
+
+/** Characters. */
+const MAX_VALUE = 160
+
+/** Writes a value for a sentence: as JSON, and the beginning of a long one. */
+export function shownValue(value: unknown): string {
+  const text = JSON.stringify(value ?? null)
+  return text.length <= MAX_VALUE ? text : `${text.slice(0, MAX_VALUE)}…`
 }
 
 /** `off, optional or required`. */

@@ -10,7 +10,7 @@ import {
   type FilePosition,
 } from './config-error.ts'
 import type { EnvironmentVariables } from './expand.ts'
-import { explainIssue } from './explain-issue.ts'
+import { explainIssue, shownValue } from './explain-issue.ts'
 import { nearestName } from './nearest-name.ts'
 import { errorCode, isWorldWritable } from './secret-file.ts'
 import { type OperatorYaml, readOperatorYaml, type YamlPath } from './yaml.ts'
@@ -168,7 +168,7 @@ function decode(bytes: Buffer, faults: FileFault[]): string | null {
 function unknownPlugin(plugin: string, schemas: ReadonlyMap<string, ZodType>): string {
   const meant = nearestName(plugin, schemas.keys())
   const module = 'a module of your own is named by its path, such as ./my-check.ts'
-  return `unknown plugin ${JSON.stringify(plugin)}: did you mean ${meant}? (${module})`
+  return `unknown plugin ${shownValue(plugin)}: did you mean ${meant}? (${module})`
 }
 
 function validate(

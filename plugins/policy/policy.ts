@@ -31,7 +31,7 @@ export function readDecision(answer: unknown): PolicyDecision {
   const [strange] = Object.keys(rest)
   if (strange !== undefined) {
     throw new Error(
-      `the policy answered with the member ${JSON.stringify(strange)}; only allow and reason are known`,
+      `the policy answered with the member ${JSON.stringify(strange.slice(0, 128))}; only allow and reason are known`,
     )
   }
   if (typeof allow !== 'boolean')

@@ -111,7 +111,10 @@ function audienceAsked(resources: readonly string[], baseUrls: readonly string[]
   if (resources.length === 0) return baseUrls[0] ?? ''
   const [audience, ...others] = new Set(resources.map((resource) => audienceOf(resource, baseUrls)))
   if (typeof audience !== 'string') throw new Refusal('target_invalid')
-  if (others.length > 0) throw new Refusal('target_invalid', { message: 'A token is for one resource.' })
+  if (others.length > 0)
+    throw new Refusal('target_invalid', {
+      message: 'A token is for one resource. Send one resource, and ask again for each other.',
+    })
   return audience
 }
 

@@ -39,7 +39,7 @@ export const tokenRequest: Plugin<Arrival & MemoryOwner, { tokenRequest: TokenRe
     if (type.trim() === 'application/x-www-form-urlencoded')
       return { tokenRequest: parseFormRequest(body.toString()) }
     if (type.trim() === 'application/json') return { tokenRequest: parseHelperRequest(body) }
-    throw invalid('The body must be application/x-www-form-urlencoded.')
+    throw invalid('The body must be a form: send content-type: application/x-www-form-urlencoded.')
   },
 }
 
@@ -53,11 +53,13 @@ function parseFormRequest(text: string): TokenRequest {
   const parameters = new URLSearchParams(text)
   const resources = parameters.getAll('resource').filter((resource) => resource !== '')
   // RFC 8707 §2: this one may be there several times.
-  if (resources.length > MAX_RESOURCES) throw invalid('resource was sent too often.')
+  if (resources.length > MAX_RESOURCES)
+    throw invalid(`resource was sent too often. Send it ${MAX_RESOURCES} times at most.`)
   parameters.delete('resource')
   // RFC 6749 §3.2: none more than once. The message does not name it: a description never repeats the request
   // (§5.2).
-  if (new Set(parameters.keys()).size < parameters.size) throw invalid('A parameter was sent twice.')
+  if (new Set(parameters.keys()).size < parameters.size)
+    throw invalid('A parameter was sent twice. Send each once.')
   // RFC 6749 §3.2: a parameter without a value counts as absent.
   const get = (name: string): string | null => parameters.get(name) || null
   const grant = get('grant_type')

@@ -5,7 +5,7 @@ import { messageOf } from '../../db/support/error-message.ts'
 import type { DpopMode } from '../../plugins/dpop/dpop.ts'
 import { DPOP_MODES } from '../../plugins/dpop/options.ts'
 import type { EnvironmentVariables } from '../../plugins/operator-files/expand.ts'
-import { joinWithOr } from '../../plugins/operator-files/explain-issue.ts'
+import { joinWithOr, shownValue } from '../../plugins/operator-files/explain-issue.ts'
 import { nearestName } from '../../plugins/operator-files/nearest-name.ts'
 import { OWNER_AND_GROUP, readSecretFile } from '../../plugins/operator-files/secret-file.ts'
 import { parseNetwork } from './networks.ts'
@@ -163,7 +163,7 @@ export function readSettings(env: EnvironmentVariables, cwd: string): Settings {
 }
 
 function mustBe(name: string, what: string, got: string): SettingsError {
-  return new SettingsError(`${name} must be ${what}, got ${JSON.stringify(got)}`)
+  return new SettingsError(`${name} must be ${what}, got ${shownValue(got)}`)
 }
 
 /** Settings of earlier versions, and their replacements. */

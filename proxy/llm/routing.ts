@@ -126,14 +126,13 @@ function ruleOf({ refuse_members: further, allow_members: allowed }: LlmProvider
     for (const [name, value] of Object.entries(json)) {
       if (isRefused(name)) return name
       if ((typeof value !== 'string' && !isObject(value)) || !holders.has(looseName(name))) continue
-      if (repeated.has(name))
-        throw malformed(`The body has two members ${escapeHidden(name)}. Leave one out.`)
+      if (repeated.has(name)) throw malformed(`The body has two members ${shownName(name)}. Leave one out.`)
       if (typeof value === 'string') {
         // A LiteLLM proxy reads the text of an object as JSON.
         if (value.length > MAX_TEXT || value.trimStart().startsWith('{')) return name
         continue
       }
-      if (wide.has(value)) throw malformed(`${escapeHidden(name)} has more than 1,000 members.`)
+      if (wide.has(value)) throw malformed(`${shownName(name)} has more than 1,000 members.`)
       for (const inner of Object.keys(value)) if (isRefused(`${name}.${inner}`)) return `${name}.${inner}`
     }
     return null
@@ -175,8 +174,10 @@ const MAX_KNOWN_NAMES = 1_000
 /** Characters of a member's name in a refusal. */
 const MAX_NAME = 128
 
+const shownName = (name: string): string => escapeHidden(name).slice(0, MAX_NAME)
+
 function memberRefusal(name: string, provider: LlmProvider): Refusal {
-  const member = escapeHidden(name).slice(0, MAX_NAME)
+  const member = shownName(name)
   return new Refusal('member_refused', {
     message: `The member ${member} is not sent to the provider ${provider.name}: it could choose another model, place or key. Leave it out, or ask an operator to allow it.`,
     detail: { member, provider: provider.name },

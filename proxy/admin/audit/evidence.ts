@@ -98,7 +98,10 @@ export const reviewAudit = operation({
       .orderBy('tree', 'desc')
       .limit(1)
       .executeTakeFirst()
-    if (!stored) throw new Refusal('not_found', { message: `No checkpoint of ${size} rows was signed.` })
+    if (!stored)
+      throw new Refusal('not_found', {
+        message: `No checkpoint of ${size} rows was signed. GET /v1/admin/log names the newest.`,
+      })
     const detail = {
       since,
       until,

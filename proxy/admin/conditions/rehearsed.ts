@@ -117,9 +117,12 @@ export async function checkNamedRehearsal(
   at: number,
 ): Promise<string> {
   const found = await findRehearsal(database, named)
-  if (!found) throw new Refusal('not_found', { message: 'There is no rehearsal with this id.' })
+  if (!found)
+    throw new Refusal('not_found', {
+      message: 'There is no rehearsal with this id. Rehearse the change again.',
+    })
   const stale = (message: string) => new Refusal('precondition_failed', { message })
-  if (found.changes !== text) throw stale('This rehearsal is about another change.')
+  if (found.changes !== text) throw stale('This rehearsal is about another change. Rehearse this one.')
   if (at - Date.parse(found.created_at) > FRESH_MS)
     throw stale('This rehearsal is older than 15 minutes. Rehearse the change again.')
   // Proven by record: an object of texts, written in the order of the changes, which are the same.

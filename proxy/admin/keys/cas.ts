@@ -47,7 +47,7 @@ export async function prepareCaAttachment(
     ...read.passedOver,
     ...known.map(({ line, subject }) => ({
       ...{ line, subject, reason: 'attached_already' },
-      message: 'This CA is attached already.',
+      message: 'This CA is attached already. Leave it out.',
     })),
   ].toSorted((a, b) => a.line - b.line)
   return {
@@ -137,7 +137,10 @@ export const detachCaByDigest = operation({
   run: async (context, { params: { digest }, query: { lock_out: locksOut } }, caller) => {
     const { database } = context
     const found = (await listAttachedCas(database)).find((ca) => ca.digest === digest)
-    if (!found) throw new Refusal('not_found', { message: 'No CA with this digest is attached.' })
+    if (!found)
+      throw new Refusal('not_found', {
+        message: 'No CA with this digest is attached. GET /v1/admin/ca lists those that are.',
+      })
     const { alone = 0, named = [] } = (await caReliance(database, eventLoopTurn)).get(digest) ?? {}
     if (alone > 0 && !locksOut) {
       throw new Refusal('ca_relied_on', { detail: { agents: [...named], agents_alone: alone } })

@@ -85,7 +85,9 @@ export const setOrganisation = operation({
     const { naming } = context
     const { at } = caller
     if (await isAnswered(context))
-      throw new Refusal('conflict', { message: 'The organisation has already been named.' })
+      throw new Refusal('conflict', {
+        message: 'The organisation has already been named. Keep its name: certificates contain it.',
+      })
     const fixed = await fixedIn(context)
     const names = newNames(context, body, fixed)
     const remade = names.organisation !== context.organisation || names.trustDomain !== context.trustDomain

@@ -27,9 +27,16 @@ export function setupGate(stored: () => Promise<StoredSecret>): Plugin<Arrival, 
       if (!isStored) {
         const { hash, disabled } = await stored()
         isStored = hash !== ''
-        if (disabled) throw new Refusal('conflict', { message: 'The operator secret is disabled.' })
+        if (disabled)
+          throw new Refusal('conflict', {
+            message:
+              'The operator secret is disabled. Use the certificate of an operator, or enable it on the machine of the gateway.',
+          })
       }
-      if (isStored) throw new Refusal('conflict', { message: 'An operator secret is already set.' })
+      if (isStored)
+        throw new Refusal('conflict', {
+          message: 'An operator secret is already set. Send it as X-Admin-Secret.',
+        })
       return {}
     },
   }
@@ -86,7 +93,9 @@ export class FirstBootSetup {
     const wait = this.#throttle.waitS(sender)
     if (wait > 0) throw new Refusal('admin_throttled', { headers: { 'retry-after': String(wait) } })
     this.#throttle.recordFailure(sender)
-    throw new Refusal('admin_secret_invalid', { message: 'The setup code is wrong.' })
+    throw new Refusal('admin_secret_invalid', {
+      message: 'The setup code is wrong. Send the one that the gateway printed when it started.',
+    })
   }
 
   #matches(code: string): boolean {

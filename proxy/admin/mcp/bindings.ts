@@ -159,7 +159,10 @@ const REVISION = 1
 
 async function bindingOf({ database }: AdminContext, bindingId: string): Promise<NamedMcpBinding> {
   const [found] = await listMcpBindings(database, { bindingId })
-  if (!found) throw new Refusal('not_found', { message: 'There is no binding with this id.' })
+  if (!found)
+    throw new Refusal('not_found', {
+      message: 'There is no binding with this id. GET /v1/admin/mcp-resources/bindings lists them.',
+    })
   return found
 }
 

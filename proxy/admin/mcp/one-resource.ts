@@ -33,7 +33,10 @@ export async function readAndStoreUpstream(
 
 export async function mcpResource({ database }: AdminContext, id: string): Promise<McpResource> {
   const found = await findMcpResource(database, id)
-  if (!found) throw new Refusal('not_found', { message: 'There is no MCP resource with this id.' })
+  if (!found)
+    throw new Refusal('not_found', {
+      message: 'There is no MCP resource with this id. GET /v1/admin/mcp-resources lists them.',
+    })
   return found
 }
 

@@ -47,7 +47,9 @@ export const approveIntroduction = operation({
       const { server_facts: facts } = resource
       const pending = pendingIntroduction(facts)
       if (pending === null)
-        throw new Refusal('conflict', { message: 'This server says nothing new about itself.' })
+        throw new Refusal('conflict', {
+          message: 'This server says nothing new about itself. Refresh it to read it again.',
+        })
       if (introductionDigest(pending) !== digest) throw new Refusal('precondition_failed')
       const { serverInfo: _, instructions: __, waits: ___, ...others } = facts ?? {}
       const approved = introductionOf(facts)
@@ -133,7 +135,9 @@ export const rejectTool = operation({
       const { pending, flags } = await requireWaitingDefinition(context, resource, tool)
       if (digest !== pending) throw new Refusal('precondition_failed')
       if (flags.includes(REJECTED_FLAG))
-        throw new Refusal('conflict', { message: 'This definition is rejected already.' })
+        throw new Refusal('conflict', {
+          message: 'This definition is rejected already. Nothing is left to do.',
+        })
       const { database } = context
       const { resource_id: resourceId, name, revision } = resource
       await commitChange(context, caller, {
@@ -161,10 +165,15 @@ async function requireWaitingDefinition(
   name: string,
 ) {
   const tool = (await listMcpTools(database, id)).find((one) => one.name === name)
-  if (!tool) throw new Refusal('not_found', { message: 'This resource has no tool with this name.' })
+  if (!tool)
+    throw new Refusal('not_found', {
+      message: 'This resource has no tool with this name. GET the resource lists its tools.',
+    })
   const { state, pending_digest: pending, digest: previous } = tool
   if (state === 'gone' || pending === null) {
-    throw new Refusal('conflict', { message: 'No definition of this tool is waiting for approval.' })
+    throw new Refusal('conflict', {
+      message: 'No definition of this tool is waiting for approval. Refresh the server to read it again.',
+    })
   }
   if (!tool.pending_is_whole) throw new Refusal('precondition_failed', { message: READ_BEFORE })
   return { pending, previous, flags: tool.flags }

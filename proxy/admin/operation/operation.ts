@@ -192,7 +192,7 @@ export function requireCapability({ actor }: Pick<AdminCaller, 'actor'>, capabil
 export function parse<T>(schema: ZodType<T>, part: unknown): T {
   const result = schema.safeParse(part)
   if (result.success) return result.data
-  throw unprocessableBody(result.error.issues.flatMap(fieldErrors))
+  throw unprocessableBody(result.error.issues.flatMap(fieldErrors).slice(0, MAX_FIELDS))
 }
 
 function fieldErrors(issue: z.core.$ZodIssue): { field: string; message: string }[] {
@@ -203,7 +203,11 @@ function fieldErrors(issue: z.core.$ZodIssue): { field: string; message: string 
   }))
 }
 
-const fieldName = (path: readonly PropertyKey[]): string => printPath(path) || 'body'
+const fieldName = (path: readonly PropertyKey[]): string => printPath(path).slice(0, MAX_FIELD) || 'body'
+
+/** Characters of a field's name in a refusal, and fields in one. */
+const MAX_FIELD = 256
+const MAX_FIELDS = 100
 
 export interface RevisionedObject {
   readonly revision: number

@@ -118,7 +118,10 @@ export const endAdminSession = operation({
     const found = id.safeParse(params.id).success ? await sessionsByPrefix(context.database, params.id) : []
     const isOwn = found.length > 0 && found.every((one) => ownerOf(one) === caller.actor.id)
     if (!isOwn) requireCapability(caller, ADMINISTERS)
-    if (found.length === 0) throw new Refusal('not_found', { message: 'There is no session with this id.' })
+    if (found.length === 0)
+      throw new Refusal('not_found', {
+        message: 'There is no session with this id. GET /v1/admin/sessions lists them.',
+      })
     await end(context, caller, found)
     return EMPTY_RESULT
   },

@@ -225,7 +225,7 @@ export const endCertificate = (kind: PrincipalKind) =>
       await changeAuthority(context, kind, caller, { id, ifMatch }, async (record, { thumbprints }) => {
         if (!thumbprints.some(([known]) => known === thumbprint))
           throw new Refusal('not_found', {
-            message: `No certificate with this thumbprint is honoured as this ${type}'s.`,
+            message: `No certificate with this thumbprint is honoured as this ${type}'s. GET its certificates lists those that are.`,
           })
         const { cert_thumbprint: current, revision } = record
         return {

@@ -82,7 +82,7 @@ async function pinOwnLeaf(
     })
   if (checked.notBefore < peer.notBefore)
     throw new Refusal('renewal_refused', {
-      message: 'The certificate is older than the one it would replace.',
+      message: 'The certificate is older than the one it would replace. Send a newer one.',
     })
   return pinRenewed(context, facts, peer, checked, LEAF_RENEWED)
 }

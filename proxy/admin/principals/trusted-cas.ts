@@ -140,7 +140,10 @@ export const distrustCaForAgent = operation({
     const { database } = context
     const record = await principalOf(context, AGENT, id)
     const found = (await trustedCasOf(database, id)).some(({ digest: one }) => one === gone)
-    if (!found) throw new Refusal('not_found', { message: 'No CA with this digest vouches for this agent.' })
+    if (!found)
+      throw new Refusal('not_found', {
+        message: 'No CA with this digest vouches for this agent. GET its trusted-cas lists those that do.',
+      })
     await commitChange(context, caller, {
       action: 'ca.distrusted',
       detail: { digest: gone, subjects: [record.principal_ref] },
@@ -377,7 +380,9 @@ function followedView({ trustBundles }: AdminContext, name: string | null) {
   if (name === null) return null
   const bundles = trustBundles()
   const { readAt = null, problem = null } = bundles.get(name) ?? {}
-  const told = bundles.has(name) ? problem : 'The configuration has no trust bundle of this name.'
+  const told = bundles.has(name)
+    ? problem
+    : 'The configuration has no trust bundle of this name. Add it to trust_bundles in 10-pin.yaml.'
   return { name, read_at: readAt === null ? null : new Date(readAt).toISOString(), problem: told }
 }
 
@@ -391,7 +396,11 @@ async function findSpiffeAgent(
 
 async function spiffeAgent(context: AdminContext, record: PrincipalRecord) {
   const known = await findSpiffeAgent(context, record)
-  if (!known) throw new Refusal('conflict', { message: 'This agent is not identified by a SPIFFE id.' })
+  if (!known)
+    throw new Refusal('conflict', {
+      message:
+        'This agent is not identified by a SPIFFE id. Only agents that are enrolled with an SVID have trusted CAs.',
+    })
   return known
 }
 

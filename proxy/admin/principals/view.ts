@@ -140,7 +140,10 @@ export async function principalOf(
   id: string,
 ): Promise<PrincipalRecord> {
   const record = await findPrincipal(database, type, id)
-  if (!record) throw new Refusal('not_found', { message: `There is no ${type} with this id.` })
+  if (!record)
+    throw new Refusal('not_found', {
+      message: `There is no ${type} with this id. GET /v1/admin/${type}s lists them.`,
+    })
   return record
 }
 

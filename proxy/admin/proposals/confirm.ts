@@ -29,9 +29,14 @@ import { keptExpectations, resolvedChange } from '../pipeline.ts'
 /** Finds the open proposal of an id. Refuses with `not_found`, or `conflict` if it is decided. */
 export async function openProposal(context: AdminContext, id: string, at: number): Promise<Proposal> {
   const proposal = await findProposal(context.database, id)
-  if (!proposal) throw new Refusal('not_found', { message: 'There is no proposal with this id.' })
+  if (!proposal)
+    throw new Refusal('not_found', {
+      message: 'There is no proposal with this id. GET /v1/admin/proposals lists them.',
+    })
   if (proposal.status !== 'open')
-    throw new Refusal('conflict', { message: `This proposal is already ${proposal.status}.` })
+    throw new Refusal('conflict', {
+      message: `This proposal is already ${proposal.status}. To make the change, propose it again.`,
+    })
   // The task that says so in the ledger may not have come by yet.
   if (at >= Date.parse(proposal.expires_at))
     throw new Refusal('conflict', { message: 'This proposal has expired. Propose the change again.' })

@@ -90,7 +90,10 @@ const get = readOperation({
   reasons: ['not_found'],
   run: async ({ database }, { params: { id } }) => {
     const found = await findProposal(database, id)
-    if (!found) throw new Refusal('not_found', { message: 'There is no proposal with this id.' })
+    if (!found)
+      throw new Refusal('not_found', {
+        message: 'There is no proposal with this id. GET /v1/admin/proposals lists them.',
+      })
     return { value: proposalView(found) }
   },
 })

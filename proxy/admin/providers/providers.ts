@@ -34,7 +34,10 @@ export const tryProvider = operation({
   reasons: ['not_found', 'audit_unavailable'],
   run: async (context, { params: { name } }, caller) => {
     const trial = await context.providers.ask(name)
-    if (!trial) throw new Refusal('not_found', { message: 'No provider of this name is configured.' })
+    if (!trial)
+      throw new Refusal('not_found', {
+        message: 'No provider of this name is configured. GET /v1/admin/providers lists those that are.',
+      })
     const { isNew, at, ms, models, problem } = trial
     if (isNew)
       await commitChange(context, caller, {

@@ -178,7 +178,7 @@ const inRow = ({ since }: CandidateSet, { decisions, wouldRefuse, wouldAllow }: 
 })
 
 function none(): never {
-  throw new Refusal('not_found', { message: 'This principal has no candidate set.' })
+  throw new Refusal('not_found', { message: 'This principal has no candidate set. Put one first.' })
 }
 
 /** Reads what a set has judged, on a thread: the record is long. */

@@ -103,7 +103,9 @@ export const getRehearsal = readOperation({
   run: async ({ database }, { params: { id } }, { at }) => {
     const found = await findRehearsal(database, id)
     if (!found || at - Date.parse(found.created_at) > DEFAULT_WINDOW_MS)
-      throw new Refusal('not_found', { message: 'There is no rehearsal with this id.' })
+      throw new Refusal('not_found', {
+        message: 'There is no rehearsal with this id. Rehearse the change again.',
+      })
     // Proven by record, which alone stores them.
     return { value: JSON.parse(found.result) as Rehearsal }
   },

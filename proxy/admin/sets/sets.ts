@@ -46,7 +46,10 @@ const setView = ({ revision: _, ...set }: CapabilitySet): z.output<typeof setSha
 /** Finds the set of a name. Refuses with `not_found`. */
 export async function capabilitySetOf({ database }: AdminContext, name: string): Promise<CapabilitySet> {
   const found = (await listCapabilitySets(database)).find((set) => set.name === name)
-  if (!found) throw new Refusal('not_found', { message: `There is no set with the name ${name}.` })
+  if (!found)
+    throw new Refusal('not_found', {
+      message: `There is no set with the name ${name}. GET /v1/admin/sets lists them.`,
+    })
   return found
 }
 

@@ -227,7 +227,8 @@ function resolveListTarget(
   { message: { params }, door }: McpTargetInput,
   target: McpTarget,
 ): TargetResolution {
-  if (params.cursor !== undefined) throw paramsInvalid('cursor was not issued by this service.')
+  if (params.cursor !== undefined)
+    throw paramsInvalid('cursor was not issued by this service. Begin with the first page.')
   return { aimed: { target }, ...(door && { at: door }) }
 }
 
@@ -317,7 +318,8 @@ async function findRelayResource(
   })
   if (prompt !== null) {
     const parts = await registry.split(prompt)
-    if (!parts?.resource.enabled) throw paramsInvalid('There is no such prompt.')
+    if (!parts?.resource.enabled)
+      throw paramsInvalid('There is no such prompt. Call prompts/list for those that there are.')
     return at(parts.resource, parts.rest)
   }
   const bound = await registry.bound(principal)

@@ -294,7 +294,9 @@ export function rewriteResult(
   const state = value.requestState ?? null
   if (incomplete && state !== null && typeof state !== 'string') {
     // It could not be bound to the caller.
-    throw new Refusal('mcp_failed', { message: 'The MCP server gave a state that is not text.' })
+    throw new Refusal('mcp_failed', {
+      message: 'The MCP server gave a state that is not text. Tell the operator.',
+    })
   }
   const edits: MemberEdits = {
     ...given,
@@ -307,7 +309,9 @@ export function rewriteResult(
 
 function checkNames({ spans }: JsonText, names: ExactNames): void {
   if (areAllKnown(spans.keys(), names.exact) || !names.areMistaken(spans.keys())) return
-  throw new Refusal('mcp_failed', { message: 'The answer of the MCP server can be read in two ways.' })
+  throw new Refusal('mcp_failed', {
+    message: 'The answer of the MCP server can be read in two ways. Tell the operator.',
+  })
 }
 
 export function rewriteMessage(message: UpstreamMessage, edits: MemberEdits = NO_EDITS): Buffer {

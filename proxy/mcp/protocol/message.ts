@@ -279,4 +279,6 @@ export function toolCallArguments({ params }: McpMessage): Readonly<Record<strin
 
 /** Makes the refusal of an answer to a question that nobody has asked, or whose call is over. */
 export const noServerRequest = (): Refusal =>
-  new Refusal('mcp_message_invalid', { message: 'No such request is open.' })
+  new Refusal('mcp_message_invalid', {
+    message: 'No such request is open: it was answered, or its call is over.',
+  })

@@ -19,7 +19,8 @@ export interface RequestStates {
   readonly open: (sealed: string, owner: StateOwner) => string
 }
 
-export const stateRefused = (): Refusal => paramsInvalid('requestState was not issued for this call.')
+export const stateRefused = (): Refusal =>
+  paramsInvalid('requestState was not issued for this call. Call again without it.')
 
 const TAG_LENGTH = 43
 

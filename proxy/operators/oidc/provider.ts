@@ -216,7 +216,9 @@ export class IdentityProvider {
     const isLocal =
       issuer.protocol === 'http:' && url?.protocol === 'http:' && url.hostname === issuer.hostname
     if (!url || !(url.protocol === 'https:' || isLocal))
-      throw new ProviderUnavailable(`its discovery document names ${endpoint ?? 'no endpoint'}`)
+      throw new ProviderUnavailable(
+        `its discovery document names ${endpoint?.slice(0, 256) ?? 'no endpoint'}`,
+      )
     return url.origin
   }
 

@@ -102,6 +102,16 @@ await t.test('§8 each mistake is told at its own line and column', async (t) =>
       '2:1: unknown key "rotation_grace_hour" in plugin pin: did you mean rotation_grace_hours?',
     ],
     [
+      'a long key, of which the beginning is shown',
+      `plugin: pin\n? ${'x'.repeat(2_000)}\n: 3\n`,
+      `2:3: unknown key "${'x'.repeat(159)}… in plugin pin: did you mean`,
+    ],
+    [
+      'a long value, of which the beginning is shown',
+      `plugin: dpop\negress_dpop_mode: ${'x'.repeat(2_000)}\n`,
+      `2:19: egress_dpop_mode must be off, optional or required, got "${'x'.repeat(159)}…`,
+    ],
+    [
       'a key where none is known',
       'plugin: capability\nx: 1\n',
       '2:1: unknown key "x" in plugin capability: plugin capability takes no options',

@@ -4,6 +4,7 @@ import { json } from 'node:stream/consumers'
 import t, { type Test } from 'tap'
 import { type LedgerPage, listRows } from '../../../../db/ledger/read/read.ts'
 import { SubjectKeys } from '../../../../plugins/pin/subject-keys.ts'
+import type { Refusal } from '../../../../plugins/refusal.ts'
 import { administerOnRecord } from '../../../../proxy/admin/http/administer.ts'
 import { OPERATIONS } from '../../../../proxy/admin/http/operations.ts'
 import type { AdminContext } from '../../../../proxy/admin/operation/context.ts'
@@ -103,7 +104,20 @@ await t.test('operations refuse in-process as they do over HTTP, and write nothi
   const nameless = { body: { user_name: 'a b', capabilities: [] } }
   await t.rejects(perform(users.create, context, nameless, CALLER), refused('body_unprocessable'))
   const nobody = { params: { id: 'acme::user::nobody' } }
-  await t.rejects(perform(users.get, context, nobody, CALLER), refused('not_found'))
+  const message = 'There is no user with this id. GET /v1/admin/users lists them.'
+  await t.rejects(perform(users.get, context, nobody, CALLER), refused('not_found', { message }))
+  const strange = Object.fromEntries(Array.from({ length: 500 }, (_, n) => [`${n}${'x'.repeat(5_000)}`, 1]))
+  const body = { user_name: 'ab', capabilities: [], ...strange }
+  let shown: unknown
+  await t.rejects(
+    perform(users.create, context, { body }, CALLER).catch((refusal: Refusal) => {
+      shown = refusal.detail.errors
+      throw refusal
+    }),
+    { message: /^0x{255}: is not a field of this request$/ },
+  )
+  t.match(shown, { length: 100 })
+  t.ok(JSON.stringify(shown).length < 60_000, 'names of strangers are cut, and so is their list')
   t.equal((await listRows(context.database.kysely, {})).rows.length, before)
 })
 
