@@ -22,21 +22,6 @@ interface PostgresCopyOptions {
   readonly onCopied: (rows: number, of: number) => void
 }
 
-const TABLES = [
-  ...[
-    'internal_agents',
-    'local_user_principals',
-    'local_workload_principals',
-    'local_operator_principals',
-    'certificate_pins',
-    'subject_keys',
-  ],
-  ...['settings', 'api_keys', 'attached_cas', 'agent_trusted_cas', 'single_uses', 'signing_keys'],
-  ...['mcp_resources', 'mcp_tools', 'mcp_bindings'],
-  ...['operator_sessions', 'operator_identities', 'proposals', 'rehearsals', 'capability_sets'],
-  'attention_deferrals',
-]
-
 const PART = 2_000
 
 /**
@@ -131,7 +116,7 @@ function assertSound(chain: ChainVerifier, row: StoredRow): void {
 
 async function copyTables(client: Client, source: SQLite.Database): Promise<void> {
   await client.query('begin')
-  for (const table of TABLES) {
+  for (const table of await copiedTables(client, source)) {
     await client.query(`delete from ${table}`)
     const rows = source.prepare(`select * from ${table}`).all()
     for (let from = 0; from < rows.length; from += PART) {
@@ -147,4 +132,21 @@ async function copyTables(client: Client, source: SQLite.Database): Promise<void
     [MAIN_STREAM, timestamp(Date.now())],
   )
   await client.query('commit')
+}
+
+/**
+ * The tables of both databases, those that others refer to first. Not the ledger's, which are made of its
+ * rows, nor those that say what was migrated.
+ */
+async function copiedTables(client: Client, source: SQLite.Database): Promise<readonly string[]> {
+  const there = source
+    .prepare<[], string>("select name from sqlite_schema where type = 'table'")
+    .pluck()
+    .all()
+  const { rows } = await client.query<{ name: string }>(
+    `select relname as name from pg_class
+     where relkind = 'r' and relnamespace = 'public'::regnamespace and relname = any($1) order by oid`,
+    [there],
+  )
+  return rows.flatMap(({ name }) => (/^(audit|kysely|row_counts)/.test(name) ? [] : [name]))
 }

@@ -1,10 +1,12 @@
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
+import type SQLite from 'better-sqlite3'
 import t from 'tap'
 import { openDatabase } from '../../../db/engine.ts'
 import { listRows } from '../../../db/ledger/read/read.ts'
 import { cluster } from '../../support/db/postgres/cluster.ts'
 import { raw } from '../../support/db/postgres/replica.ts'
+import { withRaw } from '../../support/db/scratch-ledger.ts'
 import { testGateway } from '../../support/gateway.ts'
 import { sallyport } from '../../support/run.ts'
 
@@ -72,3 +74,43 @@ t.test('the ledger of another deployment is not mixed in', async (t) => {
   }
   t.match(await sallyport(['copy-database', '--to', 'sqlite:x']), { code: 1, err: /postgres:/ })
 })
+
+t.test('a copy has each row of each table, whichever tables this version has', async (t) => {
+  const url = await server.fresh()
+  const gateway = await testGateway(t, { settings: ON_SQLITE, editsTables: true })
+  await gateway.close()
+  const { dataDir } = gateway.settings
+  /** Made anew from the copied rows, or said of the database itself. */
+  const own = /^(audit|kysely|row_counts|sqlite)_?/
+  const tables = withRaw(join(dataDir, 'sallyport.db'), (db) => {
+    const names = db.prepare<[], string>("select name from sqlite_schema where type = 'table'").pluck().all()
+    const copied = names.filter((name) => !own.test(name))
+    db.pragma('foreign_keys = off')
+    for (const table of copied) fillRow(db, table)
+    return copied.toSorted()
+  })
+  t.match(await sallyport(['copy-database', '--to', url], { MCP_PROXY_DATA_DIR: dataDir }), { code: 0 })
+  const counted = await Promise.all(
+    tables.map(async (table) => [
+      table,
+      (await raw(url, `select count(*)::int as count from ${table}`)).rows[0].count,
+    ]),
+  )
+  t.same(
+    counted.filter(([, count]) => count === 0),
+    [],
+  )
+  t.ok(tables.length > 20)
+})
+
+/** Puts a row into a table that has none: of each column's own type, alike in those that refer to others. */
+function fillRow(db: SQLite.Database, table: string): void {
+  if (db.prepare(`select 1 from ${table}`).get()) return
+  const columns = db
+    .prepare<[], { name: string; type: string }>(`select name, type from pragma_table_info('${table}')`)
+    .all()
+  const values = columns.map(({ type }) => (/int/i.test(type) ? 1 : 'x'))
+  db.prepare(
+    `insert into ${table} (${columns.map(({ name }) => `"${name}"`).join(', ')}) values (${values.map(() => '?').join(', ')})`,
+  ).run(...values)
+}
