@@ -39,18 +39,38 @@ export function isClaimed(database: Database): (digest: string) => Promise<boole
 /** All claims lie in so many slices, by the first byte of their digests. */
 export const CLAIM_SLICES = 256
 
+/** Finds the slices with expired claims, of `count` slices from one on (from 0). */
+export async function expiredSlices(
+  { kysely }: Database,
+  at: number,
+  from: number,
+  count: number,
+): Promise<readonly number[]> {
+  const found = await kysely
+    .selectFrom('single_uses')
+    .select((eb) => eb.fn<string>('substr', ['digest', eb.lit(1), eb.lit(2)]).as('first'))
+    .distinct()
+    .where('digest', '>=', firstOf(from))
+    .where('digest', '<', afterAll(from + count - 1))
+    .where('expires_at', '<', at)
+    .execute()
+  return found.map(({ first }) => Number.parseInt(first, 16))
+}
+
+const firstOf = (slice: number): string => slice.toString(16).padStart(2, '0')
+// After every digit.
+const afterAll = (slice: number): string => `${firstOf(slice)}g`
+
 /**
  * Forgets at most `most` expired claims of one slice (from 0): every decision waits meanwhile. An index of
  * expiry would cost each claim as much as the claim.
  */
 export function forgetClaims({ kysely }: Database, at: number, slice: number, most = 5_000): LedgerStatement {
-  const first = slice.toString(16).padStart(2, '0')
   const expired = kysely
     .selectFrom('single_uses')
     .select('digest')
-    .where('digest', '>=', first)
-    // After every digit.
-    .where('digest', '<', `${first}g`)
+    .where('digest', '>=', firstOf(slice))
+    .where('digest', '<', afterAll(slice))
     .where('expires_at', '<', at)
     .limit(most)
   const query = kysely.deleteFrom('single_uses').where('digest', 'in', expired)

@@ -17,6 +17,8 @@ const IDLE_MS = 1_000
 /** The silence after which TCP asks whether the server is still there, once a second. ms. */
 const PROBE_MS = 5_000
 const MAX_READER_CONNECTIONS = 8
+/** The time after which a connection that reads nothing is closed: longer than tasks pause. ms. */
+const IDLE_READER_MS = 30_000
 
 const INT8 = 20
 
@@ -25,6 +27,7 @@ export function readingPool(url: string, onLost: (error: Error) => void): Pool {
   const pool = new Pool({
     ...configOf(url, QUERY_TIMEOUT_MS, 'default_transaction_read_only=on'),
     max: MAX_READER_CONNECTIONS,
+    idleTimeoutMillis: IDLE_READER_MS,
     verify: refuseStandby,
   })
   pool.on('error', onLost)

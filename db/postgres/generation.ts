@@ -1,8 +1,7 @@
 import { type Kysely, sql } from 'kysely'
 import type { Migration } from 'kysely/migration'
-import type { Client } from 'pg'
 import { AUTHORITY_TOPIC } from '../support/notices.ts'
-import type { PresenceParticipant } from './presence.ts'
+import type { BeatAnswer, PresenceParticipant } from './presence.ts'
 
 /**
  * Numbers the states of authority: each changing statement raises one number in its transaction, and every
@@ -112,9 +111,11 @@ export class GenerationTracker implements PresenceParticipant {
     this.#moved(generation)
   }
 
-  async beat(client: Client): Promise<void> {
-    const { rows } = await client.query<{ generation: number }>(SELECT_GENERATION)
-    const [{ generation } = { generation: 0 }] = rows
+  asks(): readonly string[] {
+    return [`(${SELECT_GENERATION}) as generation`]
+  }
+
+  heard({ generation = 0 }: BeatAnswer): void {
     if (generation < this.#generation) this.#generation = 0
     this.take(generation)
   }

@@ -5,8 +5,8 @@ import { streamKey, TERMINATE_LOCK_HOLDER } from './ledger/locks.ts'
 
 /** The first half of the locks of tasks (db/postgres/ledger/locks.ts has the others). */
 const TASK_CLASS = 0x53_41_4c_34
-/** The time between two tries. ms. */
-const TRY_MS = 800
+/** The least time between two tries: every second beat. ms. */
+const TRY_MS = 700
 /**
  * The silence of a leader after which its session is ended; it stops believing earlier ({@link DOUBT_MS}).
  * With the pause between tries below the promised 5 s. ms.
@@ -21,6 +21,8 @@ export class TaskLeadership implements PresenceParticipant {
   readonly #presence: () => PresenceSession
   readonly #wanted = new Set<string>()
   readonly #held = new Set<string>()
+  /** The tasks that the beat under way tries to take. */
+  #asked: readonly string[] = []
   #triedAt = Number.NEGATIVE_INFINITY
 
   constructor(presence: () => PresenceSession) {
@@ -37,20 +39,27 @@ export class TaskLeadership implements PresenceParticipant {
     return this.#held.has(task) && this.#presence().stands
   }
 
-  async beat(client: Client): Promise<void> {
+  asks(): readonly string[] {
     const at = performance.now()
+    this.#asked = []
+    if (at - this.#triedAt < TRY_MS) return []
     const tasks = [...this.#wanted].filter((task) => !this.#held.has(task))
-    if (tasks.length === 0 || at - this.#triedAt < TRY_MS) return
+    if (tasks.length === 0) return []
     this.#triedAt = at
-    const { rows } = await client.query<boolean[]>({
-      text: 'select pg_try_advisory_lock($1, key) from unnest($2::int[]) with ordinality as t(key, n) order by n',
-      values: [TASK_CLASS, tasks.map(streamKey)],
-      rowMode: 'array',
-    })
-    for (const [n, task] of tasks.entries()) {
-      if (rows[n]?.[0] === true) this.#held.add(task)
-      else await client.query(END_SILENT, [TASK_CLASS, streamKey(task), SILENT_MS / 1_000])
-    }
+    this.#asked = tasks
+    return [
+      `array(select pg_try_advisory_lock(${TASK_CLASS}, key)
+        from unnest('{${tasks.map(streamKey).join()}}'::int[]) with ordinality as t(key, n) order by n) as taken`,
+      SOME_SILENT,
+    ]
+  }
+
+  async heard({ taken = [], silent }: BeatAnswer, client: Client): Promise<void> {
+    const left = this.#asked.filter((_, n) => taken[n] !== true)
+    for (const task of this.#asked) if (!left.includes(task)) this.#held.add(task)
+    if (silent !== true) return
+    for (const task of left) await client.query(END_SILENT, [TASK_CLASS, streamKey(task)])
+    this.#triedAt = Number.NEGATIVE_INFINITY
   }
 
   lost(): void {
@@ -59,25 +68,40 @@ export class TaskLeadership implements PresenceParticipant {
   }
 }
 
-// Judged by the server's clock alone. Every process beats, so a session that asks nothing is a frozen one.
-const END_SILENT = `${TERMINATE_LOCK_HOLDER}
-    and pid in (select pid from pg_stat_activity where state_change < clock_timestamp() - make_interval(secs => $3))`
+export const PRESENCE_APPLICATION_NAME = 'sallyport presence'
 
-/** A user of the session by which a process is present. Any rejection ends the session. */
+// Judged by the server's clock alone. Every process beats, so a session that asks nothing is a frozen one.
+const SILENT = `from pg_stat_activity where application_name = '${PRESENCE_APPLICATION_NAME}'
+  and datname = current_database() and state_change < clock_timestamp() - interval '${SILENT_MS} ms'`
+
+const SOME_SILENT = `exists (select ${SILENT}) as silent`
+
+const END_SILENT = `${TERMINATE_LOCK_HOLDER} and pid in (select pid ${SILENT})`
+
+/** The answer to a beat: a column for each expression that was asked. */
+export interface BeatAnswer {
+  readonly generation?: number
+  readonly taken?: readonly boolean[]
+  readonly silent?: boolean
+}
+
+/**
+ * A user of the session by which a process is present. `asks`: expressions that the next beat asks, each with
+ * a name, all in one statement. Any rejection ends the session.
+ */
 export interface PresenceParticipant {
   opened?(client: Client): Promise<void>
-  beat?(client: Client): Promise<void>
+  asks?(): readonly string[]
+  heard?(answer: BeatAnswer, client: Client): void | Promise<void>
   lost?(): void
 }
 
-export const PRESENCE_APPLICATION_NAME = 'sallyport presence'
-
 /** The time between two beats. ms. */
-const BEAT_MS = 200
+const BEAT_MS = 400
 /** The time that a beat may take before the session is given up: longer than `DOUBT_MS`. ms. */
 const ANSWER_MS = 1_500
 /** The age of the last answered beat from which on the session is in doubt. ms. */
-const DOUBT_MS = 800
+const DOUBT_MS = 1_000
 /** The random pause before a new session, doubled after each failure. ms. */
 const RETRY_MS = 100
 const RETRY_MAX_MS = 1_000
@@ -169,9 +193,9 @@ export class PresenceSession {
 
   async #beat(client: Client): Promise<void> {
     const [at, wall] = [performance.now(), Date.now()]
-    // At least one question, whatever the parts ask.
-    await client.query('select 1')
-    for (const part of this.#parts) await part.beat?.(client)
+    const asked = this.#parts.flatMap((part) => part.asks?.() ?? [])
+    const { rows } = await client.query<BeatAnswer>(`select ${asked.join(', ')}`)
+    for (const part of this.#parts) await part.heard?.(rows[0] ?? {}, client)
     if (this.#client !== client) throw new Error('the session is over')
     this.#provenAt = at
     this.#provenWall = wall

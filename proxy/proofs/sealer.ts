@@ -75,9 +75,6 @@ export class LedgerSealer {
 
   async #sealAll(goesOn: () => boolean): Promise<void> {
     try {
-      // Another one may have begun: the organisation was named.
-      const inForce = await currentTree(this.#sources.database.kysely)
-      if (inForce?.tree !== this.#grown?.tree) this.#grown = null
       while (!this.#stopped && goesOn() && (await this.#sealPortion())) await wait(PAUSE_MS)
       this.#isAtFault = false
     } catch (error) {
@@ -97,6 +94,11 @@ export class LedgerSealer {
     const { edge, ...tree } = this.#grown
     const { hashes, place } = await database.treeRows.hashes(tree.place, PORTION)
     if (hashes.length === 0) return false
+    // Another one may have begun, and with it came a row: the organisation was named.
+    if ((await currentTree(database.kysely))?.tree !== tree.tree) {
+      this.#grown = null
+      return true
+    }
     const added = hashes.length / HASH_BYTES
     const grown = extendTree(tree.size, edge, hashes)
     const to = { size: tree.size + added, place }

@@ -4,7 +4,7 @@ import type { MonotonicClock } from '../../plugins/secrets/throttle.ts'
 import type { PeriodicTask } from '../tasks/every.ts'
 
 /** The interval of the looks, and the time without a checkpoint after which sealing has stopped. ms. */
-const EVERY_MS = 5_000
+const EVERY_MS = 10_000
 const STOPPED_MS = 30_000
 
 interface SealingSources {

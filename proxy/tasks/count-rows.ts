@@ -24,15 +24,19 @@ export function countRows({ database, ledger }: RowCountDependencies): RoundsTas
   const { rowCounts, leads } = database
   let stopped = false
   let running: Promise<void> | null = null
+  /** The place up to which this process has counted; null: another one may have. */
+  let place: number | null = null
   // The first question begins to want the lead: by the first round it is known.
   leads(NAME)
 
   async function portion(): Promise<boolean> {
-    const from = await rowCounts.counted()
+    const from = place ?? (await rowCounts.counted())
+    place = from
     const counted = await rowCounts.portion(from, PORTION)
     if (counted.place === from) return false
     const statements = rowCounts.keep(from, counted)
     await ledger.commit({ statements, entries: [], lazy: true })
+    ;({ place } = counted)
     return counted.counts.reduce((sum, { rows }) => sum + rows, 0) === PORTION
   }
 
@@ -40,6 +44,7 @@ export function countRows({ database, ledger }: RowCountDependencies): RoundsTas
     try {
       while (!stopped && leads(NAME) && (await portion())) await wait(PAUSE_MS)
     } catch (error) {
+      place = null
       // Another process has counted them: the next round goes on from there.
       if (!(error instanceof LedgerError) || !['conflict', 'closed'].includes(error.code)) throw error
     }

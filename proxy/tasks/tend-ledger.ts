@@ -2,7 +2,7 @@ import type { Database } from '../../db/database.ts'
 import type { Ledger } from '../../db/ledger/record/ledger.ts'
 import { touchLastSeen } from '../../db/principals/write.ts'
 import { rewriteSetting } from '../../db/settings.ts'
-import { CLAIM_SLICES, forgetClaims } from '../../db/single-uses.ts'
+import { CLAIM_SLICES, expiredSlices, forgetClaims } from '../../db/single-uses.ts'
 import { portionsOf } from '../../db/support/pages.ts'
 import type { AnonymousRefusals } from '../../plugins/audit/anonymous.ts'
 import type { OutcomeWriter, SeenPrincipal } from '../../plugins/audit/audit.ts'
@@ -162,18 +162,24 @@ export async function touchSeen(
   }
 }
 
-/** Forgets proofs that are too old to be believed: one slice of all claims at each run. */
+/** The slices of all claims that one look is at; each run is the turn of one of them. */
+const SLICES_AT_ONCE = 4
+
+/** Forgets proofs that are too old to be believed, some slices of all claims at a time. */
 function claimForgetter(
   { ledger, database }: LedgerTaskDependencies,
   lowest: () => number | null,
 ): () => Promise<void> {
-  let slice = 0
+  let turn = 0
   return async () => {
     // Read by every process: one that takes the task over knows the readings of its own time.
     const until = lowest()
     if (until === null || !database.leads('forget-claims')) return
-    await ledger.commit({ statements: [forgetClaims(database, until, slice)], entries: [] })
-    slice = (slice + 1) % CLAIM_SLICES
+    const slice = turn
+    turn = (turn + 1) % CLAIM_SLICES
+    if (slice % SLICES_AT_ONCE !== 0) return
+    for (const expired of await expiredSlices(database, until, slice, SLICES_AT_ONCE))
+      await ledger.commit({ statements: [forgetClaims(database, until, expired)], entries: [] })
   }
 }
 

@@ -17,6 +17,10 @@ const GRANTED = `from pg_locks where locktype = 'advisory' and granted and objsu
 export const LOCK_HOLDERS = `${GRANTED}
     and classid = ($1::bigint & 4294967295)::oid and objid = ($2::bigint & 4294967295)::oid`
 
+/** The locks of streams that are held, by their second halves: a column of a statement. */
+export const HELD_STREAMS = `array(select (case when objid::bigint < 2147483648 then objid::bigint else objid::bigint - 4294967296 end)::int
+    ${GRANTED} and classid = ${STREAM_CLASS})`
+
 /** Ends the session that holds a lock. Any role may end sessions of its own. */
 export const TERMINATE_LOCK_HOLDER = `select pg_terminate_backend(pid) ${LOCK_HOLDERS} and pid <> pg_backend_pid()`
 

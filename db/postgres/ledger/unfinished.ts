@@ -1,7 +1,7 @@
 import type { Client } from 'pg'
 import type { OpenDecision, UnfinishedDecisions } from '../../ledger/record/writer.ts'
 import { timestamp } from '../../support/statement.ts'
-import { LOCK_HOLDERS, STREAM_CLASS, streamKey } from './locks.ts'
+import { HELD_STREAMS, STREAM_CLASS, streamKey } from './locks.ts'
 
 /** The time that a stream is without a writer before it counts as gone. ms. */
 const GONE_MS = 20_000
@@ -23,16 +23,13 @@ export class AbandonedStreams {
   async look(client: Client, now: number): Promise<readonly UnfinishedDecisions[]> {
     const { rows } = await client.query<UnclosedStream>(OPEN_STREAMS, [this.#stream])
     const found: UnfinishedDecisions[] = []
-    for (const stream of rows) {
-      if (await this.#isGone(client, stream.stream, now))
-        found.push(await closeAbandonedStream(client, stream))
-    }
+    for (const stream of rows)
+      if (this.#isGone(stream, now)) found.push(await closeAbandonedStream(client, stream))
     return found
   }
 
-  async #isGone(client: Client, stream: string, now: number): Promise<boolean> {
-    const { rows } = await client.query<{ held: boolean }>(IS_HELD, [STREAM_CLASS, streamKey(stream)])
-    if (rows[0]?.held !== false) {
+  #isGone({ stream, held }: UnclosedStream, now: number): boolean {
+    if (held.includes(streamKey(stream))) {
       this.#goneSince.delete(stream)
       return false
     }
@@ -45,6 +42,8 @@ export class AbandonedStreams {
 interface UnclosedStream {
   readonly stream: string
   readonly recovered: number
+  /** The locks of streams that are held now, as {@link streamKey} has them. */
+  readonly held: readonly number[]
 }
 
 async function closeAbandonedStream(
@@ -66,10 +65,9 @@ async function closeAbandonedStream(
   return { decisions, statements: [{ sql: CLOSE, parameters, changes: 1 }] }
 }
 
-const OPEN_STREAMS = 'select stream, recovered from audit_streams where closed_at is null and stream <> $1'
-
-// Looked at, not taken: who comes back to its stream at this instant must not find it taken.
-const IS_HELD = `select exists (select ${LOCK_HOLDERS}) as held`
+// The locks are looked at, not taken: who comes back to its stream at this instant must not find it taken.
+const OPEN_STREAMS = `select stream, recovered, ${HELD_STREAMS} as held
+from audit_streams where closed_at is null and stream <> $1`
 
 const LEFT_OPEN = `select request_id, principal_id, principal_type, action, tool, model, provider, cert_thumbprint, dpop_jkt
 from audit_log decision

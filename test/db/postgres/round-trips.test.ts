@@ -1,13 +1,15 @@
 import { hash } from 'node:crypto'
+import { setTimeout as sleep } from 'node:timers/promises'
 import t from 'tap'
 import type { LedgerUnit } from '../../../db/ledger/record/entry.ts'
 import { authorityUnchanged } from '../../../db/principals/pins.ts'
 import { insertPrincipal } from '../../../db/principals/write.ts'
 import { claimOnce } from '../../../db/single-uses.ts'
 import { cluster } from '../../support/db/postgres/cluster.ts'
-import { replica } from '../../support/db/postgres/replica.ts'
+import { raw, replica } from '../../support/db/postgres/replica.ts'
 import { countedWay } from '../../support/db/postgres/turns.ts'
 import { AT, entry } from '../../support/db/scratch-ledger.ts'
+import { testGateway } from '../../support/gateway.ts'
 
 const server = await cluster()
 
@@ -49,3 +51,45 @@ t.test('a batch of decisions is two round trips, however many it holds', async (
   t.same(await batch([decision('acme::bot-3', 9, 'five')]), { turns: 3, refused: ['stale'] }, 'undone')
   t.same(await batch([decision('acme::bot-3', 1, 'five')]), { turns: 2, refused: [] })
 })
+
+/** The time that gateways are listened to: each of their tasks has its turn. ms. */
+const HEARD_MS = 10_000
+/** Every row is sealed and counted. */
+const IS_TENDED = `select place = (select max(place) from audit_trees) and place = (select place from row_counts_place) as is
+from audit_rows order by place desc limit 1`
+/** The time that a gateway has been up, as far as it knows: claims are forgotten by then. ms. */
+const UP_MS = 900_000
+
+t.test(
+  'an idle gateway asks at most 6 statements a second, whoever leads, and ends no session',
+  async (t) => {
+    const [alone, shared] = [await server.fresh(), await server.fresh()]
+    const urls = [alone, shared, shared, shared, shared]
+    let ahead = 0
+    const ways = []
+    for (const url of urls) {
+      const way = await countedWay(t, url)
+      const settings = { MCP_PROXY_DATABASE_URL: way.url, MCP_PROXY_KEY_PASSPHRASE: 'the passphrase of all' }
+      await testGateway(t, { settings, monotonic: () => performance.now() + ahead })
+      ways.push(way)
+    }
+    ahead = UP_MS
+    for (const url of [alone, shared]) while (!(await raw(url, IS_TENDED)).rows[0]?.is) await sleep(50)
+    const before = ways.map((way) => way.statements().length)
+    await sleep(HEARD_MS)
+    for (const [n, way] of ways.entries()) {
+      const heard = way.statements().slice(before[n])
+      const aSecond = (heard.length * 1_000) / HEARD_MS
+      t.ok(aSecond > 2 && aSecond <= 6, `gateway ${n} asked ${aSecond} a second`)
+      t.same(
+        heard.filter((text) => text.includes('pg_terminate_backend')),
+        [],
+        'nobody is silent',
+      )
+    }
+    t.ok(
+      ways[0]?.statements().some((text) => text.includes('from "single_uses"')),
+      'claims were looked at',
+    )
+  },
+)

@@ -4,9 +4,11 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { Test } from 'tap'
 
-/** A way to a server on which is counted how often a client waits for an answer. */
+/** A way to a server on which is counted what clients ask, and how often they wait for an answer. */
 export interface CountedWay {
   readonly url: string
+  /** The statements of all connections so far, each as its text or, if it was prepared, as the text it was prepared by. */
+  readonly statements: () => readonly string[]
   /** How often so far something was sent behind an answer: the round trips of all connections. */
   readonly turns: () => number
 }
@@ -20,6 +22,7 @@ export async function countedWay(t: Test, url: string): Promise<CountedWay> {
   const target = new URL(url).searchParams.get('host') ?? ''
   const file = '.s.PGSQL.5432'
   const sockets = new Set<Socket>()
+  const statements: string[] = []
   let turns = 0
   const server = createServer((client) => {
     const upstream = connect(join(target, file))
@@ -28,7 +31,9 @@ export async function countedWay(t: Test, url: string): Promise<CountedWay> {
       socket.on('error', () => {}).on('close', () => (socket === client ? upstream : client).destroy())
     }
     let [answered, silent] = [true, 0]
-    client.on('data', (bytes) => {
+    const hear = statementReader((text) => statements.push(text))
+    client.on('data', (bytes: Buffer) => {
+      hear(bytes)
       if (answered) turns += 1
       answered = false
       silent = 0
@@ -55,5 +60,32 @@ export async function countedWay(t: Test, url: string): Promise<CountedWay> {
   })
   const through = new URL(url)
   through.searchParams.set('host', directory)
-  return { url: through.href, turns: () => turns }
+  return { url: through.href, turns: () => turns, statements: () => statements }
+}
+
+/** The messages of a client by which it has something done (PostgreSQL's protocol, version 3). */
+const [QUERY, PARSE, BIND, EXECUTE] = ['Q', 'P', 'B', 'E']
+
+/** Reads what one client sends, in whatever pieces, and tells each statement that it has done. */
+function statementReader(tell: (text: string) => void): (bytes: Buffer) => void {
+  const prepared = new Map<string, string>()
+  let [rest, bound, isOpen] = [Buffer.alloc(0), '', false]
+  return (bytes) => {
+    rest = Buffer.concat([rest, bytes])
+    for (;;) {
+      // The first message has no letter.
+      const head = isOpen ? 1 : 0
+      if (rest.length < head + 4) return
+      const end = head + rest.readInt32BE(head)
+      if (rest.length < end) return
+      const letter = isOpen ? String.fromCharCode(rest[0] ?? 0) : ''
+      const [first = '', second = ''] = rest.toString('utf8', head + 4, end).split('\0')
+      rest = rest.subarray(end)
+      isOpen = true
+      if (letter === QUERY) for (const text of first.split(/;\s*(?=\S)/)) tell(text)
+      else if (letter === PARSE) prepared.set(first, second)
+      else if (letter === BIND) bound = prepared.get(second) ?? ''
+      else if (letter === EXECUTE) tell(bound)
+    }
+  }
 }
