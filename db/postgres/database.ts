@@ -38,7 +38,7 @@ import { LookupCache } from './kept-lookups.ts'
 import { postgresAuditGuards } from './ledger/guards.ts'
 import { TAKE_EXCLUSIVE_LOCK } from './ledger/locks.ts'
 import { placedPages } from './ledger/placed-rows.ts'
-import { auditLog, auditPlaces } from './ledger/table.ts'
+import { auditLog, auditParents, auditPlaces } from './ledger/table.ts'
 import { postgresRowCounts, postgresTreeRows } from './ledger/tree-rows.ts'
 import { openPostgresWriter } from './ledger/writer.ts'
 import { PostgresNotices } from './notices.ts'
@@ -91,6 +91,7 @@ export const POSTGRES_MIGRATIONS: NamedMigrations = sortedMigrations({
   '0065_candidate_generation': candidateGeneration,
   '0070_audit_tree': auditTree('bytea'),
   '0074_trusted_cas_generation': trustedCasGeneration,
+  '0096_audit_parents': auditParents,
 })
 
 export async function openPostgresDatabase(url: string): Promise<Database> {

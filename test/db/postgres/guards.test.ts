@@ -22,6 +22,18 @@ const REFUSED: readonly (readonly [string, RegExp])[] = [
     /only the next row/,
   ],
   [
+    "insert into audit_rows select 'another', 1, recorded_at, request_id, principal_id, action, status, row_hash, row_hash, leaf from audit_rows",
+    /only the next row/,
+  ],
+  [
+    'insert into audit_rows select stream, seq, recorded_at, request_id, principal_id, action, status, prev_hash, row_hash, leaf from audit_rows',
+    /audit_rows_pk/,
+  ],
+  [
+    'insert into audit_rows select stream, seq + n, recorded_at, request_id, principal_id, action, status, row_hash, row_hash || n, replace(leaf, prev_hash, row_hash) from audit_rows, generate_series(1, 2) n',
+    /only the next row/,
+  ],
+  [
     "insert into audit_rows select stream, seq, recorded_at, request_id, principal_id, action, 'denied', prev_hash, row_hash, leaf from audit_rows on conflict (stream, seq) do update set status = 'denied'",
     /append-only/,
   ],
