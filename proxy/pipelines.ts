@@ -50,7 +50,7 @@ const MIB = 1024 * 1024
  */
 const LLM_BODY_LIMIT = 32 * MIB
 const BODY_LIMIT = MIB
-/** The limit of the body that sets the first secret, a code and a secret, from anybody. Bytes. */
+/** The limit of a body with a code, from anybody: of the first start, or of an invitation. Bytes. */
 const SETUP_BODY_LIMIT = 4096
 /** The limit of the body that asks for a certificate: a request in PEM as JSON. Bytes. */
 const CSR_BODY_LIMIT = 80 * 1024
@@ -447,6 +447,8 @@ function dashboardPipelines(
     /** While no secret is stored: by the code on the terminal. */
     setup: ANYONE.pass(beforeFirstSecret),
     setUp: ANYONE.pass(beforeFirstSecret).pass(adminPages).pass(formBody(SETUP_BODY_LIMIT)),
+    /** Accepts an invitation, by its code. */
+    accept: ANYONE.pass(adminPages).pass(formBody(SETUP_BODY_LIMIT)),
     /** A page demands what the API demands for the same data. */
     page: (operation: OperationGate): Pipeline<AdministrationFacts> =>
       asked(ANYONE, operation).pass(singleUse(claims)),

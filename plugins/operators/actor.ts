@@ -10,6 +10,7 @@ export type AuthenticationMethod =
   | 'oidc'
   | 'socket'
   | 'setup_code'
+  | 'invitation'
   | 'metrics_token'
 
 export interface ChangeAuthor {

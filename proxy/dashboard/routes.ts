@@ -8,7 +8,7 @@ import type { InputSchemas, Operation } from '../admin/operation/operation.ts'
 import type { Reply } from '../http/reply.ts'
 import { type BareRoute, gatedRoute, openRoute } from '../http/route.ts'
 import type { SubmittedForm } from '../operators/pages/form.ts'
-import { seeOther } from '../operators/pages/page.ts'
+import { refusalPage, seeOther } from '../operators/pages/page.ts'
 import { activityPage } from './activity/activity.ts'
 import { liveActivity } from './activity/live.ts'
 import { whyPage } from './activity/why.ts'
@@ -31,6 +31,7 @@ import { detailPage, firstCallPage } from './principals/detail.ts'
 import { endingForms } from './principals/ending.ts'
 import { enrollForm, rotateCertificateForm } from './principals/enroll.ts'
 import { eraseForm, erasePage } from './principals/erase.ts'
+import { acceptForm, invitedPage, inviteForm } from './principals/invited.ts'
 import { PRINCIPAL_PAGES, type PrincipalPlural } from './principals/kinds.ts'
 import { listPage } from './principals/list.ts'
 import { trustedCasForms } from './principals/trusted-cas.ts'
@@ -54,6 +55,7 @@ interface DashboardPipelines {
   /** The first page of all and its form, while no secret is stored. */
   readonly setup: Pipeline<Arrival>
   readonly setUp: Pipeline<Arrival & SubmittedForm>
+  readonly accept: Pipeline<Arrival & SubmittedForm>
   readonly page: (asked: OperationDemand) => Pipeline<AdministrationFacts>
   readonly form: (asked: OperationDemand) => Pipeline<FormSubmission>
 }
@@ -126,7 +128,7 @@ function pageOf(pages: ReadonlyMap<string, DashboardPage | null>, path: string):
 }
 
 function openRoutes(
-  { anyone, setup, setUp }: DashboardPipelines,
+  { anyone, setup, setUp, accept }: DashboardPipelines,
   dashboard: DashboardContext,
   { anonymous }: RouteRecorders,
 ): readonly BareRoute[] {
@@ -135,6 +137,8 @@ function openRoutes(
     openRoute('GET', '/proxy/', anyone, () => seeOther('/proxy')),
     openRoute('GET', '/proxy/setup', setup, setupPage(dashboard), anonymous, setupRefused),
     openRoute('POST', '/proxy/setup', setUp, setupForm(dashboard), anonymous, setupRefused),
+    openRoute('GET', '/proxy/invited', anyone, invitedPage(dashboard), anonymous, refusalPage),
+    openRoute('POST', '/proxy/invited', accept, acceptForm(dashboard), anonymous, refusalPage),
   ]
 }
 
@@ -170,11 +174,12 @@ const EVERYBODY = [...CALLERS, 'operators'] as const
 
 function principalPageRoutes(doors: DashboardDoors, d: DashboardContext): readonly BareRoute[] {
   const { page, form } = doors
-  const { agents } = OPERATIONS
+  const { agents, operators } = OPERATIONS
   const trust = trustedCasForms(d)
   return [
     ...EVERYBODY.flatMap((plural) => kindRoutes(plural, doors, d)),
     ...CALLERS.flatMap((plural) => callerRoutes(plural, doors, d)),
+    form('/proxy/operators/{id}/invitation', operators.invite, inviteForm(d)),
     form('/proxy/agents/{id}/trusted-cas', agents.trustCa, trust.trust),
     form('/proxy/agents/{id}/trusted-cas/{digest}/withdraw', agents.distrustCa, trust.distrust),
     form('/proxy/agents/{id}/trust-bundle', agents.replaceTrustBundle, trust.bundle),

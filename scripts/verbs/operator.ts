@@ -127,8 +127,23 @@ const reactivate = onOperator(
   },
 )
 
+const invite = subcommandOf({
+  takes: 'NAME',
+  about: 'a link by which one person takes its certificate in a browser; good once, for an hour',
+  options: {},
+  work: (__, positionals, door) => {
+    const name = nameIn(positionals, 'invite NAME')
+    return async (call, say) => {
+      const path = `${pathOf(await operatorNamed(call, name))}/invitation`
+      const made = expectStatus<{ path: string; expires_at: string }>(await call('POST', path), 201)
+      say(`${await operatorUrl(call, door)}${made.path}`, `good once, until ${made.expires_at}`)
+    }
+  },
+})
+
 const VERBS = {
   add,
+  invite,
   list,
   show,
   grant,

@@ -35,6 +35,7 @@ import {
 import { endDpopKey, registerDpopJwk } from '../principals/dpop-jwk.ts'
 import { enrollByocaAgent, enrollSpiffeAgent, mintAgent } from '../principals/enroll.ts'
 import { erase } from '../principals/erase.ts'
+import { inviteOperator } from '../principals/invitation.ts'
 import { listAgents, listPrincipalsOf } from '../principals/list.ts'
 import { createPrincipal, deactivate, getPrincipal, reactivate } from '../principals/principals.ts'
 import { patchCapabilities, setCapabilitiesInForm } from '../principals/set-capabilities.ts'
@@ -112,6 +113,7 @@ const DIRECT = {
     ...principalOperations(OPERATOR),
     list: listPrincipalsOf(OPERATOR),
     create: createPrincipal(OPERATOR),
+    invite: inviteOperator,
   },
   capabilities: { list: listCapabilities },
   sets: { list: listSets, get: getSet, put: putSet, delete: deleteSet },

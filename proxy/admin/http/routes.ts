@@ -108,6 +108,7 @@ function principalRoutes({ route, read, write }: AdminDoors): readonly BareRoute
     route('GET', '/v1/admin/workloads', read, workloads.list),
     route('POST', '/v1/admin/operators', write, operators.create),
     route('GET', '/v1/admin/operators', read, operators.list),
+    route('POST', '/v1/admin/operators/{id}/invitation', read, operators.invite),
     ...callers,
     ...all,
     route('GET', '/v1/admin/labels', read, labels.list),

@@ -79,7 +79,7 @@ export class FirstBootSetup {
   /** `seed`: 32 bytes that nobody outside can know. */
   constructor(seed: Buffer, throttle = new FailureThrottle()) {
     this.#throttle = throttle
-    this.code = [0, 5, 10, 15].map((from) => wordOf(seed.subarray(from, from + 5))).join('-')
+    this.code = readableCode(seed)
   }
 
   /**
@@ -103,6 +103,10 @@ export class FirstBootSetup {
     return timingSafeEqual(digest(code.trim().toUpperCase()), digest(this.code))
   }
 }
+
+/** Writes the first 20 of some random bytes for people to read: 100 bits. */
+export const readableCode = (bytes: Buffer): string =>
+  [0, 5, 10, 15].map((from) => wordOf(bytes.subarray(from, from + 5))).join('-')
 
 // 256 is a multiple of 32: each letter is as likely.
 const wordOf = (bytes: Buffer): string => [...bytes].map((byte) => ALPHABET[byte % ALPHABET.length]).join('')

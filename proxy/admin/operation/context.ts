@@ -59,7 +59,7 @@ export interface AdminContext {
   /** Returns the same, after a look at the database: what is certified must be of the CA that issues there. */
   readonly issuing: () => Promise<OrganisationAuthority>
   /** The keys of commitments. */
-  readonly subjectKeys: Pick<SubjectKeys, 'makeFor' | 'find' | 'forget'>
+  readonly subjectKeys: Pick<SubjectKeys, 'makeFor' | 'find' | 'forget' | 'derived'>
   readonly oneAtATime: KeyedQueue
   readonly organisation: string
   readonly trustDomain: string

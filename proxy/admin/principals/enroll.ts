@@ -1,8 +1,9 @@
+import { hash, randomBytes } from 'node:crypto'
 import { z } from 'zod'
 import { issueClientCertificate } from '../../../certs/authority/issue.ts'
 import { CERTIFICATE_REASONS } from '../../../certs/certificate-error.ts'
 import type { EnrolledCertificate } from '../../../certs/enrollment/enrollment.ts'
-import { deleteApiKeys } from '../../../db/principals/api-keys.ts'
+import { deleteApiKeys, insertApiKey } from '../../../db/principals/api-keys.ts'
 import { listAttachedCas } from '../../../db/principals/attached-cas.ts'
 import { type AuthorityState, authorityDetail } from '../../../db/principals/authority.ts'
 import { caDigests, isTextOf, printDigests } from '../../../db/principals/ca-texts.ts'
@@ -16,6 +17,7 @@ import { namesUnchanged } from '../../../db/settings.ts'
 import type { JsonObject } from '../../../db/support/json.ts'
 import type { LedgerStatement } from '../../../db/support/statement.ts'
 import type { AdminCapability } from '../../../plugins/operators/capabilities.ts'
+import { hashSecret } from '../../../plugins/secrets/hash.ts'
 import { certificateThread } from '../operation/certificate-thread.ts'
 import { changeAuthor, commitChange } from '../operation/change.ts'
 import type { AdminCaller, AdminContext } from '../operation/context.ts'
@@ -29,7 +31,6 @@ import {
   shortName,
   pemText as shownPem,
 } from '../operation/shapes.ts'
-import { newApiKey } from './api-key.ts'
 import { newSubjectKey, serializedByPrincipal } from './authority.ts'
 import { dpopPublicJwk, jktOf } from './dpop-jwk.ts'
 import { PRINCIPAL_MEMBERS, principalOf, principalResult, withName } from './view.ts'
@@ -334,4 +335,26 @@ export async function attachedCaPems(
 export async function trustBundleOf(caPem: string, at: number) {
   const { cas, passedOver } = await certificateThread.ask('readCaBundle', { caPem, at })
   return { pem: cas.map((ca) => ca.pem).join(''), passedOver }
+}
+
+/** Makes `sk_<id>_<secret>`: shown once, kept as a hash, found by its id (docs/protocol.md#principals). */
+async function newApiKey(
+  { database, organisation }: AdminContext,
+  { at }: AdminCaller,
+  name: string,
+): Promise<{
+  readonly apiKey: string
+  /** The look-up id of the key, and the digest of the stored hash. */
+  readonly digest: readonly [string, string]
+  readonly statements: readonly LedgerStatement[]
+}> {
+  const keyId = randomBytes(8).toString('hex')
+  const apiKey = `sk_${keyId}_${randomBytes(32).toString('base64url')}`
+  const principalId = printPrincipalId(AGENT, organisation, name)
+  const keyHash = await hashSecret(apiKey)
+  return {
+    apiKey,
+    digest: [keyId, hash('sha256', keyHash)],
+    statements: [insertApiKey(database, { keyId, type: 'agent', principalId, keyHash }, at)],
+  }
 }

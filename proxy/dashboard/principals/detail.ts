@@ -24,6 +24,7 @@ import { clientSnippets } from '../frame/snippets.ts'
 import { candidateCard } from './candidate.ts'
 import { capabilitiesCard, type TypedCapabilities } from './capabilities-card.ts'
 import { type GraceChoice, graceChoice, isInIncident } from './grace.ts'
+import { inviteButton } from './invited.ts'
 import {
   type CallerPlural,
   labelTexts,
@@ -118,7 +119,7 @@ ${plural === 'operators' ? html`` : await candidateCard(dashboard, plural, one, 
   ])}
 ${hasCapability(facts, enroll) ? rotateForm(path, one, { what: 'certificate', hours: context.rotationGraceHours, now }, facts) : html`<p class="needs">Rotating the certificate needs <code>${enroll}</code></p>`}
 ${htmlIf(!value.is_active && certificates.length > 0, () => html`<p>Once it is reactivated, each of its certificates above counts again: end those that may be in other hands, or rotate first.</p>`)}<p>${value.is_active ? button(facts, enroll, `${path}/deactivate`, 'Deactivate', fields) : button(facts, enroll, `${path}/reactivate`, 'Reactivate', fields)}</p>
-${plural === 'operators' ? html`` : eraseLink(plural, id, facts)}</section>
+${plural === 'operators' ? htmlIf(value.is_active, () => inviteButton(facts, id, one.revision)) : eraseLink(plural, id, facts)}</section>
 ${htmlIf(value.enrollment_method === 'byoca' && hasCapability(facts, enroll), () => renewedLeafCard(one, { hours: context.rotationGraceHours, now }, facts))}
 ${value.enrollment_method === 'spiffe' ? await trustedCasCard(dashboard, one, now, facts) : html``}
 ${htmlIf(plural === 'agents', () => html`<details class="card"><summary>Connect</summary>${clientSnippets(dashboard, value.name)}</details>`)}

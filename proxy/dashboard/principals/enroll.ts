@@ -1,4 +1,4 @@
-import { generateKeyPairSync, type JsonWebKey } from 'node:crypto'
+import { generateKeyPairSync } from 'node:crypto'
 import { administerOnRecord } from '../../admin/http/administer.ts'
 import { OPERATIONS } from '../../admin/http/operations.ts'
 import type { Reply } from '../../http/reply.ts'
@@ -6,11 +6,13 @@ import { seeOther } from '../../operators/pages/page.ts'
 import { type FormSubmission, inputById } from '../frame/acting.ts'
 import type { DashboardContext } from '../frame/dashboard.ts'
 import { frame } from '../frame/frame.ts'
-import { exactHtml, type HtmlFragment, html, joinHtml, pathOf } from '../frame/parts.ts'
-import { baseUrlOf, clientSnippets } from '../frame/snippets.ts'
+import { type HtmlFragment, html, pathOf } from '../frame/parts.ts'
+import { clientSnippets } from '../frame/snippets.ts'
 import { askFirst } from '../rehearsed/acting-rehearsed.ts'
 import { typedTokens } from './capabilities-card.ts'
 import { graceOf } from './grace.ts'
+import { identityFolder } from './identity.ts'
+import { showInvitation } from './invited.ts'
 import { PRINCIPAL_PAGES, type PrincipalPlural } from './kinds.ts'
 
 /** Makes the key of an agent's proofs, as `sallyport agent` does: the private JWK, and the public one. */
@@ -20,37 +22,6 @@ function newProofKey() {
   return { key, jwk: { ...jwk, kty: 'EC' } }
 }
 
-interface MintedIdentity {
-  readonly cert_chain_pem: string
-  readonly private_key_pem: string
-}
-
-/** The folder of an identity, shown once. `path`: where clients look for it, `agents/<name>`. */
-function identityFolder(
-  dashboard: DashboardContext,
-  { path, id }: { readonly path: string; readonly id: string },
-  { cert_chain_pem: cert, private_key_pem: key }: MintedIdentity,
-  proofKey: JsonWebKey | null,
-): HtmlFragment {
-  const { rootsPem, trustPem } = dashboard.context.authority
-  const files = [
-    ['agent.key', key],
-    ['agent.crt', cert],
-    ...(proofKey === null ? [] : [['dpop.jwk', `${JSON.stringify(proofKey)}\n`] as const]),
-    ['org-ca.crt', rootsPem],
-    ['ca-chain.pem', trustPem],
-    ['gateway.json', `${JSON.stringify({ url: baseUrlOf(dashboard), agent_id: id })}\n`],
-  ] as const
-  return html`<p class="notice once">This page shows the private keys once. The service keeps no copy of them.</p>
-<section class="card" data-folder="${path}"><h2>Save these in ${path}/</h2>${joinHtml(
-    files.map(
-      ([name, text]) =>
-        html`<details class="file"><summary>${name}</summary><pre class="copy" tabindex="0" data-file="${name}">${exactHtml(text)}</pre></details>`,
-    ),
-  )}<details class="file"><summary>All of them, with one paste into a terminal</summary><pre class="copy" tabindex="0" id="pasted">${exactHtml(writeFilesCommand(path, files))}</pre></details>
-<p class="faint"><code>org-ca.crt</code> is <a href="/pki/ca.crt" download="org-ca.crt">the CA by which clients and browsers recognise the gateway</a>. Make the keys readable only by you: <code class="copy" tabindex="0">chmod 600 ${path}/agent.key${proofKey === null ? '' : ` ${path}/dpop.jwk`}</code>. Otherwise the sidecar does not start.</p></section>`
-}
-
 const connectCard = (
   dashboard: DashboardContext,
   id: string,
@@ -58,14 +29,6 @@ const connectCard = (
 ): HtmlFragment => html`<section class="card"><h2>Connect</h2>
 ${clientSnippets(dashboard, name)}
 <div id="first-call" data-wait="${pathOf('agents', id)}/first-call"><p role="status">Waiting for the first call… <a href="${pathOf('agents', id)}/first-call">Check again</a></p></div></section>`
-
-/** Commands that write files, none of whose lines says END alone, for their owner alone to read. */
-const writeFilesCommand = (path: string, files: readonly (readonly [name: string, text: string])[]): string =>
-  [
-    `(umask 077; mkdir -p ${path} && cd ${path}`,
-    ...files.map(([name, text]) => `cat > ${name} <<'END'\n${text.trimEnd()}\nEND`),
-    ')',
-  ].join('\n')
 
 /**
  * POST /proxy/{kind}: enrolls one. The key is in the answer itself: in no URL and in no cache, and not
@@ -86,7 +49,9 @@ export const enrollForm =
     const { create } = PRINCIPAL_PAGES[plural].operations
     const done = await administerOnRecord(create, dashboard.context, { body }, facts)
     if ('proposed' in done) return seeOther(`/proxy/${plural}?notice=proposed`)
-    return seeOther(pathOf(plural, done.value.principal_id ?? ''))
+    const id = done.value.principal_id ?? ''
+    if (form.get('invite') === 'yes') return showInvitation(dashboard, id, facts)
+    return seeOther(pathOf(plural, id))
   }
 
 interface NewAgent {

@@ -131,6 +131,11 @@ const SET_MEANINGS: Readonly<Record<string, string>> = {
   owner: 'does everything, and makes other operators.',
 }
 
+const ITS_CERTIFICATE: Readonly<Partial<Record<PrincipalPlural, string>>> = {
+  agents: 'Its certificate and key are shown once, on the next page.',
+  operators: 'It gets its certificate by an invitation, a link, or with a certificate request.',
+}
+
 function enrollForm(plural: PrincipalPlural, session: Parameters<typeof csrf>[0]): HtmlFragment {
   const { kind } = PRINCIPAL_PAGES[plural]
   const summary =
@@ -141,6 +146,6 @@ function enrollForm(plural: PrincipalPlural, session: Parameters<typeof csrf>[0]
 <label>Name <input name="${kind.nameField}" required maxlength="64" pattern="[a-zA-Z0-9._\\-]+" autocomplete="off"></label>
 <label>Shown as <input name="display_name" maxlength="256" autocomplete="off"></label>
 <label>Capabilities <input name="capabilities" class="caps" data-tokens="${kind.type === 'operator' ? 'operator' : 'caller'}" autocomplete="off" placeholder="${kind.type === 'operator' ? 'admin.read, admin.grant' : 'llm.chat, mcp.tools.list'}"></label>
-${htmlIf(plural === 'operators', () => readyMadeSets())}<p class="faint">${plural === 'agents' ? 'Its certificate and key are shown once, on the next page.' : 'It gets its certificate with a certificate request.'} Without capabilities it can do nothing.</p>
-<button>${summary}</button></form></details>`
+${htmlIf(plural === 'operators', () => readyMadeSets())}<p class="faint">${ITS_CERTIFICATE[plural] ?? 'It gets its certificate with a certificate request.'} Without capabilities it can do nothing.</p>
+<button>${summary}</button>${htmlIf(plural === 'operators', () => html` <button name="invite" value="yes">Enroll, and make an invitation</button>`)}</form></details>`
 }

@@ -11,6 +11,7 @@ t.setTimeout(120_000)
 /** Routes that answer a GET with something else than a page of their own, or before anybody is signed in. */
 const NO_PAGES = [
   '/proxy/',
+  '/proxy/invited',
   '/proxy/setup',
   '/proxy/setup/organisation',
   '/proxy/setup/agent',
@@ -67,6 +68,16 @@ await t.test(
         await looksRight(place)
       }
     }
+    await page.goto(`${gateway.url}/proxy/operators/acme::operator::${WORD}`)
+    await page.getByRole('button', { name: 'Make an invitation' }).click()
+    await looksRight('an invitation')
+    await page.goto((await page.locator('code', { hasText: '/proxy/invited' }).textContent()) ?? '')
+    await looksRight('an invitation, opened')
+    await page.getByRole('button', { name: 'Take the certificate' }).click()
+    const download = page.getByRole('link', { name: `Download ${WORD}.p12` })
+    const [file] = await Promise.all([page.waitForEvent('download'), download.click()])
+    t.equal(file.suggestedFilename(), `${WORD}.p12`)
+    await looksRight('an invitation, taken')
     t.strictSame(complaints, [])
     await context.clearCookies()
     await page.goto(`${gateway.url}/proxy/sign-in`)

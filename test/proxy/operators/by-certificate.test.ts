@@ -1,8 +1,13 @@
+import { execFileSync } from 'node:child_process'
+import { randomUUID } from 'node:crypto'
 import { writeFile } from 'node:fs/promises'
+import { Agent } from 'node:https'
 import { join } from 'node:path'
 import t from 'tap'
-import { type Answered, type Identity, type TestGateway, testGateway } from '../../support/gateway.ts'
-import { as, operatorNamed } from '../../support/operators.ts'
+import { ADMIN_CAPABILITIES } from '../../../plugins/operators/capabilities.ts'
+import { type Answered, ask, type Identity, type TestGateway, testGateway } from '../../support/gateway.ts'
+import { Jar } from '../../support/oidc/jar.ts'
+import { as, onTheMachine, operatorNamed } from '../../support/operators.ts'
 
 /** A browser that has shown a certificate, or has not: its cookie goes with what it asks for. */
 class Browser {
@@ -202,3 +207,166 @@ await t.test('H3 who signs out has ended the session, also one that opens nothin
     { principal_id: alice.id, detail: { by: 'itself', via: 'certificate' } },
   ])
 })
+
+const OPERATORS = '/v1/admin/operators'
+
+/** The file and the password that a page shows once. */
+function p12Of({ text }: Answered): { readonly pfx: Buffer; readonly passphrase: string } {
+  const [, file = ''] = /href="data:application\/x-pkcs12;base64,([^"]+)"/.exec(text) ?? []
+  const [, passphrase = ''] = /shown only here: <code[^>]*>([^<]+)/.exec(text) ?? []
+  return { pfx: Buffer.from(file, 'base64'), passphrase }
+}
+
+/** Asks who somebody is that has imported a file of PKCS#12. */
+const whoIs = async (gateway: TestGateway, pkcs12: ReturnType<typeof p12Of>): Promise<Answered> => {
+  const agent = new Agent({ ca: gateway.ca, ...pkcs12 })
+  return ask(`${gateway.url}/v1/admin/session`, 'GET', { agent }).finally(() => agent.destroy())
+}
+
+/** Follows a link of an invitation, and takes the certificate. */
+const accept = (gateway: TestGateway, path: string): Promise<Answered> => {
+  const [page = '', code = ''] = path.split('?code=')
+  return new Jar(gateway).send(page, { code })
+}
+
+await t.test(
+  'an invitation gives one person, once, the certificate of an operator, in a file that browsers import',
+  async (t) => {
+    const gateway = await testGateway(t)
+    const alice = await operatorNamed(gateway, 'alice', ADMIN_CAPABILITIES)
+    const made = await as(gateway, alice)('POST', OPERATORS, {
+      operator_name: 'bob',
+      capabilities: ['admin.read'],
+    })
+    const bob = made.json.principal_id
+    const invited = await as(gateway, alice)('POST', `${OPERATORS}/${bob}/invitation`)
+    t.equal(invited.status, 201, invited.text)
+    const { path, expires_at: until } = invited.json
+    const shown = await gateway.call(null, 'GET', path)
+    t.equal(shown.status, 200, shown.text)
+    t.match(shown.text, alice.id)
+    t.match(shown.text, 'admin.read')
+    t.equal((await gateway.call(null, 'GET', path)).status, 200, 'a program that looks at links uses none up')
+
+    const both = await Promise.all([accept(gateway, path), accept(gateway, path)])
+    const [taken, late] = both.toSorted((one, other) => one.status - other.status)
+    t.strictSame([taken?.status, late?.status], [200, 404], 'of two at once, one has it')
+    if (!taken || !late) return
+    t.match(late.text, 'was used already')
+    t.match((await gateway.call(null, 'GET', path)).text, 'was used already')
+    t.equal((await accept(gateway, path)).status, 404)
+
+    const p12 = p12Of(taken)
+    t.match((await whoIs(gateway, p12)).json, { operator: bob, capabilities: ['admin.read'] })
+    const info = execFileSync('openssl', ['pkcs12', '-noenc', '-passin', `pass:${p12.passphrase}`], {
+      input: p12.pfx,
+    }).toString()
+    t.match(info, /BEGIN PRIVATE KEY/)
+    t.equal(info.match(/BEGIN CERTIFICATE/g)?.length, 2, 'its own, and the one above it')
+    t.throws(() =>
+      execFileSync('openssl', ['pkcs12', '-passin', 'pass:x'], { input: p12.pfx, stdio: 'pipe' }),
+    )
+
+    t.match((await gateway.rows({ action: 'admin.operator_invited' }))[0], {
+      principal_id: alice.id,
+      detail: { subject: bob, until },
+    })
+    const rotated = await gateway.rows({ action: 'operator.cert_rotated', principal: bob })
+    t.match(rotated[0], { detail: { via: 'invitation', invited_by: alice.id } })
+  },
+)
+
+await t.test('an invitation is good as long as nothing has changed that it rests on', async (t) => {
+  let passed = 0
+  const gateway = await testGateway(t, { clock: () => Date.now() + passed })
+  const machine = onTheMachine(gateway)
+  const operator = (capabilities: readonly string[]): Promise<Identity> =>
+    operatorNamed(gateway, `op-${randomUUID()}`, capabilities)
+  const invite = async (ask: typeof machine, id: string): Promise<string> => {
+    const { status, text, json } = await ask('POST', `${OPERATORS}/${id}/invitation`)
+    if (status !== 201) throw new Error(`${status} ${text}`)
+    return json.path
+  }
+  const [inviter, viewer] = [await operator(ADMIN_CAPABILITIES), await operator(['admin.read'])]
+  const capabilities = { capabilities: ['admin.read'] }
+  const after: Readonly<Record<string, (id: string, by: Identity) => Promise<unknown>>> = {
+    'the inviter holds less': (_id, by) =>
+      machine('PATCH', `${OPERATORS}/${by.id}/capabilities`, capabilities),
+    'the inviter is deactivated': (_id, by) => machine('DELETE', `${OPERATORS}/${by.id}`),
+    "the inviter's certificate was ended": (_id, by) =>
+      machine('POST', `${OPERATORS}/${by.id}/rotate-cert`, { grace_hours: 0 }),
+    'the operator holds more': (id) =>
+      machine('PATCH', `${OPERATORS}/${id}/capabilities`, { capabilities: ADMIN_CAPABILITIES }),
+    'the operator is deactivated': (id) => machine('DELETE', `${OPERATORS}/${id}`),
+    'its hour is over': async () => {
+      passed = 3_600_001
+    },
+  }
+  for (const [what, change] of Object.entries(after)) {
+    const [by, { id }] = [await operator(ADMIN_CAPABILITIES), await operator([])]
+    const path = await invite(as(gateway, by), id)
+    await change(id, by)
+    t.equal((await gateway.call(null, 'GET', path)).status, 404, what)
+    t.equal((await accept(gateway, path)).status, 404, what)
+  }
+  passed = 0
+
+  const { id } = await operator([])
+  const bySecret = await invite(gateway.admin, id)
+  t.equal((await gateway.call(null, 'GET', bySecret)).status, 200)
+  await machine('POST', '/v1/admin/secret/disable')
+  t.equal((await accept(gateway, bySecret)).status, 404, 'the secret is disabled')
+  await machine('POST', '/v1/admin/secret/enable')
+  t.equal((await gateway.call(null, 'GET', bySecret)).status, 200)
+  await gateway.admin('POST', '/v1/admin/secret/rotate', { new_secret: 'another-horse-battery' })
+  t.equal((await accept(gateway, bySecret)).status, 404, 'the secret is another')
+
+  const onTheSpot = await invite(machine, id)
+  const forged = onTheSpot.replace(/.$/, (last) => (last === 'A' ? 'B' : 'A'))
+  for (const path of [forged, '/proxy/invited?code=', '/proxy/invited?code=e30.x', '/proxy/invited'])
+    t.equal((await accept(gateway, path)).status, 404, path)
+  t.equal((await accept(gateway, onTheSpot)).status, 200, 'made on the machine itself')
+
+  t.equal((await as(gateway, viewer)('POST', `${OPERATORS}/${id}/invitation`)).status, 403)
+  await machine('DELETE', `${OPERATORS}/${viewer.id}`)
+  t.equal((await as(gateway, inviter)('POST', `${OPERATORS}/${viewer.id}/invitation`)).status, 409)
+  t.equal((await as(gateway, inviter)('POST', `${OPERATORS}/acme::operator::x/invitation`)).status, 404)
+})
+
+await t.test(
+  'an invitation is made with an operator on its page; where two must agree, it is not',
+  async (t) => {
+    const gateway = await testGateway(t)
+    const alice = await operatorNamed(gateway, 'alice', ADMIN_CAPABILITIES)
+    const browser = new Browser(gateway)
+    await browser.ask(alice, 'POST', SIGN_IN, {})
+    const list = (await browser.ask(alice, 'GET', '/proxy/operators')).text
+    const [, csrf = ''] = /name="csrf" value="([^"]+)"/.exec(list) ?? []
+    t.match(list, 'Enroll, and make an invitation')
+    const fields = { csrf, operator_name: 'carol', capabilities: 'admin.read' }
+    const shown = await browser.ask(alice, 'POST', '/proxy/operators', { ...fields, invite: 'yes' })
+    const [, path = ''] = /https?:[^<"]*(\/proxy\/invited\?code=[\w.-]+)/.exec(shown.text) ?? []
+    const taken = await accept(gateway, path)
+    t.match((await whoIs(gateway, p12Of(taken))).json, { operator: 'acme::operator::carol' })
+    const page = (await browser.ask(alice, 'GET', '/proxy/operators/acme::operator::carol')).text
+    t.match(page, 'Make an invitation')
+    const again = await browser.ask(alice, 'POST', '/proxy/operators/acme::operator::carol/invitation', {
+      csrf,
+    })
+    t.match(again.text, '/proxy/invited?code=')
+
+    const minted = await browser.ask(alice, 'POST', '/proxy/agents', {
+      csrf,
+      agent_name: 'bot',
+      capabilities: '',
+    })
+    t.match((await whoIs(gateway, p12Of(minted))).json.reason, /./, 'an agent administers nothing')
+
+    await operatorNamed(gateway, 'dave', ADMIN_CAPABILITIES)
+    const files = gateway.pluginsDir
+    await writeFile(join(files, '70-operators.yaml'), 'plugin: operators\ntwo_person: [operators]\n')
+    t.ok(await gateway.reload())
+    const refused = await as(gateway, alice)('POST', `${OPERATORS}/acme::operator::carol/invitation`)
+    t.match(refused, { status: 409, json: { reason: 'two_people_required' } })
+  },
+)

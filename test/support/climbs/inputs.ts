@@ -66,6 +66,7 @@ const OF_PRINCIPALS: Readonly<Record<string, Making<[climbing: Climbing, noun: N
     { params: { id: await victim(noun) }, body: { csr_pem: request.csr }, key: request.key },
   ],
   rotateCertificate: async ({ victim }, noun) => [{ params: { id: await victim(noun) }, body: {} }],
+  invite: onVictim(),
   listCertificates: onVictim(),
   endCertificate: async ({ victim, machine }, noun) => {
     const id = await victim(noun)
