@@ -99,6 +99,9 @@ export async function openListeners(
   }
 }
 
+/** Connections that the system holds before they are accepted, or as many as it allows (`net.core.somaxconn`). */
+const BACKLOG = 65_535
+
 interface ListenOptions extends ListenAddress {
   readonly reusePort: boolean
   /** The setting that the address is from. */
@@ -109,7 +112,7 @@ function listen(server: Server, options: ListenOptions): Promise<void> {
   const { host, port, reusePort } = options
   return new Promise((resolve, reject) => {
     server.once('error', (error: NodeJS.ErrnoException) => reject(cannotListen(error, options)))
-    server.listen({ host, port, reusePort }, () => {
+    server.listen({ host, port, reusePort, backlog: BACKLOG }, () => {
       server.removeAllListeners('error')
       resolve()
     })

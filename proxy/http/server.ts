@@ -9,7 +9,7 @@ import { attachRequestListener, rawRefusal } from './framing.ts'
 
 /** The time limits of a connection. ms. Node's defaults protect nobody (docs/threats.md#t9). */
 export interface ConnectionTimers {
-  /** The time from TCP accept to the end of the TLS handshake. */
+  /** The time that a client may let the gateway wait until TLS stands, all together. */
   readonly handshakeMs: number
   /** The time from the first byte of a request to the end of its headers. */
   readonly headersMs: number

@@ -11,7 +11,7 @@ import {
   type PlacedConnection,
   UNLIMITED_CONNECTIONS,
 } from './connection-limit.ts'
-import { MAX_HANDSHAKES, PendingHandshakes } from './handshakes.ts'
+import { type HandshakeSteps, type PendingHandshake, PendingHandshakes } from './handshakes.ts'
 import { InboundStream, LoopScheduler, SenderCost } from './inbound.ts'
 import { LINGER, LINGER_LIMITS, type LingerableConnection, LingeringConnections } from './lingering.ts'
 import { beginsProxyHeader, type ProxiedClient, ProxyHeader } from './proxy-header.ts'
@@ -74,7 +74,7 @@ interface SocketEndpoints {
 export interface TlsAcceptOptions {
   /** The certificate to show, and all else of TLS, in force for the next handshake. */
   readonly context: () => SecureContext
-  /** The time from TCP accept to the end of the TLS handshake. ms. */
+  /** The time that a client may let the gateway wait until TLS stands, all together. ms. */
   readonly handshakeMs: number
   /** Tells the balancers, whose connections begin with the PROXY protocol. Null: there are none. */
   readonly isBalancer: ((address: string) => boolean) | null
@@ -106,13 +106,12 @@ export function acceptTlsConnections(
   }: TlsAcceptOptions,
 ): () => void {
   const turns = new LoopScheduler()
-  const handshakes = new PendingHandshakes(
-    Math.min(MAX_HANDSHAKES, Math.ceil(connections.limits.maxConnections / 2)),
-  )
+  const handshakes = new PendingHandshakes(Math.ceil(connections.limits.maxConnections / 2), handshakeMs)
   const senders = new LRUCache<string, SenderCost>({ max: MAX_ADDRESSES })
   const lingering = new LingeringConnections({ ...LINGER_LIMITS, lingerMs })
 
   const admit = (socket: Socket): void => {
+    turns.accepted()
     const { remoteAddress, remotePort, remoteFamily, localAddress, localPort } = socket
     // Gone already.
     if (remoteAddress === undefined) return void socket.destroy()
@@ -121,42 +120,68 @@ export function acceptTlsConnections(
     socket.once('close', () => connections.leave(place))
     const ends = { remoteAddress, remotePort, remoteFamily, localAddress, localPort }
     if (isBalancer?.(remoteAddress)) hearOf(socket, ends, place)
-    else shake(socket, ends, place, handshakeMs)
+    else shake(socket, ends, place)
+  }
+
+  const senderAt = (address: string): SenderCost => {
+    const sender = senders.get(address) ?? new SenderCost()
+    senders.set(address, sender)
+    return sender
   }
 
   /** Lets a balancer say whose connection this is. Until then it is the balancer's own. */
   const hearOf = (socket: Socket, own: SocketEndpoints, place: ConnectionPlace): void => {
-    const until = performance.now() + handshakeMs
     const end = (why: HandshakeFault): void => {
       if (!socket.destroyed) onFault(why)
       socket.destroy()
     }
-    const leave = handshakes.enter(senderOf(own.remoteAddress), () => end('too_many_handshakes'))
-    const timer = setTimeout(end, handshakeMs, 'handshake_timeout')
-    const over = (): void => {
-      clearTimeout(timer)
-      leave()
-    }
-    socket.once('close', over)
+    const address = senderOf(own.remoteAddress)
+    const steps = { begin: () => {}, proceed: () => {}, end }
+    const pending = handshakes.enterBegun(address, senderAt(address), steps)
+    socket.once('close', () => handshakes.over(pending))
     awaitProxyHeader(socket, {
       named: (caller) => {
-        over()
-        shake(socket, { ...own, ...caller }, place, Math.max(0, until - performance.now()))
+        handshakes.over(pending)
+        shake(socket, { ...own, ...caller }, place, pending.ticks)
       },
       failed: () => end('proxy_protocol'),
       left: () => socket.destroy(),
     })
   }
 
-  const shake = (socket: Socket, ends: SocketEndpoints, place: ConnectionPlace, leftMs: number): void => {
+  /** `ticks`: what is left of the client's time, if a part is gone. */
+  const shake = (socket: Socket, ends: SocketEndpoints, place: ConnectionPlace, ticks?: number): void => {
     const address = senderOf(ends.remoteAddress)
-    const sender = senders.get(address) ?? new SenderCost()
-    senders.set(address, sender)
+    let inbound: InboundStream | null = null
+    const steps: HandshakeSteps = {
+      begin: () => {
+        inbound = receive(socket, ends, place, pending)
+      },
+      proceed: () => inbound?.proceed(),
+      end: (why) => {
+        if (!socket.destroyed) onFault(why)
+        if (inbound) inbound.destroy()
+        else socket.destroy()
+      },
+    }
+    const pending = handshakes.enter(address, senderAt(address), steps, ticks)
+    socket.once('close', () => handshakes.over(pending))
+  }
+
+  const receive = (
+    socket: Socket,
+    ends: SocketEndpoints,
+    place: ConnectionPlace,
+    pending: PendingHandshake,
+  ): InboundStream => {
+    const { address, sender } = pending.crowd
     let reader: RecordReader | null = null
     const flight = new ClientFlight(() => reader)
     const inbound: InboundStream = new InboundStream(socket, turns, sender, {
       flight,
       begin: (first) => begin(first),
+      heard: () => handshakes.heard(pending),
+      answered: () => handshakes.answered(pending),
       linger: () => {
         place.isProtected = false
         lingering.add(socket, address)
@@ -167,16 +192,10 @@ export function acceptTlsConnections(
       if (inbound.isHandshake) onFault(why)
       inbound.destroy()
     }
-    const leave = handshakes.enter(address, () => end('too_many_handshakes'))
-    const timer = setTimeout(end, leftMs, 'handshake_timeout')
-    const over = (): void => {
-      clearTimeout(timer)
-      leave()
-    }
     inbound.on('error', (error) => {
       if (error instanceof FlightError) onFault(error.fault)
     })
-    inbound.once('close', over)
+    inbound.once('close', () => handshakes.over(pending))
 
     const refusePlain = (): void => {
       onFault('plain_http')
@@ -213,7 +232,7 @@ export function acceptTlsConnections(
       tls.on('_tlsError', () => end('handshake_failed'))
       tls.on('error', () => {})
       tls.once('secure', () => {
-        over()
+        handshakes.over(pending)
         inbound.established()
         const known = { [CONNECTION_PLACE]: place, [LINGER]: () => inbound.linger() }
         Object.assign(tls, known satisfies PlacedConnection & LingerableConnection)
@@ -224,6 +243,7 @@ export function acceptTlsConnections(
       })
       return true
     }
+    return inbound
   }
 
   server.removeAllListeners('connection')

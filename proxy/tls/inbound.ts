@@ -2,9 +2,12 @@ import type { Socket } from 'node:net'
 import { Duplex } from 'node:stream'
 import type { ClientFlight } from './client-flight.ts'
 import { HandshakeShare, type MeasureLoad } from './handshake-share.ts'
+import { LightFirstQueue } from './light-first.ts'
 
 /** The time of one turn of the loop that is given away before the next piece has to wait for another. ms. */
 const TURN_MS = 4
+/** The cost of accepting a connection, most of it before any code of ours runs. ms. */
+const ACCEPT_MS = 0.05
 /** A sender that has cost more than this of late is served after all others. ms. */
 const LIGHT_MS = 10
 /** The part of all time that a sender may take for good and still count as light. */
@@ -44,6 +47,9 @@ interface ClientHandshake {
   readonly flight: ClientFlight
   /** Gets the first bytes. Returns false if they are none of TLS: then nothing more is handed on. */
   readonly begin: (first: Buffer) => boolean
+  /** Called when bytes come and none are left; when all are done. */
+  readonly heard: () => void
+  readonly answered: () => void
   /** Gets the connection itself, when this stream has ended and the client may still send. */
   readonly linger: (socket: Socket) => void
 }
@@ -55,19 +61,6 @@ export interface LoopWork {
   turn(): boolean
 }
 
-interface LoopWorkQueue {
-  readonly light: Set<LoopWork>
-  readonly heavy: Set<LoopWork>
-}
-
-const lengthOf = ({ light, heavy }: LoopWorkQueue): number => light.size + heavy.size
-
-function dequeueWork(line: Set<LoopWork>): LoopWork | undefined {
-  const [work] = line
-  if (work) line.delete(work)
-  return work
-}
-
 /**
  * Shares the event loop among all who send (docs/threats.md#a1). While there is time everything is done at
  * once. Then first come those that have cost little, then the others one by one. Handshakes get the time that
@@ -77,11 +70,15 @@ function dequeueWork(line: Set<LoopWork>): LoopWork | undefined {
 export class LoopScheduler {
   readonly #now: () => number
   readonly #share: HandshakeShare
-  readonly #data: LoopWorkQueue = { light: new Set(), heavy: new Set() }
-  readonly #handshakes: LoopWorkQueue = { light: new Set(), heavy: new Set() }
+  readonly #data = new LightFirstQueue<LoopWork>()
+  readonly #handshakes = new LightFirstQueue<LoopWork>()
   /** Given away in this turn of the loop. ms. */
   #spent = 0
   #drains = false
+  /** True if a connection was accepted in this turn. */
+  #accepts = false
+  /** The end of the last piece of a handshake. ms. */
+  #shookAt = Number.NEGATIVE_INFINITY
   /** True while a timer runs for handshakes that must wait. */
   #timed = false
 
@@ -100,9 +97,17 @@ export class LoopScheduler {
     else this.#wait(work, this.#now())
   }
 
+  /** Notes that a connection was accepted, which is a part of its handshake's cost. */
+  accepted(): void {
+    this.#accepts = true
+    this.#share.charge(ACCEPT_MS)
+    if (this.#handshakes.size > 0) this.#later()
+  }
+
   #mayRun(work: LoopWork, now: number): boolean {
-    if (lengthOf(this.#data) > 0) return false
-    return !work.isHandshake || (lengthOf(this.#handshakes) === 0 && this.#share.waitMs(now, false) === 0)
+    if (this.#data.size > 0) return false
+    if (!work.isHandshake) return true
+    return !this.#accepts && this.#handshakes.size === 0 && this.#share.waitMs(now, false) === 0
   }
 
   /** Does one piece of a work and charges it. Returns true if another is ready. */
@@ -113,14 +118,16 @@ export class LoopScheduler {
     const ms = to - from
     this.#spent += ms
     work.sender.charge(ms, to)
-    if (isHandshake) this.#share.charge(ms)
+    if (isHandshake) {
+      this.#share.charge(ms)
+      this.#shookAt = to
+    }
     return more
   }
 
   #wait(work: LoopWork, now: number): void {
     const queue = work.isHandshake ? this.#handshakes : this.#data
-    const line = work.sender.isLight(now) ? queue.light : queue.heavy
-    line.add(work)
+    queue.add(work, now)
     this.#later()
   }
 
@@ -130,50 +137,45 @@ export class LoopScheduler {
     setImmediate(() => this.#drain())
   }
 
-  /** One turn: the light ones first, then of the handshakes and of the heavy ones at least one each. */
+  /**
+   * One turn: the light ones first, then of the handshakes and of the heavy ones at least one each. A turn
+   * accepts one connection: while they come, every other time is theirs, and handshakes stand back.
+   */
   #drain(): void {
     this.#drains = false
-    this.#timed = false
     this.#spent = 0
-    while (this.#spent < TURN_MS && this.#light(this.#data));
-    this.#handshake()
-    this.#heavy(this.#data)
-    while (this.#spent < TURN_MS && this.#handshake());
-    while (this.#spent < TURN_MS && this.#next(this.#data));
+    const shakes = !this.#accepts || this.#now() - this.#shookAt >= TURN_MS
+    this.#accepts = false
+    while (this.#spent < TURN_MS && this.#onward(this.#data.takeLight(this.#now())));
+    if (shakes) this.#handshake()
+    this.#onward(this.#data.takeHeavy())
+    while (shakes && this.#spent < TURN_MS && this.#handshake());
+    while (this.#spent < TURN_MS && this.#onward(this.#data.take(this.#now())));
     this.#spent = 0
-    if (lengthOf(this.#data) > 0) this.#later()
-    else if (lengthOf(this.#handshakes) > 0) this.#laterHandshakes()
+    if (this.#data.size > 0 || (!shakes && this.#handshakes.size > 0)) this.#later()
+    else if (this.#handshakes.size > 0) this.#laterHandshakes()
   }
 
   #handshake(): boolean {
-    if (lengthOf(this.#handshakes) === 0) return false
-    const wait = this.#share.waitMs(this.#now(), lengthOf(this.#data) > 0)
-    return wait === 0 && this.#next(this.#handshakes)
+    if (this.#handshakes.size === 0) return false
+    const now = this.#now()
+    const wait = this.#share.waitMs(now, this.#data.size > 0)
+    return wait === 0 && this.#onward(this.#handshakes.takeFairly(now))
   }
 
   /** Uses a timer if they must wait: the loop would turn for nothing, and count as busy. */
   #laterHandshakes(): void {
     const wait = this.#share.waitMs(this.#now(), false)
-    if (wait > 0 && !this.#timed) setTimeout(() => this.#later(), wait)
     if (wait === 0) this.#later()
-    this.#timed = wait > 0
+    if (wait === 0 || this.#timed) return
+    this.#timed = true
+    setTimeout(() => {
+      this.#timed = false
+      this.#later()
+    }, wait)
   }
 
-  /** Does one piece of the next in line, which then goes to the end. Returns false if there is none. */
-  #next(queue: LoopWorkQueue): boolean {
-    return this.#light(queue) || this.#heavy(queue)
-  }
-
-  #light({ light, heavy }: LoopWorkQueue): boolean {
-    let work = dequeueWork(light)
-    for (; work && !work.sender.isLight(this.#now()); work = dequeueWork(light)) heavy.add(work)
-    return this.#onward(work)
-  }
-
-  #heavy({ heavy }: LoopWorkQueue): boolean {
-    return this.#onward(dequeueWork(heavy))
-  }
-
+  /** Does one piece of a work, which then goes to the end. Returns false if there is none. */
   #onward(work: LoopWork | undefined): boolean {
     if (work && this.#do(work, this.#now())) this.#wait(work, this.#now())
     return work !== undefined
@@ -188,8 +190,9 @@ export class LoopScheduler {
 export class InboundStream extends Duplex implements LoopWork {
   readonly #socket: Socket
   readonly #turns: LoopScheduler
-  #flight: ClientFlight | null
-  #begin: ClientHandshake['begin'] | null
+  #client: ClientHandshake | null
+  /** True until TLS has got its first bytes. */
+  #isFirst: boolean
   readonly #linger: ClientHandshake['linger'] | null
   /** True once nothing that still comes is wanted. */
   #lingers = false
@@ -215,8 +218,8 @@ export class InboundStream extends Duplex implements LoopWork {
     this.#socket = socket
     this.#turns = turns
     this.#sender = sender
-    this.#flight = client?.flight ?? null
-    this.#begin = client?.begin ?? null
+    this.#client = client
+    this.#isFirst = client !== null
     this.#linger = client?.linger ?? null
     socket.on('data', (bytes: Buffer) => this.#take(bytes))
     // Also while it is paused.
@@ -238,13 +241,18 @@ export class InboundStream extends Duplex implements LoopWork {
   }
 
   get isHandshake(): boolean {
-    return this.#flight !== null
+    return this.#client !== null
   }
 
   /** TLS stands: from here on the connection is charged itself, and its bytes are not looked at. */
   established(): void {
-    this.#flight = null
+    this.#client = null
     this.#sender = new SenderCost()
+  }
+
+  /** Hands on the first bytes, in their turn. Until then they are read only. */
+  proceed(): void {
+    this.#offer()
   }
 
   /** Reads nothing more: what still comes is dropped when this stream has ended. */
@@ -256,13 +264,7 @@ export class InboundStream extends Duplex implements LoopWork {
 
   turn(): boolean {
     const held = this.#held ?? NOTHING
-    const begin = this.destroyed ? null : this.#begin
-    this.#begin = null
-    if (begin) {
-      this.#waits = begin(held)
-      if (!this.#waits) this.#held = null
-      return this.#waits
-    }
+    if (this.#isFirst) return this.#first(held)
     const piece = held.length > this.#piece ? held.subarray(0, this.#piece) : held
     this.#held = piece === held ? null : held.subarray(piece.length)
     // Still in line meanwhile: its reader may ask for more before it has returned.
@@ -273,6 +275,19 @@ export class InboundStream extends Duplex implements LoopWork {
     else if (ms < PIECE_MS / 4) this.#piece = Math.min(MAX_PIECE, this.#piece * 2)
     this.#next()
     this.#waits = this.#held !== null && this.#wanted && !this.destroyed
+    if (this.#held === null) this.#client?.answered()
+    return this.#waits
+  }
+
+  #first(held: Buffer): boolean {
+    // Nobody has answered a client that has ended by now: none is there to be answered.
+    if (this.#ended) this.destroy()
+    this.#isFirst = false
+    this.#waits = !this.destroyed && this.#client?.begin(held) === true
+    if (!this.#waits) {
+      this.#held = null
+      this.#client?.answered()
+    }
     return this.#waits
   }
 
@@ -313,16 +328,18 @@ export class InboundStream extends Duplex implements LoopWork {
 
   #take(bytes: Buffer): void {
     if (this.#lingers) return
+    if (this.#held === null) this.#client?.heard()
     this.#held = this.#held === null ? bytes : Buffer.concat([this.#held, bytes])
-    if (this.#wanted || this.#begin) this.#offer()
-    if (this.#held !== null) this.#socket.pause()
+    if (this.#wanted) this.#offer()
+    // An end that follows the first bytes makes them void.
+    if (this.#isFirst ? this.#held.length >= FIRST_PIECE : this.#held !== null) this.#socket.pause()
   }
 
   #next(): void {
+    if (this.#ended && this.#isFirst) return void this.destroy()
     if (this.#held !== null || this.#lingers) return
-    if (!this.#ended) this.#socket.resume()
-    else if (this.#begin) this.destroy()
-    else this.push(null)
+    if (this.#ended) this.push(null)
+    else this.#socket.resume()
   }
 
   #offer(): void {
@@ -334,7 +351,8 @@ export class InboundStream extends Duplex implements LoopWork {
   #hand(piece: Buffer): void {
     if (this.destroyed || this.#lingers) return
     try {
-      const bytes = this.#flight === null || this.#flight.done ? piece : this.#flight.add(piece)
+      const flight = this.#client?.flight
+      const bytes = !flight || flight.done ? piece : flight.add(piece)
       if (bytes.length === 0) return
       this.#wanted = false
       if (this.push(bytes)) this.#wanted = true

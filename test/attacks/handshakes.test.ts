@@ -14,13 +14,16 @@ interface Attack {
   readonly addresses?: readonly string[]
   readonly connections?: number
   readonly tries?: number
+  /** True: for honest clients, which ask something, and whose process exits with how many had no answer. */
+  readonly asks?: boolean
   readonly options: RawOptions
 }
 
 /** Starts a client that shakes hands again and again, as a process: its work is not ours. */
 function shake(t: Test, { url }: TestGateway, attack: Attack) {
   const { addresses = ['127.0.0.2'], connections = 2, tries = Number.POSITIVE_INFINITY, options } = attack
-  const args = [new URL(url).port, addresses.join(','), String(connections), String(tries)]
+  const counts = [String(connections), String(tries), ...(attack.asks ? ['ask'] : [])]
+  const args = [new URL(url).port, addresses.join(','), ...counts]
   const child = spawn(process.execPath, [join(import.meta.dirname, '../support/tls/shake.ts'), ...args], {
     env: { PATH: process.env.PATH ?? '', OPTIONS: JSON.stringify(options) },
     stdio: 'inherit',
@@ -146,6 +149,47 @@ await t.test('A1: callers are served beside 40 strangers on 40 addresses', async
   const answers = await Promise.all(Array.from({ length: 50 }, () => call(gateway, bot)))
   t.same(new Set(answers.map(({ status }) => status)), new Set([200]), 'each on a connection of its own')
 })
+
+await t.test(
+  'A1: a herd comes in whole beside costly chains, however long it waits; the silent end',
+  async (t) => {
+    const timers = { handshakeMs: 1_500 }
+    const gateway = await testGateway(t, { timers })
+    const bot = await gateway.enroll('bot', ['llm.chat'])
+    t.equal((await call(gateway, bot)).status, 200)
+    // The machine has other things to do for twice as long as a client may be silent.
+    const busy = setInterval(() => {
+      for (const until = performance.now() + 80; performance.now() < until; );
+    }, 100)
+    setTimeout(() => clearInterval(busy), 2 * timers.handshakeMs)
+    const strangers = Array.from({ length: 40 }, (_, i) => `127.0.3.${i + 1}`)
+    const { cert, key } = CHAINS['of as many as are read']
+    shake(t, gateway, { addresses: strangers, connections: 1, options: { cert, key } })
+    const silent = connectTcp({
+      port: Number(new URL(gateway.url).port),
+      host: '127.0.0.1',
+      localAddress: '127.0.0.9',
+    })
+    silent.on('error', () => {}).resume()
+    const silentEnded = once(silent, 'close')
+    await eventually(
+      () => faults(gateway, 'costly_certificate'),
+      (count) => count > 5,
+    )
+    const herd = { asks: true, tries: 150, options: { cert: bot.cert, key: bot.key } }
+    const many = Array.from({ length: 150 }, (_, i) => `127.0.4.${i + 1}`)
+    const herds = [
+      shake(t, gateway, { ...herd, connections: 150 }),
+      shake(t, gateway, { ...herd, addresses: many, connections: 1 }),
+    ]
+    const unanswered = Promise.all(herds.map((child) => once(child, 'exit')))
+    t.equal((await call(gateway, bot)).status, 200, 'who is connected is served meanwhile')
+    t.same((await unanswered).flat(), [0, null, 0, null], 'none of one address, and none of many')
+    await silentEnded
+    t.ok((await faults(gateway, 'handshake_timeout')) >= 1)
+    t.equal(await faults(gateway, 'too_many_handshakes'), 0)
+  },
+)
 
 await t.test('A1: those that shake hands when the gateway stops do not keep it', async (t) => {
   const gateway = await testGateway(t)

@@ -100,6 +100,46 @@ await t.test('A1: an address that has cost little shakes hands before those that
   t.ok(done.slice(before, before + 6).includes('honest'), 'once the flood has cost as much as anyone may')
 })
 
+await t.test(
+  'A1: every fourth handshake is of a crowd that has cost much, however many others come',
+  async (t) => {
+    const { turns, work, done, count, idle } = stage()
+    const crowd = new SenderCost()
+    crowd.charge(100_000, 1_000)
+    const shaking = (name: string, sender?: SenderCost): void =>
+      turns.offer(work(name, 1, 1, { isHandshake: true, ...(sender && { sender }) }))
+    for (let i = 0; i < 200; i += 1) {
+      shaking('crowd', crowd)
+      shaking('light')
+    }
+    while (done.length < 100) await nextTurn()
+    const [crowds, all] = [count('crowd'), done.length]
+    for (; done.length < 400; idle(1_000)) await nextTurn()
+    t.ok(crowds >= all / 5 && crowds <= all / 3, `${crowds} of ${all}`)
+  },
+)
+
+await t.test('A1: accepting and shaking hands both go on, whatever there is more of', async (t) => {
+  const { turns, work, count, idle, now } = stage()
+  for (let i = 0; i < 1_000; i += 1) turns.offer(work('handshake', 1, 1, { isHandshake: true }))
+  let accepted = 0
+  const from = { at: now(), shaken: count('handshake') }
+  // Connections that never end: each turn of the loop accepts one, in a tenth of a millisecond.
+  while (now() - from.at < 1_000) {
+    turns.accepted()
+    accepted += 1
+    idle(0.1)
+    await nextTurn()
+  }
+  const shaken = count('handshake') - from.shaken
+  t.ok(shaken >= 400, `${shaken} ms of a second for handshakes`)
+  t.ok(accepted >= 3_000, `and ${accepted} accepted`)
+  while (count('handshake') < 1_000) {
+    idle(1_000)
+    await nextTurn()
+  }
+})
+
 await t.test('A1: callers do not wait where handshakes must', async (t) => {
   const { turns, work, count, done, idle } = stage()
   turns.offer(work('busy', 4_000, 0.5))

@@ -337,8 +337,8 @@ const OPERATING: readonly Omit<StatedLimit, 'page'>[] = [
     is: [constant('proxy/egress/agent.ts', 'POOL_IDLE_MS', S)],
   },
   {
-    says: /`too_many_handshakes` \(([\d,]+) at once/g,
-    is: [constant('proxy/tls/handshakes.ts', 'MAX_HANDSHAKES')],
+    says: /`too_many_handshakes` \(more than ([\d,]+) at once/g,
+    is: [constant('proxy/tls/handshakes.ts', 'MAX_WAITING')],
   },
   {
     says: /A certificate lives for (\d+) days/g,
