@@ -1,7 +1,8 @@
 import { Socket } from 'node:net'
-import { Client, type ClientConfig, Pool, type PoolConfig, TypeOverrides } from 'pg'
+import { type Client, Pool, type PoolConfig, TypeOverrides } from 'pg'
 import { HostNameCache } from '../host-names/kept-names.ts'
 import { driverTls } from './protection.ts'
+import { SessionClient, type SessionConfig, type SessionSettings } from './session.ts'
 
 /** The time that a connection may take to open. ms. */
 const CONNECT_MS = 2_000
@@ -22,14 +23,20 @@ const IDLE_READER_MS = 30_000
 
 const INT8 = 20
 
+/** Proven: a pool makes its clients with its own configuration. */
+const IN_POOL = { Client: SessionClient as unknown as new () => Client }
+
 /** Opens no connection yet. `onLost` hears of idle connections that break. None of them can write. */
 export function readingPool(url: string, onLost: (error: Error) => void): Pool {
-  const pool = new Pool({
-    ...configOf(url, QUERY_TIMEOUT_MS, 'default_transaction_read_only=on'),
+  const config: PoolConfig & SessionConfig = {
+    ...configOf(url, QUERY_TIMEOUT_MS, { default_transaction_read_only: 'on' }),
+    proves: false,
+    ...IN_POOL,
     max: MAX_READER_CONNECTIONS,
     idleTimeoutMillis: IDLE_READER_MS,
     verify: refuseStandby,
-  })
+  }
+  const pool = new Pool(config)
   pool.on('error', onLost)
   // The pool hears of its idle connections alone, and an error that nobody hears would end the process. A
   // question on a lost connection tells its caller.
@@ -51,24 +58,25 @@ const refuseStandby: PoolConfig['verify'] = (client, done) => {
  * statement; 0 for no end.
  */
 export const writingClient = (url: string, questionMs: number): Client =>
-  new Client(configOf(url, questionMs))
+  new SessionClient(configOf(url, questionMs))
 
 /**
  * Like {@link writingClient}, for the ledger: pipelined, waits `lockMs` for a lock, and plans statements each
  * time: a plan for an empty table would read all of it ever after.
  */
 export const ledgerClient = (url: string, questionMs: number, lockMs: number): Client => {
-  const settings = [
-    `lock_timeout=${lockMs}`,
-    `idle_in_transaction_session_timeout=${IDLE_MS}`,
-    'plan_cache_mode=force_custom_plan',
-  ]
-  const config: ClientConfig & { readonly pipeline: true } = {
-    ...configOf(url, questionMs, ...settings),
-    pipeline: true,
+  const settings = {
+    lock_timeout: String(lockMs),
+    idle_in_transaction_session_timeout: String(IDLE_MS),
+    plan_cache_mode: 'force_custom_plan',
   }
-  return new Client(config)
+  return new SessionClient(pipelined(configOf(url, questionMs, settings)))
 }
+
+const pipelined = (config: SessionConfig): SessionConfig & { readonly pipeline: true } => ({
+  ...config,
+  pipeline: true,
+})
 
 /** The time that a question about many rows may take. ms. */
 const WALK_MS = 60_000
@@ -80,12 +88,8 @@ const WALK_MEMORY = '32MB'
  * standby.
  */
 export const walkingClient = (url: string): Client => {
-  const settings = ['default_transaction_read_only=on', `work_mem=${WALK_MEMORY}`, 'jit=off']
-  const config: ClientConfig & { readonly pipeline: true } = {
-    ...configOf(url, WALK_MS, ...settings),
-    pipeline: true,
-  }
-  return new Client(config)
+  const settings = { default_transaction_read_only: 'on', work_mem: WALK_MEMORY, jit: 'off' }
+  return new SessionClient(pipelined(configOf(url, WALK_MS, settings)))
 }
 
 /** Does work on a connection that ends with it. `questionMs`: as above. */
@@ -105,15 +109,18 @@ export async function withClient<Made>(
 }
 
 /** One connection that may write, and take its time. */
-export const migratingConfig = (url: string): PoolConfig => ({ ...configOf(url, 0), max: 1 })
+export const migratingConfig = (url: string): PoolConfig & SessionConfig => ({
+  ...configOf(url, 0),
+  ...IN_POOL,
+  max: 1,
+})
 
-function configOf(url: string, questionMs: number, ...settings: readonly string[]): ClientConfig {
-  // The last word counts.
-  const all = [
-    `statement_timeout=${questionMs}`,
-    `idle_in_transaction_session_timeout=${questionMs}`,
-    ...settings,
-  ]
+function configOf(url: string, questionMs: number, more: SessionSettings = {}): SessionConfig {
+  const settings = {
+    statement_timeout: String(questionMs),
+    idle_in_transaction_session_timeout: String(questionMs),
+    ...more,
+  }
   return {
     ...driverTls(url),
     application_name: 'sallyport',
@@ -125,7 +132,9 @@ function configOf(url: string, questionMs: number, ...settings: readonly string[
     // A connection that nobody uses is still one to whatever translates addresses on the way.
     keepAliveInitialDelayMillis: PROBE_MS,
     types: numbers(),
-    options: all.map((setting) => `-c ${setting}`).join(' '),
+    settings,
+    settleMs: CONNECT_MS,
+    proves: true,
   }
 }
 

@@ -69,6 +69,7 @@ export function rethrowQueryError(error: unknown): never {
   // connection.
   const isAnswer = error instanceof DatabaseError && error.severity !== 'FATAL'
   if (isAnswer && !SERVER_UNAVAILABLE_CODES.test(error.code ?? '')) throw error
+  if (error instanceof DatabaseUnavailable) throw error
   throw new DatabaseUnavailable(`the database is away: ${messageOf(error)}`, { cause: error })
 }
 

@@ -104,7 +104,7 @@ export function ledgerTasks(tended: LedgerTaskDependencies): readonly PeriodicTa
 
 const recoverCalls = ({ database, ledger, clock, configDigest }: LedgerTaskDependencies): PeriodicTask => ({
   name: 'recover-calls',
-  everyMs: 5_000,
+  everyMs: 10_000,
   run: async () => {
     if (database.leads('recover-calls')) await ledger.recover(clock(), configDigest())
   },

@@ -46,9 +46,17 @@ const READY_MS = 10_000
 const PLACES: readonly string[] = ['/usr/sbin', '/usr/local/sbin', '/opt/homebrew/bin']
 
 /** The path of this machine's HAProxy; null if there is none. */
-export function haproxyProgram(path = process.env.PATH ?? '', places = PLACES): string | null {
+export const haproxyProgram = (path?: string, places?: readonly string[]): string | null =>
+  installedProgram('haproxy', path, places)
+
+/** The file of a program that is installed on this machine; null if none is. */
+export function installedProgram(
+  name: string,
+  path = process.env.PATH ?? '',
+  places: readonly string[] = PLACES,
+): string | null {
   // Programs in sbin are often out of an ordinary user's PATH, and can be run all the same.
-  const files = [...path.split(':'), ...places].map((directory) => join(directory, 'haproxy'))
+  const files = [...path.split(':'), ...places].map((directory) => join(directory, name))
   return files.find(isProgram) ?? null
 }
 

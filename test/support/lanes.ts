@@ -7,6 +7,7 @@ import { readFileSync } from 'node:fs'
  */
 export const LONG: Readonly<Record<string, string>> = {
   'test/cluster/': 'several gateways and a PostgreSQL that is killed, paused and cut off',
+  'test/db/postgres/round-trips': 'it listens to five gateways for ten seconds',
   ...because('a browser or a program of others', [
     'test/attacks/stored-scripts',
     'test/proxy/dashboard/activity-browser',

@@ -6,6 +6,7 @@ import type { LedgerWork, LedgerWriter, UnfinishedDecisions, WorkResult } from '
 import { messageOf } from '../../support/error-message.ts'
 import { timestamp } from '../../support/statement.ts'
 import { ledgerClient, withClient } from '../connection.ts'
+import { assertHeld } from '../session.ts'
 import {
   BrokenChainError,
   type ChainTip,
@@ -14,7 +15,13 @@ import {
   prepareBatch,
   storeBatch,
 } from './batch.ts'
-import { STREAM_CLASS, streamKey, TERMINATE_LOCK_HOLDER, TERMINATE_OVERDUE_HOLDERS } from './locks.ts'
+import {
+  LOCK_HOLDERS,
+  STREAM_CLASS,
+  streamKey,
+  TERMINATE_LOCK_HOLDER,
+  TERMINATE_OVERDUE_HOLDERS,
+} from './locks.ts'
 import { postgresSchemaProblem } from './schema.ts'
 import { AbandonedStreams } from './unfinished.ts'
 
@@ -196,6 +203,7 @@ class StreamWriter implements LedgerWriter {
     // The session before, if the server has not noticed that its connection is gone.
     await client.query(TERMINATE_LOCK_HOLDER, lock)
     await client.query('select pg_advisory_lock($1, $2)', lock)
+    await assertHeld(client, LOCK_HOLDERS, lock)
     // Others may have taken it for gone and ended its calls. A later death is looked after again.
     await client.query(REOPEN, [this.stream])
     const { rows } = await client.query<ChainTip>(LAST, [this.stream])
