@@ -53,6 +53,8 @@ export interface Settings {
   /** Null: the mode of the dpop plugin's file counts. */
   readonly egressDpopMode: DpopMode | null
   readonly allowPrivateUpstreams: boolean
+  /** True: the SQLite file may lie on a network file system. */
+  readonly allowNetworkDisk: boolean
   /** The free bytes that are kept for allowed calls. Null: by the size of the file system. */
   readonly diskReserveBytes: number | null
   /**
@@ -99,6 +101,7 @@ const VARIABLES: readonly string[] = [
   'MCP_PROXY_TRUST_DOMAIN',
   'MCP_PROXY_EGRESS_DPOP_MODE',
   'MCP_PROXY_ALLOW_PRIVATE_UPSTREAMS',
+  'MCP_PROXY_ALLOW_NETWORK_DISK',
   'MCP_PROXY_DISK_RESERVE_MIB',
   'MCP_PROXY_FEDERATION_URL',
   'MCP_PROXY_PLUGINS_DIR',
@@ -147,6 +150,7 @@ export function readSettings(env: EnvironmentVariables, cwd: string): Settings {
     metricsToken: metricsToken(env, cwd),
     egressDpopMode: dpopMode(env),
     allowPrivateUpstreams: choice(env, 'MCP_PROXY_ALLOW_PRIVATE_UPSTREAMS', ['false', 'true']) === 'true',
+    allowNetworkDisk: choice(env, 'MCP_PROXY_ALLOW_NETWORK_DISK', ['false', 'true']) === 'true',
     diskReserveBytes: env.MCP_PROXY_DISK_RESERVE_MIB
       ? (wholeNumber(env, 'MCP_PROXY_DISK_RESERVE_MIB', 999_999_999) ?? 0) * 1_048_576
       : null,

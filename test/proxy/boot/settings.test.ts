@@ -1,6 +1,8 @@
 import { chmodSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
+import { networkFileSystemOf } from '../../../db/sqlite/file-system.ts'
+import { makeDataDirectory } from '../../../proxy/boot/prepare-directory.ts'
 import { refuseUnsafeRuntime } from '../../../proxy/boot/runtime-check.ts'
 import { readSettings, SettingsError } from '../../../proxy/boot/settings.ts'
 
@@ -34,6 +36,7 @@ await t.test('§8 every setting has its default', async (t) => {
     metricsToken: null,
     egressDpopMode: null,
     allowPrivateUpstreams: false,
+    allowNetworkDisk: false,
     diskReserveBytes: null,
     federationUrl: null,
     pluginsDir: '/srv/sallyport/plugins/config',
@@ -65,6 +68,7 @@ await t.test('§8 every setting can be set', async (t) => {
     MCP_PROXY_METRICS_TOKEN: 'abcdefghijklmnopqrstuvwx',
     MCP_PROXY_EGRESS_DPOP_MODE: 'required',
     MCP_PROXY_ALLOW_PRIVATE_UPSTREAMS: 'true',
+    MCP_PROXY_ALLOW_NETWORK_DISK: 'true',
     MCP_PROXY_DISK_RESERVE_MIB: '2',
     MCP_PROXY_FEDERATION_URL: 'https://Hub.example.com/agents?tenant=1',
     MCP_PROXY_PLUGINS_DIR: '/etc/sallyport',
@@ -94,6 +98,7 @@ await t.test('§8 every setting can be set', async (t) => {
     metricsToken: 'abcdefghijklmnopqrstuvwx',
     egressDpopMode: 'required',
     allowPrivateUpstreams: true,
+    allowNetworkDisk: true,
     diskReserveBytes: 2_097_152,
     federationUrl: 'https://hub.example.com/agents?tenant=1',
     pluginsDir: '/etc/sallyport',
@@ -462,3 +467,40 @@ await t.test('H17: the environment has Node write no keys, memory or environment
   }
   t.doesNotThrow(() => refuseUnsafeRuntime({ ...runtime, env }))
 })
+
+/** As a mount of that type answers: no test may mount one. */
+const lyingOn = (type: number) => (file: string) => networkFileSystemOf(file, () => Promise.resolve({ type }))
+
+const skip = process.platform === 'linux' ? false : 'skipped: file systems have other numbers here'
+
+await t.test(
+  'a SQLite database on a network file system is refused, unless somebody insists',
+  { skip },
+  async (t) => {
+    const directory = t.testdir()
+    const settingsOf = (env: Record<string, string>) => readSettings(env, directory)
+    const [NFS, EXT4] = [0x69_69, 0xef_53]
+    // CIFS has the highest bit: a machine of 32 bits says it as a negative number.
+    for (const type of [
+      NFS,
+      0xff_53_4d_42,
+      0xff_53_4d_42 | 0,
+      0xfe_53_4d_42,
+      0x51_7b,
+      0x01_02_19_97,
+      0x65_73_55_46,
+    ])
+      await t.rejects(makeDataDirectory(settingsOf({}), lyingOn(type)), {
+        message: /lies on a network file system .*use PostgreSQL.*MCP_PROXY_ALLOW_NETWORK_DISK=true/,
+      })
+    await t.resolves(makeDataDirectory(settingsOf({}), lyingOn(EXT4)))
+    await t.resolves(makeDataDirectory(settingsOf({ MCP_PROXY_ALLOW_NETWORK_DISK: 'true' }), lyingOn(NFS)))
+    const postgres = {
+      MCP_PROXY_DATABASE_URL: 'postgres://localhost/x',
+      MCP_PROXY_KEY_PASSPHRASE: 'battery staple',
+    }
+    await t.resolves(makeDataDirectory(settingsOf(postgres), lyingOn(NFS)), 'no SQLite')
+    t.equal(await networkFileSystemOf(directory), null, 'a disk of this machine')
+    t.equal(await networkFileSystemOf('/nowhere/at/all'), null, 'SQLite says that itself')
+  },
+)
