@@ -28,7 +28,7 @@ import { changeFoundForm, labelsForm } from './principals/bulk.ts'
 import { candidatePage } from './principals/candidate.ts'
 import { candidateForms, setCapabilitiesForm } from './principals/capabilities-form.ts'
 import { detailPage, firstCallPage } from './principals/detail.ts'
-import { endingForms } from './principals/ending.ts'
+import { adoptKeyForm, endingForms } from './principals/ending.ts'
 import { enrollForm, rotateCertificateForm } from './principals/enroll.ts'
 import { eraseForm, erasePage } from './principals/erase.ts'
 import { acceptForm, invitedPage, inviteForm } from './principals/invited.ts'
@@ -221,6 +221,7 @@ function callerRoutes(
     page(`${one}/usage`, 'admin.read', usagePage(plural)),
     page(`${one}/what-if`, 'admin.read', whatIfPage(plural)),
     page(`${one}/candidate`, 'admin.read', candidatePage(plural)),
+    form(`${one}/dpop-jwk/{jkt}/adopt`, operations.adoptDpopKey, adoptKeyForm(plural, d)),
     form(`${one}/candidate`, operations.setCandidate, candidate.set),
     form(`${one}/candidate/promote`, operations.promoteCandidate, candidate.promote),
     form(`${one}/candidate/remove`, operations.removeCandidate, candidate.remove),

@@ -32,7 +32,7 @@ import {
   putRenewedLeaf,
   rotateCertificate,
 } from '../principals/certificates.ts'
-import { endDpopKey, registerDpopJwk } from '../principals/dpop-jwk.ts'
+import { adoptDpopKey, endDpopKey, listProofKeys, registerDpopJwk } from '../principals/dpop-jwk.ts'
 import { enrollByocaAgent, enrollSpiffeAgent, mintAgent } from '../principals/enroll.ts'
 import { erase } from '../principals/erase.ts'
 import { inviteOperator } from '../principals/invitation.ts'
@@ -75,6 +75,8 @@ const principalOperations = (kind: PrincipalKind) => ({
 const callerOperations = (kind: PrincipalKind) => ({
   ...principalOperations(kind),
   erase: erase(kind),
+  listProofKeys: listProofKeys(kind),
+  adoptDpopKey: adoptDpopKey(kind),
   whatIf: whatIf(kind),
   usage: getCapabilityUsage(kind),
   changeFound: changeFound(kind),

@@ -74,6 +74,8 @@ function principalRoutes({ route, read, write }: AdminDoors): readonly BareRoute
     const one = `/v1/admin/${plural}/{id}`
     return [
       route('POST', `${one}/erase`, read, kind.erase),
+      route('GET', `${one}/dpop-jwk`, read, kind.listProofKeys),
+      route('POST', `${one}/dpop-jwk/{jkt}/adopt`, read, kind.adoptDpopKey),
       route('POST', `/v1/admin/${plural}/capabilities`, write, kind.changeFound),
       route('GET', `${one}/usage`, read, kind.usage),
       route('GET', `${one}/what-if`, read, kind.whatIf),

@@ -1,16 +1,20 @@
 import { z } from 'zod'
+import { signedCalls } from '../../../db/ledger/read/signed.ts'
+import { authorityState } from '../../../db/principals/authority.ts'
+import type { PrincipalRecord } from '../../../db/principals/read.ts'
 import { setDpopJkt } from '../../../db/principals/write.ts'
 import { isObject } from '../../../db/support/json.ts'
 import { proofKey } from '../../../plugins/dpop/key.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
 import { changeAuthor } from '../operation/change.ts'
+import type { AdminContext } from '../operation/context.ts'
 import type { PrincipalKind } from '../operation/kinds.ts'
 import { capabilityToEnroll } from '../operation/kinds.ts'
-import { EMPTY_RESULT, operation } from '../operation/operation.ts'
-import { idParams } from '../operation/shapes.ts'
+import { EMPTY_RESULT, operation, readOperation } from '../operation/operation.ts'
+import { idParams, instant } from '../operation/shapes.ts'
 import { changeAuthority } from './authority.ts'
 import { graceHours, graceUntil, predecessorInGrace } from './grace.ts'
-import { principalByParams, principalIdMember, withId } from './view.ts'
+import { principalByParams, principalIdMember, principalOf, withId } from './view.ts'
 
 /** A public JWK that may sign DPoP proofs: not private, symmetric or weak (docs/protocol.md#dpop-keys). */
 export const dpopPublicJwk = z
@@ -87,6 +91,93 @@ export const registerDpopJwk = (kind: PrincipalKind) =>
         ],
       }))
       return { value: { ...principalIdMember(kind, id), dpop_jkt: jkt } }
+    },
+  })
+
+const jkt = z.string().meta({ description: 'RFC 7638 thumbprint. base64url.' })
+
+/** The keys that sign the calls of a principal by the certificates that count now; of an SVID, by any. */
+async function keysSeen({ database }: AdminContext, record: PrincipalRecord, at: number) {
+  const { thumbprints } = await authorityState(database, record, at)
+  const pinned = new Set(thumbprints.map(([thumbprint]) => thumbprint))
+  return signedCalls(database, record.principal_ref, record.enrollment_method === 'spiffe' ? null : pinned)
+}
+
+/** GET …/{id}/dpop-jwk: the keys that have signed the newest calls of a principal, registered or not. */
+export const listProofKeys = (kind: PrincipalKind) =>
+  readOperation({
+    name: `list${kind.noun}ProofKeys`,
+    demands: 'admin.audit',
+    summary: `Lists the keys that have signed the newest calls of the ${kind.type}.`,
+    takes: { params: idParams },
+    output: z.strictObject({
+      keys: z.array(
+        z.strictObject({
+          dpop_jkt: jkt,
+          calls: z.int(),
+          first_at: instant,
+          last_at: instant,
+          request_ids: z.array(z.string()),
+        }),
+      ),
+      unsigned_calls: z.int().meta({ description: 'The calls among them that came without a proof.' }),
+    }),
+    reasons: ['not_found'],
+    run: async (context, { params: { id } }, { at }) => {
+      const { keys, unsigned } = await keysSeen(context, await principalOf(context, kind, id), at)
+      return {
+        value: {
+          keys: keys.map(({ jkt: seen, calls, first, last, requests }) => ({
+            ...{ dpop_jkt: seen, calls, first_at: first, last_at: last, request_ids: requests },
+          })),
+          unsigned_calls: unsigned,
+        },
+      }
+    },
+  })
+
+/**
+ * POST …/{id}/dpop-jwk/{jkt}/adopt: registers a key that has signed calls of a principal without one. The row
+ * names the newest of these calls.
+ */
+export const adoptDpopKey = (kind: PrincipalKind) =>
+  operation({
+    name: `adopt${kind.noun}DpopKey`,
+    demands: capabilityToEnroll(kind),
+    action: `${kind.type}.dpop_jwk_set`,
+    object: principalByParams(kind),
+    summary: `Registers the key that signs the calls of the ${kind.type} already, if it has none.`,
+    takes: { params: idParams.extend({ jkt: z.string() }) },
+    output: withId(kind, { dpop_jkt: jkt }),
+    status: 200,
+    conditional: true,
+    reasons: ['not_found', 'conflict', 'precondition_failed', 'audit_unavailable'],
+    run: async (context, { params: { id, jkt: wanted }, ifMatch }, caller) => {
+      const { type } = kind
+      await changeAuthority(context, kind, caller, { id, ifMatch }, async (record) => {
+        if (record.dpop_jkt !== null)
+          throw new Refusal('conflict', {
+            message: `This ${type} has a proof key. Register another in its place.`,
+          })
+        const { keys } = await keysSeen(context, record, caller.at)
+        const seen = keys.find((one) => one.jkt === wanted)
+        if (!seen)
+          throw new Refusal('not_found', {
+            message: `No call of this ${type} was signed by this key lately, by a certificate that counts.`,
+          })
+        return {
+          action: `${type}.dpop_jwk_set`,
+          next: { dpop_jkts: registeredKeys(wanted, null, null) },
+          detail: { dpop_jkt: wanted, previous: null, seen_in: seen.requests },
+          statements: [
+            setDpopJkt(context.database, {
+              ...{ type, id, jkt: wanted, previous: null, graceUntil: null, revision: record.revision },
+              ...changeAuthor(caller),
+            }),
+          ],
+        }
+      })
+      return { value: { ...principalIdMember(kind, id), dpop_jkt: wanted } }
     },
   })
 

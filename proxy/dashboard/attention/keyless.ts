@@ -24,7 +24,7 @@ export async function keylessCallers(
   return [
     attentionCard(
       html`No proof key, while proofs are optional`,
-      html`<p>Whoever gets the private key of one of these can call as it.</p><ul>${joinHtml(some.map(([plural, one]) => html`<li><a href="/proxy/${plural}?${q}">${countWithNoun(value[plural], one)}</a></li>`))}</ul><p>Give them the sidecar, or a proof key; then <a href="/proxy/settings#modes">rehearse <code>required</code></a>.</p>`,
+      html`<p>Whoever gets the private key of one of these can call as it.</p><ul>${joinHtml(some.map(([plural, one]) => html`<li><a href="/proxy/${plural}?${q}">${countWithNoun(value[plural], one)}</a></li>`))}</ul><p>Give them the sidecar, or a proof key (one whose calls are signed already has <i>Adopt it</i> on its page); then <a href="/proxy/settings#modes">rehearse <code>required</code></a>.</p>`,
       ['keyless', ...some.map(([plural]) => `${value[plural]} ${plural}`)].join('\n'),
     ),
   ]

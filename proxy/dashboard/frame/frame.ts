@@ -81,6 +81,7 @@ const NOTICES: Readonly<Record<string, string>> = {
   ended: 'The session is over.',
   certificate_ended: 'The certificate has ended: calls by it are refused, and those under way are cut.',
   key_ended: 'The proof key has ended.',
+  key_adopted: 'The key is registered: only calls that it has signed are allowed from now on.',
   rotated:
     'The operator secret has been changed. Everybody who was signed in with the old one is signed out.',
   disabled: 'The operator secret is disabled. Only the gateway’s own machine can enable it again.',

@@ -9,6 +9,7 @@ import type { DashboardPage } from '../frame/frame.ts'
 import {
   button,
   copyableCode,
+  countWithNoun,
   csrf,
   dataTable,
   exactTime,
@@ -17,6 +18,7 @@ import {
   hasCapability,
   html,
   htmlIf,
+  joinHtml,
   pathOf,
   relativeTime,
 } from '../frame/parts.ts'
@@ -106,9 +108,7 @@ ${plural === 'operators' ? html`` : await candidateCard(dashboard, plural, one, 
     ],
     [
       'Proof key',
-      value.dpop_jkt === null
-        ? html`<span class="faint">none is registered: its certificate alone is enough, and any key may sign its proofs</span>`
-        : copyableCode(value.dpop_jkt),
+      value.dpop_jkt === null ? await keyless(dashboard, plural, one, facts) : copyableCode(value.dpop_jkt),
     ],
     ...previousKeyFact(one, facts),
     ['Labels', labelsField(path, one, facts)],
@@ -149,6 +149,37 @@ const certificateFact =
       html`${copyableCode(thumbprint)} ${current ? html`` : html`<span class="badge warn">accepted until ${until ?? ''}</span> ${relativeTime(until, facts.at)} `}${end}`,
     ]
   }
+
+/** The keys that sign the calls of somebody who has registered none, each to be adopted by a click. */
+async function keyless(
+  { context }: DashboardContext,
+  plural: PrincipalPlural,
+  { id, revision }: PrincipalDetail,
+  facts: AdministrationFacts,
+): Promise<HtmlFragment> {
+  const none = html`<span class="faint">none is registered: its certificate alone is enough, and any key may sign its proofs</span>`
+  if (plural === 'operators' || !hasCapability(facts, 'admin.audit')) return none
+  const { kind, operations } = PRINCIPAL_PAGES[plural]
+  const { value } = await perform(operations.listProofKeys, context, { params: { id } }, facts)
+  const { keys, unsigned_calls: unsigned } = value
+  if (keys.length === 0) return none
+  const others = keys.length - 1 + unsigned
+  const said = html`<span class="badge warn">No proof key</span> Of its newest calls, these were signed. Once a key is adopted, no other opens anything${htmlIf(others > 0, () => html`, and calls without a proof are refused: <b>${keys.length > 1 ? 'more than one key signs here, so find out first whose each is' : `${countWithNoun(unsigned, 'call')} came without one`}</b>`)}.`
+  return html`${said}${joinHtml(
+    keys.map(({ dpop_jkt: jkt, calls, last_at: last, request_ids: requests }) => {
+      const adopt = button(
+        facts,
+        capabilityToEnroll(kind),
+        `${pathOf(plural, id)}/dpop-jwk/${jkt}/adopt`,
+        'Adopt it',
+        {
+          if_match: `"${revision}"`,
+        },
+      )
+      return html`<p>${copyableCode(jkt)} ${countWithNoun(calls, 'call')}, last ${relativeTime(last, facts.at)} ${joinHtml(requests.map((request) => html`<a href="/proxy/activity/${request}" title="${request}">why</a> `))}${adopt}</p>`
+    }),
+  )}`
+}
 
 function previousKeyFact(
   { id, value, revision }: PrincipalDetail,

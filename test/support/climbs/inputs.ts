@@ -75,6 +75,8 @@ const OF_PRINCIPALS: Readonly<Record<string, Making<[climbing: Climbing, noun: N
     const { cert_thumbprint: thumbprint } = (await machine('GET', path)).json
     return [{ params: { id, thumbprint } }]
   },
+  listProofKeys: onVictim(),
+  adoptDpopKey: async ({ victim }, noun) => [{ params: { id: await victim(noun), jkt: 'nobodys' } }],
   endDpopKey: async ({ victim, machine }, noun) => {
     const id = await victim(noun)
     const path = `/v1/admin/${PLURALS[noun][0]}/${id}`

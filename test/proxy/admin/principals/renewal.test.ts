@@ -4,7 +4,7 @@ import t, { type Test } from 'tap'
 import { certificateRequest } from '../../../../scripts/client/renewal/renew.ts'
 import { odd } from '../../../support/certs/made.ts'
 import { clock } from '../../../support/clients/identity.ts'
-import { proofSigner } from '../../../support/dpop.ts'
+import { nonceOf, type ProofSigner, proofSigner, provenChat } from '../../../support/dpop.ts'
 import { corporateCa, type Foreign, trustDomain } from '../../../support/foreign.ts'
 import {
   agentOf,
@@ -14,6 +14,7 @@ import {
   type TestOptions,
   testGateway,
 } from '../../../support/gateway.ts'
+import { signedInBySecret } from '../../../support/oidc/jar.ts'
 
 const PATH = '/v1/auth/certificate'
 const DAY_S = 86_400
@@ -374,3 +375,50 @@ t.test('a proof key in its grace is ended at once, and the current one is not', 
   const [row] = await gateway.rows({ action: 'agent.dpop_key_ended' })
   t.match(row?.detail, { ended: [first], dpop_jkts: [[second, null]] })
 })
+
+t.test(
+  'a key that signs the calls of a principal without one is adopted, by the calls that show it',
+  async (t) => {
+    const gateway = await testGateway(t)
+    const [bot, other] = [
+      await gateway.enroll('bot', ['llm.chat']),
+      await gateway.enroll('other', ['llm.chat']),
+    ]
+    const path = `/v1/admin/agents/${bot.id}`
+    const [own, thief, stale] = [proofSigner(), proofSigner(), proofSigner()]
+    const page = async () =>
+      (await (await signedInBySecret(gateway)).ask('GET', `/proxy/agents/${bot.id}`)).text
+    const chat = async (who: Identity, signer: ProofSigner): Promise<number> =>
+      (await provenChat(gateway, who, signer, { nonce: await nonceOf(gateway, who) })).status
+    t.notMatch(await page(), 'No proof key', 'nothing can be adopted yet: no warning')
+    t.same((await gateway.admin('GET', `${path}/dpop-jwk`)).json, { keys: [], unsigned_calls: 0 })
+
+    t.equal(await chat(bot, stale), 200)
+    const rotated = (await gateway.admin('POST', `${path}/rotate-cert`, { grace_hours: 0 })).json
+    const now = { id: bot.id, cert: rotated.cert_chain_pem, key: rotated.private_key_pem }
+    t.equal((await gateway.call(now, 'POST', '/v1/chat/completions', { body: CHAT })).status, 200)
+    t.equal(await chat(other, thief), 200)
+    for (const _ of [1, 2]) t.equal(await chat(now, own), 200)
+    const { keys, unsigned_calls: unsigned } = (await gateway.admin('GET', `${path}/dpop-jwk`)).json
+    t.match(keys, [{ dpop_jkt: own.jkt, calls: 2 }], 'of calls by a certificate that counts, and its own')
+    t.equal(keys.length, 1)
+    t.equal(unsigned, 1)
+    const shown = await page()
+    t.match(shown, 'No proof key')
+    t.match(shown, `/dpop-jwk/${own.jkt}/adopt`)
+
+    for (const jkt of [thief.jkt, stale.jkt, 'x'])
+      t.equal((await gateway.admin('POST', `${path}/dpop-jwk/${jkt}/adopt`)).status, 404)
+    const jar = await signedInBySecret(gateway)
+    const { csrf } = (await jar.ask('GET', '/v1/admin/session')).json
+    const adopted = await jar.send(`/proxy/agents/${bot.id}/dpop-jwk/${own.jkt}/adopt`, { csrf })
+    t.match(adopted.headers.location, 'notice=key_adopted')
+    const [row] = await gateway.rows({ action: 'agent.dpop_jwk_set' })
+    t.match(row?.detail, { dpop_jkt: own.jkt, previous: null, dpop_jkts: [[own.jkt, null]] })
+    t.same(row?.detail.seen_in, keys[0].request_ids)
+    t.notMatch(await page(), 'No proof key')
+    t.equal((await gateway.admin('POST', `${path}/dpop-jwk/${own.jkt}/adopt`)).status, 409)
+    t.equal(await chat(now, own), 200)
+    t.equal(await chat(now, thief), 401)
+  },
+)
