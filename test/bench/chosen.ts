@@ -16,6 +16,7 @@ const SHORT = new RegExp(
     'gateway/(wrong type|oversized proof|other typ|stale iat) c=64',
     'gateway-mcp/mcp (legacy|modern) c=64',
     'gateway-idle/.*',
+    '(gateway|http-proxy-3)/(230 KB|800 KB|4 MiB) c=4',
     'http-proxy-3/(json c=64|burst c=16)',
     '(dpop/DPoP|(audit|capability|pin|node:https)/json) c=64',
     'upstream/(json c=1|half core c=64|paced c=64)',

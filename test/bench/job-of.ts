@@ -50,8 +50,8 @@ export function jobOf(point: Point, ground: Ground, target: Loaded, proving: Pro
  * Returns the same chat for every server; the upstream itself knows its tools by other names than the
  * gateway.
  */
-function requestOf({ kind }: Point, direct: boolean, mcp: McpPlace | undefined): McpRequest {
-  if (typeof kind === 'string') return { path: PATH, headers: [], body: requestBody(kind) }
+function requestOf({ kind, body }: Point, direct: boolean, mcp: McpPlace | undefined): McpRequest {
+  if (typeof kind === 'string') return { path: PATH, headers: [], body: requestBody(kind, body) }
   return mcpRequest(kind, direct, mcp)
 }
 

@@ -1,6 +1,6 @@
 import type { ProtocolEra } from '../../proxy/mcp/protocol/versions.ts'
 import type { McpCall } from './load/mcp-messages.ts'
-import type { Kind } from './load/messages.ts'
+import type { Kind, LongBody } from './load/messages.ts'
 
 export type JunkProof = 'oversized proof' | 'other typ' | 'stale iat' | 'bad signature' | 'replayed proof'
 
@@ -10,6 +10,8 @@ export interface Point {
   readonly connections: number
   /** A chat call whose answer is of that kind, or a call of a tool. */
   readonly kind: Kind | McpCall
+  /** The body of a chat call. Default: 489 bytes. */
+  readonly body?: LongBody
   /** Default: the agent that holds llm.chat and has no DPoP key. `proven`: the one that holds it and has. */
   readonly as?: 'denied' | 'nobody' | 'proven'
   /** A DPoP proof: a new one with each request, or always the same that must be refused. */
@@ -56,6 +58,13 @@ export const HALF_CORE: Point = {
   rate: { halfOf: 'json', by: 'core' },
 }
 export const BURST: Point = { name: 'burst', connections: 16, kind: 'burst' }
+const bodies = (name: string, body: LongBody): Point => ({ name, connections: 4, kind: 'json', body })
+/** Bodies as coding agents send them, which repeat all that was said before, and a picture. */
+export const BODIES: readonly Point[] = [
+  bodies('230 KB', { bytes: 232_000, of: 'agent' }),
+  bodies('800 KB', { bytes: 787_000, of: 'agent' }),
+  bodies('4 MiB', { bytes: 4_194_304, of: 'picture' }),
+]
 /** 100 answers a second that take some 50 ms each. */
 export const PACED: Point = { name: 'paced', connections: 64, kind: 'paced', rate: 100 }
 /** The time after which each of many connections asks once more: a gateway closes them after 95 s. s. */
@@ -159,6 +168,7 @@ export const PAIRED: readonly Point[] = [
   json(64),
   ALONE,
   BURST,
+  ...BODIES,
   calls('mcp legacy', 64, sameEra('legacy')),
   calls('mcp modern', 64, sameEra('modern')),
   { name: 'denied', connections: 64, kind: 'json', as: 'denied', expect: 403 },
@@ -166,4 +176,6 @@ export const PAIRED: readonly Point[] = [
 ]
 
 /** The points of which is counted what a call takes. */
-export const COUNTED: readonly Point[] = PAIRED.filter(({ connections }) => connections > 1)
+export const COUNTED: readonly Point[] = PAIRED.filter(
+  ({ connections, body }) => connections > 1 && body === undefined,
+)

@@ -6,6 +6,7 @@ import type { Peer } from './ground/peers/peer.ts'
 import { PEERS } from './ground/peers/peers.ts'
 import {
   ALONE,
+  BODIES,
   BURST,
   CEILING,
   HALF_CORE,
@@ -132,7 +133,7 @@ const gateway = (
  * number of connections that hardly ask; 0 for none.
  */
 export function subjects(idle = 0): readonly Subject[] {
-  const proxied = [...LADDER, HALF_CORE, BURST, PACED]
+  const proxied = [...LADDER, HALF_CORE, BURST, ...BODIES, PACED]
   return [
     gateway(GATEWAY, '+ proxy: the whole gateway', 'optional', PRIME, [
       ...proxied,

@@ -8,19 +8,26 @@ import { sayReady } from './say-ready.ts'
 const [BURST, PACED] = ['b', 'p'].map((letter) => letter.charCodeAt(0))
 
 const server = createServer({ noDelay: true }, (socket) => {
-  let rest: Buffer | null = null
+  let pieces: Buffer[] = []
+  let came = 0
+  /** The length of the request that comes, as far as it is known. */
+  let wanted = 1
   socket.on('error', () => socket.destroy())
   socket.on('data', (piece: Buffer) => {
-    let bytes = rest ? Buffer.concat([rest, piece]) : piece
-    rest = null
+    pieces.push(piece)
+    came += piece.length
+    // A long body is put together once.
+    if (came < wanted) return
+    let bytes = pieces.length === 1 ? piece : Buffer.concat(pieces)
     while (bytes.length > 0) {
-      const used = serve(bytes, socket)
-      if (used === 0) {
-        rest = bytes
-        return
-      }
-      bytes = bytes.subarray(used)
+      wanted = lengthOf(bytes)
+      if (wanted > bytes.length) break
+      serve(bytes.subarray(0, wanted), socket)
+      bytes = bytes.subarray(wanted)
     }
+    pieces = bytes.length > 0 ? [bytes] : []
+    came = bytes.length
+    if (came === 0) wanted = 1
   })
 })
 sayReady(server)
@@ -28,21 +35,24 @@ sayReady(server)
 let calls = 0
 process.on('message', () => process.send?.(calls))
 
-/**
- * Answers the request that starts here, once all of it has come. Returns its bytes; 0 where more are needed.
- */
-function serve(bytes: Buffer, socket: Socket): number {
-  const end = bytes.indexOf('\r\n\r\n')
-  if (end < 0) return 0
+/** Returns the length of the request that starts here; one more than came if its head is not whole. */
+function lengthOf(bytes: Buffer): number {
+  const end = bytes.indexOf(HEAD_END)
+  if (end < 0) return bytes.length + 1
   const head = bytes.toString('latin1', 0, end)
-  const length = Number(/\r\ncontent-length: *(\d+)/i.exec(head)?.[1] ?? 0)
-  const body = end + 4
-  if (bytes.length < body + length) return 0
+  return end + HEAD_END.length + Number(/\r\ncontent-length: *(\d+)/i.exec(head)?.[1] ?? 0)
+}
+
+const HEAD_END = '\r\n\r\n'
+
+function serve(request: Buffer, socket: Socket): void {
+  const end = request.indexOf(HEAD_END)
+  const head = request.toString('latin1', 0, end)
+  const body = end + HEAD_END.length
   if (head.startsWith(`POST ${PATH} `)) calls += 1
   const era = mcpEraOf(head)
-  if (era) socket.write(mcpAnswer(era, bytes.toString('utf8', body, body + length)), 'latin1')
-  else answer(bytes[body + KIND_OFFSET], socket)
-  return body + length
+  if (era) socket.write(mcpAnswer(era, request.toString('utf8', body)), 'latin1')
+  else answer(request[body + KIND_OFFSET], socket)
 }
 
 function answer(kind: number | undefined, socket: Socket): void {

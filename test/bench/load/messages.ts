@@ -18,8 +18,15 @@ export const BURST_EVENTS = 100
 const PACED_EVENTS = 10
 export const PACE_MS = 5
 
-/** The body of a chat call of that kind. Exactly 489 bytes. */
-export function requestBody(kind: Kind): string {
+/** A long body: what a coding agent sends, or one picture. `bytes`: exactly so many. */
+export interface LongBody {
+  readonly bytes: number
+  readonly of: 'agent' | 'picture'
+}
+
+/** The body of a chat call of that kind. Exactly 489 bytes, if it is not `long`. */
+export function requestBody(kind: Kind, long?: LongBody): string {
+  if (long) return (long.of === 'agent' ? agentBody : pictureBody)(`${kind}-1`, long.bytes)
   return padded(REQUEST_BYTES, (text) => ({
     model: `${kind}-1`,
     messages: [
@@ -31,6 +38,67 @@ export function requestBody(kind: Kind): string {
     stream: kind !== 'json',
   }))
 }
+
+/** The turns of an agent's history, and its tools. */
+const TURNS = 85
+const TOOLS = 20
+/** Code as it stands in a history: quotes, line ends, indentation, and some letters outside ASCII. */
+const CODE = `export function nameOf(user: User): string {
+  // "Größe" and “naïve” stand in the table as they are; ☕ too.
+  if (user.kind === "guest") return \`guest \${user.id}\`
+\treturn [user.first, user.last].filter((part) => part !== '').join(" ")
+}
+
+`
+
+/** The body of a coding agent: its instructions, tools and history. */
+function agentBody(model: string, bytes: number): string {
+  const tools = Array.from({ length: TOOLS }, (_, index) => ({
+    type: 'function',
+    function: {
+      name: `tool_${index}`,
+      description: 'Reads a file of the "workspace".\nThe path is absolute.',
+      parameters: {
+        type: 'object',
+        properties: { path: { type: 'string' }, limit: { type: 'integer', minimum: 1 } },
+        required: ['path'],
+        additionalProperties: false,
+      },
+    },
+  }))
+  const turn = (index: number, content: string): object => {
+    const id = `call_${index - (index % 2)}`
+    if (index % 2 === 1) return { role: 'tool', tool_call_id: id, content }
+    const call = { name: `tool_${index % TOOLS}`, arguments: '{"path":"/src/a.ts","limit":200}' }
+    return { role: 'assistant', content, tool_calls: [{ id, type: 'function', function: call }] }
+  }
+  const make = (content: string, rest: string): object => ({
+    model,
+    messages: [
+      { role: 'system', content: rest },
+      ...Array.from({ length: TURNS - 1 }, (_, index) => turn(index, content)),
+    ],
+    tools,
+    max_tokens: 32_000,
+  })
+  const size = (content: string): number => Buffer.byteLength(JSON.stringify(make(content, '')))
+  const [none, one] = [size(''), size(CODE)]
+  const content = CODE.repeat(Math.floor((bytes - none) / (one - none)))
+  const left = bytes - size(content)
+  const once = (one - none) / (TURNS - 1)
+  return JSON.stringify(make(content, CODE.repeat(Math.floor(left / once)) + 'x'.repeat(left % once)))
+}
+
+const pictureBody = (model: string, bytes: number): string =>
+  padded(bytes, (data) => ({
+    model,
+    messages: [
+      {
+        role: 'user',
+        content: [{ type: 'image_url', image_url: { url: `data:image/png;base64,${data}` } }],
+      },
+    ],
+  })).replaceAll(' ', '/')
 
 /** A whole HTTP request. `headers` are lines without their line ends, added to the usual ones. */
 export function requestText(body: string, headers: readonly string[] = [], path = PATH): string {

@@ -1,4 +1,5 @@
 import type { Cost } from '../costs.ts'
+import { BODIES } from '../points.ts'
 import { number, type Results } from '../results.ts'
 import { type Row, rowOf } from '../row.ts'
 import { BARE_PROXY, DIRECT, GATEWAY, GATEWAY_IDLE, GATEWAY_MCP } from '../subjects.ts'
@@ -108,6 +109,14 @@ export function targetsOf(results: Results): readonly Target[] {
       `× ${BARE_PROXY}`,
       least(0.9, 1.2, 2),
       over(at(GATEWAY, 'burst')?.perSecond, at(BARE_PROXY, 'burst')?.perSecond),
+    ),
+    ...BODIES.map(({ name }) =>
+      target(
+        `CPU of a call of ${name}`,
+        `${BARE_PROXY} ÷ ours`,
+        name === '4 MiB' ? least(0.5, undefined, 2) : least(0.55, 0.75, 2),
+        over(at(BARE_PROXY, name)?.cpuUs, at(GATEWAY, name)?.cpuUs),
+      ),
     ),
     target('added to the first streamed byte, p50', 'ms', most(1.2, 0.9, 2), ms(less(paced, 'firstP50'))),
     ...(['legacy', 'modern'] as const).map((era) =>
