@@ -8,17 +8,24 @@ const MIN_STEP_BYTES = 4096
 const COPIED_AT_ONCE = 1_048_576
 const NOTHING = Buffer.alloc(0)
 
+interface BodySegment {
+  readonly bytes: Buffer
+  /** Null: it is a piece as it came, whose memory others may look at. */
+  readonly own: ArrayBuffer | null
+}
+
 /**
  * Collects bytes that come in pieces of any size. It holds at most 1.1 times the bytes that came, and 4 KiB:
- * a body in pieces of one byte would else cost some 300 bytes for each (docs/threats.md#a2). A sole piece is
- * handed out as it came. A declared length allocates nothing by itself.
+ * a body in pieces of one byte would else cost some 300 bytes for each (docs/threats.md#a2). A large piece is
+ * kept as it came, and a sole one handed out so: nothing is copied twice. A declared length allocates nothing
+ * by itself.
  */
 export class ByteCollector {
   readonly #limit: number
   readonly #declared: number
   /** The sole piece so far, or what {@link bytes} has handed out; then there are no segments. */
   #whole: Buffer | null = null
-  #segments: Buffer<ArrayBuffer>[] = []
+  #segments: BodySegment[] = []
   /** Bytes at the end of the last segment that hold nothing yet. */
   #free = 0
   #length = 0
@@ -62,9 +69,9 @@ export class ByteCollector {
     for (let step = joining.next(); ; step = joining.next()) if (step.done) return step.value
   }
 
-  /** Like {@link bytes}, in slices. Nothing may be added until it resolves. */
-  bytesInTurns(): Promise<Buffer> {
-    return runInSlices(this.#joining())
+  /** Like {@link bytes}, in slices if they are many. Nothing may be added until it resolves. */
+  async bytesInTurns(): Promise<Buffer> {
+    return this.#length <= COPIED_AT_ONCE ? this.bytes() : runInSlices(this.#joining())
   }
 
   /** True: everything was dropped, and each further piece is. */
@@ -86,7 +93,7 @@ export class ByteCollector {
     this.#closed = false
   }
 
-  /** Moves the sole piece into a segment: it is one no longer. */
+  /** Makes a segment of the sole piece: it is one no longer. */
   #divide(): void {
     if (!this.#whole) return
     const piece = this.#whole
@@ -98,17 +105,22 @@ export class ByteCollector {
 
   #append(piece: Buffer): void {
     const fits = Math.min(piece.length, this.#free)
-    const last = this.#segments.at(-1)
+    const last = this.#segments.at(-1)?.bytes
     if (last && fits > 0) piece.copy(last, last.length - this.#free, 0, fits)
     this.#free -= fits
     const rest = piece.length - fits
     if (rest === 0) return
+    // Its memory is its own, or as good as that.
+    if (rest >= MIN_STEP_BYTES && rest * 1.1 >= piece.buffer.byteLength) {
+      this.#segments.push({ bytes: piece.subarray(fits), own: null })
+      return
+    }
     const length = this.#length + fits
     const ahead = Math.min(Math.max(MIN_STEP_BYTES, Math.floor(length / 10)), this.#declared - length)
-    const segment = Buffer.allocUnsafeSlow(Math.max(rest, ahead))
-    piece.copy(segment, 0, fits)
-    this.#segments.push(segment)
-    this.#free = segment.length - rest
+    const bytes = Buffer.allocUnsafeSlow(Math.max(rest, ahead))
+    piece.copy(bytes, 0, fits)
+    this.#segments.push({ bytes, own: bytes.buffer })
+    this.#free = bytes.length - rest
   }
 
   *#joining(): WorkSteps<Buffer> {
@@ -121,18 +133,18 @@ export class ByteCollector {
   *#joined(): WorkSteps<Buffer> {
     const [first] = this.#segments
     if (!first) return NOTHING
-    if (this.#segments.length === 1) return first.subarray(0, this.#length)
+    if (this.#segments.length === 1) return first.bytes.subarray(0, this.#length)
     const whole = Buffer.allocUnsafeSlow(this.#length)
     let at = 0
-    for (const segment of this.#segments) {
-      const end = Math.min(segment.length, this.#length - at)
+    for (const { bytes, own } of this.#segments) {
+      const end = Math.min(bytes.length, this.#length - at)
       for (let from = 0; from < end; from += COPIED_AT_ONCE) {
-        segment.copy(whole, at + from, from, Math.min(from + COPIED_AT_ONCE, end))
+        bytes.copy(whole, at + from, from, Math.min(from + COPIED_AT_ONCE, end))
         yield
       }
       at += end
       // Freed here and now: until the next collection of garbage there would be everything twice.
-      segment.buffer.transfer(0)
+      own?.transfer(0)
     }
     return whole
   }

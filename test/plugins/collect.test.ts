@@ -48,6 +48,24 @@ await t.test('A2 a sole piece is handed out as it came, not copied', (t) => {
   t.end()
 })
 
+await t.test('A2 large pieces are kept as they came until they are joined, others copied', (t) => {
+  const collector = new ByteCollector(ENDLESS)
+  const pieces = [16_384, 3, 16_384, 16_384].map((length, index) =>
+    Buffer.alloc(length, 'a'.charCodeAt(0) + index),
+  )
+  // A piece of something larger would keep all of that.
+  pieces.push(Buffer.alloc(100_000, 'z').subarray(10, 20_000))
+  const whole = Buffer.concat(pieces)
+  for (const piece of pieces) collector.add(piece)
+  pieces[4]?.fill('!')
+  pieces[1]?.fill('!')
+  t.ok(collector.capacity <= whole.length * 1.1 + 4096)
+  t.ok(collector.bytes().equals(whole))
+  for (const piece of pieces) piece.fill('!')
+  t.ok(collector.bytes().equals(whole), 'what was handed out is nobody else’s')
+  t.end()
+})
+
 await t.test('A2 what was handed out stays as it is when more comes', (t) => {
   const collector = new ByteCollector(ENDLESS)
   for (let i = 0; i < 20_000; i += 1) collector.add(Buffer.from('a'))
