@@ -6,7 +6,6 @@ import { HostNameCache } from '../../../db/host-names/kept-names.ts'
 import { type CallAuthority, confirmAuthority, OVERTAKEN } from '../../../plugins/call-authority.ts'
 import { ByteCollector } from '../../../plugins/collect.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
-import { BYTES_AT_ONCE } from '../../../plugins/turns.ts'
 import { CONNECTION_ABANDONED, type OpeningConnection, openingStorage } from '../../egress/opening.ts'
 import { PacedAgents } from '../../egress/paced-agents.ts'
 import {
@@ -20,7 +19,7 @@ import {
   type UpstreamRequest,
 } from './answer.ts'
 import { isShortJson, joinHeaders } from './headers.ts'
-import { bodyPieces } from './long-body.ts'
+import { bodyPieces, MAX_WRITTEN_AT_ONCE } from './long-body.ts'
 
 /** An upstream may announce an answer so often (1xx) before it gives one. */
 const MAX_INFORMATION = 16
@@ -111,7 +110,7 @@ export const RESPONSE_STAND_IN = { headersSent: false, writableEnded: false } as
 export function bodyStandIn(parts: readonly Buffer[], authority: CallAuthority): Stream {
   const length = parts.reduce((sum, part) => sum + part.length, 0)
   let body: unknown = parts[0] ?? null
-  if (length > BYTES_AT_ONCE) body = bodyPieces(parts, authority)
+  if (length > MAX_WRITTEN_AT_ONCE) body = bodyPieces(parts, authority)
   else if (parts.length > 1) body = Buffer.concat(parts)
   // The library takes it for a stream, and calls nothing of it.
   return body as Stream

@@ -2,7 +2,7 @@ import { type CallAuthority, confirmAuthority } from '../../../plugins/call-auth
 import { eventLoopTurn } from '../../../plugins/turns.ts'
 
 /** Encrypted at once. Bytes. */
-const PIECE = 262_144
+export const MAX_WRITTEN_AT_ONCE = 262_144
 /** Encrypted in one turn of the loop. Bytes. */
 const IN_A_TURN = 2_097_152
 
@@ -18,14 +18,14 @@ export const bodyPieces = (parts: readonly Buffer[], authority: CallAuthority): 
 async function* pieces(parts: readonly Buffer[], authority: CallAuthority): AsyncGenerator<Buffer> {
   let written = 0
   for (const part of parts) {
-    for (let at = 0; at < part.length; at += PIECE) {
+    for (let at = 0; at < part.length; at += MAX_WRITTEN_AT_ONCE) {
       if (written >= IN_A_TURN) {
         written = 0
         await eventLoopTurn()
       }
-      written += PIECE
+      written += MAX_WRITTEN_AT_ONCE
       if (!authority.unchanged) await confirmAuthority(authority)
-      yield part.subarray(at, at + PIECE)
+      yield part.subarray(at, at + MAX_WRITTEN_AT_ONCE)
     }
   }
 }
