@@ -68,6 +68,8 @@ export interface Settings {
   /** The time after SIGTERM in which `/ready` is 503 and calls are still taken. */
   readonly drainDelayMs: number
   readonly tlsMinVersion: 'TLSv1.3' | 'TLSv1.2'
+  /** False: TLS writes through a stream, not to the socket itself. */
+  readonly tlsDirect: boolean
   /** The bytes that bodies and answers may hold at once, in MiB. Null: by the memory there is. */
   readonly heldMib: number | null
   /** One principal's part, in MiB. Null: half of them. */
@@ -109,6 +111,7 @@ const VARIABLES: readonly string[] = [
   'MCP_PROXY_SHUTDOWN_GRACE_S',
   'MCP_PROXY_DRAIN_DELAY_MS',
   'MCP_PROXY_TLS_MIN_VERSION',
+  'MCP_PROXY_TLS_DIRECT',
   'MCP_PROXY_HELD_MIB',
   'MCP_PROXY_HELD_PER_PRINCIPAL_MIB',
   ...SECRETS,
@@ -160,6 +163,7 @@ export function readSettings(env: EnvironmentVariables, cwd: string): Settings {
     shutdownGraceS: wholeNumber(env, 'MCP_PROXY_SHUTDOWN_GRACE_S', 3600) ?? 30,
     drainDelayMs: wholeNumber(env, 'MCP_PROXY_DRAIN_DELAY_MS', 600_000) ?? 0,
     tlsMinVersion: `TLSv${choice(env, 'MCP_PROXY_TLS_MIN_VERSION', ['1.3', '1.2']) ?? '1.3'}`,
+    tlsDirect: choice(env, 'MCP_PROXY_TLS_DIRECT', ['true', 'false']) !== 'false',
     // A caller may hold no more than it leaves free, and the longest body, of 32 MiB, must fit.
     heldMib: wholeNumber(env, 'MCP_PROXY_HELD_MIB', 1_048_576, 64),
     heldPerPrincipalMib: wholeNumber(env, 'MCP_PROXY_HELD_PER_PRINCIPAL_MIB', 1_048_576, 32),

@@ -13,6 +13,8 @@ interface ListenerHandlers {
   readonly admin: RequestListener
   /** The connections that may be open at once; of a listener of administration alone, its own. */
   readonly connections: Readonly<Record<'runtime' | 'admin', ConnectionLimit>>
+  /** True: TLS lies on the socket itself (`proxy/tls/socket-tap.ts`). */
+  readonly direct: boolean
   /** Called with each handshake that did not come to its end. */
   readonly onHandshakeFault: (why: HandshakeFault) => void
 }
@@ -63,6 +65,7 @@ export async function openListeners(
 ): Promise<GatewayListeners> {
   const door = {
     isBalancer: settings.balancers && networkMatcher(settings.balancers),
+    direct: handlers.direct,
     onFault: handlers.onHandshakeFault,
   }
   const made = (role: 'runtime' | 'admin') =>

@@ -84,6 +84,8 @@ export interface TlsAcceptOptions {
   readonly connections?: ConnectionLimit | undefined
   /** The time in which a client may go on sending after its answer. ms. */
   readonly lingerMs: number
+  /** True: TLS lies on the socket itself, and writes to it; false: on a stream of ours ({@link canTap}). */
+  readonly direct: boolean
   /** Called with each handshake that did not come to its end, unless the client just left. */
   readonly onFault: (why: HandshakeFault) => void
 }
@@ -99,6 +101,7 @@ export function acceptTlsConnections(
     context,
     handshakeMs,
     lingerMs,
+    direct,
     isBalancer,
     plainHttp,
     onFault,
@@ -211,15 +214,25 @@ export function acceptTlsConnections(
       return false
     }
 
+    const linger = (tls: TLSSocket): void => {
+      tls.pause()
+      tls.destroySoon = () => {
+        place.isProtected = false
+        if (tls.readableEnded) TLSSocket.prototype.destroySoon.call(tls)
+        else lingering.add(tls, address)
+      }
+    }
+
     const begin = (first: Buffer): boolean => {
       if (first[0] !== HANDSHAKE && !isOfTls(first)) return false
-      const tls = new TLSSocket(inbound, {
+      const tls = new TLSSocket(direct ? socket : inbound, {
         isServer: true,
         secureContext: context(),
         requestCert: true,
         rejectUnauthorized: false,
         ALPNProtocols: ['http/1.1'],
       })
+      if (direct) inbound.giveTo(tls)
       // Not so for its socket: TLS has a last word when its client has ended.
       tls.allowHalfOpen = false
       tls.on('keylog', function listen(line: Buffer) {
@@ -229,12 +242,15 @@ export function acceptTlsConnections(
         reader = new RecordReader(tls.getCipher().standardName, secret)
       })
       // Errors of TLS: before and after the handshake. Nobody can be told but by the end.
-      tls.on('_tlsError', () => end('handshake_failed'))
+      tls.on('_tlsError', (error) => (isOfSystem(error) ? inbound.destroy() : end('handshake_failed')))
       tls.on('error', () => {})
       tls.once('secure', () => {
         handshakes.over(pending)
         inbound.established()
-        const known = { [CONNECTION_PLACE]: place, [LINGER]: () => inbound.linger() }
+        const known = {
+          [CONNECTION_PLACE]: place,
+          [LINGER]: () => (direct ? linger(tls) : inbound.linger()),
+        }
         Object.assign(tls, known satisfies PlacedConnection & LingerableConnection)
         place.isProtected = false
         // TLS over anything but a socket of TCP does not know them.
@@ -253,6 +269,9 @@ export function acceptTlsConnections(
     lingering.endAll()
   }
 }
+
+/** Tells an error of the connection, such as a client that has left, from one of TLS. */
+const isOfSystem = (error: Error): boolean => 'syscall' in error
 
 /** The first byte of every client's first record (RFC 8446 §5.1). */
 const HANDSHAKE = 22

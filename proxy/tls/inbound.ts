@@ -1,8 +1,10 @@
 import type { Socket } from 'node:net'
 import { Duplex } from 'node:stream'
+import type { TLSSocket } from 'node:tls'
 import type { ClientFlight } from './client-flight.ts'
 import { HandshakeShare, type MeasureLoad } from './handshake-share.ts'
 import { LightFirstQueue } from './light-first.ts'
+import { type SocketTap, tapSocket } from './socket-tap.ts'
 
 /** The time of one turn of the loop that is given away before the next piece has to wait for another. ms. */
 const TURN_MS = 4
@@ -205,6 +207,10 @@ export class InboundStream extends Duplex implements LoopWork {
   #waits = false
   /** True while TLS takes bytes. */
   #wanted = false
+  /** The way to TLS that lies on the socket. Null: it lies on this stream, or there is none. */
+  #tap: SocketTap | null = null
+  /** True while the tap runs. */
+  #reads = false
 
   /** `sender`: charged for a client until TLS stands. */
   constructor(
@@ -253,6 +259,20 @@ export class InboundStream extends Duplex implements LoopWork {
   /** Hands on the first bytes, in their turn. Until then they are read only. */
   proceed(): void {
     this.#offer()
+  }
+
+  /** Hands all bytes from now on to TLS that lies on the socket itself: it has been made just now. */
+  giveTo(tls: TLSSocket): void {
+    // Else TLS reads by itself what the socket has read already.
+    this.#socket.pause()
+    while (this.#socket.read() !== null);
+    this.#wanted = true
+    const want = (more: boolean): void => {
+      this.#wanted = more
+      if (more) this._read()
+      else this.#stop()
+    }
+    this.#tap = tapSocket(this.#socket, tls, (bytes) => this.#take(bytes), want)
   }
 
   /** Reads nothing more: what still comes is dropped when this stream has ended. */
@@ -332,14 +352,28 @@ export class InboundStream extends Duplex implements LoopWork {
     this.#held = this.#held === null ? bytes : Buffer.concat([this.#held, bytes])
     if (this.#wanted) this.#offer()
     // An end that follows the first bytes makes them void.
-    if (this.#isFirst ? this.#held.length >= FIRST_PIECE : this.#held !== null) this.#socket.pause()
+    if (this.#isFirst ? this.#held.length >= FIRST_PIECE : this.#held !== null) this.#stop()
+  }
+
+  #stop(): void {
+    if (!this.#tap) this.#socket.pause()
+    else if (this.#reads && !this.#socket.destroyed) this.#tap.stop()
+    this.#reads = false
+  }
+
+  #start(): void {
+    if (!this.#tap) return void this.#socket.resume()
+    if (this.#reads || !this.#wanted || this.#socket.destroyed) return
+    this.#reads = this.#tap.start() === 0
+    if (!this.#reads) this.destroy()
   }
 
   #next(): void {
     if (this.#ended && this.#isFirst) return void this.destroy()
     if (this.#held !== null || this.#lingers) return
-    if (this.#ended) this.push(null)
-    else this.#socket.resume()
+    if (this.#ended && this.#tap) this.destroy()
+    else if (this.#ended) this.push(null)
+    else this.#start()
   }
 
   #offer(): void {
@@ -348,14 +382,19 @@ export class InboundStream extends Duplex implements LoopWork {
     this.#turns.offer(this)
   }
 
+  #push(bytes: Buffer): boolean {
+    this.#wanted = false
+    return this.push(bytes)
+  }
+
   #hand(piece: Buffer): void {
     if (this.destroyed || this.#lingers) return
     try {
       const flight = this.#client?.flight
       const bytes = !flight || flight.done ? piece : flight.add(piece)
       if (bytes.length === 0) return
-      this.#wanted = false
-      if (this.push(bytes)) this.#wanted = true
+      if (!this.#tap) this.#wanted = this.#push(bytes)
+      else if (!this.#socket.destroyed) this.#tap.give(bytes)
     } catch (error) {
       this.destroy(error instanceof Error ? error : new Error('the handshake failed', { cause: error }))
     }

@@ -61,6 +61,7 @@ const listeners = await openListeners(settings, tls, DEFAULT_TIMERS, {
   runtime: handle,
   admin: handle,
   connections: services.descriptors.connectionLimits,
+  direct: true,
   onHandshakeFault: () => {},
 })
 // From them the dpop plugin knows the URLs that proofs may be for.

@@ -22,6 +22,9 @@ import { completion, type TestUpstream, testUpstream } from './upstream.ts'
 
 export const ADMIN_SECRET = 'correct-horse-battery'
 
+/** The variable by which all gateways of a test file have TLS on streams: `false`. */
+export const TLS_DIRECT = 'TEST_TLS_DIRECT'
+
 /** What an agent holds: PEM texts. */
 export interface Identity {
   readonly id: string
@@ -124,6 +127,7 @@ export async function testGateway(t: Test, options: TestOptions = {}): Promise<T
       MCP_PROXY_DATA_DIR: join(root, 'data'),
       MCP_PROXY_PLUGINS_DIR: pluginsDir,
       MCP_PROXY_ADMIN_SECRET: ADMIN_SECRET,
+      MCP_PROXY_TLS_DIRECT: process.env[TLS_DIRECT] ?? 'true',
       ...(await databaseSettings(options.settings?.MCP_PROXY_DATA_DIR ?? join(root, 'data'))),
       ...options.settings,
     },

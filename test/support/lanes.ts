@@ -46,6 +46,7 @@ export const LONG: Readonly<Record<string, string>> = {
     'test/attacks/two-people',
     'test/siege/',
   ]),
+  ...because('it runs other tests once more', ['test/proxy/tls/on-streams']),
   ...because('a process for each of many starts or commands', [
     'test/attacks/boot',
     'test/attacks/history',

@@ -44,6 +44,7 @@ await t.test('§8 every setting has its default', async (t) => {
     shutdownGraceS: 30,
     drainDelayMs: 0,
     tlsMinVersion: 'TLSv1.3',
+    tlsDirect: true,
     heldMib: null,
     heldPerPrincipalMib: null,
   })
@@ -76,6 +77,7 @@ await t.test('§8 every setting can be set', async (t) => {
     MCP_PROXY_SHUTDOWN_GRACE_S: '0',
     MCP_PROXY_DRAIN_DELAY_MS: '15000',
     MCP_PROXY_TLS_MIN_VERSION: '1.2',
+    MCP_PROXY_TLS_DIRECT: 'false',
     MCP_PROXY_HELD_MIB: '64',
     MCP_PROXY_HELD_PER_PRINCIPAL_MIB: '32',
   }
@@ -106,6 +108,7 @@ await t.test('§8 every setting can be set', async (t) => {
     shutdownGraceS: 0,
     drainDelayMs: 15_000,
     tlsMinVersion: 'TLSv1.2',
+    tlsDirect: false,
     heldMib: 64,
     heldPerPrincipalMib: 32,
   })

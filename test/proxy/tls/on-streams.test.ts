@@ -1,0 +1,28 @@
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { text } from 'node:stream/consumers'
+import t from 'tap'
+import { TLS_DIRECT } from '../../support/gateway.ts'
+
+// The other way, where TLS lies on the socket, is the one of all tests.
+const TESTS_OF_TLS = [
+  'test/attacks/handshakes',
+  'test/attacks/plain-http',
+  'test/attacks/answered-early',
+  'test/attacks/slow-clients',
+  'test/attacks/proxy-protocol',
+  'test/attacks/framing',
+  'test/clients/node-tls',
+  'test/clients/curl',
+]
+
+for (const file of TESTS_OF_TLS)
+  await t.test(`${file} passes where TLS lies on streams`, async (t) => {
+    t.setTimeout(180_000)
+    const child = spawn(process.execPath, [`${file}.test.ts`], {
+      env: { ...process.env, NODE_OPTIONS: undefined, [TLS_DIRECT]: 'false' },
+      stdio: ['ignore', 'pipe', 'inherit'],
+    })
+    const [said, [code]] = await Promise.all([text(child.stdout), once(child, 'exit')])
+    t.equal(code, 0, said.includes('not ok') ? said : file)
+  })
