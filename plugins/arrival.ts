@@ -15,7 +15,7 @@ export interface TlsPeer {
 
 export interface MemoryOwner {
   readonly principal?: { readonly id: string; readonly capabilities: readonly string[] }
-  readonly actor?: object
+  readonly actor?: { readonly id: string }
 }
 
 /** The account of the bytes that one call holds, until it ends. */
@@ -26,6 +26,8 @@ export interface MemoryReservation {
   readonly tryReserve: (bytes: number) => boolean
   /** Counts more bytes of an answer, or refuses with `overloaded`. */
   readonly reserveAnswer: (bytes: number) => void
+  /** Does the same as soon as they fit; undefined: they are counted. Refuses if they have not for 20 s. */
+  readonly reserveAnswerInTurn: (bytes: number) => Promise<void> | undefined
   /** Counts an answer that is about to be sent whole, as far as it was not counted while it came. */
   readonly reserveReply: (bytes: number) => void
   readonly refusal: () => Error
@@ -72,8 +74,9 @@ export interface Arrival {
   /** Null if the client presented no certificate. */
   readonly peer: TlsPeer | null
   /**
-   * Reads the whole body, on `caller`'s account. Refuses with `body_too_large` past `limit` bytes, with
-   * `overloaded` if the caller holds too much. A second call gives the same body: the first limit counts.
+   * Reads the whole body, on `caller`'s account, once there is room for it. Refuses with `body_too_large` past
+   * `limit` bytes, with `overloaded` if there is none for 20 s. A second call gives the same body: the first
+   * limit counts.
    */
   readonly readBody: (limit: number, caller: MemoryOwner) => Buffer | Promise<Buffer>
   readonly held: MemoryReservation

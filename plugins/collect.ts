@@ -151,8 +151,9 @@ export class ByteCollector {
 }
 
 /**
- * Reads the whole of a stream of bytes, and counts them on `held`. Resolves with null if it is longer than
- * `limit` bytes, and destroys it then. Rejects with the stream's error, and with `overloaded`.
+ * Reads the whole of a stream of bytes, and counts them on `held`: it is not read on while they do not fit.
+ * Resolves with null if it is longer than `limit` bytes, and destroys it then. Rejects with the stream's
+ * error, and with `overloaded`.
  */
 export async function collectBytes(
   stream: Readable,
@@ -162,7 +163,8 @@ export async function collectBytes(
   const collector = new ByteCollector(limit)
   // Not in object mode and without an encoding: its pieces are buffers. Leaving the loop destroys it.
   for await (const piece of stream as AsyncIterable<Buffer>) {
-    held?.reserveAnswer(piece.length)
+    const later = held?.reserveAnswerInTurn(piece.length)
+    if (later) await later
     if (!collector.add(piece)) return null
   }
   return collector.length > BYTES_AT_ONCE ? collector.bytesInTurns() : collector.bytes()

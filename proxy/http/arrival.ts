@@ -1,15 +1,11 @@
 import { randomFillSync } from 'node:crypto'
-import type { IncomingMessage, ServerResponse } from 'node:http'
 import { TLSSocket } from 'node:tls'
 import { thumbprintOf } from '../../certs/x509/thumbprint.ts'
 import type { CallAuthority } from '../../plugins/call-authority.ts'
-import { ByteCollector } from '../../plugins/collect.ts'
-import type { Arrival, HangupSignal, MemoryOwner, TlsPeer } from '../../plugins/plugin.ts'
+import type { Arrival, TlsPeer } from '../../plugins/plugin.ts'
 import { Refusal } from '../../plugins/refusal.ts'
-import { BYTES_AT_ONCE } from '../../plugins/turns.ts'
-import { requireSoundBody } from './framing.ts'
 import { type LocalConnection, PEER_UID } from './local-uid.ts'
-import type { MemoryAccount } from './open-calls.ts'
+import { type BodyReading, readBody } from './memory/read-body.ts'
 import type { Route } from './route.ts'
 
 export interface MatchedRoute {
@@ -138,15 +134,11 @@ export function splitTarget(target: string): { readonly path: string; readonly q
     : { path: target.slice(0, mark), query: target.slice(mark + 1) }
 }
 
-export interface IncomingRequest {
-  readonly req: IncomingMessage
-  readonly res: ServerResponse
+export interface IncomingRequest extends BodyReading {
   readonly path: string
   readonly query: string
   readonly at: number
-  readonly hangup: HangupSignal
   readonly authority: CallAuthority
-  readonly held: MemoryAccount
 }
 
 export function createArrival(
@@ -217,76 +209,3 @@ function readPeer(socket: TLSSocket): TlsPeer | null {
     notAfter: certificate.validToDate.getTime(),
   }
 }
-
-/** A body of at most so many bytes costs less than its connection does, and is not counted. */
-const MIN_COUNTED_BODY = 4096
-
-type BodyReading = Pick<IncomingRequest, 'req' | 'res' | 'held'>
-
-/**
- * Reads the whole body of a request, at once if it has come. Refuses with `body_too_large` past `limit`
- * bytes, with `overloaded` if the caller holds too much, with `bad_request` if it breaks off.
- */
-function readBody(reading: BodyReading, limit: number, caller: MemoryOwner): Buffer | Promise<Buffer> {
-  const { req, held } = reading
-  const counted = limit > MIN_COUNTED_BODY
-  held.setOwner(caller)
-  const declared = begin(reading, limit, counted)
-  if (!req.complete || req.readableLength > BYTES_AT_ONCE) return collect(reading, limit, counted, declared)
-  // Without an encoding, and null if there is none.
-  const body = (req.read() as Buffer | null) ?? NOTHING
-  if (body.length > limit) throw tooLarge(limit)
-  if (counted && !held.tryReserve(body.length)) throw held.refusal()
-  return body
-}
-
-const NOTHING = Buffer.alloc(0)
-
-function collect(
-  { req, held }: BodyReading,
-  limit: number,
-  counted: boolean,
-  declared: number | undefined,
-): Promise<Buffer> {
-  return new Promise((resolve, reject) => {
-    const body = new ByteCollector(limit, declared)
-    const refuse = (refusal: Refusal): void => {
-      reject(refusal)
-      // Nothing of it is kept, and the rest is forgotten as it comes.
-      body.close()
-      held.release()
-    }
-    req.on('data', (chunk: Buffer) => {
-      if (body.closed) return
-      if (counted && !held.tryReserve(chunk.length)) refuse(held.refusal())
-      else if (!body.add(chunk)) refuse(tooLarge(limit))
-    })
-    req.on('end', () => resolve(body.length > BYTES_AT_ONCE ? body.bytesInTurns() : body.bytes()))
-    req.on('error', (cause) => reject(cause instanceof Refusal ? cause : brokenOff(cause)))
-    req.on('close', () => {
-      if (!req.complete) reject(brokenOff())
-    })
-  })
-}
-
-/** Asks for the body, and returns the length that it was announced with. Refuses one that need not come. */
-function begin({ req, res, held }: BodyReading, limit: number, counted: boolean): number | undefined {
-  const length = req.headers['content-length']
-  const declared = length === undefined ? undefined : Number(length)
-  if (declared !== undefined && declared > limit) throw tooLarge(limit)
-  requireSoundBody(req)
-  // The client hung up while an earlier plugin ran: no further event of the request will come.
-  if (req.destroyed) throw brokenOff()
-  if (counted && declared !== undefined) held.requireRoom(declared)
-  // The client waits for this before it sends: only now is the body wanted.
-  if (req.headers.expect !== undefined) res.writeContinue()
-  return declared
-}
-
-const brokenOff = (cause?: unknown): Refusal =>
-  new Refusal('bad_request', { cause, message: 'The body ended too early.' })
-
-const tooLarge = (limit: number): Refusal =>
-  new Refusal('body_too_large', {
-    message: `The body is larger than the ${limit} bytes this endpoint accepts.`,
-  })

@@ -142,6 +142,13 @@ class ConnectionRequests {
   readonly #place: ConnectionPlace | undefined
   #underWay = 0
   #waiting: Parameters<RequestListener>[] = []
+  /** The one whose head came last. */
+  #newest: IncomingMessage | null = null
+  /** The time in which nothing of what comes after that head was read: so far, and since. ms. */
+  #unreadMs = 0
+  #unreadSince: number | null = null
+  /** Ends the time in which requests wait, and what comes after them is not read. */
+  #goOn = (): void => {}
 
   constructor(socket: Socket & PlacedConnection, { inLine, handle, limit }: ListenerPipelines) {
     this.#socket = socket
@@ -156,6 +163,8 @@ class ConnectionRequests {
   }
 
   add(...request: Parameters<RequestListener>): void {
+    this.#newest = request[0]
+    this.#forgetUnread()
     if (this.length >= MAX_PIPELINED) this.#socket.destroy()
     else if (this.#waiting.length === 0 && this.#mayServe()) this.#serve(request)
     else this.#wait(request)
@@ -164,6 +173,53 @@ class ConnectionRequests {
   /** A call alongside others takes a descriptor more than its connection has. */
   #mayServe(): boolean {
     return this.#underWay === 0 || (this.#underWay < MAX_UNDER_WAY && this.#limit.reservePipelined())
+  }
+
+  /** Begins a time in which nothing is read. Returns its end. */
+  leaveUnread(): () => void {
+    this.#unreadSince ??= performance.now()
+    return () => {
+      this.#unreadMs = this.#unread
+      this.#unreadSince = null
+    }
+  }
+
+  get #unread(): number {
+    return this.#unreadMs + (this.#unreadSince === null ? 0 : performance.now() - this.#unreadSince)
+  }
+
+  /**
+   * Gives a message that is late the time in which it was not read, and then calls `late`, if it still is.
+   * Returns false if there was none. `bodyMs`: the time of a body.
+   */
+  giveTime(bodyMs: number, late: () => void): boolean {
+    const ms = this.#unread
+    if (ms < 1) return false
+    this.#forgetUnread()
+    const newest = this.#newest
+    const isHead = newest?.complete !== false
+    const look = (): void => {
+      if (this.#socket.destroyed || this.giveTime(bodyMs, late)) return
+      // Its head has come in the meantime, and nobody else limits the time of its body.
+      if (this.#newest !== newest) this.#limitBody(bodyMs, late)
+      else if (isHead || !newest.complete) late()
+    }
+    setTimeout(look, ms).unref()
+    return true
+  }
+
+  #limitBody(ms: number, late: () => void): void {
+    const newest = this.#newest
+    const look = (): void => {
+      const isLate = this.#newest === newest && newest?.complete === false && !this.#socket.destroyed
+      if (isLate && !this.giveTime(ms, late)) late()
+    }
+    setTimeout(look, ms).unref()
+  }
+
+  #forgetUnread(): void {
+    this.#unreadMs = 0
+    if (this.#unreadSince !== null) this.#unreadSince = performance.now()
   }
 
   /** Refuses the one request whose body has begun. Returns false if there is none, or it has its answer. */
@@ -195,6 +251,7 @@ class ConnectionRequests {
       if (this.#inLine.size >= MAX_WAITING) return void this.#socket.destroy()
       this.#inLine.add(this)
       this.#socket.once('close', this.#leave)
+      this.#goOn = this.leaveUnread()
     }
     this.#waiting.push(request)
     this.#socket.pause()
@@ -208,6 +265,7 @@ class ConnectionRequests {
     if (this.#waiting.length === 0) {
       this.#socket.off('close', this.#leave)
       this.#leave()
+      this.#goOn()
       this.#socket.resume()
     }
     this.#serve(request)
@@ -231,6 +289,12 @@ export function requireSoundBody(req: IncomingMessage & BrokenRequest): void {
   if (req[BODY_FAULT]) throw req[BODY_FAULT]
 }
 
+/**
+ * Begins a time in which the rest of a request is not read: its time-out does not count that. Returns its end.
+ */
+export const leaveUnread = (socket: Socket & MarkedSocket): (() => void) =>
+  socket[LINE]?.leaveUnread() ?? (() => {})
+
 /** Facts of a connection, on its socket itself: a WeakMap would be walked at each collection. */
 const LINE = Symbol('line')
 const DISTRUSTED = Symbol('distrusted')
@@ -242,7 +306,7 @@ interface MarkedSocket {
 
 /** Hands requests to `handle`, with `Expect` or without, and answers those that the parser refuses. */
 export function attachRequestListener(
-  server: Pick<Server, 'on'>,
+  server: Pick<Server, 'on' | 'requestTimeout'>,
   handle: RequestListener,
   limit: PipeliningLimit = new ConnectionLimit(UNLIMITED_CONNECTIONS),
 ): void {
@@ -258,34 +322,41 @@ export function attachRequestListener(
   server.on('checkContinue', counted)
   // Refused by the framing gate, in its turn: to write it out here would be to write into another answer.
   server.on('checkExpectation', counted)
-  server.on('clientError', (error: NodeJS.ErrnoException, socket: Duplex & MarkedSocket) => {
-    const { code = '' } = error
-    // It has been refused, and what came with it cannot be read either.
-    if (isDistrusted(socket)) return
-    // In the middle of an answer a second status line would be read as its continuation. And after a TLS
-    // error there is no connection to answer on: an answer would wait for a handshake that never ends
-    // (docs/threats.md#t9).
-    const answerable = code.startsWith('HPE_') || code === 'ERR_HTTP_REQUEST_TIMEOUT'
-    // Nor is a request answered twice whose body goes wrong after its answer: the second answer would be
-    // taken for that of the next request.
-    const line = socket[LINE]
-    const refusal = new Refusal(PARSER_FAULTS[code] ?? 'bad_request', CLOSE)
-    if (!answerable) return void socket.destroy()
-    if (line && line.length > 0) {
-      // A client that has ended its side is gone, as a rule.
-      if (code === 'HPE_INVALID_EOF_STATE' || !line.refuseBody(refusal)) socket.destroy()
-      else distrustConnection(socket)
-      return
-    }
-    distrustConnection(socket)
-    if (line?.answeredEarly) endSoon(socket)
-    else refuseRaw(socket, refusal)
+  server.on('clientError', ({ code = '' }: NodeJS.ErrnoException, socket: Duplex & MarkedSocket) => {
+    const refuse = (): void => refuseMessage(code, socket)
+    const isGivenTime = code === TOO_LATE && socket[LINE]?.giveTime(server.requestTimeout, refuse)
+    if (!isGivenTime) refuse()
   })
 }
 
+/** Answers a message that the parser has given up on, or ends its connection. */
+function refuseMessage(code: string, socket: Duplex & MarkedSocket): void {
+  // It has been refused, and what came with it cannot be read either.
+  if (isDistrusted(socket)) return
+  // In the middle of an answer a second status line would be read as its continuation. And after a TLS error
+  // there is no connection to answer on: an answer would wait for a handshake that never ends
+  // (docs/threats.md#t9).
+  const answerable = code.startsWith('HPE_') || code === TOO_LATE
+  // Nor is a request answered twice whose body goes wrong after its answer: the second answer would be taken
+  // for that of the next request.
+  const line = socket[LINE]
+  const refusal = new Refusal(PARSER_FAULTS[code] ?? 'bad_request', CLOSE)
+  if (!answerable) return void socket.destroy()
+  if (line && line.length > 0) {
+    // A client that has ended its side is gone, as a rule.
+    if (code === 'HPE_INVALID_EOF_STATE' || !line.refuseBody(refusal)) socket.destroy()
+    else distrustConnection(socket)
+    return
+  }
+  distrustConnection(socket)
+  if (line?.answeredEarly) endSoon(socket)
+  else refuseRaw(socket, refusal)
+}
+
+const TOO_LATE = 'ERR_HTTP_REQUEST_TIMEOUT'
 const PARSER_FAULTS: Readonly<Record<string, RefusalReason>> = {
   HPE_HEADER_OVERFLOW: 'headers_too_large',
-  ERR_HTTP_REQUEST_TIMEOUT: 'body_timeout',
+  [TOO_LATE]: 'body_timeout',
 }
 
 /** Refuses bytes that never became a request, and closes the connection. */

@@ -1,5 +1,6 @@
 import type { HangupSignal, MemoryOwner, MemoryReservation } from '../../plugins/plugin.ts'
 import { Refusal } from '../../plugins/refusal.ts'
+import { WaitingLine } from './memory/waiting-line.ts'
 import type { AskCallAgain } from './route.ts'
 import type { TerminateStream } from './send.ts'
 
@@ -158,7 +159,7 @@ export class RequestDrain {
 export interface MemoryLimits {
   /** The whole process's. */
   readonly process: number
-  /** One principal's that holds a capability; the operators' together. */
+  /** One principal's that holds a capability; one operator's. */
   readonly perPrincipal: number
   /** One principal's that holds none; all strangers' together. */
   readonly perAnonymous: number
@@ -169,12 +170,11 @@ interface MemoryHolder {
   readonly size: 'perPrincipal' | 'perAnonymous'
 }
 
-// A principal's id is never so short.
-const OPERATORS: MemoryHolder = { id: 'o', size: 'perPrincipal' }
+// No id of a principal is so short.
 const STRANGERS: MemoryHolder = { id: 's', size: 'perAnonymous' }
 
 function holderOf({ principal, actor }: MemoryOwner): MemoryHolder {
-  if (!principal) return actor ? OPERATORS : STRANGERS
+  if (!principal) return actor ? { id: `o ${actor.id}`, size: 'perPrincipal' } : STRANGERS
   return { id: principal.id, size: principal.capabilities.length > 0 ? 'perPrincipal' : 'perAnonymous' }
 }
 
@@ -183,20 +183,37 @@ const MAX_IDLE_HOLDERS = 256
 
 /** The bytes that any caller may hold, whatever all the others do. */
 const ALWAYS_ALLOWED_BYTES = 65_536
+/** The longest body. A caller that holds nothing else may hold one, however small its share is. */
+export const MAX_BODY_BYTES = 32 * 1_048_576
+/** The part of a share that long bodies may have: answers have the rest as well, and short bodies a bit more. */
+const BODIES_SHARE = 0.75
+
+/** A reservation that a caller makes. */
+interface WantedBytes {
+  readonly bytes: number
+  /** The bytes that the same call holds already. */
+  readonly held: number
+  readonly isBody: boolean
+}
 
 /**
- * The process's budget of bytes that calls hold (docs/threats.md#a4). Only bytes that came count. A caller
- * may hold its share, and never more than is then left free. {@link ALWAYS_ALLOWED_BYTES} is never refused.
+ * The process's budget of bytes that calls hold (docs/threats.md#a4). A caller may hold its share, and never
+ * more than is then left free. {@link ALWAYS_ALLOWED_BYTES} is never refused. What does not fit waits in
+ * {@link WaitingLine}.
  */
 export class MemoryBudget {
   readonly #limits: MemoryLimits
   readonly #onRefused: () => void
+  readonly #onWait: () => void
   readonly #by = new Map<string, number>()
+  readonly line: WaitingLine
   #held = 0
 
-  constructor(limits: MemoryLimits, onRefused: () => void) {
+  constructor(limits: MemoryLimits, onRefused: () => void, onWait = (): void => {}, waitMs?: number) {
+    this.line = new WaitingLine(waitMs)
     this.#limits = limits
     this.#onRefused = onRefused
+    this.#onWait = onWait
   }
 
   get held(): number {
@@ -204,14 +221,29 @@ export class MemoryBudget {
   }
 
   /** Opens the account of one call. The caller ends it. */
-  open(call: KnownCall | null = null): MemoryAccount {
-    return new MemoryAccount(this, call)
+  open(call: KnownCall | null = null, hangup: HangupSignal = new CallHangup()): MemoryAccount {
+    return new MemoryAccount(this, call, hangup)
   }
 
-  fits({ id, size }: MemoryHolder, bytes: number): boolean {
-    const own = (this.#by.get(id) ?? 0) + bytes
+  fits(holder: MemoryHolder, wanted: WantedBytes): boolean {
+    const { bytes } = wanted
+    const own = (this.#by.get(holder.id) ?? 0) + bytes
     if (own <= ALWAYS_ALLOWED_BYTES) return true
-    return own <= this.#limits[size] && own <= this.#limits.process - this.#held - bytes
+    return own <= this.#shareOf(holder, wanted) && own <= this.#limits.process - this.#held - bytes
+  }
+
+  /** Tells whether it would fit if nobody held anything but the call itself. */
+  mayFit(holder: MemoryHolder, { bytes, held }: WantedBytes): boolean {
+    const most = Math.max(this.#limits[holder.size], longestOf(holder))
+    return held + bytes <= Math.min(most, this.#limits.process / 2)
+  }
+
+  #shareOf(holder: MemoryHolder, { bytes, held, isBody }: WantedBytes): number {
+    const share = this.#limits[holder.size]
+    const isAlone = (this.#by.get(holder.id) ?? 0) - held <= ALWAYS_ALLOWED_BYTES
+    if (isAlone) return Math.max(share, longestOf(holder))
+    if (!isBody) return share
+    return bytes > ALWAYS_ALLOWED_BYTES ? share * BODIES_SHARE : share + ALWAYS_ALLOWED_BYTES
   }
 
   /** Counts bytes, whether they fit or not; as held no more if `bytes` is negative. */
@@ -221,6 +253,11 @@ export class MemoryBudget {
     // Few who hold nothing are left in it: see OpenCalls.
     if (own === 0 && this.#by.size > MAX_IDLE_HOLDERS) this.#by.delete(id)
     else this.#by.set(id, own)
+    if (bytes < 0) this.line.offer()
+  }
+
+  waits(): void {
+    this.#onWait()
   }
 
   refusal(): Refusal {
@@ -230,6 +267,8 @@ export class MemoryBudget {
   }
 }
 
+const longestOf = ({ size }: MemoryHolder): number => (size === 'perPrincipal' ? MAX_BODY_BYTES : 0)
+
 interface KnownCall {
   markKnown(): void
 }
@@ -237,14 +276,16 @@ interface KnownCall {
 export class MemoryAccount implements MemoryReservation {
   readonly #budget: MemoryBudget
   readonly #call: KnownCall | null
+  readonly #hangup: HangupSignal
   #holder = STRANGERS
   #bytes = 0
   #answer = 0
   #ended = false
 
-  constructor(budget: MemoryBudget, call: KnownCall | null) {
+  constructor(budget: MemoryBudget, call: KnownCall | null, hangup: HangupSignal) {
     this.#budget = budget
     this.#call = call
+    this.#hangup = hangup
   }
 
   setOwner(caller: MemoryOwner): void {
@@ -252,21 +293,46 @@ export class MemoryAccount implements MemoryReservation {
     if (this.#bytes === 0) this.#holder = holderOf(caller)
   }
 
-  /** Refuses with `overloaded` if so many more would not fit. Counts nothing. */
-  requireRoom(bytes: number): void {
-    if (!this.#budget.fits(this.#holder, bytes)) throw this.#budget.refusal()
-  }
-
-  tryReserve(bytes: number): boolean {
-    if (this.#ended || !this.#budget.fits(this.#holder, bytes)) return false
+  tryReserve(bytes: number, isBody = false): boolean {
+    if (this.#ended || !this.#budget.fits(this.#holder, { bytes, held: this.#bytes, isBody })) return false
     this.#bytes += bytes
     this.#budget.count(this.#holder, bytes)
     return true
   }
 
+  /**
+   * Counts more bytes of a body, or as much of an answer, as soon as they fit; undefined: they are counted.
+   * Refuses with `overloaded` if they have not fitted for 20 s, or never can.
+   */
+  reserveInTurn(bytes: number, isBody = false): Promise<void> | undefined {
+    const mayPass = bytes <= ALWAYS_ALLOWED_BYTES || !this.#budget.line.has(this.#inLine(isBody))
+    return mayPass && this.tryReserve(bytes, isBody) ? undefined : this.#reserveLater(bytes, isBody)
+  }
+
+  async #reserveLater(bytes: number, isBody: boolean): Promise<void> {
+    const { gone, reason } = this.#hangup
+    if (gone) throw reason instanceof Refusal ? reason : new Refusal('client_gone')
+    if (this.#ended || !this.#budget.mayFit(this.#holder, { bytes, held: this.#bytes, isBody }))
+      throw this.#budget.refusal()
+    this.#budget.waits()
+    const take = (): boolean => this.tryReserve(bytes, isBody)
+    if (await this.#budget.line.wait(this.#inLine(isBody), take, this.#hangup)) return
+    throw this.#hangup.gone ? new Refusal('client_gone') : this.#budget.refusal()
+  }
+
+  /** A caller's answers do not wait behind its bodies: what has begun is finished first. */
+  #inLine(isBody: boolean): string {
+    return isBody ? this.#holder.id : `${this.#holder.id} answers`
+  }
+
   reserveAnswer(bytes: number): void {
     if (!this.tryReserve(bytes)) throw this.#budget.refusal()
     this.#answer += bytes
+  }
+
+  reserveAnswerInTurn(bytes: number): Promise<void> | undefined {
+    this.#answer += bytes
+    return this.reserveInTurn(bytes)
   }
 
   reserveReply(bytes: number): void {
@@ -277,9 +343,10 @@ export class MemoryAccount implements MemoryReservation {
     return this.#budget.refusal()
   }
 
-  release(): void {
-    if (this.#bytes > 0) this.#budget.count(this.#holder, -this.#bytes)
-    this.#bytes = 0
+  /** Counts fewer bytes. Default: none. */
+  release(bytes = this.#bytes): void {
+    if (bytes > 0) this.#budget.count(this.#holder, -bytes)
+    this.#bytes -= bytes
   }
 
   /** The call has ended: it holds nothing any more, whatever still comes. */

@@ -92,7 +92,7 @@ class LiveRequest implements OpenCall, CallAuthority {
     const { budget, drain, mounted, log, writeStallMs } = this.#options
     const req = this.#req
     const res = this.#res
-    const held = budget.open(this)
+    const held = budget.open(this, this.#hangup)
     drain.calls.add(this)
     res.on('close', () => {
       if (!res.writableFinished) this.#hangup.hangUp()

@@ -24,6 +24,7 @@ export interface GatewayMetrics {
   readonly shadowVerdicts: Counter<'check' | 'verdict'>
   readonly candidateVerdicts: Counter<'result'>
   readonly overBudget: Counter
+  readonly waitedForBudget: Counter
   /** Anchors of the ledger that could not take a checkpoint, by the anchor. */
   readonly anchorFailures: Counter<'anchor'>
 }
@@ -242,6 +243,11 @@ export function createMetrics(ask: GaugeSources): GatewayMetrics {
     overBudget: new Counter({
       name: 'sallyport_held_refusals_total',
       help: 'Bodies and answers that were refused because too many bytes are held.',
+      registers,
+    }),
+    waitedForBudget: new Counter({
+      name: 'sallyport_held_waits_total',
+      help: 'Bodies and answers that waited unread until others were done.',
       registers,
     }),
   }

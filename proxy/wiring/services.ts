@@ -225,7 +225,11 @@ export async function openServices(
       { held_mib: Math.floor(held.process / MIB) },
       "MCP_PROXY_HELD_MIB is more than a quarter of V8's heap, and was lowered to that: raise --max-old-space-size",
     )
-  const budget = new MemoryBudget(held, () => metrics.overBudget.inc())
+  const budget = new MemoryBudget(
+    held,
+    () => metrics.overBudget.inc(),
+    () => metrics.waitedForBudget.inc(),
+  )
   const descriptors = new FileDescriptors(settings.adminListen !== null, descriptorLimit, (outcome) =>
     metrics.fullConnections.inc({ outcome }),
   )
@@ -381,8 +385,8 @@ const MIB = 1024 * 1024
 
 /**
  * Chooses how many bytes calls may hold. While it is judged, a body costs up to three times its length (its
- * bytes, its text, its values), so that a quarter of the memory leaves room for everything else. Half of it
- * for one principal: 64 prompts of 4 MiB at once with the default. The bytes lie outside V8's heap and the
+ * bytes, its text, its values), so that a quarter of the memory leaves room for everything else. A quarter of it
+ * for one principal: 23 prompts of 4 MiB at once with the default. The bytes lie outside V8's heap and the
  * values in it, two bytes for one if a text is not Latin-1: no process has more than a quarter of its heap,
  * whatever was set, for V8 ends it if that is full. `heapBytes`: the most that the heap may grow to.
  */
@@ -394,7 +398,7 @@ export function memoryLimits(
   const memory = Math.min(totalmem(), process.constrainedMemory() || Number.POSITIVE_INFINITY)
   const all = heldMib === null ? Math.min(Math.max(memory / 4, 64 * MIB), 512 * MIB) : heldMib * MIB
   const whole = Math.min(all, heapBytes / 4)
-  const share = heldPerPrincipalMib === null ? whole / 2 : Math.min(heldPerPrincipalMib * MIB, whole)
+  const share = heldPerPrincipalMib === null ? whole / 4 : Math.min(heldPerPrincipalMib * MIB, whole)
   // An MCP message fits, for a refusal that says why.
   return { process: whole, perPrincipal: share, perAnonymous: Math.min(share, Math.max(whole / 16, 8 * MIB)) }
 }

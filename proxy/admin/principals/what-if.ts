@@ -132,6 +132,7 @@ const UNCOUNTED: Arrival['held'] = {
   setOwner: () => {},
   tryReserve: () => true,
   reserveAnswer: () => {},
+  reserveAnswerInTurn: () => undefined,
   reserveReply: () => {},
   refusal: () => new Refusal('overloaded'),
 }

@@ -118,6 +118,7 @@ export class CallWait {
     setOwner: (caller) => this.#held.setOwner(caller),
     tryReserve: (bytes) => this.#held.tryReserve(bytes),
     reserveAnswer: (bytes) => this.#held.reserveAnswer(bytes),
+    reserveAnswerInTurn: (bytes) => this.#held.reserveAnswerInTurn(bytes),
     reserveReply: (bytes) => this.#held.reserveReply(bytes),
     refusal: () => this.#held.refusal(),
   }

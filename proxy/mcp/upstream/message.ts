@@ -162,7 +162,8 @@ async function collectMessage(
   const collector = new ByteCollector(maxBytes)
   try {
     for (let piece = await body.read(); piece !== null; piece = await body.read()) {
-      held?.reserveAnswer(piece.length)
+      const later = held?.reserveAnswerInTurn(piece.length)
+      if (later) await later
       if (!collector.add(piece)) throw tooLarge()
     }
   } catch (error) {

@@ -1,7 +1,8 @@
+import { setImmediate } from 'node:timers/promises'
 import fc from 'fast-check'
 import t from 'tap'
 import { peakReservation } from '../../../plugins/collect.ts'
-import { type MemoryAccount, MemoryBudget } from '../../../proxy/http/open-calls.ts'
+import { CallHangup, type MemoryAccount, MemoryBudget } from '../../../proxy/http/open-calls.ts'
 import { refused } from '../../support/refused.ts'
 
 const account = (
@@ -15,6 +16,10 @@ const account = (
 }
 
 const MIB = 1024 * 1024
+/** Lets those that wait try again, and be told. */
+const turns = async (): Promise<void> => {
+  for (let i = 0; i < 3; i += 1) await setImmediate()
+}
 const budgetOf = (whole: number, share: number, little: number, onRefused = () => {}): MemoryBudget =>
   new MemoryBudget({ process: whole * MIB, perPrincipal: share * MIB, perAnonymous: little * MIB }, onRefused)
 
@@ -36,8 +41,7 @@ await t.test('A4: a caller holds its share, and never more than it leaves free',
   t.equal(budget.held, 111 * MIB)
   t.equal(refusals, 0)
   t.throws(() => alice.reserveAnswer(1), refused('overloaded'))
-  t.throws(() => alice.requireRoom(1), refused('overloaded'))
-  t.equal(refusals, 2)
+  t.equal(refusals, 1)
   t.strictSame(budget.refusal().headers, { 'retry-after': '1' })
   t.end()
 })
@@ -59,6 +63,128 @@ await t.test('A4: what a call holds counts until it ends, and once', (t) => {
   t.equal(budget.held, 0)
   t.notOk(held.tryReserve(1), 'what comes later is not counted')
   held.end()
+  t.equal(budget.held, 0)
+  t.end()
+})
+
+await t.test('A4: long bodies leave a quarter of a share to short ones and to answers', async (t) => {
+  const budget = budgetOf(1000, 100, 10)
+  const alice = account(budget, 'alice')
+  t.equal(alice.reserveInTurn(75 * MIB, true), undefined)
+  const late = account(budget, 'alice').reserveInTurn(MIB, true)
+  t.ok(late instanceof Promise, 'one more waits')
+  t.equal(account(budget, 'alice').reserveInTurn(65_536, true), undefined, 'a short one does not')
+  t.equal(account(budget, 'alice').reserveAnswerInTurn(24 * MIB), undefined, 'nor does an answer')
+  alice.end()
+  await late
+  t.end()
+})
+
+await t.test('A4: a caller that holds nothing else may hold one of the longest bodies', async (t) => {
+  const budget = budgetOf(64, 16, 8)
+  const alice = account(budget, 'alice')
+  t.equal(alice.reserveInTurn(32 * MIB, true), undefined)
+  t.ok(account(budget, 'alice').reserveInTurn(MIB, true) instanceof Promise)
+  const empty = async (): Promise<void> => account(budget, 'empty', []).reserveInTurn(9 * MIB, true)
+  await t.rejects(empty, refused('overloaded'), 'one without any capability may not, so it does not wait')
+  alice.end()
+  t.equal(account(budget, 'bob').reserveInTurn(32 * MIB, true), undefined)
+  t.end()
+})
+
+await t.test(
+  'A4: what waits has its turn as it came, callers by turns, and the short ones between',
+  async (t) => {
+    const budget = budgetOf(1000, 8, 8)
+    const [alice, bob] = [account(budget, 'alice'), account(budget, 'bob')]
+    alice.tryReserve(8 * MIB)
+    bob.tryReserve(8 * MIB)
+    const order: string[] = []
+    const waits = (name: string, mebibytes: number): MemoryAccount => {
+      const held = account(budget, name.split(' ')[0] ?? '')
+      void held.reserveInTurn(mebibytes * MIB, true)?.then(() => order.push(name))
+      return held
+    }
+    const [first] = [waits('alice 1', 3), waits('alice 2', 4), waits('alice 3', 2), waits('bob 1', 3)]
+    const short = account(budget, 'alice')
+    t.equal(short.reserveInTurn(65_536, true), undefined, 'a short one does not wait')
+    short.end()
+    await turns()
+    t.strictSame(order, [], 'nothing else fits')
+    alice.end()
+    bob.end()
+    await turns()
+    t.strictSame(order, ['alice 1', 'bob 1', 'alice 3'])
+    t.equal(budget.held, 8 * MIB)
+    first.end()
+    await turns()
+    t.strictSame(order.slice(3), ['alice 2'])
+    t.end()
+  },
+)
+
+await t.test(
+  'A4: a caller of which nothing is under way does not wait for one that fills the line',
+  async (t) => {
+    const budget = budgetOf(64, 16, 8)
+    const hangup = new CallHangup()
+    const others = ['a', 'b', 'c', 'd'].map((name) => account(budget, name))
+    for (const one of others) one.tryReserve(12 * MIB)
+    const refusals: unknown[] = []
+    const waits = (name: string): void => {
+      const held = budget.open(null, hangup)
+      held.setOwner({ principal: { id: name, capabilities: ['x'] } })
+      held.reserveInTurn(13 * MIB, true)?.catch((error: unknown) => refusals.push(error))
+    }
+    for (const name of ['a', 'b', 'c', 'd', 'd']) for (let i = 0; i < 256; i += 1) waits(name)
+    await turns()
+    t.equal(refusals.length, 256, 'each has a quarter of the line')
+    waits('e')
+    await turns()
+    t.equal(refusals.length, 257, 'and the newest of one that has most goes for a newcomer')
+    t.match(refusals.at(-1), refused('overloaded'))
+    hangup.hangUp()
+    await turns()
+    for (const one of others) one.end()
+    t.end()
+  },
+)
+
+await t.test('A4: what has waited its time is refused, and holds nothing', async (t) => {
+  let refusals = 0
+  let waits = 0
+  const limits = { process: 64 * MIB, perPrincipal: 16 * MIB, perAnonymous: 8 * MIB }
+  const budget = new MemoryBudget(
+    limits,
+    () => (refusals += 1),
+    () => (waits += 1),
+    1,
+  )
+  const held = account(budget, 'alice')
+  held.tryReserve(16 * MIB)
+  await t.rejects(async () => account(budget, 'alice').reserveInTurn(MIB, true), refused('overloaded'))
+  await t.rejects(async () => account(budget, 'alice').reserveAnswerInTurn(MIB), refused('overloaded'))
+  t.strictSame([refusals, waits, budget.held], [2, 2, 16 * MIB])
+  held.end()
+  t.equal(account(budget, 'alice').reserveInTurn(MIB, true), undefined, 'and keeps nobody else waiting')
+  t.end()
+})
+
+await t.test('A4: whoever hangs up while it waits holds nothing, and keeps nobody waiting', async (t) => {
+  const budget = budgetOf(1000, 8, 8)
+  const held = account(budget, 'alice')
+  held.tryReserve(8 * MIB)
+  const hangup = new CallHangup()
+  const gone = budget.open(null, hangup)
+  gone.setOwner({ principal: { id: 'alice', capabilities: ['x'] } })
+  const waited = gone.reserveInTurn(6 * MIB, true)
+  hangup.hangUp()
+  await t.rejects(async () => waited, refused('client_gone'))
+  await t.rejects(async () => gone.reserveInTurn(6 * MIB, true), refused('client_gone'))
+  held.end()
+  const next = account(budget, 'alice')
+  t.equal(next.reserveInTurn(6 * MIB, true), undefined)
+  next.end()
   t.equal(budget.held, 0)
   t.end()
 })
