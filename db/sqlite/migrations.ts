@@ -2,7 +2,7 @@ import { COMMON_MIGRATIONS, type NamedMigrations, sortedMigrations } from '../mi
 import * as auditLog from '../migrations/0004_audit_log.ts'
 import * as singleUses from '../migrations/0052_single_uses.ts'
 import { auditTree } from '../migrations/0070_audit_tree.ts'
-import { auditRows } from './ledger/form/table.ts'
+import { auditColumns, auditRows } from './ledger/form/table.ts'
 import { sqliteAuditGuards } from './ledger/guards.ts'
 
 export const SQLITE_MIGRATIONS: NamedMigrations = sortedMigrations({
@@ -12,4 +12,5 @@ export const SQLITE_MIGRATIONS: NamedMigrations = sortedMigrations({
   '0051_audit_rows': auditRows,
   '0052_single_uses': singleUses,
   '0070_audit_tree': auditTree('blob'),
+  '0097_audit_columns': auditColumns,
 })

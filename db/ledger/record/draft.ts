@@ -9,13 +9,12 @@ export interface LeafPieces {
   readonly afterSeq: string
 }
 
-export interface RowDraft extends LeafPieces {
-  readonly recorded_at: string
-  readonly request_id: string | null
-  readonly principal_id: string | null
-  readonly action: string
-  readonly status: string
-}
+/** A row without its place in the chain. Its detail stands in the pieces alone. */
+export type RowDraft = LeafPieces &
+  Omit<
+    Selectable<DatabaseSchema['audit_log']>,
+    'stream' | 'seq' | 'detail' | 'prev_hash' | 'row_hash' | 'leaf'
+  >
 
 /** The members that all rows of one writer have alike. `version`: the service's. */
 export interface RowOrigin {
@@ -63,8 +62,23 @@ export function draftOf(entry: LedgerEntry, { stream, version }: RowOrigin): Row
   }
   const text = leafText(row)
   assertLeaf(text)
-  const { recorded_at, request_id, principal_id, action, status } = row
-  return { recorded_at, request_id, principal_id, action, status, ...cutLeaf(text) }
+  // Member by member: V8 takes several µs to leave a few out.
+  return {
+    recorded_at: row.recorded_at,
+    request_id: row.request_id,
+    principal_id: row.principal_id,
+    principal_type: row.principal_type,
+    action: row.action,
+    status: row.status,
+    tool: row.tool,
+    model: row.model,
+    provider: row.provider,
+    cert_thumbprint: row.cert_thumbprint,
+    dpop_jkt: row.dpop_jkt,
+    config_digest: row.config_digest,
+    version,
+    ...cutLeaf(text),
+  }
 }
 
 type LeafValues = Readonly<

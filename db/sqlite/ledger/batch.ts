@@ -1,6 +1,6 @@
 import type SQLite from 'better-sqlite3'
 import { LRUCache } from 'lru-cache'
-import type { RowDraft } from '../../ledger/record/draft.ts'
+import { leafDetailOf, type RowDraft } from '../../ledger/record/draft.ts'
 import type { SealedRow } from '../../ledger/record/entry.ts'
 import { assembleLeaf, GENESIS_HASH, hashOf, MAIN_STREAM } from '../../ledger/record/leaf.ts'
 import type { LedgerWork, WorkResult } from '../../ledger/record/writer.ts'
@@ -113,7 +113,7 @@ export function batchWriter(db: SQLite.Database): BatchWriter {
     const seq = tip.seq + 1
     const leaf = assembleLeaf(draft, tip.hash, seq)
     const hash = hashOf(leaf)
-    insert.run(...insertParameters(draft, seq, hash, leaf))
+    insert.run(...insertParameters(draft, tip.hash, [seq, hash, leafDetailOf(leaf)]))
     return { seq, hash }
   }
 
@@ -156,12 +156,23 @@ function statementCache(db: SQLite.Database): (sql: string) => SQLite.Statement<
   }
 }
 
-const INSERT = `insert into audit_rows (seq, recorded_at, request_id, principal_id, action, status, row_hash, leaf)
-  values (?, ?, ?, ?, ?, ?, ?, ?)`
+// In the order of insertParameters.
+const INSERT = `insert into audit_rows (seq, recorded_at, request_id, principal_id, action, status, row_hash, leaf,
+  principal_type, tool, model, provider, cert_thumbprint, dpop_jkt, detail, config_digest, version, prev_hash)
+  values (?, ?, ?, ?, ?, ?, ?, '', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
 
 type InsertParameters = (string | number | null)[]
 
-function insertParameters(draft: RowDraft, seq: number, hash: string, leaf: string): InsertParameters {
+/** `made`: by its place in the chain. */
+function insertParameters(
+  draft: RowDraft,
+  previous: string,
+  [seq, hash, detail]: readonly [seq: number, hash: string, detail: string],
+): InsertParameters {
   const { recorded_at: at, request_id: request, principal_id: principal, action, status } = draft
-  return [seq, at, request, principal, action, status, hash, leaf]
+  const { principal_type: type, tool, model, provider, cert_thumbprint: cert, dpop_jkt: jkt } = draft
+  return [
+    ...[seq, at, request, principal, action, status, hash],
+    ...[type, tool, model, provider, cert, jkt, detail, draft.config_digest, draft.version, previous],
+  ]
 }

@@ -18,6 +18,7 @@ import { inspectRows, type LedgerInspection, type RowSource } from '../../ledger
 import { recomputer } from '../../ledger/verify/recompute.ts'
 import type { DamagedRow } from '../../ledger/verify/verify.ts'
 import { SQLITE_MIGRATIONS } from '../migrations.ts'
+import { LEAF_OF_ROW } from './form/columns.ts'
 import { type AuditSchema, sqliteSchemaProblem } from './form/schema.ts'
 import { expectedAuditSchema } from './form/schema-expected.ts'
 import { headProblem, readHead } from './head-file.ts'
@@ -111,14 +112,14 @@ interface RowWithLeafBytes extends Omit<StoredRow, 'leaf'> {
 const BESIDE = `'${MAIN_STREAM}' as stream, seq, recorded_at, request_id, principal_id, action, status, row_hash`
 
 /**
- * Reads only the leaf and stored columns, several times faster. For a schema of this version: there the view
- * makes every other column of the leaf. Another kind of row is read through the view.
+ * Reads only the leaf and the columns beside it, several times faster. For a schema of this version: there the
+ * view makes every other column of the leaf, or the leaf of them. Another kind of row is read through the view.
  */
 export function* leafRowsAfter(
   db: SQLite.Database,
   after: number | null,
 ): Generator<StoredRow, number | null> {
-  const select = `select ${BESIDE}, iif(typeof(leaf) = 'text', cast(leaf as blob), null) as leaf from audit_rows`
+  const select = `select ${BESIDE}, iif(typeof(leaf) = 'text', cast(${LEAF_OF_ROW} as blob), null) as leaf from audit_rows`
   const first = db.prepare<[], RowWithLeafBytes>(`${select} order by seq limit ${ROWS_PER_PAGE}`)
   const next = db.prepare<[number], RowWithLeafBytes>(
     `${select} where seq > ? order by seq limit ${ROWS_PER_PAGE}`,

@@ -99,8 +99,11 @@ function list<Item>(length: number, read: () => Item): readonly Item[] {
 }
 
 function packDraft(values: unknown[], draft: RowDraft): void {
-  const { recorded_at, request_id, principal_id, action, status, beforePrev, beforeSeq, afterSeq } = draft
-  values.push(recorded_at, request_id, principal_id, action, status, beforePrev, beforeSeq, afterSeq)
+  const { recorded_at, request_id, principal_id, principal_type, action, status, tool, model } = draft
+  const { provider, cert_thumbprint, dpop_jkt, config_digest, version } = draft
+  values.push(recorded_at, request_id, principal_id, principal_type, action, status, tool, model)
+  values.push(provider, cert_thumbprint, dpop_jkt, config_digest, version)
+  values.push(draft.beforePrev, draft.beforeSeq, draft.afterSeq)
 }
 
 // The order of packDraft.
@@ -108,8 +111,16 @@ const unpackDraft = (next: <Value>() => Value): RowDraft => ({
   recorded_at: next(),
   request_id: next(),
   principal_id: next(),
+  principal_type: next(),
   action: next(),
   status: next(),
+  tool: next(),
+  model: next(),
+  provider: next(),
+  cert_thumbprint: next(),
+  dpop_jkt: next(),
+  config_digest: next(),
+  version: next(),
   beforePrev: next(),
   beforeSeq: next(),
   afterSeq: next(),

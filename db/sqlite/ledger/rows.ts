@@ -2,7 +2,7 @@ import SQLite from 'better-sqlite3'
 import { pseudonymsIn } from '../../ledger/read/names.ts'
 import type { ReadableNames, StoredRow } from '../../ledger/record/leaf.ts'
 import type { DamagedRow } from '../../ledger/verify/verify.ts'
-import { SELECT_ALL_COLUMNS } from './form/columns.ts'
+import { SELECT_ALL_COLUMNS, SELECT_FROM_LEAVES } from './form/columns.ts'
 
 export const AUDIT_LOG_COLUMNS = `stream, seq, recorded_at, request_id, principal_id, principal_type, action, status, tool, model, provider,
   cert_thumbprint, dpop_jkt, detail, config_digest, version, prev_hash, row_hash, leaf`
@@ -45,13 +45,15 @@ export function* storedRows(db: SQLite.Database): Generator<StoredRow | DamagedR
 }
 
 /**
- * The table to read, and the column of a row's place: up to 0051 `audit_log` is a table. Does NOT read the
- * view: one in its place may say anything, or have no end.
+ * The table to read, and the column of a row's place: up to 0051 `audit_log` is a table, up to 0097 every row
+ * has a leaf. Does NOT read the view: one in its place may say anything, or have no end.
  */
-const formOf = (db: SQLite.Database): { readonly from: string; readonly place: string } =>
-  isTable(db, 'audit_log') && !isTable(db, 'audit_rows')
-    ? { from: 'audit_log not indexed', place: 'rowid' }
-    : { from: `(${SELECT_ALL_COLUMNS})`, place: 'seq' }
+function formOf(db: SQLite.Database): { readonly from: string; readonly place: string } {
+  if (isTable(db, 'audit_log') && !isTable(db, 'audit_rows'))
+    return { from: 'audit_log not indexed', place: 'rowid' }
+  const has = db.prepare("select 1 from pragma_table_info('audit_rows') where name = 'prev_hash'").get()
+  return { from: `(${has === undefined ? SELECT_FROM_LEAVES : SELECT_ALL_COLUMNS})`, place: 'seq' }
+}
 
 const isTable = (db: SQLite.Database, name: string): boolean =>
   db.prepare("select 1 from sqlite_schema where name = ? and type = 'table'").get(name) !== undefined

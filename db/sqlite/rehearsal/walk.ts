@@ -7,6 +7,7 @@ import {
   subjectText,
 } from '../../ledger/rehearsal/changing-rows.ts'
 import type { WalkedPart, WalkScope } from '../../ledger/rehearsal/rehearse.ts'
+import { LEAF_OF_ROW } from '../ledger/form/columns.ts'
 
 /** Places read at once: a long read would keep the write-ahead log from being moved. */
 const SPAN = 1_000
@@ -17,6 +18,9 @@ const PAGES_KIB = 65_536
 
 // The status first: it tells most outcomes from the rest, and is the cheaper question.
 const DECISIONS = `status in ('allowed', 'denied') and recorded_at >= ? and recorded_at < ?`
+
+/** True of a row whose leaf has a text: in its detail. */
+const HOLDS = `instr(iif(leaf = '', detail, leaf), ?) > 0`
 
 /**
  * Walks over the rows that a rehearsal needs, up to those there at the start; of a few principals only those
@@ -40,7 +44,7 @@ function* walkOverAll(db: SQLite.Database, wanted: WalkScope, last: number): Gen
   for (const { leaves } of walkTo(db, changesBefore(db, first))) yield { leaves, rows: 0, of: end }
   const select = db
     .prepare<[number, number, string, string], string>(
-      `select leaf from audit_rows where seq >= ? and seq < ? and ((${DECISIONS}) or ${RARE_ACTION_SQL}) order by seq`,
+      `select ${LEAF_OF_ROW} from audit_rows where seq >= ? and seq < ? and ((${DECISIONS}) or ${RARE_ACTION_SQL}) order by seq`,
     )
     .pluck()
   for (let from = first; from <= end; from += SPAN) {
@@ -87,7 +91,7 @@ const changesFor = (
   db
     .prepare<(number | string)[], number>(
       `select seq from audit_rows indexed by audit_rows_action
-      where seq > ? and seq <= ? and ${changingRowsSqlFor(principals.map(() => 'instr(leaf, ?) > 0'))} order by seq`,
+      where seq > ? and seq <= ? and ${changingRowsSqlFor(principals.map(() => HOLDS))} order by seq`,
     )
     .pluck()
     .all(after, last, ...principals.map(subjectText))
@@ -103,7 +107,7 @@ const grantsFor = (
     .prepare<(number | string)[], number>(
       `select seq from audit_rows indexed by audit_rows_action
       where ${SET_CHANGES_SQL} and recorded_at >= ? and seq > ? and seq <= ?
-      and (${principals.map(() => 'instr(leaf, ?) > 0').join(' or ')})`,
+      and (${principals.map(() => HOLDS).join(' or ')})`,
     )
     .pluck()
     .all(since, after, last, ...principals.map(subjectText))
@@ -134,7 +138,7 @@ function* walkAbout(
 function* walkTo(db: SQLite.Database, places: readonly number[]): Generator<WalkedPart> {
   const select = db
     .prepare<[string], string>(
-      'select leaf from json_each(?) cross join audit_rows on seq = value order by id',
+      `select ${LEAF_OF_ROW} from json_each(?) cross join audit_rows on seq = value order by id`,
     )
     .pluck()
   for (let from = 0; from < places.length; from += SPAN) {

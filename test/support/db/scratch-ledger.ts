@@ -89,8 +89,11 @@ export function withRaw<T>(file: string, work: (db: SQLite.Database) => T): T {
   }
 }
 
+/** The table, as rows of before 0097 were put into it: with a leaf, which has all other columns. */
+export const WHOLE_LEAVES = `audit_rows (${SQLITE_STORED_COLUMNS.join(', ')})`
+
 /** Puts a row into the table as it is, its other columns in the leaf. */
-export const INSERT_ROW = `insert into audit_rows (${SQLITE_STORED_COLUMNS.join(', ')}) values (${SQLITE_STORED_COLUMNS.map((name) => `@${name}`).join(', ')})`
+export const INSERT_ROW = `insert into ${WHOLE_LEAVES} values (${SQLITE_STORED_COLUMNS.map((name) => `@${name}`).join(', ')})`
 
 export const rowsOf = (file: string): readonly StoredRow[] =>
   withRaw(file, (db) => db.prepare<[], StoredRow>('select * from audit_log order by seq').all())

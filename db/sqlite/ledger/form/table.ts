@@ -1,6 +1,6 @@
 import { type Kysely, sql } from 'kysely'
 import type { Migration } from 'kysely/migration'
-import { LEAF_COLUMNS, SELECT_ALL_COLUMNS, SQLITE_STORED_COLUMNS } from './columns.ts'
+import { LEAF_COLUMNS, SELECT_ALL_COLUMNS, SELECT_FROM_LEAVES, SQLITE_STORED_COLUMNS } from './columns.ts'
 
 /**
  * SQLite's form of the ledger since 0051 (docs/decisions/023-a-row-is-its-leaf.md): the table `audit_rows`
@@ -100,4 +100,35 @@ begin
   select raise(abort, 'audit_log takes only the next row of its stream');
 end`
 
-const VIEW = sql.raw(`create view audit_log as ${SELECT_ALL_COLUMNS}`)
+const VIEW = sql.raw(`create view audit_log as ${SELECT_FROM_LEAVES}`)
+
+/**
+ * Has rows say once what they say (docs/decisions/023-a-row-is-its-leaf.md): a row has all columns, and no leaf;
+ * the view makes it. Rows of before stay as they are.
+ */
+export const auditColumns: Migration = {
+  async up(db: Kysely<unknown>): Promise<void> {
+    const { rows } = await sql<{ name: string }>`select name from pragma_table_info('audit_rows')`.execute(db)
+    const has = new Set(rows.map(({ name }) => name))
+    for (const name of LEAF_COLUMNS)
+      if (!has.has(name)) await sql`alter table audit_rows add column ${sql.id(name)} text`.execute(db)
+    await sql`drop trigger audit_rows_insert`.execute(db)
+    await sql`drop view audit_log`.execute(db)
+    await sql.raw(ONLY_THE_NEXT_OF_BOTH).execute(db)
+    await sql.raw(`create view audit_log as ${SELECT_ALL_COLUMNS}`).execute(db)
+  },
+}
+
+const namesParent = (hash: string): string =>
+  `iif(new.leaf = '', new.prev_hash is ${hash}, instr(new.leaf, '"prev_hash":"' || ${hash} || '"') > 0)`
+
+const ONLY_THE_NEXT_OF_BOTH = `create trigger audit_rows_insert before insert on audit_rows
+when case new.seq
+    when 1 then exists (select 1 from audit_rows) or not ${namesParent(`'${'0'.repeat(64)}'`)}
+    else not exists (
+      select 1 from (select seq, row_hash from audit_rows order by seq desc limit 1)
+      where seq = new.seq - 1 and ${namesParent('row_hash')})
+  end
+begin
+  select raise(abort, 'audit_log takes only the next row of its stream');
+end`

@@ -9,6 +9,7 @@ import {
   rowsOf,
   scratchDatabase,
   verifyFile,
+  WHOLE_LEAVES,
   withRaw,
 } from '../../../support/db/scratch-ledger.ts'
 
@@ -105,8 +106,8 @@ t.test('docs/ledger.md#appending: a head that moved under the writer stops it fo
   await ledger.commit({ entries: [entry(), entry()] })
   withRaw(file, (db) =>
     db.exec(
-      `insert into audit_rows select 3, recorded_at, request_id, principal_id, action, status, 'other',
-         json_set(leaf, '$.prev_hash', row_hash) from audit_rows where seq = 2`,
+      `insert into ${WHOLE_LEAVES} select 3, recorded_at, request_id, principal_id, action, status, 'other',
+         json_set(leaf, '$.prev_hash', row_hash) from audit_log where seq = 2`,
     ),
   )
   t.equal(await byNow(ledger.failed), never)
@@ -189,8 +190,7 @@ t.test('F-07 boot refuses a ledger whose last rows do not verify, and names the 
   })
   t.match(guard, 'append-only')
   await t.rejects(open(file), {
-    message:
-      'the audit ledger is damaged: row main:900 was changed: its columns and its leaf do not say the same',
+    message: 'the audit ledger is damaged: row main:900 was changed: row_hash is not the digest of its leaf',
   })
   await t.rejects(open(join(t.testdir(), 'nothing.db')), { message: /./ })
 })

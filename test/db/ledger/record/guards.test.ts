@@ -1,3 +1,4 @@
+import { copyFileSync } from 'node:fs'
 import SQLite from 'better-sqlite3'
 import t from 'tap'
 import { GENESIS_HASH } from '../../../../db/ledger/record/leaf.ts'
@@ -7,13 +8,20 @@ import {
   rowsOf,
   scratchDatabase,
   verifyFile,
+  WHOLE_LEAVES,
   withRaw,
 } from '../../../support/db/scratch-ledger.ts'
 
-/** A copy of row 2 that claims another place and parent. */
-const insert = (verb: string, seq: string, parent: string | undefined) =>
-  `${verb} into audit_rows select ${seq}, recorded_at, request_id, principal_id, action, status, 'evil',
-   json_set(leaf, '$.prev_hash', '${parent}') from audit_rows where seq = 2`
+/** A copy of row 2 that claims another place and parent: in columns, and in a leaf as before. */
+const insert = (verb: string, seq: string, parent: string | undefined): readonly string[] => [
+  `${verb} into audit_rows (${COLUMNS}, seq, row_hash, leaf, prev_hash)
+   select ${COLUMNS}, ${seq}, 'evil', '', '${parent}' from audit_rows where seq = 2`,
+  `${verb} into ${WHOLE_LEAVES} select ${seq}, recorded_at, request_id, principal_id, action, status, 'evil',
+   json_set(leaf, '$.prev_hash', '${parent}') from audit_log where seq = 2`,
+]
+
+const COLUMNS =
+  'recorded_at, request_id, principal_id, action, status, detail, config_digest, version, model, cert_thumbprint'
 
 t.test('T11 the database itself refuses to change, delete, replace, reorder or fork a row', async (t) => {
   const file = await scratchDatabase(t.testdir())
@@ -28,18 +36,18 @@ t.test('T11 the database itself refuses to change, delete, replace, reorder or f
     `update or replace audit_rows set seq = 1 where seq = 2`,
     'delete from audit_rows',
     'delete from audit_rows where seq = 6',
-    insert('insert', '2', hashes[1]),
-    insert('insert', '8', hashes[5]),
-    insert('insert', '7', hashes[1]),
-    insert('insert', '1', GENESIS_HASH),
-    insert('insert', '0', hashes[5]),
-    insert('insert', '-1', hashes[5]),
-    insert('insert', 'null', hashes[5]),
-    insert('insert or replace', '1', GENESIS_HASH),
-    insert('insert or replace', '2', hashes[0]),
-    insert('insert or replace', '6', hashes[4]),
-    insert('insert or replace', '7', hashes[4]),
-    insert('replace', '6', hashes[5]),
+    ...insert('insert', '2', hashes[1]),
+    ...insert('insert', '8', hashes[5]),
+    ...insert('insert', '7', hashes[1]),
+    ...insert('insert', '1', GENESIS_HASH),
+    ...insert('insert', '0', hashes[5]),
+    ...insert('insert', '-1', hashes[5]),
+    ...insert('insert', 'null', hashes[5]),
+    ...insert('insert or replace', '1', GENESIS_HASH),
+    ...insert('insert or replace', '2', hashes[0]),
+    ...insert('insert or replace', '6', hashes[4]),
+    ...insert('insert or replace', '7', hashes[4]),
+    ...insert('replace', '6', hashes[5]),
   ]
   for (const recursive of ['on', 'off']) {
     const db = new SQLite(file)
@@ -62,16 +70,20 @@ t.test(
     await appendCalls(ledger, 3)
     await ledger.close()
     const last = rowsOf(file)[5]?.row_hash
-    withRaw(file, (db) => db.exec(insert('insert', '7', last)))
-    t.equal(rowsOf(file).length, 7)
-    t.match(await verifyFile(file), { ok: false, first_bad: { seq: 7 } }, 'and the verifier finds it')
+    for (const [form, next] of insert('insert', '7', last).entries()) {
+      const copy = `${file}-${form}`
+      copyFileSync(file, copy)
+      withRaw(copy, (db) => db.exec(next))
+      t.equal(rowsOf(copy).length, 7)
+      t.match(await verifyFile(copy), { ok: false, first_bad: { seq: 7 } }, 'and the verifier finds it')
+    }
   },
 )
 
 t.test('T11 the first row of a chain has no parent, and is there once', async (t) => {
   const file = await scratchDatabase(t.testdir())
   const first = (seq: number, parent: string) =>
-    `insert into audit_rows values (${seq}, '2026', null, null, 'x', 'x', 'evil', '{"prev_hash":"${parent}"}')`
+    `insert into ${WHOLE_LEAVES} values (${seq}, '2026', null, null, 'x', 'x', 'evil', '{"prev_hash":"${parent}"}')`
   withRaw(file, (db) => {
     t.throws(() => db.exec(first(1, 'evil')), /only the next row/)
     t.throws(() => db.exec(first(2, GENESIS_HASH)), /only the next row/)

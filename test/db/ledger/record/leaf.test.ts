@@ -3,9 +3,9 @@ import canonicalize from 'canonicalize'
 import fc from 'fast-check'
 import t from 'tap'
 import { draftOf } from '../../../../db/ledger/record/draft.ts'
-import type { LedgerEntry } from '../../../../db/ledger/record/entry.ts'
 import { assembleLeaf, exportLine, GENESIS_HASH, hashOf, leafOf } from '../../../../db/ledger/record/leaf.ts'
-import type { JsonObject, JsonValue } from '../../../../db/support/json.ts'
+import type { JsonObject } from '../../../../db/support/json.ts'
+import { anyDetail, anyEntry } from '../../../support/db/any-entry.ts'
 import { AT, entry, ORIGIN, rowOf } from '../../../support/db/scratch-ledger.ts'
 
 const first = rowOf(
@@ -32,33 +32,6 @@ t.test(
   },
 )
 
-const text = fc.string({ unit: 'binary', maxLength: 40 })
-// What JSON writes without a backslash.
-const name = text.map((name) => name.toWellFormed()).filter((name) => JSON.stringify(name) === `"${name}"`)
-const anyText = fc.oneof(
-  text,
-  fc.string({ unit: fc.integer({ min: 0, max: 0xffff }).map((c) => String.fromCharCode(c)) }),
-)
-const { json } = fc.letrec<{ json: JsonValue }>((tie) => ({
-  json: fc.oneof(
-    { depthSize: 'small' },
-    anyText,
-    fc.maxSafeInteger(),
-    fc.boolean(),
-    fc.constant(null),
-    fc.array(tie('json'), { maxLength: 4 }),
-    fc.dictionary(name, tie('json'), { maxKeys: 4 }),
-  ),
-}))
-const detail: fc.Arbitrary<JsonObject> = fc.dictionary(name, json, { maxKeys: 6 })
-const optional = fc.option(anyText, { nil: null })
-const anyEntry: fc.Arbitrary<LedgerEntry> = fc.record({
-  at: fc.integer({ min: 0, max: 253_402_300_799_999 }),
-  ...{ action: anyText, status: anyText, config_digest: anyText },
-  ...{ request_id: optional, principal_id: optional, principal_type: optional, tool: optional },
-  ...{ model: optional, provider: optional, cert_thumbprint: optional, dpop_jkt: optional },
-  detail,
-})
 const anyRow = fc
   .tuple(anyEntry, fc.integer({ min: 1 }))
   .map(([made, seq]) => rowOf(made, seq, hashOf(made.status)))
@@ -110,7 +83,7 @@ t.test('docs/ledger.md#row: the columns beside the leaf say what it says', async
 
 t.test('docs/ledger.md#row: detail is what a general RFC 8785 canonicaliser makes of it', async (t) => {
   const holds = (given: JsonObject): boolean => detailIn(given) === canonicalOf(given)
-  fc.assert(fc.property(detail, holds), { numRuns: 2_000 })
+  fc.assert(fc.property(anyDetail, holds), { numRuns: 2_000 })
   const long = 'x'.repeat(1_023)
   t.ok(holds({ zero: -0, least: Number.MIN_SAFE_INTEGER, long: `${long}😀`, longer: `${long}xx` }))
   t.ok(holds({ 10: 1, 9: [2, {}], '😀': [], '\uffee': { b: 1, a: '"' }, '': '\u007f\u2028' }))

@@ -1,9 +1,13 @@
 import { readFileSync, writeFileSync } from 'node:fs'
 import { headPath } from '../../../../db/sqlite/ledger/head-file.ts'
+import { WHOLE_LEAVES } from '../../db/scratch-ledger.ts'
 import { replaceRows, run, unguarded } from './database.ts'
 import { both, type DatabaseEdit, rewritten, sealedRows, seqOf, sql } from './editing.ts'
 
-const STORED_TEXTS = ['recorded_at', 'request_id', 'principal_id', 'action', 'status', 'row_hash', 'leaf']
+const STORED_TEXTS = [
+  ...['recorded_at', 'request_id', 'principal_id', 'action', 'status', 'row_hash', 'leaf'],
+  ...['principal_type', 'model', 'detail', 'config_digest', 'version', 'prev_hash'],
+]
 
 export const ROWS: readonly DatabaseEdit[] = [
   ...STORED_TEXTS.flatMap((column) => [
@@ -72,13 +76,13 @@ export const ROWS: readonly DatabaseEdit[] = [
   ),
   sql(
     'rows: one in front of the first',
-    'insert into audit_rows select 0, recorded_at, request_id, principal_id, action, status, row_hash, leaf from audit_rows where seq = 1',
+    `insert into ${WHOLE_LEAVES} select 0, recorded_at, request_id, principal_id, action, status, row_hash, leaf from audit_log where seq = 1`,
     both(2),
   ),
   sql(
     'rows: one more at the end that is another’s',
     (log, choose) =>
-      `insert into audit_rows select (select max(seq) + 1 from audit_rows), recorded_at, request_id, principal_id, action, status, row_hash, leaf from audit_rows where seq = ${seqOf(log, choose)}`,
+      `insert into ${WHOLE_LEAVES} select (select max(seq) + 1 from audit_rows), recorded_at, request_id, principal_id, action, status, row_hash, leaf from audit_log where seq = ${seqOf(log, choose)}`,
     both(2),
   ),
   sql(

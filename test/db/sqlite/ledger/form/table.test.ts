@@ -1,11 +1,19 @@
+import { copyFileSync } from 'node:fs'
+import fc from 'fast-check'
 import t from 'tap'
+import { LeafRow } from '../../../../../db/ledger/canonical/leaf-row.ts'
 import { exportedLines, listRows, verifyDatabase } from '../../../../../db/ledger/read/read.ts'
+import { GENESIS_HASH } from '../../../../../db/ledger/record/leaf.ts'
+import { leafRowsAfter } from '../../../../../db/sqlite/ledger/inspect.ts'
+import { openReadOnly } from '../../../../../db/sqlite/ledger/rows.ts'
+import { anyEntry } from '../../../../support/db/any-entry.ts'
 import { chainOf } from '../../../../support/db/history.ts'
 import { storeRows } from '../../../../support/db/ledger-with-tables.ts'
 import {
   entry,
   open,
   reader,
+  rowOf,
   rowsOf,
   scratchDatabase,
   verifyFile,
@@ -40,20 +48,17 @@ const TEXTS = [
   ],
 ]
 
+const everyTextOf = (text: string) => ({
+  ...{ request_id: text, principal_id: text, principal_type: text, action: text, status: text, tool: text },
+  ...{ model: text, provider: text, cert_thumbprint: text, dpop_jkt: text, config_digest: text },
+})
+
 t.test('docs/ledger.md#row: every column says, byte for byte, what the leaf says', async (t) => {
   const file = await scratchDatabase(t.testdir())
   const rows = chainOf(
     TEXTS.flatMap((text, index) => [
       entry({
-        ...{
-          request_id: text,
-          principal_id: text,
-          principal_type: text,
-          action: text,
-          status: text,
-          tool: text,
-        },
-        ...{ model: text, provider: text, cert_thumbprint: text, dpop_jkt: text, config_digest: text },
+        ...everyTextOf(text),
         detail: { text, é: [text, { [`n${index}`]: [] }], z: {} },
       }),
       entry({
@@ -69,6 +74,68 @@ t.test('docs/ledger.md#row: every column says, byte for byte, what the leaf says
   t.same(rowsOf(file), rows)
   t.match(await verifyFile(file), { ok: true, rows: rows.length })
 })
+
+t.test(
+  'docs/ledger.md#table: a row without a leaf gives the bytes that were hashed, whatever it says',
+  async (t) => {
+    const file = await scratchDatabase(t.testdir())
+    const texts = TEXTS.map((text) => ({ ...entry(), ...everyTextOf(text), detail: { text, z: [text] } }))
+    const entries = [...texts, ...fc.sample(anyEntry, 600)]
+    const ledger = await open(file)
+    for (let from = 0; from < entries.length; from += 50)
+      await ledger.commit({ entries: entries.slice(from, from + 50) })
+    await ledger.close()
+    let previous = GENESIS_HASH
+    const expected = entries.map((made, index) => {
+      const row = rowOf(made, index + 1, previous)
+      previous = row.row_hash
+      return row
+    })
+    const stored = withRaw(file, (db) =>
+      db.prepare("select count(*) from audit_rows where leaf = ''").pluck().get(),
+    )
+    t.equal(stored, entries.length)
+    t.same(rowsOf(file), expected)
+    t.match(await verifyFile(file), { ok: true, rows: entries.length })
+    const db = openReadOnly(file)
+    for (const [index, row] of [...leafRowsAfter(db, null)].entries()) {
+      const leaf = row instanceof LeafRow ? row.bytes.toString() : row.leaf
+      if (leaf !== expected[index]?.leaf) t.equal(leaf, expected[index]?.leaf)
+    }
+    db.close()
+  },
+)
+
+t.test(
+  'docs/ledger.md#table: rows of before 0097 and since are one chain, and a verifier sees no form',
+  async (t) => {
+    const file = await scratchDatabase(t.testdir())
+    const before = chainOf(
+      Array.from({ length: 5 }, () => entry()),
+      [1, 1, 2, 2, 2],
+    )
+    storeRows(file, before)
+    const ledger = await open(file)
+    await ledger.commit({ entries: [entry({ model: 'gpt-6' }), entry()] })
+    await ledger.close()
+    t.same(rowsOf(file).slice(0, 5), before)
+    t.match(await verifyFile(file), { ok: true, rows: 7 })
+    for (const [seq, change] of [
+      [2, "detail = '{}'"],
+      [7, "leaf = '{}'"],
+      [6, "model = 'gpt-5'"],
+      [6, 'prev_hash = row_hash'],
+      [6, 'tool = version'],
+    ] as const) {
+      const edited = `${file}-edited`
+      copyFileSync(file, edited)
+      withRaw(edited, (db) =>
+        db.exec(`drop trigger audit_rows_update; update audit_rows set ${change} where seq = ${seq}`),
+      )
+      t.match(await verifyFile(edited), { ok: false, first_bad: { seq } }, change)
+    }
+  },
+)
 
 t.test('T11 a leaf that is no JSON is named, and keeps no other row from being read', async (t) => {
   const file = await scratchDatabase(t.testdir())
