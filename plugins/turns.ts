@@ -1,3 +1,4 @@
+import type { HangupSignal } from './arrival.ts'
 import { Refusal } from './refusal.ts'
 
 /*
@@ -26,6 +27,29 @@ export async function runInSlices<Result>(work: WorkSteps<Result>, signal?: Abor
       if (step.done) return step.value
     } while (performance.now() < until)
   }
+}
+
+/** The time that work took at once in this turn of the loop, whoever's it was. ms. */
+let takenMs = 0
+
+/**
+ * Does the work at once if this turn of the loop has a slice left and nobody waits for one; what is left of it
+ * then in slices, as {@link runInSlices} does.
+ */
+export function runPromptly<Result>(work: WorkSteps<Result>, hangup: HangupSignal): Result | Promise<Result> {
+  if (hangup.gone || waitingTurns.length > 0 || takenMs >= SLICE_MS) return runInSlices(work, hangup.signal)
+  if (takenMs === 0) setImmediate(endTurn)
+  const begunAt = performance.now() - takenMs
+  do {
+    const step = work.next()
+    takenMs = Math.max(performance.now() - begunAt, Number.MIN_VALUE)
+    if (step.done) return step.value
+  } while (takenMs < SLICE_MS)
+  return runInSlices(work, hangup.signal)
+}
+
+const endTurn = (): void => {
+  takenMs = 0
 }
 
 const waitingTurns: (() => void)[] = []

@@ -6,3 +6,11 @@ export const BACKSLASH = 0x5c
 export const CLOSE_BRACKET = 0x5d
 export const OPEN_BRACE = 0x7b
 export const CLOSE_BRACE = 0x7d
+
+/** 1: the byte ends a number or word. */
+export const ENDS_WORD = Uint8Array.from({ length: 256 }, (_, byte) =>
+  Number(Buffer.from(' \n\r\t",:[]{}').includes(byte)),
+)
+
+export const isSpace = (byte: number | undefined): boolean =>
+  byte === 0x20 || byte === 0x0a || byte === 0x0d || byte === 0x09

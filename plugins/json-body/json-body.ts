@@ -1,20 +1,22 @@
 import type { Hash } from 'node:crypto'
-import { isObject } from '../../db/support/json.ts'
+import type { UnknownRecord } from '../../db/support/json.ts'
 import type { CallCommitments } from '../facts.ts'
 import type { Arrival, MemoryOwner, Plugin } from '../plugin.ts'
 import { Refusal, type RefusalReason } from '../refusal.ts'
-import { BYTES_AT_ONCE, runInSlices, type WorkSteps } from '../turns.ts'
+import { BYTES_AT_ONCE, runPromptly, type WorkSteps } from '../turns.ts'
 import { type JsonScan, scanJson, scanJsonSteps } from './scan.ts'
 
 /** A body that is one JSON object. Given by `json_body`. */
 export interface JsonBody {
   /** The bytes as they came, to send upstream. */
   readonly body: Buffer
-  /** The parsed body: this is judged, and never written back. */
+  /** The parsed body: this is judged, and never written back. Of a long one each member is parsed when it is read. */
   readonly json: Readonly<Record<string, unknown>>
   /** The place of each outermost member's value in `body`. */
   readonly spans: JsonScan['spans']
-  /** The objects in `json` that have more than 1,000 members. */
+  /** The names in each object in `json`. None unless names are `judged`. */
+  readonly inner: JsonScan['inner']
+  /** The objects in `json`, as far as it was read, that have more than 1,000 members. */
   readonly wide: JsonScan['wide']
   /** The outermost names that stand twice: `json` has the last value. None unless names are `judged`. */
   readonly repeated: JsonScan['repeated']
@@ -46,18 +48,17 @@ export function jsonBody({
   judged,
 }: JsonBodyOptions): Plugin<JsonBodyNeeds, JsonBody> {
   const objectOf = (body: Buffer, scan: JsonScan): JsonBody => {
-    const { value, spans, wide, repeated } = scan
     if (judged) judge(scan, judged)
-    if (!isObject(value)) throw new Refusal(otherwise, { message: 'The body must be a JSON object.' })
-    return { body, json: value, spans, wide, repeated }
+    if (!scan.isObject) throw new Refusal(otherwise, { message: 'The body must be a JSON object.' })
+    const { value, spans, inner, wide, repeated } = scan
+    // Proven by the line above.
+    return { body, json: value as UnknownRecord, spans, inner, wide, repeated }
   }
-  /** Reads a body that takes too long to be read at once, and commits to it. */
-  const inSlices = async (body: Buffer, { hangup, commitments }: JsonBodyNeeds): Promise<JsonBody> => {
-    const { signal } = hangup
-    const read = objectOf(body, await runInSlices(scanJsonSteps(body, judged), signal))
+  /** Reads a body that may take too long to be read at once, and commits to it. */
+  function* longObject(body: Buffer, commitments: CallCommitments | undefined): WorkSteps<JsonBody> {
+    const read = objectOf(body, yield* scanJsonSteps(body, judged))
     if (!commitments) return read
-    const digest = digesting(body, commitments.hashing('body_sha256'))
-    return { ...read, bodySha256: await runInSlices(digest, signal) }
+    return { ...read, bodySha256: yield* digesting(body, commitments.hashing('body_sha256')) }
   }
   return {
     name: 'json_body',
@@ -65,9 +66,11 @@ export function jsonBody({
       checkHeaders(arrival.headers)
       const read = (body: Buffer): JsonBody | Promise<JsonBody> => {
         if (empty && body.length === 0)
-          return { body, json: {}, spans: new Map(), wide: NONE, repeated: NO_NAMES }
+          return { body, json: {}, spans: NOTHING, inner: NOTHING, wide: NONE, repeated: NO_NAMES }
         if (body.length === 0) throw bodyRefusal('The body is empty; a JSON object is expected.')
-        return body.length > BYTES_AT_ONCE ? inSlices(body, arrival) : objectOf(body, scanJson(body, judged))
+        return body.length > BYTES_AT_ONCE
+          ? runPromptly(longObject(body, arrival.commitments), arrival.hangup)
+          : objectOf(body, scanJson(body, judged))
       }
       const body = arrival.readBody(limit, arrival)
       return body instanceof Promise ? body.then(read) : read(body)
@@ -157,6 +160,7 @@ function judge({ spans }: JsonScan, judged: JudgedNames): void {
   }
 }
 
+const NOTHING: ReadonlyMap<string, never> = new Map<string, never>()
 const NONE: ReadonlySet<object> = new Set()
 const NO_NAMES: ReadonlySet<string> = new Set()
 

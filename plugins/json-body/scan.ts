@@ -7,11 +7,18 @@ import {
   CLOSE_BRACKET,
   COLON,
   COMMA,
+  ENDS_WORD,
+  isSpace,
   OPEN_BRACE,
   OPEN_BRACKET,
   QUOTE,
 } from './bytes.ts'
-import { pieceEnd, SHORT_SEARCH_BYTES } from './pieces.ts'
+import { nameText } from './name-text.ts'
+import { pieceEnd } from './pieces.ts'
+import { PlainBytes } from './plain-bytes.ts'
+import { buildValue, type JsonScan, type JsonSpan, LazyScan } from './value.ts'
+
+export type { JsonScan, JsonSpan } from './value.ts'
 
 /** Deeper than any vendor's request, and far above the stack that a recursive reader behind us may spend. */
 const MAX_DEPTH = 64
@@ -32,33 +39,15 @@ const JUDGED_DEPTH = 2
 const STEP_TOKENS = 512
 const STEP_BYTES = 16_384
 const PIECE = 262_144
-
-const ENDS_WORD = Array.from({ length: 256 }, (_, byte) => Buffer.from(' \n\r\t",:[]{}').includes(byte))
-
-/** The place of a value in the text. Byte offsets, `end` exclusive, without the white space around it. */
-export interface JsonSpan {
-  readonly start: number
-  readonly end: number
-}
+/** Names of one object that are compared one by one. */
+const FEW_NAMES = 16
 
 /** Down to which depth every name is judged; or which outermost names are, and no others. */
 export type JudgedNamesOfText = number | { readonly has: (name: string) => boolean }
 
-export interface JsonScan {
-  readonly value: unknown
-  /** The value of each member of the outermost object, by unescaped name. */
-  readonly spans: ReadonlyMap<string, JsonSpan>
-  /** True if any member's name, at whatever depth, is written with an escape: a reader may misread it. */
-  readonly escapedNames: boolean
-  /** The names that stand twice in the outermost object, if a scan leaves them: `value` has the last. */
-  readonly repeated: ReadonlySet<string>
-  /** The objects of `value` with more than 1,000 members: to list the names of one may hold up the loop. */
-  readonly wide: ReadonlySet<object>
-}
-
 /**
- * Reads a JSON text once, as JSON.parse does, and refuses with `body_invalid` a text that JSON.parse would
- * not take, that two readers could take for two different things, or that costs out of all proportion
+ * Checks a JSON text once, as JSON.parse reads it, and refuses with `body_invalid` a text that JSON.parse
+ * would not take, that two readers could take for two different things, or that costs out of all proportion
  * (docs/threats.md#t14, #threat-31, #a5): invalid UTF-8, a byte order mark, nesting deeper than 64, more than
  * 100,000 members, 100,000 objects and arrays, or 1,000,000 commas, a name twice in one object, a name or
  * number of more than 16,383 characters, an escape in the name of an outer member. Linear in the length of
@@ -71,12 +60,20 @@ export function scanJson(bytes: Buffer, judged: JudgedNamesOfText = JUDGED_DEPTH
   return scanner.result()
 }
 
-/** Does what {@link scanJson} does, in steps far below a millisecond. */
+/** Does what {@link scanJson} does, in steps far below a millisecond; so is a value that is long or dear. */
 export function* scanJsonSteps(bytes: Buffer, judged: JudgedNamesOfText = JUDGED_DEPTH): WorkSteps<JsonScan> {
   const scanner = new Scanner(bytes, judged)
   while (!scanner.step()) yield
-  return scanner.result()
+  const scan = scanner.result()
+  // Of a text whose outermost names alone are judged, nobody reads more than short members.
+  if (typeof judged !== 'number' || !scan.isObject || !scanner.isDear) return scan
+  const wide = new Set<object>()
+  return { ...scan, wide, value: yield* buildValue(bytes, scanner.rootAt, scanner.wideAt, wide) }
 }
+
+/** V8 reads so many bytes, and so many members, objects and arrays, in a few milliseconds. */
+const MAX_READ_AT_ONCE = 524_288
+const MAX_MADE_AT_ONCE = 20_000
 
 /** Members of an object whose names may be listed at once: V8 takes a quarter of a microsecond for each. */
 const MAX_NARROW = 1_000
@@ -86,41 +83,69 @@ const [VALUE, VALUE_OR_END, NAME, NAME_OR_END, COLON_AFTER_NAME, COMMA_OR_END] =
 
 /** An object or array that is open at this point of the scan. The outermost is of depth 1. */
 interface OpenContainer {
-  readonly outer: OpenContainer | null
-  readonly depth: number
-  readonly container: Record<string, unknown> | unknown[]
+  isList: boolean
+  /** The place of its bracket. */
+  at: number
   /** For an object: the member that is being read, the start of its value, and the number so far. */
   name: string
   start: number
   members: number
+  /** The place of its first name among those of all open objects; the names themselves once they are many. */
+  firstName: number
+  many: Set<string> | null
+  /** The list of its names, if they are listed. */
+  listed: string[] | null
 }
-
-const PLAIN_MEMBER = { writable: true, enumerable: true, configurable: true }
 
 class Scanner {
   readonly #bytes: Buffer
   readonly #judged: JudgedNamesOfText
-  #inside: OpenContainer | null = null
+  /** True: every object is searched for names that stand twice. */
+  readonly #isStrict: boolean
+  readonly #isUtf8: boolean
+  readonly #plain: PlainBytes
+  /** One for each depth, used again and again. */
+  readonly #containers: OpenContainer[] = []
+  #depth = 0
   #next: number = VALUE
   #at = 0
-  /** The start of a long string as it was read, and the offset at which it goes on; 0: none is being read. */
-  #begun = ''
+  /** The offset at which a long string goes on; 0: none is being read. */
   #rest = 0
+  /** True: something is wrong with that string, or may be. */
+  #isDoubted = false
+  #names: string[] = []
   #members = 0
-  #containers = 0
+  #opened = 0
   #commas = 0
-  #value: unknown
+  /** The place of the outermost value. */
+  rootAt = 0
   readonly #spans = new Map<string, JsonSpan>()
+  readonly #inner = new Map<string, string[]>()
   #escapedNames = false
   readonly #repeated = new Set<string>()
-  readonly #wide = new Set<object>()
+  /** The places of the objects with more than 1,000 members. */
+  readonly wideAt = new Set<number>()
 
   constructor(bytes: Buffer, judged: JudgedNamesOfText) {
     this.#bytes = bytes
     this.#judged = judged
+    this.#isStrict = typeof judged === 'number'
     if (bytes[0] === 0xef && bytes[1] === 0xbb && bytes[2] === 0xbf) {
       throw invalid('starts with a byte order mark', 0)
     }
+    this.#isUtf8 = isUtf8(bytes)
+    this.#plain = new PlainBytes(bytes)
+  }
+
+  /** True: to make the value at once might hold up the loop. */
+  get isDear(): boolean {
+    const made = this.#members + this.#opened + this.#commas / 8
+    return this.#isOdd || this.#bytes.length > MAX_READ_AT_ONCE || made > MAX_MADE_AT_ONCE
+  }
+
+  /** True: V8 alone does not tell what is to be known of the value. */
+  get #isOdd(): boolean {
+    return this.#escapedNames || this.wideAt.size > 0
   }
 
   step(): boolean {
@@ -131,14 +156,14 @@ class Scanner {
   }
 
   result(): JsonScan {
-    if (this.#inside || this.#next !== COMMA_OR_END) throw this.#wrong()
-    return {
-      value: this.#value,
+    if (this.#depth > 0 || this.#next !== COMMA_OR_END) throw this.#wrong()
+    return new LazyScan(this.#bytes, this.rootAt, {
       spans: this.#spans,
+      inner: this.#inner,
       escapedNames: this.#escapedNames,
       repeated: this.#repeated,
-      wide: this.#wide,
-    }
+      wideAt: this.#isOdd ? this.wideAt : null,
+    })
   }
 
   /** Skips white space. Returns false if nothing else comes until there, and if a string goes on. */
@@ -166,10 +191,37 @@ class Scanner {
     this.#next = next
   }
 
+  #inside(): OpenContainer | undefined {
+    return this.#containers[this.#depth - 1]
+  }
+
   #name(byte: number): void {
     const at = this.#at
-    const inside = this.#inside
+    const inside = this.#inside()
     if (byte !== QUOTE || !inside) throw this.#wrong()
+    let end = this.#isUtf8 ? this.#plain.nameEnd(at + 1) : -1
+    let name: string | null = null
+    if (end < 0) {
+      ;({ name, end } = this.#oddName(at))
+    }
+    this.#members += 1
+    this.#bound(this.#members, MAX_MEMBERS, 'members')
+    inside.members += 1
+    if (inside.members === MAX_NARROW + 1) this.wideAt.add(inside.at)
+    const isListed = inside.listed !== null && inside.members <= MAX_NARROW + 1
+    if (this.#isStrict || this.#depth === 1 || isListed) {
+      name ??= nameText(this.#bytes, at + 1, end)
+      if (isListed) inside.listed?.push(name)
+      if (this.#isStrict) this.#once(name, inside, at)
+      else if (this.#depth === 1 && this.#spans.has(name)) this.#again(name, at)
+      inside.name = name
+    }
+    this.#at = end + 1
+    this.#next = COLON_AFTER_NAME
+  }
+
+  /** Reads a name that is long, or written with an escape, or no name at all. */
+  #oddName(at: number): { readonly name: string; readonly end: number } {
     const end = this.#pieceEnd(at + 1)
     const name = readStringText(this.#bytes, at + 1, end)
     if (this.#bytes[end] !== QUOTE || name.length > MAX_TOKEN) {
@@ -177,113 +229,153 @@ class Scanner {
     }
     // A name as long as it is written is written plainly.
     if (name.length !== end - at - 1 && this.#bytes.subarray(at, end).includes(BACKSLASH)) {
-      if (this.#isJudged(name, inside.depth)) {
-        throw invalid('escapes a character in the name of an outer member', at)
-      }
+      if (this.#isJudged(name)) throw invalid('escapes a character in the name of an outer member', at)
       this.#escapedNames = true
     }
-    this.#members += 1
-    this.#bound(this.#members, MAX_MEMBERS, 'members')
-    inside.members += 1
-    if (inside.members === MAX_NARROW + 1) this.#wide.add(inside.container)
-    if (Object.hasOwn(inside.container, name)) this.#again(name, inside.depth, at)
-    inside.name = name
-    this.#at = end + 1
-    this.#next = COLON_AFTER_NAME
+    return { name, end }
   }
 
-  #isJudged(name: string, depth: number): boolean {
-    if (typeof this.#judged === 'number') return depth <= this.#judged
+  #isJudged(name: string): boolean {
+    if (typeof this.#judged === 'number') return this.#depth <= this.#judged
     // Some readers end a name at a NUL, and drop half a surrogate pair.
-    if (depth <= JUDGED_DEPTH && (name.includes('\0') || !name.isWellFormed())) return true
-    return depth === 1 && this.#judged.has(name)
+    if (this.#depth <= JUDGED_DEPTH && (name.includes('\0') || !name.isWellFormed())) return true
+    return this.#depth === 1 && this.#judged.has(name)
   }
 
-  /** A name stands twice in one object. */
-  #again(name: string, depth: number, at: number): void {
-    if (typeof this.#judged === 'number' || this.#isJudged(name, depth)) {
-      throw invalid('names a member twice in one object', at)
+  /** Refuses a name that stands in its object already. */
+  #once(name: string, inside: OpenContainer, at: number): void {
+    const names = this.#names
+    if (inside.many) {
+      if (inside.many.has(name)) throw twice(at)
+      inside.many.add(name)
+      return
     }
-    if (depth === 1) this.#repeated.add(name)
+    for (let place = inside.firstName; place < names.length; place += 1) {
+      if (names[place] === name) throw twice(at)
+    }
+    names.push(name)
+    if (names.length - inside.firstName > FEW_NAMES) inside.many = new Set(names.slice(inside.firstName))
+  }
+
+  /** A name stands twice in the outermost object. */
+  #again(name: string, at: number): void {
+    if (this.#isJudged(name)) throw twice(at)
+    this.#repeated.add(name)
+    // The last one counts.
+    this.#inner.delete(name)
   }
 
   #startOfValue(byte: number): void {
-    if (this.#inside) this.#inside.start = this.#at
+    const inside = this.#inside()
+    if (inside) inside.start = this.#at
+    else this.rootAt = this.#at
     if (byte === CLOSE_BRACKET && this.#next === VALUE_OR_END) this.#close()
     else if (byte === QUOTE) this.#string(this.#at + 1)
-    else if (byte === OPEN_BRACE) this.#open({}, NAME_OR_END)
-    else if (byte === OPEN_BRACKET) this.#open([], VALUE_OR_END)
+    else if (byte === OPEN_BRACE) this.#open(false, NAME_OR_END)
+    else if (byte === OPEN_BRACKET) this.#open(true, VALUE_OR_END)
     else this.#numberOrWord()
   }
 
-  /** Reads the string that goes on at `start`, or a piece of it that is enough for one step. */
+  /** Passes the string that goes on at `start`, or as much of it as is enough for one step. */
   #string(start: number): void {
+    if (this.#isDoubted || !this.#isUtf8) this.#doubtful(start)
+    else {
+      const bytes = this.#bytes
+      const until = Math.min(start + PIECE, bytes.length)
+      const at = this.#plain.stringEnd(start, until)
+      if (at < until && bytes[at] === QUOTE) this.#put(at + 1)
+      else if (at >= until && at < bytes.length) this.#rest = at
+      else this.#doubt()
+    }
+  }
+
+  /** Begins the string once more, to say what is wrong with it and where. */
+  #doubt(): void {
+    this.#isDoubted = true
+    this.#doubtful(this.#at + 1)
+  }
+
+  /** Reads a piece of a string by itself, and refuses it. */
+  #doubtful(start: number): void {
     const end = this.#pieceEnd(start)
-    const text = this.#begun + readStringText(this.#bytes, start, end)
-    const isWhole = this.#bytes[end] === QUOTE
-    this.#begun = isWhole ? '' : text
-    this.#rest = isWhole ? 0 : end
-    if (isWhole) this.#put(text, end + 1)
+    readStringText(this.#bytes, start, end)
+    if (this.#bytes[end] === QUOTE) this.#put(end + 1)
+    else this.#rest = end
   }
 
   #pieceEnd(start: number): number {
-    for (let at = start; at < start + SHORT_SEARCH_BYTES; at += 1) {
-      if (this.#bytes[at] === QUOTE) return at
-      if (this.#bytes[at] === BACKSLASH) at += 1
-    }
     const end = pieceEnd(this.#bytes, start, PIECE)
     if (this.#bytes[end] === QUOTE || start + PIECE < this.#bytes.length) return end
     throw invalid('ends inside a string', this.#at)
   }
 
-  #open(container: OpenContainer['container'], next: number): void {
-    const depth = (this.#inside?.depth ?? 0) + 1
-    if (depth > MAX_DEPTH) throw invalid(`is nested deeper than ${MAX_DEPTH}`, this.#at)
-    this.#containers += 1
-    this.#bound(this.#containers, MAX_CONTAINERS, 'objects and arrays')
-    this.#inside = { outer: this.#inside, depth, container, name: '', start: -1, members: 0 }
+  #open(isList: boolean, next: number): void {
+    const outer = this.#inside()
+    const at = this.#at
+    if (this.#depth === MAX_DEPTH) throw invalid(`is nested deeper than ${MAX_DEPTH}`, at)
+    this.#opened += 1
+    this.#bound(this.#opened, MAX_CONTAINERS, 'objects and arrays')
+    const isInner = this.#depth === 1 && !this.#isStrict && !isList && outer?.isList === false
+    const listed: string[] | null = isInner ? [] : null
+    if (listed && outer) this.#inner.set(outer.name, listed)
+    const firstName = this.#names.length
+    const container = this.#containers[this.#depth]
+    if (container) {
+      container.isList = isList
+      container.at = at
+      container.members = 0
+      container.firstName = firstName
+      container.many = null
+      container.listed = listed
+    } else {
+      const members = { name: '', start: -1, members: 0 }
+      this.#containers.push({ isList, at, ...members, firstName, many: null, listed })
+    }
+    this.#depth += 1
     this.#pass(true, next)
   }
 
   /** A number, true, false or null. */
   #numberOrWord(): void {
+    const bytes = this.#bytes
     const start = this.#at
     let end = start
-    const most = Math.min(start + MAX_TOKEN, this.#bytes.length)
-    while (end < most && !ENDS_WORD[this.#bytes[end] ?? 0]) end += 1
-    this.#put(parseScalar(this.#bytes.toString('latin1', start, end), start), end)
+    let isInteger = true
+    const most = Math.min(start + MAX_TOKEN, bytes.length)
+    for (let byte = bytes[end] ?? 0; end < most && ENDS_WORD[byte] === 0; byte = bytes[end] ?? 0) {
+      isInteger &&= byte >= 0x30 && byte <= 0x39
+      end += 1
+    }
+    const isPlain = isInteger && end > start && (bytes[start] !== 0x30 || end === start + 1)
+    if (!isPlain) parseScalar(bytes.toString('latin1', start, end), start)
+    this.#put(end)
   }
 
   #endOfValue(byte: number): void {
-    if (!this.#inside) throw this.#wrong()
-    const isList = Array.isArray(this.#inside.container)
-    if (byte === (isList ? CLOSE_BRACKET : CLOSE_BRACE)) this.#close()
+    const inside = this.#inside()
+    if (!inside) throw this.#wrong()
+    if (byte === (inside.isList ? CLOSE_BRACKET : CLOSE_BRACE)) this.#close()
     else {
       this.#commas += 1
       this.#bound(this.#commas, MAX_VALUES, 'values')
-      this.#pass(byte === COMMA, isList ? VALUE : NAME)
+      this.#pass(byte === COMMA, inside.isList ? VALUE : NAME)
     }
   }
 
   #close(): void {
-    const closed = this.#inside
-    this.#inside = closed?.outer ?? null
-    this.#put(closed?.container, this.#at + 1)
+    const closed = this.#inside()
+    if (closed) this.#names.length = closed.firstName
+    this.#depth -= 1
+    this.#put(this.#at + 1)
   }
 
-  #put(value: unknown, end: number): void {
+  #put(end: number): void {
     this.#at = end
+    this.#rest = 0
     this.#next = COMMA_OR_END
-    const inside = this.#inside
-    if (!inside) this.#value = value
-    else if (Array.isArray(inside.container)) inside.container.push(value)
-    else {
-      const { container, name, start, depth } = inside
-      // Assigned, it would be the prototype.
-      if (name === '__proto__') Object.defineProperty(container, name, { value, ...PLAIN_MEMBER })
-      else container[name] = value
-      if (depth === 1) this.#spans.set(name, { start, end })
-    }
+    if (this.#depth !== 1) return
+    const { isList, name, start } = this.#containers[0] as OpenContainer
+    if (!isList) this.#spans.set(name, { start, end })
   }
 
   #bound(count: number, most: number, what: string): void {
@@ -295,8 +387,7 @@ class Scanner {
   }
 }
 
-const isSpace = (byte: number | undefined): boolean =>
-  byte === 0x20 || byte === 0x0a || byte === 0x0d || byte === 0x09
+const twice = (at: number): Refusal => invalid('names a member twice in one object', at)
 
 /** Characters that do not stand for themselves, or must not stand in a string at all. */
 const NOT_PLAIN = /[\\\x00-\x1f]/

@@ -1,5 +1,5 @@
-import { isObject } from '../../db/support/json.ts'
 import type { CallSummary } from '../../plugins/facts.ts'
+import { QUOTE } from '../../plugins/json-body/bytes.ts'
 import { foldedName, type JsonBody, JudgedNames } from '../../plugins/json-body/json-body.ts'
 import type { Arrival, Plugin } from '../../plugins/plugin.ts'
 import { Refusal } from '../../plugins/refusal.ts'
@@ -29,18 +29,29 @@ interface LlmCallFacts {
 export function llmCall(endpoint: LlmEndpoint): Plugin<Arrival & JsonBody, LlmCallFacts> {
   return {
     name: 'llm_call',
-    admit: ({ json, repeated }) => {
+    admit: (body) => {
       const { detachedBy } = endpoint
       // Of one that stands twice, some readers take the first.
-      if (detachedBy !== undefined && (isSet(json[detachedBy]) || repeated.has(detachedBy)))
+      if (detachedBy !== undefined && (isSet(memberOf(body, detachedBy)) || body.repeated.has(detachedBy)))
         throw detachedRefusal(detachedBy)
-      const model = endpoint.modelOptional && (json.model ?? null) === null ? null : readModel(json.model)
+      const named = memberOf(body, 'model') ?? null
+      const model = endpoint.modelOptional && named === null ? null : readModel(named)
       return {
-        call: { model, tool: null, stream: readStream(json.stream) },
+        call: { model, tool: null, stream: readStream(memberOf(body, 'stream')) },
         target: { endpoint, dialect: endpoint.dialect, model },
       }
     },
   }
+}
+
+/** Bytes. A member that is longer is no model that is known, and no flag: it is not read, as it may be dear. */
+const MAX_MEMBER = 4_096
+
+/** Reads a member of the body. Of one that is too long, a text that is too long or an object stands for it. */
+function memberOf({ json, body, spans }: JsonBody, name: string): unknown {
+  const { start, end } = spans.get(name) ?? { start: 0, end: 0 }
+  if (end - start <= MAX_MEMBER) return json[name]
+  return body[start] === QUOTE ? ' '.repeat(MAX_MEMBER) : {}
 }
 
 const isSet = (value: unknown): boolean => value !== undefined && value !== null && value !== false
@@ -81,7 +92,7 @@ const malformed = (message: string): Refusal => new Refusal('body_invalid', { me
 export const JUDGED_MEMBERS = new JudgedNames(READ_MEMBERS)
 
 /** Returns the member of a body that may not go to a provider, or null. */
-type FindRefusedMember = (body: Pick<JsonBody, 'json' | 'wide' | 'repeated'>) => string | null
+type FindRefusedMember = (body: JsonBody) => string | null
 
 /**
  * Refuses with `member_refused` a body with a member that a provider of its model may not get
@@ -93,10 +104,11 @@ export function llmMembers(options: LlmOptions): Plugin<Arrival & JsonBody & { t
   const rules = new Map(options.providers.map((provider) => [provider, ruleOf(provider)]))
   return {
     name: 'llm_members',
-    admit: ({ json, wide, repeated, target: { model, dialect } }) => {
+    admit: (body) => {
+      const { model, dialect } = body.target
       for (const provider of find(model)) {
         if (provider.dialect !== dialect) continue
-        const member = rules.get(provider)?.({ json, wide, repeated }) ?? null
+        const member = rules.get(provider)?.(body) ?? null
         if (member !== null) throw memberRefusal(member, provider)
       }
       return {}
@@ -122,18 +134,20 @@ function ruleOf({ refuse_members: further, allow_members: allowed }: LlmProvider
     known.set(path, verdict)
     return verdict
   }
-  return ({ json, wide, repeated }) => {
-    for (const [name, value] of Object.entries(json)) {
+  return ({ json, body, spans, inner, repeated }) => {
+    for (const name of Object.keys(json)) {
       if (isRefused(name)) return name
-      if ((typeof value !== 'string' && !isObject(value)) || !holders.has(looseName(name))) continue
+      const span = spans.get(name)
+      const within = inner.get(name)
+      const isText = span !== undefined && body[span.start] === QUOTE
+      if (!span || (!isText && !within) || !holders.has(looseName(name))) continue
       if (repeated.has(name)) throw malformed(`The body has two members ${shownName(name)}. Leave one out.`)
-      if (typeof value === 'string') {
-        // A LiteLLM proxy reads the text of an object as JSON.
-        if (value.length > MAX_TEXT || value.trimStart().startsWith('{')) return name
-        continue
-      }
-      if (wide.has(value)) throw malformed(`${shownName(name)} has more than 1,000 members.`)
-      for (const inner of Object.keys(value)) if (isRefused(`${name}.${inner}`)) return `${name}.${inner}`
+      // A LiteLLM proxy reads the text of an object as JSON.
+      if (isText && (span.end - span.start > MAX_TEXT_BYTES || mayBeObject(String(json[name])))) return name
+      if (!within) continue
+      if (within.length > MAX_INNER) throw malformed(`${shownName(name)} has more than 1,000 members.`)
+      const names = Object.fromEntries(within.map((one) => [one, null]))
+      for (const one of Object.keys(names)) if (isRefused(`${name}.${one}`)) return `${name}.${one}`
     }
     return null
   }
@@ -168,6 +182,13 @@ const MAX_NAME_LENGTH = 256
 
 /** The longest text in place of an object that is looked at. Characters. 30 MiB of blanks took 60 ms. */
 const MAX_TEXT = 65_536
+/** Bytes. A longer one, with its quotes, has more characters, though each is written as an escape. */
+const MAX_TEXT_BYTES = 6 * MAX_TEXT + 2
+
+const mayBeObject = (text: string): boolean => text.length > MAX_TEXT || text.trimStart().startsWith('{')
+
+/** The names in one member that are looked at. */
+const MAX_INNER = 1_000
 
 const MAX_KNOWN_NAMES = 1_000
 

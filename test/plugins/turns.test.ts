@@ -1,6 +1,7 @@
 import t from 'tap'
 import { Refusal } from '../../plugins/refusal.ts'
-import { eventLoopTurn, runInSlices, type WorkSteps } from '../../plugins/turns.ts'
+import { eventLoopTurn, runInSlices, runPromptly, type WorkSteps } from '../../plugins/turns.ts'
+import { CallHangup } from '../../proxy/http/open-calls.ts'
 
 const nextTurn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve))
 
@@ -69,4 +70,27 @@ await t.test('A5: work for a caller who has hung up is left undone', async (t) =
     ),
     { reason: 'authority_revoked', status: 403, message: /./ },
   )
+})
+
+await t.test('A5: work is done at once while this turn of the loop has time for it', async (t) => {
+  await nextTurn()
+  const hangup = new CallHangup()
+  const short = () =>
+    runPromptly(
+      steps(1, () => {}),
+      hangup,
+    )
+  t.equal(short(), 1, 'what is short')
+  let done = 0
+  const long = runPromptly(
+    steps(40, () => {
+      done += 1
+    }),
+    hangup,
+  )
+  t.ok(done > 0 && done < 20, `${done} of 40 steps at once: no more than a slice, with the work before`)
+  t.ok(short() instanceof Promise, 'nothing more in this turn, whoever asks')
+  t.equal(await long, 40)
+  hangup.hangUp()
+  await t.rejects(async () => short(), new Refusal('client_gone'))
 })

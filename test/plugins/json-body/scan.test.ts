@@ -3,6 +3,7 @@ import fc from 'fast-check'
 import t from 'tap'
 import { scanJson, scanJsonSteps } from '../../../plugins/json-body/scan.ts'
 import { Refusal } from '../../../plugins/refusal.ts'
+import { diceOf, mutatedBody, scanDifference } from '../../support/plugins/scan-mutations.ts'
 
 /** Refusals on top of the grammar: not the subject here. */
 const OUR_RULES = /twice|escapes a character|holds more|nested deeper|longer than|byte order mark/
@@ -149,5 +150,47 @@ await t.test('A5: what costs out of all proportion is refused, and what is next 
   t.throws(body(`{"${'n'.repeat(100_000)}":1}`), { message: /name longer than 16383/ })
   t.doesNotThrow(body(`[${'1'.repeat(16_383)}]`), 'a number that nobody writes')
   t.throws(body(`[${'1'.repeat(16_384)}]`), { message: /not valid JSON/ })
+  t.end()
+})
+
+/** Of a long run: `MUTATIONS=10000000 node test/plugins/json-body/scan.test.ts`. */
+const MUTATIONS = Number(process.env.MUTATIONS ?? 6_000)
+
+await t.test('T14 A5: every verdict, value and place is that of the scan that made each value', (t) => {
+  const dice = diceOf(MUTATIONS)
+  let difference: string | null = null
+  for (let left = MUTATIONS; left > 0 && difference === null; left -= 1) {
+    const body = mutatedBody(dice)
+    difference = scanDifference(body, left, dice(8) === 0)
+    if (difference !== null) t.comment(body.toString('latin1'))
+  }
+  t.equal(difference, null)
+  t.end()
+})
+
+await t.test('T14 A5: also where a string is longer than is read at once', (t) => {
+  const dice = diceOf(1)
+  for (let count = 0; count < 120; count += 1) {
+    const before = 'a'.repeat(PIECE + dice(40) - 36) + ['', '\\\\', '\\u0041', 'é', '😀'][dice(5)]
+    const fault = ['', '\\x', '\\u00', '\\n', '\u00ff', '"', '\\\\', '\\ud83d'][dice(8)] ?? ''
+    const after =
+      'b'.repeat(dice(3) === 0 ? PIECE + dice(9) : dice(9)) + ['', '\\n', '\u00ff', '\\\\'][dice(4)]
+    const text = `{"model":"${before}${fault}${after}"${dice(4) === 0 ? '' : '}'}`
+    const body = Buffer.from(text, dice(2) === 0 ? 'utf8' : 'latin1').subarray(dice(2))
+    t.equal(scanDifference(body, dice(4), dice(2) === 0), null, `${fault} of ${count}`)
+  }
+  t.end()
+})
+
+await t.test('T14: the objects with more than 1,000 members are told, wherever they stand', (t) => {
+  const members = (count: number) => `{${Array.from({ length: count }, (_, i) => `"k${i}":0`).join()}}`
+  const text = `{"a":${members(1_000)},"b":[{"c":${members(1_001)}}],"d":${members(1_001)}}`
+  for (const way of [0, 1, 2, 3]) t.equal(scanDifference(Buffer.from(text), way, way % 2 === 0), null)
+  const { value, wide } = scanJson(Buffer.from(text))
+  const { a, b, d } = value as { a: object; b: [{ c: object }]; d: object }
+  t.strictSame(
+    [a, b[0].c, d].map((object) => wide.has(object)),
+    [false, true, true],
+  )
   t.end()
 })

@@ -1,18 +1,15 @@
 import t from 'tap'
+import { jsonBody } from '../../../plugins/json-body/json-body.ts'
 import { LLM_ENDPOINTS } from '../../../proxy/llm/dialects/registry.ts'
-import { llmCall } from '../../../proxy/llm/routing.ts'
+import { JUDGED_MEMBERS, llmCall } from '../../../proxy/llm/routing.ts'
 import { sharedGateway } from '../../support/gateway.ts'
 import { arrival, endpointAt } from '../../support/llm/facts.ts'
 
 const admit = async (json: Record<string, unknown>) => {
   const plugin = llmCall(endpointAt('/v1/messages'))
-  const read = {
-    body: Buffer.alloc(0),
-    spans: new Map(),
-    wide: new Set<object>(),
-    repeated: new Set<string>(),
-  }
-  const given = await plugin.admit({ ...arrival(), ...read, json })
+  const asked = arrival({ body: json })
+  const read = await jsonBody({ limit: 65_536, judged: JUDGED_MEMBERS }).admit(asked)
+  const given = await plugin.admit({ ...asked, ...read })
   return { ...given.target, ...given.call, model: given.target.model }
 }
 
@@ -26,6 +23,10 @@ await t.test('§3 a call says its model, whether it streams, and the dialect of 
   t.equal((await admit({ model: 'm' })).stream, false)
   t.equal((await admit({ model: 'm', stream: null })).stream, false)
   t.equal((await admit({ model: 'é'.repeat(256) })).model?.length, 256)
+  t.match(await admit({ messages: ['x'.repeat(9_000)], model: 'claude-x', stream: true }), {
+    model: 'claude-x',
+    stream: true,
+  })
 })
 
 for (const model of [
@@ -36,6 +37,8 @@ for (const model of [
   ['m'],
   { a: 1 },
   'a'.repeat(257),
+  'a'.repeat(10_000),
+  ['a'.repeat(10_000)],
   'a\nb',
   'a\u0000',
   'a\u0085',
@@ -46,9 +49,9 @@ for (const model of [
   })
 }
 
-for (const stream of ['true', 1, {}, []]) {
+for (const stream of ['true', 1, {}, [], 'true'.padEnd(10_000), ['x'.repeat(10_000)]]) {
   await t.test(
-    `§3 stream ${JSON.stringify(stream)} is refused 400, so that no two readers disagree`,
+    `§3 stream ${JSON.stringify(stream).slice(0, 20)} is refused 400, so that no two readers disagree`,
     async (t) => {
       await t.rejects(admit({ model: 'm', stream }), { reason: 'body_invalid', message: /^stream must be/ })
     },
