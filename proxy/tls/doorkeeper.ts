@@ -245,7 +245,7 @@ export function acceptTlsConnections(
       tls.on('_tlsError', (error) => (isOfSystem(error) ? inbound.destroy() : end('handshake_failed')))
       tls.on('error', () => {})
       tls.once('secure', () => {
-        handshakes.over(pending)
+        handshakes.finish(pending)
         inbound.established()
         const known = {
           [CONNECTION_PLACE]: place,

@@ -107,6 +107,49 @@ class CrowdSizes {
   }
 }
 
+/** The time over which is counted how many come to their end. ms. */
+const WINDOW_MS = 500
+/** Clients that come to their end in a second if any are said to keep up. */
+const FLOWING = 50
+/** The time in which those that are read come to their end. s. */
+const AHEAD_S = 2
+const MIN_AHEAD = 128
+
+/**
+ * The number of handshakes that clients keep up with. Many clients on one machine answer one after the other:
+ * if all were read at once, all would be late.
+ */
+export class HandshakePace {
+  #since: number
+  #finished = 0
+  /** Handshakes of the last window, in a second. */
+  #rate = 0
+
+  /** `now`: ms of a clock that only goes forward. */
+  constructor(now: number) {
+    this.#since = now
+  }
+
+  finish(now: number): void {
+    this.#look(now)
+    this.#finished += 1
+  }
+
+  /** Returns how many may be read at once. Any number, while hardly any come to their end. */
+  mostBegun(now: number): number {
+    this.#look(now)
+    return this.#rate < FLOWING ? Number.POSITIVE_INFINITY : Math.max(MIN_AHEAD, this.#rate * AHEAD_S)
+  }
+
+  #look(now: number): void {
+    const ms = now - this.#since
+    if (ms < WINDOW_MS) return
+    this.#rate = (this.#finished * 1_000) / ms
+    this.#finished = 0
+    this.#since = now
+  }
+}
+
 /**
  * The connections between TCP and TLS (docs/threats.md#a1). They wait unread, at hardly any cost, until there
  * is time for them: what has begun is finished first. Addresses take turns, and those that have cost little
@@ -127,6 +170,7 @@ export class PendingHandshakes {
   #begunCount = 0
   #behind = 0
   #looks = false
+  readonly #pace = new HandshakePace(performance.now())
   /** Runs while there is any: nobody escapes it by being heard in time. */
   #clock: NodeJS.Timeout | null = null
 
@@ -168,6 +212,12 @@ export class PendingHandshakes {
   /** Called when all is done that a client's bytes have asked for. */
   answered(handshake: PendingHandshake): void {
     if (handshake.state === 'behind') this.#setState(handshake, 'silent')
+  }
+
+  /** Called when TLS stands. */
+  finish(handshake: PendingHandshake): void {
+    this.#pace.finish(performance.now())
+    this.over(handshake)
   }
 
   /** Called once or more. */
@@ -275,7 +325,9 @@ export class PendingHandshakes {
   }
 
   #beginMore(): void {
+    const most = this.#pace.mostBegun(performance.now())
     for (let looks = MAX_LOOKED_AT; looks > 0 && this.#behind < MAX_BEHIND; looks -= 1) {
+      if (this.#begunCount >= most) return
       const crowd = this.#queue.takeFairly(performance.now())
       if (!crowd) return
       crowd.isQueued = false

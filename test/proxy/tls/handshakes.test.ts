@@ -3,7 +3,7 @@ import { type AddressInfo, connect, createServer } from 'node:net'
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import t from 'tap'
 import { ClientFlight } from '../../../proxy/tls/client-flight.ts'
-import { type PendingHandshake, PendingHandshakes } from '../../../proxy/tls/handshakes.ts'
+import { HandshakePace, type PendingHandshake, PendingHandshakes } from '../../../proxy/tls/handshakes.ts'
 import { InboundStream, LoopScheduler, SenderCost } from '../../../proxy/tls/inbound.ts'
 import { eventually } from '../../support/settled.ts'
 
@@ -105,6 +105,20 @@ await t.test('A1: addresses take turns, those that have cost much in every fourt
   await turns(3)
   t.ok(begun.slice(before, before + 24).includes('newcomer'))
   handshakes.endAll()
+})
+
+await t.test('A1: no more are read than their clients keep up with, while they do', (t) => {
+  const pace = new HandshakePace(0)
+  const second = (from: number, count: number): number => {
+    for (let i = 0; i < count; i += 1) pace.finish(from + (1_000 * i) / count)
+    return pace.mostBegun(from + 1_000)
+  }
+  t.equal(pace.mostBegun(0), Number.POSITIVE_INFINITY)
+  t.ok(Math.abs(second(0, 400) - 800) < 10, 'as many as come to their end in two seconds')
+  t.equal(second(1_000, 60), 128, 'and some always')
+  t.equal(second(2_000, 10), Number.POSITIVE_INFINITY, 'who stalls all others finds the limit of before')
+  t.equal(pace.mostBegun(60_000), Number.POSITIVE_INFINITY, 'and so it is after a while')
+  t.end()
 })
 
 await t.test(
