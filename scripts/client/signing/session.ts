@@ -4,6 +4,7 @@ import { Agent, type Dispatcher } from 'undici'
 import type { Identity } from '../identity/identity.ts'
 import { type CurrentIdentity, watchIdentity } from '../identity/watched.ts'
 import { keepNonces, type NonceStore, type ProofSigner, proofSigner } from './proof.ts'
+import { isBroken, pacedConnector, ReconnectPace } from './reconnect.ts'
 import { type CallSigner, SignedDispatcher } from './signed-call.ts'
 import { keepToken, type TokenCache } from './token.ts'
 
@@ -69,7 +70,9 @@ function openSession(identity: Identity, options: SessionOptions): ClientSession
   const source =
     directory === undefined ? fixedIdentity(identity) : watchIdentity(identity, { directory, now, notice })
   const open = new Set<Agent>()
-  const boundTo = (to: Identity): BoundConnections => new BoundConnections(to, { scope, now, nonces, open })
+  const pace = new ReconnectPace()
+  const boundTo = (to: Identity): BoundConnections =>
+    new BoundConnections(to, { scope, now, nonces, open, pace })
   let bound = boundTo(identity)
   const entered = async (): Promise<BoundConnections> => {
     await source.refresh()
@@ -98,6 +101,9 @@ function openSession(identity: Identity, options: SessionOptions): ClientSession
           discardToken: () => {
             tokens.discard(accessToken)
             source.invalidate()
+          },
+          failed: (error) => {
+            if (isBroken(error)) pace.broke()
           },
           release: leave,
         }
@@ -132,6 +138,7 @@ interface BoundConnectionOptions {
   readonly scope: string | undefined
   readonly now: () => number
   readonly nonces: NonceStore
+  readonly pace: ReconnectPace
   /** The connections that have not been closed. Each is added here, and taken out when it has ended. */
   readonly open: Set<Agent>
 }
@@ -146,12 +153,12 @@ class BoundConnections {
   #signing = 0
   #retired = false
 
-  constructor(identity: Identity, { scope, now, nonces, open }: BoundConnectionOptions) {
+  constructor(identity: Identity, { scope, now, nonces, open, pace }: BoundConnectionOptions) {
     const { url: origin, ca, cert, key, dpopJwk } = identity
     this.identity = identity
     this.agent = new Agent({
       // Set explicitly, so that no environment variable switches the check off.
-      connect: { ca, cert, key, rejectUnauthorized: true },
+      connect: pacedConnector(pace, { ca, cert, key, rejectUnauthorized: true, allowH2: false }),
       allowH2: false,
       headersTimeout: FIRST_BYTE_TIMEOUT_MS,
       bodyTimeout: 0,

@@ -18,6 +18,8 @@ export interface AttemptCredentials {
   readonly discardToken: () => void
   /** Returns whether the gateway has said another time than the proof was made by. */
   readonly clockMoved: () => boolean
+  /** Called with the error that ended the attempt. */
+  readonly failed: (error: Error) => void
   /** Must be called once the attempt was dispatched, or will not be. */
   readonly release: () => void
 }
@@ -148,6 +150,7 @@ class SignedCall implements SignedCallController {
         this.#end(() => this.#handler.onResponseEnd?.(this, trailers))
       },
       onResponseError: (_controller, error) => {
+        credentials.failed(error)
         // The refusal stands, however its connection ended: the gateway may not have read all of the body.
         if (cured && !this.aborted) this.#again()
         else this.#fail(error)

@@ -2,6 +2,7 @@ import Anthropic from '@anthropic-ai/sdk'
 import OpenAI from 'openai'
 import t from 'tap'
 import { createFetch, type Fetch } from '../../../scripts/client/client.ts'
+import { pacedConnector, ReconnectPace } from '../../../scripts/client/signing/reconnect.ts'
 import {
   type Arrived,
   arrivals,
@@ -310,4 +311,49 @@ await t.test('a gateway of another CA is not trusted, whatever the environment s
   await t.rejects(fetch(`${other.url}/v1/models`), { message: 'fetch failed' })
   if (before === undefined) delete process.env.NODE_TLS_REJECT_UNAUTHORIZED
   t.equal(seen.length, 0)
+})
+
+await t.test('after an outage each try to connect waits for a random part of a time that doubles', (t) => {
+  const pace = new ReconnectPace(() => 0.5)
+  t.equal(pace.waitMs, 0, 'the first is made at once')
+  const waits = Array.from({ length: 6 }, () => {
+    pace.failed(pace.failures)
+    return pace.waitMs
+  })
+  t.same(waits, [500, 1_000, 2_000, 4_000, 4_000, 4_000])
+  pace.succeeded()
+  t.equal(pace.waitMs, 0)
+  for (let i = 0; i < 10; i += 1) pace.failed(0)
+  t.equal(pace.waitMs, 500, 'tries side by side fail as one')
+  pace.broke()
+  t.equal(pace.waitMs, 500)
+  const others = new ReconnectPace()
+  others.broke()
+  t.equal(new Set(Array.from({ length: 20 }, () => others.waitMs)).size, 20, 'no two wait for the same time')
+  t.end()
+})
+
+await t.test('a try to connect waits if the one before has failed, and not if it has held', async (t) => {
+  const gateway = await sharedGateway(t)
+  let drawn = 0
+  const pace = new ReconnectPace(() => {
+    drawn += 1
+    return 0
+  })
+  const connect = pacedConnector(pace, { rejectUnauthorized: false })
+  const tried = (port: string): Promise<Error | null> =>
+    new Promise((resolve) => {
+      const where = { protocol: 'https:', hostname: 'localhost', host: 'localhost', port }
+      connect(where, (error, socket) => {
+        socket?.destroy()
+        resolve(error)
+      })
+    })
+  t.match(await tried('1'), { code: 'ECONNREFUSED' })
+  t.equal(drawn, 0)
+  const { port } = new URL(gateway.url)
+  t.equal(await tried(port), null)
+  t.equal(drawn, 1)
+  t.equal(await tried(port), null)
+  t.equal(drawn, 1)
 })
