@@ -20,6 +20,7 @@ import { report } from './report/report.ts'
 import { type Conditions, medianEs256, medianRows, type Results } from './results.ts'
 import { type Round, runRound } from './run.ts'
 import { measureFullStart } from './start-up.ts'
+import { measureStreams } from './streams/measure.ts'
 import type { Bench, Plan } from './workbench.ts'
 
 export interface BenchOptions extends Plan {
@@ -86,6 +87,7 @@ async function measure(
     rehearsals: await measureRehearsals(bench),
     dashboards: await measureDashboard(bench),
     proofs: await measureProofs(bench),
+    streams: await measureStreams(bench, options.against),
     postgres: await measurePostgres(bench),
     callCost: ledger?.call ?? null,
     es256: medianEs256(measured),

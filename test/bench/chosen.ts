@@ -21,6 +21,7 @@ const SHORT = new RegExp(
     '(dpop/DPoP|(audit|capability|pin|node:https)/json) c=64',
     'upstream/(json c=1|half core c=64|paced c=64)',
     '(against|cost)/json c=64',
+    'streams/(gateway|http-proxy-3) c=(300|2000)',
     'ledger|ledger-postgres|rehearsal|dashboard|proofs|start|fault',
   ].join('|')})$`,
 )

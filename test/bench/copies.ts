@@ -23,7 +23,7 @@ export async function measureCopies(bench: Bench, against: string | undefined): 
   const paired = against === undefined ? [] : chosen('against', PAIRED)
   const counted = chosen('cost', COUNTED)
   if (paired.length === 0 && counted.length === 0) return { pairs: [], costs: [], other: null }
-  const copy = against === undefined ? null : await layOther(bench, resolve(against))
+  const copy = against === undefined ? null : await layOther(bench, resolve(against), 'other')
   const pairs = copy ? await measurePairs(bench, copy.ground, paired, PRIME) : []
   const gateways = [{ server: GATEWAY, ground: bench.ground }, ...(copy ? [copy] : [])]
   const costs: Cost[] = []
@@ -33,12 +33,14 @@ export async function measureCopies(bench: Bench, against: string | undefined): 
   return { pairs, costs, other: copy?.server ?? null }
 }
 
-async function layOther(
+/** Lays the ground of the checkout `root`'s gateway in a directory `name`. */
+export async function layOther(
   { ground, upstream, children, say }: Bench,
   root: string,
+  name: string,
 ): Promise<{ server: string; ground: Ground }> {
   const server = await versionOf(root)
-  const place = { directory: join(ground.directory, 'other'), upstreamPort: upstream.port, children }
+  const place = { directory: join(ground.directory, name), upstreamPort: upstream.port, children }
   const laid = await layGroundOf(root, place)
   say(`beside it: ${server} of ${root}`)
   return { server, ground: laid }

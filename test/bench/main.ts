@@ -37,7 +37,7 @@ read the figures. Other work on the machine spoils them.`,
       value: 'TEXT',
       default: '',
       description:
-        'only points whose name holds TEXT, e.g. gateway/, "json c=64", DPoP, mcp, ledger, rehearsal, dashboard, proofs, against/ or cost/',
+        'only points whose name holds TEXT, e.g. gateway/, "json c=64", DPoP, streams/, mcp, ledger, rehearsal, dashboard, proofs, against/ or cost/',
     },
     against: {
       type: 'string',

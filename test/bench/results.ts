@@ -11,6 +11,7 @@ import type { RehearsalPoint } from './rehearsals.ts'
 import { type Row, rowOf } from './row.ts'
 import type { Round } from './run.ts'
 import type { StartUp } from './start-up.ts'
+import type { StreamsPoint } from './streams/measure.ts'
 import { CEILING_SERVER } from './subjects.ts'
 
 /** The place and the time of a run. */
@@ -44,6 +45,8 @@ export interface Results {
   readonly dashboards: readonly DashboardPoint[]
   /** Null where it was not measured. */
   readonly proofs: ProofsPoint | null
+  /** Many streams at once, whose events come one by one. */
+  readonly streams: readonly StreamsPoint[]
   /** What the record of a call costs. Null where it was not measured. */
   readonly callCost: LedgerAlone['call'] | null
   readonly es256: Es256 | null

@@ -2,10 +2,11 @@
 // cheap as Node can make them.
 import { createServer, type Socket } from 'node:net'
 import { BURST_ANSWER, JSON_ANSWER, KIND_OFFSET, PACE_MS, PACED_ANSWER, PATH } from '../load/messages.ts'
+import { sendEvents } from '../streams/events.ts'
 import { mcpAnswer, mcpEraOf } from './mcp-server.ts'
 import { sayReady } from './say-ready.ts'
 
-const [BURST, PACED] = ['b', 'p'].map((letter) => letter.charCodeAt(0))
+const [BURST, PACED, STREAM] = ['b', 'p', 's'].map((letter) => letter.charCodeAt(0))
 
 const server = createServer({ noDelay: true }, (socket) => {
   let pieces: Buffer[] = []
@@ -52,6 +53,8 @@ function serve(request: Buffer, socket: Socket): void {
   if (head.startsWith(`POST ${PATH} `)) calls += 1
   const era = mcpEraOf(head)
   if (era) socket.write(mcpAnswer(era, request.toString('utf8', body)), 'latin1')
+  else if (request[body + KIND_OFFSET] === STREAM)
+    sendEvents(socket, request.toString('latin1', body + KIND_OFFSET, body + KIND_OFFSET + 16))
   else answer(request[body + KIND_OFFSET], socket)
 }
 

@@ -15,6 +15,7 @@ const SECTIONS: readonly (readonly [heading: string, records: (results: Results)
   ['Start', ({ startUp, fullStart }) => [...present(startUp), ...present(fullStart)]],
   ['Rehearsals', ({ rehearsals }) => rehearsals],
   ['The dashboard', ({ dashboards }) => dashboards],
+  ['Streams', ({ streams }) => streams],
   ['Proofs', ({ proofs }) => present(proofs)],
   ['The record after kill -9', ({ fault }) => present(fault)],
 ]

@@ -70,6 +70,12 @@ export function targetsOf(results: Results): readonly Target[] {
   const heap = costs.find(({ server, point }) => server === GATEWAY && point === 'json')
   const fastest = ledger.toSorted((a, b) => b.rowsPerSecond - a.rowsPerSecond)[0]
   const loops = results.rows.flatMap(({ loopP99Ms }) => (loopP99Ms === null ? [] : [loopP99Ms]))
+  const streamsOf = (server: string, streams: number) =>
+    results.streams.find((point) => point.server === server && point.streams === streams)
+  const lessLate = (figure: 'lateP50' | 'lateP99'): number | undefined => {
+    const [ours, bare] = [streamsOf(GATEWAY, 300), streamsOf(BARE_PROXY, 300)]
+    return ours && bare && ours[figure] - bare[figure]
+  }
   const target = (
     figure: string,
     unit: string,
@@ -117,6 +123,20 @@ export function targetsOf(results: Results): readonly Target[] {
         name === '4 MiB' ? least(0.5, undefined, 2) : least(0.55, 0.75, 2),
         over(at(BARE_PROXY, name)?.cpuUs, at(GATEWAY, name)?.cpuUs),
       ),
+    ),
+    target(
+      '300 streams of 20 events a second, CPU per event',
+      `${BARE_PROXY} ÷ ours`,
+      least(0.9, 1, 2),
+      over(streamsOf(BARE_PROXY, 300)?.cpuUs, streamsOf(GATEWAY, 300)?.cpuUs),
+    ),
+    target('the same, an event added p50', 'ms', most(0.3, undefined, 2), ms(lessLate('lateP50'))),
+    target('the same, an event added p99', 'ms', most(8, undefined, 1), ms(lessLate('lateP99'))),
+    target(
+      '2,000 streams open, memory',
+      `× ${BARE_PROXY}`,
+      most(1.2, 1.1, 2),
+      over(streamsOf(GATEWAY, 2_000)?.rssMb, streamsOf(BARE_PROXY, 2_000)?.rssMb),
     ),
     target('added to the first streamed byte, p50', 'ms', most(1.2, 0.9, 2), ms(less(paced, 'firstP50'))),
     ...(['legacy', 'modern'] as const).map((era) =>
